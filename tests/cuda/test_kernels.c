@@ -447,6 +447,33 @@ static void the_widest_rows(void **state)
     target_context()->compute_capability = usual;
 }
 
+static bool is_norm_of_tokens(OpKind op)
+{
+    return op == OP_layernorm || op == OP_rmsnorm || op == OP_layernorm_grad ||
+           op == OP_rmsnorm_grad;
+}
+
+/* Norms have kernels of their own for bf16 rows of these widths: whole warps and not, the narrowest
+ * and the widest, one row too many for the last threads, and more rows than a grid takes at once.
+ */
+static void norms_of_usual_widths(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t width, rows;
+    } sizes[] = {{256, 9},  {264, 9},  {512, 7},  {768, 11}, {1000, 9},   {1024, 1},  {1600, 3},
+                 {2048, 5}, {2056, 3}, {4096, 3}, {4104, 2}, {768, 2125}, {264, 3200}};
+    for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
+        Sizes own = wide;
+        own.size['D'] = sizes[k].width, own.size['s'] = sizes[k].rows;
+        for (uint32_t i = 0; i < N_CASES; i++) {
+            if (!is_norm_of_tokens(cases[i].op)) continue;
+            compare(&cases[i], &own, DT_bf16, DT_e4m3, cases[i].accumulates, LIE_aligned);
+            if (k == 3) compare(&cases[i], &own, DT_bf16, DT_e4m3, 0, LIE_odd);
+        }
+    }
+}
+
 static void many_rows(void **state)
 {
     (void)state;
@@ -541,6 +568,7 @@ int main(void)
         cmocka_unit_test(sizes_that_fill_nothing),
         cmocka_unit_test(sizes_of_whole_vectors),
         cmocka_unit_test(the_widest_rows),
+        cmocka_unit_test(norms_of_usual_widths),
         cmocka_unit_test(wide_rows),
         cmocka_unit_test(many_rows),
         cmocka_unit_test(more_than_a_grid),

@@ -4,16 +4,6 @@
 
 #include "kernels/cuda/fused.h"
 
-typedef struct NormArgs {
-    Array x, addend, sum, weight, bias, y;
-    Array mean, r; /* [n] */
-    Rows rows;
-    float eps;
-    bool adds, keeps; /* the norm's input is x + addend; that sum is also written */
-    bool centred;     /* LayerNorm */
-    Amax amax;        /* of y */
-} NormArgs;
-
 /* Loads the thread's groups of eight of the row from `base` on; adds the addend, rounded as if the
  * sum were written. All loads of 16-bit numbers are issued before the first number is used; in fp32
  * that would take too many registers.
@@ -136,6 +126,7 @@ static bool norm_launch(NormArgs p, int64_t n, int64_t width, double eps, const 
 {
     p.rows = rows_of(n, width, HELD, 4, NORM_THREADS);
     p.eps = (float)eps;
+    if (norm_has_warps(&p)) return norm_warps(p, cuda, error);
     int64_t threads = p.rows.lanes > WARP ? p.rows.lanes : 256;
     int64_t blocks = ceil_div(n, threads / p.rows.lanes);
     size_t shared = MAX_WARPS * sizeof(float);

@@ -100,10 +100,38 @@ DEVICE Array norm_array(const bool half, Array x)
     return x;
 }
 
+/* The same for kernels of bf16 alone. */
+static inline bool norm_is_bf16(Array x)
+{
+    return x.wide && x.dtype == DT_bf16;
+}
+
+DEVICE Array norm_array_bf16(Array x)
+{
+    x.dtype = DT_bf16, x.wide = true;
+    return x;
+}
+
 DEVICE int norm_count(const bool half, Rows rows, int64_t row, int column)
 {
     int n = row_count(rows, row, column);
     return half ? n > 0 ? EIGHT : 0 : n;
 }
+
+/* ---- the norm ---- */
+
+typedef struct NormArgs {
+    Array x, addend, sum, weight, bias, y;
+    Array mean, r; /* [n] */
+    Rows rows;
+    float eps;
+    bool adds, keeps; /* the norm's input is x + addend; that sum is also written */
+    bool centred;     /* LayerNorm */
+    Amax amax;        /* of y */
+} NormArgs;
+
+/* norm_warps.cu: a norm alone, over rows of 264 to 4096 bf16 numbers, a multiple of eight. */
+bool norm_has_warps(const NormArgs *p);
+bool norm_warps(NormArgs p, const CudaContext *cuda, CudaError *error);
 
 #endif

@@ -5,22 +5,10 @@
  * weights' gradients in shared memory meanwhile. A second kernel adds those parts. */
 #include "kernels/cuda/columns.cuh"
 #include "kernels/cuda/fused.h"
-#include "kernels/cuda/norm/norm.cuh"
+#include "kernels/cuda/norm/norm_grad.cuh"
 #include "kernels/cuda/workspace.h"
 
 enum { GRAD_THREADS = 256 };
-
-typedef struct NormGradArgs {
-    Array dy, x, weight, mean, r, dx;
-    float *parts; /* [parts, sums, width] */
-    Rows rows;
-    int32_t sums; /* 1: dweight; 2: dweight and dbias */
-    bool accumulate, centred;
-    bool in_shared; /* sums of a group of threads are in shared memory: [groups, sums, pitch]; else
-                       directly in `parts` */
-    int32_t pitch, apart; /* apart: distance in shared memory between sums of successive k */
-    Amax amax;            /* of dx */
-} NormGradArgs;
 
 /* A thread's part of a row, as it was loaded: widened numbers would take too many registers. In
  * fp32, the loaded numbers would also take too many: a group of eight is loaded where it is used,
@@ -224,32 +212,42 @@ uint64_t cuda_norm_grad_workspace(OpKind op, const DType *dtype, const int64_t *
 {
     (void)dtype, (void)n_args;
     int64_t width = elements[2], sums = op == OP_layernorm_grad ? 2 : 1;
-    return (uint64_t)(grad_parts(elements[0] / width, width) * sums * width) * sizeof(float);
+    int64_t n = elements[0] / width, parts = grad_parts(n, width);
+    if (parts < norm_grad_column_parts(n, width)) parts = norm_grad_column_parts(n, width);
+    return (uint64_t)(parts * sums * width) * sizeof(float);
+}
+
+/* The first stage: dx, and `parts` rows of partial sums. */
+static bool norm_grad_first(NormGradArgs p, int64_t parts, const CudaContext *cuda,
+                            CudaError *error)
+{
+    int64_t threads = p.rows.lanes > WARP ? p.rows.lanes : GRAD_THREADS;
+    p.apart = (int32_t)ceil_div(p.rows.eights - 4, WARP) * WARP + 4;
+    uint64_t shared = (uint64_t)(threads / p.rows.lanes * p.sums * p.apart * EIGHT) * sizeof(float);
+    const uint64_t held = MAX_WARPS * sizeof(float);
+    p.in_shared = held + shared <= shared_most(cuda);
+    p.pitch = p.in_shared ? p.apart * EIGHT : (int32_t)p.rows.width;
+    const uint64_t bytes = held + (p.in_shared ? shared : 0);
+    if (!amax_clear(p.amax, cuda, error)) return false;
+    bool half = p.in_shared && norm_is_half(p.dy) && norm_is_half(p.x) && norm_is_half(p.weight) &&
+                norm_is_half(p.dx);
+    return half ? LAUNCH(norm_grad_rows_half, parts, threads, bytes, p, cuda, error)
+                : LAUNCH(norm_grad_rows, parts, threads, bytes, p, cuda, error);
 }
 
 static bool norm_grad(const KernelArgs *args, NormGradArgs p, int64_t n, int64_t width,
                       const CudaContext *cuda, CudaError *error)
 {
     uint32_t n_out = 1 + (uint32_t)p.sums;
-    int64_t parts = grad_parts(n, width);
     p.rows = grad_rows(n, width);
     p.dy = array_of(args, 0, width), p.x = array_of(args, 1, width);
     p.weight = array_of(args, 2, width);
     p.dx = array_of(args, args->n_in, width);
     p.accumulate = accumulates(args, 0);
     p.parts = (float *)args->ptr[args->n_in + n_out];
-    int64_t threads = p.rows.lanes > WARP ? p.rows.lanes : GRAD_THREADS;
-    p.apart = (int32_t)ceil_div(p.rows.eights - 4, WARP) * WARP + 4;
-    uint64_t shared = (uint64_t)(threads / p.rows.lanes * p.sums * p.apart * EIGHT) * sizeof(float);
-    const uint64_t held = MAX_WARPS * sizeof(float);
-    p.in_shared = held + shared <= shared_most(cuda);
-    p.pitch = p.in_shared ? p.apart * EIGHT : (int32_t)width;
-    const uint64_t bytes = held + (p.in_shared ? shared : 0);
-    if (!amax_clear(p.amax, cuda, error)) return false;
-    bool half = p.in_shared && norm_is_half(p.dy) && norm_is_half(p.x) && norm_is_half(p.weight) &&
-                norm_is_half(p.dx);
-    if (!(half ? LAUNCH(norm_grad_rows_half, parts, threads, bytes, p, cuda, error)
-               : LAUNCH(norm_grad_rows, parts, threads, bytes, p, cuda, error)))
+    const bool columns = norm_grad_has_columns(&p, width);
+    const int64_t parts = columns ? norm_grad_column_parts(n, width) : grad_parts(n, width);
+    if (!(columns ? norm_grad_columns(p, cuda, error) : norm_grad_first(p, parts, cuda, error)))
         return false;
     for (uint32_t j = 0; j < (uint32_t)p.sums; j++) {
         Array out = array_of(args, args->n_in + 1 + j, width);

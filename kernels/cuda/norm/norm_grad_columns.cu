@@ -1,0 +1,254 @@
+/* Gradients of norms over rows of bf16 numbers, for rows of a usual width. A thread keeps eight
+ * columns through all rows of its block, so that its part of the weights' gradients stays in
+ * registers. A group of threads handles two rows at a time: that is 96 bytes on the way for each
+ * thread if dx is added to, enough to reach the memory's speed. */
+#include "kernels/cuda/norm/norm_grad.cuh"
+
+enum {
+    COLUMN_THREADS = 256,
+    COLUMN_BLOCKS_PER_SM = 3,
+    COLUMN_ROWS = 2,   /* that a group of threads handles at a time */
+    COLUMN_VALUES = 4, /* that are added over a row's threads: two for each of these rows */
+    HELD_VALUES = 2 * COLUMN_THREADS / WARP * COLUMN_VALUES, /* in shared memory, see column_sums */
+    COLUMN_SMS = 132 /* as if for an H100, so that all devices give the same bits */
+};
+
+/* One row of a thread's columns, as it was loaded. */
+typedef struct Column {
+    Raw dy, x, old;
+    float mean, r;
+} Column;
+
+DEVICE Column column_load(const NormGradArgs *a, const bool centred, int row, int column, bool own)
+{
+    const Array dy = norm_array_bf16(a->dy), x = norm_array_bf16(a->x);
+    const bool real = row < (int)a->rows.n;
+    const int64_t at = (int64_t)row * (int)a->rows.width + column;
+    const int n = real && own ? EIGHT : 0;
+    Column c;
+    c.dy = fetch(dy, at, n), c.x = fetch(x, at, n), c.old = raw_zero();
+    if (a->accumulate) c.old = fetch(norm_array_bf16(a->dx), at, n);
+    c.r = real ? ((const float *)a->r.at)[row] : 0;
+    c.mean = real && centred ? ((const float *)a->mean.at)[row] : 0;
+    return c;
+}
+
+/* The thread's weights stay in shared memory, to save registers. */
+DEVICE void column_keep(Raw weight, uint4 *kept)
+{
+    uint4 four;
+    four.x = weight.word[0], four.y = weight.word[1];
+    four.z = weight.word[2], four.w = weight.word[3];
+    *ALIGNED(uint4, kept) = four;
+}
+
+/* g = dy weight, and the input's distance from the mean */
+DEVICE void column_slopes(const Column *c, const uint4 *kept, float dy[EIGHT], float g[EIGHT],
+                          float away[EIGHT])
+{
+    const uint4 four = *ALIGNED(const uint4, kept);
+    float weight[EIGHT];
+    Raw raw = raw_zero();
+    raw.word[0] = four.x, raw.word[1] = four.y, raw.word[2] = four.z, raw.word[3] = four.w;
+    widen_any(KINDS_real, DT_bf16, &raw, weight);
+    widen_any(KINDS_real, DT_bf16, &c->dy, dy);
+    widen_any(KINDS_real, DT_bf16, &c->x, away);
+    UNROLL for (int k = 0; k < EIGHT; k++)
+    {
+        g[k] = dy[k] * weight[k];
+        away[k] -= c->mean;
+    }
+}
+
+/* Adds the row to the sums of the thread's columns. by: the thread's part of the row's sums of g
+ * and of g times the distance. */
+DEVICE void column_add(const Column *c, const bool centred, const uint4 *weight,
+                       float dweight[EIGHT], float dbias[EIGHT], float by[2])
+{
+    float dy[EIGHT], g[EIGHT], away[EIGHT];
+    column_slopes(c, weight, dy, g, away);
+    by[0] = by[1] = 0;
+    UNROLL for (int k = 0; k < EIGHT; k++)
+    {
+        dweight[k] = fmaf(dy[k] * c->r, away[k], dweight[k]);
+        if (centred) dbias[k] += dy[k], by[0] += g[k];
+        by[1] = fmaf(g[k], away[k], by[1]);
+    }
+}
+
+/* The compiler would keep the numbers that it widened for the first pass, in four times as many
+ * registers. */
+DEVICE void column_forget(Column *c)
+{
+#ifdef __CUDACC__
+    UNROLL for (int i = 0; i < EIGHT / 2;
+                i++) asm volatile("" : "+r"(c->dy.word[i]), "+r"(c->x.word[i]));
+#else
+    (void)c;
+#endif
+}
+
+/* means: of g, and of g times the normalised input. */
+DEVICE void column_write(const NormGradArgs *a, const Column *c, const bool centred,
+                         const uint4 *weight, int64_t at, const float means[2])
+{
+    const float least = c->r * means[0], slope = -c->r * c->r * means[1];
+    float dy[EIGHT], g[EIGHT], away[EIGHT], dx[EIGHT], old[EIGHT];
+    column_slopes(c, weight, dy, g, away);
+    UNROLL for (int k = 0; k < EIGHT; k++)
+    {
+        dx[k] = centred ? fmaf(g[k], c->r, -least) : g[k] * c->r;
+        dx[k] = fmaf(away[k], slope, dx[k]);
+    }
+    if (a->accumulate) {
+        widen_any(KINDS_real, DT_bf16, &c->old, old);
+        UNROLL for (int k = 0; k < EIGHT; k++) dx[k] = old[k] + dx[k];
+    }
+    store(norm_array_bf16(a->dx), at, EIGHT, dx);
+}
+
+/* Adds `value` over the threads of the row; each gets the sums. Successive calls alternate between
+ * two parts of `held`: a warp that is ahead writes only where no other warp still reads. */
+DEVICE void column_sums(const int n, int per_row, float value[COLUMN_VALUES], float *held)
+{
+    const int warp = (int)threadIdx.x / WARP;
+    const int first = (int)threadIdx.x / per_row * per_row / WARP;
+    UNROLL for (int i = 0; i < COLUMN_VALUES; i++)
+    {
+        if (i >= n) continue;
+        value[i] = warp_sum(value[i]);
+        if (threadIdx.x % WARP == 0) held[warp * COLUMN_VALUES + i] = value[i];
+        value[i] = 0;
+    }
+    __syncthreads();
+    for (int w = first; w < first + per_row / WARP; w++)
+        UNROLL for (int i = 0; i < COLUMN_VALUES; i++) if (i < n) value[i] +=
+            held[w * COLUMN_VALUES + i];
+}
+
+/* Adds the sums of the block's groups, and writes them. A column's place is chosen so that the
+ * lanes of a warp use different banks, whether they have neighbouring groups of eight columns or
+ * neighbouring columns. */
+DEVICE void column_finish(const NormGradArgs *a, const bool centred, int per_row, bool own,
+                          const float dweight[EIGHT], const float dbias[EIGHT], float *shared)
+{
+    const int apart = per_row + 4, groups = (int)blockDim.x / per_row;
+    const int group = (int)threadIdx.x / per_row, t = (int)threadIdx.x % per_row;
+    const int width = (int)a->rows.width, sums = centred ? 2 : 1;
+    float *const to = shared + group * sums * EIGHT * apart;
+    __syncthreads();
+    UNROLL for (int k = 0; k < EIGHT; k++)
+    {
+        if (!own) continue;
+        to[k * apart + t] = dweight[k];
+        if (centred) to[(EIGHT + k) * apart + t] = dbias[k];
+    }
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < sums * width; i += (int)blockDim.x) {
+        const int sum = i / width, column = i - sum * width;
+        const int at = (sum * EIGHT + column % EIGHT) * apart + column / EIGHT;
+        float total = 0;
+        for (int g = 0; g < groups; g++) total += shared[g * sums * EIGHT * apart + at];
+        a->parts[(int64_t)blockIdx.x * sums * width + i] = total;
+    }
+}
+
+DEVICE void column_block(const NormGradArgs *a, const bool centred, float *held)
+{
+    const int per_row = a->rows.lanes, groups = (int)blockDim.x / per_row;
+    const int group = (int)threadIdx.x / per_row, column = (int)threadIdx.x % per_row * EIGHT;
+    const bool own = column < a->rows.width;
+    const int each = groups * COLUMN_ROWS, n = (int)a->rows.n;
+    const float width = (float)a->rows.width;
+    float dweight[EIGHT], dbias[EIGHT];
+    int turn = 0;
+    uint4 *const weight = ALIGNED(uint4, held + HELD_VALUES) + threadIdx.x;
+    column_keep(fetch(norm_array_bf16(a->weight), column, own ? EIGHT : 0), weight);
+    UNROLL for (int k = 0; k < EIGHT; k++) dweight[k] = dbias[k] = 0;
+    for (int first = (int)blockIdx.x * each; first < n; first += (int)gridDim.x * each) {
+        const int row = first + group * COLUMN_ROWS;
+        Column c[COLUMN_ROWS];
+        float by[COLUMN_ROWS][2], value[COLUMN_VALUES];
+        UNROLL for (int j = 0; j < COLUMN_ROWS; j++) c[j] =
+            column_load(a, centred, row + j, column, own);
+        UNROLL for (int j = 0; j < COLUMN_ROWS; j++)
+        {
+            column_add(&c[j], centred, weight, dweight, dbias, by[j]);
+            value[j] = by[j][1], value[COLUMN_ROWS + j] = by[j][0];
+        }
+        column_sums(centred ? COLUMN_VALUES : COLUMN_ROWS, per_row, value,
+                    held + turn * (HELD_VALUES / 2));
+        turn = 1 - turn;
+        UNROLL for (int j = 0; j < COLUMN_ROWS; j++)
+        {
+            const float means[2] = {value[COLUMN_ROWS + j] / width, value[j] * c[j].r / width};
+            if (!own || row + j >= n) continue;
+            column_forget(&c[j]);
+            column_write(a, &c[j], centred, weight,
+                         (int64_t)(row + j) * (int)a->rows.width + column, means);
+        }
+    }
+    column_finish(a, centred, per_row, own, dweight, dbias, held);
+}
+
+KERNEL(norm_grad_columns_layer, NormGradArgs, COLUMN_THREADS, COLUMN_BLOCKS_PER_SM)
+{
+    SHARED(float, held);
+    column_block(&a, true, held);
+}
+
+KERNEL(norm_grad_columns_rms, NormGradArgs, COLUMN_THREADS, COLUMN_BLOCKS_PER_SM)
+{
+    SHARED(float, held);
+    column_block(&a, false, held);
+}
+
+/* ---- which calls ---- */
+
+static bool has_width(int64_t width)
+{
+    return width % EIGHT == 0 && width > WARP * EIGHT && width <= COLUMN_THREADS * EIGHT;
+}
+
+bool norm_grad_has_columns(const NormGradArgs *p, int64_t width)
+{
+    return has_width(width) && norm_is_bf16(p->dy) && norm_is_bf16(p->x) &&
+           norm_is_bf16(p->weight) && norm_is_bf16(p->dx) && p->amax.of == AMAX_nothing &&
+           p->r.dtype == DT_f32 && (!p->centred || p->mean.dtype == DT_f32) &&
+           p->rows.n < INT32_MAX / 2;
+}
+
+/* Threads of a row, whole warps. */
+static int column_threads(int64_t width)
+{
+    return (int)ceil_div(width, WARP * EIGHT) * WARP;
+}
+
+/* Groups of threads of a block. */
+static int column_groups(int64_t width)
+{
+    return COLUMN_THREADS / column_threads(width);
+}
+
+/* All blocks run at once on an H100. */
+int64_t norm_grad_column_parts(int64_t n, int64_t width)
+{
+    if (!has_width(width)) return 0;
+    const int groups = column_groups(width), threads = groups * column_threads(width);
+    const int at_once = COLUMN_THREADS * COLUMN_BLOCKS_PER_SM / threads;
+    return blocks_for(n, (int64_t)groups * COLUMN_ROWS, (int64_t)COLUMN_SMS * at_once);
+}
+
+bool norm_grad_columns(NormGradArgs p, const CudaContext *cuda, CudaError *error)
+{
+    const int per_row = column_threads(p.rows.width), groups = column_groups(p.rows.width);
+    p.rows.lanes = per_row;
+    const int64_t parts = norm_grad_column_parts(p.rows.n, p.rows.width);
+    const uint64_t sums = (uint64_t)(groups * p.sums * EIGHT * (per_row + 4));
+    const uint64_t held =
+        HELD_VALUES * sizeof(float) + (uint64_t)(groups * per_row) * sizeof(uint4);
+    const uint64_t bytes = sums * sizeof(float) > held ? sums * sizeof(float) : held;
+    return p.centred
+               ? LAUNCH(norm_grad_columns_layer, parts, groups * per_row, bytes, p, cuda, error)
+               : LAUNCH(norm_grad_columns_rms, parts, groups * per_row, bytes, p, cuda, error);
+}
