@@ -177,6 +177,8 @@ def main():
         bad = sum(f[0] not in (KILLED, LATE) for f in fates)
         say(f"{len(fates)} faults, {len(fates) - bad} seen")
         return 1 if bad else 0
+    if options.slow:
+        tree.tests = [t for t in tree.tests if t.cost <= options.slow]
     known = sources(tree, FOLDERS)
     reach = Reach(tree, known, options.jobs)
     reach.measure(say)

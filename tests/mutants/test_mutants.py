@@ -19,6 +19,7 @@ from tree import Test, Tree  # noqa: E402
 
 SMALL = r"""#include <assert.h>
 #include <signal.h>
+#include <unistd.h>
 /* a + b is no code */
 int small_sum(int a, int b)
 {
@@ -40,18 +41,25 @@ int small_probe(int pid)
 {
     return kill(pid, 0);
 }
+int small_leave(int n)
+{
+    int left = 0;
+    if (n > 99)
+        while (fork() >= 0 && left < 9) left++, setsid(), sleep(1);
+    return left;
+}
 int small_unused(int x)
 {
     return x + 1;
 }
 """
 PROGRAM = r"""#include <unistd.h>
-int small_sum(int a, int b), small_clamp(int x), small_steps(int n), small_probe(int pid);
+int small_sum(int a, int b), small_clamp(int x), small_steps(int n), small_probe(int pid), small_leave(int n);
 int main(void)
 {
     for (int x = 0; x < 20; x++)
         if (small_clamp(x) != (x < 9 ? x : 9)) return 1;
-    return small_sum(2, 3) != 5 || small_steps(4) != 4 || small_probe(getpid()) != 0;
+    return small_sum(2, 3) != 5 || small_steps(4) != 4 || small_probe(getpid()) != 0 || small_leave(7) != 0;
 }
 """
 
@@ -109,6 +117,11 @@ class Planted(unittest.TestCase):
 
     def test_processes_of_others_are_safe(self):
         self.assertEqual(self.fate(planted("kill(pid, 0)", "kill(1, 0)")), KILLED)
+
+    def test_no_process_is_left(self):
+        self.assertEqual(self.fate(planted("n > 99", "n < 99")), LATE)
+        said = subprocess.run(["ps", "-eo", "args"], capture_output=True, check=True).stdout.decode()
+        self.assertEqual([x for x in said.splitlines() if os.path.join(self.folder, "program") in x], [])
 
     @unittest.skipUnless(shutil.which("gcov"), "needs gcov")
     def test_reach_and_report(self):

@@ -5,7 +5,6 @@ import os
 import resource
 import shlex
 import shutil
-import signal
 import subprocess
 import threading
 from collections import namedtuple
@@ -16,7 +15,8 @@ MEMORY_BYTES = 8 << 30
 FILE_BYTES = 1 << 30
 SKIPPED = 77
 
-Test = namedtuple("Test", "name command environment")
+# cost: seconds that the build states of long tests; 0: not stated
+Test = namedtuple("Test", "name command environment cost", defaults=(0,))
 
 # A mutant whose types do not fit would be seen by every compiler: it does not count.
 STRICT = ["-g0", "-O2", "-Werror=incompatible-pointer-types", "-Werror=int-conversion",
@@ -31,7 +31,7 @@ def limits():
 
 class Tree:
     def __init__(self, source, build, kinds):
-        self.source, self.build = source, build
+        self.source, self.build, self.lock = source, build, threading.Lock()
         with open(os.path.join(build, "compile_commands.json")) as f:
             entries = json.load(f)
         self.commands = {os.path.relpath(e["file"], source): e for e in entries
@@ -43,11 +43,9 @@ class Tree:
         for test in json.loads(said.stdout)["tests"]:
             if "command" not in test or not os.path.exists(test["command"][0]):
                 continue
-            environment = {}
-            for p in test["properties"]:
-                if p["name"] == "ENVIRONMENT":
-                    environment = dict(v.split("=", 1) for v in p["value"])
-            yield Test(test["name"], test["command"], environment)
+            known = {p["name"]: p["value"] for p in test["properties"]}
+            environment = dict(v.split("=", 1) for v in known.get("ENVIRONMENT", []))
+            yield Test(test["name"], test["command"], environment, known.get("COST", 0))
 
     def compile(self, name, text, out, extra=()):
         """Compiles a text that stands for the file `name`, to the object `out`; false: the compiler refuses it."""
@@ -78,21 +76,16 @@ class Tree:
                        "TMPDIR": work, **(more or {})}
         # The output goes to a file: a pipe would be held open by a process that outlives the test.
         with open(os.path.join(work, "output.txt"), "wb") as output:
-            process = subprocess.Popen(test.command, cwd=work, env=environment, stdin=subprocess.DEVNULL,
-                                       stdout=output, stderr=output, start_new_session=True, preexec_fn=limits)
-        late = threading.Event()
+            process = subprocess.run([self.nest(), str(limit_s), *test.command], cwd=work, env=environment,
+                                     stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=output,
+                                     start_new_session=True, preexec_fn=limits)
+        word, seconds = process.stdout.decode().split()
+        return word == "ended" and process.returncode in (0, SKIPPED), word == "ended", float(seconds)
 
-        def end():
-            late.set()
-            os.killpg(process.pid, signal.SIGKILL)
-        timer = threading.Timer(limit_s, end)
-        timer.start()
-        _, status, used = os.wait4(process.pid, 0)
-        timer.cancel()
-        process.returncode = os.waitstatus_to_exitcode(status)
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        seconds = used.ru_utime + used.ru_stime
-        return process.returncode in (0, SKIPPED), not late.is_set(), seconds
+    def nest(self):
+        """The program that runs a test and ends every process that the test leaves."""
+        made, text = os.path.join(self.build, "nest"), os.path.join(HERE, "nest.c")
+        with self.lock:
+            if not os.path.exists(made) or os.path.getmtime(made) < os.path.getmtime(text):
+                subprocess.run(["cc", "-O2", "-D_POSIX_C_SOURCE=200809L", text, "-o", made], check=True)
+        return made
