@@ -132,15 +132,6 @@ static bool is_wired(const Graph *g, const Node *n, const Node *of, const Backwa
     return true;
 }
 
-/* True if the row of some op lists `op` as a backward op. */
-static bool is_listed(OpKind op)
-{
-    for (int of = OP_none + 1; of < OP_COUNT; of++)
-        for (uint32_t k = 0; k < op_info((OpKind)of)->n_backward; k++)
-            if (op_info((OpKind)of)->backward[k].op == op) return true;
-    return false;
-}
-
 static const char *forward_fault(const Graph *g, NodeId id, const bool *listed_op)
 {
     const Node *n = &g->nodes.at[id];
@@ -163,8 +154,11 @@ static void check_nodes(Verifier *v)
 {
     const Graph *g = v->g;
     if (!g->n_forward) return;
+    /* [op]: the row of some op lists it as a backward op */
     bool *listed = arena_array(v->arena, OP_COUNT, sizeof *listed);
-    for (int op = OP_none + 1; op < OP_COUNT; op++) listed[op] = is_listed((OpKind)op);
+    for (int op = OP_none + 1; op < OP_COUNT; op++)
+        for (uint32_t k = 0; k < op_info((OpKind)op)->n_backward; k++)
+            listed[op_info((OpKind)op)->backward[k].op] = true;
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const char *fault = forward_fault(g, id, listed);
         if (fault)
