@@ -384,7 +384,6 @@ void lower_backward_node(Lower *l, NodeId id)
     RowsParts parts = lower_begin_parts(l, id, &e.arg[0]);
     const bool in_rows = lower_has_parts(&parts);
     for (uint32_t i = in_rows; i < n.n_in; i++) e.arg[i] = lower_want_arg(l, id, i);
-    used(l, &n); /* the node's outputs may overwrite its inputs only after this instruction */
     bool accumulate[MAX_OUT], temporary[MAX_OUT];
     const bool rings = lower_rings(l, id);
     for (uint32_t j = 0; j < n.n_out; j++) {
@@ -395,6 +394,7 @@ void lower_backward_node(Lower *l, NodeId id)
         e.arg[n.n_in + j] = output_buffer(l, id, j, made, &accumulate[j], &temporary[j]);
         if (accumulate[j]) e.attrs.accumulate |= 1 << j;
     }
+    used(l, &n); /* not before: an output must not be added to a sum that this node reads */
     if (!in_rows) lower_add_workspace(l, id, &e);
     e.after[0] = l->grad.after;
     l->grad.after = 0;

@@ -109,6 +109,8 @@ static void visit(void *self, const Tiny *t)
     Subject s = {t, tiny_plan(t, true, arena, &d), tiny_plan(&one, true, arena, &d)};
     assert_non_null(s.plan);
     assert_non_null(s.reference);
+    if (!verify_plan(s.plan, VERIFY_all, false, &d)) /* its mutants would show nothing */
+        fail_msg("%s is refused: %s", corpus_name(t, arena), d.items.at[0].text);
     Mutations all = mutate_all(s.plan, arena);
     uint32_t n = tally->all || all.at.n < SAMPLE_PER_PLAN ? all.at.n : SAMPLE_PER_PLAN;
     for (uint32_t i = 0; i < n; i++) {

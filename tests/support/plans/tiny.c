@@ -412,6 +412,7 @@ static TensorId block(Build *b, ModuleId root, uint32_t i, TensorId x)
     b->module = blk;
     h = dropped(b, h);
     x = op(b, OP_add, 2, residual, h, 0, NULL);
+    if (b->t->variant == TINY_normed) return op(b, OP_add, 2, x, norm(b, "after", x), 0, NULL);
     return b->t->variant == TINY_doubled ? op(b, OP_add, 2, x, x, 0, NULL) : x;
 }
 

@@ -10,6 +10,7 @@ typedef enum TinyVariant {
     TINY_plain,
     TINY_parallel,    /* attention and feed-forward read the same residual (GPT-NeoX) */
     TINY_doubled,     /* adds x + x after each block: one op reads one value twice */
+    TINY_normed,      /* adds x + norm(x): an op reads the sum to which its own gradient is added */
     TINY_column_only, /* feed-forward: column linears without a row linear */
     /* feed-forward: a row linear without column linears, whose activations change dimension */
     TINY_row_only,
