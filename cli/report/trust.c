@@ -354,9 +354,10 @@ void trust_report(Cli *cli, const Trust *trust)
     uint32_t kernels = c->kernels_measured + c->kernels_modelled,
              collectives = c->collectives_measured + c->collectives_modelled;
     if (kernels == 0) return; /* stored by a version that did not count */
-    str_print(&cli->out,
-              "measured    costs of %" PRIu32 " of %" PRIu32 " kernel%s, and of %" PRIu32
-              " of %" PRIu32 " communication%s; the others are modelled\n",
-              c->kernels_measured, kernels, str_s(kernels), c->collectives_measured, collectives,
-              str_s(collectives));
+    str_print(&cli->out, "measured    costs of %" PRIu32 " of %" PRIu32 " kernel%s",
+              c->kernels_measured, kernels, str_s(kernels));
+    if (collectives > 0)
+        str_print(&cli->out, ", and of %" PRIu32 " of %" PRIu32 " communication%s",
+                  c->collectives_measured, collectives, str_s(collectives));
+    str_print(&cli->out, "; the others are modelled\n");
 }

@@ -244,6 +244,27 @@ static void other_conventions_are_refused(void **state)
     arena_free(arena);
 }
 
+/* The line about measured costs names communications only where the plan has some. */
+static void one_rank_has_no_communications(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        const char *file = arena_print(arena, "%s/plan.lua", command_new_folder(arena));
+        command_write_file(file,
+                           arena_print(arena,
+                                       "return plan { model = require 'models.llama' 'tiny',\n"
+                                       "  batch = { global = 2, micro = 1, seq = 32 },\n"
+                                       "  mesh = { dp_replicate = %d }, parallel = { ddp {} } }\n",
+                                       ranks));
+        CommandResult r = COMMAND(arena, 60, "sim", file, "--db", "none");
+        assert_int_equal(r.exit_code, 0);
+        assert_non_null(strstr(r.out, " kernels"));
+        assert_true((strstr(r.out, " communications; the others") != NULL) == (ranks == 2));
+    }
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -256,6 +277,7 @@ int main(void)
         cmocka_unit_test(conventions_leave_out_gradients_of_frozen_parts),
         cmocka_unit_test(dropless_experts_count_the_rows_that_come),
         cmocka_unit_test(other_conventions_are_refused),
+        cmocka_unit_test(one_rank_has_no_communications),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
