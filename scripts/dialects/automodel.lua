@@ -64,14 +64,25 @@ end
 -- Returns a number of the model's configuration; nil: it has none, or a user's model has another thing of that name.
 local function number_of(config, key) return math.type(config[key]) == "integer" and config[key] or nil end
 
+-- A number of heads may be 0 (it is not known), as in Automodel.
+local function check_heads(d, hf)
+  for _, key in ipairs { "num_attention_heads", "num_key_value_heads" } do
+    if hf[key] and hf[key] < 0 then
+      d:error("out-of-range", "hf." .. key, ("hf.%s = %d must not be negative"):format(key, hf[key]))
+      hf[key] = nil
+    end
+  end
+end
+
 -- The keys of Hugging Face's configuration. For models of the library they are known.
 local function about_model(d, family)
   local hf = d:section("hf", hf_keys)
   local config = type(d.config.model) == "table" and rawget(d.config.model, "config")
   if type(config) ~= "table" then config = {} end
-  local always_tied = tostring(d.config.model and rawget(d.config.model, "name")):match "^g[ep][mt][m2]"
+  check_heads(d, hf)
   check_class(d, hf.class, family)
   local library = tensor.library(d.config.model)
+  local always_tied = library == "gemma" or library == "gpt2"
   hf.class = hf.class or (family and family.class) or library and "models." .. library or "a model of your own"
   hf.num_attention_heads = hf.num_attention_heads or number_of(config, "heads")
   hf.num_key_value_heads = hf.num_key_value_heads or number_of(config, "kv_heads")
@@ -121,22 +132,33 @@ local function read_sizes(d, given)
     dp = size_of(d, given, "dp_size", nil), replicate = size_of(d, given, "dp_replicate_size", 1) }
 end
 
+-- Returns a hint for a mesh that does not fit the world. It names a tp_size that also divides the heads.
+local function fitting(s, hf, world)
+  local others = s.tp * s.cp * s.pp
+  local rest = world // (s.cp * s.pp)
+  if rest * s.cp * s.pp ~= world then return "their product may be " .. dialect.divisors(world) end
+  local sizes, tp = tensor.sizes(s, hf)
+  if tp ~= s.tp then
+    return ("tp_size may be %s; tp_size = %d leaves dp_size = %d"):format(sizes, tp, rest // tp)
+  end
+  return ("dp_size = %d, or leave it out"):format(world // others)
+end
+
 -- Checks the data axis and its replication.
-local function check_data(d, s, world)
+local function check_data(d, s, hf, world)
   local others = s.tp * s.cp * s.pp
   if not s.dp then
     if world % others ~= 0 then
       d:error("mesh-product", "distributed",
         ("world_size (%d) must be divisible by (tp_size * cp_size * pp_size) (%d * %d * %d = %d)"):format(world, s.tp,
-          s.cp, s.pp, others), "their product may be " .. dialect.divisors(world))
+          s.cp, s.pp, others), fitting(s, hf, world))
       return false
     end
     s.dp = world // others
   elseif s.dp * others ~= world then
     d:error("mesh-product", "distributed.dp_size",
       ("dp_size * tp_size * cp_size * pp_size = %d * %d * %d * %d = %d, but world_size is %d"):format(s.dp, s.tp,
-        s.cp, s.pp, s.dp * others, world),
-      world % others == 0 and ("dp_size = %d, or leave it out"):format(world // others) or nil)
+        s.cp, s.pp, s.dp * others, world), fitting(s, hf, world))
   end
   if s.replicate > 1 and s.dp % s.replicate ~= 0 then
     d:error("replicate-divides", "distributed.dp_replicate_size",
@@ -195,18 +217,20 @@ local function check_blocks(d, s, given)
   end
 end
 
--- Returns a factor of cp, or nil if it is not given.
-local function factor_of(d, given, key)
+-- Returns a factor of cp and its key; the factor is nil if none is given. Recipes say degree.
+local function factor_of(d, given, what)
+  local key = given["cp_" .. what .. "_degree"] ~= nil and "cp_" .. what .. "_degree" or "cp_" .. what .. "_size"
   local value = given[key]
-  if value == nil or (math.type(value) == "integer" and value >= 1) then return value end
+  if value == nil or (math.type(value) == "integer" and value >= 1) then return value, key end
   d:error("cp-factors", "distributed." .. key, ("%s = %s is not a number of "
     .. "ranks"):format(key, tostring(value)), "a positive integer")
 end
 
--- ring x ulysses = cp. If one factor is given, the other one is the rest. Returns how many ranks
--- exchange tokens for heads.
+-- ring x ulysses = cp. If one factor is given, the other one is the rest. Automodel trains with no ring: the backward
+-- pass of the ring that it would use is wrong. Returns how many ranks exchange tokens for heads.
 local function check_later_axes(d, s, given)
-  local ring, ulysses = factor_of(d, given, "cp_ring_size"), factor_of(d, given, "cp_ulysses_size")
+  local ring, ring_key = factor_of(d, given, "ring")
+  local ulysses, ulysses_key = factor_of(d, given, "ulysses")
   if d.n_errors > 0 then return 1 end
   if ring and ulysses then
     if ring * ulysses ~= s.cp then
@@ -214,19 +238,19 @@ local function check_later_axes(d, s, given)
         ("ring %d x ulysses %d = %d must equal cp_size = %d"):format(ring, ulysses, ring * ulysses, s.cp))
     end
   elseif s.cp % (ring or ulysses or 1) ~= 0 then
-    d:error("cp-factors", "distributed.cp_size", ("%s = %d must divide cp_size = %d"):format(ring and "cp_ring_size" or
-      "cp_ulysses_size", ring or ulysses, s.cp))
+    d:error("cp-factors", "distributed.cp_size", ("%s = %d must divide cp_size = %d"):format(ring and ring_key or
+      ulysses_key, ring or ulysses, s.cp))
   end
   if d.n_errors > 0 then return 1 end
   local heads = ulysses or ring and s.cp // ring or 1
-  if s.cp > 1 and heads > 1 and heads < s.cp then
-    d:error("axis-unsupported", "distributed.cp_ulysses_size",
-      ("cp_ulysses_size = %d of cp_size = %d: this version supports either a ring of gathered keys or Ulysses, "
-        .. "not a mix"):format(heads, s.cp), ("cp_ulysses_size = 1 or %d"):format(s.cp))
+  if s.cp > 1 and (ring or ulysses) and heads < s.cp then
+    d:error("axis-unsupported", "distributed." .. (ring and ring_key or ulysses_key),
+      ("a ring of %d and Ulysses of %d: Automodel supports no ring in training"):format(s.cp // heads, heads),
+      ("%s = %d; a plan without the dialect takes cp { mode = \"ring\"%s }"):format(ulysses_key, s.cp,
+        heads > 1 and (", all_to_all = %d"):format(heads) or ""))
   elseif s.cp > 1 and heads == s.cp and s.tp > 1 then
-    d:error("axis-unsupported", "distributed.cp_ulysses_size", ("cp_ulysses_size = %d with tp_size = %d: both "
-      .. "axes split the heads")
-      :format(heads, s.tp), "cp_ulysses_size = 1, or tp_size = 1")
+    d:error("axis-unsupported", "distributed." .. ulysses_key, ("%s = %d with tp_size = %d: both "
+      .. "axes split the heads"):format(ulysses_key, heads, s.tp), ulysses_key .. " = 1, or tp_size = 1")
   end
   return heads
 end
@@ -329,7 +353,7 @@ return dialect.wrap(function(config)
   local world = values.world(d) or (s.dp or 1) * s.tp * s.cp * s.pp
   s.left = world % (s.cp * s.pp) == 0 and world // (s.cp * s.pp) or world
   s.hidden, s.experts = experts.sizes_of_model(config.model)
-  if not check_data(d, s, world) then s.dp = 1 end
+  if not check_data(d, s, hf, world) then s.dp = 1 end
   local heads = check_later_axes(d, s, given)
   options.experts = experts.options(d, s, given, options, family)
   local pp_options, pp_micro = pipeline_of(d, s, hf, given)

@@ -1,15 +1,15 @@
 -- NeMo Automodel's rules for hybrids of attention and state-space layers (Nemotron-H), and for Mamba-2: how cp
 -- shares their heads, which modules tp cuts, which layers are recomputed.
 local dialect = require "tandem.dialect"
+local families = require "tandem.families"
 local hybrid = {}
 
 -- Returns the heads and groups of the model's state-space layers; nil: it has none.
 local function sizes_of(model)
-  local name = type(model) == "table" and rawget(model, "name")
-  local config = type(name) == "string" and type(model.config) == "table" and model.config or nil
-  if not config then return nil end
-  if name:match "^mamba2" then return config.heads, config.groups end
-  if name:match "^nemotron_h" and config.pattern:find("M", 1, true) then return config.scan_heads, config.groups end
+  local family = families.of(model)
+  local config = family and model.config
+  if family == "mamba2" then return config.heads, config.groups end
+  if family == "nemotron_h" and config.pattern:find("M", 1, true) then return config.scan_heads, config.groups end
 end
 
 -- Each rank of cp gets whole sequences for its share of the heads. Groups that are fewer than the ranks are

@@ -35,7 +35,7 @@ local names = { fsdp2 = "fsdp2", ddp = "ddp", megatron_fsdp = "megatron_fsdp", [
 -- Keys of `distributed` other than a strategy's own options.
 local common = { strategy = true, dp_size = true, dp_replicate_size = true, tp_size = true, cp_size = true,
   pp_size = true, ep_size = true, pipeline = true, moe = true, activation_checkpointing = true,
-  cp_ring_size = true, cp_ulysses_size = true }
+  cp_ring_size = true, cp_ulysses_size = true, cp_ring_degree = true, cp_ulysses_degree = true }
 
 -- Returns the strategy and its options with defaults.
 function options_of.strategy(d, given)

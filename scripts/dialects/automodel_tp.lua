@@ -5,6 +5,7 @@
 local _, core = ...
 local dialect = require "tandem.dialect"
 local hybrid = require "dialects.automodel_hybrid"
+local made = require "tandem.families"
 local tensor = {}
 
 -- The names of Hugging Face's modules in each family.
@@ -40,8 +41,7 @@ local classes = {
 
 -- Returns the name of a library model's family; nil: it is the user's own model.
 function tensor.library(model)
-  local name = type(model) == "table" and rawget(model, "name")
-  local found = type(name) == "string" and name:match "^[^-]+"
+  local found = made.of(model)
   return found and classes[found] and found or nil
 end
 
@@ -67,8 +67,7 @@ end
 
 -- Returns the family of a library model; nil: it is the user's own model.
 function tensor.family(model)
-  local name = type(model) == "table" and rawget(model, "name")
-  local found = type(name) == "string" and families[name:match "^[^-]+"]
+  local found = families[made.of(model)]
   if not found then return nil end
   local config = type(model.config) == "table" and model.config or {}
   if found == families.phi and config.parallel then found = phi2 end
@@ -213,8 +212,16 @@ local function count(t)
   return n
 end
 
--- Heads are counted as validate_tp_mesh does: KV heads first. The hint names sizes that divide both, the features of
--- an MLP, and the ranks that the other axes leave to tp and dp.
+-- Returns "1, 2, 4" and its greatest number up to s.tp: the sizes of tp that divide both kinds of heads, the features
+-- of an MLP, and the ranks that the other axes leave to tp and dp.
+function tensor.sizes(s, hf)
+  local common = dialect.common(hf.num_attention_heads, hf.num_key_value_heads, s.hidden, s.left)
+  local nearest = math.min(common, s.tp)
+  while nearest > 1 and common % nearest ~= 0 do nearest = nearest - 1 end
+  return dialect.divisors(common), math.max(nearest, 1)
+end
+
+-- Heads are counted as validate_tp_mesh does: KV heads first.
 local function check_heads(d, s, hf)
   local heads, groups, tp = hf.num_attention_heads, hf.num_key_value_heads, s.tp
   if not heads or heads == 0 then
@@ -223,7 +230,7 @@ local function check_heads(d, s, hf)
       "hf = { num_attention_heads = 32, num_key_value_heads = 8 }")
     return
   end
-  local legal = "tp_size may be " .. dialect.divisors(dialect.common(heads, groups, s.hidden, s.left))
+  local legal = "tp_size may be " .. tensor.sizes(s, hf)
   if groups % tp ~= 0 then
     d:error("divides-heads", "distributed.tp_size",
       ("num_key_value_heads (%d) must be divisible by tp_size (%d)"):format(groups, tp), legal)

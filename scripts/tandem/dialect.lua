@@ -121,11 +121,12 @@ function dialect.divisors(n, most)
   return table.concat(list, ", ")
 end
 
--- Returns the greatest common divisor of all its numbers. Leaves out what is nil, false or 0.
+-- Returns the greatest common divisor of all its numbers. Leaves out 0 and all values that are no
+-- whole numbers.
 function dialect.common(...)
   local common, numbers = 0, { n = select("#", ...), ... }
   for i = 1, numbers.n do
-    local a, b = common, numbers[i] or 0
+    local a, b = common, math.type(numbers[i]) and math.tointeger(numbers[i]) or 0
     while b ~= 0 do a, b = b, a % b end
     common = a
   end

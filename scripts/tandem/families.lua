@@ -5,6 +5,16 @@ local check = require "tandem.check"
 local words = check.words
 local families = {}
 
+-- [config]: the family that made it
+local made = setmetatable({}, { __mode = "k" })
+
+-- Returns the name of the family that made the model's config, such as "phi"; nil: it is a model of
+-- the user's own, whatever its name says.
+function families.of(model)
+  local config = type(model) == "table" and rawget(model, "config")
+  return type(config) == "table" and made[config] or nil
+end
+
 -- Returns the defaults of a part of a model with the plan's changes. false is the default of a key that
 -- may be left out.
 local function merged(family, part, given, defaults, place)
@@ -54,6 +64,7 @@ function families.add(nn)
       if parts and parts[key] then value = merged(family, key, value, config[key], place) end
       if key ~= "size" then config[key] = value end
     end
+    made[config] = family
     return family .. "-" .. size, config
   end)
 
@@ -77,6 +88,7 @@ function families.add(nn)
     local copy = {}
     for key, value in pairs(config) do copy[key] = value end
     for key, value in pairs(changes) do copy[key] = value end
+    made[copy] = made[config]
     return copy
   end)
 
