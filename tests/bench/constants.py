@@ -54,9 +54,13 @@ def rows():
 def page():
     out = ["<!-- Written by tests/bench/constants.py from the tables that hold the constants. -->",
            "# Constants and their kinds", "",
-           "A constant is of one of these kinds: datasheet (the maker's), documented (by a framework or a",
-           "library), source (read in its source code), measured (here), fitted (to rows of the tables that",
-           "are marked dev-cal), assumed (without a source).", ""]
+           "| kind | the constant comes from |", "|---|---|",
+           "| datasheet | the maker's page |",
+           "| documented | the documentation of a framework or library |",
+           "| source | the source code of a framework or library |",
+           "| measured | our own measurement |",
+           "| fitted | a fit to published rows that are marked dev-cal |",
+           "| assumed | no source |", ""]
     groups = {}
     for path, kind, where, name, numbers in rows():
         groups.setdefault((path, kind, where), []).append((name, numbers))

@@ -330,15 +330,18 @@ int main(int argc, char **argv)
     write_fits();
     fit_fabrics();
     FILE *table = opened("docs/reference/fit_network.md", "w");
-    fputs("# What was fitted of the network\n\nWritten by `tests/bench/fit_comm.sh` from the rows "
-          "marked dev-cal of the table of\n"
-          "published collectives; the numbers are in `sim/net/nccl_fit.def` and "
-          "`scripts/tandem/fitted_fabrics.lua`. Errors are\n"
-          "|predicted / measured - 1| of the rows that were used: superseded software and "
-          "disturbed sweeps are not.\n\n"
-          "| group | rows | median | p90 | mean above 1 MiB | bias there "
-          "|\n|---|---|---|---|---|---|\n",
-          table);
+    fputs(
+        "# The network: what was fitted\n\nWritten by `tests/bench/fit_comm.sh`. The fit uses the "
+        "rows of published collectives that are marked\n"
+        "dev-cal, but not outdated software and disturbed sweeps. The fitted numbers are in\n"
+        "`sim/net/nccl_fit.def` and `scripts/tandem/fitted_fabrics.lua`.\n\n"
+        "| column | meaning |\n|---|---|\n"
+        "| median, p90 | half, and nine of ten, of the rows have a smaller error |\n"
+        "| mean, bias above 1 MiB | the mean error, and the mean of predicted / measured, minus "
+        "1 |\n\n"
+        "| group | rows | median | p90 | mean above 1 MiB | bias there "
+        "|\n|---|---|---|---|---|---|\n",
+        table);
     report("\nfitted", detail, table);
     fclose(table);
     arena_free(arena);

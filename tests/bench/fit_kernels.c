@@ -397,13 +397,14 @@ int main(int argc, char **argv)
     share_rows();
     FILE *f = fopen("docs/reference/fit_kernels.md", "w");
     if (f == NULL) return 1;
-    fputs("# What was fitted of kernels\n\nWritten by `tests/bench/fit_kernels.sh` from the rows "
-          "marked dev-cal of the table of\n"
-          "published kernels; the numbers are in `sim/compute/kernels_fit.def`. Errors are "
-          "|predicted / "
-          "measured - 1|. \"Without it\":\n"
-          "the mean error of a source's rows when the numbers are fitted to the other sources "
-          "alone.\n\n"
+    fputs("# Kernels: what was fitted\n\nWritten by `tests/bench/fit_kernels.sh`. The fit uses the "
+          "rows of published kernels that are marked\n"
+          "dev-cal. The fitted numbers are in `sim/compute/kernels_fit.def`.\n\n"
+          "| column | meaning |\n|---|---|\n"
+          "| median, p90 | half, and nine of ten, of the rows have a smaller error |\n"
+          "| bias | the mean of predicted / measured, minus 1 |\n"
+          "| without it | the mean error of this source's rows in a fit to the other sources "
+          "|\n\n"
           "| kernel | rows | source | n | median | p90 | bias | without it "
           "|\n|---|---|---|---|---|---|---|---|\n",
           f);
