@@ -240,18 +240,24 @@ def first_table(tandem, path, old):
 
 
 TEXT = f"""
-Written by `tests/bench/leave_out.py`. |predicted / measured - 1| of step times of the rows above:
-with the constants that were fitted to them, and with those that the other sources (GPUs) alone
-give. Of the second table's small Megatron-Core runs, every {EVERY_SMALL}th is among them.
+Written by `tests/bench/leave_out.py`. Each source, and each GPU, is left out in turn. The table has the
+errors of step times of its rows: with all constants, and with constants that were fitted without it.
+Of the second table's small Megatron-Core runs, every {EVERY_SMALL}th is used.
 
-A profile whose rows are all of one source takes another's host times: FSDP1 torchtitan's,
-torchtitan FSDP1's, Megatron torchtitan's, Megatron of 2022 Megatron's, Megatron-Core Megatron's. An
-architecture without rows takes the sustained fraction of the other one. Without rows at 500 W a
+If all rows of a profile are left out, it takes the host times of another profile:
+
+| profile | takes the host times of |
+|---|---|
+| FSDP1 | torchtitan |
+| torchtitan | FSDP1 |
+| Megatron | torchtitan |
+| Megatron of 2022, Megatron-Core | Megatron |
+
+An architecture without rows takes the sustained fraction of the other one. Without rows at 500 W, a
 power limit changes nothing.
 
-"Not used": the library takes Hopper's sustained fraction for Blackwell, so no constant comes from
-these rows. Their first two errors are the library's. The last two come from a fit to the other GPUs
-of Blackwell.
+Rows marked "not used" are on Blackwell, which takes Hopper's sustained fraction. Their first two errors
+are those of the library. The last two come from a fit to the other GPUs of Blackwell.
 
 | without | rows | in the fit: median | ninth decile | without it: median | ninth decile |
 |---|---|---|---|---|---|
