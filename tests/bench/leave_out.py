@@ -134,11 +134,11 @@ def write_report(lines):
     """Lines of rows that were not predicted this time stay."""
     with open(REPORT) as f:
         before, _, after = f.read().partition(MARK)
-    kept = {line.split("|")[1]: line for line in after.splitlines() if line.startswith("| ")}
-    kept.pop(" without ", None)
+    rows = after.partition(TABLE)[2]
+    kept = {line.split("|")[1]: line for line in rows.splitlines() if line.startswith("| ")}
     kept.update({line.split("|")[1]: line for line in lines})
     with open(REPORT, "w") as f:
-        f.write(before + MARK + TEXT + "\n".join(kept.values()) + "\n")
+        f.write(before + MARK + TEXT + TABLE + "\n".join(kept.values()) + "\n")
 
 
 def first_table(tandem, path, old):
@@ -248,18 +248,15 @@ If all rows of a profile are left out, it takes the host times of another profil
 
 | profile | takes the host times of |
 |---|---|
-| FSDP1 | torchtitan |
-| torchtitan | FSDP1 |
-| Megatron | torchtitan |
-| Megatron of 2022, Megatron-Core | Megatron |
-
+{"".join(f"| {name} | {other} |" + chr(10) for name, other in RELATIVE.items())}
 An architecture without rows takes the sustained fraction of the other one. Without rows at 500 W, a
 power limit changes nothing.
 
 Rows marked "not used" are on Blackwell, which takes Hopper's sustained fraction. Their first two errors
 are those of the library. The last two come from a fit to the other GPUs of Blackwell.
 
-| without | rows | in the fit: median | ninth decile | without it: median | ninth decile |
+"""
+TABLE = """| without | rows | in the fit: median | ninth decile | without it: median | ninth decile |
 |---|---|---|---|---|---|
 """
 
