@@ -67,8 +67,25 @@ const char *str_text(const Str *s)
     return s->at != NULL ? s->at : "";
 }
 
+/* Writes a whole number as %.15g does. Returns 0 if the value is none, or has more than 15 digits.
+ */
+static size_t whole_text(char text[DOUBLE_ROOM], double value)
+{
+    if (!(value > -1e15 && value < 1e15) || value == 0 || value != (double)(int64_t)value) return 0;
+    uint64_t rest = (uint64_t)(value < 0 ? -value : value);
+    char digits[16];
+    size_t n = 0, length = 0;
+    for (; rest != 0; rest /= 10) digits[n++] = (char)('0' + rest % 10);
+    if (value < 0) text[length++] = '-';
+    while (n > 0) text[length++] = digits[--n];
+    text[length] = 0;
+    return length;
+}
+
 size_t double_text(char text[DOUBLE_ROOM], double value)
 {
+    const size_t length = whole_text(text, value);
+    if (length > 0) return length;
     for (int digits = 15; digits <= 17; digits++) {
         snprintf(text, DOUBLE_ROOM, "%.*g", digits, value);
         double back = strtod(text, NULL);

@@ -105,8 +105,11 @@ static void add_table(const char *table, const void *of, size_t from, Str *out)
         const bool is_in = field_is_in(f->path, strlen(f->path), table, strlen(table));
         if (f->kind == FIELD_table || !is_in || field_why_idle(f->path)) continue;
         Str value = str_in(out->arena);
-        if (add_value(f, (const char *)of + (f->offset - from), &value))
-            str_print(out, "%s %s\n", f->path, str_text(&value));
+        if (!add_value(f, (const char *)of + (f->offset - from), &value)) continue;
+        str_add(out, f->path);
+        str_add_bytes(out, " ", 1);
+        str_add_bytes(out, value.at, value.n);
+        str_add_bytes(out, "\n", 1);
     }
 }
 

@@ -25,8 +25,9 @@ bool experts_next(const Graph *g, ExpertsParam *at)
         while (at->input < n->n_in) {
             const uint32_t i = at->input++;
             at->tensor = n->in[i];
+            if (g->tensors.at[at->tensor].role != ROLE_param) continue;
             at->dim = op_dim(n->op, i, INDEX_experts);
-            if (at->dim >= 0 && g->tensors.at[at->tensor].role == ROLE_param) return true;
+            if (at->dim >= 0) return true;
         }
     }
     return false;

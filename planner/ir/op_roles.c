@@ -11,6 +11,14 @@ static const char *const letters_of[INDEX_ROLES] = {
 #include "planner/ir/ops.def"
 };
 
+/* A role has at most four letters, so a loop is faster than strchr. */
+static inline bool plays(IndexRole role, char letter)
+{
+    const char *c = letters_of[role];
+    while (*c != 0 && *c != letter) c++;
+    return *c != 0;
+}
+
 static bool is_whole(char letter)
 {
     return letter >= 'A' && letter <= 'Z';
@@ -20,7 +28,7 @@ IndexRole op_role(OpKind op, char letter)
 {
     if (!letter || !sig_uses(&op_info(op)->sig, letter)) return INDEX_none;
     for (int role = INDEX_none + 1; role < INDEX_ROLES; role++)
-        if (strchr(letters_of[role], letter)) return (IndexRole)role;
+        if (plays((IndexRole)role, letter)) return (IndexRole)role;
     return INDEX_none;
 }
 
@@ -49,7 +57,7 @@ int op_dim(OpKind op, uint32_t arg, IndexRole role)
     const SigTerm *term = sig_term(sig, arg);
     const int end = term->ellipsis >= 0 ? term->ellipsis : term->n_dims;
     for (int d = 0; d < end; d++)
-        if (strchr(letters_of[role], term->dim[d].letter)) return d;
+        if (plays(role, term->dim[d].letter)) return d;
     return -1;
 }
 

@@ -84,17 +84,22 @@ typedef struct Snapshot {
     Unit *units;
 } Snapshot;
 
+/* Copies a list into bytes that are not zeroed first. */
+static void *copy_of(const Job *job, const void *at, uint32_t n, size_t size)
+{
+    uint32_t room = 0;
+    void *copy = list_grow(job->scratch, NULL, 0, &room, n + 1, size);
+    if (n > 0) memcpy(copy, at, n * size);
+    return copy;
+}
+
 static Snapshot snapshot_take(const Job *job)
 {
     const Graph *g = &job->plan->graph;
-    Snapshot s = {.graph = *g,
-                  .tensors = arena_array(job->scratch, g->tensors.n + 1, sizeof *s.tensors),
-                  .nodes = arena_array(job->scratch, g->nodes.n + 1, sizeof *s.nodes),
-                  .units = arena_array(job->scratch, g->units.n + 1, sizeof *s.units)};
-    if (g->tensors.n) memcpy(s.tensors, g->tensors.at, g->tensors.n * sizeof *s.tensors);
-    if (g->nodes.n) memcpy(s.nodes, g->nodes.at, g->nodes.n * sizeof *s.nodes);
-    if (g->units.n) memcpy(s.units, g->units.at, g->units.n * sizeof *s.units);
-    return s;
+    return (Snapshot){.graph = *g,
+                      .tensors = copy_of(job, g->tensors.at, g->tensors.n, sizeof *g->tensors.at),
+                      .nodes = copy_of(job, g->nodes.at, g->nodes.n, sizeof *g->nodes.at),
+                      .units = copy_of(job, g->units.at, g->units.n, sizeof *g->units.at)};
 }
 
 #define RESTORE(list, old, copy)                                                                   \

@@ -76,15 +76,20 @@ bool layout_equal(const Layout *a, const Layout *b)
     return memcmp(a->on, b->on, sizeof a->on) == 0;
 }
 
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the lowest byte is the first axis");
+
 AxisSet layout_axes_split(const Layout *l, int d)
 {
     AxisSet set = 0;
-    uint64_t any[MAX_AXES / 8]; /* in most layouts eight axes in a row are whole */
+    uint64_t any[MAX_AXES / 8]; /* in most layouts all axes but one or two are whole */
     memcpy(any, l->on, sizeof any);
     for (uint32_t part = 0; part < MAX_AXES / 8; part++)
-        for (uint32_t a = 8 * part; any[part] != 0 && a < 8 * part + 8; a++)
+        while (any[part] != 0) {
+            const uint32_t byte = (uint32_t)__builtin_ctzll(any[part]) / 8, a = 8 * part + byte;
+            any[part] &= ~(UINT64_C(0xff) << (8 * byte));
             if (layout_is_split(l->on[a]) && (d < 0 || layout_dim(l->on[a]) == d))
                 set = (AxisSet)(set | 1u << a);
+        }
     return set;
 }
 

@@ -8,8 +8,9 @@
 
 #include "planner/ir/text/private.h"
 
-/* The numbers of a record take at most MOST_NUMBERS bytes; its lists are counted separately. */
-enum { BLOCK = 1 << 15, MOST_FIELDS = 64, MOST_NUMBERS = 2048, MOST_WORDS = 1024 };
+/* The numbers and the short lists of a record take at most MOST_NUMBERS bytes. Longer lists are
+ * counted separately. */
+enum { BLOCK = 1 << 15, MOST_FIELDS = 64, MOST_NUMBERS = 4096, MOST_WORDS = 1024, SHORT = 64 };
 
 /* A field, prepared for hashing. */
 typedef struct Hashed {
@@ -156,6 +157,51 @@ static void put_list(Coder *c, const Hashed *h, const void *record)
     }
 }
 
+/* A list of at most SHORT elements of 32 bits. */
+static unsigned char *put_short(unsigned char *to, uint32_t tag, const uint32_t *items, uint32_t n)
+{
+    if (n == 0) return to;
+    memcpy(to, &tag, sizeof tag);
+    memcpy(to + sizeof tag, &n, sizeof n);
+    to += sizeof tag + sizeof n;
+    for (uint32_t i = 0; i < n; i++, to += sizeof *items) memcpy(to, &items[i], sizeof *items);
+    return to;
+}
+
+/* The arguments or the predecessors of an instruction, if they are few. Returns NULL if they are
+ * many. */
+static unsigned char *put_few(const Coder *c, const Hashed *h, const Instr *in, unsigned char *to)
+{
+    const bool args = h->type == FIELD_args;
+    const Span list = args ? in->args : in->after;
+    if (list.n > SHORT) return NULL;
+    to = put_short(to, h->tag, (args ? c->program->args.at : c->program->after.at) + list.first,
+                   list.n);
+    if (args && list.n > 0) *to++ = (unsigned char)in->n_in;
+    return to;
+}
+
+/* A tag and a byte, if that is not zero. */
+static unsigned char *put_byte(unsigned char *to, uint32_t tag, const void *at)
+{
+    const unsigned char byte = *(const unsigned char *)at;
+    if (byte == 0) return to;
+    memcpy(to, &tag, sizeof tag);
+    to[sizeof tag] = byte;
+    return to + sizeof tag + 1;
+}
+
+/* A tag and 64 bits, if they are not zero. */
+static unsigned char *put_wide(unsigned char *to, uint32_t tag, const void *at)
+{
+    uint64_t wide;
+    memcpy(&wide, at, sizeof wide);
+    if (wide == 0) return to;
+    memcpy(to, &tag, sizeof tag);
+    memcpy(to + sizeof tag, &wide, sizeof wide);
+    return to + sizeof tag + sizeof wide;
+}
+
 /* A tag and `n` bytes at `at`, if they are not all zero. */
 static unsigned char *put_number(unsigned char *to, uint32_t tag, const void *at, size_t n)
 {
@@ -192,20 +238,23 @@ static void put_record(Coder *c, TextRecordKind kind, const void *record)
     *to++ = (unsigned char)(kind + 1);
     for (const Hashed *h = c->field[kind]; h < end; h++) {
         const void *at = (const char *)record + h->offset;
-        uint64_t wide;
         if (h->plain) { /* most fields are */
             to = put_plain(c, h, at, to);
             continue;
         }
+        if (h->type == FIELD_args || h->type == FIELD_after) {
+            unsigned char *const behind = put_few(c, h, record, to);
+            if (behind != NULL) {
+                to = behind;
+                continue;
+            }
+        }
         switch (h->type) {
         case FIELD_u64:
         case FIELD_i64:
-        case FIELD_f64:
-            memcpy(&wide, at, sizeof wide);
-            if (wide != 0) to = put_number(to, h->tag, at, sizeof wide);
-            break;
+        case FIELD_f64: to = put_wide(to, h->tag, at); break;
         case FIELD_u8:
-        case FIELD_bool: to = put_number(to, h->tag, at, 1); break;
+        case FIELD_bool: to = put_byte(to, h->tag, at); break;
         case FIELD_axes: to = put_number(to, h->tag, at, sizeof(AxisSet)); break;
         case FIELD_hash: to = put_number(to, h->tag, at, sizeof(Hash128)); break;
         case FIELD_layout: /* a byte an axis, as it is printed */

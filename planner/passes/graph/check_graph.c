@@ -13,10 +13,13 @@ static bool fail(Diag *d, const char *pass, Loc loc, const char *what, const cha
                       what);
 }
 
+_Static_assert(MAX_AXES == 16, "two words hold a layout");
+
 static bool layout_fits(const Layout *l, uint32_t n_axes, int n_dims)
 {
-    static const Layout whole;
-    if (layout_equal(l, &whole)) return true;
+    uint64_t any[MAX_AXES / 8];
+    memcpy(any, l->on, sizeof any);
+    if ((any[0] | any[1]) == 0) return true; /* whole on all axes */
     for (uint32_t a = 0; a < MAX_AXES; a++) {
         if (a >= n_axes && l->on[a] != WHOLE) return false;
         if (layout_is_split(l->on[a]) && layout_dim(l->on[a]) >= n_dims) return false;
@@ -55,17 +58,23 @@ static uint32_t comparable(const CheckedGraph *last, const Graph *g, uint32_t n_
     return last->nodes.n;
 }
 
-static void remember(CheckedGraph *last, const Graph *g, uint32_t n_axes)
+/* Makes room for the nodes of this check. */
+static void make_room(CheckedGraph *last, const Graph *g)
 {
+    while (last->nodes.n < g->nodes.n) list_add(last->arena, &last->nodes);
+}
+
+/* Remembers the sizes of tensors, apart from those of the last check if they were equal. */
+static void remember(CheckedGraph *last, const Graph *g, uint32_t n_axes, bool equal)
+{
+    TensorId t = equal ? last->dims.n : 1;
     last->n_axes = n_axes, last->n_modules = g->modules.n, last->n_attrs = g->attrs.n;
     while (last->dims.n < g->tensors.n) list_add(last->arena, &last->dims);
-    while (last->nodes.n < g->nodes.n) list_add(last->arena, &last->nodes);
-    for (TensorId t = 1; t < g->tensors.n; t++) {
+    for (t = t > 0 ? t : 1; t < g->tensors.n; t++) {
         CheckedDims *to = &last->dims.at[t];
         to->n_dims = g->tensors.at[t].n_dims;
         memcpy(to->dim, g->tensors.at[t].dim, sizeof to->dim);
     }
-    if (g->nodes.n > 0) memcpy(last->nodes.at, g->nodes.at, g->nodes.n * sizeof *g->nodes.at);
 }
 
 bool check_graph(const Job *job, CheckedGraph *last, const char *pass)
@@ -80,12 +89,14 @@ bool check_graph(const Job *job, CheckedGraph *last, const char *pass)
             return fail(job->diag, pass, at->loc, "is in no unit", at->name);
     }
     const uint32_t n_known = comparable(last, g, n_axes);
+    make_room(last, g);
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
         if (id < n_known && memcmp(n, &last->nodes.at[id], sizeof *n) == 0) continue;
         if (!node_fits(g, n, n_axes, job->diag))
             return fail(job->diag, pass, n->loc, "is malformed", op_info(n->op)->name);
+        memcpy(&last->nodes.at[id], n, sizeof *n); /* with its padding */
     }
-    remember(last, g, n_axes);
+    remember(last, g, n_axes, n_known > 0);
     return true;
 }
