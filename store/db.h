@@ -22,6 +22,11 @@ enum { DB_APPLICATION_ID = 0x544e444d }; /* "TNDM" */
  * `read_only` never creates and never migrates. ":memory:" is a store that only this process sees.
  * Rules: store-open, store-foreign, store-newer, store-older, store-damaged, store-error. */
 Db *db_open(const char *path, bool read_only, const char *const *migrations, uint32_t n, Diag *d);
+/* Does the same, but makes the tables of a new file with the statements `fresh`, up to NULL.
+ * They must have the result of all `n` migrations. SQLite reads all tables again after each ALTER
+ * TABLE, so migrations take longer. */
+Db *db_open_fresh(const char *path, bool read_only, const char *const *migrations, uint32_t n,
+                  const char *const *fresh, Diag *d);
 /* Opens another program's database for reading, whatever its id, version or schema. Returns NULL
  * after reporting store-open or store-error. */
 Db *db_open_foreign(const char *path, Diag *d);

@@ -29,6 +29,7 @@ typedef struct Opening {
     bool read_only;
     const char *const *migrations;
     uint32_t n;
+    const char *const *fresh; /* statements, up to NULL; NULL: there are none */
     Diag *d;
 } Opening;
 
@@ -289,12 +290,24 @@ static void allow_checkpoint_on_close(Db *db)
     sqlite3_db_config(db->sqlite, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
 }
 
+/* Makes the tables of a new file as all migrations make them. */
+static bool make_tables(Db *db, const Opening *o)
+{
+    char set_version[64];
+    if (o->fresh == NULL) return migrate(db, o);
+    snprintf(set_version, sizeof set_version, "PRAGMA user_version=%" PRIu32, o->n);
+    bool is_made = db_begin(db, o->d);
+    for (uint32_t i = 0; is_made && o->fresh[i] != NULL; i++)
+        is_made = db_exec(db, o->fresh[i], o->d);
+    return is_made && db_exec(db, set_version, o->d) && db_commit(db, o->d);
+}
+
 static bool set_up_new(Db *db, const char *path, const Opening *o)
 {
     char set_id[64];
     snprintf(set_id, sizeof set_id, "PRAGMA application_id=%d", DB_APPLICATION_ID);
     allow_checkpoint_on_close(db);
-    return db_exec(db, set_id, o->d) && migrate(db, o) &&
+    return db_exec(db, set_id, o->d) && make_tables(db, o) &&
            (path == NULL || choose_journal(db, path, o));
 }
 
@@ -396,8 +409,14 @@ static Db *open_existing(const Opening *o)
 
 Db *db_open(const char *path, bool read_only, const char *const *migrations, uint32_t n, Diag *d)
 {
+    return db_open_fresh(path, read_only, migrations, n, NULL, d);
+}
+
+Db *db_open_fresh(const char *path, bool read_only, const char *const *migrations, uint32_t n,
+                  const char *const *fresh, Diag *d)
+{
     assert(path != NULL && (n == 0 || migrations != NULL));
-    const Opening o = {path, read_only, migrations, n, d};
+    const Opening o = {path, read_only, migrations, n, fresh, d};
     if (strcmp(path, ":memory:") == 0) {
         Db *db = connect(&o, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
         if (db == NULL || set_up_new(db, NULL, &o)) return db;
@@ -426,7 +445,7 @@ static int count_ops(void *self)
  * reach. */
 Db *db_open_foreign(const char *path, Diag *d)
 {
-    const Opening o = {path, true, NULL, 0, d};
+    const Opening o = {path, true, NULL, 0, NULL, d};
     struct stat about;
     Db *db = connect(&o, path, SQLITE_OPEN_READONLY);
     if (db == NULL) return NULL;

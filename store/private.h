@@ -18,6 +18,10 @@ void store_hash_bytes(Hash128 h, unsigned char bytes[STORE_HASH_BYTES]);
 Hash128 store_hash_of(DbStatement *st,
                       int column); /* reads a hash from a blob; 0 if the blob is not a hash */
 
+/* The statements, up to NULL, that make the tables of a new store as all migrations make them.
+ * test_schema_now writes and checks them. */
+extern const char *const store_schema_now[];
+
 /* Stores the list of a recipe's scripts, and the scripts that the store lacks; call it inside a
  * transaction. */
 bool store_put_scripts(Db *db, const Recipe *recipe, Hash128 *list, Diag *d);

@@ -23,7 +23,8 @@ static Store *store_of(Db *db)
 
 Store *store_open(const char *path, bool read_only, Diag *d)
 {
-    Db *db = db_open(path, read_only, store_migrations, store_n_migrations, d);
+    Db *db =
+        db_open_fresh(path, read_only, store_migrations, store_n_migrations, store_schema_now, d);
     if (!db) return NULL;
     if (!read_only && !seal_rows(db, d)) {
         db_close(db);
@@ -34,7 +35,7 @@ Store *store_open(const char *path, bool read_only, Diag *d)
 
 Store *store_open_brief(const char *path, Diag *d)
 {
-    Db *db = db_open(path, false, store_migrations, store_n_migrations, d);
+    Db *db = db_open_fresh(path, false, store_migrations, store_n_migrations, store_schema_now, d);
     return db != NULL ? store_of(db) : NULL;
 }
 
