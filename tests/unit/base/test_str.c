@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,6 +78,25 @@ static void doubles_read_back(void **state)
         str_add_double(&s, value);
         back = strtod(str_text(&s), NULL);
         assert_memory_equal(&back, &value, sizeof value);
+    }
+}
+
+/* Whole numbers have a function of their own, which must write what the C library writes. */
+static void whole_doubles_are_printed_alike(void **state)
+{
+    static const double edges[] = {0, 1, -1, 10, 999999999999999, 1e15, -1e15, 1e16, 989e12, 1e300};
+    for (uint32_t i = 0; i < 2000; i++) {
+        const uint64_t drawn = rng_u64(31, 1, i);
+        const double whole = (double)(drawn >> (drawn % 60 + 3));
+        const double value = i < sizeof edges / sizeof *edges ? edges[i]
+                             : i % 2 == 0                     ? -whole
+                                                              : whole;
+        char expected[64];
+        Str s = str_in(*state);
+        str_add_double(&s, value);
+        if (fabs(value) > 999999999999999) continue; /* more digits, for which no text is fixed */
+        snprintf(expected, sizeof expected, "%.15g", value);
+        assert_string_equal(str_text(&s), expected);
     }
 }
 
@@ -194,6 +214,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(grows),
         cmocka_unit_test(doubles_read_back),
+        cmocka_unit_test(whole_doubles_are_printed_alike),
         cmocka_unit_test(json_escapes),
         cmocka_unit_test(json_of_any_bytes_parses),
         cmocka_unit_test(finds_the_nearest_word),
