@@ -126,11 +126,11 @@ static bool norm_launch(NormArgs p, int64_t n, int64_t width, double eps, const 
 {
     p.rows = rows_of(n, width, HELD, 4, NORM_THREADS);
     p.eps = (float)eps;
-    if (norm_has_warps(&p)) return norm_warps(p, cuda, error);
     int64_t threads = p.rows.lanes > WARP ? p.rows.lanes : 256;
     int64_t blocks = ceil_div(n, threads / p.rows.lanes);
     size_t shared = MAX_WARPS * sizeof(float);
     if (!amax_clear(p.amax, cuda, error)) return false;
+    if (norm_has_warps(&p)) return norm_warps(p, cuda, error);
     bool half = norm_is_half(p.x) && norm_is_half(p.y);
     if (p.adds) half = half && norm_is_half(p.addend) && norm_is_half(p.sum);
     return half ? LAUNCH(norm_rows_half, blocks, threads, shared, p, cuda, error)

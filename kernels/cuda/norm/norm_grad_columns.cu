@@ -88,9 +88,10 @@ DEVICE void column_forget(Column *c)
 #endif
 }
 
-/* means: of g, and of g times the normalised input. */
-DEVICE void column_write(const NormGradArgs *a, const Column *c, const bool centred,
-                         const uint4 *weight, int64_t at, const float means[2])
+/* means: of g, and of g times the normalised input. Returns the largest magnitude that it writes.
+ */
+DEVICE uint32_t column_write(const NormGradArgs *a, const Column *c, const bool centred,
+                             const uint4 *weight, int64_t at, const float means[2])
 {
     const float least = c->r * means[0], slope = -c->r * c->r * means[1];
     float dy[EIGHT], g[EIGHT], away[EIGHT], dx[EIGHT], old[EIGHT];
@@ -105,6 +106,16 @@ DEVICE void column_write(const NormGradArgs *a, const Column *c, const bool cent
         UNROLL for (int k = 0; k < EIGHT; k++) dx[k] = old[k] + dx[k];
     }
     store(norm_array_bf16(a->dx), at, EIGHT, dx);
+    round_all(DT_bf16, dx);
+    return amax_of_eight(dx, EIGHT, 0);
+}
+
+/* Raises the maximum of the row, or that of the tensor, to the warp's largest magnitude. */
+DEVICE void column_raise(const NormGradArgs *a, int64_t row, uint32_t most)
+{
+    most = warp_largest(most);
+    if (threadIdx.x % WARP > 0 || row >= a->rows.n) return;
+    atomicMax(a->amax.of == AMAX_rows ? &a->amax.out[row] : a->amax.out, most);
 }
 
 /* Adds `value` over the threads of the row; each gets the sums. Successive calls alternate between
@@ -153,7 +164,8 @@ DEVICE void column_finish(const NormGradArgs *a, const bool centred, int per_row
     }
 }
 
-DEVICE void column_block(const NormGradArgs *a, const bool centred, float *held)
+/* finds: the largest magnitudes, too. */
+DEVICE void column_block(const NormGradArgs *a, const bool centred, const bool finds, float *held)
 {
     const int per_row = a->rows.lanes, groups = (int)blockDim.x / per_row;
     const int group = (int)threadIdx.x / per_row, column = (int)threadIdx.x % per_row * EIGHT;
@@ -182,26 +194,26 @@ DEVICE void column_block(const NormGradArgs *a, const bool centred, float *held)
         UNROLL for (int j = 0; j < COLUMN_ROWS; j++)
         {
             const float means[2] = {value[COLUMN_ROWS + j] / width, value[j] * c[j].r / width};
-            if (!own || row + j >= n) continue;
+            const int64_t at = (int64_t)(row + j) * (int)a->rows.width + column;
+            uint32_t most = 0;
             column_forget(&c[j]);
-            column_write(a, &c[j], centred, weight,
-                         (int64_t)(row + j) * (int)a->rows.width + column, means);
+            if (own && row + j < n) most = column_write(a, &c[j], centred, weight, at, means);
+            if (finds) column_raise(a, row + j, most);
         }
     }
     column_finish(a, centred, per_row, own, dweight, dbias, held);
 }
 
-KERNEL(norm_grad_columns_layer, NormGradArgs, COLUMN_THREADS, COLUMN_BLOCKS_PER_SM)
-{
-    SHARED(float, held);
-    column_block(&a, true, held);
-}
-
-KERNEL(norm_grad_columns_rms, NormGradArgs, COLUMN_THREADS, COLUMN_BLOCKS_PER_SM)
-{
-    SHARED(float, held);
-    column_block(&a, false, held);
-}
+#define COLUMN_KERNEL(name, centred, finds, blocks_per_sm)                                         \
+    KERNEL(name, NormGradArgs, COLUMN_THREADS, blocks_per_sm)                                      \
+    {                                                                                              \
+        SHARED(float, held);                                                                       \
+        column_block(&a, centred, finds, held);                                                    \
+    }
+COLUMN_KERNEL(norm_grad_columns_layer, true, false, COLUMN_BLOCKS_PER_SM)
+COLUMN_KERNEL(norm_grad_columns_layer_amax, true, true, 2)
+COLUMN_KERNEL(norm_grad_columns_rms, false, false, COLUMN_BLOCKS_PER_SM)
+COLUMN_KERNEL(norm_grad_columns_rms_amax, false, true, 2)
 
 /* ---- which calls ---- */
 
@@ -210,12 +222,12 @@ static bool has_width(int64_t width)
     return width % EIGHT == 0 && width > WARP * EIGHT && width <= COLUMN_THREADS * EIGHT;
 }
 
+/* Does not ask whether amax joins: a gradient has equal bits with and without it. */
 bool norm_grad_has_columns(const NormGradArgs *p, int64_t width)
 {
     return has_width(width) && norm_is_bf16(p->dy) && norm_is_bf16(p->x) &&
-           norm_is_bf16(p->weight) && norm_is_bf16(p->dx) && p->amax.of == AMAX_nothing &&
-           p->r.dtype == DT_f32 && (!p->centred || p->mean.dtype == DT_f32) &&
-           p->rows.n < INT32_MAX / 2;
+           norm_is_bf16(p->weight) && norm_is_bf16(p->dx) && p->r.dtype == DT_f32 &&
+           (!p->centred || p->mean.dtype == DT_f32) && p->rows.n < INT32_MAX / 2;
 }
 
 /* Threads of a row, whole warps. */
@@ -239,6 +251,8 @@ int64_t norm_grad_column_parts(int64_t n, int64_t width)
     return blocks_for(n, (int64_t)groups * COLUMN_ROWS, (int64_t)COLUMN_SMS * at_once);
 }
 
+#define COLUMN_LAUNCH(name) LAUNCH(name, parts, groups *per_row, bytes, p, cuda, error)
+
 bool norm_grad_columns(NormGradArgs p, const CudaContext *cuda, CudaError *error)
 {
     const int per_row = column_threads(p.rows.width), groups = column_groups(p.rows.width);
@@ -248,7 +262,13 @@ bool norm_grad_columns(NormGradArgs p, const CudaContext *cuda, CudaError *error
     const uint64_t held =
         HELD_VALUES * sizeof(float) + (uint64_t)(groups * per_row) * sizeof(uint4);
     const uint64_t bytes = sums * sizeof(float) > held ? sums * sizeof(float) : held;
-    return p.centred
-               ? LAUNCH(norm_grad_columns_layer, parts, groups * per_row, bytes, p, cuda, error)
-               : LAUNCH(norm_grad_columns_rms, parts, groups * per_row, bytes, p, cuda, error);
+    if (p.amax.of == AMAX_rows &&
+        !device_zero(p.amax.out, (uint64_t)p.rows.n * sizeof(float), cuda, error))
+        return false;
+    if (!amax_clear(p.amax, cuda, error)) return false;
+    if (p.amax.of != AMAX_nothing)
+        return p.centred ? COLUMN_LAUNCH(norm_grad_columns_layer_amax)
+                         : COLUMN_LAUNCH(norm_grad_columns_rms_amax);
+    return p.centred ? COLUMN_LAUNCH(norm_grad_columns_layer)
+                     : COLUMN_LAUNCH(norm_grad_columns_rms);
 }

@@ -1,4 +1,5 @@
-/* RMSNorm and LayerNorm over rows of bf16 numbers, for rows of a usual width. A warp normalises one
+/* RMSNorm and LayerNorm over rows of bf16 numbers, for rows of a usual width. The other kernel for
+ * such norms (norm.cu) describes the ops that may join. A warp normalises one
  * or two rows by itself, without barriers. It loads all of them before it uses the first number: 64
  * bytes or more for each lane are then on the way, enough to reach the memory's speed. */
 #include "kernels/cuda/norm/norm.cuh"
@@ -42,8 +43,20 @@ DEVICE RowStatistics row_statistics(const NormArgs *a, const Raw *raw, const int
     return s;
 }
 
-DEVICE void row_write(const NormArgs *a, const Raw *raw, RowStatistics s, int64_t at,
-                      const float weight[EIGHT], const float bias[EIGHT])
+/* Loads eight numbers of the norm's input. If it is a sum, its terms may have any type. */
+DEVICE Raw row_load(const NormArgs *a, const bool adds, int64_t at, int n)
+{
+    float x[EIGHT], more[EIGHT];
+    if (!adds) return fetch(norm_array_bf16(a->x), at, n);
+    load(a->x, at, n, x);
+    load(a->addend, at, n, more);
+    UNROLL for (int k = 0; k < EIGHT; k++) x[k] += more[k];
+    return round_any(KINDS_real, DT_bf16, x);
+}
+
+/* Returns the larger of `most` and the magnitudes that it writes. */
+DEVICE uint32_t row_write(const NormArgs *a, const Raw *raw, RowStatistics s, int64_t at,
+                          const float weight[EIGHT], const float bias[EIGHT], uint32_t most)
 {
     float x[EIGHT];
     widen_any(KINDS_real, DT_bf16, raw, x);
@@ -53,22 +66,35 @@ DEVICE void row_write(const NormArgs *a, const Raw *raw, RowStatistics s, int64_
         x[k] = a->centred ? fmaf(x[k], weight[k], bias[k]) : x[k] * weight[k];
     }
     store(norm_array_bf16(a->y), at, EIGHT, x);
+    if (a->amax.of == AMAX_nothing) return most;
+    round_all(DT_bf16, x);
+    return amax_of_eight(x, EIGHT, most);
+}
+
+DEVICE void row_end(const NormArgs *a, int64_t row, RowStatistics s, uint32_t most)
+{
+    if (a->amax.of != AMAX_nothing) most = warp_largest(most);
+    if (threadIdx.x % WARP > 0 || row >= a->rows.n) return;
+    write_one(a->r, row, s.r);
+    if (a->centred) write_one(a->mean, row, s.mean);
+    if (a->amax.of == AMAX_rows) a->amax.out[row] = most;
+    if (a->amax.of == AMAX_all) atomicMax(a->amax.out, most);
 }
 
 /* `eights`: groups of eight that a lane has in a row; `rows`: of a warp. */
-DEVICE void row_block(const NormArgs *a, const int eights, const int rows)
+DEVICE void row_block(const NormArgs *a, const int eights, const int rows, const bool adds)
 {
     const int lane = (int)threadIdx.x % WARP, width = (int)a->rows.width;
     const int64_t warp = ((int64_t)blockIdx.x * ROW_WARPS_THREADS + threadIdx.x) / WARP;
     const int64_t first = warp * rows;
     RowParts parts;
     RowStatistics s[MOST_ROWS];
+    uint32_t most[MOST_ROWS] = {0, 0};
     UNROLL for (int j = 0; j < rows; j++) UNROLL for (int u = 0; u < eights; u++)
     {
         const int column = (u * WARP + lane) * EIGHT;
         const bool real = first + j < a->rows.n && column < width;
-        parts.raw[j][u] =
-            fetch(norm_array_bf16(a->x), (first + j) * width + column, real ? EIGHT : 0);
+        parts.raw[j][u] = row_load(a, adds, (first + j) * width + column, real ? EIGHT : 0);
     }
     UNROLL for (int j = 0; j < rows; j++) s[j] = row_statistics(a, parts.raw[j], eights);
     UNROLL for (int u = 0; u < eights; u++)
@@ -80,46 +106,52 @@ DEVICE void row_block(const NormArgs *a, const int eights, const int rows)
         if (a->centred) load(norm_array_bf16(a->bias), column, EIGHT, bias);
         UNROLL for (int j = 0; j < rows; j++)
         {
+            const int64_t at = (first + j) * width + column;
             if (first + j >= a->rows.n) continue;
-            row_write(a, &parts.raw[j][u], s[j], (first + j) * width + column, weight, bias);
+            if (adds && a->keeps)
+                put_any(KINDS_real, norm_array_bf16(a->sum), at, EIGHT, &parts.raw[j][u]);
+            most[j] = row_write(a, &parts.raw[j][u], s[j], at, weight, bias, most[j]);
         }
     }
-    UNROLL for (int j = 0; j < rows; j++)
-    {
-        if (lane > 0 || first + j >= a->rows.n) continue;
-        write_one(a->r, first + j, s[j].r);
-        if (a->centred) write_one(a->mean, first + j, s[j].mean);
-    }
+    UNROLL for (int j = 0; j < rows; j++) row_end(a, first + j, s[j], most[j]);
 }
 
-#define ROW_KERNEL(name, eights, rows, blocks_per_sm)                                              \
-    KERNEL(name, NormArgs, ROW_WARPS_THREADS, blocks_per_sm)                                       \
+#define ROW_KERNEL(eights, rows, blocks_per_sm, blocks_of_add)                                     \
+    KERNEL(norm_warps_##eights, NormArgs, ROW_WARPS_THREADS, blocks_per_sm)                        \
     {                                                                                              \
-        row_block(&a, eights, rows);                                                               \
+        row_block(&a, eights, rows, false);                                                        \
+    }                                                                                              \
+    KERNEL(norm_warps_add_##eights, NormArgs, ROW_WARPS_THREADS, blocks_of_add)                    \
+    {                                                                                              \
+        row_block(&a, eights, rows, true);                                                         \
     }
-ROW_KERNEL(norm_warps_2, 2, 2, 4)
-ROW_KERNEL(norm_warps_3, 3, 2, 4)
-ROW_KERNEL(norm_warps_4, 4, 2, 3)
-ROW_KERNEL(norm_warps_8, 8, 1, 3)
-ROW_KERNEL(norm_warps_16, 16, 1, 2)
+ROW_KERNEL(2, 2, 4, 2)
+ROW_KERNEL(3, 2, 4, 2)
+ROW_KERNEL(4, 2, 3, 2)
+ROW_KERNEL(8, 1, 3, 2)
+ROW_KERNEL(16, 1, 2, 1)
 
 /* ---- which calls ---- */
 
+/* Does not ask which ops join: a norm has equal bits with and without them. */
 bool norm_has_warps(const NormArgs *p)
 {
     const int64_t width = p->rows.width;
     return width % EIGHT == 0 && width > WARP * EIGHT && width <= MOST_EIGHTS * WARP * EIGHT &&
-           !p->adds && p->amax.of == AMAX_nothing && norm_is_bf16(p->x) && norm_is_bf16(p->y) &&
-           norm_is_bf16(p->weight) && (!p->centred || norm_is_bf16(p->bias));
+           norm_is_bf16(p->adds ? p->sum : p->x) && norm_is_bf16(p->y) && norm_is_bf16(p->weight) &&
+           (!p->centred || norm_is_bf16(p->bias));
 }
+
+#define ROW_LAUNCH(eights)                                                                         \
+    (p.adds ? LAUNCH(norm_warps_add_##eights, blocks, ROW_WARPS_THREADS, 0, p, cuda, error)        \
+            : LAUNCH(norm_warps_##eights, blocks, ROW_WARPS_THREADS, 0, p, cuda, error))
 
 bool norm_warps(NormArgs p, const CudaContext *cuda, CudaError *error)
 {
     const int64_t eights = ceil_div(p.rows.width, WARP * EIGHT), warps = ROW_WARPS_THREADS / WARP;
     const int64_t blocks = ceil_div(p.rows.n, eights > 4 ? warps : warps * MOST_ROWS);
-    if (eights == 2) return LAUNCH(norm_warps_2, blocks, ROW_WARPS_THREADS, 0, p, cuda, error);
-    if (eights == 3) return LAUNCH(norm_warps_3, blocks, ROW_WARPS_THREADS, 0, p, cuda, error);
-    if (eights == 4) return LAUNCH(norm_warps_4, blocks, ROW_WARPS_THREADS, 0, p, cuda, error);
-    if (eights <= 8) return LAUNCH(norm_warps_8, blocks, ROW_WARPS_THREADS, 0, p, cuda, error);
-    return LAUNCH(norm_warps_16, blocks, ROW_WARPS_THREADS, 0, p, cuda, error);
+    if (eights == 2) return ROW_LAUNCH(2);
+    if (eights == 3) return ROW_LAUNCH(3);
+    if (eights == 4) return ROW_LAUNCH(4);
+    return eights <= 8 ? ROW_LAUNCH(8) : ROW_LAUNCH(16);
 }
