@@ -313,16 +313,13 @@ static void blame_bound(Cli *cli, const PlanFile *file)
     }
 }
 
-/* Checks --loads. Only an executor whose memory the host reads counts choices, and only steps of
- * training have any. plan: NULL before it is loaded. */
+/* Checks --loads. Only steps of training have choices. plan: NULL before it is loaded. */
 static bool may_count(Cli *cli, const Plan *plan)
 {
     const char *path = cli->options.run.loads, *why = NULL;
     if (path == NULL) return true;
     if (cli->options.run.verify)
         why = "--verify trains no step of the whole plan";
-    else if (run_on(cli, "cuda"))
-        why = "the cuda backend does not count choices";
     else if (plan != NULL && loads_new(plan, cli->arena) == NULL)
         why = "the plan has no experts";
     if (why == NULL) return true;

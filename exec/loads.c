@@ -38,12 +38,18 @@ static bool is_first_of_equals(const Plan *plan, Rank rank, const Node *n)
     return true;
 }
 
+uint32_t loads_layer(const LoadCounts *l, const Plan *plan, Rank rank, const Instr *in)
+{
+    const uint32_t layer = in->origin ? l->layer_of[in->origin] : 0;
+    if (layer == 0 || !gives_rooms(in->op) || in->phase != PHASE_forward) return 0;
+    return is_first_of_equals(plan, rank, &plan->graph.nodes.at[in->origin]) ? layer : 0;
+}
+
 void loads_count(LoadCounts *l, const Plan *plan, Rank rank, const Instr *in,
                  const KernelArgs *args)
 {
-    const uint32_t layer = in->origin ? l->layer_of[in->origin] : 0;
-    if (layer == 0 || !gives_rooms(in->op) || in->phase != PHASE_forward) return;
-    if (!is_first_of_equals(plan, rank, &plan->graph.nodes.at[in->origin])) return;
+    const uint32_t layer = loads_layer(l, plan, rank, in);
+    if (layer == 0) return;
     const int32_t *ids = args->ptr[0], *slots = args->ptr[1];
     uint64_t *chosen = l->chosen + (size_t)(layer - 1) * l->n_experts;
     for (int64_t i = 0; i < args->elements[0]; i++) {

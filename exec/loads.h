@@ -1,5 +1,6 @@
-/* Counts the choices of each expert during a run, and the dropped choices. If the host can read the
- * backend's memory, it counts the choices after each instruction that assigns slots to tokens. */
+/* Counts the choices of each expert during a run, and the dropped choices, after each instruction
+ * that assigns slots to tokens. The host counts if it can read the backend's memory; otherwise the
+ * device does. */
 #ifndef TANDEM_EXEC_LOADS_H
 #define TANDEM_EXEC_LOADS_H
 
@@ -18,8 +19,10 @@ typedef struct LoadCounts {
 
 /* Returns NULL if the model has no experts with slots. */
 LoadCounts *loads_new(const Plan *plan, Arena *arena);
-/* Counts the choices of one instruction that was computed on `rank`. Among ranks that do the same
- * work, only one counts. */
+/* Returns 1 + the layer whose choices `rank` counts after the instruction; 0: it counts none. Among
+ * ranks that do the same work, only one counts. */
+uint32_t loads_layer(const LoadCounts *l, const Plan *plan, Rank rank, const Instr *in);
+/* Counts the choices of one instruction that was computed on `rank`. */
 void loads_count(LoadCounts *l, const Plan *plan, Rank rank, const Instr *in,
                  const KernelArgs *args);
 

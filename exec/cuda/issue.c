@@ -401,6 +401,7 @@ static bool issue_launch(Cuda *c, const IssuedLaunch *l, const Segment *s, bool 
     for (uint32_t i = 0; fine && i < l->n; i++) {
         Pc pc = c->launches.order.pc[l->first + i];
         if (c->findings.scans != NULL) fine = scan_issue(c, pc);
+        if (fine && !l->is_comm) fine = choices_issue(c, pc);
         if (fine && c->streams.event[pc] != NULL)
             fine = CHECK_CUDA(c, cudaEventRecord, (c->streams.event[pc], c->streams.of[stream]));
     }

@@ -60,7 +60,8 @@ static bool load_one(Cuda *c, uint32_t at, uint32_t n, Arena *scratch, LaunchKin
     for (uint32_t i = 0; i < seen->n; i++)
         if (memcmp(&seen->at[i], &kind, sizeof kind) == 0) return true;
     list_push(scratch, seen, kind);
-    return issue_compute(c, c->launches.order.pc[at], n, false);
+    return issue_compute(c, c->launches.order.pc[at], n, false) &&
+           (n > 1 || choices_issue(c, c->launches.order.pc[at]));
 }
 
 /* Waits for the launches. They ran on zeroes and may have reported faults; clears these faults. */
@@ -81,7 +82,8 @@ static bool loaded(Cuda *c)
                          c->rank, c->watch.patience_s);
     }
     return cuda_checked(c, state, "cudaEventQuery", __FILE__, __LINE__) &&
-           CHECK_CUDA(c, cudaMemset, (c->gpu.fault_device, 0, sizeof *c->gpu.fault_device));
+           CHECK_CUDA(c, cudaMemset, (c->gpu.fault_device, 0, sizeof *c->gpu.fault_device)) &&
+           choices_clear(c);
 }
 
 bool load_kernels(Cuda *c)

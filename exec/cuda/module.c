@@ -85,6 +85,16 @@ static uint32_t processes(const Backend *self, uint32_t *mine)
     return c->n_ranks;
 }
 
+static const LoadCounts *loads(Backend *self, Rank rank)
+{
+    Diag none = diag_in(((Cuda *)self->state)->arena);
+    Cuda *c = enter(self, &none);
+    assert(rank == c->rank);
+    const LoadCounts *counts = choices_read(c);
+    enter(self, NULL);
+    return counts;
+}
+
 static void close(Backend *self)
 {
     Diag none = diag_in(((Cuda *)self->state)->arena);
@@ -110,6 +120,7 @@ static Backend *backend(Arena *arena, const Transport *transport)
                    .exchange = exchange,
                    .patience = patience,
                    .processes = processes,
+                   .loads = loads,
                    .close = close,
                    .state = c};
     return b;

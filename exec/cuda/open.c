@@ -108,7 +108,8 @@ static bool open_rank(Cuda *c)
     bool fine =
         rank_prepare(&c->state, c->plan, info, c->rank, &c->control, &machine, c->arena, c->d);
     c->failed = c->failed || !fine;
-    return fine && open_blocks(c) && issue_open(c) && stage_open(c) && libraries_open(c);
+    return fine && open_blocks(c) && choices_open(c) && issue_open(c) && stage_open(c) &&
+           libraries_open(c);
 }
 
 bool cuda_open(Cuda *c, const Plan *plan, const BackendOptions *options)
@@ -152,6 +153,7 @@ void cuda_close(Cuda *c)
         libraries_close(c); /* before the streams */
         issue_close(c);
         stage_close(c);
+        choices_close(c);
         close_blocks(c);
         memory_close(c);
     }

@@ -13,6 +13,7 @@
 #include "exec/cuda/order.h"
 #include "exec/ending.h"
 #include "exec/groups.h"
+#include "exec/loads.h"
 #include "kernels/cuda/cuda.h"
 
 /* A rank's device and software. Ranks compare them before they create anything on the devices. */
@@ -160,6 +161,12 @@ typedef struct CudaStepFindings {
     BadNumber *bad;
 } CudaStepFindings;
 
+/* choices.c: how often experts were chosen. */
+typedef struct CudaChoiceCounts {
+    uint64_t *device; /* chosen [layer, expert], dropped [layer]; NULL: the plan has no experts */
+    LoadCounts *host;
+} CudaChoiceCounts;
+
 /* record.c: the rank's state, for the launcher and for people. */
 typedef struct CudaReport {
     Status *status;
@@ -193,6 +200,7 @@ typedef struct Cuda {
     CudaComms comms;
     CudaLaunches launches;
     CudaStepFindings findings;
+    CudaChoiceCounts choices;
     CudaReport report;
 } Cuda;
 
@@ -320,6 +328,13 @@ void trace_close(Cuda *c);
 bool scan_open(Cuda *c, BadNumber *bad);
 bool scan_issue(Cuda *c, Pc pc); /* checks the outputs of pc when the stream reaches it */
 void scan_close(Cuda *c);
+
+/* ---- choices.c: counts of the experts' choices on the device ---- */
+bool choices_open(Cuda *c);
+bool choices_clear(Cuda *c); /* forgets what kernels counted that ran before the first step */
+bool choices_issue(Cuda *c, Pc pc);      /* counts the choices of pc, if it makes some */
+const LoadCounts *choices_read(Cuda *c); /* between steps; NULL: no experts, or an error */
+void choices_close(Cuda *c);
 
 /* ---- watch.c ---- */
 bool watch_open(Cuda *c);

@@ -101,6 +101,13 @@ static void run_here(RanksRun *run, Backend *made, RankReport *report, Arena *ar
     report->highest = result.highest_touched;
     report->host_highest = result.host_touched;
     report->outside = result.outside_bytes;
+    const LoadCounts *counts = result.experts.counts;
+    for (uint32_t i = 0; counts != NULL && i < counts->n_layers; i++) {
+        assert(counts->n_experts <= RANKS_EXPERTS);
+        for (uint32_t e = 0; e < counts->n_experts; e++)
+            report->chosen[e] += counts->chosen[i * counts->n_experts + e];
+        report->dropped += counts->dropped[i];
+    }
     report->n_rows = result.trace.rows.n;
     report->n_overlaps = count_overlaps(run->plan, &result.trace);
     Str s = str_in(arena);

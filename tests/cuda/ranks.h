@@ -5,7 +5,7 @@
 #include "exec/cuda/options.h"
 #include "exec/exec.h"
 
-enum { RANKS_MOST = 4, RANKS_STEPS = 5, RANKS_AT_ONCE = 8 };
+enum { RANKS_MOST = 4, RANKS_STEPS = 5, RANKS_AT_ONCE = 8, RANKS_EXPERTS = 4 };
 
 /* The results of a rank, in memory shared with the test. */
 typedef struct RankReport {
@@ -15,6 +15,8 @@ typedef struct RankReport {
     double loss[RANKS_STEPS], norm[RANKS_STEPS];
     Hash128 bits; /* hash of all state between steps */
     uint64_t highest, host_highest, outside;
+    /* over all layers and ranks: choices of each expert, and those that were dropped */
+    uint64_t chosen[RANKS_EXPERTS], dropped;
     uint32_t n_rows; /* rows of the trace, on the first rank */
     /* rows of it that begin before their predecessor on the stream has ended */
     uint32_t n_overlaps;

@@ -66,6 +66,27 @@ static void one_rank_trains_and_is_compared(void **state)
     }
 }
 
+/* The device counts the choices of experts as the host does on loopback. */
+static void choices_of_experts_are_written(void **state)
+{
+    (void)state;
+    static const char *const backends[] = {"loopback", "cuda"};
+    const char *counts[2];
+    command_write_file("experts.lua",
+                       "return plan { model = require 'models.mixtral' { size = 'tiny', "
+                       "capacity_factor = 1.0 },\n  batch = { global = 2, micro = 1, seq = 64 }, "
+                       "mesh = {}, parallel = {} }\n");
+    for (int k = 0; k < 2; k++) {
+        CommandResult r = COMMAND(arena, MOST_S, "run", "experts.lua", "--backend", backends[k],
+                                  "--steps", "3", "--quiet", "--loads", "counts.txt");
+        check(r, 0, "dropped", NULL);
+        counts[k] = command_read_file(arena, "counts.txt", NULL);
+        assert_non_null(counts[k]);
+        unlink("counts.txt");
+    }
+    assert_string_equal(counts[0], counts[1]);
+}
+
 /* Each rank keeps a file of its own, in which every line names the rank. `last`: the rank that did
  * not reach the end; 4: all did. */
 static void check_record(uint32_t last)
@@ -335,6 +356,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(one_rank_trains_and_is_compared, setup, teardown),
+        cmocka_unit_test_setup_teardown(choices_of_experts_are_written, setup, teardown),
         cmocka_unit_test_setup_teardown(four_ranks_under_mpirun, setup, teardown),
         cmocka_unit_test_setup_teardown(four_ranks_through_the_host, setup, teardown),
         cmocka_unit_test_setup_teardown(a_kernel_that_hangs_while_it_is_timed, setup, teardown),

@@ -2,14 +2,15 @@
  * loss. First, a block counts for eight experts of a sequence how often they were chosen. Then a
  * warp processes each token. Sums over tokens are made in a fixed number of parts, so that their
  * order is fixed. */
+#include "kernels/cuda/experts/count.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/workspace.h"
 
 enum {
-    BALANCE_THREADS = 256,
-    BALANCE_WARPS = BALANCE_THREADS / WARP,
+    BALANCE_THREADS = COUNT_THREADS,
+    BALANCE_WARPS = COUNT_WARPS,
     BALANCE_PARTS = 64, /* parts of a sequence's sum */
     COUNT_AHEAD = 4,
     CHARGE_AHEAD = 4
@@ -28,22 +29,6 @@ typedef struct BalanceArgs {
 } BalanceArgs;
 
 /* ---- how often each expert was chosen ---- */
-
-/* Adds up the counts of all threads: thread k < EIGHT gets the sum of count[k], the others 0. held
- * [BALANCE_WARPS, EIGHT]; a barrier */
-DEVICE float add_counts(const int32_t count[EIGHT], float *held)
-{
-    float *mine = held + threadIdx.x / WARP * EIGHT, total = 0;
-    UNROLL for (int k = 0; k < EIGHT; k++)
-    {
-        float sum = warp_sum((float)count[k]);
-        if (threadIdx.x % WARP == 0) mine[k] = sum;
-    }
-    __syncthreads();
-    if (threadIdx.x >= EIGHT) return 0;
-    for (uint32_t w = 0; w < BALANCE_WARPS; w++) total += held[w * EIGHT + threadIdx.x];
-    return total;
-}
 
 KERNEL(balance_count, BalanceArgs, BALANCE_THREADS, 4)
 {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/experts/choices.h"
 #include "kernels/cuda/init.h"
 #include "kernels/number.h"
 #include "tests/cuda/double/private.h"
@@ -103,14 +104,24 @@ static uint32_t first_with(const CudaChainPart *part, uint32_t n, const void *pt
 }
 
 /* To load a kernel, the driver may wait for running work, such as a communication that waits for a
- * rank that is loading a kernel. A kernel is loaded by its first launch. Which one it is depends on
- * the ops, on the types and alignment of their arguments, and in a chain on buffers that coincide.
- */
-static void load(const CudaChainPart *part, uint32_t n)
+ * rank that is loading a kernel. A kernel is loaded by its first launch. */
+static void load_kernel(Hash128 kernel)
 {
     enum { MOST = 4096 };
     static Hash128 loaded[MOST];
     static uint32_t n_loaded;
+    for (uint32_t i = 0; i < n_loaded; i++)
+        if (memcmp(&loaded[i], &kernel, sizeof kernel) == 0) return;
+    assert(n_loaded < MOST);
+    loaded[n_loaded++] = kernel;
+    if (world()->loads_lazily && world()->live[OBJECT_comm] > 0)
+        double_misuse("a kernel is loaded while communications may run");
+}
+
+/* A launch's kernel depends on the ops, on the types and alignment of their arguments, and in a
+ * chain on buffers that coincide. */
+static void load(const CudaChainPart *part, uint32_t n)
+{
     Hash128 all[CUDA_CHAIN_MAX];
     for (uint32_t i = 0; i < n; i++) {
         uint32_t key[2 + 3 * MAX_ARGS] = {(uint32_t)part[i].op, part[i].args->n_args};
@@ -122,13 +133,7 @@ static void load(const CudaChainPart *part, uint32_t n)
         }
         all[i] = hash_bytes(key, sizeof key);
     }
-    const Hash128 kernel = hash_bytes(all, n * sizeof *all);
-    for (uint32_t i = 0; i < n_loaded; i++)
-        if (memcmp(&loaded[i], &kernel, sizeof kernel) == 0) return;
-    assert(n_loaded < MOST);
-    loaded[n_loaded++] = kernel;
-    if (world()->loads_lazily && world()->live[OBJECT_comm] > 0)
-        double_misuse("a kernel is loaded while communications may run");
+    load_kernel(hash_bytes(all, n * sizeof *all));
 }
 
 static bool launch(OpKind op, const KernelArgs *args, const CudaContext *cuda, CudaError *error)
@@ -146,6 +151,35 @@ static bool launch(OpKind op, const KernelArgs *args, const CudaContext *cuda, C
     if (s.kind == SCRIPT_hang) double_enqueue(cuda->stream, double_task(sizeof(Task), never));
     Launch l = {op, *args, cuda->control, cuda->fault, cuda->pc};
     double_launch(cuda->stream, run, &l, sizeof l);
+    return true;
+}
+
+/* ---- choices of experts ---- */
+
+static void run_choices(void *self)
+{
+    const CudaChoices *c = self;
+    const int32_t *ids = double_translate((void *)c->ids);
+    const int32_t *slots = double_translate((void *)c->slots);
+    uint64_t *chosen = double_translate(c->chosen), *dropped = double_translate(c->dropped);
+    for (int64_t i = 0; i < c->n; i++) {
+        if (ids[i] >= 0 && ids[i] < c->n_experts) chosen[ids[i]]++;
+        *dropped += slots[i] < 0;
+    }
+}
+
+bool cuda_choices(const CudaChoices *choices, const CudaContext *cuda, CudaError *error)
+{
+    static const char name[] = "choices";
+    Scripted s = double_script(name);
+    if (s.kind == SCRIPT_fail) {
+        snprintf(error->text, sizeof error->text, "the choices of experts: error %d", s.code);
+        return false;
+    }
+    load_kernel(hash_bytes(name, sizeof name));
+    if (double_default_is_busy())
+        double_misuse("a kernel is launched while the default stream may still write");
+    double_launch(cuda->stream, run_choices, choices, sizeof *choices);
     return true;
 }
 
