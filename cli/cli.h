@@ -102,8 +102,9 @@ typedef struct Cli {
         run_line_end;    /* the part [from, to) of `out` that names the stored run; both 0: none */
     json_t *json;        /* the result as a document, if --json is given */
     FrontScript *script; /* PLAN's script, held open for further loads; NULL: not held */
-    bool color;          /* colour on standard output */
-    int exit_code;       /* 0: the exit code follows from the diagnostics */
+    struct EarlyAnswers *early; /* answers that a thread computes (whose.c); NULL: none */
+    bool color;                 /* colour on standard output */
+    int exit_code;              /* 0: the exit code follows from the diagnostics */
 } Cli;
 
 struct Verb {
@@ -223,8 +224,9 @@ const char *plan_file_device(const PlanFile *file);
  * precedence. */
 PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options);
 /* Loads the plan as plan_file_load does without `options`. The script stays open as cli->script
- * until plan_file_close. A script's plan is proven meanwhile, until session_settle. */
-PlanFile *plan_file_open(Cli *cli, const char *path);
+ * until plan_file_close. A script's plan is proven meanwhile, until session_settle. The answers of
+ * plan_file_ask that need a program of their own are computed meanwhile, too; `timed` as there. */
+PlanFile *plan_file_open(Cli *cli, const char *path, bool timed);
 void plan_file_close(Cli *cli);
 /* Returns a copy of `options` (NULL: zeros), with the options of the command line added. */
 PlanOptions plan_file_options(Cli *cli, const PlanOptions *options);
@@ -253,6 +255,10 @@ typedef struct Whose Whose;
 struct Scenario;
 Whose *plan_file_ask(Cli *cli, const PlanFile *file, bool timed, const struct Scenario *scenario,
                      Store *store);
+/* Begins to compute those answers in a thread, before the plan is compiled. plan_file_ask takes
+ * them if it is asked for the same. plan_file_forget drops them. */
+void plan_file_ask_early(Cli *cli, const Config *config, bool timed);
+void plan_file_forget(Cli *cli);
 /* Reports the answers, and stores new ones in `store`, which may be NULL. head: words at the
  * beginning of each line that name the plan, as in "best plan"; "": it is the command's plan.
  * made_of: receives the scripts of the answers; may be NULL. */

@@ -75,7 +75,7 @@ static void report_start(Cli *cli, const Plan *plan)
 
 void cmd_check(Cli *cli)
 {
-    PlanFile *file = plan_file_open(cli, cli->args[0]);
+    PlanFile *file = plan_file_open(cli, cli->args[0], false);
     if (file == NULL) return;
     plan_file_report(cli, file);
     plan_file_memory(cli, file);

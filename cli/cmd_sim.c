@@ -106,7 +106,7 @@ static bool options_fit(Cli *cli, const PlanFile *file, Scenario *scenario)
 void cmd_sim(Cli *cli)
 {
     if (repeat_answer(cli)) return;
-    PlanFile *file = plan_file_open(cli, cli->args[0]);
+    PlanFile *file = plan_file_open(cli, cli->args[0], true);
     if (file == NULL) return;
     Scenario scenario = {.imbalance = 1};
     if (!options_fit(cli, file, &scenario)) {

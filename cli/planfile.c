@@ -46,16 +46,34 @@ PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options)
     return session_load(path, &o, cli->arena, &cli->diag);
 }
 
-PlanFile *plan_file_open(Cli *cli, const char *path)
+/* The request of plan_file_open, for session_load's callback. */
+typedef struct Opened {
+    Cli *cli;
+    bool timed;
+} Opened;
+
+static void ask_early(void *self, const Config *config)
 {
-    parallel_allow(cores_usable());
+    const Opened *o = self;
+    plan_file_ask_early(o->cli, config, o->timed);
+}
+
+PlanFile *plan_file_open(Cli *cli, const char *path, bool timed)
+{
+    const uint32_t n_cores = cores_usable();
+    parallel_allow(n_cores);
     if (!session_is_text(path)) cli->script = front_open(path, NULL, 0, cli->arena);
-    const PlanOptions options = {.script = cli->script, .settles_later = true};
+    Opened opened = {cli, timed};
+    const PlanOptions options = {.script = cli->script,
+                                 .settles_later = true,
+                                 .after_read = n_cores > 1 ? ask_early : NULL,
+                                 .self = &opened};
     return plan_file_load(cli, path, &options);
 }
 
 void plan_file_close(Cli *cli)
 {
+    plan_file_forget(cli);
     front_close(cli->script);
     cli->script = NULL;
 }

@@ -168,8 +168,13 @@ static bool is_padded(const Plan *plan)
  * the runtime. */
 bool session_same_program(const Config *a, const Plan *plan, const Config *b)
 {
-    if (a->n_passes != b->n_passes) return false;
     if (!a->runtime.name != !b->runtime.name && (a->runtime.name || is_padded(plan))) return false;
+    return session_same_passes(a, b);
+}
+
+bool session_same_passes(const Config *a, const Config *b)
+{
+    if (a->n_passes != b->n_passes) return false;
     for (uint32_t i = 0; i < a->n_passes; i++) {
         const PassConfig *x = &a->passes[i], *y = &b->passes[i];
         if (x->name != y->name || x->tp.keep_gathered != y->tp.keep_gathered) return false;
@@ -290,6 +295,7 @@ static PlanFile *load_script(const char *path, const PlanOptions *o, Arena *aren
         if (o->tries_hints && config->fills.n > 0) session_try_fillings(path, o, config, first, d);
         return NULL;
     }
+    if (o->after_read != NULL) o->after_read(o->self, config);
     return session_finish(config, &graph, o, arena, d);
 }
 

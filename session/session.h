@@ -82,6 +82,9 @@ typedef struct PlanOptions {
     bool tries_hints; /* name only those sizes that fill the cluster and pass all other rules */
     Recipe *made_of;  /* receives the settings and scripts that make the plan again, even if the
                          script is refused; may be NULL */
+    /* session_load calls this for a script, after reading it and before compiling; may be NULL */
+    void (*after_read)(void *self, const Config *config);
+    void *self;
 } PlanOptions;
 
 bool session_is_text(const char *path); /* true for .plan and .txt, which hold a plan's text */
@@ -129,6 +132,8 @@ bool session_prove(const PlanFile *file, bool unfitted, Arena *arena, Diag *d);
 /* True if configurations `a` and `b` of one script, under different runtimes, certainly compile to
  * equal programs. `plan` is the plan of `a`. */
 bool session_same_program(const Config *a, const Plan *plan, const Config *b);
+/* Returns false if it can tell from the configurations alone that session_same_program is false. */
+bool session_same_passes(const Config *a, const Config *b);
 
 /* ---- filling.c ---- */
 /* Called if the only error of a load is that the mesh of `config` does not fill the cluster; it is

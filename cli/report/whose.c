@@ -2,8 +2,10 @@
  * predicted, and `sim` also predicts Tandem's own executor. If the plan names none, each framework
  * that could run it is predicted. */
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/predict.h"
 #include "planner/base/parallel.h"
@@ -163,13 +165,19 @@ static void make_one(void *self, uint32_t i)
     arena_free(arena);
 }
 
+/* True if all ranks and all experts are alike. */
+static bool is_even(const Scenario *s)
+{
+    return s == NULL || (!s->is_uneven && s->imbalance <= 1 && s->loads == NULL);
+}
+
 /* True if `sim` is going to simulate the plan without any options of its own. */
 static bool looks_ahead(const Question *q)
 {
     const Options *o = &q->cli->options;
     const Scenario *s = q->scenario;
     if (!q->timed || s == NULL || q->file->plan == NULL || o->machine != NULL) return false;
-    if (s->is_uneven || s->imbalance > 1 || s->loads != NULL) return false;
+    if (!is_even(s)) return false;
     if (o->sim.trace || o->sim.unfolded) return false;
     const PredictOptions plain = session_plain_options(q->file);
     return !session_has_prediction(q->file, q->store, &plain, q->cli->arena);
@@ -263,6 +271,78 @@ static void print_answer(Cli *cli, const char *head, const FrameworkAnswer *a)
     str_add(&cli->out, "\n");
 }
 
+/* Lists the frameworks that could run the plan. */
+static Answers frameworks(const Config *c, Arena *arena)
+{
+    Answers all = {NULL, 0, 0};
+    for (size_t i = 0; i < sizeof profiles / sizeof *profiles; i++) {
+        const FrameworkAnswer a = {.name = profiles[i].name, .recipe = {.head = ""}};
+        if (could_run(c, &profiles[i])) list_push(arena, &all, a);
+    }
+    return all;
+}
+
+/* ---- answers that a thread computes while the plan itself is compiled */
+
+typedef struct EarlyAnswers EarlyAnswers;
+struct EarlyAnswers {
+    Question q;
+    PlanFile file; /* the configuration alone */
+    Answers all;
+    Making making;    /* answers that need a program of their own */
+    MissingList rest; /* answers for which the plan's program may serve */
+    uint32_t next;    /* the first answer that no thread has taken; used atomically */
+    pthread_t thread;
+};
+
+static void *answer_early(void *self)
+{
+    EarlyAnswers *e = self;
+    for (uint32_t i; (i = __atomic_fetch_add(&e->next, 1, __ATOMIC_RELAXED)) < e->making.missing.n;)
+        make_one(&e->making, i);
+    return NULL;
+}
+
+void plan_file_ask_early(Cli *cli, const Config *config, bool timed)
+{
+    static const Scenario even = {.imbalance = 1};
+    if (config->cluster.is_local || config->runtime.name != NULL) return;
+    Diag ignored = diag_in(cli->arena);
+    EarlyAnswers *e = arena_alloc(cli->arena, sizeof *e);
+    e->file = (PlanFile){.path = config->file, .has_cluster = true, .config = *config};
+    const bool looks = timed && !cli->options.dry_run && access(cli->options.db, F_OK) == 0;
+    Store *store = looks ? store_open_brief(cli->options.db, &ignored) : NULL;
+    e->q = (Question){.cli = cli, .file = &e->file, .timed = timed, .store = store};
+    if (timed) e->q.scenario = &even;
+    e->all = frameworks(config, cli->arena);
+    MissingList missing = {0};
+    for (uint32_t i = 0; i < e->all.n; i++) begin_answer(&e->q, &e->all.at[i], &missing);
+    store_close(store);
+    e->q.store = NULL;
+    for (uint32_t i = 0; i < missing.n; i++) {
+        const bool may_share = session_same_passes(config, &missing.at[i].config);
+        list_push(cli->arena, may_share ? &e->rest : &e->making.missing, missing.at[i]);
+    }
+    e->making.q = &e->q;
+    if (pthread_create(&e->thread, NULL, answer_early, e) == 0) cli->early = e;
+}
+
+/* Waits for the thread, and computes the answers that it has not begun. */
+static void settle_early(Cli *cli)
+{
+    (void)answer_early(cli->early);
+    (void)pthread_join(cli->early->thread, NULL);
+    cli->early = NULL;
+}
+
+void plan_file_forget(Cli *cli)
+{
+    EarlyAnswers *e = cli->early;
+    if (e == NULL) return;
+    (void)__atomic_fetch_add(&e->next, e->making.missing.n, __ATOMIC_RELAXED);
+    settle_early(cli);
+}
+
 /* If the plan names a runtime, answers for it, and in `sim` for Tandem's own executor. Otherwise
  * answers for every framework that could run the plan. */
 static Answers answers(Question *q)
@@ -276,13 +356,21 @@ static Answers answers(Question *q)
         list_push(arena, &all, own);
         return all;
     }
-    for (size_t i = 0; i < sizeof profiles / sizeof *profiles; i++) {
-        const FrameworkAnswer a = {.name = profiles[i].name, .recipe = {.head = ""}};
-        if (could_run(&file->config, &profiles[i])) list_push(arena, &all, a);
-    }
     Making making = {.q = q};
-    for (uint32_t i = 0; i < all.n; i++) begin_answer(q, &all.at[i], &making.missing);
+    const EarlyAnswers *early = q->cli->early;
+    if (early != NULL && (early->q.timed != q->timed || !is_even(q->scenario))) {
+        plan_file_forget(q->cli);
+        early = NULL;
+    }
+    if (early != NULL) {
+        all = early->all;
+        making.missing = early->rest;
+    } else {
+        all = frameworks(&file->config, arena);
+        for (uint32_t i = 0; i < all.n; i++) begin_answer(q, &all.at[i], &making.missing);
+    }
     parallel_for(making.missing.n + looks_ahead(q), make_one, &making);
+    if (early != NULL) settle_early(q->cli);
     return all;
 }
 
