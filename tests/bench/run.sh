@@ -96,6 +96,9 @@ stored_bytes() {
         sweep="sweep $plan --set mesh.dp_shard=-1 --try mesh.tp=1,2,4 --try batch.micro=1,2,4"
         sweep="$sweep --try parallel.ac=none,selective,full -j 1 --db $work/s.db"
         # shellcheck disable=SC2086
+        echo "| instructions (callgrind) of the sweep of 27 plans, new store |" \
+            "$(counts "$tandem" $sweep) | |"
+        # shellcheck disable=SC2086
         echo "| \`tandem sweep\` of 27 plans of 8B, simulated and stored, one process |" \
             "$("$work/command" 3 "$work/s.db" "$tandem" $sweep) | 90 ms of processor time |"
         # shellcheck disable=SC2086
