@@ -11,6 +11,7 @@
 
 #include "planner/base/parallel.h"
 #include "sim/compute/even_rows.h"
+#include "sim/compute/imbalance.h"
 #include "sim/memory/torch_memory.h"
 #include "sim/utilisation.h"
 
@@ -255,11 +256,12 @@ static void program_held(void *self, uint32_t i)
         outside, torch_memory(q->plan, &q->plan->programs.at[i], q->runtime, device, limit)};
 }
 
-Held sim_held(const Plan *plan, const Cluster *cluster, const Runtime *runtime)
+/* rows: experts' rows on the busiest rank, relative to the mean */
+static Held held_with(const Plan *plan, const Cluster *cluster, const Runtime *runtime, double rows)
 {
     Held held = {.fits = true};
     Arena *scratch = arena_new();
-    plan = even_rows_plan(plan, scratch);
+    plan = uneven_rows_plan(plan, rows, scratch);
     HeldQuestion question = {plan, cluster, runtime, NULL};
     question.of = arena_array(scratch, plan->programs.n, sizeof *question.of);
     parallel_for(plan->programs.n, program_held, &question);
@@ -286,6 +288,11 @@ Held sim_held(const Plan *plan, const Cluster *cluster, const Runtime *runtime)
         held.logged[MEMORY_process] = held.process_bytes;
     }
     return held;
+}
+
+Held sim_held(const Plan *plan, const Cluster *cluster, const Runtime *runtime)
+{
+    return held_with(plan, cluster, runtime, 1);
 }
 
 void report_memory(const Plan *simulated, const Cluster *cluster, const SimOptions *options,
@@ -329,8 +336,11 @@ void report_memory(const Plan *simulated, const Cluster *cluster, const SimOptio
     const bool host_fits = !cluster->host_memory_bytes || host <= cluster->host_memory_bytes;
     report->fits = host_fits && report->total_bytes <= cluster->device.memory_bytes;
     if (runtime_is_own(options->runtime)) return;
-    report->held =
-        options->held != NULL ? *options->held : sim_held(simulated, cluster, options->runtime);
+    const RowLoads *loads = loads_fit(options->loads, simulated) ? options->loads : NULL;
+    const double rows = imbalance_held(loads, options->imbalance);
+    report->held = options->held != NULL && rows == 1
+                       ? *options->held
+                       : held_with(simulated, cluster, options->runtime, rows);
     report->total_bytes = report->held.process_bytes;
     report->fits = host_fits && report->held.fits;
 }

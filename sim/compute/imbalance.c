@@ -236,6 +236,17 @@ static bool is_back(const Imbalance *b, const Plan *plan, const Program *p, cons
            (layout_axes_split(&s->layout, 1) & b->ep) == 0;
 }
 
+double imbalance_held(const RowLoads *loads, double factor)
+{
+    double most = loads != NULL ? 0 : factor;
+    for (uint32_t r = 0; loads != NULL && r < loads->n_ranks; r++) {
+        double sum = 0;
+        for (uint32_t l = 0; l < loads->n_layers; l++) sum += loads->share[l * loads->n_ranks + r];
+        most = fmax(most, sum / loads->n_layers);
+    }
+    return fmax(most, 1);
+}
+
 uint32_t imbalance_layer(const Imbalance *b, const Plan *plan, const Program *p, const Instr *in,
                          bool *back)
 {

@@ -16,6 +16,9 @@ typedef struct RowLoads {
 
 /* True if `loads` has a load for each rank of this plan's groups. NULL fits no plan. */
 bool loads_fit(const RowLoads *loads, const Plan *plan);
+/* The rows that the busiest rank holds over all layers, relative to the mean: of the loads, or of
+ * one factor if there are none. */
+double imbalance_held(const RowLoads *loads, double factor);
 /* Returns [rank]: the rank's number in its group. */
 uint32_t *loads_places(const Plan *plan, Arena *arena);
 

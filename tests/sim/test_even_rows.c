@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "sim/compute/even_rows.h"
+#include "sim/compute/imbalance.h"
 #include "sim/runtime/runtime.h"
 #include "sim/sim.h"
 #include "tests/sim/eight.h"
@@ -55,6 +56,40 @@ static void a_framework_has_the_rows_that_arrive(void **state)
     }
 }
 
+static uint64_t held_bytes(const Plan *plan, double imbalance, const RowLoads *loads, Arena *arena)
+{
+    const Runtime other = {.name = "test"};
+    const Cluster c = eight_h100();
+    const SimOptions options = {
+        .steps = 1, .runtime = &other, .imbalance = imbalance, .loads = loads};
+    SimReport report;
+    Diag d = diag_in(arena);
+    assert_true(sim_run(plan, &c, &options, arena, &report, &d));
+    return report.held.allocated_bytes;
+}
+
+/* The busiest of 2 ranks holds the rows that it gets, at most all of them. */
+static void uneven_choices_take_memory(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const Plan *plan = plan_of(1, 1, arena);
+    const uint64_t even = held_bytes(plan, 1, NULL, arena);
+    const uint64_t half = held_bytes(plan, 1.5, NULL, arena);
+    const uint64_t all = held_bytes(plan, 2, NULL, arena);
+    assert_true(even < half && half < all);
+    assert_true(all == held_bytes(plan, 4, NULL, arena));
+    const double more = (double)(half - even),
+                 most = (double)(all - even); /* but for the allocator's rounding */
+    assert_true(more > most * 0.45 && more < most * 0.55);
+    /* a rank that is busy in one layer and idle in the next holds the mean */
+    const double turns[] = {1.5, 0.5, 0.5, 1.5}, same[] = {1.5, 0.5, 1.5, 0.5};
+    const RowLoads by_turns = {2, 2, turns}, always = {2, 2, same};
+    assert_true(held_bytes(plan, 1, &by_turns, arena) == even);
+    assert_true(held_bytes(plan, 1, &always, arena) == half);
+    arena_free(arena);
+}
+
 /* The plan that is simulated for a framework is a copy, and no other plan is copied. */
 static void the_plan_itself_stays(void **state)
 {
@@ -80,6 +115,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_framework_has_the_rows_that_arrive),
+        cmocka_unit_test(uneven_choices_take_memory),
         cmocka_unit_test(the_plan_itself_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
