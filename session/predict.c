@@ -41,6 +41,13 @@ Held session_held(const PlanFile *file)
     return held;
 }
 
+Held session_held_uneven(const PlanFile *file, const struct RowLoads *loads, double imbalance)
+{
+    if (loads == NULL && !(imbalance > 1)) return session_held(file);
+    return sim_held_uneven(simulated(file), &file->config.cluster, &file->config.runtime, loads,
+                           imbalance);
+}
+
 /* True if `how` asks for nothing but the default simulation. It has then only zero bytes, apart
  * from fields that do not change the result. */
 static bool is_plain(const PlanFile *file, const SimOptions *how)

@@ -177,6 +177,8 @@ CostsOf session_costs(const Cluster *cluster, const char *here, const char *impo
 /* ---- predict.c ---- */
 /* Returns the memory that the plan holds under its runtime. The runtime must have a name. */
 Held session_held(const PlanFile *file);
+/* The same for the rank that holds most rows of experts; see SimOptions for loads and imbalance. */
+Held session_held_uneven(const PlanFile *file, const struct RowLoads *loads, double imbalance);
 /* Simulates the plan on `cluster` under its own runtime profile. If the file's plan has fewer
  * micro-batches than its configuration, the report describes the configuration's step.
  * report->aperiodic is then true if only the whole plan can give its time. `how` may leave steps,

@@ -295,6 +295,13 @@ Held sim_held(const Plan *plan, const Cluster *cluster, const Runtime *runtime)
     return held_with(plan, cluster, runtime, 1);
 }
 
+Held sim_held_uneven(const Plan *plan, const Cluster *cluster, const Runtime *runtime,
+                     const RowLoads *loads, double imbalance)
+{
+    const double rows = imbalance_held(loads_fit(loads, plan) ? loads : NULL, imbalance);
+    return held_with(plan, cluster, runtime, rows);
+}
+
 void report_memory(const Plan *simulated, const Cluster *cluster, const SimOptions *options,
                    Arena *arena, SimReport *report)
 {
@@ -336,11 +343,11 @@ void report_memory(const Plan *simulated, const Cluster *cluster, const SimOptio
     const bool host_fits = !cluster->host_memory_bytes || host <= cluster->host_memory_bytes;
     report->fits = host_fits && report->total_bytes <= cluster->device.memory_bytes;
     if (runtime_is_own(options->runtime)) return;
-    const RowLoads *loads = loads_fit(options->loads, simulated) ? options->loads : NULL;
-    const double rows = imbalance_held(loads, options->imbalance);
-    report->held = options->held != NULL && rows == 1
+    const bool even = options->loads == NULL && !(options->imbalance > 1);
+    report->held = even && options->held != NULL
                        ? *options->held
-                       : held_with(simulated, cluster, options->runtime, rows);
+                       : sim_held_uneven(simulated, cluster, options->runtime, options->loads,
+                                         options->imbalance);
     report->total_bytes = report->held.process_bytes;
     report->fits = host_fits && report->held.fits;
 }

@@ -397,6 +397,9 @@ void memory_curve(const Plan *plan, const Program *p, Arena *arena, MemoryCurve 
 
 /* Memory under the profile `runtime`, which must have a name. */
 Held sim_held(const Plan *plan, const Cluster *cluster, const Runtime *runtime);
+/* The same for the rank that holds most rows of experts. loads, imbalance: as in SimOptions. */
+Held sim_held_uneven(const Plan *plan, const Cluster *cluster, const Runtime *runtime,
+                     const struct RowLoads *loads, double imbalance);
 
 /* Returns the FLOPs per token of the default MFU: 6 x (parameters without input embedding) + 6 x
  * layers x (heads x width of a head) x seq, with 12 instead of 6 if attention is not causal. Only

@@ -72,6 +72,13 @@ static SimOptions how_of(const Question *q)
     return how;
 }
 
+/* Returns the memory of the busiest rank of the scenario. */
+static Held held_of(const Question *q, const PlanFile *file)
+{
+    const SimOptions how = how_of(q);
+    return session_held_uneven(file, how.loads, how.imbalance);
+}
+
 /* Returns the scenario's part of the key of an answer. */
 static const char *scenario_key(const Question *q)
 {
@@ -109,7 +116,7 @@ static bool compile_answer(const Question *q, const PlanOptions *o, const Config
     bool aperiodic = false;
     out->could = other != NULL;
     if (other == NULL) return true;
-    out->held = session_held(other);
+    out->held = held_of(q, other);
     if (q->timed) out->step_ps = step_of(q, other, &config->runtime, arena, &aperiodic);
     return !aperiodic;
 }
@@ -133,7 +140,7 @@ static void make_answer(const Question *q, Missing *m, Arena *arena)
     const PlanFile same = {
         .path = q->file->path, .has_cluster = true, .config = *config, .plan = q->file->plan};
     if (q->file->plan != NULL && session_same_program(&q->file->config, q->file->plan, config)) {
-        out->held = sim_held(same.plan, &config->cluster, &config->runtime);
+        out->held = held_of(q, &same);
         out->step_ps = q->timed ? step_of(q, &same, &config->runtime, arena, NULL) : 0;
         out->could = true;
         return;
@@ -352,7 +359,7 @@ static Answers answers(Question *q)
     Arena *arena = q->cli->arena;
     if (file->config.runtime.name != NULL) {
         const FrameworkAnswer own = {
-            .name = file->config.runtime.name, .held = session_held(file), .could = true};
+            .name = file->config.runtime.name, .held = held_of(q, file), .could = true};
         list_push(arena, &all, own);
         return all;
     }

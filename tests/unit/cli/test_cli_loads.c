@@ -82,6 +82,24 @@ static void a_factor_is_a_files_load_on_shared_cores(void **state)
     }
 }
 
+/* Under a framework the busiest rank has memory for the rows that it gets. */
+static void frameworks_hold_the_busiest_ranks_rows(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    double bytes[2];
+    write_plan(arena, "'dropless'");
+    for (int k = 0; k < 2; k++) {
+        CommandResult r = COMMAND(arena, 60, "sim", "imbalance.lua", "--db", "none", "--json",
+                                  "--imbalance", k ? "2" : "1");
+        const char *at = strstr(r.out, "\"allocated_bytes\": ");
+        if (r.exit_code != 0 || at == NULL) fail_msg("%s%s", r.out, r.err);
+        bytes[k] = strtod(at + strlen("\"allocated_bytes\": "), NULL);
+    }
+    assert_true(bytes[0] > 0 && bytes[1] > bytes[0]);
+    arena_free(arena);
+}
+
 static CommandResult sim_of(Arena *arena, const char *capacity, const char *how)
 {
     write_plan(arena, capacity);
@@ -119,6 +137,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_may_come_from_a_pipe),
         cmocka_unit_test(a_factor_is_a_files_load_on_shared_cores),
+        cmocka_unit_test(frameworks_hold_the_busiest_ranks_rows),
         cmocka_unit_test(typing_mistakes_are_told_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
