@@ -39,6 +39,19 @@ static inline Array array_f32(void *at, int64_t row)
     return x;
 }
 
+/* True for aligned arrays of bf16, which some kernels serve alone. */
+static inline bool array_is_bf16(Array x)
+{
+    return x.wide && x.dtype == DT_bf16;
+}
+
+/* Tells the compiler that array_is_bf16 accepts this array. */
+DEVICE Array array_as_bf16(Array x)
+{
+    x.dtype = DT_bf16, x.wide = true;
+    return x;
+}
+
 /* ---- one element ---- */
 
 /* Rounds a float's magnitude to the nearest code of a format with `mantissa` bits, ties to even. */
@@ -404,6 +417,27 @@ DEVICE float device_exp(float x)
     float t = x * log2_e, e = fmaf(x, log2_e_rest, fmaf(x, log2_e, -t));
     float y = device_exp2(t);
     return fmaf(y, e * 0.69314718055994531f, y);
+}
+
+/* exp(x) for x <= 0, with a relative error of about 1e-7 (1 + |x|), in a quarter of device_exp's
+ * instructions. Numbers below exp(-87) are 0. NaN stays NaN. */
+DEVICE float device_exp_below(float x)
+{
+    return device_exp2(x * 1.44269504088896341f);
+}
+
+/* The larger numbers of two pairs of bf16 numbers; of a NaN and a number, the number. */
+DEVICE uint32_t largest_bf16_pair(uint32_t x, uint32_t y)
+{
+#ifdef __CUDACC__
+    uint32_t u;
+    asm("max.bf16x2 %0, %1, %2;" : "=r"(u) : "r"(x), "r"(y));
+    return u;
+#else
+    const float low = fmaxf(FLOAT_OF_BITS(x << 16), FLOAT_OF_BITS(y << 16));
+    const float high = fmaxf(FLOAT_OF_BITS(x & 0xffff0000u), FLOAT_OF_BITS(y & 0xffff0000u));
+    return BITS_OF_FLOAT(low) >> 16 | (BITS_OF_FLOAT(high) & 0xffff0000u);
+#endif
 }
 
 #endif

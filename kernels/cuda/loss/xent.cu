@@ -4,7 +4,7 @@
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduce.cuh"
 
-enum { XENT_THREADS = 512, XENT_AHEAD = 2 };
+enum { XENT_THREADS = 512, XENT_AHEAD = 2, SUMEXP_GRAD_THREADS = 256, SUMEXP_GRAD_AHEAD = 4 };
 
 typedef enum XentSum { XENT_max, XENT_sumexp, XENT_smooth } XentSum;
 
@@ -80,9 +80,9 @@ static XentArgs xent_args(const KernelArgs *args, XentSum what, const CudaContex
 }
 
 /* Returns the number of threads for a row, so that each thread has work. */
-static int64_t xent_threads(int64_t width)
+static int64_t xent_threads(int64_t width, int64_t most)
 {
-    int64_t threads = XENT_THREADS;
+    int64_t threads = most;
     while (threads > WARP && threads * EIGHT >= 2 * width) threads /= 2;
     return threads;
 }
@@ -90,7 +90,7 @@ static int64_t xent_threads(int64_t width)
 static bool xent_launch(const KernelArgs *args, XentArgs p, const CudaContext *cuda,
                         CudaError *error)
 {
-    return LAUNCH(xent_rows, args->size['b'] * args->size['s'], xent_threads(p.width),
+    return LAUNCH(xent_rows, args->size['b'] * args->size['s'], xent_threads(p.width, XENT_THREADS),
                   MAX_WARPS * sizeof(float), p, cuda, error);
 }
 
@@ -125,38 +125,58 @@ typedef struct SumexpGradArgs {
     bool accumulate;
 } SumexpGradArgs;
 
-/* The gradient of a row is 0 if the row's loss does not count, whatever its logits are. Gradients
- * of padding beyond the vocabulary are 0, too. */
-DEVICE void sumexp_grad_eight(const SumexpGradArgs *a, const Raw *raw, float top, float dsum,
-                              int64_t at, int64_t v)
+/* half: logits and gradients are aligned bf16 numbers, for which the faster exponential is exact
+ * enough. The gradient of a row is 0 if the row's loss does not count, whatever its logits are.
+ * Gradients of padding beyond the vocabulary are 0, too. */
+DEVICE void sumexp_grad_eight(const SumexpGradArgs *a, const bool half, const Raw *raw, float top,
+                              float dsum, int64_t at, int64_t v)
 {
-    const int n = eight_of(v, a->width), real = eight_of(v, a->valid);
+    const int n = half ? EIGHT : eight_of(v, a->width), real = eight_of(v, a->valid);
     float z[EIGHT], y[EIGHT], old[EIGHT];
-    widen_all(a->z, raw, z);
-    UNROLL for (int k = 0; k < EIGHT; k++) y[k] = dsum == 0 ? 0 : dsum * device_exp(z[k] - top);
+    widen_all(half ? array_as_bf16(a->z) : a->z, raw, z);
+    UNROLL for (int k = 0; k < EIGHT; k++)
+    {
+        const float e = half ? device_exp_below(z[k] - top) : device_exp(z[k] - top);
+        y[k] = dsum == 0 ? 0 : dsum * e;
+    }
     if (real < EIGHT) UNROLL for (int k = 0; k < EIGHT; k++) y[k] = k < real ? y[k] : 0;
     if (a->accumulate) {
         load(a->out, at, n, old);
         UNROLL for (int k = 0; k < EIGHT; k++) y[k] = old[k] + y[k];
     }
-    store(a->out, at, n, y);
+    store(half ? array_as_bf16(a->out) : a->out, at, n, y);
 }
 
 /* The logits may be overwritten, because a thread writes only elements that it alone has read. */
-KERNEL(sumexp_grad_rows, SumexpGradArgs, XENT_THREADS, 2)
+DEVICE void sumexp_grad_block(const SumexpGradArgs *a, const bool half, const int ahead)
 {
     const int64_t row = blockIdx.x, each = (int64_t)blockDim.x * EIGHT;
-    const float top = read_one(a.top, row), dsum = read_one(a.dsum, row);
-    for (int64_t v = threadIdx.x * EIGHT; v < a.width; v += each * XENT_AHEAD) {
-        Raw raw[XENT_AHEAD];
-        UNROLL for (int u = 0; u < XENT_AHEAD; u++) raw[u] =
-            fetch(a.z, row * a.width + v + u * each, eight_of(v + u * each, a.width));
-        UNROLL for (int u = 0; u < XENT_AHEAD; u++)
+    const float top = read_one(a->top, row), dsum = read_one(a->dsum, row);
+    for (int64_t v = threadIdx.x * EIGHT; v < a->width; v += each * ahead) {
+        Raw raw[SUMEXP_GRAD_AHEAD];
+        UNROLL for (int u = 0; u < ahead; u++)
         {
             const int64_t at = v + u * each;
-            if (at < a.width) sumexp_grad_eight(&a, &raw[u], top, dsum, row * a.width + at, at);
+            const int n = !half ? eight_of(at, a->width) : at < a->width ? EIGHT : 0;
+            raw[u] = fetch(half ? array_as_bf16(a->z) : a->z, row * a->width + at, n);
+        }
+        UNROLL for (int u = 0; u < ahead; u++)
+        {
+            const int64_t at = v + u * each;
+            if (at >= a->width) continue;
+            sumexp_grad_eight(a, half, &raw[u], top, dsum, row * a->width + at, at);
         }
     }
+}
+
+KERNEL(sumexp_grad_rows, SumexpGradArgs, XENT_THREADS, 2)
+{
+    sumexp_grad_block(&a, false, XENT_AHEAD);
+}
+
+KERNEL(sumexp_grad_rows_half, SumexpGradArgs, SUMEXP_GRAD_THREADS, 4)
+{
+    sumexp_grad_block(&a, true, SUMEXP_GRAD_AHEAD);
 }
 
 /* logits [b,s,v], dsum [b,s], max [b,s] -> dlogits [b,s,v] = dsum exp(logit - max) */
@@ -168,8 +188,11 @@ bool cuda_xent_sumexp_grad(const KernelArgs *args, const CudaContext *cuda, Cuda
     p.z = array_of(args, 0, p.width), p.out = array_of(args, 3, p.width);
     p.dsum = array_of(args, 1, 1), p.top = array_of(args, 2, 1);
     p.accumulate = accumulates(args, 0);
-    return LAUNCH(sumexp_grad_rows, args->size['b'] * args->size['s'], xent_threads(p.width), 0, p,
-                  cuda, error);
+    const int64_t rows = args->size['b'] * args->size['s'];
+    if (array_is_bf16(p.z) && array_is_bf16(p.out))
+        return LAUNCH(sumexp_grad_rows_half, rows, xent_threads(p.width, SUMEXP_GRAD_THREADS), 0, p,
+                      cuda, error);
+    return LAUNCH(sumexp_grad_rows, rows, xent_threads(p.width, XENT_THREADS), 0, p, cuda, error);
 }
 
 /* ---- one element of each row ---- */

@@ -100,18 +100,6 @@ DEVICE Array norm_array(const bool half, Array x)
     return x;
 }
 
-/* The same for kernels of bf16 alone. */
-static inline bool norm_is_bf16(Array x)
-{
-    return x.wide && x.dtype == DT_bf16;
-}
-
-DEVICE Array norm_array_bf16(Array x)
-{
-    x.dtype = DT_bf16, x.wide = true;
-    return x;
-}
-
 DEVICE int norm_count(const bool half, Rows rows, int64_t row, int column)
 {
     int n = row_count(rows, row, column);

@@ -21,13 +21,13 @@ typedef struct Column {
 
 DEVICE Column column_load(const NormGradArgs *a, const bool centred, int row, int column, bool own)
 {
-    const Array dy = norm_array_bf16(a->dy), x = norm_array_bf16(a->x);
+    const Array dy = array_as_bf16(a->dy), x = array_as_bf16(a->x);
     const bool real = row < (int)a->rows.n;
     const int64_t at = (int64_t)row * (int)a->rows.width + column;
     const int n = real && own ? EIGHT : 0;
     Column c;
     c.dy = fetch(dy, at, n), c.x = fetch(x, at, n), c.old = raw_zero();
-    if (a->accumulate) c.old = fetch(norm_array_bf16(a->dx), at, n);
+    if (a->accumulate) c.old = fetch(array_as_bf16(a->dx), at, n);
     c.r = real ? ((const float *)a->r.at)[row] : 0;
     c.mean = real && centred ? ((const float *)a->mean.at)[row] : 0;
     return c;
@@ -105,7 +105,7 @@ DEVICE uint32_t column_write(const NormGradArgs *a, const Column *c, const bool 
         widen_any(KINDS_real, DT_bf16, &c->old, old);
         UNROLL for (int k = 0; k < EIGHT; k++) dx[k] = old[k] + dx[k];
     }
-    store(norm_array_bf16(a->dx), at, EIGHT, dx);
+    store(array_as_bf16(a->dx), at, EIGHT, dx);
     round_all(DT_bf16, dx);
     return amax_of_eight(dx, EIGHT, 0);
 }
@@ -175,7 +175,7 @@ DEVICE void column_block(const NormGradArgs *a, const bool centred, const bool f
     float dweight[EIGHT], dbias[EIGHT];
     int turn = 0;
     uint4 *const weight = ALIGNED(uint4, held + HELD_VALUES) + threadIdx.x;
-    column_keep(fetch(norm_array_bf16(a->weight), column, own ? EIGHT : 0), weight);
+    column_keep(fetch(array_as_bf16(a->weight), column, own ? EIGHT : 0), weight);
     UNROLL for (int k = 0; k < EIGHT; k++) dweight[k] = dbias[k] = 0;
     for (int first = (int)blockIdx.x * each; first < n; first += (int)gridDim.x * each) {
         const int row = first + group * COLUMN_ROWS;
@@ -225,8 +225,8 @@ static bool has_width(int64_t width)
 /* Does not ask whether amax joins: a gradient has equal bits with and without it. */
 bool norm_grad_has_columns(const NormGradArgs *p, int64_t width)
 {
-    return has_width(width) && norm_is_bf16(p->dy) && norm_is_bf16(p->x) &&
-           norm_is_bf16(p->weight) && norm_is_bf16(p->dx) && p->r.dtype == DT_f32 &&
+    return has_width(width) && array_is_bf16(p->dy) && array_is_bf16(p->x) &&
+           array_is_bf16(p->weight) && array_is_bf16(p->dx) && p->r.dtype == DT_f32 &&
            (!p->centred || p->mean.dtype == DT_f32) && p->rows.n < INT32_MAX / 2;
 }
 

@@ -47,7 +47,7 @@ DEVICE RowStatistics row_statistics(const NormArgs *a, const Raw *raw, const int
 DEVICE Raw row_load(const NormArgs *a, const bool adds, int64_t at, int n)
 {
     float x[EIGHT], more[EIGHT];
-    if (!adds) return fetch(norm_array_bf16(a->x), at, n);
+    if (!adds) return fetch(array_as_bf16(a->x), at, n);
     load(a->x, at, n, x);
     load(a->addend, at, n, more);
     UNROLL for (int k = 0; k < EIGHT; k++) x[k] += more[k];
@@ -65,7 +65,7 @@ DEVICE uint32_t row_write(const NormArgs *a, const Raw *raw, RowStatistics s, in
         x[k] = (x[k] - s.mean) * s.r;
         x[k] = a->centred ? fmaf(x[k], weight[k], bias[k]) : x[k] * weight[k];
     }
-    store(norm_array_bf16(a->y), at, EIGHT, x);
+    store(array_as_bf16(a->y), at, EIGHT, x);
     if (a->amax.of == AMAX_nothing) return most;
     round_all(DT_bf16, x);
     return amax_of_eight(x, EIGHT, most);
@@ -102,14 +102,14 @@ DEVICE void row_block(const NormArgs *a, const int eights, const int rows, const
         const int column = (u * WARP + lane) * EIGHT;
         float weight[EIGHT], bias[EIGHT];
         if (column >= width) continue;
-        load(norm_array_bf16(a->weight), column, EIGHT, weight);
-        if (a->centred) load(norm_array_bf16(a->bias), column, EIGHT, bias);
+        load(array_as_bf16(a->weight), column, EIGHT, weight);
+        if (a->centred) load(array_as_bf16(a->bias), column, EIGHT, bias);
         UNROLL for (int j = 0; j < rows; j++)
         {
             const int64_t at = (first + j) * width + column;
             if (first + j >= a->rows.n) continue;
             if (adds && a->keeps)
-                put_any(KINDS_real, norm_array_bf16(a->sum), at, EIGHT, &parts.raw[j][u]);
+                put_any(KINDS_real, array_as_bf16(a->sum), at, EIGHT, &parts.raw[j][u]);
             most[j] = row_write(a, &parts.raw[j][u], s[j], at, weight, bias, most[j]);
         }
     }
@@ -138,8 +138,8 @@ bool norm_has_warps(const NormArgs *p)
 {
     const int64_t width = p->rows.width;
     return width % EIGHT == 0 && width > WARP * EIGHT && width <= MOST_EIGHTS * WARP * EIGHT &&
-           norm_is_bf16(p->adds ? p->sum : p->x) && norm_is_bf16(p->y) && norm_is_bf16(p->weight) &&
-           (!p->centred || norm_is_bf16(p->bias));
+           array_is_bf16(p->adds ? p->sum : p->x) && array_is_bf16(p->y) &&
+           array_is_bf16(p->weight) && (!p->centred || array_is_bf16(p->bias));
 }
 
 #define ROW_LAUNCH(eights)                                                                         \
