@@ -49,6 +49,17 @@ static void row_major(void **state)
     assert_int_equal(mesh_axes(&one, AXIS_tp), 0);
 }
 
+/* A mesh has fewer than 2^31 ranks, so that numbers of ranks may be added. */
+static void too_many_ranks_are_refused(void **state)
+{
+    (void)state;
+    for (uint32_t tp = 1; tp <= 1U << 16; tp *= 2) {
+        Mesh m = make(2, 2, 2);
+        m.axis[0].size = 1U << 15, m.axis[2].size = tp;
+        assert_int_equal(mesh_set_strides(&m), tp < 1U << 15);
+    }
+}
+
 /* For every set of axes, groups are disjoint, cover all ranks, and are numbered consistently. */
 static void groups_partition(void **state)
 {
@@ -179,6 +190,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(row_major),
+        cmocka_unit_test(too_many_ranks_are_refused),
         cmocka_unit_test(groups_partition),
         cmocka_unit_test(outermost_counts_first),
         cmocka_unit_test(a_walk_visits_members_in_order),

@@ -319,6 +319,21 @@ static void windows(void **state)
     assert_int_equal(window_row(&zero, 5, 5), -1);
 }
 
+/* Output row o of a resize to the nearest row reads row o from / to, rounded down. */
+static void nearest_rows(void **state)
+{
+    (void)state;
+    for (int64_t from = 1; from <= 4; from++)
+        for (int64_t to = 1; to <= 4; to++)
+            for (int64_t lo = 0; lo < 8; lo++)
+                for (int64_t hi = lo + 1; hi <= 8; hi++) {
+                    const Window w = {1, 1, 1, 0, 0, WINDOW_zero, from, to, true};
+                    const Interval reads = window_reads(&w, lo, hi);
+                    assert_int_equal(reads.lo, lo * from / to);
+                    assert_int_equal(reads.hi, (hi - 1) * from / to + 1);
+                }
+}
+
 /* A patch embedding. */
 static void composite(void **state)
 {
@@ -444,6 +459,7 @@ int main(void)
         cmocka_unit_test(windows_of_signatures),
         cmocka_unit_test(windows),
         cmocka_unit_test(composite),
+        cmocka_unit_test(nearest_rows),
         cmocka_unit_test(splits),
         cmocka_unit_test_setup_teardown(layouts, setup, teardown),
         cmocka_unit_test_setup_teardown(lookups, setup, teardown),
