@@ -76,7 +76,8 @@ ifdef CHECK
 else
 	$(TANDEM) accuracy --runs $(RUNS) $(if $(COMM),--comm $(COMM)) --json >build/error_bar.json
 	$(if $(MORE),$(TANDEM) accuracy --runs $(MORE) --json >build/error_bar_more.json)
-	tests/bench/error_bar.py build/error_bar.json $(if $(MORE),build/error_bar_more.json)
+	$(if $(COMM),tests/bench/leave_out_net.py $(TANDEM) $(COMM) build/error_bar_net.json)
+	tests/bench/error_bar.py build/error_bar.json $(if $(MORE),build/error_bar_more.json) $(if $(COMM),build/error_bar_net.json)
 endif
 
 # Checks that need a GPU: correctness, and speed compared with PyTorch; each takes less than 8

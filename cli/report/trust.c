@@ -209,8 +209,8 @@ static const char *unmeasured(const Cluster *cluster, const NcclQuestion *q)
     return NULL;
 }
 
-/* Collectives between nodes are judged by measurements to which nothing was fitted. Within a node
- * there are only measurements to which the model was fitted. */
+/* Collectives between nodes are judged by measurements of networks that were left out of the fit.
+ * Within a node there are only measurements to which the model was fitted. */
 Trust trust_of_net(const Cluster *cluster, const NcclQuestion *q)
 {
     bool between_nodes = q->n_nodes > 1;
@@ -220,7 +220,7 @@ Trust trust_of_net(const Cluster *cluster, const NcclQuestion *q)
 #undef NET_FIT
     };
     const TrustFit *bar = &bars[between_nodes];
-    Trust trust = {.basis = between_nodes ? "published collectives outside the fit"
+    Trust trust = {.basis = between_nodes ? "published collectives of networks left out of the fit"
                                           : "published collectives, most of them in the fit",
                    .made_at = seconds_of_day(bar->made),
                    .is_modelled = true};
