@@ -30,11 +30,11 @@ typedef struct Local {
 /* Returns the least time of this product if a pass may cut any one of its sizes into `tp` parts. */
 static double fastest_s(const Local *l, double m, double n, double k)
 {
-    double s = cost_gemm_s(l->device, l->dtype, 1, m, n, k, NULL);
+    double s = cost_lasting_gemm_s(l->device, l->dtype, m, n, k);
     if (l->tp == 1) return s;
-    s = fmin(s, cost_gemm_s(l->device, l->dtype, 1, ceil(m / l->tp), n, k, NULL));
-    s = fmin(s, cost_gemm_s(l->device, l->dtype, 1, m, ceil(n / l->tp), k, NULL));
-    return fmin(s, cost_gemm_s(l->device, l->dtype, 1, m, n, ceil(k / l->tp), NULL));
+    s = fmin(s, cost_lasting_gemm_s(l->device, l->dtype, ceil(m / l->tp), n, k));
+    s = fmin(s, cost_lasting_gemm_s(l->device, l->dtype, m, ceil(n / l->tp), k));
+    return fmin(s, cost_lasting_gemm_s(l->device, l->dtype, m, n, ceil(k / l->tp)));
 }
 
 static ProductTimes product_s(Local *l, double n, double k)
@@ -67,7 +67,7 @@ static double attention_s(const Config *c, const Local *l, const Graph *g, const
     work.causal = attrs->causal != 0;
     work.window = (double)attrs->window;
     work.backward = backward;
-    return kernel_attention_s(l->device, &work, NULL);
+    return kernel_lasting_attention_s(l->device, &work);
 }
 
 /* Times of the nodes that recomputation runs again. Gradients need the results of some of these

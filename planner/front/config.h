@@ -310,9 +310,10 @@ typedef struct Device {
     bool block_scales;
     /* efficiency of products and of memory traffic in the wave model */
     double gemm_efficiency, memory_efficiency;
-    double sustained;      /* share of gemm_efficiency that remains under the power limit; 0: all */
-    double exponentials;   /* exponentials of one multiprocessor in a clock cycle; 0: 16 */
-    double launch_s;       /* host cost of a kernel launch */
+    double sustained;    /* share of gemm_efficiency that remains under the power limit; 0: all */
+    double light_power;  /* a kernel without products: part of large products' power; 0: as much */
+    double exponentials; /* exponentials of one multiprocessor in a clock cycle; 0: 16 */
+    double launch_s;     /* host cost of a kernel launch */
     double kernel_floor_s; /* device time of an empty kernel */
     double usd_per_hour;
     double watts; /* power limit of the board; 0: unknown */

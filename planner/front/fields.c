@@ -185,6 +185,7 @@ static const Field plan_fields[] = {
     {"cluster.device.memory_efficiency", FIELD_f64, IN(config.cluster.device.memory_efficiency),
      0.01, 1, NULL},
     {"cluster.device.sustained", FIELD_f64, IN(config.cluster.device.sustained), 0.01, 1, NULL},
+    {"cluster.device.light_power", FIELD_f64, IN(config.cluster.device.light_power), 0, 1, NULL},
     {"cluster.device.block_scales", FIELD_bool, IN(config.cluster.device.block_scales), 0, 0, NULL},
     {"cluster.device.exponentials", FIELD_f64, IN(config.cluster.device.exponentials), 0, 1024,
      NULL},

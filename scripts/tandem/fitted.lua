@@ -1,10 +1,10 @@
 -- Written by tests/bench/fit_runs.py from rows marked dev-cal alone; docs/reference/fit.md is its report.
 return {
   -- kind: fitted; dev-cal rows by framework and GPU, as docs/reference/fit.md lists them
-  -- the part of the peak of short measurements that a long run sustains, by architecture
-  sustained = { Ampere = 0.9, Hopper = 0.78 },
-  -- sustained is multiplied by (power limit / the chip's usual limit) to the power of this number
-  power = 0.408,
+  -- the part of the peak of short measurements that large products sustain in a long run, by architecture; of one GPU alone
+  sustained = { Ampere = 0.9, H100_at_500_W = 0.68, Hopper = 0.75 },
+  -- what a GPU's cores draw without products, of what they draw in large products (sim/compute/power.c)
+  light = { Ampere = 1, H100_at_500_W = 1, Hopper = 0.3 },
   -- how much longer a CPU takes to issue an op than the 8480C of a DGX H100: the EPYC 7742 of DGX A100, and Grace
   hosts = { epyc_7742 = 1.4, grace = 1.32 },
   -- host times in seconds, by profile

@@ -19,49 +19,49 @@ local arch = {
   Ampere = { memory_efficiency = 0.78, kernel_floor_s = 3e-6 },
   Ada = { gemm_efficiency = 0.75, memory_efficiency = 0.85, kernel_floor_s = 3e-6 },
   Hopper = { memory_efficiency = 0.80, kernel_floor_s = 5e-6 },
-  Blackwell = { gemm_efficiency = 0.73, memory_efficiency = 0.80, kernel_floor_s = 5e-6, sustained = fitted.sustained.Hopper, block_scales = true, nvfp4 = true },
+  Blackwell = { gemm_efficiency = 0.73, memory_efficiency = 0.80, kernel_floor_s = 5e-6, sustained = fitted.sustained.Hopper, light = fitted.light.Hopper, block_scales = true, nvfp4 = true },
   -- their sustained part was never fitted: Hopper's is used, whose chips take as much power
-  CDNA3 = { gemm_efficiency = 0.50, memory_efficiency = 0.72, kernel_floor_s = 8e-6, sustained = fitted.sustained.Hopper },
-  CDNA4 = { gemm_efficiency = 0.60, memory_efficiency = 0.72, kernel_floor_s = 8e-6, sustained = fitted.sustained.Hopper, block_scales = true },
+  CDNA3 = { gemm_efficiency = 0.50, memory_efficiency = 0.72, kernel_floor_s = 8e-6, sustained = fitted.sustained.Hopper, light = fitted.light.Hopper },
+  CDNA4 = { gemm_efficiency = 0.60, memory_efficiency = 0.72, kernel_floor_s = 8e-6, sustained = fitted.sustained.Hopper, light = fitted.light.Hopper, block_scales = true },
 }
 
 -- memory: MiB that the driver leaves. hbm: nominal GB/s. bf16, fp8, fp4, fp32: dense TFLOP/s. link: GB/s
 -- of NVLink or xGMI each way. pcie: GB/s each way. mem: measured part of hbm. watts: the power
--- limit; `full_watts`: the chip's usual limit if it differs. exps: exponentials of a multiprocessor
+-- limit; `chip`: another GPU with the same kind of multiprocessors. fit: the name of its own sustained part in fitted.lua. exps: exponentials of a multiprocessor
 -- in a clock (16 on all others).
 -- kind: datasheet; the maker's page of each GPU; memory as its driver prints it
 local gpus = {
   ["V100-SXM2-32GB"] = { arch = "Volta", sms = 80, memory = 32510, hbm = 900, fp16 = 125, fp32 = 15.7, link = 150, pcie = 15.75, watts = 300 },
-  ["V100-SXM2-16GB"] = { arch = "Volta", sms = 80, memory = 16160, hbm = 900, fp16 = 125, fp32 = 15.7, link = 150, pcie = 15.75, watts = 300 },
-  ["V100-PCIe-32GB"] = { arch = "Volta", sms = 80, memory = 32510, hbm = 900, fp16 = 112, fp32 = 14, pcie = 15.75, watts = 250, full_watts = 300 },
-  ["V100-PCIe-16GB"] = { arch = "Volta", sms = 80, memory = 16160, hbm = 900, fp16 = 112, fp32 = 14, pcie = 15.75, watts = 250, full_watts = 300 },
+  ["V100-SXM2-16GB"] = { arch = "Volta", chip = "V100-SXM2-32GB", sms = 80, memory = 16160, hbm = 900, fp16 = 125, fp32 = 15.7, link = 150, pcie = 15.75, watts = 300 },
+  ["V100-PCIe-32GB"] = { arch = "Volta", chip = "V100-SXM2-32GB", sms = 80, memory = 32510, hbm = 900, fp16 = 112, fp32 = 14, pcie = 15.75, watts = 250 },
+  ["V100-PCIe-16GB"] = { arch = "Volta", chip = "V100-SXM2-32GB", sms = 80, memory = 16160, hbm = 900, fp16 = 112, fp32 = 14, pcie = 15.75, watts = 250 },
   ["A10G"] = { arch = "Ampere", sms = 80, memory = 22731, hbm = 600, bf16 = 70, fp32 = 35, pcie = 31.5, watts = 300 },
-  ["A30-24GB"] = { arch = "Ampere", sms = 56, memory = 24258, hbm = 933, bf16 = 165, fp32 = 10.3, pcie = 31.5, watts = 165 },
+  ["A30-24GB"] = { arch = "Ampere", chip = "A100-SXM4-80GB", sms = 56, memory = 24258, hbm = 933, bf16 = 165, fp32 = 10.3, pcie = 31.5, watts = 165 },
   ["A5000-24GB"] = { arch = "Ampere", sms = 64, memory = 24564, hbm = 768, bf16 = 111.1, fp32 = 27.8, pcie = 31.5, watts = 230 },
   ["A10"] = { arch = "Ampere", sms = 72, memory = 22731, hbm = 600, bf16 = 125, fp32 = 31.2, pcie = 31.5, watts = 150 },
   ["A40-48GB"] = { arch = "Ampere", sms = 84, memory = 46068, hbm = 696, bf16 = 149.7, fp32 = 37.4, pcie = 31.5, watts = 300 },
   ["A6000-48GB"] = { arch = "Ampere", sms = 84, memory = 49140, hbm = 768, bf16 = 154.8, fp32 = 38.7, pcie = 31.5, watts = 300 },
   ["RTX3090-24GB"] = { arch = "Ampere", sms = 82, memory = 24576, hbm = 936, bf16 = 71, fp32 = 35.6, pcie = 31.5, watts = 350 },
-  ["A100-SXM4-40GB"] = { arch = "Ampere", sms = 108, memory = 40536, hbm = 1555, bf16 = 312, fp32 = 19.5, link = 300, pcie = 31.5, watts = 400 },
+  ["A100-SXM4-40GB"] = { arch = "Ampere", chip = "A100-SXM4-80GB", sms = 108, memory = 40536, hbm = 1555, bf16 = 312, fp32 = 19.5, link = 300, pcie = 31.5, watts = 400 },
   ["A100-SXM4-80GB"] = { arch = "Ampere", sms = 108, memory = 81051, hbm = 2039, bf16 = 312, fp32 = 19.5, link = 300, pcie = 31.5, watts = 400 },
-  ["A800-SXM4-80GB"] = { arch = "Ampere", sms = 108, memory = 81051, hbm = 2039, bf16 = 312, fp32 = 19.5, link = 200, pcie = 31.5, watts = 400 },
-  ["A100-PCIe-40GB"] = { arch = "Ampere", sms = 108, memory = 40536, hbm = 1555, bf16 = 312, fp32 = 19.5, pcie = 31.5, watts = 250, full_watts = 400 },
-  ["A100-PCIe-80GB"] = { arch = "Ampere", sms = 108, memory = 81051, hbm = 1935, bf16 = 312, fp32 = 19.5, pcie = 31.5, watts = 300, full_watts = 400 },
+  ["A800-SXM4-80GB"] = { arch = "Ampere", chip = "A100-SXM4-80GB", sms = 108, memory = 81051, hbm = 2039, bf16 = 312, fp32 = 19.5, link = 200, pcie = 31.5, watts = 400 },
+  ["A100-PCIe-40GB"] = { arch = "Ampere", chip = "A100-SXM4-80GB", sms = 108, memory = 40536, hbm = 1555, bf16 = 312, fp32 = 19.5, pcie = 31.5, watts = 250 },
+  ["A100-PCIe-80GB"] = { arch = "Ampere", chip = "A100-SXM4-80GB", sms = 108, memory = 81051, hbm = 1935, bf16 = 312, fp32 = 19.5, pcie = 31.5, watts = 300 },
   ["H100-SXM5-80GB"] = { arch = "Hopper", sms = 132, memory = 81000, hbm = 3350, bf16 = 989.4, fp8 = 1978.9, fp32 = 66.9, link = 450, pcie = 63, watts = 700 },
   -- Meta's Grand Teton: HBM2e and a lower power limit (torchtitan's benchmarks state both)
-  ["H100-SXM5-96GB-HBM2e"] = { arch = "Hopper", sms = 132, memory = 97277, hbm = 2400, bf16 = 989.4, fp8 = 1978.9, fp32 = 66.9, link = 450, pcie = 63, watts = 500, full_watts = 700 },
-  ["H100-PCIe-80GB"] = { arch = "Hopper", sms = 114, memory = 81000, hbm = 2000, bf16 = 756, fp8 = 1513, fp32 = 51.2, pcie = 63, watts = 350, full_watts = 700 },
-  ["H100-NVL-94GB"] = { arch = "Hopper", sms = 132, memory = 95320, hbm = 3900, bf16 = 835, fp8 = 1671, fp32 = 60, pcie = 63, watts = 400, full_watts = 700 },
-  ["H200-SXM-141GB"] = { arch = "Hopper", sms = 132, memory = 143771, hbm = 4800, bf16 = 989.4, fp8 = 1978.9, fp32 = 66.9, link = 450, pcie = 63, watts = 700, mem = 0.90 },
-  ["H200-NVL-141GB"] = { arch = "Hopper", sms = 132, memory = 143771, hbm = 4800, bf16 = 835, fp8 = 1671, fp32 = 60, pcie = 63, watts = 600, full_watts = 700, mem = 0.90 },
-  ["H800-SXM-80GB"] = { arch = "Hopper", sms = 132, memory = 81000, hbm = 3350, bf16 = 989.4, fp8 = 1978.9, fp32 = 66.9, link = 200, pcie = 63, watts = 700 },
-  ["H20-96GB"] = { arch = "Hopper", sms = 78, memory = 97871, hbm = 4000, bf16 = 148, fp8 = 296, fp32 = 44, link = 450, pcie = 63, watts = 400 },
+  ["H100-SXM5-96GB-HBM2e"] = { arch = "Hopper", fit = "H100_at_500_W", sms = 132, memory = 97277, hbm = 2400, bf16 = 989.4, fp8 = 1978.9, fp32 = 66.9, link = 450, pcie = 63, watts = 500 },
+  ["H100-PCIe-80GB"] = { arch = "Hopper", chip = "H100-SXM5-80GB", sms = 114, memory = 81000, hbm = 2000, bf16 = 756, fp8 = 1513, fp32 = 51.2, pcie = 63, watts = 350 },
+  ["H100-NVL-94GB"] = { arch = "Hopper", chip = "H100-SXM5-80GB", sms = 132, memory = 95320, hbm = 3900, bf16 = 835, fp8 = 1671, fp32 = 60, pcie = 63, watts = 400 },
+  ["H200-SXM-141GB"] = { arch = "Hopper", chip = "H100-SXM5-80GB", sms = 132, memory = 143771, hbm = 4800, bf16 = 989.4, fp8 = 1978.9, fp32 = 66.9, link = 450, pcie = 63, watts = 700, mem = 0.90 },
+  ["H200-NVL-141GB"] = { arch = "Hopper", chip = "H100-SXM5-80GB", sms = 132, memory = 143771, hbm = 4800, bf16 = 835, fp8 = 1671, fp32 = 60, pcie = 63, watts = 600, mem = 0.90 },
+  ["H800-SXM-80GB"] = { arch = "Hopper", chip = "H100-SXM5-80GB", sms = 132, memory = 81000, hbm = 3350, bf16 = 989.4, fp8 = 1978.9, fp32 = 66.9, link = 200, pcie = 63, watts = 700 },
+  ["H20-96GB"] = { arch = "Hopper", chip = "H100-SXM5-80GB", sms = 78, memory = 97871, hbm = 4000, bf16 = 148, fp8 = 296, fp32 = 44, link = 450, pcie = 63, watts = 400 },
   ["GH200-96GB"] = { arch = "Hopper", sms = 132, memory = 97280, hbm = 4000, bf16 = 989.4, fp8 = 1978.9, fp32 = 66.9, link = 450, pcie = 450, watts = 900 },
   ["GH200-144GB"] = { arch = "Hopper", sms = 132, memory = 145920, hbm = 4900, bf16 = 989.4, fp8 = 1978.9, fp32 = 66.9, link = 450, pcie = 450, watts = 900 },
   ["B200-SXM-180GB"] = { arch = "Blackwell", sms = 148, memory = 183359, hbm = 8000, bf16 = 2250, fp8 = 4500, fp4 = 9000, fp32 = 80, link = 900, pcie = 63, watts = 1000 },
-  ["B300-SXM-288GB"] = { arch = "Blackwell", sms = 148, memory = 275040, hbm = 8000, bf16 = 2250, fp8 = 4500, fp32 = 80, exps = 32, link = 900, pcie = 121, watts = 1300 },
-  ["GB200-186GB"] = { arch = "Blackwell", sms = 152, memory = 189471, hbm = 8000, bf16 = 2500, fp8 = 5000, fp4 = 10000, fp32 = 80, link = 900, pcie = 450, watts = 1200 },
-  ["GB300-279GB"] = { arch = "Blackwell", sms = 152, memory = 284208, hbm = 8000, bf16 = 2500, fp8 = 5000, fp4 = 15000, fp32 = 80, exps = 32, link = 900, pcie = 450, watts = 1400 },
+  ["B300-SXM-288GB"] = { arch = "Blackwell", chip = "B200-SXM-180GB", sms = 148, memory = 275040, hbm = 8000, bf16 = 2250, fp8 = 4500, fp32 = 80, exps = 32, link = 900, pcie = 121, watts = 1300 },
+  ["GB200-186GB"] = { arch = "Blackwell", chip = "B200-SXM-180GB", sms = 152, memory = 189471, hbm = 8000, bf16 = 2500, fp8 = 5000, fp4 = 10000, fp32 = 80, link = 900, pcie = 450, watts = 1200 },
+  ["GB300-279GB"] = { arch = "Blackwell", chip = "B200-SXM-180GB", sms = 152, memory = 284208, hbm = 8000, bf16 = 2500, fp8 = 5000, fp4 = 15000, fp32 = 80, exps = 32, link = 900, pcie = 450, watts = 1400 },
   ["L4-24GB"] = { arch = "Ada", sms = 58, memory = 23034, hbm = 300, bf16 = 121, fp8 = 242, fp32 = 30.3, pcie = 31.5, watts = 72 },
   ["L20-48GB"] = { arch = "Ada", sms = 92, memory = 46068, hbm = 864, bf16 = 119.5, fp8 = 239, fp32 = 59.8, pcie = 31.5, watts = 275 },
   ["RTX6000Ada-48GB"] = { arch = "Ada", sms = 142, memory = 49140, hbm = 960, bf16 = 364.2, fp8 = 728.5, fp32 = 91.1, pcie = 31.5, watts = 300 },
@@ -69,15 +69,14 @@ local gpus = {
   ["L40S-48GB"] = { arch = "Ada", sms = 142, memory = 46068, hbm = 864, bf16 = 362, fp8 = 733, fp32 = 91.6, pcie = 31.5, watts = 350 },
   ["RTX4090-24GB"] = { arch = "Ada", sms = 128, memory = 24564, hbm = 1008, bf16 = 165.2, fp8 = 330.3, fp32 = 82.6, pcie = 31.5, watts = 450 },
   ["MI300X-192GB"] = { arch = "CDNA3", sms = 304, memory = 196592, hbm = 5300, bf16 = 1307.4, fp8 = 2614.9, fp32 = 163.4, link = 448, pcie = 63, watts = 750 },
-  ["MI325X-256GB"] = { arch = "CDNA3", sms = 304, memory = 262128, hbm = 6000, bf16 = 1307.4, fp8 = 2614.9, fp32 = 163.4, link = 448, pcie = 63, watts = 1000 },
+  ["MI325X-256GB"] = { arch = "CDNA3", chip = "MI300X-192GB", sms = 304, memory = 262128, hbm = 6000, bf16 = 1307.4, fp8 = 2614.9, fp32 = 163.4, link = 448, pcie = 63, watts = 1000 },
   ["MI355X-288GB"] = { arch = "CDNA4", sms = 256, memory = 294896, hbm = 8000, bf16 = 2516.6, fp8 = 5000, fp4 = 10100, fp32 = 157.3, link = 535, pcie = 63, watts = 1400 },
 }
 
--- MI325X has the chip of MI300X, whose usual limit is 750 W. B300's 4-bit peak is derived: it lies
+-- B300's 4-bit peak is derived: it lies
 -- between those of B200 and GB300.
 -- kind: assumed; from related GPUs
 local assumed = {
-  ["MI325X-256GB"] = { full_watts = 750 },
   ["B300-SXM-288GB"] = { fp4 = 12600 },
 }
 for name, more in pairs(assumed) do
@@ -165,6 +164,23 @@ function m.host_factor(name)
   return gpus[name].arch == "Ampere" and fitted.hosts.epyc_7742 or 1
 end
 
+-- What a GPU draws at any clock, as a part of the usual limit. Idle H100 print some 70 of 700 W and idle A100 some 55 of 400; the
+-- memory traffic of products is taken to draw half as much.
+-- kind: assumed; as the line above says
+local still_part <const> = 0.15
+
+-- Returns the part of the peak's clock that large products keep under a limit of `watts` (sim/compute/power.c). `chip` keeps a
+-- fitted part under its usual limit. Switching power rises with the number of multiprocessors and the cube of the clock; the
+-- peak of one multiprocessor gives the clock. What is drawn at any clock rises with the number of multiprocessors.
+local function sustained(g, watts)
+  local chip = gpus[g.chip] or g
+  local part = fitted.sustained[chip.fit or g.arch] or arch[g.arch].sustained or 0.9
+  local more, faster = g.sms / chip.sms, (g.bf16 or g.fp16) / (chip.bf16 or chip.fp16) / (g.sms / chip.sms)
+  local still = still_part * chip.watts
+  local switching = math.max(watts - still * more, 0.05 * watts) / (more * faster ^ 3)
+  return math.min(1, part * (switching / (chip.watts - still)) ^ (1 / 3))
+end
+
 -- Returns a cluster's device by the library's name; `watts`: its power limit if unusual.
 function m.device(name, watts)
   local g = gpus[name]
@@ -188,7 +204,7 @@ function m.device(name, watts)
     block_scales = a.block_scales,
     gemm_efficiency = (fitted_kernels[g.arch] or a).gemm_efficiency, memory_efficiency = g.mem or a.memory_efficiency,
     exponentials = g.exps, launch_s = 4e-6, kernel_floor_s = a.kernel_floor_s, watts = watts or g.watts,
-    sustained = math.min(1, (fitted.sustained[g.arch] or a.sustained or 0.9) * ((watts or g.watts) / (g.full_watts or g.watts)) ^ fitted.power),
+    sustained = sustained(g, watts or g.watts), light_power = fitted.light[g.fit or g.arch] or a.light,
   }
 end
 

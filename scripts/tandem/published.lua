@@ -92,6 +92,16 @@ local function is_ring(row)
   return count(row, "cp") > 1 and not has(row, "framework", "^torchtitan") and not has(row, "sp", "ulysses")
 end
 
+-- True if the plan has the row's ring. Megatron and NeMo pass keys and values around a ring by default (cp_comm_type p2p).
+-- Other attention than the plain one cannot be computed in a plan's ring, so a gather stands for it.
+local function goes_around(row)
+  if not is_ring(row) then return false end
+  local plain = cells.is_open(row.mla) and cells.is_open(row.hybrid_pattern)
+  if plain and has(row, "framework", "^nemo") then return true end
+  cells.note("a gather of keys and values stands for the ring over cp = %d", count(row, "cp"))
+  return false
+end
+
 -- Mixers of Mamba exchange tokens for heads, too (Megatron's mamba_context_parallel.py). A plan has one way for all
 -- layers, and cannot have this one beside tp.
 local function trades_heads(row)
@@ -151,8 +161,8 @@ local function passes(row, how)
   end
   if n_tp > 1 then add(list, tp { sequence = cells.sequence(row), keep_gathered = how.keep_gathered }) end
   if (how.ep or count(row, "ep", 1)) > 1 then add(list, ep {}) end
-  if is_ring(row) then cells.note("a gather of keys and values stands for the ring over cp = %d", count(row, "cp")) end
-  if (how.cp or sharers(row)) > 1 then add(list, cp { mode = trades_heads(row) and "all_to_all" or "all_gather" }) end
+  local around = goes_around(row)
+  if (how.cp or sharers(row)) > 1 then add(list, cp { mode = trades_heads(row) and "all_to_all" or around and "ring" or "all_gather" }) end
   add(list, eight_bits(row, how))
   if how.pieces and how.pieces > 1 then add(list, tile { pieces = how.pieces }) end
   add(list, how.ac ~= false and checkpointing(row, how) or nil)
@@ -194,6 +204,9 @@ end
 -- Facts that pages state of their runs and that the table has no column for. A table with these columns states them
 -- itself: `framework_month`, the latest year and month of the framework, and `offload`, the state in host memory.
 local stated = {
+  -- NeMo's performance summaries of the releases 24.05 and 24.07
+  { source = "nemo2405", framework_month = "2024-05" },
+  { source = "nemo2407", framework_month = "2024-07" },
   -- torchao/float8/README.md: torchtitan 0.0.2 with PyTorch 2.7 from before April
   { source = "^torchao training docs", gpu = "^h100", framework_month = "2025-03" },
   -- insights/when-to-upgrade-gpus, benchmark.py: runs of ZeRO-3 offload the optimizer; those of ZeRO-2 (bench_decompose.py) do not
@@ -210,9 +223,15 @@ local function said(row, key)
   return ""
 end
 
--- True if the row's framework is from before this month ("2025-04"). A row that does not say counts as later.
+-- Returns the month of the row's framework ("2025-04"); nil: the row does not say. Releases of NeMo are named after it.
+local function month_of(row)
+  local year, month = row.framework:lower():match "^nemo%s+(2%d)%.(%d%d)"
+  return said(row, "framework_month"):match "^20%d%d%-%d%d" or row.framework:match "20%d%d%-%d%d" or year and ("20%s-%s"):format(year, month)
+end
+
+-- True if the row's framework is from before this month. A row that does not say counts as later.
 local function is_before(row, month)
-  local own = said(row, "framework_month"):match "^20%d%d%-%d%d" or row.framework:match "20%d%d%-%d%d"
+  local own = month_of(row)
   return own ~= nil and own < month
 end
 
@@ -431,6 +450,7 @@ local function profile(row, how)
     own.ops.xent_max = copy_of(own.ops.xent_max)
     own.ops.xent_max.scratch = 4
   end
+  if how.is_megatron then own.attention = megatrons.attention(row, month_of(row)) or own.attention end
   if how.scores then own.attention = "unfused" end
   if how.ops or how.ring then own.ops = copy_of(own.ops) end
   for name, op in pairs(how.ops or {}) do own.ops[name] = op end

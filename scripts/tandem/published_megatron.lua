@@ -429,6 +429,15 @@ function m.graph(row, own)
   own.kernel_s, own.collective_s, own.message_s, own.pass_s, own.tensor_s = 1e-6, 1e-6, 0, 0, 0
 end
 
+-- Returns the kernel of attention, if it is not that of the profile. NeMo's launcher switched cuDNN's attention off in
+-- its releases 24.01 to 24.07 (launcher_scripts/conf/config.yaml: NVTE_FUSED_ATTN: 0). Transformer Engine then calls
+-- FlashAttention-2.
+-- kind: source; NeMo-Framework-Launcher, tags 24.01 to 24.09
+function m.attention(row, release)
+  if not has(row, "framework", "^nemo") or not release then return nil end
+  return release >= "2024-01" and release <= "2024-08" and "flash2" or nil
+end
+
 -- Returns the bytes of cuBLAS's workspace that the environment sets, as in
 -- CUBLAS_WORKSPACE_CONFIG=:4096:8 (KiB, and how often); nil: none.
 function m.workspace(row)

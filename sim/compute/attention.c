@@ -161,12 +161,18 @@ static double dealt_s(const Device *device, const AttentionWork *w, const Attent
     return waves * full_s + (rest <= 0 ? 0 : rest <= sms ? fmin(last_s, full_s) : full_s);
 }
 
+double kernel_attention_flops(const AttentionWork *w)
+{
+    double keys = w->keys * (w->causal ? .5 : 1);
+    double pairs = w->heads * w->queries * (w->window > 0 ? fmin(w->window, keys) : keys);
+    return 2 * pairs * (w->backward ? 3 * w->head + 2 * w->value : w->head + w->value);
+}
+
 double kernel_attention_s(const Device *device, const AttentionWork *w, const AttentionFit *fit)
 {
-    double half = 2, keys = w->keys * (w->causal ? .5 : 1);
-    double pairs = w->heads * w->queries * (w->window > 0 ? fmin(w->window, keys) : keys);
-    double flops = 2 * pairs * (w->backward ? 3 * w->head + 2 * w->value : w->head + w->value);
-    if (kernel_on_processor(device)) return flops / (kernel_peak(device, w->dtype) * .5);
+    const double half = 2;
+    if (kernel_on_processor(device))
+        return kernel_attention_flops(w) / (kernel_peak(device, w->dtype) * .5);
     if (fit == NULL) fit = kernel_attention_fit(device, w->kernel, w->backward);
     Blocks blocks = blocks_of_head(w, fit, score_s(device, w, fit));
     double s = dealt_s(device, w, fit, &blocks);

@@ -101,7 +101,7 @@ static double attention_s(const Cost *c, DType dtype, const Instr *in, const Att
     work.causal = attrs->causal != 0;
     work.window = (double)attrs->window;
     work.backward = op_is_gradient(in->op);
-    if (work.kernel != ATTENTION_unfused) return kernel_attention_s(device, &work, NULL);
+    if (work.kernel != ATTENTION_unfused) return kernel_lasting_attention_s(device, &work);
     return runtime_unfused_s(device, dtype, work.heads, work.queries, work.keys, head,
                              work.backward);
 }
@@ -132,7 +132,8 @@ static double convolution_s(const Device *device, DType dtype, OpKind op, double
 {
     const ProductWork work = work_of_convolution(op, size);
     const double as_product =
-        kernel_gemm_s(device, dtype, work.batch, work.m, work.n, work.k, NULL);
+        kernel_lasting_s(device, dtype, 2 * work.batch * work.m * work.n * work.k,
+                         kernel_gemm_s(device, dtype, work.batch, work.m, work.n, work.k, NULL));
     if (work.batch == 1) return as_product;
     return fmin(as_product, flops / (.5 * kernel_peak(device, DT_f32)));
 }
@@ -214,6 +215,8 @@ static double model_s(const Cost *c, const Plan *plan, const Program *p, const I
         work.k *= dtype_numbers(dtype);
         if (info->scaling == SCALING_blocks) dtype = DT_e8m0; /* its own rate */
         compute = kernel_gemm_s(device, dtype, work.batch, work.m, work.n, work.k, NULL);
+        compute =
+            kernel_lasting_s(device, dtype, 2 * work.batch * work.m * work.n * work.k, compute);
         if (!work_is_aligned(p, in, &b, size)) compute *= kernel_unaligned(device);
         if (info->scaling != SCALING_none && !(info->flags & OP_BLOCKS) &&
             runtime_is_own(c->runtime) && !kernel_on_processor(device))
@@ -222,7 +225,7 @@ static double model_s(const Cost *c, const Plan *plan, const Program *p, const I
             !kernel_on_processor(device))
             floor_s += scaled_after_s(device, &work);
     } else if (op_counts_arg(in->op) >= 0 && op_is_product(in->op)) {
-        compute = uneven_s(device, plan, p, in, uneven);
+        compute = kernel_lasting_s(device, dtype, flops, uneven_s(device, plan, p, in, uneven));
     } else if (work_is_convolution(in->op)) {
         compute = convolution_s(device, dtype, in->op, flops, size);
     } else if (is_attention(in->op)) {

@@ -91,14 +91,6 @@ static double tiled_s(const Device *device, double peak, size_t i, double n_tile
     return best;
 }
 
-Device kernel_sustained(const Device *device)
-{
-    Device lasting = *device;
-    for (int t = 0; t < DT_COUNT; t++)
-        if (device->sustained > 0 && t != DT_f32) lasting.peak_flops[t] *= device->sustained;
-    return lasting;
-}
-
 static double gemm_peak(const Device *device, DType dtype, const GemmFit *fit)
 {
     double eta = device->gemm_efficiency > 0 ? device->gemm_efficiency : .78;

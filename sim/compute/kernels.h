@@ -6,9 +6,12 @@
 
 bool kernel_on_processor(const Device *device);        /* the arch is "cpu" */
 double kernel_peak(const Device *device, DType dtype); /* FLOP/s, dense */
-/* Returns the device with the peaks that it sustains under its power limit. Kernels bound by memory
- * draw less power, so their peaks stay. */
+/* Returns the device with the clock of large products under its power limit, which a long run meets
+ * (power.c). Kernels bound by memory draw less power, so their rates stay. */
 Device kernel_sustained(const Device *device);
+/* Returns the time in a long run of a kernel that computes `flops` in products and takes `s` at the
+ * clock of kernel_sustained. Its own clock is higher if it draws less power than large products. */
+double kernel_lasting_s(const Device *lasting, DType dtype, double flops, double s);
 /* True for Hopper and Blackwell. Both use the constants fitted to Hopper's kernels; other devices
  * use Ampere's. */
 bool kernel_is_young(const Device *device);
@@ -76,6 +79,11 @@ const AttentionFit *kernel_attention_fit(const Device *device, AttentionKernel k
 double cost_gemm_s(const Device *device, DType dtype, double batch, double m, double n, double k,
                    const GemmFit *fit);
 double cost_attention_s(const Device *device, const AttentionWork *work, const AttentionFit *fit);
+/* The same in a long run, on a device of kernel_sustained; of attention without its launch. */
+double cost_lasting_gemm_s(const Device *lasting, DType dtype, double m, double n, double k);
+double kernel_lasting_attention_s(const Device *lasting, const AttentionWork *work);
+/* FLOPs of its products, of a causal mask the half. */
+double kernel_attention_flops(const AttentionWork *work);
 /* Does the work of cost_attention_s, without the launch of the first kernel. */
 double kernel_attention_s(const Device *device, const AttentionWork *work, const AttentionFit *fit);
 /* Returns the time [seconds] that the softmax of `scores` scores adds to products whose scores stay

@@ -43,15 +43,19 @@ FACTORS = [1 + 0.04 * i for i in range(-8, 26)]
 IN_MORE = ("megatron_core",)
 # sustained part of a GPU's peak: by the beginning of `gpu`, from the rows of all profiles except
 # vTrain's, which are bound by the host
-DEVICES = [("Ampere", "A100"), ("Hopper", "H100-SXM"), ("H100 at 500 W", "H100-96GB")]
+DEVICES = [("Hopper", "H100-SXM"), ("Ampere", "A100"), ("H100_at_500_W", "H100-96GB")]
 # ... and from the second table's runs of large models whose precision is stated. This one is only reported: the rows
 # are of one source, and with its value the other rows on Blackwell get worse (docs/explanation/accuracy.md).
 MORE_DEVICES = [("Blackwell", "NVIDIA Blackwell")]
 ONLY_REPORTED = ("Blackwell",)
 MOST_GPUS = 64  # of those: larger ones say more of the network
-POWER_RATIO = 500 / 700
+# What the cores draw without products, as a part of what they draw in large products: rows of many lengths tell
+# attention from products.
+LIGHT = [1.0, 0.3, 0.1]
 LEAST_GAIN = 1e-3  # a parameter that matters less keeps its value
 EVERY = {"composer": 12, "NeMo": 4, "Megatron-DeepSpeed": 96}
+KEY = "cluster.device.sustained"
+EVERY_DEVICE = {"composer": 4, "NeMo": 2}  # ... for the parts of a GPU's peak
 
 
 def note(label):
@@ -119,12 +123,12 @@ def descend(evaluate, grids, start):
     return best, least
 
 
-def rows_for(cal, at, framework, gpu=""):
+def rows_for(cal, at, framework, gpu="", every=None):
     """The rows that a profile is fitted to."""
     found = [r for r in cal if r[at["framework"]].startswith(framework) and r[at["gpu"]].startswith(gpu)]
     # a pipeline that does not state the number of stages of a rank may have had several
     found = [r for r in found if r[at["pp"]] in ("", "1") or r[at["vp"]] != ""]
-    return found[:: EVERY.get(framework, 1)]
+    return found[:: (every or EVERY).get(framework, 1)]
 
 
 class Table:
@@ -139,8 +143,13 @@ class Table:
         self.head, self.at = table[0], {name: i for i, name in enumerate(table[0])}
         self.cal = [r for r in table[1:] if r[self.at["split"]] == "dev-cal"]
 
-    def rows(self, framework, gpu=""):
-        return rows_for(self.cal, self.at, framework, gpu)
+    def rows(self, framework, gpu="", every=None):
+        return rows_for(self.cal, self.at, framework, gpu, every)
+
+    def steady(self, gpu):
+        """Rows whose steps the device sets. Without cp: PyTorch calls attention once for each rank, which is not modelled."""
+        return [r for name, framework, _ in PROFILES if name not in ("megatron2022",) + IN_MORE
+                for r in self.rows(framework, gpu, EVERY_DEVICE) if r[self.at["cp"]] in ("", "1")]
 
     def small_megatron(self, framework):
         """Runs of 12 layers of 512, whose step the host sets and whose repeats agree: on any CPU, because each has its
@@ -166,25 +175,29 @@ def old_value(old, block, key, default):
 
 
 def fit_devices(tandem, runs, more, old, wanted):
-    """What lasts of each architecture's peak, the power's exponent, and lines of the report."""
-    report, sustained = [], {arch: old_value(old, "sustained", arch, None) for arch in ("Ampere", "Hopper", "Blackwell")}
-    power = float(re.search(r"power = ([0-9.]+)", old).group(1))
-    todo = [(label, runs, [r for name, framework, _ in PROFILES if name not in ("megatron2022",) + IN_MORE
-                           for r in runs.rows(framework, gpu)]) for label, gpu in DEVICES]
+    """What lasts of each architecture's peak, the parts of power, and lines of the report."""
+    report, sustained, light = [], kept(old, "sustained"), kept(old, "light")
+    todo = [(label, runs, runs.steady(gpu)) for label, gpu in DEVICES]
     todo += [(label, more, more.large(gpu)) for label, gpu in MORE_DEVICES]
     for label, table, own in todo:
         if not own or not wanted(label):
             continue
         predict = Predictor(tandem, own, table.head)
-        best, least = descend(lambda v: loss(predict({"cluster.device.sustained": v["s"]})),
-                              {"s": SUSTAINED}, {"s": sustained.get(label) or 0.75})
-        report.append(f"| sustained fraction: {label}{note(label)} | {len(own)} | {best['s']:g} | {math.expm1(least):.1%} |")
-        if label in sustained and label not in ONLY_REPORTED:
-            sustained[label] = best["s"]
-        elif label not in ONLY_REPORTED:
-            power = max(0.0, math.log(best["s"] / sustained["Hopper"]) / math.log(POWER_RATIO))
+        # Both numbers have nearly the same effect on many rows, so that a search along one of them stops too early.
+        tried = []
+        for part in LIGHT if label in light else [light["Hopper"]]:
+            best, least = descend(lambda v: loss(predict({"cluster.device.light_power": part, **v})), {KEY: SUSTAINED},
+                                  {KEY: sustained.get(label, sustained["Hopper"])})
+            tried.append((least, part, best[KEY]))
+        least, part, lasts = min(tried)
+        both = f", without products {part:g} of the power" if label in light else ""
+        report.append(f"| sustained fraction: {label}{note(label)} | {len(own)} | {lasts:g}{both} | {math.expm1(least):.1%} |")
+        if label in light:
+            light[label] = part
+        if label not in ONLY_REPORTED:
+            sustained[label] = lasts
         print(report[-1], flush=True)
-    return {arch: value for arch, value in sustained.items() if value is not None}, power, report
+    return sustained, light, report
 
 
 def fit_profile(tandem, table, rows, name, grids, old):
@@ -227,9 +240,9 @@ def main():
     def wanted(name):
         return not names or name in names
 
-    sustained, power, report = fit_devices(tandem, runs, more, old, wanted)
+    sustained, light, report = fit_devices(tandem, runs, more, old, wanted)
     fitted, hosts = {}, kept(old, "hosts")
-    write(fitted, sustained, power, hosts, old)  # the later steps use it
+    write(fitted, sustained, light, hosts, old)  # the later steps use it
     for name, framework, grids in PROFILES:
         table = more if name in IN_MORE else runs
         rows = table.small_megatron(framework) if name in IN_MORE else table.rows(framework)
@@ -237,15 +250,15 @@ def main():
             continue
         fitted[name], line = fit_profile(tandem, table, rows, name, grids, old)
         report.append(line)
-        write(fitted, sustained, power, hosts, old)
+        write(fitted, sustained, light, hosts, old)
     if more.cal and wanted("hosts"):
         hosts, lines = fit_hosts(tandem, more, old)
         report += lines
-        write(fitted, sustained, power, hosts, old)
-    write_report(report, power)
+        write(fitted, sustained, light, hosts, old)
+    write_report(report)
 
 
-def write_report(report, power):
+def write_report(report):
     """Lines of parameters that were not fitted this time stay."""
     path = os.path.join(ROOT, "docs/reference/fit.md")
     with open(path) as f:
@@ -256,9 +269,10 @@ def write_report(report, power):
     with open(path, "w") as f:
         f.write("# What was fitted\n\nWritten by `tests/bench/fit_runs.py` from the rows marked dev-cal of the tables of\n"
                 "published runs (every 12th row of llm-foundry, every 4th of NeMo, every 96th of vTrain's single-node\n"
-                "runs; of the second table the small Megatron-Core runs, and runs of large models on\n"
+                "runs; for fractions every 4th of llm-foundry and every 2nd of NeMo, without cp; of the second\n"
+                "table the small Megatron-Core runs, and runs of large models on\n"
                 "Blackwell). The error is the mean of |ln(predicted / measured)| of step times, as a percentage.\n"
-                "`power` = %.3g.\n\n| parameter | rows | value | error |\n|---|---|---|---|\n" % power)
+                "\n| parameter | rows | value | error |\n|---|---|---|---|\n")
         f.write("\n".join(lines.values()) + "\n" + mark + after)
 
 
@@ -268,12 +282,13 @@ def kept(old, name):
     return {k: float(v) for k, v in re.findall(r"(\w+) = ([0-9.e-]+)", line.group(1))} if line else {}
 
 
-def write(fitted, sustained, power, hosts, old):
+def write(fitted, sustained, light, hosts, old):
     lines = ["-- Written by tests/bench/fit_runs.py from rows marked dev-cal alone; docs/reference/fit.md is its report.", "return {",
              "  -- kind: fitted; dev-cal rows by framework and GPU, as docs/reference/fit.md lists them",
-             "  -- the part of the peak of short measurements that a long run sustains, by architecture",
+             "  -- the part of the peak of short measurements that large products sustain in a long run, by architecture; of one GPU alone",
              "  sustained = { %s }," % ", ".join(f"{k} = {v:g}" for k, v in sorted(sustained.items())),
-             "  -- sustained is multiplied by (power limit / the chip's usual limit) to the power of this number", f"  power = {power:.3g},",
+             "  -- what a GPU's cores draw without products, of what they draw in large products (sim/compute/power.c)",
+             "  light = { %s }," % ", ".join(f"{k} = {v:g}" for k, v in sorted(light.items())),
              "  -- how much longer a CPU takes to issue an op than the 8480C of a DGX H100: the EPYC 7742 of DGX A100, and Grace",
              "  hosts = { %s }," % ", ".join(f"{k} = {v:.3g}" for k, v in hosts.items()),
              "  -- host times in seconds, by profile"]

@@ -147,7 +147,7 @@ def first_table(tandem, path, old):
     head, at = table[0], {name: i for i, name in enumerate(table[0])}
     assert head[0] == "id"
     cal = [r for r in table[1:] if r[at["split"]] == "dev-cal"]
-    power = float(re.search(r"power = ([0-9.]+)", old).group(1))
+    limited_now = float(re.search(r"H100_at_500_W = ([0-9.]+)", old).group(1))
     now = {arch: float(re.search(rf"{arch} = ([0-9.]+)", old).group(1)) for arch in ARCHS.values()}
     host = {name: fit.kept(old, name) for name, _, _ in fit.PROFILES}
     rows = {name: [] if name in fit.IN_MORE else fit.rows_for(cal, at, framework) for name, framework, _ in fit.PROFILES}
@@ -159,40 +159,40 @@ def first_table(tandem, path, old):
     def arch_of(row):
         return next((arch for gpu, arch in ARCHS.items() if row[at["gpu"]].startswith(gpu)), "Hopper")
 
-    def lasts(row, of_arch, exponent):
+    def lasts(row, of_arch, knows_limit):
         limited = row[at["gpu"]].startswith("H100-96GB")
-        return of_arch * (fit.POWER_RATIO ** exponent if limited else 1)
+        return limited_now if limited and knows_limit else of_arch
 
-    def settings(row, of_arch, exponent, times):
-        sets = {"cluster.device.sustained": lasts(row, of_arch, exponent)}
+    def settings(row, of_arch, knows_limit, times):
+        sets = {"cluster.device.sustained": lasts(row, of_arch, knows_limit)}
         return dict(sets, **{f"runtime.{k}": v for k, v in times.items()})
 
-    def ratios(subset, of_arch, exponent, times_of):
+    def ratios(subset, of_arch, knows_limit, times_of):
         out = []
         for r in subset:
-            out += predictions.ratios([r], settings(r, of_arch[arch_of(r)], exponent, times_of[profile_of[r[0]]]))
+            out += predictions.ratios([r], settings(r, of_arch[arch_of(r)], knows_limit, times_of[profile_of[r[0]]]))
         return out
 
-    def batch(subset, of_arch, exponent, times_of):
+    def batch(subset, of_arch, knows_limit, times_of):
         """The same, a command for each kind of settings instead of for each row."""
         kinds = {}
         for r in subset:
-            sets = settings(r, of_arch[arch_of(r)], exponent, times_of[profile_of[r[0]]])
+            sets = settings(r, of_arch[arch_of(r)], knows_limit, times_of[profile_of[r[0]]])
             kinds.setdefault(tuple(sorted(sets.items())), []).append(r)
         for sets, kind in kinds.items():
             predictions.ratios(kind, dict(sets))
-        return ratios(subset, of_arch, exponent, times_of)
+        return ratios(subset, of_arch, knows_limit, times_of)
 
     def without(gone):
         """The constants that all other rows give."""
         left = [r for r in steady if r not in gone]
         of_arch, times_of = dict(now), {name: dict(times) for name, times in host.items()}
         archs = {arch_of(r) for r in gone}
-        exponent = power if any(r[at["gpu"]].startswith("H100-96GB") for r in left) else 0.0
+        knows_limit = any(r[at["gpu"]].startswith("H100-96GB") for r in left)
         for arch in archs:
             own = [r for r in left if arch_of(r) == arch]
             if own:
-                found, _ = fit.descend(lambda v: fit.loss(batch(own, dict(of_arch, **{arch: v["s"]}), exponent, times_of)),
+                found, _ = fit.descend(lambda v: fit.loss(batch(own, dict(of_arch, **{arch: v["s"]}), knows_limit, times_of)),
                                        {"s": fit.SUSTAINED}, {"s": now[arch]})
                 of_arch[arch] = found["s"]
             else:
@@ -207,14 +207,14 @@ def first_table(tandem, path, old):
             start = {key: host[name].get(key, grid[len(grid) // 2]) for key, grid in grids.items()}
 
             def evaluate(values):
-                return fit.loss(batch(mine, of_arch, exponent, dict(times_of, **{name: dict(host[name], **values)})))
+                return fit.loss(batch(mine, of_arch, knows_limit, dict(times_of, **{name: dict(host[name], **values)})))
 
             best, _ = fit.descend(evaluate, grids, start)
             times_of[name] = dict(host[name], **best)
-        return of_arch, exponent, times_of
+        return of_arch, knows_limit, times_of
 
     def line(label, gone):
-        inside = sorted(abs(r - 1) for r in batch(gone, now, power, host))
+        inside = sorted(abs(r - 1) for r in batch(gone, now, True, host))
         outside = sorted(abs(r - 1) for r in batch(gone, *without(gone)))
         if not inside:
             return None

@@ -267,8 +267,11 @@ static void a_convolution_costs_its_product(void **state)
     assert_non_null(plan);
     const double points = 2 * 64 * 256, c = 256, taps = 9;
     const Device lasting = kernel_sustained(device);
-    const double forward = kernel_gemm_s(&lasting, DT_bf16, 1, points, c, c * taps, NULL);
-    const double weight = kernel_gemm_s(&lasting, DT_bf16, 1, c * taps, c, points, NULL);
+    const double flops = 2 * points * c * c * taps;
+    const double forward = kernel_lasting_s(
+        &lasting, DT_bf16, flops, kernel_gemm_s(&lasting, DT_bf16, 1, points, c, c * taps, NULL));
+    const double weight = kernel_lasting_s(
+        &lasting, DT_bf16, flops, kernel_gemm_s(&lasting, DT_bf16, 1, c * taps, c, points, NULL));
     const CostModel model = cost_model(cost_new(&config.cluster, NULL, NULL, NULL, arena, &d));
     const Program *p = plan_program(plan, 0);
     uint32_t n_found = 0;

@@ -120,6 +120,51 @@ static void a_softmax_goes_along(void **state)
     assert_true(close_to(kernel_softmax_s(&d, 1e6), 1e6 * flops / 10e12));
 }
 
+/* Under a limit of 1 kW, 0.1 of it drawn at any clock, each kernel draws the limit at its clock, or
+ * has the whole clock: still + W x f^3. Large products run at 0.75 of the clock. */
+static void light_kernels_have_a_higher_clock(void **state)
+{
+    (void)state;
+    Device d = small_device();
+    d.sustained = .75;
+    d.light_power = .1;
+    const Device lasting = kernel_sustained(&d);
+    const double limit = 1000, still = 100, watts = (limit - still) / pow(.75, 3);
+    const double large = kernel_gemm_most(&lasting, DT_bf16);
+    double before = 0;
+    for (double rate = 1; rate > 1e-3; rate *= .9) {
+        const double s = kernel_lasting_s(&lasting, DT_bf16, large * rate, 1);
+        const double clock = .75 / s, drawn = still + watts * (.1 + .9 * rate) * pow(clock, 3);
+        assert_true(close_to(drawn, limit) || (close_to(clock, 1) && drawn < limit));
+        assert_true(rate < 1 ? s <= before : close_to(s, 1));
+        before = s;
+    }
+    assert_true(close_to(before, .75)); /* without products it has the whole clock */
+    assert_true(kernel_lasting_s(&lasting, DT_f32, 1e3, 1) == 1); /* never slowed */
+    d.light_power = 0;
+    assert_true(kernel_lasting_s(&d, DT_bf16, 1e3, 1) == 1);
+}
+
+/* A longer kernel at the clock of large products stays the longer one: bounds rely on it. */
+static void a_clock_keeps_the_order_of_kernels(void **state)
+{
+    (void)state;
+    Device d = small_device();
+    d.sustained = .6;
+    d.light_power = .02;
+    const Device lasting = kernel_sustained(&d);
+    const double flops = kernel_gemm_most(&lasting, DT_bf16);
+    double before = 0;
+    for (double s = .5; s < 1e4; s *= 1.1) {
+        const double now = kernel_lasting_s(&lasting, DT_bf16, flops, s);
+        assert_true(now > before && now <= s * (1 + 1e-12));
+        before = now;
+    }
+    const double part = cost_lasting_gemm_s(&lasting, DT_bf16, 100, 512, 4096),
+                 whole = cost_lasting_gemm_s(&lasting, DT_bf16, 1000, 512, 4096);
+    assert_true(part > 0 && part < whole);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -128,6 +173,8 @@ int main(void)
         cmocka_unit_test(groups_are_tiles_of_each),
         cmocka_unit_test(blackwell_writes_tiles_beside_products),
         cmocka_unit_test(a_softmax_goes_along),
+        cmocka_unit_test(light_kernels_have_a_higher_clock),
+        cmocka_unit_test(a_clock_keeps_the_order_of_kernels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -124,7 +124,9 @@ static bool has_cluster(const char *expression, Cluster *out, Arena *arena, Diag
     return true;
 }
 
-/* A power limit reduces the rate of products as measured limits did. Uplinks may be thinner than
+/* Under a power limit, what is left above the power drawn at any clock rises with the cube of the
+ * clock. A chip with another clock takes part of that power: B300 has B200's multiprocessors and a
+ * higher limit; H20's few ones are never limited. Uplinks may be thinner than
  * the library's. Unknown options of a cluster are refused with the known ones. */
 static void what_may_be_said_of_a_cluster(void **state)
 {
@@ -134,7 +136,15 @@ static void what_may_be_said_of_a_cluster(void **state)
     Cluster usual, limited, thin;
     assert_true(has_cluster("require 'clusters.hgx_h200' {}", &usual, arena, &d));
     assert_true(has_cluster("require 'clusters.hgx_h200' { watts = 350 }", &limited, arena, &d));
-    assert_true(fabs(limited.device.sustained / usual.device.sustained - pow(.5, .408)) < 1e-9);
+    const double still = .15 * 700, part = cbrt((350 - still) / (700 - still));
+    assert_true(fabs(limited.device.sustained / usual.device.sustained - part) < 1e-9);
+    Cluster b200, b300, h20;
+    assert_true(has_cluster("require 'clusters.hgx_b200' {}", &b200, arena, &d));
+    assert_true(has_cluster("require 'clusters.gpu' { gpu = 'B300' }", &b300, arena, &d));
+    assert_true(has_cluster("require 'clusters.gpu' { gpu = 'H20' }", &h20, arena, &d));
+    const double more = cbrt((1300 - 150.) / (1000 - 150.));
+    assert_true(fabs(b300.device.sustained / b200.device.sustained - more) < 1e-9);
+    assert_true(h20.device.sustained == 1);
     assert_true(has_cluster("require 'clusters.gpu' { gpu = 'H200', nodes = 4, oversubscription = "
                             "3, nodes_per_group = 2, group_oversubscription = 5 }",
                             &thin, arena, &d));
