@@ -87,8 +87,8 @@ void cmd_calibrate(Cli *cli)
                            ? cli->args[0]
                            : arena_print(cli->arena, "%s/plans/tiny_text.lua", front_scripts_dir());
     if (session_is_text(path)) {
-        cli_error(cli, FAULT_usage, "needs-script", "%s is a plan's text: this needs the script",
-                  path);
+        cli_error(cli, FAULT_usage, "needs-script",
+                  "%s is the text of a plan, but this command needs the script", path);
         return;
     }
     PlanOptions options = {.workspace = NULL};

@@ -64,10 +64,11 @@ static void report_start(Cli *cli, const Plan *plan)
         json_count(cli->json, "start_whole_bytes", s.whole_bytes);
         return;
     }
-    str_print(&cli->out,
-              "start       %s of %s tensors have an initialiser; created in place: %s a rank",
-              str_count(cli->arena, s.n_initialised), str_count(cli->arena, s.n_tensors),
-              str_bytes(cli->arena, s.own_bytes));
+    str_print(
+        &cli->out,
+        "start       %s of %s tensors have an initialiser; each rank creates its own parts (%s)",
+        str_count(cli->arena, s.n_initialised), str_count(cli->arena, s.n_tensors),
+        str_bytes(cli->arena, s.own_bytes));
     if (s.whole_bytes > s.own_bytes)
         str_print(&cli->out, ", not %s", str_bytes(cli->arena, s.whole_bytes));
     str_add(&cli->out, "\n");
@@ -90,6 +91,6 @@ void cmd_check(Cli *cli)
         return;
     }
     str_print(&cli->out, "proofs      %s\n",
-              proven ? paint(cli, PAINT_good, "layouts, scale, races, deadlock, coverage: all hold")
+              proven ? paint(cli, PAINT_good, "layouts, scale, races, deadlock and coverage hold")
                      : paint(cli, PAINT_bad, "FAILED"));
 }

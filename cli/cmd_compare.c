@@ -148,7 +148,7 @@ static void report_text(Cli *cli, const Plan *plan, const ComparedRun *predicted
     table_cell(&t, "%s", str_bytes(cli->arena, m->peak_bytes));
     error_cell(cli, &t, (Ps)p->peak_bytes, (Ps)m->peak_bytes);
     table_print(&t, out);
-    str_print(out, "joined      %s of %s measured rows, by rank and instruction\n",
+    str_print(out, "joined      %s of %s measured instructions have a prediction\n",
               str_count(cli->arena, c->joined),
               str_count(cli->arena, c->joined + c->only_measured));
     str_add(out,
@@ -207,7 +207,7 @@ static int64_t number_of(Cli *cli, const char *text)
     long long id = strtoll(text, &end, 10);
     if (*end == 0 && id > 0) return id;
     cli_error(cli, FAULT_usage, "arguments", "'%s' is not a run's number", text);
-    diag_hint(&cli->diag, "`tandem runs` lists them");
+    diag_hint(&cli->diag, "`tandem runs` lists all runs");
     return 0;
 }
 
@@ -217,7 +217,7 @@ static int64_t wanted_run(Cli *cli, Store *store)
         int64_t id = store_latest_run(store, RUN_measured, &cli->diag);
         if (id != 0 || cli->diag.n_errors > 0) return id;
         cli_error(cli, FAULT_store, "no-run", "%s holds no measured run", cli->options.db);
-        diag_hint(&cli->diag, "`tandem run PLAN` makes one");
+        diag_hint(&cli->diag, "`tandem run PLAN` measures a plan");
         return 0;
     }
     return number_of(cli, cli->args[0]);
@@ -244,12 +244,12 @@ static void compare_runs(Cli *cli, Store *store, int64_t id)
     if (!load_side(cli, store, id, &measured)) return;
     if (measured.record.kind != RUN_measured) {
         cli_error(cli, FAULT_usage, "not-measured", "run %" PRId64 " is a prediction", id);
-        diag_hint(&cli->diag, "`tandem run PLAN` measures; `tandem runs` lists all runs");
+        diag_hint(&cli->diag, "`tandem run PLAN` measures a plan; `tandem runs` lists all runs");
         return;
     }
     if (strcmp(measured.record.status, "failed") == 0) {
-        cli_error(cli, FAULT_usage, "not-measured", "run %" PRId64 " failed: it measured nothing",
-                  id);
+        cli_error(cli, FAULT_usage, "not-measured",
+                  "run %" PRId64 " failed, so it measured nothing", id);
         diag_hint(&cli->diag, "`tandem runs` lists all runs");
         return;
     }
@@ -258,7 +258,8 @@ static void compare_runs(Cli *cli, Store *store, int64_t id)
         if (cli->diag.n_errors > 0) return;
         cli_error(cli, FAULT_store, "no-prediction", "the store has no prediction of plan %s",
                   hash_short(cli->arena, measured.record.plan));
-        diag_hint(&cli->diag, "`tandem sim %s --trace` makes one", measured.record.plan_name);
+        diag_hint(&cli->diag, "`tandem sim %s --trace` makes a prediction",
+                  measured.record.plan_name);
         return;
     }
     if (!load_side(cli, store, other, &predicted)) return;

@@ -79,7 +79,7 @@ static void db_check(Cli *cli, Store *store)
             const char *text = db_text(st, 0);
             if (i == 0 && text != NULL && strcmp(text, "ok") == 0) continue;
             cli_error(cli, FAULT_store, "store-damaged", "%s: %s%s", cli->options.db,
-                      i == 1 ? "a row without its parent in table " : "",
+                      i == 1 ? "a row refers to a missing row of table " : "",
                       text != NULL ? text : "?");
         }
     }
@@ -233,12 +233,11 @@ static const DbWord *db_word(Cli *cli)
         names[i] = w->name;
         if (strcmp(cli->args[0], w->name) != 0) continue;
         if ((cli->n_args == 2) == (w->needs != NULL)) return w;
-        cli_error(cli, FAULT_usage, "arguments", "tandem db %s%s%s is how it is used", w->name,
+        cli_error(cli, FAULT_usage, "arguments", "the usage is: tandem db %s%s%s", w->name,
                   w->needs != NULL ? " " : "", w->needs != NULL ? w->needs : "");
         return NULL;
     }
-    cli_error(cli, FAULT_usage, "option-value",
-              "tandem db knows path, info, check, prune, merge and export, not '%s'", cli->args[0]);
+    cli_error(cli, FAULT_usage, "option-value", "tandem db has no action '%s", cli->args[0]);
     const char *near = str_nearest(cli->args[0], names, N_DB_WORDS);
     if (near != NULL) diag_hint(&cli->diag, "did you mean %s?", near);
     return NULL;

@@ -50,11 +50,12 @@ static void find_mpi(Cli *cli, Findings *f)
         if (found == NULL && !module) continue;
         any = any || (found != NULL && module);
         add(cli, f, kinds[i], found != NULL && module ? "ok" : "missing",
-            found == NULL ? arena_print(cli->arena, "a module, but no %s in PATH", name)
+            found == NULL ? arena_print(cli->arena, "there is a module, but no %s in PATH", name)
             : module      ? found
-                          : arena_print(cli->arena, "%s, but no module was built for it", found));
+                     : arena_print(cli->arena, "%s is installed, but no module was built for it",
+                                   found));
     }
-    if (!any) add(cli, f, "mpi", "missing", "`tandem run` has only --backend loopback");
+    if (!any) add(cli, f, "mpi", "missing", "`tandem run` can only use --backend loopback");
 }
 
 static void find_scripts(Cli *cli, Findings *f)
@@ -70,12 +71,13 @@ static void find_store(Cli *cli, Findings *f)
 {
     const char *path = cli->options.db;
     if (strcmp(path, "none") == 0) {
-        add(cli, f, "store", "note", "none: nothing is kept");
+        add(cli, f, "store", "note", "none: nothing is stored");
         return;
     }
     if (access(path, F_OK) != 0) {
         add(cli, f, "store", "note",
-            arena_print(cli->arena, "%s is not there yet; the first `tandem sim` makes it", path));
+            arena_print(cli->arena, "%s does not exist yet; the first `tandem sim` makes it",
+                        path));
         return;
     }
     Diag own = diag_in(cli->arena);
@@ -101,7 +103,7 @@ static void find_limits(Cli *cli, Findings *f)
     add(cli, f, "blas", "ok",
         arena_print(
             cli->arena,
-            "OpenBLAS, kernels for %s, OPENBLAS_NUM_THREADS=%s (runs set 1: a rank is a core)",
+            "OpenBLAS, kernels for %s, OPENBLAS_NUM_THREADS=%s (runs use 1 thread for each rank)",
             kernel_cpu_blas(), threads != NULL ? threads : "unset"));
 }
 

@@ -77,7 +77,7 @@ void cmd_explain(Cli *cli)
         if (near != NULL)
             diag_hint(&cli->diag, "did you mean '%s'?", near);
         else
-            diag_hint(&cli->diag, "`tandem explain` lists them");
+            diag_hint(&cli->diag, "`tandem explain` lists all rules");
         return;
     }
     if (cli->json != NULL) explain_json(cli->json, rule);

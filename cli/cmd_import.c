@@ -46,11 +46,11 @@ static bool kind_named(Cli *cli, NcclTestText *text, const char *path)
     if (name == NULL && text->known) return true;
     if (name != NULL && collective_find(name, &text->kind)) return true;
     if (name != NULL)
-        return cli_error(cli, FAULT_usage, "option-value", "--collective %s: no such collective",
-                         name);
-    cli_error(cli, FAULT_input, "import-format", "%s does not say which collective it measured",
+        return cli_error(cli, FAULT_usage, "option-value",
+                         "--collective %s: there is no such collective", name);
+    cli_error(cli, FAULT_input, "import-format", "%s does not state which collective it measured",
               path);
-    diag_hint(&cli->diag, "--collective all_reduce, for example");
+    diag_hint(&cli->diag, "add for example --collective all_reduce");
     return false;
 }
 
@@ -61,9 +61,8 @@ static bool read_nccl_tests(Cli *cli, const char *path, ImportSink *sink)
     if (!kind_named(cli, &text, path)) return false;
     uint32_t ranks = cli->options.n > 0 ? cli->options.n : text.n_ranks;
     if (ranks < 2) {
-        cli_error(cli, FAULT_input, "import-format", "%s does not say how many ranks there were",
-                  path);
-        diag_hint(&cli->diag, "--ranks 8, for example");
+        cli_error(cli, FAULT_input, "import-format", "%s does not state the number of ranks", path);
+        diag_hint(&cli->diag, "add for example --ranks 8");
         return false;
     }
     for (uint32_t i = 0; i < text.rows.n; i++) {
@@ -83,7 +82,7 @@ static bool read_any(Cli *cli, const char *path, ImportFormat format, ImportSink
     case FORMAT_nsys: return nsys_read(path, sink, cli->arena, &cli->diag);
     case FORMAT_packed:
         cli_error(cli, FAULT_input, "import-format", "%s is compressed", path);
-        diag_hint(&cli->diag, "gunzip it first");
+        diag_hint(&cli->diag, "unpack the file with gunzip first");
         return false;
     case FORMAT_unread: break;
     }
@@ -130,9 +129,10 @@ static bool keep(Cli *cli, Store *store, const char *machine, const ImportSink *
 static const char *kernels_why(ImportFormat format, const ImportSink *sink)
 {
     if (format == FORMAT_nsys)
-        return "nsys records no shapes of operators; PyTorch's profiler does, with record_shapes";
-    if (!sink->shapes) return "no operator has its shapes: profile with record_shapes=True";
-    return "the trace has no shapes of their operators, or no op of a plan does the same work";
+        return "nsys records no shapes of operators; use PyTorch's profiler with "
+               "record_shapes=True";
+    if (!sink->shapes) return "no operator has its shapes; profile with record_shapes=True";
+    return "their operators have no shapes, or no op of a plan does the same work";
 }
 
 static void left_out_text(Cli *cli, ImportFormat format, const ImportSink *sink,
@@ -150,7 +150,7 @@ static void left_out_text(Cli *cli, ImportFormat format, const ImportSink *sink,
                   "left out    %s collectives: the file does not state their bytes and ranks\n",
                   str_count(arena, sink->n_sizeless));
     if (stored->not_ops > 0)
-        str_print(out, "left out    %" PRIu32 " collective%s that no plan has\n", stored->not_ops,
+        str_print(out, "left out    %" PRIu32 " collective%s that no plan uses\n", stored->not_ops,
                   str_s(stored->not_ops));
     if (sink->dropped > 0)
         str_print(out, "left out    %s measurements beyond the limit of an import\n",
@@ -163,19 +163,18 @@ static void use_text(Cli *cli, const char *machine, const ImportSink *sink, cons
     Arena *arena = cli->arena;
     Str *out = &cli->out;
     if (sink->n_met > 0)
-        str_print(
-            out,
-            "waiting     several ranks recorded %s collectives: the rank that came last gives "
-            "the time\n",
-            str_count(arena, sink->n_met));
+        str_print(out,
+                  "waiting     several ranks recorded %s collectives; the time of the last rank is "
+                  "used, because it did not wait\n",
+                  str_count(arena, sink->n_met));
     if (stored->alone > 0)
         str_print(out,
-                  "waiting     only one rank recorded %" PRIu32 " of the collectives; its times "
-                  "include waits, so a low quantile is stored. Import the traces of all ranks "
-                  "together for better times\n",
+                  "waiting     only one rank recorded %" PRIu32
+                  " of the collectives, so their times may include waiting; import the traces of "
+                  "all ranks together for better times\n",
                   stored->alone);
     if (stored->kernels + stored->collectives == 0) {
-        str_add(out, "use         none: this import changes no prediction\n");
+        str_add(out, "use         this import changes no prediction\n");
         return;
     }
     str_print(out, "use         `tandem sim PLAN --machine %s` uses ", machine);
@@ -222,9 +221,10 @@ static bool read_all(Cli *cli, ImportFormat *format, ImportSink *sink)
         ImportFormat this = detect(cli, cli->args[i]);
         if (this == FORMAT_unread) return false;
         if (i > 0 && this != *format)
-            return cli_error(cli, FAULT_input, "import-format",
-                             "%s is of another format than %s: %s, not %s", cli->args[i],
-                             cli->args[0], format_names[this], format_names[*format]);
+            return cli_error(
+                cli, FAULT_input, "import-format",
+                "files of one import must have one format, but %s and %s differ: %s and %s",
+                cli->args[i], cli->args[0], format_names[this], format_names[*format]);
         *format = this;
         if (!read_any(cli, cli->args[i], this, sink)) return false;
     }

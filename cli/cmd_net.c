@@ -47,7 +47,7 @@ static bool read_size(Cli *cli, const char *option, const char *text, uint64_t *
     if (!isdigit((unsigned char)text[0]) || errno != 0 || *end != 0 || shift == 64 || n == 0 ||
         n > (UINT64_C(1) << 50) >> shift)
         return cli_error(cli, FAULT_usage, "option-value",
-                         "--%s %s: a size is expected, as in 8, 64K, 1M or 8G", option, text);
+                         "--%s %s: write a size, as in 8, 64K, 1M or 8G", option, text);
     *bytes = (uint64_t)n << shift;
     return true;
 }
@@ -73,17 +73,17 @@ static bool choose_per_node(Cli *cli, NetTable *t)
     const Cluster *c = &t->cluster;
     uint32_t members = cli->options.net.per_node;
     if (cli->options.n > 0)
-        return cli_error(cli, FAULT_usage, "option-value",
-                         "--per-node and --gpus both give the size of the group: leave one out");
+        return cli_error(
+            cli, FAULT_usage, "option-value",
+            "--per-node and --gpus exclude each other, because both set the size of the group");
     if (members > c->devices_per_node)
         return cli_error(cli, FAULT_usage, "option-value",
                          "--per-node %" PRIu32 ": a node has %" PRIu32 " device%s", members,
                          c->devices_per_node, str_s(c->devices_per_node));
     if (members * c->nodes < 2)
-        return cli_error(cli, FAULT_usage, "option-value",
-                         "--per-node %" PRIu32 ": the group has 1 member on 1 node; at least 2 are "
-                         "needed",
-                         members);
+        return cli_error(
+            cli, FAULT_usage, "option-value",
+            "--per-node %" PRIu32 ": the group has 1 member, but at least 2 are needed", members);
     t->question.n_nodes = c->nodes;
     t->question.ranks_per_node = members;
     return true;
@@ -96,18 +96,18 @@ static bool choose_ranks(Cli *cli, NetTable *t)
     if (c->is_local || per_node == 0)
         return cli_error(
             cli, FAULT_input, "net-cluster",
-            "%s is not a cluster of GPUs: its collectives are measured (tandem calibrate)",
+            "%s is not a cluster of GPUs; measure its collectives with `tandem calibrate`",
             c->name);
     if (cli->options.net.per_node > 0) return choose_per_node(cli, t);
     if (n == 0) n = c->nodes * per_node;
     uint32_t nodes = n <= per_node ? 1 : (n + per_node - 1) / per_node;
     if (n < 2 || n % nodes != 0) {
         cli_error(cli, FAULT_usage, "option-value",
-                  "--gpus %" PRIu32 ": at least 2, and the same number on each node of %" PRIu32
-                  " devices",
+                  "--gpus %" PRIu32
+                  ": the group needs at least 2 GPUs, and the same number on each node of %" PRIu32,
                   n, per_node);
-        diag_hint(&cli->diag, "%" PRIu32 " are %" PRIu32 " whole node%s", nodes * per_node, nodes,
-                  str_s(nodes));
+        diag_hint(&cli->diag, "use %" PRIu32 ", which are %" PRIu32 " whole node%s",
+                  nodes * per_node, nodes, str_s(nodes));
         return false;
     }
     t->cluster.nodes = nodes;
@@ -151,17 +151,16 @@ static bool choose_manner(Cli *cli, NetTable *t)
     }
     if (!fine)
         return cli_error(cli, FAULT_usage, "option-value",
-                         "--issue %s: pipelined, blocking or one_process", issue);
+                         "--issue %s: use pipelined, blocking or one_process", issue);
     if (!placed)
         return cli_error(cli, FAULT_usage, "option-value",
-                         "--buffers %s: plain, symmetric or copy_engine", buffer);
+                         "--buffers %s: use plain, symmetric or copy_engine", buffer);
     if (nccl_buffers_possible(&t->cluster, &t->question)) return true;
-    return cli_error(
-        cli, FAULT_input, "net-buffers",
-        "%s of %" PRIu32 " node%s of %s cannot use %s buffers: they need one NVLink "
-        "domain with a switch, Hopper or later, and a collective that has such kernels",
-        collective_name(t->question.kind), t->question.n_nodes, str_s(t->question.n_nodes),
-        t->cluster.name, buffer);
+    return cli_error(cli, FAULT_input, "net-buffers",
+                     "%s on %" PRIu32
+                     " node%s of %s cannot use %s buffers; see `tandem explain net-buffers`",
+                     collective_name(t->question.kind), t->question.n_nodes,
+                     str_s(t->question.n_nodes), t->cluster.name, buffer);
 }
 
 static void add_row(Cli *cli, NetTable *t, uint64_t bytes, double measured_us)

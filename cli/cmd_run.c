@@ -22,7 +22,7 @@ bool run_check_ranks(Cli *cli, const Plan *plan)
     uint32_t n = cli->options.n;
     if (n == 0 || n == plan->mesh.n_ranks) return true;
     cli_error(cli, FAULT_usage, "ranks-mesh",
-              "-n %" PRIu32 ": the plan's mesh is %s = %" PRIu32 " rank%s", n,
+              "-n %" PRIu32 " does not fit the plan's mesh, %s = %" PRIu32 " rank%s", n,
               mesh_text(cli->arena, &plan->mesh), plan->mesh.n_ranks, str_s(plan->mesh.n_ranks));
     diag_hint(&cli->diag, "use -n %" PRIu32 ", or change the mesh with --set", plan->mesh.n_ranks);
     return false;
@@ -42,9 +42,9 @@ const DataSource *run_data(Cli *cli, const PlanFile *file)
         return data_grid(path, &file->plan->graph, seed, cli->arena, &cli->diag);
     if (path != NULL && data_reads_images(&file->plan->graph)) {
         diag_error(&cli->diag, FAULT_input, "data-file", (Loc){NULL, 0},
-                   "%s: the model reads images, and there is no file format for images and text",
+                   "%s cannot be used, because the model reads images and --data takes only text",
                    path);
-        diag_hint(&cli->diag, "leave out --data: images and tokens are then drawn at random");
+        diag_hint(&cli->diag, "leave out --data to draw images and tokens at random");
         return NULL;
     }
     if (path != NULL) return data_bytes(path, seed, cli->arena, &cli->diag);
@@ -59,14 +59,15 @@ bool run_cluster(Cli *cli, const PlanFile *file, Cluster *cluster)
         const char *gpu = run_gpu(cli);
         if (n_ranks > 1 && run_shares_gpu(cli))
             diag_warning(&cli->diag, "gpu-shared", (Loc){NULL, 0},
-                         "%" PRIu32 " ranks may share a GPU: the prediction gives each its own",
+                         "%" PRIu32
+                         " ranks may share a GPU, but the prediction gives each rank its own GPU",
                          n_ranks);
         if (!cluster->is_local || front_gpu_cluster(gpu, n_ranks, cli->arena, cluster)) return true;
         if (strcmp(gpu, "none") == 0) return true; /* the run itself reports the reason */
-        diag_warning(&cli->diag, "unknown-gpu", (Loc){NULL, 0},
-                     "no GPU of the library is called '%s': the run is predicted as if on a "
-                     "processor's core",
-                     gpu);
+        diag_warning(
+            &cli->diag, "unknown-gpu", (Loc){NULL, 0},
+            "the library has no GPU called '%s', so the prediction uses the rates of a CPU core",
+            gpu);
         return true;
     }
     if (cluster->is_local) return true;
@@ -186,16 +187,17 @@ static void tell_interrupted(Cli *cli, const PlanFile *file, const LaunchEnd *en
     const char *name = run_signal_name(end->signal), *db = cli->options.db;
     const int64_t id = store_failed(cli, file, end->stepped ? end->step : 0);
     const char *kept = id != 0
-                           ? arena_print(cli->arena, "%s keeps run %" PRId64 " as failed", db, id)
-                           : arena_print(cli->arena, "%s keeps nothing of it", db);
+                           ? arena_print(cli->arena, "%s lists run %" PRId64 " as failed", db, id)
+                           : arena_print(cli->arena, "%s stores nothing of it", db);
     if (end->stepped)
         cli_error(cli, FAULT_run, "run-interrupted",
                   "interrupted by %s at step %" PRIu32 " of %" PRIu32
-                  ": the ranks have ended and %s; %s",
+                  "; the ranks have ended and %s; %s",
                   name, end->step, steps_of(cli, file), run_checkpoint_kept(cli), kept);
     else
         cli_error(cli, FAULT_run, "run-interrupted",
-                  "interrupted by %s before the first step: the ranks have ended; %s", name, kept);
+                  "interrupted by %s before the first step; the ranks have ended, and %s", name,
+                  kept);
 }
 
 /* Returns false if a diagnostic says that the launcher failed before it started any rank. */
@@ -221,8 +223,8 @@ static void tell_experts(Cli *cli, const Graph *g, const ExpertLoads *experts)
 {
     if (experts->busiest == 0) return;
     str_print(&cli->out,
-              "experts     the busiest has %.2f x the mean of its layer (%s), the idlest %.2f x; "
-              "%.1f %% of all choices dropped\n",
+              "experts     most tokens %.2f x the mean of a layer (%s), fewest %.2f x; %.1f %% of "
+              "all choices dropped\n",
               experts->busiest, g->modules.at[experts->module].path, experts->idlest,
               100 * experts->dropped_part);
 }
@@ -278,7 +280,7 @@ static void summary(Cli *cli, const PlanFile *file, Steps *s, const ExecResult *
                   str_count(cli->arena, result->host_touched),
                   str_bytes(cli->arena, host_bytes_of(file->plan)));
     if (run_on(cli, "cuda"))
-        str_print(out, "outside     %s beside the arena: context, communicators, libraries\n",
+        str_print(out, "outside     %s outside the arena: context, communicators, libraries\n",
                   str_bytes(cli->arena, result->outside_bytes));
     str_print(out,
               "run         %" PRId64 " in %s, against prediction %" PRId64
@@ -440,9 +442,9 @@ void cmd_run(Cli *cli)
 {
     if (!run_check_backend(cli) || !run_check_checkpoint(cli)) return;
     if (session_is_text(cli->args[0])) {
-        cli_error(cli, FAULT_usage, "needs-script", "%s is a plan's text: a run needs the script",
-                  cli->args[0]);
-        diag_hint(&cli->diag, "learning rate and data are in the script, not in the program");
+        cli_error(cli, FAULT_usage, "needs-script",
+                  "%s is the text of a plan, but `run` needs the script", cli->args[0]);
+        diag_hint(&cli->diag, "only the script has the learning rate and the data");
         return;
     }
     bool inside = run_is_inside() && !is_loopback(cli);

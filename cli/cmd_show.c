@@ -98,8 +98,8 @@ static bool forms_agree(Cli *cli)
                             : NULL;
     return after == NULL || other == NULL ||
            cli_error(cli, FAULT_usage, "option-value",
-                     "--after %s prints graphs and %s does not: leave one of them out", after,
-                     other);
+                     "--after %s and %s exclude each other, because only --after prints a graph",
+                     after, other);
 }
 
 void cmd_show(Cli *cli)

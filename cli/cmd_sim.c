@@ -30,14 +30,15 @@ static bool is_measured(Cli *cli, Store *store, const char *machine)
         there = there || strcmp(names.at[names.n - 1], machine) == 0;
     }
     if (there) return true;
-    cli_error(cli, FAULT_usage, "no-machine", "the store has nothing measured on '%s'", machine);
+    cli_error(cli, FAULT_usage, "no-machine", "the store has no measurements of the machine '%s",
+              machine);
     const char *near = str_nearest(machine, names.at, names.n);
     if (near != NULL)
         diag_hint(&cli->diag, "did you mean '%s'?", near);
     else if (names.n > 0)
-        diag_hint(&cli->diag, "it has measurements of '%s'", names.at[0]);
+        diag_hint(&cli->diag, "the store has measurements of '%s'", names.at[0]);
     else
-        diag_hint(&cli->diag, "`tandem import FILE --machine %s` stores them", machine);
+        diag_hint(&cli->diag, "`tandem import FILE --machine %s` stores measurements", machine);
     return false;
 }
 
@@ -94,9 +95,9 @@ static Whose *ask(Cli *cli, const PlanFile *file, const Scenario *scenario)
 static bool options_fit(Cli *cli, const PlanFile *file, Scenario *scenario)
 {
     if (!file->has_cluster) {
-        cli_error(cli, FAULT_usage, "no-cluster", "%s is a plan's text and names no hardware",
-                  file->path);
-        diag_hint(&cli->diag, "add --cluster dgx_h100, for example");
+        cli_error(cli, FAULT_usage, "no-cluster",
+                  "%s is the text of a plan, which names no hardware", file->path);
+        diag_hint(&cli->diag, "add for example --cluster dgx_h100");
         return false;
     }
     return !is_sound(&cli->diag) ||

@@ -32,10 +32,10 @@ static void write_trace(Cli *cli, Store *store, int64_t id)
     memset(&trace, 0, sizeof trace);
     if (!store_load_run(store, id, cli->arena, &run, &trace, &cli->diag)) return;
     if (trace.rows.n == 0) {
-        cli_error(cli, FAULT_store, "no-trace", "run %" PRId64 " was stored without its trace", id);
+        cli_error(cli, FAULT_store, "no-trace", "run %" PRId64 " was stored without a trace", id);
         diag_hint(&cli->diag, run.kind == RUN_predicted
-                                  ? "`tandem sim PLAN --trace` keeps it"
-                                  : "measured runs of 2 or more steps have one");
+                                  ? "`tandem sim PLAN --trace` stores a trace"
+                                  : "only measured runs of at least 2 steps have a trace");
         return;
     }
     const char *text = store_plan_text(store, run.plan, cli->arena, &cli->diag);
@@ -66,7 +66,7 @@ void cmd_trace(Cli *cli)
     long long id = strtoll(cli->args[0], &end, 10);
     if (*end != 0 || id <= 0) {
         cli_error(cli, FAULT_usage, "arguments", "'%s' is not a run's number", cli->args[0]);
-        diag_hint(&cli->diag, "`tandem runs` lists them");
+        diag_hint(&cli->diag, "`tandem runs` lists all runs");
         return;
     }
     Store *store = store_open(cli->options.db, true, &cli->diag);

@@ -88,7 +88,7 @@ bool plan_may_run(Cli *cli, const PlanFile *file)
 {
     if (file->config.original == NULL) return true;
     cli_error(cli, FAULT_input, "dialect-original",
-              "%s reproduces the known mistakes of %s: it can be checked and simulated, not run",
+              "%s repeats known mistakes of %s, so it can be checked and simulated, but not run",
               file->path, file->config.original);
     diag_hint(&cli->diag, "leave out as = \"original\"");
     return false;
@@ -170,7 +170,7 @@ static void report_text(Cli *cli, const PlanFile *file)
     if (!file->is_text && passes_pipeline(&file->config, plan, cli->arena, &pipe))
         str_print(out,
                   "pipeline    %" PRIu32 " stages; at most %" PRIu32
-                  " of their activations in flight on a rank (%" PRIu32
+                  " of their activations on a rank at once (%" PRIu32
                   "); idle %.1f %% where F = I = W\n",
                   pipe.n_stages, pipe.peak, pipe.rank, 100 * pipe.idle);
     str_print(out, "program     %" PRIu32 " role%s, %s instructions, %s of them communication\n",

@@ -9,20 +9,20 @@ static void warn_of(Cli *cli, const PlanFile *file, const PredictOptions *option
                     const Predicted *made)
 {
     if (made->host_bound) {
-        diag_warning(&cli->diag, "host-bound", (Loc){NULL, 0},
-                     "issuing the instructions one by one takes the host longer than the step that "
-                     "is predicted");
-        diag_hint(&cli->diag, "the prediction holds only if steps are captured as graphs");
+        diag_warning(
+            &cli->diag, "host-bound", (Loc){NULL, 0},
+            "the host needs more time to issue the instructions than the predicted step takes");
+        diag_hint(&cli->diag, "use CUDA graphs, as the prediction assumes");
     }
     const CostCounts *counts = &made->counts;
     const bool is_here = options->cluster->is_local || strcmp(options->backend, "cuda") == 0;
     if (!is_here || counts->kernels_modelled == 0) return;
     diag_warning(&cli->diag, "not-calibrated", (Loc){NULL, 0},
                  "%" PRIu32 " of %" PRIu32
-                 " kernels are not measured on this machine: their costs come from %s model",
+                 " kernels are not measured on this machine, so their costs come from %s model",
                  counts->kernels_modelled, counts->kernels_modelled + counts->kernels_measured,
                  options->cluster->is_local ? "a generic" : "the GPU's");
-    diag_hint(&cli->diag, "`tandem calibrate %s` measures them", file->path);
+    diag_hint(&cli->diag, "`tandem calibrate %s` measures these kernels", file->path);
 }
 
 static bool is_infeasible(const Diag *d)
@@ -40,8 +40,7 @@ Held predict_held(Cli *cli, const PlanFile *file)
     if (runtime->name == NULL) return (Held){0};
     Held held = session_held(file);
     if (held.fits || is_infeasible(&cli->diag)) return held;
-    cli_error(cli, FAULT_infeasible, "does-not-fit",
-              "%s would need %s, including memory outside its allocator; the device has %s",
+    cli_error(cli, FAULT_infeasible, "does-not-fit", "%s would need %s, but the device has %s",
               runtime->name, str_bytes(cli->arena, held.process_bytes),
               str_bytes(cli->arena, device->memory_bytes));
     return held;

@@ -60,7 +60,7 @@ void session_try_fillings(const char *path, const PlanOptions *o, const Config *
                       equals + 1);
         last = setting;
     }
-    error->hint = fine.n > 0
-                      ? arena_print(d->arena, "these sizes fill the cluster: %s", str_text(&fine))
-                      : arena_print(d->arena, "%s; each of them breaks another rule", error->hint);
+    error->hint =
+        fine.n > 0 ? arena_print(d->arena, "these sizes fill the cluster: %s", str_text(&fine))
+                   : arena_print(d->arena, "%s; but each of them breaks another rule", error->hint);
 }

@@ -62,7 +62,7 @@ static void named_cluster(PlanFile *file, const PlanOptions *o, uint32_t n_ranks
                    " node%s x %" PRIu32 " = %" PRIu64 " devices",
                    n_ranks, str_s(n_ranks), one.nodes, str_s(one.nodes), one.devices_per_node,
                    world);
-        diag_hint(d, "without --nodes there are as many nodes as the ranks need");
+        diag_hint(d, "leave out --nodes to get as many nodes as the ranks need");
         return;
     }
     file->config.cluster = one;
@@ -73,7 +73,7 @@ static PlanFile *load_text(const char *path, const PlanOptions *o, Arena *arena,
 {
     if (o->n_set > 0 || o->seed != NULL) {
         diag_error(d, FAULT_usage, "option-value", (Loc){NULL, 0},
-                   "settings and a seed change a script; %s is a plan's text", path);
+                   "--set and --seed work only with a script, but %s is the text of a plan", path);
         return NULL;
     }
     Str text = str_in(arena);
@@ -304,7 +304,7 @@ PlanFile *session_load(const char *path, const PlanOptions *o, Arena *arena, Dia
     bool is_text = o->code == NULL && session_is_text(path);
     if (is_text && (o->shrink || o->stop_after != NULL)) {
         diag_error(d, FAULT_usage, "needs-script", (Loc){NULL, 0},
-                   "%s is a plan's text: this needs the script", path);
+                   "%s is the text of a plan, but this command needs the script", path);
         return NULL;
     }
     if (!is_text) return load_script(path, o, arena, d);

@@ -393,9 +393,9 @@ static bool report_too_long(Diag *d)
 {
     diag_error(d, FAULT_input, "step-too-long", (Loc){NULL, 0},
                "the simulated steps take longer than %" PRId64
-               " days, which is the longest time that can be counted",
+               " days, which is too long to be counted",
                PS_MOST / PS_PER_S / 86400);
-    diag_hint(d, "look at the cluster's rates: bytes_per_s, peak_flops, oversubscription");
+    diag_hint(d, "check the cluster's rates, such as bytes_per_s and peak_flops");
     return false;
 }
 

@@ -83,14 +83,15 @@ static bool compile_comm(Compiler *c, uint32_t program, Pc pc, Code *code)
     MatchSlot *meeting = find_meeting(c, in);
     if (seen_before(meeting, program, in->op)) {
         return diag_error(c->diag, FAULT_input, "sim-duplicate-match", loc_of(c->plan, in),
-                          "program %u pc %u: %s has match %u, which an earlier one of the same "
-                          "program has too",
+                          "program %u, instruction %u: %s has match %u, which another instruction "
+                          "of the program has, too",
                           program, pc, op_info(in->op)->name, in->match);
     }
     bool pair = in->op == OP_send || in->op == OP_recv;
     if (mesh_size(&c->plan->mesh, in->axes) < 2) {
         return diag_error(c->diag, FAULT_input, "sim-peer", loc_of(c->plan, in),
-                          "program %u pc %u: %s has no peers", program, pc, op_info(in->op)->name);
+                          "program %u, instruction %u: %s has no other rank to communicate with",
+                          program, pc, op_info(in->op)->name);
     }
     BufferId first = in->args.n > 0 ? program_arg(p, in, 0) : 0;
     const CostModel *cost = c->options->cost;

@@ -49,7 +49,7 @@ static void tell_unreached(const Stuck *s, uint32_t class_, Str *text)
         Pc head = code->step[pc].head;
         const uint32_t awaited = code->need[head] - moment_of(&s->line[class_], head)->met;
         if (awaited == 0) continue;
-        str_print(text, "rank %u cannot begin pc %u (%s %s), which awaits %u more",
+        str_print(text, "rank %u cannot begin instruction %u (%s %s), which waits for %u others",
                   s->fold->rank_of[class_], pc, stream_name(p->code.at[pc].stream),
                   op_info(p->code.at[pc].op)->name, awaited);
         return;
@@ -75,7 +75,7 @@ void engine_report_stuck(const Stuck *s, Diag *d)
             n++;
             if (told == MAX_TOLD) continue;
             if (told++ == 0) loc = loc_of(s, in);
-            str_print(&text, "%srank %u waits at pc %u (%s %s along %s, match %u)",
+            str_print(&text, "%srank %u waits at instruction %u (%s %s along %s, match %u)",
                       told > 1 ? "; " : "", s->fold->rank_of[a->class_], a->pc,
                       stream_name(in->stream), op_info(in->op)->name,
                       mesh_axes_text(scratch, &s->plan->mesh, in->axes), in->match);
@@ -89,6 +89,6 @@ void engine_report_stuck(const Stuck *s, Diag *d)
         }
     }
     diag_error(d, FAULT_input, "sim-deadlock", loc, "the step cannot end: %s", str_text(&text));
-    diag_hint(d, "every member of a group has to reach the same communications in the same order");
+    diag_hint(d, "all ranks of a group must issue the same communications in the same order");
     arena_free(scratch);
 }

@@ -17,10 +17,10 @@ static bool check_ranks(const Plan *plan, const Cluster *cluster, Diag *d)
     uint64_t devices = (uint64_t)cluster->nodes * cluster->devices_per_node;
     if (cluster->devices_per_node > 0 && plan->mesh.n_ranks <= devices) return true;
     diag_error(d, FAULT_input, "sim-cluster", (Loc){0},
-               "the plan has %u ranks, cluster %s has %u nodes of %u devices", plan->mesh.n_ranks,
-               cluster->name == NULL ? "" : cluster->name, cluster->nodes,
+               "the plan has %u ranks, but the cluster %s has only %u nodes of %u devices",
+               plan->mesh.n_ranks, cluster->name == NULL ? "" : cluster->name, cluster->nodes,
                cluster->devices_per_node);
-    diag_hint(d, "give the cluster more nodes, or the mesh fewer ranks");
+    diag_hint(d, "use more nodes, or a mesh with fewer ranks");
     return false;
 }
 

@@ -17,8 +17,8 @@ void db_fail(Db *db, Diag *d, const char *doing)
                (Loc){.file = arena_dup(d->arena, db->path)}, "cannot %s: %s%s%s%s", doing, message,
                tells_more ? " (" : "", tells_more ? kind : "", tells_more ? ")" : "");
     if ((code & 0xFF) == SQLITE_BUSY)
-        diag_hint(d, "another process has held the store for 10 s; try again when it has finished");
-    if ((code & 0xFF) == SQLITE_FULL) diag_hint(d, "the disk is full; nothing was lost");
+        diag_hint(d, "another process has used the store for 10 s; try again later");
+    if ((code & 0xFF) == SQLITE_FULL) diag_hint(d, "the disk is full, but no stored data was lost");
 }
 
 /* Names a statement in messages by its first words, without the values. */

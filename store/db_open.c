@@ -46,7 +46,7 @@ static bool is_newer(const Opening *o, int64_t version)
     diag_error(o->d, FAULT_store, "store-newer", loc,
                "the store has version %" PRId64 ", this tandem knows up to %" PRIu32, version,
                o->n);
-    diag_hint(o->d, "use the tandem that wrote it, or another --db FILE");
+    diag_hint(o->d, "use the newer tandem, or another --db FILE");
     return true;
 }
 
@@ -85,9 +85,8 @@ static bool header_is_ours(const Opening *o)
     if (!known) return refuse(o, "store-open", strerror(errno));
     const off_t size = about.st_size;
     if (size == 0) {
-        refuse(o, "store-damaged",
-               "the file is empty: it never was a store, or has lost its content");
-        diag_hint(o->d, "remove it to begin a new store");
+        refuse(o, "store-damaged", "the file is empty, so it is no store");
+        diag_hint(o->d, "remove it; the next command then makes a new store");
         return false;
     }
     if (n < HEADER_BYTES || memcmp(header, "SQLite format 3", 16) != 0)
@@ -98,7 +97,7 @@ static bool header_is_ours(const Opening *o)
     uint64_t pages = big_endian(header + 28, 4);
     if (page == 1) page = 65536;
     if (!logged && (uint64_t)size < pages * page)
-        return refuse(o, "store-damaged", "the file is shorter than its header says");
+        return refuse(o, "store-damaged", "the file is shorter than its header states");
     return !is_newer(o, (int64_t)big_endian(header + 60, 4));
 }
 
@@ -155,7 +154,7 @@ static bool may_be_written(const Opening *o)
     }
     if (may) return true;
     refuse(o, "store-open", arena_print(arena, "%s cannot be written: %s", what, strerror(errno)));
-    diag_hint(o->d, "name a place that can be written: --db FILE");
+    diag_hint(o->d, "use --db FILE to name a file that can be written");
     return false;
 }
 
@@ -185,7 +184,8 @@ static Db *connect(const Opening *o, const char *path, int flags)
     flags |= SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
     if (sqlite3_open_v2(path, &db->sqlite, flags, NULL) != SQLITE_OK) {
         refuse(o, "store-open",
-               db->sqlite != NULL ? sqlite3_errmsg(db->sqlite) : "SQLite has no memory");
+               db->sqlite != NULL ? sqlite3_errmsg(db->sqlite)
+                                  : "there is no memory left for SQLite");
         db_close(db);
         return NULL;
     }
@@ -234,8 +234,10 @@ static bool migrate(Db *db, const Opening *o)
         if (version == (int64_t)o->n) return true;
         if (o->read_only) {
             refuse(o, "store-older",
-                   "the store is of an older version and opened for reading only");
-            diag_hint(o->d, "any command that writes to it brings it up to date");
+                   "the store has an older version, and this command only reads it");
+            diag_hint(
+                o->d,
+                "run a command that writes to it, such as `tandem sim`; it updates the store");
             return false;
         }
         if (!migrate_once(db, o)) {
@@ -273,8 +275,7 @@ static bool choose_journal(Db *db, const char *path, const Opening *o)
     const bool is_wal = strcmp(db_text(st, 0), "wal") == 0;
     db_reset(st);
     if (!wal) {
-        log_info("%s: this file system shares no memory; rollback journal, one writer at a time",
-                 path);
+        log_info("%s: on this file system only one process can write to the store at a time", path);
         if (!db_exec(db, "PRAGMA synchronous=FULL", o->d)) return false;
     }
     if (wal == is_wal) return true;
@@ -330,9 +331,8 @@ static bool refuses_stray_log(const Opening *o)
         const char *log = arena_print(o->d->arena, "%s%s", o->path, ending[i]);
         if (!is_there(log) || is_there(o->path)) continue;
         refuse(o, "store-damaged",
-               arena_print(o->d->arena, "the store is gone, but its log %s is there", log));
-        diag_hint(o->d,
-                  "put the store back beside its log, or remove the log to begin a new store");
+               arena_print(o->d->arena, "the store is missing, but its log %s exists", log));
+        diag_hint(o->d, "put the store beside its log, or remove the log to begin a new store");
         return true;
     }
     return false;

@@ -49,7 +49,7 @@ bool store_csv(Store *store, const char *name, Str *out, Diag *d)
     if (!is_table(db, name, d)) {
         diag_error(d, FAULT_usage, "option-value", (Loc){NULL, 0},
                    "the store has no table or view '%s'", name);
-        diag_hint(d, "`tandem db info` lists them");
+        diag_hint(d, "`tandem db info` lists tables and views");
         return false;
     }
     Str heads = str_in(out->arena), query = str_in(out->arena);

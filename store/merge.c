@@ -126,14 +126,15 @@ bool store_merge(Store *store, const char *path, Merged *merged, Diag *d)
     *merged = (Merged){0};
     if (is_same_file(store_db(store), path))
         return diag_error(d, FAULT_usage, "same-store", (Loc){.file = arena_dup(d->arena, path)},
-                          "this is the store that it would be merged into");
+                          "a store cannot be merged into itself");
     /* The store is first opened on its own, so that a foreign file is refused and an older store is
      * migrated. */
     Store *other = store_open(path, false, d);
     if (other == NULL) return false;
     const bool sound = seals_hold(store_db(other), d);
     store_close(other);
-    if (!sound) return diag_hint(d, "%s is not taken: remove those rows there first", path), false;
+    if (!sound)
+        return diag_hint(d, "%s was not merged; first remove the damaged rows there", path), false;
     Db *db = store_db(store);
     if (!db_run(db, d, "ATTACH ? AS other", "s", path)) return false;
     bool fine = db_begin(db, d);

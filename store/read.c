@@ -106,7 +106,7 @@ static bool read_run(Store *store, int64_t id, Arena *arena, RunRecord *run, uin
         Loc none = {NULL, 0};
         if (d->n_errors > before) return false;
         diag_error(d, FAULT_store, "no-run", none, "the store has no run %" PRId64, id);
-        diag_hint(d, "`tandem runs` lists them; --db names another store");
+        diag_hint(d, "`tandem runs` lists all runs; --db FILE names another store");
         return false;
     }
     run->kind = strcmp(db_text(st, 0), "measured") == 0 ? RUN_measured : RUN_predicted;

@@ -80,7 +80,7 @@ static bool is_list(const char *list, Hash128 key, Diag *d)
     Hash128 hash = hash_bytes(list, strlen(list));
     if (hash.lo == key.lo && hash.hi == key.hi) return true;
     return diag_error(d, FAULT_store, "store-damaged", (Loc){NULL, 0},
-                      "a list of scripts changed since it was written");
+                      "a list of scripts was changed after Tandem wrote it");
 }
 
 bool store_find_answer(Store *store, Hash128 key, Arena *arena, FoundAnswer *found, Diag *d)

@@ -103,9 +103,9 @@ static bool report(Db *db, const char *table, const char *what, const char *sql,
     DbStatement *st = run != 0 ? db_prepare(db, d, sql, "i", run) : db_prepare(db, d, sql, "");
     while (db_step(st, d)) {
         fine = diag_error(d, FAULT_store, "store-damaged", (Loc){NULL, 0},
-                          "table %s, %s: %s since Tandem wrote it", table, db_text(st, 0), what);
+                          "table %s, %s: %s after Tandem wrote it", table, db_text(st, 0), what);
         diag_hint(d,
-                  "other rows can be read; restore the file from a copy, or use another --db FILE");
+                  "other rows can be read; restore the file from a copy or use another --db FILE");
     }
     return fine;
 }
@@ -118,7 +118,7 @@ static bool check_seal(Db *db, const Seal *s, const char *where, int64_t run, Di
     add_name(&sql, s->keys);
     str_print(&sql, " FROM %s WHERE digest <> tandem_digest(%s)%s LIMIT %d", s->table, s->columns,
               where, MOST_NAMED);
-    bool fine = report(db, s->table, "a value changed", str_text(&sql), run, d);
+    bool fine = report(db, s->table, "a value was changed", str_text(&sql), run, d);
     arena_free(arena);
     return fine;
 }
@@ -132,8 +132,9 @@ static bool check_details(Db *db, const Detail *t, const char *where, int64_t ru
     str_print(&sql, " FROM %s WHERE %s_sum <> ", t->owner, t->table);
     add_sum(&sql, t);
     str_print(&sql, "%s LIMIT %d", where, MOST_NAMED);
-    bool fine = report(db, t->owner, arena_print(arena, "its rows in table %s changed", t->table),
-                       str_text(&sql), run, d);
+    bool fine =
+        report(db, t->owner, arena_print(arena, "its rows in table %s were changed", t->table),
+               str_text(&sql), run, d);
     arena_free(arena);
     return fine;
 }
@@ -169,5 +170,5 @@ bool seal_intact(DbStatement *st, int column, const char *table, const char *nam
 {
     if (db_int(st, column) != 0) return true;
     return diag_error(d, FAULT_store, "store-damaged", (Loc){NULL, 0},
-                      "table %s, %s: a value changed since Tandem wrote it", table, name);
+                      "table %s, %s: a value was changed after Tandem wrote it", table, name);
 }

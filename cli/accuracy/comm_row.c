@@ -81,7 +81,7 @@ static const char *find_cluster(CommClusters *clusters, const char *gpu, const c
                                 uint32_t nodes, Cluster *out)
 {
     const char *node = LOOK_UP(gpus, gpu);
-    if (node == NULL) return "a GPU that no cluster of the library has";
+    if (node == NULL) return "no cluster of the library has its GPU";
     const Cluster *base = loaded(clusters, node);
     if (base == NULL) return "its cluster cannot be loaded";
     *out = *base;
@@ -92,7 +92,7 @@ static const char *find_cluster(CommClusters *clusters, const char *gpu, const c
     }
     if (nodes < 2) return NULL;
     const char *network = LOOK_UP(networks, interconnect);
-    if (network == NULL) return "a network between nodes that is not named";
+    if (network == NULL) return "its network between nodes is not named";
     const Cluster *with = loaded(clusters, network);
     if (with == NULL) return "its network cannot be loaded";
     out->fabric = with->fabric;
@@ -153,17 +153,17 @@ const char *comm_row(CommClusters *clusters, const Csv *csv, uint32_t row, CommR
     const char *name = csv_cell(csv, row, "collective");
     if (strncmp(name, "ep_", 3) == 0) return "kernels of an expert library, not NCCL's";
     if (strncmp(name, "p2p_", 4) == 0) return "a copy, not NCCL's";
-    if (!collective_find(name, &out->question.kind)) return "a collective that is not known";
+    if (!collective_find(name, &out->question.kind)) return "the collective is unknown";
     double gpus_all = csv_number(csv, row, "n_gpus"), nodes = csv_number(csv, row, "nodes");
     if (!(gpus_all >= 2) || !(nodes >= 1)) return "the number of GPUs or nodes is not stated";
-    if (fmod(gpus_all, nodes) != 0) return "its nodes have unequal parts of the group";
+    if (fmod(gpus_all, nodes) != 0) return "its nodes have different numbers of GPUs in the group";
     double bytes = csv_number(csv, row, "bytes"), us = csv_number(csv, row, "time_us");
     double bus = csv_number(csv, row, "busbw_GBps");
     if (csv_cell(csv, row, "bytes")[0] != 0 && !(bytes > 0)) return "bytes is not a number";
     double part = collective_bus_factor(out->question.kind, gpus_all);
     if (!(us > 0) && bytes > 0 && bus > 0) us = bytes * part / bus / 1e3;
     out->measured_us = us > 0 && bytes > 0 ? us : 0;
-    if (!(out->measured_us > 0) && !(bus > 0)) return "neither a time nor a bandwidth";
+    if (!(out->measured_us > 0) && !(bus > 0)) return "it has neither a time nor a bandwidth";
     out->bus_bytes_per_s = bus * 1e9;
     const char *interconnect = csv_cell(csv, row, "interconnect");
     /* Trays of 4 GPUs share the switches of one rack, so up to 72 GPUs are one node. */

@@ -13,8 +13,8 @@ static bool slurp(const char *path, Str *out, Diag *d)
 {
     FILE *file = fopen(path, "rb");
     if (file == NULL)
-        return diag_error(d, FAULT_input, "csv-open", (Loc){path, 0}, "cannot open it: %s",
-                          strerror(errno));
+        return diag_error(d, FAULT_input, "csv-open", (Loc){path, 0},
+                          "the file cannot be opened: %s", strerror(errno));
     char block[65536];
     size_t n = 0;
     while (out->n <= MOST_CSV_BYTES && (n = fread(block, 1, sizeof block, file)) > 0)
@@ -23,7 +23,7 @@ static bool slurp(const char *path, Str *out, Diag *d)
     fclose(file);
     if (fine) return true;
     return diag_error(d, FAULT_input, "csv-open", (Loc){path, 0},
-                      "cannot read it, or it is longer than %d MiB", MOST_CSV_BYTES >> 20);
+                      "the file cannot be read, or is longer than %d MiB", MOST_CSV_BYTES >> 20);
 }
 
 /* Reads one field from *at on, and moves *at to the comma, line end or end behind it. Returns NULL
@@ -72,8 +72,8 @@ static bool record(const char **at, uint32_t *line, Arena *arena, Csv *csv, Diag
     (*line)++;
     if (n != csv->columns.n)
         return diag_error(d, FAULT_input, "csv-syntax", (Loc){csv->path, begin},
-                          "%u field%s under %u column%s", n, str_s(n), csv->columns.n,
-                          str_s(csv->columns.n));
+                          "the line has %u field%s, but the table has %u column%s", n, str_s(n),
+                          csv->columns.n, str_s(csv->columns.n));
     if (!heads) csv->n_rows++;
     return true;
 }
@@ -88,7 +88,7 @@ bool csv_read(const char *path, Arena *arena, Csv *csv, Diag *d)
     uint32_t line = 1;
     if (strlen(at) != text.n || text.n == 0)
         return diag_error(d, FAULT_input, "csv-syntax", (Loc){path, 0},
-                          "it is not a table of text");
+                          "the file is not a table of text");
     while (*at != 0)
         if (!record(&at, &line, arena, csv, d)) return false;
     return true;
@@ -107,9 +107,9 @@ bool csv_needs(const Csv *csv, const char *const *names, Diag *d)
     for (uint32_t i = 0; names[i] != NULL; i++) {
         if (find_column(csv, names[i]) != UINT32_MAX) continue;
         fine = diag_error(d, FAULT_input, "csv-column", (Loc){csv->path, 1},
-                          "it has no column '%s'", names[i]);
+                          "the table has no column '%s'", names[i]);
         const char *near = str_nearest(names[i], csv->columns.at, csv->columns.n);
-        if (near != NULL) diag_hint(d, "should '%s' be that column?", near);
+        if (near != NULL) diag_hint(d, "if column '%s' is meant, change its name", near);
     }
     return fine;
 }

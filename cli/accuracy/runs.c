@@ -203,7 +203,7 @@ static void score_row(const Csv *csv, RowOut *out)
         if (was_run(csv, out->row, oom))
             row_verdict(out, name_of(arena, "fits", assumed), fits, run.report.fits);
         else
-            row_reason(out, "the run has no result: whether it fitted is not known");
+            row_reason(out, "the row does not state whether the run fitted");
     } else {
         row_reason(out, first_error(&run.diag));
     }

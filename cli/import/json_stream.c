@@ -51,7 +51,7 @@ static bool fault(JsonStream *s, const char *what)
     bool ended = peek(s) == EOF, unread = ferror(s->reader->file) != 0;
     s->broke_off = ended && !unread && s->may_break_off && s->depth > 0;
     if (s->broke_off) return false;
-    if (unread) what = "it cannot be read to its end";
+    if (unread) what = "the file cannot be read to its end";
     return diag_error(s->d, FAULT_input, "json-syntax", (Loc){s->reader->path, s->line},
                       "byte %llu: %s%s", (unsigned long long)offset_of(s), what,
                       ended ? "; the file ends here" : "");
@@ -84,7 +84,7 @@ static bool escaped_code(JsonStream *s, char *text, size_t *n)
         else if ((c | 32) >= 'a' && (c | 32) <= 'f')
             code = code * 16 + (unsigned)((c | 32) - 'a') + 10;
         else
-            return fault(s, "\\u needs four hexadecimal digits");
+            return fault(s, "four hexadecimal digits must follow \\u");
     }
     if (code < 0x80) {
         add(text, n, code == 0 ? ' ' : code);
@@ -106,9 +106,9 @@ static bool read_text(JsonStream *s, char *text)
     size_t n = 0;
     for (;;) {
         int c = take(s);
-        if (c == EOF) return fault(s, "a text is not closed");
+        if (c == EOF) return fault(s, "a text has no closing quote");
         if (c == '"') break;
-        if (c < 0x20) return fault(s, "a control character in a text");
+        if (c < 0x20) return fault(s, "a text contains a control character");
         if (c != '\\') {
             add(text, &n, (unsigned)c);
             continue;
@@ -120,7 +120,7 @@ static bool read_text(JsonStream *s, char *text)
         } else if (which != NULL) {
             add(text, &n, (unsigned char)meanings[which - escapes]);
         } else {
-            return fault(s, "an escape that does not exist");
+            return fault(s, "a text contains an unknown escape");
         }
     }
     text[n] = 0;
@@ -138,13 +138,13 @@ static bool read_number(JsonStream *s)
     char digits[64];
     size_t n = 0;
     for (int c = peek(s); c != EOF && strchr("+-.0123456789eE", c) != NULL; c = peek(s)) {
-        if (c == 0 || n + 1 == sizeof digits) return fault(s, "a number without end");
+        if (c == 0 || n + 1 == sizeof digits) return fault(s, "a number does not end");
         digits[n++] = (char)take(s);
     }
     digits[n] = 0;
     char *end = NULL;
     double value = strtod(digits, &end);
-    if (n == 0 || *end != 0 || !isfinite(value)) return fault(s, "this is not a value");
+    if (n == 0 || *end != 0 || !isfinite(value)) return fault(s, "this is not a JSON value");
     s->text[0] = 0;
     tell(s, JSON_KIND_number, value);
     return true;
@@ -164,7 +164,7 @@ static bool read_word(JsonStream *s)
     char word[12];
     size_t n = 0;
     for (int c = peek(s); c != EOF && (c | 32) >= 'a' && (c | 32) <= 'z'; c = peek(s)) {
-        if (n + 1 == sizeof word) return fault(s, "this is not a value");
+        if (n + 1 == sizeof word) return fault(s, "this is not a JSON value");
         word[n++] = (char)take(s);
     }
     word[n] = 0;
@@ -174,7 +174,7 @@ static bool read_word(JsonStream *s)
         tell(s, words[i].kind, 0);
         return true;
     }
-    return fault(s, "this is not a value");
+    return fault(s, "this is not a JSON value");
 }
 
 static bool open_bracket(JsonStream *s, int c)
@@ -209,7 +209,7 @@ static bool read_key(JsonStream *s)
     if (skip_space(s) != '"') return fault(s, "a key in quotes is expected");
     take(s);
     if (!read_text(s, s->key)) return false;
-    if (skip_space(s) != ':') return fault(s, "':' is expected after a key");
+    if (skip_space(s) != ':') return fault(s, "':' is missing after a key");
     take(s);
     return true;
 }
@@ -234,7 +234,7 @@ static bool next_value(JsonStream *s, bool *first)
             continue;
         }
         if (!*first) {
-            if (c != ',') return fault(s, "',' or the closing bracket is expected");
+            if (c != ',') return fault(s, "',' or a closing bracket is missing");
             take(s);
         }
         s->key[0] = 0;
@@ -252,7 +252,7 @@ static bool read_all(JsonStream *s)
         first = s->depth > depth;
         if (!next_value(s, &first)) return false;
     } while (s->depth > 0);
-    if (skip_space(s) != EOF) return fault(s, "something follows the document");
+    if (skip_space(s) != EOF) return fault(s, "there is text after the end of the document");
     return true;
 }
 
@@ -266,10 +266,9 @@ bool json_stream(const JsonReader *reader, bool may_break_off, Diag *d)
     bool whole = read_all(s);
     if (s->broke_off) {
         diag_warning(d, "import-cut-off", (Loc){reader->path, s->line},
-                     "the file ends in the middle, at byte %llu: the part before it is read",
+                     "the file breaks off at byte %llu; the part before it is imported",
                      (unsigned long long)offset_of(s));
-        diag_hint(d,
-                  "a profiler that was killed leaves such a file; a copy may have stopped early");
+        diag_hint(d, "the profiler may have been killed, or a copy may have stopped early");
     }
     return whole || s->broke_off;
 }

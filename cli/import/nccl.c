@@ -106,8 +106,10 @@ static bool read_line(const char *path, uint32_t number_of, char *line, TableHea
     if (!isdigit((unsigned char)*start) || heads->n == 0) return true;
     NcclTestRow row;
     if (!read_row(line, heads, &row))
-        return diag_error(d, FAULT_input, "import-syntax", (Loc){path, number_of},
-                          "a row of nccl-tests has %u columns of numbers here", heads->n);
+        return diag_error(
+            d, FAULT_input, "import-syntax", (Loc){path, number_of},
+            "a row of nccl-tests has %u columns of numbers here, which is not a known number",
+            heads->n);
     list_push(arena, &out->rows, row);
     return true;
 }
@@ -117,8 +119,8 @@ bool nccl_tests_read(const char *path, Arena *arena, NcclTestText *out, Diag *d)
     *out = (NcclTestText){0};
     FILE *file = fopen(path, "rb");
     if (file == NULL)
-        return diag_error(d, FAULT_input, "import-open", (Loc){path, 0}, "cannot open the file: %s",
-                          strerror(errno));
+        return diag_error(d, FAULT_input, "import-open", (Loc){path, 0},
+                          "the file cannot be opened: %s", strerror(errno));
     char line[MOST_LINE];
     TableHeads heads = {0};
     bool fine = true, whole = true; /* whole: the previous piece ended at the end of a line */
@@ -132,8 +134,8 @@ bool nccl_tests_read(const char *path, Arena *arena, NcclTestText *out, Diag *d)
     fclose(file);
     if (!fine || out->rows.n > 0) return fine;
     diag_error(d, FAULT_input, "import-format", (Loc){path, 0},
-               "the file has no table of nccl-tests: a line \"# size count type ... time\" and "
-               "rows of numbers");
-    diag_hint(d, "import also reads an SQLite export of nsys and a Chrome trace (JSON) of PyTorch");
+               "the file has no table of nccl-tests, which begins with a line \"# size count type "
+               "... time");
+    diag_hint(d, "`import` also reads SQLite exports of nsys, and Chrome traces (JSON) of PyTorch");
     return false;
 }

@@ -251,7 +251,7 @@ bool nsys_read(const char *path, ImportSink *sink, Arena *arena, Diag *d)
     if (view != NULL) {
         db_close(db);
         return diag_error(d, FAULT_input, "import-syntax", (Loc){path, 0},
-                          "%s is a view; nsys writes a table", view);
+                          "%s is a view, but nsys writes a table", view);
     }
     bool tables = db != NULL && has_tables(db, &own);
     if (tables) read_kernels(db, sink, &own);

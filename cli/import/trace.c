@@ -300,8 +300,8 @@ static bool read_events(TraceReader *t, const char *path, bool operators, Diag *
 {
     FILE *file = fopen(path, "rb");
     if (file == NULL)
-        return diag_error(d, FAULT_input, "import-open", (Loc){path, 0}, "cannot open the file: %s",
-                          strerror(errno));
+        return diag_error(d, FAULT_input, "import-open", (Loc){path, 0},
+                          "the file cannot be opened: %s", strerror(errno));
     t->operators = operators;
     t->events_depth = 0;
     JsonReader reader = {file, path, on_value, t};

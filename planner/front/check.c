@@ -15,7 +15,7 @@ static void check_missing(Draft *draft)
     static const char *const needed[][2] = {
         {"model", "model = require \"models.llama\" \"tiny\""},
         {"batch", "batch = { global = 8, micro = 1, seq = 128 }"},
-        {"batch.seq", "seq is the number of tokens of a sequence"},
+        {"batch.seq", "for example batch = { global = 8, micro = 1, seq = 128 }"},
         {"cluster.name", NULL},
         {"cluster.device", NULL},
         {"cluster.device.name", NULL},
@@ -42,7 +42,6 @@ static void check_missing(Draft *draft)
     }
 }
 
-/* A list item that is a plain table has no pass name. */
 static void check_passes(Draft *draft)
 {
     for (uint32_t i = 0; i < draft->seen.n; i++) {
@@ -54,17 +53,16 @@ static void check_passes(Draft *draft)
                         draft->seen.at[i + 1].path[strlen(path)] == '.';
         if (!is_table || draft_has(draft, arena_print(draft->arena, "%s.kind", path))) continue;
         diag_error(draft->d, FAULT_input, "wrong-type", draft->seen.at[i].loc,
-                   "%s must be a pass, not a plain table", path);
+                   "%s must be a pass, but is a plain table", path);
         diag_hint(draft->d, "write tp { ... }, ac \"full\", fsdp2 { ... } or ddp { ... }");
     }
     if (draft_has(draft, "optimizer") && !draft_has(draft, "optimizer.kind")) {
         diag_error(draft->d, FAULT_input, "wrong-type", draft_loc(draft, "optimizer"),
-                   "optimizer must be made by adamw{} or sgd{}");
-        diag_hint(draft->d, "optimizer = adamw { lr = 3e-4 }");
+                   "optimizer must be adamw { ... } or sgd { ... }");
+        diag_hint(draft->d, "for example optimizer = adamw { lr = 3e-4 }");
     }
 }
 
-/* True if the axis is a factor of the world size. */
 static bool is_factor(const Draft *draft, int axis)
 {
     return !axes_have(axes_with(AXIS_FOLDS), (AxisName)axis) || draft->config.ep_mode == EP_extra;
@@ -107,7 +105,7 @@ static void hint_mesh(Draft *draft, uint64_t world)
 {
     Str s = str_in(draft->arena);
     if (!draft_has(draft, "mesh")) {
-        diag_hint(draft->d, "add mesh = { dp_shard = -1 }, or another axis");
+        diag_hint(draft->d, "add mesh = { dp_shard = -1 }, which uses all devices");
         return;
     }
     for (int a = 0; a < AXIS_NAMES; a++) {
@@ -124,9 +122,8 @@ static void hint_mesh(Draft *draft, uint64_t world)
     if (s.n > 0) diag_hint(draft->d, "these sizes fill the cluster: %s", str_text(&s));
 }
 
-/* Reports that axis `open` is -1 and the other axes do not divide the devices. The hint lists the
- * sizes of one axis that fit the rest. If they are few, the session tries them, and names only the
- * sizes with which a plan was made. */
+/* Reports that axis `open` is -1, but the other axes do not divide the devices. The hint lists
+ * sizes that fit. */
 static void refuse_open(Draft *draft, int open, Loc loc, uint64_t world)
 {
     Str axes = str_in(draft->arena), legal = str_in(draft->arena);
@@ -147,7 +144,8 @@ static void refuse_open(Draft *draft, int open, Loc loc, uint64_t world)
     const uint64_t product = draft_other_axes(draft, open);
     if (n > 1) str_print(&axes, " = %llu", (unsigned long long)product);
     diag_error(draft->d, FAULT_input, "mesh-product", loc,
-               "mesh.%s = -1: the other axes (%s) do not divide the cluster's %llu devices",
+               "mesh.%s = -1 has no size, because the other axes (%s) do not divide the cluster's "
+               "%llu devices",
                axis_name_text((AxisName)open), str_text(&axes), (unsigned long long)world);
     if (legal.n > 0)
         diag_hint(draft->d, "%s", str_text(&legal));
@@ -164,16 +162,17 @@ static void resolve_mesh(Draft *draft, uint64_t world)
         const char *path = arena_print(draft->arena, "mesh.%s", axis_name_text((AxisName)a));
         if (!is_factor(draft, a)) {
             diag_error(draft->d, FAULT_input, "mesh-free-axis", draft_loc(draft, path),
-                       "mesh.%s = -1 with ep_mode = \"folded\": %s is not a factor of the world",
+                       "mesh.%s = -1 does not work with ep_mode = \"folded\", because %s is not a "
+                       "factor of the number of ranks",
                        axis_name_text((AxisName)a), axis_name_text((AxisName)a));
-            diag_hint(draft->d, "write its size");
+            diag_hint(draft->d, "give the axis a size");
             return;
         }
         if (open >= 0) {
             diag_error(draft->d, FAULT_input, "mesh-free-axis", draft_loc(draft, path),
-                       "-1 stands for two axes: %s and %s", axis_name_text((AxisName)open),
-                       axis_name_text((AxisName)a));
-            diag_hint(draft->d, "-1 may be given once");
+                       "mesh has -1 for two axes, %s and %s, so their sizes are unknown",
+                       axis_name_text((AxisName)open), axis_name_text((AxisName)a));
+            diag_hint(draft->d, "give one of them a size");
             return;
         }
         open = a;
@@ -183,11 +182,12 @@ static void resolve_mesh(Draft *draft, uint64_t world)
     Loc loc = draft_loc(draft, arena_print(draft->arena, "mesh.%s", name));
     uint64_t rest = draft_other_axes(draft, open);
     if (draft->config.cluster.is_local) {
-        diag_error(draft->d, FAULT_input, "mesh-free-axis", loc,
-                   "mesh.%s = -1 needs a cluster with a number of devices; on this machine, the "
-                   "mesh alone sets the number of ranks",
-                   name);
-        diag_hint(draft->d, "write its size, or name a cluster: --cluster dgx_h100 --nodes 1");
+        diag_error(
+            draft->d, FAULT_input, "mesh-free-axis", loc,
+            "mesh.%s = -1 has no size, because the plan names no cluster with a number of devices",
+            name);
+        diag_hint(draft->d,
+                  "give the axis a size, or name a cluster: --cluster dgx_h100 --nodes 1");
     } else if (rest > world || world % rest != 0) {
         refuse_open(draft, open, loc, world);
     } else {
@@ -195,15 +195,13 @@ static void resolve_mesh(Draft *draft, uint64_t world)
     }
 }
 
-/* If the user wrote the number of nodes, the mesh must fill all of them. Otherwise a mesh that fits
- * a named cluster is enough. */
+/* Only if the user wrote the number of nodes must the mesh fill all of them. */
 static bool fits_named(const Draft *draft, double product, uint64_t world)
 {
     return draft->named != NULL && draft->named_nodes == 0 && product <= (double)world;
 }
 
-/* A network with routes must have places for all nodes, and no more places than the router can
- * hold. */
+/* A network with routes needs a place for each node. */
 static bool check_topology(Draft *draft)
 {
     const Topology *t = &draft->config.cluster.topology;
@@ -217,19 +215,20 @@ static bool check_topology(Draft *draft)
         links = fmin(links, t->way_out_bytes_per_s);
         if (t->groups < 2 || (double)t->routers * t->ways_out < t->groups - 1.)
             return diag_error(draft->d, FAULT_input, "out-of-range", loc,
-                              "%u groups of a dragonfly, each of whose %u routers has %u ways_out: "
-                              "a group reaches %.0f others, which must be at least 1 and all",
+                              "a dragonfly of %u groups with %u routers and %u ways_out reaches "
+                              "%.0f other groups, but must reach all of them",
                               t->groups, t->routers, t->ways_out, (double)t->routers * t->ways_out);
     }
     if (links <= 0)
         return diag_error(draft->d, FAULT_input, "out-of-range", loc,
-                          "links of 0 bytes/s; give link_bytes_per_s%s",
+                          "the links of the topology have 0 bytes/s; set link_bytes_per_s%s",
                           t->kind == TOPOLOGY_torus ? "" : " and way_out_bytes_per_s");
     if (places >= draft->config.cluster.nodes && places <= MOST_RANKS) return true;
-    return diag_error(draft->d, FAULT_input, "out-of-range", loc,
-                      "a %s of %.0f places for %u nodes; it must have that many, and at most %d",
-                      t->kind == TOPOLOGY_torus ? "torus" : "dragonfly", places,
-                      draft->config.cluster.nodes, MOST_RANKS);
+    return diag_error(
+        draft->d, FAULT_input, "out-of-range", loc,
+        "a %s has %.0f places for %u nodes, but must have one for each node, and at most %d",
+        t->kind == TOPOLOGY_torus ? "torus" : "dragonfly", places, draft->config.cluster.nodes,
+        MOST_RANKS);
 }
 
 static bool check_mesh(Draft *draft)
@@ -249,7 +248,8 @@ static bool check_mesh(Draft *draft)
     }
     if (product > MOST_RANKS)
         return diag_error(draft->d, FAULT_input, "out-of-range", c->mesh_loc,
-                          "the mesh has %.0f ranks; %d are the most", product, MOST_RANKS);
+                          "the mesh has %.0f ranks, but at most %d are possible", product,
+                          MOST_RANKS);
     if (c->cluster.is_local) {
         c->cluster.nodes = 1;
         c->cluster.devices_per_node = (uint32_t)product;
@@ -276,15 +276,15 @@ static void check_batch(Draft *draft)
             DENOMINATOR_kept; /* all points count, so the mean of the means is the mean */
     if (c->denominator == DENOMINATOR_microbatch_mean) {
         diag_warning(draft->d, "mean-of-means", draft_loc(draft, "batch.denominator"),
-                     "the loss is a mean of the means of %lld sequences each: it differs from the "
-                     "loss of one large batch if these keep unequal numbers of tokens",
+                     "the loss is the mean of the means of %lld sequences each, so a token of a "
+                     "short text has more weight than others",
                      (long long)c->micro_batch);
-        diag_hint(draft->d, "denominator = \"kept\" divides by the kept tokens of the whole step");
+        diag_hint(draft->d, "set denominator = \"kept\" to give all tokens the same weight");
     }
     if (c->global_batch == 0) c->global_batch = step;
     if (c->global_batch % step == 0) return;
     diag_error(draft->d, FAULT_input, "divides-batch", draft_loc(draft, "batch.global"),
-               "batch.global = %lld is not a multiple of micro %lld x %lld data ranks",
+               "batch.global = %lld is not a multiple of batch.micro = %lld times %lld data ranks",
                (long long)c->global_batch, (long long)c->micro_batch, (long long)data);
     const int64_t below = c->global_batch / step * step;
     Str hint = str_in(draft->arena);
@@ -307,8 +307,9 @@ static void check_nccl(Draft *draft)
 static void dtype_unsupported(Draft *draft, Loc loc, const char *path, DType type)
 {
     const Device *device = &draft->config.cluster.device;
-    diag_error(draft->d, FAULT_input, "dtype-unsupported", loc, "%s = %s: %s cannot compute in it",
-               path, dtype_name(type), device->name != NULL ? device->name : "the device");
+    diag_error(draft->d, FAULT_input, "dtype-unsupported", loc,
+               "%s = %s, but %s cannot compute in this type", path, dtype_name(type),
+               device->name != NULL ? device->name : "the device");
     Str s = str_in(draft->arena);
     for (int t = 1; t < DT_COUNT; t++)
         if (device->peak_flops[t] > 0)
@@ -332,7 +333,7 @@ static void check_policy(Draft *draft, uint32_t pass)
     }
     if (mp->param != DT_f16 && mp->reduce != DT_f16) return;
     diag_warning(draft->d, "fp16-unscaled", draft->config.passes[pass].loc,
-                 "fp16 gradients underflow without loss scaling, which is not in this version");
+                 "small gradients become 0 in fp16, because this version has no loss scaling");
     diag_hint(draft->d, "use bf16");
 }
 
@@ -356,13 +357,14 @@ static void check_precision(Draft *draft)
         diag_warning(
             draft->d, "fp16-unscaled",
             draft_loc(draft, c->compute == DT_f16 ? "precision.compute" : "precision.reduce"),
-            "fp16 gradients underflow without loss scaling, which is not in this version");
+            "small gradients become 0 in fp16, because this version has no loss scaling");
         diag_hint(draft->d, "use bf16");
     }
     if (dtype_bytes(c->reduce) < dtype_bytes(c->compute) && draft_has(draft, "precision.reduce")) {
-        diag_warning(draft->d, "precision-reduce", draft_loc(draft, "precision.reduce"),
-                     "gradients are summed in %s though they are computed in %s",
-                     dtype_name(c->reduce), dtype_name(c->compute));
+        diag_warning(
+            draft->d, "precision-reduce", draft_loc(draft, "precision.reduce"),
+            "gradients are computed in %s, but summed over ranks in %s, which is less exact",
+            dtype_name(c->compute), dtype_name(c->reduce));
     }
 }
 
@@ -378,22 +380,22 @@ static void check_optimizer(Draft *draft)
     if (o->rounding == ROUNDING_stochastic && draft->config.param != DT_bf16) {
         diag_error(
             draft->d, FAULT_input, "rounding-dtype", draft_loc(draft, "optimizer.rounding"),
-            "rounding = \"stochastic\" with weights in %s: only bf16 weights lose small updates",
+            "rounding = \"stochastic\" is only for weights in bf16, but they are stored in %s",
             dtype_name(draft->config.param));
-        diag_hint(draft->d, "set precision.param = \"bf16\", or leave rounding out");
+        diag_hint(draft->d, "set precision.param = \"bf16\", or leave out rounding");
     }
     static const char *const below_one[] = {"optimizer.beta1", "optimizer.beta2"};
     const double beta[] = {o->beta1, o->beta2};
     for (int i = 0; i < 2; i++)
         if (beta[i] >= 1)
             diag_error(draft->d, FAULT_input, "out-of-range", draft_loc(draft, below_one[i]),
-                       "%s = %g must be below 1: the average would never move", below_one[i],
-                       beta[i]);
+                       "%s = %g must be below 1, because the average would never change",
+                       below_one[i], beta[i]);
     /* smaller values are 0 in fp32; all others are possible */
     if (o->kind == OPTIMIZER_adamw && o->eps < 1e-37)
         diag_error(draft->d, FAULT_input, "out-of-range", draft_loc(draft, "optimizer.eps"),
-                   "optimizer.eps = %g must be at least 1e-37: a weight that has had no gradient "
-                   "yet would be moved by 0 / 0",
+                   "optimizer.eps = %g must be at least 1e-37, because a weight without a gradient "
+                   "would become 0 / 0",
                    o->eps);
     if (o->lr <= 0)
         diag_error(draft->d, FAULT_input, "out-of-range", draft_loc(draft, "optimizer.lr"),
@@ -410,18 +412,16 @@ static void check_idle(Draft *draft, const PpOptions *pp, Loc loc)
 {
     if (pp->round && !pp->layers_per_stage) {
         diag_error(draft->d, FAULT_input, "pp-layers-per-stage", loc,
-                   "pp.round says how to round the stages that layers_per_stage makes, but there "
-                   "is no layers_per_stage");
-        diag_hint(draft->d, "name layers_per_stage, or leave round out");
+                   "pp.round has no effect without layers_per_stage");
+        diag_hint(draft->d, "add layers_per_stage, or leave out round");
     }
     if (pp->has_split && !pp->n_split) {
         diag_error(draft->d, FAULT_input, "pp-split", loc, "pp.split is an empty list");
-        diag_hint(draft->d, "leave split out to get equal stages");
+        diag_hint(draft->d, "leave out split to get equal stages");
     }
 }
 
-/* Fills in the number of stages on each rank if the user gave none; a schedule file names all
- * stages. */
+/* Fills in the number of stages on each rank if the user gave none. */
 static void fill_chunks(Draft *draft, PpOptions *pp, Loc loc)
 {
     check_idle(draft, pp, loc);
@@ -431,12 +431,12 @@ static void fill_chunks(Draft *draft, PpOptions *pp, Loc loc)
             if (pp->own.at[r].actions.at[i].stage >= n_stages)
                 n_stages = pp->own.at[r].actions.at[i].stage + 1;
     if (pp->csv && p > 1 && (n_stages % p != 0 || (pp->chunks && pp->chunks * p != n_stages))) {
-        diag_error(draft->d, FAULT_input, "pp-stages", loc, "%s has %u stages, which %s pp = %u",
-                   pp->csv, n_stages,
+        diag_error(draft->d, FAULT_input, "pp-stages", loc,
+                   "the schedule in %s has %u stages, which %s pp = %u", pp->csv, n_stages,
                    pp->chunks ? arena_print(draft->arena, "are not chunks = %u x", pp->chunks)
-                              : "do not divide by",
+                              : "are not a multiple of",
                    p);
-        diag_hint(draft->d, n_stages % p == 0 ? "leave chunks out" : "stages are numbered from 0");
+        diag_hint(draft->d, n_stages % p == 0 ? "leave out chunks" : "stages are numbered from 0");
     }
     const char *other = pp->is_own    ? "a schedule of your own"
                         : pp->chunks  ? "chunks"
@@ -444,7 +444,8 @@ static void fill_chunks(Draft *draft, PpOptions *pp, Loc loc)
                                       : NULL;
     if (pp->layers_per_stage && other) {
         diag_error(draft->d, FAULT_input, "pp-layers-per-stage", loc,
-                   "pp: both layers_per_stage = %u and %s say how many stages there are",
+                   "pp: layers_per_stage = %u and %s exclude each other, because both set the "
+                   "number of stages",
                    pp->layers_per_stage, other);
         diag_hint(draft->d, "leave out one of them");
     }

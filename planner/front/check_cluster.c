@@ -88,6 +88,7 @@ void draft_check_network(Draft *draft)
     const char *key = c->nics_per_node == 0 ? "nics_per_node" : "nic_bytes_per_s";
     Loc loc = draft_loc(draft, arena_print(draft->arena, "cluster.%s", key));
     diag_error(draft->d, FAULT_input, "cluster-network", loc,
-               "cluster.%s is 0, but %u nodes must reach each other", key, c->nodes);
-    diag_hint(draft->d, "nic_bytes_per_s is a NIC's rate in each direction: 50e9 for 400 Gb/s");
+               "cluster.%s is 0, but %u nodes need a network", key, c->nodes);
+    diag_hint(draft->d, "nics_per_node is the number of network cards; nic_bytes_per_s is the rate "
+                        "of one card, 50e9 for 400 Gb/s");
 }

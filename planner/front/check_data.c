@@ -16,16 +16,17 @@ void draft_check_fields(Draft *draft)
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
         if (draft_has(draft, needed[i])) continue;
         diag_error(draft->d, FAULT_input, "missing-key", draft_loc(draft, "batch"),
-                   "the plan has no %s: a batch of fields has channels, height and width",
+                   "the plan has no %s, but a batch of fields needs channels, height and width",
                    needed[i]);
-        diag_hint(draft->d,
-                  "batch = { global = 8, micro = 1, channels = 4, height = 32, width = 64 }");
+        diag_hint(
+            draft->d,
+            "for example batch = { global = 8, micro = 1, channels = 4, height = 32, width = 64 }");
         draft->unsure = true;
     }
     if (draft_has(draft, "batch.seq")) {
         diag_error(draft->d, FAULT_input, "wrong-type", draft_loc(draft, "batch.seq"),
-                   "a batch holds tokens (seq) or fields (channels, height, width), not both");
-        diag_hint(draft->d, "leave out batch.seq: the points of the grid are counted");
+                   "batch has both seq (for tokens) and channels, height or width (for fields)");
+        diag_hint(draft->d, "leave out batch.seq if the model reads fields");
     }
     if (!c->targets) c->targets = c->channels;
     c->seq = c->height * c->width;

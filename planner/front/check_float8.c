@@ -12,14 +12,15 @@ static void check_blocks(Draft *draft, const PassConfig *pass)
     if (recipe != FLOAT8_mxfp8 && !in_four) return;
     if (device->block_scales && device->peak_flops[in_four ? DT_e2m1x2 : DT_e8m0] > 0) return;
     diag_error(draft->d, FAULT_input, "dtype-unsupported", pass->loc,
-               "recipe = \"%s\": %s cannot multiply %s operands", name,
+               "recipe = \"%s\" does not work on %s, which cannot multiply %s numbers", name,
                device->name != NULL ? device->name : "the device", name);
     if (device->peak_flops[DT_e4m3] > 0)
         diag_hint(draft->d,
-                  "recipe = \"rowwise\" works here; Blackwell has %s, such as clusters.hgx_b200",
+                  "use recipe = \"rowwise\", or a Blackwell GPU for %s, as in clusters.hgx_b200",
                   name);
     else
-        diag_hint(draft->d, "leave float8{} out; Blackwell has %s, such as clusters.hgx_b200",
+        diag_hint(draft->d,
+                  "leave out float8{}, or use a Blackwell GPU for %s, as in clusters.hgx_b200",
                   name);
 }
 
@@ -33,14 +34,15 @@ void draft_check_float8(Draft *draft)
         if (pass->name != PASS_float8) continue;
         if (c->compute == DT_f64) {
             diag_error(draft->d, FAULT_input, "dtype-unsupported", pass->loc,
-                       "float8{} with precision.compute = f64: its products are summed in fp32");
+                       "float8{} does not work with precision.compute = f64, because its products "
+                       "are summed in fp32");
             diag_hint(draft->d, "precision.compute may be bf16, fp16 or fp32");
         }
         check_blocks(draft, pass);
         if (peak[DT_e4m3] > 0 && peak[DT_e5m2] > 0) continue;
         diag_error(draft->d, FAULT_input, "dtype-unsupported", pass->loc,
-                   "float8{}: %s cannot compute in e4m3 and e5m2",
+                   "float8{} does not work on %s, which has no rates for e4m3 and e5m2",
                    c->cluster.device.name != NULL ? c->cluster.device.name : "the device");
-        diag_hint(draft->d, "leave float8{} out, or take a cluster whose device has both rates");
+        diag_hint(draft->d, "leave out float8{}, or use a cluster with a newer GPU");
     }
 }

@@ -120,10 +120,7 @@ static const char *expected(FieldKind kind)
     case FIELD_reshard: return "true, false or a number of ranks";
     case FIELD_choice: return "true or false";
     case FIELD_offload:
-        return "true or false (the optimizer's state does not go to the host alone: the update "
-               "runs "
-               "where its state is, so gradients and weights would cross each step as they do with "
-               "true, and less would be saved)";
+        return "true or false (to offload only the optimizer's state would not save transfers)";
     }
     assert(0 && "a kind");
     return "";
@@ -136,15 +133,15 @@ bool draft_wrong_type(Draft *draft, const char *path, const Field *f, Loc loc, c
     const bool is_whole = strcmp(expected(f->kind), "an integer") == 0;
     const size_t n_digits = v->kind == RECORD_text ? strspn(v->text, "0123456789") : 0;
     if (is_whole && n_digits > 0 && v->text[n_digits] != 0)
-        diag_hint(draft->d, "write digits alone, without a unit or commas: 4096");
+        diag_hint(draft->d, "write only digits, as in 4096");
     if (strcmp(path, "cluster.device") == 0)
-        diag_hint(draft->d, "a GPU of the library: cluster = require \"clusters.gpu\" "
-                            "{ gpu = \"H200\", nodes = 1 }");
+        diag_hint(draft->d, "for a GPU of the library, write cluster = require \"clusters.gpu\" { "
+                            "gpu = \"H200\", nodes = 1 }");
     else if (f->kind == FIELD_table && v->kind == RECORD_text && path[0] != 0 &&
              strcmp(path, "parallel") != 0)
-        diag_hint(draft->d, "a key of it is set as %s.KEY=VALUE", path);
+        diag_hint(draft->d, "set one of its keys with %s.KEY=VALUE", path);
     else if (strcmp(path, "batch") == 0)
-        diag_hint(draft->d, "batch = { global = 8, micro = 1, seq = 128 }");
+        diag_hint(draft->d, "for example batch = { global = 8, micro = 1, seq = 128 }");
     return false;
 }
 
@@ -176,9 +173,7 @@ static void hint_words(Draft *draft, const char *word, const char *const *names,
 static const char *why_absent(const char *within, const char *key)
 {
     static const char *const absent[][3] = {
-        {"tp", "async",
-         "a gather that is overlapped with its own GEMM, piece by piece, is not in this version; "
-         "gathers run beside other computations as it is"}};
+        {"tp", "async", "this version does not overlap a gather with the product that reads it"}};
     for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
         if (strcmp(absent[i][0], within) == 0 && strcmp(absent[i][1], key) == 0)
             return absent[i][2];
@@ -205,7 +200,7 @@ bool draft_unknown_key(Draft *draft, const char *path, const char *parent, bool 
     uint32_t n = field_siblings(parent, of_pass, names, MOST_SIBLINGS);
     const char *within = parent[0] != 0 ? parent : "plan";
     if (key[strspn(key, "-0123456789")] == 0) {
-        diag_error(draft->d, FAULT_input, "unknown-key", loc, "item %s of %s{} has no name", key,
+        diag_error(draft->d, FAULT_input, "unknown-key", loc, "item %s of %s{} has no key", key,
                    within);
         diag_hint(draft->d, "keys: %s", draft_list(draft->arena, names, n));
         return false;
@@ -217,9 +212,9 @@ bool draft_unknown_key(Draft *draft, const char *path, const char *parent, bool 
     if (why_absent(within, key))
         diag_hint(draft->d, "%s", why_absent(within, key));
     else if (elsewhere != NULL)
-        diag_hint(draft->d, "the key is %s", elsewhere);
+        diag_hint(draft->d, "the key is called %s", elsewhere);
     else if (meant != NULL)
-        diag_hint(draft->d, "the key is %s", meant);
+        diag_hint(draft->d, "the key is called %s", meant);
     else
         hint_words(draft, key, names, n, "keys");
     return false;
@@ -243,7 +238,7 @@ static bool in_range(Draft *draft, const char *path, const Field *f, Loc loc, co
     if (may_be_none && value == 0) return true;
     diag_error(draft->d, FAULT_input, "out-of-range", loc,
                "%s = %s must be between %.15g and %.15g%s", path, draft_shown(draft->arena, v),
-               f->least, f->most, may_be_none ? ", or 0 for none" : "");
+               f->least, f->most, may_be_none ? ", or 0 to switch it off" : "");
     return false;
 }
 
@@ -277,8 +272,8 @@ static bool store_dtype(Draft *draft, const char *path, Loc loc, const Value *v,
         memcpy(at, &t, sizeof t);
         return true;
     }
-    diag_error(draft->d, FAULT_input, "unknown-word", loc, "%s = '%.60s' is not an allowed dtype",
-               path, v->text);
+    diag_error(draft->d, FAULT_input, "unknown-word", loc,
+               "%s = '%.60s' is not a number type of Tandem", path, v->text);
     const char *meant = name_of_torch(v->text);
     if (meant)
         diag_hint(draft->d, "did you mean '%s'?", meant);
@@ -292,8 +287,9 @@ static bool hint_misnomer(Draft *draft, const char *path, const char *word)
 {
     if (strcmp(path, "zero.strategy") != 0) return false;
     if (strcmp(word, "params") != 0 && strcmp(word, "grads_params") != 0) return false;
-    diag_hint(draft->d, "weights are sharded only together with gradients and optimizer state: "
-                        "'optim_grads_params' (ZeRO-3); 'optim' is ZeRO-1, 'optim_grads' ZeRO-2");
+    diag_hint(
+        draft->d,
+        "use 'optim' for ZeRO-1, 'optim_grads' for ZeRO-2 or 'optim_grads_params' for ZeRO-3");
     return true;
 }
 
@@ -306,8 +302,8 @@ bool draft_word(Draft *draft, const char *path, const Field *f, Loc loc, const V
         memcpy(at, &found, sizeof found); /* an enum has the width of uint32_t */
         return true;
     }
-    diag_error(draft->d, FAULT_input, "unknown-word", loc, "%s = '%.60s' is not known", path,
-               v->text);
+    diag_error(draft->d, FAULT_input, "unknown-word", loc, "%s = '%.60s' is not an allowed word",
+               path, v->text);
     if (hint_misnomer(draft, path, v->text)) return false;
     hint_words(draft, v->text, f->words, n, "one of");
     return false;
@@ -355,8 +351,9 @@ bool draft_store(Draft *draft, const char *path, const Field *f, Loc loc, Value 
     case FIELD_axis:
         if (draft_whole(v) && v->integer == 0) {
             diag_error(draft->d, FAULT_input, "out-of-range", loc,
-                       "%s = 0: an axis has 1 rank or more", path);
-            diag_hint(draft->d, "-1 means whatever is left");
+                       "%s = 0, but an axis has at least 1 rank", path);
+            diag_hint(draft->d,
+                      "use 1 for an unused axis, or -1 for all devices that the other axes leave");
             return false;
         }
         return store_integer(draft, path, f, loc, v, at);

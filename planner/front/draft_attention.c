@@ -36,12 +36,12 @@ static bool is_known(const Draft *draft, const char *key)
 static void report_unknown(Draft *draft, const ArchKernel *choice)
 {
     diag_error(draft->d, FAULT_input, "unknown-key", choice->loc,
-               "%s: '%s' is not an architecture of a GPU", attention, choice->key);
+               "%s: '%s' is not the name of a GPU architecture", attention, choice->key);
     const char *near = str_nearest(choice->key, archs, N_ARCHS);
     if (near != NULL)
         diag_hint(draft->d, "did you mean '%s'?", near);
     else
-        diag_hint(draft->d, "give the usual kernel first, then kernels by architecture: %s",
+        diag_hint(draft->d, "give a default kernel first, then kernels for architectures: %s",
                   draft_list(draft->arena, archs, N_ARCHS));
 }
 
@@ -58,8 +58,8 @@ void draft_choose_attention(Draft *draft)
     }
     if (usual == NULL) {
         diag_error(draft->d, FAULT_input, "missing-key", draft_loc(draft, attention),
-                   "%s has no usual kernel, for architectures that it does not name", attention);
-        diag_hint(draft->d, "attention = { \"flash2\", Blackwell = \"cudnn\" }");
+                   "%s has no default kernel for architectures that it does not name", attention);
+        diag_hint(draft->d, "for example attention = { \"flash2\", Blackwell = \"cudnn\" }");
         return;
     }
     draft->config.runtime.attention = (chosen != NULL ? chosen : usual)->kernel;

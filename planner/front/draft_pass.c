@@ -56,11 +56,13 @@ static void new_pass(Draft *draft, const char *path, Loc loc, const char *word)
     for (uint32_t i = 0; i < PASS_NAME_COUNT; i++)
         if (strcmp(pass_names[i], word) == 0) found = i;
     if (found == PASS_NAME_COUNT) {
-        diag_error(draft->d, FAULT_input, "wrong-type", loc, "%s: %s{} is not a pass", path, word);
-        diag_hint(draft->d, "parallel is a list of %s",
+        diag_error(draft->d, FAULT_input, "wrong-type", loc, "%s must be a pass, but is %s{}", path,
+                   word);
+        diag_hint(draft->d, "parallel is a list of passes: %s",
                   draft_list(draft->arena, pass_names, PASS_NAME_COUNT));
     } else if (c->n_passes == MOST_PASSES) {
-        diag_error(draft->d, FAULT_input, "out-of-range", loc, "more than %d passes", MOST_PASSES);
+        diag_error(draft->d, FAULT_input, "out-of-range", loc, "parallel lists more than %d passes",
+                   MOST_PASSES);
     } else {
         c->passes[c->n_passes++] = draft_pass_default((PassName)found, loc);
     }
@@ -74,14 +76,17 @@ static void split_field(Draft *draft, const char *key, Loc loc, Value *v, PpOpti
     const bool fits = draft_whole(v) && v->integer >= 0 && v->integer <= 65536;
     if (!is_next || !fits) {
         diag_error(draft->d, FAULT_input, "wrong-type", loc,
-                   "pp.split is a list of blocks a stage, such as { 9, 8, 8, 7 }; entry %s is %s",
-                   item, draft_shown(draft->arena, v));
-        diag_hint(draft->d,
-                  fits ? "number the entries from 1 on, without gaps"
-                       : "each entry may be 1 to 65536; those of the first and the last stage, 0");
+                   "pp.split must be a list like { 9, 8, 8, 7 }, but entry %s is %s", item,
+                   draft_shown(draft->arena, v));
+        diag_hint(
+            draft->d,
+            fits
+                ? "give one number for each stage"
+                : "each stage has 1 to 65536 blocks; only the first and the last stage may have 0");
     }
     if (is_next && o->n_split == MAX_STAGES)
-        diag_error(draft->d, FAULT_input, "out-of-range", loc, "more than %d stages", MAX_STAGES);
+        diag_error(draft->d, FAULT_input, "out-of-range", loc, "pp.split has more than %d stages",
+                   MAX_STAGES);
     else if (is_next) /* a wrong entry counts, so that the next one is not reported as wrong, too */
         o->split[o->n_split++] = fits ? (uint32_t)v->integer : 0;
 }
@@ -95,7 +100,9 @@ static bool schedule_field(Draft *draft, const char *key, Loc loc, const Value *
     bool twice = strcmp(key, "pp.schedule") == 0 && o->csv;
     if (twice) {
         diag_error(draft->d, FAULT_input, "pp-two-schedules", loc,
-                   "pp: both schedule and csv = \"%s\" give the order of actions", o->csv);
+                   "pp: schedule and csv = \"%s\" exclude each other, because both give the order "
+                   "of actions",
+                   o->csv);
         diag_hint(draft->d, "leave out one of them");
     }
     if (csv) o->csv = v->text;
@@ -114,8 +121,8 @@ static void plan_style_field(Draft *draft, const char *key, Loc loc, Value *v, T
     static const Field field = {"tp.plan", FIELD_word, 0, 0, 0, styles};
     Pattern p = {.path = key + strlen("tp.plan."), .loc = loc};
     if (p.path[strspn(p.path, "0123456789")] == 0) {
-        diag_error(draft->d, FAULT_input, "wrong-type", loc, "tp.plan: a style needs a path");
-        diag_hint(draft->d, "plan = { [\"layers.*.attention.wo\"] = \"rowwise\" }");
+        diag_error(draft->d, FAULT_input, "wrong-type", loc, "tp.plan has a style without a path");
+        diag_hint(draft->d, "for example plan = { [\"layers.*.attention.wo\"] = \"rowwise\" }");
     } else if (v->kind != RECORD_text)
         draft_wrong_type(draft, key, &field, loc, v);
     else if (draft_word(draft, key, &field, loc, v, &p.style))
@@ -131,8 +138,8 @@ static void pattern_field(Draft *draft, const Field *field, const char *key, Loc
     if (v->kind == RECORD_text && item[strspn(item, "0123456789")] == 0)
         list_push(draft->arena, patterns, p);
     else
-        diag_error(draft->d, FAULT_input, "wrong-type", loc, "%s is a list of %s }; not %s = %s",
-                   field->path,
+        diag_error(draft->d, FAULT_input, "wrong-type", loc,
+                   "%s must be a list of %s }, but it has %s = %s", field->path,
                    field->kind == FIELD_ops ? "ops' names, like { \"attention\""
                                             : "modules' paths, like { \"layers.*\"",
                    item, draft_shown(draft->arena, v));
@@ -143,9 +150,10 @@ static void pattern_field(Draft *draft, const Field *field, const char *key, Loc
 static void regions_say(Draft *draft, Loc loc, PassConfig *pass, bool has_mode)
 {
     if (has_mode && pass->ac_modules.n == 0 && pass->ac != AC_none && pass->ac != AC_modules) {
-        diag_error(draft->d, FAULT_input, "ac-modules", loc,
-                   "ac: both mode and modules say what is recomputed");
-        diag_hint(draft->d, "leave out mode, or mode = \"none\" to recompute nothing");
+        diag_error(
+            draft->d, FAULT_input, "ac-modules", loc,
+            "ac: mode and modules exclude each other, because each determines what is recomputed");
+        diag_hint(draft->d, "leave out mode; or leave out the list ac.modules");
     }
     if (pass->ac != AC_none) pass->ac = AC_modules;
 }
@@ -209,10 +217,8 @@ void draft_check_lists(Draft *draft)
             empty = strncmp(draft->seen.at[i].path, list->path, n) != 0 ||
                     draft->seen.at[i].path[n] != '.';
         if (!empty) continue;
-        diag_error(
-            draft->d, FAULT_input, "empty-list", list->loc,
-            "%s = {}: an empty list names no module; without the list, all modules are meant",
-            list->key);
+        diag_error(draft->d, FAULT_input, "empty-list", list->loc,
+                   "%s = {} names no module, which may be a mistake", list->key);
         diag_hint(draft->d, "%s", list->without);
     }
 }
@@ -253,16 +259,17 @@ void draft_pass_field(Draft *draft, const char *path, Loc loc, Value *v)
         if (dot == NULL) {
             diag_error(draft->d, FAULT_input, "unknown-key", loc, "unknown key '%s' in parallel{}",
                        item);
-            diag_hint(draft->d, "parallel is a list: { tp{}, ac \"full\", fsdp2{} }");
+            diag_hint(draft->d,
+                      "parallel is a list of passes, as in { tp{}, ac \"full\", fsdp2{} }");
         }
         return;
     }
     if (dot == NULL) {
         /* its kind arrives next; a missing kind is reported at the end */
         if (v->kind == RECORD_table) return;
-        diag_error(draft->d, FAULT_input, "wrong-type", loc, "%s must be a pass, not %s", path,
+        diag_error(draft->d, FAULT_input, "wrong-type", loc, "%s must be a pass, but is %s", path,
                    draft_shown(draft->arena, v));
-        diag_hint(draft->d, "parallel is a list: { tp{}, ac \"full\", fsdp2{} }");
+        diag_hint(draft->d, "parallel is a list of passes, as in { tp{}, ac \"full\", fsdp2{} }");
         return;
     }
     if (strcmp(dot, ".kind") == 0 && v->kind == RECORD_text) {

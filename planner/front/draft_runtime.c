@@ -28,8 +28,8 @@ static void check_reader(Draft *draft, const char *path, const char *op, size_t 
     const char *name = arena_copy(draft->arena, op, n);
     if (op_is_gradient(op_find(name))) return;
     diag_error(draft->d, FAULT_input, "reads-none", loc,
-               "%s = true: %s computes no gradient, so its inputs are kept", path, name);
-    diag_hint(draft->d, "name the gradient op, such as combine_weights");
+               "%s = true has no meaning, because %s computes no gradient", path, name);
+    diag_hint(draft->d, "name an op that computes a gradient, such as combine_weights");
 }
 
 void draft_runtime_op(Draft *draft, const char *path, Loc loc, Value *v)

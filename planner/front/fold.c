@@ -114,11 +114,11 @@ static void refuse_fold(const Draft *draft, uint32_t ep)
         if (fold_could_be(c, k) && experts % k == 0)
             str_print(&legal, "%s%u", legal.n ? ", " : "", k);
     diag_error(draft->d, FAULT_input, "ep-fold", c->axis_loc[axes_first(axes_with(AXIS_FOLDS))],
-               "mesh.ep = %u (folded) takes consecutive ranks, first of %s: %u ranks are not whole "
-               "parts of these axes",
+               "mesh.ep = %u (folded) does not fit the mesh: ranks are taken first from %s, but %u "
+               "ranks are not whole parts of these axes",
                ep, axes.n ? str_text(&axes) : "none", ep);
     diag_hint(draft->d, "ep may be %s%s", str_text(&legal),
-              experts ? "" : ", if it divides the experts of each layer");
+              experts ? "" : ", if the number of experts is a multiple of it");
 }
 
 /* Folds ep into the ranks of a stage. Ranks of the data axes that share experts become the axis ep.

@@ -275,18 +275,17 @@ void script_explain_end(Script *s, Draft *draft, int status, StreamState state)
         if (words.place.source == 1) loc.line = words.place.line;
         if (words.function[0] != 0)
             diag_error(draft->d, FAULT_input, "no-progress", loc,
-                       "stopped after %g s of processor time: no progress inside '%s'", s->cpu_s,
+                       "the script was stopped after %g s of processor time, inside '%s'", s->cpu_s,
                        words.function);
         else
             diag_error(draft->d, FAULT_input, "no-progress", loc,
-                       "stopped after %g s of processor time: the script makes no progress",
-                       s->cpu_s);
-        if (words.function[0] == 0) diag_hint(draft->d, "is there a loop without an end?");
+                       "the script was stopped after %g s of processor time", s->cpu_s);
+        if (words.function[0] == 0) diag_hint(draft->d, "look for a loop that does not end");
         return;
     }
     if (WIFEXITED(status) && WEXITSTATUS(status) == CHILD_NO_MEMORY) {
         diag_error(draft->d, FAULT_internal, "out-of-memory", loc,
-                   "no memory is left for the process that evaluates the script");
+                   "there is no memory left for the process that evaluates the script");
         return;
     }
     if (WIFEXITED(status) && WEXITSTATUS(status) == CHILD_NO_PROCESS) {
@@ -299,10 +298,11 @@ void script_explain_end(Script *s, Draft *draft, int status, StreamState state)
         (WIFSIGNALED(status) && (WTERMSIG(status) == SIGXCPU || WTERMSIG(status) == SIGKILL));
     if (state == STREAM_late)
         diag_error(draft->d, FAULT_input, "no-progress", loc,
-                   "stopped after %g s of waiting: the script sends nothing", script_patience(s));
+                   "the script was stopped, because its process sent nothing for %g s",
+                   script_patience(s));
     else if (over_time)
-        diag_error(draft->d, FAULT_input, "no-progress", loc,
-                   "stopped after %g s: the script makes no progress", s->cpu_s);
+        diag_error(draft->d, FAULT_input, "no-progress", loc, "the script was stopped after %g s",
+                   s->cpu_s);
     else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT)
         diag_error(draft->d, FAULT_input, "memory-limit", loc, "the script needs too much memory");
     else
@@ -348,7 +348,7 @@ bool script_listen(Script *s, Draft *draft, Rebuild *b, bool shrink)
     if (!s->ended) status = script_end(s, state == STREAM_late || damaged || error != 0);
     if (damaged)
         diag_error(draft->d, FAULT_internal, "front-damaged", (Loc){draft->config.file, 0},
-                   "the process that evaluates the script sent a record that cannot be understood");
+                   "the process that evaluates the script sent damaged data");
     else if (error != 0)
         script_unreachable(draft, error);
     else if (!s->done && draft->d->n_errors == before)
@@ -362,7 +362,7 @@ bool front_sets_are_fine(const FrontOptions *options, Diag *d)
     uint32_t before = d->n_errors;
     if (options->n_set > CHILD_MOST_SETS)
         return diag_error(d, FAULT_usage, "set-syntax", (Loc){NULL, 0},
-                          "more than %d --set options", CHILD_MOST_SETS);
+                          "there are more than %d --set options", CHILD_MOST_SETS);
     for (uint32_t i = 0; i < options->n_set; i++) {
         const char *text = options->set[i], *equals = strchr(text, '=');
         size_t n = equals != NULL ? (size_t)(equals - text) : 0, parts = 1;
@@ -372,8 +372,8 @@ bool front_sets_are_fine(const FrontOptions *options, Diag *d)
             parts += text[k] == '.';
         }
         if (fine && parts <= 5) continue;
-        diag_error(d, FAULT_usage, "set-syntax", (Loc){NULL, 0}, "--set %.80s: not key.path=value",
-                   text);
+        diag_error(d, FAULT_usage, "set-syntax", (Loc){NULL, 0},
+                   "--set %.80s does not have the form key.path=value", text);
         diag_hint(d, "for example --set mesh.tp=4");
     }
     return d->n_errors == before;

@@ -56,9 +56,9 @@ static void hint_cluster(const char *name, uint32_t nodes, Arena *arena, Diag *d
     if (loads(near, nodes, arena))
         diag_hint(d, "did you mean '%s'?", near);
     else if (some.n > 0)
-        diag_hint(d, "these have it in their name: %s", str_text(&some));
+        diag_hint(d, "clusters with this word in their name: %s", str_text(&some));
     else
-        diag_hint(d, "clusters lie in %s/clusters", front_scripts_dir());
+        diag_hint(d, "the clusters of the library are in %s/clusters", front_scripts_dir());
 }
 
 /* Reads the cluster that a Lua expression makes. The plan around the cluster is as small as

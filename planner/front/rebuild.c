@@ -398,10 +398,9 @@ bool rebuild_finish(Rebuild *b, Diag *d)
         }
     }
     if (b->varied && g->info.n_params > MOST_ELEMENTS_SHRUNK) {
-        diag_error(
-            d, FAULT_input, "shrink-missing", draft_loc(b->draft, "model"),
-            "the model is too large to be verified at full size, and does not define shrink");
-        diag_hint(d, "give it shrink = function(config, mesh) ... return small_config end");
+        diag_error(d, FAULT_input, "shrink-missing", draft_loc(b->draft, "model"),
+                   "the model is too large for --verify and has no function shrink");
+        diag_hint(d, "give the model shrink = function(config, mesh) ... return small_config end");
     }
     return true;
 }

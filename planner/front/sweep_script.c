@@ -107,7 +107,7 @@ static bool listen_to(FrontSweep *sweep, SweepAnswer *answer, Diag *d)
     const int error = s->channel.error, status = script_end(s, true);
     if (!fine)
         diag_error(d, FAULT_internal, "front-damaged", (Loc){p->draft.config.file, 0},
-                   "the process that evaluates the script sent a record that cannot be understood");
+                   "the process that evaluates the script sent damaged data");
     else if (error != 0)
         script_unreachable(&p->draft, error);
     else if (d->n_errors == before)
@@ -135,8 +135,8 @@ static bool find_plan(FrontSweep *sweep, const char *path, Diag *d)
     struct stat status;
     if (!is_inside(name)) {
         diag_error(d, FAULT_input, "script-open", p->plan,
-                   "plan: %s is not below the sweep's folder or the library", name);
-        diag_hint(d, "write the path as in plan = \"plans/llama3_8b.lua\"");
+                   "plan: %s is neither below the folder of the sweep nor in the library", name);
+        diag_hint(d, "for example plan = \"plans/llama3_8b.lua\"");
         return false;
     }
     sweep->plan = arena_print(p->arena, "%.*s%s", folder, path, name);
@@ -144,7 +144,7 @@ static bool find_plan(FrontSweep *sweep, const char *path, Diag *d)
     sweep->plan = arena_print(p->arena, "%s/%s", front_scripts_dir(), name);
     if (stat(sweep->plan, &status) == 0) return true;
     return diag_error(d, FAULT_input, "script-open", p->plan,
-                      "plan: there is no script %s beside the sweep's script or in the library",
+                      "plan: there is no script %s in the folder of the sweep or in the library",
                       name);
 }
 

@@ -151,7 +151,7 @@ static bool take_part(OpKind op, Binding *b, const Attrs *attrs, Loc loc, Diag *
         if (!*size) *size = attrs ? attrs->count : 0;
     }
     if (attrs && op_takes(op, b, attrs)) return true;
-    return diag_error(d, FAULT_input, "shape-mismatch", loc, "%s (%s): there is no such part",
+    return diag_error(d, FAULT_input, "shape-mismatch", loc, "%s (%s): its input has no such part",
                       op_info(op)->name, op_info(op)->signature);
 }
 
@@ -194,8 +194,9 @@ TensorId graph_op(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_
     static const Attrs none;
     if (!op_infer(op, dims, n_in, attrs ? attrs : &none, &b, loc, d)) return 0;
     if (!op_grouped(op, &b, attrs ? attrs : &none)) {
-        diag_error(d, FAULT_input, "shape-mismatch", loc, "%s (%s): these shapes do not fit",
-                   op_info(op)->name, op_info(op)->signature);
+        diag_error(d, FAULT_input, "shape-mismatch", loc,
+                   "%s (%s): the shapes of its inputs do not belong together", op_info(op)->name,
+                   op_info(op)->signature);
         return 0;
     }
     if (op_info(op)->flags & OP_TAKES && !take_part(op, &b, attrs, loc, d)) return 0;
@@ -208,8 +209,8 @@ TensorId graph_op(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_
         int n = op_output_dims(op, &b, j, dim);
         if (n < 0) {
             diag_error(d, FAULT_input, "shape-mismatch", loc,
-                       "%s (%s): the inputs do not tell the shape of output %u", op_info(op)->name,
-                       op_info(op)->signature, j);
+                       "%s (%s): the shape of output %u does not follow from the inputs",
+                       op_info(op)->name, op_info(op)->signature, j);
             return 0;
         }
         out[j] = graph_tensor(g, arena, output_name(g, arena, op, module, j), ROLE_activation,

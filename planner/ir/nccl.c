@@ -31,17 +31,18 @@ const char *nccl_settings_wrong(const NcclSettings *s, const char **hint)
 {
     *hint = NULL;
     if (s->max_ctas > 0 && s->min_ctas > s->max_ctas) {
-        *hint = "min_ctas may be up to max_ctas";
+        *hint = "min_ctas may be at most max_ctas";
         return "min_ctas is more than max_ctas";
     }
     bool copies = s->registration == NCCL_REGISTER_buffer || s->registration == NCCL_REGISTER_none;
     if (s->cta_policy == NCCL_CTAS_zero && copies) {
         *hint = "register = \"window\"";
-        return "cta_policy zero: copy engines only move data in windows";
+        return "cta_policy = \"zero\" needs registered windows, because only these can be copied "
+               "without SMs";
     }
     if (s->cta_policy == NCCL_CTAS_efficiency && s->registration == NCCL_REGISTER_none) {
-        *hint = "register = \"buffer\" or \"window\"";
-        return "cta_policy efficiency: fewer thread blocks are enough only for registered buffers";
+        *hint = "set register = \"buffer\" or \"window\"";
+        return "cta_policy = \"efficiency\" needs registered buffers";
     }
     return NULL;
 }

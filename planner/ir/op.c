@@ -270,8 +270,8 @@ bool op_bind(OpKind op, const Dims *in, uint32_t n_in, const Dims *out, uint32_t
 {
     const OpInfo *info = op_info(op);
     if (info->class_ != OP_CLASS_compute && info->class_ != OP_CLASS_contract)
-        return d && diag_error(d, FAULT_input, "shape-mismatch", loc, "%s has no indices to bind",
-                               info->name);
+        return d && diag_error(d, FAULT_input, "shape-mismatch", loc,
+                               "the op %s has no index signature", info->name);
     const bool keeps = n_in + n_out <= MAX_ARGS && can_keep(in, n_in) && can_keep(out, n_out);
     uint64_t hash = mix_dims(hash_mix(hash_mix(1, (uint64_t)op), n_in), in, n_in);
     hash = mix_dims(hash_mix(hash, n_out), out, n_out);

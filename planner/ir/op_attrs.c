@@ -178,7 +178,8 @@ static const char *pairs_fault(OpKind op, const Attrs *a)
     if (n > 0 && !op_attr_bounds(op, ATTR_rope_dims, &ignored)) return "has no attribute rope_pair";
     for (uint32_t i = 0; i < n; i++)
         if (!rope_pair_fits(a->rope_pair[i])) return "rope_pair must be between 0.001 and 1000000";
-    if (n > 0 && a->rope_factor != 0) return "rope_pair and rope_factor exclude each other";
+    if (n > 0 && a->rope_factor != 0)
+        return "leave out rope_pair or rope_factor: only one of them is allowed";
     return NULL;
 }
 
@@ -187,13 +188,13 @@ static const char *pairs_fault(OpKind op, const Attrs *a)
 static const char *grid_fault(OpKind op, const Attrs *a)
 {
     if (op != OP_rope && op != OP_rope_grad) return NULL;
-    if ((a->rows == 0) != (a->columns == 0)) return "rows and columns belong together";
+    if ((a->rows == 0) != (a->columns == 0)) return "give both rows and columns, or neither";
     if (a->rows == 0 && (a->first != 0 || a->count != 0 || a->lo != 0 || a->hi != 0))
-        return "first, count, lo and hi need rows and columns";
+        return "first, count, lo and hi are allowed only with rows and columns";
     if (a->count != 0 && (a->rows % a->count != 0 || a->columns % a->count != 0))
-        return "rows and columns must be whole blocks of count";
+        return "rows and columns must be multiples of count";
     if (a->count != 0 && (a->first != 0 || a->lo == a->hi))
-        return "with count, first is 0 and some pairs turn by row";
+        return "with count, first must be 0 and lo must differ from hi";
     return NULL;
 }
 

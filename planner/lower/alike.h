@@ -1,4 +1,5 @@
-/* Compares buffers, and instructions, of two micro-batches by the table program.def. */
+/* Compares two buffers, or two instructions, of different micro-batches field by field. The fields
+ * are those of program.def. */
 #ifndef TANDEM_LOWER_ALIKE_H
 #define TANDEM_LOWER_ALIKE_H
 
@@ -15,7 +16,7 @@
 #define ALIKE_OWN(field)
 #define ALIKE(key, field, form, trust, next) ALIKE_##next(field)
 
-/* True if y can be the buffer of a later micro-batch that has the purpose of x. */
+/* True if y can be x's counterpart in a later micro-batch. */
 static inline bool buffers_alike(const Buffer *x, const Buffer *y)
 {
 #define BUFFER      ALIKE
@@ -25,7 +26,7 @@ static inline bool buffers_alike(const Buffer *x, const Buffer *y)
         ;
 }
 
-/* True if y can be the instruction of a later micro-batch that does the work of x. */
+/* True if y can do x's work in a later micro-batch. */
 static inline bool instrs_same(const Instr *x, const Instr *y)
 {
 #define INSTR      SAME
@@ -35,8 +36,8 @@ static inline bool instrs_same(const Instr *x, const Instr *y)
         ;
 }
 
-/* True if, in addition, y can stand in a later period of the same program: it communicates, waits
- * and is fused like x. The caller compares the members of `args` and `after`. */
+/* True if, in addition, y has the same communication, waits and fusion as x, so that it can take
+ * x's place in a later period. The caller compares the members of `args` and `after`. */
 static inline bool instrs_alike(const Instr *x, const Instr *y)
 {
 #define INSTR      ALIKE

@@ -1,11 +1,12 @@
-/* Vector clocks over the streams of one program. */
+/* Vector clocks over the streams of one program. They tell which instructions have finished when
+ * another one starts. */
 #ifndef TANDEM_LOWER_CLOCK_H
 #define TANDEM_LOWER_CLOCK_H
 
 #include "planner/ir/plan.h"
 
-/* For each stream, the newest pc that is known to have finished. Entries behind the last stream
- * stay 0, so that whole vectors are joined and compared without branches. */
+/* The newest finished instruction of each stream. The size is rounded up to a multiple of 4, and
+ * the extra entries are 0, so that loops over the vector need no branches. */
 enum { CLOCK_ROOM = (STREAM_COUNT + 3) / 4 * 4 };
 typedef struct Clock {
     Pc at[CLOCK_ROOM];
@@ -19,8 +20,8 @@ static inline void clock_join(Clock *into, const Clock *from)
     }
 }
 
-/* True if all instructions of `busy` have finished at `now`. A difference of two pcs keeps its sign
- * in 32 bits, because a program has fewer than 2^31 instructions. */
+/* True if all instructions of `busy` have finished at `now`. The difference of two pcs fits into 32
+ * bits, because a program has fewer than 2^31 instructions. */
 static inline bool clock_passed(const Clock *busy, const Clock *now)
 {
     int32_t late = 0;
@@ -28,26 +29,26 @@ static inline bool clock_passed(const Clock *busy, const Clock *now)
     return late >= 0;
 }
 
-/* The instructions that are known to have finished when an instruction starts. A computation
- * without a launch number is called steady. All steady instructions run in order, so each one knows
- * all that an earlier one knows. */
+/* The instructions that are known to have finished when an instruction starts. A steady instruction
+ * is a computation without a launch number. Steady instructions run in order, so each one knows at
+ * least what an earlier one knows. */
 typedef struct Knowledge {
     const Clock *clock;
-    Pc computed; /* for a steady instruction: its own pc; else the newest computation that has
-                    finished */
+    /* for a steady instruction, its own pc; otherwise the newest computation that has finished */
+    Pc computed;
     bool steady;
 } Knowledge;
 
-/* Tells when the use of some bytes ends. */
+/* When the use of some bytes ends. */
 typedef struct End {
-    const Clock *busy; /* the newest instruction of each stream that uses the bytes; may be NULL if
-                        * `known` is 0 */
-    /* the first steady instruction that knows that all users have finished; a pc behind the program
-     * if none does; 0: there are no users */
+    /* the newest instruction of each stream that uses the bytes; may be NULL if `known` is 0 */
+    const Clock *busy;
+    /* The first steady instruction that starts after all users have finished. It is a pc behind the
+     * program if there is none, and 0 if there are no users. */
     Pc known;
 } End;
 
-/* An instruction knows all that the newest finished computation knew, and may know more. */
+/* `now` includes all that the newest finished computation knew. */
 static inline bool knows_passed(const Knowledge *now, const End *end)
 {
     return now->computed >= end->known || (!now->steady && clock_passed(end->busy, now->clock));

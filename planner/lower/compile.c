@@ -1,5 +1,5 @@
-/* Config + Graph -> Plan: runs the passes of the graph, then the passes that lower it, and checks
- * the graph's structure after each. */
+/* Makes a plan from a config and a graph. It runs the passes in order and checks the graph after
+ * each pass. */
 #include "planner/lower/compile.h"
 
 #include <assert.h>
@@ -59,8 +59,7 @@ static void step_info(const Config *config, const Graph *g, StepInfo *step)
     step->seed = config->seed;
 }
 
-/* Refuses a program that would not fit into memory before it is written. (Micro-batches are
- * unrolled, so programs can be large.) */
+/* Refuses a program that would be too large, before it is written. */
 static void check_size(const Job *job, const char *after)
 {
     const Graph *g = &job->plan->graph;
@@ -75,8 +74,8 @@ static void check_size(const Job *job, const char *after)
               (long long)(MOST_INSTRUCTIONS / g->nodes.n * (uint64_t)job->plan->step.micro_batch));
 }
 
-/* The state of the graph before a pass. If the pass fails, the graph is restored, so that later
- * passes can still report their errors. */
+/* The graph before a pass. If the pass fails, the graph is restored, so that later passes can still
+ * report errors. */
 typedef struct Snapshot {
     Graph graph;
     Tensor *tensors;
@@ -121,8 +120,8 @@ static bool reports(const Pass *pass)
     return pass->spec ? pass->spec->reports : pass->reports;
 }
 
-/* Runs one pass. If an earlier pass has failed, drops the units, so that a second data pass can
- * make its own units. Returns false if no further pass can run. */
+/* Runs one pass. After an error the units are dropped, so that a second data pass can make its own.
+ * Returns false if no further pass can run. */
 static bool run_pass(Job *job, CheckedGraph *checked, const Pass *pass, bool failed)
 {
     uint32_t before = job->diag->n_errors;
@@ -147,8 +146,8 @@ static bool is_shipped(const Config *config, const char *name)
     return false;
 }
 
-/* Parameters of the library's models have lines of the library as their place. A diagnostic about
- * such a parameter gets the line on which the user's script names the model. */
+/* For parameters of a library model, the location is a line of the library. A diagnostic about such
+ * a parameter should name the line of the user's script that uses the model. */
 static void place_in_script(const Config *config, Diag *d, uint32_t first)
 {
     const Loc user = config->model_loc;

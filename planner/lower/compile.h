@@ -1,20 +1,18 @@
-/* Makes a Plan from a Config and a Graph by running every pass in order. */
+/* Makes a plan from a config and a graph by running all passes in order. */
 #ifndef TANDEM_LOWER_COMPILE_H
 #define TANDEM_LOWER_COMPILE_H
 
 #include "planner/passes/passes.h"
 
-LowerOptions lower_options_default(void); /* identity map, no workspace */
+LowerOptions lower_options_default(void); /* does not change dtypes; kernels have no workspace */
 
-/* Compiles `graph` as `config` asks; the plan takes over the graph. stop_after: the name of the
- * last pass to run (`show --after`); the plan then has a graph and perhaps programs; NULL: all
- * passes run. After each pass the graph's structure is checked ("graph-structure", an internal
- * error). Returns NULL after errors. It reports the errors of all passes that the user names, not
- * only of the first pass that fails. */
+/* Compiles `graph` as `config` asks. The plan takes over the graph. stop_after is the last pass to
+ * run, for `show --after`; NULL runs all passes. Returns NULL after an error. Errors of several
+ * passes are reported, not only those of the first. */
 Plan *plan_compile(const Config *config, Graph *graph, const LowerOptions *options,
                    const char *stop_after, Arena *arena, Diag *d);
 
-/* The number of passes that plan_compile runs, and their names, for `show --after`. */
+/* The number of passes of plan_compile and their names, for `show --after`. */
 uint32_t compile_count(void);
 const char *compile_name(uint32_t i);
 

@@ -1,6 +1,6 @@
-/* Converts a value from one layout to another by slice, reduce_scatter, all_reduce and gather, in
- * that order. Each step covers all axes that need the same change. No other code inserts a
- * collective. */
+/* Converts a value to another layout. The steps are slice, reduce_scatter, all_reduce and gather,
+ * in this order. One step covers all axes with the same change. Only this file inserts collectives
+ * for layouts. */
 #include <assert.h>
 
 #include "planner/ir/layout/halo.h"
@@ -9,8 +9,8 @@
 #include "planner/ir/layout/stride.h"
 #include "planner/lower/lower.h"
 
-/* Returns the number of local elements before dimension d: 1 means that d is outermost and parts
- * are contiguous. */
+/* Returns the number of local elements before dimension d. If it is 1, the parts of d are
+ * contiguous. */
 static int64_t outer_elements(const Lower *l, const Shape *s, int d)
 {
     int64_t n = 1;
@@ -47,8 +47,8 @@ static BufferId local_step(Lower *l, OpKind op, BufferId from, const Shape *to, 
 static BufferId comm_step(Lower *l, OpKind op, AxisSet axes, BufferId from, BufferId out,
                           Reduce reduce, NodeId origin)
 {
-    /* A tensor that the next computation needs must not queue behind gradients for which no
-     * instruction waits yet. */
+    /* This stream is not the one of gradients. The next computation waits for this value, but not
+     * for gradients. */
     Stream stream = reduce == REDUCE_max ? STREAM_tp : lower_value_stream(l, axes, op);
     Emit e = {.op = op,
               .stream = stream,
@@ -68,7 +68,7 @@ static void set_axes(const Lower *l, Layout *layout, AxisSet axes, int8_t on)
         if (axes >> a & 1) layout->on[a] = on;
 }
 
-/* True if dimension d of `from` holds tokens that are dealt out in a zigzag. */
+/* True if dimension d of `from` is tokens in zigzag order. */
 static bool is_sequence(const Lower *l, BufferId from, int d)
 {
     const TensorId t = l->p->buffers.at[from].tensor;
@@ -82,9 +82,8 @@ static AxisSet cutting_tokens(const Lower *l)
     return mesh_axes_of(&l->plan->mesh, axes_cutting(INDEX_tokens));
 }
 
-/* If tp cuts the tokens of one rank of cp, the parts are contiguous and in order. The parts of
- * several ranks of cp are not contiguous, so they are put in order after a gather and before a
- * scatter. */
+/* Gathers dimension d. If only tp splits the tokens of a cp rank, the parts are in order. The parts
+ * of several cp ranks must be put in order after the gather. */
 static BufferId gather(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin,
                        Category category)
 {
@@ -132,8 +131,7 @@ static BufferId scatter(Lower *l, BufferId from, AxisSet axes, int d, NodeId ori
                      origin);
 }
 
-/* Returns the deal of dimension d over `parts` ranks: the tensor's own deal, the equal deal, or a
- * ceil deal with a short last part. */
+/* Returns the deal of dimension d over `parts` ranks. */
 static DealId deal_for(Lower *l, BufferId from, int d, uint32_t parts)
 {
     TensorId t = l->p->buffers.at[from].tensor;
@@ -153,7 +151,7 @@ static BufferId cut(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin)
     Shape to = *lower_shape(l, from);
     uint32_t parts = mesh_size(&l->plan->mesh, axes);
     const bool tokens = is_sequence(l, from, d);
-    /* cp cuts tokens in the batch, never here */
+    /* only the batch splits tokens over cp */
     assert(!tokens || !(axes & cutting_tokens(l)));
     if (!tokens) to.deal[d] = deal_for(l, from, d, parts);
     set_axes(l, &to.layout, axes, SPLIT(d));
@@ -172,8 +170,8 @@ BufferId lower_unpad(Lower *l, BufferId from)
     return from;
 }
 
-/* True if `axes` cut dimension d into equal, consecutive parts: of the whole dimension, or of the
- * tokens that the other axes give to a rank. */
+/* True if `axes` split dimension d into equal, consecutive parts, within what the other axes leave.
+ */
 static bool follow(const Lower *l, BufferId from, const Shape *cut, AxisSet axes, int d)
 {
     const AxisSet others = (AxisSet)(layout_axes_split(&cut->layout, d) & ~axes);
@@ -182,7 +180,7 @@ static bool follow(const Lower *l, BufferId from, const Shape *cut, AxisSet axes
     return others && (axes & (0u - axes)) > others;
 }
 
-/* True if `axes` are the innermost axes that cut sequences, and each rank of cp has two chunks. */
+/* True if `axes` are the innermost axes that split sequences, and each cp rank has two chunks. */
 static bool is_zigzag(const Lower *l, BufferId from, const Shape *cut, AxisSet axes, int d)
 {
     const AxisSet others = (AxisSet)(layout_axes_split(&cut->layout, d) & ~axes);
@@ -192,8 +190,8 @@ static bool is_zigzag(const Lower *l, BufferId from, const Shape *cut, AxisSet a
            deal->n_parts == mesh_size(&l->plan->mesh, cutting_tokens(l));
 }
 
-/* Returns the counts of the uneven rows in tensor t: an input of the op that made the rows, or of
- * an earlier op. */
+/* Returns the tensor with the counts of uneven rows of tensor t. It is an input of the op that made
+ * the rows, or of an earlier op. */
 static TensorId counts_of(const Lower *l, TensorId t)
 {
     for (;;) {
@@ -209,8 +207,8 @@ static TensorId counts_of(const Lower *l, TensorId t)
     }
 }
 
-/* Sends uneven rows to the ranks that hold their experts, or back. The counts of the rows, in both
- * layouts, give the number of rows for each rank. */
+/* Sends uneven rows to the ranks of their experts, or back. The counts in both layouts give the
+ * number of rows for each rank. */
 static BufferId exchange_rows(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin,
                               Category category)
 {
@@ -219,8 +217,9 @@ static BufferId exchange_rows(Lower *l, BufferId from, AxisSet axes, int d, Node
     set_axes(l, &to.layout, axes, SPLIT(d));
     layout[1] = to.layout;
     const TensorId counts = counts_of(l, l->p->buffers.at[from].tensor);
+    /* an axis that splits features has no counts */
     for (uint32_t k = 0; k < 2; k++)
-        for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++) /* features have no counts */
+        for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
             if (layout_is_partial(layout[k].on[a]) || layout_dim(layout[k].on[a]) >= ROWS_DIMS)
                 layout[k].on[a] = WHOLE;
     BufferId counted[2];
@@ -237,9 +236,8 @@ static BufferId exchange_rows(Lower *l, BufferId from, AxisSet axes, int d, Node
     return out;
 }
 
-/* SPLIT(c) -> SPLIT(d): every rank sends each peer the peer's part of d, and receives its own part
- * of d for all of c. Uneven parts do not fit into equal messages, so they are gathered and cut
- * instead. */
+/* Changes SPLIT(c) to SPLIT(d). Each rank sends every other rank its part of d. Uneven parts do not
+ * fit into equal messages, so they are gathered and then sliced. */
 static BufferId exchange(Lower *l, BufferId from, AxisSet axes, int c, int d, NodeId origin,
                          Category category)
 {
@@ -266,9 +264,9 @@ static BufferId exchange(Lower *l, BufferId from, AxisSet axes, int c, int d, No
                   : local_step(l, OP_unpack, out, &to, c, parts, false, origin, leaves ? 2 : 0);
 }
 
-/* Parts nest in mesh order. An axis may cut a dimension only after the outer axes have cut it, or
- * together with them (`group`). It must also wait until outer axes that stop cutting the dimension
- * have stopped. */
+/* True if `axes` cannot be changed yet. Parts of a dimension nest in mesh order. So an axis can
+ * split the dimension only after the outer axes, and outer axes that stop splitting it must do so
+ * first. */
 static bool must_wait(const Layout *a, const Layout *b, AxisSet group, uint32_t axis)
 {
     if (!layout_is_split(b->on[axis])) return false;
@@ -279,8 +277,8 @@ static bool must_wait(const Layout *a, const Layout *b, AxisSet group, uint32_t 
     return false;
 }
 
-/* True if an inner axis also exchanges its tokens for another dimension. The inner axis is then
- * exchanged first, because the remaining parts are a zigzag. */
+/* True if an inner axis also exchanges its tokens for another dimension. It must be exchanged
+ * first, because the remaining parts form a zigzag. */
 static bool leaves_later(const Lower *l, BufferId from, const Layout *b, uint32_t axis)
 {
     const Layout *a = &lower_shape(l, from)->layout;
@@ -293,8 +291,8 @@ static bool leaves_later(const Lower *l, BufferId from, const Layout *b, uint32_
     return false;
 }
 
-/* Returns the axes whose change from `a` to `b` is `change`, with the same dimensions (or
- * reduction) as the first axis found. */
+/* Returns the axes that make the same change from `a` to `b` as the first axis with `change`: with
+ * the same dimensions or reduction. */
 static AxisSet axes_of(const Lower *l, BufferId from, const Layout *b, Change change, int8_t *key)
 {
     const Layout *a = &lower_shape(l, from)->layout;
@@ -323,8 +321,7 @@ static BufferId reduce(Lower *l, BufferId from, AxisSet axes, int8_t partial, No
     return comm_step(l, OP_all_reduce, axes, from, like(l, from, &s, category), kind, origin);
 }
 
-/* Makes one change of layout over all axes that need the same change; `key` is the dimension, or
- * the kind of sum. */
+/* Makes one change of layout over `axes`. `key` is the dimension, or the kind of reduction. */
 static BufferId change(Lower *l, Change what, BufferId from, AxisSet axes, int8_t key,
                        NodeId origin, Category category)
 {
@@ -343,8 +340,8 @@ static BufferId change(Lower *l, Change what, BufferId from, AxisSet axes, int8_
     return from;
 }
 
-/* Returns the axes that cut dimension `on` inside the parts of `axes`, or will cut it. They prevent
- * the change. Uneven parts are gathered over all of their axes or over none. */
+/* Returns the axes that prevent the change, because they split dimension `on` inside the parts of
+ * `axes`. Uneven parts are gathered over all their axes or none. */
 static AxisSet in_the_way(const Lower *l, const Shape *s, AxisSet axes, int8_t on)
 {
     if (!layout_is_split(on)) return 0;
@@ -357,8 +354,8 @@ static AxisSet in_the_way(const Lower *l, const Shape *s, AxisSet axes, int8_t o
     return (AxisSet)(all & ~((1u << __builtin_ctz(within)) - 1));
 }
 
-/* Makes one change, or the change that must come before it. Parts that prevent the change are
- * gathered, and cut again later. */
+/* Makes one change. If other axes prevent it, gathers over these axes first; a later step splits
+ * them again. */
 static BufferId step(Lower *l, Change what, BufferId from, const Layout *to, AxisSet axes,
                      int8_t key, NodeId origin, Category category)
 {
@@ -372,7 +369,8 @@ static BufferId step(Lower *l, Change what, BufferId from, const Layout *to, Axi
     return change(l, what, from, axes, key, origin, category);
 }
 
-/* A reduce_scatter can only sum, so a maximum is reduced whole and then cut. */
+/* Reduces a maximum. reduce_scatter can only sum, so the maximum is reduced as a whole and then
+ * sliced. */
 static BufferId take_maxima(Lower *l, BufferId from, const Layout *to, NodeId origin,
                             Category category)
 {
@@ -395,7 +393,8 @@ BufferId lower_convert(Lower *l, BufferId from, const Layout *to, NodeId origin,
     for (size_t k = 0; k < sizeof order / sizeof order[0];) {
         axes = axes_of(l, from, to, order[k], &key);
         if (axes) from = step(l, order[k], from, to, axes, key, origin, category);
-        k = axes ? 0 : k + 1; /* a change earlier in `order` may be possible now */
+        /* try the earlier kinds again, because this change may have made them possible */
+        k = axes ? 0 : k + 1;
     }
     assert(layout_equal(&lower_shape(l, from)->layout, to));
     return from;
@@ -438,7 +437,7 @@ BufferId lower_find_version(const Lower *l, TensorId t, const Layout *layout)
     return find_version(l, t, layout, 0);
 }
 
-/* Skips versions that are only strips or messages, because they are not complete values yet. */
+/* Versions that are only strips or messages are skipped, because they are not complete values. */
 BufferId lower_find_apart(const Lower *l, TensorId t)
 {
     for (uint32_t i = l->value.versions_of[t]; i; i = l->value.versions.at[i].next) {
@@ -476,7 +475,7 @@ BufferId lower_want(Lower *l, TensorId t, const Layout *layout, NodeId origin)
         lower_add_version(l, t, lower_fold(l, apart, origin));
         return lower_want(l, t, layout, origin);
     }
-    if (!from && tensor->role == ROLE_input) { /* every stage reads its own part of the batch */
+    if (!from && tensor->role == ROLE_input) { /* each stage reads its own part of the batch */
         assert(l->phase == PHASE_forward);
         lower_forward_node(l, tensor->producer);
         return lower_want(l, t, layout, origin);

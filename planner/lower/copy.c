@@ -1,8 +1,9 @@
-/* FSDP2 with the copies that PyTorch makes. A shard is cast and packed on a separate stream.
- * Gathered weights are copied to one buffer for each parameter. Gradients are made in such buffers
- * and packed again before they are reduced. A comparison with a plan of flat units shows the time
- * and the memory that flat units save. Units at rest are flat here too. PyTorch cuts each parameter
- * along its first dimension, which moves the same bytes. */
+/* fsdp2 { copy = true }: the copies that PyTorch makes around each collective. A shard is cast and
+ * packed on a separate stream. Gathered weights are copied to one buffer for each parameter.
+ * Gradients are packed again before they are reduced.
+ *
+ * A comparison with an ordinary plan shows the cost of these copies. PyTorch shards each parameter
+ * along its first dimension, but here shards are flat. The number of bytes is the same. */
 #include <assert.h>
 
 #include "planner/lower/lower.h"
@@ -19,7 +20,7 @@ BufferId lower_copy_in(Lower *l, UnitId u)
     BufferId from = lower_offloads(l, u) ? lower_fetch(l, u) : l->unit.of[u].rest;
     BufferId packed = lower_buffer(l, &part, lower_dtype(l, unit->dtype), CATEGORY_communication);
     l->p->buffers.at[packed].unit = u;
-    /* this gather fills the buffers that the last copy-out has emptied */
+    /* the gather fills the buffer that the last copy-out has emptied */
     lower_copy(l, u, STREAM_copy_in, from, packed, l->unit.last_copy_out, 0);
     return packed;
 }
@@ -78,7 +79,7 @@ BufferId lower_chunk_cat(Lower *l, UnitId u)
         assert(own);
         BufferId to = lower_view(l, flat, lower_shape(l, own), dtype, offset);
         l->p->buffers.at[to].tensor = l->p->buffers.at[own].tensor;
-        /* only one input of a reduction is alive at a time */
+        /* only one input of a reduction exists at a time */
         lower_copy(l, u, STREAM_compute, own, to, i == 0 ? l->unit.last_reduce : 0, 0);
         l->unit.grad_view[param] = 0;
     }

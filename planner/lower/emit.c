@@ -1,6 +1,6 @@
-/* Instructions, buffers and dependences. `after` follows from the use of buffers: a reader waits
- * for the writers, a writer for readers and writers. Vector clocks drop edges that other edges
- * imply. */
+/* Emits instructions and buffers, and finds dependences. A reader of a buffer waits for its
+ * writers. A writer waits for readers and writers. Vector clocks drop dependences that follow from
+ * others. */
 #include <assert.h>
 #include <string.h>
 
@@ -36,7 +36,7 @@ Shape lower_value(const Lower *l, const Tensor *t, const Layout *layout)
     return s;
 }
 
-/* Returns the number of local elements of a shape. It is computed once for each shape. */
+/* Returns the number of local elements of a shape. Results are stored by shape. */
 static int64_t local_elements(Lower *l, ShapeId id)
 {
     while (l->emit.elements.n <= id) list_add(l->scratch, &l->emit.elements);
@@ -143,8 +143,7 @@ static void collect(const Lower *l, const Emit *e, Clock *dep)
     need_pc(l, l->emit.send_waits[1], dep);
 }
 
-/* Waits for `pc` and for all members of its launch group. Waiting for the newest member alone would
- * not imply that the others have finished. */
+/* Waits for `pc` and for all members of its launch group, because members end in any order. */
 static void wait_for(Lower *l, Pc pc, Clock *clock)
 {
     const Instr *last = &l->p->code.at[pc];
@@ -157,7 +156,8 @@ static void wait_for(Lower *l, Pc pc, Clock *clock)
     }
 }
 
-/* Adds the edges that the clock of the stream's predecessor does not imply, the newest first. */
+/* Adds the dependences that do not follow from the previous instruction of the stream. Newer
+ * instructions come first. */
 static void add_edges(Lower *l, Instr *in, Clock *clock, const Clock *dep)
 {
     in->after.first = l->p->after.n;
@@ -171,8 +171,8 @@ static void add_edges(Lower *l, Instr *in, Clock *clock, const Clock *dep)
     in->after.n = l->p->after.n - in->after.first;
 }
 
-/* Launch groups start together, so a member's clock starts from the instructions before the
- * group. */
+/* Members of a launch group start together, so they start after the instruction before the group.
+ */
 static Pc stream_predecessor(const Lower *l, const Emit *e)
 {
     Pc pc = l->emit.stream_end[e->stream];
@@ -196,7 +196,7 @@ static void join_launch_group(const Lower *l, Stream stream, Clock *clock)
     }
 }
 
-/* Returns the id of the attributes. They mostly equal the attributes of the node, or of the newest
+/* Returns the number of the attributes. Usually they equal those of the node or of the newest
  * instruction with this op, so no search is needed. */
 static AttrsId attrs_of(Lower *l, const Emit *e)
 {
@@ -248,7 +248,7 @@ Pc lower_emit(Lower *l, const Emit *e)
             join_launch_group(l, e->stream, &clock);
     }
     if (dep.at[e->stream] > before)
-        dep.at[e->stream] = before; /* members of a launch group touch disjoint bytes */
+        dep.at[e->stream] = before; /* members of a launch group touch different bytes */
     add_edges(l, &in, &clock, &dep);
     Pc pc = (Pc)list_push(l->arena, &l->p->code, in);
     list_push(l->scratch, &l->emit.clocks, clock);

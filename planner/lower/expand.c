@@ -1,8 +1,8 @@
-/* Repeats the period of a pipeline's programs. When a pipeline is full, a rank does the backward
- * work of a micro-batch and the forward work of a later one in turn. Two neighbouring periods A and
- * B of a short step show everything that further periods need: instructions of B are those of A for
- * the next micro-batch, and so are their arguments and predecessors. Copies of A are inserted
- * between A and B. Everything after the copies moves to later micro-batches. */
+/* Makes the programs of a long pipeline step from those of a short one. When the pipeline is full,
+ * each period of a program does the backward work of one micro-batch and the forward work of a
+ * later one. A and B are two such periods that follow each other. If B is A for the next
+ * micro-batch, copies of A are inserted between A and B. Everything after the copies then belongs
+ * to later micro-batches. */
 #include "planner/lower/expand.h"
 
 #include <string.h>
@@ -30,12 +30,13 @@ typedef struct Expander {
     const Program *from;
     Program *to;
     Arena *arena, *scratch;
-    uint32_t n_few, n, more; /* micro-batches: of `from`, of `to`, and their difference */
-    Pc a, b, length;         /* the first instructions of periods A and B; instructions of each */
-    BufferId first_made;     /* the first buffer made in period A */
-    uint32_t n_made;         /* buffers made in each period */
-    uint32_t forward;        /* the micro-batch whose forward work is in period A */
-    Made *made;              /* [micro-batch]: its buffers */
+    /* the number of micro-batches of `from` and of `to`, and the difference */
+    uint32_t n_few, n, more;
+    Pc a, b, length;     /* the first instruction of A and of B, and the length of a period */
+    BufferId first_made; /* the first buffer that A makes */
+    uint32_t n_made;     /* buffers made in one period */
+    uint32_t forward;    /* the micro-batch whose forward work is in A */
+    Made *made;          /* [micro-batch]: its buffers */
     uint32_t n_launches, n_fuses;
 } Expander;
 
@@ -92,8 +93,8 @@ static BufferId newest_touched(const Program *p, Pc from, Pc to)
     return newest;
 }
 
-/* True if the instructions between `before` and period A are a period, too. Then each buffer that
- * they make for A has a counterpart that A makes for B. */
+/* True if the instructions between `before` and A are a period, too. Then each of their buffers has
+ * a counterpart in A. */
 static bool follows_period(const Expander *e, Pc before)
 {
     const Buffer *all = e->from->buffers.at;
@@ -106,7 +107,7 @@ static bool follows_period(const Expander *e, Pc before)
 }
 
 /* True if A and B are periods. A begins with the backward work of micro-batch `of`, and B with that
- * of `of` + 1. */
+ * of the next one. */
 static bool is_period(Expander *e, const Pc *begin, uint32_t of)
 {
     const Program *p = e->from;
@@ -142,8 +143,8 @@ static bool find_period(Expander *e)
 
 /* ---- buffers */
 
-/* Returns the buffer that has the purpose of b in another micro-batch of the short step. 0: there
- * is none. */
+/* Returns the counterpart of buffer b in another micro-batch of the short step; 0: there is none.
+ */
 static BufferId counterpart(const Expander *e, BufferId b, uint32_t microbatch)
 {
     const Buffer *all = e->from->buffers.at;
@@ -155,8 +156,7 @@ static BufferId counterpart(const Expander *e, BufferId b, uint32_t microbatch)
     return 0;
 }
 
-/* Returns the buffer that takes the place of `b` when the instruction that uses `b` moves by
- * `periods` periods. */
+/* Returns the buffer that replaces `b` if the instruction moves by `periods` periods. */
 static BufferId moved(const Expander *e, BufferId b, uint32_t periods)
 {
     if (periods == 0 || b == 0) return b;
@@ -203,7 +203,7 @@ static void add_instr(Expander *e, Pc pc, uint32_t periods, uint32_t *launch, ui
 
 static void add_code(Expander *e, Pc first, Pc end, uint32_t periods)
 {
-    uint32_t launch = 0, fuse = 0; /* the last numbers read from `from` */
+    uint32_t launch = 0, fuse = 0; /* the last numbers that were read from `from` */
     for (Pc pc = first; pc < end; pc++) add_instr(e, pc, periods, &launch, &fuse);
 }
 
@@ -211,7 +211,7 @@ static void add_code(Expander *e, Pc first, Pc end, uint32_t periods)
     (list)->at =                                                                                   \
         list_grow((arena), (list)->at, (list)->n, &(list)->room, wanted, sizeof *(list)->at)
 
-/* Makes room for the whole program at once, because a list that grows is copied each time. */
+/* Allocates the whole program at once, because a growing list is copied again and again. */
 static void reserve(Expander *e)
 {
     const Program *p = e->from;
@@ -254,8 +254,8 @@ static bool is_transfer(const Instr *in)
     return in->op == OP_send || in->op == OP_recv;
 }
 
-/* Numbers matches as pass_lower does: first the transfers by boundary and micro-batch, then the
- * scalars that all stages share, then all others in order. */
+/* Numbers the matches like pass_lower: first transfers by boundary and micro-batch, then scalars of
+ * all stages, then all others in order. */
 static bool number_matches(const Plan *few, Plan *plan, uint32_t n_few, uint32_t n)
 {
     uint32_t least = UINT32_MAX, others = 0;

@@ -1,7 +1,6 @@
-/* Weights gathered in 8 bits. Once a step, the largest magnitude of each parameter is found in its
- * part at rest and reduced, for all parameters together. Then each unit's part is quantised and
- * gathered, one byte a value. This replaces the graph's amax and quantise nodes of these
- * parameters. */
+/* Weights that are gathered in 8 bits. Once a step, the largest magnitude of each parameter is
+ * found, in one reduction for all parameters. Then the part of each unit on a rank is quantised and
+ * gathered. This replaces the nodes amax and quantise of these parameters. */
 #include <assert.h>
 
 #include "planner/lower/lower.h"
@@ -45,7 +44,7 @@ static BufferId slot(Lower *l, BufferId table, uint32_t i)
     return lower_view(l, table, &s, dtype, (uint64_t)i * dtype_bytes(dtype));
 }
 
-/* Parameters whose parts lie on the same axes share one table and one reduction. */
+/* Parameters that are sharded over the same axes share one table and one reduction. */
 static void find_maxima(Lower *l, AxisSet axes, uint32_t n)
 {
     Shape part = {.n_dims = 1, .dim = {n}};

@@ -1,6 +1,5 @@
-/* Writes the program that gathers a full state. It converts a unit from FLAT to whole, then each of
- * its tensors from its layout in use to whole; convert.c makes the collectives. Later stages send
- * their tensors to the first stage. */
+/* Makes the program that gathers the whole state. A unit is gathered first, and then each of its
+ * tensors. Later stages send their tensors to the first stage. */
 #include "planner/lower/gather.h"
 
 #include <assert.h>
@@ -17,11 +16,11 @@ typedef struct Gather {
     const Plan *train;
     StateKind kind;
     uint32_t *match;          /* [tensor]: match number of its transfer to the first stage */
-    Pc done[UNITS_IN_FLIGHT]; /* a ring of the instructions that freed the newest units */
+    Pc done[UNITS_IN_FLIGHT]; /* the instructions that freed the newest units, as a ring buffer */
     uint32_t n_done;
 } Gather;
 
-/* Returns the buffer at rest of a unit's weights or moments. */
+/* Returns the buffer that holds a unit's weights or moments between steps. */
 static const Buffer *at_rest(const Program *p, UnitId u, StateKind kind)
 {
     uint32_t n = 0;
@@ -36,7 +35,8 @@ static const Buffer *at_rest(const Program *p, UnitId u, StateKind kind)
     return NULL;
 }
 
-/* True if an earlier stage holds the unit, too. A tied unit is gathered from its first stage. */
+/* True if an earlier stage also holds the unit. The unit is then gathered from the first of these
+ * stages. */
 static bool is_from_before(const Gather *g, UnitId u, uint32_t stage)
 {
     for (uint32_t s = 0; s < stage; s++)
@@ -49,7 +49,7 @@ static Layout whole_layout(void)
     return (Layout){{0}};
 }
 
-/* The host receives tensors without padding. */
+/* The shape on the host, which has no padding. */
 static Shape whole_shape(const Lower *l, TensorId t)
 {
     Layout whole = whole_layout();
@@ -96,7 +96,7 @@ static Pc transfer(const Gather *g, OpKind op, TensorId t, BufferId b, int32_t h
     return lower_emit(g->l, &e);
 }
 
-/* From here on, instructions wait until the unit before the last one has left the device. */
+/* Lets further instructions wait until the unit before the last one has left the device. */
 static void begin_unit(Gather *g)
 {
     g->l->emit.floor = g->done[g->n_done % UNITS_IN_FLIGHT];
@@ -163,7 +163,8 @@ static void receive_unit(Gather *g, const Program *from, UnitId u, uint32_t stag
     end_unit(g, last);
 }
 
-/* Moves ROLE_state tensors, which are whole on stage `from`, to the host of the first stage. */
+/* Moves tensors with ROLE_state from stage `from`, where they are whole, to the host of the first
+ * stage. */
 static void take_buffers(Gather *g, const Program *train, uint32_t from)
 {
     Lower *l = g->l;
@@ -193,8 +194,8 @@ static void write_program(Gather *g, uint32_t stage)
     l->p->stage = stage;
     list_reserve_none(l->arena, &l->p->code);
     list_reserve_none(l->arena, &l->p->buffers);
-    memset(&l->emit.clocks, 0, sizeof l->emit.clocks); /* the clocks of the earlier program do not
-                                                        * apply */
+    /* the clocks belong to the earlier program */
+    memset(&l->emit.clocks, 0, sizeof l->emit.clocks);
     memset(&l->emit.access, 0, sizeof l->emit.access);
     list_reserve_none(l->scratch, &l->emit.clocks);
     list_reserve_none(l->scratch, &l->emit.access);
@@ -208,8 +209,7 @@ static void write_program(Gather *g, uint32_t stage)
     }
 }
 
-/* Copies the graph, mesh and shapes without a program. It prints the plan and parses the text,
- * which is an exact copy. */
+/* Copies the plan without its programs, by printing its text and parsing it. */
 static Plan *copy_of(const Plan *train, Arena *arena, Diag *d)
 {
     Str text = str_in(arena);

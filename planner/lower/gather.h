@@ -1,16 +1,15 @@
-/* Collects the full state on one rank by a program of its own, for checkpoints in one file and for
- * export. */
+/* A program that collects the whole state on one rank, for export and for a checkpoint in one file.
+ */
 #ifndef TANDEM_LOWER_GATHER_H
 #define TANDEM_LOWER_GATHER_H
 
 #include "planner/ir/state/state.h"
 #include "planner/passes/passes.h"
 
-/* Returns a plan (PURPOSE_gather) that copies all of `train`'s weights, or one of their moments, to
- * the hosts of the first pipeline stage, where each tensor is whole. The plan gathers unit by unit,
- * with two whole units on a device at a time. Each of its persistent host buffers holds one tensor.
- * All ranks of the first stage receive the state, because they run one program; the first rank
- * writes it. Returns NULL with diagnostics on failure. */
+/* Returns a plan that copies all weights of `train`, or one of their moments, to the hosts of the
+ * first pipeline stage. Each persistent host buffer then holds one whole tensor. At most two whole
+ * units are on a device at a time. All ranks of the first stage receive the state, and the first
+ * rank writes it. Returns NULL after an error. */
 Plan *gather_plan(const Plan *train, StateKind kind, Arena *arena, Diag *d);
 
 #endif

@@ -1,7 +1,7 @@
-/* Backward nodes. A gradient tensor is a sum. Contributions in the same layout are accumulated in
- * place, one partial sum for each layout. After the last contribution, the sums are converted to
- * the layout in use and added. A gradient that passes through unchanged shares its buffer until an
- * instruction must write to it. */
+/* Gradients. A gradient is the sum of several contributions. Contributions with the same layout are
+ * added in place, so there is one partial sum for each layout. After the last contribution the sums
+ * are converted to one layout and added. A gradient that an op passes on unchanged shares its
+ * buffer until one of the two is written. */
 #include <assert.h>
 
 #include "planner/lower/lower.h"
@@ -17,7 +17,7 @@ static bool needed_later(const Lower *l, TensorId grad)
     return s->n_uses > 0 || s->n_arrived < s->n_expected;
 }
 
-/* Returns 1 + the newest share of a buffer; 0: it has no share, or its shares were dropped. */
+/* Returns 1 + the newest tensor that shares a buffer; 0: no tensor shares it. */
 static uint32_t newest_share(const Lower *l, BufferId buffer)
 {
     const Gradients *g = &l->grad;
@@ -32,8 +32,7 @@ static void add_share(Lower *l, BufferId buffer, TensorId tensor)
     l->grad.share_of.at[buffer] = 1 + list_push(l->scratch, &l->grad.shares, share);
 }
 
-/* True if an instruction may write `buffer`, a sum of `grad`, without overwriting another gradient
- * that shares the buffer. */
+/* True if no other gradient shares `buffer`, the sum of `grad`, so that it may be written. */
 static bool is_safe(const Lower *l, BufferId buffer, TensorId grad)
 {
     for (uint32_t i = newest_share(l, buffer); i; i = l->grad.shares.at[i - 1].next) {
@@ -74,8 +73,7 @@ static void emit_pass(Lower *l, BufferId from, BufferId to, bool accumulate, Nod
     l->grad.after = 0;
 }
 
-/* Returns a buffer with the sum that may be written. Copies the sum if its own buffer must not be
- * written. */
+/* Returns a buffer with the sum that may be written. If the buffer is shared, it copies the sum. */
 static BufferId writable(Lower *l, TensorId grad, Version *sum, NodeId origin)
 {
     if (is_safe(l, sum->buffer, grad)) return sum->buffer;
@@ -94,7 +92,7 @@ static void merge(Lower *l, TensorId grad, BufferId part, NodeId origin)
         add_sum(l, grad, part);
         return;
     }
-    if (sum->buffer == part) { /* x + x: the same gradient twice */
+    if (sum->buffer == part) { /* for x + x, both contributions are the same buffer */
         BufferId own = grad_buffer(l, grad, &layout);
         emit_pass(l, part, own, false, origin);
         find_sum(l, grad, &layout)->buffer = own;
@@ -104,7 +102,7 @@ static void merge(Lower *l, TensorId grad, BufferId part, NodeId origin)
     emit_pass(l, part, writable(l, grad, sum, origin), true, origin);
 }
 
-/* True for the gradient of a sum over a field, such as a statistic of group norm. */
+/* True for the gradient of a sum over a field, as in a group norm. */
 static bool is_of_statistic(const Lower *l, TensorId grad)
 {
     const TensorId t = l->g->tensors.at[grad].grad_of;
@@ -115,8 +113,8 @@ static bool is_of_statistic(const Lower *l, TensorId grad)
            op_dim(op, l->g->nodes.at[id].n_in, INDEX_height) < 0;
 }
 
-/* Returns `from` in the layout in use. domain { as = "original" } uses one rank's share of a
- * statistic's gradient as if it were the whole gradient. */
+/* Returns `from` in the layout of use. domain { as = "original" } skips the sum over ranks for the
+ * gradients of group norms. */
 static BufferId to_use(Lower *l, TensorId grad, BufferId from, NodeId origin)
 {
     const Layout use = l->g->tensors.at[grad].use;
@@ -133,7 +131,7 @@ static BufferId to_use(Lower *l, TensorId grad, BufferId from, NodeId origin)
     return lower_convert(l, from, &use, origin, CATEGORY_activation);
 }
 
-/* After the last contribution: makes one value in the layout in use. */
+/* Makes one value in the layout of use, after the last contribution. */
 static void settle(Lower *l, TensorId grad, NodeId origin)
 {
     GradState *s = state_of(l, grad);
@@ -163,9 +161,9 @@ static void used(Lower *l, const Node *n)
         if (l->g->tensors.at[n->in[i]].role == ROLE_gradient) l->grad.of[n->in[i]].n_uses--;
 }
 
-/* Used for a gradient that all ranks of an axis compute alike, and that is then summed over these
- * ranks: each rank contributes an equal share. (Example: attention's bias by position, if ranks
- * hold parts of a field.) */
+/* For a gradient that all ranks of an axis compute alike but that is summed over the axis: each
+ * rank contributes an equal share. An example is the position bias of attention if ranks hold parts
+ * of a field. */
 static BufferId share_out(Lower *l, BufferId from, const Layout *home, NodeId origin)
 {
     Shape s = *lower_shape(l, from);
@@ -189,9 +187,8 @@ static BufferId share_out(Lower *l, BufferId from, const Layout *home, NodeId or
     return out;
 }
 
-/* Used for a gradient of which each rank computes a part (for the heads that it got in exchange for
- * tokens), and that is then summed over these ranks: each rank contributes its part, and zeros
- * elsewhere. */
+/* For a gradient of which each rank computes only the part for its heads, and that is summed over
+ * the axis: each rank contributes its part, and zeros for the rest. */
 static BufferId place_part(Lower *l, BufferId from, const Layout *home, NodeId origin)
 {
     Shape s = *lower_shape(l, from);
@@ -231,8 +228,8 @@ static void param_contribution(Lower *l, TensorId param, BufferId temporary, Nod
     lower_grad_arrived(l, param);
 }
 
-/* True if the node makes several parts of this gradient, as for window_attention(x, x, x). Each
- * part has its own buffer, and the parts are added afterwards. */
+/* True if the node makes several contributions to this gradient, as in window_attention(x, x, x).
+ * Each has its own buffer. */
 static bool makes_twice(const Node *n, TensorId grad)
 {
     uint32_t times = 0;
@@ -240,8 +237,8 @@ static bool makes_twice(const Node *n, TensorId grad)
     return times > 1;
 }
 
-/* Returns the buffer for output j. Sets *temporary if the buffer must be converted (parameter) or
- * merged (activation) afterwards. */
+/* Returns the buffer for output j. Sets *temporary if the buffer must be converted or added
+ * afterwards. */
 static BufferId output_buffer(Lower *l, NodeId id, uint32_t j, const Layout *made, bool *accumulate,
                               bool *temporary)
 {
@@ -258,8 +255,8 @@ static BufferId output_buffer(Lower *l, NodeId id, uint32_t j, const Layout *mad
         *accumulate = false;
         return grad_buffer(l, grad, made);
     }
-    if (lower_arg_around(l, id, n->n_in + j)) { /* shares of neighbours' rows are folded, then
-                                                 * merged */
+    /* shares of neighbours' rows are exchanged first, then added */
+    if (lower_arg_around(l, id, n->n_in + j)) {
         const Shape s = lower_arg_shape(l, id, n->n_in + j);
         *temporary = true;
         const BufferId out =
@@ -283,7 +280,7 @@ static void finish_output(Lower *l, NodeId id, uint32_t j, BufferId out, bool te
                           bool accumulated)
 {
     TensorId grad = l->g->nodes.at[id].out[j], of = l->g->tensors.at[grad].grad_of;
-    if (l->g->tensors.at[of].frozen) return; /* no node reads it */
+    if (l->g->tensors.at[of].frozen) return; /* no node reads the gradient */
     if (l->g->tensors.at[of].role == ROLE_param) {
         param_contribution(l, of, temporary ? out : 0, id);
         return;
@@ -296,18 +293,19 @@ static void finish_output(Lower *l, NodeId id, uint32_t j, BufferId out, bool te
     settle(l, grad, id);
 }
 
-/* True if the node after this one is another gradient of the same forward node. */
+/* True if the next node is another gradient of the same forward node. */
 static bool has_sibling(const Lower *l, NodeId id)
 {
     return id + 1 < l->g->nodes.n && l->g->nodes.at[id + 1].forward == l->g->nodes.at[id].forward &&
            l->g->nodes.at[id + 1].stage == l->g->nodes.at[id].stage;
 }
 
-/* The gradients of a linear's input (dgrad) and weight (wgrad) follow each other. wgrad's gather is
- * issued before dgrad, so that it runs during dgrad. dgrad's own reduction runs during wgrad. The
- * same holds for a convolution: wgrad's halo is exchanged during dgrad, and the shares that dgrad
- * computed for neighbours are exchanged during wgrad: those for rows during its first part, and
- * those for columns during its second. */
+/* Overlaps communication of two gradients of a linear: that of its input (dgrad) and that of its
+ * weight (wgrad). The gather for wgrad runs during dgrad. The reduction of dgrad's result runs
+ * during wgrad.
+ *
+ * A convolution works in the same way with halos. wgrad's halo is exchanged during dgrad. The
+ * shares that dgrad computed for neighbours are exchanged during wgrad. */
 static void prepare_sibling(Lower *l, NodeId id)
 {
     if (!has_sibling(l, id)) return;
@@ -327,8 +325,8 @@ static bool reads(const Node *n, TensorId t)
     return any;
 }
 
-/* Ends all exchanges that have begun. If `reader` is not 0, exchanges of strided rows go on, except
- * exchanges of gradients that node `reader` reads. */
+/* Ends the exchanges that have begun. If `reader` is not 0, exchanges of strided rows may continue,
+ * except those that node `reader` reads. */
 static void end_returns(Lower *l, NodeId reader)
 {
     const uint32_t n = l->grad.returning.n;
@@ -359,9 +357,8 @@ void lower_next_returns(Lower *l)
     }
 }
 
-/* Adds output j of a backward node to its gradient. Shares of neighbours' rows go to the neighbours
- * while a sibling node runs. Strided rows go to their owners; the exchange may last until a node
- * reads them. */
+/* Adds output j of a backward node to its gradient. Rows that belong to other ranks are sent to
+ * them; the exchange may run while other nodes are computed. */
 static void take_output(Lower *l, NodeId id, uint32_t j, BufferId out, bool temporary,
                         bool accumulated)
 {

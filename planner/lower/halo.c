@@ -1,8 +1,11 @@
-/* Halos and strides: two forms of a split dimension in which a rank holds rows of other ranks.
- * Halos: a rank receives from its neighbours the rows that a window reads beyond its own rows, and
- * sends back the sums for these rows. The second dimension is exchanged after the first. Its strips
- * include the halo of the first dimension, so corners are included. Strides: a rank exchanges its
- * own rows for strided rows, and back. */
+/* Exchanges rows of a split dimension between ranks.
+ *
+ * Halos: a rank receives the neighbouring rows that its windows read, and later sends back the sums
+ * for these rows. If two dimensions have halos, the strips of the second exchange include the halo
+ * of the first, and so the corners.
+ *
+ * Strides: a rank exchanges its contiguous rows for rows at equal distances, or the other way
+ * round. */
 #include <assert.h>
 
 #include "planner/ir/layout/halo.h"
@@ -38,8 +41,8 @@ static DealId halo_deal(Deals *deals, Arena *arena, DealKind kind, const Window 
     return reaches ? deal_around(deals, arena, kind, size, n_parts, held) : 0;
 }
 
-/* Returns the deal in which node n holds dimension d of an argument over `parts` ranks; 0: it holds
- * the rank's own rows. */
+/* Returns the deal of dimension d of an argument of node n over `parts` ranks; 0: the rank's own
+ * rows. */
 static DealId deal_of_arg(Lower *l, const Node *n, const Binding *b, uint32_t arg, int d,
                           uint32_t parts)
 {
@@ -93,7 +96,7 @@ static BufferId strips_buffer(Lower *l, BufferId like, const Shape *held, int d)
     Halo halo;
     const uint32_t parts = shape_parts(held, &l->plan->mesh, d);
     const bool fits = halo_find(&l->g->deals, held->dim[d], parts, 0, held->deal[d], &halo);
-    assert(fits); /* the domain pass has checked it */
+    assert(fits); /* the domain pass has checked this */
     (void)fits;
     BufferId b = lower_buffer(l, held, l->p->buffers.at[like].dtype, CATEGORY_communication);
     Buffer *at = &l->p->buffers.at[b];
@@ -154,7 +157,7 @@ static BufferId pieces_buffer(Lower *l, BufferId like, const Shape *held, int d)
     return b;
 }
 
-/* Exchanges `mine` over the axes that cut d; the received data go to `theirs`. */
+/* Exchanges `mine` over the axes that split d. The received data go to `theirs`. */
 static void exchange_over(Lower *l, OpKind op, const Shape *held, int d, BufferId mine,
                           BufferId theirs, NodeId origin)
 {
@@ -168,8 +171,8 @@ static void exchange_over(Lower *l, OpKind op, const Shape *held, int d, BufferI
     lower_emit(l, &e);
 }
 
-/* Sends each rank the pieces of `from` that it holds in the other form of dimension d. Returns the
- * received pieces, in the order of arrival. */
+/* Sends to each rank the pieces of `from` that it needs in the other layout of dimension d. Returns
+ * the received pieces in the order of arrival. */
 static BufferId exchange_pieces(Lower *l, BufferId from, const Shape *held, int d, NodeId origin)
 {
     const BufferId mine = pieces_buffer(l, from, held, d), theirs = pieces_buffer(l, from, held, d);
@@ -178,7 +181,7 @@ static BufferId exchange_pieces(Lower *l, BufferId from, const Shape *held, int 
     return theirs;
 }
 
-/* Sends strips of `from` to both neighbours; returns the strips of the neighbours. */
+/* Sends strips of `from` to both neighbours. Returns the strips that they sent. */
 static BufferId exchange(Lower *l, OpKind take, BufferId from, const Shape *held, int d,
                          NodeId origin)
 {
@@ -215,7 +218,7 @@ BufferId lower_hold_end(Lower *l, const HaloStep *step, NodeId origin)
     return local(l, OP_halo_join, step->d, step->from, step->strips, held, origin);
 }
 
-/* The strips of the first dimension include the halo of the second dimension, so the second is
+/* The strips of the first dimension include the halo of the second, so the second dimension is
  * exchanged first. */
 HaloStep lower_hold_begin(Lower *l, BufferId from, const DealId *around, NodeId origin)
 {
@@ -229,7 +232,7 @@ HaloStep lower_hold_begin(Lower *l, BufferId from, const DealId *around, NodeId 
     return lower_hold_begin_along(l, from, around, first, origin);
 }
 
-/* Returns the first dimension after d whose rows have other owners; -1: there is none. */
+/* Returns the first dimension after d whose rows have moved to other ranks; -1: there is none. */
 static int next_moved(const Lower *l, const Shape *s, int d)
 {
     while (++d < s->n_dims)

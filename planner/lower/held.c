@@ -1,7 +1,6 @@
-/* Values with a halo: the exchange for each reader, which begins early, and convolutions in parts.
- * The inner rows of such a convolution are computed while the halo is exchanged. Its border reads
- * the neighbours' rows where they arrive, so no copy joins the rank's rows and the halo. Columns of
- * neighbours are joined to a copy. Other ops with windows read such a copy, too. */
+/* Values with a halo. The exchange of a halo begins early, before the node that needs it. Some
+ * convolutions are computed in parts: first the inner rows, during the exchange, and then the
+ * border. Other ops with windows read a copy that joins the rank's rows and the halo. */
 #include <assert.h>
 
 #include "planner/ir/window.h"
@@ -9,7 +8,7 @@
 
 /* ---- versions of a value ---- */
 
-/* Returns the version with this halo, in strips or as a copy; NULL: there is none. */
+/* Returns the version with this halo, as strips or as a copy; NULL: there is none. */
 static const Version *find_held(const Lower *l, TensorId t, const Shape *held, bool in_strips)
 {
     for (uint32_t i = l->value.versions_of[t]; i; i = l->value.versions.at[i].next) {
@@ -21,7 +20,7 @@ static const Version *find_held(const Lower *l, TensorId t, const Shape *held, b
     return NULL;
 }
 
-/* Returns an exchange of this micro-batch that was begun; NULL: there is none. */
+/* Returns the exchange that has begun in this micro-batch; NULL: there is none. */
 static HaloStarted *find_started(Lower *l, TensorId t, const Shape *held)
 {
     for (uint32_t i = 0; i < l->value.started.n; i++) {
@@ -39,8 +38,8 @@ static int first_around(const DealId *around)
     return d;
 }
 
-/* True if most outputs along `role`, which is dimension d of the input, need no halo. Otherwise few
- * could be computed during the exchange. */
+/* True if most outputs along `role` need no halo, so that it pays to compute them during the
+ * exchange. `role` is dimension d of the input. */
 static bool most_are_inner(const Lower *l, NodeId id, IndexRole role, int d)
 {
     const Node *n = &l->g->nodes.at[id];
@@ -62,7 +61,7 @@ static bool most_are_inner(const Lower *l, NodeId id, IndexRole role, int d)
     return true;
 }
 
-/* Finds the directions in which the node can work in parts. */
+/* Finds the directions in which the node can be computed in parts. */
 static RowsParts directions(const Lower *l, NodeId id)
 {
     const Node *n = &l->g->nodes.at[id];
@@ -75,8 +74,8 @@ static RowsParts directions(const Lower *l, NodeId id)
     return p;
 }
 
-/* If a node works in parts in both directions, its exchange begins with columns alone. The rows
- * follow between the parts, because their strips have the columns' corners. */
+/* If a node is computed in parts in both directions, only columns are exchanged first. The strips
+ * of rows contain the corners, so rows follow later. */
 void lower_start_halo(Lower *l, NodeId id, uint32_t i)
 {
     const TensorId t = l->g->nodes.at[id].in[i];
@@ -95,8 +94,7 @@ void lower_start_halo(Lower *l, NodeId id, uint32_t i)
     list_push(l->scratch, &l->value.started, s);
 }
 
-/* Between a projection and the attention that reads it there are at most the two other
- * projections. */
+/* At most two other projections lie between a projection and the attention that reads it. */
 void lower_start_ahead(Lower *l, NodeId id)
 {
     enum { AHEAD = 8 };
@@ -114,8 +112,8 @@ void lower_start_ahead(Lower *l, NodeId id)
     }
 }
 
-/* Begins the exchanges of all branches that read the same value with different halos, so that they
- * run during the first branch. */
+/* Begins the exchanges of all branches that read the same value with different halos. They run
+ * during the first branch. */
 static void start_branches(Lower *l, NodeId id, TensorId t)
 {
     const uint32_t stage = l->g->nodes.at[id].stage;
@@ -127,7 +125,7 @@ static void start_branches(Lower *l, NodeId id, TensorId t)
     }
 }
 
-/* Takes an exchange off the list of those that have begun. */
+/* Removes an exchange from the list of those that have begun. */
 static HaloStep take_started(Lower *l, HaloStarted *s)
 {
     const HaloStep step = s->step;
@@ -135,7 +133,7 @@ static HaloStep take_started(Lower *l, HaloStarted *s)
     return step;
 }
 
-/* Returns the exchange whose strips node `id` reads. Begins it if it has not begun. */
+/* Returns the exchange for the strips of node `id`. Begins it if it has not begun. */
 static HaloStep take_strips(Lower *l, NodeId id, uint32_t i, const Shape *held)
 {
     const TensorId t = l->g->nodes.at[id].in[i];
@@ -170,7 +168,7 @@ BufferId lower_want_arg(Lower *l, NodeId id, uint32_t i)
 
 /* ---- convolutions in parts ---- */
 
-/* Returns the exchange for the first input of the node if only columns have begun; NULL: none. */
+/* Returns the exchange of the node's first input if only columns have begun; NULL otherwise. */
 static HaloStarted *started_columns(Lower *l, NodeId id)
 {
     const Shape held = lower_arg_shape(l, id, 0);
@@ -178,8 +176,8 @@ static HaloStarted *started_columns(Lower *l, NodeId id)
     return s && s->step.d != first_around(lower_arg_around(l, id, 0)) ? s : NULL;
 }
 
-/* Finds the directions in which the node works in parts. An exchange of columns that has ended, or
- * that began as a whole, needs no centre. */
+/* Finds the directions in which the node is computed in parts. If the exchange of columns has
+ * ended, no centre is needed. */
 static RowsParts parts_of(Lower *l, NodeId id)
 {
     RowsParts p = directions(l, id);
@@ -220,8 +218,9 @@ static void emit_part(Lower *l, Emit part)
     lower_emit(l, &part);
 }
 
-/* Emits the centre, then the sides with the columns that have arrived. Returns the input with these
- * columns. The exchange of rows begins before the sides, because its strips have corners. */
+/* Emits the centre, and then the sides with the columns that have arrived. Returns the input with
+ * these columns. The exchange of rows begins before the sides, because its strips contain the
+ * corners. */
 static BufferId centre_and_sides(Lower *l, const Emit *e, RowsParts *parts)
 {
     const NodeId id = e->origin;
@@ -251,7 +250,7 @@ static BufferId centre_and_sides(Lower *l, const Emit *e, RowsParts *parts)
     return x;
 }
 
-/* Each part adds to the output of those before it. */
+/* Each part adds to the output of the earlier parts. */
 void lower_parts(Lower *l, const Emit *e, RowsParts *parts)
 {
     const RowsOps ops = op_in_rows(e->op);

@@ -1,6 +1,6 @@
-/* Lowers a graph with layouts to programs, one for each pipeline rank. Walks the rank's schedule.
- * Each action lowers the nodes of one stage for one micro-batch. Tensors that were not kept are
- * recomputed on demand. */
+/* Makes one program for each pipeline rank from a graph with layouts. It follows the schedule of
+ * the rank. Each action lowers the nodes of one stage for one micro-batch. A tensor that was not
+ * kept is recomputed when it is needed. */
 #include <assert.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ void lower_add_workspace(Lower *l, NodeId n, Emit *e)
     e->n_out++;
 }
 
-/* True for the loss and for its token count. */
+/* True for the loss and for the number of its tokens. */
 static bool is_of_step(const Lower *l, TensorId t)
 {
     return t == l->g->loss || t == graph_count(l->g);
@@ -36,7 +36,7 @@ void lower_add_scratch(Lower *l, Emit *e)
     if (bytes) e->arg[e->n_in + e->n_out++] = lower_buffer(l, &s, DT_u8, CATEGORY_workspace);
 }
 
-/* State between steps has one buffer, whole on every rank; its update writes to that buffer. */
+/* Returns the buffer of a state tensor, which is whole on every rank. */
 BufferId lower_state(Lower *l, TensorId t)
 {
     const Tensor *at = &l->g->tensors.at[t];
@@ -55,7 +55,7 @@ static BufferId forward_output(Lower *l, NodeId id, uint32_t j, Attrs *attrs)
     const Node *n = &l->g->nodes.at[id];
     const Tensor *t = &l->g->tensors.at[n->out[j]];
     Shape s = lower_arg_shape(l, id, n->n_in + j);
-    if (is_of_step(l, n->out[j])) { /* a sum over the micro-batches of the step */
+    if (is_of_step(l, n->out[j])) { /* it is a sum over the micro-batches of the step */
         if (l->scalar.n_losses) attrs->accumulate |= 1 << j;
         return lower_view(l, n->out[j] == l->g->loss ? l->scalar.loss_sum : l->scalar.count, &s,
                           DT_f64, 0);
@@ -66,7 +66,7 @@ static BufferId forward_output(Lower *l, NodeId id, uint32_t j, Attrs *attrs)
     return out;
 }
 
-/* True for nodes whose result cannot change within a step: a weight's largest magnitude or its
+/* True for nodes whose result is the same in the whole step: a weight's largest magnitude, or its
  * norm. */
 static bool is_once(const Lower *l, const Node *n)
 {
@@ -114,7 +114,7 @@ void lower_forward_node(Lower *l, NodeId id)
     lower_start_ahead(l, id);
 }
 
-/* True if the next stage is on the same rank and reads the tensor without a transfer. */
+/* True if the next stage is on the same rank, so that the tensor needs no transfer. */
 static bool is_read_next(const Lower *l, uint32_t stage, TensorId t)
 {
     if (stage + 1 == l->job->pipe.schedule->n_stages || !lower_is_mine(l, stage + 1)) return false;
@@ -123,8 +123,8 @@ static bool is_read_next(const Lower *l, uint32_t stage, TensorId t)
     return false;
 }
 
-/* Returns attention's output in the layout in which it was made. If the output is exchanged at
- * once, attention's gradient reads the output as it was before the exchange. */
+/* Returns attention's output in the layout in which it was made. attention's gradient reads this
+ * layout, even if the output was exchanged at once. */
 static BufferId as_made(Lower *l, TensorId t)
 {
     const NodeId id = l->g->tensors.at[t].producer;
@@ -133,7 +133,7 @@ static BufferId as_made(Lower *l, TensorId t)
     return lower_find_version(l, t, lower_arg_layout(l, id, n->n_in));
 }
 
-/* After a stage's forward of a micro-batch, only tensors that the backward pass needs stay. */
+/* After the forward pass of a stage, keeps only the tensors that the backward pass needs. */
 static void end_forward(Lower *l, uint32_t stage)
 {
     const TensorId first = l->value.first_had[l->microbatch], end = l->value.end_had[l->microbatch];
@@ -142,7 +142,7 @@ static void end_forward(Lower *l, uint32_t stage)
         if (!l->value.versions_of[t] || at->role == ROLE_gradient) continue;
         uint32_t made = l->g->nodes.at[at->producer].stage;
         if (at->role == ROLE_activation && made != stage && made + 1 != stage)
-            continue; /* a tensor of another chunk */
+            continue; /* the tensor belongs to another stage of this rank */
         if (!l->value.keep[t] && made == stage && is_read_next(l, stage, t)) continue;
         if (!l->value.keep[t]) {
             l->value.versions_of[t] = 0;
@@ -198,8 +198,8 @@ static void lower_forward(Lower *l, uint32_t stage, uint32_t end, Pc before)
     end_forward(l, stage);
 }
 
-/* True for nodes whose outputs are only gradients of parameters, and for transposes made directly
- * in front of such a node. */
+/* True for nodes that only make gradients of parameters, and for transposes directly before such a
+ * node. */
 static bool is_weight_gradient(const Lower *l, NodeId id)
 {
     const Node *n = &l->g->nodes.at[id];
@@ -238,11 +238,10 @@ static uint32_t end_of(const Schedule *s, const Action *a)
     return a->kind == ACTION_F ? s->forward_end[at] : s->backward_end[at];
 }
 
-/* Two edges bound the memory of messages, because otherwise a receive could start and a send could
- * end at any time. After action k of a rank, a receive waits for the end of action k - 1. Action k
- * waits for the messages that were sent before action k - 1 began. In the played schedule, the
- * awaited actions and messages have ended by then. So transfers still run during an action, and no
- * instruction waits for later work. */
+/* Limits the memory of messages by two rules. A receive after action k waits for the end of action
+ * k - 1. Action k waits for the messages that were sent before action k - 1. In the played
+ * schedule, these have ended by then. So transfers still run during actions, and no instruction
+ * waits for later work. */
 static void lower_actions(Lower *l)
 {
     const Schedule *s = l->job->pipe.schedule;
@@ -333,9 +332,9 @@ static void lower_program(Lower *l)
     (list)->at =                                                                                   \
         list_grow((arena), (list)->at, (list)->n, &(list)->room, wanted, sizeof *(list)->at)
 
-/* Makes room for a program as long as `before`, the previous stage's program. Otherwise, lists that
- * grow in turn would be copied again and again. If `before` is NULL, makes room for two
- * instructions for each node and micro-batch. Unused room is never touched, so it costs nothing. */
+/* Allocates room for a program as long as `before`, the program of the previous stage. If `before`
+ * is NULL, allocates two instructions for each node and micro-batch. Lists that grow would be
+ * copied again and again, and unused room costs nothing. */
 static void reserve(Lower *l, const Program *before)
 {
     const uint32_t nodes = (l->g->nodes.n / l->job->pipe.schedule->n_ranks + 1) * l->n_microbatches;
@@ -367,7 +366,7 @@ bool pass_lower(Job *job)
     lower_find_crossing(&first);
     lower_find_stages(&first);
     Arena *scratch =
-        arena_new(); /* scratch for one program; data that all programs share is in job->scratch */
+        arena_new(); /* for this program only; data of all programs are in job->scratch */
     for (uint32_t r = 0; r < job->pipe.schedule->n_ranks; r++)
         list_add(job->arena, &plan->programs);
     for (uint32_t r = 0; r < job->pipe.schedule->n_ranks; r++) {

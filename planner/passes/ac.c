@@ -50,13 +50,14 @@ static void refuse(Job *job, const PassConfig *pass, uint32_t n_regions)
     static const char *const names[] = {"none", "full", "selective", "modules"};
     if (n_regions > 0) {
         diag_error(job->diag, FAULT_input, "ac-matched-nothing", pass->loc,
-                   "ac: every = %u leaves none of %u regions: nothing would be recomputed",
+                   "ac: every = %u is more than the %u regions of the model, so nothing would be "
+                   "recomputed",
                    pass->ac_every, n_regions);
-        diag_hint(job->diag, "every may be %u at most", n_regions);
+        diag_hint(job->diag, "every may be at most %u", n_regions);
         return;
     }
     diag_error(job->diag, FAULT_input, "ac-matched-nothing", pass->loc,
-               "ac \"%s\" matched no module: nothing would be recomputed", names[pass->ac]);
+               "ac \"%s\" finds no module to recompute in this model", names[pass->ac]);
     diag_hint(job->diag, pass->ac == AC_full ? "mark the repeated module with nn.block"
                                              : "selective recomputes modules made by nn.attention");
 }
@@ -92,10 +93,11 @@ static void refuse_op(Job *job, const Pattern *op)
     }
     if (is_known(op->path))
         diag_error(job->diag, FAULT_input, "ac-matched-nothing", op->loc,
-                   "ac.ops: no '%s' in the recomputed regions: nothing would be kept", op->path);
-    else
-        diag_error(job->diag, FAULT_input, "ac-unknown-op", op->loc, "ac.ops: '%s' is not an op",
+                   "ac.ops: the recomputed regions contain no '%s', so nothing would be kept",
                    op->path);
+    else
+        diag_error(job->diag, FAULT_input, "ac-unknown-op", op->loc,
+                   "ac.ops: there is no op called '%s'", op->path);
     const char *near = str_nearest(op->path, names, n_names);
     Str s = str_in(job->scratch);
     for (uint32_t i = 0; i < n_names; i++) str_print(&s, "%s%s", i ? ", " : "", names[i]);
@@ -143,9 +145,9 @@ static bool pass_ac(Job *job)
     if (pass->ac == AC_none) return true;
     if (pass->ac == AC_selective && pass->ac_ops.n > 0) {
         diag_error(job->diag, FAULT_input, "ac-ops", pass->loc,
-                   "ac: mode \"selective\" recomputes attention modules, but ops names outputs "
-                   "that whole blocks keep");
-        diag_hint(job->diag, "leave out mode, or name the regions by modules");
+                   "ac: mode = \"selective\" and ops exclude each other, because ops keeps outputs "
+                   "of whole blocks");
+        diag_hint(job->diag, "leave out mode, or replace it by a list of modules");
         return false;
     }
     uint32_t before = job->diag->n_errors, n_matched = 0, n_regions = 0;
@@ -170,16 +172,16 @@ static const char *const modes[] = {"none", "full", "selective", NULL};
 
 static const PassOption options[] = {
     OPTION_AS("ac.mode", word, ac, 0, 0, modes, AC_full, "",
-              "full recomputes each block, selective each attention module. `ac \"full\"` is short "
-              "for it."),
+              "full: each block is recomputed. selective: each attention module is recomputed. `ac "
+              "\"full\"` is short for ac { mode = \"full\" }."),
     OPTION_AS("ac.every", u32, ac_every, 1, 65536, NULL, 1, "regions",
               "Recompute only every Nth region. Default: each."),
     OPTION_AS("ac.alternate", bool, ac_alternate, 0, 1, NULL, 0, "",
-              "true: of the products in a region that ops names, only the first, third, fifth and "
-              "so on are kept."),
+              "true: only every second product that ops names is kept, beginning with the first "
+              "product of a region."),
     OPTION_LIST("ac.modules", modules, ac_modules, 0,
-                "ac \"full\" recomputes every block, ac \"none\" nothing", "as mode says", "",
-                "Paths of the modules to recompute, instead of a mode."),
+                "ac \"full\" recomputes every block, and ac \"none\" recomputes nothing",
+                "as mode says", "", "Paths of the modules to recompute, instead of a mode."),
     OPTION_LIST(
         "ac.ops", ops, ac_ops, 0, NULL, "none", "",
         "Ops whose outputs a region keeps, by the names that `tandem show --after ac` prints."),
@@ -187,8 +189,8 @@ static const PassOption options[] = {
 };
 
 #define GATHERS_AGAIN                                                                              \
-    "checkpointing applied to sharded modules breaks the unit boundaries and gathers "             \
-    "inside the recomputation"
+    "recomputation would cut through units that are already sharded, and would gather their "      \
+    "weights again"
 static const PassEdge before[] = {
     {PASS_fsdp2, GATHERS_AGAIN},
     {PASS_zero, GATHERS_AGAIN},
@@ -215,15 +217,15 @@ static void warn_options(const Config *config, const PassConfig *pass, Diag *d)
     (void)config;
     if (pass->ac == AC_none && pass->ac_every > 1)
         diag_warning(d, "not-applied", pass->loc,
-                     "ac{}: every = %u with mode = \"none\": nothing is recomputed",
+                     "ac{}: every = %u has no effect, because mode = \"none\" recomputes nothing",
                      pass->ac_every);
 }
 
 const PassSpec pass_spec_ac = {
     .name = "ac",
     .doc = {"ac", "",
-            "Activation checkpointing: computes regions again in the backward pass, instead of "
-            "keeping their activations."},
+            "Activation checkpointing: the backward pass computes activations again, so they need "
+            "not be kept."},
     .options = options,
     .short_key = "mode",
     .before = before,

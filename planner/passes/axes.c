@@ -122,11 +122,11 @@ static void check_axis(const Config *config, const Graph *g, AxisName name, cons
     const AxisInfo *axis = axis_info(name);
     if (ranks_along(config, name) <= 1) return;
     if (!axis->unused && !axis->apart) {
-        refuse(
-            config, name, "axis-unsupported",
-            arena_print(d->arena, ": this version has no pass that uses the %s axis", axis->name),
-            arena_print(d->arena, "set %s = 1; %s are available", axis->name, used_axes(d->arena)),
-            d);
+        refuse(config, name, "axis-unsupported",
+               arena_print(d->arena, ", but this version has no pass for the axis %s", axis->name),
+               arena_print(d->arena, "set %s = 1, or use one of these axes: %s", axis->name,
+                           used_axes(d->arena)),
+               d);
         return;
     }
     const bool used = axis->flags & AXIS_UNITS ? listed->shards : axes_have(listed->own, name);
@@ -141,10 +141,10 @@ bool passes_check_axes(const Config *config, const Graph *g, Diag *d)
     const Listed listed = passes_of(config);
     for (uint32_t a = 0; a < AXIS_NAMES; a++) check_axis(config, g, (AxisName)a, &listed, d);
     if (listed.n_data > 1) {
-        diag_error(
-            d, FAULT_input, "data-twice", config->mesh_loc,
-            "ddp{}, fsdp2{} and zero{} each own the data axes: gradients would be reduced twice");
-        diag_hint(d, "keep one; fsdp2{} on a mesh with dp_replicate > 1 is already HSDP");
+        diag_error(d, FAULT_input, "data-twice", config->mesh_loc,
+                   "parallel lists more than one of ddp{}, fsdp2{} and zero{}, so gradients would "
+                   "be reduced twice");
+        diag_hint(d, "keep one of them; fsdp2{} with dp_replicate > 1 is already HSDP");
     }
     warn_not_applied(config, d);
     zero_check_options(config, d);

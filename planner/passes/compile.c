@@ -72,9 +72,9 @@ static bool pass_compile(Job *job)
     sink_rows(&job->plan->graph);
     if (pass->compile != COMPILE_model || !before_data(job->config)) return true;
     diag_error(job->diag, FAULT_input, "compile-position", pass->loc,
-               "compile { per = \"model\" } is applied before the pass that shards the model: "
-               "FSDP's gathers would be inside the compiled code");
-    diag_hint(job->diag, "compile \"block\" may be applied there; compile \"model\" goes last");
+               "compile { per = \"model\" } must be listed after fsdp2{}: otherwise compiled code "
+               "would contain FSDP's gathers");
+    diag_hint(job->diag, "list compile last, or use compile \"block\"");
     return false;
 }
 
@@ -95,10 +95,10 @@ static bool check_units(Job *job, const PassConfig *pass)
         ModuleId block = block_of(g, g->modules.at[m].parent);
         if (!job->sharding.is_unit[m] || !block) continue;
         diag_error(job->diag, FAULT_input, "compile-position", pass->loc,
-                   "compile stands before the pass that shards the model, and unit %s lies inside "
-                   "the compiled block %s",
+                   "compile is listed before fsdp2{}, and FSDP's unit %s lies inside the compiled "
+                   "block %s",
                    g->modules.at[m].path, g->modules.at[block].path);
-        diag_hint(job->diag, "put compile last, or make the blocks units");
+        diag_hint(job->diag, "list compile last, or make each block one unit");
         return false;
     }
     return true;
@@ -287,7 +287,7 @@ static const char *const pers[] = {
 
 static const PassOption options[] = {
     OPTION_AS("compile.per", word, compile, 0, 0, pers, 0, "",
-              "The ops that may become one kernel: those of one block, or any consecutive ops."),
+              "block: only ops of the same block are fused. model: any consecutive ops are fused."),
     OPTION_END,
 };
 

@@ -37,12 +37,12 @@ static void check_seq(const Job *job, const PassConfig *pass, int64_t parts)
     if (seq % parts == 0) return;
     diag_error(job->diag, FAULT_input, "divides-seq",
                job->config->batch_loc.file ? job->config->batch_loc : pass->loc,
-               "seq = %lld cannot be cut into %lld equal parts over cp = %lld%s", (long long)seq,
-               (long long)parts, (long long)pass_ranks(job->config, PASS_cp),
+               "seq = %lld cannot be divided into %lld equal parts over cp = %lld%s",
+               (long long)seq, (long long)parts, (long long)pass_ranks(job->config, PASS_cp),
                parts % (2 * (int64_t)pass_ranks(job->config, PASS_cp)) ? ""
                : parts > 2 * (int64_t)pass_ranks(job->config, PASS_cp)
-                   ? ", two chunks each, and again over tp"
-                   : ", two chunks each");
+                   ? " (two chunks on each rank) and tp"
+                   : " (two chunks on each rank)");
     diag_hint(job->diag, "seq may be %s", str_multiples(job->scratch, seq, parts));
 }
 
@@ -101,8 +101,8 @@ static bool check_heads(const Job *job, const PassConfig *pass, const Node *n, u
     const char *what = ring ? "all_to_all" : "cp", *and_tp = "";
     if (groups % ((int64_t)size * tp) == 0) return true;
     diag_error(job->diag, FAULT_input, "divides-heads", pass->loc,
-               "cp { %s }: heads = %lld with kv_heads = %lld cannot be divided over %s%s = %u: a "
-               "rank would hold a fraction of a KV head (%s)",
+               "cp { %s }: heads = %lld with kv_heads = %lld cannot be divided over %s%s = %u, "
+               "because a rank would hold a fraction of a KV head (%s)",
                ring ? "all_to_all" : "mode = \"all_to_all\"", (long long)heads, (long long)groups,
                tp == 1 ? "" : arena_print(job->scratch, "tp = %u and then over ", tp), what, size,
                g->modules.at[n->module].path);
@@ -140,53 +140,50 @@ static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
     const char *path = own && own[0] ? own : "the model";
     if (op_sends_tokens(n->op) && pass->cp.mode == CP_ring && pass->cp.all_to_all > 1) {
         diag_error(job->diag, FAULT_input, "cp-experts", pass->loc,
-                   "cp { all_to_all = %u } with experts (%s): they need whole sequences, and the "
-                   "tokens of ranks that exchange heads are not contiguous",
+                   "cp { all_to_all = %u } with mode = \"ring\" does not work with experts (%s), "
+                   "because they need whole sequences",
                    pass->cp.all_to_all, path);
-        diag_hint(job->diag, "leave out all_to_all; mode may be \"ring\" or \"all_to_all\"");
+        diag_hint(job->diag, "leave out all_to_all, or use mode = \"all_to_all\"");
         return false;
     }
     if (op_scans_tokens(n->op) && pass->cp.mode == CP_ring && pass->cp.all_to_all > 1) {
-        diag_error(
-            job->diag, FAULT_input, "cp-scan", pass->loc,
-            "cp { all_to_all = %u } with state-space layers (%s): they need whole sequences, and "
-            "the tokens of ranks that exchange heads are not contiguous",
-            pass->cp.all_to_all, path);
-        diag_hint(job->diag, "leave out all_to_all; mode may be \"ring\" or \"all_to_all\"");
+        diag_error(job->diag, FAULT_input, "cp-scan", pass->loc,
+                   "cp { all_to_all = %u } with mode = \"ring\" does not work with state-space "
+                   "layers (%s), because they need whole sequences",
+                   pass->cp.all_to_all, path);
+        diag_hint(job->diag, "leave out all_to_all, or use mode = \"all_to_all\"");
         return false;
     }
     const bool shares_experts = (pass_axes(job, PASS_cp) & ~job->context.lent_axes) == 0;
     if (op_sends_tokens(n->op) && op_whole_letter(n->op, INDEX_rooms) && !shares_experts) {
         diag_error(job->diag, FAULT_input, "cp-dropless", pass->loc,
-                   "cp = %u with dropless experts (%s): ranks of cp divide the slots of an expert, "
-                   "but dropless experts have no fixed slots",
+                   "cp = %u cannot divide the tokens of dropless experts (%s), because their "
+                   "number is not known in advance",
                    pass_ranks(job->config, PASS_cp), path);
         const uint32_t ranks = pass_ranks(job->config, PASS_cp) * pass_ranks(job->config, PASS_tp);
         /* if ep is not folded, the mesh has a factor ep; folding would change the mesh's size */
         const bool folds = config_ranks(job->config, axes_trading(INDEX_experts)) == 1 &&
                            experts_common(&job->plan->graph) % ranks == 0;
-        diag_hint(job->diag, "%scapacity_factor = \"all\" or a number%s",
-                  folds ? arena_print(job->scratch,
-                                      "ep_mode = \"folded\" with ep = %u lets ranks of cp share "
-                                      "experts; or ",
-                                      ranks)
-                        : "",
-                  folds ? "" : or_data_ranks(job, pass_ranks(job->config, PASS_cp)));
+        diag_hint(
+            job->diag, "%scapacity_factor = \"all\" or a number%s",
+            folds ? arena_print(job->scratch, "use ep_mode = \"folded\" with ep = %u; or ", ranks)
+                  : "",
+            folds ? "" : or_data_ranks(job, pass_ranks(job->config, PASS_cp)));
         return false;
     }
     if (op_takes_tokens(n->op)) {
         diag_error(job->diag, FAULT_input, "cp-span", pass->loc,
-                   "cp = %u with a model that takes a span of each sequence (%s): only some "
-                   "ranks of cp hold tokens of the span, and all others would wait for them",
+                   "cp = %u divides sequences, but the model computes only a span of each sequence "
+                   "(%s), so some ranks of cp would be idle",
                    pass_ranks(job->config, PASS_cp), path);
-        diag_hint(job->diag, "make cp a part of dp_shard or of tp");
+        diag_hint(job->diag, "set cp = 1 and use a larger dp_shard or tp");
         return false;
     }
     if (pass->cp.mode == CP_ring && op_mixes_tokens(n->op) && op_part(n->op) == OP_none) {
-        diag_error(job->diag, FAULT_input, "cp-ring", pass->loc,
-                   "cp { mode = \"ring\" } with %s (%s): only plain attention can be computed with "
-                   "the keys of one rank after the other",
-                   op_info(n->op)->name, path);
+        diag_error(
+            job->diag, FAULT_input, "cp-ring", pass->loc,
+            "cp { mode = \"ring\" } supports only plain attention, and the model uses %s (%s)",
+            op_info(n->op)->name, path);
         diag_hint(job->diag, "use mode = \"all_gather\"");
         return false;
     }
@@ -232,8 +229,8 @@ static void check_groups(const Job *job, const PassConfig *pass)
     if (n <= 1 || (pass->cp.mode == CP_ring && may_refine(job, pass))) return;
     if (pass->cp.mode != CP_ring) {
         diag_error(job->diag, FAULT_input, "cp-groups", pass->loc,
-                   "cp { mode = \"%s\", all_to_all = %u }: only a ring works with groups of ranks",
-                   modes[pass->cp.mode], n);
+                   "cp: all_to_all = %u is only for mode = \"ring\", not for mode = \"%s\"", n,
+                   modes[pass->cp.mode]);
         diag_hint(job->diag, "use mode = \"ring\", or leave out all_to_all");
         return;
     }
@@ -241,8 +238,8 @@ static void check_groups(const Job *job, const PassConfig *pass)
     for (uint32_t k = 2; k < size; k += 2)
         if (size % k == 0) str_print(&legal, "%s%u", legal.n ? ", " : "", k);
     diag_error(job->diag, FAULT_input, "cp-groups", pass->loc,
-               "cp { all_to_all = %u } with cp = %u: all_to_all is the number of ranks in a group "
-               "of the ring; it must be even, divide cp and be less than cp",
+               "cp { all_to_all = %u }: the size of a group must be an even divisor of cp = %u, "
+               "and less than cp",
                n, size);
     diag_hint(job->diag, "all_to_all may be %s", legal.n ? str_text(&legal) : "1");
 }
@@ -257,14 +254,14 @@ static void check_axes(const Job *job, const PassConfig *pass)
     const bool all = pass->cp.mode == CP_all_to_all;
     const bool tokens = tp > 1 && (options->tp.sequence || options->tp.plan.n > 0);
     if (n_exchanging(job, pass) > 1 && (tokens || (tp > 1 && scans(job)))) {
-        diag_error(job->diag, FAULT_input, "cp-tp", pass->loc,
-                   "cp { %s } with tp = %u%s: both divide %s among ranks, and the two divisions "
-                   "cannot be combined",
-                   all ? "mode = \"all_to_all\"" : "all_to_all", tp,
-                   !tokens                ? " and state-space layers"
-                   : options->tp.sequence ? " and sequence parallelism"
-                                          : " and a plan for tp",
-                   tokens ? "tokens" : "the heads");
+        diag_error(
+            job->diag, FAULT_input, "cp-tp", pass->loc,
+            "cp { %s } does not work with tp = %u%s, because both would divide %s over ranks",
+            all ? "mode = \"all_to_all\"" : "all_to_all", tp,
+            !tokens                ? " in a model with state-space layers"
+            : options->tp.sequence ? " and its sequence parallelism"
+                                   : " and its table tp.plan",
+            tokens ? "tokens" : "the heads");
         diag_hint(job->diag, "%s%s",
                   !tokens || !heads_divide(job, n_exchanging(job, pass)) ? ""
                   : options->tp.sequence ? "tp { sequence = false }, or "
@@ -275,10 +272,10 @@ static void check_axes(const Job *job, const PassConfig *pass)
     }
     if (pass_config(job, PASS_tile)) {
         diag_error(job->diag, FAULT_input, "cp-tile", pass_config(job, PASS_tile)->loc,
-                   "tile{} with cp = %u: a piece takes tokens of every sequence, and would gather "
-                   "them from all ranks of cp",
+                   "tile{} does not work with cp = %u, because each piece would have to gather "
+                   "tokens from all ranks of cp",
                    pass_ranks(job->config, PASS_cp));
-        diag_hint(job->diag, "leave out tile: the logits are cut by cp already");
+        diag_hint(job->diag, "leave out tile: cp already divides the logits");
     }
 }
 
@@ -369,9 +366,8 @@ static bool pass_cp(Job *job)
     }
     if (n_attention + n_scans == 0) {
         diag_error(job->diag, FAULT_input, "cp-matched-nothing", pass->loc,
-                   "cp = %u but the model has no attention: its tokens need not be exchanged",
-                   size);
-        diag_hint(job->diag, "make cp a part of dp_shard");
+                   "cp = %u, but the model has no attention, so its tokens need no exchange", size);
+        diag_hint(job->diag, "set cp = 1 and use a larger dp_shard");
     }
     if (exchanging > 1) job->context.heads_axes = inner_axes(&job->plan->mesh, axes, exchanging);
     if (n_scans) job->context.scan_axes = axes;
@@ -387,23 +383,23 @@ static const PassOption options[] = {
                 "heads (Ulysses). ring: keys and values travel from rank to rank. "
                 "`cp \"ring\"` is short for it."),
     OPTION(u32, cp.all_to_all, 1, 1024, 1, "ranks",
-           "In a ring: this many neighbours form a group and exchange tokens for heads; the ring "
-           "connects the groups. 1: the ring connects all ranks."),
+           "Only for mode = \"ring\": the number of ranks in a group. Ranks of a group exchange "
+           "tokens for heads, and the ring connects the groups. 1: no groups."),
     OPTION_END,
 };
 
 #define SUMMED_APART                                                                               \
-    "gradients would be summed only over ranks with other samples: ranks that hold the rest of a " \
-    "sequence would each train a model of their own on their part"
+    "gradients would not be summed over the ranks that share a sequence, so these ranks would "    \
+    "train different models"
 static const PassEdge before[] = {
-    {PASS_float8, "linears converted before sequences are divided use scales of whole sequences, "
-                  "but a rank holds only a part of a sequence"},
-    {PASS_ac, "a region marked before sequences are divided saves whole sequences, and its "
-              "recomputation omits the exchange around attention"},
+    {PASS_float8, "float8 would compute scales of whole sequences, but a rank of cp holds only a "
+                  "part of each sequence"},
+    {PASS_ac, "the recomputation would cover whole sequences, and would leave out the exchange "
+              "around attention"},
     {PASS_fsdp2, SUMMED_APART},
     {PASS_zero, SUMMED_APART},
     {PASS_ddp, SUMMED_APART},
-    {PASS_compile, "code compiled before sequences are divided is made for whole sequences"},
+    {PASS_compile, "the code would be compiled for whole sequences"},
     {0, NULL},
 };
 
@@ -426,7 +422,7 @@ static void shrink(PassConfig *pass, Shrink *s)
 
 const PassSpec pass_spec_cp = {
     .name = "cp",
-    .doc = {"cp", "", "Divides the tokens of each sequence over mesh.cp."},
+    .doc = {"cp", "", "Divides the tokens of each sequence over the ranks of mesh.cp."},
     .options = options,
     .short_key = "mode",
     .before = before,

@@ -123,8 +123,7 @@ static void hint(const Job *job)
 {
     if (pass_config(job, PASS_cp)->cp.mode == CP_ring && pass_ranks(job->config, PASS_tp) == 1 &&
         ranks_fit(job, pass_ranks(job->config, PASS_cp), true)) {
-        diag_hint(job->diag, "use mode = \"all_gather\": a ring cuts either groups or the heads of "
-                             "each group, not both");
+        diag_hint(job->diag, "use mode = \"all_gather\"");
         return;
     }
     Str legal = str_in(job->scratch);
@@ -149,17 +148,15 @@ bool cp_scan_fits(const Job *job, const Node *n)
     if (has_heads)
         diag_error(
             job->diag, FAULT_input, "divides-heads", pass->loc,
-            "cp%s = %u: heads = %lld of a state-space layer with %lld group%s cannot be divided "
-            "over it%s (%s)",
+            "cp%s = %u cannot divide heads = %lld of a state-space layer with %lld group%s%s (%s)",
             pass->cp.mode == CP_ring ? " { mode = \"ring\" } with cp" : "", cp,
             groups * (long long)x->dim[op_dim(n->op, 0, INDEX_heads)], groups,
             groups == 1 ? "" : "s", s.tp ? " beside tp" : "", path);
     else
-        diag_error(
-            job->diag, FAULT_input, "divides-heads", pass->loc,
-            "cp = %u: %u ranks share a group of a state-space layer, and the %lld numbers of "
-            "its state are not as many equal parts (%s)",
-            cp, rest, (long long)s.heads, path);
+        diag_error(job->diag, FAULT_input, "divides-heads", pass->loc,
+                   "cp = %u: %u ranks share a group of a state-space layer, but cannot divide its "
+                   "state = %lld evenly (%s)",
+                   cp, rest, (long long)s.heads, path);
     hint(job);
     return false;
 }

@@ -43,7 +43,8 @@ static bool pass_ddp(Job *job)
 }
 
 static const PassOption options[] = {
-    OPTION(f64, ddp.bucket_mib, 1e-6, 1e6, 25, "MiB", "The size of a bucket of gradients."),
+    OPTION(f64, ddp.bucket_mib, 1e-6, 1e6, 25, "MiB",
+           "The size of a bucket: the gradients that are summed by one collective."),
     OPTION_END,
 };
 
@@ -57,12 +58,14 @@ static void warn_axes(const Config *config, const PassConfig *pass, Diag *d)
     (void)pass;
     if (config_ranks(config, axes_cutting_batch() & ~axes_with(AXIS_UNITS)) <= 1)
         diag_warning(d, "not-applied", config->mesh_loc,
-                     "ddp{} is asked for but mesh.dp_replicate is 1");
+                     "ddp{} has no effect, because mesh.dp_replicate is 1");
 }
 
 const PassSpec pass_spec_ddp = {
     .name = "ddp",
-    .doc = {"ddp", "", "Keeps whole parameters on every data rank and sums gradients in buckets."},
+    .doc =
+        {"ddp", "",
+         "Keeps all parameters on every data rank, and sums gradients over data ranks in buckets."},
     .options = options,
     .reports = true,
     .is_data = true,

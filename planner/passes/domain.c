@@ -122,10 +122,10 @@ static bool check_window(const Cut *c, const Node *n, const Binding *b)
     const bool pads = w.kernel == 1 && w.stride == 1; /* a pooling of single points: nn.pad */
     const bool reaches = divides(inputs, c->n) && divides(outputs, c->n);
     diag_error(c->job->diag, FAULT_input, reaches ? "domain-halo" : "domain-divides", n->loc,
-               reaches ? "%s of %lld %s to %lld over %s = %u: its window (%lld wide, stride %lld, "
-                         "dilation %lld) would reach beyond the neighbouring rank's part"
-                       : "%s of %lld %s to %lld over %s = %u: nothing would be left for the last "
-                         "rank (window %lld wide, stride %lld, dilation %lld)",
+               reaches ? "%s of %lld %s to %lld with %s = %u: its window (%lld wide, stride %lld, "
+                         "dilation %lld) would reach beyond the neighbouring rank"
+                       : "%s of %lld %s to %lld with %s = %u would leave nothing for the last rank "
+                         "(window %lld wide, stride %lld, dilation %lld)",
                pads ? "padding" : op_info(n->op)->name, (long long)inputs, c->lines,
                (long long)outputs, c->axis, c->n, (long long)w.kernel, (long long)w.stride,
                (long long)w.dilation);
@@ -140,8 +140,8 @@ static bool check_pieces(const Cut *c, const Node *n, int64_t rows, int64_t size
     if (size % c->n == 0) return true;
     if (c->tries) return false;
     diag_error(c->job->diag, FAULT_input, "domain-windows", n->loc,
-               "%s of %lld %s over %s = %u: its %lld pieces of %lld %s stay whole, and cannot be "
-               "shared out evenly",
+               "%s of %lld %s with %s = %u: its %lld windows of %lld %s cannot be divided evenly "
+               "over the ranks",
                op_info(n->op)->name, (long long)rows, c->lines, c->axis, c->n, (long long)size,
                (long long)(rows / size), c->lines);
     hint(c);
@@ -227,9 +227,9 @@ static bool cut_fields(Job *job, AxisName axis)
     if (n_cut == 0) {
         diag_error(job->diag, FAULT_input, "domain-matched-nothing",
                    pass_config(job, PASS_domain)->loc,
-                   "%s = %u but the model reads no fields: there are no %s to split", c.axis, c.n,
-                   c.lines);
-        diag_hint(job->diag, "make %s a part of dp_shard", c.axis);
+                   "%s = %u, but the model reads no fields, so there are no %s to divide", c.axis,
+                   c.n, c.lines);
+        diag_hint(job->diag, "set %s = 1 and use a larger dp_shard", c.axis);
     }
     return n_cut > 0;
 }
@@ -244,42 +244,41 @@ static bool pass_domain(Job *job)
     job->own_statistics = pass_config(job, PASS_domain)->domain.as == DOMAIN_original;
     if (job->own_statistics && pass_ranks(job->config, PASS_domain) > 1) {
         diag_note(job->diag, "domain-original", pass_config(job, PASS_domain)->loc,
-                  "as = \"original\": gradients of the sums of group norm stay those of a rank's "
-                  "own rows, as in miles-credit; the proofs refuse such a plan");
-        diag_hint(job->diag, "leave out `as`: these gradients are then summed over domain");
+                  "domain { as = \"original\" } repeats a bug of miles-credit, whose gradients of "
+                  "group norm lack the terms of other ranks");
+        diag_hint(job->diag, "leave out `as` to sum these gradients over domain");
     }
     job->interior_first = pass_config(job, PASS_domain)->domain.interior_first;
     return fine;
 }
 
 static const PassOption options[] = {
-    OPTION_WORD(
-        domain.as, OPTION_WORDS("exact", "original"), DOMAIN_exact, "",
-        "original: the gradients of group norm's sums are not summed over the ranks of a "
-        "field. miles-credit does so, and its gradients are wrong. The proofs refuse them."),
+    OPTION_WORD(domain.as, OPTION_WORDS("exact", "original"), DOMAIN_exact, "",
+                "original: repeats a bug of miles-credit. The gradients of a group norm lack the "
+                "terms of other ranks, and `check` refuses the plan."),
     OPTION_FLAG(domain.keep_halos, 0, "",
-                "true: halos are kept for the backward pass. This takes memory and saves the "
-                "second exchange of each halo."),
-    OPTION_FLAG(
-        domain.interior_first, 1, "",
-        "true: a convolution computes the points that need no halo during the exchange of the "
-        "halo, and the other points afterwards. false: rows and halo are first copied together."),
+                "true: halos are kept for the backward pass. This needs memory, but each halo is "
+                "exchanged only once."),
+    OPTION_FLAG(domain.interior_first, 1, "",
+                "true: a convolution computes points that need no halo while the halo is "
+                "exchanged. false: it waits for the halo."),
     OPTION_END,
 };
 
 #define SUMMED_APART                                                                               \
-    "gradients would be summed only over ranks with other samples: ranks that hold the rest of a " \
-    "field would each train a model of their own on their part"
+    "gradients would not be summed over the ranks that share a field, so these ranks would train " \
+    "different models"
 static const PassEdge before[] = {
-    {PASS_tp, "1x1 convolutions that are cut before fields are divided are cut for whole fields"},
-    {PASS_float8, "layers converted before fields are divided use scales of whole fields, but a "
-                  "rank holds only a part of a field"},
-    {PASS_ac, "a region marked before fields are divided saves whole fields, and its recomputation "
-              "omits the exchange of halos"},
+    {PASS_tp, "tp would split 1x1 convolutions of whole fields, but a rank of domain holds only a "
+              "part of each field"},
+    {PASS_float8, "float8 would compute scales of whole fields, but a rank of domain holds only a "
+                  "part of each field"},
+    {PASS_ac,
+     "the recomputation would cover whole fields, and would leave out the exchange of halos"},
     {PASS_fsdp2, SUMMED_APART},
     {PASS_zero, SUMMED_APART},
     {PASS_ddp, SUMMED_APART},
-    {PASS_compile, "code compiled before fields are divided is made for whole fields"},
+    {PASS_compile, "the code would be compiled for whole fields"},
     {0, NULL},
 };
 
@@ -298,7 +297,8 @@ static void print(const PassConfig *pass, Str *out)
 const PassSpec pass_spec_domain = {
     .name = "domain",
     .doc = {"domain", "",
-            "Divides the rows of each field over mesh.domain, and its columns over mesh.domain_w."},
+            "Divides the rows of each field over the ranks of mesh.domain, and its columns over "
+            "those of mesh.domain_w."},
     .options = options,
     .before = before,
     .reports = true,

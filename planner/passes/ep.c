@@ -23,9 +23,8 @@ static void refuse(Job *job, const Tensor *weight, int64_t experts, uint32_t siz
             str_print(&legal, "%s%lld", legal.n ? ", " : "", (long long)k);
     diag_error(job->diag, FAULT_input, "divides-experts",
                weight->loc.file ? weight->loc : pass_config(job, PASS_ep)->loc,
-               "%lld experts cannot be divided over ep = %u: a rank would hold a fraction of an "
-               "expert (%s)",
-               (long long)experts, size, weight->name);
+               "%lld experts cannot be divided evenly over ep = %u (%s)", (long long)experts, size,
+               weight->name);
     diag_hint(job->diag, "ep may be %s", str_text(&legal));
 }
 
@@ -39,8 +38,8 @@ static void warn_of_bound(Job *job)
     for (NodeId id = 1; id < g->nodes.n; id++)
         if (op_counts_rows(g->nodes.at[id].op)) return;
     diag_warning(job->diag, "not-applied", pass->loc,
-                 "ep{}: bound = %.9g is not applied: no expert of the model takes tokens without a "
-                 "limit (capacity_factor = \"dropless\")",
+                 "ep { bound = %.9g } has no effect, because no experts of the model have "
+                 "capacity_factor = \"dropless\"",
                  pass->ep.bound);
 }
 
@@ -61,9 +60,9 @@ static bool pass_ep(Job *job)
     }
     if (n_shared == 0) {
         diag_error(job->diag, FAULT_input, "ep-matched-nothing", pass_config(job, PASS_ep)->loc,
-                   "ep = %u but the model has no experts: expert parallelism would do nothing",
-                   size);
-        diag_hint(job->diag, "give its blocks nn.moe { ... }, or make ep a part of dp_shard");
+                   "ep = %u, but the model has no experts", size);
+        diag_hint(job->diag,
+                  "set ep = 1 and use a larger dp_shard, or give the blocks nn.moe { ... }");
     } else {
         warn_of_bound(job);
     }
@@ -71,28 +70,28 @@ static bool pass_ep(Job *job)
 }
 
 #define SHARED_AGAIN                                                                               \
-    "gradients of experts would be summed over ranks that hold different ones, and come out ep "   \
-    "times too large (only ranks with the same experts may share their states and their sums)"
+    "gradients would be summed over ranks that hold different experts, so these gradients would "  \
+    "be wrong"
 static const PassEdge before[] = {
     {PASS_float8,
-     "linears converted before experts are divided among ranks are converted for all of them"},
-    {PASS_ac,
-     "a region marked before experts are divided among ranks saves inputs that other ranks will "
-     "hold, and its recomputation leaves out the exchange of tokens"},
+     "float8 would convert the linears of all experts, but a rank holds only some experts"},
+    {PASS_ac, "the recomputation would use the tokens of other ranks, and would leave out the "
+              "exchange of tokens"},
     {PASS_fsdp2, SHARED_AGAIN},
     {PASS_zero, SHARED_AGAIN},
     {PASS_ddp, SHARED_AGAIN},
-    {PASS_compile, "code compiled before experts are divided among ranks is made for all of them"},
-    {PASS_cp, "tokens would be routed within a part of their sequence, but the whole sequence is "
-              "their routing group"},
+    {PASS_compile,
+     "the code would be compiled for all experts, but a rank holds only some experts"},
+    {PASS_cp, "each rank would route only a part of a sequence, but the capacity of experts is "
+              "counted over whole sequences"},
     {0, NULL},
 };
 
 static const PassOption options[] = {
     OPTION(f64, ep.bound, 1, MOST_BOUND, DEFAULT_BOUND, "times",
-           "For experts with capacity_factor = \"dropless\": a rank has memory for this many "
-           "times its mean share of rows, and never for more rows than it can receive. A step in "
-           "which a rank receives more rows ends with an error."),
+           "Only for experts with capacity_factor = \"dropless\": a rank has memory for this "
+           "multiple of its mean number of rows. A step in which a rank receives more rows ends "
+           "with an error."),
     OPTION_END,
 };
 
@@ -111,7 +110,7 @@ static void shrink(PassConfig *pass, Shrink *s)
 
 const PassSpec pass_spec_ep = {
     .name = "ep",
-    .doc = {"ep", "", "Divides the experts of each layer over mesh.ep."},
+    .doc = {"ep", "", "Divides the experts of each layer over the ranks of mesh.ep."},
     .options = options,
     .before = before,
     .reports = true,

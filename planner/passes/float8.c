@@ -17,11 +17,11 @@ enum { MULTIPLE = 16 };
 
 #define REASONS(X)                                                                                 \
     X(covered, "")                                                                                 \
-    X(head, "its output is the logits, which determine the loss")                                  \
-    X(router, "a router's few outputs determine which expert gets a token")                        \
-    X(expert, "experts are grouped products, not linears")                                         \
-    X(skipped, "float8.skip names it")                                                             \
-    X(not_named, "float8.only does not name it")                                                   \
+    X(head, "rounded logits would change the loss")                                                \
+    X(router, "a router chooses the experts of a token, and rounding would change the choice")     \
+    X(expert, "float8 converts linears, but experts are grouped products")                         \
+    X(skipped, "float8.skip excludes it")                                                          \
+    X(not_named, "float8.only does not include it")                                                \
     X(indivisible, NULL)  /* report() names the multiple */                                        \
     X(split_tokens, NULL) /* report() names the sequence */
 typedef enum Reason {
@@ -137,14 +137,14 @@ static void refuse_sizes(Float8 *f, const Node *n, const Tensor *w, WeightSide i
         mesh_size(&f->job->plan->mesh, mesh_axes_of(&f->job->plan->mesh, axes_with(AXIS_WEIGHTS)));
     bool is_cut = layout_axes_split(&w->use, -1) != 0;
     diag_error(d, FAULT_input, "float8-divides", n->loc,
-               "%s is %lld x %lld on each rank%s%s: recipe = \"%s\" needs multiples of %d", w->name,
-               (long long)k, (long long)m, has_blocks(f) ? " along its blocks" : "",
+               "%s is %lld x %lld on each rank%s, but recipe = \"%s\" needs multiples of %d",
+               w->name, (long long)k, (long long)m,
                is_cut ? arena_print(f->job->scratch, " (tp = %u)", tp) : "",
                recipes[f->pass->float8.recipe], multiple);
     const WeightSide *side = k % multiple ? &inputs : &outputs;
     const char *which = k % multiple ? "inputs" : "outputs";
     const long long below = side->local / multiple * multiple, above = below + multiple;
-    diag_hint(d, "%s%lld %s a rank would do%s; or float8 { skip_indivisible = true }",
+    diag_hint(d, "use %s%lld %s on each rank%s, or float8 { skip_indivisible = true }",
               below > 0 ? arena_print(f->job->scratch, "%lld or ", below) : "", above, which,
               side->local < side->all ? ", or a smaller tp" : "");
 }
@@ -161,16 +161,15 @@ static bool tokens_fit(Float8 *f, const Node *n)
     const int64_t ranks = config_ranks(c, axes), least = ranks * FLOAT8_BLOCK;
     if (!has_blocks(f) || tokens % least == 0) return true;
     if (f->split_tokens != NULL) return false;
-    f->split_tokens = arena_print(
-        f->job->scratch,
-        "%lld tokens of a sequence lie on %lld rank%s: recipe = \"%s\" needs a multiple of %d on "
-        "each",
-        (long long)tokens, (long long)ranks, ranks == 1 ? "" : "s", recipes[f->pass->float8.recipe],
-        FLOAT8_BLOCK);
+    f->split_tokens = arena_print(f->job->scratch,
+                                  "each sequence has %lld tokens on %lld rank%s, but recipe = "
+                                  "\"%s\" needs a multiple of %d on each rank",
+                                  (long long)tokens, (long long)ranks, ranks == 1 ? "" : "s",
+                                  recipes[f->pass->float8.recipe], FLOAT8_BLOCK);
     if (f->pass->float8.skip_indivisible) return false;
     diag_error(f->job->diag, FAULT_input, "float8-tokens", n->loc, "%s", f->split_tokens);
     const long long below = tokens / least * least, above = below + least;
-    diag_hint(f->job->diag, "sequences of %s%lld tokens would do; or recipe = \"rowwise\"",
+    diag_hint(f->job->diag, "use sequences of %s%lld tokens, or recipe = \"rowwise\"",
               below > 0 ? arena_print(f->job->scratch, "%lld or ", below) : "", above);
     return false;
 }
@@ -293,17 +292,18 @@ static void report(Float8 *f)
 #undef X
     };
     why[REASON_indivisible] =
-        arena_print(f->job->scratch, "a local dimension is not a multiple of %d", multiple_of(f));
+        arena_print(f->job->scratch, "on a rank, a dimension of its weight is not a multiple of %d",
+                    multiple_of(f));
     why[REASON_split_tokens] = f->split_tokens;
     Diag *d = f->job->diag;
     bool shrunk = f->pass->float8.any_size;
     uint32_t n = 0;
     for (int r = 0; r < REASON_COUNT; r++) n += f->n[r];
     if (f->n[REASON_covered] == 0 && !shrunk) {
-        diag_error(d, FAULT_input, "float8-matched-nothing", f->pass->loc,
-                   "float8 covers none of the model's %u linears: nothing would be computed in 8 "
-                   "bits",
-                   n);
+        diag_error(
+            d, FAULT_input, "float8-matched-nothing", f->pass->loc,
+            "float8{} excludes all %u linears of the model, so nothing would be computed in 8 bits",
+            n);
         for (int r = 1; r < REASON_COUNT; r++)
             if (f->n[r] > 0) diag_hint(d, "%s: %s", f->first[r], why[r]);
         return;
@@ -311,7 +311,7 @@ static void report(Float8 *f)
     for (int r = 1; r < REASON_COUNT && !shrunk; r++)
         if (f->n[r] > 0)
             diag_note(d, "float8-excluded", f->pass->loc,
-                      "float8 does not convert %s%s (of %u linears): %s", f->first[r],
+                      "float8{} does not convert %s%s (of %u linears): %s", f->first[r],
                       f->n[r] > 1 ? arena_print(f->job->scratch, " and %u more", f->n[r] - 1) : "",
                       n, why[r]);
 }
@@ -322,11 +322,11 @@ static bool check_chunks(Float8 *f)
     Diag *d = f->job->diag;
     if (!has_blocks(f) || !f->job->context.seq_deal) return true;
     diag_error(d, FAULT_input, "float8-blocks-chunks", f->pass->loc,
-               "recipe = \"%s\" with cp = %u: each rank holds two chunks of a sequence, and blocks "
-               "of tokens cannot be divided into such chunks",
+               "recipe = \"%s\" does not work with cp = %u in this mode, because each rank has two "
+               "separate chunks of a sequence",
                recipes[f->pass->float8.recipe],
                config_ranks(f->job->config, axes_cutting(INDEX_tokens)));
-    diag_hint(d, "cp { mode = \"all_to_all\" }, or recipe = \"rowwise\"");
+    diag_hint(d, "use cp { mode = \"all_to_all\" }, or recipe = \"rowwise\"");
     return false;
 }
 
@@ -339,10 +339,10 @@ static bool check_gather(Float8 *f)
     if (!o->fsdp_gather) return true;
     if (o->recipe != FLOAT8_tensorwise) {
         diag_error(d, FAULT_input, "float8-gather-rowwise", f->pass->loc,
-                   "fsdp_gather = true with recipe = \"%s\": a gathered weight has one scale, but "
-                   "the backward pass needs scales along its other dimension",
+                   "fsdp_gather = true does not work with recipe = \"%s\", whose backward pass "
+                   "needs other scales of a weight than the forward pass",
                    recipes[o->recipe]);
-        diag_hint(d, "recipe = \"tensorwise\", or leave out fsdp_gather");
+        diag_hint(d, "use recipe = \"tensorwise\", or leave out fsdp_gather");
         return false;
     }
     const PassConfig *fsdp2 = pass_config(f->job, PASS_fsdp2);
@@ -351,7 +351,8 @@ static bool check_gather(Float8 *f)
     f->job->sharding.gathers_bytes = config_ranks(config, axes_with(AXIS_STATES) & ~left_out) > 1;
     if (!f->job->sharding.gathers_bytes)
         diag_warning(d, "not-applied", f->pass->loc,
-                     "float8 { fsdp_gather = true } but mesh.dp_shard is %u: no weight is gathered",
+                     "float8 { fsdp_gather = true } has no effect, because no weight is gathered "
+                     "with mesh.dp_shard = %u",
                      config_ranks(config, axes_with(AXIS_UNITS)));
     return true;
 }
@@ -387,36 +388,33 @@ static bool pass_float8(Job *job)
 
 static const PassOption options[] = {
     OPTION_WORD(float8.recipe, recipes, FLOAT8_tensorwise, "",
-                "tensorwise: one scale for a tensor. rowwise: one scale for each row. mxfp8: one "
-                "power of two for each block of 32 numbers along the summed index, in e4m3. nvfp4: "
-                "4-bit numbers with a scale for each block of 16 and one for the tensor."),
+                "tensorwise: 8-bit numbers with one scale for a tensor. rowwise: one scale for "
+                "each row. mxfp8: one scale for each block of 32 numbers. nvfp4: 4-bit numbers "
+                "with one scale for each block of 16."),
     OPTION_FLAG(float8.fsdp_gather, 0, "",
                 "true: sharded weights are gathered in 8 bits. Only with tensorwise scales."),
-    OPTION_FLAG(float8.head, 0, "", "true: the head is converted, too."),
+    OPTION_FLAG(float8.head, 0, "",
+                "true: the head, which computes the logits, is converted, too."),
     OPTION_FLAG(float8.skip_indivisible, 0, "",
-                "true: a weight whose local size is not a multiple of 16 (mxfp8, nvfp4: 32) stays "
-                "in its type; false: it is an error."),
-    OPTION_FLAG(float8.keep_quantised, 0, "",
-                "true: an input is kept for its weight's gradient in quantised form, made in the "
-                "forward pass; false: it is quantised again in the backward pass. Inputs kept for "
-                "other gradients, and layers that ac recomputes, stay the same. tensorwise always "
-                "keeps the quantised form."),
+                "true: a linear stays as it is if, on a rank, a size of its weight is not a "
+                "multiple of 16 (mxfp8, nvfp4: 32). false: such a linear is an error."),
+    OPTION_FLAG(
+        float8.keep_quantised, 0, "",
+        "true: the backward pass reads the quantised input that the forward pass made. false: it "
+        "quantises the input again. tensorwise always keeps the quantised input."),
     OPTION_LIST("float8.skip", modules, float8.skip, 0, NULL, "none", "",
                 "Paths of modules that are not converted."),
     OPTION_LIST("float8.only", modules, float8.only, 0,
-                "leave out only to cover every linear, or leave out float8{}", "every linear", "",
-                "Paths of the only modules that are converted."),
+                "leave out `only` to convert every linear, or leave out float8{}", "every linear",
+                "", "Paths of the only modules that are converted."),
     OPTION_END,
 };
 
 static const PassEdge before[] = {
-    {PASS_ac,
-     "linears converted inside a checkpoint region after it was marked save tensors that the "
-     "region does not know, and the recomputed forward rounds differently from the first"},
-    {PASS_fsdp2, "a unit that is already sharded is still gathered in 16 bits"},
-    {PASS_zero, "a unit that is already sharded is still gathered in 16 bits"},
-    {PASS_compile, "kernels were compiled for 16 bits: they are compiled again, or do not contain "
-                   "the conversion"},
+    {PASS_ac, "the recomputed forward pass would round differently from the first one"},
+    {PASS_fsdp2, "weights that are already sharded would still be gathered in 16 bits"},
+    {PASS_zero, "weights that are already sharded would still be gathered in 16 bits"},
+    {PASS_compile, "the code would be compiled for 16 bits"},
     {0, NULL},
 };
 
@@ -424,7 +422,7 @@ static void print(const PassConfig *pass, Str *out)
 {
     str_print(out, "float8(%s%s%s)", recipes[pass->float8.recipe],
               pass->float8.fsdp_gather ? ", 8-bit gathers" : "",
-              pass->float8.keep_quantised ? ", quantised inputs kept" : "");
+              pass->float8.keep_quantised ? ", quantised inputs are kept" : "");
 }
 
 static void shrink(PassConfig *pass, Shrink *s)
@@ -437,7 +435,7 @@ static void shrink(PassConfig *pass, Shrink *s)
 
 const PassSpec pass_spec_float8 = {
     .name = "float8",
-    .doc = {"float8", "", "Computes linears with operands of 8 or 4 bits."},
+    .doc = {"float8", "", "Computes the products of linears with 8-bit or 4-bit numbers."},
     .options = options,
     .short_key = "recipe",
     .before = before,

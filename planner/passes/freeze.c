@@ -21,16 +21,15 @@ static bool report(Job *job, const PassConfig *pass, uint32_t n_params, uint32_t
 {
     if (n_frozen == 0 && pass->freeze.modules.n == 0)
         diag_error(job->diag, FAULT_input, "freeze-nothing", pass->loc,
-                   "freeze{} names no modules: nothing is frozen");
+                   "freeze{} names no modules, so nothing is frozen");
     else if (n_frozen == 0)
         diag_error(job->diag, FAULT_input, "freeze-nothing", pass->loc,
-                   "freeze{}: the modules that it names have no parameters, or all of them are in "
-                   "`except`");
+                   "freeze{} freezes nothing: its modules have no parameters, or `except` names "
+                   "all of them");
     else
         diag_error(job->diag, FAULT_input, "freeze-all", pass->loc,
-                   "freeze{}: all %u parameters are frozen: nothing is left to train", n_params);
-    diag_hint(job->diag,
-              "name the modules that are not to be trained: freeze { modules = { \"encoder\" } }");
+                   "freeze{} freezes all %u parameters, so nothing is left to train", n_params);
+    diag_hint(job->diag, "name only some modules, as in freeze { modules = { \"encoder\" } }");
     return false;
 }
 
@@ -65,25 +64,22 @@ static bool pass_freeze(Job *job)
 
 static const PassOption options[] = {
     OPTION_LIST("freeze.modules", modules, freeze.modules, 0,
-                "leave out freeze{} if everything is trained", "none", "",
-                "Paths of the modules whose parameters are not trained, including all modules "
-                "inside."),
+                "leave out freeze{} to train all modules", "none", "",
+                "Paths of the modules whose parameters are not trained. Modules inside them are "
+                "not trained, either."),
     OPTION_LIST("freeze.except", modules, freeze.except, 0, NULL, "none", "",
-                "Paths of modules inside these that are trained nevertheless. The innermost named "
-                "module counts."),
+                "Paths of modules inside frozen modules that are trained nevertheless."),
     OPTION_FLAG(freeze.shard, 1, "",
-                "true: fsdp2 and ZeRO-3 also shard frozen parameters. false: frozen parameters "
-                "are whole on every rank."),
-    OPTION_OPEN(dtype, freeze.dtype, 0, 0, NULL, "that of their use", "dtype",
+                "true: fsdp2 and ZeRO-3 also shard frozen parameters. false: every rank holds all "
+                "frozen parameters."),
+    OPTION_OPEN(dtype, freeze.dtype, 0, 0, NULL, "the type in which they are used", "dtype",
                 "The type of frozen parameters between steps. Default: the type in which they are "
                 "used."),
     OPTION_END,
 };
 
 #define ONE_UNIT                                                                                   \
-    "units made before freezing hold frozen and trained parameters together: the reduction and "   \
-    "the update "                                                                                  \
-    "of a unit would touch both"
+    "a unit would hold both frozen and trained parameters, and the optimizer would update both"
 static const PassEdge before[] = {
     {PASS_fsdp2, ONE_UNIT},
     {PASS_ddp, ONE_UNIT},
@@ -108,14 +104,14 @@ static void warn_options(const Config *config, const PassConfig *pass, Diag *d)
 {
     if (!pass->freeze.shard && config_ranks(config, axes_with(AXIS_UNITS)) <= 1)
         diag_warning(d, "not-applied", pass->loc,
-                     "freeze{}: shard = false is not applied: mesh.dp_shard is 1");
+                     "freeze { shard = false } has no effect, because mesh.dp_shard is 1");
 }
 
 const PassSpec pass_spec_freeze = {
     .name = "freeze",
     .doc = {"freeze", "",
-            "Leaves the parameters of some modules untrained: they have no gradient and no "
-            "optimizer state."},
+            "Trains only a part of the model. Frozen parameters have no gradient and no optimizer "
+            "state."},
     .options = options,
     .before = before,
     .of_model = true,

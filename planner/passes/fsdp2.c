@@ -147,7 +147,7 @@ bool units_by_block(Job *job, const PassConfig *pass, const UnitRule *rule)
     bool shrunk = rule->units->n > 0 && rule->units->at[0].may_miss;
     if (g->units.n == roots.n + 1 && rule->shard && !shrunk && !rule->may_be_one) {
         diag_error(job->diag, FAULT_input, "fsdp2-matched-nothing", pass->loc,
-                   "%s: the whole model would be one unit, and all of it would be gathered at once",
+                   "fsdp2{}: %s, so the whole model would be gathered at once",
                    rule->units->n > 0 ? "the listed units have no parameters"
                                       : "no block was found");
         diag_hint(job->diag, "mark the repeated module with nn.block or fsdp2_shard = true");
@@ -167,10 +167,10 @@ static void check_kept(Job *job, const PassConfig *pass)
                             ? arena_print(job->scratch, "reshard_after_forward = %u", o->reshard_to)
                             : "reshard_root = true";
     diag_error(job->diag, FAULT_input, "fsdp2-conflict", pass->loc,
-               "keep_gathered = true leaves every unit gathered until its last micro-batch, but %s "
-               "frees it after each forward pass",
+               "fsdp2{}: keep_gathered = true keeps gathered weights for the whole step, but %s "
+               "frees them after each forward pass",
                other);
-    diag_hint(job->diag, "leave out %s, or keep_gathered",
+    diag_hint(job->diag, "leave out %s or keep_gathered",
               in_parts ? "reshard_after_forward" : "reshard_root");
 }
 
@@ -183,10 +183,10 @@ static void check_offload(Job *job, const PassConfig *pass)
     for (TensorId t = 1; t < g->tensors.n; t++) {
         if (g->tensors.at[t].role != ROLE_param || param_second_rank(job, t) == UINT32_MAX)
             continue;
-        diag_error(job->diag, FAULT_input, "fsdp2-conflict", pass->loc,
-                   "offload = true: %s is held by two pipeline ranks, which sum its gradient on "
-                   "the device, not on the host",
-                   g->tensors.at[t].name);
+        diag_error(
+            job->diag, FAULT_input, "fsdp2-conflict", pass->loc,
+            "offload = true does not work with %s, because two pipeline ranks share this parameter",
+            g->tensors.at[t].name);
         diag_hint(job->diag, "untie the head from the embedding, or leave out offload");
         return;
     }
@@ -201,15 +201,14 @@ static void check_float8(Job *job, const PassConfig *pass)
     if (!float8) return;
     if (o->mp.param || o->mp.reduce || o->mp.output) {
         diag_error(job->diag, FAULT_input, "fsdp2-conflict", pass->loc,
-                   "fsdp2.mp with float8{}: both decide the types of linears");
-        diag_hint(job->diag, "leave out mp: precision gives the other types");
+                   "fsdp2.mp does not work with float8{}, because both set the types of linears");
+        diag_hint(job->diag, "leave out mp, and set the types with precision");
         return;
     }
     if (!float8->float8.fsdp_gather || (!o->copy && !o->offload)) return;
     diag_error(
         job->diag, FAULT_input, "fsdp2-conflict", pass->loc,
-        "fsdp2.%s with float8.fsdp_gather: units gathered in 8 bits are made from shards that "
-        "rest on the device, and need no copies",
+        "fsdp2.%s does not work with float8.fsdp_gather, which needs the shards in device memory",
         o->offload ? "offload" : "copy");
     diag_hint(job->diag, "leave out fsdp_gather, or %s", o->offload ? "offload" : "copy");
 }
@@ -240,47 +239,51 @@ static bool pass_fsdp2(Job *job)
 
 static const PassOption options[] = {
     OPTION_LIST("fsdp2.units", modules, fsdp2.units, 0,
-                "leave out units for one a block; zero { units = {} } makes the whole model one "
-                "unit",
+                "leave out units to make each block a unit; zero { units = {} } makes the whole "
+                "model one unit",
                 "the blocks", "", "Paths of the modules that are units. Default: each block."),
     {.field = {"fsdp2.reshard_after_forward", FIELD_reshard, offsetof(PassConfig, fsdp2), 1, 131072,
                NULL},
      .preset = NAN,
      .open = "true",
      .doc = {NULL, "ranks",
-             "true: the gathered weights of a unit are freed after its forward pass. false: they "
-             "stay until its backward pass. N: they stay sharded over N ranks."}},
+             "true: gathered weights are freed after the forward pass of their unit. false: they "
+             "are kept for its backward pass. N: they are kept for its backward pass, sharded over "
+             "N ranks."}},
     OPTION_FLAG(fsdp2.reshard_root, 0, "",
-                "true: the root unit, too, is freed after its forward pass."),
-    OPTION_FLAG(fsdp2.reshard_last, 1, "",
-                "false: the last block of each stage stays gathered until its backward pass."),
+                "true: the weights of the root unit are freed after the forward pass, too. The "
+                "root unit holds all parameters outside other units."),
+    OPTION_FLAG(
+        fsdp2.reshard_last, 1, "",
+        "false: the weights of the last block of each stage are kept for its backward pass."),
     OPTION_FLAG(fsdp2.keep_gathered, 0, "",
-                "true: units are gathered once a step, and their gradients are reduced once a "
-                "step."),
+                "true: each step gathers weights once and reduces gradients once, however many "
+                "micro-batches it has."),
     OPTION_AS("fsdp2.offload", offload, fsdp2.offload, 0, 1, NULL, 0, "",
-              "true: parameters, gradients and optimizer state lie in host memory, and the host "
-              "computes the update."),
-    OPTION_FLAG(fsdp2.copy, 0, "",
-                "true: include the copies that PyTorch makes around each collective."),
+              "true: parameters, gradients and optimizer state are kept in host memory, and the "
+              "host updates the parameters."),
+    OPTION_FLAG(
+        fsdp2.copy, 0, "",
+        "true: the plan contains the copies that PyTorch makes before and after each collective."),
     OPTION_FLAG(fsdp2.over_ep, 1, "",
-                "false: parameters other than experts are replicated over ep instead of sharded."),
+                "true: parameters other than experts are sharded over ep, too. false: every rank "
+                "of ep holds them."),
     {.field = {"fsdp2.mp", FIELD_table, 0, 0, 0, NULL},
      .preset = NAN,
      .open = "as precision says",
-     .doc = {NULL, "", "PyTorch's MixedPrecisionPolicy, for every unit."}},
+     .doc = {NULL, "", "The number types of all units, like PyTorch's MixedPrecisionPolicy."}},
     OPTION_OPEN(dtype, fsdp2.mp.param, 0, 0, NULL, "precision.compute", "dtype",
                 "The type of gathered parameters. Default: precision.compute."),
     OPTION_OPEN(dtype, fsdp2.mp.reduce, 0, 0, NULL, "precision.reduce", "dtype",
                 "The type in which gradients are reduced. Default: precision.reduce."),
     OPTION_OPEN(dtype, fsdp2.mp.output, 0, 0, NULL, "as computed", "dtype",
-                "The type of a unit's output. Default: as computed."),
+                "The type of a unit's output. Default: the type in which it is computed."),
     OPTION_FLAG(fsdp2.mp.cast_forward_inputs, 1, "",
                 "true: the inputs of a unit are cast to mp.param."),
     OPTION(u32, fsdp2.prefetch, 0, 64, 1, "units",
-           "The number of units that are gathered ahead "
-           "of their use."),
+           "The number of units whose weights are gathered before they are needed."),
     OPTION_FLAG(fsdp2.defer_grad_sync, 0, "",
-                "true: gradients are reduced once a step, after the last micro-batch. Until then "
+                "true: gradients are reduced only after the last micro-batch of a step. Until then "
                 "each rank holds whole gradients."),
     OPTION_END,
 };
@@ -335,13 +338,13 @@ static void warn_axes(const Config *config, const PassConfig *pass, Diag *d)
     const bool policy = (o->mp.param || o->mp.reduce || o->mp.output) && replicate <= 1;
     if (shard <= 1)
         diag_warning(d, "not-applied", config->mesh_loc,
-                     "fsdp2{} is asked for but mesh.dp_shard is 1: parameters stay whole%s%s",
-                     policy ? ", and precision holds instead of fsdp2.mp" : "",
-                     o->offload ? ", and on the device: offload moves shards" : "");
+                     "fsdp2{} does not shard parameters, because mesh.dp_shard is 1%s%s",
+                     policy ? "; precision sets the types instead of fsdp2.mp" : "",
+                     o->offload ? "; offload has no effect, either" : "");
     if (shard > 1 && own <= 1 && o->offload)
-        diag_warning(d, "not-applied", config->mesh_loc,
-                     "fsdp2 { offload = true } but mesh.dp_shard is 1: experts, which only ep "
-                     "shares, stay on the device");
+        diag_warning(
+            d, "not-applied", config->mesh_loc,
+            "fsdp2 { offload = true } leaves experts in device memory, because mesh.dp_shard is 1");
 }
 
 static void warn_options(const Config *config, const PassConfig *pass, Diag *d)
@@ -354,20 +357,20 @@ static void warn_options(const Config *config, const PassConfig *pass, Diag *d)
         "reshard_after_forward = false keeps every unit gathered until its backward pass";
     if (config_ranks(config, experts) <= 1 && !o->over_ep)
         diag_warning(d, "not-applied", pass->loc,
-                     "fsdp2{}: over_ep = false is not applied: mesh.ep is 1");
+                     "fsdp2 { over_ep = false } has no effect, because mesh.ep is 1");
     if (is_sharding && keeps && o->reshard_root)
-        diag_warning(d, "not-applied", pass->loc, "fsdp2{}: reshard_root = true is not applied: %s",
+        diag_warning(d, "not-applied", pass->loc, "fsdp2 { reshard_root = true } has no effect: %s",
                      kept);
     if (is_sharding && keeps && !o->reshard_last)
         diag_warning(d, "not-applied", pass->loc,
-                     "fsdp2{}: reshard_last = false has no additional effect: %s", kept);
+                     "fsdp2 { reshard_last = false } has no effect: %s", kept);
 }
 
 const PassSpec pass_spec_fsdp2 = {
     .name = "fsdp2",
     .doc = {"fsdp2", "",
-            "Shards parameters, gradients and optimizer state over mesh.dp_shard, in units that "
-            "are gathered while they are used."},
+            "Shards parameters, gradients and optimizer state over mesh.dp_shard. The weights of a "
+            "unit are gathered while the unit is computed."},
     .options = options,
     .reports = true,
     .is_data = true,

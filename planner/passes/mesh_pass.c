@@ -19,15 +19,14 @@ static bool refine_for_reshard(Job *job, const PassConfig *fsdp2)
         for (uint32_t k = 2; k < size; k++)
             if (size % k == 0) str_print(&legal, "%s%u", legal.n ? ", " : "", k);
         diag_error(job->diag, FAULT_input, "reshard-divides", fsdp2->loc,
-                   "reshard_after_forward = %u: must divide %s = %u and lie strictly between "
-                   "1 and it%s",
+                   "reshard_after_forward = %u must be a divisor of %s = %u, but neither 1 nor all "
+                   "ranks%s",
                    to, axis_name_text(units), size,
                    whole <= size
                        ? ""
                        : arena_print(job->scratch, " (of its %u ranks, ep takes all but %u)", whole,
                                      size));
-        diag_hint(job->diag, "legal values: true, false%s%s", legal.n ? ", " : "",
-                  str_text(&legal));
+        diag_hint(job->diag, "use one of: true, false%s%s", legal.n ? ", " : "", str_text(&legal));
         return false;
     }
     for (uint32_t a = 0; a < mesh->n_axes; a++)
@@ -61,8 +60,8 @@ static void refuse_cut(Job *job, const Mesh *mesh, AxisName name, uint32_t lent)
             str_print(&legal, "%s%u", legal.n ? ", " : "", k);
     diag_error(job->diag, FAULT_input, "ep-fold",
                job->config->axis_loc[axes_first(axes_with(AXIS_FOLDS))],
-               "mesh.ep = %u (folded) takes %u of the %u ranks of %s; heads cut %s elsewhere, and "
-               "the two cuts do not nest",
+               "mesh.ep = %u (folded) takes %u of the %u ranks of %s, which does not fit the "
+               "division of %s by attention heads",
                ep, lent, size, axis_name_text(name), axis_name_text(name));
     diag_hint(job->diag, "ep may be %s", str_text(&legal));
 }

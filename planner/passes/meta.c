@@ -12,10 +12,11 @@ static bool check_frozen(Job *job, const PassConfig *pass)
     const PassConfig *freeze = pass_config(job, PASS_freeze);
     if (freeze == NULL || freeze->freeze.modules.n == 0) return true;
     diag_error(job->diag, FAULT_input, "meta-frozen", pass->loc,
-               "meta{} with frozen modules (%s): materialize{} would give them new random values, "
-               "and nothing trains these",
+               "meta{} does not work with frozen modules (%s), because their trained weights would "
+               "be replaced by random ones",
                freeze->freeze.modules.at[0].path);
-    diag_hint(job->diag, "leave out meta{} and materialize{}: parts are created in place anyway");
+    diag_hint(job->diag,
+              "leave out meta{} and materialize{}; each rank creates only its own parts anyway");
     return false;
 }
 
@@ -26,9 +27,8 @@ static bool pass_meta(Job *job)
     if (!check_frozen(job, pass)) return false;
     if (pass_config(job, PASS_materialize)) return true;
     diag_error(job->diag, FAULT_input, "meta-materialize", pass->loc,
-               "meta{} is listed without materialize{}: no parameter would ever get storage");
-    diag_hint(job->diag, "end the list with materialize{}, or leave out both: parts are created in "
-                         "place anyway");
+               "meta{} is listed without materialize{}, so parameters would get no storage");
+    diag_hint(job->diag, "end the list with materialize{}, or leave out both");
     return false;
 }
 
@@ -38,8 +38,7 @@ static bool pass_materialize(Job *job)
     assert(pass);
     if (pass_config(job, PASS_meta)) return true;
     diag_error(job->diag, FAULT_input, "meta-materialize", pass->loc,
-               "materialize{} is listed without meta{}: the parameters have storage already, and "
-               "loaded values in it would be lost");
+               "materialize{} is listed without meta{}, so it would overwrite loaded weights");
     diag_hint(job->diag, "begin the list with meta{}, or leave out both");
     return false;
 }
@@ -67,18 +66,14 @@ bool pass_initialise(Job *job)
 }
 
 #define NO_STORAGE                                                                                 \
-    "building without storage afterwards loses everything that earlier passes did to the "         \
-    "parameters"
+    "meta{} builds the model anew, so the effect of earlier passes on parameters would be lost"
 static const PassEdge meta_before[] = {
     {PASS_tp, NO_STORAGE},   {PASS_fsdp2, NO_STORAGE},       {PASS_ddp, NO_STORAGE},
     {PASS_zero, NO_STORAGE}, {PASS_materialize, NO_STORAGE}, {PASS_ep, NO_STORAGE},
     {PASS_cp, NO_STORAGE},   {PASS_float8, NO_STORAGE},      {0, NULL},
 };
 
-#define LATE                                                                                       \
-    "parameters that get storage before the model is cut lie whole on every device: out of "       \
-    "memory at the "                                                                               \
-    "start, or shards filled from different streams on different ranks"
+#define LATE "every device would get storage for the whole model, and could run out of memory"
 static const PassEdge materialize_after[] = {
     {PASS_pp, LATE},    {PASS_tp, LATE},  {PASS_ep, LATE},   {PASS_cp, LATE},
     {PASS_fsdp2, LATE}, {PASS_ddp, LATE}, {PASS_zero, LATE}, {0, NULL},
@@ -91,7 +86,9 @@ static void print(const PassConfig *pass, Str *out)
 
 const PassSpec pass_spec_meta = {
     .name = "meta",
-    .doc = {"meta", "", "States that the model is built without storage. It has no options."},
+    .doc = {"meta", "",
+            "Builds the model without storage for parameters, like PyTorch's meta device. It has "
+            "no options."},
     .before = meta_before,
     .reports = true,
     .run = pass_meta,
@@ -101,8 +98,7 @@ const PassSpec pass_spec_meta = {
 const PassSpec pass_spec_materialize = {
     .name = "materialize",
     .doc = {"materialize", "",
-            "States where in the list the parameters get their storage and initial values. It has "
-            "no options."},
+            "Gives parameters their storage and their initial values. It has no options."},
     .after = materialize_after,
     .reports = true,
     .run = pass_materialize,

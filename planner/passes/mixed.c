@@ -129,11 +129,10 @@ static bool settle(Mixed *m, NodeId id)
         const Tensor *a = &g->tensors.at[first], *b = &g->tensors.at[t];
         if (a->dtype == b->dtype) continue;
         diag_error(m->job->diag, FAULT_input, "mp-dtypes", n->loc,
-                   "%s reads %s in %s and %s in %s: fsdp2.mp leaves these two types different",
-                   op_info(n->op)->name, a->name, dtype_name(a->dtype), b->name,
-                   dtype_name(b->dtype));
+                   "with fsdp2.mp, %s reads %s in %s and %s in %s", op_info(n->op)->name, a->name,
+                   dtype_name(a->dtype), b->name, dtype_name(b->dtype));
         diag_hint(m->job->diag,
-                  "cast_forward_inputs = true casts the inputs of a unit to %s; or "
+                  "set cast_forward_inputs = true, which casts the inputs of a unit to %s; or "
                   "output = \"%s\"",
                   dtype_name(m->param), dtype_name(m->param));
         return false;

@@ -12,7 +12,7 @@ static void warn_of_axis(const Config *config, const PassConfig *pass, Diag *d)
     for (uint32_t a = 0; a < AXIS_NAMES; a++)
         if (axes_have(axes, (AxisName)a))
             str_print(&names, "%smesh.%s", names.n ? " and " : "", axis_name_text((AxisName)a));
-    diag_warning(d, "not-applied", config->mesh_loc, "%s{} is asked for but %s is 1",
+    diag_warning(d, "not-applied", config->mesh_loc, "%s{} has no effect, because %s is 1",
                  pass_word(pass->name), str_text(&names));
 }
 

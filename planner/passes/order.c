@@ -76,12 +76,12 @@ bool order_check(const Config *config, Arena *arena, Diag *d)
             const char *why = why_first(first, then);
             if (then == first) {
                 diag_error(d, FAULT_input, "pass-twice", config->passes[later].loc,
-                           "%s is applied twice", pass_word(then));
-                diag_hint(d, "merge the two into one %s{}", pass_word(then));
+                           "%s is listed twice", pass_word(then));
+                diag_hint(d, "write one %s{} with the options of both", pass_word(then));
             } else if (why && !told[first]) {
                 told[first] = true;
                 diag_error(d, FAULT_input, "pass-order", config->passes[i].loc,
-                           "%s is applied before %s: %s", pass_word(then), pass_word(first), why);
+                           "%s is listed before %s: %s", pass_word(then), pass_word(first), why);
                 diag_hint(d, "write %s", right_list(config, arena));
             }
         }

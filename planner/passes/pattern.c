@@ -84,7 +84,7 @@ static void refuse(Job *job, const char *where, const Pattern *pattern)
         const Tensor *param = &g->tensors.at[t];
         if (param->role != ROLE_param || !fits(pattern->path, param->name)) continue;
         diag_error(d, FAULT_input, "pattern-not-module", pattern->loc,
-                   "%s: '%s' names a parameter (%s), not a module", where, pattern->path,
+                   "%s: '%s' names the parameter %s, but a module is needed", where, pattern->path,
                    param->name);
         const char *dot = strrchr(pattern->path, '.');
         if (dot) diag_hint(d, "write '%.*s'", (int)(dot - pattern->path), pattern->path);
@@ -108,7 +108,7 @@ static void refuse(Job *job, const char *where, const Pattern *pattern)
         else
             diag_hint(d, "there are: %s", str_text(&s));
     } else if (kept > 0) {
-        diag_hint(d, "%.*s has no modules inside", (int)kept - 1, pattern->path);
+        diag_hint(d, "the module %.*s contains no modules", (int)kept - 1, pattern->path);
     }
 }
 

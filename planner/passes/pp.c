@@ -37,10 +37,11 @@ static void hint_fewer_ranks(Diag *d, uint32_t n_blocks, uint32_t p, const Sched
 {
     uint32_t most = n_blocks / t->least_chunks;
     if (most >= 2)
-        diag_hint(d, "pp may be %u at most with %u stages a rank; \"1f1b\" has one", most,
-                  t->least_chunks);
+        diag_hint(
+            d, "pp may be at most %u with %u stages on each rank; or use \"1f1b\", which has one",
+            most, t->least_chunks);
     else
-        diag_hint(d, "schedule = \"1f1b\" has one stage a rank: pp = %u fits it",
+        diag_hint(d, "use schedule = \"1f1b\", which has one stage on each rank, with pp = %u",
                   p < n_blocks ? p : n_blocks);
 }
 
@@ -50,7 +51,8 @@ static void check_chunks(Diag *d, const PassConfig *pass, uint32_t n_blocks, uin
     const ScheduleTraits t = schedule_traits(o->schedule);
     if (o->is_own || (o->chunks >= t.least_chunks && o->chunks <= t.most_chunks)) return;
     diag_error(d, FAULT_input, "pp-chunks", pass->loc,
-               "%s has %s %u stage%s a rank, not chunks = %u", schedule_traits(o->schedule).name,
+               "%s has %s %u stage%s on each rank, but chunks = %u",
+               schedule_traits(o->schedule).name,
                t.least_chunks == t.most_chunks ? "exactly" : "at least", t.least_chunks,
                t.least_chunks == 1 ? "" : "s", o->chunks);
     if (n_blocks < p * t.least_chunks)
@@ -59,23 +61,20 @@ static void check_chunks(Diag *d, const PassConfig *pass, uint32_t n_blocks, uin
         diag_hint(d, "set layers_per_stage = %u",
                   (n_blocks + p * t.least_chunks - 1) / (p * t.least_chunks));
     else
-        diag_hint(d, "set chunks = %u, or leave it out", t.least_chunks);
+        diag_hint(d, "set chunks = %u, or leave out chunks", t.least_chunks);
 }
 
 static void check_microbatches(Diag *d, const PassConfig *pass, uint32_t p, uint32_t m)
 {
     const PpOptions *o = &pass->pp;
     if (!o->is_own && o->schedule == SCHEDULE_interleaved_1f1b && m % p != 0) {
-        diag_error(
-            d, FAULT_input, "pp-interleaved", pass->loc,
-            "interleaved_1f1b: the number of micro-batches (%u) is not a multiple of pp = %u", m,
-            p);
-        diag_hint(d, "use %s micro-batches; or schedule = \"1f1b\"", str_multiples(d->arena, m, p));
+        diag_error(d, FAULT_input, "pp-interleaved", pass->loc,
+                   "interleaved_1f1b: %u micro-batches are not a multiple of pp = %u", m, p);
+        diag_hint(d, "use %s micro-batches, or schedule = \"1f1b\"", str_multiples(d->arena, m, p));
     }
     if (!o->is_own && o->schedule == SCHEDULE_dualpipe_v && m < 2 * p) {
         diag_error(d, FAULT_input, "pp-microbatches", pass->loc,
-                   "dualpipe_v feeds micro-batches from both ends of the pipeline: it needs at "
-                   "least 2 x pp = %u micro-batches, there are %u",
+                   "dualpipe_v needs at least 2 x pp = %u micro-batches, but the plan has %u",
                    2 * p, m);
         diag_hint(d, "use %u micro-batches, or schedule = \"zb_v\"", 2 * p);
     }
@@ -89,9 +88,9 @@ static void check_placement(Diag *d, const PassConfig *pass)
     static const char *const names[] = {"loop", "v"};
     if (o->is_own || !o->placement || o->placement == 1 + (uint32_t)t.placement) return;
     diag_error(d, FAULT_input, "schedule-placement", pass->loc,
-               "the schedule %s places its stages in a %s, not in a %s", t.name, names[t.placement],
-               names[o->placement - 1]);
-    diag_hint(d, "leave placement out");
+               "the schedule %s has placement = \"%s\", but the plan asks for \"%s\"", t.name,
+               names[t.placement], names[o->placement - 1]);
+    diag_hint(d, "leave out placement");
 }
 
 static bool check(const Job *job, const PassConfig *pass, uint32_t n_blocks, uint32_t p)
@@ -101,7 +100,7 @@ static bool check(const Job *job, const PassConfig *pass, uint32_t n_blocks, uin
     uint32_t before = d->n_errors, stages = p * o->chunks, sum = 0, from;
     if (!o->n_split && n_blocks < filled_stages(n_blocks, stages, o, &from)) {
         diag_error(d, FAULT_input, "pp-layers", pass->loc,
-                   "%u blocks cannot fill %u stages (pp = %u x %u chunks)", n_blocks, stages, p,
+                   "%u blocks are too few for %u stages (pp = %u x %u chunks)", n_blocks, stages, p,
                    o->chunks);
         const ScheduleTraits t = schedule_traits(o->schedule);
         if (!o->is_own && t.least_chunks > 1 && n_blocks < p * t.least_chunks)
@@ -111,18 +110,19 @@ static bool check(const Job *job, const PassConfig *pass, uint32_t n_blocks, uin
     }
     for (uint32_t s = 0; s < o->n_split; s++) sum += o->split[s];
     if (o->n_split && (o->n_split != stages || sum != n_blocks)) {
-        diag_error(
-            d, FAULT_input, "pp-split", pass->loc,
-            "split gives %u stages with %u blocks; the plan has %u stages and the model %u blocks",
-            o->n_split, sum, stages, n_blocks);
-        diag_hint(d, "leave split out to get equal stages");
+        diag_error(d, FAULT_input, "pp-split", pass->loc,
+                   "split lists %u stages with %u blocks, but the plan has %u stages and the model "
+                   "has %u blocks",
+                   o->n_split, sum, stages, n_blocks);
+        diag_hint(d, "leave out split to get equal stages");
     }
     for (uint32_t s = 1; s + 1 < o->n_split; s++) {
         if (o->split[s] > 0) continue;
-        diag_error(d, FAULT_input, "pp-split", pass->loc,
-                   "split gives stage %u no block; only the first and the last stage may have none",
-                   s);
-        diag_hint(d, "move a block from a neighbouring stage to it");
+        diag_error(
+            d, FAULT_input, "pp-split", pass->loc,
+            "split gives stage %u no block, which is allowed only for the first and the last stage",
+            s);
+        diag_hint(d, "give it a block of a neighbouring stage");
     }
     check_chunks(d, pass, n_blocks, p);
     check_microbatches(d, pass, p, job->plan->step.n_microbatches);
@@ -136,10 +136,10 @@ static bool make_greedy(Schedule *s, const PassConfig *pass, uint32_t p, uint32_
     uint32_t cap = pass->pp.cap ? pass->pp.cap : 2 * p;
     if (schedule_greedy(s, p, cap, m, arena)) return true;
     diag_error(d, FAULT_input, "pp-cap", pass->loc,
-               "greedy_v with cap = %u cannot finish: %u ranks need more stage activations in "
-               "flight at once",
+               "greedy_v cannot finish with cap = %u, because its %u ranks must hold the "
+               "activations of more stages at once",
                cap, p);
-    diag_hint(d, "the smallest cap that works is %u", schedule_greedy_least(p, m, arena));
+    diag_hint(d, "use cap = %u or more", schedule_greedy_least(p, m, arena));
     return false;
 }
 
@@ -159,10 +159,11 @@ static bool make_schedule(Schedule *s, const PassConfig *pass, uint32_t p, uint3
     if (!schedule_check(s, &locs, arena, d)) return false;
     if (!o->cap || schedule_runs_under(s, o->cap, arena)) return true;
     uint32_t rank = 0, peak = schedule_most(s, &rank);
-    diag_error(d, FAULT_input, "pp-cap", pass->loc,
-               "%s has %u activations of stages in flight on rank %u, more than cap = %u",
-               o->is_own ? "the schedule" : schedule_traits(o->schedule).name, peak, rank, o->cap);
-    diag_hint(d, "the smallest cap that works is %u", peak);
+    diag_error(
+        d, FAULT_input, "pp-cap", pass->loc,
+        "with %s, a rank must hold the activations of %u stages at once (rank %u), but cap = %u",
+        o->is_own ? "the schedule" : schedule_traits(o->schedule).name, peak, rank, o->cap);
+    diag_hint(d, "use cap = %u or more", peak);
     return false;
 }
 
@@ -177,10 +178,10 @@ static double idle_of(const Schedule *s)
 static void warn_of_bubble(const Schedule *s, Loc loc, Diag *d)
 {
     if (s->n_microbatches >= s->n_stages) return;
-    diag_warning(d, "pp-bubble", loc,
-                 "%u micro-batches on %u stages: ranks are idle for %.0f %% of the step, if "
-                 "forward, input gradient and weight gradient take the same time",
-                 s->n_microbatches, s->n_stages, 100 * idle_of(s));
+    diag_warning(
+        d, "pp-bubble", loc,
+        "%u micro-batches are few for %u stages: each rank is idle for about %.0f %% of the step",
+        s->n_microbatches, s->n_stages, 100 * idle_of(s));
     diag_hint(d, "use at least %u micro-batches", s->n_stages);
 }
 
@@ -202,9 +203,9 @@ static bool find_chunks(PassConfig *pass, uint32_t n_blocks, uint32_t p, Diag *d
     uint32_t rounded = o->round == 1 ? up : o->round == 2 ? down : stages;
     if (rounded == 0 || rounded % p != 0) {
         diag_error(d, FAULT_input, "pp-layers-per-stage", pass->loc,
-                   "%u blocks, %u in a stage, make %u stages, which is not a multiple of pp = %u",
+                   "%u blocks, %u to a stage, make %u stages, which is not a multiple of pp = %u",
                    n_blocks, o->layers_per_stage, stages, p);
-        diag_hint(d, "round = \"up\" makes %u stages%s", up,
+        diag_hint(d, "set round = \"up\" for %u stages%s", up,
                   down ? arena_print(d->arena, ", round = \"down\" %u", down) : "");
         return false;
     }
@@ -260,19 +261,19 @@ static bool place_param(Job *job, TensorId param, uint32_t stage, const PpOption
     if (rank_of[*first] == rank_of[stage]) return true;
     if (o->tied == 1) {
         diag_error(job->diag, FAULT_input, "tied-across-stages", t->loc,
-                   "%s is used by stage %u and by stage %u, which are on different ranks", t->name,
-                   *first, stage);
-        diag_hint(job->diag, "leave out tied = \"refuse\", place the stages in a V, untie the two "
-                             "weights, or use pp = 1");
+                   "%s is used by stages %u and %u, which are on different ranks", t->name, *first,
+                   stage);
+        diag_hint(job->diag, "leave out tied = \"refuse\", use a schedule whose stages form a V, "
+                             "or do not share the parameter");
         return false;
     }
     if (*second == UINT32_MAX) *second = stage;
     if (rank_of[*second] == rank_of[stage]) return true;
     diag_error(job->diag, FAULT_input, "tied-many-stages", t->loc,
-               "%s is used by stages %u, %u and %u, on three ranks; only two ranks can sum its "
-               "gradient in the same order",
+               "%s is used by stages %u, %u and %u on three ranks, but at most two ranks can share "
+               "a parameter",
                t->name, *first, *second, stage);
-    diag_hint(job->diag, "let at most two pipeline ranks share it");
+    diag_hint(job->diag, "use fewer stages, or do not share the parameter");
     return false;
 }
 
@@ -283,11 +284,10 @@ static bool place_norm(Job *job, const Node *n, const Tensor *t)
     const Node *made = &job->plan->graph.nodes.at[t->producer];
     if (!(op_info(made->op)->flags & OP_ONCE) || made->stage == n->stage) return true;
     diag_error(job->diag, FAULT_input, "spectral-norm", n->loc,
-               "%s is used by stages %u and %u: only one of them would update the vectors of its "
-               "spectral norm",
+               "%s has a spectral norm and is used by stages %u and %u, but only one stage can "
+               "update the norm",
                job->plan->graph.modules.at[t->module].path, made->stage, n->stage);
-    diag_hint(job->diag, "leave out spectral_norm of a linear that two stages share, or let each "
-                         "have its own");
+    diag_hint(job->diag, "leave out spectral_norm, or do not share the weight");
     return false;
 }
 
@@ -305,8 +305,8 @@ static bool place_tensors(Job *job, const PpOptions *o, Loc loc)
             } else if (t->role == ROLE_activation &&
                        n->stage > g->nodes.at[t->producer].stage + 1) {
                 return diag_error(job->diag, FAULT_input, "pp-skip", loc,
-                                  "%s is made by stage %u and read by stage %u: it would have to "
-                                  "pass through all stages between them",
+                                  "%s is made by stage %u and read by stage %u, but only "
+                                  "neighbouring stages exchange activations",
                                   t->name, g->nodes.at[t->producer].stage, n->stage);
             }
             if (!place_norm(job, n, t)) return false;
@@ -365,41 +365,40 @@ static const char *const schedules[] = {
 
 static const PassOption options[] = {
     OPTION_AS("pp.schedule", word, pp.schedule, 0, 0, schedules, SCHEDULE_1f1b, "",
-              "The order of forward and backward actions; or a function (p, m, chunks) that "
-              "returns the actions of each rank."),
+              "The order of forward and backward passes: the name of a schedule, or a function (p, "
+              "m, chunks) that returns the actions of each rank."),
     OPTION_OPEN(u32, pp.chunks, 1, 64, NULL, "the fewest that the schedule allows", "stages",
                 "The number of pipeline stages on each rank. Default: the fewest that the "
                 "schedule allows."),
     OPTION_OPEN(u32, pp.cap, 1, 1 << 20, NULL, "no bound; greedy_v: 2 x pp", "activations",
-                "The largest number of stage activations that a rank may hold at once. Default: "
-                "no limit; 2 x pp for greedy_v."),
+                "The largest number of stages whose activations a rank may hold at once. Default: "
+                "no limit, but 2 x pp for greedy_v."),
     OPTION_OPEN(text, pp.csv, 0, 0, NULL, "none", "",
                 "A file with a schedule in the format of torch.distributed.pipelining."),
     OPTION_WORD(pp.placement, OPTION_WORDS("any", "loop", "v"), 0, "",
-                "The placement of stages that your own schedule must have: loop or v."),
+                "The placement of stages that your own schedule must have. loop: stage i is on "
+                "rank i modulo pp. v: the stages go down the ranks and up again."),
     OPTION_OPEN(u32, pp.layers_per_stage, 1, 65536, NULL, "the layers are spread over the stages",
-                "blocks", "The number of blocks in a stage, instead of chunks."),
-    OPTION_WORD(pp.round, OPTION_WORDS("none", "up", "down"), 0, "",
-                "With layers_per_stage: rounds the number of stages to a multiple of pp."),
+                "blocks", "The number of blocks in each stage. It determines chunks."),
+    OPTION_WORD(
+        pp.round, OPTION_WORDS("none", "up", "down"), 0, "",
+        "With layers_per_stage: rounds the number of stages up or down to a multiple of pp."),
     OPTION_WORD(pp.tied, OPTION_WORDS("sum", "refuse"), 0, "",
-                "What happens to a parameter that two ranks read. sum: its gradients are summed. "
-                "refuse: the plan is refused."),
-    OPTION_LIST(
-        "pp.split", split, pp.split, offsetof(PassConfig, pp.has_split), NULL,
-        "as even as possible", "blocks",
-        "The numbers of blocks in the stages, in order, for uneven stages: `{ 9, 8, 8, 7 }`. The "
-        "first and the last stage may have none."),
+                "How to treat a parameter that two pipeline ranks share. sum: its gradients are "
+                "summed. refuse: the plan is refused."),
+    OPTION_LIST("pp.split", split, pp.split, offsetof(PassConfig, pp.has_split), NULL,
+                "as even as possible", "blocks",
+                "The number of blocks in each stage, as in `{ 9, 8, 8, 7 }`. Only the first and "
+                "the last stage may have 0."),
     OPTION_END,
 };
 
 #define WHOLE_MODEL                                                                                \
-    "it would be planned for the whole model, but the ranks of a stage hold only a part of it"
+    "it would be applied to the whole model, but a rank holds only the blocks of its stages"
 static const PassEdge before[] = {
-    {PASS_tp,
-     "tp{} before pp{} would tie the vocabulary of the first and the last stage across ranks that "
-     "never communicate"},
-    {PASS_ac, "a region marked before the model is cut may span two stages: its saved "
-              "inputs would lie on another rank"},
+    {PASS_tp, "tp would split the embedding and the head together, but they may be on ranks that "
+              "do not communicate"},
+    {PASS_ac, "a recomputed region could span two stages, and its inputs would be on another rank"},
     {PASS_fsdp2, WHOLE_MODEL},
     {PASS_ddp, WHOLE_MODEL},
     {PASS_zero, WHOLE_MODEL},
@@ -421,7 +420,7 @@ static void print(const PassConfig *pass, Str *out)
         str_print(out, ", %u layers a stage", o->layers_per_stage);
     else if (o->chunks > 1)
         str_print(out, ", %u chunks", o->chunks);
-    if (o->cap) str_print(out, ", at most %u in flight", o->cap);
+    if (o->cap) str_print(out, ", activations of at most %u stages", o->cap);
     str_add(out, ")");
 }
 
@@ -447,7 +446,7 @@ static void shrink(PassConfig *pass, Shrink *s)
 
 const PassSpec pass_spec_pp = {
     .name = "pp",
-    .doc = {"pp", "", "Splits the model into pipeline stages along mesh.pp."},
+    .doc = {"pp", "", "Splits the model into pipeline stages on the ranks of mesh.pp."},
     .options = options,
     .short_key = "schedule",
     .before = before,

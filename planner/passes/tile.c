@@ -56,7 +56,7 @@ static bool has_tokens(const Tile *t, TensorId id)
 static bool refuse(const Tile *t, const Node *n, const char *rule, const char *what,
                    const char *hint)
 {
-    diag_error(t->job->diag, FAULT_input, rule, t->pass->loc, "tile: %s (%s) %s",
+    diag_error(t->job->diag, FAULT_input, rule, t->pass->loc, "tile{}: %s (%s) %s",
                t->g->modules.at[n->module].path, op_info(n->op)->name, what);
     diag_hint(t->job->diag, "%s", hint);
     return false;
@@ -66,17 +66,17 @@ static bool check_inside(const Tile *t, const Node *n)
 {
     if (is_head(n) && op_info(n->op)->scaling != SCALING_none)
         return refuse(t, n, "tile-float8",
-                      "multiplies numbers that float8 rounded: their scale comes from all tokens, "
-                      "and a piece has only some of the tokens",
-                      "float8 { head = false } leaves the head as it is; or leave out tile");
+                      "is converted by float8{}, whose scales need all tokens, but a piece has "
+                      "only some of them",
+                      "leave out tile, or set float8 { head = false }");
     if (!is_head(n) && !may_be_inside(n->op))
         return refuse(t, n, "tile-region", "stands between the head and the loss",
-                      "between them may be a linear, its bias, nn.scale and nn.cross_entropy; or "
-                      "leave out tile");
+                      "leave out tile, or leave only a linear, its bias and nn.scale before "
+                      "nn.cross_entropy");
     if (n->region)
         return refuse(t, n, "tile-recomputed",
-                      "is recomputed, but a piece's backward pass follows its forward pass at "
-                      "once: there is nothing to recompute",
+                      "is recomputed by ac{}, which saves nothing because the backward pass of a "
+                      "piece begins at once",
                       "leave the head's module out of ac { modules }");
     return true;
 }
@@ -89,7 +89,7 @@ static bool find_region(Tile *t)
     uint32_t n_heads = 0;
     if (!(op_info(loss->op)->flags & OP_OF_LOSS) || op_dim(loss->op, 0, INDEX_tokens) < 0)
         return diag_error(t->job->diag, FAULT_input, "tile-region", t->pass->loc,
-                          "tile: the model's loss is not an nn.cross_entropy");
+                          "tile{} works only if the model's loss is nn.cross_entropy");
     t->wanted[g->loss] = true;
     for (NodeId id = g->nodes.n - 1; id > 0; id--) {
         const Node *n = &g->nodes.at[id];
@@ -108,8 +108,9 @@ static bool find_region(Tile *t)
         for (uint32_t i = 0; i < g->nodes.at[id].n_in && !t->inside[id]; i++)
             if (t->wanted[g->nodes.at[id].in[i]])
                 return refuse(t, &g->nodes.at[id], "tile-region",
-                              "reads a tensor between the head and the loss",
-                              "leave out tile: other ops need the whole logits");
+                              "reads a tensor between the head and the loss, which tile{} never "
+                              "makes as a whole",
+                              "leave out tile");
     return true;
 }
 
@@ -143,13 +144,12 @@ static bool find_step(Tile *t)
     t->step = mesh_size(mesh, axes);
     if (t->seq / t->step >= t->pass->tile.pieces) return true;
     diag_error(t->job->diag, FAULT_input, "tile-pieces", t->pass->loc,
-               "tile: %lld tokens%s cannot be cut into %u pieces", (long long)t->seq,
-               t->step > 1 ? arena_print(t->job->scratch, ", of which %lld ranks have a part each,",
-                                         (long long)t->step)
+               "tile{}: %lld tokens%s cannot be divided into %u pieces", (long long)t->seq,
+               t->step > 1 ? arena_print(t->job->scratch, " on %lld ranks", (long long)t->step)
                            : "",
                t->pass->tile.pieces);
     if (t->seq / t->step >= 2)
-        diag_hint(t->job->diag, "pieces may be up to %lld", (long long)(t->seq / t->step));
+        diag_hint(t->job->diag, "pieces may be at most %lld", (long long)(t->seq / t->step));
     else
         diag_hint(t->job->diag, "leave out tile");
     return false;
@@ -298,7 +298,7 @@ static bool pass_tile(Job *job)
 
 static const PassOption options[] = {
     OPTION(u32, tile.pieces, 2, 1024, 8, "pieces",
-           "The number of pieces into which the head and the loss are cut along the tokens."),
+           "The number of pieces. Each piece has some of the tokens."),
     OPTION_END,
 };
 
@@ -316,8 +316,8 @@ static void shrink(PassConfig *pass, Shrink *s)
 const PassSpec pass_spec_tile = {
     .name = "tile",
     .doc = {"tile", "",
-            "Computes the head and the loss in pieces along the tokens, so that the logits never "
-            "exist as a whole."},
+            "Computes the head and the loss for some tokens at a time, so the logits of all tokens "
+            "are never in memory at once."},
     .options = options,
     .run = pass_tile,
     .print = print,

@@ -47,9 +47,9 @@ static bool pass_zero(Job *job)
     rule.replicate = (AxisSet)(job->data_axes & ~rule.shard);
     if (job->sharding.gathers_bytes && o->gather == ZERO_GATHER_eager) {
         diag_error(job->diag, FAULT_input, "zero-option", pass->loc,
-                   "zero{}: gather = \"eager\" with weights gathered in 8 bits: their scale is "
-                   "known only in the step that reads them");
-        diag_hint(job->diag, "leave gather out, or gather in the dtype in use");
+                   "zero{}: gather = \"eager\" does not work with 8-bit weights, whose scale is "
+                   "known only in the next step");
+        diag_hint(job->diag, "leave out gather, or float8 { fsdp_gather }");
         return false;
     }
     choose_dtypes(job, o);
@@ -85,19 +85,18 @@ static const char *const strategies[] = {
 static const PassOption options[] = {
     OPTION_WORD(
         zero.strategy, strategies, ZERO_optim_grads_params, "",
-        "The state that dp_shard shards. no_shard: nothing. optim: the optimizer state (ZeRO-1). "
+        "What is sharded over dp_shard. no_shard: nothing. optim: optimizer state (ZeRO-1). "
         "optim_grads: also gradients (ZeRO-2). optim_grads_params: also weights (ZeRO-3)."),
     OPTION(u32, zero.prefetch, 0, 64, 1, "units",
-           "The number of units that are gathered ahead of "
-           "their use."),
+           "The number of units whose weights are gathered before they are needed."),
     OPTION_LIST("zero.units", modules, zero.units, offsetof(PassConfig, zero.has_units), NULL,
                 "the blocks", "",
                 "Paths of the modules that are units. `{}`: the whole model is one unit."),
     OPTION_OPEN(i64, zero.bucket_size, 1, 9.0e15, NULL, "40e6, or 1e6 x data ranks if that is more",
                 "elements",
-                "The size of a bucket of parameters that are in no unit. Default: 40M, or 1M for "
-                "each data rank if that is more."),
-    OPTION_FLAG(zero.disable_bucketing, 0, "", "true: one bucket for each unit, however large."),
+                "The size of a bucket. Parameters outside units are communicated in buckets. "
+                "Default: 40M, or 1M for each data rank if that is more."),
+    OPTION_FLAG(zero.disable_bucketing, 0, "", "true: each unit is one bucket of any size."),
     OPTION_CHOICE(zero.overlap_grad_reduce, "true", "",
                   "false: computation waits for each reduction."),
     OPTION_CHOICE(zero.overlap_param_gather, "true", "",
@@ -106,23 +105,23 @@ static const PassOption options[] = {
                   "true: gradients are summed in fp32. false: in the type of the weights in use."),
     OPTION_CHOICE(zero.preserve_fp32_weights, "as precision.param says", "",
                   "true: weights are stored in fp32 between steps. false: in the type in use."),
-    OPTION_CHOICE(zero.average_in_collective, "false", "",
-                  "Refused: the loss is already divided by the tokens of the whole step."),
+    OPTION_CHOICE(
+        zero.average_in_collective, "false", "",
+        "Not supported, because the loss is already divided by the tokens of the whole step."),
     OPTION_CHOICE(zero.calculate_per_token_loss, "true", "",
-                  "true is Tandem's only behaviour: gradients are sums, and the loss is divided "
-                  "by the tokens of the step."),
+                  "Only true is allowed: the loss is divided by the tokens of the whole step."),
     OPTION_FLAG(zero.fsdp_double_buffer, 0, "",
-                "true: units of equal size take turns in two fixed buffers."),
+                "true: units of equal size use two fixed buffers in turn."),
     OPTION_FLAG(zero.nccl_ub, 0, "",
-                "true: like fsdp_double_buffer, and the buffers are registered with NCCL, so that "
-                "collectives take fewer SMs."),
+                "true: like fsdp_double_buffer. The two buffers are also registered with NCCL, so "
+                "collectives use fewer SMs."),
     OPTION_CHOICE(zero.keep_fp8_transpose_cache, "false", "",
-                  "Refused; the message names the alternative."),
+                  "Not supported. The error names an alternative."),
     OPTION_CHOICE(zero.check_for_nan_in_grad, "false", "",
-                  "Refused; the message says what to use instead."),
+                  "Not supported. The error names an alternative."),
     OPTION_WORD(zero.gather, OPTION_WORDS("lazy", "eager"), ZERO_GATHER_lazy, "",
-                "For optim and optim_grads: updated weights are gathered before their first use "
-                "(lazy), or right after the update (eager)."),
+                "Only for optim and optim_grads. lazy: updated weights are gathered before their "
+                "first use. eager: they are gathered right after the update."),
     OPTION_END,
 };
 
@@ -130,8 +129,8 @@ static void print(const PassConfig *pass, Str *out)
 {
     str_print(out, "zero(%s", strategies[pass->zero.strategy]);
     if (pass->zero.gather == ZERO_GATHER_eager) str_add(out, ", eager");
-    if (pass->zero.overlap_grad_reduce == CHOICE_no) str_add(out, ", reductions waited for");
-    if (pass->zero.overlap_param_gather == CHOICE_no) str_add(out, ", gathers waited for");
+    if (pass->zero.overlap_grad_reduce == CHOICE_no) str_add(out, ", waits for reductions");
+    if (pass->zero.overlap_param_gather == CHOICE_no) str_add(out, ", waits for gathers");
     if (pass->zero.fsdp_double_buffer || pass->zero.nccl_ub) str_add(out, ", double buffer");
     if (pass->zero.nccl_ub) str_add(out, ", registered");
     str_add(out, ")");
@@ -147,11 +146,10 @@ static void warn_axes(const Config *config, const PassConfig *pass, Diag *d)
     const bool is_sharding = shards(pass);
     if (is_sharding && config_ranks(config, axes_with(AXIS_STATES)) <= 1)
         diag_warning(d, "not-applied", config->mesh_loc,
-                     "zero{} is asked to shard but mesh.dp_shard is 1: nothing is sharded");
+                     "zero{} shards nothing, because mesh.dp_shard is 1");
     if (!is_sharding && config_ranks(config, axes_cutting_batch() & ~axes_with(AXIS_UNITS)) <= 1)
         diag_warning(d, "not-applied", config->mesh_loc,
-                     "zero \"no_shard\" is asked for but mesh.dp_replicate is 1: there are no "
-                     "other ranks to sum gradients with");
+                     "zero \"no_shard\" has no effect, because mesh.dp_replicate is 1");
 }
 
 /* zero_options.c warns about the overlaps of optim_grads_params. */
@@ -161,17 +159,20 @@ static void warn_options(const Config *config, const PassConfig *pass, Diag *d)
     (void)config;
     const bool whole = o->strategy == ZERO_no_shard, eager = o->gather == ZERO_GATHER_eager;
     const bool waits = o->overlap_param_gather == CHOICE_no;
-    const char *never = whole   ? "with no_shard: weights are whole, nothing is gathered"
-                        : eager ? "with gather = \"eager\": all is gathered right after the update"
-                                : NULL;
+    const char *never =
+        whole   ? "with no_shard, weights are never gathered"
+        : eager ? "with gather = \"eager\", all weights are gathered right after the update"
+                : NULL;
     const char *ahead = never ? never
                         : waits && o->strategy != ZERO_optim_grads_params
-                            ? "with overlap_param_gather = false: nothing is gathered ahead"
+                            ? "with overlap_param_gather = false, no weights are gathered early"
                             : NULL;
     if (o->prefetch != 1 && ahead)
-        diag_warning(d, "not-applied", pass->loc, "zero{}: prefetch = %u %s", o->prefetch, ahead);
+        diag_warning(d, "not-applied", pass->loc, "zero{}: prefetch = %u has no effect: %s",
+                     o->prefetch, ahead);
     if (waits && never)
-        diag_warning(d, "not-applied", pass->loc, "zero{}: overlap_param_gather = false %s", never);
+        diag_warning(d, "not-applied", pass->loc,
+                     "zero{}: overlap_param_gather = false has no effect: %s", never);
 }
 
 const PassSpec pass_spec_zero = {

@@ -50,8 +50,8 @@ static void collect_sequences(Verifier *v, Sequences *all, uint32_t *seen)
         if (!verify_is_comm(in)) continue;
         if (verify_is_p2p(in)) continue;
         if (seen[in->match] == v->program + 1)
-            verify_report(v, "verify-sequence", pc, "match %u appears twice in this program",
-                          in->match);
+            verify_report(v, "verify-sequence", pc,
+                          "two communications of this program have match %u", in->match);
         seen[in->match] = v->program + 1;
         Issue issue = {in->match, pc};
         list_push(v->arena, &sequence_of(v, all, in->axes, in->stream)->issues, issue);
@@ -95,9 +95,9 @@ static void compare_sequences(Verifier *v, const Sequences *all, uint32_t mine, 
                                                op_info(q->code.at[s[1]->issues.at[i].pc].op)->name,
                                                s[1]->issues.at[i].match);
         verify_report(v, "verify-sequence", pc,
-                      "is call %u on communicator (%s, %s), where program %u issues %s", i + 1,
-                      mesh_axes_text(v->arena, &v->plan->mesh, axes), stream_name(stream), other,
-                      theirs);
+                      "is call %u on communicator (%s, %s), but program %u issues %s as its call",
+                      i + 1, mesh_axes_text(v->arena, &v->plan->mesh, axes), stream_name(stream),
+                      other, theirs);
         return;
     }
 }
@@ -365,8 +365,8 @@ static void report_circle(DeadlockReplay *r, Waiting start)
     v->program = v->plan->program_of[r->players[seen[first].player].rank];
     v->p = r->players[seen[first].player].p;
     if (text.n)
-        verify_report(v, "verify-deadlock", seen[first].pc, "ranks wait in a circle: %s",
-                      str_text(&text));
+        verify_report(v, "verify-deadlock", seen[first].pc,
+                      "ranks wait for each other in a circle: %s", str_text(&text));
 }
 
 static void report_first_circle(DeadlockReplay *r)
@@ -400,18 +400,21 @@ static void report_stuck(DeadlockReplay *r)
                 if (!at->done[at->p->after.at[in->after.first + k]])
                     open = at->p->after.at[in->after.first + k];
             if (open)
-                verify_report(v, "verify-deadlock", pc, "rank %u is stuck: waits for %u %s %s",
-                              at->rank, open, stream_name(at->p->code.at[open].stream),
+                verify_report(v, "verify-deadlock", pc,
+                              "rank %u waits forever for instruction %u %s %s", at->rank, open,
+                              stream_name(at->p->code.at[open].stream),
                               op_info(at->p->code.at[open].op)->name);
             else if (verify_is_p2p(in))
-                verify_report(v, "verify-deadlock", pc,
-                              "rank %u is stuck: its peer, rank %d, does not reach match %u",
-                              at->rank, (int)peer_of(&v->plan->mesh, at->rank, in), in->match);
-            else
                 verify_report(
                     v, "verify-deadlock", pc,
-                    "rank %u is stuck: others of its group along %s do not reach match %u",
-                    at->rank, mesh_axes_text(v->arena, &v->plan->mesh, in->axes), in->match);
+                    "rank %u waits forever, because its peer, rank %d, does not reach match %u",
+                    at->rank, (int)peer_of(&v->plan->mesh, at->rank, in), in->match);
+            else
+                verify_report(v, "verify-deadlock", pc,
+                              "rank %u waits forever, because other ranks of its group along %s do "
+                              "not reach match %u",
+                              at->rank, mesh_axes_text(v->arena, &v->plan->mesh, in->axes),
+                              in->match);
         }
     }
 }

@@ -12,8 +12,9 @@
 
 static bool report(Verifier *v, TensorId t, const char *field, uint32_t is, uint32_t should)
 {
-    verify_report(v, RULE, 0, "tensor %" PRIu32 " (%s) says %s=%" PRIu32 ", it should be %" PRIu32,
-                  t, v->g->tensors.at[t].name, field, is, should);
+    verify_report(v, RULE, 0,
+                  "tensor %" PRIu32 " (%s) states %s=%" PRIu32 ", but it must be %" PRIu32, t,
+                  v->g->tensors.at[t].name, field, is, should);
     return false;
 }
 
@@ -135,8 +136,8 @@ static bool is_wired(const Graph *g, const Node *n, const Node *of, const Backwa
 static const char *forward_fault(const Graph *g, NodeId id, const bool *listed_op)
 {
     const Node *n = &g->nodes.at[id];
-    if (id <= g->n_forward) return n->forward ? "lies in the forward pass" : NULL;
-    if (!n->forward) return "lies in the backward pass";
+    if (id <= g->n_forward) return n->forward ? "is in the forward pass" : NULL;
+    if (!n->forward) return "is in the backward pass";
     if (n->forward > g->n_forward) return "cannot belong to a backward node";
     const Node *of = &g->nodes.at[n->forward];
     const OpInfo *info = op_info(of->op);
@@ -146,7 +147,7 @@ static const char *forward_fault(const Graph *g, NodeId id, const bool *listed_o
         listed = true;
         if (is_wired(g, n, of, &info->backward[k])) return NULL;
     }
-    if (listed || listed_op[n->op]) return "has other inputs than that node's gradient needs";
+    if (listed || listed_op[n->op]) return "lacks an input that the gradient of that node needs";
     return is_backward_of(g, n, of) ? NULL : "computes no gradient of that node";
 }
 
@@ -163,7 +164,7 @@ static void check_nodes(Verifier *v)
         const char *fault = forward_fault(g, id, listed);
         if (fault)
             verify_report(v, RULE, 0,
-                          "graph node %" PRIu32 " (%s) says forward=%" PRIu32 ", but it %s", id,
+                          "graph node %" PRIu32 " (%s) states forward=%" PRIu32 ", but it %s", id,
                           op_info(g->nodes.at[id].op)->name, g->nodes.at[id].forward, fault);
     }
 }
@@ -177,7 +178,8 @@ static void check_group(Verifier *v)
         if (op_means_groups(v->g->nodes.at[id].op) && op_makes_loss(v->g->nodes.at[id].op))
             group = graph_attrs_at(v->g, v->g->nodes.at[id].attrs)->group;
     if (v->plan->step.group != group)
-        verify_report(v, RULE, 0, "the step says group=%" PRId64 ", its loss has group=%" PRId64,
+        verify_report(v, RULE, 0,
+                      "`step` states group=%" PRId64 ", but its loss has group=%" PRId64,
                       v->plan->step.group, group);
 }
 
@@ -193,8 +195,8 @@ static void check_stages(Verifier *v)
         const Program *p = plan_program(v->plan, r);
         if (p->stage != stage) {
             verify_report(v, RULE, 0,
-                          "program %" PRIu32 " says stage=%" PRIu32 ", its rank %" PRIu32
-                          " is of stage %" PRIu32,
+                          "program %" PRIu32 " states stage=%" PRIu32 ", but its rank %" PRIu32
+                          " is on stage %" PRIu32,
                           v->plan->program_of[r], p->stage, r, stage);
             return;
         }
@@ -217,8 +219,8 @@ static void check_view(Verifier *v, BufferId b)
     for (size_t i = 0; i < sizeof shared / sizeof *shared; i++)
         if (shared[i].is != shared[i].should)
             verify_report(v, RULE, 0,
-                          "buffer %" PRIu32 " says %s=%" PRIu32
-                          ", but lies in one that says %" PRIu32,
+                          "buffer %" PRIu32 " states %s=%" PRIu32
+                          ", but the buffer that contains it states %" PRIu32,
                           b, shared[i].field, shared[i].is, shared[i].should);
 }
 
@@ -228,7 +230,7 @@ static void check_root(Verifier *v, BufferId b)
     const bool of_graph = at->category == CATEGORY_activation || at->category == CATEGORY_input ||
                           at->category == CATEGORY_state || at->category == CATEGORY_workspace;
     if (at->unit && of_graph)
-        verify_report(v, RULE, 0, "buffer %" PRIu32 " says unit=%" PRIu32 ", but is %s", b,
+        verify_report(v, RULE, 0, "buffer %" PRIu32 " states unit=%" PRIu32 ", but is %s", b,
                       at->unit, category_name(at->category));
     const Role role = v->g->tensors.at[at->tensor].role;
     if (at->category == CATEGORY_state && at->tensor && !at->persistent && role != ROLE_state)
@@ -236,7 +238,8 @@ static void check_root(Verifier *v, BufferId b)
                       b, at->tensor);
     if (at->unit && at->tensor && at->category == CATEGORY_optimizer)
         verify_report(v, RULE, 0,
-                      "buffer %" PRIu32 " says tensor=%" PRIu32 ", but holds all of unit %" PRIu32,
+                      "buffer %" PRIu32 " states tensor=%" PRIu32
+                      ", but holds all of unit %" PRIu32,
                       b, at->tensor, at->unit);
 }
 
@@ -267,15 +270,17 @@ static void check_args(Verifier *v, Pc pc, const Node *n)
         const TensorId should = tensor_of(v, pc, i, n);
         if (at->tensor != should)
             verify_report(v, RULE, pc,
-                          "buffer %" PRIu32 " (%s) says tensor=%" PRIu32 ", it should be %" PRIu32,
+                          "buffer %" PRIu32 " (%s) states tensor=%" PRIu32
+                          ", but it must be %" PRIu32,
                           b, category_name(at->category), at->tensor, should);
         if (!n && at->unit && unit && at->unit != unit)
-            verify_report(v, RULE, pc, "buffers of units %" PRIu32 " and %" PRIu32 " meet", unit,
+            verify_report(v, RULE, pc,
+                          "one instruction has buffers of units %" PRIu32 " and %" PRIu32, unit,
                           at->unit);
         if (in->op == OP_slice && i >= in->n_in && at->unit && at->unit != unit)
             verify_report(v, RULE, pc,
-                          "buffer %" PRIu32 " says unit=%" PRIu32
-                          ", but is a part of one that says %" PRIu32,
+                          "buffer %" PRIu32 " states unit=%" PRIu32
+                          ", but the buffer that contains it states %" PRIu32,
                           b, at->unit, unit);
         if (!n && at->unit) unit = at->unit;
         room = room || (!at->unit &&
@@ -284,8 +289,9 @@ static void check_args(Verifier *v, Pc pc, const Node *n)
     /* a part of weights that a rank holds, or of a gradient that a node made */
     if (in->op == OP_slice || (in->op == OP_pass && in->origin)) unit = 0, room = false;
     if (in->unit != unit && !(room && !unit && !n))
-        verify_report(v, RULE, pc, "says unit=%" PRIu32 ", its buffers are of unit %" PRIu32,
-                      in->unit, unit);
+        verify_report(v, RULE, pc,
+                      "states unit=%" PRIu32 ", but its buffers belong to unit %" PRIu32, in->unit,
+                      unit);
 }
 
 static void check_instructions(Verifier *v)
@@ -314,8 +320,7 @@ static void check_fills(Verifier *v)
                 next[root] = in->unit;
             else if (!at->unit && next[root] && in->unit != next[root])
                 verify_report(v, RULE, pc,
-                              "says unit=%" PRIu32 ", but unit %" PRIu32
-                              " uses the memory that it fills",
+                              "states unit=%" PRIu32 ", but fills memory of unit %" PRIu32,
                               in->unit, next[root]);
         }
     }

@@ -49,8 +49,8 @@ static void expect(const Typing *y, Pc pc, BufferId b, const char *what, const c
     DType is = y->p->buffers.at[b].dtype;
     want = mapped(y, want);
     if (is == want || (other != DT_none && is == mapped(y, other))) return;
-    verify_report(y->v, RULE, pc, "%s %s is %s in buffer %u, the graph says %s", what, name,
-                  dtype_name(is), b, dtype_name(want));
+    verify_report(y->v, RULE, pc, "%s %s has dtype %s in buffer %u, but the graph states %s", what,
+                  name, dtype_name(is), b, dtype_name(want));
 }
 
 static void check_persistent(const Typing *y, BufferId b)
@@ -107,7 +107,7 @@ static void check_change(const Typing *y, Pc pc, const Instr *in)
     if (!unit) unit = unit_of(y, from);
     if (!unit && in->unit) unit = &y->v->g->units.at[in->unit];
     if (a == b || (unit && is_of_unit(y, unit, a) && is_of_unit(y, unit, b))) return;
-    verify_report(y->v, RULE, pc, "converts to %s from %s, and the graph has no such conversion",
+    verify_report(y->v, RULE, pc, "converts to %s from %s, but the graph has no such conversion",
                   dtype_name(b), dtype_name(a));
 }
 
@@ -139,7 +139,8 @@ static void check_fill(const Typing *y, Pc pc, const Instr *in)
     BufferId b = program_arg(y->p, in, in->n_in), root = program_root(y->p, b, &offset);
     DType is = y->p->buffers.at[b].dtype, want = y->p->buffers.at[root].dtype;
     if (is != want)
-        verify_report(y->v, RULE, pc, "fills a part of buffer %u as %s, the buffer is %s", root,
+        verify_report(y->v, RULE, pc,
+                      "fills a part of buffer %u with %s, but the buffer has dtype %s", root,
                       dtype_name(is), dtype_name(want));
 }
 

@@ -49,20 +49,20 @@ static bool fits_devices(const Plan *plan, const Capacity *capacity, const FitAd
         resident += by[c];
         if (by[c] > by[most]) most = c;
     }
-    diag_error(d, FAULT_infeasible, "does-not-fit", (Loc){NULL, 0},
-               "rank %u (program %u) needs %s, the device has %s usable (%s less %s reserved)",
-               rank, worst, str_bytes(d->arena, p->bytes), str_bytes(d->arena, usable),
-               str_bytes(d->arena, device_bytes), str_bytes(d->arena, reserved_bytes));
+    diag_error(
+        d, FAULT_infeasible, "does-not-fit", (Loc){NULL, 0},
+        "rank %u (program %u) needs %s, but only %s of the device are usable (%s less %s reserved)",
+        rank, worst, str_bytes(d->arena, p->bytes), str_bytes(d->arena, usable),
+        str_bytes(d->arena, device_bytes), str_bytes(d->arena, reserved_bytes));
     if (resident > usable)
-        diag_hint(
-            d,
-            "%s are kept between steps, most of it %s: shard over more ranks (larger dp_shard%s or "
-            "tp)%s%s",
-            str_bytes(d->arena, resident), category_name((Category)most),
-            experts_most(&plan->graph) > 0 ? ", ep" : "", advice->state[0] ? ", or " : "",
-            advice->state);
+        diag_hint(d,
+                  "%s are kept between steps, mostly %s; shard over more ranks (a larger "
+                  "dp_shard%s or tp)%s%s",
+                  str_bytes(d->arena, resident), category_name((Category)most),
+                  experts_most(&plan->graph) > 0 ? ", ep" : "", advice->state[0] ? ", or " : "",
+                  advice->state);
     else
-        diag_hint(d, "%s are kept between steps, the rest is needed only during a step: try %s",
+        diag_hint(d, "only %s are kept between steps, so reduce the memory within a step: try %s",
                   str_bytes(d->arena, resident), advice->within);
     return false;
 }
@@ -80,11 +80,9 @@ static bool fits_hosts(const Plan *plan, const Capacity *c, Diag *d)
     const AxisSet shard = mesh_axes_of(&plan->mesh, axes_with(AXIS_UNITS));
     const uint64_t shards = mesh_size(&plan->mesh, shard);
     diag_error(d, FAULT_infeasible, "host-does-not-fit", (Loc){NULL, 0},
-               "the %u ranks of node %u need %s of host memory, a node has %s", ranks, node,
+               "the %u ranks of node %u need %s of host memory, but a node has %s", ranks, node,
                str_bytes(d->arena, need), str_bytes(d->arena, c->host_bytes));
-    diag_hint(d,
-              "offload fits from dp_shard = %llu on (a rank holds one of dp_shard parts), or "
-              "leave it out",
+    diag_hint(d, "use dp_shard = %llu or more, or leave out offload",
               (unsigned long long)(shards * ((need - 1) / c->host_bytes + 1)));
     return false;
 }

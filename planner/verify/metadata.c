@@ -30,11 +30,11 @@ static void check_batch(Verifier *v)
         if (!(op_info(n->op)->flags & OP_SOURCE) || samples < 0) continue;
         const int64_t *is = v->g->tensors.at[n->out[0]].dim, points = points_of(n, is);
         if (points && (is[samples] != s->micro_batch || points != s->seq))
-            verify_report(
-                v, RULE, 0,
-                "a micro-step has %lld sequences of %lld tokens, but the step says %lld of %lld",
-                (long long)is[samples], (long long)points, (long long)s->micro_batch,
-                (long long)s->seq);
+            verify_report(v, RULE, 0,
+                          "the graph has %lld sequences of %lld tokens in a micro-batch, but "
+                          "`step` states %lld of %lld",
+                          (long long)is[samples], (long long)points, (long long)s->micro_batch,
+                          (long long)s->seq);
     }
 }
 
@@ -51,7 +51,7 @@ static void check_microbatches(Verifier *v)
     }
     if (steps && newest + 1 != v->plan->step.n_microbatches)
         verify_report(v, RULE, 0,
-                      "the instructions belong to %u micro-batches, but the step says %u",
+                      "the instructions belong to %u micro-batches, but `step` states %u",
                       newest + 1, v->plan->step.n_microbatches);
 }
 
@@ -120,16 +120,17 @@ static const char *cut_fault(const WorkAxes *is, const AxisInfo *axis, AxisSet b
     const char *fault = NULL;
     if (is->cut[INDEX_samples] &&
         (axis->cuts == INDEX_samples) != ((is->cut[INDEX_samples] & bit) != 0))
-        fault = axis->cuts == INDEX_samples ? "has the same samples all along it"
-                                            : "has other samples along it";
+        fault = axis->cuts == INDEX_samples ? "has the same samples on all its ranks"
+                                            : "has different samples on its ranks";
     for (int role = INDEX_none + 1; role < INDEX_ROLES; role++) {
         const bool cuts = axis->cuts == (IndexRole)role;
         if (role == INDEX_samples || !is->batch || cuts == ((is->cut[role] & bit) != 0)) continue;
         if (role == INDEX_tokens)
-            fault = cuts ? "has the same tokens all along it" : "has other tokens along it";
+            fault =
+                cuts ? "has the same tokens on all its ranks" : "has different tokens on its ranks";
         else
-            fault = cuts ? "has the same part of the batch all along it"
-                         : "has other parts of the batch along it";
+            fault = cuts ? "has the same part of the batch on all its ranks"
+                         : "has different parts of the batch on its ranks";
     }
     return fault;
 }
@@ -143,14 +144,16 @@ static void check_axes(Verifier *v)
         const AxisSet bit = (AxisSet)(1u << a);
         const AxisInfo *axis = axis_info(m->axis[a].name);
         const char *fault = NULL, *cut = cut_fault(&is, axis, bit);
-        if (!is_named(m, a)) fault = "has another name than its kind";
-        if (!(axis->flags & AXIS_STAGES) && is.stages & bit) fault = "has stages along it";
+        if (!is_named(m, a)) fault = "has a name that belongs to another kind of axis";
+        if (!(axis->flags & AXIS_STAGES) && is.stages & bit)
+            fault = "has different stages on its ranks";
         if (cut) fault = cut;
-        if (!(axis->flags & AXIS_STATES) && is.shard & bit) fault = "has shards of units along it";
+        if (!(axis->flags & AXIS_STATES) && is.shard & bit)
+            fault = "has shards of units on its ranks";
         if (axis->flags & AXIS_UNITS && is.shard && !(is.shard & bit))
-            fault = "has no shards along it";
+            fault = "has no shards on its ranks";
         if (axis->cuts == INDEX_none && (is.shard | is.replicate) & bit)
-            fault = "has gradients summed along it as data has";
+            fault = "has gradients that are summed over its ranks, like a data axis";
         if (fault)
             verify_report(v, RULE, 0, "mesh axis %u (%s, %s) %s", a,
                           m->axis[a].text ? m->axis[a].text : "?", axis->name, fault);
@@ -235,7 +238,7 @@ static void check_communications(Verifier *v)
         } else if (verify_is_comm(in)) {
             neighbours(p, pc, &before, &behind);
             if (in->microbatch != before && in->microbatch != behind)
-                verify_report(v, RULE, pc, "stands between instructions of micro-batches %u and %u",
+                verify_report(v, RULE, pc, "is between instructions of micro-batches %u and %u",
                               before, behind);
         }
         for (uint32_t i = in->n_in; i < in->args.n; i++)
@@ -369,7 +372,8 @@ static void check_categories(Verifier *v, uint32_t *of_tensor)
     for (BufferId b = 1; b < p->buffers.n; b++) {
         const Buffer *at = &p->buffers.at[b];
         if (at->parent && at->category != p->buffers.at[program_root(p, b, NULL)].category)
-            verify_report(v, RULE, 0, "buffer %u is %s and lies in one that is %s", b,
+            verify_report(v, RULE, 0,
+                          "buffer %u is called %s, but the buffer that contains it is called %s", b,
                           category_name(at->category),
                           category_name(p->buffers.at[program_root(p, b, NULL)].category));
         if (at->parent || !touched[b] || at->category == CATEGORY_workspace) continue;
@@ -399,8 +403,9 @@ static void check_lives(Verifier *v)
         const Buffer *at = &p->buffers.at[b];
         if (at->first != first[b] || at->last != last[b])
             verify_report(v, RULE, 0,
-                          "buffer %u is used from instruction %u to %u, but it says %u to %u", b,
-                          first[b], last[b], at->first, at->last);
+                          "buffer %u is used from instruction %u to %u, but its fields first and "
+                          "last state %u to %u",
+                          b, first[b], last[b], at->first, at->last);
     }
 }
 

@@ -116,7 +116,8 @@ static void report_race(const ClockSweep *s, Pc a, Pc b, const char *how, Buffer
 {
     const Instr *in = &s->v->p->code.at[a];
     verify_report(s->v, "verify-race", b,
-                  "%s bytes of buffer %u that %u %s %s touches, and neither waits for the other",
+                  "%s bytes of buffer %u that instruction %u %s %s uses, too, but neither waits "
+                  "for the other",
                   how, buffer, a, stream_name(in->stream), op_info(in->op)->name);
 }
 
@@ -127,7 +128,7 @@ static void touch_root(ClockSweep *s, Pc pc, BufferId root)
     s->newest[(size_t)root * s->v->order.n_lanes + s->v->order.lane[pc]] = pc;
     if (!s->heir[root]) return;
     verify_report(s->v, "verify-race", pc,
-                  "uses buffer %u after some of its bytes were given to buffer %u", root,
+                  "uses buffer %u, but some of its bytes already belong to buffer %u", root,
                   s->heir[root]);
     s->heir[root] = 0;
 }
@@ -138,7 +139,8 @@ static void inherit(ClockSweep *s, Pc pc, BufferId from, BufferId root)
     const Buffer *taken = &s->v->p->buffers.at[from];
     if (taken->persistent || taken->result)
         verify_report(s->v, "verify-race", pc, "overwrites buffer %u, which %s", from,
-                      taken->persistent ? "lives between steps" : "is a result of the step");
+                      taken->persistent ? "must keep its value between steps"
+                                        : "is a result of the step");
     const Pc *newest = s->newest + (size_t)from * o->n_lanes;
     const uint32_t kernel = s->v->p->code.at[pc].fuse;
     const bool told = !kernel && all_before(o, newest, pc);
@@ -172,7 +174,7 @@ static void read_range(ClockSweep *s, Pc pc, BufferId b)
                               "reads bytes of buffer %u that no instruction wrote", b);
             else
                 verify_report(s->v, "verify-read-before-write", pc,
-                              "reads bytes of buffer %u that now hold data of buffer %u", b,
+                              "reads bytes of buffer %u that were overwritten by buffer %u", b,
                               t->root);
         }
         if (t->state == TOUCH_written && t->writer != pc && t->writer != reported &&
@@ -270,7 +272,9 @@ void verify_races(Verifier *v)
         do {
             if (((Touch *)range_payload(&s.map, there))->state != TOUCH_empty) {
                 verify_report(v, "verify-race", 0,
-                              "buffer %u overlaps another that lives between steps", b);
+                              "buffer %u shares bytes with another buffer, and both keep values "
+                              "between steps",
+                              b);
                 break;
             }
         } while (range_next(&s.map, &there) && range_lo(&s.map, there) < lo + at->bytes);

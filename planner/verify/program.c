@@ -15,7 +15,7 @@ static bool is_strips(const Verifier *v, const Buffer *b)
     return false;
 }
 
-static_assert(CATEGORY_waiting + 1 == CATEGORY_COUNT, "buffers have the categories before it");
+static_assert(CATEGORY_waiting + 1 == CATEGORY_COUNT, "all categories of buffers come before it");
 
 static void check_buffer(Verifier *v, BufferId id)
 {
@@ -36,16 +36,20 @@ static void check_buffer(Verifier *v, BufferId id)
         const Buffer *parent = &p->buffers.at[b->parent];
         room = parent->bytes;
         if (parent->parent || b->parent == id)
-            verify_report(v, RULE, 0, "buffer %u is a view of a view", id);
+            verify_report(v, RULE, 0, "buffer %u is a part of a buffer that is itself a part", id);
         if (b->space != parent->space)
-            verify_report(v, RULE, 0, "buffer %u and its parent lie in different memories", id);
+            verify_report(v, RULE, 0,
+                          "buffer %u and the buffer that contains it are in different memories",
+                          id);
     }
     if (room > UINT64_C(1) << 62 || b->bytes > room || b->offset > room - b->bytes)
-        verify_report(v, RULE, 0, "buffer %u (%llu bytes at %llu) lies outside of %s (%llu bytes)",
-                      id, (unsigned long long)b->bytes, (unsigned long long)b->offset,
+        verify_report(v, RULE, 0,
+                      "buffer %u (%llu bytes at offset %llu) does not fit into %s (%llu bytes)", id,
+                      (unsigned long long)b->bytes, (unsigned long long)b->offset,
                       b->parent ? "its parent" : "the arena", (unsigned long long)room);
     if (b->offset % dtype_bytes(b->dtype))
-        verify_report(v, RULE, 0, "buffer %u is not aligned to its dtype", id);
+        verify_report(v, RULE, 0,
+                      "the offset of buffer %u is not a multiple of the size of its dtype", id);
 }
 
 static bool fields_ok(const Verifier *v, Pc pc)
@@ -87,7 +91,8 @@ static void check_dtypes(Verifier *v, Pc pc)
     for (uint32_t i = 0; i < verify_n_args(in); i++) {
         DType t = v->p->buffers.at[program_arg(v->p, in, i)].dtype;
         if (in->op == OP_exchange_uneven && (i == 1 || i == 2)) {
-            if (t != DT_i32) verify_report(v, RULE, pc, "argument %u does not count rows", i);
+            if (t != DT_i32)
+                verify_report(v, RULE, pc, "argument %u is not a tensor of counts of rows", i);
             continue;
         }
         if (class_ == OP_CLASS_reshape || class_ == OP_CLASS_comm) {
@@ -101,10 +106,11 @@ static void check_dtypes(Verifier *v, Pc pc)
         if (op_takes_tokens(in->op) && t == DT_i32) continue;
         bool integer = op_index_args(in->op) >> i & 1;
         if (integer ? t != DT_i32 : !dtype_is_real(t))
-            verify_report(v, RULE, pc, "argument %u is %s, expected %s", i, dtype_name(t),
-                          integer ? "i32" : "real numbers");
+            verify_report(v, RULE, pc, "argument %u has dtype %s, but must have %s", i,
+                          dtype_name(t), integer ? "i32" : "real numbers");
         else if ((double_args(in->op) >> i & 1) && t != DT_f64)
-            verify_report(v, RULE, pc, "argument %u is %s, expected f64", i, dtype_name(t));
+            verify_report(v, RULE, pc, "argument %u has dtype %s, but must have f64", i,
+                          dtype_name(t));
     }
 }
 
@@ -116,7 +122,7 @@ static void check_scratch(Verifier *v, Pc pc)
     const Buffer *b = &v->p->buffers.at[program_arg(v->p, in, n)];
     if (in->args.n > n + 1 || b->category != CATEGORY_workspace || b->persistent || b->parent)
         verify_report(v, RULE, pc,
-                      "has more arguments than its op takes, and the extra ones are not scratch");
+                      "has more arguments than its op takes, but only scratch memory may be added");
 }
 
 static void check_compute(Verifier *v, Pc pc)
@@ -125,7 +131,8 @@ static void check_compute(Verifier *v, Pc pc)
     const OpInfo *info = op_info(in->op);
     check_scratch(v, pc);
     const Bound *bound = verify_bound(v, pc);
-    if (bound->fault) verify_report(v, RULE, pc, "arguments do not match the op: %s", bound->fault);
+    if (bound->fault)
+        verify_report(v, RULE, pc, "has arguments that do not fit its op: %s", bound->fault);
     for (uint32_t j = 0; j < info->sig.n_out && (info->flags & OP_UPDATES); j++)
         if (in->args.n > in->n_in + j &&
             program_arg(v->p, in, j) != program_arg(v->p, in, in->n_in + j))
@@ -133,15 +140,18 @@ static void check_compute(Verifier *v, Pc pc)
     if (in->op == OP_clip_coef && in->n_in > 0) {
         const uint64_t n = v->local_elements[v->p->buffers.at[program_arg(v->p, in, 0)].shape];
         if ((uint64_t)verify_attrs(v, pc)->n_slots != n)
-            verify_report(v, RULE, pc, "adds %lld squares, but its input has %llu",
+            verify_report(v, RULE, pc,
+                          "adds up a table of %lld sums of squares, but its input has %llu",
                           (long long)verify_attrs(v, pc)->n_slots, (unsigned long long)n);
     }
     const int64_t turned = verify_attrs(v, pc)->rope_dims;
     if (turned < 0 || turned % 2 != 0)
-        verify_report(v, RULE, pc, "rotates pairs of elements, but rope_dims is %lld",
-                      (long long)turned);
+        verify_report(
+            v, RULE, pc,
+            "rotates pairs of elements, so rope_dims = %lld must be even and not negative",
+            (long long)turned);
     if (in->axes || in->match || in->hop)
-        verify_report(v, RULE, pc, "a computation cannot name a group, match or hop");
+        verify_report(v, RULE, pc, "is a computation, which cannot have a group, a match or a hop");
 }
 
 static void check_reshape(Verifier *v, Pc pc)
@@ -156,10 +166,11 @@ static void check_reshape(Verifier *v, Pc pc)
     const Shape *s = &v->plan->shapes.at[v->p->buffers.at[program_arg(v->p, in, 0)].shape];
     if (in->op != OP_copy && (attrs->dim < 0 || attrs->dim >= s->n_dims || attrs->parts < 1 ||
                               attrs->parts > v->plan->mesh.n_ranks))
-        verify_report(v, RULE, pc, "has dimension %lld cut into %lld parts", (long long)attrs->dim,
-                      (long long)attrs->parts);
+        verify_report(v, RULE, pc, "cannot cut dimension %lld into %lld parts",
+                      (long long)attrs->dim, (long long)attrs->parts);
     if (in->axes || in->match || in->hop)
-        verify_report(v, RULE, pc, "a local instruction cannot name a group, match or hop");
+        verify_report(v, RULE, pc,
+                      "is a local instruction, which cannot have a group, a match or a hop");
 }
 
 static uint64_t arg_bytes(const Verifier *v, const Instr *in, uint32_t i)
@@ -178,15 +189,15 @@ static void check_comm(Verifier *v, Pc pc)
         return;
     }
     if (!in->axes || in->axes >> mesh->n_axes) {
-        verify_report(v, RULE, pc, "its group has an axis that the mesh does not have");
+        verify_report(v, RULE, pc, "has a group with an axis that is not in the mesh");
         return;
     }
     if (!in->match || in->match >= v->plan->n_match)
         verify_report(v, RULE, pc, "match %u of %u", in->match, v->plan->n_match);
     if (verify_attrs(v, pc)->dim || verify_attrs(v, pc)->parts)
-        verify_report(v, RULE, pc, "names a dimension, which its buffers state already");
+        verify_report(v, RULE, pc, "states a dimension, but only its buffers may state it");
     if (in->stream == STREAM_compute || in->stream == STREAM_host)
-        verify_report(v, RULE, pc, "a communication cannot run on stream %s",
+        verify_report(v, RULE, pc, "is a communication, which cannot run on stream %s",
                       stream_name(in->stream));
     if (verify_is_p2p(in)) {
         if (!in->hop || (in->axes & (in->axes - 1)))
@@ -200,7 +211,7 @@ static void check_comm(Verifier *v, Pc pc)
                                               : a == b;
     if (!fits)
         verify_report(v, RULE, pc,
-                      "reads %llu bytes and writes %llu, which does not fit a group of %llu ranks",
+                      "reads %llu bytes and writes %llu, which is wrong for a group of %llu ranks",
                       (unsigned long long)a, (unsigned long long)b, (unsigned long long)n);
 }
 
@@ -221,7 +232,7 @@ static void check_spaces(Verifier *v, Pc pc)
         return;
     }
     if (crosses)
-        verify_report(v, RULE, pc, "takes host memory and device memory together");
+        verify_report(v, RULE, pc, "has arguments in both host memory and device memory");
     else if (n_host > 0 && in->stream != STREAM_host)
         verify_report(v, RULE, pc, "uses host memory on stream %s", stream_name(in->stream));
     else if (n_host == 0 && in->stream == STREAM_host && in->args.n > 0)
@@ -241,9 +252,9 @@ static void check_instr(Verifier *v, Pc pc)
     bool sums = (info->flags & (OP_ACCUMULATES | OP_MERGES)) != 0;
     if (attrs->accumulate >> (verify_n_args(in) - in->n_in) || attrs->accumulate < 0 ||
         (attrs->accumulate && !sums))
-        verify_report(v, RULE, pc, "is said to add to its outputs, which this op cannot do");
+        verify_report(v, RULE, pc, "must add to its outputs, but its op cannot add");
     if (in->launch && info->class_ != OP_CLASS_comm)
-        verify_report(v, RULE, pc, "only communications are launched together");
+        verify_report(v, RULE, pc, "has a launch number, but only communications may have one");
     switch (info->class_) {
     case OP_CLASS_none: break;
     case OP_CLASS_compute:
@@ -273,7 +284,7 @@ static void check_launches(Verifier *v)
         if (!in->launch) continue;
         if (in->launch > n || runs[in->launch].begun) {
             verify_report(v, RULE, pc,
-                          "launch %u is not one unbroken run of instructions on one stream",
+                          "the instructions with launch %u must follow each other on one stream",
                           in->launch);
             *current = 0;
             continue;
@@ -287,7 +298,7 @@ bool verify_structure_program(Verifier *v)
     const Program *p = v->p;
     uint32_t before = v->n_reported;
     if (p->code.n == 0 || p->buffers.n == 0 || p->purpose > PURPOSE_gather) {
-        verify_report(v, RULE, 0, "lacks its first instruction or buffer");
+        verify_report(v, RULE, 0, "has no instruction 0 or no buffer 0");
         return false;
     }
     for (BufferId b = 1; b < p->buffers.n; b++) check_buffer(v, b);

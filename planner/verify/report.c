@@ -96,9 +96,9 @@ void verify_report_rest(Verifier *v)
 {
     if (v->n_left_out)
         diag_error(v->d, v->fault, "verify-structure", (Loc){NULL, 0},
-                   "%u more violations were found and are not listed", v->n_left_out);
+                   "%u more errors were found, but are not listed", v->n_left_out);
     if (v->n_warned > MAX_WARNINGS)
         diag_warning(v->d, "verify-redundant", (Loc){NULL, 0},
-                     "%u more communications are redundant and are not listed",
+                     "%u more communications are redundant, but are not listed",
                      v->n_warned - MAX_WARNINGS);
 }

@@ -34,13 +34,13 @@ static const char *fault_of_quantise(const Verifier *v, const Node *n)
     const Node *max = producer(v->g, n->in[1]);
     Binding b, of_max;
     if (op_info(max->op)->reduce != REDUCE_max || max->n_in != 1)
-        return "is scaled by a value that is not a largest magnitude";
+        return "is scaled by a value that is not the largest magnitude of a tensor";
     if (max->in[0] != n->in[0]) return "is scaled by the largest magnitude of another tensor";
     if (!graph_bind(v->g, n, &b, NULL) || !graph_bind(v->g, max, &of_max, NULL) ||
         dims_of_first(&b, 1) != dims_of_first(&of_max, 1))
-        return "is scaled by maxima along another index";
+        return "is scaled by the largest magnitudes along a wrong index";
     if (graph_attrs_at(v->g, n->attrs)->scale != largest_of(v->g->tensors.at[n->out[0]].dtype))
-        return "is not scaled to the largest number of its type";
+        return "does not use the whole range of its type";
     return NULL;
 }
 
@@ -57,11 +57,11 @@ static const char *fault_of_pairs(const Verifier *v, const Node *n)
     if (max->in[0] != n->in[0]) return "is scaled by the largest magnitude of another tensor";
     if ((v->g->tensors.at[n->in[0]].role == ROLE_param) !=
         (strchr(op_info(n->op)->signature, 'C') != NULL))
-        return "has squares for another tensor than a weight, or a weight without squares";
-    if (of_values != DT_e2m1x2) return "does not make 4-bit numbers";
-    if (of_scales != DT_e4m3) return "has scales of another type than e4m3";
+        return "must have square blocks for a weight, and other blocks for other tensors";
+    if (of_values != DT_e2m1x2) return "must make 4-bit numbers";
+    if (of_scales != DT_e4m3) return "must have scales of dtype e4m3";
     if (attrs->scale != largest_of(of_values) * largest_of(of_scales))
-        return "is not scaled to the largest number times the largest scale";
+        return "does not use the whole range of its numbers and scales";
     return NULL;
 }
 
@@ -71,9 +71,9 @@ static const char *fault_of_blocks(const Verifier *v, const Node *n)
     const Attrs *attrs = graph_attrs_at(v->g, n->attrs);
     if (op_has_pairs(n->op)) return fault_of_pairs(v, n);
     if (attrs->scale != largest_of(v->g->tensors.at[n->out[0]].dtype))
-        return "is not scaled to the largest number of its type";
+        return "does not use the whole range of its type";
     if (v->g->tensors.at[n->out[1]].dtype != DT_e8m0)
-        return "has scales that are not powers of two";
+        return "must have scales that are powers of two";
     return NULL;
 }
 
@@ -86,16 +86,16 @@ static const char *fault_of_block_product(const Verifier *v, const Node *n)
         const Node *from = producer(v->g, n->in[i]);
         if (!(op_info(from->op)->flags & OP_QUANTISES)) return "reads an operand that has no scale";
         if (n->in[i] != from->out[0] || n->in[2 + i] != from->out[1])
-            return "divides by a scale that is not its operand's";
+            return "divides by the scale of another operand";
         if (graph_attrs_at(v->g, from->attrs)->group != graph_attrs_at(v->g, n->attrs)->group)
-            return "has blocks of another length than its operands";
+            return "has blocks whose length differs from that of its operands";
         if (!op_has_pairs(n->op)) continue;
         if (n->in[4 + i] != from->in[1])
-            return "multiplies with a largest magnitude that is not its operand's";
+            return "multiplies with the largest magnitude of another operand";
         undone *= graph_attrs_at(v->g, from->attrs)->scale;
     }
     if (op_has_pairs(n->op) && !(undone > 1 - 1e-12 && undone < 1 + 1e-12))
-        return "does not undo its operands' scales";
+        return "does not undo the scales of its operands";
     return NULL;
 }
 
@@ -108,10 +108,11 @@ static const char *fault_of_contraction(const Verifier *v, const Node *n)
         const Node *from = producer(v->g, n->in[i]);
         if (op_info(from->op)->flags & OP_TURNS) from = producer(v->g, from->in[0]);
         if (!(op_info(from->op)->flags & OP_QUANTISES)) return "reads an operand that has no scale";
-        if (from->in[1] != n->in[2 + i]) return "divides by a scale that is not its operand's";
+        if (from->in[1] != n->in[2 + i]) return "divides by the scale of another operand";
         scale *= largest_of(v->g->tensors.at[n->in[i]].dtype);
     }
-    return scale > 1 - 1e-12 && scale < 1 + 1e-12 ? NULL : "does not undo its operands' scales";
+    return scale > 1 - 1e-12 && scale < 1 + 1e-12 ? NULL
+                                                  : "does not undo the scales of its operands";
 }
 
 void verify_scales(Verifier *v)

@@ -41,10 +41,11 @@ static void hold_parameters(Verifier *v, BufferId b, uint32_t *flat_of)
         for (uint32_t a = 0; a < v->plan->mesh.n_axes; a++)
             if (!gathered && unit->shard >> a & 1) want.layout.on[a] = SPLIT(0);
         if (!shape_equal(s, &want))
-            verify_report(v, "verify-coverage", 0,
-                          "buffer %u holds unit %s as %s, at rest it is %s", b, unit->name,
-                          value_shape_text(v, v->canon[at->shape]),
-                          value_shape_text(v, value_shape(v, &want)));
+            verify_report(
+                v, "verify-coverage", 0,
+                "buffer %u holds unit %s with layout %s, but between steps the layout is %s", b,
+                unit->name, value_shape_text(v, v->canon[at->shape]),
+                value_shape_text(v, value_shape(v, &want)));
         else if (flat_of[at->unit])
             val = (Val){.list = flat_of[at->unit]};
         else
@@ -54,7 +55,7 @@ static void hold_parameters(Verifier *v, BufferId b, uint32_t *flat_of)
         val.vn = value_of_tensor(v, at->tensor, 0);
     } else {
         verify_report(v, "verify-coverage", 0,
-                      "buffer %u is said to hold a parameter between steps, but names no unit", b);
+                      "buffer %u holds a parameter between steps, but names no unit", b);
     }
     value_write(v, 0, b, val);
 }

@@ -24,7 +24,7 @@ static void check_names(Verifier *v)
         while (slots[s] && strcmp(g->tensors.at[slots[s]].name, name) != 0)
             s = (s + 1) & (n_slots - 1);
         if (slots[s])
-            verify_report(v, RULE, 0, "tensors %" PRIu32 " and %" PRIu32 " are both called %s",
+            verify_report(v, RULE, 0, "tensors %" PRIu32 " and %" PRIu32 " have the same name, %s",
                           slots[s], t, name);
         slots[s] = t;
     }
@@ -43,7 +43,8 @@ static void check_matches(Verifier *v)
             if (p->code.at[pc].match > newest) newest = p->code.at[pc].match;
     }
     if (v->plan->n_match != newest + 1)
-        verify_report(v, RULE, 0, "the plan says n_match=%" PRIu32 ", its last match is %" PRIu32,
+        verify_report(v, RULE, 0,
+                      "the plan states n_match=%" PRIu32 ", but its last match is %" PRIu32,
                       v->plan->n_match, newest);
 }
 
@@ -61,7 +62,7 @@ static void check_arenas(Verifier *v)
     for (int space = 0; space < 2; space++)
         if (said[space] != end[space])
             verify_report(v, RULE, 0,
-                          "the program says %s=%" PRIu64 ", its buffers end at %" PRIu64,
+                          "the program states %s=%" PRIu64 ", but its buffers end at %" PRIu64,
                           field[space], said[space], end[space]);
 }
 
@@ -90,20 +91,18 @@ static void check_optimizer(Verifier *v)
             const Attrs *now = settings_of(v->plan, in);
             if (op_is_optimizer(in->op)) {
                 if (in->op == OP_adamw && !(now->eps > 0))
-                    verify_report(v, RULE, pc, "divides by the root of a moment plus eps=%g",
-                                  now->eps);
+                    verify_report(v, RULE, pc, "has eps=%g, but eps must be above 0", now->eps);
                 if (!update) update = in;
                 if (in->op != update->op || !same_settings(now, settings_of(v->plan, update)))
-                    verify_report(v, RULE, pc,
-                                  "updates with other settings than the first update does");
+                    verify_report(v, RULE, pc, "has other settings than the first update");
             }
             if (in->op != OP_clip_coef) continue;
             if (!clip) clip = in;
             if (!(now->clip >= 0)) /* 0: no clipping */
                 verify_report(v, RULE, pc, "clips at %g", now->clip);
             if (now->clip != settings_of(v->plan, clip)->clip)
-                verify_report(v, RULE, pc, "clips at %g, another program at %g", now->clip,
-                              settings_of(v->plan, clip)->clip);
+                verify_report(v, RULE, pc, "clips at %g, but another program clips at %g",
+                              now->clip, settings_of(v->plan, clip)->clip);
         }
     }
     v->p = NULL;
@@ -116,16 +115,18 @@ static void check_optimizer(Verifier *v)
 static const char *flag_fault(const Buffer *b, bool is_updated_from)
 {
     const bool lives = b->category == CATEGORY_parameter || b->category == CATEGORY_optimizer;
-    if (b->persistent && b->result) return "lives between steps, so it cannot be a result";
+    if (b->persistent && b->result)
+        return "keeps its value between steps, so it cannot be a result";
     if (b->result && (b->category != CATEGORY_gradient || !is_updated_from))
         return "may be a result only if it is a gradient that an update reads";
-    if (b->category == CATEGORY_optimizer && !b->persistent) return "must live between steps";
+    if (b->category == CATEGORY_optimizer && !b->persistent)
+        return "must keep its value between steps";
     if (is_updated_from && !b->persistent && !b->result)
-        return "is read by an update, so it must be a result or live between steps";
+        return "is read by an update, so it must be a result or keep its value between steps";
     const bool may_live =
         lives || b->category == CATEGORY_gradient || b->category == CATEGORY_state ||
         b->category == CATEGORY_gathered; /* the weights of a step, or memory for them */
-    if (b->persistent && !may_live) return "is of a category that cannot live between steps";
+    if (b->persistent && !may_live) return "has a category that cannot keep values between steps";
     return NULL;
 }
 
@@ -135,9 +136,10 @@ static void check_scalars(Verifier *v, Pc pc)
     const Instr *in = &v->p->code.at[pc];
     const BufferId b = program_root(v->p, program_arg(v->p, in, in->n_in), NULL);
     if (!v->p->buffers.at[b].persistent)
-        verify_report(
-            v, RULE, pc,
-            "writes the step's norm to buffer %" PRIu32 ", which does not live between steps", b);
+        verify_report(v, RULE, pc,
+                      "writes the norm of the step to buffer %" PRIu32
+                      ", which must keep its value between steps",
+                      b);
 }
 
 static void check_flags(Verifier *v)
@@ -155,7 +157,8 @@ static void check_flags(Verifier *v)
             const BufferId b = program_root(p, program_arg(p, in, i), NULL);
             if (p->buffers.at[b].unit != in->unit)
                 verify_report(v, RULE, pc,
-                              "updates unit %" PRIu32 " with buffer %" PRIu32 " of unit %" PRIu32,
+                              "updates unit %" PRIu32 ", but buffer %" PRIu32
+                              " belongs to unit %" PRIu32,
                               in->unit, b, p->buffers.at[b].unit);
         }
         updated_from[program_root(p, program_arg(p, in, verify_gradient_arg(in)), NULL)] = true;

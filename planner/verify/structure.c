@@ -16,7 +16,7 @@ static void check_mesh(Verifier *v)
 {
     const Mesh *m = &v->plan->mesh;
     if (m->n_axes > MAX_AXES) {
-        verify_report(v, RULE, 0, "the mesh has %u axes, at most %d are possible", m->n_axes,
+        verify_report(v, RULE, 0, "the mesh has %u axes, but at most %d are possible", m->n_axes,
                       MAX_AXES);
         return;
     }
@@ -27,17 +27,18 @@ static void check_mesh(Verifier *v)
             return;
         }
     if (!mesh_set_strides(&made)) {
-        verify_report(v, RULE, 0,
-                      "the axes of the mesh make no grid of ranks, or a grid of too many");
+        verify_report(
+            v, RULE, 0,
+            "the axes of the mesh do not form a grid of ranks, or there are too many ranks");
         return;
     }
     for (uint32_t a = 0; a < m->n_axes; a++)
         if (m->axis[a].stride != made.axis[a].stride)
-            verify_report(v, RULE, 0, "mesh axis %u of size %u has stride %u, expected %u", a,
+            verify_report(v, RULE, 0, "mesh axis %u of size %u has stride %u, but must have %u", a,
                           m->axis[a].size, m->axis[a].stride, made.axis[a].stride);
     if (m->n_ranks != made.n_ranks)
-        verify_report(v, RULE, 0, "the mesh says %u ranks, but its axes make %u", m->n_ranks,
-                      made.n_ranks);
+        verify_report(v, RULE, 0, "the mesh states %u ranks, but the product of its axes is %u",
+                      m->n_ranks, made.n_ranks);
 }
 
 static int by_low(const void *a, const void *b)
@@ -113,7 +114,7 @@ static void check_deals(Verifier *v)
             ok = d->per_part > 0 && deal_table(d) == d->n &&
                  (uint64_t)d->first + d->n <= deals->intervals.n;
         if (!ok)
-            verify_report(v, RULE, 0, "deal %u is malformed", i);
+            verify_report(v, RULE, 0, "deal %u has impossible fields", i);
         else if (d->kind == DEAL_listed && !tiles(v, d))
             verify_report(v, "verify-coverage", 0,
                           "deal %u does not give each of its %lld indices to exactly one part", i,
@@ -121,16 +122,16 @@ static void check_deals(Verifier *v)
         else if (d->kind == DEAL_strided && !strides(v, d))
             verify_report(
                 v, "verify-coverage", 0,
-                "deal %u does not cut its %lld indices into equal pieces at equal distances", i,
+                "deal %u does not divide its %lld indices into equal pieces at equal distances", i,
                 (long long)d->size);
         else if ((d->kind == DEAL_halo || d->kind == DEAL_overlap) && !reaches_once(v, d))
             verify_report(v, "verify-coverage", 0,
-                          "deal %u has a halo that is longer than all of its %lld indices", i,
+                          "deal %u has a halo that is longer than its %lld indices", i,
                           (long long)d->size);
         else if (d->kind == DEAL_segments && !are_side_by_side(v, d))
             verify_report(
                 v, "verify-coverage", 0,
-                "deal %u does not cut its %lld indices into segments of %u equal parts each", i,
+                "deal %u does not divide its %lld indices into segments of %u equal parts each", i,
                 (long long)d->size, d->n_parts);
     }
 }
@@ -155,7 +156,7 @@ static const char *layout_fault(const Verifier *v, uint32_t n_dims, const int64_
     const Deals *deals = &v->g->deals;
     for (uint32_t a = 0; a < MAX_AXES; a++) {
         int8_t on = layout->on[a];
-        if (a >= mesh->n_axes && on != WHOLE) return "names an axis that the mesh does not have";
+        if (a >= mesh->n_axes && on != WHOLE) return "names an axis that is not in the mesh";
         if (on < PARTIAL_MAX) return "has an unknown layout";
         if (layout_is_split(on) && layout_dim(on) >= (int)n_dims)
             return "splits a dimension that it does not have";
@@ -167,7 +168,7 @@ static const char *layout_fault(const Verifier *v, uint32_t n_dims, const int64_
         uint32_t parts = mesh_size(mesh, axes);
         const Deal *at = deal[d] ? &deals->deals.at[deal[d]] : NULL;
         if (at && (at->n_parts != parts || at->size != dim[d]))
-            return "has a deal for another split";
+            return "has a deal for another number of parts or another size";
     }
     return NULL;
 }
@@ -203,8 +204,9 @@ static void check_tensors(Verifier *v)
         else
             fault = layout_fault(v, at->n_dims, at->dim, at->deal, &at->use);
         if (!fault && at->frozen && at->role != ROLE_param)
-            fault = "is called frozen, and is not a parameter";
-        if (!fault && layout_axes_partial(&at->use)) fault = "is in use as a partial sum";
+            fault = "is called frozen, but only parameters can be frozen";
+        if (!fault && layout_axes_partial(&at->use))
+            fault = "is a partial sum when it is used, but must be whole or split";
         if (fault) verify_report(v, RULE, 0, "tensor %u (%s) %s", t, name, fault);
     }
 }
@@ -239,12 +241,12 @@ static void check_nodes(Verifier *v)
         Diag why = diag_in(v->arena);
         Binding b;
         if (!graph_bind(g, n, &b, &why))
-            verify_report(v, RULE, 0, "graph node %u does not match its op: %s", id,
+            verify_report(v, RULE, 0, "graph node %u does not fit its op: %s", id,
                           why.items.n ? why.items.at[0].text : "");
         else if (op_info(n->op)->flags & OP_TAKES &&
                  !op_takes(n->op, &b, graph_attrs_at(g, n->attrs)))
             verify_report(v, RULE, 0,
-                          "graph node %u (%s) takes a part that its input does not have", id,
+                          "graph node %u (%s) takes a part that does not exist in its input", id,
                           op_info(n->op)->name);
         else if (op_info(n->op)->flags & OP_WINDOWED &&
                  !op_windowed(n->op, &b, graph_attrs_at(g, n->attrs)))
@@ -260,8 +262,8 @@ static void check_nodes(Verifier *v)
                           op_info(n->op)->name);
     }
     if (g->n_forward >= g->nodes.n && g->n_forward)
-        verify_report(v, RULE, 0, "the graph says %u forward nodes, but has %u nodes", g->n_forward,
-                      g->nodes.n);
+        verify_report(v, RULE, 0, "the graph states %u forward nodes, but has only %u nodes",
+                      g->n_forward, g->nodes.n);
     if (g->loss >= g->tensors.n && g->loss)
         verify_report(v, RULE, 0, "the loss is tensor %u, but the graph has %u tensors", g->loss,
                       g->tensors.n);
@@ -313,28 +315,29 @@ static void check_units(Verifier *v)
                               unit->name, p->name);
             if (p->flat_offset < end || p->flat_offset > unit->elements)
                 verify_report(v, "verify-coverage", 0,
-                              "%s overlaps the parameter before it in unit %s", p->name,
+                              "%s shares elements of unit %s with the parameter before it", p->name,
                               unit->name);
             if (p->rest_dtype != unit->rest_dtype || p->reduce_dtype != unit->reduce_dtype ||
                 (p->dtype != unit->dtype && unit->dtype != DT_e4m3))
                 verify_report(v, "verify-dtype", 0,
-                              "%s has dtypes %s (in use), %s (between steps), %s (sums); its unit "
-                              "%s has %s, %s, %s",
+                              "%s has dtypes %s (in use), %s (between steps), %s (sums), but its "
+                              "unit %s has %s, %s, %s",
                               p->name, dtype_name(p->dtype), dtype_name(p->rest_dtype),
                               dtype_name(p->reduce_dtype), unit->name, dtype_name(unit->dtype),
                               dtype_name(unit->rest_dtype), dtype_name(unit->reduce_dtype));
             if (p->grad && p->grad < g->tensors.n &&
                 g->tensors.at[p->grad].dtype != p->reduce_dtype)
-                verify_report(
-                    v, "verify-dtype", 0, "the gradient of %s has dtype %s, but is summed in %s",
-                    p->name, dtype_name(g->tensors.at[p->grad].dtype), dtype_name(p->reduce_dtype));
+                verify_report(v, "verify-dtype", 0,
+                              "the gradient of %s has dtype %s, but its sum has dtype %s", p->name,
+                              dtype_name(g->tensors.at[p->grad].dtype),
+                              dtype_name(p->reduce_dtype));
             end = p->flat_offset + (uint64_t)local_elements(v, p);
             if (end > unit->elements)
-                verify_report(v, "verify-coverage", 0, "%s reaches beyond unit %s", p->name,
+                verify_report(v, "verify-coverage", 0, "%s does not fit into unit %s", p->name,
                               unit->name);
         }
         if (n_frozen > 0 && unit->state_dtype != DT_none)
-            verify_report(v, "verify-dtype", 0, "unit %s is frozen, and has moments in %s",
+            verify_report(v, "verify-dtype", 0, "unit %s is frozen, but has moments (dtype %s)",
                           unit->name, dtype_name(unit->state_dtype));
     }
     for (TensorId t = 1; t < g->tensors.n; t++)
@@ -357,17 +360,18 @@ static void check_step(Verifier *v)
         n_params += n;
     }
     if (s->micro_batch && s->global_batch != s->micro_batch * (int64_t)s->n_microbatches)
-        verify_report(v, RULE, 0, "%u micro-steps of %lld sequences do not make %lld sequences",
+        verify_report(v, RULE, 0, "%u micro-batches of %lld sequences are not %lld sequences",
                       s->n_microbatches, (long long)s->micro_batch, (long long)s->global_batch);
     const double labels = s->global_batch ? s->global_tokens / (double)s->global_batch : 0;
     if (s->seq && !(labels >= 1 && labels <= (double)s->seq && labels == floor(labels)))
-        verify_report(v, RULE, 0, "%lld sequences of %lld tokens do not make %.0f tokens",
+        verify_report(v, RULE, 0, "%lld sequences of %lld tokens are not %.0f tokens",
                       (long long)s->global_batch, (long long)s->seq, s->global_tokens);
     if (info->n_params && (info->n_params != n_params || info->n_params_no_embedding > n_params))
-        verify_report(v, RULE, 0,
-                      "the model has %llu parameters, not %llu (%llu without embedding)",
-                      (unsigned long long)n_params, (unsigned long long)info->n_params,
-                      (unsigned long long)info->n_params_no_embedding);
+        verify_report(
+            v, RULE, 0,
+            "the model has %llu parameters, but the plan states %llu (%llu without embedding)",
+            (unsigned long long)n_params, (unsigned long long)info->n_params,
+            (unsigned long long)info->n_params_no_embedding);
 }
 
 bool verify_structure_graph(Verifier *v)
@@ -376,13 +380,15 @@ bool verify_structure_graph(Verifier *v)
     check_mesh(v);
     if (v->n_reported) return false;
     if (plan->shapes.n == 0 || v->g->tensors.n == 0 || v->g->nodes.n == 0 || v->g->attrs.n == 0) {
-        verify_report(v, RULE, 0, "the plan lacks its first shape, tensor, node or attributes");
+        verify_report(v, RULE, 0,
+                      "the plan lacks the empty first shape, tensor, node or attributes");
         return false;
     }
     uint64_t n_mb = plan->step.n_microbatches, n_code = 0;
     for (uint32_t i = 0; i < plan->programs.n; i++) n_code += plan->programs.at[i].code.n;
     if (n_mb == 0 || n_mb > n_code || n_mb * v->g->tensors.n > UINT64_C(1) << 26)
-        verify_report(v, RULE, 0, "%llu micro-batches for %llu instructions",
+        verify_report(v, RULE, 0,
+                      "the plan states %llu micro-batches, but has only %llu instructions",
                       (unsigned long long)n_mb, (unsigned long long)n_code);
     check_deals(v);
     if (v->n_reported) return false;
@@ -399,12 +405,12 @@ bool verify_structure_graph(Verifier *v)
     }
     check_step(v);
     if (plan->n_match > n_code + 1)
-        verify_report(v, RULE, 0, "the plan has %u matches, more than its %llu instructions",
+        verify_report(v, RULE, 0, "the plan states %u matches, but has only %llu instructions",
                       plan->n_match, (unsigned long long)n_code);
     for (Rank r = 0; r < plan->mesh.n_ranks; r++)
         if (plan->program_of[r] >= plan->programs.n) {
-            verify_report(v, RULE, 0, "rank %u runs program %u of %u", r, plan->program_of[r],
-                          plan->programs.n);
+            verify_report(v, RULE, 0, "rank %u runs program %u, but there are only %u programs", r,
+                          plan->program_of[r], plan->programs.n);
             return false;
         }
     return v->n_reported == 0;

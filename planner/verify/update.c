@@ -45,11 +45,12 @@ static Hash128 sum_squares(Verifier *v, Pc pc, const Val *val, AxisSet claimed, 
             *bad = true;
         }
         if (norm_axes(v, val, p) != claimed) {
-            verify_report(v, "verify-scale", pc,
-                          "the squares of %s must be summed over %s, but the output says %s",
-                          value_name(v, p->vn),
-                          mesh_axes_text(v->arena, &v->plan->mesh, norm_axes(v, val, p)),
-                          mesh_axes_text(v->arena, &v->plan->mesh, claimed));
+            verify_report(
+                v, "verify-scale", pc,
+                "the squares of %s must be summed over %s, but the layout of the output states %s",
+                value_name(v, p->vn),
+                mesh_axes_text(v->arena, &v->plan->mesh, norm_axes(v, val, p)),
+                mesh_axes_text(v->arena, &v->plan->mesh, claimed));
             *bad = true;
         }
         total = value_add(total, value_norm(p->vn));
@@ -67,12 +68,12 @@ void value_sumsq(Verifier *v, Pc pc)
     int64_t n = slot.dim[0], which = verify_attrs(v, pc)->slot;
     bool bad = val.bad;
     if (!bad && layout_axes_partial(&value_shape_at(v, val.shape)->layout)) {
-        verify_report(v, "verify-layout", pc, "takes squares of partial sums: %s",
+        verify_report(v, "verify-layout", pc, "squares partial sums before they are added up: %s",
                       value_shape_text(v, val.shape));
         bad = true;
     }
     if (which < 0 || which >= n || layout_axes_split(&slot.layout, -1)) {
-        verify_report(v, "verify-layout", pc, "writes slot %lld, but the table has %lld slots",
+        verify_report(v, "verify-layout", pc, "writes entry %lld of a table with %lld entries",
                       (long long)which, (long long)n);
         value_write(v, pc, table, (Val){.bad = true});
         return;
@@ -108,7 +109,7 @@ static bool explain_exchange(Verifier *v, Pc pc, Hash128 is)
             Hash128 other = value_norm(v->sum[v->g->tensors.at[k].grad]);
             if (!value_same(value_add(is, other), twice)) continue;
             verify_report(v, "verify-scale", pc,
-                          "the gradient norm counts %s twice and leaves out %s",
+                          "the gradient norm counts the gradient of %s twice, but not that of %s",
                           v->g->tensors.at[t].name, v->g->tensors.at[k].name);
             return true;
         }
@@ -130,7 +131,7 @@ static void explain_norm(Verifier *v, Pc pc, Hash128 is)
     }
     if (v->g->tensors.n < 20000 && explain_exchange(v, pc, is)) return;
     verify_report(v, "verify-scale", pc,
-                  "the gradient norm does not count the gradient of each parameter once");
+                  "the gradient norm must count the gradient of each parameter exactly once");
 }
 
 /* Checks step_mean, which must divide every gradient exactly once by the number of counted tokens.
@@ -151,8 +152,8 @@ void value_mean(Verifier *v, Pc pc)
             verify_report(v, "verify-scale", pc, "input %u is not the %s of the step%s", i,
                           names[i], of[i] ? value_difference(v, of[i], x.vn) : "");
         else if (v->stages && !x.comm)
-            verify_report(v, "verify-scale", pc, "reads a %s that was not summed over the stages",
-                          names[i]);
+            verify_report(v, "verify-scale", pc,
+                          "reads a %s that was not summed over pipeline stages", names[i]);
         else if (unsummed)
             verify_report(v, "verify-scale", pc, "reads a %s that was not summed over %s", names[i],
                           mesh_axes_text(v->arena, &v->plan->mesh, unsummed));
@@ -160,7 +161,7 @@ void value_mean(Verifier *v, Pc pc)
     if (!(product > 1 - 1e-9 && product < 1 + 1e-9))
         verify_report(
             v, "verify-scale", pc,
-            "multiplies by %.17g a value that was scaled by %.17g: their product is not 1",
+            "multiplies by %.17g a value that was scaled by %.17g, but the product must be 1",
             verify_attrs(v, pc)->scale, v->loss_scale);
     for (uint32_t j = 0; j < 2; j++) {
         Val out = {.bad = bad || !of[1]};
@@ -175,10 +176,9 @@ static void check_factor(Verifier *v, Pc pc)
     if (factor.bad) return;
     if (!v->g->loss || !graph_count(v->g) || !value_same(factor.vn, value_step_mean(v, 1)))
         verify_report(v, "verify-scale", pc,
-                      "input 1 is not the factor that makes the step's sums means");
+                      "input 1 must be the factor that turns the sums of the step into means");
     else if (layout_axes_partial(&value_shape_at(v, factor.shape)->layout))
-        verify_report(v, "verify-layout", pc,
-                      "reads a factor that is only one rank's part of a sum");
+        verify_report(v, "verify-layout", pc, "reads a factor that was not summed over all ranks");
 }
 
 void value_clip_coef(Verifier *v, Pc pc)
@@ -207,8 +207,8 @@ void value_clip_coef(Verifier *v, Pc pc)
     if (layout_axes_partial(&o->layout) || layout_axes_split(&o->layout, -1))
         verify_report(v, "verify-layout", pc, "the clip coefficient must be whole on every rank");
     if (!(attrs->clip >= 0 && attrs->clip < INFINITY))
-        verify_report(v, "verify-scale", pc, "clips at %g, which is not a positive finite bound",
-                      attrs->clip);
+        verify_report(v, "verify-scale", pc,
+                      "clips at %g, but the bound must be positive and finite", attrs->clip);
     if (v->clip && v->clip->clip != attrs->clip)
         verify_report(v, "verify-scale", pc, "clips at %g, but other programs clip at %g",
                       attrs->clip, v->clip->clip);
@@ -245,11 +245,11 @@ static bool check_gradient(Verifier *v, Pc pc, TensorId t, const ValuePiece *par
     if (value_same(grad->vn, want)) return true;
     TensorId other = gradient_of_value(v, grad->vn);
     if (other)
-        verify_report(v, "verify-layout", pc, "updates %s by the gradient of %s", p->name,
+        verify_report(v, "verify-layout", pc, "updates %s with the gradient of %s", p->name,
                       v->g->tensors.at[other].name);
     else
         verify_report(v, "verify-scale", pc,
-                      "updates %s by something that is not its gradient of this step%s", p->name,
+                      "updates %s with a value that is not its gradient of this step%s", p->name,
                       value_difference(v, p->grad, grad->vn));
     return false;
 }
@@ -296,7 +296,7 @@ static void check_coefficient(Verifier *v, Pc pc, const Val *coefficient)
                       v->p->code.at[pc].n_in - 1u);
     else if (layout_axes_partial(&value_shape_at(v, coefficient->shape)->layout))
         verify_report(v, "verify-layout", pc,
-                      "reads a clip coefficient that is only one rank's part");
+                      "reads a clip coefficient that was not summed over all ranks");
 }
 
 /* Updates each parameter in `param` with the gradient at the same offset in `grad` (a bad gradient
@@ -345,7 +345,8 @@ void value_update(Verifier *v, Pc pc)
     Val out = {.bad = true};
     bool ok = !arg[0].bad;
     if (ok && !arg[at_grad].bad && arg[at_grad].shape != arg[0].shape) {
-        verify_report(v, "verify-layout", pc, "the parameters have layout %s, the gradients %s",
+        verify_report(v, "verify-layout", pc,
+                      "the parameters have layout %s, but the gradients have %s",
                       value_shape_text(v, arg[0].shape), value_shape_text(v, arg[at_grad].shape));
         ok = false;
     }
@@ -365,8 +366,7 @@ void value_update(Verifier *v, Pc pc)
     const bool rounds_alike =
         !v->rule || v->rule_dtype != dtype || v->rule->stochastic == attrs->stochastic;
     if (v->rule && (v->rule_op != in->op || !same_rule(v->rule, attrs) || !rounds_alike))
-        verify_report(v, "verify-scale", pc,
-                      "uses another optimizer rule than the rest of the model");
+        verify_report(v, "verify-scale", pc, "uses another optimizer than the rest of the model");
     v->rule = attrs;
     v->rule_op = in->op;
     v->rule_dtype = dtype;
@@ -400,7 +400,7 @@ static void end_of_parameters(Verifier *v, BufferId b)
         const Hash128 want = frozen ? value_of_tensor(v, t, 0) : value_leaf("updated parameter", t);
         if (its && value_same(its->vn, want)) continue;
         verify_report(v, "verify-coverage", 0, "parameter %s is %s%s", v->g->tensors.at[t].name,
-                      frozen ? "frozen, and does not stay as it is" : "not updated",
+                      frozen ? "frozen, but its value changes" : "not updated",
                       at->category == CATEGORY_gathered ? " where the next step reads it gathered"
                                                         : "");
     }
@@ -412,7 +412,7 @@ static void end_of_loss(Verifier *v, BufferId b)
     if (val.bad) return;
     if (!graph_count(v->g) || !value_same(val.vn, value_step_mean(v, 0)))
         verify_report(v, "verify-scale", 0,
-                      "the loss of the step is not the mean over the counted tokens%s",
+                      "the loss of the step must be the mean over the counted tokens%s",
                       value_difference(v, v->g->loss, val.vn));
     else if (layout_axes_partial(&value_shape_at(v, val.shape)->layout))
         verify_report(v, "verify-scale", 0, "the loss of the step was not summed over all ranks");
@@ -425,7 +425,7 @@ static void unused_communications(Verifier *v)
         uint64_t offset;
         if (!val->comm || val->used || val->bad) continue;
         if (v->p->buffers.at[program_root(v->p, val->buffer, &offset)].persistent) continue;
-        verify_warn(v, val->writer, "nothing uses its result");
+        verify_warn(v, val->writer, "no instruction uses its result");
     }
 }
 
@@ -448,7 +448,7 @@ static void end_of_gather(Verifier *v)
                           v->g->tensors.at[t].name, value_name(v, val.vn));
         const Layout whole = {{0}};
         if (!layout_equal(&value_shape_at(v, val.shape)->layout, &whole))
-            verify_report(v, "verify-coverage", 0, "%s is not gathered whole: %s",
+            verify_report(v, "verify-coverage", 0, "not all of %s is gathered: %s",
                           v->g->tensors.at[t].name, value_shape_text(v, val.shape));
     }
 }
@@ -476,8 +476,8 @@ void value_end(Verifier *v)
         if (tensor->role != ROLE_param) continue;
         v->n_homes[t] += here[t];
         if (here[t] && v->n_updates[t] != !tensor->frozen)
-            verify_report(v, "verify-coverage", 0, "parameter %s is updated %u times", tensor->name,
-                          v->n_updates[t]);
+            verify_report(v, "verify-coverage", 0, "parameter %s is updated %u times in a step",
+                          tensor->name, v->n_updates[t]);
     }
     if (!loss && v->g->loss && v->plan->programs.n == 1)
         verify_report(v, "verify-coverage", 0, "no buffer holds the loss of the step");

@@ -289,7 +289,7 @@ static void a_run_is_predicted_on_its_own_gpu(void **state)
         check(r, 0, of_step, NULL);
         check(r, 0,
               known ? "their costs come from the GPU's model"
-                    : "no GPU of the library is called 'Double'",
+                    : "the library has no GPU called 'Double'",
               NULL);
         predicted_s[known] = 1e-12 * strtod(strstr(r.out, of_step) + sizeof of_step - 1, NULL);
     }

@@ -176,7 +176,7 @@ static void replicas_in_the_account_of_parts_are_named(void **state)
         if (axes & tp) continue;
         p->args.at[in->args.first + 1] = with_tp;
         named(plan, "verify-scale",
-              "must be summed over dp_shard, but the output says dp_shard,tp");
+              "must be summed over dp_shard, but the layout of the output states dp_shard,tp");
         return;
     }
     fail_msg("nothing is whole over tp");

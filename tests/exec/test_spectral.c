@@ -435,7 +435,8 @@ static void recomputation_writes_no_state(void **state)
         if (op_info(p->code.at[pc].op)->flags & OP_ONCE)
             assert_int_equal(p->code.at[pc].phase, PHASE_forward);
     p->code.at[find(p, OP_normalise, 0)].phase = PHASE_recompute;
-    is_named(plan, "verify-purity", "recomputation must not touch state that lives between steps");
+    is_named(plan, "verify-purity",
+             "recomputation must not touch state that must keep its value between steps");
 }
 
 static void each_is_advanced_by_one_node(void **state)
@@ -468,7 +469,7 @@ static void a_second_iteration_is_seen(void **state)
     pc = find(p, OP_project_over_first, 0); /* u = W v must read v before v is updated */
     plan->graph.nodes.at[p->code.at[pc].origin].in[1] =
         plan->graph.nodes.at[p->code.at[find(p, OP_normalise, 1)].origin].out[0];
-    is_named(plan, "verify-layout", "before any node produced it");
+    is_named(plan, "verify-layout", "before any node makes it");
 }
 
 static void state_lives_in_one_program(void **state)
@@ -496,7 +497,7 @@ static void what_is_done_once_reads_no_batch(void **state)
         n->in[0] = n->in[1] = g->nodes.at[g->tensors.at[g->loss].producer].in[0];
         break;
     }
-    is_named(plan, "verify-layout", "before any node produced it");
+    is_named(plan, "verify-layout", "before any node makes it");
     for (NodeId id = 1; id < g->nodes.n; id++) {
         Node *n = &g->nodes.at[id];
         if (n->op != OP_inner_product || n->in[0] != n->in[1]) continue;

@@ -54,14 +54,14 @@ static void what_is_refused(void **state)
     static const struct {
         int code;
         const char *says, *arguments[8];
-    } rows[] = {{2, "16 are 2 whole nodes", {"net", "dgx_h100", "--gpus", "9"}},
+    } rows[] = {{2, "use 16, which are 2 whole nodes", {"net", "dgx_h100", "--gpus", "9"}},
                 {2, "at least 2", {"net", "dgx_h100", "--gpus", "1"}},
                 {2, "at least 2", {"net", "dgx_h100", "--per-node", "1"}},
                 {2, "a node has 8 devices", {"net", "dgx_h100", "--nodes", "2", "--per-node", "9"}},
-                {2, "both give", {"net", "dgx_h100", "--per-node", "4", "--gpus", "4"}},
+                {2, "exclude each other", {"net", "dgx_h100", "--per-node", "4", "--gpus", "4"}},
                 {2, "all_gather", {"net", "dgx_h100", "--collective", "all_gathr"}},
-                {2, "a size is expected", {"net", "dgx_h100", "--min", "1X"}},
-                {2, "a size is expected", {"net", "dgx_h100", "--max", "-5"}},
+                {2, "write a size", {"net", "dgx_h100", "--min", "1X"}},
+                {2, "write a size", {"net", "dgx_h100", "--max", "-5"}},
                 {2, "larger than", {"net", "dgx_h100", "--min", "2M", "--max", "1M"}},
                 {2, "--issue", {"net", "dgx_h100", "--issue", "lazily"}},
                 {3, "net-buffers", {"net", "dgx_a100", "--buffers", "symmetric"}},

@@ -1,4 +1,4 @@
--- expect: warning[pp-bubble] 2 micro-batches on 4 stages
+-- expect: warning[pp-bubble] 2 micro-batches are few for 4 stages
 -- expect: ok stages 1,1,1,1
 return require "dialects.automodel" {
   world_size = 4, seq_length = 32,

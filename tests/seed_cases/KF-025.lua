@@ -1,5 +1,5 @@
 -- expect: ok mesh tp=4
--- expect: warning[not-applied] fsdp2{} is asked for but mesh.dp_shard is 1: parameters stay whole
+-- expect: warning[not-applied] fsdp2{} does not shard parameters, because mesh.dp_shard is 1
 -- instead: a mesh without data axes is legal, and a warning says that fsdp2{} then does nothing
 return plan {
   model = require "models.llama" { size = "tiny", kv_heads = 4 },

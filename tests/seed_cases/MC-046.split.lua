@@ -1,4 +1,4 @@
--- expect: error[divides-heads] heads = 4 cannot be split over tp = 3
+-- expect: error[divides-heads] heads = 4 cannot be split evenly over tp = 3
 -- expect: error[divides-features]
 return plan {
   model = require "models.wxformer" { size = "tiny", heads = 4, use_spectral_norm = true },

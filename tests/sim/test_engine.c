@@ -185,10 +185,10 @@ static void crossed_order_names_both(void **state)
         Diag d = diag_in(arena);
         assert_false(run_fixed(plan, unfolded == 1, 1, arena, &result, &d));
         const char *text = only_error(&d, "sim-deadlock");
-        assert_non_null(strstr(text, "rank 0 waits at pc 1 (tp all_reduce along pp, match 1) for "
-                                     "rank 1"));
-        assert_non_null(strstr(text, "rank 1 waits at pc 1 (tp all_reduce along pp, match 2) for "
-                                     "rank 0"));
+        assert_non_null(strstr(
+            text, "rank 0 waits at instruction 1 (tp all_reduce along pp, match 1) for rank 1"));
+        assert_non_null(strstr(
+            text, "rank 1 waits at instruction 1 (tp all_reduce along pp, match 2) for rank 0"));
     }
     arena_free(arena);
 }
@@ -223,7 +223,7 @@ static void launch_that_awaits_itself_is_named(void **state)
         if (i == 1) synthetic_after(plan, 0, pc, pc - 1);
     }
     assert_false(run_fixed(plan, false, 1, arena, &result, &d));
-    assert_non_null(strstr(only_error(&d, "sim-deadlock"), "rank 0 cannot begin pc 1"));
+    assert_non_null(strstr(only_error(&d, "sim-deadlock"), "rank 0 cannot begin instruction 1"));
     arena_free(arena);
 }
 

@@ -55,7 +55,7 @@ uint32_t child_source(Child *c, const Source *source)
 {
     if (c->n_sources - c->n_sets >= CHILD_MOST_FILES)
         child_raise(c->L, "too-many-files", child_place(c, true), NULL,
-                    "a plan may consist of %d files at most", CHILD_MOST_FILES);
+                    "a plan may consist of at most %d files", CHILD_MOST_FILES);
     c->source[++c->n_sources] = *source;
     return c->n_sources;
 }
@@ -180,10 +180,9 @@ void child_check_text(Child *c, const char *what, const char *text, size_t n, Pl
 {
     size_t bad = str_unreadable(text, n);
     if (bad == n) return;
-    child_raise(
-        c->L, "unreadable-text", place,
-        "names are UTF-8 without control characters: they stand in tables, JSON and the store",
-        "%s: byte %zu of the text is 0x%02x", what, bad + 1, (unsigned)(unsigned char)text[bad]);
+    child_raise(c->L, "unreadable-text", place, "use UTF-8 without control characters",
+                "%s: byte %zu of the text is 0x%02x", what, bad + 1,
+                (unsigned)(unsigned char)text[bad]);
 }
 
 static bool is_error(lua_State *L, int index)
@@ -232,8 +231,9 @@ static const char *strip_places(const Child *c, const char *text, Place *place)
 static const char *syntax_hint(Child *c, const char *text, Place place)
 {
     if (strstr(text, "'}' expected") != NULL && place.line > 1)
-        return arena_print(c->arena, "is a ',' missing, on line %u or before?", place.line - 1);
-    if (strstr(text, "C stack overflow") != NULL) return "is it nested too deeply?";
+        return arena_print(c->arena, "a ',' may be missing on line %u or before it",
+                           place.line - 1);
+    if (strstr(text, "C stack overflow") != NULL) return "the script may be nested too deeply";
     if (strstr(text, "'end' expected") != NULL) return "a function, if, for or while is not closed";
     if (strstr(text, "unexpected symbol near '<\\27>'") != NULL) return "only text is read";
     return NULL;
@@ -245,7 +245,7 @@ static const char *nil_hint(Child *c, const char *text)
     if (field == NULL) return NULL;
     field += strlen("nil value (field '");
     size_t n = strcspn(field, "'");
-    return arena_print(c->arena, "there is no '%.*s': is it misspelt?", (int)n, field);
+    return arena_print(c->arena, "there is no '%.*s'; check the spelling", (int)n, field);
 }
 
 /* Turns any error into a table with a source location, before the stack that raised it unwinds. */
@@ -255,7 +255,8 @@ int child_on_error(lua_State *L)
     if (is_error(L, 1)) return 1;
     const char *text = lua_type(L, 1) == LUA_TSTRING ? lua_tostring(L, 1) : NULL;
     if (text == NULL) {
-        lua_pushfstring(L, "error(%s): a script's error must be a text", luaL_typename(L, 1));
+        lua_pushfstring(L, "the script calls error() with a %s, but only a text can be printed",
+                        luaL_typename(L, 1));
         text = lua_tostring(L, -1);
     }
     Place place = {0, 0};
@@ -270,9 +271,9 @@ int child_on_error(lua_State *L)
 
 static void report_stop(Child *c)
 {
-    const char *text = arena_print(
-        c->arena, "stopped after %g s of processor time: the script makes no progress", c->cpu_s);
-    child_write_error(c, "no-progress", c->stop_place, text, "is there a loop without an end?",
+    const char *text =
+        arena_print(c->arena, "the script was stopped after %g s of processor time", c->cpu_s);
+    child_write_error(c, "no-progress", c->stop_place, text, "look for a loop that does not end",
                       SEVERITY_error);
 }
 
@@ -319,8 +320,8 @@ void child_load_text(Child *c, const Source *source)
 {
     Place place = {child_source(c, source), 1};
     if (source->n > 0 && source->text[0] == '\033')
-        child_raise(c->L, "lua-syntax", place, "give the script's text",
-                    "%s is compiled Lua; only text is read", source->name);
+        child_raise(c->L, "lua-syntax", place, "give the text of the script, not compiled code",
+                    "%s is compiled Lua, but only text is read", source->name);
     char chunk[16];
     snprintf(chunk, sizeof chunk, "=%u", place.source);
     static const char mark[] = "\xEF\xBB\xBF"; /* the byte-order mark, with which some editors begin

@@ -28,7 +28,7 @@ static int core_batch(lua_State *L)
 {
     Child *c = child_of(L);
     Tracer *t = tracer(c);
-    if (t->has_batch) return luaL_error(L, "the batch is there already");
+    if (t->has_batch) return luaL_error(L, "the model reads its batch twice");
     t->has_batch = true;
     Place place = child_unpack_place(c, luaL_checkinteger(L, 1));
     const Answer *a = &c->answer;

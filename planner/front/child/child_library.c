@@ -36,7 +36,7 @@ static int safe_rep(lua_State *L)
     luaL_optlstring(L, 3, "", &between);
     lua_Integer times = luaL_checkinteger(L, 2);
     if (times > MOST_REPEATS || (times > 0 && (n + between) > (1u << 20) / (size_t)times + 64))
-        return luaL_argerror(L, 2, "the result may have a million repeats and 1 MiB at most");
+        return luaL_argerror(L, 2, "the result may have at most a million repeats and 1 MiB");
     return call_original(L);
 }
 
@@ -110,7 +110,9 @@ static int safe_format(lua_State *L)
     const char *format = luaL_checkstring(L, 1);
     for (const char *p = strchr(format, '%'); p != NULL; p = strchr(p + 1, '%')) {
         p += 1 + strspn(p + 1, "-+ #0123456789.");
-        if (*p == 'p') return luaL_argerror(L, 1, "%p prints an address: results must not vary");
+        if (*p == 'p')
+            return luaL_argerror(L, 1,
+                                 "%p is not available, because addresses differ from run to run");
         if (*p == 0) break;
     }
     for (int arg = 2; arg <= lua_gettop(L); arg++)
@@ -149,7 +151,7 @@ static int safe_print(lua_State *L)
     }
     str_add(&line, "\n");
     if (line.n > (size_t)CHILD_MOST_PRINTED - c->printed)
-        child_raise(L, "output-limit", child_place(c, true), "is print called in a loop?",
+        child_raise(L, "output-limit", child_place(c, true), "look for a print in a loop",
                     "the script prints more than %d KiB", CHILD_MOST_PRINTED >> 10);
     c->printed += line.n;
     ssize_t written = write(STDERR_FILENO, line.at, line.n);
@@ -187,7 +189,8 @@ static int no_such_name(lua_State *L)
     for (size_t i = 0; i < sizeof gone / sizeof *gone; i++)
         if (strcmp(name, gone[i]) == 0)
             child_raise(L, "not-available", place,
-                        "plans have base, string, table, math and utf8; other files by require",
+                        "plans have the libraries base, string, table, math and utf8, and read "
+                        "other scripts by require",
                         "'%s' is not available in plans", name);
     const char *const *names = NULL;
     size_t n = 0, room = 0;

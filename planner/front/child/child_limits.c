@@ -62,7 +62,7 @@ static void stop_hook(lua_State *L, lua_Debug *ar)
     if (c->fired == 0) c->stop_place = child_place(c, true);
     c->fired = c->fired < 1000 ? c->fired + 1 : c->fired;
     luaL_where(L, 0);
-    lua_pushliteral(L, "stopped: no progress");
+    lua_pushliteral(L, "the script was stopped because it makes no progress");
     lua_concat(L, 2);
     lua_error(L);
 }

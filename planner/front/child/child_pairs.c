@@ -48,8 +48,10 @@ static PairKey key_at(lua_State *L, int index)
         key.integer = lua_toboolean(L, index);
         break;
     default:
-        luaL_error(L, "this table has a %s as a key: such keys have no fixed order",
-                   luaL_typename(L, index));
+        luaL_error(
+            L,
+            "a table with a %s as a key cannot be traversed, because such keys have no fixed order",
+            luaL_typename(L, index));
     }
     return key;
 }

@@ -62,8 +62,8 @@ static int mark_table(lua_State *L)
     Place old;
     const char *already = child_kind(L, -1, &old);
     if (already != NULL)
-        child_raise(L, "wrong-type", place, NULL, "%s: the table is %s{}'s already", words[word],
-                    already);
+        child_raise(L, "wrong-type", place, NULL, "%s uses a table that %s{} uses already",
+                    words[word], already);
     luaL_getmetatable(L, places_key);
     lua_pushvalue(L, -2);
     lua_pushinteger(L, (lua_Integer)((uint64_t)word | (uint64_t)place.source << 8 |
@@ -123,8 +123,8 @@ static void put_value(Child *c, const char *path, Place place)
     case LUA_TSTRING:
         text = lua_tolstring(L, -1, &n);
         if (n > 4096)
-            child_raise(L, "out-of-range", place, NULL, "%s: a text of %zu bytes; 4096 is the most",
-                        path, n);
+            child_raise(L, "out-of-range", place, NULL,
+                        "%s is a text of %zu bytes, but at most 4096 are allowed", path, n);
         child_check_text(c, path, text, n, place);
         begin_field(c, RECORD_text, path, place);
         put_text(&c->out, text, n);
@@ -163,7 +163,7 @@ static const char *key_path(Child *c, const char *path, Place place)
     const char *key = lua_tolstring(L, -2, &n);
     for (size_t i = 0; i < n; i++)
         if ((unsigned char)key[i] < ' ' || n > 64 || (key[i] == '.' && !holds_paths(path)))
-            child_raise(L, "unknown-key", place, NULL, "%s has a key that is not a word",
+            child_raise(L, "unknown-key", place, NULL, "%s has a key that is not a name",
                         path[0] != 0 ? path : "the plan");
     return arena_print(c->arena, "%s%s%s", path, dot, key);
 }
@@ -174,8 +174,8 @@ static void put_table(Child *c, const char *path, Spot spot, int nesting)
     lua_State *L = c->L;
     Place here = {spot.source, spot.line};
     if (nesting > MOST_NESTING || strlen(path) > MOST_PATH)
-        child_raise(L, "out-of-range", here, "does a table hold itself?", "%s is nested too deeply",
-                    path);
+        child_raise(L, "out-of-range", here, "a table may contain itself",
+                    "%s is nested too deeply", path);
     luaL_checkstack(L, 8, "plan");
     for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1))
         if (lua_type(L, -2) != LUA_TSTRING && !lua_isinteger(L, -2))

@@ -25,7 +25,9 @@ static int report(lua_State *L, Severity severity)
     Place place = lua_isnoneornil(L, 4) ? child_place(c, true)
                                         : child_unpack_place(c, luaL_checkinteger(L, 4));
     if (++c->n_reports > CHILD_MOST_REPORTS)
-        child_raise(L, "out-of-range", place, NULL, "more than %d diagnostics", CHILD_MOST_REPORTS);
+        child_raise(L, "out-of-range", place, NULL,
+                    "there are more than %d errors, and the others are not shown",
+                    CHILD_MOST_REPORTS);
     child_write_error(c, rule, place, text, hint, severity);
     return 0;
 }

@@ -102,7 +102,7 @@ uint32_t child_read_beside(Child *c, const char *path, Place place)
     if (fd < 0 && !link && inside && error != ENOENT)
         child_raise(c->L, "script-read", place, NULL, "cannot open %s: %s", path, strerror(error));
     if (fd < 0)
-        child_raise(c->L, "script-open", place, "it must lie in the script's folder",
+        child_raise(c->L, "script-open", place, "put the file into the folder of the script",
                     link     ? "%s is a link"
                     : inside ? "there is no file %s"
                              : "%s is not in the script's folder",
@@ -244,7 +244,7 @@ static const char *profiles_hint(Child *c, const char *wanted)
     for (uint32_t i = 0; i < all.n; i++)
         if (strcmp(all.name[i], "eager") != 0)
             str_print(&text, "%s%s", str_text(&text)[text.n - 1] == ' ' ? "" : ", ", all.name[i]);
-    str_add(&text, "; runtimes.eager makes another");
+    str_add(&text, ", or describe your own with runtimes.eager");
     return str_text(&text);
 }
 
@@ -257,7 +257,7 @@ static const char *require_hint(Child *c, const char *name)
     add_shipped(c, "dialects", &all);
     const char *near = str_nearest(name, all.name, all.n);
     if (near != NULL) return arena_print(c->arena, "did you mean '%s'?", near);
-    return "it must lie in the script's folder or in the library";
+    return "put the file into the folder of the script or into the library";
 }
 
 static int load_module(lua_State *L)
@@ -268,22 +268,22 @@ static int load_module(lua_State *L)
     lua_settop(L, 1);
     if (!name_is_fine(name))
         child_raise(L, "script-open", place,
-                    "write require \"models.llama\" for the file models/llama.lua",
-                    "require: '%.200s' is not the name of a script", name);
+                    "for the file models/llama.lua, write require \"models.llama\"",
+                    "require: '%.200s' is not a script's name", name);
     luaL_getmetatable(L, loaded_key);
     if (lua_getfield(L, 2, name) != LUA_TNIL) return 1;
     if (c->depth == CHILD_MOST_DEPTH)
-        child_raise(L, "too-many-files", place, "does a script require itself?",
-                    "require is nested deeper than %d", CHILD_MOST_DEPTH);
+        child_raise(L, "too-many-files", place, "a script may require itself",
+                    "more than %d scripts require each other in a chain", CHILD_MOST_DEPTH);
     Source source;
     int fd = find(c, name, &source);
     const int error = errno;
     if (fd < 0) child_note_absent(c, source.name, true);
     if (fd < 0 && c->no_library_dir != 0 && error == c->no_library_dir)
         child_raise(L, ours_to_read(error) ? "script-open" : "script-read", place,
-                    "TANDEM_SCRIPTS names that folder",
-                    "require: %s is not in the script's folder, and the library %.300s cannot be "
-                    "opened: %s",
+                    "set TANDEM_SCRIPTS to the folder of the library",
+                    "require: %s is not in the script's folder, and the library at %.300s cannot "
+                    "be opened: %s",
                     source.name, c->library, strerror(error));
     if (fd < 0 && error != ELOOP && error != ENOTDIR && error != ENOENT && error != EINVAL)
         child_raise(L, ours_to_read(error) ? "script-open" : "script-read", place, NULL,

@@ -43,11 +43,11 @@ static int evaluate(lua_State *L)
         return 0;
     }
     if (is_sweep)
-        child_raise(L, "no-plan", place, "`tandem sweep FILE` takes it",
-                    "the script returns a sweep, not a plan");
+        child_raise(L, "no-plan", place, "use `tandem sweep FILE`",
+                    "the script returns a sweep, but a plan is needed");
     if (kind == NULL || strcmp(kind, "plan") != 0)
         child_raise(L, "no-plan", (Place){1, 0}, "end the script with `return plan { ... }`",
-                    "the script returns %s, not a plan",
+                    "the script returns %s, but must return a plan",
                     kind != NULL ? kind : luaL_typename(L, -1));
     child_default_cluster(c);
     child_named_runtime(c);

@@ -73,9 +73,8 @@ static bool number(const char **at, uint32_t *out)
 static _Noreturn void bad_token(const ScheduleCsv *csv, uint32_t row, const char *cell)
 {
     child_raise(csv->c->L, "schedule-action", row_place(csv, row),
-                "write stage, action and micro-batch: 0F0, 1B3, 1I3, 1W3; also torch's SEND_F, "
-                "RECV_F, SEND_B, RECV_B, UNSHARD, RESHARD, REDUCE_GRAD and "
-                "(0F1;1B0)OVERLAP_F_B",
+                "an action is a stage, a letter (F, B, I or W) and a micro-batch, as in 0F0; "
+                "PyTorch's other words, such as 0SEND_F0, are allowed, too",
                 "'%.60s' is not an action", cell);
 }
 
@@ -156,8 +155,8 @@ static Cells fill_cells(const ScheduleCsv *csv)
     }
     if ((uint64_t)cells.n_stages * cells.n_microbatches > MOST_CELLS)
         child_raise(csv->c->L, "out-of-range", row_place(csv, 0), NULL,
-                    "%u stages x %u micro-batches are too many (at most %d cells)", cells.n_stages,
-                    cells.n_microbatches, MOST_CELLS);
+                    "%u stages times %u micro-batches are more than %d, which is too many",
+                    cells.n_stages, cells.n_microbatches, MOST_CELLS);
     cells.at = arena_array(csv->c->arena, (size_t)cells.n_stages * cells.n_microbatches + 1,
                            sizeof *cells.at);
     for (uint32_t i = 0; i < csv->tokens.n; i++) {
@@ -174,8 +173,8 @@ static Cells fill_cells(const ScheduleCsv *csv)
 static _Noreturn void bad_comm(const ScheduleCsv *csv, const ScheduleToken *t, const char *what)
 {
     child_raise(csv->c->L, "schedule-comms", row_place(csv, t->row),
-                "leave communications out (torch's compute_only form): Tandem orders its own",
-                "%u%s%u %s", t->stage, token_names[t->kind], t->microbatch, what);
+                "leave communications out of the file, because Tandem derives its own", "%u%s%u %s",
+                t->stage, token_names[t->kind], t->microbatch, what);
 }
 
 /* A send must follow the action that makes its value, and another rank must have its receive. A
@@ -188,12 +187,12 @@ static void check_comm(const ScheduleCsv *csv, const Cells *cells, uint32_t i)
     const Cell *own = &cells->at[t->stage * cells->n_microbatches + t->microbatch];
     uint32_t compute = forward ? own->forward : own->backward;
     if (!compute || csv->tokens.at[compute - 1].row != t->row)
-        bad_comm(csv, t, "is not on the line of the action of its stage and micro-batch");
+        bad_comm(csv, t, "is not on the line of the rank that computes its stage and micro-batch");
     if (send && compute > i + 1) bad_comm(csv, t, "comes before the action that makes its data");
     if (!send && compute < i + 1) bad_comm(csv, t, "comes after the action that reads its data");
     bool up = forward == send; /* the peer is the next stage */
     if (up ? t->stage + 1 == cells->n_stages : t->stage == 0)
-        bad_comm(csv, t, "has no stage at its other end");
+        bad_comm(csv, t, "has no stage to communicate with");
     uint32_t peer = up ? t->stage + 1 : t->stage - 1;
     ScheduleTokenKind wanted =
         forward ? (send ? TOKEN_RECV_F : TOKEN_SEND_F) : (send ? TOKEN_RECV_B : TOKEN_SEND_B);
@@ -201,9 +200,10 @@ static void check_comm(const ScheduleCsv *csv, const Cells *cells, uint32_t i)
     uint32_t met = other->comm[wanted - TOKEN_SEND_F];
     if (!met)
         bad_comm(csv, t,
-                 arena_print(csv->c->arena, "has no %u%s%u at its other end", peer,
+                 arena_print(csv->c->arena, "has no matching %u%s%u on another rank", peer,
                              token_names[wanted], t->microbatch));
-    if (csv->tokens.at[met - 1].row == t->row) bad_comm(csv, t, "goes to the rank that it is on");
+    if (csv->tokens.at[met - 1].row == t->row)
+        bad_comm(csv, t, "would send data from a rank to itself");
 }
 
 static void check_comms(const ScheduleCsv *csv)
@@ -218,12 +218,11 @@ static void check_comms(const ScheduleCsv *csv)
     for (uint32_t i = 0; i < csv->tokens.n; i++)
         if (csv->tokens.at[i].kind >= TOKEN_SEND_F && csv->tokens.at[i].kind <= TOKEN_RECV_B)
             check_comm(csv, &cells, i);
-    child_write_error(csv->c, "schedule-comms-ignored", row_place(csv, first),
-                      arena_print(csv->c->arena,
-                                  "%u communications of the file are consistent, and are replaced "
-                                  "by those that Tandem derives",
-                                  n),
-                      NULL, SEVERITY_note);
+    child_write_error(
+        csv->c, "schedule-comms-ignored", row_place(csv, first),
+        arena_print(csv->c->arena,
+                    "the %u communications of the file are correct, but Tandem uses its own", n),
+        NULL, SEVERITY_note);
 }
 
 /* Skips a byte-order mark at the start of the file. Refuses a NUL, which would hide the text after
@@ -238,8 +237,8 @@ static const char *text_of(const ScheduleCsv *csv, const char **end)
     for (const char *at = text; nul != NULL && at < nul; at++) row += *at == '\n';
     if (nul != NULL)
         child_raise(csv->c->L, "schedule-action", row_place(csv, row),
-                    "save it as text in UTF-8, one line a rank",
-                    "the schedule is not text: there is a byte 0 in it");
+                    "save the file as UTF-8 text with one line for each rank",
+                    "the schedule contains a byte 0, so it is not a text");
     bool mark = n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0;
     return text + (mark ? 3 : 0);
 }
@@ -262,8 +261,8 @@ static void read_csv(Child *c, const char *path, Place place)
         at = line + 1;
     }
     if (csv.n_rows == 0)
-        child_raise(c->L, "schedule-ranks", row_place(&csv, 0), "one line a pipeline rank",
-                    "the schedule has no line");
+        child_raise(c->L, "schedule-ranks", row_place(&csv, 0),
+                    "the file needs one line for each pipeline rank", "the schedule is empty");
     check_comms(&csv);
     for (uint32_t row = 0; row < csv.n_rows; row++) {
         uint32_t first = firsts.at[row],
@@ -284,9 +283,10 @@ static ScheduleToken read_text(Child *c, Place place, const char *text, uint32_t
     bool fine = t.kind != TOKEN_COUNT && number(&at, &t.stage) && *at == '.';
     at += fine;
     if (!fine || !number(&at, &t.microbatch) || *at != 0)
-        child_raise(c->L, "schedule-action", place,
-                    "write action, stage, a point and the micro-batch: F0.0, B1.3, I1.3, W1.3",
-                    "schedule: '%.60s' of rank %u is not an action", text, rank);
+        child_raise(
+            c->L, "schedule-action", place,
+            "an action is a letter (F, B, I or W), a stage, a point and a micro-batch, as in F0.0",
+            "schedule: '%.60s' in the list of rank %u is not an action", text, rank);
     return t;
 }
 
@@ -295,18 +295,19 @@ static ScheduleToken read_text(Child *c, Place place, const char *text, uint32_t
 static uint32_t count_list(Child *c, Place place, uint32_t rank)
 {
     lua_State *L = c->L;
-    static const char hint[] = "a rank's actions are one list without gaps: { \"F0.0\", ... }";
+    static const char hint[] = "give each rank a list without gaps, as in { \"F0.0\", ... }";
     lua_Integer n = 0, last = 0;
     for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
         lua_Integer key = lua_isinteger(L, -2) ? lua_tointeger(L, -2) : 0;
         if (key < 1)
-            child_raise(L, "schedule-action", place, hint,
-                        "schedule: the list of rank %u has something under %s", rank,
-                        lua_isinteger(L, -2)
-                            ? arena_print(c->arena, "%lld", (long long)lua_tointeger(L, -2))
-                        : lua_type(L, -2) == LUA_TSTRING
-                            ? arena_print(c->arena, "'%.60s'", lua_tostring(L, -2))
-                            : arena_print(c->arena, "a %s", luaL_typename(L, -2)));
+            child_raise(
+                L, "schedule-action", place, hint,
+                "schedule: the list of rank %u has the key %s, but only numbers are allowed", rank,
+                lua_isinteger(L, -2)
+                    ? arena_print(c->arena, "%lld", (long long)lua_tointeger(L, -2))
+                : lua_type(L, -2) == LUA_TSTRING
+                    ? arena_print(c->arena, "'%.60s'", lua_tostring(L, -2))
+                    : arena_print(c->arena, "a %s", luaL_typename(L, -2)));
         last = key > last ? key : last;
         if (++n > MOST_ACTIONS)
             child_raise(L, "out-of-range", place, NULL, "the schedule has more than %d actions",
@@ -319,7 +320,7 @@ static uint32_t count_list(Child *c, Place place, uint32_t rank)
         hole++;
     }
     child_raise(L, "schedule-action", place, hint,
-                "schedule: the list of rank %u has nothing at %lld, but something at %lld", rank,
+                "schedule: the list of rank %u has no entry %lld, but an entry %lld", rank,
                 (long long)hole, (long long)last);
 }
 
@@ -330,8 +331,8 @@ static void read_list(Child *c, Place place, uint32_t rank)
     LIST(ScheduleToken) tokens = {0};
     if (lua_type(L, -1) != LUA_TTABLE)
         child_raise(L, "schedule-ranks", place, "return { [0] = { \"F0.0\", ... }, [1] = ... }",
-                    "schedule: there is %s list for rank %u",
-                    lua_isnil(L, -1) ? "no" : "something that is no", rank);
+                    "schedule: there is %s list for rank %u", lua_isnil(L, -1) ? "no" : "no proper",
+                    rank);
     uint32_t n = count_list(c, place, rank);
     for (uint32_t i = 1; i <= n; i++) {
         lua_rawgeti(L, -1, (lua_Integer)i);
@@ -339,10 +340,12 @@ static void read_list(Child *c, Place place, uint32_t rank)
         const char *text = luaL_typename(L, -1);
         if (lua_type(L, -1) == LUA_TSTRING) text = lua_tolstring(L, -1, &length);
         if (length > strlen(text))
-            child_raise(L, "schedule-action", place,
-                        "write action, stage, a point and the micro-batch: F0.0, B1.3, I1.3, W1.3",
-                        "schedule: '%.60s' of rank %u has a byte 0 after it and is not an action",
-                        text, rank);
+            child_raise(
+                L, "schedule-action", place,
+                "an action is a letter (F, B, I or W), a stage, a point and a micro-batch, as in "
+                "F0.0",
+                "schedule: '%.60s' in the list of rank %u ends in a byte 0, so it is not an action",
+                text, rank);
         ScheduleToken t = read_text(c, place, text, rank);
         list_push(c->arena, &tokens, t);
         lua_pop(L, 1);
@@ -357,8 +360,9 @@ static void check_keys(Child *c, Place place, uint32_t p)
     for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
         lua_Integer key = lua_isinteger(L, -2) ? lua_tointeger(L, -2) : -1;
         if (key < 0 || key >= p)
-            child_raise(L, "schedule-ranks", place, "ranks are numbered from 0: [0] = { ... }",
-                        "schedule: a list for rank %s, but there are %u, 0 to %u",
+            child_raise(L, "schedule-ranks", place,
+                        "ranks count from 0, as in { [0] = { ... }, [1] = { ... } }",
+                        "schedule: there is a list for rank %s, but the mesh has %u ranks, 0 to %u",
                         lua_isinteger(L, -2)
                             ? arena_print(c->arena, "%lld", (long long)lua_tointeger(L, -2))
                             : luaL_typename(L, -2),
@@ -417,14 +421,16 @@ void child_schedule_call(Child *c)
     if (lua_getfield(L, -1, "schedule") == LUA_TFUNCTION) {
         place = function_place(c, place);
         if (p > MAX_STAGES)
-            child_raise(L, "out-of-range", place, NULL, "schedule: more than %d ranks", MAX_STAGES);
+            child_raise(L, "out-of-range", place, NULL, "schedule: there are more than %d ranks",
+                        MAX_STAGES);
         lua_pushinteger(L, p);
         lua_pushinteger(L, c->answer.microbatches);
         lua_pushinteger(L, c->answer.stages / p);
         lua_call(L, 3, 1);
         if (lua_type(L, -1) != LUA_TTABLE)
             child_raise(L, "schedule-ranks", place, "return { [0] = { \"F0.0\", ... }, [1] = ... }",
-                        "schedule returns %s, not a list for each rank", luaL_typename(L, -1));
+                        "schedule returns %s, but must return a list for each rank",
+                        luaL_typename(L, -1));
         check_keys(c, place, p);
         for (uint32_t r = 0; r < p; r++) {
             lua_rawgeti(L, -1, r);

@@ -89,8 +89,9 @@ static _Noreturn void no_such_entry(Child *c, const Setting *s, const char *wher
 {
     const lua_Integer n = (lua_Integer)lua_rawlen(c->L, -1);
     const int keys = push_keys(c->L, -1);
-    const char *hint = n > 0 ? arena_print(c->arena, "it has entries 1 to %lld", (long long)n)
-                             : child_near_or_all(c->L, part, keys);
+    const char *hint =
+        n > 0 ? arena_print(c->arena, "its entries are numbered 1 to %lld", (long long)n)
+              : child_near_or_all(c->L, part, keys);
     child_raise(c->L, "unknown-key", s->place, hint, "there is no '%s' in %s", part, where);
 }
 
@@ -114,8 +115,8 @@ static void enter_model(Child *c, const Setting *s)
         }
         if (i + 1 == s->n) break;
         if (type != LUA_TTABLE)
-            child_raise(L, "unknown-key", s->place, NULL, "'%s' is a %s: it holds nothing", part,
-                        luaL_typename(L, -1));
+            child_raise(L, "unknown-key", s->place, NULL, "'%s' is a %s, so it contains no keys",
+                        part, luaL_typename(L, -1));
         copy_table(L);
         push_part(L, part);
         lua_pushvalue(L, -2);
@@ -142,7 +143,7 @@ static void enter_tables(Child *c, const Setting *s, uint32_t first)
             lua_pushvalue(L, -2);
             lua_rawset(L, -4);
         } else if (!lua_istable(L, -1)) {
-            child_raise(L, "unknown-key", s->place, NULL, "'%s' is a %s: it holds nothing",
+            child_raise(L, "unknown-key", s->place, NULL, "'%s' is a %s, so it contains no keys",
                         s->part[i], luaL_typename(L, -1));
         }
         lua_remove(L, -2);
@@ -240,12 +241,12 @@ static _Noreturn void refuse_word(Child *c, const Setting *s, const char *name, 
     const PassOption *option = pass_specs[pass_place(name)]->options;
     const char *path = option != NULL ? option->field.path : NULL;
     const char *other =
-        path != NULL ? arena_print(c->arena, ", or name an option, as in parallel.%s=...", path)
+        path != NULL ? arena_print(c->arena, "; to set an option, write parallel.%s=...", path)
                      : "";
-    child_raise(
-        c->L, "unknown-word", s->place,
-        arena_print(c->arena, "parallel.%s=true adds the pass, =none removes it%s", name, other),
-        "%s{} takes no word: '%.40s' is the value of no option", name, value);
+    child_raise(c->L, "unknown-word", s->place,
+                arena_print(c->arena, "parallel.%s=true adds the pass, and =none removes it%s",
+                            name, other),
+                "%s{} has no option with the value '%.40s", name, value);
 }
 
 /* parallel.tp.sequence: finds the pass of that name in the list. The function leaves the pass's
@@ -269,8 +270,9 @@ static bool enter_parallel(Child *c, Setting *s, const char *value)
         lua_pop(L, 1);
     }
     if (found == 0 && wanted[0] == 0)
-        child_raise(L, "unknown-key", s->place, "for example --set parallel.tp.sequence=false",
-                    "parallel is a list of passes: name one and its option");
+        child_raise(L, "unknown-key", s->place,
+                    "name a pass and its option, as in --set parallel.tp.sequence=false",
+                    "parallel is a list of passes, so it cannot be set as a whole");
     const bool out = s->n == 2 && strcmp(value, "none") == 0, known = pass_place(wanted) >= 0;
     if (out && known) {
         if (found > 0) take_out(L, list, found);
@@ -283,8 +285,7 @@ static bool enter_parallel(Child *c, Setting *s, const char *value)
     if (found == 0) {
         const char *near = child_near(L, wanted, names);
         child_raise(L, "unknown-key", s->place,
-                    near != NULL ? near
-                                 : "--set changes and adds passes; `tandem help plans` names them",
+                    near != NULL ? near : "`tandem help plans` lists the passes",
                     "the plan's parallel list has no '%s'", wanted);
     }
     lua_pop(L, 1);

@@ -112,18 +112,18 @@ _Noreturn void child_refuse_device(Child *c, Place place, const char *name)
     const bool is_known = known_gpu(c, name, &hint) != NULL;
     const char *nodes =
         clusters[0] != 0
-            ? arena_print(c->arena, "--set cluster=NAME takes other nodes: %s", clusters)
+            ? arena_print(c->arena, "--set cluster=NAME uses other nodes, such as %s", clusters)
             : NULL;
     if (is_known)
-        hint = arena_print(c->arena, "--set gpu=%s puts this GPU into the plan's nodes%s%s", name,
-                           nodes != NULL ? "; " : "", nodes != NULL ? nodes : "");
+        hint = arena_print(c->arena, "use --set gpu=%s to put this GPU into the plan's nodes%s%s",
+                           name, nodes != NULL ? "; " : "", nodes != NULL ? nodes : "");
     else if (nodes != NULL)
         hint = nodes;
     else
-        hint = arena_print(c->arena, "--set gpu=NAME puts another GPU into the plan's nodes: %s",
-                           hint);
+        hint = arena_print(c->arena,
+                           "use --set gpu=NAME to put another GPU into the plan's nodes: %s", hint);
     child_raise(c->L, "wrong-type", place, hint,
-                "cluster.device is a table of properties, not the name '%.64s'", name);
+                "cluster.device must be a table of properties, not the name '%.64s'", name);
 }
 
 /* model=llama:3.1-8b: sets a model of the library, in one of its sizes. */

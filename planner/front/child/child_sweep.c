@@ -59,15 +59,16 @@ static const char *value_text(Child *c, const char *path, Place place)
     const int type = lua_type(L, -1);
     if (type == LUA_TBOOLEAN) return lua_toboolean(L, -1) ? "true" : "false";
     if (type != LUA_TNUMBER && type != LUA_TSTRING)
-        child_raise(L, "wrong-type", place, "values are numbers, texts, true and false",
-                    "vary.%s has a %s among its values", path, luaL_typename(L, -1));
+        child_raise(L, "wrong-type", place, "a value may be a number, a text, true or false",
+                    "vary.%s has a value that is a %s", path, luaL_typename(L, -1));
     size_t n;
     lua_pushvalue(L, -1); /* a number stays a number in the table */
     const char *text = lua_tolstring(L, -1, &n);
     child_check_text(c, path, text, n, place);
     if (n == 0 || n > MOST_VALUE)
         child_raise(L, "out-of-range", place, NULL,
-                    "vary.%s has a text of %zu bytes; 1 to %d are allowed", path, n, MOST_VALUE);
+                    "vary.%s has a text of %zu bytes, but only 1 to %d are allowed", path, n,
+                    MOST_VALUE);
     text = arena_copy(c->arena, text, n);
     lua_pop(L, 1);
     return text;
@@ -81,7 +82,7 @@ static void send_values(Child *c, const char *path, Spot list)
     lua_Integer n_keys = 0;
     for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) n_keys++;
     if (n_keys != n)
-        child_raise(L, "wrong-type", place_of(list), NULL, "vary.%s has both values and names",
+        child_raise(L, "wrong-type", place_of(list), NULL, "vary.%s has both values and keys",
                     path);
     const char **values = arena_array(c->arena, (uint32_t)n, sizeof *values);
     for (lua_Integer i = 1; i <= n; i++, lua_pop(L, 1)) {
@@ -124,9 +125,10 @@ static void vary_key(Child *c, const char *path, Spot table)
     size_t n = 0;
     const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tolstring(L, -2, &n) : NULL;
     if (key == NULL)
-        child_raise(
-            L, "wrong-type", place_of(table), "as in vary = { mesh = { tp = { 1, 2, 4 } } }",
-            "vary%s%s has values without the name of a setting", path[0] != 0 ? "." : "", path);
+        child_raise(L, "wrong-type", place_of(table),
+                    "for example vary = { mesh = { tp = { 1, 2, 4 } } }",
+                    "vary%s%s has values, but no setting that would take them",
+                    path[0] != 0 ? "." : "", path);
     const Spot spot = scan_key(c, table, key);
     child_check_text(c, "a key of vary", key, n, place_of(spot));
     if (n == 0 || strpbrk(key, " =") != NULL || strlen(path) + n > 190)
@@ -135,7 +137,7 @@ static void vary_key(Child *c, const char *path, Spot table)
     uint32_t parts = 1;
     for (const char *at = inner; *at != 0; at++) parts += *at == '.';
     if (parts > MOST_NESTING || is_empty(L))
-        child_raise(L, "wrong-type", place_of(spot), "as in tp = { 1, 2, 4 }",
+        child_raise(L, "wrong-type", place_of(spot), "for example tp = { 1, 2, 4 }",
                     "vary.%s needs a list of values", inner);
     if (lua_rawlen(L, -1) == 0) {
         for_each(c, inner, spot, vary_key);
@@ -164,18 +166,18 @@ static void take_score(Child *c, Spot spot)
         lua_pushnil(L);
         if (lua_next(L, -2) == 0 || lua_type(L, -2) != LUA_TSTRING)
             child_raise(L, "wrong-type", place_of(spot),
-                        "as in score = { [\"GPU days\"] = function(r) ... end }",
+                        "for example score = { [\"GPU days\"] = function(r) ... end }",
                         "score has no name");
         size_t n;
         name = lua_tolstring(L, -2, &n);
         child_check_text(c, "the score's name", name, n, place_of(spot));
         if (n == 0 || n > 60)
             child_raise(L, "out-of-range", place_of(spot), NULL,
-                        "the score's name has %zu bytes; 1 to 60 are allowed", n);
+                        "the score's name has %zu bytes, but only 1 to 60 are allowed", n);
         name = arena_copy(c->arena, name, n);
         lua_pushvalue(L, -2);
         if (lua_next(L, -4) != 0)
-            child_raise(L, "wrong-type", place_of(spot), "name one number to rank by",
+            child_raise(L, "wrong-type", place_of(spot), "give one name and one function",
                         "score has more than one entry");
     }
     send_text(c, "score", place_of(spot), name);
@@ -191,17 +193,19 @@ static void sweep_key(Child *c, const char *path, Spot table)
     if (strcmp(key, "plan") == 0) {
         size_t n;
         if (lua_type(L, -1) != LUA_TSTRING)
-            child_raise(L, "wrong-type", place_of(spot), "as in plan = \"plans/llama3_8b.lua\"",
+            child_raise(L, "wrong-type", place_of(spot),
+                        "for example plan = \"plans/llama3_8b.lua\"",
                         "plan needs the path of a script, not %s", luaL_typename(L, -1));
         const char *text = lua_tolstring(L, -1, &n);
         child_check_text(c, "plan", text, n, place_of(spot));
         if (n == 0 || n > MOST_VALUE)
-            child_raise(L, "out-of-range", place_of(spot), NULL, "plan: a path of %zu bytes", n);
+            child_raise(L, "out-of-range", place_of(spot), NULL,
+                        "plan: the path has %zu bytes, which is too long", n);
         send_text(c, "plan", place_of(spot), text);
     } else if (strcmp(key, "vary") == 0) {
         if (is_empty(L))
             child_raise(L, "wrong-type", place_of(spot),
-                        "as in vary = { mesh = { tp = { 1, 2, 4 } } }",
+                        "for example vary = { mesh = { tp = { 1, 2, 4 } } }",
                         "vary needs a table of settings with their values");
         for_each(c, "", spot, vary_key);
     } else if (strcmp(key, "score") == 0) {
@@ -272,9 +276,10 @@ static bool read_call(Child *c, Call *call)
 /* Results that exist only in some sweeps, with the option that adds them. */
 static const char *option_of(const char *name)
 {
-    return strcmp(name, "days") == 0            ? "add --tokens: how long is the training?"
-           : strcmp(name, "usd_per_token") == 0 ? "add --price: no price is known for these GPUs"
-                                                : NULL;
+    return strcmp(name, "days") == 0 ? "add --tokens, the length of the training"
+           : strcmp(name, "usd_per_token") == 0
+               ? "add --price, because the library has no price for these GPUs"
+               : NULL;
 }
 
 /* An unknown name is a mistake; it must not silently be nil. Upvalues: the subject of the message,
@@ -330,7 +335,8 @@ static void send_answer(Child *c, SweepCall call, Place place)
     if (call == SWEEP_score) {
         const double score = lua_type(L, -2) == LUA_TNUMBER ? lua_tonumber(L, -2) : NAN;
         if (!isfinite(score))
-            child_raise(L, "wrong-type", place, NULL, "score returns %s; a finite number is needed",
+            child_raise(L, "wrong-type", place, NULL,
+                        "score returns %s, but must return a finite number",
                         lua_type(L, -2) == LUA_TNUMBER ? "a number that is not finite"
                                                        : luaL_typename(L, -2));
         record_begin(&c->out, RECORD_number);
@@ -341,11 +347,11 @@ static void send_answer(Child *c, SweepCall call, Place place)
         return;
     }
     if (!lua_isboolean(L, -2))
-        child_raise(L, "wrong-type", place, "is a return missing?",
-                    "%s returns %s; true or false is needed", name, luaL_typename(L, -2));
+        child_raise(L, "wrong-type", place, "check that the function has a return",
+                    "%s returns %s, but must return true or false", name, luaL_typename(L, -2));
     if (call == SWEEP_require && !lua_isnil(L, -1) && lua_type(L, -1) != LUA_TSTRING)
         child_raise(L, "wrong-type", place, NULL,
-                    "the second value of require is %s; a text that gives the reason is needed",
+                    "the second value of require is %s, but must be a text with the reason",
                     luaL_typename(L, -1));
     record_begin(&c->out, RECORD_bool);
     put_text(&c->out, "", 0);

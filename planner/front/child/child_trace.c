@@ -18,8 +18,8 @@ Tracer *tracer(Child *c)
 {
     if (c->tracer == NULL)
         child_raise(c->L, "trace-order", child_place(c, true),
-                    "call modules in a forward function; a plan's build only makes them",
-                    "modules can be called only while the model is traced");
+                    "call the module in a forward function",
+                    "a module is called outside a forward function");
     return c->tracer;
 }
 
@@ -99,7 +99,7 @@ static void check_size(Child *c, const Graph *g, Place place)
     if (g->nodes.n + g->modules.n + g->tensors.n < CHILD_MOST_NODES) return;
     uint32_t n = c->tracer->n_blocks;
     /* n - 2 leaves room for the layers after the last block */
-    const char *hint = n < 3 ? NULL : arena_print(c->arena, "%u of its blocks fit", n - 2);
+    const char *hint = n < 3 ? NULL : arena_print(c->arena, "use at most %u of its blocks", n - 2);
     child_raise(c->L, "out-of-range", place, hint,
                 "the model has more than %d modules, tensors and ops", CHILD_MOST_NODES);
 }
@@ -350,7 +350,7 @@ static int core_op(lua_State *L)
     if (out == 0 || d.n_errors > 0) {
         const Diagnostic *item = d.items.n > 0 ? &d.items.at[0] : NULL;
         child_raise(L, "shape-mismatch", place, item != NULL ? item->hint : NULL, "%s",
-                    item != NULL ? item->text : "these shapes do not fit");
+                    item != NULL ? item->text : "these shapes do not belong together");
     }
     check_attrs(L, op, &attrs, place);
     tracer_put_op(c, op, out, module, place, in, (uint32_t)n_in, &attrs);

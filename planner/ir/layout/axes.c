@@ -1,4 +1,4 @@
-/* The table of axes, and the sets that follow from its columns. */
+/* The table of mesh axes, and sets of axes by property. */
 #include "planner/ir/layout/axes.h"
 
 #include <assert.h>
@@ -21,7 +21,7 @@ const char *axis_name_text(AxisName name)
     return axis_info(name)->name;
 }
 
-/* The axes for which `condition` holds; it may read `axis`. */
+/* The set of axes for which `condition` is true. The condition may use `axis`, an AxisInfo. */
 #define AXES_WHERE(condition)                                                                      \
     AxisNames names = 0;                                                                           \
     for (const AxisInfo *axis = axes; axis < axes + AXIS_NAMES; axis++)                            \

@@ -1,4 +1,4 @@
-/* Deals: the intervals of the global index that each part of a split dimension holds. */
+/* Deals. A deal states which intervals of a split dimension each part holds. */
 #include <assert.h>
 #include <string.h>
 
@@ -46,7 +46,7 @@ DealId deal_padded(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts, u
 
 bool deal_is_padded(const Deals *deals, DealId id)
 {
-    if (deal_is_rows(deals, id)) return true; /* not all of its rows are stored */
+    if (deal_is_rows(deals, id)) return true; /* only the taken rooms are stored */
     return id && deals->deals.at[id].kind == DEAL_ceil && deals->deals.at[id].per_part > 0;
 }
 
@@ -127,7 +127,8 @@ bool deal_is_zigzag(const Deals *deals, DealId id)
     return true;
 }
 
-/* Writes to `out` the intervals of elements [from, to) of a part: at most d->per_part intervals. */
+/* Writes the intervals of elements [from, to) of a part to `out`, which has room for d->per_part
+ * intervals. */
 static void take(const Deals *deals, const Deal *d, uint32_t part, int64_t from, int64_t to,
                  Interval *out)
 {
@@ -172,7 +173,7 @@ uint64_t deal_table(const Deal *d)
     return d->kind == DEAL_segments ? d->per_part : 0;
 }
 
-/* Returns NULL for the deals that need no table: equal, ceil and padded. */
+/* Returns NULL for deals without a table: equal, ceil and padded deals. */
 static const Deal *listed(const Deals *deals, DealId id)
 {
     if (!id) return NULL;
@@ -181,7 +182,7 @@ static const Deal *listed(const Deals *deals, DealId id)
     return deal_table(d) ? d : NULL;
 }
 
-/* Returns the number of elements of a part's buffer if the deal has no table. */
+/* Returns the number of elements in a part's buffer, for a deal without a table. */
 static int64_t each_of(const Deals *deals, DealId id, int64_t size, uint32_t n_parts)
 {
     return deal_is_padded(deals, id) && !deal_is_rows(deals, id) ? deals->deals.at[id].per_part
@@ -235,8 +236,8 @@ int64_t deal_index(const Deals *deals, DealId id, int64_t size, uint32_t n_parts
     Interval i = {0, 0};
     for (uint32_t k = 0; deal_interval(deals, id, size, n_parts, part, k, &i); k++) {
         if (at < i.hi - i.lo)
-            return ((i.lo + at) % size + size) % size; /* a halo may wrap
-                                                        * around */
+            return ((i.lo + at) % size + size) %
+                   size; /* the index may lie beyond the edge of a periodic dimension */
         at -= i.hi - i.lo;
     }
     assert(0 && "an element of the part");

@@ -1,4 +1,4 @@
-/* Halos: computes the rows that a part sends to its neighbours, and the rows that it receives. */
+/* Halos. A halo is the rows of neighbouring parts that a part needs. */
 #include "planner/ir/layout/halo.h"
 
 #include <assert.h>
@@ -16,7 +16,7 @@ DealId deal_around(Deals *deals, Arena *arena, DealKind kind, int64_t size, uint
     return deal_intern(deals, arena, deal, held);
 }
 
-/* Returns the rows that a part owns. An empty part lies after the others. */
+/* Returns the rows of a part, without its halo. Empty parts come last. */
 static Interval own_rows(const Deals *deals, int64_t size, uint32_t n_parts, uint32_t part)
 {
     Interval at;
@@ -31,7 +31,7 @@ static Interval held_rows(const Deals *deals, int64_t size, uint32_t n_parts, ui
                                                                      : (Interval){own.lo, own.lo};
 }
 
-/* Computes the number of halo rows on the two sides of a part: [0] before, [1] after. */
+/* Computes the number of halo rows before a part [0] and after it [1]. */
 static void sides(const Deals *deals, int64_t size, uint32_t n_parts, uint32_t part, DealId around,
                   int64_t rows[2])
 {

@@ -1,26 +1,26 @@
-/* Halos: the rows that each part of a split dimension owns, and the rows that it reads. The rows
- * that a part reads but does not own belong to its two neighbours, never to parts farther away. */
+/* Halos. A part of a split dimension owns some rows. A window such as that of a convolution also
+ * reads rows of the two neighbouring parts. These rows are the halo. A halo never reaches beyond
+ * the direct neighbours. */
 #ifndef TANDEM_IR_HALO_H
 #define TANDEM_IR_HALO_H
 
 #include "planner/ir/layout/layout.h"
 
-/* One part. Rows count in the global index. In a periodic dimension, rows beyond the edges have
- * indices below 0 or above the size. */
+/* The halo of one part. Rows have global indices. In a periodic dimension, an index may be negative
+ * or exceed the size. */
 typedef struct Halo {
-    Interval own;          /* rows that the part owns */
-    Interval held;         /* rows that the part holds, including its halo */
-    int64_t before, after; /* halo rows that the previous and the next part own */
-    /* The next part holds the last `to_next` own rows as halo; the previous part holds the first
-     * `to_previous`. */
+    Interval own;          /* rows of this part */
+    Interval held;         /* rows of this part and its halo */
+    int64_t before, after; /* halo rows from the previous part and from the next part */
+    /* The number of own rows that the next part and the previous part have as their halo. */
     int64_t to_next, to_previous;
-    int64_t strip; /* rows of each of the two messages: the most that any part needs */
-    bool wraps;    /* the first and the last part are neighbours */
+    int64_t strip; /* rows in one message; all messages have the largest size that any part needs */
+    bool wraps;    /* the first and the last part are neighbours, too */
 } Halo;
 
-/* Makes a deal of kind DEAL_halo (each part holds copies) or DEAL_overlap (each part holds its
- * share of a sum). held: the interval of each part. Intervals may lie beyond the edges if the
- * dimension is periodic. */
+/* Makes a deal whose parts overlap. DEAL_halo: each part holds copies of its neighbours' rows.
+ * DEAL_overlap: each part holds its share of a sum over rows. held: the interval of each part. In a
+ * periodic dimension, an interval may exceed the edges. */
 DealId deal_around(Deals *deals, Arena *arena, DealKind kind, int64_t size, uint32_t n_parts,
                    const Interval *held);
 static inline bool deal_is_around(const Deals *deals, DealId id)
@@ -28,12 +28,12 @@ static inline bool deal_is_around(const Deals *deals, DealId id)
     const DealKind kind = deals->deals.at[id].kind;
     return id && (kind == DEAL_halo || kind == DEAL_overlap);
 }
-/* Computes the halo of part `part` of a dimension that is cut into equal parts (the last may be
- * short). `around` is the deal of kind DEAL_halo or DEAL_overlap. Returns false if a part needs
- * rows that neither it nor its neighbours own. */
+/* Computes the halo of one part. The dimension is split into equal parts, but the last may be
+ * shorter. `around` is a deal of kind DEAL_halo or DEAL_overlap. Returns false if a part needs rows
+ * from beyond its neighbours. */
 bool halo_find(const Deals *deals, int64_t size, uint32_t n_parts, uint32_t part, DealId around,
                Halo *out);
-/* Returns the dimension of `s` that has a halo or an overlap over `axes`; -1: none. */
+/* Returns the dimension of `s` with a halo or an overlap over `axes`; -1: there is none. */
 int halo_dim(const Shape *s, const Deals *deals, AxisSet axes);
 
 #endif

@@ -1,4 +1,4 @@
-/* Layouts, deals and shapes: the part of a tensor that a rank holds. */
+/* Layouts, deals and shapes. Together they define the part of a tensor that a rank holds. */
 #include "planner/ir/layout/layout.h"
 
 #include <assert.h>

@@ -1,5 +1,6 @@
-/* A collective is a change of layout. On every mesh axis a tensor is WHOLE, SPLIT(d) or PARTIAL.
- * A split dimension has a deal, which says which intervals of the global index each part holds. */
+/* A layout states how a tensor is distributed over ranks. On each mesh axis the tensor is WHOLE,
+ * SPLIT along a dimension, or PARTIAL (each rank has one summand). A split dimension has a deal,
+ * which lists the global indices of each part. A collective changes the layout. */
 #ifndef TANDEM_IR_LAYOUT_H
 #define TANDEM_IR_LAYOUT_H
 
@@ -22,7 +23,7 @@ typedef enum DType {
         DT_COUNT
 } DType;
 uint32_t dtype_bytes(DType t);
-/* True for floating-point types, also those that only scale others (e8m0) or hold pairs. */
+/* True for all floating-point types. This includes scales (e8m0) and pairs of 4-bit numbers. */
 static inline bool dtype_is_real(DType t)
 {
     return t >= DT_f64 && t <= DT_f64x2;
@@ -31,22 +32,24 @@ static inline bool dtype_is_eight_bits(DType t)
 {
     return t >= DT_e4m3 && t <= DT_e2m1x2;
 }
-/* Returns the numbers in one element: 2 in e2m1x2 (two 4-bit numbers in a byte) and in the type
- * that stands for it in fp64, f64x2. */
+/* Returns the number of numbers in one element. It is 2 for e2m1x2, two 4-bit numbers in a byte,
+ * and for f64x2, which replaces e2m1x2 in fp64. */
 static inline uint32_t dtype_numbers(DType t)
 {
     return t == DT_e2m1x2 || t == DT_f64x2 ? 2 : 1;
 }
 const char *dtype_name(DType t);
-DType dtype_find(const char *name); /* "fp32" and "f32", "bf16", "fp64"...; DT_none if unknown */
-/* Maps each dtype named in the plan to the dtype that the program uses. */
+/* accepts for example "fp32", "f32" and "bf16"; returns DT_none for an unknown name */
+DType dtype_find(const char *name);
+/* The dtype of the program for each dtype of the plan. */
 typedef struct DTypeMap {
     DType to[DT_COUNT];
 } DTypeMap;
 DTypeMap dtype_map_identity(void);
-/* Every floating-point type becomes `real`, which is f64 if types of pairs are in use. */
+/* Maps every floating-point type to `real`. If the plan has pairs of numbers, `real` is f64. */
 DTypeMap dtype_map_all(DType real);
-DTypeMap dtype_map_but_eight_bits(DType real); /* ... but e4m3, e5m2, e8m0 and e2m1x2 stay */
+/* the same, but e4m3, e5m2, e8m0 and e2m1x2 do not change */
+DTypeMap dtype_map_but_eight_bits(DType real);
 
 enum { WHOLE = 0, PARTIAL_SUM = -1, PARTIAL_MAX = -2 };
 #define SPLIT(d) ((int8_t)((d) + 1))
@@ -61,26 +64,27 @@ static inline bool layout_is_partial(int8_t on)
 static inline int layout_dim(int8_t on)
 {
     return on - 1;
-} /* of a split */
+} /* dimension of a split */
 
 typedef struct Layout {
     int8_t on[MAX_AXES];
-} Layout; /* zeroed: WHOLE everywhere */
+} Layout; /* zeroed memory means WHOLE on all axes */
 
 bool layout_equal(const Layout *a, const Layout *b);
-AxisSet layout_axes_split(const Layout *l,
-                          int d); /* axes on which dimension d is split; d < 0: any */
+AxisSet layout_axes_split(
+    const Layout *l,
+    int d); /* axes that split dimension d; with d < 0, axes that split any dimension */
 AxisSet layout_axes_partial(const Layout *l);
-/* Returns for example "tp:1 dp_shard:0" or "tp:sum", in mesh order; "whole" if no axis cuts.
- * Dimensions count from 0. */
+/* Returns for example "tp:1 dp_shard:0" or "tp:sum", in the order of the mesh. Numbers are
+ * dimensions. "whole" means that no axis splits the tensor. */
 const char *layout_text(Arena *arena, const Mesh *mesh, const Layout *l);
 
-/* ---- deals ---- interned; 0 is the equal deal (the part count divides the size). */
+/* ---- deals ---- A deal is stored once and named by a number. 0 is the equal deal: all parts are
+ * equal and consecutive. */
 typedef uint32_t DealId;
-/* rows: rooms, each with space for one token that goes to an expert; only rooms that are taken are
- * stored (rows.h). halo: parts overlap. Each part holds its own indices and copies of its
- * neighbours' (halo.h). overlap: parts overlap, too, but each part holds only its share of a sum.
- * strided: each part holds separate pieces at equal distances (stride.h). */
+/* rows: space for the tokens of experts, of which only the used part is stored (rows.h). halo: each
+ * part holds its own indices and copies of its neighbours' (halo.h). overlap: parts overlap, and
+ * each holds its share of a sum. strided: each part holds pieces at equal distances (stride.h). */
 typedef enum DealKind {
     DEAL_equal,
     DEAL_ceil,
@@ -93,80 +97,83 @@ typedef enum DealKind {
 } DealKind;
 typedef struct Interval {
     int64_t lo, hi;
-} Interval; /* of the global index */
+} Interval; /* global indices */
 typedef struct Deal {
     DealKind kind;
     uint32_t n_parts;
-    int64_t size;      /* size of the dimension */
-    uint32_t bound;    /* DEAL_rows: the memory of a rank, in thousandths of its mean number of
-                        * rows */
-    uint32_t first, n; /* DEAL_listed, DEAL_strided: `n` (part-major) intervals from
-                        * deals.intervals[first], */
-    /* per_part intervals for each part; unused intervals are empty. DEAL_segments: `n` = per_part
-     * intervals that follow each other; all parts share each interval equally */
+    int64_t size; /* size of the dimension */
+    /* for DEAL_rows: the memory of a rank, in thousandths of its mean number of rows */
+    uint32_t bound;
+    /* `n` intervals from deals.intervals[first] on, part by part: for DEAL_listed and DEAL_strided
+     */
+    uint32_t first, n;
+    /* The number of intervals of each part; unused intervals are empty. DEAL_segments has n =
+     * per_part consecutive intervals, each divided evenly over all parts. */
     uint32_t per_part;
 } Deal;
 typedef struct Deals {
-    LIST(Deal) deals; /* [0]: none/equal */
+    LIST(Deal) deals; /* [0]: the equal deal */
     LIST(Interval) intervals;
 } Deals;
-/* A deal of ceil(size / n_parts) indices a part; the last parts are short or empty. Returns 0 if
- * n_parts divides size. */
+/* Makes a deal of ceil(size / n_parts) indices for each part. The last parts may be short or empty.
+ * Returns 0 if all parts are equal. */
 DealId deal_ceil(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts);
-/* A deal by a list of intervals [n_parts, per_part], for zigzags (2 chunks a part) and crops. */
+/* Makes a deal from a list of intervals [n_parts, per_part]. */
 DealId deal_listed(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts, uint32_t per_part,
                    const Interval *intervals);
-/* Cuts `size` into 2n equal chunks and gives part i chunks i and 2n - 1 - i, so that all parts
- * have equal work under a causal mask. 2n must divide size. */
+/* Cuts `size` into 2n equal chunks and gives part i the chunks i and 2n - 1 - i. Under a causal
+ * mask all parts then have equal work. 2n must divide size. */
 DealId deal_zigzag(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts);
 bool deal_is_zigzag(const Deals *deals, DealId id);
-/* Cuts each part of a listed deal into k equal parts, in the order of the part's elements. */
+/* Cuts each part of a listed deal into k equal parts, in the order of its elements. */
 DealId deal_cut(Deals *deals, Arena *arena, DealId id, uint32_t k);
-/* Returns deal `id` turned by one part: part i has the indices that part i - 1 had, and part 0 the
- * indices of the last part. n_parts turns give `id` again. */
+/* Returns deal `id` with all parts moved by one: part i gets the indices of part i - 1, and part 0
+ * gets those of the last part. */
 DealId deal_turn(Deals *deals, Arena *arena, DealId id, int64_t size, uint32_t n_parts);
-/* A deal of segments that follow each other, such as query heads, keys and values. Part i holds the
- * i-th each[0] indices of the first segment, the i-th each[1] of the second, and so on. */
+/* Makes a deal of consecutive segments, such as queries, keys and values. Each segment is divided
+ * evenly: part i has indices i * each[s] to (i + 1) * each[s] of segment s. */
 DealId deal_segments(Deals *deals, Arena *arena, uint32_t n_parts, uint32_t n_segments,
                      const int64_t *each);
-/* Finds or adds a deal with its table of `deal.n` intervals. */
+/* Returns the number of this deal. Adds the deal with its `deal.n` intervals if it is new. */
 DealId deal_intern(Deals *deals, Arena *arena, Deal deal, const Interval *intervals);
-/* The number of intervals in the deal's table; 0 if the deal needs no table. */
+/* The number of intervals in the deal's table; 0: the deal has no table. */
 uint64_t deal_table(const Deal *d);
-/* Size of one part's buffer: the number of elements of the largest part. */
+/* The number of elements in the buffer of a part. It is the size of the largest part. */
 int64_t deal_local(const Deals *deals, DealId id, int64_t size, uint32_t n_parts);
-/* The k-th interval of `part` (k = 0 for equal and ceil); false if there is none. */
+/* Sets the k-th interval of `part`. Returns false if there is none. Equal and ceil deals have only
+ * k = 0. */
 bool deal_interval(const Deals *deals, DealId id, int64_t size, uint32_t n_parts, uint32_t part,
                    uint32_t k, Interval *out);
-/* The global index of element `at` of `part`. */
+/* The global index of element number `at` of `part`. */
 int64_t deal_index(const Deals *deals, DealId id, int64_t size, uint32_t n_parts, uint32_t part,
                    int64_t at);
 int64_t deal_valid(const Deals *deals, DealId id, int64_t size, uint32_t n_parts, uint32_t part);
 
-/* ---- shapes ---- global dimensions + layout + deals; local sizes follow from the mesh. */
+/* ---- shapes ---- A shape is the global dimensions, a layout and deals. Local sizes follow from
+ * the mesh. */
 typedef struct Shape {
     uint8_t n_dims;
     int64_t dim[MAX_DIMS]; /* global */
-    DealId deal[MAX_DIMS]; /* of split dimensions */
+    DealId deal[MAX_DIMS]; /* for split dimensions */
     Layout layout;
 } Shape;
 bool shape_equal(const Shape *a, const Shape *b);
 int64_t shape_local_dim(const Shape *s, const Mesh *mesh, const Deals *deals, int d);
 int64_t shape_local_elements(const Shape *s, const Mesh *mesh, const Deals *deals);
-/* The extent of dimension d in memory. It equals shape_local_dim, except for uneven rows (rows.h):
- * there the first of the three dimensions counts all rows, and the others are 1. */
+/* The size of dimension d in memory. It equals shape_local_dim, except for uneven rows (rows.h),
+ * whose first dimension counts all rows and whose next two are 1. */
 int64_t shape_extent(const Shape *s, const Mesh *mesh, const Deals *deals, int d);
-/* shape_start returns the global index at which the part of dimension d on `rank` begins (interval
- * 0 of its deal). shape_valid returns the number of elements of that part that are not padding. If
- * several axes split one dimension, they count in mesh order, outermost first. */
+/* shape_start returns the first global index of dimension d on `rank`. shape_valid returns the
+ * number of elements on `rank` that are not padding. */
 int64_t shape_start(const Shape *s, const Mesh *mesh, const Deals *deals, int d, Rank rank);
 int64_t shape_valid(const Shape *s, const Mesh *mesh, const Deals *deals, int d, Rank rank);
-/* The number of parts of dimension d: the product of the sizes of the axes that split it. */
+/* The number of parts of dimension d. */
 uint32_t shape_parts(const Shape *s, const Mesh *mesh, int d);
 uint32_t shape_part(const Shape *s, const Mesh *mesh, int d,
-                    Rank rank); /* mixed radix, mesh order */
+                    Rank rank); /* The part of dimension d that `rank` holds. If several axes split
+                                   the dimension, the outermost axis counts most. */
 
-/* ---- changes of layout ---- Returns the collective that turns layout `from` into `to` on one
+/* ---- changes of layout ---- Returns the collective that changes layout `from` into `to` on one
  * axis. */
 typedef enum Change {
     CHANGE_nothing,

@@ -1,4 +1,4 @@
-/* Ranks as a grid of named axes: coordinates, groups and members are arithmetic on sizes and
+/* A mesh arranges the ranks as a grid of named axes. All answers are computed from sizes and
  * strides. */
 #include "planner/ir/layout/mesh.h"
 
@@ -6,8 +6,8 @@
 
 #include "planner/base/str.h"
 
-/* Places the axes whose ranks are not neighbours: first the axis with ranks `stride` apart, then an
- * axis that encloses it, and so on. */
+/* Places the axes whose ranks are not neighbours: first the axis with this stride, then the axis
+ * that encloses it, and so on. */
 static void place_apart(Mesh *mesh, uint64_t *stride, uint32_t *n_placed)
 {
     for (uint32_t a = 0; a < mesh->n_axes && *stride <= UINT32_MAX / 2;) {
@@ -18,7 +18,7 @@ static void place_apart(Mesh *mesh, uint64_t *stride, uint32_t *n_placed)
         mesh->axis[a].stride = (uint32_t)*stride;
         *stride *= mesh->axis[a].size;
         ++*n_placed;
-        a = 0; /* the stride has grown, so no axis is placed twice */
+        a = 0; /* no axis is placed twice, because the stride has grown */
     }
 }
 
@@ -66,7 +66,7 @@ void mesh_refine(Mesh *mesh, Arena *arena, uint32_t a, uint32_t inner)
     mesh->n_axes++;
     mesh->axis[a].size /= inner;
     mesh->axis[a + 1].size = inner;
-    mesh->axis[a].apart *= inner; /* 0 stays 0 */
+    mesh->axis[a].apart *= inner; /* an axis without `apart` keeps 0 */
     AxisName name = mesh->axis[a].name;
     for (uint32_t i = 0, k = 0; i < mesh->n_axes; i++) {
         if (mesh->axis[i].name != name) continue;
@@ -84,7 +84,7 @@ AxisSet mesh_cut(Mesh *mesh, Arena *arena, AxisName name, uint32_t inner)
         if (inner % size != 0 && size % inner != 0) return 0;
         if (inner < size) {
             mesh_refine(mesh, arena, a, inner);
-            set = (AxisSet)(set << 1); /* axes found earlier have moved one place back */
+            set = (AxisSet)(set << 1); /* earlier moves shifted the remaining axes by one place */
             return (AxisSet)(set | 1u << (a + 1));
         }
         inner /= size;
@@ -163,7 +163,7 @@ Rank mesh_member(const Mesh *mesh, Rank rank, AxisSet axes, uint32_t i)
     return member;
 }
 
-/* The axis of the set along which neighbours are closest. */
+/* The axis of the set with the smallest stride. */
 static uint32_t closest(const Mesh *mesh, AxisSet axes)
 {
     uint32_t found = MAX_AXES;

@@ -1,4 +1,4 @@
-/* All answers are computed from coordinates; nothing is stored here. */
+/* Answers questions about a mesh from the coordinates of ranks. Nothing is stored. */
 #include "planner/ir/layout/mesh_view.h"
 
 #include <assert.h>
@@ -103,7 +103,8 @@ bool mesh_dp(const Mesh *mesh, Arena *arena, Loc loc, Diag *d, DpMesh *dp)
     for (uint32_t a = 0; a < mesh->n_axes; a++)
         str_print(&s, "%s%s %u", a ? " x " : "", mesh->axis[a].text, mesh->axis[a].size);
     diag_error(d, FAULT_input, "no-dp-mesh", loc,
-               "the mesh %s has neither dp_replicate nor dp_shard: all ranks read the same samples",
+               "the mesh %s has neither dp_replicate nor dp_shard, so all ranks would read the "
+               "same samples",
                s.n ? str_text(&s) : "of one rank");
     diag_hint(d, "give dp_shard or dp_replicate a size of 2 or more");
     return false;
@@ -120,7 +121,8 @@ void mesh_ep_place(const Mesh *mesh, const EpFold *fold, Rank rank, uint32_t *ep
                    uint32_t *ep_shard)
 {
     uint32_t stage = fold->ep * fold->ep_shard;
-    assert(mesh->n_ranks % stage == 0); /* pp is outermost, so a stage's ranks are consecutive */
+    assert(mesh->n_ranks % stage ==
+           0); /* pp is the outermost axis, so the ranks of a stage are consecutive */
     *ep = rank % stage % fold->ep;
     *ep_shard = rank % stage / fold->ep;
 }

@@ -1,4 +1,4 @@
-/* Strides: makes the deal, and reads it. */
+/* Strided deals: parts that hold rows at equal distances. */
 #include "planner/ir/layout/stride.h"
 
 #include <assert.h>

@@ -1,7 +1,6 @@
-/* Walks through a rank's buffers that live between steps. A flat unit is cut over its shard axes
- * without regard to tensors. The part of a tensor in one cut is a row-major interval of its
- * tp-local shape. Such an interval is a few boxes: the end of a row, whole rows, and the beginning
- * of a row. */
+/* Lists the state that a rank holds between steps. A flat unit is cut into equal parts that ignore
+ * the borders of tensors. So a part of a tensor is an interval of its elements. Such an interval is
+ * a few boxes: the end of a row, whole rows, and the beginning of a row. */
 #include "planner/ir/state/state.h"
 
 #include <assert.h>
@@ -11,8 +10,7 @@
 
 struct State {
     const Plan *plan;
-    uint32_t
-        *home; /* [tensor] 1 + the first program that holds it; other programs hold tied copies */
+    uint32_t *home; /* [tensor]: 1 + the first program that holds it; other programs hold copies */
 };
 
 const char *state_kind_name(StateKind k)
@@ -31,14 +29,14 @@ typedef struct StateWalk {
     const State *state;
     Arena *arena;
     StateSlices *slices;
-    StateSlice base; /* a slice with all fields but the box */
+    StateSlice base; /* a slice without its box */
     const Tensor *t;
-    Shape shape; /* shape of the tensor in the rank's use layout */
+    Shape shape; /* the shape of the tensor when it is used */
     int64_t local[MAX_DIMS];
-    Interval box[MAX_DIMS];  /* local */
+    Interval box[MAX_DIMS];  /* in local indices */
     Interval at[MAX_DIMS];   /* the box in global indices */
-    Interval from[MAX_DIMS]; /* the box in local indices, after deals */
-    int64_t before;          /* index in the buffer of the local tensor's first element */
+    Interval from[MAX_DIMS]; /* the box in local indices of the part */
+    int64_t before;          /* position of the tensor's first element in the buffer */
 } StateWalk;
 
 static void emit(StateWalk *w)
@@ -50,8 +48,8 @@ static void emit(StateWalk *w)
     list_push(w->arena, w->slices, *s);
 }
 
-/* Emits features [lo, hi) of the original order. They begin at group `group` and feature `feature`
- * of the local tensor, and continue in the next group after `each` features. */
+/* Emits features [lo, hi) of the original order. In the local tensor they begin at group `group`
+ * and feature `feature`. After `each` features they continue in the next group. */
 static void emit_features(StateWalk *w, int64_t lo, int64_t hi, int64_t group, int64_t feature,
                           int64_t each)
 {
@@ -68,14 +66,14 @@ static void emit_features(StateWalk *w, int64_t lo, int64_t hi, int64_t group, i
     s->first = first;
 }
 
-/* Emits features that are stored by groups, in the order of the segments. Whole pieces of a segment
- * are joined over neighbouring groups; a partial piece is emitted for each group. */
+/* Emits features that are stored by groups, in the order of the segments. Whole pieces of
+ * neighbouring groups are joined. A partial piece is emitted for each group. */
 static void emit_segments(StateWalk *w)
 {
     const Deals *deals = &w->state->plan->graph.deals;
     const Deal *order = &deals->deals.at[w->t->order];
     Interval groups = w->at[w->t->order_dim], features = w->at[w->t->order_dim + 1], at;
-    /* features are whole on each rank, so their local and global indices are equal */
+    /* no axis splits features, so local and global indices are equal */
     const int64_t group = w->from[w->t->order_dim].lo;
     int64_t before = 0;
     for (uint32_t k = 0; deal_interval(deals, w->t->order, order->size, order->n_parts, 0, k, &at);
@@ -97,14 +95,15 @@ static void emit_box(StateWalk *w)
 {
     int64_t stride = 1, first = w->before;
     for (int d = w->shape.n_dims - 1; d >= 0; d--) {
-        /* both dimensions are one in the original order */
+        /* in the original order, both are one dimension */
         int to = w->t->order && d > w->t->order_dim ? d - 1 : d;
         const bool is_group = w->t->order && d == w->t->order_dim;
         const bool is_feature = w->t->order && d == w->t->order_dim + 1;
         w->base.offset[to] = w->at[d].lo;
         w->base.size[to] = w->at[d].hi - w->at[d].lo;
         if (!is_group) w->base.stride[to] = stride;
-        if (!is_group && !is_feature) first += w->from[d].lo * stride; /* else: emit_features */
+        if (!is_group && !is_feature)
+            first += w->from[d].lo * stride; /* otherwise emit_features adds the offset */
         stride *= w->local[d];
     }
     w->base.first = (uint64_t)first;
@@ -114,8 +113,8 @@ static void emit_box(StateWalk *w)
         emit(w);
 }
 
-/* Turns the local interval of dimension d into global intervals: one, or several for a dealt
- * dimension. */
+/* Turns a local interval of dimension d into global intervals. There are several if the deal has
+ * several. */
 static void place(StateWalk *w, int d)
 {
     const Plan *plan = w->state->plan;
@@ -125,7 +124,7 @@ static void place(StateWalk *w, int d)
     }
     uint32_t parts = shape_parts(&w->shape, &plan->mesh, d),
              part = shape_part(&w->shape, &plan->mesh, d, w->base.rank);
-    int64_t before = 0; /* local index at which the interval begins */
+    int64_t before = 0; /* local index of the interval's first element */
     Interval at = {0, w->shape.dim[d]};
     for (uint32_t k = 0; parts == 1 ? k == 0
                                     : deal_interval(&plan->graph.deals, w->shape.deal[d],
@@ -142,8 +141,8 @@ static void place(StateWalk *w, int d)
     }
 }
 
-/* Splits row-major elements [lo, hi) of dimensions d and after into boxes; the box holds the
- * dimensions before d. */
+/* Splits elements [lo, hi) of dimensions d and later into boxes. The box of earlier dimensions is
+ * known. */
 static void cut(StateWalk *w, int d, uint64_t lo, uint64_t hi)
 {
     uint64_t row = 1;
@@ -171,7 +170,7 @@ static void cut(StateWalk *w, int d, uint64_t lo, uint64_t hi)
     }
 }
 
-/* Among ranks that hold equal copies, the first one writes. */
+/* True if the rank is the first of the ranks with equal copies. */
 static bool is_writer(const State *state, const StateWalk *w, AxisSet split)
 {
     const Mesh *mesh = &state->plan->mesh;
@@ -181,19 +180,20 @@ static bool is_writer(const State *state, const StateWalk *w, AxisSet split)
            mesh_part(mesh, w->base.rank, others) == 0;
 }
 
-/* Writes the sizes of the tensor in its original order, and returns their number. */
+/* Writes the sizes of the tensor in its original order. Returns the number of dimensions. */
 static uint8_t original_dims(const Tensor *t, int64_t dim[MAX_DIMS])
 {
     uint8_t n = 0;
     for (int d = 0; d < t->n_dims; d++) {
-        bool inner = t->order && d == t->order_dim + 1; /* it belongs to the dimension before it */
+        bool inner =
+            t->order && d == t->order_dim + 1; /* it is one dimension with the dimension before */
         int to = inner ? n - 1 : n++;
         dim[to] = inner ? dim[to] * t->dim[d] : t->dim[d];
     }
     return n;
 }
 
-/* Returns the number of elements of the tensor that the rank has in use. */
+/* Returns the number of elements of the tensor on this rank. */
 static uint64_t begin_tensor(StateWalk *w, TensorId id)
 {
     const Plan *plan = w->state->plan;
@@ -212,8 +212,8 @@ static uint64_t begin_tensor(StateWalk *w, TensorId id)
     return n;
 }
 
-/* Emits elements [lo, hi) of the flat unit, as far as they belong to the tensor that begins at
- * `flat`. */
+/* Emits the elements of one tensor among elements [lo, hi) of a flat unit. The tensor begins at
+ * element `flat`. */
 static void take_tensor(StateWalk *w, TensorId id, uint64_t lo, uint64_t hi, AxisSet split)
 {
     const Tensor *t = &w->state->plan->graph.tensors.at[id];
@@ -226,7 +226,7 @@ static void take_tensor(StateWalk *w, TensorId id, uint64_t lo, uint64_t hi, Axi
     cut(w, 0, lo, hi < n ? hi : n);
 }
 
-/* Emits a tensor that every rank of its program holds whole. */
+/* Emits a tensor that is whole on every rank of its program. */
 static void take_buffer(StateWalk *w, BufferId b, const Buffer *at)
 {
     w->base.kind = STATE_buffer;
@@ -241,7 +241,7 @@ static void take_buffer(StateWalk *w, BufferId b, const Buffer *at)
 
 /* ---- buffers ---- */
 
-/* A unit's first moment lies before its second. */
+/* The first moment of a unit lies before its second. */
 static bool kind_of(const Buffer *b, UnitId *moment_of, StateKind *kind)
 {
     if (b->parent || !b->persistent || !b->unit) return false;
@@ -295,8 +295,8 @@ static void take_flat(StateWalk *w, BufferId b, const Buffer *at)
         take_tensor(w, unit->params.at[i], lo, lo + n, split);
 }
 
-/* Places the slices that the rank writes in its file. Wide dtypes come first, so that each slice
- * begins at a multiple of its dtype's size. */
+/* Places the slices of a rank in its file. Wide dtypes come first, so each slice is aligned to its
+ * dtype. */
 static void place_in_file(StateSlices *slices, uint32_t from)
 {
     uint64_t end = 0;

@@ -39,20 +39,18 @@ static const char *part_text(Check *c, int n)
 static bool report_gap(Check *c, const StateSlice *s, int known)
 {
     for (int d = known; d < s->n_dims; d++) c->where[d] = (Interval){0, s->dim[d]};
-    diag_error(c->d, FAULT_internal, "state-gap", none, "%s, %s [%s]: written by no rank", s->name,
-               state_kind_name(s->kind), part_text(c, s->n_dims));
-    diag_hint(c->d,
-              "a checkpoint would lack it, and a resumed run would begin with what was there");
+    diag_error(c->d, FAULT_internal, "state-gap", none, "%s, %s [%s] is written by no rank",
+               s->name, state_kind_name(s->kind), part_text(c, s->n_dims));
+    diag_hint(c->d, "a run that loads the checkpoint would begin with undefined values");
     return false;
 }
 
 static bool report_twice(Check *c, const StateSlice *a, const StateSlice *b)
 {
     diag_error(c->d, FAULT_internal, "state-duplicate", none,
-               "%s, %s [%s]: written by rank %u and by rank %u", a->name, state_kind_name(a->kind),
-               part_text(c, a->n_dims), a->rank, b->rank);
-    diag_hint(c->d, "names are global: parts of one tensor have different offsets, different "
-                    "tensors different names, whatever the rank");
+               "%s, %s [%s] is written by both rank %u and rank %u", a->name,
+               state_kind_name(a->kind), part_text(c, a->n_dims), a->rank, b->rank);
+    diag_hint(c->d, "give each tensor its own name, and each part of a tensor its own offset");
     return false;
 }
 
@@ -150,8 +148,8 @@ static void check_missing(const Plan *plan, const bool *seen, const bool kinds[]
                 (k == STATE_m || k == STATE_v) && (at->frozen || graph_balances(&plan->graph, at));
             if (at->role != role || lacks || !kinds[k] || seen[t * STATE_KIND_COUNT + (uint32_t)k])
                 continue;
-            diag_error(d, FAULT_internal, "state-gap", at->loc, "%s, %s: held by no rank", at->name,
-                       state_kind_name((StateKind)k));
+            diag_error(d, FAULT_internal, "state-gap", at->loc, "%s, %s is held by no rank",
+                       at->name, state_kind_name((StateKind)k));
         }
 }
 

@@ -1,6 +1,5 @@
-/* Finds when each buffer of a program is in use: the instructions that have finished when another
- * instruction starts; the first and the last instruction that touch a buffer; and the buffers that
- * begin and end at each instruction. It does not use offsets. */
+/* Finds when each buffer of a program is in use: its first and last instruction. It also finds
+ * which instructions have finished when another one starts. Offsets play no role here. */
 #include "planner/lower/memory/lives.h"
 
 #include <assert.h>
@@ -8,8 +7,7 @@
 
 #include "planner/lower/pieces.h"
 
-/* Members of a launch group are neighbours on their stream. The first member represents the
- * group. */
+/* Finds the first member of each launch group, which represents the group. */
 static void find_launches(Lives *l)
 {
     Pc last[STREAM_COUNT] = {0};
@@ -25,9 +23,8 @@ static void find_launches(Lives *l)
     }
 }
 
-/* Members of a group end at different times. If `in` waits for all members of the group of
- * `member`, returns the newest member: all earlier instructions of that stream have then finished.
- * Otherwise returns 0. */
+/* Returns the instruction of a group that tells when the group has ended. If `in` waits for all
+ * members, this is the newest member. Returns 0 if `in` does not. */
 static Pc finished(const Lives *l, const Instr *in, Pc member)
 {
     const Pc first = l->launches[member].first;
@@ -42,7 +39,7 @@ static Pc finished(const Lives *l, const Instr *in, Pc member)
     return n == l->launches[first].n ? l->launches[first].newest : 0;
 }
 
-/* Communications of one launch start together: none of them waits for another. */
+/* Communications of a launch group start together, so none waits for another. */
 static void find_clocks(Lives *l)
 {
     const Program *p = l->p;
@@ -53,7 +50,7 @@ static void find_clocks(Lives *l)
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
         int s = (int)in->stream;
-        /* the previous group has finished as a whole */
+        /* the whole previous group has finished */
         if (!in->launch || in->launch != launch[s]) {
             done[s] = group[s];
             launch[s] = in->launch;
@@ -72,9 +69,9 @@ static void find_clocks(Lives *l)
     }
 }
 
-/* A transient buffer is written before any instruction reads it. The lowering guarantees this, and
- * the allocator relies on it ("free until first touched"). (Clocks do not show every way in which a
- * member of a launch group is known to have finished; the verifier checks these.) */
+/* Checks that a buffer is written before it is read. The lowering guarantees this, and the
+ * allocator relies on it. The check is not complete for launch groups; the verifier checks these.
+ */
 static void check_first(const Lives *l, const Buffer *b, Pc pc)
 {
     const Instr *first = &l->p->code.at[b->first];
@@ -123,8 +120,8 @@ void lives_mark(Program *p)
     }
 }
 
-/* Parts of a kernel process rows in any order, so a buffer that one part touches is in use for the
- * whole kernel. */
+/* A kernel of several instructions may process rows in any order. So a buffer that one of them uses
+ * is in use for the whole kernel. */
 static void find_kernels(Lives *l)
 {
     Pc last = 0;
@@ -144,9 +141,8 @@ static BufferId root_of(const Program *p, BufferId b)
     return p->buffers.at[b].parent ? p->buffers.at[b].parent : b;
 }
 
-/* out[0] may take the memory of in[0] if this instruction is the last that uses in[0]. Returns that
- * buffer; 0 if there is none. Returns 0 if another argument is in the same memory, because it would
- * be read after it was overwritten. */
+/* Returns the buffer of in[0] if out[0] may take its memory: this instruction is its last user, and
+ * no other argument lies there. Otherwise returns 0. */
 BufferId lives_taken_over(const Lives *l, Pc pc, BufferId out)
 {
     const Program *p = l->p;
@@ -161,11 +157,11 @@ BufferId lives_taken_over(const Lives *l, Pc pc, BufferId out)
     for (uint32_t i = 1; i < in->args.n; i++)
         if (i != in->n_in) fits = fits && root_of(p, program_arg(p, in, i)) != from;
     Clock others = l->touched[from];
-    others.at[in->stream] = 0; /* instructions on its own stream are in order */
+    others.at[in->stream] = 0; /* instructions of its own stream are in order */
     return fits && clock_passed(&others, &l->clocks[pc]) ? from : 0;
 }
 
-/* returns the bytes that buffer b takes of an arena */
+/* returns the bytes of an arena that buffer b takes */
 static uint64_t bytes_of(const Lives *l, BufferId b)
 {
     return pieces_round(l->p->buffers.at[b].bytes);
@@ -179,9 +175,8 @@ static void list_steady(Lives *l)
     }
 }
 
-/* Finds the first steady instruction that knows that all users of buffer b have finished. All later
- * steady instructions know it, too. So steps of growing size find an interval, and halving finds
- * the instruction. */
+/* Finds the first steady instruction after all users of buffer b have finished. All later steady
+ * instructions know this, too, so steps of growing size and halving find it. */
 static End find_end(const Lives *l, BufferId b)
 {
     const Pc behind = (Pc)l->p->code.n;
@@ -207,7 +202,7 @@ static End find_end(const Lives *l, BufferId b)
     return (End){busy, lo < l->steady.n ? l->steady.at[lo] : behind};
 }
 
-/* Lists the transient buffers of the space by their first and by their last instruction. */
+/* Lists the temporary buffers of the space by their first and by their last instruction. */
 static void list_lives(Lives *l)
 {
     const Program *p = l->p;
@@ -221,14 +216,14 @@ static void list_lives(Lives *l)
         l->end[b] = find_end(l, b);
         l->next_start[b] = l->starts[first];
         l->starts[first] = b;
-        if (at->result) continue; /* its memory is never reused */
+        if (at->result) continue; /* its memory is never used again */
         l->next_end[b] = l->ends[last];
         l->ends[last] = b;
     }
 }
 
-/* Walks from the last instruction to the first: the heir of a buffer must be known before the
- * buffers whose memory it took over are reached. */
+/* Finds the last of the buffers that take over each other's memory. It walks backwards, so the last
+ * one is known first. */
 static void find_heirs(Lives *l)
 {
     for (Pc pc = l->p->code.n; pc-- > 1;)
@@ -245,15 +240,14 @@ void lives_of_space(Lives *l, Space space)
     find_heirs(l);
 }
 
-/* A buffer that has ended, and the number of its bytes that no other buffer has taken yet. */
+/* A buffer that has ended, and its bytes that no other buffer has taken. */
 typedef struct Ended {
     BufferId buffer;
     uint64_t bytes;
 } Ended;
 typedef LIST(Ended) EndedList;
 
-/* Takes up to `wanted` bytes of buffers that pc knows to be free. Returns the number of bytes
- * taken. */
+/* Takes up to `wanted` bytes of ended buffers that are free at pc. Returns the number of bytes. */
 static uint64_t take_free(const Lives *l, EndedList *list, Pc pc, uint64_t wanted)
 {
     const Knowledge now = lives_knows(l, pc);
@@ -280,7 +274,7 @@ uint64_t lives_in_use(const Lives *l, uint64_t bottom, uint64_t *in_use, uint64_
         uint64_t begin = 0;
         for (BufferId b = l->starts[pc]; b; b = l->next_start[b])
             if (!l->taken_over[b]) begin += bytes_of(l, b);
-        /* every later computation knows all that this one knows */
+        /* later computations know all that this one knows */
         const bool computes = l->p->code.at[pc].stream == STREAM_compute;
         if (waiting.n && (computes || begin)) {
             const uint64_t taken = take_free(l, &waiting, pc, computes ? UINT64_MAX : begin);

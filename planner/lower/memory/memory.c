@@ -1,14 +1,13 @@
-/* Memory: an offset in one arena for every root buffer. A program is static, so the allocator runs
- * before the program does. Bytes are reused only if every instruction that touched the old buffer
- * happens before the first one that touches the new buffer, by stream order and `after`. lives.c
- * finds when buffers are in use, and placement.c chooses their offsets. */
+/* Gives every root buffer an offset in one arena, before the program runs. Bytes are reused only if
+ * all users of the old buffer finish before the first user of the new one starts. lives.c finds
+ * when buffers are in use. placement.c chooses offsets. */
 #include "planner/base/parallel.h"
 #include "planner/lower/expand.h"
 #include "planner/lower/memory/placement.h"
 #include "planner/lower/pieces.h"
 #include "planner/passes/pass.h"
 
-/* Places persistent buffers at the bottom and transient ones above. Returns the end of the highest
+/* Places persistent buffers first and other buffers above them. Returns the end of the highest
  * buffer. */
 static uint64_t place_space(Lives *l, Space space, bool in_slots, bool *repeats)
 {
@@ -44,9 +43,9 @@ static void place_one(void *self, uint32_t i)
 {
     Job *job = self;
     Arena *scratch =
-        arena_new(); /* a thread plans its programs one after the other, in the same pages */
+        arena_new(); /* each thread plans its programs one after the other in the same memory */
     const uint32_t own = job->plan->step.n_microbatches, of = job->options.microbatches;
-    /* a program that gathers state has no configuration and no micro-batches */
+    /* a program that gathers state has no micro-batches */
     const bool in_slots =
         job->config != NULL && plan_expands_from(job->config, of > own ? of : own) > 0;
     place_program(&job->plan->programs.at[i], job->options.unplaced, in_slots, scratch);

@@ -1,7 +1,5 @@
-/* Chooses offsets: an allocator runs in program order with several methods, and the best result is
- * kept. No method is the best for all programs. The holes that stay open depend on the buffers that
- * are alive when large buffers are placed. Each method is one pass over the program, so planning
- * takes linear time. */
+/* Chooses offsets. An allocator runs over the program with several methods, and the best result is
+ * kept. No method is the best for all programs. Each method is one pass over the program. */
 #include "planner/lower/memory/placement.h"
 
 #include <assert.h>
@@ -13,34 +11,35 @@
 #include "planner/lower/pieces.h"
 
 typedef enum Fit {
-    FIT_first,    /* the lowest hole */
-    FIT_tightest, /* the smallest hole that fits */
-    /* the lowest hole that leaves room for large buffers, whose places are fixed first */
+    FIT_first,    /* the lowest gap */
+    FIT_tightest, /* the smallest gap that is large enough */
+    /* the lowest gap outside the places of large buffers, which are fixed first */
     FIT_around
 } Fit;
 
 typedef struct PlacementWay {
     Fit fit;
-    /* FIT_around: a buffer is large if it has at least 1/share of the most bytes in use, and is in
-     * use while at least the fraction `full` of these bytes is in use. */
+    /* For FIT_around. A buffer is large if it has at least 1/share of the most bytes in use. It
+     * must be in use while at least the fraction `full` of these bytes is in use. */
     uint32_t share;
     double full;
 } PlacementWay;
 
-/* Each method is the best one for some plans of scripts/plans or their variations. The first
- * methods suffice for most plans. */
+/* Each method is the best for some plan of scripts/plans or a variation. Mostly the first methods
+ * are enough. */
 static const PlacementWay ways[] = {{FIT_first, 0, 0},   {FIT_around, 128, 0}, {FIT_around, 256, 0},
                                     {FIT_around, 32, 0}, {FIT_around, 64, .9}, {FIT_around, 32, .9},
                                     {FIT_tightest, 0, 0}};
 enum { N_WAYS = sizeof ways / sizeof *ways };
 
-/* No further pass is made to save less than 1/FINE of the arena. */
+/* A further method is tried only if it can save 1/FINE of the arena. */
 enum { FINE = 96 };
 
-/* Slots are not used if the arena would be larger than the bytes in use by more than this share. */
+/* Slots are not used if they make the arena larger than the bytes in use by more than
+ * 1/SLOTS_MAY_COST. */
 enum { SLOTS_MAY_COST = 16 };
 
-/* From this micro-batch on, offsets no longer change. */
+/* The micro-batch from which on offsets no longer change. */
 enum { SETTLED = 4 };
 
 typedef LIST(BufferId) BufferList;
@@ -52,23 +51,23 @@ typedef struct Placing {
     const PlacementWay *way;
     Pieces pieces;
     Rocks rocks;
-    Slots slots; /* place is NULL if there are none */
-    /* lowest: where slots begin. bottom: where they end. held: the most bytes in use at once.
-     * fewest: the least bytes so far of a method in which micro-batches repeat */
+    Slots slots; /* place is NULL if there are no slots */
+    /* lowest, bottom: where slots begin and end. held: the most bytes in use at once. fewest: the
+     * smallest arena so far with equal offsets in all micro-batches. */
     uint64_t lowest, bottom, held, fewest;
-    uint64_t *in_use;   /* [pc]: bytes in use when it runs */
+    uint64_t *in_use;   /* [pc]: the bytes in use */
     uint32_t *tight;    /* [pc]: see RocksWanted */
-    BufferList *of;     /* [micro-batch]: buffers in the order in which they begin */
-    BufferList *before; /* [micro-batch]: the same list in the previous round */
-    uint32_t *next;     /* [micro-batch]: position in the list of its counterpart */
+    BufferList *of;     /* [micro-batch]: its buffers, in the order of their first use */
+    BufferList *before; /* [micro-batch]: the same list of the previous round */
+    uint32_t *next;     /* [micro-batch]: a position in the list of its counterpart */
     uint64_t *wish;     /* [buffer]: its offset in the previous round */
     uint32_t n_microbatches;
     bool periodic;
-    bool again; /* a later round */
+    bool again; /* this is a later round */
 } Placing;
 
-/* Returns the buffer of `model` with the same purpose as `b`; 0: none. Both lists have the same
- * order, apart from a few buffers that only some micro-batches have. */
+/* Returns the buffer of `model` that has the purpose of `b`; 0: none. Apart from a few buffers,
+ * both lists have the same order. */
 static BufferId counterpart(const Program *p, const BufferList *model, uint32_t *next, BufferId b)
 {
     enum { LOOK_AHEAD = 16 };
@@ -80,16 +79,16 @@ static BufferId counterpart(const Program *p, const BufferList *model, uint32_t 
     return 0;
 }
 
-/* Returns the number of an interior micro-batch from which on offsets no longer change. It does not
- * depend on the number of micro-batches, so further micro-batches do not change any offset. */
+/* Returns a middle micro-batch from which on offsets no longer change. It does not depend on the
+ * number of micro-batches. */
 static uint32_t settled(const Placing *m)
 {
     return m->n_microbatches - 2 < SETTLED ? m->n_microbatches - 2 : SETTLED;
 }
 
-/* Returns the buffer whose offset `b` tries first, so that interior micro-batches repeat: its
- * counterpart in the previous micro-batch. In a later round it is the counterpart in a settled
- * micro-batch of the previous round. */
+/* Returns the buffer whose offset `b` should get, so that micro-batches are alike. It is the
+ * counterpart in the previous micro-batch or, in a later round, in a settled micro-batch of the
+ * previous round. */
 static BufferId asks_like(Placing *m, uint32_t microbatch, BufferId b)
 {
     if (!m->periodic) return 0;
@@ -128,13 +127,13 @@ static uint64_t place(Placing *m, BufferId b, Pc pc)
     return fit(m, b, &now);
 }
 
-/* Returns a number of the forward or the backward work of a micro-batch. */
+/* Numbers the forward work and the backward work of micro-batches. */
 static uint32_t part_of(const Instr *in)
 {
     return 2 * in->microbatch + (in->phase == PHASE_backward || in->phase == PHASE_recompute);
 }
 
-/* Returns false if the result does not need fewer bytes than the best so far. */
+/* Returns false if the result is not better than the best so far. */
 static bool place_all(Placing *m)
 {
     Lives *l = m->l;
@@ -142,7 +141,7 @@ static bool place_all(Placing *m)
     bool *handed_on = arena_array(m->scratch, p->buffers.n, sizeof *handed_on);
     bool *is_placed = arena_array(m->scratch, p->buffers.n, sizeof *is_placed);
     uint32_t part = 0;
-    /* Holes are joined at the same places in each period, so that periods stay equal. */
+    /* Gaps are joined at the same places in each period, so that periods stay alike. */
     if (m->slots.place) m->pieces.many = UINT32_MAX;
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const uint32_t of = part_of(&p->code.at[pc]);
@@ -154,7 +153,8 @@ static bool place_all(Placing *m)
         for (BufferId b = l->starts[pc]; b; b = l->next_start[b]) {
             Buffer *at = &p->buffers.at[b];
             BufferId from = l->taken_over[b];
-            if (from && !is_placed[from]) from = 0; /* a later part of the same kernel makes it */
+            /* a later instruction of the same kernel makes it */
+            if (from && !is_placed[from]) from = 0;
             is_placed[b] = true;
             at->offset = from ? p->buffers.at[from].offset : place(m, b, pc);
             if (from) handed_on[from] = true;
@@ -184,17 +184,17 @@ bool placement_periodic(const Program *p)
         if (p->code.at[pc].microbatch < newest) return false;
         newest = p->code.at[pc].microbatch;
     }
-    return newest + 1 >= 4; /* two interior micro-batches */
+    return newest + 1 >= 4; /* at least two middle micro-batches */
 }
 
-/* The offsets of the arguments of a part of a micro-batch. */
+/* The offsets that one part of a micro-batch uses, as a sum. */
 typedef struct Offsets {
     uint64_t sum;
     uint32_t n;
 } Offsets;
 
-/* Sums up the offsets that each micro-batch uses in its forward work, and in its backward work.
- * Offsets in [lo, hi) do not count. */
+/* Sums up the offsets of the forward work and of the backward work of each micro-batch. Offsets in
+ * [lo, hi) are left out. */
 static Offsets *sum_offsets(const Program *p, uint32_t n, uint64_t lo, uint64_t hi, Arena *scratch)
 {
     Offsets *all = arena_array(scratch, 2 * n, sizeof *all);
@@ -229,8 +229,8 @@ bool placement_repeats(const Program *p, Arena *scratch)
     return true;
 }
 
-/* True if all micro-batches use the same offsets while the pipeline is full, apart from slots. The
- * first backward work of a program differs, as the first micro-batches of other programs do. */
+/* True if all micro-batches use the same offsets while the pipeline is full, except slots. The
+ * first backward work may differ. */
 static bool repeats_full(const Placing *m)
 {
     const uint32_t n = m->n_microbatches, most = m->slots.most;
@@ -273,7 +273,8 @@ static uint64_t end_of_all(const Lives *l)
     return end;
 }
 
-/* Tries one method, in rounds until micro-batches repeat. Returns false if it is not better. */
+/* Tries one method, in rounds until micro-batches are alike. Returns false if the result is not
+ * better. */
 static bool try_way(Placing *m, bool *repeats)
 {
     enum { ROUNDS = 6 };
@@ -291,7 +292,7 @@ static bool try_way(Placing *m, bool *repeats)
         for (BufferId b = 1; b < m->p->buffers.n; b++) m->wish[b] = m->p->buffers.at[b].offset;
         if (!place_all(m)) return false;
         *repeats = !m->periodic || repeats_now(m);
-        /* with slots, a second round would move the buffers of the filling pipeline */
+        /* with slots, another round would move the buffers of the filling pipeline */
         if (*repeats || m->slots.place) return true;
     }
     return true;
@@ -322,8 +323,8 @@ static void start(Placing *m, Lives *l, uint64_t bottom)
     m->wish = arena_array(l->scratch, p->buffers.n, sizeof *m->wish);
 }
 
-/* Tries the methods, and keeps the best offsets in `best`. Returns the end of the highest buffer,
- * or UINT64_MAX if `must_repeat` is true and micro-batches repeat in none. */
+/* Tries the methods and keeps the best offsets in `best`. Returns the end of the highest buffer.
+ * Returns UINT64_MAX if `must_repeat` is true but no method makes micro-batches alike. */
 static uint64_t try_ways(Placing *m, bool must_repeat, uint64_t *best)
 {
     Program *p = m->p;
@@ -343,9 +344,8 @@ static uint64_t try_ways(Placing *m, bool must_repeat, uint64_t *best)
     return fewest;
 }
 
-/* True if the program is placed with slots. They need micro-batches behind the filling of the
- * pipeline. A short step (plan_expands_from) has enough of them even if there is one slot more than
- * stages, so it is placed as a long step is. */
+/* True if the program is placed with slots. It needs micro-batches after the pipeline is full. A
+ * short step has enough of them, so it is placed like a long step. */
 static bool takes_slots(Placing *m)
 {
     slots_find(&m->slots, m->l, m->n_microbatches, m->lowest);

@@ -161,7 +161,7 @@ bool pass_backward(Job *job)
         const Tensor *p = &g->tensors.at[t];
         if (!tensor_trains(p) || p->grad) continue;
         diag_error(job->diag, FAULT_input, "unused-parameter", p->loc,
-                   "%s receives no gradient: the loss does not use it", p->name);
+                   "%s gets no gradient, because the loss does not depend on it", p->name);
         diag_hint(job->diag, "call the module in forward, or remove it");
     }
     compile_gradients(job);

@@ -94,12 +94,11 @@ static bool place_output(Job *job, const Node *n, const Binding *b, uint32_t j, 
                "%s: dimension %d = %lld cannot be split over %u ranks", out->name, d,
                (long long)out->dim[d], parts);
     if (pieces == 0 || pieces == out->dim[d])
-        diag_hint(job->diag, "it may be split over %s ranks",
-                  str_divisors(job->scratch, out->dim[d]));
+        diag_hint(job->diag, "use %s ranks", str_divisors(job->scratch, out->dim[d]));
     else
         diag_hint(job->diag,
-                  "its %lld pieces stay whole: it may be split over %s ranks; over %u ranks, %lld "
-                  "pieces (a size of %lld) would fit",
+                  "its %lld pieces cannot be cut: use %s ranks; or, for %u ranks, %lld pieces (a "
+                  "size of %lld)",
                   (long long)pieces, str_divisors(job->scratch, pieces), parts,
                   (long long)((pieces + parts - 1) / parts * parts),
                   (long long)((pieces + parts - 1) / parts * parts * (out->dim[d] / pieces)));
@@ -246,7 +245,8 @@ bool pass_propagate(Job *job)
             n->split[a] = split_of(job, n, &b, a);
             if (n->split[a] && !op_may_split(n->op, n->split[a])) {
                 diag_error(job->diag, FAULT_input, "split-whole-index", n->loc,
-                           "%s needs index %c whole, but its parameter is split there over %s",
+                           "%s needs index %c whole on each rank, but its parameter is split along "
+                           "it over %s",
                            op_info(n->op)->name, n->split[a], mesh->axis[a].text);
                 return false;
             }

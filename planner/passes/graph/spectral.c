@@ -108,7 +108,7 @@ bool spectral_backward(Job *job, NodeId divide)
     SpectralNorm norm;
     if (!find_norm(g, f->in[1], &norm))
         return diag_error(job->diag, FAULT_internal, "graph-structure", f->loc,
-                          "%s is divided by a value that is not the norm of a weight",
+                          "%s is divided by a value other than the norm of a weight",
                           g->tensors.at[f->in[0]].name);
     if (!g->tensors.at[f->out[0]].grad) return true; /* no gradient reaches it */
     TensorId dot = add_dot(job, divide);

@@ -132,12 +132,12 @@ static const char *mistake(const SchedulePlayer *p, uint32_t rank, const Action 
 {
     const Schedule *s = p->s;
     if (a->stage >= s->n_stages)
-        return arena_print(arena, ": there are %u stages, 0 to %u", s->n_stages, s->n_stages - 1);
+        return arena_print(arena, ", but there are only stages 0 to %u", s->n_stages - 1);
     if (a->microbatch >= s->n_microbatches)
-        return arena_print(arena, ": there are %u micro-batches, 0 to %u", s->n_microbatches,
+        return arena_print(arena, ", but there are only micro-batches 0 to %u",
                            s->n_microbatches - 1);
     if (s->rank_of[a->stage] != rank)
-        return arena_print(arena, ": that stage is rank %u's", s->rank_of[a->stage]);
+        return arena_print(arena, ", but this stage is on rank %u", s->rank_of[a->stage]);
     if (p->done[cell(s, a->stage, a->microbatch)] & effect(a->kind)) return " comes twice";
     return NULL;
 }
@@ -160,8 +160,8 @@ static bool report_stuck(const SchedulePlayer *p, const ScheduleLocs *locs, uint
         Action what;
         if (!a || !waits_for(p, a, &what)) break;
         uint32_t on = p->s->rank_of[what.stage];
-        str_print(&circle, "%srank %u waits with %s%u.%u for %s%u.%u of rank %u", k ? "; " : "",
-                  rank, action_name(a->kind), a->stage, a->microbatch, action_name(what.kind),
+        str_print(&circle, "%s%s%u.%u on rank %u waits for %s%u.%u on rank %u", k ? "; " : "",
+                  action_name(a->kind), a->stage, a->microbatch, rank, action_name(what.kind),
                   what.stage, what.microbatch, on);
         rank = on;
         if (rank == begin) break;

@@ -17,9 +17,11 @@ static bool find_ranks(Schedule *s, const ScheduleLocs *locs, Diag *d)
             if (a->kind != ACTION_F || a->stage >= s->n_stages) continue;
             uint32_t *rank = &s->rank_of[a->stage];
             if (*rank != UINT32_MAX && *rank != r) {
-                diag_error(d, FAULT_input, "schedule-placement", loc_of(locs, r),
-                           "stage %u is run by rank %u and by rank %u", a->stage, *rank, r);
-                diag_hint(d, "stages are numbered over all ranks; each stage is on one rank");
+                diag_error(
+                    d, FAULT_input, "schedule-placement", loc_of(locs, r),
+                    "stage %u has actions on rank %u and on rank %u, but must be on one rank",
+                    a->stage, *rank, r);
+                diag_hint(d, "give each stage its own number, counted over all ranks");
                 return false;
             }
             *rank = r;
@@ -43,19 +45,18 @@ static bool check_places(const Schedule *s, const PpOptions *o, const ScheduleLo
         uint32_t wanted = v && stage / p % 2 ? p - 1 - stage % p : stage % p;
         if (rank == UINT32_MAX)
             return diag_error(d, FAULT_input, "schedule-placement", locs->loc,
-                              "no rank runs stage %u; there are %u stages, 0 to %u", stage,
-                              s->n_stages, s->n_stages - 1);
+                              "no rank has actions of stage %u", stage);
         if (!o->placement || rank == wanted) continue;
         diag_error(d, FAULT_input, "schedule-placement", loc_of(locs, rank),
-                   "stage %u is on rank %u; placed in a %s it is on rank %u", stage, rank,
+                   "stage %u is on rank %u, but placement = \"%s\" puts it on rank %u", stage, rank,
                    v ? "v" : "loop", wanted);
-        diag_hint(d, "leave out placement: the schedule's own placement is used");
+        diag_hint(d, "leave out placement to use that of the schedule");
         return false;
     }
     for (uint32_t r = 0; r < p; r++)
         if (!has_stage(s, r))
             return diag_error(d, FAULT_input, "schedule-placement", loc_of(locs, r),
-                              "rank %u has no stage: it would be idle for the whole run", r);
+                              "rank %u has no stage, so it would be idle for the whole run", r);
     return true;
 }
 
@@ -65,7 +66,7 @@ bool schedule_own(Schedule *s, const PpOptions *o, uint32_t n_ranks, uint32_t n_
     if (o->own.n != n_ranks) {
         diag_error(d, FAULT_input, "schedule-ranks", locs->loc,
                    "the schedule lists actions for %u ranks, but mesh.pp = %u", o->own.n, n_ranks);
-        diag_hint(d, "mesh.pp = %u fits it", o->own.n);
+        diag_hint(d, "set mesh.pp = %u", o->own.n);
         return false;
     }
     schedule_start(s, SCHEDULE_1f1b, n_ranks, o->chunks, n_microbatches, arena);

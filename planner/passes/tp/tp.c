@@ -93,11 +93,11 @@ static void refuse(Tp *tp, const Tensor *t, int dim, uint32_t parts)
     Loc loc = t->loc.file ? t->loc : tp->pass->loc;
     if (t->order && dim == t->order_dim)
         diag_error(d, FAULT_input, "divides-features", loc,
-                   "%s: segments of %s features cannot each be split over tp = %u", t->name,
-                   segments(tp, t->order), parts);
+                   "%s: its segments of %s features cannot all be split evenly over tp = %u",
+                   t->name, segments(tp, t->order), parts);
     else
         diag_error(d, FAULT_input, "divides-features", loc,
-                   "%s: dimension %d = %lld cannot be split over tp = %u", t->name, dim,
+                   "%s: dimension %d = %lld cannot be split evenly over tp = %u", t->name, dim,
                    (long long)size, parts);
     hint_sizes(tp);
 }
@@ -122,25 +122,24 @@ static void refuse_heads(Tp *tp, const Tensor *t, HeadDims heads, uint32_t rest)
     Loc loc = t->loc.file ? t->loc : tp->pass->loc;
     const bool of_scan = is_of_scan(&tp->job->plan->graph, t);
     if (repeat == 1)
-        diag_error(
-            d, FAULT_input, "divides-heads", loc,
-            "heads = %lld cannot be split over tp = %u: ranks would hold fractions of a head (%s)",
-            (long long)groups, tp->size, t->name);
+        diag_error(d, FAULT_input, "divides-heads", loc,
+                   "heads = %lld cannot be split evenly over tp = %u (%s)", (long long)groups,
+                   tp->size, t->name);
     else if (of_scan)
         diag_error(d, FAULT_input, "divides-heads", loc,
-                   "heads = %lld in %lld group%s cannot be split over tp = %u: %u ranks share each "
-                   "group, and its %lld heads are not %u equal parts (%s)",
+                   "heads = %lld in %lld group%s cannot be split over tp = %u: %u ranks would "
+                   "share each group, but cannot divide its %lld heads evenly (%s)",
                    (long long)(groups * repeat), (long long)groups, groups == 1 ? "" : "s",
-                   tp->size, rest, (long long)repeat, rest, t->name);
+                   tp->size, rest, (long long)repeat, t->name);
     else
         diag_error(d, FAULT_input, "divides-heads", loc,
-                   "heads = %lld with kv_heads = %lld cannot be split over tp = %u: %u ranks share "
-                   "each KV head, and %lld query heads of a KV head are not %u equal parts (%s)",
+                   "heads = %lld with kv_heads = %lld cannot be split over tp = %u: %u ranks would "
+                   "share each KV head, but cannot divide its %lld query heads evenly (%s)",
                    (long long)(groups * repeat), (long long)groups, tp->size, rest,
-                   (long long)repeat, rest, t->name);
+                   (long long)repeat, t->name);
     if (tp_heads_fit(groups, repeat, tp->size))
         diag_hint(d,
-                  "other %s are cut over tp differently: give all of them numbers of %s that "
+                  "other %s of the model are split over tp differently; make their numbers of %s "
                   "divide each other",
                   of_scan ? "layers" : "attention modules",
                   of_scan ? "groups, or of KV heads," : "KV heads");
@@ -240,16 +239,17 @@ static bool pass_tp(Job *job)
     if (tp.n_matched == 0 && plan_ok) {
         diag_error(
             job->diag, FAULT_input, "tp-matched-nothing", tp.pass->loc,
-            "tp = %u but no module names tp_col or tp_row: tensor parallelism would do nothing",
+            "tp = %u, but no module of the model has tp_col or tp_row, so nothing would be split",
             tp.size);
         diag_hint(job->diag,
-                  "give a block tp_col = {...} and tp_row = ..., or remove tp from the mesh");
+                  "give blocks tp_col = { ... } and tp_row = ..., or remove tp from the mesh");
     }
     if (tp.pass->tp.sequence && job->config->seq % tp.size != 0) {
-        diag_error(job->diag, FAULT_input, "divides-seq", job->config->batch_loc,
-                   "seq = %lld cannot be split over tp = %u for sequence parallelism",
-                   (long long)job->config->seq, tp.size);
-        diag_hint(job->diag, "seq may be %s; or tp { sequence = false }",
+        diag_error(
+            job->diag, FAULT_input, "divides-seq", job->config->batch_loc,
+            "seq = %lld cannot be split evenly over tp = %u, which sequence parallelism needs",
+            (long long)job->config->seq, tp.size);
+        diag_hint(job->diag, "seq may be %s; or set tp { sequence = false }",
                   str_multiples(job->scratch, job->config->seq, tp.size));
     }
     if (job->diag->n_errors > before) return false;
@@ -261,51 +261,46 @@ static bool pass_tp(Job *job)
 
 static const PassOption options[] = {
     OPTION_FLAG(tp.sequence, 0, "",
-                "true: activations between column and row linears are split along the sequence."),
+                "true: sequence parallelism. Where activations are not split by features or heads, "
+                "they are split by tokens."),
     OPTION_FLAG(tp.loss_parallel, 1, "",
-                "true: the loss is computed on logits that stay split over the vocabulary."),
+                "true: each rank computes the loss on its own part of the vocabulary."),
     OPTION_FLAG(tp.keep_gathered, 0, "",
                 "true: the gathered input of column linears is kept for the backward pass."),
     OPTION_FLAG(
         tp.share_gathers, 1, "",
         "true: one gather serves all linears that read the same activation, such as q, k and v."),
     OPTION_FLAG(tp.sync_replicated_gradients, 0, "",
-                "true: the gradients that all tp ranks compute alike are averaged over tp, so "
-                "that rounding cannot make the copies drift apart."),
+                "true: gradients of parameters that tp does not split are averaged over tp. "
+                "Otherwise rounding could make the copies differ."),
     OPTION_LIST("tp.plan", styles, tp.plan, 0, NULL, "the model's own table", "",
-                "A table from module paths to styles: colwise, rowwise, colwise_rep, rowwise_rep, "
-                "sequence_parallel. It overrides the styles that the model itself lists."),
+                "A table from module paths to styles: colwise, rowwise, colwise_rep, rowwise_rep "
+                "or sequence_parallel. It has priority over the styles in the model."),
     OPTION_FLAG(tp.plan_only, 0, "",
-                "true: the styles that the model itself lists are ignored; a module that the plan "
-                "does not name stays whole."),
+                "true: only tp.plan counts. The styles in the model are ignored."),
     OPTION_END,
 };
 
 #define CUT_AGAIN                                                                                  \
-    "tp would cut weights that are already sharded: every rank would train on the wrong slice"
+    "tp would split weights that are already sharded, so each rank would train on the wrong part"
 static const PassEdge before[] = {
-    {PASS_ep, "ranks of one tp group would hold different experts, and tp would cut each of them: "
-              "every rank of tp must hold a slice of the same experts"},
-    {PASS_cp, "cp would divide sequences before tp divides the heads, but cp exchanges tokens for "
-              "the heads that a rank of tp holds"},
-    {PASS_ac,
-     "tensor parallelism applied inside a checkpoint region after it was marked leaves the "
-     "region's saved inputs in the old layout, so the recomputed forward differs from the first"},
+    {PASS_ep, "ranks of a tp group would hold parts of different experts, but they must share the "
+              "same experts"},
+    {PASS_cp, "cp exchanges tokens for heads, so tp must divide the heads first"},
+    {PASS_ac, "the inputs that a region keeps would not be split, so its recomputation would "
+              "differ from the forward pass"},
     {PASS_fsdp2, CUT_AGAIN},
     {PASS_zero, CUT_AGAIN},
-    {PASS_ddp,
-     "buckets built before tensor parallelism hold whole weights, so their gradients are reduced "
-     "over ranks that own different slices"},
+    {PASS_ddp, "gradients would be summed over ranks that hold different parts of a weight"},
     {PASS_compile,
-     "code compiled before tensor parallelism is made for whole shapes: it is compiled again, or "
-     "runs on slices as if they were whole"},
+     "the code would be compiled for whole weights, but a rank holds only a part of each weight"},
     {0, NULL},
 };
 
 static void print(const PassConfig *pass, Str *out)
 {
     str_add(out, pass->tp.sequence ? "tp(sequence)" : "tp");
-    if (pass->tp.sync_replicated_gradients) str_add(out, " with replicas pinned");
+    if (pass->tp.sync_replicated_gradients) str_add(out, ", replicas averaged");
     if (pass->tp.plan.n > 0)
         str_print(out, "%s by %u patterns", pass->tp.plan_only ? " only" : "", pass->tp.plan.n);
 }
@@ -315,13 +310,13 @@ static void warn_options(const Config *config, const PassConfig *pass, Diag *d)
     const TpOptions *o = &pass->tp;
     if (pass_ranks(config, PASS_tp) > 1 && o->keep_gathered && !o->sequence && !o->plan.n)
         diag_warning(d, "not-applied", pass->loc,
-                     "tp{}: keep_gathered = true without sequence: the inputs of column "
-                     "linears are whole and not gathered");
+                     "tp { keep_gathered = true } has no effect, because without sequence = true "
+                     "nothing is gathered");
 }
 
 const PassSpec pass_spec_tp = {
     .name = "tp",
-    .doc = {"tp", "", "Splits weight matrices over mesh.tp."},
+    .doc = {"tp", "", "Tensor parallelism: splits weight matrices over the ranks of mesh.tp."},
     .options = options,
     .before = before,
     .reports = true,

@@ -81,12 +81,11 @@ static void cut_weight(Asked *a, const Node *n, uint32_t pattern)
     if (a->of_param[id] && a->dim[id] != dim) {
         const Pattern *p = &a->options->plan.at[pattern];
         const Pattern *other = &a->options->plan.at[a->of_param[id] - 1];
-        diag_error(a->job->diag, FAULT_input, "tp-plan-tied", p->loc,
-                   "'%s' cuts %s by dimension %d, and '%s' by dimension %d: both patterns name one "
-                   "shared weight",
-                   p->path, t->name, dim, other->path, a->dim[id]);
-        diag_hint(a->job->diag,
-                  "rowwise for an embedding and colwise for its head cut the same dimension");
+        diag_error(
+            a->job->diag, FAULT_input, "tp-plan-tied", p->loc,
+            "'%s' splits the shared weight %s by dimension %d, but '%s' splits it by dimension %d",
+            p->path, t->name, dim, other->path, a->dim[id]);
+        diag_hint(a->job->diag, "use rowwise for the embedding and colwise for the head");
         return;
     }
     a->of_param[id] = pattern + 1;
@@ -139,9 +138,10 @@ static uint32_t resolve(Job *job, const Patterns *patterns, TpPlan *plan)
             plan->of_module[m] = i + 1;
             if (!other || patterns->at[other - 1].style == patterns->at[i].style) continue;
             diag_error(job->diag, FAULT_input, "pattern-twice", patterns->at[i].loc,
-                       "'%s' asks for %s and '%s' for %s of one module: %s", patterns->at[i].path,
-                       style_names[patterns->at[i].style], patterns->at[other - 1].path,
-                       style_names[patterns->at[other - 1].style], g->modules.at[m].path);
+                       "'%s' asks for %s and '%s' asks for %s, but both name the module %s",
+                       patterns->at[i].path, style_names[patterns->at[i].style],
+                       patterns->at[other - 1].path, style_names[patterns->at[other - 1].style],
+                       g->modules.at[m].path);
             break;
         }
     }
@@ -194,9 +194,11 @@ static void check_styles(Job *job, const Patterns *patterns, const TpPlan *plan)
                    "'%s' = \"%s\": nn.%s (%s) cannot be split that way", patterns->at[i - 1].path,
                    style_names[patterns->at[i - 1].style], g->modules.at[m].class_,
                    g->modules.at[m].path);
-        diag_hint(job->diag, sequence ? "sequence_parallel modules have an output [batch, seq, ...]"
-                                      : "linears and embeddings can; other modules can be "
-                                        "sequence_parallel");
+        diag_hint(
+            job->diag,
+            sequence
+                ? "only a module with an output [batch, seq, ...] can be sequence_parallel"
+                : "name a linear or an embedding; other modules can only be sequence_parallel");
     }
 }
 

@@ -127,14 +127,14 @@ static bool inputs_known(Verifier *v, NodeId id, const bool *read)
     const Node *n = &v->g->nodes.at[id];
     for (uint32_t i = 0; i < n->n_in; i++) {
         if (v->known[n->in[i]]) continue;
-        verify_report(v, "verify-layout", 0,
-                      "graph node %u (%s) reads %s before any node produced it", id,
-                      op_info(n->op)->name, v->g->tensors.at[n->in[i]].name);
+        verify_report(v, "verify-layout", 0, "graph node %u (%s) reads %s before any node makes it",
+                      id, op_info(n->op)->name, v->g->tensors.at[n->in[i]].name);
         return false;
     }
     for (uint32_t j = 0; j < n->n_out; j++) {
         if (!read[n->out[j]]) continue;
-        verify_report(v, "verify-layout", 0, "graph node %u (%s) adds to %s after it was read", id,
+        verify_report(v, "verify-layout", 0,
+                      "graph node %u (%s) adds to %s, but another node has already read it", id,
                       op_info(n->op)->name, v->g->tensors.at[n->out[j]].name);
         return false;
     }
@@ -181,10 +181,10 @@ static void check_denominator(Verifier *v, const Node *n)
     if (groups != op_means_groups(n->op) ||
         (a->count_all != 0) != (step->denominator == DENOMINATOR_all))
         verify_report(v, "verify-scale", 0,
-                      "the loss divides by another count than the step states");
+                      "the loss is not divided by the count that `step` states");
     if (groups && (step->group < 1 || a->group != step->group || samples % step->group != 0))
         verify_report(v, "verify-scale", 0,
-                      "the loss averages groups of %lld sequences, but the step states %lld",
+                      "the loss is averaged over groups of %lld sequences, but `step` states %lld",
                       (long long)a->group, (long long)step->group);
 }
 
@@ -196,8 +196,8 @@ static void check_loss(Verifier *v, const Node *n, int64_t *tokens)
     double scale = v->loss_scale = graph_attrs_at(v->g, n->attrs)->scale;
     double units = loss_units(v), product = scale * units;
     if (!(product > 1 - 1e-9 && product < 1 + 1e-9))
-        verify_report(v, "verify-scale", 0, "the loss is scaled by %.17g, 1 / %s is %.17g", scale,
-                      op_means_groups(n->op) ? "groups" : "global tokens", 1 / units);
+        verify_report(v, "verify-scale", 0, "the loss is scaled by %.17g, but 1 / %s is %.17g",
+                      scale, op_means_groups(n->op) ? "groups" : "global tokens", 1 / units);
     static const IndexRole of_points[] = {INDEX_samples, INDEX_tokens, INDEX_height, INDEX_width};
     int64_t points = 1;
     for (uint32_t i = 0; i < sizeof of_points / sizeof *of_points; i++) {
@@ -222,7 +222,7 @@ static void check_loss_scale(Verifier *v)
     double all = (double)tokens * step->n_microbatches;
     if (all != step->global_tokens)
         verify_report(v, "verify-scale", 0,
-                      "%u micro-steps of %lld tokens do not make the step's %.17g tokens",
+                      "%u micro-batches of %lld tokens are not the %.17g tokens of `step`",
                       step->n_microbatches, (long long)tokens, step->global_tokens);
 }
 
@@ -249,19 +249,17 @@ static void check_draw(Verifier *v, NodeId id, NodeId *drawn_by)
                 *f = graph_attrs_at(v->g, v->g->nodes.at[n->forward].attrs);
     const char *name = op_info(n->op)->name;
     if ((a->drop > 0 || may_draw(n->op)) && !draws_for_its_forward(v, id)) {
-        verify_report(
-            v, "verify-purity", 0,
-            "graph node %u (%s) repeats the draw of forward node %u, but should repeat the draw of "
-            "the node whose output gradient it reads (in the forward pass: no draw)",
-            id, name, n->forward);
+        verify_report(v, "verify-purity", 0,
+                      "graph node %u (%s) repeats the random numbers of node %u, but must repeat "
+                      "those of the node whose gradient it computes",
+                      id, name, n->forward);
         return;
     }
     if (n->forward && (a->drop != f->drop || a->site != f->site)) {
-        verify_report(
-            v, "verify-purity", 0,
-            "graph node %u (%s) draws with p = %g at site %lld, its forward node with p = %g "
-            "at site %lld: another mask",
-            id, name, a->drop, (long long)a->site, f->drop, (long long)f->site);
+        verify_report(v, "verify-purity", 0,
+                      "graph node %u (%s) draws with p = %g at site %lld, but its forward node "
+                      "draws with p = %g at site %lld",
+                      id, name, a->drop, (long long)a->site, f->drop, (long long)f->site);
         return;
     }
     if (a->drop == 0 || n->forward) return;
@@ -272,15 +270,16 @@ static void check_draw(Verifier *v, NodeId id, NodeId *drawn_by)
     }
     if (a->site < 1 || a->site > v->g->nodes.n) {
         verify_report(v, "verify-purity", 0,
-                      "graph node %u (%s) draws at site %lld: its key needs a site of its own", id,
+                      "graph node %u (%s) draws at site %lld, but needs a site of its own", id,
                       name, (long long)a->site);
         return;
     }
     NodeId *other = &drawn_by[a->site];
     if (*other)
-        verify_report(v, "verify-purity", 0,
-                      "graph nodes %u and %u draw the same random numbers: both are site %lld",
-                      *other, id, (long long)a->site);
+        verify_report(
+            v, "verify-purity", 0,
+            "graph nodes %u and %u draw the same random numbers, because both have site %lld",
+            *other, id, (long long)a->site);
     *other = id;
 }
 
@@ -310,9 +309,7 @@ void verify_graph_values(Verifier *v)
         const Tensor *p = &g->tensors.at[t];
         if (p->role != ROLE_param) continue;
         if (p->init.kind == INIT_none)
-            verify_report(v, "verify-coverage", 0,
-                          "parameter %s has no initialiser, so its first values would be undefined",
-                          p->name);
+            verify_report(v, "verify-coverage", 0, "parameter %s has no initialiser", p->name);
         if (p->frozen) continue;
         if (!p->grad || !v->known[p->grad])
             verify_report(v, "verify-coverage", 0, "parameter %s has no gradient in the graph",
@@ -341,18 +338,18 @@ const char *value_name(Verifier *v, Hash128 vn)
                            : arena_print(v->arena, "%s of micro-batch %u", g->tensors.at[t].name,
                                          mb);
     }
-    return "a value that the graph does not have";
+    return "a value that is not in the graph";
 }
 
 const char *value_difference(Verifier *v, TensorId t, Hash128 is)
 {
     Hash128 want = v->sum[t];
-    if (value_is_zero(is)) return ": nothing was added to it";
-    if (value_same(is, value_add(want, want))) return ": it was counted twice";
+    if (value_is_zero(is)) return ": it is still zero";
+    if (value_same(is, value_add(want, want))) return ": it was added twice";
     for (uint32_t mb = 0; mb < v->n_mb; mb++) {
         Hash128 one = value_of_tensor(v, t, mb);
         if (value_same(is, value_add(want, one)))
-            return arena_print(v->arena, ": micro-batch %u was counted twice", mb);
+            return arena_print(v->arena, ": micro-batch %u was added twice", mb);
         if (value_same(is, value_minus(want, one)))
             return arena_print(v->arena, ": micro-batch %u is missing", mb);
     }
@@ -366,7 +363,7 @@ const char *value_difference(Verifier *v, TensorId t, Hash128 is)
                 return arena_print(v->arena,
                                    ": the contribution of node %u (%s, micro-batch %u) %s", id,
                                    op_info(v->g->nodes.at[id].op)->name, mb,
-                                   twice ? "was counted twice" : "is missing");
+                                   twice ? "was added twice" : "is missing");
             }
         }
     return "";

@@ -85,13 +85,14 @@ static void mistakes_in_the_table_are_reported(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
-    expect_refusal(arena, "{}", "error[missing-key]: runtime.attention has no usual kernel");
+    expect_refusal(arena, "{}", "error[missing-key]: runtime.attention has no default kernel");
     expect_refusal(arena, "{ 'flash2', Hoper = 'cudnn' }", "did you mean 'Hopper'?");
     expect_refusal(
         arena, "{ 'flash2', Blackwell = 5 }",
         "error[wrong-type]: runtime.attention.Blackwell must be one of its words, not 5");
-    expect_refusal(arena, "{ 'flash2', Blackwell = 'zzz' }",
-                   "error[unknown-word]: runtime.attention.Blackwell = 'zzz' is not known");
+    expect_refusal(
+        arena, "{ 'flash2', Blackwell = 'zzz' }",
+        "error[unknown-word]: runtime.attention.Blackwell = 'zzz' is not an allowed word");
     expect_refusal(arena, "{ 'flash2', Hopper = 'cudn' }", "did you mean 'cudnn'?");
     expect_refusal(arena, "{ 'zzz', Blackwell = 'cudnn' }", "runtime.attention.1 = 'zzz'");
     expect_refusal(arena, "{ 'flash2', 'flash3', 'cudnn' }", "error[unknown-key]");

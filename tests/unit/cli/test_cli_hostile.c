@@ -37,10 +37,10 @@ static void options_that_would_change_nothing(void **state)
     EXPECT(arena, 2, "--restart goes with --mtbf", "sim", llama, "--restart", "3");
     EXPECT(arena, 2, "--interval goes with --mtbf", "sim", llama, "--interval", "3");
     EXPECT(arena, 2, "--rank goes with --state or --mesh", "show", llama, "--rank", "1");
-    EXPECT(arena, 2, "--after mesh prints graphs and --mesh does not", "show", llama, "--after",
-           "mesh", "--mesh");
-    EXPECT(arena, 2, "--after all prints graphs and --text does not", "show", llama, "--after",
-           "all", "--text");
+    EXPECT(arena, 2, "--after mesh and --mesh exclude each other", "show", llama, "--after", "mesh",
+           "--mesh");
+    EXPECT(arena, 2, "--after all and --text exclude each other", "show", llama, "--after", "all",
+           "--text");
     EXPECT(arena, 2, "--nodes goes with --cluster", "check", llama, "--nodes", "2");
     EXPECT(arena, 2, "--nodes 0: at least 1", "net", "dgx_h100", "--nodes", "0");
     EXPECT(arena, 2, "-n 0: at least 1", "net", "dgx_h100", "-n", "0");
@@ -57,7 +57,8 @@ static void names_that_are_not_there(void **state)
     const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
     EXPECT(arena, 2, "did you mean 'dgx_h100'?", "check", tiny, "--cluster", "dgx_h10");
     /* near to clusters.node, which is not a cluster */
-    EXPECT(arena, 2, "hint: clusters lie in", "check", tiny, "--cluster", "nope");
+    EXPECT(arena, 2, "hint: the clusters of the library are in", "check", tiny, "--cluster",
+           "nope");
     EXPECT(arena, 2, "tandem import FILE --machine dgx1", "sim", llama, "--db", db, "--machine",
            "dgx1");
     EXPECT(arena, 3, "there is no script models/x.lua", "check", llama, "--set", "model=x");
@@ -102,9 +103,9 @@ static void texts_that_lie(void **state)
     const char *programs = strstr(golden, "\nattrs 4 ");
     assert_non_null(programs);
     command_write_file(path, arena_print(arena, "%.*s\n", (int)(programs - golden), golden));
-    EXPECT(arena, 3, "2 micro-batches for 0 instructions", "check", path);
-    EXPECT(arena, 3, "2 micro-batches for 0 instructions", "sim", path, "--cluster", "dgx_h100",
-           "--dry-run");
+    EXPECT(arena, 3, "the plan states 2 micro-batches, but has only 0 instructions", "check", path);
+    EXPECT(arena, 3, "the plan states 2 micro-batches, but has only 0 instructions", "sim", path,
+           "--cluster", "dgx_h100", "--dry-run");
     EXPECT(arena, 3, "error[", "show", path, "--state");
     arena_free(arena);
 }
@@ -231,7 +232,7 @@ static void values_are_named(void **state)
     EXPECT(arena, 3, "must be an integer, not the text 'nan'", "check", llama, "--set",
            "model.layers=nan");
     EXPECT(arena, 3, "must be an integer, not 2.5", "check", llama, "--set", "model.layers=2.5");
-    EXPECT(arena, 3, "parallel is a list of passes: name one and its option", "check", llama,
+    EXPECT(arena, 3, "parallel is a list of passes, so it cannot be set as a whole", "check", llama,
            "--set", "parallel=1");
     arena_free(arena);
 }

@@ -170,7 +170,7 @@ static void the_step_and_what_is_kept_are_told(void **state)
         const unsigned long step = strtoul(line + strlen(before), &after, 10);
         assert_in_range(step, 2, 999999);
         end = arena_print(s.arena,
-                          " of 1000000: the ranks have ended and their weights are lost; %s keeps "
+                          " of 1000000; the ranks have ended and their weights are lost; %s lists "
                           "run %zu as failed",
                           s.db, i + 2); /* after the prediction */
         assert_string_equal(after, end);

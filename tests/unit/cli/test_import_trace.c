@@ -195,7 +195,7 @@ static void shapes_are_used(void **state)
     r = COMMAND(arena, 60, "import", path, "--machine", "n", "--db", db);
     assert_int_equal(r.exit_code, 0);
     assert_non_null(strstr(r.out, "record_shapes=True"));
-    assert_non_null(strstr(r.out, "use         none: this import changes no prediction"));
+    assert_non_null(strstr(r.out, "use         this import changes no prediction"));
     r = COMMAND(arena, 60, "sim", plan, "--db", db, "--machine", "n");
     assert_int_equal(r.exit_code, 2);
     arena_free(arena);

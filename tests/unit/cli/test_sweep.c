@@ -43,12 +43,12 @@ static void another_system_must_fit_itself(void **state)
     (void)state;
     Arena *arena = arena_new();
     const char *plan = arena_print(arena, "%s/p.lua", command_new_folder(arena));
-    command_write_file(
-        plan, "return plan { model = require 'models.llama' '3.1-8b', cluster = require "
-              "'clusters.dgx_h100' { nodes = 1 }, batch = { global = 16, micro = 1, seq = 8192 }, "
-              "mesh = { dp_shard = 8 }, parallel = { ac 'selective', fsdp2 {} }, precision = { "
-              "param = 'fp32', compute = 'bf16', reduce = 'fp32' }, optimizer = adamw { lr = 3e-4 "
-              "}, runtime = 'torchtitan' }");
+    command_write_file(plan,
+                       "return plan { model = require 'models.llama' '3.1-8b', cluster = require "
+                       "'clusters.dgx_h100' { nodes = 1 }, batch = { global = 16, micro = 1, seq = "
+                       "8192 }, mesh = { dp_shard = 8 }, parallel = { ac 'selective', fsdp2 {} }, "
+                       "precision = { param = 'fp32', compute = 'bf16', reduce = 'fp32' }, "
+                       "optimizer = adamw { lr = 3e-4 }, runtime = 'torchtitan' }");
     CommandResult r = COMMAND(arena, 120, "sim", plan, "--db", "none");
     assert_int_equal(r.exit_code, 4);
     assert_non_null(strstr(r.err, "error[does-not-fit]: torchtitan would need "));
@@ -191,7 +191,8 @@ static void a_warning_of_all_points_is_told(void **state)
     CommandResult r =
         COMMAND(arena, 120, "sweep", llama, "--db", "none", "--try", "parallel.pp=1f1b,zb_h1");
     assert_int_equal(r.exit_code, 0);
-    const char *warning = strstr(r.err, "warning[not-applied]: pp{} is asked for but mesh.pp is 1");
+    const char *warning =
+        strstr(r.err, "warning[not-applied]: pp{} has no effect, because mesh.pp is 1");
     assert_non_null(warning);
     assert_null(strstr(warning + 1, "warning[not-applied]"));
     r = COMMAND(arena, 120, "sweep", llama, "--db", "none", "--try", "parallel.pp=none,1f1b");

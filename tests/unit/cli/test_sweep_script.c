@@ -159,12 +159,12 @@ static void mistakes_are_told_with_their_line(void **state)
          "s.lua:3: error[unknown-key]: sweep has no key 'vry'\n  hint: did you mean 'vary'?"},
         {"vary = {}", "s.lua:3: error[wrong-type]: vary needs a table of settings"},
         {"vary = { mesh = { tp = 3 } }", "s.lua:3: error[wrong-type]: vary.mesh.tp needs a list"},
-        {"vary = { mesh = { tp = { 1, x = 2 } } }", "vary.mesh.tp has both values and names"},
-        {"vary = { mesh = { tp = {\n1, {} } } }", "vary.mesh.tp has a table among its values"},
+        {"vary = { mesh = { tp = { 1, x = 2 } } }", "vary.mesh.tp has both values and keys"},
+        {"vary = { mesh = { tp = {\n1, {} } } }", "vary.mesh.tp has a value that is a table"},
         {"vary = { mesh = {\ntpp = { 1, 2 } } }",
          "s.lua:4: error[unknown-key]: unknown key 'tpp' in mesh{} (in each of 2 combinations)\n"
          "  hint: did you mean 'pp'?"},
-        {"vary = { { 1 } }", "vary has values without the name of a setting"},
+        {"vary = { { 1 } }", "vary has values, but no setting that would take them"},
         {"vary = { mesh = { tp = {\n1, 1 } } }",
          "s.lua:4: error[option-value]: vary.mesh.tp: the value 1 comes twice"},
         {"vary = { ['mesh.tp'] = { 1 },\nmesh = { tp = { 1, 2 } } }",
@@ -176,7 +176,7 @@ static void mistakes_are_told_with_their_line(void **state)
          "s.lua:5: error[unknown-name]: the point has no 'tpx' (point: mesh.tp=1)\n  hint: did you "
          "mean 'tp'?"},
         {"vary = { mesh = { tp = { 1 } } },\nwhere = function(s) local x = s.tp == 1 end",
-         "s.lua:4: error[wrong-type]: where returns nil; true or false is needed (point: "
+         "s.lua:4: error[wrong-type]: where returns nil, but must return true or false (point: "
          "mesh.tp=1)"},
         {"vary = { mesh = { tp = { 1 } } },\nscore = function(r) return r.speed end",
          "s.lua:4: error[unknown-name]: the result has no 'speed' (point: mesh.tp=1)\n  hint: "
@@ -207,9 +207,9 @@ static void the_plan_is_confined(void **state)
 {
     (void)state;
     static const char *const wrong[][2] = {
-        {"/etc/passwd", "is not below the sweep's folder"},
-        {"../plans/x.lua", "is not below the sweep's folder"},
-        {"plans/../../x.lua", "is not below the sweep's folder"},
+        {"/etc/passwd", "is neither below the folder of the sweep"},
+        {"../plans/x.lua", "is neither below the folder of the sweep"},
+        {"plans/../../x.lua", "is neither below the folder of the sweep"},
         {"none.lua", "there is no script none.lua beside"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -225,7 +225,7 @@ static void the_plan_is_confined(void **state)
     }
     CommandResult r = COMMAND(arena, 60, "check", script("vary = { seed = { 1 } }"));
     assert_int_equal(r.exit_code, 3);
-    assert_non_null(strstr(r.err, "the script returns a sweep, not a plan"));
+    assert_non_null(strstr(r.err, "the script returns a sweep, but a plan is needed"));
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, test_arena_setup, teardown)

@@ -225,7 +225,7 @@ static void mismatches(void **state)
         {OP_linear, 2, {DIMS(2, 0, 4), DIMS(4, 6)}, "dimension 0 of input 0 does not fit index s"},
         {OP_add, 2, {DIMS(2, 3), DIMS(2)}, "input 1 has 1 dimensions, not 2"},
         {OP_bias, 2, {DIMS(2, 3, 4), DIMS(5)}, "is 5 in input 1"},
-        {OP_slice, 1, {DIMS(2, 3, 4)}, "slice has no indices"},
+        {OP_slice, 1, {DIMS(2, 3, 4)}, "the op slice has no index signature"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         Diag d = diag_in(*state);

@@ -266,8 +266,8 @@ static void experts_renumbered_on_each_rank(void **state)
         }
     const Diagnostic *d = refused(NULL, &slices);
     assert_string_equal(d->rule, "state-duplicate");
-    assert_string_equal(d->text,
-                        "experts.0.w1.weight, param [0:4, 0:6]: written by rank 0 and by rank 1");
+    assert_string_equal(
+        d->text, "experts.0.w1.weight, param [0:4, 0:6] is written by both rank 0 and rank 1");
     assert_int_equal(diag.n_errors, 2); /* both names, not only the first */
     diag = diag_in(arena);
     for (uint32_t i = 0; i < slices.n; i++) /* with global numbers there is no error */
@@ -287,7 +287,8 @@ static void a_replica_that_writes_too(void **state)
         if (strcmp(slices.at[i].name, "norm.weight") == 0) slices.at[i].writes = true;
     const Diagnostic *d = refused(plan, &slices);
     assert_string_equal(d->rule, "state-duplicate");
-    assert_non_null(strstr(d->text, "norm.weight, param [0:12]: written by rank 0 and by rank 1"));
+    assert_non_null(
+        strstr(d->text, "norm.weight, param [0:12] is written by both rank 0 and rank 1"));
     assert_int_equal(diag.n_errors, 3); /* and its two moments */
 }
 
@@ -318,7 +319,7 @@ static void a_tensor_that_nobody_holds(void **state)
         if (strcmp(slices.at[i].name, "head.weight")) list_push(arena, &most, slices.at[i]);
     const Diagnostic *d = refused(plan, &most);
     assert_string_equal(d->rule, "state-gap");
-    assert_string_equal(d->text, "head.weight, param: held by no rank");
+    assert_string_equal(d->text, "head.weight, param is held by no rank");
     assert_int_equal(diag.n_errors, 3);
 }
 

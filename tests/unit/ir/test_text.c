@@ -314,7 +314,7 @@ static const struct {
     {"plan n_match=1\nplan n_match=1\n", 3, "a record twice"},
     {"nccl max_ctas=65\n", 0, "more than 64 thread blocks"},
     {"nccl min_ctas=3 max_ctas=2\n", 0, "min_ctas is more than max_ctas"},
-    {"nccl register=none cta_policy=zero\n", 0, "only move data in windows"},
+    {"nccl register=none cta_policy=zero\n", 0, "needs registered windows"},
     {"nccl register=often\n", 2, "often"},
     {"plan parent=12\n", 2, "32 hex digits"},
     {"axis 0 text=\"tp\" of=tp size=1\n", 2, "bad axis size"},

@@ -134,10 +134,10 @@ static void wrong_draws_are_seen(void **state)
         Plant plant;
         const char *text;
     } cases[] = {
-        {OTHER_SITE, "rounds with the draws of another unit"},
-        {NEAREST, "uses another optimizer rule than the rest of the model"},
-        {NO_FLAG, "does not round stochastically, but has a site for draws"},
-        {FP32_FLAG, "rounds stochastically, but its parameters are not bf16"},
+        {OTHER_SITE, "rounds with the random numbers of another unit"},
+        {NEAREST, "uses another optimizer than the rest of the model"},
+        {NO_FLAG, "has a `site` for random numbers, but does not round stochastically"},
+        {FP32_FLAG, "rounds stochastically, but its parameters do not have dtype bf16"},
     };
     Arena *arena = arena_new();
     assert_string_equal(verdict(NOTHING, arena), "");

@@ -244,7 +244,7 @@ static void false_kernels_are_refused(void **state)
     for (Pc pc = 1; pc < p->code.n; pc++)
         if (p->code.at[pc].fuse == plan->programs.at[0].code.at[other].fuse)
             p->code.at[pc].fuse = p->code.at[silu].fuse;
-    assert_refused(bad, "verify-structure", "not one unbroken run");
+    assert_refused(bad, "verify-structure", "must follow each other on one stream");
 
     bad = mutate_copy(plan, arena); /* the product with the gate, half a row further */
     p = &bad->programs.at[0];

@@ -320,7 +320,7 @@ static void reduction_between_exchanges(void **state)
         if (ends) continue;
         const char *circle = d.items.at[0].text; /* each rank, and the rank that it waits for */
         assert_string_equal(d.items.at[0].rule, "verify-deadlock");
-        assert_non_null(strstr(circle, "ranks wait in a circle: "));
+        assert_non_null(strstr(circle, "ranks wait for each other in a circle: "));
         assert_non_null(strstr(circle, "reduce_scatter waits for rank "));
         assert_non_null(strstr(circle, "all_to_all waits for rank "));
     }

@@ -125,7 +125,7 @@ static void local_sizes(void **state)
     Tiny t = sized();
     t.tp = 4;
     assert_non_null(tiny_plan(&t, false, arena, &d));
-    says(&d, "float8-excluded", "its output is the logits");
+    says(&d, "float8-excluded", "rounded logits would change the loss");
     t.groups = t.tp = 8;
     assert_null(tiny_plan(&t, false, arena, &d));
     says(&d, "float8-divides", "feed_forward.w1.weight is 32 x 8 on each rank (tp = 8)");
@@ -159,7 +159,7 @@ static void skip_and_only(void **state)
     list_push(arena, &t.float8.skip, pattern("layers.*"));
     t.float8.any_size = false;
     assert_null(tiny_plan(&t, false, arena, &d));
-    says(&d, "float8-matched-nothing", "none of the model's 8 linears");
+    says(&d, "float8-matched-nothing", "excludes all 8 linears of the model");
 }
 
 /* Saved for the backward pass: inputs in one byte, and no quantised weight. */
@@ -250,12 +250,12 @@ static void blocks_stay_whole(void **state)
     Tiny t = in_blocks();
     t.hidden = 32;
     assert_null(tiny_plan(&t, false, arena, &d));
-    says(&d, "float8-divides", "is 64 x 16 on each rank along its blocks (tp = 2)");
+    says(&d, "float8-divides", "is 64 x 16 on each rank (tp = 2)");
     d = diag_in(arena);
     t = in_blocks();
     t.seq = 32;
     assert_null(tiny_plan(&t, false, arena, &d));
-    says(&d, "float8-tokens", "32 tokens of a sequence lie on 2 ranks");
+    says(&d, "float8-tokens", "each sequence has 32 tokens on 2 ranks");
     d = diag_in(arena);
     t.tp_options.sequence = false; /* each rank of tp has all tokens */
     assert_non_null(tiny_plan(&t, false, arena, &d));
@@ -263,7 +263,7 @@ static void blocks_stay_whole(void **state)
     t = in_blocks();
     t.tp = 1, t.cp = 2, t.seq = 256;
     assert_null(tiny_plan(&t, false, arena, &d));
-    says(&d, "float8-blocks-chunks", "two chunks of a sequence");
+    says(&d, "float8-blocks-chunks", "two separate chunks of a sequence");
 }
 
 /* ---- bugs ---- */
@@ -410,7 +410,7 @@ static void gathers_nothing(void **state)
     t = gathering();
     t.float8.recipe = FLOAT8_rowwise;
     assert_null(tiny_plan(&t, false, arena, &d));
-    says(&d, "float8-gather-rowwise", "a gathered weight has one scale");
+    says(&d, "float8-gather-rowwise", "needs other scales of a weight");
 }
 
 static Node *first(Case *c, OpKind op)
@@ -461,22 +461,22 @@ static void scales_that_do_not_fit(void **state)
     c = square_rowwise(); /* a row's maxima, for a tensor with as many columns as rows */
     NodeId id = 1;
     while (!maxima_along_the_other_index(&c, id)) assert_true(++id < c.plan->graph.nodes.n);
-    rejected(&c, "verify-scale", "is scaled by maxima along another index");
+    rejected(&c, "verify-scale", "is scaled by the largest magnitudes along a wrong index");
     c = split(FLOAT8_tensorwise);
     Node *n = first(&c, OP_linear_tensorwise_along);
     TensorId scale = n->in[2];
     n->in[2] = n->in[3], n->in[3] = scale;
-    rejected(&c, "verify-scale", "divides by a scale that is not its operand's");
+    rejected(&c, "verify-scale", "divides by the scale of another operand");
     c = split(FLOAT8_tensorwise);
     n = first(&c, OP_linear_tensorwise_d0);
     Attrs attrs = {.scale = 1.0 / 448 / 448}; /* the gradient is e5m2 */
     n->attrs = graph_attrs(&c.plan->graph, arena, &attrs);
-    rejected(&c, "verify-scale", "does not undo its operands' scales");
+    rejected(&c, "verify-scale", "does not undo the scales of its operands");
     c = split(FLOAT8_tensorwise);
     n = first(&c, OP_quantise);
     attrs.scale = 57344;
     n->attrs = graph_attrs(&c.plan->graph, arena, &attrs);
-    rejected(&c, "verify-scale", "is not scaled to the largest number of its type");
+    rejected(&c, "verify-scale", "does not use the whole range of its type");
 }
 
 static Case in_blocks_case(void)
@@ -498,15 +498,15 @@ static void scales_of_other_blocks(void **state)
     while (other->op != OP_linear_blocks || other->in[0] != n->in[0] || other->in[1] == n->in[1])
         other++;
     n->in[3] = other->in[3];
-    rejected(&c, "verify-scale", "divides by a scale that is not its operand's");
+    rejected(&c, "verify-scale", "divides by the scale of another operand");
     c = in_blocks_case();
     Attrs attrs = {.scale = 57344, .group = 32};
     first(&c, OP_quantise_blocks_last)->attrs = graph_attrs(&c.plan->graph, arena, &attrs);
-    rejected(&c, "verify-scale", "is not scaled to the largest number of its type");
+    rejected(&c, "verify-scale", "does not use the whole range of its type");
     c = in_blocks_case();
     n = first(&c, OP_quantise_blocks_last);
     c.plan->graph.tensors.at[n->out[1]].dtype = DT_e4m3;
-    rejected(&c, "verify-scale", "has scales that are not powers of two");
+    rejected(&c, "verify-scale", "must have scales that are powers of two");
     c = in_blocks_case();
     attrs = (Attrs){.group = 16};
     first(&c, OP_linear_blocks)->attrs = graph_attrs(&c.plan->graph, arena, &attrs);
@@ -534,7 +534,7 @@ static void order(void **state)
     swap = config.passes[1];
     config.passes[1] = config.passes[2], config.passes[2] = swap;
     assert_null(plan_compile(&config, &graph, &options, NULL, arena, &d));
-    says(&d, "pass-order", "still gathered in 16 bits");
+    says(&d, "pass-order", "still be gathered in 16 bits");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)

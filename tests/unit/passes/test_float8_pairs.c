@@ -151,20 +151,20 @@ static void scales_that_do_not_fit(void **state)
     n = first(&c, OP_linear_pairs);
     const TensorId whole = n->in[4];
     n->in[4] = n->in[5], n->in[5] = whole;
-    rejected(&c, "verify-scale", "multiplies with a largest magnitude that is not its operand's");
+    rejected(&c, "verify-scale", "multiplies with the largest magnitude of another operand");
     c = planted();
     set_attrs(&c, first(&c, OP_quantise_pairs_tokens), 6, 16);
-    rejected(&c, "verify-scale", "is not scaled to the largest number times the largest scale");
+    rejected(&c, "verify-scale", "does not use the whole range of its numbers and scales");
     c = planted();
     set_attrs(&c, first(&c, OP_linear_pairs), 1. / 2688 / 448, 16);
-    rejected(&c, "verify-scale", "does not undo its operands' scales");
+    rejected(&c, "verify-scale", "does not undo the scales of its operands");
     c = planted();
     n = first(&c, OP_quantise_pairs_last);
     c.plan->graph.tensors.at[n->out[1]].dtype = DT_e8m0;
-    rejected(&c, "verify-scale", "has scales of another type than e4m3");
+    rejected(&c, "verify-scale", "must have scales of dtype e4m3");
     c = planted(); /* rows for a weight: its two products would read other numbers */
     first(&c, OP_quantise_squares_first)->op = OP_quantise_pairs_first;
-    rejected(&c, "verify-scale", "a weight without squares");
+    rejected(&c, "verify-scale", "must have square blocks for a weight");
 }
 
 /* Each rank scales with the largest magnitude of its own part. */

@@ -389,7 +389,7 @@ static void half_of_another_segment_is_named(void **state)
     take_other(&c, OP_part_heads, 0);
     assert_string_equal(verdict(&c), "");
     take_other(&c, OP_part_heads, 3);
-    rejects(&c, "takes a part that its input does not have");
+    rejects(&c, "takes a part that does not exist in its input");
     arena_free(c.arena);
 }
 

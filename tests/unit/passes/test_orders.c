@@ -125,7 +125,7 @@ static void each_hard_edge_is_refused_with_the_right_list(void **state)
         {"cp = 2", "ac 'full', cp {}", "pass-order", 1, "{ cp{...}, ac{...} }"},
         {"cp = 2", "float8 {}, cp {}", "pass-order", 1, "{ cp{...}, float8{...} }"},
         {"cp = 2", "compile 'block', cp {}", "pass-order", 1, "{ cp{...}, compile{...} }"},
-        {"dp_shard = 2", "fsdp2 {}, fsdp2 {}", "pass-twice", 1, "merge"},
+        {"dp_shard = 2", "fsdp2 {}, fsdp2 {}", "pass-twice", 1, "write one fsdp2{}"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Result r = plan_in_order(cases[i].mesh, cases[i].parallel);

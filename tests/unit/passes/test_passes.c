@@ -121,7 +121,7 @@ static void refusals(void **state)
     t.groups = 25, t.seq = 50, t.hidden = 100, t.tp = 2;
     d = compile_refused(&t, NULL);
     assert_string_equal(d->rule, "divides-heads");
-    assert_non_null(strstr(d->text, "heads = 25 cannot be split over tp = 2"));
+    assert_non_null(strstr(d->text, "heads = 25 cannot be split evenly over tp = 2"));
     assert_non_null(strstr(d->hint, "1, 5, 25"));
     t = tiny_default();
     t.seq = 9, t.tp = 2;

@@ -266,9 +266,9 @@ static void bad_schedules(void **state)
     assert_false(schedule_check(&s, here, arena, &d));
     assert_string_equal(d.items.at[0].rule, "schedule-stuck");
     assert_non_null(strstr(d.items.at[0].text, "rank 0"));
-    assert_string_equal(d.items.at[0].hint,
-                        "rank 0 waits with B0.0 for I1.0 of rank 1; rank 1 waits with B1.0 for "
-                        "F1.0 of rank 1");
+    assert_string_equal(
+        d.items.at[0].hint,
+        "B0.0 on rank 0 waits for I1.0 on rank 1; B1.0 on rank 1 waits for F1.0 on rank 1");
     schedule_make(&s, SCHEDULE_gpipe, 2, 1, 2, arena);
     s.of[0].n--; /* the last backward is missing */
     assert_false(schedule_check(&s, here, arena, &d));

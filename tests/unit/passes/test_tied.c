@@ -133,8 +133,7 @@ static void a_dropped_sum(void **state)
     Tiny t = tied(SCHEDULE_1f1b, 2);
     Plan *plan = mutate_copy(compile(&t), arena);
     plan->programs.at[1].code.at[find(plan, 1, OP_pass)].attrs = 0;
-    names(plan, "verify-scale",
-          "updates embedding.weight by something that is not its gradient of this step");
+    names(plan, "verify-scale", "updates embedding.weight with a value that is not its gradient");
 }
 
 /* One rank sends its slice over the data ranks; the other takes it for a slice of another cut. */

@@ -246,7 +246,7 @@ static void a_change_stays_a_change(void **state)
                        .seed = 1};
     Diag bad = diag_in(f->arena);
     assert_true(store_run(f->store, &again, &bad) == 0);
-    assert_true(says(&bad, "table run, id = 1: its rows in table memory changed"));
+    assert_true(says(&bad, "table run, id = 1: its rows in table memory were changed"));
     assert_false(seals_hold(store_db(f->store), &bad));
 }
 

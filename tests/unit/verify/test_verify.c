@@ -125,7 +125,7 @@ static void parameters_lie_inside_their_unit(void **state)
         uint64_t *offset = &c.plan->graph.tensors.at[last].flat_offset;
         *offset = k == 0 ? *offset - 1 : unit->elements;
         spoiled_rejected(&c, "verify-coverage",
-                         k == 0 ? "overlaps the parameter before it" : "reaches beyond unit");
+                         k == 0 ? "with the parameter before it" : "does not fit into unit");
     }
 }
 
@@ -226,7 +226,7 @@ static void beyond_the_arena(void **state)
     (void)state;
     Spoiled c = spoiled_sharded();
     c.p->bytes -= 256;
-    spoiled_rejected(&c, "verify-structure", "lies outside of the arena");
+    spoiled_rejected(&c, "verify-structure", "does not fit into the arena");
 }
 
 static void wait_for_the_future(void **state)

@@ -68,7 +68,7 @@ static void halves_of_the_other_kind(void **state)
     rejects(&c, "the graph says bf16");
     c = low_precision(false);
     retype(&c, DT_bf16, DT_f16, CATEGORY_none);
-    rejects(&c, "converts to f16 from f32, and the graph has no such conversion");
+    rejects(&c, "converts to f16 from f32, but the graph has no such conversion");
 }
 
 static void gradients_as_integers(void **state)
@@ -126,7 +126,7 @@ static void unit_and_parameter_disagree(void **state)
     c = low_precision(false);
     p = &c.plan->graph.tensors.at[first_param(&c)];
     c.plan->graph.tensors.at[p->grad].dtype = DT_f16;
-    rejects(&c, "but is summed in f32");
+    rejects(&c, "but its sum has dtype f32");
 }
 
 static void moments_of_two_kinds(void **state)

@@ -92,7 +92,7 @@ static void gradient_draws_anew(void **state)
     c = dropped();
     Node *n = &c.plan->graph.nodes.at[find_node(&c, OP_dropout, true)];
     n->attrs = edited(&c, n->attrs, 999, 0);
-    spoiled_rejected(&c, "verify-purity", "another mask");
+    spoiled_rejected(&c, "verify-purity", "but its forward node draws with p");
 }
 
 /* The gradient's node draws a mask of its own, because it names no forward node, or another one. */
@@ -103,18 +103,18 @@ static void gradient_without_its_forward(void **state)
     Node *n = &c.plan->graph.nodes.at[find_node(&c, OP_dropout, true)];
     n->attrs = edited(&c, n->attrs, (int64_t)c.plan->graph.nodes.n - 1, 0);
     n->forward = 0;
-    spoiled_rejected(&c, "verify-purity", "repeats the draw of forward node 0");
+    spoiled_rejected(&c, "verify-purity", "repeats the random numbers of node 0");
     c = dropped();
     n = &c.plan->graph.nodes.at[find_node(&c, OP_attention_grad, true)];
     n->forward = 0;
-    spoiled_rejected(&c, "verify-purity", "repeats the draw of forward node 0");
+    spoiled_rejected(&c, "verify-purity", "repeats the random numbers of node 0");
     c = dropped();
     NodeId other = find_node(&c, OP_dropout, false);
     n = &c.plan->graph.nodes.at[find_node(&c, OP_dropout, true)];
     assert_int_not_equal(other, n->forward);
     n->forward = other;
     n->attrs = c.plan->graph.nodes.at[other].attrs;
-    spoiled_rejected(&c, "verify-purity", "repeats the draw of forward node");
+    spoiled_rejected(&c, "verify-purity", "repeats the random numbers of node");
 }
 
 static void no_initialiser(void **state)
@@ -199,7 +199,7 @@ static void factor_of_another_scale(void **state)
     (void)state;
     Spoiled c = dropped();
     spoil(&c, MUTATE_rescale, find(&c, OP_step_mean, PHASE_update, 1), 0);
-    spoiled_rejected(&c, "verify-scale", "their product is not 1");
+    spoiled_rejected(&c, "verify-scale", "but the product must be 1");
 }
 
 static void no_factor(void **state)
@@ -209,7 +209,7 @@ static void no_factor(void **state)
     const Instr *mean = &c.p->code.at[find(&c, OP_step_mean, PHASE_update, 1)];
     const Instr *clip = &c.p->code.at[find(&c, OP_clip_coef, PHASE_update, 1)];
     c.p->args.at[clip->args.first + 1] = program_arg(c.p, mean, 2); /* the loss */
-    spoiled_rejected(&c, "verify-scale", "not the factor");
+    spoiled_rejected(&c, "verify-scale", "must be the factor");
 }
 
 static void another_denominator(void **state)
@@ -217,10 +217,11 @@ static void another_denominator(void **state)
     (void)state;
     Spoiled c = dropped();
     c.plan->step.denominator = DENOMINATOR_all;
-    spoiled_rejected(&c, "verify-scale", "another count than the step states");
+    spoiled_rejected(&c, "verify-scale", "is not divided by the count that `step` states");
     c = plan_with(DENOMINATOR_microbatch_mean);
     c.plan->step.group = 1;
-    spoiled_rejected(&c, "verify-scale", "averages groups of 2 sequences, but the step states 1");
+    spoiled_rejected(&c, "verify-scale",
+                     "averaged over groups of 2 sequences, but `step` states 1");
     c = plan_with(DENOMINATOR_microbatch_mean); /* a rank's 2 sequences are half a group */
     c.plan->step.group = 4;
     for (AttrsId i = 1; i < c.plan->graph.attrs.n; i++) {

@@ -40,11 +40,11 @@ static void sizes_of_a_step(void **state)
     (void)state;
     Spoiled c = make(SHARDED); /* twice the sequences, half as long: as many tokens */
     c.plan->step.micro_batch *= 2, c.plan->step.global_batch *= 2, c.plan->step.seq /= 2;
-    tells(&c, "a micro-step has");
+    tells(&c, "tokens in a micro-batch, but `step` states");
     c = make(SHARDED); /* no batch to compare with; more micro-steps than there are */
     c.plan->step.micro_batch = 0;
     c.plan->step.n_microbatches++;
-    tells(&c, "the instructions belong to 4 micro-batches, but the step says 5");
+    tells(&c, "the instructions belong to 4 micro-batches, but `step` states 5");
 }
 
 static void names_of_axes(void **state)
@@ -52,26 +52,26 @@ static void names_of_axes(void **state)
     (void)state;
     Spoiled c = make(SHARDED);
     c.plan->mesh.axis[0].text = "dp";
-    tells(&c, "has another name than its kind");
+    tells(&c, "has a name that belongs to another kind of axis");
     c = make(SHARDED);
     Mesh *m = &c.plan->mesh;
     for (uint32_t a = 0; a < m->n_axes; a++)
         if (m->axis[a].name == AXIS_tp) m->axis[a].name = AXIS_cp, m->axis[a].text = "cp";
-    tells(&c, "has the same tokens all along it");
+    tells(&c, "has the same tokens on all its ranks");
     c = make(SHARDED);
     m = &c.plan->mesh;
     for (uint32_t a = 0; a < m->n_axes; a++)
         if (m->axis[a].name == AXIS_tp) m->axis[a].name = AXIS_dp_replicate;
-    tells(&c, "has the same samples all along it");
+    tells(&c, "has the same samples on all its ranks");
     static const struct {
         int kind;
         AxisName from, to;
         const char *words;
     } changes[] = {
-        {SHARDED, AXIS_dp_shard, AXIS_dp_replicate, "has shards of units along it"},
-        {SHARDED, AXIS_dp_replicate, AXIS_dp_shard, "has no shards along it"},
-        {REPLICAS, AXIS_dp_replicate, AXIS_tp, "has gradients summed along it"},
-        {PIPELINE, AXIS_pp, AXIS_tp, "has stages along it"},
+        {SHARDED, AXIS_dp_shard, AXIS_dp_replicate, "has shards of units on its ranks"},
+        {SHARDED, AXIS_dp_replicate, AXIS_dp_shard, "has no shards on its ranks"},
+        {REPLICAS, AXIS_dp_replicate, AXIS_tp, "has gradients that are summed over its ranks"},
+        {PIPELINE, AXIS_pp, AXIS_tp, "has different stages on its ranks"},
     };
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         c = make(changes[i].kind);

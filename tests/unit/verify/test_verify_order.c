@@ -250,7 +250,7 @@ static void left_by_another(void **state)
     plans_instr(c.plan, p,
                 &(PlansInstr){
                     .op = OP_copy, .stream = STREAM_copy_in, .in = {z}, .out = {2}, .after = {1}});
-    ends(&c, VERIFY_races, "verify-read-before-write", "now hold data of buffer 1");
+    ends(&c, VERIFY_races, "verify-read-before-write", "were overwritten by buffer 1");
 }
 
 /* y takes the first half of x while another instruction still reads the second half. */
@@ -301,7 +301,7 @@ static void used_after_it_was_given_away(void **state)
                 &(PlansInstr){.op = OP_fill, .stream = STREAM_compute, .out = {y}, .after = {2}});
     plans_instr(c.plan, p, &(PlansInstr){.op = OP_fill, .stream = STREAM_compute, .out = {1}});
     ends(&c, VERIFY_races, "verify-race",
-         "uses buffer 1 after some of its bytes were given to buffer 3");
+         "uses buffer 1, but some of its bytes already belong to buffer 3");
 }
 
 /* Members of a launch group start together, so the second must not need the first. */
@@ -383,7 +383,7 @@ static void sends_face_each_other(void **state)
                b[] = {{OP_send, STREAM_pp_forward, 2, 0, -1, 0},
                       {OP_recv, STREAM_pp_forward, 1, 0, -1, 0}};
     Case c = TWO(a, b);
-    ends(&c, VERIFY_deadlock, "verify-deadlock", "rank 0 is stuck: its peer, rank 1");
+    ends(&c, VERIFY_deadlock, "verify-deadlock", "rank 0 waits forever, because its peer, rank 1");
 }
 
 static void sends_on_their_own_streams(void **state)
@@ -434,7 +434,7 @@ static void other_order_on_one_communicator(void **state)
                b[] = {{OP_all_reduce, STREAM_ep, 2, 0, 0, 0},
                       {OP_all_reduce, STREAM_ep, 1, 0, 0, 0}};
     Case c = TWO(a, b), again = TWO(a, b);
-    ends(&c, VERIFY_deadlock, "verify-sequence", "where program 0 issues 1 all_reduce");
+    ends(&c, VERIFY_deadlock, "verify-sequence", "but program 0 issues 1 all_reduce");
     ends(&again, VERIFY_deadlock, "verify-deadlock", "do not reach match");
 }
 

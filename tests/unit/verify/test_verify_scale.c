@@ -84,7 +84,7 @@ static void micro_steps_and_tokens(void **state)
         else if (a->scale == was)
             a->scale *= 2;
     }
-    spoiled_rejected(&c, "verify-scale", "tokens do not make the step's");
+    spoiled_rejected(&c, "verify-scale", "tokens are not the");
 }
 
 /* ---- the gradients' norm ---- */
@@ -144,10 +144,10 @@ static void optimizers_attributes(void **state)
         Attrs a;
         const char *text;
     } rows[] = {
-        {with((Attrs){0}, 1.8, 0.9, 1e-8, 0), "not in [0, 1)"},
-        {with((Attrs){0}, 0.9, -3, 1e-8, 0), "not in [0, 1)"},
-        {with((Attrs){0}, 0.9, 1, 1e-8, 0), "not in [0, 1)"},
-        {with((Attrs){0}, nan, 0.9, 1e-8, 0), "not in [0, 1)"},
+        {with((Attrs){0}, 1.8, 0.9, 1e-8, 0), "outside of [0, 1)"},
+        {with((Attrs){0}, 0.9, -3, 1e-8, 0), "outside of [0, 1)"},
+        {with((Attrs){0}, 0.9, 1, 1e-8, 0), "outside of [0, 1)"},
+        {with((Attrs){0}, nan, 0.9, 1e-8, 0), "outside of [0, 1)"},
         {with((Attrs){0}, 0.9, 0.9, -1e-8, 0), "has an eps"},
         {with((Attrs){0}, 0.9, 0.9, inf, 0), "has an eps"},
         {with((Attrs){0}, 0.9, 0.9, 1e-8, -0.1), "has a weight decay"},
@@ -165,14 +165,14 @@ static void optimizers_attributes(void **state)
         Attrs a = spoiled_attrs(&c, pc);
         *(double *[]){&a.beta1, &a.beta2, &a.eps, &a.weight_decay}[k] += 0.01;
         spoil_attrs(&c, pc, a);
-        spoiled_rejected(&c, "verify-scale", "another optimizer rule than the rest");
+        spoiled_rejected(&c, "verify-scale", "another optimizer than the rest");
     }
     Spoiled c = spoiled_sharded();
     Pc pc = spoiled_find(&c, OP_clip_coef, STREAM_compute, PHASE_update, 2);
     Attrs a = spoiled_attrs(&c, pc);
     a.clip = -1;
     spoil_attrs(&c, pc, a);
-    spoiled_rejected(&c, "verify-scale", "which is not a positive finite bound");
+    spoiled_rejected(&c, "verify-scale", "but the bound must be positive and finite");
 }
 
 /* Each pipeline rank has its own clip_coef and its own updates; all must be equal. */

@@ -186,7 +186,7 @@ static void a_stage_gets_nothing(void **state)
     (void)state;
     Stages s = stages();
     s.plan->programs.at[0].code.n--;
-    ends(&s, "verify-deadlock", "rank 1 is stuck: its peer, rank 0");
+    ends(&s, "verify-deadlock", "rank 1 waits forever, because its peer, rank 0");
 }
 
 static void stages_meet_with_different_values(void **state)
