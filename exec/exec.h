@@ -1,5 +1,4 @@
-/* Runs a plan in real time: initialises parameters, runs steps, reports. Loads nothing but the
- * plan. */
+/* Runs a plan on real processors: initialises parameters, runs steps and reports. */
 #ifndef TANDEM_EXEC_EXEC_H
 #define TANDEM_EXEC_EXEC_H
 
@@ -7,87 +6,89 @@
 #include "exec/checkpoint/checkpoint.h"
 #include "exec/cores.h"
 
-/* As trace_step: a step in the middle of the steps that are left after loading. */
+/* A value of trace_step: the middle of the steps that are left after loading a checkpoint. */
 #define EXEC_TRACE_MIDDLE UINT32_MAX
 
 typedef struct ExecOptions {
     const char *backend; /* "loopback", "mpi" or "cuda" */
-    Backend *made;       /* if not NULL, this backend is used instead; the run closes it */
-    /* the number of steps of the training; a run that loads a checkpoint does those that are left
-     */
+    Backend *made;       /* a backend to be used instead; the run closes it; NULL: none */
+    /* the steps of the whole training; after loading a checkpoint, only the remaining steps run */
     uint32_t steps;
     CheckpointOptions checkpoint;
     double lr;
     int64_t warmup_steps, total_steps;
     double min_lr_ratio;
     const DataSource *data;
-    /* the step whose rows are kept, at least 2, so that it is steady; beyond `steps`: none;
-     * EXEC_TRACE_MIDDLE: chosen after loading */
+    /* The step whose trace rows are kept. It must be at least 2 to be steady. If it is larger than
+     * `steps`, no rows are kept. EXEC_TRACE_MIDDLE: it is chosen after loading. */
     uint32_t trace_step;
-    /* version of this command; ranks with different versions refuse to run; may be NULL */
+    /* the version of this command, which must be equal on all ranks; may be NULL */
     const char *version;
     BackendOptions backend_options;
-    /* called on the first process after each step; NULL: none */
+    /* called on the first process after each step; may be NULL */
     void (*on_step)(void *self, const StepRow *row, uint64_t tokens);
-    /* called on every process after the last step, before the backend closes; NULL: none */
+    /* called on every process after the last step, while the backend is open; may be NULL */
     bool (*at_end)(void *self, Backend *backend, Diag *d);
     void *self;
 } ExecOptions;
 
 typedef struct ExecResult {
-    Trace trace; /* rows of trace_step (mpi: of all ranks, on rank 0), and a StepRow of each step */
-    uint64_t highest_touched; /* the largest value of all ranks, with poison or measure */
+    /* the rows of trace_step on rank 0, for all ranks, and one StepRow for each step */
+    Trace trace;
+    uint64_t highest_touched; /* the largest value of all ranks; needs poison or measure */
     uint64_t host_touched;    /* the same for host memory */
-    /* bytes that the backend holds outside the arena: the largest number of all ranks */
+    /* the most bytes that the backend uses for a rank outside the arena */
     uint64_t outside_bytes;
     ExpertLoads experts;
-    CoreUse cores;                /* core use of all processes while the steps ran */
-    bool is_first;                /* this process is the first, which reports */
-    CheckpointInfo loaded, saved; /* path NULL: none; the last one saved */
+    CoreUse cores; /* the core use of all processes during the steps */
+    bool is_first; /* this process is the first one, which reports */
+    /* the loaded checkpoint and the last saved one; path NULL: none */
+    CheckpointInfo loaded, saved;
     uint32_t n_saves;
-    Ps save_ps; /* time of all saves */
+    Ps save_ps; /* the time of all saves together */
 } ExecResult;
 
-/* Runs the plan. Every parameter is initialised in place from (seed, name, global element),
- * under any sharding. Reports not-finite (with the first bad tensor), version-mismatch,
- * plan-mismatch, and the backend's own errors. */
+/* Runs the plan. Initial values depend only on the seed, the name and the global element, so they
+ * are the same for every sharding. Reports not-finite, version-mismatch or plan-mismatch, or an
+ * error of the backend. */
 bool exec_run(const Plan *plan, const ExecOptions *options, Arena *arena, ExecResult *result,
               Diag *d);
-/* Learning rate of `step` (from 0): linear warm-up to lr over warmup_steps, then a cosine from lr
- * to min_lr_ratio * lr at total_steps; total_steps 0: constant. */
+/* Returns the learning rate of `step`, which counts from 0. It rises linearly to lr over
+ * warmup_steps. Then it falls as a cosine to min_lr_ratio * lr at total_steps. With total_steps = 0
+ * it stays constant. */
 double exec_lr(const ExecOptions *options, int64_t step);
 
-/* A source that reads samples from the bytes of a text file; every sharding reads the same samples.
- * A sample is `seq` consecutive bytes at a random place. Its labels are the bytes shifted by one.
- * The text is read as a ring: its first byte follows its last. Reports data-file. */
+/* A source of samples from a text file. A sample is `seq` consecutive bytes at a random place, and
+ * its labels are the next bytes. After the last byte the text begins again. Reports data-file. */
 DataSource *data_bytes(const char *path, uint64_t seed, Arena *arena, Diag *d);
-/* A seeded synthetic source: tokens in [0, vocab), and labels in the same range, except a fraction
- * that is -1 (ignored). A model without a vocabulary (0) reads fields: a travelling wave. */
+/* A source of random tokens in [0, vocab) with random labels. A fraction of the labels is -1, which
+ * means ignored. For a model without a vocabulary, vocab is 0 and the source gives fields: a wave.
+ */
 DataSource *data_synthetic(uint64_t seed, int64_t vocab, double ignored_fraction, Arena *arena);
-/* A seeded source like data_synthetic, in which labels are missing as in padded texts. Every
- * sequence ends at a different place. Every fourth pair of sequences and every fourth micro-batch
- * has no label. The first two micro-batches always have labels, and (seq 2 or more) different
- * numbers of them. Fields are independent random numbers. */
+/* A source like data_synthetic with missing labels, as in texts of different lengths. Every fourth
+ * pair of sequences and every fourth micro-batch has no labels. The first two micro-batches have
+ * different numbers of labels, if seq is 2 or more. Fields are independent random numbers. */
 DataSource *data_ragged(uint64_t seed, int64_t vocab, Arena *arena);
 
-/* The oracle for parallelism. Runs `plan` and `reference` (the same model on one rank, same
- * micro-steps) for one step in fp64 on loopback. Compares the loss, the gradient norm, and every
- * gradient and updated parameter of every tensor on every rank that holds it: max |a - b| / max
- * |b|. For gradients the divisor is at least 1e-4 of the largest gradient of all tensors, because
- * some gradients are zero apart from rounding. If a difference exceeds the tolerance, returns false
- * with verify-mismatch (FAULT_threshold). Returns false with verify-nothing if the comparison would
- * prove nothing: all gradients of the reference are zero, or the reference lacks a gradient or
- * value of some parameter. */
+/* Compares a plan with a one-rank run. `plan` and `reference`, the same model on one rank, run for
+ * one step in fp64 on loopback. The loss, the gradient norm, every gradient and every updated
+ * parameter are compared on each rank. A difference is max |a - b| / max |b|. For gradients the
+ * divisor is at least 1e-4 of the largest gradient, because some gradients are zero apart from
+ * rounding.
+ *
+ * Returns false with verify-mismatch if a difference is too large. Returns false with
+ * verify-nothing if the comparison would prove nothing, for example because all gradients are zero.
+ */
 typedef struct VerifyResult {
     double worst_gradient, worst_parameter, norm_error, loss_error;
-    double worst_state; /* error of the optimizer's moments */
+    double worst_state; /* the largest difference of the optimizer's moments */
     const char *worst_tensor;
-    uint32_t n_tensors; /* parameters that are trained */
-    /* parameters whose gradient is zero everywhere in both runs; such a parameter proves nothing */
+    uint32_t n_tensors; /* the number of trained parameters */
+    /* the number of parameters whose gradient is zero in both runs; these prove nothing */
     uint32_t n_unmoved;
-    const char *unmoved; /* name of one such parameter; NULL: none */
+    const char *unmoved; /* the name of one of them; NULL: there is none */
     uint64_t highest_touched,
-        predicted_bytes; /* bytes of the rank on which these two numbers differ most */
+        predicted_bytes;                   /* for the rank on which these two numbers differ most */
     uint64_t host_touched, host_predicted; /* the same for host memory */
 } VerifyResult;
 bool exec_verify(const Plan *plan, const Plan *reference, const DataSource *data,

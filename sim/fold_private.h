@@ -1,4 +1,4 @@
-/* Shared by the files of folding: colours, and the functions of fold_links.c. */
+/* Declarations that only the files of folding share. */
 #ifndef TANDEM_SIM_FOLD_PRIVATE_H
 #define TANDEM_SIM_FOLD_PRIVATE_H
 
@@ -23,7 +23,7 @@ static inline Colour colour_of(uint64_t a, uint64_t b)
                     colour_mix(b + UINT64_C(0xd1b54a32d192ed03))};
 }
 
-/* Combines two colours. The order matters, so a chain of colours identifies a sequence. */
+/* Combines two colours. The order of the two matters. */
 static inline Colour colour_chain(Colour into, Colour c)
 {
     return (Colour){colour_mix(into.a * 3 + c.a), colour_mix(into.b * 5 + c.b)};
@@ -37,14 +37,15 @@ static inline bool colour_same(Colour x, Colour y)
 /* ---- fold_links.c ---- */
 
 uint32_t fold_node_of(const Fold *f, Rank rank);
-/* Adds the links of a collective's pattern, or of messages to the rank `hop` away
+/* Adds the links of a collective's messages, or of messages to the rank `hop` places away
  * (EDGE_message). */
 void fold_add_edges(Fold *f, EdgeKind kind, AxisSet axes, int32_t hop, Arena *arena);
-/* Colours links by the ranks that use them; then ranks by the links that they use, into `next`. */
+/* Computes the colours of links from the ranks that use them. Then computes the colours of ranks
+ * from the links that they use, and writes them to `next`. */
 void fold_colour_links(const Fold *f, const Colour *rank, Colour *link);
 void fold_chain_links(const Fold *f, const Colour *link, Colour *next);
-/* Numbers the classes of links in order of first appearance; `colour` NULL: each link is its own
- * class. */
+/* Numbers the classes of links in the order of their first appearance. If `colour` is NULL, each
+ * link is a class of its own. */
 void fold_number_links(Fold *f, const Colour *colour, Arena *arena);
 
 #endif

@@ -1,8 +1,6 @@
-/* A queue of events in the order of time; events of one instant come in the order in which they
- * were added. Ranks that do the same work have their events at the same instants, so the queue
- * keeps one list for each instant. A heap orders the instants, and a hash table finds the list of
- * an instant. Events leave the queue in an order that does not depend on the order of instants in
- * the heap. */
+/* A queue of events by time. Events of one instant leave it in the order in which they were added.
+ * Many ranks have events at the same instant, so there is one list of events for each instant. A
+ * heap orders the instants, and a hash table finds the list of an instant. */
 #ifndef TANDEM_SIM_HEAP_H
 #define TANDEM_SIM_HEAP_H
 
@@ -11,18 +9,18 @@
 
 typedef struct Event {
     Ps time;
-    uint32_t a, b; /* the owner of the queue defines their meaning */
+    uint32_t a, b; /* values of the owner of the queue */
 } Event;
 
 typedef struct Queued {
-    uint32_t a, b,
-        next; /* next: the next event of the same instant, or the next free element; 0: none */
+    uint32_t a, b, next; /* next: the next event of this instant, or the next free entry; 0: none */
 } Queued;
 
 typedef struct Instant {
     Ps time;
-    uint32_t first, last; /* its first and last event; first 0: all its events were removed */
-    uint32_t next; /* next instant in the same list of the table, or next free element; 0: none */
+    uint32_t first, last; /* its first and last event; first = 0: all events were removed */
+    /* the next instant in the same list of the hash table, or the next free entry; 0: none */
+    uint32_t next;
 } Instant;
 
 typedef struct InstantAt {
@@ -31,12 +29,12 @@ typedef struct InstantAt {
 } InstantAt;
 
 typedef struct Heap {
-    LIST(Queued) events;    /* [0] none */
-    LIST(Instant) instants; /* [0] none */
-    LIST(InstantAt) order;  /* a heap: each instant has up to four later ones below it */
-    uint32_t *table;        /* by hash of time: the first instant of a list */
+    LIST(Queued) events;    /* [0] is unused */
+    LIST(Instant) instants; /* [0] is unused */
+    LIST(InstantAt) order;  /* the heap; each instant has up to four children */
+    uint32_t *table;        /* by hash of the time: the first instant of a list */
     uint32_t room, free_event, free_instant;
-    uint32_t newest; /* the instant of the last addition */
+    uint32_t newest; /* the instant to which the newest event was added */
     Event top;
 } Heap;
 
@@ -45,7 +43,7 @@ static inline uint32_t heap_hash(const Heap *h, Ps time)
     return (uint32_t)(((uint64_t)time * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (h->room - 1);
 }
 
-/* Puts x into the heap, whose root is free. */
+/* Puts x into the heap, whose root is empty. */
 static inline void heap_sift_down(Heap *h, InstantAt x)
 {
     InstantAt *at = h->order.at;
@@ -64,7 +62,7 @@ static inline void heap_sift_down(Heap *h, InstantAt x)
     at[i] = x;
 }
 
-/* Removes the instant at the root from the table. */
+/* Removes the root's instant from the hash table. */
 static inline void heap_forget_root(Heap *h)
 {
     const uint32_t id = h->order.at[0].instant;
@@ -87,8 +85,7 @@ static inline void heap_grow_table(Heap *h, Arena *arena)
     }
 }
 
-/* Adds an instant without events. If all events of the root were removed, the new instant replaces
- * the root, which saves one sift. */
+/* Adds an instant without events. If the root has no events left, the new instant replaces it. */
 static inline uint32_t heap_new_instant(Heap *h, Arena *arena, Ps time)
 {
     const bool replaces = h->order.n > 0 && h->instants.at[h->order.at[0].instant].first == 0;
@@ -114,7 +111,7 @@ static inline uint32_t heap_new_instant(Heap *h, Arena *arena, Ps time)
     return id;
 }
 
-/* Returns the instant of this time; 0 if there is none. */
+/* Returns the instant of this time; 0: there is none. */
 static inline uint32_t heap_find_instant(const Heap *h, Ps time)
 {
     if (h->newest != 0 && h->instants.at[h->newest].time == time) return h->newest;
@@ -147,7 +144,7 @@ static inline void heap_add(Heap *h, Arena *arena, Ps time, uint32_t a, uint32_t
     at->last = event;
 }
 
-/* Returns the first event; NULL if there is none. */
+/* Returns the first event; NULL: there is none. */
 static inline const Event *heap_top(Heap *h)
 {
     while (h->order.n > 0) {

@@ -1,5 +1,5 @@
-/* Sources of fields: a gridded file, a wave that travels eastward, and noise. All are pure
- * functions of the sample's global position. */
+/* Sources of fields: a file, a wave that travels eastward, and noise. A sample depends only on its
+ * global position. */
 #include "exec/data/data_field.h"
 
 #include <errno.h>
@@ -79,7 +79,7 @@ static bool bad_file(Diag *d, const char *path, const char *why)
     return false;
 }
 
-/* The header is a Python dictionary as text: 'descr', 'fortran_order', 'shape'. */
+/* The header is a Python dictionary with 'descr', 'fortran_order' and 'shape'. */
 static bool read_header(Grid *g, const char *text, const char *path, Diag *d)
 {
     const char *type = strstr(text, "'descr': '"), *shape = strstr(text, "'shape': (");
@@ -104,7 +104,7 @@ static bool read_header(Grid *g, const char *text, const char *path, Diag *d)
 
 enum { PREFIX = 10, MOST_HEADER = 4096 };
 
-/* Reads the grid behind the header. The header states how many bytes follow. */
+/* Reads the numbers behind the header. Their count follows from the header. */
 static bool read_grid(Grid *g, FILE *f, const char *path, Arena *arena, Diag *d)
 {
     unsigned char prefix[PREFIX];
@@ -147,7 +147,7 @@ bool data_reads_fields(const Graph *graph)
     return field_of(graph, 0) != NULL;
 }
 
-/* Checks that the file has the model's grid and enough channels. The model reads the first
+/* Checks that the file has the grid of the model, and enough channels. The model reads the first
  * channels. */
 static bool fits_model(const Grid *g, const Graph *graph, const char *path, Diag *d)
 {

@@ -1,5 +1,5 @@
-/* Starts the ranks under mpirun and watches them. mpirun's exit codes do not show which rank died,
- * and it waits for ever for a rank that is stopped. */
+/* Starts the ranks under mpirun and watches them. This is needed because mpirun does not tell which
+ * rank died, and waits forever for a rank that a signal has stopped. */
 #include "exec/launch/launch.h"
 
 #include <assert.h>
@@ -21,16 +21,16 @@ extern char **environ;
 
 enum { EXIT_RUN_FAILED = 6, EXIT_OWN_MAX = 7, EXIT_NO_MPIRUN = 127, LOOK_NS = 20000000 };
 
-/* Seconds that mpirun has after a verdict to end the ranks; then this process ends them. */
+/* Seconds that mpirun gets to end the ranks of a failed run. After that this process ends them. */
 static const double patience_s = 4, kill_s = 2;
-/* Seconds after the first death in which other ranks may still die before the report. */
+/* Seconds after the first death in which further ranks may die before the report. */
 static const double died_s = 0.3;
-/* Ranks end a run by themselves after the timeout. This process ends it this much later. */
+/* Ranks end a run by themselves after the timeout. This process waits this much longer. */
 static const double slack_s = 3;
-/* MPI_Finalize waits for all ranks. If a rank is gone this long while others remain, it did not
- * reach MPI_Finalize. */
+/* MPI_Finalize waits for all ranks. A rank that is gone for so long while others remain did not
+ * reach it. */
 static const double leave_s = 10;
-/* The longest time between the first rank that opens its backend and the last. */
+/* The longest time between the first and the last rank that opens its backend. */
 static const double start_s = 60;
 
 static const Loc nowhere = {NULL, 0};
@@ -46,11 +46,10 @@ bool launch_inside(uint32_t *n_ranks, uint32_t *rank, const char **flavour)
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         const char *size = getenv(known[i].size), *mine = getenv(known[i].rank);
         if (size == NULL || mine == NULL) continue;
-        /* These two variables alone may have been set for other reasons. */
+        /* the user may have set these two variables for another reason */
         if (known[i].flavour && strcmp(known[i].flavour, LAUNCH_TCP) == 0 && !getenv("MASTER_ADDR"))
             continue;
-        /* A shell in an sbatch script also has Slurm's variables, but it is not a rank of a
-         * step. */
+        /* a shell in an sbatch script has Slurm's variables, too, but is not a rank */
         if (known[i].flavour == NULL && strtoul(size, NULL, 10) < 2) continue;
         if (n_ranks) *n_ranks = (uint32_t)strtoul(size, NULL, 10);
         if (rank) *rank = (uint32_t)strtoul(mine, NULL, 10);
@@ -130,7 +129,7 @@ static char **command_line(const Launcher *l, const char *const *argv, uint32_t 
     return list.at;
 }
 
-/* Our variables replace environment variables of the same name. */
+/* Variables of the run replace environment variables of the same name. */
 static char **environment(const char *status_path, const Launcher *l, const LaunchOptions *o,
                           Arena *arena)
 {
@@ -157,24 +156,23 @@ typedef struct Watch {
     pid_t mpirun;
     Status *status;
     uint32_t n_ranks;
-    int exit_status; /* mpirun's exit status, once it has ended */
+    int exit_status; /* of mpirun, once it has ended */
     int signal;      /* a signal that this process received and passed on */
     bool is_dead_known;
-    Str dead; /* "rank 2 (pid 123, step 7) died" */
-    /* the last time when no rank was lost; the last time when all ranks were present; the last time
-     * when no rank was present */
+    Str dead; /* for example "rank 2 (pid 123, step 7) died" */
+    /* the last times when no rank was lost, when all ranks were present, and when no rank was
+     * present */
     double lost_s, left_s, came_s;
-    uint64_t count;    /* progress of all ranks together */
+    uint64_t count;    /* the finished instructions of all ranks together */
     double progress_s; /* when it last changed */
-    /* time at which the run was found to have failed; 0: it has not */
+    /* when the run was found to have failed; 0: it has not */
     double verdict_s;
     int escalation;
-    bool hung; /* no rank made progress, and no rank reported it */
-    /* last time when no rank was stopped, and time of the last check; a gap means that this process
-     * was stopped too
-     */
+    bool hung; /* no rank made progress, and none reported this */
+    /* the last time when no rank was stopped, and the time of the last check; a long gap means that
+     * this process was stopped, too */
     double running_s, look_s;
-    uint32_t stopped; /* 1 + a rank that stayed stopped; 0: none */
+    uint32_t stopped; /* 1 + a rank that a signal has stopped; 0: none */
 } Watch;
 
 static bool is_gone(int32_t pid)
@@ -211,9 +209,8 @@ static bool name_first_dead(Watch *w)
     return false;
 }
 
-/* If there are no supervisors, or one was killed too, finds a rank in the middle of a run whose
- * process is gone. A rank that has closed its backend may end, but not long before the other ranks.
- * The check requires that all ranks have started. */
+/* Finds a rank whose process is gone in the middle of a run. This is needed if there are no
+ * supervisors, or if one was killed, too. All ranks must have started. */
 static void look_for_dead(Watch *w, bool is_over)
 {
     if (w->is_dead_known || name_first_dead(w)) return;
@@ -257,7 +254,7 @@ static void look_at_progress(Watch *w, double timeout_s)
     if (clock_s() - w->progress_s > timeout_s + slack_s) w->hung = true;
 }
 
-/* A rank that a signal has stopped cannot report, neither before the first step nor during it. */
+/* Finds ranks that a signal has stopped. They cannot report this themselves. */
 static void look_for_stopped(Watch *w, double timeout_s)
 {
     double now = clock_s();
@@ -283,8 +280,7 @@ static void kill_all(const Watch *w, int number)
     kill(w->mpirun, number);
 }
 
-/* The run has failed, so mpirun should be ending it. If it does not, this process ends the ranks
- * step by step. */
+/* Ends the ranks step by step if mpirun does not end them after a failure. */
 static void escalate(Watch *w)
 {
     bool failed = atomic_load(&w->status->verdict) == 2 || w->hung || w->is_dead_known;
@@ -321,8 +317,7 @@ static void watch(Watch *w, const sigset_t *signals, double timeout_s)
     }
 }
 
-/* Ranks can outlive mpirun for a moment, so wait for them too: when the run has ended, none of its
- * ranks may remain. */
+/* Waits until all ranks have ended, because they can outlive mpirun for a moment. */
 static void wait_for_ranks(const Watch *w)
 {
     const struct timespec pause = {0, LOOK_NS / 10};
@@ -377,13 +372,12 @@ static int verdict(Watch *w, Diag *d)
                    "no rank made progress, and none could say why");
         return EXIT_RUN_FAILED;
     }
-    if (code <= EXIT_OWN_MAX) return code; /* the ranks have already reported all errors */
+    if (code <= EXIT_OWN_MAX) return code; /* the ranks have reported all errors */
     diag_error(d, FAULT_run, "rank-died", nowhere, "a rank died; mpirun ended with %d", code);
     return EXIT_RUN_FAILED;
 }
 
-/* Starts mpirun. If this process ends for any reason, mpirun gets SIGTERM, so that it ends the
- * ranks. */
+/* Starts mpirun. If this process ends, mpirun gets SIGTERM, so that it ends the ranks. */
 static bool spawn(char **argv, char **env, const sigset_t *mask, pid_t *child, Diag *d)
 {
     pid_t self = getpid();
@@ -412,8 +406,7 @@ int exec_launch(const char *const *argv, const LaunchOptions *options, LaunchEnd
     Watch w = {.n_ranks = options->n_ranks, .dead = str_in(arena)};
     w.status = status_create(options->n_ranks, path, sizeof path, d);
     if (w.status == NULL) return EXIT_RUN_FAILED;
-    /* Signals are accepted one by one while watching, so that an arriving signal leaves no process
-     * behind. */
+    /* signals are read one by one, so that no process is left behind */
     sigset_t signals, before;
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);

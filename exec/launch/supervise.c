@@ -1,4 +1,4 @@
-/* A process between mpirun and a rank. It sees its rank end before mpirun does, and therefore
+/* A process between mpirun and a rank. It sees the end of its rank before mpirun does, and so
  * before mpirun ends the other ranks. */
 #include <errno.h>
 #include <signal.h>
@@ -21,16 +21,16 @@ static bool is_there(int32_t pid)
     return kill(pid, 0) == 0 || errno != ESRCH;
 }
 
-/* Ends the rank after the command has ended (for example by kill -9), because no process reads the
- * results of the run any more. */
+/* Ends the rank after the command was killed, because no process would read the results of the run.
+ */
 static _Noreturn void end_without_launcher(pid_t child)
 {
     kill(child, SIGKILL);
-    unlink(getenv(STATUS_VARIABLE)); /* the command would have removed the file */
+    unlink(getenv(STATUS_VARIABLE)); /* otherwise the command removes the file */
     _exit(EXIT_RUN_FAILED);
 }
 
-/* `news` holds SIGCHLD, which is blocked, so that a rank's end is seen at once. */
+/* `news` contains SIGCHLD, which is blocked, so the end of the rank is seen at once. */
 static _Noreturn void supervise(Status *status, StatusSlot *slot, pid_t child, const sigset_t *news)
 {
     int how = 0;
@@ -71,7 +71,7 @@ void launch_supervise(void)
     pid_t supervisor = getpid(), child = fork();
     if (child > 0) supervise(status, &status->slots[rank], child, &news);
     sigprocmask(SIG_SETMASK, &before, NULL);
-    if (child < 0) return; /* the rank then runs without a supervisor */
+    if (child < 0) return; /* the rank runs without a supervisor */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != supervisor) _exit(EXIT_RUN_FAILED);
     setenv(SUPERVISED_VARIABLE, "1", 1);

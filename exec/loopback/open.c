@@ -1,13 +1,12 @@
-/* Opens the loopback backend: prepares every rank, and finds the instructions that belong to one
- * communication. */
+/* Opens the loopback backend: prepares the ranks, and finds the instructions of each communication.
+ */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "exec/loopback/private.h"
 
-/* Identifies a communication: instructions with equal keys belong together, in the order of their
- * parts. */
+/* Identifies a communication. Its instructions have equal keys. */
 typedef struct MeetingKey {
     uint32_t match, leader, peer, part;
     Member member;
@@ -37,8 +36,7 @@ static bool agrees(const Comm *a, const Comm *b)
            a->in_bytes == b->in_bytes && a->out_bytes == b->out_bytes;
 }
 
-/* Checks that all members of a communication do the same, and that each part occurs at most once.
- */
+/* Checks that all members of a communication do the same, and that no part occurs twice. */
 static bool check_meeting(Loopback *l, const LoopbackMeeting *m, Diag *d)
 {
     const Member *first = &l->members[m->first];

@@ -1,4 +1,4 @@
-/* Shared by the files of the loopback backend. */
+/* Declarations that only the files of the loopback backend share. */
 #ifndef TANDEM_EXEC_LOOPBACK_PRIVATE_H
 #define TANDEM_EXEC_LOOPBACK_PRIVATE_H
 
@@ -11,7 +11,7 @@ typedef struct Member {
     Pc pc;
 } Member;
 
-/* One communication of one group: the instructions with the same match. [0] is none. */
+/* A communication of one group: the instructions with the same match. Number 0 is unused. */
 typedef struct LoopbackMeeting {
     uint32_t first, n_members, n_expected; /* members, in the order of their parts */
     uint32_t n_arrived;

@@ -1,10 +1,11 @@
-/* FSDP2's CPU offload: parameters, reduced gradients and optimizer state live in host memory. A
- * shard is copied to the device before it is gathered. A reduced gradient is copied back as soon as
- * it exists. Sums over micro-batches, squared norms and the optimizer run on the host. Each
- * direction of copies has its own stream. Two edges bound the memory on the device. The gather of a
- * unit waits until an earlier unit has been released, and the unit's shard is not fetched before
- * this release either. A reduction starts only after the last copy but one has emptied its buffer.
- */
+/* fsdp2 { offload = true }: parameters, reduced gradients and optimizer state are in host memory.
+ * Shards are copied to the device before they are gathered. Reduced gradients are copied back at
+ * once. The host sums gradients of micro-batches and runs the optimizer. Each direction of copies
+ * has its own stream.
+ *
+ * Two rules limit the memory on the device. The gather of a unit and the copy of its shard wait
+ * until an earlier unit is released. A reduction waits until the last copy but one has emptied its
+ * buffer. */
 #include <assert.h>
 
 #include "planner/lower/lower.h"

@@ -1,5 +1,5 @@
-/* The free bytes of an arena that is being planned: taking bytes, giving them back, and the
- * instructions that must finish before bytes are reused. */
+/* The free bytes of an arena while offsets are chosen. A free piece names the instructions that
+ * must end before it is used again. */
 #include "planner/lower/pieces.h"
 
 #include <assert.h>
@@ -20,8 +20,8 @@ static inline bool is_free(const Pieces *m, uint32_t piece, const Knowledge *now
     return knows_passed(now, &m->list.at[piece].end);
 }
 
-/* Removes the bytes [offset, offset + size) from the list. Piece i and the pieces behind it cover
- * these bytes and are usable. */
+/* Removes bytes [offset, offset + size) from the list. Piece i and the following pieces contain
+ * these bytes and may be used. */
 static void take(Pieces *m, uint32_t i, uint64_t offset, uint64_t size)
 {
     Piece head = m->list.at[i];
@@ -38,7 +38,7 @@ static void take(Pieces *m, uint32_t i, uint64_t offset, uint64_t size)
         k++;
     }
     uint32_t n_new = (head.size > 0) + (uint32_t)tail;
-    if (n_new > k - i) list_add(m->arena, &m->list); /* one piece becomes two */
+    if (n_new > k - i) list_add(m->arena, &m->list); /* one piece is split into two */
     uint32_t behind = m->list.n - (n_new > k - i) - k;
     memmove(&m->list.at[i + n_new], &m->list.at[k], behind * sizeof(Piece));
     m->list.n = i + n_new + behind;
@@ -46,13 +46,13 @@ static void take(Pieces *m, uint32_t i, uint64_t offset, uint64_t size)
     if (tail) m->list.at[i] = rest;
 }
 
-/* Adjacent usable pieces. */
+/* A row of adjacent pieces that may be used. */
 typedef struct PieceRun {
-    uint32_t first; /* piece */
+    uint32_t first; /* its first piece */
     uint64_t start, end;
 } PieceRun;
 
-/* Finds the next run from piece *i on, and sets *i to the piece behind the run. */
+/* Finds the next run from piece *i on. Sets *i to the piece behind the run. */
 static bool next_run(const Pieces *m, uint32_t *i, const Knowledge *now, PieceRun *run)
 {
     const uint32_t n = m->list.n;
@@ -78,7 +78,7 @@ static void take_from(Pieces *m, const PieceRun *run, uint64_t offset, uint64_t 
     take(m, i, offset, size);
 }
 
-/* Raises the top to `end`, and adds the bytes between the old top and `end` as a free piece. */
+/* Raises the top to `end`. The new bytes become a free piece. */
 static void reach(Pieces *m, uint64_t end)
 {
     if (end <= m->top) return;
@@ -94,7 +94,7 @@ bool pieces_take_at(Pieces *m, uint64_t offset, uint64_t size, const Knowledge *
         m->top = offset + size;
         return true;
     }
-    uint32_t lo = 0, hi = m->list.n; /* search for the piece that contains offset */
+    uint32_t lo = 0, hi = m->list.n; /* searches for the piece that contains offset */
     while (lo < hi) {
         const uint32_t i = lo + (hi - lo) / 2;
         if (m->list.at[i].offset + m->list.at[i].size <= offset)
@@ -178,7 +178,7 @@ void pieces_give(Pieces *m, uint64_t offset, uint64_t size, End end, const Knowl
 {
     const Piece piece = {.offset = offset, .size = size, .end = end};
     list_push(m->arena, &m->list, piece);
-    uint32_t lo = 0, hi = m->list.n - 1; /* its index in the list by offset */
+    uint32_t lo = 0, hi = m->list.n - 1; /* the place of the new piece in the list */
     while (lo < hi) {
         const uint32_t i = lo + (hi - lo) / 2;
         if (m->list.at[i].offset > offset)

@@ -1,11 +1,10 @@
-/* The free bytes of an arena while offsets in the arena are being planned. Offsets and sizes are
- * bytes. */
+/* The free bytes of an arena while offsets are chosen. Offsets and sizes are in bytes. */
 #ifndef TANDEM_LOWER_PIECES_H
 #define TANDEM_LOWER_PIECES_H
 
 #include "planner/lower/clock.h"
 
-/* Bytes [offset, offset + size) that may be written only after `end`. */
+/* Bytes [offset, offset + size), which may be used again after `end`. */
 typedef struct Piece {
     uint64_t offset, size;
     End end;
@@ -17,36 +16,35 @@ typedef struct Extent {
 
 typedef struct Pieces {
     Arena *arena;
-    LIST(Piece) list; /* by offset */
-    /* with more pieces than this, pieces_give joins some of them; UINT32_MAX: only pieces_compact
-     * does */
+    LIST(Piece) list; /* sorted by offset */
+    /* if there are more pieces, pieces_give joins some; UINT32_MAX: only pieces_compact joins
+     * pieces */
     uint32_t many;
-    uint64_t top; /* end of the highest bytes that were ever taken */
+    uint64_t top; /* the end of the highest byte that was ever used */
 } Pieces;
 
-/* rounds up to a multiple of 256, as all offsets are */
+/* rounds up to a multiple of 256, like all offsets */
 static inline uint64_t pieces_round(uint64_t bytes)
 {
     return (bytes + 255) / 256 * 256;
 }
-/* Returns the lowest place for `size` bytes from `start` on that overlaps none of `others` (sorted
- * by offset). */
+/* Returns the lowest offset from `start` on at which `size` bytes overlap none of `others`, which
+ * are sorted by offset. */
 uint64_t extents_clear(const Extent *others, uint32_t n, uint64_t start, uint64_t size);
 
-/* Frees everything from `bottom` on and forgets all earlier pieces. */
+/* Frees all bytes from `bottom` on, and forgets earlier pieces. */
 void pieces_init(Pieces *m, uint64_t bottom, Arena *arena);
-/* Takes `size` bytes at the lowest offset at which they may be written at `now`, and returns this
- * offset. The bytes do not overlap `others`: extents, sorted by offset, that later calls will take.
- * The arena grows if necessary. */
+/* Takes `size` bytes at the lowest offset that is free at `now`, and returns the offset. The bytes
+ * must not overlap `others`, which later calls will take. The arena may grow. */
 uint64_t pieces_take(Pieces *m, uint64_t size, const Knowledge *now, const Extent *others,
                      uint32_t n);
-/* Like pieces_take, but takes the bytes from the smallest hole that fits. */
+/* The same, but takes the bytes from the smallest gap that is large enough. */
 uint64_t pieces_take_tightest(Pieces *m, uint64_t size, const Knowledge *now);
-/* Takes the bytes [offset, offset + size). Returns false if they are not free at `now`. */
+/* Takes bytes [offset, offset + size). Returns false if they are not free at `now`. */
 bool pieces_take_at(Pieces *m, uint64_t offset, uint64_t size, const Knowledge *now);
 /* Gives bytes back. The clock of `end` must stay valid. */
 void pieces_give(Pieces *m, uint64_t offset, uint64_t size, End end, const Knowledge *now);
-/* Keeps the list short: joins adjacent pieces that are all free at `now`. */
+/* Joins adjacent pieces that are all free at `now`, so that the list stays short. */
 void pieces_compact(Pieces *m, const Knowledge *now);
 
 #endif

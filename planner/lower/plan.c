@@ -1,6 +1,6 @@
-/* The decisions of the lowering before it writes: the layout of every argument, the tensors kept
- * from forward to backward, the order in which a rank uses units, and the number of gradient
- * contributions. */
+/* Decisions before the program is written: the layout of every argument, the tensors that are kept
+ * for the backward pass, the order in which a rank uses units, and the number of contributions to
+ * each gradient. */
 #include <assert.h>
 #include <string.h>
 
@@ -42,12 +42,11 @@ static uint64_t find_workspace(const Lower *l, NodeId id)
                                      n_args);
 }
 
-/* Finds layouts once for each node, not for each micro-batch. */
+/* Finds the layouts of all nodes. */
 void lower_find_layouts(Lower *l)
 {
     uint32_t n_args = 0;
-    if (l->value.arg_first) { /* the program of another stage has found the layouts of the whole
-                                 graph */
+    if (l->value.arg_first) { /* an earlier stage has found the layouts of the whole graph */
         for (NodeId id = 1; id < l->g->nodes.n && l->job->options.workspace; id++)
             l->value.workspace[id] = find_workspace(l, id);
         return;
@@ -76,7 +75,7 @@ void lower_find_layouts(Lower *l)
 
 /* ---- the order of nodes ---- */
 
-/* True for the last forward node of a piece; its backward nodes follow at once. */
+/* True for the last forward node of a piece. Its backward nodes follow at once. */
 static bool ends_piece(const Graph *g, NodeId id)
 {
     uint32_t tile = g->nodes.at[id].tile;
@@ -116,10 +115,9 @@ void lower_find_stages(Lower *l)
     }
 }
 
-/* Finds units whose gradient arrives partly in the forward action (for pieces of the tokens) and
- * partly in the backward action. If a forward action may follow the forward action of another
- * micro-batch, gradients of several micro-batches mix. They also mix where the backward pass is
- * split. */
+/* Finds units whose gradient arrives partly in the forward action (for pieces of tokens) and partly
+ * in the backward action. If two forward actions may follow each other, gradients of several
+ * micro-batches mix. They also mix if the backward pass is split. */
 void lower_find_mixed(Lower *l)
 {
     const Graph *g = l->g;
@@ -164,7 +162,7 @@ void lower_find_kept(Lower *l)
         for (uint32_t i = 0; i < g->nodes.at[id].n_in && !g->nodes.at[id].tile; i++)
             need_from(l, needed, g->nodes.at[id].in[i], g->nodes.at[id].region);
     for (NodeId id = g->n_forward; id > 0;
-         id--) { /* in reverse order, so that inputs of recomputed nodes are found, too */
+         id--) { /* backwards, so that inputs of recomputed nodes are found, too */
         const Node *n = &g->nodes.at[id];
         bool again = false;
         for (uint32_t j = 0; j < n->n_out; j++)
@@ -189,13 +187,13 @@ static void find_last_readers(Lower *l)
             if (id > g->n_forward && !g->nodes.at[id].tile)
                 l->unit.last_backward[unit] = id;
             else
-                l->unit.last_forward[unit] = id; /* the last reader in the forward action */
+                l->unit.last_forward[unit] = id; /* in the forward action */
         }
     }
 }
 
-/* For each node, lists the units whose last reader it is in the forward or in the backward action,
- * so that no node has to search all units. */
+/* Lists for each node the units of which it is the last reader in the forward or the backward
+ * action. */
 static void list_ends(Lower *l)
 {
     const uint32_t n_nodes = l->g->nodes.n, n_units = l->g->units.n;
@@ -227,9 +225,8 @@ static bool is_block(const Lower *l, UnitId u)
     return l->g->modules.at[unit_module(l->job, first->module)].layer > 0;
 }
 
-/* Returns the module that makes up a unit; 0: the root unit. (find_last_blocks uses it: the
- * backward of the last block follows directly after its forward, so FSDP may leave the block
- * gathered.) */
+/* Returns the module of a unit; 0: it is the root unit. find_last_blocks uses it: the last block is
+ * used again at once in the backward pass, so FSDP may leave it gathered. */
 static ModuleId block_of(const Lower *l, UnitId u)
 {
     TensorId first = l->g->units.at[u].params.at[0];
@@ -249,15 +246,16 @@ static void find_last_blocks(Lower *l)
     }
     for (uint32_t stage = 0; stage < l->job->pipe.schedule->n_stages; stage++)
         l->unit.is_last[last[stage]] = last[stage] != 0;
-    for (UnitId u = 1; u < l->g->units.n; u++) { /* experts are a separate unit of their block */
+    /* the experts of a block are a unit of their own */
+    for (UnitId u = 1; u < l->g->units.n; u++) {
         const UnitId block = lower_unit_is_mine(l, u) ? last[stage_of(l, u)] : 0;
         if (block && block_of(l, u) && block_of(l, u) == block_of(l, block))
             l->unit.is_last[u] = true;
     }
 }
 
-/* Lists the units that one action needs and that are not resident. Marks units as not resident if
- * the action ends their use. */
+/* Lists the units that an action needs and that are not gathered. If the action ends the use of a
+ * unit, marks it as not gathered. */
 static void plan_action(Lower *l, const Action *a, bool *resident)
 {
     const Graph *g = l->g;
@@ -265,7 +263,7 @@ static void plan_action(Lower *l, const Action *a, bool *resident)
     ActionWalk walk = {.kind = backward ? ACTION_B : ACTION_F, .stage = a->stage};
     for (NodeId id; (id = lower_next(l, &walk)) != 0;) {
         const Node *n = &g->nodes.at[id];
-        /* recomputation reads the same inputs as the first computation */
+        /* recomputation reads the same inputs as the forward pass */
         bool again = backward && l->value.again[n->forward];
         const Node *reader = &g->nodes.at[again ? n->forward : id];
         for (uint32_t i = 0; i < reader->n_in; i++) {
@@ -304,8 +302,8 @@ static void count_node(Lower *l, const Node *n, GradState *grads)
     for (uint32_t j = 0; j < n->n_out; j++) grads[n->out[j]].n_expected++;
 }
 
-/* Counts, for each micro-batch, the contributions to every gradient on this rank (including
- * contributions from other stages), and how often the gradient is read. */
+/* Counts the contributions to each gradient on this rank in each micro-batch, including those of
+ * other stages. Also counts how often the gradient is read. */
 void lower_count_contributions(Lower *l)
 {
     const Graph *g = l->g;
@@ -330,7 +328,7 @@ void lower_count_contributions(Lower *l)
                 once[grad].n_uses++;
         }
     static const GradState none;
-    TensorId first = 0, end = l->value.tensor_room; /* the counts of all other tensors are zero */
+    TensorId first = 0, end = l->value.tensor_room; /* the counts of other tensors are zero */
     while (first < end && memcmp(&once[first], &none, sizeof none) == 0) first++;
     while (first < end && memcmp(&once[end - 1], &none, sizeof none) == 0) end--;
     for (uint32_t m = 0; m < l->n_microbatches; m++)

@@ -1,5 +1,5 @@
-/* The gradients of a unit: the buffers in which micro-batches sum them, their reduction over the
- * data axes, and their accumulation at rest. */
+/* The gradients of a unit. Micro-batches sum them in a buffer. Then they are reduced over the data
+ * axes and added to the gradient that is kept. */
 #include <assert.h>
 #include <string.h>
 
@@ -26,8 +26,8 @@ BufferId lower_grad_home(Lower *l, TensorId param, Layout *home)
         s->full_grad =
             lower_buffer(l, &whole, lower_dtype(l, unit->reduce_dtype), CATEGORY_gradient);
         l->p->buffers.at[s->full_grad].unit = t->unit;
-        /* the unit's own last reduction ended long ago; this edge only allows the next reduction to
-         * use the same bytes again */
+        /* the last reduction of this unit ended long ago; the edge only lets the next one use the
+         * same bytes */
         if (!lower_defers(l, t->unit))
             l->grad.after =
                 s->reduced > l->unit.previous_reduce ? s->reduced : l->unit.previous_reduce;
@@ -51,7 +51,7 @@ static void fill_range(Lower *l, UnitId u, BufferId grad, uint64_t lo, uint64_t 
     lower_emit(l, &e);
 }
 
-/* Alignment gaps and the final padding enter sums: they must be zero. */
+/* Fills gaps and padding with zeros, because they become part of sums. */
 static void fill_gaps(Lower *l, UnitId u, BufferId grad)
 {
     const Unit *unit = &l->g->units.at[u];
@@ -65,8 +65,8 @@ static void fill_gaps(Lower *l, UnitId u, BufferId grad)
     fill_range(l, u, grad, end, unit->padded);
 }
 
-/* Sums a range that is PARTIAL on `axes` (and on `also`) over `axes`, in place. If the values are
- * equal on all ranks, it takes the mean. */
+/* Sums a range that is PARTIAL on `axes` and `also` over `axes`, in place. If all ranks have equal
+ * values, it takes the mean. */
 static Pc reduce_range(Lower *l, UnitId u, BufferId base, uint64_t lo, uint64_t hi, AxisSet axes,
                        AxisSet split, AxisSet also, Reduce reduce)
 {
@@ -121,8 +121,7 @@ void lower_flush_pending(Lower *l, uint32_t keep)
     }
 }
 
-/* Replicas are summed on the device, so the copy to the host is the micro-batch's whole
- * gradient. */
+/* Copies a reduced gradient to the host. Replicas are summed on the device before. */
 static void offload(Lower *l, UnitId u, BufferId part, bool first)
 {
     const Unit *unit = &l->g->units.at[u];
@@ -172,8 +171,8 @@ static void scatter(Lower *l, UnitId u, BufferId full)
     lower_flush_pending(l, 1);
 }
 
-/* Gradients that are partial on axes other than the data axes are first summed over those axes,
- * once for each set of axes. */
+/* Sums gradients that are partial on axes other than the data axes, once for each set of such axes.
+ */
 static void sum_partials(Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];
@@ -187,15 +186,15 @@ static void sum_partials(Lower *l, UnitId u)
     }
 }
 
-/* Returns the axes of tp on which a parameter is whole. */
+/* Returns the axes of tp that do not split a parameter. */
 static AxisSet replicas(const Lower *l, TensorId param)
 {
     AxisSet split = layout_axes_split(&l->g->tensors.at[param].use, -1);
     return (AxisSet)(mesh_axes_of(&l->plan->mesh, axes_with(AXIS_WEIGHTS)) & ~split);
 }
 
-/* Averages gradients that all ranks of tp compute alike, so that rounding cannot make the ranks
- * drift apart. */
+/* Averages gradients that all ranks of tp compute alike. Otherwise rounding could make the copies
+ * differ. */
 static void pin_replicas(Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];
@@ -211,8 +210,7 @@ static void pin_replicas(Lower *l, UnitId u)
     }
 }
 
-/* A window of accumulation ends: the unit's gradient is reduced, and the next window starts from
- * zero. */
+/* Reduces the gradient of the unit. The next sum starts from zero. */
 static void end_window(Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];

@@ -1,18 +1,17 @@
-/* Ring attention. A rank of the ring first works with the keys and values of its own tokens. Then
- * it works with the keys and values of the previous rank of the ring, then with the keys and values
- * of the rank before that, and so on. Each hop is a change of deal. The part for the next hop
- * travels while a rank works with the current one, so a rank holds two parts at a time.
+/* Ring attention. A rank first uses the keys and values of its own tokens, then those of the
+ * previous rank of the ring, and so on. The next part travels while a rank computes with the
+ * current part, so a rank holds two parts.
  *
- *   forward   each hop merges its output with the output of the hops before
- *   backward  the gradients of a part travel one hop behind the part. Every rank adds its share to
- *             them; one more hop brings them to the part's owner */
+ * Forward, each hop merges its output with the earlier output. Backward, the gradients of a part
+ * travel one hop behind the part, and each rank adds its share. One more hop brings them to the
+ * owner of the part. */
 #include <assert.h>
 
 #include "planner/lower/lower.h"
 
 enum { MOST_PARTS = 2 }; /* keys and values */
 
-/* The arguments of an instruction that travel around the ring. */
+/* The arguments that travel around the ring. */
 typedef struct Travel {
     uint32_t n, arg[MOST_PARTS];
 } Travel;
@@ -41,7 +40,7 @@ static Travel find(OpKind op, uint32_t first, uint32_t n)
     return t;
 }
 
-/* SPLIT(d) -> SPLIT(d) of another deal: every rank sends its part to the next rank of the ring. */
+/* Every rank sends its part to the next rank of the ring. The result has the next deal. */
 static BufferId rotate_one(Lower *l, BufferId from, Category category, uint32_t launch, Pc after,
                            NodeId origin)
 {
@@ -66,7 +65,7 @@ static BufferId rotate_one(Lower *l, BufferId from, Category category, uint32_t 
     return out;
 }
 
-/* Sends all parts of `at` onward together, after instruction `after`. */
+/* Sends all parts of `at` to the next rank, after instruction `after`. */
 static void rotate(Lower *l, const BufferId *at, BufferId *next, Category category, uint32_t launch,
                    Pc after, NodeId origin)
 {
@@ -91,8 +90,8 @@ void lower_ring_forward(Lower *l, Emit *e)
     }
 }
 
-/* Returns a buffer for this rank's share of the gradient of the part in buffer `of`. Ranks
- * with different query heads of the same keys hold partial sums. */
+/* Returns a buffer for this rank's share of a part's gradient. It is partial if several ranks have
+ * different query heads for these keys. */
 static BufferId share(Lower *l, BufferId of, TensorId grad, const Layout *made)
 {
     Shape s = *lower_shape(l, of);
@@ -108,7 +107,7 @@ void lower_ring_backward(Lower *l, Emit *e)
     const Node n = l->g->nodes.at[e->origin];
     const Travel in = find(e->op, 0, e->n_in), out = find(e->op, e->n_in, n.n_out);
     const uint32_t n_hops = mesh_size(&l->plan->mesh, l->job->context.ring_axes);
-    const int64_t others = e->attrs.accumulate; /* contributions that other nodes have made */
+    const int64_t others = e->attrs.accumulate; /* other nodes have already contributed */
     BufferId at[MOST_PARTS] = {0}, next[MOST_PARTS] = {0}, sum[MOST_PARTS] = {0},
              own[MOST_PARTS] = {0};
     Pc before = 0;

@@ -1,8 +1,8 @@
-/* The times at which the weights of a unit are gathered, and its gradients reduced. The answers
- * follow from the graph and the options alone; this file writes no instruction. */
+/* Decides when the weights of a unit are gathered and its gradients reduced. It writes no
+ * instructions. */
 #include "planner/lower/lower.h"
 
-/* True if unsharded gradients are summed over micro-batches and reduced once a step. */
+/* True if whole gradients are summed over micro-batches and reduced once a step. */
 bool lower_defers(const Lower *l, UnitId u)
 {
     bool mixed = /* gradients of several micro-batches */

@@ -1,12 +1,11 @@
-/* Tensors that cross between pipeline stages: activations forward, their gradients backward. Each
- * tensor and micro-batch is one send and one receive. Layouts do not change, so each rank exchanges
- * data only with its own peer.
+/* Messages between pipeline stages: activations forward, and gradients backward. Each tensor and
+ * micro-batch is one send and one receive. Layouts do not change, so a rank only exchanges data
+ * with the rank at the same place in the other stage.
  *
- * The order of transfers: each transfer has the time at which its value is complete in the played
- * schedule. Both ends issue transfers in the order of these times; transfers with equal times are
- * launched together. The earliest unfinished transfer can then always run. Its value depends only
- * on earlier transfers, and so do all instructions before it on either end's stream. Therefore the
- * transfers of a schedule that ends cannot deadlock. */
+ * Each message has the time at which its value is complete in the played schedule. Both ends issue
+ * messages in the order of these times, and messages of equal time are launched together. The
+ * earliest unfinished message depends only on earlier messages, so it can always run. Therefore no
+ * deadlock is possible. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -27,8 +26,8 @@ static bool has_tied(const Lower *l)
     return false;
 }
 
-/* Also assigns the match numbers that both ends of a boundary, and all stages of a scalar, must
- * share. */
+/* Also numbers the matches that both ends of a message share, and those of scalars of all stages.
+ */
 void lower_find_crossing(Lower *l)
 {
     const Graph *g = l->g;
@@ -142,8 +141,7 @@ static void send_backward(Lower *l, uint32_t to, uint32_t i, TensorId grad)
     emit_send(l, from, to, match_of(l, to, i, true), true, origin);
 }
 
-/* Returns the number of tensors that this transfer carries; a tensor without a gradient sends
- * nothing back. */
+/* Returns the number of tensors in this message. A tensor without a gradient sends nothing back. */
 static uint32_t n_crossing(const Lower *l, const StageTransfer *t)
 {
     uint32_t n = 0;
@@ -179,7 +177,7 @@ static int by_time(const void *x, const void *y)
     return 0;
 }
 
-/* Lists all transfers of this rank in the order in which it issues them. */
+/* Lists the messages of this rank in the order in which it issues them. */
 void lower_plan_transfers(Lower *l)
 {
     const Schedule *s = l->job->pipe.schedule;
@@ -200,7 +198,7 @@ void lower_plan_transfers(Lower *l)
         qsort(l->stage.transfers.at, l->stage.transfers.n, sizeof(StageTransfer), by_time);
 }
 
-/* Issues the transfers whose values the played schedule has made by `when`. */
+/* Issues the messages whose values are complete at `when` in the played schedule. */
 void lower_transfers(Lower *l, uint32_t when)
 {
     while (l->stage.next_transfer < l->stage.transfers.n &&
@@ -241,10 +239,9 @@ static void exchange_tied(Lower *l, UnitId u, BufferId from, BufferId to)
     lower_emit(l, &e);
 }
 
-/* At the end of the step, each of the two ranks that hold a tied parameter sends its stage's
- * gradient to the other and adds the gradient that it receives. Both gradients are already reduced
- * over the data axes and have the same layout, so corresponding parts are added. A sum of two
- * numbers does not depend on their order, so both ranks make the same update. */
+/* Exchanges the gradients of tied parameters between two ranks at the end of the step. Both
+ * gradients are reduced and have the same layout. Each rank adds the other's gradient to its own. A
+ * sum of two numbers does not depend on their order, so both ranks make the same update. */
 void lower_sum_tied(Lower *l)
 {
     BufferId *got = arena_array(l->scratch, l->g->units.n + 1, sizeof *got);

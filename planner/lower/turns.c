@@ -1,5 +1,5 @@
-/* Double buffering: the largest set of units of equal size uses two buffers for gathered weights
- * and two for whole gradients in turn. The buffers live between steps, at fixed places. */
+/* Double buffering. Units of equal size use two buffers for gathered weights and two for whole
+ * gradients in turn. The buffers have fixed offsets. */
 #include <assert.h>
 
 #include "planner/lower/lower.h"
@@ -17,8 +17,8 @@ static bool may(const Lower *l, UnitId u)
            !graph_is_frozen(l->g, u);
 }
 
-/* Returns a unit of the set whose units have the most elements together. If several sets are
- * equally large, the first one counts. */
+/* Returns a unit of the set of equal units that has the most elements together. Of equal sets the
+ * first one counts. */
 static UnitId largest_set(const Lower *l, uint32_t *size)
 {
     UnitId best = 0;
@@ -49,7 +49,7 @@ static void make(Lower *l, Turns *turns, UnitId u, DType dtype, AxisSet partial,
 static void refuse(Lower *l, const char *why, UnitId u)
 {
     const PassConfig *pass = pass_config(l->job, PASS_zero);
-    if (l->job->diag->n_errors) return; /* reported once, not for each rank and use */
+    if (l->job->diag->n_errors) return; /* one error is enough */
     diag_error(l->job->diag, FAULT_input, "zero-option", pass->loc, "zero{}: %s: %s (%s)",
                pass->zero.nccl_ub ? "nccl_ub" : "fsdp_double_buffer", why, l->g->units.at[u].name);
     diag_hint(l->job->diag, "leave it out");
@@ -82,7 +82,7 @@ bool lower_takes_turns(const Lower *l, UnitId u)
 
 BufferId lower_turns_take(Lower *l, Turns *turns, UnitId u)
 {
-    /* optim_grads: weights stay gathered, so no unit takes turns */
+    /* with optim_grads, weights stay gathered */
     if (!turns->buffer[0]) return 0;
     for (uint32_t i = 0; i < 2; i++) {
         uint32_t k = (turns->next + i) % 2;

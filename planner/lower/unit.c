@@ -1,6 +1,6 @@
-/* Parameters during a step: gathered one unit ahead of their use, and released afterwards. Two
- * edges bound the memory. A prefetched gather waits for the release before it. The first write to a
- * gradient buffer waits for the last reduction but one. */
+/* Parameters during a step. They are gathered one unit ahead of their use, and released afterwards.
+ * Two rules limit the memory. A gather that runs ahead waits for the release before it. The first
+ * write to a gradient buffer waits for the last reduction but one. */
 #include <assert.h>
 #include <string.h>
 
@@ -25,8 +25,8 @@ static bool has_gradient(const Lower *l, UnitId u)
     return false;
 }
 
-/* Returns the buffer of the reduced gradient. If the gradient is written once a step, activations
- * can use its bytes before that. */
+/* Returns the buffer of the reduced gradient. If the gradient is written once a step, its bytes
+ * serve activations before that. */
 static BufferId grad_at_rest(Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];
@@ -38,7 +38,7 @@ static BufferId grad_at_rest(Lower *l, UnitId u)
     return b;
 }
 
-/* Returns the unit at rest in the dtype of its use. */
+/* Returns a unit's shard in the dtype of its use. */
 static BufferId in_use_dtype(Lower *l, UnitId u, Category category)
 {
     const Unit *unit = &l->g->units.at[u];
@@ -57,8 +57,8 @@ static BufferId in_use_dtype(Lower *l, UnitId u, Category category)
     return cast;
 }
 
-/* Returns the whole copy of weights that stay gathered between steps: the end of a step writes it,
- * and the next step reads it. */
+/* Returns the copy of weights that stay gathered between steps. The end of a step writes it, and
+ * the next step reads it. */
 static BufferId whole_copy(Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];
@@ -87,10 +87,9 @@ void lower_units_start(Lower *l)
     }
     for (UnitId u = 1; u < l->g->units.n; u++) {
         if (!lower_unit_is_mine(l, u)) continue;
+        /* weights that are not sharded are only cast, once a step */
         if (!l->g->units.at[u].shard)
-            l->unit.of[u].gathered =
-                in_use_dtype(l, u, CATEGORY_parameter); /* the weights are whole: they are cast once
-                                                         * a step */
+            l->unit.of[u].gathered = in_use_dtype(l, u, CATEGORY_parameter);
         else if (l->job->sharding.gather_eager)
             l->unit.of[u].gathered = whole_copy(l, u);
     }
@@ -134,9 +133,9 @@ static void gather(Lower *l, UnitId u, bool backward)
     if (backward) s->kept = 0;
 }
 
-/* Keeps this rank's part of the gathered weights for the backward pass. The part is cut on the
- * innermost axis of dp_shard, which has the requested number of ranks. Other axes that shard the
- * unit (cp, ep) are not cut. */
+/* Keeps this rank's part of the gathered weights for the backward pass. The weights are cut over
+ * the innermost axis of dp_shard, which has the requested number of ranks. Other axes do not cut
+ * them. */
 static void keep_slice(Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];
@@ -145,7 +144,7 @@ static void keep_slice(Lower *l, UnitId u)
     for (uint32_t a = 0; a < mesh->n_axes; a++)
         if (unit->shard >> a & 1 && axis_info(mesh->axis[a].name)->flags & AXIS_UNITS)
             inner = (AxisSet)(1u << a);
-    assert(inner); /* refine_for_reshard() made sure that the number divides dp_shard */
+    assert(inner); /* refine_for_reshard() has checked the number */
     Layout to = {{0}};
     lower_set_axes(l, &to, inner, SPLIT(0));
     l->unit.of[u].kept = lower_convert(l, l->unit.of[u].gathered, &to, 0, CATEGORY_gathered);
@@ -157,7 +156,7 @@ static bool keeps_slice(const Lower *l)
     return l->job->sharding.options.reshard_after_forward == RESHARD_to;
 }
 
-/* Copies the weights out; the flat buffer is then no longer needed. */
+/* Copies each weight to its own buffer. The flat buffer is no longer needed. */
 static void open_copies(Lower *l, UnitId u)
 {
     if (l->unit.of[u].copied) return;
@@ -172,8 +171,8 @@ void lower_gather_updated(Lower *l, UnitId u)
     gather_from(l, u, in_use_dtype(l, u, CATEGORY_communication));
 }
 
-/* True if use k in the list of uses is the last use of a forward pass, and not the pass's only use.
- * Such a use comes long after the previous backward pass. */
+/* True if use k is the last use in a forward pass, and not its only one. It comes long after the
+ * previous backward pass. */
 static bool ends_forward(const Lower *l, uint32_t k)
 {
     const UnitUse *use = &l->unit.uses.at[k];
@@ -183,7 +182,7 @@ static bool ends_forward(const Lower *l, uint32_t k)
            (next == NULL || next->backward || next->microbatch != use->microbatch);
 }
 
-/* Begins the use of u, and gathers later units ahead. */
+/* Begins the use of u, and gathers later units. */
 static void begin_use(Lower *l, UnitId u)
 {
     uint32_t k = l->unit.next_use;
@@ -193,12 +192,12 @@ static void begin_use(Lower *l, UnitId u)
     l->unit.of[u].begun = true;
     if (lower_copies(l, u)) open_copies(l, u);
     if (!planned) return;
-    /* Reductions of earlier micro-batches have long ended. This edge says so before memory is
-     * fullest, so that their bytes can be used again. */
+    /* Reductions of earlier micro-batches ended long ago. This edge makes their bytes free before
+     * the moment of most memory. */
     if (ends_forward(l, k) && l->emit.compute_waits < l->unit.last_reduce)
         l->emit.compute_waits = l->unit.last_reduce;
     l->unit.next_use = k + 1;
-    /* a module's 8-bit unit is gathered together with the unit of its other parameters */
+    /* the 8-bit unit of a module is gathered together with its other unit */
     uint32_t ahead = 0;
     for (uint32_t j = k + 1; j < l->unit.uses.n; j++) {
         ahead += !lower_gathers_bytes(l, l->unit.uses.at[j].unit);
@@ -223,7 +222,7 @@ BufferId lower_weight(Lower *l, TensorId param)
     return l->unit.weight_view[param] = view;
 }
 
-/* Releases the gathered weights. keep: the backward pass follows, so a slice of the weights is kept
+/* Releases the gathered weights. keep: the backward pass follows, so a part of the weights is kept
  * if the plan asks for it. */
 static void release(Lower *l, UnitId u, bool keep)
 {
@@ -239,8 +238,7 @@ static void release(Lower *l, UnitId u, bool keep)
         gather(l, u, l->unit.uses.at[l->unit.next_use].backward);
 }
 
-/* True if the unit is released after its last forward node: it has no later use, or it is gathered
- * again for the backward pass. */
+/* True if the unit is released after its last forward node. */
 static bool ends_in_forward(const Lower *l, UnitId u)
 {
     const bool at_all = !l->unit.last_backward[u] && !l->job->sharding.resident;
@@ -255,8 +253,7 @@ void lower_after_node(Lower *l, NodeId n)
         return;
     }
     if (l->job->sharding.resident) return;
-    /* a unit that was gathered ahead but not begun is for the next micro-batch (an embedding's
-     * backward reads no weights) */
+    /* a unit that was gathered but not used is for the next micro-batch */
     for (UnitId u = l->unit.backward_ends[n]; u; u = l->unit.next_backward_end[u])
         if (l->unit.of[u].begun) release(l, u, false);
 }

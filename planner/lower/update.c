@@ -1,12 +1,11 @@
-/* The end of the step. The loss and the squared norms are summed over the axes on which they are
- * split, each logical element once. Then the clip coefficient is computed, and the optimizer
- * updates each unit's part at rest. */
+/* The end of the step. The loss and the squared norms are summed over ranks, each element once.
+ * Then the clip coefficient is computed, and the optimizer updates the shards. */
 #include <assert.h>
 
 #include "planner/lower/lower.h"
 
-/* One term of the squared norm: elements that are split over the same axes and are in the same
- * memory (device or host). */
+/* A term of the squared norm: elements that are split over the same axes and are in the same
+ * memory. */
 typedef struct Account {
     AxisSet axes;
     bool on_host, written;
@@ -79,16 +78,16 @@ static void sum_unit(Lower *l, NormAccounts *norm, UnitId u)
     }
 }
 
-/* Of the two ranks that hold a tied parameter, only the first counts its squares. Frozen parameters
- * have no squares, and counts of choices are not gradients. */
+/* True if the unit counts in the gradient norm. Of two ranks with a tied parameter, only the first
+ * counts it. Frozen parameters and counts of choices do not count. */
 static bool counts_norm(const Lower *l, UnitId u)
 {
     return !graph_is_frozen(l->g, u) && !graph_is_balance(l->g, u) &&
            param_rank(l->job, l->g->units.at[u].params.at[0]) == l->stage.rank;
 }
 
-/* Terms on the host come first, because the host's table holds only host terms. Returns the number
- * of terms on the host. */
+/* Terms on the host come first, because the table on the host holds only these. Returns their
+ * number. */
 static uint32_t count_accounts(const Lower *l, NormAccounts *norm)
 {
     uint32_t n_host = 0;
@@ -105,8 +104,8 @@ static uint32_t count_accounts(const Lower *l, NormAccounts *norm)
     return n_host;
 }
 
-/* Returns the axes over which the loss is summed: axes of samples, axes of sequences (if they split
- * the logits), and stages. */
+/* Returns the axes over which the loss is summed: axes of samples, axes of tokens that split the
+ * logits, and stages. */
 static AxisSet loss_axes(const Lower *l)
 {
     const Node *n = &l->g->nodes.at[l->g->tensors.at[l->g->loss].producer];
@@ -131,8 +130,7 @@ static void emit_zero(Lower *l, BufferId scalar)
     lower_emit(l, &e);
 }
 
-/* Sums a scalar over `axes`. Stages must use the same match number for it; without stages any
- * number is possible. */
+/* Sums a scalar over `axes`. Stages use the given match number. */
 static void sum_scalar(Lower *l, AxisSet axes, BufferId from, BufferId to, NodeId origin,
                        uint32_t k)
 {
@@ -149,8 +147,7 @@ static void sum_scalar(Lower *l, AxisSet axes, BufferId from, BufferId to, NodeI
     lower_emit(l, &e);
 }
 
-/* The scalars of the step start together as one launch. A stage that has nothing to add adds
- * zero. */
+/* Sums all scalars of the step in one launch. A stage without a summand adds zero. */
 static void sum_scalars(Lower *l, const NormAccounts *norm)
 {
     AxisSet axes = loss_axes(l);
@@ -173,14 +170,14 @@ static void sum_scalars(Lower *l, const NormAccounts *norm)
     if (axes) sum_scalar(l, axes, count, l->scalar.count, origin, k++);
     for (uint32_t i = 0; i < norm->n; i++) {
         if (!norm->account[i].axes) continue;
-        /* Each view is a new buffer, and its number is part of the plan's text. */
+        /* each view is a new buffer, and its number is in the text of the plan */
         BufferId sum = slot_view(l, l->scalar.norm_table, i, 0);
         BufferId part = slot_view(l, l->scalar.norm_table, i, norm->account[i].axes);
         sum_scalar(l, norm->account[i].axes, part, sum, 0, k++);
     }
 }
 
-/* Copies the host's sums to the device, where ranks reduce them. */
+/* Copies the sums of the host to the device, where they are reduced over ranks. */
 static void bring_norm(Lower *l, const NormAccounts *norm)
 {
     for (uint32_t i = 0; i < norm->n; i++) {
@@ -192,10 +189,9 @@ static void bring_norm(Lower *l, const NormAccounts *norm)
     }
 }
 
-/* Gradients were summed with the scale of a step without ignored labels. The number of counted
- * tokens gives the right scale. Correcting by one factor at the end avoids a wait before the first
- * backward pass. The factor is exactly 1 if every label is kept. Returns the buffer that holds the
- * factor. */
+/* Returns the buffer with the factor that corrects the scale of gradients. They were summed as if
+ * every label counted. The correction is one factor at the end, so that the backward pass need not
+ * wait for the number of counted tokens. The factor is 1 if all labels count. */
 static BufferId emit_mean(Lower *l)
 {
     const StepInfo *step = &l->plan->step;
@@ -212,7 +208,7 @@ static BufferId emit_mean(Lower *l)
     return factor;
 }
 
-/* Moves each bias by a fixed step towards an even share of choices. */
+/* Moves each bias by a fixed step, so that experts are chosen more evenly. */
 static void balance_unit(Lower *l, UnitId u)
 {
     const UnitState *s = &l->unit.of[u];
@@ -229,7 +225,7 @@ static void balance_unit(Lower *l, UnitId u)
     lower_emit(l, &e);
 }
 
-/* coefficient: [0] on the device, [1] on the host. */
+/* coefficient: [0] on the device, [1] on the host */
 static void step_unit(Lower *l, UnitId u, const BufferId coefficient[2])
 {
     const Optimizer *o = &l->job->config->optimizer;
@@ -243,8 +239,7 @@ static void step_unit(Lower *l, UnitId u, const BufferId coefficient[2])
         e.attrs.beta2 = o->beta2;
         e.attrs.eps = o->eps;
         if (o->rounding == ROUNDING_stochastic && l->p->buffers.at[s->rest].dtype == DT_bf16) {
-            e.attrs.stochastic =
-                1; /* a comparison that computes everything in fp64 rounds nothing */
+            e.attrs.stochastic = 1; /* in fp64 nothing is rounded */
             e.attrs.site = u;
         }
         BufferId arg[] = {s->rest, s->m, s->v, s->grad, coefficient[on_host], s->rest, s->m, s->v};

@@ -1,7 +1,6 @@
-/* Deadlock. Checks that all members of a communicator issue the same sequence. Then it replays the
- * plan without any buffering: every rank starts at the head of each of its streams, and must reach
- * the end of each. Along an axis on which programs do not differ, all ranks do the same at the same
- * time, so the replay has only one of these ranks. */
+/* Proves that the plan has no deadlock. First, all members of a communicator must issue the same
+ * sequence. Then the plan is replayed without buffering: every rank must reach the end of each of
+ * its streams. If programs do not differ along an axis, one rank stands for all ranks along it. */
 #include <assert.h>
 #include <string.h>
 
@@ -102,7 +101,7 @@ static void compare_sequences(Verifier *v, const Sequences *all, uint32_t mine, 
     }
 }
 
-/* Checks members of one group that run different programs. */
+/* Checks groups whose members run different programs. */
 static void check_sequences(Verifier *v, const Sequences *all, const Rank *ranks, uint32_t n_ranks,
                             AxisSet varying)
 {
@@ -132,7 +131,7 @@ static void check_sequences(Verifier *v, const Sequences *all, const Rank *ranks
 /* ---- replay ---- */
 
 typedef struct StreamHead { /* the head of one stream of one rank */
-    Pc first, next;         /* the launch group at the head: [first, next) on this stream */
+    Pc first, next;         /* the launch group at the head of the stream: [first, next) */
     uint32_t open;          /* members of the group that have not finished */
     bool issued;
 } StreamHead;
@@ -145,9 +144,10 @@ typedef struct Player {
     StreamHead head[STREAM_COUNT];
     bool queued;
 } Player;
-typedef struct Rendezvous { /* a rendezvous that has begun: an entry of the hash table */
+typedef struct Rendezvous { /* a communication that has begun: an entry of the hash table */
     uint32_t match;
-    Rank group, peer; /* group: its smallest rank; for send/recv: the sender, the receiver */
+    /* for a group: its smallest rank; for a send or receive: the sender and the receiver */
+    Rank group, peer;
     uint32_t arrived, size;
     LIST(uint64_t) members; /* player << 32 | pc */
 } Rendezvous;
@@ -155,7 +155,7 @@ typedef struct DeadlockReplay {
     Verifier *v;
     AxisSet varying;
     Player *players;
-    uint32_t n, *player_of; /* [rank]: 1 + player, for ranks that represent others */
+    uint32_t n, *player_of; /* [rank]: 1 + its player; one player may stand for several ranks */
     LIST(Rendezvous) meetings;
     uint32_t *slots, n_slots;
     LIST(uint32_t) queue;
@@ -189,7 +189,7 @@ static void grow_meetings(DeadlockReplay *r)
     }
 }
 
-/* Returns the peer of a send or receive; UINT32_MAX: beyond the end of the axis. */
+/* Returns the peer of a send or receive; UINT32_MAX: the peer is beyond the end of the axis. */
 static Rank peer_of(const Mesh *mesh, Rank rank, const Instr *in)
 {
     uint32_t axis = (uint32_t)__builtin_ctz(in->axes);
@@ -215,9 +215,8 @@ static void arrive(DeadlockReplay *r, uint32_t player, Pc pc)
     uint32_t size = mesh_size(mesh, in->axes & r->varying);
     if (verify_is_p2p(in)) {
         Rank other = peer_of(mesh, at->rank, in);
-        if (other == UINT32_MAX)
-            return; /* the instruction never finishes, so it is reported as stuck */
-        /* On a non-periodic axis, a rank at the end has no peer although all run the same code. */
+        if (other == UINT32_MAX) return; /* the instruction never finishes, and is reported later */
+        /* on an axis that is not periodic, the last rank has no peer */
         if (!(in->axes & r->varying)) return;
         size = 2;
         group = in->op == OP_send ? at->rank : other;
@@ -294,8 +293,7 @@ static bool is_issued(const Player *at, Pc pc)
     return false;
 }
 
-/* Finds a member of the group that has not reached the communication. Returns false if none is
- * missing. */
+/* Finds a member of the group that has not reached the communication. Returns false if all have. */
 static bool find_missing(const DeadlockReplay *r, Waiting at, Waiting *missing)
 {
     const Mesh *mesh = &r->v->plan->mesh;
@@ -316,7 +314,7 @@ static bool find_missing(const DeadlockReplay *r, Waiting at, Waiting *missing)
     return false;
 }
 
-/* Moves `at` to the instruction for which it waits. Returns false if that instruction is not known.
+/* Moves `at` to the instruction for which it waits. Returns false if there is no such instruction.
  */
 static bool follow_wait(const DeadlockReplay *r, Waiting *at)
 {
@@ -336,8 +334,8 @@ static bool follow_wait(const DeadlockReplay *r, Waiting *at)
     return true;
 }
 
-/* Reports the circle of waits to which a stuck instruction leads. The report names each rank of the
- * circle, its communication, and the rank for which it waits. */
+/* Reports the circle of waits that contains a stuck instruction. It names each rank, its
+ * communication, and the rank for which it waits. */
 static void report_circle(DeadlockReplay *r, Waiting start)
 {
     enum { MOST_STEPS = 256 };

@@ -1,7 +1,5 @@
-/* Checks the fields of a plan's text that follow from other fields: the producer of a tensor, the
- * tensor of a gradient, fields that only parameters have, the forward node of a backward node,
- * fields that a view shares with its root. Prediction tables and models of frameworks read these
- * fields, so a wrong one is refused. */
+/* Checks fields of a plan's text that follow from other fields, such as the producer of a tensor or
+ * the forward node of a backward node. No value depends on them, but predictions read them. */
 #include <inttypes.h>
 
 #include "planner/verify/private.h"
@@ -87,7 +85,7 @@ static TensorId source_of(const Graph *g, TensorId x)
     return x;
 }
 
-/* True if the node reads `t`, or a quantised or transposed form of it. */
+/* True if the node reads `t` or a quantised or transposed form of it. */
 static bool reads(const Graph *g, const Node *n, TensorId t)
 {
     for (uint32_t i = 0; i < n->n_in; i++) {
@@ -98,10 +96,10 @@ static bool reads(const Graph *g, const Node *n, TensorId t)
     return false;
 }
 
-/* For a backward node whose op no row lists as a backward op: true if it belongs to forward node
- * `of`. It belongs to `of` in three cases: it reads the output of a node that belongs to `of`; it
- * makes only gradients of inputs of `of`; or it makes no gradient and reads an input or output of
- * `of`. The 8-bit forms of an input count as the input, because linears share them. */
+/* For a backward op that no row lists: true if the node belongs to forward node `of`. There are
+ * three cases. It reads the output of a node that belongs to `of`. It makes only gradients of
+ * inputs of `of`. It makes no gradient, and reads an input or output of `of`. An 8-bit form of an
+ * input counts as the input. */
 static bool is_backward_of(const Graph *g, const Node *n, const Node *of)
 {
     bool makes = false, foreign = false, touches = false;
@@ -121,7 +119,8 @@ static bool is_backward_of(const Graph *g, const Node *n, const Node *of)
     return makes ? !foreign : touches;
 }
 
-/* True if the node reads the values that the forward op's row wires to this backward op. */
+/* True if the node reads the values that the row of the forward op requires for this backward op.
+ */
 static bool is_wired(const Graph *g, const Node *n, const Node *of, const Backward *w)
 {
     for (uint32_t i = 0; i < w->n_in; i++) {
@@ -205,7 +204,7 @@ static void check_stages(Verifier *v)
 
 /* ---- buffers and instructions ---- */
 
-/* Checks the fields that a view shares with its root. */
+/* Checks the fields of a view that must equal those of its root. */
 static void check_view(Verifier *v, BufferId b)
 {
     const Buffer *at = &v->p->buffers.at[b], *root = &v->p->buffers.at[at->parent];
@@ -243,9 +242,9 @@ static void check_root(Verifier *v, BufferId b)
                       b, at->tensor, at->unit);
 }
 
-/* Returns the tensor that the buffer of argument i should name, if this instruction determines it.
- * The first instruction that writes the buffer determines it. A message or a copy has the tensor of
- * its source. Weights are found by name. */
+/* Returns the tensor that the buffer of argument i must name, if this instruction determines it.
+ * That is the first instruction that writes the buffer. A message or a copy has the tensor of its
+ * source. Weights are found by name. */
 static TensorId tensor_of(const Verifier *v, Pc pc, uint32_t i, const Node *n)
 {
     const Instr *in = &v->p->code.at[pc];
@@ -286,7 +285,7 @@ static void check_args(Verifier *v, Pc pc, const Node *n)
         room = room || (!at->unit &&
                         (at->category == CATEGORY_gradient || at->category == CATEGORY_gathered));
     }
-    /* a part of weights that a rank holds, or of a gradient that a node made */
+    /* it holds a rank's part of weights, or of a gradient */
     if (in->op == OP_slice || (in->op == OP_pass && in->origin)) unit = 0, room = false;
     if (in->unit != unit && !(room && !unit && !n))
         verify_report(v, RULE, pc,
@@ -304,8 +303,8 @@ static void check_instructions(Verifier *v)
     }
 }
 
-/* Several units use the same memory for gradients in turn, so its parts name no unit. A fill of
- * such a part belongs to the unit whose message or update touches the memory next. */
+/* If several units use memory for gradients in turn, its parts name no unit. A fill of such a part
+ * belongs to the unit that uses the memory next. */
 static void check_fills(Verifier *v)
 {
     UnitId *next = arena_array(v->arena, v->p->buffers.n, sizeof *next); /* [root] */
@@ -341,7 +340,7 @@ void verify_derived(Verifier *v)
                 check_view(v, b);
             else
                 check_root(v, b);
-        if (v->p->purpose == PURPOSE_gather) continue; /* it belongs to no step */
+        if (v->p->purpose == PURPOSE_gather) continue; /* a gather program belongs to no step */
         check_instructions(v);
         check_fills(v);
     }

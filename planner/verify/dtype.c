@@ -1,7 +1,7 @@
-/* The dtype that each value must have. The graph gives the dtypes of a tensor in use, of a
- * parameter at rest, and of a gradient where it is summed and reduced. A program uses exactly
- * these; or fp64 for all real numbers (as `--verify` runs it); or fp64 for all but the 8-bit types.
- * A dtype changes only at the graph's casts, or between the dtypes of a unit. */
+/* The dtype of each value. The graph states the dtypes of a tensor, of a parameter between steps,
+ * and of sums of gradients. A program must use exactly these. Under `--verify`, real numbers have
+ * fp64 instead, sometimes except 8-bit numbers. Only casts of the graph and the dtypes of a unit
+ * may change a dtype. */
 #include "planner/verify/private.h"
 
 #define RULE "verify-dtype"
@@ -41,8 +41,8 @@ static const Unit *unit_of(const Typing *y, BufferId b)
     return u ? &y->v->g->units.at[u] : NULL;
 }
 
-/* Reports buffer b unless its dtype is the graph's dtype `want` or the dtype `other` (DT_none:
- * there is no second dtype). */
+/* Reports buffer b unless its dtype is `want` or `other`. DT_none means that there is no second
+ * dtype. */
 static void expect(const Typing *y, Pc pc, BufferId b, const char *what, const char *name,
                    DType want, DType other)
 {
@@ -78,7 +78,7 @@ static void check_node(const Typing *y, Pc pc, const Instr *in, const Node *n)
         const Tensor *t = &g->tensors.at[reads ? n->in[i] : n->out[i - n->n_in]];
         DType want = t->dtype, other = DT_none;
         if (graph_is_param_gradient(g, t)) {
-            /* the dtype in which it is summed, or the dtype of a copy */
+            /* the dtype of the sum, or that of a copy */
             want = g->tensors.at[t->grad_of].reduce_dtype;
             other = g->tensors.at[t->grad_of].dtype;
         }
@@ -98,7 +98,7 @@ static bool is_of_unit(const Typing *y, const Unit *unit, DType t)
            t == mapped(y, unit->reduce_dtype);
 }
 
-/* Checks a change of dtype: only the graph's casts and the dtypes of a unit justify one. */
+/* Checks a change of dtype. Only casts of the graph and the dtypes of a unit allow it. */
 static void check_change(const Typing *y, Pc pc, const Instr *in)
 {
     BufferId from = program_arg(y->p, in, 0), to = program_arg(y->p, in, in->n_in);
@@ -111,8 +111,8 @@ static void check_change(const Typing *y, Pc pc, const Instr *in)
                   dtype_name(b), dtype_name(a));
 }
 
-/* Weights are gathered in their dtype of use; gradients are reduced in the dtype in which they are
- * summed. */
+/* Checks that weights are gathered in their dtype of use, and gradients reduced in the dtype of
+ * their sum. */
 static void check_comm(const Typing *y, Pc pc, const Instr *in)
 {
     BufferId b = program_arg(y->p, in, 0);

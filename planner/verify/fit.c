@@ -1,5 +1,5 @@
-/* Proof 7: compares the memory of each role with the memory of the cluster's devices and hosts. The
- * bytes that a plan needs are known exactly, because its memory is planned. */
+/* Compares the memory of each program with that of the cluster's devices and hosts. The memory of a
+ * plan is known to the byte. */
 #include "planner/verify/fit.h"
 
 #include "planner/ir/experts.h"
@@ -67,7 +67,7 @@ static bool fits_devices(const Plan *plan, const Capacity *capacity, const FitAd
     return false;
 }
 
-/* Compares the host memory that the ranks of each node need together with the node's memory. */
+/* Compares the host memory of all ranks of a node with that of the node. */
 static bool fits_hosts(const Plan *plan, const Capacity *c, Diag *d)
 {
     uint32_t node;

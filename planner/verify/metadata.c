@@ -1,8 +1,7 @@
-/* Checks the statements of a plan about itself: sizes of a step, names of axes, the micro-batch of
- * a communication, the category of a buffer, the length of a unit. No value depends on these, but
- * memory tables, periods and reports do, and somebody may have edited the plan's text. Each
- * statement is derived again from the instructions and the graph. (The seed is an input and cannot
- * be checked.) */
+/* Checks what a plan states about itself, such as the size of a step, names of axes and categories
+ * of buffers. No value depends on these statements, but memory tables and reports do, and the text
+ * may have been edited. Each statement is derived again from the instructions and the graph. The
+ * seed is an input, so it cannot be checked. */
 #include <string.h>
 
 #include "planner/verify/private.h"
@@ -11,7 +10,7 @@
 
 /* ---- the step ---- */
 
-/* For fields, the points of the grid take the place of a sequence's tokens. */
+/* For fields, the points of the grid count as tokens. */
 static int64_t points_of(const Node *n, const int64_t *dim)
 {
     const int tokens = op_dim(n->op, n->n_in, INDEX_tokens);
@@ -44,7 +43,7 @@ static void check_microbatches(Verifier *v)
     bool steps = false;
     for (uint32_t i = 0; i < v->plan->programs.n; i++) {
         const Program *p = &v->plan->programs.at[i];
-        if (p->purpose == PURPOSE_gather) continue; /* a gather belongs to no step */
+        if (p->purpose == PURPOSE_gather) continue; /* a gather program belongs to no step */
         steps = true;
         for (Pc pc = 1; pc < p->code.n; pc++)
             if (p->code.at[pc].microbatch > newest) newest = p->code.at[pc].microbatch;
@@ -57,8 +56,8 @@ static void check_microbatches(Verifier *v)
 
 /* ---- axes ---- */
 
-/* True if the axis has a valid name: dp_shard, or dp_shard.1 with its number among the axes of that
- * name. */
+/* True if the name of the axis is valid: dp_shard, or dp_shard.1 for the second axis of that name.
+ */
 static bool is_named(const Mesh *m, uint32_t axis)
 {
     const Axis *a = &m->axis[axis];
@@ -79,8 +78,8 @@ static bool is_named(const Mesh *m, uint32_t axis)
 /* The axes along which each kind of work is divided. */
 typedef struct WorkAxes {
     AxisSet stages, shard, replicate;
-    AxisSet cut[INDEX_ROLES]; /* of the batch */
-    AxisSet batch;            /* axes that cut any index of the batch */
+    AxisSet cut[INDEX_ROLES]; /* of the batch, by index */
+    AxisSet batch;            /* of any index of the batch */
 } WorkAxes;
 
 static void find_cuts(const Verifier *v, WorkAxes *is)
@@ -113,8 +112,7 @@ static WorkAxes work_along(const Verifier *v)
     return is;
 }
 
-/* Returns NULL if the axis cuts the index of the batch that its row names, and no other index. If
- * no axis of the graph cuts samples, this axis need not cut them, either. */
+/* Returns NULL if the axis splits the index of the batch that axes.def states, and no other. */
 static const char *cut_fault(const WorkAxes *is, const AxisInfo *axis, AxisSet bit)
 {
     const char *fault = NULL;
@@ -189,8 +187,8 @@ static void check_units(Verifier *v)
 
 /* ---- micro-batches of communications ---- */
 
-/* Writes the micro-batches of the nearest computations before and after the instruction. If there
- * is no such computation, writes the instruction's own micro-batch. */
+/* Sets the micro-batches of the nearest computations before and after the instruction. If there is
+ * none, sets the instruction's own micro-batch. */
 static void neighbours(const Program *p, Pc pc, uint32_t *before, uint32_t *behind)
 {
     *before = *behind = p->code.at[pc].microbatch;
@@ -206,8 +204,8 @@ static void neighbours(const Program *p, Pc pc, uint32_t *before, uint32_t *behi
         }
 }
 
-/* Returns the micro-batch to which a message belongs: the micro-batch of the instruction that made
- * the data, or of the first instruction that reads them. */
+/* Returns the micro-batch of a message: that of the instruction that made the data, or of the first
+ * one that reads them. */
 static uint32_t of_message(const Verifier *v, const Pc *writer, Pc pc)
 {
     const Program *p = v->p;
@@ -230,7 +228,7 @@ static void check_communications(Verifier *v)
         const Instr *in = &p->code.at[pc];
         uint32_t before, behind, want = UINT32_MAX;
         const bool is_message = in->op == OP_send || in->op == OP_recv;
-        /* a unit's message is a sum over all micro-batches, at the end of the step */
+        /* the message of a unit is a sum over all micro-batches */
         if (is_message && !in->unit) {
             want = of_message(v, writer, pc);
             if (want != UINT32_MAX && want != in->microbatch)
@@ -283,8 +281,8 @@ static uint32_t use_of_tensor(const Verifier *v, TensorId t, bool out)
     return out ? USE_value : USE_read;
 }
 
-/* Returns the purpose of argument i, derived from the update, the step's scalars, and the graph.
- * `of_tensor` [tensor x out] remembers the graph's answers, plus 1. */
+/* Returns the purpose of argument i. It follows from updates, scalars of the step, and the graph.
+ * `of_tensor` [tensor x out] stores 1 + the answers of the graph. */
 static uint32_t use_of(const Verifier *v, const Instr *in, uint32_t i, uint32_t *of_tensor)
 {
     const Node *n = in->origin ? &v->g->nodes.at[in->origin] : NULL;
@@ -308,7 +306,7 @@ static uint32_t use_of(const Verifier *v, const Instr *in, uint32_t i, uint32_t 
     return *known - 1;
 }
 
-/* Returns NULL, or the contradiction between the buffer's use and its category. */
+/* Returns NULL, or how the use of the buffer contradicts its category. */
 static const char *category_fault(const Verifier *v, BufferId b, uint32_t use, bool copied)
 {
     const Buffer *at = &v->p->buffers.at[b];
@@ -396,7 +394,7 @@ static void check_lives(Verifier *v)
             const BufferId b = program_arg(p, &p->code.at[pc], i), parent = p->buffers.at[b].parent;
             if (!first[b]) first[b] = pc;
             if (!first[parent])
-                first[parent] = pc; /* a root has parent 0; first[0] is never read */
+                first[parent] = pc; /* a root has parent 0, and first[0] is never read */
             last[b] = last[parent] = pc;
         }
     for (BufferId b = 1; b < p->buffers.n; b++) {

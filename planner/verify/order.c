@@ -1,6 +1,6 @@
-/* Finds happens-before by vector clocks, and races: any two instructions that touch overlapping
- * bytes, one of them writing, must be ordered. One pass over byte ranges keeps the last writer and
- * the last reader on each lane. */
+/* Finds which instructions happen before which, by vector clocks. Then it finds races: two
+ * instructions that use the same bytes, one of them writing, must be ordered. For each byte range
+ * the last writer and the last readers are known. */
 #include <assert.h>
 #include <string.h>
 
@@ -77,9 +77,8 @@ bool order_before(const HappensBefore *o, Pc a, Pc b)
     return clock[o->lane[a] - (MAX_LANES_PER_STREAM - 1)] > a; /* a later group has finished */
 }
 
-/* True if each lane's instruction has finished when b starts. Also returns false if it cannot be
- * sure, because an instruction is vague or is b itself. The caller then checks the instructions one
- * by one. */
+/* True if the instruction of each lane has finished when b starts. It may also return false in
+ * unclear cases; the caller then checks the instructions one by one. */
 static bool all_before(const HappensBefore *o, const Pc *of_lane, Pc b)
 {
     const Pc *clock = o->clock + (size_t)b * o->n_lanes;
@@ -121,8 +120,8 @@ static void report_race(const ClockSweep *s, Pc a, Pc b, const char *how, Buffer
                   how, buffer, a, stream_name(in->stream), op_info(in->op)->name);
 }
 
-/* Checks that the bytes of a buffer pass to another buffer only after the last use of any part of
- * the first buffer. */
+/* Checks that the bytes of a buffer go to another buffer only after the last use of the first one.
+ */
 static void touch_root(ClockSweep *s, Pc pc, BufferId root)
 {
     s->newest[(size_t)root * s->v->order.n_lanes + s->v->order.lane[pc]] = pc;
@@ -147,7 +146,7 @@ static void inherit(ClockSweep *s, Pc pc, BufferId from, BufferId root)
     for (uint32_t k = 0; k < o->n_lanes && !told; k++) {
         Pc other = newest[k];
         if (!other || other == pc) continue;
-        /* parts of a kernel process rows in any order */
+        /* instructions of a kernel process rows in any order */
         const bool split = kernel && s->v->p->code.at[other].fuse == kernel;
         if (order_before(o, other, pc) && (!split || verify_alike(s->v->p, from, root))) continue;
         report_race(s, other, pc, "takes", from);
@@ -214,8 +213,8 @@ static void write_range(ClockSweep *s, Pc pc, BufferId b)
     range_assign(&s->map, lo, hi, fresh);
 }
 
-/* True if output j may share bytes with input i: both must be exactly the same bytes, and the op
- * must allow it. */
+/* True if output j may use the bytes of input i. They must be the same bytes, and the op must allow
+ * it. */
 static bool may_share(const ClockSweep *s, const Instr *in, uint32_t i, uint32_t j)
 {
     const Verifier *v = s->v;

@@ -1,12 +1,12 @@
-/* Checks the structure of a program: buffers are inside the arena, views inside their parents;
- * arguments fit their op's row; dtypes and sizes of collectives are right. */
+/* Checks the structure of a program: places of buffers, arguments of ops, dtypes, and sizes of
+ * collectives. */
 #include <assert.h>
 
 #include "planner/verify/private.h"
 
 #define RULE "verify-structure"
 
-/* True if buffer b may be strips of a halo, which have fewer rows than the value. */
+/* True if buffer b may hold strips of a halo, which have fewer rows than the value. */
 static bool is_strips(const Verifier *v, const Buffer *b)
 {
     const Shape *s = &v->plan->shapes.at[b->shape];
@@ -102,7 +102,7 @@ static void check_dtypes(Verifier *v, Pc pc)
             continue;
         }
         if (in->op == OP_cast || in->op == OP_fill || in->op == OP_pass) continue;
-        /* the dtypes of the graph are checked by verify-dtype */
+        /* verify-dtype checks the dtypes of the graph */
         if (op_takes_tokens(in->op) && t == DT_i32) continue;
         bool integer = op_index_args(in->op) >> i & 1;
         if (integer ? t != DT_i32 : !dtype_is_real(t))
@@ -215,8 +215,7 @@ static void check_comm(Verifier *v, Pc pc)
                       (unsigned long long)a, (unsigned long long)b, (unsigned long long)n);
 }
 
-/* Checks that streams of the device do not touch host memory. Only copies may, with one stream for
- * each direction. */
+/* Checks that only copies use both host and device memory, on the stream of their direction. */
 static void check_spaces(Verifier *v, Pc pc)
 {
     const Instr *in = &v->p->code.at[pc];

@@ -1,6 +1,5 @@
-/* Writes the reports of proofs: the rule, the program and instruction with their script line, and
- * the text. Each rule belongs to a proof. Faults of proofs that were not requested are not
- * reported. */
+/* Writes the reports of proofs. A report names the rule, the program, the instruction and the line
+ * of the script. Reports of proofs that were not requested are left out. */
 #include <assert.h>
 #include <string.h>
 

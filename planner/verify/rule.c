@@ -1,11 +1,11 @@
-/* The rule of an update: checks that the attributes of an update fit its op and the graph. */
+/* Checks that the attributes of an update fit its op and the graph. */
 #include <math.h>
 #include <string.h>
 
 #include "planner/verify/private.h"
 
-/* Returns the fault in the rounding of an update; NULL: none. Each unit has draws of its own: with
- * shared draws, the rounding errors of two units would not be independent. */
+/* Returns the fault in the rounding of an update; NULL: there is none. Each unit needs its own
+ * random numbers, so that rounding errors are independent. */
 const char *verify_rounding_fault(const Instr *in, const Attrs *a, DType param)
 {
     if (a->stochastic == 0)
@@ -16,7 +16,8 @@ const char *verify_rounding_fault(const Instr *in, const Attrs *a, DType param)
     return a->site == (int64_t)in->unit ? NULL : "rounds with the random numbers of another unit";
 }
 
-/* Returns the fault in the attributes of an update, checked without the graph; NULL: none. */
+/* Returns the fault that the attributes of an update have without regard to the graph; NULL: there
+ * is none. */
 const char *verify_rule_fault(const Instr *in, const Attrs *a)
 {
     Attrs rest = *a;
@@ -33,9 +34,8 @@ const char *verify_rule_fault(const Instr *in, const Attrs *a)
     return memcmp(&rest, &none, sizeof rest) == 0 ? NULL : "has the attributes of another op";
 }
 
-/* Checks the update of a bias that balances experts: it moves the bias by the rate that the graph
- * specifies, towards an even share of all choices of the step. No other parameter may have this
- * update. */
+/* Checks the update of a bias that balances experts. It must move the bias by the rate in the
+ * graph, towards equal numbers of choices. No other parameter may have this update. */
 bool verify_balance(Verifier *v, Pc pc, TensorId t)
 {
     const bool balances = graph_balances(v->g, &v->g->tensors.at[t]);

@@ -8,8 +8,7 @@ typedef struct ProgramState {
     RangeMap memory;
     Vals vals;
     uint32_t *present_slots, n_present_slots, *n_updates;
-    Pc brought; /* the all_reduce over stages to which the program has contributed, and whose end it
-                 * awaits */
+    Pc brought; /* the all_reduce over stages for whose end the program waits */
     bool begun, ended;
 } ProgramState;
 
@@ -47,8 +46,7 @@ static bool step(Verifier *v, ProgramState *r, Pc pc)
     return true;
 }
 
-/* Makes room for a value of each output and of each buffer that lives between steps, because a
- * list that grows in turn is copied again and again. */
+/* Makes room for all values at once, because a growing list is copied again and again. */
 static void reserve_values(Verifier *v)
 {
     uint32_t n = 1;
@@ -85,7 +83,7 @@ static void store(const Verifier *v, ProgramState *r)
     r->n_updates = v->n_updates;
 }
 
-/* Returns true if the program advanced. */
+/* Returns true if the program has made progress. */
 static bool advance(Verifier *v, ProgramState *r)
 {
     load(v, r);

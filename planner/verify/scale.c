@@ -1,6 +1,5 @@
-/* Checks numbers that were scaled to fit into 8 bits: the graph must undo every scale. The rules
- * that connect quantise, amax and scaled contractions are stated here independently of the passes,
- * from the signatures of the op table alone. */
+/* Checks 8-bit and 4-bit numbers: the graph must undo every scale. The rules follow from the
+ * signatures of ops, and share no code with the passes. */
 #include <assert.h>
 #include <string.h>
 
@@ -16,8 +15,8 @@ static const Node *producer(const Graph *g, TensorId t)
     return &g->nodes.at[g->tensors.at[t].producer];
 }
 
-/* Returns a set of dimensions: bit d is set if argument `arg` of the node has the first input's
- * dimension d. */
+/* Returns a set of dimensions. Bit d is set if argument `arg` of the node has dimension d of the
+ * first input. */
 static uint32_t dims_of_first(const Binding *b, uint32_t arg)
 {
     uint32_t set = 0;
@@ -44,8 +43,8 @@ static const char *fault_of_quantise(const Verifier *v, const Node *n)
     return NULL;
 }
 
-/* 4-bit numbers have e4m3 scales, and the largest magnitude of their tensor. A weight has squares,
- * so that both of its products read the same rounded numbers. */
+/* 4-bit numbers have scales in e4m3, and a largest magnitude of the tensor. Weights have square
+ * blocks, so that both products with a weight read the same rounded numbers. */
 static const char *fault_of_pairs(const Verifier *v, const Node *n)
 {
     const Attrs *attrs = graph_attrs_at(v->g, n->attrs);
@@ -77,8 +76,8 @@ static const char *fault_of_blocks(const Verifier *v, const Node *n)
     return NULL;
 }
 
-/* A contraction in blocks must multiply each operand with its own scales. One of pairs must also
- * undo the scales of whole tensors. */
+/* Returns the fault of a contraction of blocks. It must multiply each operand with its own scales.
+ * For 4-bit numbers it must also undo the scales of tensors. */
 static const char *fault_of_block_product(const Verifier *v, const Node *n)
 {
     double undone = graph_attrs_at(v->g, n->attrs)->scale;

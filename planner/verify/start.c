@@ -1,9 +1,9 @@
-/* The values of persistent buffers when a step begins: parameters at rest, flat over their unit's
- * axes; optimizer state; other state. All other buffers still hold values of the previous step. */
+/* The values of persistent buffers when a step begins: parameters, optimizer state and other state.
+ * All other buffers hold values of the previous step. */
 #include "planner/verify/private.h"
 
-/* Returns the value of a flat buffer with the parameters of a unit, one after the other, or with
- * their moments (`moment` 1 or 2). */
+/* Returns the value of a flat buffer with the parameters of a unit. With `moment` 1 or 2, returns
+ * the value of a buffer with their moments. */
 static Val flat_parameters(Verifier *v, const Unit *unit, uint32_t moment)
 {
     LIST(ValuePiece) pieces = {0};
@@ -60,8 +60,7 @@ static void hold_parameters(Verifier *v, BufferId b, uint32_t *flat_of)
     value_write(v, 0, b, val);
 }
 
-/* Gives a buffer the value of its unit's moments. The buffer of first moments comes before the
- * buffer of second moments. */
+/* Gives a buffer the moments of its unit. The buffer of first moments comes first. */
 static void hold_moments(Verifier *v, BufferId b, uint32_t *n_of)
 {
     UnitId u = v->p->buffers.at[b].unit;

@@ -1,7 +1,6 @@
-/* Checks numbers that a plan's text states although other fields determine them, and settings that
- * several instructions must share. These are sizes of arenas, the count of matches, names, the
- * optimizer's settings and flags of buffers. An executor uses these numbers without a check, so a
- * wrong one would do harm. */
+/* Checks numbers that the text states although other fields determine them, such as sizes of
+ * arenas. Also checks settings that several instructions must share. An executor uses these numbers
+ * without a check. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -35,7 +34,7 @@ static void check_names(Verifier *v)
 static void check_matches(Verifier *v)
 {
     uint32_t newest = 0;
-    /* a gather program numbers every tensor, also those that do not move */
+    /* a gather program numbers all tensors, even those that do not move */
     if (v->plan->programs.n > 0 && v->plan->programs.at[0].purpose == PURPOSE_gather) return;
     for (uint32_t i = 0; i < v->plan->programs.n; i++) {
         const Program *p = &v->plan->programs.at[i];
@@ -110,8 +109,8 @@ static void check_optimizer(Verifier *v)
 
 /* ---- flags of buffers ---- */
 
-/* Weights and moments live between steps. A gradient that an update reads also lives between steps,
- * or is marked as a result. The step does not reuse the memory of a result. */
+/* Checks the flags of a buffer. Weights and moments live between steps. A gradient that an update
+ * reads either lives between steps or is a result, whose memory is not used again. */
 static const char *flag_fault(const Buffer *b, bool is_updated_from)
 {
     const bool lives = b->category == CATEGORY_parameter || b->category == CATEGORY_optimizer;
@@ -151,8 +150,8 @@ static void check_flags(Verifier *v)
         const uint32_t flags = op_info(in->op)->flags;
         if (in->op == OP_clip_coef) check_scalars(v, pc);
         if (!(flags & OP_UPDATES) || flags & OP_ONCE) continue;
-        /* The last input holds the scalars of the step. All other inputs belong to the unit; the
-         * last of these inputs is the gradient. */
+        /* The last input holds the scalars of the step. Other inputs belong to the unit, and the
+         * last of them is the gradient. */
         for (uint32_t i = 0; i + 1u < in->n_in; i++) {
             const BufferId b = program_root(p, program_arg(p, in, i), NULL);
             if (p->buffers.at[b].unit != in->unit)

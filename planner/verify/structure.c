@@ -1,5 +1,5 @@
-/* Checks the structure of a plan: mesh, deals, shapes, graph, units. Every index, size and count is
- * checked, so that the other proofs can rely on them even if the plan comes from untrusted text. */
+/* Checks the structure of a plan: mesh, deals, shapes, graph and units. Other proofs rely on it,
+ * even if the text of the plan was damaged. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #define RULE "verify-structure"
 
-/* limit for the elements of a tensor; its bytes stay far below 2^63 */
+/* the most elements of a tensor, so that its bytes are far below 2^63 */
 static const int64_t MAX_ELEMENTS = INT64_C(1) << 48;
 
 static void check_mesh(Verifier *v)
@@ -48,8 +48,8 @@ static int by_low(const void *a, const void *b)
     return x->hi < y->hi ? -1 : x->hi > y->hi;
 }
 
-/* True if the intervals follow each other from 0 to the end. A check of their lengths alone would
- * not do: one index could be in two intervals and another in none. */
+/* True if the intervals follow each other from 0 to the end. Lengths alone do not show that each
+ * index occurs once. */
 static bool tiles(const Verifier *v, const Deal *d)
 {
     Interval *at = arena_array(v->arena, d->n, sizeof *at);
@@ -64,7 +64,7 @@ static bool tiles(const Verifier *v, const Deal *d)
     return next == n && end == d->size;
 }
 
-/* True if the segments follow each other in order. The order matters: keys come before values. */
+/* True if the segments follow each other in order. */
 static bool are_side_by_side(const Verifier *v, const Deal *d)
 {
     int64_t end = 0;
@@ -76,8 +76,8 @@ static bool are_side_by_side(const Verifier *v, const Deal *d)
     return end == d->size;
 }
 
-/* True if the intervals of a halo reach at most once around the dimension. They may overlap, and
- * may reach beyond an edge. */
+/* True if the intervals of a halo reach around the dimension at most once. They may overlap, and
+ * may exceed an edge. */
 static bool reaches_once(const Verifier *v, const Deal *d)
 {
     for (uint32_t k = 0; k < d->n; k++) {
@@ -346,8 +346,7 @@ static void check_units(Verifier *v)
                           g->tensors.at[t].name, times[t]);
 }
 
-/* Checks that the divisors in reports follow from the plan. All zero: the plan was made by hand and
- * states none. */
+/* Checks the numbers by which reports divide. All are zero in a plan that was made by hand. */
 static void check_step(Verifier *v)
 {
     const StepInfo *s = &v->plan->step;

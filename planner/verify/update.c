@@ -1,6 +1,6 @@
 /* The end of a step. Squared norms must count each element once, and the clip coefficient must
- * follow from all these norms. The optimizer must update each parameter once, with its whole
- * gradient. This file also contains the function that runs programs instruction by instruction. */
+ * follow from all of them. The optimizer must update each parameter once with its whole gradient.
+ * This file also runs programs instruction by instruction. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -16,11 +16,11 @@ static TensorId gradient_of_value(const Verifier *v, Hash128 vn)
     return 0;
 }
 
-/* Returns the axes over which the squares of a piece must be summed to cover the whole tensor. */
+/* Returns the axes over which the squares of a piece must be summed to count the whole tensor. */
 static AxisSet norm_axes(const Verifier *v, const Val *val, const ValuePiece *piece)
 {
     AxisSet flat = val->list ? layout_axes_split(&value_shape_at(v, val->shape)->layout, -1) : 0;
-    /* a parameter is on one pipeline stage, or on two stages of which only one counts it */
+    /* if two stages have a parameter, only one of them counts it */
     return (AxisSet)(flat | v->stages |
                      layout_axes_split(&value_shape_at(v, piece->shape)->layout, -1));
 }
@@ -98,7 +98,7 @@ static bool counts_in_norm(const Verifier *v, TensorId t)
     return tensor_trains(p) && p->grad && !graph_balances(v->g, p);
 }
 
-/* Explains a value in which one parameter takes the place of another. */
+/* Explains a norm in which one parameter is counted in the place of another. */
 static bool explain_exchange(Verifier *v, Pc pc, Hash128 is)
 {
     for (TensorId t = 1; t < v->g->tensors.n; t++) {
@@ -134,8 +134,8 @@ static void explain_norm(Verifier *v, Pc pc, Hash128 is)
                   "the gradient norm must count the gradient of each parameter exactly once");
 }
 
-/* Checks step_mean, which must divide every gradient exactly once by the number of counted tokens.
- * Gradients have the scale of a full step, so the factor is the full count / the actual count. */
+/* Checks step_mean. It must divide every gradient once by the number of counted tokens. The graph
+ * has already divided by the number of all tokens, so the factor is all / counted. */
 void value_mean(Verifier *v, Pc pc)
 {
     static const char *const names[] = {"loss", "count of kept tokens"};
@@ -299,15 +299,14 @@ static void check_coefficient(Verifier *v, Pc pc, const Val *coefficient)
                       "reads a clip coefficient that was not summed over all ranks");
 }
 
-/* Updates each parameter in `param` with the gradient at the same offset in `grad` (a bad gradient
- * was reported before). Returns the new weights. */
+/* Updates each parameter in `param` with the gradient at the same offset in `grad`. Returns the new
+ * weights. */
 static Val update_pieces(Verifier *v, Pc pc, const Val *param, const Val *grad)
 {
     ValuePiece one, two;
     uint32_t n, m;
     const ValuePiece *p = value_pieces(v, param, &one, &n), *g = value_pieces(v, grad, &two, &m);
-    /* one vector fills its unit and was reduce-scattered as a whole; both buffers have equal
-     * shapes */
+    /* a single vector that fills its unit and was reduce-scattered as a whole */
     if (param->list && !grad->list && n == 1 && p->lo == 0 &&
         p->n == (uint64_t)value_shape_at(v, grad->shape)->dim[0])
         two.n = p->n, two.shape = p->shape;
@@ -382,8 +381,8 @@ void value_update(Verifier *v, Pc pc)
 
 /* ---- what must hold when a step has ended ---- */
 
-/* Checks a buffer that held a unit's parameters at the beginning of the step, at rest or as a copy:
- * at the end it must hold the updated value of each parameter. */
+/* Checks a buffer that held parameters of a unit when the step began. It must now hold their
+ * updated values. */
 static void end_of_parameters(Verifier *v, BufferId b)
 {
     const Buffer *at = &v->p->buffers.at[b];

@@ -18,7 +18,7 @@ void verify_purity(Verifier *v)
         const Node *origin = &v->plan->graph.nodes.at[in->origin];
         if (origin->keep && origin->op == in->op)
             verify_report(v, "verify-purity", pc,
-                          "recomputation must not repeat %s: its result is kept",
+                          "recomputation must not repeat %s, because its result is kept",
                           op_info(in->op)->name);
         if (flags & (OP_STATE | OP_ONCE | OP_SOURCE))
             verify_report(v, "verify-purity", pc, "recomputation must not %s",

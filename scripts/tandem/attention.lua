@@ -29,13 +29,13 @@ end
 local function read_kind(who, options, how)
   how.window = options.window and check.count(who, "window", options.window) or 0
   how.cap = check.number(who, "cap", options.cap, 0.0)
-  if how.cap < 0 then core.fail("out-of-range", who .. ": cap must be positive", "leave it out for none") end
+  if how.cap < 0 then core.fail("out-of-range", who .. ": cap must be positive", "leave out cap") end
   if how.window > 0 and how.causal == 0 then
-    core.fail("out-of-range", who .. ": a window of keys needs causal = true", "causal = true, or leave window out")
+    core.fail("out-of-range", who .. ": window works only with causal = true", "set causal = true, or leave out window")
   end
   local plain = how.window == 0 and how.cap == 0
   if how.drop > 0 and not plain then
-    core.fail("out-of-range", who .. ": dropout of scores excludes window, cap and sinks", "leave dropout out")
+    core.fail("out-of-range", who .. ": dropout does not work with window, cap or sinks", "leave out dropout")
   end
   return plain
 end
@@ -46,7 +46,7 @@ local function read_call(who, call, how)
   if tensors[call] then call = { memory = call } end
   check.options(who .. " call", call, { memory = true, table = true })
   if call.memory and how.causal == 1 then
-    core.fail("out-of-range", who .. ": attention to another sequence cannot be causal", "causal = false")
+    core.fail("out-of-range", who .. ": attention to another sequence cannot be causal", "set causal = false")
   end
   return call.memory, call.table
 end
@@ -54,7 +54,7 @@ end
 local function attend(who, how, sinks, distance_table, q, k, v)
   q, k, v = tensors[q], tensors[k], tensors[v]
   if sinks and distance_table then
-    core.fail("out-of-range", who .. ": sinks and a table of distances exclude each other", "leave one out")
+    core.fail("out-of-range", who .. ": sinks do not work with a table of distances", "leave out one of them")
   end
   if sinks then return op("attention_sink", how, q, k, v, use(sinks)) end
   if not distance_table then return op(how.kind, how, q, k, v) end
@@ -64,7 +64,7 @@ local function attend(who, how, sinks, distance_table, q, k, v)
   end
   local own = { distance = distances[id] }
   for key, value in pairs(how) do own[key] = value end
-  if how.drop > 0 then core.fail("out-of-range", who .. ": dropout of scores excludes a table", "leave it out") end
+  if how.drop > 0 then core.fail("out-of-range", who .. ": dropout does not work with a table of distances", "leave out dropout") end
   return op("attention_table", own, q, k, v, id)
 end
 
@@ -84,8 +84,8 @@ function attention.add(nn, own)
     local groups = check.count(who, "kv_heads", options.kv_heads, heads)
     if heads % groups ~= 0 then refuse_heads(who, heads, groups) end
     if options.head_dim == nil and dim % heads ~= 0 then
-      core.fail("divides-heads", ("%s: dim = %d cannot be divided into %d heads"):format(who, dim, heads),
-        "name head_dim, or choose heads that divide dim")
+      core.fail("divides-heads", ("%s: dim = %d is not a multiple of heads = %d"):format(who, dim, heads),
+        "set head_dim, or use a number of heads that divides dim")
     end
     local size = check.count(who, "head_dim", options.head_dim, dim // heads)
     local causal = check.flag(who, "causal", options.causal, true)
@@ -96,7 +96,7 @@ function attention.add(nn, own)
     how.spectral, out.spectral = own.check_norm(who, options, how.init), own.check_norm(who, options, out.init)
     local turn = options.rope_theta and rope_attrs(who, options.rope_theta, options.rope_scaling, options.rope_image)
     if turn and size % 2 ~= 0 then
-      core.fail("out-of-range", ("%s: rotary positions turn pairs of numbers, so head_dim = %d must be even"):format(who, size))
+      core.fail("out-of-range", ("%s: head_dim = %d must be even, because rotary positions rotate pairs of numbers"):format(who, size))
     end
     if turn then turn.rope_dims = own.rope_dims(who, options.rope_dims, size) end
     local scale = check.number(who, "scale", options.scale, 1 / math.sqrt(size))
@@ -104,7 +104,7 @@ function attention.add(nn, own)
     local with_sinks = check.flag(who, "sinks", options.sinks, false)
     attrs.kind = read_kind(who, options, attrs) and "attention" or "attention_wide"
     if with_sinks and attrs.drop > 0 then
-      core.fail("out-of-range", who .. ": dropout of scores excludes sinks", "leave dropout out")
+      core.fail("out-of-range", who .. ": dropout does not work with sinks", "leave out dropout")
     end
     local fields = { wo = linear(who, "linear_o", { groups, heads // groups, size }, { dim }, 3, out) }
     local fused, repeats = check.flag(who, "fused", options.fused, false), heads // groups
@@ -124,7 +124,7 @@ function attention.add(nn, own)
       local memory, distance_table = read_call(who, call, attrs)
       local q, k, v
       if fused then
-        if memory then core.fail("out-of-range", who .. ": fused cannot read another sequence's keys", "leave out fused") end
+        if memory then core.fail("out-of-range", who .. ": fused does not work with attention to another sequence", "leave out fused") end
         local all = tensors[m.wqkv(x)]
         q = op("part_heads", { first = 0, count = repeats }, all)
         k = op("part_head", { first = repeats, count = 1 }, all)
@@ -172,7 +172,7 @@ function attention.add(nn, own)
     local q_rank = options.q_rank and check.count(who, "q_rank", options.q_rank)
     local eps = own.check_eps(who, options.eps)
     if turned % 2 ~= 0 then
-      core.fail("out-of-range", ("%s: rotary positions turn pairs of numbers, so rope_dim = %d must be even"):format(who, turned))
+      core.fail("out-of-range", ("%s: rope_dim = %d must be even, because rotary positions rotate pairs of numbers"):format(who, turned))
     end
     local turn, sharper = rope_attrs(who, options.rope_theta, options.rope_scaling)
     turn.rope_dims = turned

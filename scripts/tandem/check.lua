@@ -131,8 +131,8 @@ end
 -- Groups of segments are not heads, so an op over the last dimension needs a single segment.
 function check.one_segment(who, id)
   if check.segments[id] then
-    core.fail("fused-segments", ("%s: segments of %s features lie side by side here"):format(who,
-      table.concat(check.segments[id], ", ")), "take one first: nn.segment(x, i)")
+    core.fail("fused-segments", ("%s: the input consists of segments of %s features, but one segment is needed"):format(who,
+      table.concat(check.segments[id], ", ")), "take one segment: nn.segment(x, i)")
   end
 end
 

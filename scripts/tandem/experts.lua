@@ -55,7 +55,7 @@ local function read_factor(who, value)
   end
   if factor <= 0 then
     core.fail("out-of-range", ("%s: capacity_factor = %s must be positive"):format(who, factor),
-      "1.0 is room for tokens that are shared out evenly")
+      "1.0 is enough if all experts get the same number of tokens")
   end
   return factor
 end
@@ -68,7 +68,7 @@ local function read_groups(who, options, c)
   if c.groups > 64 or c.experts % c.groups ~= 0 or c.top_groups > c.groups or each * c.top_groups < c.top_k
     or (c.sigmoid and c.groups > 1 and each < 2) then
     core.fail("out-of-range", ("%s: top_k = %d from %d of %d groups of %d experts"):format(who, c.top_k, c.top_groups,
-      c.groups, c.experts), "groups divide experts, and the chosen groups have at least top_k experts")
+      c.groups, c.experts), "groups must divide experts, and the chosen groups must have at least top_k experts")
   end
 end
 
@@ -76,10 +76,10 @@ local function read(who, options)
   local c = { dim = check.count(who, "dim", options.dim), hidden = check.count(who, "hidden", options.hidden),
     experts = check.count(who, "experts", options.experts), top_k = check.count(who, "top_k", options.top_k, 2) }
   if c.experts > core.most_experts then
-    core.fail("out-of-range", ("%s: experts = %d; %d are the most"):format(who, c.experts, core.most_experts))
+    core.fail("out-of-range", ("%s: experts = %d is more than %d"):format(who, c.experts, core.most_experts))
   end
   if c.top_k > c.experts then
-    core.fail("out-of-range", ("%s: top_k = %d of %d experts"):format(who, c.top_k, c.experts),
+    core.fail("out-of-range", ("%s: top_k = %d is not possible with %d experts"):format(who, c.top_k, c.experts),
       ("top_k may be 1 to %d"):format(c.experts))
   end
   c.factor = read_factor(who, options.capacity_factor)
@@ -88,7 +88,7 @@ local function read(who, options)
   c.rate = check.number(who, "balance_rate", options.balance_rate, 0)
   if c.rate < 0 then core.fail("out-of-range", who .. ": balance_rate must not be negative", "0 leaves it out") end
   if c.rate > 0 and not check.flag(who, "sigmoid", options.sigmoid, false) then
-    core.fail("out-of-range", who .. ": balance_rate needs sigmoid = true: the bias is added to sigmoids", "sigmoid = true")
+    core.fail("out-of-range", who .. ": balance_rate works only with sigmoid = true", "set sigmoid = true")
   end
   c.z_loss = check.number(who, "z_loss", options.z_loss, 0)
   if c.z_loss < 0 then core.fail("out-of-range", who .. ": z_loss must not be negative", "0 leaves it out") end
@@ -102,8 +102,8 @@ local function read(who, options)
   c.scaling = check.number(who, "scaling", options.scaling, 1.0)
   c.sigmoid = check.flag(who, "sigmoid", options.sigmoid, false)
   if c.sigmoid and c.aux > 0 then
-    core.fail("out-of-range", who .. ": aux_loss needs the softmax of logits, which sigmoid replaces",
-      "write aux_loss = 0; it is 0.01 if it is left out")
+    core.fail("out-of-range", who .. ": aux_loss does not work with sigmoid = true",
+      "set aux_loss = 0; the default is 0.01")
   end
   read_groups(who, options, c)
   return c

@@ -35,7 +35,7 @@ local function mode_of(who, value)
   local names = type(value) == "table" and value or { value or "zeros", value or "zeros" }
   for i = 1, 2 do
     if not modes[names[i]] then
-      core.fail("unknown-word", ("%s: padding_mode = '%s' is not known"):format(who, tostring(names[i])),
+      core.fail("unknown-word", ("%s: padding_mode = '%s' is not an allowed word"):format(who, tostring(names[i])),
         core.near(tostring(names[i]), check.words(modes)) or "one of: circular, reflect, symmetric, zeros")
     end
   end
@@ -51,7 +51,7 @@ end
 local function field(who, x, channels)
   local id = check.tensor(who, "the input", x, 4)
   if channels and x.shape[2] ~= channels then
-    core.fail("shape-mismatch", ("%s expects %d channels, got shape %s"):format(who, channels, shape_text(x.shape)))
+    core.fail("shape-mismatch", ("%s needs %d channels, but its input has shape %s"):format(who, channels, shape_text(x.shape)))
   end
   return id
 end
@@ -67,7 +67,7 @@ local function check_fit(who, x, how)
     end
     local most = how.mode[i] == 1 and size - 1 or size
     if how.mode[i] ~= 0 and math.max(how.before[i], how.after[i]) > most then
-      core.fail("shape-mismatch", ("%s: padding of %d rows shows more than the %s of %d has"):format(who,
+      core.fail("shape-mismatch", ("%s: padding of %d rows does not fit a %s of %d"):format(who,
         math.max(how.before[i], how.after[i]), what, size), ("padding may be up to %d"):format(most))
     end
   end
@@ -121,7 +121,7 @@ function fields.add(nn, known, normal, check_norm, over_norm)
   local function norm_of(who, options, how)
     local spectral = check_norm(who, options, how.init)
     if spectral and how.groups > 1 then
-      core.fail("spectral-norm", who .. ": spectral_norm of a grouped convolution is not there", "groups = 1")
+      core.fail("spectral-norm", who .. ": spectral_norm does not work with groups", "set groups = 1, or leave out spectral_norm")
     end
     return spectral
   end
@@ -158,7 +158,7 @@ function fields.add(nn, known, normal, check_norm, over_norm)
           how.stride[i]))
       end
       if how.mode[i] ~= 0 then
-        core.fail("out-of-range", who .. ": only zeros can be padded here", "padding_mode = \"zeros\"")
+        core.fail("out-of-range", who .. ": only zeros can be padded here", "set padding_mode = \"zeros\"")
       end
     end
     how.after = { how.padding[1] - more[1], how.padding[2] - more[2] }
@@ -186,7 +186,7 @@ function fields.add(nn, known, normal, check_norm, over_norm)
     groups, channels = check.count(who, "groups", groups), check.count(who, "channels", channels)
     options = check.options(who, options, known[who])
     if channels % groups ~= 0 then
-      core.fail("out-of-range", ("%s: %d channels cannot be divided into %d groups"):format(who, channels, groups))
+      core.fail("out-of-range", ("%s: %d channels are not a multiple of %d groups"):format(who, channels, groups))
     end
     local attrs = { eps = check.number(who, "eps", options.eps, 1e-5), group = groups }
     local info = { params = {} }
@@ -220,7 +220,7 @@ function fields.add(nn, known, normal, check_norm, over_norm)
       local how = read_window(who, options)
       if options.stride == nil then how.stride = how.kernel end
       if name == "max_pool2d" and how.mode[1] + how.mode[2] > 0 then
-        core.fail("out-of-range", who .. ": padding is never the maximum", "padding_mode = \"zeros\"")
+        core.fail("out-of-range", who .. ": padding can never be the maximum", "set padding_mode = \"zeros\"")
       end
       check_fit(who, x, how)
       return op(name, window(how), id)
@@ -264,7 +264,7 @@ function fields.add(nn, known, normal, check_norm, over_norm)
     options = check.options(who, options, known[who])
     local mode = options.mode or "bilinear"
     if mode ~= "bilinear" and mode ~= "nearest" then
-      core.fail("unknown-word", ("%s: mode = '%s' is not known"):format(who, tostring(mode)), "bilinear or nearest")
+      core.fail("unknown-word", ("%s: mode = '%s' is not an allowed word"):format(who, tostring(mode)), "bilinear or nearest")
     end
     return op("resize", { rows = check.count(who, "height", options.height, x.shape[3]),
       columns = check.count(who, "width", options.width, x.shape[4]), nearest = mode == "nearest" and 1 or 0 }, id)
@@ -298,7 +298,7 @@ function fields.add(nn, known, normal, check_norm, over_norm)
     local id = field(who, x)
     first, count = pair(who, "first", first, 0, 0)[1], check.count(who, "count", count)
     if first + count > x.shape[2] then
-      core.fail("out-of-range", ("%s: channels %d to %d of %d"):format(who, first, first + count - 1, x.shape[2]))
+      core.fail("out-of-range", ("%s: channels %d to %d do not exist in a field of %d"):format(who, first, first + count - 1, x.shape[2]))
     end
     return op("channels", { first = first, count = count }, id)
   end)
@@ -324,7 +324,7 @@ function fields.add(nn, known, normal, check_norm, over_norm)
     rows = check.count(who, "rows", rows)
     columns = check.count(who, "columns", columns, rows)
     if rows > 144 or columns > 144 then
-      core.fail("out-of-range", ("%s: a window of %d x %d points"):format(who, rows, columns), "at most 144 points")
+      core.fail("out-of-range", ("%s: a window of %d x %d points is too large"):format(who, rows, columns), "at most 144 points")
     end
     local key = rows .. "x" .. columns
     module.offsets[key] = module.offsets[key] or module.tensor(core.offsets(rows, columns))
@@ -338,7 +338,7 @@ function fields.add(nn, known, normal, check_norm, over_norm)
     local heads, size = check.count(who, "heads", options.heads), pair(who, "window", options.window, nil, 1)
     local features = q.shape[2] // heads
     if q.shape[2] % heads ~= 0 then
-      core.fail("divides-heads", ("%s: %d channels cannot be divided into %d heads"):format(who, q.shape[2], heads))
+      core.fail("divides-heads", ("%s: %d channels are not a multiple of %d heads"):format(who, q.shape[2], heads))
     end
     for i = 1, 2 do
       if q.shape[2 + i] % size[i] ~= 0 then

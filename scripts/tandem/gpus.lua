@@ -154,7 +154,7 @@ function m.named(name)
     core.fail("wrong-type", ("clusters.gpu: gpu must be a text, not a %s"):format(type(name)))
   end
   local found, hint = m.known(name)
-  if not found then core.fail("unknown-word", ("clusters.gpu: no GPU is called '%s'"):format(name), hint) end
+  if not found then core.fail("unknown-word", ("clusters.gpu: the library has no GPU called '%s'"):format(name), hint) end
   return found
 end
 

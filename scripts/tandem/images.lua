@@ -18,7 +18,7 @@ function images.add(nn, known, standard)
     local height, patch = check.count(who, "height", options.height), check.count(who, "patch", options.patch)
     local width, channels = check.count(who, "width", options.width, height), check.count(who, "channels", options.channels, 3)
     if height % patch ~= 0 or width % patch ~= 0 then
-      core.fail("shape-mismatch", ("%s: %d x %d points are not whole patches of %d x %d"):format(who, height, width, patch, patch),
+      core.fail("shape-mismatch", ("%s: an image of %d x %d points does not consist of whole patches of %d x %d"):format(who, height, width, patch, patch),
         ("height and width may be multiples of %d"):format(patch))
     end
     if patch > 512 or channels > 4096 or height // patch > 4096 or width // patch > 4096 then
@@ -38,7 +38,7 @@ function images.add(nn, known, standard)
     return new_module("lead_tokens", function(_, x)
       local id = check.tensor(who, "the input", x, 3)
       if x.shape[3] ~= dim then
-        core.fail("shape-mismatch", ("%s(%d, %d) cannot stand in front of shape %s"):format(who, count, dim,
+        core.fail("shape-mismatch", ("%s(%d, %d) cannot be put before an input of shape %s"):format(who, count, dim,
           check.shape_text(x.shape)))
       end
       return op("lead_tokens", nil, use(own), id)
@@ -60,7 +60,7 @@ function images.add(nn, known, standard)
     local id = check.tensor(who, "the input", x, 3)
     count = check.within(who, "count", count, 1, 4096)
     if x.shape[2] % count ~= 0 then
-      core.fail("shape-mismatch", ("%s: %d tokens are not whole groups of %d"):format(who, x.shape[2], count))
+      core.fail("shape-mismatch", ("%s: %d tokens are not a multiple of %d"):format(who, x.shape[2], count))
     end
     return op("merge_tokens", { count = count }, id)
   end)

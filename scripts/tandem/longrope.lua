@@ -19,7 +19,7 @@ end
 local function read_factors(who, name, list)
   if type(list) ~= "table" or next(list) == nil then
     core.fail("missing-key", ("%s: LongRoPE needs a list of %s factors"):format(who, name),
-      "short = { 1.0, 1.1, ... }, long = { ... }: a number for each pair of elements that turns")
+      "short = { 1.0, 1.1, ... }, long = { ... }: give one factor for each pair of rotated elements")
   end
   local n = 0
   for key in pairs(list) do
@@ -33,7 +33,7 @@ local function read_factors(who, name, list)
   for i = 1, n do
     if list[i] == nil then
       core.fail("missing-key", ("%s: LongRoPE has %s factor %d, but not %s factor %d"):format(who, name, n, name, i),
-        "a number for each pair of elements that turns")
+        "give one factor for each pair of rotated elements")
     end
     copy[i] = read_factor(who, ("%s factor %d"):format(name, i), list[i])
   end
@@ -45,17 +45,17 @@ function longrope.read(who, scaling)
   check.options(who .. " scaling", scaling, keys)
   local own = { short = read_factors(who, "short", scaling.short), long = read_factors(who, "long", scaling.long) }
   if scaling.context == nil or scaling.length == nil then
-    core.fail("missing-key", who .. ": LongRoPE needs the original context and the new length",
+    core.fail("missing-key", who .. ": LongRoPE needs context (the original length) and length (the new one)",
       "context = 4096, length = 131072: in tokens")
   end
   own.context = check.count(who, "context", scaling.context)
   local length = check.count(who, "length", scaling.length)
   if length < own.context then
-    core.fail("out-of-range", ("%s: LongRoPE to length = %d, below its original context = %d"):format(who, length, own.context),
+    core.fail("out-of-range", ("%s: LongRoPE has length = %d, which is less than its original context = %d"):format(who, length, own.context),
       ("length: at least %d"):format(own.context))
   end
   if length > own.context and own.context == 1 then
-    core.fail("out-of-range", who .. ": LongRoPE with an original context of 1 token", "context: at least 2")
+    core.fail("out-of-range", who .. ": LongRoPE has an original context of 1 token", "set context to 2 or more")
   end
   local stretched = length > own.context and math.sqrt(1 + math.log(length / own.context) / math.log(own.context)) or 1.0
   own.length = length
@@ -69,12 +69,12 @@ function longrope.attrs(who, attrs, shape)
   local turned = (attrs.rope_dims or 0) > 0 and attrs.rope_dims or size
   for _, name in ipairs { "short", "long" } do
     if 2 * #own[name] ~= turned then
-      core.fail("shape-mismatch", ("%s: LongRoPE has %d %s factors, and %d elements of a head turn"):format(who, #own[name],
-        name, turned), ("%d factors: one for each pair of elements"):format(turned // 2))
+      core.fail("shape-mismatch", ("%s: LongRoPE has %d %s factors, but rotates %d elements of each head"):format(who, #own[name],
+        name, turned), ("give %d factors, one for each pair of elements"):format(turned // 2))
     end
   end
   if shape[2] > own.length then
-    core.fail("out-of-range", ("%s: a sequence of %d tokens; LongRoPE reaches length = %d"):format(who, shape[2], own.length),
+    core.fail("out-of-range", ("%s: a sequence has %d tokens, but LongRoPE only reaches length = %d"):format(who, shape[2], own.length),
       ("seq may be up to %d"):format(own.length))
   end
   local pairs_of = shape[2] > own.context and own.long or own.short

@@ -36,8 +36,8 @@ local function pointwise(name, sign)
     local same = #a.shape == #b.shape
     for i, n in ipairs(a.shape) do same = same and b.shape[i] == n end
     if same and check.segments[left] ~= check.segments[right] then
-      core.fail("fused-segments", who .. ": the features of one side are segments, not those of the other",
-        "take them first: nn.segment(x, i)")
+      core.fail("fused-segments", who .. ": only one of the two sides consists of segments",
+        "take one segment: nn.segment(x, i)")
     end
     if not same then
       core.fail("shape-mismatch", ("%s: shapes %s and %s differ"):format(who, shape_text(a.shape),
@@ -60,8 +60,8 @@ local n_blocks = 0
 local function place_module(info)
   if info.id then return info.id end
   if not info.path then
-    core.fail("module-outside", "this module is not part of the model",
-      "make modules in build, as fields of the module that uses them")
+    core.fail("module-outside", "this module is not a field of the model",
+      "make it a field of the module that uses it")
   end
   local parent = info.parent and place_module(info.parent) or 0
   info.layer = info.parent and info.parent.layer or 0

@@ -51,8 +51,8 @@ end
 local function check_norm(who, options, start)
   local want = check.flag(who, "spectral_norm", options.spectral_norm, false)
   if want and is_zero(start) then
-    core.fail("spectral-norm", who .. ": a weight of zeros has norm 0: the first step would divide by it",
-      "an init that is not all zeros, or no spectral_norm")
+    core.fail("spectral-norm", who .. ": spectral_norm does not work with a weight of zeros, because its norm is 0",
+      "use another init, or leave out spectral_norm")
   end
   return want
 end
@@ -121,32 +121,32 @@ nn.linear = core.wrap(function(n_in, n_out, options)
   local how = { bias = check.flag(who, "bias", options.bias, false), init = check.init(who, options.init, standard) }
   how.spectral = check_norm(who, options, how.init)
   if options.segments ~= nil then
-    if options.weight ~= nil then core.fail("fused-segments", who .. ": a tied head has no segments") end
+    if options.weight ~= nil then core.fail("fused-segments", who .. ": a head that shares the weight of an embedding cannot have segments") end
     local n = segments.read(who, options.segments, n_out, how)
     if not how.each then return linear(who, "linear_segments", { n_in }, { n, n_out // n }, 2, how) end
     return linear(who, "linear_groups", { n_in }, { n, n_out // n }, 1, how)
   end
   if options.weight == nil then return linear(who, "linear", { n_in }, { n_out }, 1, how) end
   if how.spectral then
-    core.fail("spectral-norm", who .. ": a shared weight with spectral_norm: the embedding would read it without",
-      "leave out weight or spectral_norm: one tensor cannot be both")
+    core.fail("spectral-norm", who .. ": spectral_norm does not work with a weight that an embedding shares",
+      "leave out weight or spectral_norm")
   end
   local from = check.module(who, "weight", options.weight)
   if from.class ~= "embedding" then
-    core.fail("wrong-type", ("%s: weight must be an nn.embedding to share, not nn.%s"):format(who,
+    core.fail("wrong-type", ("%s: weight must be an nn.embedding, not nn.%s"):format(who,
       from.class))
   end
   local own = from.params.weight
   if own.dims[1] ~= n_out or own.dims[2] ~= n_in then
     core.fail("shape-mismatch", ("%s: (%d, %d) cannot share a weight of nn.embedding(%d, %d)"):format(
-      who, n_in, n_out, own.dims[1], own.dims[2]), "a tied head is nn.linear(dim, vocab, ...)")
+      who, n_in, n_out, own.dims[1], own.dims[2]), "write nn.linear(dim, vocab, ...) for an nn.embedding(vocab, dim)")
   end
   local info = { tp_styles = { vocab = true }, params = {}, shares = from }
   if how.bias then param(info, "bias", { n_out }, { init = inits[nn.zeros], style = bias_style }) end
   return new_module("linear", function(_, x)
     local id = check.tensor(who, "the input", x, 3)
     if x.shape[3] ~= n_in then
-      core.fail("shape-mismatch", ("%s expects in_features = %d, got shape %s"):format(who, n_in,
+      core.fail("shape-mismatch", ("%s needs in_features = %d, but its input has shape %s"):format(who, n_in,
         shape_text(x.shape)))
     end
     return add_bias(op("linear_t", nil, id, use(own)), info)
@@ -269,8 +269,8 @@ nn.span = core.wrap(function(x, first, count)
   local id = check.tensor(who, "the input", x)
   first, count = math.tointeger(first) or -1, check.count(who, "count", count)
   if first < 0 or #x.shape < 2 or first + count > x.shape[2] then
-    core.fail("out-of-range", ("%s: tokens %s to %s of shape %s"):format(who, first, first + count, shape_text(x.shape)),
-      "first counts from 0; first + count is at most the tokens of a sequence")
+    core.fail("out-of-range", ("%s: tokens %s to %s do not exist in shape %s"):format(who, first, first + count, shape_text(x.shape)),
+      "first counts from 0; first + count must not exceed the tokens of a sequence")
   end
   return op("span", { first = first, count = count }, id)
 end)
@@ -286,16 +286,16 @@ local yarn_keys = { kind = true, factor = true, slow = true, fast = true, contex
 local function yarn_attrs(who, attrs, scaling)
   check.options(who .. " scaling", scaling, yarn_keys)
   if scaling.factor == nil or scaling.context == nil then
-    core.fail("missing-key", who .. ": YaRN needs its factor and the original context", "{ kind = 'yarn', factor = 32, context = 4096 }")
+    core.fail("missing-key", who .. ": YaRN needs factor and context (the original length)", "for example { kind = 'yarn', factor = 32, context = 4096 }")
   end
   local factor, slow = check.number(who, "factor", scaling.factor), check.number(who, "slow", scaling.slow, 1.0)
   local fast = check.number(who, "fast", scaling.fast, 32.0)
   if factor < 1 or slow <= 0 or fast < slow or attrs.theta <= 1 then
     core.fail("out-of-range", ("%s: YaRN with factor = %g, slow = %g, fast = %g, theta = %g"):format(who, factor, slow,
-      fast, attrs.theta), "factor: at least 1; slow: above 0; fast: at least slow; theta: above 1")
+      fast, attrs.theta), "needed are factor >= 1, slow > 0, fast >= slow and theta > 1")
   end
   if (scaling.mscale == nil) ~= (scaling.mscale_all_dim == nil) then
-    core.fail("missing-key", who .. ": mscale and mscale_all_dim belong together", "name both, or neither")
+    core.fail("missing-key", who .. ": mscale needs mscale_all_dim, and the other way round", "give both or neither")
   end
   local function gain(mscale) return 0.1 * mscale * math.log(factor) + 1 end
   local all = check.number(who, "mscale_all_dim", scaling.mscale_all_dim, 0.0)
@@ -313,8 +313,8 @@ local function rope_attrs(who, theta, scaling, image)
   attrs.image = image and rope_image.read(who, image)
   local kind = type(scaling) == "table" and scaling.kind or nil
   if kind ~= nil and kind ~= "yarn" and kind ~= "longrope" then
-    core.fail("unknown-word", ("%s: unknown kind of scaling, %s"):format(who, check.value_text(kind)),
-      "kind = 'yarn' or 'longrope'; without kind: Llama 3.1's")
+    core.fail("unknown-word", ("%s: the kind of scaling is unknown: %s"):format(who, check.value_text(kind)),
+      "use kind = 'yarn' or 'longrope', or leave out kind for the scaling of Llama 3.1")
   end
   if kind == "longrope" then
     attrs.by_length = longrope.read(who, scaling)
@@ -344,7 +344,7 @@ end
 local function rope(who, x, attrs)
   local id = check.tensor(who, "the input", x)
   if #x.shape < 3 or x.shape[#x.shape] % 2 ~= 0 then
-    core.fail("shape-mismatch", ("%s rotates pairs: shape %s has an odd last dimension"):format(who,
+    core.fail("shape-mismatch", ("%s rotates pairs of numbers, but shape %s has an odd last dimension"):format(who,
       shape_text(x.shape)), "head_dim must be even")
   end
   check.one_segment(who, id)
@@ -366,7 +366,7 @@ local function check_drop(who, value)
   local drop = check.number(who, "p", value, 0.0)
   if not (drop >= 0 and drop < 1) then
     core.fail("out-of-range", ("%s: p = %s must be at least 0 and less than 1"):format(who, drop),
-      drop == 1 and "nothing would be left: leave the layer out" or "p is the fraction to drop, as in p = 0.1")
+      drop == 1 and "leave out the layer, of which nothing would remain" or "p is the fraction to drop, as in p = 0.1")
   end
   return drop
 end
@@ -393,7 +393,7 @@ nn.cross_entropy = core.wrap(function(logits, labels, options)
   local z = check.tensor(who, "logits", logits, 3)
   local y = check.tensor(who, "labels", labels, 2)
   if logits.shape[1] ~= labels.shape[1] or logits.shape[2] ~= labels.shape[2] then
-    core.fail("shape-mismatch", ("%s: logits %s do not fit labels %s"):format(who,
+    core.fail("shape-mismatch", ("%s: logits of shape %s do not belong to labels of shape %s"):format(who,
       shape_text(logits.shape), shape_text(labels.shape)))
   end
   local max = op("xent_max", nil, z)

@@ -16,20 +16,20 @@ function rope_image.read(who, image)
   local own = { rows = check.within(who, "rows", image.rows, 1, most_side),
     columns = check.within(who, "columns", image.columns, 1, most_side) }
   if (image.sections == nil) == (image.block == nil) then
-    core.fail("missing-key", who .. ": an image needs either sections (decoder) or block (encoder)", example)
+    core.fail("missing-key", who .. ": an image needs sections (for a decoder) or block (for an encoder), but not both", example)
   end
   if image.block ~= nil then
     own.block = check.within(who, "block", image.block, 1, most_block)
     if own.rows % own.block ~= 0 or own.columns % own.block ~= 0 then
-      core.fail("shape-mismatch", ("%s: %d x %d patches are not whole blocks of %d x %d"):format(who, own.rows, own.columns,
+      core.fail("shape-mismatch", ("%s: %d x %d patches cannot be divided into blocks of %d x %d"):format(who, own.rows, own.columns,
         own.block, own.block))
     end
-    if image.first ~= nil then core.fail("out-of-range", who .. ": the sequence of an encoder is its image", "leave first out") end
+    if image.first ~= nil then core.fail("out-of-range", who .. ": the sequence of an encoder is only its image", "leave out first") end
     return own
   end
   own.first = check.within(who, "first", image.first == nil and 0 or image.first, 0, most_first)
   if type(image.sections) ~= "table" or #image.sections ~= 3 then
-    core.fail("wrong-type", who .. ": sections are the pairs that turn by time, by row and by column", example)
+    core.fail("wrong-type", who .. ": sections must be three numbers of pairs: those rotated by time, by row and by column", example)
   end
   own.sections = {}
   for i = 1, 3 do own.sections[i] = check.count(who, "a section", image.sections[i]) end
@@ -43,13 +43,13 @@ function rope_image.add(who, attrs, image, shape, turned)
   if image.block then
     if tokens ~= image.rows * image.columns or pairs_that_turn % 2 ~= 0 then
       core.fail("shape-mismatch", ("%s: %d tokens and %d pairs for %d x %d patches"):format(who, tokens, pairs_that_turn,
-        image.rows, image.columns), "an encoder has a token for each patch, and an even number of pairs")
+        image.rows, image.columns), "an encoder needs one token for each patch, and an even number of pairs")
     end
   else
     local s = image.sections
     time, down = s[1], s[2]
     if s[1] + s[2] + s[3] ~= pairs_that_turn then
-      core.fail("shape-mismatch", ("%s: sections %d + %d + %d are not the %d pairs that turn"):format(who, s[1], s[2], s[3],
+      core.fail("shape-mismatch", ("%s: sections %d + %d + %d must add up to the %d rotated pairs"):format(who, s[1], s[2], s[3],
         pairs_that_turn))
     end
     if first + image.rows * image.columns > tokens then

@@ -26,7 +26,7 @@ local function read_list(who, list, n_out)
     sum, equal, common = sum + n, equal and n == list[1], gcd(n, common)
   end
   if sum ~= n_out then
-    core.fail("fused-segments", ("%s: segments add up to %d, out_features is %d"):format(who, sum, n_out),
+    core.fail("fused-segments", ("%s: segments add up to %d, but out_features is %d"):format(who, sum, n_out),
       ("out_features = %d"):format(sum))
   end
   return count, not equal and common or nil
@@ -44,7 +44,7 @@ function segments.read(who, given, n_out, how)
   end
   local n = check.count(who, "segments", given)
   if n_out % n ~= 0 then
-    core.fail("fused-segments", ("%s: out_features = %d are not %d equal segments"):format(who, n_out, n),
+    core.fail("fused-segments", ("%s: out_features = %d cannot be divided into %d equal segments"):format(who, n_out, n),
       "segments = { a, b, c } names sizes that differ")
   end
   return n
@@ -68,7 +68,7 @@ segments.take = core.wrap(function(x, i)
   end
   local n = unequal and #unequal or x.shape[3]
   i = check.count(who, "which", i)
-  if i > n then core.fail("out-of-range", ("%s: segment %d of %d"):format(who, i, n)) end
+  if i > n then core.fail("out-of-range", ("%s: there is no segment %d, only segments 1 to %d"):format(who, i, n)) end
   if not unequal then return module.op("segment", { segment = i - 1 }, id) end
   local first, groups = 0, x.shape[3]
   for k = 1, i - 1 do first = first + unequal[k] // groups end

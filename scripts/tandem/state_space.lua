@@ -58,7 +58,7 @@ function state_space.add(nn, own)
       core.fail("divides-heads", ("%s: heads = %d must be a multiple of groups = %d"):format(who, heads, groups))
     end
     if head_dim * state > 32768 then
-      core.fail("out-of-range", ("%s: head_dim * state = %d * %d numbers of a head's state"):format(who, head_dim, state),
+      core.fail("out-of-range", ("%s: head_dim * state = %d * %d is too large"):format(who, head_dim, state),
         "at most 32768")
     end
     local repeats = heads // groups
@@ -102,7 +102,7 @@ function state_space.add(nn, own)
     end
     local layers = check.count(who, "layers", config.layers or #pattern, nil, place)
     if layers > core.most then
-      core.fail("out-of-range", ("%s: layers = %d is more than the modules that a model may have"):format(who, layers),
+      core.fail("out-of-range", ("%s: layers = %d is more than a model may have"):format(who, layers),
         ("at most %d"):format(core.most), place)
     end
     return pattern:rep(1 + layers // #pattern):sub(1, layers)

@@ -45,7 +45,7 @@ local function assign_styles(module)
   for _, want in ipairs(own.styles or {}) do
     local info, part, names = find_module(module, want.path)
     if not info then
-      core.fail("unknown-path", ("%s = '%s': there is no module '%s'"):format(want.key, want.path, part),
+      core.fail("unknown-path", ("%s = '%s': the model has no module '%s' there"):format(want.key, want.path, part),
         core.near(part, names) or "there are: " .. table.concat(names, ", "), own.place)
     end
     if not (info.tp_styles and info.tp_styles[want.style]) then
@@ -54,7 +54,7 @@ local function assign_styles(module)
     end
     local target = info.shares or info
     if target.style and target.style ~= want.style then
-      core.fail("tp-style", ("%s = '%s': it is split by %s already"):format(want.key, want.path,
+      core.fail("tp-style", ("%s = '%s': the module is already split by %s"):format(want.key, want.path,
         target.style), nil, own.place)
     end
     target.style, info.style = want.style, want.style
@@ -96,8 +96,8 @@ local function check_all_used(order)
     local info = modules[module]
     for name, own in pairs(info.params) do
       if not own.id then
-        core.fail("unused-parameter", ("%s.%s is never used: it would get no gradient"):format(info.path,
-          name), "call the module in a forward function, or take it out", info.place)
+        core.fail("unused-parameter", ("%s.%s is never used, so it would get no gradient"):format(info.path,
+          name), "call the module in a forward function, or remove the module", info.place)
       end
     end
   end
@@ -116,7 +116,7 @@ function core.trace(model, mesh, shrink, seq, place)
   if not tensors[loss] or #loss.shape ~= 0 then
     core.fail("no-loss", ("the model's forward must return a loss, not %s"):format(tensors[loss]
       and "a tensor of shape " .. shape_text(loss.shape) or kind_of(loss)),
-      "end it with nn.cross_entropy(logits, labels)", modules[root].place)
+      "return nn.cross_entropy(logits, labels)", modules[root].place)
   end
   check_all_used(order)
   core.loss(tensors[loss])

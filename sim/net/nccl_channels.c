@@ -1,7 +1,6 @@
 /* The number of channels for messages (paths.cc, enqueue.cc). A communicator has a power of two of
- * channels. Each peer gets as many channels as its path can use, or fewer if there are many peers.
- * Each round of an all-to-all begins at another channel. A channel is one block of the kernel, so
- * it occupies one SM. */
+ * channels. Each peer gets as many channels as its path can use, but fewer if there are many peers.
+ * A channel is one thread block, so it occupies one SM. */
 #include <math.h>
 
 #include "sim/net/nccl.h"
@@ -15,8 +14,8 @@ static uint32_t power_of_two(double n)
     return p;
 }
 
-/* Returns the most channels of one peer: two for each NVLink, one for each 14 GB/s of a NIC, two
- * over PCIe. */
+/* Returns the largest number of channels for one peer: two for each NVLink, one for each 14 GB/s of
+ * a NIC, and two over PCIe. */
 static uint32_t most_of_a_peer(const NcclCase *c, uint32_t all)
 {
     bool box = c->cluster->intra == FABRIC_pcie;

@@ -1,12 +1,12 @@
-/* The result of NCCL's search on a machine (src/graph/topo.cc, paths.cc, search.cc): the number of
- * channels and their speed for rings, trees and switch reductions. */
+/* The rings, trees and switch reductions that NCCL's search finds on a machine: the number of
+ * channels and the speed of each (src/graph/topo.cc, paths.cc, search.cc). */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
 #include "sim/net/nccl.h"
 
-/* Speeds [GB/s of a channel] that the search tries, inside a node and between nodes. */
+/* The speeds of a channel [GB/s] that the search tries, inside a node and between nodes. */
 static const double intra_old[] = {40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3, 0};
 static const double intra_hopper[] = {60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3, 0};
 static const double intra_blackwell[] = {90, 80, 70, 60, 50, 40, 30, 24, 20, 19, 18, 0};
@@ -52,8 +52,8 @@ bool nccl_has_switch(const Cluster *cluster)
 
 double nccl_port_bytes_per_s(const Cluster *cluster)
 {
-    /* topo.h assumes 20, 20.6 (Hopper) and 40.1 (Blackwell) GB/s for a link of nominally 25, 25 and
-     * 50; PCIe gen 4 x16 counts as 24 of 31.5. */
+    /* topo.h assumes lower rates of links than the nominal ones: 20 GB/s of 25, 20.6 of 25 (Hopper)
+     * and 40.1 of 50 (Blackwell). For PCIe 4 x16 it assumes 24 of 31.5. */
     static const double part[GENERATION_COUNT] = {.8, .8, 20.6 / 25, 40.1 / 50};
     double share = has_nvlink(cluster) ? part[nccl_generation(cluster)] : .76;
     return cluster->intra_bytes_per_s * share;
@@ -62,7 +62,8 @@ double nccl_port_bytes_per_s(const Cluster *cluster)
 double nccl_nic_bytes_per_s(const Cluster *cluster)
 {
     double achieved = cluster->fabric.achieved > 0 ? cluster->fabric.achieved : .96;
-    return cluster->nic_bytes_per_s * achieved; /* paths.cc: 24 of HDR's 25, 48 of NDR's 50 GB/s */
+    /* paths.cc assumes 24 GB/s of HDR's 25, and 48 of NDR's 50 */
+    return cluster->nic_bytes_per_s * achieved;
 }
 
 double nccl_nic_rails(const Cluster *cluster)
@@ -77,7 +78,7 @@ double nccl_nics_used(const NcclCase *c)
     return fmax(fmin(c->per_node, nics), 1);
 }
 
-/* Returns the rate of a NIC [GB/s] that the search assumes: 24 of 25, 48 of 50. */
+/* Returns the rate of a NIC that the search assumes [GB/s]. */
 static double search_rate(const NcclCase *c)
 {
     return c->cluster->nic_bytes_per_s * .96e-9 * nccl_nic_rails(c->cluster);
@@ -93,8 +94,8 @@ double nccl_crossings(const NcclCase *c)
     return c->kind == COLLECTIVE_all_reduce ? 2 * (c->n_nodes - 1) : c->n_nodes - 1;
 }
 
-/* If a single channel would be a bottleneck, search.cc uses twice as many channels at half the
- * speed. */
+/* If a single channel is the bottleneck, search.cc uses twice as many channels of half the speed.
+ */
 static Rings doubled(const NcclCase *c, double channels, double speed)
 {
     bool sm90 = c->generation == GENERATION_hopper || c->generation == GENERATION_blackwell;
@@ -105,9 +106,8 @@ static Rings doubled(const NcclCase *c, double channels, double speed)
     return (Rings){channels, speed, speed};
 }
 
-/* Returns the rings over direct links between devices. Some pairs have several links; the cluster
- * states the number of rings of single links that they form. If the links form no ring, data go
- * forth and back over the same links. */
+/* Returns the rings over direct links between devices. The cluster states how many rings the links
+ * form. If they form none, data go forth and back over the same links. */
 static Rings rings_of_links(const NcclCase *c, double port)
 {
     uint32_t n = (uint32_t)c->per_node;
@@ -123,7 +123,7 @@ static Rings rings_in_node(const NcclCase *c, double port)
     const Cluster *cluster = c->cluster;
     if (cluster->intra == FABRIC_nvlink && cluster->rings[MOST_RING_DEVICES] > 0)
         return rings_of_links(c, port);
-    if (cluster->intra == FABRIC_mesh) { /* one ring over each link to another device */
+    if (cluster->intra == FABRIC_mesh) { /* there is one ring over each link of a device */
         double others = fmax(cluster->devices_per_node - 1., 1), used = c->per_node - 1;
         return (Rings){2 * used, port / others / 2, port / others / 2};
     }
@@ -149,14 +149,12 @@ static Rings rings_between(const NcclCase *c, double port)
     }
     if (best <= 0) best = rate;
     double channels = fmin(nccl_nics_used(c), 32);
-    double inside = (c->per_node - 1) / c->per_node; /* one hop of per_node hops leaves through the
-                                                      * NIC */
+    double inside = (c->per_node - 1) / c->per_node; /* one of per_node hops goes through the NIC */
     if (channels * best * inside > port) channels = fmax(floor(port / (best * inside)), 1);
     return doubled(c, channels, best);
 }
 
-/* Returns the trees between nodes. The search raises their speed inside a node to at most twice the
- * speed outside. */
+/* Returns the trees between nodes. Their speed inside a node is at most twice the speed outside. */
 static Rings trees(const NcclCase *c, double port)
 {
     Rings r = c->ring;
@@ -167,8 +165,8 @@ static Rings trees(const NcclCase *c, double port)
     return r;
 }
 
-/* Returns the channels of switch reductions: one head for each GPU; each GPU's port carries (heads
- * + 1) times a channel's speed. */
+/* Returns the channels of reductions in the switch. Each GPU is one head, and its port carries
+ * (heads + 1) times the speed of a channel. */
 static Rings switch_heads(const NcclCase *c, double port)
 {
     const double *speed = c->generation == GENERATION_blackwell ? intra_blackwell : intra_hopper;
@@ -176,9 +174,8 @@ static Rings switch_heads(const NcclCase *c, double port)
     for (; *speed > 0 && r.intra <= 0; speed++) {
         if (*speed <= port / (r.channels + 1) + 1e-9) r.intra = *speed;
     }
-    /* Inside a node, the search raises the speed between nodes to at most twice the speed inside.
-     * Measured bus bandwidths (5 and 6 H200, 8 B200) show that the largest entry of its list is not
-     * a limit. */
+    /* The speed between nodes is at most twice the speed inside a node. Measurements on 5 and 6
+     * H200 and on 8 B200 show that the list of speeds is no further limit. */
     r.inter = 2 * r.intra;
     if (c->n_nodes > 1) r.inter = fmin(r.inter, search_rate(c));
     return r;

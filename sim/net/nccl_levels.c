@@ -1,14 +1,11 @@
-/* The time to fill the pipeline of a tree of nodes. One chunk of each channel is in flight at a
- * time. On every level, all chunks of a node pass through its NICs before the next level has data
- * to send. So each level takes the time in which the NICs send one chunk of every channel. NCCL's
- * tuner counts only the latency of a hop. Chunk sizes come from enqueue.cc and
- * transport/nvls.cc. */
+/* The time to fill a tree of nodes. On each level, a node's NICs send one chunk of every channel
+ * before the next level can begin. NCCL's tuner counts only the latency of a hop. Sizes of chunks
+ * come from enqueue.cc and transport/nvls.cc. */
 #include <math.h>
 
 #include "sim/net/nccl.h"
 
-/* Returns the bytes of a chunk of NVLSTree. at_once: number of chunks in flight in a node, one for
- * each channel and head. */
+/* Returns the bytes of a chunk of NVLSTree. at_once: the number of chunks in a node at a time. */
 static double switch_chunk(const NcclCase *c, double at_once)
 {
     double chunk = c->n_nodes >= 4 ? 64 << 10 : NCCL_SWITCH_CHUNK_BYTES;
@@ -17,8 +14,8 @@ static double switch_chunk(const NcclCase *c, double at_once)
     return chunk;
 }
 
-/* Bytes of a chunk of Tree. With LL128 the chunk is halved until the chunks suffice for the depth
- * of the tree. */
+/* The bytes of a chunk of Tree. With LL128, chunks become smaller until there are enough for the
+ * depth of the tree. */
 static double tree_chunk(const NcclCase *c, uint32_t protocol, double channels)
 {
     if (protocol == SIMPLE) return (double)NCCL_SIMPLE_BYTES / NCCL_STEPS;
@@ -31,13 +28,13 @@ static double tree_chunk(const NcclCase *c, uint32_t protocol, double channels)
     return chunk;
 }
 
-/* Counts each level once up and once down, minus the hop that the time of the bytes already
- * contains. */
+/* Counts each level up and down, except the hop that is part of the time of the bytes. */
 double nccl_levels_us(const NcclCase *c, NcclAlgorithm algorithm, uint32_t protocol,
                       double channels, double hop_bytes_per_us)
 {
     double hops = 2 * floor(log2(c->n_nodes)) - 1, round = 0;
-    if (c->n_nodes <= 1 || c->cluster->fabric.ramp_s > 0) return 0; /* a fitted ramp contains it */
+    /* the fitted ramp contains this time */
+    if (c->n_nodes <= 1 || c->cluster->fabric.ramp_s > 0) return 0;
     if (algorithm == NCCL_NVLSTree) {
         double at_once = channels * c->nvls.channels;
         round = at_once * switch_chunk(c, at_once);

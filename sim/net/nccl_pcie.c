@@ -1,6 +1,6 @@
-/* Nodes with PCIe links: devices behind switches, switches behind processors, and links between
- * processors. A flow between two devices uses every link on its way. A pattern is as fast as its
- * busiest link allows for each flow (search.cc's followPath counts the same way). */
+/* Nodes with PCIe links. Devices are connected to switches, switches to processors, and processors
+ * to each other. A flow uses all links on its way, and the busiest link determines the rate (as in
+ * followPath of search.cc). */
 #include <assert.h>
 #include <math.h>
 
@@ -8,8 +8,7 @@
 
 enum { MOST_PARTS = 64 };
 
-/* The number of flows on each link (of devices, of switches' uplinks, between processors), and the
- * number of flows through host memory. */
+/* The number of flows on each link, and through host memory. */
 typedef struct Loads {
     double out[MOST_BOX_DEVICES], in[MOST_BOX_DEVICES];
     double up[MOST_PARTS], down[MOST_PARTS];
@@ -35,7 +34,7 @@ static bool may_write(const Cluster *c, bool one_switch, bool one_socket)
     return false;
 }
 
-/* Adds one flow from device to device, at `part` of the requested rate. */
+/* Adds a flow from one device to another, at `part` of the requested rate. */
 static void add_flow(const Cluster *c, Loads *l, uint32_t from, uint32_t to, double part)
 {
     const PcieBox *box = &c->pcie;
@@ -44,7 +43,7 @@ static void add_flow(const Cluster *c, Loads *l, uint32_t from, uint32_t to, dou
     bool one_socket = socket == other;
     bool one_switch = box->switches > 0 && one_socket && behind == to_switch;
     bool writes = may_write(c, one_switch, one_socket), direct = one_switch && writes;
-    /* Intel's processors forward writes between devices in packets of 64 bytes. */
+    /* Intel's processors split writes between devices into packets of 64 bytes */
     if (one_socket && !direct && box->intel) part *= 6. / 5;
     l->out[from] += part;
     l->in[to] += part;
@@ -69,7 +68,7 @@ static double least(const Cluster *c, const Loads *l)
     double rate = busiest > 0 ? link / busiest : link;
     if (between > 0 && c->pcie.socket_bytes_per_s > 0)
         rate = fmin(rate, c->pcie.socket_bytes_per_s / between);
-    /* each byte is written once and read once */
+    /* each byte is written and read once */
     double memory = c->host_bytes_per_s * c->devices_per_node;
     if (l->in_memory > 0 && memory > 0) rate = fmin(rate, memory / (2 * l->in_memory));
     return rate;

@@ -1,10 +1,7 @@
-/* The time of a collective. It is the latency of the algorithm and protocol that NCCL's tuner
- * chooses, plus the time of the bytes on the links. The launch and the filling of the pipeline,
- * which the tuner leaves out, are added. The tuner's bandwidths serve only to compare algorithms.
- * Simple is limited by ports and NICs, at the measured part of their rates (nccl_fit.def, the
- * cluster's fabric).
- *
- * This file considers one group at a time; net_maxmin.c shares links. */
+/* The time of a collective. It consists of the latency of NCCL's algorithm and protocol, the time
+ * of the bytes on links, the launch, and the filling of the pipeline. The bandwidths of NCCL's
+ * tuner are used only to choose an algorithm. This file looks at one group at a time; net_maxmin.c
+ * shares links between groups. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -18,16 +15,16 @@ static const char *const algorithm_name[] = {
 #undef X
 };
 
-/* Additional time of a call for which the caller waits, and of calls for all devices by one
- * process, compared with a call in a stream of calls. Measured with nccl-tests and torch on 8 A100,
- * H200, B200: 20 to 25 us against 6 to 10 in graphs. If one process calls for all devices, a group
- * of sends takes 8.2 us more for each device (87 us for an empty all-to-all on 8 A100). */
+/* The additional time of a call if the caller waits for it, and if one process calls for all
+ * devices. Measured with nccl-tests and torch on 8 A100, H200 and B200: 20 to 25 us, compared with
+ * 6 to 10 us in graphs. */
 static const double blocking_us = 14, one_process_send_us = 8.2;
 
-/* Heads of the switch's reductions on one board; `nvls` and the filling were fitted to them. */
+/* Heads of a reduction in the switch on one board. `nvls` and the filling were fitted to this
+ * number. */
 static const double board_heads = 8;
 
-/* A message is spread over channels from this size on (EFA: 8 to 64 KiB). */
+/* Larger messages are spread over channels. (Measured on EFA: from 8 to 64 KiB.) */
 static const double spread_bytes = 24 << 10;
 
 const NcclFit *nccl_fit(const Cluster *cluster)
@@ -75,17 +72,15 @@ static Ps ps_of_us(double us)
     return ps_of(us * 1e6);
 }
 
-/* Returns the part of a buffer that leaves the NICs of the busiest node in trees of nodes. Each of
- * the two trees carries half of the buffer, up and down. With two nodes, each node is the root of
- * one tree. With three nodes, a leaf of one tree has two children in the other tree. With more
- * nodes, it also has a parent there. */
+/* Returns the part of a buffer that leaves the NICs of the busiest node. Each of two trees carries
+ * half of the buffer up and down. With two nodes, each is the root of one tree. With three, a leaf
+ * of one tree has two children in the other. With more, it also has a parent there. */
 static double tree_leaves(double n_nodes)
 {
     return n_nodes <= 1 ? 0 : n_nodes <= 2 ? 1 : n_nodes <= 3 ? 1.5 : 2;
 }
 
-/* Bytes that leave the busiest rank through its port and through its NIC in the whole
- * collective. */
+/* The bytes that leave the busiest rank through its port and through its NIC. */
 static void traffic(const NcclCase *c, NcclAlgorithm algorithm, NcclChoice *choice)
 {
     double n = c->n_ranks, g = c->per_node, s = c->bytes;
@@ -115,14 +110,14 @@ static void traffic(const NcclCase *c, NcclAlgorithm algorithm, NcclChoice *choi
     }
 }
 
-/* Bytes a microsecond that all NICs of a node carry for this group. */
+/* The bytes per microsecond of all NICs of a node for this group. */
 static double nics_bytes_per_us(const NcclCase *c)
 {
     return nccl_nics_used(c) * nccl_nic_rails(c->cluster) * nccl_nic_bytes_per_s(c->cluster) * 1e-6;
 }
 
-/* Returns the time of a reduction in the switch: all heads share a port, and each uses it (heads +
- * 1) times; half as often for gathers and scatters. */
+/* Returns the time of a reduction in the switch. All heads share a port, and each head uses it
+ * heads + 1 times. Gathers and scatters use it half as often. */
 static double nvls_us(const NcclCase *c, const NcclFit *fit)
 {
     double heads = c->nvls.channels, g = c->per_node;
@@ -139,15 +134,15 @@ static double all_channels(const NcclCase *c)
     return fmin(2 * c->ring.channels, 64);
 }
 
-/* Returns the fraction of the bandwidth that remains if the plan allows fewer thread blocks than
- * NCCL would take. Each block is assumed to carry its share and no more. */
+/* Returns the remaining fraction of the bandwidth if the plan limits the number of thread blocks.
+ * Each block is assumed to carry an equal share. */
 static double part_left(const NcclCase *c, double channels)
 {
     double most = c->settings.max_ctas;
     return most > 0 && most < channels ? most / channels : 1;
 }
 
-/* Returns the time of the bytes with Simple: the time of the busiest link. */
+/* Returns the time of the bytes on the busiest link, with the protocol Simple. */
 static double simple_us(const NcclCase *c, NcclAlgorithm algorithm, const NcclFit *fit,
                         const NcclChoice *choice)
 {
@@ -186,7 +181,7 @@ uint32_t nccl_switch_channels(const Cluster *cluster, uint32_t n_nodes)
     return nccl_generation(cluster) != GENERATION_blackwell ? 16 : n_nodes > 1 ? 32 : 24;
 }
 
-/* Channels for a size (enqueue.cc): fewer until each thread has enough to do. */
+/* The channels for a size (enqueue.cc). Small sizes use fewer channels. */
 static uint32_t channels_for(const NcclCase *c, NcclAlgorithm algorithm, uint32_t protocol)
 {
     static const double bytes_a_thread[N_PROTOCOLS] = {8, 8, 64};
@@ -201,7 +196,7 @@ static uint32_t channels_for(const NcclCase *c, NcclAlgorithm algorithm, uint32_
     return (uint32_t)n;
 }
 
-/* Number of consecutive messages that the network itself delays. */
+/* The number of consecutive messages that the network delays. */
 static double messages(const NcclCase *c, NcclAlgorithm algorithm)
 {
     if (c->n_nodes <= 1) return 0;
@@ -224,8 +219,8 @@ static double filled(double us, double at_bytes, double bytes)
     return us <= 0 ? 0 : us * bytes / (bytes + fmax(at_bytes, 1));
 }
 
-/* A fabric's ramp was fitted to all-reduces, which cross each boundary between nodes twice. Other
- * collectives cross it once, and fill the pipeline once. */
+/* The ramp of a fabric was fitted to all-reduces, which cross between nodes twice. Other
+ * collectives cross once. */
 static double fabric_ramp_us(const NcclCase *c)
 {
     const NetworkFabric *fabric = &c->cluster->fabric;
@@ -235,10 +230,9 @@ static double fabric_ramp_us(const NcclCase *c)
                    filled(fabric->spread_s * 1e6, spread_bytes, c->bytes));
 }
 
-/* Returns the time to fill the pipeline, which was fitted to 8 ranks. With fewer ranks, a ring's
- * filling time is in proportion to its hops. A reduction in the switch has one chunk in flight for
- * each channel and head (enqueue.cc: concurrentOps). A pipeline of 32 heads thus holds four times
- * as many bytes as a pipeline of 8 heads. */
+/* Returns the time to fill the pipeline, which was fitted to 8 ranks. With fewer ranks, a ring
+ * fills in proportion to its hops. A reduction in the switch has one chunk for each channel and
+ * head at a time, so it fills in proportion to heads. */
 static double ramp_us(const NcclCase *c, NcclAlgorithm algorithm, const NcclFit *fit)
 {
     double hops = algorithm == NCCL_Ring ? fmin((c->n_ranks - 1) / 7, 1) : 1;
@@ -251,8 +245,8 @@ static double ramp_us(const NcclCase *c, NcclAlgorithm algorithm, const NcclFit 
     return hops * filled(fit->once_us, fit->once_mib * 0x1p20, c->bytes);
 }
 
-/* Latency and time of the bytes for one algorithm and protocol; the time is 0 if NCCL has no such
- * pair. */
+/* The latency and the time of the bytes for one algorithm and protocol; 0 if NCCL does not have
+ * this pair. */
 static NcclEstimate takes(const NcclCase *c, NcclAlgorithm algorithm, uint32_t protocol,
                           const NcclFit *fit, const NcclChoice *links)
 {
@@ -272,16 +266,15 @@ static NcclEstimate takes(const NcclCase *c, NcclAlgorithm algorithm, uint32_t p
         e.latency_us += ramp_us(c, algorithm, fit);
         e.bytes_per_us = c->bytes / simple_us(c, algorithm, fit, links);
     }
-    /* the rate of a whole tree is shared by all data that leave a node */
+    /* all data that leave a node share the rate of a tree */
     double hop = fmin(nics_bytes_per_us(c), tree_leaves(c->n_nodes) * e.bytes_per_us);
     e.latency_us += nccl_levels_us(c, algorithm, protocol, channels, hop);
     e.bytes_per_us *= left;
     return e;
 }
 
-/* Returns the time of a collective with the tuner's algorithm and the fastest protocol. (The sizes
- * at which the tuner changes the protocol differ between versions, but all versions aim at the
- * fastest one.) */
+/* Returns the time with the tuner's algorithm and the fastest protocol. Versions of NCCL change the
+ * protocol at different sizes, but all try to use the fastest. */
 static NcclChoice collective(const NcclCase *c, const NcclFit *fit)
 {
     NcclAlgorithm algorithm = NCCL_Ring;
@@ -307,9 +300,9 @@ static NcclChoice collective(const NcclCase *c, const NcclFit *fit)
     return choice;
 }
 
-/* All to all: n sends and receives in one launch; 10.5 us below 4 KiB on 8 H20 (pipelined). A
- * gather or scatter does the part of an all to all that concerns its root. A NIC carries only the
- * traffic of its own ranks; the NICs of other ranks do not help. */
+/* All-to-all: n sends and receives in one launch. Below 4 KiB it takes 10.5 us on 8 H20. A gather
+ * or scatter is the part of an all-to-all that concerns its root. A NIC carries only the traffic of
+ * its own ranks. */
 static NcclChoice exchange(const NcclCase *c, const NcclFit *fit)
 {
     double n = c->n_ranks, g = c->per_node, s = c->bytes;
@@ -322,7 +315,7 @@ static NcclChoice exchange(const NcclCase *c, const NcclFit *fit)
     double fluid = choice.port_bytes / port, latency = 10.5;
     if (c->n_nodes > 1) {
         double nics = nics_bytes_per_us(c) / g;
-        fluid = fmax(fluid, choice.nic_bytes / (.94 * nics)); /* .9 of a NIC's nominal rate */
+        fluid = fmax(fluid, choice.nic_bytes / (.94 * nics)); /* 0.9 of a NIC's nominal rate */
         latency = 24.5 + c->cluster->fabric.message_s * 1e6;
     }
     latency += fabric_ramp_us(c) + filled(fit->exchange_us, fit->exchange_mib * 0x1p20, s);
@@ -331,7 +324,7 @@ static NcclChoice exchange(const NcclCase *c, const NcclFit *fit)
     return choice;
 }
 
-/* One message to one peer; 17 us between nodes (H100 on NDR, vidur). */
+/* One message to one peer. It takes 17 us between nodes (H100 on NDR, measured by vidur). */
 static NcclChoice message(const NcclCase *c, const NcclFit *fit)
 {
     NcclChoice choice = {.algorithm = "P2P", .protocol = "Simple"};
@@ -344,7 +337,7 @@ static NcclChoice message(const NcclCase *c, const NcclFit *fit)
         latency = 17 + c->cluster->fabric.message_s * 1e6;
     } else {
         choice.port_bytes = c->bytes;
-        bool box = c->cluster->intra == FABRIC_pcie; /* the fit is for NVLink's ports */
+        bool box = c->cluster->intra == FABRIC_pcie; /* the fit is for ports of NVLink */
         fluid = c->bytes / (c->port_bytes_per_us * (box ? 1 : fit->p2p));
     }
     choice.latency_ps = ps_of_us(latency);
@@ -394,7 +387,7 @@ NcclChoice nccl_answer(const Cluster *cluster, const NcclQuestion *q)
     NcclCase c = nccl_case(cluster, q->kind, q->n_nodes, q->ranks_per_node, q->bytes);
     if (q->settings != NULL) c.settings = *q->settings;
     NcclChoice choice;
-    if (c.n_ranks < 2) { /* a copy on the device */
+    if (c.n_ranks < 2) { /* a copy on one device */
         choice = (NcclChoice){.algorithm = "copy", .protocol = "Simple"};
         choice.latency_ps = ps_of_us(2e6 * c.bytes / fmax(cluster->device.hbm_bytes_per_s, 1));
     } else if (q->buffers != NCCL_plain && nccl_buffers_possible(cluster, q)) {
@@ -432,7 +425,7 @@ NcclChoice nccl_answer_alone(const Cluster *cluster, const NcclQuestion *q)
     OpKind op = q->kind == COLLECTIVE_all_to_all ? OP_all_to_all : OP_all_reduce;
     EdgeKind kind =
         q->kind == COLLECTIVE_sendrecv ? EDGE_message : nccl_pattern(op, choice.algorithm);
-    bytes = choice.nic_bytes * c.per_node; /* bytes of all members on a node, for each edge */
+    bytes = choice.nic_bytes * c.per_node; /* the bytes of all members on a node, for each edge */
     if (kind == EDGE_exchange) bytes = c.bytes / c.n_ranks * c.per_node * c.per_node;
     if (kind == EDGE_tree) bytes = c.bytes / 2;
     if (q->n_nodes <= routes.n_places)
@@ -444,7 +437,8 @@ NcclChoice nccl_answer_alone(const Cluster *cluster, const NcclQuestion *q)
     return choice;
 }
 
-/* Maps a plan's op to a collective of NCCL; a halo exchange consists of sends and receives. */
+/* Returns NCCL's collective for an op of the plan. A halo exchange is a group of sends and
+ * receives. */
 static Collective kind_of(OpKind op)
 {
     Collective kind = COLLECTIVE_sendrecv;
@@ -459,8 +453,8 @@ NcclChoice nccl_choose(const Cluster *cluster, OpKind op, uint32_t n_nodes, uint
     return nccl_choose_as(cluster, &none, op, n_nodes, ranks_per_node, bytes);
 }
 
-/* An arena registered by default (auto) is in windows too. The gain of windows is counted only if
- * the plan asks for them, because the times of their kernels are NCCL's claim, not measured. */
+/* With register = auto the arena is in windows, too. But kernels for windows are assumed only if
+ * the plan asks for them, because their times are NCCL's claims and were not measured. */
 NcclChoice nccl_choose_as(const Cluster *cluster, const NcclSettings *settings, OpKind op,
                           uint32_t n_nodes, uint32_t ranks_per_node, uint64_t bytes)
 {

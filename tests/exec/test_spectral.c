@@ -452,8 +452,8 @@ static void each_is_advanced_by_one_node(void **state)
         if (strstr(name, "wv.weight_u") && !of[1]) of[1] = id;
     }
     g->nodes.at[of[1]].in[0] = g->nodes.at[of[0]].in[0];
-    is_named(plan, "verify-coverage", "both advance");
-    is_named(plan, "verify-coverage", "is not advanced by the forward pass");
+    is_named(plan, "verify-coverage", "both update");
+    is_named(plan, "verify-coverage", "the forward pass does not update state");
 }
 
 static void a_second_iteration_is_seen(void **state)

@@ -1,8 +1,7 @@
-/* Places buffers of overlapping micro-batches. In a pipeline, a rank runs the forward work of
- * several micro-batches before the backward work of the first one. An activation of micro-batch k
- * then lives together with the same activation of the next M - 1 micro-batches. These M activations
- * get M places in turn. So the places do not depend on the number of micro-batches, and all other
- * buffers can have the same places in each micro-batch. */
+/* Places the buffers that several micro-batches of a pipeline hold at a time. An activation of
+ * micro-batch k lives together with the same activation of the next M - 1 micro-batches. These M
+ * buffers get M slots, which micro-batches use in turn. So the slots do not depend on the number of
+ * micro-batches, and all other buffers can have the same offsets in each micro-batch. */
 #include "planner/lower/memory/slots.h"
 
 #include "planner/lower/alike.h"
@@ -12,9 +11,9 @@ typedef LIST(BufferId) Began;
 
 typedef struct Finder {
     const Lives *l;
-    Began *of;       /* [micro-batch]: buffers, in the order in which they begin */
-    uint32_t n;      /* micro-batches */
-    BufferId *chain; /* [micro-batch]: the buffers of one purpose; 0: none */
+    Began *of;       /* [micro-batch]: its buffers, in the order of their first use */
+    uint32_t n;      /* the number of micro-batches */
+    BufferId *chain; /* [micro-batch]: its buffer of one purpose; 0: it has none */
 } Finder;
 
 bool slots_same_part(const Program *p, BufferId a, BufferId b)
@@ -32,8 +31,8 @@ static void list_began(Finder *f)
                 list_push(l->scratch, &f->of[l->p->code.at[pc].microbatch], b);
 }
 
-/* Fills the chain of buffers with the same purpose as `b`, which begins in micro-batch 1. Returns
- * false if an interior micro-batch has none. */
+/* Fills the chain of buffers with the purpose of `b`, which begins in micro-batch 1. Returns false
+ * if a middle micro-batch has no such buffer. */
 static bool find_chain(const Finder *f, uint32_t *next, BufferId b)
 {
     enum { LOOK_AHEAD = 16 };
@@ -50,7 +49,7 @@ static bool find_chain(const Finder *f, uint32_t *next, BufferId b)
     return true;
 }
 
-/* True if the buffer of micro-batch k is free when the one of micro-batch k + m begins. */
+/* True if the buffer of micro-batch k is free when that of micro-batch k + m begins. */
 static bool passed(const Finder *f, uint32_t k, uint32_t m)
 {
     const Lives *l = f->l;
@@ -59,7 +58,7 @@ static bool passed(const Finder *f, uint32_t k, uint32_t m)
     return lives_passed(l, l->heir[f->chain[k]], &now);
 }
 
-/* Returns the number of buffers of the chain that are in use at the same time. */
+/* Returns the number of buffers of the chain that are in use at a time. */
 static uint32_t in_flight(const Finder *f)
 {
     uint32_t m = 1;

@@ -1,14 +1,14 @@
-/* Places of buffers that several micro-batches of a pipeline hold at the same time. */
+/* Slots: offsets for buffers that several micro-batches of a pipeline hold at a time. */
 #ifndef TANDEM_LOWER_SLOTS_H
 #define TANDEM_LOWER_SLOTS_H
 
 #include "planner/lower/memory/lives.h"
 
-/* Buffers of the same purpose in successive micro-batches take M slots in turn: micro-batch k takes
- * slot k modulo M. M is the number of these buffers that are in use at the same time. */
+/* Micro-batch k uses slot k modulo M for its buffer of some purpose. M is the number of these
+ * buffers that are in use at a time. */
 typedef struct Slots {
     uint64_t *place; /* [buffer]: 1 + its offset; 0: it has no slot */
-    uint64_t end;    /* of the last slot */
+    uint64_t end;    /* the end of the last slot */
     uint32_t most;   /* the largest M */
 } Slots;
 

@@ -1,6 +1,6 @@
-/* Value numbers of the global graph: 128-bit hashes. The value number of a sum is the sum of the
- * value numbers of its terms. A gradient that a program has summed equals the graph's if and only
- * if every contribution arrived exactly once. */
+/* Computes the values of the graph as 128-bit hashes. The hash of a sum is the sum of hashes. So a
+ * program's gradient has the hash of the graph's gradient only if each contribution was added
+ * exactly once. */
 #include <assert.h>
 #include <string.h>
 
@@ -60,8 +60,8 @@ Hash128 value_step_mean(const Verifier *v, uint32_t j)
     return value_of_op(OP_step_mean, 0, in, 2, j, 0, NULL);
 }
 
-/* Hashes attributes, except those that do not change a value: the position of a part, the number of
- * the part, and whether the kernel sets its output or adds to it. */
+/* Hashes attributes, except those that do not change a value: positions and numbers of parts, and
+ * whether a kernel adds to its output. */
 static void hash_attrs(Verifier *v)
 {
     v->attrs_key = arena_array(v->arena, v->g->attrs.n + 1, sizeof *v->attrs_key);
@@ -160,8 +160,8 @@ static void evaluate(Verifier *v)
     }
 }
 
-/* Returns the loss of a step, in units of the loss of one token or group, if every label is
- * kept. */
+/* Returns the loss of a step as a multiple of the loss of one token or group, if all labels count.
+ */
 static double loss_units(const Verifier *v)
 {
     const StepInfo *step = &v->plan->step;
@@ -169,8 +169,7 @@ static double loss_units(const Verifier *v)
     return step->group > 0 ? (double)step->global_batch / (double)step->group : 0;
 }
 
-/* Checks that the loss node is of the kind that the step's denominator requires, and counts tokens
- * accordingly. */
+/* Checks that the loss node has the kind that batch.denominator requires. Counts its tokens. */
 static void check_denominator(Verifier *v, const Node *n)
 {
     const StepInfo *step = &v->plan->step;
@@ -188,7 +187,7 @@ static void check_denominator(Verifier *v, const Node *n)
                       (long long)a->group, (long long)step->group);
 }
 
-/* Checks one node that makes the loss or a piece of it: its scale must be the step's. Adds its
+/* Checks a node that makes the loss or a piece of it. Its scale must be that of the step. Adds its
  * tokens to *tokens. */
 static void check_loss(Verifier *v, const Node *n, int64_t *tokens)
 {
@@ -207,8 +206,7 @@ static void check_loss(Verifier *v, const Node *n, int64_t *tokens)
     *tokens += points;
 }
 
-/* Checks that the loss counts each token of the step once (scale = 1 / tokens), or each group (1 /
- * groups). */
+/* Checks that the loss counts each token or group of the step once. */
 static void check_loss_scale(Verifier *v)
 {
     const StepInfo *step = &v->plan->step;
@@ -233,7 +231,7 @@ static bool may_draw(OpKind op)
     return op_info(op)->flags & OP_DRAWS;
 }
 
-/* A backward node uses the random draws of the forward node whose output gradient it reads. */
+/* True if a backward node repeats the random numbers of its forward node. */
 static bool draws_for_its_forward(const Verifier *v, NodeId id)
 {
     const Node *n = &v->g->nodes.at[id];
@@ -283,8 +281,8 @@ static void check_draw(Verifier *v, NodeId id, NodeId *drawn_by)
     *other = id;
 }
 
-/* Checks that each place in the model has its own random key, and that its gradient has the same
- * key. */
+/* Checks that each place in the model has its own random numbers, and that gradients repeat them.
+ */
 static void check_draws(Verifier *v)
 {
     NodeId *drawn_by = arena_array(v->arena, v->g->nodes.n + 1, sizeof *drawn_by);
@@ -314,7 +312,7 @@ void verify_graph_values(Verifier *v)
         if (!p->grad || !v->known[p->grad])
             verify_report(v, "verify-coverage", 0, "parameter %s has no gradient in the graph",
                           p->name);
-        else if (!graph_balances(g, p)) /* a count of choices is not a gradient */
+        else if (!graph_balances(g, p)) /* the gradient of such a bias is a count of choices */
             v->norm = value_add(v->norm, value_norm(v->sum[p->grad]));
     }
     check_loss_scale(v);

@@ -1,5 +1,5 @@
-/* Checks a split dimension and its halo: the strips that neighbours exchange, and the rows that a
- * window reads. A strip belongs to one dimension of one value. It records whether it was sent. */
+/* Checks halos: the strips that neighbours exchange, and the rows that a window reads. The value of
+ * a strip also states its dimension and whether it was sent. */
 #include "planner/verify/private.h"
 
 typedef struct Strips {
@@ -34,28 +34,28 @@ uint64_t value_strip_bytes(const Verifier *v, const Shape *held, int d, DType dt
     return n;
 }
 
-/* Checks that `own` and `held` differ only in the halo of dimension d. */
+/* Checks that `own` and `held` differ only by the halo of dimension d. */
 static bool check_pair(const Strips *s, uint32_t own, uint32_t held, DealKind kind)
 {
     const Shape *a = value_shape_at(s->v, own), *b = value_shape_at(s->v, held);
     const Deals *deals = &s->v->g->deals;
     if (a->n_dims != b->n_dims || !layout_equal(&a->layout, &b->layout))
-        return complain(s, "the buffers with and without the halo differ in shape or layout");
+        return complain(
+            s, "the buffers with and without the halo must have the same shape and layout");
     for (int d = 0; d < a->n_dims; d++) {
         if (a->dim[d] != b->dim[d])
             return complain(s, "the buffer with the halo has the wrong size");
         if (d != s->d && a->deal[d] != b->deal[d])
-            return complain(s, "changes how another dimension is cut");
+            return complain(s, "changes the division of another dimension");
     }
     if (a->deal[s->d] || deals->deals.at[b->deal[s->d]].kind != kind)
         return complain(s, kind == DEAL_halo
-                               ? "does not join a halo to the rank's own rows"
-                               : "does not add the halo's sums to the rank's own rows");
+                               ? "must join a halo to the rank's own rows"
+                               : "must add the sums of the halo to the rank's own rows");
     return true;
 }
 
-/* Checks that the dimension named by a local instruction has a halo, and as many parts as the
- * instruction says. */
+/* Checks that the named dimension has a halo, and that the number of parts is right. */
 static bool check_dim(Strips *s, uint32_t held)
 {
     const Shape *b = value_shape_at(s->v, held);
@@ -66,7 +66,7 @@ static bool check_dim(Strips *s, uint32_t held)
     if (!deal_is_around(&s->v->g->deals, b->deal[s->d]) || parts < 2 || attrs->parts != parts)
         return complain(s, "names a dimension without a halo, or another number of parts");
     if (!halo_find(&s->v->g->deals, b->dim[s->d], parts, 0, b->deal[s->d], &halo))
-        return complain(s, "needs rows that lie beyond the neighbours' parts");
+        return complain(s, "needs rows from beyond the neighbouring parts");
     return true;
 }
 
@@ -81,37 +81,39 @@ bool value_is_received(const Val *val, int d)
            val->packed_chunks == STRIPS_received;
 }
 
-/* Checks pack and cut: they put a value into strips. */
+/* Checks an op that writes strips: pack or cut. */
 static bool take_strips(Strips *s, Val *val)
 {
     const BufferId to = program_arg(s->v->p, s->in, 1);
     const uint32_t held = shape_of(s->v, to);
     if (!check_dim(s, held)) return false;
-    if (val->packed_dim) return complain(s, "takes strips of a packed buffer");
+    if (val->packed_dim)
+        return complain(s, "reads strips from a packed buffer, but needs an unpacked one");
     if (s->in->op == OP_halo_pack && !check_pair(s, val->shape, held, DEAL_halo)) return false;
     if (s->in->op == OP_halo_cut &&
         (val->shape != held ||
          s->v->g->deals.deals.at[value_shape_at(s->v, held)->deal[s->d]].kind != DEAL_overlap))
-        return complain(s, "cuts the halo's sums out of a buffer that has no halo");
+        return complain(s, "reads the sums of a halo from a buffer without a halo");
     val->packed_dim = (int8_t)(s->d + 1);
     val->packed_parts = 2;
     val->packed_chunks = STRIPS_to_send;
     return true;
 }
 
-/* Checks join and fold: they combine a value with strips of the same value. */
+/* Checks an op that combines a value with its strips: join or fold. */
 static bool put_strips(Strips *s, Val *val, const Val *strips)
 {
     const BufferId to = program_arg(s->v->p, s->in, 2);
     const bool joins = s->in->op == OP_halo_join;
     const uint32_t out = shape_of(s->v, to), held = joins ? out : val->shape;
     if (!check_dim(s, held)) return false;
-    if (val->packed_dim) return complain(s, "joins strips to packed data");
+    if (val->packed_dim) return complain(s, "joins strips to packed data, but needs unpacked data");
     if (!is_strips(s, strips, STRIPS_received) || strips->shape != held)
-        return complain(s, "its strips do not come from the neighbours along this dimension");
+        return complain(
+            s, "has strips that were not received from the neighbours along this dimension");
     if (!value_same(strips->vn, val->vn))
         return complain(s, arena_print(s->v->arena,
-                                       "its strips hold rows of %s, but its own rows are of %s",
+                                       "has strips with rows of %s, but its own rows are of %s",
                                        value_name(s->v, strips->vn), value_name(s->v, val->vn)));
     return joins ? check_pair(s, val->shape, held, DEAL_halo)
                  : check_pair(s, out, held, DEAL_overlap);
@@ -122,9 +124,10 @@ static bool send_strips(Strips *s, Val *val)
     const Shape *held = value_shape_at(s->v, val->shape);
     s->d = halo_dim(held, &s->v->g->deals, s->in->axes);
     if (s->d < 0 || !is_strips(s, val, STRIPS_to_send))
-        return complain(s, "exchanges data that are not strips for the neighbours in its group");
+        return complain(s,
+                        "exchanges data, but these are not strips for the neighbours in its group");
     if (shape_of(s->v, program_arg(s->v->p, s->in, 1)) != val->shape)
-        return complain(s, "receives strips of another shape");
+        return complain(s, "receives strips of a wrong shape");
     if (verify_attrs(s->v, s->pc)->reduce) return complain(s, "reduces strips");
     val->packed_chunks = STRIPS_received;
     return true;
@@ -137,31 +140,32 @@ void value_halo(Verifier *v, Pc pc)
     Val val = value_read(v, pc, program_arg(v->p, s.in, 0), "input", 0), strips = {0};
     if (s.in->n_in > 1) strips = value_read(v, pc, program_arg(v->p, s.in, 1), "input", 1);
     bool fine = !val.bad && !strips.bad;
-    if (fine && (val.list || strips.list)) fine = complain(&s, "moves rows of a flat buffer");
+    if (fine && (val.list || strips.list))
+        fine = complain(&s, "moves rows, but its buffer is flat");
     if (fine && (verify_attrs(v, pc)->scale != 0 || verify_accumulates(v, s.in, 0)))
-        fine = complain(&s, "scales or adds, and the graph has no such op");
+        fine = complain(&s, "scales or adds, which the graph does not state");
     if (fine)
         fine = s.in->op == OP_halo_exchange ? send_strips(&s, &val)
                : s.in->n_in > 1             ? put_strips(&s, &val, &strips)
                                             : take_strips(&s, &val);
     const bool packed = v->p->buffers.at[to].packed;
     if (fine && packed != (s.in->n_in == 1))
-        fine = complain(&s, "the output is marked packed when it is not, or the reverse");
+        fine = complain(&s, "has an output with a wrong mark for packed buffers");
     if (s.in->n_in > 1) val.packed_dim = 0, val.packed_parts = val.packed_chunks = 0;
     if (fine && packed &&
         v->p->buffers.at[to].bytes != value_strip_bytes(v, value_shape_at(v, shape_of(v, to)), s.d,
                                                         v->p->buffers.at[to].dtype))
-        fine = complain(&s, "the size of its strips is not that of the widest halo");
+        fine = complain(&s, "has strips whose size differs from that of the widest halo");
     val.bad = !fine;
     val.shape = shape_of(v, to);
     val.dtype = (uint8_t)v->p->buffers.at[to].dtype;
     BufferId where;
     if (fine && s.in->op == OP_halo_exchange && value_present(v, pc, &val, &where))
-        verify_warn(v, pc, "its result is in buffer %u already", where);
+        verify_warn(v, pc, "makes a result that is already in buffer %u", where);
     value_write(v, pc, to, val);
 }
 
-/* Returns row k of the rows that output row o reads. The row may be beyond an edge. */
+/* Returns row number k that output row o reads. It may be beyond an edge. */
 static int64_t row_read(const Window *w, int64_t o, int64_t k)
 {
     if (!w->from) return o * w->stride - w->before + k * w->dilation;
@@ -171,9 +175,9 @@ static int64_t row_read(const Window *w, int64_t o, int64_t k)
     return (twice >= 0 ? twice / (2 * w->to) : -1) + k;
 }
 
-/* Returns the rows of the grid that output rows [lo, hi) read, as one interval. The mode gives the
- * rows beyond an edge a meaning: rows of the opposite edge (which keep their index), mirrored rows,
- * the edge row, or zeros. */
+/* Returns the rows that output rows [lo, hi) read, as one interval. Beyond an edge, the mode
+ * decides which rows are read: those of the opposite edge, mirrored rows, the row at the edge, or
+ * zeros. */
 static Interval rows_needed(const Window *w, int64_t size, Interval out)
 {
     Interval at = {0, 0};
@@ -183,7 +187,7 @@ static Interval rows_needed(const Window *w, int64_t size, Interval out)
         for (int64_t k = 0; k < n; k++) {
             int64_t row = row_read(w, o, k);
             if (w->mode != WINDOW_periodic) row = window_row(w, size, row);
-            if (w->mode != WINDOW_periodic && row < 0) continue; /* a zero */
+            if (w->mode != WINDOW_periodic && row < 0) continue; /* the row is a zero */
             if (!any || row < at.lo) at.lo = row;
             if (!any || row >= at.hi) at.hi = row + 1;
             any = true;
@@ -199,15 +203,16 @@ const char *value_window_fault(const Verifier *v, const Window *w, const Shape *
     const DealKind kind = deals->deals.at[deal].kind;
     const uint32_t parts = shape_parts(read, &v->plan->mesh, d);
     if (deal && kind != (is_output ? DEAL_overlap : DEAL_halo))
-        return is_output ? "makes rows that neighbours make too, and does not say so"
-                         : "is dealt out otherwise than by the rows that are read";
+        return is_output
+                   ? "makes rows that neighbours also make, so its deal must be of kind overlap"
+                   : "has a deal that does not belong to the rows that are read";
     for (uint32_t p = 0; p < parts; p++) {
         Interval out, held;
         if (!deal_interval(deals, 0, outputs, parts, p, 0, &out)) continue;
         const Interval needed = rows_needed(w, read->dim[d], out);
         if (!deal_interval(deals, deal, read->dim[d], parts, p, 0, &held)) held.lo = held.hi = 0;
         if (needed.hi > needed.lo && (held.lo > needed.lo || held.hi < needed.hi))
-            return is_output ? "has no room for rows of neighbours that it adds to"
+            return is_output ? "has no room for the rows of neighbours to which it adds"
                              : "lacks rows of neighbours that the window reads";
     }
     return NULL;

@@ -1,10 +1,11 @@
-/* Instructions that may run as one kernel must be neighbours on the compute stream and work row by
- * row over the same rows. No outside instruction waits for a part of the kernel, and only the first
- * part waits for others. Rows are processed in any order. A buffer may therefore take over the
- * bytes of another buffer of the kernel only if both have exactly the same layout. A sum over rows
- * is complete only when the kernel ends, so no other part may read it. For a kernel that begins
- * with a product, see product.c. A quantising op may share a kernel with the transposed copy of its
- * output. */
+/* Checks instructions that may run as one kernel. They must follow each other on the compute stream
+ * and process the same rows. Only the first may wait for other instructions, and others may wait
+ * only for the last.
+ *
+ * Rows are processed in any order. So a buffer may take over the bytes of another buffer of the
+ * kernel only if both have the same layout. A sum over rows is complete only at the end of the
+ * kernel, so no instruction of the kernel may read it. product.c checks kernels that begin with a
+ * product. */
 #include "planner/verify/private.h"
 
 #define RULE "verify-structure"
@@ -33,15 +34,16 @@ static void check_member(Verifier *v, Pc pc, const Instr *before)
     const Instr *in = &v->p->code.at[pc];
     if (!op_joins_kernel(in->op) || in->stream != STREAM_compute || in->args.n == in->n_in) {
         verify_report(v, RULE, pc,
-                      "%s is part of kernel %u, but does not work row by row on the compute stream",
+                      "%s is in kernel %u, but does not process rows on the compute stream",
                       op_info(in->op)->name, in->fuse);
         return;
     }
     if (!before) return;
     if (in->after.n)
-        verify_report(v, RULE, pc, "waits for another stream in the middle of kernel %u", in->fuse);
+        verify_report(v, RULE, pc, "is in the middle of kernel %u, but waits for another stream",
+                      in->fuse);
     else if (!rows(v, in) || rows(v, in) != rows(v, before) || !same_elements(v, in, before))
-        verify_report(v, RULE, pc, "kernel %u has parts of different sizes", in->fuse);
+        verify_report(v, RULE, pc, "the instructions of kernel %u have different sizes", in->fuse);
 }
 
 static bool turns(const Instr *in)
@@ -49,23 +51,23 @@ static bool turns(const Instr *in)
     return (op_info(in->op)->flags & OP_TURNS) != 0;
 }
 
-/* Checks a transposed copy, which does not work by rows: it may only copy the output of the
- * kernel's other part, which quantises. */
+/* Checks a transposed copy. It may only copy the output of the op in the kernel that quantises. */
 static void check_turn(Verifier *v, Pc pc, const Instr *before, bool is_second)
 {
     const Program *p = v->p;
     const Instr *in = &p->code.at[pc];
     if (in->after.n)
-        verify_report(v, RULE, pc, "waits for another stream in the middle of kernel %u", in->fuse);
+        verify_report(v, RULE, pc, "is in the middle of kernel %u, but waits for another stream",
+                      in->fuse);
     else if (!before || !is_second || !(op_info(before->op)->flags & OP_QUANTISES))
-        verify_report(v, RULE, pc, "%s is in kernel %u, but no part before it quantises",
+        verify_report(v, RULE, pc,
+                      "%s is in kernel %u, but no earlier instruction of the kernel quantises",
                       op_info(in->op)->name, in->fuse);
     else if (program_arg(p, in, 0) != program_arg(p, before, before->n_in))
-        verify_report(v, RULE, pc, "does not transpose the tensor that kernel %u quantises",
-                      in->fuse);
+        verify_report(v, RULE, pc, "must transpose the tensor that kernel %u quantises", in->fuse);
 }
 
-/* Checks that no other part touches bytes that an earlier part sums over rows. */
+/* Checks that a sum over rows is not used within the kernel. */
 static void check_sums(Verifier *v, Pc first, Pc pc)
 {
     const Program *p = v->p;
@@ -77,14 +79,13 @@ static void check_sums(Verifier *v, Pc first, Pc pc)
             for (uint32_t i = 0; op_sums_rows(part->op, j) && i < in->args.n; i++)
                 if (verify_overlap(p, program_arg(p, part, part->n_in + j), program_arg(p, in, i)))
                     verify_report(v, RULE, pc,
-                                  "uses a sum that %s (%u) makes over the rows of kernel %u, but "
-                                  "the sum is complete only when the kernel ends",
+                                  "uses a sum over rows that %s (%u) makes, but it is complete "
+                                  "only at the end of kernel %u",
                                   op_info(part->op)->name, at, in->fuse);
     }
 }
 
-/* Checks that `after` names only last parts of kernels, because an instruction that waits for a
- * part waits for the whole kernel. */
+/* Checks that `after` names only the last instructions of kernels. */
 static void check_waits(Verifier *v, const Pc *next)
 {
     const Program *p = v->p;
@@ -93,10 +94,10 @@ static void check_waits(Verifier *v, const Pc *next)
         for (uint32_t k = 0; k < in->after.n; k++) {
             Pc on = p->after.at[in->after.first + k];
             if (on < p->code.n && next[on])
-                verify_report(
-                    v, RULE, pc,
-                    "waits for instruction %u in the middle of kernel %u, not for the kernel's end",
-                    on, p->code.at[on].fuse);
+                verify_report(v, RULE, pc,
+                              "waits for instruction %u in the middle of kernel %u, but must wait "
+                              "for the end of the kernel",
+                              on, p->code.at[on].fuse);
         }
     }
 }
@@ -106,7 +107,7 @@ void verify_kernels(Verifier *v)
     const Program *p = v->p;
     uint32_t n = p->code.n, before = v->n_reported;
     bool *ended = arena_array(v->arena, n + 1, sizeof *ended);
-    /* [pc]: the next part of the same kernel */
+    /* [pc]: the next instruction of the same kernel */
     Pc *next = arena_array(v->arena, n + 1, sizeof *next);
     const Instr *product = NULL; /* the product that began the kernel */
     Pc last = 0, first = 0;
@@ -117,9 +118,10 @@ void verify_kernels(Verifier *v)
         bool goes_on = prev && prev->fuse && in->fuse == prev->fuse;
         if (prev && prev->fuse && !goes_on) ended[prev->fuse] = true;
         if (in->fuse && (in->fuse > n || (!goes_on && ended[in->fuse]))) {
-            verify_report(v, RULE, pc,
-                          "kernel %u is not one unbroken run of instructions on the compute stream",
-                          in->fuse);
+            verify_report(
+                v, RULE, pc,
+                "the instructions of kernel %u must follow each other on the compute stream",
+                in->fuse);
             return;
         }
         if (!goes_on) first = pc;
@@ -130,8 +132,10 @@ void verify_kernels(Verifier *v)
         } else if (in->fuse && !product && turns(in)) {
             check_turn(v, pc, goes_on ? prev : NULL, goes_on && last == first);
         } else if (in->fuse && !product && goes_on && turns(prev)) {
-            verify_report(v, RULE, pc, "%s follows a transposed copy in kernel %u",
-                          op_info(in->op)->name, in->fuse);
+            verify_report(
+                v, RULE, pc,
+                "%s follows a transposed copy, which must be the last instruction of kernel %u",
+                op_info(in->op)->name, in->fuse);
         } else if (in->fuse && !product) {
             check_member(v, pc, goes_on ? prev : NULL);
             if (goes_on) check_sums(v, first, pc);

@@ -1,5 +1,5 @@
-/* Address ranges in blocks of sorted arrays. Two binary searches find a range, unless it is still
- * at the place of the last look-up. */
+/* Address ranges in sorted arrays, which are cut into blocks. Two binary searches find a range,
+ * unless it is where the last look-up found it. */
 #include "planner/verify/value/map.h"
 
 #include <assert.h>
@@ -25,8 +25,9 @@ void range_map_init(RangeMap *m, Arena *arena, size_t payload_size)
     list_push(arena, &m->starts, 0);
 }
 
-/* Returns the index of the last of n > 0 ascending addresses that is at most `address`; 0 if all
- * are above. The search has no branch, because a branch would be mispredicted half of the time. */
+/* Returns the index of the last address that is at most `address`, of n > 0 sorted addresses; 0 if
+ * all are larger. The loop has no branch, because half of its branches would be predicted wrongly.
+ */
 static uint32_t last_at_most(const uint64_t *at, uint32_t n, uint64_t address)
 {
     uint32_t first = 0;

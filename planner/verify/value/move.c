@@ -1,5 +1,5 @@
-/* Moving data: the value stays the same, but its layout, place or dtype changes. Every collective
- * is one change of layout, over all axes of its group. */
+/* Checks instructions that move data. The value does not change, but its layout, place or dtype
+ * does. A collective changes the layout on all axes of its group. */
 #include <assert.h>
 #include <string.h>
 
@@ -32,7 +32,8 @@ static bool same_dims(const Move *m)
     return same || complain(m, "changes the dimensions");
 }
 
-/* Uneven rows are contiguous in memory; only their features may be cut, gathered or summed here. */
+/* Checks a move of uneven rows. They are contiguous in memory, so only their features may be cut,
+ * gathered or summed. */
 static bool moves_rows(const Move *m)
 {
     const Deals *deals = &m->v->g->deals;
@@ -40,11 +41,10 @@ static bool moves_rows(const Move *m)
     bool same = was == is && (!was || m->a.deal[ROWS_DIMS - 1] == m->b.deal[ROWS_DIMS - 1]);
     for (int d = 0; d < ROWS_DIMS && same && was; d++)
         same = layout_axes_split(&m->a.layout, d) == layout_axes_split(&m->b.layout, d);
-    return same || complain(m, "moves uneven rows without their counts");
+    return same || complain(m, "moves uneven rows, but has no counts of the rows");
 }
 
-/* Checks that axes in `axes` change from `from` to `to`, and that all other axes keep their layout.
- */
+/* Checks that axes in `axes` change from `from` to `to`, and that other axes do not change. */
 static bool changes(const Move *m, AxisSet axes, int8_t from, int8_t to, const char *what)
 {
     for (uint32_t a = 0; a < m->v->plan->mesh.n_axes; a++) {
@@ -63,7 +63,7 @@ static AxisSet changed_axes(const Move *m)
     return set;
 }
 
-/* True if `axes` split dimension d inside the split of `others`: parts nest in mesh order. */
+/* True if `axes` split dimension d within the parts of `others`. Parts nest in mesh order. */
 static bool innermost(AxisSet axes, AxisSet others)
 {
     others = (AxisSet)(others & ~axes);
@@ -76,7 +76,7 @@ static int64_t local_dim(const Move *m, const Shape *s, int d)
     return shape_extent(s, &m->v->plan->mesh, &m->v->g->deals, d);
 }
 
-/* True if the parts of dimension d are contiguous in memory, one after the other. */
+/* True if the parts of dimension d are contiguous in memory. */
 static bool outermost(const Move *m, const Shape *s, int d)
 {
     int64_t n = 1;
@@ -84,15 +84,14 @@ static bool outermost(const Move *m, const Shape *s, int d)
     return n == 1;
 }
 
-/* True if parts follow each other in rank order. Only a deal with a table of intervals can state
- * another order: value_shape drops all other deals except padded ones. */
+/* True if parts follow each other in the order of ranks. Only a deal with a table of intervals can
+ * have another order. */
 static bool in_order(const Move *m, const Shape *s, int d)
 {
     return !s->deal[d] || deal_is_padded(&m->v->g->deals, s->deal[d]);
 }
 
-/* True if the parts of dimension d differ in size (the last parts are padded), or are not
- * intervals. */
+/* True if the parts of dimension d have different sizes, or are not intervals. */
 static bool uneven(const Move *m, const Shape *s, int d)
 {
     return s->deal[d] || s->dim[d] % shape_parts(s, &m->v->plan->mesh, d) != 0;
@@ -103,22 +102,21 @@ static bool keeps_deals(const Move *m, int except)
 {
     for (int d = 0; d < m->a.n_dims; d++)
         if (d != except && m->a.deal[d] != m->b.deal[d])
-            return complain(m, "changes how a dimension is cut into intervals");
+            return complain(m, "changes the intervals of a dimension");
     return true;
 }
 
-/* Checks a cut of tokens within cp's deal. Each rank of cp has two chunks of the tokens. Ranks of
- * tp cut these chunks again. */
+/* Checks a division of tokens within the deal of cp. Each rank of cp has two chunks, which ranks of
+ * tp divide again. */
 static bool nests(const Move *m, const Shape *whole, const Shape *cut, int d, AxisSet axes)
 {
     return innermost(axes, layout_axes_split(&cut->layout, d)) &&
            verify_nests(m->v, whole, cut, d, axes);
 }
 
-/* Returns PACKED_zigzag if each part of dimension d over `axes` is two chunks, dealt out in a
- * zigzag, else PACKED_in_order. Part p of n has chunks p and 2 n - 1 - p. Together, k consecutive
- * parts are two runs of k chunks: one part of a zigzag over n / k ranks. Inside this part, the k
- * parts are a zigzag, too. */
+/* Returns PACKED_zigzag if each part of dimension d over `axes` consists of two chunks in zigzag
+ * order; otherwise PACKED_in_order. In zigzag order part p of n has chunks p and 2 n - 1 - p. Any k
+ * consecutive parts form two runs of k chunks, which are one part of a zigzag over n / k ranks. */
 static uint8_t chunks_of(const Move *m, const Shape *cut, const Shape *whole, int d, AxisSet axes)
 {
     const AxisSet all = layout_axes_split(&cut->layout, d);
@@ -134,32 +132,32 @@ static bool check_slice(Move *m)
     int d = (int)attrs->dim;
     AxisSet axes = changed_axes(m), before = layout_axes_split(&m->a.layout, d);
     if (!same_dims(m) || !keeps_deals(m, d)) return false;
-    if (!changes(m, axes, WHOLE, SPLIT(d), "is no slice")) return false;
+    if (!changes(m, axes, WHOLE, SPLIT(d), "does not make a slice of its input")) return false;
     const bool unpads = deal_whole(&m->v->g->deals, m->a.deal[d]) && !m->b.deal[d];
     if (!axes && !unpads) return complain(m, "slices nothing");
     if (attrs->parts != mesh_size(&m->v->plan->mesh, axes))
-        return complain(m, "takes one part of another number of parts than the group has ranks");
+        return complain(m, "must cut its input into as many parts as the group has ranks");
     if (nests(m, &m->a, &m->b, d, axes)) return true;
     if (!in_order(m, &m->a, d) || !in_order(m, &m->b, d))
-        return complain(m, "takes one interval of a dimension, but the rank's part has several");
+        return complain(m,
+                        "takes one interval of a dimension, but the part of the rank has several");
     if (before && (uneven(m, &m->a, d) || uneven(m, &m->b, d) || !innermost(axes, before)))
-        return complain(m, "cuts across the parts that the ranks hold");
+        return complain(m, "cuts through the parts of other ranks");
     return true;
 }
 
-/* Checks `place`: the parts of all ranks, each among zeros, sum to the whole. */
+/* Checks `place`. It puts a part among zeros, so the sum over ranks is the whole. */
 static bool check_place(Move *m)
 {
     const Attrs *attrs = verify_attrs(m->v, m->pc);
     const int d = (int)attrs->dim;
     const AxisSet axes = changed_axes(m);
     if (!same_dims(m) || !keeps_deals(m, -1)) return false;
-    if (!axes || !changes(m, axes, SPLIT(d), PARTIAL_SUM, "places no part")) return false;
+    if (!axes || !changes(m, axes, SPLIT(d), PARTIAL_SUM, "does not place a part")) return false;
     if (attrs->parts != mesh_size(&m->v->plan->mesh, axes))
-        return complain(m,
-                        "has a number of parts that differs from the number of ranks in the group");
+        return complain(m, "must have as many parts as the group has ranks");
     if (!innermost(axes, layout_axes_split(&m->a.layout, d)) || uneven(m, &m->a, d))
-        return complain(m, "places parts that do not nest or are uneven");
+        return complain(m, "places parts that are uneven, or that cross other parts");
     return true;
 }
 
@@ -171,7 +169,7 @@ static bool check_pack(Move *m, bool pack)
     if (!changes(m, 0, WHOLE, WHOLE, "changes the layout")) return false;
     if (attrs->chunks && (attrs->chunks != 2 || attrs->parts < 1 ||
                           local_dim(m, &m->a, d) % (2 * attrs->parts) != 0))
-        return complain(m, "does not have parts of two chunks each");
+        return complain(m, "must have parts of two chunks each");
     if (pack) {
         m->val.packed_chunks = (uint8_t)attrs->chunks;
         if (m->val.packed_dim) return complain(m, "packs twice");
@@ -181,15 +179,14 @@ static bool check_pack(Move *m, bool pack)
             n *= i == d ? (size + parts - 1) / parts * parts : size;
         }
         if (m->v->p->buffers.at[m->to].bytes != n)
-            return complain(m, "is not as large as its parts together");
+            return complain(m, "has an output that is not as large as all its parts");
         m->val.packed_dim = (int8_t)(d + 1);
         m->val.packed_parts = (uint32_t)attrs->parts;
     } else {
         if (m->val.packed_dim != d + 1 || m->val.packed_parts != attrs->parts)
-            return complain(
-                m, "unpacks another dimension or another number of parts than the pack had");
+            return complain(m, "does not unpack the same dimension and parts that were packed");
         if (m->val.packed_chunks != attrs->chunks)
-            return complain(m, "joins parts that are cut differently");
+            return complain(m, "joins parts of different divisions");
         m->val.packed_dim = 0;
         m->val.packed_chunks = 0;
         m->val.packed_parts = 0;
@@ -206,10 +203,11 @@ static bool check_gather(Move *m)
     int d = layout_dim(on);
     AxisSet all = layout_axes_split(&m->a.layout, d);
     if (!same_dims(m) || !keeps_deals(m, d)) return false;
-    if (!changes(m, axes, on, WHOLE, "gathers other axes than its group")) return false;
+    if (!changes(m, axes, on, WHOLE, "must gather over exactly the axes of its group"))
+        return false;
     if (!innermost(axes, all))
-        return complain(m, "gathers over an outer axis before the inner axis");
-    if (m->val.packed_dim) return complain(m, "gathers a packed tensor");
+        return complain(m, "gathers over an outer axis, but must gather over the inner axis first");
+    if (m->val.packed_dim) return complain(m, "gathers a packed tensor, but needs an unpacked one");
     const bool nested = nests(m, &m->b, &m->a, d, axes);
     const uint8_t chunks = chunks_of(m, &m->a, &m->b, d, axes);
     if (m->v->p->buffers.at[m->to].packed) {
@@ -221,7 +219,8 @@ static bool check_gather(Move *m)
         m->val.packed_parts = mesh_size(&m->v->plan->mesh, axes);
     } else if ((!nested && (uneven(m, &m->a, d) || uneven(m, &m->b, d))) ||
                !outermost(m, &m->a, d)) {
-        return complain(m, "gathers parts that are not contiguous, without unpacking them");
+        return complain(
+            m, "gathers parts that are not contiguous, so they must be unpacked afterwards");
     }
     return true;
 }
@@ -230,48 +229,48 @@ static bool check_scatter(Move *m)
 {
     AxisSet axes = m->in->axes;
     int8_t on = m->b.layout.on[__builtin_ctz(axes)];
-    if (!layout_is_split(on)) return complain(m, "does not scatter over its group");
+    if (!layout_is_split(on)) return complain(m, "must scatter over its group");
     int d = layout_dim(on);
     AxisSet before = layout_axes_split(&m->a.layout, d);
-    if (verify_attrs(m->v, m->pc)->reduce != REDUCE_sum) return complain(m, "does not sum");
+    if (verify_attrs(m->v, m->pc)->reduce != REDUCE_sum) return complain(m, "must sum");
     if (!same_dims(m) || !keeps_deals(m, d)) return false;
     if (!changes(m, axes, PARTIAL_SUM, on, "needs a partial sum on its group")) return false;
     const bool nested = nests(m, &m->a, &m->b, d, axes);
     if (before && !nested &&
         (uneven(m, &m->a, d) || uneven(m, &m->b, d) || !innermost(axes, before)))
-        return complain(m, "cuts across the parts that the ranks hold");
+        return complain(m, "cuts through the parts of other ranks");
     if (m->val.packed_dim) {
         const uint8_t chunks = chunks_of(m, &m->b, &m->a, d, axes);
         if (m->val.packed_dim != d + 1 ||
             m->val.packed_parts != mesh_size(&m->v->plan->mesh, axes) ||
             m->val.packed_chunks != chunks || (!in_order(m, &m->b, d) && !nested && !chunks))
-            return complain(m, "scatters another dimension than the pack had");
+            return complain(m, "scatters a dimension other than the packed one");
         m->val.packed_chunks = 0;
         m->val.packed_dim = 0;
         m->val.packed_parts = 0;
     } else if (!outermost(m, &m->a, d) || (!nested && uneven(m, &m->b, d))) {
-        return complain(m, "scatters parts that are not contiguous, without packing them");
+        return complain(m, "scatters parts that are not contiguous, so they must be packed before");
     }
     return true;
 }
 
-/* Checks a mean over ranks: all members must hold the same value, so the mean does not change
- * it. */
+/* Checks a mean over ranks. All ranks must hold the same value, so the mean does not change it. */
 static bool check_mean(Move *m)
 {
     AxisSet axes = m->in->axes;
     ValuePiece single;
     uint32_t n;
     if (layout_axes_partial(&m->a.layout) & axes)
-        return complain(m, "averages partial sums where their sum is needed");
+        return complain(m, "averages partial sums, but their sum is needed");
     if (!same_dims(m) || !keeps_deals(m, -1)) return false;
-    if (!changes(m, axes, WHOLE, WHOLE, "averages a tensor that its members do not hold alike"))
+    if (!changes(m, axes, WHOLE, WHOLE,
+                 "averages a tensor that differs between the ranks of its group"))
         return false;
     const ValuePiece *p = value_pieces(m->v, &m->val, &single, &n);
     for (uint32_t i = 0; i < n; i++)
         if (!value_is_zero(p[i].vn) &&
             layout_axes_split(&value_shape_at(m->v, p[i].shape)->layout, -1) & axes)
-            return complain(m, "averages parameters of which the ranks hold different parts");
+            return complain(m, "averages parameters, but the ranks hold different parts of them");
     return true;
 }
 
@@ -281,12 +280,12 @@ static bool check_all_reduce(Move *m)
     int8_t on = m->a.layout.on[__builtin_ctz(axes)];
     if (verify_attrs(m->v, m->pc)->reduce == REDUCE_mean) return check_mean(m);
     if (!layout_is_partial(on))
-        return complain(m, "reduces a tensor that is not partial on its group");
+        return complain(m, "reduces a tensor that is no partial sum on its group");
     if (!same_dims(m) || !keeps_deals(m, -1)) return false;
-    if (!changes(m, axes, on, WHOLE, "reduces other axes than its group")) return false;
+    if (!changes(m, axes, on, WHOLE, "must reduce over exactly the axes of its group"))
+        return false;
     if (verify_attrs(m->v, m->pc)->reduce != (on == PARTIAL_MAX ? REDUCE_max : REDUCE_sum))
-        return complain(
-            m, "sums values that need a maximum, or takes the maximum of values that need a sum");
+        return complain(m, "sums values whose maximum is needed, or the other way round");
     return true;
 }
 
@@ -295,13 +294,14 @@ static bool check_all_to_all(Move *m)
     AxisSet axes = m->in->axes;
     int8_t x = m->a.layout.on[__builtin_ctz(axes)], y = m->b.layout.on[__builtin_ctz(axes)];
     if (!layout_is_split(x) || !layout_is_split(y) || x == y)
-        return complain(m, "does not move the split from one dimension to another");
+        return complain(m, "must change the dimension that is split");
     int c = layout_dim(x), d = layout_dim(y);
     uint32_t parts = mesh_size(&m->v->plan->mesh, axes);
-    if (!same_dims(m) || !changes(m, axes, x, y, "moves other axes than its group")) return false;
+    if (!same_dims(m) || !changes(m, axes, x, y, "must change exactly the axes of its group"))
+        return false;
     for (int i = 0; i < m->a.n_dims; i++)
         if (i != c && i != d && m->a.deal[i] != m->b.deal[i])
-            return complain(m, "changes how a dimension is cut into intervals");
+            return complain(m, "changes the intervals of a dimension");
     const bool leaves = nests(m, &m->b, &m->a, c, axes), enters = nests(m, &m->a, &m->b, d, axes);
     const uint8_t from = chunks_of(m, &m->a, &m->b, c, axes),
                   into = chunks_of(m, &m->b, &m->a, d, axes);
@@ -309,14 +309,15 @@ static bool check_all_to_all(Move *m)
         (!enters && !into && (uneven(m, &m->b, d) || m->a.deal[d])) ||
         !innermost(axes, layout_axes_split(&m->a.layout, c)) ||
         !innermost(axes, layout_axes_split(&m->b.layout, d)))
-        return complain(m, "moves parts of which none lies inside another");
+        return complain(m, "exchanges parts that cross each other");
     bool packed =
         m->val.packed_dim == d + 1 && m->val.packed_parts == parts && m->val.packed_chunks == into;
     if (!packed && (m->val.packed_dim || into || !outermost(m, &m->a, d)))
-        return complain(m, "sends parts that are not contiguous, without packing them");
+        return complain(m, "sends parts that are not contiguous, so they must be packed before");
     bool unpack = m->v->p->buffers.at[m->to].packed;
     if (!unpack && (from || !outermost(m, &m->b, c)))
-        return complain(m, "receives parts that are not contiguous, without unpacking them");
+        return complain(
+            m, "receives parts that are not contiguous, so they must be unpacked afterwards");
     m->val.packed_dim = unpack ? (int8_t)(c + 1) : 0;
     m->val.packed_parts = unpack ? parts : 0;
     m->val.packed_chunks = unpack ? from : 0;
@@ -328,15 +329,14 @@ static bool check_rotate(Move *m)
 {
     const AxisSet axes = m->in->axes;
     const int8_t on = m->a.layout.on[__builtin_ctz(axes)];
-    if (!layout_is_split(on))
-        return complain(m, "rotates a buffer that is not split over its group");
+    if (!layout_is_split(on)) return complain(m, "rotates a buffer that its group does not split");
     const int d = layout_dim(on);
     if (!same_dims(m) || !keeps_deals(m, d)) return false;
     if (!changes(m, 0, WHOLE, WHOLE, "changes the layout")) return false;
     if (layout_axes_split(&m->a.layout, d) != axes || m->val.packed_dim)
-        return complain(m, "rotates parts that are cut again");
+        return complain(m, "rotates parts that another axis splits further");
     return verify_turned(m->v, &m->a, &m->b, d, 1) ||
-           complain(m, "does not receive the part of the rank before it");
+           complain(m, "must receive the part of the previous rank");
 }
 
 static bool check_same(Move *m)
@@ -364,13 +364,13 @@ static bool check(Move *m)
     return check_same(m);
 }
 
-/* Checks that all programs that take part in a communication contribute the same value. */
+/* Checks that all programs of a communication contribute the same value. */
 static bool check_meeting(Move *m)
 {
     Verifier *v = m->v;
     if (!verify_is_comm(m->in) || v->plan->programs.n < 2) return true;
     if (m->in->op == OP_all_reduce && (m->in->axes & v->stages))
-        return true; /* value_meet_stages has checked it */
+        return true; /* value_meet_stages has checked this */
     Transported *t = &v->transports[m->in->match];
     if (!t->there) {
         *t = (Transported){.val = m->val, .program = v->program, .pc = m->pc, .there = true};
@@ -386,7 +386,7 @@ static bool check_meeting(Move *m)
     return false;
 }
 
-/* Returns the number of programs whose ranks a group along `axes` contains. */
+/* Returns the number of programs in a group along `axes`. */
 static uint32_t n_programs_meeting(const Verifier *v, AxisSet axes)
 {
     AxisSet stages = (AxisSet)(axes & v->stages);
@@ -400,7 +400,8 @@ bool value_meet_stages(Verifier *v, Pc pc, Pc *brought)
     if (*brought != pc) {
         Val val = value_read(v, pc, program_arg(v->p, in, 0), "input", 0);
         if (val.list)
-            verify_report(v, "verify-layout", pc, "sums tensors over pipeline stages");
+            verify_report(v, "verify-layout", pc,
+                          "sums over pipeline stages, which is not allowed for tensors");
         else if (!val.bad)
             t->sum = value_add(t->sum, val.vn);
         t->n_brought++;
@@ -423,7 +424,7 @@ static bool keeps_scale(Verifier *v, Pc pc)
 {
     double scale = verify_attrs(v, pc)->scale;
     if (scale != 0)
-        verify_report(v, "verify-scale", pc, "scales by %.17g, which the graph does not say",
+        verify_report(v, "verify-scale", pc, "scales by %.17g, which the graph does not state",
                       scale);
     return scale == 0;
 }
@@ -446,18 +447,18 @@ void value_move(Verifier *v, Pc pc)
     if (!m.val.bad && !keeps_scale(v, pc)) m.val.bad = true;
     if (!m.val.bad && (!check_meeting(&m) || !check(&m))) m.val.bad = true;
     if (!m.val.bad && (m.val.packed_dim != 0) != v->p->buffers.at[to].packed) {
-        complain(&m, "the output is marked packed when it is not, or the reverse");
+        complain(&m, "has an output with a wrong mark for packed buffers");
         m.val.bad = true;
     }
     m.val.shape = m.out_shape;
     m.val.dtype = (uint8_t)v->p->buffers.at[to].dtype;
-    /* the other stages contribute zero */
+    /* other stages contribute zero */
     bool of_stages = in->op == OP_all_reduce && (in->axes & v->stages);
-    /* the communication is wanted although it changes no value */
+    /* the communication is needed although it changes no value */
     bool pins = verify_attrs(v, pc)->reduce == REDUCE_mean;
     if (!m.val.bad && verify_is_comm(in) && !of_stages && !pins &&
         value_present(v, pc, &m.val, &where))
-        verify_warn(v, pc, "its result is in buffer %u already", where);
+        verify_warn(v, pc, "makes a result that is already in buffer %u", where);
     if (verify_accumulates(v, in, 0)) {
         Val old = value_read(v, pc, to, "sum", 0);
         m.val = value_sum(v, pc, &old, &m.val);
@@ -465,7 +466,8 @@ void value_move(Verifier *v, Pc pc)
     value_write(v, pc, to, m.val);
 }
 
-/* Moves a value between programs. A rank that only sends has no copy of the received value. */
+/* Moves a value from one program to another. A rank that only sends has no copy of the received
+ * value. */
 bool value_exchange(Verifier *v, Pc pc)
 {
     const Instr *in = &v->p->code.at[pc];

@@ -1,9 +1,8 @@
-/* Checks parts of parts, and parts that moved to another rank. A deal gives each part intervals of
- * the dimension. To prove that a rank's part is the right piece of its group's part, the proof
- * compares the indices themselves. */
+/* Checks a part of a part, and a part that moved to another rank. The proof compares the global
+ * indices of the parts. */
 #include "planner/verify/private.h"
 
-enum { MOST_INTERVALS = 2 }; /* with more intervals, parts could have equal ends by coincidence */
+enum { MOST_INTERVALS = 2 }; /* with more intervals, different parts could have equal ends */
 
 static bool is_small(const Deals *deals, DealId id)
 {

@@ -1,5 +1,5 @@
-/* Computations: binds the indices over the arguments, finds one index letter for each mesh axis,
- * and checks that values equal the graph's values. */
+/* Checks computations. It finds the index letter that each mesh axis splits, and checks that values
+ * equal those of the graph. */
 #include <assert.h>
 #include <ctype.h>
 #include <string.h>
@@ -12,13 +12,13 @@ typedef struct OpStep {
     Verifier *v;
     Pc pc;
     const Instr *in;
-    uint32_t n_args; /* number of arguments without scratch */
+    uint32_t n_args; /* the number of arguments, without scratch */
     const Binding *b;
-    uint32_t shape[MAX_ARGS]; /* the shapes of the buffers; the values of the inputs have exactly
-                                 these shapes */
-    bool has_part;            /* the op works on one part of the keys, number hop.i */
+    /* the shapes of the buffers, which the values of the inputs must have */
+    uint32_t shape[MAX_ARGS];
+    bool has_part; /* the op uses one part of the keys, number hop.i */
     Hop hop;
-    bool in_rows; /* the op computes only the inner rows, or the border */
+    bool in_rows; /* the op computes only inner rows, or only the border */
 } OpStep;
 
 static bool complain(const OpStep *s, uint32_t axis, uint32_t arg, const char *what)
@@ -40,8 +40,8 @@ static bool letter_in_inputs(const OpStep *s, char letter)
     return false;
 }
 
-/* True if all inputs are partial sums on this axis, which an op that is linear in all its inputs
- * may add. */
+/* True if all inputs are partial sums on this axis. An op that is linear in all inputs may then
+ * compute with the summands. */
 static bool all_partial(const OpStep *s, uint32_t axis)
 {
     if (!(op_info(s->in->op)->flags & OP_ADDS)) return false;
@@ -59,17 +59,17 @@ static bool find_letter(const OpStep *s, uint32_t axis, char *letter)
         if (in && layout_is_partial(on))
             return complain(s, axis, i,
                             on == PARTIAL_MAX
-                                ? "is the maximum of one rank's part, but is read as the maximum "
-                                  "of all ranks, on axis"
+                                ? "is the maximum of only one rank's part, but is read as the "
+                                  "whole maximum, on axis"
                                 : "is a partial sum, but is read as the whole sum, on axis");
         if (!layout_is_split(on)) continue;
         char c = s->b->letter[i][layout_dim(on)];
-        if (!in && (*letter || letter_in_inputs(s, c))) continue; /* compared below */
+        if (!in && (*letter || letter_in_inputs(s, c))) continue; /* it is compared below */
         if (*letter && *letter != c)
             return complain(s, axis, i,
-                            "is split along another index than the arguments before it, on axis");
+                            "is split along another index than earlier arguments, on axis");
         if (!op_may_split(s->in->op, c))
-            return complain(s, axis, i, "is split, but the op needs it whole, on axis");
+            return complain(s, axis, i, "must be whole for this op, but is split, on axis");
         *letter = c;
     }
     return true;
@@ -84,18 +84,17 @@ static bool check_axis(const OpStep *s, uint32_t axis)
         int8_t want = op_axis_layout(s->in->op, s->b, i, letter);
         if (layout_is_partial(want) && op_info(s->in->op)->reduce == REDUCE_none)
             return complain(s, axis, i,
-                            "lacks the index along which the others are split, on axis");
+                            "lacks the index along which other arguments are split, on axis");
         if (want == value_shape_at(s->v, s->shape[i])->layout.on[axis]) continue;
         return complain(s, axis, i,
-                        layout_is_partial(want)
-                            ? "is a partial result, but its layout does not say so, on axis"
+                        layout_is_partial(want) ? "must have a partial layout on axis"
                         : layout_is_split(want) ? "must be split like the other arguments on axis"
                                                 : "must be whole on axis");
     }
     return true;
 }
 
-/* Checks the deals of the indices that no axis splits. */
+/* Checks the deals of indices that no axis splits. */
 typedef struct WholeDeals {
     DealId deal['z' + 1];
     bool seen['z' + 1];
@@ -104,12 +103,12 @@ typedef struct WholeDeals {
 static bool deals_otherwise(const OpStep *s, uint32_t arg, int letter)
 {
     verify_report(s->v, "verify-layout", s->pc,
-                  "argument %u cuts index %c differently from the arguments before it", arg,
+                  "argument %u has another division of index %c than earlier arguments", arg,
                   letter);
     return false;
 }
 
-/* Checks that each part of a split index holds the rows that its window reads. */
+/* Checks that each part of a split index has the rows that its windows read. */
 static bool check_windows(const OpStep *s)
 {
     if (!(op_info(s->in->op)->flags & OP_WINDOWED)) return true;
@@ -120,8 +119,8 @@ static bool check_windows(const OpStep *s)
         for (int d = 0; d < at->n_dims; d++) {
             const char letter = s->b->letter[i][d];
             if (!s->b->reads[i][d] || !layout_axes_split(&at->layout, d)) continue;
-            /* by definition, the window of an inner row reads only the rank's own rows, and the
-             * window of a point of the centre only its own rows and columns */
+            /* inner rows need only the rank's own rows, and points of the centre need only its own
+             * rows and columns */
             if (centre || (inner && op_role(s->in->op, letter) == INDEX_height)) continue;
             const Window w = op_window(s->in->op, s->b, verify_attrs(s->v, s->pc), letter);
             const char *fault =
@@ -135,9 +134,8 @@ static bool check_windows(const OpStep *s)
     return true;
 }
 
-/* Checks padding of a dimension that no axis splits: all arguments with the index must have the
- * same padding. Ops on a padded dimension read only the real elements, or zeros do not change their
- * result. */
+/* Checks the padding of a dimension that no axis splits. All arguments with this index must have
+ * the same padding. The op must not read padding, unless zeros do not change its result. */
 static bool check_padding(const OpStep *s, uint32_t arg, int d, WholeDeals *whole)
 {
     const Shape *at = value_shape_at(s->v, s->shape[arg]);
@@ -152,14 +150,13 @@ static bool check_padding(const OpStep *s, uint32_t arg, int d, WholeDeals *whol
     }
     if (!at->deal[d] || (op_may_split(s->in->op, (char)c) && s->b->size[c] == at->dim[d]))
         return true;
-    verify_report(
-        s->v, "verify-layout", s->pc,
-        "argument %u has padding at the end of index %c, and %s would read the padding as data",
-        arg, c, op_info(s->in->op)->name);
+    verify_report(s->v, "verify-layout", s->pc,
+                  "argument %u has padding in index %c, which %s would read as data", arg, c,
+                  op_info(s->in->op)->name);
     return false;
 }
 
-/* Checks that an index has the same deal in every argument that it splits. */
+/* Checks that an index has the same deal in all arguments. */
 static bool check_deals(const OpStep *s)
 {
     DealId deal['z' + 1] = {0};
@@ -172,22 +169,23 @@ static bool check_deals(const OpStep *s)
             int c = s->b->letter[i][d];
             if (!split && !s->b->reads[i][d] && !check_padding(s, i, d, &whole)) return false;
             if (!split) continue;
-            if (s->b->reads[i][d]) { /* the rows that the index reads; check_windows checks them */
+            if (s->b->reads[i][d]) { /* check_windows checks the rows that the index reads */
                 if (axes[c] && axes[c] != split) return deals_otherwise(s, i, c);
                 axes[c] = split;
                 continue;
             }
-            const int64_t pieces = s->b->size[c]; /* h of (hp) is split, so a rank must hold whole
-                                                     pieces of p elements */
+            /* h of (hp) is split, so a rank must have whole pieces of p elements */
+            const int64_t pieces = s->b->size[c];
             if (!at->deal[d] && pieces && pieces < at->dim[d] &&
                 pieces % mesh_size(&s->v->plan->mesh, split))
                 return complain(s, (uint32_t)__builtin_ctz(split), i,
-                                "is cut inside pieces that the op reads whole, on axis");
+                                "is cut within pieces that the op must read whole, on axis");
             const char *apart = value_stride_fault(s->v, s->b, at, i, d);
             if (apart) return complain(s, (uint32_t)__builtin_ctz(split), i, apart);
             if (deal_is_around(&s->v->g->deals, at->deal[d])) {
                 verify_report(s->v, "verify-layout", s->pc,
-                              "argument %u has a halo, but its rows are read as the rank's own", i);
+                              "argument %u has a halo, but the op reads all rows as the rank's own",
+                              i);
                 return false;
             }
             const uint32_t flags = op_info(s->in->op)->flags;
@@ -196,10 +194,10 @@ static bool check_deals(const OpStep *s)
             const bool chunks = tokens && flags & OP_CHUNKED;
             const bool one = !at->deal[d] || deal_is_padded(&s->v->g->deals, at->deal[d]);
             if (!one && flags & OP_PLACED && !chunks) {
-                verify_report(
-                    s->v, "verify-layout", s->pc,
-                    "%s depends on positions, but argument %u holds several intervals of index %c",
-                    op_info(s->in->op)->name, i, c);
+                verify_report(s->v, "verify-layout", s->pc,
+                              "%s needs consecutive positions, but argument %u has several "
+                              "intervals of index %c",
+                              op_info(s->in->op)->name, i, c);
                 return false;
             }
             if (axes[c] && (axes[c] != split || deal[c] != at->deal[d]))
@@ -211,8 +209,7 @@ static bool check_deals(const OpStep *s)
     return true;
 }
 
-/* Checks that each rank has whole groups. Otherwise the mean of the groups' means would be
- * wrong. */
+/* Checks that each rank has whole groups. Otherwise the mean over groups would be wrong. */
 static bool check_groups(const OpStep *s)
 {
     int64_t group = graph_attrs_at(s->v->g, s->in->attrs)->group;
@@ -224,7 +221,7 @@ static bool check_groups(const OpStep *s)
     int64_t n = shape_local_dim(labels, &s->v->plan->mesh, &s->v->g->deals, dim);
     if (group > 0 && n % group == 0) return true;
     verify_report(s->v, "verify-scale", s->pc,
-                  "averages groups of %lld sequences, but a rank has %lld", (long long)group,
+                  "averages over groups of %lld sequences, but a rank has %lld", (long long)group,
                   (long long)n);
     return false;
 }
@@ -236,33 +233,34 @@ static bool check_layouts(const OpStep *s)
     return check_deals(s) && check_groups(s);
 }
 
-/* Checks the random numbers of an op. They must belong to a place in the model and a micro-batch;
- * the rank, and the number of draws, do not matter. */
+/* Checks the random numbers of an op. They must depend on the place in the model and the
+ * micro-batch, but not on the rank. */
 static bool check_draw(const OpStep *s, const Node *n, const Val *in)
 {
     Verifier *v = s->v;
     const Attrs *is = graph_attrs_at(v->g, s->in->attrs), *was = graph_attrs_at(v->g, n->attrs);
     if (is->drop != was->drop || is->site != was->site) {
-        verify_report(
-            v, "verify-purity", s->pc,
-            "draws with p = %g at site %lld, but the graph's node draws with p = %g at site %lld",
-            is->drop, (long long)is->site, was->drop, (long long)was->site);
+        verify_report(v, "verify-purity", s->pc,
+                      "draws with p = %g at site %lld, but its node in the graph draws with p = %g "
+                      "at site %lld",
+                      is->drop, (long long)is->site, was->drop, (long long)was->site);
         return false;
     }
     uint32_t mb = s->in->microbatch;
     if (is->drop == 0 || value_same(in[0].vn, value_of_tensor(v, n->in[0], mb))) return true;
     for (uint32_t of = 0; of < v->n_mb; of++)
         if (value_same(in[0].vn, value_of_tensor(v, n->in[0], of))) {
-            verify_report(v, "verify-purity", s->pc,
-                          "draws the random numbers of micro-batch %u for values of micro-batch %u",
-                          mb, of);
+            verify_report(
+                v, "verify-purity", s->pc,
+                "draws random numbers of micro-batch %u, but its values belong to micro-batch %u",
+                mb, of);
             return false;
         }
     return true;
 }
 
-/* True if all ranks of some axes hold the same value, and the op divides it by the number of these
- * ranks. The quotients are partial sums of the value. */
+/* True if all ranks of some axes hold the same value, and the op divides it by their number. The
+ * quotients are partial sums. */
 static bool shares_out(const OpStep *s)
 {
     if (!(op_info(s->in->op)->flags & OP_SCALES) || verify_accumulates(s->v, s->in, 0))
@@ -279,7 +277,8 @@ static bool shares_out(const OpStep *s)
     return verify_attrs(s->v, s->pc)->scale == 1.0 / mesh_size(&s->v->plan->mesh, axes);
 }
 
-/* Checks an instruction that computes a graph node: its inputs and outputs must be the node's. */
+/* Checks an instruction that computes a graph node. Its inputs and outputs must be those of the
+ * node. */
 static bool check_origin(const OpStep *s, const Val *in, bool *is_node)
 {
     Verifier *v = s->v;
@@ -300,8 +299,8 @@ static bool check_origin(const OpStep *s, const Val *in, bool *is_node)
         const Attrs *is = graph_attrs_at(v->g, s->in->attrs), *was = graph_attrs_at(v->g, n->attrs);
         verify_report(v, is->scale != was->scale ? "verify-scale" : "verify-layout", s->pc,
                       is->scale != was->scale
-                          ? "scales by %.17g where the graph says %.17g"
-                          : "has other attributes than the graph (scale %g, %g)",
+                          ? "scales by %.17g, but the graph states %.17g"
+                          : "has attributes that differ from those in the graph (scale %g, %g)",
                       is->scale, was->scale);
         return false;
     }
@@ -310,9 +309,9 @@ static bool check_origin(const OpStep *s, const Val *in, bool *is_node)
         const Shape *o = value_shape_at(v, s->shape[s->in->n_in + j]);
         for (int d = 0; d < t->n_dims && d < o->n_dims; d++)
             if (t->dim[d] != o->dim[d]) {
-                verify_report(v, "verify-layout", s->pc, "output %u is %s, but the graph says %lld",
-                              j, value_shape_text(v, s->shape[s->in->n_in + j]),
-                              (long long)t->dim[d]);
+                verify_report(v, "verify-layout", s->pc,
+                              "output %u is %s, but the graph states %lld", j,
+                              value_shape_text(v, s->shape[s->in->n_in + j]), (long long)t->dim[d]);
                 return false;
             }
     }
@@ -370,7 +369,8 @@ void value_compute(Verifier *v, Pc pc)
     const bool shares = shares_out(&s);
     if (!bad && !shares && !bound->layouts_are_fine) bad = !check_layouts(&s);
     if (!bad && !shares) bound->layouts_are_fine = true;
-    if (!bad) bad = !check_windows(&s); /* windows are attributes, which `bound` does not contain */
+    /* windows depend on attributes, which are not part of `bound` */
+    if (!bad) bad = !check_windows(&s);
     bool ok = bad || check_origin(&s, from, &is_node);
     if (bad && in->origin) is_node = v->g->nodes.at[in->origin].op == in->op;
     if (bad && (s.has_part || s.in_rows)) is_node = false;
@@ -381,9 +381,9 @@ void value_compute(Verifier *v, Pc pc)
         Val out = {.bad = bad && !is_node, .bytes = at->bytes, .dtype = (uint8_t)at->dtype};
         if (!out.bad) out.vn = shares ? from[0].vn : output_value(&s, from, j, bad);
         if (at->packed) {
-            verify_report(v, "verify-layout", pc,
-                          "output %u is marked packed, but only the op pack makes such a buffer",
-                          j);
+            verify_report(
+                v, "verify-layout", pc,
+                "output %u is marked as packed, but only the op pack makes packed buffers", j);
             out.bad = true;
         }
         if (verify_accumulates(v, in, j)) {
@@ -392,6 +392,6 @@ void value_compute(Verifier *v, Pc pc)
         }
         value_write(v, pc, b, out);
     }
-    if (s.n_args < in->args.n) /* the kernel's scratch memory holds no value afterwards */
+    if (s.n_args < in->args.n) /* scratch memory holds no value afterwards */
         value_write(v, pc, program_arg(v->p, in, s.n_args), (Val){.vn = value_leaf("scratch", pc)});
 }

@@ -1,6 +1,6 @@
-/* Checks kernels that begin with a product. The ops after the product read only the element that
- * the product has just computed, or sum one of its operands. The product reads its operands in any
- * order, so no part may overwrite them before the kernel ends. */
+/* Checks kernels that begin with a product. Each later op may use only the element that the product
+ * has just computed, or sum an operand of the product. The product reads its operands in any order,
+ * so the kernel must not overwrite them. */
 #include "planner/verify/private.h"
 
 #define RULE "verify-structure"
@@ -41,21 +41,26 @@ void verify_product_part(Verifier *v, Pc pc, const Instr *product, const Instr *
     const Buffer *all = p->buffers.at;
     const bool sums = op_sums_bias(in->op);
     if (in->after.n) {
-        verify_report(v, RULE, pc, "waits for another stream in the middle of kernel %u", in->fuse);
+        verify_report(v, RULE, pc, "is in the middle of kernel %u, but waits for another stream",
+                      in->fuse);
     } else if (op_sums_bias(before->op)) {
-        verify_report(v, RULE, pc, "%s comes after a sum in kernel %u", name, in->fuse);
+        verify_report(v, RULE, pc,
+                      "%s comes after a sum, which must be the last instruction of kernel %u", name,
+                      in->fuse);
     } else if (sums && (before != product || !reads(v, product, program_arg(p, in, 0)))) {
-        verify_report(v, RULE, pc, "sums a buffer that the product in kernel %u does not read",
+        verify_report(v, RULE, pc, "sums a buffer that the product of kernel %u does not read",
                       in->fuse);
     } else if (!sums && !op_is_rowwise(in->op)) {
-        verify_report(v, RULE, pc, "%s cannot be part of a kernel with the product of kernel %u",
-                      name, in->fuse);
+        verify_report(v, RULE, pc,
+                      "%s cannot be in kernel %u, because the kernel begins with a product", name,
+                      in->fuse);
     } else if (!sums && !reads(v, in, made_by(v, before))) {
-        verify_report(v, RULE, pc, "does not use the result of kernel %u", in->fuse);
+        verify_report(v, RULE, pc, "is in kernel %u, but does not use its result", in->fuse);
     } else if (!sums &&
                elements[all[made_by(v, in)].shape] != elements[all[made_by(v, product)].shape]) {
-        verify_report(v, RULE, pc, "kernel %u has parts of different sizes", in->fuse);
+        verify_report(v, RULE, pc, "the instructions of kernel %u have different sizes", in->fuse);
     } else if (overwrites_operand(v, product, in)) {
-        verify_report(v, RULE, pc, "overwrites an input of the product of kernel %u", in->fuse);
+        verify_report(v, RULE, pc, "overwrites an input of the product that begins kernel %u",
+                      in->fuse);
     }
 }

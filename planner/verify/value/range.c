@@ -1,11 +1,11 @@
-/* Checks the ops on one parameter of a flat buffer: the largest magnitude over all its parts, and
- * its 8-bit form. The graph has amax and quantise of the whole parameter. These instructions do the
- * same for the part of the parameter in a rank's piece of the unit. */
+/* Checks ops on one parameter of a flat buffer: its largest magnitude and its 8-bit form. The graph
+ * has these ops for the whole parameter. The program has them for the part of the parameter in a
+ * rank's shard. */
 #include <assert.h>
 
 #include "planner/verify/private.h"
 
-/* Returns the piece that is exactly elements [lo, hi), or NULL after a report. */
+/* Returns the piece that consists of exactly elements [lo, hi). Returns NULL after a report. */
 static const ValuePiece *piece_of_range(Verifier *v, Pc pc, const Val *val)
 {
     const Attrs *a = verify_attrs(v, pc);
@@ -16,7 +16,7 @@ static const ValuePiece *piece_of_range(Verifier *v, Pc pc, const Val *val)
         if (a->lo >= 0 && pieces[i].lo == (uint64_t)a->lo &&
             pieces[i].lo + pieces[i].n == (uint64_t)a->hi && !value_is_zero(pieces[i].vn))
             return &pieces[i];
-    verify_report(v, "verify-layout", pc, "elements %lld to %lld do not belong to one parameter",
+    verify_report(v, "verify-layout", pc, "elements %lld to %lld must belong to one parameter",
                   (long long)a->lo, (long long)a->hi);
     return NULL;
 }
@@ -47,7 +47,7 @@ void value_amax_range(Verifier *v, Pc pc)
             fits = fits && is->on[a] == (parts >> a & 1 ? PARTIAL_MAX : WHOLE);
         if (!fits)
             verify_report(v, "verify-layout", pc,
-                          "the largest magnitude of one rank's part on %s is marked %s",
+                          "the largest magnitude of a rank's part on %s has the wrong layout %s",
                           mesh_axes_text(v->arena, &v->plan->mesh, parts),
                           value_shape_text(v, v->canon[v->p->buffers.at[to].shape]));
         out = (Val){.bad = !fits, .vn = amax_of(v, p)};
@@ -57,7 +57,7 @@ void value_amax_range(Verifier *v, Pc pc)
         value_write(v, pc, program_arg(v->p, in, 2), (Val){.vn = value_leaf("scratch", pc)});
 }
 
-/* Returns the list of pieces of the whole buffer, all zero except the quantised piece. */
+/* Returns the pieces of the whole buffer. All are zero except the quantised piece. */
 static Val quantised(Verifier *v, Pc pc, const Val *x, const ValuePiece *p, const Val *amax)
 {
     ValuePiece single;
@@ -85,16 +85,15 @@ void value_quantise_range(Verifier *v, Pc pc)
     const ValuePiece *p = x.bad || amax.bad ? NULL : piece_of_range(v, pc, &x);
     uint32_t shape = v->canon[v->p->buffers.at[to].shape];
     if (p && layout_axes_partial(&value_shape_at(v, amax.shape)->layout)) {
-        verify_report(
-            v, "verify-layout", pc,
-            "input 1 %s is the maximum of one rank's part, but is read as the maximum of all ranks",
-            value_shape_text(v, amax.shape));
+        verify_report(v, "verify-layout", pc,
+                      "input 1 %s is the maximum of only one rank's part, but is read as the "
+                      "maximum of all ranks",
+                      value_shape_text(v, amax.shape));
     } else if (p && !value_same(amax.vn, amax_of(v, p))) {
         verify_report(v, "verify-scale", pc, "%s is scaled by %s", value_name(v, p->vn),
                       value_name(v, amax.vn));
     } else if (p && shape != x.shape) {
-        verify_report(v, "verify-layout", pc,
-                      "the output %s does not have the layout of the input %s",
+        verify_report(v, "verify-layout", pc, "the output %s must have the layout of the input %s",
                       value_shape_text(v, shape), value_shape_text(v, x.shape));
     } else if (p) {
         Val old = {.bad = false};

@@ -1,6 +1,6 @@
-/* Checks attention to a part of the keys: one hop of a ring. The deals of queries and keys
- * determine whose keys a hop uses. A node is complete if every rank has used every rank's keys
- * once. The values of all hops add up to the node's value; the values of fewer hops do not. */
+/* Checks one hop of ring attention, which uses the keys of one rank. The deals of queries and keys
+ * tell whose keys these are. A node is complete if every rank has used the keys of every rank once.
+ * The values of all hops then add up to the value of the node. */
 #include "planner/verify/private.h"
 
 static bool complain(Verifier *v, Pc pc, const char *what)
@@ -9,8 +9,8 @@ static bool complain(Verifier *v, Pc pc, const char *what)
     return false;
 }
 
-/* Returns the shape of the same argument with all keys. A gradient of keys becomes a partial sum
- * over the ranks. */
+/* Returns the shape of this argument with all keys. A gradient of keys becomes a partial sum over
+ * the ranks. */
 static uint32_t with_all_keys(Verifier *v, uint32_t shape, int d, AxisSet axes, bool is_output)
 {
     Shape s = *value_shape_at(v, shape);
@@ -32,7 +32,7 @@ bool value_hop(Verifier *v, Pc pc, uint32_t *shape, Hop *hop)
     const Shape *keys = NULL, *queries = NULL;
     int of_keys = -1, of_queries = -1;
     if (!n || !verify_is_of_node(in, n))
-        return complain(v, pc, "computes nothing that its graph node asks for");
+        return complain(v, pc, "does not compute a part of its graph node");
     for (uint32_t i = 0; i < verify_n_args(in); i++) {
         const Shape *s = value_shape_at(v, shape[i]);
         const int d = op_keys_dim(in->op, i);
@@ -41,7 +41,7 @@ bool value_hop(Verifier *v, Pc pc, uint32_t *shape, Hop *hop)
         if (!keys) keys = s, of_keys = d;
         if (layout_axes_split(&s->layout, d) != layout_axes_split(&keys->layout, of_keys) ||
             s->deal[d] != keys->deal[of_keys])
-            return complain(v, pc, "takes its arguments from the keys of different ranks");
+            return complain(v, pc, "has arguments that belong to the keys of different ranks");
     }
     const AxisSet axes = keys ? layout_axes_split(&keys->layout, of_keys) : 0;
     if (!axes || !queries || of_queries < 0 ||
@@ -52,7 +52,7 @@ bool value_hop(Verifier *v, Pc pc, uint32_t *shape, Hop *hop)
     hop->n = mesh_size(&v->plan->mesh, axes);
     for (hop->i = 0; hop->i < hop->n; hop->i++)
         if (verify_turned(v, &own, keys, of_keys, hop->i)) break;
-    if (hop->i == hop->n) return complain(v, pc, "has keys that are not exactly one rank's part");
+    if (hop->i == hop->n) return complain(v, pc, "must have the keys of exactly one rank");
     for (uint32_t i = 0; i < verify_n_args(in); i++) {
         const int d = op_keys_dim(in->op, i);
         if (d >= 0) shape[i] = with_all_keys(v, shape[i], d, axes, i >= in->n_in);
@@ -77,7 +77,7 @@ static Hash128 minus(Hash128 a, Hash128 b)
     return s;
 }
 
-/* The last hop's value is the node's value minus the values of the other hops. */
+/* The value of the last hop is the value of the node minus those of the other hops. */
 Hash128 value_of_hop(const Verifier *v, Pc pc, const Hop *hop, uint32_t i, const Val *in,
                      uint32_t j)
 {
@@ -98,9 +98,9 @@ bool value_merges(Verifier *v, Pc pc, const Hop *hop, const Val *in, const Val *
         for (uint32_t k = 0; k < hop->i; k++)
             before = value_add(before, value_of_hop(v, pc, hop, k, in, j));
         if (!verify_accumulates(v, instr, j))
-            return complain(v, pc, "merges some of its outputs and overwrites others");
+            return complain(v, pc, "must merge all of its outputs or none");
         if (!old[j].bad && (!hop->i || !value_same(old[j].vn, before)))
-            return complain(v, pc, "merges with outputs that do not hold exactly the hops before");
+            return complain(v, pc, "must merge with the outputs of exactly the earlier hops");
     }
     return true;
 }

@@ -1,7 +1,7 @@
-/* Checks a convolution in parts: the output rows whose windows read only the rank's own rows, and
- * the border. The border reads the neighbours' rows from strips. Where columns are split, the inner
- * rows are again two parts: the centre, and the sides, which read the halo of columns. Each part is
- * checked like the whole op, on its own points. The values of all parts add up to the node's. */
+/* Checks a convolution that is computed in parts. Inner rows read only the rank's own rows. The
+ * border also reads the neighbours' rows from strips. If columns are split, the inner rows are
+ * again two parts: the centre, and the sides, which read the halo of columns. The values of all
+ * parts add up to the value of the node. */
 #include "planner/verify/private.h"
 
 static bool complain(Verifier *v, Pc pc, const char *what)
@@ -10,17 +10,17 @@ static bool complain(Verifier *v, Pc pc, const char *what)
     return false;
 }
 
-/* Checks the columns of the first input: the centre reads the rank's own columns, and the sides
- * also read the columns of a halo. */
+/* Checks the columns of the first input. The centre reads only the rank's own columns. The sides
+ * also read the halo of columns. */
 static bool columns_fit(Verifier *v, Pc pc, const Shape *x, int64_t part)
 {
     const int d = op_dim(v->p->code.at[pc].op, 0, INDEX_width);
     const DealKind kind = v->g->deals.deals.at[x->deal[d]].kind;
     if (!layout_axes_split(&x->layout, d))
-        return complain(v, pc, "works in columns, but its columns are not parts of a field");
+        return complain(v, pc, "processes columns separately, but no axis splits the columns");
     if (part == ROWS_centre ? x->deal[d] == 0 : x->deal[d] != 0 && kind == DEAL_halo) return true;
     return complain(v, pc,
-                    part == ROWS_centre ? "reads other columns than the rank's own"
+                    part == ROWS_centre ? "must read only the rank's own columns"
                                         : "lacks the halo of its columns");
 }
 
@@ -31,17 +31,18 @@ bool value_rows_part(Verifier *v, Pc pc, uint32_t *shape)
     const int d = op_dim(in->op, 0, INDEX_height);
     const Shape *own = value_shape_at(v, shape[0]);
     if (!n || !verify_is_of_node(in, n))
-        return complain(v, pc, "computes nothing that its graph node asks for");
+        return complain(v, pc, "does not compute a part of its graph node");
     const int64_t part = verify_attrs(v, pc)->parts;
     if (own->deal[d] || (part == ROWS_all && !layout_axes_split(&own->layout, d)))
-        return complain(v, pc, "works in rows, but its rows are not equal parts of a field");
+        return complain(v, pc,
+                        "processes rows separately, but its rows are not equal parts of a field");
     if (part != ROWS_all) return columns_fit(v, pc, own, part);
     if (!op_is_border(in->op)) return true;
     const Shape *held = value_shape_at(v, shape[in->n_in - 1u]);
     Shape same = *own;
     same.deal[d] = held->deal[d];
     if (!shape_equal(&same, held) || v->g->deals.deals.at[held->deal[d]].kind != DEAL_halo)
-        return complain(v, pc, "its strips are not the halo of its own rows");
+        return complain(v, pc, "has strips that are not the halo of its own rows");
     shape[0] = shape[in->n_in - 1u];
     return true;
 }
@@ -51,10 +52,11 @@ bool value_takes_strips(Verifier *v, Pc pc, const Val *strips, const Val *own)
     const Instr *in = &v->p->code.at[pc];
     const int d = op_dim(in->op, 0, INDEX_height);
     if (!value_is_received(strips, d))
-        return complain(v, pc, "its strips do not come from the neighbours along this dimension");
+        return complain(
+            v, pc, "has strips that were not received from the neighbours along this dimension");
     if (value_same(strips->vn, own->vn)) return true;
     return complain(v, pc,
-                    arena_print(v->arena, "its strips hold rows of %s, but its own rows are of %s",
+                    arena_print(v->arena, "has strips with rows of %s, but its own rows are of %s",
                                 value_name(v, strips->vn), value_name(v, own->vn)));
 }
 
@@ -90,9 +92,8 @@ static bool has_all_rows(Verifier *v, Pc pc)
     return value_window_fault(v, &w, x, d, b->size[(int)letter], false) == NULL;
 }
 
-/* Returns the value of a part of output j. The border's value is the node's value minus the value
- * of the inner rows. The sides' value is the value of the inner rows (of all rows if there is no
- * border) minus the value of the centre. */
+/* Returns the value of a part of output j. That of the border is the value of the node minus that
+ * of the inner rows. That of the sides is the value of the inner rows minus that of the centre. */
 Hash128 value_of_rows(Verifier *v, Pc pc, const Val *in, uint32_t j)
 {
     const Instr *instr = &v->p->code.at[pc];

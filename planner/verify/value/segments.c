@@ -1,9 +1,8 @@
-/* Checks fused projections of unequal segments. Their features are stored by groups. Tensor.order
- * says which features of a group belong to which segment. Initial weights and checkpoints use this
- * order. The ops that take a segment name its features by attributes. If the order and the
- * attributes differ, a rank gets the features of another segment (for example q and half of k
- * instead of q). Comparing ranks does not show this, because all ranks are wrong in the same way.
- */
+/* Checks fused projections with segments of different sizes. Their features are stored by groups.
+ * Tensor.order states which features of a group belong to which segment, for initial weights and
+ * checkpoints. The ops that take a segment state its features in attributes. If the two differ, a
+ * rank gets features of another segment, such as half of k in the place of q. All ranks would be
+ * wrong in the same way, so comparing ranks would not show it. */
 #include "planner/verify/private.h"
 
 #define RULE "verify-segments"
@@ -18,7 +17,7 @@ static bool order_fits(const Verifier *v, const Tensor *t)
            deal_valid(deals, t->order, d->size, d->n_parts, 0) == t->dim[t->order_dim + 1];
 }
 
-/* True if [lo, hi) of each group is exactly one segment's share. */
+/* True if [lo, hi) of each group is the share of exactly one segment. */
 static bool is_a_segment(const Verifier *v, DealId order, int64_t lo, int64_t hi)
 {
     const Deals *deals = &v->g->deals;
@@ -44,8 +43,8 @@ static void check_param(Verifier *v, NodeId id, const char *name, DealId order, 
                       id, (long long)groups, name);
     else if (order && !is_a_segment(v, order, a->first, end))
         verify_report(v, RULE, 0,
-                      "graph node %u takes features %lld to %lld of each group of %s, which are "
-                      "not one segment",
+                      "graph node %u takes features %lld to %lld of each group of %s, but these "
+                      "are not one segment",
                       id, (long long)a->first, (long long)end, name);
 }
 
@@ -54,7 +53,7 @@ static void check_taken(Verifier *v, NodeId id)
 {
     const Graph *g = v->g;
     const Node *n = &g->nodes.at[id];
-    /* the dimension of a group's features follows the dimension of groups */
+    /* the dimension after that of groups holds the features of a group */
     const int64_t groups = g->tensors.at[n->in[0]].dim[op_taken_dim(n->op) - 1];
     const Node *made = &g->nodes.at[graph_product(g, n->in[0])];
     if (op_adds_bias(made->op)) {
@@ -78,7 +77,7 @@ void verify_segments(Verifier *v)
     NodeId last = g->n_forward ? g->n_forward : (NodeId)(g->nodes.n - 1);
     for (NodeId id = 1; id <= last; id++) {
         const OpKind op = g->nodes.at[id].op;
-        /* other ops take channels or tokens, which are not features of a projection */
+        /* other ops take channels or tokens */
         if (op_taken_dim(op) > 0 && op_dim(op, 0, INDEX_tokens) >= 0) check_taken(v, id);
     }
 }

@@ -1,9 +1,10 @@
-/* Checks state between steps other than parameters. One graph node updates it, once a step, the
- * same on every rank. Further micro-batches and recomputation must not update it again. */
+/* Checks tensors that live between steps and are no parameters. One graph node updates such a
+ * tensor once a step, in the same way on all ranks. Further micro-batches and recomputation must
+ * not update it again. */
 #include "planner/verify/private.h"
 
-/* Finds the node that makes the next value of each state tensor; reports if there is not exactly
- * one. */
+/* Finds the node that makes the next value of each state tensor. Reports tensors without exactly
+ * one such node. */
 static NodeId *find_updates(Verifier *v)
 {
     const Graph *g = v->g;
@@ -15,10 +16,10 @@ static NodeId *find_updates(Verifier *v)
             const Tensor *t = &g->tensors.at[n->in[j]];
             if (t->role != ROLE_state)
                 verify_report(v, "verify-coverage", 0,
-                              "graph node %u (%s) overwrites %s, which is not a state", id,
-                              op_info(n->op)->name, t->name);
+                              "graph node %u (%s) overwrites %s, but only state may be overwritten",
+                              id, op_info(n->op)->name, t->name);
             else if (by[n->in[j]])
-                verify_report(v, "verify-coverage", 0, "graph nodes %u and %u both advance %s",
+                verify_report(v, "verify-coverage", 0, "graph nodes %u and %u both update %s",
                               by[n->in[j]], id, t->name);
             by[n->in[j]] = id;
         }
@@ -34,14 +35,12 @@ static void check_tensor(Verifier *v, TensorId id, NodeId by)
     if (!layout_equal(&t->use, &whole))
         verify_report(v, "verify-layout", 0, "state %s is not whole on every rank", t->name);
     if (t->init.kind == INIT_none)
-        verify_report(v, "verify-coverage", 0,
-                      "state %s has no initialiser, so its first values would be undefined",
-                      t->name);
+        verify_report(v, "verify-coverage", 0, "state %s has no initialiser", t->name);
     if (t->grad || t->producer)
-        verify_report(v, "verify-purity", 0, "state %s is made within the step, or has a gradient",
-                      t->name);
+        verify_report(v, "verify-purity", 0,
+                      "state %s may neither be made within the step nor have a gradient", t->name);
     if (!by || (g->n_forward && by > g->n_forward))
-        verify_report(v, "verify-coverage", 0, "state %s is not advanced by the forward pass",
+        verify_report(v, "verify-coverage", 0, "the forward pass does not update state %s",
                       t->name);
 }
 
@@ -76,8 +75,7 @@ void verify_graph_state(Verifier *v)
         if (op_info(g->nodes.at[id].op)->flags & OP_ONCE) check_once(v, id);
 }
 
-/* Finds by value number which state a buffer held at the step's start, and checks that it holds the
- * next value at the end. */
+/* Finds which state a buffer held when the step began. Checks that it now holds the next value. */
 void value_end_of_state(Verifier *v, BufferId b)
 {
     TensorId t = v->p->buffers.at[b].tensor;
@@ -86,9 +84,9 @@ void value_end_of_state(Verifier *v, BufferId b)
     v->n_homes[t]++;
     if (val.bad || !v->advanced[t]) return;
     if (value_same(val.vn, value_of_tensor(v, t, 0)))
-        verify_report(v, "verify-coverage", 0, "state %s is not advanced", at->name);
+        verify_report(v, "verify-coverage", 0, "state %s is not updated", at->name);
     else if (!value_same(val.vn, value_of_tensor(v, v->advanced[t], 0)))
-        verify_report(v, "verify-coverage", 0, "state %s is left as %s", at->name,
+        verify_report(v, "verify-coverage", 0, "at the end of the step, state %s is %s", at->name,
                       value_name(v, val.vn));
     const Layout whole = {{0}};
     if (!layout_equal(&value_shape_at(v, val.shape)->layout, &whole))
@@ -101,6 +99,6 @@ void value_homes_of_state(Verifier *v)
     for (TensorId t = 1; t < v->g->tensors.n; t++)
         if (v->g->tensors.at[t].role == ROLE_state && v->n_homes[t] != 1)
             verify_report(v, "verify-coverage", 0,
-                          "state %s lies in %u buffers between steps, not in one",
+                          "state %s is in %u buffers between steps, but must be in one",
                           v->g->tensors.at[t].name, v->n_homes[t]);
 }

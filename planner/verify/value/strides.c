@@ -1,6 +1,5 @@
-/* Checks the ops that exchange contiguous rows for strided rows, and back. These ops pack the
- * messages, exchange them, and unpack them. A packed value records the direction of the exchange,
- * and whether its pieces were sent. */
+/* Checks the exchange of contiguous rows for rows at equal distances, and back. Messages are
+ * packed, exchanged and unpacked. A packed value states the direction, and whether it was sent. */
 #include "planner/ir/layout/stride.h"
 #include "planner/verify/private.h"
 
@@ -38,8 +37,8 @@ bool value_has_strides(const Verifier *v, Pc pc)
            dim_with_strides(v, value_shape_at(v, shape_of(v, from)), in->axes) >= 0;
 }
 
-/* Returns the bytes of the messages to all ranks. Each message has room for the most pieces that
- * two ranks exchange. */
+/* Returns the bytes of the messages to all ranks. All messages have the largest size that any two
+ * ranks need. */
 static uint64_t message_bytes(const StridedStep *s, const Shape *strided, DType dtype)
 {
     const Deals *deals = &s->v->g->deals;
@@ -61,7 +60,7 @@ static bool check_dim(StridedStep *s, uint32_t strided)
     if (s->d < shape->n_dims && deal_is_strided(&s->v->g->deals, shape->deal[s->d]) &&
         attrs->parts == shape_parts(shape, &s->v->plan->mesh, s->d))
         return true;
-    return complain(s, "names a dimension that is not cut in strides, or another number of ranks");
+    return complain(s, "names a dimension without strides, or a wrong number of ranks");
 }
 
 /* Checks that `rows` is `strided` with the rank's own rows in place of the pieces. */
@@ -70,7 +69,7 @@ static bool check_pair(const StridedStep *s, uint32_t rows, uint32_t strided)
     Shape own = *value_shape_at(s->v, strided);
     own.deal[s->d] = 0;
     return shape_equal(&own, value_shape_at(s->v, rows)) ||
-           complain(s, "the cut in rows and the cut in strides differ in more than one dimension");
+           complain(s, "changes the division of more than one dimension");
 }
 
 static bool is_pieces(const StridedStep *s, const Val *val, uint8_t state)
@@ -83,7 +82,7 @@ static bool is_pieces(const StridedStep *s, const Val *val, uint8_t state)
 static bool pack(StridedStep *s, Val *val, uint32_t out)
 {
     if (!check_dim(s, out)) return false;
-    if (val->packed_dim) return complain(s, "packs a packed buffer");
+    if (val->packed_dim) return complain(s, "packs a buffer that is already packed");
     const bool to_rows = val->shape == out;
     if (!to_rows && !check_pair(s, val->shape, out)) return false;
     val->packed_dim = (int8_t)(s->d + 1);
@@ -96,8 +95,7 @@ static bool unpack(StridedStep *s, Val *val, uint32_t out)
 {
     if (!check_dim(s, val->shape)) return false;
     if (is_pieces(s, val, PIECES_for_strides)) {
-        if (out != val->shape)
-            return complain(s, "unpacks these pieces into a shape that is cut otherwise");
+        if (out != val->shape) return complain(s, "unpacks pieces into a wrong shape");
     } else if (!is_pieces(s, val, PIECES_for_rows)) {
         return complain(s, "unpacks data that no rank has sent");
     } else if (!check_pair(s, out, val->shape)) {
@@ -112,8 +110,8 @@ static bool exchange(StridedStep *s, Val *val, uint32_t out)
     s->d = dim_with_strides(s->v, value_shape_at(s->v, val->shape), s->in->axes);
     const bool to_rows = s->d >= 0 && is_pieces(s, val, PIECES_to_rows);
     if (!to_rows && (s->d < 0 || !is_pieces(s, val, PIECES_to_strides)))
-        return complain(s, "exchanges data that are not pieces along its group");
-    if (out != val->shape) return complain(s, "receives pieces of another shape");
+        return complain(s, "exchanges data that were not packed for its group");
+    if (out != val->shape) return complain(s, "receives pieces of a wrong shape");
     if (verify_attrs(s->v, s->pc)->reduce) return complain(s, "reduces pieces");
     val->packed_chunks = to_rows ? PIECES_for_rows : PIECES_for_strides;
     return true;
@@ -127,23 +125,23 @@ void value_strides(Verifier *v, Pc pc)
     const uint32_t out = shape_of(v, to);
     Val val = value_read(v, pc, program_arg(v->p, s.in, 0), "input", 0);
     bool fine = !val.bad;
-    if (fine && val.list) fine = complain(&s, "moves rows of a flat buffer");
+    if (fine && val.list) fine = complain(&s, "moves rows, but its buffer is flat");
     if (fine && (verify_attrs(v, pc)->scale != 0 || verify_accumulates(v, s.in, 0)))
-        fine = complain(&s, "scales or adds, and the graph has no such op");
+        fine = complain(&s, "scales or adds, which the graph does not state");
     if (fine)
         fine = s.in->op == OP_stride_pack     ? pack(&s, &val, out)
                : s.in->op == OP_stride_unpack ? unpack(&s, &val, out)
                                               : exchange(&s, &val, out);
     if (fine && at->packed != (val.packed_dim != 0))
-        fine = complain(&s, "the output is marked packed when it is not, or the reverse");
+        fine = complain(&s, "has an output with a wrong mark for packed buffers");
     if (fine && at->packed && at->bytes != message_bytes(&s, value_shape_at(v, out), at->dtype))
-        fine = complain(&s, "the size of its messages is not that of the largest piece");
+        fine = complain(&s, "has messages whose size differs from that of the largest piece");
     val.bad = !fine;
     val.shape = out;
     val.dtype = (uint8_t)at->dtype;
     BufferId where;
     if (fine && verify_is_comm(s.in) && value_present(v, pc, &val, &where))
-        verify_warn(v, pc, "its result is in buffer %u already", where);
+        verify_warn(v, pc, "makes a result that is already in buffer %u", where);
     value_write(v, pc, to, val);
 }
 
@@ -155,8 +153,8 @@ const char *value_stride_fault(const Verifier *v, const Binding *b, const Shape 
     const Deal *deal = &v->g->deals.deals.at[s->deal[d]];
     const bool apart = s->deal[d] && deal->kind == DEAL_strided;
     if (runs == 0 && apart && index != s->dim[d])
-        return "has rows that lie apart, where the op reads those side by side, on axis";
+        return "has rows at equal distances, but the op needs consecutive rows, on axis";
     if (runs > 1 && (!apart || deal->per_part != runs))
-        return "has rows side by side, or in other strides than the op reads, on axis";
+        return "does not have rows at the distances that the op needs, on axis";
     return NULL;
 }

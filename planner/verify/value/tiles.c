@@ -68,27 +68,26 @@ static bool find_part(const Tiles *t, NodeId id, Part *part)
         const Part is = t->of[n->in[i]];
         if (!has_tokens(t, n->in[i]) || op_reads_whole_labels(n->op, i) || same_tokens(is, *part))
             continue;
-        return report(t, id, "reads several tensors that hold different tokens", *part, is);
+        return report(t, id, "reads tensors with different tokens", *part, is);
     }
     /* A mean reads all labels to count its groups; attribute `first` is the first label of the
      * part. */
     const bool whole = n->n_in && op_reads_whole_labels(n->op, n->n_in - 1u) && part->hi;
     const Part taken = {a->first, a->first + (op_returns_piece(n->op) ? a->count : 0), n->tile};
     if (whole && (t->of[n->in[n->n_in - 1]].hi || a->first != part->lo))
-        return report(t, id, "counts by the labels of other tokens", *part, taken);
+        return report(t, id, "counts the labels of wrong tokens", *part, taken);
     if (op_returns_piece(n->op) && !same_tokens(taken, *part))
-        return report(t, id, "gives gradients back to other tokens", *part, taken);
+        return report(t, id, "writes gradients of wrong tokens", *part, taken);
     if (op_takes_piece(n->op)) {
         if (part->hi)
-            return report(t, id, "takes tokens from a tensor that already holds only a piece",
-                          *part, taken);
+            return report(t, id, "takes a piece of a tensor that is itself a piece", *part, taken);
         *part = (Part){a->first, a->first + a->count, n->tile};
     }
     if (part->hi && part->tile != n->tile)
-        return report(t, id, "is marked with another piece than the one it works on", *part,
+        return report(t, id, "names a piece other than the one that it computes", *part,
                       (Part){part->lo, part->hi, n->tile});
     if (!part->hi && n->tile)
-        return report(t, id, "is marked with a piece, but works on all tokens", *part,
+        return report(t, id, "names a piece, but computes with all tokens", *part,
                       (Part){0, 0, n->tile});
     return true;
 }
@@ -124,7 +123,7 @@ static void add_outputs(Tiles *t, NodeId id, Part part)
         }
         const bool again = t->of[out].hi != 0;
         if (again && !same_tokens(t->of[out], part))
-            report(t, id, "adds to a value of other tokens", part, t->of[out]);
+            report(t, id, "adds to a value of wrong tokens", part, t->of[out]);
         t->made[out] = again ? value_add(t->made[out], made) : made;
         t->of[out] = part;
     }
@@ -155,12 +154,11 @@ static uint32_t check_shares(const Tiles *t, uint32_t first)
         end = s->part.hi;
     }
     if (!fine || end != t->tokens)
-        verify_report(
-            t->v, RULE, 0,
-            "%s is not summed over all %lld tokens once: %u pieces, of graph node %u (%s) "
-            "and its like, cover other tokens, or differ from those that cover the rest",
-            t->g->tensors.at[at->to].name, (long long)t->tokens, n, at->node,
-            op_info(t->g->nodes.at[at->node].op)->name);
+        verify_report(t->v, RULE, 0,
+                      "%s must be summed over each of %lld tokens once, but its %u pieces (such as "
+                      "graph node %u, %s) do not cover all tokens in the same way",
+                      t->g->tensors.at[at->to].name, (long long)t->tokens, n, at->node,
+                      op_info(t->g->nodes.at[at->node].op)->name);
     return first + n;
 }
 
@@ -174,13 +172,13 @@ void verify_tiles(Verifier *v)
         const TensorId from = g->nodes.at[id].in[0];
         const int dim = roles_dim(&t.roles[from], INDEX_tokens);
         if (dim < 0) {
-            report(&t, id, "takes tokens of a tensor that has none", (Part){0, 0, 0},
+            report(&t, id, "takes tokens of a tensor without tokens", (Part){0, 0, 0},
                    (Part){0, 0, 0});
             continue;
         }
         const int64_t all = g->tensors.at[from].dim[dim];
         if (t.tokens && all != t.tokens)
-            report(&t, id, "cuts sequences of another length", (Part){0, t.tokens, 0},
+            report(&t, id, "divides sequences of a wrong length", (Part){0, t.tokens, 0},
                    (Part){0, all, 0});
         t.tokens = all;
     }

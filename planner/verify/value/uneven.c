@@ -19,8 +19,7 @@ const char *value_rows_fault(OpKind op, const Binding *b, uint32_t arg, int d)
     const bool places = info->flags & (OP_PLACED | OP_CHUNKED | OP_DRAWS | OP_MAGNITUDE);
     if (term->ellipsis >= 0 && term->n_dims == 0 && info->reduce == REDUCE_none && !places)
         return NULL;
-    return "has a different number of rows for each expert, but this op reads as if every room "
-           "were stored";
+    return "has only the rows that experts received, but the op reads as if all rooms were stored";
 }
 
 static bool is_rows(const Verifier *v, TensorId t)
@@ -78,7 +77,7 @@ static void check_node(Verifier *v, NodeId id, bool made)
     }
     if (!fine)
         verify_report(v, "verify-layout", 0,
-                      "graph node %u (%s) has uneven rows, but reads the counts of other rows", id,
+                      "graph node %u (%s) reads counts that do not belong to its rows", id,
                       op_info(n->op)->name);
 }
 
@@ -111,17 +110,17 @@ static bool check_change(const UnevenExchange *r)
     const Verifier *v = r->v;
     const Deals *deals = &v->g->deals;
     if (!rows_uneven(a, deals) || !rows_uneven(b, deals) || a->n_dims != b->n_dims)
-        return complain(r, "exchanges data that are not uneven rows");
+        return complain(r, "may exchange only uneven rows");
     for (int d = 0; d < a->n_dims; d++)
         if (a->dim[d] != b->dim[d] || a->deal[d] != b->deal[d])
-            return complain(r, "changes the dimensions, or their deals");
+            return complain(r, "must not change dimensions or deals");
     for (uint32_t x = 0; x < v->plan->mesh.n_axes; x++) {
         const int8_t on = a->layout.on[x], after = b->layout.on[x];
         const bool changes =
             (on == SPLIT(0) && after == SPLIT(1)) || (on == SPLIT(1) && after == SPLIT(0));
         if (r->in->axes >> x & 1 ? !changes : on != after)
-            return complain(r, "exchanges over axes that are not those of its group");
-        if (layout_is_partial(on)) return complain(r, "exchanges partial sums");
+            return complain(r, "must exchange over exactly the axes of its group");
+        if (layout_is_partial(on)) return complain(r, "must not exchange partial sums");
     }
     /* the rows of a part are contiguous only if the group's parts are the innermost */
     for (int d = 0; d < 2; d++) {
@@ -130,10 +129,12 @@ static bool check_change(const UnevenExchange *r)
                       others = (AxisSet)(all & ~r->in->axes);
         const bool uneven = cut->dim[d] % mesh_size(&v->plan->mesh, all) != 0 || cut->deal[d];
         if (uneven || (others && (r->in->axes & (0u - r->in->axes)) < others))
-            return complain(r, "exchanges parts that do not nest");
+            return complain(r, "exchanges parts that cross each other");
         if ((layout_axes_split(&a->layout, d) & r->in->axes) &&
             (layout_axes_split(&a->layout, d) & r->in->axes) != r->in->axes)
-            return complain(r, "moves the split from rows to features and back in one exchange");
+            return complain(
+                r,
+                "moves the split from rows to features and back, but may do only one of the two");
     }
     return true;
 }
@@ -148,12 +149,12 @@ static bool check_counts(const UnevenExchange *r, uint32_t k, const Val *rows, c
     if (counts.bad) return false;
     if (!t || t >= v->g->tensors.n || !is_rows(v, t) || !counts_of(v, t) ||
         !value_same(rows->vn, value_of_tensor(v, t, r->in->microbatch)))
-        return complain(r, "exchanges rows that are not a value of the graph");
+        return complain(r, "exchanges rows of a value that is not in the graph");
     if (!value_same(counts.vn, value_of_tensor(v, counts_of(v, t), r->in->microbatch)))
-        return complain(r, "exchanges rows by the counts of other rows");
+        return complain(r, "uses counts that do not belong to its rows");
     const Shape *shape = value_shape_at(v, counts.shape);
     if (shape->n_dims != 2 || counts.packed_dim || counts.list)
-        return complain(r, "has counts of the wrong shape");
+        return complain(r, "has counts of a wrong shape");
     for (int d = 0; d < 2; d++)
         if (shape->dim[d] != as->dim[d] || shape->deal[d] ||
             layout_axes_split(&shape->layout, d) != layout_axes_split(&as->layout, d))
@@ -168,19 +169,20 @@ void value_exchange_uneven(Verifier *v, Pc pc)
     Val val = value_read(v, pc, program_arg(v->p, r.in, 0), "input", 0);
     r.to = *value_shape_at(v, v->canon[v->p->buffers.at[to].shape]);
     bool fine = !val.bad;
-    if (fine && (val.list || val.packed_dim)) fine = complain(&r, "exchanges packed rows");
+    if (fine && (val.list || val.packed_dim))
+        fine = complain(&r, "exchanges packed rows, but needs unpacked ones");
     if (fine) r.from = *value_shape_at(v, val.shape);
     const Attrs *attrs = verify_attrs(v, pc);
     if (fine && (attrs->scale != 0 || attrs->reduce || verify_accumulates(v, r.in, 0)))
-        fine = complain(&r, "scales or adds, and the graph has no such op");
+        fine = complain(&r, "scales or adds, which the graph does not state");
     fine = fine && check_change(&r) && check_counts(&r, 1, &val, &r.from) &&
            check_counts(&r, 2, &val, &r.to);
-    if (fine && v->p->buffers.at[to].packed) fine = complain(&r, "makes packed rows");
+    if (fine && v->p->buffers.at[to].packed) fine = complain(&r, "must not make packed rows");
     val.bad = !fine;
     val.shape = v->canon[v->p->buffers.at[to].shape];
     val.dtype = (uint8_t)v->p->buffers.at[to].dtype;
     BufferId where;
     if (fine && value_present(v, pc, &val, &where))
-        verify_warn(v, pc, "its result is in buffer %u already", where);
+        verify_warn(v, pc, "makes a result that is already in buffer %u", where);
     value_write(v, pc, to, val);
 }

@@ -129,7 +129,7 @@ Val value_sum(Verifier *v, Pc pc, const Val *a, const Val *b)
         z[i].vn = value_add(x[i].vn, y[i].vn);
     }
     if (!alike) {
-        verify_report(v, "verify-layout", pc, "adds flat buffers that are split differently");
+        verify_report(v, "verify-layout", pc, "adds flat buffers with different layouts");
         sum.bad = true;
         return sum;
     }
@@ -267,7 +267,7 @@ static Val assemble(Reading *r, Val claim)
     do {
         uint64_t a = range_lo(&v->memory, at), b = range_hi(&v->memory, at);
         if (!add_range(r, at, a > r->lo ? a : r->lo, b < r->hi ? b : r->hi)) {
-            r->fault = "holds something else";
+            r->fault = "holds another value";
             return claim;
         }
     } while (range_next(&v->memory, &at) && range_lo(&v->memory, at) < r->hi);
@@ -308,7 +308,7 @@ static void report_reading(Reading *r, const char *fault)
         AxisSet unsummed = layout_axes_partial(&value_shape_at(v, x->shape)->layout);
         unsummed &= (AxisSet)~layout_axes_partial(&value_shape_at(v, r->shape)->layout);
         if (unsummed)
-            fault = arena_print(v->arena, "holds a value that is still partial on %s",
+            fault = arena_print(v->arena, "holds a partial value on %s",
                                 mesh_axes_text(v->arena, &v->plan->mesh, unsummed));
         ValuePiece single;
         uint32_t n;
@@ -415,7 +415,7 @@ Val value_read_at(Verifier *v, Pc pc, BufferId b, uint64_t address, uint64_t byt
     if (s->n_dims == 1 && !layout_axes_split(&s->layout, 0) && !at->packed)
         claim = assemble(&r, claim);
     else
-        r.fault = "holds something else";
+        r.fault = "holds another value";
     if (r.fault) {
         report_reading(&r, r.fault);
         claim.bad = true;

@@ -65,11 +65,11 @@ static void images_that_do_not_fit_are_refused(void **state)
     (void)state;
     static const char *const cases[][3] = {
         {"{ rows = 4, columns = 6, sections = { 2, 3, 4 } }", ENCODER,
-         "sections 2 + 3 + 4 are not the 8 pairs that turn"},
+         "sections 2 + 3 + 4 must add up to the 8 rotated pairs"},
         {"{ rows = 4, columns = 6, first = 25, sections = { 2, 3, 3 } }", ENCODER,
          "4 x 6 tokens of an image from token 25 on, in a sequence of 48"},
-        {"{ rows = 4, columns = 6 }", ENCODER, "an image needs either sections (decoder)"},
-        {DECODER, "{ rows = 6, columns = 7, block = 2 }", "are not whole blocks of 2 x 2"},
+        {"{ rows = 4, columns = 6 }", ENCODER, "an image needs sections (for a decoder)"},
+        {DECODER, "{ rows = 6, columns = 7, block = 2 }", "cannot be divided into blocks of 2 x 2"},
         {DECODER, "{ rows = 6, columns = 6, block = 2 }", "48 tokens and 8 pairs for 6 x 6"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

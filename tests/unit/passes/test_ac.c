@@ -195,8 +195,8 @@ static void the_verifier_counts_for_itself(void **state)
     assert_false(verify_plan(plan, VERIFY_all, false, &d));
     Str s = str_in(arena);
     diag_print(&d, &s);
-    assert_non_null(
-        strstr(str_text(&s), "recomputation must not repeat attention: its result is kept"));
+    assert_non_null(strstr(str_text(&s),
+                           "recomputation must not repeat attention, because its result is kept"));
     arena_free(arena);
 }
 

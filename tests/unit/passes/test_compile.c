@@ -188,7 +188,7 @@ static void sums_over_rows_are_nobody_elses(void **state)
             amax = pc;
     assert_int_not_equal(amax, 0);
     p->code.at[amax + 1].fuse = p->code.at[amax].fuse;
-    assert_refused(bad, "verify-structure", "is complete only when the kernel ends");
+    assert_refused(bad, "verify-structure", "is complete only at the end of kernel");
     arena_free(arena);
 }
 
@@ -205,13 +205,13 @@ static void false_kernels_are_refused(void **state)
             p->code.at[pc].fuse = p->code.at[mul].fuse;
             break;
         }
-    assert_refused(bad, "verify-structure", "does not work row by row");
+    assert_refused(bad, "verify-structure", "does not process rows");
 
     bad = mutate_copy(plan, arena); /* a part that waits */
     p = &bad->programs.at[0];
     p->code.at[mul].after = (Span){p->after.n, 1};
     list_push(arena, &p->after, 1);
-    assert_refused(bad, "verify-structure", "waits for another stream in the middle");
+    assert_refused(bad, "verify-structure", "but waits for another stream");
 
     bad = mutate_copy(plan, arena); /* an instruction waits for a part that is not the last */
     p = &bad->programs.at[0];

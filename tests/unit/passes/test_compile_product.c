@@ -202,18 +202,18 @@ static void false_kernels_are_refused(void **state)
     Plan *bad = mutate_copy(plan, arena); /* the next product joins: that of the down projection */
     Program *p = &bad->programs.at[0];
     p->code.at[gelu + 1].fuse = p->code.at[gelu].fuse;
-    assert_refused(bad, "cannot be part of a kernel with the product");
+    assert_refused(bad, "because the kernel begins with a product");
 
     bad = mutate_copy(plan, arena); /* a norm of the product's operand */
     p = &bad->programs.at[0];
     p->code.at[norm].fuse = p->code.at[norm + 1].fuse;
-    assert_refused(bad, "is part of kernel");
+    assert_refused(bad, "is in kernel");
 
     bad = mutate_copy(plan, arena); /* GELU of another buffer of that size */
     p = &bad->programs.at[0];
     Pc product = (Pc)(plan_kernel(p, &p->code.at[gelu]) - p->code.at);
     p->args.at[p->code.at[gelu].args.first] = program_arg(p, &p->code.at[product], 2);
-    assert_refused(bad, "does not use the result");
+    assert_refused(bad, "does not use its result");
 
     bad = mutate_copy(plan, arena); /* the sums of a tensor that the product does not read */
     p = &bad->programs.at[0];
@@ -230,7 +230,7 @@ static void false_kernels_are_refused(void **state)
     p = &bad->programs.at[0];
     p->code.at[gelu].after = (Span){p->after.n, 1};
     list_push(arena, &p->after, 1);
-    assert_refused(bad, "waits for another stream in the middle");
+    assert_refused(bad, "but waits for another stream");
     arena_free(arena);
 }
 

@@ -310,7 +310,7 @@ static void maximum_not_reduced(void **state)
             }
             if (!part) continue;
             c.p->args.at[in->args.first + 1] = part;
-            rejected(&c, "verify-layout", "the maximum of one rank's part");
+            rejected(&c, "verify-layout", "the maximum of only one rank's part");
             break;
         }
     }
@@ -384,7 +384,7 @@ static void gathered_wrongly(void **state)
     Case c = gathered();
     Pc amax = next(&c, OP_amax_range, 0), to = next(&c, OP_quantise_range, 0);
     c.p->args.at[c.p->code.at[to].args.first + 1] = program_arg(c.p, &c.p->code.at[amax], 1);
-    rejected(&c, "verify-layout", "the maximum of one rank's part");
+    rejected(&c, "verify-layout", "the maximum of only one rank's part");
     c = gathered();
     to = next(&c, OP_quantise_range, 0);
     Pc other = next(&c, OP_quantise_range, to);

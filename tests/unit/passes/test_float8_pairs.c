@@ -186,7 +186,7 @@ static void maximum_not_reduced(void **state)
         }
     }
     assert_int_equal(n, 1);
-    rejected(&c, "verify-layout", "the maximum of one rank's part");
+    rejected(&c, "verify-layout", "the maximum of only one rank's part");
 }
 
 /* Sizes that would cut a block are refused; so are sequences in chunks. */

@@ -373,7 +373,7 @@ static void another_segment_is_named(void **state)
         in->attrs = (AttrsId)list_push(c.arena, &c.plan->graph.attrs, a);
         break;
     }
-    rejects(&c, "has other attributes than the graph");
+    rejects(&c, "has attributes that differ from those in the graph");
     arena_free(c.arena);
 }
 
@@ -385,7 +385,7 @@ static void half_of_another_segment_is_named(void **state)
     Case c = case_of(&t);
     take_other(&c, OP_part_heads, 1);
     rejects(&c, "verify-segments");
-    rejects(&c, "which are not one segment");
+    rejects(&c, "but these are not one segment");
     take_other(&c, OP_part_heads, 0);
     assert_string_equal(verdict(&c), "");
     take_other(&c, OP_part_heads, 3);
@@ -512,9 +512,9 @@ static void ops_that_go_by_places_take_one_interval(void **state)
         if (x->n_dims > 1 && x->dim[0] == 4 && layout_axes_split(&x->use, 0) == axes)
             x->deal[0] = deal;
     }
-    rejects(&c, "batch depends on positions");
-    rejects(&c, "embed depends on positions");
-    rejects(&c, "rope depends on positions");
+    rejects(&c, "batch needs consecutive positions");
+    rejects(&c, "embed needs consecutive positions");
+    rejects(&c, "rope needs consecutive positions");
     assert_null(strstr(verdict(&c), "rmsnorm depends on"));
     arena_free(c.arena);
 }

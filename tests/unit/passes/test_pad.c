@@ -249,8 +249,7 @@ static void whole_indices_have_no_padding(void **state)
     for (TensorId i = 1; i < plan->graph.tensors.n; i++)
         for (int d = 0; d < plan->graph.tensors.at[i].n_dims; d++)
             if (plan->graph.tensors.at[i].dim[d] == t.dim) plan->graph.tensors.at[i].deal[d] = deal;
-    is_rejected(plan, arena,
-                "padding at the end of index D, and layernorm would read the padding as data");
+    is_rejected(plan, arena, "padding in index D, which layernorm would read as data");
     arena_free(arena);
 }
 

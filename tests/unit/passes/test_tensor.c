@@ -210,12 +210,12 @@ static void pinning_is_no_substitute_for_the_sum(void **state)
     Case dropped = c;
     dropped.plan = mutate(c.plan, (Mutation){MUTATE_delete, 0, sum, 0}, c.arena);
     dropped.p = &dropped.plan->programs.at[0];
-    rejects(&dropped, "still partial on tp");
+    rejects(&dropped, "a partial value on tp");
     /* The plan is also rejected if the sum becomes a mean. */
     Attrs a = *attrs_of(&c, sum);
     a.reduce = REDUCE_mean;
     c.p->code.at[sum].attrs = (AttrsId)list_push(c.arena, &c.plan->graph.attrs, a);
-    rejects(&c, "averages partial sums where their sum is needed");
+    rejects(&c, "averages partial sums, but their sum is needed");
     arena_free(c.arena);
 }
 
@@ -238,7 +238,7 @@ static void pinning_what_is_cut_is_named(void **state)
         b->offset = 0;
         b->bytes = unit->elements * dtype_bytes(b->dtype);
     }
-    rejects(&c, "averages parameters of which the ranks hold different parts");
+    rejects(&c, "averages parameters, but the ranks hold different parts of them");
     arena_free(c.arena);
 }
 

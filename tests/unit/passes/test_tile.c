@@ -239,7 +239,7 @@ static void wrong_pieces(void **state)
     t.gpt2 = true;     /* tied: the head's weight has another contribution too */
     Case c = case_of(&t);
     set_attrs(&c, nth(&c, OP_tokens, 2, 0), 1, 0, 1);
-    rejects(&c, "reads several tensors that hold different tokens"); /* inputs of other tokens than
+    rejects(&c, "reads tensors with different tokens"); /* inputs of other tokens than
                                                                         the labels */
     c = case_of(&t);
     set_attrs(&c, nth(&c, OP_tokens, 2, 0), -3, 0, 1);
@@ -249,16 +249,16 @@ static void wrong_pieces(void **state)
     rejects(&c, "not summed over all 10 tokens once");
     c = case_of(&t);
     set_attrs(&c, nth(&c, OP_tokens_grad, 3, 0), -1, 0, 1);
-    rejects(&c, "gives gradients back to other tokens");
+    rejects(&c, "writes gradients of wrong tokens");
     c = case_of(&t);
     set_attrs(&c, nth(&c, OP_xent_loss, 2, 0), 0, 0, 0.1);
-    rejects(&c, "differ from those that cover the rest"); /* one piece by another rule */
+    rejects(&c, "do not cover all tokens in the same way"); /* one piece by another rule */
     c = case_of(&t);
     c.g->nodes.at[nth(&c, OP_xent_max, 2, 0)].tile = 3;
-    rejects(&c, "is marked with another piece");
+    rejects(&c, "names a piece other than");
     c = case_of(&t);
     c.g->nodes.at[nth(&c, OP_embed, 0, 0)].tile = 1;
-    rejects(&c, "is marked with a piece, but works on all tokens");
+    rejects(&c, "names a piece, but computes with all tokens");
 }
 
 /* Labels that a mean of means counts. */
@@ -269,10 +269,10 @@ static void wrong_labels(void **state)
     t.denominator = DENOMINATOR_microbatch_mean;
     Case c = case_of(&t);
     set_attrs(&c, nth(&c, OP_xent_loss_mean, 2, 0), 1, 0, 1);
-    rejects(&c, "counts by the labels of other tokens");
+    rejects(&c, "counts the labels of wrong tokens");
     c = case_of(&t);
     set_attrs(&c, nth(&c, OP_xent_loss_mean_grad, 3, 0), -1, 0, 1);
-    rejects(&c, "counts by the labels of other tokens");
+    rejects(&c, "counts the labels of wrong tokens");
 }
 
 /* A piece's share of the loss, or of a gradient, is missing in the graph and in the program. */

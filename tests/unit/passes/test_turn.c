@@ -196,13 +196,13 @@ static void what_is_no_pair(void **state)
     Tiny t = with(FLOAT8_tensorwise);
     Case c = pair_of(&t); /* the copy alone */
     c.p->code.at[c.pair].fuse = 0;
-    rejected(&c, "no part before it quantises");
+    rejected(&c, "no earlier instruction of the kernel quantises");
     c = pair_of(&t); /* the next instruction too */
     c.p->code.at[c.pair + 2].fuse = c.p->code.at[c.pair].fuse;
     rejected(&c, "follows a transposed copy");
     c = pair_of(&t); /* a copy of another tensor: one of the same shape that was quantised before */
     c.p->args.at[c.p->code.at[c.pair + 1].args.first] = program_arg(c.p, &c.p->code.at[c.pair], 0);
-    rejected(&c, "does not transpose the tensor that kernel");
+    rejected(&c, "must transpose the tensor that kernel");
     c = pair_of(&t); /* the instruction before, too: the copy is the third part */
     for (;; c.pair++) {
         assert_true(c.pair + 1 < c.p->code.n);
@@ -212,7 +212,7 @@ static void what_is_no_pair(void **state)
         if (plain && pair->fuse && turns(c.p->code.at[c.pair + 1].op)) break;
     }
     c.p->code.at[c.pair - 1].fuse = c.p->code.at[c.pair].fuse;
-    rejected(&c, "no part before it quantises");
+    rejected(&c, "no earlier instruction of the kernel quantises");
 }
 
 /* A product that reads the operand itself although its form needs the copy, or that reads the copy

@@ -41,7 +41,7 @@ static void forgotten_norm_gradient_sum(void **state)
     (void)state;
     Spoiled c = spoiled_sharded();
     spoil(&c, MUTATE_delete, spoiled_find(&c, OP_all_reduce, STREAM_tp, PHASE_backward, 0), 0);
-    spoiled_rejected(&c, "verify-layout", "still partial on tp");
+    spoiled_rejected(&c, "verify-layout", "a partial value on tp");
 }
 
 static void gradients_summed_twice(void **state)
@@ -59,7 +59,7 @@ static void gradients_never_summed(void **state)
     Spoiled c = spoiled_replicated();
     spoil(&c, MUTATE_delete,
           spoiled_find(&c, OP_all_reduce, STREAM_dp_replicate, PHASE_backward, 2), 0);
-    spoiled_rejected(&c, "verify-layout", "still partial on dp_");
+    spoiled_rejected(&c, "verify-layout", "a partial value on dp_");
 }
 
 static void summed_over_the_wrong_ranks(void **state)
@@ -101,7 +101,7 @@ static void maximum_of_sums(void **state)
     Spoiled c = spoiled_sharded();
     spoil(&c, MUTATE_reduce,
           spoiled_find(&c, OP_reduce_scatter, STREAM_dp_reduce, PHASE_backward, 1), 0);
-    spoiled_rejected(&c, "verify-layout", "does not sum");
+    spoiled_rejected(&c, "verify-layout", "must sum");
 }
 
 /* ---- coverage, purity ---- */

@@ -65,7 +65,7 @@ static void halves_of_the_other_kind(void **state)
     (void)state;
     Spoiled c = low_precision(false);
     assert_true(retype(&c, DT_bf16, DT_f16, CATEGORY_none) > 20);
-    rejects(&c, "the graph says bf16");
+    rejects(&c, "the graph states bf16");
     c = low_precision(false);
     retype(&c, DT_bf16, DT_f16, CATEGORY_none);
     rejects(&c, "converts to f16 from f32, but the graph has no such conversion");

@@ -134,7 +134,7 @@ static void key_of_another_microbatch(void **state)
     Spoiled c = dropped();
     c.p->code.at[find(&c, OP_dropout, PHASE_forward, 1)].microbatch = 0;
     spoiled_rejected(&c, "verify-purity",
-                     "random numbers of micro-batch 0 for values of micro-batch 1");
+                     "random numbers of micro-batch 0, but its values belong to micro-batch 1");
 }
 
 static void key_without_a_site(void **state)
@@ -182,7 +182,7 @@ static void count_of_one_rank(void **state)
         Spoiled c = dropped();
         const Instr *in = &c.p->code.at[find(&c, OP_step_mean, PHASE_update, 1)];
         spoil(&c, MUTATE_delete, sum_of(&c, program_arg(c.p, in, k)), 0);
-        spoiled_rejected(&c, "verify-layout", "still partial on");
+        spoiled_rejected(&c, "verify-layout", "a partial value on");
     }
 }
 
@@ -228,7 +228,7 @@ static void another_denominator(void **state)
         Attrs *a = &c.plan->graph.attrs.at[i];
         if (a->group) a->group = 4, a->scale *= 2;
     }
-    spoiled_rejected(&c, "verify-scale", "averages groups of 4 sequences, but a rank has 2");
+    spoiled_rejected(&c, "verify-scale", "averages over groups of 4 sequences, but a rank has 2");
 }
 
 /* Logits that are whole on every rank are still summed over tp: the loss grows by log tp. */

@@ -109,7 +109,7 @@ static void norm_over_replicas(void **state)
     Pc pc = spoiled_find(&c, OP_all_reduce, STREAM_dp_reduce, PHASE_update, 2);
     while (c.p->code.at[pc].axes != mesh_axes(&c.plan->mesh, AXIS_tp)) pc++;
     c.p->code.at[pc].axes |= mesh_axes(&c.plan->mesh, AXIS_dp_replicate);
-    spoiled_rejected(&c, "verify-layout", "reduces a tensor that is not partial on its group");
+    spoiled_rejected(&c, "verify-layout", "reduces a tensor that is no partial sum on its group");
 }
 
 static void norm_of_one_rank(void **state)
@@ -118,7 +118,7 @@ static void norm_of_one_rank(void **state)
     Spoiled c = spoiled_sharded();
     Pc pc = spoiled_find(&c, OP_all_reduce, STREAM_dp_reduce, PHASE_update, 2);
     spoil(&c, MUTATE_delete, pc + 1, 0);
-    spoiled_rejected(&c, "verify-layout", "still partial on dp_");
+    spoiled_rejected(&c, "verify-layout", "a partial value on dp_");
 }
 
 /* ---- the update ---- */
