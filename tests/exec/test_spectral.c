@@ -435,8 +435,7 @@ static void recomputation_writes_no_state(void **state)
         if (op_info(p->code.at[pc].op)->flags & OP_ONCE)
             assert_int_equal(p->code.at[pc].phase, PHASE_forward);
     p->code.at[find(p, OP_normalise, 0)].phase = PHASE_recompute;
-    is_named(plan, "verify-purity",
-             "recomputation must not touch state that must keep its value between steps");
+    is_named(plan, "verify-purity", "recomputation must not touch state that lives between steps");
 }
 
 static void each_is_advanced_by_one_node(void **state)
@@ -482,7 +481,7 @@ static void state_lives_in_one_program(void **state)
             p->buffers.at[b].tensor = 0;
             break;
         }
-    is_named(plan, "verify-coverage", "lies in 0 buffers between steps");
+    is_named(plan, "verify-coverage", "is in 0 buffers between steps");
 }
 
 static void what_is_done_once_reads_no_batch(void **state)

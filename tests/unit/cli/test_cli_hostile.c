@@ -98,8 +98,8 @@ static void texts_that_lie(void **state)
     assert_non_null(life);
     command_write_file(path, arena_print(arena, "%.*s first=87 last=0 %s", (int)(life - golden),
                                          golden, life + strlen(" first=87 last=89 ")));
-    EXPECT(arena, 3, "it says 87 to 0", "check", path);
-    EXPECT(arena, 3, "it says 87 to 0", "sim", path, "--cluster", "dgx_h100", "--dry-run");
+    EXPECT(arena, 3, "state 87 to 0", "check", path);
+    EXPECT(arena, 3, "state 87 to 0", "sim", path, "--cluster", "dgx_h100", "--dry-run");
     const char *programs = strstr(golden, "\nattrs 4 ");
     assert_non_null(programs);
     command_write_file(path, arena_print(arena, "%.*s\n", (int)(programs - golden), golden));

@@ -52,7 +52,7 @@ static void each_mistake_gets_its_hint(void **state)
         {{"check", LLAMA, "--set", "seq=4096"}, "the key is called batch.seq"},
         {{"check", LLAMA, "--set", "batch.seq=4k"}, "write only digits"},
         {{"check", LLAMA, "--set", "batch.seq=4,096"}, "write only digits"},
-        {{"check", LLAMA, "--set", "precision=bf16"}, "set as precision.KEY=VALUE"},
+        {{"check", LLAMA, "--set", "precision=bf16"}, "precision.KEY=VALUE"},
         {{"check", LLAMA, "--set", "precision.compute=bf61"}, "did you mean 'bf16'?"},
         {{"check", LLAMA, "--set", "model.layer=2"}, "did you mean 'layers'?"},
         {{"check", LLAMA, "--set", "model=llama2"}, "did you mean 'models.llama'?"},

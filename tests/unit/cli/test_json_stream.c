@@ -86,14 +86,14 @@ static void where_faults_are(void **state)
     } rows[] = {{"{\"a\":1,\n\"b\" 2}", 2, "byte 12: ':' is missing"},
                 {"[1 2]", 1, "byte 3: ','"},
                 {"[1,\n\n2", 3, "the file ends here"},
-                {"{\"a\":tru}", 1, "not a value"},
-                {"[1,]", 1, "not a value"},
+                {"{\"a\":tru}", 1, "not a JSON value"},
+                {"[1,]", 1, "not a JSON value"},
                 {"{,}", 1, "a key in quotes"},
                 {"[1}", 1, "','"},
-                {"\"\\x\"", 1, "an escape"},
+                {"\"\\x\"", 1, "an unknown escape"},
                 {"\"\\u12g4\"", 1, "hexadecimal"},
                 {"\"a\nb\"", 2, "control character"},
-                {"[1e999]", 1, "not a value"},
+                {"[1e999]", 1, "not a JSON value"},
                 {"[1] 2", 1, "after the end of the document"},
                 {"", 1, "a value is missing"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

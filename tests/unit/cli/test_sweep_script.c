@@ -191,7 +191,7 @@ static void mistakes_are_told_with_their_line(void **state)
         {"vary = { mesh = { tp = { 1 } } },\nrequire = function(r) return false, 3 end",
          "s.lua:4: error[wrong-type]: the second value of require is number"},
         {"vary = { mesh = { tp = { 1 } } },\nwhere = function(s) while true do end end",
-         "s.lua:4: error[no-progress]: stopped after 5 s"},
+         "s.lua:4: error[no-progress]: the script was stopped after 5 s"},
         {"vary = { mesh = { tp = { 1 } } },\nwhere = function(s) error('own words') end",
          "s.lua:4: error[lua-error]: own words (point: mesh.tp=1)"},
     };
@@ -210,7 +210,7 @@ static void the_plan_is_confined(void **state)
         {"/etc/passwd", "is neither below the folder of the sweep"},
         {"../plans/x.lua", "is neither below the folder of the sweep"},
         {"plans/../../x.lua", "is neither below the folder of the sweep"},
-        {"none.lua", "there is no script none.lua beside"},
+        {"none.lua", "there is no script none.lua in the folder"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         const char *path = arena_print(arena, "%s/s.lua", command_new_folder(arena));

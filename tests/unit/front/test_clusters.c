@@ -283,11 +283,12 @@ static void places_of_a_topology(void **state)
     static const struct {
         const char *cluster, *says;
     } cases[] = {
-        {"require 'clusters.torus_h100' { nodes = 513 }", "a torus of 512 places for 513 nodes"},
+        {"require 'clusters.torus_h100' { nodes = 513 }", "a torus has 512 places for 513 nodes"},
         {"require 'clusters.torus_h100' { topology = { sizes = { 4096, 4096, 4096, 4096 } } }",
          "at most"},
-        {"require 'clusters.dragonfly_h100' { nodes = 145 }", "a dragonfly of 144 places"},
-        {"require 'clusters.dragonfly_h100' { topology = { groups = 34 } }", "reaches 32 others"},
+        {"require 'clusters.dragonfly_h100' { nodes = 145 }", "a dragonfly has 144 places"},
+        {"require 'clusters.dragonfly_h100' { topology = { groups = 34 } }",
+         "reaches 32 other groups"},
         {"require 'clusters.dgx_h100' { topology = { kind = 'torus', sizes = { 2 } } }",
          "the links of the topology have 0 bytes/s"},
         {"require 'clusters.dgx_h100' { topology = { kind = 'ring' } }",

@@ -240,7 +240,7 @@ static void attributes_that_contradict_each_other_are_refused(void **state)
     a = (Attrs){.theta = 1e4, .lo = 1, .hi = 2};
     assert_non_null(strstr(fault_of(OP_rope, a), "hi are allowed only with rows and columns"));
     a = (Attrs){.theta = 1e4, .rows = 4, .columns = 6, .first = 1, .hi = 2, .count = 2};
-    assert_non_null(strstr(fault_of(OP_rope, a), "first is 0"));
+    assert_non_null(strstr(fault_of(OP_rope, a), "first must be 0"));
     a = (Attrs){.lo = 8, .hi = 7, .n_slots = 1};
     assert_non_null(strstr(fault_of(OP_sumsq, a), "lo must not be above hi"));
     a = (Attrs){.slot = 2, .n_slots = 2};

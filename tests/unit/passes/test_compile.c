@@ -236,7 +236,7 @@ static void false_kernels_are_refused(void **state)
     }
     assert_int_not_equal(gate_pc, 0);
     p->code.at[gate_pc - 1].fuse = p->code.at[gate_pc].fuse = p->code.n - 1;
-    assert_refused(bad, "verify-structure", "parts of different sizes");
+    assert_refused(bad, "verify-structure", "have different sizes");
 
     bad = mutate_copy(plan, arena); /* two kernels with one number */
     p = &bad->programs.at[0];
@@ -244,7 +244,7 @@ static void false_kernels_are_refused(void **state)
     for (Pc pc = 1; pc < p->code.n; pc++)
         if (p->code.at[pc].fuse == plan->programs.at[0].code.at[other].fuse)
             p->code.at[pc].fuse = p->code.at[silu].fuse;
-    assert_refused(bad, "verify-structure", "must follow each other on one stream");
+    assert_refused(bad, "verify-structure", "must follow each other on the compute stream");
 
     bad = mutate_copy(plan, arena); /* the product with the gate, half a row further */
     p = &bad->programs.at[0];

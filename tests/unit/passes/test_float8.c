@@ -395,7 +395,7 @@ static void gathered_wrongly(void **state)
     Attrs attrs = *graph_attrs_at(&c.plan->graph, c.p->code.at[to].attrs);
     attrs.hi += 64;
     c.p->code.at[to].attrs = graph_attrs(&c.plan->graph, arena, &attrs);
-    rejected(&c, "verify-layout", "do not belong to one parameter");
+    rejected(&c, "verify-layout", "must belong to one parameter");
 }
 
 static void gathers_nothing(void **state)
@@ -406,7 +406,7 @@ static void gathers_nothing(void **state)
     t.dp_shard = 1;
     const Plan *plan = tiny_plan(&t, false, arena, &d);
     assert_non_null(plan);
-    says(&d, "not-applied", "mesh.dp_shard is 1");
+    says(&d, "not-applied", "mesh.dp_shard = 1");
     t = gathering();
     t.float8.recipe = FLOAT8_rowwise;
     assert_null(tiny_plan(&t, false, arena, &d));

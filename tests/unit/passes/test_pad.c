@@ -210,7 +210,7 @@ static void a_deal_must_hold_its_indices(void **state)
     DealId id = 1;
     while (!deal_is_padded(&plan->graph.deals, id)) id++;
     plan->graph.deals.deals.at[id].per_part = VOCAB - 1;
-    is_rejected(plan, arena, "malformed");
+    is_rejected(plan, arena, "has impossible fields");
     plan->graph.deals.deals.at[id].per_part = PADDED - 1;
     is_rejected(plan, arena, "bytes, but its shape needs");
     arena_free(arena);
@@ -230,7 +230,7 @@ static void all_arguments_have_the_padding(void **state)
     s.deal[2] = 0;
     logits->shape = plan_shape(plan, &s);
     logits->bytes = logits->bytes / PADDED * VOCAB;
-    is_rejected(plan, arena, "cuts index n differently");
+    is_rejected(plan, arena, "has another division of index n");
     arena_free(arena);
 }
 

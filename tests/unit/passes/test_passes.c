@@ -111,7 +111,7 @@ static void refusals(void **state)
     t.tp = 2, t.dp_shard = 2;
     const Diagnostic *d = compile_refused(&t, fsdp_first);
     assert_string_equal(d->rule, "pass-order");
-    assert_non_null(strstr(d->text, "wrong slice"));
+    assert_non_null(strstr(d->text, "wrong part"));
     assert_non_null(strstr(d->hint, "tp{...}, fsdp2{...}"));
     assert_string_equal(compile_refused(&t, tp_twice)->rule, "pass-twice");
     assert_string_equal(compile_refused(&t, no_passes)->rule, "axis-unused");

@@ -246,7 +246,7 @@ static void wrong_pieces(void **state)
     set_attrs(&c, nth(&c, OP_tokens, 2, 1), -3, 0, 1);
     set_attrs(&c, nth(&c, OP_tokens_grad, 2, 0), -3, 0, 1);
     /* the first piece twice, and no second one */
-    rejects(&c, "not summed over all 10 tokens once");
+    rejects(&c, "must be summed over each of 10 tokens once");
     c = case_of(&t);
     set_attrs(&c, nth(&c, OP_tokens_grad, 3, 0), -1, 0, 1);
     rejects(&c, "writes gradients of wrong tokens");

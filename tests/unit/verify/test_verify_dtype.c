@@ -57,7 +57,7 @@ static void gradients_in_the_other_eight_bits(void **state)
     (void)state;
     Spoiled c = low_precision(false);
     assert_true(retype(&c, DT_e5m2, DT_e4m3, CATEGORY_none) > 4);
-    rejects(&c, "is e4m3 in buffer");
+    rejects(&c, "has dtype e4m3 in buffer");
 }
 
 static void halves_of_the_other_kind(void **state)
@@ -93,7 +93,7 @@ static void sums_in_another_dtype(void **state)
         at->reduce_dtype = DT_bf16;
         g->tensors.at[at->grad].dtype = DT_bf16;
     }
-    rejects(&c, "is f32 in buffer");
+    rejects(&c, "has dtype f32 in buffer");
 }
 
 static void at_rest_in_another_dtype(void **state)
@@ -152,7 +152,7 @@ static void mixed_map(void **state)
     BufferId b = program_arg(c.p, &c.p->code.at[pc], 3);
     c.p->buffers.at[b].dtype = DT_f32;
     c.p->buffers.at[b].bytes /= 2;
-    rejects(&c, "is f64 in buffer");
+    rejects(&c, "has dtype f64 in buffer");
 }
 
 int main(void)

@@ -206,7 +206,8 @@ static void copy_that_does_not_wait(void **state)
     (void)state;
     Case c = new_case(AXIS_tp, 1);
     fill_and_copy(&c, false, false);
-    ends(&c, VERIFY_races, "verify-race", "reads bytes of buffer 1 that 1 compute fill touches");
+    ends(&c, VERIFY_races, "verify-race",
+         "reads bytes of buffer 1 that instruction 1 compute fill uses");
 }
 
 static void input_and_output_overlap(void **state)
@@ -223,7 +224,8 @@ static void write_after_read(void **state)
     Case c = new_case(AXIS_tp, 1);
     Program *p = fill_and_copy(&c, true, false);
     plans_instr(c.plan, p, &(PlansInstr){.op = OP_fill, .stream = STREAM_compute, .out = {1}});
-    ends(&c, VERIFY_races, "verify-race", "writes bytes of buffer 1 that 2 copy_in copy touches");
+    ends(&c, VERIFY_races, "verify-race",
+         "writes bytes of buffer 1 that instruction 2 copy_in copy uses");
 }
 
 static void read_before_write(void **state)
@@ -283,7 +285,8 @@ static void half_given_away(void **state)
                                       .out = {y},
                                       .after = {wait ? copy : 0}});
             if (persistent)
-                ends(&c, VERIFY_races, "verify-race", "overwrites buffer 1, which lives");
+                ends(&c, VERIFY_races, "verify-race",
+                     "overwrites buffer 1, which must keep its value");
             else
                 ends(&c, VERIFY_races, wait ? NULL : "verify-race", "takes bytes of buffer 1");
         }
@@ -414,7 +417,7 @@ static void beyond_the_last_stage(void **state)
     const Move a[] = {{OP_send, STREAM_pp_forward, 1, 0, 1, 0}},
                b[] = {{OP_send, STREAM_pp_forward, 1, 0, 1, 0}};
     Case c = TWO(a, b);
-    ends(&c, VERIFY_deadlock, "verify-deadlock", "rank 1 is stuck");
+    ends(&c, VERIFY_deadlock, "verify-deadlock", "rank 1 waits forever");
 }
 
 static void receives_what_nobody_sends(void **state)
@@ -423,7 +426,7 @@ static void receives_what_nobody_sends(void **state)
     const Move a[] = {{OP_recv, STREAM_pp_forward, 1, 0, 1, 0}},
                b[] = {{OP_recv, STREAM_pp_forward, 2, 0, -1, 0}};
     Case c = TWO(a, b);
-    ends(&c, VERIFY_all, "verify-deadlock", "rank 0 is stuck");
+    ends(&c, VERIFY_all, "verify-deadlock", "rank 0 waits forever");
 }
 
 static void other_order_on_one_communicator(void **state)
@@ -468,7 +471,7 @@ static void match_used_twice(void **state)
     const Move a[] = {{OP_all_reduce, STREAM_ep, 1, 0, 0, 0},
                       {OP_all_reduce, STREAM_ep, 1, 0, 0, 0}};
     Case c = TWO(a, a);
-    ends(&c, VERIFY_deadlock, "verify-sequence", "match 1 appears twice");
+    ends(&c, VERIFY_deadlock, "verify-sequence", "two communications of this program have match 1");
 }
 
 /* Every rank runs the same program along a non-periodic axis: the last rank's peer does not
@@ -480,7 +483,7 @@ static void ring_without_an_end(void **state)
     const Move moves[] = {{OP_send, STREAM_cp, 1, 0, 1, 0}};
     add_moves(&c, plans_program(c.plan), moves, 1);
     place(c.plan);
-    ends(&c, VERIFY_deadlock, "verify-deadlock", "is stuck");
+    ends(&c, VERIFY_deadlock, "verify-deadlock", "waits forever");
 }
 
 int main(void)

@@ -42,7 +42,7 @@ static void report_that_divides_by_others(void **state)
     spoiled_rejected(&c, "verify-structure", "tokens");
     c = spoiled_sharded();
     c.plan->step.n_microbatches--;
-    spoiled_rejected(&c, "verify-structure", "micro-steps");
+    spoiled_rejected(&c, "verify-structure", "micro-batches of");
     c = spoiled_sharded();
     c.plan->graph.info.n_params = 5;
     spoiled_rejected(&c, "verify-structure", "parameters");
@@ -192,8 +192,7 @@ static void ranks_of_a_pipeline_disagree(void **state)
             if (op == OP_adamw && k == 1) a.beta2 = 0.5, spoil_attrs(&c, pc, a);
         }
         spoiled_rejected(&c, "verify-scale",
-                         k ? "another optimizer rule"
-                           : "clips at 0.25, but other programs clip at 0.5");
+                         k ? "another optimizer" : "clips at 0.25, but other programs clip at 0.5");
     }
 }
 
