@@ -68,6 +68,9 @@ typedef struct CudaAttentionLibrary {
 bool cuda_attention_hopper_takes(OpKind op, const KernelArgs *args, const CudaContext *cuda);
 bool cuda_attention_hopper(OpKind op, const KernelArgs *args, const CudaContext *cuda,
                            CudaError *error);
+/* The same for the gradient as one kernel, with five products for each score instead of seven. */
+bool cuda_attention_one_takes(const KernelArgs *args, const CudaContext *cuda);
+bool cuda_attention_one(const KernelArgs *args, const CudaContext *cuda, CudaError *error);
 
 /* Returns false with the reason in *error; the step cannot continue. */
 typedef bool (*CudaKernel)(const KernelArgs *args, const CudaContext *cuda, CudaError *error);

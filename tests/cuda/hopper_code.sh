@@ -99,6 +99,7 @@ product='wgmma\.mma_async\.sync\.aligned'
 look_at attention_hopper "$product\.m64n128k16\.f32\.bf16" "$product\.m64n64k16\.f32\.f16"
 look_at attention_hopper_queries "$product\.m64n128k16\.f32\.bf16" "$product\.m64n64k16\.f32\.f16"
 look_at attention_hopper_keys "$product\.m64n128k16\.f32\.bf16" "$product\.m64n64k16\.f32\.f16"
+look_at attention_hopper_grad "$product\.m64n128k16\.f32\.bf16" "$product\.m64n64k16\.f32\.f16" 'cp\.reduce\.async\.bulk' 'ld\.acquire\.gpu' 'st\.release\.gpu'
 # Not every toolkit has the disassembler; pip offers it as nvidia-cuda-cuobjdump and -nvdisasm.
 find_dump()
 {
@@ -111,7 +112,7 @@ find_dump()
 
 if dump=$(find_dump) &&
     "$dump" -sass "$work/attention_hopper.cubin" >"$work/sound.sass" 2>/dev/null; then
-    for source in attention_hopper attention_hopper_queries attention_hopper_keys; do
+    for source in attention_hopper attention_hopper_queries attention_hopper_keys attention_hopper_grad; do
         "$dump" -sass "$work/$source.cubin" >"$work/sound.sass" || fail "$source: no machine code"
         for word in HGMMA UTMALDG USETMAXREG SYNCS; do
             grep -q "$word" "$work/sound.sass" || fail "$source: no $word in the machine code"
@@ -135,4 +136,6 @@ hasty attention_hopper 1
 hasty attention_hopper_queries 1
 hasty attention_hopper_keys 1
 hasty attention_hopper_keys 2
+hasty attention_hopper_grad 1
+hasty attention_hopper_grad 2
 exit $failed

@@ -50,6 +50,11 @@ static const AttentionCase cases[] = {
     {DT_f16, 1, 129, 129, 1, 2, 128, 0, true, 0, false, 0},
     {DT_bf16, 1, 70, 520, 1, 1, 64, 450, true, 0, false, 0},
     {DT_f16, 1, 70, 450, 1, 1, 128, 0, false, 0, false, 0},
+    /* full tiles, to which several blocks add: the gradient in one kernel */
+    {DT_bf16, 2, 256, 256, 1, 2, 64, 0, true, 0, true, 0},
+    {DT_f16, 1, 128, 384, 2, 1, 40, 0, false, 0, false, 0},
+    {DT_f16, 1, 192, 256, 1, 2, 128, 64, true, 0, true, 0},
+    {DT_bf16, 1, 256, 512, 1, 1, 64, 0, true, 0, false, 384},
     /* heads in chunks of three groups (on the CPU's target) */
     {DT_bf16, 2, 70, 40, 4, 2, 64, 0, false, 0, false, 0},
 };
@@ -63,6 +68,16 @@ static bool by_hopper(void *self, OpKind op, const KernelArgs *args, const CudaC
     return !*taken || cuda_attention_hopper(op, args, cuda, error);
 }
 static const CudaAttentionLibrary hopper = {NULL, by_hopper};
+
+/* The same for the gradient in one kernel. */
+static bool by_one(void *self, OpKind op, const KernelArgs *args, const CudaContext *cuda,
+                   bool *taken, CudaError *error)
+{
+    (void)self;
+    *taken = op == OP_attention_grad && cuda_attention_one_takes(args, cuda);
+    return !*taken || cuda_attention_one(args, cuda, error);
+}
+static const CudaAttentionLibrary one = {NULL, by_one};
 
 static void call_device(const AttentionRun *run, uint64_t order)
 {
@@ -135,6 +150,10 @@ static void run_and_compare(const AttentionRun *run)
     cuda->compute_capability = HOPPER;
     cuda->attention = &hopper;
     if (target_is(HOPPER) && cuda_attention_hopper_takes(run->op, &run->device, cuda))
+        run_twice(run, before);
+    cuda->attention = &one;
+    if (target_is(HOPPER) && run->op == OP_attention_grad &&
+        cuda_attention_one_takes(&run->device, cuda))
         run_twice(run, before);
     cuda->compute_capability = own;
     cuda->attention = target_attention(run->op, &run->device, &taken);

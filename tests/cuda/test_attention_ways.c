@@ -20,8 +20,8 @@
 /* ---- launches ---- */
 
 static struct Device {
-    double mma_ms, hopper_ms, library_ms;
-    uint32_t mma, hopper, library; /* launches */
+    double mma_ms, hopper_ms, library_ms, one_ms;
+    uint32_t mma, hopper, library, one; /* launches */
     bool hopper_is_wrong, library_refuses;
 } the;
 
@@ -31,7 +31,10 @@ static void launched(void *self, void *stream, const DeviceLaunch *launch)
     /* Only one of the gradient's kernels counts. */
     bool hopper = strstr(launch->name, "attention_hopper") != NULL;
     if (hopper) device_hopper_fault(the.hopper_is_wrong ? HOPPER_wrong_stride : HOPPER_sound);
-    if (hopper && strstr(launch->name, "_dkv") == NULL) {
+    if (strstr(launch->name, "_dqkv") != NULL) {
+        the.one++;
+        runtime_double.now_ms += the.one_ms;
+    } else if (hopper && strstr(launch->name, "_dkv") == NULL) {
         the.hopper++;
         runtime_double.now_ms += the.hopper_ms;
     } else if (strstr(launch->name, "attention_forward") != NULL ||
@@ -162,6 +165,7 @@ static AttentionWay carried_out(Session *s)
     AttentionChoice own[4];
     CudaError error = {""};
     uint32_t n = attention_ways_n(s->ways), mma = the.mma, hopper = the.hopper, by = the.library;
+    const uint32_t one = the.one;
     assert_true(n <= 4);
     attention_ways_tell(s->ways, own);
     attention_ways_adopt(s->ways, own, n);
@@ -169,10 +173,11 @@ static AttentionWay carried_out(Session *s)
     CudaContext cuda = s->cuda;
     cuda.attention = &chosen;
     assert_true(kernel_of(s->run.op)(&s->run.device, &cuda, &error));
-    assert_int_equal(the.mma + the.hopper + the.library, mma + hopper + by + 1);
-    return the.hopper > hopper ? ATTENTION_WAY_hopper
-           : the.library > by  ? ATTENTION_WAY_library
-                               : ATTENTION_WAY_mma;
+    assert_int_equal(the.mma + the.hopper + the.library + the.one, mma + hopper + by + one + 1);
+    return the.one > one         ? ATTENTION_WAY_one
+           : the.hopper > hopper ? ATTENTION_WAY_hopper
+           : the.library > by    ? ATTENTION_WAY_library
+                                 : ATTENTION_WAY_mma;
 }
 
 static int begin(void **state)
@@ -182,7 +187,7 @@ static int begin(void **state)
     memset(&the, 0, sizeof the);
     runtime_double = (RuntimeDouble){0};
     memset(&kept, 0, sizeof kept);
-    the.mma_ms = 3, the.hopper_ms = 1, the.library_ms = 2;
+    the.mma_ms = 3, the.hopper_ms = 1, the.library_ms = 2, the.one_ms = 4;
     device_set_queue(&queue);
     return 0;
 }
@@ -314,6 +319,42 @@ static void the_gradient_has_a_choice_of_its_own(void **state)
     close_session(&s);
 }
 
+/* The gradient of full tiles may be one kernel. A stored choice of it is not used for a call that
+ * lacks its scratch. */
+static void one_kernel_is_taken(void **state)
+{
+    (void)state;
+    AttentionCase full = small;
+    full.s = full.T = 128;
+    for (int fastest = 0; fastest < 2; fastest++) {
+        the.one_ms = fastest ? 0.5 : 1.5;
+        memset(&kept, 0, sizeof kept);
+        Session s = session_for(&full, OP_attention_grad, NULL, 90);
+        assert_null(attention_ways_wrong(s.ways));
+        assert_int_equal(carried_out(&s), fastest ? ATTENTION_WAY_one : ATTENTION_WAY_hopper);
+        assert_int_equal(kept.way, fastest ? ATTENTION_WAY_one : ATTENTION_WAY_hopper);
+        close_session(&s);
+    }
+    CudaError error = {""};
+    Session s = session_for(&full, OP_attention_grad, NULL, 90); /* as it is stored */
+    assert_int_equal(carried_out(&s), ATTENTION_WAY_one);
+    const AttentionWaysOptions options = {
+        .tune = true, .kept = &choices, .device = "H", .patience_s = .05};
+    attention_ways_close(s.ways);
+    s.ways = attention_ways_open(&options, &error);
+    assert_non_null(s.ways);
+    s.run.device.elements[9] = s.run.device.elements[5] * (int64_t)sizeof(float);
+    assert_true(attention_ways_prepare(s.ways, OP_attention_grad, &s.run.device, &s.cuda, &error));
+    assert_int_equal(carried_out(&s), ATTENTION_WAY_hopper);
+    close_session(&s);
+    the.hopper_is_wrong = true;
+    memset(&kept, 0, sizeof kept);
+    s = session_for(&full, OP_attention_grad, NULL, 90);
+    assert_non_null(strstr(attention_ways_wrong(s.ways), "one kernel with Hopper's instructions"));
+    assert_int_equal(carried_out(&s), ATTENTION_WAY_mma);
+    close_session(&s);
+}
+
 /* Two parts that begin alike and continue differently see other keys. */
 static void a_second_chunk_is_a_call_of_its_own(void **state)
 {
@@ -425,6 +466,7 @@ int main(void)
         TEST(what_differs_is_not_used),
         TEST(one_key_is_compared),
         TEST(the_gradient_has_a_choice_of_its_own),
+        TEST(one_kernel_is_taken),
         TEST(a_second_chunk_is_a_call_of_its_own),
         TEST(other_devices_have_no_choice),
         TEST(a_kernel_that_does_not_end_is_told),

@@ -81,12 +81,49 @@ static const AttentionCase cases[] = {
     {.dtype = DT_f16, .b = 1, .s = 200, .T = 70, .g = 1, .r = 3, .E = 64, .accumulate = true},
 };
 
+/* Cases of the gradient in one kernel: full tiles. Blocks of several keys add to a tile of queries,
+ * not all of them with a causal mask; heads in chunks; all queries of a tile may see nothing. */
+static const AttentionCase full[] = {
+    {.dtype = DT_bf16, .b = 1, .s = 128, .T = 128, .g = 1, .r = 1, .E = 64, .causal = true},
+    {.dtype = DT_bf16, .b = 2, .s = 256, .T = 256, .g = 1, .r = 2, .E = 64, .causal = true},
+    {.dtype = DT_f16, .b = 1, .s = 128, .T = 384, .g = 2, .r = 1, .E = 40, .accumulate = true},
+    {.dtype = DT_f16,
+     .b = 1,
+     .s = 192,
+     .T = 256,
+     .g = 1,
+     .r = 2,
+     .E = 128,
+     .start_s = 64,
+     .causal = true,
+     .accumulate = true},
+    {.dtype = DT_bf16, .b = 2, .s = 64, .T = 256, .g = 1, .r = 1, .E = 72},
+    {.dtype = DT_bf16,
+     .b = 1,
+     .s = 256,
+     .T = 512,
+     .g = 1,
+     .r = 1,
+     .E = 64,
+     .second_s = 384,
+     .causal = true},
+};
+
 /* Room for the keys of 3 of 4 groups of one case, and of one group of most others. */
 enum { L2_BYTES = 64 * 1024 };
 
 static CudaContext context(void)
 {
     return (CudaContext){.n_sms = 1, .compute_capability = 90, .l2_bytes = L2_BYTES};
+}
+
+static bool is_one; /* the gradient is one kernel */
+
+static bool call(const AttentionRun *run, const CudaContext *cuda, CudaError *error)
+{
+    return is_one && run->op == OP_attention_grad
+               ? cuda_attention_one(&run->device, cuda, error)
+               : cuda_attention_hopper(run->op, &run->device, cuda, error);
 }
 
 /* Bit 0: boxes arrive early; bit 1: products read early. With an odd seed warps run far ahead. */
@@ -97,7 +134,7 @@ static void launch(const AttentionRun *run, uint32_t when, uint64_t seed)
     device_set_seed(seed);
     device_boxes_arrive_early(when & 1);
     device_products_read_early(when >> 1 & 1);
-    if (!cuda_attention_hopper(run->op, &run->device, &cuda, &error)) fail_msg("%s", error.text);
+    if (!call(run, &cuda, &error)) fail_msg("%s", error.text);
     compare_check();
     assert_int_equal(device_hopper_under_way(), 0);
 }
@@ -167,6 +204,24 @@ static void each_case(void **state)
     }
 }
 
+static void each_full_case(void **state)
+{
+    (void)state;
+    const CudaContext cuda = context();
+    for (size_t i = 0; i < sizeof full / sizeof full[0]; i++) {
+        Arena *arena = arena_new();
+        AttentionRun run = attention_run(arena, &full[i], NULL);
+        kernel_cpu(run.op)(&run.cpu);
+        AttentionRun gradient = gradient_run(arena, &full[i], NULL, &run);
+        assert_true(cuda_attention_one_takes(&gradient.device, &cuda));
+        is_one = true;
+        run_and_compare(&gradient);
+        is_one = false;
+        compare_free();
+        arena_free(arena);
+    }
+}
+
 /* For output i: Hopper's numbers must equal mma.sync's apart from rounding, and be exactly 0 (the
  * log of sums: minus infinity) if a query sees nothing. */
 static void compare_ways(const AttentionRun *run, const AttentionRun *other, uint32_t i,
@@ -185,14 +240,13 @@ static void compare_ways(const AttentionRun *run, const AttentionRun *other, uin
 
 /* Queries before the first key have no result in the CPU kernel; they must equal mma.sync's
  * kernels. */
-static void queries_may_see_nothing(void **state)
+static void check_queries_that_see_nothing(int64_t s, int64_t T)
 {
-    (void)state;
     enum { NOTHING = 150 };
     const AttentionCase c = {.dtype = DT_bf16,
                              .b = 1,
-                             .s = 270,
-                             .T = 100,
+                             .s = s,
+                             .T = T,
                              .g = 1,
                              .r = 1,
                              .E = 64,
@@ -217,6 +271,16 @@ static void queries_may_see_nothing(void **state)
     for (uint32_t i = 6; i < 9; i++) compare_ways(&back, &other_back, i, i == 6 ? NOTHING : 0);
     compare_free();
     arena_free(arena);
+}
+
+/* With 150 queries before the first key, no block adds to the first tile of 128. */
+static void queries_may_see_nothing(void **state)
+{
+    (void)state;
+    check_queries_that_see_nothing(270, 100);
+    is_one = true;
+    check_queries_that_see_nothing(256, 128);
+    is_one = false;
 }
 
 /* A position without a key has a score of 0; if all others are far below, exp(0 - lse) is
@@ -312,6 +376,23 @@ static void others_are_refused(void **state)
     c.dtype = DT_f32;
     run = attention_run(arena, &c, NULL);
     assert_false(cuda_attention_hopper_takes(run.op, &run.device, &cuda));
+    static const AttentionCase ragged[] = {
+        {.dtype = DT_bf16, .b = 1, .s = 192, .T = 128, .g = 1, .r = 1, .E = 64},
+        {.dtype = DT_bf16, .b = 1, .s = 96, .T = 128, .g = 1, .r = 1, .E = 128},
+        {.dtype = DT_bf16, .b = 1, .s = 128, .T = 192, .g = 1, .r = 1, .E = 64},
+        {.dtype = DT_bf16, .b = 1, .s = 384, .T = 768, .g = 1, .r = 1, .E = 64, .second_s = 576},
+    };
+    for (size_t i = 0; i < sizeof ragged / sizeof ragged[0]; i++) {
+        run = attention_run(arena, &ragged[i], NULL);
+        run = gradient_run(arena, &ragged[i], NULL, &run);
+        assert_true(cuda_attention_hopper_takes(run.op, &run.device, &cuda));
+        assert_false(cuda_attention_one_takes(&run.device, &cuda));
+    }
+    run = attention_run(arena, &full[0], NULL);
+    run = gradient_run(arena, &full[0], NULL, &run);
+    assert_true(cuda_attention_one_takes(&run.device, &cuda));
+    run.device.elements[9]--; /* scratch */
+    assert_false(cuda_attention_one_takes(&run.device, &cuda));
     compare_free();
     arena_free(arena);
 }
@@ -334,6 +415,8 @@ static const char *const fault_names[HOPPER_n_faults] = {
     "matrix not swizzled",
     "wrong stride",
     "no mask of the tail",
+    "no turn",
+    "no wait for bulks",
 };
 
 /* The kernel with the fault: the forward pass, or one of the gradient's kernels; and a case in
@@ -343,6 +426,7 @@ typedef struct Subject {
     bool of_gradient;
     uint32_t first_out, last_out; /* outputs of this kernel */
     AttentionCase c;              /* with heads of 64 instead of its E */
+    bool one;                     /* the gradient in one kernel */
 } Subject;
 
 static const Subject subjects[] = {
@@ -350,17 +434,26 @@ static const Subject subjects[] = {
      false,
      3,
      4,
-     {.dtype = DT_bf16, .b = 1, .s = 70, .T = 700, .g = 1, .r = 1}},
+     {.dtype = DT_bf16, .b = 1, .s = 70, .T = 700, .g = 1, .r = 1},
+     false},
     {"attention_hopper_dq",
      true,
      6,
      6,
-     {.dtype = DT_bf16, .b = 1, .s = 70, .T = 700, .g = 1, .r = 1}},
+     {.dtype = DT_bf16, .b = 1, .s = 70, .T = 700, .g = 1, .r = 1},
+     false},
     {"attention_hopper_dkv",
      true,
      7,
      8,
-     {.dtype = DT_bf16, .b = 1, .s = 340, .T = 70, .g = 1, .r = 2}},
+     {.dtype = DT_bf16, .b = 1, .s = 340, .T = 70, .g = 1, .r = 2},
+     false},
+    {"attention_hopper_dqkv",
+     true,
+     6,
+     8,
+     {.dtype = DT_bf16, .b = 1, .s = 256, .T = 256, .g = 1, .r = 2},
+     true},
 };
 
 static struct Planted {
@@ -401,7 +494,8 @@ static bool fails_with(HopperFault fault, const Subject *subject, int head)
     planted = (struct Planted){subject->kernel, fault};
     device_hopper_fault(fault);
     device_set_queue(&queue);
-    if (!cuda_attention_hopper(run.op, &run.device, &cuda, &error)) _exit(3);
+    is_one = subject->one;
+    if (!call(&run, &cuda, &error)) _exit(3);
     bool fails = device_hopper_under_way() > 0;
     for (uint32_t i = subject->first_out; i <= subject->last_out; i++)
         fails = fails || !attention_is_near(&run, i, why);
@@ -452,6 +546,7 @@ static void each_fault_is_seen(void **state)
                 const Subject *s = &subjects[k];
                 uint32_t i = 0;
                 if (s->of_gradient && fault == HOPPER_no_tail_mask) continue;
+                if (!s->one && (fault == HOPPER_no_turn || fault == HOPPER_no_bulks_wait)) continue;
                 while (i < 4 && !is_seen((HopperFault)fault, s, head, i, i * 5 + 1)) i++;
                 if ((fault == HOPPER_sound) != (i == 4))
                     fail_msg("%s, %s, heads of %d: %s", s->kernel, fault_names[fault], head,
@@ -463,6 +558,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_case),
+        cmocka_unit_test(each_full_case),
         cmocka_unit_test(queries_may_see_nothing),
         cmocka_unit_test(scores_may_be_far_below_zero),
         cmocka_unit_test(powers_by_products),

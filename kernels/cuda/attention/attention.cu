@@ -2,6 +2,7 @@
 #include "kernels/cuda/attention/attention.h"
 
 #include "kernels/cuda/attention/hopper/attention_hopper.h"
+#include "kernels/cuda/attention/hopper/attention_hopper_sums.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduce.cuh"
 
@@ -219,12 +220,32 @@ bool cuda_attention_hopper(OpKind op, const KernelArgs *args, const CudaContext 
            attention_hopper_keys(&a, head, cuda, error);
 }
 
-/* The gradient keeps delta in the workspace. */
+bool cuda_attention_one_takes(const KernelArgs *args, const CudaContext *cuda)
+{
+    int head;
+    AttentionArgs a = gradient_args(args, cuda, &head);
+    return attention_hopper_grad_takes(&a, head, (uint64_t)args->elements[9], cuda);
+}
+
+bool cuda_attention_one(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    int head;
+    AttentionArgs a = gradient_args(args, cuda, &head);
+    assert(attention_hopper_grad_takes(&a, head, (uint64_t)args->elements[9], cuda));
+    return attention_grad_rows_before(args, &a, head, cuda, error) &&
+           attention_hopper_grad(&a, head, cuda, error) &&
+           attention_grad_sums_after(args, &a, head, cuda, error);
+}
+
+/* The gradient keeps delta in the workspace. In 16 bits and with heads of at most 128 it may be one
+ * kernel, which also needs dQ in fp32. The device is not known here. */
 uint64_t cuda_attention_workspace(OpKind op, const DType *dtype, const int64_t *elements,
                                   uint32_t n_args)
 {
-    (void)dtype;
     if (op != OP_attention_grad) return 0;
     assert(n_args >= 6);
-    return (uint64_t)elements[5] * sizeof(float);
+    const int64_t rows = elements[5], E = rows > 0 ? elements[0] / rows : 0;
+    if ((dtype[0] == DT_bf16 || dtype[0] == DT_f16) && E % 8 == 0 && E > 0 && E <= 128)
+        return attention_sums_bytes(rows, E <= 64 ? 64 : 128);
+    return (uint64_t)rows * sizeof(float);
 }

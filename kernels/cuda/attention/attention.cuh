@@ -50,12 +50,13 @@ typedef struct AttentionPlace {
     int64_t head;           /* g R + r */
 } AttentionPlace;
 
-/* `n` rows in tiles of `tile` rows. */
-DEVICE AttentionPlace attention_place(const AttentionArgs *a, int64_t n, int64_t tile,
-                                      int64_t heads_a_group, uint32_t beside, bool last_first)
+/* The place of a block, or of a ticket that stands for it; `n` rows in tiles of `tile` rows. */
+DEVICE AttentionPlace attention_place_of(const AttentionArgs *a, uint32_t block, int64_t n,
+                                         int64_t tile, int64_t heads_a_group, uint32_t beside,
+                                         bool last_first)
 {
     const uint32_t r = (uint32_t)heads_a_group, heads = (uint32_t)a->G * r;
-    const OrderPlace o = order_place(blockIdx.x, heads * (uint32_t)a->B,
+    const OrderPlace o = order_place(block, heads * (uint32_t)a->B,
                                      (uint32_t)((n + tile - 1) / tile), beside, last_first);
     AttentionPlace p;
     p.first = (int64_t)o.tile * tile;
@@ -64,6 +65,12 @@ DEVICE AttentionPlace attention_place(const AttentionArgs *a, int64_t n, int64_t
     p.g = o.head % heads / r;
     p.r = o.head % r;
     return p;
+}
+
+DEVICE AttentionPlace attention_place(const AttentionArgs *a, int64_t n, int64_t tile,
+                                      int64_t heads_a_group, uint32_t beside, bool last_first)
+{
+    return attention_place_of(a, blockIdx.x, n, tile, heads_a_group, beside, last_first);
 }
 
 /* Returns a query's distance from query 0 in the whole sequence. */

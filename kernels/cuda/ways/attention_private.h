@@ -9,7 +9,8 @@
 typedef struct AttentionTimes {
     AttentionWay best;
     int64_t median_ps;
-    bool timed;      /* false: there was no spare memory */
+    double ms[ATTENTION_WAYS]; /* 0: not timed, or wrong */
+    bool timed;                /* false: there was no spare memory */
     bool wrong;      /* a kernel's result differs from mma.sync's by more than rounding: */
     char about[200]; /* ... which kernel, and by how much */
     bool hangs;      /* a kernel did not end; *error is set */

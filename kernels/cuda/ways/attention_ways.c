@@ -7,11 +7,12 @@
 #include <string.h>
 
 #include "kernels/cuda/ways/attention_private.h"
+#include "planner/base/log.h"
 #include "planner/ir/layout/layout.h"
 
 /* Version of stored choices: raise it when our kernels change, so that they are timed and compared
  * again. */
-#define KERNELS "4"
+#define KERNELS "5"
 
 typedef struct TimedChoice {
     AttentionChoice choice;
@@ -27,8 +28,8 @@ struct AttentionWays {
     bool hangs;
 };
 
-static const char *const way_names[ATTENTION_WAYS] = {"mma.sync", "Hopper's instructions",
-                                                      "the library"};
+static const char *const way_names[ATTENTION_WAYS] = {
+    "mma.sync", "Hopper's instructions", "the library", "one kernel with Hopper's instructions"};
 
 const char *attention_way_name(AttentionWay way)
 {
@@ -48,6 +49,9 @@ bool attention_launch(AttentionWay way, OpKind op, const CudaAttentionLibrary *l
     case ATTENTION_WAY_library:
         assert(library != NULL);
         return library->run(library->self, op, args, &own, taken, error);
+    case ATTENTION_WAY_one:
+        *taken = op == OP_attention_grad && cuda_attention_one_takes(args, &own);
+        return !*taken || cuda_attention_one(args, &own, error);
     case ATTENTION_WAY_mma:
     case ATTENTION_WAYS: break;
     }
@@ -101,13 +105,18 @@ static TimedChoice *find(const AttentionWays *w, const char *name)
     return NULL;
 }
 
-static bool use_kept(const AttentionWays *w, TimedChoice *call)
+/* Equal calls may have different scratch: a part's has no room for one kernel. */
+static bool use_kept(const AttentionWays *w, TimedChoice *call, OpKind op, const KernelArgs *args,
+                     const CudaContext *cuda)
 {
     const KernelChoices *kept = w->options.kept;
     uint32_t way;
     if (kept == NULL || !kept->get(kept->self, w->device, call->choice.call, &way, sizeof way))
         return false;
     if (way >= ATTENTION_WAYS || (way == ATTENTION_WAY_library && w->options.library == NULL))
+        return false;
+    if (way == ATTENTION_WAY_one &&
+        !(op == OP_attention_grad && cuda_attention_one_takes(args, cuda)))
         return false;
     call->choice.way = (int32_t)way;
     return true;
@@ -117,11 +126,15 @@ static bool choose(AttentionWays *w, TimedChoice *call, OpKind op, const KernelA
                    const CudaContext *cuda, CudaError *error)
 {
     AttentionTimes times;
-    if (use_kept(w, call) || !w->options.tune) return true;
+    if (use_kept(w, call, op, args, cuda) || !w->options.tune) return true;
     if (!attention_time(op, &w->options, args, cuda, &times, error)) {
         w->hangs = times.hangs;
         return false;
     }
+    for (int way = 0; way < ATTENTION_WAYS; way++)
+        if (times.ms[way] > 0)
+            log_debug("%s: %.3f ms by %s%s", call->choice.call, times.ms[way], way_names[way],
+                      way == (int)times.best ? ", which is used" : "");
     call->choice.way = (int32_t)times.best;
     call->choice.wrong = times.wrong;
     call->timed = times.timed;

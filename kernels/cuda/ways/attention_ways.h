@@ -1,7 +1,8 @@
 /* Chooses the kernel for attention or its gradient if there are several: mma.sync kernels, kernels
- * with Hopper's own instructions, a library. Each distinct call is timed once before the first
- * step, on separate memory. A kernel whose results differ from those of mma.sync is not used.
- * Without timing, the library gets the calls that it accepts, and mma.sync the others. */
+ * with Hopper's own instructions (the gradient: two kernels, or one), a library. Each distinct call
+ * is timed once before the first step, on separate memory. A kernel whose results differ from those
+ * of mma.sync is not used. Without timing, the library gets the calls that it accepts, and mma.sync
+ * the others. */
 #ifndef TANDEM_KERNELS_CUDA_WAYS_ATTENTION_WAYS_H
 #define TANDEM_KERNELS_CUDA_WAYS_ATTENTION_WAYS_H
 
@@ -16,6 +17,7 @@ typedef enum AttentionWay {
     ATTENTION_WAY_mma,
     ATTENTION_WAY_hopper,
     ATTENTION_WAY_library,
+    ATTENTION_WAY_one, /* the gradient in one kernel, with Hopper's instructions */
     ATTENTION_WAYS
 } AttentionWay;
 

@@ -44,6 +44,7 @@ static uint32_t left;
 void device_boxes_arrive_early(bool early)
 {
     boxes_are_early = early;
+    hopper_bulks_arrive_early(early);
 }
 
 void device_hopper_fault(HopperFault value)
@@ -89,7 +90,7 @@ static struct Block *this_block(void)
 
 uint32_t device_hopper_under_way(void)
 {
-    uint32_t n = left + leave_block() + hopper_products_under_way();
+    uint32_t n = left + leave_block() + hopper_products_under_way() + hopper_bulks_under_way();
     left = 0;
     memset(&block, 0, sizeof block);
     return n;
@@ -219,19 +220,37 @@ static void deliver(const Box *x)
     end_phase(x->barrier);
 }
 
-void box_fetch(Shared to, const TensorMap *map, Shared barrier, int c0, int c1, int c2, int c3)
+static void begin_box(const Box *box)
 {
     struct Block *b = this_block();
-    const Box box = {*map, to, barrier_at(barrier), {c0, c1, c2, c3}};
+    const uint32_t *n = box->map.box;
     assert(b->n_boxes < MAX_BOXES);
+    if (!box->barrier->async) hopper_broken("a box for a barrier that no shared_to_async follows");
+    watch_async(box->to, (uint64_t)n[0] * n[1] * n[2] * n[3] * 2, true);
+    if (boxes_are_early)
+        deliver(box);
+    else
+        b->box[b->n_boxes++] = *box;
+}
+
+void box_fetch(Shared to, const TensorMap *map, Shared barrier, int c0, int c1, int c2, int c3)
+{
+    const Box box = {*map, to, barrier_at(barrier), {c0, c1, c2, c3}};
     if (shared_window(to) % SWIZZLE_BYTES != 0)
         hopper_broken("a box with a swizzle of 128 bytes that does not begin at 1024 bytes");
-    if (!box.barrier->async) hopper_broken("a box for a barrier that no shared_to_async follows");
-    watch_async(to, (uint64_t)map->box[0] * map->box[1] * map->box[2] * map->box[3] * 2, true);
-    if (boxes_are_early)
-        deliver(&box);
-    else
-        b->box[b->n_boxes++] = box;
+    begin_box(&box);
+}
+
+/* A bulk copy is a box of one row. */
+void bulk_fetch(Shared to, const void *from, uint32_t bytes, Shared barrier)
+{
+    hopper_check_bulk(from, to, bytes);
+    const Box box = {
+        {.at = from, .dim = {bytes / 2, 1, 1, 1}, .stride = {2}, .box = {bytes / 2, 1, 1, 1}},
+        to,
+        barrier_at(barrier),
+        {0, 0, 0, 0}};
+    begin_box(&box);
 }
 
 typedef struct Wait {

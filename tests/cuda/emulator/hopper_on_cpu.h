@@ -2,7 +2,9 @@
  * there. A product writes its registers when it is awaited. Until then they hold a NaN with a known
  * pattern. The test ends if that pattern has changed by then. It finds its shared operands by the
  * descriptor. It reads them at issue or at the wait, as the test selects. Boxes arrive when they
- * are fetched, or only when a thread must wait for them. */
+ * are fetched, or only when a thread must wait for them. Bulks to global memory read and arrive at
+ * once or as late as possible, like boxes. Each must have its turn: a counter_wait stands before
+ * it, and counter_set behind the wait for it. */
 #ifndef TANDEM_TESTS_CUDA_HOPPER_ON_CPU_H
 #define TANDEM_TESTS_CUDA_HOPPER_ON_CPU_H
 
@@ -35,6 +37,8 @@ typedef enum HopperFault {
     HOPPER_matrix_not_swizzled,
     HOPPER_wrong_stride, /* wrong stride of a matrix in shared memory */
     HOPPER_no_tail_mask, /* tensors end before the last unmasked rows */
+    HOPPER_no_turn,      /* sums that wait for no counter */
+    HOPPER_no_bulks_wait,
     HOPPER_n_faults
 } HopperFault;
 enum { HOPPER_TAIL = 60 }; /* number of rows that such a tensor lacks */
@@ -67,6 +71,13 @@ void turn_wait(uint32_t number, uint32_t threads);
 void turn_pass(uint32_t number, uint32_t threads);
 void box_fetch(unsigned char *to, const TensorMap *map, unsigned char *barrier, int c0, int c1,
                int c2, int c3);
+void bulk_fetch(unsigned char *to, const void *from, uint32_t bytes, unsigned char *barrier);
+void bulk_put(float *to, unsigned char *from, uint32_t bytes);
+void bulk_add(float *to, unsigned char *from, uint32_t bytes);
+void bulks_read(void);
+void bulks_wait(void);
+void counter_wait(uint32_t *counter, uint32_t value);
+void counter_set(uint32_t *counter, uint32_t value);
 void device_registers(uint32_t n, bool grow);
 #define registers_shrink(n) device_registers(n, false)
 #define registers_grow(n)   device_registers(n, true)
@@ -85,24 +96,33 @@ typedef struct DeviceProduct {
     const uint32_t *registers;
     bool columns; /* B's rows are k */
     bool add;
+    bool turned; /* A's rows are k */
 } DeviceProduct;
 void device_product(const DeviceProduct *p);
 
 #define PRODUCT_ROWS(type, columns)                                                                \
     static inline void product_rows_##columns##_##type(float *d, uint64_t a, uint64_t b, int add)  \
     {                                                                                              \
-        const DeviceProduct p = {DT_##type, columns, d, a, b, NULL, false, add != 0};              \
+        const DeviceProduct p = {DT_##type, columns, d, a, b, NULL, false, add != 0, false};       \
         device_product(&p);                                                                        \
     }
 PRODUCT_ROWS(bf16, 64)
 PRODUCT_ROWS(bf16, 128)
 PRODUCT_ROWS(f16, 64)
 PRODUCT_ROWS(f16, 128)
+#define PRODUCT_TURNED(type)                                                                       \
+    static inline void product_turned_64_##type(float *d, uint64_t a, uint64_t b, int add)         \
+    {                                                                                              \
+        const DeviceProduct p = {DT_##type, 64, d, a, b, NULL, true, add != 0, true};              \
+        device_product(&p);                                                                        \
+    }
+PRODUCT_TURNED(bf16)
+PRODUCT_TURNED(f16)
 #define PRODUCT_COLUMNS(type, columns)                                                             \
     static inline void product_columns_##columns##_##type(float *d, const uint32_t a[4],           \
                                                           uint64_t b)                              \
     {                                                                                              \
-        const DeviceProduct p = {DT_##type, columns, d, 0, b, a, true, true};                      \
+        const DeviceProduct p = {DT_##type, columns, d, 0, b, a, true, true, false};               \
         device_product(&p);                                                                        \
     }
 PRODUCT_COLUMNS(bf16, 64)

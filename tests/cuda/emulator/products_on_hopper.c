@@ -135,7 +135,7 @@ INNER_LOOP static void compute(struct Thread *t, uint32_t index)
     float a[2][DEPTH], b[DEPTH];
     uint32_t lane = threadIdx.x % 32, row = threadIdx.x / 32 % 4 * 16 + lane / 4;
     for (uint32_t lower = 0; lower < 2; lower++) {
-        if (!p->registers) shared_row(p->dtype, p->a, false, row + 8 * lower, a[lower]);
+        if (!p->registers) shared_row(p->dtype, p->a, p->turned, row + 8 * lower, a[lower]);
         for (uint32_t k = 0; p->registers && k < DEPTH; k++)
             a[lower][k] = register_number(warp, index, lower, k);
     }
@@ -204,10 +204,10 @@ void device_product(const DeviceProduct *given)
     if (hopper_fault() == HOPPER_matrix_not_swizzled) p.b &= ~(UINT64_C(3) << 62);
     if (hopper_fault() == HOPPER_wrong_stride)
         p.b = (p.b & ~(UINT64_C(0x3fff) << 32)) | UINT64_C(32) << 32;
-    if (!p.registers) check_matrix(p.a, false);
+    if (!p.registers) check_matrix(p.a, p.turned);
     check_matrix(p.b, p.columns);
     if (watch_is_on() && threadIdx.x % 32 == 0 && p.b >> 62 == 1) {
-        if (!p.registers) watch_matrix(p.a, false, 64);
+        if (!p.registers) watch_matrix(p.a, p.turned, 64);
         watch_matrix(p.b, p.columns, p.n);
     }
     hold(t, &p);
@@ -235,10 +235,10 @@ void products_commit(void)
 static void note_rows_of_a(const DeviceProduct *p)
 {
     uint32_t stride = (uint32_t)(p->a >> 32 & 0x3fff) << 4;
-    for (uint32_t mn = 0; mn < 64 && threadIdx.x % 32 == 0; mn++)
-        for (uint32_t k = 0; k < DEPTH; k += 8) {
+    for (uint32_t mn = 0; mn < 64 && threadIdx.x % 32 == 0; mn += p->turned ? 8 : 1)
+        for (uint32_t k = 0; k < DEPTH; k += p->turned ? 1 : 8) {
             uint32_t at =
-                ((uint32_t)(p->a & 0x3fff) << 4) + offset_of(true, false, 0, stride, mn, k);
+                ((uint32_t)(p->a & 0x3fff) << 4) + offset_of(true, p->turned, 0, stride, mn, k);
             watch_late_read(hopper_memory(hopper_swizzle(at), 16), 16);
         }
 }

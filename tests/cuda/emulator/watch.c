@@ -20,7 +20,8 @@ enum {
     WORD = 4,
     MARGIN = 512,
     MOST_SHARED = 256 << 10,
-    READS = 3
+    READS = 3,
+    FENCES = 4
 };
 #define ARENA (UINT64_C(4) << 30) /* bytes of addresses; pages are allocated when touched */
 
@@ -49,7 +50,7 @@ static struct Watch {
     uint32_t since;                 /* time at which the current memory began */
     uint32_t block_at, warp_at[MAX_WARPS], learnt[MAX_WARPS][MAX_WARPS];
     bool has_learnt;
-    uint32_t to_async_at[MAX_THREADS]; /* [thread]: when it last called the fence */
+    uint32_t to_async_at[MAX_THREADS][FENCES]; /* when the thread called the fence, latest first */
     Phases phases[MAX_PHASES];
     Word of_shared[MOST_SHARED / WORD];
     unsigned char *arena, *allowed; /* one byte for each */
@@ -273,7 +274,20 @@ void watch_access(const void *p, uint64_t bytes, AccessKind kind, const void *fr
 
 void watch_to_async(void)
 {
-    watch.to_async_at[threadIdx.x] = ++watch.time;
+    uint32_t *const at = watch.to_async_at[threadIdx.x];
+    memmove(at + 1, at, (FENCES - 1) * sizeof *at);
+    at[0] = ++watch.time;
+}
+
+/* True if the thread that wrote has called the fence since, and that is before `now`. */
+static bool is_fenced(const Access *write, const Access *now)
+{
+    for (int i = 0; i < FENCES; i++) {
+        Access said = *write;
+        said.time = watch.to_async_at[write->thread][i];
+        if (said.time > write->time && is_before(&said, now)) return true;
+    }
+    return false;
 }
 
 void watch_async(const void *p, uint64_t bytes, bool replaced)
@@ -289,9 +303,7 @@ void watch_async(const void *p, uint64_t bytes, bool replaced)
     for (uint64_t i = first; i < first + bytes / WORD; i++) {
         Access *const write = &watch.of_shared[i].write;
         if (write->time >= watch.begun && write->bytes != 0) {
-            Access said = *write;
-            said.time = watch.to_async_at[write->thread];
-            if (said.time <= write->time || !is_before(&said, &now))
+            if (!is_fenced(write, &now))
                 broken("has a box or product touch what was stored, and no fence is between", at,
                        &now, write);
         }

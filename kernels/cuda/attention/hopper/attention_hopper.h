@@ -13,4 +13,17 @@ bool attention_hopper_queries(const AttentionArgs *a, int head, const CudaContex
 bool attention_hopper_keys(const AttentionArgs *a, int head, const CudaContext *cuda,
                            CudaError *error);
 
+/* ---- the gradient in one kernel, between two small ones; every function needs the scratch */
+
+/* Also refuses tiles that are not full (128 keys, 128 queries; with heads of 128: 64 queries), and
+ * too little scratch. */
+bool attention_hopper_grad_takes(const AttentionArgs *a, int head, uint64_t scratch_bytes,
+                                 const CudaContext *cuda);
+bool attention_grad_rows_before(const KernelArgs *args, const AttentionArgs *a, int head,
+                                const CudaContext *cuda, CudaError *error);
+bool attention_hopper_grad(const AttentionArgs *a, int head, const CudaContext *cuda,
+                           CudaError *error);
+bool attention_grad_sums_after(const KernelArgs *args, const AttentionArgs *a, int head,
+                               const CudaContext *cuda, CudaError *error);
+
 #endif

@@ -54,27 +54,38 @@ typedef struct HopperSlot {
     uint32_t parity; /* parity of the phase in which it is filled */
 } HopperSlot;
 
-/* Returns item i of the ring. */
-DEVICE HopperSlot hopper_slot(HopperShared s, int i, int slot_bytes)
+/* Returns item i of a ring of n slots. */
+DEVICE HopperSlot hopper_slot_of(HopperShared s, int n, int i, int slot_bytes)
 {
     HopperSlot slot;
-    slot.at = s.ring + i % HOPPER_SLOTS * slot_bytes;
-    slot.full = s.barriers + 8 + i % HOPPER_SLOTS * 16;
+    slot.at = s.ring + i % n * slot_bytes;
+    slot.full = s.barriers + 8 + i % n * 16;
     slot.empty = slot.full + 8;
-    slot.parity = (uint32_t)(i / HOPPER_SLOTS) & 1;
+    slot.parity = (uint32_t)(i / n) & 1;
     return slot;
 }
 
-/* `fillers`: number of arrivals that fill a slot, in addition to bytes. */
+DEVICE HopperSlot hopper_slot(HopperShared s, int i, int slot_bytes)
+{
+    return hopper_slot_of(s, HOPPER_SLOTS, i, slot_bytes);
+}
+
+/* By one thread, for a ring of n slots. `fillers`: number of arrivals that fill a slot, in addition
+ * to bytes. */
+DEVICE void hopper_barriers(HopperShared s, int n, uint32_t fillers)
+{
+    barrier_init(s.barriers, 1);
+    for (int i = 0; i < n; i++) {
+        const HopperSlot slot = hopper_slot_of(s, n, i, 0);
+        barrier_init(slot.full, fillers);
+        barrier_init(slot.empty, HOPPER_CONSUMER_WARPS);
+    }
+}
+
 DEVICE void hopper_begin(HopperShared s, uint32_t fillers)
 {
     if (threadIdx.x == 0) {
-        barrier_init(s.barriers, 1);
-        for (int i = 0; i < HOPPER_SLOTS; i++) {
-            const HopperSlot slot = hopper_slot(s, i, 0);
-            barrier_init(slot.full, fillers);
-            barrier_init(slot.empty, HOPPER_CONSUMER_WARPS);
-        }
+        hopper_barriers(s, HOPPER_SLOTS, fillers);
         barriers_ready();
         shared_to_async();
     }
@@ -107,6 +118,14 @@ DEVICE int64_t hopper_keys(const AttentionArgs *a, const AttentionPlace *at)
 {
     const int64_t last = at->first + HOPPER_ROWS;
     return attention_visible(a, (last < a->S ? last : a->S) - 1);
+}
+
+/* Returns the limit: query q sees (q - limit) of the block's keys, at most all. */
+DEVICE int hopper_limit(const AttentionArgs *a, const AttentionPlace *at)
+{
+    const int64_t most = 2 * HOPPER_ROWS, least = -INT64_C(0x7fffffff);
+    int64_t limit = a->causal ? a->position + 1 - at->first : most;
+    return (int)(limit < least ? least : limit < most ? limit : most);
 }
 
 /* Maps [E, heads, rows, B]; a box is some rows of one head, 64 numbers wide. */

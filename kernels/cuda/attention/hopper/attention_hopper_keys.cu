@@ -9,14 +9,6 @@ typedef struct HopperKeysArgs {
     AttentionArgs a;
 } HopperKeysArgs;
 
-/* Returns the limit: query q sees (q - limit) of the block's keys, at most all. */
-DEVICE int hopper_limit(const AttentionArgs *a, const AttentionPlace *at)
-{
-    const int64_t most = 2 * HOPPER_ROWS, least = -INT64_C(0x7fffffff);
-    int64_t limit = a->causal ? a->position + 1 - at->first : most;
-    return (int)(limit < least ? least : limit < most ? limit : most);
-}
-
 #define BODY "kernels/cuda/attention/hopper/attention_hopper_keys.cuh"
 #include "kernels/cuda/attention/hopper/attention_hopper_each.cuh"
 

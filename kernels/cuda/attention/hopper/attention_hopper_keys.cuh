@@ -16,6 +16,7 @@
 #define COLUMNS 64
 #endif
 #include "kernels/cuda/attention/hopper/attention_hopper_tile.cuh"
+#include "kernels/cuda/attention/hopper/attention_hopper_turned.cuh"
 
 /* A slot: queries, output gradients, and [2, COLUMNS] lse (in bits) and delta. */
 enum { F(slot_bytes) = 2 * F(tile_bytes) + SWIZZLE_BYTES };
@@ -66,35 +67,6 @@ DEVICE void F(produce)(const HopperKeysArgs *h, HopperShared s, const AttentionP
         if (lane == 0) barrier_arrive(slot.full);
         query = attention_next(walk, &h->a, query, COLUMNS);
         head += query == walk->first;
-    }
-}
-
-/* Turns scores into P. This thread has rows `row` and row + 8 of the block's keys. The first query
- * sees the keys before `limit`. */
-DEVICE void F(exponentials)(float s[COLUMNS / 2], const float *lse, float scale, int row, int limit)
-{
-    const int column = (int)threadIdx.x % WARP % 4 * 2, hidden = row - limit - column;
-    UNROLL for (int n = 0; n < COLUMNS / 8; n++)
-    {
-        const float2 of = *ALIGNED(const float2, lse + n * 8 + column);
-        UNROLL for (int c = 0; c < 4; c++) s[n * 4 + c] =
-            device_exp2(fmaf(s[n * 4 + c], scale, c % 2 ? -of.y : -of.x));
-    }
-    if (limit >= HOPPER_ROWS) return;
-    UNROLL for (int n = 0; n < COLUMNS / 8; n++)
-        UNROLL for (int c = 0; c < 4; c++) if (n * 8 + c % 2 - c / 2 * 8 <= hidden) s[n * 4 + c] =
-            0;
-}
-
-/* Turns dp into dS. */
-DEVICE void F(differentiate)(float dp[COLUMNS / 2], const float s[COLUMNS / 2], const float *delta)
-{
-    const int column = (int)threadIdx.x % WARP % 4 * 2;
-    UNROLL for (int n = 0; n < COLUMNS / 8; n++)
-    {
-        const float2 of = *ALIGNED(const float2, delta + n * 8 + column);
-        UNROLL for (int c = 0; c < 4; c++) dp[n * 4 + c] =
-            s[n * 4 + c] * (dp[n * 4 + c] - (c % 2 ? of.y : of.x));
     }
 }
 

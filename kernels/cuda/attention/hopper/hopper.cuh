@@ -30,7 +30,18 @@
  * counts all its bytes on the barrier. Elements outside of the tensor are zero. Box copies and
  * products access memory through another proxy than loads and stores. A thread that has waited for
  * them may use ordinary accesses. A thread that has stored data must call shared_to_async, then
- * both sides must meet at a barrier. */
+ * both sides must meet at a barrier.
+ *
+ * Bulk copies (cp.async.bulk, cp.reduce.async.bulk) move a contiguous piece, a multiple of 16
+ * bytes, through the same proxy. bulk_fetch counts its bytes on a barrier like a box. bulk_put and
+ * bulk_add write to global memory, or add fp32 numbers there. They belong to the thread that
+ * started them: after bulks_read it may let others write the shared memory again, after bulks_wait
+ * the numbers are in global memory. Additions of two bulks to one number have an order only if
+ * something else orders them.
+ *
+ * Counters in global memory order the blocks of a launch. counter_wait returns when the counter has
+ * the value; counter_set writes it. Bulks that were waited for before counter_set come before those
+ * that start after the counter_wait that sees its value. */
 #ifndef TANDEM_KERNELS_CUDA_ATTENTION_HOPPER_HOPPER_CUH
 #define TANDEM_KERNELS_CUDA_ATTENTION_HOPPER_HOPPER_CUH
 
@@ -163,6 +174,64 @@ DEVICE void box_fetch(Shared to, const TensorMap *map, Shared barrier, int c0, i
                  : "memory");
 }
 
+/* ---- bulk copies, and the order of blocks ---- */
+
+DEVICE void bulk_fetch(Shared to, const void *from, uint32_t bytes, Shared barrier)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1], %2, [%3];" ::"r"(to),
+                 "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+
+DEVICE void bulk_put(float *to, Shared from, uint32_t bytes)
+{
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n\t"
+                 "cp.async.bulk.commit_group;" ::"l"(__cvta_generic_to_global(to)),
+                 "r"(from), "r"(bytes)
+                 : "memory");
+}
+
+DEVICE void bulk_add(float *to, Shared from, uint32_t bytes)
+{
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;\n\t"
+                 "cp.async.bulk.commit_group;" ::"l"(__cvta_generic_to_global(to)),
+                 "r"(from), "r"(bytes)
+                 : "memory");
+}
+
+DEVICE void bulks_read(void)
+{
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+DEVICE void bulks_wait(void)
+{
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+
+/* The fence orders the counter, which ordinary accesses read and write, with bulks. */
+DEVICE void counter_wait(uint32_t *counter, uint32_t value)
+{
+    uint32_t is;
+    do
+        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
+                     : "=r"(is)
+                     : "l"(__cvta_generic_to_global(counter))
+                     : "memory");
+    while (is != value);
+    asm volatile("fence.proxy.async;" ::: "memory");
+}
+
+DEVICE void counter_set(uint32_t *counter, uint32_t value)
+{
+    asm volatile("fence.proxy.async;\n\t"
+                 "fence.acq_rel.gpu;\n\t"
+                 "st.release.gpu.global.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(counter)),
+                 "r"(value)
+                 : "memory");
+}
+
 /* ---- registers: all warps of a warpgroup must call this; multiples of 8 ---- */
 
 #define registers_shrink(n) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"((int)(n)))
@@ -226,6 +295,19 @@ PRODUCT_ROWS_64(f16, "f16")
 PRODUCT_ROWS_128(bf16, "bf16")
 PRODUCT_ROWS_128(f16, "f16")
 
+/* D = A B, or D += A B with `add`; the rows of A, turned, and of B are k. */
+#define PRODUCT_TURNED(type, ptx)                                                                  \
+    DEVICE void product_turned_64_##type(float d[32], uint64_t a, uint64_t b, int add)             \
+    {                                                                                              \
+        asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %34, 0;\n\t"                            \
+                     "wgmma.mma_async.sync.aligned.m64n64k16.f32." ptx "." ptx " {" NAMES_32       \
+                     "}, %32, %33, p, 1, 1, 1, 1;\n\t}"                                            \
+                     : ACCUMULATORS_32(d, 0)                                                       \
+                     : "l"(a), "l"(b), "r"(add));                                                  \
+    }
+PRODUCT_TURNED(bf16, "bf16")
+PRODUCT_TURNED(f16, "f16")
+
 /* D += A B, A in registers; B's rows are k. */
 #define PRODUCT_COLUMNS(type, ptx, n, registers, names, a0, a1, a2, a3, at_b, add)                 \
     DEVICE void product_columns_##n##_##type(float d[registers], const uint32_t a[4], uint64_t b)  \
@@ -257,6 +339,13 @@ DEVICE uint64_t matrix_of(Shared at, uint32_t leading_bytes, uint32_t stride_byt
 DEVICE Shared shared_pattern(Shared at)
 {
     return at + (SWIZZLE_BYTES - shared_window(at) % SWIZZLE_BYTES) % SWIZZLE_BYTES;
+}
+
+/* Returns the address of a chunk that lies in the same row of 128 bytes; `at` is that of chunk 0.
+ */
+DEVICE Shared shared_chunk(Shared at, int chunk)
+{
+    return at + (int32_t)((shared_window(at) ^ (uint32_t)chunk << 4) - shared_window(at));
 }
 
 /* Returns the address of 16-byte chunk `chunk` in a row of a tile that begins a pattern. A tile

@@ -1,0 +1,128 @@
+/* The whole gradient in one kernel with the instructions of compute capability 9.0: a kernel for
+ * each type and head size. Blocks of keys add to dQ in device memory. */
+#include "kernels/cuda/attention/hopper/attention_hopper.h"
+
+#include "kernels/cuda/attention/hopper/attention_hopper_block.cuh"
+#include "kernels/cuda/attention/hopper/attention_hopper_sums.cuh"
+
+enum {
+    GRAD_SLOTS = 2,
+    GRAD_SUMS = 32 /* numbers of dQ's part that a thread has: [64, 64] for a warpgroup */
+};
+
+typedef struct HopperGradArgs {
+    TensorMap q, k, v, dout;
+    AttentionArgs a;
+    GradScratch scratch;
+    uint32_t beside;
+} HopperGradArgs;
+
+/* Barriers behind those of the ring: dS of a tile is stored; a part of dQ is there, is read. Behind
+ * them, the block's ticket. */
+typedef struct GradBarriers {
+    Shared scores_full, sums_full, sums_empty, ticket;
+} GradBarriers;
+
+DEVICE GradBarriers grad_barriers(HopperShared s)
+{
+    GradBarriers b;
+    b.scores_full = s.barriers + 8 + GRAD_SLOTS * 16;
+    b.sums_full = b.scores_full + 8;
+    b.sums_empty = b.scores_full + 16;
+    b.ticket = b.scores_full + 24;
+    return b;
+}
+
+/* Returns the block's place by its ticket. Tickets are given in the order in which blocks begin,
+ * and of one head's tiles of keys each has a later ticket than those before it (order_place). So a
+ * block waits only for blocks that have begun before it. A block that has begun stays on its
+ * processor until it ends. The one with the first ticket of those that have not ended waits for no
+ * other, so it ends. By induction all do, however many blocks fit, and in whatever order the device
+ * starts them. */
+DEVICE void grad_begin(const HopperGradArgs *h, HopperShared s)
+{
+    const GradBarriers barriers = grad_barriers(s);
+    if (threadIdx.x == 0) {
+        hopper_barriers(s, GRAD_SLOTS, 1);
+        barrier_init(barriers.scores_full, HOPPER_CONSUMER_WARPS);
+        barrier_init(barriers.sums_full, HOPPER_CONSUMER_WARPS);
+        barrier_init(barriers.sums_empty, 1);
+        barriers_ready();
+        shared_to_async();
+        *(uint32_t *)shared_pointer(barriers.ticket) = atomicAdd(h->scratch.ticket, 1u);
+    }
+    __syncthreads();
+}
+
+/* The keys of a block, and the tiles of queries that it visits. */
+typedef struct GradWork {
+    AttentionPlace at;
+    GradWalk walk;
+} GradWork;
+
+/* Each kind of warp finds the ticket again (volatile): otherwise both fetching threads would hold
+ * the registers of either. */
+DEVICE uint32_t grad_ticket(HopperShared s)
+{
+    return *(const volatile uint32_t *)shared_pointer(grad_barriers(s).ticket);
+}
+
+DEVICE GradWork grad_work(const HopperGradArgs *h, uint32_t ticket, int columns)
+{
+    GradWork w;
+    w.at = attention_place_of(&h->a, ticket, h->a.T, HOPPER_ROWS, 1, h->beside, false);
+    w.walk = grad_walk(&h->a, w.at.first, columns);
+    return w;
+}
+
+/* A tile of queries: its head, its place among the head's tiles, and among those of all heads. */
+typedef struct GradStep {
+    int head, tile, of_all;
+} GradStep;
+
+DEVICE GradStep grad_first(const AttentionArgs *a, const AttentionPlace *at, const GradWalk *walk)
+{
+    GradStep s;
+    s.head = (int)at->g * (int)a->R;
+    s.tile = walk->first;
+    s.of_all = ((int)at->b * (int)(a->G * a->R) + s.head) * walk->end + walk->first;
+    return s;
+}
+
+/* After the last tile of a head comes the first of the next head. */
+DEVICE void grad_next(GradStep *s, const GradWalk *walk)
+{
+    s->tile++;
+    s->of_all++;
+    if (s->tile < walk->end) return;
+    s->tile = walk->first;
+    s->of_all += walk->first;
+    s->head++;
+}
+
+/* The heads' queries, output gradients and sums are what blocks of one head have in common. */
+static uint32_t grad_beside(const AttentionArgs *a, int head, const CudaContext *cuda)
+{
+    const int64_t row = 2 * a->E * 2 + head * (int64_t)sizeof(float), groups = a->B * a->G;
+    return order_beside(cuda, a->S * a->R * row, groups, a->causal,
+                        groups * ceil_div(a->T, HOPPER_ROWS));
+}
+
+#define BODY "kernels/cuda/attention/hopper/attention_hopper_grad.cuh"
+#include "kernels/cuda/attention/hopper/attention_hopper_each.cuh"
+
+bool attention_hopper_grad_takes(const AttentionArgs *a, int head, uint64_t scratch_bytes,
+                                 const CudaContext *cuda)
+{
+    if (!attention_hopper_takes(a, head, cuda)) return false;
+    const int64_t columns = grad_columns(head), rows = a->B * a->S * a->G * a->R;
+    return a->T % HOPPER_ROWS == 0 && a->S % columns == 0 &&
+           (a->jump == 0 || a->half % columns == 0) && rows / columns < INT64_C(1) << 31 &&
+           attention_sums_bytes(rows, head) <= scratch_bytes;
+}
+
+bool attention_hopper_grad(const AttentionArgs *a, int head, const CudaContext *cuda,
+                           CudaError *error)
+{
+    HOPPER_CALL(launch_grad);
+}
