@@ -30,9 +30,14 @@ typedef struct Session {
     int code; /* its exit code; -1: a signal ended it */
 } Session;
 
+static void pause_us(long us)
+{
+    nanosleep(&(struct timespec){us / 1000000, us % 1000000 * 1000}, NULL);
+}
+
 static void pause_ms(long ms)
 {
-    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
+    pause_us(1000 * ms);
 }
 
 static const char *text_of(const Session *s, const char *path)
@@ -270,7 +275,8 @@ static void a_rank_stopped_before_its_first_step_is_named(void **state)
     interrupt(&s, SIGTERM, NULL, s.out, "step    2 ");
     pid_t child = start(&s, "--timeout", "3");
     Status *status = NULL;
-    for (int i = 0; i < 3000 && status == NULL; i++, pause_ms(10)) {
+    /* A step takes 2 ms: the rank must be stopped at once. */
+    for (int i = 0; i < 60000 && status == NULL; i++, pause_us(500)) {
         status = status_of(&s);
         if (status != NULL && atomic_load(&status->slots[1].pid) == 0) {
             status_unmap(status);
