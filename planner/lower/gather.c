@@ -218,6 +218,23 @@ static Plan *copy_of(const Plan *train, Arena *arena, Diag *d)
     assert(plan || d->n_errors);
     return plan;
 }
+/* Closes the gaps of numbers that no instruction uses: those of tensors that no stage sends. */
+static void number_matches(Plan *plan, uint32_t n, Arena *arena)
+{
+    uint32_t *now = arena_array(arena, n + 1, sizeof *now), next = 1;
+    for (uint32_t i = 0; i < plan->programs.n; i++)
+        for (uint32_t k = 0; k < plan->programs.at[i].code.n; k++)
+            now[plan->programs.at[i].code.at[k].match] = 1;
+    for (uint32_t m = 1; m < n; m++)
+        if (now[m] != 0) now[m] = next++;
+    now[0] = 0;
+    for (uint32_t i = 0; i < plan->programs.n; i++)
+        for (uint32_t k = 0; k < plan->programs.at[i].code.n; k++) {
+            Instr *in = &plan->programs.at[i].code.at[k];
+            in->match = now[in->match];
+        }
+    plan->n_match = next;
+}
 
 Plan *gather_plan(const Plan *train, StateKind kind, Arena *arena, Diag *d)
 {
@@ -247,7 +264,7 @@ Plan *gather_plan(const Plan *train, StateKind kind, Arena *arena, Diag *d)
         if (plan->graph.tensors.at[t].role == (kind == STATE_buffer ? ROLE_state : ROLE_param))
             g.match[t] = l.emit.match++;
     for (uint32_t stage = 0; stage < train->programs.n; stage++) write_program(&g, stage);
-    plan->n_match = l.emit.match;
+    number_matches(plan, l.emit.match, job.scratch);
     pass_memory(&job);
     arena_free(job.scratch);
     return plan;
