@@ -36,7 +36,8 @@ missing() {
 # A library of the pack may need another one: look again until nothing more is found. Only MPI's
 # module may lack its library, because a machine without MPI does not use the module.
 added=''
-lacks=$(missing "$here/build/tandem" "$here/build/tandem_cuda.so" "$here"/build/tests/gpu_*)
+# OpenBLAS is loaded at the first kernel, so ldd does not list it: the pack's is used.
+lacks="$(missing "$here/build/tandem" "$here/build/tandem_cuda.so" "$here"/build/tests/gpu_*) libopenblas.so.0"
 while [ -n "$lacks" ]; do
     more=''
     for library in $lacks; do

@@ -26,7 +26,13 @@ find "$top/build" -type f -exec strip -g {} + || exit 1
 
 # The libraries that these load, each in a folder of its own: machine.sh takes those that are missing.
 # Left out: the C library, the driver, CUDA's large libraries, and MPI, which must be the machine's.
-for file in "$top/build/tandem" "$top/build/tandem_cuda.so" "$top"/build/tests/gpu_*; do ldd "$file"; done |
+# OpenBLAS is loaded at the first kernel, so ldd does not list it.
+blas=$(grep -aoE '/[^ ]*/libopenblas[a-z0-9.]*' "$top/build/tandem" | head -1)
+[ -e "${blas:-none}" ] || blas=$(ldconfig -p | awk '$1 == "libopenblas.so.0" { print $NF; exit }')
+{
+    for file in "$top/build/tandem" "$top/build/tandem_cuda.so" "$top"/build/tests/gpu_* "$blas"; do ldd "$file"; done
+    echo "libopenblas.so.0 => $blas"
+} |
     awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }' | sort -u |
     grep -vE '^(ld-linux.*|lib(c|m|dl|pthread|rt|cuda|cudart|cublas|cublasLt|nccl))\.so' |
     while read -r library path; do
