@@ -127,14 +127,31 @@ bool cuda_cast(const KernelArgs *args, const CudaContext *cuda, CudaError *error
     return point_launch(1, point_args(args, POINT_pass, 1, args->rows), cuda, error);
 }
 
+/* Sums of losses are f64, which the other kernels of this file do not write. */
+typedef struct DoublesArgs {
+    double *y;
+    int64_t n;
+    double value;
+} DoublesArgs;
+
+KERNEL(fill_doubles, DoublesArgs, POINT_THREADS, POINT_BLOCKS_PER_SM)
+{
+    int64_t i = (int64_t)blockIdx.x * POINT_THREADS + threadIdx.x;
+    if (i < a.n) a.y[i] = a.value;
+}
+
 /* -> y [...] = attrs.scale, rounded once */
 bool cuda_fill(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     uint64_t held = 0;
-    PointArgs p = point_args(args, POINT_fill, 1, args->rows);
     if (args->attrs.scale == 0)
         return device_zero(args->ptr[0], (uint64_t)args->rows * dtype_bytes(args->dtype[0]), cuda,
                            error);
+    if (args->dtype[0] == DT_f64) {
+        DoublesArgs d = {(double *)args->ptr[0], args->rows, args->attrs.scale};
+        return LAUNCH(fill_doubles, ceil_div(d.n, POINT_THREADS), POINT_THREADS, 0, d, cuda, error);
+    }
+    PointArgs p = point_args(args, POINT_fill, 1, args->rows);
     number_write(args->dtype[0], &held, 0, args->attrs.scale);
     p.scale = (float)number_read(args->dtype[0], &held, 0);
     return point_launch(0, p, cuda, error);

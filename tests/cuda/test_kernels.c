@@ -97,6 +97,7 @@ static const CudaCase cases[] = {
     CASE(cast, "fq", 0),
     CASE(cast, "qf", 0),
     CASE(fill, "f", 0),
+    CASE(fill, "d", 0),
     CASE(dropout, "ff", 1),
     CASE(bias, "fff", 0),
     CASE(bias, "fFf", 0),
