@@ -16,15 +16,23 @@
 static CpuBlas blas;
 static const char *(*core_name)(void);
 
+/* No kernel can run without the library, so the command ends here, and says what to install. */
+static _Noreturn void refuse(const char *what, const char *why)
+{
+    (void)fprintf(stderr,
+                  "tandem: %s: %s\n"
+                  "  hint: install libopenblas0-serial (Debian), or name its folder in "
+                  "LD_LIBRARY_PATH\n",
+                  what, why);
+    exit(1);
+}
+
 /* Returns a function of the library, or ends the process if the library lacks it. A function does
  * not fit into `void *` in C, so the caller copies the pointer. */
 static void *function(void *library, const char *name)
 {
     void *found = dlsym(library, name);
-    if (found == NULL) {
-        (void)fprintf(stderr, "tandem: OpenBLAS has no %s\n", name);
-        abort();
-    }
+    if (found == NULL) refuse("OpenBLAS lacks a function", name);
     return found;
 }
 
@@ -73,10 +81,7 @@ static void load(void)
     void *library = NULL;
     for (size_t i = 0; i < sizeof names / sizeof names[0] && library == NULL; i++)
         library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL) {
-        (void)fprintf(stderr, "tandem: cannot load OpenBLAS: %s\n", dlerror());
-        abort();
-    }
+    if (library == NULL) refuse("OpenBLAS cannot be loaded", dlerror());
     void *found[] = {function(library, "cblas_dgemm"), function(library, "cblas_sgemm"),
                      function(library, "openblas_get_corename"),
                      function(library, "openblas_set_num_threads")};
