@@ -99,12 +99,15 @@ static void find_limits(Cli *cli, Findings *f)
         add(cli, f, "address", "note",
             arena_print(cli->arena, "at most %s of address space",
                         str_bytes(cli->arena, (uint64_t)limit.rlim_cur)));
-    const char *threads = getenv("OPENBLAS_NUM_THREADS");
-    add(cli, f, "blas", "ok",
-        arena_print(
-            cli->arena,
-            "OpenBLAS, kernels for %s, OPENBLAS_NUM_THREADS=%s (runs use 1 thread for each rank)",
-            kernel_cpu_blas(), threads != NULL ? threads : "unset"));
+    const char *threads = getenv("OPENBLAS_NUM_THREADS"), *missing = kernel_cpu_blas_missing();
+    if (missing != NULL)
+        add(cli, f, "blas", "missing", arena_print(cli->arena, "OpenBLAS: %s", missing));
+    else
+        add(cli, f, "blas", "ok",
+            arena_print(cli->arena,
+                        "OpenBLAS, kernels for %s, OPENBLAS_NUM_THREADS=%s (runs use 1 thread for "
+                        "each rank)",
+                        kernel_cpu_blas(), threads != NULL ? threads : "unset"));
 }
 
 /* The module queries the driver and NCCL; a machine without GPUs need not have it. */

@@ -381,6 +381,13 @@ bool rank_prepare(RankState *r, const Plan *plan, const ProgramInfo *info, Rank 
     r->machine = machine;
     r->at = arena_array(arena, p->code.n, sizeof *r->at);
     uint32_t errors = d->n_errors;
+    const char *missing = kernel_cpu_blas_missing();
+    if (missing != NULL) {
+        diag_error(d, FAULT_run, "openblas", (Loc){NULL, 0}, "OpenBLAS cannot be loaded: %s",
+                   missing);
+        diag_hint(d, "install libopenblas0-serial (Debian), or name its folder in LD_LIBRARY_PATH");
+        return false;
+    }
     for (Pc pc = 1; pc < p->code.n; pc++) {
         bool is_comm = op_info(program_instr(p, pc)->op)->class_ == OP_CLASS_comm;
         bool fine = is_comm ? ready_comm(r, pc, arena, d) : ready_compute(r, pc, control, arena, d);

@@ -90,6 +90,8 @@ enum { KERNEL_MOST_SPLIT_SEQ = 1 << 17 };
  * are widened and outputs rounded once. Either all floating-point arguments are fp64 or none of
  * them is; kernel_cpu_accepts lists the exceptions. */
 Kernel kernel_cpu(OpKind op);
+/* Returns why OpenBLAS cannot be loaded; NULL: it is loaded. Without it no CPU kernel may run. */
+const char *kernel_cpu_blas_missing(void);
 /* Returns OpenBLAS' name of the processor whose kernels compute products. */
 const char *kernel_cpu_blas(void);
 /* Returns true if those kernels have no AVX. */

@@ -14,25 +14,15 @@
 #include "kernels/kernel.h"
 
 static CpuBlas blas;
+static char missing[512]; /* why the library cannot be used; empty: it can */
 static const char *(*core_name)(void);
 
-/* No kernel can run without the library, so the command ends here, and says what to install. */
-static _Noreturn void refuse(const char *what, const char *why)
-{
-    (void)fprintf(stderr,
-                  "tandem: %s: %s\n"
-                  "  hint: install libopenblas0-serial (Debian), or name its folder in "
-                  "LD_LIBRARY_PATH\n",
-                  what, why);
-    exit(1);
-}
-
-/* Returns a function of the library, or ends the process if the library lacks it. A function does
- * not fit into `void *` in C, so the caller copies the pointer. */
+/* Returns a function of the library, or NULL. A function does not fit into `void *` in C, so the
+ * caller copies the pointer. */
 static void *function(void *library, const char *name)
 {
     void *found = dlsym(library, name);
-    if (found == NULL) refuse("OpenBLAS lacks a function", name);
+    if (found == NULL) (void)snprintf(missing, sizeof missing, "it has no %s", name);
     return found;
 }
 
@@ -81,11 +71,16 @@ static void load(void)
     void *library = NULL;
     for (size_t i = 0; i < sizeof names / sizeof names[0] && library == NULL; i++)
         library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL) refuse("OpenBLAS cannot be loaded", dlerror());
+    if (library == NULL) {
+        const char *why = dlerror();
+        (void)snprintf(missing, sizeof missing, "%s", why != NULL ? why : "it is not found");
+        return;
+    }
     void *found[] = {function(library, "cblas_dgemm"), function(library, "cblas_sgemm"),
                      function(library, "openblas_get_corename"),
                      function(library, "openblas_set_num_threads")};
     void (*set_threads)(int);
+    if (missing[0] != '\0') return;
     memcpy(&blas.dgemm, &found[0], sizeof blas.dgemm);
     memcpy(&blas.sgemm, &found[1], sizeof blas.sgemm);
     memcpy(&core_name, &found[2], sizeof core_name);
@@ -95,21 +90,26 @@ static void load(void)
     set_threads(1);
 }
 
-const CpuBlas *cpu_blas(void)
+const char *kernel_cpu_blas_missing(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     (void)pthread_once(&once, load);
-    return &blas;
+    return missing[0] != '\0' ? missing : NULL;
+}
+
+const CpuBlas *cpu_blas(void)
+{
+    if (kernel_cpu_blas_missing() == NULL) return &blas;
+    (void)fprintf(stderr, "tandem: cannot load OpenBLAS: %s\n", missing);
+    abort();
 }
 
 const char *kernel_cpu_blas(void)
 {
-    (void)cpu_blas();
-    return core_name();
+    return kernel_cpu_blas_missing() == NULL ? core_name() : "no processor";
 }
 
 bool kernel_cpu_blas_is_old(void)
 {
-    (void)cpu_blas();
-    return is_old();
+    return kernel_cpu_blas_missing() == NULL && is_old();
 }

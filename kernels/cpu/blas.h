@@ -11,7 +11,7 @@ typedef struct CpuBlas {
 } CpuBlas;
 
 /* Returns the products. The first call loads OpenBLAS and prepares it for the products of one rank.
- * Ends the process if OpenBLAS cannot be loaded. */
+ * Ends the process if kernel_cpu_blas_missing was not asked, and OpenBLAS cannot be loaded. */
 const CpuBlas *cpu_blas(void);
 
 #endif

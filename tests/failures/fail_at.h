@@ -18,6 +18,8 @@ typedef struct FailState {
 
 /* The environment variable of the command that holds the file's path. */
 #define FAIL_STATE "TANDEM_FAIL_STATE"
+/* A part of a library's name: it cannot be loaded with dlopen. */
+#define FAIL_LIBRARY "TANDEM_FAIL_LIBRARY"
 
 /* If the library is linked into the test itself: the state that counts calls. NULL: count
  * nothing. */

@@ -198,6 +198,27 @@ static void sweep_into_a_store(void **state)
                    .drawn = {0, 25, 60}});
 }
 
+/* Predictions do without OpenBLAS. A run says what is missing. */
+static void without_openblas(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Bench b = bench_in(arena);
+    setenv(FAIL_LIBRARY, "openblas", 1);
+    const char *const sim[] = {"sim", tiny, "--db", "none", NULL};
+    const char *const trains[] = {"run", tiny,   "--backend", "loopback", "--steps",
+                                  "1",   "--db", b.db,        NULL};
+    const CommandResult predicted = run(&b, arena, sim, FAIL_memory, 0, false);
+    const CommandResult trained = run(&b, arena, trains, FAIL_memory, 0, false);
+    unsetenv(FAIL_LIBRARY);
+    assert_int_equal(predicted.exit_code, 0);
+    assert_int_equal(trained.exit_code, 6);
+    assert_non_null(strstr(trained.err, "error[openblas]: OpenBLAS cannot be loaded: /missing/"));
+    assert_non_null(strstr(trained.err, "hint: install libopenblas0-serial"));
+    bench_end(&b);
+    arena_free(arena);
+}
+
 static void the_store_alone(void **state)
 {
     (void)state;
@@ -218,6 +239,7 @@ int main(void)
         cmocka_unit_test(sim_into_a_store),
         cmocka_unit_test(sweep_into_a_store),
         cmocka_unit_test(the_store_alone),
+        cmocka_unit_test(without_openblas),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
