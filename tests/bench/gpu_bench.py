@@ -114,7 +114,8 @@ def measure(row, path, tandem, db, ceilings, settings, deadline):
         row["skipped"] = too_large
         return
     run, why = document(deadline, tandem, "run", path, "--backend", "cuda", "--db", db, "--steps", str(STEPS),
-                        "--set", "optimizer.warmup_steps=1", "--json", "--quiet", *settings)  # so that few steps can learn
+                        *settings, "--set", "optimizer.warmup_steps=1",  # so that few steps can learn
+                        "--json", "--quiet")
     if run is None:
         row["why"] = why
         return

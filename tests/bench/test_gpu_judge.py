@@ -134,6 +134,17 @@ class Ceilings(unittest.TestCase):
         self.assertNotIn("GEMM in 8 bits", fractions(ops, {"flops": 50.0, "bytes": 10.0}))
 
 
+    def test_parts_of_a_kernel_read_nothing_of_their_own(self):
+        ops = [{"op": "xent_max", "n": 1, "measured_ps": 2 * 10**12, "flops": 1.0, "bytes": 10},
+               {"op": "xent_sumexp", "n": 1, "measured_ps": 0, "flops": 1.0, "bytes": 10}]
+        self.assertEqual(fractions(ops, {"bytes": 10.0}), {"cross-entropy": 0.5})
+
+    def test_a_prediction_is_made_for_the_gpu_that_is_there(self):
+        self.assertEqual(gpu_bench.settings_of("NVIDIA H100 80GB HBM3, 79.1 GiB"), ["--set", "gpu=H100"])
+        self.assertEqual(gpu_bench.settings_of("NVIDIA H200, 139.8 GiB"), ["--set", "gpu=H200"])
+        for other in ("NVIDIA H100 PCIe", "NVIDIA H200 NVL", "NVIDIA GeForce RTX 4090"):
+            self.assertEqual(gpu_bench.settings_of(other), [])
+
     def test_the_gradient_of_attention_is_told_apart(self):
         ops = [{"op": "attention", "n": 1, "measured_ps": 10**12, "flops": 40.0, "bytes": 1},
                {"op": "attention_grad", "n": 1, "measured_ps": 2 * 10**12, "flops": 50.0, "bytes": 1}]
