@@ -209,8 +209,8 @@ static const char *unmeasured(const Cluster *cluster, const NcclQuestion *q)
     return NULL;
 }
 
-/* Collectives between nodes are judged by measurements of networks that were left out of the fit.
- * Within a node there are only measurements to which the model was fitted. */
+/* How far off predicted collectives are. Between nodes, the error is that of networks that the fit
+ * did not use. Within a node, there is only the error of the fit itself. */
 Trust trust_of_net(const Cluster *cluster, const NcclQuestion *q)
 {
     bool between_nodes = q->n_nodes > 1;

@@ -121,7 +121,7 @@ static bool compile_answer(const Question *q, const PlanOptions *o, const Config
     return !aperiodic;
 }
 
-/* What is needed to compute the answer for one profile. */
+/* One framework to predict: its configuration, its model, and the place of the result. */
 typedef struct Missing {
     FrameworkAnswer *to;
     PlanOptions how;
@@ -241,8 +241,8 @@ static void keep_answer(const Cli *cli, Store *store, FrameworkAnswer *a)
     json_decref(row);
 }
 
-/* Looks for the stored answer for one profile. If there is none, runs the script under that
- * profile, and adds what it returns to `missing`. */
+/* Looks in the store for the prediction of one framework. If it is not there, runs the plan's
+ * script for that framework. The resulting configuration is added to `missing`. */
 static void begin_answer(Question *q, FrameworkAnswer *a, MissingList *missing)
 {
     Arena *arena = q->cli->arena;
@@ -334,7 +334,7 @@ void plan_file_ask_early(Cli *cli, const Config *config, bool timed)
     if (pthread_create(&e->thread, NULL, answer_early, e) == 0) cli->early = e;
 }
 
-/* Waits for the thread, and computes the answers that it has not begun. */
+/* Predicts the frameworks that the thread has not begun, then waits for the thread. */
 static void settle_early(Cli *cli)
 {
     (void)answer_early(cli->early);
