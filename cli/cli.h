@@ -223,9 +223,10 @@ const char *plan_file_device(const PlanFile *file);
 /* Calls session_load with `options` (may be NULL) and the options of the command line, which take
  * precedence. */
 PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options);
-/* Loads the plan as plan_file_load does without `options`. The script stays open as cli->script
- * until plan_file_close. A script's plan is proven meanwhile, until session_settle. The answers of
- * plan_file_ask that need a program of their own are computed meanwhile, too; `timed` as there. */
+/* Loads the plan like plan_file_load without `options`. The script stays open as cli->script until
+ * plan_file_close. Two threads then work beside the caller. One proves a script's plan, until
+ * session_settle. The other computes the answers of plan_file_ask that need a program of their own
+ * (`timed` as there). */
 PlanFile *plan_file_open(Cli *cli, const char *path, bool timed);
 void plan_file_close(Cli *cli);
 /* Returns a copy of `options` (NULL: zeros), with the options of the command line added. */

@@ -223,7 +223,8 @@ static int64_t wanted_run(Cli *cli, Store *store)
     return number_of(cli, cli->args[0]);
 }
 
-/* Finds the prediction made for this run, or else the newest one of its plan as it is. */
+/* Finds the prediction made for this run, or else the newest one of the plan without uneven ranks
+ * or experts. */
 static int64_t find_prediction(Cli *cli, Store *store, const RunRecord *measured)
 {
     unsigned char plan[16];

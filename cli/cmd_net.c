@@ -1,5 +1,5 @@
-/* tandem net: a cluster's collectives by size, in nccl-tests' columns. If a measured table is
- * given, its times are printed beside. */
+/* tandem net: prints the times of a cluster's collectives by size, in nccl-tests' columns. If a
+ * measured table is given, its times are printed beside the predicted ones. */
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>

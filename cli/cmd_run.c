@@ -360,16 +360,16 @@ static void run_here(Cli *cli, const PlanFile *file)
     ExecResult result;
     memset(&result, 0, sizeof result);
     if (!exec_run(file->plan, &options, cli->arena, &result, &cli->diag)) {
-        if (!first)
-            drop_shared(cli);
-        else if (!run_is_inside()) /* for ranks that a process started, that process prints it */
+        if (!first) drop_shared(cli);
+        /* if another process started this rank, that process reports it */
+        else if (!run_is_inside())
             store_failed(cli, file, steps.progress.done);
         return;
     }
     if (!first) return;
     steps.traced = result.trace.step;
     run_checkpoint_summary(cli, &result);
-    if (steps.progress.done == 0) return; /* it only wrote the state in other parts */
+    if (steps.progress.done == 0) return; /* the run only wrote its checkpoint again */
     int64_t id = 0;
     if (store_measured(cli, file, &result, &prediction, &steps, &id))
         summary(cli, file, &steps, &result, id, &prediction);
@@ -409,7 +409,7 @@ static void run_from_outside(Cli *cli, PlanFile *file)
         dry_run(cli, file);
         return;
     }
-    /* Errors should be reported now, not on every rank or after all measurements. */
+    /* Reports errors now. Later they would come from every rank, or only after all measurements. */
     if (run_data(cli, file) == NULL || !store_ready(cli->options.db, &cli->diag) ||
         !shares_writable(cli, data_path(cli, file)))
         return;
@@ -429,12 +429,13 @@ static void run_from_outside(Cli *cli, PlanFile *file)
     if (is_text) cli_flush_diagnostics(cli);
     LaunchEnd end;
     const bool ran = run_launch(cli, file->plan->mesh.n_ranks, cli->argv, &end);
-    if (!is_text && cli->json == NULL) cli_forget_diagnostics(cli); /* the first rank's has them */
+    /* the document of the first rank has them */
+    if (!is_text && cli->json == NULL) cli_forget_diagnostics(cli);
     if (ran) return;
     if (end.signal != 0)
         tell_interrupted(cli, file, &end);
     else if (cli->exit_code == FAULT_run && was_started(cli))
-        /* with any other code, the first rank has stored the run and failed later */
+        /* with any other code, the first rank has stored the run, and failed later */
         store_failed(cli, file, end.stepped ? end.step : 0);
 }
 
@@ -472,7 +473,7 @@ void cmd_run(Cli *cli)
     if (!inside) {
         run_from_outside(cli, file);
     } else {
-        /* as text it was already printed above, or is not wanted */
+        /* text was printed above, or is not wanted */
         if (cli->json != NULL) plan_file_report(cli, file);
         run_here(cli, file);
     }

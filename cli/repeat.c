@@ -1,8 +1,8 @@
 /* Answers a repeated `sim` without simulating. When a prediction is stored, the command's output is
  * stored with it. Its key is the command line, the program, and the day, on which the printed age
- * of the costs depends. The scripts belong to the answer. If each of them still has the same bytes,
- * and if no script exists that was asked for in vain, nothing else can have changed. The command
- * then prints the answer again, without reading a script or compiling a plan. The output of
+ * of the costs depends. The scripts belong to the answer. Nothing else can have changed if each
+ * script still has the same bytes, and if no script has appeared that was missing before. The
+ * command then prints the answer again, without reading a script or compiling a plan. The output of
  * commands that depend on more is not stored: on measured costs, this machine, a file of counts, or
  * a trace. */
 #include "cli/repeat.h"
@@ -121,7 +121,7 @@ void repeat_keep(Cli *cli, const Repeat *r, Store *store, const Recipe *recipe, 
     if (cli->json != NULL) {
         json_object_set(said, "document", cli->json);
     } else {
-        /* a path that is not UTF-8 makes no such text, so the answer is not stored */
+        /* JSON cannot hold a path that is not UTF-8, so the answer is not stored */
         json_object_set_new(said, "text", json_stringn(cli->out.at, cli->run_line));
         json_object_set_new(said, "rest", json_string(str_text(&cli->out) + cli->run_line_end));
         json_text(said, "calibration", p->record.calibration);

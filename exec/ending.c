@@ -62,7 +62,7 @@ static void tell_rank(const Ending *p, Rank r, uint32_t match, uint32_t step, St
     str_print(out, "\n  rank %u (pid %d, %s) ", r, (int)pid, process_word(pid));
     uint32_t state = atomic_load(&slot->state);
     if (state == STATUS_preparing)
-        str_print(out, "is busy on its host with step %u (memory, graphs, data)", its_step);
+        str_print(out, "is preparing step %u on the host (memory, graphs, data)", its_step);
     else if (state != STATUS_stepping || at == 0 || at >= program->code.n)
         str_print(out, "is between steps, after step %u", its_step);
     else

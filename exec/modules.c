@@ -27,7 +27,7 @@ static void *load(const char *path, const char *symbol, int flags, Diag *d)
     if (found) return found;
     const char *why = dlerror();
     diag_error(d, FAULT_run, "module-missing", none, "cannot load %s: %s", path,
-               why ? why : "it belongs to another version");
+               why ? why : "it belongs to another version of Tandem");
     return NULL;
 }
 
@@ -36,8 +36,8 @@ static bool of_this_version(uint32_t version, uint32_t wanted, const char *path,
     Loc none = {NULL, 0};
     return version == wanted ||
            diag_error(d, FAULT_run, "module-missing", none,
-                      "cannot load %s: it is of version %u, this command needs %u", path, version,
-                      wanted);
+                      "%s cannot be loaded, because it has version %u, but this command needs %u",
+                      path, version, wanted);
 }
 
 static const Transport *load_transport(Arena *arena, const char *module_dir, Diag *d)
@@ -47,13 +47,14 @@ static const Transport *load_transport(Arena *arena, const char *module_dir, Dia
     const char *path = module_path(flavour, module_dir, arena);
     if (path == NULL && strcmp(flavour, LAUNCH_TCP) == 0) {
         diag_error(d, FAULT_run, "module-missing", none,
-                   "these ranks were started without an MPI (MASTER_ADDR is set)");
-        diag_hint(d, "start them with mpirun, or use --backend cuda, whose ranks meet over TCP");
+                   "MASTER_ADDR is set, so these ranks were not started by MPI");
+        diag_hint(d, "start the ranks with mpirun, or use --backend cuda, which needs no MPI");
         return NULL;
     }
     if (path == NULL) {
         diag_error(d, FAULT_run, "module-missing", none, "there is no module for %s", flavour);
-        diag_hint(d, "build with that MPI's development package, or set TANDEM_MODULE_DIR");
+        diag_hint(
+            d, "build Tandem with the development package of this MPI, or set TANDEM_MODULE_DIR");
         return NULL;
     }
     /* Open MPI's own plug-ins look for its symbols among the global ones. */
@@ -73,8 +74,9 @@ const CudaModule *module_cuda(Arena *arena, const char *module_dir, Diag *d)
     Loc none = {NULL, 0};
     const char *path = module_cuda_path(module_dir, arena);
     if (path == NULL) {
-        diag_error(d, FAULT_run, "module-missing", none, "there is no tandem_cuda.so");
-        diag_hint(d, "build where nvcc, cuBLAS and NCCL are installed, or set TANDEM_MODULE_DIR");
+        diag_error(d, FAULT_run, "module-missing", none, "the module tandem_cuda.so was not found");
+        diag_hint(
+            d, "build Tandem where nvcc, cuBLAS and NCCL are installed, or set TANDEM_MODULE_DIR");
         return NULL;
     }
     const CudaModule *module = load(path, "tandem_cuda_module", RTLD_NOW | RTLD_LOCAL, d);

@@ -180,11 +180,11 @@ static bool accepts(const RankState *r, Pc pc, const KernelArgs *a, Arena *arena
         own > 0 && a->n_args >= own ? machine->workspace(in->op, a->dtype, a->elements, own) : 0;
     const char *what = "this backend cannot compute in these types together";
     const char *hint = machine == &cpu
-                           ? "let all of precision.param, compute and reduce be fp64, or none"
+                           ? "use fp64 for all of precision.param, compute and reduce, or for none"
                            : "GPUs compute in fp32, bf16 and fp16, and multiply 8-bit numbers";
     if (scratch > (has_scratch ? (uint64_t)a->elements[own] : 0)) {
-        what = "the program has no scratch for this: it was not planned for this backend";
-        hint = "run the script: that plans for the machine it runs on";
+        what = "the program was planned for another backend, so it has no scratch memory here";
+        hint = "run the script of the plan, which plans for this machine";
     } else if (machine->accepts(in->op, a->dtype, a->n_args)) {
         return true;
     }
@@ -215,22 +215,24 @@ static bool ready_compute(const RankState *r, Pc pc, const Control *control, Are
     if (kernel == NULL) return fail(r, pc, arena, d, "there is no kernel for this op");
     if (!accepts(r, pc, a, arena, d)) return false;
     bool moves = op_info(in->op)->class_ == OP_CLASS_reshape;
-    if (!moves && !bind(r, pc, a)) return fail(r, pc, arena, d, "its sizes do not agree");
+    if (!moves && !bind(r, pc, a))
+        return fail(r, pc, arena, d, "the sizes of its arguments contradict each other");
     const int tokens = op_letter(in->op, INDEX_tokens);
     if (op_info(in->op)->flags & OP_SOURCE && a->size[tokens] < a->binding->size[tokens] &&
         a->binding->size[tokens] > KERNEL_MOST_SPLIT_SEQ)
         return diag_error(d, FAULT_input, "exec-program", instr_loc(r->plan, in),
-                          "sequences of %lld tokens, of which ranks read parts: at most %d can be",
+                          "sequences of %lld tokens are too long; at most %d are possible if ranks "
+                          "read parts of sequences",
                           (long long)a->binding->size[tokens], KERNEL_MOST_SPLIT_SEQ);
     if (op_is_border(in->op) && !set_strips(r, in, a))
-        return fail(r, pc, arena, d, "its strips and rows do not agree");
+        return fail(r, pc, arena, d, "its strips do not fit its rows");
     if (op_of_rows(in->op) && a->attrs.parts == ROWS_sides && !set_own_columns(r, in, a))
         return fail(r, pc, arena, d, "it has no columns of its own");
     if (moves && in->op != OP_copy &&
         !(op_is_halo(in->op)     ? set_halo(r, in, a)
           : op_is_stride(in->op) ? set_pieces(r, in, a)
                                  : set_extents(r, in, a)))
-        return fail(r, pc, arena, d, "its parts and sizes do not agree");
+        return fail(r, pc, arena, d, "its parts do not fit its sizes");
     r->at[pc] = (Ready){.kernel = kernel, .args = a};
     return true;
 }
@@ -295,9 +297,11 @@ static const char *check_comm(const Comm *c)
     uint64_t n = c->n_members, in = c->in_bytes, out = c->out_bytes;
     if (ends) return c->leader == c->peer ? "it sends to itself" : NULL;
     if (c->in == NULL || c->out == NULL) return "it lacks an input or an output";
-    if (reduces && c->reduce == REDUCE_none) return "it does not say how to reduce";
-    if (c->op == OP_all_gather && out != in * n) return "its output is not the sum of its parts";
-    if (c->op == OP_reduce_scatter && in != out * n) return "its input is not the sum of its parts";
+    if (reduces && c->reduce == REDUCE_none) return "it states no reduction";
+    if (c->op == OP_all_gather && out != in * n)
+        return "its output is not as large as its parts together";
+    if (c->op == OP_reduce_scatter && in != out * n)
+        return "its input is not as large as its parts together";
     if (c->op == OP_all_reduce && in != out) return "its input and output differ in size";
     if (c->op == OP_all_to_all && (in != out || in % n != 0)) return "its parts differ in size";
     if (c->op == OP_halo_exchange && (in != out || in % 2 != 0)) return "its strips differ in size";
@@ -315,7 +319,7 @@ static bool ready_comm(const RankState *r, Pc pc, Arena *arena, Diag *d)
     const Instr *in = program_instr(p, pc);
     const bool uneven = in->op == OP_exchange_uneven;
     if (in->args.n < 1 || in->args.n > (uneven ? 4 : 2))
-        return fail(r, pc, arena, d, "it has another number of arguments");
+        return fail(r, pc, arena, d, "it has the wrong number of arguments");
     Comm *c = arena_alloc(arena, sizeof *c);
     c->op = in->op;
     c->stream = in->stream;
@@ -338,7 +342,7 @@ static bool ready_comm(const RankState *r, Pc pc, Arena *arena, Diag *d)
     if (c->op == OP_halo_exchange && !set_neighbours(r, in, c))
         return fail(r, pc, arena, d, "its buffers have no halo along its axes");
     if (uneven && !set_counts(r, in, c))
-        return fail(r, pc, arena, d, "its rows and counts do not match its group");
+        return fail(r, pc, arena, d, "its rows or counts do not fit its group");
     const char *wrong = check_comm(c);
     if (wrong) return fail(r, pc, arena, d, wrong);
     bool reduces = c->op == OP_all_reduce || c->op == OP_reduce_scatter;

@@ -68,17 +68,17 @@ static bool agree(ExecRun *run)
     for (uint32_t i = 0; i < run->n_processes; i++) {
         if (strcmp(all[i].version, mine.version) != 0) {
             diag_error(run->d, FAULT_run, "version-mismatch", none,
-                       "process %u runs version %s, process %u version %s", i, all[i].version,
-                       run->process, mine.version);
+                       "process %u has version %s, but process %u has version %s", i,
+                       all[i].version, run->process, mine.version);
             diag_hint(run->d, "install the same version on every machine");
             return false;
         }
         if (all[i].plan.hi != mine.plan.hi || all[i].plan.lo != mine.plan.lo) {
             diag_error(run->d, FAULT_run, "plan-mismatch", none,
-                       "process %u has plan %s, process %u plan %s", i,
+                       "process %u has plan %s, but process %u has plan %s", i,
                        hash_hex(run->arena, all[i].plan), run->process,
                        hash_hex(run->arena, mine.plan));
-            diag_hint(run->d, "the script, or what it reads, differs between the machines");
+            diag_hint(run->d, "use the same script and the same modules on all machines");
             return false;
         }
     }
@@ -221,7 +221,8 @@ static bool report_not_finite(ExecRun *run, const Control *control)
     Loc none = {NULL, 0};
     if (worst == NULL)
         return diag_error(run->d, FAULT_run, "not-finite", none,
-                          "step %lld: the gradient norm is not finite, though every number is",
+                          "step %lld: all numbers are finite, but the gradient norm is too large "
+                          "to be represented",
                           (long long)control->step);
     const Program *p = plan_program(run->plan, worst->rank);
     const Instr *in = program_instr(p, worst->pc);
@@ -232,8 +233,7 @@ static bool report_not_finite(ExecRun *run, const Control *control)
                (long long)control->step, worst->value, (unsigned long long)worst->element,
                t ? run->plan->graph.tensors.at[t].name : "a buffer", worst->rank,
                instr_text(run->plan, p, worst->pc, run->arena));
-    diag_hint(run->d,
-              "the weights are still those of the step before; try a smaller learning rate");
+    diag_hint(run->d, "the weights were not changed in this step; try a smaller learning rate");
     return false;
 }
 
@@ -265,7 +265,7 @@ static bool one_step(ExecRun *run, uint32_t index)
     Loc none = {NULL, 0};
     return isfinite(row.loss) ||
            diag_error(run->d, FAULT_run, "not-finite", none,
-                      "step %u: the loss is %g, though the gradient is finite", index, row.loss);
+                      "step %u: the loss is %g, but the gradient is finite", index, row.loss);
 }
 
 static bool gather_cores(ExecRun *run, CoreShare mine)
@@ -299,7 +299,8 @@ static bool train(ExecRun *run)
     const bool counted = cores_now(&before);
     for (uint32_t i = first; i < steps; i++)
         if (!one_step(run, i) || !save(run, i + 1)) return false;
-    if (first == steps && !save(run, steps)) return false; /* the same state in other parts */
+    /* writes the same state, divided as this plan divides it */
+    if (first == steps && !save(run, steps)) return false;
     CoreShare share = {.cores = 0};
     if (cores_now(&after) && counted) share = cores_share(&before, &after);
     return gather_cores(run, share);

@@ -84,12 +84,11 @@ const char *uneven_overflow(const Plan *plan, const Program *p, Pc pc, const Com
     const double mean = rows_mean(to, &plan->mesh, &g->deals),
                  bound = (double)g->deals.deals.at[to->deal[ROWS_DIMS - 1]].bound / ROWS_MEAN;
     const double all = (double)rows_most(to, &plan->mesh, &g->deals);
-    return arena_print(
-        arena,
-        "%s, micro-batch %u: rank %u gets %lld rows of its experts and has memory "
-        "for %lld, ep { bound = %.9g } times its mean share of %.9g; bound must be at least %.9g "
-        "for this exchange, and %.9g is enough for every one",
-        g->modules.at[g->nodes.at[in->origin].module].path, in->microbatch, rank, (long long)rows,
-        (long long)uneven_room(c), bound, mean, bound_of((double)rows / mean),
-        bound_of(all / mean));
+    return arena_print(arena,
+                       "%s, micro-batch %u: rank %u gets %lld rows for its experts, but has memory "
+                       "for only %lld (ep { bound = %.9g } times a mean of %.9g). This exchange "
+                       "needs bound = %.9g; with %.9g every exchange fits",
+                       g->modules.at[g->nodes.at[in->origin].module].path, in->microbatch, rank,
+                       (long long)rows, (long long)uneven_room(c), bound, mean,
+                       bound_of((double)rows / mean), bound_of(all / mean));
 }

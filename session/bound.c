@@ -176,7 +176,7 @@ static bool may_alias(const Graph *g, TensorId t)
 static double needed_bytes(const Config *c, const Graph *g, Arena *scratch)
 {
     bool *needed = arena_array(scratch, g->tensors.n + 1, sizeof *needed);
-    const bool head = stages_of(c) < 2; /* the fullest rank of a pipeline may not hold it */
+    const bool head = stages_of(c) < 2; /* in a pipeline, the fullest rank may not hold the head */
     for (NodeId id = 1; id < g->nodes.n; id++)
         if (head || g->nodes.at[id].layer > 0) bound_mark_needed(&g->nodes.at[id], needed);
     double sum = 0;

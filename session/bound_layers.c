@@ -1,10 +1,9 @@
-/* Bounds from two plans of the same script, of few layers and of one layer more on each stage. On a
- * network and devices that nothing else uses, a step takes the longest path through its program. If
- * all layers are equal, a longest path passes each layer in the same way. So the same path with one
- * layer more, or with one layer less, is also a path. Step times thus grow with each layer by at
- * least the difference between the two plans. The bytes that are alive at one time also grow by the
- * same amount with each layer, so the difference between the two plans bounds them, too. A test
- * compares the bounds with whole plans. */
+/* Bounds from two plans of the same script: one of few layers, and one with one layer more on each
+ * stage. If all layers are equal, each further layer adds at least as much time and memory as the
+ * difference between the two plans. The reason: a step takes the longest path through its program,
+ * and this path passes equal layers in the same way. With one layer more, or one less, it is still
+ * a path. (Nothing else may use the network and the devices.) A test compares the bounds with whole
+ * plans. */
 #include "session/bound_layers.h"
 
 #include <inttypes.h>
@@ -80,7 +79,7 @@ static Layers layers_of(const Graph *g, Arena *scratch)
 
 /* ---- passes */
 
-/* True if the path names one layer: a part of it is a number. */
+/* True if a path of the pattern names one layer by its number. */
 static bool names_a_layer(const Patterns *p)
 {
     for (uint32_t i = 0; i < p->n; i++)
@@ -202,7 +201,7 @@ static bool sample(const Sampler *s, uint32_t layers, Arena *arena, Sample *out)
     return true;
 }
 
-/* Continues a line through two values, for `more` steps beyond the second. */
+/* Returns the value `more` steps behind `b`, on the line through `a` and `b`. */
 static uint64_t beyond(uint64_t a, uint64_t b, uint32_t more)
 {
     return b <= a ? b : b + (b - a) * more;
@@ -238,7 +237,7 @@ bool bound_layers(const char *path, const PlanOptions *load, const Config *confi
     const Layers whole = layers_of(graph, arena);
     const uint32_t stages = stages_of(config), fewer = fewer_of(config);
     if (whole.n == 0 || whole.n % stages != 0 || config->cluster.is_local) return false;
-    /* programs of a longer step begin alike */
+    /* a program begins in the same way if its step has more micro-batches */
     bool sized = fewer == 0 || stages == 1 || bound_microbatches(config) > 0;
     if (!is_cheaper(config, whole.n / stages, few_layers(config, sized), fewer)) sized = false;
     const uint32_t few = few_layers(config, sized);
@@ -251,6 +250,6 @@ bool bound_layers(const char *path, const PlanOptions *load, const Config *confi
                  .sized = sized};
     if (!two_samples(&s, few, stages, arena, out)) return false;
     if (out->step_ps > 0 || s.fewer == 0 || stages > 1) return true;
-    s.fewer = session_fewer(config, true); /* it repeats later */
+    s.fewer = session_fewer(config, true); /* try more micro-batches: times did not repeat yet */
     return two_samples(&s, few, stages, arena, out);
 }

@@ -1,8 +1,8 @@
-/* Derives a step of many micro-batches from a plan of a few. The plan of a few is lowered, proven,
- * placed and simulated like any other. In the plan of many, the micro-batches between the first and
- * the last ones do the same as an earlier one does here. The proofs follow by induction, and
- * sim/period.c checks that times repeat. Times of a pipeline need not repeat, so its programs are
- * lengthened (plan_expand) and simulated whole. Tests compare both ways on the corpus. */
+/* Computes a step of many micro-batches from a plan of a few, the short plan. It is lowered,
+ * proven, placed and simulated like any other. Each micro-batch that it lacks would do the same as
+ * one that it has. So its proofs hold for the long plan by induction, and sim/period.c checks that
+ * times repeat. Times of a pipeline need not repeat, so its programs are lengthened (plan_expand)
+ * and simulated whole. Tests compare both ways on the corpus. */
 #include "planner/lower/expand.h"
 #include "planner/lower/memory/placement.h"
 #include "session/session.h"

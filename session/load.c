@@ -116,7 +116,8 @@ static void lengthen(PlanFile *file, const PlanOptions *o, Arena *arena)
 {
     file->unsettled = !o->unplaced && !session_settled(file->plan);
     if (o->by_period || file->unsettled) return;
-    if (!plan_expands_from(&file->config, file->microbatches)) return; /* another schedule */
+    /* the two plans have different schedules */
+    if (!plan_expands_from(&file->config, file->microbatches)) return;
     file->whole = plan_expand(file->plan, file->microbatches, arena);
     file->unsettled = file->whole == NULL;
 }
@@ -254,7 +255,8 @@ void session_identify(PlanFile *file)
 {
     Arena *scratch = arena_new();
     file->id = text_plan_id(file->plan, scratch);
-    if (file->microbatches > 0) { /* no whole plan has this id */
+    /* the id must differ from that of a whole plan with these few micro-batches */
+    if (file->microbatches > 0) {
         const char *whole =
             arena_print(scratch, "%s %" PRIu32, hash_hex(scratch, file->id), file->microbatches);
         file->id = hash_bytes(whole, strlen(whole));
@@ -271,7 +273,7 @@ static PlanFile *judge(PlanFile *file, const PlanOptions *o, Arena *arena, Diag 
     else
         session_prove(file, o->unfitted, arena, d);
     if (file->plan->programs.n == 0)
-        return NULL; /* a text without programs, which was already reported */
+        return NULL; /* the text has no programs, and this was reported */
     session_identify(file);
     return file;
 }
@@ -282,7 +284,8 @@ PlanFile *session_finish(const Config *config, Graph *graph, const PlanOptions *
     PlanFile *file = session_compile(config, graph, o, arena, d);
     if (file == NULL) return NULL;
     file->recipe = recipe_of(config, o, arena);
-    if (file->unsettled) return file; /* it says nothing about the whole plan */
+    /* the proofs and the memory of this short plan say nothing about the whole plan */
+    if (file->unsettled) return file;
     return judge(file, o, arena, d);
 }
 

@@ -56,7 +56,7 @@ static bool is_plain(const PlanFile *file, const SimOptions *how)
     SimOptions rest = *how;
     if (rest.imbalance <= 1) rest.imbalance = 0;
     if (rest.seed == file->config.seed) rest.seed = 0;
-    if (rest.store == NULL) rest.backend = NULL; /* the backend of measured costs */
+    if (rest.store == NULL) rest.backend = NULL; /* a backend matters only with measured costs */
     return memcmp(&rest, &plain, sizeof rest) == 0;
 }
 

@@ -32,14 +32,14 @@ typedef struct PlanFile {
     const char *path;
     bool is_text;     /* a .plan, not a .lua */
     bool has_cluster; /* false for a .plan without a named cluster */
-    Config config;    /* for a text: only the cluster, the seed and the file */
+    Config config;    /* of a plan's text: only the cluster, the seed and the file */
     Plan *plan;
     Hash128 id;
     /* if `plan` has fewer micro-batches than the configuration's step: the number of micro-batches
      * of the step; otherwise 0 */
     uint32_t microbatches;
-    /* the programs of all micro-batches, without places of buffers: of a pipeline, whose times may
-     * have no period, if `plan` has fewer micro-batches. NULL: none */
+    /* For a pipeline whose `plan` has fewer micro-batches: the programs of all micro-batches,
+     * because times may have no period. Its buffers have no offsets. Otherwise NULL. */
     const Plan *whole;
     /* buffers have other offsets than in the plan of all micro-batches, or a pipeline's programs
      * have no period */
@@ -153,13 +153,14 @@ void session_settle(PlanFile *file, Diag *d);
 /* ---- fewer.c: derives a step of many micro-batches from a step of a few ---- */
 /* Returns a number of micro-batches that represents a longer step of this configuration: each
  * further micro-batch would do the same as an earlier one. Returns 0 if the step itself has hardly
- * more, or if the cluster is this machine. by_period: a pipeline's times must have a period, but
- * its places need not repeat. Otherwise its programs and places must repeat (plan_expand). */
+ * more, or if the cluster is this machine. by_period: times of a pipeline must have a period, but
+ * programs and offsets of buffers need not repeat. Otherwise these must repeat (plan_expand). */
 uint32_t session_fewer(const Config *config, bool by_period);
 /* Changes the configuration's batch and the graph's divisor of the loss. */
 void session_set_microbatches(Config *config, Graph *graph, uint32_t n, Arena *arena);
 uint32_t session_microbatches(const Config *config);
-/* True if further micro-batches have the same places as earlier ones (placement.c). */
+/* True if buffers of further micro-batches would get the same offsets as those of earlier ones
+ * (placement.c). */
 bool session_settled(const Plan *plan);
 
 /* ---- costs.c ---- */

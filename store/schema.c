@@ -257,8 +257,8 @@ static const char digests[] = "ALTER TABLE plan ADD COLUMN digest INTEGER;\n"
                               "ALTER TABLE run ADD COLUMN step_sum INTEGER;\n"
                               "ALTER TABLE run ADD COLUMN trace_sum INTEGER;\n";
 
-/* Compares each measurement with the newest prediction of the plan as it is. Predictions with a
- * slow rank or with uneven experts do not count. */
+/* Compares each measurement with the newest prediction of the plan. Predictions with a slow rank or
+ * with uneven experts do not count. */
 static const char plain_compare[] =
     "DROP VIEW v_compare;\n"
     "CREATE VIEW v_compare AS SELECT m.id AS measured, p.id AS predicted, m.name AS plan,"

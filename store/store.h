@@ -88,7 +88,8 @@ int64_t store_run(Store *store, const RunRecord *run, Diag *d);
 /* An SQL condition that is true for runs without uneven ranks or experts. "unfolded" only says that
  * each rank was simulated. */
 #define STORE_IS_PLAIN "scenario IN ('', 'unfolded')"
-/* Returns the newest run of `kind` for a plan as it is that did not fail (0: none). */
+/* Returns the newest plain run of `kind` for a plan that did not fail (0: none). A plain run has no
+ * uneven ranks or experts. */
 int64_t store_find_run(Store *store, RunKind kind, Hash128 plan, Diag *d);
 int64_t store_latest_run(Store *store, RunKind kind, Diag *d);
 /* Loads run `id`. plan_text stays NULL (use store_plan_text); `trace` may be NULL. Rows are

@@ -127,8 +127,8 @@ static const char *name_of(Arena *arena, const char *what, bool assumed)
     return assumed ? arena_print(arena, "%s, not all stated", what) : what;
 }
 
-/* A step that its loader sets tests only one constant. A step whose power limit is assumed also
- * tests this assumption. */
+/* If a data loader limits the step, the step time tests only the loader's constant. If the power
+ * limit is assumed, the step time also tests this assumption. */
 static const char *step_name(const RowRun *run, bool assumed)
 {
     if (assumed) return "step time, not all stated";

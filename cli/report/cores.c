@@ -4,7 +4,7 @@
 
 #include "cli/run/run.h"
 
-/* Every idle system uses less than this fraction of a core for other work. */
+/* On an idle system, other work uses less than this fraction of a core. */
 static const double negligible = 0.1;
 
 void cores_text(const CoreUse *use, uint32_t n_ranks, Str *out)

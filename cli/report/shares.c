@@ -78,7 +78,8 @@ static double tokens_of(const Plan *plan, const Node *n)
 
 /* Draws the experts of each token of a layer with equal chances, none twice. Returns false without
  * drawing if the layer needs more than `left` choices, because a sample of its tokens would look
- * less even than all its tokens. The first layer is drawn in part instead. */
+ * less even than all its tokens. Only the first layer is always drawn, if need be for some of its
+ * tokens. */
 static bool draw_layer(const Plan *plan, const Node *n, uint64_t stream, uint64_t seed,
                        double *chosen, uint64_t *last, uint64_t *left)
 {

@@ -334,7 +334,8 @@ const char *trust_text(Arena *arena, const Trust *trust)
     if (bar->n == 0)
         return arena_print(arena, "costs %s; error not known: no %s to compare with", age,
                            trust->basis);
-    const bool own = !trust->is_modelled; /* the ninth decile of few own runs is their worst */
+    /* with few own runs, the ninth decile is the largest error */
+    const bool own = !trust->is_modelled;
     if (own && bar->n == 1)
         return arena_print(arena, "costs %s; error of 1 earlier run of this store: %.1f %%", age,
                            100 * bar->p50);

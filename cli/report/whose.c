@@ -88,8 +88,8 @@ static const char *scenario_key(const Question *q)
     return session_scenario(q->cli->arena, &same);
 }
 
-/* `aperiodic` receives true if only the plan of all micro-batches tells the time; NULL: it is that
- * plan. */
+/* `aperiodic` receives true if the time can only be computed from all micro-batches; NULL: the plan
+ * has all of them. */
 static Ps step_of(const Question *q, const PlanFile *file, const Runtime *runtime, Arena *arena,
                   bool *aperiodic)
 {
@@ -106,8 +106,8 @@ static Ps step_of(const Question *q, const PlanFile *file, const Runtime *runtim
     return report.step_ps;
 }
 
-/* Compiles the plan under another profile, as session_compile does, and fills in the answer. With
- * `fewer` it may find that only the plan of all micro-batches has the answer: returns false. */
+/* Compiles the plan under another profile, as session_compile does, and fills in the answer.
+ * Returns false if options->fewer is set, and only the plan of all micro-batches has the answer. */
 static bool compile_answer(const Question *q, const PlanOptions *o, const Config *config,
                            Graph *graph, Arena *arena, FrameworkAnswer *out)
 {
@@ -297,7 +297,7 @@ struct EarlyAnswers {
     PlanFile file; /* the configuration alone */
     Answers all;
     Making making;    /* answers that need a program of their own */
-    MissingList rest; /* answers for which the plan's program may serve */
+    MissingList rest; /* answers that may be computed with the plan's own program */
     uint32_t next;    /* the first answer that no thread has taken; used atomically */
     pthread_t thread;
 };

@@ -7,7 +7,7 @@ typedef struct BoxWalk {
     const StateSlice *slice;
     int64_t from[MAX_DIMS],
         n[MAX_DIMS];          /* the common part, counted from the slice's first element */
-    int64_t shift[MAX_DIMS];  /* ... and where it begins in the stored box */
+    int64_t shift[MAX_DIMS];  /* where the common part begins in the stored box */
     int64_t stride[MAX_DIMS]; /* of the stored box */
     int n_dims;               /* dimensions that are not part of a run */
     int64_t length;           /* of a run, but see `groups` */
@@ -47,7 +47,7 @@ static void join(BoxWalk *w)
         const int d = w->n_dims - 1;
         if (w->stride[d] != w->length || s->stride[d] != w->length) return;
         w->groups = s->group_size > 0 && s->group_dim == d;
-        /* a group that is not whole in the run ends it: the walk cuts such a run */
+        /* the run may cross groups; visit() then cuts it at the end of each group */
         w->length *= w->n[d];
         w->n_dims--;
     }

@@ -16,8 +16,10 @@
 
 typedef struct CheckpointOptions {
     const char *save; /* the folder of checkpoints; NULL: nothing is saved */
-    uint32_t every;   /* save after every so many steps, and after the last one; 0: only then */
-    uint32_t keep;    /* remove all checkpoints of the training but this many newest; 0: none */
+    /* save after every so many steps, and after the last one; 0: only after the last one */
+    uint32_t every;
+    /* keep only this many checkpoints of the training, the newest ones; 0: keep all */
+    uint32_t keep;
     const char *load; /* a checkpoint, or a folder of checkpoints; NULL: begin with new weights */
     const char *data; /* a text that names the data of the run; NULL: none */
     const char *settings; /* a list of the numbers of the training, as in "lr 0.1, clip 1"; NULL:
@@ -49,8 +51,9 @@ bool checkpoint_find(const char *path, const Plan *plan, Arena *arena, Checkpoin
  * local ranks hold. Also reports checkpoint-file; warns of checkpoint-data, -dtype, -settings. */
 bool checkpoint_load(const CheckpointOptions *options, const Plan *plan, Backend *backend,
                      Arena *arena, CheckpointInfo *info, Diag *d);
-/* Checks that a training of `steps` steps does a step after `from`. A run that saves may also do
- * none: it then only writes the state in the parts of its plan. Reports checkpoint-steps. */
+/* Checks that a training of `steps` steps does a step after `from`. A run that saves may also do no
+ * step; it then only writes the state again, divided as its plan divides it. Reports
+ * checkpoint-steps. */
 bool checkpoint_has_steps(const CheckpointInfo *from, uint32_t steps, bool saves, Diag *d);
 /* Checks that a run which loaded `from` (path NULL: nothing) may save into the folder: it replaces
  * nothing but `from`, all checkpoints there precede its own, and no other process saves there now.

@@ -48,9 +48,9 @@ static bool same_optimizer(const Manifest *m, const char *folder, const Plan *pl
     const char *own = checkpoint_optimizer(plan);
     if (strcmp(m->optimizer, own) == 0) return true;
     diag_error(d, FAULT_input, "checkpoint-optimizer", none,
-               "%s holds the state of the optimizer %s, and the plan trains with %s", folder,
-               m->optimizer, own);
-    diag_hint(d, "continue with the same optimizer; its moments belong to the weights");
+               "%s was trained with the optimizer %s, but the plan uses %s", folder, m->optimizer,
+               own);
+    diag_hint(d, "use the optimizer of the checkpoint");
     return false;
 }
 
@@ -58,15 +58,15 @@ static bool same_seed(const Manifest *m, const char *folder, const Plan *plan, D
 {
     if (m->seed == plan->step.seed) return true;
     diag_error(d, FAULT_input, "checkpoint-seed", none,
-               "%s was trained with seed %" PRIu64 ", and the plan has seed %" PRIu64
-               ": it would draw other samples",
+               "%s was trained with seed %" PRIu64 ", but the plan has seed %" PRIu64
+               ", so it would read other samples",
                folder, m->seed, plan->step.seed);
     diag_hint(d, "add --seed %" PRIu64, m->seed);
     return false;
 }
 
-/* Tensors that only one of the two has, or that have other shapes. The first of each kind of error
- * is enough. */
+/* Reports the first tensor that the checkpoint or the plan lacks, or that has another shape in the
+ * plan. */
 static bool same_tensors(const Manifest *m, const char *folder, const StateTensors *own,
                          Arena *arena, Diag *d)
 {
@@ -78,7 +78,7 @@ static bool same_tensors(const Manifest *m, const char *folder, const StateTenso
         const char *name = full_name(t->name, t->kind, arena);
         if (k == 0) {
             diag_error(d, FAULT_input, "checkpoint-model", none,
-                       "%s lacks %s, which the plan's model has", folder, name);
+                       "%s does not contain %s, which is part of the plan's model", folder, name);
             continue;
         }
         const StoredTensor *stored = &m->tensors.at[k - 1];
@@ -87,17 +87,17 @@ static bool same_tensors(const Manifest *m, const char *folder, const StateTenso
         for (int n = 0; n < t->n_dims && same; n++) same = stored->dim[n] == t->dim[n];
         if (!same)
             diag_error(d, FAULT_input, "checkpoint-model", none,
-                       "%s: %s has shape %s in the checkpoint, and %s in the plan's model", folder,
+                       "%s: %s has shape %s in the checkpoint, but %s in the plan's model", folder,
                        name, dims_text(stored->dim, stored->n_dims, arena),
                        dims_text(t->dim, t->n_dims, arena));
     }
     for (uint32_t i = 0; i < m->tensors.n && d->n_errors == before; i++)
         if (!known[i])
             diag_error(d, FAULT_input, "checkpoint-model", none,
-                       "%s has %s, which the plan's model lacks", folder,
+                       "%s contains %s, which is not part of the plan's model", folder,
                        full_name(m->tensors.at[i].name, m->tensors.at[i].kind, arena));
     if (d->n_errors == before) return true;
-    diag_hint(d, "a checkpoint continues the same model, under any mesh and parallelism");
+    diag_hint(d, "load it with a plan of the same model; the mesh and `parallel` may differ");
     return false;
 }
 
@@ -124,8 +124,8 @@ static bool holds_all(const Manifest *m, const char *folder, Arena *arena, Diag 
         const uint64_t room = m->files.at[at->file].bytes;
         if (s.bytes > room || s.at > room - s.bytes) {
             diag_error(d, FAULT_input, "checkpoint-damaged", none,
-                       "%s: a slice of %s ends behind its file %s of %" PRIu64 " bytes", folder,
-                       t->name, m->files.at[at->file].name, room);
+                       "%s: a slice of %s ends beyond the end of its file %s (%" PRIu64 " bytes)",
+                       folder, t->name, m->files.at[at->file].name, room);
             return false;
         }
         list_push(arena, &slices, s);
@@ -142,8 +142,8 @@ bool manifest_fits(const Manifest *m, const char *folder, const Plan *plan, Aren
     state_tensors(state_of(plan, arena), arena, &own);
     for (uint32_t i = 0; i < m->tensors.n; i++)
         if (m->tensors.at[i].n == 0)
-            return diag_error(d, FAULT_input, "checkpoint-damaged", none,
-                              "%s: no file holds a part of %s", folder, m->tensors.at[i].name);
+            return diag_error(d, FAULT_input, "checkpoint-damaged", none, "%s: %s is in no file",
+                              folder, m->tensors.at[i].name);
     return same_optimizer(m, folder, plan, d) && same_tensors(m, folder, &own, arena, d) &&
            same_seed(m, folder, plan, d) && holds_all(m, folder, arena, d);
 }

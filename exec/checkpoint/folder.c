@@ -27,11 +27,11 @@ static const char *holder_of(int fd, Arena *arena)
 bool folder_report_busy(const char *save, const char *holder, Diag *d)
 {
     diag_error(d, FAULT_input, "checkpoint-busy", none, "%s saves into %s", holder, save);
-    diag_hint(d, "wait for its end, or save into another folder");
+    diag_hint(d, "wait until the other run ends, or save into another folder");
     return false;
 }
 
-/* A run that saves goes on while the caller reads the folder, so only the lock tells of it. */
+/* Only the lock shows that another run saves into the folder; its files may change at any time. */
 static bool is_free(const char *save, Arena *arena, Diag *d)
 {
     const char *path = arena_print(arena, "%s/%s", save, CHECKPOINT_LOCK), *holder = NULL;
@@ -59,7 +59,7 @@ int folder_lock(const char *save, Arena *arena, int *error, const char **holder)
         close(fd);
         return -1;
     }
-    /* A file system without locks leaves the choice of the folder to the user. */
+    /* Without locks of files, nothing prevents two runs from saving into one folder. */
     gethostname(host, sizeof host - 1);
     const char *mine = arena_print(arena, "process %ld on %s\n", (long)getpid(), host);
     if (ftruncate(fd, 0) != 0 || pwrite(fd, mine, strlen(mine), 0) < 0) *error = errno;
@@ -107,21 +107,21 @@ static bool lies_in(const char *loaded, const char *save, Arena *arena)
            of_loaded.st_dev == of_save.st_dev && of_loaded.st_ino == of_save.st_ino;
 }
 
-/* Reports the checkpoint that the run would replace, or that would come behind its own. */
+/* Reports why the run may not save into the folder. */
 static bool used(const char *save, const char *loaded, const FolderEntry *newest, Diag *d)
 {
     if (!newest->whole) {
         diag_error(d, FAULT_input, "checkpoint-used", none,
-                   "%s has the name of a checkpoint, but it is none", newest->path);
+                   "%s has the name of a checkpoint, but is none", newest->path);
         diag_hint(d, "move it away, or save into another folder");
     } else if (loaded != NULL) {
         diag_error(d, FAULT_input, "checkpoint-used", none,
-                   "%s was saved at a later step than %s, which this run loads", newest->path,
+                   "%s belongs to a later step than %s, which this run loads", newest->path,
                    loaded);
         diag_hint(d, "load %s, or save into another folder", newest->path);
     } else {
         diag_error(d, FAULT_input, "checkpoint-used", none,
-                   "%s holds checkpoints of a training; the newest is %s", save, newest->path);
+                   "%s already contains checkpoints; the newest is %s", save, newest->path);
         diag_hint(d, "continue with --load %s, or save into another folder", save);
     }
     return false;
@@ -136,7 +136,7 @@ bool folder_suits(const char *save, const CheckpointInfo *from, Arena *arena, Di
     const char *latest = arena_print(arena, "%s/%s", save, CHECKPOINT_LATEST);
     if (lstat(latest, &is) == 0 && S_ISDIR(is.st_mode))
         return diag_error(d, FAULT_input, "checkpoint-used", none,
-                          "%s is a folder, and a save writes a file of that name", latest);
+                          "%s is a folder, but a save must write a file with this name", latest);
     for (uint32_t i = 0; i < all.n; i++) {
         const FolderEntry *at = &all.at[i];
         if (at->saving || (at->old && !at->whole) || (continues && at->step <= from->step))
@@ -164,7 +164,9 @@ int folder_sweep(const char *save, Arena *arena, const char **which)
         const char *name = checkpoint_step_name(at->step, arena);
         const char *final = arena_print(arena, "%s/%s", save, name);
         if (at->whole && access(final, F_OK) != 0)
-            error = rename(at->path, final) == 0 ? 0 : errno; /* the save after it did not end */
+            error = rename(at->path, final) == 0
+                        ? 0
+                        : errno; /* a save should have replaced it but did not end */
         else
             error = folder_remove(at->path);
         if (error != 0) return error;
@@ -188,7 +190,8 @@ int folder_keep(const char *save, const char *training, uint32_t keep, Arena *ar
         for (uint32_t i = 1; i < own.n; i++)
             if (own.at[i].step < own.at[oldest].step) oldest = i;
         *which = own.at[oldest].path;
-        /* Under another name first: a removal that breaks off leaves no checkpoint in parts. */
+        /* Renames the folder first, so that an interrupted removal leaves no incomplete checkpoint.
+         */
         const char *away = arena_print(arena, "%s%s", *which, CHECKPOINT_SAVING);
         const int error = rename(*which, away) == 0 ? folder_remove(away) : errno;
         if (error != 0) return error;

@@ -1,5 +1,5 @@
 /* Loads a checkpoint under any plan of its model. All files are hashed, each by one process. Then
- * every rank reads the intervals of its slices, wherever the ranks that wrote them put them. */
+ * every rank reads its own slices, whichever ranks wrote them. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -23,7 +23,7 @@ typedef struct Load {
         uint32_t file;  /* 1 + its number; 0: not open */
         uint64_t begin; /* its first byte behind the header */
     } open[MOST_OPEN];
-    uint32_t next; /* the one that the next file replaces */
+    uint32_t next; /* index of the open file that the next one replaces */
     Arena *arena;
     Diag *d;
 } Load;
@@ -51,11 +51,12 @@ bool checkpoint_has_steps(const CheckpointInfo *from, uint32_t steps, bool saves
 {
     if (from->step < steps || (from->step == steps && saves)) return true;
     diag_error(d, FAULT_usage, "checkpoint-steps", none,
-               "%s was saved after %" PRIu64 " step%s, and the training has %" PRIu32, from->path,
-               from->step, str_s(from->step), steps);
+               "%s was saved after %" PRIu64 " step%s, but the training has only %" PRIu32,
+               from->path, from->step, str_s(from->step), steps);
     diag_hint(d,
-              "--steps counts from the first step of the training: give --steps %" PRIu64
-              " or more, or --save and --steps %" PRIu64 " to write the state again",
+              "use --steps %" PRIu64
+              " or more, counted from the first step; or --save with --steps %" PRIu64
+              " to write the state again",
               from->step + 1, from->step);
     return false;
 }
@@ -68,7 +69,7 @@ typedef struct Chosen {
     Hash128 manifest;
 } Chosen;
 
-/* The process 0 finds the checkpoint, because `latest` may change between two looks. */
+/* Process 0 finds the checkpoint for all, because `latest` may change between two looks. */
 static void choose(Load *l, const char *path, Chosen *mine)
 {
     *mine = (Chosen){.name = ""};
@@ -85,8 +86,8 @@ static void follow(Load *l, const char *path, const Chosen *chosen)
     if (!manifest_read(l->folder, l->arena, &l->manifest, l->d)) return;
     if (memcmp(&l->manifest.hash, &chosen->manifest, sizeof chosen->manifest) == 0) return;
     diag_error(l->d, FAULT_input, "checkpoint-file", none,
-               "%s/%s is not the one that process 0 read", l->folder, CHECKPOINT_LISTING);
-    diag_hint(l->d, "another run writes into this folder, or machines see different files");
+               "this process reads another %s/%s than process 0", l->folder, CHECKPOINT_LISTING);
+    diag_hint(l->d, "use a folder that all machines see, and into which no other run writes");
 }
 
 /* Lets all processes open the same checkpoint. Errors go to l->d; returns false with errors in `d`
@@ -115,18 +116,16 @@ static bool check_hash(Load *l, const StoredFile *file)
     if (!file_hash(path, l->arena, &bytes, &hash)) {
         diag_error(l->d, FAULT_input, "checkpoint-file", none,
                    "%s, which rank %" PRIu32 " wrote: %s", path, file->rank, strerror(errno));
-        diag_hint(
-            l->d,
-            "the files of all ranks belong in this folder; another run may have removed them");
+        diag_hint(l->d, "copy the files of all ranks into this folder");
         return false;
     }
     if (bytes != file->bytes)
         diag_error(l->d, FAULT_input, "checkpoint-damaged", none,
-                   "%s has %" PRIu64 " bytes, and the manifest says %" PRIu64, path, bytes,
+                   "%s has %" PRIu64 " bytes, but the manifest states %" PRIu64, path, bytes,
                    file->bytes);
     else if (strcmp(hash_hex(l->arena, hash), file->hash) != 0)
         diag_error(l->d, FAULT_input, "checkpoint-damaged", none,
-                   "%s has hash %s, and the manifest says %s", path, hash_hex(l->arena, hash),
+                   "%s has the hash %s, but the manifest states %s", path, hash_hex(l->arena, hash),
                    file->hash);
     else
         return true;
@@ -147,8 +146,8 @@ static void check_files(Load *l)
     l->arena = long_lived;
 }
 
-/* Returns the open file, after opening it in place of the one that was opened first. NULL after a
- * diagnostic. */
+/* Returns the file, opened. It takes the place of the file that was opened first. Returns NULL
+ * after a diagnostic. */
 static struct OpenFile *open_file(Load *l, uint32_t file)
 {
     for (uint32_t i = 0; i < MOST_OPEN; i++)
@@ -169,7 +168,7 @@ static struct OpenFile *open_file(Load *l, uint32_t file)
     o->begin = 8 + n;
     if (n > 0 && n <= o->reader.size - 8) return o;
     diag_error(l->d, FAULT_input, "checkpoint-damaged", none,
-               "%s: its header of %" PRIu64 " bytes does not fit in the file", path, n);
+               "%s: its header of %" PRIu64 " bytes is longer than the file", path, n);
     return NULL;
 }
 
@@ -213,8 +212,8 @@ static bool read_slice(Load *l, const StateSlice *slice, char *memory)
     return fine;
 }
 
-/* Fills the slices [i, k), which lie in one buffer. What lies between them is padding, and keeps
- * its value. */
+/* Fills the slices [i, k), which lie in one buffer. The bytes between them are padding and stay
+ * unchanged. */
 static bool read_buffer(Load *l, Rank rank, const StateSlices *slices, uint32_t i, uint32_t k)
 {
     const BufferId b = slices->at[i].buffer;
@@ -256,8 +255,8 @@ static void read_ranks(Load *l)
         if (l->open[i].file != 0) reader_close(&l->open[i].reader);
 }
 
-/* The bytes that a process reads at most: its share of all files, to hash them, and its ranks'
- * parts. */
+/* Returns the most bytes that one process reads: its share of all files, to hash them, and the
+ * slices of its ranks. */
 static uint64_t most_read(const Load *l)
 {
     uint32_t process;
@@ -281,13 +280,13 @@ static void warn_data(const Load *l, const CheckpointOptions *options)
         m->seq != step->seq)
         diag_warning(l->d, "checkpoint-data", none,
                      "%s was trained on %" PRId64 " samples of %" PRId64 " in %" PRId64
-                     " micro-batches a step, and the plan takes %" PRId64 " of %" PRId64
-                     " in %" PRIu32 ": it draws other samples",
+                     " micro-batches, but a step of the plan has %" PRId64 " of %" PRId64
+                     " in %" PRIu32 ", so it reads other samples",
                      l->folder, m->global_batch, m->seq, m->n_microbatches, step->global_batch,
                      step->seq, step->n_microbatches);
     if (options->data != NULL && m->data[0] != 0 && strcmp(options->data, m->data) != 0)
         diag_warning(l->d, "checkpoint-data", none,
-                     "%s was trained on %s, and this run trains on %s", l->folder, m->data,
+                     "%s was trained on %s, but this run trains on %s", l->folder, m->data,
                      options->data);
 }
 
@@ -314,7 +313,7 @@ static void warn_settings(const Load *l, const char *own)
     if (own == NULL || saved[0] == 0) return;
     const uint32_t n = add_others(&was, saved, own, l->arena);
     if (n + add_others(&is, own, saved, l->arena) == 0) return;
-    diag_warning(l->d, "checkpoint-settings", none, "%s was trained with %s, and this run has %s",
+    diag_warning(l->d, "checkpoint-settings", none, "%s was trained with %s, but this run has %s",
                  l->folder, str_text(&was), str_text(&is));
 }
 
@@ -333,7 +332,7 @@ static void map_tensors(Load *l)
         l->number[t->tensor * STATE_KIND_COUNT + (uint32_t)t->kind] = number;
         if (stored != t->dtype && !told)
             diag_warning(l->d, "checkpoint-dtype", none,
-                         "%s holds %s as %s, and the plan as %s: its numbers are converted",
+                         "%s stores %s in %s, but the plan uses %s, so numbers are converted",
                          l->folder, t->name, dtype_name(stored), dtype_name(t->dtype));
         told = told || stored != t->dtype;
     }

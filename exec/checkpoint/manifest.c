@@ -71,7 +71,8 @@ const char *manifest_text(const Manifest *m, Arena *arena)
     str_print(&s, "{\"format\": \"%s\",\n \"format_version\": %d,\n \"step\": %" PRIu64,
               CHECKPOINT_FORMAT, CHECKPOINT_VERSION, m->step);
     add_text(&s, "training", m->training);
-    str_print(&s, ",\n \"seed\": \"%" PRIu64 "\"", m->seed); /* JSON numbers have no 64 bits */
+    /* numbers in JSON cannot hold all 64 bits */
+    str_print(&s, ",\n \"seed\": \"%" PRIu64 "\"", m->seed);
     add_text(&s, "tandem", m->version);
     add_text(&s, "optimizer", m->optimizer);
     add_text(&s, "settings", m->settings);
@@ -92,7 +93,7 @@ const char *manifest_text(const Manifest *m, Arena *arena)
 typedef struct ManifestRead {
     Arena *arena;
     Manifest *m;
-    const char *wrong; /* the first part that is not as it should be; NULL: none */
+    const char *wrong; /* the first wrong part; NULL: none */
 } ManifestRead;
 
 static void wrong(ManifestRead *r, const char *part)
@@ -271,9 +272,9 @@ static bool newer(const char *path, const json_t *root, Diag *d)
     if (!json_is_integer(version) || json_integer_value(version) <= CHECKPOINT_VERSION)
         return false;
     diag_error(d, FAULT_input, "checkpoint-newer", none,
-               "%s has format version %lld, and this command reads versions up to %d", path,
+               "%s has format version %lld, but this command reads only versions up to %d", path,
                (long long)json_integer_value(version), CHECKPOINT_VERSION);
-    diag_hint(d, "load it with the version of tandem that wrote it, or a newer one");
+    diag_hint(d, "use the version of tandem that wrote it, or a newer one");
     return true;
 }
 
@@ -294,7 +295,7 @@ bool manifest_read(const char *folder, Arena *arena, Manifest *m, Diag *d)
     memset(m, 0, sizeof *m);
     if (text == NULL) {
         diag_error(d, FAULT_input, "checkpoint-file", none, "%s: %s", path,
-                   errno != 0 ? strerror(errno) : "it is shorter than its size says");
+                   errno != 0 ? strerror(errno) : "it is shorter than its stated size");
         return false;
     }
     json_t *root = json_loadb(text, n, 0, &error);
@@ -309,7 +310,7 @@ bool manifest_read(const char *folder, Arena *arena, Manifest *m, Diag *d)
     else if (newer(path, root, d))
         fine = false;
     else if (!checksum_holds(text, n, arena))
-        damaged(folder, "its text does not have the hash that its last line states", arena, d);
+        damaged(folder, "its last line states another hash of its text", arena, d);
     else
         fine = true;
     if (fine) read_all(&r, root);

@@ -70,8 +70,8 @@ static bool ends_in(const char *text, const char *end)
     return n >= k && strcmp(text + n - k, end) == 0;
 }
 
-/* Returns the name that the text file `latest` holds; NULL: none. *wrong says what it holds
- * instead, and is NULL if there is no such file. */
+/* Returns the name that the text file `latest` holds; NULL: none. If the file holds something else,
+ * *wrong describes it. If there is no such file, *wrong is NULL. */
 static const char *latest_name(const char *folder, Arena *arena, const char **wrong)
 {
     char text[64] = {0};
@@ -90,7 +90,8 @@ static const char *latest_name(const char *folder, Arena *arena, const char **wr
     for (char *at = text; *at != 0; at++)
         if (*at < ' ' || *at > '~') *at = '?';
     if (text[0] != 0)
-        *wrong = arena_print(arena, "it holds '%s', which is no checkpoint's name", text);
+        *wrong =
+            arena_print(arena, "it contains '%s', which is not the name of a checkpoint", text);
     return NULL;
 }
 
@@ -114,8 +115,8 @@ static const FolderEntry *newest_in(const char *folder, const char *training, bo
     return newest;
 }
 
-/* Returns the newest checkpoint of the training to which `found` belongs, the one that `latest`
- * names. A run may have been killed before it changed `latest`. */
+/* Returns the newest checkpoint of the same training as `found`, which `latest` names. A run may
+ * have been killed before it changed `latest`, so there may be a newer one. */
 static const char *at_least(const char *found, const char *folder, Arena *arena)
 {
     bool mixed = false;
@@ -149,12 +150,13 @@ static const char *unfinished_in(const char *folder, Arena *arena)
 static const char *unfinished(const char *path, Arena *arena, Diag *d)
 {
     diag_error(d, FAULT_input, "checkpoint-unfinished", none,
-               "%s: this save did not end: it has no %s", path, CHECKPOINT_LISTING);
+               "%s is the folder of a save that did not end, because it has no %s", path,
+               CHECKPOINT_LISTING);
     const char *newest = checkpoint_newest(checkpoint_parent(path, arena), arena);
     if (newest != NULL)
-        diag_hint(d, "the newest finished one is %s", newest);
+        diag_hint(d, "the newest finished checkpoint is %s", newest);
     else
-        diag_hint(d, "there is no finished one beside it");
+        diag_hint(d, "there is no finished checkpoint beside it");
     return NULL;
 }
 
@@ -168,9 +170,9 @@ static const char *found_in(const char *folder, Arena *arena, Diag *d)
     const FolderEntry *newest = newest_in(folder, NULL, &mixed, arena);
     if (latest == NULL && wrong == NULL && !mixed) return newest != NULL ? newest->path : NULL;
     if (latest != NULL)
-        wrong = arena_print(arena, "it names %s, which is not there", latest);
+        wrong = arena_print(arena, "it names %s, which does not exist", latest);
     else if (wrong == NULL)
-        wrong = "there is none, and the folder has checkpoints of several trainings";
+        wrong = "it does not exist, and the folder has checkpoints of several trainings";
     diag_error(d, FAULT_input, "checkpoint-missing", none, "%s/%s: %s", folder, CHECKPOINT_LATEST,
                wrong);
     if (newest != NULL)
@@ -195,7 +197,7 @@ bool checkpoint_hint_older(const char *path, Arena *arena, Diag *d)
             newest = at;
     }
     if (newest != NULL)
-        diag_hint(d, "the newest one before it is %s", newest->path);
+        diag_hint(d, "the newest older checkpoint is %s", newest->path);
     else
         diag_hint(d, "there is no older checkpoint beside it");
     return false;
@@ -210,12 +212,13 @@ const char *checkpoint_resolve(const char *path, Arena *arena, Diag *d)
         diag_error(d, FAULT_input, "checkpoint-missing", none, "%s: %s", path, strerror(errno));
         const char *newest = checkpoint_newest(checkpoint_parent(path, arena), arena);
         if (newest != NULL)
-            diag_hint(d, "the newest one is %s; another run may have removed this one", newest);
+            diag_hint(d, "the newest checkpoint is %s; another run may have removed this one",
+                      newest);
         return NULL;
     }
     if (stat(path, &is) == 0 && !S_ISDIR(is.st_mode)) {
         diag_error(d, FAULT_input, "checkpoint-missing", none, "%s is a file, not a folder", path);
-        diag_hint(d, "name the folder in which it lies");
+        diag_hint(d, "name the folder that contains it");
         return NULL;
     }
     if (ends_in(path, CHECKPOINT_SAVING)) return unfinished(path, arena, d);
@@ -226,10 +229,7 @@ const char *checkpoint_resolve(const char *path, Arena *arena, Diag *d)
     if (found != NULL || d->n_errors > errors) return found;
     const char *broken = unfinished_in(path, arena);
     if (broken != NULL) return unfinished(broken, arena, d);
-    diag_error(
-        d, FAULT_input, "checkpoint-missing", none,
-        "%s: there is neither %s nor a checkpoint in it, so it is no checkpoint and no folder "
-        "of them",
-        path, CHECKPOINT_LISTING);
+    diag_error(d, FAULT_input, "checkpoint-missing", none, "%s contains neither %s nor checkpoints",
+               path, CHECKPOINT_LISTING);
     return NULL;
 }

@@ -79,7 +79,7 @@ const char *checkpoint_rank_name(Rank rank, Arena *arena);
 bool checkpoint_is_step(const char *name, uint64_t *step);  /* true for a finished save's name */
 bool checkpoint_is_whole(const char *folder, Arena *arena); /* it has a manifest */
 
-/* Adds a hint that names the newest checkpoint before a damaged one. Returns false. */
+/* Adds a hint that names the newest checkpoint older than a damaged one. Returns false. */
 bool checkpoint_hint_older(const char *path, Arena *arena, Diag *d);
 
 /* ---- folder.c ---- */
@@ -134,7 +134,7 @@ int folder_remove(const char *path);
 /* Replaces a small text file in one step; returns 0 or errno. */
 int text_replace(const char *path, const char *text, Arena *arena);
 
-/* A file that is read at any place, a block at a time. */
+/* A file that is read at any position. It reads one block at a time. */
 typedef struct FileReader {
     int fd;
     uint64_t size, from, n; /* the block in `room` begins at byte `from`, and has n bytes */
@@ -143,7 +143,8 @@ typedef struct FileReader {
 /* Opens a file. A reader that was zeroed allocates its block; one that was closed keeps it. Returns
  * false with errno set. */
 bool reader_open(FileReader *r, const char *path, Arena *arena);
-bool reader_get(FileReader *r, uint64_t at, void *to, size_t n); /* false: n bytes are not there */
+/* false if the file has no n bytes there */
+bool reader_get(FileReader *r, uint64_t at, void *to, size_t n);
 void reader_close(FileReader *r);
 bool file_hash(const char *path, Arena *arena, uint64_t *bytes, Hash128 *hash); /* errno */
 

@@ -45,7 +45,8 @@ static bool cannot_write(const Save *s, Diag *d, const char *path, int error)
     const char *why = strerror(error), *other = NULL;
     if (error == ENOTEMPTY) other = folder_foreign(path, s->scratch);
     if (other != NULL)
-        why = arena_print(s->scratch, "it holds %s, which no checkpoint wrote", other);
+        why =
+            arena_print(s->scratch, "it contains %s, which does not belong to a checkpoint", other);
     else if (lstat(path, &is) == 0 && S_ISLNK(is.st_mode))
         why = arena_print(s->scratch, "it is a symbolic link (%s)", strerror(error));
     diag_error(d, FAULT_internal, "checkpoint-write", none, "cannot write %s: %s", path, why);
@@ -80,7 +81,8 @@ static const char *new_training(Arena *arena)
     seed.time = clock_ps();
     seed.process = (int64_t)getpid();
     gethostname(seed.host, sizeof seed.host - 1);
-    FILE *f = fopen("/dev/urandom", "rb"); /* without it, time and process must do */
+    /* without it, the time and the process id must suffice */
+    FILE *f = fopen("/dev/urandom", "rb");
     if (f != NULL && fread(seed.noise, 1, sizeof seed.noise, f) == 0) seed.noise[0] = 1;
     if (f != NULL) fclose(f);
     return hash_hex(arena, hash_bytes(&seed, sizeof seed));
@@ -162,8 +164,8 @@ static StateSlices written_by(const Save *s, Rank rank, Arena *arena)
     return written;
 }
 
-/* A buffer's slices follow each other in the file, but for those of another width. A device's
- * buffer is copied once for each such run of slices. */
+/* Slices of one buffer follow each other in the file, unless their widths differ. A buffer on a
+ * device is copied once for all slices that follow each other. */
 static bool write_slices(Save *s, Rank rank, const StateSlices *slices, FileWriter *file, Diag *d)
 {
     Arena *copies = arena_new();
@@ -359,7 +361,7 @@ bool checkpoint_save(const CheckpointRun *run, const Plan *plan, Backend *backen
     if (fine)
         *info = (CheckpointInfo){arena_print(arena, "%s", s.final), step, run->training};
     else if (s.process == 0)
-        folder_remove(s.folder); /* frees the disk that is full */
+        folder_remove(s.folder); /* the disk may be full */
     arena_free(s.scratch);
     return fine;
 }

@@ -160,10 +160,10 @@ static bool register_arena(Cuda *c, CudaComm *comm)
         return CHECK_NCCL(c, &of, ncclCommRegister,
                           (of, c->state.device, c->gpu.arena_bytes, &comm->registered));
     if (!are_alike(c, comm))
-        return cuda_fail(c, "cuda-window",
-                         "ranks that communicate on %s run different programs: windows need "
-                         "buffers at the same offsets on all ranks",
-                         mesh_axes_text(c->arena, &c->plan->mesh, comm->key.axes));
+        return cuda_fail(
+            c, "cuda-window",
+            "windows cannot be used, because ranks that communicate on %s run different programs",
+            mesh_axes_text(c->arena, &c->plan->mesh, comm->key.axes));
     comm->has_window = CHECK_NCCL(
         c, &of, ncclCommWindowRegister,
         (of, c->state.device, c->gpu.arena_bytes, &comm->window, NCCL_WIN_COLL_SYMMETRIC));

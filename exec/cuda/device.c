@@ -17,21 +17,20 @@ static bool choose_number(Cuda *c, int n)
     if (c->own.device > 0) {
         c->gpu.device = (int)c->own.device - 1;
         return c->gpu.device < n ||
-               cuda_fail(c, "cuda-device", "there is no device %d: this machine shows %d, from 0",
+               cuda_fail(c, "cuda-device",
+                         "there is no device %d; CUDA shows %d devices here, counted from 0",
                          c->gpu.device, n);
     }
     if (n > 1 && c->n_ranks > 1 && !c->meet->knows_local && !c->own.share_device)
-        return cuda_fail(
-            c, "cuda-device",
-            "rank %u does not know its number on this machine, which shows %d devices: "
-            "all ranks would take device 0. Set LOCAL_RANK beside RANK and WORLD_SIZE, "
-            "as torchrun does, or give each rank --device",
-            c->rank, n);
+        return cuda_fail(c, "cuda-device",
+                         "rank %u does not know its number on this machine, where CUDA shows %d "
+                         "devices. Set LOCAL_RANK like torchrun, or give each rank --device",
+                         c->rank, n);
     c->gpu.device = n == 1 || c->own.share_device ? 0 : (int)c->meet->local_rank;
     return c->gpu.device < n ||
            cuda_fail(c, "cuda-device",
-                     "rank %u is number %u of this machine, which shows %d devices", c->rank,
-                     c->meet->local_rank, n);
+                     "rank %u is number %u on this machine, where CUDA shows only %d devices",
+                     c->rank, c->meet->local_rank, n);
 }
 
 /* Sets environment variables that let NCCL use one device for several ranks, as if each rank were
@@ -71,7 +70,7 @@ bool device_choose(Cuda *c)
     struct cudaDeviceProp p;
     size_t total = 0, unused = 0;
     if (!CHECK_CUDA(c, cudaGetDeviceCount, (&n))) return false;
-    if (n == 0) return cuda_fail(c, "cuda-no-device", "this machine shows no CUDA device");
+    if (n == 0) return cuda_fail(c, "cuda-no-device", "CUDA shows no device on this machine");
     if (c->own.share_device) share_device(c);
     if (!choose_number(c, n) || !CHECK_CUDA(c, cudaSetDevice, (c->gpu.device)) ||
         !CHECK_CUDA(c, cudaGetDeviceProperties, (&p, c->gpu.device)) ||
@@ -83,7 +82,7 @@ bool device_choose(Cuda *c)
     c->gpu.context.compute_capability = (uint32_t)(10 * p.major + p.minor);
     if (c->gpu.context.compute_capability < OLDEST_CAPABILITY)
         return cuda_fail(c, "cuda-device",
-                         "device %d, a %s, has compute capability %d.%d; this needs 8.0",
+                         "device %d, a %s, has compute capability %d.%d, but 8.0 is needed",
                          c->gpu.device, p.name, p.major, p.minor);
     Identity *id = &c->comms.mine;
     memcpy(id->uuid, p.uuid.bytes, sizeof id->uuid);
@@ -136,17 +135,17 @@ static bool compare(Cuda *c, Rank a, Rank b)
     uuid_text(x, uuid);
     if (same_device && !c->own.share_device) {
         cuda_fail(c, "device-shared", "ranks %u and %u are both on %s (%s)", a, b, uuid, x->name);
-        diag_hint(c->d, "give each rank a device of its own, or say --share-device (slow: "
-                        "for tests of results)");
+        diag_hint(c->d, "give each rank a device of its own, or use --share-device (slow; only for "
+                        "tests of results)");
         return false;
     }
     if (x->nccl != y->nccl)
-        return cuda_fail(c, "device-mismatch", "rank %u has NCCL %d, rank %u has %d", a, x->nccl, b,
-                         y->nccl);
+        return cuda_fail(c, "device-mismatch", "rank %u has NCCL %d, but rank %u has %d", a,
+                         x->nccl, b, y->nccl);
     if (x->capability != y->capability)
         return cuda_fail(c, "device-mismatch",
-                         "rank %u is on a %s (capability %d), rank %u on a %s (%d): they would "
-                         "round differently",
+                         "rank %u uses a %s (capability %d), but rank %u uses a %s (%d), so they "
+                         "would round differently",
                          a, x->name, x->capability, b, y->name, y->capability);
     return true;
 }

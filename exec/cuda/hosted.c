@@ -232,8 +232,8 @@ static bool allocate(Cuda *c, Hosted *h)
 bool hosted_open(Cuda *c)
 {
     if (c->meet->transport == NULL) {
-        cuda_fail(c, "cuda-comm", "--via host goes over MPI, which did not start these ranks");
-        diag_hint(c->d, "start them by `tandem run -n %u` alone, or by mpirun", c->n_ranks);
+        cuda_fail(c, "cuda-comm", "--via host needs MPI, but these ranks were not started by MPI");
+        diag_hint(c->d, "start the ranks with `tandem run -n %u` or with mpirun", c->n_ranks);
         return false;
     }
     Hosted *h = c->comms.hosted = arena_alloc(c->arena, sizeof *h);
@@ -255,7 +255,7 @@ bool hosted_open(Cuda *c)
     if (!fine) c->failed = true;
     if (!fine) return false;
     h->runs = pthread_create(&h->thread, NULL, communicate, h) == 0;
-    return h->runs || cuda_fail(c, "cuda-comm", "no thread for the communications");
+    return h->runs || cuda_fail(c, "cuda-comm", "the thread for communication did not start");
 }
 
 void hosted_stop(Cuda *c)

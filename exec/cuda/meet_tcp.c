@@ -63,8 +63,8 @@ static bool wait_for(const Star *s, int fd, short what)
 
 static bool gone(Star *s, uint32_t rank)
 {
-    snprintf(s->meet->why, MEET_WHY, "rank %u has closed its connection: it died, or was ended",
-             rank);
+    snprintf(s->meet->why, MEET_WHY,
+             "rank %u has closed its connection, because it died or was ended", rank);
     return false;
 }
 
@@ -289,8 +289,8 @@ static bool gather_ranks(Star *s)
         if (!wait_for(s, s->listener, POLLIN)) {
             uint32_t missing = 1;
             while (missing < n && s->peer[missing] >= 0) missing++;
-            snprintf(s->meet->why, MEET_WHY, "%u of %u ranks came; rank %u did not", n_here, n,
-                     missing);
+            snprintf(s->meet->why, MEET_WHY, "only %u of %u ranks connected; rank %u is missing",
+                     n_here, n, missing);
             return false;
         }
         accept_one(s, &n_here);
@@ -352,9 +352,9 @@ static bool find_master(Arena *arena, Star *s, const char **host, const char **p
     else if (job)
         number = 20000 + strtoul(job, NULL, 10) % 20000;
     if (*host == NULL || **host == 0)
-        return fail(s, "MASTER_ADDR is not set, so ranks cannot find rank 0");
+        return fail(s, "MASTER_ADDR must be set to the address of rank 0");
     if (number == 0 || number > 65535)
-        return fail(s, "MASTER_PORT is not set to a port, so ranks cannot find rank 0");
+        return fail(s, "MASTER_PORT must be set to the port of rank 0");
     *port = arena_print(arena, "%lu", number);
     return true;
 }

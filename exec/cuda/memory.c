@@ -53,7 +53,7 @@ static bool take_arena(Cuda *c)
                                      : CHECK_CUDA(c, cudaMalloc, (&at, c->gpu.arena_bytes));
     if (!fine) {
         if (c->d->items.n > 0)
-            diag_hint(c->d, "the arena is %s, of which the device had %s free",
+            diag_hint(c->d, "the arena needs %s, but the device had only %s free",
                       str_bytes(c->arena, c->gpu.arena_bytes),
                       str_bytes(c->arena, c->gpu.free_before));
         return false;

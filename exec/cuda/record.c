@@ -39,7 +39,7 @@ static const char *state_word(const Cuda *c)
     case STATUS_absent:
     case STATUS_begun: return "is over";
     case STATUS_open: return "is between steps";
-    case STATUS_preparing: return "is on the host";
+    case STATUS_preparing: return "is preparing a step on the host";
     case STATUS_stepping: return "is on the device";
     }
     return "";

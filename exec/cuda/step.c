@@ -30,7 +30,7 @@ static bool check_fault(Cuda *c)
     bool label = fault >> CUDA_FAULT_PC_BITS == CUDA_FAULT_label;
     const char *what = label ? "a label" : "a token id";
     return cuda_fail(c, "cuda-data",
-                     "step %lld: rank %u met %s that the vocabulary does not have, in %s",
+                     "step %lld: rank %u read %s that is not in the vocabulary, in %s",
                      (long long)c->control.step, c->rank, what,
                      instr_text(c->plan, c->state.info->p, pc, c->arena));
 }

@@ -23,15 +23,13 @@ bool uneven_open(Cuda *c)
     if (most == 0) return true;
     if (c->own.via == CUDA_VIA_host)
         return cuda_fail(c, "cuda-uneven",
-                         "rank %u: communication through the host cannot exchange the uneven rows "
-                         "of dropless experts; use NCCL, or capacity_factor = \"all\"",
+                         "rank %u: --via host does not work with dropless experts; leave out "
+                         "--via, or set capacity_factor = \"all\"",
                          c->rank);
     if (c->own.graphs == CUDA_GRAPHS_whole || c->own.graphs == CUDA_GRAPHS_cut)
-        return cuda_fail(
-            c, "cuda-uneven",
-            "rank %u: a graph cannot exchange the uneven rows of dropless experts, "
-            "because the host reads their counts; use --graph none, or leave --graph out",
-            c->rank);
+        return cuda_fail(c, "cuda-uneven",
+                         "rank %u: --graph does not work with dropless experts; leave out --graph",
+                         c->rank);
     c->own.graphs = CUDA_GRAPHS_none;
     if (!CHECK_CUDA(c, cudaMallocHost, (&at, most * sizeof(int32_t)))) return false;
     c->comms.counts = at;

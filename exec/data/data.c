@@ -77,7 +77,8 @@ DataSource *data_bytes(const char *path, uint64_t seed, Arena *arena, Diag *d)
         return NULL;
     }
     if (b->n < 2) {
-        diag_error(d, FAULT_input, "data-file", none, "%s has %llu bytes; a sample needs two", path,
+        diag_error(d, FAULT_input, "data-file", none,
+                   "%s has %llu bytes, but a sample needs at least two", path,
                    (unsigned long long)b->n);
         return NULL;
     }

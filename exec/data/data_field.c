@@ -75,7 +75,8 @@ static void grid_line(void *self, const FieldLine *f, double *values)
 static bool bad_file(Diag *d, const char *path, const char *why)
 {
     diag_error(d, FAULT_input, "data-file", (Loc){NULL, 0}, "%s: %s", path, why);
-    diag_hint(d, "a file of numpy.save: float32 of shape (times, channels, height, width)");
+    diag_hint(d,
+              "write the file with numpy.save: float32 of shape (times, channels, height, width)");
     return false;
 }
 
@@ -84,7 +85,7 @@ static bool read_header(Grid *g, const char *text, const char *path, Diag *d)
 {
     const char *type = strstr(text, "'descr': '"), *shape = strstr(text, "'shape': (");
     if (!type || !shape || !strstr(text, "'fortran_order': False"))
-        return bad_file(d, path, "not an array in C order");
+        return bad_file(d, path, "its array is not in C order");
     type += strlen("'descr': '");
     g->is_double = strncmp(type, "<f8", 3) == 0;
     if (!g->is_double && strncmp(type, "<f4", 3) != 0)
@@ -94,11 +95,11 @@ static bool read_header(Grid *g, const char *text, const char *path, Diag *d)
         char *end;
         g->dim[i] = strtoll(at, &end, 10);
         if (end == at || g->dim[i] < 1 || g->dim[i] > 1 << 24)
-            return bad_file(d, path, "it has not four dimensions");
+            return bad_file(d, path, "its array does not have four dimensions");
         at = end + strspn(end, ", ");
     }
-    if (*at != ')') return bad_file(d, path, "it has not four dimensions");
-    if (g->dim[0] < 2) return bad_file(d, path, "one time only; a sample needs two");
+    if (*at != ')') return bad_file(d, path, "its array does not have four dimensions");
+    if (g->dim[0] < 2) return bad_file(d, path, "it has only one time, but a sample needs two");
     return true;
 }
 
@@ -110,7 +111,7 @@ static bool read_grid(Grid *g, FILE *f, const char *path, Arena *arena, Diag *d)
     unsigned char prefix[PREFIX];
     char header[MOST_HEADER + 1];
     if (fread(prefix, 1, PREFIX, f) != PREFIX || memcmp(prefix, "\x93NUMPY", 6) != 0)
-        return bad_file(d, path, "no file of numpy");
+        return bad_file(d, path, "it is not a file of numpy");
     size_t n = prefix[8] | (size_t)prefix[9] << 8;
     if (prefix[6] != 1 || n > MOST_HEADER || fread(header, 1, n, f) != n)
         return bad_file(d, path, "its header cannot be read");
@@ -118,10 +119,11 @@ static bool read_grid(Grid *g, FILE *f, const char *path, Arena *arena, Diag *d)
     if (!read_header(g, header, path, d)) return false;
     double all = g->is_double ? sizeof(double) : sizeof(float);
     for (int i = 0; i < 4; i++) all *= (double)g->dim[i];
-    if (all > (double)((uint64_t)1 << 36)) return bad_file(d, path, "more than 64 GiB");
+    if (all > (double)((uint64_t)1 << 36)) return bad_file(d, path, "it has more than 64 GiB");
     size_t bytes = (size_t)all;
     unsigned char *at = arena_alloc(arena, bytes);
-    if (fread(at, 1, bytes, f) != bytes) return bad_file(d, path, "shorter than its header says");
+    if (fread(at, 1, bytes, f) != bytes)
+        return bad_file(d, path, "it is shorter than its header states");
     g->at = at;
     return true;
 }
@@ -156,7 +158,7 @@ static bool fits_model(const Grid *g, const Graph *graph, const char *path, Diag
         if (t->dim[1] <= g->dim[1] && t->dim[2] == g->dim[2] && t->dim[3] == g->dim[3]) continue;
         diag_error(d, FAULT_input, "data-file", (Loc){NULL, 0},
                    "%s has %" PRId64 " channels of %" PRId64 " x %" PRId64
-                   "; the plan reads %" PRId64 " of %" PRId64 " x %" PRId64,
+                   ", but the plan reads %" PRId64 " of %" PRId64 " x %" PRId64,
                    path, g->dim[1], g->dim[2], g->dim[3], t->dim[1], t->dim[2], t->dim[3]);
         diag_hint(d, "--set batch.height=%" PRId64 " --set batch.width=%" PRId64, g->dim[2],
                   g->dim[3]);

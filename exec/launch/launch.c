@@ -96,9 +96,9 @@ static bool find_launcher(const LaunchOptions *o, Arena *arena, Launcher *l, Dia
         if (l->mpirun) return true;
     }
     diag_error(d, FAULT_run, "mpirun-missing", nowhere,
-               "there is no mpirun with a module for it%s%s", asked ? " for " : "",
-               asked ? asked : "");
-    diag_hint(d, "install openmpi-bin or mpich and rebuild, or use --backend loopback");
+               "no mpirun was found for which Tandem has a module%s%s",
+               asked ? "; it was asked for " : "", asked ? asked : "");
+    diag_hint(d, "install openmpi-bin or mpich and build Tandem again, or use --backend loopback");
     return false;
 }
 
@@ -358,7 +358,7 @@ static int verdict(Watch *w, Diag *d)
     if (w->hung && w->stopped != 0) {
         const StatusSlot *slot = &w->status->slots[w->stopped - 1];
         diag_error(d, FAULT_run, "run-stuck", nowhere,
-                   "rank %u (pid %d, step %u) was stopped by a signal and did not go on",
+                   "rank %u (pid %d, step %u) was stopped by a signal and did not continue",
                    w->stopped - 1, (int)atomic_load(&slot->pid), atomic_load(&slot->step));
         return EXIT_RUN_FAILED;
     }
@@ -369,7 +369,7 @@ static int verdict(Watch *w, Diag *d)
     }
     if (w->hung) {
         diag_error(d, FAULT_run, "run-stuck", nowhere,
-                   "no rank made progress, and none could say why");
+                   "no rank made progress, and none reported a reason");
         return EXIT_RUN_FAILED;
     }
     if (code <= EXIT_OWN_MAX) return code; /* the ranks have reported all errors */

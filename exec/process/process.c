@@ -150,9 +150,11 @@ static bool run_step(Process *p, Diag *d)
             polls = 0;
             p->last_event = clock_ps();
         } else {
-            /* No communication is in progress, no instruction can be computed, and the program has
-             * not ended: it waits for itself. */
-            if (p->n_active == 0) process_end(p, "deadlock", "the program waits for itself");
+            /* No communication is in progress, no instruction can start, and the program has not
+             * ended. */
+            if (p->n_active == 0)
+                process_end(p, "deadlock",
+                            "the program waits for an instruction that cannot start");
             wait_a_little(p, &polls);
         }
     }

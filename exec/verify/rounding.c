@@ -55,8 +55,8 @@ static void note_error(const RoundingCompare *r, const char *what, double times,
 bool verify_rounding_report(const RoundingError *e, const char *more, Diag *d)
 {
     return diag_error(d, FAULT_threshold, "verify-mismatch", (Loc){NULL, 0},
-                      "%s is off by %.3g, relative to fp64; one rank in the same precision by %.3g "
-                      "(at most %g times that + %g)%s",
+                      "%s differs from fp64 by %.3g, but one rank in the same precision differs by "
+                      "only %.3g (allowed: %g times that + %g)%s",
                       e->what, e->plan, e->one_rank, e->times, e->more, more);
 }
 
@@ -100,10 +100,10 @@ static void note_tensor(RoundingCompare *r, TensorId t)
 static void check_noise(const RoundingCompare *r, double of_one_rank)
 {
     Loc none = {NULL, 0};
-    diag_error(r->plan.d, FAULT_threshold, "verify-nothing", none,
-               "one rank in this precision is off by %.3g, relative to fp64: nothing of the "
-               "gradient is left to be compared",
-               of_one_rank);
+    diag_error(
+        r->plan.d, FAULT_threshold, "verify-nothing", none,
+        "the gradient of one rank differs from fp64 by %.3g, so rounding leaves nothing to compare",
+        of_one_rank);
     diag_hint(r->plan.d, "a wider dtype");
 }
 

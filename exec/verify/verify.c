@@ -209,7 +209,7 @@ static bool find_twins(Verify *v)
         for (int d = 0; d < tensor->n_dims; d++) n *= (uint64_t)tensor->dim[d];
         if (v->twin[t] == 0 || v->whole[v->twin[t]].n != n)
             return diag_error(v->d, FAULT_internal, "verify-mismatch", none,
-                              "the reference has no parameter %s of that size", tensor->name);
+                              "the one-rank run has no parameter %s of this size", tensor->name);
     }
     return true;
 }
@@ -225,7 +225,7 @@ bool verify_seen(const Verify *v, const Whole *w)
         for (uint64_t i = 0; w->of[k].there && i < w->n; i++)
             if (!w->of[k].seen[i])
                 return diag_error(v->d, FAULT_threshold, "verify-mismatch", none,
-                                  "%s: no rank holds the %s of element %llu", w->name,
+                                  "%s: the %s of element %llu is on no rank", w->name,
                                   verify_kinds[k], (unsigned long long)i);
     return true;
 }
@@ -242,22 +242,23 @@ bool verify_says_something(const Verify *v)
         bool is_param = w->name && tensor_trains(&g->tensors.at[t]);
         if (w->name && !w->of[KIND_parameter].there)
             return diag_error(v->d, FAULT_internal, "verify-nothing", none,
-                              "the one-rank run holds no value of %s to compare with", w->name);
+                              "the one-rank run has no value of %s, so it cannot be compared",
+                              w->name);
         if (is_param && !w->of[KIND_gradient].there)
             return diag_error(v->d, FAULT_internal, "verify-nothing", none,
-                              "the one-rank run holds no gradient of %s to compare with", w->name);
+                              "the one-rank run has no gradient of %s, so it cannot be compared",
+                              w->name);
         if (!is_param) continue;
         if (!(w->of[KIND_gradient].max <= largest)) largest = w->of[KIND_gradient].max;
         if (w->of[KIND_gradient].max == 0 && v->result->n_unmoved++ == 0)
             v->result->unmoved = arena_dup(v->arena, w->name);
     }
     if (largest > 0) return true;
-    diag_error(v->d, FAULT_threshold, "verify-nothing", none,
-               "every gradient of the one-rank run is zero (loss %g): two runs without gradients "
-               "always agree",
-               v->reference.loss);
-    diag_hint(v->d,
-              "use a batch with labels that count, and a loss that depends on the parameters");
+    diag_error(
+        v->d, FAULT_threshold, "verify-nothing", none,
+        "all gradients of the one-rank run are zero (loss %g), so a comparison would prove nothing",
+        v->reference.loss);
+    diag_hint(v->d, "use a batch with labels, and a loss that depends on the parameters");
     return false;
 }
 
@@ -277,9 +278,10 @@ static void check_value(const Verify *v, const char *what, double error, Rank ra
 {
     Loc none = {NULL, 0};
     if (error <= v->tolerance) return;
-    diag_error(v->d, FAULT_threshold, "verify-mismatch", none,
-               "%s on rank %u differs from the one-rank run by %.3g, relative (at most %.3g)", what,
-               rank, error, v->tolerance);
+    diag_error(
+        v->d, FAULT_threshold, "verify-mismatch", none,
+        "%s on rank %u differs from the one-rank run by %.3g (relative; at most %.3g is allowed)",
+        what, rank, error, v->tolerance);
 }
 
 /* Returns the factor that the optimizer applies to the accumulators, apart from clipping. */

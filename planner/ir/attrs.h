@@ -12,8 +12,8 @@
     X(double, eps)                                                                                 \
     X(double, theta)       /* RoPE base */                                                         \
     X(double, rope_factor) /* divides low frequencies (kernels/rope.h); 0: none */                 \
-    X(double, rope_low)    /* pairs with at most this many turns in rope_context are divided */    \
-    X(double, rope_high)   /* pairs with at least this many are kept */                            \
+    X(double, rope_low)    /* divides pairs with at most this many turns in rope_context */        \
+    X(double, rope_high)   /* keeps pairs with at least this many turns in rope_context */         \
     X(double, rope_gain)   /* multiplies the elements that turn; 0 means 1 */                      \
     X(double, beta1)                                                                               \
     X(double, beta2)                                                                               \
@@ -30,7 +30,7 @@
     X(int64_t, count_all)    /* xent_loss: count ignored tokens too */                             \
     X(int64_t, rope_context) /* original context length of the scaling */                          \
     X(int64_t, rope_yarn)    /* 0: Llama 3.1; 1: YaRN; 2: YaRN between whole pairs */              \
-    X(int64_t, rope_dims)    /* leading elements of E that turn; 0: all */                         \
+    X(int64_t, rope_dims)    /* how many of a head's first elements turn; 0: all */                \
     X(int64_t, window)       /* attention: keys that a query sees; 0: all */                       \
     X(int64_t, chunk)        /* state_scan: tokens of a chunk of the published kernels */          \
     X(int64_t, distance)     /* attention_table: the distance at which the last bucket begins */   \

@@ -58,10 +58,11 @@ typedef struct Tensor {
     TpStyle tp;
     /* dimensions that a column or row split cuts, set by the module kind */
     uint8_t column_dim, row_dim;
-    /* For a fused projection of unequal segments (queries, keys, values). Dimension order_dim + 1
-     * holds the features by groups: a KV head's query heads, its key, its value. A cut between
-     * groups therefore cuts every segment. The deal says which features, counted segment by
-     * segment, each group (an index of order_dim) holds. 0: features lie in their own order. */
+    /* For a fused projection of unequal segments (queries, keys, values). Its features are stored
+     * group by group: the query heads of one KV head, its key, its value. Dimensions order_dim and
+     * order_dim + 1 are [groups, features of a group]. The deal lists the features of each group in
+     * the original order (all queries, all keys, all values). 0: features are stored in the
+     * original order. */
     DealId order;
     uint8_t order_dim;
     Init init;
@@ -89,8 +90,8 @@ typedef struct Node {
     uint32_t layer, stage; /* layer: 0 outside blocks, else 1 + index of the block */
     uint32_t region;       /* recompute region, 0: none */
     NodeId forward;        /* backward nodes: the forward node that it differentiates */
-    /* 1 + number of the token piece, in a region cut along the tokens; 0: not cut. The backward
-     * nodes of a piece run directly after its forward nodes */
+    /* If the region is cut along the tokens: 1 + the number of the piece; otherwise 0. The backward
+     * nodes of a piece run directly after its forward nodes. */
     uint32_t tile;
     /* index letter that each mesh axis splits; 0: all ranks of the axis do the same work */
     char split[MAX_AXES];

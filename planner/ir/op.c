@@ -317,7 +317,7 @@ bool op_is_rowwise(OpKind op)
     const Signature *sig = &info->sig;
     if (info->class_ != OP_CLASS_compute || info->reduce != REDUCE_none || info->flags & other)
         return false;
-    if (sig->n_in == 0 || sig_uses(sig, 'h')) return false; /* fields have no rows of features */
+    if (sig->n_in == 0 || sig_uses(sig, 'h')) return false; /* a field has no rows of features */
     for (uint32_t i = 0; i < sig->n_in; i++)
         for (int d = 0; d < sig->in[i].n_dims; d++) {
             const SigDim *dim = &sig->in[i].dim[d];

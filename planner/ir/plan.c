@@ -224,7 +224,8 @@ static uint64_t rows_bytes(const Plan *plan, const Program *p, const Instr *in, 
 {
     if (in->op == OP_halo_pack || in->op == OP_halo_cut)
         return p->buffers.at[program_arg(p, in, 1)].bytes;
-    if (op_is_stride(in->op)) { /* the part of a message that no piece fills is zeroed, not read */
+    /* Pieces need not fill a message. The rest is set to zero without being read. */
+    if (op_is_stride(in->op)) {
         const uint64_t other = p->buffers.at[program_arg(p, in, 1 - i)].bytes;
         return i == 0 && other < bytes ? other : bytes;
     }

@@ -115,7 +115,7 @@ typedef struct Program {
      * in_use: the most bytes that are reserved for buffers at one time. alive: the most bytes of
      * buffers that are between their first and last use. */
     uint64_t in_use, alive;
-    /* from the memory pass: buffers of more micro-batches would get the same places */
+    /* set by the memory pass: more micro-batches would need no new offsets */
     bool repeats;
     Purpose purpose;
     uint32_t stage;

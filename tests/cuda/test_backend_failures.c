@@ -155,10 +155,10 @@ static void what_a_machine_lacks_is_told(void **state)
     } cases[] = {
         {"devices=0", "error[cuda-no-device]", 0},
         {"driver=12090", "error[cuda-driver]: rank 0, exec/cuda/device.c", 0},
-        {"capability=75", "has compute capability 7.5; this needs 8.0", 0},
+        {"capability=75", "has compute capability 7.5, but 8.0 is needed", 0},
         {"memory=20000", "error[cuda-memory]: rank 0, exec/cuda/memory.c", 0},
         {"memory=20000", "hint: the arena is ", 0},
-        {"devices=2", "there is no device 4: this machine shows 2, from 0", 5},
+        {"devices=2", "there is no device 4; CUDA shows 2 devices here, counted from 0", 5},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         RanksRun run = run_of(plan_of(1, false));
@@ -369,9 +369,8 @@ static void a_token_beyond_the_vocabulary_is_told(void **state)
     run.script = "";
     ranks_run(&run, arena);
     assert_false(run.rank[0].fine);
-    assert_non_null(strstr(run.rank[0].said,
-                           "error[cuda-data]: step 2: rank 0 met a token id that the vocabulary "
-                           "does not have, in instruction"));
+    assert_non_null(strstr(run.rank[0].said, "error[cuda-data]: step 2: rank 0 read a token id "
+                                             "that is not in the vocabulary, in instruction"));
 }
 
 /* torchrun's ranks have no MPI for this. */
@@ -383,7 +382,7 @@ static void through_the_host_without_mpi(void **state)
     ranks_run(&run, arena);
     for (Rank r = 0; r < 2; r++) {
         assert_int_equal(run.rank[r].exit_code, 6);
-        assert_non_null(strstr(run.rank[r].said, "error[cuda-comm]: --via host goes over MPI"));
+        assert_non_null(strstr(run.rank[r].said, "error[cuda-comm]: --via host needs MPI"));
         assert_null(strstr(run.rank[r].said, "not released"));
     }
 }

@@ -135,7 +135,7 @@ static void who_does_not_come_is_named(void **state)
 {
     (void)state;
     Told t = run(4, 1 << 2, 6, exchanges);
-    assert_string_equal(t.why[0], "3 of 4 ranks came; rank 2 did not");
+    assert_string_equal(t.why[0], "only 3 of 4 ranks connected; rank 2 is missing");
     t = run(3, 1 << 0, 2, exchanges);
     assert_non_null(strstr(t.why[1], "rank 0 does not answer at localhost port "));
 }
@@ -224,7 +224,7 @@ static void what_the_environment_lacks(void **state)
     be_rank(1, 2);
     unsetenv("MASTER_PORT");
     assert_null(meet_open(arena, NULL, 1, why, sizeof why));
-    assert_non_null(strstr(why, "MASTER_PORT is not set to a port"));
+    assert_non_null(strstr(why, "MASTER_PORT must be set to the port"));
     set("MASTER_PORT", 70000);
     assert_null(meet_open(arena, NULL, 1, why, sizeof why));
     be_rank(5, 2);

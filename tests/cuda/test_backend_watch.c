@@ -155,7 +155,7 @@ static void what_cannot_go_on_is_told_in_time(void **state)
         {"ncclAllReduce@2=stays ncclCommAbort@1=hang", "to open dp_shard on dp_reduce of 2",
          "error[timeout]: rank ", CUDA_GRAPHS_none, false, HANG_S},
         /* A host that does not come back is reported as such. */
-        {"cudaGraphInstantiate@1=stop", "its process is stopped) is busy on its host with step 1",
+        {"cudaGraphInstantiate@1=stop", "its process is stopped) is preparing step 1 on the host",
          "error[timeout]", CUDA_GRAPHS_whole, false, HANG_S},
     };
     enum { N = sizeof cases / sizeof cases[0] };

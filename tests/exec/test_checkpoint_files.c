@@ -102,13 +102,13 @@ static void another_model(void **state)
     Tiny t = model();
     t.hidden = 24;
     refused(compiled(&t), saved, "checkpoint-model",
-            "layers.0.feed_forward.w1.weight has shape [12, 16] in the checkpoint, and [12, 24]");
+            "layers.0.feed_forward.w1.weight has shape [12, 16] in the checkpoint, but [12, 24]");
     t = model(), t.layers = 2;
-    refused(compiled(&t), saved, "checkpoint-model", "lacks layers.1.");
+    refused(compiled(&t), saved, "checkpoint-model", "does not contain layers.1.");
     t = model(), t.qk_norm = true;
-    refused(compiled(&t), saved, "checkpoint-model", "lacks layers.0.attention.");
+    refused(compiled(&t), saved, "checkpoint-model", "does not contain layers.0.attention.");
     t = model(), t.spectral = true;
-    refused(compiled(&t), saved, "checkpoint-model", "lacks the state ");
+    refused(compiled(&t), saved, "checkpoint-model", "does not contain the state ");
 }
 
 static void fewer_tensors(void **state)
@@ -118,7 +118,7 @@ static void fewer_tensors(void **state)
     more.biases = true;
     const char *other = command_new_folder(arena);
     assert_int_equal(run(compiled(&more), &(CheckpointOptions){.save = other}, 1).n_errors, 0);
-    refused(plan, other, "checkpoint-model", "which the plan's model lacks");
+    refused(plan, other, "checkpoint-model", "which is not part of the plan's model");
 }
 
 static void another_optimizer_and_seed(void **state)
@@ -127,12 +127,12 @@ static void another_optimizer_and_seed(void **state)
     Tiny t = model();
     t.sgd = true;
     refused(compiled(&t), saved, "checkpoint-optimizer",
-            "holds the state of the optimizer adamw, and the plan trains with sgd");
+            "was trained with the optimizer adamw, but the plan uses sgd");
     t = model();
     Diag d = diag_in(arena);
     Plan *other = tiny_plan(&t, false, arena, &d);
     other->step.seed = 77;
-    refused(other, saved, "checkpoint-seed", "and the plan has seed 77");
+    refused(other, saved, "checkpoint-seed", "but the plan has seed 77");
 }
 
 /* Samples and dtypes may differ, but not silently. */
@@ -148,13 +148,13 @@ static void other_samples_and_dtypes(void **state)
     d = run(compiled(&t), &(CheckpointOptions){.load = saved}, 3);
     assert_int_equal(d.items.n, 1);
     assert_string_equal(d.items.at[0].rule, "checkpoint-dtype");
-    assert_non_null(strstr(d.items.at[0].text, "as f32, and the plan as bf16"));
+    assert_non_null(strstr(d.items.at[0].text, "in f32, but the plan uses bf16"));
     const char *other = command_new_folder(arena);
     assert_int_equal(run(plan, &(CheckpointOptions){.save = other, .data = "a text"}, 1).n_errors,
                      0);
     d = run(plan, &(CheckpointOptions){.load = other, .data = "another"}, 2);
     assert_int_equal(d.items.n, 1);
-    assert_non_null(strstr(d.items.at[0].text, "a text, and this run trains on another"));
+    assert_non_null(strstr(d.items.at[0].text, "a text, but this run trains on another"));
 }
 
 static void no_step_is_left(void **state)
@@ -165,7 +165,7 @@ static void no_step_is_left(void **state)
         const Diag d = run(plan, &load, steps);
         assert_int_equal(d.n_errors, 1);
         assert_string_equal(d.items.at[0].rule, "checkpoint-steps");
-        assert_non_null(strstr(d.items.at[0].hint, "give --steps 3 or more"));
+        assert_non_null(strstr(d.items.at[0].hint, "use --steps 3 or more"));
     }
     /* a run that saves may do no step: it writes the state in other parts */
     const CheckpointOptions again = {.load = saved, .save = command_new_folder(arena)};
@@ -183,16 +183,16 @@ static void folders_and_latest(void **state)
     loads(saved);
     loads(arena_print(arena, "%s/", saved));
     refused(plan, "no-such-folder", "checkpoint-missing", "No such file");
-    refused(plan, command_new_folder(arena), "checkpoint-missing", "is no checkpoint");
+    refused(plan, command_new_folder(arena), "checkpoint-missing", "nor checkpoints");
     /* a crash between the two renames that replace a checkpoint */
     const char *old = arena_print(arena, "%s.replaced", saved);
     assert_int_equal(rename(saved, old), 0);
     loads(folder);
     assert_int_equal(rename(old, arena_print(arena, "%s/other", folder)), 0);
-    refused(plan, folder, "checkpoint-missing", "it names step-00000002, which is not there");
+    refused(plan, folder, "checkpoint-missing", "it names step-00000002, which does not exist");
     loads(arena_print(arena, "%s/other", folder));
     command_write_file(latest, "../../etc\n");
-    refused(plan, folder, "checkpoint-missing", "it holds '../../etc', which is no checkpoint");
+    refused(plan, folder, "checkpoint-missing", "it contains '../../etc', which is not the name");
 }
 
 static void unfinished_saves(void **state)
@@ -200,19 +200,20 @@ static void unfinished_saves(void **state)
     (void)state;
     const char *saving = arena_print(arena, "%s/step-00000003.saving", folder);
     assert_int_equal(mkdir(saving, 0777), 0);
-    refused(plan, saving, "checkpoint-unfinished", "this save did not end");
+    refused(plan, saving, "checkpoint-unfinished", "a save that did not end");
     loads(folder); /* the one before it */
     const Diag d = run(plan, &(CheckpointOptions){.load = saving}, 3);
     assert_string_equal(d.items.at[0].hint,
-                        arena_print(arena, "the newest finished one is %s", saved));
+                        arena_print(arena, "the newest finished checkpoint is %s", saved));
     assert_int_equal(run(plan, &(CheckpointOptions){.load = saved, .save = folder}, 3).n_errors, 0);
     assert_int_not_equal(access(saving, F_OK), 0); /* the next save of that step replaces it */
     const char *other = command_new_folder(arena);
     assert_int_equal(mkdir(arena_print(arena, "%s/step-00000001.saving", other), 0777), 0);
-    refused(plan, other, "checkpoint-unfinished", "step-00000001.saving: this save did not end");
+    refused(plan, other, "checkpoint-unfinished",
+            "step-00000001.saving is the folder of a save that did not end");
     const char *empty = arena_print(arena, "%s/step-00000009", other);
     assert_int_equal(mkdir(empty, 0777), 0);
-    refused(plan, empty, "checkpoint-unfinished", "this save did not end");
+    refused(plan, empty, "checkpoint-unfinished", "a save that did not end");
 }
 
 /* ---- damage */
@@ -274,7 +275,7 @@ static void any_byte_of_a_file(void **state)
         bytes[i] ^= 16;
         write_bytes(path, bytes, n);
         bytes[i] ^= 16;
-        refused(plan, saved, "checkpoint-damaged", "rank-00001.safetensors has hash");
+        refused(plan, saved, "checkpoint-damaged", "rank-00001.safetensors has the hash");
     }
     write_bytes(path, bytes, n - 1);
     refused(plan, saved, "checkpoint-damaged", arena_print(arena, "has %zu bytes", n - 1));
@@ -308,7 +309,7 @@ static void manifests_that_lie(void **state)
         const char *from, *to, *rule, *text;
     } cases[] = {
         {"\"format_version\": 1", "\"format_version\": 2", "checkpoint-newer",
-         "has format version 2, and this command reads versions up to 1"},
+         "has format version 2, but this command reads only versions up to 1"},
         {"tandem-checkpoint", "other", "checkpoint-damaged", "its format is not"},
         {"\"seed\": \"", "\"seed\": \"x", "checkpoint-damaged", "\"seed\""},
         {"\"step\": 2", "\"step\": -2", "checkpoint-damaged", "\"step\""},
@@ -326,9 +327,10 @@ static void manifests_that_lie(void **state)
          "\"offset\""},
         {"\"offset\":[0", "\"offset\":[1", "checkpoint-damaged", ""},
         {"\"size\":[", "\"size\":[0,", "checkpoint-damaged", "\"size\""},
-        {"\"at\":0", "\"at\":9223372036854775807", "checkpoint-damaged", "ends behind its file"},
+        {"\"at\":0", "\"at\":9223372036854775807", "checkpoint-damaged",
+         "ends beyond the end of its file"},
         {"\"shape\":[29,12]", "\"shape\":[30,12]", "checkpoint-model", "[30, 12]"},
-        {"\"name\":\"", "\"name\":\"x", "checkpoint-model", "lacks"},
+        {"\"name\":\"", "\"name\":\"x", "checkpoint-model", "does not contain"},
     };
     size_t n;
     const char *text = bytes_of(arena_print(arena, "%s/manifest.json", saved), &n);

@@ -105,7 +105,7 @@ static void a_training_that_begins_again(void **state)
             in("step-00000004"), "--load");
     /* Going back would replace a later checkpoint, or leave it behind newer ones. */
     refused(&(CheckpointOptions){.save = folder, .load = in("step-00000002")}, 3, "checkpoint-used",
-            in("step-00000004 was saved at a later step"), "another folder");
+            in("step-00000004 belongs to a later step"), "another folder");
     assert_string_equal(checkpoint_newest(folder, arena), in("step-00000004"));
     works(&(CheckpointOptions){.save = folder, .load = folder}, 4); /* the same step */
     works(&(CheckpointOptions){.save = folder, .load = in("step-00000004/"), .keep = 1}, 5);
@@ -159,7 +159,8 @@ static void foreign_files_stay(void **state)
     const CheckpointOptions each = {.save = folder, .every = 1};
     refused(&each, 2, "checkpoint-used", in("step-00000002 has the name"), "move it away");
     assert_int_equal(shell("mv \"$0/step-00000002\" \"$0/step-00000002.saving\"").exit_code, 0);
-    refused(&each, 2, "checkpoint-write", "it holds notes.txt, which no checkpoint wrote", NULL);
+    refused(&each, 2, "checkpoint-write",
+            "it contains notes.txt, which does not belong to a checkpoint", NULL);
     assert_true(is_there("step-00000002.saving/notes.txt"));
     assert_int_equal(shell("rm -r \"$0/step-00000002.saving\"").exit_code, 0);
     works(&each, 2);
@@ -167,7 +168,7 @@ static void foreign_files_stay(void **state)
     assert_int_equal(shell("echo >\"$0/step-00000001/notes.txt\"").exit_code, 0);
     assert_int_equal(shell("echo >\"$0/step-00000002/notes.txt\"").exit_code, 0);
     refused(&(CheckpointOptions){.save = folder, .load = folder}, 2, "checkpoint-write",
-            "it holds notes.txt", in("step-00000002"));
+            "it contains notes.txt", in("step-00000002"));
     works(&(CheckpointOptions){.save = folder, .load = folder, .every = 1, .keep = 1}, 4);
     assert_true(is_there("step-00000001/manifest.json") && is_there("step-00000001/notes.txt"));
     assert_true(is_there("step-00000002/notes.txt") && is_there("step-00000004"));
@@ -212,15 +213,16 @@ static void a_damaged_latest(void **state)
     refused(&(CheckpointOptions){.load = in("step-00000009")}, 4, "checkpoint-missing",
             "step-00000009: No such file", in("step-00000003; another run may have removed"));
     write_latest("garbage\n");
-    refused(&load, 4, "checkpoint-missing", "latest: it holds 'garbage'", newest);
+    refused(&load, 4, "checkpoint-missing", "latest: it contains 'garbage'", newest);
     write_latest("");
     refused(&load, 4, "checkpoint-missing", "latest: it is empty", newest);
     write_latest("step-00000009\n");
-    refused(&load, 4, "checkpoint-missing", "latest: it names step-00000009, which is not", newest);
+    refused(&load, 4, "checkpoint-missing", "latest: it names step-00000009, which does not exist",
+            newest);
     write_latest("step-00000002\n"); /* killed after the save of step 3, before `latest` */
-    refused(&load, 2, "checkpoint-steps", in("step-00000003"), "give --steps 4 or more");
+    refused(&load, 2, "checkpoint-steps", in("step-00000003"), "use --steps 4 or more");
     assert_int_equal(unlink(in("latest")), 0);
-    refused(&load, 2, "checkpoint-steps", in("step-00000003"), "give --steps 4 or more");
+    refused(&load, 2, "checkpoint-steps", in("step-00000003"), "use --steps 4 or more");
     refused(&(CheckpointOptions){.load = in("step-00000003/manifest.json")}, 4,
             "checkpoint-missing", "is a file, not a folder", "name the folder");
     const char *other = command_new_folder(arena);
@@ -229,7 +231,7 @@ static void a_damaged_latest(void **state)
                      0);
     refused(&load, 5, "checkpoint-missing", "checkpoints of several trainings", "step-00000004");
     write_latest("step-00000002\n"); /* step 4 is of the other training */
-    refused(&load, 2, "checkpoint-steps", in("step-00000003"), "give --steps 4 or more");
+    refused(&load, 2, "checkpoint-steps", in("step-00000003"), "use --steps 4 or more");
     assert_int_equal(unlink(in("latest")), 0);
     assert_int_equal(mkdir(in("latest"), 0777), 0);
     refused(&load, 5, "checkpoint-missing", "latest: ", "step-00000004");

@@ -402,7 +402,7 @@ static void refused(void **state)
     make(&syn, (Make){.op = OP_silu, .stream = STREAM_compute, .in = half, .out = wide});
     assert_false(opens());
     assert_true(has("error[backend-dtype]"));
-    assert_true(has("let all of precision.param, compute and reduce be fp64, or none"));
+    assert_true(has("use fp64 for all of precision.param, compute and reduce, or for none"));
     assert_int_equal(diag_exit_code(&diag), 3);
     diag = diag_in(arena);
     make_mesh(&syn, 2, 1);
@@ -425,7 +425,7 @@ static void refused(void **state)
                       .in = buffer(&syn, 4, DT_f32, true),
                       .out = buffer(&syn, 7, DT_f32, true)});
     assert_false(opens());
-    assert_true(has("its output is not the sum of its parts"));
+    assert_true(has("its output is not as large as its parts together"));
     make_mesh(&syn, 2, 1);
     for (uint32_t k = 0; k < 2; k++) { /* they meet, but with different operations */
         make_program(&syn);

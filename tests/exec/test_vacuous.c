@@ -124,7 +124,7 @@ static void zeros_agree_with_zeros(void **state)
     assert_true(verify(&p, &diag));
     DataSource none = {.self = (void *)(uintptr_t)p.data, .fill = ignore_all};
     p.data = &none;
-    is_vacuous(&p, "every gradient of the one-rank run is zero");
+    is_vacuous(&p, "all gradients of the one-rank run are zero");
 }
 
 static void hide(Plan *plan, Category category)

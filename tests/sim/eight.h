@@ -1,4 +1,5 @@
-/* One node of eight H100 whose kernels need no launch: their times follow from their work alone. */
+/* One node of eight H100 whose kernels need no launch, so that their times follow from their work
+ * alone. */
 #ifndef TANDEM_TESTS_SIM_EIGHT_H
 #define TANDEM_TESTS_SIM_EIGHT_H
 

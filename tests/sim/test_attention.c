@@ -24,8 +24,8 @@ static Device small_device(void)
     return d;
 }
 
-/* Whole products at the peak without gaps: tiles of 128 by 64, one block for each
- * multiprocessor. */
+/* All products run at the peak without gaps: tiles of 128 by 64, one block for each multiprocessor.
+ */
 static const AttentionFit plain = {
     .own = 128, .step = 64, .resident = 1, .part = 1, .wide = 1, .alone = 1, .eight = 1};
 
@@ -58,8 +58,8 @@ static void blocks_come_in_waves(void **state)
     assert_true(fabs(us(&three, &pair) - 2 * block_us) < 1e-6);
 }
 
-/* Steps beyond the diagonal are skipped, but tiles on it count fully: 2 + 4 + 6 + 8 steps instead
- * of 8 each. */
+/* Steps beyond the diagonal are skipped, but tiles on it count fully. So four blocks take 2 + 4 + 6
+ * + 8 steps instead of 8 each. */
 static void masked_steps_are_skipped(void **state)
 {
     (void)state;
@@ -85,7 +85,7 @@ static void a_window_bounds_the_steps(void **state)
     double step_us = 128. * 64 * 4 * 128 / 1e12 * 1e6;
     AttentionWork w = work_of(1000, 2048, true, false), all = w;
     w.window = 100;
-    double even = 1000 * (2 + 15 * 4) * step_us / 10; /* 16 tiles; the first one covers 2 steps */
+    double even = 1000 * (2 + 15 * 4) * step_us / 10; /* 16 tiles; the first one takes 2 steps */
     assert_true(fabs(us(&w, &plain) - even - 62. / 16 / 2 * step_us) < 1e-6);
     w.window = 4096;
     assert_true(fabs(us(&w, &plain) - us(&all, &plain)) < 1e-9);
@@ -93,7 +93,8 @@ static void a_window_bounds_the_steps(void **state)
     assert_true(us(&w, &plain) < .5 * us(&all, &plain));
 }
 
-/* Five products a score instead of two; a separate pass adds up the gradients of shared keys. */
+/* The backward pass has five products for each score, the forward pass two. One more kernel adds up
+ * the gradients of shared keys. */
 static void backward_computes_scores_again(void **state)
 {
     (void)state;
@@ -103,7 +104,7 @@ static void backward_computes_scores_again(void **state)
     backward.head = 192; /* 3 x 192 + 2 x 128 for 192 + 128 */
     forward.head = 192;
     assert_true(fabs(us(&backward, &plain) / us(&forward, &plain) - 832. / 320) < 1e-6);
-    forward.kernel = ATTENTION_flash2; /* pads the width of values to 192 */
+    forward.kernel = ATTENTION_flash2; /* FlashAttention-2 pads the width of values to 192 */
     assert_true(fabs(us(&forward, &plain) / us(&backward, &plain) - 384. / 832) < 1e-6);
     Device d = small_device();
     d.hbm_bytes_per_s = 1e12;
@@ -118,7 +119,7 @@ static void backward_computes_scores_again(void **state)
     assert_true(fabs(alone - kernel_attention_s(&d, &shared, &plain) - 6e-6) < 1e-12);
 }
 
-/* Work other than products weighs more for narrow heads, and in 8 bits. */
+/* Work other than products takes a larger share for narrow heads, and in 8 bits. */
 static void softmax_is_beside_products(void **state)
 {
     (void)state;
@@ -158,7 +159,8 @@ static void relatives_lend_their_part(void **state)
     assert_true(fabs(ratio - 2) < .01);
 }
 
-/* TFLOP/s of very long attention without a mask, where blocks have no beginnings and ends. */
+/* TFLOP/s of very long attention without a mask. The time of a block before and after its steps
+ * hardly counts there. */
 static double long_rate(double head, bool backward, DType dtype, double exponentials)
 {
     Device d = {.name = "B", .arch = "Blackwell", .sms = 148, .gemm_efficiency = .73};
@@ -189,7 +191,8 @@ static void blackwell_by_its_loads(void **state)
     double five = 5 * clocks / 2;
     double back = cbrt(pow(five / .73, 3) + pow(1 / 16., 3) + pow(3328. / 128 / 128, 3));
     assert_true(fabs(long_rate(128, true, DT_bf16, 16) / (peak * five / back) - 1) < .02);
-    /* exponentials bound heads of 64 and 8 bits: with twice as many, these gain most */
+    /* exponentials limit heads of 64, and 8 bits; with twice as many exponentials, these gain most
+     */
     double wide = long_rate(128, false, DT_bf16, 32) / long_rate(128, false, DT_bf16, 16);
     double narrow = long_rate(64, false, DT_bf16, 32) / long_rate(64, false, DT_bf16, 16);
     double eight = long_rate(128, false, DT_e4m3, 32) / long_rate(128, false, DT_e4m3, 16);

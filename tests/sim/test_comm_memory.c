@@ -1,7 +1,7 @@
-/* Device memory of communicators, against NCCL's own sizes and readings on machines. An H100's ring
- * has 24 channels x 12 MiB, a B200's 32. The switch takes 256 and 384 MiB, 1.5 GiB on NVL72.
- * Messages take 384 MiB for each peer, so 2.63 GiB after an all-to-all of 8 (NCCL's issue 1685: 3.3
- * GB more, of such blocks). */
+/* Device memory of communicators, compared with NCCL's own sizes and with measurements. An H100's
+ * ring has 24 channels x 12 MiB, a B200's ring 32. Reductions in the switch take 256 or 384 MiB,
+ * and 1.5 GiB on NVL72. Messages take 384 MiB for each peer, so 2.63 GiB after an all-to-all of 8
+ * ranks (NCCL's issue 1685 reports 3.3 GB for it). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -85,7 +85,7 @@ static void nics_have_their_own(void **state)
     assert_int_equal(m->n_nodes, 8);
     assert_true(m->channels > 0);
     assert_int_equal(m->ring_bytes, m->channels * 2 * (4 * MIB + 4915200));
-    assert_int_equal(m->n_peers, 7); /* the ranks that share the NIC's traffic */
+    assert_int_equal(m->n_peers, 7); /* the ranks that share the traffic of the NIC */
     assert_true(m->message_bytes >= m->channels * 4 * MIB);
     assert_true(m->message_bytes < m->channels * 8 * MIB);
     arena_free(arena);

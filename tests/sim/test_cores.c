@@ -52,8 +52,8 @@ static void alike_ranks_share_evenly(void **state)
     }
 }
 
-/* Two ranks on one core, 100 and 300: both run at half speed until 200, then the second finishes
- * its remaining 200 at full speed, at 400. */
+/* Two ranks on one core have 100 and 300 of work. Both run at half speed until 200. Then the second
+ * does its remaining 200 at full speed, until 400. */
 static void the_longer_one_speeds_up(void **state)
 {
     (void)state;
@@ -84,8 +84,8 @@ static void a_rank_has_one_core(void **state)
     arena_free(arena);
 }
 
-/* A collective measured with all four ranks on two cores takes the measured time when all take
- * part, and a kernel beside it slows both. */
+/* A collective was measured while all four ranks shared two cores. It takes the measured time if
+ * all take part, and a kernel beside it slows both. */
 static void measured_collectives(void **state)
 {
     (void)state;
@@ -110,7 +110,8 @@ static void measured_collectives(void **state)
     arena_free(arena);
 }
 
-/* The time of one unmeasured communication among n ranks of a machine with a core for each task. */
+/* Returns the time of one unmeasured communication among n ranks of a machine with a core for each
+ * task. */
 static Ps unmeasured(OpKind op, uint32_t n, uint64_t bytes)
 {
     Arena *arena = arena_new();
@@ -124,10 +125,10 @@ static Ps unmeasured(OpKind op, uint32_t n, uint64_t bytes)
     return result.step_ps;
 }
 
-/* Processes exchange bytes through shared memory: the sender copies each byte into it, the receiver
- * copies it out. A gather over n ranks brings each the parts of n - 1 others, a sum of everything
- * twice as much. An empty communication takes a message a level of a binary tree over the ranks,
- * and one more. */
+/* Processes exchange bytes through shared memory: the sender copies each byte into it, and the
+ * receiver copies it out. A gather over n ranks brings each rank the parts of n - 1 others, and an
+ * all_reduce brings twice as much. A communication without bytes takes one message for each level
+ * of a binary tree over the ranks, and one more. */
 static void received_bytes_are_copied_twice(void **state)
 {
     (void)state;
@@ -150,7 +151,7 @@ static void received_bytes_are_copied_twice(void **state)
         }
 }
 
-/* The cores cannot do more work than they have time for, and n cores are at most n times as fast as
+/* The cores cannot do more work than they have time for. And n cores are at most n times as fast as
  * one. */
 static void work_is_conserved(void **state)
 {

@@ -1,5 +1,5 @@
-/* The compute model against published timings by shape: the mean error of the whole table is
- * bounded (no single row decides). Also keys, the cache, and memory-bound instructions in closed
+/* The compute model against published timings by shape: the test bounds the mean error of the whole
+ * table, not the error of one row. Also keys, the cache, and memory-bound instructions in closed
  * form. */
 #include <math.h>
 #include <setjmp.h>
@@ -68,7 +68,8 @@ static void gemm_timings(void **state)
     }
 }
 
-/* Twice the work is never cheaper, and a full wave costs no more per FLOP than a partial one. */
+/* Twice the work never takes less time. A full wave takes no more time for each FLOP than a partial
+ * one. */
 static void waves_quantise(void **state)
 {
     (void)state;
@@ -155,7 +156,7 @@ static void memory_bound_in_closed_form(void **state)
     arena_free(arena);
 }
 
-/* An op whose kernel a profile names takes that kernel's time, with its start in the floor. */
+/* An op whose kernel a profile names takes that kernel's time, which includes its start. */
 static void named_kernels_in_closed_form(void **state)
 {
     (void)state;
@@ -219,7 +220,8 @@ static void turned_operands_in_closed_form(void **state)
         CostModel without = cost_model(cost_new(&blackwell, NULL, NULL, NULL, arena, &d));
         Ps more = with.compute(with.self, plan, p, in) - without.compute(without.self, plan, p, in);
         const double m = products[i].m, n = products[i].n, k = products[i].k;
-        double s = 2 * products[i].turned / (.8 * 3.35e12); /* and the products' own difference */
+        /* and the difference of the products themselves */
+        double s = 2 * products[i].turned / (.8 * 3.35e12);
         s += kernel_gemm_s(&hopper.device, DT_e4m3, 1, m, n, k, NULL) -
              kernel_gemm_s(&blackwell.device, DT_e4m3, 1, m, n, k, NULL);
         assert_in_range(more + 2, llround(s * 1e12), llround(s * 1e12) + 4);
@@ -227,8 +229,8 @@ static void turned_operands_in_closed_form(void **state)
     arena_free(arena);
 }
 
-/* Blocks have the rate of their own scales, and no copies or kernels behind the product. A byte for
- * each number and one for each 32 are read. */
+/* Blocks have the rate of their own scales, without copies or kernels behind the product. They read
+ * a byte for each number, and one for each 32 numbers. */
 static void blocks_in_closed_form(void **state)
 {
     (void)state;
@@ -239,7 +241,8 @@ static void blocks_in_closed_form(void **state)
     Cluster cluster = {.device = device_of(true)};
     cluster.device.arch = "Blackwell";
     cluster.device.peak_flops[DT_e4m3] = 2000e12;
-    cluster.device.peak_flops[DT_e8m0] = 1000e12; /* unlike any device, so that they differ */
+    /* unlike any device, so that the two rates differ */
+    cluster.device.peak_flops[DT_e8m0] = 1000e12;
     const Shape values[] = {{.n_dims = 4, .dim = {1, S, K / 32, 32}},
                             {.n_dims = 3, .dim = {K / 32, 32, N}}};
     const ShapeId shapes[] = {plan_shape(plan, &values[0]), plan_shape(plan, &values[1]),
@@ -261,8 +264,8 @@ static void blocks_in_closed_form(void **state)
     arena_free(arena);
 }
 
-/* A pair of 4-bit numbers is one element of a byte. Products have the rate of 4-bit numbers, of
- * which a row of pairs has twice as many. */
+/* An element of one byte holds a pair of 4-bit numbers. Products run at the rate of 4-bit numbers,
+ * and a row of pairs has twice as many numbers. */
 static void pairs_in_closed_form(void **state)
 {
     (void)state;

@@ -89,8 +89,9 @@ static void compute_and_communication(void **state)
     arena_free(arena);
 }
 
-/* Rank 0 of a pipeline computes 30 and sends 7. Rank 1 has computed 10 and continues for 20. The
- * path leaves rank 1 where it waited, so rank 1's first kernel is not on it. */
+/* Rank 0 of a pipeline computes 30 and sends for 7. Rank 1 has computed 10, and continues for 20
+ * when the message has arrived. The path leaves rank 1 where it waited, so rank 1's first kernel is
+ * not on the path. */
 static void from_rank_to_rank(void **state)
 {
     (void)state;
@@ -129,9 +130,9 @@ static Ps nine_each(const void *self, const Plan *plan, const Program *p, const 
     return 9;
 }
 
-/* A host issues instructions from 4 on and needs 9 for each. A gather runs 13..18, a kernel 22..24
- * because it was not issued earlier, and another kernel 31..36. Time in which the host was late
- * belongs neither to the gather nor to other ranks. */
+/* A host issues instructions from 4 on and takes 9 for each. A gather runs 13..18. A kernel
+ * runs 22..24, because it was not issued earlier, and another kernel runs 31..36. Time in which the
+ * host was late counts neither for the gather nor for other ranks. */
 static void the_host_is_late(void **state)
 {
     (void)state;
@@ -199,8 +200,8 @@ static void random_programs_add_up(void **state)
     if (crossings < 8) fail_msg("only %u changes of rank", crossings);
 }
 
-/* A communication that takes no time does not change the rest of the step: 45 of the first test
- * disappear, and c begins when the kernels before it end. */
+/* A communication that takes no time does not change the rest of the step. The first test without
+ * its 45 of gather: c begins when the kernels before it end. */
 static void without_a_communication(void **state)
 {
     (void)state;
@@ -229,7 +230,7 @@ static void without_a_communication(void **state)
     arena_free(arena);
 }
 
-/* 60 ps of reading, 10 ps of work: the path ends with 50 ps of waiting for data. */
+/* Reading takes 60 ps and work 10 ps, so the path ends with 50 ps of waiting for data. */
 static void the_loader_is_late(void **state)
 {
     (void)state;

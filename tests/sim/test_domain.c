@@ -26,8 +26,8 @@ static void load_cluster(Config *config, Arena *arena, Diag *d)
     assert_true(front_load(path, &front, arena, config, &graph, d));
 }
 
-/* The trace of the slowest rank has `n` exchanges. Each carries `bytes` and takes `ps`, but for
- * those that share the port with another transfer. */
+/* The trace of the slowest rank has `n` exchanges. Each carries `bytes` and takes `ps`, unless it
+ * shares the port with another transfer. */
 typedef struct Exchanges {
     uint32_t n, n_shared;
     uint64_t bytes;
@@ -39,9 +39,9 @@ static double rate_of(const NcclChoice *c)
     return c->port_bytes / (double)c->fluid_ps;
 }
 
-/* Returns by how much an exchange ends later because the small all_reduce of a bias's gradient
- * flows meanwhile. The small one wants less than half of the port, so it has all that it wants, and
- * the exchange has the rest. What both want beyond the port is what the exchange loses. */
+/* Returns how much later an exchange ends because the small all_reduce of a bias's gradient runs at
+ * the same time. The all_reduce uses less than half of the port, so it runs at its full rate. The
+ * exchange gets the rest of the port. */
 static double shared_port_ps(const SimReport *report, const Plan *plan, const Cluster *cluster,
                              const TraceRow *exchange)
 {
@@ -136,8 +136,8 @@ static void an_exchange_takes_its_closed_form(void **state)
 
 typedef struct Shown {
     uint32_t n;     /* exchanges of the slowest rank */
-    uint32_t under; /* those during which one computation runs all the time */
-    uint32_t inner; /* those under the inner rows of a convolution */
+    uint32_t under; /* exchanges that are hidden: one computation runs during the whole exchange */
+    uint32_t inner; /* exchanges during which the inner rows of a convolution are computed */
     uint32_t joins;
     uint64_t bytes; /* of memory */
     Ps step;
@@ -193,9 +193,10 @@ static Shown shown_by(bool keep_halos, bool whole_rows)
     return shown_over(2, 1, keep_halos, whole_rows);
 }
 
-/* With whole rows, the input's halo is exchanged under the input's gradient in the backward pass.
- * The shares of that gradient are exchanged under the weight's gradient, which begins by joining
- * the halo. Kept halos are not exchanged again. */
+/* Without inner rows first: in the backward pass, the halo of the input is exchanged while the
+ * gradient of the input is computed. The shares of that gradient are exchanged while the gradient
+ * of the weight is computed, which begins by joining the halo. Kept halos are not exchanged again.
+ */
 static void exchanges_run_under_computations(void **state)
 {
     (void)state;
@@ -208,8 +209,8 @@ static void exchanges_run_under_computations(void **state)
     assert_true(kept.bytes > again.bytes);
 }
 
-/* With the inner rows first, the exchanges of the forward pass run under them. No copy of rows and
- * halo is made. */
+/* With inner rows first, the exchanges of the forward pass run while these rows are computed. Rows
+ * and halo are not copied together. */
 static void exchanges_run_under_inner_rows(void **state)
 {
     (void)state;
@@ -225,10 +226,10 @@ static void exchanges_run_under_inner_rows(void **state)
     assert_true(again.step < whole.step && kept.step <= again.step);
 }
 
-/* Where columns are split, their halo is exchanged under the centre of the field. Where rows are
- * split too, the halo of rows is exchanged under the other half of the inner rows. In the backward
- * pass, the shares of a gradient for neighbours travel under the parts of the weight's gradient:
- * first those for rows, then those for columns. */
+/* Where columns are split, their halo is exchanged while the centre of the field is computed. Where
+ * rows are split too, their halo is exchanged during the other half of the inner rows. In the
+ * backward pass, the shares of a gradient for neighbours are exchanged while the parts of the
+ * weight's gradient are computed: first the shares for rows, then those for columns. */
 static void exchanges_run_under_the_centre(void **state)
 {
     (void)state;
@@ -285,7 +286,7 @@ static void a_convolution_costs_its_product(void **state)
         n_found++;
     }
     assert_int_equal(n_found, 2 + 2 + 1);
-    /* more than half of what a product of that size reaches at best: it is bound by arithmetic */
+    /* more than half of the best rate of a product of that size, so arithmetic limits it */
     assert_true(2 * points * c * c * taps / forward > .5 * kernel_gemm_most(&lasting, DT_bf16));
     /* a depthwise convolution fills no tile: each group has one channel */
     int64_t size['z' + 1] = {
@@ -300,7 +301,7 @@ static void a_convolution_costs_its_product(void **state)
 
 typedef struct Apart {
     uint32_t n_exchanges, n_gathers;
-    uint64_t bytes, least; /* of an exchange's message buffer: the most and the fewest */
+    uint64_t bytes, least; /* of an exchange's message buffer: the most and the fewest pieces */
     double flops;
 } Apart;
 
@@ -335,10 +336,10 @@ static Apart apart_over(uint32_t domain, int64_t pieces)
     return made;
 }
 
-/* Attention to points that lie apart: each rank computes its share, and no field is gathered. Rows
- * are exchanged for the input (queries, keys and values are one tensor here) and back for the
- * output, and in the backward pass for the input again, for two gradients and for the output, and
- * back for the three gradients of the input. */
+/* Attention to points at a fixed distance: each rank computes its share, and no field is gathered.
+ * Forward, rows are exchanged for the input (queries, keys and values are one tensor here), and
+ * back for the output. Backward, they are exchanged for the input again, for two gradients and for
+ * the output, and back for the three gradients of the input. */
 static void attention_is_shared_out(void **state)
 {
     (void)state;
@@ -351,15 +352,15 @@ static void attention_is_shared_out(void **state)
         assert_int_equal(cut.least, cut.bytes);
         assert_true(fabs(cut.flops * domain / whole.flops - 1) < 1e-12);
     }
-    /* three pieces over two ranks: one of the messages has a piece more than the other, and all
+    /* three pieces over two ranks: one message has a piece more than the other, and all messages
      * have room for two */
     assert_int_equal(apart_over(2, 3).bytes, 16 * 24 * 24 * 4 / 3 * 4);
     /* one point in each window: a rank has whole windows already */
     assert_int_equal(apart_over(2, 1).n_exchanges, 0);
 }
 
-/* The inner rows and the border multiply as often as the whole, and move fewer bytes together than
- * the whole with its copy. */
+/* The inner rows and the border together multiply as often as the whole convolution. They move
+ * fewer bytes than the whole one, which copies rows and halo together. */
 static void parts_cost_their_rows(void **state)
 {
     (void)state;

@@ -40,7 +40,8 @@ static void empty_program_takes_no_time(void **state)
     arena_free(arena);
 }
 
-/* compute: a(10) c(5, after b) d(7); other stream: b(20, after a). c waits for 10 + 20. */
+/* compute stream: a(10) c(5, after b) d(7); other stream: b(20, after a). So c starts at 10 + 20.
+ */
 static void streams_overlap_and_wait(void **state)
 {
     (void)state;
@@ -90,8 +91,9 @@ static void communication_starts_when_all_have_come(void **state)
     arena_free(arena);
 }
 
-/* A launch of three starts together when the last member's wait is over; the next instruction of
- * the stream waits for the longest. Without the launch they would run one after the other. */
+/* The three members of a launch start together, when the last member may start. The next
+ * instruction of the stream waits for the longest. Without the launch they would run one after the
+ * other. */
 static void launch_groups_start_together(void **state)
 {
     (void)state;
@@ -116,7 +118,7 @@ static void launch_groups_start_together(void **state)
     arena_free(arena);
 }
 
-/* The same number later on the stream is another launch. */
+/* later on the stream, the same number is another launch */
 static void launch_numbers_join_only_neighbours(void **state)
 {
     (void)state;

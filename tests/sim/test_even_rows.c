@@ -14,8 +14,8 @@
 #include "tests/sim/eight.h"
 #include "tests/support/plans/tiny.h"
 
-/* bound: times the mean rows that a rank has memory for. With few choices of many tokens, a bound
- * of 1 is enough for no run; the simulator does not run it. */
+/* bound: a rank has memory for `bound` times the mean rows. If there are few choices for many
+ * tokens, no run could do with a bound of 1; the simulator does not run the plan. */
 static Plan *plan_of(double bound, uint32_t tp_lent, Arena *arena)
 {
     Tiny t = tiny_default();
@@ -68,7 +68,7 @@ static uint64_t held_bytes(const Plan *plan, double imbalance, const RowLoads *l
     return report.held.allocated_bytes;
 }
 
-/* The busiest of 2 ranks holds the rows that it gets, at most all of them. */
+/* The busiest of 2 ranks holds the rows that it gets, but at most all rows. */
 static void uneven_choices_take_memory(void **state)
 {
     (void)state;
@@ -80,7 +80,7 @@ static void uneven_choices_take_memory(void **state)
     assert_true(even < half && half < all);
     assert_true(all == held_bytes(plan, 4, NULL, arena));
     const double more = (double)(half - even),
-                 most = (double)(all - even); /* but for the allocator's rounding */
+                 most = (double)(all - even); /* apart from the allocator's rounding */
     assert_true(more > most * 0.45 && more < most * 0.55);
     /* a rank that is busy in one layer and idle in the next holds the mean */
     const double turns[] = {1.5, 0.5, 0.5, 1.5}, same[] = {1.5, 0.5, 1.5, 0.5};

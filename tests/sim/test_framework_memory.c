@@ -1,6 +1,6 @@
-/* Memory of other frameworks, against their own closed forms: activations of a layer (Korthikanti
- * et al., arXiv 2205.05198), bytes of a parameter, micro-batches in flight. Two plans that differ
- * in one thing are subtracted, so that terms outside the forms cancel out. */
+/* Memory of other frameworks, compared with their own closed forms: activations of a layer
+ * (Korthikanti et al., arXiv 2205.05198), bytes of a parameter, micro-batches in flight. The test
+ * subtracts two plans that differ in one thing, so that terms outside the forms cancel out. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,7 +35,8 @@ static const Plan *plan_of(const char *code, Config *config, Arena *arena)
     return plan;
 }
 
-/* A GPT under Megatron: allocated bytes of the rank with the most, or of the first stage. */
+/* Returns the allocated bytes of a GPT under Megatron: of the fullest rank, or of the first stage.
+ */
 static double allocated(const Case *c, bool first)
 {
     Arena *arena = arena_new();
@@ -63,7 +64,8 @@ static double allocated(const Case *c, bool first)
 
 static void near(const char *what, double is, double form, double within)
 {
-    if (fabs(is - form) > within * form + .7 * 1048576) /* state that the form does not count */
+    /* optimizer state, which the form does not count */
+    if (fabs(is - form) > within * form + .7 * 1048576)
         fail_msg("%s: %.2f MiB, the form says %.2f", what, is / 1048576, form / 1048576);
 }
 
@@ -147,7 +149,8 @@ static void the_first_stage_keeps_what_is_in_flight(void **state)
         Case c = {L, h, a, s, b, 2, p, 1, 16, pass, SCORES};
         double full = allocated(&c, true);
         c.pp = 1, c.layers = L / p, c.microbatches = 1, c.passes = "tp { sequence = true }";
-        double one = allocated(&c, true); /* also its head: little, with so small a vocabulary */
+        /* the form also has the head: little, with so small a vocabulary */
+        double one = allocated(&c, true);
         double layers = v > 1 ? L * (1 + (p - 1) / (p * v)) : L;
         near(pass, full - one, (layers - L / p) * layer, .002);
     }
@@ -163,7 +166,7 @@ static void a_loss_has_so_many_copies_of_the_logits(void **state)
     static const struct {
         const char *runtime;
         double copies;
-        bool holds; /* gradients exist before the loss */
+        bool holds; /* the gradients exist before the loss */
     } cases[] = {{"torchtitan", 0, false},
                  {"torchtitan2024", 3, false},
                  {"torchtitan2024_tp", 4, false},
@@ -221,11 +224,11 @@ static double deepspeed_bytes(int layers, int seq, const char *passes, const cha
 #define ZERO2 "zero 'optim_grads'"
 static const double llama_layer = 1024 * (2 * 1024 + 2 * 256 + 3 * 3584) + 2 * 1024;
 
-/* Bytes for each parameter: weights and the optimizer's own in fp32 (2 + 12, with gradients 2 and,
- * during the step, 4 more). In stage 3 all of it is sharded; on the host all but 2 is moved away.
- * In stage 2 the weights are whole and gradients exist twice. The tolerance is what the allocator
- * leaves unsplit. In stage 3, a layer also keeps its input, but not during the step, where the peak
- * is. */
+/* Bytes for each parameter: the weights in 16 bits (2), the optimizer's own in fp32 (12), and
+ * gradients (2; during the step 4 more). Stage 3 shards all of them. With the optimizer on the
+ * host, only 2 stay on the device. In stage 2 the weights are whole and gradients exist twice. The
+ * tolerance covers blocks that the allocator does not split. In stage 3 a layer also keeps its
+ * input, but no longer at the peak. */
 static void zero_is_so_many_bytes_a_parameter(void **state)
 {
     (void)state;
@@ -250,7 +253,7 @@ static void zero_is_so_many_bytes_a_parameter(void **state)
     near("on the host", layers, 4 * (llama_layer * 2 / 8 + 128 * 1024 * 2), .04);
 }
 
-/* Liger's kernels in a Llama keep of a layer: the input and output of each norm; q, k, v;
+/* Liger's kernels keep these tensors of a Llama layer: the input and output of each norm; q, k, v;
  * attention's output with one number for each head; gate, up and their product. */
 static void liger_keeps_no_silu(void **state)
 {
@@ -326,9 +329,9 @@ static void weights_are_read_from_their_own_tensors(void **state)
     }
 }
 
-/* Without a prefetch bucket and without reuse, a weight exists only while its module runs, beside
- * the head's, which stays. With reuse over the whole model, all weights stay in the end, once each.
- * Prefetching alone adds at most its bucket and the copies out of it. */
+/* Without a prefetch bucket and without reuse, a weight exists only while its module runs. Only the
+ * head's weight stays. With reuse over the whole model, all weights stay in the end, each once.
+ * Prefetching alone adds at most its bucket and the copies of it. */
 static void weights_are_fetched_and_kept_as_told(void **state)
 {
     (void)state;

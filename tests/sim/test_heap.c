@@ -1,5 +1,5 @@
-/* The queue of events against a list that is searched: random additions and removals, with many
- * events at few instants and few at many. */
+/* Compares the queue of events with a list: random additions and removals, with many events at few
+ * instants, and with few events at many instants. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@ typedef struct Known {
     bool taken;
 } Known;
 
-/* The earliest one that is left; of equal times the one that was added first. */
+/* The earliest event that is left; of events at one time, the one that was added first. */
 static const Known *first_of(const Known *known, uint32_t n)
 {
     const Known *first = NULL;

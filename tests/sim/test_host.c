@@ -37,9 +37,9 @@ static Plan *two_stages(Arena *arena)
     return plan;
 }
 
-/* Each instruction takes the host 15. The message moves from 30 to 37 in both cases. A host that
- * waits begins to issue the next kernel at 37; one that does not has issued rank 1's kernel at 30,
- * and rank 0's at 45. */
+/* Each instruction takes the host 15. In both cases the message moves from 30 to 37. A host that
+ * waits issues the next kernel from 37 on. A host that does not wait has issued the kernel of rank
+ * 1 at 30, and that of rank 0 at 45. */
 static void waits_for_messages(void **state)
 {
     (void)state;
@@ -138,8 +138,9 @@ static Ps run_kernels(uint32_t n, bool waits, Period *period, bool *found)
     return step;
 }
 
-/* A micro-batch takes 15 to issue the first kernel, then 60: the second is issued meanwhile.
- * Without the wait the host stays ahead, so only the first micro-batch has the 15. */
+/* The host takes 15 to issue the first kernel of a micro-batch; the device then works for 60, and
+ * meanwhile the host issues the second kernel. A host that does not wait stays ahead, so the 15
+ * count only once. */
 static void a_result_stops_the_host(void **state)
 {
     (void)state;
@@ -186,9 +187,9 @@ static double megatron_s(const char *pipeline, const char *change, uint32_t micr
     return s;
 }
 
-/* The host sets the time of these small kernels. With one stage a rank, hosts work one after
- * another while the pipeline fills: n + 3 passes of a micro-batch instead of n. With several stages
- * a rank, Megatron overlaps messages, and its hosts do not wait. */
+/* The host limits the time of these small kernels. With one stage on each rank, hosts work one
+ * after another while the pipeline fills, so the step takes n + 3 passes of a micro-batch instead
+ * of n. With several stages on each rank, Megatron overlaps messages, and its hosts do not wait. */
 static void hosts_of_a_pipeline_wait_in_turn(void **state)
 {
     (void)state;

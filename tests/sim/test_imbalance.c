@@ -72,7 +72,7 @@ static void busiest_rank_sets_the_pace(void **state)
     for (size_t i = 0; i < sizeof on_rows / sizeof *on_rows; i++)
         assert_times(kernels_ps(&uneven, on_rows[i]), kernels_ps(&even, on_rows[i]), 1.5);
     for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
-        /* weights and the number of tiles do not grow */
+        /* the weights and the number of tiles do not change */
         const double longer = (double)kernels_ps(&uneven, products[i]),
                      before = (double)kernels_ps(&even, products[i]);
         assert_true(longer >= before && longer < 1.45 * before);
@@ -102,10 +102,10 @@ static Ps exchange_ps(int64_t width, double imbalance)
     return one;
 }
 
-/* An uneven exchange takes the time of an even one of as many bytes as the busiest rank receives.
- * Beyond its latency that is bytes by rate: each of 2 ranks sends half of its 4 x 512 rows of
- * `width` numbers of 4 bytes. No rank sends faster than its port of 18 links of 20.6 GB/s, nor
- * slower than half of that. */
+/* An uneven exchange takes as long as an even one of the bytes that the busiest rank receives.
+ * Without latency, its time is bytes / rate: each of 2 ranks sends half of its 4 x 512 rows of
+ * `width` numbers of 4 bytes. A rank sends at most at the rate of its port of 18 links of 20.6
+ * GB/s, and at least at half of it. */
 static void an_uneven_exchange_has_its_closed_form(void **state)
 {
     (void)state;
@@ -151,8 +151,8 @@ static Ps rank_ps(const Plan *plan, const SimReport *r, Rank rank, OpKind op)
     return sum;
 }
 
-/* Each rank computes on its own rows, layer by layer, and on nothing else. The device has no time
- * to launch, so kernels that only move rows take a time in proportion to the rows. */
+/* Each rank computes on its own rows in each layer, and on no other rows. This device launches
+ * kernels in no time, so the time of kernels that only move rows is proportional to the rows. */
 static void each_rank_has_its_own_rows(void **state)
 {
     (void)state;
@@ -174,10 +174,9 @@ static void each_rank_has_its_own_rows(void **state)
     arena_free(arena);
 }
 
-/* With rows s times the mean, the bytes of a product are s times its rows and once its weights; a
- * kernel is launched once. On this device all
- * products are bound by memory. A rank without rows only
- * launches; the weight's gradient is still written. */
+/* With s times the mean rows, a product moves s times the bytes of rows, but the bytes of its
+ * weights once. A kernel is launched once. On this device memory limits all products. A rank
+ * without rows still launches kernels, and writes the weight's gradient. */
 static void only_rows_scale_with_a_ranks_share(void **state)
 {
     (void)state;
@@ -215,7 +214,8 @@ static void only_rows_scale_with_a_ranks_share(void **state)
     arena_free(arena);
 }
 
-/* On cores that ranks share, one factor is the load of the first rank; the others have the rest. */
+/* If ranks share cores, one factor is the load of the first rank; the other ranks share the
+ * remaining rows. */
 static void a_factor_on_shared_cores_has_one_busiest_rank(void **state)
 {
     (void)state;
@@ -253,9 +253,9 @@ static Ps exchanges_ps(int64_t width, const double *share)
     return time;
 }
 
-/* Of n ranks with even tokens, rank r receives the part (n - 1) / n share(r) of a mean rank's rows
- * from the others, and sends them back. An exchange lasts until the busiest rank has them: as long
- * as an even exchange of max share(r) times the bytes, whatever the other ranks receive. */
+/* Rank r of n receives (n - 1) / n of its rows from the others and sends them back, because tokens
+ * are spread evenly. Its rows are share(r) times the mean. An exchange lasts until the busiest rank
+ * has finished: as long as an even exchange of max share(r) times the bytes. */
 static void exchanges_of_ranks_with_own_rows_have_their_closed_form(void **state)
 {
     (void)state;
@@ -266,7 +266,7 @@ static void exchanges_of_ranks_with_own_rows_have_their_closed_form(void **state
     assert_true(exchanges_ps(WIDTH, same) == even);
     assert_true(exchanges_ps(WIDTH, one_idle) == exchanges_ps(WIDTH, two_idle));
     assert_true(llabs((long long)(exchanges_ps(WIDTH, one_idle) - twice)) <= twice / 100);
-    /* beyond its latency an exchange is bytes by rate; a port has 18 links of 20.6 GB/s */
+    /* without latency, the time of an exchange is bytes / rate; a port has 18 links of 20.6 GB/s */
     const double moved = EXCHANGES * (double)ROWS * WIDTH * 4 * 3 / 4,
                  least = .5 * moved / (18 * 20.6e9) * 1e12;
     const Ps longer = exchanges_ps(WIDTH, half) - even;
@@ -335,8 +335,8 @@ static void without_experts_nothing_changes(void **state)
     arena_free(arena);
 }
 
-/* Each of 64 tokens chooses 2 of 8 experts, on 2 ranks; all tokens may choose experts of one rank.
- * Thus 256 of the 512 slots go through the exchange. No other communication becomes shorter. */
+/* Each of 64 tokens chooses 2 of 8 experts on 2 ranks, and all tokens may choose experts of one
+ * rank. So 256 of the 512 slots go through the exchange. No other communication becomes shorter. */
 static void padding_is_not_exchanged(void **state)
 {
     (void)state;

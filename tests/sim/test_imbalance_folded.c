@@ -57,8 +57,9 @@ static Ps rank_ps(const Plan *plan, const SimReport *r, Rank rank, OpKind op)
     return sum;
 }
 
-/* Of the rows that a rank's tokens take, the part 1 / (tp cp) goes to experts of its own ranks of
- * ep: T top_k / (tp cp) rows of WIDTH numbers. The memory for rows has no part in it. */
+/* Returns the bytes of the rows of a rank's tokens that go to experts of its own ranks of ep: a
+ * part of 1 / (tp cp), T top_k / (tp cp) rows of WIDTH numbers. The memory for rows does not
+ * matter. */
 static void an_exchange_has_the_bytes_of_its_rows(void **state)
 {
     (void)state;
@@ -80,8 +81,8 @@ static void an_exchange_has_the_bytes_of_its_rows(void **state)
     }
 }
 
-/* With half of the experts, two ranks of ep exchange half of the rows: as long as all rows of half
- * the width take without other axes. */
+/* With half of the experts, two ranks of ep exchange half of the rows. That takes as long as all
+ * rows of half the width without tp and cp. */
 static void an_exchange_takes_the_time_of_its_rows(void **state)
 {
     (void)state;
@@ -102,7 +103,8 @@ static void an_exchange_takes_the_time_of_its_rows(void **state)
     arena_free(arena);
 }
 
-/* The share of the rank that holds a part of the experts: parts count as their experts do. */
+/* Returns the share of the rank that holds a part of the experts. The share of a part is the sum of
+ * the shares of its experts. */
 static double share_of(const Plan *plan, const double *share, Rank rank)
 {
     const Program *p = &plan->programs.at[plan->program_of[rank]];
@@ -171,7 +173,7 @@ static void only_ranks_of_ep_exchange_rows(void **state)
                 const double once = (double)rank_ps(plan, &even, r, OP_none),
                              more = (double)rank_ps(plan, &twice, r, OP_none) - once,
                              is = (double)rank_ps(plan, &own, r, OP_none);
-                /* bytes by rate, beyond the latency; short messages are slower */
+                /* bytes / rate, without latency; short messages are slower */
                 const double want = once + (most - 1) * more;
                 if (!(fabs(is - want) <= .02 * once))
                     fail_msg("rank %u: %.0f ps, %.0f expected of %g times the rows", r, is, want,

@@ -24,7 +24,7 @@ static Cluster dgx(const char *name, uint32_t nodes, Arena *arena)
 }
 
 /* Each kernel, with its fused parts, takes at least the time of its bytes at the memory's full
- * rate. Bytes decide in fused ops beside products of few sums, and everywhere if the memory is
+ * rate. Bytes decide for ops fused with a product of few sums, and for all kernels if the memory is
  * slow. */
 static void no_kernel_beats_its_memory(void **state)
 {
@@ -115,8 +115,8 @@ static void grids_count_the_flops_that_ranks_do(void **state)
     arena_free(arena);
 }
 
-/* A device of Tandem's executor holds the arena of its rank, the context, and the buffers of the
- * rank's communicators. It fits exactly if its memory is not less than that. */
+/* On a device, Tandem's executor holds the arena of its rank, the context, and the buffers of the
+ * rank's communicators. The plan fits exactly if the device has at least that memory. */
 static void a_device_holds_arena_context_and_communicators(void **state)
 {
     (void)state;
@@ -158,8 +158,8 @@ static Ps step_of(PlanFile *file, double factor, Arena *arena)
     return report.step_ps;
 }
 
-/* A device that is f times slower makes a step longer, up to f times; where it is the only one,
- * f times. */
+/* A device that is f times slower makes a step longer, by at most the factor f. If it is the only
+ * device, the factor is f. */
 static void a_slow_device_makes_steps_longer(void **state)
 {
     (void)state;
@@ -227,9 +227,9 @@ static void a_message_is_not_faster_between_nodes(void **state)
         }
 }
 
-/* Small messages to many peers take one channel each. The rounds of an exchange begin at channels
- * of their own, one for every eight peers of a node, until all are in use. Round 0 is a rank's own.
- */
+/* Small messages to many peers take one channel each. Each round of an exchange begins at another
+ * channel, one for every eight peers of a node, until all channels are in use. Round 0 is the
+ * rank's message to itself. */
 static void rounds_of_an_exchange_use_other_channels(void **state)
 {
     (void)state;

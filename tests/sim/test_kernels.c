@@ -11,7 +11,7 @@
 
 #include "sim/compute/kernels.h"
 
-/* 10 multiprocessors of 1 TFLOP/s, 1 TB/s. */
+/* 10 multiprocessors of 1 TFLOP/s each, and a memory of 1 TB/s. */
 static Device small_device(void)
 {
     Device d = {.name = "small", .arch = "Hopper", .sms = 10, .hbm_bytes_per_s = 1e12};
@@ -27,8 +27,8 @@ static bool close_to(double a, double b)
     return fabs(a - b) <= 1e-9 * fabs(b);
 }
 
-/* 3 us to start; 1,000 rows of 50 ns on 10 multiprocessors: 5 us; 100 MB at half the rate: 200 us.
- * The cache serves half of a quarter (25 of 100 MB). */
+/* 3 us for the start; 1,000 rows of 50 ns on 10 multiprocessors: 5 us; 100 MB at half the rate: 200
+ * us. The cache serves 25 of 100 MB: half of the traffic, for the half that fits. */
 static void traffic_has_a_start_rows_and_bytes(void **state)
 {
     (void)state;
@@ -64,8 +64,8 @@ static void every_kernel_has_numbers(void **state)
     }
 }
 
-/* Groups of one size cost as much as a batch. With 8 tiles on 10 multiprocessors, one more group
- * needs a second wave. Uneven groups of the same rows pay for tiles that are not full. */
+/* Equal groups cost as much as a batch. With 8 tiles on 10 multiprocessors, one more group needs a
+ * second wave. Uneven groups with as many rows pay for tiles that are not full. */
 static void groups_are_tiles_of_each(void **state)
 {
     (void)state;
@@ -86,9 +86,9 @@ static void groups_are_tiles_of_each(void **state)
                          2. * 512 * 512 * 4096 / 10e12));
 }
 
-/* Products of 2048, 4096 and 8192 cubed in bf16 on a B200, as cuBLAS is reported to run them
- * [TFLOP/s]. Tiles of 256 x 128 on pairs of multiprocessors explain the second: 7 waves, not 8 half
- * ones. */
+/* Products of 2048, 4096 and 8192 cubed in bf16 on a B200, at the rates that are reported for
+ * cuBLAS [TFLOP/s]. Tiles of 256 x 128 on pairs of multiprocessors explain the second rate: 7
+ * waves, not 8 half-empty ones. */
 static void blackwell_writes_tiles_beside_products(void **state)
 {
     (void)state;
@@ -109,8 +109,8 @@ static void blackwell_writes_tiles_beside_products(void **state)
     assert_true(close_to(kernel_gemm_s(&d, DT_bf16, 1, 2 * 148 * 128, 256, 1024, fit), 2 * one));
 }
 
-/* Scores that stay in registers only cost their softmax: as many FLOPs at the peak as were fitted
- * for flash attention. */
+/* If scores stay in registers, they only cost their softmax: the number of FLOPs at the peak that
+ * was fitted for flash attention. */
 static void a_softmax_goes_along(void **state)
 {
     (void)state;
@@ -120,8 +120,9 @@ static void a_softmax_goes_along(void **state)
     assert_true(close_to(kernel_softmax_s(&d, 1e6), 1e6 * flops / 10e12));
 }
 
-/* Under a limit of 1 kW, 0.1 of it drawn at any clock, each kernel draws the limit at its clock, or
- * has the whole clock: still + W x f^3. Large products run at 0.75 of the clock. */
+/* The limit is 1 kW, and the device draws 0.1 of it at any clock. A kernel either draws the whole
+ * limit at its clock, still + W x f^3, or runs at the full clock. Large products run at 0.75 of the
+ * clock. */
 static void light_kernels_have_a_higher_clock(void **state)
 {
     (void)state;
@@ -145,7 +146,8 @@ static void light_kernels_have_a_higher_clock(void **state)
     assert_true(kernel_lasting_s(&d, DT_bf16, 1e3, 1) == 1);
 }
 
-/* A longer kernel at the clock of large products stays the longer one: bounds rely on it. */
+/* A longer kernel at the clock of large products is also longer at its own clock. Bounds rely on
+ * this. */
 static void a_clock_keeps_the_order_of_kernels(void **state)
 {
     (void)state;

@@ -107,8 +107,9 @@ static void finish_uneven(void *self, uint32_t id, Ps now)
     inner->finish(inner->self, id, now);
 }
 
-/* An exchange of all eight ranks beside gathers of ranks 0 to 3 and of ranks 4 to 7. The ports of
- * ranks 4 to 7 carry no part of the exchange, so their gather is as fast as alone. */
+/* An exchange of all eight ranks runs beside a gather of ranks 0 to 3 and a gather of ranks 4 to 7.
+ * The exchange sends nothing through the ports of ranks 4 to 7, so their gather is as fast as
+ * alone. */
 static void ranks_without_rows_leave_their_ports_free(void **state)
 {
     (void)state;
@@ -151,8 +152,8 @@ static void what_is_freed_is_used(void **state)
     NcclChoice l = nccl_choose(&c, OP_all_gather, 1, 8, large);
     NcclChoice s = nccl_choose(&c, OP_all_gather, 1, 8, small);
     double port = nccl_port_bytes_per_s(&c);
-    /* The small one runs alone while the other still fills its pipeline. Then both get half a port
-     * until the small one ends. The rest runs at the ring's own rate. */
+    /* The small transfer runs alone while the other fills its pipeline. Then each gets half of a
+     * port until the small one ends. The rest of the other runs at the rate of its ring. */
     double alone = s.port_bytes * (double)(l.latency_ps - s.latency_ps) / (double)s.fluid_ps;
     double both = s.port_bytes - alone, shared = 2 * both / port;
     double rest = (l.port_bytes - both) / (l.port_bytes * 1e12 / (double)l.fluid_ps);
@@ -177,7 +178,7 @@ static void different_rails_do_not_disturb(void **state)
         assert_true(run_net(plan, &c, unfolded == 1, arena, &result, &d));
         assert_int_equal(result.step_ps, nccl_choose(&c, OP_all_gather, 2, 1, 1 << 28).time_ps);
     }
-    /* With half the uplink, the eight pairs of a node together are limited by it. */
+    /* If the uplink has half the rate, it limits the eight pairs of a node together. */
     c.oversubscription = 2;
     assert_true(run_net(plan, &c, false, arena, &result, &d));
     NcclChoice alone = nccl_choose(&c, OP_all_gather, 2, 1, 1 << 28);
@@ -188,9 +189,9 @@ static void different_rails_do_not_disturb(void **state)
     arena_free(arena);
 }
 
-/* Four nodes in pods of two, whose uplink is a quarter of the nodes' rate. A ring of all 32 ranks
- * sends one node's worth out of a pod, of which the uplink carries half a node's. An exchange sends
- * half of all bytes out. */
+/* Four nodes in pods of two. A pod's uplink has a quarter of the nodes' rate. A ring of all 32
+ * ranks sends as much out of a pod as out of a node, and the uplink carries half of that rate. An
+ * exchange sends half of all bytes out of the pod. */
 static void pods_have_less_between_them(void **state)
 {
     (void)state;
@@ -332,13 +333,13 @@ static void alike_ranks_fold(void **state)
     (void)state;
     assert_int_equal(classes_of(1, 8, 2, 8), 1);
     assert_int_equal(classes_of(1, 2, 8, 8), 1);
-    assert_int_equal(classes_of(2, 8, 2, 8), 2);    /* one a stage */
+    assert_int_equal(classes_of(2, 8, 2, 8), 2);    /* one rank on each stage */
     assert_int_equal(classes_of(1, 1, 3, 4), 1);    /* three of a node's four devices */
     assert_int_equal(classes_of(1, 2048, 8, 8), 1); /* and quickly */
     assert_int_equal(classes_of(16, 128, 8, 8), 16);
-    /* Groups of three on nodes of four: {0,1,2} {3|4,5} {6,7|8} {9,10,11}. There are groups inside
-     * a node and groups over two nodes, and a rank that is alone on its node; ranks 0-2 share their
-     * node with 3, as 9-11 do with 8. */
+    /* Groups of three on nodes of four: {0,1,2} {3|4,5} {6,7|8} {9,10,11}. Some groups lie in one
+     * node, others on two, and some ranks are alone on their node. Ranks 0-2 share their node with
+     * rank 3, like ranks 9-11 with rank 8. */
     uint32_t n = classes_of(1, 4, 3, 4);
     assert_true(n > 2);
     assert_true(n < 12);
@@ -386,7 +387,7 @@ static void folded_is_unfolded(void **state)
     assert_true(folded_away > 300);
 }
 
-/* Never faster than without sharing; never slower than one transfer after another. */
+/* Sharing never makes a program faster, and it is never slower than one transfer after another. */
 static void sharing_lies_between_bounds(void **state)
 {
     (void)state;

@@ -45,7 +45,7 @@ static uint64_t allocated(const char *profile, const char *values, const char *m
 static const char dense[] = "require 'models.llama' { size = 'tiny', layers = 8, dim = 512,\n"
                             "  heads = 8, kv_heads = 8, hidden = 2048, vocab = 1024 }";
 
-/* Each stage of ZeRO shards more. The buffer of whole gradients exists only in the first one, and
+/* Each stage of ZeRO shards more. A buffer of whole gradients exists only in the first stage, and
  * under fsdp2 only if gradients are reduced once a step. */
 static void a_stage_that_shards_more_takes_less(void **state)
 {
@@ -75,8 +75,8 @@ static const char frozen[] = "r.frozen_base = true";
 static const char frozen_keeps[] =
     "r.frozen_base = true ops.combine_weights = { kernels = 1, passes = 1 }";
 
-/* The second product's output is not kept, whether rows are even or not, also beside a frozen
- * base. It has top_k rows for each token, in 16 bits. */
+/* The output of the second product is not kept, for even and for uneven rows, and also with a
+ * frozen base. It has top_k rows for each token, in 16 bits. */
 static void experts_keep_no_output(void **state)
 {
     (void)state;
@@ -117,7 +117,7 @@ static void embeddings_of_a_frozen_base_stay_16_bits(void **state)
     arena_free(arena);
 }
 
-/* A profile can give ops on uneven rows values of their own. */
+/* A profile can give values of their own to ops on uneven rows. */
 static void uneven_rows_can_differ(void **state)
 {
     (void)state;

@@ -27,12 +27,12 @@
 
 typedef struct Need {
     double in_use, arena; /* bytes of the program with the largest arena */
-    double holes;         /* the largest part that holes add to any program's bytes in use, beyond
-                             1 MiB */
+    /* the largest share by which unused gaps increase a program's bytes in use, beyond 1 MiB */
+    double holes;
 } Need;
 
-/* The memory pass tells the bytes in use. A program read from a text has none of these numbers, so
- * they are computed again. */
+/* The memory pass has computed the bytes in use. A program that was read from a text has no such
+ * numbers, so they are computed again. */
 static void check_told(const Plan *plan, const Program *p, const MemoryCurve *told, Arena *arena)
 {
     Program read = *p;
@@ -84,7 +84,7 @@ static void check_holes(const char *name, const char *set, Need need)
     if (need.holes > 1. / 32) fail_msg("%s %s: holes %.2f %%", name, set, 100 * need.holes);
 }
 
-/* All files of the folder, so that a new plan cannot be forgotten. */
+/* All files of the folder are tested, so that a new plan cannot be forgotten. */
 static void shipped_plans_have_few_holes(void **state)
 {
     (void)state;
@@ -103,7 +103,7 @@ static void shipped_plans_have_few_holes(void **state)
     assert_true(n >= 19);
 }
 
-/* Resharding after the forward pass holds less; so does gathering fewer units ahead. */
+/* A plan holds less if it reshards after the forward pass, and if it gathers fewer units ahead. */
 static void less_in_use_is_a_smaller_arena(void **state)
 {
     static const char *const reshard[] = {"parallel.fsdp2.reshard_after_forward=true",

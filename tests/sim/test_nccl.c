@@ -53,7 +53,7 @@ static void check_worked(const Cluster *c, Collective kind, const Worked *w)
     if (w->protocol != NULL) assert_string_equal(protocols[protocol], w->protocol);
 }
 
-/* DGX H100, N nodes of 8, all_reduce: only the tuner. */
+/* All_reduce on N DGX H100 nodes of 8: only the tuner's estimate. */
 static void all_reduce_between_nodes(void **state)
 {
     (void)state;
@@ -130,7 +130,8 @@ static void switch_point_of_one_node(void **state)
     assert_int_equal(large.channels, 16);
 }
 
-/* One rank on each node (data parallel across tensor-parallel nodes): its own NIC is the limit. */
+/* One rank on each node, as for data parallelism over nodes with tensor parallelism: its own NIC
+ * limits it. */
 static void one_rank_a_node_uses_its_nic(void **state)
 {
     (void)state;
@@ -179,8 +180,8 @@ static void a_network_may_rule_protocols_out(void **state)
     assert_string_equal(choice.algorithm, "Tree"); /* no NVLSTree */
 }
 
-/* In a tree, two nodes send one buffer's worth through all their NICs, three nodes one and a half
- * times that, more nodes twice. The slower of that and the port decides. */
+/* In a tree, two nodes send one buffer through all their NICs, three nodes one and a half buffers,
+ * more nodes two. The slower of NICs and port decides. */
 static void trees_load_the_busiest_node(void **state)
 {
     (void)state;
@@ -275,7 +276,8 @@ static void windows_that_all_ranks_map(void **state)
     NcclChoice window = nccl_answer(&c, &q);
     NcclChoice plain = nccl_choose(&c, OP_all_reduce, 1, 8, 1 << 16);
     assert_true(window.time_ps < plain.time_ps);
-    /* The switch moves no more than a port carries, and no more than it reduces. */
+    /* The switch moves at most the bytes that a port carries, and at most the bytes that it can
+     * reduce. */
     q.bytes = UINT64_C(1) << 32;
     window = nccl_answer(&c, &q);
     assert_true(window.port_bytes / (double)window.fluid_ps * 1e12 < nccl_port_bytes_per_s(&c));
@@ -292,8 +294,8 @@ static void windows_that_all_ranks_map(void **state)
     assert_false(nccl_buffers_possible(&old, &q));
 }
 
-/* A call that is awaited costs 14 us more; sends for eight devices from one process cost 8.2 us
- * each. */
+/* A call costs 14 us more if the caller waits for it. Sends for eight devices from one process
+ * cost 8.2 us each. */
 static void how_a_call_is_made(void **state)
 {
     (void)state;
@@ -426,8 +428,8 @@ static void a_plan_asks(void **state)
     assert_int_equal(plain.channels, buffers.channels);
 }
 
-/* Fewer thread blocks than NCCL would take carry less. As many change nothing. More only take more
- * SMs. */
+/* If the plan limits thread blocks to fewer than NCCL would take, the rate is lower. As many blocks
+ * change nothing. More blocks only take more SMs. */
 static void thread_blocks_carry_their_part(void **state)
 {
     (void)state;

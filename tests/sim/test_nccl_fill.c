@@ -11,9 +11,9 @@
 #include "sim/net/nccl.h"
 #include "tests/sim/dgx.h"
 
-/* A tree of 2^d nodes has 2 d - 1 hops beside the one that the bytes' own time contains. Each
- * passes one chunk of every channel and head: 16 x 8 chunks of 64 KiB, from 4 nodes on. A fabric
- * whose ramp was fitted adds nothing. */
+/* A tree of 2^d nodes has 2 d - 1 hops in addition to the hop that is part of the time of the
+ * bytes. Each hop passes one chunk of every channel and head: 16 x 8 chunks of 64 KiB, from 4 nodes
+ * on. A fabric with a fitted ramp adds nothing. */
 static void levels_of_a_tree_fill_once(void **state)
 {
     (void)state;
@@ -27,7 +27,8 @@ static void levels_of_a_tree_fill_once(void **state)
         NcclChoice b = nccl_choose(&fitted, OP_all_reduce, nodes, 8, (uint64_t)s);
         assert_string_equal(a.algorithm, "NVLSTree");
         assert_int_equal(a.fluid_ps, b.fluid_ps);
-        double nics = 2 * s / (double)a.fluid_ps; /* bytes a picosecond; all leave a node twice */
+        /* bytes in a picosecond; all bytes leave a node twice */
+        double nics = 2 * s / (double)a.fluid_ps;
         double expected = (2 * depth - 1) * 16. * 8 * 65536 / nics;
         double more = (double)a.latency_ps - (double)b.latency_ps;
         if (fabs(more / expected - 1) > 1e-3)
@@ -35,8 +36,8 @@ static void levels_of_a_tree_fill_once(void **state)
     }
 }
 
-/* What goes round once crosses each border between nodes once, an all-reduce twice. A fabric's ramp
- * goes with that. */
+/* Data that go round once cross each border between nodes once. An all-reduce crosses twice. The
+ * ramp of a fabric is proportional to that. */
 static void a_fabric_fills_once_a_crossing(void **state)
 {
     (void)state;

@@ -33,10 +33,10 @@ static void assert_rate(double rate, double expected)
         fail_msg("%.3f GB/s, by hand %.3f", rate / 1e9, expected / 1e9);
 }
 
-/* nccl-tests' issue 307: 8 RTX 4090, with two Xeons that have a switch of four each. Its log shows
- * one channel of 5 GB/s, paths of 24 inside a socket and of 10 between sockets. A ring leaves a
- * switch upwards four times: three times to come down again, which costs a sixth more, and once to
- * the other socket. */
+/* nccl-tests' issue 307: 8 RTX 4090 and two Xeons, with a switch of four devices at each. Its log
+ * shows one channel of 5 GB/s, and paths of 24 inside a socket and of 10 between sockets. Four hops
+ * of a ring go up from a switch. Three of them come down again, which costs a sixth more, and one
+ * goes to the other socket. */
 static void a_published_log(void **state)
 {
     (void)state;
@@ -63,8 +63,8 @@ static void rings_by_hand(void **state)
     assert_rate(pcie_ring_bytes_per_s(&c, 4), link); /* one socket's */
     c.pcie.intel = true;
     assert_rate(pcie_ring_bytes_per_s(&c, 4), link / 1.2);
-    /* If devices below a switch write to each other, its uplink only carries the one hop that
-     * leaves. If they may not, all four hops use it. */
+    /* If devices below a switch can write to each other, only one hop of a ring uses the uplink. If
+     * they cannot, all four hops use it. */
     c = box(2, 2, PEER_auto, false);
     assert_rate(pcie_ring_bytes_per_s(&c, 8), link);
     c.pcie.peer = PEER_off;

@@ -9,8 +9,9 @@
 #include "sim/period.h"
 #include "tests/sim/synthetic.h"
 
-/* What a step does. Each micro-batch gathers (45 ps) after the first kernel of the one before, and
- * runs a kernel (20 ps), then one (40 ps) that waits for both. A last kernel follows (30 ps). */
+/* The shape of a step. Each micro-batch gathers (45 ps) after the first kernel of the previous one.
+ * It runs a kernel (20 ps), then a kernel (40 ps) that waits for both. A last kernel (30 ps) ends
+ * the step. */
 typedef struct Steps {
     uint32_t n;         /* micro-batches */
     Ps issue;           /* of an instruction; 0: the host is never late */
@@ -93,11 +94,12 @@ static void uneven_steps_have_none(void **state)
 {
     (void)state;
     const Steps uneven[] = {
-        {.n = 6, .slow = 3},                     /* a time differs inside the periods */
-        {.n = 6, .slow = 4},                     /* ... in the second */
-        {.n = 6, .unordered = 3},                /* an order differs, and no time */
-        {.n = 3},                                /* too few to compare */
-        {.n = 6, .issue = 1, .issue_last = 400}, /* more micro-batches would hide the late host */
+        {.n = 6, .slow = 3},      /* a time differs inside the periods */
+        {.n = 6, .slow = 4},      /* ... in the second */
+        {.n = 6, .unordered = 3}, /* an order differs, and no time */
+        {.n = 3},                 /* too few to compare */
+        /* with more micro-batches the host would no longer be late */
+        {.n = 6, .issue = 1, .issue_last = 400},
     };
     for (size_t i = 0; i < sizeof uneven / sizeof *uneven; i++) {
         Period period;

@@ -86,7 +86,7 @@ static void published(void **state)
     assert_int_equal(simulated(SCHEDULE_zb_v, 4, 2, 8, 0), 51);
 }
 
-/* Schedules drawn at random take as long as the player says. */
+/* Random schedules take as long as the player of schedules computes. */
 static void as_played(void **state)
 {
     (void)state;

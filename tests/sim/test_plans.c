@@ -57,7 +57,7 @@ static void check_report(const Loaded *l, const SimReport *r)
     }
     assert_true(r->compute_ps <= r->step_ps);
     assert_true(r->step_ps == r->compute_ps + r->idle_ps);
-    /* If all ranks do the same, none waits for another. */
+    /* If all ranks do the same work, none waits for another. */
     if (l->plan->programs.n == 1) assert_true(r->step_ps <= r->compute_ps + comm);
     assert_true(r->exposed_ps <= r->idle_ps);
     assert_true(r->mfu > 0);
@@ -154,7 +154,7 @@ static void same_numbers_ten_times(void **state)
     arena_free(l.arena);
 }
 
-/* A worse machine is never faster. */
+/* A slower machine never makes a step faster. */
 static void worse_hardware_is_slower(void **state)
 {
     (void)state;

@@ -30,7 +30,7 @@
 typedef struct Row {
     const char *name;
     uint32_t layers, dim, heads, hidden, micro, accumulate, dp, tp, pp;
-    double measured_gib; /* torch.cuda.max_memory_reserved of the run's rank 0 */
+    double measured_gib; /* torch.cuda.max_memory_reserved of rank 0 of the run */
 } Row;
 
 static const Row rows[] = {
@@ -100,7 +100,7 @@ static double local_parameters(const Row *r)
     return r->layers * layer_parameters(r) + vocab * d + vocab * d / r->tp + d;
 }
 
-/* The published form. */
+/* Returns the bytes by the published form. */
 static Terms published(const Row *r)
 {
     double p = local_parameters(r), tokens = r->micro * seq;
@@ -169,10 +169,10 @@ static double stage_parameters(const Row *r, uint32_t stage)
     return p + (stage == 0 ? vocab * d : 0) + (stage == r->pp - 1 ? vocab * d + d : 0);
 }
 
-/* Their form: as above, but weights stay gathered (2 P). Saved inputs are not cut by tp and belong
- * to as many micro-batches as there are stages from here on. Only the last stage has logits. They
- * measured only rank 0, for which the form gives less than for the last stage; the worst stage must
- * fit. */
+/* Returns the bytes by the form for pipelines. Unlike above, weights stay gathered (2 P). Saved
+ * inputs are not cut by tp, and there are as many micro-batches of them as stages from this one on.
+ * Only the last stage has logits. Only rank 0 was measured, for which the form gives less than for
+ * the last stage; the worst stage must fit. */
 static double stage_published(const Row *r, uint32_t stage)
 {
     double p = stage_parameters(r, stage), tokens = r->micro * seq;
@@ -191,8 +191,9 @@ static void stage_by_stage(void **state)
         Arena *arena = arena_new();
         const Plan *plan = plan_of(r, arena);
         uint64_t worst = 0;
-        /* Weights that only theirs holds gathered at our peak. The first stage of the 70B has
-         * released its embedding then (2.0 GiB), and needs .925 of what they measured. */
+        /* Weights that are gathered in the published run at our peak, but not in ours. The first
+         * stage of the 70B has already released its embedding then (2.0 GiB), and needs .925 of the
+         * measured memory. */
         double released = 0;
         for (uint32_t stage = 0; stage < r->pp; stage++) {
             const Program *p = &plan->programs.at[stage];

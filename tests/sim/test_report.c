@@ -35,8 +35,8 @@ static const AxisTime *row_of(const SimReport *report, Stream stream)
     return NULL;
 }
 
-/* gather(30) | a(10) b(20) hidden; c waits for the gather; reduce(50) of c's result runs under
- * e(20), and its rest runs past the end of the compute stream. */
+/* gather(30) is hidden by a(10) and b(20). c waits for the gather. The reduction(50) of c's result
+ * runs while e(20) computes, and continues after the end of the compute stream. */
 static void hidden_and_exposed(void **state)
 {
     (void)state;
@@ -68,7 +68,7 @@ static void hidden_and_exposed(void **state)
     arena_free(arena);
 }
 
-/* A wait for one stream may really be a wait for another one that it waited for: 40 of the 60
+/* The stream waits for one communication, which itself waited for another one. So 40 of the 60
  * belong to the tensor-parallel reduction before the gather. */
 static void causes_are_followed_back(void **state)
 {

@@ -116,7 +116,8 @@ static void a_hop_takes_its_closed_form(void **state)
             assert_int_equal(forward, 2 * (n - 1));
             for (const TraceRow *row;
                  (row = row_of(&r, OP_rotate, PHASE_backward, backward)) != NULL; backward++) {
-                /* first keys and values alone, then with gradients, at last gradients alone */
+                /* the first hop carries only keys and values, the next ones also gradients, the
+                 * last one only gradients */
                 const bool first = backward < 2, lone = backward + 4 >= 2 * (2 * n - 1);
                 assert_int_equal(row->bytes, bytes);
                 check_near(row->end_ps - row->start_ps,

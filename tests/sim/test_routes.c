@@ -94,9 +94,9 @@ static void paths_on_a_torus(void **state)
     }
 }
 
-/* There is at least one link out of a group, and a path uses at most one link before it and one
- * after it. B's messages to A arrive where A's link to B leaves. Each link is used by some path,
- * each inside its group. */
+/* At least one link leaves a group. A path uses at most one link before that link, and at most one
+ * after it. Messages from B to A arrive at the router where A's link to B begins. Some path uses
+ * each link, each within its group. */
 static void paths_on_a_dragonfly(void **state)
 {
     (void)state;
@@ -126,7 +126,7 @@ static void paths_on_a_dragonfly(void **state)
                         continue;
                     }
                     assert_int_equal((link - inside) / t.ways_out, at % routers);
-                    /* the way back: the same pair of groups, the same one of its links */
+                    /* the way back uses the same pair of groups, and the same one of its links */
                     uint32_t pairs = t.groups - 1, port = link - inside;
                     uint32_t other = (group + 1 + port % pairs) % t.groups;
                     uint32_t back = port / pairs * pairs + (t.groups - 2 - port % pairs);
@@ -185,9 +185,9 @@ static void rings_along_an_axis(void **state)
     }
 }
 
-/* A ring of 8 nodes, each of which sends an eighth to each other. A link carries 1 + 2 + 3 hops of
- * the messages that go one way. Messages that go half way round add 2 (even nodes send up, odd ones
- * down): 8 in all. */
+/* A ring of 8 nodes. Each sends an eighth to each other node. A link carries 1 + 2 + 3 hops of the
+ * messages that go one way. Messages that go half way round add 2 (even nodes send up, odd nodes
+ * down), so 8 in all. */
 static void an_exchange_on_a_ring(void **state)
 {
     (void)state;
@@ -210,10 +210,10 @@ static void an_exchange_on_a_ring(void **state)
     arena_free(arena);
 }
 
-/* Two groups of four routers, each of which sends to its partner in the other group: the worst case
- * for shortest routes. All four messages of a direction share the one link out of their group.
- * Inside a group, the same exchange has links of its own. With as many links as routers, each
- * message has its own. */
+/* Two groups of four routers. Each router sends to its partner in the other group, which is the
+ * worst case for shortest routes. All four messages of a direction share the one link out of their
+ * group. Inside a group, the same exchange has links of its own. With as many links between groups
+ * as routers, each message has its own link. */
 static void a_dragonfly_has_few_ways_out(void **state)
 {
     (void)state;
@@ -242,8 +242,8 @@ static void a_dragonfly_has_few_ways_out(void **state)
     }
 }
 
-/* Links of 40 GB/s inside one group, one for each pair. In an exchange each carries a quarter of
- * all bytes. */
+/* Links of 40 GB/s inside one group, one for each pair of routers. In an exchange each link carries
+ * a quarter of all bytes. */
 static void a_group_is_linked_all_to_all(void **state)
 {
     (void)state;

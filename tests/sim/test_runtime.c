@@ -77,8 +77,8 @@ static bool leaves_out_first(const void *self, const Plan *plan, const Program *
     return in->match == 1;
 }
 
-/* A communication that the modelled system does not do takes no time and waits for nobody; its
- * peers need not come. */
+/* The modelled system does not do this communication: it takes no time and waits for no rank, and
+ * its peers need not reach it. */
 static void what_is_left_out_takes_no_time(void **state)
 {
     (void)state;
@@ -130,8 +130,8 @@ static double float8_step_s(const char *profile, uint32_t microbatches)
     return s;
 }
 
-/* Delayed scaling: no kernels or collectives for maxima; weights are quantised once a step. The
- * host issues nothing for them either. Only the host's time is left, 5 us for each kernel. */
+/* Delayed scaling: no kernels or collectives for maxima, and weights are quantised once a step. The
+ * host issues none of these either, so only its time is left, 5 us for each kernel. */
 static void delayed_scaling_makes_weights_once(void **state)
 {
     (void)state;
@@ -175,7 +175,8 @@ static double step_s(const char *runtime, const char *passes, const char *set, H
     return s;
 }
 
-/* No kind of kernel moves or computes more than the device can, whether fused or in many passes. */
+/* No kernel moves or computes more than the device can, whether it is fused or split into many
+ * passes. */
 static void no_kind_is_above_the_roofs(void **state)
 {
     (void)state;
@@ -231,7 +232,8 @@ static void the_host_may_be_the_limit(void **state)
     assert_true(compiled < eager / 2);
 }
 
-/* A slower CPU takes longer for each kernel and between steps; 0 stands for the profile's own. */
+/* A slower CPU takes longer for each kernel and between steps; 0 stands for the profile's own CPU.
+ */
 static void host_times_follow_the_hosts_factor(void **state)
 {
     (void)state;
@@ -296,7 +298,7 @@ static void a_short_program_takes_what_it_takes(void **state)
     assert_int_equal(s.peak_reserved, (20 + 30 + 40 + 12 + 12 + 50) * MIB);
     assert_int_equal(s.n_segments, 6);
     runtime.op[OP_silu].scratch =
-        6; /* two of 60 MiB: now 2 is the peak; the 50 later reuse one of them */
+        6; /* two of 60 MiB: now the peak is at 2; the 50 later reuse one of them */
     s = torch_memory(plan, p, &runtime, &device, 1000 * MIB);
     assert_int_equal(s.peak_allocated, stays + 160 * MIB);
     assert_int_equal(s.peak_reserved, (20 + 30 + 40 + 120) * MIB);
@@ -338,9 +340,9 @@ static void what_is_saved_lives_to_its_gradient(void **state)
     arena_free(arena);
 }
 
-/* A unit that the plan gathers before the loss, for the backward pass, is gathered by a hook that
- * runs after it. The loss's 100 MiB and the unit's 80 therefore never exist together. For a forward
- * pass that reads it before the loss, it is gathered at once. */
+/* The plan gathers a unit before the loss, for the backward pass. PyTorch gathers it by a hook
+ * after the loss, so the loss's 100 MiB and the unit's 80 never exist together. If a forward pass
+ * before the loss reads the unit, it is gathered at once. */
 static void no_hook_gathers_before_the_loss_has_its_gradient(void **state)
 {
     (void)state;
@@ -368,8 +370,8 @@ static void no_hook_gathers_before_the_loss_has_its_gradient(void **state)
     arena_free(arena);
 }
 
-/* 40 MiB of silu's output, read forward at 2 and backward at 4; another 50 at 3. If they are
- * recomputed, they need not be kept for the backward pass. */
+/* silu's output of 40 MiB is read forward at 2 and backward at 4; another 50 MiB exist at 3. If the
+ * output is recomputed, it need not be kept for the backward pass. */
 static void what_is_made_again_is_not_kept(void **state)
 {
     (void)state;

@@ -34,7 +34,7 @@ static void sizes_are_rounded_by_pool(void **state)
     torch_allocate(a, 10 * MIB, 0); /* the rest is too small: 10 MiB get a segment of their own */
     expect(a, 2 * 512 + 21 * MIB, 32 * MIB);
     torch_allocate(a, 11 * MIB + 1,
-                   0); /* ... rounded up to 2 MiB; the rest below 1 MiB stays in it */
+                   0); /* ... rounded up to 2 MiB; the remainder below 1 MiB stays in the block */
     expect(a, 2 * 512 + 21 * MIB + 12 * MIB, 44 * MIB);
     arena_free(arena);
 }
@@ -139,7 +139,7 @@ static void expandable_segments_grow_at_their_end(void **state)
     arena_free(arena);
 }
 
-/* From an expandable segment, any rest is split off, even one below 1 MiB. */
+/* An expandable segment splits off any remainder, even one below 1 MiB. */
 static void expandable_blocks_are_split_to_the_last_piece(void **state)
 {
     (void)state;
@@ -155,7 +155,7 @@ static void expandable_blocks_are_split_to_the_last_piece(void **state)
     arena_free(arena);
 }
 
-/* The end of a segment that can grow counts as large as it may become, so a hole is taken first. */
+/* The end of a segment that can grow counts as large as it may become, so a hole is preferred. */
 static void the_end_of_an_expandable_segment_is_taken_last(void **state)
 {
     (void)state;

@@ -73,9 +73,10 @@ static uint64_t peak_mib(const Short *s)
     return (t.peak_allocated - 8519680) / MIB;
 }
 
-/* Both gradients of one product are made, at 2 and 4. The input of the first one stays until the
- * second is made, beside 100 MiB at 3. Two autograd nodes each release their own inputs, and so
- * does compiled code. A recomputed tensor did not exist, so it is not kept. */
+/* The two gradients of one product are made at 2 and at 4. The input of the first gradient stays
+ * until the second is made, beside 100 MiB at 3. If they are two autograd nodes, each releases its
+ * own inputs; compiled code does so, too. A recomputed tensor did not exist before, so it is not
+ * kept. */
 static void a_node_gives_back_all_at_once(void **state)
 {
     (void)state;
@@ -102,7 +103,8 @@ static void a_node_gives_back_all_at_once(void **state)
     arena_free(s.arena);
 }
 
-/* A tensor that only an absent gradient op would read is freed before 200 MiB exist at 3. */
+/* If a framework has no op for a gradient, a tensor that only this op would read is freed before
+ * 200 MiB exist at 3. */
 static void nothing_is_kept_for_an_absent_gradient(void **state)
 {
     (void)state;
@@ -140,9 +142,9 @@ static void a_loop_holds_its_logits(void **state)
 }
 
 /* A region: x -> norm -> balance, and x -> silu, recomputed at 1 and 2, read backward at 3 and 4;
- * 100 MiB at 5. The module keeps balance's result. The norm's output and its saved tensors, half as
- * large, therefore stay. silu's output does not, nor does a tensor that is recomputed a third
- * time. */
+ * 100 MiB at 5. The module keeps the result of balance, so the norm's output and its saved tensors,
+ * half as large, stay. The output of silu does not stay, nor does a tensor that is recomputed a
+ * third time. */
 static void a_module_keeps_a_graph(void **state)
 {
     (void)state;
@@ -172,9 +174,9 @@ static void a_module_keeps_a_graph(void **state)
     arena_free(s.arena);
 }
 
-/* Four query heads for each head of keys and values, which have 10 MiB: the repeated copies are 60
- * more, however many tokens the queries have (40 MiB for as many). Experts' weights of 24 MiB are
- * stacked. Both live until their gradients, at 2, have run. */
+/* Four query heads for each head of keys and values, which have 10 MiB. The repeated copies are 60
+ * MiB more, however many tokens the queries have (40 MiB for as many tokens as keys). Weights of
+ * experts of 24 MiB are stacked. Both live until their gradients, at 2, have run. */
 static void copies_that_are_saved(void **state)
 {
     (void)state;
@@ -234,7 +236,7 @@ static void the_first_step_makes_states(void **state)
     const TorchStats after = torch_memory(s.plan, s.p, &s.runtime, &device, 0);
     assert_int_equal(after.peak_allocated, before.peak_allocated);
     assert_int_equal(after.peak_reserved - before.peak_reserved, 24 * MIB);
-    s.runtime.host_optimizer = true; /* of a unit: neither on the device */
+    s.runtime.host_optimizer = true; /* a tensor of a unit; both are on the host */
     s.p->buffers.at[m].unit = list_add(s.arena, &s.plan->graph.units);
     const TorchStats without = torch_memory(s.plan, s.p, &s.runtime, &device, 0);
     assert_int_equal(after.peak_allocated - without.peak_allocated, 40 * MIB);

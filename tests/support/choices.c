@@ -26,7 +26,8 @@ static int64_t chosen(const Attrs *attrs, int64_t b, int64_t token, int64_t choi
     return attrs->experts > 1 && b % 2 == 1 && e == 0 ? -1 : e;
 }
 
-/* Walks over the choices of sequence b. Fills its slots [S,K], or adds to the counts [e,b]. */
+/* Walks over the choices of sequence b. Fills its slots [S,K], or counts its rows in `counts`
+ * [e,b]. */
 static void fill_uneven(const Attrs *attrs, int64_t b, int64_t samples, Value *slots, Value *counts)
 {
     int64_t taken[MOST_EXPERTS] = {0};
@@ -52,7 +53,7 @@ static bool fill_counted(OpKind op, uint32_t arg, const Attrs *attrs, Value *v)
     return true;
 }
 
-/* Moves rows between memory where every room is stored, and memory where only taken ones are. */
+/* Moves rows between memory with all rooms and memory with only the taken rooms. */
 static Value move_rows(Arena *arena, const Value *from, const Value *counts, bool packs)
 {
     Value to = value_new(arena, from->dtype, from->n_dims, from->dim);

@@ -11,7 +11,7 @@
 bool choices_fill(OpKind op, uint32_t arg, const Attrs *attrs, Value *v);
 
 /* ---- experts that drop no token (planner/ir/layout/rows.h) ---- */
-/* Rooms of an expert without a token. (Slots and counts must be consistent.) */
+/* Fills an expert's rooms that have no token. (Slots and counts must be consistent.) */
 enum { CHOICES_SPARE = 2 };
 /* True if the argument consists of uneven rows. Tests give such an argument memory for all
  * rooms. */

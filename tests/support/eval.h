@@ -20,13 +20,14 @@ enum { PART_EMPTY = -1 };
 /* The part of each index that the arguments cover. NULL for eval_op: the whole index. */
 typedef struct Part {
     int64_t start['z' + 1];
-    int64_t second['z' + 1]; /* for a part in two chunks; 0: start and half the local size */
-    int64_t valid['z' + 1];  /* 0: the whole local size; PART_EMPTY: nothing */
-    const Binding *global;   /* binding of the unsplit op */
+    /* if the part is two chunks; 0: `start` and half the local size give the second chunk */
+    int64_t second['z' + 1];
+    int64_t valid['z' + 1]; /* 0: the whole local size; PART_EMPTY: nothing */
+    const Binding *global;  /* binding of the unsplit op */
 } Part;
 
 int64_t value_elements(const Value *v);
-int64_t value_numbers(const Value *v); /* elements of pairs have two */
+int64_t value_numbers(const Value *v); /* elements that are pairs have two numbers */
 Value value_new(Arena *arena, DType dtype, uint32_t n_dims, const int64_t *dim);
 double value_get(const Value *v, int64_t i); /* number i */
 void value_set(Value *v, int64_t i, double x);

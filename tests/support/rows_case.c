@@ -95,8 +95,8 @@ RowsCounts rows_case_counts(const RowsCase *c)
                         c->g * c->n * c->c * c->attrs.h_kernel * c->attrs.w_kernel};
 }
 
-/* Writes n rows of each plane, from `row` on (beyond an edge: from the other one), behind `at` rows
- * of planes with `room` rows. */
+/* Writes n rows of each plane, from `row` on. Rows beyond an edge come from the other edge. The
+ * rows go behind the first `at` rows of planes with room for `room` rows. */
 static void put_rows(const RowsCase *c, DType t, const double *from, int64_t planes, int64_t all,
                      int64_t row, int64_t n, void *to, int64_t room, int64_t at)
 {

@@ -361,8 +361,7 @@ static void change_attrs(const Plan *plan, Plan *out, Arena *arena, Mutation m)
                                    a); /* not interned, because tables are shared */
 }
 
-/* Graph and program agree on another mask. Only the statement that it is the forward node's mask is
- * lost. */
+/* Graph and program agree on another mask; only the forward node is no longer named. */
 static void change_forward(Plan *out, Arena *arena, NodeId id)
 {
     Node *n = &out->graph.nodes.at[id];
@@ -385,7 +384,9 @@ static void change_launch(Program *p, Pc pc)
     for (Pc k = 1; k < p->code.n; k++)
         if (p->code.at[k].launch > top) top = p->code.at[k].launch;
     if (in->launch) {
-        uint32_t was = in->launch; /* the members behind it get a number of their own */
+        /* the members behind it get a number of their own, because they are a launch of their own
+         */
+        uint32_t was = in->launch;
         in->launch = 0;
         for (Pc k = pc + 1; k < p->code.n; k++)
             if (p->code.at[k].launch == was) p->code.at[k].launch = top + 1;

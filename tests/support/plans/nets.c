@@ -185,7 +185,7 @@ static TensorId norm(Build *b, TensorId x)
     return op(b, OP_group_norm, (TensorId[]){x, sum, spread, weight, bias}, 5, &attrs);
 }
 
-/* The bias of two points is linear in their differences, which all ranks have alike. */
+/* The bias of two points depends linearly on their differences, which are equal on all ranks. */
 static TensorId attention(Build *b, const NetLayer *l, TensorId x)
 {
     const int64_t batch = b->net->micro * data_ranks(b->net), rows = l->h.kernel,

@@ -12,7 +12,7 @@ typedef enum NetKind {
     NET_conv,      /* with a bias and gelu */
     NET_transpose, /* a transposed convolution with a bias */
     NET_residual,  /* x + silu(conv(x)): keeps the shape */
-    NET_norm,      /* group norm in two groups */
+    NET_norm,      /* a group norm with two groups */
     NET_pool,      /* average pooling */
     NET_shuffle, /* pooling by h.kernel x w.kernel, a conv, then a shuffle of its channels back into
                     points */

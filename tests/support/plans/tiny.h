@@ -11,8 +11,8 @@ typedef enum TinyVariant {
     TINY_parallel,    /* attention and feed-forward read the same residual (GPT-NeoX) */
     TINY_doubled,     /* adds x + x after each block: one op reads one value twice */
     TINY_normed,      /* adds x + norm(x): an op reads the sum to which its own gradient is added */
-    TINY_column_only, /* feed-forward: column linears without a row linear */
-    /* feed-forward: a row linear without column linears, whose activations change dimension */
+    TINY_column_only, /* feed-forward has column linears, but no row linear */
+    /* feed-forward has a row linear, but no column linears; its activations change dimension */
     TINY_row_only,
     TINY_VARIANTS
 } TinyVariant;
@@ -55,7 +55,8 @@ typedef struct Tiny {
     bool use_ddp;
     CpOptions cp_options;
     PpOptions pp_options;
-    /* not 0: seed of a random schedule with pp_options.chunks stages for each rank */
+    /* 0: a built-in schedule; otherwise the seed of a random schedule with pp_options.chunks stages
+     * for each rank */
     uint64_t own_seed;
     TpOptions tp_options;
     bool use_float8;

@@ -1,5 +1,5 @@
-/* Arenas: zeroed and aligned for any size, again after a reset, and a way out when memory is
- * full. */
+/* Arenas: memory is zeroed and aligned for any size, also after a reset. If memory is full, the
+ * caller gets control back. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -61,7 +61,7 @@ static void a_new_arena_hides_what_a_freed_one_held(void **state)
     }
 }
 
-/* More blocks than large pages are mapped for. */
+/* More blocks than the large mapped pages hold. */
 static void many_large_blocks_are_apart(void **state)
 {
     (void)state;
@@ -162,8 +162,8 @@ static void count_one(void *self)
     ++*(int *)self;
 }
 
-/* Memory ends between the making and the freeing of arenas: those of the scope are freed, and what
- * they own is given back. Older ones stay. */
+/* Memory runs out while arenas are made and freed. Arenas of the scope are freed, and their
+ * resources are released. Older arenas stay. */
 static void a_scope_is_unwound(void **state)
 {
     (void)state;
@@ -202,7 +202,7 @@ static void a_scope_is_unwound(void **state)
  * Under it the pool stays empty and its lock is never taken, so there is nothing to test.
  */
 #if !defined(__SANITIZE_ADDRESS__)
-/* A block of another size than the usual ones, too. */
+/* The block has another size than usual. */
 static void a_freed_block_is_used_again(void **state)
 {
     (void)state;

@@ -33,8 +33,8 @@ static void a_bound_process_has_one_core(void **state)
         assert_true(set.word[k] == (k == core / 64 ? UINT64_C(1) << core % 64 : 0));
 }
 
-/* Two ranks that are bound to one core share it. Those bound to a core each do not, nor do two
- * ranks with the same two cores; a third rank has none left. */
+/* Two ranks that are bound to one core share it. Two ranks with a core each share none. Two ranks
+ * with the same two cores share none either, but a third rank there has no core left. */
 static void ranks_share_the_cores_that_they_have_together(void **state)
 {
     (void)state;

@@ -67,7 +67,7 @@ static void machines_read_them(void **state)
         "\"text\":\"rank 3 needs 90 GiB\",\"hint\":null}]");
 }
 
-/* The user's line comes first; the library's line is told behind the message. */
+/* The user's line comes first; the library's line follows the message. */
 static void a_line_of_the_library_comes_second(void **state)
 {
     Diag d = diag_in(*state);
@@ -101,7 +101,7 @@ static void the_lowest_exit_code_wins(void **state)
         Diag one = diag_in(*state);
         diag_error(&one, expected[i].fault, "r", nowhere, "x");
         assert_int_equal(diag_exit_code(&one), expected[i].code);
-        /* Added from the mildest to the worst, so each new one decides the exit code. */
+        /* Errors are added from the mildest to the worst, so each new one decides the exit code. */
         diag_error(&all, expected[i].fault, "r", nowhere, "x");
         assert_int_equal(diag_exit_code(&all), expected[i].code);
     }

@@ -62,7 +62,7 @@ static void grows_in_place_when_newest(void **state)
     for (uint32_t i = 1; i < 256; i++) list_push(arena, &list, (uint64_t)i);
     assert_ptr_equal(list.at, before);
     assert_int_equal(list.at[0], 7);
-    /* This wastes no memory. */
+    /* Growing in this way wastes no memory. */
     assert_int_equal(arena_bytes(arena), list.room * sizeof(uint64_t));
     arena_free(arena);
 }

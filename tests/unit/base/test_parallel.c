@@ -1,4 +1,4 @@
-/* Every call is made once, and as many calls run at once as a process allows threads. */
+/* Each call is made once. As many calls run at the same time as the process allows threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -77,7 +77,7 @@ static void normal_is_normal(void **state)
     assert_true(fabs((double)beyond_two / DRAWS - 0.0455003) < 5 * 0.21 * error);
 }
 
-/* The functions that stand for the mathematical library's: they differ from it by rounding alone.
+/* These functions replace those of the mathematical library. They differ from it only by rounding.
  */
 static void logarithm_and_cosine(void **state)
 {
@@ -113,7 +113,7 @@ static void streams_and_seeds_differ(void **state)
         equal += rng_u64(1, 1, i) == rng_u64(1, 2, i);
         equal += rng_u64(1, 1, i) == rng_u64(2, 1, i);
         equal += rng_u64(1, 1, i) == rng_u64(1, 1, i + 1);
-        /* A high half counts as much as a low one. */
+        /* A number's high half affects the result as much as its low half. */
         equal += rng_u64(1, 1, i) == rng_u64(1, 1, i + (UINT64_C(1) << 32));
         equal += rng_u64(1, 1, i) == rng_u64(1 + (UINT64_C(1) << 32), 1, i);
         assert_int_equal(rng_u64(9, 8, i), rng_u64(9, 8, i));

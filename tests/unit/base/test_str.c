@@ -81,7 +81,7 @@ static void doubles_read_back(void **state)
     }
 }
 
-/* Whole numbers have a function of their own, which must write what the C library writes. */
+/* Whole numbers have a function of their own. It must write the same text as the C library. */
 static void whole_doubles_are_printed_alike(void **state)
 {
     static const double edges[] = {0, 1, -1, 10, 999999999999999, 1e15, -1e15, 1e16, 989e12, 1e300};

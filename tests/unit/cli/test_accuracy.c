@@ -160,8 +160,8 @@ static void rows_are_counted_by_reason(void **state)
     arena_free(arena);
 }
 
-/* a takes p of 1 ms, b p of 1e6 s: errors and ratios follow from p alone. The row that ran out of
- * memory does fit: "not" counts as a wrong verdict. */
+/* Framework a takes p of 1 ms, b takes p of 1e6 s, so errors and ratios follow from p alone. The
+ * row that ran out of memory fits in the prediction, so "not" is a wrong verdict. */
 static void errors_are_those_worked_out_by_hand(void **state)
 {
     (void)state;
@@ -200,7 +200,8 @@ static void errors_are_those_worked_out_by_hand(void **state)
     arena_free(arena);
 }
 
-/* A size and a bandwidth give a time; a size that is no number is not a peak. */
+/* If a row has a size and a bandwidth, it has a time. A size that is no number does not make the
+ * row a peak. */
 static void collectives_may_state_a_bandwidth(void **state)
 {
     (void)state;
@@ -276,7 +277,8 @@ static void other_families_are_built(void **state)
 }
 
 /* All kernels of the sample are predicted, except those of a GPU that the library lacks. Rows that
- * may be fitted are within a factor of 1.7: a mistake in reading a row would be larger. */
+ * may be fitted are predicted within a factor of 1.7, because a mistake in reading a row makes a
+ * larger error. */
 static void every_kind_of_kernel_is_predicted(void **state)
 {
     (void)state;
@@ -336,7 +338,7 @@ static const char *sample_of_runs(Arena *arena)
     return command_table(arena, str_text(&s));
 }
 
-/* The bands are as wide as the worst row that may be fitted: a prediction outside them shows a
+/* The bands are as wide as the worst row that may be fitted. A prediction outside them shows a
  * mistake in a plan, not in a constant. */
 static void the_sample_stays_in_its_bands(void **state)
 {

@@ -14,7 +14,7 @@
 #include "tests/support/command.h"
 #include "tests/support/published_row.h"
 
-/* A row that every command can predict, with these changes; the score of its memory. */
+/* Returns the predicted memory of a row that every command can predict, with these changes. */
 #define MEMORY(changes)  published_row_predicted(arena, changes, "memory allocated")
 #define ASSUMED(changes) published_row_predicted(arena, changes, "memory allocated, not all stated")
 
@@ -24,13 +24,14 @@ static void cells_that_have_a_stand_in_are_planned(void **state)
     (void)state;
     static const char *const rows[] = {
         "ep=4", /* the model has no experts */
-        "gpu=", /* the device is open */
+        "gpu=", /* the row does not state the device */
         "framework=torchtitan 2026;moe_experts=8;moe_topk=2;tp=4;ep=4;zero_stage=3", /* ep over tp
                                                                                       */
         "framework=InternEvo;model=internlm2-1.8b;pp=2;vp=2;global_batch_seqs=6;n_gpus=4;tp=1",
         "model=NemotronH_56B;n_layers=;d_model=;n_heads=;n_kv_heads=;d_ff=;vocab=;n_gpus=64;"
         "global_batch_seqs=64;tp=8",
-        "moe_experts=4;moe_topk=1;moe_layer_freq=2;n_layers=8;pp=2;vp=4;tp=1", /* odd chunks */
+        /* chunks of odd length */
+        "moe_experts=4;moe_topk=1;moe_layer_freq=2;n_layers=8;pp=2;vp=4;tp=1",
         "model=Falcon-7B;n_layers=;d_model=;n_heads=;n_kv_heads=;d_ff=;vocab=;tp=1",
     };
     Arena *arena = arena_new();
@@ -55,7 +56,7 @@ static void an_open_device_has_no_time(void **state)
     arena_free(arena);
 }
 
-/* TF32 multiplies at half the rate of 16-bit numbers, and fp32 at far less; both have 4 bytes. */
+/* TF32 multiplies at half the rate of 16-bit numbers, and fp32 is far slower. Both take 4 bytes. */
 static void products_may_have_32_bits(void **state)
 {
     (void)state;
@@ -71,8 +72,8 @@ static void products_may_have_32_bits(void **state)
     arena_free(arena);
 }
 
-/* Blocks of MXFP8 are planned as such where a GPU multiplies blocks. They need no pass that looks
- * for the greatest element, so their step is shorter than that of rowwise scales. */
+/* Where a GPU multiplies blocks, MXFP8 is planned with blocks. They need no pass that searches the
+ * largest element, so the step is shorter than with rowwise scales. */
 static void mxfp8_has_scales_for_blocks(void **state)
 {
     (void)state;
@@ -86,7 +87,8 @@ static void mxfp8_has_scales_for_blocks(void **state)
     assert_true(blocks > 0 && blocks < .99 * rows && blocks > .8 * rows);
     assert_true(published_row_predicted(arena, arena_print(arena, "%s;precision=mxfp8", b200),
                                         "step time") == blocks);
-    /* An H100 multiplies no blocks: scales of rows stand for them, apart from stated rows. */
+    /* An H100 cannot multiply blocks, so scales of rows stand for them, and the row counts as not
+     * all stated. */
     assert_true(ASSUMED("precision=MXFP8;framework=torchtitan 2026;tp=1;zero_stage=3") > 0);
     assert_true(MEMORY("precision=MXFP8;framework=torchtitan 2026;tp=1;zero_stage=3") == 0);
     arena_free(arena);
@@ -138,7 +140,7 @@ static void a_column_wins_over_a_recipe(void **state)
     arena_free(arena);
 }
 
-/* A recipe gives the recomputation that a row leaves to it. */
+/* If a row does not state its recomputation, a recipe does. */
 static void recipes_give_the_recomputation(void **state)
 {
     (void)state;

@@ -114,8 +114,8 @@ static void hidden_dropout_keeps_masks(void **state)
     arena_free(arena);
 }
 
-/* The allocator gives cuBLAS's workspace: 8 times 4 MiB instead of 8.125 MiB. The forward thread
- * and autograd's thread have one each. */
+/* The allocator provides cuBLAS's workspace: 8 times 4 MiB instead of 8.125 MiB. The forward thread
+ * and autograd's thread each have one. */
 static void a_workspace_may_be_asked_for(void **state)
 {
     (void)state;
@@ -141,8 +141,8 @@ static void a_newer_gpu_has_larger_workspaces(void **state)
     arena_free(arena);
 }
 
-/* Products that add to the gradients' buffer return a tensor that nobody reads. Transformer Engine
- * keeps one for each size: here dim x dim and dim x 4 dim, 2 bytes an element. */
+/* A product that adds to the gradient's buffer returns a tensor that no code reads. Transformer
+ * Engine keeps one tensor for each size: here dim x dim and dim x 4 dim, 2 bytes an element. */
 static void fused_gradients_keep_a_tensor_a_size(void **state)
 {
     (void)state;
@@ -153,7 +153,8 @@ static void fused_gradients_keep_a_tensor_a_size(void **state)
     arena_free(arena);
 }
 
-/* LoRA: of 18 bytes for a weight, only its own 2 remain. Inputs of products are not kept either. */
+/* LoRA: of the 18 bytes for a weight, only the 2 of the weight remain. Inputs of products are not
+ * kept either. */
 static void a_frozen_base_has_no_states(void **state)
 {
     (void)state;
@@ -192,9 +193,10 @@ static void a_stated_stage_is_honoured(void **state)
     arena_free(arena);
 }
 
-/* ZeRO-1 shards 12 bytes of a weight. The reduced part of a gradient lies in the whole gradient's
- * buffer (param_and_grad_buffer.py), so it needs none. The first step makes 8 of the 12 bytes in
- * segments that it finds, and a block keeps the rest of its segment below 1 MiB. */
+/* ZeRO-1 shards 12 bytes of a weight. The reduced part of a gradient is inside the buffer of the
+ * whole gradient (param_and_grad_buffer.py), so it needs no memory of its own. The first step makes
+ * 8 of the 12 bytes in segments that exist already. A block keeps the remainder of its segment if
+ * it is below 1 MiB. */
 static void parts_of_gradients_need_no_bytes(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* tandem accuracy: cells that a row leaves open. A default fills each one that something implies;
- * the others are refused by name. */
+/* tandem accuracy: cells that a row does not state. If something implies a default, it fills the
+ * cell. Otherwise the row is refused, and the message names the cell. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,7 +43,7 @@ static void open_cells_are_filled_and_counted_apart(void **state)
     arena_free(arena);
 }
 
-/* A limit of power in the GPU's cell is honoured. */
+/* A power limit in the GPU's cell is used. */
 static void limits_of_power_are_read(void **state)
 {
     (void)state;
@@ -125,7 +125,7 @@ static void what_nothing_implies_is_refused_by_name(void **state)
     arena_free(arena);
 }
 
-/* A batch that does not divide is evened out. */
+/* A batch that does not divide evenly is distributed as evenly as possible. */
 static void odd_cells_are_predicted(void **state)
 {
     (void)state;
@@ -140,7 +140,8 @@ static void odd_cells_are_predicted(void **state)
     arena_free(arena);
 }
 
-/* A part of the plan that stands for another is an assumption: the row is not all stated. */
+/* If one part of the plan stands for another, that is an assumption, so the row counts as not all
+ * stated. */
 static void a_row_with_a_stand_in_is_scored_apart(void **state)
 {
     (void)state;
@@ -179,7 +180,8 @@ static const char *reason_by_name(Arena *arena, const char *name)
         arena, arena_print(arena, "model=%s;n_layers=;d_model=;n_heads=;n_kv_heads=;d_ff=", name));
 }
 
-/* The size in a name is read whole, and a variant does not take the shape of its namesake. */
+/* The whole size in a name is read. A variant does not take the shape of the model with the same
+ * name. */
 static void a_name_selects_its_own_model(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* tandem accuracy on rows that nobody wrote down: published rows with cells blanked, other GPUs,
- * frameworks, precisions and degrees. Each has a sane prediction or a refusal with a reason. The
- * seed is fixed; TANDEM_TEST_SEED sets another. */
+/* tandem accuracy on random rows: published rows with cells blanked, other GPUs, frameworks,
+ * precisions and degrees. Each gets a sane prediction, or a refusal with a reason. The seed is
+ * fixed; TANDEM_TEST_SEED sets another. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -132,8 +132,8 @@ static double number_of(const Csv *csv, const Row *row, const char *column, doub
     return value > 0 ? value : otherwise;
 }
 
-/* Least parameters: attention's two square matrices and a feed-forward of twice the width, which
- * every model of the table exceeds. */
+/* Returns a lower bound of the parameters: attention's two square matrices and a feed-forward of
+ * twice the width, which every model of the table exceeds. */
 static double least_parameters(const Csv *csv, const Row *row)
 {
     const double d = number_of(csv, row, "d_model", 0), n = number_of(csv, row, "n_layers", 0);

@@ -1,5 +1,5 @@
 /* A framework's kernel of attention may depend on the device: attention = { "flash2", Blackwell =
- * "cudnn" }. The choice is that of the cluster that the prediction is for. */
+ * "cudnn" }. The cluster of the prediction decides. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

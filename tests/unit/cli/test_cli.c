@@ -125,7 +125,7 @@ static void help_and_parser_agree(void **state)
             options_parse(&cli, 3, argv);
             bool unknown =
                 cli.diag.items.n > 0 && strcmp(cli.diag.items.at[0].rule, "unknown-option") == 0;
-            /* getopt accepts an unambiguous beginning of an option's name. */
+            /* getopt accepts any beginning of an option's name that is unambiguous. */
             if (strstr(str_text(&own), names.at[k]) == NULL && !unknown)
                 fail_msg("%s takes %s", verbs[i].name, names.at[k]);
             const char *alone = arena_print(arena, "%s ", names.at[k]);
@@ -239,7 +239,8 @@ static void rates_are_of_what_runs(void **state)
     arena_free(arena);
 }
 
-/* Published runs are other frameworks', so they only vouch for predictions under a profile. */
+/* Published runs are runs of other frameworks, so their errors only apply to predictions under a
+ * profile. */
 static void a_prediction_says_how_far_it_is_known(void **state)
 {
     (void)state;
@@ -253,7 +254,7 @@ static void a_prediction_says_how_far_it_is_known(void **state)
     arena_free(arena);
 }
 
-/* If failures leave nothing of the speed, that is said; no runs are drawn for ever. */
+/* If failures leave nothing of the speed, the command says so. It does not draw runs for ever. */
 static void what_cannot_be_said_is_not(void **state)
 {
     (void)state;

@@ -197,7 +197,8 @@ static void a_named_cluster_is_judged(void **state)
     assert_true(document_number(root, "ranks") == 64);
     assert_string_equal(json_string_value(json_object_get(root, "cluster")), "dgx_a100");
     json_decref(root);
-    /* -1 is what the named nodes leave; without --nodes there are as many as the ranks need. */
+    /* -1 stands for the devices of the named nodes that other axes leave. Without --nodes, there
+     * are as many nodes as the ranks need. */
     root = DOCUMENT(arena, 0, "check", llama, "--cluster", "dgx_a100", "--nodes", "4", "--set",
                     "mesh.dp_shard=-1");
     assert_true(document_number(root, "ranks") == 32);
@@ -368,8 +369,8 @@ static CommandResult verify_of(Arena *arena, const char *what, const char *mesh,
     return COMMAND(arena, 60, "run", plan, "--verify", "--db", "none");
 }
 
-/* The scaled-down plan is another one, with fewer stages, other sizes and patterns that may match
- * nothing; it must not hide errors of the whole plan. */
+/* The scaled-down plan has fewer stages, other sizes, and patterns that may match nothing. It must
+ * not hide errors of the whole plan. */
 static void verify_refuses_what_check_refuses(void **state)
 {
     (void)state;
@@ -391,8 +392,8 @@ static void verify_refuses_what_check_refuses(void **state)
     }
 }
 
-/* Low precision is found whether the precision, a pass or the optimizer asks for it, and right
- * plans stay within their bounds. That includes biases, which Adam's first step moves by one size
+/* The comparison in low precision starts if the precision, a pass or the optimizer asks for it.
+ * Right plans stay within their bounds, also with biases, which Adam's first step moves by one size
  * whatever their gradient. */
 static void low_precision_is_verified(void **state)
 {
@@ -421,8 +422,8 @@ static void low_precision_is_verified(void **state)
     }
 }
 
-/* On the first draw of this seed's data, the plan is 2.3 times as far off as one rank; on most
- * draws it is not. */
+/* On the first draw of data with this seed, the plan has 2.3 times the error of one rank; on most
+ * draws it has not. */
 static void one_draw_of_data_condemns_no_plan(void **state)
 {
     (void)state;
@@ -434,8 +435,8 @@ static void one_draw_of_data_condemns_no_plan(void **state)
     arena_free(arena);
 }
 
-/* A pattern names layers that the small model lacks: the verdict says so, and which part it
- * concerns. */
+/* A pattern names layers that the small model lacks. The verdict says so, and names the untested
+ * part. */
 static void what_is_scaled_away_is_said(void **state)
 {
     (void)state;

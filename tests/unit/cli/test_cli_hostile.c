@@ -127,7 +127,7 @@ static void no_store_is_wanted(void **state)
     arena_free(arena);
 }
 
-/* The prediction is shown, and the exit code tells that it was not stored. */
+/* The prediction is shown, and the exit code shows that it was not stored. */
 static void a_store_that_takes_nothing(void **state)
 {
     (void)state;

@@ -49,7 +49,7 @@ static void refused(const char *runtime, const char *mesh, const char *factor, c
     arena_free(arena);
 }
 
-/* The step with an imbalance that is a number, drawn, or in a file of counts. */
+/* Returns the step with an imbalance that is a number, "drawn", or a file of counts. */
 static double step_ps(Arena *arena, const char *how, const char *seed)
 {
     write_plan(arena, "'dropless'", "", "dp_shard = 2, ep = 4", "bound = 4");
@@ -64,7 +64,8 @@ static double step_ps(Arena *arena, const char *how, const char *seed)
 }
 
 /* The busiest of four ranks has 30 of 60 choices: twice the mean. All ranks wait for it, so the
- * step is as long as if each had as many; only other traffic finds the ports of idle ranks free. */
+ * step takes as long as if each rank had as many. Only other traffic is faster, because ports of
+ * idle ranks are free. */
 static void assert_paced(double counted, double factor)
 {
     if (!(counted <= factor && counted >= factor * .99))
@@ -106,7 +107,7 @@ static void counts_of_a_file_and_drawn_choices(void **state)
 }
 
 /* The limit of draws leaves only 64 tokens for the second of two layers. Their shares would be far
- * more uneven than those of a whole layer, so the second layer is not drawn at all. */
+ * more uneven than those of all its tokens, so the second layer is not drawn at all. */
 static void a_layer_is_drawn_to_its_end(void **state)
 {
     (void)state;
@@ -187,7 +188,7 @@ static void only_given_options_are_said(void **state)
     arena_free(arena);
 }
 
-/* Dropless experts drop nobody in Tandem's own runs, either. */
+/* In Tandem's own runs, too, dropless experts drop no token. */
 static void dropless_experts_may_be_uneven(void **state)
 {
     (void)state;
@@ -198,7 +199,8 @@ static void dropless_experts_may_be_uneven(void **state)
     arena_free(arena);
 }
 
-/* A run of ranks with memory for 1.2 times their share could not take 1.9 times. */
+/* Ranks with memory for 1.2 times their share could not take 1.9 times, so the prediction is
+ * refused. */
 static void a_run_beyond_the_bound_is_warned_of(void **state)
 {
     (void)state;
@@ -215,7 +217,7 @@ static void a_run_beyond_the_bound_is_warned_of(void **state)
     arena_free(arena);
 }
 
-/* The error of a run stands at the script's line of ep, not at a line of the model. */
+/* The error of a run is reported at the script's line of ep, not at a line of the model. */
 static void a_run_beyond_the_bound_ends_at_its_line(void **state)
 {
     (void)state;
@@ -225,13 +227,13 @@ static void a_run_beyond_the_bound_ends_at_its_line(void **state)
         COMMAND(arena, 60, "run", "imbalance.lua", "--steps", "1", "--backend", "loopback", "--db",
                 arena_print(arena, "%s/t.db", command_new_folder(arena)));
     if (r.exit_code == 0 || !strstr(r.err, "imbalance.lua:4: error[rows-over-bound]") ||
-        !strstr(r.err, "and 2 is enough for every one"))
+        !strstr(r.err, "with 2 every exchange fits"))
         fail_msg("code %d\n%s", r.exit_code, r.err);
     arena_free(arena);
 }
 
-/* Experts with a capacity have no memory by the bound. --verify's smaller plans do not repeat it.
- */
+/* `bound` has no effect on experts with a capacity, and a warning says so. --verify's smaller plans
+ * do not repeat the warning. */
 static void a_bound_of_experts_with_a_capacity_is_not_applied(void **state)
 {
     (void)state;
@@ -301,7 +303,8 @@ static void a_run_that_cannot_count_says_so(void **state)
     CommandResult r = COMMAND(arena, 60, "run", "imbalance.lua", "--verify", "--loads", "no.txt");
     assert_int_equal(r.exit_code, 2);
     assert_non_null(strstr(r.err, "--loads 'no.txt': --verify trains no step"));
-    setenv("OMPI_COMM_WORLD_SIZE", "2", 1); /* as the second rank of a run: the first one tells */
+    /* as the second rank of a run: the first rank reports it */
+    setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
     setenv("OMPI_COMM_WORLD_RANK", "1", 1);
     r = COMMAND(arena, 60, "run", "imbalance.lua", "--verify", "--loads", "no.txt");
     unsetenv("OMPI_COMM_WORLD_SIZE");
@@ -359,7 +362,8 @@ static void a_run_replaces_only_counts(void **state)
     arena_free(arena);
 }
 
-/* Factors of drawn or counted choices have many digits. A bound of the hint must suffice. */
+/* Factors of drawn or counted choices have many digits. The bound that a hint names must suffice.
+ */
 static void factors_are_rounded(void **state)
 {
     (void)state;
@@ -377,7 +381,7 @@ static void factors_are_rounded(void **state)
     arena_free(arena);
 }
 
-/* Wrong ranks and settings are told before any line of the report, too. */
+/* Wrong ranks and settings are also reported before any line of the report. */
 static void wrong_scenarios_are_told_alone(void **state)
 {
     (void)state;
@@ -391,13 +395,13 @@ static void wrong_scenarios_are_told_alone(void **state)
         if (r.exit_code != 2 || !strstr(r.err, bad[k][1]))
             fail_msg("%s: code %d\n%s", bad[k][0], r.exit_code, r.err);
         const char *first = strstr(r.err, bad[k][0]);
-        assert_true(first != NULL && !strstr(first + 1, bad[k][0])); /* it is told once */
+        assert_true(first != NULL && !strstr(first + 1, bad[k][0])); /* it is reported once */
         assert_string_equal(r.out, "");
     }
     arena_free(arena);
 }
 
-/* The error of the store's predictions, as a prediction of the plain plan states it. */
+/* Returns the error of the store's predictions, as a prediction of the plain plan prints it. */
 static const char *error_of_store(Arena *arena, const char *db)
 {
     CommandResult r = COMMAND(arena, 60, "sim", "imbalance.lua", "--db", db, "--json");
@@ -406,7 +410,7 @@ static const char *error_of_store(Arena *arena, const char *db)
     return arena_copy(arena, at, strcspn(at, ",\n"));
 }
 
-/* Predictions under other circumstances say nothing about the error of a run that had none. */
+/* Predictions of a plan with uneven experts say nothing about the error of its even runs. */
 static void what_if_predictions_are_no_errors(void **state)
 {
     (void)state;

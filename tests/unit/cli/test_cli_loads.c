@@ -106,7 +106,7 @@ static CommandResult sim_of(Arena *arena, const char *capacity, const char *how)
     return COMMAND(arena, 60, "sim", "imbalance.lua", "--dry-run", "--imbalance", how);
 }
 
-/* A typing mistake is told before the plan's own faults. */
+/* A typing mistake is reported before errors of the plan. */
 static void typing_mistakes_are_told_first(void **state)
 {
     (void)state;

@@ -154,8 +154,8 @@ static void a_run_that_dies_leaves_a_row(void **state)
     arena_free(arena);
 }
 
-/* The counts cannot be written after the last step, because a folder has taken the file's name. The
- * store has one row, of a run that succeeded. */
+/* The counts cannot be written after the last step, because a folder has taken the name of the
+ * file. The store then has one row, of a run that succeeded. */
 static void counts_that_cannot_be_written_add_no_row(void **state)
 {
     (void)state;

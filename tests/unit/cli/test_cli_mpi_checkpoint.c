@@ -86,8 +86,9 @@ static void mistakes(void **state)
     checkpoint_case_expect(&r, 0, "saved", "");
     r = CHECKPOINT_RUN(c, "--steps", "2", "--load", c->folder, "--dry-run");
     checkpoint_case_expect(&r, 2, "",
-                           "step-00000002 was saved after 2 steps, and the training has 2");
-    checkpoint_case_expect(&r, 2, "", "give --steps 3 or more, or --save and --steps 2");
+                           "step-00000002 was saved after 2 steps, but the training has only 2");
+    checkpoint_case_expect(
+        &r, 2, "", "use --steps 3 or more, counted from the first step; or --save with --steps 2");
     r = CHECKPOINT_RUN(c, "--steps", "3", "--load", c->folder, "--dry-run", "--seed", "9");
     checkpoint_case_expect(&r, 3, "", "error[checkpoint-seed]");
     r = CHECKPOINT_RUN(c, "--steps", "3", "--load", c->folder, "--dry-run", "--set",
@@ -96,7 +97,7 @@ static void mistakes(void **state)
 }
 
 /* Other numbers and other data are allowed, but not silently. The warning comes with the first
- * step, and tells all that differs. A file is known by its bytes, not by its name or size. */
+ * step, and lists all differences. A file is identified by its bytes, not by its name or size. */
 static void other_settings_and_data(void **state)
 {
     const CheckpointCase *c = *state;
@@ -113,7 +114,7 @@ static void other_settings_and_data(void **state)
     checkpoint_case_expect(&r, 0, "loaded", "warning[checkpoint-settings]: ");
     checkpoint_case_expect(
         &r, 0, "",
-        "was trained with lr 0.003, warmup_steps 10, and this run has lr 1, warmup_steps 0");
+        "was trained with lr 0.003, warmup_steps 10, but this run has lr 1, warmup_steps 0");
     r = COMMAND(c->arena, 300, "run", c->plan, "--db", c->db, "--steps", "3", "--load", c->folder,
                 "--data", data, "--set", "optimizer.lr=1.0"); /* mpi: one process warns for all */
     checkpoint_case_expect(&r, 0, "loaded", "warning[checkpoint-settings]: ");
@@ -129,7 +130,8 @@ static void other_settings_and_data(void **state)
     checkpoint_case_expect(&r, 0, "", " was trained on 3001 bytes with XXH3 hash ");
 }
 
-/* The files of ranks are larger than a file may be; a full disk gives the same kind of error. */
+/* The files of ranks exceed a limit of the size of files. A full disk gives the same kind of error.
+ */
 static void a_rank_that_cannot_write(void **state)
 {
     const CheckpointCase *c = *state;

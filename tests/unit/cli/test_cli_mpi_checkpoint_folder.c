@@ -84,7 +84,8 @@ static void ranks_that_see_other_files(void **state)
     r = shell(c, apart);
     if (r.exit_code == 0) fail_msg("it ended well:\n%s", r.out);
     checkpoint_case_expect(
-        &r, 3, "", "error[checkpoint-file]: ck/step-00000002/manifest.json is not the one that");
+        &r, 3, "",
+        "error[checkpoint-file]: this process reads another ck/step-00000002/manifest.json");
     assert_null(strstr(r.out, "\nstep "));
 }
 

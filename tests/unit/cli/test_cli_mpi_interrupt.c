@@ -1,6 +1,6 @@
-/* An interrupted tandem run ends its ranks, reports in one line where it was and what is left of
- * it, and exits with 128 + the signal. A command that is killed leaves no process behind. A rank
- * that is stopped before its first step ends the run. */
+/* An interrupted tandem run ends its ranks and reports in one line the step that it reached and the
+ * results that remain. It exits with 128 + the signal. A command that is killed leaves no process
+ * behind. A rank that is stopped before its first step ends the run. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -244,8 +244,8 @@ static void nothing_outlives_a_killed_command(void **state)
     assert_true(n > 0);
 }
 
-/* Maps the memory in which the ranks of the run tell where they are; its path is in the environment
- * of each of its processes. NULL: not made yet. */
+/* Maps the memory in which the ranks of the run report their positions. Its path is in the
+ * environment of each of their processes. NULL: not made yet. */
 static Status *status_of(const Session *s)
 {
     DIR *all = opendir("/proc");
@@ -275,7 +275,7 @@ static void a_rank_stopped_before_its_first_step_is_named(void **state)
     interrupt(&s, SIGTERM, NULL, s.out, "step    2 ");
     pid_t child = start(&s, "--timeout", "3");
     Status *status = NULL;
-    /* A step takes 2 ms: the rank must be stopped at once. */
+    /* A step takes 2 ms, so the rank must be stopped at once. */
     for (int i = 0; i < 60000 && status == NULL; i++, pause_us(500)) {
         status = status_of(&s);
         if (status != NULL && atomic_load(&status->slots[1].pid) == 0) {

@@ -140,7 +140,7 @@ static void every_rule_of_the_sources_is_explained(void **state)
     n_found = 0;
     for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++)
         walk(arena, arena_print(arena, "%s/%s", TANDEM_SOURCE_DIR, folders[i]));
-    assert_true(n_found > 50); /* else the search itself is broken */
+    assert_true(n_found > 50); /* otherwise the search itself is broken */
     for (uint32_t i = 0; i < n_rules; i++)
         if (!raised[i]) fail_msg("cli/rules/rules.def: no source raises \"%s\"", rules[i].id);
     arena_free(arena);

@@ -65,7 +65,7 @@ static bool is(const char *wanted, const char *what)
     return wanted == NULL || strcmp(wanted, what) == 0;
 }
 
-/* The errors of a class, of one source or of any (NULL). */
+/* Returns the errors of a class, from one source or from all (NULL). */
 static uint32_t errors_of(const Row *rows, uint32_t n, const char *kind, const Row *like,
                           const char *source, double *errors)
 {
@@ -87,7 +87,7 @@ static bool begins_source(const Row *rows, uint32_t i, const char *kind)
     return true;
 }
 
-/* Factors for a bar of one source, as error_bar.def prints them. */
+/* Factors by which a bar from one source is widened, as error_bar.def prints them. */
 static const double wider[][2] = {
 #define MADE(day)
 #define WIDER(of, p50, p90) [ERROR_##of] = {p50, p90},
@@ -100,7 +100,7 @@ static const double wider[][2] = {
 #undef ASSUMED
 };
 
-/* Each source stands for 20 of its quantiles, so that all weigh the same. */
+/* Each source is represented by 20 of its quantiles, so that all sources have the same weight. */
 static void expect_bar(const Row *rows, uint32_t n, ErrorOf of, const Row *like)
 {
     enum { GRID = 20 };
@@ -141,7 +141,7 @@ static void bars_are_of_these_predictions(void **state)
         for (uint32_t i = 0; i < n; i++) expect_bar(rows, n, of, &rows[i]);
 }
 
-/* A profile or a GPU without rows of its own has no bar, whatever others have. */
+/* A profile or a GPU without rows has no bar, whatever rows others have. */
 static void what_was_never_left_out_is_unknown(void **state)
 {
     (void)state;
@@ -164,7 +164,7 @@ static void expect_said(Arena *arena, const char *wanted, const char *runtime, c
     if (strstr(r.out, wanted) == NULL) fail_msg("no '%s' in\n%s", wanted, r.out);
 }
 
-/* A prediction says which rows its bars come from, and how many rows of its own there are. */
+/* A prediction names the rows from which its bars come, and the number of its own rows. */
 static void a_prediction_says_whose_bars_it_has(void **state)
 {
     (void)state;

@@ -162,7 +162,7 @@ static void trace_of_pytorch(void **state)
     assert_int_equal(gather->bytes, 16384);
     assert_true(gather->alone);
     assert_int_equal(samples_time(gather), 30000000);
-    /* A file that breaks off is read as far as it goes; a file that is no trace is refused. */
+    /* A file that breaks off is read up to its end; a file that is no trace is refused. */
     command_write_file(path,
                        arena_copy(arena, trace, (size_t)(strstr(trace, "{\"ph\": \"i\"") - trace)));
     sink = sink_new(arena);
@@ -315,7 +315,8 @@ static const char *calls_of_nccl(Arena *arena)
     return str_text(&s);
 }
 
-/* A file may hold any schema. An endless view in place of a table is refused before it is read. */
+/* A file may hold any schema. A view in place of a table could be a query without end, so it is
+ * refused before it is read. */
 static void a_schema_that_never_ends_is_refused(void **state)
 {
     (void)state;
@@ -468,7 +469,7 @@ static void imported_collectives_are_used(void **state)
     const char *a = strstr(plain.out, "step  "), *c = strstr(slow.out, "step  ");
     assert_true(a != NULL && c != NULL);
     assert_true(strncmp(a, c, strcspn(a, "\n")) != 0);
-    /* The explained prediction is the same one: its path ends where the step does. */
+    /* The explained prediction is the same prediction: its path ends with the step. */
     r = COMMAND(arena, 60, "sim", plan, "--db", db, "--machine", "slow", "--explain", "--json");
     assert_int_equal(r.exit_code, 0);
     json_t *root = json_loads(r.out, 0, NULL);

@@ -59,7 +59,7 @@ static void calls_as_work(void **state)
     } cases[] = {
         {"aten::mm|" B "8192x4096|" B "4096x1024",
          "work product bf16 batch=1 sides=8192x1024 k=4096"},
-        {"aten::mm|" B "1024x8192|" B "8192x4096", /* the same sides in the other order */
+        {"aten::mm|" B "1024x8192|" B "8192x4096", /* the two sides in the other order */
          "work product bf16 batch=1 sides=4096x1024 k=8192"},
         {"aten::addmm|" B "7|" B "5x6|" B "6x7", "work product bf16 batch=1 sides=7x5 k=6"},
         {"aten::bmm|float 3x5x6|float 3x6x7", "work product f32 batch=3 sides=7x5 k=6"},
@@ -249,7 +249,8 @@ static void the_last_to_come_tells(void **state)
     assert_int_equal(s->n, 4);
     assert_int_equal(samples_time(s), 25500000);
     assert_int_equal(sink->n_met, 4);
-    /* One rank: it was last in one of two cases, whose median is the end of the lowest quarter. */
+    /* One rank: it came last in one of two cases, so the lowest half of its times has no wait.
+     * Their median ends the lowest quarter. */
     sink = sink_new(arena);
     s = gathered(arena, folder, both, 1, sink);
     assert_true(s->alone);

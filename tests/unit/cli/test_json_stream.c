@@ -1,5 +1,5 @@
-/* The streaming JSON reader: the values that it reports, and the places of faults. Arbitrary bytes,
- * cut or changed anywhere, must do no more harm than that. */
+/* The streaming JSON reader: the values that it reports, and the positions of faults. Any bytes,
+ * cut or changed anywhere, must cause nothing worse than an error. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

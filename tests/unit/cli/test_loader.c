@@ -1,4 +1,4 @@
-/* A loader that sets the step: the report and the explanation name it. */
+/* A data loader that is slower than the work: the report and the explanation name it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -132,7 +132,7 @@ static const char with_override[] =
     "  precision = { param = 'fp32', compute = 'bf16', reduce = 'fp32' },\n"
     "}\n";
 
-/* The plan also depends on a script that it asked for in vain. */
+/* The plan also depends on a script that `require` did not find. */
 static void a_script_that_was_absent_is_read(void **state)
 {
     (void)state;
@@ -175,8 +175,8 @@ static bool is_repeated(int n_absent)
     return repeated;
 }
 
-/* The list of absent scripts has room for 31, of which `override` is one. A longer list vouches for
- * nothing. */
+/* The list of absent scripts has room for 31, of which `override` is one. With a longer list, no
+ * answer is stored. */
 static void too_many_absent_scripts_are_looked_for_again(void **state)
 {
     (void)state;
@@ -204,7 +204,7 @@ static void a_damaged_prediction_is_not_said_again(void **state)
     arena_free(arena);
 }
 
-/* Without its run, or with a value that somebody changed, an answer is worth nothing. */
+/* An answer is not used if its run is missing, or if somebody changed a value. */
 static void a_lost_or_changed_answer_is_made_again(void **state)
 {
     (void)state;

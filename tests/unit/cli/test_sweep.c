@@ -114,7 +114,7 @@ static void rows_are_ranked_and_losers_have_reasons(void **state)
     arena_free(arena);
 }
 
-/* By memory the order is different; by dollars it needs a price, which --price gives. */
+/* By memory the order is different. An order by dollars needs a price, which --price gives. */
 static void the_order_is_what_was_asked_for(void **state)
 {
     (void)state;
@@ -214,7 +214,7 @@ static int64_t stored_number(Arena *arena, const char *db, const char *sql)
     return n;
 }
 
-/* A point that was decided before is looked up, unless one of its scripts is another now. */
+/* A point that was decided before is looked up, unless one of its scripts has changed. */
 static void a_found_point_is_looked_up(void **state)
 {
     (void)state;
@@ -251,7 +251,7 @@ static void a_found_point_is_looked_up(void **state)
     store_close(store);
     again = command_run(arena, 120, arguments);
     assert_non_null(strstr(again.out, "\"step_ps\": 7,"));
-    command_write_file(size, "return 2048"); /* a part of the plan is another now */
+    command_write_file(size, "return 2048"); /* a script of the plan has changed */
     again = command_run(arena, 120, arguments);
     assert_null(strstr(again.out, "\"step_ps\": 7,"));
     assert_int_equal(stored_number(arena, db, "SELECT count(*) FROM run"), 4);
@@ -435,7 +435,7 @@ static uint32_t n_running(Arena *arena, pid_t group)
     return n;
 }
 
-/* `kill` reaches only one process; the others must end too. */
+/* `kill` reaches only one process, and the others must end, too. */
 static void who_ends_a_sweep_ends_its_processes(void **state)
 {
     (void)state;

@@ -157,7 +157,8 @@ static void equal_values_are_refused(void **state)
     COMMAND(arena, 120, "sweep", llama, "--set", "model.layers=2", "--by", "usd", "--db", "none",  \
             "--json", __VA_ARGS__)
 
-/* The plan's own GPU keeps its price. B200 has none there and is faster, but it comes last. */
+/* The plan's own GPU keeps its price. In this plan B200 has no price and is faster, but it comes
+ * last. */
 static void rows_without_a_price_come_last(void **state)
 {
     (void)state;
@@ -260,7 +261,7 @@ static void energy_is_power_times_time(void **state)
     assert_non_null(strstr(r.err, "--by energy: no power is known for these GPUs"));
 }
 
-/* Tables name the things that a field model counts, and the devices of this machine: ranks. */
+/* Tables name the unit that a field model counts, and call the devices of this machine ranks. */
 static void fields_count_points(void **state)
 {
     (void)state;
@@ -282,7 +283,8 @@ static void fields_count_points(void **state)
     assert_non_null(strstr(all[4].out, "  per rank  "));
 }
 
-/* Every combination is the plan that a script would write: one data pass, the runtime or none. */
+/* Every combination equals the plan that a script would write: one data pass, and one runtime or
+ * none. */
 static void passes_and_runtimes_are_settings(void **state)
 {
     (void)state;
@@ -338,8 +340,8 @@ static void an_interruption_says_what_is_kept(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, test_arena_setup, test_arena_teardown)
 
-/* 1F1B reduces gradients in each micro-batch, ZB-H1 once. Gathered weights make both do it once.
- * Only fsdp2 has the setting: given to a plan with zero, it would replace the data pass. */
+/* 1F1B reduces gradients in each micro-batch, ZB-H1 once. With keep_gathered, both do it once. Only
+ * fsdp2 has this setting. Set in a plan with zero, it would replace the data pass. */
 static void unequal_traffic_of_schedules_is_told(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* tandem sweep FILE.lua: a script of vary, where, require and score gives the points and the
- * ranking that the same values give on the command line; and its mistakes are reported with their
+/* tandem sweep FILE.lua: vary, where, require and score of a script give the same points and
+ * ranking as the same values on the command line. Mistakes in the script are reported with their
  * line. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -102,7 +102,7 @@ static void where_sees_settings_and_sizes(void **state)
     assert_non_null(strstr(r.err, "`where` leaves none of 4 combinations"));
 }
 
-/* The score turns the ranking round; a point that falls short comes last, with its reason. */
+/* The score reverses the ranking. A point that `require` rejects comes last, with its reason. */
 static void score_ranks_and_require_sorts_out(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The default MFU: attention counts by the width of its heads and by its mask. */
+/* The default MFU counts attention by the width of its heads and by its mask. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -72,7 +72,7 @@ static void attention_in_a_window_counts_what_it_sees(void **state)
     arena_free(arena);
 }
 
-/* A token passes the encoder or the decoder, so not every weight works on it. */
+/* A token passes only the encoder or only the decoder, so not every weight works on it. */
 static void encoder_and_decoder_share_the_tokens(void **state)
 {
     (void)state;
@@ -167,8 +167,8 @@ static void frozen_parts_count_less(void **state)
     arena_free(arena);
 }
 
-/* Conventions by parameters leave out the same gradients; they count a table that is looked up, and
- * what the mask hides. */
+/* Conventions by parameters leave out the same gradients. Unlike the others, they count a table
+ * that is only looked up, and the part that the mask hides. */
 static void conventions_leave_out_gradients_of_frozen_parts(void **state)
 {
     (void)state;

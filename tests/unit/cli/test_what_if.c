@@ -31,7 +31,7 @@ static const json_t *row_of(const json_t *root, const char *name)
     return NULL;
 }
 
-/* The row and `sim` with the setting have the same step. */
+/* The row and `sim` with this setting have the same step. */
 static void same_step(const json_t *row, const char *setting, const char *other)
 {
     json_t *sim = document_of(
@@ -63,7 +63,7 @@ static void rows_are_simulations(void **state)
     json_decref(root);
 }
 
-/* A short name of a GPU stands for one product of several, so the table names that product. */
+/* The short name of a GPU may stand for several products, so the table names the product. */
 static void rows_name_the_gpu(void **state)
 {
     (void)state;

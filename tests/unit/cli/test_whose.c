@@ -1,5 +1,5 @@
-/* Whose run is predicted: a plan that names no runtime is answered for each framework that could
- * run it, and a runtime sets defaults of passes. */
+/* Whose run is predicted: for a plan that names no runtime, each framework that could run it is
+ * predicted. A runtime sets defaults of passes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -51,13 +51,13 @@ static void frameworks_that_could_run_it_are_tried(void **state)
     assert_non_null(framework(root, "automodel"));
     assert_true(bytes_of(torchtitan, "process_bytes") > bytes_of(torchtitan, "reserved_bytes"));
     assert_true(bytes_of(torchtitan, "reserved_bytes") >= bytes_of(torchtitan, "allocated_bytes"));
-    /* Its eager blocks keep more than Tandem's arena has. */
+    /* The eager blocks keep more than Tandem's arena has room for. */
     assert_true(bytes_of(torchtitan, "allocated_bytes") > bytes_of(root, "peak_bytes"));
     json_decref(root);
     arena_free(arena);
 }
 
-/* A plan without a runtime gets the same report as the plan with the runtime that fits it. */
+/* A plan without a runtime gets the same report as the plan that names the runtime. */
 static void a_tried_framework_is_as_a_named_one(void **state)
 {
     (void)state;
@@ -120,8 +120,8 @@ static void a_runtime_sets_defaults_of_passes(void **state)
     arena_free(arena);
 }
 
-/* The step that `sim` prints for torchtitan beside Tandem's own, and the one of a plan that names
- * torchtitan, are both those of the scenario. */
+/* `sim` prints a step for torchtitan beside Tandem's own. It equals the step of a plan that names
+ * torchtitan, and both follow the scenario. */
 static void a_scenario_reaches_every_framework(void **state)
 {
     (void)state;

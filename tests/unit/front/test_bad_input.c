@@ -68,7 +68,7 @@ static int read_corpus(void **state)
     for (const struct dirent *e = readdir(dir); e != NULL; e = readdir(dir)) {
         size_t n = strlen(e->d_name);
         if (n < 5 || strcmp(e->d_name + n - 4, ".lua") != 0) continue;
-        if (corpus->n == MOST_CASES) return -1; /* never leave out a case in silence */
+        if (corpus->n == MOST_CASES) return -1; /* a case must never be left out silently */
         Case *c = &corpus->at[corpus->n++];
         c->name = arena_copy(arena, e->d_name, n - 4);
         read_expectation(corpus, c);

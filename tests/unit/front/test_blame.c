@@ -1,5 +1,5 @@
-/* If an error concerns several values: the --set that the message names as its cause.
- * tests/bad_input/blame_* run whole commands; here the settings of one rule are compared with each
+/* If an error concerns several values, it is reported at the --set that caused it.
+ * tests/bad_input/blame_* run whole commands. Here the settings of one rule are compared with each
  * other. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -35,10 +35,10 @@ static const Case cases[] = {
     {"mesh-product", "mesh dp_shard 3 x tp 5 = 15", AT, {"mesh.cp=1"}, NULL},
     {"mesh-product", "mesh dp_shard 3 x tp 5 = 15", AT, {"batch.seq=5"}, NULL},
     {"mesh-product", "the cluster has 3 nodes", AT, {"cluster.device.watts=3"}, NULL},
-    /* a name that only begins like a value of the rule */
+    /* a name that begins with the name of a value of the rule */
     {"mesh-product", "mesh dp_shard 3 x tp 5 = 15", AT, {"meshes.tp=5"}, NULL},
     {"mesh-product", "mesh dp_shard 3 = 3", AT, {"mesh.dp=3"}, NULL},
-    /* the last of several; one that is open follows from the others */
+    /* the last of several settings counts; a size of -1 follows from the others */
     {"divides-heads", heads, AT, {"mesh.tp=4", "mesh.tp=5"}, "mesh.tp=5"},
     {"divides-heads", heads, AT, {"model.heads=12", "mesh.tp=5"}, "mesh.tp=5"},
     {"divides-heads", heads, .at = {NULL, 0}, {"mesh.tp=5", "model.heads=12"}, "model.heads=12"},
@@ -57,7 +57,7 @@ static const Case cases[] = {
      {"precision.compute=fp4"},
      "precision.compute=fp4"},
     {"dtype-unsupported", "H100 has no fp4", AT, {"precision.reduce=fp32"}, NULL},
-    /* the value that the hint mends, also before a later setting of another value */
+    /* the value that the hint changes is blamed, even before a later setting of another value */
     {"ep-fold", "mesh.ep = 3: dp_shard 8", AT, {"mesh.ep=3", "mesh.dp_shard=8"}, "mesh.ep=3"},
     {"ep-fold", "mesh.ep = 3: dp_shard 8", AT, {"mesh.dp_shard=8"}, "mesh.dp_shard=8"},
     /* a rule without a row */
@@ -73,7 +73,8 @@ static void the_last_setting_of_a_rules_values_is_blamed(void **state)
         Diag d = diag_in(arena);
         uint32_t n = 0;
         while (n < 3 && c->set[n] != NULL) n++;
-        diag_error(&d, FAULT_input, c->rule, script, "%s", c->text); /* an older one stays */
+        /* an earlier error keeps its place */
+        diag_error(&d, FAULT_input, c->rule, script, "%s", c->text);
         diag_warning(&d, c->rule, script, "%s", c->text);
         diag_error(&d, FAULT_input, c->rule, c->at, "%s", c->text);
         front_blame_settings(c->set, n, 1, &d);

@@ -40,7 +40,7 @@ static void check_collectives(const Cluster *c)
             }
             double seconds = (double)last / (double)PS_PER_S;
             if (nodes > 1 && c->nics_per_node > 0) {
-                /* no faster than all NICs of the node can carry the bytes that must leave it */
+                /* no faster than all NICs of the node together can send the bytes that leave it */
                 double share = kind == COLLECTIVE_sendrecv ? 1. : 1. / 4;
                 double nics = c->nics_per_node * c->nic_bytes_per_s;
                 assert_true(seconds > share * 0x1p34 / nics * .9);
@@ -85,9 +85,9 @@ static NetworkFabric fabric_of(const char *cluster, Arena *arena)
     return c.fabric;
 }
 
-/* Networks without fitted rows fill their pipeline with as many bytes for each NIC as the fitted
- * ones. NICs of 12.5 GB/s take twice as long as those of 25, and buffers of twice the size twice as
- * long again. */
+/* Networks without fitted rows fill their pipeline with as many bytes for each NIC as fitted
+ * networks. NICs of 12.5 GB/s take twice as long as NICs of 25, and buffers of twice the size take
+ * twice as long. */
 static void pipelines_fill_by_bytes(void **state)
 {
     (void)state;
@@ -124,10 +124,10 @@ static bool has_cluster(const char *expression, Cluster *out, Arena *arena, Diag
     return true;
 }
 
-/* Under a power limit, what is left above the power drawn at any clock rises with the cube of the
- * clock. A chip with another clock takes part of that power: B300 has B200's multiprocessors and a
- * higher limit; H20's few ones are never limited. Uplinks may be thinner than
- * the library's. Unknown options of a cluster are refused with the known ones. */
+/* Under a power limit, the power beyond that drawn at any clock grows with the cube of the clock. A
+ * chip with another clock takes a part of it. B300 has the multiprocessors of B200 and a higher
+ * limit; H20 has few multiprocessors and is never limited. Uplinks may be thinner than the
+ * library's. Unknown options of a cluster are refused, with a list of the known ones. */
 static void what_may_be_said_of_a_cluster(void **state)
 {
     (void)state;
@@ -262,7 +262,7 @@ static void named_gpus(void **state)
         }
         arena_free(arena);
     }
-    /* Each name of the library is known as it is, in any case of letters. */
+    /* Each name of the library is accepted in upper and lower case. */
     Arena *arena = arena_new();
     Diag d = diag_in(arena);
     Cluster cluster;

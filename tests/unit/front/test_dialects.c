@@ -315,15 +315,15 @@ static void automodel_stretches_rotary_positions(void **state)
             rope_plan(arena, without, arena_print(arena, "rope_scaling = %s", cases[i].hf));
         assert_string_equal(by_keys, rope_plan(arena, with, ""));
         assert_string_not_equal(by_keys, rope_plan(arena, without, ""));
-        /* the configuration's word counts, also where it says that nothing is stretched */
+        /* the word in the configuration decides, even if it says that nothing is stretched */
         assert_string_equal(rope_plan(arena, with, "rope_scaling = { rope_type = 'default' }"),
                             rope_plan(arena, without, ""));
         arena_free(arena);
     }
 }
 
-/* The sections that models.qwen2_vl has are no scaling, in the two spellings of its
- * configuration. Lengths without effect are named. */
+/* Sections that models.qwen2_vl also has are no scaling, in both spellings of its configuration.
+ * Lengths without effect are reported. */
 static void automodel_names_what_it_ignores(void **state)
 {
     (void)state;

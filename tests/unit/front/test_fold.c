@@ -60,7 +60,7 @@ static void compare(const Config *c, const char *mesh, const char *told, const c
         fail_msg("%s is told as %s, not %s", mesh, config_mesh_text(arena, c), told);
     if ((is == NULL) != (folded == NULL) || (is != NULL && strcmp(is, folded) != 0))
         fail_msg("%s is folded over %s, not %s", mesh, is, folded);
-    /* the plan is one that a script could have asked for */
+    /* the plan must be one that a script could request */
     assert_true(fold_lends(c, config_expert_ranks(c), lent));
     for (uint32_t a = 0; a < AXIS_NAMES; a++) {
         assert_int_equal(lent[a], c->ep_lent[a] > 1 ? c->ep_lent[a] : 1);
@@ -85,7 +85,8 @@ static void a_folded_mesh_is_told_as_its_script_has_it(void **state)
     }
 }
 
-/* Two data axes: 3 takes no whole part of dp_shard = 2, and 6 takes it and a part of the other. */
+/* Two data axes: 3 ranks take no whole part of dp_shard = 2. 6 ranks take all of it and a part of
+ * the other axis. */
 static void sizes_of_ep_are_taken_from_the_mesh_before_the_fold(void **state)
 {
     (void)state;

@@ -131,7 +131,8 @@ static void set_changes_any_value(void **state)
     arena_free(l.arena);
 }
 
-/* Two models of a size share its tables. The setting reaches only the model of the plan. */
+/* Two models of one size share its tables, but the setting must change only the model of the plan.
+ */
 static void sets_reach_tables_of_the_model_alone(void **state)
 {
     (void)state;
@@ -178,8 +179,8 @@ static Hash128 fingerprint(const Loaded *l)
     return hash_bytes(text.at, text.n);
 }
 
-/* Runs in a new process: a forked one would share its parent's addresses, and with them Lua's
- * order. */
+/* Runs in a new process. A forked one would have its parent's addresses, and with them the same
+ * order of Lua's tables. */
 static int print_fingerprint(void)
 {
     FrontOptions none = {0};

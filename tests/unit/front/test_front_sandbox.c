@@ -185,8 +185,8 @@ static pid_t child_of(Arena *arena, pid_t parent)
     return child;
 }
 
-/* Forks a process that evaluates a script without an end, as a plan or as a sweep. Returns it and
- * the script's own process. The former ends with 0 if the script gave an error. */
+/* Forks a process that evaluates an endless script, as a plan or as a sweep. Returns this process
+ * and the script's own process. The forked process ends with 0 if the script gave an error. */
 static pid_t start_endless(Arena *arena, bool sweeps, pid_t *child)
 {
     const struct timespec pause = {.tv_nsec = 10000000};
@@ -208,8 +208,8 @@ static pid_t start_endless(Arena *arena, bool sweeps, pid_t *child)
     return parent;
 }
 
-/* A process whose script does not end is killed: the script's process goes with it at once, long
- * before the script's time is over. */
+/* A process is killed while its script runs without end. The script's process must end at once,
+ * long before the script's time is over. */
 static void a_script_ends_with_its_parent(void **state)
 {
     (void)state;

@@ -9,7 +9,8 @@
 
 #include "tests/support/loaded.h"
 
-/* If sizes cannot be chosen anew, tp becomes one of its own divisors, which still divides them. */
+/* If sizes cannot be chosen anew, tp becomes a divisor of its old size. This still divides the
+ * sizes. */
 static void shrinking_keeps_sizes_divisible(void **state)
 {
     (void)state;

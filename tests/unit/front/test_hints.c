@@ -198,7 +198,7 @@ static void sizes_for_another_cluster_break_no_rule(void **state)
             at += strspn(at, ", ");
             at += strncmp(at, "or ", 3) == 0 ? 3 : 0;
             const size_t word = strcspn(at, " =,\n");
-            if (strncmp(at + word, " = ", 3) == 0) { /* "tp = 2, 4" has its key once */
+            if (strncmp(at + word, " = ", 3) == 0) { /* in "tp = 2, 4" the key is named once */
                 key = arena_copy(arena, at, word);
                 at += word + 3;
             }

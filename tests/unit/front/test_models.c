@@ -1,5 +1,6 @@
-/* The library's model families: published parameter counts, exactly; the features of each family;
- * and a tensor- and sequence-parallel, sharded plan of each computes the result of one rank. */
+/* The library's model families: the exact published numbers of parameters, and the features of each
+ * family. A plan of each family with tensor and sequence parallelism and sharding computes the
+ * result of one rank. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -207,8 +208,9 @@ static void phi_2_adds_attention_and_mlp_of_one_norm(void **state)
     arena_free(three.arena);
 }
 
-/* config.json of each: the factors, 4096 tokens, 32 and 1 turns. DeepSeek's scores are scaled by
- * (0.1 mscale ln 40 + 1)^2 / sqrt(128 + 64); gpt-oss lengthens what it turns by 0.1 ln 32 + 1. */
+/* config.json of each: the factors, 4096 tokens, 32 turns and 1 turn. DeepSeek's scores are scaled
+ * by (0.1 mscale ln 40 + 1)^2 / sqrt(128 + 64). gpt-oss multiplies the elements that it turns by
+ * 0.1 ln 32 + 1. */
 static void deepseek_and_gpt_oss_scale_as_published(void **state)
 {
     (void)state;
@@ -243,7 +245,7 @@ static void deepseek_and_gpt_oss_scale_as_published(void **state)
     }
 }
 
-/* Before its context is stretched: no scaling, and scores as in any attention. */
+/* The model before its context was lengthened: no scaling, and ordinary scores of attention. */
 static void yarn_can_be_switched_off(void **state)
 {
     (void)state;
@@ -264,8 +266,8 @@ static void yarn_can_be_switched_off(void **state)
     arena_free(arena);
 }
 
-/* config.json of Phi-3-mini-128k: 48 factors of each kind. Up to 4096 tokens the short ones hold,
- * and both kinds come with sqrt(1 + ln 32 / ln 4096). */
+/* config.json of Phi-3-mini-128k: 48 factors of each kind. Up to 4096 tokens the short factors are
+ * used. Both kinds also multiply by sqrt(1 + ln 32 / ln 4096). */
 static void phi_3_takes_its_factors_by_the_length_of_a_sequence(void **state)
 {
     (void)state;
@@ -363,7 +365,7 @@ static void sinks_are_cut_over_tp_and_cp(void **state)
     arena_free(arena);
 }
 
-/* An encoder's tokens have no labels. Two tables of distances are read by all layers. */
+/* An encoder's tokens have no labels. All layers read two tables of distances. */
 static void encoder_and_decoder_compute_what_one_rank_does(void **state)
 {
     (void)state;

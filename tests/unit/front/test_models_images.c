@@ -1,6 +1,7 @@
-/* Qwen2-VL against an implementation that is written here from its paper and its published code,
- * not from the model script: the loss of the whole model, with its encoder, its merger and its
- * positions of images and texts. Also the activations of encoders of images. */
+/* Compares Qwen2-VL with an implementation in this file, written from its paper and its published
+ * code, not from the model script. It compares the loss of the whole model, with its encoder, its
+ * merger and its positions of images and texts. Also tests the activations of encoders of images.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -108,7 +109,7 @@ static double *norm(const Model *m, const char *name, const double *x, int64_t n
     return y;
 }
 
-/* Turns element d and element d + half of a head, for each of half pairs. */
+/* Rotates elements d and d + half of a head, for each d below half. */
 static void turn(double *head, int64_t half, const double *angle)
 {
     for (int64_t d = 0; d < half; d++) {
@@ -161,7 +162,7 @@ static double gelu(double x)
     return .5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + .044715 * x * x * x)));
 }
 
-/* Patches come square by square: a token of the text is four of them. */
+/* Patches come square by square: one token of the text stands for four of them. */
 static double *encode(const Model *m, const double *patches)
 {
     double angle[PATCHES][V_HEAD / 2];
@@ -196,8 +197,9 @@ static double *encode(const Model *m, const double *patches)
     return linear(m, "merger.last", inner, IMAGE, 4 * V_DIM, DIM, true);
 }
 
-/* Tokens before the image count on from 0; those of the image have the time of its first one, and
- * its rows and columns from there; the text behind it goes on after the largest of these. */
+/* Tokens before the image count from 0. Tokens of the image have the time of its first one, and
+ * rows and columns counted from there. The text after the image continues after the largest of
+ * these numbers. */
 static void positions(int before, int at[ALL][3])
 {
     int next = 0, tall = ROWS / 2, wide = COLUMNS / 2;

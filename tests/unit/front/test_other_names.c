@@ -24,7 +24,7 @@ static bool is_key(const char *key)
     return false;
 }
 
-/* A text that is no key explains which keys together mean the name. */
+/* Where one name means several keys, a text explains them. */
 static void each_leads_to_a_key(void **state)
 {
     (void)state;

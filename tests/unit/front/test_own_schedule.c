@@ -1,6 +1,6 @@
-/* Schedules that a script writes itself: every built-in schedule, written as a file and as a
- * function, compiles to the same plan; so do files with communications. tests/bad_input has the
- * refusals, tests/exec/test_random the schedules drawn at random. */
+/* Schedules that a script writes itself. Every built-in schedule, written as a file and as a
+ * function, compiles to the same plan, and so do files with communications. tests/bad_input has the
+ * refusals; tests/exec/test_random draws schedules at random. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -158,8 +158,8 @@ static void overlapped(void **state)
     assert_true(same(l.id, load(folder, "csv = 'own.csv'", 2, 3).id));
 }
 
-/* When a plan is scaled down, a file keeps its ranks and micro-batches; a function is called with
- * smaller ones. */
+/* In a scaled-down plan, a file keeps its ranks and micro-batches; a function is called with
+ * smaller numbers. */
 static void made_small(void **state)
 {
     (void)state;

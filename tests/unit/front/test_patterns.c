@@ -1,5 +1,5 @@
-/* Plans by path patterns: the marks that they set; and any such plan computes the result of one
- * rank. tests/bad_input has the refusals. */
+/* Plans by path patterns: the marks that they set. Every such plan computes the result of one rank.
+ * tests/bad_input has the refusals. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -81,7 +81,7 @@ static void styles_cut_what_they_say(void **state)
     assert_int_equal(output_of(g, "tok_embeddings")->use.on[0], SPLIT(2));
     assert_int_equal(output_of(g, "layers.1.ffn_norm")->use.on[0], SPLIT(1));
     assert_int_equal(param(g, "layers.1.ffn_norm.weight")->use.on[0], WHOLE);
-    /* computed in parts, instead of computed whole and cut */
+    /* each rank computes a part, instead of computing the whole and cutting it */
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
         if (is_of(g, n, "layers.1.ffn_norm")) assert_int_equal(n->split[0], 's');
@@ -133,7 +133,8 @@ static const char *layouts_of(Arena *arena, const char *marks, const char *paral
     return str_text(&text);
 }
 
-/* Patterns that say what the model's marks say cut the same dimension of every weight and bias. */
+/* If patterns say the same as the marks of the model, they cut the same dimension of every weight
+ * and bias. */
 static void patterns_mean_what_marks_mean(void **state)
 {
     (void)state;
@@ -146,7 +147,7 @@ static void patterns_mean_what_marks_mean(void **state)
                    "tp { plan = { embed = 'rowwise', head = 'colwise', both = 'colwise',"
                    " wide = 'colwise', down = 'rowwise' } }");
     assert_string_equal(marked, named);
-    const char *bias = arena_print(arena, "both.bias %d\n", SPLIT(1)); /* not by its segments */
+    const char *bias = arena_print(arena, "both.bias %d\n", SPLIT(1)); /* not cut by its segments */
     assert_non_null(strstr(marked, bias));
     arena_free(arena);
 }
@@ -196,8 +197,8 @@ static void every_style_computes_what_one_rank_does(void **state)
     arena_free(arena);
 }
 
-/* tp has two parts (KV heads, and query heads of one): a pattern's layout changes nested parts of
- * one dimension. */
+/* tp has two parts (KV heads, and query heads of one KV head). The layout of a pattern changes
+ * nested parts of one dimension. */
 static void styles_fit_more_ranks_than_kv_heads(void **state)
 {
     (void)state;
@@ -219,8 +220,9 @@ static void styles_fit_more_ranks_than_kv_heads(void **state)
     arena_free(arena);
 }
 
-/* Only the feed-forward is cut. The embedding reads the tied table whole; the head reads it for a
- * part of the sequence. One contribution to its gradient is whole, the other is a partial sum. */
+/* Only the feed-forward is cut. The embedding reads the whole tied table. The head reads it for a
+ * part of the sequence. So one contribution to its gradient is whole, and the other is a partial
+ * sum. */
 static void a_tied_head_that_is_not_cut_reads_a_part_of_the_sequence(void **state)
 {
     (void)state;
@@ -258,9 +260,9 @@ static void the_loss_is_summed_where_the_sequence_is_split(void **state)
     arena_free(arena);
 }
 
-/* Units that the proofs once got wrong. One is a single norm weight, which is flat and in its own
- * shape at once. The other is an embedding, whose backward reads no weights: a gather ahead of it
- * is for the next micro-batch. */
+/* Units for which the proofs were once wrong. One is a single norm weight, which is flat and has
+ * its own shape at the same time. The other is an embedding, whose backward reads no weights, so
+ * that a gather ahead of it is for the next micro-batch. */
 static void units_of_one_tensor_are_planned_without_complaint(void **state)
 {
     (void)state;

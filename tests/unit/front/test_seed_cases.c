@@ -1,7 +1,8 @@
-/* The behaviour of KempnerForge, miles-credit and NeMo Automodel for a configuration, and Tandem's.
- * There is one test for each row of tests/data/seed_cases.csv and seed_cases_more.csv (more facts
- * from their sources), named by its id. A row whose verdict is an error has a script that is
- * refused and a similar one that is not, or says why it is not refused. Every row has a script. */
+/* Compares the behaviour of KempnerForge, miles-credit and NeMo Automodel for a configuration with
+ * Tandem's. There is one test for each row of tests/data/seed_cases.csv and seed_cases_more.csv
+ * (more facts from their sources), named by its id. Every row has a script. If the verdict of a row
+ * is an error, its script is refused and a similar script is not, or the row says why it is not
+ * refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -17,7 +17,7 @@
 /* Attributes that the op needs, at values which contradict no other attribute. */
 static Attrs sound_attrs(OpKind op)
 {
-    /* A number that another attribute must stay below is as large as it can be. */
+    /* An attribute that must stay below another one; the other one gets its largest value. */
     static const uint32_t large[] = {ATTR_hi, ATTR_n_slots, ATTR_rope_context, ATTR_rope_high};
     Attrs attrs;
     memset(&attrs, 0, sizeof attrs);
@@ -29,12 +29,12 @@ static Attrs sound_attrs(OpKind op)
             if (large[k] == i) x = b.hi;
         attr_set(&attrs, i, x);
     }
-    if (op == OP_rope || op == OP_rope_grad) attrs.rows = attrs.columns = 1; /* hi needs a grid */
+    if (op == OP_rope || op == OP_rope_grad) attrs.rows = attrs.columns = 1; /* `hi` needs a grid */
     return attrs;
 }
 
-/* Reads a plan with one node and one attribute that is `x`. Returns what is said about it; NULL if
- * the text is accepted. */
+/* Reads a plan with one node and one attribute with value `x`. Returns the message about it; NULL
+ * if the text is accepted. */
 static const char *read_with(OpKind op, uint32_t attr, double x)
 {
     const Attrs attrs = sound_attrs(op);
@@ -67,8 +67,8 @@ static void must_refuse(OpKind op, const AttrBounds *b, double x)
                  said ? said : "accepted");
 }
 
-/* At its bound an attribute may contradict another one; no message may say that it is too large or
- * too small. */
+/* At its bound, an attribute may contradict another one. But no message may say that it is too
+ * large or too small. */
 static void must_allow(OpKind op, const AttrBounds *b, double x)
 {
     const char *said = read_with(op, b->attr, x);
@@ -149,8 +149,8 @@ static const char *fault_of(OpKind op, Attrs attrs)
     return op_attrs_fit(op, &attrs, &why) ? "" : str_text(&why);
 }
 
-/* Bounds that a formula or a kernel sets, written down here a second time: a wrong row of attrs.def
- * would pass every test that reads its bounds from there. */
+/* Bounds that follow from a formula or a kernel. They are written here a second time, because tests
+ * that read the bounds from attrs.def cannot find a wrong row there. */
 static void bounds_follow_from_the_formulas(void **state)
 {
     (void)state;
@@ -162,7 +162,7 @@ static void bounds_follow_from_the_formulas(void **state)
         {OP_rope, ATTR_theta, 1e4, 0},           /* positions are divided by its powers */
         {OP_sinusoid, ATTR_theta, 1e4, 1},       /* all frequencies would be equal */
         {OP_rmsnorm, ATTR_eps, 1e-6, -1e-6},     /* the root of a negative number */
-        {OP_dropout, ATTR_drop, 0.1, 1},         /* what is kept is divided by 1 - drop */
+        {OP_dropout, ATTR_drop, 0.1, 1},         /* kept elements are divided by 1 - drop */
         {OP_attention, ATTR_drop, 0.1, 1},       /* likewise */
         {OP_soft_cap, ATTR_scale, 30, 0},        /* logits are divided by it */
         {OP_xent_loss, ATTR_scale, 0.25, 0},     /* no label would count */
@@ -172,15 +172,15 @@ static void bounds_follow_from_the_formulas(void **state)
         {OP_dispatch, ATTR_capacity, 4, 0},      /* slots are divided by it */
         {OP_state_scan, ATTR_chunk, 256, 0},     /* tokens are divided by it */
         {OP_conv2d, ATTR_h_stride, 2, 0},        /* rows are divided by it */
-        {OP_conv2d, ATTR_w_dilation, 1, 0},      /* all taps would read one column */
-        {OP_group_norm, ATTR_group, 8, 0},       /* channels are divided by it */
-        {OP_quantise, ATTR_scale, 448, 0},       /* values are divided by the largest */
-        {OP_slice, ATTR_parts, 2, 0},            /* the dimension is divided by it */
-        {OP_slice, ATTR_dim, 1, MAX_DIMS},       /* the place of a dimension */
-        {OP_reduce_scatter, ATTR_reduce, 1, 0},  /* no way to add */
-        {OP_adamw, ATTR_beta1, 0.9, 1},          /* the moment is divided by 1 - beta1^t */
-        {OP_adamw, ATTR_beta2, 0.999, 1},        /* likewise */
-        {OP_clip_coef, ATTR_n_slots, 3, 0},      /* no norm to read */
+        {OP_conv2d, ATTR_w_dilation, 1, 0},     /* all points of the window would read one column */
+        {OP_group_norm, ATTR_group, 8, 0},      /* channels are divided by it */
+        {OP_quantise, ATTR_scale, 448, 0},      /* values are divided by the largest */
+        {OP_slice, ATTR_parts, 2, 0},           /* the dimension is divided by it */
+        {OP_slice, ATTR_dim, 1, MAX_DIMS},      /* it must be the number of a dimension */
+        {OP_reduce_scatter, ATTR_reduce, 1, 0}, /* collectives have no such reduction */
+        {OP_adamw, ATTR_beta1, 0.9, 1},         /* the moment is divided by 1 - beta1^t */
+        {OP_adamw, ATTR_beta2, 0.999, 1},       /* likewise */
+        {OP_clip_coef, ATTR_n_slots, 3, 0},     /* the table has no such norm */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Attrs attrs = sound_attrs(cases[i].op);
@@ -194,7 +194,7 @@ static void bounds_follow_from_the_formulas(void **state)
     }
 }
 
-/* Rotary positions by YaRN once had context 0, and the positions became no numbers. */
+/* With context 0, rotary positions by YaRN once became NaN. */
 static void attributes_that_contradict_each_other_are_refused(void **state)
 {
     (void)state;

@@ -82,7 +82,7 @@ static void refuses(void **state)
     assert_int_equal(g.nodes.n, n_nodes);
 }
 
-/* A gradient has several producers; the first one is where it begins. */
+/* A gradient has several producers; the list names the first one. */
 static void producer_is_the_first(void **state)
 {
     Graph g;

@@ -1,4 +1,5 @@
-/* Meshes: groups partition the ranks, members and parts are inverse, refining keeps the ranks. */
+/* Meshes: each rank is in exactly one group, members and parts are inverse, and refining keeps the
+ * ranks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -122,7 +123,7 @@ static void refining(void **state)
         assert_int_equal(mesh_part(&m, r, 7), mesh_part(&coarse, r, shard));
 }
 
-/* Walking a group visits the members in their order, and begins again behind the last one. */
+/* A walk over a group visits the members in their order, and starts again after the last one. */
 static void a_walk_visits_members_in_order(void **state)
 {
     (void)state;
@@ -165,7 +166,8 @@ static void an_axis_nests_inside_of_those_that_it_encloses(void **state)
     }
 }
 
-/* Cuts at 2 and 3 of 6 ranks do not nest; whole axes and cuts that were made before do. */
+/* Cuts of 2 and of 3 of 6 ranks do not nest. Whole axes nest, and so do cuts that were made before.
+ */
 static void cuts_nest(void **state)
 {
     Mesh m = make(1, 2, 12);

@@ -347,7 +347,7 @@ static void composite(void **state)
     assert_int_equal(sig_output_dims(&s, &b, 0, dim), 4);
     assert_memory_equal(dim, ((int64_t[]){2, 2, 3, 9}), 32);
     assert_true(sig_may_split(&s, 'h'));
-    assert_false(sig_may_split(&s, 'p')); /* it does not lead its dimension */
+    assert_false(sig_may_split(&s, 'p')); /* it is not the first index of its dimension */
     const Dims odd[] = {DIMS(2, 30, 48, 3), DIMS(16, 16, 3, 9)};
     assert_false(bind_text(patch, odd, 2, NULL, &s, &b));
     const Dims back[] = {DIMS(2, 2, 3, 4, 5)};
@@ -412,8 +412,8 @@ static void lookups(void **state)
     assert_int_equal(op_looked_up(OP_linear, &b, 1), 0);
 }
 
-/* A token takes its own row of a table of positions and of the choices of all tokens, so these ops
- * do not grow with the square of the sequence. */
+/* In a table of positions, and in the choices of all tokens, a token uses its own row. So the FLOPs
+ * of these ops do not grow with the square of the sequence. */
 static void tokens_take_their_own_rows(void **state)
 {
     Diag d = diag_in(*state);

@@ -90,7 +90,7 @@ static void binds_per_rank(void **state)
     assert_false(plan_bind(plan, p, &p->code.at[3], 1, &b, size, start, valid)); /* a collective */
 }
 
-/* The second half of a part begins right behind the first, except in a part of two chunks. */
+/* The second half of a part follows the first directly, unless the part is two chunks. */
 static void binds_chunks(void **state)
 {
     static const Interval zigzag[] = {{0, 8}, {24, 32}, {8, 16}, {16, 24}};

@@ -1,5 +1,5 @@
-/* The state of ranks between steps: every plan of the corpus writes each element of its weights and
- * moments exactly once; slices by hand; and the two ways in which sharded checkpoints lose
+/* The state of ranks between steps. Every plan of the corpus writes each element of its weights and
+ * moments exactly once. Also slices by hand, and the two ways in which sharded checkpoints lose
  * parts. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -202,8 +202,9 @@ static void files_have_no_holes(void **state)
     }
 }
 
-/* A mesh says which rank holds a part, not its name. The union of the keys' elements is the same
- * (every_element_is_written_once shows that), and no name contains a rank or a stage. */
+/* The mesh decides which rank holds a part, but not the part's name. The keys of all ranks together
+ * cover the same elements (every_element_is_written_once shows that), and no name contains a rank
+ * or a stage. */
 static void names_do_not_depend_on_the_mesh(void **state)
 {
     (void)state;

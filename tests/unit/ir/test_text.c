@@ -1,5 +1,5 @@
-/* Plans as text: exact in both directions; an id that names and places do not change; and no input
- * crashes the parser: 20,000 damaged texts by seed. */
+/* Plans as text: exact in both directions. Names and source locations do not change the id. No
+ * input crashes the parser: 20,000 damaged texts by seed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -127,7 +127,7 @@ static void ids(void **state)
     again = text_plan_id(plan, *state);
     assert_memory_not_equal(&id, &again, sizeof id);
     plan->programs.at[1].buffers.at[1].offset = 0;
-    plan->nccl.max_ctas = 8; /* another run with another prediction */
+    plan->nccl.max_ctas = 8; /* another run has another prediction */
     again = text_plan_id(plan, *state);
     assert_memory_not_equal(&id, &again, sizeof id);
     plan->nccl.max_ctas = 0;
@@ -153,8 +153,8 @@ static size_t number_bytes(const TextField *f)
                                                           : 0;
 }
 
-/* Writes one number into field i and none into field k, and the reverse: unless the texts are the
- * same, the ids must differ. */
+/* Writes a number into field i and none into field k, then the reverse. The ids must differ unless
+ * the texts are equal. */
 static void check_places(Plan *plan, const Record *r, unsigned char *record, Arena *arena)
 {
     static const unsigned char number[8] = {77}, none[8] = {0};
@@ -266,8 +266,8 @@ static size_t field_bytes(const TextField *f, char *covered, size_t size)
     return n;
 }
 
-/* A field that is added to a record but not to its table would be lost silently. So every byte of a
- * record must be in the table, be padding, or be listed here as derived from others. */
+/* If a field is added to a record but not to its table, it is lost silently. So every byte of a
+ * record must be in the table, be padding, or be listed here as derived from other fields. */
 static void tables_are_complete(void **state)
 {
     (void)state;
@@ -473,7 +473,7 @@ static void survives_damage(void **state)
     free(text);
     arena_free(arena);
     assert_true(n_accepted > 200 &&
-                n_accepted < 15000); /* the damage is neither always harmless nor always fatal */
+                n_accepted < 15000); /* the damage must be sometimes harmless and sometimes fatal */
 }
 
 static void friendly_form(void **state)

@@ -85,7 +85,8 @@ static bool handed(const Program *p, BufferId a, BufferId b)
     return false;
 }
 
-/* True if everything that touches a ends before anything that touches b begins. */
+/* True if a has ended before b begins: every instruction that touches a ends before any that
+ * touches b starts. */
 static bool ends_before(const Program *p, const bool *before, BufferId a, BufferId b)
 {
     if (p->buffers.at[a].result) return false;
@@ -111,7 +112,7 @@ static bool overlap(const Buffer *a, const Buffer *b)
            b->offset < a->offset + a->bytes;
 }
 
-/* The quick answer to "has this buffer ended when pc starts" against the clocks. */
+/* Compares the quick answer to "has this buffer ended when pc starts" with the vector clocks. */
 static void check_ends(const Program *p)
 {
     Arena *scratch = arena_new();
@@ -197,7 +198,7 @@ static void persistent_lie_at_the_bottom(void **state)
     assert_int_equal(p->buffers.at[never].first, 0);
 }
 
-/* Another stream may still read: only an edge frees the bytes. */
+/* Another stream may still read the bytes, so only an edge between the streams frees them. */
 static void edges_decide(void **state)
 {
     for (int edge = 0; edge < 2; edge++) {
@@ -277,7 +278,8 @@ static void views_keep_their_root(void **state)
     check_program(p);
     assert_int_equal(p->buffers.at[a].last, last);
     assert_int_equal(p->buffers.at[v].first, last);
-    assert_int_equal(p->buffers.at[v].offset, 128); /* counted from its parent, as before */
+    /* the offset counts from its parent, as before */
+    assert_int_equal(p->buffers.at[v].offset, 128);
     assert_int_not_equal(p->buffers.at[a].offset, p->buffers.at[b].offset);
 }
 
@@ -311,8 +313,8 @@ static void in_place(void **state)
     }
 }
 
-/* True if an instruction may be a part of the kernel of the one before it: no communication that it
- * waits for begins later than that kernel. */
+/* True if the instruction may join the kernel of the one before it. No communication for which it
+ * waits may begin later than that kernel. */
 static bool joins(const Program *p, Pc pc)
 {
     const Instr *in = &p->code.at[pc];
@@ -467,7 +469,8 @@ static void interior_micro_batches_repeat(void **state)
     }
 }
 
-/* One buffer of one interior micro-batch that lies elsewhere is a difference, whichever it is. */
+/* If one buffer of one interior micro-batch has another offset, this is a difference, whichever
+ * buffer it is. */
 static void a_stray_buffer_is_seen(void **state)
 {
     uint32_t period;
@@ -519,8 +522,8 @@ static void interior_micro_batches_of_plans_repeat(void **state)
     (void)state;
 }
 
-/* The work in flight in a pipeline does not grow with the number of micro-batches. Neither do
- * arenas, apart from other holes: transfers must not keep bytes that would be free. */
+/* The work in flight in a pipeline does not grow with the number of micro-batches, so arenas do not
+ * grow either, apart from unused gaps. Transfers must not keep bytes that could be free. */
 static void pipelines_do_not_grow(void **state)
 {
     static const ScheduleKind kinds[] = {SCHEDULE_1f1b, SCHEDULE_zb_h1, SCHEDULE_interleaved_1f1b,

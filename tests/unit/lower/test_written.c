@@ -56,7 +56,8 @@ static void scratch_need_not_be_filled(void **state)
     arena_free(arena);
 }
 
-/* Some passed-on buffers lie above the others: the end is lower only without them. */
+/* The end is lower only without buffers that one part of a kernel passes to the next, because some
+ * of these lie above the others. */
 static void what_is_passed_on_need_not_be_written(void **state)
 {
     (void)state;

@@ -36,7 +36,7 @@ static Plan *compile(const Tiny *t, Arena *arena)
     return plan;
 }
 
-/* Counts forward ops of the family: how often they run, in forward and in recomputation. */
+/* Counts how often forward ops of a family run, in the forward pass and in recomputation. */
 static uint32_t count(const Plan *plan, const char *family)
 {
     const Program *p = &plan->programs.at[0];
@@ -79,7 +79,7 @@ static void what_is_kept_runs_once(void **state)
             assert_int_equal(count(plan, "attention"), 2 * L * m);
             assert_int_equal(count(plan, "linear"), 7 * L * m + m);
             t.ac_alternate =
-                true; /* of q, k, v, o, 1, 3, 2, the second, fourth and sixth run again */
+                true; /* of q, k, v, o, w1, w3, w2, the second, fourth and sixth run again */
             plan = compile(&t, arena);
             assert_int_equal(count(plan, "linear"), (7 + 3) * L * m + m);
             t.ac_alternate = false;

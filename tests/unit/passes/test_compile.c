@@ -41,7 +41,7 @@ static Pc find(const Program *p, OpKind op, Phase phase)
     return 0;
 }
 
-/* They are derived from the signatures; this is the expected list. */
+/* The ops are derived from the signatures; this is the expected list. */
 static void rowwise_ops_are_those_without_sums(void **state)
 {
     (void)state;
@@ -123,8 +123,8 @@ static void the_loss_reads_its_logits_once(void **state)
     }
 }
 
-/* The kernel that makes a norm's or a gated feed-forward's output, or a norm's gradient, also finds
- * its largest magnitude; the ops that need it come later. */
+/* The kernel whose output is quantised (a norm, a gated feed-forward, a norm's gradient) also finds
+ * its largest magnitude. The ops that read the magnitude come later. */
 static Plan *compiled_float8(Arena *arena)
 {
     Diag d = diag_in(arena);
@@ -172,8 +172,8 @@ static void assert_refused(Plan *bad, const char *rule, const char *text)
     assert_non_null(strstr(d.items.at[0].text, text));
 }
 
-/* Quantising reads the maximum of all rows; in one kernel with the maximum, it would read a partial
- * one. */
+/* Quantising reads the maximum over all rows. Inside the kernel that finds the maximum, it would
+ * read a partial one. */
 static void sums_over_rows_are_nobody_elses(void **state)
 {
     (void)state;
@@ -238,7 +238,7 @@ static void false_kernels_are_refused(void **state)
     p->code.at[gate_pc - 1].fuse = p->code.at[gate_pc].fuse = p->code.n - 1;
     assert_refused(bad, "verify-structure", "have different sizes");
 
-    bad = mutate_copy(plan, arena); /* two kernels with one number */
+    bad = mutate_copy(plan, arena); /* two kernels have the same number */
     p = &bad->programs.at[0];
     Pc other = find(p, OP_silu_grad, PHASE_backward);
     for (Pc pc = 1; pc < p->code.n; pc++)

@@ -41,8 +41,8 @@ static uint32_t n_exchanges(const Plan *plan, Phase phase)
     return n;
 }
 
-/* Four tensors are exchanged: q, k, v and the output. Attention's gradient reads the copies that
- * were kept. */
+/* Four tensors are exchanged: q, k, v and the output. The gradient of attention reads the kept
+ * copies. */
 static void four_exchanges_a_layer_and_direction(void **state)
 {
     (void)state;
@@ -82,7 +82,7 @@ static void attention_sees_whole_sequences(void **state)
     assert_int_equal(n, 2 * t.layers);
 }
 
-/* Ranks of cp read the same samples, and share states and sums as ranks of dp_shard do. */
+/* Ranks of cp read the same samples. They share states and sum gradients like ranks of dp_shard. */
 static void states_are_shared_over_cp(void **state)
 {
     (void)state;
@@ -93,7 +93,8 @@ static void states_are_shared_over_cp(void **state)
         const Plan *plan = right_plan(&t);
         const AxisSet all = (AxisSet)((1u << plan->mesh.n_axes) - 1);
         assert_int_equal(plan->mesh.n_axes, 2);
-        assert_int_equal(plan->step.micro_batch, 3); /* not six: the same samples */
+        /* not six, because ranks of cp have the same samples */
+        assert_int_equal(plan->step.micro_batch, 3);
         for (UnitId u = 1; u < plan->graph.units.n; u++) {
             assert_int_equal(plan->graph.units.at[u].shard, ddp ? 0 : all);
             assert_int_equal(plan->graph.units.at[u].replicate, ddp ? all : 0);
@@ -112,8 +113,7 @@ static uint32_t n_of(const Plan *plan, OpKind op, Phase phase, Stream stream)
     return n;
 }
 
-/* A unit over sixteen ranks of which every two keep a copy: two ranks of dp_shard, whatever cp
- * is. */
+/* A unit over sixteen ranks, where each part has two copies. Only dp_shard decides this, not cp. */
 static void a_part_that_is_kept_is_of_dp_shard(void **state)
 {
     (void)state;
@@ -205,8 +205,8 @@ static void lengths_divide_over_cp_and_tp(void **state)
     assert_true(n_made > 50 && n_refused > 300);
 }
 
-/* Keys and values make n - 1 hops. Their gradients make n: the last one brings them home. No other
- * communication goes over cp. */
+/* Keys and values make n - 1 hops. Their gradients make n hops, because the last one brings them
+ * home. No other communication uses cp. */
 static void parts_go_round_the_ring(void **state)
 {
     (void)state;
@@ -264,9 +264,9 @@ static void a_ring_goes_over_groups(void **state)
     }
 }
 
-/* Ranks of tp have cut the heads, and the groups of cp divide the heads of one tp rank further. A
- * rank then has groups / (tp x all_to_all) KV heads. No rank of tp gathers heads for it, although
- * tp lies inside cp in the mesh. */
+/* tp has cut the heads, and the groups of cp cut the heads of one tp rank further. A rank then has
+ * groups / (tp x all_to_all) KV heads. No rank of tp gathers heads for this, although tp lies
+ * inside cp in the mesh. */
 static void heads_of_tp_are_divided_further(void **state)
 {
     (void)state;
@@ -329,8 +329,9 @@ static void keys_of_each_hop(void **state)
     assert_int_equal(hop, 2 * RANKS);
 }
 
-/* All ranks of tp compute one KV head of a fused projection. Each takes its query heads of it, for
- * the tokens of its part of the ring; so too where the projection is divided by its norm. */
+/* All ranks of tp compute one KV head of a fused projection. Each takes its own query heads of this
+ * head, for the tokens of its part of the ring. This also holds if the projection is divided by its
+ * norm. */
 static void fused_heads_beside_a_ring(void **state)
 {
     (void)state;

@@ -87,7 +87,7 @@ static void gradients_stay(Plan *bad)
     fail_msg("no sum");
 }
 
-/* The loss counts as if ranks of cp had samples of their own. */
+/* The loss is scaled as if each rank of cp had other samples. */
 static void loss_counted_by_samples(Plan *bad)
 {
     bad->step.global_tokens /= 2;
@@ -110,7 +110,7 @@ static void gradients_out_of_order(Plan *bad)
     in->attrs = graph_attrs(&bad->graph, arena, &attrs);
 }
 
-/* Equal parts are used where a zigzag was gathered: positions and masks belong to other tokens. */
+/* Sequences are cut into equal parts, but positions and masks are those of a zigzag. */
 static void dealt_out_otherwise(Plan *bad)
 {
     Program *p = &bad->programs.at[0];
@@ -170,7 +170,7 @@ static void share_is_lost(Plan *bad)
     set_accumulate(bad, code(bad, OP_attention_part_grad, PHASE_backward, 1), 0);
 }
 
-/* The gradients end on another rank than their keys. */
+/* The gradients arrive on another rank than their keys. */
 static void gradients_do_not_come_home(Plan *bad)
 {
     const Program *p = &bad->programs.at[0];
@@ -188,7 +188,7 @@ static void reads_a_part_on_its_way(Plan *bad)
     code(bad, OP_attention_part, PHASE_forward, 1)->after.n = 0;
 }
 
-/* Keys of the next rank, where the deal says those of the rank before. */
+/* The rank uses keys of the next rank, but the deal says: of the previous rank. */
 static void goes_the_other_way(Plan *bad)
 {
     Program *p = &bad->programs.at[0];

@@ -66,7 +66,7 @@ static Instr *code(Plan *plan, Pc pc)
 
 /* ---- the bugs ---- */
 
-/* Copied instead of exchanged, with all waits unchanged. */
+/* The tokens are copied instead of exchanged, with all waits unchanged. */
 static void never_sent(Plan *bad, Phase phase, uint32_t n)
 {
     Instr *in = code(bad, exchange(bad, phase, n));
@@ -128,7 +128,8 @@ static void read_before_they_are_there(Plan *bad)
     }
 }
 
-/* Summing experts together with all other gradients adds different experts. */
+/* The experts are in the sum of all other gradients, so gradients of different experts are added.
+ */
 static void experts_summed_over_ep(Plan *bad)
 {
     Instr *in = code(bad, sum_of(bad, OP_all_reduce, "layers.1.feed_forward.w2.weight"));
@@ -136,8 +137,8 @@ static void experts_summed_over_ep(Plan *bad)
     in->axes |= mesh_axes(&bad->mesh, AXIS_ep);
 }
 
-/* Sums experts over ep and declares them parts of a sum. Only the products' outputs contradict it.
- */
+/* The gradients of experts are summed over ep, and the graph calls them partial sums. Only the
+ * outputs of products contradict it. */
 static void experts_said_to_be_parts_of_a_sum(Plan *bad)
 {
     Program *p = &bad->programs.at[0];
@@ -150,7 +151,7 @@ static void experts_said_to_be_parts_of_a_sum(Plan *bad)
     from->shape = (ShapeId)list_push(arena, &bad->shapes, s);
 }
 
-/* All ranks share the router, and each has other samples. */
+/* All ranks have the same router, but other samples. */
 static void router_not_summed_over_ep(Plan *bad)
 {
     Instr *in = code(bad, sum_of(bad, OP_all_reduce, "layers.1.feed_forward.router.weight"));
@@ -186,7 +187,7 @@ static void change_attribute(Plan *bad, OpKind op, size_t n)
     fail_msg("no %s", op_info(op)->name);
 }
 
-/* Tokens are dropped although the plan gives them room. */
+/* Tokens are dropped although the experts have room for them. */
 static void less_room_than_was_said(Plan *bad)
 {
     change_attribute(bad, OP_slots, 0);
@@ -318,7 +319,8 @@ static void reduction_between_exchanges(void **state)
         if (ends != !(one_stream && turned))
             fail_msg("one stream %d turned %d", one_stream, turned);
         if (ends) continue;
-        const char *circle = d.items.at[0].text; /* each rank, and the rank that it waits for */
+        /* each stuck rank, and the rank for which it waits */
+        const char *circle = d.items.at[0].text;
         assert_string_equal(d.items.at[0].rule, "verify-deadlock");
         assert_non_null(strstr(circle, "ranks wait for each other in a circle: "));
         assert_non_null(strstr(circle, "reduce_scatter waits for rank "));

@@ -64,7 +64,7 @@ static double most_apart(const Value *a, const Value *b)
         apart = fmax(apart, fabs(value_get(a, i) - value_get(b, i)));
         most = fmax(most, fabs(value_get(b, i)));
     }
-    assert_true(most > 1e-6); /* else nothing is compared */
+    assert_true(most > 1e-6); /* without experts in use, nothing would be compared */
     return apart / most;
 }
 

@@ -54,7 +54,7 @@ static uint32_t count_scaled(const Plan *plan, Scaling scaling)
     return n;
 }
 
-/* Seven linears of a block: the input of q, k, v is quantised once, and so is that of w1 and w3. */
+/* The seven linears of a block: one quantised input serves q, k and v, and one serves w1 and w3. */
 static void tensorwise(void **state)
 {
     (void)state;
@@ -117,7 +117,8 @@ static Tiny sized(void)
     return t;
 }
 
-/* Local sizes must be multiples of 16: 64 hidden over 4 ranks are 16, over 8 they are not. */
+/* Local sizes must be multiples of 16. 64 hidden features over 4 ranks give 16, over 8 ranks they
+ * give 8. */
 static void local_sizes(void **state)
 {
     (void)state;
@@ -129,7 +130,7 @@ static void local_sizes(void **state)
     t.groups = t.tp = 8;
     assert_null(tiny_plan(&t, false, arena, &d));
     says(&d, "float8-divides", "feed_forward.w1.weight is 32 x 8 on each rank (tp = 8)");
-    assert_int_equal(d.n_errors, 2); /* w1 and w3 are alike; w2 is transposed */
+    assert_int_equal(d.n_errors, 2); /* w1 and w3 have equal shapes; w2 is transposed */
     Diag again = diag_in(arena);
     t.float8.skip_indivisible = true;
     const Plan *plan = tiny_plan(&t, false, arena, &again);
@@ -162,7 +163,7 @@ static void skip_and_only(void **state)
     says(&d, "float8-matched-nothing", "excludes all 8 linears of the model");
 }
 
-/* Saved for the backward pass: inputs in one byte, and no quantised weight. */
+/* Inputs are kept for the backward pass in one byte each. Quantised weights are not kept. */
 static void what_is_saved(void **state)
 {
     (void)state;
@@ -297,7 +298,8 @@ static void rejected(Case *c, const char *rule, const char *text)
 static void maximum_not_reduced(void **state)
 {
     (void)state;
-    for (int recipe = 0; recipe < FLOAT8_mxfp8; recipe++) { /* which reduces nothing */
+    /* a sum that adds nothing, so the maximum stays partial */
+    for (int recipe = 0; recipe < FLOAT8_mxfp8; recipe++) {
         Case c = split((Float8Recipe)recipe);
         for (Pc pc = 1; pc < c.p->code.n; pc++) {
             Instr *in = &c.p->code.at[pc];
@@ -376,8 +378,8 @@ static Pc next(const Case *c, OpKind op, Pc after)
     return pc;
 }
 
-/* Faults: each rank scales with the maximum of its own part; with another weight's; with two at
- * once. */
+/* Each scale is wrong: it comes from the rank's own part, from another weight, or from two weights.
+ */
 static void gathered_wrongly(void **state)
 {
     (void)state;
@@ -433,8 +435,8 @@ static Case square_rowwise(void)
     return c;
 }
 
-/* Node id scales a square matrix by the maxima of its rows or of its columns. Swaps the two.
- * Returns false if there is no such node. */
+/* Node `id` scales a square matrix by the maxima of its rows or of its columns. The function swaps
+ * rows and columns. It returns false if there is no such node. */
 static bool maxima_along_the_other_index(Case *c, NodeId id)
 {
     Graph *g = &c->plan->graph;
@@ -527,7 +529,7 @@ static void order(void **state)
     Graph graph;
     LowerOptions options = lower_options_default();
     tiny_build(&t, arena, &config, &graph);
-    PassConfig swap = config.passes[0]; /* before tp: weights are cut nevertheless */
+    PassConfig swap = config.passes[0]; /* before tp, because weights are cut nevertheless */
     config.passes[0] = config.passes[1], config.passes[1] = swap;
     assert_non_null(plan_compile(&config, &graph, &options, NULL, arena, &d));
     tiny_build(&t, arena, &config, &graph);

@@ -162,7 +162,9 @@ static void scales_that_do_not_fit(void **state)
     n = first(&c, OP_quantise_pairs_last);
     c.plan->graph.tensors.at[n->out[1]].dtype = DT_e8m0;
     rejected(&c, "verify-scale", "must have scales of dtype e4m3");
-    c = planted(); /* rows for a weight: its two products would read other numbers */
+    /* a weight has scales for rows instead of squares, so its two products would read other numbers
+     */
+    c = planted();
     first(&c, OP_quantise_squares_first)->op = OP_quantise_pairs_first;
     rejected(&c, "verify-scale", "must have square blocks for a weight");
 }

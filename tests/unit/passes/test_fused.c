@@ -1,6 +1,6 @@
-/* Fused projections: segments of one weight, each cut by itself. Unequal ones are stored by groups,
- * in an order on which first weights, the state and the ops that take a segment must agree. Each
- * mistake that the proofs must report is planted. */
+/* Fused projections: several segments in one weight, each cut by itself. Segments of different
+ * sizes are stored by groups. Initial weights, the state, and the ops that take a segment must
+ * agree on this order. The test plants each mistake that the proofs must report. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -100,7 +100,8 @@ static void projections_are_cut_between_groups(void **state)
     }
 }
 
-/* The place of element (row, group, feature, e) of wqkv if q, k, v lay side by side, by hand. */
+/* Computes by hand where element (row, group, feature, e) of wqkv would be if q, k and v lay side
+ * by side. */
 static uint64_t by_hand(const Tiny *t, int64_t row, int64_t group, int64_t feature, int64_t e)
 {
     int64_t heads = t->groups * t->repeat, r = t->repeat;
@@ -135,7 +136,8 @@ static void check_run(void *self, const FlatRun *run)
     }
 }
 
-/* On every mesh, each weight starts as the one at its place in the original order. */
+/* On every mesh, each weight has the initial value of the weight at its place in the original
+ * order. */
 static void first_weights_are_those_of_the_original_order(void **state)
 {
     (void)state;
@@ -194,7 +196,7 @@ static void the_state_is_in_the_original_order(void **state)
     arena_free(c.arena);
 }
 
-/* Each element of the state is written once, at whatever element the shards cut a weight. */
+/* Each element of the state is written once, wherever the shards cut a weight. */
 static void each_element_of_the_state_is_written_once(void **state)
 {
     (void)state;
@@ -234,8 +236,8 @@ static TensorId named(const Model *m, const char *name)
     return 0;
 }
 
-/* Puts the weights parts[0], parts[1], ... of `whole` side by side, then into the order of `fused`,
- * for each row of inputs (a bias has one). */
+/* Puts the weights parts[0], parts[1], ... of `whole` side by side, in the order of `fused`. A
+ * weight has a row for each input, a bias has one row. */
 static void fuse(Model *fused, const Model *whole, Arena *arena, const char *module,
                  const char *own, const char *const *parts, uint32_t n_parts, const char *kind,
                  int64_t rows)
@@ -257,8 +259,8 @@ static void fuse(Model *fused, const Model *whole, Arena *arena, const char *mod
         value_set(to, i, side[graph_original(&fused->graph, id, (uint64_t)i)]);
 }
 
-/* The same weights side by side in one give the same function, to the last bit except for the order
- * of sums. */
+/* One fused weight with the same numbers gives the same function, except for rounding of sums in
+ * another order. */
 static void fused_and_separate_are_the_same_function(void **state)
 {
     (void)state;
@@ -293,7 +295,8 @@ static void fused_and_separate_are_the_same_function(void **state)
     }
 }
 
-/* Four ranks share two KV heads: each takes its query head out of the shared groups. */
+/* Four ranks share two KV heads, so each rank takes its query head out of a group that two ranks
+ * share. */
 static void shared_groups_leave_each_rank_its_query_heads(void **state)
 {
     (void)state;
@@ -343,7 +346,7 @@ static void the_sum_over_shared_groups_cannot_be_left_out(void **state)
 
 /* ---- faults that the proofs report ---- */
 
-/* The node, and the instructions that do its work, take other features. */
+/* The node and the instructions that do its work take other features than they should. */
 static void take_other(Case *c, OpKind op, int64_t first)
 {
     Graph *g = &c->plan->graph;
@@ -377,7 +380,8 @@ static void another_segment_is_named(void **state)
     arena_free(c.arena);
 }
 
-/* One query head and the key, in the graph itself: all ranks agree, and all are wrong. */
+/* The group has one query head and the key, already in the graph. All ranks agree, and all are
+ * wrong. */
 static void half_of_another_segment_is_named(void **state)
 {
     (void)state;
@@ -393,7 +397,7 @@ static void half_of_another_segment_is_named(void **state)
     arena_free(c.arena);
 }
 
-/* The weights of a checkpoint, cut as one matrix: a rank has q and half of k. */
+/* The weight of a checkpoint, cut as one matrix: one rank has q and half of k. */
 static void features_in_their_own_order_are_named(void **state)
 {
     (void)state;
@@ -467,7 +471,7 @@ static void segments_are_never_dealt_out(void **state)
 
 /* ---- deals ---- */
 
-/* Lengths that add up prove nothing: index 1 may occur twice and index 2 never. */
+/* The lengths of intervals may add up although index 1 occurs twice and index 2 never. */
 static void an_index_that_is_dealt_twice_hides_none(void **state)
 {
     (void)state;
@@ -491,8 +495,8 @@ static void an_index_that_is_dealt_twice_hides_none(void **state)
     }
 }
 
-/* The batch over two ranks, with the first and the last sequence on one: an op that asks where its
- * part begins would only learn about the first. */
+/* The batch is cut over two ranks, with the first and the last sequence on one rank. An op that
+ * asks where its part begins learns only about the first sequence. */
 static void ops_that_go_by_places_take_one_interval(void **state)
 {
     (void)state;

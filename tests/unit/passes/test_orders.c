@@ -138,7 +138,7 @@ static void each_hard_edge_is_refused_with_the_right_list(void **state)
     }
 }
 
-/* A model of two linears without block or attention, in which no pass has anything to do. */
+/* A model of two linears without block or attention. Passes find nothing to do in it. */
 static const char bare[] =
     "local nn = require 'tandem.nn'\n"
     "local model = nn.module { e = nn.embedding(12, 8), a = nn.linear(8, 8), h = nn.linear(8, "
@@ -256,7 +256,8 @@ static void ranks_of_one_batch_are_those_along_the_other_axes(void **state)
     }
 }
 
-/* A parameter's name in a checkpoint does not depend on its holder, and no two names are equal. */
+/* The name of a parameter in a checkpoint does not depend on the rank that holds it, and no two
+ * names are equal. */
 static void parameters_have_the_same_names_on_every_mesh(void **state)
 {
     (void)state;

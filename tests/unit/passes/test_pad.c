@@ -118,7 +118,7 @@ static void an_aligned_vocabulary_stays(void **state)
     arena_free(arena);
 }
 
-/* A checkpoint, and the initial weights, go by slices of the tensors. */
+/* Initial values and a checkpoint use slices of tensors, without padding. */
 static void a_checkpoint_does_not_see_padding(void **state)
 {
     (void)state;
@@ -216,7 +216,8 @@ static void a_deal_must_hold_its_indices(void **state)
     arena_free(arena);
 }
 
-/* Logits with another row than the weight has: the product would write behind them. */
+/* The logits have rows of another length than the weight, so the product would write beyond them.
+ */
 static void all_arguments_have_the_padding(void **state)
 {
     (void)state;

@@ -54,8 +54,8 @@ static void plain_tensor_parallel_counts(void **state)
     }
 }
 
-/* Full recomputation repeats both gathers and o's scatter, but not down's; the recomputed gathers
- * serve wgrad. */
+/* Full recomputation repeats both gathers and the scatter of o, but not the scatter of down. The
+ * gradients of weights use the repeated gathers. */
 static void full_recompute_counts(void **state)
 {
     (void)state;
@@ -115,7 +115,7 @@ static void refusals(void **state)
     assert_non_null(strstr(d->hint, "tp{...}, fsdp2{...}"));
     assert_string_equal(compile_refused(&t, tp_twice)->rule, "pass-twice");
     assert_string_equal(compile_refused(&t, no_passes)->rule, "axis-unused");
-    assert_int_equal(compile_diag()->n_errors, 2); /* tp and dp_shard, both at once */
+    assert_int_equal(compile_diag()->n_errors, 2); /* tp and dp_shard cut it together */
     assert_string_equal(compile_refused(&t, with_cp)->rule, "axis-unused");
     t = tiny_default();
     t.groups = 25, t.seq = 50, t.hidden = 100, t.tp = 2;

@@ -1,5 +1,5 @@
-/* Memory traffic and buffers of plans other than their collectives: copies, state on the host,
- * moments, scratch, and the same offsets for each interior micro-batch. */
+/* Memory traffic and buffers apart from collectives: copies, state on the host, moments, scratch,
+ * and equal offsets for all interior micro-batches. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 
 #include "tests/support/compiled.h"
 
-/* Bytes that copies and casts of unit u read and write on a stream. */
+/* Returns the bytes that copies and casts of unit u read and write on a stream. */
 static uint64_t copied_bytes(const Plan *plan, UnitId u, Stream stream)
 {
     const Program *p = &plan->programs.at[0];

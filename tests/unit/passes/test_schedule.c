@@ -142,7 +142,8 @@ static void zero_bubble(void **state)
         }
 }
 
-/* The most forwards, in chunks, whose backward (or separate weight gradient) has not run. */
+/* Returns the most forward actions, in chunks, whose backward (or separate weight gradient) has not
+ * run. */
 static uint32_t most_alive(const Schedule *s, uint32_t rank)
 {
     uint32_t alive = 0, most = 0;

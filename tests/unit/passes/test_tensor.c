@@ -63,7 +63,7 @@ static const Attrs *attrs_of(const Case *c, Pc pc)
     return graph_attrs_at(&c->plan->graph, c->p->code.at[pc].attrs);
 }
 
-/* Returns the first all_reduce over tp of a unit's gradient by `reduce`; 0: none. */
+/* Returns the first all_reduce by `reduce` over tp of a unit's gradient; 0: none. */
 static Pc gradient_reduction(const Case *c, Reduce reduce)
 {
     AxisSet tp = mesh_axes(&c->plan->mesh, AXIS_tp);

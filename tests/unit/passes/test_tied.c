@@ -136,7 +136,8 @@ static void a_dropped_sum(void **state)
     names(plan, "verify-scale", "updates embedding.weight with a value that is not its gradient");
 }
 
-/* One rank sends its slice over the data ranks; the other takes it for a slice of another cut. */
+/* One rank sends its slice over the data ranks. The other rank adds it to a slice that was cut in
+ * another way. */
 static void slices_that_do_not_lie_alike(void **state)
 {
     (void)state;
@@ -189,7 +190,7 @@ static void counted_twice(void **state)
     names(plan, "verify-scale", "counts embedding.weight twice");
 }
 
-/* The parameters of a stage are no longer parameters. */
+/* The parameters of a stage are marked as something else than parameters. */
 static void lives_nowhere(void **state)
 {
     (void)state;

@@ -91,7 +91,8 @@ static void no_whole_logits(void **state)
         Case c = case_of(&t);
         assert_int_equal(most_logits(&c), (SEQ + pieces - 1) / pieces);
         assert_int_equal(count(&c, OP_xent_loss, 0), pieces);
-        assert_int_equal(count(&c, OP_tokens, 0), 2 * pieces); /* the input, the labels */
+        /* in pieces: the input, the labels */
+        assert_int_equal(count(&c, OP_tokens, 0), 2 * pieces);
         arena_free(c.arena);
     }
     Tiny t = sizes(0);
@@ -124,8 +125,8 @@ static void backward_follows_forward(void **state)
     arena_free(c.arena);
 }
 
-/* The head's weight is gathered once and its gradient reduced once for each micro-batch, whatever
- * the unit's rule for blocks. */
+/* The head's weight is gathered once and its gradient is reduced once for each micro-batch,
+ * whatever the rule for blocks is. */
 static void one_gather_one_reduction(void **state)
 {
     (void)state;
@@ -163,7 +164,7 @@ static void one_gather_of_tokens(void **state)
     assert_int_equal(n[0], n[1]);
 }
 
-/* Logits, and their gradient in the same buffer, are 1 / pieces of their former size. */
+/* Logits and their gradient, in one buffer, have 1 / pieces of their former size. */
 static void saves_memory(void **state)
 {
     (void)state;
@@ -209,8 +210,8 @@ static NodeId nth(const Case *c, OpKind op, uint32_t tile, uint32_t n)
     return 0;
 }
 
-/* Makes the plan follow the changed graph. Instructions follow their nodes, so only the graph's
- * tokens are wrong. */
+/* Changes the plan like the graph: instructions follow their nodes. So only the tokens that the
+ * graph states are wrong. */
 static void follow(Case *c)
 {
     for (uint32_t i = 0; i < c->plan->programs.n; i++)
@@ -236,11 +237,11 @@ static void wrong_pieces(void **state)
 {
     (void)state;
     Tiny t = sizes(3); /* tokens 0-3, 3-6, 6-10 */
-    t.gpt2 = true;     /* tied: the head's weight has another contribution too */
+    t.gpt2 = true;     /* tied weights: the gradient has one more contribution */
     Case c = case_of(&t);
     set_attrs(&c, nth(&c, OP_tokens, 2, 0), 1, 0, 1);
-    rejects(&c, "reads tensors with different tokens"); /* inputs of other tokens than
-                                                                        the labels */
+    /* the inputs are of other tokens than the labels */
+    rejects(&c, "reads tensors with different tokens");
     c = case_of(&t);
     set_attrs(&c, nth(&c, OP_tokens, 2, 0), -3, 0, 1);
     set_attrs(&c, nth(&c, OP_tokens, 2, 1), -3, 0, 1);
@@ -252,7 +253,8 @@ static void wrong_pieces(void **state)
     rejects(&c, "writes gradients of wrong tokens");
     c = case_of(&t);
     set_attrs(&c, nth(&c, OP_xent_loss, 2, 0), 0, 0, 0.1);
-    rejects(&c, "do not cover all tokens in the same way"); /* one piece by another rule */
+    /* one piece is computed in another way */
+    rejects(&c, "do not cover all tokens in the same way");
     c = case_of(&t);
     c.g->nodes.at[nth(&c, OP_xent_max, 2, 0)].tile = 3;
     rejects(&c, "names a piece other than");
@@ -261,7 +263,7 @@ static void wrong_pieces(void **state)
     rejects(&c, "names a piece, but computes with all tokens");
 }
 
-/* Labels that a mean of means counts. */
+/* These labels count in a mean of means. */
 static void wrong_labels(void **state)
 {
     (void)state;

@@ -84,8 +84,8 @@ static void operands_lie_along_what_is_summed(void **state)
     }
 }
 
-/* A block in forward: 7 copies of weights, 4 of inputs (q, k, v share one, w1, w3 another); and
- * those of the gradients of 7 outputs. */
+/* A block's forward pass makes 7 copies of weights and 4 of inputs (one for q, k, v, one for w1,
+ * w3). The gradients of 7 outputs have copies, too. */
 static void one_copy_for_all_readers(void **state)
 {
     (void)state;
@@ -122,7 +122,7 @@ static void what_is_kept(void **state)
     assert_int_equal(n_kept, 4);
 }
 
-/* A recomputed tensor is transposed at its recomputation, and not uselessly before. */
+/* A recomputed tensor is transposed where it is recomputed, and not before. */
 static void what_is_made_again(void **state)
 {
     (void)state;
@@ -194,16 +194,18 @@ static void what_is_no_pair(void **state)
 {
     (void)state;
     Tiny t = with(FLOAT8_tensorwise);
-    Case c = pair_of(&t); /* the copy alone */
+    Case c = pair_of(&t); /* the kernel has only the copy */
     c.p->code.at[c.pair].fuse = 0;
     rejected(&c, "no earlier instruction of the kernel quantises");
-    c = pair_of(&t); /* the next instruction too */
+    c = pair_of(&t); /* the kernel also has the next instruction */
     c.p->code.at[c.pair + 2].fuse = c.p->code.at[c.pair].fuse;
     rejected(&c, "follows a transposed copy");
-    c = pair_of(&t); /* a copy of another tensor: one of the same shape that was quantised before */
+    /* the copy is of another tensor with the same shape, which was quantised before */
+    c = pair_of(&t);
     c.p->args.at[c.p->code.at[c.pair + 1].args.first] = program_arg(c.p, &c.p->code.at[c.pair], 0);
     rejected(&c, "must transpose the tensor that kernel");
-    c = pair_of(&t); /* the instruction before, too: the copy is the third part */
+    /* the kernel also has the instruction before, so that the copy is the third part */
+    c = pair_of(&t);
     for (;; c.pair++) {
         assert_true(c.pair + 1 < c.p->code.n);
         const Instr *first = &c.p->code.at[c.pair - 1], *pair = first + 1;
@@ -215,8 +217,8 @@ static void what_is_no_pair(void **state)
     rejected(&c, "no earlier instruction of the kernel quantises");
 }
 
-/* A product that reads the operand itself although its form needs the copy, or that reads the copy
- * of another. */
+/* The product reads the operand itself although its form needs the copy, or it reads the copy of
+ * another operand. */
 static void operands_that_are_not_copies(void **state)
 {
     (void)state;

@@ -219,7 +219,8 @@ static Pc next_computation(const Program *p, Pc pc)
     return 0;
 }
 
-/* Counts the collectives of units that hold up the next computation, and those that do not. */
+/* Counts the collectives of units for which the next computation waits, and those for which it does
+ * not wait. */
 static void count_waits(const Plan *plan, OpKind op, uint32_t *waited, uint32_t *free)
 {
     const Program *p = &plan->programs.at[0];

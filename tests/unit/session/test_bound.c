@@ -58,8 +58,8 @@ static void check(const char *path, const char *const *set, uint32_t n_set, Tall
     arena_free(arena);
 }
 
-/* Compares the whole plan's memory with the bound from a shorter one. Returns the bound as a part
- * of it. */
+/* Compares the whole plan's memory with the bound from a shorter plan. Returns the quotient of the
+ * bound and the memory. */
 static double check_shorter(const char *const *set, uint32_t n_set)
 {
     Arena *arena = arena_new();
@@ -185,7 +185,7 @@ static void bounds_are_never_above_the_truth(void **state)
            tally.plans, tally.plans - before, tally.near);
     assert_true(tally.plans - before >= 22);
     assert_true(tally.plans > 30);
-    assert_true(tally.near >= 10); /* smaller bounds would decide nothing */
+    assert_true(tally.near >= 10); /* smaller bounds would reject no plan */
 }
 
 int main(void)

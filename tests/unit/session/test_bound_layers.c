@@ -16,7 +16,7 @@ enum { MOST_SET = 12 };
 
 typedef struct Tally {
     uint32_t plans, timed, sized; /* plans that compile; that have each bound */
-    double time, bytes;           /* sums of the bounds as parts of the truth */
+    double time, bytes;           /* sums of the quotients of bound and truth */
     double least_time;
 } Tally;
 
@@ -205,11 +205,11 @@ static void layers_that_live_at_the_same_time(void **state)
 }
 
 /* A unit or a bucket that spans layers is one collective, whose time does not grow evenly with the
- * number of layers. Bounds of such plans were above the truth, up to 1.8 times. */
+ * number of layers. For such plans, bounds were once up to 1.8 times the truth. */
 static void units_that_span_layers(void **state)
 {
     (void)state;
-    /* True: no draw has a bound. Buckets of 25 and 4 MiB end with each layer if it is large. */
+    /* True if no draw may have a bound. Large buckets of 25 and 4 MiB end with each layer. */
     static const struct {
         const char *text;
         bool always;

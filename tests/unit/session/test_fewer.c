@@ -1,5 +1,5 @@
-/* A step of many micro-batches that follows from few is equal to the one that simulates all of
- * them: to the picosecond, and to the byte. */
+/* A step of many micro-batches that is computed from few must equal the step that simulates all: to
+ * the picosecond, and to the byte. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -100,7 +100,7 @@ static bool same_instr(const Plan *a, const Program *p, const Plan *b, const Pro
         ;
 }
 
-/* Offsets of views count; roots have none in the longer programs. */
+/* Offsets of views are compared; roots have no offsets in the longer programs. */
 static bool same_buffer(const Buffer *longer, const Buffer *y)
 {
     Buffer own = *longer, *x = &own;
@@ -318,7 +318,8 @@ static void lengthened_pipelines(void **state)
     assert_true(2 * tally.aperiodic <= tally.compared);
 }
 
-/* Programs of other schedules have no such period: copies of a part of them would wait for ever. */
+/* Programs of other schedules have no period of this kind. With copies of a part of them, ranks
+ * would wait for ever. */
 static void other_schedules_are_not_lengthened(void **state)
 {
     (void)state;
@@ -351,8 +352,8 @@ typedef struct Place { /* of a field in its record */
     size_t at, size;
 } Place;
 
-/* The fields of the table fill the record, except for the bytes that align the next field or the
- * record. So a field that is missing in the table leaves a gap, unless it fits into these bytes. */
+/* The fields of the table fill the record, except for bytes that align the next field or the
+ * record. So a field that is missing in the table leaves a gap, unless it fits into such bytes. */
 static void expect_filled(const Place *fields, size_t n, size_t size, size_t aligned)
 {
     size_t end = 0;
@@ -381,7 +382,7 @@ static void all_fields_are_in_the_table(void **state)
 #define INSTR(key, field, ...) PLACE(Instr, field)
 #define INSTR_WORD             INSTR
     static const Place of_instr[] = {
-        PLACE(Instr, n_in) /* the text derives it */
+        PLACE(Instr, n_in) /* derived from other fields, so the text leaves it out */
 #include "planner/ir/program.def"
     };
     expect_filled(of_buffer, sizeof of_buffer / sizeof *of_buffer, sizeof(Buffer),

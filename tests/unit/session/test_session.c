@@ -24,7 +24,8 @@ static bool is_of(const char *path, const char *table)
     return strncmp(path, table, n) == 0 && path[n] == '.';
 }
 
-/* Another value of that kind, whatever was there; false: a table has none. */
+/* Sets another value of this kind, whatever the value was. Returns false for a table, which has no
+ * value. */
 static bool change(const Field *f, void *at)
 {
     size_t n = field_bytes(f->kind);
@@ -104,7 +105,7 @@ static void every_field_of_hardware_and_runtime_is_in_the_key(void **state)
         if (!change(f, (char *)&other + f->offset)) continue;
         const char *why = field_why_idle(f->path);
         const bool changes = strcmp(key, key_of(&other)) != 0;
-        /* The cluster's name is in the key, but not in the hash. */
+        /* The cluster's name is part of the key, but not of the hash. */
         if (!changes && why == NULL) fail_msg("%s is not in the key of a prediction", f->path);
         if (why != NULL) assert_true(strlen(why) > 20);
         n_changed += changes;
@@ -114,7 +115,7 @@ static void every_field_of_hardware_and_runtime_is_in_the_key(void **state)
     assert_true(n_idle < 5);
 }
 
-/* A number out of bounds is refused however it is written: as an integer or as a whole float. */
+/* A number out of bounds is refused as an integer and as a whole float. */
 static void whole_floats_have_the_bounds_of_integers(void **state)
 {
     (void)state;
@@ -211,7 +212,7 @@ static void a_scenario_is_told_with_all_digits(void **state)
     store_close(store);
 }
 
-/* A report that was made ahead serves a plain prediction only. The test marks it by another time.
+/* A report that was made ahead serves only a plain prediction. The test marks it with another time.
  */
 static void a_simulation_ahead_serves_plain_predictions(void **state)
 {
@@ -253,7 +254,7 @@ static Ps step_of(const char *script, const char *db, const char *setting)
     return strtoll(at + strlen("\n  \"step_ps\":"), NULL, 10);
 }
 
-/* With one store the second used to be told the first one's number. */
+/* With one store, the second plan once got the first one's number. */
 static void a_store_tells_fields_apart(void **state)
 {
     (void)state;
@@ -283,7 +284,7 @@ static void refuses(const char *const *words, const char *rule)
         fail_msg("%s: exit %d: %s", rule, r.exit_code, r.err);
 }
 
-/* The named cluster comes first, the settings change it. */
+/* The named cluster is read first, then the settings change it. */
 static void settings_go_over_a_named_cluster(void **state)
 {
     (void)state;
@@ -372,7 +373,7 @@ static void picoseconds_saturate(void **state)
     assert_true(9 * PS_MOST > 0);
 }
 
-/* A list is read to its last byte, also if that is no line end. Lines of another form are left out.
+/* A list is read to its last byte, even if that is no line end. Lines of another form are left out.
  */
 static void a_list_of_scripts_is_read_to_its_end(void **state)
 {

@@ -41,7 +41,7 @@ static void values_come_back(void **state)
     assert_true(db_is_null(st, 2));
     assert_false(db_is_null(st, 3));
     assert_false(db_step(st, &f->d));
-    /* At its end it has been reset, so it can be stepped from the start. */
+    /* At its end the statement was reset, so it can be stepped from the start. */
     assert_true(db_step(st, &f->d));
     db_reset(st);
     db_close(db);
@@ -52,7 +52,7 @@ static void null_text_is_null(void **state)
 {
     DbFixture *f = *state;
     Db *db = db_fixture_open(f);
-    /* NOT NULL: SQLite must see NULL and refuse it. */
+    /* The column is NOT NULL, so SQLite must see NULL and refuse it. */
     assert_false(db_run(db, &f->d, "INSERT INTO item (name) VALUES (?)", "s", (const char *)NULL));
     db_fixture_rule(f, "store-error");
     db_close(db);
@@ -70,7 +70,7 @@ static void failures_are_told(void **state)
     db_fixture_fine(f);
     assert_false(db_exec(db, "CREATE TABLE item (id)", &f->d));
     db_fixture_rule(f, "store-error");
-    /* STRICT: a number column takes no text. */
+    /* The table is STRICT: a column of numbers takes no text. */
     assert_false(db_run(db, &f->d, "INSERT INTO item (name, x) VALUES ('a', ?)", "s", "many"));
     db_fixture_rule(f, "store-error");
     assert_int_equal(db_fixture_count(f, db, "SELECT count(*) FROM item"), 0);
@@ -92,7 +92,7 @@ static void a_statement_in_use_is_left_alone(void **state)
         while (db_step(inner, &f->d)) pairs++;
     }
     assert_int_equal(pairs, 6); /* (1,1) (1,2) (1,3) (2,2) (2,3) (3,3) */
-    /* When nobody reads it, the same statement is used again. */
+    /* When no caller reads from the statement any more, it is used again. */
     assert_ptr_equal(db_prepare(db, &f->d, sql, "i", (int64_t)1),
                      db_prepare(db, &f->d, sql, "i", (int64_t)2));
     db_close(db);

@@ -171,7 +171,7 @@ static bool one_row_is_read(DbFixture *f)
     return mine != NULL && db_fixture_count(f, mine, "SELECT count(*) FROM item") == 1;
 }
 
-/* On a shared disk, for a user with read permission only: SQLite's shared memory has no place. */
+/* For a user who may only read, SQLite's shared memory cannot be created on a shared disk. */
 static void reads_where_nothing_may_be_written(void **state)
 {
     DbFixture *f = *state;
@@ -192,8 +192,9 @@ static bool writing_is_refused(DbFixture *f)
            strstr(why->hint, "--db FILE");
 }
 
-/* The refusal comes at opening, not with the first row: kernels are measured in between. SQLite
- * itself opens a read-only file, and writes one whose folder allows no log. */
+/* The refusal comes when the store is opened, not with the first row, because kernels are measured
+ * in between. SQLite itself opens a read-only file, and writes a file whose folder allows no log.
+ */
 static void writing_is_refused_at_once(void **state)
 {
     DbFixture *f = *state;

@@ -132,7 +132,7 @@ static ColumnList all_columns(Fixture *f, Db *db)
     return list;
 }
 
-/* The number of a run or sweep is not content: merging gives it another one. */
+/* The number of a run or sweep is not under the seal, because merging gives it another number. */
 static bool is_free(const Column *c)
 {
     static const char *const free_columns[] = {"run.id",          "sweep.id",  "sweep_point.sweep",

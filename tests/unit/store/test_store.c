@@ -263,7 +263,7 @@ static void views(void **state)
     assert_int_equal(number(f, "SELECT step_ms FROM v_run WHERE kind = 'measured'"), 4000);
     assert_int_equal(number(f, "SELECT measured FROM v_compare"), mid);
     assert_int_equal(number(f, "SELECT predicted FROM v_compare WHERE ratio = 1.25"), pid);
-    /* A run is not measured against a newer prediction of other circumstances. */
+    /* A run is not compared with a newer prediction of other circumstances. */
     RunRecord what_if = p;
     what_if.scenario = "experts x 2";
     assert_true(store_run(f->store, &what_if, &f->diag) > mid);
@@ -332,10 +332,11 @@ static void collectives(void **state)
     assert_true(
         store_put_collective(f->store, "here", "loop", OP_all_reduce, 4, 2048, 1, &f->diag));
     assert_true(cost(f, 1024) == 8000);
-    assert_true(cost(f, 2000) == 8000);     /* latency rules */
-    assert_true(cost(f, 16384) == 32000);   /* time is proportional to bytes here */
-    assert_true(cost(f, 10) == 8000);       /* never less than at the smallest size */
-    assert_true(cost(f, 131072) == 256000); /* beyond the largest size: in proportion */
+    assert_true(cost(f, 2000) == 8000);   /* latency decides */
+    assert_true(cost(f, 16384) == 32000); /* time is proportional to bytes here */
+    assert_true(cost(f, 10) == 8000);     /* never less than at the smallest size */
+    /* beyond the largest size, time is proportional to bytes */
+    assert_true(cost(f, 131072) == 256000);
     no_errors(f);
 }
 

@@ -82,7 +82,7 @@ static Plan *without(const Plan *plan, uint32_t program, Pc pc)
     BufferId *arg = &p->args.at[in->args.first];
     uint64_t from, to;
     BufferId a = program_root(p, arg[0], &from), b = program_root(p, arg[1], &to);
-    /* in place: copied elsewhere without effect */
+    /* copied in place, which has no effect */
     if (a == b && from == to) arg[1] = spare(p, arg[0]);
     in->op = OP_copy;
     in->axes = 0;
@@ -135,7 +135,7 @@ static Instr *insert(Program *p, Pc pc, Instr in)
     return &p->code.at[pc + 1];
 }
 
-/* The logits are whole, but the loss, which expects split ones, still sums over the ranks. */
+/* Every rank has whole logits, but the loss still sums over ranks, as for split logits. */
 static Plan *gathered_logits_into_split_loss(const Plan *plan)
 {
     Want w = {OP_xent_sumexp, STREAM_none, NULL, NULL, PHASE_forward, 0, 0};
@@ -265,7 +265,7 @@ static Plan *recomputation_draws_a_new_batch(const Plan *plan)
     return bad;
 }
 
-/* HSDP: the shard's buffer is reused before the sum over the replicas has read it. */
+/* HSDP: the buffer of the shard is used again before the sum over replicas has read it. */
 static Plan *reduced_shard_freed_early(const Plan *plan)
 {
     Want w = {OP_all_reduce, STREAM_dp_replicate,           NULL, NULL,
@@ -308,7 +308,7 @@ static Plan *all_ranks_read_the_same_samples(const Plan *plan)
     Plan *bad = mutate_copy(plan, arena);
     Program *p = &bad->programs.at[0];
     const Instr *in = &p->code.at[find(plan, 0, w)];
-    /* all samples are there, but every rank takes the first ones */
+    /* all samples exist, but every rank reads the first ones */
     for (uint32_t i = 0; i < 2; i++) {
         BufferId part = program_arg(p, in, i), all = spare(p, part);
         Shape s = *plan_shape_at(plan, p->buffers.at[part].shape);
@@ -324,7 +324,7 @@ static Plan *all_ranks_read_the_same_samples(const Plan *plan)
     return bad;
 }
 
-/* sizeof(float) in place of a count of elements. */
+/* A size is sizeof(float) instead of the number of elements. */
 static Plan *four_elements_for_one(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -343,7 +343,8 @@ static Plan *four_elements_for_one(const Plan *plan)
     return bad;
 }
 
-/* Two programs with two orders: the effect of an unordered set of buckets. */
+/* Two programs issue two reductions in different order, as if buckets came from an unordered set.
+ */
 static Plan *buckets_in_another_order(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -358,7 +359,7 @@ static Plan *buckets_in_another_order(const Plan *plan)
     return bad;
 }
 
-/* Both directions use one communicator, and the first stage receives before it has sent. */
+/* Both directions use one communicator, and the first stage receives before it sends. */
 static Plan *first_stage_listens_first(const Plan *plan)
 {
     Want send = {OP_send, STREAM_pp_forward, NULL, NULL, PHASE_none, 0, 0};
@@ -412,7 +413,7 @@ static Plan *fused_cut_within_groups(const Plan *plan)
     return bad;
 }
 
-/* Planted in the graph, so that every rank and every micro-batch does the same. */
+/* The fault is in the graph, so that every rank and every micro-batch has it. */
 static Plan *key_for_value(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);

@@ -96,8 +96,8 @@ static BufferId *arg(Plan *plan, Pc pc, uint32_t i)
     return &plan->programs.at[0].args.at[at(plan, pc)->args.first + i];
 }
 
-/* A convolution reads its own rows alone. Zeros take the neighbours' place at the edge between two
- * ranks. */
+/* A convolution reads only the rank's own rows. At the edge between two ranks it reads zeros
+ * instead of the neighbours' rows. */
 static Plan *no_exchange(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -107,8 +107,8 @@ static Plan *no_exchange(const Plan *plan)
     return bad;
 }
 
-/* In the nth deal of a kind, the last part holds one row less before its own. Buffers keep their
- * size, because an inner part has halos on both sides. */
+/* In the nth deal of a kind, the last part has one halo row less before its own rows. Buffers keep
+ * their size, because inner parts have halos on both sides. */
 static Plan *row_less(const Plan *plan, DealKind kind, uint32_t nth)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -123,7 +123,7 @@ static Plan *row_less(const Plan *plan, DealKind kind, uint32_t nth)
     return bad;
 }
 
-/* The halo has (k - s) / 2 rows, rounded down: 0 for kernel 3 with stride 2. */
+/* The halo has (k - s) / 2 rows, rounded down. For kernel 3 with stride 2 that is 0. */
 static Plan *halo_too_narrow(const Plan *plan)
 {
     return row_less(plan, DEAL_halo, 1);
@@ -147,14 +147,14 @@ static Plan *backward_without_exchange(const Plan *plan)
     Plan *bad = mutate_copy(plan, arena);
     const Pc fold = find(plan, OP_halo_fold, OP_conv_transpose2d, PHASE_backward, 0);
     Instr *in = at(bad, fold);
-    in->op = OP_copy; /* the fold's own rows continue as if they were whole */
+    in->op = OP_copy; /* the fold uses its own rows as if they were whole */
     in->n_in = 1;
     *arg(bad, fold, 1) = *arg(bad, fold, 2);
     in->args.n = 2;
     return bad;
 }
 
-/* A rank adds its own strips, which were never sent. */
+/* A rank adds its own strips, which it never sent. */
 static Plan *own_strips_added(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -176,7 +176,7 @@ static Plan *border_of_own_strips(const Plan *plan)
     return bad;
 }
 
-/* The border replaces the inner rows. */
+/* The border takes the place of the inner rows instead of being added. */
 static Plan *border_alone(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -200,7 +200,7 @@ static Plan *inner_rows_alone(const Plan *plan)
     return bad;
 }
 
-/* Halo rows of the gradient are exchanged like values: they are copied instead of added. */
+/* Halo rows of the gradient are copied like values, but they should be added. */
 static Plan *gradient_exchanged_as_a_value(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -219,7 +219,7 @@ static Pc inner_part(const Plan *plan, int64_t which)
     return 0;
 }
 
-/* The sides read the rank's own columns, with zeros or other columns beside them. */
+/* The sides read zeros or other columns instead of the halo of columns. */
 static Plan *sides_of_own_columns(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -253,7 +253,7 @@ static Plan *sides_alone(const Plan *plan)
     return with_attrs(plan, inner_part(plan, ROWS_sides), ROWS_sides, 0);
 }
 
-/* The sides compute all inner rows, and the centre is in the sum a second time. */
+/* The sides compute all inner rows, so the centre is added twice. */
 static Plan *centre_in_the_sides(const Plan *plan)
 {
     return with_attrs(plan, inner_part(plan, ROWS_sides), ROWS_all, 1);
@@ -293,8 +293,8 @@ static Plan *weights_not_summed(const Plan *plan)
     return NULL;
 }
 
-/* Weight gradients are averaged. That is right for a mean of equal parts, but this loss is a sum.
- */
+/* Weight gradients are averaged over ranks. That is right if the loss is a mean of equal parts, but
+ * this loss is a sum. */
 static Plan *weights_averaged(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -319,20 +319,20 @@ static Plan *shared_by(const Plan *plan, double scale)
     return bad;
 }
 
-/* A gradient that all ranks have whole enters the sum over them once for each rank. */
+/* All ranks have the whole gradient, but it enters the sum over ranks once for each rank. */
 static Plan *whole_gradient_summed(const Plan *plan)
 {
     return shared_by(plan, 1);
 }
 
-/* Each gives a half of it, but there are three. */
+/* The gradient is halved, but there are three ranks. */
 static Plan *share_of_other_ranks(const Plan *plan)
 {
     return shared_by(plan, 0.5);
 }
 
-/* Attention to points that lie apart within a rank's own rows: another function than the model's.
- */
+/* Attention reads points at a fixed distance only within the rank's own rows. That is another
+ * function than the model's. */
 static Plan *points_of_own_rows(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -351,7 +351,7 @@ static Plan *own_pieces_unpacked(const Plan *plan)
     return bad;
 }
 
-/* What attention makes is used as if its rows lay in order. */
+/* The output of attention is used as if its rows were in order. */
 static Plan *points_not_returned(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -373,7 +373,7 @@ static Pc squares_after_sum(const Plan *plan)
     return pc;
 }
 
-/* The squares are taken before the gradient is summed over domain: they leave out the other rank's
+/* The squares are summed before the gradient is summed over domain, so they lack the other rank's
  * rows. The gradient itself is right. */
 static Plan *norm_of_own_rows(const Plan *plan)
 {
@@ -388,8 +388,8 @@ static Plan *norm_of_own_rows(const Plan *plan)
     return bad;
 }
 
-/* Ranks of a domain have equal gradients, but the sum of the squares also goes over them. It counts
- * each element once for each rank. */
+/* Ranks of a domain have equal gradients, but the sum of squares also goes over these ranks. So
+ * each element counts once for each rank. */
 static Plan *norm_of_every_copy(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -403,7 +403,7 @@ static Plan *norm_of_every_copy(const Plan *plan)
     return bad;
 }
 
-/* The squares of the first bucket are in the sum twice, and those of the second are left out. */
+/* The sum has the squares of the first bucket twice, and those of the second bucket not at all. */
 static Plan *norm_counts_twice(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);

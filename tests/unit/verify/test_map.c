@@ -38,7 +38,7 @@ static void holds_what_was_assigned_last(void **state)
     arena_free(arena);
 }
 
-/* A cut makes the borders and changes no payload, also where both borders are there already. */
+/* A cut makes the borders and changes no payload, even if both borders exist already. */
 static void a_cut_makes_borders(void **state)
 {
     (void)state;

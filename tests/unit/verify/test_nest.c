@@ -1,4 +1,4 @@
-/* Whether the parts of one deal are pieces of the parts of another: the verifier's answer against a
+/* Are the parts of one deal pieces of the parts of another? Compares the verifier's answer with a
  * comparison of every index. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -37,8 +37,8 @@ static bool nests(const Deals *deals, DealId whole, DealId cut, int64_t size, ui
     return true;
 }
 
-/* Both deals hand out the same indices, but for one exchange in one of them. The verifier may
- * refuse deals of many intervals; what it accepts is true. */
+/* Both deals give out the same indices, except that one of them exchanges two. The verifier may
+ * refuse deals of many intervals, but it must never accept a wrong deal. */
 static void what_is_accepted_nests(void **state)
 {
     (void)state;
@@ -56,7 +56,7 @@ static void what_is_accepted_nests(void **state)
         for (int64_t i = 0; i < size; i++) order[0][i] = order[1][i] = i;
         const int64_t of = DRAW(2), a = DRAW(size), b = DRAW(size), last = order[of][b];
         order[of][b] = order[of][a], order[of][a] = last;
-        const bool changed = a != b; /* then its runs are of one index each */
+        const bool changed = a != b; /* then each of its runs has one index */
         const DealId whole = dealt(plan, order[0], size, n_whole, changed && !of ? 1 : each);
         const DealId cut = dealt(plan, order[1], size, n_whole * k, changed && of ? 1 : each);
         Shape s[2] = {{.n_dims = 1, .dim = {size}, .deal = {whole}},

@@ -1,5 +1,5 @@
-/* Plants the classic silent bugs of layouts, of lifetimes and of repeated work in good plans, one
- * at a time. The named proof must find each, with the expected message. */
+/* Plants the classic silent bugs of layouts, of buffers that live too short, and of repeated work,
+ * one at a time in good plans. The named proof must find each, with the expected message. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -71,7 +71,7 @@ static void summed_over_the_wrong_ranks(void **state)
     spoiled_rejected(&c, "verify-layout", "");
 }
 
-/* Right shape, wrong tensor: the view of one weight is moved onto its neighbour. */
+/* The shape is right, but the tensor is wrong: the view of one weight is moved to its neighbour. */
 static void wrong_weight_of_the_right_shape(void **state)
 {
     (void)state;

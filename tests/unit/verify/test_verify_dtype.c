@@ -51,7 +51,8 @@ static void good_plans_pass(void **state)
     spoiled_accepted(&b);
 }
 
-/* All gradients in e4m3: as many bytes, but the graph still scales them for e5m2. */
+/* All gradients are in e4m3. They have the same size as in e5m2, for which the graph still scales
+ * them. */
 static void gradients_in_the_other_eight_bits(void **state)
 {
     (void)state;
@@ -142,7 +143,7 @@ static void moments_of_two_kinds(void **state)
     arena_free(c.arena);
 }
 
-/* One part of a plan that runs in fp64 is left in f32: no consistent map of dtypes. */
+/* One part of an fp64 plan is left in f32, so its dtypes follow no common map. */
 static void mixed_map(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Bugs of random or non-linear parts of the loss, each planted in a good plan; and the proof that
- * must find it, with its message. */
+/* Plants bugs in the random or non-linear parts of the loss of a good plan. Names the proof that
+ * must find each bug, and its message. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -69,7 +69,7 @@ static void good_plans_pass(void **state)
     }
 }
 
-/* A generator that continues: recomputation gets another mask. */
+/* The random generator goes on from draw to draw, so recomputation gets another mask. */
 static void recomputation_draws_anew(void **state)
 {
     (void)state;
@@ -95,7 +95,7 @@ static void gradient_draws_anew(void **state)
     spoiled_rejected(&c, "verify-purity", "but its forward node draws with p");
 }
 
-/* The gradient's node draws a mask of its own, because it names no forward node, or another one. */
+/* The node of the gradient draws its own mask, because it names no forward node, or a wrong one. */
 static void gradient_without_its_forward(void **state)
 {
     (void)state;
@@ -127,7 +127,7 @@ static void no_initialiser(void **state)
     spoiled_rejected(&c, "verify-coverage", "has no initialiser");
 }
 
-/* Keys come from a counter that does not know its micro-batch. */
+/* Random keys come from a counter that does not depend on the micro-batch. */
 static void key_of_another_microbatch(void **state)
 {
     (void)state;
@@ -231,7 +231,7 @@ static void another_denominator(void **state)
     spoiled_rejected(&c, "verify-scale", "averages over groups of 4 sequences, but a rank has 2");
 }
 
-/* Logits that are whole on every rank are still summed over tp: the loss grows by log tp. */
+/* The logits are whole on every rank but still summed over tp, so the loss grows by log tp. */
 static void gathered_logits_in_a_split_loss(void **state)
 {
     (void)state;

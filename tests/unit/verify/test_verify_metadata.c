@@ -92,7 +92,8 @@ static void lengths_of_units(void **state)
     }
 }
 
-/* Memory curves depend on these, and so do the bytes that a kernel of several ops keeps inside. */
+/* Memory curves depend on these fields, and so do the bytes that stay inside a kernel of several
+ * ops. */
 static void lives_of_buffers(void **state)
 {
     (void)state;

@@ -248,7 +248,8 @@ static void left_by_another(void **state)
     Program *p = fill_and_copy(&c, true, false);
     BufferId z = plans_flat(c.plan, p, 16, DT_f32, CATEGORY_activation);
     place(c.plan);
-    p->buffers.at[z].offset = p->buffers.at[1].offset; /* never written under this name */
+    /* no instruction wrote the buffer under this name */
+    p->buffers.at[z].offset = p->buffers.at[1].offset;
     plans_instr(c.plan, p,
                 &(PlansInstr){
                     .op = OP_copy, .stream = STREAM_copy_in, .in = {z}, .out = {2}, .after = {1}});
@@ -441,8 +442,8 @@ static void other_order_on_one_communicator(void **state)
     ends(&again, VERIFY_deadlock, "verify-deadlock", "do not reach match");
 }
 
-/* The known trap: a reduction on one stream between two on another, in another order on other
- * ranks. */
+/* The known trap: one stream has a reduction between two exchanges, but on other ranks their order
+ * is different. */
 static void cycle_over_two_streams(void **state)
 {
     (void)state;
@@ -474,8 +475,7 @@ static void match_used_twice(void **state)
     ends(&c, VERIFY_deadlock, "verify-sequence", "two communications of this program have match 1");
 }
 
-/* Every rank runs the same program along a non-periodic axis: the last rank's peer does not
- * exist. */
+/* Along a non-periodic axis every rank runs the same program, so the last rank has no peer. */
 static void ring_without_an_end(void **state)
 {
     (void)state;

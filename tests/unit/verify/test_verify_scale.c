@@ -75,7 +75,8 @@ static void micro_steps_and_tokens(void **state)
     Spoiled c = spoiled_sharded();
     StepInfo *s = &c.plan->step;
     const double was = s->global_tokens;
-    s->global_tokens = 2 * was; /* for twice the sequences; the loss is scaled for them */
+    /* the graph has twice the sequences, and the loss is scaled for them */
+    s->global_tokens = 2 * was;
     s->global_batch *= 2, s->micro_batch *= 2;
     for (AttrsId i = 1; i < c.plan->graph.attrs.n; i++) {
         Attrs *a = &c.plan->graph.attrs.at[i];
@@ -135,7 +136,7 @@ static void set_all_updates(Spoiled *c, Attrs a)
         if (op_info(c->p->code.at[pc].op)->flags & OP_UPDATES) spoil_attrs(c, pc, a);
 }
 
-/* Rules that no optimizer has, equal everywhere; and another rule for one unit. */
+/* The update has a rule that no optimizer has, on all ranks; or one unit has another rule. */
 static void optimizers_attributes(void **state)
 {
     (void)state;
@@ -175,7 +176,8 @@ static void optimizers_attributes(void **state)
     spoiled_rejected(&c, "verify-scale", "but the bound must be positive and finite");
 }
 
-/* Each pipeline rank has its own clip_coef and its own updates; all must be equal. */
+/* Each pipeline rank has its own clip_coef and its own updates. They must all have the same
+ * attributes. */
 static void ranks_of_a_pipeline_disagree(void **state)
 {
     (void)state;
