@@ -113,7 +113,7 @@ static bool read_rows(const char *path, Arena *arena, Diag *d)
         if (strstr(csv_cell(&csv, i, "notes"), "OLDER SOFTWARE") != NULL) continue;
         if (strstr(csv_cell(&csv, i, "notes"), "rounding") != NULL &&
             csv_number(&csv, i, "busbw_GBps") < .1)
-            continue; /* rounded to two places, 0.01 GB/s may be half rounding */
+            continue; /* a rate that is rounded to two places: 0.01 GB/s may be off by half */
         r->fabric = r->row.question.n_nodes > 1 ? r->row.cluster.fabric.name : "";
         r->generation = generation_of(&r->row.cluster);
         r->source = csv_cell(&csv, i, "source");
@@ -269,7 +269,7 @@ static FILE *opened(const char *path, const char *mode)
     return f;
 }
 
-/* The file's comment stays; its numbers are replaced. */
+/* Keeps the comment of the file and replaces its numbers. */
 static void write_fits(void)
 {
     static char head[8192];

@@ -37,7 +37,8 @@ static int64_t elements_of(const AttentionCase *c, const char *dims)
 /* Memory for argument i of both runs, with the same numbers; outputs start as NaN. */
 static void add(AttentionRun *run, uint32_t i, const char *dims, DType dtype, bool filled)
 {
-    /* The gradient's first input must differ from the forward pass's, which is the queries. */
+    /* Queries are the first input of the forward pass; the first input of the gradient must differ
+     * from them. */
     const uint64_t seed = SEED + (run->op == OP_attention_grad);
     int64_t n = elements_of(run->c, dims);
     size_t bytes = (size_t)n * dtype_bytes(dtype);

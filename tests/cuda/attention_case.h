@@ -31,7 +31,7 @@ AttentionRun attention_run(Arena *arena, const AttentionCase *c, const Control *
 AttentionRun gradient_run(Arena *arena, const AttentionCase *c, const Control *control,
                           const AttentionRun *forward);
 
-/* Argument i of a run with some of the queries gets the numbers of the run with all of them. */
+/* Gives argument i of a run with some of the queries the numbers of the run with all queries. */
 void attention_take_rows(const AttentionRun *run, const AttentionRun *whole, uint32_t i);
 
 /* True if output i (an argument) agrees with the CPU's result within the precision of its type.

@@ -184,7 +184,7 @@ static int64_t ids_in_all(const CudaCase *c, const Sizes *sizes)
     if (c->op == OP_slots) return c->attrs.experts;
     if (ids_of(c->op) == IDS_experts) return sizes->size['N'];
     int64_t n = c->part != NULL ? c->part->global->size['v'] : sizes->size['v'];
-    return n != 0 ? n : 50; /* labels alone: any number will do */
+    return n != 0 ? n : 50; /* only labels, for which any number will do */
 }
 
 static bool is_fresh(const Bench *b, uint32_t arg)
@@ -192,8 +192,8 @@ static bool is_fresh(const Bench *b, uint32_t arg)
     return arg >= b->n_in && !(b->accumulate >> (arg - b->n_in) & 1);
 }
 
-/* Returns the argument whose memory holds an output. That is an input which the op updates, else
- * the output itself. */
+/* Returns the argument whose memory holds an output. If the op updates an input, that is the input,
+ * otherwise the output itself. */
 static uint32_t home_of(const Bench *b, uint32_t arg)
 {
     bool updates = (op_info(b->c->op)->flags & OP_UPDATES) != 0;
@@ -221,7 +221,8 @@ static Bench bench_new(const CudaCase *c, const Sizes *sizes, DType real, DType 
                                    : b.device[home].at;
         if (home != i) b.exact[i].at = b.exact[home].at;
         if (home == i && !is_fresh(&b, i)) fill(&b, i, c->types[i], n_ids);
-        if (t == DT_i32 && is_fresh(&b, i)) memset(b.device[i].at, 0x7f, bytes); /* -1 is written */
+        /* labels of -1 are written */
+        if (t == DT_i32 && is_fresh(&b, i)) memset(b.device[i].at, 0x7f, bytes);
         b.before[i] = arena_alloc(b.arena, bytes + 1);
         memcpy(b.before[i], b.device[i].at, bytes);
     }

@@ -38,7 +38,7 @@ void compare(const CudaCase *c, const Sizes *sizes, DType real, DType eight, uin
 /* The same for a part of a split tensor, with every precision, with and without sums, and with both
  * alignments. c.part and part.global need not be set. */
 void compare_part(CudaCase c, const Sizes *local, const Sizes *whole, Part part);
-/* TANDEM_OPS: only ops whose names contain these words are compared, for example those of a faulty
+/* TANDEM_OPS: compares only ops whose names contain these words, for example the ops of a faulty
  * kernel. */
 bool compare_asks_for(OpKind op);
 /* Returns the op's indices in a whole tensor of these sizes, for Part.global. */

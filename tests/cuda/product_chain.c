@@ -137,7 +137,7 @@ Chain chain_of(const Form *f, uint64_t draw, DType in, DType out)
     return ch;
 }
 
-/* After a chain was moved, its parts must point to its own arguments. */
+/* If a chain is moved, its parts must point to its own arguments again. */
 void chain_point(Chain *ch)
 {
     for (uint32_t i = 0; i < ch->n; i++) ch->part[i].args = &ch->args[i];
@@ -200,7 +200,8 @@ CudaContext chain_open_products(const CudaProductOptions *options)
     CudaError error;
     CudaContext cuda = *target_context();
     CudaProductOptions mine = *options;
-    if (cuda.products == NULL) cuda.compute_capability = 90; /* no device: the double */
+    /* without a device the double is used */
+    if (cuda.products == NULL) cuda.compute_capability = 90;
     mine.compute_capability = cuda.compute_capability;
     mine.kernel = kernel_cuda;
     cuda.products = cuda_products_open(&mine, &error);

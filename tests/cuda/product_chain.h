@@ -32,7 +32,7 @@ typedef struct Chain {
 
 extern const Form product_forms[];
 extern const uint32_t product_n_forms;
-/* Draws the sizes of letters. Call chain_point once the chain is at its final place, so that its
+/* Draws the sizes of letters. After the chain has its final address, call chain_point, so that its
  * parts find their arguments. */
 Chain chain_of(const Form *f, uint64_t draw, DType in, DType out);
 void chain_point(Chain *ch);

@@ -58,7 +58,7 @@ static bool keep_bits(void *self, Backend *backend, Diag *d)
     return true;
 }
 
-/* A stream does one thing after another, and its rows must show that. */
+/* A stream does one thing after another. The rows of the trace must show that. */
 static uint32_t count_overlaps(const Plan *plan, const Trace *trace)
 {
     Ps ended[RANKS_MOST][STREAM_COUNT] = {{0}};

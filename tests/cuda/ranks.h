@@ -21,8 +21,7 @@ typedef struct RankReport {
     /* rows of it that begin before their predecessor on the stream has ended */
     uint32_t n_overlaps;
     uint32_t launches, captures; /* of graphs */
-    uint32_t n_unread;           /* outputs that a chain need not have written, in the order of
-                                  * issue */
+    uint32_t n_unread;           /* outputs that chains need not write, in the order of issue */
     char said[4096];             /* diagnostics, and objects that the double found unreleased */
 } RankReport;
 

@@ -29,11 +29,11 @@ bool target_is(uint32_t compute_capability);
 void target_case(const char *format, ...) __attribute__((format(printf, 1, 2)));
 const char *target_case_now(void);
 
-/* Everything launched between the two calls has run when the second returns true. Each `order`
- * selects another execution order. On the CPU it selects the order of threads and the time when
- * copies arrive; 0 is the plainest. On a device, order 0 launches at once; any other order captures
- * a graph and launches it. `launched` is the result of the kernel function. false ends the test
- * with the function's error. */
+/* The launches between these two calls have run when the second one returns true. Each `order`
+ * selects another execution order. On the CPU, it is the order of threads and the time when copies
+ * arrive; 0 is the plainest. On a device, order 0 launches at once, and any other order captures a
+ * graph and launches it. `launched` is the result of the kernel function; false ends the test with
+ * the function's error. */
 void target_begin(uint64_t order);
 bool target_end(bool launched, CudaError *error);
 #define TARGET_RUN(order, call, error) (target_begin(order), target_end((call), (error)))

@@ -1,5 +1,6 @@
-/* The order in which attention's blocks visit heads and tiles: every tile of every head once, the
- * tiles with the most keys first, and no more heads at a time than fit in half of the cache. */
+/* The order in which attention's blocks visit heads and tiles. It has every tile of every head
+ * once, and tiles with the most keys first. At one time, it visits only as many heads as fit in
+ * half of the cache. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

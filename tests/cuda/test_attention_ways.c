@@ -255,9 +255,9 @@ static void what_differs_is_not_used(void **state)
     close_session(&s);
 }
 
-/* With one key, the probability is 1 whatever the query is. From the true output, the gradients of
+/* With one key, the probability is 1 for every query. With the true output, the gradients of
  * queries and keys would be zero apart from rounding, which differs between kernels. (The wrong
- * stride concerns the eighth row and later ones: queries, in the gradient of keys.) */
+ * stride affects the eighth row and later ones: queries, in the gradient of keys.) */
 static void one_key_is_compared(void **state)
 {
     (void)state;
@@ -282,7 +282,7 @@ static void one_key_is_compared(void **state)
     }
 }
 
-/* Timing adds to no memory, and the stored choice belongs to the gradient. */
+/* Timing uses memory of its own. The stored choice belongs to the gradient. */
 static void the_gradient_has_a_choice_of_its_own(void **state)
 {
     (void)state;
@@ -355,7 +355,8 @@ static void one_kernel_is_taken(void **state)
     close_session(&s);
 }
 
-/* Two parts that begin alike and continue differently see other keys. */
+/* Two parts with equal first chunks and different second chunks see different keys, so they are
+ * different calls. */
 static void a_second_chunk_is_a_call_of_its_own(void **state)
 {
     (void)state;
@@ -394,8 +395,9 @@ static void other_devices_have_no_choice(void **state)
     close_session(&s);
 }
 
-/* The wait after mma.sync's is Hopper's first. Nothing is freed, because freeing would wait for the
- * kernel; a separate process is left in this state. */
+/* The first half of the waits is for mma.sync's kernel. The next wait, for Hopper's kernel, hangs.
+ * Nothing is freed, because freeing would wait for the kernel. So a separate process ends in this
+ * state. */
 static void a_kernel_that_does_not_end_is_told(void **state)
 {
     (void)state;
@@ -435,7 +437,8 @@ static void without_memory_nothing_is_timed(void **state)
     close_session(&s);
 }
 
-/* First another call, then this one as rank 0 has it, then our own. */
+/* Three choices are reported, in the order of ranks: the choice for another call, rank 0's choice
+ * for this call, and our own. */
 static void ranks_agree(void **state)
 {
     (void)state;

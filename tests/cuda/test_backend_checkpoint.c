@@ -153,7 +153,8 @@ static void a_checkpoint_that_is_not_there(void **state)
     }
 }
 
-/* Data that a rank reads in a step. From then on its process may write files up to a size only. */
+/* Data that a rank reads in a step. After that, its process can only write files up to a limited
+ * size. */
 typedef struct Limited {
     const DataSource *from;
     uint64_t bytes;
@@ -168,8 +169,8 @@ static void fill_limited(void *self, int64_t step, uint32_t microbatch, int64_t 
     l->from->fill(l->from->self, step, microbatch, first_sample, n_samples, seq, tokens, labels);
 }
 
-/* The files of the second stage are larger than a file may be. The first stage could write its own,
- * but all ranks end with the error, and the checkpoint before it is as it was. */
+/* The files of the second stage exceed the limit. The first stage can write its own, but all ranks
+ * end with the error, and the previous checkpoint is unchanged. */
 static void a_rank_that_cannot_write(void **state)
 {
     (void)state;

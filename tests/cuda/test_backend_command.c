@@ -194,7 +194,7 @@ static void four_ranks_through_the_host(void **state)
     unsetenv("TANDEM_DOUBLE");
 }
 
-/* With one rank or several, the process ends although nothing may wait for the device. */
+/* With one rank or several, the process must end although no call may wait for the device. */
 static void a_kernel_that_hangs_while_it_is_timed(void **state)
 {
     (void)state;
@@ -248,7 +248,7 @@ static void ranks_of_torchrun(void **state)
     close(port_socket);
     check(r, 0, "done        5 steps", NULL);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    /* Other backends cannot meet in this way. */
+    /* Other backends cannot connect ranks in this way. */
     check(COMMAND(arena, MOST_S, "run", PLAN, "--steps", "5", "--set", "mesh.dp_shard=2", "--set",
                   "mesh.tp=1"),
           6, NULL, "error[module-missing]: MASTER_ADDR is set, so");
@@ -266,7 +266,7 @@ static void calibration_fills_the_tables(void **state)
     r = COMMAND(arena, MOST_S, "calibrate", PLAN, "--backend", "cuda");
     check(r, 0, "all_gather dp_shard", NULL);
     check(r, 0, "0 kernels, 0 collectives", NULL);
-    /* The CPU's tables are not touched. */
+    /* The CPU's tables do not change. */
     check(COMMAND(arena, MOST_S, "calibrate", PLAN, "--dry-run", ONE), 0,
           "to measure    59 kernels", NULL);
     /* A prediction for the backend uses the tables. */
@@ -275,7 +275,8 @@ static void calibration_fills_the_tables(void **state)
     assert_null(strstr(r.err, "not-calibrated"));
 }
 
-/* A plan of this machine's processors, run on a GPU: predicted as that GPU, if it is known. */
+/* A plan for the processors of this machine runs on a GPU. If the GPU is known, the prediction is
+ * for that GPU. */
 static void a_run_is_predicted_on_its_own_gpu(void **state)
 {
     (void)state;
@@ -310,7 +311,7 @@ static void calibration_of_each_way(void **state)
     r = COMMAND(arena, MOST_S, "run", PLAN, "--backend", "cuda", "--tf32", "--steps", "3", "--set",
                 "mesh.dp_shard=1", "--set", "mesh.tp=1");
     check(r, 0, "done        3 steps", "59 of 59 kernels are not measured");
-    /* With several ranks, those that measure collectives must know the way too. */
+    /* With several ranks, the processes that measure collectives must use the same way. */
     r = COMMAND(arena, MOST_S, "calibrate", PLAN, "--backend", "cuda", "--tf32");
     check(r, 0, "machine     cuda:Double tf32\n", NULL);
     check(r, 0, "0 kernels, 0 collectives", NULL);

@@ -82,7 +82,7 @@ static void a_race_shows(void **state)
     assert_true(right > 0 && wrong > 0);
 }
 
-/* Writes of the host without a stream arrive at any time, and no stream of ours waits for them. */
+/* Host writes without a stream arrive at any time, and none of our streams waits for them. */
 static void the_default_stream_is_late(void **state)
 {
     (void)state;
@@ -99,7 +99,7 @@ static void the_default_stream_is_late(void **state)
     end();
 }
 
-/* A word that the host clears as soon as it reads it may appear once more. */
+/* If the host clears a word as soon as it reads it, the word may appear once more. */
 static void a_copy_may_write_again(void **state)
 {
     (void)state;
@@ -340,7 +340,7 @@ static void branches_in_any_order_wait_for_each_other(void **state)
     arena_free(arena);
 }
 
-/* Lets the product of the last fused gated unit overwrite one of its inputs, as no other does. */
+/* Lets the product of the last fused gated unit overwrite one of its inputs, unlike all others. */
 static void write_in_place(Plan *plan)
 {
     for (uint32_t i = 0; i < plan->programs.n; i++) {
@@ -362,8 +362,8 @@ static void write_in_place(Plan *plan)
     }
 }
 
-/* A fused kernel may decline such buffers, so the launch may run another kernel than its like. All
- * kernels are loaded before there are communicators. */
+/* A fused kernel may refuse such buffers, so this launch may run another kernel than equal
+ * launches. All kernels must be loaded before there are communicators. */
 static void launches_on_coinciding_buffers_are_loaded_early(void **state)
 {
     (void)state;

@@ -112,8 +112,8 @@ static uint32_t fail_at(RanksRun *run, const struct Call *c, uint32_t nth)
     if (run->rank[0].fine || strstr(said, arena_print(arena, "error[%s]", c->rule)) == NULL ||
         strstr(said, c->name) == NULL || strstr(said, "not released") != NULL)
         fail_msg("%s: %s", script, *said ? said : "it went well");
-    /* The place in the sources. A kernel's place is its instruction. The place of initial values
-     * is their tensor. If a wait for the device fails, the step is named. */
+    /* The location that a message must name. For a kernel it is the instruction. For initial values
+     * it is the tensor. If a wait for the device fails, it is the step. */
     const char *place = strcmp(c->name, "kernel") == 0           ? "instruction"
                         : strcmp(c->name, "init") == 0           ? "initial values of "
                         : strcmp(c->name, "cudaEventQuery") == 0 ? "step "
@@ -234,7 +234,7 @@ static void a_rank_that_fails_ends_the_others(void **state)
     ranks_run_all(runs, N, arena);
     for (size_t i = 0; i < N; i++) {
         told(&runs[i], runs[i].script, cases[i].told);
-        /* The other ranks need not wait for a deadline to know. */
+        /* The other ranks learn of it without waiting for a deadline. */
         if (runs[i].took_s > SOON_S) fail_msg("%s: it took %g s", runs[i].script, runs[i].took_s);
     }
 }

@@ -18,8 +18,8 @@
 
 enum { STEPS = 60, GROUPS = 3, ROOM = 64 * STEPS, LAUNCH = 77, LARGE = 16384 };
 
-/* One character for each transfer of each group: pieces go to their owners (x), sums are gathered
- * (g), everything goes to all (s). Group 0 contains all ranks, which meet through it. */
+/* One character for each transfer of each group: x: pieces go to their owners, g: sums are
+ * gathered, s: all data go to all. Group 0 contains all ranks, which meet through it. */
 typedef struct Posted {
     char text[ROOM];
     uint32_t n;

@@ -1,5 +1,5 @@
-/* Libraries must see every product of the program before the first step, also if it is the last
- * instruction. Also the questions to the driver. */
+/* Libraries must see every product of the program before the first step, even if it is the last
+ * instruction. Also the requests to the driver. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

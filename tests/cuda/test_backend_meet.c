@@ -1,4 +1,5 @@
-/* Ranks that no MPI started meet over TCP: all of them, in time, and nobody else. */
+/* Ranks that no MPI started find each other over TCP: all of them, in time, and no other process.
+ */
 #define _DEFAULT_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,7 +40,8 @@ static void next_port(void)
     assert_true(port_at > 0);
 }
 
-/* Rank 0 listens at every address, so a program that took the port at one would be in its way. */
+/* Rank 0 listens at every address, so another program with the port at one address would be in its
+ * way. */
 static void a_held_port_is_held_at_every_address(void **state)
 {
     (void)state;
@@ -74,7 +76,7 @@ static void be_rank(unsigned rank, unsigned n)
 
 typedef bool Work(Meet *m, unsigned rank);
 
-/* Each of `n` ranks meets, works and leaves; ranks in `absent` never come. */
+/* Each of `n` ranks connects, works and leaves; ranks in `absent` never connect. */
 static Told run(unsigned n, unsigned absent, double timeout_s, Work *work)
 {
     Told *told =
@@ -230,7 +232,7 @@ static void what_the_environment_lacks(void **state)
     be_rank(5, 2);
     assert_null(meet_open(arena, NULL, 1, why, sizeof why));
     assert_non_null(strstr(why, "do not agree"));
-    /* Without an address, the other two variables mean nothing. */
+    /* Without an address, the other two variables have no effect. */
     unsetenv("MASTER_ADDR");
     assert_false(launch_inside(NULL, NULL, NULL));
     Meet *m = meet_open(arena, NULL, 1, why, sizeof why);

@@ -1,7 +1,7 @@
-/* The order of issue and the cuts of a step, on plans of all kinds. An instruction comes after
- * everything it waits for, streams keep their order, communications that start together are
- * adjacent, and segments cover the step. The program's own order would be wrong if a wait points
- * behind the first member of a launch. */
+/* The order of issue and the cuts of a step, on plans of all kinds. An instruction comes after all
+ * instructions for which it waits, streams keep their order, communications that start together are
+ * adjacent, and segments cover the step. The program's own order would be wrong if an instruction
+ * waits for one behind the first member of a launch. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -88,7 +88,7 @@ static void of_plans(void **state)
                 check_segments(&order);
                 assert_int_equal(order.n_segments, 4);
                 for (uint32_t k = 0; k < 4; k++) n_shared += order.segment[k].shared;
-                /* the first one sets values that others add to */
+                /* the first one sets values, and others add to them */
                 assert_false(order.segment[0].shared);
             }
             order_whole(&order, arena);

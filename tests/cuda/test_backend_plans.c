@@ -136,8 +136,8 @@ static void check_fine(const RanksRun *run, uint32_t n, const char *name, const 
                      run->rank[r].exit_code, run->rank[r].signal, run->rank[r].said, run->errors);
 }
 
-/* The balance loss of experts runs in every program, never as a part of a kernel of several ops,
- * from the case's precision to sums in fp32. */
+/* The balance loss of experts runs in every program. It reads the case's precision, and its sums
+ * are in fp32. It is never part of a kernel of several ops. */
 static void balances_alone(const struct Case *c, const Plan *plan)
 {
     static const OpKind ops[] = {OP_balance, OP_balance_grad, OP_charge, OP_charge_grad};

@@ -196,8 +196,8 @@ static Launched launched_by(const Tiny *t, CudaGraphs graphs, bool trace)
 
 /* ---- a traced step ---- */
 
-/* It is captured anew, segment by segment. A segment that others' graph stands for must be launched
- * as that graph is, with the same ops fused. */
+/* The step is captured anew, segment by segment. If the graph of a segment serves others, it must
+ * be launched like that graph, with the same ops fused. */
 static void a_traced_step_launches_what_others_do(void **state)
 {
     (void)state;
@@ -294,7 +294,7 @@ static void plans_of_eight_bits(void **state)
         /* with a fused residual, one rounding fewer makes a visible difference here */
         t.compile = !c->in_bf16;
         const uint32_t n = (c->gpt2 ? 6u : 7u) * 3 * t.layers;
-        /* only 9.0 takes a scale for each row; elsewhere a kernel applies them */
+        /* only 9.0 applies a scale for each row; elsewhere a kernel does */
         const bool rows =
             c->recipe == FLOAT8_rowwise && (c->on.capability == 0 || c->on.capability == 90);
         equals_loopback(c->name, &t, c->on, (Launched){.eight_bit = n, .rowwise = rows ? n : 0});
@@ -325,8 +325,8 @@ static void speeds_put(void *self, const char *device, const char *call, const v
     (void)self, (void)device, (void)call, (void)choice, (void)bytes, (void)median_ps;
 }
 
-/* Both ranks of tp hold the whole table and multiply by it: they never compare or add its
- * gradients. With different algorithms their tables would drift apart. Rank 1's final state must
+/* Both ranks of tp hold the whole table and multiply by it. They never compare or add its
+ * gradients, so with different algorithms their tables would drift apart. Rank 1's final state must
  * equal that of a run in which both ranks measure rank 0's times. */
 static void ranks_choose_alike(void **state)
 {
@@ -374,9 +374,9 @@ static void count_timed(void *self, const char *device, const char *call, const 
     if (median_ps > 0) ++*n;
 }
 
-/* Timing needs memory of its own: operands, and 128 MiB to wash the cache. Beside the arena there
- * is no room for both: 64 KiB are missing. Calls are timed all the same, because the device is
- * still empty then. */
+/* Timing needs memory of its own: operands, and 128 MiB to clear the cache. Beside the arena, 64
+ * KiB are missing for both. Calls are timed nevertheless, because the device is still empty then.
+ */
 static void calls_of_a_full_plan_are_timed(void **state)
 {
     (void)state;

@@ -205,7 +205,7 @@ static void plans_on_each_capability(void **state)
     }
 }
 
-/* Half of every fourth number shows in the gradients, whichever kernel is wrong. */
+/* Half of every fourth number is visible in the gradients, whichever kernel is wrong. */
 static void a_wrong_kernel_is_seen(void **state)
 {
     (void)state;

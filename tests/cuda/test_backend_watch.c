@@ -1,5 +1,5 @@
-/* When a run must end because ranks wait too long, and when it must not end. Work that only takes
- * long (opening, poison, capturing, data) is not a hang, however short the timeout. A hang is
+/* When a run must end because ranks wait too long, and when it must go on. Work that only takes
+ * long (opening, poison, capturing, data) is not a hang, however short the timeout is. A hang is
  * reported within the timeout and some seconds, with the instruction, the communicator and the
  * missing ranks. */
 #define _DEFAULT_SOURCE
@@ -145,7 +145,7 @@ static void what_cannot_go_on_is_told_in_time(void **state)
          CUDA_GRAPHS_none, false, HANG_S},
         {"ncclReduceScatter@6=hang", "error[timeout]: step 1: rank ", "dp_reduce reduce_scatter",
          CUDA_GRAPHS_whole, false, HANG_S},
-        /* NCCL cannot abort this on the device: nobody waits for it after the report. */
+        /* NCCL cannot abort this on the device, so no code waits for it after the report. */
         {"ncclAllGather@3=stays ncclReduceScatter@2=fail:3", "ncclReduceScatter: internal error",
          "error[nccl]", CUDA_GRAPHS_none, false, FAR_S},
         {"ncclAllGather@3=stays", "error[timeout]: step 0: rank ", "all_gather dp_shard",
@@ -154,7 +154,7 @@ static void what_cannot_go_on_is_told_in_time(void **state)
          CUDA_GRAPHS_none, false, HANG_S},
         {"ncclAllReduce@2=stays ncclCommAbort@1=hang", "to open dp_shard on dp_reduce of 2",
          "error[timeout]: rank ", CUDA_GRAPHS_none, false, HANG_S},
-        /* A host that does not come back is reported as such. */
+        /* If a host does not return from a call, the message says so. */
         {"cudaGraphInstantiate@1=stop", "its process is stopped) is preparing step 1 on the host",
          "error[timeout]", CUDA_GRAPHS_whole, false, HANG_S},
     };
@@ -198,7 +198,8 @@ static int told_at_the_end(RanksRun *run, char *text, size_t room)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* No other rank misses a single rank: the run itself must end, and say where the device is. */
+/* A single rank has no other rank that misses it. So the run must end by itself, and report where
+ * the device is. */
 static void a_kernel_of_one_rank_that_never_ends_is_told(void **state)
 {
     (void)state;

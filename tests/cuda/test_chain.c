@@ -223,8 +223,8 @@ static void drawn_runs(void **state)
 
 /* ---- gated units ---- */
 
-/* A gated unit (n: 2) or its gradient (n: 3) in drawn buffers. Often they coincide, so that the
- * kernel of its own must decline. Returns true if nothing stands against that kernel. */
+/* Draws a gated unit (n: 2) or its gradient (n: 3) in random buffers. Often these are the same
+ * memory, so that its own kernel must refuse. Returns true if that kernel may run. */
 static bool gate_of(Pool *p, uint32_t n, KernelArgs *args, CudaChainPart *part, const Op **op)
 {
     static const Op unit[] = {{OP_silu, cuda_silu, false}, {OP_mul, cuda_mul, false}};

@@ -115,7 +115,7 @@ static void a_bad_description_is_told(void **state)
     assert_true(strlen(error.text) > 0);
 }
 
-/* The library needs the driver's library; the toolkit's stub of it is enough. */
+/* The library needs a driver library; the toolkit's stub is enough. */
 static int open_library(void **state)
 {
     CudaError error = {""};

@@ -179,7 +179,7 @@ static void sums_over_whole_vocabularies(void **state)
             }
 }
 
-/* A part of a vocabulary; a padded one; one of nothing but padding. */
+/* A part of a vocabulary; a padded one; and one that is all padding. */
 static void sums_over_parts_of_vocabularies(void **state)
 {
     (void)state;
@@ -202,7 +202,8 @@ static void sums_over_parts_of_vocabularies(void **state)
             }
 }
 
-/* NaN shows; rows of minus infinity have no sum; large numbers do not overflow. */
+/* A NaN is visible in the result; rows of minus infinity have no sum; large numbers do not
+ * overflow. */
 static void sums_of_what_is_not_finite(void **state)
 {
     (void)state;
@@ -217,7 +218,7 @@ static void sums_of_what_is_not_finite(void **state)
 }
 
 /* Runs that must not become one kernel: with other logits, with the maximum of other logits, with
- * two ops of one kind, or without the maximum in front. */
+ * two ops of one kind, or without the maximum before them. */
 static void what_is_no_such_run(void **state)
 {
     (void)state;
@@ -422,7 +423,7 @@ static void norms_and_the_largest_they_make(void **state)
             }
 }
 
-/* A NaN is the largest. Another tensor's maximum, or one of other rows or in fewer bits, is not
+/* A NaN counts as the largest. The maximum of another tensor, of other rows or in fewer bits is not
  * fused. */
 static void what_is_no_largest_of_a_norm(void **state)
 {

@@ -19,7 +19,8 @@
 enum { GUARD = CONTRACTION_GUARD };
 static const GemmRules hopper = {
     .eight_bit = true, .eight_bit_k_major = true, .outer_scales = true};
-static const GemmRules blackwell = {.eight_bit = true, .outer_scales = true}; /* in layout alone */
+/* unlike Hopper, it reads 8-bit operands in any layout */
+static const GemmRules blackwell = {.eight_bit = true, .outer_scales = true};
 
 /* The shapes of a case. Under compute-sanitizer, which takes a hundred times as long, only two run:
  * with the first the library is called, with the second the plain kernel. */
@@ -31,7 +32,7 @@ static uint64_t first_draw(void)
 static uint64_t end_of_draws(void)
 {
 #ifdef __SANITIZE_ADDRESS__
-    const uint64_t all = 3; /* larger is slower with the same numbers */
+    const uint64_t all = 3; /* a larger value takes longer and tests the same numbers */
 #else
     const uint64_t all = 8;
 #endif
@@ -181,7 +182,7 @@ static void each_row(void **state)
     assert_true(target_library_calls() != 0 || target_context()->products == NULL);
 }
 
-/* One product for each expert: set and added to, in each way. */
+/* One product for each expert, which sets its output or adds to it, with each layout. */
 static void products_of_several(void **state)
 {
     (void)state;

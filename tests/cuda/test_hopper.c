@@ -81,8 +81,9 @@ static const AttentionCase cases[] = {
     {.dtype = DT_f16, .b = 1, .s = 200, .T = 70, .g = 1, .r = 3, .E = 64, .accumulate = true},
 };
 
-/* Cases of the gradient in one kernel: full tiles. Blocks of several keys add to a tile of queries,
- * not all of them with a causal mask; heads in chunks; all queries of a tile may see nothing. */
+/* Cases of the gradient in one kernel, with full tiles. Several blocks of keys add to a tile of
+ * queries; with a causal mask, not all blocks do. Heads are in chunks. In some cases, all queries
+ * of a tile see no key. */
 static const AttentionCase full[] = {
     {.dtype = DT_bf16, .b = 1, .s = 128, .T = 128, .g = 1, .r = 1, .E = 64, .causal = true},
     {.dtype = DT_bf16, .b = 2, .s = 256, .T = 256, .g = 1, .r = 2, .E = 64, .causal = true},
@@ -145,7 +146,7 @@ static size_t out_bytes(const AttentionRun *run, uint32_t o)
     return (size_t)a->elements[run->n_in + o] * dtype_bytes(a->dtype[run->n_in + o]);
 }
 
-/* The log of sums is exact to its polynomials: scores of 16-bit inputs are sums in fp32, and the
+/* The log of sums is as exact as its polynomials. Scores of 16-bit inputs are sums in fp32, and
  * probabilities are added before they are rounded. */
 static void sums_are_near(const AttentionRun *run)
 {
@@ -283,7 +284,7 @@ static void queries_may_see_nothing(void **state)
     is_one = false;
 }
 
-/* A position without a key has a score of 0; if all others are far below, exp(0 - lse) is
+/* At a position without a key, the score is 0. If all others are far below, exp(0 - lse) is
  * infinite. */
 static void scores_may_be_far_below_zero(void **state)
 {
@@ -335,7 +336,7 @@ static void powers_by_products(void **state)
     assert_true(isnan(exp2_by_products(NAN, 0)) && isnan(exp2_by_products(-1, NAN)));
 }
 
-/* A score of NaN is seen wherever its key stands. */
+/* A score of NaN is visible in the result, wherever its key is. */
 static void nan_is_not_hidden(void **state)
 {
     (void)state;
@@ -534,7 +535,7 @@ enum { MOST_FAULTS = HOPPER_sound + 1 }; /* the other faults show in numbers, no
 enum { MOST_FAULTS = HOPPER_n_faults };
 #endif
 
-/* There are four ways for boxes and products to arrive; a fault need only show in one of them. (The
+/* Boxes and products may arrive in four ways; a fault must be found in at least one of them. (The
  * gradients need no mask for the tail if exp(0 - lse) is finite, because positions without a key
  * are multiplied by 0.) */
 static void each_fault_is_seen(void **state)

@@ -384,7 +384,7 @@ static Sizes sizes_of(OpKind op, const Sizes *sizes)
         if (op == of_logits[i]) own.size['N'] = own.size['e'];
     own.size['O'] = own.size['S'] + CHOICES_SPARE;
     if (is_uneven_product(op) && own.size['k'] > MOST_UNEVEN) own.size['k'] = MOST_UNEVEN;
-    const unsigned char apart = sums_apart(op); /* the other index keeps its width */
+    const unsigned char apart = sums_apart(op); /* the other index keeps its size */
     if (apart && own.size[apart] > MOST_APART) own.size[apart] = MOST_APART;
     Attrs ignored = {0};
     if (fields_has(op)) set_field(op, sizes, &own, &ignored);

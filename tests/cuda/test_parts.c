@@ -170,7 +170,8 @@ static void parts_of_groups(void **state)
 }
 
 /* Compares the ops of experts on parts of index `cut`, which has `whole` values: experts (e) or
- * their rooms (m). Slots outside a part belong to nobody here, and those of padding are empty. */
+ * their rooms (m). Slots outside a part belong to no expert of this rank, and slots of padding are
+ * empty. */
 static void parts_of_experts(char cut, Sizes local, int64_t n_whole)
 {
     Sizes whole = local;
@@ -225,7 +226,7 @@ static void positions_of_parts(void **state)
     }
 }
 
-/* eps matters here: it is as large as the root that it is added to. */
+/* eps matters in this test, because it is as large as the root to which it is added. */
 static void a_large_eps(void **state)
 {
     (void)state;
@@ -543,8 +544,8 @@ static void pieces(OpKind op, CudaKernel kernel, DType t, Strides s, uint64_t od
     compare_free();
 }
 
-/* Rows for rows that lie apart, and back, where pieces divide by the ranks and where they do not.
- */
+/* Contiguous rows exchanged for rows at equal distances, and back. The number of pieces is a
+ * multiple of the ranks, or it is not. */
 static void strides(void **state)
 {
     (void)state;

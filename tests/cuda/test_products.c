@@ -353,8 +353,8 @@ static void no_memory_to_time_in(void **state)
     runtime_double.no_memory = false;
 }
 
-/* A device that fails during timing is reported with what was being timed, and is not taken for a
- * lack of memory. */
+/* If a device fails during timing, the message names the timed product, and does not call it a lack
+ * of memory. */
 static void a_device_lost_in_timing(void **state)
 {
     (void)state;
@@ -376,7 +376,7 @@ static void a_device_lost_in_timing(void **state)
         assert_false(cuda_products_prepare(c.op, &c.args, &s.cuda, &s.error));
         gemm_of(c.op, &c.args, &(GemmRules){.eight_bit = true, .eight_bit_k_major = true}, &g);
         gemm_name(&g, name);
-        name[100] = 0; /* only the beginning of a long name */
+        name[100] = 0; /* only the beginning of a long name is stored */
         assert_non_null(strstr(s.error.text, cases[i].way));
         assert_non_null(strstr(s.error.text, name));
         assert_non_null(strstr(s.error.text, ": cudaEventSynchronize: an illegal address"));
@@ -386,8 +386,8 @@ static void a_device_lost_in_timing(void **state)
     }
 }
 
-/* A call is chosen for once, however often it comes, and in the same way whether or not it was
- * prepared. */
+/* An algorithm is chosen once for each call, however often the call occurs, and whether or not it
+ * was prepared. */
 static void chosen_once(void **state)
 {
     (void)state;

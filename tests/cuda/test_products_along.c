@@ -1,5 +1,5 @@
-/* Products with fused ops through the library's calls, on its double or on a device: every form
- * against fp64; and ops that form no such call. */
+/* Products with fused ops through the library's calls, on its double or on a device. Every form is
+ * compared with fp64. Also ops that form no such call. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,7 +49,7 @@ static bool check_form(const Form *f, uint64_t draw, DType in, DType out)
         if (wrong) fail_msg("%s, draw %u: %s", f->name, (unsigned)draw, wrong);
         assert_one_call(f);
     }
-    assert_true(taken <= must); /* else only a bias may be fused */
+    assert_true(taken <= must); /* otherwise only a bias may be fused */
     if (target_context()->products == NULL) assert_true(taken == must);
     cuda_products_close(cuda.products);
     assert_int_equal(cublas_double.objects + runtime_double.objects, 0);
@@ -81,7 +81,7 @@ static void every_form(void **state)
 }
 
 #ifndef TANDEM_GPU
-/* A library that forgets a fused op: each form's numbers show it. */
+/* A library forgets a fused op. The numbers of each form must show it. */
 static void a_wrong_epilogue_is_seen(void **state)
 {
     (void)state;
@@ -109,7 +109,8 @@ typedef void Spoil(Chain *ch);
 
 static void spoil_unread(Chain *ch)
 {
-    ch->part[0].unread = 0; /* another instruction reads a value that should only be passed on */
+    /* another instruction reads a value that is only passed from part to part */
+    ch->part[0].unread = 0;
 }
 static void spoil_bias_address(Chain *ch)
 {
@@ -149,7 +150,7 @@ static void spoil_product(Chain *ch)
 }
 static void spoil_hidden(Chain *ch)
 {
-    ch->args[2].ptr[0] = ch->args[0].ptr[2]; /* x w, although only x w + bias exists */
+    ch->args[2].ptr[0] = ch->args[0].ptr[2]; /* x w is used, although only x w + bias exists */
 }
 static void spoil_sums_type(Chain *ch)
 {

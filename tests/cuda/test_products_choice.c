@@ -1,5 +1,5 @@
-/* A product and the ops that can be fused with it run as one call or one by one. The stored choice
- * decides, or the choice of the first rank that has one, or the times of both ways. */
+/* A product and the ops that can be fused with it run as one call, or one by one. The stored choice
+ * decides. Without one, the first rank that has a choice decides, or the times of both ways. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -78,7 +78,7 @@ static void the_faster_is_kept(void **state)
             CudaError error = {""};
             prepare(&ch, &cuda);
             uint32_t n = choices_of(&cuda, all);
-            assert_int_equal(n, 2); /* alone, and with the others */
+            assert_int_equal(n, 2); /* timed alone, and with the others */
             assert_true(cuda_products_settle(cuda.products, all, n, 0, &error));
             assert_int_equal(cuda_products_counts(cuda.products).kept, again ? 2 : 0);
             assert_int_equal(cuda_products_counts(cuda.products).timed, again ? 0 : 2);

@@ -68,7 +68,7 @@ static uint32_t block_registers(const DeviceKernel *kernel, uint32_t each)
     return (each + 7) / 8 * 8 * ((kernel->threads + 31) / 32 * 32);
 }
 
-/* Appends to `wrong` a line for each rule that the kernel breaks. */
+/* Appends to `wrong` one line for each rule that the kernel breaks. */
 static void look_at(const Used *used, Seen *seen, Str *wrong)
 {
     int arch = 0, at = 0;
@@ -129,7 +129,8 @@ static void look_at_log(const char *log, Seen *seen, Str *wrong)
     }
 }
 
-/* Every kernel must occur for every architecture, and every row of the table must have a kernel. */
+/* Every kernel must have messages for every architecture, and every row of the table must have a
+ * kernel. */
 static void look_for_missing(const Seen *seen, Str *wrong)
 {
     int at = 0;

@@ -45,8 +45,8 @@ static void ties_go_to_the_first(void **state)
     compare_free();
 }
 
-/* If logits are NaN the ids must still be distinct, and a NaN comes first, as on the CPU: at any
- * place, and beside infinite logits. */
+/* If logits are NaN, the ids must still be distinct, and NaNs come first, as on the CPU. A NaN may
+ * be at any place, and beside infinite logits. */
 static void routing_keeps_what_is_no_number(void **state)
 {
     (void)state;
@@ -81,8 +81,8 @@ static void routing_keeps_what_is_no_number(void **state)
     compare_free();
 }
 
-/* The balance of a sequence with a NaN logit is NaN. The balance of another sequence stays, and so
- * do the charges of all others. */
+/* If a logit of a sequence is NaN, its balance is NaN. The balance of another sequence does not
+ * change, nor do the charges of other sequences. */
 static void a_balance_of_no_number_is_seen(void **state)
 {
     (void)state;

@@ -26,8 +26,8 @@ typedef struct Columns {
     int64_t which;
 } Columns;
 
-/* Runs both kernels on equal arguments, and compares the outputs. The device's output goes on as
- * the CPU's, so that the next part begins with equal numbers. */
+/* Runs both kernels on equal arguments, and compares the outputs. The CPU then continues with the
+ * device's output, so that the next part begins with equal numbers. */
 static void both(const RowsCase *c, OpKind dense, int part, DType t, void *cpu[MOST],
                  void *device[MOST], bool accumulate, const Columns *columns)
 {

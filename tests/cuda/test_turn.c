@@ -54,7 +54,8 @@ static Value value_of(DType t, uint32_t n, const int64_t *dim, bool odd)
     return v;
 }
 
-/* Numbers up to and beyond the largest magnitudes, which are drawn separately; a few are NaN. */
+/* Numbers up to and beyond the largest magnitudes, which are drawn separately. A few numbers are
+ * NaN. */
 static void fill(Run *r)
 {
     const Value *x = &r->value[X], *amax = &r->value[AMAX];
@@ -141,8 +142,8 @@ static void one_kernel_both_ways(void **state)
                       (p + s + (size_t)k) % 4 == 3);
 }
 
-/* Another tensor's copy, scales of another matrix, numbers of more than 8 bits: each op is launched
- * alone. */
+/* Each op is launched alone if the copy is of another tensor, if the scales belong to another
+ * matrix, or if numbers have more than 8 bits. */
 static void what_is_no_pair(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The watching of kernels (watch.h) finds races that no order of threads shows, bytes that a kernel
- * was not given, and the number of sectors and passes of its accesses. */
+/* The watching of kernels (watch.h) finds races that no order of threads shows, and accesses to
+ * bytes that do not belong to a kernel. It also counts the sectors and passes of accesses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,8 +24,8 @@ enum { THREADS = 64, BLOCKS = 2, N = THREADS * BLOCKS };
 
 typedef enum Wrong {
     WRONG_none,
-    WRONG_no_barrier,     /* a thread reads a number that one of another warp writes */
-    WRONG_shuffle_orders, /* ... or one of its own warp, after only a shuffle */
+    WRONG_no_barrier,     /* a thread reads a number that a thread of another warp writes */
+    WRONG_shuffle_orders, /* a thread reads a number of its own warp, after only a shuffle */
     WRONG_no_second,      /* it writes again while another thread may still read */
     WRONG_two_blocks,     /* two blocks write one number */
     WRONG_no_atomic,      /* all threads raise one number */
@@ -96,7 +96,7 @@ static bool dies(Wrong fault, uint64_t seed)
     return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
 }
 
-/* Also in the plainest order, where most faults do no harm. */
+/* Faults are also found in the plainest order, where most of them do no harm. */
 static void each_fault_is_seen(void **state)
 {
     (void)state;
@@ -211,7 +211,7 @@ static void a_fence_is_between_the_proxies(void **state)
     }
 }
 
-/* A kernel may read what the previous one wrote; freed memory belongs to nobody. */
+/* A kernel may read data that the previous kernel wrote. No kernel may touch freed memory. */
 static void kernels_follow_each_other(void **state)
 {
     (void)state;

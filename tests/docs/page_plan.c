@@ -47,7 +47,7 @@ static const char *type_text(Arena *arena, const Field *f)
     return str_text(&out);
 }
 
-/* Returns the value of an unset field, if the default says something. */
+/* Returns the value of a field that is not set, if the default names one. */
 static const char *default_text(Arena *arena, const Field *f, const char *from)
 {
     const void *at = from + f->offset;

@@ -81,7 +81,7 @@ static size_t loose_at(const char *start, const char *at)
     return at - start >= 6 && starts(at - 6, "ratio ") ? n : 0;
 }
 
-/* Returns the length of " ms" and other units of time, which a slower machine may change. */
+/* Returns the length of a unit of time such as " ms". A slower machine may print another unit. */
 static size_t time_unit_at(const char *at)
 {
     static const char *const units[] = {" ns", " us", " ms", " s"};
@@ -139,7 +139,7 @@ static bool fits(const Lines *doc, uint32_t from, uint32_t to, const Lines *got)
     return gap || g == got->n;
 }
 
-/* Makes the new output: a gap reaches to the line that begins with the same word as before. */
+/* Makes the new output. A gap ends at the line that begins with the same word as before. */
 static void renew(const Lines *doc, uint32_t from, uint32_t to, const Lines *got, Str *out)
 {
     uint32_t g = 0;
@@ -174,7 +174,7 @@ static void console(Arena *arena, const char *path, const Lines *doc, uint32_t f
         const char *command = command_of(doc->at[i]);
         for (end = i + 1; end < to && !command_of(doc->at[end]);) end++;
         str_print(out, "%s\n", doc->at[i]);
-        if (starts(command, "make ")) continue; /* the commands that it echoes are run */
+        if (starts(command, "make ")) continue; /* the commands that make demo echoes are run */
         uint32_t told = 0;
         for (uint32_t k = i + 1; k < end; k++) told += strcmp(doc->at[k], "...") != 0;
         if (told == 0 && end > i + 1) fail_msg("%s:%u: only `...` is shown", path, i + 1);

@@ -59,7 +59,7 @@ static bool take_alike(const Field *a, const Field *b)
            !(a->most < b->most) && !(a->most > b->most) && a->words == b->words;
 }
 
-/* Keys that one row tells of take the same values. */
+/* Keys that one row describes take the same values. */
 static void keys_of_one_row_are_alike(void **state)
 {
     (void)state;
@@ -67,7 +67,7 @@ static void keys_of_one_row_are_alike(void **state)
     for (int of_pass = 0; of_pass < 2; of_pass++) {
         struct {
             const FieldDoc *doc;
-            const Field *first; /* the first key that this row tells of */
+            const Field *first; /* the first key that this row describes */
         } seen[MOST_ROWS];
         uint32_t n = 0;
         for (uint32_t i = 0; field_at(of_pass, i) != NULL; i++) {

@@ -77,7 +77,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Loads the checkpoint: an error of that rule, with the text. */
+/* Loads the checkpoint, and expects one error of this rule with this text. */
 static void refused(const Plan *p, const char *path, const char *rule, const char *text)
 {
     const Diag d = run(p, &(CheckpointOptions){.load = path}, 3);
@@ -167,7 +167,7 @@ static void no_step_is_left(void **state)
         assert_string_equal(d.items.at[0].rule, "checkpoint-steps");
         assert_non_null(strstr(d.items.at[0].hint, "use --steps 3 or more"));
     }
-    /* a run that saves may do no step: it writes the state in other parts */
+    /* a run that saves may do no step: it only writes the state again */
     const CheckpointOptions again = {.load = saved, .save = command_new_folder(arena)};
     assert_int_equal(run(plan, &again, 2).items.n, 0);
     assert_int_equal(run(plan, &again, 1).n_errors, 1);

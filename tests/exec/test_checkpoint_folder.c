@@ -70,7 +70,7 @@ static void works(const CheckpointOptions *checkpoint, uint32_t steps)
     if (d.items.n > 0) fail_msg("%s: %s", d.items.at[0].rule, d.items.at[0].text);
 }
 
-/* One error of that rule, with the text and the hint. */
+/* Expects one error of this rule, with the text and the hint. */
 static void refused(const CheckpointOptions *checkpoint, uint32_t steps, const char *rule,
                     const char *text, const char *hint)
 {
@@ -98,12 +98,13 @@ static void a_training_that_begins_again(void **state)
     const CheckpointOptions again = {.save = folder, .keep = 1};
     refused(&again, 2, "checkpoint-used", in("step-00000004"), "--load");
     assert_true(is_there("step-00000002") && is_there("step-00000004"));
-    /* Loading from elsewhere is no continuation of this folder, either. */
+    /* A run that loads from elsewhere does not continue this folder, either. */
     const char *other = command_new_folder(arena);
     works(&(CheckpointOptions){.save = other}, 1);
     refused(&(CheckpointOptions){.save = folder, .load = other}, 5, "checkpoint-used",
             in("step-00000004"), "--load");
-    /* Going back would replace a later checkpoint, or leave it behind newer ones. */
+    /* A run that starts at an earlier step would replace a later checkpoint, or leave it behind
+     * newer ones. */
     refused(&(CheckpointOptions){.save = folder, .load = in("step-00000002")}, 3, "checkpoint-used",
             in("step-00000004 belongs to a later step"), "another folder");
     assert_string_equal(checkpoint_newest(folder, arena), in("step-00000004"));
@@ -164,7 +165,7 @@ static void foreign_files_stay(void **state)
     assert_true(is_there("step-00000002.saving/notes.txt"));
     assert_int_equal(shell("rm -r \"$0/step-00000002.saving\"").exit_code, 0);
     works(&each, 2);
-    /* Notes in a checkpoint keep it: --keep passes over it, and a save of its step fails. */
+    /* A checkpoint with notes is kept: --keep ignores it, and a save of its step fails. */
     assert_int_equal(shell("echo >\"$0/step-00000001/notes.txt\"").exit_code, 0);
     assert_int_equal(shell("echo >\"$0/step-00000002/notes.txt\"").exit_code, 0);
     refused(&(CheckpointOptions){.save = folder, .load = folder}, 2, "checkpoint-write",

@@ -1,6 +1,6 @@
-/* A checkpoint's slices say where their elements lie in a rank's buffers. exec/flat.c finds the
- * same places in another way, element by element, for initial weights. Both must agree for every
- * rank of every plan of the corpus, and for every element. */
+/* A checkpoint's slices state where their elements are in a rank's buffers. exec/flat.c finds these
+ * places in another way, element by element, for initial weights. Both must agree for every element
+ * on every rank of every plan of the corpus. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -118,7 +118,8 @@ static void slices_are_where_weights_begin(void **state)
                   (unsigned long long)seen.grouped, (unsigned long long)seen.elements);
 }
 
-/* A part of a stored box, in a slice of [4, 6] that lies in rows of 9, and begins at element 2. */
+/* The common part of a stored box and a slice of [4, 6], which is in rows of 9 and begins at
+ * element 2. */
 typedef struct Runs {
     uint32_t n;
     BoxRun at[8];

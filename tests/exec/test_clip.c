@@ -120,7 +120,7 @@ static void named(const Plan *plan, const char *rule, const char *text)
     fail_msg("no %s with '%s':\n%s", rule, text, str_text(&all));
 }
 
-/* Two segments are summed over the same axes; the second one is made to count the first one's
+/* Two segments are summed over the same axes. The test makes the second one count the first one's
  * elements. */
 static void a_double_count_is_named(void **state)
 {
@@ -152,8 +152,8 @@ static void a_double_count_is_named(void **state)
     fail_msg("no two segments of one account");
 }
 
-/* A norm weight is whole on every tensor rank. In the account of tensors that tp splits, it would
- * count tp times. */
+/* A norm weight is whole on every tensor rank. If it were counted among tensors that tp splits, it
+ * would count tp times. */
 static void replicas_in_the_account_of_parts_are_named(void **state)
 {
     (void)state;
@@ -215,7 +215,8 @@ static void a_stale_copy_is_named(void **state)
     named(plan, "verify-coverage", "where the next step reads it gathered");
 }
 
-/* Copies another unit from these weights: two blocks of equal size are easily confused. */
+/* Copies another unit from these weights. The two blocks have equal size, so they are easily
+ * confused. */
 static void a_copy_of_another_unit_is_named(void **state)
 {
     (void)state;

@@ -19,7 +19,7 @@
 enum { N_PLANS = 200, SEED = 20261125, MOST_RANKS = 12 };
 static const double tolerance = 1e-10;
 
-/* Returns whether the plan's text holds the whole plan, including halos that wrap. */
+/* Returns true if the plan's text describes the whole plan, including halos that wrap. */
 static bool is_told_in_full(const Plan *plan, Arena *arena, Diag *d)
 {
     Str text = str_in(arena);
@@ -128,8 +128,8 @@ static void statistics_and_pools(void **state)
     }
 }
 
-/* All ranks have the same bias by position, so its weights have one gradient: a sum over the parts
- * of the field, to which each rank adds its share. */
+/* All ranks have the same bias by position. The gradient of its weights is a sum over the parts of
+ * the field, to which each rank adds its share. */
 static void attention_in_windows(void **state)
 {
     (void)state;
@@ -149,9 +149,9 @@ static void attention_in_windows(void **state)
     }
 }
 
-/* Windows whose points lie apart. Each rank computes a share of the windows and gets rows and
- * columns from all ranks, even if the points of a window do not divide by the ranks. If the windows
- * do not divide, the field is gathered. */
+/* Windows whose points are at a fixed distance. Each rank computes a share of the windows and gets
+ * rows and columns from all ranks, even if the number of points is no multiple of the ranks. If the
+ * number of windows is no multiple of the ranks, the field is gathered. */
 static void attention_to_points_apart(void **state)
 {
     (void)state;
@@ -289,7 +289,8 @@ static void what_does_not_fit_is_refused(void **state)
     refused(&n, "domain-divides");
     n = with(4, 1, 1, far); /* 3 rows a rank, a halo of 4 */
     refused(&n, "domain-halo");
-    n = with(4, 1, 1, globe); /* 3 rows a rank; behind the pole lie 8, up to the third rank's */
+    /* 3 rows on each rank; 8 rows are read behind the pole, up to the third rank's rows */
+    n = with(4, 1, 1, globe);
     refused(&n, "domain-halo");
     n = with(1, 5, 1, conv); /* 8 columns over 5: parts of 2 leave none to the last */
     refused(&n, "domain-divides");

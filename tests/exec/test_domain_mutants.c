@@ -44,7 +44,7 @@ static bool exec_rejects(const Net *n, const Plan *mutant)
     return rejected;
 }
 
-/* The proof of equality reads programs alone, and a deal is not a part of a program. */
+/* The proof of equality reads only programs, and deals are not part of a program. */
 static int judge(const Net *n, const Plan *plan, const Plan *mutant, MutationKind kind,
                  Arena *scratch)
 {
@@ -113,7 +113,8 @@ static void no_mutant_survives(void **state)
         const Net n = i < N_PLANS ? net_of(i) : uneven_of(i - N_PLANS);
         const Plan *plan = net_plan(&n, true, arena, &d);
         assert_non_null(plan);
-        assert_true(verify_plan(plan, VERIFY_all, false, &d)); /* so that a mutant is what fails */
+        /* so that a failure comes from the mutant */
+        assert_true(verify_plan(plan, VERIFY_all, false, &d));
         const Mutations list = mutate_all(plan, arena);
         for (uint32_t k = 0; k < (all ? list.at.n : SAMPLE_PER_PLAN); k++) {
             const uint64_t pick = all ? k : rng_below(20261125, i, k, list.at.n);

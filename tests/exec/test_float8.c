@@ -1,6 +1,6 @@
-/* 8-bit products are rounded equally on many ranks and on one: a largest magnitude is taken over
- * all ranks, so every scale is the same. With everything else in fp64, the two agree as closely as
- * without rounding; any difference in scales is visible. */
+/* 8-bit products are rounded equally on many ranks and on one. Largest magnitudes are taken over
+ * all ranks, so all scales are equal. Everything else is in fp64. So the results agree as closely
+ * as without rounding, and any difference in scales is visible. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -166,8 +166,8 @@ static void a_missing_maximum_is_seen(void **state)
     expect_seen(&p);
 }
 
-/* The gradient of a weight reads the kept form of another tensor of the same shape: the input of a
- * block's MLP in place of the input of its attention. */
+/* The gradient of a weight reads the kept form of another tensor of the same shape: the input of
+ * the block's MLP instead of the input of its attention. */
 static void another_kept_form_is_seen(void **state)
 {
     (void)state;

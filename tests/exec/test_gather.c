@@ -180,7 +180,7 @@ static void what_it_costs(void **state)
     assert_int_equal(n_split, 6 * 7 + 2); /* q, k, v, o, w1, w2, w3; embedding and head */
     assert_int_equal(split_bytes, want_split);
     assert_int_equal(n_copies, n_params(plan));
-    /* shards at rest, and at most two units: flat, packed and whole (twice the local part) */
+    /* shards at rest, and at most two units, each flat, packed and whole (twice the local part) */
     assert_true(p->bytes <= 4 * (padded / 4 + 2 * (1 + 2 + 2) * largest));
     Cluster cluster = {.device = {.hbm_bytes_per_s = 1e12, .peak_flops = {[DT_f32] = 1e12}},
                        .nodes = 1,

@@ -69,7 +69,8 @@ static double largest(const GoldenTensor *t)
     return top;
 }
 
-/* Returns the largest difference, relative to the largest magnitude but at least to `floor`. */
+/* Returns the largest difference, relative to the largest magnitude, which counts as at least
+ * `floor`. */
 static double difference(const Value *mine, const GoldenTensor *theirs, double floor)
 {
     double worst = 0;

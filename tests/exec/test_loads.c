@@ -36,8 +36,8 @@ static Tiny mixture(void)
     return t;
 }
 
-/* Ranks of tp and cp route the same tokens, those of ep and dp_shard other ones. Recomputation
- * routes again. */
+/* Ranks of tp and cp route the same tokens. Ranks of ep and dp_shard route other tokens.
+ * Recomputation routes again, but is not counted. */
 static void loads_do_not_depend_on_the_mesh(void **state)
 {
     (void)state;
@@ -62,8 +62,8 @@ static void loads_do_not_depend_on_the_mesh(void **state)
     arena_free(arena);
 }
 
-/* With 1 room for each of 4 experts, at most 4 of a sequence's 32 choices are kept, and at least 2
- * are: its first token chooses two experts. With room for all, none is dropped. */
+/* Each of 4 experts has 1 room, so at most 4 of a sequence's 32 choices are kept. At least 2 are
+ * kept, because the first token chooses two experts. With room for all, no choice is dropped. */
 static void choices_beyond_the_rooms_are_dropped(void **state)
 {
     (void)state;
@@ -79,9 +79,9 @@ static void choices_beyond_the_rooms_are_dropped(void **state)
     arena_free(arena);
 }
 
-/* Dropless experts drop nothing. A rank that gets more rows than it has memory for ends the run.
- * The error names the bound that is enough for these rows, which after a few layers is enough for
- * all, and the bound that is always enough. */
+/* Dropless experts drop no token. If a rank gets more rows than it has memory for, the run ends.
+ * The error names two bounds: one is enough for these rows (after a few layers, for all rows), the
+ * other is always enough. */
 static void more_rows_than_the_bound(void **state)
 {
     (void)state;

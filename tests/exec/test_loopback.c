@@ -164,8 +164,8 @@ static void sends_meet_receives(void **state)
     b->close(b);
 }
 
-/* A send before the receive on one stream: all ranks wait for each other, because sends are
- * rendezvous. */
+/* On one stream, each rank sends before it receives. Sends are rendezvous, so all ranks wait for
+ * each other. */
 static void ring_of_sends_on_one_stream(void **state)
 {
     (void)state;
@@ -335,7 +335,7 @@ static void some_interleaving_shows_a_race(void **state)
     assert_true(wrong > 8 && wrong < 64);
 }
 
-/* The bytes of a reused buffer are written while a communication still reads the old value. */
+/* The bytes of a buffer are used again while a communication still reads the old value. */
 static void a_reader_under_way_is_disturbed(void **state)
 {
     (void)state;
@@ -427,7 +427,7 @@ static void refused(void **state)
     assert_false(opens());
     assert_true(has("its output is not as large as its parts together"));
     make_mesh(&syn, 2, 1);
-    for (uint32_t k = 0; k < 2; k++) { /* they meet, but with different operations */
+    for (uint32_t k = 0; k < 2; k++) { /* the ranks meet, but with different operations */
         make_program(&syn);
         BufferId x = buffer(&syn, 4, DT_f32, true), y = buffer(&syn, 4, DT_f32, true);
         make(&syn, (Make){.op = OP_all_reduce,

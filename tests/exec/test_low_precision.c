@@ -1,6 +1,6 @@
-/* Plans in bf16 and f16 as they are. The state of each rank after a step is about as far from fp64
- * as that of one rank in the same precision. The highest written byte is the last planned one,
- * including scratch. A planted bug is visible in spite of rounding. */
+/* Plans in bf16 and f16. After a step, the state of each rank is about as far from fp64 as the
+ * state of one rank in the same precision. The highest written byte is the last planned one,
+ * including scratch. A planted bug is visible although values are rounded. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -219,7 +219,7 @@ static void order_changes_no_bit(void **state)
     arena_free(arena);
 }
 
-/* A sum over ranks that becomes a maximum is visible in spite of rounding. */
+/* A sum over ranks becomes a maximum. That is visible although values are rounded. */
 static void a_wrong_sum_is_seen(void **state)
 {
     (void)state;
@@ -281,8 +281,8 @@ static bool passes_draws(const Plans *p, Arena *arena, uint32_t *draws)
     return fine;
 }
 
-/* A legal plan in bf16, so small that one draw in fourteen is off by more than 1.5 times the error
- * of one rank. With seed 146 even three of the first five draws are. */
+/* A legal plan in bf16, which is so small that one draw in fourteen has more than 1.5 times the
+ * error of one rank. With seed 146, even three of the first five draws have. */
 static void a_legal_plan_is_not_refused_by_chance(void **state)
 {
     (void)state;
@@ -308,8 +308,8 @@ static void a_legal_plan_is_not_refused_by_chance(void **state)
     arena_free(arena);
 }
 
-/* The plan accumulates gradients over micro-batches in bf16, where fp32 is right. Now and then a
- * single draw does not show it. */
+/* The plan sums gradients over micro-batches in bf16 instead of fp32. Some single draws do not show
+ * this. */
 static void coarse_accumulation_is_seen_on_any_seed(void **state)
 {
     (void)state;
@@ -331,7 +331,8 @@ static void coarse_accumulation_is_seen_on_any_seed(void **state)
     arena_free(arena);
 }
 
-/* A plan that rounds to 8 bits where one rank rounds to 11 is too far off on every draw of data. */
+/* A plan rounds to 8 bits where one rank rounds to 11. Its error is too large on every draw of
+ * data. */
 static void coarser_rounding_is_seen(void **state)
 {
     (void)state;

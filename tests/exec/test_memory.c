@@ -126,8 +126,8 @@ static void nothing_is_allocated_in_a_step(void **state)
                         }
 }
 
-/* The measurement shows what was written, not what was planned: with unused room behind it, the
- * arena's highest byte stays the same. */
+/* The measurement shows the written bytes, not the planned ones: with unused room behind it, the
+ * arena's highest written byte stays the same. */
 static void memory_is_measured(void **state)
 {
     (void)state;
@@ -156,7 +156,7 @@ static void memory_is_measured(void **state)
     arena_free(arena);
 }
 
-/* The counter does count; otherwise the test above would prove nothing. */
+/* The counter works; otherwise the test above would prove nothing. */
 static void allocations_are_seen(void **state)
 {
     (void)state;

@@ -199,9 +199,9 @@ static void spoiled_fill(void *self, int64_t step, uint32_t microbatch, int64_t 
     if (strcmp(s->how, "abort") == 0) raise(SIGSEGV);
 }
 
-/* How long the other ranks wait for rank 1, in seconds. A stopped rank is only found by waiting,
- * long enough for a busy machine to bring all ranks there. A death is seen at once, however long
- * writing a core file takes. */
+/* The time in seconds for which other ranks wait for rank 1. A stopped rank is only found by
+ * waiting. The time must let all ranks arrive on a busy machine. A death is found at once, however
+ * long writing a core file takes. */
 static double patience_s(const char *how)
 {
     return strcmp(how, "stop") == 0 ? 6 : 200;
@@ -416,7 +416,8 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Rank 1 is spoiled in step 2: exit code 6 comes in time, and the diagnostic names the rank. */
+/* Rank 1 is killed or stopped in step 2. Exit code 6 must come in time, and the diagnostic must
+ * name the rank. */
 static void spoiled(const char *flavour, const char *how, const char *rule, const char *word)
 {
     if (is_missing(flavour)) skip();

@@ -63,7 +63,7 @@ static bool exec_rejects(const Subject *s, const Plan *mutant, uint64_t n_orders
 }
 
 /* A mutant that is proven equal computes the same in every order, if it ends. One run shows whether
- * it ends: if its programs wait for each other forever, they do so in every order. */
+ * it ends, because programs that wait for each other for ever do so in every order. */
 static int judge(const Subject *s, const Plan *mutant, uint32_t program, Arena *arena)
 {
     Diag d = diag_in(arena);
@@ -159,7 +159,7 @@ static void no_mutant_survives(void **state)
     assert_true(tally.n_plans > 0 && tally.n_met > 300);
     assert_int_equal(tally.n_survivors, 0);
     if (tally.n_plans < tally.n_met) return;
-    /* each kind was tried, and each one except the renaming changes something in some plan */
+    /* each kind was tried, and each kind except renaming changed the result of some plan */
     for (int k = 0; k < MUTATIONS_OF_HALOS; k++) {
         const uint32_t *f = tally.fate[k];
         assert_true(f[BY_VERIFY] + f[BY_EXEC] + f[EQUAL] > 0);

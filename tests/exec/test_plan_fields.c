@@ -1,9 +1,9 @@
-/* planner/ir/text/fields.c says of every field of a plan's text whether it is proven, given, free,
- * a label, or open. This test changes single fields of the plans of the corpus and holds each to
- * its promise. A change of a proven field is refused. A change of a free or open field that is
- * accepted gives the results of one rank. A label changes neither results nor prediction. No change
- * at all ends the executor. The default is a seeded sample; TANDEM_FIELDS=all tries more, and
- * TANDEM_FIELDS_SEED chooses another one. */
+/* planner/ir/text/fields.c states for every field of a plan's text whether it is proven, given,
+ * free, a label, or open. This test changes single fields of the plans of the corpus. A change of a
+ * proven field must be refused. If a change of a free or open field is accepted, the results must
+ * be those of one rank. A label must change neither results nor prediction. No change may end the
+ * executor. The default is a seeded sample; TANDEM_FIELDS=all tries more, and TANDEM_FIELDS_SEED
+ * chooses another sample. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -241,7 +241,8 @@ typedef struct Subject {
     Predicted predicted;
 } Subject;
 
-/* Returns NULL if the field keeps its promise; otherwise says how the field breaks it. */
+/* Returns NULL if the change has only the effects that its class allows; otherwise describes the
+ * other effect. */
 static const char *broken(const Subject *s, TextTrust trust, const Plan *changed)
 {
     if (trust == TRUST_proven) return "is accepted";
@@ -273,7 +274,7 @@ static void try_one(Tally *tally, const Subject *s, const Place *p, const char *
                     line_of(s->text, p->at, arena));
 }
 
-/* Zeros are right in every layout. So no layout is wrong for a shape whose buffers have only zeros.
+/* Zeros are right in every layout, so no layout is wrong for a shape whose buffers hold only zeros.
  */
 static bool is_of_zeros(const Plan *plan, ShapeId shape)
 {

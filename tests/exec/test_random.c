@@ -85,7 +85,7 @@ static void draw_pipeline(Draw *d, Tiny *t)
     }
 }
 
-/* Drawn last, so that the earlier draws keep their values. */
+/* Drawn last, so that earlier draws do not change. */
 static void draw_fsdp2(Draw *d, Tiny *t)
 {
     t->fsdp2.reshard_last = draw(d, 2);
@@ -110,7 +110,7 @@ static void draw_loss(Draw *d, Tiny *t)
     t->z_loss = draw(d, 3) == 0 ? 0.01 : 0;
 }
 
-/* There may be fewer KV heads than ranks of tp; the ranks of one head then share its query
+/* tp may have more ranks than there are KV heads. The ranks of one KV head then share its query
  * heads. */
 static void draw_heads(Draw *d, Tiny *t)
 {
@@ -176,7 +176,7 @@ static uint32_t part_of(Draw *d, uint32_t n)
     return k == 0 ? 1 : k == 1 && n % 2 == 0 ? 2 : n;
 }
 
-/* Lets ranks of tp, then of cp, share experts: those of the next axis only if all do. */
+/* Lets ranks of tp, then of cp, share experts. Ranks of cp do so only if all ranks of tp do. */
 static void draw_fold(Draw *d, Tiny *t)
 {
     if (!t->experts || draw(d, 2)) return;
@@ -257,7 +257,8 @@ static Tiny draw_plan(uint64_t seed, uint64_t index)
 
 /* ---- one plan ---- */
 
-/* With 8-bit products rounded and everything else in fp64, the scales must be those of one rank. */
+/* 8-bit products are rounded and everything else is in fp64, so the scales must be those of one
+ * rank. */
 static bool rounds_alike(const Tiny *t, const DataSource *data, const BackendOptions *options,
                          Arena *arena, VerifyResult *result, Diag *d)
 {
@@ -274,7 +275,7 @@ static const char *fault_of(const Tiny *t, uint64_t order_seed, Arena *arena)
 {
     Diag d = diag_in(arena);
     Tiny one = tiny_one_rank(t);
-    /* fp64 loses nothing, so this tests that the gradient goes straight through */
+    /* fp64 loses nothing, so this tests that the gradient passes through unchanged */
     one.use_float8 = false;
     Str s = str_in(arena);
     const Plan *plan = tiny_plan(t, true, arena, &d), *reference = tiny_plan(&one, true, arena, &d);

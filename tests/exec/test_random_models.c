@@ -107,7 +107,7 @@ static uint32_t part_of(Draw *d, uint32_t n)
     return k;
 }
 
-/* Takes ranks of the next axis only if all those of the axes within it are taken. */
+/* Takes ranks of the next axis only if all ranks of the inner axes are taken. */
 static uint32_t draw_fold(Draw *d, const Axes *a)
 {
     const uint32_t sizes[] = {a->tp, a->cp, a->dp_shard, a->dp_replicate};
@@ -219,7 +219,7 @@ static const char *draw_plan(Draw *d)
                        a.folded ? ", ep_mode = 'folded'" : "", str_text(&d->passes));
 }
 
-/* Numbers of drawn plans with what is rare. */
+/* How many of the drawn plans have rare features. */
 typedef struct Seen {
     uint32_t folded, rings, beside_tp, groups_beside_tp, images;
 } Seen;

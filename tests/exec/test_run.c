@@ -1,5 +1,6 @@
-/* Runs: the learning rate, data that every sharding reads equally, bits that do not depend on the
- * interleaving, reports of numbers that are not finite, and an oracle that can reject. */
+/* Runs: the learning rate, data that every sharding reads equally, results that do not depend on
+ * the interleaving, reports of numbers that are not finite, and a comparison that must find faults.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -244,7 +245,8 @@ static void the_first_bad_tensor_is_named(void **state)
     assert_non_null(strstr(text, "layers.1"));
 }
 
-/* A learning rate that diverges is found in the step where it shows, and spoils no weight. */
+/* A learning rate that diverges is found in the step where numbers become infinite, and changes no
+ * weight. */
 static void a_run_that_diverges_stops(void **state)
 {
     (void)state;
@@ -314,8 +316,8 @@ static void says_only(const Plan *plan, const Plan *reference, const char *text)
     if (!strstr(own.items.at[0].text, text)) fail_msg("%s", own.items.at[0].text);
 }
 
-/* Only a reported scalar is wrong: without clipping the norm has no effect, and the loss never has
- * one. */
+/* Only a reported number is wrong. Without clipping, the norm affects nothing else, and the loss
+ * never does. */
 static void scalars_are_compared(void **state)
 {
     (void)state;
@@ -355,7 +357,7 @@ static void every_replica_is_looked_at(void **state)
     Tiny one = tiny_one_rank(&t);
     const Plan *reference = tiny_plan(&one, true, arena, &diag);
     Plan *plan = tiny_plan(&t, true, arena, &diag);
-    /* Rank 1 gets a program of its own that updates with another weight decay. */
+    /* Rank 1 gets its own program, which updates with another weight decay. */
     uint32_t id = (uint32_t)list_add(arena, &plan->programs);
     Program *p = &plan->programs.at[id];
     *p = plan->programs.at[0];

@@ -1,7 +1,7 @@
 /* Spectral norm. Its gradient is compared with central differences while u and v are held. Its
- * state is compared with power iteration by hand: updated once a step, and equal on every rank of
- * every mesh. The proofs must reject a state that is updated twice, never, or by recomputation. A
- * checkpoint must hold it in its dtype. */
+ * state is compared with power iteration by hand: it is updated once a step, and is equal on every
+ * rank of every mesh. The proofs must reject a state that is updated twice, never, or by
+ * recomputation. A checkpoint must hold the state in its dtype. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -431,7 +431,7 @@ static void recomputation_writes_no_state(void **state)
     (void)state;
     Plan *plan = planted(true);
     const Program *p = &plan->programs.at[0];
-    for (Pc pc = 1; pc < p->code.n; pc++) /* the planner does not allow it either */
+    for (Pc pc = 1; pc < p->code.n; pc++) /* the planner refuses it, too */
         if (op_info(p->code.at[pc].op)->flags & OP_ONCE)
             assert_int_equal(p->code.at[pc].phase, PHASE_forward);
     p->code.at[find(p, OP_normalise, 0)].phase = PHASE_recompute;
@@ -489,7 +489,7 @@ static void what_is_done_once_reads_no_batch(void **state)
     (void)state;
     Plan *plan = planted(false);
     Graph *g = &plan->graph;
-    /* sigma is computed from an activation instead of W v */
+    /* sigma is computed from an activation, but must be computed from W v */
     for (NodeId id = 1; id < g->nodes.n; id++) {
         Node *n = &g->nodes.at[id];
         if (n->op != OP_inner_product || n->in[0] != n->in[1]) continue;

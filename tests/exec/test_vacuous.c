@@ -1,6 +1,6 @@
-/* `--verify` must be able to fail. Batches always count some token. A reference without gradients,
- * or without the compared values, is an error. So is a low-precision run of which rounding leaves
- * nothing. */
+/* `--verify` must be able to fail. Batches always count some token. It is an error if the reference
+ * has no gradients or lacks the compared values. It is also an error if rounding leaves nothing of
+ * a run in low precision. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,7 +44,7 @@ static int64_t kept(const DataSource *data, int64_t step, uint32_t microbatch, i
     return count;
 }
 
-/* For every seed; later micro-batches are as ragged as texts. */
+/* This holds for every seed. Later micro-batches are as ragged as texts. */
 static void the_first_two_micro_batches_count(void **state)
 {
     (void)state;
@@ -146,7 +146,8 @@ static void what_the_reference_lacks_is_not_equal(void **state)
     is_vacuous(&p, "no gradient of");
 }
 
-/* If both are as far off as another model would be, neither proves anything about the other. */
+/* If the errors of both are as large as those of another model, neither proves anything about the
+ * other. */
 static void a_run_that_is_all_error(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* Options of zero{} that change when and where weights are gathered, but no number: several steps
- * with each of them end with the same losses and norms, to the last bit. Weights that stay gathered
- * for the next step are those that the update wrote. */
+/* Options of zero{} that change when and where weights are gathered, but no number. With each of
+ * them, several steps have the same losses and norms, to the last bit. Weights that stay gathered
+ * for the next step are the updated ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

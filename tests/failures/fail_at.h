@@ -18,7 +18,7 @@ typedef struct FailState {
 
 /* The environment variable of the command that holds the file's path. */
 #define FAIL_STATE "TANDEM_FAIL_STATE"
-/* A part of a library's name: it cannot be loaded with dlopen. */
+/* The environment variable with a part of a library's name; dlopen fails for this library. */
 #define FAIL_LIBRARY "TANDEM_FAIL_LIBRARY"
 
 /* If the library is linked into the test itself: the state that counts calls. NULL: count

@@ -35,7 +35,7 @@ typedef struct Bench {
     uint32_t n_rows; /* of the sound store */
 } Bench;
 
-/* In memory where there is a place: thousands of stores are written. */
+/* In memory if there is such a folder, because thousands of stores are written. */
 static const char *quick_folder(Arena *arena)
 {
     char *path = arena_dup(arena, "/dev/shm/tandem-failures-XXXXXX");
@@ -110,8 +110,9 @@ static const char *fault_of(const CommandResult *r, const CommandResult *whole)
 typedef struct Case {
     const char *name;
     const char *arguments[MOST_ARGUMENTS];
-    bool stores, is_new;         /* it is given a store; the store is not there before */
-    uint32_t first[3], drawn[3]; /* by FailKind: calls from the start, and calls drawn */
+    bool stores, is_new; /* it is given a store; the store is not there before */
+    /* by FailKind: how many of the first calls fail, and how many others are drawn */
+    uint32_t first[3], drawn[3];
 } Case;
 
 static void one_failure(Bench *b, const Case *c, const char *const *arguments, FailKind kind,
@@ -198,7 +199,7 @@ static void sweep_into_a_store(void **state)
                    .drawn = {0, 25, 60}});
 }
 
-/* Predictions do without OpenBLAS. A run says what is missing. */
+/* Predictions need no OpenBLAS. A run reports that it is missing. */
 static void without_openblas(void **state)
 {
     (void)state;

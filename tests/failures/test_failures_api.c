@@ -22,7 +22,7 @@ static const char tiny[] = TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua";
 
 enum { FIRST = 50, DRAWN = 70, TIMES = 4, SEED = 1 };
 
-static FailState fail; /* a forked process counts on in a copy */
+static FailState fail; /* a forked process counts on its own copy of the numbers */
 
 static int open_files(void)
 {
@@ -34,7 +34,8 @@ static int open_files(void)
     return n;
 }
 
-/* Loads, proves and simulates. Returns false if memory ran out; then it must say so. */
+/* Loads, proves and simulates. Returns false if memory ran out; the diagnostics must then say so.
+ */
 static bool use(const char *store)
 {
     TandemPlan *plan = tandem_load(tiny, NULL, 0);
@@ -52,7 +53,7 @@ static bool use(const char *store)
     } else if (strstr(text, "memory") == NULL) {
         fail_msg("allocation %d failed: %s", (int)fail.at, text);
     } else {
-        const int status = tandem_status(plan); /* 7: SQLite had none */
+        const int status = tandem_status(plan); /* 7: SQLite had no memory */
         assert_true(status == 1 || status == 7);
     }
     tandem_free(plan);
@@ -83,7 +84,8 @@ static void gives_everything_back(const char *store, uint64_t at)
         if (waitpid(-1, NULL, WNOHANG) >= 0 || errno != ECHILD)
             fail_msg("allocation %d fails: a process is left", (int)at);
     }
-    /* The first times fill what is kept for later: arenas' pool, the C library's own tables. */
+    /* The first calls fill memory that is kept: the pool of arenas, and the C library's own tables.
+     */
     if (live[TIMES - 1] > live[TIMES - 2])
         fail_msg("allocation %d fails: %d blocks are lost", (int)at,
                  (int)(live[TIMES - 1] - live[TIMES - 2]));

@@ -1,9 +1,7 @@
-/* A sweep is killed at a moment drawn by seed, and started again, until 40 have been killed. What
- * the store has shown once stays there. Each plan has one prediction and one answer, and the store
- * is sound after every kill. Half of the kills end the command alone: its processes must not live
- * on.
- *
- * TANDEM_KILLS=N kills N times. */
+/* A sweep is killed at a moment drawn by seed and started again, until 40 sweeps were killed. All
+ * that the store has shown once must stay there. Each plan has one prediction and one answer, and
+ * the store is sound after every kill. Half of the kills end only the command: its processes must
+ * end, too. TANDEM_KILLS=N kills N times. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -80,7 +78,7 @@ static pid_t start_sweep(const char *db, int first)
     _exit(127);
 }
 
-/* Waits until the group has no process any more; all were killed, or die with their parent. */
+/* Waits until the group has no process. All were killed, or end with their parent. */
 static void wait_for_group(pid_t group)
 {
     for (int i = 0; i < 2000 && (kill(-group, 0) == 0 || errno != ESRCH); i++)
@@ -121,7 +119,7 @@ static void nothing_is_lost_and_nothing_double(void **state)
     const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
     const char *wish = getenv("TANDEM_KILLS");
     const int kills = wish != NULL ? (int)strtol(wish, NULL, 10) : KILLS;
-    /* A little longer than a whole sweep, so that some end. */
+    /* A little longer than a whole sweep, so that some sweeps end first. */
     const uint64_t whole_ms = sweep_ms(arena_print(arena, "%s.first", db)) * 5 / 4;
     const uint64_t longest_ms = whole_ms < MOST_MS ? whole_ms + 1 : MOST_MS;
     Seen before = {0};
@@ -144,7 +142,7 @@ static void nothing_is_lost_and_nothing_double(void **state)
         assert_int_equal(now.twice, 0);
         before = now;
     }
-    /* The last one, undisturbed: all its points are there, each once. */
+    /* The last sweep is not killed: all its points exist, each once. */
     const pid_t pid = start_sweep(db, first);
     int status = -1;
     assert_int_equal(waitpid(pid, &status, 0), pid);

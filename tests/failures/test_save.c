@@ -34,7 +34,7 @@ static Arena *arena; /* lives as long as the program */
 static const Plan *plan;
 static const char *base;
 
-/* In memory where there is a place: each save flushes its files. */
+/* In memory if there is such a folder, because each save flushes its files. */
 static int setup(void **state)
 {
     (void)state;
@@ -56,7 +56,7 @@ static int teardown(void **state)
     return r.exit_code;
 }
 
-/* Trains up to `steps`. Writes the losses of its steps to `loss` [MOST_STEPS], at their numbers. */
+/* Trains up to `steps`. Writes the losses to `loss` [MOST_STEPS], by the number of the step. */
 static bool train(Arena *in, const CheckpointOptions *checkpoint, uint32_t steps, double *loss,
                   ExecResult *result, Diag *d)
 {

@@ -1,5 +1,5 @@
-/* See tests/cuda/target.h: kernels run on the device that CUDA shows first, in managed memory.
- * Where there is none the program says so and ends with code 6 before its first test. */
+/* See tests/cuda/target.h. Kernels run on the first device that CUDA shows, in managed memory.
+ * Without a device, the program says so and ends with code 6 before its first test. */
 #include <assert.h>
 #include <cuda_runtime_api.h>
 #include <stdio.h>
@@ -55,7 +55,7 @@ static void open_libraries(const struct cudaDeviceProp *p)
     the.attention = (CudaAttentionLibrary){the.cudnn, cudnn_attention_run};
 }
 
-/* Before main: a test that has no device is not a test that failed. */
+/* Runs before main: without a device, no test may count as failed. */
 __attribute__((constructor)) static void open_target(void)
 {
     struct cudaDeviceProp p;
@@ -101,8 +101,8 @@ CudaControl *target_control(void)
     return the.control;
 }
 
-/* Returns true if the device's blocks may use all that blocks of that capability may use. (CUDA C++
- * Programming Guide, technical specifications per compute capability.) */
+/* Returns true if blocks of the device may use as much as blocks of a device of that capability.
+ * (CUDA C++ Programming Guide, technical specifications per compute capability.) */
 bool target_has(uint32_t compute_capability)
 {
     uint32_t kib = compute_capability == 80 || compute_capability == 87             ? 163
@@ -142,7 +142,7 @@ static uint32_t kernels_of(cudaGraph_t graph)
     return n_kernels;
 }
 
-/* Runs the captured launches in the way of a backend's step. */
+/* Runs the captured launches like a step of the backend. */
 static void launch_captured(bool launched)
 {
     cudaGraph_t graph = NULL;

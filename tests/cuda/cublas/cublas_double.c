@@ -227,7 +227,8 @@ static bool fits_device(const Operation *o)
     return along_k || (on >= 100 && on < 120);
 }
 
-/* The rows that the library's fast kernels need. Its matrices have columns where ours have rows. */
+/* The rows that the library's fast kernels need. The library's matrices are stored by columns, ours
+ * by rows. */
 static bool has_rows(const Described *m)
 {
     const uint64_t bytes = dtype_bytes(cublas_type(m->type));

@@ -40,12 +40,11 @@ typedef struct CublasDouble {
     /* products with 8-bit operands; those with a scale for each row */
     uint32_t eight_bit;
     uint32_t rowwise;
-    uint32_t unaligned;     /* products with a matrix whose row size in bytes is not a multiple of
-                             * 16 */
+    uint32_t unaligned;     /* products with a matrix whose rows are no multiple of 16 bytes */
     uint32_t last_epilogue; /* cublasLtEpilogue_t */
     int last_way;
     uint32_t fast;   /* products that allow fast accumulation */
-    int64_t objects; /* descriptors made and not released */
+    int64_t objects; /* descriptors that were made and not released */
 } CublasDouble;
 extern CublasDouble cublas_double;
 void cublas_double_reset(void);

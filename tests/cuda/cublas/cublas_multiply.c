@@ -128,7 +128,7 @@ static bool are_apart(const void *x, uint64_t x_bytes, const void *y, uint64_t y
     return (uintptr_t)x + x_bytes <= (uintptr_t)y || (uintptr_t)y + y_bytes <= (uintptr_t)x;
 }
 
-/* Blocks run in any order, so no block may read memory that another one writes. */
+/* Blocks run in any order, so a block must not read memory that another block writes. */
 static void check_apart(const Launch *x)
 {
     uint64_t d = bytes_of(&x->d), a = bytes_of(&x->a), b = bytes_of(&x->b);

@@ -103,8 +103,8 @@ static uint32_t first_with(const CudaChainPart *part, uint32_t n, const void *pt
     return first;
 }
 
-/* To load a kernel, the driver may wait for running work, such as a communication that waits for a
- * rank that is loading a kernel. A kernel is loaded by its first launch. */
+/* To load a kernel, the driver may wait for running work. This may be a communication that waits
+ * for another rank, which is itself loading a kernel. The first launch loads a kernel. */
 static void load_kernel(Hash128 kernel)
 {
     enum { MOST = 4096 };
@@ -118,8 +118,8 @@ static void load_kernel(Hash128 kernel)
         double_misuse("a kernel is loaded while communications may run");
 }
 
-/* A launch's kernel depends on the ops, on the types and alignment of their arguments, and in a
- * chain on buffers that coincide. */
+/* The kernel of a launch depends on the ops, on the types and alignment of their arguments and, in
+ * a chain, on which buffers are the same memory. */
 static void load(const CudaChainPart *part, uint32_t n)
 {
     Hash128 all[CUDA_CHAIN_MAX];
@@ -306,8 +306,8 @@ static bool is_taken_over(const CudaChainPart *part, uint32_t n, uint32_t i, Spo
     return false;
 }
 
-/* Outputs that are declared unread are spoiled after the last part, because a device would not have
- * written them. */
+/* Outputs that are declared unread are overwritten after the last part, because a device would not
+ * have written them. */
 bool kernel_cuda_chain(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
                        CudaError *error)
 {

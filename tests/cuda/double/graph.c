@@ -5,7 +5,7 @@
 
 #include "tests/cuda/double/private.h"
 
-static cudaGraph_t capturing; /* there is at most one capture at a time here */
+static cudaGraph_t capturing; /* there is at most one capture at a time in these tests */
 
 bool double_is_capturing(void)
 {
@@ -158,7 +158,7 @@ static Progress run_node(Launched *l, uint32_t i)
     return l->n_done == l->graph->nodes.n ? PROGRESS_done : PROGRESS_some;
 }
 
-/* The running node keeps all others waiting. */
+/* The running node keeps all other nodes waiting. */
 static Progress run_serial(Launched *l)
 {
     uint32_t n = l->graph->nodes.n;

@@ -1,5 +1,6 @@
-/* Device memory is a file that is mapped twice: once where CUDA's pointers point and nobody may
- * touch it, once for the double. New memory holds NaNs. Also devices, versions, errors. */
+/* Device memory is a file that is mapped twice. CUDA's pointers point into one mapping, which
+ * nobody may touch. The double uses the other one. New memory holds NaNs. Also devices, versions,
+ * errors. */
 #define _DEFAULT_SOURCE
 #include <fcntl.h>
 #include <stdio.h>

@@ -21,10 +21,10 @@ typedef enum Kind {
 typedef struct Slot {
     _Atomic int32_t pid, fd;        /* the process whose device memory it is */
     _Atomic uint64_t arrived, read; /* sequence numbers of collectives */
-    int32_t kind, type, op;         /* properties of the operation that has arrived */
-    /* number of elements; place of the input in the device memory */
+    int32_t kind, type, op;         /* properties of the operation at which this rank has arrived */
+    /* number of elements; position of the input in the device memory */
     uint64_t count, from;
-    uint64_t in_window[2];   /* ... of input and output in the window */
+    uint64_t in_window[2];   /* positions of input and output in the window */
     _Atomic uint64_t window; /* number of registered bytes */
 } Slot;
 typedef struct Channel { /* from one rank to another */
@@ -80,7 +80,7 @@ typedef struct Op {
 } Op;
 
 size_t nccl_type_bytes(int type);
-/* Called once at its first use, then until it is done. */
+/* Called once when the operation starts, then until it is done. */
 Task *nccl_task(const Op *ops, uint32_t n);
 
 #endif

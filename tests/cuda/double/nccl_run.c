@@ -83,8 +83,8 @@ static void reduce(const Op *op, char *out, const char *const *part, uint64_t fr
     reduce_in_order(dtype_of(op->type), how, out, piece, (uint32_t)op->comm->n, n);
 }
 
-/* Computes the result beside the memory that others still read. Returns false if a peer's memory is
- * gone. */
+/* Writes the result to separate memory, because others still read the device memory. Returns false
+ * if a peer's memory is gone. */
 static bool compute(const Op *op)
 {
     ncclComm_t c = op->comm;

@@ -43,7 +43,8 @@ typedef struct World {
     /* queues of the device, from CUDA_DEVICE_MAX_CONNECTIONS at the first call */
     int64_t n_queues;
     bool loads_lazily; /* from CUDA_MODULE_LOADING at the first call */
-    /* from NCCL_RUNTIME_CONNECT at the first call: a collective connects at its first use */
+    /* from NCCL_RUNTIME_CONNECT at the first call: a collective makes its connections at its first
+     * use */
     bool connects_late;
     bool serial;                    /* branches of a graph run one node at a time, as captured */
     bool serial_drawn;              /* ... in a random order */
@@ -63,8 +64,8 @@ const char *double_wrong_op(void);        /* the op whose results are to be wron
 uint64_t double_draw(uint64_t below);     /* the next random number */
 void *double_new(ObjectKind kind, size_t bytes);
 void double_delete(ObjectKind kind, void *at);
-/* Objects that streams still hold may be destroyed. CUDA would free them once the streams are done;
- * the double never frees them. */
+/* Streams may still hold objects that are destroyed. CUDA would free them when the streams are
+ * done; the double never frees them. */
 typedef struct Buried {
     struct Buried *next;
 } Buried;
@@ -89,12 +90,12 @@ bool double_default_is_busy(void);
 int double_memory_file(void);
 uint64_t double_memory_offset(const void *at);
 void double_memory_reset(void);
-enum { DEVICE_FOLD = 1 }; /* all devices of a process share one address range */
+enum { DEVICE_FOLD = 1 }; /* all devices of a process share one range of addresses */
 #define DEVICE_RANGE (UINT64_C(1) << 32)
 
 /* ---- stream.c ---- */
 typedef enum Progress {
-    PROGRESS_none, /* true if it waits for something */
+    PROGRESS_none, /* true if the stream waits for something */
     PROGRESS_some,
     PROGRESS_done
 } Progress;
@@ -152,8 +153,9 @@ typedef struct DoubleProducts {
     WorkspaceBytes workspace;
 } DoubleProducts;
 extern const DoubleProducts double_products;
-/* The work of a kernel when its stream reaches it, on addresses that the host may use: the CPU's
- * kernels (kernels.c), or the device's own, thread by thread (kernels_emulated.c). */
+/* The work of a kernel when its stream reaches it, on addresses that the host may use. It is done
+ * by the CPU's kernels (kernels.c), or by the device's own kernels, thread by thread
+ * (kernels_emulated.c). */
 typedef struct DoubleKernels {
     WorkspaceBytes scratch;
     void (*run)(OpKind op, const KernelArgs *args, const CudaContext *cuda);

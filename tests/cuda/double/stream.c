@@ -106,14 +106,14 @@ static Progress run_head(cudaStream_t s)
     return p;
 }
 
-/* With an odd seed, the default stream runs last. */
+/* If the seed is odd, the default stream runs last. */
 static bool may_draw(cudaStream_t s)
 {
     return s->head != NULL && (s != &standard || world()->seed % 2 == 0);
 }
 
-/* Runs a task of the stream that the script puts first. `holds`: its communication waits for other
- * ranks, and until they come no other stream may run. */
+/* Runs a task of the stream that the script puts first. `holds`: the task is a communication that
+ * waits for other ranks; until they arrive, no other stream may run. */
 static Progress run_first(bool *holds)
 {
     cudaStream_t s = streams;
@@ -224,7 +224,7 @@ static void run_copy(void *args)
     memcpy(double_translate(c->to), double_translate(c->from), c->bytes);
 }
 
-/* CUDA leaves the result of a copy between overlapping bytes undefined. */
+/* The manual of CUDA does not define a copy between overlapping bytes. */
 static void check_copy(const void *to, const void *from, size_t bytes)
 {
     const char *a = to, *b = from;
@@ -236,7 +236,7 @@ typedef struct CopyTask {
     Copy copy;
 } CopyTask;
 
-/* CUDA says when a copy is done, but a copy may write a byte several times: the C library's own
+/* CUDA reports when a copy is done, but a copy may write a byte several times: the C library's own
  * memmove writes four bytes twice. */
 static Progress run_copy_task(Task *task, void *state)
 {
@@ -327,9 +327,9 @@ static void run_staged(void *args)
     free(s->copy);
 }
 
-/* Synchronous calls use the default stream. The default stream and nonblocking streams do not wait
- * for each other. At random, work of the nonblocking streams has or has not run. A copy from
- * pageable memory returns once it has been read, possibly before it arrives. */
+/* Synchronous calls use the default stream. It does not wait for nonblocking streams, nor they for
+ * it. So the work of nonblocking streams runs before or after, at random. A copy from pageable
+ * memory returns when the memory has been read, perhaps before the data arrive. */
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
     CUDA_CALL(cudaMemcpy);
@@ -448,7 +448,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 typedef struct OfEvent {
     Task task;
     cudaEvent_t event;
-    uint64_t generation; /* 0: the event's current one when it runs (in a graph) */
+    uint64_t generation; /* 0: the event's current generation when it runs (in a graph) */
 } OfEvent;
 
 static Progress run_record(Task *task, void *state)

@@ -1,6 +1,6 @@
 /* Bulk copies to global memory, and the counters that order the blocks of a launch, on the CPU: see
- * hopper_on_cpu.h. Blocks run one after the other, so that the counter of an earlier ticket has its
- * value already; a counter that never gets it ends the test. */
+ * hopper_on_cpu.h. Blocks run one after the other, so a block finds the counter of an earlier
+ * ticket set already. If it never gets the value, the test ends. */
 #include <stdlib.h>
 
 #include "tests/cuda/emulator/hopper_private.h"
@@ -83,7 +83,7 @@ void bulk_add(float *to, unsigned char *from, uint32_t bytes)
     begin_bulk(to, from, bytes, true);
 }
 
-/* The thread works alone in its warp, so no barrier of lanes stands before its next arrival. */
+/* The thread works alone in its warp, so its next arrival has no barrier of lanes before it. */
 void bulks_read(void)
 {
     struct Turn *t = &turns[threadIdx.x];

@@ -21,7 +21,7 @@ typedef struct Fiber {
     uint32_t mask;               /* lanes of the warp barrier */
     bool orders;                 /* it orders the lanes' memory accesses */
     WarpWork *work;              /* runs when its lanes have come; NULL: none */
-    uint64_t given, got;         /* to and from a shuffle */
+    uint64_t given, got;         /* values that a thread gives to a shuffle, and gets from it */
     uint32_t from;               /* the thread whose value the shuffle reads */
     bool (*is_over)(void *what); /* the condition that ends the wait of a WAITING thread */
     void *what;
@@ -107,7 +107,7 @@ static uint64_t random_next(void)
     return random_state;
 }
 
-/* A way through 0 .. n - 1: from `first` in steps of `stride`, which is coprime to n. */
+/* Visits 0 .. n - 1: from `first` on in steps of `stride`, which is coprime to n. */
 typedef struct Order {
     uint64_t first, stride;
 } Order;
@@ -307,7 +307,7 @@ static void run_all_a_little(uint32_t n)
         if (fibers[next].state == READY) fiber_run(next);
 }
 
-/* Runs one warp after the other as far as possible, so that warps overtake each other where they
+/* Runs one warp after the other, each as far as possible. So warps overtake each other where they
  * may. */
 static void run_warps_far(uint32_t n)
 {
@@ -331,7 +331,7 @@ static void run_block(uint64_t block, uint32_t n)
     n_blocks++;
     unsigned char *shared = aligned_alloc(128, (current->shared_bytes + GUARD + 127) / 128 * 128);
     assert(shared != NULL);
-    memset(shared, 0xff, current->shared_bytes); /* NaNs of every width */
+    memset(shared, 0xff, current->shared_bytes); /* a NaN for every width of numbers */
     memset(shared + current->shared_bytes, guard_byte, GUARD);
     device_shared = shared;
     watch_block(shared, current->shared_bytes);

@@ -24,7 +24,7 @@ typedef struct DeviceLaunch {
     const char *name;
     uint64_t blocks, threads, shared_bytes;
     uint64_t args_bytes;
-    unsigned char args[4096]; /* the bytes that a launch may pass, as on a device */
+    unsigned char args[4096]; /* the bytes of arguments that a launch may have, as on a device */
 } DeviceLaunch;
 
 /* Runs all threads of a launch at once. */

@@ -307,7 +307,7 @@ void barrier_threads(uint32_t number, uint32_t threads)
     device_wait_until(round_is_over, &mine);
 }
 
-/* Turns order no accesses: the watch is not told. */
+/* A turn orders no memory accesses, so the watch is not told of it. */
 static Round take_turn(uint32_t number, uint32_t threads)
 {
     struct Block *b = this_block();
@@ -349,7 +349,7 @@ void device_registers(uint32_t n, bool grow)
     assert(n % 8 == 0 && n >= 24 && n <= 256 && (grow ? n >= *mine : n <= *mine));
     uint32_t more = grow ? n - *mine : 0;
     device_wait_until(pool_has, &more);
-    b->pool += *mine - n; /* wraps back if it grows */
+    b->pool += *mine - n; /* unsigned, so a larger n is subtracted */
     *mine = n;
 }
 

@@ -20,11 +20,12 @@ void device_boxes_arrive_early(bool early);
  * last call. */
 uint32_t device_hopper_under_way(void);
 
-/* Simulates a faulty instruction from now on, as if a kernel lacked it. Used to test the tests. */
+/* From now on, one instruction is faulty, as if the kernel lacked it. Tests use this to test the
+ * other tests. */
 typedef enum HopperFault {
     HOPPER_sound,
     HOPPER_no_wait_for_boxes,    /* no wait for a full slot */
-    HOPPER_no_wait_for_slots,    /* no wait for an empty slot, by thread 0 */
+    HOPPER_no_wait_for_slots,    /* thread 0 does not wait for an empty slot */
     HOPPER_wrong_phase,          /* a wait for the other parity */
     HOPPER_no_wait_for_products, /* at all */
     HOPPER_one_group_too_many,   /* one group too many is left running */

@@ -141,7 +141,8 @@ void copies_commit(void)
     copies[threadIdx.x].group++;
 }
 
-/* With 0 groups left the thread starts anew: at a kernel's end no copy may be running. */
+/* With 0 groups left the thread starts anew, because no copy may be running at the end of a kernel.
+ */
 void copies_wait(uint32_t groups)
 {
     struct Copies *mine = &copies[threadIdx.x];

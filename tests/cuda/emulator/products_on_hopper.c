@@ -101,7 +101,8 @@ static void check_matrix(uint64_t matrix, bool columns)
                             UINT64_C(0x3ff) << 52 | UINT64_C(7) << 49;
     if (matrix & unused) hopper_broken("a descriptor with bits that are none, or a base offset");
     if (matrix >> 62 > 1) hopper_broken("a swizzle that is not 128 bytes");
-    /* The base offset is 0, so a pattern begins at 1024 bytes, and the matrix in its first row. */
+    /* The base offset is 0, so a swizzle pattern begins at a multiple of 1024 bytes, and the matrix
+     * begins in the pattern's first row. */
     if (matrix >> 62 == 1 && (matrix & 0x3fff) << 4 >> 7 & 7)
         hopper_broken("a matrix with a swizzle of 128 bytes that does not begin at 1024 bytes");
     if (matrix >> 62 == 1 && !columns && (matrix << 4) % 128 > 96)
@@ -230,8 +231,8 @@ void products_commit(void)
     threads[threadIdx.x].group++;
 }
 
-/* The rows of A belong to the whole warpgroup until each of its warps has waited; they count as
- * read now. */
+/* The rows of A belong to the whole warpgroup until each of its warps has waited. They count as
+ * read at this moment. */
 static void note_rows_of_a(const DeviceProduct *p)
 {
     uint32_t stride = (uint32_t)(p->a >> 32 & 0x3fff) << 4;
@@ -279,7 +280,7 @@ void products_wait(uint32_t groups)
     device_warp_meets(0xffffffffu);
 }
 
-/* The address must be inside of the block's memory, though nothing is stored. */
+/* The address must be inside the block's memory, although nothing is stored. */
 void products_wait_behind(float x, Shared spare)
 {
     (void)hopper_memory(shared_window(spare), sizeof x);

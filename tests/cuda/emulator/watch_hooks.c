@@ -1,5 +1,5 @@
-/* The functions that a compiler calls before loads and stores with -fsanitize=thread: its library's
- * names, with our own code. See watch.h. */
+/* The functions that the compiler calls before loads and stores with -fsanitize=thread. They have
+ * the names of its library, but our own code. See watch.h. */
 #include "tests/cuda/emulator/watch_private.h"
 
 #define HOOK(name, bytes, kind)                                                                    \

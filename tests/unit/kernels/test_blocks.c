@@ -1,5 +1,6 @@
-/* Blocks that share a scale, against an obvious implementation: scales by trying every power of
- * two, rounding by trying every number of the type, products by a loop over all letters. */
+/* Blocks that share a scale, compared with a simple implementation. It finds a scale by trying
+ * every power of two, rounds by trying every number of the type, and multiplies by a loop over all
+ * letters. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -173,8 +174,8 @@ static void blocks_are_quantised(void **state)
         }
 }
 
-/* Quantised numbers are kept when they are quantised again, and a power of two only moves scales.
- */
+/* Quantised numbers do not change when they are quantised again. A factor that is a power of two
+ * changes only scales. */
 static void quantised_numbers_are_kept(void **state)
 {
     (void)state;

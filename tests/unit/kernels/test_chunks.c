@@ -1,5 +1,5 @@
 /* Ops on parts that are two chunks of a sequence, as in a zigzag. The results of the parts must
- * equal the whole's, element by element and in sums over the parts. */
+ * equal the result of the whole, element by element and in sums over the parts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -169,7 +169,7 @@ static Value zeros(Arena *arena, uint32_t n_dims, const int64_t *dim)
     return v;
 }
 
-/* All hops of the queries of part p; sums of keys' gradients in sum [2 * n]. */
+/* Runs all hops for the queries of part p. The gradients of keys are added up in sum [2 * n]. */
 static void run_hops(Arena *arena, const Attrs *plain, const Value whole[N_VALUES],
                      const Binding *global, int64_t n, int64_t p, Value *sum)
 {
@@ -236,8 +236,8 @@ static void attention_by_parts_of_the_keys(void **state)
         for (int64_t n = 1; n <= 4; n *= 2) check_hops(&shapes[i], n);
 }
 
-/* Some queries see no key of a part. Merging leaves their output as it was. Without a part before,
- * their output is zero. */
+/* Some queries see no key of a part, so merging does not change their output. If there was no part
+ * before, their output is zero. */
 static void no_key_is_seen(void **state)
 {
     (void)state;

@@ -39,9 +39,9 @@ static bool is_ids(OpKind op, uint32_t arg)
     return op_index_args(op) >> arg & 1;
 }
 
-/* Inputs that are constants by design. No gradient flows to the maximum, because it cancels out.
- * The gradient of a spectral norm goes directly to its weight. A target is given. Distances from a
- * mean sum to zero, whatever the mean. */
+/* Inputs that count as constants. No gradient flows to the maximum, because it cancels out. The
+ * gradient of a spectral norm goes directly to its weight. A target is given. Distances from a mean
+ * sum to zero, whatever the mean is. */
 static bool is_constant(OpKind op, uint32_t arg)
 {
     if (op == OP_mse_loss) return arg == 1;
@@ -155,7 +155,8 @@ static void make_case(Case *c, OpKind op, bool large, bool causal)
         for (int64_t i = 0; i < value_elements(v); i++)
             value_set(&c->weight[j], i, rng_normal(SEED, 50 + j, (uint64_t)i));
         if (!choices_are_rows(op, sig->n_in + j)) continue;
-        const Value *counts = &c->eval.value[in[op_counts_arg(op)]]; /* gradients are zero behind */
+        /* gradients are zero from here on */
+        const Value *counts = &c->eval.value[in[op_counts_arg(op)]];
         const Value rooms = choices_rooms(c->arena, &c->weight[j], counts);
         c->weight[j] = choices_rows(c->arena, &rooms, counts);
     }
@@ -268,7 +269,7 @@ static void test_every_gradient(void **state)
     double worst = 0;
     uint32_t n = 0;
     for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
-        /* a bias of choices gets the number of choices, which is not a derivative (test_moe) */
+        /* the gradient of such a bias is a number of choices, not a derivative (test_moe) */
         if (op_info(op)->n_backward == 0 || op == OP_topk_biased) continue;
         n++;
         for (int k = 0; k < 8; k++) {
@@ -315,7 +316,7 @@ static const OpKind without_gradient[] = {
     OP_quantise_pairs_tokens, OP_quantise_squares_first, OP_quantise_squares_last,
     OP_quantise_squares_inner, OP_quantise_squares_outer, OP_turn_tokens, OP_turn_first,
     OP_turn_last, OP_amax_range, OP_quantise_range,
-    /* its gradient goes through the norm: test_spectral */
+    /* its gradient goes through the norm, see test_spectral */
     OP_project_of_first, OP_project_over_first, OP_project_of_last, OP_project_over_last,
     OP_project_of_second, OP_project_over_second, OP_outer_second, OP_inner_product, OP_normalise,
     OP_divide_dot, OP_outer_first, OP_outer_last, OP_fill, OP_sumsq, OP_step_mean, OP_clip_coef,

@@ -75,7 +75,7 @@ static double largest(const Value *v)
     return top;
 }
 
-/* The scale is the tensor's largest gradient, but at least `floor`. */
+/* The difference is relative to the tensor's largest gradient, or to `floor` if that is larger. */
 static double check_parameter(Eval *e, TensorId t, double floor)
 {
     Value *x = &e->value[t], *gradient = &e->grad[t];
@@ -117,8 +117,8 @@ static void check_model(void (*build)(Graph *, Arena *, int64_t, double))
     arena_free(arena);
 }
 
-/* The gradient nodes that the backward pass adds give the same result as following the op table's
- * wiring directly: the same contributions, each tensor's in its own order. */
+/* The gradient nodes of the backward pass give the same result as the wiring of the op table: the
+ * same contributions to each tensor, in their own order. */
 static void check_pass(void (*build)(Graph *, Arena *, int64_t, double))
 {
     Arena *arena = arena_new();

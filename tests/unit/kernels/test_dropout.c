@@ -1,4 +1,4 @@
-/* Dropout: how much it drops, that the mean is kept, and which key its mask depends on. */
+/* Dropout: how much it drops, that the mean is kept, and on which numbers its mask depends. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -73,8 +73,8 @@ static void every_part_of_the_key_counts(void **state)
     arena_free(arena);
 }
 
-/* If all values are equal, dropping scores in attention drops a part of the sum of probabilities.
- * The mean is kept, and the log-sum-exp is not affected. */
+/* If all values are equal, dropout in attention drops a part of the sum of probabilities. The mean
+ * is kept, and the log-sum-exp does not change. */
 static void attention_drops_scores(void **state)
 {
     (void)state;

@@ -97,7 +97,8 @@ static void exchange(Case *c)
                        .out_bytes = bytes,
                        .wraps = h.wraps};
         member[p] = &at[p];
-        memset(c->strips[1][p], 0x7f, sizeof c->strips[1][p]); /* huge: nobody may read it */
+        /* a huge number; no kernel may read it */
+        memset(c->strips[1][p], 0x7f, sizeof c->strips[1][p]);
     }
     collective_move(member, c->n_parts);
 }

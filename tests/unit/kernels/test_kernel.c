@@ -461,7 +461,7 @@ static Value first_input(Arena *arena, OpKind op, DType real, uint64_t seed)
                                 : filled(arena, real, seed, DIMS(2, 5, 18));
 }
 
-/* Ops that may overwrite their first input give the same bits there as elsewhere. */
+/* Ops that may overwrite their first input must give the same bits there as in other memory. */
 static void test_in_place(void **state)
 {
     (void)state;

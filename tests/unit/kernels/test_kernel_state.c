@@ -153,7 +153,7 @@ static void test_sgd(void **state)
     arena_free(arena);
 }
 
-/* Parts of a flat unit, two accounts, only [lo, hi) counts. */
+/* Parts of a flat unit and two slots of the table. Only elements [lo, hi) count. */
 static void test_norm_and_clip(void **state)
 {
     (void)state;
@@ -173,7 +173,7 @@ static void test_norm_and_clip(void **state)
         eval_op(OP_sumsq, &attrs, (Value[]){piece, table}, 1, 1, &p, NULL, 0);
     }
     assert_true(fabs(value_get(&table, 0) - expected) < 1e-12 * expected);
-    assert_true(value_get(&table, 1) == 4); /* another account is unchanged */
+    assert_true(value_get(&table, 1) == 4); /* the other slot is unchanged */
     eval_op(OP_clip_coef, &attrs, (Value[]){table, factor, out}, 2, 1, NULL, NULL, 0);
     double norm = sqrt(expected + 4);
     assert_true(fabs(value_get(&out, 0) - norm) < 1e-12);
@@ -185,7 +185,7 @@ static void test_norm_and_clip(void **state)
     attrs.clip = 0;
     eval_op(OP_clip_coef, &attrs, (Value[]){table, factor, out}, 2, 1, NULL, NULL, 0);
     assert_true(value_get(&out, 1) == 1);
-    attrs.clip = 2; /* a gradient that is NaN must not be clipped silently to a number */
+    attrs.clip = 2; /* clipping must not hide a gradient that is NaN */
     value_set(&table, 1, NAN);
     eval_op(OP_clip_coef, &attrs, (Value[]){table, factor, out}, 2, 1, NULL, NULL, 0);
     assert_true(isnan(value_get(&out, 0)) && isnan(value_get(&out, 1)));
@@ -203,8 +203,9 @@ static void check_moves(DType dtype, int64_t outer, int64_t middle, int64_t inne
     Value packed = value_new(arena, dtype, DIMS(parts, outer, size, inner));
     Value slice = value_new(arena, dtype, DIMS(outer, size, inner));
     Value back = value_new(arena, dtype, DIMS(outer, middle, inner));
+    /* never zero, so that padding can be told from data */
     for (size_t i = 0; i < (size_t)value_elements(&whole) * bytes; i++)
-        ((uint8_t *)whole.at)[i] = (uint8_t)(1 + rng_below(SEED, 3, i, 255)); /* never zero */
+        ((uint8_t *)whole.at)[i] = (uint8_t)(1 + rng_below(SEED, 3, i, 255));
     Extents x = {outer, middle, inner, 0, size};
     Attrs attrs = {.parts = parts, .dim = 1};
     eval_reshape(OP_pack, &attrs, &whole, &packed, &x);

@@ -1,4 +1,4 @@
-/* The loss by PyTorch's definitions, over a vocabulary that is whole or dealt out unevenly; its
+/* The loss by PyTorch's definitions, over a vocabulary that is whole or cut into uneven parts; its
  * divisor; and the classic bugs of both, planted on purpose. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -126,7 +126,8 @@ static double loss_of(Split *s)
     cut_logits(s);
     reduce(s, OP_xent_max, NULL, &s->top);
     reduce(s, s->attrs.smoothing > 0 ? OP_xent_smooth : OP_xent_pick, &s->label, &s->picked);
-    if (s->bug == BUG_gathered) /* every rank finds the label, but `start` makes it count once */
+    /* every rank finds the label, but `start` ensures that it counts once */
+    if (s->bug == BUG_gathered)
         for (int64_t i = 0; i < N; i++)
             value_set(&s->picked, i, value_get(&s->picked, i) / s->n_parts);
     reduce(s, OP_xent_sumexp, &s->top, &s->total);
@@ -205,7 +206,7 @@ static void mean_of_means(void **state)
     (void)state;
     enum { B = 4, S = 6, HALF = S / 2, GROUP = 2 };
     static const int kept[B] = {5, 2, 0, 1};
-    for (int empty = 0; empty < 2; empty++) { /* a group without a label counts as nothing */
+    for (int empty = 0; empty < 2; empty++) { /* a group without a label does not count */
         Arena *arena = arena_new();
         Value label = value_new(arena, DT_i32, DIMS(B, S));
         double expected = 0, sum[2] = {0}, n[2] = {0}, loss = 0, count = 0;

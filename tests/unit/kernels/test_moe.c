@@ -243,7 +243,7 @@ static void what_ep_cannot_be_is_told(void **state)
         fail_msg("%s", told(&r));
 }
 
-/* If ep is carved only out of dp_shard, it is an axis beside the rest: the plan is the same. */
+/* If ep is carved only out of dp_shard, the plan is the same as with a separate axis ep. */
 static void folded_is_an_axis_of_its_own(void **state)
 {
     (void)state;
@@ -276,17 +276,17 @@ static Exchanges exchanges(const Plan *plan)
     return x;
 }
 
-/* Experts folded over tp, and over tp and data ranks: the axes that cut them, and their exchanges.
- * A rank sends only the rows of experts that it shares out, so ranks of tp send no row twice.
- * Beside tp, ep sends whole rows, and gets cut ones back. */
+/* Experts are folded over tp, and over tp and data ranks. The test checks which axes cut them, and
+ * their exchanges. A rank sends only the rows of experts that it shares out, so ranks of tp send no
+ * row twice. If ep is used beside tp, it sends whole rows and gets cut rows back. */
 static void folded_experts_are_cut_by_ranks_of_tp(void **state)
 {
     (void)state;
     static const char *const twelve =
         "nn.moe { dim = 8, hidden = 12, experts = 12, capacity_factor = 12 }";
     static const struct {
-        const char *mesh, *axes, *inside; /* inside: the axes that cut each expert */
-        uint32_t n, sent, of;             /* exchanges, each of sent / of of the rows */
+        const char *mesh, *axes, *inside; /* inside: the axes that cut each single expert */
+        uint32_t n, sent, of; /* the exchanges; each of them moves `sent` / `of` of the rows */
     } cases[] = {
         {"dp_shard = 2, tp = 2, ep = 2, ep_mode = 'folded'", "tp", "-", 0, 1, 1},
         {"dp_shard = 2, tp = 4, ep = 2, ep_mode = 'folded'", "tp.1", "tp.0", 0, 1, 1},
@@ -369,7 +369,7 @@ static void experts_are_a_unit_of_their_own(void **state)
     }
 }
 
-/* With path patterns as with the model's own notes, each expert is cut, not shared out. */
+/* With path patterns, as with the model's own marks, each expert is cut, not shared out. */
 static void a_plan_by_paths_cuts_each_expert(void **state)
 {
     (void)state;

@@ -137,7 +137,7 @@ static Quantise quantise_of(const PairsCase *l, DType from, DType pairs, DType s
     return q;
 }
 
-/* Returns x's largest magnitude, which the op is given. */
+/* Returns x's largest magnitude, which is an input of the op. */
 static double run_quantise(Quantise *q)
 {
     const Attrs attrs = {.scale = largest * largest_scale, .group = BLOCK};
@@ -213,7 +213,7 @@ static void pairs_are_quantised(void **state)
     static const DType from[] = {DT_bf16, DT_f32, DT_f64};
     for (size_t k = 0; k < N_LAYOUTS; k++)
         for (uint64_t draw = 0; draw < 4; draw++) {
-            const bool wide = draw == 3; /* as the proofs run it: nothing is rounded */
+            const bool wide = draw == 3; /* the proofs run it without rounding */
             Quantise q = quantise_of(&layouts[k], from[draw % 3 + (wide ? 2 : 0)],
                                      wide ? DT_f64x2 : DT_e2m1x2, wide ? DT_f64 : DT_e4m3);
             fill(&q.value[0], draw);
@@ -243,7 +243,8 @@ static void squares_agree_in_both_directions(void **state)
     }
 }
 
-/* Number 5 of a tensor of zeros is x, number 0 of the next block is 1 (or 0); returns the scale. */
+/* Number 5 of a tensor of zeros becomes x, and number 0 of the next block becomes 1 (or 0). Returns
+ * the scale. */
 static double with_one(double x, double next, double *is)
 {
     Quantise q = quantise_of(&layouts[0], DT_f32, DT_e2m1x2, DT_e4m3);

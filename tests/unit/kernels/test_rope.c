@@ -104,8 +104,8 @@ static void yarn_without_rounding_has_its_attention_factor(void **state)
     check_yarn(&attrs, pairs, sizeof pairs / sizeof *pairs, 1.3465735902799727);
 }
 
-/* With equal limits that are not rounded the ramp is a step: pair 17.398 turns once. A ramp that
- * begins before the first pair begins with it. */
+/* If both limits are equal and not rounded, the ramp is a step: pair 17.398 turns once. A ramp that
+ * would begin before the first pair begins with it. */
 static void a_ramp_may_be_a_step_or_begin_before_the_first_pair(void **state)
 {
     (void)state;

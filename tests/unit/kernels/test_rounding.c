@@ -1,5 +1,5 @@
-/* Stochastic rounding of bf16 weights: right on average, always one of the two neighbours, and a
- * function of only (seed, step, unit, element of the unit). */
+/* Stochastic rounding of bf16 weights: right on average, always to one of the two neighbours, and
+ * determined only by seed, step, unit and the element's place in the unit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
-/* A convolution in parts computes what the whole does: the inner rows from the rank's own rows, and
- * the border with the neighbours' rows in strips. Where columns are split, the centre and the sides
- * compute what the inner rows do. */
+/* A convolution in parts computes the same as the whole. Inner rows read the rank's own rows, and
+ * the border reads the neighbours' rows from strips. Where columns are split, the centre and the
+ * sides together compute the inner rows. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

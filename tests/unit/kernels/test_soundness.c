@@ -185,7 +185,7 @@ static Attrs attrs_of(const Case *c, bool causal)
     return a;
 }
 
-/* True for ops that have the tokens of a rank and also something for all tokens. */
+/* True for ops whose arguments have the tokens of a rank and also the tokens of all ranks. */
 static bool sees_whole_sequence(OpKind op)
 {
     return op == OP_position || op == OP_position_grad || op == OP_balance || op == OP_balance_grad;
@@ -432,8 +432,8 @@ static double split_run(const Case *c)
     return worst;
 }
 
-/* True if the kernel accepts a short last part of this index. Vocabularies do. So do ops through
- * which padding passes harmlessly: contractions (of zeros), element-wise ops, updates. */
+/* True if the kernel accepts a short last part of this index. Kernels accept it for vocabularies,
+ * and where padding does no harm: contractions (of zeros), element-wise ops, updates. */
 static bool may_be_uneven(OpKind op, char letter)
 {
     const OpInfo *info = op_info(op);
@@ -501,8 +501,8 @@ static void test_every_row(void **state)
     assert_true(n_letters > 3 * n_rows);
 }
 
-/* An index in capitals must be whole: splitting it and combining as the signature would suggest
- * gives another result. This also proves that the comparison above can fail. */
+/* An index in capitals must be whole. If it is split and the parts are combined as the signature
+ * would suggest, the result differs. This also proves that the comparison above can fail. */
 static void test_capitals_must_be_whole(void **state)
 {
     (void)state;
@@ -530,7 +530,7 @@ static void test_capitals_must_be_whole(void **state)
         }
 }
 
-/* out[j] is added to if bit j is set, and otherwise set (over NaN). */
+/* If bit j is set, out[j] is added to; otherwise it is set, over NaN. */
 static void check_accumulates(OpKind op, uint32_t bits)
 {
     Case c = {.op = op, .arena = arena_new()};

@@ -1,6 +1,6 @@
 /* The scan of a state-space layer equals its dual form: y(t) = D x(t) + the sum over u <= t of C(t)
- * B(u) step(u) x(u) times the decays of the tokens behind u. It has no state, so it shares no step
- * with the recurrence that the kernel runs. The cases have the sizes of a real head, and decays
+ * B(u) step(u) x(u), times the decays of the tokens after u. This form has no state, so it shares
+ * nothing with the recurrence of the kernel. The cases have the sizes of a real head, and decays
  * that are strong enough to forget old tokens. */
 #include <setjmp.h>
 #include <stdarg.h>

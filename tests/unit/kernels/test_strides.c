@@ -67,7 +67,7 @@ static void exchange(Case *c)
                        .in_bytes = bytes,
                        .out_bytes = bytes};
         member[p] = &at[p];
-        memset(c->got[p], 0x7f, sizeof c->got[p]); /* huge: nobody may keep it */
+        memset(c->got[p], 0x7f, sizeof c->got[p]); /* a huge number; it must not remain */
     }
     collective_move(member, c->n_parts);
 }
@@ -87,8 +87,8 @@ static void take_own_rows(Case *c)
                         *element(c->whole, c->size, o, p * c->rows + r, i);
 }
 
-/* Each row that a part holds equals the row of the whole that the deal names. A part's runs are
- * those of its residues: row r of run x is row x * u + r of the whole. */
+/* Each row that a part holds equals the row of the whole that the deal names. In a part with
+ * strides, row r of run x is row x * u + r of the whole. */
 static void compare_held(Case *c)
 {
     const int64_t u = c->size / c->pieces, each = u / c->n_parts;
@@ -136,7 +136,7 @@ static void pieces_go_there_and_back(void **state)
     arena_free(arena);
 }
 
-/* One piece for each part is the deal of equal parts: nothing lies apart. */
+/* One piece for each part is the deal of equal parts, in which pieces are contiguous. */
 static void one_piece_lies_in_order(void **state)
 {
     (void)state;
