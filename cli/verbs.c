@@ -40,26 +40,24 @@ static const Verb verb_table[] = {
      "tandem sweep scripts/plans/llama3_8b.lua --set mesh.dp_shard=-1 --try mesh.tp=1,2,4,8",
      PLAN_GROUPS | OPTIONS_sweep, cmd_sweep},
     {"search", "PLAN", 1, 1, "Find the fastest layout of a model on its cluster",
-     "Tries combinations of the ranks on each axis that the model can use, the micro-batch,\n"
-     "recomputation and sharding, if sizes divide. Lower bounds reject points before they are\n"
-     "compiled; the other points are simulated; the ten best are proven in full. --set fixes a "
-     "setting.",
+     "Tries sizes of each mesh axis that the model can use, with micro-batches, recomputation and\n"
+     "sharding, if all sizes divide evenly. Lower bounds reject points before they are compiled.\n"
+     "The other points are simulated, and the ten best are proven in full. --set fixes a setting.",
      "tandem search scripts/plans/llama3_8b.lua --set batch.micro=1", PLAN_GROUPS | OPTIONS_search,
      cmd_search},
     {"fit", "PLAN", 1, 1, "Find changes that make a plan fit its cluster",
      "Tries single changes, then pairs: recomputation, micro-batch, sharding, tensor and pipeline\n"
      "ranks, moments in bf16, host memory. Prints the changes that fit, the fastest first, and "
      "the\n"
-     "largest micro-batch, sequence and number of layers. --tokens adds days and prices by the "
-     "number\n"
-     "of nodes; --days and --usd ask for the least number that is enough.",
+     "largest micro-batch, sequence and number of layers that fit. --tokens adds days and prices\n"
+     "for several numbers of nodes; --days and --usd find the smallest number that is enough.",
      "tandem fit scripts/plans/llama3_8b.lua --set batch.micro=4", PLAN_GROUPS | OPTIONS_fit,
      cmd_fit},
     {"run", "PLAN", 1, 1, "Train: execute the plan's program, and compare with the prediction",
-     "With the mpi backend the command starts itself under mpirun, with one process for each rank. "
-     "Under\n"
-     "mpirun or srun it joins the ranks that these started. First it measures the costs of this\n"
-     "machine that the store lacks.",
+     "First measures the costs of this machine that the store lacks. With the mpi backend, it "
+     "then\n"
+     "starts one process for each rank under mpirun. If you start the command with mpirun or srun\n"
+     "yourself, each of its processes is one rank.",
      "tandem run scripts/plans/tiny_text.lua -n 4", OPTIONS_plan | OPTIONS_run, cmd_run},
     {"compare", "[RUN [RUN]]", 0, 2,
      "Compare a measured run with its prediction, or two runs with each other",
@@ -70,9 +68,8 @@ static const Verb verb_table[] = {
      "Measure this machine's kernels and collectives, and store the times",
      "Measures each kernel and each collective that the plan needs, with its sizes. Predictions "
      "for\n"
-     "this machine then use the stored times, which the table shows as `known`. The default plan "
-     "is\n"
-     "plans/tiny_text.lua of the library.",
+     "this machine then use these times. Times that the store has already are listed as `known`.\n"
+     "The default plan is plans/tiny_text.lua of the library.",
      "tandem calibrate scripts/plans/tiny_text.lua", OPTIONS_plan | OPTIONS_calibrate,
      cmd_calibrate},
     {"accuracy", "", 0, 0, "Score predictions against published measurements",

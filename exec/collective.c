@@ -1,6 +1,6 @@
 /* Moves the bytes of a communication whose members are all in this process. Sums are taken in the
  * order of the ranks, element by element. The result therefore does not depend on the backend, or
- * on how a buffer is cut into pieces. */
+ * on how a buffer is cut into blocks. */
 #include <assert.h>
 #include <string.h>
 

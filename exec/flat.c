@@ -153,7 +153,7 @@ DType flat_rest_dtype(const Program *p, BufferId b)
     return p->buffers.at[b].dtype;
 }
 
-/* A piece of a buffer that one thread fills. An element's index determines its value, so pieces are
+/* A block of a buffer that one thread fills. An element's index determines its value, so blocks are
  * independent. */
 typedef struct InitPiece {
     const Program *p;

@@ -1,6 +1,6 @@
 /* The exchange of uneven rows between ranks that hold samples and ranks that hold experts. On both
- * sides the rows of one expert from one rank are contiguous, so the exchange moves such pieces:
- * expert after expert, and for each expert rank after rank. */
+ * sides the rows of one expert from one rank are contiguous, so the exchange moves such runs of
+ * rows: expert after expert, and for each expert rank after rank. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>

@@ -123,7 +123,7 @@ bool nccl_tests_read(const char *path, Arena *arena, NcclTestText *out, Diag *d)
                           "the file cannot be opened: %s", strerror(errno));
     char line[MOST_LINE];
     TableHeads heads = {0};
-    bool fine = true, whole = true; /* whole: the previous piece ended at the end of a line */
+    bool fine = true, whole = true; /* whole: the previous read ended at the end of a line */
     uint32_t n = 1;
     while (fine && fgets(line, sizeof line, file) != NULL) {
         bool ends = strchr(line, '\n') != NULL;

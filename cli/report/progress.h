@@ -1,4 +1,4 @@
-/* Shows the progress of a verb: a line for some of its pieces of work, or one line on the terminal
+/* Shows the progress of a verb: a line for some of its items of work, or one line on the terminal
  * that is overwritten. */
 #ifndef TANDEM_CLI_REPORT_PROGRESS_H
 #define TANDEM_CLI_REPORT_PROGRESS_H
@@ -10,8 +10,8 @@
 typedef struct Progress {
     FILE *to;         /* NULL: no progress is shown */
     const char *verb; /* name in the overwritten line; NULL: progress is shown by lines */
-    uint32_t n, done; /* pieces */
-    uint32_t every;   /* by lines: every `every`-th piece and the last piece have a line */
+    uint32_t n, done; /* items of work */
+    uint32_t every;   /* by lines: every `every`-th item and the last item have a line */
     double start_s;
 } Progress;
 
@@ -22,9 +22,9 @@ uint32_t progress_every(const Cli *cli);
 Progress progress_by_lines(const Cli *cli, uint32_t n);
 /* Shows progress by one overwritten line, only on a terminal, never in files, pipes and logs. */
 Progress progress_by_count(const Cli *cli, uint32_t n);
-/* True if the next piece has a line. */
+/* True if the next item has a line. */
 bool progress_shows(const Progress *p);
-/* Adds `more` finished pieces. line: the text of a piece that has a line, else NULL. */
+/* Adds `more` finished items. line: the text of an item that has a line, else NULL. */
 void progress_add(Progress *p, uint32_t more, const char *line);
 void progress_end(Progress *p);
 

@@ -75,7 +75,7 @@ void job_piece_done(const Worker *job)
     (void)written; /* an incomplete count is harmless */
 }
 
-/* Each byte stands for a finished piece. The pipe ends when the last process has ended. */
+/* Each byte stands for a finished item. The pipe ends when the last process has ended. */
 static void follow(Progress *progress, int count)
 {
     char bytes[64];

@@ -8,10 +8,10 @@
 
 enum { MOST_JOBS = 64 };
 typedef struct Worker {
-    /* this process does every n_jobs-th piece of the work, beginning with piece `index` */
+    /* this process does every n_jobs-th item of the work, beginning with item `index` */
     uint32_t index, n_jobs;
     FILE *file; /* data written here arrives in the parent */
-    int count;  /* descriptor for counting finished pieces; -1: the count is not shown */
+    int count;  /* descriptor for counting finished items; -1: the count is not shown */
 } Worker;
 typedef void (*JobWork)(void *self, const Worker *job);
 void job_piece_done(const Worker *job);
@@ -24,7 +24,7 @@ uint32_t jobs_number(uint32_t wanted, uint32_t n_work);
 void jobs_on_interrupt(const char *kept);
 /* Calls work(self, worker) in n_jobs processes and waits for all of them. Sets file[i] to the data
  * that process i wrote, from their beginning, or to NULL. The caller closes the files. On a
- * terminal it shows the number of finished pieces out of n_work. Returns false after reporting
+ * terminal it shows the number of finished items out of n_work. Returns false after reporting
  * diagnostics if a process could not be started or failed. */
 bool jobs_fork(Cli *cli, uint32_t n_jobs, uint32_t n_work, JobWork work, void *self,
                FILE *file[MOST_JOBS]);

@@ -190,8 +190,7 @@ int folder_keep(const char *save, const char *training, uint32_t keep, Arena *ar
         for (uint32_t i = 1; i < own.n; i++)
             if (own.at[i].step < own.at[oldest].step) oldest = i;
         *which = own.at[oldest].path;
-        /* Renames the folder first, so that an interrupted removal leaves no incomplete checkpoint.
-         */
+        /* Renames the folder first: an interrupted removal must leave no incomplete checkpoint. */
         const char *away = arena_print(arena, "%s%s", *which, CHECKPOINT_SAVING);
         const int error = rename(*which, away) == 0 ? folder_remove(away) : errno;
         if (error != 0) return error;

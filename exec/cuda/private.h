@@ -55,7 +55,7 @@ typedef struct CudaTrace {
     cudaEvent_t zero;
 } CudaTrace;
 
-/* One piece of an output. When the stream reaches it, it is checked for numbers that are not
+/* One block of an output. When the stream reaches it, it is checked for numbers that are not
  * finite. */
 typedef struct Scan {
     struct Cuda *cuda;

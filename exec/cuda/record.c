@@ -1,7 +1,7 @@
 /* Writes this rank's position to a file of its own (--record FOLDER). The file remains after a run
  * is killed. It also helps with runs on several machines, whose ranks share no memory. Each line
  * names its rank, so that the files of all ranks can be joined and searched for a match number.
- * Either of the two threads writes the file while the other waits; each write is one piece. */
+ * Either of the two threads writes the file while the other waits; each write is a single call. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Finds the first number that is not finite. After each instruction its outputs are copied to the
- * host on the same stream, piece by piece, and checked before the stream continues. The program
+ * host on the same stream, block by block, and checked before the stream continues. The program
  * keeps its order, and ranks wait for each other as in any other step. */
 #include <math.h>
 #include <pthread.h>

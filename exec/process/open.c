@@ -1,5 +1,5 @@
 /* Opens the backend with one process for each rank: prepares the rank, creates the groups in the
- * same order on all ranks, and reserves memory for the pieces of ordered sums. */
+ * same order on all ranks, and reserves memory for the inputs of sums in rank order. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,13 +5,14 @@
 #include "exec/ending.h"
 #include "exec/process/transport.h"
 
-/* The way in which a communication moves data. For a sum, one rank receives all inputs of a piece
- * and adds them in rank order, so that all backends produce the same bits. */
+/* The way in which a communication moves data. For a sum, each member owns a share of the elements.
+ * It receives the share from all members and adds them in rank order, so that all backends produce
+ * the same bits. */
 typedef enum Way {
     WAY_none, /* a group of one: a copy */
     WAY_gather,
     WAY_gather_sum,          /* small all_reduce: every rank gathers all inputs and sums them */
-    WAY_exchange_sum,        /* reduce_scatter: each piece goes to its owner, which sums */
+    WAY_exchange_sum,        /* reduce_scatter: each share goes to its owner, which sums */
     WAY_exchange_sum_gather, /* large all_reduce: as WAY_exchange_sum, then every rank gathers the
                                 sums */
     WAY_exchange,            /* all_to_all */
@@ -29,11 +30,12 @@ typedef struct PreparedTransfer {
     Pc pc;
     Comm *comm;
     Way way;
-    /* n: number of elements, of `bytes` bytes each, in this rank's input or in one piece */
+    /* n: number of elements, of `bytes` bytes each, in this rank's input or in one share */
     int group, n, bytes;
-    int *counts, *displs; /* [members] sizes and offsets, in elements, of the members' pieces, or of
-                             the pieces that this rank sends */
-    /* [members] sizes and offsets, in elements, of the pieces that arrive in the staging memory */
+    /* [members] sizes and offsets, in elements, of the members' shares, or of the data that this
+     * rank sends to each */
+    int *counts, *displs;
+    /* [members] sizes and offsets, in elements, of the data that arrive in the staging memory */
     int *in_counts, *in_displs;
     char *staging;
     const void **part; /* [members] the members' inputs in the staging memory, in rank order */

@@ -36,7 +36,7 @@ static Way way_of(const Process *p, const Comm *c)
     return c->in_bytes * c->n_members <= SMALL_BYTES ? WAY_gather_sum : WAY_exchange_sum_gather;
 }
 
-/* Cuts `total` elements into one piece for each member, as equal as possible. */
+/* Cuts `total` elements into one share for each member, as equal as possible. */
 static void cut(Process *p, PreparedTransfer *w, int total)
 {
     int members = (int)w->comm->n_members, at = 0;
@@ -146,8 +146,8 @@ static void check(Process *p, const PreparedTransfer *w, bool fine)
         arena_print(p->arena, "rank %u, %s: %s", p->rank, what, p->transport->error(p->mpi)));
 }
 
-/* Moves the pieces between two orders. On the side of the experts, the pieces of one expert from
- * all members are contiguous. In the staging memory, all pieces of one member are contiguous. */
+/* Moves rows between two orders. On the side of the experts, the rows of one expert from all
+ * members are contiguous. In the staging memory, all rows of one member are contiguous. */
 static void stage_rows(const PreparedTransfer *w, char *side, bool to_staging)
 {
     const Comm *c = w->comm;
@@ -272,7 +272,7 @@ void transfer_post(Process *p, PreparedTransfer *w)
     check(p, w, fine);
 }
 
-/* Handles pieces that have arrived: sums them, and starts to gather the sums if the way of transfer
+/* Handles shares that have arrived: sums them, and starts to gather the sums if the way of transfer
  * asks for it. */
 static bool sum(Process *p, PreparedTransfer *w)
 {

@@ -20,7 +20,7 @@ typedef enum Kind {
     KINDS
 } Kind;
 
-/* A whole tensor of the reference; the ranks' pieces are compared with it one by one. */
+/* A whole tensor of the reference. The parts on the plan's ranks are compared with it. */
 typedef struct ComparedValues {
     double *at;
     bool *seen;

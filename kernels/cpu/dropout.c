@@ -20,7 +20,8 @@ static int64_t global_row(const KernelArgs *a, int64_t row)
         bool last = d == b->n_dims[0] - 1;
         int64_t at = last ? 0 : row % a->size[l];
         if (!last) row /= a->size[l];
-        assert(!last || a->second[l] == a->start[l] + a->size[l] / 2); /* a row is one piece */
+        /* a row is contiguous in the whole */
+        assert(!last || a->second[l] == a->start[l] + a->size[l] / 2);
         place += cpu_whole_index(a, letter[d], at) * step;
         step *= b->size[l];
     }
