@@ -186,6 +186,63 @@ static void the_readme_states_todays_errors(void **state)
     arena_free(arena);
 }
 
+/* Returns cell `column` (from 0) of the first table row of the page that begins with `row`. */
+static const char *cell_of(Arena *arena, const char *page, const char *row, int column)
+{
+    const char *at = strstr(page, arena_print(arena, "\n%s", row));
+    if (at == NULL) fail_msg("the page has no row %s", row);
+    for (at += 2; column > 0 && at != NULL; column--) at = strchr(at, '|') + 1;
+    return arena_print(arena, "%.*s", (int)strcspn(at, "|") - 2, at + 1);
+}
+
+/* docs/explanation/accuracy.md: the reached values of the aims follow from tables of that page. */
+static void the_aims_state_the_tables_values(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *aim, *row, *before; /* `before` stands in front of the row's value */
+        int column;                     /* the value: 2: n, 3: median, 4: p90 */
+    } aims[] = {
+        {"step time: median", "| step time | all below |", "", 3},
+        {"step time: median", "| step time | all below |", "and ", 4},
+        {"step time: median", "| step time | all below |", "(", 2},
+        {"memory allocated: median", "| | KempnerForge, mixtures of experts |", "experts ", 3},
+        {"memory reserved: median", "| memory reserved | all below |", "", 3},
+        {"memory reserved: median", "| memory reserved | all below |", "(", 2},
+        {"products: median", "| products, 16 bits | dev-val |", "", 3},
+        {"products: median", "| products, 16 bits | dev-val |", "(", 2},
+        {"products: median", "| products, 8 bits | dev-val |", "bits (6 rows), ", 3},
+        {"products: median", "| products, 8 bits | dev-val |", "in 8 bits (", 2},
+        {"attention: median", "| attention forward | dev-cal |", "used, ", 3},
+        {"attention: median", "| attention backward | dev-cal |", "and ", 3},
+    };
+    Arena *arena = arena_new();
+    const char *page =
+        command_read_file(arena, TANDEM_SOURCE_DIR "/docs/explanation/accuracy.md", NULL);
+    assert_non_null(page);
+    for (size_t i = 0; i < sizeof aims / sizeof aims[0]; i++) {
+        const char *line = strstr(page, arena_print(arena, "\n| %s", aims[i].aim));
+        if (line == NULL) fail_msg("the page has no aim %s", aims[i].aim);
+        const char *aim = arena_print(arena, "%.*s", (int)strcspn(line + 1, "\n"), line + 1);
+        const char *reached = strchr(aim + 2, '|');
+        const char *said = arena_print(arena, "%s%s", aims[i].before,
+                                       cell_of(arena, page, aims[i].row, aims[i].column));
+        if (strstr(reached, said) == NULL) fail_msg("the aim should say \"%s\": %s", said, aim);
+    }
+    /* the two verdicts that a plan fits, as a part of their rows in percent */
+    const char *fits[] = {"| fits | all, with", "| fits, not all stated | all |"};
+    for (int i = 0; i < 2; i++) {
+        const double n = strtod(cell_of(arena, page, fits[i], 2), NULL),
+                     right = strtod(cell_of(arena, page, fits[i], 3), NULL);
+        const char *said = arena_print(arena, "%.1f %%", 100 * right / n);
+        const char *aim = strstr(page, "\n| \"fits\" right");
+        assert_non_null(aim);
+        const char *found = strstr(aim + 1, said);
+        if (found == NULL || found > strchr(aim + 1, '\n')) fail_msg("the aim lacks %s", said);
+    }
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -195,6 +252,7 @@ int main(void)
         cmocka_unit_test(every_column_of_the_store_is_told),
         cmocka_unit_test(every_function_of_nn_is_told),
         cmocka_unit_test(the_readme_states_todays_errors),
+        cmocka_unit_test(the_aims_state_the_tables_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
