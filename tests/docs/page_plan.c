@@ -1,15 +1,20 @@
 /* docs/reference/plan.md: every key that a plan may have, from the table that reads them. */
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "planner/front/fields.h"
 #include "planner/front/parent.h"
 #include "tests/docs/pages.h"
 
+/* Prints a bound. Large powers of 2 and 10 are printed as powers: 2^30, 10^9. */
 static const char *count_text(Arena *arena, double n)
 {
-    return n >= 1e6 || (n != 0 && n < 1e-3) ? arena_print(arena, "%g", n)
-                                            : arena_print(arena, "%.10g", n);
+    for (int power = 6; power < 20; power++)
+        if (n == pow(10, power)) return arena_print(arena, "10^%d", power);
+    for (int power = 17; power < 64; power++)
+        if (n == ldexp(1, power)) return arena_print(arena, "2^%d", power);
+    return n != 0 && n < 1e-3 ? arena_print(arena, "%g", n) : arena_print(arena, "%.10g", n);
 }
 
 static const char *range(Arena *arena, const Field *f, const char *word)
