@@ -248,10 +248,10 @@ void plan_file_report(Cli *cli, const PlanFile *file);
 uint64_t host_bytes_of(const Plan *plan); /* host memory of the rank that needs the most */
 void plan_file_memory(Cli *cli, const PlanFile *file);
 /* Computes the process memory under the plan's runtime. If the plan names no runtime, computes it
- * for each framework that could run it. `timed`: also step times. A plan's text and a plan for this
- * machine have no such answers. Looks up stored answers in `store`, which may be NULL. If the plan
- * names no runtime, `file` may hold only a configuration, without a plan. `scenario`: the step
- * times are those of unlike ranks or experts; may be NULL. */
+ * for each framework that could run it; `file` may then hold only a configuration, without a plan.
+ * A plan's text and a plan for this machine have no such answers. `timed`: also step times.
+ * `scenario`: how ranks or experts differ, for the step times; NULL: they do not differ. Looks up
+ * stored answers in `store`, which may be NULL. */
 typedef struct Whose Whose;
 struct Scenario;
 Whose *plan_file_ask(Cli *cli, const PlanFile *file, bool timed, const struct Scenario *scenario,

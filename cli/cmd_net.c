@@ -196,7 +196,7 @@ static bool fill(Cli *cli, NetTable *t)
     return true;
 }
 
-/* nccl-tests counts one rank's elements even if sizes are those of all ranks. */
+/* nccl-tests prints the elements of one rank, even if its sizes are those of all ranks. */
 static uint64_t count_of(const NetTable *t, uint64_t bytes)
 {
     const NcclQuestion *q = &t->question;

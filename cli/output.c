@@ -117,8 +117,8 @@ int cli_finish(Cli *cli)
     return code;
 }
 
-/* Returns the path at which a file's bytes are written: `path` itself (*in_place) if it is a
- * device, a pipe or a link, else that of a temporary file beside it. */
+/* Returns the path at which a file's bytes are written. If `path` is a device, a pipe or a link, it
+ * is `path` itself (*in_place). Otherwise it is the path of a temporary file beside it. */
 static const char *part_of(Cli *cli, const char *path, bool *in_place)
 {
     struct stat there;

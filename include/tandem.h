@@ -49,7 +49,7 @@ const char *tandem_diagnostics_json(TandemPlan *plan);
 bool tandem_check(TandemPlan *plan);
 
 typedef struct TandemSimOptions {
-    bool unfolded;     /* simulate every rank, also ranks that behave alike */
+    bool unfolded;     /* simulate every rank, even if several ranks do the same work */
     uint64_t seed;     /* seed of random draws */
     const char *store; /* a tandem.db with measured costs of this machine; NULL: none */
     /* the machine whose costs are used, as `tandem calibrate` prints it; NULL: none */

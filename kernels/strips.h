@@ -69,7 +69,7 @@ static inline OutputPoints strips_output(OpKind op, const KernelArgs *a)
 
 /* Three numbers of rows, in memory order: in the strip of the previous part, the rank's own, and in
  * the strip of the next part. Without strips, all rows are the rank's own. A plane of the first
- * input has room for `room` rows: those of the largest part. */
+ * input has room for `room` rows, the rows of the largest part. */
 typedef struct HeldRows {
     int64_t before, own, strip, room;
 } HeldRows;

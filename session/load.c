@@ -255,7 +255,7 @@ void session_identify(PlanFile *file)
 {
     Arena *scratch = arena_new();
     file->id = text_plan_id(file->plan, scratch);
-    /* the id must differ from that of a whole plan with these few micro-batches */
+    /* a whole plan with these few micro-batches must have another id */
     if (file->microbatches > 0) {
         const char *whole =
             arena_print(scratch, "%s %" PRIu32, hash_hex(scratch, file->id), file->microbatches);

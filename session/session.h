@@ -64,7 +64,7 @@ typedef struct PlanOptions {
     bool shrink;         /* scales the plan down, with all dtypes fp64 */
     bool unpadded;       /* odd vocabularies are not padded */
     const DTypeMap *dtypes; /* with shrink: these dtypes; NULL: fp64 */
-    /* tells the scratch memory of kernels; NULL: the kernels of the cluster */
+    /* returns the scratch memory of kernels; NULL: the kernels of the cluster */
     WorkspaceBytes workspace;
     Hash128 parent;         /* id of the plan from which this plan was scaled down; zero: none */
     const char *stop_after; /* the last pass to run; NULL: all passes run */
@@ -143,8 +143,8 @@ void session_try_fillings(const char *path, const PlanOptions *options, const Co
                           uint32_t first, Diag *d);
 
 /* ---- proof.c ---- */
-/* Starts a thread that proves the plan and, unless `unfitted` is true, checks that it fits. Nobody
- * may change the plan before session_settle. */
+/* Starts a thread that proves the plan and, unless `unfitted` is true, checks that it fits. The
+ * plan must not change before session_settle. */
 void session_begin_proof(PlanFile *file, bool unfitted, Arena *arena);
 /* Waits for the end of the proofs of session_begin_proof, and adds their diagnostics to `d`. Does
  * nothing if there are none. */
@@ -159,7 +159,7 @@ uint32_t session_fewer(const Config *config, bool by_period);
 /* Changes the configuration's batch and the graph's divisor of the loss. */
 void session_set_microbatches(Config *config, Graph *graph, uint32_t n, Arena *arena);
 uint32_t session_microbatches(const Config *config);
-/* True if buffers of further micro-batches would get the same offsets as those of earlier ones
+/* True if buffers of further micro-batches would get the same offsets as buffers of earlier ones
  * (placement.c). */
 bool session_settled(const Plan *plan);
 
@@ -197,12 +197,12 @@ typedef struct PredictOptions {
     const char *backend;          /* "", or the backend of this machine whose costs are used */
     const char *machine;          /* the machine whose measured costs are used; NULL: only models */
     bool trace, unfolded, keep;   /* keep: store the prediction */
-    const Unevenness *uneven;     /* NULL: all devices are alike; otherwise ranks are not folded */
+    const Unevenness *uneven;     /* NULL: devices do not differ; otherwise ranks are not folded */
     double imbalance;             /* unevenness of the experts' choices; 1: even */
     const struct RowLoads *loads; /* rows of experts on each rank; NULL: as `imbalance` says */
 } PredictOptions;
 
-/* Describes in words how ranks and experts differ; "": they are alike. The text is part of a
+/* Describes in words how ranks and experts differ; "": they do not. The text is part of a
  * prediction's key. */
 const char *session_scenario(Arena *arena, const PredictOptions *options);
 
@@ -218,8 +218,8 @@ typedef struct Predicted {
     uint32_t n_classes;
 } Predicted;
 
-/* Returns the options of a plain prediction: on the plan's own cluster, with alike ranks and
- * experts, and costs of models. */
+/* Returns the options of a plain prediction: on the plan's own cluster, without differences between
+ * ranks or experts, and with costs of models. */
 PredictOptions session_plain_options(const PlanFile *file);
 /* True if the store has the prediction with exactly this key. `store` may be NULL. */
 bool session_has_prediction(const PlanFile *file, Store *store, const PredictOptions *options,

@@ -12,7 +12,8 @@ typedef struct Step {
     Ps duration; /* of a computation */
     /* the layer whose expert rows it computes; 0: none, or all ranks have equal loads */
     uint32_t layer;
-    /* the earliest start after the host begins `part`; in a head, that of the whole group */
+    /* the earliest start after the host begins `part`; in a head, the earliest start of the whole
+     * group */
     Ps issued;
     /* the part of the host's work that issues it; in a head, that issues the last member */
     uint32_t part;

@@ -100,7 +100,7 @@ typedef struct SimOptions {
     bool frees;    /* communications of free_op along free_axes take no time (with sends also their
                       receives) */
     OpKind free_op;
-    const Unevenness *uneven; /* NULL: all devices are alike; needs `unfolded` */
+    const Unevenness *uneven; /* NULL: devices do not differ; needs `unfolded` */
     AxisSet free_axes;
     /* rows of experts on each rank; if NULL, or if they do not fit the plan: see `imbalance` */
     const struct RowLoads *loads;
@@ -109,8 +109,8 @@ typedef struct SimOptions {
     uint64_t seed;
     /* the framework that executes the plan; NULL or without a name: Tandem itself */
     const Runtime *runtime;
-    uint32_t steps;      /* default 1, because all steps are alike; the last step is reported */
-    Store *store;        /* measured kernels and collectives; NULL: none */
+    uint32_t steps; /* default 1, because all steps take the same time; the last step is reported */
+    Store *store;   /* measured kernels and collectives; NULL: none */
     const char *machine; /* key of the measurements */
     const char *backend;
     bool no_memory;          /* leave the memory out of the report */

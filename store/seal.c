@@ -1,4 +1,4 @@
-/* Writes and checks the digests of rows; seals.h says what they are for. */
+/* Writes and checks the digests of rows; seals.h explains their purpose. */
 #include "store/seals.h"
 
 #include <inttypes.h>

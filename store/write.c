@@ -29,7 +29,7 @@ static bool put_roles(Db *db, Diag *d, const unsigned char *id, const Plan *plan
     return fine;
 }
 
-/* Returns what the store has of the plan: 0: nothing; 1: the plan; 2: also its text. */
+/* Returns what the store has of the plan: 0: nothing; 1: its row; 2: also its text. */
 static int known_plan(Db *db, Diag *d, const unsigned char *plan)
 {
     DbStatement *st = db_prepare(db, d, "SELECT packed IS NOT NULL FROM plan WHERE id = ?", "b",

@@ -80,7 +80,8 @@ static bool hold(RowRun *run, Graph *graph, uint32_t n, Held *held)
     return file != NULL;
 }
 
-/* Extrapolates the memory for `of` micro-batches from that for `low` and `high`. */
+/* Extrapolates the memory for `of` micro-batches from the memories for `low` and `high`
+ * micro-batches. */
 static void extrapolate_memory(Held *held, const Held *less, double low, double high, double of)
 {
     for (int kind = 0; kind < MEMORY_KIND_COUNT; kind++) {
@@ -121,7 +122,7 @@ static bool has_note(const Diag *d, const char *rule)
 }
 
 /* Returns the name under which a row's score of `what` is grouped. Scores of rows with assumed
- * cells stand apart. */
+ * cells have groups of their own. */
 static const char *name_of(Arena *arena, const char *what, bool assumed)
 {
     return assumed ? arena_print(arena, "%s, not all stated", what) : what;

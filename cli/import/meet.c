@@ -35,7 +35,7 @@ static int compare(uint64_t x, uint64_t y)
     return (x > y) - (x < y);
 }
 
-/* Sorts samples so that those of one occurrence are adjacent, trace after trace. */
+/* Sorts samples so that the samples of one occurrence are adjacent, trace after trace. */
 static int by_group(const void *a, const void *b)
 {
     const TracedCollective *x = a, *y = b;

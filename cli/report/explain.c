@@ -18,7 +18,7 @@ static const double LEAST_GAIN = .0005; /* a smaller gain would print as 0.0 % *
 typedef struct Tried {
     const char *set;
     Ps step_ps;
-    uint64_t bytes; /* as --what-if counts: Tandem's arena, or a framework's whole process */
+    uint64_t bytes; /* counted like --what-if: Tandem's arena, or a framework's whole process */
 } Tried;
 
 typedef struct Explained {

@@ -236,9 +236,9 @@ static bool is_number(const char *text)
     return end != text && *end == 0;
 }
 
-/* Returns false after telling why the text of --imbalance is neither a number nor "drawn" nor the
- * name of a file that can be read. It tells this before anything about the plan, so that a typing
- * mistake is seen first. */
+/* Returns false after reporting that the text of --imbalance is no number, not "drawn", and not the
+ * name of a readable file. This report comes before any other message about the plan, so that a
+ * typing mistake is seen first. */
 static bool is_readable(Cli *cli, const char *text)
 {
     static const char *const words[] = {"drawn"};

@@ -218,8 +218,8 @@ static void losers_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows, 
     if (n > limit) str_print(&cli->out, "  and %" PRIu32 " more (--limit, --csv)\n", n - limit);
 }
 
-/* Returns a point if all are refused for the same reason; else NULL. That reason is an error, and
- * is told once. */
+/* Returns a point if all points are refused for the same reason; else NULL. The reason is reported
+ * once, as an error. */
 static const SweepRow *refused_alike(const SweepRows *rows)
 {
     for (uint32_t i = 0; i < rows->n; i++) {

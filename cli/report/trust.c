@@ -1,9 +1,8 @@
-/* The size of a prediction's error: the measurements from which its costs come, their date, and the
- * errors of predictions of that kind. It is printed with every prediction and stored with the run.
- *
- * Under a profile, the errors are those of published runs of this profile on this GPU. If there are
- * too few of them the error is unknown, because errors of other runs would say nothing about this
- * one. */
+/* The size of a prediction's error, which is printed with every prediction and stored with the run.
+ * It consists of the measurements from which the costs come, their date, and the errors of similar
+ * predictions. Under a profile, these are the errors of published runs of this profile on this GPU.
+ * If there are too few such runs the error is unknown, because errors of other runs would say
+ * nothing about this one. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -209,8 +208,8 @@ static const char *unmeasured(const Cluster *cluster, const NcclQuestion *q)
     return NULL;
 }
 
-/* How far off predicted collectives are. Between nodes, the error is that of networks that the fit
- * did not use. Within a node, there is only the error of the fit itself. */
+/* The errors of predicted collectives. Between nodes, they are errors on networks that the fit did
+ * not use. Within a node, there are only the errors of the fit itself. */
 Trust trust_of_net(const Cluster *cluster, const NcclQuestion *q)
 {
     bool between_nodes = q->n_nodes > 1;

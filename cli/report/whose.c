@@ -48,7 +48,7 @@ typedef struct Question {
     Cli *cli;
     const PlanFile *file;
     bool timed;               /* step times are wanted, too */
-    const Scenario *scenario; /* NULL: all ranks and experts are alike */
+    const Scenario *scenario; /* NULL: ranks and experts do not differ */
     Store *store;             /* the store of earlier answers; NULL: none */
     KnownScripts scripts;
 } Question;
@@ -172,7 +172,7 @@ static void make_one(void *self, uint32_t i)
     arena_free(arena);
 }
 
-/* True if all ranks and all experts are alike. */
+/* True if ranks do not differ, and experts do not either. */
 static bool is_even(const Scenario *s)
 {
     return s == NULL || (!s->is_uneven && s->imbalance <= 1 && s->loads == NULL);

@@ -207,8 +207,8 @@ static bool run_collectives(const Plan *m, Backend *backend, Arena *arena, Durat
     return backend->exchange(backend, out->mine, out->n * sizeof *out->mine, out->all, d);
 }
 
-/* A collective's time is that of the member that came last, because the times of the others include
- * waiting. */
+/* Returns the time of a collective as the member that came last measured it. The times of other
+ * members include waiting. */
 static Ps last_comer(const Durations *durations, uint32_t n_local, Pc pc)
 {
     Ps least = INT64_MAX;

@@ -261,7 +261,8 @@ static void report_rounding(Cli *cli, const RoundingResult *r)
                   : arena_print(cli->arena, "; median of %" PRIu32 " draws of data", r->draws));
 }
 
-/* Returns the sizes of the scaled-down model: those of its fields, or of its words. */
+/* Returns the sizes of the scaled-down model as text: the sizes of its fields, or of its sequences
+ * and vocabulary. */
 static const char *sizes_text(Cli *cli, const PlanFile *file)
 {
     const Config *c = &file->config;

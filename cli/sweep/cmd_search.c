@@ -50,9 +50,9 @@ static void rank(Search *s)
     qsort(s->ranked, s->n_ranked, sizeof *s->ranked, by_speed);
 }
 
-/* Loads, proves and simulates those of the first N_WINNERS that are not proven yet, as `sim` does.
- * A point that fails its proofs is not a winner: the next one moves up. Returns how many were
- * decided; below 0: an error. */
+/* Loads, proves and simulates each of the first N_WINNERS points that is not proven yet, as `sim`
+ * does. A point that fails its proofs is not a winner, and the next point moves up. Returns how
+ * many points were decided; below 0: an error. */
 static int64_t prove_first(Search *s)
 {
     const uint32_t n = s->n_ranked < N_WINNERS ? s->n_ranked : N_WINNERS;

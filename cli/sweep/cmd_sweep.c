@@ -21,7 +21,7 @@ typedef struct Sweep {
     uint32_t *combination; /* [plan] its number among all combinations of --try */
 } Sweep;
 
-/* Returns the index of a key; a key of --try replaces that of the script. */
+/* Returns the index of a key. A key of --try replaces the same key of the script. */
 static SweepKey *place_of(Sweep *sweep, const char *key, uint32_t n_script)
 {
     for (uint32_t k = 0; k < n_script; k++)
@@ -265,7 +265,7 @@ static bool decide_stored(Cli *cli, PointJob *job, SweepRows *rows)
     return true;
 }
 
-/* The ranking is that of one executor. So the best plan is also simulated for each framework that
+/* The ranking holds for one executor, so the best plan is also simulated for each framework that
  * could run it. */
 static void whose_of_best(Cli *cli, const PointJob *job, const SweepRows *rows)
 {

@@ -52,8 +52,8 @@ static const SweepRow *row_of(const GpuQuestion *q, uint32_t i)
     return row->status == SWEEP_fits && row->tokens_per_s > 0 ? row : NULL;
 }
 
-/* Prints one row for each number of nodes. The efficiency compares the speed of a GPU with that on
- * the fewest nodes. */
+/* Prints one row for each number of nodes. The efficiency compares the speed of a GPU with its
+ * speed on the fewest nodes. */
 static void report_table(const GpuQuestion *q)
 {
     Cli *cli = q->cli;

@@ -84,7 +84,7 @@ void point_status(json_t *row, SweepStatus status, const Diagnostic *error)
     if (error != NULL) json_put(row, "error", diagnostic_json(error));
 }
 
-/* Keeps the warnings of a point, because the table tells those that all points share. */
+/* Keeps the warnings of a point, because the table prints the warnings that all points share. */
 static void put_warnings(json_t *row, const Diag *d)
 {
     json_t *list = json_array();
@@ -221,8 +221,8 @@ static json_t *found_answer(Decider *decider, const Cli *one, Hash128 key, Diag 
     return NULL;
 }
 
-/* Stores an answer. An answer without a list of scripts (they did not end) is not stored, because
- * nobody could check whether it is still valid. */
+/* Stores an answer. If the list of scripts is missing (they did not end), the answer is not stored,
+ * because no later command could check that it is still valid. */
 static void keep_answer(const Decider *decider, Cli *one, Hash128 key, Recipe *recipe,
                         const json_t *row)
 {

@@ -25,7 +25,7 @@ typedef struct PointJob {
     Cli *cli;
     const char *path;
     uint32_t n;
-    TextList *settings; /* [n] "mesh.tp=4", after those of --set */
+    TextList *settings; /* [n] "mesh.tp=4", in addition to the settings of --set */
     int64_t sweep;      /* the sweep's number in the store; 0: none */
     bool unproven;      /* leaves the proofs out, because a search proves only its winners */
     bool bounded;       /* lets lower bounds reject points before they are compiled */

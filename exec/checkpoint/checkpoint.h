@@ -37,8 +37,9 @@ typedef struct CheckpointInfo {
 /* A run that saves checkpoints. */
 typedef struct CheckpointRun {
     const CheckpointOptions *options;
-    const char *training; /* drawn for a run that loads nothing, otherwise that of its checkpoint */
-    int lock;             /* the locked file in the folder, on the first process; -1: none */
+    /* a new name for a run that loads nothing; otherwise the name in the loaded checkpoint */
+    const char *training;
+    int lock; /* the locked file in the folder, on the first process; -1: none */
 } CheckpointRun;
 
 /* Finds the checkpoint at `path`, and checks that `plan` can load it. Reads its manifest, but none

@@ -79,7 +79,7 @@ static void choose(Load *l, const char *path, Chosen *mine)
     strncpy(mine->name, l->folder + strlen(checkpoint_trim(path, l->arena)), sizeof mine->name - 1);
 }
 
-/* Every other process reads the manifest, which must be that of process 0. */
+/* Every other process reads the manifest, and checks that process 0 has read the same one. */
 static void follow(Load *l, const char *path, const Chosen *chosen)
 {
     l->folder = arena_print(l->arena, "%s%s", checkpoint_trim(path, l->arena), chosen->name);
@@ -317,7 +317,7 @@ static void warn_settings(const Load *l, const char *own)
                  l->folder, str_text(&was), str_text(&is));
 }
 
-/* Maps the plan's tensors to those of the manifest, and warns once if dtypes differ. */
+/* Finds the number of each tensor of the plan in the manifest, and warns once if dtypes differ. */
 static void map_tensors(Load *l)
 {
     StateTensors own = {0};

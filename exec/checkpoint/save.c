@@ -25,7 +25,7 @@ typedef struct Save {
     const State *state;
 } Save;
 
-/* What a rank wrote. */
+/* The file that a rank wrote. */
 typedef struct RankFile {
     uint64_t bytes;
     Hash128 hash;

@@ -37,7 +37,7 @@ struct Hosted {
     char *pinned;       /* memory for inputs and outputs; each stream uses its part in turn */
     uint32_t *words;    /* pinned [2, n_starts]: request; answer */
     Pc *order;          /* pcs of all communications, by stream, then in the order of issue */
-    HostedStart *start; /* likewise */
+    HostedStart *start; /* in the same order as `order` */
     uint32_t n_starts;
     uint32_t *start_of; /* [pc] */
     uint32_t first[STREAM_COUNT + 1];

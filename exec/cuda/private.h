@@ -232,7 +232,7 @@ const char *device_name(Arena *arena, uint32_t device);
 
 /* ---- libraries.c ---- */
 bool libraries_open(Cuda *c);
-/* All ranks call it, to agree on the features that they must use alike. */
+/* All ranks call it, to agree on the features that all must use or none. */
 bool libraries_settle(Cuda *c);
 void libraries_close(Cuda *c);
 
@@ -331,7 +331,7 @@ void scan_close(Cuda *c);
 
 /* ---- choices.c: counts of the experts' choices on the device ---- */
 bool choices_open(Cuda *c);
-bool choices_clear(Cuda *c); /* forgets what kernels counted that ran before the first step */
+bool choices_clear(Cuda *c); /* forgets the counts of kernels that ran before the first step */
 bool choices_issue(Cuda *c, Pc pc);      /* counts the choices of pc, if it makes some */
 const LoadCounts *choices_read(Cuda *c); /* between steps; NULL: no experts, or an error */
 void choices_close(Cuda *c);

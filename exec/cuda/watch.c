@@ -99,7 +99,7 @@ static void end_ranks(void *self, int code)
 static Ending ending_by_issuer(Cuda *c)
 {
     Ending e = ending_of(c);
-    atomic_store(&c->watch.ends, true); /* one tells */
+    atomic_store(&c->watch.ends, true); /* only one thread reports */
     e.abort = end_ranks;
     e.self = c;
     return e;

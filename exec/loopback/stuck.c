@@ -1,5 +1,5 @@
 /* A deadlock: no event is possible, and some rank is not done. The report names the ranks, the
- * instruction that each has reached, and what that instruction waits for. */
+ * instruction that each has reached, and the reason why that instruction waits. */
 #include "exec/loopback/private.h"
 
 enum { MAX_NAMED = 8 };

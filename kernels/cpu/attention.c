@@ -23,7 +23,7 @@ typedef struct Keys {
 } Keys;
 
 typedef struct AttentionTile {
-    int64_t position; /* global position of the first query minus that of the first key */
+    int64_t position; /* global position of the first query minus the position of the first key */
     int64_t n_rows, first_key, n_keys;
     int64_t q_stride, k_stride; /* distance between neighbouring queries; keys */
     int64_t E;
@@ -59,7 +59,7 @@ BOTH(attention_part_grad)
 #else
 
 /* Returns how many of the keys the tile's queries may see. last_position: the position of the last
- * query minus that of the first key. */
+ * query minus the position of the first key. */
 static int64_t F(visible)(const KernelArgs *a, const Keys *keys, int64_t last_position)
 {
     if (a->attrs.causal && last_position + 1 < keys->n) return last_position + 1;

@@ -13,8 +13,8 @@ typedef void Kernel_function(const KernelArgs *args);
 #include "planner/ir/ops.def"
 Kernel_function cpu_contract;
 
-/* Returns the dtype that a kernel computes in: that of its first floating-point argument; DT_none
- * if it has none. */
+/* Returns the dtype in which a kernel computes: the dtype of its first floating-point argument;
+ * DT_none if it has none. */
 static inline DType cpu_real(const KernelArgs *a)
 {
     for (uint32_t i = 0; i < a->n_args; i++)

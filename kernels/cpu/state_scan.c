@@ -31,8 +31,8 @@ BOTH(state_scan_shared)
 
 #else
 
-/* One head of one sample: rows of x and dy are heads * E apart, those of step `heads`, those of B
- * and C groups * Q. */
+/* One head of one sample. Neighbouring rows of x and dy are heads * E apart, rows of `step` are
+ * heads apart, and rows of B and C are groups * Q apart. */
 typedef struct F(Head) {
     const REAL *dy, *x, *step, *B, *C;
     int64_t S, E, Q, head, x_row, step_row, b_row, x_at, step_at, b_at;

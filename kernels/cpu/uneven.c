@@ -10,7 +10,8 @@
 typedef struct Uneven {
     const KernelArgs *a;
     const int32_t *counts;
-    int64_t before[MOST_EXPERTS]; /* number of rows before those of the expert's current sequence */
+    /* number of rows of the expert before the rows of its current sequence */
+    int64_t before[MOST_EXPERTS];
 } Uneven;
 
 static inline int64_t uneven_rows(const KernelArgs *a, const int32_t *counts, int64_t e)

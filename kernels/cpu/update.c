@@ -1,5 +1,5 @@
-/* The update of a step: the gradient norm, its clipping coefficient, AdamW and SGD. Elements are
- * those of a flat unit or of a whole tensor; scalars are doubles. */
+/* The update of a step: the gradient norm, its clipping coefficient, AdamW and SGD. The elements
+ * belong to a flat unit or to a whole tensor; scalars are doubles. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/update.c"
 #include <string.h>

@@ -1,4 +1,4 @@
-/* A hash index beside a list. Each entry is checked against the list. If somebody changed a plan by
+/* A hash index beside a list. Each entry is checked against the list. If a plan was changed by
  * hand, the index can miss a match but cannot return a wrong one. */
 #include "planner/base/intern.h"
 

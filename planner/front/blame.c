@@ -8,8 +8,7 @@
 #include "planner/front/fields.h"
 
 /* The values that each rule compares. A table such as `mesh` stands for all values in it that the
- * message names. `mended`: the value that the hint tells the user to change; it is blamed before
- * the others. */
+ * message names. `mended`: the value that the hint tells the user to change; it is blamed first. */
 static const struct {
     const char *rule, *values, *mended;
 } table[] = {

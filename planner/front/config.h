@@ -94,8 +94,8 @@ typedef struct PpOptions {
     OwnSchedule own;
     uint32_t placement; /* required placement of the user's own schedule: 0: any, else 1 +
                          * Placement */
-    uint32_t tied; /* what happens to a parameter that two pipeline ranks need. 0: its gradients are
-                    * summed; 1: it is an error */
+    /* if two pipeline ranks need a parameter: 0: its gradients are summed; 1: it is an error */
+    uint32_t tied;
 } PpOptions;
 
 /* A module's path in which `*` stands for any one part: "layers.*.attention.wo". */
@@ -120,7 +120,7 @@ typedef struct TpOptions {
     bool loss_parallel; /* default true: the logits stay split over the vocabulary */
     bool keep_gathered; /* keep the gathered input of column linears for the backward pass */
     bool share_gathers; /* default true: one gather for q, k, v */
-    /* average gradients that all ranks of tp compute alike, so that rounding keeps them equal */
+    /* average gradients that all ranks of tp compute, so that rounding keeps their copies equal */
     bool sync_replicated_gradients;
     Patterns plan;  /* overrides the model's own table */
     bool plan_only; /* default false; true: the model's own table is not read */
@@ -330,8 +330,8 @@ typedef enum Fabric {
  * NCCL's rule, which allows devices below one PCIe switch, and any two devices of a node with AMD
  * processors. */
 typedef enum PeerLevel { PEER_auto, PEER_off, PEER_switch, PEER_socket, PEER_node } PeerLevel;
-/* The PCIe links between the devices of a node. All switches and links are alike, and devices are
- * numbered in order. */
+/* The PCIe links between the devices of a node. All switches and links have the same rates, and
+ * devices are numbered in order. */
 typedef struct PcieBox {
     uint32_t sockets; /* processors; 0: one */
     /* switches of a node, each with one uplink at a device's rate; 0: each device has its own link

@@ -133,7 +133,7 @@ typedef struct ModelInfo { /* for reports and MFU; names do not enter the plan's
 } ModelInfo;
 
 typedef struct Graph {
-    LIST(Tensor) tensors; /* [0] none; likewise in the next three lists */
+    LIST(Tensor) tensors; /* [0] is none, also in the next three lists */
     LIST(Node) nodes;     /* forward in execution order, then backward in execution order */
     LIST(Module) modules;
     LIST(Unit) units;

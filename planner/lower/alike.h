@@ -1,5 +1,5 @@
-/* Compares two buffers, or two instructions, of different micro-batches field by field. The fields
- * are those of program.def. */
+/* Compares two buffers, or two instructions, of different micro-batches field by field. program.def
+ * lists the fields. */
 #ifndef TANDEM_LOWER_ALIKE_H
 #define TANDEM_LOWER_ALIKE_H
 

@@ -196,8 +196,8 @@ static void join_launch_group(const Lower *l, Stream stream, Clock *clock)
     }
 }
 
-/* Returns the number of the attributes. Usually they equal those of the node or of the newest
- * instruction with this op, so no search is needed. */
+/* Returns the number of the attributes. Usually the node, or the newest instruction with this op,
+ * has the same attributes, so no search is needed. */
 static AttrsId attrs_of(Lower *l, const Emit *e)
 {
     const AttrsId own = l->g->nodes.at[e->origin].attrs;

@@ -1,6 +1,6 @@
-/* Makes the programs of a long pipeline step from those of a short one. When the pipeline is full,
- * each period of a program does the backward work of one micro-batch and the forward work of a
- * later one. A and B are two such periods that follow each other. If B is A for the next
+/* Makes the programs of a long pipeline step from the programs of a short step. When the pipeline
+ * is full, each period of a program does the backward work of one micro-batch and the forward work
+ * of a later one. A and B are two such periods that follow each other. If B is A for the next
  * micro-batch, copies of A are inserted between A and B. Everything after the copies then belongs
  * to later micro-batches. */
 #include "planner/lower/expand.h"
@@ -106,8 +106,8 @@ static bool follows_period(const Expander *e, Pc before)
     return true;
 }
 
-/* True if A and B are periods. A begins with the backward work of micro-batch `of`, and B with that
- * of the next one. */
+/* True if A and B are periods. A begins with the backward work of micro-batch `of`, and B with the
+ * backward work of the next one. */
 static bool is_period(Expander *e, const Pc *begin, uint32_t of)
 {
     const Program *p = e->from;

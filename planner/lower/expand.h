@@ -1,4 +1,4 @@
-/* Makes the programs of a long pipeline step from those of a short one. */
+/* Makes the programs of a long pipeline step from the programs of a short step. */
 #ifndef TANDEM_LOWER_EXPAND_H
 #define TANDEM_LOWER_EXPAND_H
 
@@ -17,9 +17,9 @@ bool plan_saves_enough(uint32_t few, uint32_t n);
  * small, or if the schedule is not 1f1b. */
 uint32_t plan_expands_from(const Config *config, uint32_t n);
 
-/* Makes a plan with n micro-batches from the plan `few`. The code is what pass_lower would make for
- * n micro-batches. Buffers get no offsets. Both plans share all other data. Returns NULL if a
- * program has no period. */
+/* Makes a plan with n micro-batches from the plan `few`. Its code equals the code that pass_lower
+ * would make for n micro-batches. Buffers get no offsets. Both plans share all other data. Returns
+ * NULL if a program has no period. */
 Plan *plan_expand(const Plan *few, uint32_t n, Arena *arena);
 
 #endif

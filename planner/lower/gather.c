@@ -218,7 +218,7 @@ static Plan *copy_of(const Plan *train, Arena *arena, Diag *d)
     assert(plan || d->n_errors);
     return plan;
 }
-/* Closes the gaps of numbers that no instruction uses: those of tensors that no stage sends. */
+/* Renumbers the matches without gaps: numbers of tensors that no stage sends are left out. */
 static void number_matches(Plan *plan, uint32_t n, Arena *arena)
 {
     uint32_t *now = arena_array(arena, n + 1, sizeof *now), next = 1;

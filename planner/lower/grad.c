@@ -161,9 +161,9 @@ static void used(Lower *l, const Node *n)
         if (l->g->tensors.at[n->in[i]].role == ROLE_gradient) l->grad.of[n->in[i]].n_uses--;
 }
 
-/* For a gradient that all ranks of an axis compute alike but that is summed over the axis: each
- * rank contributes an equal share. An example is the position bias of attention if ranks hold parts
- * of a field. */
+/* For a gradient that every rank of an axis computes as a whole, although it is summed over the
+ * axis: each rank contributes an equal share. An example is the position bias of attention if ranks
+ * hold parts of a field. */
 static BufferId share_out(Lower *l, BufferId from, const Layout *home, NodeId origin)
 {
     Shape s = *lower_shape(l, from);
@@ -300,12 +300,11 @@ static bool has_sibling(const Lower *l, NodeId id)
            l->g->nodes.at[id + 1].stage == l->g->nodes.at[id].stage;
 }
 
-/* Overlaps communication of two gradients of a linear: that of its input (dgrad) and that of its
- * weight (wgrad). The gather for wgrad runs during dgrad. The reduction of dgrad's result runs
- * during wgrad.
- *
- * A convolution works in the same way with halos. wgrad's halo is exchanged during dgrad. The
- * shares that dgrad computed for neighbours are exchanged during wgrad. */
+/* Overlaps communication with the two gradients of a linear: dgrad computes the gradient of its
+ * input, wgrad the gradient of its weight. The gather for wgrad runs during dgrad. The reduction of
+ * dgrad's result runs during wgrad. A convolution does the same with halos. wgrad's halo is
+ * exchanged during dgrad. The shares that dgrad computed for neighbours are exchanged during wgrad.
+ */
 static void prepare_sibling(Lower *l, NodeId id)
 {
     if (!has_sibling(l, id)) return;

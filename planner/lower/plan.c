@@ -302,8 +302,8 @@ static void count_node(Lower *l, const Node *n, GradState *grads)
     for (uint32_t j = 0; j < n->n_out; j++) grads[n->out[j]].n_expected++;
 }
 
-/* Counts the contributions to each gradient on this rank in each micro-batch, including those of
- * other stages. Also counts how often the gradient is read. */
+/* Counts the contributions to each gradient on this rank in each micro-batch, including
+ * contributions of other stages. Also counts how often the gradient is read. */
 void lower_count_contributions(Lower *l)
 {
     const Graph *g = l->g;

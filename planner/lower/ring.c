@@ -1,10 +1,8 @@
-/* Ring attention. A rank first uses the keys and values of its own tokens, then those of the
- * previous rank of the ring, and so on. The next part travels while a rank computes with the
- * current part, so a rank holds two parts.
- *
- * Forward, each hop merges its output with the earlier output. Backward, the gradients of a part
- * travel one hop behind the part, and each rank adds its share. One more hop brings them to the
- * owner of the part. */
+/* Ring attention. A rank first uses the keys and values of its own tokens, then the keys and values
+ * of the previous rank of the ring, and so on. The next part travels while a rank computes with the
+ * current part, so a rank holds two parts. Forward, each hop merges its output with the earlier
+ * output. Backward, the gradients of a part travel one hop behind the part, and each rank adds its
+ * share. One more hop brings them to the owner of the part. */
 #include <assert.h>
 
 #include "planner/lower/lower.h"

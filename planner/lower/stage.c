@@ -26,8 +26,8 @@ static bool has_tied(const Lower *l)
     return false;
 }
 
-/* Also numbers the matches that both ends of a message share, and those of scalars of all stages.
- */
+/* Also numbers the matches that both ends of a message share, and the matches of scalars of all
+ * stages. */
 void lower_find_crossing(Lower *l)
 {
     const Graph *g = l->g;

@@ -10,7 +10,7 @@
 
 typedef struct Cut {
     Job *job;
-    Graph *g;   /* the plan's, or that of a trial */
+    Graph *g;   /* the plan's graph, or the graph of a trial */
     bool tries; /* a trial reports nothing and changes no layout */
     AxisName name;
     const char *axis; /* "domain" */
@@ -99,7 +99,8 @@ static const char *nearest(const Cut *c)
     return str_text(&s);
 }
 
-/* Says what would fit. All ops that do not fit have one cause, so only the first is reported. */
+/* Names sizes that would fit. All ops that do not fit have one cause, so only the first is
+ * reported. */
 static void hint(const Cut *c)
 {
     const char *sizes = nearest(c);

@@ -204,7 +204,7 @@ static void check_stages(Verifier *v)
 
 /* ---- buffers and instructions ---- */
 
-/* Checks the fields of a view that must equal those of its root. */
+/* Checks the fields of a view that must equal the fields of its root. */
 static void check_view(Verifier *v, BufferId b)
 {
     const Buffer *at = &v->p->buffers.at[b], *root = &v->p->buffers.at[at->parent];

@@ -78,7 +78,7 @@ static void check_node(const Typing *y, Pc pc, const Instr *in, const Node *n)
         const Tensor *t = &g->tensors.at[reads ? n->in[i] : n->out[i - n->n_in]];
         DType want = t->dtype, other = DT_none;
         if (graph_is_param_gradient(g, t)) {
-            /* the dtype of the sum, or that of a copy */
+            /* the dtype of the sum, or of a copy */
             want = g->tensors.at[t->grad_of].reduce_dtype;
             other = g->tensors.at[t->grad_of].dtype;
         }

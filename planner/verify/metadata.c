@@ -1,7 +1,7 @@
-/* Checks what a plan states about itself, such as the size of a step, names of axes and categories
- * of buffers. No value depends on these statements, but memory tables and reports do, and the text
- * may have been edited. Each statement is derived again from the instructions and the graph. The
- * seed is an input, so it cannot be checked. */
+/* Checks the statements of a plan about itself, such as the size of a step, names of axes and
+ * categories of buffers. No value depends on these statements, but memory tables and reports do,
+ * and the text may have been edited. Each statement is derived again from the instructions and the
+ * graph. The seed is an input, so it cannot be checked. */
 #include <string.h>
 
 #include "planner/verify/private.h"
@@ -204,8 +204,8 @@ static void neighbours(const Program *p, Pc pc, uint32_t *before, uint32_t *behi
         }
 }
 
-/* Returns the micro-batch of a message: that of the instruction that made the data, or of the first
- * one that reads them. */
+/* Returns the micro-batch of a message: the micro-batch of the instruction that made the data, or
+ * of the first instruction that reads them. */
 static uint32_t of_message(const Verifier *v, const Pc *writer, Pc pc)
 {
     const Program *p = v->p;

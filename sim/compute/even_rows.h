@@ -9,8 +9,8 @@
 /* Returns the plan with memory for the mean rows of each rank, in `arena`; `plan` itself if it has
  * no more. Offsets and the size of a program's arena stay. */
 const Plan *even_rows_plan(const Plan *plan, Arena *arena);
-/* Returns the plan with memory for `factor` times the mean rows, at most for all rows that can
- * come: that of the busiest rank. Returns `plan` if it has no uneven rows. */
+/* Returns the plan with memory for the rows of the busiest rank: `factor` times the mean rows, at
+ * most all rows that can come. Returns `plan` if it has no uneven rows. */
 const Plan *uneven_rows_plan(const Plan *plan, double factor, Arena *arena);
 
 #endif

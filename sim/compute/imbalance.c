@@ -31,10 +31,11 @@ struct Imbalance {
     const RowLoads *loads;    /* NULL: one factor */
     const uint32_t *layer_of; /* [node]: the layer of experts, from 1 */
     uint32_t n_classes;
-    const double *received, *sent; /* [layer][class]: rows of an exchange to the experts, relative
-                                    * to those of the busiest rank that takes part */
-    const double *most;            /* [layer][class]: that rank's share */
-    const double *share;           /* [layer][class] */
+    /* [layer][class]: rows of an exchange to the experts, relative to the rows of the busiest rank
+     * that takes part */
+    const double *received, *sent;
+    const double *most;  /* [layer][class]: that rank's share */
+    const double *share; /* [layer][class] */
 };
 
 static bool is_on_rows(const Imbalance *b, const Program *p, const Instr *in)

@@ -46,7 +46,7 @@ typedef struct NcclCase {
     Collective kind;
     double n_nodes, per_node, n_ranks, bytes;
     Rings ring, tree, nvls;
-    /* the rate of one hop of a ring inside a node: that of a device's port, or its share of the
+    /* the rate of one hop of a ring inside a node: the rate of a device's port, or its share of the
      * PCIe links */
     double port_bytes_per_us;
     double exchange_bytes_per_us; /* the rate from one device to all others of its node together */
@@ -63,8 +63,8 @@ Generation nccl_generation(const Cluster *cluster);
 NcclCase nccl_case(const Cluster *cluster, Collective kind, uint32_t n_nodes,
                    uint32_t ranks_per_node, uint64_t bytes);
 bool nccl_has_switch(const Cluster *cluster);
-/* nccl_channels returns the channels of a communicator. nccl_switch_channels returns those of
- * reductions in the switch. */
+/* nccl_channels returns the channels of a communicator. nccl_switch_channels returns the channels
+ * of reductions in the switch. */
 uint32_t nccl_channels(const Cluster *cluster, uint32_t n_nodes, uint32_t ranks_per_node);
 uint32_t nccl_switch_channels(const Cluster *cluster, uint32_t n_nodes);
 /* Returns the channels for a group of sends and receives with `n_peers` ranks, including the rank

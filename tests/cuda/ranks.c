@@ -125,10 +125,10 @@ static void run_double(RanksRun *run, RankReport *report, Arena *arena)
     report->n_unread = double_calls("unread");
 }
 
-/* The socket is bound but not listening: with SO_REUSEADDR on both, another socket may bind the
- * same port. The option is set after the port is chosen, so that nobody else gets the port. The
- * socket holds the port at every address, because rank 0 listens at every address: a program that
- * gets the same port at one address would be in its way. */
+/* The socket is bound but not listening. With SO_REUSEADDR on both, another socket may bind the
+ * same port. The option is set after the port is chosen, so that no other process gets the port.
+ * The socket holds the port at every address, because rank 0 listens at every address; another
+ * program with this port at one address would be in its way. */
 int ranks_hold_port(int *port)
 {
     struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_addr = in6addr_any};

@@ -47,7 +47,7 @@ void ranks_run(RanksRun *run, Arena *arena);
 /* Several runs with more than one rank, RANKS_AT_ONCE at a time: for runs that mostly wait. */
 void ranks_run_all(RanksRun *runs, uint32_t n, Arena *arena);
 /* Reserves a port of this machine until the socket is closed. Callers that ask for any port, or
- * that connect, do not get it, but a rank that is told the number may listen there. */
+ * that connect, do not get it. A rank that gets the number may listen there. */
 int ranks_hold_port(int *port);
 /* Runs the plan on loopback in its own fp32, and stores the results in rank[0]. */
 void ranks_loopback(RanksRun *run, Arena *arena);

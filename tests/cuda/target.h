@@ -19,7 +19,7 @@ void target_permit(void *at, uint64_t bytes);
  * the device. Tests may change the control block and the properties, and must then restore them. */
 CudaContext *target_context(void);
 CudaControl *target_control(void);
-/* True if kernels may be told that they run on a device of this capability. */
+/* True if the tests may run kernels as if the device had this capability. */
 bool target_has(uint32_t compute_capability);
 /* True if it has the features of exactly this capability. */
 bool target_is(uint32_t compute_capability);

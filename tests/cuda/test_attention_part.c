@@ -1,5 +1,5 @@
-/* Attention with a part of the keys on the target, against the CPU kernels in fp64: every pair of
- * parts of a zigzag, merged with what was there or alone. */
+/* Attention with a part of the keys on the target, compared with the CPU kernels in fp64. It tests
+ * every pair of parts of a zigzag, alone and merged with an earlier result. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

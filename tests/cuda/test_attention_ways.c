@@ -1,5 +1,6 @@
-/* The choice of the kernel for attention and its gradient: what is timed, compared, stored, found
- * again and agreed on. Kernels are the emulated ones; the test sets the time of each. */
+/* The choice of the kernel for attention and its gradient: kernels are timed and compared, and
+ * choices are stored, found again and agreed on. The kernels are the emulated ones; the test sets
+ * the time of each. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

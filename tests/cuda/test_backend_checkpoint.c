@@ -1,6 +1,6 @@
-/* Checkpoints on the CUDA backend over the double: device memory is copied out and in by the
- * backend. A resumed run ends with the bits of the uninterrupted one. What one backend saves, the
- * other loads. */
+/* Checkpoints on the CUDA backend over the double. The backend copies device memory out and in. A
+ * resumed run ends with the bits of the uninterrupted run. Each backend can load the checkpoints of
+ * the other. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -307,8 +307,8 @@ static void hanging_stopping_dying(void **state)
         /* The device's queue is full, so the calling thread itself hangs in CUDA. */
         {"queue=4 ncclAllGather@2=hang", "error[timeout]: step 0: rank ", "all_gather", HANG_S},
         {"ncclAllGather@4=stop", "its process is stopped", "the plan expects it to reach", HANG_S},
-        /* Aborting NCCL may hang too: everything is reported before, and nobody waits for it for
-         * ever. */
+        /* Aborting NCCL may hang, too. All errors are reported before, and no code waits for it for
+           ever. */
         {"ncclReduceScatter@3=fail:3 ncclCommAbort@1=hang", "ncclReduceScatter: internal error", "",
          FAR_S},
         {"ncclCommSplit@2=fail:3 ncclCommAbort@1=hang", "ncclCommSplit: internal error", "", FAR_S},

@@ -176,7 +176,7 @@ static void another_exchange_is_refused(void **state)
     if (!t.fine[1] || !strstr(t.why[1], "rank 1 is at another exchange")) fail_msg("%s", t.why[1]);
 }
 
-/* Strangers that connect, with and without data, are rejected and delay nobody for long. */
+/* Other processes that connect, with and without data, are rejected and cause no long delay. */
 static void strangers(void **state)
 {
     (void)state;

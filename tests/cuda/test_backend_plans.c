@@ -16,9 +16,9 @@
 #include "tests/cuda/ranks.h"
 #include "tests/support/plans/tiny.h"
 
-/* The double's kernels are those of loopback, and sums go rank by rank, so only the order can
- * differ. A GPU adds in its own order. In the first step, before any update, fp32 differs by 5e-7,
- * and the smallest classic mistake by 4e-5; updates amplify both. */
+/* The double's kernels are the kernels of loopback, and sums are taken in rank order, so only the
+ * order of work can differ. A GPU adds in its own order. In the first step, before any update, fp32
+ * differs by 5e-7, and the smallest classic mistake by 4e-5; updates amplify both. */
 #ifdef TANDEM_GPU
 static const double tolerance[RANKS_STEPS] = {1e-5, 2e-4, 2e-4, 2e-4, 2e-4};
 #else

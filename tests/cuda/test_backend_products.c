@@ -1,6 +1,6 @@
 /* Whole plans whose products use the library's calls (its double on the double of CUDA), with fused
  * ops. They must give the losses and norms of loopback, and the same bits with and without graphs.
- * Ranks that measure opposite times must still run calls on replicated data alike. */
+ * Even if ranks measure opposite times, they must run calls on replicated data in the same way. */
 #define _DEFAULT_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -175,7 +175,7 @@ static void plans(void **state)
     equals_loopback("Llama", &t, (Devices){0}, (Launched){.with_epilogue = 2 * t.layers});
 }
 
-/* Returns what one rank launches until it asks for the last data. */
+/* Returns the launches of one rank until it asks for the last data. */
 static Launched launched_by(const Tiny *t, CudaGraphs graphs, bool trace)
 {
     Arena *arena = arena_new();
@@ -326,8 +326,8 @@ static void speeds_put(void *self, const char *device, const char *call, const v
 }
 
 /* Both ranks of tp hold the whole table and multiply by it. They never compare or add its
- * gradients, so with different algorithms their tables would drift apart. Rank 1's final state must
- * equal that of a run in which both ranks measure rank 0's times. */
+ * gradients, so with different algorithms their tables would drift apart. Rank 1 must end with the
+ * same state as in a run in which both ranks measure rank 0's times. */
 static void ranks_choose_alike(void **state)
 {
     (void)state;

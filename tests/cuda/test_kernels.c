@@ -426,8 +426,7 @@ static void wide_rows(void **state)
     each(&wide, DT_f32, LIE_odd);
 }
 
-/* Rows that fit neither registers nor shared memory: that of every device, of some devices, of
- * none. */
+/* Rows that fit neither into registers nor into shared memory, of some devices or of all. */
 static void the_widest_rows(void **state)
 {
     (void)state;

@@ -179,7 +179,7 @@ static void blocks_are_refused(void **state)
     assert_true(cuda_contract_accepts(OP_linear_rowwise, same, 6));
 }
 
-/* A product that the library refuses is told with its sizes, types and the reason. */
+/* A product that the library refuses is reported with its sizes, types and the reason. */
 static void refused_products_are_told(void **state)
 {
     (void)state;

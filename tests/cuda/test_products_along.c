@@ -57,8 +57,9 @@ static bool check_form(const Form *f, uint64_t draw, DType in, DType out)
     return taken;
 }
 
-/* The double accepts what its manual says. A device's library need not have a repeatable algorithm
- * for each form (the backend then goes part by part), but it must have some for bf16. */
+/* The double accepts every call that its manual allows. A device's library need not have a
+ * repeatable algorithm for each form (the backend then goes part by part), but it must have some
+ * for bf16. */
 static void every_form(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Quantisation and the transposed copy of its output as one kernel: the bits equal those of the two
- * single ops, for any scales, sizes and alignment of arguments. Also pairs that must not be
+/* Quantisation and the transposed copy of its output as one kernel. The bits equal the bits of the
+ * two single ops, for any scales, sizes and alignment of arguments. Also pairs that must not be
  * fused. */
 #include <setjmp.h>
 #include <stdarg.h>

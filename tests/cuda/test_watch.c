@@ -41,7 +41,7 @@ typedef struct TurnArgs {
     int32_t fault;
 } TurnArgs;
 
-/* In each block, numbers of even threads change places with those of odd ones, twice. */
+/* In each block, numbers of even threads change places with numbers of odd threads, twice. */
 KERNEL(turn_pairs, TurnArgs, THREADS, 1)
 {
     SHARED(float, held);

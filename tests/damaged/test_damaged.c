@@ -120,7 +120,7 @@ static void prepare(Arena *arena, char *line)
 }
 
 /* Returns the first line of standard error with an error, or else its first line. If standard error
- * is empty, returns the line of an import that names what it stored. Leaves out the parts that
+ * is empty, returns the line of an import that names the stored rows. Leaves out the parts that
  * differ between machines. */
 static const char *first_line(Arena *arena, const CommandResult *r)
 {
@@ -143,7 +143,7 @@ static const char *first_line(Arena *arena, const CommandResult *r)
     return str_text(&line);
 }
 
-/* An expectation that ends in "..." tells the beginning. */
+/* If an expectation ends in "...", only the beginning must agree. */
 static bool agrees(const char *line, const char *expected)
 {
     const size_t n = strlen(expected);

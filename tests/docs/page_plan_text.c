@@ -1,4 +1,4 @@
-/* docs/reference/plan-text.md: the records of a plan's text, and what the proofs say of each field.
+/* docs/reference/plan-text.md: the records of a plan's text, and how the proofs treat each field.
  */
 #include <string.h>
 

@@ -248,7 +248,8 @@ static void add_counts(Counts *all, Counts more)
     all->run += more.run, all->not_run += more.not_run, all->wrong += more.wrong;
 }
 
-/* Every document of a folder must have a block that is run, or one that says what it needs. */
+/* Every document of a folder must have a block that is run, or a block that names the program it
+ * needs. */
 static void folder(Arena *arena, const char *home, const char *name, Counts *all)
 {
     const char *path = arena_print(arena, TANDEM_SOURCE_DIR "/%s", name);
@@ -289,7 +290,7 @@ static void tutorials_and_how_tos_show_what_is_printed(void **state)
     arena_free(arena);
 }
 
-/* Tests the comparison itself: what it accepts, and what it does not. */
+/* Tests the comparison itself: texts that it accepts, and texts that it does not. */
 static void only_marked_numbers_are_loose(void **state)
 {
     (void)state;

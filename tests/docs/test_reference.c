@@ -1,4 +1,4 @@
-/* The pages that `make docs` writes must equal those of the source tree, and their tables must be
+/* The pages of `make docs` must equal the pages of the source tree, and their tables must be
  * complete. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* A run that is saved, ended and loaded again goes on as if it had never ended. Under the same plan
- * its losses and norms are those of the uninterrupted run, to the last bit. Under another plan of
+/* A run that is saved, ended and loaded again goes on as if it had never ended. Under the same
+ * plan, its losses and norms equal the uninterrupted run's, to the last bit. Under another plan of
  * the same model they are equal to rounding in fp64. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -16,7 +16,7 @@
 
 enum { TIMES = 5, CHANNELS = 5, HEIGHT = 12, WIDTH = 8, ALL = TIMES * CHANNELS * HEIGHT * WIDTH };
 
-/* Each value tells its time, channel, row and column. */
+/* Each value encodes its time, channel, row and column. */
 static double value_of(int64_t time, int64_t channel, int64_t row, int64_t column)
 {
     return (double)(((time * CHANNELS + channel) * HEIGHT + row) * WIDTH + column);
@@ -184,8 +184,7 @@ static void other_files_are_refused(void **state)
 }
 
 /* Along a circle of latitude, a wave has 1, 2 or 3 periods. Its height is the circle's length,
- * relative to that of the equator. It moves east: the target is the input, moved by 1/24 of a
- * period. */
+ * relative to the equator. It moves east: the target is the input, moved by 1/24 of a period. */
 static void waves_go_round_and_move(void **state)
 {
     (void)state;

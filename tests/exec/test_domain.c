@@ -215,8 +215,8 @@ static void one_row_a_rank(void **state)
         }
 }
 
-/* Rows behind a pole are those on the other side of the globe. They may come from a rank that holds
- * no row at the pole. If columns are cut, they are gathered. */
+/* Behind a pole lie rows of the other side of the globe. They may come from a rank that holds no
+ * row at the pole. If columns are cut, they are gathered. */
 static void behind_the_poles(void **state)
 {
     (void)state;
@@ -302,7 +302,7 @@ static void what_does_not_fit_is_refused(void **state)
     n = with(2, 1, 2, windows); /* 6 rows: 3 windows of 2 over 2 */
     n.height = 6;
     refused(&n, "domain-windows");
-    n = with(1, 2, 2, windows); /* columns likewise */
+    n = with(1, 2, 2, windows); /* the same for columns */
     n.width = 6;
     refused(&n, "domain-windows");
 }

@@ -309,7 +309,7 @@ static bool fails(const Tiny *t, uint64_t order_seed)
     return bad;
 }
 
-/* Tries one simplification after the other, and keeps those with which the plan still fails. */
+/* Tries one simplification after the other, and keeps each one with which the plan still fails. */
 static Tiny shrink(Tiny t, uint64_t order_seed)
 {
     for (bool smaller = true; smaller;) {

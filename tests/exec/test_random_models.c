@@ -84,7 +84,7 @@ static void add(Draw *d, const char *text)
 
 typedef struct Axes {
     uint32_t pp, dp_replicate, dp_shard, ep, cp, tp;
-    bool folded; /* the ranks of ep are those of tp, then of cp, then of the data axes */
+    bool folded; /* ep first takes ranks of tp, then of cp, then of the data axes */
 } Axes;
 
 static bool scans(const Family *f)

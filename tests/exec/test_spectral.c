@@ -309,7 +309,7 @@ static void convolutions_are_normed_by_their_outputs(void **state)
     assert_int_equal(check_gradients(g, &e), 3);
 }
 
-/* Rows, columns and samples are shared out; the norm is that of the whole weight. */
+/* Rows, columns and samples are shared out, but the norm belongs to the whole weight. */
 static void normed_convolutions_over_domains(void **state)
 {
     (void)state;

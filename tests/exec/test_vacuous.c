@@ -146,8 +146,7 @@ static void what_the_reference_lacks_is_not_equal(void **state)
     is_vacuous(&p, "no gradient of");
 }
 
-/* If the errors of both are as large as those of another model, neither proves anything about the
- * other. */
+/* If both have errors as large as another model's, neither proves anything about the other. */
 static void a_run_that_is_all_error(void **state)
 {
     (void)state;

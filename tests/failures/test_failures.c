@@ -94,7 +94,7 @@ static CommandResult run(const Bench *b, Arena *arena, const char *const *argume
     return r;
 }
 
-/* Returns NULL, or what is wrong. */
+/* Returns NULL, or the fault as text. */
 static const char *fault_of(const CommandResult *r, const CommandResult *whole)
 {
     if (r->timed_out) return "it hangs";

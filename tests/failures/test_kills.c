@@ -32,7 +32,7 @@ enum { KILLS = 40 };
 #endif
 enum { POINTS = 6, SEED = 3, MOST_MS = 400 };
 
-/* What the store shows to others: its predictions, and how many plans have two. */
+/* The predictions that other processes can see in the store, and how many plans have two. */
 typedef struct Seen {
     int64_t runs, last, twice, answers;
 } Seen;

@@ -1,7 +1,7 @@
-/* Golden plans: for every tests/golden/NAME.lua, what each pass changes in the graph and the
- * lowered program are as committed in NAME.PASS.show (the form of text_diff.h) and NAME.plan.
- * TANDEM_UPDATE_GOLDEN=1 rewrites them in the source tree; the difference is then reviewed like
- * code. */
+/* Golden plans. For every tests/golden/NAME.lua, the changes of each pass in the graph must equal
+ * the committed file NAME.PASS.show (in the form of text_diff.h), and the lowered program must
+ * equal NAME.plan. TANDEM_UPDATE_GOLDEN=1 rewrites the files in the source tree; the difference is
+ * then reviewed like code. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -92,7 +92,7 @@ static const char *without_tree(Arena *arena, const char *text)
     return str_text(&out);
 }
 
-/* Cuts the part of the pass `name`, which must come next, from what `show --after all` printed. */
+/* Cuts the part of pass `name`, which must come next, from the output of `show --after all`. */
 static const char *after_pass(Arena *arena, const char **all, const char *name)
 {
     const char *head = arena_print(arena, "after %s\n", name), *at = *all;

@@ -67,7 +67,7 @@ static bool is_common(const char *key)
     return strncmp(key, "diagnostics", 11) == 0;
 }
 
-/* Is the key one that cli/documents.def tells of this verb? */
+/* Does cli/documents.def describe this key of this verb? */
 static bool listed(const char *verb, const char *key)
 {
     for (uint32_t i = 0; i < n_document_rows; i++)

@@ -38,8 +38,8 @@ static Plan *two_stages(Arena *arena)
 }
 
 /* Each instruction takes the host 15. In both cases the message moves from 30 to 37. A host that
- * waits issues the next kernel from 37 on. A host that does not wait has issued the kernel of rank
- * 1 at 30, and that of rank 0 at 45. */
+ * waits issues the next kernel from 37 on. A host that does not wait has issued rank 1's kernel at
+ * 30, and rank 0's at 45. */
 static void waits_for_messages(void **state)
 {
     (void)state;

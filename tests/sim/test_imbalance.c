@@ -81,7 +81,8 @@ static void busiest_rank_sets_the_pace(void **state)
         assert_true(kernels_ps(&uneven, others[i]) == kernels_ps(&even, others[i]));
     assert_true(stream_ps(&uneven, STREAM_ep) > stream_ps(&even, STREAM_ep));
     assert_true(uneven.step_ps > even.step_ps);
-    assert_int_equal(uneven.n_classes, even.n_classes); /* ranks stay alike */
+    /* ranks still do the same work, so they fold */
+    assert_int_equal(uneven.n_classes, even.n_classes);
     arena_free(arena);
 }
 
@@ -362,7 +363,7 @@ static void padding_is_not_exchanged(void **state)
     arena_free(arena);
 }
 
-/* Each of two layers has three weights of 64 x 256; a token uses those of 2 of 4 experts. */
+/* Each of two layers has three weights of 64 x 256 for each expert; a token uses 2 of 4 experts. */
 static void a_token_meets_a_part_of_the_model(void **state)
 {
     (void)state;

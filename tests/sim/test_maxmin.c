@@ -255,7 +255,7 @@ static void one_group_is_as_in_a_plan(void **state)
     assert_true(thinned > 20);
 }
 
-/* A measurement of 8 ranks on one node tells nothing about 8 ranks on 8 nodes. */
+/* A measurement of 8 ranks on one node says nothing about 8 ranks on 8 nodes. */
 static void measured_groups_lie_on_few_nodes(void **state)
 {
     (void)state;

@@ -70,7 +70,7 @@ void eval_forward(Eval *e);
 /* Adds to the gradients of all tensors on which the loss, or a tensor with a seeded gradient,
  * depends. */
 void eval_backward(Eval *e);
-/* Clears gradients: only those of activations (between micro-batches), or all. */
+/* Clears gradients: only the gradients of activations (between micro-batches), or all. */
 void eval_clear(Eval *e, bool parameters_too);
 /* Returns the gradient of tensor t, for the caller to set before eval_backward. */
 Value *eval_seed(Eval *e, TensorId t);

@@ -75,7 +75,7 @@ static void word_diff(const Pieces *a, const Pieces *b, Str *out)
     str_add(out, "\n");
 }
 
-/* Writes a run of deleted and new lines; lines that begin alike become one change. */
+/* Writes a run of deleted and new lines. Lines with the same first word become one change. */
 static void hunk(const Piece *gone, uint32_t n_gone, const Piece *fresh, uint32_t n_fresh, Str *out)
 {
     uint32_t k = 0;

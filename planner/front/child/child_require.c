@@ -235,7 +235,7 @@ static const char *profiles_hint(Child *c, const char *wanted)
 {
     Shipped all = {.n = 0};
     add_shipped(c, "runtimes", &all);
-    /* the folder's name would make any two short names alike */
+    /* with the folder's name, any two short names would be near each other */
     for (uint32_t i = 0; i < all.n; i++) all.name[i] = strchr(all.name[i], '.') + 1;
     const char *near = str_nearest(wanted, all.name, all.n);
     if (near != NULL) return arena_print(c->arena, "did you mean '%s'?", near);

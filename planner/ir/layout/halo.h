@@ -1,4 +1,4 @@
-/* Halos. A part of a split dimension owns some rows. A window such as that of a convolution also
+/* Halos. A part of a split dimension owns some rows. A window, for example of a convolution, also
  * reads rows of the two neighbouring parts. These rows are the halo. A halo never reaches beyond
  * the direct neighbours. */
 #ifndef TANDEM_IR_HALO_H

@@ -25,7 +25,7 @@ typedef enum FieldType {
     FIELD_layout,    /* Layout: "tp:1,dp_shard:sum" */
     FIELD_split,     /* char[MAX_AXES]: "tp:k" */
     FIELD_dims,      /* int64_t[]; the uint8_t at offset `count` holds their number: "[2,4096]" */
-    FIELD_deals,     /* DealId[], likewise */
+    FIELD_deals,     /* DealId[], with the same kind of count */
     FIELD_ids,       /* uint32_t[] with the same kind of count; at most `room` of them */
     FIELD_list,      /* LIST(uint32_t) */
     FIELD_numbers,   /* double[room], up to the last that is not 0: "1.5,2" */

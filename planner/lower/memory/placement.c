@@ -86,9 +86,9 @@ static uint32_t settled(const Placing *m)
     return m->n_microbatches - 2 < SETTLED ? m->n_microbatches - 2 : SETTLED;
 }
 
-/* Returns the buffer whose offset `b` should get, so that micro-batches are alike. It is the
- * counterpart in the previous micro-batch or, in a later round, in a settled micro-batch of the
- * previous round. */
+/* Returns the buffer whose offset `b` should get, so that all micro-batches have the same offsets.
+ * It is the counterpart in the previous micro-batch or, in a later round, in a settled micro-batch
+ * of the previous round. */
 static BufferId asks_like(Placing *m, uint32_t microbatch, BufferId b)
 {
     if (!m->periodic) return 0;
@@ -141,7 +141,8 @@ static bool place_all(Placing *m)
     bool *handed_on = arena_array(m->scratch, p->buffers.n, sizeof *handed_on);
     bool *is_placed = arena_array(m->scratch, p->buffers.n, sizeof *is_placed);
     uint32_t part = 0;
-    /* Gaps are joined at the same places in each period, so that periods stay alike. */
+    /* Gaps are joined at the same points of each period, so that all periods get the same offsets.
+     */
     if (m->slots.place) m->pieces.many = UINT32_MAX;
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const uint32_t of = part_of(&p->code.at[pc]);
@@ -273,8 +274,8 @@ static uint64_t end_of_all(const Lives *l)
     return end;
 }
 
-/* Tries one method, in rounds until micro-batches are alike. Returns false if the result is not
- * better. */
+/* Tries one method, in rounds until micro-batches have the same offsets. Returns false if the
+ * result is not better. */
 static bool try_way(Placing *m, bool *repeats)
 {
     enum { ROUNDS = 6 };
@@ -324,7 +325,8 @@ static void start(Placing *m, Lives *l, uint64_t bottom)
 }
 
 /* Tries the methods and keeps the best offsets in `best`. Returns the end of the highest buffer.
- * Returns UINT64_MAX if `must_repeat` is true but no method makes micro-batches alike. */
+ * Returns UINT64_MAX if `must_repeat` is true but no method gives micro-batches the same offsets.
+ */
 static uint64_t try_ways(Placing *m, bool must_repeat, uint64_t *best)
 {
     Program *p = m->p;

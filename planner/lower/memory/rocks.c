@@ -80,7 +80,8 @@ static bool is_tight(const Lives *l, const uint32_t *tight, BufferId b, Pc first
     return tight[last < end ? last : end] > tight[first - 1];
 }
 
-/* The forward work of later micro-batches shows what is in use while a pipeline is full. */
+/* The forward work of later micro-batches shows which buffers are in use while a pipeline is full.
+ */
 static bool is_wanted(const RocksWanted *wanted, const Instr *in)
 {
     const uint32_t k = in->microbatch, n = wanted->n_microbatches;

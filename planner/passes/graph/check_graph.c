@@ -64,7 +64,7 @@ static void make_room(CheckedGraph *last, const Graph *g)
     while (last->nodes.n < g->nodes.n) list_add(last->arena, &last->nodes);
 }
 
-/* Remembers the sizes of tensors, apart from those of the last check if they were equal. */
+/* Remembers the sizes of tensors, unless they equal the sizes of the last check. */
 static void remember(CheckedGraph *last, const Graph *g, uint32_t n_axes, bool equal)
 {
     TensorId t = equal ? last->dims.n : 1;

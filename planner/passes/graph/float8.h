@@ -19,7 +19,7 @@ double float8_largest(DType t);
 /* Returns the op that computes the scale of operand i of the scaled contraction `reader` from x.
  * Two readers that need the same op can share one quantised form. */
 OpKind float8_scale(const Graph *g, const Node *reader, uint32_t i, TensorId x);
-/* Returns the type of quantised operands: `to`, or that of 4-bit numbers. */
+/* Returns the type of quantised operands: `to`, or the type of 4-bit numbers. */
 DType float8_type(OpKind reader, DType to);
 /* Adds the nodes that make operand i of the scaled contraction `reader` from x. The nodes belong
  * to the same module and stage as the reader. whole: x's largest magnitude, if a node has found it

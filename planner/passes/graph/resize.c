@@ -41,8 +41,8 @@ static void add_source(Resize *r, const Node *n)
                n->loc);
 }
 
-/* A resize names the size of its output. Returns false if nothing tells that size for a field of
- * another size. */
+/* A resize names the size of its output. Returns false if no node determines this size for a field
+ * of another size. */
 static bool follow(const Resize *r, const Node *n, Attrs *attrs)
 {
     const int d = op_dim(n->op, n->n_in, r->role);

@@ -187,8 +187,8 @@ static void check_denominator(Verifier *v, const Node *n)
                       (long long)a->group, (long long)step->group);
 }
 
-/* Checks a node that makes the loss or a piece of it. Its scale must be that of the step. Adds its
- * tokens to *tokens. */
+/* Checks a node that makes the loss or a piece of it. Its scale must be the scale of the step. Adds
+ * its tokens to *tokens. */
 static void check_loss(Verifier *v, const Node *n, int64_t *tokens)
 {
     check_denominator(v, n);

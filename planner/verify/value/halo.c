@@ -176,7 +176,7 @@ static int64_t row_read(const Window *w, int64_t o, int64_t k)
 }
 
 /* Returns the rows that output rows [lo, hi) read, as one interval. Beyond an edge, the mode
- * decides which rows are read: those of the opposite edge, mirrored rows, the row at the edge, or
+ * decides which rows are read: rows of the opposite edge, mirrored rows, the row at the edge, or
  * zeros. */
 static Interval rows_needed(const Window *w, int64_t size, Interval out)
 {

@@ -1,5 +1,5 @@
 /* Checks computations. It finds the index letter that each mesh axis splits, and checks that values
- * equal those of the graph. */
+ * equal the values of the graph. */
 #include <assert.h>
 #include <ctype.h>
 #include <string.h>
@@ -277,7 +277,7 @@ static bool shares_out(const OpStep *s)
     return verify_attrs(s->v, s->pc)->scale == 1.0 / mesh_size(&s->v->plan->mesh, axes);
 }
 
-/* Checks an instruction that computes a graph node. Its inputs and outputs must be those of the
+/* Checks an instruction that computes a graph node. It must have the inputs and outputs of the
  * node. */
 static bool check_origin(const OpStep *s, const Val *in, bool *is_node)
 {

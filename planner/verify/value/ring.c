@@ -1,6 +1,6 @@
 /* Checks one hop of ring attention, which uses the keys of one rank. The deals of queries and keys
- * tell whose keys these are. A node is complete if every rank has used the keys of every rank once.
- * The values of all hops then add up to the value of the node. */
+ * show from which rank the keys come. A node is complete if every rank has used the keys of every
+ * rank once. The values of all hops then add up to the value of the node. */
 #include "planner/verify/private.h"
 
 static bool complain(Verifier *v, Pc pc, const char *what)
@@ -77,7 +77,7 @@ static Hash128 minus(Hash128 a, Hash128 b)
     return s;
 }
 
-/* The value of the last hop is the value of the node minus those of the other hops. */
+/* The value of the last hop is the value of the node minus the values of the other hops. */
 Hash128 value_of_hop(const Verifier *v, Pc pc, const Hop *hop, uint32_t i, const Val *in,
                      uint32_t j)
 {

@@ -92,8 +92,8 @@ static bool has_all_rows(Verifier *v, Pc pc)
     return value_window_fault(v, &w, x, d, b->size[(int)letter], false) == NULL;
 }
 
-/* Returns the value of a part of output j. That of the border is the value of the node minus that
- * of the inner rows. That of the sides is the value of the inner rows minus that of the centre. */
+/* Returns the value of a part of output j. border = node - inner rows. sides = inner rows - centre.
+ */
 Hash128 value_of_rows(Verifier *v, Pc pc, const Val *in, uint32_t j)
 {
     const Instr *instr = &v->p->code.at[pc];

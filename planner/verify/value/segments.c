@@ -53,7 +53,7 @@ static void check_taken(Verifier *v, NodeId id)
 {
     const Graph *g = v->g;
     const Node *n = &g->nodes.at[id];
-    /* the dimension after that of groups holds the features of a group */
+    /* the dimension after the groups holds the features of a group */
     const int64_t groups = g->tensors.at[n->in[0]].dim[op_taken_dim(n->op) - 1];
     const Node *made = &g->nodes.at[graph_product(g, n->in[0])];
     if (op_adds_bias(made->op)) {

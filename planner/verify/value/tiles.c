@@ -139,8 +139,8 @@ static int by_way(const void *a, const void *b)
     return x->node < y->node ? -1 : 1;
 }
 
-/* Checks that the shares of one tensor that are made alike cover [0, tokens) once, piece after
- * piece. Returns the index after these shares. */
+/* Checks that the shares of one tensor that are made in the same way cover [0, tokens) once, piece
+ * after piece. Returns the index after these shares. */
 static uint32_t check_shares(const Tiles *t, uint32_t first)
 {
     const TileShare *at = &t->shares.at[first];

@@ -37,7 +37,7 @@ typedef struct CublasDouble {
     const char *fails;            /* this call fails */
     uint32_t suggested, products; /* number of calls so far */
     uint32_t with_epilogue;       /* products that had one */
-    /* products with 8-bit operands; those with a scale for each row */
+    /* products with 8-bit operands; how many of them have a scale for each row */
     uint32_t eight_bit;
     uint32_t rowwise;
     uint32_t unaligned;     /* products with a matrix whose rows are no multiple of 16 bytes */

@@ -9,7 +9,7 @@
 enum { MAX_THREADS = 1024, MAX_BULKS = 4 };
 
 typedef struct Bulk {
-    float *to, *value; /* value: what was read; NULL: nothing yet */
+    float *to, *value; /* value: the number that was read; NULL: nothing yet */
     const unsigned char *from;
     uint32_t bytes;
     bool add, arrived;

@@ -41,7 +41,7 @@ static const DeviceQueue *queue;
 
 /* ---- switching ---- */
 
-/* Inlined, because a return to another stack than that of its call is always predicted wrongly. */
+/* Inlined, because a processor always predicts a return to another stack wrongly. */
 #ifndef __x86_64__
 #error "write switch_to for this processor: it saves what a called function must keep"
 #endif

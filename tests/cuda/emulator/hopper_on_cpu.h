@@ -16,8 +16,8 @@
  * between. */
 void device_products_read_early(bool early);
 void device_boxes_arrive_early(bool early);
-/* Returns the number of products, boxes and phases that nobody waited for, in all blocks since the
- * last call. */
+/* Returns the number of products, boxes and phases for which no thread waited, in all blocks since
+ * the last call. */
 uint32_t device_hopper_under_way(void);
 
 /* From now on, one instruction is faulty, as if the kernel lacked it. Tests use this to test the
@@ -44,7 +44,7 @@ typedef enum HopperFault {
 } HopperFault;
 enum { HOPPER_TAIL = 60 }; /* number of rows that such a tensor lacks */
 void device_hopper_fault(HopperFault fault);
-/* selects the tensors that lack rows: those with this many rows */
+/* the tensors that lack rows are the tensors with this many rows */
 void device_hopper_tail(uint64_t rows);
 
 /* ---- for kernels ---- */

@@ -5,7 +5,7 @@
 
 enum { WARPS = 32, MAX_COPIES = 256 };
 
-/* What each lane of each warp gives to an instruction of all lanes, and gets. */
+/* The values that each lane of each warp gives to an instruction of all lanes, and gets. */
 typedef struct Lane {
     float a[8], b[4], sum[4]; /* a product */
     const unsigned char *row; /* matrices that are loaded */

@@ -46,7 +46,8 @@ uint32_t hopper_products_under_way(void)
 
 /* ---- operands ---- */
 
-/* Most of the tests' time is spent here. hopper_memory() knows what belongs to the block. */
+/* Most of the tests' time is spent here. hopper_memory() checks that memory belongs to the block.
+ */
 #define INNER_LOOP __attribute__((no_sanitize("address", "undefined")))
 
 INNER_LOOP static float widen(DType t, uint16_t bits)

@@ -142,7 +142,7 @@ static bool read_start(void *self, Backend *backend, Diag *d)
     return true;
 }
 
-/* Every weight on every rank must equal that of one rank, bit by bit, and no rank may miss its
+/* Every weight on every rank must equal the one-rank plan's, bit by bit, and no rank may lack its
  * part. */
 bool cases_start(const CaseResult *r, const char *rest, Str *seen)
 {

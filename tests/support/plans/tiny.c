@@ -302,7 +302,7 @@ static Attrs expert_sizes(const Tiny *t)
         .top_k = t->top_k, .experts = t->experts, .capacity = all ? t->seq : t->capacity};
 }
 
-/* counts: 0, or those of uneven rows */
+/* counts: the counts of uneven rows; 0: rows are not uneven */
 static TensorId of_experts(Build *b, const char *name, TensorId rows, TensorId counts, uint32_t n,
                            const int64_t *dim, TpStyle tp)
 {

@@ -276,9 +276,9 @@ static void other_families_are_built(void **state)
     arena_free(arena);
 }
 
-/* All kernels of the sample are predicted, except those of a GPU that the library lacks. Rows that
- * may be fitted are predicted within a factor of 1.7, because a mistake in reading a row makes a
- * larger error. */
+/* All kernels of the sample are predicted, except kernels of a GPU that the library lacks. Rows
+ * that may be fitted are predicted within a factor of 1.7, because a mistake in reading a row makes
+ * a larger error. */
 static void every_kind_of_kernel_is_predicted(void **state)
 {
     (void)state;

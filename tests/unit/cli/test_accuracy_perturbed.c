@@ -57,7 +57,7 @@ static const struct {
 enum { N_CHOICES = sizeof choices / sizeof *choices };
 
 typedef struct Row {
-    char what[160]; /* what was changed, for a failure's message */
+    char what[160]; /* the changes, for a failure's message */
     double peak;
     const char **cells;
 } Row;

@@ -374,8 +374,8 @@ static void hybrids_have_mixers(void **state)
     arena_free(arena);
 }
 
-/* What a mixer of Mamba-2 keeps of a token for the backward pass: the layer's input and its norm,
- * the product's output (x, z, B, C and the step), the scan's output, and the gated norm.
+/* The tensors that a mixer of Mamba-2 keeps of a token for the backward pass: the layer's input and
+ * its norm, the product's output (x, z, B, C and the step), the scan's output, and the gated norm.
  * Convolutions and the step are computed again. */
 static void mixers_convolve_again(void **state)
 {

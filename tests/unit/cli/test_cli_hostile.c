@@ -224,7 +224,8 @@ static void without_a_store_by_the_environment(void **state)
     arena_free(arena);
 }
 
-/* A value that a model refuses is shown, and --set of a whole list says what to write instead. */
+/* A value that a model refuses is shown. For --set of a whole list, the message names a form that
+ * works. */
 static void values_are_named(void **state)
 {
     (void)state;

@@ -106,8 +106,8 @@ static void counts_of_a_file_and_drawn_choices(void **state)
     arena_free(arena);
 }
 
-/* The limit of draws leaves only 64 tokens for the second of two layers. Their shares would be far
- * more uneven than those of all its tokens, so the second layer is not drawn at all. */
+/* The limit of draws leaves only 64 tokens for the second of two layers. Shares of 64 tokens would
+ * be far more uneven than shares of all its tokens, so the second layer is not drawn at all. */
 static void a_layer_is_drawn_to_its_end(void **state)
 {
     (void)state;
@@ -254,7 +254,7 @@ static void a_bound_of_experts_with_a_capacity_is_not_applied(void **state)
     arena_free(arena);
 }
 
-/* `run --loads` writes what `sim --imbalance` reads: two steps of 8 sequences of 64 tokens, of
+/* `sim --imbalance` reads the file of `run --loads`: two steps of 8 sequences of 64 tokens, of
  * which each chooses 2 of 4 experts in both layers. */
 static void a_run_writes_the_counts_that_sim_reads(void **state)
 {

@@ -10,7 +10,7 @@
 
 #include "tests/support/command.h"
 
-/* Writes a plan of experts that drop nobody, or have a capacity. */
+/* Writes a plan of experts that drop no token, or have a capacity. */
 static void write_plan(Arena *arena, const char *capacity)
 {
     command_write_file(

@@ -1,5 +1,5 @@
-/* tandem run --save and --load, as a user gives them: what is printed, exit codes, and messages
- * that name the rank and the file. */
+/* tandem run --save and --load as a user gives them: printed lines, exit codes, and messages that
+ * name the rank and the file. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* The error bars printed with predictions are those of tests/data/predicted_runs.csv, and today's
+/* The error bars printed with predictions follow from tests/data/predicted_runs.csv, and today's
  * predictions equal that file. tests/bench/error_bar.py makes both again. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -396,7 +396,7 @@ static void many_samples_few_kept(void **state)
     arena_free(arena);
 }
 
-/* The command imports some 50 MB of events; its memory stays near that of a small import. */
+/* The command imports some 50 MB of events; it needs hardly more memory than a small import. */
 static void a_long_trace_in_little_memory(void **state)
 {
     (void)state;

@@ -204,7 +204,7 @@ static void a_damaged_prediction_is_not_said_again(void **state)
     arena_free(arena);
 }
 
-/* An answer is not used if its run is missing, or if somebody changed a value. */
+/* An answer is not used if its run is missing, or if a value was changed. */
 static void a_lost_or_changed_answer_is_made_again(void **state)
 {
     (void)state;

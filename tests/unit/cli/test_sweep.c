@@ -165,7 +165,7 @@ static void where_nothing_fits_the_nearest_miss_is_told(void **state)
     const char *nearest = strstr(r.out, "  mesh.tp=2: rank 0"),
                *far = strstr(r.out, "  mesh.tp=1: ");
     assert_true(nearest != NULL && far != NULL && nearest < far);
-    /* one reason of all points is told once, as an error */
+    /* if all points have the same reason, it is reported once, as an error */
     r = COMMAND(arena, 120, "sweep", llama, "--db", "none", "--try", "mesh.tpp=1,2");
     assert_int_equal(r.exit_code, 3);
     assert_non_null(strstr(r.err,
@@ -471,7 +471,7 @@ static void a_killed_sweep_goes_on_where_it_was(void **state)
     arena_free(arena);
 }
 
-/* Before and after a change: the values are those of the two predictions. */
+/* Before and after a change: the table shows the values of both predictions. */
 static void two_runs_are_put_side_by_side(void **state)
 {
     (void)state;

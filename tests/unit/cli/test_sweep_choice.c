@@ -318,8 +318,8 @@ static void passes_and_runtimes_are_settings(void **state)
     if (!strstr(r.out, ": 0 fit, 1 does not, 0 are refused\n")) fail_msg("%s%s", r.out, r.err);
 }
 
-/* A signal that ends the command says what is kept. The sweep has many points, so it is still at
- * work after two seconds. */
+/* If a signal ends the command, it reports the kept results. The sweep has many points, so it is
+ * still at work after two seconds. */
 static void an_interruption_says_what_is_kept(void **state)
 {
     (void)state;

@@ -146,7 +146,7 @@ static void conventions_count_by_their_names(void **state)
     const double runs = flops_by(arena, "", "hardware");
     assert_true(fabs(runs - 6 * (blocks + end) - square / 2 * 14 / 12) < 1);
     const double again = flops_by(arena, "ac 'full', ", "hardware");
-    const double last = 2. * 32 * 64; /* nobody needs the output of w2 again */
+    const double last = 2. * 32 * 64; /* no node needs the output of w2 again */
     assert_true(fabs(again - runs - 2 * (blocks - last) - square / 2 * 4 / 12) < 1);
     arena_free(arena);
 }
@@ -187,7 +187,7 @@ static void conventions_leave_out_gradients_of_frozen_parts(void **state)
 }
 
 /* Dropless experts, over as many ranks as `ep`: each token passes 2 of 4 experts. Without
- * recomputation the products that run are those of the model, and attention runs two more. */
+ * recomputation, the ranks run the products of the model, and two more for attention. */
 static void dropless_experts_count_the_rows_that_come(void **state)
 {
     (void)state;

@@ -73,7 +73,7 @@ static void counts_are_the_published_ones(void **state)
         {"vit", "h14", 632045800, 32, 1280, 16, 16, 80, 1000},
         {"llava", "1.5-7b", 7063427072 - 12596224 - 2048, 23 + 32, 4096, 16, 16, 64, 32064},
         /* the shapes in config.json of huggingface.co/Qwen/Qwen2-VL-*-Instruct; their model cards
-         * say 2.21, 8.29 and 73.4 billion. Heads are those of the encoder. */
+           say 2.21, 8.29 and 73.4 billion. The heads are the encoder's. */
         {"qwen2_vl", "2b", 2208985600, 32 + 28, 1536, 16, 16, 80, 151936},
         {"qwen2_vl", "7b", 8291375616, 32 + 28, 3584, 16, 16, 80, 152064},
         {"qwen2_vl", "72b", 73405560320, 32 + 80, 8192, 16, 16, 80, 152064},

@@ -163,7 +163,7 @@ static void bounds_follow_from_the_formulas(void **state)
         {OP_sinusoid, ATTR_theta, 1e4, 1},       /* all frequencies would be equal */
         {OP_rmsnorm, ATTR_eps, 1e-6, -1e-6},     /* the root of a negative number */
         {OP_dropout, ATTR_drop, 0.1, 1},         /* kept elements are divided by 1 - drop */
-        {OP_attention, ATTR_drop, 0.1, 1},       /* likewise */
+        {OP_attention, ATTR_drop, 0.1, 1},       /* kept scores are divided by 1 - drop */
         {OP_soft_cap, ATTR_scale, 30, 0},        /* logits are divided by it */
         {OP_xent_loss, ATTR_scale, 0.25, 0},     /* no label would count */
         {OP_xent_smooth, ATTR_smoothing, .1, 1}, /* labels would not count */
@@ -179,7 +179,7 @@ static void bounds_follow_from_the_formulas(void **state)
         {OP_slice, ATTR_dim, 1, MAX_DIMS},      /* it must be the number of a dimension */
         {OP_reduce_scatter, ATTR_reduce, 1, 0}, /* collectives have no such reduction */
         {OP_adamw, ATTR_beta1, 0.9, 1},         /* the moment is divided by 1 - beta1^t */
-        {OP_adamw, ATTR_beta2, 0.999, 1},       /* likewise */
+        {OP_adamw, ATTR_beta2, 0.999, 1},       /* the moment is divided by 1 - beta2^t */
         {OP_clip_coef, ATTR_n_slots, 3, 0},     /* the table has no such norm */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

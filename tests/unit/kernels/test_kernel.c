@@ -454,7 +454,7 @@ static void test_exponential(void **state)
     assert_true(isnan(exponential_f32(NAN)));
 }
 
-/* The first input: activations [2, 5, 18], or those of 2 experts. */
+/* The first input: activations [2, 5, 18], or activations of 2 experts. */
 static Value first_input(Arena *arena, OpKind op, DType real, uint64_t seed)
 {
     return op == OP_expert_bias ? filled(arena, real, seed, DIMS(2, 1, 5, 18))

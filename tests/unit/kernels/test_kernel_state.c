@@ -203,7 +203,7 @@ static void check_moves(DType dtype, int64_t outer, int64_t middle, int64_t inne
     Value packed = value_new(arena, dtype, DIMS(parts, outer, size, inner));
     Value slice = value_new(arena, dtype, DIMS(outer, size, inner));
     Value back = value_new(arena, dtype, DIMS(outer, middle, inner));
-    /* never zero, so that padding can be told from data */
+    /* never zero, unlike padding */
     for (size_t i = 0; i < (size_t)value_elements(&whole) * bytes; i++)
         ((uint8_t *)whole.at)[i] = (uint8_t)(1 + rng_below(SEED, 3, i, 255));
     Extents x = {outer, middle, inner, 0, size};
@@ -213,7 +213,7 @@ static void check_moves(DType dtype, int64_t outer, int64_t middle, int64_t inne
         x.part_start = part * size;
         eval_reshape(OP_slice, &attrs, &whole, &slice, &x);
         assert_memory_equal(slice.at, (char *)packed.at + (size_t)part * part_bytes, part_bytes);
-        /* placed and cut again, it is the same; what lies outside is zero */
+        /* placed and cut again, it is the same; the elements around it are zero */
         eval_reshape(OP_place, &attrs, &slice, &back, &x);
         for (int64_t i = 0; i < outer * middle * inner; i++) {
             const int64_t at = i / inner % middle;

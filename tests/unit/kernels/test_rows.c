@@ -32,7 +32,7 @@ static void run(const RowsCase *c, OpKind dense, int part, double *a, double *b,
     kernel_cpu(op)(&args);
 }
 
-/* Compares a part's rows of y with those of the whole. */
+/* Compares a part's rows of y with the same rows of the whole. */
 static void check_rows(const RowsCase *c, uint32_t part, const double *is, const double *whole)
 {
     const Interval out = c->out[part];

@@ -1,4 +1,4 @@
-/* Ops that become one kernel: which ones, the savings, and what the verifier refuses. */
+/* Ops that become one kernel: which ones, the savings, and kernels that the verifier refuses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

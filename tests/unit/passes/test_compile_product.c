@@ -1,5 +1,5 @@
 /* Kernels that begin with a product: which ones exist, the order of their parts, their savings and
- * costs, and what the verifier refuses. */
+ * costs, and kernels that the verifier refuses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -54,8 +54,8 @@ static const char *kernels_of(const Plan *plan, Arena *arena)
     return str_text(&s);
 }
 
-/* For one block: biases with their products, GELU, residuals. Backward: the sums for biases'
- * gradients with those of the weights, and GELU's gradient with the product before it. */
+/* For one block: biases with their products, GELU, residuals. Backward: the gradient of a bias with
+ * the product for the weight's gradient, and GELU's gradient with the product before it. */
 static void every_form_of_a_block(void **state)
 {
     (void)state;
@@ -199,7 +199,8 @@ static void false_kernels_are_refused(void **state)
     Pc gelu = find(good, OP_gelu, PHASE_forward), sums = find(good, OP_bias_grad, PHASE_backward);
     Pc norm = find(good, OP_layernorm, PHASE_forward);
 
-    Plan *bad = mutate_copy(plan, arena); /* the next product joins: that of the down projection */
+    /* the next product, the down projection, joins the kernel */
+    Plan *bad = mutate_copy(plan, arena);
     Program *p = &bad->programs.at[0];
     p->code.at[gelu + 1].fuse = p->code.at[gelu].fuse;
     assert_refused(bad, "because the kernel begins with a product");

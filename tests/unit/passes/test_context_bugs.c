@@ -110,7 +110,7 @@ static void gradients_out_of_order(Plan *bad)
     in->attrs = graph_attrs(&bad->graph, arena, &attrs);
 }
 
-/* Sequences are cut into equal parts, but positions and masks are those of a zigzag. */
+/* Sequences are cut into equal parts, but positions and masks belong to a zigzag. */
 static void dealt_out_otherwise(Plan *bad)
 {
     Program *p = &bad->programs.at[0];

@@ -75,7 +75,8 @@ static void tensorwise(void **state)
         n_wide += backward;
     }
     assert_int_equal(n_wide, 7);
-    assert_int_equal(d.items.n, 0); /* a scaled-down plan does not report what is left out */
+    /* a scaled-down plan does not report modules that are left out */
+    assert_int_equal(d.items.n, 0);
 }
 
 static void rowwise(void **state)

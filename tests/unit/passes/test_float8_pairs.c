@@ -1,4 +1,4 @@
-/* The recipe nvfp4: what its nodes are, and that planted bugs are rejected. */
+/* The recipe nvfp4: its nodes, and planted bugs that must be rejected. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -298,8 +298,9 @@ static uint32_t count_instr(const Plan *plan, OpKind op, Phase phase, AxisName a
     return n;
 }
 
-/* Sums that people forget: the gradient of a column linear's input is a partial sum on every rank,
- * and so is that of a norm's weight if the sequence is split. Both follow from the layouts. */
+/* Sums that people forget. The gradient of a column linear's input is a partial sum on every rank.
+ * The gradient of a norm's weight is one, too, if the sequence is split. Both sums follow from the
+ * layouts. */
 static void sums_that_are_forgotten_are_there(void **state)
 {
     (void)state;

@@ -219,8 +219,8 @@ static Pc next_computation(const Program *p, Pc pc)
     return 0;
 }
 
-/* Counts the collectives of units for which the next computation waits, and those for which it does
- * not wait. */
+/* Counts the collectives of units for which the next computation waits, and the other collectives
+ * of units. */
 static void count_waits(const Plan *plan, OpKind op, uint32_t *waited, uint32_t *free)
 {
     const Program *p = &plan->programs.at[0];

@@ -69,7 +69,7 @@ static void same_memory(const SimReport *a, const SimReport *b)
     assert_int_equal(a->held.process_bytes, b->held.process_bytes);
 }
 
-/* The divisor of the loss is that of the shorter step. */
+/* The loss has the divisor of the shorter step. */
 static bool same_attrs(const Plan *a, AttrsId x, const Plan *b, AttrsId y)
 {
     const Attrs *s = graph_attrs_at(&a->graph, x), *t = graph_attrs_at(&b->graph, y);
@@ -134,8 +134,8 @@ static void same_programs(const Plan *longer, const Plan *all, const char *name)
     }
 }
 
-/* Compares both ways, unless the step has few micro-batches. by_period: only the times are
- * compared, and those of a pipeline come from its period. */
+/* Compares both ways, unless the step has few micro-batches. by_period: compares only times; the
+ * time of a pipeline comes from its period. */
 static void compare(const char *path, const char *const *set, uint32_t n_set, bool by_period,
                     Tally *tally)
 {

@@ -99,7 +99,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Opens the store as another program would: nothing seals what it writes. */
+/* Opens the store like another program, without seals for new rows. */
 static Db *open_raw(Fixture *f)
 {
     store_close(f->store);
@@ -230,7 +230,7 @@ static void damage_of_one_run_leaves_the_other(void **state)
     assert_int_equal(f->diag.n_errors, 0);
 }
 
-/* Storing the same prediction again must not seal what was changed meanwhile. */
+/* If the same prediction is stored again, a change made meanwhile must not be sealed. */
 static void a_change_stays_a_change(void **state)
 {
     Fixture *f = *state;

@@ -403,7 +403,7 @@ static Plan *norm_of_every_copy(const Plan *plan)
     return bad;
 }
 
-/* The sum has the squares of the first bucket twice, and those of the second bucket not at all. */
+/* The sum has the squares of the first bucket twice, and no squares of the second bucket. */
 static Plan *norm_counts_twice(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);

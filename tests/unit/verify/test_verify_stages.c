@@ -138,8 +138,8 @@ static Stages stages(void)
     return s;
 }
 
-/* The proofs of one program look at no other, so threads may share them. The reports are those of
- * one thread. */
+/* The proofs of one program read no other program, so threads may share them. The reports must
+ * equal the reports of one thread. */
 static void ends(Stages *s, const char *rule, const char *text)
 {
     Str all[2];
