@@ -32,7 +32,7 @@ typedef struct Heap {
     LIST(Queued) events;    /* [0] is unused */
     LIST(Instant) instants; /* [0] is unused */
     LIST(InstantAt) order;  /* the heap; each instant has up to four children */
-    uint32_t *table;        /* by hash of the time: the first instant of a list */
+    uint32_t *table;        /* [hash of a time]: the first instant of its list */
     uint32_t room, free_event, free_instant;
     uint32_t newest; /* the instant to which the newest event was added */
     Event top;

@@ -353,7 +353,7 @@ void trust_report(Cli *cli, const Trust *trust)
     const CostCounts *c = &trust->counts;
     uint32_t kernels = c->kernels_measured + c->kernels_modelled,
              collectives = c->collectives_measured + c->collectives_modelled;
-    if (kernels == 0) return; /* stored by a version that did not count */
+    if (kernels == 0) return; /* an older version stored the run without these counts */
     str_print(&cli->out, "measured    costs of %" PRIu32 " of %" PRIu32 " kernel%s",
               c->kernels_measured, kernels, str_s(kernels));
     if (collectives > 0)

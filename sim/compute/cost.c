@@ -17,7 +17,7 @@ typedef struct Cached {
     const Program *program;
     const Instr *instr; /* NULL: free */
     bool compiled;      /* the profile's framework compiles the op */
-    uint32_t on_rows;   /* rows_args; 0: as many rows as other ranks */
+    uint32_t on_rows;   /* the result of rows_args; 0: all ranks have as many rows */
     double share;
     Ps time_ps;
 } Cached;

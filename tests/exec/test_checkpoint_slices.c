@@ -17,7 +17,7 @@ typedef struct Places {
     const Plan *plan;
     const char *name;
     TensorId *tensor;  /* [element of the buffer] 0: padding */
-    uint64_t *element; /* ... and its number in the tensor's original order */
+    uint64_t *element; /* the element's number in the tensor's original order */
     uint64_t n_known, n_found;
     const StateSlice *slice;
 } Places;

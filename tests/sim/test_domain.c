@@ -202,7 +202,8 @@ static void exchanges_run_under_computations(void **state)
     (void)state;
     const Shown again = shown_by(false, true), kept = shown_by(true, true);
     assert_int_equal(again.n, 5);
-    assert_int_equal(again.under, 2); /* of the second one: its input's halo, and its shares */
+    /* of the second convolution: its input's halo, and its shares */
+    assert_int_equal(again.under, 2);
     assert_int_equal(again.inner, 0);
     assert_int_equal(kept.n, 3);
     assert_int_equal(kept.under, 1);

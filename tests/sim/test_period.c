@@ -14,10 +14,10 @@
  * the step. */
 typedef struct Steps {
     uint32_t n;         /* micro-batches */
-    Ps issue;           /* of an instruction; 0: the host is never late */
-    Ps issue_last;      /* of the last kernel */
+    Ps issue;           /* the host's time to issue an instruction; 0: the host is never late */
+    Ps issue_last;      /* the same for the last kernel */
     uint32_t slow;      /* this micro-batch's last kernel takes 1 ps longer; 0: none */
-    uint32_t unordered; /* this one does not wait for its gather; 0: none */
+    uint32_t unordered; /* this micro-batch does not wait for its gather; 0: none */
 } Steps;
 
 static Ps cost(const void *self, const Plan *plan, const Program *p, const Instr *in)

@@ -6,7 +6,7 @@
 
 enum {
     MAX_KERNELS = 256,
-    PLACES = 1 << 16,   /* number of (thread, place in the code) */
+    PLACES = 1 << 16,   /* number of pairs of a thread and a place in the code */
     REQUESTS = 1 << 15, /* number of requests gathered at once */
     LANES = 32,
     BANKS = 32,

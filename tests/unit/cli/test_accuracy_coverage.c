@@ -185,7 +185,7 @@ static void buffers_of_hybridep_are_memory_of_the_process(void **state)
     arena_free(arena);
 }
 
-/* A name with a later number or another word is another model. */
+/* If a name has a later version number or one more word, it is another model. */
 static void names_of_other_models_take_no_shape(void **state)
 {
     (void)state;

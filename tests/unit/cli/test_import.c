@@ -358,7 +358,8 @@ static void payloads_of_nccl(void **state)
     assert_true(nsys_read(path, sink, arena, &d));
     meet_all(sink);
     assert_int_equal(sink->events, 6);
-    assert_int_equal(sink->n_sizeless, 3); /* the group's, the message's, and one without a call */
+    /* the kernels of the group and of the message, and a kernel without a call */
+    assert_int_equal(sink->n_sizeless, 3);
     assert_int_equal(sink->all.n, 2);
     const Samples *gather = sink->all.at[0], *reduce = sink->all.at[1];
     assert_int_equal(gather->kind, COLLECTIVE_all_gather);

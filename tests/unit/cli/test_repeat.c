@@ -85,7 +85,7 @@ static void a_repeat_reads_the_answer(void **state)
     sim(arena, PLAN, db, NULL);
     change_answers(db, mark);
     assert_non_null(strstr(sim(arena, PLAN, db, NULL).out, "\nTHROUGHPUT "));
-    /* other options are other questions */
+    /* an answer only holds for its own options */
     assert_null(strstr(sim(arena, PLAN, db, "--set=batch.global=128").out, "THROUGHPUT"));
     assert_null(strstr(sim(arena, PLAN, db, "--explain").out, "THROUGHPUT"));
     arena_free(arena);

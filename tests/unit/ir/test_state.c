@@ -128,7 +128,8 @@ static void slices_of_a_cut_tensor(void **state)
 }
 
 /* Norm weights are whole on every tp rank, and every replica holds everything: one rank writes. */
-/* The first buffer that holds weights becomes number 1, and those before it one more. */
+/* Renumbers buffers: the first buffer with weights becomes number 1, and the buffers before it move
+ * up by one. */
 static void renumber(Program *p)
 {
     BufferId first = 2;
