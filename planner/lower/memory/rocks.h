@@ -28,8 +28,8 @@ typedef struct Rocks {
 /* A choice of buffers whose places are fixed first. */
 typedef struct RocksWanted {
     uint64_t least;          /* bytes */
-    uint32_t n_microbatches; /* they begin in one of this many first micro-batches ... */
-    uint32_t full;           /* ... or in one of as many from this one on */
+    uint32_t n_microbatches; /* rocks begin in one of the first n_microbatches micro-batches, */
+    uint32_t full;           /* or in one of n_microbatches micro-batches from this one on */
     /* [pc]: number of instructions up to pc at which memory is nearly full. Only buffers that are
      * in use at such an instruction count; NULL: all count */
     const uint32_t *tight;

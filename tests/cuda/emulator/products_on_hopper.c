@@ -74,8 +74,8 @@ INNER_LOOP static uint32_t offset_of(bool swizzled, bool columns, uint32_t leadi
     return mn / 8 * stride + mn % 8 * 16 + k / 8 * leading + k % 8 * 2;
 }
 
-/* Reads row mn of a matrix in shared memory. Along k, 16 bytes are contiguous, except for
- * columns. */
+/* Reads row mn of a matrix in shared memory. Along k, runs of 16 bytes are contiguous, unless the
+ * matrix is stored by columns. */
 INNER_LOOP static void shared_row(DType t, uint64_t matrix, bool columns, uint32_t mn,
                                   float number[DEPTH])
 {

@@ -132,8 +132,9 @@ static void micro_batches_of_communications(void **state)
     }
 }
 
-/* Every root buffer that the program uses gets every other category. Only buffers made between two
- * layouts, or for a unit, have a choice (activation, communication, gradient). */
+/* Gives each root buffer that the program uses every other category; a proof must report it. Only
+ * buffers made between two layouts, or for a unit, may have several categories (activation,
+ * communication, gradient). */
 static void categories_of_buffers(void **state)
 {
     (void)state;
