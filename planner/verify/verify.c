@@ -50,36 +50,93 @@ static void prove_program(Verifier *v, uint32_t program)
     if (v->proofs & VERIFY_layouts) verify_dtypes(v);
 }
 
-/* A verifier for one program that runs beside others, with its own memory and diagnostics. */
+/* What one thread proves, with its own memory and diagnostics. */
+typedef enum ProofPart { PROOF_values, PROOF_metadata, PROOF_deadlock, PROOF_programs } ProofPart;
 typedef struct Apart {
-    const Verifier *v;
-    bool *faulty; /* [program] */
+    Verifier v;
+    Diag told;
 } Apart;
 
-static void prove_apart(void *self, uint32_t program)
+enum { VALUES = VERIFY_layouts | VERIFY_scale | VERIFY_coverage | VERIFY_redundant };
+
+/* The values take longest, so their part comes first. The parts from PROOF_programs on prove one
+ * program each. */
+static void prove_part(Verifier *v, uint32_t part)
 {
-    const Apart *all = self;
-    Arena *arena = arena_new();
-    Diag told = diag_in(arena);
-    Verifier own = *all->v;
-    own.arena = arena;
-    own.d = &told;
-    prove_program(&own, program);
-    all->faulty[program] = told.items.n > 0;
-    arena_free(arena);
+    switch (part) {
+    case PROOF_values:
+        if (!(v->proofs & VALUES)) break;
+        verify_graph_values(v);
+        verify_values(v);
+        break;
+    case PROOF_metadata: verify_metadata(v); break;
+    case PROOF_deadlock:
+        if (v->proofs & VERIFY_deadlock) verify_deadlock(v);
+        break;
+    default: prove_program(v, part - PROOF_programs);
+    }
+    v->p = NULL;
 }
 
-/* Runs the proofs that look at one program alone, each program in a thread. If a proof fails, runs
- * all of them again in order, so that reports do not depend on threads. */
-static void each_program(Verifier *v)
+static void prove_apart(void *self, uint32_t part)
 {
-    const uint32_t n = v->plan->programs.n;
-    Apart all = {v, arena_array(v->arena, n, sizeof *all.faulty)};
+    Apart *own = (Apart *)self + part;
+    own->v.arena = arena_new();
+    own->told = diag_in(own->v.arena);
+    own->v.d = &own->told;
+    prove_part(&own->v, part);
+    if (own->told.items.n > 0) return; /* its texts are in the arena */
+    arena_free(own->v.arena);
+    own->v.arena = NULL;
+}
+
+/* Copies the verifier for each part. The caches of bound ops start empty, because a cache has room
+ * for one writer only. */
+static Apart *copies_of(const Verifier *v, uint32_t n)
+{
+    Apart *all = arena_array(v->arena, n, sizeof *all);
+    for (uint32_t i = 0; i < n; i++) {
+        Verifier *own = &all[i].v;
+        *own = *v;
+        own->bounds.at = NULL;
+        own->bounds.n = own->bounds.room = own->n_bound_slots = 0;
+        own->bound_slots = NULL;
+        own->bound_of_node = NULL;
+    }
+    return all;
+}
+
+/* Takes over the warnings of a part. Copies their texts, because they are in the part's arena. */
+static void take_warnings(Verifier *v, const Apart *part)
+{
+    v->n_warned += part->v.n_warned;
+    for (uint32_t i = 0; i < part->told.items.n; i++) {
+        Diagnostic item = part->told.items.at[i];
+        item.text = arena_dup(v->d->arena, item.text);
+        if (item.hint != NULL) item.hint = arena_dup(v->d->arena, item.hint);
+        diag_add(v->d, item);
+    }
+}
+
+/* Runs all proofs behind the first ones, each part in a thread. If a proof fails, runs all of them
+ * again in order, so that reports do not depend on threads. */
+static void prove_parts(Verifier *v)
+{
+    const uint32_t n_programs = v->plan->programs.n, n = PROOF_programs + n_programs;
+    Apart *all = copies_of(v, n);
     bool again = false;
-    parallel_for(n, prove_apart, &all);
-    for (uint32_t i = 0; i < n; i++) again = again || all.faulty[i];
-    for (uint32_t i = 0; again && i < n; i++) prove_program(v, i);
-    v->p = NULL;
+    parallel_for(n, prove_apart, all);
+    for (uint32_t i = 0; i < n; i++)
+        again = again || all[i].v.n_reported > 0 || (i != PROOF_values && all[i].v.n_warned > 0);
+    if (again) {
+        for (uint32_t i = 0; i < n_programs; i++) prove_part(v, PROOF_programs + i);
+        prove_part(v, PROOF_metadata);
+        prove_part(v, PROOF_deadlock);
+        prove_part(v, PROOF_values);
+    } else {
+        take_warnings(v, &all[PROOF_values]);
+    }
+    for (uint32_t i = 0; i < n; i++) arena_free(all[i].v.arena);
 }
 
 static bool structure(Verifier *v)
@@ -129,7 +186,6 @@ static void check_attributes(Verifier *v)
 
 bool verify_plan(const Plan *plan, uint32_t proofs, bool user_plan, Diag *d)
 {
-    const uint32_t values = VERIFY_layouts | VERIFY_scale | VERIFY_coverage | VERIFY_redundant;
     Verifier v = {.plan = plan,
                   .g = &plan->graph,
                   .d = d,
@@ -137,13 +193,7 @@ bool verify_plan(const Plan *plan, uint32_t proofs, bool user_plan, Diag *d)
                   .fault = user_plan ? FAULT_input : FAULT_internal,
                   .proofs = proofs | VERIFY_structure};
     if (structure(&v)) {
-        each_program(&v);
-        verify_metadata(&v);
-        if (proofs & VERIFY_deadlock) verify_deadlock(&v);
-        if (proofs & values) {
-            verify_graph_values(&v);
-            verify_values(&v);
-        }
+        prove_parts(&v);
         if (proofs & VERIFY_metadata && v.n_reported == 0) check_attributes(&v);
     }
     verify_report_rest(&v);

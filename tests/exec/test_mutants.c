@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "exec/exec.h"
+#include "planner/base/parallel.h"
 #include "planner/base/rng.h"
 #include "planner/verify/verify.h"
 #include "tests/support/plans/corpus.h"
@@ -62,12 +63,27 @@ static bool exec_rejects(const Subject *s, const Plan *mutant, uint64_t n_orders
     return rejected;
 }
 
+/* Proves a mutant with several threads and with one. Both must report the same. */
+static bool passes_proofs(const Plan *mutant, Arena *arena)
+{
+    Str text[2];
+    bool ok = false;
+    for (uint32_t k = 0; k < 2; k++) {
+        Diag d = diag_in(arena);
+        parallel_allow(k == 0 ? 3 : 1);
+        ok = verify_plan(mutant, VERIFY_all, false, &d);
+        text[k] = str_in(arena);
+        diag_print(&d, &text[k]);
+    }
+    assert_string_equal(str_text(&text[0]), str_text(&text[1]));
+    return ok;
+}
+
 /* A mutant that is proven equal computes the same in every order, if it ends. One run shows whether
  * it ends, because programs that wait for each other for ever do so in every order. */
 static int judge(const Subject *s, const Plan *mutant, uint32_t program, Arena *arena)
 {
-    Diag d = diag_in(arena);
-    if (!verify_plan(mutant, VERIFY_all, false, &d)) return BY_VERIFY;
+    if (!passes_proofs(mutant, arena)) return BY_VERIFY;
     bool equal = mutate_proves_equal(s->plan, mutant, program, arena);
     if (equal && s->plan->programs.n == 1) return EQUAL;
     if (exec_rejects(s, mutant, equal ? 1 : ORDERS)) return BY_EXEC;
