@@ -15,6 +15,7 @@
 
 #include "cli/predict.h"
 #include "cli/sweep/jobs.h"
+#include "planner/base/cores.h"
 #include "planner/base/log.h"
 
 /* A process that decides points. */
@@ -283,16 +284,25 @@ static void decide(Decider *decider, uint32_t index, Arena *arena, FILE *out)
     json_decref(row);
 }
 
+/* Names this machine. The machine's BLAS belongs to the name only if the store has measured costs,
+ * because only these depend on it, and because the library takes long to load. */
+static const char *machine_of(const Decider *decider, Diag *d)
+{
+    if (measured_any(decider->store, d)) return machine_key(decider->kept);
+    return arena_print(decider->kept, "%s:%u", machine_cpu(decider->kept),
+                       (unsigned)cores_online());
+}
+
 /* Returns the part of the key that all points of this process share. */
 static const char *context_of(const Decider *decider, Diag *d)
 {
     const Options *o = &decider->job->cli->options;
     const char *how = decider->job->bounded ? "bounded" : decider->job->unproven ? "unproven" : "";
-    return arena_print(
-        decider->kept, "%s\nmachine %s\nprice %s\npue %g\ncosts %s\n%s\n%s%s\n", decider->build,
-        o->machine != NULL ? o->machine : "", o->price_text != NULL ? o->price_text : "", o->pue,
-        machine_key(decider->kept), hash_hex(decider->kept, measured_state(decider->store, d)), how,
-        o->exact ? " exact" : "");
+    return arena_print(decider->kept, "%s\nmachine %s\nprice %s\npue %g\ncosts %s\n%s\n%s%s\n",
+                       decider->build, o->machine != NULL ? o->machine : "",
+                       o->price_text != NULL ? o->price_text : "", o->pue, machine_of(decider, d),
+                       hash_hex(decider->kept, measured_state(decider->store, d)), how,
+                       o->exact ? " exact" : "");
 }
 
 static void work(void *self, const Worker *worker)

@@ -66,6 +66,8 @@ int64_t sweep_begin(Cli *cli, Store *store, const char *script, const TextList *
 bool sweep_put_point(Store *store, int64_t sweep, uint32_t point, const TextList *settings,
                      int64_t run, SweepStatus status, Arena *arena, Diag *d);
 bool sweep_end(Store *store, int64_t sweep, Diag *d);
+/* True if the store has measured costs of any machine. */
+bool measured_any(Store *store, Diag *d);
 /* Returns a hash of the measurements on which predictions and their error bars depend. */
 Hash128 measured_state(Store *store, Diag *d);
 

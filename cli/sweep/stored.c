@@ -67,6 +67,17 @@ bool sweep_end(Store *store, int64_t sweep, Diag *d)
     return db_run(store_db(store), d, "UPDATE sweep SET status = 'done' WHERE id = ?", "i", sweep);
 }
 
+bool measured_any(Store *store, Diag *d)
+{
+    DbStatement *st = db_prepare(store_db(store), d,
+                                 "SELECT EXISTS (SELECT 1 FROM kernel_cost) OR "
+                                 "EXISTS (SELECT 1 FROM collective_cost)",
+                                 "");
+    const bool any = db_step(st, d) && db_int(st, 0) != 0;
+    db_reset(st);
+    return any;
+}
+
 Hash128 measured_state(Store *store, Diag *d)
 {
     static const char *const queries[] = {

@@ -172,10 +172,39 @@ static void the_best_of_a_sweep_is_answered_for_all(void **state)
     arena_free(arena);
 }
 
+/* A repeated sweep prints the stored lines about the best plan. A changed script makes new lines.
+ */
+static void the_best_of_a_repeated_sweep_is_looked_up(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *folder = command_new_folder(arena);
+    const char *db = arena_print(arena, "%s/t.db", folder);
+    const char *plan = arena_print(arena, "%s/p.lua", folder);
+    size_t bytes = 0;
+    const char *text = command_read_file(arena, PLAN, &bytes), *seq = strstr(text, "8192");
+    assert_non_null(seq);
+    const char *lines[3];
+    for (int i = 0; i < 3; i++) {
+        command_write_file(plan, i < 2 ? text
+                                       : arena_print(arena, "%.*s4096%s", (int)(seq - text), text,
+                                                     seq + strlen("8192")));
+        CommandResult r = COMMAND(arena, 60, "sweep", plan, "--set", "mesh.dp_shard=-1", "--set",
+                                  "model.layers=4", "--try", "mesh.tp=1,2", "--db", db);
+        assert_int_equal(r.exit_code, 0);
+        lines[i] = strstr(r.out, "best plan   under torchtitan: ");
+        assert_non_null(lines[i]);
+    }
+    assert_string_equal(lines[0], lines[1]);
+    assert_string_not_equal(lines[0], lines[2]);
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_best_of_a_sweep_is_answered_for_all),
+        cmocka_unit_test(the_best_of_a_repeated_sweep_is_looked_up),
         cmocka_unit_test(frameworks_that_could_run_it_are_tried),
         cmocka_unit_test(a_tried_framework_is_as_a_named_one),
         cmocka_unit_test(a_framework_may_need_more_than_there_is),
