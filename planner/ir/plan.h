@@ -14,6 +14,8 @@
 #ifndef TANDEM_IR_PLAN_H
 #define TANDEM_IR_PLAN_H
 
+#include <assert.h>
+
 #include "planner/ir/graph.h"
 #include "planner/ir/nccl.h"
 
@@ -164,6 +166,7 @@ static inline const Instr *program_instr(const Program *p, Pc pc)
 }
 static inline BufferId program_arg(const Program *p, const Instr *in, uint32_t i)
 {
+    assert(i < in->args.n);
     return p->args.at[in->args.first + i];
 }
 BufferId program_root(const Program *p, BufferId b,

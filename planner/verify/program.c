@@ -129,15 +129,21 @@ static void check_compute(Verifier *v, Pc pc)
 {
     const Instr *in = &v->p->code.at[pc];
     const OpInfo *info = op_info(in->op);
+    const uint32_t n_args = info->sig.n_in + info->sig.n_out;
+    /* binding alone does not refuse this, because it can derive the shapes of outputs */
+    if (in->n_in != info->sig.n_in || in->args.n < n_args) {
+        verify_report(v, RULE, pc, "needs %u inputs and %u outputs", info->sig.n_in,
+                      info->sig.n_out);
+        return;
+    }
     check_scratch(v, pc);
     const Bound *bound = verify_bound(v, pc);
     if (bound->fault)
         verify_report(v, RULE, pc, "has arguments that do not fit its op: %s", bound->fault);
     for (uint32_t j = 0; j < info->sig.n_out && (info->flags & OP_UPDATES); j++)
-        if (in->args.n > in->n_in + j &&
-            program_arg(v->p, in, j) != program_arg(v->p, in, in->n_in + j))
+        if (program_arg(v->p, in, j) != program_arg(v->p, in, in->n_in + j))
             verify_report(v, RULE, pc, "output %u must be the same buffer as input %u", j, j);
-    if (in->op == OP_clip_coef && in->n_in > 0) {
+    if (in->op == OP_clip_coef) {
         const uint64_t n = v->local_elements[v->p->buffers.at[program_arg(v->p, in, 0)].shape];
         if ((uint64_t)verify_attrs(v, pc)->n_slots != n)
             verify_report(v, RULE, pc,

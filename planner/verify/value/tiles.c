@@ -73,7 +73,7 @@ static bool find_part(const Tiles *t, NodeId id, Part *part)
     /* A mean reads all labels to count its groups; attribute `first` is the first label of the
      * part. */
     const bool whole = n->n_in && op_reads_whole_labels(n->op, n->n_in - 1u) && part->hi;
-    const Part taken = {a->first, a->first + (op_returns_piece(n->op) ? a->count : 0), n->tile};
+    const Part taken = {a->first, a->first + a->count, n->tile};
     if (whole && (t->of[n->in[n->n_in - 1]].hi || a->first != part->lo))
         return report(t, id, "counts the labels of wrong tokens", *part, taken);
     if (op_returns_piece(n->op) && !same_tokens(taken, *part))
@@ -81,7 +81,7 @@ static bool find_part(const Tiles *t, NodeId id, Part *part)
     if (op_takes_piece(n->op)) {
         if (part->hi)
             return report(t, id, "takes a piece of a tensor that is itself a piece", *part, taken);
-        *part = (Part){a->first, a->first + a->count, n->tile};
+        *part = taken;
     }
     if (part->hi && part->tile != n->tile)
         return report(t, id, "names a piece other than the one that it computes", *part,

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -305,6 +306,23 @@ static void give_every_second(Trap *trap, bool turned)
     trap->plan->program_of = program_of;
 }
 
+/* In a circle, a rank that has reached a communication waits for a rank of the same group. */
+static void waits_are_within_groups(const Plan *plan, const char *circle)
+{
+    const Mesh *mesh = &plan->mesh;
+    uint32_t n = 0;
+    for (const char *at = strstr(circle, "circle: ") + 6; at != NULL; at = strchr(at + 1, ',')) {
+        uint32_t rank, pc, other;
+        assert_int_equal(
+            sscanf(at + 2, "rank %u in %u %*s %*s waits for rank %u", &rank, &pc, &other), 3);
+        const AxisSet axes = plan_program(plan, rank)->code.at[pc].axes;
+        assert_int_not_equal(rank, other);
+        assert_int_equal(mesh_group(mesh, rank, axes), mesh_group(mesh, other, axes));
+        n++;
+    }
+    assert_true(n > 1);
+}
+
 static void reduction_between_exchanges(void **state)
 {
     (void)state;
@@ -325,6 +343,7 @@ static void reduction_between_exchanges(void **state)
         assert_non_null(strstr(circle, "ranks wait for each other in a circle: "));
         assert_non_null(strstr(circle, "reduce_scatter waits for rank "));
         assert_non_null(strstr(circle, "all_to_all waits for rank "));
+        waits_are_within_groups(trap.plan, circle);
     }
 }
 

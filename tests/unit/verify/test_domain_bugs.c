@@ -247,6 +247,20 @@ static Plan *centre_twice(const Plan *plan)
     return bad;
 }
 
+/* The sides are never computed. */
+static Plan *centre_alone(const Plan *plan)
+{
+    const Pc sides = inner_part(plan, ROWS_sides);
+    Plan *bad = mutate_copy(plan, arena);
+    Instr *in = at(bad, sides);
+    *arg(bad, sides, 0) = *arg(bad, sides, 1) = *arg(bad, sides, in->n_in);
+    in->op = OP_copy;
+    in->n_in = 1;
+    in->args.n = 2;
+    in->attrs = 0;
+    return bad;
+}
+
 /* The sides take the centre's place. */
 static Plan *sides_alone(const Plan *plan)
 {
@@ -444,6 +458,8 @@ static const struct {
     {"sides of own columns", "NCAR/miles-credit#475", sides_of_own_columns, "verify-layout",
      plan_of_columns},
     {"a centre twice", "a sum of three parts", centre_twice, "verify-layout", plan_of_columns},
+    {"a centre without sides", "a sum of three parts", centre_alone, "verify-layout",
+     plan_of_columns},
     {"sides without a centre", "a sum of three parts", sides_alone, "verify-layout",
      plan_of_columns},
     {"a centre in the sides", "a sum of three parts", centre_in_the_sides, "verify-layout",

@@ -129,6 +129,27 @@ static void parameters_lie_inside_their_unit(void **state)
     }
 }
 
+/* Each number of a unit is set beyond its bound, one at a time. */
+static void numbers_of_units(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 6; k++) {
+        Spoiled c = spoiled_sharded();
+        Unit *unit = &c.plan->graph.units.at[1];
+        const AxisSet beyond = (AxisSet)(1u << c.plan->mesh.n_axes);
+        assert_true(unit->shard && !unit->replicate);
+        switch (k) {
+        case 0: unit->shard |= beyond; break;
+        case 1: unit->replicate |= beyond; break;
+        case 2: unit->replicate |= unit->shard; break;
+        case 3: unit->padded = UINT64_MAX - 1; break;
+        case 4: unit->padded++; break;
+        default: unit->elements = unit->padded + 1; break;
+        }
+        spoiled_rejected(&c, "verify-structure", "has axes or sizes out of range");
+    }
+}
+
 static void unit_not_updated(void **state)
 {
     (void)state;
@@ -239,6 +260,23 @@ static void wait_for_the_future(void **state)
     spoiled_rejected(&c, "verify-structure", "out of range");
 }
 
+/* Each instruction, one at a time, loses its last argument, which is an output. */
+static void instruction_without_its_output(void **state)
+{
+    (void)state;
+    Spoiled c = spoiled_sharded();
+    for (Pc pc = 1; pc < c.p->code.n; pc++) {
+        Instr *in = &c.p->code.at[pc];
+        const uint32_t n = in->args.n, n_out = op_info(in->op)->sig.n_out;
+        in->args.n = in->n_in + (n_out > 0 ? n_out - 1 : 0);
+        c.d = diag_in(c.arena);
+        if (in->args.n < n && verify_plan(c.plan, VERIFY_structure, false, &c.d))
+            fail_msg("%u %s needs no output", pc, op_info(in->op)->name);
+        in->args.n = n;
+    }
+    spoiled_accepted(&c);
+}
+
 static void gather_of_the_wrong_size(void **state)
 {
     (void)state;
@@ -286,6 +324,7 @@ int main(void)
         cmocka_unit_test(wrong_weight_of_the_right_shape),
         cmocka_unit_test(maximum_of_sums),
         cmocka_unit_test(parameters_lie_inside_their_unit),
+        cmocka_unit_test(numbers_of_units),
         cmocka_unit_test(unit_not_updated),
         cmocka_unit_test(unit_updated_twice),
         cmocka_unit_test(states_exchanged),
@@ -296,6 +335,7 @@ int main(void)
         cmocka_unit_test(memory_reused_too_early),
         cmocka_unit_test(beyond_the_arena),
         cmocka_unit_test(wait_for_the_future),
+        cmocka_unit_test(instruction_without_its_output),
         cmocka_unit_test(gather_of_the_wrong_size),
         cmocka_unit_test(spaces),
     };

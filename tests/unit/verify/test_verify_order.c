@@ -462,8 +462,11 @@ static void one_more_on_one_side(void **state)
     const Move a[] = {{OP_all_reduce, STREAM_ep, 1, 0, 0, 0},
                       {OP_all_reduce, STREAM_ep, 2, 0, 0, 0}},
                b[] = {{OP_all_reduce, STREAM_ep, 1, 0, 0, 0}};
-    Case c = TWO(a, b);
-    ends(&c, VERIFY_deadlock, "verify-sequence", "call 2 on communicator (pp, ep)");
+    Case c = TWO(a, b), turned = TWO(b, a);
+    ends(&c, VERIFY_deadlock, "verify-sequence",
+         "call 2 on communicator (pp, ep), but program 0 issues 2 all_reduce, match 2");
+    ends(&turned, VERIFY_deadlock, "verify-sequence",
+         "call 2 on communicator (pp, ep), but program 0 issues nothing");
 }
 
 static void match_used_twice(void **state)

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "planner/verify/verify.h"
+#include "tests/support/plans/plans.h"
 #include "tests/support/spoiled.h"
 
 /* ---- the loss and gradients ---- */
@@ -101,6 +102,46 @@ static void norm_counts_twice(void **state)
     a.lo = spoiled_attrs(&c, pc).lo;
     spoil_attrs(&c, next, a);
     spoiled_rejected(&c, "verify-scale", "");
+}
+
+/* Lets the instruction read elements [from, to) of its buffer as a buffer of its own. */
+static void read_a_part(Spoiled *c, Pc pc, uint64_t from, uint64_t to)
+{
+    Instr *in = &c->p->code.at[pc];
+    BufferId *arg = &c->p->args.at[in->args.first];
+    const Buffer of = c->p->buffers.at[*arg];
+    Shape s = *plan_shape_at(c->plan, of.shape);
+    assert_int_equal(s.n_dims, 1);
+    s.dim[0] = (int64_t)(to - from);
+    const BufferId view = plans_view(c->plan, c->p, *arg, &s, from * dtype_bytes(of.dtype));
+    Buffer *at = &c->p->buffers.at[view];
+    at->unit = of.unit;
+    at->first = at->last = pc;
+    *arg = view;
+    Attrs a = spoiled_attrs(c, pc);
+    a.lo -= (int64_t)from, a.hi -= (int64_t)from;
+    spoil_attrs(c, pc, a);
+}
+
+/* Each term of the norm may read its own elements alone, but must read the first of them. */
+static void norm_of_parts(void **state)
+{
+    (void)state;
+    uint32_t n = 0;
+    Spoiled all = spoiled_replicated();
+    for (Pc pc = 1; pc < all.p->code.n; pc++) {
+        if (all.p->code.at[pc].op != OP_sumsq) continue;
+        const Attrs a = spoiled_attrs(&all, pc);
+        Spoiled c = spoiled_replicated();
+        read_a_part(&c, pc, (uint64_t)a.lo, (uint64_t)a.hi);
+        spoiled_accepted(&c);
+        c = spoiled_replicated();
+        read_a_part(&c, pc, (uint64_t)a.lo + 1, (uint64_t)a.hi);
+        spoiled_rejected(&c, "verify-layout", "");
+        n++;
+    }
+    assert_true(n > 2);
+    arena_free(all.arena);
 }
 
 static void norm_over_replicas(void **state)
@@ -208,6 +249,7 @@ int main(void)
         cmocka_unit_test(contribution_that_overwrites),
         cmocka_unit_test(micro_steps_and_tokens),
         cmocka_unit_test(norm_counts_twice),
+        cmocka_unit_test(norm_of_parts),
         cmocka_unit_test(norm_over_replicas),
         cmocka_unit_test(norm_of_one_rank),
         cmocka_unit_test(optimizers_attributes),
