@@ -8,9 +8,10 @@
 
 enum { MOST_PARTS = 64 };
 
-/* The number of flows on each link, and through host memory. */
+/* The number of flows on each link, and through host memory. In rings and exchanges, a device sends
+ * as much as it receives, so `own` counts only flows that arrive. */
 typedef struct Loads {
-    double out[MOST_BOX_DEVICES], in[MOST_BOX_DEVICES];
+    double own[MOST_BOX_DEVICES];
     double up[MOST_PARTS], down[MOST_PARTS];
     double between[MOST_PARTS][MOST_PARTS];
     double in_memory;
@@ -45,8 +46,7 @@ static void add_flow(const Cluster *c, Loads *l, uint32_t from, uint32_t to, dou
     bool writes = may_write(c, one_switch, one_socket), direct = one_switch && writes;
     /* Intel's processors split writes between devices into packets of 64 bytes */
     if (one_socket && !direct && box->intel) part *= 6. / 5;
-    l->out[from] += part;
-    l->in[to] += part;
+    l->own[to] += part;
     if (direct) return;
     if (!writes) l->in_memory += part;
     if (box->switches > 0) {
@@ -59,8 +59,7 @@ static void add_flow(const Cluster *c, Loads *l, uint32_t from, uint32_t to, dou
 static double least(const Cluster *c, const Loads *l)
 {
     double link = nccl_port_bytes_per_s(c), busiest = 0, between = 0;
-    for (uint32_t i = 0; i < MOST_BOX_DEVICES; i++)
-        busiest = fmax(busiest, fmax(l->out[i], l->in[i]));
+    for (uint32_t i = 0; i < MOST_BOX_DEVICES; i++) busiest = fmax(busiest, l->own[i]);
     for (uint32_t i = 0; i < MOST_PARTS; i++) {
         busiest = fmax(busiest, fmax(l->up[i], l->down[i]));
         for (uint32_t k = 0; k < MOST_PARTS; k++) between = fmax(between, l->between[i][k]);

@@ -49,8 +49,10 @@ static inline Pc synthetic_after(Plan *plan, uint32_t program, Pc pc, Pc after)
 
 static inline Pc synthetic_compute(Plan *plan, uint32_t program, Stream stream, Ps duration)
 {
+    Program *p = &plan->programs.at[program];
     Instr in = {.op = OP_fill, .stream = stream, .microbatch = (uint32_t)duration};
-    return list_push(plan->arena, &plan->programs.at[program].code, in);
+    in.args = (Span){(uint32_t)list_push(plan->arena, &p->args, (BufferId)0), 1};
+    return list_push(plan->arena, &p->code, in);
 }
 
 static inline BufferId synthetic_buffer(Plan *plan, uint64_t bytes, Pc first, Pc last,

@@ -91,6 +91,39 @@ static void nics_have_their_own(void **state)
     arena_free(arena);
 }
 
+/* Returns the number of nodes with ranks of rank 0's group, by a walk over all ranks. */
+static uint32_t nodes_of(const Mesh *mesh, AxisSet axes, uint32_t per_node)
+{
+    uint32_t n = 0, last = UINT32_MAX;
+    for (Rank r = 0; r < mesh->n_ranks; r++) {
+        if (mesh_group(mesh, r, axes) != 0 || r / per_node == last) continue;
+        last = r / per_node;
+        n++;
+    }
+    return n;
+}
+
+static void groups_lie_on_nodes(void **state)
+{
+    (void)state;
+    static const AxisName names[] = {AXIS_dp_shard, AXIS_tp};
+    for (uint32_t per_node = 2; per_node <= 32; per_node *= 2)
+        for (uint32_t which = 1; which < 4; which++) {
+            Arena *arena = arena_new();
+            Cluster c = machine("Hopper", 32 / per_node, per_node);
+            Plan *plan = synthetic_plan(arena, 1, 8, 4, 1);
+            AxisSet axes = 0;
+            for (uint32_t i = 0; i < 2; i++)
+                if (which >> i & 1) axes |= synthetic_axis(plan, names[i]);
+            synthetic_comm(plan, 0, STREAM_tp, OP_all_gather, axes, 0, 1, MIB);
+            CommMemories list;
+            comm_memory(plan, 0, &c, &framework, arena, &list);
+            assert_int_equal(list.n, 1);
+            assert_int_equal(list.at[0].n_nodes, nodes_of(&plan->mesh, axes, per_node));
+            arena_free(arena);
+        }
+}
+
 /* Four stages. In Tandem's executor, forward and backward are two communicators on all ranks, and
  * in each of them a stage sends one way. A framework has one group. */
 static void stages_have_neighbours(void **state)
@@ -156,9 +189,8 @@ static void nothing_takes_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_are_nccls),
-        cmocka_unit_test(nics_have_their_own),
-        cmocka_unit_test(stages_have_neighbours),
+        cmocka_unit_test(sizes_are_nccls),       cmocka_unit_test(nics_have_their_own),
+        cmocka_unit_test(groups_lie_on_nodes),   cmocka_unit_test(stages_have_neighbours),
         cmocka_unit_test(nothing_takes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -91,6 +91,10 @@ static void exchanges_by_hand(void **state)
     assert_rate(pcie_exchange_bytes_per_s(&c, 8), link * 7 / 16);
     c.pcie.peer = PEER_off;
     assert_rate(pcie_exchange_bytes_per_s(&c, 8), link / 4);
+    /* Each of 8 devices sends one share through host memory, which writes and reads it. */
+    c = box(1, 0, PEER_off, false);
+    c.host_bytes_per_s = 4e9;
+    assert_rate(pcie_exchange_bytes_per_s(&c, 8), 8 * 4e9 / 16);
 }
 
 /* A large collective is as fast as its busiest link allows; stores of 128 bytes do not work over
