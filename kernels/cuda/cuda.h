@@ -10,8 +10,8 @@
  *
  * `batch` has no device kernel, because its data comes from the host. Before a step the backend
  * lets the data source fill one staging buffer (pinned host memory) for each micro-batch, by
- * kernel_cpu(OP_batch), and carries the row out by copying it to the arguments. cuda_batch only
- * says so. */
+ * kernel_cpu(OP_batch). In the step it copies this buffer to the arguments of `batch`. The function
+ * cuda_batch is an error. */
 #ifndef TANDEM_KERNELS_CUDA_CUDA_H
 #define TANDEM_KERNELS_CUDA_CUDA_H
 
@@ -28,8 +28,9 @@ typedef struct CudaControl {
     uint64_t seed; /* seed of all random draws */
 } CudaControl;
 
-/* A fault found by a kernel, in the device word CudaContext.fault: the kind in the bits above the
- * pc. The largest value stays; 0 is none. */
+/* A kernel that finds a fault writes it to the device word CudaContext.fault: its kind in the high
+ * bits, the instruction's pc in the low ones. Of several faults the largest value stays; 0: none.
+ */
 enum { CUDA_FAULT_PC_BITS = 28 };
 typedef enum CudaFault {
     CUDA_FAULT_none,
@@ -63,12 +64,12 @@ typedef struct CudaAttentionLibrary {
 } CudaAttentionLibrary;
 
 /* Attention or its gradient by our kernels for compute capability 9.0, if they accept the call.
- * cuda_attention and cuda_attention_grad never call them. A caller that has timed both kinds
- * may. */
+ * cuda_attention and cuda_attention_grad never use these kernels; attention_ways does, after timing
+ * them. */
 bool cuda_attention_hopper_takes(OpKind op, const KernelArgs *args, const CudaContext *cuda);
 bool cuda_attention_hopper(OpKind op, const KernelArgs *args, const CudaContext *cuda,
                            CudaError *error);
-/* The same for the gradient as one kernel, with five products for each score instead of seven. */
+/* The gradient as one kernel, with five products for each score instead of seven. */
 bool cuda_attention_one_takes(const KernelArgs *args, const CudaContext *cuda);
 bool cuda_attention_one(const KernelArgs *args, const CudaContext *cuda, CudaError *error);
 

@@ -9,17 +9,17 @@ static inline int64_t ceil_div(int64_t n, int64_t by)
     return (n + by - 1) / by;
 }
 
-/* Returns the number of blocks for n items if a block handles `each` items at a time, but at most
- * `most`. A block that has handled its items goes on with those behind the whole grid. */
+/* Returns the number of blocks for n items if a block handles `each` items at a time, at most
+ * `most`. If that is too few, each block also handles the items one grid further on, and so on. */
 static inline int64_t blocks_for(int64_t n, int64_t each, int64_t most)
 {
     int64_t blocks = ceil_div(n, each);
     return blocks < most ? blocks : most;
 }
 
-/* Returns the bytes of shared memory that a block of this device may request. (CUDA C++ Programming
- * Guide, technical specifications per compute capability: 8.0 has 163 KiB, 8.6 and 8.9, which run
- * its code, and 12.x 99 KiB, 9.0 and 10.0 227 KiB.) */
+/* Returns the bytes of shared memory that a block on this device may request. (CUDA C++ Programming
+ * Guide, technical specifications: 163 KiB for compute capability 8.0; 99 KiB for 8.6, 8.9
+ * and 12.x; 227 KiB for 9.0 and 10.0.) Code for 8.0 also runs on 8.6 and 8.9. */
 static inline uint64_t shared_most(const CudaContext *cuda)
 {
     uint32_t capability = cuda->compute_capability;

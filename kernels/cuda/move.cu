@@ -1,15 +1,15 @@
-/* Ops that change a value's memory order: slice, place, pack, unpack, copy. Parts of a dimension
- * are runs of bytes on both sides. They move in the widest pieces that both sides allow. */
+/* Ops that change a value's memory order: slice, place, pack, unpack, copy. Each moves runs of
+ * bytes. A thread moves the widest words that divide all runs. */
 #include "kernels/cuda/launch.cuh"
 
 enum { MOVE_THREADS = 256, MOVE_BLOCKS_PER_SM = 8, MOVE_MANY = 4 };
 
-/* One side is [outer, middle, inner]; the other is parts [outer, size, inner] from `first` on. Here
- * `inner` counts pieces of `piece` bytes. */
+/* One side is the whole, [outer, middle, inner]; the other is parts [outer, size, inner] from index
+ * `first` of the middle on. Here `inner` counts words of `piece` bytes. */
 typedef struct MoveArgs {
     char *whole, *parts;
     int64_t outer, middle, inner, size, first;
-    int64_t n;      /* pieces of all parts */
+    int64_t n;      /* words of all parts */
     int64_t zigzag; /* for n parts of two chunks each: 2n - 1; 0: parts follow each other */
     int32_t piece;  /* 16, 8, 4, 2 or 1 bytes */
     bool to_whole;
@@ -51,7 +51,7 @@ DEVICE void move_write(const MoveArgs *a, char *at, uint4 x)
     }
 }
 
-/* Returns where piece t of the parts lies in the whole; -1: beyond its end. */
+/* Returns where word t of the parts lies in the whole; -1: beyond its end. */
 DEVICE int64_t move_place(const MoveArgs *a, int64_t t)
 {
     int64_t run = split_row(t, a->inner, a->n),

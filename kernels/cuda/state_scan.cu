@@ -11,7 +11,7 @@ enum { SCAN_THREADS = 128 };
 
 typedef struct ScanArgs {
     Array dy, x, step, rate, B, C, D, y, dx, dstep, drate, dD, dB, dC;
-    float *read; /* dy C h of each token and head; or sums of dB, then of dC */
+    float *read; /* C h times dy of each token and head; or sums of dB, then of dC */
     int64_t b, S, G, R, E, Q;
     uint32_t accumulate;
 } ScanArgs;

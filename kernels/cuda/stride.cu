@@ -13,7 +13,8 @@ typedef struct StrideArgs {
     bool packs, in_rows;     /* in_rows: the part that is no message has the rank's own rows */
 } StrideArgs;
 
-/* The ends of piece number k that this rank and `other` exchange: its number in the dimension. */
+/* Two ranks exchange several pieces. Returns the place in the dimension of piece k that this rank
+ * and `other` exchange; -1: there is none. */
 DEVICE int64_t shared_piece(const StrideArgs *a, int64_t other, int64_t k)
 {
     const Strides *s = &a->strides;
@@ -23,7 +24,7 @@ DEVICE int64_t shared_piece(const StrideArgs *a, int64_t other, int64_t k)
     return piece < lo + s->pieces ? piece : -1;
 }
 
-/* Element t of the messages comes from here in the part; -1: it is a zero. */
+/* Returns the element of the part that becomes element t of the messages; -1: zero. */
 DEVICE int64_t packed_from(const StrideArgs *a, int64_t t)
 {
     const Strides *s = &a->strides;
@@ -34,7 +35,7 @@ DEVICE int64_t packed_from(const StrideArgs *a, int64_t t)
     return (outer * s->pieces + place) * a->piece + t % a->piece;
 }
 
-/* Element t of the part comes from here in the messages. */
+/* Returns the element of the messages that becomes element t of the part. */
 DEVICE int64_t unpacked_from(const StrideArgs *a, int64_t t)
 {
     const Strides *s = &a->strides;

@@ -36,8 +36,9 @@ typedef struct AttentionArgs {
     uint32_t causal, accumulate, drops;
     float grow; /* 1 / (1 - drop) */
     CudaDraw draw;
-    /* Among the scores [b,s,g,r,T] of the whole: the index of the first local one, and the distance
-     * of neighbours along each index. */
+    /* The scores [b,s,g,r,T] of the whole sequences are numbered one after the other. `place` is
+     * the number of the first local score; place_b is the distance between the numbers of
+     * neighbours in b, and so on. */
     int64_t place, place_b, place_s, place_g, place_r;
 } AttentionArgs;
 

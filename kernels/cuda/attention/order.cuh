@@ -5,7 +5,7 @@
 
 #include "kernels/cuda/device.cuh"
 
-/* Rows of queries or keys that one block of a Hopper's kernel holds. */
+/* Rows of queries or keys that one block of a kernel for Hopper holds. */
 enum { ORDER_ROWS = 128 };
 
 /* Returns the number of heads (of `all`) that blocks visit side by side: as many as have operands

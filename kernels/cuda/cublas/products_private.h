@@ -9,7 +9,7 @@
 
 typedef struct ProductCall {
     Gemm gemm;
-    bool for_library;    /* otherwise: the plain kernel; for several parts: each part by itself */
+    bool for_library;    /* false: the plain kernel runs, or each of several parts runs by itself */
     bool alone;          /* a product without fused ops */
     bool fast;           /* 8-bit products of the forward pass may use less exact sums */
     bool timed, kept;    /* the choice was timed in this run; it was kept from an earlier run */
@@ -47,8 +47,8 @@ bool product_set_places(const ProductCall *call, const void *vector, const void 
                         CudaError *error);
 bool product_takes(CudaProducts *p, const ProductCall *call, const cublasLtMatmulAlgo_t *algo);
 
-/* True if all bytes are 0: there is no algorithm, so the plain kernel runs, or each part by
- * itself. */
+/* True if all bytes are 0: no algorithm was found. Then the plain kernel runs, or each of several
+ * parts runs by itself. */
 bool product_is_none(const cublasLtMatmulAlgo_t *algo);
 
 /* ---- products_time.c: *best is the fastest of `n` algorithms, by median time on separate memory;

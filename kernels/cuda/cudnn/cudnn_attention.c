@@ -60,8 +60,8 @@ typedef struct GraphBuild {
 
 static const GraphTensor none = {NULL, 0};
 
-/* Argument i as [B, heads, rows, E] (ours are stored as [B, rows, heads, E]), or with rows and E
- * swapped. */
+/* Argument i as [B, heads, rows, E] (our tensors are stored as [B, rows, heads, E]), or with rows
+ * and E swapped. */
 static GraphTensor argument(GraphBuild *b, uint32_t i, int64_t heads, int64_t rows, bool swapped)
 {
     int64_t E = b->s->E, row = heads * E;

@@ -52,7 +52,8 @@ KERNEL(balance_count, BalanceArgs, BALANCE_THREADS, 4)
     a.chosen[sequence * a.n + first + threadIdx.x] = total * ((float)a.n / (float)a.choices);
 }
 
-/* The same over all sequences, added to or set: how often each expert was chosen. */
+/* Counts how often each expert was chosen in all sequences together; sets the output or adds to it.
+ */
 KERNEL(loads_count, BalanceArgs, BALANCE_THREADS, 4)
 {
     SHARED(float, held); /* [BALANCE_WARPS, EIGHT] */

@@ -9,7 +9,7 @@
 enum { COUNT_THREADS = 256, COUNT_WARPS = COUNT_THREADS / WARP };
 
 /* Adds up the counts of all threads: thread k < EIGHT gets the sum of count[k], the others 0. held
- * [COUNT_WARPS, EIGHT]; a barrier */
+ * [COUNT_WARPS, EIGHT] is shared memory. All threads of the block must call this. */
 DEVICE float add_counts(const int32_t count[EIGHT], float *held)
 {
     float *mine = held + threadIdx.x / WARP * EIGHT, total = 0;

@@ -45,7 +45,8 @@ DEVICE int64_t sequence_of(const ExpertsArgs *a)
     return split_row(blockIdx.x, a->per_sequence, a->sequences * a->per_sequence);
 }
 
-/* held [choices]; a barrier */
+/* Finds the rows of the block's token, in held [choices] in shared memory. All threads of the block
+ * must call this. */
 DEVICE void find_choices(const ExpertsArgs *a, ExpertChoice *held)
 {
     int64_t token = blockIdx.x, sequence = sequence_of(a);

@@ -65,7 +65,8 @@ KERNEL(uneven_count, UnevenArgs, UNEVEN_THREADS, 4)
     if (threadIdx.x % WARP == 0) a.made[at] = (int32_t)sum;
 }
 
-/* Finds the rows of the block's token. held [choices]; a barrier */
+/* Finds the rows of the block's token, in held [choices] in shared memory. All threads of the block
+ * must call this. */
 DEVICE void uneven_find(const UnevenArgs *a, int64_t *held)
 {
     const int64_t sequence = blockIdx.x / a->per_sequence;
@@ -140,14 +141,14 @@ KERNEL(uneven_end, UnevenArgs, UNEVEN_THREADS, 4)
 
 /* ---- products ---- */
 
-/* out = A B for each expert. A has a row for each row of the expert and sums over k numbers; or, if
- * `sums_rows`, it sums over the expert's rows and has m rows. B is the expert's matrix, or sums
- * over rows as well. */
+/* out = A B for each expert. Without `sums_rows`, A has the expert's rows, k numbers each, and B
+ * [k,n] is the expert's matrix. With `sums_rows`, out [m,n] is a sum over the expert's rows: A and
+ * B have m and n numbers in each row. */
 typedef struct UnevenProduct {
     Array x, y, z;
     const int32_t *counts;
     int64_t experts, sequences;
-    int64_t m, n, k;         /* m: rows of A where it sums over rows */
+    int64_t m, n, k;         /* m: only with `sums_rows` */
     int64_t y_row, y_column; /* strides of an expert's matrix B [k,n] */
     bool sums_rows, accumulate;
 } UnevenProduct;

@@ -38,7 +38,8 @@ FIELD_SUM(bias_sum)
 
 /* ---- norm of each point over its channels ---- */
 
-/* Returns the element of channel c at point k of all samples' points. */
+/* Returns the element of channel c at point k. Points of all samples are numbered one after the
+ * other. */
 DEVICE int64_t norm_at(const FieldArgs *a, int64_t k, int64_t c)
 {
     return (k / a->points * a->c + c) * a->points + k % a->points;
@@ -151,7 +152,7 @@ DEVICE float groups_norm_grad(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(groups_norm_grad)
 
-/* The term that element t of group g adds to the sum of dy w. */
+/* Returns what element t of group g adds to the sum of dy w. */
 DEVICE float groups_g(const FieldArgs *a, int64_t i)
 {
     return read_one(a->in[0], i) * read_one(a->in[4], i / a->points % a->c);

@@ -23,8 +23,8 @@ DEVICE float pool_mean_grad(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(pool_mean_grad)
 
-/* h.start, h.n, h.all: the rows; h.from, h.to: the rows that are not turned; w.n: columns.
- * `nearest`: the rows are turned back. */
+/* Turns rows around the poles by half of the columns. h.start, h.n, h.all: the rows; [h.from,
+ * h.to): the rows that are not turned; w.n: columns. `nearest`: turns them back. */
 DEVICE float turn_rows(const FieldArgs *a, int64_t i, int64_t t)
 {
     int64_t columns = a->w.n, column = i % columns, row = a->h.start + i / columns % a->h.n;
@@ -101,7 +101,7 @@ DEVICE float resize_share(const FieldArgs *a, const FieldAlong *x, int64_t o, in
     return (row[0] == r ? 1 - high : 0) + (row[1] == r ? high : 0);
 }
 
-/* The output rows that may read row r of the rows held: `span` rows from the returned row on. */
+/* At most `span` output rows can read row r of the rows held. Returns the first of them. */
 DEVICE int64_t resize_from(const FieldAlong *x, int64_t r)
 {
     int64_t o = (2 * (x->first + r) - 1) * x->to;
@@ -121,7 +121,8 @@ DEVICE float resize_back(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(resize_back)
 
-/* The element of [b,N I J,h,w] that element i of [b,N,h I,w J] is: h, w.n and their kernels. */
+/* Element i of [b,N,h I,w J] is the same number as which element of [b,N I J,h,w]? I and J are the
+ * kernels of h and w. */
 DEVICE int64_t shuffle_at(const FieldArgs *a, int64_t i)
 {
     int64_t width = a->w.n * a->w.kernel, height = a->h.n * a->h.kernel;
@@ -138,7 +139,7 @@ DEVICE float shuffle(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(shuffle)
 
-/* The other way round. */
+/* The inverse of shuffle. */
 DEVICE float unshuffle(const FieldArgs *a, int64_t i, int64_t t)
 {
     int64_t column = i % a->w.n, row = i / a->w.n % a->h.n, channel = i / a->points;

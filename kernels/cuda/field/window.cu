@@ -17,8 +17,8 @@ DEVICE int64_t window_point(const FieldArgs *a, int64_t window, int64_t i)
     return (p * (a->taps / a->w.kernel) + x) * width + q * a->w.kernel + y;
 }
 
-/* Returns the place of element i of [b,g,...,plane]. `above` is the product of the sizes between
- * head and plane. */
+/* Returns the place of element i of [b,g,...,points of the plane]. `above` is the product of the
+ * sizes between g and the points. */
 DEVICE WindowPlace window_place(const FieldArgs *a, int64_t i, int64_t above)
 {
     WindowPlace at;
@@ -141,7 +141,8 @@ KERNEL(window_grad_kernel, WindowGrad, FIELD_THREADS, 1)
 
 /* ---- tables of bias ---- */
 
-/* [x,y,l,m] -> which difference; taps points, w.kernel of them in a row */
+/* Returns the index of the difference of positions that element [x,y,l,m] uses. A window has `taps`
+ * points, w.kernel of them in each row. */
 DEVICE int64_t bias_place(const FieldArgs *a, int64_t i)
 {
     int64_t Y = a->w.kernel, X = a->taps / Y, t = i % Y, s = i / Y % X;

@@ -24,7 +24,7 @@ typedef struct LossArgs {
     bool adds_dtotal, adds_dpicked;
 } LossArgs;
 
-/* 1 / (kept tokens of the group), one block for each group. */
+/* Computes 1 / (kept tokens of the group). A block handles a group. */
 KERNEL(loss_weights, LossArgs, LOSS_THREADS, 4)
 {
     SHARED(double, held);

@@ -17,7 +17,7 @@ typedef struct Slope {
     Raw dy[HELD], x[HELD];
 } Slope;
 
-/* One group of eight of it, with the row's statistics. */
+/* One group of eight columns of a Slope, with the row's statistics. */
 typedef struct Slopes {
     float dy[EIGHT], xh[EIGHT]; /* xh: the normalised input */
 } Slopes;
@@ -61,9 +61,9 @@ DEVICE bool sums_in_shared(const bool half, const NormGradArgs *a)
     return half || a->in_shared;
 }
 
-/* Returns the shared-memory index of the sum of a column that is the k-th of its eight. Sums are
- * stored apart by k, so that the lanes of a warp use different banks. Each k is shifted by 4 more
- * banks, so that this also holds for lanes with neighbouring columns. */
+/* Returns the shared-memory index of a column's sum; k: the column's place in its group of eight.
+ * Sums of one k are stored together, so that the lanes of a warp use different banks. Each k is
+ * shifted by 4 more banks, so that this also holds for lanes with neighbouring columns. */
 DEVICE int slope_slot(const bool half, const NormGradArgs *a, int column, int k)
 {
     return sums_in_shared(half, a) ? k * a->apart + column / EIGHT : column + k;

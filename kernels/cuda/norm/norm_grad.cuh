@@ -12,8 +12,10 @@ typedef struct NormGradArgs {
     bool accumulate, centred;
     bool in_shared; /* sums of a group of threads are in shared memory: [groups, sums, pitch]; else
                        directly in `parts` */
-    int32_t pitch, apart; /* apart: distance in shared memory between sums of successive k */
-    Amax amax;            /* of dx */
+    /* apart: distance in shared memory between the sums of column k and of column k + 1 of a group
+     * of eight */
+    int32_t pitch, apart;
+    Amax amax; /* of dx */
 } NormGradArgs;
 
 /* norm_grad_columns.cu: rows of 264 to 2048 bf16 numbers, a multiple of eight. */

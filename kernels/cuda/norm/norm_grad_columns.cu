@@ -7,9 +7,10 @@
 enum {
     COLUMN_THREADS = 256,
     COLUMN_BLOCKS_PER_SM = 3,
-    COLUMN_ROWS = 2,   /* that a group of threads handles at a time */
-    COLUMN_VALUES = 4, /* that are added over a row's threads: two for each of these rows */
-    HELD_VALUES = 2 * COLUMN_THREADS / WARP * COLUMN_VALUES, /* in shared memory, see column_sums */
+    COLUMN_ROWS = 2,   /* rows that a group of threads handles at a time */
+    COLUMN_VALUES = 4, /* values that are summed over a row's threads: two for each of these rows */
+    /* numbers in shared memory, see column_sums */
+    HELD_VALUES = 2 * COLUMN_THREADS / WARP * COLUMN_VALUES,
     COLUMN_SMS = 132 /* as if for an H100, so that all devices give the same bits */
 };
 
@@ -118,8 +119,9 @@ DEVICE void column_raise(const NormGradArgs *a, int64_t row, uint32_t most)
     atomicMax(a->amax.of == AMAX_rows ? &a->amax.out[row] : a->amax.out, most);
 }
 
-/* Adds `value` over the threads of the row; each gets the sums. Successive calls alternate between
- * two parts of `held`: a warp that is ahead writes only where no other warp still reads. */
+/* Adds `value` over the threads of the row; each gets the sums. Calls alternate between two parts
+ * of `held`, so that a warp that is already in the next call does not overwrite what others still
+ * read. */
 DEVICE void column_sums(const int n, int per_row, float value[COLUMN_VALUES], float *held)
 {
     const int warp = (int)threadIdx.x / WARP;

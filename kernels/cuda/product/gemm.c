@@ -43,7 +43,7 @@ static void describe(GemmMatrix *g, const KernelArgs *args, uint32_t arg, const 
     g->align = gemm_alignment(args->ptr[arg], x->batch_stride * (int64_t)dtype_bytes(g->dtype));
 }
 
-/* Describes a dense copy instead, of 8-bit numbers. */
+/* Describes the dense transposed copy of an 8-bit operand instead of the operand. */
 static void turn(GemmMatrix *g, int64_t batch)
 {
     int64_t rows = g->columns, columns = g->rows;
@@ -110,7 +110,7 @@ void gemm_of(OpKind op, const KernelArgs *args, const GemmRules *rules, Gemm *g)
 {
     assert(op_info(op)->class_ == OP_CLASS_contract);
     Product p = product_of(args->binding, args->size);
-    memset(g, 0, sizeof *g); /* padding too */
+    memset(g, 0, sizeof *g); /* padding bytes become zero, too */
     g->m = p.n;
     g->n = p.m;
     g->k = p.k;

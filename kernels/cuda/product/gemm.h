@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* bytes of the library's scratch memory, for partial sums */
+/* bytes of the library's scratch memory for partial sums */
 enum { GEMM_SUMS_BYTES = 1 << 20 };
 /* bytes: alignment of parts of the workspace, and the largest alignment of a pointer that counts */
 enum { GEMM_ALIGN = 256 };
@@ -32,7 +32,7 @@ typedef struct GemmMatrix {
      * it */
     bool turned;
     uint32_t align; /* bytes that divide its address (and every batch's), up to GEMM_ALIGN */
-    /* bytes that divide the address of every row of the operand that the copy is made of */
+    /* bytes that divide the address of every row of the operand before it is transposed */
     uint32_t source_align;
     uint64_t turned_bytes; /* of that copy */
 } GemmMatrix;

@@ -1,5 +1,5 @@
-/* Kernels for products. One transposes 8-bit operands and bounds their scales for the library. The
- * plain kernel computes products that the library does not accept. */
+/* Kernels for products. The first one transposes 8-bit operands for the library and bounds their
+ * scales. The plain kernel computes the products that the library does not accept. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 
@@ -52,7 +52,8 @@ DEVICE void turn_tile(const Turn *t, int64_t tile, uint8_t *shared)
     }
 }
 
-/* Bounds a largest magnitude as the definition does: a tensor of zeros has no scale of its own. */
+/* Bounds a largest magnitude from below, as the op's definition does: a tensor of zeros has no
+ * scale of its own. */
 DEVICE void bound_scales(const BoundArgs *b)
 {
     for (int64_t i = threadIdx.x; i < b->n; i += TURN_THREADS) {
@@ -201,7 +202,8 @@ bool product_fill(DType t, void *x, uint64_t bytes, uint32_t which, const CudaCo
     f.x.dtype = (int32_t)t;
     f.x.wide = false;
     f.n = (int64_t)(bytes / dtype_bytes(t));
-    f.from = which * 2246822507u; /* far from the others' in the circle of 2^32 numbers */
+    /* far from the numbers of other tensors in the circle of 2^32 numbers */
+    f.from = which * 2246822507u;
     return LAUNCH(product_random, blocks_for(f.n, FILL_THREADS, FILL_BLOCKS), FILL_THREADS, 0, f,
                   cuda, error);
 }

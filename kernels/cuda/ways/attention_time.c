@@ -34,10 +34,11 @@ static bool fill_one(const AttentionBench *b, uint32_t i)
     return product_fill(b->args.dtype[i], b->args.ptr[i], b->bytes[i], i, b->cuda, &error);
 }
 
-/* The gradient's input log-sum-exp comes from the forward pass. Its output is random like the other
- * inputs. With the true output, gradients of queries and keys would be differences of nearly equal
- * numbers if a query sees few keys. (With one key they are only rounding errors, which differ
- * between kernels.) If a query sees many keys, they hardly depend on it. */
+/* Fills the inputs with random numbers. For the gradient, lse comes from the forward pass, but the
+ * output is random, too. With the true output, the gradients of queries and keys would be
+ * differences of nearly equal numbers if a query sees few keys: with one key they are only rounding
+ * errors, which differ between kernels. If a query sees many keys, the gradients hardly depend on
+ * the output. */
 static bool fill(const AttentionBench *b)
 {
     enum { OUT = 4 };
@@ -103,8 +104,8 @@ static bool fine(const char *call, cudaError_t status, CudaError *error)
     return false;
 }
 
-/* On a device where it never ran before, a kernel with barriers and moving registers might not end.
- * In that case nothing may wait for the device any more. */
+/* A kernel with barriers and moving registers may not end on a kind of device where it never ran
+ * before. Then nothing may wait for the device any more. */
 static bool wait_for(const AttentionBench *b, AttentionWay way, CudaError *error)
 {
     const double until = clock_s() + b->patience_s;

@@ -105,7 +105,8 @@ static TimedChoice *find(const AttentionWays *w, const char *name)
     return NULL;
 }
 
-/* Equal calls may have different scratch: a part's has no room for one kernel. */
+/* A stored choice may not fit: calls of one name may have less scratch than the one-kernel gradient
+ * needs. */
 static bool use_kept(const AttentionWays *w, TimedChoice *call, OpKind op, const KernelArgs *args,
                      const CudaContext *cuda)
 {

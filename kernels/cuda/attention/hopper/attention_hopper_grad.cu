@@ -33,12 +33,11 @@ DEVICE GradBarriers grad_barriers(HopperShared s)
     return b;
 }
 
-/* Returns the block's place by its ticket. Tickets are given in the order in which blocks begin,
- * and of one head's tiles of keys each has a later ticket than those before it (order_place). So a
- * block waits only for blocks that have begun before it. A block that has begun stays on its
- * processor until it ends. The one with the first ticket of those that have not ended waits for no
- * other, so it ends. By induction all do, however many blocks fit, and in whatever order the device
- * starts them. */
+/* Returns the block's place by its ticket. Each block takes the next ticket when it begins. Of one
+ * head's tiles of keys, later tiles have later tickets (order_place). So a block waits only for
+ * blocks that have begun before it. A block that has begun stays on its processor until it ends. Of
+ * the blocks that have not ended, the one with the lowest ticket waits for no other, so it ends. By
+ * induction all blocks end, however many fit, and in whatever order the device starts them. */
 DEVICE void grad_begin(const HopperGradArgs *h, HopperShared s)
 {
     const GradBarriers barriers = grad_barriers(s);
@@ -60,8 +59,8 @@ typedef struct GradWork {
     GradWalk walk;
 } GradWork;
 
-/* Each kind of warp finds the ticket again (volatile): otherwise both fetching threads would hold
- * the registers of either. */
+/* Each kind of warp reads the ticket again (volatile). Otherwise each of the two fetching threads
+ * would hold the registers that only the other one needs. */
 DEVICE uint32_t grad_ticket(HopperShared s)
 {
     return *(const volatile uint32_t *)shared_pointer(grad_barriers(s).ticket);
@@ -75,7 +74,8 @@ DEVICE GradWork grad_work(const HopperGradArgs *h, uint32_t ticket, int columns)
     return w;
 }
 
-/* A tile of queries: its head, its place among the head's tiles, and among those of all heads. */
+/* A tile of queries: its head, its place among the head's tiles, and its place among the tiles of
+ * all heads. */
 typedef struct GradStep {
     int head, tile, of_all;
 } GradStep;
@@ -100,7 +100,7 @@ DEVICE void grad_next(GradStep *s, const GradWalk *walk)
     s->head++;
 }
 
-/* The heads' queries, output gradients and sums are what blocks of one head have in common. */
+/* Blocks of one head share the queries, output gradients and sums of that head. */
 static uint32_t grad_beside(const AttentionArgs *a, int head, const CudaContext *cuda)
 {
     const int64_t row = 2 * a->E * 2 + head * (int64_t)sizeof(float), groups = a->B * a->G;

@@ -106,8 +106,8 @@ DEVICE void F(add_up)(const HopperGradArgs *h, HopperShared s)
     }
 }
 
-/* Issues dQ's part of a tile; `far` leads to the warpgroup's half. Both factors lie in memory with
- * keys as rows. */
+/* Issues dQ's part of a tile; `far` is the offset of the warpgroup's half. Both factors lie in
+ * memory with keys as rows. */
 DEVICE void F(sum_up)(float dq[GRAD_SUMS], Shared scores, Shared keys, int far)
 {
     const Shared x = HEAD == 64 ? scores + far : scores, y = HEAD == 64 ? keys : keys + far;
@@ -153,8 +153,8 @@ DEVICE void F(keep)(uint32_t ds[COLUMNS / 16][4], HopperShared shared, int row, 
     if (lane == 0) barrier_arrive(grad_barriers(shared).scores_full);
 }
 
-/* One warpgroup processes the queries of slot i. (Arrays of a loop's body instead of a function's
- * would keep their registers from one tile to the next.) */
+/* One warpgroup processes the queries of slot i. (This is a function because arrays that are
+ * declared in a loop's body would keep their registers from one tile to the next.) */
 DEVICE void F(one_slot)(const AttentionArgs *a, F(State) * state, HopperShared shared, int group,
                         int limit, int i)
 {

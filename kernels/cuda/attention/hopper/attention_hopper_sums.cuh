@@ -46,9 +46,10 @@ static inline GradScratch grad_scratch(const AttentionArgs *a, int head)
     return s;
 }
 
-/* Tiles [first, end) of each of the group's heads; n: of all of them together. Tiles have the same
- * place for every block of keys. Later keys are seen by fewer queries: a block visits only tiles
- * that the blocks before it visit, too. So of a tile's blocks, the n-th has the keys of tile n. */
+/* The tiles of queries that a block of keys visits: [first, end) of each of the group's heads, n in
+ * all heads together. A tile has the same number for every block of keys. Later keys are seen by
+ * fewer queries, so a block visits only tiles that the blocks before it visit, too. So the n-th
+ * block that adds to a tile is the block of the n-th tile of keys. */
 typedef struct GradWalk {
     int first, end, n;
 } GradWalk;

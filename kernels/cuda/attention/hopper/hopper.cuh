@@ -32,7 +32,7 @@
  * them may use ordinary accesses. A thread that has stored data must call shared_to_async, then
  * both sides must meet at a barrier.
  *
- * Bulk copies (cp.async.bulk, cp.reduce.async.bulk) move a contiguous piece, a multiple of 16
+ * Bulk copies (cp.async.bulk, cp.reduce.async.bulk) move a contiguous range, a multiple of 16
  * bytes, through the same proxy. bulk_fetch counts its bytes on a barrier like a box. bulk_put and
  * bulk_add write to global memory, or add fp32 numbers there. They belong to the thread that
  * started them: after bulks_read it may let others write the shared memory again, after bulks_wait
