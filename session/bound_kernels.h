@@ -8,8 +8,7 @@
  * layers. */
 typedef struct KernelTimes {
     double forward_s; /* blocks, forward */
-    double input_s;   /* blocks, gradients of inputs: the chain of dependences in the backward
-                       * pass */
+    double input_s;   /* blocks, gradients of inputs (those of weights may come later) */
     double blocks_s;  /* blocks, forward and backward, without recomputation */
     double again_s;   /* kernels that recomputation runs again */
     double head_s;    /* nodes behind the blocks, forward and backward */

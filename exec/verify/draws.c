@@ -1,23 +1,30 @@
-/* Judges rounding on several draws of data, by a sequential test for each quantity.
+/* Judges rounding on several draws of data.
  *
- * On each draw, a quantity either exceeds its bound or stays within it. Let p be the chance that it
- * exceeds its bound.
- *   legal plan: p is at most MOST_LEGAL. The errors of the plan and of one rank come from roundings
- *     of the same kinds in another order. Each of the two errors is as likely to be the larger one
- *     (so p = 1/2 without a margin), and the bound allows half more. Measured on 28 legal plans
- *     with 40 draws each: at
- *     the tests' sizes no excess in 1,120 draws; at the smallest sizes the worst quantity on 6 of
- *     40.
- *   plan that rounds too often: p is about LIKELY_WRONG, or more.
- * S adds log(LIKELY_WRONG / MOST_LEGAL) for each draw with an excess, and log((1 - LIKELY_WRONG) /
- * (1 - MOST_LEGAL)) for each other draw. For a legal plan, exp(S) begins at 1, and its mean never
- * grows (a supermartingale). By Ville's inequality the chance that exp(S) ever reaches B is at most
- * 1 / B, wherever the draws stop. A quantity is wrong when exp(S) reaches B = n / ROUNDING_ALARM,
- * for n quantities. The chance that any quantity refuses a legal plan is at most n / B =
- * ROUNDING_ALARM, even if they depend on each other. A quantity is cleared when S falls to CLEARED.
- * That takes at least two draws without an excess. A quantity that is neither cleared nor wrong
- * after ROUNDING_DRAWS draws passes. By Wald's approximation a quantity with p = LIKELY_WRONG is
- * nevertheless cleared in exp(CLEARED), some 3 %, of verifications.
+ * Each quantity has its own test. On each draw it either exceeds its bound or stays within it; p is
+ * the chance that it exceeds the bound.
+ *   legal plan                   p is at most MOST_LEGAL. (The errors of the plan and of one rank
+ *                                come from roundings of the same kinds in another order, so either
+ *                                may be the larger one: p = 1/2 if the bound had no margin. The
+ *                                bound allows half more. Measured on 28 legal plans with 40 draws
+ *                                each: no excess in 1,120 draws at the tests' sizes; 6 of 40 for
+ *                                the worst quantity at the smallest sizes.)
+ *   plan that rounds too often   p is about LIKELY_WRONG, or more.
+ *
+ * Each draw changes the quantity's score S, which begins at 0:
+ *   excess                       S += log(LIKELY_WRONG / MOST_LEGAL)
+ *   no excess                    S += log((1 - LIKELY_WRONG) / (1 - MOST_LEGAL))
+ *
+ * The score decides (n: number of quantities):
+ *   S >= log(n / ROUNDING_ALARM) the quantity is wrong
+ *   S <= CLEARED                 the quantity is cleared, after two draws at the earliest
+ *   neither, after ROUNDING_DRAWS draws: the quantity passes
+ *
+ * A legal plan is refused in at most ROUNDING_ALARM of the verifications. Its exp(S) begins at 1,
+ * and the mean never grows (a supermartingale). By Ville's inequality the chance that exp(S) ever
+ * reaches n / ROUNDING_ALARM is at most ROUNDING_ALARM / n for each of the n quantities, wherever
+ * the draws stop. The chances add up to at most ROUNDING_ALARM, even if quantities depend on each
+ * other. A quantity with p = LIKELY_WRONG is cleared nevertheless in exp(CLEARED), some 3 %, of the
+ * verifications (Wald's approximation).
  *
  * Rounding alone never moves a quantity far beyond its bound. A quantity that is not a number, or
  * beyond GROSS times its bound, is wrong at once. */

@@ -159,7 +159,8 @@ static bool region_grow(void)
     return true;
 }
 
-/* Returns a block of a pooled size in large pages. NULL: such a block does not lie there. */
+/* Returns a block of a pooled size from the region of large pages. NULL: it must come from
+ * elsewhere. */
 static Block *region_block(size_t size)
 {
     const size_t bytes = size + sizeof(Block);

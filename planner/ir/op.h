@@ -277,9 +277,11 @@ typedef struct RowsOps {
     OpKind inner, border;
 } RowsOps;
 RowsOps op_in_rows(OpKind op);
-/* attrs.parts of the op for inner rows. centre: the points whose windows read only the rank's own
- * rows and columns (of rows that need a halo, the first half). sides: the other points of the inner
- * rows; its input has the halo of columns. Both together do the work of all. */
+/* attrs.parts of the op for inner rows: which points it computes.
+ *   all      all points of the inner rows
+ *   centre   the points whose windows read only the rank's own columns. If the rows are split, too,
+ *            only those in the first half of the inner rows.
+ *   sides    the other points; the op's input then has the halo of columns */
 enum { ROWS_all, ROWS_centre, ROWS_sides };
 OpKind op_of_rows(OpKind op);
 static inline bool op_is_border(OpKind op)

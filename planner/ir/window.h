@@ -36,8 +36,8 @@ typedef struct Window {
     bool nearest;
 } Window;
 
-/* Returns the letter that stands for the rows read by index `letter`: H for h~, W for w~. In arrays
- * by letter, these rows have a size, a start and a valid count of their own. */
+/* Returns the capital of `letter`, h or w. Arrays by letter have two entries for such an index: h
+ * is for the output rows, H for the input rows h~ that they read. */
 static inline char window_reach(char letter)
 {
     return (char)(letter - 'a' + 'A');

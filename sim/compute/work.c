@@ -16,8 +16,7 @@ Rank work_rank(const Plan *plan, const Program *p)
 }
 
 /* Returns which arguments of a contraction have the letter: bits 0 and 1 for its operands, bit 2
- * for its result. So there are four groups of letters. (Scales come between the operands and the
- * result.) */
+ * for its result. (The result is argument n_in, because scales may follow the operands.) */
 static uint32_t group_of(const Binding *b, char letter)
 {
     const uint32_t args[3] = {0, 1, b->n_in};

@@ -101,7 +101,7 @@ static void draw_fsdp2(Draw *d, Tiny *t)
     }
 }
 
-/* Draws options that are not linear in tokens. */
+/* Draws the options of the loss, and dropout. */
 static void draw_loss(Draw *d, Tiny *t)
 {
     t->denominator = draw(d, 2) ? DENOMINATOR_kept : (Denominator)draw(d, DENOMINATOR_COUNT);
