@@ -15,7 +15,7 @@ typedef struct PeriodSearch {
     const HostLine *host;
     Ps from, length; /* the first period */
     uint32_t step;   /* micro-batches of a period */
-    Pc shift;        /* index distance of counterparts */
+    Pc shift;        /* number of instructions between an instruction and its counterpart */
 } PeriodSearch;
 
 static bool same_args(const Program *p, const Instr *x, const Instr *y)

@@ -122,8 +122,8 @@ void target_begin(uint64_t order)
     if (the.captures) CHECK(cudaStreamBeginCapture, (the.stream, cudaStreamCaptureModeThreadLocal));
 }
 
-/* With an array and room for no node, cudaGraphGetNodes is an invalid call. A graph is empty if the
- * kernel function had nothing to launch. */
+/* Returns the number of kernels in a graph. A graph is empty if the kernel function had nothing to
+ * launch; cudaGraphGetNodes then refuses an array. */
 static uint32_t kernels_of(cudaGraph_t graph)
 {
     size_t n = 0;

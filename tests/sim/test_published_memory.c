@@ -169,10 +169,10 @@ static double stage_parameters(const Row *r, uint32_t stage)
     return p + (stage == 0 ? vocab * d : 0) + (stage == r->pp - 1 ? vocab * d + d : 0);
 }
 
-/* Returns the bytes by the form for pipelines. Unlike above, weights stay gathered (2 P). Saved
- * inputs are not cut by tp, and there are as many micro-batches of them as stages from this one on.
- * Only the last stage has logits. Only rank 0 was measured, for which the form gives less than for
- * the last stage; the worst stage must fit. */
+/* Returns the bytes of a stage by the published form for pipelines. Unlike above, weights stay
+ * gathered (2 P). Saved inputs are not cut by tp, and there are as many micro-batches of them as
+ * stages from this one on. Only the last stage has logits. Only rank 0 was measured, for which the
+ * form gives less than for the last stage; the worst stage must fit. */
 static double stage_published(const Row *r, uint32_t stage)
 {
     double p = stage_parameters(r, stage), tokens = r->micro * seq;

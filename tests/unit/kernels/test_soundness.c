@@ -1,7 +1,7 @@
 /* A wrong row of the op table must not be able to vouch for itself. For every row and every
  * splittable index, the inputs are split as op_axis_layout says, the kernel runs on each part, and
- * the outputs are combined as op_axis_layout claims. The result must equal the unsplit run. Also,
- * indices that must be whole really must be. */
+ * the outputs are combined as op_axis_layout claims. The result must equal the unsplit run. If an
+ * index in capitals (which must be whole) is split nevertheless, the result must differ. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

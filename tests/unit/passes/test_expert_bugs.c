@@ -129,8 +129,8 @@ static void read_before_they_are_there(Plan *bad)
     }
 }
 
-/* The experts are in the sum of all other gradients, so gradients of different experts are added.
- */
+/* The gradients of experts are summed over ep, too, where each rank has other experts. So gradients
+ * of different experts are added. */
 static void experts_summed_over_ep(Plan *bad)
 {
     Instr *in = code(bad, sum_of(bad, OP_all_reduce, "layers.1.feed_forward.w2.weight"));
