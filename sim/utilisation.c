@@ -274,7 +274,7 @@ static double flops_left_out(const Graph *g, bool with_embedding)
             for (int d = 0; d < at->n_dims; d++) used *= (double)at->dim[d];
             const NodeId sent = experts[t] && rows && i > 0 ? rows[n->in[0]] : 0;
             const Attrs *a = graph_attrs_at(g, g->nodes.at[sent].attrs);
-            if (sent && a->experts > 0) used *= (double)a->top_k / (double)a->experts;
+            if (sent) used *= (double)a->top_k / (double)a->experts;
             sum += used * spared(g, n, i);
         }
     }

@@ -299,7 +299,6 @@ static AxisSet axes_of(const Lower *l, BufferId from, const Layout *b, Change ch
     AxisSet axes = 0;
     bool by_source = change == CHANGE_all_gather || change == CHANGE_all_reduce;
     int8_t source = 0;
-    *key = 0;
     for (uint32_t i = 0; i < l->plan->mesh.n_axes; i++) {
         if (layout_change(a->on[i], b->on[i]) != change || must_wait(a, b, axes, i)) continue;
         if (change == CHANGE_all_to_all && leaves_later(l, from, b, i)) continue;

@@ -141,6 +141,30 @@ static void a_loop_holds_its_logits(void **state)
     arena_free(s.arena);
 }
 
+/* Within a caller, one module makes 30 MiB at 1, and another gets them at 2. The second module
+ * returns after 4, where 100 MiB are used, so Python keeps the 30 MiB until then. */
+static void a_call_holds_its_arguments(void **state)
+{
+    (void)state;
+    Short s = begin(5);
+    Graph *g = &s.plan->graph;
+    while (g->modules.n < 4) list_add(s.arena, &g->modules);
+    g->modules.at[2].parent = g->modules.at[3].parent = 1;
+    const BufferId b = tensor(&s, 30, 1, 2);
+    tensor(&s, 100, 4, 4);
+    tensor(&s, 110, 5, 5);
+    for (Pc pc = 1; pc <= 4; pc++) {
+        const NodeId id = node(&s, OP_silu, 0, 0, 0, 0);
+        g->nodes.at[id].module = pc == 1 ? 2 : 3;
+        instr(&s, pc, OP_silu, PHASE_forward, id, pc == 2 ? IDS(b, 0) : IDS(0),
+              pc == 1 ? IDS(b, 0) : IDS(0));
+    }
+    assert_int_equal(peak_mib(&s), 110);
+    s.runtime.holds_arguments = true;
+    assert_int_equal(peak_mib(&s), 130);
+    arena_free(s.arena);
+}
+
 /* A region: x -> norm -> balance, and x -> silu, recomputed at 1 and 2, read backward at 3 and 4;
  * 100 MiB at 5. The module keeps the result of balance, so the norm's output and its saved tensors,
  * half as large, stay. The output of silu does not stay, nor does a tensor that is recomputed a
@@ -274,6 +298,7 @@ int main(void)
         cmocka_unit_test(a_node_gives_back_all_at_once),
         cmocka_unit_test(nothing_is_kept_for_an_absent_gradient),
         cmocka_unit_test(a_loop_holds_its_logits),
+        cmocka_unit_test(a_call_holds_its_arguments),
         cmocka_unit_test(a_module_keeps_a_graph),
         cmocka_unit_test(copies_that_are_saved),
         cmocka_unit_test(gradients_become_of_the_parameters_type),

@@ -75,6 +75,7 @@ static void bad_signatures(void **state)
         if (op_parse_signature(bad[i], &s, &d)) fail_msg("\"%s\" was accepted", bad[i]);
         assert_int_equal(d.n_errors, 1);
         assert_string_equal(d.items.at[0].rule, "bad-signature");
+        assert_false(op_parse_signature(bad[i], &s, NULL));
     }
 }
 
@@ -320,6 +321,25 @@ static void windows(void **state)
 }
 
 /* Output row o of a resize to the nearest row reads row o from / to, rounded down. */
+/* Sizes that only attributes state: each is set beyond its bound, one at a time. */
+static void sizes_of_experts(void **state)
+{
+    (void)state;
+    const Attrs good = {.experts = 6, .top_k = 2, .capacity = 3};
+    const struct {
+        int64_t experts, top_k, capacity;
+    } bad[] = {{0, 2, 3}, {-6, 2, 3}, {6, 0, 3},  {6, 7, 3},
+               {1, 2, 3}, {6, 2, 0},  {6, 2, -1}, {6, 2, INT32_MAX / 6 + 1}};
+    Binding b = {0};
+    assert_true(op_sized(&b, &good));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        Attrs a = good;
+        a.experts = bad[i].experts, a.top_k = bad[i].top_k, a.capacity = bad[i].capacity;
+        b = (Binding){0};
+        if (op_sized(&b, &a)) fail_msg("case %zu was accepted", i);
+    }
+}
+
 static void nearest_rows(void **state)
 {
     (void)state;
@@ -459,6 +479,7 @@ int main(void)
         cmocka_unit_test(windows_of_signatures),
         cmocka_unit_test(windows),
         cmocka_unit_test(composite),
+        cmocka_unit_test(sizes_of_experts),
         cmocka_unit_test(nearest_rows),
         cmocka_unit_test(splits),
         cmocka_unit_test_setup_teardown(layouts, setup, teardown),

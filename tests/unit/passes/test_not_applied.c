@@ -109,8 +109,25 @@ static void options_that_nothing_reads(void **state)
     }
 }
 
+/* Experts over the ranks of tp: ep{} has an effect, although its own axis has one rank. */
+static void experts_of_lent_ranks(void **state)
+{
+    (void)state;
+    for (uint32_t lent = 2; lent <= 4; lent += 2) {
+        Arena *arena = arena_new();
+        Diag d = diag_in(arena);
+        Tiny t = tiny_default();
+        t.tp = t.tp_lent = lent, t.experts = 4;
+        if (!tiny_plan(&t, false, arena, &d)) fail_msg("%s", d.items.at[0].text);
+        for (uint32_t k = 0; k < d.items.n; k++)
+            assert_null(strstr(d.items.at[k].text, "ep{} has no effect"));
+        arena_free(arena);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(options_that_nothing_reads)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(options_that_nothing_reads),
+                                       cmocka_unit_test(experts_of_lent_ranks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

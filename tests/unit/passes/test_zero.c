@@ -273,6 +273,14 @@ static void dtypes(void **state)
     assert_int_equal(held(compile(&t), CATEGORY_parameter), 2 * P / 3);
 }
 
+static void assert_units_differ_in_name(const Plan *plan)
+{
+    const Graph *g = &plan->graph;
+    for (UnitId u = 1; u < g->units.n; u++)
+        for (UnitId k = 1; k < u; k++)
+            assert_string_not_equal(g->units.at[u].name, g->units.at[k].name);
+}
+
 /* Buckets of parameters outside any unit: by size, or one. */
 static void buckets(void **state)
 {
@@ -283,6 +291,7 @@ static void buckets(void **state)
     assert_int_equal(compile(&t)->graph.units.n - 1, LAYERS + 1);
     t.zero_options.bucket_size = 100;
     assert_int_equal(compile(&t)->graph.units.n - 1, LAYERS + 3); /* embedding, norm, head */
+    assert_units_differ_in_name(compile(&t));
     t.zero_options.bucket_size = 29 * 12 + 12;
     assert_int_equal(compile(&t)->graph.units.n - 1, LAYERS + 2); /* embedding and norm fit */
     t.zero_options = (ZeroOptions){.has_units = true};
@@ -307,6 +316,7 @@ static void double_buffer(void **state)
             t.dp_shard = 3, t.zero = ZERO_optim_grads_params;
             t.zero_options.fsdp_double_buffer = !registered;
             t.zero_options.nccl_ub = registered;
+            if (m == 2) t.vocab = 499; /* the root is larger than all blocks together */
             const Plan *plan = compile(&t);
             const Program *p = &plan->programs.at[0];
             uint64_t P = padded(plan), block = padded_of(plan, "layers.0");
