@@ -100,11 +100,11 @@ static bool host_waits(const PeriodSearch *s, Pc first)
     return false;
 }
 
-/* True if the host keeps its distance to the device. A host that waits for the device in each
- * period keeps it. For another host there are two cases. If instructions wait for the host, the
- * period must equal its time to issue these instructions. If the host is ahead, it stays ahead. In
- * that case no instruction after the periods may have waited for the host, because the host would
- * be further ahead after more periods. */
+/* True if further periods take the same time for host and device, in one of three ways:
+ *   the host waits for the device in each period;
+ *   or it needs exactly one period to issue the instructions of a period;
+ *   or it needs less, and no instruction waited for it, in these periods or after them. (After more
+ *   periods the host would be further ahead, and an instruction would wait for it less.) */
 static bool host_keeps_pace(const PeriodSearch *s, Pc first)
 {
     if (host_waits(s, first)) return true;

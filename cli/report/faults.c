@@ -200,7 +200,7 @@ static double most_imbalance(const PlanFile *file, uint32_t ep, Arena *arena)
     return most;
 }
 
-/* True if all experts of the plan take as many rows as choose them. */
+/* True if the plan has experts, and none of them ever drops a token. */
 static bool drops_nobody(const Graph *g)
 {
     bool any = false, all = true;

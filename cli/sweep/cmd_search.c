@@ -28,8 +28,8 @@ static int by_speed(const void *a, const void *b)
     return x->index < y->index ? -1 : 1;
 }
 
-/* True if `index` is the plan itself, and a proposed point makes an equal plan. Then only the
- * proposed point is ranked. */
+/* True if point `index` is the script's own plan, and the search proposes a point with an equal
+ * plan. Then only the proposed point is ranked. */
 static bool is_proposed(const Search *s, uint32_t index)
 {
     if (index != s->space.own) return false;

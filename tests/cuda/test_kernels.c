@@ -310,7 +310,7 @@ static void set_field(OpKind op, const Sizes *sizes, Sizes *own, Attrs *attrs)
     own->size['h'] = sizes->size['s'] > most ? most : sizes->size['s'] + 1;
     own->size['w'] = sizes->size['E'] > most ? most : sizes->size['E'];
     own->size['c'] = sizes->size['X'], own->size['n'] = 3, own->size['u'] = 2, own->size['t'] = 3;
-    /* more channels than the op takes and leaves out in front */
+    /* The op takes X of F channels. Some channels before these and one behind are left out. */
     if (op_info(op)->flags & OP_TAKES) own->size['F'] = own->size['X'] + first_taken(sizes) + 1;
     if (own->size['E'] > 24) own->size['E'] = 24;
     attrs->scale = 0.2;
