@@ -116,8 +116,8 @@ static double nics_bytes_per_us(const NcclCase *c)
     return nccl_nics_used(c) * nccl_nic_rails(c->cluster) * nccl_nic_bytes_per_s(c->cluster) * 1e-6;
 }
 
-/* Returns the time of a reduction in the switch. All heads share a port, and each head uses it
- * heads + 1 times. Gathers and scatters use it half as often. */
+/* Returns the time of a reduction in the switch. The port of a device carries
+ * (heads + 1) times the bytes of one head. Gathers and scatters move half as many bytes. */
 static double nvls_us(const NcclCase *c, const NcclFit *fit)
 {
     double heads = c->nvls.channels, g = c->per_node;

@@ -33,14 +33,14 @@ typedef enum FlowState { FLOW_none, FLOW_latent, FLOW_running } FlowState;
 typedef struct Flow {
     FlowState state;
     uint32_t shape, version; /* events with an older version are void */
-    Ps since;                /* time at which `left` was correct */
+    Ps since;                /* when `left` was last computed */
     double left;             /* remaining picoseconds at full speed */
     double speed;            /* fraction of full speed */
     double level;            /* the speed during the computation of rates; < 0: not yet known */
     double limit;            /* the rate to which a link limits the flow in this round */
     Ps ends;
     uint32_t first, room; /* its elements of `places`, one for each use of a link */
-    uint32_t seen;        /* number of the last filling that the flow took part in */
+    uint32_t seen;        /* number of the last filling (net_fill.c) with this flow */
 } Flow;
 
 /* A running flow's place in the list of a link. */
