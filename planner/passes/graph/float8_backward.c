@@ -14,6 +14,25 @@ typedef struct Derive {
     NodeId forward;
 } Derive;
 
+/* True if the node makes or reads a scale for each token. */
+static bool scales_tokens(const Node *n)
+{
+    const uint32_t scale = op_info(n->op)->flags & OP_MAGNITUDE ? n->n_in : 1;
+    return (scale == n->n_in || n->n_in == 2) && op_dim(n->op, scale, INDEX_tokens) >= 0;
+}
+
+/* Returns the index of the first input, x, that the axis splits. Where ranks of a ring exchange
+ * tokens for heads, x has some of the heads, but the product reads scales of the rank's own tokens.
+ * These lie in zigzag order, from which no tokens can be sliced, so x is exchanged back first. */
+static int8_t split_of_first(const Job *job, const Node *n, const Tensor *x, uint32_t axis)
+{
+    const int8_t on = x->use.on[axis];
+    const bool exchanged = job->context.ring_axes && job->context.heads_axes >> axis & 1;
+    return exchanged && layout_is_split(on) && scales_tokens(n)
+               ? SPLIT(op_dim(n->op, 0, INDEX_tokens))
+               : on;
+}
+
 /* Gives a new node the layouts that propagation, which has already run, would have assigned. Each
  * axis splits the same index as in the first input. */
 static bool place(const Derive *v, TensorId made)
@@ -26,7 +45,7 @@ static bool place(const Derive *v, TensorId made)
     if (!graph_bind(g, n, &b, job->diag)) return false;
     n->forward = v->forward;
     for (uint32_t a = 0; a < job->plan->mesh.n_axes; a++) {
-        int8_t on = x->use.on[a];
+        int8_t on = split_of_first(job, n, x, a);
         n->split[a] = layout_is_split(on) ? b.letter[0][layout_dim(on)] : 0;
         for (uint32_t j = 0; j < n->n_out; j++) {
             Tensor *out = &g->tensors.at[n->out[j]];
@@ -35,6 +54,7 @@ static bool place(const Derive *v, TensorId made)
             if (layout_is_split(is)) out->deal[layout_dim(is)] = x->deal[layout_dim(on)];
         }
     }
+    for (uint32_t j = 0; j < n->n_out; j++) sequence_fit(job, &g->tensors.at[n->out[j]]);
     pad_outputs(g, n, &b);
     return true;
 }

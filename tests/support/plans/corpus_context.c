@@ -166,15 +166,16 @@ static void each_scan(Visit *v, CpMode mode)
 /* A ring over groups of ranks, which exchange tokens for heads. */
 static void each_group(Visit *v)
 {
-    for (uint32_t k = 0; k < 10; k++) {
-        Tiny t = sizes(v, k < 7 ? 4 : 8, CP_ring);
-        t.cp_options.all_to_all = k < 8 ? 2 : 4;
+    for (uint32_t k = 0; k < 11; k++) {
+        Tiny t = sizes(v, k < 7 || k == 10 ? 4 : 8, CP_ring);
+        t.cp_options.all_to_all = k < 8 || k == 10 ? 2 : 4;
         t.seq = 2 * t.cp * (1 + k % 2);
         t.dp_shard = k % 3 == 1 ? 2 : 1;
         t.dp_replicate = k % 3 == 2 && t.cp == 4 ? 2 : 1;
         t.use_ddp = k == 3 || k == 9;
         t.ac = (AcMode)(k % 3);
-        t.use_float8 = k == 4;
+        t.use_float8 = k == 4 || k == 10;
+        if (k == 10) t.float8.recipe = FLOAT8_rowwise; /* a scale for each token */
         t.dropout = k == 5 ? 0.25 : 0;
         if (k == 6) t.pp = 2, t.layers = 2, t.microbatches = 4;
         give(v, &t);
