@@ -55,7 +55,8 @@ local function build(c)
 end
 
 local function shrink(c, mesh)
-  return nn.small(c, mesh, { head_dim = 3, heads = mesh.tp, positions = 5 * mesh.block * mesh.tp * mesh.cp })
+  local small = nn.small(c, mesh, { head_dim = 3, heads = mesh.tp })
+  return nn.with(small, { positions = small.seq })
 end
 
 return function(what)
