@@ -90,6 +90,10 @@ typedef struct VerifyResult {
     uint64_t highest_touched,
         predicted_bytes;                   /* for the rank on which these two numbers differ most */
     uint64_t host_touched, host_predicted; /* the same for host memory */
+    /* of all layers: experts, experts that no token chose, and the most choices of an expert
+     * relative to the mean of its layer. 0: the model has no experts */
+    uint32_t n_experts, n_empty;
+    double busiest;
 } VerifyResult;
 bool exec_verify(const Plan *plan, const Plan *reference, const DataSource *data,
                  const BackendOptions *options, double tolerance, Arena *arena,

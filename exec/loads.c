@@ -71,6 +71,7 @@ static void judge(const Plan *plan, const LoadCounts *l, ExpertLoads *out)
         uint64_t of_layer = 0;
         for (int64_t e = 0; e < n; e++) of_layer += chosen[e];
         for (int64_t e = 0; e < n && of_layer > 0; e++) {
+            out->n_experts++, out->n_empty += chosen[e] == 0;
             const double part = (double)chosen[e] * (double)n / (double)of_layer;
             if (part > out->busiest) out->busiest = part, out->module = g->nodes.at[id].module;
             if (part < out->idlest) out->idlest = part;

@@ -30,9 +30,10 @@ typedef struct ExpertLoads {
     /* over all layers: the largest and the smallest number of choices of an expert, relative to the
      * mean of its layer. 0: unknown */
     double busiest, idlest;
-    ModuleId module;          /* the module of the busiest expert */
-    double dropped_part;      /* dropped choices / all choices */
-    const LoadCounts *counts; /* of all ranks; NULL: unknown */
+    ModuleId module;             /* the module of the busiest expert */
+    double dropped_part;         /* dropped choices / all choices */
+    uint32_t n_experts, n_empty; /* of all layers: experts, and experts that no token chose */
+    const LoadCounts *counts;    /* of all ranks; NULL: unknown */
 } ExpertLoads;
 
 /* Adds up the counts of all ranks of all processes. */

@@ -85,6 +85,8 @@ static void keep_worst(VerifyResult *worst, const VerifyResult *one)
     worst->predicted_bytes = one->predicted_bytes;
     if (one->host_touched > worst->host_touched) worst->host_touched = one->host_touched;
     worst->host_predicted = one->host_predicted;
+    worst->n_experts = one->n_experts, worst->n_empty = one->n_empty;
+    worst->busiest = one->busiest;
 }
 
 static bool compare_orders(Cli *cli, const Plan *plan, const Plan *reference, VerifyResult *worst)
@@ -294,6 +296,11 @@ static void report(Cli *cli, const PlanFile *file, const VerifyResult *r,
         json_count(cli->json, "host_byte_touched", r->host_touched);
         json_count(cli->json, "host_predicted_bytes", r->host_predicted);
         json_text(cli->json, "plan_id", hash_hex(cli->arena, file->id));
+        if (r->n_experts > 0) {
+            json_count(cli->json, "experts", r->n_experts);
+            json_count(cli->json, "experts_without_token", r->n_empty);
+            json_number(cli->json, "most_tokens", r->busiest);
+        }
         if (float8->n_tensors > 0) report_float8(cli, &file->config, float8);
         if (rounding != NULL) report_rounding(cli, rounding);
         return;
@@ -317,6 +324,12 @@ static void report(Cli *cli, const PlanFile *file, const VerifyResult *r,
     if (r->host_predicted > 0)
         str_print(out, "host        highest byte touched %s of %s predicted\n",
                   str_count(cli->arena, r->host_touched), str_count(cli->arena, r->host_predicted));
+    if (r->n_experts > 0)
+        str_print(out,
+                  "experts     %" PRIu32 " in all layers: %" PRIu32
+                  " got no token, the busiest got "
+                  "%.2f x the mean of its layer\n",
+                  r->n_experts, r->n_empty, r->busiest);
     if (float8->n_tensors > 0) report_float8(cli, &file->config, float8);
     if (rounding != NULL) report_rounding(cli, rounding);
     str_print(out, "verdict     %s (tolerance %g)\n",

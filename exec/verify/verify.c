@@ -138,6 +138,10 @@ static bool after_plan(void *self, Backend *backend, Diag *d)
     VerifyResult *result = v->result;
     find_memory(v, backend, SPACE_device, &result->highest_touched, &result->predicted_bytes);
     find_memory(v, backend, SPACE_host, &result->host_touched, &result->host_predicted);
+    ExpertLoads loads;
+    if (!loads_gather(backend, v->plan.plan, v->scratch, &loads, d)) return false;
+    result->n_experts = loads.n_experts, result->n_empty = loads.n_empty;
+    result->busiest = loads.busiest;
     return true;
 }
 
