@@ -190,6 +190,11 @@ local function tp_pass(m, sequence)
     plan = plan }
 end
 
+local function crosses(job)
+  local v = job.vlm
+  return v and v.arch == "cross_attention" and v.cross_attention_every_n_layers <= job.model.n_layers
+end
+
 -- In the order of its builder: stages; then TP, Float8, AC, FSDP, materialise (under tp on the meta
 -- device); then compile.
 local function passes(job, mesh)
@@ -204,12 +209,18 @@ local function passes(job, mesh)
   if t.mixed_precision == "fp8" then -- every Linear, including the head; one-byte gathers are its default
     list[#list + 1] = float8 { recipe = "tensorwise", head = true, fsdp_gather = mesh.dp_shard > 1 }
   end
-  if t.activation_checkpointing ~= "none" then list[#list + 1] = ac { mode = t.activation_checkpointing } end
+  local crosses = job.vlm and job.vlm.arch == "cross_attention"
+  if t.activation_checkpointing == "selective" and crosses then -- of its class Attention: not those that read an image
+    list[#list + 1] = ac { modules = { "layers.*.attention" } }
+  elseif t.activation_checkpointing ~= "none" then
+    list[#list + 1] = ac { mode = t.activation_checkpointing }
+  end
   if job.frozen and #job.frozen > 0 then list[#list + 1] = freeze { modules = job.frozen } end
   -- attention and experts are separate units, all norms in the root; FSDP only uses dp_shard
   if mesh.ep > 1 then
     list[#list + 1] = fsdp2 { reshard_root = true, defer_grad_sync = true, over_ep = false,
-      units = { "layers.*.attention", "layers.*.mlp" } }
+      units = crosses and { "layers.*.attention", "layers.*.mlp", "cross_attention_layers.*" }
+        or { "layers.*.attention", "layers.*.mlp" } }
   elseif mesh.dp_shard > 1 then
     -- Under pp, the schedule keeps gathered weights until the last backward.
     list[#list + 1] = c.pp > 1 and fsdp2 { keep_gathered = true }
@@ -229,7 +240,7 @@ local function plan_of(job, d)
   config.hidden, config.head_dim = hidden_of(m), false
   config.expert_hidden = expert_hidden_of(m)
   config.z_loss = t.z_loss_weight
-  config.images = job.vlm and vlm.model(job.vlm) or false
+  config.images = job.vlm and vlm.model(job.vlm, m) or false
   config.norm_weights = d.original and c.tp > 1 and 0 or 1
   local data = mesh.dp_replicate * mesh.dp_shard * mesh.ep
   local constant = s.name == "constant" or s.name == "none"

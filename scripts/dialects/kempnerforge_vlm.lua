@@ -6,16 +6,29 @@ local dialect = require "tandem.dialect"
 local vlm = { keys = { "vlm", "vision_encoder", "adapter", "video", "frame_selector" } }
 
 local pooling = { avgpool = true, attentional_pool = true }
+-- Keys of all architectures, then those of each. Another architecture's keys are unknown.
 local vlm_keys = {
   arch = { "word", "joint_decoder", { "joint_decoder", "cross_attention", "mot", "moma" } },
   max_text_len = { "integer", 512 }, freeze = { "list", { { module = "vision_encoder", frozen = true } } },
   freeze_schedule = { "list", {} }, module_patterns = { "list" },
-  cross_attention_every_n_layers = { "integer", 4 }, cross_attention_n_heads = { "integer", 0 },
-  cross_attention_n_kv_heads = { "integer", 0 }, mot_modalities = { "list" }, mot_image_n_heads = { "integer", 0 },
-  mot_image_n_kv_heads = { "integer", 0 }, mot_warm_start_from_text = { "boolean", false },
-  mot_warm_start_path = { "text", "" }, moma_modalities = { "list" }, moma_experts_per_modality = { "list" },
-  moma_capacity_factor = { "number", 0.0 }, moma_gumbel_noise = { "boolean", true },
 }
+local keys_of = {
+  joint_decoder = {},
+  cross_attention = { cross_attention_every_n_layers = { "integer", 4 }, cross_attention_n_heads = { "integer", 0 },
+    cross_attention_n_kv_heads = { "integer", 0 } },
+  mot = { mot_modalities = { "list" }, mot_image_n_heads = { "integer", 0 }, mot_image_n_kv_heads = { "integer", 0 },
+    mot_warm_start_from_text = { "boolean", false }, mot_warm_start_path = { "text", "" } },
+  moma = { moma_modalities = { "list" }, moma_experts_per_modality = { "list" }, moma_capacity_factor = { "number", 0.0 },
+    moma_gumbel_noise = { "boolean", true } },
+}
+local class_of = { joint_decoder = "JointDecoderConfig", cross_attention = "CrossAttentionConfig", mot = "MoTConfig",
+  moma = "MoMaConfig" }
+local function with_keys(keys, more)
+  local all = dialect.copy(keys)
+  for key, row in pairs(more) do all[key] = row end
+  return all
+end
+
 local encoder_keys = { type = { "word", "random", { "random", "siglip2", "clip" } }, path = { "text", "" },
   feature_dim = { "integer", 0 }, num_tokens = { "integer", 0 } }
 local adapter_keys = { type = { "word", "mlp_2layer", { "mlp_2layer", "linear", "avgpool", "attentional_pool" } },
@@ -44,7 +57,9 @@ function vlm.read(d, config)
     d:error("missing-key", "video", "[video] is set but [vlm] is missing: video trains through the VLM wrapper")
   end
   if config.vlm == nil or config.vision_encoder == nil then return nil end
-  local v = d:section("vlm", vlm_keys, "VLMConfig")
+  local given = type(config.vlm) == "table" and config.vlm.arch or "joint_decoder"
+  local arch = keys_of[given] and given or "joint_decoder"
+  local v = d:section("vlm", with_keys(vlm_keys, keys_of[arch]), class_of[arch])
   v.encoder = d:section("vision_encoder", encoder_keys, "VisionEncoderConfig")
   v.adapter = d:section("adapter", adapter_keys, "AdapterConfig")
   v.frames = type(config.video) == "table" and (config.video.max_frames or 16) or 1
@@ -58,6 +73,39 @@ end
 -- images.
 local function residual_tokens(d, v, n)
   return v.arch == "cross_attention" and 0 or v.frames * tokens_of(d, v.adapter, n)
+end
+
+-- Heads of the blocks that read the image: 0 means those of the model, and a KV head for each.
+local function cross_heads(v, model)
+  local heads = v.cross_attention_n_heads > 0 and v.cross_attention_n_heads or model.n_heads
+  return heads, v.cross_attention_n_kv_heads > 0 and v.cross_attention_n_kv_heads or heads
+end
+
+-- KempnerForge checks the first two. It fails while it builds a model that the others refuse.
+local function check_cross(d, v, model)
+  if v.cross_attention_every_n_layers <= 0 then
+    d:error("out-of-range", "vlm.cross_attention_every_n_layers", ("cross_attention_every_n_layers must be positive: it is %d"):format(
+      v.cross_attention_every_n_layers))
+    return
+  end
+  for _, key in ipairs { "cross_attention_n_heads", "cross_attention_n_kv_heads" } do
+    if v[key] < 0 then
+      d:error("out-of-range", "vlm." .. key, ("%s must be non-negative: it is %d"):format(key, v[key]), key .. " = 0 takes the model's")
+      return
+    end
+  end
+  local heads, kv_heads = cross_heads(v, model)
+  if heads % kv_heads ~= 0 then
+    d:error("divides-heads", "vlm.cross_attention_n_kv_heads", ("cross_attention_n_heads (%d) must be divisible by "
+      .. "cross_attention_n_kv_heads (%d)"):format(heads, kv_heads), "cross_attention_n_kv_heads may be " .. dialect.divisors(heads))
+  end
+  if model.dim // heads < 1 then
+    d:error("divides-heads", "vlm.cross_attention_n_heads", ("cross_attention_n_heads (%d) is more than dim (%d)"):format(heads, model.dim))
+  end
+  if v.cross_attention_every_n_layers > model.n_layers then
+    d:error("unused-parameter", "vlm.cross_attention_every_n_layers", ("cross_attention_every_n_layers = %d is more than n_layers = %d: no block "
+      .. "reads the image"):format(v.cross_attention_every_n_layers, model.n_layers), ("cross_attention_every_n_layers may be 1 to %d"):format(model.n_layers))
+  end
 end
 
 local function check_length(d, v, key, value, n, when)
@@ -80,6 +128,7 @@ function vlm.check(d, v, job)
     d:error("vlm-with-pp", "distributed.pp", ("VLM + Pipeline Parallelism (pp = %d) is not supported"):format(job.distributed.pp),
       "pp = 1")
   end
+  if v.arch == "cross_attention" then check_cross(d, v, job.model) end
   if v.arch ~= "moma" then return end
   if job.model.num_experts > 0 then
     d:error("option-contradicts", "model.num_experts", ("MoMa + model.num_experts > 0 (%d) is rejected: MoMa has the "
@@ -95,12 +144,16 @@ function vlm.check(d, v, job)
   end
 end
 
+local other = {
+  mot = "projections of its own for images and for text, with positions that count from 0 in each, need an op that Tandem lacks",
+  moma = "its experts choose tokens of the whole batch, and Tandem's routers choose experts for each token",
+}
+
 -- Refuses features that Tandem does not support.
 function vlm.refuse(d, v, job)
   local function refuse(key, text, hint) d:error("dialect-unsupported", key, text, hint) end
-  if v.arch ~= "joint_decoder" then
-    refuse("vlm.arch", ("arch = '%s': Tandem only supports image tokens before the text (joint_decoder)"):format(v.arch))
-  end
+  local why = other[v.arch]
+  if why then refuse("vlm.arch", ("arch = '%s' is not supported: %s"):format(v.arch, why), "arch = \"joint_decoder\" or \"cross_attention\"") end
   if v.encoder.type ~= "random" then
     refuse("vision_encoder.type", ("vision_encoder.type = '%s' is read from a file of weights: its sizes are not in the "
       .. "configuration"):format(v.encoder.type), "models.llava has CLIP's encoder")
@@ -120,30 +173,40 @@ function vlm.refuse(d, v, job)
 end
 
 local parts = { transformer = { "token_embedding", "layers", "norm", "output_head" }, adapter = { "adapter" },
-  vision_encoder = {} }
+  cross_attention = { "cross_attention_layers" }, vision_encoder = {} }
+
+-- True if the alias exists: blocks that read images only exist in their own architecture.
+local function knows(v, name) return parts[name] and (name ~= "cross_attention" or v.arch == name) end
 
 -- The modules that are not trained; later specs win.
 function vlm.frozen(d, v)
   local state, list = {}, {}
   for _, spec in ipairs(v.freeze) do
     local name = type(spec) == "table" and spec.module
-    if not parts[name] then
-      d:error("dialect-unsupported", "vlm.freeze", ("freeze of '%s': Tandem freezes transformer, adapter and vision_encoder"):format(
-        tostring(name)))
+    if not knows(v, name) then
+      d:error("dialect-unsupported", "vlm.freeze", ("freeze of '%s': Tandem freezes transformer, adapter, vision_encoder%s"):format(
+        tostring(name), v.arch == "cross_attention" and " and cross_attention" or ""))
     else
       state[name] = spec.frozen ~= false
+      -- the pattern of the transformer also matches its blocks that read images
+      if name == "transformer" and v.arch == "cross_attention" then state.cross_attention = state[name] end
     end
   end
-  for _, name in ipairs { "transformer", "adapter" } do
+  for _, name in ipairs { "transformer", "adapter", "cross_attention" } do
     if state[name] then table.move(parts[name], 1, #parts[name], #list + 1, list) end
   end
   return list
 end
 
 -- For models.kempnerforge.
-function vlm.model(v)
-  return { tokens = v.encoder.num_tokens > 0 and v.encoder.num_tokens or 16, features = v.encoder.feature_dim > 0 and v.encoder.feature_dim or 768,
-    type = v.adapter.type, hidden = v.adapter.hidden_dim, activation = v.adapter.activation }
+function vlm.model(v, model)
+  local images = { tokens = v.encoder.num_tokens > 0 and v.encoder.num_tokens or 16, features = v.encoder.feature_dim > 0 and v.encoder.feature_dim or 768,
+    type = v.adapter.type, hidden = v.adapter.hidden_dim, activation = v.adapter.activation, arch = v.arch }
+  if v.arch == "cross_attention" then
+    images.every = v.cross_attention_every_n_layers
+    images.heads, images.kv_heads = cross_heads(v, model)
+  end
+  return images
 end
 
 return vlm

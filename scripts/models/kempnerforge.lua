@@ -75,23 +75,52 @@ local function adapter(c)
   }
 end
 
+-- A block of arch = "cross_attention": the text reads the image. It has neither positions nor a mask, and has as many
+-- KV heads as query heads unless the configuration says otherwise. It begins without effect: the last weight of both
+-- halves is zero. (The smallest model's is not, because then nothing of the block would be compared.)
+local function cross_block(c)
+  local i, init = c.images, nn.normal(0, c.init_std)
+  local out_init = i.starts and nn.normal(0, c.init_std) or nn.zeros
+  local function own_norm() return norm(nn.with(c, { norm_eps = 1e-5 })) end
+  return nn.module {
+    attn_norm = own_norm(), mlp_norm = own_norm(),
+    attn = nn.attention { dim = c.dim, heads = i.heads, kv_heads = i.kv_heads, head_dim = c.head_dim or c.dim // i.heads, causal = false,
+      init = init, out_init = out_init },
+    mlp = (c.activation == "silu" and swiglu or plain)(c, init, out_init),
+    fsdp2_shard = true,
+    forward = function(m, x, image)
+      x = x + m.attn(m.attn_norm(x), { memory = image })
+      return x + m.mlp(m.mlp_norm(x))
+    end,
+  }
+end
+
+-- Returns what the decoder makes of the text x and the image.
+local function with_image(m, c, x)
+  local i, text = c.images, x.shape[2]
+  local image = m.adapter(nn.image { height = 1, width = i.tokens, patch = 1, channels = i.features })
+  if i.arch ~= "cross_attention" then return nn.span(m.layers(nn.join(image, x)), i.tokens, text) end
+  for k, layer in ipairs(m.layers) do
+    x = layer(x)
+    if k % i.every == 0 then x = m.cross_attention_layers[k // i.every](x, image) end
+  end
+  return x
+end
+
 local function build(c)
+  local crosses = c.images and c.images.arch == "cross_attention" and c.n_layers // c.images.every or 0
   local init = nn.normal(0, c.init_std)
   local embed = nn.embedding(c.vocab_size, c.dim, { init = init })
   return nn.module {
     token_embedding = embed, adapter = c.images and adapter(c) or nil,
     layers = nn.list(c.n_layers, function(i) return block(c, i) end),
+    cross_attention_layers = crosses > 0 and nn.list(crosses, function() return cross_block(c) end) or nil,
     norm = norm(c),
     output_head = c.tie_embeddings and nn.linear(c.dim, c.vocab_size, { weight = embed })
       or nn.linear(c.dim, c.vocab_size, { init = init }),
     forward = function(m, tokens, labels)
       local x = m.token_embedding(tokens)
-      local text, images = x.shape[2], c.images
-      if images then
-        x = nn.join(m.adapter(nn.image { height = 1, width = images.tokens, patch = 1, channels = images.features }), x)
-      end
-      for _, layer in ipairs(m.layers) do x = layer(x) end
-      if images then x = nn.span(x, images.tokens, text) end
+      x = c.images and with_image(m, c, x) or m.layers(x)
       return nn.cross_entropy(m.output_head(m.norm(x)), labels, { z_loss = c.z_loss })
     end,
   }
@@ -102,7 +131,8 @@ local function shrink(c, mesh)
   local tp = mesh.tp
   local experts = c.num_experts > 0 and 2 * math.max(mesh.ep, 2) or 0
   return nn.with(c, {
-    images = c.images and nn.with(c.images, { tokens = 3, features = 5, hidden = 7 }),
+    images = c.images and nn.with(c.images, { tokens = 3, features = 5, hidden = 7, starts = true,
+      every = c.images.every and math.min(c.images.every, c.n_layers, 2), heads = 2 * tp, kv_heads = tp }),
     num_experts = experts, moe_top_k = math.min(c.moe_top_k, 2), expert_hidden = 6,
     n_layers = math.min(c.n_layers, 2 * mesh.stages), dim = 13 * mesh.multiple, vocab_size = 29, head_dim = 4,
     n_kv_heads = tp * mesh.cp, n_heads = tp * mesh.cp * math.min(c.n_heads // c.n_kv_heads, 2), hidden = tp * 7, seq = 5 * tp * mesh.cp * (mesh.cp > 1 and 2 or 1),

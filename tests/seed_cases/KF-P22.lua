@@ -1,4 +1,4 @@
--- expect: error[dialect-unsupported] arch = 'cross_attention'
+-- expect: ok ranks 2 | parameters 34289920 | equal
 return require "dialects.kempnerforge" {
   world = 2,
   model = { dim = 256, n_layers = 4, n_heads = 4, n_kv_heads = 2, vocab_size = 50257, norm_type = "rmsnorm",

@@ -1,0 +1,8 @@
+-- expect: error[unknown-key] mot_image_n_heads
+return require "dialects.kempnerforge" {
+  world = 2,
+  model = { dim = 64, n_layers = 4, n_heads = 4, n_kv_heads = 2, vocab_size = 100, max_seq_len = 64 },
+  vision_encoder = { type = "random", feature_dim = 8, num_tokens = 4 },
+  vlm = { arch = "moma", max_text_len = 28, mot_image_n_heads = 2 },
+  train = { batch_size = 2, seq_len = 32, max_steps = 2, compile_model = false },
+}

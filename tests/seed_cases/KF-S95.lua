@@ -1,0 +1,8 @@
+-- expect: error[dialect-unsupported] freeze of 'cross_attention'
+return require "dialects.kempnerforge" {
+  world = 2,
+  model = { dim = 64, n_layers = 4, n_heads = 4, n_kv_heads = 2, vocab_size = 100, max_seq_len = 64 },
+  vision_encoder = { type = "random", feature_dim = 8, num_tokens = 4 },
+  vlm = { max_text_len = 28, freeze = { { module = "cross_attention", frozen = true } } },
+  train = { batch_size = 2, seq_len = 32, max_steps = 2, compile_model = false },
+}
