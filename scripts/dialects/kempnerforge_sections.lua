@@ -89,18 +89,6 @@ local profiling_keys = {
 
 local function number_text(value) return ("%.15g"):format(value) end
 
--- keys: "positive" if 0 is refused, else "non-negative".
-local function bounded(d, section, name, keys, what)
-  for _, key in ipairs(keys) do
-    local value = section[key]
-    if value and (value < 0 or (value == 0 and what == "positive")) then
-      d:error("out-of-range", name .. "." .. key, ("%s must be %s: %s.%s = %s"):format(key, what, name, key,
-        number_text(value)))
-      section[key] = nil
-    end
-  end
-end
-
 local function within(d, name, key, value, fits, range)
   if not fits(value) then
     d:error("out-of-range", name .. "." .. key, ("%s must be in %s: %s.%s = %s"):format(key, range, name, key,
@@ -110,12 +98,12 @@ end
 
 local function check_experts(d, m)
   if m.num_experts <= 0 then return end  -- a dense model: the keys of experts are not read
-  bounded(d, m, "model", { "moe_top_k", "moe_frequency", "moe_expert_ffn_multiplier" }, "positive")
+  d:bounded(m, "model", { "moe_top_k", "moe_frequency", "moe_expert_ffn_multiplier" }, "positive")
   if m.moe_top_k and m.moe_top_k > m.num_experts then
     d:error("out-of-range", "model.moe_top_k", ("moe_top_k (%d) must be <= num_experts (%d)"):format(m.moe_top_k,
       m.num_experts))
   end
-  bounded(d, m, "model", { "moe_router_z_loss_weight", "moe_sequence_aux_loss_weight",
+  d:bounded(m, "model", { "moe_router_z_loss_weight", "moe_sequence_aux_loss_weight",
     "moe_aux_loss_weight", "moe_capacity_factor" }, "non-negative")
   local known = { constant = true, cosine_decay = true, linear_warmup = true }
   if not known[m.moe_bias_schedule] then
@@ -142,21 +130,21 @@ end
 
 local function check_model(d, m)
   local as_heads = m.n_kv_heads == nil
-  bounded(d, m, "model", { "dim", "n_layers", "n_heads", "vocab_size", "n_kv_heads", "max_seq_len",
-    "ffn_hidden_dim", "ffn_dim_multiplier" }, "positive")
+  d:bounded(m, "model", { "dim", "n_layers", "n_heads", "vocab_size", "n_kv_heads", "max_seq_len",
+    "ffn_hidden_dim", "ffn_dim_multiplier", "rope_theta" }, "positive")
   if as_heads then m.n_kv_heads = m.n_heads end
   check_heads(d, m)
   check_experts(d, m)
 end
 
 local function check_train(d, t)
-  bounded(d, t, "train", { "batch_size", "seq_len", "max_steps", "grad_accum_steps", "grad_clip_norm" }, "positive")
-  bounded(d, t, "train", { "z_loss_weight" }, "non-negative")
+  d:bounded(t, "train", { "batch_size", "seq_len", "max_steps", "grad_accum_steps", "grad_clip_norm" }, "positive")
+  d:bounded(t, "train", { "z_loss_weight", "seed" }, "non-negative")
 end
 
 local function check_optimizer(d, o)
-  bounded(d, o, "optimizer", { "lr", "muon_ns_steps" }, "positive")
-  bounded(d, o, "optimizer", { "weight_decay", "schedule_free_warmup_steps" }, "non-negative")
+  d:bounded(o, "optimizer", { "lr", "muon_ns_steps" }, "positive")
+  d:bounded(o, "optimizer", { "weight_decay", "schedule_free_warmup_steps" }, "non-negative")
   for i = 1, 2 do
     local beta = o.betas[i]
     if type(beta) ~= "number" or beta < 0 or beta >= 1 then
@@ -168,9 +156,9 @@ local function check_optimizer(d, o)
 end
 
 local function check_scheduler(d, s)
-  bounded(d, s, "scheduler", { "warmup_steps" }, "non-negative")
+  d:bounded(s, "scheduler", { "warmup_steps", "decay_steps" }, "non-negative")
   within(d, "scheduler", "min_lr_ratio", s.min_lr_ratio, function(v) return v >= 0 and v <= 1 end, "[0, 1]")
-  bounded(d, s, "scheduler", { "rex_alpha" }, "positive")
+  d:bounded(s, "scheduler", { "rex_alpha" }, "positive")
 end
 
 local function check_phases(d, data)
@@ -194,8 +182,8 @@ local function check_phases(d, data)
 end
 
 local function check_data(d, data)
-  bounded(d, data, "data", { "num_workers", "anneal_start_step" }, "non-negative")
-  bounded(d, data, "data", { "prefetch_factor", "mix_temperature" }, "positive")
+  d:bounded(data, "data", { "num_workers", "anneal_start_step" }, "non-negative")
+  d:bounded(data, "data", { "prefetch_factor", "mix_temperature" }, "positive")
   for _, source in ipairs(data.datasets) do
     if type(source) ~= "table" or not ((source.path or "") ~= "" or (source.hf_name or "") ~= "") then
       d:error("missing-key", "data.datasets", ("DatasetSource '%s' must have either path or hf_name"):format(
@@ -209,7 +197,7 @@ local function check_data(d, data)
 end
 
 local function check_eval(d, e)
-  bounded(d, e, "eval", { "interval", "steps" }, "positive")
+  d:bounded(e, "eval", { "interval", "steps" }, "positive")
 end
 
 local function check_distributed(d, c)
@@ -226,7 +214,7 @@ local function check_distributed(d, c)
 end
 
 local function check_checkpoint(d, c)
-  bounded(d, c, "checkpoint", { "interval" }, "positive")
+  d:bounded(c, "checkpoint", { "interval" }, "positive")
   if c.interval and d.config.checkpoint and d.config.checkpoint.interval then
     d:note("dialect-differs", "checkpoint.interval", ("the plan saves no checkpoints: use "
       .. "`tandem run --save DIR --save-every %d`"):format(c.interval))
@@ -245,7 +233,7 @@ local function check_checkpoint(d, c)
 end
 
 local function check_metrics(d, m)
-  bounded(d, m, "metrics", { "log_interval" }, "positive")
+  d:bounded(m, "metrics", { "log_interval" }, "positive")
 end
 
 local function check_profiling(d, p)

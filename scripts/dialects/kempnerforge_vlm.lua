@@ -117,6 +117,11 @@ end
 
 -- KempnerForge's own checks of the whole job.
 function vlm.check(d, v, job)
+  local before = d.n_errors
+  d:bounded(v.encoder, "vision_encoder", { "feature_dim", "num_tokens" }, "non-negative")
+  d:bounded(v.adapter, "adapter", { "hidden_dim" }, "non-negative")
+  d:bounded(v.adapter, "adapter", { "pool_window", "pool_heads" }, "positive")
+  if d.n_errors > before then return end
   local known = v.encoder.num_tokens > 0
   if known then
     check_length(d, v, "model.max_seq_len", job.model.max_seq_len, v.encoder.num_tokens, "")

@@ -114,6 +114,17 @@ function meta:section(name, keys, where)
   return section
 end
 
+-- Refuses numbers of a section below 0, and 0 if `what` is "positive" instead of "non-negative".
+function meta:bounded(section, name, keys, what)
+  for _, key in ipairs(keys) do
+    local value = section[key]
+    if value and (value < 0 or (value == 0 and what == "positive")) then
+      self:error("out-of-range", name .. "." .. key, ("%s must be %s: %s.%s = %.15g"):format(key, what, name, key, value))
+      section[key] = nil
+    end
+  end
+end
+
 -- Returns "2 or 4": the divisors of n up to `most`.
 function dialect.divisors(n, most)
   local list = {}
