@@ -9,6 +9,7 @@
 #include "planner/front/fold.h"
 #include "session/bound_kernels.h"
 #include "sim/compute/kernels.h"
+#include "sim/runtime/runtime.h"
 
 /* Returns the product of the sizes of these axes. */
 static double size_over(const Config *c, AxisNames axes)
@@ -338,6 +339,7 @@ Ps bound_step_ps(const Config *c, const Graph *g)
 {
     const Device lasting = kernel_sustained(&c->cluster.device), *device = &lasting;
     const bool eight = config_pass(c, PASS_float8) != NULL, single = c->compute == DT_f32;
+    const GemmFit *timed = runtime_products(&c->runtime, device);
     double rate = 0, peak = 0;
     if (c->cluster.is_local || g->tensors.n < 2) return 0;
     if (device->peak_flops[c->compute] <= 0) return 0;
@@ -345,7 +347,7 @@ Ps bound_step_ps(const Config *c, const Graph *g)
         if (t != c->compute && !eight && !single) continue;
         if (device->peak_flops[t] <= 0) continue;
         peak = fmax(peak, device->peak_flops[t]);
-        rate = fmax(rate, kernel_gemm_most(device, (DType)t));
+        rate = fmax(rate, kernel_gemm_most(device, (DType)t, timed));
     }
     /* A framework's own kernels may be faster than the library's. */
     if (c->runtime.name != NULL || eight || single) rate = fmax(rate, peak);

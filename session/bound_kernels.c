@@ -22,6 +22,7 @@ typedef struct ProductTimes {
 typedef struct Local {
     const Device *device;
     DType dtype;
+    const GemmFit *timed; /* runtime_products */
     double tokens, tp; /* tokens of a micro-step on one rank */
     ProductTimes known[MOST_SHAPES];
     uint32_t n_known;
@@ -30,11 +31,12 @@ typedef struct Local {
 /* Returns the least time of this product if a pass may cut any one of its sizes into `tp` parts. */
 static double fastest_s(const Local *l, double m, double n, double k)
 {
-    double s = cost_lasting_gemm_s(l->device, l->dtype, m, n, k);
+    const Device *on = l->device;
+    double s = cost_lasting_gemm_s(on, l->dtype, m, n, k, l->timed);
     if (l->tp == 1) return s;
-    s = fmin(s, cost_lasting_gemm_s(l->device, l->dtype, ceil(m / l->tp), n, k));
-    s = fmin(s, cost_lasting_gemm_s(l->device, l->dtype, m, ceil(n / l->tp), k));
-    return fmin(s, cost_lasting_gemm_s(l->device, l->dtype, m, n, ceil(k / l->tp)));
+    s = fmin(s, cost_lasting_gemm_s(on, l->dtype, ceil(m / l->tp), n, k, l->timed));
+    s = fmin(s, cost_lasting_gemm_s(on, l->dtype, m, ceil(n / l->tp), k, l->timed));
+    return fmin(s, cost_lasting_gemm_s(on, l->dtype, m, n, ceil(k / l->tp), l->timed));
 }
 
 static ProductTimes product_s(Local *l, double n, double k)
@@ -165,6 +167,7 @@ bool bound_kernels(const Config *c, const Graph *g, KernelTimes *out)
     const Device device = kernel_sustained(&c->cluster.device);
     Local l = {.device = &device,
                .dtype = c->compute,
+               .timed = runtime_products(&c->runtime, &device),
                .tp = config_ranks(c, axes_with(AXIS_WEIGHTS)),
                .tokens = (double)c->micro_batch * (double)c->seq};
     Arena *scratch = arena_new();

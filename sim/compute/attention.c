@@ -36,7 +36,10 @@ const AttentionFit *kernel_attention_fit(const Device *device, AttentionKernel k
 #define TRAFFIC(...)
 #define ATTENTION(arch, kernel, direction, ...)                                                    \
     [ARCH_##arch][ATTENTION_##kernel][direction] = {__VA_ARGS__},
+#define TIMED_GEMM(...)
 #include "sim/compute/kernels_fit.def"
+#include "sim/compute/kernels_own.def"
+#undef TIMED_GEMM
 #undef ATTENTION
 #undef TRAFFIC
 #undef GEMM

@@ -153,6 +153,15 @@ static double traffic_s(const Device *device, const Plan *plan, const Program *p
     return kernel_traffic_s(device, &work, &fit);
 }
 
+/* Returns the time of a product in a long run. */
+static double product_s(const Cost *c, DType dtype, const ProductWork *w)
+{
+    const GemmFit *timed = runtime_products(c->runtime, &c->cluster.device);
+    const double s = kernel_gemm_s(&c->cluster.device, dtype, w->batch, w->m, w->n, w->k, timed);
+    if (timed != NULL) return s;
+    return kernel_lasting_s(&c->cluster.device, dtype, 2 * w->batch * w->m * w->n * w->k, s);
+}
+
 /* Returns the time of a product for each expert, with equally many rows for each expert of a rank.
  */
 static double uneven_s(const Device *device, const Plan *plan, const Program *p, const Instr *in,
@@ -214,9 +223,7 @@ static double model_s(const Cost *c, const Plan *plan, const Program *p, const I
         ProductWork work = work_of_product(&b, size);
         work.k *= dtype_numbers(dtype);
         if (info->scaling == SCALING_blocks) dtype = DT_e8m0; /* its own rate */
-        compute = kernel_gemm_s(device, dtype, work.batch, work.m, work.n, work.k, NULL);
-        compute =
-            kernel_lasting_s(device, dtype, 2 * work.batch * work.m * work.n * work.k, compute);
+        compute = product_s(c, dtype, &work);
         if (!work_is_aligned(p, in, &b, size)) compute *= kernel_unaligned(device);
         if (info->scaling != SCALING_none && !(info->flags & OP_BLOCKS) &&
             runtime_is_own(c->runtime) && !kernel_on_processor(device))

@@ -68,18 +68,50 @@ const GemmFit *kernel_gemm_fit(const Device *device)
 /* Tiles of cuBLAS and their relative efficiency; the fastest tile is used. A tile takes time for
  * its products and for its start and end, which matter if K is small. Large products reach the
  * device's gemm_efficiency of its peak. */
+enum { N_TILES = 6, N_TIMED_TILES = 6 };
 static const struct {
     double m, n;
-} tiles[] = {{128, 256}, {256, 128}, {128, 128}, {64, 256}, {64, 128}, {64, 64}};
-enum { N_TILES = sizeof tiles / sizeof tiles[0] };
+} tiles[N_TILES + N_TIMED_TILES] = {
+    {128, 256}, {256, 128}, {128, 128}, {64, 256}, {64, 128}, {64, 64},
+    /* further ones that only a choice by timing takes; names of cuBLASLt 13's kernels on an H200 */
+    {192, 192}, {192, 128}, {128, 192}, {256, 96}, {96, 256}, {128, 160}};
+
+/* The constants of products whose algorithm is chosen by timing. */
+static const GemmFit timed = {
+#define TIMED_GEMM(arch, rate, eight, block, fill_us, split_us, ...)                               \
+    rate, eight, block, fill_us, split_us, {__VA_ARGS__},
+#define ATTENTION(...)
+#define TRAFFIC(...)
+#include "sim/compute/kernels_own.def"
+#undef TRAFFIC
+#undef ATTENTION
+#undef TIMED_GEMM
+};
+
+const GemmFit *kernel_gemm_timed(const Device *device)
+{
+    return kernel_is_young(device) && !kernel_is_blackwell(device) ? &timed : NULL;
+}
+
+static size_t tiles_of(const GemmFit *fit)
+{
+    return fit == &timed ? N_TILES + N_TIMED_TILES : N_TILES;
+}
+
+/* Returns the rate of the i-th tile, relative to the first two. */
+static double tile_rate(const GemmFit *fit, size_t i)
+{
+    return i < 2 || i >= N_TILES ? 1 : fit->efficiency[i - 2];
+}
 
 /* Returns the time [s] of `n_tiles` tiles of the i-th size. */
 static double tiled_s(const Device *device, double peak, size_t i, double n_tiles, double k,
                       const GemmFit *fit)
 {
-    double efficiency = i < 2 ? 1 : fit->efficiency[i - 2], best = INFINITY;
+    double efficiency = tile_rate(fit, i), best = INFINITY;
+    const double most = fit == &timed ? 32 : 4;
     double fill_s = fit->fill_us * 1e-6 * tiles[i].m * tiles[i].n / (128 * 256);
-    for (double split = 1; split <= 4; split *= 2) {
+    for (double split = 1; split <= most; split *= 2) {
         if (split > 1 && n_tiles * split > device->sms) break;
         double waves = ceil(n_tiles * split / device->sms);
         double tile_s =
@@ -91,19 +123,25 @@ static double tiled_s(const Device *device, double peak, size_t i, double n_tile
     return best;
 }
 
-static double gemm_peak(const Device *device, DType dtype, const GemmFit *fit)
+/* Returns the part of the peak that large products in 16 bits reach. */
+static double large_of(const Device *device, const GemmFit *fit)
 {
-    double eta = device->gemm_efficiency > 0 ? device->gemm_efficiency : .78;
-    return kernel_peak(device, dtype) * eta * (dtype_bytes(dtype) == 1 ? fit->eight : 1);
+    if (fit == &timed) return timed.large;
+    return device->gemm_efficiency > 0 ? device->gemm_efficiency : .78;
 }
 
-double kernel_gemm_most(const Device *device, DType dtype)
+static double gemm_peak(const Device *device, DType dtype, const GemmFit *fit)
 {
-    const GemmFit *fit = kernel_gemm_fit(device);
+    const double eight = dtype_bytes(dtype) == 1 ? fit->eight : 1;
+    return kernel_peak(device, dtype) * large_of(device, fit) * eight;
+}
+
+double kernel_gemm_most(const Device *device, DType dtype, const GemmFit *fit)
+{
+    if (fit == NULL) fit = kernel_gemm_fit(device);
     double most = 1;
-    for (size_t i = 0; i + 2 < N_TILES; i++) most = fmax(most, fit->efficiency[i]);
-    return fmax(1, fit->eight) * most * kernel_peak(device, dtype) *
-           (device->gemm_efficiency > 0 ? device->gemm_efficiency : .78);
+    for (size_t i = 0; i < tiles_of(fit); i++) most = fmax(most, tile_rate(fit, i));
+    return fmax(1, fit->eight) * most * kernel_peak(device, dtype) * large_of(device, fit);
 }
 
 double kernel_gemm_s(const Device *device, DType dtype, double batch, double m, double n, double k,
@@ -115,7 +153,7 @@ double kernel_gemm_s(const Device *device, DType dtype, double batch, double m, 
         return 2 * batch * m * n * k / gemm_peak(device, dtype, &plain);
     if (fit == NULL) fit = kernel_gemm_fit(device);
     double peak = gemm_peak(device, dtype, fit);
-    for (size_t i = 0; i < N_TILES; i++) {
+    for (size_t i = 0; i < tiles_of(fit); i++) {
         double n_tiles = batch * ceil(m / tiles[i].m) * ceil(n / tiles[i].n);
         best = fmin(best, tiled_s(device, peak, i, n_tiles, k, fit));
     }
@@ -142,7 +180,7 @@ double kernel_grouped_gemm_s(const Device *device, DType dtype, uint32_t n_group
         return kernel_gemm_s(device, dtype, 1, rows, n, k, fit);
     if (fit == NULL) fit = kernel_gemm_fit(device);
     double peak = gemm_peak(device, dtype, fit);
-    for (size_t i = 0; i < N_TILES; i++) {
+    for (size_t i = 0; i < tiles_of(fit); i++) {
         double n_tiles = 0;
         for (uint32_t g = 0; g < n_groups; g++)
             n_tiles += ceil(m[g] / tiles[i].m) * ceil(n / tiles[i].n);

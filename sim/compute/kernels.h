@@ -23,8 +23,12 @@ typedef struct GemmFit {
     double large, eight, block, fill_us, split_us, efficiency[4];
 } GemmFit;
 const GemmFit *kernel_gemm_fit(const Device *device);
+/* Returns the constants of products whose algorithm is chosen by timing, as Tandem's executor does
+ * (kernels_own.def). They include the power limit of a long run. NULL: none were measured on such a
+ * device. */
+const GemmFit *kernel_gemm_timed(const Device *device);
 /* Returns the rate that no product exceeds [FLOP/s]; tiles and waves only lower it. */
-double kernel_gemm_most(const Device *device, DType dtype);
+double kernel_gemm_most(const Device *device, DType dtype, const GemmFit *fit);
 /* Returns the time of a product's arithmetic [seconds], without launch and memory traffic. fit
  * NULL: the device's own constants. */
 double kernel_gemm_s(const Device *device, DType dtype, double batch, double m, double n, double k,
@@ -80,7 +84,8 @@ double cost_gemm_s(const Device *device, DType dtype, double batch, double m, do
                    const GemmFit *fit);
 double cost_attention_s(const Device *device, const AttentionWork *work, const AttentionFit *fit);
 /* The same in a long run, on a device of kernel_sustained; of attention without its launch. */
-double cost_lasting_gemm_s(const Device *lasting, DType dtype, double m, double n, double k);
+double cost_lasting_gemm_s(const Device *lasting, DType dtype, double m, double n, double k,
+                           const GemmFit *timed);
 double kernel_lasting_attention_s(const Device *lasting, const AttentionWork *work);
 /* FLOPs of its products, of a causal mask the half. */
 double kernel_attention_flops(const AttentionWork *work);

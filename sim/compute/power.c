@@ -30,13 +30,15 @@ double kernel_lasting_s(const Device *lasting, DType dtype, double flops, double
     const double held = lasting->sustained, light = lasting->light_power;
     if (held <= 0 || light <= 0 || s <= 0 || dtype == DT_f32) return s;
     if (kernel_on_processor(lasting)) return s;
-    const double rate = fmin(1, flops / s / kernel_gemm_most(lasting, dtype));
+    const double rate = fmin(1, flops / s / kernel_gemm_most(lasting, dtype, NULL));
     const double clock = fmin(1, held / cbrt(light + (1 - light) * rate));
     return s * held / clock;
 }
 
-double cost_lasting_gemm_s(const Device *lasting, DType dtype, double m, double n, double k)
+double cost_lasting_gemm_s(const Device *lasting, DType dtype, double m, double n, double k,
+                           const GemmFit *timed)
 {
+    if (timed != NULL) return cost_gemm_s(lasting, dtype, 1, m, n, k, timed);
     const double whole = cost_gemm_s(lasting, dtype, 1, m, n, k, NULL),
                  floor = lasting->kernel_floor_s,
                  plain = kernel_gemm_s(lasting, dtype, 1, m, n, k, NULL);
@@ -46,6 +48,7 @@ double cost_lasting_gemm_s(const Device *lasting, DType dtype, double m, double 
 
 double kernel_lasting_attention_s(const Device *lasting, const AttentionWork *w)
 {
-    return kernel_lasting_s(lasting, w->dtype, kernel_attention_flops(w),
-                            kernel_attention_s(lasting, w, NULL));
+    const double s = kernel_attention_s(lasting, w, NULL);
+    if (w->kernel == ATTENTION_tandem) return s; /* measured in long runs */
+    return kernel_lasting_s(lasting, w->dtype, kernel_attention_flops(w), s);
 }

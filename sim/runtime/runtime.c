@@ -74,7 +74,13 @@ AttentionKernel runtime_attention(const Runtime *runtime, const Device *device)
 {
     if (!runtime_is_own(runtime)) return runtime->attention;
     bool old = device->arch == NULL || strcmp(device->arch, "Ampere") == 0;
+    if (kernel_gemm_timed(device) != NULL) return ATTENTION_tandem;
     return old ? ATTENTION_flash2 : ATTENTION_cudnn;
+}
+
+const GemmFit *runtime_products(const Runtime *runtime, const Device *device)
+{
+    return runtime_is_own(runtime) ? kernel_gemm_timed(device) : NULL;
 }
 
 double runtime_unfused_s(const Device *device, DType dtype, double heads, double queries,

@@ -4,6 +4,7 @@
 #ifndef TANDEM_SIM_RUNTIME_RUNTIME_H
 #define TANDEM_SIM_RUNTIME_RUNTIME_H
 
+#include "sim/compute/kernels.h"
 #include "sim/sim.h"
 
 static inline bool runtime_is_own(const Runtime *runtime)
@@ -27,9 +28,12 @@ bool runtime_leaves_out(const Runtime *runtime, const Plan *plan, const Program 
 bool runtime_quantises_weight(const Program *p, const Instr *in);
 
 /* Returns the kernel that computes attention on the device. For Tandem's own executor, which
- * chooses its kernel at run time: returns cuDNN's kernels from Hopper on, and FlashAttention-2's on
- * older devices, because Tandem's kernels have not been measured. */
+ * chooses its kernel at run time: returns its own kernels on Hopper. These were measured there. On
+ * Blackwell it returns cuDNN's kernels, on older devices FlashAttention-2's. */
 AttentionKernel runtime_attention(const Runtime *runtime, const Device *device);
+/* Returns the constants of products that the executor chooses by timing; NULL: the runtime or the
+ * device has none. */
+const GemmFit *runtime_products(const Runtime *runtime, const Device *device);
 
 /* Returns the time [seconds] of attention that writes its scores to memory, alone on the device,
  * without launches. heads: sequences times heads. Products cover the whole square of scores, masked

@@ -131,7 +131,7 @@ static void light_kernels_have_a_higher_clock(void **state)
     d.light_power = .1;
     const Device lasting = kernel_sustained(&d);
     const double limit = 1000, still = 100, watts = (limit - still) / pow(.75, 3);
-    const double large = kernel_gemm_most(&lasting, DT_bf16);
+    const double large = kernel_gemm_most(&lasting, DT_bf16, NULL);
     double before = 0;
     for (double rate = 1; rate > 1e-3; rate *= .9) {
         const double s = kernel_lasting_s(&lasting, DT_bf16, large * rate, 1);
@@ -155,15 +155,15 @@ static void a_clock_keeps_the_order_of_kernels(void **state)
     d.sustained = .6;
     d.light_power = .02;
     const Device lasting = kernel_sustained(&d);
-    const double flops = kernel_gemm_most(&lasting, DT_bf16);
+    const double flops = kernel_gemm_most(&lasting, DT_bf16, NULL);
     double before = 0;
     for (double s = .5; s < 1e4; s *= 1.1) {
         const double now = kernel_lasting_s(&lasting, DT_bf16, flops, s);
         assert_true(now > before && now <= s * (1 + 1e-12));
         before = now;
     }
-    const double part = cost_lasting_gemm_s(&lasting, DT_bf16, 100, 512, 4096),
-                 whole = cost_lasting_gemm_s(&lasting, DT_bf16, 1000, 512, 4096);
+    const double part = cost_lasting_gemm_s(&lasting, DT_bf16, 100, 512, 4096, NULL),
+                 whole = cost_lasting_gemm_s(&lasting, DT_bf16, 1000, 512, 4096, NULL);
     assert_true(part > 0 && part < whole);
 }
 
