@@ -23,7 +23,7 @@ typedef struct Local {
     const Device *device;
     DType dtype;
     const GemmFit *timed; /* runtime_products */
-    double tokens, tp; /* tokens of a micro-step on one rank */
+    double tokens, tp;    /* tokens of a micro-step on one rank */
     ProductTimes known[MOST_SHAPES];
     uint32_t n_known;
 } Local;

@@ -16,12 +16,13 @@ typedef enum CompilePer {
 
 /* triton: the first flash kernels written in Triton, with a bias added to the scores. unfused: a
  * product, a softmax and a second product, which write the scores to memory and read them back. */
-#define ATTENTION_KERNELS(X) X(flash2) X(flash3) X(cudnn) X(triton) X(tandem) X(unfused)
+#define ATTENTION_KERNELS(X) X(flash2) X(flash3) X(cudnn) X(triton) X(unfused)
 typedef enum AttentionKernel {
 #define X(name) ATTENTION_##name,
     ATTENTION_KERNELS(X)
 #undef X
-        ATTENTION_KERNEL_COUNT
+        ATTENTION_tandem, /* those of Tandem's executor; no profile names them */
+    ATTENTION_KERNEL_COUNT
 } AttentionKernel;
 
 /* Kernels whose time is mostly memory traffic. any: charged at the rate of large copies. The other

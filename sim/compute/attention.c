@@ -6,7 +6,11 @@
  * the gradients of queries, which blocks accumulate in fp32. With a window, a tile of queries walks
  * over at most the window plus the tile's width. Biases are not modelled.
  *
+ * Tandem's executor has several kernels. It times those that take a call and keeps the fastest. So
+ * does the model.
+ *
  * Blackwell's kernels have no fitted rows. Their time follows from their published design. */
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -36,16 +40,14 @@ const AttentionFit *kernel_attention_fit(const Device *device, AttentionKernel k
 #define TRAFFIC(...)
 #define ATTENTION(arch, kernel, direction, ...)                                                    \
     [ARCH_##arch][ATTENTION_##kernel][direction] = {__VA_ARGS__},
-#define TIMED_GEMM(...)
 #include "sim/compute/kernels_fit.def"
-#include "sim/compute/kernels_own.def"
-#undef TIMED_GEMM
 #undef ATTENTION
 #undef TRAFFIC
 #undef GEMM
 #undef forward
 #undef backward
     };
+    assert(kernel != ATTENTION_tandem);
     if (kernel_is_blackwell(device) && !is_old(kernel)) return &blackwell_fits[backward];
     uint32_t arch = kernel_is_young(device) ? ARCH_Hopper : ARCH_Ampere;
     if (fits[arch][kernel][backward].own <= 0) kernel = ATTENTION_flash2;
@@ -131,6 +133,12 @@ typedef struct Blocks {
     double n, sum_s, longest_s;
 } Blocks;
 
+/* Returns the number of query heads that one block walks over. */
+static double heads_of_block(const AttentionWork *w, const AttentionFit *fit)
+{
+    return fit->grouped > 0 ? fmax(w->heads / fmax(w->kv_heads, 1), 1) : 1;
+}
+
 static Blocks blocks_of_head(const AttentionWork *w, const AttentionFit *fit, double of_score_s)
 {
     double own = w->backward ? w->keys : w->queries, other = w->backward ? w->queries : w->keys;
@@ -153,14 +161,15 @@ static Blocks blocks_of_head(const AttentionWork *w, const AttentionFit *fit, do
 static double dealt_s(const Device *device, const AttentionWork *w, const AttentionFit *fit,
                       const Blocks *head)
 {
-    double sms = fmax(device->sms, 1), n = head->n * w->heads;
-    double last_s = head->longest_s / fit->alone;
+    const double together = heads_of_block(w, fit);
+    double sms = fmax(device->sms, 1), n = head->n * w->heads / together;
+    double last_s = together * head->longest_s / fit->alone;
     if (w->causal) {
         double even = head->sum_s * w->heads / sms;
-        return n <= sms ? last_s : fmax(even + head->sum_s / head->n / 2, last_s);
+        return n <= sms ? last_s : fmax(even + together * head->sum_s / head->n / 2, last_s);
     }
     double slots = sms * fit->resident, waves = floor(n / slots), rest = n - waves * slots;
-    double full_s = fit->resident * head->longest_s;
+    double full_s = fit->resident * together * head->longest_s;
     return waves * full_s + (rest <= 0 ? 0 : rest <= sms ? fmin(last_s, full_s) : full_s);
 }
 
@@ -171,12 +180,9 @@ double kernel_attention_flops(const AttentionWork *w)
     return 2 * pairs * (w->backward ? 3 * w->head + 2 * w->value : w->head + w->value);
 }
 
-double kernel_attention_s(const Device *device, const AttentionWork *w, const AttentionFit *fit)
+static double flash_s(const Device *device, const AttentionWork *w, const AttentionFit *fit)
 {
     const double half = 2;
-    if (kernel_on_processor(device))
-        return kernel_attention_flops(w) / (kernel_peak(device, w->dtype) * .5);
-    if (fit == NULL) fit = kernel_attention_fit(device, w->kernel, w->backward);
     Blocks blocks = blocks_of_head(w, fit, score_s(device, w, fit));
     double s = dealt_s(device, w, fit, &blocks);
     if (!w->backward) return s;
@@ -184,8 +190,52 @@ double kernel_attention_s(const Device *device, const AttentionWork *w, const At
      * gradients */
     double bytes = w->heads * w->queries * (2 * half * w->value + (4 + 4 + half) * w->head);
     /* gradients of keys and values are made for each query head, then added up */
-    if (w->kv_heads < w->heads) bytes += w->heads * w->keys * (w->head + w->value) * 2 * half;
+    if (w->kv_heads < w->heads && fit->grouped <= 0)
+        bytes += w->heads * w->keys * (w->head + w->value) * 2 * half;
     return s + 2 * device->kernel_floor_s + kernel_memory_s(device, bytes);
+}
+
+/* The executor's kernels (kernels/cuda/ways): with mma.sync; with Hopper's instructions; and, with
+ * these, the gradient as one kernel. The choice of cuDNN's kernel is an option of a run and not
+ * modelled. */
+typedef enum OwnWay { WAY_mma, WAY_hopper, WAY_one, OWN_WAYS } OwnWay;
+
+/* True if the kernel takes the call (attention_hopper_takes, attention_hopper_grad_takes). */
+static bool way_takes(OwnWay way, const AttentionWork *w)
+{
+    const bool hopper =
+        w->head == w->value && (w->head == 64 || w->head == 128) && dtype_bytes(w->dtype) == 2;
+    if (way == WAY_mma) return true;
+    if (way == WAY_hopper || !hopper) return hopper;
+    return w->backward && fmod(w->keys, 128) == 0 &&
+           fmod(w->queries, w->head == 64 ? 128 : 64) == 0;
+}
+
+static double own_s(const Device *device, const AttentionWork *w)
+{
+#define forward  0
+#define backward 1
+    static const AttentionFit fits[OWN_WAYS][2] = {
+#define ATTENTION_WAY(way, direction, ...)                                                         \
+    [WAY_##way][direction] = {__VA_ARGS__, .resident = 1, .wide = 1, .alone = 1, .eight = 1},
+#include "sim/compute/kernels_own.def"
+    };
+#undef forward
+#undef backward
+    double best = INFINITY;
+    for (int way = 0; way < OWN_WAYS; way++)
+        if (way_takes((OwnWay)way, w))
+            best = fmin(best, flash_s(device, w, &fits[way][w->backward]));
+    return best;
+}
+
+double kernel_attention_s(const Device *device, const AttentionWork *w, const AttentionFit *fit)
+{
+    if (kernel_on_processor(device))
+        return kernel_attention_flops(w) / (kernel_peak(device, w->dtype) * .5);
+    if (fit == NULL && w->kernel == ATTENTION_tandem) return own_s(device, w);
+    if (fit == NULL) fit = kernel_attention_fit(device, w->kernel, w->backward);
+    return flash_s(device, w, fit);
 }
 
 double cost_attention_s(const Device *device, const AttentionWork *w, const AttentionFit *fit)

@@ -8,6 +8,7 @@
 
 #include "planner/ir/layout/rows.h"
 #include "sim/compute/kernels.h"
+#include "sim/compute/own.h"
 #include "sim/compute/rows_share.h"
 #include "sim/compute/work.h"
 #include "sim/runtime/runtime.h"
@@ -138,16 +139,13 @@ static double convolution_s(const Device *device, DType dtype, OpKind op, double
     return fmin(as_product, flops / (.5 * kernel_peak(device, DT_f32)));
 }
 
-/* Returns the time of an op with a known kernel. The number of rows is the product of all
- * dimensions of its first input but the last. The profile's kernel floor already includes the
+/* Returns the time of an op with a known kernel. The profile's kernel floor already includes the
  * kernel's start. */
 static double traffic_s(const Device *device, const Plan *plan, const Program *p, const Instr *in,
                         TrafficKernel kernel, const RowsShare *uneven)
 {
-    const Shape *shape = plan_shape_at(plan, p->buffers.at[program_arg(p, in, 0)].shape);
-    TrafficWork work = {kernel, rows_factor(uneven, p, in), rows_moved(uneven, plan, p, in, false)};
-    for (uint8_t i = 0; i + 1 < shape->n_dims; i++)
-        work.rows *= (double)shape_local_dim(shape, &plan->mesh, &plan->graph.deals, i);
+    const TrafficWork work = {kernel, rows_in(uneven, plan, p, in),
+                              rows_moved(uneven, plan, p, in, false)};
     TrafficFit fit = *kernel_traffic_fit(device, kernel);
     fit.start_us = 0;
     return kernel_traffic_s(device, &work, &fit);
@@ -243,6 +241,11 @@ static double model_s(const Cost *c, const Plan *plan, const Program *p, const I
         /* General cores reach at best half of their peak: not every instruction is a fused
          * multiply-add. */
         compute = as->kernels > 0 ? flops / (.5 * kernel_peak(device, DT_f32)) : 0;
+        const OwnFit *own = own_fit(c->runtime, device, in->op);
+        if (own != NULL) {
+            floor_s = own->start_us * 1e-6;
+            memory = own_memory_s(device, own, rows_in(uneven, plan, p, in), bytes);
+        }
     }
     return floor_s + fmax(compute, memory);
 }
@@ -351,20 +354,34 @@ static Ps part_ps(const Cost *c, const Plan *plan, const Program *p, const Instr
                   const RowsShare *rows)
 {
     const Device *device = &c->cluster.device;
-    double flops = plan_flops(plan, p, in) * rows_factor(rows, p, in);
-    double s = fmax(flops / (.5 * kernel_peak(device, DT_f32)),
-                    kernel_memory_s(device, rows_moved(rows, plan, p, in, true)));
-    if (plan_begins_kernel(p, in)) s += device->kernel_floor_s;
+    const OwnFit *own = own_fit(c->runtime, device, in->op);
+    const double bytes = rows_moved(rows, plan, p, in, true);
+    double compute_s = plan_flops(plan, p, in) * rows_factor(rows, p, in) /
+                       (.5 * kernel_peak(device, DT_f32)),
+           memory_s = kernel_memory_s(device, bytes), start_s = device->kernel_floor_s;
+    if (own != NULL) {
+        compute_s *= own->work;
+        memory_s = own_memory_s(device, own, rows_in(rows, plan, p, in), bytes);
+        start_s = own->start_us * 1e-6;
+    }
+    const double s = fmax(compute_s, memory_s) + (plan_begins_kernel(p, in) ? start_s : 0);
     return ps_of(s * (double)PS_PER_S);
 }
 
-/* Returns the time of an op fused with a product. Its memory traffic belongs to the product and
- * overlaps with it. Its arithmetic runs on other cores, after the product's sums are complete. */
+/* Returns the time of an op fused with a product. Its memory traffic is counted at the product. Its
+ * arithmetic runs on other cores, after the product's sums are complete. The executor runs some of
+ * these ops as kernels of their own. */
 static Ps epilogue_ps(const Cost *c, const Plan *plan, const Program *p, const Instr *in,
                       const RowsShare *rows)
 {
-    double s = plan_flops(plan, p, in) * rows_factor(rows, p, in) /
-               (.5 * kernel_peak(&c->cluster.device, DT_f32));
+    const Device *device = &c->cluster.device;
+    const OwnFit *own = own_fit(c->runtime, device, in->op);
+    double s =
+        plan_flops(plan, p, in) * rows_factor(rows, p, in) / (.5 * kernel_peak(device, DT_f32));
+    if (own != NULL) s *= own->work;
+    if (own != NULL && own->apart > 0)
+        s = own->start_us * 1e-6 + own_memory_s(device, own, rows_in(rows, plan, p, in),
+                                                rows_moved(rows, plan, p, in, false));
     return ps_of(s * (double)PS_PER_S);
 }
 
@@ -378,13 +395,19 @@ static double product_bytes(const Plan *plan, const Program *p, const Instr *in,
 }
 
 /* Returns the time of a product with fused ops: its own time, or the time of all their bytes if
- * that is longer. */
+ * that is longer. On an H200, the bytes that fused ops add did not overlap with the executor's
+ * products. */
 static Ps product_ps(const Cost *c, const Plan *plan, const Program *p, const Instr *in, Ps alone,
                      const RowsShare *rows)
 {
     const Device *device = &c->cluster.device;
-    double s = device->kernel_floor_s + kernel_memory_s(device, product_bytes(plan, p, in, rows));
+    const OwnFit *own = own_fit(c->runtime, device, in->op);
+    const double bytes = product_bytes(plan, p, in, rows);
+    const double added = bytes - rows_moved(rows, plan, p, in, false);
+    double s = device->kernel_floor_s + kernel_memory_s(device, bytes);
     Ps memory = ps_of(s * (double)PS_PER_S);
+    if (own != NULL && added > 0)
+        alone += ps_of(own_memory_s(device, own, 0, added) * (double)PS_PER_S);
     return alone > memory ? alone : memory;
 }
 

@@ -72,30 +72,49 @@ enum { N_TILES = 6, N_TIMED_TILES = 6 };
 static const struct {
     double m, n;
 } tiles[N_TILES + N_TIMED_TILES] = {
-    {128, 256}, {256, 128}, {128, 128}, {64, 256}, {64, 128}, {64, 64},
+    {128, 256},
+    {256, 128},
+    {128, 128},
+    {64, 256},
+    {64, 128},
+    {64, 64},
     /* further ones that only a choice by timing takes; names of cuBLASLt 13's kernels on an H200 */
-    {192, 192}, {192, 128}, {128, 192}, {256, 96}, {96, 256}, {128, 160}};
+    {192, 192},
+    {192, 128},
+    {128, 192},
+    {256, 96},
+    {96, 256},
+    {128, 160}};
 
-/* The constants of products whose algorithm is chosen by timing. */
-static const GemmFit timed = {
-#define TIMED_GEMM(arch, rate, eight, block, fill_us, split_us, ...)                               \
-    rate, eight, block, fill_us, split_us, {__VA_ARGS__},
-#define ATTENTION(...)
-#define TRAFFIC(...)
-#include "sim/compute/kernels_own.def"
-#undef TRAFFIC
-#undef ATTENTION
-#undef TIMED_GEMM
-};
+bool kernel_is_timed(const Device *device)
+{
+    return device->arch != NULL && strcmp(device->arch, "Hopper") == 0;
+}
 
 const GemmFit *kernel_gemm_timed(const Device *device)
 {
-    return kernel_is_young(device) && !kernel_is_blackwell(device) ? &timed : NULL;
+    static const GemmFit own = {
+        .timed = true,
+#define TIMED_GEMM(...) __VA_ARGS__,
+#include "sim/compute/kernels_own.def"
+#define GEMM_Ampere(...)
+#define GEMM_Hopper(rate, as_blocks, ...)                                                          \
+    .eight = rate, .block = as_blocks, .efficiency = {__VA_ARGS__},
+#define GEMM(arch, large, eight, block, fill_us, split_us, ...)                                    \
+    GEMM_##arch(eight, block, __VA_ARGS__)
+#define ATTENTION(...)
+#define TRAFFIC(...)
+#include "sim/compute/kernels_fit.def"
+#undef TRAFFIC
+#undef ATTENTION
+#undef GEMM
+    };
+    return kernel_is_timed(device) ? &own : NULL;
 }
 
 static size_t tiles_of(const GemmFit *fit)
 {
-    return fit == &timed ? N_TILES + N_TIMED_TILES : N_TILES;
+    return fit->timed ? N_TILES + N_TIMED_TILES : N_TILES;
 }
 
 /* Returns the rate of the i-th tile, relative to the first two. */
@@ -109,7 +128,7 @@ static double tiled_s(const Device *device, double peak, size_t i, double n_tile
                       const GemmFit *fit)
 {
     double efficiency = tile_rate(fit, i), best = INFINITY;
-    const double most = fit == &timed ? 32 : 4;
+    const double most = fit->timed ? 32 : 4;
     double fill_s = fit->fill_us * 1e-6 * tiles[i].m * tiles[i].n / (128 * 256);
     for (double split = 1; split <= most; split *= 2) {
         if (split > 1 && n_tiles * split > device->sms) break;
@@ -126,7 +145,7 @@ static double tiled_s(const Device *device, double peak, size_t i, double n_tile
 /* Returns the part of the peak that large products in 16 bits reach. */
 static double large_of(const Device *device, const GemmFit *fit)
 {
-    if (fit == &timed) return timed.large;
+    if (fit->timed) return fit->large;
     return device->gemm_efficiency > 0 ? device->gemm_efficiency : .78;
 }
 

@@ -21,11 +21,14 @@ double kernel_memory_s(const Device *device, double bytes);
 /* The fitted constants of products, one set for each architecture; see kernels_fit.def. */
 typedef struct GemmFit {
     double large, eight, block, fill_us, split_us, efficiency[4];
+    bool timed; /* the library's algorithm is chosen by timing all of them */
 } GemmFit;
 const GemmFit *kernel_gemm_fit(const Device *device);
-/* Returns the constants of products whose algorithm is chosen by timing, as Tandem's executor does
- * (kernels_own.def). They include the power limit of a long run. NULL: none were measured on such a
- * device. */
+/* True if the kernels of Tandem's executor were measured on such a device (kernels_own.def): on
+ * Hopper. */
+bool kernel_is_timed(const Device *device);
+/* Returns the constants of the executor's products, whose algorithm is chosen by timing. They
+ * include the power limit of a long run. NULL: none were measured on such a device. */
 const GemmFit *kernel_gemm_timed(const Device *device);
 /* Returns the rate that no product exceeds [FLOP/s]; tiles and waves only lower it. */
 double kernel_gemm_most(const Device *device, DType dtype, const GemmFit *fit);
@@ -75,6 +78,7 @@ typedef struct AttentionWork {
 /* The fitted constants of a flash kernel in one direction; see kernels_fit.def. */
 typedef struct AttentionFit {
     double own, step, resident, part, softmax, wide, fill_us, alone, eight, unskipped;
+    double grouped; /* 1: a block walks over all query heads of its keys */
 } AttentionFit;
 const AttentionFit *kernel_attention_fit(const Device *device, AttentionKernel kernel,
                                          bool backward);

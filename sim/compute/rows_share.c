@@ -18,6 +18,15 @@ double rows_factor(const RowsShare *rows, const Program *p, const Instr *in)
     return rows_args(rows, p, in) != 0 ? rows->share : 1;
 }
 
+double rows_in(const RowsShare *rows, const Plan *plan, const Program *p, const Instr *in)
+{
+    const Shape *shape = plan_shape_at(plan, p->buffers.at[program_arg(p, in, 0)].shape);
+    double n = rows_factor(rows, p, in);
+    for (uint8_t i = 0; i + 1 < shape->n_dims; i++)
+        n *= (double)shape_local_dim(shape, &plan->mesh, &plan->graph.deals, i);
+    return n;
+}
+
 double rows_moved(const RowsShare *rows, const Plan *plan, const Program *p, const Instr *in,
                   bool part)
 {

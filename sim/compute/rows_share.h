@@ -16,6 +16,8 @@ typedef struct RowsShare {
 uint32_t rows_args(const RowsShare *rows, const Program *p, const Instr *in);
 /* Returns the factor of the instruction's arithmetic. */
 double rows_factor(const RowsShare *rows, const Program *p, const Instr *in);
+/* Returns the number of rows: the product of all dimensions of the first argument but the last. */
+double rows_in(const RowsShare *rows, const Plan *plan, const Program *p, const Instr *in);
 /* Returns the bytes that the instruction moves: plan_kernel_bytes with `part`, otherwise
  * plan_hbm_bytes, with its own number of rows. Without rows no other input is read. */
 double rows_moved(const RowsShare *rows, const Plan *plan, const Program *p, const Instr *in,

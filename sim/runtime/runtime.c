@@ -74,7 +74,7 @@ AttentionKernel runtime_attention(const Runtime *runtime, const Device *device)
 {
     if (!runtime_is_own(runtime)) return runtime->attention;
     bool old = device->arch == NULL || strcmp(device->arch, "Ampere") == 0;
-    if (kernel_gemm_timed(device) != NULL) return ATTENTION_tandem;
+    if (kernel_is_timed(device)) return ATTENTION_tandem;
     return old ? ATTENTION_flash2 : ATTENTION_cudnn;
 }
 
