@@ -125,7 +125,8 @@ static double score_s(const Device *device, const AttentionWork *w, const Attent
     double flops = 2 * (w->backward ? 3 * head + 2 * value : head + value);
     if (dtype_bytes(w->dtype) == 1) rate *= fit->eight;
     if (head > 128) rate *= fmax(1 - (1 - fit->wide) * (head - 128) / 128, .1);
-    return flops / rate + fit->softmax * sms / sixteen_bit_peak(device);
+    const double products = flops / rate, softmax = fit->softmax * sms / sixteen_bit_peak(device);
+    return fit->beside > 0 ? fmax(products, softmax) : products + softmax;
 }
 
 /* The blocks of one head: their number, the sum of their times [s], and the longest time. */

@@ -243,7 +243,7 @@ static double model_s(const Cost *c, const Plan *plan, const Program *p, const I
         compute = as->kernels > 0 ? flops / (.5 * kernel_peak(device, DT_f32)) : 0;
         const OwnFit *own = own_fit(c->runtime, device, in->op);
         if (own != NULL) {
-            floor_s = own->start_us * 1e-6;
+            floor_s += own->more_us * 1e-6;
             memory = own_memory_s(device, own, rows_in(uneven, plan, p, in), bytes);
         }
     }
@@ -360,9 +360,9 @@ static Ps part_ps(const Cost *c, const Plan *plan, const Program *p, const Instr
                        (.5 * kernel_peak(device, DT_f32)),
            memory_s = kernel_memory_s(device, bytes), start_s = device->kernel_floor_s;
     if (own != NULL) {
-        compute_s *= own->work;
+        compute_s *= 1 - own->hidden;
         memory_s = own_memory_s(device, own, rows_in(rows, plan, p, in), bytes);
-        start_s = own->start_us * 1e-6;
+        start_s += own->more_us * 1e-6;
     }
     const double s = fmax(compute_s, memory_s) + (plan_begins_kernel(p, in) ? start_s : 0);
     return ps_of(s * (double)PS_PER_S);
@@ -378,10 +378,11 @@ static Ps epilogue_ps(const Cost *c, const Plan *plan, const Program *p, const I
     const OwnFit *own = own_fit(c->runtime, device, in->op);
     double s =
         plan_flops(plan, p, in) * rows_factor(rows, p, in) / (.5 * kernel_peak(device, DT_f32));
-    if (own != NULL) s *= own->work;
+    if (own != NULL) s *= 1 - own->hidden;
     if (own != NULL && own->apart > 0)
-        s = own->start_us * 1e-6 + own_memory_s(device, own, rows_in(rows, plan, p, in),
-                                                rows_moved(rows, plan, p, in, false));
+        s = device->kernel_floor_s + own->more_us * 1e-6 +
+            own_memory_s(device, own, rows_in(rows, plan, p, in),
+                         rows_moved(rows, plan, p, in, false));
     return ps_of(s * (double)PS_PER_S);
 }
 

@@ -78,7 +78,7 @@ typedef struct AttentionWork {
 /* The fitted constants of a flash kernel in one direction; see kernels_fit.def. */
 typedef struct AttentionFit {
     double own, step, resident, part, softmax, wide, fill_us, alone, eight, unskipped;
-    double grouped; /* 1: a block walks over all query heads of its keys */
+    double grouped, beside; /* see ATTENTION_WAY in kernels_own.def */
 } AttentionFit;
 const AttentionFit *kernel_attention_fit(const Device *device, AttentionKernel kernel,
                                          bool backward);

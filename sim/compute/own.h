@@ -7,7 +7,7 @@
 
 /* See OWN in kernels_own.def. */
 typedef struct OwnFit {
-    double start_us, part, row_us, work, apart;
+    double more_us, part, row_us, hidden, apart;
 } OwnFit;
 
 /* Returns NULL if another framework runs the op, or if the device was not measured. */

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Writes docs/reference/constants.md: every constant of the library's tables with its kind, from the tables that hold
-them. A line `-- kind: KIND; WHERE FROM` in a table holds for the lines below it, up to the next such line.
+them. A line `-- kind: KIND; WHERE FROM` in a table holds for the lines below it, up to the next such line. In C tables
+the line is a comment `/* kind: KIND; WHERE FROM */`, and a row is MACRO(name, .key = number, ...).
 
     tests/bench/constants.py           writes the page
     tests/bench/constants.py --check   fails if the page is old, or a table has a number without a kind"""
@@ -13,10 +14,11 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 PAGE = "docs/reference/constants.md"
 TABLES = ["scripts/tandem/gpus.lua", "scripts/tandem/fitted.lua", "scripts/tandem/fitted_kernels.lua",
           "scripts/tandem/fitted_fabrics.lua", "scripts/tandem/published_catalog.lua",
-          "scripts/tandem/published_inputs.lua"]
+          "scripts/tandem/published_inputs.lua", "sim/compute/kernels_own.def"]
 KINDS = ("datasheet", "documented", "source", "fitted", "assumed", "measured")
 NUMBER = re.compile(r"\b([a-z_][a-z_0-9]*) = (-?[0-9][0-9.eEx+-]*(?: [*<]+ [0-9]+)*)", re.I)
 NAME = re.compile(r'^\s*(?:\["([^"]+)"\]|\{ "([^"]+)"|(\w+)) ?(?:=|,)')
+ROW = re.compile(r"^([A-Z_]+)\(((?:\w+, )*)")
 
 
 def constants_of(path):
@@ -24,9 +26,15 @@ def constants_of(path):
     found, kind, where = [], "", ""
     with open(os.path.join(ROOT, path)) as f:
         for line in f:
-            said = re.match(r"\s*-- kind: (\w+); (.*)", line)
+            said = re.match(r"\s*(?:--|/\*) kind: (\w+); (.*?)(?: \*/)?$", line)
             if said:
                 kind, where = said.groups()
+            if path.endswith(".def"):
+                row = ROW.match(line)
+                if row and NUMBER.search(line):
+                    name = row[2].strip(", ").replace(",", "") or row[1]
+                    found.append((kind, where, name, NUMBER.findall(line)))
+                continue
             code = re.split(r"(?:^|\s)--(?!\d)", line)[0]
             if code.lstrip().startswith(("local function", "function", "if ", "for ", "return function")):
                 kind = "code" if path == "scripts/tandem/gpus.lua" and "function m." in code else kind
@@ -59,7 +67,7 @@ def page():
            "| documented | the documentation of a framework or library |",
            "| source | the source code of a framework or library |",
            "| measured | our own measurement |",
-           "| fitted | a fit to published rows that are marked dev-cal |",
+           "| fitted | a fit to published rows that are marked dev-cal, or to our own measurements |",
            "| assumed | no source |", ""]
     groups = {}
     for path, kind, where, name, numbers in rows():

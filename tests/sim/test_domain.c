@@ -290,8 +290,6 @@ static void a_convolution_costs_its_product(void **state)
     /* more than half of the best rate of a product of that size, so arithmetic limits it */
     assert_true(2 * points * c * c * taps / forward >
                 .5 * kernel_gemm_most(&lasting, DT_bf16, NULL));
-    assert_true(2 * points * c * c * taps / forward >
-                .5 * kernel_gemm_most(&lasting, DT_bf16, NULL));
     /* a depthwise convolution fills no tile: each group has one channel */
     int64_t size['z' + 1] = {
         ['b'] = 2, ['g'] = 64, ['c'] = 1, ['n'] = 1, ['h'] = 32, ['w'] = 48, ['I'] = 3, ['J'] = 5};

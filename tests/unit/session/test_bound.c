@@ -144,6 +144,7 @@ static void bounds_are_never_above_the_truth(void **state)
     (void)state;
     Tally tally = {0, 0};
     check_folder(TANDEM_SOURCE_DIR "/scripts/plans", &tally);
+    check_folder(TANDEM_SOURCE_DIR "/scripts/plans/one_gpu", &tally);
     check_folder(TANDEM_SOURCE_DIR "/tests/golden", &tally);
     /* The kinds of sharding, each applied to the usual first plan. */
     static const char *const ways[][4] = {
