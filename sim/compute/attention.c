@@ -134,12 +134,6 @@ typedef struct Blocks {
     double n, sum_s, longest_s;
 } Blocks;
 
-/* Returns the number of query heads that one block walks over. */
-static double heads_of_block(const AttentionWork *w, const AttentionFit *fit)
-{
-    return fit->grouped > 0 ? fmax(w->heads / fmax(w->kv_heads, 1), 1) : 1;
-}
-
 static Blocks blocks_of_head(const AttentionWork *w, const AttentionFit *fit, double of_score_s)
 {
     double own = w->backward ? w->keys : w->queries, other = w->backward ? w->queries : w->keys;
@@ -158,19 +152,18 @@ static Blocks blocks_of_head(const AttentionWork *w, const AttentionFit *fit, do
 }
 
 /* Equal blocks run in waves. Unequal blocks are assigned as multiprocessors become free. At the
- * end, half of a block's time is idle on average. */
+ * end, half of a block's time is idle on average. A block does the work of `together` heads. */
 static double dealt_s(const Device *device, const AttentionWork *w, const AttentionFit *fit,
-                      const Blocks *head)
+                      const Blocks *head, double together)
 {
-    const double together = heads_of_block(w, fit);
     double sms = fmax(device->sms, 1), n = head->n * w->heads / together;
-    double last_s = together * head->longest_s / fit->alone;
+    double longest_s = together * head->longest_s, last_s = longest_s / fit->alone;
     if (w->causal) {
         double even = head->sum_s * w->heads / sms;
         return n <= sms ? last_s : fmax(even + together * head->sum_s / head->n / 2, last_s);
     }
     double slots = sms * fit->resident, waves = floor(n / slots), rest = n - waves * slots;
-    double full_s = fit->resident * together * head->longest_s;
+    double full_s = fit->resident * longest_s;
     return waves * full_s + (rest <= 0 ? 0 : rest <= sms ? fmin(last_s, full_s) : full_s);
 }
 
@@ -185,7 +178,9 @@ static double flash_s(const Device *device, const AttentionWork *w, const Attent
 {
     const double half = 2;
     Blocks blocks = blocks_of_head(w, fit, score_s(device, w, fit));
-    double s = dealt_s(device, w, fit, &blocks);
+    const double group = fmax(w->heads / fmax(w->kv_heads, 1), 1);
+    double s = (1 - fit->grouped) * dealt_s(device, w, fit, &blocks, 1);
+    if (fit->grouped > 0) s += fit->grouped * dealt_s(device, w, fit, &blocks, group);
     if (!w->backward) return s;
     /* reads outputs and their gradients; zeroes, accumulates and reads the sums of query
      * gradients */
@@ -208,7 +203,7 @@ static bool way_takes(OwnWay way, const AttentionWork *w)
         w->head == w->value && (w->head == 64 || w->head == 128) && dtype_bytes(w->dtype) == 2;
     if (way == WAY_mma) return true;
     if (way == WAY_hopper || !hopper) return hopper;
-    return w->backward && fmod(w->keys, 128) == 0 &&
+    return w->backward && !w->in_parts && fmod(w->keys, 128) == 0 &&
            fmod(w->queries, w->head == 64 ? 128 : 64) == 0;
 }
 

@@ -31,8 +31,12 @@ static const AttentionFit plain = {
 
 static AttentionWork work_of(double heads, double tokens, bool causal, bool backward)
 {
-    return (AttentionWork){ATTENTION_cudnn, DT_bf16,  heads, heads, tokens, tokens, 128, 128,
-                           causal,          backward, 0};
+    AttentionWork w = {.kernel = ATTENTION_cudnn, .dtype = DT_bf16, .causal = causal};
+    w.heads = w.kv_heads = heads;
+    w.queries = w.keys = tokens;
+    w.head = w.value = 128;
+    w.backward = backward;
+    return w;
 }
 
 static double us(const AttentionWork *w, const AttentionFit *fit)
