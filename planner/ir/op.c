@@ -193,12 +193,6 @@ const OpInfo *op_rows_build(void)
     return table.info;
 }
 
-OpKind op_find(const char *name)
-{
-    op_rows_build();
-    return find_name(name, strlen(name));
-}
-
 /* ---- binding ---- */
 
 /* A stored binding. Equal layers bind the same op to the same dimensions, again after every

@@ -66,6 +66,14 @@ typedef struct Answer {
     bool no_model; /* the parent has this model already: it is not traced again */
 } Answer;
 
+/* Free pieces of the interpreter's memory. */
+enum { CHILD_POOL_STEP = 16, CHILD_MOST_POOLED = 512 };
+typedef struct ChildPool {
+    void *free[CHILD_MOST_POOLED / CHILD_POOL_STEP + 1]; /* [size / step]: the first free piece */
+    unsigned char *at;                                   /* memory that was in no piece yet */
+    size_t left;
+} ChildPool;
+
 typedef struct Child {
     lua_State *L;
     Arena *arena;
@@ -90,6 +98,7 @@ typedef struct Child {
     } set[CHILD_MOST_SETS];
     uint32_t n_sets;
     size_t memory;
+    ChildPool pool;
     size_t printed; /* bytes written by print so far */
     bool memory_refused;
     bool system_refused; /* the newest allocation failed, and not because of the limit */
@@ -185,6 +194,10 @@ void child_limit_again(Child *c); /* resets the limit on processor time for a ne
  * memory limit, otherwise the system. */
 _Noreturn void child_out_of_memory(void *self);
 void *child_allocate(void *self, void *at, size_t old, size_t size); /* a lua_Alloc */
+
+/* ---- child_pool.c */
+/* Gives `at` another size, as a lua_Alloc does, without limits. `old` is 0 if `at` is NULL. */
+void *child_resize(ChildPool *pool, void *at, size_t old, size_t size);
 
 /* ---- child_library.c: the functions that a script may call; child_pairs.c: pairs and next in a
  * fixed order */

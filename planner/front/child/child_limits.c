@@ -36,8 +36,7 @@ void *child_allocate(void *self, void *at, size_t old, size_t size)
     if (at == NULL) old = 0; /* Lua passes a type in `old` here */
     if (size == 0) {
         c->memory -= old;
-        free(at);
-        return NULL;
+        return child_resize(&c->pool, at, old, 0);
     }
     if (size > old) {
         bool over = size - old > (size_t)CHILD_MOST_LUA_BYTES - c->memory;
@@ -49,7 +48,7 @@ void *child_allocate(void *self, void *at, size_t old, size_t size)
             return NULL;
         }
     }
-    void *moved = realloc(at, size);
+    void *moved = child_resize(&c->pool, at, old, size);
     if (moved != NULL) c->memory = c->memory - old + size;
     c->system_refused = moved == NULL;
     return moved;

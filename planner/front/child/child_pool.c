@@ -1,0 +1,70 @@
+/* The memory of the interpreter: free pieces of small sizes wait in lists, one list for each
+ * multiple of 16 bytes. Scripts make many small tables, and malloc takes several times longer for
+ * them. Under AddressSanitizer everything comes from malloc, so that overruns are found. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/front/child/child.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+enum { MOST_POOLED = 0 };
+#else
+enum { MOST_POOLED = CHILD_MOST_POOLED };
+#endif
+enum { STEP = CHILD_POOL_STEP, CHUNK = 1 << 16 };
+
+static size_t list_of(size_t bytes)
+{
+    return (bytes + STEP - 1) / STEP;
+}
+
+/* Returns NULL if the system has no memory. */
+static void *get(ChildPool *pool, size_t bytes)
+{
+    if (bytes > MOST_POOLED) return malloc(bytes);
+    const size_t list = list_of(bytes), room = list * STEP;
+    void *piece = pool->free[list];
+    if (piece != NULL) {
+        memcpy(&pool->free[list], piece, sizeof(void *)); /* the next piece of the list */
+        return piece;
+    }
+    if (pool->left < room) {
+        unsigned char *chunk = malloc(CHUNK);
+        if (chunk == NULL) return NULL;
+        pool->at = chunk;
+        pool->left = CHUNK;
+    }
+    piece = pool->at;
+    pool->at += room;
+    pool->left -= room;
+    return piece;
+}
+
+static void give(ChildPool *pool, void *piece, size_t bytes)
+{
+    if (piece == NULL) return;
+    if (bytes > MOST_POOLED) {
+        free(piece);
+        return;
+    }
+    const size_t list = list_of(bytes);
+    memcpy(piece, &pool->free[list], sizeof(void *));
+    pool->free[list] = piece;
+}
+
+void *child_resize(ChildPool *pool, void *at, size_t old, size_t size)
+{
+    if (size == 0) {
+        give(pool, at, old);
+        return NULL;
+    }
+    if (at == NULL) return get(pool, size);
+    if (old > MOST_POOLED && size > MOST_POOLED) return realloc(at, size);
+    if (old <= MOST_POOLED && size <= MOST_POOLED && list_of(old) == list_of(size)) return at;
+    void *moved = get(pool, size);
+    /* Lua expects that memory can always shrink. */
+    if (moved == NULL) return size < old ? at : NULL;
+    memcpy(moved, at, old < size ? old : size);
+    give(pool, at, old);
+    return moved;
+}
