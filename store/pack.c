@@ -16,7 +16,7 @@ const void *pack_bytes(Arena *arena, const void *bytes, size_t n, size_t *packed
     uLongf room = compressBound((uLong)n);
     unsigned char *to = arena_alloc(arena, LENGTH_BYTES + room);
     for (int i = 0; i < LENGTH_BYTES; i++) to[i] = (unsigned char)((uint64_t)n >> (8 * i));
-    int code = compress2(to + LENGTH_BYTES, &room, bytes, (uLong)n, Z_DEFAULT_COMPRESSION);
+    int code = compress2(to + LENGTH_BYTES, &room, bytes, (uLong)n, Z_BEST_SPEED);
     if (code == Z_MEM_ERROR) arena_full();
     assert(code == Z_OK); /* the space is zlib's own bound */
     *packed = LENGTH_BYTES + room;
