@@ -450,6 +450,7 @@ local function profile(row, how)
     own.ops.xent_max = copy_of(own.ops.xent_max)
     own.ops.xent_max.scratch = 4
   end
+  if how.is_megatron then megatrons.changes_loss(row, own, how) end
   if how.is_megatron then own.attention = megatrons.attention(row, month_of(row)) or own.attention end
   if how.scores then own.attention = "unfused" end
   if how.ops or how.ring then own.ops = copy_of(own.ops) end

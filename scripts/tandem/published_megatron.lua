@@ -96,11 +96,25 @@ function m.cuts_experts(row, ep)
   return tp > 1 and count(row, "ep", 1) * expert_tp(row) >= ep * tp
 end
 
+-- Returns the blocks of each part that --pipeline-model-parallel-layout states, as in "Et*2|(tt|)*5t|tmL": "|" separates
+-- parts, t is a block, m a head that predicts a further token, E the embedding, L the loss (transformer/pipeline_parallel_layer_layout.py).
+-- nil: the cell is open.
+function m.layout(row)
+  if cells.is_open(row.pipeline_layout) then return nil end
+  local text = row.pipeline_layout:gsub("[\\%s,\"']", "")
+  text = text:gsub("%(([^()]*)%)%*(%d+)", function(part, times) return part:rep(tonumber(times)) end)
+  text = text:gsub("([%a|])%*(%d+)", function(part, times) return part:rep(tonumber(times)) end)
+  local split = {}
+  for part in (text .. "|"):gmatch "([^|]*)|" do split[#split + 1] = select(2, part:gsub("[tm]", "")) end
+  return split
+end
+
 -- Returns the number of blocks in each part of the pipeline; nil: all are equal. A part is a stage, or a
 -- chunk if a rank has several. The row states the first and the last number, or it counts the embedding
 -- and the loss as blocks (MLPerf's ASYM_PP_EMBED and ASYM_PP_LOSS).
 function m.split(row)
-  local layers, notes = count(row, "n_layers"), row.notes or ""
+  local layers, notes, layout = count(row, "n_layers"), row.notes or "", m.layout(row)
+  if layout then return layout end
   local first = tonumber(notes:match "decoder%-first%-pipeline%-num%-layers=(%d+)")
   local last = tonumber(notes:match "decoder%-last%-pipeline%-num%-layers=(%d+)")
   local parts = count(row, "pp")
@@ -111,11 +125,16 @@ function m.split(row)
     if (layers + 2) % parts ~= 0 then return nil end
     first, last = (layers + 2) // parts - 1, (layers + 2) // parts - 1
   end
-  if not first and not last then return nil end
+  local further, whole = count(row, "mtp_layers", 0), parts * count(row, "vp", 1)
+  if not first and not last then
+    if further == 0 or parts == 1 or layers % whole ~= 0 then return nil end
+    parts, first = whole, layers // whole
+  end
   local between = parts - (first and 1 or 0) - (last and 1 or 0)
   local rest, split = layers - (first or 0) - (last or 0), {}
   if between > 0 and rest % between ~= 0 then refuse("%d blocks are not shared out over %d stages", rest, between) end
   for i = 1, parts do split[i] = i == 1 and first or i == parts and last or rest // between end
+  split[parts] = split[parts] + further  -- heads that predict further tokens are on the last stage
   return split
 end
 
@@ -284,8 +303,8 @@ function m.model(row, cut_experts)
   -- embedding is left out.
   local learned = has(row, "position_embedding", "^learned") and count(row, "cp", 1) == 1
   local layers = cells.is_open(row.hybrid_pattern) and plain_layers(row, shape) or hybrid_layers(row, shape)
-  -- Each head that predicts a further token (MTP) is one more block. The head and the loss of these
-  -- tokens are left out. So is the product that joins two tokens' vectors.
+  -- Each head that predicts a further token (MTP) is one more block. Its product that joins two tokens' vectors is left
+  -- out. Its head and loss are left out of the time (`further` has their bytes).
   local further = count(row, "mtp_layers", 0)
   if further > 0 then cells.note("%d more blocks stand for the heads that predict further tokens", further) end
   for _ = 1, further do layers[#layers + 1] = layers[#layers] end
@@ -331,13 +350,17 @@ function m.adds_ring(ops, n)
   end
 end
 
+-- True if PyTorch computes the softmax of scores in fp32 (core/fusions/fused_softmax.py: forward_torch_softmax). It saves
+-- four bytes for each score instead of two.
+local function unfused_softmax(row) return has(row, "fusions_off", "no%-masked%-softmax%-fusion") end
+
 -- Returns the profile's ops with the row's changes. Bytes for each score (Korthikanti et al., arXiv
 -- 2205.05198, 4.1): the softmax takes two; with dropout there are a mask and the masked softmax
 -- too. The mask of hidden dropout has one byte for each element of each residual sum.
 function m.ops(row)
   local ops = {}
   if m.writes_scores(row) then
-    ops.attention = { kernels = 6, passes = 1, scores = number(row, "attention_dropout") > 0 and 5 or 2 }
+    ops.attention = { kernels = 6, passes = 1, scores = (number(row, "attention_dropout") > 0 and 5 or 2) + (unfused_softmax(row) and 2 or 0) }
     ops.attention_grad = { kernels = 9, passes = 1 }
     ops.attention_wide, ops.attention_wide_grad = ops.attention, ops.attention_grad  -- MLA's
   end
@@ -382,6 +405,46 @@ function m.library(row, gpu)
   local one = (gpu and (gpu.arch == "Hopper" or gpu.arch == "Blackwell") and 32 or 4) << 20
   local grouped = (row.moe_experts or "") ~= "" and cells.flag(row, "moe_grouped_gemm")
   return (grouped and 5 or 1) * one
+end
+
+-- Returns the bytes that the last stage holds until the end of a step if it defers the weight gradients of the head
+-- (--defer-embedding-wgrad-compute): inputs and gradients of the head, of so many micro-batches. Megatron-LM's tests defer
+-- two (--wgrad-deferral-limit: 2); without a limit all are deferred.
+-- kind: source; core/tensor_parallel/layers.py: LinearWithGradAccumulationAndAsyncCommunication; model_config.yaml
+local function deferred(row, n_micro)
+  if not has(row, "notes", "defer%-embedding%-wgrad") or count(row, "pp") == 1 then return nil end
+  local limit = tonumber((row.notes or ""):match "wgrad%-deferral%-limit=(%d+)") or has(row, "source", "functional tests") and 2 or 0
+  local tokens = count(row, "micro_batch") * m.tokens(row) // count(row, "cp", 1)
+  return math.min(n_micro, limit > 0 and limit or n_micro) * tokens * 2 * (count(row, "vocab") // count(row, "tp") + count(row, "d_model"))
+end
+
+-- Returns the bytes of heads that predict further tokens, beside their blocks (transformer/multi_token_prediction.py): the
+-- fp32 softmax of each loss, kept for the backward pass; and the embedding that the last stage of a pipeline then has, too,
+-- with its gradient in fp32 and the 12 bytes of Adam's states.
+local function further(row, data)
+  local n = count(row, "mtp_layers", 0)
+  if n == 0 then return nil end
+  local tokens, cut = count(row, "micro_batch") * m.tokens(row) // count(row, "cp", 1), count(row, "vocab") // count(row, "tp")
+  local states = 2 + 4 + 12 // ((cells.stage(row) or 0) > 0 and data or 1)
+  return n * 4 * tokens * cut + (count(row, "pp") > 1 and states * cut * count(row, "d_model") or 0)
+end
+
+-- Changes the profile's head and loss as the row says. A fused loss (--cross-entropy-loss-fusion) is compiled
+-- (core/fusions/fused_cross_entropy.py: jit_fuser). The compiled gradient is a new fp32 tensor where the eager one works in
+-- place. Transformer Engine's fused loss works in the 16-bit logits (pytorch/cross_entropy.py).
+function m.changes_loss(row, own, how)
+  local data = math.max(1, count(row, "n_gpus") // (count(row, "tp") * count(row, "pp")))
+  local held = (deferred(row, how.n_micro) or 0) + (further(row, data) or 0)
+  if held > 0 then own.library_bytes = (own.library_bytes or 0) + held end
+  if flag(row, "cross_entropy_fusion") ~= true then return end
+  local ops = {}
+  for name, op in pairs(own.ops) do ops[name] = op end
+  if has(row, "cross_entropy_fusion", "%f[%a]te%f[%A]") then
+    ops.xent_max, ops.xent_sumexp_grad = { kernels = 1, passes = 1 }, { kernels = 1, passes = 1, in_place = "backward" }
+  else
+    ops.xent_sumexp_grad = { kernels = 2, passes = 5, scratch = 4, in_place = "backward" }
+  end
+  own.ops = ops
 end
 
 -- Products of weights' gradients. By default they add to the fp32 buffer themselves. Autograd then

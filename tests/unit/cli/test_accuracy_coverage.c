@@ -108,6 +108,81 @@ static void an_old_loss_copies_its_logits(void **state)
     arena_free(arena);
 }
 
+/* A compiled gradient of the loss is a new tensor of 4 bytes for each logit. */
+static void a_fused_loss_takes_a_second_copy(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const char row[] = "n_layers=1;vocab=32768;micro_batch=16;global_batch_seqs=64";
+    const double eager = MEMORY(arena_print(arena, "%s;cross_entropy_fusion=0", row));
+    const double fused = MEMORY(arena_print(arena, "%s;cross_entropy_fusion=1 native", row));
+    const double copy = 4. * 16 * 1024 * 32768 / 2;
+    assert_true(eager > 0 && fabs(fused - eager - copy) < .02 * copy);
+    /* Transformer Engine's works in the 16-bit logits. */
+    assert_true(MEMORY(arena_print(arena, "%s;cross_entropy_fusion=1 te", row)) < eager - .5 * copy);
+    arena_free(arena);
+}
+
+/* PyTorch's softmax saves fp32 scores: two bytes more for each of 4 heads x 1024 x 1024. */
+static void an_unfused_softmax_saves_more(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const char row[] = "transformer_impl=local;attention_backend=unfused;micro_batch=4;"
+                              "global_batch_seqs=16;attention_dropout=0.1;n_layers=8";
+    const double fused = MEMORY(row);
+    const double own = MEMORY(arena_print(arena, "%s;fusions_off=no-masked-softmax-fusion", row));
+    const double scores = 8. * 4 * 4 * 1024 * 1024;
+    assert_true(fused > 0 && fabs(own - fused - 2 * scores) < .02 * 2 * scores);
+    arena_free(arena);
+}
+
+/* The last stage holds inputs and gradients of the head, in 16 bits, of so many micro-batches. */
+static void a_deferred_head_is_held(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const char row[] = "pp=2;n_layers=4;global_batch_seqs=16;vocab=32768";
+    const double held = 2. * 1024 * (32768 / 2 + 1024);
+    const double plain = MEMORY(row);
+    for (int n = 1; n <= 3; n++) {
+        const char *at = arena_print(
+            arena, "%s;notes=defer-embedding-wgrad-compute wgrad-deferral-limit=%d", row, n);
+        assert_true(plain > 0 && MEMORY(at) - plain == n * held);
+    }
+    arena_free(arena);
+}
+
+/* A head that predicts a further token keeps the softmax of its loss, beside a block. The last of
+ * two stages then has an embedding of its own: 6 bytes, and 12 over two data ranks. */
+static void a_further_token_has_a_loss_and_an_embedding(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const char row[] = "normalization=RMSNorm;activation=swiglu;untie_embeddings=1;pp=2;vp=1;"
+                              "global_batch_seqs=16;vocab=65536;n_layers=4";
+    const double one = ASSUMED(arena_print(arena, "%s;pipeline_layout=Ett|ttmL;mtp_layers=1", row));
+    /* The same blocks without the head. */
+    const double none = MEMORY(arena_print(arena, "n_layers=5;pipeline_layout=Ett|tttL;%s", row));
+    const double cut = 65536. / 2, softmax = 4 * 1024 * cut, embedding = (6 + 12 / 2) * cut * 1024;
+    assert_true(none > 0 && one - none == softmax + embedding);
+    arena_free(arena);
+}
+
+/* A stated layout gives the blocks of each stage: the last one's memory. */
+static void a_stated_layout_is_used(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const char row[] = "normalization=RMSNorm;activation=swiglu;pp=2;n_layers=8;"
+                              "global_batch_seqs=16";
+    const double even = MEMORY(row);
+    assert_true(even > 0);
+    assert_true(MEMORY(arena_print(arena, "%s;pipeline_layout=Et*4|t*4L", row)) == even);
+    assert_true(MEMORY(arena_print(arena, "%s;pipeline_layout=E\\(tt\\)*3\\|ttL", row)) < even);
+    arena_free(arena);
+}
+
 /* 12 bytes for each parameter, over 4 data ranks, leave the device. The host's time is not known.
  */
 static void an_offloaded_optimizer_is_not_on_the_device(void **state)
@@ -230,6 +305,11 @@ int main(void)
         cmocka_unit_test(products_may_have_32_bits),
         cmocka_unit_test(mxfp8_has_scales_for_blocks),
         cmocka_unit_test(an_old_loss_copies_its_logits),
+        cmocka_unit_test(a_fused_loss_takes_a_second_copy),
+        cmocka_unit_test(an_unfused_softmax_saves_more),
+        cmocka_unit_test(a_deferred_head_is_held),
+        cmocka_unit_test(a_further_token_has_a_loss_and_an_embedding),
+        cmocka_unit_test(a_stated_layout_is_used),
         cmocka_unit_test(an_offloaded_optimizer_is_not_on_the_device),
         cmocka_unit_test(a_column_wins_over_a_recipe),
         cmocka_unit_test(recipes_give_the_recomputation),
