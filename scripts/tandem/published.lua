@@ -3,7 +3,7 @@
 -- row does not state, is an error of rule published-row. Its text is the reason that is counted.
 local gpus, cells, megatrons = require "tandem.gpus", require "tandem.published_cells", require "tandem.published_megatron"
 local fitted, trainers = require "tandem.fitted", require "tandem.published_trainer"
-local recipes = require "tandem.published_recipes"
+local recipes, losses = require "tandem.published_recipes", require "tandem.published_loss"
 local model, defaults = require "tandem.published_models", require "tandem.published_defaults"
 local refuse, count, has = cells.refuse, cells.count, cells.has
 
@@ -445,12 +445,7 @@ local function profile(row, how)
     megatrons.graph(row, own)
   end
   if how.is_megatron and not how.lora then megatrons.gradients(row, own) end
-  if how.is_megatron and megatrons.copies_logits(row) then
-    own.ops = copy_of(own.ops)
-    own.ops.xent_max = copy_of(own.ops.xent_max)
-    own.ops.xent_max.scratch = 4
-  end
-  if how.is_megatron then megatrons.changes_loss(row, own, how) end
+  if how.is_megatron then losses.changes(row, own, how) end
   if how.is_megatron then own.attention = megatrons.attention(row, month_of(row)) or own.attention end
   if how.scores then own.attention = "unfused" end
   if how.ops or how.ring then own.ops = copy_of(own.ops) end

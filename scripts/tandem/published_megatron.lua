@@ -70,13 +70,15 @@ end
 local function gcd(a, b) return b == 0 and a or gcd(b, a % b) end
 m.common_divisor = gcd
 
--- Returns the ranks that cut each expert's matrices: as many as tp unless the row says otherwise.
-local function expert_tp(row) return count(row, "etp", count(row, "tp")) end
+-- Returns the ranks that cut each expert's matrices: as many as tp unless the row says otherwise. All recipes of
+-- Megatron-Bridge set expert_tensor_parallel_size = 1 (067f987d: perf_recipes and recipes).
+local function expert_tp(row) return count(row, "etp", has(row, "framework", "^megatron%-bridge") and 1 or count(row, "tp")) end
 
 -- An ep axis must be a part of `data`, the ranks with different samples. Megatron's may also extend
 -- over cp and tp. Ranks that share sequences then count as ranks with fewer samples each, and tp
 -- cuts experts if ep extends over it. In both cases a rank has equally many bytes of experts and
--- equally many products. Ranks that share the sequences of a Mamba mixer beside tp are also planned
+-- equally many products. The same holds if tp does not cut the experts of Megatron's ranks (--expert-tensor-parallel-size
+-- 1): each of these ranks has its own part of the tokens, while ranks of the plan's tp have the same tokens. Ranks that share the sequences of a Mamba mixer beside tp are also planned
 -- as ranks with fewer samples, because a plan cannot exchange such a mixer's heads beside tp.
 function m.place(row, data, shared)
   local at = { data = data, cp = shared, micro = count(row, "micro_batch"), ep = 1 }
@@ -86,7 +88,8 @@ function m.place(row, data, shared)
   if shared > 1 and at.micro % shared == 0 then
     at.data, at.cp, at.micro = data * shared, 1, at.micro // shared
   end
-  at.ep = gcd(at.data, ep)
+  local cut = ep * expert_tp(row)
+  at.ep = gcd(at.data, count(row, "tp") > 1 and cut % count(row, "tp") == 0 and cut // count(row, "tp") or ep)
   return at
 end
 
@@ -374,13 +377,6 @@ function m.ops(row)
   return ops
 end
 
--- Until June 2024 (Megatron-Core 0.7) the loss subtracted into a second fp32 copy of the logits, while its caller held the
--- first one (core/tensor_parallel/cross_entropy.py).
-function m.copies_logits(row)
-  local major, minor = row.framework:lower():match "core[%s_v%-]*(%d+)%.(%d+)"
-  return major ~= nil and tonumber(major) == 0 and tonumber(minor) < 8
-end
-
 -- Megatron can store the inputs of an MLP's activation in 8 bits (activation_func_fp8_input_store).
 -- NeMo's recipe for LoRA with 8-bit weights switches it on. With 8-bit attention (FP8_DPA), Transformer
 -- Engine also saves queries, keys and values in 8 bits.
@@ -405,46 +401,6 @@ function m.library(row, gpu)
   local one = (gpu and (gpu.arch == "Hopper" or gpu.arch == "Blackwell") and 32 or 4) << 20
   local grouped = (row.moe_experts or "") ~= "" and cells.flag(row, "moe_grouped_gemm")
   return (grouped and 5 or 1) * one
-end
-
--- Returns the bytes that the last stage holds until the end of a step if it defers the weight gradients of the head
--- (--defer-embedding-wgrad-compute): inputs and gradients of the head, of so many micro-batches. Megatron-LM's tests defer
--- two (--wgrad-deferral-limit: 2); without a limit all are deferred.
--- kind: source; core/tensor_parallel/layers.py: LinearWithGradAccumulationAndAsyncCommunication; model_config.yaml
-local function deferred(row, n_micro)
-  if not has(row, "notes", "defer%-embedding%-wgrad") or count(row, "pp") == 1 then return nil end
-  local limit = tonumber((row.notes or ""):match "wgrad%-deferral%-limit=(%d+)") or has(row, "source", "functional tests") and 2 or 0
-  local tokens = count(row, "micro_batch") * m.tokens(row) // count(row, "cp", 1)
-  return math.min(n_micro, limit > 0 and limit or n_micro) * tokens * 2 * (count(row, "vocab") // count(row, "tp") + count(row, "d_model"))
-end
-
--- Returns the bytes of heads that predict further tokens, beside their blocks (transformer/multi_token_prediction.py): the
--- fp32 softmax of each loss, kept for the backward pass; and the embedding that the last stage of a pipeline then has, too,
--- with its gradient in fp32 and the 12 bytes of Adam's states.
-local function further(row, data)
-  local n = count(row, "mtp_layers", 0)
-  if n == 0 then return nil end
-  local tokens, cut = count(row, "micro_batch") * m.tokens(row) // count(row, "cp", 1), count(row, "vocab") // count(row, "tp")
-  local states = 2 + 4 + 12 // ((cells.stage(row) or 0) > 0 and data or 1)
-  return n * 4 * tokens * cut + (count(row, "pp") > 1 and states * cut * count(row, "d_model") or 0)
-end
-
--- Changes the profile's head and loss as the row says. A fused loss (--cross-entropy-loss-fusion) is compiled
--- (core/fusions/fused_cross_entropy.py: jit_fuser). The compiled gradient is a new fp32 tensor where the eager one works in
--- place. Transformer Engine's fused loss works in the 16-bit logits (pytorch/cross_entropy.py).
-function m.changes_loss(row, own, how)
-  local data = math.max(1, count(row, "n_gpus") // (count(row, "tp") * count(row, "pp")))
-  local held = (deferred(row, how.n_micro) or 0) + (further(row, data) or 0)
-  if held > 0 then own.library_bytes = (own.library_bytes or 0) + held end
-  if flag(row, "cross_entropy_fusion") ~= true then return end
-  local ops = {}
-  for name, op in pairs(own.ops) do ops[name] = op end
-  if has(row, "cross_entropy_fusion", "%f[%a]te%f[%A]") then
-    ops.xent_max, ops.xent_sumexp_grad = { kernels = 1, passes = 1 }, { kernels = 1, passes = 1, in_place = "backward" }
-  else
-    ops.xent_sumexp_grad = { kernels = 2, passes = 5, scratch = 4, in_place = "backward" }
-  end
-  own.ops = ops
 end
 
 -- Products of weights' gradients. By default they add to the fp32 buffer themselves. Autograd then
@@ -474,6 +430,8 @@ function m.exchange_part(row, per_node, n_micro)
   if ep == 1 then return nil end
   local nodes, part = math.max(1, count(row, "ep", 1) * expert_tp(row) // per_node), 1
   if recipes.is_flex(row) and nodes > 1 then part = math.min(1, (1 - (1 - 1 / nodes) ^ k) * nodes / k * 48 / 43) end
+  -- Beside sequence parallelism, a rank exchanges only its own part of the tokens; the plan's ranks exchange all (`place`).
+  if cells.sequence(row) and expert_tp(row) < count(row, "tp") then part = part * expert_tp(row) / count(row, "tp") end
   if recipes.overlaps_ep(row) then part = part * math.max(0.05, 1 / math.max(1, n_micro)) end
   return part
 end

@@ -169,6 +169,29 @@ static void a_further_token_has_a_loss_and_an_embedding(void **state)
     arena_free(arena);
 }
 
+/* Ranks of tp that do not cut experts have their own tokens, so each keeps as much for a token as
+ * ranks that cut the experts of all tokens. */
+static void ranks_that_do_not_cut_experts_share_the_tokens(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const char row[] = "normalization=RMSNorm;activation=swiglu;moe_experts=8;moe_topk=4;"
+                              "moe_ffn=8192;ep=4;global_batch_seqs=32;transformer_impl=local";
+    double more[2];
+    for (int tp = 1; tp <= 2; tp++)
+        more[tp - 1] =
+            published_row_predicted(arena, arena_print(arena, "%s;etp=%d;micro_batch=8", row, tp),
+                                    "memory allocated") -
+            published_row_predicted(arena, arena_print(arena, "%s;etp=%d;micro_batch=4", row, tp),
+                                    "memory allocated");
+    assert_true(more[0] > 0 && fabs(more[0] - more[1]) < .01 * more[1]);
+    /* Recipes of Megatron-Bridge do not cut experts. */
+    static const char bridge[] = "framework=Megatron-Bridge/Megatron-Core;ac=none";
+    assert_true(ASSUMED(arena_print(arena, "%s;%s", bridge, row)) ==
+                ASSUMED(arena_print(arena, "%s;%s;etp=1", bridge, row)));
+    arena_free(arena);
+}
+
 /* A stated layout gives the blocks of each stage: the last one's memory. */
 static void a_stated_layout_is_used(void **state)
 {
@@ -309,6 +332,7 @@ int main(void)
         cmocka_unit_test(an_unfused_softmax_saves_more),
         cmocka_unit_test(a_deferred_head_is_held),
         cmocka_unit_test(a_further_token_has_a_loss_and_an_embedding),
+        cmocka_unit_test(ranks_that_do_not_cut_experts_share_the_tokens),
         cmocka_unit_test(a_stated_layout_is_used),
         cmocka_unit_test(an_offloaded_optimizer_is_not_on_the_device),
         cmocka_unit_test(a_column_wins_over_a_recipe),

@@ -1,0 +1,59 @@
+-- The head and the loss of Megatron's published runs: what their options change in a profile.
+local cells, megatrons = require "tandem.published_cells", require "tandem.published_megatron"
+local count, has, flag = cells.count, cells.has, cells.flag
+local m = {}
+
+-- Returns a copy of the table with these changes.
+local function with(from, changes)
+  local own = {}
+  for key, value in pairs(from) do own[key] = value end
+  for key, value in pairs(changes) do own[key] = value end
+  return own
+end
+
+-- Until June 2024 (Megatron-Core 0.7) the loss subtracted into a second fp32 copy of the logits, while its caller held the
+-- first one (core/tensor_parallel/cross_entropy.py).
+local function copies_logits(row)
+  local major, minor = row.framework:lower():match "core[%s_v%-]*(%d+)%.(%d+)"
+  return major ~= nil and tonumber(major) == 0 and tonumber(minor) < 8
+end
+
+-- Returns the bytes that the last stage holds until the end of a step if it defers the weight gradients of the head
+-- (--defer-embedding-wgrad-compute): inputs and gradients of the head, of so many micro-batches. Megatron-LM's tests defer
+-- two (--wgrad-deferral-limit: 2); without a limit all are deferred.
+-- kind: source; core/tensor_parallel/layers.py: LinearWithGradAccumulationAndAsyncCommunication; model_config.yaml
+local function deferred(row, n_micro)
+  if not has(row, "notes", "defer%-embedding%-wgrad") or count(row, "pp") == 1 then return nil end
+  local limit = tonumber((row.notes or ""):match "wgrad%-deferral%-limit=(%d+)") or has(row, "source", "functional tests") and 2 or 0
+  local tokens = count(row, "micro_batch") * megatrons.tokens(row) // count(row, "cp", 1)
+  return math.min(n_micro, limit > 0 and limit or n_micro) * tokens * 2 * (count(row, "vocab") // count(row, "tp") + count(row, "d_model"))
+end
+
+-- Returns the bytes of heads that predict further tokens, beside their blocks (transformer/multi_token_prediction.py): the
+-- fp32 softmax of each loss, kept for the backward pass; and the embedding that the last stage of a pipeline then has, too,
+-- with its gradient in fp32 and the 12 bytes of Adam's states.
+local function further(row, data)
+  local n = count(row, "mtp_layers", 0)
+  if n == 0 then return nil end
+  local tokens, cut = count(row, "micro_batch") * megatrons.tokens(row) // count(row, "cp", 1), count(row, "vocab") // count(row, "tp")
+  local states = 2 + 4 + 12 // ((cells.stage(row) or 0) > 0 and data or 1)
+  return n * 4 * tokens * cut + (count(row, "pp") > 1 and states * cut * count(row, "d_model") or 0)
+end
+
+-- Changes the profile's head and loss as the row says. A fused loss (--cross-entropy-loss-fusion) is compiled
+-- (core/fusions/fused_cross_entropy.py: jit_fuser). The compiled gradient is a new fp32 tensor where the eager one works in
+-- place. Transformer Engine's fused loss works in the 16-bit logits (pytorch/cross_entropy.py).
+function m.changes(row, own, how)
+  local data = math.max(1, count(row, "n_gpus") // (count(row, "tp") * count(row, "pp")))
+  local held = (deferred(row, how.n_micro) or 0) + (further(row, data) or 0)
+  if held > 0 then own.library_bytes = (own.library_bytes or 0) + held end
+  if copies_logits(row) then own.ops = with(own.ops, { xent_max = with(own.ops.xent_max, { scratch = 4 }) }) end
+  if flag(row, "cross_entropy_fusion") ~= true then return end
+  if has(row, "cross_entropy_fusion", "%f[%a]te%f[%A]") then
+    own.ops = with(own.ops, { xent_max = { kernels = 1, passes = 1 }, xent_sumexp_grad = { kernels = 1, passes = 1, in_place = "backward" } })
+  else
+    own.ops = with(own.ops, { xent_sumexp_grad = { kernels = 2, passes = 5, scratch = 4, in_place = "backward" } })
+  end
+end
+
+return m
