@@ -484,6 +484,7 @@ function m.plan(row)
     cells.untimed("the host's update of the offloaded optimizer")
   end
   local half = half_of(row, how)
+  if has(row, "optimizer", "muon") then cells.note("AdamW stands for %s", row.optimizer) end
   return plan {
     name = row.id, runtime = profile(row, how), model = model(row, how), cluster = cluster, mesh = how.mesh,
     batch = { global = count(row, "global_batch_seqs"), micro = how.micro or count(row, "micro_batch"), seq = megatrons.tokens(row) },

@@ -117,7 +117,10 @@ end
 -- and the loss as blocks (MLPerf's ASYM_PP_EMBED and ASYM_PP_LOSS).
 function m.split(row)
   local layers, notes, layout = count(row, "n_layers"), row.notes or "", m.layout(row)
-  if layout then return layout end
+  local blocks = 0
+  for _, n in ipairs(layout or {}) do blocks = blocks + n end
+  if layout and blocks == layers + count(row, "mtp_layers", 0) then return layout end
+  if layout then cells.note("the pipeline layout has %d blocks, but the model has %d; equal stages stand for it", blocks, layers) end
   local first = tonumber(notes:match "decoder%-first%-pipeline%-num%-layers=(%d+)")
   local last = tonumber(notes:match "decoder%-last%-pipeline%-num%-layers=(%d+)")
   local parts = count(row, "pp")

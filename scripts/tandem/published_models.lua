@@ -116,6 +116,10 @@ return function(row, how)
     if has(row, "model", other) then refuse("no model of this family: %s", row.model) end
   end
   if has(row, "model", "^t5") then return stated_blocks(row, how) end
+  -- Gated delta nets, and DeepSeek's sparse attention (--experimental-attention-variant).
+  if has(row, "notes", "attention%-variant") or has(row, "notes", "linear%-attention") then
+    cells.note("plain attention stands for the variant of these notes: %s", row.notes)
+  end
   if how.is_megatron and megatrons.states_blocks(row) then return megatrons.model(row, megatrons.cuts_experts(row, how.ep)) end
   if is_special(row) then return stated_blocks(row, how) end
   for _, family in ipairs(families) do
