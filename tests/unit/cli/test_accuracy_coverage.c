@@ -119,7 +119,8 @@ static void a_fused_loss_takes_a_second_copy(void **state)
     const double copy = 4. * 16 * 1024 * 32768 / 2;
     assert_true(eager > 0 && fabs(fused - eager - copy) < .02 * copy);
     /* Transformer Engine's works in the 16-bit logits. */
-    assert_true(MEMORY(arena_print(arena, "%s;cross_entropy_fusion=1 te", row)) < eager - .5 * copy);
+    assert_true(MEMORY(arena_print(arena, "%s;cross_entropy_fusion=1 te", row)) <
+                eager - .5 * copy);
     arena_free(arena);
 }
 
@@ -159,8 +160,9 @@ static void a_further_token_has_a_loss_and_an_embedding(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
-    static const char row[] = "normalization=RMSNorm;activation=swiglu;untie_embeddings=1;pp=2;vp=1;"
-                              "global_batch_seqs=16;vocab=65536;n_layers=4";
+    static const char row[] =
+        "normalization=RMSNorm;activation=swiglu;untie_embeddings=1;pp=2;vp=1;"
+        "global_batch_seqs=16;vocab=65536;n_layers=4";
     const double one = ASSUMED(arena_print(arena, "%s;pipeline_layout=Ett|ttmL;mtp_layers=1", row));
     /* The same blocks without the head. */
     const double none = MEMORY(arena_print(arena, "n_layers=5;pipeline_layout=Ett|tttL;%s", row));
