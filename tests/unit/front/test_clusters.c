@@ -291,6 +291,9 @@ static void places_of_a_topology(void **state)
          "reaches 32 other groups"},
         {"require 'clusters.dgx_h100' { topology = { kind = 'torus', sizes = { 2 } } }",
          "the links of the topology have 0 bytes/s"},
+        {"require 'clusters.dgx_h100' { nodes = 2, topology = { kind = 'dragonfly', groups = 2, "
+         "routers = 1, nodes = 1, ways_out = 1, link_bytes_per_s = 1e9 } }",
+         "the links of the topology have 0 bytes/s"},
         {"require 'clusters.dgx_h100' { topology = { kind = 'ring' } }",
          "'ring' is not an allowed word"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -278,6 +278,14 @@ static void bad_schedules(void **state)
     s.of[0].at[1] = s.of[0].at[0]; /* the same action twice */
     assert_false(schedule_check(&s, here, arena, &d));
     assert_string_equal(d.items.at[2].rule, "schedule-incomplete");
+    schedule_make(&s, SCHEDULE_gpipe, 2, 1, 5, arena);
+    s.of[0].at[1].stage = 2;
+    assert_false(schedule_check(&s, here, arena, &d));
+    assert_non_null(strstr(d.items.at[3].text, "but there are only stages 0 to 1"));
+    schedule_make(&s, SCHEDULE_gpipe, 2, 1, 5, arena);
+    s.of[0].at[1].microbatch = 5;
+    assert_false(schedule_check(&s, here, arena, &d));
+    assert_non_null(strstr(d.items.at[4].text, "but there are only micro-batches 0 to 4"));
 }
 
 int main(void)
