@@ -543,6 +543,8 @@ static void pipelines_do_not_grow(void **state)
                 assert_non_null(plan);
                 for (uint32_t stage = 0; stage < pp; stage++) {
                     const uint64_t now = plan->programs.at[stage].bytes;
+                    /* a longer step of 1F1B has the same offsets while the pipeline is full */
+                    assert_true(k > 0 || m == 3 || plan->programs.at[stage].repeats);
                     if (m == 3) bytes[stage] = now;
                     if (now > bytes[stage] + bytes[stage] / 16)
                         fail_msg("schedule %u, stage %u of %u: %llu bytes, then %llu", k, stage, pp,
