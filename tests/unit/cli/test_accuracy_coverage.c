@@ -205,6 +205,9 @@ static void a_stated_layout_is_used(void **state)
     assert_true(even > 0);
     assert_true(MEMORY(arena_print(arena, "%s;pipeline_layout=Et*4|t*4L", row)) == even);
     assert_true(MEMORY(arena_print(arena, "%s;pipeline_layout=E\\(tt\\)*3\\|ttL", row)) < even);
+    /* A layout of other blocks is not used. */
+    const char *other = arena_print(arena, "%s;pipeline_layout=Et|tL", row);
+    assert_true(ASSUMED(other) == even && MEMORY(other) == 0);
     arena_free(arena);
 }
 
@@ -340,6 +343,7 @@ int main(void)
         cmocka_unit_test(a_column_wins_over_a_recipe),
         cmocka_unit_test(recipes_give_the_recomputation),
         cmocka_unit_test(buffers_of_hybridep_are_memory_of_the_process),
+        cmocka_unit_test(stand_ins_are_scored_apart),
         cmocka_unit_test(names_of_other_models_take_no_shape),
         cmocka_unit_test(shapes_without_a_source_say_so),
     };
