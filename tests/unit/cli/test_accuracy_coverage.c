@@ -288,6 +288,20 @@ static void buffers_of_hybridep_are_memory_of_the_process(void **state)
     arena_free(arena);
 }
 
+/* An optimizer and an attention that the planner lacks have stand-ins, apart from stated rows. */
+static void stand_ins_are_scored_apart(void **state)
+{
+    (void)state;
+    static const char *const rows[] = {
+        "optimizer=dist_muon", "notes=experimental-attention-variant=gated_delta_net", "notes="};
+    Arena *arena = arena_new();
+    for (int i = 0; i < 3; i++) {
+        assert_true((ASSUMED(rows[i]) > 0) == (i < 2));
+        assert_true((MEMORY(rows[i]) > 0) == (i == 2));
+    }
+    arena_free(arena);
+}
+
 /* If a name has a later version number or one more word, it is another model. */
 static void names_of_other_models_take_no_shape(void **state)
 {
