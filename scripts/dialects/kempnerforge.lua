@@ -313,7 +313,9 @@ local function refuse_later(d, job)
   end
   if is_moe(m) then refuse_experts(d, job) end
   if o.name ~= "adamw" then
-    d:error("dialect-unsupported", "optimizer.name", ("optimizer '%s' is not supported: choose AdamW"):format(o.name))
+    d:error("dialect-unsupported", "optimizer.name", ("optimizer '%s' is not supported%s"):format(o.name, o.name == "muon"
+      and ": KempnerForge orthogonalises each rank's shard by itself, so its result depends on the number of ranks" or ""),
+      "name = \"adamw\"")
   end
   if s.name == "linear" or s.name == "wsd" or s.name == "rex" then
     d:error("dialect-unsupported", "scheduler.name", ("schedule '%s' is not supported: choose cosine or "

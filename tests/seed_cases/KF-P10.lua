@@ -1,4 +1,4 @@
--- expect: error[dialect-unsupported] muon
+-- expect: error[dialect-unsupported] muon | depends on the number of ranks
 -- expect: error[dialect-unsupported] chunked_cross_entropy
 return require "dialects.kempnerforge" {
   world = 16,
