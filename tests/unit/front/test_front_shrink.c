@@ -89,11 +89,40 @@ static void shrinking_keeps_the_structure(void **state)
     }
 }
 
+/* A model of fields that chooses its own small sizes: its inputs have the sizes that the shrunk
+ * configuration states. */
+static void shrunk_fields_fit_the_model(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"wxformer_domain", "unet_domain"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        Arena *arena = arena_new();
+        FrontOptions options = {.shrink = true};
+        Loaded l = load_text(arena_print(arena, "return require 'plans.%s'", names[i]), &options);
+        if (!l.fine) print_error("%s", l.errors);
+        assert_true(l.fine);
+        uint32_t n = 0;
+        for (TensorId t = 1; t < l.graph.tensors.n; t++) {
+            const Tensor *at = &l.graph.tensors.at[t];
+            if (at->role != ROLE_input || at->n_dims != 4) continue;
+            assert_int_equal(at->dim[1], n == 0 ? l.config.channels : l.config.targets);
+            assert_int_equal(at->dim[2], l.config.height);
+            assert_int_equal(at->dim[3], l.config.width);
+            n++;
+        }
+        assert_int_equal(n, 2);
+        assert_int_equal(l.config.seq, l.config.height * l.config.width);
+        arena_free(l.arena);
+        arena_free(arena);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shrinking_keeps_sizes_divisible),
         cmocka_unit_test(shrinking_keeps_the_structure),
+        cmocka_unit_test(shrunk_fields_fit_the_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
