@@ -176,7 +176,7 @@ static void binds_and_infers(void **state)
     const Dims loss[] = {DIMS(2, 16), DIMS(2, 16), DIMS(2, 16), DIMS(2, 16)};
     assert_true(bind(OP_xent_loss, loss, 4, &b, &d));
     assert_int_equal(op_output_dims(OP_xent_loss, &b, 0, dim), 0);
-    /* no input has the vocabulary of a pick's gradient */
+    /* the gradient of a pick has a vocabulary, whose size no input states */
     assert_true(bind(OP_xent_pick_grad, loss, 2, &b, &d));
     assert_int_equal(op_output_dims(OP_xent_pick_grad, &b, 0, dim), -1);
     Loc loc = {NULL, 0};
