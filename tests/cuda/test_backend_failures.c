@@ -157,7 +157,7 @@ static void what_a_machine_lacks_is_told(void **state)
         {"driver=12090", "error[cuda-driver]: rank 0, exec/cuda/device.c", 0},
         {"capability=75", "has compute capability 7.5, but 8.0 is needed", 0},
         {"memory=20000", "error[cuda-memory]: rank 0, exec/cuda/memory.c", 0},
-        {"memory=20000", "hint: the arena is ", 0},
+        {"memory=20000", "hint: the arena needs ", 0},
         {"devices=2", "there is no device 4; CUDA shows 2 devices here, counted from 0", 5},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
