@@ -64,6 +64,14 @@ double kernel_row_measured_s(const Csv *csv, uint32_t row, double flops, double 
     return bytes > 0 && gbps > 0 ? bytes / (gbps * 1e9) : NAN;
 }
 
+/* Returns the bytes that a product moves for each number of its result: it writes 16 or 32 bits, or
+ * reads and writes 32 bits to which it adds ("accumulate=True", gradients of weights). */
+static double result_bytes(const Csv *csv, uint32_t row)
+{
+    if (strstr(csv_cell(csv, row, "shape"), "accumulate=True") != NULL) return 8;
+    return strstr(csv_cell(csv, row, "dtype"), "->fp32") != NULL ? 4 : 2;
+}
+
 static const char *read_gemm(const Csv *csv, uint32_t row, KernelRow *out)
 {
     double m = csv_number(csv, row, "M"), n = csv_number(csv, row, "N");
@@ -160,6 +168,10 @@ const char *kernel_row(KernelDevices *devices, const Csv *csv, uint32_t row, Ker
     *out = (KernelRow){.device = find_device(devices, csv_cell(csv, row, "gpu"))};
     out->groups = out->repeats = out->times = 1;
     out->dtype = dtype_of(csv_cell(csv, row, "dtype"));
+    out->out_bytes = result_bytes(csv, row);
+    /* "stored efficiency": SimuMax's tool repeats each product 100 times without a pause, and one
+     * shape follows the other (test_gemm_efficiency.py). */
+    out->loops = strstr(csv_cell(csv, row, "notes"), "stored efficiency") != NULL;
     if (out->device == NULL) return "no such GPU in the library";
     if (strcmp(kernel, "gemm") == 0)
         why = read_gemm(csv, row, out);
@@ -179,11 +191,17 @@ static double products_s(const KernelRow *row, const GemmFit *fit)
 {
     const Device *device = row->device;
     GemmFit gemm = fit != NULL ? *fit : *kernel_gemm_fit(device);
+    /* Ampere's kernels lose equally, whatever they draw; short products lose nothing there */
+    const bool throttled = row->loops && device->light_power < 1;
+    const Device lasting = kernel_sustained(device);
     double s = 0;
     if (row->block) gemm.eight = gemm.block;
     for (int i = 0; i < KERNEL_ROW_PRODUCTS && row->product[i][0] > 0; i++) {
         const double *p = row->product[i];
-        s += cost_gemm_s(device, row->dtype, row->groups, p[0], p[1], p[2], &gemm);
+        GemmWork work = kernel_product(row->dtype, row->groups, p[0], p[1], p[2]);
+        work.out_bytes = row->out_bytes;
+        s += throttled ? cost_lasting_product_s(&lasting, &work, &gemm)
+                       : cost_product_s(device, &work, &gemm);
     }
     return s * row->repeats + kernel_softmax_s(device, row->scores);
 }

@@ -208,12 +208,31 @@ double kernel_grouped_gemm_s(const Device *device, DType dtype, uint32_t n_group
     return best;
 }
 
+/* The end of a tile moves its results, so its time grows with their bytes. Since Hopper, blocks
+ * stay on their multiprocessors, and one tile's results move during the products of the next. */
+double kernel_product_s(const Device *device, const GemmWork *w, const GemmFit *fit)
+{
+    GemmFit own = fit != NULL ? *fit : *kernel_gemm_fit(device);
+    if (!kernel_is_young(device)) own.fill_us *= w->out_bytes / 2;
+    return kernel_gemm_s(device, w->dtype, w->batch, w->m, w->n, w->k, &own);
+}
+
+double cost_product_s(const Device *device, const GemmWork *w, const GemmFit *fit)
+{
+    const double size = dtype_bytes(w->dtype) / (double)dtype_numbers(w->dtype);
+    double bytes = w->batch * (size * (w->m * w->k + w->k * w->n) + w->out_bytes * w->m * w->n);
+    return device->kernel_floor_s +
+           fmax(kernel_product_s(device, w, fit), kernel_memory_s(device, bytes));
+}
+
+GemmWork kernel_product(DType dtype, double batch, double m, double n, double k)
+{
+    return (GemmWork){dtype, batch, m, n, k, 2}; /* 8-bit operands give a 16-bit result, too */
+}
+
 double cost_gemm_s(const Device *device, DType dtype, double batch, double m, double n, double k,
                    const GemmFit *fit)
 {
-    const double size = dtype_bytes(dtype) / (double)dtype_numbers(dtype);
-    const double out = fmax(size, 2); /* 8-bit operands give a 16-bit result */
-    double bytes = batch * (size * (m * k + k * n) + out * m * n);
-    return device->kernel_floor_s +
-           fmax(kernel_gemm_s(device, dtype, batch, m, n, k, fit), kernel_memory_s(device, bytes));
+    const GemmWork work = kernel_product(dtype, batch, m, n, k);
+    return cost_product_s(device, &work, fit);
 }

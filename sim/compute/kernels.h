@@ -37,6 +37,18 @@ double kernel_gemm_most(const Device *device, DType dtype, const GemmFit *fit);
 double kernel_gemm_s(const Device *device, DType dtype, double batch, double m, double n, double k,
                      const GemmFit *fit);
 
+/* A product. out_bytes: the bytes moved for each number of its result. kernel_product writes 16
+ * bits; a sum into fp32 moves 8 bytes. */
+typedef struct GemmWork {
+    DType dtype;
+    double batch, m, n, k, out_bytes;
+} GemmWork;
+GemmWork kernel_product(DType dtype, double batch, double m, double n, double k);
+/* Does the work of kernel_gemm_s. Before Hopper, out_bytes changes the time at the end of each
+ * tile.
+ */
+double kernel_product_s(const Device *device, const GemmWork *work, const GemmFit *fit);
+
 /* Returns the factor by which a product takes longer if its rows do not begin at multiples of 16
  * bytes.
  */
@@ -87,10 +99,12 @@ const AttentionFit *kernel_attention_fit(const Device *device, AttentionKernel k
  * fit NULL: the device's own constants. */
 double cost_gemm_s(const Device *device, DType dtype, double batch, double m, double n, double k,
                    const GemmFit *fit);
+double cost_product_s(const Device *device, const GemmWork *work, const GemmFit *fit);
 double cost_attention_s(const Device *device, const AttentionWork *work, const AttentionFit *fit);
 /* The same in a long run, on a device of kernel_sustained; of attention without its launch. */
 double cost_lasting_gemm_s(const Device *lasting, DType dtype, double m, double n, double k,
                            const GemmFit *timed);
+double cost_lasting_product_s(const Device *lasting, const GemmWork *work, const GemmFit *fit);
 double kernel_lasting_attention_s(const Device *lasting, const AttentionWork *work);
 /* FLOPs of its products, of a causal mask the half. */
 double kernel_attention_flops(const AttentionWork *work);

@@ -35,15 +35,20 @@ double kernel_lasting_s(const Device *lasting, DType dtype, double flops, double
     return s * held / clock;
 }
 
+double cost_lasting_product_s(const Device *lasting, const GemmWork *w, const GemmFit *fit)
+{
+    const double whole = cost_product_s(lasting, w, fit), floor = lasting->kernel_floor_s,
+                 plain = kernel_product_s(lasting, w, fit);
+    if (whole > floor + plain) return whole; /* memory takes longer */
+    return floor + kernel_lasting_s(lasting, w->dtype, 2 * w->batch * w->m * w->n * w->k, plain);
+}
+
 double cost_lasting_gemm_s(const Device *lasting, DType dtype, double m, double n, double k,
                            const GemmFit *timed)
 {
     if (timed != NULL) return cost_gemm_s(lasting, dtype, 1, m, n, k, timed);
-    const double whole = cost_gemm_s(lasting, dtype, 1, m, n, k, NULL),
-                 floor = lasting->kernel_floor_s,
-                 plain = kernel_gemm_s(lasting, dtype, 1, m, n, k, NULL);
-    if (whole > floor + plain) return whole; /* memory takes longer */
-    return floor + kernel_lasting_s(lasting, dtype, 2 * m * n * k, plain);
+    const GemmWork work = kernel_product(dtype, 1, m, n, k);
+    return cost_lasting_product_s(lasting, &work, NULL);
 }
 
 double kernel_lasting_attention_s(const Device *lasting, const AttentionWork *w)

@@ -220,14 +220,17 @@ static double filled(double us, double at_bytes, double bytes)
 }
 
 /* The ramp of a fabric was fitted to all-reduces, which cross between nodes twice. Other
- * collectives cross once. */
-static double fabric_ramp_us(const NcclCase *c)
+ * collectives cross once. A tree with Simple passes on only whole chunks (all_reduce.h:
+ * ProtoSimple<1, 1>). Until every channel has a chunk of ramp_bytes / channels, its hops do not
+ * overlap, so the ramp grows in proportion to the bytes; then it stays. */
+static double fabric_ramp_us(const NcclCase *c, bool whole_chunks)
 {
     const NetworkFabric *fabric = &c->cluster->fabric;
     if (c->n_nodes <= 1) return 0;
-    double part = c->kind == COLLECTIVE_all_reduce ? 1 : .5;
-    return part * (filled(fabric->ramp_s * 1e6, fabric->ramp_bytes, c->bytes) +
-                   filled(fabric->spread_s * 1e6, spread_bytes, c->bytes));
+    double part = c->kind == COLLECTIVE_all_reduce ? 1 : .5, us = fabric->ramp_s * 1e6;
+    double ramp = whole_chunks && us > 0 ? us * fmin(c->bytes / fmax(fabric->ramp_bytes, 1), 1)
+                                         : filled(us, fabric->ramp_bytes, c->bytes);
+    return part * (ramp + filled(fabric->spread_s * 1e6, spread_bytes, c->bytes));
 }
 
 /* Returns the time to fill the pipeline, which was fitted to 8 ranks. With fewer ranks, a ring
@@ -257,7 +260,8 @@ static NcclEstimate takes(const NcclCase *c, NcclAlgorithm algorithm, uint32_t p
         by_switch ? nccl_switch_channels(c->cluster, (uint32_t)c->n_nodes) : all_channels(c);
     double left = part_left(c, channels);
     bool reduces = c->kind == COLLECTIVE_all_reduce;
-    e.latency_us += messages(c, algorithm) * c->cluster->fabric.message_s * 1e6 + fabric_ramp_us(c);
+    e.latency_us += messages(c, algorithm) * c->cluster->fabric.message_s * 1e6 +
+                    fabric_ramp_us(c, algorithm == NCCL_Tree && protocol == SIMPLE);
     if (protocol == LL) {
         e.bytes_per_us *= reduces ? fit->ll : fit->ll_once;
     } else if (protocol == LL128) {
@@ -318,7 +322,7 @@ static NcclChoice exchange(const NcclCase *c, const NcclFit *fit)
         fluid = fmax(fluid, choice.nic_bytes / (.94 * nics)); /* 0.9 of a NIC's nominal rate */
         latency = 24.5 + c->cluster->fabric.message_s * 1e6;
     }
-    latency += fabric_ramp_us(c) + filled(fit->exchange_us, fit->exchange_mib * 0x1p20, s);
+    latency += fabric_ramp_us(c, false) + filled(fit->exchange_us, fit->exchange_mib * 0x1p20, s);
     choice.latency_ps = ps_of_us(latency);
     choice.fluid_ps = ps_of_us(fluid / part_left(c, channels));
     return choice;

@@ -72,12 +72,23 @@ static double chain_latency_us(const NcclCase *c, uint32_t protocol)
     return base_us[NCCL_Ring][protocol] + (c->n_ranks - c->n_nodes) * hop + (c->n_nodes - 1) * away;
 }
 
+/* Returns the most that LL carries. Between nodes it depends on the processors: AMD's have the row
+ * of Ampere, all others that of Volta. A DGX A100 has AMD's; later nodes are taken to have Intel's
+ * or Arm's. */
+static double most_ll(const NcclCase *c)
+{
+    const Generation g = c->n_nodes <= 1                      ? c->generation
+                         : c->generation == GENERATION_ampere ? GENERATION_ampere
+                                                              : GENERATION_volta;
+    return caps_of[g].ll[cap_index(c)];
+}
+
 static NcclEstimate ring(const NcclCase *c, uint32_t protocol)
 {
     const Caps *caps = &caps_of[c->generation];
     uint32_t i = cap_index(c);
     double bus = bus_of(c, &c->ring);
-    if (protocol == LL) bus = fmin(caps->ll[i], .5 * bus);
+    if (protocol == LL) bus = fmin(most_ll(c), .5 * bus);
     if (protocol == LL128) bus = fmin(.92 * bus, c->ring.channels * caps->ring_ll128[i]);
     if (!goes_round(c->kind)) return (NcclEstimate){chain_latency_us(c, protocol), 1000 * bus};
     double steps = nccl_steps(c), crossing = 0, overhead = 0;
@@ -102,7 +113,7 @@ static NcclEstimate tree(const NcclCase *c, uint32_t protocol)
     uint32_t i = cap_index(c);
     double channels = c->tree.channels;
     double b = fmin(.92 * bus_of(c, &c->tree), channels * caps->tree[i]);
-    if (protocol == LL) b = fmin(b / 3.8, caps->ll[i]);
+    if (protocol == LL) b = fmin(b / 3.8, most_ll(c));
     if (protocol == LL128) {
         b = fmin(b * (c->n_nodes <= 1 ? 7. / 9 : 120. / 128), channels * caps->tree_ll128[i]);
     }

@@ -295,7 +295,9 @@ static void fit_fabrics(void)
     FILE *out = opened("scripts/tandem/fitted_fabrics.lua", "w");
     fputs("-- Written by tests/bench/fit_comm.sh from rows marked dev-cal alone; "
           "docs/reference/fit_network.md is its report.\n"
-          "return {\n",
+          "return {\n"
+          "  -- kind: fitted; dev-cal rows of published collectives "
+          "(docs/reference/fit_network.md)\n",
           out);
     for (uint32_t i = 0; i < n_rows; i++) {
         const NetworkFabric *f = &rows[i].row.cluster.fabric;

@@ -303,7 +303,9 @@ static void write_numbers(void)
     fputs(head, f);
     fputs("-- Written by tests/bench/fit_kernels.sh from rows marked dev-cal alone; "
           "docs/reference/fit_kernels.md is its report.\n"
-          "return {\n",
+          "return {\n"
+          "  -- kind: fitted; dev-cal rows of published products "
+          "(docs/reference/fit_kernels.md)\n",
           lua);
     write_gemm(f, lua);
     fputs("}\n", lua);

@@ -109,6 +109,27 @@ static void blackwell_writes_tiles_beside_products(void **state)
     assert_true(close_to(kernel_gemm_s(&d, DT_bf16, 1, 2 * 148 * 128, 256, 1024, fit), 2 * one));
 }
 
+/* A tile on each multiprocessor, with 3 us before and after its products. On Ampere a sum into fp32
+ * moves four times the bytes of a 16-bit result, so it takes 12 us. Since Hopper, results move
+ * beside products. */
+static void sums_end_their_tiles_later(void **state)
+{
+    (void)state;
+    Device d = small_device();
+    const GemmFit fit = {.large = 1, .eight = 1, .fill_us = 3, .efficiency = {.01, .01, .01, .01}};
+    GemmWork work = kernel_product(DT_bf16, 1, 1280, 256, 4096), sum = work;
+    sum.out_bytes = 8;
+    const double tile_s = 2. * 128 * 256 * 4096 / 1e12;
+    d.arch = "Ampere";
+    assert_true(close_to(kernel_product_s(&d, &work, &fit), tile_s + 3e-6));
+    assert_true(close_to(kernel_product_s(&d, &sum, &fit), tile_s + 12e-6));
+    d.arch = "Hopper";
+    assert_true(close_to(kernel_product_s(&d, &sum, &fit), tile_s + 3e-6));
+    d.hbm_bytes_per_s = 1e9; /* the memory limits it: 6 of 8 bytes more for each result */
+    const double more = cost_product_s(&d, &sum, &fit) - cost_product_s(&d, &work, &fit);
+    assert_true(close_to(more, 6. * 1280 * 256 / 1e9));
+}
+
 /* If scores stay in registers, they only cost their softmax: the number of FLOPs at the peak that
  * was fitted for flash attention. */
 static void a_softmax_goes_along(void **state)
@@ -174,6 +195,7 @@ int main(void)
         cmocka_unit_test(every_kernel_has_numbers),
         cmocka_unit_test(groups_are_tiles_of_each),
         cmocka_unit_test(blackwell_writes_tiles_beside_products),
+        cmocka_unit_test(sums_end_their_tiles_later),
         cmocka_unit_test(a_softmax_goes_along),
         cmocka_unit_test(light_kernels_have_a_higher_clock),
         cmocka_unit_test(a_clock_keeps_the_order_of_kernels),

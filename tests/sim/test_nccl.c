@@ -72,6 +72,24 @@ static void all_reduce_between_nodes(void **state)
     }
 }
 
+/* Between nodes, the processors limit LL: Intel's to 39 and 20.4 GB/s of bus bandwidth (2 nodes,
+ * more nodes), AMD's of a DGX A100 to 22.5 and 19. In a node of H100 the limit is 141. */
+static void processors_limit_ll(void **state)
+{
+    (void)state;
+    Cluster h = dgx_h100(4, 8), a = ampere(4);
+    const struct {
+        const Cluster *cluster;
+        uint32_t nodes;
+        double gb_per_s;
+    } rows[] = {{&h, 1, 141}, {&h, 2, 39}, {&h, 4, 20.4}, {&a, 2, 22.5}, {&a, 4, 19}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        NcclCase c = nccl_case(rows[i].cluster, COLLECTIVE_all_reduce, rows[i].nodes, 8, 1 << 20);
+        double rate = nccl_tuner(&c, NCCL_Ring, LL).bytes_per_us * nccl_steps(&c) / c.n_ranks;
+        assert_true(fabs(rate / 1e3 - rows[i].gb_per_s) < 1e-9);
+    }
+}
+
 static void all_gather_between_nodes(void **state)
 {
     (void)state;
@@ -459,6 +477,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_reduce_between_nodes),
+        cmocka_unit_test(processors_limit_ll),
         cmocka_unit_test(all_gather_between_nodes),
         cmocka_unit_test(bus_bandwidth_in_a_node),
         cmocka_unit_test(switch_point_of_one_node),
