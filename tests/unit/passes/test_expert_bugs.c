@@ -11,7 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "planner/ir/text/text.h"
 #include "planner/verify/verify.h"
+#include "tests/support/command.h"
 #include "tests/support/plans/mutate.h"
 #include "tests/support/plans/tiny.h"
 #include "tests/support/test_arena.h"
@@ -323,6 +325,17 @@ static void waits_are_within_groups(const Plan *plan, const char *circle)
     assert_true(n > 1);
 }
 
+/* `tandem check` of the plan's text refuses it, and prints the circle. */
+static void a_user_sees_it(const Plan *plan, const char *circle)
+{
+    Str text = str_in(arena);
+    text_print(plan, 0, &text);
+    command_write_file("trap.plan", str_text(&text));
+    const CommandResult r = COMMAND(arena, 60, "check", "trap.plan");
+    if (r.exit_code != 3 || strstr(r.err, circle) == NULL)
+        fail_msg("exit code %d\n%s%s\nnot: %s", r.exit_code, r.out, r.err, circle);
+}
+
 static void reduction_between_exchanges(void **state)
 {
     (void)state;
@@ -344,6 +357,7 @@ static void reduction_between_exchanges(void **state)
         assert_non_null(strstr(circle, "reduce_scatter waits for rank "));
         assert_non_null(strstr(circle, "all_to_all waits for rank "));
         waits_are_within_groups(trap.plan, circle);
+        a_user_sees_it(trap.plan, circle);
     }
 }
 
