@@ -38,8 +38,8 @@ const AttentionFit *kernel_attention_fit(const Device *device, AttentionKernel k
 #define backward 1
 #define GEMM(...)
 #define TRAFFIC(...)
-#define ATTENTION(arch, kernel, direction, ...)                                                    \
-    [ARCH_##arch][ATTENTION_##kernel][direction] = {__VA_ARGS__},
+#define ATTENTION(arch, kernel, direction, ...) /* without `grouped` and `beside` */               \
+    [ARCH_##arch][ATTENTION_##kernel][direction] = {__VA_ARGS__, 0, 0},
 #include "sim/compute/kernels_fit.def"
 #undef ATTENTION
 #undef TRAFFIC

@@ -53,7 +53,7 @@ const GemmFit *kernel_gemm_fit(const Device *device)
 {
     static const GemmFit fits[ARCH_COUNT] = {
 #define GEMM(arch, large, eight, block, fill_us, split_us, ...)                                    \
-    [ARCH_##arch] = {large, eight, block, fill_us, split_us, {__VA_ARGS__}},
+    [ARCH_##arch] = {large, eight, block, fill_us, split_us, {__VA_ARGS__}, .timed = false},
 #define ATTENTION(...)
 #define TRAFFIC(...)
 #include "sim/compute/kernels_fit.def"
