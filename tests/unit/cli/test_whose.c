@@ -9,6 +9,8 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "store/db.h"
+#include "store/store.h"
 #include "tests/support/command.h"
 
 #define PLAN     TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua"
@@ -172,6 +174,20 @@ static void the_best_of_a_sweep_is_answered_for_all(void **state)
     arena_free(arena);
 }
 
+/* A changed line in the store shows that a sweep prints the stored ones. */
+static void change_best_lines(Arena *arena, const char *db)
+{
+    Diag d = diag_in(arena);
+    Store *store = store_open(db, false, &d);
+    assert_non_null(store);
+    assert_true(db_exec(store_db(store),
+                        "UPDATE found SET answer = json_set(answer, '$.text', "
+                        "replace(answer ->> '$.text', 'best plan', 'found plan')) "
+                        "WHERE answer ->> '$.text' IS NOT NULL",
+                        &d));
+    store_close(store);
+}
+
 /* A repeated sweep prints the stored lines about the best plan. A changed script makes new lines.
  */
 static void the_best_of_a_repeated_sweep_is_looked_up(void **state)
@@ -184,19 +200,21 @@ static void the_best_of_a_repeated_sweep_is_looked_up(void **state)
     size_t bytes = 0;
     const char *text = command_read_file(arena, PLAN, &bytes), *seq = strstr(text, "8192");
     assert_non_null(seq);
-    const char *lines[3];
-    for (int i = 0; i < 3; i++) {
-        command_write_file(plan, i < 2 ? text
-                                       : arena_print(arena, "%.*s4096%s", (int)(seq - text), text,
-                                                     seq + strlen("8192")));
+    const char *other =
+        arena_print(arena, "%.*s4096%s", (int)(seq - text), text, seq + strlen("8192"));
+    const char *lines[4];
+    for (int i = 0; i < 4; i++) {
+        const bool changed = i == 2;
+        command_write_file(plan, i < 3 ? text : other);
+        if (changed) change_best_lines(arena, db);
         CommandResult r = COMMAND(arena, 60, "sweep", plan, "--set", "mesh.dp_shard=-1", "--set",
                                   "model.layers=4", "--try", "mesh.tp=1,2", "--db", db);
         assert_int_equal(r.exit_code, 0);
-        lines[i] = strstr(r.out, "best plan   under torchtitan: ");
+        lines[i] = strstr(r.out, changed ? "found plan" : "best plan   under torchtitan: ");
         assert_non_null(lines[i]);
     }
     assert_string_equal(lines[0], lines[1]);
-    assert_string_not_equal(lines[0], lines[2]);
+    assert_string_not_equal(lines[0], lines[3]);
     arena_free(arena);
 }
 
