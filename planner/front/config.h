@@ -369,11 +369,11 @@ typedef struct NetworkFabric {
     const char *name; /* for example "ib"; NULL: not named */
     double message_s; /* seconds that a message takes in addition to the estimate of NCCL's tuner */
     double achieved;  /* usable part of a NIC's rate; 0: .96, as in NCCL's tuner */
-    /* time to fill the pipeline for S bytes: ramp_s * S / (S + ramp_bytes) */
+    /* time to fill the pipeline for S bytes: ramp_s * S / (S + ramp_bytes); in a tree with the
+     * protocol Simple: ramp_s * min(S / ramp_bytes, 1) */
     double ramp_s, ramp_bytes;
     /* time to post a message in as many parts as there are channels; added to the time of messages
-     * from about 24 KiB on
-     */
+     * from about 24 KiB on */
     double spread_s;
     /* the network may split stores of 128 bytes, so NCCL uses neither LL nor LL128 */
     bool simple_only;

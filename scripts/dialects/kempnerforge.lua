@@ -190,11 +190,6 @@ local function tp_pass(m, sequence)
     plan = plan }
 end
 
-local function crosses(job)
-  local v = job.vlm
-  return v and v.arch == "cross_attention" and v.cross_attention_every_n_layers <= job.model.n_layers
-end
-
 -- In the order of its builder: stages; then TP, Float8, AC, FSDP, materialise (under tp on the meta
 -- device); then compile.
 local function passes(job, mesh)

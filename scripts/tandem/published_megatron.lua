@@ -77,9 +77,11 @@ local function expert_tp(row) return count(row, "etp", has(row, "framework", "^m
 -- An ep axis must be a part of `data`, the ranks with different samples. Megatron's may also extend
 -- over cp and tp. Ranks that share sequences then count as ranks with fewer samples each, and tp
 -- cuts experts if ep extends over it. In both cases a rank has equally many bytes of experts and
--- equally many products. The same holds if tp does not cut the experts of Megatron's ranks (--expert-tensor-parallel-size
--- 1): each of these ranks has its own part of the tokens, while ranks of the plan's tp have the same tokens. Ranks that share the sequences of a Mamba mixer beside tp are also planned
--- as ranks with fewer samples, because a plan cannot exchange such a mixer's heads beside tp.
+-- equally many products. The same holds if tp does not cut the experts of Megatron's ranks
+-- (--expert-tensor-parallel-size 1): each of these ranks has its own part of the tokens, while ranks
+-- of the plan's tp have the same tokens. Ranks that share the sequences of a Mamba mixer beside tp
+-- are also planned as ranks with fewer samples, because a plan cannot exchange such a mixer's heads
+-- beside tp.
 function m.place(row, data, shared)
   local at = { data = data, cp = shared, micro = count(row, "micro_batch"), ep = 1 }
   local ep = count(row, "ep", 1)
