@@ -16,7 +16,7 @@ TABLES = ["scripts/tandem/gpus.lua", "scripts/tandem/fitted.lua", "scripts/tande
           "scripts/tandem/fitted_fabrics.lua", "scripts/tandem/published_catalog.lua",
           "scripts/tandem/published_inputs.lua", "sim/compute/kernels_own.def"]
 KINDS = ("datasheet", "documented", "source", "fitted", "assumed", "measured")
-NUMBER = re.compile(r"\b([a-z_][a-z_0-9]*) = (-?[0-9][0-9.eEx+-]*(?: [*<]+ [0-9]+)*)", re.I)
+NUMBER = re.compile(r"\b([a-z_][a-z_0-9]*) = (-?[0-9][0-9.eEx+-]*(?: [*/<]+ [0-9]+)*)", re.I)
 NAME = re.compile(r'^\s*(?:\["([^"]+)"\]|\{ "([^"]+)"|(\w+)) ?(?:=|,)')
 ROW = re.compile(r"^([A-Z_]+)\(((?:\w+, )*)")
 
