@@ -55,7 +55,7 @@ local function build(c)
 end
 
 local function shrink(c, mesh)
-  local small = nn.small(c, mesh, { head_dim = 3, heads = mesh.tp })
+  local small = nn.small(c, mesh, { head_dim = 3 })
   return nn.with(small, { positions = small.seq })
 end
 

@@ -466,6 +466,8 @@ static void fused_plans_compute_what_one_rank_does(void **state)
          "tp {}, fsdp2 { copy = true }, compile {}"},
         {"gpt2' { size = '124m', dropout = 0.1", "dp_shard = 2, tp = 3",
          "tp { sequence = true }, ac 'full', zero 'optim_grads_params'"},
+        {"gpt2' { size = '124m'", "cp = 2, tp = 2", "tp {}, cp 'all_to_all'"},
+        {"gpt2' { size = '124m'", "cp = 4", "cp { mode = 'ring', all_to_all = 2 }"},
     };
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
         Arena *arena = arena_new();
