@@ -172,10 +172,11 @@ static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
         return false;
     }
     if (op_takes_tokens(n->op)) {
-        diag_error(job->diag, FAULT_input, "cp-span", pass->loc,
-                   "cp = %u divides sequences, but the model computes only a span of each sequence "
-                   "(%s), so some ranks of cp would be idle",
-                   pass_ranks(job->config, PASS_cp), path);
+        diag_error(
+            job->diag, FAULT_input, "cp-span", pass->loc,
+            "cp = %u divides sequences, but %s takes a part of each sequence (nn.span), which "
+            "lies on some ranks of cp only: the others would be idle",
+            pass_ranks(job->config, PASS_cp), path);
         diag_hint(job->diag, "set cp = 1 and use a larger dp_shard or tp");
         return false;
     }

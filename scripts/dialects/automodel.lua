@@ -27,14 +27,23 @@ local scheduler_keys = { global_batch_size = { "integer" }, local_batch_size = {
 
 -- Models that are not text decoders, by a part of their class name.
 local other_kinds = {
+  { "Bidirectional", "an encoder" }, { "ForMaskedLM", "an encoder" }, { "BertModel", "an encoder" },
+  { "ForSequenceClassification", "a classifier" }, { "ForTokenClassification", "a classifier" },
+  { "Omni", "a model of images, sound and text" }, { "Multimodal", "a model of images and text" },
+  { "Audio", "a model of sound" }, { "Whisper", "a model of sound" },
+  { "Diffusion", "a model that removes noise" },
   { "ForConditionalGeneration", "an encoder and a decoder, or a model of images and text" },
+  { "Seq2Seq", "an encoder and a decoder" }, { "EncoderDecoder", "an encoder and a decoder" },
+  { "T5", "an encoder and a decoder" }, { "BartModel", "an encoder and a decoder" }, { "Pegasus", "an encoder and a decoder" },
   { "ForImageTextToText", "a model of images and text" }, { "VL", "a model of images and text" },
   { "Llava", "a model of images and text" }, { "Vision", "a model of images" }, { "CLIP", "a model of images and text" },
   { "Mamba", "a state-space model" }, { "Jamba", "a hybrid of attention and state spaces" },
   { "NemotronH", "a hybrid of attention and state spaces" }, { "FalconH1", "a hybrid of attention and state spaces" },
   { "Bamba", "a hybrid of attention and state spaces" }, { "Zamba", "a hybrid of attention and state spaces" },
-  { "Seq2Seq", "an encoder and a decoder" }, { "ForMaskedLM", "an encoder" }, { "ForSequenceClassification", "a classifier" },
-  { "Whisper", "a model of sound" }, { "RWKV", "a recurrent model" },
+  { "Hybrid", "a hybrid of attention and state spaces" }, { "Qwen3Next", "a hybrid of attention and linear attention" },
+  { "Qwen3_5", "a hybrid of attention and linear attention" }, { "KimiLinear", "a hybrid of attention and linear attention" },
+  { "Lfm2", "a hybrid of attention and convolutions" },
+  { "RWKV", "a recurrent model" }, { "Rwkv", "a recurrent model" }, { "Recurrent", "a recurrent model" },
 }
 
 -- If the job names a model of the library, the class must be a class of that model. Otherwise a class that is no
@@ -45,10 +54,10 @@ local function check_class(d, class, family)
   if not class or (own and own[class]) then return end
   for _, kind in ipairs(other_kinds) do
     if class:find(kind[1], 1, true) then
-      d:error("model-class", "hf.class", ("hf.class = '%s' is %s; this dialect only plans text "
-        .. "decoders"):format(class, kind[2]),
-        "name the class of a decoder, or write a plan without the dialect: models.t5 is an encoder and a "
-          .. "decoder, models.llava and models.qwen2_vl read images")
+      d:error("model-class", "hf.class", ("hf.class = '%s' is %s, and the key model has no model of this "
+        .. "class"):format(class, kind[2]),
+        "model may be models.t5 (an encoder and a decoder), models.llava or models.qwen2_vl (images), "
+          .. "models.mamba2 or models.nemotron_h (state spaces), each with its own class; or name the class of a decoder")
       return
     end
   end
@@ -213,7 +222,7 @@ local function check_blocks(d, s, given)
   if s.pp > 1 and given.pipeline == nil and not d.config.api then
     d:error("missing-key", "distributed.pp_size",
       ("pp_size=%d (> 1) enables pipeline parallelism but no distributed.pipeline block was provided"):format(s.pp),
-      "pipeline = { pp_schedule = \"1f1b\" }, or pipeline = {} for its defaults")
+      "distributed = { pipeline = { pp_schedule = \"1f1b\" } }, or pipeline = {} for its defaults")
   end
 end
 

@@ -301,7 +301,7 @@ end
 local function refuse_later(d, job)
   local m, t, o, s = job.model, job.train, job.optimizer, job.scheduler
   if job.vlm then vlm.refuse(d, job.vlm, job) end
-  if job.checkpoint.load_path then
+  if job.checkpoint.load_path and job.checkpoint.load_path ~= "" then -- the system takes "" for none
     d:error("dialect-unsupported", "checkpoint.load_path", ("load_path = '%s': Tandem does not read KempnerForge's "
       .. "checkpoints, and the run would begin with new weights"):format(job.checkpoint.load_path),
       "leave load_path out; `tandem run --load DIR` continues from a checkpoint of its own")

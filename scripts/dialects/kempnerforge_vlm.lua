@@ -3,7 +3,7 @@
 -- has no parameters: each image is a number of random tokens. Other encoders and architectures are
 -- refused by name.
 local dialect = require "tandem.dialect"
-local vlm = { keys = { "vlm", "vision_encoder", "adapter", "video", "frame_selector" } }
+local vlm = { keys = { "vlm", "vision_encoder", "adapter", "video" } }
 
 local pooling = { avgpool = true, attentional_pool = true }
 -- Keys of all architectures, then those of each. Another architecture's keys are unknown.
@@ -48,6 +48,9 @@ local function tokens_of(d, adapter, n)
   return ((side + adapter.pool_window - 1) // adapter.pool_window) ^ 2 // 1 | 0
 end
 
+local keys_of_section = { vision_encoder = encoder_keys, adapter = adapter_keys }
+local class_of_section = { vision_encoder = "VisionEncoderConfig", adapter = "AdapterConfig" }
+
 -- Returns the sections, or nil for a model of text alone.
 function vlm.read(d, config)
   if config.vlm ~= nil and config.vision_encoder == nil then
@@ -56,12 +59,20 @@ function vlm.read(d, config)
   if config.video ~= nil and config.vlm == nil then
     d:error("missing-key", "video", "[video] is set but [vlm] is missing: video trains through the VLM wrapper")
   end
+  if config.vlm == nil then -- the system reads and checks these sections, and trains on text alone
+    for _, name in ipairs { "vision_encoder", "adapter" } do
+      if config[name] ~= nil then
+        d:section(name, keys_of_section[name], class_of_section[name])
+        d:warn("not-applied", name, ("[%s] has no effect without [vlm]: the model reads text alone"):format(name))
+      end
+    end
+  end
   if config.vlm == nil or config.vision_encoder == nil then return nil end
   local given = type(config.vlm) == "table" and config.vlm.arch or "joint_decoder"
   local arch = keys_of[given] and given or "joint_decoder"
   local v = d:section("vlm", with_keys(vlm_keys, keys_of[arch]), class_of[arch])
-  v.encoder = d:section("vision_encoder", encoder_keys, "VisionEncoderConfig")
-  v.adapter = d:section("adapter", adapter_keys, "AdapterConfig")
+  v.encoder = d:section("vision_encoder", encoder_keys, class_of_section.vision_encoder)
+  v.adapter = d:section("adapter", adapter_keys, class_of_section.adapter)
   v.frames = type(config.video) == "table" and (config.video.max_frames or 16) or 1
   if v.max_text_len and v.max_text_len <= 0 then
     d:error("out-of-range", "vlm.max_text_len", "vlm.max_text_len must be positive")
@@ -166,8 +177,6 @@ function vlm.refuse(d, v, job)
   if pooling[v.adapter.type] then refuse("adapter.type", ("adapter.type = '%s': Tandem has mlp_2layer and linear"):format(v.adapter.type)) end
   if v.adapter.pre_norm ~= "" then refuse("adapter.pre_norm", ("pre_norm = '%s': Tandem's adapters have no norm"):format(
     v.adapter.pre_norm), "pre_norm = \"\"") end
-  if d.config.frame_selector ~= nil then refuse("frame_selector", "frame_selector chooses frames of a video: Tandem has "
-    .. "one image for each text") end
   if v.frames > 1 then refuse("video", ("video of up to %d frames is not supported: Tandem has one image for each "
     .. "text"):format(v.frames)) end
   if #v.freeze_schedule > 0 then refuse("vlm.freeze_schedule", "freeze_schedule is not supported: the set of "
