@@ -202,7 +202,7 @@ local function mesh(row, sharded)
 end
 
 -- Facts that pages state of their runs and that the table has no column for. A table with these columns states them
--- itself: `framework_month`, the latest year and month of the framework, and `offload`, the state in host memory.
+-- itself: `framework_month`, the latest year and month of the framework; `offload`, the state in host memory; `deferral_limit`.
 local stated = {
   -- NeMo's performance summaries of the releases 24.05 and 24.07
   { source = "nemo2405", framework_month = "2024-05" },
@@ -211,6 +211,8 @@ local stated = {
   { source = "^torchao training docs", gpu = "^h100", framework_month = "2025-03" },
   -- insights/when-to-upgrade-gpus, benchmark.py: runs of ZeRO-3 offload the optimizer; those of ZeRO-2 (bench_decompose.py) do not
   { source = "when%-to%-upgrade%-gpus", zero_stage = "^3", offload = "optimizer" },
+  -- model_config.yaml of Megatron-LM's tests that defer the head's weight gradients
+  { source = "functional tests", deferral_limit = "2" },
 }
 
 -- Returns the cell, or else the statement of the source's page; "" if there is neither.
@@ -445,7 +447,7 @@ local function profile(row, how)
     megatrons.graph(row, own)
   end
   if how.is_megatron and not how.lora then megatrons.gradients(row, own) end
-  if how.is_megatron then losses.changes(row, own, how) end
+  if how.is_megatron then losses.changes(row, own, how, tonumber(said(row, "deferral_limit"))) end
   if how.is_megatron then own.attention = megatrons.attention(row, month_of(row)) or own.attention end
   if how.scores then own.attention = "unfused" end
   if how.ops or how.ring then own.ops = copy_of(own.ops) end

@@ -19,12 +19,12 @@ local function copies_logits(row)
 end
 
 -- Returns the bytes that the last stage holds until the end of a step if it defers the weight gradients of the head
--- (--defer-embedding-wgrad-compute): inputs and gradients of the head, of so many micro-batches. Megatron-LM's tests defer
--- two (--wgrad-deferral-limit: 2); without a limit all are deferred.
--- kind: source; core/tensor_parallel/layers.py: LinearWithGradAccumulationAndAsyncCommunication; model_config.yaml
-local function deferred(row, n_micro)
+-- (--defer-embedding-wgrad-compute): inputs and gradients of the head, of at most --wgrad-deferral-limit micro-batches.
+-- `stated`: the limit that the row's source states. Without a limit all are deferred.
+-- kind: source; core/tensor_parallel/layers.py: LinearWithGradAccumulationAndAsyncCommunication
+local function deferred(row, n_micro, stated)
   if not has(row, "notes", "defer%-embedding%-wgrad") or count(row, "pp") == 1 then return nil end
-  local limit = tonumber((row.notes or ""):match "wgrad%-deferral%-limit=(%d+)") or has(row, "source", "functional tests") and 2 or 0
+  local limit = tonumber((row.notes or ""):match "wgrad%-deferral%-limit=(%d+)") or stated or 0
   local tokens = count(row, "micro_batch") * megatrons.tokens(row) // count(row, "cp", 1)
   return math.min(n_micro, limit > 0 and limit or n_micro) * tokens * 2 * (count(row, "vocab") // count(row, "tp") + count(row, "d_model"))
 end
@@ -43,9 +43,9 @@ end
 -- Changes the profile's head and loss as the row says. A fused loss (--cross-entropy-loss-fusion) is compiled
 -- (core/fusions/fused_cross_entropy.py: jit_fuser). The compiled gradient is a new fp32 tensor where the eager one works in
 -- place. Transformer Engine's fused loss works in the 16-bit logits (pytorch/cross_entropy.py).
-function m.changes(row, own, how)
+function m.changes(row, own, how, stated_limit)
   local data = math.max(1, count(row, "n_gpus") // (count(row, "tp") * count(row, "pp")))
-  local held = (deferred(row, how.n_micro) or 0) + (further(row, data) or 0)
+  local held = (deferred(row, how.n_micro, stated_limit) or 0) + (further(row, data) or 0)
   if held > 0 then own.library_bytes = (own.library_bytes or 0) + held end
   if copies_logits(row) then own.ops = with(own.ops, { xent_max = with(own.ops.xent_max, { scratch = 4 }) }) end
   if flag(row, "cross_entropy_fusion") ~= true then return end
