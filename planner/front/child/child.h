@@ -70,8 +70,9 @@ typedef struct Answer {
 enum { CHILD_POOL_STEP = 16, CHILD_MOST_POOLED = 512 };
 typedef struct ChildPool {
     void *free[CHILD_MOST_POOLED / CHILD_POOL_STEP + 1]; /* [size / step]: the first free piece */
-    unsigned char *at;                                   /* memory that was in no piece yet */
-    size_t left;
+    unsigned char *region; /* the memory of all pieces in the lists; NULL: none */
+    size_t used;           /* bytes of the region that were in a piece */
+    bool mapped;           /* the region was asked for */
 } ChildPool;
 
 typedef struct Child {

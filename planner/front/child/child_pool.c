@@ -1,8 +1,12 @@
 /* The memory of the interpreter: free pieces of small sizes wait in lists, one list for each
  * multiple of 16 bytes. Scripts make many small tables, and malloc takes several times longer for
- * them. Under AddressSanitizer everything comes from malloc, so that overruns are found. */
+ * them. A list never gives its pieces back, so the lists share a region of limited size. Beyond it,
+ * and for large pieces, malloc is used. Under AddressSanitizer everything comes from malloc, so
+ * that overruns are found. */
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "planner/front/child/child.h"
 
@@ -11,11 +15,25 @@ enum { MOST_POOLED = 0 };
 #else
 enum { MOST_POOLED = CHILD_MOST_POOLED };
 #endif
-enum { STEP = CHILD_POOL_STEP, CHUNK = 1 << 16 };
+enum { STEP = CHILD_POOL_STEP, REGION = 128 << 20 };
 
 static size_t list_of(size_t bytes)
 {
     return (bytes + STEP - 1) / STEP;
+}
+
+static bool is_pooled(const ChildPool *pool, const void *piece)
+{
+    return pool->region != NULL && (uintptr_t)piece - (uintptr_t)pool->region < REGION;
+}
+
+/* Asks for the region, once. Without it everything comes from malloc. */
+static void map_region(ChildPool *pool)
+{
+    pool->mapped = true;
+    void *at = mmap(NULL, REGION, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at != MAP_FAILED) pool->region = at;
 }
 
 /* Returns NULL if the system has no memory. */
@@ -28,22 +46,16 @@ static void *get(ChildPool *pool, size_t bytes)
         memcpy(&pool->free[list], piece, sizeof(void *)); /* the next piece of the list */
         return piece;
     }
-    if (pool->left < room) {
-        unsigned char *chunk = malloc(CHUNK);
-        if (chunk == NULL) return NULL;
-        pool->at = chunk;
-        pool->left = CHUNK;
-    }
-    piece = pool->at;
-    pool->at += room;
-    pool->left -= room;
+    if (!pool->mapped) map_region(pool);
+    if (pool->region == NULL || REGION - pool->used < room) return malloc(room);
+    piece = pool->region + pool->used;
+    pool->used += room;
     return piece;
 }
 
 static void give(ChildPool *pool, void *piece, size_t bytes)
 {
-    if (piece == NULL) return;
-    if (bytes > MOST_POOLED) {
+    if (!is_pooled(pool, piece)) {
         free(piece);
         return;
     }
