@@ -42,7 +42,7 @@ local function experts(c, out_init)
     routed = nn.moe { dim = c.dim, hidden = c.expert_hidden, experts = c.experts, top_k = c.top_k, normalise = c.normalise,
       capacity_factor = c.capacity_factor, aux_loss = c.sigmoid and 0 or c.aux_loss, out_init = out_init, scaling = c.scaling,
       sigmoid = c.sigmoid, balance_rate = c.balance_rate, groups = c.groups, top_groups = c.top_groups },
-    shared = mlp(c.dim, c.shared * c.expert_hidden, out_init),
+    shared = mlp(c.dim, nn.within("deepseek", "shared", c.shared, 1, 1 << 20) * c.expert_hidden, out_init),
     tp_col = { "routed.w1", "routed.w3" }, tp_row = "routed.w2",
     forward = function(m, x) return m.routed(x) + m.shared(x) end,
   }
@@ -56,7 +56,7 @@ local function block(c, index)
       nope_dim = c.nope_dim, rope_dim = c.rope_dim, value_dim = c.value_dim, rope_theta = c.theta,
       rope_scaling = c.rope_scaling, eps = c.eps, out_init = out_init },
     ffn_norm = nn.rmsnorm(c.dim, { eps = c.eps }),
-    feed_forward = index < c.dense and mlp(c.dim, c.hidden, out_init) or experts(c, out_init),
+    feed_forward = index < nn.within("deepseek", "dense", c.dense, 0, 1 << 30) and mlp(c.dim, c.hidden, out_init) or experts(c, out_init),
     tp_col = { "attention.wq", "attention.wk_b", "attention.wv_b" }, tp_row = "attention.wo",
     forward = function(m, x)
       local h = x + m.attention(m.attention_norm(x))

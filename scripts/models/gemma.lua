@@ -45,7 +45,7 @@ end
 
 -- Llama's scaling with low = high stretches every wavelength equally, which is Gemma 3's linear scaling.
 local function rope_of(c, index)
-  if (index + 1) % c.every ~= 0 then return c.local_theta, nil end
+  if (index + 1) % nn.within("gemma", "every", c.every, 1, 1 << 30) ~= 0 then return c.local_theta, nil end
   return c.theta, c.factor and { factor = c.factor, low = 1e30, high = 1e30, context = 8192 } or nil
 end
 
@@ -57,7 +57,7 @@ local function block(c, index)
     attention_norm = norm(), post_attention_norm = norm(), mlp_norm = norm(), post_mlp_norm = norm(),
     attention = nn.attention {
       dim = c.dim, heads = c.heads, kv_heads = c.kv_heads, head_dim = c.head_dim,
-      scale = 1 / math.sqrt(c.scalar), qk_norm = c.qk_norm and { eps = c.eps },
+      scale = 1 / math.sqrt(nn.within("gemma", "scalar", c.scalar, 1, 1 << 30)), qk_norm = c.qk_norm and { eps = c.eps },
       rope_theta = theta, rope_scaling = scaling, out_init = out_init, cap = c.score_cap or nil,
       window = (index + 1) % c.every ~= 0 and c.window or nil,
     },

@@ -23,7 +23,7 @@ local defaults = { vocab = 32064, head_dim = false, theta = 10000.0, eps = 1e-5,
 local function build(c)
   nn.within("llava", "before", c.before, 0, 1 << 30)
   local v = c.vision
-  local patches = (v.image // v.patch) * (v.image // v.patch)
+  local patches = (v.image // nn.within("llava", "vision.patch", v.patch, 1, 65536)) ^ 2 // 1 | 0
   return nn.module {
     encoder = encoder(v, v.layers - 1),
     projector = nn.module {

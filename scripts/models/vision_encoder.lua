@@ -23,7 +23,7 @@ end
 -- block but one. tp does not split these blocks, because their odd number of tokens is not a
 -- multiple of the tp size.
 local function encoder(c, last)
-  local patches = (c.image // c.patch) ^ 2 // 1
+  local patches = (c.image // nn.within("vision_encoder", "patch", c.patch, 1, 65536)) ^ 2 // 1
   return nn.module {
     patches = nn.linear(c.channels * c.patch * c.patch, c.dim, { bias = not c.clip }),
     class = nn.lead_tokens(1, c.dim), positions = nn.position(math.tointeger(patches) + 1, c.dim),

@@ -198,7 +198,8 @@ local list = {
       { "height", "required", "Rows of points." }, { "width", "height", "Columns of points." },
       { "patch", "required", "The rows and columns of a patch; they must divide the image." }, { "channels", "3", "Numbers of a point." } } },
   { name = "nn.lead_tokens", call = "nn.lead_tokens(count, dim, options)", shape = "[b, s, dim] -> [b, count + s, dim]",
-    doc = "Learned tokens in front of each sequence, such as a class token.", options = {
+    doc = "Learned tokens in front of each sequence, such as a class token. `nn.span(m.lead(x), 0, count)` takes them alone: "
+      .. "learned queries for attention with { memory = x }.", options = {
       { "init", "normal(0, 0.02)", "Initial values." } } },
   { name = "nn.join", call = "nn.join(a, b)", shape = "[b, s, k], [b, t, k] -> [b, s + t, k]",
     doc = "The tokens of b after those of a." },
