@@ -36,8 +36,8 @@ local function further(row, data)
   local n = count(row, "mtp_layers", 0)
   if n == 0 then return nil end
   local tokens, cut = count(row, "micro_batch") * megatrons.tokens(row) // count(row, "cp", 1), count(row, "vocab") // count(row, "tp")
-  local states = 2 + 4 + 12 // ((cells.stage(row) or 0) > 0 and data or 1)
-  return n * 4 * tokens * cut + (count(row, "pp") > 1 and states * cut * count(row, "d_model") or 0)
+  local states = 2 + 4 + 12 / ((cells.stage(row) or 0) > 0 and data or 1)
+  return n * 4 * tokens * cut + (count(row, "pp") > 1 and math.floor(states * cut * count(row, "d_model")) or 0)
 end
 
 -- Changes the profile's head and loss as the row says. A fused loss (--cross-entropy-loss-fusion) is compiled

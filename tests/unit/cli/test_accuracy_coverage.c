@@ -160,19 +160,25 @@ static void a_deferred_head_is_held(void **state)
 }
 
 /* A head that predicts a further token keeps the softmax of its loss, beside a block. The last of
- * two stages then has an embedding of its own: 6 bytes, and 12 over two data ranks. */
+ * two stages then has an embedding of its own: 6 bytes, and 12 over the data ranks. */
 static void a_further_token_has_a_loss_and_an_embedding(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
-    static const char row[] =
-        "normalization=RMSNorm;activation=swiglu;untie_embeddings=1;pp=2;vp=1;"
-        "global_batch_seqs=16;vocab=65536;n_layers=4";
-    const double one = ASSUMED(arena_print(arena, "%s;pipeline_layout=Ett|ttmL;mtp_layers=1", row));
-    /* The same blocks without the head. */
-    const double none = MEMORY(arena_print(arena, "n_layers=5;pipeline_layout=Ett|tttL;%s", row));
-    const double cut = 65536. / 2, softmax = 4 * 1024 * cut, embedding = (6 + 12 / 2) * cut * 1024;
-    assert_true(none > 0 && one - none == softmax + embedding);
+    for (int data = 2; data <= 8; data *= 4) {
+        const char *row =
+            arena_print(arena,
+                        "normalization=RMSNorm;activation=swiglu;untie_embeddings=1;pp=2;vp=1;"
+                        "global_batch_seqs=16;vocab=65536;n_layers=4;n_gpus=%d",
+                        4 * data);
+        const double one =
+            ASSUMED(arena_print(arena, "%s;pipeline_layout=Ett|ttmL;mtp_layers=1", row));
+        /* The same blocks without the head. */
+        const double none =
+            MEMORY(arena_print(arena, "n_layers=5;pipeline_layout=Ett|tttL;%s", row));
+        const double cut = 65536. / 2, softmax = 4 * 1024 * cut;
+        assert_true(none > 0 && one - none == softmax + (6 + 12. / data) * cut * 1024);
+    }
     arena_free(arena);
 }
 
