@@ -36,10 +36,10 @@ local fabrics = {
   efa4 = with("efa4", {}),
   -- GPUDirect-TCPX(O): TCP from device memory. Its required configuration allows rings and trees
   -- with Simple, no NVLink SHARP, and buffers of 8 MiB, twice NCCL's own. A small all-reduce of two
-  -- nodes takes about 123 us (4.5 us a message more than Simple alone). Networks other than
-  -- InfiniBand are assumed to fill their pipeline like EFA, in bytes of each NIC (mean of the three
-  -- above), half of it at 7.6 MiB. Twice the buffers take twice that. Spreading a message takes 34
-  -- us (mean of the first two).
+  -- nodes takes about 123 us (4.5 us a message more than Simple alone). Networks other than InfiniBand are assumed to fill
+  -- their pipeline like EFA, in bytes of each NIC (mean of the three above). The 7.6 MiB of ramp_bytes (EFA's first
+  -- generation) and the 34 us of spread_s (mean of the three) come from an earlier fit; today's fit has 11.4 MiB and 36 us.
+  -- Twice the buffers take twice the time and the bytes.
   tcpxo = { achieved = .96, message_s = 4.5e-6, ramp_s = ramp_s(25, 2), ramp_bytes = 15.2 * MiB, spread_s = 34e-6,
     simple_only = true, no_nvls = true },
   tcpx = { achieved = .90, message_s = 4.5e-6, ramp_s = ramp_s(25, 2), ramp_bytes = 15.2 * MiB, spread_s = 34e-6,
