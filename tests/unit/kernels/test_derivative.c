@@ -129,6 +129,11 @@ static void make_case(Case *c, OpKind op, bool large, bool causal)
     attrs.normalise = causal;
     if (op_info(op)->flags & OP_TAKES) attrs.first = 1, attrs.count = op == OP_part_head ? 1 : 2;
     if (op == OP_merge_tokens) attrs.count = size_of('I', large);
+    /* a decoder with an image of 3 x 4 patches after 5 tokens, or an encoder of 1 x 3 */
+    if (op == OP_rope && causal && large)
+        attrs.rows = 3, attrs.columns = 4, attrs.first = 5, attrs.lo = 1, attrs.hi = 2;
+    if (op == OP_rope && causal && !large)
+        attrs.rows = 1, attrs.columns = 3, attrs.hi = 1, attrs.count = 1;
     if (fields_has(op)) {
         static const char given[] = "bcnghwut";
         for (const char *l = given; *l; l++) c->size[(int)*l] = size_of(*l, large);
@@ -275,7 +280,7 @@ static void test_every_gradient(void **state)
         for (int k = 0; k < 8; k++) {
             bool causal = (k & 4) != 0;
             if (causal && !op_attends(op) && op != OP_route && op != OP_route_sigmoid &&
-                !fields_has(op))
+                op != OP_rope && !fields_has(op))
                 continue;
             worst = fmax(worst, check_op(op, (k & 1) != 0, causal, (k & 2) != 0));
         }
