@@ -58,7 +58,7 @@ static Seen look(Arena *arena, const char *path)
         number(arena, path, "SELECT ifnull(max(id), 0) FROM run"),
         number(arena, path,
                "SELECT count(*) FROM (SELECT 1 FROM run GROUP BY plan, seed HAVING count(*) > 1)"),
-        number(arena, path, "SELECT count(*) FROM found"),
+        number(arena, path, "SELECT count(*) FROM found WHERE run IS NOT NULL"),
     };
 }
 

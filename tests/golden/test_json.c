@@ -161,6 +161,7 @@ static void documents_are_as_described(void **state)
     const char *const experts = TANDEM_SOURCE_DIR "/tests/golden/moe_balance.lua";
     check(arena, ARGUMENTS("run", tiny, "--backend", "loopback", "--steps", "3", "--db", db),
           OTHERS(ARGUMENTS("run", experts, "--backend", "loopback", "--steps", "1", "--db", other),
+                 ARGUMENTS("run", experts, "--verify"),
                  ARGUMENTS("run", tiny, "--verify", "--set", "precision.compute=bf16", "--set",
                            "parallel.float8=rowwise")));
     check(arena, ARGUMENTS("compare", "--db", db),
