@@ -62,8 +62,9 @@ static bool add_backward(Job *job, NodeId forward_id, const Backward *w)
         if (!in[i]) return true; /* no gradient reaches this output */
     }
     for (uint32_t j = 0; j < w->n_of; j++) out[j] = gradient_of(job, f.in[w->of[j]]);
-    NodeId id = graph_node(g, job->arena, w->op, in, w->n_in, out, w->n_of,
-                           graph_attrs_at(g, f.attrs), f.module, f.loc);
+    static const Attrs none; /* passing a gradient on needs no attribute */
+    const Attrs *attrs = w->op == OP_pass ? &none : graph_attrs_at(g, f.attrs);
+    NodeId id = graph_node(g, job->arena, w->op, in, w->n_in, out, w->n_of, attrs, f.module, f.loc);
     Node *n = &g->nodes.at[id];
     n->forward = forward_id;
     n->layer = f.layer;

@@ -1,5 +1,5 @@
-/* Rotary positions of sequences with an image: their plans compute the result of one rank, and an
- * image that does not fit the sequence is refused. */
+/* Rotary positions of sequences with an image, and sinusoidal positions: their plans compute the
+ * result of one rank, and an image that does not fit the sequence is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,8 @@
 #include "tests/support/command.h"
 
 /* Two blocks of attention: as in a decoder, and as in an encoder. */
-static void write_plan(Arena *arena, const char *decoder, const char *encoder, const char *rest)
+static void write_plan(Arena *arena, const char *tokens, const char *decoder, const char *encoder,
+                       const char *rest)
 {
     command_write_file(
         "image.lua",
@@ -29,21 +30,19 @@ static void write_plan(Arena *arena, const char *decoder, const char *encoder, c
             "local function build()\n"
             "  return nn.module { e = nn.embedding(64, 32), head = nn.linear(32, 64),\n"
             "    b = nn.list { block(%s, true), block(%s, false) }, tp_vocab = { 'e', 'head' },\n"
-            "    forward = function(m, t, y) return nn.cross_entropy(m.head(m.b(m.e(t))), y) end "
-            "}\n"
+            "    forward = function(m, t, y) return nn.cross_entropy(m.head(m.b(%s)), y) end }\n"
             "end\n"
             "return plan { model = { build = build, config = { seq = 48 },\n"
             "    shrink = function(c) return c end },\n"
             "  batch = { global = 4, micro = 1, seq = 48 }, %s }\n",
-            decoder, encoder, rest));
+            decoder, encoder, tokens, rest));
 }
 
 #define DECODER "{ rows = 4, columns = 6, first = 5, sections = { 2, 3, 3 } }"
 #define ENCODER "{ rows = 6, columns = 8, block = 2 }"
 
-static void ranks_turn_their_own_tokens(void **state)
+static void expect_pass(const char *tokens, const char *decoder, const char *encoder)
 {
-    (void)state;
     static const char *const plans[] = {
         "mesh = { dp_shard = 2, tp = 2, cp = 2 }, parallel = { tp { sequence = true }, cp {}, "
         "fsdp2 {} }",
@@ -51,13 +50,26 @@ static void ranks_turn_their_own_tokens(void **state)
     };
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
         Arena *arena = arena_new();
-        write_plan(arena, DECODER, ENCODER, plans[i]);
+        write_plan(arena, tokens, decoder, encoder, plans[i]);
         CommandResult r = COMMAND(arena, 60, "run", "image.lua", "--verify", "--db", "none");
         if (r.exit_code != 0) print_error("%s%s", r.out, r.err);
         assert_int_equal(r.exit_code, 0);
         assert_non_null(strstr(r.out, "PASS (tolerance 1e-10)"));
         arena_free(arena);
     }
+}
+
+static void ranks_turn_their_own_tokens(void **state)
+{
+    (void)state;
+    expect_pass("m.e(t)", DECODER, ENCODER);
+}
+
+/* Their op has an attribute, and its gradient passes through an op that has none. */
+static void ranks_add_sines_of_their_own_tokens(void **state)
+{
+    (void)state;
+    expect_pass("nn.sinusoid(m.e(t))", "nil", "nil");
 }
 
 static void images_that_do_not_fit_are_refused(void **state)
@@ -74,7 +86,7 @@ static void images_that_do_not_fit_are_refused(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Arena *arena = arena_new();
-        write_plan(arena, cases[i][0], cases[i][1], "mesh = { dp_shard = 1 }");
+        write_plan(arena, "m.e(t)", cases[i][0], cases[i][1], "mesh = { dp_shard = 1 }");
         CommandResult r = COMMAND(arena, 60, "check", "image.lua", "--db", "none");
         assert_int_equal(r.exit_code, 3);
         if (!strstr(r.err, cases[i][2])) fail_msg("%s:\n%s", cases[i][2], r.err);
@@ -86,6 +98,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_turn_their_own_tokens),
+        cmocka_unit_test(ranks_add_sines_of_their_own_tokens),
         cmocka_unit_test(images_that_do_not_fit_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
