@@ -255,6 +255,28 @@ static void host_times_follow_the_hosts_factor(void **state)
     arena_free(arena);
 }
 
+/* A pass begins with the first kernel of a micro-batch in a direction; the host needs more time
+ * there, and nowhere else. */
+static void each_pass_of_a_micro_batch_takes_the_host_longer(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Plan *plan = synthetic_plan(arena, 1, 1, 1, 1);
+    for (int i = 0; i < 8; i++) synthetic_compute(plan, 0, STREAM_compute, 10);
+    Program *p = &plan->programs.at[0];
+    /* micro-batch 0 forward (2 kernels) and backward (2), then the same for micro-batch 1 */
+    for (Pc pc = 1; pc <= 8; pc++) {
+        p->code.at[pc].microbatch = (pc - 1) / 4;
+        p->code.at[pc].phase = (pc - 1) % 4 < 2 ? PHASE_forward : PHASE_backward;
+    }
+    Runtime runtime = {.name = "slow", .kernel_s = 1e-6, .pass_s = 5e-6};
+    runtime.op[p->code.at[1].op].kernels = 1;
+    for (Pc pc = 1; pc <= 8; pc++)
+        assert_int_equal(runtime_issue_ps(&runtime, plan, p, program_instr(p, pc)),
+                         pc % 2 == 1 ? 6000000 : 1000000);
+    arena_free(arena);
+}
+
 /* Automodel with Liger's kernels launches fewer kernels than under tensor parallelism, where it
  * does not use them. This shows if the host is the limit, and if the device is. */
 static void ligers_kernels_are_fewer(void **state)
@@ -420,6 +442,28 @@ static void unfused_attention_writes_its_scores(void **state)
     assert_true(both > 1.4 * runtime_unfused_s(&device, DT_bf16, 16, 2048, 2048, 128, false));
 }
 
+/* Forward, one product makes the scores, another multiplies them by the values. Tiles have other
+ * heights than widths, so it matters which of its sizes are rows. */
+static void unfused_attention_has_two_products(void **state)
+{
+    (void)state;
+    Device device = {.arch = "Hopper", .sms = 132, .hbm_bytes_per_s = 3.35e12};
+    device.peak_flops[DT_bf16] = 989e12;
+    device.gemm_efficiency = device.memory_efficiency = .8;
+    const double k = 2048;
+    uint32_t n_other = 0;
+    for (double q = 300; q <= 10000; q *= 1.5)
+        for (double e = 32; e <= 256; e += 32) {
+            const double scores = kernel_gemm_s(&device, DT_bf16, 5, q, k, e, NULL),
+                         values = kernel_gemm_s(&device, DT_bf16, 5, q, e, k, NULL),
+                         rest = kernel_memory_s(&device, 5 * q * k * 13),
+                         s = runtime_unfused_s(&device, DT_bf16, 5, q, k, e, false);
+            assert_true(fabs(s - scores - values - rest) < 1e-9 * s);
+            n_other += kernel_gemm_s(&device, DT_bf16, 5, e, q, k, NULL) != values;
+        }
+    assert_true(n_other > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -430,12 +474,14 @@ int main(void)
         cmocka_unit_test(no_kind_is_above_the_roofs),
         cmocka_unit_test(the_host_may_be_the_limit),
         cmocka_unit_test(host_times_follow_the_hosts_factor),
+        cmocka_unit_test(each_pass_of_a_micro_batch_takes_the_host_longer),
         cmocka_unit_test(ligers_kernels_are_fewer),
         cmocka_unit_test(a_short_program_takes_what_it_takes),
         cmocka_unit_test(what_is_saved_lives_to_its_gradient),
         cmocka_unit_test(no_hook_gathers_before_the_loss_has_its_gradient),
         cmocka_unit_test(what_is_made_again_is_not_kept),
         cmocka_unit_test(unfused_attention_writes_its_scores),
+        cmocka_unit_test(unfused_attention_has_two_products),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "sim/memory/zero_memory.h"
 #include "sim/sim.h"
 #include "tests/support/plans/tiny.h"
 
@@ -91,11 +92,47 @@ static void registered_buffers_leave_sms(void **state)
     arena_free(arena);
 }
 
+/* DeepSpeed fetches a weight wherever it stands among an op's inputs. */
+static void a_weight_may_be_any_input(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Tiny t = large();
+    t.use_zero = false, t.ac = AC_full; /* each layer is gathered a second time */
+    Plan *plan = tiny_plan(&t, false, arena, &d);
+    assert_non_null(plan);
+    Program *p = &plan->programs.at[0];
+    const Runtime runtime = {
+        .name = "test", .live_elements = 1e9, .prefetch_elements = 1e6, .bucket_elements = 1e6};
+    ZeroMemory before, after;
+    zero_memory(plan, p, &runtime, arena, &before);
+    uint32_t n_gathered = 0;
+    for (uint32_t i = 1; i < before.tensors.n; i++)
+        n_gathered += before.tensors.at[i].stream == STREAM_dp_gather;
+    assert_true(n_gathered > 6 * 7);
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        if (in->n_in < 2) continue;
+        BufferId *arg = &p->args.at[in->args.first], first = arg[0];
+        arg[0] = arg[1], arg[1] = first;
+    }
+    zero_memory(plan, p, &runtime, arena, &after);
+    assert_int_equal(after.tensors.n, before.tensors.n);
+    for (uint32_t i = 1; i < before.tensors.n; i++) {
+        assert_int_equal(after.tensors.at[i].from, before.tensors.at[i].from);
+        assert_int_equal(after.tensors.at[i].to, before.tensors.at[i].to);
+        assert_int_equal(after.tensors.at[i].bytes, before.tensors.at[i].bytes);
+    }
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(waiting_exposes_everything),
         cmocka_unit_test(registered_buffers_leave_sms),
+        cmocka_unit_test(a_weight_may_be_any_input),
     };
     return cmocka_run_group_tests_name("zero", tests, NULL, NULL);
 }

@@ -33,6 +33,10 @@ static const Case cases[] = {
      "dp_shard 2, dp_replicate 2", 4, 4, "dp_shard 2", "dp_shard 2"},
     {"dp_replicate = 6, dp_shard = 2, ep = 4", "dp_replicate 6 x dp_shard 2",
      "dp_shard 2, 2 of dp_replicate 6", 4, 4, "dp_replicate 3 x dp_shard 2", "dp_shard 2"},
+    /* two ranks of six share experts; in the small plan, both that remain */
+    {"cp = 6, ep = 2", "cp 6", "2 of cp 6", 1, 2, "cp 2", "cp 2"},
+    /* three share experts, but no part of two is like three of six */
+    {"cp = 6, ep = 3", "cp 6", "3 of cp 6", 1, 3, "cp 2", NULL},
 };
 
 static Loaded load(const char *mesh, bool shrink)
@@ -40,11 +44,12 @@ static Loaded load(const char *mesh, bool shrink)
     Arena *arena = arena_new();
     const FrontOptions options = {.shrink = shrink};
     const Loaded l = load_text(
-        arena_print(arena,
-                    "return plan { model = require 'models.mixtral' 'tiny',\n"
-                    "  batch = { global = 24, seq = 64 }, mesh = { %s, ep_mode = 'folded' },\n"
-                    "  parallel = { tp {}, ep {}, cp {}, fsdp2 {} } }\n",
-                    mesh),
+        arena_print(
+            arena,
+            "return plan { model = require 'models.mixtral' { size = 'tiny', experts = 24 },\n"
+            "  batch = { global = 24, seq = 48 }, mesh = { %s, ep_mode = 'folded' },\n"
+            "  parallel = { tp {}, ep {}, cp {}, fsdp2 {} } }\n",
+            mesh),
         &options);
     if (!l.fine) fail_msg("%s: %s", mesh, l.errors);
     arena_free(arena);

@@ -70,7 +70,8 @@ static void a_plan_says_its_configuration(void **state)
     assert_string_equal(c->data_file, "text");
     assert_int_equal(c->cluster.nodes, 2);
     assert_string_equal(c->cluster.device.name, "A100-SXM4-80GB");
-    assert_true(c->source_lines > 400); /* this script, the model, the cluster and the library */
+    assert_in_range(c->source_lines, 400,
+                    100000); /* this script, the model, the cluster and the library */
     arena_free(l.arena);
 }
 

@@ -7,6 +7,8 @@
 #include <cmocka.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "planner/front/child/child.h"
@@ -69,8 +71,30 @@ static void ends_are_explained(void **state)
     }
 }
 
+/* The memory that no limit of Lua counts has a limit, too: that of the process. Shadow memory of
+ * AddressSanitizer is larger than any limit, so such a build has none. */
+static void the_process_has_a_limit_of_memory(void **state)
+{
+    (void)state;
+#if !defined(__SANITIZE_ADDRESS__)
+    int status = 0;
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        static Child child = {.cpu_s = 3};
+        struct rlimit limit = {0};
+        child_limit(&child);
+        if (getrlimit(RLIMIT_AS, &limit) != 0) _exit(1);
+        _exit(limit.rlim_cur > UINT64_C(2) << 30 && limit.rlim_cur < UINT64_C(64) << 30 ? 0 : 2);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+#endif
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(ends_are_explained)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(ends_are_explained),
+                                       cmocka_unit_test(the_process_has_a_limit_of_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
