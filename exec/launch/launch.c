@@ -172,7 +172,8 @@ typedef struct Watch {
     /* the last time when no rank was stopped, and the time of the last check; a long gap means that
      * this process was stopped, too */
     double running_s, look_s;
-    uint32_t stopped; /* 1 + a rank that a signal has stopped; 0: none */
+    uint32_t stopped;      /* 1 + a rank that a signal has stopped; 0: none */
+    uint32_t stopped_step; /* mpirun lets the rank continue before it ends it */
 } Watch;
 
 static bool is_gone(int32_t pid)
@@ -268,6 +269,7 @@ static void look_for_stopped(Watch *w, double timeout_s)
     if (stopped == 0) w->running_s = now;
     if (now - w->running_s <= timeout_s + slack_s) return;
     w->stopped = stopped;
+    if (stopped != 0) w->stopped_step = atomic_load(&w->status->slots[stopped - 1].step);
     w->hung = true;
 }
 
@@ -359,7 +361,7 @@ static int verdict(Watch *w, Diag *d)
         const StatusSlot *slot = &w->status->slots[w->stopped - 1];
         diag_error(d, FAULT_run, "run-stuck", nowhere,
                    "rank %u (pid %d, step %u) was stopped by a signal and did not continue",
-                   w->stopped - 1, (int)atomic_load(&slot->pid), atomic_load(&slot->step));
+                   w->stopped - 1, (int)atomic_load(&slot->pid), w->stopped_step);
         return EXIT_RUN_FAILED;
     }
     if (w->is_dead_known) {
