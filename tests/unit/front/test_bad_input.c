@@ -2,6 +2,7 @@
  * diagnostics that people must see, word for word. Lines that begin with `# ` say how it is run: `#
  * set key=value`, `# cpu seconds`, `# command` (only the whole command finds this mistake).
  * TANDEM_UPDATE=1 writes the expectations anew; read the difference before committing it. */
+#define _GNU_SOURCE /* sched_setaffinity */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +11,7 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -181,8 +183,22 @@ static void the_command_says_the_same_and_leaves_no_store(void **state)
     assert_int_not_equal(access("owned", F_OK), 0);
 }
 
+/* Commands on one core use no threads. With gcc 12's AddressSanitizer, the process of a script can
+ * wait forever in the allocator if the command had a thread before. The cause is not known; the
+ * release build has never done so. */
+static void use_one_core(void)
+{
+#if defined(__SANITIZE_ADDRESS__)
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET((size_t)sched_getcpu(), &one);
+    if (sched_setaffinity(0, sizeof one, &one) != 0) print_message("all cores are used\n");
+#endif
+}
+
 int main(void)
 {
+    use_one_core();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_script_is_told_what_is_wrong),
         cmocka_unit_test(the_command_says_the_same_and_leaves_no_store),
