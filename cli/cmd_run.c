@@ -125,7 +125,7 @@ static void exec_options(Cli *cli, const PlanFile *file, ExecOptions *options)
     run_backend_options(cli, &options->backend_options);
 }
 
-/* Returns the record of a run with the fields that are known before its first step. */
+/* Returns the record of a run. Results are left out: no step has run yet. */
 static RunRecord run_record(Cli *cli, const PlanFile *file, const char *status)
 {
     RunRecord record;

@@ -1,10 +1,10 @@
 /* Answers a repeated `sim` without simulating. When a prediction is stored, the command's output is
  * stored with it. Its key is the command line, the program, and the day, on which the printed age
- * of the costs depends. The scripts belong to the answer. Nothing else can have changed if each
- * script still has the same bytes, and if no script has appeared that was missing before. The
- * command then prints the answer again, without reading a script or compiling a plan. The output of
- * commands that depend on more is not stored: on measured costs, this machine, a file of counts, or
- * a trace. */
+ * of the costs depends. The answer lists the scripts that were read, and those that were looked for
+ * and missing. It is valid while the first have the same bytes and the others are still missing.
+ * The command then prints the answer again, without reading a script or compiling a plan. The
+ * output of commands that depend on more is not stored: on measured costs, this machine, a file of
+ * counts, or a trace. */
 #include "cli/repeat.h"
 
 #include <inttypes.h>
@@ -121,7 +121,7 @@ void repeat_keep(Cli *cli, const Repeat *r, Store *store, const Recipe *recipe, 
     if (cli->json != NULL) {
         json_object_set(said, "document", cli->json);
     } else {
-        /* JSON cannot hold a path that is not UTF-8, so the answer is not stored */
+        /* NULL if a path in the text is not UTF-8. The answer is then not stored. */
         json_object_set_new(said, "text", json_stringn(cli->out.at, cli->run_line));
         json_object_set_new(said, "rest", json_string(str_text(&cli->out) + cli->run_line_end));
         json_text(said, "calibration", p->record.calibration);

@@ -30,18 +30,12 @@ void session_begin_proof(PlanFile *file, bool unfitted, Arena *arena)
     file->proof = p;
 }
 
-/* Copies the texts of diagnostics, because they are in the thread's arena. */
 void session_settle(PlanFile *file, Diag *d)
 {
     Proof *p = file->proof;
     if (p == NULL) return;
     if (p->runs) pthread_join(p->thread, NULL);
-    for (uint32_t i = 0; i < p->diag.items.n; i++) {
-        Diagnostic item = p->diag.items.at[i];
-        item.text = arena_dup(d->arena, item.text);
-        if (item.hint != NULL) item.hint = arena_dup(d->arena, item.hint);
-        diag_add(d, item);
-    }
+    diag_add_all(d, &p->diag);
     arena_free(p->arena);
     file->proof = NULL;
 }

@@ -40,9 +40,9 @@ typedef struct KernelRow {
     const Device *device;
     double measured_s;
     DType dtype;
-    bool block;       /* 8-bit numbers with scales by blocks */
-    bool loops;       /* products that were repeated without a pause for a long time */
-    double out_bytes; /* bytes moved for each number of a product's result */
+    bool block;                             /* 8-bit numbers with scales by blocks */
+    bool loops;                             /* the source repeated the product without a pause */
+    double out_bytes;                       /* bytes moved for each number of a product's result */
     double product[KERNEL_ROW_PRODUCTS][3]; /* m, n, k; 0: none */
     double groups, repeats;                 /* products in one kernel; repetitions of the kernel */
     double scores; /* elements of a softmax that the kernel computes beside its product; 0: none */

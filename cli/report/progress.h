@@ -24,7 +24,7 @@ Progress progress_by_lines(const Cli *cli, uint32_t n);
 Progress progress_by_count(const Cli *cli, uint32_t n);
 /* True if the next item has a line. */
 bool progress_shows(const Progress *p);
-/* Adds `more` finished items. line: the text of an item that has a line, else NULL. */
+/* Counts `more` finished items and prints the line. NULL: the items have no line. */
 void progress_add(Progress *p, uint32_t more, const char *line);
 void progress_end(Progress *p);
 

@@ -50,8 +50,8 @@ static void rank(Search *s)
     qsort(s->ranked, s->n_ranked, sizeof *s->ranked, by_speed);
 }
 
-/* Loads, proves and simulates each of the first N_WINNERS points that is not proven yet, as `sim`
- * does. A point that fails its proofs is not a winner, and the next point moves up. Returns how
+/* Proves the first N_WINNERS points, if they are not proven yet, and simulates them as `sim` does.
+ * A point that fails its proofs is not a winner, and the next point moves up. Returns how
  * many points were decided; below 0: an error. */
 static int64_t prove_first(Search *s)
 {

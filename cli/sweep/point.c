@@ -222,8 +222,8 @@ static json_t *found_answer(Decider *decider, const Cli *one, Hash128 key, Diag 
     return NULL;
 }
 
-/* Stores an answer. If the list of scripts is missing (they did not end), the answer is not stored,
- * because no later command could check that it is still valid. */
+/* Stores an answer, unless the scripts did not end. Then their list is missing, and a later command
+ * could not check whether they have changed. */
 static void keep_answer(const Decider *decider, Cli *one, Hash128 key, Recipe *recipe,
                         const json_t *row)
 {

@@ -66,9 +66,9 @@ void price_note(Cli *cli, const SweepRows *rows);
 void traffic_note(Cli *cli, const SweepKeys *keys, const SweepRows *rows);
 
 /* ---- cli/report/sweep_rows.c */
-/* Returns "tokens" or "points": the unit of throughput in the first row that has results. */
+/* Returns the unit of throughput: "tokens" or "points". */
 const char *rows_count(const SweepRows *rows);
-/* Returns "GPU" or "rank": the kind of device in the first row that has results. */
+/* Returns the name of a device: "GPU" or "rank". */
 const char *rows_device(const SweepRows *rows);
 /* True if the price, or the power, of any row is known. */
 bool rows_priced(const SweepRows *rows);

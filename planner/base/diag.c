@@ -29,6 +29,16 @@ void diag_add(Diag *d, Diagnostic item)
     d->n_errors += item.severity == SEVERITY_error;
 }
 
+void diag_add_all(Diag *d, const Diag *from)
+{
+    for (uint32_t i = 0; i < from->items.n; i++) {
+        Diagnostic item = from->items.at[i];
+        item.text = arena_dup(d->arena, item.text);
+        if (item.hint != NULL) item.hint = arena_dup(d->arena, item.hint);
+        diag_add(d, item);
+    }
+}
+
 bool diag_error(Diag *d, Fault fault, const char *rule, Loc loc, const char *format, ...)
 {
     assert(fault != FAULT_none && rule != NULL);

@@ -50,6 +50,8 @@ typedef struct Diag {
 Diag diag_in(Arena *arena);
 /* Adds a diagnostic as it is. Its texts must live as long as the list. */
 void diag_add(Diag *d, Diagnostic item);
+/* Adds all diagnostics of another list. Copies their texts, so the other arena may be freed. */
+void diag_add_all(Diag *d, const Diag *from);
 /* Adds an error; returns false so that a caller may `return diag_error(...)`. */
 bool diag_error(Diag *d, Fault fault, const char *rule, Loc loc, const char *format, ...)
     __attribute__((format(printf, 5, 6)));

@@ -106,18 +106,6 @@ static Apart *copies_of(const Verifier *v, uint32_t n)
     return all;
 }
 
-/* Takes over the warnings of a part. Copies their texts, because they are in the part's arena. */
-static void take_warnings(Verifier *v, const Apart *part)
-{
-    v->n_warned += part->v.n_warned;
-    for (uint32_t i = 0; i < part->told.items.n; i++) {
-        Diagnostic item = part->told.items.at[i];
-        item.text = arena_dup(v->d->arena, item.text);
-        if (item.hint != NULL) item.hint = arena_dup(v->d->arena, item.hint);
-        diag_add(v->d, item);
-    }
-}
-
 /* Runs all proofs behind the first ones, each part in a thread. If a proof fails, runs all of them
  * again in order, so that reports do not depend on threads. */
 static void prove_parts(Verifier *v)
@@ -134,7 +122,8 @@ static void prove_parts(Verifier *v)
         prove_part(v, PROOF_deadlock);
         prove_part(v, PROOF_values);
     } else {
-        take_warnings(v, &all[PROOF_values]);
+        v->n_warned += all[PROOF_values].v.n_warned;
+        diag_add_all(v->d, &all[PROOF_values].told);
     }
     for (uint32_t i = 0; i < n; i++) arena_free(all[i].v.arena);
 }

@@ -23,7 +23,7 @@ local defaults = { vocab = 32064, head_dim = false, theta = 10000.0, eps = 1e-5,
 local function build(c)
   nn.within("llava", "before", c.before, 0, 1 << 30)
   local v = c.vision
-  local patches = (v.image // nn.within("llava", "vision.patch", v.patch, 1, 65536)) ^ 2 // 1 | 0
+  local side = v.image // nn.within("llava", "vision.patch", v.patch, 1, 65536)
   return nn.module {
     encoder = encoder(v, v.layers - 1),
     projector = nn.module {
@@ -34,7 +34,7 @@ local function build(c)
     embed = nn.embedding(c.vocab, c.dim), layers = nn.list(c.layers, function() return image_text.block(c, {}) end),
     norm = nn.rmsnorm(c.dim, { eps = c.eps }), head = nn.linear(c.dim, c.vocab), tp_vocab = { "embed", "head" },
     forward = function(m, tokens, labels)
-      local x, image = m.embed(tokens), m.projector(nn.span(m.encoder(), 1, patches))
+      local x, image = m.embed(tokens), m.projector(nn.span(m.encoder(), 1, side * side))
       x = image_text.decode("llava", m.layers, x, image, c.before)
       return nn.cross_entropy(m.head(m.norm(x)), labels)
     end,

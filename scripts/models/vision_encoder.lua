@@ -23,10 +23,10 @@ end
 -- block but one. tp does not split these blocks, because their odd number of tokens is not a
 -- multiple of the tp size.
 local function encoder(c, last)
-  local patches = (c.image // nn.within("vision_encoder", "patch", c.patch, 1, 65536)) ^ 2 // 1
+  local side = c.image // nn.within("vision_encoder", "patch", c.patch, 1, 65536)
   return nn.module {
     patches = nn.linear(c.channels * c.patch * c.patch, c.dim, { bias = not c.clip }),
-    class = nn.lead_tokens(1, c.dim), positions = nn.position(math.tointeger(patches) + 1, c.dim),
+    class = nn.lead_tokens(1, c.dim), positions = nn.position(side * side + 1, c.dim),
     before = c.clip and nn.layernorm(c.dim, { eps = c.eps }) or nil,
     blocks = nn.list(last or c.layers, function() return block(c, not last) end),
     norm = not last and nn.layernorm(c.dim, { eps = c.eps }) or nil,

@@ -80,7 +80,7 @@ static void a_call_gets_the_fastest_kernel_that_takes_it(void **state)
     wide.head = wide.value = 80;
     assert_true(kernel_attention_s(&d, &wide, NULL) > 1.2 * kernel_attention_s(&d, &full, NULL));
     assert_true(grad_s(&d, wide) > 1.5 * grad_s(&d, full));
-    /* with eight query heads for each KV head, a block's walk is longer, and fewer blocks share the
+    /* with four query heads for each KV head, a block's walk is longer, and fewer blocks share the
      * work */
     AttentionWork few = attention_of(1, 1024, 12, 1), grouped = few;
     grouped.kv_heads /= 4;
