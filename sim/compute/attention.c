@@ -199,11 +199,11 @@ typedef enum OwnWay { WAY_mma, WAY_hopper, WAY_one, OWN_WAYS } OwnWay;
 /* True if the kernel takes the call (attention_hopper_takes, attention_hopper_grad_takes). */
 static bool way_takes(OwnWay way, const AttentionWork *w)
 {
-    const bool hopper =
-        w->head == w->value && (w->head == 64 || w->head == 128) && dtype_bytes(w->dtype) == 2;
+    const bool hopper = !w->special && w->head == w->value && (w->head == 64 || w->head == 128) &&
+                        dtype_bytes(w->dtype) == 2;
     if (way == WAY_mma) return true;
     if (way == WAY_hopper || !hopper) return hopper;
-    return w->backward && !w->in_parts && fmod(w->keys, 128) == 0 &&
+    return w->backward && fmod(w->keys, 128) == 0 &&
            fmod(w->queries, w->head == 64 ? 128 : 64) == 0;
 }
 

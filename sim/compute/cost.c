@@ -102,7 +102,7 @@ static double attention_s(const Cost *c, DType dtype, const Instr *in, const Att
     work.causal = attrs->causal != 0;
     work.window = (double)attrs->window;
     work.backward = op_is_gradient(in->op);
-    work.in_parts = op_part(in->op) == OP_none;
+    work.special = op_part(in->op) == OP_none || attrs->drop > 0;
     if (work.kernel != ATTENTION_unfused) return kernel_lasting_attention_s(device, &work);
     return runtime_unfused_s(device, dtype, work.heads, work.queries, work.keys, head,
                              work.backward);

@@ -85,7 +85,7 @@ typedef struct AttentionWork {
     double head, value;   /* widths of a head of queries and keys, and of values */
     bool causal, backward;
     double window; /* the most keys that a query sees; 0: all */
-    bool in_parts; /* with a part of the keys, or of another kind than plain attention */
+    bool special;  /* a part of the keys, dropout, or another kind than plain attention */
 } AttentionWork;
 
 /* The fitted constants of a flash kernel in one direction; see kernels_fit.def. */
