@@ -14,6 +14,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/attention_tiles.h"
 #include "sim/compute/kernels.h"
 
 enum { ARCH_Ampere, ARCH_Hopper, ARCH_COUNT };
@@ -60,10 +61,14 @@ static double sixteen_bit_peak(const Device *device)
     return peak > 0 ? peak : kernel_peak(device, DT_f32);
 }
 
-/* FlashAttention-2 pads both head widths to one multiple of 32. */
+/* FlashAttention-2 pads both head widths to one multiple of 32; the executor pads them to one head
+ * size of its tiles. */
 static double padded(AttentionKernel kernel, double width, double other)
 {
-    return is_old(kernel) ? 32 * ceil(fmax(width, other) / 32) : width;
+    const double both = fmax(width, other);
+    const int tile = kernel == ATTENTION_tandem ? attention_tile_head((int64_t)both) : 0;
+    if (tile > 0) return tile;
+    return is_old(kernel) ? 32 * ceil(both / 32) : width;
 }
 
 /* FLOP/s of the products on one multiprocessor. An architecture without fitted rows uses the rows
@@ -196,15 +201,15 @@ static double flash_s(const Device *device, const AttentionWork *w, const Attent
  * modelled. */
 typedef enum OwnWay { WAY_mma, WAY_hopper, WAY_one, OWN_WAYS } OwnWay;
 
-/* True if the kernel takes the call (attention_hopper_takes, attention_hopper_grad_takes). */
-static bool way_takes(OwnWay way, const AttentionWork *w)
+/* True if the kernel takes the call. */
+static bool own_takes(OwnWay way, const AttentionWork *w)
 {
-    const bool hopper = !w->special && w->head == w->value && (w->head == 64 || w->head == 128) &&
+    const int tile = attention_tile_head((int64_t)w->head);
+    const bool hopper = !w->special && attention_has_hopper_tile(tile) && w->head == w->value &&
                         dtype_bytes(w->dtype) == 2;
     if (way == WAY_mma) return true;
     if (way == WAY_hopper || !hopper) return hopper;
-    return w->backward && fmod(w->keys, 128) == 0 &&
-           fmod(w->queries, w->head == 64 ? 128 : 64) == 0;
+    return w->backward && attention_in_whole_tiles(tile, (int64_t)w->queries, (int64_t)w->keys);
 }
 
 static double own_s(const Device *device, const AttentionWork *w)
@@ -220,7 +225,7 @@ static double own_s(const Device *device, const AttentionWork *w)
 #undef backward
     double best = INFINITY;
     for (int way = 0; way < OWN_WAYS; way++)
-        if (way_takes((OwnWay)way, w))
+        if (own_takes((OwnWay)way, w))
             best = fmin(best, flash_s(device, w, &fits[way][w->backward]));
     return best;
 }

@@ -203,6 +203,42 @@ static void blackwell_by_its_loads(void **state)
     assert_true(wide > 1.05 && narrow > wide && eight > wide && eight < 2);
 }
 
+/* The executor's kernels on an H100. */
+static double own_us(double head, double tokens, bool backward, bool special)
+{
+    Device d = {.name = "H100-SXM5-80GB", .arch = "Hopper", .sms = 132, .memory_efficiency = .8};
+    d.hbm_bytes_per_s = 1e30;
+    d.peak_flops[DT_bf16] = 989.4e12;
+    AttentionWork w = work_of(1056, tokens, true, backward);
+    w.kernel = ATTENTION_tandem;
+    w.head = w.value = head;
+    w.special = special;
+    return 1e6 * kernel_attention_s(&d, &w, NULL);
+}
+
+/* A head is as slow as the next larger head size of the tiles. Calls that Hopper's kernels refuse
+ * run with mma.sync and take at least 1.4 times as long. */
+static void own_kernels_by_their_tiles(void **state)
+{
+    (void)state;
+    for (int backward = 0; backward < 2; backward++) {
+        double of_64 = own_us(64, 2048, backward, false),
+               of_128 = own_us(128, 2048, backward, false);
+        assert_true(of_64 < .95 * of_128);
+        for (double head = 8; head <= 128; head += 8) {
+            double us = own_us(head, 2048, backward, false);
+            assert_true(fabs(us - (head <= 64 ? of_64 : of_128)) < 1e-6);
+            assert_true(own_us(head, 2048, backward, true) > 1.4 * us);
+        }
+        assert_true(own_us(136, 2048, backward, false) > 3 * of_128);
+        assert_true(fabs(own_us(136, 2048, backward, false) - own_us(256, 2048, backward, true)) <
+                    1e-6);
+    }
+    /* tokens that fill no whole tiles add a block; and the gradient is then two kernels */
+    assert_true(own_us(64, 1032, false, false) < 1.25 * own_us(64, 1024, false, false));
+    assert_true(own_us(64, 1032, true, false) > 1.5 * own_us(64, 1024, true, false));
+}
+
 static double error_of(const char *gpu, const char *kernel, bool causal, double tokens, double head,
                        double tflops)
 {
@@ -266,6 +302,7 @@ int main(void)
         cmocka_unit_test(softmax_is_beside_products),
         cmocka_unit_test(relatives_lend_their_part),
         cmocka_unit_test(blackwell_by_its_loads),
+        cmocka_unit_test(own_kernels_by_their_tiles),
         cmocka_unit_test(published_rates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -115,16 +115,11 @@ static AttentionArgs attention_args(const KernelArgs *args, const CudaContext *c
  * fits. */
 static int tile_head(const KernelArgs *args, uint32_t n, const uint32_t *which)
 {
-    int64_t E = args->size['E'];
     DType t = args->dtype[which[0]];
-    if ((t != DT_bf16 && t != DT_f16) || E % 8 != 0 || args->attrs.scale <= 0) return 0;
+    if ((t != DT_bf16 && t != DT_f16) || args->attrs.scale <= 0) return 0;
     for (uint32_t i = 0; i < n; i++)
         if (args->dtype[which[i]] != t || (uintptr_t)args->ptr[which[i]] % 16 != 0) return 0;
-#define FITS(head)                                                                                 \
-    if (E <= (head)) return head;
-    ATTENTION_HEADS(FITS)
-#undef FITS
-    return 0;
+    return attention_tile_head(args->size['E']);
 }
 
 static bool by_library(OpKind op, const KernelArgs *args, const CudaContext *cuda, bool *taken,

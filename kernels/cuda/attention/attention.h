@@ -2,11 +2,11 @@
 #ifndef TANDEM_KERNELS_CUDA_ATTENTION_ATTENTION_H
 #define TANDEM_KERNELS_CUDA_ATTENTION_ATTENTION_H
 
+#include "kernels/attention_tiles.h"
 #include "kernels/cuda/attention/attention.cuh"
 
 /* Attention on tiles of 16-bit numbers. E must be a multiple of 8 and at most `head`, which is one
- * of these sizes. */
-#define ATTENTION_HEADS(X) X(64) X(128) X(256)
+ * of ATTENTION_HEADS. */
 bool attention_forward(const AttentionArgs *a, int head, const CudaContext *cuda, CudaError *error);
 bool attention_grad_queries(const AttentionArgs *a, int head, const CudaContext *cuda,
                             CudaError *error);

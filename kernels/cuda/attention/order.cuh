@@ -3,10 +3,11 @@
 #ifndef TANDEM_KERNELS_CUDA_ATTENTION_ORDER_CUH
 #define TANDEM_KERNELS_CUDA_ATTENTION_ORDER_CUH
 
+#include "kernels/attention_tiles.h"
 #include "kernels/cuda/device.cuh"
 
 /* Rows of queries or keys that one block of a kernel for Hopper holds. */
-enum { ORDER_ROWS = 128 };
+enum { ORDER_ROWS = ATTENTION_TILE_ROWS };
 
 /* Returns the number of heads (of `all`) that blocks visit side by side: as many as have operands
  * of `bytes` each in half of the cache, 25 MiB on an H100. Other data pass through the other half.

@@ -18,8 +18,8 @@ bool attention_hopper_takes(const AttentionArgs *a, int head, const CudaContext 
 {
     const int64_t most = INT64_C(1) << 31, farthest = INT64_C(1) << 40;
     int64_t queries = a->S * a->G * a->R * a->E * 2, keys = a->T * a->G * a->E * 2;
-    return cuda->compute_capability == 90 && (head == 64 || head == 128) && !a->drops && a->T > 0 &&
-           a->S > 0 && a->B > 0 && a->B < most && a->G * a->R < most &&
+    return cuda->compute_capability == 90 && attention_has_hopper_tile(head) && !a->drops &&
+           a->T > 0 && a->S > 0 && a->B > 0 && a->B < most && a->G * a->R < most &&
            (a->S / 64 + 2) * a->R < most && a->S + a->jump < most - 2 * HOPPER_ROWS &&
            a->T < most - 2 * HOPPER_ROWS && queries < farthest && keys < farthest;
 }

@@ -115,10 +115,9 @@ bool attention_hopper_grad_takes(const AttentionArgs *a, int head, uint64_t scra
                                  const CudaContext *cuda)
 {
     if (!attention_hopper_takes(a, head, cuda)) return false;
-    const int64_t columns = grad_columns(head), rows = a->B * a->S * a->G * a->R;
-    return a->T % HOPPER_ROWS == 0 && a->S % columns == 0 &&
-           (a->jump == 0 || a->half % columns == 0) && rows / columns < INT64_C(1) << 31 &&
-           attention_sums_bytes(rows, head) <= scratch_bytes;
+    const int64_t columns = attention_tile_queries(head), rows = a->B * a->S * a->G * a->R;
+    return attention_in_whole_tiles(head, a->S, a->T) && (a->jump == 0 || a->half % columns == 0) &&
+           rows / columns < INT64_C(1) << 31 && attention_sums_bytes(rows, head) <= scratch_bytes;
 }
 
 bool attention_hopper_grad(const AttentionArgs *a, int head, const CudaContext *cuda,

@@ -4,13 +4,8 @@
 #ifndef TANDEM_KERNELS_CUDA_ATTENTION_HOPPER_ATTENTION_HOPPER_SUMS_CUH
 #define TANDEM_KERNELS_CUDA_ATTENTION_HOPPER_ATTENTION_HOPPER_SUMS_CUH
 
+#include "kernels/attention_tiles.h"
 #include "kernels/cuda/attention/attention.cuh"
-
-/* Returns the number of queries in a tile. */
-static inline int64_t grad_columns(int head)
-{
-    return head == 64 ? 128 : 64;
-}
 
 /* Rows are those of lse, but [B, G R, S]. dq is [tiles of queries][parts of a tile]; see
  * attention_hopper_grad.cuh. turns has a counter for each tile: the number of blocks that have
@@ -30,7 +25,7 @@ static inline uint64_t attention_sums_bytes(int64_t rows, int head)
 {
     const int64_t row = (int64_t)sizeof(float);
     return (uint64_t)(2 * sums_aligned(rows * row) + rows * head * row +
-                      (rows / grad_columns(head) + 1) * (int64_t)sizeof(uint32_t));
+                      (rows / attention_tile_queries(head) + 1) * (int64_t)sizeof(uint32_t));
 }
 
 static inline GradScratch grad_scratch(const AttentionArgs *a, int head)
@@ -42,7 +37,7 @@ static inline GradScratch grad_scratch(const AttentionArgs *a, int head)
     s.lse = s.delta + apart;
     s.dq = s.lse + apart;
     s.turns = (uint32_t *)(s.dq + rows * head);
-    s.ticket = s.turns + rows / grad_columns(head);
+    s.ticket = s.turns + rows / attention_tile_queries(head);
     return s;
 }
 
