@@ -108,13 +108,14 @@ mutants:
 	tests/mutants/mutants.py --faults
 	tests/mutants/mutants.py --seed $(SEED) --n $(N) --jobs $(JOBS) $(if $(SLOW),--slow $(SLOW)) $(FILES)
 
-# Counts, by folder, the lines and branches of planner, sim and exec that the tests run; LINES=1
-# lists the lines that no test runs. It shares a build and measurements with `make mutants`.
+# Counts, by folder, the lines and branches of planner, sim and exec that the tests run. LINES=1
+# lists the lines that no test runs and the branches that none takes; FOLDERS="planner/front sim"
+# prints only these folders. It shares a build and measurements with `make mutants`.
 coverage:
 	@sh cmake/deps.sh test
 	@cmake --preset mutants --log-level=NOTICE
 	@cmake --build --preset mutants --target mutant_tests
-	tests/mutants/coverage.py $(if $(JOBS),--jobs $(JOBS)) $(if $(LINES),--lines)
+	tests/mutants/coverage.py $(if $(JOBS),--jobs $(JOBS)) $(if $(LINES),--lines) $(FOLDERS)
 
 # Tries every mutant of the corpus's plans and of the CUDA kernels, of which the tests try a seeded
 # sample.

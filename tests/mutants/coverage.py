@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Prints which share of the lines and branches of each folder the tests run, and the lines that none runs.
+"""Prints which share of the lines and branches of each folder the tests run, and the lines and branches that none runs.
 
-    coverage.py [--jobs N] [--lines] [--tests REGEX]
+    coverage.py [--jobs N] [--lines] [--tests REGEX] [FOLDER ...]
 
 A branch is one way out of a condition. Conditions of assertions are left out: no test may break one. Tests run with
 the library that mutants.py uses to see which test reaches a line, and both keep the result: a test runs again only if
-it or the code changed. --tests runs only some of them."""
+it or the code changed. --tests runs only some of them. With FOLDERs, only their files are listed."""
 import argparse
 import os
 import re
@@ -62,6 +62,23 @@ def share(part, whole):
     return 100.0 * part / whole if whole else 100.0
 
 
+def listing(found, say):
+    """For each file: the lines that no test runs, and of the lines that run the ways out that no test takes."""
+    for name, (lines, ran, ways, taken) in sorted(found.items()):
+        missed, all_ways = {}, {}
+        for line, _ in ways:
+            all_ways[line] = all_ways.get(line, 0) + 1
+        for line, _ in ways - taken:
+            missed[line] = missed.get(line, 0) + 1
+        missed = [f"{line} ({n} of {all_ways[line]})" for line, n in sorted(missed.items()) if line in ran]
+        if lines - ran or missed:
+            say(f"\n{name}")
+        if lines - ran:
+            say(f"  lines that no test runs: {runs(sorted(lines - ran))}")
+        if missed:
+            say(f"  branches that no test takes, by line: {', '.join(missed)}")
+
+
 def report(found, with_lines, say):
     folders = {}
     for name, counts in found.items():
@@ -74,9 +91,7 @@ def report(found, with_lines, say):
     for folder, (lines, ran, ways, taken) in sorted(folders.items()):
         say(f"{folder:28} {lines:7} {share(ran, lines):6.1f} %   {ways:8} {share(taken, ways):6.1f} %")
     if with_lines:
-        for name, (lines, ran, _, _) in sorted(found.items()):
-            if lines - ran:
-                say(f"{name}: {runs(sorted(lines - ran))}")
+        listing(found, say)
 
 
 def main():
@@ -85,6 +100,7 @@ def main():
     p.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     p.add_argument("--lines", action="store_true")
     p.add_argument("--tests", default="")
+    p.add_argument("folders", nargs="*")
     options = p.parse_args()
     os.nice(10)
 
@@ -96,7 +112,10 @@ def main():
     texts = sources(tree, FOLDERS)
     reach = Reach(tree, texts, options.jobs)
     reach.measure(say)
-    report(measure(reach, texts), options.lines, say)
+    found = measure(reach, texts)
+    wanted = [os.path.normpath(f) for f in options.folders]
+    report({n: c for n, c in found.items() if not wanted or any(n == f or n.startswith(f + "/") for f in wanted)},
+           options.lines, say)
 
 
 if __name__ == "__main__":

@@ -97,9 +97,10 @@ class Reach:
         if new or not os.path.exists(os.path.join(self.folder, "libtandem_mutant.so")):
             say(f"compiled {new} files with their counts")
             flush = os.path.join(self.folder, "flush.o")
-            subprocess.run(["cc", "-O1", "-fPIC", "-c", os.path.join(HERE, "flush.c"), "-o", flush], check=True)
+            subprocess.run(["cc", "-O1", "-fPIC", "-D_POSIX_C_SOURCE=200809L", "-c", os.path.join(HERE, "flush.c"),
+                            "-o", flush], check=True)
             self.tree.link([self._object(n) for n in self.names] + [flush], self.folder,
-                           ["--coverage", "-Wl,--wrap=_exit"])
+                           ["--coverage", "-Wl,--wrap=_exit", "-Wl,--wrap=kill"])
 
     def _one(self, test):
         work = os.path.join(self.folder, "work-" + test.name.replace("/", "-"))

@@ -11,6 +11,7 @@ import unittest
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path.insert(0, HERE)
+import coverage  # noqa: E402
 import faults  # noqa: E402
 from draw import Site, changed, in_function, order, shown, sites  # noqa: E402
 from mutants import KILLED, LATE, LIVES, REFUSED, SAME, UNREACHED, Trial, attack, report  # noqa: E402
@@ -19,6 +20,8 @@ from tree import Test, Tree  # noqa: E402
 
 SMALL = r"""#include <assert.h>
 #include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 /* a + b is no code */
 int small_sum(int a, int b)
@@ -48,18 +51,33 @@ int small_leave(int n)
         while (fork() >= 0 && left < 9) left++, setsid(), sleep(1);
     return left;
 }
+int small_child(void)
+{
+    int ends[2];
+    char told = 0;
+    if (pipe(ends) != 0) return 0;
+    const int pid = fork();
+    if (pid == 0) {
+        if (write(ends[1], &told, 1) != 1) _exit(1);
+        nanosleep(&(struct timespec){0, 100000000}, 0);
+        told = 1;
+        _exit(told);
+    }
+    if (read(ends[0], &told, 1) == 1) kill(pid, SIGKILL);
+    return waitpid(pid, 0, 0) == pid;
+}
 int small_unused(int x)
 {
     return x + 1;
 }
 """
 PROGRAM = r"""#include <unistd.h>
-int small_sum(int a, int b), small_clamp(int x), small_steps(int n), small_probe(int pid), small_leave(int n);
+int small_sum(int a, int b), small_clamp(int x), small_steps(int n), small_probe(int pid), small_leave(int n), small_child(void);
 int main(void)
 {
     for (int x = 0; x < 20; x++)
         if (small_clamp(x) != (x < 9 ? x : 9)) return 1;
-    return small_sum(2, 3) != 5 || small_steps(4) != 4 || small_probe(getpid()) != 0 || small_leave(7) != 0;
+    return small_sum(2, 3) != 5 || small_steps(4) != 4 || small_probe(getpid()) != 0 || small_leave(7) != 0 || !small_child();
 }
 """
 
@@ -138,6 +156,25 @@ class Planted(unittest.TestCase):
         self.assertTrue(0 < share < 100)
         self.assertIn(f"code/small.c:{unused}:", "\n".join(said))
         self.assertNotIn(f"code/small.c:{line}:", "\n".join(said))
+
+    @unittest.skipUnless(shutil.which("gcov"), "needs gcov")
+    def test_coverage_lists_what_no_test_runs(self):
+        reach = Reach(self.tree, ["code/small.c"], 1)
+        reach.measure(lambda text: None)
+        found = coverage.measure(reach, {"code/small.c": (SMALL, None)})
+        said = []
+        coverage.report(found, True, said.append)
+        lines, ran, ways, taken = found["code/small.c"]
+        self.assertIn(f"{len(lines)}", said[1].split())
+        self.assertTrue(len(ran) < len(lines) and len(taken) < len(ways))
+        never = [planted(t, "").line for t in ("while (fork()", "int small_unused", "return x + 1")]
+        self.assertIn(f"  lines that no test runs: {', '.join(map(str, never))}", said)
+        killed = planted("told = 1", "").line   # runs in a process that its parent kills
+        self.assertIn(killed, ran)
+        # The program has no such x or n, and pipes do not fail.
+        one_way = [planted(t, "").line for t in ("x > 99", "n > 99", "pipe(ends)", "write(", "read(")]
+        expected = ", ".join(f"{line} (1 of 2)" for line in one_way)
+        self.assertIn(f"  branches that no test takes, by line: {expected}", said)
 
 
 class Draw(unittest.TestCase):
