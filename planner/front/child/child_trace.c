@@ -154,35 +154,39 @@ static int read_dims(Child *c, int first, const char *name, Place place, int64_t
     return n_dims;
 }
 
-/* Sends the order of a fused projection: its dimension, and each group's share of each segment. */
-static void put_order(Child *c, int arg)
-{
-    lua_State *L = c->L;
-    bool has = lua_istable(L, arg);
-    lua_Integer n = has ? luaL_len(L, arg) : 0;
-    luaL_argcheck(L, n <= FRONT_MOST_SEGMENTS, arg, "too many segments");
-    put_u32(&c->out, (uint32_t)n);
-    if (n == 0) return;
-    lua_getfield(L, arg, "dim");
-    put_u32(&c->out, (uint32_t)luaL_checkinteger(L, -1));
-    lua_pop(L, 1);
-    for (lua_Integer i = 1; i <= n; i++) {
-        lua_geti(L, arg, i);
-        put_i64(&c->out, luaL_checkinteger(L, -1));
-        lua_pop(L, 1);
-    }
-}
-
 /* A parameter or a state while its record is written. */
 typedef struct Named {
     TensorId id;
     int n_dims;
     int64_t dim[MAX_DIMS];
+    /* The order of a fused projection: its dimension, and each group's share of each segment. */
+    uint32_t n_segments, order_dim;
+    int64_t share[FRONT_MOST_SEGMENTS];
 } Named;
 
-/* Makes the tensor of the arguments name, module and place, and begins its record. The arguments
- * from `dims` on are its sizes. */
-static Named begin_tensor(lua_State *L, RecordKind kind, Role role, int dims)
+/* Reads the order in the argument, a table or nil. */
+static void read_order(lua_State *L, int arg, Named *t)
+{
+    const lua_Integer n = lua_istable(L, arg) ? luaL_len(L, arg) : 0;
+    luaL_argcheck(L, n <= FRONT_MOST_SEGMENTS, arg, "too many segments");
+    t->n_segments = (uint32_t)n;
+    if (n == 0) return;
+    lua_getfield(L, arg, "dim");
+    luaL_argcheck(L, lua_isinteger(L, -1), arg, "dim is no integer");
+    t->order_dim = (uint32_t)lua_tointeger(L, -1);
+    lua_pop(L, 1);
+    for (lua_Integer i = 1; i <= n; i++) {
+        lua_geti(L, arg, i);
+        luaL_argcheck(L, lua_isinteger(L, -1), arg, "a share is no integer");
+        t->share[i - 1] = lua_tointeger(L, -1);
+        lua_pop(L, 1);
+    }
+}
+
+/* Makes the tensor of the arguments name, module and place, and begins its record. The argument
+ * `order` is its order, and those from `dims` on are its sizes. All arguments are read before the
+ * record begins: an error in an open record would damage the stream. */
+static Named begin_tensor(lua_State *L, RecordKind kind, Role role, int order, int dims)
 {
     Child *c = child_of(L);
     Graph *g = &tracer(c)->graph;
@@ -195,6 +199,7 @@ static Named begin_tensor(lua_State *L, RecordKind kind, Role role, int dims)
     child_check_text(c, "a tensor's name", name, n_name, place);
     check_size(c, g, place);
     t.n_dims = read_dims(c, dims, name, place, t.dim);
+    read_order(L, order, &t);
     t.id = graph_tensor(g, c->arena, arena_dup(c->arena, name), role, DT_f32, (uint32_t)t.n_dims,
                         t.dim, tracer_loc(c, place));
     child_send_files(c);
@@ -206,14 +211,15 @@ static Named begin_tensor(lua_State *L, RecordKind kind, Role role, int dims)
     return t;
 }
 
-/* Ends the record with the sizes and the order of argument `order`; returns the id to the script.
- */
-static int end_tensor(lua_State *L, const Named *t, int order)
+/* Ends the record with the sizes and the order, and returns the id to the script. */
+static int end_tensor(lua_State *L, const Named *t)
 {
     Child *c = child_of(L);
     put_u32(&c->out, (uint32_t)t->n_dims);
     for (int i = 0; i < t->n_dims; i++) put_i64(&c->out, t->dim[i]);
-    put_order(c, order);
+    put_u32(&c->out, t->n_segments);
+    if (t->n_segments > 0) put_u32(&c->out, t->order_dim);
+    for (uint32_t i = 0; i < t->n_segments; i++) put_i64(&c->out, t->share[i]);
     record_end(&c->out);
     lua_pushinteger(L, t->id);
     return 1;
@@ -230,7 +236,7 @@ static int core_param(lua_State *L)
     uint32_t column = (uint32_t)luaL_checkinteger(L, 5), row = (uint32_t)luaL_checkinteger(L, 6);
     uint32_t init = (uint32_t)luaL_checkoption(L, 7, "none", inits);
     double a = luaL_checknumber(L, 8), b = luaL_checknumber(L, 9);
-    Named t = begin_tensor(L, RECORD_param, ROLE_param, 12);
+    Named t = begin_tensor(L, RECORD_param, ROLE_param, 11, 12);
     put_u32(&c->out, tp);
     put_u32(&c->out, column);
     put_u32(&c->out, row);
@@ -238,14 +244,14 @@ static int core_param(lua_State *L)
     put_f64(&c->out, a);
     put_f64(&c->out, b);
     put_u32(&c->out, (uint32_t)lua_toboolean(L, 10));
-    return end_tensor(L, &t, 11);
+    return end_tensor(L, &t);
 }
 
 /* state(name, module, place, order or nil, dims...) -> id: a tensor that lives between steps */
 static int core_state(lua_State *L)
 {
-    Named t = begin_tensor(L, RECORD_state, ROLE_state, 5);
-    return end_tensor(L, &t, 4);
+    Named t = begin_tensor(L, RECORD_state, ROLE_state, 4, 5);
+    return end_tensor(L, &t);
 }
 
 static double double_attribute(lua_State *L, int table, const char *name)
