@@ -188,7 +188,11 @@ static void sweep_key(Child *c, const char *path, Spot table)
 {
     (void)path;
     lua_State *L = c->L;
-    const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "";
+    if (lua_type(L, -2) != LUA_TSTRING)
+        child_raise(L, "wrong-type", place_of(table),
+                    "for example sweep { plan = \"plans/llama3_8b.lua\", vary = { ... } }",
+                    "sweep has a %s as a key", luaL_typename(L, -2));
+    const char *key = lua_tostring(L, -2);
     const Spot spot = scan_key(c, table, key);
     if (strcmp(key, "plan") == 0) {
         size_t n;

@@ -202,6 +202,87 @@ static void mistakes_are_told_with_their_line(void **state)
     }
 }
 
+/* Runs a script that returns sweep { ... } with these keys. Returns 0 if the command refuses it with
+ * the expected words. */
+static int refuses(const char *keys, const char *expected)
+{
+    const char *path = arena_print(arena, "%s/s.lua", command_new_folder(arena));
+    command_write_file(path, arena_print(arena, "return sweep {\n%s\n}\n", keys));
+    CommandResult r = SWEEP(path, "-q");
+    if (r.exit_code == 3 && strstr(r.err, expected) != NULL) return 0;
+    print_error("%s: code %d, expected '%s' in\n%s", keys, r.exit_code, expected, r.err);
+    return 1;
+}
+
+static void every_key_and_value_is_checked(void **state)
+{
+    (void)state;
+    static const char *const wrong[][2] = {
+        {"3", "s.lua:1: error[wrong-type]: sweep has a number as a key\n  hint: for example sweep {"},
+        {"[true] = 3", "s.lua:1: error[wrong-type]: sweep has a boolean as a key"},
+        {"plan = 3", "s.lua:2: error[wrong-type]: plan needs the path of a script, not number"},
+        {"plan = ''", "s.lua:2: error[out-of-range]: plan: the path has 0 bytes"},
+        {"plan = ('p'):rep(501)", "plan: the path has 501 bytes, which is too long"},
+        {"plan = 'a\\nb'", "error[unreadable-text]: plan: byte 2 of the text is 0x0a"},
+        {"vary = 3", "s.lua:2: error[wrong-type]: vary needs a table of settings"},
+        {"vary = { [true] = { 1 } }", "vary has values, but no setting that would take them"},
+        {"vary = { mesh = { [true] = { 1 } } }", "vary.mesh has values, but no setting that"},
+        {"vary = { [''] = { 1 } }", "s.lua:2: error[unknown-key]: vary: '' is not a setting"},
+        {"vary = { ['a b'] = { 1 } }", "vary: 'a b' is not a setting"},
+        {"vary = { ['a=b'] = { 1 } }", "vary: 'a=b' is not a setting"},
+        {"vary = { [('k'):rep(191)] = { 1 } }", "error[unknown-key]: vary: 'kkkkkkkk"},
+        {"vary = { ['\\xff'] = { 1 } }", "error[unreadable-text]: a key of vary: byte 1"},
+        {"vary = { ['a.b.c.d.e.f'] = { 1 } }", "vary.a.b.c.d.e.f needs a list of values"},
+        {"vary = { mesh = {\n} }", "s.lua:2: error[wrong-type]: vary.mesh needs a list of values"},
+        {"vary = { seed = {\n'' } }",
+         "s.lua:3: error[out-of-range]: vary.seed has a text of 0 bytes, but only 1 to 500 are"},
+        {"vary = { seed = { ('x'):rep(501) } }", "vary.seed has a text of 501 bytes"},
+        {"vary = (function() local v = {} for i = 1, 41 do local at = {} v['k' .. i] = at\n"
+         "for j = 1, 500 do at[j] = j end end return v end)()",
+         "error[out-of-range]: the sweep has more than 20000 values"},
+        {"score = {}", "s.lua:2: error[wrong-type]: score has no name"},
+        {"score = 3", "s.lua:2: error[wrong-type]: score needs a function, not number"},
+        {"score = { a = 3 }", "score needs a function, not number"},
+        {"score = { [''] = print }", "the score's name has 0 bytes, but only 1 to 60 are allowed"},
+        {"score = { [('n'):rep(61)] = print }", "the score's name has 61 bytes"},
+        {"score = { ['\\n'] = print }", "error[unreadable-text]: the score's name: byte 1"},
+        {"score = { a = print, b = print }", "score has more than one entry"},
+        {"plan = 'plans/llama3_8b.lua'", "s.lua:1: error[missing-key]: the sweep has no vary"},
+    };
+    int failed = 0;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        failed += refuses(wrong[i][0], wrong[i][1]);
+    assert_int_equal(failed, 0);
+}
+
+/* The functions get tables in which an unknown name is an error, and each must return a value of its
+ * type. A function of Lua itself has no line. */
+static void every_answer_is_checked(void **state)
+{
+    (void)state;
+    static const char *const wrong[][2] = {
+        {"where = function(s) return s[1] end",
+         "s.lua:4: error[unknown-name]: the point has no 'number'"},
+        {"where = function(s) return s.usd_per_token end",
+         "no 'usd_per_token' (point: seed=1)\n  hint: add --price"},
+        {"where = function(s) setmetatable(s, nil) end", "cannot change a protected metatable"},
+        {"where = type", "error[wrong-type]: where returns string, but must return true or false"},
+        {"require = function(r) return 'yes' end", "require returns string, but must return true"},
+        {"require = function(r) return false, 'a\\nb' end",
+         "s.lua:4: error[unreadable-text]: the reason of require: byte 2 of the text is 0x0a"},
+        {"score = function(r) return 'fast' end",
+         "s.lua:4: error[wrong-type]: score returns string, but must return a finite number"},
+        {"score = function(r) return 0 / 0 end", "score returns a number that is not finite"},
+    };
+    int failed = 0;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        failed += refuses(arena_print(arena,
+                                      "plan = 'plans/llama3_8b.lua',\nvary = { seed = { 1 } },\n%s",
+                                      wrong[i][0]),
+                          wrong[i][1]);
+    assert_int_equal(failed, 0);
+}
+
 /* A sweep names a script below its folder or in the library, and no other file. */
 static void the_plan_is_confined(void **state)
 {
@@ -238,6 +319,8 @@ int main(void)
         TEST(score_ranks_and_require_sorts_out),
         TEST(points_are_found_again_under_another_score),
         TEST(mistakes_are_told_with_their_line),
+        TEST(every_key_and_value_is_checked),
+        TEST(every_answer_is_checked),
         TEST(the_plan_is_confined),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
