@@ -141,26 +141,32 @@ const char *child_near_or_all(lua_State *L, const char *word, int list)
     return all.n > 0 ? str_text(&all) : NULL;
 }
 
+/* An error of Tandem is a userdata, whose content no script can read or change. */
+typedef struct RaisedAt {
+    Place place, user;
+} RaisedAt;
+enum { ERROR_RULE = 1, ERROR_TEXT, ERROR_HINT, ERROR_PARTS = ERROR_HINT };
+
 static void push_error(lua_State *L, const char *rule, Place place, const char *text,
                        const char *hint)
 {
-    const Place user = user_of(child_of(L), place);
-    lua_createtable(L, 0, 7);
-    lua_pushinteger(L, user.source);
-    lua_setfield(L, -2, "user_source");
-    lua_pushinteger(L, user.line);
-    lua_setfield(L, -2, "user_line");
-    lua_pushstring(L, rule);
-    lua_setfield(L, -2, "rule");
-    lua_pushstring(L, text);
-    lua_setfield(L, -2, "text");
-    lua_pushstring(L, hint);
-    lua_setfield(L, -2, "hint");
-    lua_pushinteger(L, place.source);
-    lua_setfield(L, -2, "source");
-    lua_pushinteger(L, place.line);
-    lua_setfield(L, -2, "line");
+    RaisedAt *at = lua_newuserdatauv(L, sizeof *at, ERROR_PARTS);
+    *at = (RaisedAt){place, user_of(child_of(L), place)};
+    const char *const parts[] = {rule, text, hint};
+    for (int i = 0; i < ERROR_PARTS; i++) {
+        lua_pushstring(L, parts[i]);
+        lua_setiuservalue(L, -2, ERROR_RULE + i);
+    }
     luaL_setmetatable(L, error_key);
+}
+
+/* Returns a part of the error at `index`; NULL: it has no such part. */
+static const char *error_part(lua_State *L, int index, int part)
+{
+    lua_getiuservalue(L, index, part);
+    const char *text = lua_tostring(L, -1);
+    lua_pop(L, 1);
+    return text;
 }
 
 _Noreturn void child_raise(lua_State *L, const char *rule, Place place, const char *hint,
@@ -185,20 +191,15 @@ void child_check_text(Child *c, const char *what, const char *text, size_t n, Pl
                 (unsigned)(unsigned char)text[bad]);
 }
 
-static bool is_error(lua_State *L, int index)
+/* Returns NULL if the value is no error of Tandem. */
+static const RaisedAt *raised(lua_State *L, int index)
 {
-    void *p = NULL;
-    if (lua_type(L, index) == LUA_TTABLE && lua_getmetatable(L, index)) {
-        luaL_getmetatable(L, error_key);
-        if (lua_rawequal(L, -1, -2)) p = L;
-        lua_pop(L, 2);
-    }
-    return p != NULL;
+    return luaL_testudata(L, index, error_key);
 }
 
 static int error_text(lua_State *L)
 {
-    lua_getfield(L, 1, "text");
+    lua_getiuservalue(L, 1, ERROR_TEXT);
     return 1;
 }
 
@@ -248,11 +249,12 @@ static const char *nil_hint(Child *c, const char *text)
     return arena_print(c->arena, "there is no '%.*s'; check the spelling", (int)n, field);
 }
 
-/* Turns any error into a table with a source location, before the stack that raised it unwinds. */
+/* Turns any error into one of Tandem with a source location, before the stack that raised it
+ * unwinds. */
 int child_on_error(lua_State *L)
 {
     Child *c = child_of(L);
-    if (is_error(L, 1)) return 1;
+    if (raised(L, 1) != NULL) return 1;
     const char *text = lua_type(L, 1) == LUA_TSTRING ? lua_tostring(L, 1) : NULL;
     if (text == NULL) {
         lua_pushfstring(L, "the script calls error() with a %s, but only a text can be printed",
@@ -284,7 +286,7 @@ static void report(Child *c, int status)
     if (c->system_refused) child_out_of_memory(NULL);
     if (c->fired > 0) {
         report_stop(c);
-    } else if (status == LUA_ERRMEM || !is_error(L, -1)) {
+    } else if (status == LUA_ERRMEM || raised(L, -1) == NULL) {
         const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "error";
         Place place = c->memory_place;
         if (status == LUA_ERRMEM)
@@ -295,24 +297,11 @@ static void report(Child *c, int status)
         child_write_error(c, status == LUA_ERRMEM ? "memory-limit" : "lua-error", place, text, NULL,
                           SEVERITY_error);
     } else {
-        lua_getfield(L, -1, "rule");
-        lua_getfield(L, -2, "text");
-        lua_getfield(L, -3, "hint");
-        lua_getfield(L, -4, "source");
-        lua_getfield(L, -5, "line");
-        Place place = {(uint32_t)lua_tointeger(L, -2), (uint32_t)lua_tointeger(L, -1)};
-        if (place.source > c->n_sources) place = (Place){0, 0};
-        const char *rule = lua_tostring(L, -5), *text = lua_tostring(L, -4);
-        /* core.stop: every error was already sent */
-        if (rule != NULL && rule[0] == 0 && c->failed) return;
-        lua_getfield(L, -6, "user_source");
-        lua_getfield(L, -7, "user_line");
-        Place user = {(uint32_t)lua_tointeger(L, -2), (uint32_t)lua_tointeger(L, -1)};
-        if (user.source > c->n_sources) user = (Place){0, 0};
-        lua_pop(L, 2);
-        write_error(c, rule != NULL ? rule : "lua-error", place, user, text != NULL ? text : "",
-                    lua_tostring(L, -3), SEVERITY_error);
-        lua_pop(L, 5);
+        const RaisedAt *at = raised(L, -1);
+        const char *rule = error_part(L, -1, ERROR_RULE);
+        if (rule[0] == 0 && c->failed) return; /* core.stop: every error was already sent */
+        write_error(c, rule, at->place, at->user, error_part(L, -1, ERROR_TEXT),
+                    error_part(L, -1, ERROR_HINT), SEVERITY_error);
     }
 }
 
@@ -328,11 +317,11 @@ void child_load_text(Child *c, const Source *source)
                                                 * a file */
     size_t skip = source->n >= 3 && memcmp(source->text, mark, 3) == 0 ? 3 : 0;
     if (luaL_loadbufferx(c->L, source->text + skip, source->n - skip, chunk, "t") == LUA_OK) return;
-    if (is_error(c->L, -1)) { /* no syntax error: the parser itself ran into a limit */
-        lua_getfield(c->L, -1, "text");
+    const char *message = lua_tostring(c->L, -1);
+    if (raised(c->L, -1) != NULL) { /* no syntax error: the parser itself ran into a limit */
+        message = error_part(c->L, -1, ERROR_TEXT);
         place.line = 0;
     }
-    const char *message = lua_tostring(c->L, -1);
     if (message == NULL) message = "cannot be read";
     message = strip_places(c, arena_dup(c->arena, message), &place);
     child_raise(c->L, "lua-syntax", place, syntax_hint(c, message, place), "%s", message);

@@ -151,7 +151,7 @@ void child_open_errors(lua_State *L);
  * files.
  */
 bool child_finish(Child *c, int status);
-/* A message handler for lua_pcall: turns any error into a table with a place. */
+/* A message handler for lua_pcall: turns any error into one of Tandem with a place. */
 int child_on_error(lua_State *L);
 Child *child_of(lua_State *L);
 /* Returns the innermost line that is running; with `user`, the innermost line outside tandem/. If

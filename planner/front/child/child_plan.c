@@ -92,6 +92,9 @@ void child_open_plan(Child *c)
 
 static void begin_field(Child *c, RecordKind kind, const char *path, Place place)
 {
+    if (strlen(path) > MOST_PATH)
+        child_raise(c->L, "out-of-range", place, "a table may contain itself",
+                    "%.60s is nested too deeply", path);
     if (++c->n_fields > CHILD_MOST_FIELDS)
         child_raise(c->L, "out-of-range", place, NULL, "the plan has more than %d values",
                     CHILD_MOST_FIELDS);
@@ -173,7 +176,7 @@ static void put_table(Child *c, const char *path, Spot spot, int nesting)
 {
     lua_State *L = c->L;
     Place here = {spot.source, spot.line};
-    if (nesting > MOST_NESTING || strlen(path) > MOST_PATH)
+    if (nesting > MOST_NESTING)
         child_raise(L, "out-of-range", here, "a table may contain itself",
                     "%s is nested too deeply", path);
     luaL_checkstack(L, 8, "plan");

@@ -246,7 +246,7 @@ static _Noreturn void refuse_word(Child *c, const Setting *s, const char *name, 
     child_raise(c->L, "unknown-word", s->place,
                 arena_print(c->arena, "parallel.%s=true adds the pass, and =none removes it%s",
                             name, other),
-                "%s{} has no option with the value '%.40s", name, value);
+                "%s{} has no option with the value '%.40s'", name, value);
 }
 
 /* parallel.tp.sequence: finds the pass of that name in the list. The function leaves the pass's

@@ -202,8 +202,8 @@ static void mistakes_are_told_with_their_line(void **state)
     }
 }
 
-/* Runs a script that returns sweep { ... } with these keys. Returns 0 if the command refuses it with
- * the expected words. */
+/* Runs a script that returns sweep { ... } with these keys. Returns 0 if the command refuses it
+ * with the expected words. */
 static int refuses(const char *keys, const char *expected)
 {
     const char *path = arena_print(arena, "%s/s.lua", command_new_folder(arena));
@@ -218,7 +218,8 @@ static void every_key_and_value_is_checked(void **state)
 {
     (void)state;
     static const char *const wrong[][2] = {
-        {"3", "s.lua:1: error[wrong-type]: sweep has a number as a key\n  hint: for example sweep {"},
+        {"3",
+         "s.lua:1: error[wrong-type]: sweep has a number as a key\n  hint: for example sweep {"},
         {"[true] = 3", "s.lua:1: error[wrong-type]: sweep has a boolean as a key"},
         {"plan = 3", "s.lua:2: error[wrong-type]: plan needs the path of a script, not number"},
         {"plan = ''", "s.lua:2: error[out-of-range]: plan: the path has 0 bytes"},
@@ -255,8 +256,8 @@ static void every_key_and_value_is_checked(void **state)
     assert_int_equal(failed, 0);
 }
 
-/* The functions get tables in which an unknown name is an error, and each must return a value of its
- * type. A function of Lua itself has no line. */
+/* The functions get tables in which an unknown name is an error, and each must return a value of
+ * its type. A function of Lua itself has no line. */
 static void every_answer_is_checked(void **state)
 {
     (void)state;

@@ -59,9 +59,9 @@ static const char *errors_of(const char *code, bool shrink)
  */
 static int says(const Case *c, const char *before, const char *after, bool shrink)
 {
-    const char *script = arena_print(
-        arena, "local core = require 'tandem.probe'\n%s %s; error 'accepted' %s\n", before, c->code,
-        after);
+    const char *script =
+        arena_print(arena, "local core = require 'tandem.probe'\n%s %s; error 'accepted' %s\n",
+                    before, c->code, after);
     const char *text = errors_of(script, shrink);
     if (strstr(text, c->says) != NULL && strncmp(text, "plan.lua:2: ", 12) == 0) return 0;
     print_error("%s: expected '%s' at line 2 in\n%s", c->code, c->says, text);
