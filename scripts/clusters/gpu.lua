@@ -1,7 +1,7 @@
--- A cluster of any GPU of the library, by its name or a part of it: require "clusters.gpu" { gpu =
--- "H200", nodes = 2 }. Nodes have the usual form for the GPU: devices on a switch if it has links
--- (AMD's each with each), otherwise on PCIe. Each device has a NIC of the generation that came with
--- the GPU.
+-- A cluster of any GPU of the library. gpu: the GPU's name or a part of it, as in require
+-- "clusters.gpu" { gpu = "H200", nodes = 2 }. A node has the usual form for its GPU. GPUs with
+-- links are connected by a switch (AMD's: each with each), other GPUs by PCIe. Each GPU has a NIC
+-- of its own generation.
 local gpus, node = require "tandem.gpus", require "clusters.node"
 
 -- GB/s of the NIC that came with a generation

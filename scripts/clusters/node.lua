@@ -1,11 +1,11 @@
--- A cluster from its parts: a device by name (tandem/gpus.lua), links between devices, and NICs of nic_gbit
--- Gbit/s on a network by name (clusters/fabrics.lua).
---   device, per_node, links GB/s each way and device, intra = "nvswitch" | "nvlink" | "mesh" | "pcie",
---   pcie (docs/reference/plan.md), nics, nic_gbit, fabric, and other cluster options (oversubscription, nodes_per_group, ...)
+-- A cluster from its parts. device: its name (tandem/gpus.lua). per_node: the devices of a node. links: GB/s
+-- each way of a device. intra: "nvswitch", "nvlink", "mesh" or "pcie". pcie: see docs/reference/plan.md.
+-- nics: the NICs of a node. nic_gbit: the Gbit/s of a NIC. fabric: the network's name
+-- (clusters/fabrics.lua). Further keys are cluster options, such as oversubscription or nodes_per_group.
 local gpus, fabric_named = require "tandem.gpus", require "clusters.fabrics"
 -- USD an hour: the median of on-demand listings, May 2026
 local prices = { ["A100-SXM4-80GB"] = 1.64, ["H100-SXM5-80GB"] = 2.95, ["H200-SXM-141GB"] = 4.00 }
--- The options that a plan may give with a cluster's name.
+-- The options that a plan may set beside the name of a cluster.
 local known = { "nodes", "watts", "oversubscription", "nodes_per_group", "group_oversubscription", "pcie", "topology" }
 local is_known = {}
 for _, key in ipairs(known) do is_known[key] = true end

@@ -1,7 +1,7 @@
--- NeMo Automodel's recipe keys: return require "dialects.automodel" { distributed = { tp_size = 2
--- }, ... }. It has Automodel's names, defaults and checks, and reports all violations at once.
--- Mistakes that Automodel silently accepts are refused; with as = "original" they become findings.
--- Keys of vision models are checked, and then refused.
+-- Turns NeMo Automodel's recipe keys into a plan: return require "dialects.automodel" { distributed
+-- = { tp_size = 2 }, ... }. Names, defaults and checks are Automodel's. All violations are reported
+-- at once. Mistakes that Automodel silently accepts are refused; with as = "original" they become
+-- findings. Keys of vision models are checked, and then refused.
 local dialect = require "tandem.dialect"
 local values = require "tandem.dialect_values"
 local pipeline = require "dialects.automodel_pp"
@@ -25,7 +25,7 @@ for key, row in pairs(rope.hf_keys) do hf_keys[key] = row end
 local scheduler_keys = { global_batch_size = { "integer" }, local_batch_size = { "integer", 1 }, max_steps = { "integer" },
   ckpt_every_steps = { "integer" }, val_every_steps = { "integer" }, num_epochs = { "integer" }, gc_every_steps = { "integer" } }
 
--- Models that are not text decoders, by a part of their class name.
+-- Parts of class names: a class whose name has one is not a plain text decoder.
 local other_kinds = {
   { "Bidirectional", "an encoder" }, { "ForMaskedLM", "an encoder" }, { "BertModel", "an encoder" },
   { "ForSequenceClassification", "a classifier" }, { "ForTokenClassification", "a classifier" },
@@ -46,9 +46,9 @@ local other_kinds = {
   { "RWKV", "a recurrent model" }, { "Rwkv", "a recurrent model" }, { "Recurrent", "a recurrent model" },
 }
 
--- If the job names a model of the library, the class must be a class of that model. Otherwise a class that is no
--- decoder is refused by name. A class that Tandem does not know is planned as the model that the job names beside it,
--- and the report says so.
+-- Checks the class of the recipe's model. For a model of the library, it must be a class of that
+-- model. Otherwise, a class that is not a decoder is refused by name. A class that Tandem does not
+-- know is planned as the recipe's `model`, and the report says so.
 local function check_class(d, class, family)
   local own = tensor.classes(d.config.model)
   if not class or (own and own[class]) then return end
@@ -70,7 +70,7 @@ local function check_class(d, class, family)
   end
 end
 
--- Returns a number of the model's configuration; nil: it has none, or a user's model has another thing of that name.
+-- Returns a number of the model's configuration; nil: it has none, or a user's model uses the name for something else.
 local function number_of(config, key) return math.type(config[key]) == "integer" and config[key] or nil end
 
 -- A number of heads may be 0 (it is not known), as in Automodel.
@@ -83,7 +83,7 @@ local function check_heads(d, hf)
   end
 end
 
--- The keys of Hugging Face's configuration. For models of the library they are known.
+-- Returns the section hf: the keys of Hugging Face's configuration. A model of the library supplies missing keys.
 local function about_model(d, family)
   local hf = d:section("hf", hf_keys)
   local config = type(d.config.model) == "table" and rawget(d.config.model, "config")
@@ -112,7 +112,7 @@ local function size_of(d, given, key, default)
   return value > 0 and math.tointeger(value) or default
 end
 
--- Automodel's loader reads the words none and None as null. It treats a key that is null as left out.
+-- Automodel's loader reads the words none and None as null. A key with the value null counts as left out.
 local function drop_null(t)
   local null = {}
   for key, value in pairs(t) do
@@ -141,7 +141,7 @@ local function read_sizes(d, given)
     dp = size_of(d, given, "dp_size", nil), replicate = size_of(d, given, "dp_replicate_size", 1) }
 end
 
--- Returns a hint for a mesh that does not fit the world. It names a tp_size that also divides the heads.
+-- Returns a hint for a mesh that does not fill the world. It names a tp_size that also divides the heads.
 local function fitting(s, hf, world)
   local others = s.tp * s.cp * s.pp
   local rest = world // (s.cp * s.pp)
@@ -186,7 +186,7 @@ local function check_data(d, s, hf, world)
   return true
 end
 
--- Refuses axes that a strategy does not support.
+-- Refuses the axes that a strategy does not support.
 local function check_strategy(d, s, strategy)
   if s.replicate > 1 and strategy ~= "fsdp2" then
     d:error("replicate-strategy", "distributed.dp_replicate_size",
@@ -205,7 +205,7 @@ local function check_strategy(d, s, strategy)
   end
 end
 
--- Checks blocks for an axis of size 1. They are errors in Python objects, and ignored in a recipe.
+-- Checks blocks of an axis of size 1. In Python objects such a block is an error, in a recipe it is ignored.
 local function check_blocks(d, s, given)
   for _, row in ipairs { { "pipeline", "pp", "pipeline_config" }, { "moe", "ep", "moe_parallel_config" } } do
     local key, axis, config = row[1], row[2], row[3]
@@ -226,7 +226,7 @@ local function check_blocks(d, s, given)
   end
 end
 
--- Returns a factor of cp and its key; the factor is nil if none is given. Recipes say degree.
+-- Returns a factor of cp and its key; the factor is nil if it is not given. Recipes call it a degree.
 local function factor_of(d, given, what)
   local key = given["cp_" .. what .. "_degree"] ~= nil and "cp_" .. what .. "_degree" or "cp_" .. what .. "_size"
   local value = given[key]
@@ -235,8 +235,8 @@ local function factor_of(d, given, what)
     .. "ranks"):format(key, tostring(value)), "a positive integer")
 end
 
--- ring x ulysses = cp. If one factor is given, the other one is the rest. Automodel trains with no ring: the backward
--- pass of the ring that it would use is wrong. Returns how many ranks exchange tokens for heads.
+-- Returns how many ranks exchange tokens for heads. ring x ulysses = cp: if one factor is given, the
+-- other follows. Automodel refuses to train with a ring, because the backward pass of its ring is wrong.
 local function check_later_axes(d, s, given)
   local ring, ring_key = factor_of(d, given, "ring")
   local ulysses, ulysses_key = factor_of(d, given, "ulysses")
@@ -264,15 +264,15 @@ local function check_later_axes(d, s, given)
   return heads
 end
 
--- PyTorch's context_parallel gathers keys and values (rotate_method "allgather", its default) and
--- balances by a zigzag.
+-- PyTorch's context_parallel gathers keys and values (rotate_method is "allgather" by default), and
+-- balances the ranks by a zigzag.
 local function context_of(s, heads)
   if s.cp == 1 then return nil end
   return cp { mode = heads == s.cp and "all_to_all" or "all_gather" }
 end
 
--- Returns the sequences of a step and of a data rank's micro-step. A pipeline cuts the local batch
--- into its own micro-batches. stages: virtual stages of all ranks together.
+-- Returns the number of sequences of a step, and of a micro-step of a data rank. A pipeline cuts
+-- the local batch into its own micro-batches. stages: the number of virtual stages of all ranks.
 local function batch_of(d, s, pp_micro, stages)
   local b = d:section("step_scheduler", scheduler_keys)
   local micro, each = b.local_batch_size, b.local_batch_size * s.dp
@@ -311,7 +311,7 @@ local function batch_of(d, s, pp_micro, stages)
   return { global = total, micro = s.pp > 1 and pp_micro or micro, seq = d.config.seq_length }, b.max_steps
 end
 
--- Returns pp{}'s options, and the number of sequences in a micro-batch of the pipeline.
+-- Returns the options of pp{}, and the number of sequences in a micro-batch of the pipeline.
 local function pipeline_of(d, s, hf, given)
   if s.pp <= 1 then return nil, nil end
   if hf.tie_word_embeddings then
@@ -375,8 +375,8 @@ return dialect.wrap(function(config)
   local float8_pass = options_of.float8(d, family)
   local optimizer = options_of.optimizer(d)
   local tp_pass = tp_options and tp(tp_options)
-  -- Automodel converts linears to 8 bits before it applies tp. Beside ep or cp a plan needs the other order: tp must
-  -- stand before these, and they before float8.
+  -- Automodel converts linears to 8 bits before it applies tp. In a plan with ep or cp, float8 must
+  -- come after these, and tp before them.
   local early = s.cp > 1 or options.experts ~= nil
   d:stop()
   return plan {

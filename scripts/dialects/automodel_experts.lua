@@ -1,6 +1,6 @@
--- Special cases of NeMo Automodel with ep_size > 1. It folds ep into the ranks of a pipeline stage,
--- innermost, and shards experts over ep_shard = dp x cp x tp / ep. It has options of its own,
--- distributed.moe.
+-- NeMo Automodel with ep_size > 1. Automodel folds ep into the ranks of a pipeline stage,
+-- innermost. It shards experts over ep_shard = dp x cp x tp / ep. The section distributed.moe has
+-- the options of experts.
 local dialect = require "tandem.dialect"
 local values = require "tandem.dialect_values"
 local experts = {}
@@ -14,27 +14,27 @@ local function config_of(model)
   return type(config) == "table" and config or {}
 end
 
--- Returns the number of experts in the library's model; nil: it has none, or it is the user's own
--- model.
+-- Returns the number of experts of the library's model; nil: it has none, or the model is the
+-- user's own.
 function experts.count(model)
   local n = config_of(model).experts
   return math.type(n) == "integer" and n or nil
 end
 
--- Returns the features of an MLP, and the number of experts, of the library's model; nil: it does not state them.
+-- Returns the width of an MLP and the number of experts of the library's model; nil: the model does not state them.
 function experts.sizes_of_model(model)
   local hidden = config_of(model).hidden
   return math.type(hidden) == "integer" and hidden or nil, experts.count(model)
 end
 
--- Returns the sizes of ep that divide both the ranks of a stage and the experts of the model, in
--- words.
+-- Returns a text with the sizes of ep that divide both the ranks of a stage and the number of
+-- experts.
 function experts.sizes(d, s)
   return "ep_size may be " .. dialect.divisors(dialect.common(s.dp * s.cp * s.tp, experts.count(d.config.model)), 64)
 end
 
--- Options that exclude experts, and options that experts need. ep{} itself checks a user's own
--- model.
+-- Checks options that exclude experts, and options that experts need. For a user's own model, ep{}
+-- makes these checks.
 local function check_model(d, s, family, n)
   if n and n % s.ep ~= 0 then
     d:error("divides-experts", "distributed.ep_size", ("n_routed_experts %d must be divisible by expert_parallel_degree "
@@ -45,7 +45,7 @@ local function check_model(d, s, family, n)
   end
 end
 
--- Reports experts that are placed differently than in Automodel.
+-- Reports experts that Tandem places differently than Automodel.
 local function check_fold(d, s)
   local same = s.dp * s.cp * s.tp // s.ep
   if s.tp > s.ep then
@@ -59,7 +59,7 @@ local function check_fold(d, s)
   end
 end
 
--- Returns which modules are recomputed: whole blocks, or attention alone.
+-- Returns the recomputed modules: whole blocks, or attention alone.
 local function check_modules(d, list)
   local at = "distributed.moe.activation_checkpointing_modules"
   if list and #list == 0 then
@@ -93,7 +93,7 @@ local function options_of(d, given)
   return options
 end
 
--- Automodel sends and computes the rows that tokens take, and drops none.
+-- Automodel drops no token. It sends and computes only the rows that tokens take.
 local function check_capacity(d, factor)
   if factor == "dropless" then return end
   local text = factor == "all" and "with capacity_factor = all each expert has rooms for every token, so a step takes more "
@@ -102,7 +102,7 @@ local function check_capacity(d, factor)
   d:note("dialect-differs", "model", text, "capacity_factor = \"dropless\" in the model")
 end
 
--- Returns options for models of experts; nil if ep_size is 1. options: of the strategy.
+-- Returns the options for models with experts; nil if ep_size is 1. options: those of the strategy.
 function experts.options(d, s, given, options, family)
   local n = experts.count(d.config.model)
   for _, key in ipairs { "sequence_parallel", "enable_async_tensor_parallel" } do

@@ -1,5 +1,5 @@
--- NeMo Automodel's rules for hybrids of attention and state-space layers (Nemotron-H), and for Mamba-2: how cp
--- shares their heads, which modules tp cuts, which layers are recomputed.
+-- NeMo Automodel's rules for Mamba-2, and for hybrids of attention and state-space layers
+-- (Nemotron-H): how cp shares their heads, which modules tp cuts, and which layers are recomputed.
 local dialect = require "tandem.dialect"
 local families = require "tandem.families"
 local hybrid = {}
@@ -12,8 +12,8 @@ local function sizes_of(model)
   if family == "nemotron_h" and config.pattern:find("M", 1, true) then return config.scan_heads, config.groups end
 end
 
--- Each rank of cp gets whole sequences for its share of the heads. Groups that are fewer than the ranks are
--- repeated, so that each rank has the B and C of its heads.
+-- Each rank of cp gets whole sequences for its share of the heads. If there are fewer groups than
+-- ranks, groups are repeated, so that each rank has the B and C of its heads.
 function hybrid.check_context(d, s, model)
   local heads, groups = sizes_of(model)
   if not heads or s.cp == 1 then return end
@@ -44,7 +44,7 @@ hybrid.family = { class = class, embed = "embed", head = "head", mlp = "mixer", 
   mixer = { up_proj = "up", down_proj = "down" } }
 hybrid.mamba = { class = "Mamba2ForCausalLM", embed = "embed", head = "head", mlp = "mixer", ffn = {}, norms = {} }
 
--- A plan of the recipe's own is ignored, and sequence parallelism is asserted not to be asked for.
+-- Automodel ignores a plan in the recipe. It asserts that sequence parallelism is not requested.
 function hybrid.check_tensor(d, options, hf)
   if hf.class ~= class then return end
   if options.sequence_parallel then
@@ -58,7 +58,7 @@ function hybrid.check_tensor(d, options, hf)
   end
 end
 
--- Whole layers are recomputed, except those of attention. Returns their paths; nil: the model is no Nemotron-H.
+-- Returns the paths of the recomputed layers: all layers without attention; nil: the model is no Nemotron-H.
 function hybrid.recomputed(family, model)
   if not family or family.class ~= class then return nil end
   local list, pattern = {}, model.config.pattern

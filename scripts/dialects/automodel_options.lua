@@ -1,4 +1,4 @@
--- Turns options of NeMo Automodel's strategies, with their defaults, into passes, precision and optimizer.
+-- Turns the options of NeMo Automodel's strategies into passes, precision and optimizer. It knows their defaults.
 local dialect = require "tandem.dialect"
 local values = require "tandem.dialect_values"
 local tensor = require "dialects.automodel_tp"
@@ -32,7 +32,7 @@ local ddp_keys = {
 local keys_of = { fsdp2 = fsdp2_keys, megatron_fsdp = megatron_keys, ddp = ddp_keys }
 local names = { fsdp2 = "fsdp2", ddp = "ddp", megatron_fsdp = "megatron_fsdp", ["megatron-fsdp"] = "megatron_fsdp",
   mfsdp = "megatron_fsdp" }
--- Keys of `distributed` other than a strategy's own options.
+-- Keys of `distributed` that are not options of a strategy.
 local common = { strategy = true, dp_size = true, dp_replicate_size = true, tp_size = true, cp_size = true,
   pp_size = true, ep_size = true, pipeline = true, moe = true, activation_checkpointing = true,
   cp_ring_size = true, cp_ulysses_size = true, cp_ring_degree = true, cp_ulysses_degree = true }
@@ -65,7 +65,7 @@ local function scope_error(d, text)
     "one or several of: all, audio, language, multimodal, vision; all stands alone")
 end
 
--- "language+vision" -> its parts; nil after an error.
+-- Splits "language+vision" into its parts; nil after an error.
 local function scope_parts(d, value)
   if value == nil then return { all = true } end
   local list = type(value) == "string" and { value } or value
@@ -99,7 +99,7 @@ end
 local modes = { off = "none", none = "none", disabled = "none", no = "none", ["false"] = "none", on = "full",
   full = "full", enabled = "full", yes = "full", ["true"] = "full", selective = "selective" }
 
--- ac{}: Automodel wraps attention, MLP and norms of each layer one by one.
+-- Returns ac{}. Automodel wraps attention, MLP and norms of each layer separately.
 function options_of.checkpointing(d, given, options, strategy, family)
   local at = "distributed.activation_checkpointing"
   local value = given.activation_checkpointing
@@ -146,7 +146,7 @@ function options_of.checkpointing(d, given, options, strategy, family)
   return ac { modules = modules }
 end
 
--- A policy's dtypes. YAML's mp_policy without cast_forward_inputs does not cast.
+-- Returns the dtypes of a policy. In YAML, an mp_policy without cast_forward_inputs does not cast.
 local function policy_of(d, options)
   local given = options.mp_policy
   if given == nil then return { param = "bf16", reduce = "fp32", output = "bf16", cast_forward_inputs = true } end
@@ -168,7 +168,7 @@ local function refuse(d, options, list)
   end
 end
 
--- CPUOffloadPolicy for every unit: true, or a table with pin_memory.
+-- Returns true if units are offloaded (CPUOffloadPolicy). The key is true, or a table with pin_memory.
 local function offload_of(d, options)
   local given = options.offload_policy
   if given == nil or given == false then return nil end
@@ -179,8 +179,8 @@ local function offload_of(d, options)
   return true
 end
 
--- All layers but the last are resharded after forward; under a pipeline they stay gathered for the
--- step. A known mistake: Automodel looks for the pipeline in a mesh that never contains it.
+-- All layers except the last are resharded after forward. In a pipeline they stay gathered for the step.
+-- Automodel means to do so, but looks for the pipeline in a mesh that never contains it, so it reshards.
 local function fsdp2_pass(d, options, n_stages)
   refuse(d, options, {
     autocast_dtype = "ops run in precision.compute; there is no autocast",
@@ -227,7 +227,7 @@ local function zero_strategy(d, options)
   return "optim_grads_params"
 end
 
--- Units are the blocks, whatever their class; in Automodel an empty list divides by zero.
+-- Each block is a unit, whatever its class. In Automodel, an empty list divides by zero.
 local function megatron_units(d, options)
   local given = options.megatron_fsdp_unit_modules
   if given == nil then return nil end
@@ -259,8 +259,8 @@ local function megatron_pass(d, options)
       "average_in_collective is not supported without calculate_per_token_loss", "leave it out")
   end
   refuse(d, options, { report_nan_in_param_grad = "a run stops at the first number that is not finite" })
-  -- updated weights are gathered after the step; in Automodel too, check_for_nan_in_grad has no
-  -- effect
+  -- Updated weights are gathered after the step. check_for_nan_in_grad has no effect, as in
+  -- Automodel.
   local sharded = strategy == "optim" or strategy == "optim_grads"
   return zero { strategy = strategy, units = megatron_units(d, options), gather = sharded and "eager" or nil,
     overlap_grad_reduce = options.overlap_grad_reduce, overlap_param_gather = options.overlap_param_gather,
@@ -279,15 +279,15 @@ function options_of.data(d, strategy, options, n_stages)
   return megatron_pass(d, options)
 end
 
--- Dtypes of storage, compute and reduction. Storage in 16 bits without a 32-bit copy is Automodel's
--- known trap.
+-- The dtypes of storage, compute and reduction. Automodel's default is a known trap: storage in 16
+-- bits without a 32-bit copy.
 function options_of.precision(d, strategy, options, hf)
   local storage = values.dtype(d, "hf.torch_dtype", hf.torch_dtype) or "bf16"
   if storage == "bf16" and not options.preserve_fp32_weights then
     d:note("bf16-storage", "hf", "weights and moments are stored in bf16: updates smaller than 1/256 of a weight are lost")
   end
   if strategy ~= "fsdp2" then
-    -- zero{} sets which tensors are kept or summed in fp32
+    -- zero{} decides which tensors are stored or summed in fp32
     return { param = storage, compute = storage, reduce = storage }
   end
   local p = options.policy
@@ -299,8 +299,8 @@ local fp8_keys = { enabled = { "boolean", true }, recipe_name = { "text", "tenso
   enable_fsdp_float8_all_gather = { "boolean", false }, precompute_float8_dynamic_scale_for_fsdp = { "boolean", false },
   force_recompute_fp8_weight_in_bwd = { "boolean", false }, emulate = { "boolean", false } }
 
--- It runs before tensor parallelism, as in Automodel. Layers whose sizes are not multiples of 16
--- are left out.
+-- Returns float8{}, which runs before tensor parallelism, as in Automodel. Layers with a size that
+-- is not a multiple of 16 stay as they are.
 function options_of.float8(d, family)
   if d.config.fp8 == nil then return nil end
   local given = d:section("fp8", fp8_keys)
@@ -331,12 +331,12 @@ local optimizer_keys = { _target_ = { "text", "torch.optim.AdamW" }, lr = { "num
   adam_w_mode = { "boolean", true }, bias_correction = { "boolean", true }, master_weights = { "boolean", false },
   store_param_remainders = { "boolean", false }, exp_avg_dtype = { "any" }, exp_avg_sq_dtype = { "any" },
   foreach = { "boolean", false }, fused = { "boolean", false } }
--- Optimizers that are planned as AdamW. FusedAdam decays weights as AdamW does; Adam adds the decay to gradients.
+-- Optimizers that are planned as AdamW. FusedAdam decays weights like AdamW. Adam adds the decay to the gradients.
 local as_adamw = { AdamW = true, Adam = true, FusedAdam = true }
 local schedule_keys = { lr_warmup_steps = { "integer" }, lr_decay_steps = { "integer" }, min_lr = { "number" },
   lr_decay_style = { "word", "cosine", { "cosine" } } }
 
--- torch's optimizers with torch's defaults; the default clips gradients at norm 1.
+-- Returns torch's optimizer with torch's defaults. By default gradients are clipped at norm 1.
 function options_of.optimizer(d)
   local o, s = d:section("optimizer", optimizer_keys), d:section("lr_scheduler", schedule_keys)
   local clip = d:section("clip_grad_norm", { max_norm = { "number", 1.0 } }).max_norm

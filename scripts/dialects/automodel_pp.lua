@@ -1,5 +1,5 @@
--- Turns NeMo Automodel's pipeline block into options of pp{}: the number of virtual stages, their
--- ranks, and the layers of each.
+-- Turns NeMo Automodel's section of the pipeline into options of pp{}: the number of virtual
+-- stages, their ranks, and the layers of each stage.
 local dialect = require "tandem.dialect"
 local pipeline = {}
 
@@ -12,7 +12,7 @@ pipeline.keys = {
   pp_recv_buffer_pool = { "boolean", true }, pp_recv_buffer_pool_slack = { "integer", 2 },
 }
 
--- torch's names in lower case: our name, stages of a rank (1, or 2 and more), placement.
+-- torch's names in lower case. Each has our name, the stages of a rank (1, or 2 and more) and the placement.
 local schedules = {
   ["1f1b"] = { "1f1b", "single" }, gpipe = { "gpipe", "single" },
   interleaved1f1b = { "interleaved_1f1b", "multi" },
@@ -44,8 +44,8 @@ local function schedule_of(d, given)
   return nil
 end
 
--- Returns ceil(layers / layers_per_stage), rounded to a multiple of pp if asked; nil after an
--- error.
+-- Returns ceil(layers / layers_per_stage), rounded to a multiple of pp if the recipe says so; nil
+-- after an error.
 local function virtual_stages(d, layers, pp, given, schedule)
   local per_stage, round = given.layers_per_stage, given.round_virtual_stages_to_pp_multiple
   local single = schedule[2] == "single"
@@ -86,7 +86,7 @@ local function virtual_stages(d, layers, pp, given, schedule)
   return stages
 end
 
--- Returns the layers of each stage; the first stages take the remainder.
+-- Returns the number of layers of each stage. The first stages take the remainder.
 local function even_split(layers, stages)
   local split = {}
   for s = 1, stages do split[s] = layers // stages + (s <= layers % stages and 1 or 0) end
@@ -97,8 +97,8 @@ local function part_error(d, text, hint)
   d:error("pp-split", path .. ".module_fqns_per_model_part", "module_fqns_per_model_part: " .. text, hint)
 end
 
--- Returns the layers that an explicit list of modules gives to each part: every layer once, in
--- order.
+-- Returns the number of layers of each part in an explicit list of modules. Every layer must occur
+-- once, in order.
 local function named_split(d, layers, pp, parts)
   local split, next_layer = {}, 0
   if #parts < 1 or #parts % pp ~= 0 then
@@ -135,7 +135,7 @@ local function named_split(d, layers, pp, parts)
   return split
 end
 
--- Returns options of pp{}; nil after errors. layers: of the model, nil if unknown.
+-- Returns the options of pp{}; nil after errors. layers: the number in the model, nil if unknown.
 function pipeline.options(d, given, pp, layers, local_batch)
   local schedule = schedule_of(d, given)
   local micro = given.pp_microbatch_size

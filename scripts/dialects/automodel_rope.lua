@@ -1,5 +1,5 @@
--- How Hugging Face's configuration stretches rotary positions: hf.rope_scaling by its keys, turned
--- into the rope_scaling of a library model. A kind that Tandem does not have is refused by name.
+-- Turns Hugging Face's hf.rope_scaling, which stretches rotary positions, into the rope_scaling of
+-- a library model. A kind that Tandem lacks is refused by name.
 local nn = require "tandem.nn"
 local values = require "tandem.dialect_values"
 local rope = {}
@@ -9,13 +9,14 @@ rope.hf_keys = { rope_scaling = { "list" }, max_position_embeddings = { "integer
 
 local at, types = "hf.rope_scaling", "types: linear, llama3, yarn, longrope"
 
--- keys: of Hugging Face's table. needs: those that a plan must state; context: the original one, in
--- tokens; length: the stretched one. longest_is_context: max_position_embeddings may be the original
--- context; beside Llama's scaling it is the stretched one. make: returns the library's rope_scaling.
+-- keys: the keys of Hugging Face's table. needs: the keys that a recipe must state. context: the key of
+-- the original context, in tokens. length: the key of the stretched one. longest_is_context: without
+-- its key, the original context is max_position_embeddings. (Beside Llama's scaling that key is the
+-- stretched context.) make: returns the library's rope_scaling.
 local number = { "number" }
 local kinds = {
   default = { keys = {}, needs = {}, make = function() return false end },
-  -- Llama's scaling with low = high stretches every wavelength equally.
+  -- Llama's scaling with low = high divides every frequency by the same factor.
   linear = { keys = { factor = number }, needs = { "factor" },
     make = function(own) return { factor = own.factor, low = 1e30, high = 1e30, context = 8192 } end },
   llama3 = { keys = { factor = number, low_freq_factor = number, high_freq_factor = number },
@@ -44,7 +45,7 @@ local refused = {
   mrope = "gives each token of an image a row and a column, which only models.qwen2_vl has",
 }
 
--- The kind of a table without rope_type, or with two that differ, is not guessed. nil after an error.
+-- Returns the kind of the table; nil after an error. A table without rope_type, or with two different types, is refused.
 local function kind_of(d, given)
   local kind, older = given.rope_type, given.type
   if kind == nil then kind = older end
@@ -67,8 +68,8 @@ local function kind_of(d, given)
   return nil
 end
 
--- Returns the table's keys with defaults, context and length among them, and the keys beside the
--- table that were read.
+-- Returns the table's keys with their defaults, among them context and length. Also returns the
+-- keys beside the table that were read.
 local function read(d, hf, kind)
   local own = values.section(d, at, hf.rope_scaling, nn.with(kinds[kind].keys, { rope_type = { "text" }, type = { "text" },
     original_max_position_embeddings = { "integer" } }))
@@ -90,7 +91,7 @@ local function read(d, hf, kind)
   return nn.with(own, { context = context, length = length }), used
 end
 
--- The keys beside rope_scaling that do nothing.
+-- Reports the keys beside rope_scaling that have no effect.
 local function tell_unused(d, hf, used)
   for _, key in ipairs { "max_position_embeddings", "original_max_position_embeddings" } do
     if hf[key] and not used[key] then
@@ -102,7 +103,7 @@ end
 
 local positive = { "low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow", "original_max_position_embeddings" }
 
--- Returns false if a key is missing or out of its bounds, or if Tandem would compute something else.
+-- Returns false if a key is missing or out of its bounds, or if Tandem would compute something else than Automodel.
 local function check(d, kind, own)
   local before = d.n_errors
   for _, key in ipairs(kinds[kind].needs) do
@@ -144,7 +145,7 @@ local function same(a, b)
   return true
 end
 
--- True if hf.rope_scaling says what models.qwen2_vl does: its sections of time, row and column.
+-- True if hf.rope_scaling has the sections of time, row and column that models.qwen2_vl has.
 local function says_sections(d, given, sections)
   local kind = given.rope_type or given.type
   local stated = given.mrope_section
@@ -156,7 +157,7 @@ local function says_sections(d, given, sections)
   return true
 end
 
--- Returns the model with the scaling of hf.rope_scaling, or the model as it is if there is none.
+-- Returns the model with the scaling of hf.rope_scaling. Without the key, returns the model unchanged.
 function rope.model(d, hf, model)
   local given = hf.rope_scaling
   local config = type(model) == "table" and rawget(model, "config")

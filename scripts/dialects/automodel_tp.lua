@@ -1,14 +1,14 @@
--- NeMo Automodel's tensor-parallel plans as patterns of tp { plan }: an explicit plan first, then
--- the one registered for the model's class, then Hugging Face's own, then the base plan. Hugging
--- Face's module names become those of the library's models; in a model of your own they stay as
--- they are. It does not cover experts.
+-- Turns NeMo Automodel's tensor-parallel plans into patterns of tp { plan }. The first plan that
+-- exists counts: an explicit one, the one registered for the model's class, Hugging Face's own, the
+-- base plan. Names of Hugging Face's modules become names of the library's modules. In a model of
+-- your own they stay as they are. Experts are not covered.
 local _, core = ...
 local dialect = require "tandem.dialect"
 local hybrid = require "dialects.automodel_hybrid"
 local made = require "tandem.families"
 local tensor = {}
 
--- The names of Hugging Face's modules in each family.
+-- The names of Hugging Face's modules, by family.
 local gated = { gate_proj = "w1", up_proj = "w3", gate_up_proj = "w13", down_proj = "w2" }
 local plain = { gate_proj = "gate", up_proj = "up", gate_up_proj = "gate_up", down_proj = "down" }
 local families = {
@@ -28,7 +28,7 @@ local families = {
 local phi2 = { class = "PhiForCausalLM", embed = "embed", head = "head", mlp = "mlp",
   ffn = { fc1 = "fc1", fc2 = "fc2" }, norms = { input_layernorm = "norm" } }
 
--- Hugging Face's classes of the library's models.
+-- Hugging Face's classes for the library's models.
 local classes = {
   llama = { "LlamaForCausalLM", "MistralForCausalLM" },
   qwen = { "Qwen2ForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM" },
@@ -39,20 +39,20 @@ local classes = {
   llava = { "LlavaForConditionalGeneration" }, qwen2_vl = { "Qwen2VLForConditionalGeneration" },
 }
 
--- Returns the name of a library model's family; nil: it is the user's own model.
+-- Returns the name of the model's family in the library; nil: the model is the user's own.
 function tensor.library(model)
   local found = made.of(model)
   return found and classes[found] and found or nil
 end
 
--- Returns a set of the classes of a library model; nil: it is the user's own model.
+-- Returns the set of classes of a library model; nil: the model is the user's own.
 function tensor.classes(model)
   local found, set = tensor.library(model), {}
   for _, class in ipairs(found and classes[found] or {}) do set[class] = true end
   return found and set
 end
 
--- In a fused model these are one projection; in an unfused one, the fused name does not exist.
+-- A fused model has one projection for these names. An unfused model does not have the fused name.
 local apart = { q_proj = true, k_proj = true, v_proj = true, gate_proj = true, up_proj = true }
 local together = { qkv_proj = true, gate_up_proj = true }
 local attention = { q_proj = "wq", k_proj = "wk", v_proj = "wv", qkv_proj = "wqkv", o_proj = "wo", dense = "wo" }
@@ -65,7 +65,7 @@ local function names_of(modules, fused)
   return own
 end
 
--- Returns the family of a library model; nil: it is the user's own model.
+-- Returns the family of a library model; nil: the model is the user's own.
 function tensor.family(model)
   local found = families[made.of(model)]
   if not found then return nil end
@@ -76,7 +76,7 @@ function tensor.family(model)
     mixer = found.mixer, ffn = is_moe and {} or names_of(found.ffn, config.fused), attention = names_of(attention, config.fused) }
 end
 
--- "model.layers.*.self_attn.q_proj" -> "layers.*.attention.wq"; nil: the model has no such module.
+-- Translates "model.layers.*.self_attn.q_proj" to "layers.*.attention.wq"; nil: the model has no such module.
 local function translate(family, name)
   if not family then return name end
   if name == "model.embed_tokens" then return family.embed end
@@ -102,7 +102,7 @@ local function translate(family, name)
 end
 tensor.translate = translate
 
--- Returns the nearest of the family's names.
+-- Returns the family's names that are nearest to a misspelt name.
 local function nearest(family, name)
   local names = { "model.embed_tokens", "model.norm", "lm_head" }
   local layer = name:match "^model%.layers%.([%d*]+)%." or "*"
@@ -114,9 +114,9 @@ end
 
 local styles = { colwise = true, rowwise = true, colwise_rep = true, rowwise_rep = true, sequence_parallel = true }
 
--- Turns a plan's paths into styles under the model's names. where: the key to blame. must_match: a
--- name that the model lacks is an error; in Automodel's own plans such a name is only another
--- spelling.
+-- Turns the paths of a plan into styles under the model's names. where: the key that errors name.
+-- must_match: a name that the model lacks is an error. Automodel's own plans list several spellings
+-- of a name, so for them must_match is false.
 local function to_plan(d, family, plan, where, must_match)
   local result, n = {}, 0
   for name, style in pairs(plan) do
@@ -166,15 +166,15 @@ local phi_plan = {
   ["model.layers.*.self_attn.v_proj"] = "colwise", ["model.layers.*.self_attn.dense"] = "rowwise",
   ["model.layers.*.self_attn.qkv_proj"] = "colwise",
   ["model.layers.*.mlp.fc1"] = "colwise", ["model.layers.*.mlp.fc2"] = "rowwise" }
--- Attention itself is replicated: q, k, v are split by inputs and summed. o's output is gathered,
--- and so is gate_up's, because to Automodel it is a single matrix.
+-- Attention itself is replicated: q, k and v are split by inputs, and their outputs are summed. The
+-- outputs of o and of gate_up are gathered. (Automodel treats gate_up as one matrix.)
 local phi3_plan = { ["model.layers.*.self_attn.qkv_proj"] = "rowwise_rep",
   ["model.layers.*.mlp.gate_up_proj"] = "colwise_rep", ["model.layers.*.self_attn.q_proj"] = "rowwise_rep",
   ["model.layers.*.self_attn.k_proj"] = "rowwise_rep", ["model.layers.*.self_attn.v_proj"] = "rowwise_rep",
   ["model.layers.*.self_attn.o_proj"] = "colwise_rep", ["model.layers.*.mlp.gate_proj"] = "colwise",
   ["model.layers.*.mlp.up_proj"] = "colwise", ["model.layers.*.mlp.down_proj"] = "rowwise" }
 
--- By model class: the plan, its additions for sequence parallelism (nil: not supported), and
+-- For each model class: the plan, its additions for sequence parallelism (nil: not supported), and
 -- whether q, k and v then share one gather. Without sequence parallelism, every column linear sums
 -- the gradient of its own input.
 local registered = {
@@ -184,7 +184,7 @@ local registered = {
   Gemma3ForCausalLM = { llama_plan, gemma_sequence, false },
   NemotronHForCausalLM = { hybrid.tp_plan }, PhiForCausalLM = { phi_plan }, Phi3ForCausalLM = { phi3_plan },
 }
--- True for classes with a plan of their own, and for those that the base plan is made for.
+-- True for classes that have a plan of their own, or for which the base plan is made.
 local of_base = { MistralForCausalLM = true, MixtralForCausalLM = true, Qwen3MoeForCausalLM = true, GPT2LMHeadModel = true,
   Gemma2ForCausalLM = true }
 function tensor.knows(class) return registered[class] ~= nil or of_base[class] == true end
@@ -198,7 +198,7 @@ local function with_sequence(plan, extra)
   return own
 end
 
--- An untied head's logits stay split over the vocabulary; an untied embedding joins the plan.
+-- Without ties, the logits stay split over the vocabulary, and the embedding joins the plan.
 local function hf_plan(given, tied)
   local own = with_sequence(given)
   if not tied and own.lm_head == "colwise_rep" then own.lm_head = "colwise" end
@@ -212,8 +212,8 @@ local function count(t)
   return n
 end
 
--- Returns "1, 2, 4" and its greatest number up to s.tp: the sizes of tp that divide both kinds of heads, the features
--- of an MLP, and the ranks that the other axes leave to tp and dp.
+-- Returns the possible sizes of tp, as in "1, 2, 4", and the largest up to s.tp. A size must divide
+-- both kinds of heads, the features of an MLP, and the ranks that the other axes leave to tp and dp.
 function tensor.sizes(s, hf)
   local common = dialect.common(hf.num_attention_heads, hf.num_key_value_heads, s.hidden, s.left)
   local nearest = math.min(common, s.tp)
@@ -221,7 +221,7 @@ function tensor.sizes(s, hf)
   return dialect.divisors(common), math.max(nearest, 1)
 end
 
--- Heads are counted as validate_tp_mesh does: KV heads first.
+-- Checks heads in the order of validate_tp_mesh: KV heads first.
 local function check_heads(d, s, hf)
   local heads, groups, tp = hf.num_attention_heads, hf.num_key_value_heads, s.tp
   if not heads or heads == 0 then
@@ -263,7 +263,7 @@ local function explicit(d, family, plan)
 end
 
 -- Returns the plan that Automodel would choose: { styles, additions for sequence parallelism,
--- shared gathers }.
+-- whether q, k and v share a gather }.
 local function choose(d, family, options, hf, tp)
   if options.tp_plan ~= nil then return explicit(d, family, options.tp_plan) end
   if registered[hf.class] then return registered[hf.class] end
@@ -285,8 +285,8 @@ local function choose(d, family, options, hf, tp)
   return family and base or "own"
 end
 
--- A model without a plan in Automodel is split as its own notes say, which the report states. Models of experts
--- need a plan there.
+-- If Automodel has no plan for a model, the model's own lists tp_col and tp_row count, and the
+-- report says so. Models with experts need a plan there.
 local function own_options(d, hf, tp, experts, sequence)
   if experts then
     d:error("tp-plan-missing", "distributed.tp_size", ("tp_size = %d: Automodel has no tensor-parallel plan for %s, a "
@@ -299,8 +299,8 @@ local function own_options(d, hf, tp, experts, sequence)
   return { sequence = sequence, share_gathers = false, keep_gathered = sequence }
 end
 
--- Returns options of tp{}, nil after errors. s: the sizes of axes; s.left: the ranks for tp and dp together.
--- s.hidden, s.experts: the MLP's features, and the number of experts, of a library model.
+-- Returns the options of tp{}; nil after errors. s: the sizes of axes. s.left: the ranks for tp and
+-- dp together. s.hidden, s.experts: the width of an MLP and the number of experts of a library model.
 function tensor.options(d, options, hf, family, s)
   local tp = s.tp
   check_heads(d, s, hf)

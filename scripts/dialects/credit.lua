@@ -1,6 +1,6 @@
--- miles-credit's configuration: return require "dialects.credit" { trainer = { parallelism = { ...
--- } }, ... }. Passes in order: domain, tensor, checkpointing, data (FSDP2 or DDP). Mistakes that
--- miles-credit silently accepts are refused; with as = "original" they become findings.
+-- Turns miles-credit's configuration into a plan: return require "dialects.credit" { trainer = {
+-- parallelism = { ... } }, ... }. The passes are, in order: domain, tensor, checkpointing, data (FSDP2 or
+-- DDP). Mistakes that miles-credit silently accepts are refused; with as = "original" they become findings.
 local dialect = require "tandem.dialect"
 local values = require "tandem.dialect_values"
 local credit_model = require "tandem.credit_model"
@@ -17,8 +17,8 @@ local trainer_keys = {
   use_spectral_norm = { "boolean" }, use_ema = { "boolean", false }, seed_by_dp_rank = { "any" },
   learning_rate = { "number", 1e-3 }, weight_decay = { "number", 0 }, grad_max_norm = { "any" },
 }
--- These keys set the length, the intervals and the scheduler of a training run. They do not change
--- a step.
+-- These keys set the length, the intervals and the scheduler of a training run, but do not change a
+-- step.
 for _, key in ipairs { "batches_per_epoch", "valid_batches_per_epoch", "valid_batch_size", "thread_workers",
   "valid_thread_workers", "prefetch_factor", "epochs", "num_epoch", "start_epoch", "reload_epoch", "train_one_epoch",
   "stopping_patience", "use_scheduler", "scheduler", "update_learning_rate", "load_weights", "load_optimizer",
@@ -27,7 +27,7 @@ for _, key in ipairs { "batches_per_epoch", "valid_batches_per_epoch", "valid_ba
   "stop_rollout", "batch_iterations" } do trainer_keys[key] = { "any" } end
 for key, row in pairs { ensemble_size = { "integer", 1 }, compile = { "boolean", false },
   apply_grad_penalty = { "boolean", false } } do trainer_keys[key] = row end
--- The trainers in its registry; the second generation reads trainer.parallelism, the first trainer.mode.
+-- The trainers of the registry. The second generation reads trainer.parallelism, the first one trainer.mode.
 local trainer_types = { ["era5-gen1"] = 1, era5 = 1, cam = 1, gen2 = 2, ["era5-gen2"] = 2, ["era5-diffusion"] = 0,
   ["era5-ensemble"] = 0, ["ic-opt"] = 0, conus404 = 0, ["standard-les"] = 0, ["standard-wrf"] = 0,
   ["multi-step-wrf"] = 0, samudra = 0 }
@@ -46,7 +46,7 @@ local function degree(d, block, key)
   return n and n >= 1 and n or 1
 end
 
--- The mode names of the first trainer, in the words of today's block.
+-- Modes of the first generation of trainers, as today's block trainer.parallelism would state them.
 local function from_mode(d, trainer)
   local modes = { fsdp = "fsdp2", ddp = "ddp", domain_parallel = "none", ["fsdp+domain_parallel"] = "fsdp2", none = "none" }
   local data = modes[trainer.mode]
@@ -133,7 +133,7 @@ local function check_type(d, trainer)
   end
 end
 
--- Under domain, miles-credit's gradients differ from those of the unsplit model. The plan has those of the unsplit model.
+-- Under domain, miles-credit's gradients differ from those of one rank. The plan has the gradients of one rank.
 local function tell_of_domain(d, p, c, field)
   if p.domain <= 1 or not field then return end
   local told = d.original and d.note or d.warn
@@ -150,7 +150,7 @@ local function tell_of_domain(d, p, c, field)
     .. "those of one rank, and from this plan's. %s"):format(p.domain, table.concat(why, "; ")))
 end
 
--- The rows of the padded grid must be whole windows on every domain rank.
+-- On every domain rank, the rows of the padded grid must form whole windows.
 local function check_domain(d, p, c, field)
   if p.domain <= 1 then return end
   local height, at = c.image_height or (type(field) == "table" and field.height), "trainer.parallelism.domain"
@@ -177,7 +177,7 @@ end
 
 local tp_functions = { "apply_native_tensor_parallel", "apply_tensor_parallel" }
 
--- miles-credit has switched off the first of its two tensor-parallel functions, for every model.
+-- miles-credit has two functions for tensor parallelism. It has switched off the first one for every model.
 local function check_tp_function(d, name)
   if name == nil or name == tp_functions[1] then return end
   if name == tp_functions[2] then
@@ -190,7 +190,7 @@ local function check_tp_function(d, name)
 end
 
 -- miles-credit silently leaves blocks with spectral norm out of tensor parallelism. If all blocks
--- have it, tensor parallelism does nothing. Returns how many ranks repeat each other's work.
+-- have it, tensor parallelism splits nothing. Returns how many ranks then repeat each other's work.
 local function check_tensor(d, p, c, spectral)
   local at = "trainer.parallelism.tensor"
   if spectral then
@@ -212,7 +212,7 @@ local function check_tensor(d, p, c, spectral)
   return 1
 end
 
--- Returns the model with spectral norm in all its linears, as in miles-credit's own configuration.
+-- Returns the model with spectral norm in all its linears. The model must have the option use_spectral_norm.
 local function normed(d, model, c)
   if c.use_spectral_norm then return model end
   if c.use_spectral_norm == nil then
@@ -229,7 +229,7 @@ end
 
 local policy_keys = { param_dtype = { "any" }, reduce_dtype = { "any" }, output_dtype = { "any" } }
 
--- Mixed precision is used only under amp; spectral norm keeps fp32 unless a policy is named.
+-- Mixed precision is used only under amp. With spectral norm, types stay fp32 unless a policy is given.
 local function precision_of(d, trainer, p, spectral)
   local at = "trainer.fsdp2_mp_policy"
   local policy = values.section(d, at, trainer.fsdp2_mp_policy or {}, policy_keys)
@@ -293,8 +293,8 @@ local function optimizer_of(d, trainer)
     clip_norm = clip or 0 }
 end
 
--- FSDP2 over dp, DDP over dp, or nothing. With nothing, a dp above 1 trains that many separate
--- models.
+-- Returns FSDP2 over dp, DDP over dp, or nothing. With nothing, a dp above 1 trains so many
+-- separate models.
 local function data_pass(d, trainer, p, dp)
   if p.data == "fsdp2" then return fsdp2 {}, { dp_shard = dp } end
   if p.data == "ddp" then return ddp {}, { dp_replicate = dp } end
@@ -306,7 +306,7 @@ local function data_pass(d, trainer, p, dp)
   return nil, {} -- as = "original": plans one of the replicas
 end
 
--- Returns the devices of one of dp independent replicas; a node's own devices are divided last.
+-- Returns the devices of one of dp independent replicas. Whole nodes are divided first.
 local function share_of(cluster, dp)
   if type(cluster) ~= "table" or dp == 1 then return cluster end
   local own = dialect.copy(cluster)

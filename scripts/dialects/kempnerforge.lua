@@ -1,8 +1,8 @@
--- KempnerForge's configuration as a plan: require "dialects.kempnerforge" { world = 8, model =
--- {...}, distributed = {...}, train = {...}, ... } with the sections, keys and defaults of its TOML
--- files, and its checks. Configurations that KempnerForge accepts but computes wrongly are refused
--- or corrected; with as = "original" its result is reproduced. world: number of devices; or cluster
--- = require "clusters.hgx_h200" { ... }.
+-- Turns KempnerForge's configuration into a plan: require "dialects.kempnerforge" { world = 8,
+-- model = {...}, distributed = {...}, train = {...}, ... } with the sections, keys and defaults of
+-- its TOML files, and its checks. Some configurations are accepted by KempnerForge but computed
+-- wrongly. They are refused or corrected; with as = "original" KempnerForge's result is planned.
+-- world: the number of devices; or cluster = require "clusters.hgx_h200" { ... } instead.
 local dialect = require "tandem.dialect"
 local read_sections = require "dialects.kempnerforge_sections"
 
@@ -12,13 +12,13 @@ local SYSTEM = "KempnerForge"
 local other_keys = { world = true, cluster = true, name = true, as = true, plugins = true }
 for _, key in ipairs(vlm.keys) do other_keys[key] = true end
 
--- ---- KempnerForge's own checks of the whole job, in its order
+-- ---- KempnerForge's own checks of the whole job, in its own order
 
 local function product_of(c)
   return c.dp_replicate * c.tp * c.pp * c.cp * c.ep
 end
 
--- Returns the size of dp_shard; nil if the axes do not make the world.
+-- Returns the size of dp_shard; nil if the product of the axes is not the world.
 local function check_world(d, c, world)
   local other = product_of(c)
   if c.dp_shard == -1 then
@@ -49,16 +49,16 @@ local function hidden_of(m)
   return 256 * ((raw + 255) // 256)
 end
 
--- True where activations between linears are split along the sequence.
+-- True if the activations between linears are split along the sequence.
 local function splits_sequence(c, m) return c.pp == 1 and not m.tie_embeddings and not is_moe(m) end
 
--- Returns the ranks that the other axes leave to this one and dp_shard: its size divides them.
+-- Returns how many ranks the other axes leave to this axis and dp_shard. The axis' size must divide this number.
 local function left_for(c, axis, world)
   local other = product_of(c) // c[axis]
   return world % other == 0 and world // other or world
 end
 
--- Each size that tp cuts. The hint names values that fit all of them, and the world, at once.
+-- Checks each size that tp cuts. A hint names values that fit all of these sizes and the world.
 local function check_tp(d, c, m, t, world)
   local sizes = { { "divides-heads", "n_heads", m.n_heads } }
   if m.n_kv_heads ~= m.n_heads then sizes[2] = { "divides-heads", "n_kv_heads", m.n_kv_heads } end
@@ -128,10 +128,10 @@ local function check_job(d, job)
   return shard
 end
 
--- ---- mistakes that it does not check for, and behaviour that differs from its documents
+-- ---- mistakes for which KempnerForge has no check, and behaviour that differs from its documents
 
--- The axes that its mesh has: cp counts as a factor of the world but is then forgotten. known:
--- whether dp_shard is known.
+-- Returns the axes of KempnerForge's mesh. It counts cp as a factor of the world, but then forgets
+-- it. known: whether dp_shard is known.
 local function check_unimplemented(d, c, world, mesh, known)
   if c.cp > 1 then
     local covered = math.max(world // c.cp, 1)
@@ -172,7 +172,7 @@ local function expert_hidden_of(m)
   return math.max(16, 16 * math.tointeger(math.floor(hidden_of(m) * m.moe_expert_ffn_multiplier / 16 + .5)))
 end
 
--- The embedding stays whole; without sequence parallelism so does the head.
+-- The embedding is not split. Without sequence parallelism the head is not split, either.
 local function tp_pass(m, sequence)
   local block = { ["attention.wq"] = "colwise", ["attention.wk"] = "colwise", ["attention.wv"] = "colwise",
     ["attention.wo"] = "rowwise" }
@@ -190,8 +190,8 @@ local function tp_pass(m, sequence)
     plan = plan }
 end
 
--- In the order of its builder: stages; then TP, Float8, AC, FSDP, materialise (under tp on the meta
--- device); then compile.
+-- The passes, in the order of KempnerForge's builder: stages, TP, Float8, AC, FSDP, materialise
+-- (under tp the model is built on the meta device), compile.
 local function passes(job, mesh)
   local c, m, t = job.distributed, job.model, job.train
   local list = {}
@@ -211,13 +211,13 @@ local function passes(job, mesh)
     list[#list + 1] = ac { mode = t.activation_checkpointing }
   end
   if job.frozen and #job.frozen > 0 then list[#list + 1] = freeze { modules = job.frozen } end
-  -- attention and experts are separate units, all norms in the root; FSDP only uses dp_shard
+  -- Attention and experts are separate units. The root unit has all norms. FSDP uses only dp_shard.
   if mesh.ep > 1 then
     list[#list + 1] = fsdp2 { reshard_root = true, defer_grad_sync = true, over_ep = false,
       units = crosses and { "layers.*.attention", "layers.*.mlp", "cross_attention_layers.*" }
         or { "layers.*.attention", "layers.*.mlp" } }
   elseif mesh.dp_shard > 1 then
-    -- Under pp, the schedule keeps gathered weights until the last backward.
+    -- Under pp, the schedule keeps gathered weights until the last backward pass.
     list[#list + 1] = c.pp > 1 and fsdp2 { keep_gathered = true }
       or fsdp2 { reshard_after_forward = true, reshard_root = true, defer_grad_sync = true }
   end
@@ -244,7 +244,7 @@ local function plan_of(job, d)
     original = d.original and SYSTEM or nil,
     model = require "models.kempnerforge" (config),
     cluster = d.config.cluster,
-    -- It divides each micro-batch by its own kept tokens, then by the number of micro-batches.
+    -- KempnerForge divides the loss of each micro-batch by its kept tokens, then by the number of micro-batches.
     batch = { global = t.batch_size * t.grad_accum_steps * data, micro = t.batch_size, seq = job.vlm and job.vlm.max_text_len or t.seq_len,
       denominator = d.original and "microbatch_mean" or nil },
     mesh = mesh,
@@ -253,7 +253,7 @@ local function plan_of(job, d)
     optimizer = adamw { lr = o.lr, beta1 = o.betas[1], beta2 = o.betas[2], eps = o.eps,
       weight_decay = o.weight_decay, clip_norm = t.grad_clip_norm,
       warmup_steps = s.name == "none" and 0 or s.warmup_steps,
-      -- a warm-up may be longer than the run; then the run ends first
+      -- a warm-up may be longer than the run, which then ends before the rate has its full value
       total_steps = constant and 0 or s.decay_steps and s.warmup_steps + s.decay_steps
         or math.max(t.max_steps, s.warmup_steps),
       min_lr_ratio = s.min_lr_ratio },
@@ -262,7 +262,7 @@ local function plan_of(job, d)
   return plan(own)
 end
 
--- Refuses options of mixtures of experts that Tandem does not support, or computes differently.
+-- Refuses options of mixtures of experts that Tandem lacks or computes differently.
 local function refuse_experts(d, job)
   local m = job.model
   local function refuse(key, text) d:error("dialect-unsupported", "model." .. key, text) end

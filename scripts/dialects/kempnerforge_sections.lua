@@ -1,5 +1,5 @@
--- The sections of a KempnerForge configuration: keys with defaults, and the checks of each in the
--- order in which they are read.
+-- The sections of a KempnerForge configuration: their keys, the defaults, and the checks. Checks
+-- run in the order in which the sections are read.
 local dialect = require "tandem.dialect"
 
 local model_keys = {

@@ -1,12 +1,12 @@
 -- KempnerForge's models of images and text: [vlm], [vision_encoder], [adapter], [video]. Image
--- tokens precede the text. The loss counts only text tokens. Its vision encoder of type "random"
--- has no parameters: each image is a number of random tokens. Other encoders and architectures are
--- refused by name.
+-- tokens precede the text. The loss counts only text tokens. The vision encoder of type "random"
+-- has no parameters: it returns random tokens, the same number for each image. Other encoders and
+-- architectures are refused by name.
 local dialect = require "tandem.dialect"
 local vlm = { keys = { "vlm", "vision_encoder", "adapter", "video" } }
 
 local pooling = { avgpool = true, attentional_pool = true }
--- Keys of all architectures, then those of each. Another architecture's keys are unknown.
+-- Keys of all architectures, then the keys of each one. A key of another architecture is an unknown key.
 local vlm_keys = {
   arch = { "word", "joint_decoder", { "joint_decoder", "cross_attention", "mot", "moma" } },
   max_text_len = { "integer", 512 }, freeze = { "list", { { module = "vision_encoder", frozen = true } } },
@@ -80,19 +80,19 @@ function vlm.read(d, config)
   return v
 end
 
--- Returns the number of image tokens in the decoder's sequence: 0 if separate blocks read the
+-- Returns the number of image tokens in the decoder's sequence. It is 0 if separate blocks read the
 -- images.
 local function residual_tokens(d, v, n)
   return v.arch == "cross_attention" and 0 or v.frames * tokens_of(d, v.adapter, n)
 end
 
--- Heads of the blocks that read the image: 0 means those of the model, and a KV head for each.
+-- Heads of the blocks that read the image. 0 means: as many as in the model, and a KV head for each of them.
 local function cross_heads(v, model)
   local heads = v.cross_attention_n_heads > 0 and v.cross_attention_n_heads or model.n_heads
   return heads, v.cross_attention_n_kv_heads > 0 and v.cross_attention_n_kv_heads or heads
 end
 
--- KempnerForge checks the first two. It fails while it builds a model that the others refuse.
+-- KempnerForge checks the first two sizes. With a wrong size among the others, it fails while it builds the model.
 local function check_cross(d, v, model)
   if v.cross_attention_every_n_layers <= 0 then
     d:error("out-of-range", "vlm.cross_attention_every_n_layers", ("cross_attention_every_n_layers must be positive: it is %d"):format(
@@ -189,10 +189,10 @@ end
 local parts = { transformer = { "token_embedding", "layers", "norm", "output_head" }, adapter = { "adapter" },
   cross_attention = { "cross_attention_layers" }, vision_encoder = {} }
 
--- True if the alias exists: blocks that read images only exist in their own architecture.
+-- Returns whether the alias exists. Blocks that read images exist only in the architecture "cross_attention".
 local function knows(v, name) return parts[name] and (name ~= "cross_attention" or v.arch == name) end
 
--- The modules that are not trained; later specs win.
+-- Returns the modules that are not trained. A later entry overrides an earlier one.
 function vlm.frozen(d, v)
   local state, list = {}, {}
   for _, spec in ipairs(v.freeze) do
@@ -202,7 +202,7 @@ function vlm.frozen(d, v)
         tostring(name), v.arch == "cross_attention" and " and cross_attention" or ""))
     else
       state[name] = spec.frozen ~= false
-      -- the pattern of the transformer also matches its blocks that read images
+      -- The pattern of the transformer also matches its blocks that read images.
       if name == "transformer" and v.arch == "cross_attention" then state.cross_attention = state[name] end
     end
   end
@@ -212,7 +212,7 @@ function vlm.frozen(d, v)
   return list
 end
 
--- For models.kempnerforge.
+-- Returns the keys of models.kempnerforge for the images.
 function vlm.model(v, model)
   local images = { tokens = v.encoder.num_tokens > 0 and v.encoder.num_tokens or 16, features = v.encoder.feature_dim > 0 and v.encoder.feature_dim or 768,
     type = v.adapter.type, hidden = v.adapter.hidden_dim, activation = v.adapter.activation, arch = v.arch }

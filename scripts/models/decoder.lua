@@ -1,5 +1,5 @@
--- The frame of a decoder: tokens are embedded, pass c.layers blocks and a norm, and the head scores the next token.
--- block(c, index) makes the block with that index; the first is 0.
+-- The frame of a decoder: an embedding of the tokens, c.layers blocks, a norm, and a head that
+-- scores the next token. block(c, index) makes the block with that index; the first is 0.
 local nn = require "tandem.nn"
 
 return function(c, block)

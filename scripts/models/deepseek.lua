@@ -1,17 +1,17 @@
 -- DeepSeek-V2 and V3: require "models.deepseek" "v3", or { size = "v3", layers = 4 } to change
--- parts of it. Attention has latent keys and values. The first layers are dense. The others have
--- experts: a token uses top_k of them, and every token uses the shared experts. Left out: the
--- modules for multi-token prediction, and the small balance loss of V3. balance_rate = 0.001 adds
--- the bias that keeps V3's experts balanced. YaRN extends the rotary positions from 4096 tokens to
--- 163840, as in config.json. The published weights need it. For pre-training on 4096 tokens, which
--- did not use YaRN, set rope_scaling = false.
+-- parts of it. Keys and values of attention are latent. The first layers are dense. The others have
+-- experts: each token uses top_k routed experts and all shared experts. The modules for multi-token
+-- prediction, and the small balance loss of V3, are left out. balance_rate = 0.001 adds the bias
+-- that balances V3's experts. YaRN extends the rotary positions from 4096 to 163840 tokens, as in
+-- config.json. The published weights need YaRN. The pre-training on 4096 tokens did not use it:
+-- rope_scaling = false switches it off.
 local nn, decoder = require "tandem.nn", require "models.decoder"
 
 local function yarn(mscale, context)
   return { kind = "yarn", factor = 40, fast = 32, slow = 1, context = context or 4096, mscale = mscale, mscale_all_dim = mscale }
 end
 
--- https://huggingface.co/deepseek-ai: config.json of each. scaling: the factor of the routed experts' sum.
+-- https://huggingface.co/deepseek-ai: config.json of each. scaling: the factor of the sum of the routed experts.
 local sizes = {
   ["v2-lite"] = { dim = 2048, layers = 27, dense = 1, heads = 16, kv_rank = 512, hidden = 10944, expert_hidden = 1408,
     experts = 64, top_k = 6, shared = 2, normalise = false, rope_scaling = yarn(0.707) },

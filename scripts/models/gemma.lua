@@ -1,12 +1,12 @@
--- Gemma 2 and 3 (text): require "models.gemma" "3-1b", or { size = "3-1b", layers = 4 } to change
--- parts of it. A norm before and after attention and MLP, a gated GELU, a tied head, embeddings
--- times sqrt(dim); Gemma 3 normalises each query and key head. Norm weights start at 1, and a norm
--- multiplies by its weight w. Gemma multiplies by 1 + w, which is the same function, but weight
--- decay then pulls the factor to 1 and not to 0. Local layers see a window of keys: every second
--- layer of Gemma 2, five of six of Gemma 3. Gemma 2 also caps scores and logits.
+-- Gemma 2 and 3 (text): require "models.gemma" "3-1b", or { size = "3-1b", layers = 4 } to change parts
+-- of it. Attention and MLP each have a norm before and after. The MLP is a gated GELU, the head is
+-- tied, and embeddings are multiplied by sqrt(dim). Gemma 3 normalises each query and key head. A norm
+-- multiplies by its weight w, which starts at 1. Gemma's own code multiplies by 1 + w. The function is
+-- the same, but weight decay pulls this factor to 0, and Gemma's to 1. Local layers see a window of
+-- keys: every second layer of Gemma 2, five of six of Gemma 3. Gemma 2 also caps scores and logits.
 local nn = require "tandem.nn"
 
--- https://huggingface.co/google: config.json of each. scalar: the scores are divided by its root.
+-- https://huggingface.co/google: config.json of each. scalar: scores are divided by the root of this number.
 local sizes = {
   ["2-2b"] = { dim = 2304, layers = 26, heads = 8, kv_heads = 4, hidden = 9216, scalar = 256 },
   ["2-9b"] = { dim = 3584, layers = 42, heads = 16, kv_heads = 8, hidden = 14336, scalar = 256 },
@@ -27,7 +27,7 @@ for name, size in pairs(sizes) do
   local is_3 = name:sub(1, 2) == "3-"
   size.qk_norm = is_3
   size.vocab = size.vocab or is_3 and 262208 or 256000
-  -- in Gemma 3, five of six layers are local and keep the old RoPE base
+  -- In Gemma 3, five of six layers are local. They keep the old base of RoPE.
   size.theta, size.local_theta, size.every = is_3 and 1e6 or 1e4, 1e4, is_3 and 6 or 2
   size.window = size.window or is_3 and 1024 or 4096
   size.score_cap, size.logit_cap = not is_3 and 50.0, not is_3 and 30.0
@@ -43,7 +43,7 @@ local function mlp(c, out_init)
   }
 end
 
--- Llama's scaling with low = high stretches every wavelength equally, which is Gemma 3's linear scaling.
+-- Llama's scaling with low = high divides every frequency by the same factor. This is Gemma 3's linear scaling.
 local function rope_of(c, index)
   if (index + 1) % nn.within("gemma", "every", c.every, 1, 1 << 30) ~= 0 then return c.local_theta, nil end
   return c.theta, c.factor and { factor = c.factor, low = 1e30, high = 1e30, context = 8192 } or nil
@@ -87,7 +87,7 @@ local function build(c)
   }
 end
 
--- The smallest model of the same structure. The second layer uses the sixth layer's RoPE, so both kinds are there.
+-- The smallest model of the same structure. Its second layer has the RoPE of the sixth layer, so both kinds occur.
 local function shrink(c, mesh)
   return nn.small(c, mesh, { scalar = 5, every = math.min(c.every, 2), window = 3 })
 end

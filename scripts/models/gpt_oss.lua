@@ -1,7 +1,7 @@
 -- gpt-oss: require "models.gpt_oss" "20b", or { size = "20b", layers = 4 } to change parts of it.
--- Biases everywhere; every second layer sees a window of keys; each head has a sink; all
+-- All linears have biases. Every second layer sees a window of keys. Each head has a sink. All
 -- feed-forward blocks are experts whose gates are limited. YaRN extends the rotary positions from
--- 4096 tokens to 131072, as in config.json. rope_scaling = false omits it.
+-- 4096 to 131072 tokens, as in config.json. rope_scaling = false switches it off.
 local nn, decoder = require "tandem.nn", require "models.decoder"
 
 local function yarn(context)

@@ -1,5 +1,5 @@
--- The decoder of models.llava and models.qwen2_vl: a block with a gated MLP, and the place of an image in the text. The
--- image's tokens precede the text, or follow its first `before` tokens.
+-- The decoder of models.llava and models.qwen2_vl: a block with a gated MLP, and the place of an
+-- image in the text. The image's tokens come before the text, or after its first `before` tokens.
 local nn = require "tandem.nn"
 local image_text = {}
 
@@ -21,7 +21,7 @@ function image_text.block(c, attention)
   }
 end
 
--- Returns what the layers make of the text, without the image. text, image: [batch, tokens, dim].
+-- Returns the output of the layers for the text, without the image. text, image: [batch, tokens, dim].
 function image_text.decode(family, layers, text, image, before)
   local n, n_image = text.shape[2], image.shape[2]
   nn.within(family, "before", before, 0, n - 1)

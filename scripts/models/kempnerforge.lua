@@ -1,5 +1,5 @@
--- The transformer that KempnerForge trains: grouped heads with RoPE, SwiGLU (or a plain MLP where the
--- activation is GELU), norms before both. `config` has KempnerForge's own keys, and `hidden`.
+-- The transformer that KempnerForge trains: grouped heads with RoPE, SwiGLU (or with the activation
+-- GELU a plain MLP), and a norm before both. `config` has KempnerForge's own keys, and `hidden`.
 local nn = require "tandem.nn"
 
 local function norm(c)
@@ -26,7 +26,7 @@ local function plain(c, init, out_init)
   }
 end
 
--- Adds SwiGLU experts, and one shared MLP beside them for any requested number above 0.
+-- Adds SwiGLU experts. If shared MLPs are requested, adds one beside the experts, whatever the requested number.
 local function mixture(c, init, out_init)
   local routed = nn.moe { dim = c.dim, hidden = c.expert_hidden, experts = c.num_experts, top_k = c.moe_top_k,
     capacity_factor = c.moe_capacity_factor > 0 and c.moe_capacity_factor or "all", aux_loss = c.moe_aux_loss_weight,
@@ -61,8 +61,8 @@ local function block(c, i)
   }
 end
 
--- Image tokens are random vectors with a given number of features. The adapter maps them to the
--- decoder's features.
+-- Image tokens are random vectors with the stated number of features. The adapter turns these into
+-- the decoder's features.
 local function adapter(c)
   local i = c.images
   local hidden = i.hidden > 0 and i.hidden or c.dim
@@ -75,9 +75,9 @@ local function adapter(c)
   }
 end
 
--- A block of arch = "cross_attention": the text reads the image. It has neither positions nor a mask, and has as many
--- KV heads as query heads unless the configuration says otherwise. It begins without effect: the last weight of both
--- halves is zero. (The smallest model's is not, because then nothing of the block would be compared.)
+-- A block of arch = "cross_attention": the text reads the image. It has no positions and no mask. By
+-- default it has as many KV heads as query heads. It has no effect at the start, because the last weight
+-- of both halves is zero. (Not so in the smallest model: a comparison would see no gradient of the block.)
 local function cross_block(c)
   local i, init = c.images, nn.normal(0, c.init_std)
   local out_init = i.starts and nn.normal(0, c.init_std) or nn.zeros
@@ -95,7 +95,7 @@ local function cross_block(c)
   }
 end
 
--- Returns what the decoder makes of the text x and the image.
+-- Returns the output of the decoder for the text x and the image.
 local function with_image(m, c, x)
   local i, text = c.images, x.shape[2]
   local image = m.adapter(nn.image { height = 1, width = i.tokens, patch = 1, channels = i.features })
@@ -126,7 +126,7 @@ local function build(c)
   }
 end
 
--- The smallest model of the same structure; sizes that tp cuts are multiples of its ranks.
+-- The smallest model of the same structure. Sizes that tp cuts are multiples of tp.
 local function shrink(c, mesh)
   local tp = mesh.tp
   local experts = c.num_experts > 0 and 2 * math.max(mesh.ep, 2) or 0

@@ -1,9 +1,9 @@
 -- LLaVA: require "models.llava" "1.5-7b", or { size = "1.5-7b", before = 35 } to change parts of
--- it. CLIP's encoder reads the image; a projector of two layers gives its 576 tokens the decoder's
--- features. They precede the text, or follow its first `before` tokens. The loss counts the text
--- alone. batch.seq is the text's length. LLaVA reads the output of CLIP's last block but one,
--- without the class token. The last block and the norm after it are never computed, and are not
--- part of this model.
+-- it. CLIP's encoder turns the image into 576 tokens. A projector of two layers gives them the
+-- decoder's features. They come before the text, or after its first `before` tokens. The loss
+-- counts the text alone, and batch.seq is the text's length. LLaVA reads the output of CLIP's last
+-- block but one, without the class token. The last block and the norm after it are never computed,
+-- so this model leaves them out.
 local nn = require "tandem.nn"
 local encoder, image_text = require "models.vision_encoder", require "models.image_text"
 

@@ -1,6 +1,6 @@
--- Mixtral: Llama's attention; a token uses `top_k` of the `experts` feed-forward blocks of a layer.
--- require "models.mixtral" "8x7b", or { size = "8x7b", capacity_factor = "all" } to change parts of
--- it. capacity_factor and aux_loss (of each layer) are options of nn.moe.
+-- Mixtral: require "models.mixtral" "8x7b", or { size = "8x7b", capacity_factor = "all" } to change
+-- parts of it. Attention is Llama's. In each layer, a token uses `top_k` of `experts` feed-forward
+-- blocks. capacity_factor and aux_loss (of each layer) are options of nn.moe.
 local nn = require "tandem.nn"
 
 -- https://huggingface.co/mistralai: config.json of each

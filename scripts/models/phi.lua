@@ -1,11 +1,11 @@
 -- Phi-1.5 and 2, Phi-3 and 4: require "models.phi" "2", or { size = "2", layers = 4 } to change parts of
--- it. Up to Phi-2, attention and MLP read one norm and are added together; there are biases everywhere,
--- and RoPE rotates only a part of each head. From Phi-3 on they are like Llama, without GQA in the mini.
--- Phi-3's published weights fuse q, k, v and gate, up. Here they are separate linears, with the same
--- function and count. With fused = true, q, k, v are one weight, and so are gate, up. Tensor parallelism
--- cuts each segment by its heads or features. dropout: of both branches (resid_pdrop: 0.1 when Phi-2 was
--- trained). Left out: sliding windows. "3-mini-128k" stretches the rotation by LongRoPE, with the short
--- factors up to 4096 tokens and the long ones beyond.
+-- it. Up to Phi-2, attention and MLP read the same norm, and their outputs are added. All linears have
+-- biases, and RoPE rotates only a part of each head. From Phi-3 on, the structure is Llama's; the mini
+-- has no GQA. Phi-3's published weights fuse q, k, v and gate, up. Here these are separate linears, with
+-- the same function and the same number of parameters. With fused = true, q, k, v are one weight, and so
+-- are gate, up. Tensor parallelism then cuts each segment by its heads or features. dropout: of the
+-- outputs of attention and MLP (resid_pdrop: 0.1 when Phi-2 was trained). Sliding windows are left out.
+-- "3-mini-128k" stretches the rotation by LongRoPE: short factors up to 4096 tokens, long ones beyond.
 local nn, gate_up = require "tandem.nn", require "models.gate_up"
 
 -- https://huggingface.co/microsoft/Phi-3-mini-128k-instruct: "rope_scaling" of config.json
@@ -54,7 +54,7 @@ local function attention(c, out_init)
   }
 end
 
--- tp cuts these by columns: the linears of attention, and the linears named here.
+-- tp cuts these modules by columns: the linears of attention, and the linears that are named here.
 local function columns(c, ...)
   if c.fused then return { "attention.wqkv", ... } end
   return { "attention.wq", "attention.wk", "attention.wv", ... }
@@ -117,7 +117,7 @@ local function build(c)
   }
 end
 
--- The smallest model of the same structure; if only a part of a head is rotated, half of it is here.
+-- The smallest model of the same structure. If the model rotates only a part of a head, half of it is rotated here.
 local function shrink(c, mesh)
   return nn.small(c, mesh, { rope_dims = c.rope_dims and 2 })
 end

@@ -1,10 +1,10 @@
--- Qwen2-VL: require "models.qwen2_vl" "7b", or { size = "2b", before = 15, rows = 32, columns = 48 }
--- to change parts of it; `vision` changes parts of the encoder. An encoder without a class token
--- reads the image's rows x columns patches, whose positions are their row and column. Patches come
--- square by square: the four of the first square, then those of the square to its right. A square
--- becomes one token, with the decoder's features. The image's tokens precede the text, or follow its
--- first `before` tokens. In the decoder, positions have a time, a row and a column. The loss counts
--- the text alone, and batch.seq is the text's length.
+-- Qwen2-VL: require "models.qwen2_vl" "7b", or { size = "2b", before = 15, rows = 32, columns = 48
+-- } to change parts of it; `vision` changes parts of the encoder. The encoder has no class token.
+-- It reads the image's rows x columns patches; the position of a patch is its row and column.
+-- Patches are ordered by squares of four: the first square, then the square to its right, and so
+-- on. A square becomes one token with the decoder's features. The image's tokens come before the
+-- text, or after its first `before` tokens. In the decoder, a position is a time, a row and a
+-- column. The loss counts the text alone, and batch.seq is the text's length.
 local nn, image_text = require "tandem.nn", require "models.image_text"
 
 -- https://huggingface.co/Qwen/Qwen2-VL-2B-Instruct, -7B-Instruct and -72B-Instruct: config.json of each
@@ -15,7 +15,7 @@ local sizes = {
   ["tiny"] = { dim = 48, layers = 2, heads = 4, kv_heads = 2, hidden = 80, vocab = 64, rows = 4, columns = 8, sections = { 2, 2, 2 },
     vision = { dim = 32, layers = 2, heads = 4, patch = 4, channels = 6, eps = 1e-6, head_dim = false, hidden = false } },
 }
--- A still image counts as two equal frames, so a point has 2 x 3 numbers
+-- A still image counts as two equal frames, so a point has 2 x 3 numbers.
 local encoder_of_all = { dim = 1280, layers = 32, heads = 16, patch = 14, channels = 6, eps = 1e-6, head_dim = false, hidden = false }
 local defaults = { vocab = 151936, head_dim = false, theta = 1e6, eps = 1e-6, tied = false, before = 0, rows = 32, columns = 32,
   sections = { 16, 24, 24 }, vision = encoder_of_all }

@@ -1,8 +1,8 @@
 -- T5: require "models.t5" "base" (version 1.0), "v1.1-base", or { size = "base", source = 512 } to
--- change parts of it. A sequence is the encoder's `source` tokens, then the decoder's; only these
--- have labels. All layers of the encoder share one table of distances, and those of the decoder
--- share another. Scores are not divided by the root of head_dim. Version 1.1 has a gated GELU and a
--- head of its own.
+-- change parts of it. A sequence has the encoder's `source` tokens, then the decoder's tokens. Only
+-- the decoder's have labels. All layers of the encoder share one table of distances; all layers of
+-- the decoder share another. Scores are not divided by the root of head_dim. Version 1.1 has a
+-- gated GELU, and its head is not tied to the embedding.
 local nn = require "tandem.nn"
 
 -- https://huggingface.co/google-t5, https://huggingface.co/google (v1.1, flan): config.json of each

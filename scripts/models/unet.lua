@@ -1,6 +1,6 @@
--- A U-Net on fields: levels of two 3x3 convolutions with group norm. Max pooling halves the field, and
--- transposed convolutions double it again; each level on the way up also reads the fields of the way down.
--- Longitude is periodic, latitude mirrored. require "models.unet" "tiny", or { size = "tiny", width = 8 }.
+-- A U-Net on fields: each level has two 3x3 convolutions with group norm. On the way down, max pooling halves the field.
+-- On the way up, transposed convolutions double it, and a level also reads the field of the same level on the way down.
+-- Longitude is periodic, latitude is mirrored. Use: require "models.unet" "tiny", or { size = "tiny", width = 8 }.
 local nn = require "tandem.nn"
 
 -- width: channels of the first level; depth: how often the field is halved
@@ -50,7 +50,7 @@ local function build(c)
   }
 end
 
--- Each rank has two rows of the last level. Columns that domain_w does not split are uneven there.
+-- Each rank has two rows of the last level. If domain_w does not split columns, their number is odd there.
 local function shrink(c, mesh)
   return nn.with(c, { width = 4, depth = math.min(c.depth, 2), groups = 2, channels = 2, targets = 2,
     field = { channels = 2, targets = 2, height = 8 * mesh.domain, width = mesh.domain_w > 1 and 8 * mesh.domain_w or 12 } })

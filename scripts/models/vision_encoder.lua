@@ -1,5 +1,5 @@
--- The encoder of ViT and of CLIP: patches, a class token, learned positions, blocks that see all tokens. ViT has GELU,
--- CLIP QuickGELU.
+-- The encoder of ViT and of CLIP: patches, a class token, learned positions, and blocks in which
+-- each token sees all tokens. ViT has GELU, CLIP has QuickGELU.
 local nn = require "tandem.nn"
 
 local function block(c, cut)
@@ -19,9 +19,9 @@ local function block(c, cut)
   }
 end
 
--- With last = n, only the first n blocks are computed, without the final norm: LLaVA reads the last
--- block but one. tp does not split these blocks, because their odd number of tokens is not a
--- multiple of the tp size.
+-- With last = n, only the first n blocks are computed, without the final norm. (LLaVA reads the
+-- output of the last block but one.) tp does not split these blocks, because the number of tokens
+-- is odd and no multiple of the size of tp.
 local function encoder(c, last)
   local side = c.image // nn.within("vision_encoder", "patch", c.patch, 1, 65536)
   return nn.module {

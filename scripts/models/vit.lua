@@ -1,5 +1,5 @@
--- Vision transformer: require "models.vit" "b16", or { size = "b16", classes = 10 } to change parts of it. A batch
--- has one label for each image: batch = { global = 64, seq = 1 }.
+-- Vision transformer: require "models.vit" "b16", or { size = "b16", classes = 10 } to change parts
+-- of it. Each image has one label, so the batch is, for example, { global = 64, seq = 1 }.
 local nn = require "tandem.nn"
 local encoder = require "models.vision_encoder"
 

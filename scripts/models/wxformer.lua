@@ -1,9 +1,9 @@
--- The transformer of WXFormer (miles-credit): levels of growing width, each with blocks of short
--- attention, long attention and feed-forward. As in miles-credit, a level is the unit of sharding
--- and checkpointing. Use: require "models.wxformer" "tiny", or { size = "tiny", depth = { 2, 2 } }
--- to change parts of it. It reads tokens instead of a grid. A linear map replaces the strided
--- convolution between levels, attention covers the whole sequence instead of windows, and there is
--- no decoder. use_spectral_norm divides the weight of each linear, including the head, by its norm.
+-- The transformer of WXFormer (miles-credit): levels of growing width, whose blocks have short
+-- attention, long attention and feed-forward. Use: require "models.wxformer" "tiny", or { size =
+-- "tiny", depth = { 2, 2 } } to change parts of it. It reads tokens, not a grid: a linear map
+-- replaces the strided convolution between levels, attention covers the whole sequence and not
+-- windows, and there is no decoder. As in miles-credit, a level is the unit of sharding and
+-- checkpointing. use_spectral_norm divides the weight of each linear, also of the head, by its norm.
 local nn = require "tandem.nn"
 
 -- for each level: dim and depth; heads = dim / dim_head
@@ -74,7 +74,7 @@ local function build(c)
   }
 end
 
--- At most two levels for each stage, of one layer each; widths that no number divides.
+-- At most two levels for each stage, of one layer each. A width is a prime times mesh.multiple.
 local function shrink(c, mesh)
   local dim, depth = {}, {}
   for i = 1, math.min(#c.dim, 2 * mesh.stages) do

@@ -1,13 +1,13 @@
 -- WXFormer (miles-credit's crossformer) on its grid: four levels of cross-scale embedding and
--- window attention, and up-blocks back to the grid. Windows have adjacent points first, and then
--- points at regular distances. models.wxformer is the same stack on tokens. Use: require
+-- window attention, then up-blocks back to the grid. The first windows have adjacent points, the
+-- next ones points at regular distances. models.wxformer is the same stack on tokens. Use: require
 -- "models.wxformer_grid" "1deg", or { size = "tiny", depth = { 1, 1, 1, 1 } }. The published model
--- has one layer for q, k and v. Here they are three layers, as tensor parallelism needs. Padding:
--- pad_lat and pad_lon (a number, or { top, bottom } and { left, right }). pad_mode "mirror" mirrors
--- the latitudes; "earth" takes the rows beyond a pole from the other side of the globe. Longitude
--- is periodic in both. decoder: "transpose" (transposed convolutions), "resize" (bilinear, then a
--- convolution; upsample_v_conv there), or "shuffle" (a convolution, then channels become points;
--- upsample_with_ps there).
+-- has one layer for q, k and v. Here these are three layers, because tensor parallelism needs them
+-- apart. pad_lat and pad_lon pad the grid: a number, or { top, bottom } and { left, right }.
+-- pad_mode "mirror" mirrors the latitudes; "earth" takes the rows beyond a pole from the other side
+-- of the globe. Longitude is periodic in both. decoder is one of three. "transpose": transposed
+-- convolutions. "resize": bilinear, then a convolution (miles-credit's upsample_v_conv). "shuffle":
+-- a convolution, then channels become points (upsample_with_ps).
 local nn, check = require "tandem.nn", require "tandem.check"
 
 local published = { levels = 16, channels = 4, surface_channels = 7, input_only_channels = 3, output_only_channels = 0,
@@ -25,7 +25,7 @@ local sizes = {
 local defaults = { mult = 4, ff_dropout = 0.0, eps = 1e-5, interp = true, latitude = true, use_spectral_norm = false,
   pad_mode = "mirror", decoder = "transpose", field = false }
 
--- Both sides of a padding that is a number or a pair.
+-- Returns the two sides of a padding, which is a number or a pair.
 local function sides(pad)
   if type(pad) == "table" then return pad[1], pad[2] end
   return pad, pad
@@ -52,7 +52,7 @@ local function cross_embed(c, n_in, n_out, kernels, stride)
   end }
 end
 
--- A bias for each difference of two points of a window.
+-- Makes a bias for each offset between two points of a window.
 local function position_bias(c, dim, window)
   local how = { bias = true, spectral_norm = c.use_spectral_norm }
   local function layer(n_in)
@@ -114,7 +114,7 @@ local function conv3(c, n_in, n_out)
   return nn.conv2d(n_in, n_out, { kernel = 3, padding = 1, spectral_norm = c.use_spectral_norm })
 end
 
--- The grid twice as fine, with n_out channels.
+-- Makes the grid twice as fine, with n_out channels.
 local growing = {
   transpose = function(c, n_in, n_out, kernel)
     return { grow = nn.conv_transpose2d(n_in, n_out, { kernel = kernel, stride = 2, padding = (kernel - 2) // 2,
@@ -151,7 +151,7 @@ local function up_block(c, n_in, n_out)
   }
 end
 
--- From the finest level back to the grid.
+-- The last up-block: from the finest level back to the grid.
 local function last_up(c, n_in, n_out)
   local parts = growing[c.decoder](c, n_in, n_out, 4)
   if c.decoder ~= "shuffle" then return nn.module(parts) end
@@ -164,7 +164,7 @@ local function counts(c)
   return (state + c.input_only_channels) * c.frames, state + c.output_only_channels
 end
 
--- Checks the configuration again, because --set may have changed the values of the call.
+-- Checks the configuration a second time, because --set may have changed values of the call.
 local function check_config(c)
   local who = "models.wxformer_grid"
   for _, key in ipairs { "dim", "depth", "global_window_size", "cross_embed_kernel_sizes", "cross_embed_strides" } do
@@ -213,7 +213,7 @@ local function build(c)
   }
 end
 
--- A few rows, with a padding as uneven as the published one.
+-- Returns a small padding: none, equal sides or unequal sides, as in the original.
 local function few(pad)
   local first, last = sides(pad)
   if first + last == 0 then return 0 end

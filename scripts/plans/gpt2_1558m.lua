@@ -1,4 +1,4 @@
--- GPT-2 1.5B on one DGX H100 with FSDP2. Its 25 heads allow no tensor parallelism but 5 and 25.
+-- GPT-2 1.5B on one DGX H100 with FSDP2. It has 25 heads, so tp could only be 5 or 25.
 return plan {
   model = require "models.gpt2" "1.5b",
   cluster = require "clusters.dgx_h100" { nodes = 1 },

@@ -1,6 +1,6 @@
--- Llama 3.1 70B on sequences of 131,072 tokens, 256 H100. The eight ranks of a node split the
--- heads. Eight nodes split each sequence, and pass keys and values around a ring. All ranks with
--- different tokens shard the weights.
+-- Llama 3.1 70B on sequences of 131,072 tokens, 256 H100. The eight ranks of a node share the
+-- heads. Eight nodes share each sequence, and pass keys and values around a ring. Weights are
+-- sharded over all ranks with different tokens.
 return plan {
   model = require "models.llama" "3.1-70b",
   cluster = require "clusters.dgx_h100" { nodes = 32 },

@@ -1,6 +1,6 @@
--- WXFormer at 0.25 degrees on 16 A100: FSDP2 over data 4 x tensor 2 x domain 2. Each rank has a
--- half of the rows. The padding is 160 rows at each pole, not 80. The last level then has 60 rows:
--- 3 windows of 10 for each half.
+-- WXFormer at 0.25 degrees on 16 A100: FSDP2 over data 4 x tensor 2 x domain 2. Each rank has half
+-- of the rows. Each pole is padded with 160 rows, not with the published 80. The last level then
+-- has 60 rows: 3 windows of 10 for each half.
 return plan {
   cluster = require "clusters.dgx_a100" { nodes = 2 },
   model = require "models.wxformer_grid" { size = "0.25deg", pad_lat = 160 },

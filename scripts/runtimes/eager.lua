@@ -1,22 +1,22 @@
--- PyTorch's eager kernels for each op of Tandem. Fields of an op: `kernels`, the number of launched
--- kernels; `passes`, the memory that they move, as a multiple of reading the inputs and writing the
--- outputs once; `saved` and `scratch`, bytes per element of the largest argument that are kept for
--- the backward pass, or only while the op runs. Profiles start from this table and override the
--- differences. Their host times are fitted (tandem/fitted.lua).
+-- PyTorch's eager kernels for each op of Tandem. Fields: `kernels`, the number of kernels that the op
+-- launches; `passes`, its memory traffic, as a multiple of reading the inputs and writing the
+-- outputs once; `saved`, `scratch`, bytes for each element of the largest argument, kept for the
+-- backward pass or only while the op runs. A profile starts from this table and replaces the
+-- entries that differ. Its host times are fitted (tandem/fitted.lua).
 
 -- kind: source; PyTorch's eager kernels, counted in its source
 local fitted = require "tandem.fitted"
 
 local nn_ops = {
-  -- x.float(), pow, mean, rsqrt, two products, one cast: 36 bytes an element in bf16, not 4
+  -- x.float(), pow, mean, rsqrt, two products and a cast move 36 bytes for each bf16 element; one pass moves 4
   rmsnorm = { kernels = 7, passes = 9, saved = 6, scratch = 4 },
   rmsnorm_grad = { kernels = 12, passes = 8, scratch = 8 },
-  -- q, k as fp32 pairs times e^(i m theta), cast back
+  -- q and k become fp32 pairs, are multiplied by e^(i m theta), and are cast back
   rope = { kernels = 4, passes = 5, scratch = 8 },
   rope_grad = { kernels = 4, passes = 5, scratch = 8 },
-  -- biases are epilogues of products
+  -- a product adds its bias itself
   bias = { kernels = 0, passes = 0 },
-  -- logits.float(), log_softmax, nll: one op in each direction for four of ours
+  -- logits.float(), log_softmax, nll: PyTorch has one op in each direction where Tandem has four
   xent_max = { kernels = 2, passes = 7, saved = 4, scratch = 4 },
   xent_pick = { kernels = 1, passes = 0 },
   xent_sumexp = { kernels = 1, passes = 0 },
@@ -24,14 +24,14 @@ local nn_ops = {
   xent_pick_grad = { kernels = 1, passes = 0 },
 }
 
--- Returns a profile: `how` over the common values, its ops over the common ops.
+-- Returns a profile: the common values and ops, where `how` does not replace them.
 return function(how)
   local ops = {}
   for name, op in pairs(nn_ops) do ops[name] = op end
   for name, op in pairs(how.ops or {}) do ops[name] = op end
-  -- makes_states: torch/optim/adam.py (Adam.step, "Lazy state initialization"), Apex's optimizers/fused_adam.py
-  -- (FusedAdam.step) and Transformer Engine's pytorch/optimizers/fused_adam.py (FusedAdam.step calls initialize_state) make
-  -- the states of a parameter in its first step.
+  -- makes_states: the optimizer makes the states of a parameter in its first step, in torch/optim/adam.py
+  -- (Adam.step, "Lazy state initialization"), Apex's optimizers/fused_adam.py (FusedAdam.step) and
+  -- Transformer Engine's pytorch/optimizers/fused_adam.py (FusedAdam.step calls initialize_state).
   -- kind: assumed; host times of a profile without fitted ones
   local profile = { attention = "flash2", kernel_s = 6e-6, compiled_s = 4e-6, tensor_s = 0, collective_s = 30e-6,
     unit_s = 200e-6, update_s = 100e-6, step_s = 5e-3, delayed = false, expandable = false, reports = "reserved",

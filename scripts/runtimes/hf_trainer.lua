@@ -1,9 +1,9 @@
--- Hugging Face's Trainer with its own eager models and FlashAttention-2: norms and rope take many
--- kernels, logits are cast to fp32 and shifted by a copy. In the forward pass, the 16-bit logits,
--- the cast logits, the copy and the log-softmax exist at once (14 bytes a logit, loss/loss_utils.py
--- since 4.46). In the backward pass, the log-softmax and two gradients do (12 bytes). AdamW works
--- on lists of tensors, so the square roots of all second moments exist at once
--- (torch/optim/adamw.py, _multi_tensor_adamw). It has FSDP1's host times, and reports allocated
+-- Hugging Face's Trainer with its own eager models and FlashAttention-2. Norms and rope take many
+-- kernels. Logits are cast to fp32 and copied to shift them. In the forward pass, 16-bit logits,
+-- cast logits, copy and log-softmax exist at once (14 bytes for each logit, loss/loss_utils.py
+-- since 4.46). In the backward pass, the log-softmax and two gradients exist at once (12 bytes).
+-- AdamW works on lists of tensors, so the square roots of all second moments exist at once
+-- (torch/optim/adamw.py, _multi_tensor_adamw). Host times are FSDP1's. Logs report allocated
 -- memory.
 
 -- kind: source; the framework's modules and kernels, named at the head of the script

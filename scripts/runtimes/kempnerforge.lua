@@ -1,7 +1,7 @@
--- KempnerForge: FSDP2 and DTensor like torchtitan, with its host times; whole models are compiled
--- if asked. Its loss does not cast bf16 logits: log_softmax and both gradients are bf16 too.
--- RMSNorm saves its input and its output in fp32, so the residual sum that it reads is not saved
--- separately (model/norm.py). Keys and values are repeated for each query head
+-- KempnerForge: FSDP2 and DTensor like torchtitan, with torchtitan's host times. The whole model is
+-- compiled if asked. The loss does not cast bf16 logits: log_softmax and both gradients are bf16,
+-- too. RMSNorm saves its input and its output in fp32, so the residual sum that it reads is not
+-- saved a second time (model/norm.py). Keys and values are repeated for each query head
 -- (model/attention.py). The training loop keeps the logits during the backward pass
 -- (scripts/train.py). Parameters at rest and gradients are bf16.
 

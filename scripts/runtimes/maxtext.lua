@@ -1,5 +1,5 @@
--- MaxText: XLA compiles one program, which the host starts as a whole; attention is cuDNN's. It was
--- not fitted to any published run.
+-- MaxText: XLA compiles one program, and the host starts it as a whole; attention is cuDNN's. No
+-- published run was used to fit it.
 
 -- kind: assumed; XLA starts a whole program
 return require "runtimes.eager" { name = "maxtext", fitted = "torchtitan", attention = "cudnn", compiles_loss = true,

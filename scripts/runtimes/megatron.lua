@@ -1,22 +1,22 @@
--- Megatron-Core with TransformerEngine: fused norms, rope, swiglu and cross-entropy; cuDNN's
--- attention; products add gradients directly to fp32 accumulators. SwiGLU saves its inputs and
--- computes silu again. v stays a view of the product of q, k and v, so that whole product stays (2
--- bytes for each element of q and k, beside their rotated copies). The loss subtracts,
--- exponentiates and multiplies in place, so a softmax in fp32 is its only tensor in each direction
--- (core/tensor_parallel/cross_entropy.py). The gradient takes the softmax's memory. With 8 bits and
--- delayed scaling, norms and swiglu already write three of a block's four operands in 8 bits. Four
--- of seven gradients are quantised separately, some by swiglu, each with its transpose. That is half
--- of the plan's kernels and bytes. A linear quantises its input for its weight's gradient in the forward
--- pass and keeps only that form (Transformer Engine, pytorch/module/linear.py and layernorm_linear.py:
--- _linear_forward_impl, _LayerNormLinear.forward). The projection behind the attention keeps attention's
--- output itself, because attention keeps it too (core/transformer/attention.py: set_save_original_input).
+-- Megatron-Core with TransformerEngine: norms, rope, swiglu and cross-entropy are fused, and attention
+-- is cuDNN's. Products add gradients directly to fp32 accumulators. SwiGLU saves its inputs and
+-- computes silu again. v stays a view of the product of q, k and v, so the whole product stays: 2 bytes
+-- for each element of q and k, beside their rotated copies. The loss subtracts, exponentiates and
+-- multiplies in place. So a softmax in fp32 is its only tensor, and the gradient takes the same memory
+-- (core/tensor_parallel/cross_entropy.py). With 8 bits and delayed scaling, norms and swiglu already
+-- write three of a block's four operands in 8 bits. Four of its seven gradients are quantised
+-- separately, some by swiglu, each with its transpose. That makes half of the plan's kernels and bytes.
+-- In the forward pass, a linear quantises its input for the gradient of its weight, and keeps only that
+-- form (Transformer Engine, pytorch/module/linear.py and layernorm_linear.py: _linear_forward_impl,
+-- _LayerNormLinear.forward). The projection behind the attention keeps attention's output itself,
+-- because attention keeps it, too (core/transformer/attention.py: set_save_original_input).
 
 -- kind: source; the framework's modules and kernels, named at the head of the script
 local one, half = { kernels = 1, passes = 1 }, { kernels = 0.5, passes = 0.5 }
--- A mixer of Mamba-2 has one convolution for x, B and C, and the kernels of mamba_ssm's ssd_combined.py.
--- The scan has 5 kernels forward. Backward it has 14: 4 of the forward ones again, and 10 of its own.
--- The mixer saves its input and the scan's output (MambaSplitConv1dScanCombinedFn), and computes the convolutions and
--- the step again.
+-- A mixer of Mamba-2 has one convolution for x, B and C, and the kernels of mamba_ssm's
+-- ssd_combined.py. The scan has 5 kernels in the forward pass. In the backward pass it has 14: 4 of
+-- the forward ones again, and 10 of its own. The mixer saves its input and the scan's output
+-- (MambaSplitConv1dScanCombinedFn). It computes the convolutions and the step again.
 local part, remade_part = { kernels = 0, passes = 1 }, { kernels = 0, passes = 1, remade = true }
 return require "runtimes.eager" { name = "megatron", attention = "cudnn",
   ops = { rmsnorm = one, rmsnorm_grad = one, rope = { kernels = 1, passes = 1, saved = 2 }, rope_grad = one,
@@ -25,8 +25,9 @@ return require "runtimes.eager" { name = "megatron", attention = "cudnn",
     conv_groups = remade_part, conv_groups_grad = part, step_size = remade_part, step_size_grad = part,
     state_scan = { kernels = 5, passes = 1 }, state_scan_grad = { kernels = 14, passes = 1 }, state_scan_shared = part,
     slots = { kernels = 1, passes = 1, waits = true },
-    -- The activation between an expert's products multiplies by the router's weights (core/transformer/moe/experts.py),
-    -- so the sum over experts computes no gradient for these weights, and the second product's output is not kept.
+    -- The activation between the products of an expert also multiplies by the router's weights
+    -- (core/transformer/moe/experts.py). So the sum over experts has no gradient for these weights, and
+    -- the output of the second product is not kept.
     combine_weights = { kernels = 1, passes = 1, reads_none = true },
     xent_max = { kernels = 2, passes = 3, saved = 4 }, xent_pick = { kernels = 1, passes = 0, waits = true },
     xent_sumexp_grad = { kernels = 2, passes = 5, in_place = "backward" }, quantise = half }, delayed = true, waits_messages = true,

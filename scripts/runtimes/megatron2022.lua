@@ -1,7 +1,7 @@
--- Megatron-LM before flash attention, as in Megatron-DeepSpeed: scores are written to memory; layer
--- norm, GELU, softmax and bias + dropout + residual are fused kernels. It trains with dropout: one
--- mask byte for each element after attention and after the MLP. Each score takes 5 bytes: the
--- softmax, its mask and the masked softmax (Korthikanti et al., arXiv 2205.05198, 4.1).
+-- Megatron-LM before flash attention, as in Megatron-DeepSpeed: scores are written to memory. Layer
+-- norm, GELU, softmax, and bias + dropout + residual are fused kernels. It trains with dropout:
+-- after attention and after the MLP, each element has a mask of one byte. Each score takes 5 bytes:
+-- the softmax, its mask and the masked softmax (Korthikanti et al., arXiv 2205.05198, 4.1).
 
 -- kind: source; the framework's modules and kernels, named at the head of the script
 local one = { kernels = 1, passes = 1 }

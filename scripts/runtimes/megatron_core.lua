@@ -1,7 +1,7 @@
--- Megatron-Core as the scripts of Megatron-LM have run it since 2023. Its kernels are those of
--- `megatron`. The host runs Python modules for every product, norm and attention. Rank n - 1 prints
--- torch.cuda.max_memory_allocated (training.py: report_memory of the last rank). Host times:
--- tandem/fitted.lua, from dev-cal rows of small models, whose steps are bound by the host.
+-- Megatron-Core, as the scripts of Megatron-LM run it since 2023. Its kernels are those of `megatron`.
+-- The host runs Python modules for every product, norm and attention. The last rank prints
+-- torch.cuda.max_memory_allocated (training.py: report_memory). Host times are in tandem/fitted.lua.
+-- They come from dev-cal rows of small models, in which the host determines the step.
 
 -- kind: source; the framework's modules and kernels, named at the head of the script
 local megatron = require "runtimes.megatron"

@@ -1,6 +1,6 @@
--- nanotron, and InternEvo, which has the same states: FlashAttention-2, fused norms, gradients
--- summed in an fp32 buffer (optim/gradient_accumulator.py). It was not fitted to any published run,
--- and has Megatron's host times.
+-- nanotron, and InternEvo, which has the same states. FlashAttention-2, fused norms, gradients
+-- summed in an fp32 buffer (optim/gradient_accumulator.py). Host times are Megatron's. No published
+-- run was used to fit it.
 
 -- kind: source; the framework's modules and kernels, named at the head of the script
 local one = { kernels = 1, passes = 1 }

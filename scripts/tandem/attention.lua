@@ -1,6 +1,6 @@
--- Attention: heads are dimensions of their own, grouped for GQA: q [b,s,g,r,e], k and v [b,s,g,e].
--- nn.attention has windows, soft caps, sinks, the keys of another sequence, and a table of
--- distances. nn.latent_attention makes keys and values from one small projection (DeepSeek).
+-- Attention. Heads are dimensions of their own, grouped for GQA: q [b,s,g,r,e], k and v [b,s,g,e].
+-- nn.attention has windows, soft caps, sinks, keys of another sequence, and a table of distances.
+-- nn.latent_attention makes keys and values from one small projection (DeepSeek).
 local _, core = ...
 local check = require "tandem.check"
 local module = require "tandem.module"
@@ -25,7 +25,7 @@ local function options_table(who, options, example)
   return check.options(who, options, known[who])
 end
 
--- Checks the window, the cap and the sinks of options. Sets the attributes of the op in `how`.
+-- Checks the window, the cap and the sinks in `options`. Sets the attributes of the op in `how`.
 local function read_kind(who, options, how)
   how.window = options.window and check.count(who, "window", options.window) or 0
   how.cap = check.number(who, "cap", options.cap, 0.0)
@@ -40,7 +40,7 @@ local function read_kind(who, options, how)
   return plain
 end
 
--- Checks the options of a call: the sequence whose keys it reads, and the table of distances.
+-- Checks the options of a call: `memory` (the sequence that gives the keys) and `table` (of distances).
 local function read_call(who, call, how)
   if call == nil then return nil, nil end
   if tensors[call] then call = { memory = call } end
@@ -139,7 +139,7 @@ function attention.add(nn, own)
     end, fields)
   end)
 
-  -- A table of T5: one number for each head and bucket of distances. Calling it gives the table.
+  -- T5's table: one number for each head and for each bucket of distances. Calling the module gives the table.
   nn.distance_table = core.wrap(function(options)
     local who = "nn.distance_table"
     options_table(who, options, "nn.distance_table { heads = 8 }")
@@ -206,7 +206,7 @@ function attention.add(nn, own)
   end)
 end
 
--- One more score for each head, without a value. Calling it gives its parameter.
+-- A sink: one more score for each head, which has no value. Calling the module gives its parameter.
 function attention.sinks(groups, repeats, init)
   local info = { params = {}, tp_styles = { column = true } }
   local weight = param(info, "weight", { groups, repeats }, { init = init, column = 0 })

@@ -1,5 +1,5 @@
--- The library's own records about values, and the checks of arguments. Each error names the
--- function that was called, the expected and the given value, and the calling line.
+-- What the library knows about its values, and the checks of arguments. An error of a check names
+-- the function that was called, the expected and the given value, and the calling line.
 local _, core = ...
 local check = {
   modules = {},  -- module -> its facts
@@ -21,7 +21,7 @@ function check.kind_of(value)
   return tensors[value] and "tensor" or "table"
 end
 
--- Returns a short value itself, otherwise its type.
+-- Returns a short value itself; for any other value, returns its type.
 function check.value_text(value)
   if math.type(value) == "float" then return ("%.14g"):format(value) end
   if type(value) == "string" and #value <= 40 then return ("the text '%s'"):format(value) end
@@ -32,7 +32,7 @@ function check.shape_text(shape) return "[" .. table.concat(shape, ", ") .. "]" 
 
 -- ---- checks of arguments
 
--- An integer between two bounds. place: where the mistake was made; nil: at the calling line.
+-- Checks an integer between two bounds. place: where the mistake was made (nil: on the calling line).
 function check.within(who, what, value, least, most, place)
   if math.type(value) == "float" and math.tointeger(value) then value = math.tointeger(value) end
   if math.type(value) ~= "integer" then
@@ -70,7 +70,7 @@ function check.word(who, what, value, words)
     type(value) == "string" and core.near(value, words) or "one of: " .. table.concat(words, ", "))
 end
 
--- A list with this number of entries. why: what the entries are for.
+-- Checks a list with a given number of entries. why: the purpose of the entries, for the message.
 function check.entries(who, what, value, n, why)
   if type(value) ~= "table" or #value ~= n then
     core.fail("wrong-type", ("%s: %s needs %d entries, %s"):format(who, what, n, why))
@@ -128,7 +128,7 @@ function check.init(who, value, default)
   return inits[value]
 end
 
--- Groups of segments are not heads, so an op over the last dimension needs a single segment.
+-- Refuses groups of segments, because they are not heads: an op over the last dimension needs a single segment.
 function check.one_segment(who, id)
   if check.segments[id] then
     core.fail("fused-segments", ("%s: the input consists of segments of %s features, but one segment is needed"):format(who,

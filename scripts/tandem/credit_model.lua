@@ -1,10 +1,10 @@
--- miles-credit's own model block, { type = "wxformer", image_height = ..., padding_conf = ... }, as a model and a field
--- of this library. The checks are those of its parser, of `credit check` and of the model's constructor.
+-- Turns miles-credit's own model block, { type = "wxformer", image_height = ..., padding_conf = ... }, into a model and a
+-- field of this library. The checks are those of miles-credit's parser, of `credit check` and of its model's constructor.
 local _, core = ...
 local dialect = require "tandem.dialect"
 local reader = {}
 
--- The types of its registry, with their decoder; false: this version does not plan the type.
+-- The types of miles-credit's registry. The value is the decoder; false: this version does not plan the type.
 local types = { wxformer = "shuffle", wxformer_base = "shuffle", crossformer = "transpose", camulator = false,
   ["crossformer-diffusion"] = false, ["unet-diffusion"] = false, ["crossformer-ensemble"] = false,
   ["crossformer-style"] = false, unet = false, fuxi = false, swin = false, graph = false, debugger = false, wrf = false,
@@ -27,7 +27,7 @@ local may_be_zero = { channels = true, surface_channels = true, input_only_chann
 local known = {}
 for _, group in ipairs { counts, stages, plain } do for key in pairs(group) do known[key] = true end end
 
--- name: the key's name in messages, if it differs from the key that has the line
+-- name: the key's name in messages, if this is not the key that stands on the line
 local function integer(d, at, value, least, name)
   local n = math.tointeger(tonumber(value))
   if not n or n < least then
@@ -37,7 +37,7 @@ local function integer(d, at, value, least, name)
   return n
 end
 
--- Each entry of a stage's list, or of the lists in it, counts something.
+-- Checks a stage's list: each entry, also of lists inside it, must be a count.
 local function check_entries(d, at, name, value)
   for i, entry in ipairs(value) do
     local own = ("%s[%d]"):format(name, i)
@@ -47,8 +47,8 @@ local function check_entries(d, at, name, value)
   end
 end
 
--- Returns one value for each of the four stages. miles-credit fails without a message if a list has
--- another length.
+-- Returns one value for each of the four stages. If a list has another length, miles-credit fails
+-- without a message.
 local function four(d, block, key)
   local value = block[key]
   if value == nil then value = stages[key] end
@@ -65,7 +65,7 @@ local function four(d, block, key)
   return value
 end
 
--- { before, after } in each direction (nil after an error), and the mode; without padding_conf, model.pad_lat and pad_lon mirror.
+-- Returns { before, after } in each direction (nil: error) and the mode. Without padding_conf, pad_lat and pad_lon mirror.
 local function padding(d, block)
   local conf, at = block.padding_conf, "model.padding_conf"
   if not conf then
@@ -101,7 +101,7 @@ local function padding(d, block)
   return pair "pad_lat", pair "pad_lon", conf.mode
 end
 
--- Walks the stages along one direction. Returns the first stage that whole windows do not fill, its points, the window.
+-- Walks the stages along one direction. Returns the first stage that whole windows do not fill, its points, and the window.
 local function first_unfit(c, points)
   for i = 1, 4 do
     local stride = c.cross_embed_strides[i]
@@ -135,7 +135,7 @@ local function check_along(d, c, key, size, points, pad)
     .. "windows of %d"):format(points, all, stage - 1, left, window), hint)
 end
 
--- The group norms of the decoder have dim[1] groups; heads are whole.
+-- Checks widths. dim[1], the number of groups of the decoder's norms, must divide the decoder's widths. Heads must be whole.
 local function check_widths(d, c)
   for i = 1, 4 do
     local kernels = #c.cross_embed_kernel_sizes[i]

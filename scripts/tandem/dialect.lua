@@ -1,6 +1,6 @@
--- Shared by all dialects: reads another system's configuration with its names and defaults. It
--- reports all errors at once, each with the line of its key. It contains nothing about a particular
--- system.
+-- Reads the configuration of another system, with its names and defaults. All dialects share this
+-- file. It reports all errors at once, each with the line of its key. It contains nothing about a
+-- particular system.
 local _, core = ...
 local dialect = {}
 
@@ -33,8 +33,8 @@ function dialect.new(system, config)
   return d
 end
 
--- Returns the line of "distributed.tp", or of { "distributed", "tp_plan", "model.norm" }; nil: the
--- line of the call.
+-- Returns the line of a key, as in "distributed.tp" or { "distributed", "tp_plan", "model.norm" };
+-- nil: use the line of the call.
 function meta:at(path)
   local parts = type(path) == "table" and path or {}
   for part in (type(path) == "string" and path or ""):gmatch "[^.]+" do parts[#parts + 1] = part end
@@ -49,7 +49,7 @@ end
 function meta:warn(rule, path, text, hint) core.warn(rule, text, hint, self:at(path)) end
 function meta:note(rule, path, text, hint) core.note(rule, text, hint, self:at(path)) end
 
--- Reports a case that the system gets wrong: an error; as = "original": a finding, returns true.
+-- Reports a mistake of the system: as an error, or with as = "original" as a finding. Returns true for a finding.
 function meta:mistake(rule, path, text, hint)
   if self.original then self:note(rule, path, text, hint) else self:error(rule, path, text, hint) end
   return self.original
@@ -86,7 +86,7 @@ local function value_of(d, path, key, row, value)
   return row[2]
 end
 
--- Checks that every key of `given` is one of `known`. `where` is the system's name for the section.
+-- Checks that `known` has every key of `given`. `where` is the system's name for the section.
 function meta:known_keys(given, known, path, where)
   for key in pairs(given) do
     if known[key] == nil then
@@ -114,7 +114,7 @@ function meta:section(name, keys, where)
   return section
 end
 
--- Refuses numbers of a section below 0, and 0 if `what` is "positive" instead of "non-negative".
+-- Refuses numbers of a section below 0. If `what` is "positive" and not "non-negative", refuses 0, too.
 function meta:bounded(section, name, keys, what)
   for _, key in ipairs(keys) do
     local value = section[key]
@@ -125,14 +125,14 @@ function meta:bounded(section, name, keys, what)
   end
 end
 
--- Returns "2 or 4": the divisors of n up to `most`.
+-- Returns the divisors of n up to `most`, as in "2 or 4".
 function dialect.divisors(n, most)
   local list = {}
   for k = 1, math.min(n, most or n) do if n % k == 0 then list[#list + 1] = tostring(k) end end
   return table.concat(list, ", ")
 end
 
--- Returns the greatest common divisor of all its numbers. Leaves out 0 and all values that are no
+-- Returns the greatest common divisor of the given numbers. It skips 0 and all values that are not
 -- whole numbers.
 function dialect.common(...)
   local common, numbers = 0, { n = select("#", ...), ... }
@@ -150,6 +150,6 @@ function dialect.copy(t)
   return own
 end
 
--- wrap(f): makes a dialect's own function whose errors are reported at its caller's line.
+-- wrap(f) returns a dialect's function. It reports the errors of f at the line of its caller.
 dialect.wrap = core.wrap
 return dialect

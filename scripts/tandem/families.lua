@@ -1,5 +1,5 @@
--- Families of models: one size's config with the plan's changes, the checks of its numbers, and smaller
--- models of the same structure.
+-- Families of models: the config of one size with the plan's changes, checks of its numbers, and
+-- smaller models of the same structure.
 local _, core = ...
 local check = require "tandem.check"
 local words = check.words
@@ -8,14 +8,14 @@ local families = {}
 -- [config]: the family that made it
 local made = setmetatable({}, { __mode = "k" })
 
--- Returns the name of the family that made the model's config, such as "phi"; nil: it is a model of
--- the user's own, whatever its name says.
+-- Returns the name of the family that made the model's config, such as "phi". nil: the model is the
+-- user's own, even if its name is that of a family.
 function families.of(model)
   local config = type(model) == "table" and rawget(model, "config")
   return type(config) == "table" and made[config] or nil
 end
 
--- Returns the defaults of a part of a model with the plan's changes. false is the default of a key that
+-- Returns the defaults of a part of a model with the plan's changes. A key with the default false
 -- may be left out.
 local function merged(family, part, given, defaults, place)
   local who, config = ("models.%s: %s"):format(family, part), {}
@@ -37,9 +37,9 @@ local function merged(family, part, given, defaults, place)
 end
 
 function families.add(nn)
-  -- A family of models: returns the config of one size with the plan's changes. what: "3.1-8b" or {
-  -- size = "3.1-8b", layers = 4 }. Mistakes are the plan's, so they are reported at its line.
-  -- parts: the keys whose tables merge with their defaults; the plan replaces all other tables.
+  -- Returns the config of one size of a family with the plan's changes. what: "3.1-8b" or { size = "3.1-8b",
+  -- layers = 4 }. parts: the keys whose tables keep their defaults where the plan's table is silent; the
+  -- plan replaces all other tables as a whole. Mistakes are the plan's, so they are reported at its line.
   nn.family = core.wrap(function(family, what, sizes, defaults, parts)
     local place = core.place(true)
     local options = type(what) == "table" and what or { size = what }
@@ -68,8 +68,8 @@ function families.add(nn)
     return family .. "-" .. size, config
   end)
 
-  -- The numbers of heads in a shrunk model. There are as many KV heads as ranks of tp, or fewer if
-  -- the model has fewer, so that ranks share them as before. Each rank has one or two query heads.
+  -- Returns the numbers of heads in a shrunk model. A rank of tp has one KV head if the original has
+  -- enough, otherwise ranks share KV heads as in the original. Each rank has one or two query heads.
   nn.small_heads = core.wrap(function(heads, kv_heads, mesh)
     local function gcd(a, b) return b == 0 and a or gcd(b, a % b) end
     local tp, outer = mesh.tp, gcd(kv_heads, mesh.full_tp)
@@ -92,8 +92,8 @@ function families.add(nn)
     return copy
   end)
 
-  -- For shrink(config, mesh): returns the smallest decoder of the same structure. Sizes are odd
-  -- unless a number must divide them.
+  -- For shrink(config, mesh): returns the smallest decoder of the same structure. A size is odd
+  -- unless a number of ranks must divide it.
   nn.small = core.wrap(function(c, mesh, changes)
     local small = nn.with(c, { layers = math.min(c.layers, 2 * mesh.stages), dim = 13 * mesh.multiple, vocab = 29,
       head_dim = 4, hidden = mesh.tp * 7 * mesh.block, seq = 5 * mesh.block * mesh.tp * mesh.cp * (mesh.cp > 1 and 2 or 1) })
@@ -102,7 +102,7 @@ function families.add(nn)
       small.heads, small.kv_heads = heads, c.kv_heads and kv_heads
     end
     if type(c.rope_scaling) == "table" and c.rope_scaling.kind == "longrope" then
-      -- a factor for each of two pairs; sequences are longer than the original context
+      -- LongRoPE: a factor for each of two pairs, and an original context that is shorter than the sequences
       small.rope_scaling = { kind = "longrope", context = 2, length = small.seq, short = { 1.1, 2.0 }, long = { 1.5, 3.0 } }
     end
     if c.experts then -- two experts for each rank, and enough of them to choose from

@@ -1,4 +1,4 @@
--- Fields [b, channels, height, width] in the shape of torch.nn: convolutions, norms, pooling, resizing,
+-- Fields [b, channels, height, width] with the functions of torch.nn: convolutions, norms, pooling, resizing,
 -- attention in windows, and the mean squared error. Padding modes: "zeros", "reflect", "circular", "symmetric".
 local _, core = ...
 local check = require "tandem.check"
@@ -56,7 +56,7 @@ local function field(who, x, channels)
   return id
 end
 
--- A window must fit into its dimension at least once. Mirrored padding needs as many rows to mirror.
+-- Checks that a window fits into its dimension, and that mirrored padding has enough rows to mirror.
 local function check_fit(who, x, how)
   for i = 1, 2 do
     local size, what = x.shape[2 + i], i == 1 and "height" or "width"
@@ -73,7 +73,7 @@ local function check_fit(who, x, how)
   end
 end
 
--- A 1x1 convolution is a linear over channels, so it may be split by columns or rows.
+-- A 1x1 convolution is a linear over channels, so tp may split it by columns or rows.
 local function is_plain(how)
   for i = 1, 2 do
     if how.kernel[i] ~= 1 or how.stride[i] ~= 1 or how.before[i] ~= 0 or how.dilation[i] ~= 1 then return false end
@@ -110,7 +110,7 @@ local function read_conv(who, known, normal, n_in, n_out, options)
   return n_in, n_out, options, how
 end
 
--- read: the number of channels in the weight's second index; made: that in its first.
+-- read: the number of channels in the second index of the weight. made: the number in its first index.
 local function weight_of(info, how, made, read, plain)
   local dims = { made // how.groups, read // how.groups, how.kernel[1], how.kernel[2] }
   if how.groups > 1 then table.insert(dims, 1, how.groups) end
@@ -229,7 +229,7 @@ function fields.add(nn, known, normal, check_norm, over_norm)
   pool "avg_pool2d"
   pool "max_pool2d"
 
-  -- A pooling of single points only pads or crops.
+  -- A pooling over windows of one point only pads or crops.
   local function padded(who, x, rows, columns, mode)
     local how = { kernel = { 1, 1 }, stride = { 1, 1 }, dilation = { 1, 1 }, before = { rows[1], columns[1] },
       after = { rows[2], columns[2] }, mode = mode }
@@ -237,8 +237,8 @@ function fields.add(nn, known, normal, check_norm, over_norm)
     return op("avg_pool2d", window(how), field(who, x))
   end
 
-  -- The rows behind a pole are those on the other side of the globe: mirrored rows, turned by half
-  -- a circle.
+  -- The rows beyond a pole are the rows on the other side of the globe: mirrored, and turned by
+  -- half a circle.
   local function behind_poles(who, x, rows)
     local y = padded(who, x, rows, { 0, 0 }, { modes.symmetric, modes.zeros })
     return op("turn_poles", { h_before = math.max(rows[1], 0), h_after = math.max(rows[2], 0) }, tensors[y])
@@ -317,8 +317,8 @@ function fields.add(nn, known, normal, check_norm, over_norm)
     return op("mse_loss", { latitude = latitude and 1 or 0 }, x, y)
   end)
 
-  -- The differences of two points of a window, [b, (2 rows - 1)(2 columns - 1), 2]. A network of nn.linear
-  -- turns them into [b, n, 1], which is the bias of nn.window_attention.
+  -- The offsets between two points of a window, [b, (2 rows - 1)(2 columns - 1), 2]. A network of
+  -- nn.linear turns them into [b, n, 1], the bias of nn.window_attention.
   nn.window_offsets = core.wrap(function(rows, columns)
     local who = "nn.window_offsets"
     rows = check.count(who, "rows", rows)

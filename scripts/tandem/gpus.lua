@@ -1,18 +1,18 @@
--- The GPUs that the cluster library knows: published specifications, measurements, and other names
--- for them. A cluster of any of them: require "clusters.gpu".
+-- The GPUs that the cluster library knows: their specifications, measurements and other names.
+-- require "clusters.gpu" makes a cluster of any of them.
 local _, core = ...
 local fitted, fitted_kernels = require "tandem.fitted", require "tandem.fitted_kernels"
 -- kind: documented; units
 local MiB, GB = 1 << 20, 1e9
 
--- By architecture. gemm_efficiency: part of the dense peak that large products reach.
--- memory_efficiency: part of the nominal bandwidth that a kernel with much traffic reaches, by hand
--- from dev-cal rows of published kernels. Ampere's and Hopper's gemm_efficiency are in
--- fitted_kernels. CDNA's and Ada's are assumed. Blackwell's is cuBLAS' 1,610 TFLOP/s for 8192 cubed
--- on a B200 (14 waves and 5 us); its sustained part is Hopper's. (SimuMax's machine sustained 1,100 under a power limit
--- of its own.) block_scales: its products multiply 8-bit blocks with their scales (MXFP8), as fast as
--- other 8-bit numbers. nvfp4: they also multiply 4-bit numbers in blocks of 16 with e4m3 scales, at the rate `fp4`.
--- (CDNA4's 4-bit products have blocks of 32 with scales of powers of two.)
+-- Numbers of each architecture. gemm_efficiency: the part of the dense peak that large products reach.
+-- Ampere's and Hopper's are in fitted_kernels. CDNA's and Ada's are assumed. Blackwell's comes from
+-- cuBLAS' 1,610 TFLOP/s for 8192 cubed on a B200 (14 waves and 5 us). memory_efficiency: the part of the
+-- nominal bandwidth that a kernel with much traffic reaches, chosen by hand from dev-cal rows of published
+-- kernels. sustained: Blackwell's is Hopper's. (SimuMax's machine sustained 1,100 TFLOP/s under a lower
+-- power limit.) block_scales: products multiply 8-bit blocks with a scale for each block (MXFP8), as fast
+-- as other 8-bit numbers. nvfp4: products multiply 4-bit numbers in blocks of 16 with e4m3 scales, at the
+-- rate `fp4`. (CDNA4's 4-bit products have blocks of 32 and scales that are powers of two.)
 -- kind: assumed; by hand from dev-cal rows of published kernels, or the related architecture's
 local arch = {
   Volta = { gemm_efficiency = 0.75, memory_efficiency = 0.83, kernel_floor_s = 3e-6 },
@@ -20,15 +20,15 @@ local arch = {
   Ada = { gemm_efficiency = 0.75, memory_efficiency = 0.85, kernel_floor_s = 3e-6 },
   Hopper = { memory_efficiency = 0.80, kernel_floor_s = 5e-6 },
   Blackwell = { gemm_efficiency = 0.73, memory_efficiency = 0.80, kernel_floor_s = 5e-6, sustained = fitted.sustained.Hopper, light = fitted.light.Hopper, block_scales = true, nvfp4 = true },
-  -- their sustained part was never fitted: Hopper's is used, whose chips take as much power
+  -- The sustained part of CDNA was never fitted. Hopper's stands for it, because both chips take about as much power.
   CDNA3 = { gemm_efficiency = 0.50, memory_efficiency = 0.72, kernel_floor_s = 8e-6, sustained = fitted.sustained.Hopper, light = fitted.light.Hopper },
   CDNA4 = { gemm_efficiency = 0.60, memory_efficiency = 0.72, kernel_floor_s = 8e-6, sustained = fitted.sustained.Hopper, light = fitted.light.Hopper, block_scales = true },
 }
 
--- memory: MiB that the driver leaves. hbm: nominal GB/s. bf16, fp8, fp4, fp32: dense TFLOP/s. link: GB/s
--- of NVLink or xGMI each way. pcie: GB/s each way. mem: measured part of hbm. watts: the power
--- limit; `chip`: another GPU with the same kind of multiprocessors. fit: the name of its own sustained part in fitted.lua. exps: exponentials of a multiprocessor
--- in a clock (16 on all others).
+-- memory: MiB that the driver leaves. hbm: nominal GB/s. mem: the measured part of hbm. bf16, fp8, fp4,
+-- fp32: dense TFLOP/s. link: GB/s of NVLink or xGMI each way. pcie: GB/s each way. watts: the power limit.
+-- chip: another GPU with the same kind of multiprocessors. fit: the name of the GPU's own sustained part
+-- in fitted.lua. exps: the exponentials that a multiprocessor computes in a clock cycle (16 if left out).
 -- kind: datasheet; the maker's page of each GPU; memory as its driver prints it
 local gpus = {
   ["V100-SXM2-32GB"] = { arch = "Volta", sms = 80, memory = 32510, hbm = 900, fp16 = 125, fp32 = 15.7, link = 150, pcie = 15.75, watts = 300 },
@@ -48,7 +48,7 @@ local gpus = {
   ["A100-PCIe-40GB"] = { arch = "Ampere", chip = "A100-SXM4-80GB", sms = 108, memory = 40536, hbm = 1555, bf16 = 312, fp32 = 19.5, pcie = 31.5, watts = 250 },
   ["A100-PCIe-80GB"] = { arch = "Ampere", chip = "A100-SXM4-80GB", sms = 108, memory = 81051, hbm = 1935, bf16 = 312, fp32 = 19.5, pcie = 31.5, watts = 300 },
   ["H100-SXM5-80GB"] = { arch = "Hopper", sms = 132, memory = 81000, hbm = 3350, bf16 = 989.4, fp8 = 1978.9, fp32 = 66.9, link = 450, pcie = 63, watts = 700 },
-  -- Meta's Grand Teton: HBM2e and a lower power limit (torchtitan's benchmarks state both)
+  -- Meta's Grand Teton: HBM2e and a lower power limit. torchtitan's benchmarks state both.
   ["H100-SXM5-96GB-HBM2e"] = { arch = "Hopper", fit = "H100_at_500_W", sms = 132, memory = 97277, hbm = 2400, bf16 = 989.4, fp8 = 1978.9, fp32 = 66.9, link = 450, pcie = 63, watts = 500 },
   ["H100-PCIe-80GB"] = { arch = "Hopper", chip = "H100-SXM5-80GB", sms = 114, memory = 81000, hbm = 2000, bf16 = 756, fp8 = 1513, fp32 = 51.2, pcie = 63, watts = 350 },
   ["H100-NVL-94GB"] = { arch = "Hopper", chip = "H100-SXM5-80GB", sms = 132, memory = 95320, hbm = 3900, bf16 = 835, fp8 = 1671, fp32 = 60, pcie = 63, watts = 400 },
@@ -73,8 +73,8 @@ local gpus = {
   ["MI355X-288GB"] = { arch = "CDNA4", sms = 256, memory = 294896, hbm = 8000, bf16 = 2516.6, fp8 = 5000, fp4 = 10100, fp32 = 157.3, link = 535, pcie = 63, watts = 1400 },
 }
 
--- B300's 4-bit peak is derived: it lies
--- between those of B200 and GB300.
+-- B300's 4-bit peak is assumed: it lies between the peaks of B200 and
+-- GB300.
 -- kind: assumed; from related GPUs
 local assumed = {
   ["B300-SXM-288GB"] = { fp4 = 12600 },
@@ -83,8 +83,8 @@ for name, more in pairs(assumed) do
   for key, value in pairs(more) do gpus[name][key] = value end
 end
 
--- Patterns of names in published sources and of drivers, in upper case; the first match counts.
--- false: another GPU, which the library lacks, and whose name contains the name of a known one.
+-- Patterns of GPU names in published sources and in drivers, in upper case. The first match counts.
+-- false: a GPU that the library lacks, although its name contains the name of a known GPU.
 local aliases = {
   { "RTX PRO", false }, { "RTX.*BLACKWELL", false }, { "A4[05]00", false }, { "GB10%f[%D]", false }, { "V100S", false },
   { "H100.*96GB", "H100-SXM5-96GB-HBM2e" }, { "H100.*META", "H100-SXM5-96GB-HBM2e" },
@@ -101,8 +101,8 @@ local aliases = {
 local m = { gpus = gpus, arch = arch }
 
 -- Returns the library's name for a GPU that a published source or a driver calls `name`; nil:
--- unknown. Such names have words around them, so any text that contains a known name is accepted.
--- Names that a user writes: m.known.
+-- unknown. Words may stand around the name: any text that contains a known name is accepted. For a
+-- name that a user writes, call m.known instead.
 function m.find(name)
   if gpus[name] then return name end
   for _, alias in ipairs(aliases) do
@@ -119,8 +119,8 @@ local function parts(name)
   return list
 end
 
--- True if `name` is the key or some of its parts, in order and with the first one: "h200", "A100-40GB",
--- "RTX 4090". The end of the first part is enough: "4090". A misspelt name has a part that the key lacks.
+-- True if `name` is the key or consists of some of its parts: in order, the first one included. Examples: "h200",
+-- "A100-40GB", "RTX 4090". The end of the first part is enough: "4090". A misspelt name has a part that the key lacks.
 local function abbreviates(name, key)
   local given, own, at = parts(name), parts(key), 0
   local joined = table.concat(given)
@@ -148,7 +148,7 @@ function m.known(name)
   return nil, near and ("did you mean '%s'?"):format(of_upper[near]) or "GPUs are " .. table.concat(short, ", ")
 end
 
--- As m.known, but an unknown name is an error.
+-- As m.known, but raises an error for an unknown name.
 function m.named(name)
   if type(name) ~= "string" then
     core.fail("wrong-type", ("clusters.gpu: gpu must be a text, not a %s"):format(type(name)))
@@ -158,20 +158,21 @@ function m.named(name)
   return found
 end
 
--- How much longer the CPU of a GPU's usual system takes to issue an op than an 8480C (DGX H100).
+-- Each GPU has a usual CPU. Returns the time in which this CPU issues an op, relative to an 8480C (DGX H100).
 function m.host_factor(name)
   if name:find "^G[BH]%d" then return fitted.hosts.grace end
   return gpus[name].arch == "Ampere" and fitted.hosts.epyc_7742 or 1
 end
 
--- What a GPU draws at any clock, as a part of the usual limit. Idle H100 print some 70 of 700 W and idle A100 some 55 of 400; the
--- memory traffic of products is taken to draw half as much.
+-- The power that a GPU draws at any clock, as a part of its usual limit. An idle H100 draws some 70 of
+-- 700 W, an idle A100 some 55 of 400 W. Half as much is assumed for the memory traffic of products.
 -- kind: assumed; as the line above says
 local still_part <const> = 0.15
 
--- Returns the part of the peak's clock that large products keep under a limit of `watts` (sim/compute/power.c). `chip` keeps a
--- fitted part under its usual limit. Switching power rises with the number of multiprocessors and the cube of the clock; the
--- peak of one multiprocessor gives the clock. What is drawn at any clock rises with the number of multiprocessors.
+-- Returns the part of the peak's clock that large products keep under a limit of `watts`
+-- (sim/compute/power.c). `chip` keeps a fitted part under its usual limit. The power of switching rises
+-- with the number of multiprocessors and with the cube of the clock, which follows from the peak of one
+-- multiprocessor. The power at any clock rises with the number of multiprocessors.
 local function sustained(g, watts)
   local chip = gpus[g.chip] or g
   local part = fitted.sustained[chip.fit or g.arch] or arch[g.arch].sustained or 0.9

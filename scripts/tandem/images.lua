@@ -1,5 +1,5 @@
--- Images next to tokens: patches of each sample's image, learned tokens in front of a sequence, and
--- one sequence behind another.
+-- Images beside tokens: patches of each sample's image, learned tokens in front of a sequence, and
+-- the concatenation of two sequences.
 local _, core = ...
 local check = require "tandem.check"
 local module = require "tandem.module"
@@ -8,7 +8,7 @@ local op, param, use, new_module = module.op, module.param, module.use, module.n
 local images = {}
 
 function images.add(nn, known, standard)
-  -- A patch embedding is an nn.linear of this: it is a convolution whose windows do not overlap.
+  -- An nn.linear of these patches is a patch embedding: a convolution whose windows do not overlap.
   nn.image = core.wrap(function(options)
     local who = "nn.image"
     if type(options) ~= "table" then

@@ -1,6 +1,6 @@
--- LongRoPE (arxiv.org/abs/2402.13753): every pair of elements has a factor of its own that divides
--- its frequency. Sequences up to the original context use the short factors, longer ones the long
--- factors. Both kinds of sequences are also lengthened by one number, the attention factor.
+-- LongRoPE (arxiv.org/abs/2402.13753): the frequency of every pair of elements is divided by a
+-- factor of its own. Sequences up to the original context use the short factors, longer sequences
+-- the long factors. With both, queries and keys are multiplied by one number, the attention factor.
 local _, core = ...
 local check = require "tandem.check"
 local longrope = {}

@@ -1,5 +1,5 @@
--- Tensors and modules: the parts of a model before and during tracing. Parameters become tensors of
--- the graph when first used.
+-- Tensors and modules: the parts of a model before and during tracing. A parameter becomes a tensor
+-- of the graph when it is first used.
 local _, core = ...
 local check = require "tandem.check"
 local modules, tensors, inits = check.modules, check.tensors, check.inits
@@ -55,7 +55,7 @@ tensor_meta.__index = core.wrap(function(_, key)
 end)
 -- ---- modules
 
--- Records the module (its parents first) when it is first called; blocks are numbered as they run.
+-- Records the module when it is first called, after its parents. Blocks get their numbers in the order in which they run.
 local n_blocks = 0
 local function place_module(info)
   if info.id then return info.id end
@@ -88,7 +88,7 @@ module_meta.__index = core.wrap(function(m, key)
     core.near(tostring(key), words(m)))
 end)
 
--- Tracing adds at least the module, its parameters, an op that reads them, and its result.
+-- Tracing a module adds at least the module, its parameters, an op that reads them, and the result of the op.
 local n_expected = 0
 
 local function new_module(class, forward, fields, extra)
@@ -154,8 +154,8 @@ local function compound(class, is_block)
 end
 m.module, m.block = compound("module", false), compound("block", true)
 
--- nn.list { a, b, c } or nn.list(n, function(i) return a end), with i from 0 as in its paths. A
--- call applies one element after the other.
+-- nn.list { a, b, c }, or nn.list(n, function(i) return a end) with i from 0, as in paths. Calling
+-- the list calls each element with the output of the one before.
 m.list = core.wrap(function(items, make)
   local list = {}
   if type(items) == "table" and not modules[items] and not tensors[items] then
@@ -207,7 +207,7 @@ local function use(own)
   return own.id
 end
 
--- A tensor that lives between steps; its first values are drawn like those of a weight.
+-- A tensor that lives between steps. Its first values are drawn like those of a weight.
 local function state(info, name, dims, order)
   local id = place_module(info)
   return core.state(info.path ~= "" and info.path .. "." .. name or name, id, info.place, order,

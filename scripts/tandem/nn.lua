@@ -1,6 +1,6 @@
--- tandem.nn: modules and functions named and used like those of torch.nn. Calling a module traces
--- it: each op appends to the graph, and shapes are checked on the calling line. It contains no
--- parallelism; tp_col, tp_row, tp_vocab and fsdp2_shard are only notes for the passes.
+-- tandem.nn: modules and functions with the names and the use of torch.nn. Calling a module traces
+-- it: each op is appended to the graph, and shapes are checked on the calling line. No parallelism
+-- is here: tp_col, tp_row, tp_vocab and fsdp2_shard are only notes for the passes.
 local _, core = ...
 local check = require "tandem.check"
 local modules, tensors, inits = check.modules, check.tensors, check.inits
@@ -42,7 +42,7 @@ end)
 
 local standard = init("normal", 0.0, 0.02)
 
--- All zeros: such a weight has no norm to divide by.
+-- True for initial values that are all 0: a weight of zeros has no norm to divide by.
 local function is_zero(how)
   local kind, a, b = table.unpack(how)
   return kind == "zeros" or ((kind == "normal" or kind == "uniform") and a == 0 and b == 0)
@@ -57,12 +57,12 @@ local function check_norm(who, options, start)
   return want
 end
 
--- Divides x by the largest singular value of the weight that made it, like torch's
--- parametrizations.spectral_norm. It does one power iteration a step: u = W v and v = W^T u, each
--- divided by its length; sigma = u^T W v. One side of the matrix is the weight's first index
--- (in_first) or its last; the other side is the rest. outputs: "first" or "second", the index of a
--- convolution's weight that is the side of the outputs. A module that is called twice has only one
--- norm.
+-- Divides x by sigma, the largest singular value of the weight that made x, like torch's
+-- parametrizations.spectral_norm. Each step makes one power iteration: u = W v and v = W^T u, each
+-- divided by its length; then sigma = u^T W v. W is a matrix: one side is the weight's first index
+-- (in_first) or its last index, the other side is all other indices. outputs: "first" or "second",
+-- the index of a convolution's weight that holds the output channels. If a module is called twice,
+-- it has one norm.
 local unit = { eps = 1e-12 }
 local function over_norm(x, info, weight, in_dims, out_dims, each, outputs)
   if not info.sigma then
@@ -83,9 +83,9 @@ local function over_norm(x, info, weight, in_dims, out_dims, each, outputs)
   return op("divide", nil, tensors[x], info.sigma)
 end
 
--- A linear map by one of the contractions. n_in: the number of dimensions of x that it sums over.
--- column: the dimension of the weight, and of the bias, that a column split cuts. how.each: the
--- share of each group in each segment, if out_dims are groups and their features.
+-- A linear map by one of the contractions. n_in: the number of dimensions of x that are summed.
+-- column: the dimension of the weight and of the bias that a column split cuts. how.each: if
+-- out_dims are groups and their features, the features of each segment in a group.
 local function linear(who, op_name, in_dims, out_dims, column, how)
   local dims, bias = {}, {}
   for _, n in ipairs(in_dims) do dims[#dims + 1] = n end
@@ -165,8 +165,8 @@ nn.embedding = core.wrap(function(vocab, dim, options)
   end, {}, info)
 end)
 
--- Learned positions: a table of max_len rows, of which a sequence uses the first seq. Rows beyond
--- every sequence are left out.
+-- Learned positions: a table of max_len rows. A sequence uses the first seq rows, so rows that no
+-- sequence reaches are left out.
 nn.position = core.wrap(function(max_len, dim, options)
   local who = "nn.position"
   max_len, dim = check.count(who, "max_len", max_len), check.count(who, "dim", dim)
@@ -232,7 +232,7 @@ local function activation(name)
   return core.wrap(function(x) return op(name, nil, check.tensor("nn." .. name, "the input", x)) end)
 end
 nn.silu, nn.gelu = activation "silu", activation "gelu"
--- x sigmoid(1.702 x), of CLIP and Qwen2-VL; only one of its three ops keeps a tensor for the backward pass.
+-- x sigmoid(1.702 x), as in CLIP and Qwen2-VL. It is three ops, of which one keeps a tensor for the backward pass.
 nn.quick_gelu = core.wrap(function(x)
   check.tensor("nn.quick_gelu", "the input", x)
   return nn.scale(nn.silu(nn.scale(x, 1.702)), 1 / 1.702)
@@ -263,7 +263,7 @@ nn.sinusoid = core.wrap(function(x, options)
   return op("sinusoid", { theta = theta }, id)
 end)
 
--- Takes tokens [first, first + count) of each sequence. x: ids, labels or activations.
+-- Takes tokens [first, first + count) of each sequence. x may be ids, labels or activations.
 nn.span = core.wrap(function(x, first, count)
   local who = "nn.span"
   local id = check.tensor(who, "the input", x)
@@ -275,14 +275,14 @@ nn.span = core.wrap(function(x, first, count)
   return op("span", { first = first, count = count }, id)
 end)
 
--- Llama 3.1 stretches the frequencies that are low for the original context by `factor`.
+-- Llama 3.1 divides the frequencies that are low in the original context by `factor`.
 local scaling_keys = { kind = true, factor = true, low = true, high = true, context = true }
 local yarn_keys = { kind = true, factor = true, slow = true, fast = true, context = true, truncate = true, mscale = true,
   mscale_all_dim = true }
 
--- YaRN divides the frequencies of pairs that turn fewer than `slow` times in the original context,
--- and keeps those of more than `fast` turns. It also lengthens queries and keys. Returns the factor
--- of latent attention's scores.
+-- YaRN divides the frequencies of pairs that turn fewer than `slow` times within the original
+-- context, and keeps those of pairs that turn more than `fast` times. It also lengthens queries and
+-- keys. Returns the factor by which latent attention multiplies its scores.
 local function yarn_attrs(who, attrs, scaling)
   check.options(who .. " scaling", scaling, yarn_keys)
   if scaling.factor == nil or scaling.context == nil then
@@ -330,7 +330,7 @@ local function rope_attrs(who, theta, scaling, image)
   return attrs, scores
 end
 
--- Only the first `dims` elements of a head are rotated; nil: all.
+-- dims: only the first `dims` elements of a head are rotated; nil: all are.
 local function rope_dims(who, dims, size)
   if dims == nil then return 0 end
   dims = check.count(who, "rope_dims", dims)
@@ -371,7 +371,7 @@ local function check_drop(who, value)
   return drop
 end
 
--- Each call is a separate place in the model and draws its own numbers.
+-- Each call is a separate place in the model, so it draws numbers of its own.
 nn.dropout = core.wrap(function(x, p)
   local id, drop = check.tensor("nn.dropout", "the input", x), check_drop("nn.dropout", p)
   if p == nil then core.fail("missing-key", "nn.dropout: p is missing", "nn.dropout(x, 0.1)") end

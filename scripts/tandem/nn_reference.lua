@@ -1,6 +1,6 @@
--- Everything that tandem.nn offers: how to call it, and which options it takes. nn.lua reads the
--- names of the options here. docs/reference/lua.md consists of these sentences; a test compares the
--- two. Each option has its name, its default and its meaning.
+-- The reference of tandem.nn: how to call each function, and its options, each with name, default
+-- and meaning. nn.lua reads the names of the options here. docs/reference/lua.md prints these
+-- sentences; a test compares the two.
 local list = {
   { name = "nn.module", call = "nn.module { fields, forward = function(m, ...) ... end }",
     doc = "A module. Fields that are modules become its children; forward reads them as m.field. "

@@ -1,6 +1,6 @@
--- Turns a row of published training runs into the plan that ran. `tandem accuracy --runs FILE`
--- calls this with the row's cells as texts. A feature that the planner lacks, or a number that the
--- row does not state, is an error of rule published-row. Its text is the reason that is counted.
+-- Turns a row of published training runs into the plan that ran. `tandem accuracy --runs FILE` calls
+-- this file with the texts of the row's cells. If the planner lacks a feature, or the row does not
+-- state a number, an error of rule published-row gives the reason. The report counts these reasons.
 local gpus, cells, megatrons = require "tandem.gpus", require "tandem.published_cells", require "tandem.published_megatron"
 local fitted, trainers = require "tandem.fitted", require "tandem.published_trainer"
 local recipes, losses = require "tandem.published_recipes", require "tandem.published_loss"
@@ -9,16 +9,16 @@ local refuse, count, has = cells.refuse, cells.count, cells.has
 
 -- ---- parallelism
 
--- full: all blocks. (op): torchtitan's policy keeps attention and every second product of a block. (layer): every
--- second block. The attention core alone: flash attention recomputes it in any case.
+-- full: every block is recomputed. (op): torchtitan's policy keeps attention and every second product of a block. (layer):
+-- every second block is recomputed. Flash attention recomputes the attention core anyway, so that option changes nothing.
 local function some_blocks(row, n)
   local each = (count(row, "n_layers") // count(row, "pp") + n // 2) // n
   return ac { mode = "full", every = each > 1 and each or nil }
 end
 
--- Megatron's modules (--recompute-modules). Norms and MLA's up-projections are small. Flash attention recomputes the
--- attention core in any case. If scores are written, the profile keeps none of them. A family's own model has other
--- modules: there the products of an MLP stand for all of it.
+-- Megatron's modules (--recompute-modules). Norms and MLA's up-projections are small, so they are left out. Flash attention
+-- recomputes the attention core anyway. If scores are written and the core is recomputed, the profile keeps no scores. The
+-- model of a family has other modules: there, recomputing the products of an MLP stands for recomputing the MLP.
 local function some_modules(row)
   local modules, ops = megatrons.recomputed(row)
   if modules then return ac { modules = modules, ops = ops } end
@@ -33,15 +33,15 @@ local function policy_of_ops(how)
 end
 
 local function checkpointing(row, how)
-  -- "full block 21" recomputes 21 blocks of each stage; in the plan, recomputing every n-th block
-  -- stands for them.
+  -- "full block 21" recomputes 21 blocks of each stage. The plan recomputes every n-th block
+  -- instead.
   local some = tonumber((row.ac or ""):match "^full block (%d+)" or (row.ac or ""):match "^full %(block, (%d+) layers")
   if some then return some_blocks(row, some) end
   if has(row, "ac", "^full") or cells.switch(row.ac) then return ac "full" end
   if cells.switch(row.ac) == false or has(row, "ac", "^none") then return nil end
   if has(row, "ac", "selective%(layer, every 2nd") then return ac { mode = "full", every = 2 } end
-  -- Without further words, Megatron recomputes the attention core, and torchtitan applies its
-  -- policy of ops.
+  -- If the row says no more than "selective", Megatron recomputes the attention core, and
+  -- torchtitan applies its policy of ops.
   local titan = has(row, "framework", "^torchtitan") or has(row, "framework", "torchtune") or has(row, "framework", "vescale")
   if has(row, "ac", "selective%(op%)") or titan and has(row, "ac", "^selective$") then return policy_of_ops(how) end
   if has(row, "ac", "^selective") then return some_modules(row) end
@@ -53,7 +53,7 @@ local is_float8, is_float4 = cells.is_float8, cells.is_float4
 local function gathers_bytes(row)
   return is_float8(row) and not has(row, "precision", "rowwise") and not has(row, "precision", "mx") and not has(row, "precision", "bfloat16 all%-gather")
 end
--- Returns the dtype of products that have no 8 or 4 bits. TF32 is fp32 at another rate (published_cluster.lua).
+-- Returns the dtype of products that are neither in 8 nor in 4 bits. TF32 is fp32 at another rate (published_cluster.lua).
 local function half_of(row, how)
   if has(row, "precision", "^t?fp?32") or has(row, "precision", "^float32") then return "fp32" end
   if has(row, "precision", "fp16") or how.half == "fp16" then return "fp16" end
@@ -63,14 +63,15 @@ local function half_of(row, how)
   return "bf16"
 end
 
--- Ranks that share each sequence. torchtitan's gather keys and values (context_parallel_rotate_method, "allgather" by
--- default). Ulysses exchanges tokens for heads, and repeats KV heads if it must. Rings are not modelled: a gather stands for them.
+-- Returns how many ranks share a sequence. In torchtitan they gather keys and values
+-- (context_parallel_rotate_method is "allgather" by default). In Ulysses they exchange tokens for
+-- heads, and repeat KV heads if these are too few. `goes_around` decides on rings.
 local function sharers(row)
   local n = count(row, "cp")
   if n == 1 and not has(row, "sp", "ulysses [2-9]") and not has(row, "sp", "ulysses 1%d") then return 1 end
   if has(row, "framework", "^torchtitan") then return n end
-  -- A ring of Transformer Engine moves as many bytes as the gather of keys and values that stands for it, and
-  -- overlaps equally well. It holds two parts of them at a time instead of all.
+  -- A ring of Transformer Engine moves as many bytes as a gather of keys and values, and overlaps
+  -- equally well. A rank of the ring holds two parts of them at a time instead of all.
   if not has(row, "sp", "ulysses") then return n end
   local said = math.tointeger(tonumber(row.sp:match "(%d+)")) or n
   -- DeepSpeed repeats KV heads if there are fewer heads than ranks.
@@ -86,14 +87,14 @@ end
 
 local function add(list, pass) if pass then list[#list + 1] = pass end end
 
--- True if the row's ranks pass keys and values around a ring, or exchange them in a way that the
--- row does not name.
+-- True if the row's ranks pass keys and values around a ring, or if the row does not name the way
+-- in which they share sequences.
 local function is_ring(row)
   return count(row, "cp") > 1 and not has(row, "framework", "^torchtitan") and not has(row, "sp", "ulysses")
 end
 
--- True if the plan has the row's ring. Megatron and NeMo pass keys and values around a ring by default (cp_comm_type p2p).
--- Other attention than the plain one cannot be computed in a plan's ring, so a gather stands for it.
+-- True if the plan also uses a ring. Megatron and NeMo use one by default (cp_comm_type p2p). A plan's ring can
+-- compute only plain attention. For other attention, and for other frameworks than NeMo, a gather stands for the ring.
 local function goes_around(row)
   if not is_ring(row) then return false end
   local plain = cells.is_open(row.mla) and cells.is_open(row.hybrid_pattern)
@@ -102,8 +103,8 @@ local function goes_around(row)
   return false
 end
 
--- Mixers of Mamba exchange tokens for heads, too (Megatron's mamba_context_parallel.py). A plan has one way for all
--- layers, and cannot have this one beside tp.
+-- Megatron's Mamba mixers also exchange tokens for heads (mamba_context_parallel.py). A plan uses
+-- one way for all layers, and cannot exchange tokens for heads of mixers beside tp.
 local function trades_heads(row)
   local scans = has(row, "hybrid_pattern", "^[^/]*m") and count(row, "tp") == 1
   return has(row, "sp", "^ulysses") or scans and count(row, "n_kv_heads") % count(row, "cp") == 0
@@ -111,9 +112,9 @@ end
 
 local function is_block_float8(row) return not is_float4(row) and (has(row, "precision", "mx") or has(row, "fp8_recipe", "^mx")) end
 
--- Returns the kind of scales of 8-bit operands. NVFP4 has a scale for 16 elements; its products are planned with rowwise 8-bit
--- operands at the 4-bit peak (`cluster`), and memory counts twice the bytes of those operands. Blocks of MXFP8 are planned
--- where a plan can have them: on GPUs that multiply blocks, and on ranks with whole blocks of tokens.
+-- Returns the kind of scales of 8-bit operands. NVFP4 has a scale for 16 elements. Its products are planned
+-- with rowwise 8-bit operands at the 4-bit peak (`cluster`), so memory counts twice the bytes of its operands.
+-- Blocks of MXFP8 are planned only on GPUs that multiply blocks, and on ranks with whole blocks of tokens.
 local function scales_of(row, how)
   if not is_block_float8(row) then return (is_float4(row) or has(row, "precision", "rowwise")) and "rowwise" or "tensorwise" end
   local name = gpus.find(row.gpu)
@@ -137,8 +138,8 @@ local function micro_batches(row, how)
   return count(row, "global_batch_seqs") // ((how.micro or count(row, "micro_batch")) * data)
 end
 
--- Returns the most chunks of a rank, up to `vp`, each of which has experts. A plan adds up the losses of experts from stage
--- to stage, and cannot leave one out (Llama 4 Maverick has experts in every second layer).
+-- Returns the largest number of chunks of a rank, up to `vp`, for which each chunk has experts. A plan adds up the
+-- losses of experts from stage to stage and cannot skip a stage. (In Llama 4 Maverick, every second layer has experts.)
 local function chunks_with_experts(row, n_pp, vp)
   local period, layers, most = math.tointeger(tonumber(row.moe_layer_freq)), count(row, "n_layers"), vp
   if not period or cells.is_open(row.moe_experts) then return vp end
@@ -147,7 +148,7 @@ local function chunks_with_experts(row, n_pp, vp)
   return vp
 end
 
--- The passes that all frameworks have, in the order that the planner needs.
+-- Returns the passes of any framework, in the order that the planner needs.
 local function passes(row, how)
   local list, n_tp, n_pp = {}, count(row, "tp"), count(row, "pp")
   if n_pp > 1 then
@@ -179,8 +180,8 @@ local function ranks(row)
   return n // (n_tp * n_pp * n_cp)
 end
 
--- Puts all ranks that have different samples on the axis that shards, or divides them between the
--- axes as the row says.
+-- Puts all ranks with different samples on the axis that shards. If the row divides them into
+-- shards and replicas, both axes get their part.
 local function mesh(row, sharded)
   local own = ranks(row)
   local ep = megatrons.common_divisor(own, count(row, "ep", 1))
@@ -201,8 +202,9 @@ local function mesh(row, sharded)
   return axes
 end
 
--- Facts that pages state of their runs and that the table has no column for. A table with these columns states them
--- itself: `framework_month`, the latest year and month of the framework; `offload`, the state in host memory; `deferral_limit`.
+-- Facts that a source's page states about its runs, and for which the table has no column. A table with
+-- these columns states them itself. framework_month: the latest year and month of the framework.
+-- offload: the state in host memory. deferral_limit: see published_loss.
 local stated = {
   -- NeMo's performance summaries of the releases 24.05 and 24.07
   { source = "nemo2405", framework_month = "2024-05" },
@@ -215,7 +217,7 @@ local stated = {
   { source = "functional tests", deferral_limit = "2" },
 }
 
--- Returns the cell, or else the statement of the source's page; "" if there is neither.
+-- Returns the cell, or else the statement of the source's page, or else "".
 local function said(row, key)
   if row[key] and row[key] ~= "" then return row[key] end
   for _, page in ipairs(stated) do
@@ -225,7 +227,8 @@ local function said(row, key)
   return ""
 end
 
--- Returns the month of the row's framework ("2025-04"); nil: the row does not say. Releases of NeMo are named after it.
+-- Returns the month of the row's framework ("2025-04"). nil: the row does not say. The number of a NeMo
+-- release is its month.
 local function month_of(row)
   local year, month = row.framework:lower():match "^nemo%s+(2%d)%.(%d%d)"
   return said(row, "framework_month"):match "^20%d%d%-%d%d" or row.framework:match "20%d%d%-%d%d" or year and ("20%s-%s"):format(year, month)
@@ -241,10 +244,11 @@ local m = {}
 
 m.cluster = require "tandem.published_cluster"
 
--- ---- frameworks, by the beginning of the cell `framework`
+-- ---- frameworks, chosen by the beginning of the cell `framework`
 
--- torchtitan had a local batch and a number of micro-batches (pipeline_parallel_microbatches). Its default was the
--- number of pipeline ranks; since #781, January 2025, it is the number of stages. Today the number must be given.
+-- Returns the micro-batch of an old torchtitan; nil: the row's cell counts. A user gave a local batch and a
+-- number of micro-batches (pipeline_parallel_microbatches). Its default was the number of pipeline
+-- ranks, and from #781 (January 2025) the number of stages.
 local function micro_of(row)
   if count(row, "pp") == 1 or not is_before(row, "2025-04") then return nil end
   local pieces = count(row, "pp") * (is_before(row, "2025-01") and 1 or count(row, "vp", 1))
@@ -253,8 +257,8 @@ local function micro_of(row)
   return own // pieces
 end
 
--- On Blackwell, attention is cuDNN's since May 2025 (torchtitan #1196). Until December (#2095) the list of kept ops
--- only named the other kernels, so cuDNN's attention is recomputed.
+-- Since May 2025, torchtitan calls cuDNN's attention on Blackwell (#1196). Until December, its list
+-- of kept ops named only the other kernels (#2095), so cuDNN's attention is recomputed.
 local function torchtitan(row)
   local data = ranks(row) * sharers(row)
   local staged = count(row, "pp") > 1
@@ -266,9 +270,9 @@ local function torchtitan(row)
     data = data > 1 and fsdp2 { copy = not gathers_bytes(row), reshard_after_forward = not staged, keep_gathered = staged or nil } or nil }
 end
 
--- Returns the number of a step's sequences; if it is not stated, it follows from the tokens per
--- second. A run that ran out of memory has none; the script that measured mixtures takes
--- micro-batches until each rank has 8 sequences (benchmarks/moe_expert_parallel/moe_ep_bench.sh).
+-- Returns the number of sequences of a step. If the row does not state it, it follows from the tokens per
+-- second. A run that ran out of memory has no tokens per second. The script that measured mixtures of experts
+-- takes micro-batches until each rank has 8 sequences (benchmarks/moe_expert_parallel/moe_ep_bench.sh).
 local function kempnerforge_batch(row, at_once)
   if not cells.is_open(row.global_batch_seqs) then return count(row, "global_batch_seqs") end
   local rate, step_s = tonumber(row.tokens_per_s_per_gpu), tonumber(row.step_time_s)
@@ -277,7 +281,7 @@ local function kempnerforge_batch(row, at_once)
   return math.max(1, math.floor(pieces + .5)) * at_once
 end
 
--- Turns the row into KempnerForge's own configuration; its dialect does the rest.
+-- Turns the row into KempnerForge's own configuration, from which the dialect makes the plan.
 local function kempnerforge(row)
   local ep = count(row, "ep", 1)
   local data, at = ranks(row) // ep, mesh(row, true)
@@ -289,9 +293,9 @@ local function kempnerforge(row)
     model = { dim = count(row, "d_model"), n_layers = count(row, "n_layers"), n_heads = count(row, "n_heads"),
       n_kv_heads = count(row, "n_kv_heads"), ffn_hidden_dim = count(row, "d_ff"), vocab_size = count(row, "vocab"),
       max_seq_len = count(row, "seq"), num_experts = row.moe_experts ~= "" and count(row, "moe_experts") or 0,
-      -- It drops no token. Its products run over as many rows for each expert as the fullest expert
-      -- has. No row states that number. It is taken to be the number of tokens, because before
-      -- training most tokens go to the same experts.
+      -- KempnerForge drops no token. For each expert, its products run over as many rows as the
+      -- fullest expert has. No row states that number. The number of tokens is assumed, because
+      -- before training most tokens go to the same experts.
       moe_top_k = row.moe_topk ~= "" and count(row, "moe_topk") or nil },
     distributed = { dp_shard = at.dp_shard, dp_replicate = at.dp_replicate, ep = ep, tp = at.tp, pp = at.pp },
     train = { batch_size = micro, seq_len = count(row, "seq"), grad_accum_steps = steps // (micro * data),
@@ -302,13 +306,13 @@ local function kempnerforge(row)
     local shards = pass.reshard_after_forward ~= nil or pass.keep_gathered ~= nil or pass.reshard_root ~= nil
     if shards and not pass.plan then pass.copy = true end  -- not tp{}
   end
-  -- One device is not wrapped: gradients have the parameters' dtype. Under tp, FSDP wraps even a single rank.
+  -- FSDP does not wrap a single device, so gradients have the parameters' dtype. Under tp it wraps even a single rank.
   if count(row, "n_gpus") == 1 then own.precision.reduce = "bf16" end
   own.name, own.runtime = row.id, row.moe_experts ~= "" and "kempnerforge_experts" or "kempnerforge"
   return { plan = own }
 end
 
--- FSDP1 of composer with mixed precision PURE: gradients are reduced in bf16.
+-- composer's FSDP1 with mixed precision PURE reduces gradients in bf16.
 local function foundry(row)
   return { runtime = "fsdp1", mesh = mesh(row, true), reduce = "bf16",
     data = fsdp2 { reshard_after_forward = row.zero_stage ~= "2" } }
@@ -320,8 +324,9 @@ end
 
 local zero_names = { "optim", "optim_grads", "optim_grads_params" }
 
--- Its distributed optimizer shards over the ranks of dp x cp, which all hold the same weights. Stages 2 and 3 are those of
--- Megatron-FSDP (--data-parallel-sharding-strategy). LoRA (NeMo's, Megatron-Bridge's) keeps the base in 16 bits, without gradients.
+-- Megatron's distributed optimizer shards over the ranks of dp x cp, which hold the same weights. ZeRO
+-- stages 2 and 3 are those of Megatron-FSDP (--data-parallel-sharding-strategy). LoRA (of NeMo and
+-- Megatron-Bridge) keeps the base in 16 bits, without gradients.
 local function megatron(row)
   local stage = cells.stage(row) or 0
   local lora = cells.is_lora(row)
@@ -344,7 +349,7 @@ local function megatron(row)
   return how
 end
 
--- The framework of 2021 and 2022 wrote scores to memory; Megatron-LM's core brought flash attention in 2023.
+-- Megatron-LM of 2021 and 2022 wrote scores to memory. Its core brought flash attention in 2023.
 local function megatron_lm(row)
   local how = megatron(row)
   local year = row.framework:match "20%d%d" or (row.framework_month or ""):match "^20%d%d"
@@ -352,8 +357,8 @@ local function megatron_lm(row)
   return how
 end
 
--- A row that does not state the stage counts as plain data parallelism, as in its source. Its vocabulary is
--- Megatron's, padded to a multiple of 128 times tp.
+-- If a row does not state the ZeRO stage, plain data parallelism is assumed (vTrain's rows).
+-- The vocabulary is padded as in Megatron, to a multiple of 128 times tp.
 local function megatron_deepspeed(row)
   local stage, data = cells.stage(row) or 0, ranks(row)
   if has(row, "zero_stage", "^unstated") then stage = 0 end
@@ -372,8 +377,8 @@ local function deepspeed(row)
     host_optimizer = said(row, "offload") == "optimizer" or cells.offloads(row) == "optimizer", pieces = liger and trainers.liger_pieces(row) or nil }
 end
 
--- Weights and moments are bf16, as in Hugging Face's configurations; gradients are summed in fp32. Liger's kernels
--- are used except under tensor parallelism.
+-- NeMo Automodel: weights and moments are bf16, as in Hugging Face's configurations. Gradients are
+-- summed in fp32. Liger's kernels are used, except under tensor parallelism.
 local function automodel(row)
   local staged = count(row, "pp") > 1
   return { runtime = count(row, "tp") > 1 and "automodel_tp" or "automodel", mesh = mesh(row, true), param = "bf16",
@@ -381,15 +386,15 @@ local function automodel(row)
     data = ranks(row) > 1 and fsdp2 { copy = not gathers_bytes(row), reshard_after_forward = not staged } or nil }
 end
 
--- nanotron: bf16 weights, gradients summed in fp32, ZeRO-1 (optim/zero.py), FlashAttention-2. InternEvo has the same
--- states; its parallelism is Megatron's (core/parallel).
+-- nanotron: bf16 weights, gradients summed in fp32, ZeRO-1 (optim/zero.py), FlashAttention-2.
+-- InternEvo has the same states, and the parallelism of Megatron (core/parallel).
 local function nanotron(row)
   local how = megatron(row)
   how.runtime, how.is_megatron = "nanotron", nil
   return how
 end
 
--- Colossal-AI has no profile of its own.
+-- Colossal-AI: planned as nanotron, because it has no profile.
 local function colossal(row)
   cells.note("framework %s has no profile; nanotron's stands for it", row.framework)
   return nanotron(row)
@@ -401,7 +406,8 @@ local function maxtext(row)
   return { runtime = "maxtext", mesh = mesh(row, true), compile = "model", data = ranks(row) > 1 and fsdp2 {} or nil }
 end
 
--- Hugging Face's Trainer: one GPU, DDP, or FSDP1 through accelerate. Weights and moments are as the model was loaded.
+-- Hugging Face's Trainer: one GPU, DDP, or FSDP1 through accelerate. Weights and moments keep the dtype
+-- in which the model was loaded.
 local function trainer(row)
   local stage, data, lora = cells.stage(row) or 0, ranks(row), cells.is_lora(row)
   local pure = lora or has(row, "precision", "pure") or has(row, "precision", "autocast")
@@ -417,15 +423,15 @@ local frameworks = {
   { "^megatron%-core", megatron_lm }, { "^megatron", megatron }, { "^nemo", megatron }, { "^deepspeed", deepspeed }, { "^xtuner", deepspeed },
   { "nanotron", nanotron }, { "internevo", nanotron }, { "maxtext", maxtext }, { "neox", megatron_deepspeed },
   { "llm%-foundry", foundry }, { "deepspeed", deepspeed },
-  -- Other names of FSDP2, and Colossal-AI's tensor and pipeline parallelism.
+  -- Other frameworks with FSDP2. Colossal-AI, for its tensor and pipeline parallelism.
   { "fsdp2", torchtitan }, { "torchtune", torchtitan }, { "vescale", torchtitan }, { "colossal", colossal },
   { "hf trainer", trainer }, { "^hf", trainer }, { "hugging ?face", trainer }, { "accelerate", trainer }, { "transformers", trainer },
   { "axolotl", trainer }, { "lightning", trainer }, { "llama%-factory", trainer },
-  -- Submitters to MLPerf name the containers of NVIDIA and AMD, which contain NeMo and Megatron.
+  -- Submitters to MLPerf name NVIDIA's and AMD's containers, which hold NeMo and Megatron.
   { "nemo", megatron }, { "^nvidia", megatron }, { "nvidia release", megatron }, { "rocm", megatron }, { "^llmboost", megatron },
 }
 
--- Returns the profile with the row's changes. If the attention core is recomputed, its scores are not saved.
+-- Returns the profile with the row's changes. If the attention core is recomputed, scores are not saved.
 local function profile(row, how)
   local own = copy_of(require("runtimes." .. how.runtime))
   own.host_optimizer = how.host_optimizer
@@ -435,7 +441,7 @@ local function profile(row, how)
     slower = gpus.host_factor(gpus.find(row.gpu))
   end
   own.host_factor = slower
-  -- A profile's rank is the one whose log prints. Memory of a process comes from another tool, which sees all ranks.
+  -- A profile reports the rank whose log is printed. The memory of a process comes from another tool, which sees all ranks.
   if has(row, "peak_mem_kind", "^process") then own.reports_rank = "most" end
   own.workspace_bytes = how.is_megatron and megatrons.workspace(row) or nil
   own.library_bytes = how.is_megatron and megatrons.library(row, gpus.gpus[gpus.find(row.gpu) or ""]) or nil
@@ -467,7 +473,7 @@ local function framework(row)
       return known[2](row)
     end
   end
-  -- An unknown name: FSDP2's profile where all weights are sharded, Megatron's otherwise.
+  -- For an unknown framework: torchtitan's profile if all weights are sharded, otherwise Megatron's.
   local sharded = cells.stage(row) == 3 and count(row, "pp") == 1
   cells.note("framework %s is not known; the profile of %s stands for it", row.framework, sharded and "torchtitan" or "Megatron")
   return (sharded and torchtitan or megatron)(row)

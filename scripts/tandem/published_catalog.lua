@@ -1,18 +1,18 @@
--- Public configurations of models (each model's config.json, or its paper), for rows that give only
--- a name. A cell that the row states always wins. Patterns match the name in lower case with "-"
--- for blanks and underscores; the first match counts. A pattern without a shape covers no model.
--- "%f[%d%.]2b" is the size 2b, but not the end of 12b or 1.2b.
+-- Public configurations of models (from each model's config.json or paper), for rows that give only
+-- a name. A cell that the row states always wins. Patterns match the name in lower case, in which
+-- "-" replaces blanks and underscores. The first match counts. A pattern without a shape excludes
+-- these models. "%f[%d%.]2b" matches the size 2b, but not the end of 12b or 1.2b.
 
--- l: layers, d: width, h: heads, kv: KV heads, ff: width of an MLP, v: vocabulary, hd: width of a
--- head, e / k: experts and experts a token, me: width of an expert, sh: width of shared experts,
--- first: layers without experts, mla: DeepSeek's latent attention, tied: one matrix for embedding
--- and head (ties: the family's own model has one), hybrid: Megatron's letters of a hybrid's layers, mh: heads of its Mamba
--- mixers.
+-- l: layers. d: width. h: heads. kv: KV heads. hd: width of a head. ff: width of an MLP. v: vocabulary.
+-- e: experts. k: experts of a token. me: width of an expert. sh: width of shared experts. first: the
+-- number of first layers without experts. every: every n-th layer has experts. mla: DeepSeek's latent
+-- attention. tied: embedding and head are one matrix. ties: the family's own model ties them. hybrid:
+-- the letters of a hybrid's layers, as Megatron writes them. mh: heads of a hybrid's Mamba mixers.
 local mla3 = "q_lora=1536 kv_lora=512 qk_head=128 qk_pos=64 v_head=128"
 local mla2 = "q_lora=0 kv_lora=512 qk_head=128 qk_pos=64 v_head=128"
 -- kind: documented; config.json of each model, or its paper
 local known = {
-  -- Distilled models have the shape of the model in the name that is not DeepSeek's.
+  -- The name of a distilled model contains another model's name. The distilled model has that model's shape.
   { "distill.*llama.*%f[%d%.]8b", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 128256 },
   { "distill.*llama.*%f[%d%.]70b", l = 80, d = 8192, h = 64, kv = 8, ff = 28672, v = 128256 },
   { "distill.*qwen.*%f[%d%.]1%.5b", l = 28, d = 1536, h = 12, kv = 2, ff = 8960, v = 151936 },
@@ -46,9 +46,9 @@ local known = {
   { "qwen%-7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 151936 },
   { "glm%-?4%.5.*air", l = 46, d = 4096, h = 96, kv = 8, ff = 10944, v = 151552, hd = 128, e = 128, k = 8, me = 1408, sh = 1408, first = 1 },
   { "glm%-?4%.5", l = 92, d = 5120, h = 96, kv = 8, ff = 12288, v = 151552, hd = 128, e = 160, k = 8, me = 1536, sh = 1536, first = 3 },
-  -- Hybrids of Mamba. Nemotron 3 Super's and Ultra's experts work on vectors of a quarter of the width (moe-latent-size); an
-  -- expert of the whole width with a quarter of the inner width has as many weights and products. Nemotron Nano 2 has 128
-  -- heads of 80; 160 of 64 stand for them. The mixers of the 47B and the 56B have a state of 256; 128 stands for it.
+  -- Hybrids of Mamba. Experts of Nemotron 3 Super and Ultra read a quarter of the width (moe-latent-size). An expert that
+  -- reads the whole width, with a quarter of the inner width, has as many weights and products. 160 heads of 64 stand for
+  -- the 128 heads of 80 of Nemotron Nano 2. A state of 128 stands for the state of 256 in the mixers of the 47B and the 56B.
   -- kind: documented; Megatron-LM d98e8a64: examples/post_training/modelopt/conf/nvidia; vocabulary of Nemotron Nano 2
   { "nemotron.*3.*nano", l = 52, d = 2688, h = 32, kv = 2, ff = 1856, v = 131072, hd = 128, e = 128, k = 6, me = 1856, sh = 3712, mh = 64,
     hybrid = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME" },
@@ -181,12 +181,12 @@ local known = {
   { "bert.*base", l = 12, d = 768, h = 12, kv = 12, ff = 3072, v = 30522, tied = true },
 }
 
--- Shapes from memory, which were compared with no readable source. A row that takes one says so in the report.
+-- Shapes written from memory. We found no source to compare them with. A row that takes one says so in the report.
 -- kind: assumed; no source was found
 local unread = {
   { "deepseek.*coder.*%f[%d%.]33b", l = 62, d = 7168, h = 56, kv = 8, ff = 19200, v = 32256 },
   { "deepseek.*coder.*%f[%d%.]6%.7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 32256 },
-  -- Tables that quote config.json agree with the next three, but their repositories could not be named.
+  -- Some tables that quote config.json agree with the next three shapes, but we could not name their repositories.
   { "deepseek.*%f[%d%.]67b", l = 95, d = 8192, h = 64, kv = 8, ff = 22016, v = 102400 },
   { "deepseek.*%f[%d%.]7b", l = 30, d = 4096, h = 32, kv = 32, ff = 11008, v = 102400 },
   { "yi.*%f[%d%.]34b", l = 60, d = 7168, h = 56, kv = 8, ff = 20480, v = 64000 },
@@ -194,10 +194,10 @@ local unread = {
   { "minitron.*%f[%d%.]8b", l = 32, d = 4096, h = 48, kv = 8, ff = 16384, v = 256000, hd = 128 },
 }
 
--- Vocabularies of tokenizers, for rows that leave only the vocabulary open. MLPerf's 405B uses
--- the tokenizer of Mixtral 8x22B; its GPT-3 has 50,257 entries (the benchmark's README), as has the
--- tokenizer of GPT-2. T5 of Megatron has BERT's cased vocabulary and 100 sentinels. `of` is the
--- pattern of the cell vocab_from.
+-- Vocabularies of tokenizers, for rows in which only the vocabulary is open. `of` is the pattern of
+-- the cell vocab_from, other patterns match the model's name. MLPerf's 405B uses the tokenizer of
+-- Mixtral 8x22B. MLPerf's GPT-3 and the tokenizer of GPT-2 have 50,257 entries (the benchmark's
+-- README). Megatron's T5 has BERT's cased vocabulary and 100 sentinels.
 local vocabularies = {
   { "", of = "mixtral 8x22b", v = 32768 }, { "t5", v = 28996 + 100 }, { "bert", v = 30522 },
   { "gpt", v = 50257 }, { "opt", v = 50272 }, { "mpt", v = 50432 }, { "bloom", v = 250880 },
@@ -215,8 +215,8 @@ local function first_of(list, plain)
   return nil
 end
 
--- Returns the configuration of a model's name, and the words on where it is from; nil: unknown. `take_defaults` fills cells
--- from it.
+-- Returns the configuration of the model with this name, and a text that says where the
+-- configuration is from; nil: unknown.
 function m.find(name)
   local plain = name:lower():gsub("[%s_]", "-")
   local entry = first_of(known, plain)
@@ -224,7 +224,7 @@ function m.find(name)
   return first_of(unread, plain), "a shape of the model that was compared with no source"
 end
 
--- Families whose MLP has no gate.
+-- Families whose MLP has no gate, so it has two matrices.
 local ungated = { "nemotron", "minitron", "starcoder", "gpt%-?3", "gpt%-?2", "gpt%-?j", "neox", "falcon", "bloom", "opt%-", "mpt%-", "bert" }
 local function matrices_of(entry)
   for _, name in ipairs(ungated) do
@@ -233,8 +233,8 @@ local function matrices_of(entry)
   return 3
 end
 
--- Returns the parameters of a configuration, without norms and biases; nil: it has other mixers than
--- attention.
+-- Returns the number of parameters of a configuration, without norms and biases; nil: its mixers
+-- are not plain attention.
 function m.parameters(entry)
   if entry.hybrid or entry.mla then return nil end
   local dim, head = entry.d, entry.hd or entry.d // entry.h
@@ -244,7 +244,8 @@ function m.parameters(entry)
     matrices_of(entry) * dim * ((entry.l - experts) * entry.ff + experts * each)
 end
 
--- Returns the vocabulary that a name or the words on the tokenizer imply, and the words on where it is from; nil: none.
+-- Returns the vocabulary that the model's name or the tokenizer's name implies, and a text that says
+-- where it is from; nil: none.
 function m.vocabulary(name, from)
   local entry, where = m.find(name)
   for _, known_one in ipairs(vocabularies) do

@@ -1,13 +1,13 @@
--- Reads the cells of a row of published training runs, which are texts: numbers, words, and
--- refusals with a name.
+-- Reads the cells of a row of published training runs. A cell is a text with a number or a word. If
+-- the row cannot become a plan, `refuse` names the reason.
 local _, core = ...
 local m = {}
 
 function m.refuse(...) core.fail("published-row", string.format(...)) end
--- Records a value that the row does not state, or a part of the plan that stands for another.
+-- Records a value that the row does not state, or a part of the plan that replaces another part.
 function m.note(...) core.note("assumed-cell", string.format(...)) end
 
--- Records that the row's time, and nothing else of it, depends on a value that it does not state.
+-- Records an unstated value on which only the row's time depends.
 function m.note_time(...) core.note("assumed-time", string.format(...)) end
 
 -- Records that the row's step time is not scored.
@@ -54,17 +54,17 @@ function m.stage(row)
   return nil
 end
 
--- True if products have 8 bits; 4 bits.
+-- is_float8: true if products have 8 bits. is_float4: true if they have 4 bits.
 function m.is_float8(row)
   return m.has(row, "precision", "float8") or m.has(row, "precision", "fp8") or m.has(row, "precision", "wise") or
     m.has(row, "precision", "e4m3") or m.has(row, "precision", "mx.*8")
 end
 function m.is_float4(row) return m.has(row, "precision", "fp4") end
 
--- True if weights are frozen, and small matrices in addition to them are trained.
+-- True if the weights are frozen and small added matrices are trained (LoRA).
 function m.is_lora(row) return m.has(row, "flag", "lora") or m.has(row, "model", "lora") or m.has(row, "framework", "lora") end
 
--- Returns whether a word switches something on (true) or off (false); nil: another word, or none.
+-- Returns true if a word switches something on, false if it switches it off; nil: another word, or none.
 function m.switch(cell)
   local word = (cell or ""):lower():match "^%s*([%w]*)%s*$"
   if word == "yes" or word == "true" or word == "on" or word == "1" then return true end
@@ -75,8 +75,8 @@ end
 -- Returns whether the row uses sequence parallelism with tp.
 function m.sequence(row) return m.switch(row.sp) == true end
 
--- Returns what the row keeps in host memory: "optimizer", "parameters", "activations", or nil. Without further words
--- DeepSpeed and Megatron offload the optimizer, and FSDP also offloads the parameters.
+-- Returns the state that the row keeps in host memory: "optimizer", "parameters", "activations" or nil. If the
+-- row says only "offload", DeepSpeed and Megatron offload the optimizer, and FSDP also offloads the parameters.
 function m.offloads(row)
   local first = m.has(row, "framework", "deepspeed") or m.has(row, "framework", "megatron") or m.has(row, "framework", "nemo")
   for _, key in ipairs { "zero_stage", "flag", "framework" } do

@@ -1,8 +1,9 @@
--- The cluster of a row of published training runs: its GPU by any name that the library knows, its nodes and their NICs.
+-- The cluster of a row of published training runs. The row may name its GPU by any name that the library knows.
 local cells, gpus, megatrons = require "tandem.published_cells", require "tandem.gpus", require "tandem.published_megatron"
 local recipes = require "tandem.published_recipes"
 
--- Returns a node's NICs and their GB/s from cells like "8x400Gb IB", "4x200Gb HDR", "400Gb/s per node"; else one a GPU.
+-- Returns the number of NICs of a node and their GB/s, from cells such as "8x400Gb IB" or "400Gb/s per
+-- node"; nil: not stated.
 local function nics_of(row, per_node)
   local text = row.interconnect or ""
   local n, gbit = text:match "(%d+)x(%d+)Gb"
@@ -12,8 +13,8 @@ local function nics_of(row, per_node)
   return nil, nil
 end
 
--- Returns how many GPUs one set of NVLink switches connects. For GB200 and GB300 it is a rack (18
--- trays of 4), unless the row names another domain ("NVL36", "NVL4").
+-- Returns how many GPUs one set of NVLink switches connects. GB200 and GB300 have domains of a
+-- whole rack (18 trays of 4), unless the row names another domain ("NVL36", "NVL4").
 local function domain_of(row, gpu, n, per_node)
   local said = tonumber((row.interconnect or ""):match "NVL(%d+)")
   if not said and not gpu:find "^GB[23]00" then return per_node end
@@ -31,14 +32,14 @@ local function watts_of(row, gpu)
   return watts and watts > 0 and watts <= 2 * gpus.gpus[gpu].watts and watts or nil
 end
 
--- Returns the bytes of the exchange's buffers that are outside the framework's allocator.
+-- Returns the bytes of the buffers for exchanges between experts. These are outside the framework's allocator.
 local function exchange_bytes(row, per_node)
   if cells.is_open(row.moe_experts) then return 0 end
   local sharers = cells.count(row, "cp", 1) * (cells.sequence(row) and cells.count(row, "tp", 1) or 1)
   return recipes.exchange_bytes(row, cells.count(row, "micro_batch", 1) * megatrons.tokens(row) // sharers, cells.count(row, "ep", 1), per_node)
 end
 
--- Returns the cluster of `row`: its GPU by any name that the library knows, and its number of nodes.
+-- Returns the cluster of `row`.
 return function(row)
   local name = gpus.find(row.gpu)
   if not name then cells.refuse("no such GPU in the library: %s", row.gpu) end

@@ -1,17 +1,17 @@
--- Fills the cells that a row of published training runs leaves open: with the documented default of
--- its framework, the public configuration of its model, or the least that its other cells allow.
--- Each filled cell is a note of rule assumed-cell. Rows with such cells are scored apart.
+-- Fills the open cells of a row of published training runs. The values are the documented default
+-- of its framework, the public configuration of its model, or the least number that its other cells
+-- allow. Each filled cell gets a note of rule assumed-cell. Rows with such cells are scored apart.
 local cells, catalog, gpus = require "tandem.published_cells", require "tandem.published_catalog", require "tandem.gpus"
 local count, has, is_open, refuse = cells.count, cells.has, cells.is_open, cells.refuse
 local recipes = require "tandem.published_recipes"
 local m = {}
 
--- Documented defaults of frameworks. Megatron-LM shards the optimizer only on request
--- (--use-distributed-optimizer); recipes of NeMo and Megatron-Bridge request it. None of them
--- recomputes by default. nanotron's ZeRO stage is 0, and torchtitan's recomputation is "selective".
--- Recipes of NeMo and Megatron-Bridge use sequence parallelism with tp (sp); their overlap of
--- communication over tp needs it. `whole`: a rank's samples are one micro-batch, because the framework does not accumulate
--- gradients by default.
+-- Documented defaults of frameworks. zero_stage: Megatron-LM shards the optimizer only on request
+-- (--use-distributed-optimizer); recipes of NeMo and Megatron-Bridge request it; nanotron's stage
+-- is 0. ac: torchtitan's is "selective"; Megatron-LM, NeMo and Megatron-Bridge do not recompute.
+-- sp: recipes of NeMo and Megatron-Bridge use sequence parallelism with tp, because their overlap
+-- of communication over tp needs it. whole: the samples of a rank are one micro-batch, because the
+-- framework does not accumulate gradients by default.
 local frameworks = {
   { "^megatron%-lm", zero_stage = "0" }, { "^megatron%-core", zero_stage = "0" },
   { "^megatron%-bridge", zero_stage = "1", sp = "1" }, { "nemo", zero_stage = "1", sp = "1" },
@@ -44,13 +44,13 @@ end
 
 -- ---- the model
 
--- Layers with experts, as Megatron writes them.
+-- Returns the layers with experts, in the form of Megatron's option.
 local function layers_with_experts(entry, layers)
   if entry.first then return ("([0]*%d+[1]*%d)"):format(entry.first, layers - entry.first) end
   return entry.every and tostring(entry.every) or nil
 end
 
--- Refuses a configuration of another size than the row states, in billions of parameters.
+-- Refuses the row if its model's configuration has another number of parameters than the row states (in billions).
 local function check_size(row, entry)
   local stated, layers = tonumber(row.params_b), tonumber(row.n_layers)
   local own = catalog.parameters(entry)
@@ -60,7 +60,7 @@ local function check_size(row, entry)
   end
 end
 
--- The options of a known model come from its configuration even if the table has no such column.
+-- If the model is known, its configuration also gives options for which the table has no column.
 local function fill_model(row)
   local entry, from = catalog.find(row.model or "")
   local shaped = not is_open(row.d_model) and not is_open(row.n_layers)
@@ -99,10 +99,10 @@ end
 
 -- ---- the configuration file
 
--- A row may name its configuration file, or several that fit it (config_from, notes). Names of
--- NVIDIA's files state the mesh, and whether products have 4 bits:
--- config_DGXB200_8x8x1xtp1pp1cp8_8b_fp4.sh. Returns the number of names, the number of them with 4
--- bits, and the mesh that most names have ("tp1pp1cp8").
+-- A row may name its configuration file, or several files that fit it (config_from, notes). The
+-- name of an NVIDIA file states the mesh, and whether products have 4 bits:
+-- config_DGXB200_8x8x1xtp1pp1cp8_8b_fp4.sh. Returns the number of names, the number of names with 4
+-- bits, and the mesh of most names ("tp1pp1cp8").
 local function named_files(row)
   local n, four, often, most = 0, 0, {}, nil
   local text = (row.notes or ""):find "%.sh" and row.notes or row.config_from or ""
@@ -126,9 +126,9 @@ end
 
 -- ---- precision, recomputation, states
 
--- MLPerf's runs of large models train in 8 bits on each GPU that has them. NVIDIA's containers
--- train in 4 bits on Blackwell since 25.09 (Transformer Engine 2.8: NVFP4BlockScaling). If all
--- named files agree, their answer is used.
+-- MLPerf's runs of large models train in 8 bits if the GPU can. On Blackwell, NVIDIA's containers
+-- train in 4 bits since 25.09 (Transformer Engine 2.8: NVFP4BlockScaling). If the row names files,
+-- the answer of most files counts.
 local function fill_precision(row)
   if not is_open(row.precision) then return end
   local n_files, n_four = named_files(row)
@@ -154,10 +154,11 @@ end
 
 -- ---- the mesh and the batch
 
--- Returns the bytes of weights and states, and those saved for one sequence, over all ranks of a replica.
--- Weights have 16 bits; gradients and three copies have 32. Saved are 34 bytes for an element of a block's
--- input (Korthikanti et al., arXiv 2205.05198), or 20 if products save 8 bits. A frozen base has only
--- weights, and saves 16 bytes.
+-- Returns two numbers of bytes, over all ranks of a replica: of weights and states, and of the
+-- activations saved for one sequence. Weights have 16 bits. Gradients and three copies of the
+-- weights have 32. With ZeRO, 8 bytes for each parameter are counted. Each element of a block's
+-- input saves 34 bytes (Korthikanti et al., arXiv 2205.05198), 20 if products save 8 bits, or 2 if
+-- blocks are recomputed. A frozen base has only weights; in 8 bits, an element saves 16 bytes.
 local function bytes_of(row)
   local params = tonumber(row.params_b)
   local dim, layers, ff = count(row, "d_model"), count(row, "n_layers"), count(row, "d_ff")
@@ -168,8 +169,8 @@ local function bytes_of(row)
   return n * states, kept * 1.0 * count(row, "seq", 4096) * dim * layers
 end
 
--- Returns the least number of ranks, a power of two, that holds the model in 9 tenths of its
--- memory. The batch must have at least one sample for each group of so many ranks.
+-- Returns the least number of ranks that holds the model in nine tenths of its memory. The number
+-- is a power of two, and the batch must have a sample for each group of so many ranks.
 local function replica(row, n_gpus, gpu)
   local states, kept = bytes_of(row)
   local ranks, most = 1, gpu.memory * 1048576 * 0.9
@@ -184,36 +185,36 @@ local function product(row)
   return count(row, "tp", 1) * count(row, "pp", 1) * count(row, "cp", 1)
 end
 
--- A device that its own cell leaves open may be named by others: "dgx_h100", "8 x H100 SXM".
+-- If the cell `gpu` is open, another cell may name the GPU, as in "dgx_h100" or "8 x H100 SXM".
 local function fill_gpu(row)
   if not is_open(row.gpu) then return end
   for _, key in ipairs { "platform", "interconnect", "environment", "model", "source_path", "source" } do
     local name = gpus.find(row[key] or "")
     if name then return assume(row, "gpu", name, ("the cell %s names it"):format(key)) end
   end
-  -- Recipes of Megatron-LM's tests run on dgx_a100 unless they say otherwise (tests/test_utils/recipes). Memory of other
-  -- frameworks depends little on the GPU, but time does.
+  -- Recipes of Megatron-LM's tests run on dgx_a100 unless they say otherwise (tests/test_utils/recipes). For
+  -- other frameworks an A100 is assumed: memory depends little on the GPU. Time does, so it is not scored.
   if not has(row, "source_path", "^nvidia/megatron%-lm.*functional_tests") then row.no_time = "the GPU" end
   assume(row, "gpu", "A100-SXM4-80GB", row.no_time and "the device is open" or "the default of its tests' recipes")
 end
 
--- Ranks of experts are not for a model without experts.
+-- A model without experts has no ranks of experts.
 local function fill_experts(row)
   if count(row, "ep", 1) > 1 and is_open(row.moe_experts) and not has(row, "hybrid_pattern", "^[^/]*e") then
     assume(row, "ep", 1, "the model has no experts")
   end
 end
 
--- The chunks of a rank in NeMo's pipelines: virtual_pipeline_model_parallel_size in the training configurations of
--- NeMo-Framework-Launcher (gpt3/175b.yaml, llama/llama2_70b.yaml, llama/llama3_70b.yaml, nemotron/nemotron_22b.yaml and
--- nemotron_340b.yaml), each with the tp and pp of NeMo's page.
+-- NeMo's chunks on each rank: virtual_pipeline_model_parallel_size in the training configurations of
+-- NeMo-Framework-Launcher (gpt3/175b.yaml, llama/llama2_70b.yaml, llama/llama3_70b.yaml,
+-- nemotron/nemotron_22b.yaml and nemotron_340b.yaml). Each of these has the same tp and pp as NeMo's page.
 -- kind: documented; NeMo-Framework-Launcher's training configurations
 local recipe = "the framework's recipe of this model"
 local chunks = {
   { "175b", 12, recipe }, { "llama%-?2.*70b", 20, recipe }, { "llama%-?3.*70b", 5, recipe },
   { "nemotron.*22b", 10, recipe }, { "340b", 12, recipe },
-  -- The launcher's Llama 2 13B has no pipeline. NeMo 24.07's page has one, with ten chunks on 16 GPUs; the same is
-  -- taken for that page's 8 GPUs and for the page of 24.05, which has no such column.
+  -- The launcher's Llama 2 13B has no pipeline. NeMo 24.07's page has a pipeline with ten chunks on 16 GPUs.
+  -- Ten chunks are also assumed for 8 GPUs of that page, and for the page of 24.05, which has no such column.
   -- kind: assumed; NeMo 24.07's page
   { "llama%-?2.*13b", 10, "NeMo 24.07's page on 16 GPUs" },
 }
@@ -227,8 +228,8 @@ local function fill_chunks(row)
   end
 end
 
--- If all weights are sharded, no rank needs another axis. Otherwise tp takes the ranks of a node,
--- and pp the rest.
+-- If all weights are sharded, the ranks need no other axis. Otherwise tp takes the ranks of a node,
+-- and pp takes the rest.
 local function fill_mesh(row)
   local gpu = gpus.gpus[gpus.find(row.gpu) or ""] or refuse("no such GPU in the library: %s", row.gpu)
   local open = is_open(row.tp) and is_open(row.pp)
@@ -243,8 +244,8 @@ local function fill_mesh(row)
   local split = cells.flag(row, "overlap_tp") and "1" or m.of(row).sp
   if count(row, "tp") > 1 then assume_open(row, "sp", split, "the framework's recipes") end
   if not is_open(row.n_gpus) then return end
-  -- Takes whole nodes. Each data rank keeps at least four micro-batches for each stage: the bubble is
-  -- then negligible (GPipe, arXiv 1811.06965). A step time would depend on the number of data ranks.
+  -- Takes whole nodes. Each data rank keeps at least four micro-batches for each stage, so the bubble is
+  -- negligible (GPipe, arXiv 1811.06965). The step time depends on the number of data ranks, so it is not scored.
   local need, per_node = product(row), count(row, "gpus_per_node", gpus.find(row.gpu):find "^GB" and 4 or 8)
   need = math.max(need, count(row, "pp", 1) * count(row, "ep", 1) * count(row, "etp", 1))
   local data = count(row, "dp_shard", 1) * count(row, "dp_replicate", 1)
@@ -258,8 +259,8 @@ local function fill_mesh(row)
   assume(row, "n_gpus", -(-need // product(row)) * product(row), "the whole nodes that its mesh needs")
 end
 
--- A row without a global batch has a micro-batch for each data rank, as in Megatron (arguments.py).
--- If the row states the tokens of a step, these give the batch exactly.
+-- If the row states the tokens of a step, they give the global batch exactly. Otherwise a row
+-- without a global batch has one micro-batch on each data rank, as in Megatron (arguments.py).
 local function fill_batch(row)
   local data = math.max(1, count(row, "n_gpus") // product(row))
   local each = (row.global_batch_seqs or ""):match "^%s*(%d+)%s+per DP"
@@ -279,7 +280,7 @@ local function fill_batch(row)
   end
 end
 
--- Makes the batch a multiple of micro-batch x data ranks: with a smaller micro-batch or a larger batch.
+-- Makes the batch a multiple of micro-batch x data ranks. If possible, the micro-batch shrinks; otherwise the batch grows.
 local function even_batch(row)
   local data, micro, batch = math.max(1, count(row, "n_gpus") // product(row)), count(row, "micro_batch"), count(row, "global_batch_seqs")
   if batch % (micro * data) == 0 then return end

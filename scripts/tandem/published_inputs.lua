@@ -1,10 +1,11 @@
--- Runs whose steps wait for their data: the time in which their loader reads a sequence.
+-- Runs whose steps wait for their data. The loader needs a time for each sequence.
 local cells = require "tandem.published_cells"
 
 local m = {}
 
--- Steps of Megatron-LM's tests on a single tray of GB200 depend on the sequences of a data rank alone, with 4 or
--- 12 layers, and with one stage or four. The same tests on two trays do not. It holds for that machine alone.
+-- On a single tray of GB200, the steps of Megatron-LM's tests depend only on the sequences of a data
+-- rank. They do not depend on the number of layers (4 or 12) or stages (one or four). On two trays they
+-- do. This time holds for that machine alone.
 -- kind: fitted; median of 14 dev-cal runs on one tray of GB200 (0.050 to 0.13); that of 14 dev-val runs is 0.059
 m.tray_input_s = 0.058
 

@@ -1,4 +1,4 @@
--- The head and the loss of Megatron's published runs: what their options change in a profile.
+-- The head and the loss of Megatron's published runs: how their options change a profile.
 local cells, megatrons = require "tandem.published_cells", require "tandem.published_megatron"
 local count, has, flag = cells.count, cells.has, cells.flag
 local m = {}
@@ -11,16 +11,16 @@ local function with(from, changes)
   return own
 end
 
--- Until June 2024 (Megatron-Core 0.7) the loss subtracted into a second fp32 copy of the logits, while its caller held the
--- first one (core/tensor_parallel/cross_entropy.py).
+-- True if the loss holds a second fp32 copy of the logits. Until June 2024 (Megatron-Core 0.7) it
+-- subtracted into a copy, while its caller held the first one (core/tensor_parallel/cross_entropy.py).
 local function copies_logits(row)
   local major, minor = row.framework:lower():match "core[%s_v%-]*(%d+)%.(%d+)"
   return major ~= nil and tonumber(major) == 0 and tonumber(minor) < 8
 end
 
--- Returns the bytes that the last stage holds until the end of a step if it defers the weight gradients of the head
--- (--defer-embedding-wgrad-compute): inputs and gradients of the head, of at most --wgrad-deferral-limit micro-batches.
--- `stated`: the limit that the row's source states. Without a limit all are deferred.
+-- With --defer-embedding-wgrad-compute, the last stage computes the weight gradients of the head at the end of a step.
+-- Returns the bytes that it holds until then: inputs and gradients of the head, of at most --wgrad-deferral-limit
+-- micro-batches. `stated`: the limit that the row's source states. Without a limit, all micro-batches are deferred.
 -- kind: source; core/tensor_parallel/layers.py: LinearWithGradAccumulationAndAsyncCommunication
 local function deferred(row, n_micro, stated)
   if not has(row, "notes", "defer%-embedding%-wgrad") or count(row, "pp") == 1 then return nil end
@@ -29,9 +29,9 @@ local function deferred(row, n_micro, stated)
   return math.min(n_micro, limit > 0 and limit or n_micro) * tokens * 2 * (count(row, "vocab") // count(row, "tp") + count(row, "d_model"))
 end
 
--- Returns the bytes of heads that predict further tokens, beside their blocks (transformer/multi_token_prediction.py): the
--- fp32 softmax of each loss, kept for the backward pass; and the embedding that the last stage of a pipeline then has, too,
--- with its gradient in fp32 and the 12 bytes of Adam's states.
+-- Returns the bytes of the heads that predict further tokens (transformer/multi_token_prediction.py),
+-- without their blocks. Each loss keeps its fp32 softmax for the backward pass. In a pipeline, the last
+-- stage also has the embedding, its gradient in fp32, and the 12 bytes of Adam's states for each number.
 local function further(row, data)
   local n = count(row, "mtp_layers", 0)
   if n == 0 then return nil end
@@ -41,8 +41,8 @@ local function further(row, data)
 end
 
 -- Changes the profile's head and loss as the row says. A fused loss (--cross-entropy-loss-fusion) is compiled
--- (core/fusions/fused_cross_entropy.py: jit_fuser). The compiled gradient is a new fp32 tensor where the eager one works in
--- place. Transformer Engine's fused loss works in the 16-bit logits (pytorch/cross_entropy.py).
+-- (core/fusions/fused_cross_entropy.py: jit_fuser). Its gradient is a new fp32 tensor; the eager gradient is
+-- computed in place. Transformer Engine's fused loss works in the 16-bit logits (pytorch/cross_entropy.py).
 function m.changes(row, own, how, stated_limit)
   local data = math.max(1, count(row, "n_gpus") // (count(row, "tp") * count(row, "pp")))
   local held = (deferred(row, how.n_micro, stated_limit) or 0) + (further(row, data) or 0)

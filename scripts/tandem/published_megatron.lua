@@ -1,5 +1,5 @@
 -- Published runs of Megatron-Core, Megatron-LM, NeMo, Megatron-Bridge and Megatron-DeepSpeed: the
--- model that the cells state, and the memory and passes that follow from the framework's options.
+-- model that a row's cells state, and the effect of the framework's options on memory and passes.
 local recipes = require "tandem.published_recipes"
 local cells, nn, experts = require "tandem.published_cells", require "tandem.nn", require "tandem.experts"
 local refuse, count, has, flag = cells.refuse, cells.count, cells.has, cells.flag
@@ -7,7 +7,7 @@ local m = {}
 
 -- ---- the model
 
--- Only a row from a table with Megatron's own columns states the parts of its blocks.
+-- True if the row states the parts of its blocks. Only a table with Megatron's own columns does so.
 function m.states_blocks(row) return (row.normalization or "") ~= "" and (row.activation or "") ~= "" end
 
 local function norm_of(row)
@@ -20,7 +20,7 @@ local function is_gated(row) return has(row, "activation", "glu") end
 
 local function activation_of(row)
   if has(row, "activation", "^swiglu") or has(row, "activation", "^silu") then return nn.silu end
-  -- A squared ReLU reads and writes as much as GELU, which stands for it.
+  -- GELU stands for a squared ReLU, which reads and writes as many bytes.
   if has(row, "activation", "^geglu") or has(row, "activation", "^gelu") or has(row, "activation", "relu") then return nn.gelu end
   refuse("activation is not known: %s", row.activation)
 end
@@ -49,8 +49,8 @@ local function mixture(row, dim, cut)
     forward = function(self, x) return self.routed(x) + self.shared(x) end }
 end
 
--- Returns the layers that have experts: a period ("2": every second), or Python's list
--- ("([0]*1+[1]*15)"); all layers if the row does not say.
+-- Returns which layers have experts. The cell states a period ("2": every second layer) or Python's
+-- list ("([0]*1+[1]*15)"). If it is open, all layers have experts.
 local function mixture_layers(row, layers)
   local cell, is = (row.moe_layer_freq or ""):gsub("%s", ""), {}
   local period = math.tointeger(tonumber(cell))
@@ -70,18 +70,18 @@ end
 local function gcd(a, b) return b == 0 and a or gcd(b, a % b) end
 m.common_divisor = gcd
 
--- Returns the ranks that cut each expert's matrices: as many as tp unless the row says otherwise. All recipes of
--- Megatron-Bridge set expert_tensor_parallel_size = 1 (067f987d: perf_recipes and recipes).
+-- Returns the number of ranks that cut each expert's matrices: the size of tp unless the row says otherwise.
+-- All recipes of Megatron-Bridge set expert_tensor_parallel_size = 1 (067f987d: perf_recipes and recipes).
 local function expert_tp(row) return count(row, "etp", has(row, "framework", "^megatron%-bridge") and 1 or count(row, "tp")) end
 
--- An ep axis must be a part of `data`, the ranks with different samples. Megatron's may also extend
--- over cp and tp. Ranks that share sequences then count as ranks with fewer samples each, and tp
--- cuts experts if ep extends over it. In both cases a rank has equally many bytes of experts and
--- equally many products. The same holds if tp does not cut the experts of Megatron's ranks
--- (--expert-tensor-parallel-size 1): each of these ranks has its own part of the tokens, while ranks
--- of the plan's tp have the same tokens. Ranks that share the sequences of a Mamba mixer beside tp
--- are also planned as ranks with fewer samples, because a plan cannot exchange such a mixer's heads
--- beside tp.
+-- Returns the plan's axes for experts. A plan's ep must be a part of `data`, the ranks with
+-- different samples, but Megatron's ep may also extend over cp and tp. So the ranks of cp
+-- are planned as data ranks with fewer samples each. If Megatron's ep extends over tp, tp cuts the
+-- experts. A rank then has as many bytes of experts and as many products as in Megatron. This also
+-- holds if tp does not cut experts (--expert-tensor-parallel-size 1): in Megatron each rank of tp
+-- then has its own part of the tokens, in the plan all of them have the same tokens. A plan cannot
+-- exchange the heads of a Mamba mixer beside tp. So beside tp, ranks that share the sequences of
+-- such a mixer are planned as data ranks, too.
 function m.place(row, data, shared)
   local at = { data = data, cp = shared, micro = count(row, "micro_batch"), ep = 1 }
   local ep = count(row, "ep", 1)
@@ -95,15 +95,15 @@ function m.place(row, data, shared)
   return at
 end
 
--- True if tp cuts experts that `ep` of the ranks with different samples share.
+-- True if the plan's tp cuts the experts that `ep` data ranks share.
 function m.cuts_experts(row, ep)
   local tp = count(row, "tp")
   return tp > 1 and count(row, "ep", 1) * expert_tp(row) >= ep * tp
 end
 
--- Returns the blocks of each part that --pipeline-model-parallel-layout states, as in "Et*2|(tt|)*5t|tmL": "|" separates
--- parts, t is a block, m a head that predicts a further token, E the embedding, L the loss (transformer/pipeline_parallel_layer_layout.py).
--- nil: the cell is open.
+-- Returns the number of blocks in each part of --pipeline-model-parallel-layout; nil: the cell is
+-- open. In "Et*2|(tt|)*5t|tmL", "|" separates parts, t is a block, m a head that predicts a further
+-- token, E the embedding and L the loss (transformer/pipeline_parallel_layer_layout.py).
 function m.layout(row)
   if cells.is_open(row.pipeline_layout) then return nil end
   local text = row.pipeline_layout:gsub("[\\%s,\"']", "")
@@ -114,9 +114,9 @@ function m.layout(row)
   return split
 end
 
--- Returns the number of blocks in each part of the pipeline; nil: all are equal. A part is a stage, or a
--- chunk if a rank has several. The row states the first and the last number, or it counts the embedding
--- and the loss as blocks (MLPerf's ASYM_PP_EMBED and ASYM_PP_LOSS).
+-- Returns the number of blocks in each part of the pipeline; nil: all are equal. A part is a stage, or
+-- a chunk if a rank has several. The row states the layout, or the numbers of the first and the last
+-- part, or that the embedding and the loss count as blocks (MLPerf's ASYM_PP_EMBED and ASYM_PP_LOSS).
 function m.split(row)
   local layers, notes, layout = count(row, "n_layers"), row.notes or "", m.layout(row)
   local blocks = 0
@@ -146,9 +146,9 @@ function m.split(row)
   return split
 end
 
--- Returns Megatron's interleaved order if so many micro-batches at a time go through a chunk
--- (--microbatch-group-size-per-virtual-pipeline-stage; pipeline_parallel/schedules.py,
--- get_schedule_table); nil: the usual one, as many as stages.
+-- Returns Megatron's interleaved schedule for the stated number of micro-batches that pass through a
+-- chunk at a time (--microbatch-group-size-per-virtual-pipeline-stage; pipeline_parallel/schedules.py,
+-- get_schedule_table). nil: the row states none, so this number is the number of stages.
 function m.schedule(row)
   local at_once = tonumber((row.notes or ""):match "microbatch%-group%-size%-per%-virtual%-pipeline%-stage=(%d+)")
   if not at_once then return nil end
@@ -191,7 +191,7 @@ local function attention_of(row, shape)
     rope_theta = shape.rope and 10000.0 or nil }, { "wq", "wk", "wv" }
 end
 
--- A block with one mixer, or with attention and an MLP. `second` is nil for the former.
+-- A block with a mixer alone (`second` is nil), or with attention and an MLP.
 local function block_of(norm, dim, first, columns, second)
   local cut = {}
   for i, name in ipairs(columns) do cut[i] = "first." .. name end
@@ -203,8 +203,8 @@ local function block_of(norm, dim, first, columns, second)
     end }
 end
 
--- A mixer of Mamba-2. Defaults are Megatron's (mamba_state_dim, mamba_head_dim, mamba_num_groups; the inner width
--- is twice the model's; its scan works on 128 tokens at a time).
+-- A mixer of Mamba-2. Its defaults are Megatron's (mamba_state_dim, mamba_head_dim, mamba_num_groups).
+-- The inner width is twice the model's width. The scan works on 128 tokens at a time.
 local function mamba(row, dim)
   local notes = row.notes or ""
   local function option(name, default) return math.tointeger(tonumber(notes:match("mamba%-" .. name .. "=(%d+)"))) or default end
@@ -213,8 +213,8 @@ local function mamba(row, dim)
     groups = option("num%-groups", 8), state = option("state%-dim", 128), chunk = 128 }
 end
 
--- The layers of a hybrid's pattern: M Mamba, * attention, - MLP, E experts. Parts behind "/" are
--- heads that predict further tokens.
+-- The layers of a hybrid's pattern: M Mamba, * attention, - MLP, E experts. The pattern's parts
+-- after "/" are heads that predict further tokens; they are left out.
 local function hybrid_layers(row, shape)
   local layers, dim = {}, count(row, "d_model")
   for letter in row.hybrid_pattern:match("^[^/]*"):gmatch "[M*%-E]" do
@@ -241,8 +241,8 @@ local function plain_layers(row, shape)
   return layers
 end
 
--- Returns the paths of the modules that --recompute-modules names, and the ops in them whose outputs are kept (nil:
--- none); nil: no such module. `moe_act` recomputes only the activation between the experts' products.
+-- Returns the paths of the modules that --recompute-modules names; nil: none. Also returns the ops in them whose
+-- outputs are kept; nil: none. `moe_act` recomputes only the activation between the products of an expert.
 function m.recomputed(row)
   if not row.names_parts then return nil end
   local paths, n = {}, count(row, "n_layers")
@@ -261,8 +261,8 @@ function m.recomputed(row)
   return paths, active and not mixed and not dense and { "linear", "dispatch", "combine", "topk", "route", "slots", "balance", "add" } or nil
 end
 
--- T5: the encoder's tokens (the row's), then the decoder's (--decoder-seq-length: 128 in Megatron's
--- examples and tests). Distances between tokens, if any, are left out.
+-- T5: a sequence has the encoder's tokens (the row states them), then the decoder's
+-- (--decoder-seq-length: 128 in Megatron's examples and tests). T5's table of distances is left out.
 local decoder_tokens = 128
 function m.tokens(row) return count(row, "seq") + (has(row, "model", "^t5") and decoder_tokens or 0) end
 
@@ -304,15 +304,15 @@ function m.model(row, cut_experts)
   local dim, vocab, tied = count(row, "d_model"), count(row, "vocab"), flag(row, "untie_embeddings") == false
   local shape = { norm = norm_of(row), rope = has(row, "position_embedding", "^rope"), causal = not has(row, "model", "^bert"),
     cut_experts = cut_experts,
-    -- Llama-like recipes switch biases off (--disable-bias-linear); GPT's keep them.
+    -- Llama-like recipes switch biases off (--disable-bias-linear). GPT's recipes keep them.
     bias = not is_gated(row) and has(row, "normalization", "^layer") }
   if has(row, "model", "^t5") then return encoder_and_decoder(row, shape) end
-  -- A table of positions cannot be trained here by ranks that share sequences: 1 / 50 of the
-  -- embedding is left out.
+  -- Ranks that share sequences get no table of positions, because the plan could not train it. The
+  -- table is about 1 / 50 of the embedding.
   local learned = has(row, "position_embedding", "^learned") and count(row, "cp", 1) == 1
   local layers = cells.is_open(row.hybrid_pattern) and plain_layers(row, shape) or hybrid_layers(row, shape)
-  -- Each head that predicts a further token (MTP) is one more block. Its product that joins two tokens' vectors is left
-  -- out. Its head and loss are left out of the time (`further` has their bytes).
+  -- Each head that predicts a further token (MTP) is planned as one more block. The product that joins the vectors
+  -- of two tokens is left out. Its head and loss take no time in the plan; published_loss counts their bytes.
   local further = count(row, "mtp_layers", 0)
   if further > 0 then cells.note("%d more blocks stand for the heads that predict further tokens", further) end
   for _ = 1, further do layers[#layers + 1] = layers[#layers] end
@@ -331,9 +331,9 @@ end
 
 local function number(row, key) return tonumber((row[key] or ""):match "^[%d%.]+") or 0 end
 
--- True if attention's kernels write their scores, which the row may state. Otherwise Transformer
--- Engine chooses flash attention, while Megatron's own block ("local") writes scores unless flash
--- attention is requested.
+-- True if attention writes its scores. The row may state the kernel. If not, Transformer Engine
+-- chooses flash attention. Megatron's own block ("local") writes scores unless flash attention is
+-- requested.
 function m.writes_scores(row)
   local backend = (row.attention_backend or ""):lower()
   if backend:find "flash" or backend:find "^fused" or backend:find "cudnn" then return false end
@@ -344,9 +344,9 @@ function m.writes_scores(row)
   return backend == "" and has(row, "env", "nvte_allow_nondeterministic_algo=0") and image ~= nil and image < "24.05"
 end
 
--- Ranks that share sequences beside experts count as ranks with fewer samples (`place`). They still pass keys and
--- values around a ring: for each rank of it some twelve more ops in each direction (Transformer Engine,
--- attention/dot_product_attention/context_parallel.py): copies of parts, a message each way, the kernel, corrections.
+-- Beside experts, ranks that share sequences are planned as data ranks (`place`). In Megatron they still pass keys and
+-- values around a ring. This adds the ring's ops: for each rank of the ring, some twelve in each direction (copies of parts,
+-- a message each way, the kernel, corrections; Transformer Engine, attention/dot_product_attention/context_parallel.py).
 -- kind: source; ops of a step of the ring, counted in its source
 local ring_ops = 12
 function m.adds_ring(ops, n)
@@ -358,13 +358,13 @@ function m.adds_ring(ops, n)
   end
 end
 
--- True if PyTorch computes the softmax of scores in fp32 (core/fusions/fused_softmax.py: forward_torch_softmax). It saves
--- four bytes for each score instead of two.
+-- True if PyTorch computes the softmax of scores in fp32 (core/fusions/fused_softmax.py:
+-- forward_torch_softmax). Then four bytes are saved for each score instead of two.
 local function unfused_softmax(row) return has(row, "fusions_off", "no%-masked%-softmax%-fusion") end
 
--- Returns the profile's ops with the row's changes. Bytes for each score (Korthikanti et al., arXiv
--- 2205.05198, 4.1): the softmax takes two; with dropout there are a mask and the masked softmax
--- too. The mask of hidden dropout has one byte for each element of each residual sum.
+-- Returns the ops of the profile that the row changes. Bytes for each score (Korthikanti et al.,
+-- arXiv 2205.05198, 4.1): two for the softmax; with dropout also one for the mask and two for the
+-- masked softmax. The mask of hidden dropout takes one byte for each element of each residual sum.
 function m.ops(row)
   local ops = {}
   if m.writes_scores(row) then
@@ -374,8 +374,8 @@ function m.ops(row)
   end
   if number(row, "hidden_dropout") > 0 then ops.add = { kernels = 1, passes = 1.7, saved = 1 } end
   ops.layernorm = { kernels = 1, passes = 1 }
-  -- Experts without a gate multiply GELU's output by the router's weights in a kernel of its own, which keeps it
-  -- (core/transformer/moe/experts.py: bias_act_func).
+  -- For experts without a gate, a kernel of its own multiplies GELU's output by the router's
+  -- weights. It keeps GELU's output (core/transformer/moe/experts.py: bias_act_func).
   if not cells.is_open(row.moe_experts) and cells.is_open(row.hybrid_pattern) and has(row, "activation", "^gelu") then
     ops.gelu = { kernels = 1, passes = 2, saved = 2 }
   end
@@ -408,45 +408,46 @@ function m.library(row, gpu)
   return (grouped and 5 or 1) * one
 end
 
--- Products of weights' gradients. By default they add to the fp32 buffer themselves. Autograd then
--- gets a tensor that nobody reads; Transformer Engine keeps one for each size. With
--- --no-gradient-accumulation-fusion each makes a tensor, which a hook adds.
+-- The products for weights' gradients. By default a product adds to the fp32 buffer itself. Autograd
+-- still gets a tensor, which nothing reads; Transformer Engine keeps one such tensor for each size.
+-- With --no-gradient-accumulation-fusion each product makes a tensor, and a hook adds it to the buffer.
 function m.gradients(row, own)
   local te = not has(row, "transformer_impl", "^local")
   own.makes_gradients = true
   own.keeps_returned = te and not has(row, "fusions_off", "no%-gradient%-accumulation%-fusion") or nil
 end
 
--- True if communication over tp overlaps with products (tp_comm_overlap). If the row does not say,
--- recipes of NeMo and Megatron-Bridge overlap with sequence parallelism.
+-- True if communication over tp overlaps with products (tp_comm_overlap). If the row does not say, it
+-- does in runs of NeMo and Megatron-Bridge with sequence parallelism, because their recipes request it.
 function m.overlaps(row)
   local told = flag(row, "overlap_tp")
   if told == nil then told = has(row, "framework", "nemo") or has(row, "framework", "^megatron%-bridge") end
   return told and cells.sequence(row) and count(row, "tp") > 1 or nil
 end
 
--- Returns the part of an exchange between the ranks of experts that products wait for. DeepEP and
+-- Returns the part of an exchange between the ranks of experts for which products wait. DeepEP and
 -- HybridEP (--moe-token-dispatcher-type flex) send a token once to each node that has one of its
--- experts, at 43 GB/s a NIC of 48 (DeepEP's README, EP16). With
--- --overlap-moe-expert-parallel-comm another micro-batch computes meanwhile, except at the
--- beginning and the end of a step.
+-- experts. A NIC of 48 GB/s then moves 43 GB/s (DeepEP's README, EP16). With
+-- --overlap-moe-expert-parallel-comm, another micro-batch computes during the exchange, except at
+-- the beginning and the end of a step.
 function m.exchange_part(row, per_node, n_micro)
   local ep, k = count(row, "ep", 1), count(row, "moe_topk", 1)
   if ep == 1 then return nil end
   local nodes, part = math.max(1, count(row, "ep", 1) * expert_tp(row) // per_node), 1
   if recipes.is_flex(row) and nodes > 1 then part = math.min(1, (1 - (1 - 1 / nodes) ^ k) * nodes / k * 48 / 43) end
-  -- Beside sequence parallelism, a rank exchanges only its own part of the tokens; the plan's ranks exchange all (`place`).
+  -- Beside sequence parallelism, a rank of Megatron exchanges only its own part of the tokens. A plan's
+  -- rank exchanges all (`place`).
   if cells.sequence(row) and expert_tp(row) < count(row, "tp") then part = part * expert_tp(row) / count(row, "tp") end
   if recipes.overlaps_ep(row) then part = part * math.max(0.05, 1 / math.max(1, n_micro)) end
   return part
 end
 
--- A step or a layer that was captured as a CUDA graph starts at once; the host takes about a
--- microsecond for each node. The start of a node needs no doorbell from the host. This is
--- assumed to save 2 us of a kernel's start.
+-- A step or a layer that was captured as a CUDA graph starts at once. For each node of the graph,
+-- the host takes about a microsecond, and the device needs no doorbell from the host. This is
+-- assumed to shorten a kernel's start by 2 us.
 function m.is_graph(row) return has(row, "cuda_graph", "cuda_graph=[1t]") end
--- Megatron-Bridge and NeMo run Megatron-Core's Python modules, so its host times hold for them. The
--- large models to which NeMo's own were fitted never wait for the host.
+-- True if the host runs Megatron-Core's Python modules, so that its host times hold. Megatron-Bridge and NeMo
+-- do so. NeMo's own host times come from large models, which never wait for the host, so they are not used.
 function m.runs_modules(row)
   return not m.is_graph(row) and (has(row, "framework", "^megatron%-bridge") or has(row, "framework", "^nemo"))
 end
@@ -455,17 +456,17 @@ function m.graph(row, own)
   own.kernel_s, own.collective_s, own.message_s, own.pass_s, own.tensor_s = 1e-6, 1e-6, 0, 0, 0
 end
 
--- Returns the kernel of attention, if it is not that of the profile. NeMo's launcher switched cuDNN's attention off in
--- its releases 24.01 to 24.07 (launcher_scripts/conf/config.yaml: NVTE_FUSED_ATTN: 0). Transformer Engine then calls
--- FlashAttention-2.
+-- Returns the attention kernel if it differs from the profile's; nil: it does not. NeMo's launcher
+-- switched cuDNN's attention off in its releases 24.01 to 24.07 (launcher_scripts/conf/config.yaml:
+-- NVTE_FUSED_ATTN: 0). Transformer Engine then calls FlashAttention-2.
 -- kind: source; NeMo-Framework-Launcher, tags 24.01 to 24.09
 function m.attention(row, release)
   if not has(row, "framework", "^nemo") or not release then return nil end
   return release >= "2024-01" and release <= "2024-08" and "flash2" or nil
 end
 
--- Returns the bytes of cuBLAS's workspace that the environment sets, as in
--- CUBLAS_WORKSPACE_CONFIG=:4096:8 (KiB, and how often); nil: none.
+-- Returns the bytes of cuBLAS's workspace that the environment sets; nil: none.
+-- CUBLAS_WORKSPACE_CONFIG=:4096:8 means 8 times 4096 KiB.
 function m.workspace(row)
   local config, bytes = (row.env or ""):match "CUBLAS_WORKSPACE_CONFIG=([:%d]+)", 0
   for kib, times in (config or ""):gmatch ":(%d+):(%d+)" do bytes = bytes + 1024 * tonumber(kib) * tonumber(times) end

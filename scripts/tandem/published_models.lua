@@ -1,5 +1,5 @@
--- The model of a row of published training runs: its family by its name. A row with Megatron's own columns states its
--- blocks itself.
+-- The model of a row of published training runs. The model's name gives its family. A row with
+-- Megatron's own columns states its blocks itself.
 local cells, megatrons, catalog = require "tandem.published_cells", require "tandem.published_megatron", require "tandem.published_catalog"
 local refuse, count, has = cells.refuse, cells.count, cells.has
 
@@ -13,7 +13,7 @@ local function qwen3(row)
     heads = count(row, "n_heads"), kv_heads = count(row, "n_kv_heads"), hidden = count(row, "d_ff"),
     vocab = count(row, "vocab") }
 end
--- GPT with learned positions and biases; MPT has no biases.
+-- GPT with learned positions and biases. MPT is planned in this way, too, but without biases.
 local function gpt(row, how)
   local vocab = how.vocab or count(row, "vocab")
   return require "models.gpt2" { size = "124m", layers = count(row, "n_layers"), dim = count(row, "d_model"),
@@ -21,8 +21,8 @@ local function gpt(row, how)
     vocab = (vocab + 127) // 128 * 128, bias = how.bias }
 end
 
--- Nemotron-4: layer norms, RoPE on half of each head, an MLP without a gate, an untied head. Its squared ReLU is no
--- op here. GELU stands for it, because it reads and writes as much; such a plan is only for time and memory.
+-- Nemotron-4: layer norms, RoPE on half of each head, an MLP without a gate, an untied head. GELU stands for
+-- its squared ReLU, because it reads and writes as many bytes. So such a plan predicts only time and memory.
 local function nemotron(row)
   local nn = require "tandem.nn"
   local dim, heads, hidden = count(row, "d_model"), count(row, "n_heads"), count(row, "d_ff")
@@ -49,7 +49,7 @@ local function nemotron(row)
   }
 end
 
--- Families in the terms of Megatron's columns; the first match counts. A name without a family is a decoder like Llama.
+-- Families by the names of Megatron's columns. The first match counts. A name without a family is planned like Llama.
 local llama_like = { activation = "swiglu", normalization = "RMSNorm", position_embedding = "rope", untie_embeddings = "1" }
 local blocks = {
   { "santacoder", { activation = "gelu", normalization = "LayerNorm", position_embedding = "learned_absolute", untie_embeddings = "0" } },
@@ -58,7 +58,7 @@ local blocks = {
   { "falcon", { activation = "gelu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "0" } },
   { "neox", { activation = "gelu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "1" } },
   { "gpt%-?j", { activation = "gelu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "1" } },
-  -- BLOOM's positions are slopes of attention, without weights.
+  -- BLOOM adds slopes to attention's scores instead of positions. They have no weights.
   { "bloom", { activation = "gelu", normalization = "LayerNorm", position_embedding = "none", untie_embeddings = "0" } },
   { "bert", { activation = "gelu", normalization = "LayerNorm", position_embedding = "learned_absolute", untie_embeddings = "0" } },
   { "minitron", { activation = "squared-relu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "1" } },
@@ -66,7 +66,7 @@ local blocks = {
   { "^t5", { activation = "gelu", normalization = "LayerNorm", position_embedding = "learned_absolute", untie_embeddings = "0" } },
   { "^gpt%-?3", { activation = "gelu", normalization = "LayerNorm", position_embedding = "learned_absolute", untie_embeddings = "0" } },
 }
--- Models whose attention sees only a window of tokens in some layers.
+-- Models in which some layers let attention see only a window of tokens.
 local windowed = { "gpt%-?oss", "gemma[%s_-]?[23][%s_-]", "llama[%s_-]?4[%s_-]" }
 local is_family
 local function stated_blocks(row, how)
@@ -101,14 +101,14 @@ function is_family(row)
   return false
 end
 
--- True if a family's own function cannot express the shape that the row states.
+-- True if the row states a shape that the function of its family cannot make.
 local function is_special(row)
   local dim, heads = count(row, "d_model"), count(row, "n_heads")
   return not cells.is_open(row.moe_experts) or not cells.is_open(row.mla) or not cells.is_open(row.hybrid_pattern) or
     count(row, "head_dim", dim // heads) ~= dim // heads or has(row, "model", "santacoder")
 end
 
--- Families that a decoder of attention and MLPs cannot represent.
+-- Families that no decoder of attention and MLPs can represent.
 local others = { "rwkv", "mamba", "jamba", "hyena", "retnet", "diffusion", "^vit", "resnet", "whisper", "dlrm", "^flux" }
 
 return function(row, how)
@@ -116,7 +116,7 @@ return function(row, how)
     if has(row, "model", other) then refuse("no model of this family: %s", row.model) end
   end
   if has(row, "model", "^t5") then return stated_blocks(row, how) end
-  -- Gated delta nets, and DeepSeek's sparse attention (--experimental-attention-variant).
+  -- The variants are gated delta nets and DeepSeek's sparse attention (--experimental-attention-variant).
   if has(row, "notes", "attention%-variant") or has(row, "notes", "linear%-attention") then
     cells.note("plain attention stands for the variant of these notes: %s", row.notes)
   end

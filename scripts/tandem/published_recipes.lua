@@ -1,15 +1,18 @@
--- What recipes choose if a row names only the framework, the model, the GPU and the precision: recomputation, the types of
--- gradients and moments, the exchange between ranks of experts. And the layers that torchtitan keeps in 16 bits.
+-- What the recipes of Megatron-Bridge and NeMo choose: recomputation, the types of gradients and
+-- moments, the exchange between ranks of experts. It fills rows that name only framework, model, GPU
+-- and precision. Also: the layers that torchtitan keeps in 16 bits.
 local cells, gpus = require "tandem.published_cells", require "tandem.gpus"
 local has = cells.has
 local m = {}
 
--- Columns: `ac`, the recomputation (recompute_modules); `moments`, the type of the optimizer's moments (exp_avg_dtype) if it
--- is not that of the weights at rest; `gradients`, the type in which gradients are summed and reduced (grad_reduce_in_fp32);
--- `exchange`, the dispatcher of tokens (moe_token_dispatcher_type, moe_flex_dispatcher_backend); `overlap_ep`, 1 if another micro-batch computes during
--- exchanges (overlap_moe_expert_parallel_comm). Entries have a model, a GPU and a precision; the first entry with a value in
--- the column counts. `tp` entries hold only beside tp. Recipes named large_scale, dev, fsdp and hsdp are left out; for Qwen3
--- 235B on B200 and B300, the recipes of 64 GPUs count.
+-- An entry begins with patterns of the model, the GPU and the precision. In each column, the first
+-- matching entry with a value counts. ac: the recomputation (recompute_modules). moments: the type of
+-- the optimizer's moments (exp_avg_dtype), if it is not that of the weights at rest. gradients: the
+-- type in which gradients are summed and reduced (grad_reduce_in_fp32). exchange: the dispatcher of
+-- tokens (moe_token_dispatcher_type, moe_flex_dispatcher_backend). overlap_ep: 1 if another micro-batch
+-- computes during exchanges (overlap_moe_expert_parallel_comm). tp: the entry counts only for rows with
+-- tp > 1. Recipes named large_scale, dev, fsdp and hsdp are left out. For Qwen3 235B on B200 and B300,
+-- the recipes of 64 GPUs count.
 -- kind: source; Megatron-Bridge 067f987d: src/megatron/bridge/perf_recipes, and recipes/moonlight/h100/moonlight_16b.py
 local bridge = {
   { "deepseek.*v3", "^H100", "", ac = "selective(mla_up_proj mlp)" },
@@ -52,20 +55,20 @@ local bridge = {
   { "nemotron.?3.?super", "^B300", "fp4", ac = "selective(moe_act layernorm)" },
   { "nemotron.?3.?ultra", "^GB", "", ac = "selective(moe_act)" },
   { "nemotron.?3", "", "", exchange = "flex hybridep" },
-  -- Defaults: _benchmark_common and _perf_precision in perf_recipes/_common.py. Other mixtures of experts are assumed to have
-  -- NCCL's exchange.
+  -- Defaults of Megatron-Bridge (perf_recipes/_common.py: _benchmark_common, _perf_precision).
+  -- Mixtures of experts without an entry are assumed to exchange tokens over NCCL.
   { "", "", "", gradients = "bf16", exchange = "alltoall" },
 }
 
--- Recipes by the beginning of the cell `framework`. NeMo-Framework-Launcher has nemotron_340b.yaml: grad_sync_dtype; NeMo's
--- other recipes of 2024 sum and reduce gradients in fp32.
+-- Recipes by the beginning of the cell `framework`. nemotron_340b.yaml of NeMo-Framework-Launcher
+-- states grad_sync_dtype. NeMo's other recipes of 2024 sum and reduce gradients in fp32.
 local frameworks = {
   { "^megatron%-bridge", bridge },
   { "^nemo", { { "^nemotron%-340b", "", "", gradients = "bf16" } } },
 }
 
--- Returns the layers that stay in 16 bits beside 4-bit ones; nil: none. torchtitan's "bf16 tail" converts the first 85 % of
--- the layers (components/quantization/nvfp4.py, nvfp4_bf16_tail_fqns).
+-- Returns the layers that stay in 16 bits while the others compute in 4 bits; nil: none. torchtitan's "bf16
+-- tail" converts the first 85 % of the layers (components/quantization/nvfp4.py, nvfp4_bf16_tail_fqns).
 function m.tail(row)
   local list, n = {}, cells.count(row, "n_layers")
   for i = n * 85 // 100, has(row, "precision", "tail") and n - 1 or -1 do list[#list + 1] = ("layers.%d"):format(i) end
@@ -96,7 +99,7 @@ function m.moments(row)
   return of(row, "moments")
 end
 
--- Returns the words on the dispatcher of tokens, in lower case. The cell moe_dispatcher wins.
+-- Returns the name of the dispatcher of tokens, in lower case. The cell moe_dispatcher wins.
 local function exchange(row)
   return (cells.is_open(row.moe_dispatcher) and of(row, "exchange") or row.moe_dispatcher or ""):lower()
 end
@@ -107,9 +110,9 @@ function m.is_flex(row)
   return words:find "flex" ~= nil or words:find "deepep" ~= nil or words:find "hybridep" ~= nil
 end
 
--- Returns the bytes of HybridEP's buffers on a rank that exchanges `tokens` with `ep` ranks on nodes of `per_node`; 0: another
--- dispatcher. cudaMalloc makes them, so PyTorch's allocator does not count them. Tokens have 16 bits, probabilities and scales 32.
--- Dispatch and combine share the buffers of a node (use_shared_buffer).
+-- Returns the bytes of HybridEP's buffers on a rank that exchanges `tokens` tokens among `ep` ranks, with `per_node` ranks
+-- on a node; 0: the row uses another dispatcher. cudaMalloc makes these buffers, so PyTorch's allocator does not count them.
+-- Tokens have 16 bits, probabilities and scales 32. Dispatch and combine share the buffers of a node (use_shared_buffer).
 -- kind: source; DeepEP 94a9f8f (branch hybrid-ep): csrc/hybrid_ep/buffer/intranode.cu and internode_doca.cu
 -- (allocate_dispatch_buffers, allocate_combine_buffers), config.cuh (max_num_of_tokens_per_rank)
 function m.exchange_bytes(row, tokens, ep, per_node)
@@ -122,8 +125,8 @@ function m.exchange_bytes(row, tokens, ep, per_node)
   return most * (node + between)
 end
 
--- True if another micro-batch computes during exchanges. The cell overlap_ep wins. A row that names its dispatcher differs
--- from its recipe, so the recipe says nothing about its overlap.
+-- True if another micro-batch computes during exchanges. The cell overlap_ep wins. If a row names
+-- its dispatcher, it differs from the recipe, so the recipe says nothing about its overlap.
 function m.overlaps_ep(row)
   local told = cells.flag(row, "overlap_ep")
   if told ~= nil then return told end

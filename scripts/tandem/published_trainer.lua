@@ -3,8 +3,8 @@ local cells = require "tandem.published_cells"
 local count, has = cells.count, cells.has
 local m = {}
 
--- Liger's head and loss work in chunks with about as many numbers as the head's input (liger_kernel's
--- fused_linear_cross_entropy): a power of two of tokens.
+-- Returns the number of chunks in which Liger's head and loss work (liger_kernel's fused_linear_cross_entropy).
+-- A chunk has a power of two of tokens. Its logits have about as many numbers as the head's whole input.
 function m.liger_pieces(row)
   local tokens, ratio = count(row, "micro_batch") * count(row, "seq"), -(-count(row, "vocab") // count(row, "d_model"))
   local wanted, chunk = -(-tokens // ratio), 1
@@ -19,9 +19,9 @@ local function with_scratch(op, scratch, saved)
   return own
 end
 
--- The bytes that a loss holds for each logit, where they differ from the profile's. A plan's own logits take two.
--- transformers before 4.46 does not hold the 16-bit logits beside the cast ones (modeling_llama.py). GPTBigCode casts no
--- logits (modeling_gpt_bigcode.py), so log-softmax, gradient and copy have 16 bits.
+-- Returns ops of the loss whose bytes for each logit differ from the profile's. The two bytes of the plan's own logits
+-- are not among them. transformers before 4.46 does not hold the 16-bit logits beside the cast ones (modeling_llama.py).
+-- GPTBigCode does not cast logits (modeling_gpt_bigcode.py), so log-softmax, gradient and copy have 16 bits.
 local function loss_of(row, runtime)
   local own = require("runtimes." .. runtime).ops
   local major, minor = row.framework:match "transformers (%d+)%.(%d+)"
@@ -33,10 +33,11 @@ local function loss_of(row, runtime)
   return { xent_max = with_scratch(own.xent_max, own.xent_max.scratch - 2) }
 end
 
--- PEFT's layers beside a frozen product (peft/tuners/lora/layer.py): the input becomes fp32, because adapters do; a
--- dropout; a product to the rank and one back; the scale; the sum; and a cast. In 2-byte numbers that is 9.5 for a
--- number of the input and 14 for one of the output; backward 14.5 and 14. A profile has no entry for a product's
--- gradients, so the product also takes their traffic: half of it if a recomputed block multiplies twice.
+-- PEFT's ops beside a frozen product (peft/tuners/lora/layer.py): a cast of the input to fp32, because
+-- adapters are fp32; a dropout; a product to the rank and one back; the scale; the sum; and a cast.
+-- Their traffic, in numbers of 2 bytes, is 9.5 for each number of the input and 14 for each number of
+-- the output; in the backward pass 14.5 and 14. A profile cannot give a product's gradients a cost, so
+-- the product also takes their traffic: half of it if a recomputed block runs the product twice.
 -- kind: source; traffic of PEFT's kernels, counted in its source, with a dropout as fms-hf-tuning's default has
 local adapter = { kernels = 8, passes = 13, back_kernels = 9, back_passes = 14 }
 local function adapters(row, ops)
@@ -50,8 +51,8 @@ local function adapters(row, ops)
   return own
 end
 
--- Returns the profile's name, the row's own ops of the loss, and the pieces of a fused head and loss. The plugin's
--- fused loss of Liger has no effect under LoRA, whose head is wrapped.
+-- Returns the profile's name, the row's own ops of the loss, and the pieces of a fused head and
+-- loss. Under LoRA the head is wrapped, so the plugin's fused loss (Liger's) has no effect.
 function m.trainer(row)
   local kernels = has(row, "framework", "fast%-kernels") or has(row, "framework", "liger")
   local runtime = kernels and "hf_trainer_kernels" or "hf_trainer"

@@ -1,7 +1,7 @@
--- Rotary positions of a sequence with an image (Qwen2-VL, arxiv.org/abs/2409.12191). In a decoder a
--- token has a time, a row and a column. The pairs of elements form three sections: one turns by
--- time, one by row, one by column. In an encoder, half of the pairs turn by the row of a patch, and
--- half by its column.
+-- Rotary positions of a sequence with an image (Qwen2-VL, arxiv.org/abs/2409.12191). In a decoder,
+-- the position of a token is a time, a row and a column. The pairs of elements form three sections:
+-- the first turns by time, the second by row, the third by column. In an encoder, half of the pairs
+-- turn by the row of a patch and half by its column.
 local _, core = ...
 local check = require "tandem.check"
 local rope_image = {}

@@ -1,7 +1,7 @@
--- Segments of fused projections: outputs of one weight that are several adjacent tensors. Equal
+-- Fused projections: one weight makes several segments of features, one after the other. Equal
 -- segments are a dimension of their own. Unequal segments are stored by groups. The number of
--- groups is their common divisor, and each group has its share of every segment. A cut between
--- groups therefore cuts each segment into equal parts.
+-- groups is the greatest common divisor of the sizes, and each group has the same part of every
+-- segment. So a cut between groups cuts every segment into equal parts.
 local _, core = ...
 local check = require "tandem.check"
 local module = require "tandem.module"
@@ -32,8 +32,8 @@ local function read_list(who, list, n_out)
   return count, not equal and common or nil
 end
 
--- segments = 2, or { n, n }: the number of equal segments. { a, b, c }: returns the number of
--- groups; how.each is each group's share of each segment, how.segments their sizes.
+-- segments = 2 or { n, n } gives the number of equal segments. With { a, b, c }, returns the number
+-- of groups; how.each is the part of each segment in a group, how.segments the sizes of the segments.
 function segments.read(who, given, n_out, how)
   if type(given) == "table" and not check.modules[given] then
     local count, groups = read_list(who, given, n_out)
@@ -50,7 +50,7 @@ function segments.read(who, given, n_out, how)
   return n
 end
 
--- For a parameter whose groups are dimension `dim`: which features of a group belong to which
+-- For a parameter with groups in dimension `dim`: records which features of a group belong to which
 -- segment.
 function segments.order(dim, each)
   return each and { dim = dim, table.unpack(each) }

@@ -1,6 +1,6 @@
--- State-space layers: Mamba-2's mixer. Heads are dimensions of their own, in groups that share B
--- and C, as query heads share keys and values: x and z [b,s,g,r,e], B and C [b,s,g,q], the step
--- [b,s,g,r].
+-- State-space layers: the mixer of Mamba-2. Heads are dimensions of their own. The heads of a group
+-- share B and C, as query heads share keys and values: x and z [b,s,g,r,e], B and C [b,s,g,q], the
+-- step [b,s,g,r].
 local _, core = ...
 local check = require "tandem.check"
 local module = require "tandem.module"
@@ -9,7 +9,7 @@ local tensors, inits = check.tensors, check.inits
 local op, param, use, new_module = module.op, module.param, module.use, module.new_module
 local state_space = {}
 
--- A convolution over the last tokens, for each feature by itself, and silu. dims: of the features.
+-- A convolution of each feature over the last tokens, then silu. dims: the dimensions of the features.
 local function convolution(name, dims, window, uniform)
   local info = { params = {}, tp_styles = { column = true } }
   local taps = {}
@@ -24,7 +24,7 @@ end
 function state_space.add(nn, own)
   local linear, standard = own.linear, own.standard
 
-  -- The steps begin between some 0.001 and 0.1, and the rates of decay, exp(a_log), between 1 and 16.
+  -- At the start, steps are between some 0.001 and 0.1, and decay rates exp(a_log) are between 1 and 16.
   local function scan(groups, repeats, chunk)
     local info, dims = { params = {}, tp_styles = { column = true } }, { groups, repeats }
     local bias = param(info, "dt_bias", dims, { init = inits[nn.uniform(math.log(0.001), math.log(0.1))], column = 0 })
@@ -83,7 +83,7 @@ function state_space.add(nn, own)
     }
   end)
 
-  -- Returns the pattern of config.layers layers. letters: letter -> its meaning. Mistakes are the plan's.
+  -- Returns the pattern of config.layers layers. letters: letter -> its meaning. Errors name the plan's line.
   nn.layer_pattern = core.wrap(function(family, config, letters)
     local who, place, pattern, meanings = "models." .. family, core.place(true), config.pattern, {}
     for letter, meaning in pairs(letters) do meanings[#meanings + 1] = ("%s (%s)"):format(letter, meaning) end
@@ -108,8 +108,8 @@ function state_space.add(nn, own)
     return pattern:rep(1 + layers // #pattern):sub(1, layers)
   end)
 
-  -- Heads and groups of a shrunk mixer. A single group stays single, and tp and cp cut groups or
-  -- heads as in the original.
+  -- Returns the heads and groups of a shrunk mixer. A single group stays single. tp and cp cut
+  -- groups or heads in the same way as in the original.
   nn.small_scan_heads = core.wrap(function(heads, groups, mesh)
     if groups == 1 then return 2 * mesh.tp * mesh.cp, 1 end
     if mesh.tp == 1 and groups % mesh.cp == 0 then return 4 * mesh.cp, 2 * mesh.cp end

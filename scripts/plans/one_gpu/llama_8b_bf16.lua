@@ -1,5 +1,5 @@
--- Llama-3.1-8B on one H200 with weights and states in bf16 (64 GB): nothing recomputed. Updates of
--- a bf16 weight are often smaller than half its last place, so rounding is stochastic.
+-- Llama-3.1-8B on one H200 with weights and states in bf16 (64 GB); nothing is recomputed. An update
+-- of a bf16 weight is often smaller than half of the weight's last digit, so rounding is stochastic.
 return plan {
   model = require "models.llama" "3.1-8b",
   cluster = require "h200",
