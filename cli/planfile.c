@@ -160,7 +160,7 @@ static void report_text(Cli *cli, const PlanFile *file)
         str_print(out,
                   "pipeline    %" PRIu32 " stages; at most %" PRIu32
                   " of their activations on a rank at once (%" PRIu32
-                  "); idle %.1f %% where F = I = W\n",
+                  "); idle %.1f %% if F, I and W take equal times\n",
                   pipe.n_stages, pipe.peak, pipe.rank, 100 * pipe.idle);
     str_print(out, "program     %" PRIu32 " role%s, %s instructions, %s of them communication\n",
               plan->programs.n, plan->programs.n == 1 ? "" : "s",

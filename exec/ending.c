@@ -98,7 +98,7 @@ void ending_timeout(const Ending *p, const Comm *c, Pc pc, double waited_s)
                   instr_text(p->plan, program, pc, p->arena));
     }
     if (p->status == NULL) {
-        str_add(&s, "; where the others are is known on one machine only, and by --record");
+        str_add(&s, "; the places of the others are known only on one machine, or with --record");
         ending_tell(p, "timeout", str_text(&s));
     }
     /* Ranks that block others come first, then the rest of the group, then all others. */

@@ -314,7 +314,7 @@ double mfu_convention_flops(const Plan *plan, MfuConvention convention, const ch
         *formula = "HFU: all products and attention that run, recomputation included";
         return executed_flops(plan) / tokens;
     case MFU_model:
-        *formula = "what the mask leaves, without the input embedding (as above)";
+        *formula = "attention under its mask, without the input embedding (as above)";
         return model_flops_per_token(plan, &plan->step);
     case MFU_CONVENTION_COUNT: break;
     }

@@ -6,11 +6,11 @@
 
 /* The conventions of --mfu, each with the work that it counts for a token. */
 #define MFU_CONVENTIONS(X)                                                                         \
-    X(model, "what the mask leaves, without the input embedding; the default")                     \
+    X(model, "attention under its mask, no input embedding; the default")                          \
     X(square, "attention without its mask")                                                        \
     X(all_parameters, "as square, with the input embedding")                                       \
     X(parameters, "6 x all parameters alone")                                                      \
-    X(hardware, "what runs, with recomputation: HFU")
+    X(hardware, "all that runs, with recomputation: HFU")
 
 typedef enum MfuConvention {
 #define X(name, help) MFU_##name,

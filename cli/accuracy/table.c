@@ -194,8 +194,9 @@ static void json_report(Cli *cli, const char *name, const Scores *scores, const 
 static const char legend[] =
     "median, p90 and mean: of the error |predicted / measured - 1|\n"
     "least, ratio and most: the least, median and largest predicted / measured\n"
-    "fits 4 of 5: 4 of the 5 plans that did fit were predicted to fit; not: of those that did not\n"
-    "dev-cal: rows that may shape the models' constants; dev-val: rows that no constant has seen\n";
+    "fits 4 of 5: 5 runs did fit, and 4 of them were predicted to fit; not: runs that did not fit\n"
+    "dev-cal: rows to which constants may be fitted; dev-val: rows to which no constant is "
+    "fitted\n";
 
 void scores_report(Cli *cli, const char *name, const char *path, const Scores *scores)
 {

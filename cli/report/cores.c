@@ -11,13 +11,15 @@ void cores_text(const CoreUse *use, uint32_t n_ranks, Str *out)
 {
     if (use->cores == 0) return;
     str_print(out,
-              "cores       %" PRIu32 ": of %" PRIu32 " rank%s %.2f ran at a time, %.2f could have; "
-              "other work had %.2f\n",
+              "cores       %" PRIu32 ": of %" PRIu32
+              " rank%s %.2f ran at a time, %.2f could have run; "
+              "other work used %.2f cores\n",
               use->cores, n_ranks, n_ranks == 1 ? "" : "s", use->running, use->ready, use->others);
     if (use->others < negligible || use->ready - use->running < negligible) return;
-    str_add(out,
-            "            ranks waited for cores that other work had: these times, and their ratio "
-            "to the\n            prediction, are not those of a free machine\n");
+    str_add(
+        out,
+        "            ranks waited for cores that other work used, so these times and their ratio "
+        "to the\n            prediction are not those of a free machine\n");
 }
 
 json_t *cores_json(const CoreUse *use)

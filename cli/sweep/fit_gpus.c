@@ -132,8 +132,8 @@ static void report_limits(const GpuQuestion *q)
               : most_days > 0               ? "deadline"
                                             : "budget");
     if (near == NULL)
-        diag_hint(&cli->diag,
-                  "on no number of nodes do data ranks divide the batch and the plan fit");
+        diag_hint(&cli->diag, "for each number of nodes, the plan does not fit or data ranks do "
+                              "not divide the batch");
     else if (near->usd_per_token > 0)
         diag_hint(&cli->diag, "the nearest miss: %" PRIu64 " GPUs, %.1f days, %s USD", near->ranks,
                   row_days(cli, near), str_count(cli->arena, (uint64_t)(row_usd(cli, near) + .5)));

@@ -345,7 +345,7 @@ static const char *category_fault(const Verifier *v, BufferId b, uint32_t use, b
                                                                       : "is a shard on its way";
     if (c == CATEGORY_parameter || c == CATEGORY_optimizer || c == CATEGORY_input ||
         c == CATEGORY_none)
-        return "is used as nothing of the kind";
+        return "has no such use";
     if ((c == CATEGORY_activation) && (at->unit || !at->tensor)) return "is no value of the graph";
     if (c == CATEGORY_gathered && at->tensor && !of_weight) return "holds no weights";
     if (c == CATEGORY_gradient && !at->unit && !at->persistent) return "is of no unit";

@@ -87,7 +87,7 @@ local function options_of(d, given)
       "distributed.mp_policy")
   end
   if given.reshard_after_forward ~= nil then
-    d:warn("not-applied", "distributed.reshard_after_forward", ("with ep_size > 1 distributed.moe says what reshards: "
+    d:warn("not-applied", "distributed.reshard_after_forward", ("with ep_size > 1, distributed.moe decides on resharding: "
       .. "reshard_after_forward = %s"):format(options.reshard_after_forward))
   end
   return options
@@ -96,7 +96,7 @@ end
 -- Automodel drops no token. It sends and computes only the rows that tokens take.
 local function check_capacity(d, factor)
   if factor == "dropless" then return end
-  local text = factor == "all" and "with capacity_factor = all each expert has rooms for every token, so a step takes more "
+  local text = factor == "all" and "with capacity_factor = all each expert has room for every token, so a step takes more "
     .. "memory and time than in Automodel" or ("Automodel drops no token; with capacity_factor = %s the model drops "
     .. "tokens above an expert's capacity"):format(tostring(factor))
   d:note("dialect-differs", "model", text, "capacity_factor = \"dropless\" in the model")

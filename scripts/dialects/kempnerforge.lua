@@ -142,7 +142,7 @@ local function check_unimplemented(d, c, world, mesh, known)
   if known and c.dp_replicate > 1 and mesh.dp_shard == 1 then
     local shards = d:mistake("replicate-shards", "distributed.dp_replicate", ("dp_replicate = %d without dp_shard "
       .. "is not replicated: fully_shard shards over the only data axis"):format(c.dp_replicate),
-      ("dp_shard = %d says what it does; replication also needs dp_shard > 1"):format(c.dp_replicate))
+      ("dp_shard = %d plans the same shards; replication also needs dp_shard > 1"):format(c.dp_replicate))
     if shards then mesh.dp_shard, mesh.dp_replicate = c.dp_replicate, 1 end
   end
 end
@@ -279,12 +279,12 @@ local function refuse_experts(d, job)
       "only the router sigmoid_topk reads moe_sequence_aux_loss_weight; softmax_topk reads moe_aux_loss_weight")
   end
   if m.moe_aux_loss_weight > 0 then
-    d:note("dialect-differs", "model.num_experts", "the auxiliary loss is that of each sequence, not of the "
-      .. "tokens of a rank: it does not depend on the number of ranks")
+    d:note("dialect-differs", "model.num_experts", "the auxiliary loss is computed for each sequence, not "
+      .. "for the tokens of a rank, so it does not depend on the number of ranks")
   end
   if m.moe_capacity_factor > 0 then
-    d:note("dialect-differs", "model.moe_capacity_factor", "the capacity is an expert's of each sequence, for all "
-      .. "choices together; KempnerForge's is of all tokens of a rank, for each choice separately")
+    d:note("dialect-differs", "model.moe_capacity_factor", "an expert's capacity counts all choices of a sequence "
+      .. "together; KempnerForge counts the tokens of a rank, separately for each choice")
   end
   if job.distributed.ep > 1 then
     if d.original then

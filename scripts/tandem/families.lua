@@ -76,7 +76,7 @@ function families.add(nn)
     local sharing, repeats = mesh.full_tp // outer, heads // kv_heads
     if repeats % sharing ~= 0 then
       core.fail("divides-heads", ("heads = %d with kv_heads = %d cannot be split over tp = %d"):format(heads,
-        kv_heads, mesh.full_tp), "tandem check tells which tp can")
+        kv_heads, mesh.full_tp), "`tandem check` names the sizes of tp that work")
     end
     local groups = sharing == 1 and tp or math.min(outer, tp > 2 and tp % 2 == 0 and 2 or 1)
     local parts = sharing == 1 and mesh.cp or 1 -- cp may share heads that tp leaves whole

@@ -187,7 +187,7 @@ function m.device(name, watts)
   local g = gpus[name]
   local a = arch[g.arch]
   if watts and not (type(watts) == "number" and watts > 0 and watts <= 2 * g.watts) then
-    error(("watts = %s: a number up to %d, twice what is usual for a %s"):format(tostring(watts), 2 * g.watts, name), 3)
+    error(("watts = %s must be a number up to %d, twice the usual limit of a %s"):format(tostring(watts), 2 * g.watts, name), 3)
   end
   local half = (g.bf16 or g.fp16) * 1e12
   local fp8 = g.fp8 and g.fp8 * 1e12 or nil

@@ -258,7 +258,7 @@ nn.sinusoid = core.wrap(function(x, options)
   local id, theta = check.tensor(who, "the input", x, 3), check.number(who, "theta", options.theta, 10000.0)
   if theta <= 1 or x.shape[3] % 2 ~= 0 or x.shape[3] < 4 then
     core.fail("out-of-range", ("%s: theta = %s, shape %s"):format(who, theta, shape_text(x.shape)),
-      "theta is above 1, and the features are an even number from 4 on")
+      "theta must be above 1, and the number of features even and at least 4")
   end
   return op("sinusoid", { theta = theta }, id)
 end)
@@ -366,7 +366,7 @@ local function check_drop(who, value)
   local drop = check.number(who, "p", value, 0.0)
   if not (drop >= 0 and drop < 1) then
     core.fail("out-of-range", ("%s: p = %s must be at least 0 and less than 1"):format(who, drop),
-      drop == 1 and "leave out the layer, of which nothing would remain" or "p is the fraction to drop, as in p = 0.1")
+      drop == 1 and "leave out the layer, because nothing would remain of it" or "p is the fraction to drop, as in p = 0.1")
   end
   return drop
 end

@@ -33,8 +33,7 @@ local function policy_of_ops(how)
 end
 
 local function checkpointing(row, how)
-  -- "full block 21" recomputes 21 blocks of each stage. The plan recomputes every n-th block
-  -- instead.
+  -- "full block 21" recomputes 21 blocks of each stage. The plan recomputes every n-th block instead.
   local some = tonumber((row.ac or ""):match "^full block (%d+)" or (row.ac or ""):match "^full %(block, (%d+) layers")
   if some then return some_blocks(row, some) end
   if has(row, "ac", "^full") or cells.switch(row.ac) then return ac "full" end
@@ -132,7 +131,6 @@ local function eight_bits(row, how)
     fsdp_gather = how.byte_gather and gathers_bytes(row) or nil }
 end
 
--- Returns the number of micro-batches of a step.
 local function micro_batches(row, how)
   local data = (how.mesh.dp_shard or 1) * (how.mesh.dp_replicate or 1) * (how.mesh.ep or 1)
   return count(row, "global_batch_seqs") // ((how.micro or count(row, "micro_batch")) * data)
@@ -246,9 +244,8 @@ m.cluster = require "tandem.published_cluster"
 
 -- ---- frameworks, chosen by the beginning of the cell `framework`
 
--- Returns the micro-batch of an old torchtitan; nil: the row's cell counts. A user gave a local batch and a
--- number of micro-batches (pipeline_parallel_microbatches). Its default was the number of pipeline
--- ranks, and from #781 (January 2025) the number of stages.
+-- Returns the micro-batch of an old torchtitan; nil: the row's cell counts. It had a local batch and a number of micro-batches
+-- (pipeline_parallel_microbatches): by default the number of pipeline ranks, since #781 (January 2025) that of stages.
 local function micro_of(row)
   if count(row, "pp") == 1 or not is_before(row, "2025-04") then return nil end
   local pieces = count(row, "pp") * (is_before(row, "2025-01") and 1 or count(row, "vp", 1))
@@ -394,7 +391,6 @@ local function nanotron(row)
   return how
 end
 
--- Colossal-AI: planned as nanotron, because it has no profile.
 local function colossal(row)
   cells.note("framework %s has no profile; nanotron's stands for it", row.framework)
   return nanotron(row)
@@ -423,7 +419,6 @@ local frameworks = {
   { "^megatron%-core", megatron_lm }, { "^megatron", megatron }, { "^nemo", megatron }, { "^deepspeed", deepspeed }, { "^xtuner", deepspeed },
   { "nanotron", nanotron }, { "internevo", nanotron }, { "maxtext", maxtext }, { "neox", megatron_deepspeed },
   { "llm%-foundry", foundry }, { "deepspeed", deepspeed },
-  -- Other frameworks with FSDP2. Colossal-AI, for its tensor and pipeline parallelism.
   { "fsdp2", torchtitan }, { "torchtune", torchtitan }, { "vescale", torchtitan }, { "colossal", colossal },
   { "hf trainer", trainer }, { "^hf", trainer }, { "hugging ?face", trainer }, { "accelerate", trainer }, { "transformers", trainer },
   { "axolotl", trainer }, { "lightning", trainer }, { "llama%-factory", trainer },

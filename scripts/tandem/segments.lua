@@ -64,7 +64,7 @@ segments.take = core.wrap(function(x, i)
   if #x.shape ~= 4 then
     core.fail("fused-segments", ("%s: a tensor of shape %s has no segments"):format(who,
       check.shape_text(x.shape)),
-      "say which there are where it is made: nn.linear(n_in, n_out, { segments = 2 })")
+      "name the segments where the tensor is made: nn.linear(n_in, n_out, { segments = 2 })")
   end
   local n = unequal and #unequal or x.shape[3]
   i = check.count(who, "which", i)

@@ -1,6 +1,6 @@
 -- expect: ok mesh dp_shard=4 ep=2 | parallel ep, ac(selective), fsdp2(keep) | equal
 -- expect: no warning[dialect-differs]
--- expect: warning[not-applied] distributed.moe says what reshards
+-- expect: warning[not-applied] with ep_size > 1, distributed.moe decides on resharding
 return require "dialects.automodel" {
   world_size = 8, seq_length = 32,
   model = require "models.qwen" { size = "3-moe-tiny", capacity_factor = "dropless" },

@@ -1,4 +1,4 @@
--- expect: note[dialect-differs] capacity_factor = all | rooms for every token
+-- expect: note[dialect-differs] capacity_factor = all | room for every token
 -- expect: ok ranks 4
 return require "dialects.automodel" {
   world_size = 4, seq_length = 32,

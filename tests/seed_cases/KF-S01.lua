@@ -1,4 +1,4 @@
--- expect: error[replicate-shards] dp_replicate = 2 without dp_shard is not replicated | dp_shard = 2 says what it does
+-- expect: error[replicate-shards] dp_replicate = 2 without dp_shard is not replicated | dp_shard = 2 plans the same shards
 return require "dialects.kempnerforge" {
   world = 2,
   model = { dim = 64, n_layers = 2, n_heads = 8, vocab_size = 256 },

@@ -1,5 +1,5 @@
--- expect: note[dialect-differs] the auxiliary loss is that of each sequence
--- expect: note[dialect-differs] the capacity is an expert's of each sequence
+-- expect: note[dialect-differs] the auxiliary loss is computed for each sequence
+-- expect: note[dialect-differs] an expert's capacity counts all choices of a sequence together
 -- expect: ok experts 4 | equal
 return require "dialects.kempnerforge" {
   world = 2,
