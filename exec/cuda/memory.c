@@ -6,7 +6,7 @@
 
 #include "exec/cuda/private.h"
 
-enum { BLOCK_BYTES = 1 << 22 };
+enum { MOST_BLOCK_BYTES = 1 << 22 };
 
 /* A placeholder for the arena's address until the arena exists. Choices of kernels depend only on
  * an address's alignment, up to ARENA_LEAST bytes. */
@@ -18,11 +18,17 @@ static const Program *program_of(const Cuda *c)
     return plan_program(c->plan, c->rank);
 }
 
+/* Returns the size of a block: all of a small arena. It is a multiple of 8, like the pattern. */
+static uint64_t block_bytes(const Cuda *c)
+{
+    return c->gpu.arena_bytes < MOST_BLOCK_BYTES ? c->gpu.arena_bytes : MOST_BLOCK_BYTES;
+}
+
 /* Opens a block of pinned memory that holds poison, or that receives bytes to inspect. */
 static bool block_open(Cuda *c, char **block)
 {
     *block = NULL;
-    return CHECK_CUDA(c, cudaMallocHost, ((void **)block, BLOCK_BYTES));
+    return CHECK_CUDA(c, cudaMallocHost, ((void **)block, block_bytes(c)));
 }
 
 static void block_close(char *block)
@@ -35,7 +41,8 @@ static bool fill(Cuda *c, uint64_t lo, uint64_t hi, const char *block)
 {
     while (lo < hi) {
         uint64_t phase = lo % 8; /* the pattern depends on the address */
-        uint64_t n = hi - lo < BLOCK_BYTES - phase ? hi - lo : BLOCK_BYTES - phase;
+        uint64_t n = block_bytes(c) - phase;
+        if (hi - lo < n) n = hi - lo;
         if (!CHECK_CUDA(c, cudaMemcpy,
                         (c->state.device + lo, block + phase, n, cudaMemcpyHostToDevice)))
             return false;
@@ -100,7 +107,7 @@ bool memory_fill(Cuda *c)
         return CHECK_CUDA(c, cudaMemset, (r->device, 0, c->gpu.arena_bytes));
     char *block;
     if (!block_open(c, &block)) return false;
-    poison_fill(block, BLOCK_BYTES);
+    poison_fill(block, block_bytes(c));
     bool fine = fill(c, 0, c->gpu.arena_bytes, block);
     block_close(block);
     return fine;
@@ -180,7 +187,7 @@ bool memory_poison(Cuda *c)
     char *block;
     if (!c->options.poison) return true;
     if (!note_highest(c) || !block_open(c, &block)) return false;
-    poison_fill(block, BLOCK_BYTES);
+    poison_fill(block, block_bytes(c));
     bool fine = true;
     for (uint64_t lo, hi, at = 0; fine && next_dead(p, SPACE_device, p->bytes, at, &lo, &hi);
          at = hi)
@@ -199,7 +206,7 @@ static bool device_end(Cuda *c, uint64_t end, uint64_t *highest)
     if (!block_open(c, &block)) return false;
     bool fine = true, found = false;
     while (fine && !found && end > 0) {
-        uint64_t lo = (end - 1) / BLOCK_BYTES * BLOCK_BYTES;
+        uint64_t lo = (end - 1) / block_bytes(c) * block_bytes(c);
         fine = CHECK_CUDA(c, cudaMemcpy,
                           (block, c->state.device + lo, end - lo, cudaMemcpyDeviceToHost));
         uint64_t n = fine ? poison_end(block, 0, end - lo) : 0;

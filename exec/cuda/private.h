@@ -75,6 +75,8 @@ typedef struct CudaWatch {
     _Atomic uint64_t
         beat;          /* a counter that the issuing thread changes as long as it makes progress */
     pthread_t watcher; /* the thread that watches this counter */
+    pthread_mutex_t watch_lock;
+    pthread_cond_t watch_over; /* signalled when the watcher has to end */
     bool watches;
     _Atomic bool ends;
     const char *opens;   /* the operation for which watch_opening waits */

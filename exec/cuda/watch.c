@@ -13,6 +13,7 @@
 #include "planner/base/clock.h"
 
 enum { POLLS_BEFORE_SLEEP = 2000, SLEEP_NS = 20000, POLLS_BETWEEN_LOOKS = 16 };
+enum { BETWEEN_BEATS_NS = 50000000 };
 
 /* Seconds by which the watching thread reports later than the issuing thread. */
 #define LATER_S 1.0
@@ -53,11 +54,22 @@ bool watch_open(Cuda *c)
     return record_open(c);
 }
 
+static void end_watcher(Cuda *c)
+{
+    if (!c->watch.watches) return;
+    pthread_mutex_lock(&c->watch.watch_lock);
+    pthread_cond_signal(&c->watch.watch_over);
+    pthread_mutex_unlock(&c->watch.watch_lock);
+    pthread_join(c->watch.watcher, NULL);
+    pthread_cond_destroy(&c->watch.watch_over);
+    pthread_mutex_destroy(&c->watch.watch_lock);
+    c->watch.watches = false;
+}
+
 void watch_close(Cuda *c)
 {
     atomic_store(&c->watch.ends, true);
-    if (c->watch.watches) pthread_join(c->watch.watcher, NULL);
-    c->watch.watches = false;
+    end_watcher(c);
     if (c->report.slot) atomic_store(&c->report.slot->state, STATUS_absent);
     if (!c->failed) record_write(c, NULL, NULL);
     record_close(c);
@@ -206,17 +218,29 @@ static bool look_around(Cuda *c)
 
 /* ---- the thread that watches the issuing thread ---- */
 
+/* Waits for BETWEEN_BEATS_NS, or until watch_close wakes the thread. */
+static void rest_or_end(Cuda *c)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += BETWEEN_BEATS_NS;
+    if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+    pthread_mutex_lock(&c->watch.watch_lock);
+    if (!atomic_load(&c->watch.ends))
+        pthread_cond_timedwait(&c->watch.watch_over, &c->watch.watch_lock, &until);
+    pthread_mutex_unlock(&c->watch.watch_lock);
+}
+
 /* The issuing thread blocks inside CUDA when a stream's queue is full. If the stream hangs at that
  * moment, the issuing thread cannot watch the step. This thread calls neither CUDA nor NCCL. Ending
  * the process ends the work on the device. */
 static void *watch(void *self)
 {
     Cuda *c = self;
-    const struct timespec pause = {0, 50000000};
     uint64_t beat = 0;
     double since = clock_s();
     while (!atomic_load(&c->watch.ends)) {
-        nanosleep(&pause, NULL);
+        rest_or_end(c);
         double now = clock_s();
         uint64_t seen = atomic_load(&c->watch.beat);
         if (seen != beat || !atomic_load(&c->watch.watched)) {
@@ -233,6 +257,12 @@ static void *watch(void *self)
 
 bool watch_begin(Cuda *c)
 {
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&c->watch.watch_over, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    pthread_mutex_init(&c->watch.watch_lock, NULL);
     c->watch.watches = pthread_create(&c->watch.watcher, NULL, watch, c) == 0;
     return c->watch.watches ||
            cuda_fail(c, "rank-open", "rank %u: no thread to watch the step", c->rank);

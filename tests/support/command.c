@@ -75,6 +75,9 @@ static void drain(int *fd, Str *text)
     }
 }
 
+/* Pauses between looks at the child. After its pipes are closed it ends at once. */
+enum { LOOK_MS = 10, LAST_LOOK_MS = 1 };
+
 /* Reads until the child has ended and its pipes are empty, or until the time is up. It does not
  * wait for a grandchild that keeps a pipe open: the child's own output is in the pipe before it
  * ends. */
@@ -86,7 +89,8 @@ static bool collect(pid_t child, int fds[2], Str text[2], double end_s, int *sta
                                     {.fd = fds[1], .events = POLLIN}};
         bool was_gone = is_gone;
         if (!is_gone) is_gone = waitpid(child, status, WNOHANG) == child;
-        int n = poll(waiting, 2, is_gone ? 0 : 10);
+        const bool closed = fds[0] < 0 && fds[1] < 0;
+        int n = poll(waiting, 2, is_gone ? 0 : closed ? LAST_LOOK_MS : LOOK_MS);
         for (int i = 0; i < 2; i++)
             if (fds[i] >= 0 && waiting[i].revents != 0) drain(&fds[i], &text[i]);
         if (was_gone && n <= 0) return true;

@@ -129,7 +129,8 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 typedef struct Launched {
     Task task;
     cudaGraph_t graph;
-    bool *done; /* [node] */
+    bool *done;    /* [node] */
+    uint32_t *met; /* [node] the number of its first predecessors that are known to be done */
     void **state;
     uint32_t n_done;
     uint32_t at; /* 1 + the running node, if only one may run; 0: none */
@@ -138,9 +139,9 @@ typedef struct Launched {
 static bool may_run(const Launched *l, uint32_t i)
 {
     const GraphNode *n = &l->graph->nodes.at[i];
-    for (uint32_t k = 0; k < n->n_before; k++)
-        if (!l->done[n->before[k] - 1]) return false;
-    return !l->done[i];
+    if (l->done[i]) return false;
+    while (l->met[i] < n->n_before && l->done[n->before[l->met[i]] - 1]) l->met[i]++;
+    return l->met[i] == n->n_before;
 }
 
 static Progress run_node(Launched *l, uint32_t i)
@@ -194,6 +195,7 @@ static void release_launched(Task *task)
     for (uint32_t i = 0; i < l->graph->nodes.n; i++) free(l->state[i]);
     free(l->state);
     free(l->done);
+    free(l->met);
     release(l->graph);
 }
 
@@ -207,8 +209,9 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
     l->graph->users++;
     size_t n = l->graph->nodes.n;
     l->done = calloc(n + 1, sizeof *l->done);
+    l->met = calloc(n + 1, sizeof *l->met);
     l->state = calloc(n + 1, sizeof *l->state);
-    if (l->done == NULL || l->state == NULL) double_misuse("out of memory");
+    if (l->done == NULL || l->met == NULL || l->state == NULL) double_misuse("out of memory");
     double_enqueue(stream, &l->task);
     return cudaSuccess;
 }

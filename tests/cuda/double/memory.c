@@ -11,10 +11,16 @@
 
 #include "tests/cuda/double/private.h"
 
-enum { ALIGN = 512, NCCL_ALIGN = 2 << 20, MAX_BLOCKS = 4096, CONTEXT_BYTES = 1 << 20 };
+enum {
+    ALIGN = 512,
+    NCCL_ALIGN = 2 << 20,
+    BEHIND = 64 << 10,
+    MAX_BLOCKS = 4096,
+    CONTEXT_BYTES = 1 << 20
+};
 
 typedef struct Block {
-    uint64_t offset, bytes;
+    uint64_t offset, bytes, asked; /* asked: the bytes before the size was rounded up */
 } Block;
 
 static int file = -1;
@@ -78,6 +84,13 @@ void *double_translate(const void *at)
     return inside + double_memory_offset(at);
 }
 
+/* Fills a block that the caller asked for or gave back, and some bytes behind the request. */
+static void fill_with_nan(const Block *b)
+{
+    const uint64_t n = b->asked + BEHIND;
+    memset(inside + b->offset, 0xff, n < b->bytes ? n : b->bytes);
+}
+
 static bool allocate(void **at, size_t bytes, uint64_t align)
 {
     uint64_t size = (bytes + align - 1) / align * align, offset = 0;
@@ -88,10 +101,10 @@ static bool allocate(void **at, size_t bytes, uint64_t align)
         offset = (block[i].offset + block[i].bytes + align - 1) / align * align;
     if (offset + size > DEVICE_RANGE) return false;
     memmove(&block[i + 1], &block[i], (n_blocks - i) * sizeof *block);
-    block[i] = (Block){offset, size};
+    block[i] = (Block){offset, size, bytes};
     n_blocks++;
     used += size;
-    memset(inside + offset, 0xff, size);
+    fill_with_nan(&block[i]);
     *at = outside + offset;
     world()->live[OBJECT_device]++;
     return true;
@@ -104,7 +117,7 @@ static bool release(void *at)
     for (uint32_t i = 0; i < n_blocks; i++) {
         if (block[i].offset != offset) continue;
         used -= block[i].bytes;
-        memset(inside + offset, 0xff, block[i].bytes);
+        fill_with_nan(&block[i]);
         memmove(&block[i], &block[i + 1], (n_blocks - i - 1) * sizeof *block);
         n_blocks--;
         world()->live[OBJECT_device]--;

@@ -113,7 +113,7 @@ void double_enqueue(cudaStream_t stream, Task *task); /* Adds the task to the st
                                                        * it. */
 /* Lets streams run until `done` returns true. Aborts if that can never happen. */
 void double_run_until(bool (*done)(void *self), void *self);
-void double_run_some(void); /* runs a few random tasks */
+bool double_run_some(void); /* runs a few random tasks; false: all streams wait */
 /* A kernel, or other work at its place in the stream, on a copy of `args`. */
 typedef void (*DoubleFunction)(void *args);
 void double_launch(cudaStream_t stream, DoubleFunction run, const void *args, size_t bytes);

@@ -124,10 +124,20 @@ const char *double_wrong_op(void)
     return world()->wrong;
 }
 
-static uint32_t count(const char *call)
+/* Finds the counter of a call; most names are the same literal each time. NULL: there is none. */
+static Call *find_call(const char *call)
 {
     for (uint32_t i = 0; i < calls.n; i++)
-        if (strcmp(calls.at[i].name, call) == 0) return ++calls.at[i].n;
+        if (calls.at[i].name == call) return &calls.at[i];
+    for (uint32_t i = 0; i < calls.n; i++)
+        if (strcmp(calls.at[i].name, call) == 0) return &calls.at[i];
+    return NULL;
+}
+
+static uint32_t count(const char *call)
+{
+    Call *found = find_call(call);
+    if (found != NULL) return ++found->n;
     Call c = {call, 1};
     list_push(the.arena, &calls, c);
     return 1;
@@ -135,9 +145,8 @@ static uint32_t count(const char *call)
 
 uint32_t double_calls(const char *call)
 {
-    for (uint32_t i = 0; i < calls.n; i++)
-        if (strcmp(calls.at[i].name, call) == 0) return calls.at[i].n;
-    return 0;
+    const Call *found = find_call(call);
+    return found != NULL ? found->n : 0;
 }
 
 /* Reads variables as the driver does at its first call. */

@@ -15,6 +15,7 @@ enum { STUCK_S = 120 };
 enum { QUEUE = 1024 };
 
 static cudaStream_t streams;        /* all existing streams */
+static uint32_t n_rests;            /* since the last task ran */
 static struct CUstream_st standard; /* the default stream, for calls without a stream */
 
 void double_streams_reset(void)
@@ -94,6 +95,7 @@ static Progress run_head(cudaStream_t s)
         if (s->state == NULL) double_misuse("out of memory");
     }
     Progress p = task->run(task, s->state);
+    if (p != PROGRESS_none) n_rests = 0;
     if (p != PROGRESS_done) return p;
     world()->now_ms += 0.001;
     s->n_held--;
@@ -160,6 +162,13 @@ static double clock_now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* Gives the core away while streams wait for other processes; longer if these take long. */
+static void rest(void)
+{
+    n_rests++;
+    usleep(n_rests < 50 ? 20 : n_rests < 200 ? 100 : 500);
+}
+
 void double_run_until(bool (*done)(void *self), void *self)
 {
     double moved_s = clock_now_s();
@@ -170,14 +179,15 @@ void double_run_until(bool (*done)(void *self), void *self)
         }
         /* Streams may be waiting for other processes. */
         if (clock_now_s() - moved_s > STUCK_S) double_misuse("the streams wait for each other");
-        usleep(20);
+        rest();
     }
 }
 
-void double_run_some(void)
+bool double_run_some(void)
 {
     for (uint64_t n = double_draw(8); n > 0; n--)
-        if (!run_one()) return;
+        if (!run_one()) return false;
+    return true;
 }
 
 /* ---- kernels, copies, calls of the host ---- */
@@ -527,8 +537,9 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     CUDA_CALL(cudaEventQuery);
     if (double_is_capturing()) return double_spoil_capture();
-    double_run_some();
-    return event->done >= event->recorded ? cudaSuccess : cudaErrorNotReady;
+    bool moves = double_run_some(), done = event->done >= event->recorded;
+    if (!moves && !done) rest();
+    return done ? cudaSuccess : cudaErrorNotReady;
 }
 
 static bool event_is_done(void *self)
