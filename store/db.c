@@ -187,16 +187,18 @@ double db_double(DbStatement *st, int column)
 const char *db_text(DbStatement *st, int column)
 {
     assert(has_column(st, column));
+    /* asked first, because a value turns to NULL if there is no memory for its text */
+    const bool is_null = db_is_null(st, column);
     const char *text = (const char *)sqlite3_column_text(st->sqlite, column);
-    if (text == NULL && !db_is_null(st, column)) arena_full();
+    if (text == NULL && !is_null) arena_full();
     return text;
 }
 
 const void *db_blob(DbStatement *st, int column, size_t *bytes)
 {
     assert(has_column(st, column));
+    *bytes = (size_t)sqlite3_column_bytes(st->sqlite, column); /* before the blob, as in db_text */
     const void *blob = sqlite3_column_blob(st->sqlite, column);
-    *bytes = (size_t)sqlite3_column_bytes(st->sqlite, column);
     if (blob == NULL && *bytes > 0) arena_full();
     return blob;
 }

@@ -7,8 +7,12 @@
  * texts with it. */
 static void pack_function(sqlite3_context *context, int n, sqlite3_value **values)
 {
-    const void *text = n == 1 ? sqlite3_value_text(values[0]) : NULL;
-    if (text == NULL) return; /* NULL stays NULL */
+    if (n != 1 || sqlite3_value_type(values[0]) == SQLITE_NULL) return; /* NULL stays NULL */
+    const void *text = sqlite3_value_text(values[0]);
+    if (text == NULL) {
+        sqlite3_result_error_nomem(context);
+        return;
+    }
     Arena *arena = arena_new();
     size_t packed = 0;
     const void *bytes = pack_bytes(arena, text, (size_t)sqlite3_value_bytes(values[0]), &packed);
@@ -18,31 +22,39 @@ static void pack_function(sqlite3_context *context, int n, sqlite3_value **value
 
 /* Adds a value to a digest together with its type and length, so that a move of bytes between
  * neighbouring values changes the digest. Each step of the chain also hashes the step before it, so
- * that the order matters. */
-static uint64_t add_value(uint64_t before, sqlite3_value *value)
+ * that the order matters. Returns false if there is no memory for the value's bytes. */
+static bool add_value(uint64_t *digest, sqlite3_value *value)
 {
     struct {
         uint64_t before, content;
         int64_t type, bytes, integer;
         double real;
-    } link = {.before = before, .type = sqlite3_value_type(value)};
+    } link = {.before = *digest, .type = sqlite3_value_type(value)};
     const void *bytes = NULL;
     if (link.type == SQLITE_INTEGER) link.integer = sqlite3_value_int64(value);
     if (link.type == SQLITE_FLOAT) link.real = sqlite3_value_double(value);
     if (link.type == SQLITE_TEXT) bytes = sqlite3_value_text(value);
     if (link.type == SQLITE_BLOB) bytes = sqlite3_value_blob(value);
-    if (bytes != NULL) {
+    if (link.type == SQLITE_TEXT || link.type == SQLITE_BLOB) {
         link.bytes = sqlite3_value_bytes(value);
+        if (bytes == NULL && (link.bytes > 0 || link.type == SQLITE_TEXT)) return false;
+    }
+    if (bytes != NULL) {
         link.content = hash_bytes(bytes, (size_t)link.bytes).lo;
     }
-    return hash_bytes(&link, sizeof link).lo;
+    *digest = hash_bytes(&link, sizeof link).lo;
+    return true;
 }
 
 /* Implements tandem_digest(VALUE, ...): 64 bits that depend on each value and on their order. */
 static void digest_function(sqlite3_context *context, int n, sqlite3_value **values)
 {
     uint64_t digest = 0;
-    for (int i = 0; i < n; i++) digest = add_value(digest, values[i]);
+    for (int i = 0; i < n; i++)
+        if (!add_value(&digest, values[i])) {
+            sqlite3_result_error_nomem(context);
+            return;
+        }
     sqlite3_result_int64(context, (sqlite3_int64)digest);
 }
 
@@ -51,6 +63,7 @@ static void digest_function(sqlite3_context *context, int n, sqlite3_value **val
 static void total_step(sqlite3_context *context, int n, sqlite3_value **values)
 {
     uint64_t *sum = sqlite3_aggregate_context(context, sizeof *sum);
+    if (sum == NULL) sqlite3_result_error_nomem(context);
     if (sum != NULL && n == 1) *sum += (uint64_t)sqlite3_value_int64(values[0]);
 }
 

@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <execinfo.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -25,12 +26,36 @@ void fail_at_use(FailState *use)
     state = use;
 }
 
+enum { DEPTH = 14, OWN = 3 }; /* functions on the stack; those of this file */
+
+/* Notes the place of call `n`. */
+static void note(FailState *s, uint64_t n)
+{
+    static _Thread_local bool inside; /* backtrace may take memory */
+    void *at[DEPTH + OWN];
+    if (inside) return;
+    inside = true;
+    const int n_at = backtrace(at, DEPTH + OWN);
+    inside = false;
+    uint64_t path = 1469598103934665603U;
+    for (int i = OWN; i < n_at; i++) path = (path ^ (uint64_t)(uintptr_t)at[i]) * 1099511628211U;
+    path |= 1;
+    for (uint64_t i = path >> 32;; i++) {
+        FailPlace *place = &s->place[i % MOST_PLACES];
+        uint64_t now = 0;
+        if (atomic_compare_exchange_strong(&place->path, &now, path))
+            atomic_store(&place->first, n);
+        if (now == 0 || now == path) return;
+    }
+}
+
 /* True if this call has to fail. */
 static bool fails(FailKind kind, int error)
 {
     FailState *s = state;
     if (s == NULL || s->kind != (uint32_t)kind) return false;
     const uint64_t n = atomic_fetch_add(&s->counted, 1) + 1;
+    if (s->notes != 0 && kind == FAIL_memory) note(s, n);
     if (s->at == 0 || n < s->at || (n > s->at && !s->forever)) return false;
     atomic_fetch_add(&s->failed, 1);
     errno = error;
@@ -44,6 +69,8 @@ static bool fails_on(int fd, int error)
 
 __attribute__((constructor)) static void begin(void)
 {
+    void *none[1];
+    (void)backtrace(none, 1); /* loads its library before calls are counted */
     const char *path = getenv(FAIL_STATE);
     const int fd = path != NULL ? open(path, O_RDWR | O_CLOEXEC) : -1;
     if (fd < 0) return;

@@ -6,6 +6,14 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+enum { MOST_PLACES = 8192 };
+
+/* A place that takes memory: the functions that are active at the call. */
+typedef struct FailPlace {
+    atomic_uint_fast64_t path;  /* a hash of the return addresses; 0: none */
+    atomic_uint_fast64_t first; /* the number of the first call from there */
+} FailPlace;
+
 typedef enum FailKind { FAIL_nothing, FAIL_memory, FAIL_file } FailKind;
 
 typedef struct FailState {
@@ -14,6 +22,8 @@ typedef struct FailState {
     uint64_t at;      /* the first is 1; 0: none fails */
     atomic_uint_fast64_t counted, failed;
     atomic_int_fast64_t live; /* blocks of memory that were allocated and not freed */
+    uint32_t notes;           /* 1: fill `place` */
+    FailPlace place[MOST_PLACES];
 } FailState;
 
 /* The environment variable of the command that holds the file's path. */

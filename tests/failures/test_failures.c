@@ -2,8 +2,16 @@
  * from then on for good. The command neither crashes nor hangs: it ends with an error and its exit
  * code, or as if nothing had failed. The store stays sound and keeps what it held.
  *
- * All calls are counted first. Where there are too many, the test takes the first ones and draws
- * others by seed; TANDEM_FAILURES=all takes every one. */
+ * All calls are counted first. Most calls that take memory come from few places: a place is the
+ * functions that are active at the call. Where there are too many calls for files, the test takes
+ * the first ones and draws others by seed; for memory, it draws places.
+ *
+ *     TANDEM_FAILURES=places     every call for files, and the first call of every place
+ *     TANDEM_FAILURES=all        every call
+ *     TANDEM_FAILURES_PART=0/8   every eighth of these, 1/8 the next ones, and so on, so that parts
+ *                                can run at the same time
+ *
+ * The program's argument names the tests to run, such as 'sim*'. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,6 +26,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "planner/base/list.h"
 #include "planner/base/rng.h"
 #include "tests/failures/fail_at.h"
 #include "tests/failures/sound.h"
@@ -25,7 +34,7 @@
 
 static const char tiny[] = TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua";
 
-enum { MOST_ARGUMENTS = 12, SEED = 1 };
+enum { MOST_ARGUMENTS = 12, SEED = 1, MOST_FAULTS = 20 };
 static const double most_s = 20; /* a command takes some hundredths; the machine may be busy */
 
 typedef struct Bench {
@@ -33,6 +42,7 @@ typedef struct Bench {
     const char *folder, *db, *sound; /* the store in use; a store that is copied to it */
     FailState *state;
     uint32_t n_rows; /* of the sound store */
+    uint32_t n_faults;
 } Bench;
 
 /* In memory if there is such a folder, because thousands of stores are written. */
@@ -87,7 +97,11 @@ static void bench_end(Bench *b)
 static CommandResult run(const Bench *b, Arena *arena, const char *const *arguments, FailKind kind,
                          uint64_t at, bool forever)
 {
-    *b->state = (FailState){.kind = (uint32_t)kind, .forever = forever, .at = at};
+    memset(b->state, 0, sizeof *b->state);
+    b->state->kind = (uint32_t)kind;
+    b->state->forever = forever;
+    b->state->at = at;
+    b->state->notes = at == 0 && kind == FAIL_memory;
     setenv("LD_PRELOAD", TANDEM_FAIL_AT, 1);
     CommandResult r = command_run(arena, most_s, arguments);
     unsetenv("LD_PRELOAD");
@@ -127,12 +141,55 @@ static void one_failure(Bench *b, const Case *c, const char *const *arguments, F
         const uint32_t before = c->is_new ? 0 : b->n_rows;
         if (fault == NULL && sound_rows(arena, b->db, "run") < before) fault = "a run is lost";
     }
-    if (fault != NULL)
-        fail_msg("%s: %s number %d fails %s: %s\nexit code %d, signal %d, %.1f s\n%s\n%s", c->name,
-                 kind == FAIL_memory ? "allocation" : "file or process", (int)at,
-                 forever ? "for good" : "once", fault, r.exit_code, r.signal, r.seconds, r.out,
-                 r.err);
+    if (fault != NULL && b->n_faults++ < MOST_FAULTS)
+        print_error("%s: %s number %d fails %s: %s\nexit code %d, signal %d, %.1f s\n%s\n%s\n",
+                    c->name, kind == FAIL_memory ? "allocation" : "file or process", (int)at,
+                    forever ? "for good" : "once", fault, r.exit_code, r.signal, r.seconds, r.out,
+                    r.err);
     arena_free(arena);
+}
+
+/* The calls of this process: call k if k modulo `of` is `number`. */
+typedef struct Part {
+    unsigned number, of;
+} Part;
+
+static Part part_wished(void)
+{
+    const char *wish = getenv("TANDEM_FAILURES_PART");
+    Part part = {0, 1};
+    if (wish != NULL && (sscanf(wish, "%u/%u", &part.number, &part.of) != 2 || part.of == 0))
+        fail_msg("TANDEM_FAILURES_PART=%s is not a part such as 0/8", wish);
+    return part;
+}
+
+typedef LIST(uint64_t) Calls;
+
+static int by_number(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The first call of each place that was noted, in order. */
+static Calls first_of_places(Bench *b)
+{
+    Calls calls = {NULL, 0, 0};
+    for (uint32_t i = 0; i < MOST_PLACES; i++) {
+        const uint64_t first = atomic_load(&b->state->place[i].first);
+        if (first != 0) list_push(b->arena, &calls, first);
+    }
+    assert_true(calls.n < MOST_PLACES / 2); /* the table has room for all */
+    if (calls.n > 0) qsort(calls.at, calls.n, sizeof *calls.at, by_number);
+    return calls;
+}
+
+/* All n calls. */
+static Calls numbers_to(Bench *b, uint64_t n)
+{
+    Calls calls = {NULL, 0, 0};
+    for (uint64_t k = 1; k <= n; k++) list_push(b->arena, &calls, k);
+    return calls;
 }
 
 static void fails_everywhere(Bench *b, const Case *c, FailKind kind)
@@ -145,25 +202,37 @@ static void fails_everywhere(Bench *b, const Case *c, FailKind kind)
     const uint64_t n = atomic_load(&b->state->counted);
     assert_int_equal(whole.exit_code, 0);
     assert_true(n > 20);
+    const Calls places = first_of_places(b);
     const char *wish = getenv("TANDEM_FAILURES");
     const bool all = wish != NULL && strcmp(wish, "all") == 0;
-    uint64_t first = all ? n : c->first[kind], drawn = all ? 0 : c->drawn[kind];
-    if (first + drawn >= n) first = n, drawn = 0;
+    const Calls calls = all || kind == FAIL_file ? numbers_to(b, n) : places;
+    const uint64_t room = calls.n;
+    uint64_t first = wish != NULL ? room : c->first[kind], drawn = c->drawn[kind];
+    if (first + drawn >= room) first = room, drawn = 0;
+    const Part part = part_wished();
+    uint64_t n_tried = 0;
     for (uint64_t i = 0; i < 2 * (first + drawn); i++) {
         const uint64_t k = i / 2;
-        const uint64_t at = k < first ? k + 1 : first + 1 + rng_below(SEED, kind, k, n - first);
-        one_failure(b, c, arguments, kind, at, i % 2 != 0, &whole);
+        if (k % part.of != part.number) continue;
+        n_tried += i % 2;
+        const uint64_t at = k < first ? k : first + rng_below(SEED, kind, k, room - first);
+        one_failure(b, c, arguments, kind, calls.at[at], i % 2 != 0, &whole);
     }
-    print_message("%s: %d of %d calls failed, once and for good (%s)\n", c->name,
-                  (int)(first + drawn), (int)n, kind == FAIL_memory ? "memory" : "files");
+    if (kind == FAIL_memory)
+        print_message("%s: %d calls for memory from %d places; %d failed, once and for good\n",
+                      c->name, (int)n, (int)places.n, (int)n_tried);
+    else
+        print_message("%s: %d calls for files and processes; %d failed, once and for good\n",
+                      c->name, (int)n, (int)n_tried);
 }
 
 static void all_of(const Case *c)
 {
     Arena *arena = arena_new();
     Bench b = bench_in(arena);
-    fails_everywhere(&b, c, FAIL_memory);
     fails_everywhere(&b, c, FAIL_file);
+    fails_everywhere(&b, c, FAIL_memory);
+    assert_int_equal(b.n_faults, 0);
     bench_end(&b);
     arena_free(arena);
 }
@@ -232,8 +301,9 @@ static void the_store_alone(void **state)
         &(Case){"db prune", {"db", "prune", "--db", "DB"}, .stores = true, .drawn = {0, 20, 40}});
 }
 
-int main(void)
+int main(int n, char **arguments)
 {
+    if (n > 1) cmocka_set_test_filter(arguments[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(check),
         cmocka_unit_test(sim_into_a_new_store),
