@@ -29,7 +29,7 @@ static void show_programs(Cli *cli, const Plan *plan, Str *out)
 {
     Arena *scratch = arena_new();
     if (cli->options.show.text)
-        text_print(plan, TEXT_WITH_LOCATIONS, out);
+        text_print(plan, TEXT_WITH_LOCATIONS | TEXT_WITH_SEALS, out);
     else
         text_show(plan, cli->options.show.role, scratch, out);
     arena_free(scratch);

@@ -270,7 +270,7 @@ static const char *plan_text(TandemPlan *plan)
 {
     if (!plan->compiled) return NULL;
     Str text = str_in(plan->arena);
-    text_print(plan->plan, TEXT_WITH_LOCATIONS, &text);
+    text_print(plan->plan, TEXT_WITH_LOCATIONS | TEXT_WITH_SEALS, &text);
     return str_text(&text);
 }
 

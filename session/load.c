@@ -81,7 +81,7 @@ static PlanFile *load_text(const char *path, const PlanOptions *o, Arena *arena,
     PlanFile *file = arena_alloc(arena, sizeof *file);
     file->path = file->config.file = path;
     file->is_text = true;
-    file->plan = text_parse(path, str_text(&text), text.n, arena, d);
+    file->plan = text_parse_sealed(path, str_text(&text), text.n, arena, d);
     if (file->plan == NULL) return NULL;
     file->config.seed = file->plan->step.seed;
     if (o->cluster != NULL) named_cluster(file, o, file->plan->mesh.n_ranks, arena, d);

@@ -5,10 +5,8 @@
 #include "planner/ir/text/private.h"
 #include "tests/docs/pages.h"
 
-#define X(name, meaning) {#name, meaning},
-static const struct {
-    const char *name, *meaning;
-} trusts[] = {TRUSTS(X)};
+#define X(name, meaning) meaning,
+static const char *const meanings[] = {TRUSTS(X)};
 #undef X
 
 static void add_record(Str *out, const Record *record)
@@ -20,16 +18,19 @@ static void add_record(Str *out, const Record *record)
         for (uint32_t i = 0; i < record->n_fields; i++) {
             const TextField *f = &record->fields[i];
             if (f->trust != (TextTrust)t) continue;
-            if (f->key != NULL)
-                str_print(out, "%s`%s`", separator, f->key);
-            else
-                str_print(out, "%sword %u", separator, i + 1);
+            str_print(out, "%s`%s`", separator, text_field_name(f));
+            if (f->key == NULL) str_print(out, " (word %u)", i + 1);
             separator = " ";
         }
         str_add(out, " ");
     }
     str_add(out, "|\n");
 }
+
+static const char *const titles[] = {[TRUST_proven] = "proven, by other fields",
+                                     [TRUST_sealed] = "proven, by its seal",
+                                     [TRUST_free] = "free",
+                                     [TRUST_label] = "label"};
 
 const char *page_plan_text(Arena *arena)
 {
@@ -39,17 +40,28 @@ const char *page_plan_text(Arena *arena)
         &out,
         "The text is a list of records, one a line. A record has a word, a number, and key=value "
         "for every field that is not zero. Reading the text gives the same plan. Somebody may have "
-        "changed the text, so `check` proves the plan again. Each field has one of these classes:");
+        "changed the text, so `check` proves the plan again.");
+    str_add(&out, "\n");
+    page_text(&out,
+              "A field is proven, free, or a label. A change of a proven field is refused, and "
+              "the error names the field. There are two ways to prove a field:");
     str_add(&out, "\n| | |\n|---|---|\n");
     for (int t = 0; t < TRUST_COUNT; t++)
-        str_print(&out, "| %s | %s |\n", trusts[t].name, page_cell(arena, trusts[t].meaning));
+        str_print(&out, "| %s | %s |\n", titles[t], page_cell(arena, meanings[t]));
+    str_add(&out, "\n");
+    page_text(
+        &out,
+        "The lines `seal` at the end of the text hold a seal for each proven field: a hash of "
+        "the field's values in all records. A text whose values have other seals is refused "
+        "(plan-seal). A seal shows that nobody changed the text. It does not show that the "
+        "planner was right, so the proofs do not rely on seals.");
     str_add(&out, "\n");
     page_text(&out,
               "The test exec/test_plan_fields changes single fields of many plans and holds each "
-              "field to this table.");
+              "field to this table. It also tries the proofs without the seals.");
     str_add(&out, "\n| record ");
-    for (int t = 0; t < TRUST_COUNT; t++) str_print(&out, "| %s ", trusts[t].name);
-    str_add(&out, "|\n|---|---|---|---|---|---|\n");
+    for (int t = 0; t < TRUST_COUNT; t++) str_print(&out, "| %s ", titles[t]);
+    str_add(&out, "|\n|---|---|---|---|---|\n");
     for (int k = 0; k < RECORD_ranks; k++) add_record(&out, text_record((TextRecordKind)k));
     return str_text(&out);
 }

@@ -30,20 +30,21 @@ static const char *const deals[] = {"equal",    "ceil", "rows",    "listed",
 #define AT(record, member) (uint16_t) offsetof(record, member)
 #define FIELD(record, member, type, trust)                                                         \
     {                                                                                              \
-#member, FIELD_##type, AT(record, member), 0, 0, NULL, TRUST_##trust                       \
+#member, FIELD_##type, AT(record, member), 0, 0, NULL, TRUST_##trust, #member              \
     }
 #define KEY(key, record, member, type, trust)                                                      \
     {                                                                                              \
-        key, FIELD_##type, AT(record, member), 0, 0, NULL, TRUST_##trust                           \
+        key, FIELD_##type, AT(record, member), 0, 0, NULL, TRUST_##trust, #member                  \
     }
 #define WORD(key, record, member, names, trust)                                                    \
     {                                                                                              \
         key, FIELD_word, AT(record, member), 0, sizeof names / sizeof names[0], names,             \
-            TRUST_##trust                                                                          \
+            TRUST_##trust, #member                                                                 \
     }
 #define MANY(key, record, member, type, count, room, trust)                                        \
     {                                                                                              \
-        key, FIELD_##type, AT(record, member), AT(record, count), room, NULL, TRUST_##trust        \
+        key, FIELD_##type, AT(record, member), AT(record, count), room, NULL, TRUST_##trust,       \
+            #member                                                                                \
     }
 
 static const TextField plan_fields[] = {FIELD(Plan, n_match, u32, proven),
@@ -57,34 +58,34 @@ static const TextField step_fields[] = {
     FIELD(StepInfo, seq, i64, proven),
     KEY("tokens", StepInfo, global_tokens, f64, proven),
     FIELD(StepInfo, group, i64, proven),
-    FIELD(StepInfo, seed, u64, given),
+    FIELD(StepInfo, seed, u64, sealed),
 };
 
 static const TextField nccl_fields[] = {
-    KEY("min_ctas", NcclSettings, min_ctas, u32, given),
-    KEY("max_ctas", NcclSettings, max_ctas, u32, given),
-    WORD("register", NcclSettings, registration, registers, given),
-    WORD("cta_policy", NcclSettings, cta_policy, cta_policies, given),
+    KEY("min_ctas", NcclSettings, min_ctas, u32, sealed),
+    KEY("max_ctas", NcclSettings, max_ctas, u32, sealed),
+    WORD("register", NcclSettings, registration, registers, sealed),
+    WORD("cta_policy", NcclSettings, cta_policy, cta_policies, sealed),
 };
 
 /* The name comes first, so that the plan's id can leave it out. */
 static const TextField model_fields[] = {
-    FIELD(ModelInfo, name, text, given),
+    FIELD(ModelInfo, name, text, label),
     KEY("params", ModelInfo, n_params, u64, proven),
-    KEY("params_no_embedding", ModelInfo, n_params_no_embedding, u64, given),
-    KEY("layers", ModelInfo, n_layers, u32, given),
-    FIELD(ModelInfo, d_model, u32, given),
-    KEY("heads", ModelInfo, n_heads, u32, given),
-    KEY("kv_heads", ModelInfo, n_kv_heads, u32, given),
-    FIELD(ModelInfo, head_dim, u32, given),
-    FIELD(ModelInfo, vocab, u32, given),
-    FIELD(ModelInfo, seq, u32, given),
+    KEY("params_no_embedding", ModelInfo, n_params_no_embedding, u64, sealed),
+    KEY("layers", ModelInfo, n_layers, u32, sealed),
+    FIELD(ModelInfo, d_model, u32, sealed),
+    KEY("heads", ModelInfo, n_heads, u32, sealed),
+    KEY("kv_heads", ModelInfo, n_kv_heads, u32, sealed),
+    FIELD(ModelInfo, head_dim, u32, sealed),
+    FIELD(ModelInfo, vocab, u32, sealed),
+    FIELD(ModelInfo, seq, u32, sealed),
 };
 
 static const TextField axis_fields[] = {
     FIELD(Axis, text, text, proven), WORD("of", Axis, name, axis_names, proven),
     FIELD(Axis, size, u32, proven),
-    FIELD(Axis, apart, u32, given), /* another order of the ranks gives another correct plan */
+    FIELD(Axis, apart, u32, free), /* another order of the ranks gives another correct plan */
 };
 
 static const TextField deal_fields[] = {
@@ -93,12 +94,13 @@ static const TextField deal_fields[] = {
     FIELD(Deal, bound, u32, free),         KEY("intervals", Deal, first, intervals, free),
 };
 
-#define ATTRIBUTE_double(name)  {#name, FIELD_f64, AT(Attrs, name), 0, 0, NULL, TRUST_given},
-#define ATTRIBUTE_int64_t(name) {#name, FIELD_i64, AT(Attrs, name), 0, 0, NULL, TRUST_given},
-#define X(type, name)           ATTRIBUTE_##type(name)
+#define ATTRIBUTE_double(name) {#name, FIELD_f64, AT(Attrs, name), 0, 0, NULL, TRUST_sealed, #name},
+#define ATTRIBUTE_int64_t(name)                                                                    \
+    {#name, FIELD_i64, AT(Attrs, name), 0, 0, NULL, TRUST_sealed, #name},
+#define X(type, name) ATTRIBUTE_##type(name)
 static const TextField attrs_fields[] = {
     ATTRIBUTES(X){"rope_pair", FIELD_numbers, AT(Attrs, rope_pair), 0, ROPE_PAIRS, NULL,
-                  TRUST_given},
+                  TRUST_sealed, "rope_pair"},
 };
 #undef X
 
@@ -111,37 +113,37 @@ static const TextField shape_fields[] = {
 static const TextField module_fields[] = {
     FIELD(Module, path, text, label),
     KEY("class", Module, class_, text, label),
-    FIELD(Module, parent, u32, label),
-    FIELD(Module, layer, u32, label),
+    FIELD(Module, parent, u32, sealed),
+    FIELD(Module, layer, u32, sealed),
     KEY("block", Module, is_block, bool, label),
     FIELD(Module, fsdp2_shard, bool, label),
     KEY("at", Module, loc, loc, label),
 };
 
 static const TextField tensor_fields[] = {
-    FIELD(Tensor, name, text, given),
+    FIELD(Tensor, name, text, sealed),
     WORD("role", Tensor, role, roles, proven),
-    WORD("dtype", Tensor, dtype, dtypes, open),
+    WORD("dtype", Tensor, dtype, dtypes, sealed),
     MANY("dims", Tensor, dim, dims, n_dims, MAX_DIMS, proven),
     MANY("deals", Tensor, deal, deals, n_dims, MAX_DIMS, free),
-    FIELD(Tensor, use, layout, open),
+    FIELD(Tensor, use, layout, sealed),
     FIELD(Tensor, kept, layout, proven),
     KEY("fixed", Tensor, use_is_fixed, bool, label),
     FIELD(Tensor, producer, u32, proven),
     FIELD(Tensor, grad, u32, proven),
     FIELD(Tensor, grad_of, u32, proven),
-    FIELD(Tensor, module, u32, label),
+    FIELD(Tensor, module, u32, sealed),
     WORD("rest", Tensor, rest_dtype, dtypes, proven),
     WORD("reduce", Tensor, reduce_dtype, dtypes, proven),
     WORD("tp", Tensor, tp, styles, label),
     KEY("column", Tensor, column_dim, u8, label),
     KEY("row", Tensor, row_dim, u8, label),
-    FIELD(Tensor, order, u32, given),
-    FIELD(Tensor, order_dim, u8, given),
-    WORD("init", Tensor, init.kind, inits, given),
-    KEY("init_a", Tensor, init.a, f64, given),
-    KEY("init_b", Tensor, init.b, f64, given),
-    KEY("stream", Tensor, init_stream, u64, given),
+    FIELD(Tensor, order, u32, sealed),
+    FIELD(Tensor, order_dim, u8, sealed),
+    WORD("init", Tensor, init.kind, inits, sealed),
+    KEY("init_a", Tensor, init.a, f64, sealed),
+    KEY("init_b", Tensor, init.b, f64, sealed),
+    KEY("stream", Tensor, init_stream, u64, sealed),
     FIELD(Tensor, unit, u32, proven),
     KEY("flat", Tensor, flat_offset, u64, proven),
     FIELD(Tensor, partial, axes, label),
@@ -151,18 +153,18 @@ static const TextField tensor_fields[] = {
 };
 
 static const TextField node_fields[] = {
-    {NULL, FIELD_op, AT(Node, op), 0, 0, NULL, TRUST_proven},
+    {NULL, FIELD_op, AT(Node, op), 0, 0, NULL, TRUST_proven, "op"},
     MANY("in", Node, in, ids, n_in, MAX_IN, proven),
     MANY("out", Node, out, ids, n_out, MAX_OUT, proven),
-    FIELD(Node, attrs, u32, given),
-    FIELD(Node, module, u32, label),
-    FIELD(Node, layer, u32, open),
+    FIELD(Node, attrs, u32, sealed),
+    FIELD(Node, module, u32, sealed),
+    FIELD(Node, layer, u32, sealed),
     FIELD(Node, stage, u32, label),
-    FIELD(Node, region, u32, open),
+    FIELD(Node, region, u32, sealed),
     FIELD(Node, tile, u32, proven),
     FIELD(Node, forward, u32, proven),
-    FIELD(Node, split, split, open),
-    FIELD(Node, keep, bool, open),
+    FIELD(Node, split, split, sealed),
+    FIELD(Node, keep, bool, sealed),
     KEY("at", Node, loc, loc, label),
 };
 
@@ -170,7 +172,7 @@ static const TextField unit_fields[] = {
     FIELD(Unit, name, text, label),
     FIELD(Unit, params, list, proven),
     FIELD(Unit, shard, axes, proven),
-    FIELD(Unit, replicate, axes, open),
+    FIELD(Unit, replicate, axes, sealed),
     FIELD(Unit, elements, u64, proven),
     FIELD(Unit, padded, u64, proven),
     WORD("dtype", Unit, dtype, dtypes, proven),
@@ -194,14 +196,14 @@ static const TextField program_fields[] = {
 static const TextField buffer_fields[] = {
 /* not by KEY, which would expand `bool` before it is a part of FIELD_bool */
 #define BUFFER(key, field, form, trust, next)                                                      \
-    {key, FIELD_##form, AT(Buffer, field), 0, 0, NULL, TRUST_##trust},
+    {key, FIELD_##form, AT(Buffer, field), 0, 0, NULL, TRUST_##trust, #field},
 #define BUFFER_WORD(key, field, words, trust, next) WORD(key, Buffer, field, words, trust),
 #include "planner/ir/program.def"
 };
 
 static const TextField instr_fields[] = {
 #define INSTR(key, field, form, trust, next)                                                       \
-    {key, FIELD_##form, AT(Instr, field), 0, 0, NULL, TRUST_##trust},
+    {key, FIELD_##form, AT(Instr, field), 0, 0, NULL, TRUST_##trust, #field},
 #define INSTR_WORD(key, field, words, trust, next) WORD(key, Instr, field, words, trust),
 #include "planner/ir/program.def"
 };
@@ -224,11 +226,16 @@ const Record *text_record(TextRecordKind kind)
 #name, name##_fields, sizeof name##_fields / sizeof name##_fields[0]                       \
     }
     static const Record records[RECORD_COUNT] = {
-        RECORD(plan),  RECORD(step),       RECORD(nccl),  RECORD(model),   RECORD(axis),
-        RECORD(deal),  RECORD(attrs),      RECORD(shape), RECORD(module),  RECORD(tensor),
-        RECORD(node),  RECORD(unit),       RECORD(graph), RECORD(program), RECORD(buffer),
-        RECORD(instr), {"ranks", NULL, 0},
+        RECORD(plan),  RECORD(step),       RECORD(nccl),      RECORD(model),   RECORD(axis),
+        RECORD(deal),  RECORD(attrs),      RECORD(shape),     RECORD(module),  RECORD(tensor),
+        RECORD(node),  RECORD(unit),       RECORD(graph),     RECORD(program), RECORD(buffer),
+        RECORD(instr), {"ranks", NULL, 0}, {"seal", NULL, 0},
     };
     assert(kind < RECORD_COUNT);
     return &records[kind];
+}
+
+const char *text_field_name(const TextField *f)
+{
+    return f->key != NULL ? f->key : f->member;
 }

@@ -10,7 +10,7 @@
 
 /* The numbers and the short lists of a record take at most MOST_NUMBERS bytes. Longer lists are
  * counted separately. */
-enum { BLOCK = 1 << 15, MOST_FIELDS = 64, MOST_NUMBERS = 4096, MOST_WORDS = 1024, SHORT = 64 };
+enum { BLOCK = 1 << 15, MOST_NUMBERS = 4096, MOST_WORDS = 1024, SHORT = 64 };
 
 /* A field, prepared for hashing. */
 typedef struct Hashed {
@@ -303,34 +303,88 @@ static void put_ranks(Coder *c)
         for (uint32_t i_ = 1; i_ < (list).n; i_++) put_record(c, kind, &(list).at[i_]);            \
     } while (0)
 
-static void put_plan(Coder *c)
+/* All records of one kind. */
+static void put_kind(Coder *c, TextRecordKind kind)
 {
     const Plan *plan = c->plan;
     const Graph *g = &plan->graph;
+    switch (kind) {
+    case RECORD_plan: put_record(c, kind, plan); return;
+    case RECORD_step: put_record(c, kind, &plan->step); return;
+    case RECORD_nccl:
+        if (!nccl_settings_none(&plan->nccl)) put_record(c, kind, &plan->nccl);
+        return;
+    case RECORD_model: put_record(c, kind, &g->info); return;
+    case RECORD_axis:
+        for (uint32_t a = 0; a < plan->mesh.n_axes; a++) put_record(c, kind, &plan->mesh.axis[a]);
+        return;
+    case RECORD_deal: PUT_ALL(kind, g->deals.deals); return;
+    case RECORD_attrs: PUT_ALL(kind, g->attrs); return;
+    case RECORD_shape: PUT_ALL(kind, plan->shapes); return;
+    case RECORD_module: PUT_ALL(kind, g->modules); return;
+    case RECORD_tensor: PUT_ALL(kind, g->tensors); return;
+    case RECORD_node: PUT_ALL(kind, g->nodes); return;
+    case RECORD_unit: PUT_ALL(kind, g->units); return;
+    case RECORD_graph: put_record(c, kind, g); return;
+    case RECORD_program: put_record(c, kind, c->program); return;
+    case RECORD_buffer: PUT_ALL(kind, c->program->buffers); return;
+    case RECORD_instr: PUT_ALL(kind, c->program->code); return;
+    case RECORD_ranks: put_ranks(c); return;
+    case RECORD_seal:
+    case RECORD_COUNT: return;
+    }
+}
+
+static void put_kinds(Coder *c, TextRecordKind first, TextRecordKind last)
+{
+    for (int k = (int)first; k <= (int)last; k++) put_kind(c, (TextRecordKind)k);
+}
+
+static void put_plan(Coder *c)
+{
     put(c, TEXT_HEADER, strlen(TEXT_HEADER));
-    put_record(c, RECORD_plan, plan);
-    put_record(c, RECORD_step, &plan->step);
-    if (!nccl_settings_none(&plan->nccl)) put_record(c, RECORD_nccl, &plan->nccl);
-    put_record(c, RECORD_model, &g->info);
-    for (uint32_t a = 0; a < plan->mesh.n_axes; a++)
-        put_record(c, RECORD_axis, &plan->mesh.axis[a]);
-    PUT_ALL(RECORD_deal, g->deals.deals);
-    PUT_ALL(RECORD_attrs, g->attrs);
-    PUT_ALL(RECORD_shape, plan->shapes);
-    PUT_ALL(RECORD_module, g->modules);
-    PUT_ALL(RECORD_tensor, g->tensors);
-    PUT_ALL(RECORD_node, g->nodes);
-    PUT_ALL(RECORD_unit, g->units);
-    put_record(c, RECORD_graph, g);
-    put_u32(c, plan->programs.n);
-    for (uint32_t i = 0; i < plan->programs.n; i++) {
-        const Program *p = c->program = &plan->programs.at[i];
-        put_record(c, RECORD_program, p);
-        PUT_ALL(RECORD_buffer, p->buffers);
-        PUT_ALL(RECORD_instr, p->code);
+    put_kinds(c, RECORD_plan, RECORD_graph);
+    put_u32(c, c->plan->programs.n);
+    for (uint32_t i = 0; i < c->plan->programs.n; i++) {
+        c->program = &c->plan->programs.at[i];
+        put_kinds(c, RECORD_program, RECORD_instr);
     }
     put_ranks(c);
     flush(c);
+}
+
+/* Hashes the records of a kind with the fields that `c` now has for this kind. */
+static uint64_t hash_kind(Coder *c, TextRecordKind kind, Arena *scratch)
+{
+    c->hasher = hasher_new(scratch);
+    if (kind < RECORD_program) put_kind(c, kind);
+    for (uint32_t i = 0; kind >= RECORD_program && i < c->plan->programs.n; i++) {
+        c->program = &c->plan->programs.at[i];
+        put_kind(c, kind);
+    }
+    flush(c);
+    return hasher_end(c->hasher).lo;
+}
+
+void text_seals(const Plan *plan, Arena *scratch, TextSeals *seals)
+{
+    Coder *c = coder_new(plan, scratch);
+    memset(seals, 0, sizeof *seals);
+    for (int k = 0; k < RECORD_ranks; k++) {
+        const uint32_t n = c->n_fields[k];
+        Hashed all[MOST_FIELDS];
+        memcpy(all, c->field[k], sizeof all);
+        c->n_fields[k] = 0;
+        const uint64_t zeros = hash_kind(c, (TextRecordKind)k, scratch);
+        c->n_fields[k] = 1;
+        for (uint32_t i = 0; i < n; i++) {
+            const TextField *f = all[i].field;
+            if (f->trust == TRUST_free || f->trust == TRUST_label) continue;
+            c->field[k][0] = all[i];
+            const uint64_t seal = hash_kind(c, (TextRecordKind)k, scratch);
+            if (seal != zeros) seals->of[k][f - text_record((TextRecordKind)k)->fields] = seal;
+        }
+    }
 }
 
 Hash128 text_plan_id(const Plan *plan, Arena *scratch)

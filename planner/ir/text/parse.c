@@ -12,6 +12,7 @@ typedef struct Parser {
     uint32_t line;
     Diag *diag;
     bool seen[RECORD_COUNT];
+    TextSeals seals;
 } Parser;
 
 enum { MAX_MESH_RANKS = 1 << 22 };
@@ -68,6 +69,17 @@ static const TextField *find_field(const Record *record, Token *t, uint32_t hint
     return NULL;
 }
 
+static bool fail_field(Parser *p, const Record *record, const TextField *f, Token t)
+{
+    Arena *arena = p->reader.arena;
+    if (f->type == FIELD_deals) /* as many as there are dims */
+        return fail(
+            p, arena_print(arena, "%s.%s: more than %s.dims", record->word, f->key, record->word),
+            t);
+    const char *name = text_field_name(f);
+    return fail(p, arena_print(arena, "%s.%s: %s", record->word, name, p->reader.problem), t);
+}
+
 static bool read_fields(Parser *p, TextRecordKind kind, void *at)
 {
     const Record *record = text_record(kind);
@@ -76,7 +88,8 @@ static bool read_fields(Parser *p, TextRecordKind kind, void *at)
     assert(record->n_fields <= 64);
     for (; i < record->n_fields && !record->fields[i].key; i++) {
         Token t = next_token(p);
-        if (!text_read(&p->reader, &record->fields[i], t, at)) return fail(p, p->reader.problem, t);
+        if (!text_read(&p->reader, &record->fields[i], t, at))
+            return fail_field(p, record, &record->fields[i], t);
     }
     for (uint32_t hint = i;; hint = i + 1) {
         Token t = next_token(p), value = t;
@@ -85,7 +98,7 @@ static bool read_fields(Parser *p, TextRecordKind kind, void *at)
         if (!f) return fail(p, "unknown field", t);
         if (seen >> i & 1) return fail(p, "a field twice", t);
         seen |= UINT64_C(1) << i;
-        if (!text_read(&p->reader, f, value, at)) return fail(p, p->reader.problem, t);
+        if (!text_read(&p->reader, f, value, at)) return fail_field(p, record, f, t);
     }
 }
 
@@ -114,13 +127,14 @@ static bool read_axis_record(Parser *p)
     if (!read_fields(p, RECORD_axis, &axis)) return false;
     const char *const letters = "abcdefghijklmnopqrstuvwxyz0123456789_.";
     if (!axis.text || !*axis.text || axis.text[strspn(axis.text, letters)])
-        return fail(p, "an axis needs a plain name", here);
+        return fail(p, "axis.text is no plain name", here);
     const uint32_t most = MAX_MESH_RANKS / mesh->n_ranks;
-    if (axis.size < 2 || axis.size > most) return fail(p, "bad axis size", here);
+    if (axis.size < 2 || axis.size > most) return fail(p, "axis.size is out of bounds", here);
     for (uint32_t a = 0; a < mesh->n_axes; a++)
-        if (strcmp(mesh->axis[a].text, axis.text) == 0) return fail(p, "an axis twice", here);
+        if (strcmp(mesh->axis[a].text, axis.text) == 0)
+            return fail(p, "two axes have the same axis.text", here);
     mesh->axis[mesh->n_axes++] = axis;
-    if (!mesh_set_strides(mesh)) return fail(p, "the axes leave ranks out", here);
+    if (!mesh_set_strides(mesh)) return fail(p, "axis.size and axis.apart leave ranks out", here);
     return true;
 }
 
@@ -173,6 +187,75 @@ static bool read_ranks(Parser *p, uint32_t *n_done)
     return word.at == word.end ? true : fail(p, "unexpected text", word);
 }
 
+/* Returns the field's index. Makes t its value. */
+static uint32_t sealed_field(const Record *record, Token *t)
+{
+    const char *equal = memchr(t->at, '=', (size_t)(t->end - t->at));
+    uint32_t i = 0;
+    if (equal == NULL) return record->n_fields;
+    const Token name = {t->at, equal};
+    while (i < record->n_fields && !text_is(name, text_field_name(&record->fields[i]))) i++;
+    t->at = equal + 1;
+    return i;
+}
+
+static bool read_hex(Token t, uint64_t *out)
+{
+    static const char hex[] = "0123456789abcdef";
+    if (t.end - t.at != 16) return false;
+    for (*out = 0; t.at < t.end; t.at++) {
+        const char *digit = memchr(hex, *t.at, 16);
+        if (digit == NULL) return false;
+        *out = *out << 4 | (uint64_t)(digit - hex);
+    }
+    return true;
+}
+
+/* Reads "seal tensor role=0123456789abcdef ...". */
+static bool read_seals(Parser *p)
+{
+    const Token word = next_token(p);
+    int kind = 0;
+    while (kind < RECORD_ranks && !text_is(word, text_record((TextRecordKind)kind)->word)) kind++;
+    if (kind == RECORD_ranks) return fail(p, "expected a record's word", word);
+    const Record *record = text_record((TextRecordKind)kind);
+    for (;;) {
+        const Token t = next_token(p);
+        if (t.at == t.end) return true;
+        Token value = t;
+        const uint32_t i = sealed_field(record, &value);
+        if (i == record->n_fields || p->seals.of[kind][i] != 0 ||
+            !read_hex(value, &p->seals.of[kind][i]))
+            return fail(p, "expected a field's seal", t);
+    }
+}
+
+/* Compares the seals of the text with those of the plan that was read from it. */
+static bool check_seals(Parser *p)
+{
+    const Loc loc = {p->file, 0};
+    if (!p->seen[RECORD_seal]) {
+        diag_error(p->diag, FAULT_input, "plan-seal", loc, "the text has no seals");
+        return diag_hint(p->diag, "`tandem show PLAN --text` prints them"), false;
+    }
+    Arena *scratch = arena_new();
+    TextSeals *now = arena_alloc(scratch, sizeof *now);
+    bool holds = true;
+    text_seals(p->reader.plan, scratch, now);
+    for (int k = 0; k < RECORD_ranks; k++) {
+        const Record *record = text_record((TextRecordKind)k);
+        for (uint32_t i = 0; i < record->n_fields; i++) {
+            if (now->of[k][i] == p->seals.of[k][i]) continue;
+            holds = diag_error(p->diag, FAULT_input, "plan-seal", loc,
+                               "%s.%s was changed after the text was printed", record->word,
+                               text_field_name(&record->fields[i]));
+            diag_hint(p->diag, "change the script, and print the plan again");
+        }
+    }
+    arena_free(scratch);
+    return holds;
+}
+
 /* Refuses a second record of a kind that may occur only once. */
 static bool once(Parser *p, TextRecordKind kind, void *record)
 {
@@ -201,6 +284,7 @@ static bool read_record(Parser *p, TextRecordKind kind, uint32_t *n_ranks)
     case RECORD_unit: return READ_ITEM(&g->units, kind);
     case RECORD_program: return read_program_record(p);
     case RECORD_ranks: return read_ranks(p, n_ranks);
+    case RECORD_seal: return read_seals(p);
     case RECORD_buffer:
     case RECORD_instr:
     case RECORD_COUNT: break;
@@ -232,7 +316,8 @@ static void prepare(Plan *plan, Arena *arena)
     list_reserve_none(arena, &plan->shapes);
 }
 
-Plan *text_parse(const char *file, const char *text, size_t bytes, Arena *arena, Diag *d)
+static Plan *parse(const char *file, const char *text, size_t bytes, bool sealed, Arena *arena,
+                   Diag *d)
 {
     const size_t header = strlen(TEXT_HEADER);
     Plan *plan = arena_alloc(arena, sizeof *plan);
@@ -260,12 +345,23 @@ Plan *text_parse(const char *file, const char *text, size_t bytes, Arena *arena,
     }
     Token end = {p->end, p->end};
     if (n_ranks && n_ranks != plan->mesh.n_ranks) {
-        fail(p, "ranks without a program", end);
+        fail(p, "ranks without a program, or axis.size is wrong", end);
         return NULL;
     }
     if (!n_ranks && plan->programs.n) {
         fail(p, "no ranks run these programs", end);
         return NULL;
     }
+    if ((sealed || p->seen[RECORD_seal]) && !check_seals(p)) return NULL;
     return text_check(plan, p->file, d) ? plan : NULL;
+}
+
+Plan *text_parse(const char *file, const char *text, size_t bytes, Arena *arena, Diag *d)
+{
+    return parse(file, text, bytes, false, arena, d);
+}
+
+Plan *text_parse_sealed(const char *file, const char *text, size_t bytes, Arena *arena, Diag *d)
+{
+    return parse(file, text, bytes, true, arena, d);
 }

@@ -34,15 +34,14 @@ typedef enum FieldType {
     FIELD_after      /* Instr.after in Program.after */
 } FieldType;
 
-/* The effect of changing a field's value in the text: the proofs may or may not refuse the plan.
- * Each field belongs to one of these classes. A test checks the class. */
+/* The effect of changing a field's value in the text. The classes are proven, free and label; the
+ * first has two rows here. A test checks the class of each field. */
 #define TRUSTS(X)                                                                                  \
-    X(proven, "A change is refused.")                                                              \
-    X(given, "It alone states a part of the computation, so no other field contradicts a change.") \
+    X(proven, "A change contradicts other fields, and the proofs refuse it.")                      \
+    X(sealed, "No other field determines the value: it is an input, such as a seed, or says "      \
+              "where an instruction comes from. Its seal refuses a change.")                       \
     X(free, "A change gives another legal program with the same results. Its time may differ.")    \
-    X(label, "A change affects no number of the executor or the simulator, and no proof.")         \
-    X(open, "A change can pass. The executor then computes the same, but a prediction's tables "   \
-            "may count something elsewhere.")
+    X(label, "A change affects no number of the executor or the simulator, and no proof.")
 typedef enum TextTrust {
 #define X(name, meaning) TRUST_##name,
     TRUSTS(X)
@@ -59,6 +58,7 @@ typedef struct TextField {
     uint32_t room;          /* FIELD_word: number of names; FIELD_ids: size of the array */
     const char *const *names;
     TextTrust trust;
+    const char *member; /* its name in the record, for a field without a key */
 } TextField;
 
 typedef enum TextRecordKind {
@@ -79,6 +79,7 @@ typedef enum TextRecordKind {
     RECORD_buffer, /* "%12 ..." */
     RECORD_instr,  /* "12 ..." */
     RECORD_ranks,  /* the ranks that run a program; has no fields */
+    RECORD_seal,   /* the hashes of a record's fields; has no fields of its own */
     RECORD_COUNT
 } TextRecordKind;
 
@@ -90,6 +91,16 @@ typedef struct Record {
 const Record *text_record(TextRecordKind kind);
 /* Returns how many numbers a field of FIELD_numbers has. */
 uint32_t text_numbers(const TextField *f, const void *record);
+/* Returns the key, or the member's name for a field without a key. */
+const char *text_field_name(const TextField *f);
+
+enum { MOST_FIELDS = 64 };
+/* The seal of a field is a hash of its values in all records. 0: all values are zero, or the field
+ * has no seal, because it is free or a label. */
+typedef struct TextSeals {
+    uint64_t of[RECORD_COUNT][MOST_FIELDS];
+} TextSeals;
+void text_seals(const Plan *plan, Arena *scratch, TextSeals *seals);
 
 #define TEXT_HEADER "tandem plan 1\n"
 

@@ -393,6 +393,34 @@ static void put_ranks(TextWriter *w)
     }
 }
 
+/* Writes "seal tensor role=0123456789abcdef ...": the seals of a record's fields. */
+static void put_seals(TextWriter *w)
+{
+    static const char hex[] = "0123456789abcdef";
+    Arena *scratch = arena_new();
+    TextSeals *seals = arena_alloc(scratch, sizeof *seals);
+    text_seals(w->plan, scratch, seals);
+    for (int k = 0; k < RECORD_ranks; k++) {
+        const Record *record = text_record((TextRecordKind)k);
+        bool any = false;
+        for (uint32_t i = 0; i < record->n_fields; i++) {
+            const uint64_t seal = seals->of[k][i];
+            if (seal == 0) continue;
+            if (!any) {
+                put_text(w, "seal ");
+                put_text(w, record->word);
+            }
+            any = true;
+            put_char(w, ' ');
+            put_text(w, text_field_name(&record->fields[i]));
+            put_char(w, '=');
+            for (int shift = 60; shift >= 0; shift -= 4) put_char(w, hex[seal >> shift & 15]);
+        }
+        if (any) put_char(w, '\n');
+    }
+    arena_free(scratch);
+}
+
 static void put_plan(TextWriter *w)
 {
     const Plan *plan = w->plan;
@@ -408,6 +436,7 @@ static void put_plan(TextWriter *w)
     put_graph(w, &plan->graph);
     for (uint32_t i = 0; i < plan->programs.n; i++) put_program(w, i);
     put_ranks(w);
+    if (w->flags & TEXT_WITH_SEALS) put_seals(w);
     flush(w);
 }
 

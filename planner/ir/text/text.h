@@ -7,12 +7,17 @@
 
 enum {
     /* script:line of each node, tensor and module; they are not part of the plan id */
-    TEXT_WITH_LOCATIONS = 1
+    TEXT_WITH_LOCATIONS = 1,
+    /* a hash of each field's values; for texts that people keep as files */
+    TEXT_WITH_SEALS = 2
 };
 void text_print(const Plan *plan, uint32_t flags, Str *out);
 /* Reports "plan-syntax" with file:line of the text, and returns NULL. Never crashes on any input:
- * every index, size and count is checked. The plan lives in `arena`. */
+ * every index, size and count is checked. The plan lives in `arena`. If the text has seals, reports
+ * "plan-seal" for each field whose values were changed. */
 Plan *text_parse(const char *file, const char *text, size_t bytes, Arena *arena, Diag *d);
+/* As text_parse, and reports "plan-seal" for a text without seals. */
+Plan *text_parse_sealed(const char *file, const char *text, size_t bytes, Arena *arena, Diag *d);
 /* XXH3-128 of the plan's structure: of every value that the text prints, except locations and
  * ModelInfo.name. It is equal for a plan and for the plan that its text parses to. */
 Hash128 text_plan_id(const Plan *plan, Arena *scratch);

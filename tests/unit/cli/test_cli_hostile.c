@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "planner/ir/text/text.h"
 #include "store/store.h"
 #include "tests/support/command.h"
 
@@ -87,6 +88,17 @@ static void files_that_are_not_what_they_should(void **state)
 }
 
 /* Two texts of plans that once ended the command by an assertion. */
+/* Writes a plan with the seals that its text must have. */
+static void write_sealed(Arena *arena, const char *path, const char *text)
+{
+    Diag d = diag_in(arena);
+    const Plan *plan = text_parse(path, text, strlen(text), arena, &d);
+    assert_non_null(plan);
+    Str sealed = str_in(arena);
+    text_print(plan, TEXT_WITH_SEALS, &sealed);
+    command_write_file(path, str_text(&sealed));
+}
+
 static void texts_that_lie(void **state)
 {
     (void)state;
@@ -96,13 +108,16 @@ static void texts_that_lie(void **state)
         command_read_file(arena, TANDEM_SOURCE_DIR "/tests/golden/one_rank.plan", NULL);
     const char *life = strstr(golden, " first=87 last=89 ");
     assert_non_null(life);
-    command_write_file(path, arena_print(arena, "%.*s first=87 last=0 %s", (int)(life - golden),
-                                         golden, life + strlen(" first=87 last=89 ")));
+    const char *changed = arena_print(arena, "%.*s first=87 last=0 %s", (int)(life - golden),
+                                      golden, life + strlen(" first=87 last=89 "));
+    command_write_file(path, changed);
+    EXPECT(arena, 3, "error[plan-seal]: the text has no seals", "check", path);
+    write_sealed(arena, path, changed);
     EXPECT(arena, 3, "state 87 to 0", "check", path);
     EXPECT(arena, 3, "state 87 to 0", "sim", path, "--cluster", "dgx_h100", "--dry-run");
     const char *programs = strstr(golden, "\nattrs 4 ");
     assert_non_null(programs);
-    command_write_file(path, arena_print(arena, "%.*s\n", (int)(programs - golden), golden));
+    write_sealed(arena, path, arena_print(arena, "%.*s\n", (int)(programs - golden), golden));
     EXPECT(arena, 3, "the plan states 2 micro-batches, but has only 0 instructions", "check", path);
     EXPECT(arena, 3, "the plan states 2 micro-batches, but has only 0 instructions", "sim", path,
            "--cluster", "dgx_h100", "--dry-run");

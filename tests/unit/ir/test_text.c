@@ -317,10 +317,10 @@ static const struct {
     {"nccl register=none cta_policy=zero\n", 0, "needs registered windows"},
     {"nccl register=often\n", 2, "often"},
     {"plan parent=12\n", 2, "32 hex digits"},
-    {"axis 0 text=\"tp\" of=tp size=1\n", 2, "bad axis size"},
+    {"axis 0 text=\"tp\" of=tp size=1\n", 2, "axis.size is out of bounds"},
     {"axis 1 text=\"tp\" of=tp size=2\n", 2, "indices must follow"},
-    {"axis 0 text=\"tp\" of=tp size=4000000000\n", 2, "bad axis size"},
-    {"axis 0 text=\"a b\" of=tp size=2\n", 2, "plain name"},
+    {"axis 0 text=\"tp\" of=tp size=4000000000\n", 2, "axis.size is out of bounds"},
+    {"axis 0 text=\"a b\" of=tp size=2\n", 2, "no plain name"},
     {"shape 1 dims=[4,-1]\n", 0, "sizes out of range"},
     {"shape 1 dims=[9000000000000000,9000000000000000]\n", 0, "sizes out of range"},
     {"shape 1 dims=[1,2,3,4,5,6,7]\n", 2, "too many dimensions"},
@@ -362,6 +362,12 @@ static const struct {
     {"program 0 train\nranks 0 1-1\n", 3, "next ranks"},
     {"program 0 train\nranks 3 0-0\n", 3, "expected a program"},
     {"step microbatches=4000000000\n", 0, "sizes out of range"},
+    {"seal ranks\n", 2, "a record's word"},
+    {"seal step seed\n", 2, "a field's seal"},
+    {"seal step seed=123\n", 2, "a field's seal"},
+    {"seal step seeds=0123456789abcdef\n", 2, "a field's seal"},
+    {"seal step seed=0123456789abcdeg\n", 2, "a field's seal"},
+    {"seal step seed=0123456789abcdef seed=0123456789abcdef\n", 2, "a field's seal"},
 };
 
 static void bad_plans(void **state)
