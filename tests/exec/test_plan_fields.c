@@ -290,26 +290,42 @@ static void try_one(Tally *tally, const Subject *s, const Place *p, const char *
                     value, fault, corpus_name(s->tiny, arena), line_of(s->text, p->at, arena));
 }
 
-/* Zeros are right in every layout, so no layout is wrong for a shape whose buffers hold only zeros.
+/* Zeros are right in every layout, so no layout is wrong for buffers that hold only zeros. True if
+ * the program only fills the buffers with this shape. With a number `b`, only that buffer counts.
  */
-static bool is_of_zeros(const Plan *plan, ShapeId shape)
+static bool is_of_zeros(const Program *p, ShapeId shape, BufferId b)
 {
-    for (uint32_t k = 0; k < plan->programs.n; k++) {
-        const Program *p = &plan->programs.at[k];
-        for (Pc pc = 1; pc < p->code.n; pc++)
-            for (uint32_t i = 0; i < p->code.at[pc].args.n; i++)
-                if (p->buffers.at[program_arg(p, &p->code.at[pc], i)].shape == shape &&
-                    p->code.at[pc].op != OP_fill)
-                    return false;
-    }
+    for (Pc pc = 1; pc < p->code.n; pc++)
+        for (uint32_t i = 0; i < p->code.at[pc].args.n; i++) {
+            const BufferId arg = program_arg(p, &p->code.at[pc], i);
+            const bool counts = b != 0 ? arg == b : p->buffers.at[arg].shape == shape;
+            if (counts && p->code.at[pc].op != OP_fill) return false;
+        }
     return true;
+}
+
+/* The program whose record comes last before `at`. */
+static uint32_t program_before(const char *text, const char *at)
+{
+    uint32_t program = 0;
+    for (const char *p = text; (p = strstr(p, "\nprogram ")) != NULL && p < at; p++)
+        program = (uint32_t)strtoul(p + strlen("\nprogram "), NULL, 10);
+    return program;
 }
 
 static bool says_nothing(const Plan *plan, const char *text, const Place *p, Arena *arena)
 {
-    if (p->kind != RECORD_shape) return false;
     const char *line = line_of(text, p->at, arena);
-    return is_of_zeros(plan, (ShapeId)strtoul(line + strlen("shape "), NULL, 10));
+    if (p->kind == RECORD_buffer &&
+        strcmp(text_field_name(&text_record(p->kind)->fields[p->field]), "shape") == 0)
+        return is_of_zeros(&plan->programs.at[program_before(text, p->at)], 0,
+                           (BufferId)strtoul(line + 1, NULL, 10));
+    if (p->kind != RECORD_shape) return false;
+    const ShapeId shape = (ShapeId)strtoul(line + strlen("shape "), NULL, 10);
+    bool zeros = true;
+    for (uint32_t k = 0; k < plan->programs.n; k++)
+        zeros = zeros && is_of_zeros(&plan->programs.at[k], shape, 0);
+    return zeros;
 }
 
 /* Tries a few changes of each field of each record. */

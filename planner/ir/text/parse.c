@@ -177,7 +177,7 @@ static bool read_ranks(Parser *p, uint32_t *n_done)
     bool fine = text_read_u64(&t, UINT32_MAX, &first) && t.at < t.end && *t.at++ == '-' &&
                 text_read_u64(&t, UINT32_MAX, &last) && t.at == t.end;
     if (!fine || first != *n_done || last < first || last >= plan->mesh.n_ranks)
-        return fail(p, "expected the next ranks, first-last", word);
+        return fail(p, "expected the next ranks, first-last, by axis.size", word);
     if (!plan->program_of)
         plan->program_of =
             arena_array(p->reader.arena, plan->mesh.n_ranks, sizeof *plan->program_of);
