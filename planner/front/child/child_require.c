@@ -95,6 +95,9 @@ static const char *beside_script(Child *c, const char *path)
 
 uint32_t child_read_beside(Child *c, const char *path, Place place)
 {
+    if (c->code != NULL)
+        child_raise(c->L, "script-open", place, "save the script as a file beside it",
+                    "%s cannot be read, because the script is a text without a folder", path);
     int fd = c->script_dir >= 0 ? open_beneath(c->script_dir, path) : -1;
     const int error = c->script_dir >= 0 ? errno : c->no_script_dir;
     if (fd < 0) child_note_absent(c, beside_script(c, path), false);

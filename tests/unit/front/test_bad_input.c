@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "planner/base/clock.h"
@@ -146,6 +147,22 @@ static void every_script_is_told_what_is_wrong(void **state)
                          0); /* the files that forbidden_os and forbidden_io would create */
 }
 
+/* Returns the processor time of all commands that have ended. */
+static double processor_of_commands_s(void)
+{
+    struct rusage use;
+    assert_int_equal(getrusage(RUSAGE_CHILDREN, &use), 0);
+    return (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
+           (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec) * 1e-6;
+}
+
+/* The limit [seconds of processor time] for a script that is not endless. */
+#if defined(__SANITIZE_ADDRESS__)
+static const double most_s = 20;
+#else
+static const double most_s = 2;
+#endif
+
 static int run_command(const Case *c)
 {
     Arena *arena = arena_new();
@@ -156,7 +173,9 @@ static int run_command(const Case *c)
         arguments[n++] = c->set[i];
     }
     arguments[n] = arena_print(arena, "%s.lua", c->name);
+    const double before_s = processor_of_commands_s();
     CommandResult r = command_run(arena, 60, arguments);
+    const double took_s = processor_of_commands_s() - before_s;
     const char *update = getenv("TANDEM_UPDATE");
     int failed = 0, usage = strstr(c->name, "_syntax") != NULL && c->n_set > 0;
     if (c->command_only && update != NULL && update[0] == '1') {
@@ -165,6 +184,10 @@ static int run_command(const Case *c)
                strstr(r.err, c->expected) == NULL) {
         print_error("%s: exit code %d signal %d, expected\n%sgot\n%s", c->name, r.exit_code,
                     r.signal, c->expected, r.err);
+        failed = 1;
+    }
+    if (took_s > most_s) {
+        print_error("%s: took %g s of processor time\n", c->name, took_s);
         failed = 1;
     }
     arena_free(arena);

@@ -9,6 +9,8 @@
 #include <cmocka.h>
 
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "planner/front/front.h"
 #include "planner/ir/text/text.h"
@@ -194,10 +196,144 @@ static void made_small(void **state)
     }
 }
 
+/* Loads a plan of two pipeline ranks and two micro-batches. Returns 0 if it is refused with the
+ * expected words. */
+static int refuses(const char *path, const char *pp, const char *says)
+{
+    Diag d = diag_in(arena);
+    Config config;
+    Graph graph;
+    command_write_file(
+        path, arena_print(
+                  arena,
+                  "return plan { model = require 'models.llama' { size = 'tiny', layers = 4 },\n"
+                  "  batch = { global = 2, seq = 16 }, mesh = { pp = 2 }, parallel = { pp { %s } } "
+                  "}\n",
+                  pp));
+    const bool fine = front_load(path, NULL, arena, &config, &graph, &d);
+    Str text = str_in(arena);
+    diag_print(&d, &text);
+    if (!fine && strstr(str_text(&text), says) != NULL) return 0;
+    print_error("%s: expected '%s' in\n%s", pp, says, str_text(&text));
+    return 1;
+}
+
+/* Every text that is no action, and every communication that no rank could do. */
+static void files_are_checked(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *csv, *says;
+    } cases[] = {
+        {"", "own.csv:1: error[schedule-ranks]: the schedule is empty"},
+        {" \n \n", "own.csv:1: error[schedule-ranks]: the schedule is empty"},
+        {"0F0\n1F0,F1\n", "own.csv:2: error[schedule-action]: 'F1' is not an action"},
+        {"0F\n", "'0F' is not an action"},
+        {"0F0x\n", "'0F0x' is not an action"},
+        {"0SEND_F\n", "'0SEND_F' is not an action"},
+        {"0UNSHARDx\n", "'0UNSHARDx' is not an action"},
+        {"1048576F0\n", "'1048576F0' is not an action"},
+        {"0F1048576\n", "'0F1048576' is not an action"},
+        {"(0F0;0F1\n", "'(0F0;0F1' is not an action"},
+        {"(0F0;0F1)OVERLAP\n", "'(0F0;0F1)OVERLAP' is not an action"},
+        {"(0F0;)OVERLAP_F_B\n", "'' is not an action"},
+        {"1000000SEND_F0\n0F1000000\n", "own.csv:1: error[out-of-range]: 1000001 stages times"},
+        {"0F0\n1F0,0SEND_F0\n",
+         "own.csv:2: error[schedule-comms]: 0SEND_F0 is not on the line of "},
+        {"0SEND_F0\n1F0\n", "0SEND_F0 is not on the line of the rank that computes its stage"},
+        {"0SEND_F0,0F0\n1F0\n", "0SEND_F0 comes before the action that makes its data"},
+        {"0F0,0SEND_F0\n1F0,1RECV_F0\n", "1RECV_F0 comes after the action that reads its data"},
+        {"0F0\n1F0,1SEND_F0\n", "1SEND_F0 has no stage to communicate with"},
+        {"0RECV_F0,0F0\n1F0\n", "0RECV_F0 has no stage to communicate with"},
+        {"0F0,0SEND_F0\n1F0\n", "0SEND_F0 has no matching 1RECV_F0 on another rank"},
+        {"0F0\n1F0,1B0,1SEND_B0\n", "1SEND_B0 has no matching 0RECV_B0 on another rank"},
+        {"0F0,0SEND_F0,1RECV_F0,1F0\n", "0SEND_F0 would send data from a rank to itself"},
+    };
+    const char *folder = command_new_folder(arena);
+    int failed = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        command_write_file(arena_print(arena, "%s/own.csv", folder), cases[i].csv);
+        failed +=
+            refuses(arena_print(arena, "%s/script.lua", folder), "csv = 'own.csv'", cases[i].says);
+    }
+    assert_int_equal(failed, 0);
+}
+
+/* A schedule file lies in the script's folder or below it. A script without a folder has none. */
+static void files_lie_beside_the_script(void **state)
+{
+    (void)state;
+    const char *folder = command_new_folder(arena),
+               *script = arena_print(arena, "%s/script.lua", folder);
+    assert_int_equal(mkdir(arena_print(arena, "%s/below", folder), 0700), 0);
+    command_write_file(arena_print(arena, "%s/below/own.csv", folder), "0F0,0B0\n1F0,1B0\n");
+    assert_int_equal(symlink("below", arena_print(arena, "%s/link", folder)), 0);
+    int failed = 0;
+    failed += refuses(script, "csv = 'below/../own.csv'", "is not in the script's folder");
+    failed += refuses(script, "csv = '/own.csv'", "is not in the script's folder");
+    failed += refuses(script, "csv = 'below/none.csv'", "there is no file below/none.csv");
+    failed += refuses(script, "csv = 'link/own.csv'", "link/own.csv is a link");
+    failed += refuses(script, "csv = 'below'", "below is not a file");
+    assert_int_equal(failed, 0);
+    Diag d = diag_in(arena);
+    Config config;
+    Graph graph;
+    assert_false(front_load_text("given", "return plan { parallel = { pp { csv = 'own.csv' } } }",
+                                 NULL, arena, &config, &graph, &d));
+    assert_int_equal(diag_exit_code(&d), 3);
+    assert_string_equal(d.items.at[0].text,
+                        "own.csv cannot be read, because the script is a text without a folder");
+}
+
+/* Every answer of a function that is no list of actions for each rank. */
+static void functions_are_checked(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *schedule, *says;
+    } cases[] = {
+        {"function() return { [0] = { '' }, {} } end",
+         ":2: error[schedule-action]: schedule: '' in the list of rank 0 is not an action"},
+        {"function() return { [0] = { 'X0.0' }, {} } end", "'X0.0' in the list of rank 0"},
+        {"function() return { [0] = { 'F' }, {} } end", "'F' in the list of rank 0"},
+        {"function() return { [0] = { 'F0,0' }, {} } end", "'F0,0' in the list of rank 0"},
+        {"function() return { [0] = { 'F0.x' }, {} } end", "'F0.x' in the list of rank 0"},
+        {"function() return { [0] = { 'F0.0x' }, {} } end", "'F0.0x' in the list of rank 0"},
+        {"function() return { [0] = { 'F1048576.0' }, {} } end",
+         "'F1048576.0' in the list of rank"},
+        {"function() return { [0] = {}, { 7 } } end", "'number' in the list of rank 1"},
+        {"function() return { [0] = {}, { [0] = 'F0.0' } } end",
+         "schedule: the list of rank 1 has the key 0, but only numbers are allowed"},
+        {"function() return { [0] = {}, { [1.5] = 'F0.0' } } end",
+         "rank 1 has the key a number, but"},
+        {"function() return { [0] = {}, { [{}] = 'F0.0' } } end",
+         "rank 1 has the key a table, but"},
+        {"function() local t = {} for i = 1, (1 << 20) + 1 do t[i] = '' end return { [0] = t } end",
+         ":2: error[out-of-range]: the schedule has more than 1048576 actions"},
+        {"function() return { [0] = {}, 7 } end",
+         "error[schedule-ranks]: schedule: there is no proper list for rank 1"},
+        {"function() return { [0] = {}, {}, x = {} } end",
+         "error[schedule-ranks]: schedule: there is a list for rank string, but the mesh has 2"},
+        {"function() return { [-1] = {} } end", "there is a list for rank -1, but the mesh has 2"},
+        {"print",
+         ":2: error[schedule-ranks]: schedule returns nil, but must return a list for each"},
+    };
+    const char *path = arena_print(arena, "%s/script.lua", command_new_folder(arena));
+    int failed = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        failed +=
+            refuses(path, arena_print(arena, "schedule = %s", cases[i].schedule), cases[i].says);
+    assert_int_equal(failed, 0);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-    const struct CMUnitTest tests[] = {TEST(built_ins_written_out), TEST(overlapped),
-                                       TEST(made_small)};
+    const struct CMUnitTest tests[] = {TEST(built_ins_written_out),
+                                       TEST(overlapped),
+                                       TEST(made_small),
+                                       TEST(files_are_checked),
+                                       TEST(files_lie_beside_the_script),
+                                       TEST(functions_are_checked)};
     return cmocka_run_group_tests_name("own_schedule", tests, NULL, NULL);
 }

@@ -159,6 +159,11 @@ static void plans_have_limits(void **state)
         {"[('k'):rep(64)] = { [('k'):rep(64)] = { [('k'):rep(64)] = { [('k'):rep(64)] = {} } } }",
          NULL, "kkk is nested too deeply\n  hint: a table may contain itself"},
         {"extra = print", NULL, "error["},
+        {"model = model, cluster = require 'clusters.dgx_h100' { nodes = 64 }, mesh = { pp = 512 "
+         "},\n"
+         "batch = { seq = 4, global = 512 }, parallel = { pp { schedule = function() return {} end "
+         "} }",
+         NULL, ":3: error[out-of-range]: schedule: there are more than 256 ranks\n"},
     };
     EXPECT(cases,
            "local model = require 'models.llama' 'tiny'\nreturn plan { batch = { seq = 4 }, ",

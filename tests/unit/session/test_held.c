@@ -135,6 +135,35 @@ static void test_model_that_sees_the_plan(void **state)
     COMPARE("sees.lua", cases);
 }
 
+/* Plans whose tables cannot be put back after a request, and models that reach too much to be known
+ * apart from the plan. `batch` and `build` stand before the plan. */
+static void test_plans_that_are_not_kept(void **state)
+{
+    (void)state;
+    static const Case cases[] = {
+        {{NULL}}, {{"batch.micro=2"}}, {{"batch.wide=32"}}, {{NULL}}, {{"mesh.dp_shard=3"}}};
+    static const char *const before[] = {
+        "setmetatable(batch, { __index = function() return nil end })",
+        "batch.more = {} for i = 1, 5000 do batch.more[i] = {} end",
+        "local t = batch for i = 1, 20 do t.t = {} t = t.t end",
+        "local keep = {} for i = 1, 200001 do keep[i] = {} end\n"
+        "build = function() local wide = #keep > 0 and 16 return nn.module { e = "
+        "nn.embedding(wide, "
+        "8), h = nn.linear(8, wide), forward = function(m, x, y) return "
+        "nn.cross_entropy(m.h(m.e(x))"
+        ", y) end } end",
+        "local old = build build = function() return old(math.random(2, 3)) end",
+    };
+    Arena *arena = arena_new();
+    for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
+        const char *plan = strstr(model_code, "return plan {");
+        command_write_file("unkept.lua", arena_print(arena, "%.*s%s\n%s", (int)(plan - model_code),
+                                                     model_code, before[i], plan));
+        COMPARE("unkept.lua", cases);
+    }
+    arena_free(arena);
+}
+
 static const char broken_code[] = "local nn = require 'tandem.nn'\nerror 'no plan today'\n";
 static const char endless_code[] = "while true do end\n";
 
@@ -222,6 +251,7 @@ int main(void)
         cmocka_unit_test(test_settings),
         cmocka_unit_test(test_other_plans),
         cmocka_unit_test(test_model_that_sees_the_plan),
+        cmocka_unit_test(test_plans_that_are_not_kept),
         cmocka_unit_test(test_scripts_that_fail),
         cmocka_unit_test(test_one_trace),
         cmocka_unit_test(test_same_program),
