@@ -132,6 +132,44 @@ static void set_changes_any_value(void **state)
     arena_free(l.arena);
 }
 
+/* A text may stand in quotes of either kind; a quote without its partner is a part of the text. */
+static void a_setting_may_be_quoted(void **state)
+{
+    (void)state;
+    static const char *const values[][2] = {{"data=\"a b\"", "a b"}, {"data='4'", "4"},
+                                            {"data='", "'"},         {"data='a\"", "'a\""},
+                                            {"data=\"a", "\"a"},     {"data=a'", "a'"}};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        FrontOptions options = {.set = &values[i][0], .n_set = 1};
+        Loaded l = load_file(TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua", &options);
+        if (!l.fine) print_error("%s", l.errors);
+        assert_true(l.fine);
+        assert_string_equal(l.config.data_file, values[i][1]);
+        arena_free(l.arena);
+    }
+}
+
+/* A setting adds a pass to a plan without passes, and finds a pass behind other values. */
+static void settings_add_passes(void **state)
+{
+    (void)state;
+    const char *set[] = {"parallel.fsdp2=true", "parallel.tp.sequence=true", "parallel.ac=full",
+                         "parallel.data=ddp", "parallel.data=ddp"};
+    FrontOptions options = {.set = set, .n_set = sizeof set / sizeof *set};
+    Loaded l = load_text(
+        "return plan { model = require 'models.llama' 'tiny', batch = { seq = 8, global = 4 },\n"
+        "  mesh = { tp = 2, dp_replicate = 2 } }\n",
+        &options);
+    if (!l.fine) print_error("%s", l.errors);
+    assert_true(l.fine);
+    assert_int_equal(l.config.n_passes, 3);
+    assert_int_equal(l.config.passes[0].name, PASS_tp);
+    assert_true(l.config.passes[0].tp.sequence);
+    assert_int_equal(l.config.passes[1].name, PASS_ac);
+    assert_int_equal(l.config.passes[2].name, PASS_ddp); /* in place of fsdp2 */
+    arena_free(l.arena);
+}
+
 /* Two models of one size share its tables, but the setting must change only the model of the plan.
  */
 static void sets_reach_tables_of_the_model_alone(void **state)
@@ -257,6 +295,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_plan_says_its_configuration),
         cmocka_unit_test(defaults_are_this_machine_in_fp32),
         cmocka_unit_test(set_changes_any_value),
+        cmocka_unit_test(a_setting_may_be_quoted),
+        cmocka_unit_test(settings_add_passes),
         cmocka_unit_test(sets_reach_tables_of_the_model_alone),
         cmocka_unit_test(the_same_script_gives_the_same_bytes),
         cmocka_unit_test(a_cluster_can_be_named_alone),

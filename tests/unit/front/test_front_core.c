@@ -193,6 +193,26 @@ static void an_unknown_place_has_no_line(void **state)
     assert_string_equal(text, "plan.lua: error[a-rule]: a text\n");
 }
 
+/* Without a library, a script without require still loads; any other error names the library. */
+static void a_missing_library_is_named(void **state)
+{
+    (void)state;
+    const char *before = arena_dup(arena, getenv("TANDEM_SCRIPTS"));
+    assert_int_equal(setenv("TANDEM_SCRIPTS", "/nothing/there", 1), 0);
+    command_write_file("library.lua", "\nreturn require 'models.llama' 'tiny'\n");
+    CommandResult r = COMMAND(arena, 60, "check", "library.lua", "--db", "none");
+    assert_int_equal(r.exit_code, 3);
+    assert_string_equal(
+        r.err,
+        "library.lua:2: error[script-open]: require: models/llama.lua is not in the script's "
+        "folder, and the library at /nothing/there cannot be opened: No such file or directory\n"
+        "  hint: set TANDEM_SCRIPTS to the folder of the library\n");
+    command_write_file("library.lua", "error 'own words'\n");
+    r = COMMAND(arena, 60, "check", "library.lua", "--db", "none");
+    assert_string_equal(r.err, "library.lua:1: error[lua-error]: own words\n");
+    assert_int_equal(setenv("TANDEM_SCRIPTS", before, 1), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -200,6 +220,7 @@ int main(void)
         cmocka_unit_test(functions_of_a_trace_check_their_arguments),
         cmocka_unit_test(sizes_are_chosen_before_the_batch),
         cmocka_unit_test(an_unknown_place_has_no_line),
+        cmocka_unit_test(a_missing_library_is_named),
     };
     return cmocka_run_group_tests_name("front_core", tests, copy_library, free_arena);
 }
