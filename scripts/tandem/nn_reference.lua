@@ -113,8 +113,8 @@ local list = {
         .. "and only the rows that tokens take are stored, sent and computed. ep { bound } sets the memory for them." },
       { "normalise", "true", "The weights of the chosen experts add up to 1." },
       { "bias", "false", "Adds biases to the router and to the experts." },
-      { "limit", "", "The gate of gpt-oss. The gate is capped at limit and becomes x sigmoid(1.702 x). It is multiplied by "
-        .. "1 + the other product, which is clamped to -limit and limit." },
+      { "limit", "", "Limits the gates, as in gpt-oss. The gate x is capped at limit and becomes x sigmoid(1.702 x). The other "
+        .. "product is clamped to -limit and limit, plus 1, and multiplied by the gate." },
       { "scaling", "1", "The factor of the weights." },
       { "sigmoid", "false", "The weights are sigmoids of the logits instead of their softmax. Needs aux_loss = 0." },
       { "groups", "1", "The number of groups of experts. A token uses only the best groups. The score of a group is its largest logit "
@@ -210,13 +210,14 @@ local list = {
     doc = "Rotates pairs of features by the token's position.", options = {
       { "theta", "10000", "The base of the rotation's frequencies." },
       { "scaling", "", "Llama 3.1's stretching: { factor, low, high, context }. YaRN: { kind = 'yarn', factor, context }. "
-        .. "YaRN also takes fast = 32 and slow = 1 (turns in the original context at the ends of its ramp), truncate = true (the "
-        .. "ends are whole pairs), mscale and mscale_all_dim. LongRoPE: { kind = 'longrope', short, long, context, length }: lists "
-        .. "of factors for the pairs, for sequences up to the original context and for longer ones; length is the new context. "
-        .. "attention_factor = sqrt(1 + ln(length / context) / ln(context)) lengthens queries and keys." },
-      { "image", "", "An image's rows and columns of tokens (Qwen2-VL). In a decoder: { rows, columns, first = 0, sections }: its "
-        .. "first token, and how many pairs turn by time, by row and by column. Text after it goes on after its larger side. In an "
-        .. "encoder: { rows, columns, block }: patches in blocks of block x block; half of the pairs turn by row, half by column." } } },
+        .. "YaRN also takes fast = 32 and slow = 1 (the turns within the original context where its ramp ends), truncate = true "
+        .. "(the ramp ends at whole pairs), mscale and mscale_all_dim. LongRoPE: { kind = 'longrope', short, long, context, length }. "
+        .. "short has a factor for each pair, for sequences up to the original context; long is for longer ones; length is the new "
+        .. "context. attention_factor = sqrt(1 + ln(length / context) / ln(context)) multiplies queries and keys." },
+      { "image", "", "The rows and columns of an image among the tokens (Qwen2-VL). In a decoder: { rows, columns, first = 0, sections }. "
+        .. "first is the image's first token; sections are the numbers of pairs that turn by time, by row and by column. After the "
+        .. "image, positions continue from its larger side. In an encoder: { rows, columns, block }. Patches come in blocks of "
+        .. "block x block; half of the pairs turn by row, half by column." } } },
   { name = "nn.dropout", call = "nn.dropout(x, p)",
     doc = "Drops each element with probability p. The draw depends on seed, step, micro-batch, place and global element, "
       .. "so every mesh drops the same elements." },

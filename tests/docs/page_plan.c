@@ -1,4 +1,5 @@
 /* docs/reference/plan.md: every key that a plan may have, from the table that reads them. */
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -7,14 +8,18 @@
 #include "planner/front/parent.h"
 #include "tests/docs/pages.h"
 
-/* Prints a bound. Large powers of 2 and 10 are printed as powers: 2^30, 10^9. */
+/* Prints a number in digits, as in 131,072. From 10^10 on it is printed as 10^12 or 9 x 10^15, so
+ * it must have only one digit that is not 0. */
 static const char *count_text(Arena *arena, double n)
 {
-    for (int power = 6; power < 20; power++)
-        if (n == pow(10, power)) return arena_print(arena, "10^%d", power);
-    for (int power = 17; power < 64; power++)
-        if (n == ldexp(1, power)) return arena_print(arena, "2^%d", power);
-    return n != 0 && n < 1e-3 ? arena_print(arena, "%g", n) : arena_print(arena, "%.10g", n);
+    if (n != 0 && fabs(n) < 1e-3) return arena_print(arena, "%g", n);
+    if (n < 1e4) return arena_print(arena, "%.10g", n);
+    if (n < 1e10) return str_count(arena, (uint64_t)n);
+    const int power = (int)floor(log10(n) + 1e-9);
+    const double digit = n / pow(10, power);
+    assert(fabs(digit - round(digit)) < 1e-9);
+    return fabs(digit - 1) < 1e-9 ? arena_print(arena, "10^%d", power)
+                                  : arena_print(arena, "%.0f x 10^%d", digit, power);
 }
 
 static const char *range(Arena *arena, const Field *f, const char *word)

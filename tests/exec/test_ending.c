@@ -130,7 +130,8 @@ static void without_a_launcher_it_says_so(void **state)
                       .record = record};
     run_out_of_time(&e, NULL, 0, 2);
     assert_int_equal(exit_code, 6);
-    assert_non_null(strstr(told, "rank 3 waited 2.0 s for the other ranks; the places of the others"));
+    assert_non_null(
+        strstr(told, "rank 3 waited 2.0 s for the other ranks; the places of the others"));
     arena_free(y.arena);
 }
 
