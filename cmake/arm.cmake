@@ -1,7 +1,7 @@
 # Cross build for 64-bit Arm on Debian. It needs gcc-aarch64-linux-gnu, the arm64 libraries, and
 # qemu-user, which runs the programs. `cmake/deps.sh arm` installs them. The emulator gets no option
-# -L: with the folder of the cross compiler, the loader of its C library would load the C library of
-# libc6:arm64. The two differ, and a forked process never returns from fork().
+# -L with the folder of the cross compiler. With it, the loader of that folder would load the C library
+# of libc6:arm64. The two do not fit together: a forked process would never return from fork().
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)

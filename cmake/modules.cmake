@@ -44,10 +44,10 @@ endfunction()
 set(TANDEM_CUDA_ARCHITECTURES "80-real;90a-real;100" CACHE STRING "architectures of the kernels")
 
 # Machine code for Ampere, Hopper (with its special instructions) and Blackwell, and PTX for later
-# architectures. a * b + c is never contracted, as in C, so that a written-out sum has one value
-# everywhere. A memory-bound kernel that spills registers is an error, and so is Hopper's attention
-# if it does. Other kernels with tiles only give a warning. The messages of ptxas for each kernel
-# are kept beside the object.
+# architectures. a * b + c is never contracted, as in C, so that the same sum has the same value
+# everywhere. If a kernel bound by memory, or Hopper's attention, spills registers, that is an error. For
+# other kernels with tiles it is a warning. The messages of ptxas for each kernel are kept beside the
+# object.
 function(tandem_cuda_kernels)
   add_library(tandem_cuda_kernels OBJECT ${ARGN})
   target_include_directories(tandem_cuda_kernels PRIVATE ${CMAKE_SOURCE_DIR})

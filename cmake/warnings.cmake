@@ -40,8 +40,8 @@ if(TANDEM_SANITIZE)
   add_compile_options($<$<COMPILE_LANGUAGE:C>:-fsanitize=address,undefined>
     $<$<COMPILE_LANGUAGE:C>:-fno-sanitize-recover=all>)
   add_link_options(-fsanitize=address,undefined)
-  # At a fixed address the loader has nothing to write into the 9 MB that describe the checks: a
-  # process starts in three quarters of the time, and the tests start thousands.
+  # The program has a fixed address, so the loader need not change the 9 MB that describe the checks. A
+  # process then starts in three quarters of the time, and the tests start thousands of processes.
   add_link_options($<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:-no-pie>)
 endif()
 

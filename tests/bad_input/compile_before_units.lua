@@ -1,4 +1,4 @@
--- Compiled before it is sharded, a block may hold no unit.
+-- A block that is compiled before it is sharded may hold no unit.
 return plan {
   model = require "models.llama" "tiny",
   cluster = require "clusters.dgx_h100" { nodes = 1 },

@@ -1,4 +1,4 @@
--- Materialised before it is sharded, the whole model would be on every device.
+-- If the model is materialised before it is sharded, every device holds the whole model.
 return plan {
   model = require "models.llama" "tiny",
   cluster = require "clusters.dgx_h100" { nodes = 1 },

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes docs/reference/constants.md: every constant of the library's tables with its kind, from the tables that hold
-them. A line `-- kind: KIND; WHERE FROM` in a table holds for the lines below it, up to the next such line. In C tables
-the line is a comment `/* kind: KIND; WHERE FROM */`, and a row is MACRO(name, .key = number, ...).
+"""Writes docs/reference/constants.md: every constant of the library's tables, with its kind. In a table, a line
+`-- kind: KIND; WHERE FROM` holds for all lines below it, up to the next such line. In C tables the line is a comment
+`/* kind: KIND; WHERE FROM */`, and a row is MACRO(name, .key = number, ...).
 
-    tests/bench/constants.py           writes the page
-    tests/bench/constants.py --check   fails if the page is old, or a table has a number without a kind"""
+tests/bench/constants.py           writes the page
+tests/bench/constants.py --check   fails if the page is not up to date, or a number in a table has no kind"""
 import glob
 import os
 import re
@@ -22,7 +22,7 @@ ROW = re.compile(r"^([A-Z_]+)\(((?:\w+, )*)")
 
 
 def constants_of(path):
-    """(kind, where, name, [(key, value)]) of each line with numbers; kind is "" without one."""
+    """Returns (kind, where, name, [(key, value)]) for each line with numbers. kind is "" if no line states it."""
     found, kind, where = [], "", ""
     with open(os.path.join(ROOT, path)) as f:
         for line in f:

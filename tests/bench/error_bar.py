@@ -1,26 +1,30 @@
 #!/usr/bin/env python3
-"""The error bars that are printed with predictions: writes cli/report/error_bar.def, and the predictions they come from to
-tests/data/predicted_runs.csv, from the scores of `tandem accuracy`; of collectives, cli/report/error_bar_net.def. Of runs only
-rows of split dev-val count, which nothing was fitted to. tests/unit/cli/test_error_bar.c holds the files against each other,
-and against predictions of today. All of it, in one command that takes some 5 minutes a table:
+"""Makes the error bars that are printed with predictions, from the scores of `tandem accuracy`. It writes
+
+    cli/report/error_bar.def         bars of runs
+    cli/report/error_bar_net.def     bars of collectives
+    tests/data/predicted_runs.csv    the predictions from which the bars of runs come
+
+tests/unit/cli/test_error_bar.c compares these files with each other and with predictions of today. One command does all
+of it, in some 5 minutes for each table:
 
     make error-bar RUNS=RUNS.csv MORE=MORE.csv COMM=COMM.csv
 
-which is
-    tests/bench/error_bar.py [--day DAY] SCORES.json...      of `tandem accuracy --runs ... --json`
-    tests/bench/error_bar.py --check SCORES.json...          do the bars cover what they say?
+It calls
+    tests/bench/error_bar.py [--day DAY] SCORES.json...      makes the bars from `tandem accuracy --runs ... --json`
+    tests/bench/error_bar.py --check SCORES.json...          checks that the bars cover the stated parts of the rows
 
-A bar is of one profile on one GPU. Each source of rows weighs the same in it. A person's run is of another source than these,
-so the bar of rows that one source gave is widened by what leaving a source out costs: every source is predicted by the bar
-that the other sources of its profile give, and the factors WIDER(kind, p50, p90) are what covers one half and 9 of 10 of the
-rows left out, each source weighing the same.
+A bar is for one profile on one GPU. It counts only rows of split dev-val, to which no constant was fitted. All sources of
+its rows have the same weight. A user's run comes from another source, so a bar with a single source is widened. Its factors
+WIDER(kind, p50, p90) come from a test: every source is predicted by the bar of the other sources of its profile. The factors
+make these bars cover one half, and 9 of 10, of the rows that were left out.
 
-The command fails where the printed bars cover less than they say (by more than 5 points) of rows of a source that is not in
-them. --check takes any scores, and leaves out rows of the sources that the bars are of.
+The command fails if, on sources that are not in them, the printed bars cover fewer rows than they state by more than 5
+points. --check takes any scores, and leaves out rows of the sources that are in the bars.
 
-DAY is the day of the costs, as 2026-11-22; without one, today. Collectives within a node are those of dev-cal. A person's
-network is another one than those of the tables, so the bar between nodes is of networks that were left out
-(tests/bench/leave_out_net.py) and of those without a fit (dev-val)."""
+DAY is the day of the costs, as in 2026-11-22; the default is today. Bars of collectives within a node come from dev-cal. A
+user's network is not in the tables. So the bar between nodes comes from networks that a fit left out
+(tests/bench/leave_out_net.py) and from networks without a fit (dev-val)."""
 import csv
 import datetime
 import json
@@ -45,12 +49,12 @@ NET_HEAD = """/* Errors of predicted times of collectives: within a node (dev-ca
  * of 5 rows or more has the same weight. Day, number of rows, median, ninth decile. tests/bench/error_bar.py writes this file. */
 """
 KINDS = {"step time": "step", "memory allocated": "allocated", "memory reserved": "reserved"}
-# Rows that do not state their limit of power: a bar of their own, marked, where too few rows state it.
+# Rows that do not state their power limit have a bar of their own. It is used, with a mark, if too few rows state the limit.
 ASSUMED = {"step time, power not stated": "step_assumed"}
 
 
 def at(errors, part):
-    """The quantile that `tandem accuracy` prints: between the two errors beside it."""
+    """Returns a quantile as `tandem accuracy` computes it: interpolated between the two nearest errors."""
     place = part * (len(errors) - 1)
     low = int(place)
     high = min(low + 1, len(errors) - 1)
@@ -82,7 +86,7 @@ def quoted(text):
 
 
 def pooled(by_source):
-    """Errors in which each source weighs the same."""
+    """Returns errors in which each source has the same weight."""
     return [at(sorted(errors), (i + .5) / GRID) for errors in by_source.values() for i in range(GRID)]
 
 
@@ -94,7 +98,7 @@ def sources_of(rows):
 
 
 def wider(rows):
-    """Factors of the median and of the ninth decile that cover rows of a source that was left out."""
+    """Returns the factors of median and ninth decile with which a bar covers rows of a source that was left out."""
     left_out = {}
     for source in sorted({r["source"] for r in rows}):
         for r in rows:
@@ -109,7 +113,7 @@ def wider(rows):
 
 
 def printed_factor(factor):
-    """Rounded up, so that a row that sets the factor lies within it."""
+    """Rounds up, so that the row that determines the factor is covered."""
     return math.ceil(1000 * factor - 1e-9) / 1000
 
 
@@ -120,7 +124,7 @@ def bar_of(rows, factors):
 
 
 def read_scores(paths):
-    """Scores of runs, with the source of each row from its table (the JSON names no source)."""
+    """Returns scores of runs. The source of a row comes from its table, because the JSON does not name it."""
     scores, comm, left_out = [], [], []
     for path in paths:
         with open(path) as f:
@@ -168,7 +172,8 @@ def printed():
 
 
 def coverage(name, inside):
-    """False where the bars cover less than they say; `inside`: pairs of truths, of the half and of 9 of 10."""
+    """Returns False if the bars cover fewer rows than they state. inside: for each row, whether it is within the
+    median, and within the ninth decile."""
     parts = [sum(each[k] for each in inside) / len(inside) for k in range(2)]
     good = parts[0] >= .5 - SLACK and parts[1] >= .9 - SLACK
     print(f"{name}: {len(inside)} rows, {100 * parts[0]:.0f} % within the half, {100 * parts[1]:.0f} % within 9 of 10"
@@ -177,7 +182,7 @@ def coverage(name, inside):
 
 
 def check(scores, known):
-    """Rows of sources that are not in the bars, against the printed bars."""
+    """Compares rows of sources that are not in the bars with the printed bars."""
     bars, good = printed(), True
     for what in dict.fromkeys(KINDS.values()):
         rows = [s for s in scores if s["what"] == what and s["source"] not in known]
@@ -189,7 +194,7 @@ def check(scores, known):
 
 
 def check_left_out(scores):
-    """Each source against bars made without it, as wide as they are printed."""
+    """Compares each source with bars made without it, widened as printed."""
     good = True
     with open(DEF) as f:
         factors = {what: (float(a), float(b)) for what, a, b in re.findall(r"WIDER\((\w+), ([\d.]+), ([\d.]+)\)", f.read())}

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""Fits the constants of scripts/tandem/fitted.lua to the dev-cal rows of a table of published runs, by
-`tandem accuracy --set`, and writes that file and the report docs/reference/fit.md. Rows of any other split are
-dropped before anything is predicted. It changes one parameter at a time along a fixed
-grid while the error falls, and goes through all parameters twice. The error is the mean of
-|ln(predicted / measured)|, which a single bad row moves little.
+"""Fits the constants of step times to the dev-cal rows of a table of published runs. It predicts them by `tandem accuracy
+--set`, and writes scripts/tandem/fitted.lua and the report docs/reference/fit.md. Rows of other splits are dropped before
+anything is predicted. The fit changes one parameter at a time, along a fixed grid, as long as the error falls. It goes
+through all parameters twice. The error is the mean of |ln(predicted / measured)|, so a single bad row has little effect.
 
     tests/bench/fit_runs.py build/release/tandem RUNS.csv [MORE.csv] [--only NAME...]
 
-MORE is the second table; without it, its constants stay. --only fits the named parameters alone ("Blackwell",
-"megatron_core", "hosts"). Of frameworks with many rows, every Nth row is used (EVERY)."""
+MORE is the second table. Without it, the constants that come from it stay as they are. --only fits only the named parameters
+("Blackwell", "megatron_core", "hosts"). If a framework has many rows, every Nth row is used (EVERY)."""
 import csv
 import json
 import math
@@ -20,7 +19,7 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 US = 1e-6
-# profile: rows by the beginning of `framework`; the --set key of each parameter, and its grid
+# For each profile: the beginning of the cell `framework` of its rows, and for each parameter the --set key and the grid.
 HOST = [u * US for u in (2, 4, 6, 8, 11, 15, 20, 26, 33)]
 COMM = [u * US for u in (10, 20, 40, 80, 150)]
 UNIT = [50 * US, 150 * US, 300 * US, 600 * US, 1000 * US]
@@ -36,23 +35,23 @@ PROFILES = [
         "tensor_s": [u * US for u in (0, 15, 33, 60)], "message_s": [u * US for u in (100, 250, 500, 700, 900, 1400)],
         "pass_s": [u * US for u in (0, 200, 400, 900, 1500)], "step_s": [u * 1e-3 for u in (5, 10, 18, 25, 35)]}),
 ]
-# CPUs, and the beginning of `gpu` of the rows of their systems. The 8480C of DGX H100 has the factor 1.
+# For each CPU: the beginning of the cell `gpu` of rows on systems with this CPU. The 8480C of DGX H100 has the factor 1.
 CPUS = [("epyc_7742", "A100"), ("grace", "GB200")]
 FACTORS = [1 + 0.04 * i for i in range(-8, 26)]
-# profiles whose rows are in the second table
+# Profiles whose rows are in the second table.
 IN_MORE = ("megatron_core",)
-# sustained part of a GPU's peak: by the beginning of `gpu`, from the rows of all profiles except
-# vTrain's, which are bound by the host
+# The sustained part of a GPU's peak, by the beginning of the cell `gpu`. It is fitted to the rows of all profiles except
+# vTrain's, whose steps the host determines.
 DEVICES = [("Hopper", "H100-SXM"), ("Ampere", "A100"), ("H100_at_500_W", "H100-96GB")]
-# ... and from the second table's runs of large models whose precision is stated. This one is only reported: the rows
-# are of one source, and with its value the other rows on Blackwell get worse (docs/explanation/accuracy.md).
+# The same, fitted to runs of large models in the second table whose precision is stated. It is only reported, because its
+# rows have one source, and the other rows on Blackwell get worse with its value (docs/explanation/accuracy.md).
 MORE_DEVICES = [("Blackwell", "NVIDIA Blackwell")]
 ONLY_REPORTED = ("Blackwell",)
-MOST_GPUS = 64  # of those: larger ones say more of the network
-# What the cores draw without products, as a part of what they draw in large products: rows of many lengths tell
-# attention from products.
+MOST_GPUS = 64  # largest number of GPUs: the step of a larger run depends more on the network
+# The power of the cores without products, relative to their power in large products. Rows with many sequence lengths are
+# needed to separate attention from products.
 LIGHT = [1.0, 0.3, 0.1]
-LEAST_GAIN = 1e-3  # a parameter that matters less keeps its value
+LEAST_GAIN = 1e-3  # a parameter that lowers the error by less keeps its value
 EVERY = {"composer": 12, "NeMo": 4, "Megatron-DeepSpeed": 96}
 KEY = "cluster.device.sustained"
 EVERY_DEVICE = {"composer": 4, "NeMo": 2}  # ... for the parts of a GPU's peak
@@ -63,7 +62,7 @@ def note(label):
 
 
 def predictions(tandem, rows, head, sets):
-    """{row: (GPU, predicted, predicted / measured)} of step times."""
+    """Returns {row: (GPU, predicted, predicted / measured)} of step times."""
     with tempfile.NamedTemporaryFile("w", suffix=".csv", delete=False) as f:
         csv.writer(f).writerows([head] + rows)
     command = [tandem, "accuracy", "--runs", f.name, "--json", "--jobs", "2"]
@@ -77,8 +76,8 @@ def predictions(tandem, rows, head, sets):
 
 
 class Predictor:
-    """Ratios of the rows, under any constants. Repeats of a configuration have one plan, so that only rows whose
-    first predictions differ are predicted again."""
+    """Ratios of the rows under any constants. Repeated runs of a configuration have the same plan. So after the first
+    prediction, only one of the rows with equal predictions is predicted again."""
 
     def __init__(self, tandem, rows, head):
         self.tandem, self.rows, self.head, self.like = tandem, rows, head, None
@@ -124,15 +123,15 @@ def descend(evaluate, grids, start):
 
 
 def rows_for(cal, at, framework, gpu="", every=None):
-    """The rows that a profile is fitted to."""
+    """Returns the rows to which a profile is fitted."""
     found = [r for r in cal if r[at["framework"]].startswith(framework) and r[at["gpu"]].startswith(gpu)]
-    # a pipeline that does not state the number of stages of a rank may have had several
+    # If a row with a pipeline does not state the number of stages of a rank, it may have had several.
     found = [r for r in found if r[at["pp"]] in ("", "1") or r[at["vp"]] != ""]
     return found[:: (every or EVERY).get(framework, 1)]
 
 
 class Table:
-    """A table's dev-cal rows; empty without a path."""
+    """Returns the dev-cal rows of a table; an empty list without a path."""
 
     def __init__(self, path):
         self.head, self.cal, self.at = [], [], {}
@@ -147,13 +146,15 @@ class Table:
         return rows_for(self.cal, self.at, framework, gpu, every)
 
     def steady(self, gpu):
-        """Rows whose steps the device sets. Without cp: PyTorch calls attention once for each rank, which is not modelled."""
+        """Returns the rows whose steps the device determines. Rows with cp are left out, because PyTorch
+        calls attention once for each rank, and that is not modelled."""
         return [r for name, framework, _ in PROFILES if name not in ("megatron2022",) + IN_MORE
                 for r in self.rows(framework, gpu, EVERY_DEVICE) if r[self.at["cp"]] in ("", "1")]
 
     def small_megatron(self, framework):
-        """Runs of 12 layers of 512, whose step the host sets and whose repeats agree: on any CPU, because each has its
-        factor (scripts/tandem/gpus.lua). One tray of GB200 waits for its loader."""
+        """Returns the runs of 12 layers of width 512. The host determines their steps, and repeated runs agree. They
+        may be on any CPU, because each CPU has a factor (scripts/tandem/gpus.lua). Runs on one tray of GB200 are left
+        out: they wait for their loader."""
         at, found = self.at, []
         for r in self.cal:
             small = (r[at["n_layers"]], r[at["d_model"]]) == ("12", "512")
@@ -175,7 +176,7 @@ def old_value(old, block, key, default):
 
 
 def fit_devices(tandem, runs, more, old, wanted):
-    """What lasts of each architecture's peak, the parts of power, and lines of the report."""
+    """Returns the sustained part of each architecture's peak, the parts of power, and lines of the report."""
     report, sustained, light = [], kept(old, "sustained"), kept(old, "light")
     todo = [(label, runs, runs.steady(gpu)) for label, gpu in DEVICES]
     todo += [(label, more, more.large(gpu)) for label, gpu in MORE_DEVICES]
@@ -217,7 +218,7 @@ def fit_profile(tandem, table, rows, name, grids, old):
 
 
 def fit_hosts(tandem, table, old):
-    """How much longer each CPU takes than an 8480C, under the constants that the file has now."""
+    """Fits how much longer each CPU takes than an 8480C, with the constants that the file has now."""
     hosts, report = kept(old, "hosts"), []
     for name, gpu in CPUS:
         rows = [r for r in table.small_megatron("Megatron-Core") if r[table.at["gpu"]].startswith(gpu)]
@@ -259,7 +260,7 @@ def main():
 
 
 def write_report(report):
-    """Lines of parameters that were not fitted this time stay."""
+    """Keeps the lines of parameters that were not fitted this time."""
     path = os.path.join(ROOT, "docs/reference/fit.md")
     with open(path) as f:
         before, mark, after = f.read().partition("\n## ")  # leave_out.py writes what follows
@@ -277,7 +278,7 @@ def write_report(report):
 
 
 def kept(old, name):
-    """What the file has for this profile and is not fitted."""
+    """Returns the numbers that the file has for this profile and that are not fitted."""
     line = re.search(rf"  {name} = {{([^}}]*)}}", old)
     return {k: float(v) for k, v in re.findall(r"(\w+) = ([0-9.e-]+)", line.group(1))} if line else {}
 

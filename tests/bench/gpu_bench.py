@@ -1,13 +1,16 @@
-"""gpu_bench.py BUILD [--ours | --torch] [--out FOLDER] [PLAN...]: training steps of scripts/plans/one_gpu on
-this machine's GPU, predicted against measured, with PyTorch's on the same GPU, how near the kernels come to
-ceilings that are measured first, and what that means for each target: met, missed or not measured. A short
-table, and gpu-bench.json in FOLDER (BUILD unless it is named). All our measurements come first, PyTorch's
-after them. --ours measures ours alone. --torch measures PyTorch's alone and adds them to the rows that
-gpu-bench.json holds already. A plan that the device cannot hold is skipped and told. Exit code 1: a plan did
-not run, or its loss did not fall; 6: there is no GPU here. In all about 8 minutes: every program that it
-starts is killed at LIMIT_S at the latest, and a plan that would begin later is left out and told. Predictions
-are made before anything was measured here: the store is a new one. A step's time is the median of three steps
-after two that warm up, on both sides; the traced step is not among ours."""
+"""gpu_bench.py BUILD [--ours | --torch] [--out FOLDER] [PLAN...]: measures training steps of scripts/plans/one_gpu on this
+machine's GPU, and the same steps in PyTorch.
+
+It prints a short table, and writes gpu-bench.json into FOLDER (default: BUILD). The table has predicted and measured steps,
+the part of the ceilings that kernels reach (the ceilings are measured first), and the verdict on each target: met, missed
+or not measured. A step's time is the median of three steps after two that warm up, on both sides. Our traced step is not
+among them. Predictions are made before anything is measured, with a new store.
+
+Our measurements come first, PyTorch's after them. --ours measures only ours. --torch measures only PyTorch's, and adds
+them to the rows that gpu-bench.json has already. A plan that the device cannot hold is skipped and reported.
+
+It takes about 8 minutes. Each program is killed after LIMIT_S at the latest. A plan for which no time is left is left out
+and reported. Exit code 1: a plan did not run, or its loss did not fall. 6: there is no GPU here."""
 import argparse
 import json
 import os
@@ -59,7 +62,7 @@ def output(deadline, *command):
 
 
 def told_error(out, err):
-    """The first error of a document's diagnostics, else the line of standard error that is one."""
+    """Returns the first error among a document's diagnostics, otherwise the first error line of standard error."""
     try:
         errors = [d for d in json.loads(out)["diagnostics"] if d["severity"] == "error"]
         return "%s: %s" % (errors[0]["rule"], errors[0]["text"])
@@ -69,7 +72,7 @@ def told_error(out, err):
 
 
 def document(deadline, *command):
-    """Libraries may print before it: the document is the whole output, or its last line."""
+    """Returns the JSON document: the whole output, or its last line, because libraries may print before it."""
     text, why = output(deadline, *command)
     for part in (text, (text or "").strip().split("\n")[-1]):
         try:
@@ -142,7 +145,7 @@ def measure(row, path, tandem, db, ceilings, settings, deadline):
 
 
 def settings_of(gpu):
-    """The plans name an H200. The prediction for another GPU needs its name, which the driver's name holds."""
+    """Returns the settings for this GPU. The plans name an H200; for another GPU, the driver's name contains the name."""
     found = re.search(r"\b(H100|H200|H800|H20|B200|B300|GB200|GB300|A100)\b", gpu)
     if not found or re.search(r"PCIe|NVL", gpu):
         return []
@@ -154,7 +157,7 @@ def plan_path(source, plan):
 
 
 def bench(tandem, source, out, plan, ceilings, settings, deadline):
-    """Whatever a command of ours prints: a row, and the next plan."""
+    """Measures a plan. Whatever our command prints, there is a row, and the next plan follows."""
     row = {"plan": plan}
     try:
         measure(row, plan_path(source, plan), tandem, os.path.join(out, "gpu-bench.db"), ceilings, settings,
@@ -182,7 +185,7 @@ def bench_ours(tandem, source, out, plans, ceilings, settings, deadline):
 
 
 def bench_torch(source, rows, deadline):
-    """PyTorch's side, after all of ours: first the plans that a target names."""
+    """Measures PyTorch's side, after all of ours. Plans that a target names come first."""
     named = [base for _, base, _, _ in THROUGHPUT]
     for row in sorted(rows, key=lambda row: row["plan"] not in named):
         if "skipped" not in row:
@@ -227,7 +230,8 @@ def show_targets(targets):
 
 
 def earlier(out, plans):
-    """The rows and ceilings of the measurement that PyTorch's is added to; an empty row where there is none."""
+    """Returns the rows and ceilings of our earlier measurement, to which PyTorch's rows are added. A plan without
+    one gets an empty row."""
     try:
         with open(os.path.join(out, "gpu-bench.json")) as f:
             found = json.load(f)

@@ -24,7 +24,7 @@ MET, MISSED, UNKNOWN = "met", "missed", "not measured"
 
 
 class Deadline:
-    """`clock` tells seconds; nothing may last longer than what is left."""
+    """The time that is left. `clock` returns seconds. No command may take longer than the time that is left."""
 
     def __init__(self, limit_s, clock):
         self.clock, self.end_s = clock, clock() + limit_s
@@ -37,16 +37,16 @@ class Deadline:
 
 
 def family(op):
-    """The first that matches: products on 8-bit numbers are of the first only."""
+    """Returns the first family that matches. Products of 8-bit numbers belong only to the first family."""
     return next((name for name, (pattern, _) in FAMILIES.items() if re.search(pattern, op)), None)
 
 
 def fractions(ops, ceilings):
-    """Achieved share of the ceiling of each family of kernels, from the rows of the traced step."""
+    """Returns the part of its ceiling that each family of kernels reaches, from the rows of the traced step."""
     sums = {}
     for o in ops:
         name = family(o["op"])
-        if name is None or o["measured_ps"] == 0:  # a part of another op's kernel reads nothing of its own
+        if name is None or o["measured_ps"] == 0:  # a part of another op's kernel moves no bytes of its own
             continue
         bound = FAMILIES[name][1]
         s = sums.setdefault(name, [0.0, 0.0])
@@ -98,7 +98,7 @@ def throughput(rows, name, base, ours, least):
 
 
 def worst(rows, name, error, most):
-    """The largest error of all plans. One that did not run, or has no value, might be beyond."""
+    """Returns the largest error of all plans. A plan that did not run, or has no value, might have a larger one."""
     values, out = [], []
     for row in rows:
         value = error(row) if ran(row) else None
@@ -120,8 +120,8 @@ def step_error(row):
 
 
 def arena_error(row):
-    """Nothing beyond the arena, and no less than what is written in any case: scratch that lies above may stay
-    as it was."""
+    """Checks the highest byte that was written. It must be inside the arena, and not below the bytes that every step
+    writes. Scratch memory above these may stay unwritten."""
     if row["touched_bytes"] > row["arena_bytes"]:
         return row["touched_bytes"] / row["arena_bytes"] - 1
     return max(0.0, 1 - row["touched_bytes"] / row["written_bytes"])
@@ -151,7 +151,7 @@ def judge(rows):
 
 
 def too_large_for(device_bytes, sim):
-    """Why the device cannot hold a plan, by its prediction; None: it can, or its size is not known."""
+    """Returns why, by its prediction, the device cannot hold a plan; None: it can, or its size is not known."""
     needed = sim["peak_bytes"] + sim["reserved_bytes"]
     if not device_bytes or needed <= device_bytes:
         return None
@@ -159,28 +159,27 @@ def too_large_for(device_bytes, sim):
 
 
 def exit_code(rows):
-    """1: a plan did not run (one that was left out for time among them), or its loss does not fall. A plan
-    that the device cannot hold is not a failure, unless no plan ran. A missed target is told, and is not a failure of
-    the program."""
+    """Returns 1 if a plan did not run (also for lack of time) or its loss does not fall. A plan that the device cannot
+    hold is a failure only if no plan ran. A missed target is reported, but is not a failure of the program."""
     due = [row for row in rows if "skipped" not in row]
     return 1 if not due or any(not ran(row) or not learns(row) for row in due) else 0
 
 
 def torch_exit_code(rows, without):
-    """1: PyTorch did not run a plan that it can run."""
+    """Returns 1 if PyTorch did not run a plan that it can run."""
     due = [row for row in rows if "skipped" not in row and row["plan"] not in without]
     return 1 if any(not row.get("torch", {}).get("run") for row in due) else 0
 
 
 def busy(held_bytes):
-    """Why what is in use of the device says nothing of a run; None: nobody else is on it."""
+    """Returns why the memory in use on the device says nothing about a run; None: no other program uses the device."""
     if held_bytes is None or held_bytes <= CONTEXT_MOST:
         return None
     return "%.1f GiB of the device were in use before: another process?" % (held_bytes / 2**30)
 
 
 def finite(x):
-    """For JSON, which has no NaN."""
+    """Replaces NaN, which JSON does not have."""
     if isinstance(x, dict):
         return {k: finite(v) for k, v in x.items()}
     if isinstance(x, list):

@@ -1,17 +1,16 @@
-"""The PyTorch side of gpu-bench: the same model, dtypes, recomputation and head as a plan of
-scripts/plans/one_gpu, trained with torch.compile (a block at a time, as the plans' `compile` has it: all blocks
-share what is compiled once; and the head with its loss) and the fused AdamW. Its last line is one JSON object,
-whatever goes wrong: without a number, why.
+"""The PyTorch side of gpu-bench. It trains the same model as a plan of scripts/plans/one_gpu, with the same dtypes,
+recomputation and head, and with the fused AdamW. torch.compile compiles one block at a time, as the plans' `compile` does,
+so all blocks share one compilation; it also compiles the head with its loss. The last line of the output is one JSON
+object, even after a failure: then it has the reason instead of a number.
 
-    gpu_torch.py gpt2_124m --micro 64 --seq 1024 --microbatches 8 --steps 5
-"""
+    gpu_torch.py gpt2_124m --micro 64 --seq 1024 --microbatches 8 --steps 5"""
 import argparse
 import json
 import re
 import sys
 import time
 
-OLDEST = (2, 5)  # has grouped queries in scaled_dot_product_attention and one compilation for all blocks
+OLDEST = (2, 5)  # the first version with grouped queries in its attention, and one compilation for all blocks
 
 
 def end(why):
@@ -187,7 +186,7 @@ def main():
     o = a.parse_args()
     try:
         result = run(o) if torch.cuda.is_available() else {"run": False, "why": "PyTorch sees no GPU"}
-    except Exception as error:  # no memory, no compiler, or a mistake here: everything is reported
+    except Exception as error:  # no memory, no compiler, or a mistake in this file: every failure is reported
         text = [line for line in str(error).split("\n") if line.strip()]
         result = {"run": False, "why": "PyTorch %s: %s: %s" % (torch.__version__, type(error).__name__,
                                                                 text[0] if text else "no reason")}

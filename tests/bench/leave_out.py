@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Tests the constants of step times on rows that were not fitted: each source of dev-cal rows is
-predicted with a fit to the other sources, and each GPU with a fit to the other GPUs. Writes the second part of docs/reference/fit.md.
+"""Tests the constants of step times on rows that were not fitted. Each source of dev-cal rows is predicted with a fit to
+the other sources, and each GPU with a fit to the other GPUs. Writes the second part of docs/reference/fit.md.
 
     tests/bench/leave_out.py build/release/tandem RUNS.csv [MORE.csv]
     tests/bench/leave_out.py build/release/tandem --only-more MORE.csv
 
-MORE is the second table. Its parameters are the sustained fraction of Blackwell's peak, which is only reported, and Megatron-Core's
-host times. Lines of a table that is not given stay.
+MORE is the second table. Its parameters are the sustained fraction of Blackwell's peak, which is only reported, and
+Megatron-Core's host times. If a table is not given, its lines in the report stay.
 
-Rows, grids and the search are those of fit_runs.py. What lasts of a GPU's peak is fitted to the other rows of its
-architecture, or taken from the other architecture where there are none; host times are fitted to the profile's other
-rows, or taken from the profile that a person would take (RELATIVE)."""
+Rows, grids and the search are those of fit_runs.py. A GPU's sustained part is fitted to the other rows of its architecture.
+If there are none, the other architecture's part is used. Host times are fitted to the other rows of the profile. If there
+are none, the host times of a related profile are used (RELATIVE)."""
 import csv
 import json
 import os
@@ -25,12 +25,12 @@ REPORT = os.path.join(fit.ROOT, "docs/reference/fit.md")
 MARK = "\n## Without a source, without a GPU\n"
 RELATIVE = {"fsdp1": "torchtitan", "torchtitan": "fsdp1", "megatron": "torchtitan", "megatron2022": "megatron",
             "megatron_core": "megatron"}
-EVERY_SMALL = 5  # of the small Megatron-Core runs: each fit without one GPU predicts all others many times
+EVERY_SMALL = 5  # every Nth small Megatron-Core run: each fit predicts the runs of all other GPUs many times
 ARCHS = {"A100": "Ampere", "H100": "Hopper"}
 
 
 class Predictions:
-    """Ratios of rows under settings, each asked for once."""
+    """Ratios of rows under settings. Each is predicted once."""
 
     def __init__(self, tandem, head):
         self.tandem, self.head, self.known = tandem, head, {}
@@ -67,7 +67,7 @@ def main():
 
 
 class Second:
-    """The rows of the second table that something is fitted to, and what they say of rows that are left out."""
+    """The rows of the second table to which constants are fitted, and the fits to a part of them."""
 
     def __init__(self, tandem, path, old):
         self.table = fit.Table(path)
@@ -76,7 +76,7 @@ class Second:
         self.lines, self.errors = [], []
 
     def least(self, rows, grids, start, prefix):
-        """The constants that make the error of these rows least."""
+        """Returns the constants with the least error on these rows."""
         def evaluate(values):
             return fit.loss(self.predictions.ratios(rows, {prefix + key: v for key, v in values.items()}))
         return {prefix + key: v for key, v in fit.descend(evaluate, grids, start)[0].items()}
@@ -100,7 +100,7 @@ class Second:
 
 
 def chip(gpu):
-    """One name for a chip, whatever memory a row writes beside it."""
+    """Returns one name for a chip, with any memory that a row states."""
     inside = re.search(r"^NVIDIA Blackwell.*\((\w+)", gpu)
     return re.split(r"[-_ ]", inside.group(1) if inside else gpu)[0]
 
@@ -131,7 +131,7 @@ def second_table(tandem, path, old):
 
 
 def write_report(lines):
-    """Lines of rows that were not predicted this time stay."""
+    """Keeps the lines of rows that were not predicted this time."""
     with open(REPORT) as f:
         before, _, after = f.read().partition(MARK)
     rows = after.partition(TABLE)[2]
@@ -174,7 +174,7 @@ def first_table(tandem, path, old):
         return out
 
     def batch(subset, of_arch, knows_limit, times_of):
-        """The same, a command for each kind of settings instead of for each row."""
+        """Does the same with one command for each kind of settings instead of one for each row."""
         kinds = {}
         for r in subset:
             sets = settings(r, of_arch[arch_of(r)], knows_limit, times_of[profile_of[r[0]]])
@@ -184,7 +184,7 @@ def first_table(tandem, path, old):
         return ratios(subset, of_arch, knows_limit, times_of)
 
     def without(gone):
-        """The constants that all other rows give."""
+        """Returns the constants of a fit to all other rows."""
         left = [r for r in steady if r not in gone]
         of_arch, times_of = dict(now), {name: dict(times) for name, times in host.items()}
         archs = {arch_of(r) for r in gone}

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Predicts the collectives of each fitted network as those of a network without a fit: its corrections are the means of those of
-the other fitted networks, as scripts/clusters/fabrics.lua takes them for networks without rows. Writes scores like those of
-`tandem accuracy --comm --json`; tests/bench/error_bar.py makes the bar of collectives between nodes from them.
+"""Predicts the collectives of each fitted network as if it had no fit. Its corrections are the means of those of the other
+fitted networks; scripts/clusters/fabrics.lua does the same for networks without rows. Writes scores in the form of
+`tandem accuracy --comm --json`. tests/bench/error_bar.py makes the bar of collectives between nodes from them.
 
     tests/bench/leave_out_net.py build/release/tandem COMM.csv SCORES.json"""
 import csv
@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# network: GB/s of a NIC as its ranks share it, a pattern of the interconnect of its rows
+# For each network: the GB/s of NICs for each rank, and a pattern of the cell `interconnect` of its rows.
 NETWORKS = {"efa1": (12.5, r"EFA 4x100Gb"), "efa2": (50, r"EFA 3200Gb"), "efa4": (50, r"EFAv4")}
 
 
@@ -29,7 +29,8 @@ def fitted():
 
 
 def as_others(name, numbers):
-    """Lua of what the other networks say about this one. The pipeline fills with equal bytes a NIC."""
+    """Returns the corrections of this network as Lua text: the means of the other networks. The bytes of each NIC
+    that fill the pipeline are assumed equal."""
     others = [n for n in numbers if n != name]
 
     def mean(value):

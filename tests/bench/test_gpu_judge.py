@@ -1,4 +1,4 @@
-"""gpu-bench's judging and its deadline, on made-up results and programs that hang."""
+"""Tests the verdicts and the deadline of gpu-bench, with made-up results and programs that hang."""
 import contextlib
 import io
 import json
@@ -185,7 +185,7 @@ def printed(document):
 
 
 class WholeRuns(unittest.TestCase):
-    """gpu_bench.main on commands that print what ours would, or not."""
+    """Runs gpu_bench.main with commands that print the output of ours, or something else."""
 
     def bench(self, tandem, ceilings="echo none >&2; exit 6", torch=None, plans=(), before=None):
         with tempfile.TemporaryDirectory() as build:

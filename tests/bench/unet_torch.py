@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Times a training step of the U-Net on one core, Tandem's beside PyTorch's, and prints a Markdown table.
+"""Times a training step of the U-Net on one core, in Tandem and in PyTorch, and prints a Markdown table.
 
     tests/bench/unet_torch.py [BUILD]
 
-Both train the same network (scripts/models/unet.lua) on the same shapes in fp32 with AdamW and a clipped norm, on
-one thread. They take turns, so that other work on the machine slows down both. A time is the CPU time of a step:
-of a run with more steps less one with fewer, so that start and end do not count. Without PyTorch the script says
-"not run".
-"""
+Both train the same network (scripts/models/unet.lua) on the same shapes, in fp32, with AdamW and a clipped norm, on one
+thread. They take turns, so that other work on the machine slows down both. A time is the CPU time of a step. It is the
+difference between a longer and a shorter run, so that start and end do not count. Without PyTorch the script prints "not
+run"."""
 import json
 import os
 import resource

@@ -1,5 +1,5 @@
--- A globe of 11 rows over 2 ranks, of 6 and 5 rows: padding from behind the poles, two convolutions, group norm.
--- The halo of a weight's gradient is exchanged under the input's gradient.
+-- A globe of 11 rows over 2 ranks with 6 and 5 rows: padding from beyond the poles, two convolutions, group norm.
+-- The halo for the weight's gradient is exchanged while the input's gradient is computed.
 local nn = require "tandem.nn"
 local function block()
   return nn.block {

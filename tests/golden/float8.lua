@@ -1,6 +1,6 @@
--- Tensorwise 8-bit products in sequence parallel pairs over 2 and FSDP2 over 4: the largest magnitude
--- of each tensor is taken over all ranks that hold a part, gathers move one byte a value, and weights are
--- quantised again in the backward pass.
+-- Tensorwise 8-bit products in sequence parallel pairs over 2 and FSDP2 over 4. All ranks that hold a part of a
+-- tensor find its largest magnitude together. Gathers move one byte for each number, and the backward pass quantises
+-- weights again.
 return plan {
   model = require "models.pairs" { layers = 1 },
   cluster = require "clusters.dgx_h100" { nodes = 1 },

@@ -1,6 +1,6 @@
--- 8-bit products in blocks: every operand has a power of two for each 32 numbers along the index that
--- its product sums. Blocks never leave their rank, so no scale is reduced. Values and scales of the
--- activations are gathered over tp in their bytes.
+-- 8-bit products in blocks: an operand has a power of two for each 32 numbers along the index that its
+-- product sums. A block is on one rank, so no scale is reduced. Gathers over tp move numbers and scales of
+-- activations as bytes.
 return plan {
   model = require "models.pairs" { layers = 1 },
   cluster = require "clusters.gpu" { gpu = "B200", nodes = 1 },

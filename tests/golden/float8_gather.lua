@@ -1,5 +1,5 @@
--- Weights gathered in 8 bits: one maximum of all of them a step, units in pairs (the covered weights
--- apart from the norms), one byte a value over dp_shard, on top of tensor parallelism.
+-- Weights are gathered in 8 bits. One reduction a step finds the maxima of all weights. A unit becomes a pair: quantised
+-- weights, and norms. Gathers over dp_shard move one byte for each number. tp cuts the weights, too.
 return plan {
   model = require "models.pairs" { layers = 1 },
   cluster = require "clusters.dgx_h100" { nodes = 1 },

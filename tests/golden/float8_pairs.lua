@@ -1,6 +1,6 @@
--- 4-bit products (nvfp4): every operand has a scale for each 16 numbers along the index that its
--- product sums, and one for the tensor. A weight's scales belong to squares of 16 x 16 numbers. Two
--- numbers lie in a byte, also when activations are gathered over tp.
+-- 4-bit products (nvfp4): an operand has a scale for each 16 numbers along the index that its product
+-- sums, and one scale for the tensor. Scales of a weight belong to squares of 16 x 16 numbers. A byte has two
+-- numbers, also when activations are gathered over tp.
 return plan {
   model = require "models.pairs" { layers = 1 },
   cluster = require "clusters.gpu" { gpu = "B200", nodes = 1 },

@@ -1,5 +1,5 @@
--- Rowwise 8-bit products: each product quantises its own two operands along the index that it sums,
--- so the weight and the input of a linear are quantised three times over.
+-- Rowwise 8-bit products: each product quantises its two operands along the index that it sums. So the weight
+-- and the input of a linear are quantised three times.
 return plan {
   model = require "models.pairs" { layers = 1 },
   cluster = require "clusters.dgx_h100" { nodes = 1 },

@@ -1,5 +1,5 @@
--- The embedding, the first block and most of the second block's attention are not trained. Frozen parameters lie
--- in units of their own, without gradients and moments; the backward pass ends in the second block.
+-- The embedding, the first block and most of the second block's attention are not trained. Frozen parameters are in
+-- units of their own, without gradients and moments. The backward pass ends in the second block.
 return plan {
   model = require "models.llama" { size = "tiny", layers = 2 },
   cluster = require "clusters.local_cpu" {},

@@ -1,4 +1,4 @@
--- Weights and moments in bf16 without an fp32 copy: the update rounds weights by draws.
+-- Weights and moments in bf16 without an fp32 copy: the update rounds weights at random.
 return plan {
   model = require "models.pairs" { layers = 1 },
   cluster = require "clusters.dgx_h100" { nodes = 1 },

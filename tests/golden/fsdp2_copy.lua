@@ -1,4 +1,4 @@
--- FSDP2's own order: shards are cast, packed and gathered to a buffer for each weight; gradients packed, then reduced.
+-- Copies as in PyTorch's FSDP2: shards are cast, packed, gathered, and copied out to each weight; gradients are packed.
 return plan {
   model = require "models.pairs" { layers = 2 },
   cluster = require "clusters.dgx_h100" { nodes = 1 },

@@ -1,4 +1,4 @@
--- Two replicas of FSDP2 over 4 whose weights stay gathered over 2 of the 4 between the passes.
+-- Two replicas of FSDP2 over 4. Between forward and backward pass, 2 of the 4 ranks together keep whole weights.
 return plan {
   model = require "models.pairs" { layers = 2 },
   cluster = require "clusters.local_cpu" {},

@@ -1,4 +1,4 @@
--- FSDP2's mixed precision policy: bf16 units that return fp32; casts where units meet, and the way back.
+-- FSDP2's mixed precision policy: bf16 units that return fp32. Units cast their inputs, and the backward pass casts back.
 return plan {
   model = require "models.pairs" { layers = 2 },
   cluster = require "clusters.dgx_h100" { nodes = 1 },

@@ -1,5 +1,5 @@
--- Parameters, gradients and moments in host memory: shards come before each gather, gradients leave,
--- and the host updates.
+-- Parameters, gradients and moments are in host memory: shards are copied in before each gather, gradients are copied
+-- out, and the host updates.
 return plan {
   model = require "models.pairs" { layers = 2 },
   cluster = require "clusters.dgx_h100" { nodes = 1 },

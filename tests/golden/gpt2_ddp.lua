@@ -1,4 +1,4 @@
--- DDP over 2 with a tied head, biases and learned positions; the vocabulary of 50257 whole.
+-- DDP over 2 with a tied head, biases and learned positions. The vocabulary of 50257 is whole.
 return plan {
   model = require "models.gpt2" { size = "124m", layers = 1 },
   cluster = require "clusters.local_cpu" {},

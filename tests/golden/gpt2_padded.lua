@@ -1,4 +1,4 @@
--- A vocabulary of 203 tokens: rows of logits have room for 256, and so has the table that the head shares.
+-- A vocabulary of 203 tokens: rows of logits have room for 256, and so does the table that the head shares.
 return plan {
   model = require "models.gpt2" { size = "tiny", layers = 1, vocab = 203 },
   cluster = require "clusters.local_cpu" {},

@@ -1,4 +1,4 @@
--- Biases are cut with columns and whole with rows. Gradients of parameters that both ranks hold alike are
+-- Biases of column linears are cut, those of row linears are whole. Gradients of parameters that both ranks hold are
 -- averaged over tp, after partial gradients are summed.
 return plan {
   model = require "models.gpt2" { size = "tiny", layers = 1 },

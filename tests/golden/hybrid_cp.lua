@@ -1,4 +1,4 @@
--- A state-space layer and attention under context parallelism: heads of the scan's groups over cp, groups over tp.
+-- A state-space layer and attention under context parallelism: tp cuts the groups of the scan, cp cuts the heads of each group.
 return plan {
   model = require "models.nemotron_h" { size = "tiny", pattern = "M*" },
   cluster = require "clusters.local_cpu" {},

@@ -1,4 +1,4 @@
--- Rowwise ops joined to kernels before the blocks are sharded; silu moves down to its product.
+-- Ops that work row by row are fused before the blocks are sharded. silu moves down to the product that reads it.
 return plan {
   model = require "models.llama" { size = "tiny", layers = 1 },
   cluster = require "clusters.dgx_h100" { nodes = 1 },

@@ -1,4 +1,4 @@
--- Context parallelism: sequences cut in two, exchanged for heads around attention; weights sharded over dp_shard and cp.
+-- Context parallelism: ranks exchange tokens for heads around attention. Weights are sharded over dp_shard and cp.
 return plan {
   model = require "models.llama" { size = "tiny", layers = 1 },
   cluster = require "clusters.local_cpu" {},

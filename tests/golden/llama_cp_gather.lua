@@ -1,4 +1,4 @@
--- Context parallelism: sequences in a zigzag, keys and values gathered, within sequences cut over tp.
+-- Context parallelism: sequences in a zigzag, keys and values are gathered. tp cuts a rank's part again.
 return plan {
   model = require "models.llama" { size = "tiny", layers = 1 },
   cluster = require "clusters.local_cpu" {},

@@ -1,4 +1,4 @@
--- Context parallelism: sequences in a zigzag, keys and values travel round a ring, within sequences cut over tp.
+-- Context parallelism: sequences in a zigzag, keys and values travel around a ring. tp cuts a rank's part again.
 return plan {
   model = require "models.llama" { size = "tiny", layers = 1 },
   cluster = require "clusters.local_cpu" {},

@@ -1,5 +1,5 @@
--- Context parallelism beside tp: two ranks exchange tokens for the heads that tp has cut, and a ring goes
--- over two such groups. The cut over cp.1 nests inside of that over tp, so both lie in mesh order.
+-- Context parallelism beside tp: two ranks exchange tokens for the heads that tp has cut, and a ring connects two such groups.
+-- The cut of the heads over cp.1 is inside of the cut over tp, as mesh order requires.
 return plan {
   model = require "models.llama" { size = "tiny", layers = 1, kv_heads = 4 },
   cluster = require "clusters.local_cpu" {},

@@ -1,5 +1,5 @@
--- As float8, but a whole model and compiled: the kernel of a norm, its gradient or a gated feed-forward also finds the largest
--- magnitude of its output.
+-- As float8, but the whole model is compiled. The kernel of a norm, of its gradient or of a gated feed-forward also finds the
+-- largest magnitude of its output.
 return plan {
   model = require "models.llama" { size = "tiny", layers = 1 },
   cluster = require "clusters.dgx_h100" { nodes = 1 },

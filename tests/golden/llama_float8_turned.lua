@@ -1,5 +1,5 @@
--- 8-bit products of Hopper need operands stored along the summed index. The quantising kernel makes the
--- transposed copy, which is kept instead of the original, and recomputed where attention is.
+-- Hopper's 8-bit products need operands that are stored along the summed index. The quantising kernel makes the transposed
+-- copy. The copy is kept instead of the original, and is made again where attention is recomputed.
 return plan {
   model = require "models.llama" { size = "tiny", layers = 1 },
   cluster = require "clusters.dgx_h100" { nodes = 1 },

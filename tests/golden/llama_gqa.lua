@@ -1,5 +1,5 @@
--- More ranks of tp than KV heads: tp is refined into 2 x 2, K and V are whole on the inner axis, their
--- gradients summed over it.
+-- tp has more ranks than there are KV heads, so it is refined into 2 x 2. K and V are whole on the inner axis, and their
+-- gradients are summed over it.
 return plan {
   model = require "models.qwen" { size = "3-tiny", layers = 1, heads = 4, kv_heads = 2 },
   cluster = require "clusters.local_cpu" { devices_per_node = 4 },

@@ -1,4 +1,4 @@
--- Tensor parallelism alone, without sequence parallelism: all-reduces, no units to gather.
+-- Tensor parallelism alone, without sequence parallelism: all-reduces, and no units to gather.
 return plan {
   model = require "models.llama" { size = "tiny", layers = 1 },
   cluster = require "clusters.local_cpu" {},

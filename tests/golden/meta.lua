@@ -1,4 +1,4 @@
--- Built without storage, cut over 2, sharded over 4, then created in place.
+-- The model is built without storage, cut over 2, sharded over 4, then created in place.
 return plan {
   model = require "models.pairs" { layers = 1 },
   cluster = require "clusters.dgx_h100" { nodes = 1 },

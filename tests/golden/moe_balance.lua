@@ -1,6 +1,6 @@
--- Sigmoids with a bias that balances four experts, shared over 2 and sharded over 2: biases of a block are a unit of
--- their own without moments. Their counts are summed like gradients, and no norm counts them. The router keeps its
--- logits small.
+-- Sigmoids with a bias that balances four experts, which are shared over 2 and sharded over 2. The biases of a block are a
+-- unit of their own without moments. Counts of choices are summed like gradients, but no gradient norm includes them. The
+-- router keeps its logits small (z_loss).
 local nn = require "tandem.nn"
 local function block()
   return nn.block {

@@ -1,5 +1,5 @@
--- Experts shared over 2, two replicas of each under DDP: buckets of experts are summed over dp_replicate, all
--- others over ep too. Recomputed blocks exchange their tokens again; no token is dropped, one expert a token.
+-- Experts shared over 2, with two replicas of each under DDP. Buckets of experts are summed over dp_replicate, all others
+-- also over ep. Recomputed blocks exchange their tokens again. No token is dropped, and each token has one expert.
 local nn = require "tandem.nn"
 local function block()
   return nn.block {

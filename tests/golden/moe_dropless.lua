@@ -1,5 +1,5 @@
--- Six experts that drop no token, shared over 2: uneven rows, their counts, and the exchanges of both.
--- FSDP2 over 2 beside them, sequence parallel pairs over 2.
+-- Six experts that drop no token, shared over 2: uneven rows, counts of rows, and the exchanges of both.
+-- FSDP2 over 2 and sequence parallel pairs over 2 beside them.
 local nn = require "tandem.nn"
 local block = nn.block {
   attention_norm = nn.rmsnorm(16), attention = nn.attention { dim = 16, heads = 4, kv_heads = 2, rope_theta = 1e4 },

@@ -1,5 +1,5 @@
--- Six experts shared over 2, FSDP2 over 2 beside them, sequence parallel pairs over 2: the
--- exchanges with experts, and the ranks that sum their gradients. Tokens are dropped.
+-- Six experts shared over 2, with FSDP2 over 2 and sequence parallel pairs over 2 beside them: the exchanges
+-- with experts, and the ranks that sum their gradients. Tokens are dropped.
 local nn = require "tandem.nn"
 local block = nn.block {
   attention_norm = nn.rmsnorm(16), attention = nn.attention { dim = 16, heads = 4, kv_heads = 2, rope_theta = 1e4 },

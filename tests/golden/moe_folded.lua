@@ -1,5 +1,5 @@
--- Eight experts that drop no token, folded over tp, cp and a half of dp_shard: 8 ranks share them. Each
--- rank of cp and tp makes the rows of its own experts, so only the data ranks exchange rows.
+-- Eight experts that drop no token, folded over tp, cp and half of dp_shard: 8 ranks share them. Each rank of cp and tp
+-- makes the rows of its own experts, so only data ranks exchange rows.
 local nn = require "tandem.nn"
 local block = nn.block {
   attention_norm = nn.rmsnorm(16), attention = nn.attention { dim = 16, heads = 4, kv_heads = 2, rope_theta = 1e4 },

@@ -1,5 +1,5 @@
--- Six experts folded over a part of tp: each of two ranks has three of them, and the other two
--- cut each expert. The heads cut tp at the same place.
+-- Six experts folded over a part of tp: each of two ranks has three experts, and the outer two ranks of tp cut each
+-- expert. Heads cut tp at the same place.
 local nn = require "tandem.nn"
 local block = nn.block {
   attention_norm = nn.rmsnorm(16), attention = nn.attention { dim = 16, heads = 4, kv_heads = 2, rope_theta = 1e4 },

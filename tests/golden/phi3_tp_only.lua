@@ -1,5 +1,5 @@
--- A tensor-parallel plan that replaces the model's own table: the attention is split by inputs and its output
--- gathered, the MLP in a pair; embedding and head, which the model's own table would split, are whole.
+-- A tensor-parallel plan that replaces the model's own table. Attention is split by inputs and its output gathered; the MLP
+-- is a column and row pair. Embedding and head, which the model's own table would split, are whole.
 return plan {
   model = require "models.phi" { size = "3-tiny", layers = 1 },
   cluster = require "clusters.local_cpu" {},

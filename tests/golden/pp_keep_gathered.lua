@@ -1,4 +1,4 @@
--- Gathered once a step: the units of a stage stay through all micro-batches, and are reduced once.
+-- A stage gathers its units once a step, keeps them through all micro-batches, and reduces them once.
 return plan {
   model = require "models.pairs" { layers = 3 },
   cluster = require "clusters.local_cpu" {},

@@ -1,4 +1,4 @@
--- Four stages in a V on two ranks (ZB-V): rank 0 holds the first and the last, weight gradients fill the gaps.
+-- Four stages in a V on two ranks (ZB-V): rank 0 holds the first and the last stage. Weight gradients fill the bubble.
 return plan {
   model = require "models.pairs" { layers = 4 },
   cluster = require "clusters.local_cpu" {},

@@ -1,5 +1,5 @@
--- Patches of an image become a quarter as many tokens of the text, in front of it. The encoder is frozen, and
--- sharded like the rest. The backward pass ends in the merger.
+-- An image's patches become a quarter as many tokens, in front of the text. The encoder is frozen, and sharded like the rest.
+-- The backward pass ends in the merger.
 return plan {
   model = require "models.qwen2_vl" { size = "tiny", layers = 1 },
   cluster = require "clusters.local_cpu" {},

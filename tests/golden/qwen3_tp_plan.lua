@@ -1,5 +1,5 @@
--- A tensor-parallel plan by path patterns, in addition to the model's own: norms by sequence though the
--- rest is whole, a head with whole output, and head norms whose gradients are partial on tp.
+-- A tensor-parallel plan by path patterns, in addition to the model's own. Norms are split by sequence though the rest is
+-- whole, the head's output is whole, and gradients of head norms are partial on tp.
 return plan {
   model = require "models.qwen" { size = "3-tiny", layers = 1 },
   cluster = require "clusters.local_cpu" {},

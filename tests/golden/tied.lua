@@ -1,4 +1,4 @@
--- A head tied to the embedding, over two pipeline stages and two data ranks: both hold the table and sum its gradient.
+-- A head tied to the embedding, over two pipeline stages and two data ranks. Both stages hold the table and sum its gradient.
 return plan {
   model = require "models.pairs" { layers = 2, tied = true },
   cluster = require "clusters.local_cpu" {},

@@ -1,4 +1,4 @@
--- ZeRO-1 whose weights are gathered right after the update, so that they are whole between steps.
+-- ZeRO-1: weights are gathered right after the update, so they are whole between steps.
 return plan {
   model = require "models.pairs" { layers = 2 },
   cluster = require "clusters.local_cpu" {},

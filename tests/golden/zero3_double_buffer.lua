@@ -1,4 +1,4 @@
--- ZeRO-3 whose blocks take turns in two registered buffers; the root is cut into buckets.
+-- ZeRO-3: blocks use two registered buffers in turn. The root unit is cut into buckets.
 return plan {
   model = require "models.pairs" { layers = 3 },
   cluster = require "clusters.local_cpu" {},

@@ -5,7 +5,7 @@
 # `tandem-gpu-out` unless it is named, or $OUT is set. Each step ends within 9 minutes:
 #
 #     smoke    each family of kernels, a tiny plan in three graph modes, ranks that share the GPU and
-#              meet over TCP, GPT-2 124M: is it right, does it end, how fast
+#              meet over TCP, GPT-2 124M: checks results, end and speed
 #     check    all of tests/gpu/check.sh
 #     bench    training steps of the plans that fit the device, ours alone
 #     bench8b  the same for the plans of 8B

@@ -1,5 +1,5 @@
 #!/bin/sh
-# pack.sh BUILD: packs what a machine with a GPU needs that has neither a network nor a compiler, as
+# pack.sh BUILD: packs Tandem for a machine with a GPU, but without a network and a compiler, into
 # BUILD/tandem-gpu.tar.xz: the command, its modules, the programs that check it, the Lua library, the
 # scripts, and the small libraries that such a machine may lack. CUDA, NCCL and cuDNN are not in it:
 # they are large, and PyTorch's packages hold them. The archive has at most 40 MiB.

@@ -1,7 +1,7 @@
 #!/bin/sh
 # pack_test.sh BUILD: packs BUILD, unpacks the archive into an empty folder, and runs the pack there
 # with an empty environment and all GPUs hidden. The command works, and every step says that there is
-# no GPU. Whatever the pack's programs load is in the pack, or is part of the system or of CUDA.
+# no GPU. All libraries that the pack's programs load are in the pack, or belong to the system or CUDA.
 build=$(realpath "${1:?the build folder}") || exit 2
 here=$(realpath "$(dirname "$0")")
 work=$(mktemp -d) || exit 1

@@ -1,6 +1,6 @@
 #!/bin/sh
-# cycles.sh OBJECT...: files whose objects need each other's symbols are one knot: none of them can be
-# read, tested or linked without the others. Prints each knot that includes files of two folders, or
+# cycles.sh OBJECT...: files whose objects need each other's symbols form a cycle: none of them can be
+# read, tested or linked without the others. Prints each cycle that includes files of two folders, or
 # more than 10 files of one folder. An object's name ends in DIR.dir/FOLDER/FILE.c.o, as CMake makes
 # it.
 most=10

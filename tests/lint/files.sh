@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints the project's files that match the given patterns: what git knows or would add, or, where
-# there is no git, everything outside build/.
+# Prints the project's files that match the given patterns: the files that git knows or would add. Without
+# git, prints all matching files outside build/.
 if git -c safe.directory='*' rev-parse --is-inside-work-tree >/dev/null 2>&1 && [ -e .git ]; then
     git -c safe.directory='*' ls-files --cached --others --exclude-standard -- "$@"
 else

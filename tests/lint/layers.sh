@@ -1,6 +1,6 @@
 #!/bin/sh
-# A file includes its own layer and earlier ones, by names from the root; sim and exec do not know
-# each other; each foreign library is seen by one layer; only the top ends the process.
+# A file includes only its own layer and earlier ones, by names from the root. sim and exec do not use each
+# other. Only one layer uses each foreign library. Only the top layer ends the process.
 lint=$(dirname "$(realpath "$0")")
 cd "${1:-.}" || exit 1
 sh "$lint/files.sh" '*.c' '*.h' '*.def' '*.cu' '*.cuh' | while read -r file; do

@@ -1,8 +1,8 @@
 #!/bin/sh
-# module_symbols.sh COMMAND MODULE: every symbol that the CUDA module leaves undefined must be the
-# command's, a library's with a version (symbol@VERSION), or begin like CUDA's and NCCL's calls. A
-# kernel that is missing, or whose name C++ has mangled, is none of these. No symbol may be defined
-# in both, because the module's callers would get the command's.
+# module_symbols.sh COMMAND MODULE: checks every symbol that the CUDA module leaves undefined. The command
+# must define it, or a library with a version (symbol@VERSION), or its name must begin like CUDA's and
+# NCCL's calls. So the check finds a kernel that is missing or whose name C++ has mangled. No symbol may
+# be defined in both, because the module's callers would get the command's.
 command=${1:?the path of the command} module=${2:?the path of the module}
 nm -D "$module" | grep -q ' D tandem_cuda_module$' || { echo "$module: no tandem_cuda_module"; exit 1; }
 {

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A file has at most 500 lines (a test 700), a function 70.
+# A file has at most 500 lines (a test at most 700), and a function at most 70.
 lint=$(dirname "$(realpath "$0")")
 cd "${1:-.}" || exit 1
 sh "$lint/files.sh" '*.c' '*.h' '*.def' '*.cu' '*.cuh' '*.lua' '*.sh' '*.awk' '*.cmake' |

@@ -1,5 +1,5 @@
-# C with comments removed and the contents of strings and characters blanked, line by line; strings
-# of #include lines stay. What checks of calls and includes read.
+# Prints C without comments, and with blanks instead of the contents of strings and characters. Lines keep
+# their places, and #include lines their strings. Checks of calls and of includes read this output.
 BEGIN { in_comment = 0 }
 {
     if (!in_comment && $0 ~ /^[ \t]*#[ \t]*include/) { print; next }

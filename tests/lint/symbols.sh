@@ -1,5 +1,5 @@
 #!/bin/sh
-# symbols.sh COMMAND: the command needs neither MPI nor CUDA, not even indirectly by a library's name.
+# symbols.sh COMMAND: checks that the command needs neither MPI nor CUDA, also not through another library.
 command=${1:?the path of the command}
 nm -D --undefined-only "$command" >/dev/null || exit 1
 {

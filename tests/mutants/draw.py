@@ -1,22 +1,22 @@
-"""Finds the places in a C file at which one small fault can be made. Comments, strings, messages, assertions and the declarations of
-types are left alone. A change never moves a line."""
+"""Finds the places in a C file where one small fault can be made. Comments, strings, messages, assertions and
+declarations of types are not changed. A change never moves a line."""
 import bisect
 import random
 import re
 from collections import namedtuple
 
-# text[start:end] becomes `new`
+# A fault replaces text[start:end] by `new`.
 Site = namedtuple("Site", "kind start end new line")
 
 OTHER = {"+": "-", "-": "+", "*": "/", "/": "*", "%": "*", "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=",
          "!=": "==", "&&": "||", "||": "&&", "<<": ">>", ">>": "<<", "&": "|", "|": "&", "^": "|", "+=": "-=",
          "-=": "+=", "*=": "/=", "/=": "*=", "|=": "&=", "&=": "|=", "true": "false", "false": "true"}
-# The format of the sources sets a binary operator between spaces, and a pointer's star not.
+# In the sources, a binary operator has spaces on both sides; a pointer's star does not.
 OPERATOR = re.compile(r"(?<=[\w)\]] )(\+|-|\*|/|%|<|<=|>|>=|==|!=|&&|\|\||<<|>>|&|\||\^|[-+*/|&]=)(?=[ \n])")
 INTEGER = re.compile(r"(?<![\w.])(\d+|0x[0-9a-f]+)([uUlL]*)(?![\w.])")
 REAL = re.compile(r"(?<![\w.])(\d+\.\d*(?:e[-+]?\d+)?|\d+e[-+]?\d+)(?![\w.])")
 NO_CODE = re.compile(r"\b(?:assert|static_assert|_Static_assert|log_\w+)\(")
-MESSAGE = re.compile(r"\b(?:diag_\w+|verify_report|[A-Z][A-Z_]+)\(")  # a dropped call is a fault, another word none
+MESSAGE = re.compile(r"\b(?:diag_\w+|verify_report|[A-Z][A-Z_]+)\(")  # a missing call is a fault; another word in a message is not
 ARRAY = re.compile(r"^\s*(?:static |const )*(?!return\b)\w+ \*?\w+\[$")
 LEFT = re.compile(r"^\*?[A-Za-z_][\w.\[\]>()+-]*(?:->[\w.\[\]]+)* (?:[-+*/|&%]|<<|>>)?= ")
 CALL = re.compile(r"^[A-Za-z_][\w.>\[\]-]*\(")
@@ -42,21 +42,21 @@ def closing(code, at):
 
 
 def blanked(text):
-    """The text without comments, strings and preprocessor lines, and each character in its place."""
+    """Returns the text with blanks instead of comments and preprocessor lines, and without the content of strings. Each character keeps its place."""
     pattern = r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|(?m:^[ \t]*#(?:\\\n|[^\n])*)'
     return re.sub(pattern, lambda m: re.sub(r"[^\n]", " ", m.group()) if m.group()[0] not in "\"'"
                   else "_" * len(m.group()), text, flags=re.S)
 
 
 def code_of(text):
-    """As blanked(), also without all that no fault may touch."""
+    """Returns blanked(text), also without all parts that no fault may change."""
     code = blanked(text)
     for m in list(NO_CODE.finditer(code)):
         code = blank(code, m.start(), closing(code, m.end() - 1))
     for m in list(MESSAGE.finditer(code)):
         code = blank(code, m.end(), closing(code, m.end() - 1) - 1)
     at, kept = 0, ""
-    while (brace := code.find("{", at)) >= 0:  # a body or an initialiser; of types, enumerations alone
+    while (brace := code.find("{", at)) >= 0:  # braces of a body, of an initialiser or of an enumeration stay
         end = closing(code, brace)
         before = code[:brace].rstrip()
         is_enum = re.search(r"\benum(?: \w+)?$", before)
@@ -167,7 +167,7 @@ def changed(text, site):
 
 
 def shown(text, site):
-    """One line that says what the change is."""
+    """Returns one line that describes the change."""
     old = " ".join(text[site.start:site.end].split())
     new = " ".join(site.new.split())
     start = text.rfind("\n", 0, site.start) + 1
@@ -181,7 +181,7 @@ def shown(text, site):
 
 
 def order(texts, seed):
-    """All sites of all files {name: text} as (name, Site): first a line is drawn, then one of its sites, so that a
+    """Draws from all sites of all files {name: text}, as (name, Site). It first draws a line, then one of its sites. So a
     line with many sites is not drawn more often."""
     lines = {}
     for name in sorted(texts):

@@ -1,4 +1,4 @@
-"""The faults of faults.txt: read, found in their files, and tried with the tests that they name."""
+"""Reads the faults of faults.txt, finds their places in the files, and tries them with the tests that they name."""
 import os
 import re
 from collections import namedtuple
@@ -28,7 +28,7 @@ def read(path=PATH):
 
 
 def site(fault, text):
-    """Where the old text stands in the file; it must stand there once."""
+    """Returns the place of the old text in the file. The text must occur once."""
     pattern = r"\s+".join(re.escape(word) for word in fault.old.split())
     at = list(re.finditer(pattern, text))
     if len(at) != 1:

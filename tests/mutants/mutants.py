@@ -20,14 +20,14 @@ from draw import changed, in_function, order, shown  # noqa: E402
 from reach import Reach  # noqa: E402
 from tree import HERE, Tree  # noqa: E402
 
-# Not drawn from: exec/launch, exec/mpi and exec/cuda, which start and end processes and need what is not linked here.
+# Folders without faults: they start and end processes, and need libraries that are not linked here.
 FOLDERS = ["planner", "sim", "exec/data", "exec/loopback", "exec/verify", "exec/*.c"]
 KINDS = ["unit", "sim", "golden", "exec", "docs"]
 KILLED, LATE, LIVES, UNREACHED, SAME, REFUSED = "killed", "killed by time-out", "LIVES", "NOT REACHED", "same", "refused"
 
 
 class Trial:
-    """Tries mutants one by one; what a mutant needs lies in a folder of this worker's own."""
+    """Tries mutants one by one, in a folder of its own."""
 
     def __init__(self, tree, slow_s, work):
         self.tree, self.slow_s, self.work = tree, slow_s, work
@@ -36,7 +36,7 @@ class Trial:
         os.makedirs(work, exist_ok=True)
 
     def object_of(self, name, text):
-        """The bytes of the optimised object, or None."""
+        """Returns the bytes of the optimised object, or None."""
         out = os.path.join(self.work, "mutant.o")
         if not self.tree.compile(name, text, out):
             return None
@@ -44,7 +44,7 @@ class Trial:
             return f.read()
 
     def fate(self, name, text, site, tests):
-        """(fate, the test that decided, number of tests run); `tests` are [(seconds, name)]."""
+        """Returns (fate, the test that decided it, the number of tests that ran). tests: [(seconds, name)]."""
         mutant = self.object_of(name, changed(text, site))
         if mutant is None:
             return REFUSED, "", 0
@@ -56,7 +56,7 @@ class Trial:
         self.tree.link([os.path.join(self.work, "mutant.o")], self.work)
         n = 0
         for seconds, test in tests:
-            if self.slow_s and seconds > self.slow_s and n:  # the quickest runs in any case
+            if self.slow_s and seconds > self.slow_s and n:  # the quickest test runs in any case
                 continue
             n += 1
             passed, in_time, _ = self.tree.run(self.tests[test], self.work, os.path.join(self.work, "run"),
@@ -67,7 +67,7 @@ class Trial:
 
 
 def sources(tree, paths):
-    """{file: (text, lines or None)} of what was asked for."""
+    """Returns {file: (text, lines or None)} for the paths of the command line."""
     found = {}
     for path in paths:
         path, _, line = path.partition(":")
@@ -90,7 +90,7 @@ def drawn(texts, seed):
 
 
 def attack(tree, reach, texts, seed, n, jobs, slow_s, say):
-    """Tries mutants until n of them count: [(fate, file, site, test)] in the order in which they were drawn."""
+    """Tries mutants until n of them count. Returns [(fate, file, site, test)] in the order in which they were drawn."""
     todo, done, lock = enumerate(drawn(texts, seed)), {}, threading.Lock()
 
     def worker(number):
@@ -119,7 +119,7 @@ def attack(tree, reach, texts, seed, n, jobs, slow_s, say):
 
 
 def attack_by_faults(tree, say):
-    """Tries each fault with the tests that it names: [(fate, file, site, test)]."""
+    """Tries each fault with the tests that it names. Returns [(fate, file, site, test)]."""
     trial, fates = Trial(tree, 0, os.path.join(tree.build, "work", "faults")), []
     empty = os.path.join(trial.work, "empty")
     tree.link([], empty)
@@ -137,7 +137,7 @@ def attack_by_faults(tree, say):
 
 
 def report(fates, texts, say):
-    """Prints the figures; the share that was killed."""
+    """Prints the numbers. Returns the percentage of mutants that were killed."""
     count = {f: sum(x[0] == f for x in fates) for f in (KILLED, LATE, LIVES, UNREACHED, SAME, REFUSED)}
     lives = [x for x in fates if x[0] in (LIVES, UNREACHED)]
     if lives:

@@ -1,5 +1,5 @@
-"""Finds the tests that reach a line, and the time of each test. Each test runs once with a library
-of all files compiled with gcc's --coverage, in place of the library of a mutant."""
+"""Finds the tests that reach a line, and the time of each test. Each test runs once with a special library instead
+of the library of a mutant: all files in it are compiled with gcc's --coverage."""
 import glob
 import json
 import os
@@ -13,7 +13,7 @@ LIMIT_S = 900
 
 
 def gcov(folder, files):
-    """What gcov says of each source file that these counts or notes belong to."""
+    """Returns the report of gcov for each source file to which these files of counts or notes belong."""
     if not files:
         return
     said = subprocess.run(["gcov", "-b", "--json-format", "--stdout", *files], cwd=folder, capture_output=True)
@@ -22,13 +22,13 @@ def gcov(folder, files):
 
 
 def branches(file, ran):
-    """The ways out of conditions, as [line, way], or only those that were taken."""
+    """Returns the ways out of conditions, as [line, way]. With `ran`, returns only the ways that were taken."""
     return sorted({(x["line_number"], k) for x in file["lines"] for k, b in enumerate(x["branches"])
                    if b["count"] or not ran})
 
 
 def covered(folder):
-    """{file: (lines, functions, branches)} of the counts in a folder: what ran, functions as spans of lines."""
+    """Returns {file: (lines, functions, branches)} that ran, from the counts in a folder. Functions are spans of lines."""
     found = {}
     for file in gcov(folder, glob.glob(os.path.join(folder, "*.gcda"))):
         lines = sorted({x["line_number"] for x in file["lines"] if x["count"]})
@@ -39,7 +39,7 @@ def covered(folder):
 
 
 class Reach:
-    """Keeps what it found in build/reach: a test is run again only if its program or a source changed."""
+    """Keeps its results in build/reach. A test runs again only if its program or a source changed."""
 
     def __init__(self, tree: Tree, names, jobs):
         self.tree, self.jobs = tree, jobs
@@ -126,7 +126,7 @@ class Reach:
         return file[len(root):] if file.startswith(root) else file
 
     def there_is(self):
-        """{file: (lines, branches)}: all that a test could reach."""
+        """Returns {file: (lines, branches)}: all lines and branches that a test could reach."""
         found = {}
         for file in gcov(self.objects, sorted(glob.glob(os.path.join(self.objects, "*.gcno")))):
             name = self.short(file["file"])
@@ -136,8 +136,8 @@ class Reach:
         return found
 
     def of(self, name, line, in_function):
-        """The tests that reach a line, quickest first: [(seconds, name)]. A line without a count of its own counts
-        with its function, a table outside functions with its file."""
+        """Returns the tests that reach a line, quickest first: [(seconds, name)]. For a line without a count, it returns the
+        tests of the function; for a table outside functions, the tests of the file."""
         passed = [(t["seconds"], n, t["files"].get(name)) for n, t in sorted(self.tests.items()) if t["passed"]]
         passed = [(s, n, f) for s, n, f in passed if f]
         exact = [(s, n) for s, n, f in passed if line in f[0]]

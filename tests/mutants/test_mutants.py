@@ -1,5 +1,5 @@
-"""The tool of `make mutants` on a program of its own: faults that its test sees are killed, one that no test can see
-lives, and nothing outside the code is changed."""
+"""Tests the tool of `make mutants` on a small program: a fault that the program's test detects is killed, a fault that
+no test can detect survives, and nothing but code is changed."""
 import json
 import os
 import shutil

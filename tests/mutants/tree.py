@@ -1,5 +1,5 @@
-"""A build tree whose programs load all code under test from one shared library, and before it the library of one
-mutant: how a file of it is compiled, which tests it has, and how one of them is run."""
+"""A build tree in which every program loads all code under test from one shared library, and before it the library of
+one mutant. This file compiles a file of the tree, lists the tests, and runs a test."""
 import json
 import os
 import resource
@@ -18,7 +18,7 @@ SKIPPED = 77
 # cost: seconds that the build states of long tests; 0: not stated
 Test = namedtuple("Test", "name command environment cost", defaults=(0,))
 
-# A mutant whose types do not fit would be seen by every compiler: it does not count.
+# Every compiler detects a mutant whose types do not fit, so it does not count.
 STRICT = ["-g0", "-O2", "-Werror=incompatible-pointer-types", "-Werror=int-conversion",
           "-Werror=discarded-qualifiers", "-Werror=format", "-Werror=implicit-function-declaration", "-Werror=div-by-zero"]
 
@@ -48,7 +48,7 @@ class Tree:
             yield Test(test["name"], test["command"], environment, known.get("COST", 0))
 
     def compile(self, name, text, out, extra=()):
-        """Compiles a text that stands for the file `name`, to the object `out`; false: the compiler refuses it."""
+        """Compiles `text` in place of the file `name`, to the object `out`. Returns false if the compiler refuses it."""
         entry = self.commands[name]
         words = shlex.split(entry["command"])
         words = [w for w in words if os.path.basename(w) != "ccache"]
@@ -60,7 +60,7 @@ class Tree:
         return run.returncode == 0
 
     def link(self, objects, folder, extra=()):
-        """The library of a mutant, in `folder`. What the objects do not define, the library of all code does."""
+        """Links the library of a mutant in `folder`. Symbols that its objects do not define come from the library of all code."""
         os.makedirs(folder, exist_ok=True)
         guard = os.path.join(self.build, "guard.o")
         if not os.path.exists(guard):
@@ -69,12 +69,12 @@ class Tree:
         subprocess.run(["cc", "-shared", *objects, guard, *extra, "-o", os.path.join(folder, LIBRARY)], check=True)
 
     def run(self, test, folder, work, limit_s, more=None):
-        """Runs a test with the library in `folder`: (passed, in time, seconds of the processor)."""
+        """Runs a test with the library in `folder`. Returns (passed, ended in time, processor seconds)."""
         shutil.rmtree(work, ignore_errors=True)
         os.makedirs(work)
         environment = {**os.environ, **test.environment, "LD_LIBRARY_PATH": folder, "CMOCKA_TEST_ABORT": "1",
                        "TMPDIR": work, **(more or {})}
-        # The output goes to a file: a pipe would be held open by a process that outlives the test.
+        # The output goes to a file, because a process that outlives the test would hold a pipe open.
         with open(os.path.join(work, "output.txt"), "wb") as output:
             process = subprocess.run([self.nest(), str(limit_s), *test.command], cwd=work, env=environment,
                                      stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=output,

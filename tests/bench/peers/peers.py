@@ -37,7 +37,7 @@ def run(argv, **more):
 
 
 def exchanges(build, work):
-    """The same messages through the same network: Tandem's engine beside SimGrid's."""
+    """Runs the same messages through the same network, in Tandem's engine and in SimGrid's."""
     ours, theirs = os.path.join(work, "ours"), os.path.join(work, "theirs")
     source = os.path.join(HERE, "exchange_simgrid.cpp")
     made = subprocess.run(["g++", "-O2", "-o", theirs, source, "-lsimgrid"], capture_output=True,
@@ -83,7 +83,7 @@ def error_line(name, pairs, wall):
 
 
 def calculon(build, folder):
-    """Table 5 of Korthikanti et al. 2022, as Calculon's own validation predicts it."""
+    """Compares on Table 5 of Korthikanti et al. 2022, with the predictions of Calculon's own validation."""
     out, wall = run([sys.executable, "bin/calculon", "llm-validation"], cwd=folder,
                     env={**os.environ, "PYTHONPATH": f".:{os.environ.get('PYTHONPATH', '')}"})
     part = out[out.index("End-to-end"):]
@@ -159,7 +159,7 @@ print("seconds", time.process_time() - begin)
 
 
 def simumax(build, folder, work):
-    """SimuMax's own B200 runs: its published predictions beside Tandem's."""
+    """Compares SimuMax's published predictions of its own B200 runs with Tandem's."""
     rows = simumax_rows(folder)
     table = os.path.join(work, "simumax.csv")
     with open(os.path.join(ROOT, "tests/data/published_runs.csv"), encoding="utf-8") as file:

@@ -1,5 +1,5 @@
--- Blocks of a norm and a pair of products: the smallest model with units, stages and splits over tp.
--- `layers`: the number of blocks; `tied`: the head shares the embedding's weight.
+-- Blocks of a norm and a pair of products: the smallest model that has units, stages and splits over tp.
+-- layers: the number of blocks. tied: the head shares the embedding's weight.
 local nn = require "tandem.nn"
 
 local function block()
