@@ -117,8 +117,8 @@ coverage:
 	@cmake --build --preset mutants --target mutant_tests
 	tests/mutants/coverage.py $(if $(JOBS),--jobs $(JOBS)) $(if $(LINES),--lines) $(FOLDERS)
 
-# Tries every mutant of the corpus's plans and of the CUDA kernels, of which the tests try a seeded
-# sample.
+# Tries every mutant of the corpus's plans and of the CUDA kernels. The tests try only a sample of them,
+# drawn by a seed.
 plan-mutants: build
 	@sh cmake/deps.sh test
 	@cmake --preset release --log-level=NOTICE && cmake --build --preset release

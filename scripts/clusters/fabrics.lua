@@ -12,8 +12,8 @@ local function with(name, flags)
   return flags
 end
 
--- The bytes that fill the pipeline of one NIC: the mean of EFA's three generations. A rank of these
--- has 12.5, 50 and 50 GB/s.
+-- The bytes that fill the pipeline of one NIC: the mean of EFA's three generations, in
+-- which a rank has 12.5, 50 and 50 GB/s.
 local fill = 0
 for name, bytes_per_s in pairs { efa1 = 12.5e9, efa2 = 50e9, efa4 = 50e9 } do
   fill = fill + fitted[name].ramp_s * fitted[name].achieved * bytes_per_s / 3

@@ -198,7 +198,7 @@ local function with_sequence(plan, extra)
   return own
 end
 
--- Without ties, the logits stay split over the vocabulary, and the embedding joins the plan.
+-- If head and embedding are not tied, logits stay split over the vocabulary, and the embedding is split, too.
 local function hf_plan(given, tied)
   local own = with_sequence(given)
   if not tied and own.lm_head == "colwise_rep" then own.lm_head = "colwise" end

@@ -1,7 +1,7 @@
 -- Public configurations of models (from each model's config.json or paper), for rows that give only
 -- a name. A cell that the row states always wins. Patterns match the name in lower case, in which
--- "-" replaces blanks and underscores. The first match counts. A pattern without a shape excludes
--- these models. "%f[%d%.]2b" matches the size 2b, but not the end of 12b or 1.2b.
+-- "-" replaces blanks and underscores. The first match counts. A pattern without a shape means
+-- that no configuration is known. "%f[%d%.]2b" matches the size 2b, but not the end of 12b or 1.2b.
 
 -- l: layers. d: width. h: heads. kv: KV heads. hd: width of a head. ff: width of an MLP. v: vocabulary.
 -- e: experts. k: experts of a token. me: width of an expert. sh: width of shared experts. first: the

@@ -6,12 +6,14 @@ local count, has, is_open, refuse = cells.count, cells.has, cells.is_open, cells
 local recipes = require "tandem.published_recipes"
 local m = {}
 
--- Documented defaults of frameworks. zero_stage: Megatron-LM shards the optimizer only on request
--- (--use-distributed-optimizer); recipes of NeMo and Megatron-Bridge request it; nanotron's stage
--- is 0. ac: torchtitan's is "selective"; Megatron-LM, NeMo and Megatron-Bridge do not recompute.
--- sp: recipes of NeMo and Megatron-Bridge use sequence parallelism with tp, because their overlap
--- of communication over tp needs it. whole: the samples of a rank are one micro-batch, because the
--- framework does not accumulate gradients by default.
+-- Documented defaults of frameworks.
+-- zero_stage: Megatron-LM shards the optimizer only on request (--use-distributed-optimizer). Recipes of
+--   NeMo and Megatron-Bridge request it. nanotron's stage is 0.
+-- ac: torchtitan's is "selective". Megatron-LM, NeMo and Megatron-Bridge do not recompute.
+-- sp: recipes of NeMo and Megatron-Bridge use sequence parallelism with tp, because their overlap of
+--   communication over tp needs it.
+-- whole: the samples of a rank are one micro-batch, because the framework does not accumulate gradients
+--   by default.
 local frameworks = {
   { "^megatron%-lm", zero_stage = "0" }, { "^megatron%-core", zero_stage = "0" },
   { "^megatron%-bridge", zero_stage = "1", sp = "1" }, { "nemo", zero_stage = "1", sp = "1" },

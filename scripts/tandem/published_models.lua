@@ -49,7 +49,7 @@ local function nemotron(row)
   }
 end
 
--- Families by the names of Megatron's columns. The first match counts. A name without a family is planned like Llama.
+-- The blocks of families, in Megatron's columns. The first match counts. A name without a family is planned like Llama.
 local llama_like = { activation = "swiglu", normalization = "RMSNorm", position_embedding = "rope", untie_embeddings = "1" }
 local blocks = {
   { "santacoder", { activation = "gelu", normalization = "LayerNorm", position_embedding = "learned_absolute", untie_embeddings = "0" } },

@@ -1,4 +1,4 @@
--- Heads of each level are checked, and a grid that three ranks cannot share.
+-- tp must divide the heads of each level. domain needs a grid, which a model of tokens lacks.
 return require "dialects.credit" {
   world_size = 9,
   seq_length = 64,

@@ -1,4 +1,4 @@
--- Sizes in miles-credit's model block that its model cannot have: one error each, named by the key that was written.
+-- miles-credit's model cannot have these sizes. Each gives one error, under the name of the written key.
 return require "dialects.credit" {
   world_size = 2,
   model = {

@@ -1,4 +1,4 @@
--- A model that takes no scaling does not ignore it.
+-- If a model takes no scaling, a scaling is refused.
 return require "dialects.automodel" {
   world_size = 8, seq_length = 64,
   model = require "models.gpt2" "tiny",

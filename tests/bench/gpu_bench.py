@@ -157,7 +157,7 @@ def plan_path(source, plan):
 
 
 def bench(tandem, source, out, plan, ceilings, settings, deadline):
-    """Measures a plan. Whatever our command prints, there is a row, and the next plan follows."""
+    """Measures a plan. If our command fails, there is a row, too, and the next plan follows."""
     row = {"plan": plan}
     try:
         measure(row, plan_path(source, plan), tandem, os.path.join(out, "gpu-bench.db"), ceilings, settings,

@@ -36,7 +36,8 @@ same_with_and_without_graphs() {
     for how in none whole cut; do loss "$how" --backend cuda --graph $how $one || return; done
     cmp none whole && cmp none cut && loss again --backend cuda --graph none $one && cmp none again
 }
-# Ranks that share the GPU must give the same loss in every way, to the last digit, and the CPU's.
+# Ranks that share the GPU must give the same loss, to the last digit, in every way to run a step. It must
+# be close to the CPU's loss.
 # CUDA does not promise that branches of a graph run at once. If they do not, a branch that waits
 # for the host may never see what another branch waits for; with several axes that is not a failure.
 shared='--backend cuda --share-device --timeout 40 --steps 6'

@@ -24,8 +24,8 @@ for program in "$build"/tests/gpu_*; do
 done
 find "$top/build" -type f -exec strip -g {} + || exit 1
 
-# The libraries that these load, each in a folder of its own: machine.sh takes those that are missing.
-# Left out: the C library, the driver, CUDA's large libraries, and MPI, which must be the machine's.
+# The libraries that these programs load, each in a folder of its own. machine.sh takes those that a
+# machine lacks. Left out: the C library, the driver, CUDA's large libraries, and MPI, which must be the machine's.
 # OpenBLAS is loaded at the first kernel, so ldd does not list it.
 blas=$(grep -aoE '/[^ ]*/libopenblas[a-z0-9.]*' "$top/build/tandem" | head -1)
 [ -e "${blas:-none}" ] || blas=$(ldconfig -p | awk '$1 == "libopenblas.so.0" { print $NF; exit }')

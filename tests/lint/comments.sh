@@ -1,6 +1,6 @@
 #!/bin/sh
-# Finds tables in comments whose columns the formatter has joined. Such a row begins at the column
-# of sentences and has a gap of several spaces, or has a closing brace without its opening one. Rows
+# Finds tables in comments whose columns the formatter has joined. Such a row is not
+# indented and has a gap of several spaces, or it has a closing brace without its opening one. Rows
 # that are indented by three spaces stay as they are written. Finds also a slash that is left over
 # at the end of a comment.
 lint=$(dirname "$(realpath "$0")")

@@ -5,7 +5,7 @@ lint=$(dirname "$(realpath "$0")")
 cd "${1:-.}" || exit 1
 sh "$lint/files.sh" '*.h' | grep -v '^tests/' |
     xargs -r awk '
-    # The comments of a line, after the mark that a sentence begins there; strings are blanked.
+    # Returns the comments of a line without strings. A " . " marks the place where a comment begins.
     function comments(line,    out, at) {
         gsub(/"([^"\\]|\\.)*"/, "", line)
         out = ""

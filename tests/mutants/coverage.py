@@ -30,7 +30,7 @@ def asserted(text):
 
 
 def runs(numbers):
-    """"3, 7-9" of sorted numbers."""
+    """Returns sorted numbers as in "3, 7-9"."""
     parts, first = [], None
     for i, n in enumerate(numbers):
         first = n if first is None else first
@@ -63,7 +63,7 @@ def share(part, whole):
 
 
 def listing(found, say):
-    """For each file: the lines that no test runs, and of the lines that run the ways out that no test takes."""
+    """Prints for each file the lines that no test runs. For the other lines, prints the ways out that no test takes."""
     for name, (lines, ran, ways, taken) in sorted(found.items()):
         missed, all_ways = {}, {}
         for line, _ in ways:
