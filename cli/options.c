@@ -35,7 +35,7 @@ static const Option option_table[] = {
     {"slurm", 0, OPTION_text, "N", FIELD(sweep.slurm_text), OPTIONS_sweep,
      "print a Slurm array job of N parts instead; later join the stores with `db merge`"},
     {"by", 0, OPTION_text, "WHAT", FIELD(sweep.by), OPTIONS_sweep,
-     "rank by tokens (a second; default), gpu (a second and GPU), memory, usd or energy"},
+     "rank by tokens (per second; default), gpu (per second and GPU), memory, usd, energy"},
     {"exhaustive", 0, OPTION_flag, NULL, FIELD(sweep.exhaustive), OPTIONS_search,
      "simulate every plan of the search, even if a lower bound rejects it"},
     {"csv", 0, OPTION_flag, NULL, FIELD(sweep.csv), OPTIONS_sweep | OPTIONS_search,

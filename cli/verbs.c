@@ -85,10 +85,9 @@ static const Verb verb_table[] = {
      "tandem net dgx_h100 --nodes 2 --collective all_gather --min 1M", OPTIONS_net, cmd_net},
     {"import", "FILE...", 1, 1024, "Store measurements of other tools",
      "FILE is an output of nccl-tests, an SQLite export of nsys, or a Chrome trace of PyTorch's\n"
-     "profiler. `tandem sim --machine NAME` then uses its collectives, and kernels of traces with\n"
-     "shapes. Import the traces of all ranks at once: the last rank to start a collective shows "
-     "its\n"
-     "time, because the others wait for it.",
+     "profiler. `tandem sim --machine NAME` then uses the collectives, and the kernels of traces\n"
+     "with shapes. Import the traces of all ranks at once: only the rank that starts a collective\n"
+     "last shows its time, because the others wait for it.",
      "tandem import all_reduce.txt --machine dgx1", OPTIONS_import, cmd_import},
     {"trace", "RUN", 1, 1, "Write a run's steady step as a Chrome trace",
      "Writes one track for each rank and stream; open the file in Perfetto or chrome://tracing.",
