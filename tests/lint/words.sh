@@ -34,7 +34,7 @@ sh "$lint/files.sh" '*.h' | grep -v '^tests/' |
         whole = before " " text
         if (whole ~ /[.:!?;] *([-]+ )?(What|Whoever) / || text ~ /[Ww]hat [^.;:,]* of it([^a-z]|$)/)
             print FILENAME ":" FNR ": name the subject:" text
-        # A sentence may end at the end of a line: its last two characters decide.
+        # The last two characters of a line show whether a sentence ends there.
         before = text ~ /[.:!?;-] *$/ ? "." : ""
         if (text == "") before = ""
     }' | { grep . && exit 1; exit 0; }
