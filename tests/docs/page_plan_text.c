@@ -28,7 +28,8 @@ static void add_record(Str *out, const Record *record)
 }
 
 static const char *const titles[] = {[TRUST_proven] = "proven, by other fields",
-                                     [TRUST_sealed] = "proven, by its seal",
+                                     [TRUST_given] = "proven, by its seal: inputs",
+                                     [TRUST_reported] = "proven, by its seal: for reports",
                                      [TRUST_free] = "free",
                                      [TRUST_label] = "label"};
 
@@ -44,7 +45,7 @@ const char *page_plan_text(Arena *arena)
     str_add(&out, "\n");
     page_text(&out,
               "A field is proven, free, or a label. A change of a proven field is refused, and "
-              "the error names the field. There are two ways to prove a field:");
+              "the error names the field. The table gives the proof of each field:");
     str_add(&out, "\n| | |\n|---|---|\n");
     for (int t = 0; t < TRUST_COUNT; t++)
         str_print(&out, "| %s | %s |\n", titles[t], page_cell(arena, meanings[t]));
@@ -61,7 +62,7 @@ const char *page_plan_text(Arena *arena)
               "field to this table. It also tries the proofs without the seals.");
     str_add(&out, "\n| record ");
     for (int t = 0; t < TRUST_COUNT; t++) str_print(&out, "| %s ", titles[t]);
-    str_add(&out, "|\n|---|---|---|---|---|\n");
+    str_add(&out, "|\n|---|---|---|---|---|---|\n");
     for (int k = 0; k < RECORD_ranks; k++) add_record(&out, text_record((TextRecordKind)k));
     return str_text(&out);
 }

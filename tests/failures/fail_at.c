@@ -26,6 +26,10 @@ void fail_at_use(FailState *use)
     state = use;
 }
 
+/* True while OpenBLAS is loaded. Its Fortran library takes memory before any function of Tandem can
+ * know, and ends or crashes the process if there is none. */
+static _Thread_local bool loads_openblas;
+
 enum { DEPTH = 14, OWN = 3 }; /* functions on the stack; those of this file */
 
 /* Notes the place of call `n`. */
@@ -53,7 +57,7 @@ static void note(FailState *s, uint64_t n)
 static bool fails(FailKind kind, int error)
 {
     FailState *s = state;
-    if (s == NULL || s->kind != (uint32_t)kind) return false;
+    if (s == NULL || s->kind != (uint32_t)kind || loads_openblas) return false;
     const uint64_t n = atomic_fetch_add(&s->counted, 1) + 1;
     if (s->notes != 0 && kind == FAIL_memory) note(s, n);
     if (s->at == 0 || n < s->at || (n > s->at && !s->forever)) return false;
@@ -88,7 +92,10 @@ void *dlopen(const char *name, int mode)
     memcpy(&next, &found, sizeof next);
     const char *without = getenv(FAIL_LIBRARY);
     const bool hides = name != NULL && without != NULL && strstr(name, without) != NULL;
-    return next(hides ? "/missing/library.so" : name, mode);
+    loads_openblas = name != NULL && strstr(name, "openblas") != NULL && !hides;
+    void *library = next(hides ? "/missing/library.so" : name, mode);
+    loads_openblas = false;
+    return library;
 }
 
 /* ---- memory: glibc's own names lead past this file */

@@ -58,28 +58,28 @@ static const TextField step_fields[] = {
     FIELD(StepInfo, seq, i64, proven),
     KEY("tokens", StepInfo, global_tokens, f64, proven),
     FIELD(StepInfo, group, i64, proven),
-    FIELD(StepInfo, seed, u64, sealed),
+    FIELD(StepInfo, seed, u64, given),
 };
 
 static const TextField nccl_fields[] = {
-    KEY("min_ctas", NcclSettings, min_ctas, u32, sealed),
-    KEY("max_ctas", NcclSettings, max_ctas, u32, sealed),
-    WORD("register", NcclSettings, registration, registers, sealed),
-    WORD("cta_policy", NcclSettings, cta_policy, cta_policies, sealed),
+    KEY("min_ctas", NcclSettings, min_ctas, u32, given),
+    KEY("max_ctas", NcclSettings, max_ctas, u32, given),
+    WORD("register", NcclSettings, registration, registers, given),
+    WORD("cta_policy", NcclSettings, cta_policy, cta_policies, given),
 };
 
 /* The name comes first, so that the plan's id can leave it out. */
 static const TextField model_fields[] = {
     FIELD(ModelInfo, name, text, label),
     KEY("params", ModelInfo, n_params, u64, proven),
-    KEY("params_no_embedding", ModelInfo, n_params_no_embedding, u64, sealed),
-    KEY("layers", ModelInfo, n_layers, u32, sealed),
-    FIELD(ModelInfo, d_model, u32, sealed),
-    KEY("heads", ModelInfo, n_heads, u32, sealed),
-    KEY("kv_heads", ModelInfo, n_kv_heads, u32, sealed),
-    FIELD(ModelInfo, head_dim, u32, sealed),
-    FIELD(ModelInfo, vocab, u32, sealed),
-    FIELD(ModelInfo, seq, u32, sealed),
+    KEY("params_no_embedding", ModelInfo, n_params_no_embedding, u64, reported),
+    KEY("layers", ModelInfo, n_layers, u32, reported),
+    FIELD(ModelInfo, d_model, u32, reported),
+    KEY("heads", ModelInfo, n_heads, u32, reported),
+    KEY("kv_heads", ModelInfo, n_kv_heads, u32, reported),
+    FIELD(ModelInfo, head_dim, u32, reported),
+    FIELD(ModelInfo, vocab, u32, reported),
+    FIELD(ModelInfo, seq, u32, reported),
 };
 
 static const TextField axis_fields[] = {
@@ -94,13 +94,12 @@ static const TextField deal_fields[] = {
     FIELD(Deal, bound, u32, free),         KEY("intervals", Deal, first, intervals, free),
 };
 
-#define ATTRIBUTE_double(name) {#name, FIELD_f64, AT(Attrs, name), 0, 0, NULL, TRUST_sealed, #name},
-#define ATTRIBUTE_int64_t(name)                                                                    \
-    {#name, FIELD_i64, AT(Attrs, name), 0, 0, NULL, TRUST_sealed, #name},
-#define X(type, name) ATTRIBUTE_##type(name)
+#define ATTRIBUTE_double(name)  {#name, FIELD_f64, AT(Attrs, name), 0, 0, NULL, TRUST_given, #name},
+#define ATTRIBUTE_int64_t(name) {#name, FIELD_i64, AT(Attrs, name), 0, 0, NULL, TRUST_given, #name},
+#define X(type, name)           ATTRIBUTE_##type(name)
 static const TextField attrs_fields[] = {
     ATTRIBUTES(X){"rope_pair", FIELD_numbers, AT(Attrs, rope_pair), 0, ROPE_PAIRS, NULL,
-                  TRUST_sealed, "rope_pair"},
+                  TRUST_given, "rope_pair"},
 };
 #undef X
 
@@ -113,37 +112,37 @@ static const TextField shape_fields[] = {
 static const TextField module_fields[] = {
     FIELD(Module, path, text, label),
     KEY("class", Module, class_, text, label),
-    FIELD(Module, parent, u32, sealed),
-    FIELD(Module, layer, u32, sealed),
+    FIELD(Module, parent, u32, reported),
+    FIELD(Module, layer, u32, reported),
     KEY("block", Module, is_block, bool, label),
     FIELD(Module, fsdp2_shard, bool, label),
     KEY("at", Module, loc, loc, label),
 };
 
 static const TextField tensor_fields[] = {
-    FIELD(Tensor, name, text, sealed),
+    FIELD(Tensor, name, text, given),
     WORD("role", Tensor, role, roles, proven),
-    WORD("dtype", Tensor, dtype, dtypes, sealed),
+    WORD("dtype", Tensor, dtype, dtypes, reported),
     MANY("dims", Tensor, dim, dims, n_dims, MAX_DIMS, proven),
     MANY("deals", Tensor, deal, deals, n_dims, MAX_DIMS, free),
-    FIELD(Tensor, use, layout, sealed),
+    FIELD(Tensor, use, layout, reported),
     FIELD(Tensor, kept, layout, proven),
     KEY("fixed", Tensor, use_is_fixed, bool, label),
     FIELD(Tensor, producer, u32, proven),
     FIELD(Tensor, grad, u32, proven),
     FIELD(Tensor, grad_of, u32, proven),
-    FIELD(Tensor, module, u32, sealed),
+    FIELD(Tensor, module, u32, reported),
     WORD("rest", Tensor, rest_dtype, dtypes, proven),
     WORD("reduce", Tensor, reduce_dtype, dtypes, proven),
     WORD("tp", Tensor, tp, styles, label),
     KEY("column", Tensor, column_dim, u8, label),
     KEY("row", Tensor, row_dim, u8, label),
-    FIELD(Tensor, order, u32, sealed),
-    FIELD(Tensor, order_dim, u8, sealed),
-    WORD("init", Tensor, init.kind, inits, sealed),
-    KEY("init_a", Tensor, init.a, f64, sealed),
-    KEY("init_b", Tensor, init.b, f64, sealed),
-    KEY("stream", Tensor, init_stream, u64, sealed),
+    FIELD(Tensor, order, u32, given),
+    FIELD(Tensor, order_dim, u8, given),
+    WORD("init", Tensor, init.kind, inits, given),
+    KEY("init_a", Tensor, init.a, f64, given),
+    KEY("init_b", Tensor, init.b, f64, given),
+    KEY("stream", Tensor, init_stream, u64, given),
     FIELD(Tensor, unit, u32, proven),
     KEY("flat", Tensor, flat_offset, u64, proven),
     FIELD(Tensor, partial, axes, label),
@@ -156,15 +155,15 @@ static const TextField node_fields[] = {
     {NULL, FIELD_op, AT(Node, op), 0, 0, NULL, TRUST_proven, "op"},
     MANY("in", Node, in, ids, n_in, MAX_IN, proven),
     MANY("out", Node, out, ids, n_out, MAX_OUT, proven),
-    FIELD(Node, attrs, u32, sealed),
-    FIELD(Node, module, u32, sealed),
-    FIELD(Node, layer, u32, sealed),
+    FIELD(Node, attrs, u32, given),
+    FIELD(Node, module, u32, reported),
+    FIELD(Node, layer, u32, reported),
     FIELD(Node, stage, u32, label),
-    FIELD(Node, region, u32, sealed),
+    FIELD(Node, region, u32, reported),
     FIELD(Node, tile, u32, proven),
     FIELD(Node, forward, u32, proven),
-    FIELD(Node, split, split, sealed),
-    FIELD(Node, keep, bool, sealed),
+    FIELD(Node, split, split, reported),
+    FIELD(Node, keep, bool, reported),
     KEY("at", Node, loc, loc, label),
 };
 
@@ -172,7 +171,7 @@ static const TextField unit_fields[] = {
     FIELD(Unit, name, text, label),
     FIELD(Unit, params, list, proven),
     FIELD(Unit, shard, axes, proven),
-    FIELD(Unit, replicate, axes, sealed),
+    FIELD(Unit, replicate, axes, reported),
     FIELD(Unit, elements, u64, proven),
     FIELD(Unit, padded, u64, proven),
     WORD("dtype", Unit, dtype, dtypes, proven),

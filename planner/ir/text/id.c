@@ -379,7 +379,7 @@ void text_seals(const Plan *plan, Arena *scratch, TextSeals *seals)
         c->n_fields[k] = 1;
         for (uint32_t i = 0; i < n; i++) {
             const TextField *f = all[i].field;
-            if (f->trust == TRUST_free || f->trust == TRUST_label) continue;
+            if (!text_has_seal(f)) continue;
             c->field[k][0] = all[i];
             const uint64_t seal = hash_kind(c, (TextRecordKind)k, scratch);
             if (seal != zeros) seals->of[k][f - text_record((TextRecordKind)k)->fields] = seal;

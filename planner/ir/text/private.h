@@ -34,12 +34,15 @@ typedef enum FieldType {
     FIELD_after      /* Instr.after in Program.after */
 } FieldType;
 
-/* The effect of changing a field's value in the text. The classes are proven, free and label; the
- * first has two rows here. A test checks the class of each field. */
+/* The effect of changing a field's value in the text. A field is proven, free or a label. The
+ * proven fields have three rows here: a change of a given or a reported field contradicts no other
+ * field, so only its seal refuses it. A test checks the class of each field. */
 #define TRUSTS(X)                                                                                  \
     X(proven, "A change contradicts other fields, and the proofs refuse it.")                      \
-    X(sealed, "No other field determines the value: it is an input, such as a seed, or says "      \
-              "where an instruction comes from. Its seal refuses a change.")                       \
+    X(given, "An input of the computation, such as a seed or an initial value. Its seal refuses "  \
+             "a change. Without the seal, the plan would be one of another computation.")          \
+    X(reported, "Reports and predictions read it, such as the layer of an instruction. Its seal "  \
+                "refuses a change. Without the seal, the executor would compute the same.")        \
     X(free, "A change gives another legal program with the same results. Its time may differ.")    \
     X(label, "A change affects no number of the executor or the simulator, and no proof.")
 typedef enum TextTrust {
@@ -91,6 +94,11 @@ typedef struct Record {
 const Record *text_record(TextRecordKind kind);
 /* Returns how many numbers a field of FIELD_numbers has. */
 uint32_t text_numbers(const TextField *f, const void *record);
+/* True for a proven field. */
+static inline bool text_has_seal(const TextField *f)
+{
+    return f->trust != TRUST_free && f->trust != TRUST_label;
+}
 /* Returns the key, or the member's name for a field without a key. */
 const char *text_field_name(const TextField *f);
 

@@ -329,7 +329,7 @@ static void waits_are_within_groups(const Plan *plan, const char *circle)
 static void a_user_sees_it(const Plan *plan, const char *circle)
 {
     Str text = str_in(arena);
-    text_print(plan, 0, &text);
+    text_print(plan, TEXT_WITH_SEALS, &text);
     command_write_file("trap.plan", str_text(&text));
     const CommandResult r = COMMAND(arena, 60, "check", "trap.plan");
     if (r.exit_code != 3 || strstr(r.err, circle) == NULL)
