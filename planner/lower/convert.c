@@ -387,7 +387,7 @@ BufferId lower_convert(Lower *l, BufferId from, const Layout *to, NodeId origin,
     from = take_maxima(l, from, to, origin, category);
     static const Change order[] = {CHANGE_slice, CHANGE_reduce_scatter, CHANGE_all_reduce,
                                    CHANGE_all_to_all, CHANGE_all_gather};
-    int8_t key;
+    int8_t key = 0;
     AxisSet axes;
     for (size_t k = 0; k < sizeof order / sizeof order[0];) {
         axes = axes_of(l, from, to, order[k], &key);

@@ -264,7 +264,7 @@ static void send_ended(Child *c, int status)
     record_begin(&c->out, RECORD_ended);
     put_u32(&c->out, (uint32_t)status);
     record_end(&c->out);
-    if (!writer_send(&c->out, c->fd)) _exit(0);
+    if (!writer_send(&c->out, c->fd)) _exit(1);
 }
 
 /* Calls the function in a process of its own, which sends all further records. Returns how that
@@ -310,10 +310,10 @@ static void answer_request(Child *c)
         ended = call_apart(c, both);
     } else {
         const int status = call(c, settle);
-        if (status != LUA_OK || c->fired > 0 || c->answer.no_model)
-            child_finish(c, status);
-        else
+        if (status == LUA_OK && c->fired == 0 && !c->answer.no_model)
             ended = call_apart(c, model);
+        else if (!child_finish(c, status))
+            _exit(1); /* the parent would wait for the answer */
         /* The interpreter was interrupted, so its state is unknown, and the parent starts another
          * process. */
         if (c->expired > 0) _exit(0);

@@ -386,7 +386,7 @@ static int answer(lua_State *L)
 
 _Noreturn void child_serve_sweep(Child *c)
 {
-    child_finish(c, LUA_OK);
+    if (!child_finish(c, LUA_OK)) _exit(1);
     Arena *own = c->arena = arena_new(); /* holds the memory of one call */
     Call call;
     while (read_call(c, &call)) {
@@ -399,7 +399,7 @@ _Noreturn void child_serve_sweep(Child *c)
         lua_pushlightuserdata(c->L, &call);
         lua_pushcclosure(c->L, answer, 1);
         const int status = lua_pcall(c->L, 0, 0, 1);
-        child_finish(c, status);
+        if (!child_finish(c, status)) _exit(1);
         if (c->expired > 0) break; /* the interpreter was interrupted: its state is unknown */
         arena_reset(own);
     }

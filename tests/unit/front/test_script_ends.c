@@ -85,7 +85,7 @@ static void the_process_has_a_limit_of_memory(void **state)
         struct rlimit limit = {0};
         child_limit(&child);
         if (getrlimit(RLIMIT_AS, &limit) != 0) _exit(1);
-        _exit(limit.rlim_cur > UINT64_C(2) << 30 && limit.rlim_cur < UINT64_C(64) << 30 ? 0 : 2);
+        _exit(limit.rlim_cur > UINT64_C(2) << 30 && limit.rlim_cur < UINT64_C(6) << 30 ? 0 : 2);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
