@@ -39,7 +39,7 @@ if(TANDEM_SANITIZE)
   set(CMAKE_C_FLAGS_RELEASE "-O1 -g1 -fno-omit-frame-pointer")
   add_compile_options($<$<COMPILE_LANGUAGE:C>:-fsanitize=address,undefined>
     $<$<COMPILE_LANGUAGE:C>:-fno-sanitize-recover=all>)
-  add_link_options(-fsanitize=address,undefined)
+  add_link_options(-fsanitize=address,undefined -Wl,--wrap=memmove)
   # The program has a fixed address, so the loader need not change the 9 MB that describe the checks. A
   # process then starts in three quarters of the time, and the tests start thousands of processes.
   add_link_options($<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:-no-pie>)

@@ -1,0 +1,35 @@
+/* memmove for the sanitizers' build: the linker sends all calls to __wrap_memmove. The library's
+ * function moves one byte at a time, which took a fifth of the time of tests that place buffers.
+ * This one checks the same bytes, and lets the library's function report a fault. */
+#include <sanitizer/asan_interface.h>
+#include <string.h>
+
+enum { WORD = 32 };
+
+void *__real_memmove(void *to, const void *from, size_t n);
+void *__wrap_memmove(void *to, const void *from, size_t n);
+
+static void move_word(char *to, const char *from)
+{
+    char word[WORD];
+    __builtin_memcpy(word, from, WORD);
+    __builtin_memcpy(to, word, WORD);
+}
+
+void *__wrap_memmove(void *to, const void *from, size_t n)
+{
+    char *t = to;
+    const char *f = from;
+    if (n < WORD || __asan_region_is_poisoned((void *)(size_t)from, n) != NULL ||
+        __asan_region_is_poisoned(to, n) != NULL)
+        return __real_memmove(to, from, n);
+    const size_t rest = n % WORD;
+    if (t <= f) {
+        for (size_t i = 0; i + WORD <= n; i += WORD) move_word(t + i, f + i);
+        __real_memmove(t + n - rest, f + n - rest, rest);
+    } else {
+        __real_memmove(t + n - rest, f + n - rest, rest);
+        for (size_t i = n - rest; i > 0; i -= WORD) move_word(t + i - WORD, f + i - WORD);
+    }
+    return to;
+}
