@@ -50,8 +50,8 @@ static void tell_rank(const Ending *p, Rank r, uint32_t match, uint32_t step, St
     const Program *program = plan_program(p->plan, r);
     Pc at = 0, want = match ? find_match(program, match) : 0;
     for (int s = 0; s < STREAM_COUNT; s++) {
-        Pc head = atomic_load(&slot->head[s]);
-        if (head && (at == 0 || head < at)) at = head;
+        Pc unfinished = atomic_load(&slot->unfinished[s]);
+        if (unfinished && (at == 0 || unfinished < at)) at = unfinished;
     }
     int32_t pid = atomic_load(&slot->pid);
     uint32_t its_step = atomic_load(&slot->step);

@@ -155,21 +155,21 @@ DType flat_rest_dtype(const Program *p, BufferId b)
 
 /* A block of a buffer that one thread fills. An element's index determines its value, so blocks are
  * independent. */
-typedef struct InitPiece {
+typedef struct InitBlock {
     const Program *p;
     BufferId b;
     Rank rank;
     FlatRange window;
     InitTo to;
     pthread_t thread;
-} InitPiece;
+} InitBlock;
 
-static void *init_piece(void *self)
+static void *init_block(void *self)
 {
-    InitPiece *piece = self;
+    InitBlock *block = self;
     Arena *scratch = arena_new();
-    walk_window(piece->to.plan, piece->p, piece->b, piece->rank, piece->window, scratch, init_run,
-                &piece->to);
+    walk_window(block->to.plan, block->p, block->b, block->rank, block->window, scratch, init_run,
+                &block->to);
     arena_free(scratch);
     return NULL;
 }
@@ -180,7 +180,7 @@ void flat_init(const Plan *plan, const Program *p, BufferId b, Rank rank, Arena 
 {
     FlatRange all = window_of(plan, p, b, rank);
     DType dtype = p->buffers.at[b].dtype;
-    InitPiece piece[MOST_THREADS];
+    InitBlock block[MOST_THREADS];
     const uint32_t cores = cores_usable();
     uint64_t n = (all.hi - all.lo) / PIECE_ELEMENTS;
     if (n > cores) n = cores;
@@ -192,7 +192,7 @@ void flat_init(const Plan *plan, const Program *p, BufferId b, Rank rank, Arena 
         uint64_t step = (all.hi - all.lo) / n, lo = all.lo + i * step;
         FlatRange window = {lo, i + 1 == n ? all.hi : lo + step};
         char *to = (char *)at + (lo - all.lo) * dtype_bytes(dtype);
-        piece[i] = (InitPiece){.p = p,
+        block[i] = (InitBlock){.p = p,
                                .b = b,
                                .rank = rank,
                                .window = window,
@@ -200,11 +200,11 @@ void flat_init(const Plan *plan, const Program *p, BufferId b, Rank rank, Arena 
     }
     /* If a thread could not be started, the main thread does its work. */
     for (uint64_t i = 1; i < n; i++)
-        if (pthread_create(&piece[i].thread, NULL, init_piece, &piece[i]) != 0) {
-            init_piece(&piece[i]);
-            piece[i].p = NULL;
+        if (pthread_create(&block[i].thread, NULL, init_block, &block[i]) != 0) {
+            init_block(&block[i]);
+            block[i].p = NULL;
         }
-    init_piece(&piece[0]);
+    init_block(&block[0]);
     for (uint64_t i = 1; i < n; i++)
-        if (piece[i].p != NULL) pthread_join(piece[i].thread, NULL);
+        if (block[i].p != NULL) pthread_join(block[i].thread, NULL);
 }

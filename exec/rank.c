@@ -168,7 +168,7 @@ Loc instr_loc(const Plan *plan, const Instr *in)
     return in->origin ? plan->graph.nodes.at[in->origin].loc : none;
 }
 
-Pc rank_head(const RankState *r, Stream stream, const bool *finished)
+Pc rank_unfinished(const RankState *r, Stream stream, const bool *finished)
 {
     for (Pc pc = 1; pc <= r->info->n_instr; pc++)
         if (program_instr(r->info->p, pc)->stream == stream && !finished[pc]) return pc;

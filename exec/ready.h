@@ -118,7 +118,7 @@ const char *instr_text(const Plan *plan, const Program *p, Pc pc, Arena *arena);
 /* Returns the script line of the instruction's origin; file NULL if it has none. */
 Loc instr_loc(const Plan *plan, const Instr *in);
 /* Returns the head of a stream: its first unfinished instruction; 0 if all have finished. */
-Pc rank_head(const RankState *r, Stream stream, const bool *finished);
+Pc rank_unfinished(const RankState *r, Stream stream, const bool *finished);
 
 /* ---- collective.c ---- */
 /* out [n] = part[0] + part[1] + ... (or the maximum), in that order. `out` may be one of the

@@ -34,9 +34,9 @@ typedef struct Engine {
     Ps now, step_start;
     uint64_t n_ended;
     Timeline *line;     /* [class] */
-    HostLine *host;     /* [class]: the parts that have begun */
-    uint32_t **awaited; /* [class][part]: number of instructions whose end the host still awaits
-                           before the part */
+    HostLine *host;     /* [class]: the bursts that have begun */
+    uint32_t **awaited; /* [class][burst]: number of instructions whose end the host still awaits
+                           before the burst */
     Ps *end_ps;
     Arena *arena;
 } Engine;
@@ -92,8 +92,7 @@ static void start_transfer(Engine *e, const SimComm *comm, uint32_t arrivals, ui
     e->changed = true;
 }
 
-/* Registers a member of a communication that is ready. The last member to arrive starts the
- * transfer. */
+/* Registers a ready member of a communication. The last member to arrive starts the transfer. */
 static void reach(Engine *e, uint32_t class_, Pc pc, const SimComm *comm)
 {
     const Fold *fold = e->fold;
@@ -132,10 +131,10 @@ static Ps alone_ps(const Engine *e, uint32_t class_, Pc pc)
     return imbalance_compute(e->options->uneven, e->plan, p, &p->code.at[pc], step->layer, class_);
 }
 
-static void begin_issued(Engine *e, uint32_t class_, Pc head)
+static void begin_issued(Engine *e, uint32_t class_, Pc leader)
 {
     const Code *code = e->code_of[class_];
-    for (Pc pc = head; pc != 0; pc = code->step[pc].next_in_launch) {
+    for (Pc pc = leader; pc != 0; pc = code->step[pc].next_in_launch) {
         const Step *step = &code->step[pc];
         Moment *moment = moment_of(&e->line[class_], pc);
         moment->reached = moment->start = e->now - e->step_start;
@@ -157,35 +156,37 @@ static void begin_issued(Engine *e, uint32_t class_, Pc head)
     }
 }
 
-static void begin(Engine *e, uint32_t class_, Pc head, Pc by)
+static void begin(Engine *e, uint32_t class_, Pc leader, Pc by)
 {
     const Code *code = e->code_of[class_];
-    for (Pc pc = head; pc != 0; pc = code->step[pc].next_in_launch)
+    for (Pc pc = leader; pc != 0; pc = code->step[pc].next_in_launch)
         moment_of(&e->line[class_], pc)->by = by;
-    const Step *step = &code->step[head];
-    Ps issued = e->step_start + e->host[class_].at[step->part].from + step->issued;
+    const Step *step = &code->step[leader];
+    Ps issued = e->step_start + e->host[class_].at[step->burst].from + step->issued;
     if (issued > e->now)
-        heap_add(&e->heap, e->arena, issued, class_, head | ISSUE);
+        heap_add(&e->heap, e->arena, issued, class_, leader | ISSUE);
     else
-        begin_issued(e, class_, head);
+        begin_issued(e, class_, leader);
 }
 
-/* After the end of `pc`: lets the host begin the parts that need not wait for anything any more. */
+/* After the end of `pc`: lets the host begin the bursts that need not wait for anything any more.
+ */
 static void go_on(Engine *e, uint32_t class_, Pc pc)
 {
     const Code *code = e->code_of[class_];
     HostLine *host = &e->host[class_];
-    while (host->n < code->parts.n && e->awaited[class_][host->n] == 0) {
-        const HostPart *part = &code->parts.at[host->n];
-        const Ps ready = host->at[host->n - 1].from + part[-1].length, now = e->now - e->step_start;
+    while (host->n < code->bursts.n && e->awaited[class_][host->n] == 0) {
+        const HostBurst *burst = &code->bursts.at[host->n];
+        const Ps ready = host->at[host->n - 1].from + burst[-1].length,
+                 now = e->now - e->step_start;
         const bool waited = now > ready;
-        host->at[host->n++] = (HostStart){part->first, waited ? pc : 0, waited ? now : ready};
-        const Pc last = host->n < code->parts.n ? part[1].first : code->n;
-        for (Pc head = part->first; head < last; head++) {
-            const Step *step = &code->step[head];
-            if (step->head != head || step->part != host->n - 1) continue;
-            if (++moment_of(&e->line[class_], head)->met == code->need[head])
-                begin(e, class_, head, pc);
+        host->at[host->n++] = (HostStart){burst->first, waited ? pc : 0, waited ? now : ready};
+        const Pc last = host->n < code->bursts.n ? burst[1].first : code->n;
+        for (Pc leader = burst->first; leader < last; leader++) {
+            const Step *step = &code->step[leader];
+            if (step->leader != leader || step->burst != host->n - 1) continue;
+            if (++moment_of(&e->line[class_], leader)->met == code->need[leader])
+                begin(e, class_, leader, pc);
         }
     }
 }
@@ -199,11 +200,11 @@ static void end(Engine *e, uint32_t class_, Pc pc)
     e->end_ps[class_] = e->now;
     uint32_t last = code->step[pc + 1].successors;
     for (uint32_t i = code->step[pc].successors; i < last; i++) {
-        Pc head = code->successors[i];
-        if (++moment_of(line, head)->met == code->need[head]) begin(e, class_, head, pc);
+        Pc leader = code->successors[i];
+        if (++moment_of(line, leader)->met == code->need[leader]) begin(e, class_, leader, pc);
     }
-    const uint32_t part = code->step[pc].lets;
-    if (part != 0 && --e->awaited[class_][part] == 0) go_on(e, class_, pc);
+    const uint32_t burst = code->step[pc].lets;
+    if (burst != 0 && --e->awaited[class_][burst] == 0) go_on(e, class_, pc);
 }
 
 static void end_transfer(Engine *e)
@@ -352,18 +353,20 @@ static void make_hosts(Engine *e, Arena *arena)
     e->host = arena_array(arena, n, sizeof *e->host);
     e->awaited = arena_array(e->arena, n, sizeof *e->awaited);
     for (uint32_t c = 0; c < n; c++) {
-        e->host[c].at = arena_array(arena, e->code_of[c]->parts.n, sizeof *e->host[c].at);
-        e->awaited[c] = arena_array(e->arena, e->code_of[c]->parts.n, sizeof *e->awaited[c]);
+        e->host[c].at = arena_array(arena, e->code_of[c]->bursts.n, sizeof *e->host[c].at);
+        e->awaited[c] = arena_array(e->arena, e->code_of[c]->bursts.n, sizeof *e->awaited[c]);
     }
 }
 
-/* Resets the state before a step: no instruction has ended, and each host begins its first part. */
+/* Resets the state before a step: no instruction has ended, and each host begins its first burst.
+ */
 static void forget_ends(Engine *e)
 {
     for (uint32_t c = 0; c < e->fold->n_classes; c++) {
         const Code *code = e->code_of[c];
         for (Pc pc = 0; pc < code->n; pc++) moment_of(&e->line[c], pc)->met = 0;
-        for (uint32_t i = 0; i < code->parts.n; i++) e->awaited[c][i] = code->parts.at[i].n_awaited;
+        for (uint32_t i = 0; i < code->bursts.n; i++)
+            e->awaited[c][i] = code->bursts.at[i].n_awaited;
         e->host[c].at[0] = (HostStart){.first = 1};
         e->host[c].n = 1;
     }

@@ -112,8 +112,8 @@ static bool compile_comm(Compiler *c, uint32_t program, Pc pc, Code *code)
     return true;
 }
 
-/* Launch groups: runs of communications on one stream with the same non-zero number. before[pc] of
- * each head becomes the newest member of the run before it on its stream. */
+/* Launch groups: runs of communications on one stream with the same non-zero number. For each
+ * leader, before[pc] becomes the newest member of the previous run on its stream. */
 static void find_launches(const Program *p, Code *code, Pc *before)
 {
     Pc last[STREAM_COUNT] = {0};
@@ -122,7 +122,7 @@ static void find_launches(const Program *p, Code *code, Pc *before)
         Pc previous = last[in->stream];
         bool joins = in->launch != 0 && previous != 0 && code->step[pc].comm != 0 &&
                      code->step[previous].comm != 0 && p->code.at[previous].launch == in->launch;
-        code->step[pc].head = joins ? code->step[previous].head : pc;
+        code->step[pc].leader = joins ? code->step[previous].leader : pc;
         if (joins)
             code->step[previous].next_in_launch = pc;
         else
@@ -131,45 +131,45 @@ static void find_launches(const Program *p, Code *code, Pc *before)
     }
 }
 
-typedef void (*Edge)(Code *code, Pc from, Pc to_head);
+typedef void (*Edge)(Code *code, Pc from, Pc to_leader);
 
-static void count_edge(Code *code, Pc from, Pc to_head)
+static void count_edge(Code *code, Pc from, Pc to_leader)
 {
     code->step[from + 1].successors++;
-    code->need[to_head]++;
+    code->need[to_leader]++;
 }
 
-/* Adds a successor to the list of `from`. step[from + 1].successors is the next free place of this
+/* Adds a successor to the list of `from`. step[from + 1].successors is the next free entry of this
  * list; it then grows by one. */
-static void fill_edge(Code *code, Pc from, Pc to_head)
+static void fill_edge(Code *code, Pc from, Pc to_leader)
 {
-    code->successors[code->step[from + 1].successors++] = to_head;
+    code->successors[code->step[from + 1].successors++] = to_leader;
 }
 
 static void each_edge(const Program *p, Code *code, const Pc *before, Edge edge)
 {
     for (Pc pc = 1; pc < code->n; pc++) {
         const Instr *in = &p->code.at[pc];
-        Pc head = code->step[pc].head;
+        Pc leader = code->step[pc].leader;
         for (uint32_t i = 0; i < in->after.n; i++) {
-            edge(code, p->after.at[in->after.first + i], head);
+            edge(code, p->after.at[in->after.first + i], leader);
         }
-        if (head != pc || before[pc] == 0) continue;
-        for (Pc m = code->step[before[pc]].head; m != 0; m = code->step[m].next_in_launch) {
-            edge(code, m, head);
+        if (leader != pc || before[pc] == 0) continue;
+        for (Pc m = code->step[before[pc]].leader; m != 0; m = code->step[m].next_in_launch) {
+            edge(code, m, leader);
         }
     }
 }
 
-/* Fills `successors`: the part of pc goes from step[pc].successors to step[pc + 1].successors. */
+/* Fills `successors`: the range of pc goes from step[pc].successors to step[pc + 1].successors. */
 static void link_successors(Compiler *c, const Program *p, Code *code)
 {
     Pc *before = arena_array(c->scratch, code->n + 1, sizeof *before);
     find_launches(p, code, before);
     each_edge(p, code, before, count_edge);
-    /* The number of successors of pc is in step[pc + 1]. After the running sum, the part of pc
-     * starts at step[pc + 1]. Filling the part moves this number to the part's end, which is the
-     * start of the part of pc + 1. */
+    /* The number of successors of pc is in step[pc + 1]. After the running sum, the range of pc
+     * starts at step[pc + 1]. Filling the range moves this number to the range's end, which is the
+     * start of the range of pc + 1. */
     uint32_t total = 0;
     for (Pc pc = 0; pc <= code->n; pc++) {
         uint32_t n = code->step[pc].successors;
@@ -181,22 +181,22 @@ static void link_successors(Compiler *c, const Program *p, Code *code)
     code->step[0].successors = 0;
 }
 
-/* Lists the heads that wait for nothing. A head of a later part also waits until the host begins
- * its part. */
+/* Lists the leaders that wait for nothing. In a later burst, a leader also waits until the host
+ * begins the burst. */
 static void list_roots(Compiler *c, Code *code)
 {
     for (Pc pc = 1; pc < code->n; pc++) {
-        if (code->step[pc].head != pc) continue;
-        if (code->step[pc].part > 0) code->need[pc]++;
+        if (code->step[pc].leader != pc) continue;
+        if (code->step[pc].burst > 0) code->need[pc]++;
         if (code->need[pc] == 0) list_push(c->arena, &code->roots, pc);
     }
 }
 
-static void await(Code *code, Pc pc, uint32_t part)
+static void await(Code *code, Pc pc, uint32_t burst)
 {
-    if (pc == 0 || code->step[pc].lets != 0) return; /* an earlier part has waited for it */
-    code->step[pc].lets = part;
-    code->parts.at[part].n_awaited++;
+    if (pc == 0 || code->step[pc].lets != 0) return; /* an earlier burst has waited for it */
+    code->step[pc].lets = burst;
+    code->bursts.at[burst].n_awaited++;
 }
 
 /* True if a kernel reads a message for which the host has not waited. */
@@ -216,7 +216,7 @@ typedef struct Host {
     bool sent;  /* messages were sent since its last wait */
 } Host;
 
-/* Begins a part of the host's work before the kernel `pc`, if the host must wait there. */
+/* Begins a burst of the host's work before the kernel `pc`, if the host must wait there. */
 static bool begin_part(Compiler *c, const Program *p, Code *code, Pc pc, Host *host)
 {
     const Instr *in = &p->code.at[pc];
@@ -224,16 +224,16 @@ static bool begin_part(Compiler *c, const Program *p, Code *code, Pc pc, Host *h
     const bool messages =
         c->options->cost->waits_messages && (host->sent || reads_message(p, code, in));
     if (!messages && host->awaited == 0) return false;
-    const Pc from = code->parts.at[code->parts.n - 1].first;
-    const uint32_t part = list_push(c->arena, &code->parts, (HostPart){.first = pc});
-    await(code, host->awaited, part);
+    const Pc from = code->bursts.at[code->bursts.n - 1].first;
+    const uint32_t burst = list_push(c->arena, &code->bursts, (HostBurst){.first = pc});
+    await(code, host->awaited, burst);
     for (Pc at = from; messages && at < pc; at++)
-        if (p->code.at[at].op == OP_send) await(code, at, part);
+        if (p->code.at[at].op == OP_send) await(code, at, burst);
     for (uint32_t i = 0; messages && i < in->after.n; i++) {
         const Pc of = p->after.at[in->after.first + i];
-        if (p->code.at[of].op == OP_recv) await(code, of, part);
+        if (p->code.at[of].op == OP_recv) await(code, of, burst);
     }
-    if (messages) await(code, host->kernel, part);
+    if (messages) await(code, host->kernel, burst);
     host->awaited = 0;
     host->sent = host->sent && !messages;
     return true;
@@ -249,12 +249,12 @@ static void issue_all(Compiler *c, const Program *p, Code *code)
     for (Pc pc = 1; pc < code->n; pc++) {
         const Instr *in = &p->code.at[pc];
         if (begin_part(c, p, code, pc, &host)) now = 0;
-        const uint32_t part = code->parts.n - 1;
+        const uint32_t burst = code->bursts.n - 1;
         now += cost->issue(cost->self, c->plan, p, in);
-        code->parts.at[part].length = now;
-        Step *step = &code->step[pc], *head = &code->step[step->head];
-        step->issued = head->issued = now;
-        step->part = head->part = part;
+        code->bursts.at[burst].length = now;
+        Step *step = &code->step[pc], *leader = &code->step[step->leader];
+        step->issued = leader->issued = now;
+        step->burst = leader->burst = burst;
         if (in->stream == STREAM_compute && op_info(in->op)->class_ != OP_CLASS_comm)
             host.kernel = pc;
         if (cost->waits != NULL && cost->waits(cost->self, in)) host.awaited = pc;
@@ -271,7 +271,7 @@ static bool compile_program(Compiler *c, uint32_t program, Code *code)
     code->step = arena_array(c->arena, (size_t)code->n + 1, sizeof *code->step);
     code->need = arena_array(c->arena, (size_t)code->n + 1, sizeof *code->need);
     list_add(c->arena, &code->comms);
-    list_push(c->arena, &code->parts, (HostPart){.first = 1});
+    list_push(c->arena, &code->bursts, (HostBurst){.first = 1});
     for (Pc pc = 1; pc < code->n; pc++) {
         const Instr *in = &p->code.at[pc];
         bool left_out = cost->leaves_out != NULL && cost->leaves_out(cost->self, c->plan, p, in);

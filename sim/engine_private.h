@@ -6,24 +6,25 @@
 #include "sim/sim.h"
 
 /* An instruction in the form that the engine uses. The members of a launch group wait and start
- * together. `head` is the first member of the group, or the instruction itself if it has no group.
+ * together. `leader` is the first member of the group, or the instruction itself if it has no
+ * group.
  */
 typedef struct Step {
     Ps duration; /* of a computation */
     /* the layer whose expert rows it computes; 0: none, or all ranks have equal loads */
     uint32_t layer;
-    /* the earliest start after the host begins `part`; in a head, the earliest start of the whole
-     * group */
+    /* the earliest start after the host begins `burst`; in a leader, the earliest start of the
+     * whole group */
     Ps issued;
-    /* the part of the host's work that issues it; in a head, that issues the last member */
-    uint32_t part;
-    uint32_t lets; /* the part before which the host waits for its end; 0: none */
+    /* the burst that issues it; in a leader: the burst that issues the last member */
+    uint32_t burst;
+    uint32_t lets; /* the burst before which the host waits for its end; 0: none */
     bool on_host;  /* it uses host memory, and so no SMs of the device */
     /* its first entry in Code.successors; the list ends at the next step's first entry */
     uint32_t successors;
     uint32_t comm;     /* its entry in Code.comms; 0: it is a computation */
     Pc next_in_launch; /* the next member of the group; 0: none */
-    Pc head;
+    Pc leader;
 } Step;
 
 typedef struct SimComm {
@@ -39,24 +40,24 @@ typedef struct SimComm {
     uint32_t layer;
 } SimComm;
 
-/* The host issues a program in parts. Before each part but the first, it waits for the end of some
- * earlier instructions. */
-typedef struct HostPart {
+/* The host issues a program in bursts. Within a burst it does not wait. Before each burst but the
+ * first, it waits for the end of some earlier instructions. */
+typedef struct HostBurst {
     Pc first;
     Ps length; /* the time that the host needs to issue the instructions */
     uint32_t n_awaited;
-} HostPart;
+} HostBurst;
 
 /* A program in the form that the engine runs. For each instruction it holds the number of events to
  * wait for, and the instructions that wait for it. */
 typedef struct Code {
     uint32_t n; /* instructions 1 to n - 1 */
     Step *step;
-    Pc *successors;       /* the instructions that wait, as heads of groups */
-    uint32_t *need;       /* [pc] of a head: the number of instructions that must end first */
-    LIST(SimComm) comms;  /* [0] is unused */
-    LIST(Pc) roots;       /* heads that wait for nothing */
-    LIST(HostPart) parts; /* at least one */
+    Pc *successors;         /* the instructions that wait, each named by the leader of its group */
+    uint32_t *need;         /* [pc] of a leader: the number of instructions that must end first */
+    LIST(SimComm) comms;    /* [0] is unused */
+    LIST(Pc) roots;         /* leaders that wait for nothing */
+    LIST(HostBurst) bursts; /* at least one */
 } Code;
 
 /* Compiles all programs. Numbers the slots, one for each communication of a group. Returns the

@@ -46,8 +46,8 @@ static void tell_unreached(const Stuck *s, uint32_t class_, Str *text)
     const Code *code = &s->codes[program];
     const Program *p = &s->plan->programs.at[program];
     for (Pc pc = 1; pc < code->n; pc++) {
-        Pc head = code->step[pc].head;
-        const uint32_t awaited = code->need[head] - moment_of(&s->line[class_], head)->met;
+        Pc leader = code->step[pc].leader;
+        const uint32_t awaited = code->need[leader] - moment_of(&s->line[class_], leader)->met;
         if (awaited == 0) continue;
         str_print(text, "rank %u cannot begin instruction %u (%s %s), which waits for %u others",
                   s->fold->rank_of[class_], pc, stream_name(p->code.at[pc].stream),

@@ -29,7 +29,7 @@ typedef struct Folder {
     uint32_t *group;             /* [axes index * n_ranks + rank]: smallest rank of its group */
     uint32_t *here;              /* [rank] */
     Colour *link;                /* [link of the network] */
-    const uint32_t *apart;       /* [rank], or NULL (FoldPlaces) */
+    const uint32_t *apart;       /* [rank], or NULL (FoldNodes) */
     bool networked;              /* some peers are on different nodes */
 } Folder;
 
@@ -158,8 +158,8 @@ static void find_patterns(Folder *w, uint32_t i, uint32_t (*place_of)(const Fold
         Rank next = r;
         for (uint32_t k = 0, run = 0; k < n; k += run) {
             const Rank first = next;
-            const uint32_t place = place_of(f, first);
-            for (run = 0; k + run < n && place_of(f, next) == place; run++)
+            const uint32_t node = place_of(f, first);
+            for (run = 0; k + run < n && place_of(f, next) == node; run++)
                 next = mesh_next(&w->plan->mesh, next, axes);
             for (Rank member = first, j = 0; j < run; j++) {
                 w->here[member] = run;
@@ -260,9 +260,9 @@ static void refine(Folder *w)
             w->next[r] = colour_chain(w->next[r], w->sum[key_group(w, i, r)]);
         }
     }
-    static const Key places[] = {key_node, key_nic, key_pod};
+    static const Key nodes[] = {key_node, key_nic, key_pod};
     for (uint32_t side = 0; w->networked && side < (f->nodes_per_pod == 0 ? 2 : 3); side++) {
-        Key key = places[side];
+        Key key = nodes[side];
         sum_colours(w, key, 0);
         for (Rank r = 0; r < f->n_ranks; r++) {
             w->next[r] = colour_chain(w->next[r], w->sum[key(w, 0, r)]);
@@ -303,20 +303,20 @@ static uint32_t number(const Folder *w, uint32_t *class_of)
     return n;
 }
 
-/* Finds the classes of nodes (or NICs, pods). Places whose ranks have the same smallest class form
- * one class. span: a place's ranks are within this many consecutive ranks. */
-static uint32_t number_places(const Folder *w, Key key, uint32_t span, uint32_t *of,
-                              uint32_t *count)
+/* Finds the classes of nodes, of NICs or of pods, as `key` says. Two nodes form one class if the
+ * smallest classes of their ranks are equal. span: the ranks of a node are within this many
+ * consecutive ranks. */
+static uint32_t number_nodes(const Folder *w, Key key, uint32_t span, uint32_t *of, uint32_t *count)
 {
     const Fold *f = w->fold;
     uint32_t n = 0;
     for (uint32_t c = 0; c < f->n_classes; c++) of[c] = UINT32_MAX;
     for (uint32_t c = 0; c < f->n_classes; c++) {
-        uint32_t place = key(w, 0, f->rank_of[c]);
+        uint32_t node = key(w, 0, f->rank_of[c]);
         bool found = of[c] != UINT32_MAX;
         Rank from = f->rank_of[c] - f->rank_of[c] % span, to = from + span;
-        for (Rank r = from; r < to && r < f->n_ranks; r++) { /* the ranks in the same place */
-            if (key(w, 0, r) != place) continue;
+        for (Rank r = from; r < to && r < f->n_ranks; r++) { /* the ranks of the same node */
+            if (key(w, 0, r) != node) continue;
             if (f->class_of[r] == c) count[c]++;
             if (!found) of[f->class_of[r]] = n;
         }
@@ -421,20 +421,20 @@ static void settle_classes(Folder *w, bool unfolded)
     f->on_pod = arena_array(w->arena, f->n_classes, sizeof *f->on_pod);
 }
 
-Fold *fold_ranks_on(const Plan *plan, FoldPlaces places, bool unfolded, Arena *arena)
+Fold *fold_ranks_on(const Plan *plan, FoldNodes nodes, bool unfolded, Arena *arena)
 {
     assert(plan->mesh.n_ranks > 0);
     assert(plan->programs.n > 0);
     Arena *scratch = arena_new();
     Fold *f = arena_alloc(arena, sizeof *f);
     f->n_ranks = plan->mesh.n_ranks;
-    f->devices_per_node = places.devices_per_node;
-    f->nics_per_node = places.nics_per_node;
-    f->nodes_per_pod = places.nodes_per_pod;
+    f->devices_per_node = nodes.devices_per_node;
+    f->nics_per_node = nodes.nics_per_node;
+    f->nodes_per_pod = nodes.nodes_per_pod;
     f->mesh = &plan->mesh;
-    f->routes = places.routes != NULL && places.routes->n_links > 0 ? places.routes : NULL;
+    f->routes = nodes.routes != NULL && nodes.routes->n_links > 0 ? nodes.routes : NULL;
     f->class_of = arena_array(arena, f->n_ranks, sizeof *f->class_of);
-    Folder w = {.plan = plan, .fold = f, .arena = arena, .scratch = scratch, .apart = places.apart};
+    Folder w = {.plan = plan, .fold = f, .arena = arena, .scratch = scratch, .apart = nodes.apart};
     w.needs = arena_array(scratch, plan->programs.n, sizeof *w.needs);
     w.colour = arena_array(scratch, f->n_ranks, sizeof *w.colour);
     w.next = arena_array(scratch, f->n_ranks, sizeof *w.next);
@@ -446,9 +446,9 @@ Fold *fold_ranks_on(const Plan *plan, FoldPlaces places, bool unfolded, Arena *a
     settle_classes(&w, unfolded);
     uint32_t node = f->devices_per_node == 0 ? f->n_ranks : f->devices_per_node;
     uint32_t pod = f->nodes_per_pod == 0 ? f->n_ranks : f->nodes_per_pod * node;
-    f->n_node_classes = number_places(&w, key_node, node, f->node_of, f->on_node);
-    f->n_nic_classes = number_places(&w, key_nic, node, f->nic_of, f->on_nic);
-    f->n_pod_classes = number_places(&w, key_pod, pod, f->pod_of, f->on_pod);
+    f->n_node_classes = number_nodes(&w, key_node, node, f->node_of, f->on_node);
+    f->n_nic_classes = number_nodes(&w, key_nic, node, f->nic_of, f->on_nic);
+    f->n_pod_classes = number_nodes(&w, key_pod, pod, f->pod_of, f->on_pod);
     make_groups(&w);
     arena_free(scratch);
     return f;
@@ -457,6 +457,6 @@ Fold *fold_ranks_on(const Plan *plan, FoldPlaces places, bool unfolded, Arena *a
 Fold *fold_ranks(const Plan *plan, uint32_t devices_per_node, uint32_t nics_per_node, bool unfolded,
                  Arena *arena)
 {
-    FoldPlaces places = {devices_per_node, nics_per_node, 0, NULL, NULL};
-    return fold_ranks_on(plan, places, unfolded, arena);
+    FoldNodes nodes = {devices_per_node, nics_per_node, 0, NULL, NULL};
+    return fold_ranks_on(plan, nodes, unfolded, arena);
 }

@@ -69,9 +69,9 @@ typedef struct Fold {
     uint32_t *link_of; /* [link class]: one of its links */
 } Fold;
 
-/* The place of each rank. Consecutive ranks fill a node, and consecutive nodes fill a pod. The
- * nodes of a pod share one uplink to other pods. */
-typedef struct FoldPlaces {
+/* The nodes of a cluster and their ranks. Consecutive ranks fill a node, and consecutive nodes fill
+ * a pod. The nodes of a pod share one uplink to other pods. */
+typedef struct FoldNodes {
     uint32_t devices_per_node; /* 0: all ranks are on one node */
     uint32_t nics_per_node;    /* 0: one */
     uint32_t nodes_per_pod;    /* 0: all nodes form one pod */
@@ -79,10 +79,10 @@ typedef struct FoldPlaces {
     /* [rank]: a number; ranks with different numbers are not folded. NULL: there are no such
      * numbers. */
     const uint32_t *apart;
-} FoldPlaces;
+} FoldNodes;
 
 /* Folds the ranks of a plan. If `unfolded` is true, each rank is a class of its own. */
-Fold *fold_ranks_on(const Plan *plan, FoldPlaces places, bool unfolded, Arena *arena);
+Fold *fold_ranks_on(const Plan *plan, FoldNodes nodes, bool unfolded, Arena *arena);
 /* The same for a network of one pod without links of its own. */
 Fold *fold_ranks(const Plan *plan, uint32_t devices_per_node, uint32_t nics_per_node, bool unfolded,
                  Arena *arena);

@@ -60,7 +60,7 @@ static void work_rows(void *self, const Worker *job)
             row_reason(&out, "marked aux: never scored");
         else
             r->work(csv, &out);
-        job_piece_done(job);
+        job_item_done(job);
     }
 }
 

@@ -11,10 +11,10 @@
 
 enum { MOST_LINE = 4096, MOST_WORDS = 24 };
 
-typedef struct TableHeads {
+typedef struct TableHeader {
     int32_t type, first_time, second_time; /* columns; -1: none */
     uint32_t n;
-} TableHeads;
+} TableHeader;
 
 static uint32_t words_of(char *line, char **word)
 {
@@ -30,21 +30,21 @@ static uint32_t words_of(char *line, char **word)
 }
 
 /* "#  size  count  type  redop  root  time  algbw  busbw #wrong  time ..." */
-static bool read_heads(char *line, TableHeads *heads)
+static bool read_header(char *line, TableHeader *header)
 {
     char *word[MOST_WORDS];
     uint32_t n = words_of(line + 1, word);
     if (n < 6 || strcmp(word[0], "size") != 0 || strcmp(word[1], "count") != 0) return false;
-    *heads = (TableHeads){-1, -1, -1, n};
+    *header = (TableHeader){-1, -1, -1, n};
     for (uint32_t i = 0; i < n; i++) {
-        if (strcmp(word[i], "type") == 0) heads->type = (int32_t)i;
+        if (strcmp(word[i], "type") == 0) header->type = (int32_t)i;
         if (strcmp(word[i], "time") != 0) continue;
-        if (heads->first_time < 0)
-            heads->first_time = (int32_t)i;
+        if (header->first_time < 0)
+            header->first_time = (int32_t)i;
         else
-            heads->second_time = (int32_t)i;
+            header->second_time = (int32_t)i;
     }
-    return heads->first_time > 0;
+    return header->first_time > 0;
 }
 
 static bool number(const char *text, double *value)
@@ -62,17 +62,17 @@ static bool read_time(const char *text, double *us)
     return true;
 }
 
-static bool read_row(char *line, const TableHeads *heads, NcclTestRow *row)
+static bool read_row(char *line, const TableHeader *header, NcclTestRow *row)
 {
     char *word[MOST_WORDS];
     double bytes;
     *row = (NcclTestRow){0};
-    if (words_of(line, word) != heads->n) return false;
+    if (words_of(line, word) != header->n) return false;
     if (!number(word[0], &bytes) || bytes > 0x1p60 || !number(word[1], &row->count)) return false;
     row->bytes = (uint64_t)bytes;
-    if (heads->type >= 0) snprintf(row->type, sizeof row->type, "%.15s", word[heads->type]);
-    if (!read_time(word[heads->first_time], &row->us)) return false;
-    return heads->second_time < 0 || read_time(word[heads->second_time], &row->in_place_us);
+    if (header->type >= 0) snprintf(row->type, sizeof row->type, "%.15s", word[header->type]);
+    if (!read_time(word[header->first_time], &row->us)) return false;
+    return header->second_time < 0 || read_time(word[header->second_time], &row->in_place_us);
 }
 
 /* Finds "all_reduce_perf" in a command line, or "Collective test starting: all_reduce_perf". */
@@ -91,25 +91,25 @@ static void find_kind(const char *line, NcclTestText *out)
     }
 }
 
-static bool read_line(const char *path, uint32_t number_of, char *line, TableHeads *heads,
+static bool read_line(const char *path, uint32_t number_of, char *line, TableHeader *header,
                       NcclTestText *out, Arena *arena, Diag *d)
 {
     find_kind(line, out);
     const char *start = line + strspn(line, " \t");
     if (*start == '#') {
-        TableHeads found;
+        TableHeader found;
         if (strncmp(start, "#  Rank ", 8) == 0 || strncmp(start, "# Rank ", 7) == 0) out->n_ranks++;
-        if (read_heads(line + (start - line), &found)) *heads = found;
+        if (read_header(line + (start - line), &found)) *header = found;
         return true;
     }
     /* a log line of NCCL or MPI */
-    if (!isdigit((unsigned char)*start) || heads->n == 0) return true;
+    if (!isdigit((unsigned char)*start) || header->n == 0) return true;
     NcclTestRow row;
-    if (!read_row(line, heads, &row))
+    if (!read_row(line, header, &row))
         return diag_error(
             d, FAULT_input, "import-syntax", (Loc){path, number_of},
             "a row of nccl-tests has %u columns of numbers here, which is not a known number",
-            heads->n);
+            header->n);
     list_push(arena, &out->rows, row);
     return true;
 }
@@ -122,12 +122,12 @@ bool nccl_tests_read(const char *path, Arena *arena, NcclTestText *out, Diag *d)
         return diag_error(d, FAULT_input, "import-open", (Loc){path, 0},
                           "the file cannot be opened: %s", strerror(errno));
     char line[MOST_LINE];
-    TableHeads heads = {0};
+    TableHeader header = {0};
     bool fine = true, whole = true; /* whole: the previous read ended at the end of a line */
     uint32_t n = 1;
     while (fine && fgets(line, sizeof line, file) != NULL) {
         bool ends = strchr(line, '\n') != NULL;
-        if (whole) fine = read_line(path, n, line, &heads, out, arena, d);
+        if (whole) fine = read_line(path, n, line, &header, out, arena, d);
         whole = ends;
         n += ends;
     }

@@ -69,7 +69,7 @@ static pid_t start(const Worker *job, JobWork work, void *self)
     _exit(fflush(job->file) == 0 && !ferror(job->file) ? 0 : 1);
 }
 
-void job_piece_done(const Worker *job)
+void job_item_done(const Worker *job)
 {
     ssize_t written = job->count >= 0 ? write(job->count, "", 1) : 0;
     (void)written; /* an incomplete count is harmless */

@@ -14,7 +14,7 @@ typedef struct Worker {
     int count;  /* descriptor for counting finished items; -1: the count is not shown */
 } Worker;
 typedef void (*JobWork)(void *self, const Worker *job);
-void job_piece_done(const Worker *job);
+void job_item_done(const Worker *job);
 
 /* Returns the number of processes: `wanted`, or the number of cores if it is 0, but at most
  * `n_work`. */

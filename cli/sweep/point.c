@@ -325,7 +325,7 @@ static void work(void *self, const Worker *worker)
          i = atomic_fetch_add(job->next, 1)) {
         decide(&decider, job->order[i], arena, worker->file);
         arena_reset(arena);
-        job_piece_done(worker);
+        job_item_done(worker);
     }
     front_close(decider.script);
     store_close(decider.store);

@@ -20,9 +20,9 @@ typedef struct SpaceFacts {
 } SpaceFacts;
 
 /* One way to use the ranks. */
-typedef struct MeshWay {
+typedef struct MeshUse {
     uint32_t size[AXIS_NAMES];
-} MeshWay;
+} MeshUse;
 
 static AxisName shards_axis(void)
 {
@@ -41,7 +41,7 @@ static bool is_of_model(AxisName axis)
     return axis_info(axis)->pass != NULL;
 }
 
-static uint32_t ranks_of(const MeshWay *way, AxisNames names)
+static uint32_t ranks_of(const MeshUse *way, AxisNames names)
 {
     uint32_t n = 1;
     for (uint32_t a = 0; a < AXIS_NAMES; a++)
@@ -142,7 +142,7 @@ static void add_count(Cli *cli, TextList *list, const char *key, int64_t value)
 
 /* Lists the pass of the axis. If each axis of the pass has one rank, removes the pass. The script's
  * pipeline schedule may need another number of stages, so the proposal replaces it. */
-static void add_pass(Cli *cli, TextList *list, const SpaceFacts *f, const MeshWay *way,
+static void add_pass(Cli *cli, TextList *list, const SpaceFacts *f, const MeshUse *way,
                      AxisName axis)
 {
     const PassSpec *spec = pass_spec_of(axis_info(axis)->pass);
@@ -166,7 +166,7 @@ static const char *mesh_key(Cli *cli, AxisName axis)
     return arena_print(cli->arena, "mesh.%s", axis_name_text(axis));
 }
 
-static void add_mesh(Cli *cli, TextList *list, const SpaceFacts *f, const MeshWay *way)
+static void add_mesh(Cli *cli, TextList *list, const SpaceFacts *f, const MeshUse *way)
 {
     for (uint32_t a = 0; a < AXIS_NAMES; a++) {
         const AxisName axis = (AxisName)a;
@@ -218,7 +218,7 @@ static void push(Cli *cli, SearchSpace *space, const TextList *list)
 }
 
 /* Adds the points of one mesh: micro-batches, recomputation and sharding. */
-static void add_points(Cli *cli, SearchSpace *space, const SpaceFacts *f, const MeshWay *way)
+static void add_points(Cli *cli, SearchSpace *space, const SpaceFacts *f, const MeshUse *way)
 {
     static const char *const recompute[] = {"none", "selective", "full"};
     const int64_t data = ranks_of(way, axes_cutting(INDEX_samples));
@@ -246,7 +246,7 @@ static void add_points(Cli *cli, SearchSpace *space, const SpaceFacts *f, const 
 }
 
 /* Divides the ranks that remain between shards (dp_shard) and copies (dp_replicate). */
-static void add_data_ways(Cli *cli, SearchSpace *space, const SpaceFacts *f, MeshWay way)
+static void add_data_ways(Cli *cli, SearchSpace *space, const SpaceFacts *f, MeshUse way)
 {
     const AxisName shards = shards_axis(), copies = axes_first(copies_axes());
     const uint32_t model = ranks_of(&way, ~(AxisNames)0);
@@ -263,7 +263,7 @@ static void add_data_ways(Cli *cli, SearchSpace *space, const SpaceFacts *f, Mes
 }
 
 /* Tries each size of this mesh axis. For each size, tries the sizes of the axes inside it. */
-static void add_ways(Cli *cli, SearchSpace *space, const SpaceFacts *f, uint32_t a, MeshWay *way)
+static void add_ways(Cli *cli, SearchSpace *space, const SpaceFacts *f, uint32_t a, MeshUse *way)
 {
     const AxisName axis = (AxisName)a;
     if (a == AXIS_NAMES) {
@@ -298,7 +298,7 @@ static const char *why_empty(Cli *cli, const SpaceFacts *f)
 void space_of(Cli *cli, const Config *config, const Graph *graph, SearchSpace *space)
 {
     const SpaceFacts f = facts_of(config, graph);
-    MeshWay way;
+    MeshUse way;
     *space = (SearchSpace){.n_ranks = f.n_ranks, .own = UINT32_MAX};
     add_ways(cli, space, &f, 0, &way);
     if (space->n == 0) space->empty = why_empty(cli, &f);

@@ -54,8 +54,8 @@ bool graph_launch(Cuda *c, uint32_t segment)
     uint32_t owner = c->launches.traced ? segment : s->same;
     /* Records which of the segments that share the graph is running. */
     if (!CHECK_CUDA(c, cudaMemcpyAsync,
-                    (&c->watch.heads[STREAM_none], &c->watch.numbers[segment],
-                     sizeof c->watch.heads[0], cudaMemcpyDeviceToHost, main)))
+                    (&c->watch.unfinished[STREAM_none], &c->watch.numbers[segment],
+                     sizeof c->watch.unfinished[0], cudaMemcpyDeviceToHost, main)))
         return false;
     bool shared = c->launches.traced == NULL && c->launches.order.segment[owner].shared;
     if (shared && !stage_to_slot(c, s)) return false;

@@ -319,8 +319,8 @@ static bool wait_for(Cuda *c, Pc pc, const Segment *s)
     return true;
 }
 
-/* Publishes the stream's position for the watching threads; `where` is an element of c->watch.heads
- * or c->watch.begun. */
+/* Publishes the stream's position for the watching threads; `where` is an element of
+ * c->watch.unfinished or c->watch.begun. */
 static bool mark(Cuda *c, Stream s, uint32_t *where, uint32_t number)
 {
     return CHECK_CUDA(c, cudaMemcpyAsync,
@@ -409,7 +409,7 @@ static bool issue_launch(Cuda *c, const IssuedLaunch *l, const Segment *s, bool 
     /* A single rank has few events. Without marks, a long step would look as if it hung. */
     bool is_due = l->first / MARK_EVERY != (l->first + l->n) / MARK_EVERY;
     if (fine && (l->is_comm || c->streams.event[last] != NULL || is_due))
-        fine = mark(c, stream, &c->watch.heads[stream], c->watch.next_on_stream[last]);
+        fine = mark(c, stream, &c->watch.unfinished[stream], c->watch.next_on_stream[last]);
     return fine;
 }
 
@@ -425,7 +425,7 @@ bool issue_segment(Cuda *c, const Segment *s, bool captures)
     for (uint32_t i = end; i-- > s->first;)
         begin[instr(c, c->launches.order.pc[i])->stream] = c->launches.order.pc[i];
     for (int k = STREAM_compute; fine && k < STREAM_COUNT; k++)
-        if (begin[k] != 0) fine = mark(c, (Stream)k, &c->watch.heads[k], begin[k]);
+        if (begin[k] != 0) fine = mark(c, (Stream)k, &c->watch.unfinished[k], begin[k]);
     for (uint32_t i = s->first; fine && i < end;) {
         IssuedLaunch l = launch_at(c, i, end);
         fine = issue_launch(c, &l, s, captures);
@@ -433,7 +433,7 @@ bool issue_segment(Cuda *c, const Segment *s, bool captures)
     }
     for (int k = STREAM_compute; fine && k < STREAM_COUNT; k++) {
         if (!c->streams.uses[k]) continue;
-        fine = mark(c, (Stream)k, &c->watch.heads[k], 0);
+        fine = mark(c, (Stream)k, &c->watch.unfinished[k], 0);
         if (k == STREAM_compute || !fine) continue;
         fine = CHECK_CUDA(c, cudaEventRecord, (c->streams.join[k], c->streams.of[k])) &&
                CHECK_CUDA(c, cudaStreamWaitEvent, (main, c->streams.join[k], 0));

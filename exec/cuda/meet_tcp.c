@@ -1,8 +1,8 @@
 /* Meeting over TCP in a star around rank 0. Rank 0 listens at the address in MASTER_ADDR and
  * MASTER_PORT. TANDEM_PORT overrides the port. If torchrun's own store uses that port, the next
- * port is used. Every message has a head with its length. When a rank ends, its connection closes,
- * and rank 0 tells the others. Every message must be the expected one; this is checked before any
- * byte is used. */
+ * port is used. Every message has a header with its length. When a rank ends, its connection
+ * closes, and rank 0 tells the others. Every message must be the expected one; this is checked
+ * before any byte is used. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -21,11 +21,11 @@
 
 enum { MAGIC = 0x544e444d, HELLO = 1, DATA = 2, FAILED = 3, MAX_RANKS = 65536 };
 
-typedef struct MessageHead {
+typedef struct MessageHeader {
     uint32_t magic, kind, rank, n_ranks;
     uint64_t bytes;
     uint32_t sequence, reserved;
-} MessageHead;
+} MessageHeader;
 
 typedef struct Star {
     Meet *meet;
@@ -109,18 +109,18 @@ static bool receive_all(Star *s, uint32_t rank, void *at, size_t bytes)
     return true;
 }
 
-static MessageHead head_of(const Star *s, uint32_t kind, uint64_t bytes)
+static MessageHeader header_of(const Star *s, uint32_t kind, uint64_t bytes)
 {
-    return (MessageHead){.magic = MAGIC,
-                         .kind = kind,
-                         .rank = s->meet->rank,
-                         .n_ranks = s->meet->n_ranks,
-                         .bytes = bytes,
-                         .sequence = s->sequence};
+    return (MessageHeader){.magic = MAGIC,
+                           .kind = kind,
+                           .rank = s->meet->rank,
+                           .n_ranks = s->meet->n_ranks,
+                           .bytes = bytes,
+                           .sequence = s->sequence};
 }
 
 /* Describes an unexpected message from `rank`. */
-static bool read_failure(Star *s, uint32_t rank, const MessageHead *h)
+static bool read_failure(Star *s, uint32_t rank, const MessageHeader *h)
 {
     char text[MEET_WHY / 2] = "";
     if (h->kind != FAILED || h->bytes >= sizeof text) {
@@ -135,7 +135,7 @@ static bool read_failure(Star *s, uint32_t rank, const MessageHead *h)
 
 static bool receive(Star *s, uint32_t rank, void *at, size_t bytes)
 {
-    MessageHead h;
+    MessageHeader h;
     if (!receive_all(s, rank, &h, sizeof h)) return false;
     if (h.magic != MAGIC || h.kind != DATA) return read_failure(s, rank, &h);
     if (h.bytes != bytes || h.sequence != s->sequence) {
@@ -151,7 +151,7 @@ static bool receive(Star *s, uint32_t rank, void *at, size_t bytes)
 static void tell_failure(Star *s, const char *text)
 {
     size_t n = strlen(text);
-    MessageHead h = head_of(s, FAILED, n);
+    MessageHeader h = header_of(s, FAILED, n);
     s->until_s = clock_s() + 1;
     for (uint32_t r = 0; r < s->meet->n_ranks; r++) {
         if (s->peer[r] < 0) continue;
@@ -168,7 +168,7 @@ static bool exchange(Meet *m, const void *mine, size_t bytes, void *all, double 
     char *to = all;
     s->until_s = clock_s() + timeout_s;
     s->sequence++;
-    MessageHead h = head_of(s, DATA, bytes), back = head_of(s, DATA, bytes * m->n_ranks);
+    MessageHeader h = header_of(s, DATA, bytes), back = header_of(s, DATA, bytes * m->n_ranks);
     if (m->rank != 0) {
         return send_all(s, 0, &h, sizeof h) && send_all(s, 0, mine, bytes) &&
                receive(s, 0, all, bytes * m->n_ranks);
@@ -187,7 +187,7 @@ static bool is_gone(Meet *m)
     Star *s = m->state;
     for (uint32_t r = 0; r < m->n_ranks; r++) {
         if (s->peer[r] < 0) continue;
-        MessageHead h;
+        MessageHeader h;
         ssize_t n = recv(s->peer[r], &h, sizeof h, MSG_PEEK | MSG_DONTWAIT);
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) continue;
         bool left = n <= 0;
@@ -262,7 +262,7 @@ static void accept_one(Star *s, uint32_t *n_here)
     int fd = accept(s->listener, NULL, NULL);
     if (fd < 0) return;
     set_options(fd);
-    MessageHead h;
+    MessageHeader h;
     size_t n = 0;
     double until = clock_s() + 2;
     while (n < sizeof h && clock_s() < until) {
@@ -316,7 +316,7 @@ static bool connect_to(Star *s, const char *host, const char *port)
         }
         if (error == 0) freeaddrinfo(list);
         if (s->peer[0] >= 0) {
-            MessageHead h = head_of(s, HELLO, 0);
+            MessageHeader h = header_of(s, HELLO, 0);
             return send_all(s, 0, &h, sizeof h);
         }
         if (clock_s() > s->until_s) {

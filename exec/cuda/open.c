@@ -57,10 +57,10 @@ static bool open_blocks(Cuda *c)
     c->gpu.control_host = host[0];
     fine = fine && CHECK_CUDA(c, cudaMallocHost, (&host[1], sizeof *c->gpu.fault_host));
     c->gpu.fault_host = host[1];
-    fine = fine &&
-           CHECK_CUDA(c, cudaMallocHost, (&host[2], 2 * STREAM_COUNT * sizeof *c->watch.heads));
-    c->watch.heads = host[2];
-    c->watch.begun = c->watch.heads ? c->watch.heads + STREAM_COUNT : NULL;
+    fine = fine && CHECK_CUDA(c, cudaMallocHost,
+                              (&host[2], 2 * STREAM_COUNT * sizeof *c->watch.unfinished));
+    c->watch.unfinished = host[2];
+    c->watch.begun = c->watch.unfinished ? c->watch.unfinished + STREAM_COUNT : NULL;
     fine = fine && CHECK_CUDA(c, cudaMalloc, (&device[0], sizeof *c->gpu.control_device));
     c->gpu.control_device = device[0];
     fine = fine && CHECK_CUDA(c, cudaMalloc, (&device[1], sizeof *c->gpu.fault_device));
@@ -68,7 +68,7 @@ static bool open_blocks(Cuda *c)
     fine = fine && CHECK_CUDA(c, cudaMalloc, (&device[2], n * sizeof *numbers));
     c->watch.numbers = device[2];
     if (!fine) return false;
-    memset(c->watch.heads, 0, 2 * STREAM_COUNT * sizeof *c->watch.heads);
+    memset(c->watch.unfinished, 0, 2 * STREAM_COUNT * sizeof *c->watch.unfinished);
     c->gpu.unsettled = true;
     c->gpu.context.control = c->gpu.control_device;
     c->gpu.context.fault = c->gpu.fault_device;
@@ -80,13 +80,14 @@ static bool open_blocks(Cuda *c)
 
 static void close_blocks(Cuda *c)
 {
-    void *host[] = {c->gpu.control_host, c->gpu.fault_host, c->watch.heads};
+    void *host[] = {c->gpu.control_host, c->gpu.fault_host, c->watch.unfinished};
     void *device[] = {c->gpu.control_device, c->gpu.fault_device, c->watch.numbers};
     for (int i = 0; i < 3; i++) {
         if (host[i] != NULL) cudaFreeHost(host[i]);
         if (device[i] != NULL) cudaFree(device[i]);
     }
-    c->gpu.control_host = NULL, c->gpu.fault_host = NULL, c->watch.heads = c->watch.begun = NULL;
+    c->gpu.control_host = NULL, c->gpu.fault_host = NULL,
+    c->watch.unfinished = c->watch.begun = NULL;
     c->gpu.control_device = NULL, c->gpu.fault_device = NULL, c->watch.numbers = NULL;
 }
 

@@ -87,11 +87,12 @@ typedef struct CudaWatch {
     bool stuck;
     _Atomic bool aborted;
     double last_progress_s;
-    /* Pinned memory that the streams write as they run. heads [STREAM_COUNT]: the first instruction
-     * that is not done; 0: all are done. heads[STREAM_none] is the segment. begun [STREAM_COUNT]:
-     * the newest communication that began. */
-    uint32_t *heads, *begun;
-    uint32_t *numbers; /* [n_instr + 1] on the device: 0, 1, 2, ..., the values copied to heads */
+    /* Pinned memory that the streams write as they run. unfinished [STREAM_COUNT]: the first
+     * instruction that is not done; 0: all are done. unfinished[STREAM_none] is the segment. begun
+     * [STREAM_COUNT]: the newest communication that began. */
+    uint32_t *unfinished, *begun;
+    uint32_t
+        *numbers; /* [n_instr + 1] on the device: 0, 1, 2, ..., the values copied to unfinished */
     uint32_t seen[STREAM_COUNT];
     Pc first_on_stream[STREAM_COUNT];
     Pc *next_on_stream; /* [pc] next instruction in issue order; 0: none */

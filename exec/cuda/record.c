@@ -49,11 +49,12 @@ static const char *state_word(const Cuda *c)
  * begun. */
 static void add_stream(const Cuda *c, const char *who, int s, Str *out)
 {
-    Pc head = atomic_load(&c->report.slot->head[s]);
-    bool has_begun = head != 0 && watch_actual(c, ((volatile uint32_t *)c->watch.begun)[s]) == head;
-    if (head == 0 || head > c->state.info->n_instr) return;
+    Pc unfinished = atomic_load(&c->report.slot->unfinished[s]);
+    bool has_begun =
+        unfinished != 0 && watch_actual(c, ((volatile uint32_t *)c->watch.begun)[s]) == unfinished;
+    if (unfinished == 0 || unfinished > c->state.info->n_instr) return;
     str_print(out, "%s %s %s\n", who, has_begun ? "has begun" : "is before",
-              instr_text(c->plan, c->state.info->p, head, out->arena));
+              instr_text(c->plan, c->state.info->p, unfinished, out->arena));
 }
 
 void record_write(Cuda *c, const char *rule, const char *text)
@@ -69,7 +70,7 @@ void record_write(Cuda *c, const char *rule, const char *text)
               (int)getpid(), c->gpu.device, c->comms.mine.name, (long long)now.tv_sec,
               (int)(now.tv_nsec / 1000000));
     str_print(&out, "%s step %u %s\n", who, step, state_word(c));
-    for (int s = STREAM_none + 1; c->watch.heads != NULL && s < STREAM_COUNT; s++)
+    for (int s = STREAM_none + 1; c->watch.unfinished != NULL && s < STREAM_COUNT; s++)
         if (c->streams.uses[s]) add_stream(c, who, s, &out);
     if (rule != NULL) str_print(&out, "%s error[%s]: %s\n", who, rule, text);
     /* The text may be shorter or longer than before. The file must never contain a mixture of

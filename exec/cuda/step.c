@@ -70,7 +70,7 @@ bool step_run(Cuda *c, const Control *control, Trace *trace)
     c->control = *control;
     atomic_store(&c->report.slot->step, (uint32_t)control->step);
     for (int s = 0; s < STREAM_COUNT; s++)
-        atomic_store(&c->report.slot->head[s], c->watch.first_on_stream[s]);
+        atomic_store(&c->report.slot->unfinished[s], c->watch.first_on_stream[s]);
     watch_arm(c, false);
     bool fine = prepare(c, by_graphs, trace != NULL);
     watch_arm(c, true);

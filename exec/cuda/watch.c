@@ -133,7 +133,7 @@ void watch_leave(Cuda *c)
 
 Pc watch_actual(const Cuda *c, Pc pc)
 {
-    uint32_t running = c->watch.heads[STREAM_none];
+    uint32_t running = c->watch.unfinished[STREAM_none];
     if (pc == 0 || c->launches.graph == NULL || running >= c->launches.order.n_segments) return pc;
     const Segment *s = &c->launches.order.segment[running],
                   *owner = &c->launches.order.segment[s->same];
@@ -147,10 +147,10 @@ static bool publish(Cuda *c)
 {
     bool moved = false;
     for (int s = STREAM_none + 1; s < STREAM_COUNT; s++) {
-        Pc head = watch_actual(c, ((volatile uint32_t *)c->watch.heads)[s]);
-        if (head == c->watch.seen[s]) continue;
-        c->watch.seen[s] = head;
-        atomic_store(&c->report.slot->head[s], head);
+        Pc unfinished = watch_actual(c, ((volatile uint32_t *)c->watch.unfinished)[s]);
+        if (unfinished == c->watch.seen[s]) continue;
+        c->watch.seen[s] = unfinished;
+        atomic_store(&c->report.slot->unfinished[s], unfinished);
         moved = true;
     }
     if (moved) atomic_fetch_add(&c->report.slot->count, 1);
@@ -171,10 +171,10 @@ static Pc waited_for(const Cuda *c)
 {
     Pc first = 0;
     for (int s = STREAM_none + 1; s < STREAM_COUNT; s++) {
-        Pc head = c->watch.seen[s];
-        bool under_way =
-            head != 0 && watch_actual(c, ((volatile uint32_t *)c->watch.begun)[s]) == head;
-        if (under_way && (first == 0 || head < first)) first = head;
+        Pc unfinished = c->watch.seen[s];
+        bool under_way = unfinished != 0 &&
+                         watch_actual(c, ((volatile uint32_t *)c->watch.begun)[s]) == unfinished;
+        if (under_way && (first == 0 || unfinished < first)) first = unfinished;
     }
     return first;
 }

@@ -23,8 +23,8 @@ typedef struct StatusSlot {
     _Atomic uint32_t death;
     _Atomic int32_t wait_status; /* of a dead rank, as waitpid returns it */
     _Atomic uint32_t state, step;
-    _Atomic uint64_t count;              /* the number of finished instructions */
-    _Atomic uint32_t head[STREAM_COUNT]; /* [stream]: its first unfinished instruction */
+    _Atomic uint64_t count;                    /* the number of finished instructions */
+    _Atomic uint32_t unfinished[STREAM_COUNT]; /* [stream]: its first unfinished instruction */
 } StatusSlot;
 
 enum { STATUS_TEXT = 16384 };

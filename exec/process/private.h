@@ -5,34 +5,34 @@
 #include "exec/ending.h"
 #include "exec/process/transport.h"
 
-/* The way in which a communication moves data. For a sum, each member owns a share of the elements.
- * It receives the share from all members and adds them in rank order, so that all backends produce
- * the same bits. */
-typedef enum Way {
-    WAY_none, /* a group of one: a copy */
-    WAY_gather,
-    WAY_gather_sum,          /* small all_reduce: every rank gathers all inputs and sums them */
-    WAY_exchange_sum,        /* reduce_scatter: each share goes to its owner, which sums */
-    WAY_exchange_sum_gather, /* large all_reduce: as WAY_exchange_sum, then every rank gathers the
-                                sums */
-    WAY_exchange,            /* all_to_all */
-    WAY_rows,                /* exchange_uneven: as many rows to each member as the counts say */
-    WAY_strips,              /* halo_exchange: exchanges messages only with the two neighbours */
-    WAY_turn,                /* rotate: sends to the next member, receives from the previous one */
-    WAY_native_all_reduce,
-    WAY_native_reduce_scatter,
-    WAY_send,
-    WAY_recv
-} Way;
+/* How a communication moves data. For a sum, each member owns a block of the elements. It receives
+ * its block from all members and adds these blocks in rank order, so that all backends produce the
+ * same bits. */
+typedef enum TransferMethod {
+    METHOD_none, /* a group of one: a copy */
+    METHOD_gather,
+    METHOD_gather_sum,          /* small all_reduce: every rank gathers all inputs and sums them */
+    METHOD_exchange_sum,        /* reduce_scatter: each block goes to its owner, which sums */
+    METHOD_exchange_sum_gather, /* large all_reduce: METHOD_exchange_sum, then a gather of the sums
+                                 */
+    METHOD_exchange,            /* all_to_all */
+    METHOD_rows,                /* exchange_uneven: as many rows to each member as the counts say */
+    METHOD_strips,              /* halo_exchange: exchanges messages only with the two neighbours */
+    METHOD_rotate, /* rotate: sends to the next member, receives from the previous one */
+    METHOD_native_all_reduce,
+    METHOD_native_reduce_scatter,
+    METHOD_send,
+    METHOD_recv
+} TransferMethod;
 
 /* One communication of this rank, prepared before the first step. */
 typedef struct PreparedTransfer {
     Pc pc;
     Comm *comm;
-    Way way;
-    /* n: number of elements, of `bytes` bytes each, in this rank's input or in one share */
+    TransferMethod method;
+    /* n: number of elements, of `bytes` bytes each, in this rank's input or in one block */
     int group, n, bytes;
-    /* [members] sizes and offsets, in elements, of the members' shares, or of the data that this
+    /* [members] sizes and offsets, in elements, of the members' blocks, or of the data that this
      * rank sends to each */
     int *counts, *displs;
     /* [members] sizes and offsets, in elements, of the data that arrive in the staging memory */
@@ -84,7 +84,7 @@ bool process_open(Backend *self, const Plan *plan, const BackendOptions *options
 bool transfers_open(Process *p, Diag *d);
 
 /* ---- process_transfer.c ---- errors go through process_end, which does not return */
-/* Sets sizes and way of the transfer, but not its staging memory. */
+/* Sets the sizes and the method of the transfer, but not its staging memory. */
 bool transfer_prepare(Process *p, PreparedTransfer *w, Diag *d);
 void transfer_stage(PreparedTransfer *w, char *staging);
 void transfer_post(Process *p, PreparedTransfer *w);

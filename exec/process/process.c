@@ -79,9 +79,9 @@ static void finish(Process *p, Pc pc)
     uint32_t n = rank_finish(&p->state, pc, p->next);
     Stream s = program_instr(p->state.info->p, pc)->stream;
     p->finished[pc] = true;
-    Pc head = atomic_load_explicit(&p->slot->head[s], memory_order_relaxed);
-    while (head && p->finished[head]) head = p->next_on_stream[head];
-    atomic_store_explicit(&p->slot->head[s], head, memory_order_relaxed);
+    Pc unfinished = atomic_load_explicit(&p->slot->unfinished[s], memory_order_relaxed);
+    while (unfinished && p->finished[unfinished]) unfinished = p->next_on_stream[unfinished];
+    atomic_store_explicit(&p->slot->unfinished[s], unfinished, memory_order_relaxed);
     atomic_fetch_add_explicit(&p->slot->count, 1, memory_order_relaxed);
     for (uint32_t i = 0; i < n; i++) may_start(p, p->next[i]);
 }
@@ -130,7 +130,8 @@ static void begin(Process *p)
     rank_begin(&p->state);
     p->n_active = p->n_local = 0;
     memset(p->finished, 0, (p->state.info->n_instr + 1) * sizeof(bool));
-    for (int s = 0; s < STREAM_COUNT; s++) atomic_store(&p->slot->head[s], p->first_on_stream[s]);
+    for (int s = 0; s < STREAM_COUNT; s++)
+        atomic_store(&p->slot->unfinished[s], p->first_on_stream[s]);
     atomic_store(&p->slot->step, (uint32_t)p->control.step);
     atomic_store(&p->slot->state, STATUS_stepping);
     p->step_start = p->last_event = clock_ps();

@@ -19,24 +19,25 @@ static bool is_native(const Process *p, const Comm *c)
            (c->dtype == DT_f32 || c->dtype == DT_f64);
 }
 
-static Way way_of(const Process *p, const Comm *c)
+static TransferMethod method_of(const Process *p, const Comm *c)
 {
-    if (c->n_members == 1) return WAY_none;
-    if (c->op == OP_all_gather) return WAY_gather;
-    if (c->op == OP_all_to_all) return WAY_exchange;
-    if (c->op == OP_exchange_uneven) return WAY_rows;
-    if (c->op == OP_halo_exchange) return WAY_strips;
-    if (c->op == OP_rotate) return WAY_turn;
-    if (c->op == OP_send) return WAY_send;
-    if (c->op == OP_recv) return WAY_recv;
+    if (c->n_members == 1) return METHOD_none;
+    if (c->op == OP_all_gather) return METHOD_gather;
+    if (c->op == OP_all_to_all) return METHOD_exchange;
+    if (c->op == OP_exchange_uneven) return METHOD_rows;
+    if (c->op == OP_halo_exchange) return METHOD_strips;
+    if (c->op == OP_rotate) return METHOD_rotate;
+    if (c->op == OP_send) return METHOD_send;
+    if (c->op == OP_recv) return METHOD_recv;
     if (c->op == OP_reduce_scatter)
-        return is_native(p, c) ? WAY_native_reduce_scatter : WAY_exchange_sum;
+        return is_native(p, c) ? METHOD_native_reduce_scatter : METHOD_exchange_sum;
     assert(c->op == OP_all_reduce);
-    if (is_native(p, c)) return WAY_native_all_reduce;
-    return c->in_bytes * c->n_members <= SMALL_BYTES ? WAY_gather_sum : WAY_exchange_sum_gather;
+    if (is_native(p, c)) return METHOD_native_all_reduce;
+    return c->in_bytes * c->n_members <= SMALL_BYTES ? METHOD_gather_sum
+                                                     : METHOD_exchange_sum_gather;
 }
 
-/* Cuts `total` elements into one share for each member, as equal as possible. */
+/* Cuts `total` elements into one block for each member, as equal as possible. */
 static void cut(Process *p, PreparedTransfer *w, int total)
 {
     int members = (int)w->comm->n_members, at = 0;
@@ -70,7 +71,7 @@ static void prepare_lists(Process *p, PreparedTransfer *w)
 }
 
 /* Sends the whole input to the next member. Receives the output from the previous one. */
-static void turn(Process *p, PreparedTransfer *w)
+static void rotate(Process *p, PreparedTransfer *w)
 {
     const uint32_t n = w->comm->n_members, me = w->comm->part;
     prepare_lists(p, w);
@@ -96,7 +97,7 @@ bool transfer_prepare(Process *p, PreparedTransfer *w, Diag *d)
 {
     const Comm *c = w->comm;
     w->bytes = (int)dtype_bytes(c->dtype);
-    w->way = way_of(p, c);
+    w->method = method_of(p, c);
     uint64_t total = (c->in_bytes > c->out_bytes ? c->in_bytes : c->out_bytes) / (uint64_t)w->bytes;
     if (total + c->n_members > INT_MAX)
         return diag_error(d, FAULT_internal, "exec-program",
@@ -104,24 +105,24 @@ bool transfer_prepare(Process *p, PreparedTransfer *w, Diag *d)
                           "%s: MPI counts to 2^31 elements only",
                           instr_text(p->plan, p->state.info->p, w->pc, p->arena));
     w->n = (int)((c->in ? c->in_bytes : c->out_bytes) / (uint64_t)w->bytes);
-    switch (w->way) {
-    case WAY_none:
-    case WAY_gather:
-    case WAY_native_all_reduce:
-    case WAY_send:
-    case WAY_recv: break;
-    case WAY_native_reduce_scatter: w->n = (int)(c->out_bytes / (uint64_t)w->bytes); break;
-    case WAY_gather_sum: arrive(p, w, w->n); break;
-    case WAY_exchange_sum:
-    case WAY_exchange_sum_gather:
+    switch (w->method) {
+    case METHOD_none:
+    case METHOD_gather:
+    case METHOD_native_all_reduce:
+    case METHOD_send:
+    case METHOD_recv: break;
+    case METHOD_native_reduce_scatter: w->n = (int)(c->out_bytes / (uint64_t)w->bytes); break;
+    case METHOD_gather_sum: arrive(p, w, w->n); break;
+    case METHOD_exchange_sum:
+    case METHOD_exchange_sum_gather:
         cut(p, w, w->n);
         w->n = w->counts[c->part];
         arrive(p, w, w->n);
         break;
-    case WAY_exchange: cut(p, w, w->n); break;
-    case WAY_strips: cut_strips(p, w, w->n / 2); break;
-    case WAY_turn: turn(p, w); break;
-    case WAY_rows:
+    case METHOD_exchange: cut(p, w, w->n); break;
+    case METHOD_strips: cut_strips(p, w, w->n / 2); break;
+    case METHOD_rotate: rotate(p, w); break;
+    case METHOD_rows:
         prepare_lists(p, w);
         w->staging_bytes = uneven_to_experts(c) ? c->out_bytes : c->in_bytes;
         break;
@@ -225,59 +226,59 @@ void transfer_post(Process *p, PreparedTransfer *w)
     bool fine = true, is_max = c->reduce == REDUCE_max;
     w->is_second = false;
     w->start = clock_ps();
-    switch (w->way) {
-    case WAY_none: memmove(c->out, c->in, c->out_bytes); break;
-    case WAY_gather:
+    switch (w->method) {
+    case METHOD_none: memmove(c->out, c->in, c->out_bytes); break;
+    case METHOD_gather:
         fine = t->all_gather(p->mpi, w->group, c->in == own ? NULL : c->in, w->n, c->out, NULL,
                              NULL, w->bytes, r);
         break;
-    case WAY_gather_sum:
+    case METHOD_gather_sum:
         fine = t->all_gather(p->mpi, w->group, c->in, w->n, w->staging, NULL, NULL, w->bytes, r);
         break;
-    case WAY_exchange_sum:
-    case WAY_exchange_sum_gather:
+    case METHOD_exchange_sum:
+    case METHOD_exchange_sum_gather:
         fine = t->all_to_all(p->mpi, w->group, c->in, w->counts, w->displs, w->staging,
                              w->in_counts, w->in_displs, w->bytes, r);
         break;
-    case WAY_exchange:
+    case METHOD_exchange:
         fine = t->all_to_all(p->mpi, w->group, c->in, w->counts, w->displs, c->out, w->counts,
                              w->displs, w->bytes, r);
         break;
-    case WAY_rows: fine = post_rows(p, w); break;
-    case WAY_strips: /* a strip without a neighbour is zero */
+    case METHOD_rows: fine = post_rows(p, w); break;
+    case METHOD_strips: /* a strip without a neighbour is zero */
         if (c->part == 0 && !c->wraps) memset(c->out, 0, c->out_bytes / 2);
         if (c->part + 1 == c->n_members && !c->wraps)
             memset(c->out + c->out_bytes / 2, 0, c->out_bytes / 2);
         fine = t->all_to_all(p->mpi, w->group, c->in, w->counts, w->displs, c->out, w->in_counts,
                              w->in_displs, w->bytes, r);
         break;
-    case WAY_turn:
+    case METHOD_rotate:
         fine = t->all_to_all(p->mpi, w->group, c->in, w->counts, w->displs, c->out, w->in_counts,
                              w->in_displs, w->bytes, r);
         break;
-    case WAY_native_all_reduce:
+    case METHOD_native_all_reduce:
         fine = t->all_reduce(p->mpi, w->group, c->in == c->out ? NULL : c->in, c->out, w->n,
                              w->bytes, is_max, r);
         break;
-    case WAY_native_reduce_scatter:
+    case METHOD_native_reduce_scatter:
         fine = t->reduce_scatter(p->mpi, w->group, c->in, c->out, w->n, w->bytes, is_max, r);
         break;
-    case WAY_send:
+    case METHOD_send:
         fine = t->send(p->mpi, c->peer, c->match % 32768, c->in, w->n, w->bytes, r);
         break;
-    case WAY_recv:
+    case METHOD_recv:
         fine = t->recv(p->mpi, c->leader, c->match % 32768, c->out, w->n, w->bytes, r);
         break;
     }
     check(p, w, fine);
 }
 
-/* Handles shares that have arrived: sums them, and starts to gather the sums if the way of transfer
- * asks for it. */
+/* Handles blocks that have arrived: sums them, and starts to gather the sums if the method asks for
+ * it. */
 static bool sum(Process *p, PreparedTransfer *w)
 {
     const Comm *c = w->comm;
-    bool gathers = w->way == WAY_exchange_sum_gather;
+    bool gathers = w->method == METHOD_exchange_sum_gather;
     char *to = gathers ? c->out + (size_t)w->displs[c->part] * (size_t)w->bytes : c->out;
     reduce_in_order(c->dtype, c->reduce, to, w->part, c->n_members, (uint64_t)w->n);
     if (!gathers) return true;
@@ -291,12 +292,12 @@ static bool sum(Process *p, PreparedTransfer *w)
 bool transfer_poll(Process *p, PreparedTransfer *w, bool may_continue)
 {
     bool is_done = false, sums = w->part != NULL && !w->is_second;
-    if (w->way == WAY_none) return true;
+    if (w->method == METHOD_none) return true;
     /* All members of a group must begin their second transfers in the same order. */
-    if (sums && w->way == WAY_exchange_sum_gather && !may_continue) return false;
+    if (sums && w->method == METHOD_exchange_sum_gather && !may_continue) return false;
     check(p, w, p->transport->test(p->mpi, &w->request, &is_done));
     if (!is_done) return false;
-    if (w->way == WAY_rows) take_rows(w);
+    if (w->method == METHOD_rows) take_rows(w);
     return sums ? sum(p, w) : true;
 }
 
@@ -304,7 +305,7 @@ bool transfer_may_continue(const Process *p, uint32_t i)
 {
     for (uint32_t k = 0; k < i; k++) {
         const PreparedTransfer *w = p->active[k];
-        bool will = w->way == WAY_exchange_sum_gather && !w->is_second;
+        bool will = w->method == METHOD_exchange_sum_gather && !w->is_second;
         if (w->comm->stream == p->active[i]->comm->stream && will) return false;
     }
     return true;

@@ -13,15 +13,15 @@ void parallel_allow(uint32_t n)
     allowed = n < 1 ? 1 : n > MOST_THREADS ? MOST_THREADS : n;
 }
 
-typedef struct Shared {
+typedef struct SharedWork {
     void (*work)(void *self, uint32_t i);
     void *self;
     uint32_t n, next; /* next: the first call that no thread has taken; used atomically */
-} Shared;
+} SharedWork;
 
 static void *take_calls(void *shared)
 {
-    Shared *s = shared;
+    SharedWork *s = shared;
     for (uint32_t i; (i = __atomic_fetch_add(&s->next, 1, __ATOMIC_RELAXED)) < s->n;)
         s->work(s->self, i);
     return NULL;
@@ -29,7 +29,7 @@ static void *take_calls(void *shared)
 
 void parallel_for(uint32_t n, void (*work)(void *self, uint32_t i), void *self)
 {
-    Shared shared = {.work = work, .self = self, .n = n};
+    SharedWork shared = {.work = work, .self = self, .n = n};
     pthread_t thread[MOST_THREADS];
     uint32_t n_threads = 0;
     const uint32_t others = (n < allowed ? n : allowed) - (n > 0);

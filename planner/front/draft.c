@@ -50,7 +50,7 @@ bool draft_source(Draft *draft, Reader *r)
     return reader_finished(r);
 }
 
-Loc draft_place(const Draft *draft, Reader *r)
+Loc draft_read_loc(const Draft *draft, Reader *r)
 {
     uint32_t file = get_u32(r), line = get_u32(r);
     if (file >= draft->files.n) {
@@ -429,7 +429,7 @@ static void plan_field(Draft *draft, const char *path, Loc loc, Value *v)
 bool draft_field(Draft *draft, RecordKind kind, Reader *r)
 {
     const char *path = get_text(r, draft->arena);
-    Loc loc = draft_place(draft, r);
+    Loc loc = draft_read_loc(draft, r);
     Value v;
     if (r->bad || strlen(path) > 240 || !read_value(draft, kind, r, &v)) return false;
     Seen seen = {path, loc, kind == RECORD_table};

@@ -160,7 +160,7 @@ static void regions_say(Draft *draft, Loc loc, PassConfig *pass, bool has_mode)
 
 bool draft_actions(Draft *draft, Reader *r)
 {
-    OwnRank rank = {.loc = draft_place(draft, r)};
+    OwnRank rank = {.loc = draft_read_loc(draft, r)};
     uint32_t n = get_u32(r);
     PpOptions *pp = NULL;
     for (uint32_t i = 0; i < draft->config.n_passes && !pp; i++)

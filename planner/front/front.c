@@ -136,7 +136,7 @@ bool script_error(Draft *draft, Reader *r)
 {
     uint32_t severity = get_u32(r);
     const char *rule = get_text(r, draft->arena);
-    Loc loc = draft_place(draft, r), library = draft_place(draft, r);
+    Loc loc = draft_read_loc(draft, r), library = draft_read_loc(draft, r);
     const char *text = get_text(r, draft->arena), *hint = get_text(r, draft->arena);
     if (!reader_finished(r) || rule[0] == 0 || severity > SEVERITY_note) return false;
     if (loc.file == NULL) loc.file = draft->config.file;
@@ -265,14 +265,14 @@ static bool take(Script *s, Draft *draft, Rebuild *b, bool *asked, RecordKind ki
 void script_explain_end(Script *s, Draft *draft, int status, StreamState state)
 {
     struct {
-        Place place;
+        ScriptLoc loc;
         char function[56];
     } words;
     memset(&words, 0, sizeof words);
     Loc loc = {draft->config.file, 0};
     if (read(s->words, &words, sizeof words) == (ssize_t)sizeof words) {
         words.function[sizeof words.function - 1] = 0;
-        if (words.place.source == 1) loc.line = words.place.line;
+        if (words.loc.source == 1) loc.line = words.loc.line;
         if (words.function[0] != 0)
             diag_error(draft->d, FAULT_input, "no-progress", loc,
                        "the script was stopped after %g s of processor time, inside '%s'", s->cpu_s,

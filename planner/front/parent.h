@@ -57,10 +57,10 @@ PassConfig draft_pass_default(PassName name, Loc loc); /* a pass whose options a
  * false only if the record itself is damaged. */
 bool draft_field(Draft *draft, RecordKind kind, Reader *r);
 bool draft_file(Draft *draft, Reader *r);
-bool draft_source(Draft *draft, Reader *r);     /* the hash of a script that was read */
-bool draft_actions(Draft *draft, Reader *r);    /* the actions of the next pipeline rank */
-Loc draft_place(const Draft *draft, Reader *r); /* reads a record's place */
-/* Returns the place where the script gave a value. If it gave none, returns the place of the
+bool draft_source(Draft *draft, Reader *r);        /* the hash of a script that was read */
+bool draft_actions(Draft *draft, Reader *r);       /* the actions of the next pipeline rank */
+Loc draft_read_loc(const Draft *draft, Reader *r); /* reads a record's location */
+/* Returns the location where the script gave a value. If it gave none, returns the location of the
  * innermost table around it; the outermost table is the plan. */
 Loc draft_loc(const Draft *draft, const char *path);
 bool draft_has(const Draft *draft, const char *path);
@@ -102,7 +102,7 @@ typedef struct Rebuild {
     const Draft *draft;
     Arena *arena;
     bool varied;
-    uint32_t n_sites;       /* places in the model that draw random numbers */
+    uint32_t n_sites;       /* sites in the model that draw random numbers */
     bool known;             /* the graph existed already, complete */
     struct KeptTrace *kept; /* the graph is kept for later requests; NULL: it is not */
 } Rebuild;

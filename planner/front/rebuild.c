@@ -24,7 +24,7 @@ static bool add_module(Rebuild *b, Reader *r)
     m.is_block = get_u32(r) != 0;
     m.fsdp2_shard = get_u32(r) != 0;
     m.layer = get_u32(r);
-    m.loc = draft_place(b->draft, r);
+    m.loc = draft_read_loc(b->draft, r);
     list_reserve_none(b->arena, &g->modules);
     if (!reader_finished(r) || m.parent >= g->modules.n) return false;
     list_push(b->arena, &g->modules, m);
@@ -97,7 +97,7 @@ static bool add_param(Rebuild *b, Reader *r)
     TensorId id = get_u32(r);
     const char *name = get_text(r, b->arena);
     ModuleId module = get_u32(r);
-    Loc loc = draft_place(b->draft, r);
+    Loc loc = draft_read_loc(b->draft, r);
     uint32_t tp = get_u32(r), column = get_u32(r), row = get_u32(r), init = get_u32(r);
     Init start = {(InitKind)(init <= INIT_uniform ? init : 0), 0, 0};
     start.a = get_f64(r);
@@ -138,7 +138,7 @@ static bool add_state(Rebuild *b, Reader *r)
     TensorId id = get_u32(r);
     const char *name = get_text(r, b->arena);
     ModuleId module = get_u32(r);
-    Loc loc = draft_place(b->draft, r);
+    Loc loc = draft_read_loc(b->draft, r);
     uint32_t n_dims;
     int64_t dim[MAX_DIMS];
     SegmentOrder order;
@@ -240,7 +240,7 @@ static OpKind set_denominator(const Config *c, OpKind op, int64_t seq, Attrs *at
     return OP_xent_loss_mean;
 }
 
-/* Each place that draws random numbers gets a number here; the child's number is ignored. */
+/* Each site that draws random numbers gets its number here; the child's number is ignored. */
 static bool set_site(Rebuild *b, Attrs *attrs)
 {
     attrs->site = attrs->drop > 0 ? ++b->n_sites : 0;
@@ -293,7 +293,7 @@ static bool add_op(Rebuild *b, Reader *r)
     uint32_t op = get_u32(r);
     TensorId first = get_u32(r);
     ModuleId module = get_u32(r);
-    Loc loc = draft_place(b->draft, r);
+    Loc loc = draft_read_loc(b->draft, r);
     uint32_t n_in = get_u32(r);
     TensorId in[MAX_IN];
     if (op == OP_none || op >= OP_COUNT || n_in > MAX_IN) return false;

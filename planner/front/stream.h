@@ -9,13 +9,13 @@
 typedef enum RecordKind {
     RECORD_none,
     RECORD_file,   /* text name; files are numbered from 1 in this order */
-    RECORD_table,  /* text path, place; a table of the plan */
-    RECORD_bool,   /* text path, place, u32 value */
-    RECORD_int,    /* text path, place, i64 */
-    RECORD_number, /* text path, place, f64 */
-    RECORD_text,   /* text path, place, text */
-    RECORD_other,  /* text path, place, text; a Lua type that carries no data */
-    /* place, u32 n, then n times u32 kind, stage, micro-batch; the list of one pipeline rank */
+    RECORD_table,  /* text path, location; a table of the plan */
+    RECORD_bool,   /* text path, location, u32 value */
+    RECORD_int,    /* text path, location, i64 */
+    RECORD_number, /* text path, location, f64 */
+    RECORD_text,   /* text path, location, text */
+    RECORD_other,  /* text path, location, text; a Lua type that carries no data */
+    /* location, u32 n, then n times u32 kind, stage, micro-batch; the list of one pipeline rank */
     RECORD_actions,
     /* u32: 1 if the model can shrink; u32: 1 if its trace may serve other settings. The child waits
      * for an Answer, then sends the model */
@@ -23,13 +23,13 @@ typedef enum RecordKind {
     RECORD_name,   /* text: the model's name */
     RECORD_seq,    /* i64: the tokens of a sequence that a shrunk model asks for */
     RECORD_field,  /* 4 i64: the channels, targets, height and width that a shrunk model asks for */
-    RECORD_module, /* text path, text class, u32 parent, is_block, fsdp2_shard, layer, place */
+    RECORD_module, /* text path, text class, u32 parent, is_block, fsdp2_shard, layer, location */
     RECORD_param,  /* see trace_param */
-    RECORD_state,  /* u32 id, text name, u32 module, place, dims, order: see core_state */
+    RECORD_state,  /* u32 id, text name, u32 module, location, dims, order: see core_state */
     RECORD_op,     /* see trace_op */
     RECORD_loss,   /* u32 tensor */
-    RECORD_error,  /* u32 is_warning, text rule, place of the user, place of the library, text text,
-                      text hint */
+    RECORD_error,  /* u32 is_warning, text rule, location of the user, location of the library, text
+                      text,  text hint */
     RECORD_source, /* text name, u32 shipped, i64 and i64 hash: a file that was read */
     RECORD_done,   /* u32 lines of source read */
     RECORD_ended,  /* u32 status: the end of one request to a script that is held open */

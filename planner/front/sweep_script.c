@@ -14,7 +14,7 @@ typedef struct SweepProcess {
     Script script;
     Draft draft; /* the names of files, for source locations */
     Arena *arena;
-    Loc plan;            /* the place where the script names its plan */
+    Loc plan;            /* the location where the script names its plan */
     const char *kind;    /* "sweep" or "plan"; NULL: not known yet */
     const char *written; /* the plan's path as the script writes it */
 } SweepProcess;
@@ -24,7 +24,7 @@ static bool take_content(FrontSweep *sweep, Reader *r)
 {
     SweepProcess *p = sweep->process;
     const char *path = get_text(r, p->arena);
-    const Loc loc = draft_place(&p->draft, r);
+    const Loc loc = draft_read_loc(&p->draft, r);
     const char *text = get_text(r, p->arena);
     if (!reader_finished(r)) return false;
     if (strcmp(path, "kind") == 0) {
@@ -51,7 +51,7 @@ static bool take_content(FrontSweep *sweep, Reader *r)
 static bool take_why(SweepProcess *p, Reader *r, SweepAnswer *answer)
 {
     get_text(r, p->arena);
-    draft_place(&p->draft, r);
+    draft_read_loc(&p->draft, r);
     answer->text = get_text(r, p->arena);
     return reader_finished(r);
 }
@@ -59,7 +59,7 @@ static bool take_why(SweepProcess *p, Reader *r, SweepAnswer *answer)
 static bool take_answer(SweepProcess *p, RecordKind kind, Reader *r, SweepAnswer *answer)
 {
     get_text(r, p->arena);
-    draft_place(&p->draft, r);
+    draft_read_loc(&p->draft, r);
     if (kind == RECORD_bool)
         answer->yes = get_u32(r) != 0;
     else

@@ -18,25 +18,25 @@ static bool needed_later(const Lower *l, TensorId grad)
 }
 
 /* Returns 1 + the newest tensor that shares a buffer; 0: no tensor shares it. */
-static uint32_t newest_share(const Lower *l, BufferId buffer)
+static uint32_t newest_shared(const Lower *l, BufferId buffer)
 {
     const Gradients *g = &l->grad;
-    const uint32_t at = buffer < g->share_of.n ? g->share_of.at[buffer] : 0;
-    return at && at <= g->shares.n && g->shares.at[at - 1].buffer == buffer ? at : 0;
+    const uint32_t at = buffer < g->shared_of.n ? g->shared_of.at[buffer] : 0;
+    return at && at <= g->shared.n && g->shared.at[at - 1].buffer == buffer ? at : 0;
 }
 
 static void add_share(Lower *l, BufferId buffer, TensorId tensor)
 {
-    const Share share = {buffer, tensor, newest_share(l, buffer)};
-    while (l->grad.share_of.n <= buffer) list_add(l->scratch, &l->grad.share_of);
-    l->grad.share_of.at[buffer] = 1 + list_push(l->scratch, &l->grad.shares, share);
+    const SharedGrad shared = {buffer, tensor, newest_shared(l, buffer)};
+    while (l->grad.shared_of.n <= buffer) list_add(l->scratch, &l->grad.shared_of);
+    l->grad.shared_of.at[buffer] = 1 + list_push(l->scratch, &l->grad.shared, shared);
 }
 
 /* True if no other gradient shares `buffer`, the sum of `grad`, so that it may be written. */
 static bool is_safe(const Lower *l, BufferId buffer, TensorId grad)
 {
-    for (uint32_t i = newest_share(l, buffer); i; i = l->grad.shares.at[i - 1].next) {
-        const Share *s = &l->grad.shares.at[i - 1];
+    for (uint32_t i = newest_shared(l, buffer); i; i = l->grad.shared.at[i - 1].next) {
+        const SharedGrad *s = &l->grad.shared.at[i - 1];
         if (s->tensor != grad && needed_later(l, s->tensor)) return false;
     }
     return true;
@@ -123,10 +123,10 @@ static BufferId to_use(Lower *l, TensorId grad, BufferId from, NodeId origin)
     for (uint32_t a = 0; a < l->plan->mesh.n_axes && l->job->own_statistics; a++)
         if (axes >> a & 1 && is_of_statistic(l, grad)) s.layout.on[a] = use.on[a];
     if (!layout_equal(&s.layout, &lower_shape(l, from)->layout)) {
-        const BufferId share = from;
-        from = lower_buffer(l, &s, l->p->buffers.at[share].dtype, CATEGORY_activation);
+        const BufferId shared = from;
+        from = lower_buffer(l, &s, l->p->buffers.at[shared].dtype, CATEGORY_activation);
         l->p->buffers.at[from].tensor = grad;
-        lower_pass(l, share, from, false, 0, origin);
+        lower_pass(l, shared, from, false, 0, origin);
     }
     return lower_convert(l, from, &use, origin, CATEGORY_activation);
 }

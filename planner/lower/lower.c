@@ -253,7 +253,7 @@ static void lower_actions(Lower *l)
         const Action *a = &actions->at[i];
         uint32_t end = end_of(s, a);
         lower_select(l, a->microbatch);
-        if (in_flight == 0 && a->kind == ACTION_F) l->grad.shares.n = 0;
+        if (in_flight == 0 && a->kind == ACTION_F) l->grad.shared.n = 0;
         memcpy(l->emit.send_waits, sent, sizeof sent);
         memcpy(sent, l->stage.newest_send, sizeof sent);
         if (a->kind != ACTION_W) lower_transfers(l, end - (a->kind == ACTION_B ? 2 : 1));

@@ -72,11 +72,11 @@ typedef struct UnitUse {
 } UnitUse;
 
 /* A gradient that shares its buffer with other gradients, because an op passed it on unchanged. */
-typedef struct Share {
+typedef struct SharedGrad {
     BufferId buffer;
     TensorId tensor;
-    uint32_t next; /* 1 + an older share of the same buffer; 0: none */
-} Share;
+    uint32_t next; /* 1 + an older gradient in the same buffer; 0: none */
+} SharedGrad;
 
 /* A message between `stage` and stage + 1. Forward it is an activation, and backward its gradient.
  */
@@ -186,11 +186,12 @@ typedef struct Gradients {
     GradState *of; /* [tensor]: its sums in the current micro-batch */
     GradState **by_microbatch;
     uint32_t *arrived; /* [parameter]: contributions that have arrived since the last reduction */
-    LIST(Share) shares;
+    LIST(SharedGrad) shared;
     LIST(HaloReturn) returning;
-    /* [buffer]: 1 + its newest share, which counts only if the share still names this buffer */
+    /* [buffer]: 1 + its newest entry of `shared`, which counts only if that entry still names this
+     * buffer */
     LIST(uint32_t)
-    share_of;
+    shared_of;
     Pc after; /* the first writer of a new gradient buffer waits for this instruction */
 } Gradients;
 

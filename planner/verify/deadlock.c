@@ -130,18 +130,18 @@ static void check_sequences(Verifier *v, const Sequences *all, const Rank *ranks
 
 /* ---- replay ---- */
 
-typedef struct StreamHead { /* the head of one stream of one rank */
-    Pc first, next;         /* the launch group at the head of the stream: [first, next) */
-    uint32_t open;          /* members of the group that have not finished */
+typedef struct StreamFront { /* the front of one stream of one rank */
+    Pc first, next;          /* the launch group at the front of the stream: [first, next) */
+    uint32_t open;           /* members of the group that have not finished */
     bool issued;
-} StreamHead;
+} StreamFront;
 typedef struct Player {
     Rank rank;
     const Program *p;
     Pc *next_on_stream; /* [pc] of its program: the next pc on the same stream */
     const Pc *first_on_stream;
     bool *done;
-    StreamHead head[STREAM_COUNT];
+    StreamFront front[STREAM_COUNT];
     bool queued;
 } Player;
 typedef struct Rendezvous { /* a communication that has begun: an entry of the hash table */
@@ -202,7 +202,7 @@ static void finish(DeadlockReplay *r, uint32_t player, Pc pc)
 {
     Player *at = &r->players[player];
     at->done[pc] = true;
-    at->head[at->p->code.at[pc].stream].open--;
+    at->front[at->p->code.at[pc].stream].open--;
     wake(r, player);
 }
 
@@ -248,12 +248,12 @@ static bool is_ready(const Player *at, Pc pc)
     return true;
 }
 
-/* Issues the instruction at the head of a stream if every instruction for which it waits has
+/* Issues the instruction at the front of a stream if every instruction for which it waits has
  * finished. */
 static bool play_stream(DeadlockReplay *r, uint32_t player, uint32_t stream)
 {
     Player *at = &r->players[player];
-    StreamHead *h = &at->head[stream];
+    StreamFront *h = &at->front[stream];
     if (h->issued && h->open) return false;
     if (h->issued) h->first = h->next, h->issued = false;
     if (!h->first) return false;
@@ -287,7 +287,7 @@ typedef struct Waiting { /* an instruction that cannot finish */
 
 static bool is_issued(const Player *at, Pc pc)
 {
-    const StreamHead *h = &at->head[at->p->code.at[pc].stream];
+    const StreamFront *h = &at->front[at->p->code.at[pc].stream];
     for (Pc k = h->first; h->issued && k && k != h->next; k = at->next_on_stream[k])
         if (k == pc) return true;
     return false;
@@ -327,10 +327,10 @@ static bool follow_wait(const DeadlockReplay *r, Waiting *at)
         at->pc = before;
         return true;
     }
-    Pc head = own->head[in->stream].first;
-    while (head && own->done[head]) head = own->next_on_stream[head];
-    if (!head || head == at->pc) return false;
-    at->pc = head;
+    Pc front = own->front[in->stream].first;
+    while (front && own->done[front]) front = own->next_on_stream[front];
+    if (!front || front == at->pc) return false;
+    at->pc = front;
     return true;
 }
 
@@ -372,7 +372,7 @@ static void report_first_circle(DeadlockReplay *r)
     for (uint32_t i = 0; i < r->n; i++)
         for (int s = 0; s < STREAM_COUNT; s++) {
             const Player *at = &r->players[i];
-            Pc pc = at->head[s].first;
+            Pc pc = at->front[s].first;
             while (pc && at->done[pc]) pc = at->next_on_stream[pc];
             if (!pc) continue;
             report_circle(r, (Waiting){i, pc});
@@ -387,14 +387,14 @@ static void report_stuck(DeadlockReplay *r)
     for (uint32_t i = 0; i < r->n; i++) {
         Player *at = &r->players[i];
         for (int s = 0; s < STREAM_COUNT; s++) {
-            Pc pc = at->head[s].first;
-            if (!pc || (at->head[s].issued && !at->head[s].open)) continue;
-            while (at->head[s].issued && at->done[pc]) pc = at->next_on_stream[pc];
+            Pc pc = at->front[s].first;
+            if (!pc || (at->front[s].issued && !at->front[s].open)) continue;
+            while (at->front[s].issued && at->done[pc]) pc = at->next_on_stream[pc];
             v->program = v->plan->program_of[at->rank];
             v->p = at->p;
             const Instr *in = &at->p->code.at[pc];
             Pc open = 0;
-            for (uint32_t k = 0; k < in->after.n && !at->head[s].issued; k++)
+            for (uint32_t k = 0; k < in->after.n && !at->front[s].issued; k++)
                 if (!at->done[at->p->after.at[in->after.first + k]])
                     open = at->p->after.at[in->after.first + k];
             if (open)
@@ -439,7 +439,7 @@ static void replay(DeadlockReplay *r, Pc *const *links)
         at->next_on_stream = links[program];
         at->done = arena_array(r->v->arena, at->p->code.n, sizeof *at->done);
         for (int s = 0; s < STREAM_COUNT; s++)
-            at->head[s].first = links[program][at->p->code.n + (uint32_t)s];
+            at->front[s].first = links[program][at->p->code.n + (uint32_t)s];
         wake(r, i);
     }
     while (r->queue.n) {
@@ -454,9 +454,9 @@ static void replay(DeadlockReplay *r, Pc *const *links)
     bool stuck = false;
     for (uint32_t i = 0; i < r->n; i++)
         for (int s = 0; s < STREAM_COUNT; s++)
-            if (r->players[i].head[s].first &&
-                !(r->players[i].head[s].issued && !r->players[i].head[s].open &&
-                  !r->players[i].head[s].next))
+            if (r->players[i].front[s].first &&
+                !(r->players[i].front[s].issued && !r->players[i].front[s].open &&
+                  !r->players[i].front[s].next))
                 stuck = true;
     if (stuck) report_stuck(r);
 }

@@ -92,15 +92,15 @@ typedef struct Val {
 
 typedef LIST(Val) Vals;
 
-typedef struct ValuePiece {
+typedef struct ValueEntry {
     uint64_t lo, n; /* elements from the range's start */
     Hash128 vn;     /* 0: zeros */
     /* shape of the parameter; axes on which the whole range is PARTIAL count as WHOLE here */
     uint32_t shape;
-} ValuePiece;
-typedef struct ValuePieces {
+} ValueEntry;
+typedef struct ValueEntries {
     uint32_t first, n;
-} ValuePieces;
+} ValueEntries;
 
 typedef struct HeldValue { /* payload of the map of bytes */
     uint64_t base;         /* address at which the value begins */
@@ -160,8 +160,8 @@ typedef struct Verifier {
     /* abstract memory of the program */
     RangeMap memory;
     Vals vals;
-    LIST(ValuePiece) pieces;
-    LIST(ValuePieces) lists;
+    LIST(ValueEntry) entries;
+    LIST(ValueEntries) lists;
     uint32_t *present_slots, n_present_slots; /* hash table: (value, shape) -> newest val */
     uint32_t *n_updates;                      /* [tensor]: updates in this program */
     uint32_t *n_homes;                        /* [tensor]: programs that hold it at rest */
@@ -370,8 +370,8 @@ void value_write(Verifier *v, Pc pc, BufferId b, Val val);
 void value_write_at(Verifier *v, Pc pc, BufferId b, uint64_t address, uint64_t bytes, Val val);
 /* Returns the pieces of a value and their number *n. A value without a list has one piece, the
  * value itself, which is written to *single. */
-const ValuePiece *value_pieces(const Verifier *v, const Val *val, ValuePiece *single, uint32_t *n);
-uint32_t value_add_list(Verifier *v, const ValuePiece *at, uint32_t n);
+const ValueEntry *value_entries(const Verifier *v, const Val *val, ValueEntry *single, uint32_t *n);
+uint32_t value_add_list(Verifier *v, const ValueEntry *at, uint32_t n);
 /* Returns a + b for equal shapes; reports and returns a bad value if their pieces do not match. */
 Val value_sum(Verifier *v, Pc pc, const Val *a, const Val *b);
 bool value_present(Verifier *v, Pc pc, const Val *val, BufferId *where);

@@ -6,25 +6,25 @@
  * the value of a buffer with their moments. */
 static Val flat_parameters(Verifier *v, const Unit *unit, uint32_t moment)
 {
-    LIST(ValuePiece) pieces = {0};
+    LIST(ValueEntry) entries = {0};
     uint64_t end = 0;
     for (uint32_t i = 0; i <= unit->params.n; i++) {
         bool last = i == unit->params.n;
         TensorId t = last ? 0 : unit->params.at[i];
         uint64_t next = last ? unit->padded : v->g->tensors.at[t].flat_offset;
         if (next > end) {
-            ValuePiece gap = {end, next - end, {0, 0}, 0};
-            list_push(v->arena, &pieces, gap);
+            ValueEntry gap = {end, next - end, {0, 0}, 0};
+            list_push(v->arena, &entries, gap);
         }
         if (last) break;
         const Shape *s = value_shape_at(v, v->param_shape[t]);
         uint64_t n = (uint64_t)shape_local_elements(s, &v->plan->mesh, &v->g->deals);
-        ValuePiece piece = {next, n, value_of_tensor(v, t, 0), v->param_shape[t]};
-        if (moment) piece.vn = value_moment(moment, t);
-        list_push(v->arena, &pieces, piece);
+        ValueEntry entry = {next, n, value_of_tensor(v, t, 0), v->param_shape[t]};
+        if (moment) entry.vn = value_moment(moment, t);
+        list_push(v->arena, &entries, entry);
         end = next + n;
     }
-    Val val = {.list = value_add_list(v, pieces.at, pieces.n)};
+    Val val = {.list = value_add_list(v, entries.at, entries.n)};
     return val;
 }
 
@@ -82,7 +82,7 @@ void value_memory_start(Verifier *v)
     range_map_init(&v->memory, v->arena, sizeof(HeldValue));
     v->vals.n = 0;
     list_reserve_none(v->arena, &v->vals);
-    list_reserve_none(v->arena, &v->pieces);
+    list_reserve_none(v->arena, &v->entries);
     list_reserve_none(v->arena, &v->lists);
     v->n_present_slots = 1024;
     while (v->n_present_slots < p->code.n) v->n_present_slots *= 2;

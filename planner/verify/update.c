@@ -16,13 +16,13 @@ static TensorId gradient_of_value(const Verifier *v, Hash128 vn)
     return 0;
 }
 
-/* Returns the axes over which the squares of a piece must be summed to count the whole tensor. */
-static AxisSet norm_axes(const Verifier *v, const Val *val, const ValuePiece *piece)
+/* Returns the axes over which the squares of an entry must be summed to count the whole tensor. */
+static AxisSet norm_axes(const Verifier *v, const Val *val, const ValueEntry *entry)
 {
     AxisSet flat = val->list ? layout_axes_split(&value_shape_at(v, val->shape)->layout, -1) : 0;
     /* if two stages have a parameter, only one of them counts it */
     return (AxisSet)(flat | v->stages |
-                     layout_axes_split(&value_shape_at(v, piece->shape)->layout, -1));
+                     layout_axes_split(&value_shape_at(v, entry->shape)->layout, -1));
 }
 
 static Hash128 sum_squares(Verifier *v, Pc pc, const Val *val, AxisSet claimed, bool *bad)
@@ -30,13 +30,13 @@ static Hash128 sum_squares(Verifier *v, Pc pc, const Val *val, AxisSet claimed, 
     const Attrs *attrs = verify_attrs(v, pc);
     uint64_t lo = attrs->lo > 0 ? (uint64_t)attrs->lo : 0,
              hi = attrs->hi > 0 ? (uint64_t)attrs->hi : 0;
-    ValuePiece single;
+    ValueEntry single;
     uint32_t n;
     Hash128 total = {0, 0};
-    const ValuePiece *pieces = value_pieces(v, val, &single, &n);
+    const ValueEntry *entries = value_entries(v, val, &single, &n);
     if (!val->list) single.n = (uint64_t)value_shape_at(v, val->shape)->dim[0];
     for (uint32_t i = 0; i < n; i++) {
-        const ValuePiece *p = &pieces[i];
+        const ValueEntry *p = &entries[i];
         if (value_is_zero(p->vn) || p->lo >= hi || p->lo + p->n <= lo) continue;
         if (p->lo < lo || p->lo + p->n > hi) {
             verify_report(v, "verify-scale", pc,
@@ -187,11 +187,11 @@ void value_clip_coef(Verifier *v, Pc pc)
     const Attrs *attrs = verify_attrs(v, pc);
     Val table = value_read(v, pc, program_arg(v->p, in, 0), "input", 0);
     bool bad = table.bad;
-    ValuePiece single;
+    ValueEntry single;
     uint32_t n;
     Hash128 total = {0, 0};
-    const ValuePiece *pieces = value_pieces(v, &table, &single, &n);
-    for (uint32_t i = 0; i < n; i++) total = value_add(total, pieces[i].vn);
+    const ValueEntry *entries = value_entries(v, &table, &single, &n);
+    for (uint32_t i = 0; i < n; i++) total = value_add(total, entries[i].vn);
     if (!bad && layout_axes_partial(&value_shape_at(v, table.shape)->layout)) {
         verify_report(v, "verify-scale", pc,
                       "reads squares that were not summed over all ranks: %s",
@@ -219,21 +219,21 @@ void value_clip_coef(Verifier *v, Pc pc)
 
 /* ---- the optimizer ---- */
 
-static const ValuePiece *piece_at(const ValuePiece *pieces, uint32_t n, uint64_t lo)
+static const ValueEntry *entry_at(const ValueEntry *entries, uint32_t n, uint64_t lo)
 {
     uint32_t from = 0, to = n;
     while (from < to) {
         uint32_t middle = from + (to - from) / 2;
-        if (pieces[middle].lo < lo)
+        if (entries[middle].lo < lo)
             from = middle + 1;
         else
             to = middle;
     }
-    return from < n && pieces[from].lo == lo ? &pieces[from] : NULL;
+    return from < n && entries[from].lo == lo ? &entries[from] : NULL;
 }
 
-static bool check_gradient(Verifier *v, Pc pc, TensorId t, const ValuePiece *param,
-                           const ValuePiece *grad)
+static bool check_gradient(Verifier *v, Pc pc, TensorId t, const ValueEntry *param,
+                           const ValueEntry *grad)
 {
     const Tensor *p = &v->g->tensors.at[t];
     Hash128 want = v->sum[p->grad];
@@ -254,7 +254,7 @@ static bool check_gradient(Verifier *v, Pc pc, TensorId t, const ValuePiece *par
     return false;
 }
 
-/* Checks that input i is moment i of the parameters in input 0, piece by piece. */
+/* Checks that input i is moment i of the parameters in input 0, entry by entry. */
 static bool check_state(Verifier *v, Pc pc, uint32_t i, const Val *state, const Val *param)
 {
     const Instr *in = &v->p->code.at[pc];
@@ -266,13 +266,13 @@ static bool check_state(Verifier *v, Pc pc, uint32_t i, const Val *state, const 
         verify_report(v, "verify-coverage", pc, "input %u is the state of another unit", i);
         return false;
     }
-    ValuePiece one, two;
+    ValueEntry one, two;
     uint32_t n, m;
-    const ValuePiece *p = value_pieces(v, param, &one, &n), *s = value_pieces(v, state, &two, &m);
+    const ValueEntry *p = value_entries(v, param, &one, &n), *s = value_entries(v, state, &two, &m);
     bool same = state->shape == param->shape;
     for (uint32_t k = 0; same && k < n; k++) {
         TensorId t = value_is_zero(p[k].vn) ? 0 : value_param(v, p[k].vn);
-        const ValuePiece *at = n == 1 ? s : piece_at(s, m, p[k].lo);
+        const ValueEntry *at = n == 1 ? s : entry_at(s, m, p[k].lo);
         same = !t || (at && value_same(at->vn, value_moment(i, t)));
     }
     if (!same)
@@ -301,16 +301,16 @@ static void check_coefficient(Verifier *v, Pc pc, const Val *coefficient)
 
 /* Updates each parameter in `param` with the gradient at the same offset in `grad`. Returns the new
  * weights. */
-static Val update_pieces(Verifier *v, Pc pc, const Val *param, const Val *grad)
+static Val update_entries(Verifier *v, Pc pc, const Val *param, const Val *grad)
 {
-    ValuePiece one, two;
+    ValueEntry one, two;
     uint32_t n, m;
-    const ValuePiece *p = value_pieces(v, param, &one, &n), *g = value_pieces(v, grad, &two, &m);
+    const ValueEntry *p = value_entries(v, param, &one, &n), *g = value_entries(v, grad, &two, &m);
     /* a single vector that fills its unit and was reduce-scattered as a whole */
     if (param->list && !grad->list && n == 1 && p->lo == 0 &&
         p->n == (uint64_t)value_shape_at(v, grad->shape)->dim[0])
         two.n = p->n, two.shape = p->shape;
-    ValuePiece *made = arena_array(v->arena, n, sizeof *made);
+    ValueEntry *made = arena_array(v->arena, n, sizeof *made);
     Val out = *param;
     for (uint32_t i = 0; i < n; i++) {
         made[i] = p[i];
@@ -323,7 +323,7 @@ static Val update_pieces(Verifier *v, Pc pc, const Val *param, const Val *grad)
             continue;
         }
         if (!verify_balance(v, pc, t)) out.bad = true;
-        if (grad->bad || !check_gradient(v, pc, t, &p[i], piece_at(g, m, p[i].lo))) out.bad = true;
+        if (grad->bad || !check_gradient(v, pc, t, &p[i], entry_at(g, m, p[i].lo))) out.bad = true;
         v->n_updates[t]++;
         made[i].vn = value_leaf("updated parameter", t);
     }
@@ -349,7 +349,7 @@ void value_update(Verifier *v, Pc pc)
                       value_shape_text(v, arg[0].shape), value_shape_text(v, arg[at_grad].shape));
         ok = false;
     }
-    if (ok) out = update_pieces(v, pc, &arg[0], &arg[at_grad]);
+    if (ok) out = update_entries(v, pc, &arg[0], &arg[at_grad]);
     if (in->op == OP_sign_step) {
         value_write(v, pc, program_arg(v->p, in, in->n_in), out);
         return;
@@ -387,14 +387,14 @@ static void end_of_parameters(Verifier *v, BufferId b)
 {
     const Buffer *at = &v->p->buffers.at[b];
     Val val = value_read(v, 0, b, "at the end of the step, parameter", b);
-    ValuePiece single;
+    ValueEntry single;
     uint32_t n;
     if (val.bad || !at->unit) return;
     const Unit *unit = &v->g->units.at[at->unit];
-    const ValuePiece *p = value_pieces(v, &val, &single, &n);
+    const ValueEntry *p = value_entries(v, &val, &single, &n);
     for (uint32_t i = 0; i < unit->params.n; i++) {
         TensorId t = unit->params.at[i];
-        const ValuePiece *its = n == 1 ? p : piece_at(p, n, v->g->tensors.at[t].flat_offset);
+        const ValueEntry *its = n == 1 ? p : entry_at(p, n, v->g->tensors.at[t].flat_offset);
         const bool frozen = v->g->tensors.at[t].frozen;
         const Hash128 want = frozen ? value_of_tensor(v, t, 0) : value_leaf("updated parameter", t);
         if (its && value_same(its->vn, want)) continue;

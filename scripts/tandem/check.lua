@@ -32,23 +32,23 @@ function check.shape_text(shape) return "[" .. table.concat(shape, ", ") .. "]" 
 
 -- ---- checks of arguments
 
--- Checks an integer between two bounds. place: where the mistake was made (nil: on the calling line).
-function check.within(who, what, value, least, most, place)
+-- Checks an integer between two bounds. location: where the mistake was made (nil: on the calling line).
+function check.within(who, what, value, least, most, location)
   if math.type(value) == "float" and math.tointeger(value) then value = math.tointeger(value) end
   if math.type(value) ~= "integer" then
     core.fail("wrong-type", ("%s: %s must be an integer, not %s"):format(who, what, check.value_text(value)), nil,
-      place)
+      location)
   end
   if value < least or value > most then
     core.fail("out-of-range", ("%s: %s = %d must be between %d and %s"):format(who, what, value, least,
-      most == 1 << 30 and "2^30" or tostring(most)), nil, place)
+      most == 1 << 30 and "2^30" or tostring(most)), nil, location)
   end
   return value
 end
 
-function check.count(who, what, value, default, place)
+function check.count(who, what, value, default, location)
   if value == nil and default ~= nil then return default end
-  return check.within(who, what, value, 1, 1 << 30, place)
+  return check.within(who, what, value, 1, 1 << 30, location)
 end
 
 function check.number(who, what, value, default)

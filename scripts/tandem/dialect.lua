@@ -20,10 +20,10 @@ meta.__index = meta
 
 -- d.original: the plan reproduces the system's own mistakes, which are reported as findings.
 function dialect.new(system, config)
-  local d = setmetatable({ system = system, config = config, place = core.place(true), n_errors = 0 }, meta)
+  local d = setmetatable({ system = system, config = config, location = core.location(true), n_errors = 0 }, meta)
   if type(config) ~= "table" then
     core.fail("wrong-type", ("%s needs its configuration as a table, not %s"):format(system, type(config)),
-      nil, d.place)
+      nil, d.location)
   end
   d.original = config.as == "original"
   if config.as ~= nil and not d.original then
@@ -38,7 +38,7 @@ end
 function meta:at(path)
   local parts = type(path) == "table" and path or {}
   for part in (type(path) == "string" and path or ""):gmatch "[^.]+" do parts[#parts + 1] = part end
-  return core.key_place(self.place, table.unpack(parts))
+  return core.key_location(self.location, table.unpack(parts))
 end
 
 function meta:error(rule, path, text, hint)

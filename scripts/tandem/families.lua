@@ -17,19 +17,19 @@ end
 
 -- Returns the defaults of a part of a model with the plan's changes. A key with the default false
 -- may be left out.
-local function merged(family, part, given, defaults, place)
+local function merged(family, part, given, defaults, location)
   local who, config = ("models.%s: %s"):format(family, part), {}
   if type(given) ~= "table" then
-    core.fail("wrong-type", ("%s must be a table, not %s"):format(who, check.value_text(given)), part .. " = { dim = 32 }", place)
+    core.fail("wrong-type", ("%s must be a table, not %s"):format(who, check.value_text(given)), part .. " = { dim = 32 }", location)
   end
   for key, value in pairs(defaults) do config[key] = value end
   for key, value in pairs(given) do
     local default = defaults[key]
     if default == nil then
       core.fail("unknown-key", ("unknown key '%s' in %s of models.%s"):format(tostring(key), part, family),
-        core.near(tostring(key), words(defaults)) or "keys: " .. table.concat(words(defaults), ", "), place)
+        core.near(tostring(key), words(defaults)) or "keys: " .. table.concat(words(defaults), ", "), location)
     elseif default and type(value) ~= type(default) then
-      core.fail("wrong-type", ("%s.%s must be a %s, not %s"):format(who, key, type(default), check.value_text(value)), nil, place)
+      core.fail("wrong-type", ("%s.%s must be a %s, not %s"):format(who, key, type(default), check.value_text(value)), nil, location)
     end
     config[key] = value
   end
@@ -41,17 +41,17 @@ function families.add(nn)
   -- layers = 4 }. parts: the keys whose tables keep their defaults where the plan's table is silent; the
   -- plan replaces all other tables as a whole. Mistakes are the plan's, so they are reported at its line.
   nn.family = core.wrap(function(family, what, sizes, defaults, parts)
-    local place = core.place(true)
+    local location = core.location(true)
     local options = type(what) == "table" and what or { size = what }
     local size = options.size
     if size == nil then
       local all = words(sizes)
       core.fail("unknown-word", ("models.%s needs a size"):format(family), ("name a size, as in model=%s:%s; sizes: %s"):format(
-        family, all[1], table.concat(all, ", ")), place)
+        family, all[1], table.concat(all, ", ")), location)
     end
     if type(size) ~= "string" or not sizes[size] then
       core.fail("unknown-word", ("models.%s has no size '%s'"):format(family, tostring(size)),
-        core.near(tostring(size), words(sizes)) or "sizes: " .. table.concat(words(sizes), ", "), place)
+        core.near(tostring(size), words(sizes)) or "sizes: " .. table.concat(words(sizes), ", "), location)
     end
     local config = {}
     for key, value in pairs(defaults) do config[key] = value end
@@ -59,9 +59,9 @@ function families.add(nn)
     for key, value in pairs(options) do
       if key ~= "size" and config[key] == nil then
         core.fail("unknown-key", ("unknown key '%s' in models.%s"):format(tostring(key), family),
-          core.near(tostring(key), words(config)) or "keys: " .. table.concat(words(config), ", "), place)
+          core.near(tostring(key), words(config)) or "keys: " .. table.concat(words(config), ", "), location)
       end
-      if parts and parts[key] then value = merged(family, key, value, config[key], place) end
+      if parts and parts[key] then value = merged(family, key, value, config[key], location) end
       if key ~= "size" then config[key] = value end
     end
     made[config] = family

@@ -67,7 +67,7 @@ local function place_module(info)
   info.layer = info.parent and info.parent.layer or 0
   if info.is_block then n_blocks = n_blocks + 1; info.layer = n_blocks end
   info.id = core.module(info.path, info.class, parent, info.is_block, info.fsdp2_shard, info.layer,
-    info.place)
+    info.location)
   return info.id
 end
 
@@ -93,7 +93,7 @@ local n_expected = 0
 
 local function new_module(class, forward, fields, extra)
   local info = extra or {}
-  info.class, info.forward, info.place = class, forward, core.place()
+  info.class, info.forward, info.location = class, forward, core.location()
   info.params = info.params or {}
   n_expected = n_expected + (next(info.params) and 4 or 1)
   modules[fields] = info
@@ -201,7 +201,7 @@ local function use(own)
     local id = place_module(info)
     local path = info.path ~= "" and info.path .. "." .. own.name or own.name
     local style = own.style and own.style(info.style) or info.style or "none"
-    own.id = core.param(path, id, info.place, style, own.column, own.row, own.init[1], own.init[2],
+    own.id = core.param(path, id, info.location, style, own.column, own.row, own.init[1], own.init[2],
       own.init[3], own.embedding, own.order, table.unpack(own.dims))
   end
   return own.id
@@ -210,7 +210,7 @@ end
 -- A tensor that lives between steps. Its first values are drawn like those of a weight.
 local function state(info, name, dims, order)
   local id = place_module(info)
-  return core.state(info.path ~= "" and info.path .. "." .. name or name, id, info.place, order,
+  return core.state(info.path ~= "" and info.path .. "." .. name or name, id, info.location, order,
     table.unpack(dims))
 end
 

@@ -85,25 +85,25 @@ function state_space.add(nn, own)
 
   -- Returns the pattern of config.layers layers. letters: letter -> its meaning. Errors name the plan's line.
   nn.layer_pattern = core.wrap(function(family, config, letters)
-    local who, place, pattern, meanings = "models." .. family, core.place(true), config.pattern, {}
+    local who, location, pattern, meanings = "models." .. family, core.location(true), config.pattern, {}
     for letter, meaning in pairs(letters) do meanings[#meanings + 1] = ("%s (%s)"):format(letter, meaning) end
     table.sort(meanings)
     local hint = "letters: " .. table.concat(meanings, ", ")
     if type(pattern) ~= "string" then
       core.fail("wrong-type", ("%s: pattern must be a text with a letter for each layer, not %s"):format(who,
-        check.value_text(pattern)), hint, place)
+        check.value_text(pattern)), hint, location)
     end
-    if pattern == "" then core.fail("unknown-word", who .. ": pattern is empty", hint, place) end
+    if pattern == "" then core.fail("unknown-word", who .. ": pattern is empty", hint, location) end
     for letter in pattern:gmatch "." do
       if not letters[letter] then
         core.fail("unknown-word", ("%s: pattern = '%s' has the letter '%s'"):format(who, pattern:sub(1, 40), letter), hint,
-          place)
+          location)
       end
     end
-    local layers = check.count(who, "layers", config.layers or #pattern, nil, place)
+    local layers = check.count(who, "layers", config.layers or #pattern, nil, location)
     if layers > core.most then
       core.fail("out-of-range", ("%s: layers = %d is more than a model may have"):format(who, layers),
-        ("at most %d"):format(core.most), place)
+        ("at most %d"):format(core.most), location)
     end
     return pattern:rep(1 + layers // #pattern):sub(1, layers)
   end)

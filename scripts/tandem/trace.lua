@@ -46,39 +46,39 @@ local function assign_styles(module)
     local info, part, names = find_module(module, want.path)
     if not info then
       core.fail("unknown-path", ("%s = '%s': the model has no module '%s' there"):format(want.key, want.path, part),
-        core.near(part, names) or "there are: " .. table.concat(names, ", "), own.place)
+        core.near(part, names) or "there are: " .. table.concat(names, ", "), own.location)
     end
     if not (info.tp_styles and info.tp_styles[want.style]) then
       core.fail("tp-style", ("%s = '%s': nn.%s cannot be split that way"):format(want.key, want.path,
-        info.class), "tp_col and tp_row take linears, tp_vocab embeddings and heads", own.place)
+        info.class), "tp_col and tp_row take linears, tp_vocab embeddings and heads", own.location)
     end
     local target = info.shares or info
     if target.style and target.style ~= want.style then
       core.fail("tp-style", ("%s = '%s': the module is already split by %s"):format(want.key, want.path,
-        target.style), nil, own.place)
+        target.style), nil, own.location)
     end
     target.style, info.style = want.style, want.style
   end
 end
 
-local function build(model, mesh, shrink, seq, place)
+local function build(model, mesh, shrink, seq, location)
   if modules[model] then return model, "model" end
   local known = { name = true, config = true, build = true, shrink = true }
   for key in pairs(model) do
     if not known[key] then
       core.fail("unknown-key", ("unknown key '%s' in model{}"):format(tostring(key)),
-        core.near(tostring(key), words(known)), place)
+        core.near(tostring(key), words(known)), location)
     end
   end
   if type(model.build) ~= "function" then
     core.fail("missing-key", "the model has no build function",
-      "a model is nn.module { ... } or { config = ..., build = function(config) ... end }", place)
+      "a model is nn.module { ... } or { config = ..., build = function(config) ... end }", location)
   end
   local config = model.config
   if shrink and type(model.shrink) == "function" then
     config = model.shrink(config, mesh)
     if type(config) ~= "table" then
-      core.fail("wrong-type", "the model's shrink must return a config", nil, place)
+      core.fail("wrong-type", "the model's shrink must return a config", nil, location)
     end
     if config.seq then core.seq(check.count("shrink", "seq", config.seq)) end
     local field = config.field
@@ -86,7 +86,7 @@ local function build(model, mesh, shrink, seq, place)
   end
   local root = model.build(config)
   if not modules[root] then
-    core.fail("wrong-type", "the model's build must return a module, not " .. kind_of(root), nil, place)
+    core.fail("wrong-type", "the model's build must return a module, not " .. kind_of(root), nil, location)
   end
   return root, type(model.name) == "string" and model.name or "model"
 end
@@ -97,26 +97,26 @@ local function check_all_used(order)
     for name, own in pairs(info.params) do
       if not own.id then
         core.fail("unused-parameter", ("%s.%s is never used, so it would get no gradient"):format(info.path,
-          name), "call the module in a forward function, or remove the module", info.place)
+          name), "call the module in a forward function, or remove the module", info.location)
       end
     end
   end
 end
 
-function core.trace(model, mesh, shrink, seq, place)
-  local root, name = build(model, mesh, shrink, seq, place)
-  core.name(name, place)
+function core.trace(model, mesh, shrink, seq, location)
+  local root, name = build(model, mesh, shrink, seq, location)
+  core.name(name, location)
   local order = {}
   name_tree(root, "", nil, order)
   for _, module in ipairs(order) do assign_styles(module) end
   place_module(modules[root])
   module.balance = false
-  local tokens, labels = core.batch(modules[root].place)
+  local tokens, labels = core.batch(modules[root].location)
   local loss = root(tensor(tokens), tensor(labels))
   if not tensors[loss] or #loss.shape ~= 0 then
     core.fail("no-loss", ("the model's forward must return a loss, not %s"):format(tensors[loss]
       and "a tensor of shape " .. shape_text(loss.shape) or kind_of(loss)),
-      "return nn.cross_entropy(logits, labels)", modules[root].place)
+      "return nn.cross_entropy(logits, labels)", modules[root].location)
   end
   check_all_used(order)
   core.loss(tensors[loss])

@@ -156,12 +156,12 @@ bool loads_fit(const RowLoads *loads, const Plan *plan)
     return loads != NULL && axes != 0 && mesh_size(&plan->mesh, axes) == loads->n_ranks;
 }
 
-uint32_t *loads_places(const Plan *plan, Arena *arena)
+uint32_t *loads_members(const Plan *plan, Arena *arena)
 {
     const AxisSet axes = experts_axes(&plan->graph);
-    uint32_t *place = arena_array(arena, plan->mesh.n_ranks, sizeof *place);
-    for (Rank r = 0; r < plan->mesh.n_ranks; r++) place[r] = mesh_part(&plan->mesh, r, axes);
-    return place;
+    uint32_t *member = arena_array(arena, plan->mesh.n_ranks, sizeof *member);
+    for (Rank r = 0; r < plan->mesh.n_ranks; r++) member[r] = mesh_part(&plan->mesh, r, axes);
+    return member;
 }
 
 /* The rows of the ranks that exchange rows with each other: their sum, and the most of a rank. */
@@ -169,13 +169,13 @@ typedef struct Exchanged {
     double sum, most;
 } Exchanged;
 
-/* share, place: [rank] as in RowLoads and loads_places. */
+/* share: as in RowLoads. member: as loads_members returns it. */
 static Exchanged exchanged_with(const Plan *plan, AxisSet ep, Rank rank, const double *share,
-                                const uint32_t *place)
+                                const uint32_t *member)
 {
     Exchanged all = {0, 0};
     for (uint32_t i = 0; i < mesh_size(&plan->mesh, ep); i++) {
-        const double rows = share[place[mesh_member(&plan->mesh, rank, ep, i)]];
+        const double rows = share[member[mesh_member(&plan->mesh, rank, ep, i)]];
         all.sum += rows;
         all.most = fmax(all.most, rows);
     }
@@ -196,14 +196,14 @@ static void find_shares(Imbalance *b, const Plan *plan, const Fold *fold, Arena 
            *received = arena_array(arena, cells + 1, sizeof *received),
            *sent = arena_array(arena, cells + 1, sizeof *sent),
            *most = arena_array(arena, cells + 1, sizeof *most);
-    const uint32_t *place = loads_places(plan, arena);
+    const uint32_t *member = loads_members(plan, arena);
     const double others = mesh_size(&plan->mesh, b->ep) - 1.;
     for (uint32_t layer = 0; layer < n; layer++)
         for (uint32_t c = 0; c < fold->n_classes; c++) {
             const double *row = loads->share + (size_t)(layer % loads->n_layers) * loads->n_ranks;
             const size_t cell = (size_t)layer * fold->n_classes + c;
-            const Exchanged all = exchanged_with(plan, b->ep, fold->rank_of[c], row, place);
-            share[cell] = row[place[fold->rank_of[c]]];
+            const Exchanged all = exchanged_with(plan, b->ep, fold->rank_of[c], row, member);
+            share[cell] = row[member[fold->rank_of[c]]];
             most[cell] = all.most;
             if (others == 0 || all.most == 0) continue; /* no rows are exchanged */
             received[cell] = share[cell] / all.most;

@@ -20,7 +20,7 @@ bool loads_fit(const RowLoads *loads, const Plan *plan);
  * one factor if there are none. */
 double imbalance_held(const RowLoads *loads, double factor);
 /* Returns [rank]: the rank's number in its group. */
-uint32_t *loads_places(const Plan *plan, Arena *arena);
+uint32_t *loads_members(const Plan *plan, Arena *arena);
 
 /* Changes costs and transfers of a plan with experts. */
 typedef struct Imbalance Imbalance;

@@ -1,8 +1,8 @@
 /* Live bytes of device memory at each instruction of a program, by category. */
 #include <assert.h>
 
+#include "planner/lower/gaps.h"
 #include "planner/lower/memory/lives.h"
-#include "planner/lower/pieces.h"
 #include "sim/sim.h"
 
 static bool is_root(const Program *p, BufferId id)
@@ -37,7 +37,7 @@ static void find_in_use(const Program *p, Arena *arena, MemoryCurve *curve)
     if (p->in_use > 0) return;
     for (BufferId id = 1; id < p->buffers.n; id++)
         if (is_root(p, id) && p->buffers.at[id].persistent)
-            bottom += pieces_round(p->buffers.at[id].bytes);
+            bottom += gaps_round(p->buffers.at[id].bytes);
     curve->in_use = bottom;
     curve->waiting = 0;
     if (p->code.n == 0) return;

@@ -53,8 +53,8 @@ static double lowest(const MaxMin *m, const FlowShape *shape)
 /* Adds the flows of a link to the set of flows that is filled. */
 static void join(MaxMin *m, uint32_t link)
 {
-    for (uint32_t at = m->on[link]; at != 0; at = m->places.at[at].next) {
-        const uint32_t id = m->places.at[at].flow;
+    for (uint32_t at = m->on[link]; at != 0; at = m->entries.at[at].next) {
+        const uint32_t id = m->entries.at[at].flow;
         if (m->flows.at[id].seen == m->n_fillings) continue;
         m->flows.at[id].seen = m->n_fillings;
         list_push(m->arena, &m->part, id);
@@ -67,9 +67,9 @@ static void sort_part(MaxMin *m)
 {
     for (uint32_t gap = m->part.n / 2; gap > 0; gap /= 2) {
         for (uint32_t i = gap; i < m->part.n; i++) {
-            const uint32_t id = m->part.at[i], place = m->place.at[id];
+            const uint32_t id = m->part.at[i], index = m->index.at[id];
             uint32_t k = i;
-            for (; k >= gap && m->place.at[m->part.at[k - gap]] > place; k -= gap)
+            for (; k >= gap && m->index.at[m->part.at[k - gap]] > index; k -= gap)
                 m->part.at[k] = m->part.at[k - gap];
             m->part.at[k] = id;
         }

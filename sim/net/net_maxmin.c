@@ -59,7 +59,7 @@ MaxMin *maxmin_new(const Cluster *cluster, const Fold *fold, Arena *arena)
     m->on = arena_array(arena, m->n_links, sizeof *m->on);
     m->seen = arena_array(arena, m->n_links, sizeof *m->seen);
     m->marked = arena_array(arena, m->n_links, sizeof *m->marked);
-    list_add(arena, &m->places);
+    list_add(arena, &m->entries);
     double port = nccl_port_bytes_per_s(cluster), nic = nccl_nic_bytes_per_s(cluster);
     double nics = cluster->nics_per_node, devices = cluster->devices_per_node;
     double thinned = cluster->oversubscription > 1 ? cluster->oversubscription : 1;
@@ -330,15 +330,15 @@ static void enter(MaxMin *m, uint32_t id)
     Flow *f = &m->flows.at[id];
     const FlowShape *shape = &m->shapes.at[f->shape];
     if (f->room < shape->n) {
-        f->first = m->places.n;
+        f->first = m->entries.n;
         f->room = shape->n;
-        for (uint32_t i = 0; i < shape->n; i++) list_add(m->arena, &m->places);
+        for (uint32_t i = 0; i < shape->n; i++) list_add(m->arena, &m->entries);
     }
     for (uint32_t i = 0; i < shape->n; i++) {
         const LinkUse *use = &m->uses.at[shape->first + i];
         const uint32_t at = f->first + i, next = m->on[use->link];
-        m->places.at[at] = (FlowPlace){.flow = id, .next = next};
-        if (next != 0) m->places.at[next].previous = at;
+        m->entries.at[at] = (FlowEntry){.flow = id, .next = next};
+        if (next != 0) m->entries.at[next].previous = at;
         m->on[use->link] = at;
         want(m, use, 1);
     }
@@ -350,12 +350,12 @@ static void leave(MaxMin *m, uint32_t id)
     const FlowShape *shape = &m->shapes.at[f->shape];
     for (uint32_t i = 0; i < shape->n; i++) {
         const LinkUse *use = &m->uses.at[shape->first + i];
-        const FlowPlace place = m->places.at[f->first + i];
-        if (place.next != 0) m->places.at[place.next].previous = place.previous;
-        if (place.previous != 0)
-            m->places.at[place.previous].next = place.next;
+        const FlowEntry index = m->entries.at[f->first + i];
+        if (index.next != 0) m->entries.at[index.next].previous = index.previous;
+        if (index.previous != 0)
+            m->entries.at[index.previous].next = index.next;
         else
-            m->on[use->link] = place.next;
+            m->on[use->link] = index.next;
         want(m, use, -1);
     }
 }
@@ -373,7 +373,7 @@ static void net_start(void *self, uint32_t id, const Transfer *t, Ps now)
     MaxMin *m = self;
     while (m->flows.n <= id) {
         list_add(m->arena, &m->flows);
-        list_add(m->arena, &m->place);
+        list_add(m->arena, &m->index);
     }
     m->now = now;
     Flow *f = &m->flows.at[id];
@@ -391,7 +391,7 @@ static void start_flow(MaxMin *m, uint32_t id)
     f->since = m->now;
     f->left = (double)shape->fluid_ps;
     f->speed = 1;
-    m->place.at[id] = list_push(m->arena, &m->active, id);
+    m->index.at[id] = list_push(m->arena, &m->active, id);
     enter(m, id);
     schedule(m, id, m->now + shape->fluid_ps);
 }
@@ -412,9 +412,9 @@ static void net_finish(void *self, uint32_t id, Ps now)
     }
     assert(flow == id);
     if (f->state == FLOW_running) {
-        uint32_t last = m->active.at[--m->active.n], place = m->place.at[id];
-        m->active.at[place] = last;
-        m->place.at[last] = place;
+        uint32_t last = m->active.at[--m->active.n], index = m->index.at[id];
+        m->active.at[index] = last;
+        m->index.at[last] = index;
         leave(m, id);
     }
     f->state = FLOW_none;

@@ -39,14 +39,14 @@ typedef struct Flow {
     double level;            /* the speed during the computation of rates; < 0: not yet known */
     double limit;            /* the rate to which a link limits the flow in this round */
     Ps ends;
-    uint32_t first, room; /* its elements of `places`, one for each use of a link */
+    uint32_t first, room; /* its elements of `entries`: one for each link that it uses */
     uint32_t seen;        /* number of the last filling (net_fill.c) with this flow */
 } Flow;
 
-/* A running flow's place in the list of a link. */
-typedef struct FlowPlace {
+/* A running flow in the list of a link. */
+typedef struct FlowEntry {
     uint32_t flow, next, previous; /* 0: none */
-} FlowPlace;
+} FlowEntry;
 
 struct MaxMin {
     const Cluster *cluster;
@@ -61,11 +61,11 @@ struct MaxMin {
     LIST(FlowShape) shapes; /* [0] none */
     uint32_t *table;        /* shapes by hash; 0: free */
     uint32_t room;
-    LIST(Flow) flows;       /* by transfer id */
-    LIST(uint32_t) active;  /* ids that run */
-    LIST(uint32_t) place;   /* [id] index in active */
-    LIST(FlowPlace) places; /* [0] none */
-    uint32_t *on;           /* [link] its first place */
+    LIST(Flow) flows;        /* by transfer id */
+    LIST(uint32_t) active;   /* ids that run */
+    LIST(uint32_t) index;    /* [id] index in active */
+    LIST(FlowEntry) entries; /* [0] none */
+    uint32_t *on;            /* [link] the first entry of its list; 0: none */
     /* links that are or were overloaded, and whose demand changed since rates were computed */
     LIST(uint32_t) changed;
     LIST(uint32_t) part;   /* while filling: the flows whose rates may change */

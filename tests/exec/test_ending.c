@@ -85,7 +85,7 @@ static void every_rank_is_told(void **state)
         status->slots[r].pid = pid[r];
         status->slots[r].state = r == 3 ? STATUS_open : STATUS_stepping;
         status->slots[r].step = 2;
-        if (r != 3) status->slots[r].head[STREAM_compute] = 1;
+        if (r != 3) status->slots[r].unfinished[STREAM_compute] = 1;
     }
     const AxisSet tp = axis(&y, AXIS_tp);
     const Comm c = {.op = OP_all_reduce,

@@ -18,8 +18,8 @@ static bool run_models(const Plan *plan, const Cluster *cluster, bool with_sms, 
 {
     Routes *routes = arena_alloc(arena, sizeof *routes);
     *routes = routes_of(cluster);
-    FoldPlaces places = {cluster->devices_per_node, cluster->nics_per_node,
-                         cluster->nodes_per_group, routes, NULL};
+    FoldNodes places = {cluster->devices_per_node, cluster->nics_per_node, cluster->nodes_per_group,
+                        routes, NULL};
     Fold *fold = fold_ranks_on(plan, places, unfolded, arena);
     MaxMin *maxmin = maxmin_new(cluster, fold, arena);
     Sms *sms = sms_new(cluster, fold, maxmin, arena);
@@ -374,7 +374,7 @@ static void folded_is_unfolded(void **state)
         EngineResult whole, folded;
         assert_true(run_models(plan, &c, seed % 2 == 0, true, arena, &whole, &d));
         assert_true(run_models(plan, &c, seed % 2 == 0, false, arena, &folded, &d));
-        FoldPlaces places = {s[3], s[4], c.nodes_per_group, NULL, NULL};
+        FoldNodes places = {s[3], s[4], c.nodes_per_group, NULL, NULL};
         Fold *fold = fold_ranks_on(plan, places, false, arena);
         folded_away += ranks - fold->n_classes;
         assert_int_equal(folded.step_ps, whole.step_ps);

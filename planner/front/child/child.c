@@ -18,43 +18,43 @@ Child *child_of(lua_State *L)
 }
 
 /* A chunk is named "=3" after the number of its source. */
-static Place place_of(const Child *c, const lua_Debug *ar)
+static ScriptLoc loc_of(const Child *c, const lua_Debug *ar)
 {
-    Place place = {0, 0};
-    if (ar->source == NULL || ar->source[0] != '=' || ar->currentline <= 0) return place;
+    ScriptLoc loc = {0, 0};
+    if (ar->source == NULL || ar->source[0] != '=' || ar->currentline <= 0) return loc;
     char *end;
     unsigned long source = strtoul(ar->source + 1, &end, 10);
-    if (*end != 0 || source == 0 || source > c->n_sources) return place;
-    return (Place){(uint32_t)source, (uint32_t)ar->currentline};
+    if (*end != 0 || source == 0 || source > c->n_sources) return loc;
+    return (ScriptLoc){(uint32_t)source, (uint32_t)ar->currentline};
 }
 
-static Place find_place(Child *c, bool library, bool shipped)
+static ScriptLoc find_loc(Child *c, bool library, bool shipped)
 {
     lua_Debug ar;
     for (int level = 0; lua_getstack(c->L, level, &ar); level++) {
         if (!lua_getinfo(c->L, "Sl", &ar)) continue;
-        Place place = place_of(c, &ar);
-        const Source *source = &c->source[place.source];
-        if (place.source != 0 && (library || !source->library) && (shipped || !source->shipped))
-            return place;
+        ScriptLoc loc = loc_of(c, &ar);
+        const Source *source = &c->source[loc.source];
+        if (loc.source != 0 && (library || !source->library) && (shipped || !source->shipped))
+            return loc;
     }
-    return c->set_place;
+    return c->set_loc;
 }
 
-Place child_place(Child *c, bool user)
+ScriptLoc child_loc(Child *c, bool user)
 {
-    return find_place(c, !user, true);
+    return find_loc(c, !user, true);
 }
 
-Place child_plan_place(Child *c)
+ScriptLoc child_plan_loc(Child *c)
 {
-    return find_place(c, false, false);
+    return find_loc(c, false, false);
 }
 
 uint32_t child_source(Child *c, const Source *source)
 {
     if (c->n_sources - c->n_sets >= CHILD_MOST_FILES)
-        child_raise(c->L, "too-many-files", child_place(c, true), NULL,
+        child_raise(c->L, "too-many-files", child_loc(c, true), NULL,
                     "a plan may consist of at most %d files", CHILD_MOST_FILES);
     c->source[++c->n_sources] = *source;
     return c->n_sources;
@@ -70,43 +70,43 @@ void child_send_files(Child *c)
     }
 }
 
-void child_put_place(Child *c, Place place)
+void child_put_loc(Child *c, ScriptLoc loc)
 {
-    assert(place.source <= c->n_files_sent);
-    put_u32(&c->out, place.source);
-    put_u32(&c->out, place.line);
+    assert(loc.source <= c->n_files_sent);
+    put_u32(&c->out, loc.source);
+    put_u32(&c->out, loc.line);
 }
 
 /* For a line of a library script that is running, returns the line of the user's script that called
- * it. Source 0: `place` is not a line of the library, or no script of the user is running. */
-static Place user_of(Child *c, Place place)
+ * it. Source 0: `loc` is not a line of the library, or no script of the user is running. */
+static ScriptLoc user_of(Child *c, ScriptLoc loc)
 {
-    if (place.source == 0 || !c->source[place.source].shipped) return (Place){0, 0};
-    const Place user = child_plan_place(c);
-    if (user.source != 0 || c->source[c->model_place.source].shipped) return user;
-    return c->model_place;
+    if (loc.source == 0 || !c->source[loc.source].shipped) return (ScriptLoc){0, 0};
+    const ScriptLoc user = child_plan_loc(c);
+    if (user.source != 0 || c->source[c->model_loc.source].shipped) return user;
+    return c->model_loc;
 }
 
-static void write_error(Child *c, const char *rule, Place place, Place user, const char *text,
+static void write_error(Child *c, const char *rule, ScriptLoc loc, ScriptLoc user, const char *text,
                         const char *hint, Severity severity)
 {
-    const Place none = {0, 0};
+    const ScriptLoc none = {0, 0};
     child_send_files(c);
     record_begin(&c->out, RECORD_error);
     put_u32(&c->out, (uint32_t)severity);
     put_text(&c->out, rule, strlen(rule));
-    child_put_place(c, user.source != 0 ? user : place);
-    child_put_place(c, user.source != 0 ? place : none);
+    child_put_loc(c, user.source != 0 ? user : loc);
+    child_put_loc(c, user.source != 0 ? loc : none);
     put_text(&c->out, text, strlen(text));
     put_text(&c->out, hint != NULL ? hint : "", hint != NULL ? strlen(hint) : 0);
     record_end(&c->out);
     c->failed = c->failed || severity == SEVERITY_error;
 }
 
-void child_write_error(Child *c, const char *rule, Place place, const char *text, const char *hint,
-                       Severity severity)
+void child_write_error(Child *c, const char *rule, ScriptLoc loc, const char *text,
+                       const char *hint, Severity severity)
 {
-    write_error(c, rule, place, user_of(c, place), text, hint, severity);
+    write_error(c, rule, loc, user_of(c, loc), text, hint, severity);
 }
 
 const char *child_nearest(lua_State *L, const char *word, int list)
@@ -143,15 +143,15 @@ const char *child_near_or_all(lua_State *L, const char *word, int list)
 
 /* An error of Tandem is a userdata, whose content no script can read or change. */
 typedef struct RaisedAt {
-    Place place, user;
+    ScriptLoc loc, user;
 } RaisedAt;
 enum { ERROR_RULE = 1, ERROR_TEXT, ERROR_HINT, ERROR_PARTS = ERROR_HINT };
 
-static void push_error(lua_State *L, const char *rule, Place place, const char *text,
+static void push_error(lua_State *L, const char *rule, ScriptLoc loc, const char *text,
                        const char *hint)
 {
     RaisedAt *at = lua_newuserdatauv(L, sizeof *at, ERROR_PARTS);
-    *at = (RaisedAt){place, user_of(child_of(L), place)};
+    *at = (RaisedAt){loc, user_of(child_of(L), loc)};
     const char *const parts[] = {rule, text, hint};
     for (int i = 0; i < ERROR_PARTS; i++) {
         lua_pushstring(L, parts[i]);
@@ -169,7 +169,7 @@ static const char *error_part(lua_State *L, int index, int part)
     return text;
 }
 
-_Noreturn void child_raise(lua_State *L, const char *rule, Place place, const char *hint,
+_Noreturn void child_raise(lua_State *L, const char *rule, ScriptLoc loc, const char *hint,
                            const char *format, ...)
 {
     Str text = str_in(child_of(L)->arena);
@@ -177,16 +177,16 @@ _Noreturn void child_raise(lua_State *L, const char *rule, Place place, const ch
     va_start(args, format);
     str_vprint(&text, format, args);
     va_end(args);
-    push_error(L, rule, place, str_text(&text), hint);
+    push_error(L, rule, loc, str_text(&text), hint);
     lua_error(L);
     abort(); /* lua_error does not return */
 }
 
-void child_check_text(Child *c, const char *what, const char *text, size_t n, Place place)
+void child_check_text(Child *c, const char *what, const char *text, size_t n, ScriptLoc loc)
 {
     size_t bad = str_unreadable(text, n);
     if (bad == n) return;
-    child_raise(c->L, "unreadable-text", place, "use UTF-8 without control characters",
+    child_raise(c->L, "unreadable-text", loc, "use UTF-8 without control characters",
                 "%s: byte %zu of the text is 0x%02x", what, bad + 1,
                 (unsigned)(unsigned char)text[bad]);
 }
@@ -213,9 +213,9 @@ void child_open_errors(lua_State *L)
     lua_pop(L, 1);
 }
 
-/* Splits "3:14: text" into the place and the text behind it. A rethrown message has several places;
- * the innermost comes last. */
-static const char *strip_places(const Child *c, const char *text, Place *place)
+/* Splits "3:14: text" into the location and the text behind it. A rethrown message has several
+ * locations; the innermost comes last. */
+static const char *strip_places(const Child *c, const char *text, ScriptLoc *loc)
 {
     for (;;) {
         char *colon, *end;
@@ -224,16 +224,15 @@ static const char *strip_places(const Child *c, const char *text, Place *place)
         unsigned long line = strtoul(colon + 1, &end, 10);
         if (end == colon + 1 || end[0] != ':' || end[1] != ' ') return text;
         if (source == 0 || source > c->n_sources || line == 0 || line > UINT32_MAX) return text;
-        *place = (Place){(uint32_t)source, (uint32_t)line};
+        *loc = (ScriptLoc){(uint32_t)source, (uint32_t)line};
         text = end + 2;
     }
 }
 
-static const char *syntax_hint(Child *c, const char *text, Place place)
+static const char *syntax_hint(Child *c, const char *text, ScriptLoc loc)
 {
-    if (strstr(text, "'}' expected") != NULL && place.line > 1)
-        return arena_print(c->arena, "a ',' may be missing on line %u or before it",
-                           place.line - 1);
+    if (strstr(text, "'}' expected") != NULL && loc.line > 1)
+        return arena_print(c->arena, "a ',' may be missing on line %u or before it", loc.line - 1);
     if (strstr(text, "C stack overflow") != NULL) return "the script may be nested too deeply";
     if (strstr(text, "'end' expected") != NULL) return "a function, if, for or while is not closed";
     if (strstr(text, "unexpected symbol near '<\\27>'") != NULL) return "only text is read";
@@ -261,13 +260,13 @@ int child_on_error(lua_State *L)
                         luaL_typename(L, 1));
         text = lua_tostring(L, -1);
     }
-    Place place = {0, 0};
-    text = strip_places(c, text, &place);
-    if (place.source == 0 || c->source[place.source].library) {
-        Place user = child_place(c, true);
-        if (user.source != 0) place = user;
+    ScriptLoc loc = {0, 0};
+    text = strip_places(c, text, &loc);
+    if (loc.source == 0 || c->source[loc.source].library) {
+        ScriptLoc user = child_loc(c, true);
+        if (user.source != 0) loc = user;
     }
-    push_error(L, "lua-error", place, text, nil_hint(c, text));
+    push_error(L, "lua-error", loc, text, nil_hint(c, text));
     return 1;
 }
 
@@ -275,7 +274,7 @@ static void report_stop(Child *c)
 {
     const char *text =
         arena_print(c->arena, "the script was stopped after %g s of processor time", c->cpu_s);
-    child_write_error(c, "no-progress", c->stop_place, text, "look for a loop that does not end",
+    child_write_error(c, "no-progress", c->stop_loc, text, "look for a loop that does not end",
                       SEVERITY_error);
 }
 
@@ -288,31 +287,31 @@ static void report(Child *c, int status)
         report_stop(c);
     } else if (status == LUA_ERRMEM || raised(L, -1) == NULL) {
         const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "error";
-        Place place = c->memory_place;
+        ScriptLoc loc = c->memory_loc;
         if (status == LUA_ERRMEM)
             text = arena_print(c->arena, "the script needs more than %d MiB of memory",
                                CHILD_MOST_LUA_BYTES >> 20);
         else
-            text = strip_places(c, arena_dup(c->arena, text), &place);
-        child_write_error(c, status == LUA_ERRMEM ? "memory-limit" : "lua-error", place, text, NULL,
+            text = strip_places(c, arena_dup(c->arena, text), &loc);
+        child_write_error(c, status == LUA_ERRMEM ? "memory-limit" : "lua-error", loc, text, NULL,
                           SEVERITY_error);
     } else {
         const RaisedAt *at = raised(L, -1);
         const char *rule = error_part(L, -1, ERROR_RULE);
         if (rule[0] == 0 && c->failed) return; /* core.stop: every error was already sent */
-        write_error(c, rule, at->place, at->user, error_part(L, -1, ERROR_TEXT),
+        write_error(c, rule, at->loc, at->user, error_part(L, -1, ERROR_TEXT),
                     error_part(L, -1, ERROR_HINT), SEVERITY_error);
     }
 }
 
 void child_load_text(Child *c, const Source *source)
 {
-    Place place = {child_source(c, source), 1};
+    ScriptLoc loc = {child_source(c, source), 1};
     if (source->n > 0 && source->text[0] == '\033')
-        child_raise(c->L, "lua-syntax", place, "give the text of the script, not compiled code",
+        child_raise(c->L, "lua-syntax", loc, "give the text of the script, not compiled code",
                     "%s is compiled Lua, but only text is read", source->name);
     char chunk[16];
-    snprintf(chunk, sizeof chunk, "=%u", place.source);
+    snprintf(chunk, sizeof chunk, "=%u", loc.source);
     static const char mark[] = "\xEF\xBB\xBF"; /* the byte-order mark, with which some editors begin
                                                 * a file */
     size_t skip = source->n >= 3 && memcmp(source->text, mark, 3) == 0 ? 3 : 0;
@@ -320,11 +319,11 @@ void child_load_text(Child *c, const Source *source)
     const char *message = lua_tostring(c->L, -1);
     if (raised(c->L, -1) != NULL) { /* no syntax error: the parser itself ran into a limit */
         message = error_part(c->L, -1, ERROR_TEXT);
-        place.line = 0;
+        loc.line = 0;
     }
     if (message == NULL) message = "cannot be read";
-    message = strip_places(c, arena_dup(c->arena, message), &place);
-    child_raise(c->L, "lua-syntax", place, syntax_hint(c, message, place), "%s", message);
+    message = strip_places(c, arena_dup(c->arena, message), &loc);
+    child_raise(c->L, "lua-syntax", loc, syntax_hint(c, message, loc), "%s", message);
 }
 
 static void send_source(Child *c, const char *name, bool shipped, Hash128 hash)

@@ -28,9 +28,9 @@ enum {
                                   * together */
 };
 
-typedef struct Place {
+typedef struct ScriptLoc {
     uint32_t source, line; /* source 0: none */
-} Place;
+} ScriptLoc;
 
 typedef struct Source {
     const char *name; /* name in messages, such as "plans/a.lua" or "models/llama.lua" */
@@ -105,9 +105,9 @@ typedef struct Child {
     bool system_refused; /* the newest allocation failed, and not because of the limit */
     bool collected;   /* an allocation was just refused; Lua now collects garbage and tries again */
     uint32_t n_tight; /* number of consecutive collections that freed next to nothing */
-    Place memory_place, stop_place;
-    Place model_place; /* the key `model` of the plan, while the model is traced */
-    Place set_place;   /* the setting that is being applied; source 0: none */
+    ScriptLoc memory_loc, stop_loc;
+    ScriptLoc model_loc; /* the key `model` of the plan, while the model is traced */
+    ScriptLoc set_loc;   /* the setting that is being applied; source 0: none */
     timer_t timer;
     volatile sig_atomic_t expired, fired, fired_before;
     bool failed; /* an error record has been written */
@@ -141,7 +141,7 @@ bool child_receive(int fd, void *to, size_t n);
 /* ---- child_sweep.c: a script that returns a sweep */
 /* Expects the script's value, made by sweep{} or plan{}, on top of the stack. Sends the content of
  * a sweep and keeps its functions. Of a plan it sends only the kind. */
-void child_sweep(Child *c, const char *kind, Place place);
+void child_sweep(Child *c, const char *kind, ScriptLoc loc);
 /* Answers calls of the sweep's functions until the parent closes the pipe. */
 _Noreturn void child_serve_sweep(Child *c);
 
@@ -151,24 +151,24 @@ void child_open_errors(lua_State *L);
  * files.
  */
 bool child_finish(Child *c, int status);
-/* A message handler for lua_pcall: turns any error into one of Tandem with a place. */
+/* A message handler for lua_pcall: turns any error into one of Tandem with a location. */
 int child_on_error(lua_State *L);
 Child *child_of(lua_State *L);
 /* Returns the innermost line that is running; with `user`, the innermost line outside tandem/. If
  * no such line runs, returns the setting that is being applied. */
-Place child_place(Child *c, bool user);
+ScriptLoc child_loc(Child *c, bool user);
 /* Returns the innermost running line of the plan's own scripts or, without one, the setting that is
  * being applied. */
-Place child_plan_place(Child *c);
+ScriptLoc child_plan_loc(Child *c);
 /* Raises "unreadable-text" unless text[n] is UTF-8 without control characters; `what` names the
  * text in the message. */
-void child_check_text(Child *c, const char *what, const char *text, size_t n, Place place);
+void child_check_text(Child *c, const char *what, const char *text, size_t n, ScriptLoc loc);
 /* Raises a Lua error that becomes a diagnostic. hint: NULL or one line. */
-_Noreturn void child_raise(lua_State *L, const char *rule, Place place, const char *hint,
+_Noreturn void child_raise(lua_State *L, const char *rule, ScriptLoc loc, const char *hint,
                            const char *format, ...) __attribute__((format(printf, 5, 6)));
 /* Adds a new source and returns its number; raises an error when there are too many. */
 uint32_t child_source(Child *c, const Source *source);
-void child_put_place(Child *c, Place place); /* appends file number and line to the open record */
+void child_put_loc(Child *c, ScriptLoc loc); /* appends file number and line to the open record */
 void child_send_files(
     Child *c); /* Sends the names of new files; must be called before a record begins */
 /* Sends the files from which the plan was made so far, with the hash of their content. A script
@@ -179,8 +179,8 @@ void child_send_sources(Child *c);
 void child_note_absent(Child *c, const char *name, bool shipped);
 /* Writes a diagnostic as a record. An error makes the evaluation fail, but the script may continue
  * and report more errors. */
-void child_write_error(Child *c, const char *rule, Place place, const char *text, const char *hint,
-                       Severity severity);
+void child_write_error(Child *c, const char *rule, ScriptLoc loc, const char *text,
+                       const char *hint, Severity severity);
 /* Returns the text in the Lua list at `list` nearest to `word`; NULL if none is near. */
 const char *child_nearest(lua_State *L, const char *word, int list);
 /* Returns the text nearest to `word` as "did you mean 'x'?"; NULL if none is near. */
@@ -215,22 +215,23 @@ const char *child_clusters_with(Child *c, const char *word);
 void child_load_file(Child *c, const char *path);
 void child_load_text(Child *c, const Source *source);
 /* Reads a data file from the script's folder; returns the number of its source. */
-uint32_t child_read_beside(Child *c, const char *path, Place place);
+uint32_t child_read_beside(Child *c, const char *path, ScriptLoc loc);
 
-/* Packs a place into a Lua integer, because core functions pass places to each other as
+/* Packs a location into a Lua integer, because core functions pass locations to each other as
  * integers. */
-lua_Integer child_pack_place(Place place);
-Place child_unpack_place(const Child *c, lua_Integer packed);
+lua_Integer child_pack_loc(ScriptLoc loc);
+ScriptLoc child_unpack_loc(const Child *c, lua_Integer packed);
 
 /* ---- child_scan.c: the source line of a key in a table constructor */
 typedef struct Spot {
     uint32_t source, line;
     size_t open; /* offset just behind the constructor's opening brace; 0: unknown */
 } Spot;
-/* Returns the constructor that is passed to `callee` in the call at `place`. */
-Spot scan_call(const Child *c, Place place, const char *callee);
-/* Returns the constructor that is passed to the function called at `place`, whatever its name. */
-Spot scan_any_call(const Child *c, Place place);
+/* Returns the constructor that is passed to `callee` in the call at `loc`. */
+Spot scan_call(const Child *c, ScriptLoc loc, const char *callee);
+/* Returns the constructor that is passed to the function called at `loc`, whatever its name.
+ */
+Spot scan_any_call(const Child *c, ScriptLoc loc);
 /* Returns the line of `key =` in the table, and the constructor of its value if the value is a
  * table. */
 Spot scan_key(const Child *c, Spot table, const char *key);
@@ -239,10 +240,10 @@ Spot scan_item(const Child *c, Spot table, lua_Integer index);
 
 /* ---- child_set_parts.c: settings that replace a part of the plan on top of the stack */
 void child_set_cluster(Child *c, const char *name);
-void child_set_gpu(Child *c, Place place, const char *name);
+void child_set_gpu(Child *c, ScriptLoc loc, const char *name);
 void child_set_model(Child *c, const char *name);
 /* cluster.device=h200: reports that a device is a table, and names the settings that exist. */
-_Noreturn void child_refuse_device(Child *c, Place place, const char *name);
+_Noreturn void child_refuse_device(Child *c, ScriptLoc loc, const char *name);
 
 /* ---- child_plan.c, child_set.c */
 void child_open_plan(Child *c);
@@ -255,11 +256,11 @@ void child_runtime_defaults(
 /* Pushes the value of a setting as Lua type: 4, 3e-4, true, or a text. */
 void child_push_value(lua_State *L, const char *value);
 void child_apply_sets(Child *c); /* applies the settings to the plan table on top of the stack */
-/* Returns the place where `--set` wrote this flattened path; source 0: it did not. */
-Place child_set_place(Child *c, const char *path);
-/* Returns the word ("plan", "tp", "adamw", ...) whose call made this table, and the place of the
+/* Returns the location where `--set` wrote this flattened path; source 0: it did not. */
+ScriptLoc child_set_loc(Child *c, const char *path);
+/* Returns the word ("plan", "tp", "adamw", ...) whose call made this table, and the location of the
  * call; NULL for any other value. */
-const char *child_kind(lua_State *L, int index, Place *place);
+const char *child_kind(lua_State *L, int index, ScriptLoc *loc);
 
 /* ---- child_report.c: core functions that report several mistakes at once */
 void child_add_reports(lua_State *L); /* adds these functions to the table on top of the stack */

@@ -9,28 +9,27 @@ enum { MOST_SEQ = 1 << 30 };
 
 /* Makes a node without inputs, with the given outputs. */
 static void add_source(Child *c, OpKind op, const TensorId *out, uint32_t n, ModuleId module,
-                       Place place, const Attrs *attrs)
+                       ScriptLoc loc, const Attrs *attrs)
 {
-    graph_node(&tracer(c)->graph, c->arena, op, NULL, 0, out, n, attrs, module,
-               tracer_loc(c, place));
-    tracer_put_op(c, op, out[0], module, place, NULL, 0, attrs);
+    graph_node(&tracer(c)->graph, c->arena, op, NULL, 0, out, n, attrs, module, tracer_loc(c, loc));
+    tracer_put_op(c, op, out[0], module, loc, NULL, 0, attrs);
 }
 
 static TensorId add_input(Child *c, const char *name, DType dtype, uint32_t n_dims,
-                          const int64_t *dim, Place place)
+                          const int64_t *dim, ScriptLoc loc)
 {
     return graph_tensor(&tracer(c)->graph, c->arena, name, ROLE_input, dtype, n_dims, dim,
-                        tracer_loc(c, place));
+                        tracer_loc(c, loc));
 }
 
-/* batch(place) returns tokens and labels, or the input and the target field. */
+/* batch(location) returns tokens and labels, or the input and the target field. */
 static int core_batch(lua_State *L)
 {
     Child *c = child_of(L);
     Tracer *t = tracer(c);
     if (t->has_batch) return luaL_error(L, "the model reads its batch twice");
     t->has_batch = true;
-    Place place = child_unpack_place(c, luaL_checkinteger(L, 1));
+    ScriptLoc loc = child_unpack_loc(c, luaL_checkinteger(L, 1));
     const Answer *a = &c->answer;
     const int64_t tokens[] = {a->batch, a->seq};
     const int64_t input[] = {a->batch, a->channels, a->height, a->width};
@@ -38,13 +37,13 @@ static int core_batch(lua_State *L)
     TensorId out[2];
     static const Attrs none;
     if (a->height) {
-        out[0] = add_input(c, "input", DT_f32, 4, input, place);
-        out[1] = add_input(c, "target", DT_f32, 4, target, place);
-        add_source(c, OP_field, out, 2, 0, place, &none);
+        out[0] = add_input(c, "input", DT_f32, 4, input, loc);
+        out[1] = add_input(c, "target", DT_f32, 4, target, loc);
+        add_source(c, OP_field, out, 2, 0, loc, &none);
     } else {
-        out[0] = add_input(c, "tokens", DT_i32, 2, tokens, place);
-        out[1] = add_input(c, "labels", DT_i32, 2, tokens, place);
-        add_source(c, OP_batch, out, 2, 0, place, &none);
+        out[0] = add_input(c, "tokens", DT_i32, 2, tokens, loc);
+        out[1] = add_input(c, "labels", DT_i32, 2, tokens, loc);
+        add_source(c, OP_batch, out, 2, 0, loc, &none);
     }
     lua_pushinteger(L, out[0]);
     lua_pushinteger(L, out[1]);
@@ -62,10 +61,10 @@ static int core_offsets(lua_State *L)
     Attrs attrs;
     memset(&attrs, 0, sizeof attrs);
     attrs.h_kernel = rows, attrs.w_kernel = columns;
-    Place place = child_place(c, true);
+    ScriptLoc loc = child_loc(c, true);
     const int64_t dim[] = {c->answer.batch, (2 * rows - 1) * (2 * columns - 1), 2};
-    TensorId out = add_input(c, "offsets", DT_f32, 3, dim, place);
-    add_source(c, OP_offsets, &out, 1, 0, place,
+    TensorId out = add_input(c, "offsets", DT_f32, 3, dim, loc);
+    add_source(c, OP_offsets, &out, 1, 0, loc,
                &attrs); /* the node belongs to no block, so recomputation never repeats it */
     lua_pushinteger(L, out);
     return 1;
@@ -86,10 +85,10 @@ static int core_images(lua_State *L)
     Attrs attrs;
     memset(&attrs, 0, sizeof attrs);
     attrs.rows = rows, attrs.columns = columns, attrs.h_kernel = patch, attrs.count = channels;
-    Place place = child_place(c, true);
+    ScriptLoc loc = child_loc(c, true);
     const int64_t dim[] = {c->answer.batch, rows * columns, channels * patch * patch};
-    TensorId out = add_input(c, "image", DT_f32, 3, dim, place);
-    add_source(c, OP_image, &out, 1, 0, place, &attrs);
+    TensorId out = add_input(c, "image", DT_f32, 3, dim, loc);
+    add_source(c, OP_image, &out, 1, 0, loc, &attrs);
     lua_pushinteger(L, out);
     return 1;
 }

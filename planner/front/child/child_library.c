@@ -151,7 +151,7 @@ static int safe_print(lua_State *L)
     }
     str_add(&line, "\n");
     if (line.n > (size_t)CHILD_MOST_PRINTED - c->printed)
-        child_raise(L, "output-limit", child_place(c, true), "look for a print in a loop",
+        child_raise(L, "output-limit", child_loc(c, true), "look for a print in a loop",
                     "the script prints more than %d KiB", CHILD_MOST_PRINTED >> 10);
     c->printed += line.n;
     ssize_t written = write(STDERR_FILENO, line.at, line.n);
@@ -185,10 +185,10 @@ static int no_such_name(lua_State *L)
                                        "warn", "coroutine"};
     Child *c = child_of(L);
     const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : luaL_typename(L, 2);
-    Place place = child_place(c, true);
+    ScriptLoc loc = child_loc(c, true);
     for (size_t i = 0; i < sizeof gone / sizeof *gone; i++)
         if (strcmp(name, gone[i]) == 0)
-            child_raise(L, "not-available", place,
+            child_raise(L, "not-available", loc,
                         "plans have the libraries base, string, table, math and utf8, and read "
                         "other scripts by require",
                         "'%s' is not available in plans", name);
@@ -206,7 +206,7 @@ static int no_such_name(lua_State *L)
     }
     const char *near = str_nearest(name, names, n);
     const char *hint = near == NULL ? NULL : arena_print(c->arena, "did you mean '%s'?", near);
-    child_raise(L, "unknown-name", place, hint, "there is no variable '%s'", name);
+    child_raise(L, "unknown-name", loc, hint, "there is no variable '%s'", name);
 }
 
 static void guard_globals(lua_State *L)

@@ -41,9 +41,9 @@ void *child_allocate(void *self, void *at, size_t old, size_t size)
     if (size > old) {
         bool over = size - old > (size_t)CHILD_MOST_LUA_BYTES - c->memory;
         if (is_spent(c) || over) {
-            Place place = c->L != NULL ? child_place(c, true) : (Place){0, 0};
-            /* no source: Lua unwinds the stack; keep the place found before */
-            if (place.source != 0) c->memory_place = place;
+            ScriptLoc loc = c->L != NULL ? child_loc(c, true) : (ScriptLoc){0, 0};
+            /* no source: Lua unwinds the stack; keep the location found before */
+            if (loc.source != 0) c->memory_loc = loc;
             c->memory_refused = c->collected = true;
             return NULL;
         }
@@ -58,7 +58,7 @@ static void stop_hook(lua_State *L, lua_Debug *ar)
 {
     (void)ar;
     Child *c = child_of(L);
-    if (c->fired == 0) c->stop_place = child_place(c, true);
+    if (c->fired == 0) c->stop_loc = child_loc(c, true);
     c->fired = c->fired < 1000 ? c->fired + 1 : c->fired;
     luaL_where(L, 0);
     lua_pushliteral(L, "the script was stopped because it makes no progress");
@@ -72,7 +72,7 @@ static void stop_hook(lua_State *L, lua_Debug *ar)
 static void last_words(Child *c)
 {
     struct {
-        Place place;
+        ScriptLoc loc;
         char function[56];
     } words;
     memset(&words, 0, sizeof words);
@@ -80,7 +80,7 @@ static void last_words(Child *c)
     if (lua_getstack(c->L, 0, &ar) && lua_getinfo(c->L, "Sn", &ar) && ar.what[0] == 'C' &&
         ar.name != NULL && strcmp(ar.name, "?") != 0)
         snprintf(words.function, sizeof words.function, "%s", ar.name);
-    words.place = child_place(c, true);
+    words.loc = child_loc(c, true);
     ssize_t written = write(c->words, &words, sizeof words);
     _exit(written == (ssize_t)sizeof words ? 0 : 1);
 }

@@ -9,23 +9,23 @@
 #include "planner/front/pass_spec.h"
 
 enum { MOST_NESTING = 8, MOST_PATH = 240 };
-static const char places_key[] = "tandem.places";
+static const char locs_key[] = "tandem.places";
 static const char *const words[] = {"plan",
 #define PASS(name) #name,
 #include "planner/front/passes.def"
                                     "adamw", "sgd", "sweep"};
 enum { N_WORDS = sizeof words / sizeof *words, FIRST_PASS = 1 };
 
-const char *child_kind(lua_State *L, int index, Place *place)
+const char *child_kind(lua_State *L, int index, ScriptLoc *loc)
 {
     index = lua_absindex(L, index);
     if (lua_type(L, index) != LUA_TTABLE) return NULL;
-    luaL_getmetatable(L, places_key);
+    luaL_getmetatable(L, locs_key);
     lua_pushvalue(L, index);
     const char *kind = NULL;
     if (lua_rawget(L, -2) == LUA_TNUMBER) {
         uint64_t packed = (uint64_t)lua_tointeger(L, -1);
-        *place = (Place){(uint32_t)(packed >> 8 & 0xff), (uint32_t)(packed >> 16)};
+        *loc = (ScriptLoc){(uint32_t)(packed >> 8 & 0xff), (uint32_t)(packed >> 16)};
         kind = words[packed & 0xff];
     }
     lua_pop(L, 2);
@@ -45,7 +45,7 @@ static int mark_table(lua_State *L)
 {
     Child *c = child_of(L);
     int word = (int)lua_tointeger(L, lua_upvalueindex(1));
-    Place place = child_place(c, true);
+    ScriptLoc loc = child_loc(c, true);
     int type = lua_type(L, 1);
     if (type == LUA_TSTRING && short_key(words[word])) {
         lua_createtable(L, 0, 1);
@@ -56,18 +56,18 @@ static int mark_table(lua_State *L)
     } else if ((type == LUA_TNIL || type == LUA_TNONE) && word >= FIRST_PASS) {
         lua_newtable(L);
     } else {
-        child_raise(L, "wrong-type", place, arena_print(c->arena, "write %s { ... }", words[word]),
+        child_raise(L, "wrong-type", loc, arena_print(c->arena, "write %s { ... }", words[word]),
                     "%s needs a table, not %s", words[word], luaL_typename(L, 1));
     }
-    Place old;
+    ScriptLoc old;
     const char *already = child_kind(L, -1, &old);
     if (already != NULL)
-        child_raise(L, "wrong-type", place, NULL, "%s uses a table that %s{} uses already",
+        child_raise(L, "wrong-type", loc, NULL, "%s uses a table that %s{} uses already",
                     words[word], already);
-    luaL_getmetatable(L, places_key);
+    luaL_getmetatable(L, locs_key);
     lua_pushvalue(L, -2);
-    lua_pushinteger(L, (lua_Integer)((uint64_t)word | (uint64_t)place.source << 8 |
-                                     (uint64_t)place.line << 16));
+    lua_pushinteger(
+        L, (lua_Integer)((uint64_t)word | (uint64_t)loc.source << 8 | (uint64_t)loc.line << 16));
     lua_rawset(L, -3);
     lua_pop(L, 1);
     return 1;
@@ -76,7 +76,7 @@ static int mark_table(lua_State *L)
 void child_open_plan(Child *c)
 {
     lua_State *L = c->L;
-    luaL_newmetatable(L, places_key);
+    luaL_newmetatable(L, locs_key);
     /* A script that is held open makes tables for each request, and forgets them afterwards. */
     lua_createtable(L, 0, 1);
     lua_pushliteral(L, "k");
@@ -90,34 +90,34 @@ void child_open_plan(Child *c)
     }
 }
 
-static void begin_field(Child *c, RecordKind kind, const char *path, Place place)
+static void begin_field(Child *c, RecordKind kind, const char *path, ScriptLoc loc)
 {
     if (strlen(path) > MOST_PATH)
-        child_raise(c->L, "out-of-range", place, "a table may contain itself",
+        child_raise(c->L, "out-of-range", loc, "a table may contain itself",
                     "%.60s is nested too deeply", path);
     if (++c->n_fields > CHILD_MOST_FIELDS)
-        child_raise(c->L, "out-of-range", place, NULL, "the plan has more than %d values",
+        child_raise(c->L, "out-of-range", loc, NULL, "the plan has more than %d values",
                     CHILD_MOST_FIELDS);
-    Place set = child_set_place(c, path);
-    if (set.source != 0) place = set;
+    ScriptLoc set = child_set_loc(c, path);
+    if (set.source != 0) loc = set;
     child_send_files(c);
     record_begin(&c->out, kind);
     put_text(&c->out, path, strlen(path));
-    child_put_place(c, place);
+    child_put_loc(c, loc);
 }
 
-static void put_value(Child *c, const char *path, Place place)
+static void put_value(Child *c, const char *path, ScriptLoc loc)
 {
     lua_State *L = c->L;
     size_t n;
     const char *text;
     switch (lua_type(L, -1)) {
     case LUA_TBOOLEAN:
-        begin_field(c, RECORD_bool, path, place);
+        begin_field(c, RECORD_bool, path, loc);
         put_u32(&c->out, lua_toboolean(L, -1) != 0);
         break;
     case LUA_TNUMBER:
-        begin_field(c, lua_isinteger(L, -1) ? RECORD_int : RECORD_number, path, place);
+        begin_field(c, lua_isinteger(L, -1) ? RECORD_int : RECORD_number, path, loc);
         if (lua_isinteger(L, -1))
             put_i64(&c->out, lua_tointeger(L, -1));
         else
@@ -126,14 +126,14 @@ static void put_value(Child *c, const char *path, Place place)
     case LUA_TSTRING:
         text = lua_tolstring(L, -1, &n);
         if (n > 4096)
-            child_raise(L, "out-of-range", place, NULL,
+            child_raise(L, "out-of-range", loc, NULL,
                         "%s is a text of %zu bytes, but at most 4096 are allowed", path, n);
-        child_check_text(c, path, text, n, place);
-        begin_field(c, RECORD_text, path, place);
+        child_check_text(c, path, text, n, loc);
+        begin_field(c, RECORD_text, path, loc);
         put_text(&c->out, text, n);
         break;
     default:
-        begin_field(c, RECORD_other, path, place);
+        begin_field(c, RECORD_other, path, loc);
         text = luaL_typename(L, -1);
         put_text(&c->out, text, strlen(text));
         break;
@@ -141,9 +141,9 @@ static void put_value(Child *c, const char *path, Place place)
     record_end(&c->out);
 }
 
-static void put_kind(Child *c, const char *path, const char *kind, Place place)
+static void put_kind(Child *c, const char *path, const char *kind, ScriptLoc loc)
 {
-    begin_field(c, RECORD_text, path, place);
+    begin_field(c, RECORD_text, path, loc);
     put_text(&c->out, kind, strlen(kind));
     record_end(&c->out);
 }
@@ -156,7 +156,7 @@ static bool holds_paths(const char *path)
            strspn(path + 9, "0123456789") == n - 14;
 }
 
-static const char *key_path(Child *c, const char *path, Place place)
+static const char *key_path(Child *c, const char *path, ScriptLoc loc)
 {
     lua_State *L = c->L;
     const char *dot = path[0] != 0 ? "." : "";
@@ -166,7 +166,7 @@ static const char *key_path(Child *c, const char *path, Place place)
     const char *key = lua_tolstring(L, -2, &n);
     for (size_t i = 0; i < n; i++)
         if ((unsigned char)key[i] < ' ' || n > 64 || (key[i] == '.' && !holds_paths(path)))
-            child_raise(L, "unknown-key", place, NULL, "%s has a key that is not a name",
+            child_raise(L, "unknown-key", loc, NULL, "%s has a key that is not a name",
                         path[0] != 0 ? path : "the plan");
     return arena_print(c->arena, "%s%s%s", path, dot, key);
 }
@@ -175,7 +175,7 @@ static const char *key_path(Child *c, const char *path, Place place)
 static void put_table(Child *c, const char *path, Spot spot, int nesting)
 {
     lua_State *L = c->L;
-    Place here = {spot.source, spot.line};
+    ScriptLoc here = {spot.source, spot.line};
     if (nesting > MOST_NESTING)
         child_raise(L, "out-of-range", here, "a table may contain itself",
                     "%s is nested too deeply", path);
@@ -196,15 +196,15 @@ static void put_table(Child *c, const char *path, Spot spot, int nesting)
         Spot at = lua_isinteger(L, -2)             ? scan_item(c, spot, lua_tointeger(L, -2))
                   : lua_type(L, -2) == LUA_TSTRING ? scan_key(c, spot, lua_tostring(L, -2))
                                                    : spot;
-        Place place = {at.source, at.line};
+        ScriptLoc loc = {at.source, at.line};
         const char *inner = key_path(c, path, here);
         if (lua_type(L, -1) != LUA_TTABLE) {
-            put_value(c, inner, place);
+            put_value(c, inner, loc);
         } else {
-            Place own;
+            ScriptLoc own;
             const char *kind = child_kind(L, -1, &own);
             if (kind != NULL) at = scan_call(c, own, kind);
-            begin_field(c, RECORD_table, inner, kind != NULL ? own : place);
+            begin_field(c, RECORD_table, inner, kind != NULL ? own : loc);
             record_end(&c->out);
             if (kind != NULL) put_kind(c, arena_print(c->arena, "%s.kind", inner), kind, own);
             if (strcmp(inner, "model") != 0) put_table(c, inner, at, nesting + 1);
@@ -218,12 +218,12 @@ static void put_table(Child *c, const char *path, Spot spot, int nesting)
 void child_flatten(Child *c)
 {
     lua_State *L = c->L;
-    Place place = {0, 0};
-    const char *kind = child_kind(L, -1, &place);
+    ScriptLoc loc = {0, 0};
+    const char *kind = child_kind(L, -1, &loc);
     assert(kind != NULL && strcmp(kind, "plan") == 0);
-    begin_field(c, RECORD_table, "", place);
+    begin_field(c, RECORD_table, "", loc);
     record_end(&c->out);
-    put_table(c, "", scan_call(c, place, kind), 0);
+    put_table(c, "", scan_call(c, loc, kind), 0);
 }
 
 /* runtime = "torchtitan" is short for runtime = require "runtimes.torchtitan". */
@@ -231,12 +231,12 @@ void child_named_runtime(Child *c)
 {
     lua_State *L = c->L;
     if (lua_getfield(L, -1, "runtime") == LUA_TSTRING) {
-        c->set_place = child_set_place(c, "runtime");
+        c->set_loc = child_set_loc(c, "runtime");
         lua_getglobal(L, "require");
         lua_pushfstring(L, "runtimes.%s", lua_tostring(L, -2));
         lua_call(L, 1, 1);
         lua_setfield(L, -3, "runtime");
-        c->set_place = (Place){0, 0};
+        c->set_loc = (ScriptLoc){0, 0};
     }
     lua_pop(L, 1);
 }
@@ -272,8 +272,8 @@ void child_runtime_defaults(Child *c)
     }
     if ((gathered || quantised) && lua_getfield(L, plan, "parallel") == LUA_TTABLE) {
         for (lua_Integer i = 1; lua_rawgeti(L, plan + 2, i) == LUA_TTABLE; i++, lua_pop(L, 1)) {
-            Place place;
-            const char *kind = child_kind(L, -1, &place);
+            ScriptLoc loc;
+            const char *kind = child_kind(L, -1, &loc);
             if (kind == NULL) continue;
             if (gathered && strcmp(kind, "tp") == 0 && is_true(L, plan + 3, "sequence"))
                 set_default(L, "keep_gathered");

@@ -5,30 +5,30 @@
 
 #include "planner/front/child/child.h"
 
-lua_Integer child_pack_place(Place place)
+lua_Integer child_pack_loc(ScriptLoc loc)
 {
-    return (lua_Integer)((uint64_t)place.source << 32 | place.line);
+    return (lua_Integer)((uint64_t)loc.source << 32 | loc.line);
 }
 
-Place child_unpack_place(const Child *c, lua_Integer packed)
+ScriptLoc child_unpack_loc(const Child *c, lua_Integer packed)
 {
-    Place place = {(uint32_t)((uint64_t)packed >> 32), (uint32_t)packed};
-    return place.source <= c->n_sources ? place : (Place){0, 0};
+    ScriptLoc loc = {(uint32_t)((uint64_t)packed >> 32), (uint32_t)packed};
+    return loc.source <= c->n_sources ? loc : (ScriptLoc){0, 0};
 }
 
-/* (rule, text, hint or nil, place or nil) */
+/* (rule, text, hint or nil, location or nil) */
 static int report(lua_State *L, Severity severity)
 {
     Child *c = child_of(L);
     const char *rule = luaL_checkstring(L, 1), *text = luaL_checkstring(L, 2);
     const char *hint = luaL_optstring(L, 3, NULL);
-    Place place = lua_isnoneornil(L, 4) ? child_place(c, true)
-                                        : child_unpack_place(c, luaL_checkinteger(L, 4));
+    ScriptLoc loc =
+        lua_isnoneornil(L, 4) ? child_loc(c, true) : child_unpack_loc(c, luaL_checkinteger(L, 4));
     if (++c->n_reports > CHILD_MOST_REPORTS)
-        child_raise(L, "out-of-range", place, NULL,
+        child_raise(L, "out-of-range", loc, NULL,
                     "there are more than %d errors, and the others are not shown",
                     CHILD_MOST_REPORTS);
-    child_write_error(c, rule, place, text, hint, severity);
+    child_write_error(c, rule, loc, text, hint, severity);
     return 0;
 }
 
@@ -51,25 +51,28 @@ static int core_note(lua_State *L)
 static int core_stop(lua_State *L)
 {
     Child *c = child_of(L);
-    if (c->failed) child_raise(L, "", (Place){0, 0}, NULL, "stopped");
+    if (c->failed) child_raise(L, "", (ScriptLoc){0, 0}, NULL, "stopped");
     return 0;
 }
 
-/* key_place(place, "distributed", "tp"): the line of that key in the table given to the call at
- * `place`. If the key is not found, returns the nearest line around it. */
-static int core_key_place(lua_State *L)
+/* key_location(location, "distributed", "tp"): the line of that key in the table given to the call
+ * at `loc`. If the key is not found, returns the nearest line around it. */
+static int core_key_location(lua_State *L)
 {
     Child *c = child_of(L);
-    Spot spot = scan_any_call(c, child_unpack_place(c, luaL_checkinteger(L, 1)));
+    Spot spot = scan_any_call(c, child_unpack_loc(c, luaL_checkinteger(L, 1)));
     for (int i = 2; i <= lua_gettop(L); i++) spot = scan_key(c, spot, luaL_checkstring(L, i));
-    lua_pushinteger(L, child_pack_place((Place){spot.source, spot.line}));
+    lua_pushinteger(L, child_pack_loc((ScriptLoc){spot.source, spot.line}));
     return 1;
 }
 
 void child_add_reports(lua_State *L)
 {
-    static const luaL_Reg functions[] = {{"report", core_report},       {"warn", core_warn},
-                                         {"note", core_note},           {"stop", core_stop},
-                                         {"key_place", core_key_place}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"report", core_report},
+                                         {"warn", core_warn},
+                                         {"note", core_note},
+                                         {"stop", core_stop},
+                                         {"key_location", core_key_location},
+                                         {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
 }

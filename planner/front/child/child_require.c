@@ -55,12 +55,12 @@ static void read_open_file(Child *c, int fd, Source *source)
 {
     lua_State *L = c->L;
     const char *name = source->name;
-    Place place = child_place(c, true);
+    ScriptLoc loc = child_loc(c, true);
     struct stat status;
     if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
         close(fd);
         child_note_absent(c, name, source->shipped);
-        child_raise(L, "script-open", place, NULL, "%s is not a file", name);
+        child_raise(L, "script-open", loc, NULL, "%s is not a file", name);
     }
     bool fits = status.st_size <= CHILD_MOST_SOURCE;
     size_t room = fits ? (size_t)status.st_size : 0, n = 0;
@@ -74,8 +74,8 @@ static void read_open_file(Child *c, int fd, Source *source)
     close(fd);
     if (got < 0 || !fits) child_note_absent(c, name, source->shipped);
     if (got < 0)
-        child_raise(L, "script-read", place, NULL, "cannot read %s: %s", name, strerror(error));
-    if (!fits) child_raise(L, "script-open", place, NULL, "%s is longer than 1 MiB", name);
+        child_raise(L, "script-read", loc, NULL, "cannot read %s: %s", name, strerror(error));
+    if (!fits) child_raise(L, "script-open", loc, NULL, "%s is longer than 1 MiB", name);
     source->text = text;
     source->n = n;
 }
@@ -93,19 +93,19 @@ static const char *beside_script(Child *c, const char *path)
     return arena_print(c->arena, "%.*s%s", folder, c->script, path);
 }
 
-uint32_t child_read_beside(Child *c, const char *path, Place place)
+uint32_t child_read_beside(Child *c, const char *path, ScriptLoc loc)
 {
     if (c->code != NULL)
-        child_raise(c->L, "script-open", place, "save the script as a file beside it",
+        child_raise(c->L, "script-open", loc, "save the script as a file beside it",
                     "%s cannot be read, because the script is a text without a folder", path);
     int fd = c->script_dir >= 0 ? open_beneath(c->script_dir, path) : -1;
     const int error = c->script_dir >= 0 ? errno : c->no_script_dir;
     if (fd < 0) child_note_absent(c, beside_script(c, path), false);
     bool link = error == ELOOP || error == ENOTDIR, inside = error != EINVAL;
     if (fd < 0 && !link && inside && error != ENOENT)
-        child_raise(c->L, "script-read", place, NULL, "cannot open %s: %s", path, strerror(error));
+        child_raise(c->L, "script-read", loc, NULL, "cannot open %s: %s", path, strerror(error));
     if (fd < 0)
-        child_raise(c->L, "script-open", place, "put the file into the folder of the script",
+        child_raise(c->L, "script-open", loc, "put the file into the folder of the script",
                     link     ? "%s is a link"
                     : inside ? "there is no file %s"
                              : "%s is not in the script's folder",
@@ -158,7 +158,7 @@ void child_load_file(Child *c, const char *path)
     const int error = errno;
     const char *meant = fd < 0 && error == ENOENT ? script_meant(c, path) : NULL;
     if (fd < 0)
-        child_raise(c->L, ours_to_read(error) ? "script-open" : "script-read", (Place){0, 0},
+        child_raise(c->L, ours_to_read(error) ? "script-open" : "script-read", (ScriptLoc){0, 0},
                     meant != NULL ? arena_print(c->arena, "did you mean %s?", meant) : NULL,
                     "cannot open %s: %s", str_path(c->arena, path), strerror(error));
     load_open_file(c, fd, (Source){.name = path});
@@ -267,32 +267,32 @@ static int load_module(lua_State *L)
 {
     Child *c = child_of(L);
     const char *name = luaL_checkstring(L, 1);
-    Place place = child_place(c, true);
+    ScriptLoc loc = child_loc(c, true);
     lua_settop(L, 1);
     if (!name_is_fine(name))
-        child_raise(L, "script-open", place,
+        child_raise(L, "script-open", loc,
                     "for the file models/llama.lua, write require \"models.llama\"",
                     "require: '%.200s' is not a script's name", name);
     luaL_getmetatable(L, loaded_key);
     if (lua_getfield(L, 2, name) != LUA_TNIL) return 1;
     if (c->depth == CHILD_MOST_DEPTH)
-        child_raise(L, "too-many-files", place, "a script may require itself",
+        child_raise(L, "too-many-files", loc, "a script may require itself",
                     "more than %d scripts require each other in a chain", CHILD_MOST_DEPTH);
     Source source;
     int fd = find(c, name, &source);
     const int error = errno;
     if (fd < 0) child_note_absent(c, source.name, true);
     if (fd < 0 && c->no_library_dir != 0 && error == c->no_library_dir)
-        child_raise(L, ours_to_read(error) ? "script-open" : "script-read", place,
+        child_raise(L, ours_to_read(error) ? "script-open" : "script-read", loc,
                     "set TANDEM_SCRIPTS to the folder of the library",
                     "require: %s is not in the script's folder, and the library at %.300s cannot "
                     "be opened: %s",
                     source.name, c->library, strerror(error));
     if (fd < 0 && error != ELOOP && error != ENOTDIR && error != ENOENT && error != EINVAL)
-        child_raise(L, ours_to_read(error) ? "script-open" : "script-read", place, NULL,
+        child_raise(L, ours_to_read(error) ? "script-open" : "script-read", loc, NULL,
                     "require: cannot open %s: %s", source.name, strerror(error));
     if (fd < 0)
-        child_raise(L, "script-open", place, require_hint(c, name), "require: %s",
+        child_raise(L, "script-open", loc, require_hint(c, name), "require: %s",
                     error == ELOOP || error == ENOTDIR
                         ? arena_print(c->arena, "%s is a link", source.name)
                         : arena_print(c->arena, "there is no script %s", source.name));

@@ -35,18 +35,18 @@ static int evaluate(lua_State *L)
     else
         child_load_file(c, c->script);
     lua_call(L, 0, 1);
-    Place place;
-    const char *kind = child_kind(L, -1, &place);
+    ScriptLoc loc;
+    const char *kind = child_kind(L, -1, &loc);
     const bool is_sweep = kind != NULL && strcmp(kind, "sweep") == 0;
     if (c->sweeps && (is_sweep || (kind != NULL && strcmp(kind, "plan") == 0))) {
-        child_sweep(c, kind, place);
+        child_sweep(c, kind, loc);
         return 0;
     }
     if (is_sweep)
-        child_raise(L, "no-plan", place, "use `tandem sweep FILE`",
+        child_raise(L, "no-plan", loc, "use `tandem sweep FILE`",
                     "the script returns a sweep, but a plan is needed");
     if (kind == NULL || strcmp(kind, "plan") != 0)
-        child_raise(L, "no-plan", (Place){1, 0}, "end the script with `return plan { ... }`",
+        child_raise(L, "no-plan", (ScriptLoc){1, 0}, "end the script with `return plan { ... }`",
                     "the script returns %s, but must return a plan",
                     kind != NULL ? kind : luaL_typename(L, -1));
     child_default_cluster(c);

@@ -106,14 +106,14 @@ static TextScan scan_source(const Child *c, uint32_t source)
     return (TextScan){from->text, from->text == NULL ? 0 : from->n, 0, 1};
 }
 
-Spot scan_call(const Child *c, Place place, const char *callee)
+Spot scan_call(const Child *c, ScriptLoc loc, const char *callee)
 {
-    Spot spot = {place.source, place.line, 0};
-    if (place.source == 0 || place.source > c->n_sources) return spot;
-    TextScan s = scan_source(c, place.source);
+    Spot spot = {loc.source, loc.line, 0};
+    if (loc.source == 0 || loc.source > c->n_sources) return spot;
+    TextScan s = scan_source(c, loc.source);
     for (ScanToken t = next_token(&s); t.kind != TOKEN_end; t = next_token(&s)) {
-        if (t.line < place.line || t.kind != TOKEN_name || !is_word(&s, &t, callee)) continue;
-        if (t.line > place.line) break;
+        if (t.line < loc.line || t.kind != TOKEN_name || !is_word(&s, &t, callee)) continue;
+        if (t.line > loc.line) break;
         ScanToken open = next_token(&s);
         if (open.kind == TOKEN_mark && open.mark == '(') open = next_token(&s);
         if (open.kind == TOKEN_mark && open.mark == '{') {
@@ -125,22 +125,22 @@ Spot scan_call(const Child *c, Place place, const char *callee)
 }
 
 /* Finds the first `name {`, `name ({` or `require "name" {` that begins on that line. */
-Spot scan_any_call(const Child *c, Place place)
+Spot scan_any_call(const Child *c, ScriptLoc loc)
 {
-    Spot spot = {place.source, place.line, 0};
-    if (place.source == 0 || place.source > c->n_sources) return spot;
-    TextScan s = scan_source(c, place.source);
+    Spot spot = {loc.source, loc.line, 0};
+    if (loc.source == 0 || loc.source > c->n_sources) return spot;
+    TextScan s = scan_source(c, loc.source);
     /* is_callee: the previous token is a name or a text. opened: it is a `(` behind such a token */
     bool is_callee = false, opened = false;
     for (ScanToken t = next_token(&s); t.kind != TOKEN_end; t = next_token(&s)) {
-        if (t.line < place.line) continue;
+        if (t.line < loc.line) continue;
         if (t.kind == TOKEN_mark && t.mark == '{' && (is_callee || opened)) {
             spot.open = s.at;
             return spot;
         }
         opened = is_callee && t.kind == TOKEN_mark && t.mark == '(';
         is_callee = t.kind == TOKEN_name || t.kind == TOKEN_text;
-        if (t.line > place.line && !opened) break;
+        if (t.line > loc.line && !opened) break;
     }
     return spot;
 }

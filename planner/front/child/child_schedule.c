@@ -36,18 +36,18 @@ typedef struct ScheduleCsv {
     LIST(ScheduleToken) tokens;
 } ScheduleCsv;
 
-static Place row_place(const ScheduleCsv *csv, uint32_t row)
+static ScriptLoc row_loc(const ScheduleCsv *csv, uint32_t row)
 {
-    return (Place){csv->source, row + 1};
+    return (ScriptLoc){csv->source, row + 1};
 }
 
-static void send_actions(Child *c, Place place, const ScheduleToken *tokens, uint32_t n)
+static void send_actions(Child *c, ScriptLoc loc, const ScheduleToken *tokens, uint32_t n)
 {
     uint32_t n_actions = 0;
     for (uint32_t i = 0; i < n; i++) n_actions += tokens[i].kind < TOKEN_SEND_F;
     child_send_files(c);
     record_begin(&c->out, RECORD_actions);
-    child_put_place(c, place);
+    child_put_loc(c, loc);
     put_u32(&c->out, n_actions);
     for (uint32_t i = 0; i < n; i++) {
         if (tokens[i].kind >= TOKEN_SEND_F) continue;
@@ -72,7 +72,7 @@ static bool number(const char **at, uint32_t *out)
 
 static _Noreturn void bad_token(const ScheduleCsv *csv, uint32_t row, const char *cell)
 {
-    child_raise(csv->c->L, "schedule-action", row_place(csv, row),
+    child_raise(csv->c->L, "schedule-action", row_loc(csv, row),
                 "an action is a stage, a letter (F, B, I or W) and a micro-batch, as in 0F0; "
                 "PyTorch's other words, such as 0SEND_F0, are allowed, too",
                 "'%.60s' is not an action", cell);
@@ -152,7 +152,7 @@ static Cells fill_cells(const ScheduleCsv *csv)
         if (t->microbatch >= cells.n_microbatches) cells.n_microbatches = t->microbatch + 1;
     }
     if ((uint64_t)cells.n_stages * cells.n_microbatches > MOST_CELLS)
-        child_raise(csv->c->L, "out-of-range", row_place(csv, 0), NULL,
+        child_raise(csv->c->L, "out-of-range", row_loc(csv, 0), NULL,
                     "%u stages times %u micro-batches are more than %d, which is too many",
                     cells.n_stages, cells.n_microbatches, MOST_CELLS);
     cells.at = arena_array(csv->c->arena, (size_t)cells.n_stages * cells.n_microbatches + 1,
@@ -170,7 +170,7 @@ static Cells fill_cells(const ScheduleCsv *csv)
 
 static _Noreturn void bad_comm(const ScheduleCsv *csv, const ScheduleToken *t, const char *what)
 {
-    child_raise(csv->c->L, "schedule-comms", row_place(csv, t->row),
+    child_raise(csv->c->L, "schedule-comms", row_loc(csv, t->row),
                 "leave communications out of the file, because Tandem derives its own", "%u%s%u %s",
                 t->stage, token_names[t->kind], t->microbatch, what);
 }
@@ -217,7 +217,7 @@ static void check_comms(const ScheduleCsv *csv)
         if (csv->tokens.at[i].kind >= TOKEN_SEND_F && csv->tokens.at[i].kind <= TOKEN_RECV_B)
             check_comm(csv, &cells, i);
     child_write_error(
-        csv->c, "schedule-comms-ignored", row_place(csv, first),
+        csv->c, "schedule-comms-ignored", row_loc(csv, first),
         arena_print(csv->c->arena,
                     "the %u communications of the file are correct, but Tandem uses its own", n),
         NULL, SEVERITY_note);
@@ -234,17 +234,17 @@ static const char *text_of(const ScheduleCsv *csv, const char **end)
     uint32_t row = 0;
     for (const char *at = text; nul != NULL && at < nul; at++) row += *at == '\n';
     if (nul != NULL)
-        child_raise(csv->c->L, "schedule-action", row_place(csv, row),
+        child_raise(csv->c->L, "schedule-action", row_loc(csv, row),
                     "save the file as UTF-8 text with one line for each rank",
                     "the schedule contains a byte 0, so it is not a text");
     bool mark = n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0;
     return text + (mark ? 3 : 0);
 }
 
-static void read_csv(Child *c, const char *path, Place place)
+static void read_csv(Child *c, const char *path, ScriptLoc loc)
 {
     ScheduleCsv csv = {.c = c};
-    csv.source = child_read_beside(c, path, place);
+    csv.source = child_read_beside(c, path, loc);
     const char *end, *at = text_of(&csv, &end);
     while (end > at && isspace((unsigned char)end[-1])) end--;
     LIST(uint32_t) firsts = {0};
@@ -253,26 +253,26 @@ static void read_csv(Child *c, const char *path, Place place)
         if (!line) line = end;
         list_push(c->arena, &firsts, csv.tokens.n);
         if (csv.n_rows == MAX_STAGES)
-            child_raise(c->L, "out-of-range", row_place(&csv, csv.n_rows), NULL,
+            child_raise(c->L, "out-of-range", row_loc(&csv, csv.n_rows), NULL,
                         "the schedule has more than %d lines", MAX_STAGES);
         read_row(&csv, csv.n_rows++, at, (size_t)(line - at));
         at = line + 1;
     }
     if (csv.n_rows == 0)
-        child_raise(c->L, "schedule-ranks", row_place(&csv, 0),
+        child_raise(c->L, "schedule-ranks", row_loc(&csv, 0),
                     "the file needs one line for each pipeline rank", "the schedule is empty");
     check_comms(&csv);
     for (uint32_t row = 0; row < csv.n_rows; row++) {
         uint32_t first = firsts.at[row],
                  to = row + 1 < csv.n_rows ? firsts.at[row + 1] : csv.tokens.n;
-        send_actions(c, row_place(&csv, row), csv.tokens.at + first, to - first);
+        send_actions(c, row_loc(&csv, row), csv.tokens.at + first, to - first);
     }
 }
 
 /* ---- the function ---- */
 
 /* Reads "F0.3": action, stage, micro-batch. */
-static ScheduleToken read_text(Child *c, Place place, const char *text, uint32_t rank)
+static ScheduleToken read_text(Child *c, ScriptLoc loc, const char *text, uint32_t rank)
 {
     ScheduleToken t = {TOKEN_COUNT, 0, 0, rank};
     const char *at = text + (text[0] != 0);
@@ -282,7 +282,7 @@ static ScheduleToken read_text(Child *c, Place place, const char *text, uint32_t
     at += fine;
     if (!fine || !number(&at, &t.microbatch) || *at != 0)
         child_raise(
-            c->L, "schedule-action", place,
+            c->L, "schedule-action", loc,
             "an action is a letter (F, B, I or W), a stage, a point and a micro-batch, as in F0.0",
             "schedule: '%.60s' in the list of rank %u is not an action", text, rank);
     return t;
@@ -290,7 +290,7 @@ static ScheduleToken read_text(Child *c, Place place, const char *text, uint32_t
 
 /* Counts the actions of the list on top of the stack. Its keys must be 1 to n: items behind a hole
  * or under other keys would be ignored. */
-static uint32_t count_list(Child *c, Place place, uint32_t rank)
+static uint32_t count_list(Child *c, ScriptLoc loc, uint32_t rank)
 {
     lua_State *L = c->L;
     static const char hint[] = "give each rank a list without gaps, as in { \"F0.0\", ... }";
@@ -299,7 +299,7 @@ static uint32_t count_list(Child *c, Place place, uint32_t rank)
         lua_Integer key = lua_isinteger(L, -2) ? lua_tointeger(L, -2) : 0;
         if (key < 1)
             child_raise(
-                L, "schedule-action", place, hint,
+                L, "schedule-action", loc, hint,
                 "schedule: the list of rank %u has the key %s, but only numbers are allowed", rank,
                 lua_isinteger(L, -2)
                     ? arena_print(c->arena, "%lld", (long long)lua_tointeger(L, -2))
@@ -308,7 +308,7 @@ static uint32_t count_list(Child *c, Place place, uint32_t rank)
                     : arena_print(c->arena, "a %s", luaL_typename(L, -2)));
         last = key > last ? key : last;
         if (++n > MOST_ACTIONS)
-            child_raise(L, "out-of-range", place, NULL, "the schedule has more than %d actions",
+            child_raise(L, "out-of-range", loc, NULL, "the schedule has more than %d actions",
                         MOST_ACTIONS);
     }
     if (last == n) return (uint32_t)n;
@@ -317,21 +317,21 @@ static uint32_t count_list(Child *c, Place place, uint32_t rank)
         lua_pop(L, 1);
         hole++;
     }
-    child_raise(L, "schedule-action", place, hint,
+    child_raise(L, "schedule-action", loc, hint,
                 "schedule: the list of rank %u has no entry %lld, but an entry %lld", rank,
                 (long long)hole, (long long)last);
 }
 
 /* Reads the list of one rank on top of the stack. */
-static void read_list(Child *c, Place place, uint32_t rank)
+static void read_list(Child *c, ScriptLoc loc, uint32_t rank)
 {
     lua_State *L = c->L;
     LIST(ScheduleToken) tokens = {0};
     if (lua_type(L, -1) != LUA_TTABLE)
-        child_raise(L, "schedule-ranks", place, "return { [0] = { \"F0.0\", ... }, [1] = ... }",
+        child_raise(L, "schedule-ranks", loc, "return { [0] = { \"F0.0\", ... }, [1] = ... }",
                     "schedule: there is %s list for rank %u", lua_isnil(L, -1) ? "no" : "no proper",
                     rank);
-    uint32_t n = count_list(c, place, rank);
+    uint32_t n = count_list(c, loc, rank);
     for (uint32_t i = 1; i <= n; i++) {
         lua_rawgeti(L, -1, (lua_Integer)i);
         size_t length = 0;
@@ -339,26 +339,26 @@ static void read_list(Child *c, Place place, uint32_t rank)
         if (lua_type(L, -1) == LUA_TSTRING) text = lua_tolstring(L, -1, &length);
         if (length > strlen(text))
             child_raise(
-                L, "schedule-action", place,
+                L, "schedule-action", loc,
                 "an action is a letter (F, B, I or W), a stage, a point and a micro-batch, as in "
                 "F0.0",
                 "schedule: '%.60s' in the list of rank %u ends in a byte 0, so it is not an action",
                 text, rank);
-        ScheduleToken t = read_text(c, place, text, rank);
+        ScheduleToken t = read_text(c, loc, text, rank);
         list_push(c->arena, &tokens, t);
         lua_pop(L, 1);
     }
-    send_actions(c, place, tokens.at, tokens.n);
+    send_actions(c, loc, tokens.at, tokens.n);
 }
 
 /* Checks that the table on top of the stack has a list for each rank and nothing else. */
-static void check_keys(Child *c, Place place, uint32_t p)
+static void check_keys(Child *c, ScriptLoc loc, uint32_t p)
 {
     lua_State *L = c->L;
     for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
         lua_Integer key = lua_isinteger(L, -2) ? lua_tointeger(L, -2) : -1;
         if (key < 0 || key >= p)
-            child_raise(L, "schedule-ranks", place,
+            child_raise(L, "schedule-ranks", loc,
                         "ranks count from 0, as in { [0] = { ... }, [1] = { ... } }",
                         "schedule: there is a list for rank %s, but the mesh has %u ranks, 0 to %u",
                         lua_isinteger(L, -2)
@@ -369,7 +369,7 @@ static void check_keys(Child *c, Place place, uint32_t p)
 }
 
 /* Returns the source line of the function on top of the stack. */
-static Place function_place(Child *c, Place otherwise)
+static ScriptLoc function_loc(Child *c, ScriptLoc otherwise)
 {
     lua_State *L = c->L;
     lua_Debug ar;
@@ -377,18 +377,18 @@ static Place function_place(Child *c, Place otherwise)
     if (!lua_getinfo(L, ">S", &ar) || ar.source[0] != '=' || ar.linedefined <= 0) return otherwise;
     unsigned long source = strtoul(ar.source + 1, NULL, 10);
     if (source == 0 || source > c->n_sources) return otherwise;
-    return (Place){(uint32_t)source, (uint32_t)ar.linedefined};
+    return (ScriptLoc){(uint32_t)source, (uint32_t)ar.linedefined};
 }
 
 /* Pushes the pp{} of the plan on top of the stack; returns false if it has none. */
-static bool push_pp(Child *c, Place *place)
+static bool push_pp(Child *c, ScriptLoc *loc)
 {
     lua_State *L = c->L;
     if (lua_getfield(L, -1, "parallel") == LUA_TTABLE) {
         lua_Unsigned n = lua_rawlen(L, -1);
         for (lua_Unsigned i = 1; i <= n; i++) {
             lua_rawgeti(L, -1, (lua_Integer)i);
-            const char *kind = child_kind(L, -1, place);
+            const char *kind = child_kind(L, -1, loc);
             if (kind != NULL && strcmp(kind, "pp") == 0) {
                 lua_remove(L, -2);
                 return true;
@@ -403,36 +403,36 @@ static bool push_pp(Child *c, Place *place)
 void child_schedule_file(Child *c)
 {
     lua_State *L = c->L;
-    Place place;
-    if (!push_pp(c, &place)) return;
+    ScriptLoc loc;
+    if (!push_pp(c, &loc)) return;
     if (lua_getfield(L, -1, "csv") == LUA_TSTRING)
-        read_csv(c, arena_dup(c->arena, lua_tostring(L, -1)), place);
+        read_csv(c, arena_dup(c->arena, lua_tostring(L, -1)), loc);
     lua_pop(L, 2);
 }
 
 void child_schedule_call(Child *c)
 {
     lua_State *L = c->L;
-    Place place;
+    ScriptLoc loc;
     uint32_t p = c->answer.axis_size[axes_first(axes_with(AXIS_STAGES))];
-    if (p < 2 || !push_pp(c, &place)) return;
+    if (p < 2 || !push_pp(c, &loc)) return;
     if (lua_getfield(L, -1, "schedule") == LUA_TFUNCTION) {
-        place = function_place(c, place);
+        loc = function_loc(c, loc);
         if (p > MAX_STAGES)
-            child_raise(L, "out-of-range", place, NULL, "schedule: there are more than %d ranks",
+            child_raise(L, "out-of-range", loc, NULL, "schedule: there are more than %d ranks",
                         MAX_STAGES);
         lua_pushinteger(L, p);
         lua_pushinteger(L, c->answer.microbatches);
         lua_pushinteger(L, c->answer.stages / p);
         lua_call(L, 3, 1);
         if (lua_type(L, -1) != LUA_TTABLE)
-            child_raise(L, "schedule-ranks", place, "return { [0] = { \"F0.0\", ... }, [1] = ... }",
+            child_raise(L, "schedule-ranks", loc, "return { [0] = { \"F0.0\", ... }, [1] = ... }",
                         "schedule returns %s, but must return a list for each rank",
                         luaL_typename(L, -1));
-        check_keys(c, place, p);
+        check_keys(c, loc, p);
         for (uint32_t r = 0; r < p; r++) {
             lua_rawgeti(L, -1, r);
-            read_list(c, place, r);
+            read_list(c, loc, r);
             lua_pop(L, 1);
         }
     }

@@ -1,8 +1,8 @@
 /* A script that is held open. The script was run once, up to its plan. Each request names settings,
  * and the answer is the same as if the script had been run again under them:
  *
- * - The settings change the plan's tables in place. After the answer every table of the plan gets
- *   its old content back.
+ * - The settings change the plan's tables in place. After the answer every table of the plan
+ * gets its old content back.
  * - Functions of the script (a model, a schedule) may change anything, so they run in a process of
  *   their own, a fork of this one.
  * - A whole request also runs in such a process if its settings load further scripts or change the
@@ -294,7 +294,7 @@ static void begin_request(Child *c, const Start *start)
     c->n_reports = start->n_reports;
     c->n_fields = start->n_fields;
     c->failed = start->failed;
-    c->set_place = (Place){0, 0};
+    c->set_loc = (ScriptLoc){0, 0};
     c->n_sources_sent = c->n_absent_sent = c->n_sets = 0;
     c->expired = c->fired = c->fired_before = 0;
     memset(&c->answer, 0, sizeof c->answer);

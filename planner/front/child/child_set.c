@@ -12,15 +12,15 @@ enum { MOST_PARTS = 6 };
 typedef struct Setting {
     const char *part[MOST_PARTS];
     uint32_t n;
-    Place place;
+    ScriptLoc loc;
     const char *path;
 } Setting;
 
-Place child_set_place(Child *c, const char *path)
+ScriptLoc child_set_loc(Child *c, const char *path)
 {
     for (uint32_t i = c->n_sets; i > 0; i--)
-        if (strcmp(c->set[i - 1].path, path) == 0) return (Place){c->set[i - 1].source, 0};
-    return (Place){0, 0};
+        if (strcmp(c->set[i - 1].path, path) == 0) return (ScriptLoc){c->set[i - 1].source, 0};
+    return (ScriptLoc){0, 0};
 }
 
 static bool is_index(const char *part)
@@ -92,7 +92,7 @@ static _Noreturn void no_such_entry(Child *c, const Setting *s, const char *wher
     const char *hint =
         n > 0 ? arena_print(c->arena, "its entries are numbered 1 to %lld", (long long)n)
               : child_near_or_all(c->L, part, keys);
-    child_raise(c->L, "unknown-key", s->place, hint, "there is no '%s' in %s", part, where);
+    child_raise(c->L, "unknown-key", s->loc, hint, "there is no '%s' in %s", part, where);
 }
 
 /* model.layers = 2 changes the model's config, and model.rope_scaling.length = 8192 changes a table
@@ -103,7 +103,7 @@ static void enter_model(Child *c, const Setting *s)
     lua_State *L = c->L;
     const char *where = "the model's config";
     if (lua_getfield(L, -1, "model") != LUA_TTABLE || lua_getfield(L, -1, "config") != LUA_TTABLE)
-        child_raise(L, "unknown-key", s->place, NULL, "the plan's model has no config to change");
+        child_raise(L, "unknown-key", s->loc, NULL, "the plan's model has no config to change");
     lua_remove(L, -2);
     for (uint32_t i = 1;; i++) {
         const char *part = s->part[i];
@@ -115,7 +115,7 @@ static void enter_model(Child *c, const Setting *s)
         }
         if (i + 1 == s->n) break;
         if (type != LUA_TTABLE)
-            child_raise(L, "unknown-key", s->place, NULL, "'%s' is a %s, so it contains no keys",
+            child_raise(L, "unknown-key", s->loc, NULL, "'%s' is a %s, so it contains no keys",
                         part, luaL_typename(L, -1));
         copy_table(L);
         push_part(L, part);
@@ -143,30 +143,30 @@ static void enter_tables(Child *c, const Setting *s, uint32_t first)
             lua_pushvalue(L, -2);
             lua_rawset(L, -4);
         } else if (!lua_istable(L, -1)) {
-            child_raise(L, "unknown-key", s->place, NULL, "'%s' is a %s, so it contains no keys",
+            child_raise(L, "unknown-key", s->loc, NULL, "'%s' is a %s, so it contains no keys",
                         s->part[i], luaL_typename(L, -1));
         }
         lua_remove(L, -2);
     }
 }
 
-static int pass_place(const char *name)
+static int pass_row(const char *name)
 {
     for (int i = 0; i < PASS_NAME_COUNT; i++)
         if (strcmp(pass_specs[i]->name, name) == 0) return i;
     return -1;
 }
 
-/* Returns the place in passes.def of element i of the list of passes; -1: the element is not a
- * pass.
+/* Returns the row of passes.def that element i of the list of passes names; -1: the element is not
+ * a pass.
  */
-static int listed_place(lua_State *L, int list, lua_Integer i)
+static int listed_row(lua_State *L, int list, lua_Integer i)
 {
-    Place ignored;
+    ScriptLoc ignored;
     lua_rawgeti(L, list, i);
     const char *kind = child_kind(L, -1, &ignored);
     lua_pop(L, 1);
-    return kind != NULL ? pass_place(kind) : -1;
+    return kind != NULL ? pass_row(kind) : -1;
 }
 
 static void take_out(lua_State *L, int list, lua_Integer at)
@@ -182,16 +182,16 @@ static void take_out(lua_State *L, int list, lua_Integer at)
  * has one data pass, so a new data pass replaces the old one. */
 static lua_Integer put_in(lua_State *L, int list, const char *name)
 {
-    const int place = pass_place(name);
+    const int loc = pass_row(name);
     lua_Integer n = (lua_Integer)lua_rawlen(L, list), at = n + 1;
     for (lua_Integer i = n; i >= 1; i--) {
-        int other = listed_place(L, list, i);
+        int other = listed_row(L, list, i);
         if (other < 0) continue;
-        if (pass_specs[place]->is_data && pass_specs[other]->is_data) {
+        if (pass_specs[loc]->is_data && pass_specs[other]->is_data) {
             take_out(L, list, i);
             n--;
             at = i;
-        } else if (other > place) {
+        } else if (other > loc) {
             at = i;
         }
     }
@@ -220,30 +220,30 @@ static void push_passes(lua_State *L)
 static void set_data_pass(Child *c, const Setting *s, const char *name)
 {
     lua_State *L = c->L;
-    const int place = pass_place(name);
-    if (place < 0 || !pass_specs[place]->is_data) {
+    const int loc = pass_row(name);
+    if (loc < 0 || !pass_specs[loc]->is_data) {
         Str words = str_in(c->arena);
         for (int i = 0; i < PASS_NAME_COUNT; i++)
             if (pass_specs[i]->is_data)
                 str_print(&words, "%s%s", words.n > 0 ? ", " : "one of: ", pass_specs[i]->name);
-        child_raise(L, "unknown-word", s->place, str_text(&words), "'%s' is not a data pass", name);
+        child_raise(L, "unknown-word", s->loc, str_text(&words), "'%s' is not a data pass", name);
     }
     push_passes(L);
     const int list = lua_gettop(L);
     for (lua_Integer i = 1; i <= (lua_Integer)lua_rawlen(L, list); i++)
-        if (listed_place(L, list, i) == place) return;
+        if (listed_row(L, list, i) == loc) return;
     put_in(L, list, name);
 }
 
 /* parallel.ep=on: no option of this pass may be set without its name. */
 static _Noreturn void refuse_word(Child *c, const Setting *s, const char *name, const char *value)
 {
-    const PassOption *option = pass_specs[pass_place(name)]->options;
+    const PassOption *option = pass_specs[pass_row(name)]->options;
     const char *path = option != NULL ? option->field.path : NULL;
     const char *other =
         path != NULL ? arena_print(c->arena, "; to set an option, write parallel.%s=...", path)
                      : "";
-    child_raise(c->L, "unknown-word", s->place,
+    child_raise(c->L, "unknown-word", s->loc,
                 arena_print(c->arena, "parallel.%s=true adds the pass, and =none removes it%s",
                             name, other),
                 "%s{} has no option with the value '%.40s'", name, value);
@@ -262,7 +262,7 @@ static bool enter_parallel(Child *c, Setting *s, const char *value)
     lua_Integer n = (lua_Integer)lua_rawlen(L, list), found = 0;
     for (lua_Integer i = 1; i <= n && i < 100; i++) {
         lua_rawgeti(L, list, i);
-        Place ignored;
+        ScriptLoc ignored;
         const char *kind = child_kind(L, -1, &ignored);
         if (kind != NULL && strcmp(kind, wanted) == 0) found = i;
         lua_pushstring(L, kind != NULL ? kind : "");
@@ -270,21 +270,21 @@ static bool enter_parallel(Child *c, Setting *s, const char *value)
         lua_pop(L, 1);
     }
     if (found == 0 && wanted[0] == 0)
-        child_raise(L, "unknown-key", s->place,
+        child_raise(L, "unknown-key", s->loc,
                     "name a pass and its option, as in --set parallel.tp.sequence=false",
                     "parallel is a list of passes, so it cannot be set as a whole");
-    const bool out = s->n == 2 && strcmp(value, "none") == 0, known = pass_place(wanted) >= 0;
+    const bool out = s->n == 2 && strcmp(value, "none") == 0, known = pass_row(wanted) >= 0;
     if (out && known) {
         if (found > 0) take_out(L, list, found);
         return false;
     }
-    const char *rest = s->n == 2 && known ? pass_specs[pass_place(wanted)]->short_key : NULL;
+    const char *rest = s->n == 2 && known ? pass_specs[pass_row(wanted)]->short_key : NULL;
     if (s->n == 2 && known && rest == NULL && strcmp(value, "true") != 0)
         refuse_word(c, s, wanted, value);
     if (found == 0 && known) found = put_in(L, list, wanted);
     if (found == 0) {
         const char *near = child_near(L, wanted, names);
-        child_raise(L, "unknown-key", s->place,
+        child_raise(L, "unknown-key", s->loc,
                     near != NULL ? near : "`tandem help plans` lists the passes",
                     "the plan's parallel list has no '%s'", wanted);
     }
@@ -309,9 +309,9 @@ static bool set_whole(Child *c, const Setting *s, const char *value)
     if (s->n == 1 && strcmp(key, "cluster") == 0) {
         child_set_cluster(c, value);
     } else if (s->n == 1 && strcmp(key, "gpu") == 0) {
-        child_set_gpu(c, s->place, value);
+        child_set_gpu(c, s->loc, value);
     } else if (s->n == 2 && strcmp(key, "cluster") == 0 && strcmp(s->part[1], "device") == 0) {
-        child_refuse_device(c, s->place, value);
+        child_refuse_device(c, s->loc, value);
     } else if (s->n == 1 && strcmp(key, "model") == 0) {
         child_set_model(c, value);
     } else if (s->n == 1 && strcmp(key, "runtime") == 0 && strcmp(value, "none") == 0) {
@@ -335,7 +335,7 @@ static void apply(Child *c, const char *text)
     s.path = arena_dup(c->arena, path);
     Source own = {.name = arena_print(c->arena, "--set %s", text)};
     uint32_t source = child_source(c, &own);
-    s.place = c->set_place = (Place){source, 0};
+    s.loc = c->set_loc = (ScriptLoc){source, 0};
     for (char *part = path; part != NULL && s.n < MOST_PARTS - 1;) {
         char *dot = strchr(part, '.');
         if (dot != NULL) *dot++ = 0;
@@ -366,5 +366,5 @@ void child_apply_sets(Child *c)
         assert(c->n_sets < CHILD_MOST_SETS);
         apply(c, c->options->set[i]);
     }
-    c->set_place = (Place){0, 0};
+    c->set_loc = (ScriptLoc){0, 0};
 }

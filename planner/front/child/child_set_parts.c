@@ -65,19 +65,19 @@ static void keep_price(lua_State *L)
 /* gpu=b200: puts another device into the same nodes. The price of another GPU in these nodes is not
  * known.
  */
-void child_set_gpu(Child *c, Place place, const char *name)
+void child_set_gpu(Child *c, ScriptLoc loc, const char *name)
 {
     lua_State *L = c->L;
     const int plan = lua_gettop(L);
     if (lua_getfield(L, plan, "cluster") != LUA_TTABLE)
-        child_raise(L, "unknown-key", place, NULL, "the plan has no cluster to change");
+        child_raise(L, "unknown-key", loc, NULL, "the plan has no cluster to change");
     push_script(c, "tandem", "gpus");
     lua_getfield(L, -1, "device");
     lua_getfield(L, -2, "known");
     lua_pushstring(L, name);
     lua_call(L, 1, 2);
     if (lua_isnil(L, -2))
-        child_raise(L, "unknown-word", place, lua_tostring(L, -1), "there is no GPU '%s'", name);
+        child_raise(L, "unknown-word", loc, lua_tostring(L, -1), "there is no GPU '%s'", name);
     lua_pop(L, 1);
     lua_call(L, 1, 1);
     if (lua_getfield(L, plan + 1, "device") == LUA_TTABLE) {
@@ -105,7 +105,7 @@ static const char *known_gpu(Child *c, const char *name, const char **hint)
     return key;
 }
 
-_Noreturn void child_refuse_device(Child *c, Place place, const char *name)
+_Noreturn void child_refuse_device(Child *c, ScriptLoc loc, const char *name)
 {
     const char *hint;
     const char *clusters = child_clusters_with(c, name);
@@ -122,7 +122,7 @@ _Noreturn void child_refuse_device(Child *c, Place place, const char *name)
     else
         hint = arena_print(c->arena,
                            "use --set gpu=NAME to put another GPU into the plan's nodes: %s", hint);
-    child_raise(c->L, "wrong-type", place, hint,
+    child_raise(c->L, "wrong-type", loc, hint,
                 "cluster.device must be a table of properties, not the name '%.64s'", name);
 }
 

@@ -9,15 +9,15 @@
 enum { MOST_DIM = 1 << 30, MOST_NAME = 256 };
 static const char core_key[] = "tandem.core";
 
-Loc tracer_loc(const Child *c, Place place)
+Loc tracer_loc(const Child *c, ScriptLoc loc)
 {
-    return (Loc){place.source != 0 ? c->source[place.source].name : NULL, place.line};
+    return (Loc){loc.source != 0 ? c->source[loc.source].name : NULL, loc.line};
 }
 
 Tracer *tracer(Child *c)
 {
     if (c->tracer == NULL)
-        child_raise(c->L, "trace-order", child_place(c, true),
+        child_raise(c->L, "trace-order", child_loc(c, true),
                     "call the module in a forward function",
                     "a module is called outside a forward function");
     return c->tracer;
@@ -45,16 +45,16 @@ static int core_fail(lua_State *L)
     Child *c = child_of(L);
     const char *rule = luaL_checkstring(L, 1), *text = luaL_checkstring(L, 2);
     const char *hint = luaL_optstring(L, 3, NULL);
-    Place place = lua_isnoneornil(L, 4) ? child_place(c, true)
-                                        : child_unpack_place(c, luaL_checkinteger(L, 4));
-    child_raise(L, rule, place, hint, "%s", text);
+    ScriptLoc loc =
+        lua_isnoneornil(L, 4) ? child_loc(c, true) : child_unpack_loc(c, luaL_checkinteger(L, 4));
+    child_raise(L, rule, loc, hint, "%s", text);
 }
 
-static int core_place(lua_State *L)
+static int core_location(lua_State *L)
 {
     Child *c = child_of(L);
-    lua_pushinteger(
-        L, child_pack_place(lua_toboolean(L, 1) ? child_plan_place(c) : child_place(c, true)));
+    lua_pushinteger(L,
+                    child_pack_loc(lua_toboolean(L, 1) ? child_plan_loc(c) : child_loc(c, true)));
     return 1;
 }
 
@@ -94,17 +94,17 @@ static ModuleId check_module(lua_State *L, const Graph *g, int arg)
     return (ModuleId)id;
 }
 
-static void check_size(Child *c, const Graph *g, Place place)
+static void check_size(Child *c, const Graph *g, ScriptLoc loc)
 {
     if (g->nodes.n + g->modules.n + g->tensors.n < CHILD_MOST_NODES) return;
     uint32_t n = c->tracer->n_blocks;
     /* n - 2 leaves room for the layers after the last block */
     const char *hint = n < 3 ? NULL : arena_print(c->arena, "use at most %u of its blocks", n - 2);
-    child_raise(c->L, "out-of-range", place, hint,
+    child_raise(c->L, "out-of-range", loc, hint,
                 "the model has more than %d modules, tensors and ops", CHILD_MOST_NODES);
 }
 
-/* module(path, class, parent, is_block, fsdp2_shard, layer, place) -> id */
+/* module(path, class, parent, is_block, fsdp2_shard, layer, location) -> id */
 static int core_module(lua_State *L)
 {
     Child *c = child_of(L);
@@ -113,11 +113,11 @@ static int core_module(lua_State *L)
     const char *path = luaL_checklstring(L, 1, &n_path);
     const char *class_ = luaL_checklstring(L, 2, &n_class);
     ModuleId parent = check_module(L, g, 3);
-    Place place = child_unpack_place(c, luaL_checkinteger(L, 7));
+    ScriptLoc loc = child_unpack_loc(c, luaL_checkinteger(L, 7));
     luaL_argcheck(L, n_path <= MOST_NAME, 1, "longer than 256 bytes");
-    child_check_text(c, "a module's path", path, n_path, place);
-    child_check_text(c, "a module's class", class_, n_class, place);
-    check_size(c, g, place);
+    child_check_text(c, "a module's path", path, n_path, loc);
+    child_check_text(c, "a module's class", class_, n_class, loc);
+    check_size(c, g, loc);
     uint32_t layer = (uint32_t)luaL_checkinteger(L, 6);
     if (layer > c->tracer->n_blocks) c->tracer->n_blocks = layer;
     list_reserve_none(c->arena, &g->modules);
@@ -131,14 +131,14 @@ static int core_module(lua_State *L)
     put_u32(&c->out, (uint32_t)lua_toboolean(L, 4));
     put_u32(&c->out, (uint32_t)lua_toboolean(L, 5));
     put_u32(&c->out, layer);
-    child_put_place(c, place);
+    child_put_loc(c, loc);
     record_end(&c->out);
     lua_pushinteger(L, id);
     return 1;
 }
 
 /* Reads the trailing arguments from `first` on as 1 to 6 sizes. It returns their number. */
-static int read_dims(Child *c, int first, const char *name, Place place, int64_t dim[MAX_DIMS])
+static int read_dims(Child *c, int first, const char *name, ScriptLoc loc, int64_t dim[MAX_DIMS])
 {
     lua_State *L = c->L;
     int n_dims = lua_gettop(L) - first + 1;
@@ -150,7 +150,7 @@ static int read_dims(Child *c, int first, const char *name, Place place, int64_t
         elements *= (double)dim[i];
     }
     if (elements > 1e15)
-        child_raise(L, "out-of-range", place, NULL, "%s has %g elements", name, elements);
+        child_raise(L, "out-of-range", loc, NULL, "%s has %g elements", name, elements);
     return n_dims;
 }
 
@@ -183,7 +183,7 @@ static void read_order(lua_State *L, int arg, Named *t)
     }
 }
 
-/* Makes the tensor of the arguments name, module and place, and begins its record. The argument
+/* Makes the tensor of the arguments name, module and location, and begins its record. The argument
  * `order` is its order, and those from `dims` on are its sizes. All arguments are read before the
  * record begins: an error in an open record would damage the stream. */
 static Named begin_tensor(lua_State *L, RecordKind kind, Role role, int order, int dims)
@@ -194,20 +194,20 @@ static Named begin_tensor(lua_State *L, RecordKind kind, Role role, int order, i
     size_t n_name;
     const char *name = luaL_checklstring(L, 1, &n_name);
     ModuleId module = check_module(L, g, 2);
-    Place place = child_unpack_place(c, luaL_checkinteger(L, 3));
+    ScriptLoc loc = child_unpack_loc(c, luaL_checkinteger(L, 3));
     luaL_argcheck(L, n_name <= MOST_NAME, 1, "longer than 256 bytes");
-    child_check_text(c, "a tensor's name", name, n_name, place);
-    check_size(c, g, place);
-    t.n_dims = read_dims(c, dims, name, place, t.dim);
+    child_check_text(c, "a tensor's name", name, n_name, loc);
+    check_size(c, g, loc);
+    t.n_dims = read_dims(c, dims, name, loc, t.dim);
     read_order(L, order, &t);
     t.id = graph_tensor(g, c->arena, arena_dup(c->arena, name), role, DT_f32, (uint32_t)t.n_dims,
-                        t.dim, tracer_loc(c, place));
+                        t.dim, tracer_loc(c, loc));
     child_send_files(c);
     record_begin(&c->out, kind);
     put_u32(&c->out, t.id);
     put_text(&c->out, name, n_name);
     put_u32(&c->out, module);
-    child_put_place(c, place);
+    child_put_loc(c, loc);
     return t;
 }
 
@@ -225,7 +225,7 @@ static int end_tensor(lua_State *L, const Named *t)
     return 1;
 }
 
-/* param(name, module, place, tp, column_dim, row_dim, init, a, b, input_embedding, order or nil,
+/* param(name, module, location, tp, column_dim, row_dim, init, a, b, input_embedding, order or nil,
  * dims...) -> id */
 static int core_param(lua_State *L)
 {
@@ -247,7 +247,7 @@ static int core_param(lua_State *L)
     return end_tensor(L, &t);
 }
 
-/* state(name, module, place, order or nil, dims...) -> id: a tensor that lives between steps */
+/* state(name, module, location, order or nil, dims...) -> id: a tensor that lives between steps */
 static int core_state(lua_State *L)
 {
     Named t = begin_tensor(L, RECORD_state, ROLE_state, 4, 5);
@@ -295,7 +295,7 @@ static Attrs read_attrs(lua_State *L, int table)
 
 #define put_double  put_f64
 #define put_int64_t put_i64
-void tracer_put_op(Child *c, OpKind op, TensorId out, ModuleId module, Place place,
+void tracer_put_op(Child *c, OpKind op, TensorId out, ModuleId module, ScriptLoc loc,
                    const TensorId *in, uint32_t n_in, const Attrs *attrs)
 {
     static const Attrs none;
@@ -304,7 +304,7 @@ void tracer_put_op(Child *c, OpKind op, TensorId out, ModuleId module, Place pla
     put_u32(&c->out, (uint32_t)op);
     put_u32(&c->out, out);
     put_u32(&c->out, module);
-    child_put_place(c, place);
+    child_put_loc(c, loc);
     put_u32(&c->out, n_in);
     for (uint32_t i = 0; i < n_in; i++) put_u32(&c->out, in[i]);
     bool any = memcmp(attrs, &none, sizeof none) != 0;
@@ -322,13 +322,13 @@ void tracer_put_op(Child *c, OpKind op, TensorId out, ModuleId module, Place pla
 
 /* The library checks its arguments. The function also checks values that the library computes from
  * them. */
-static void check_attrs(lua_State *L, OpKind op, const Attrs *attrs, Place place)
+static void check_attrs(lua_State *L, OpKind op, const Attrs *attrs, ScriptLoc loc)
 {
     Attrs full = *attrs;
     Str why = str_in(child_of(L)->arena);
     if (op_makes_loss(op)) full.scale = 1; /* the plan sets it */
     if (!op_attrs_fit(op, &full, &why))
-        child_raise(L, "out-of-range", place, NULL, "%s", str_text(&why));
+        child_raise(L, "out-of-range", loc, NULL, "%s", str_text(&why));
 }
 
 /* op(name, module, attrs or nil, inputs...) -> first output; the others follow it */
@@ -341,8 +341,8 @@ static int core_op(lua_State *L)
     luaL_argcheck(L, op != OP_none && !(op_info(op)->flags & OP_SOURCE), 1, "no such op");
     int n_in = lua_gettop(L) - 3;
     luaL_argcheck(L, n_in >= 1 && n_in <= MAX_IN, 4, "1 to 8 inputs");
-    Place place = child_place(c, true);
-    check_size(c, g, place);
+    ScriptLoc loc = child_loc(c, true);
+    check_size(c, g, loc);
     TensorId in[MAX_IN];
     for (int i = 0; i < n_in; i++) {
         lua_Integer id = luaL_checkinteger(L, 4 + i);
@@ -352,14 +352,14 @@ static int core_op(lua_State *L)
     Attrs attrs = read_attrs(L, 3);
     Diag d = diag_in(c->arena);
     TensorId out = graph_op(g, c->arena, op, in, (uint32_t)n_in, DT_f32, &attrs, module,
-                            tracer_loc(c, place), &d);
+                            tracer_loc(c, loc), &d);
     if (out == 0 || d.n_errors > 0) {
         const Diagnostic *item = d.items.n > 0 ? &d.items.at[0] : NULL;
-        child_raise(L, "shape-mismatch", place, item != NULL ? item->hint : NULL, "%s",
+        child_raise(L, "shape-mismatch", loc, item != NULL ? item->hint : NULL, "%s",
                     item != NULL ? item->text : "these shapes do not belong together");
     }
-    check_attrs(L, op, &attrs, place);
-    tracer_put_op(c, op, out, module, place, in, (uint32_t)n_in, &attrs);
+    check_attrs(L, op, &attrs, loc);
+    tracer_put_op(c, op, out, module, loc, in, (uint32_t)n_in, &attrs);
     lua_pushinteger(L, out);
     return 1;
 }
@@ -380,8 +380,8 @@ static int core_name(lua_State *L)
     size_t n;
     const char *name = luaL_checklstring(L, 1, &n);
     luaL_argcheck(L, n <= MOST_NAME, 1, "longer than 256 bytes");
-    Place place = child_unpack_place(c, luaL_checkinteger(L, 2));
-    child_check_text(c, "the model's name", name, n, place);
+    ScriptLoc loc = child_unpack_loc(c, luaL_checkinteger(L, 2));
+    child_check_text(c, "the model's name", name, n, loc);
     record_begin(&c->out, RECORD_name);
     put_text(&c->out, name, n);
     record_end(&c->out);
@@ -391,7 +391,7 @@ static int core_name(lua_State *L)
 void child_push_core(Child *c)
 {
     static const luaL_Reg functions[] = {
-        {"wrap", core_wrap},   {"fail", core_fail},       {"place", core_place},
+        {"wrap", core_wrap},   {"fail", core_fail},       {"location", core_location},
         {"near", core_near},   {"nearest", core_nearest}, {"dims", core_dims},
         {"param", core_param}, {"op", core_op},           {"module", core_module},
         {"loss", core_loss},   {"name", core_name},       {"state", core_state},
@@ -487,13 +487,13 @@ void child_trace(Child *c)
     lua_setfield(L, -2, "full_tp");
     lua_pushboolean(L, c->answer.shrink);
     lua_pushinteger(L, c->answer.seq);
-    Place place = {0, 0};
-    child_kind(L, -7, &place);
-    Place model =
-        scan_call(c, place, "plan").open != 0
-            ? (Place){place.source, scan_key(c, scan_call(c, place, "plan"), "model").line}
-            : place;
-    c->model_place = model;
-    lua_pushinteger(L, child_pack_place(model));
+    ScriptLoc loc = {0, 0};
+    child_kind(L, -7, &loc);
+    ScriptLoc model =
+        scan_call(c, loc, "plan").open != 0
+            ? (ScriptLoc){loc.source, scan_key(c, scan_call(c, loc, "plan"), "model").line}
+            : loc;
+    c->model_loc = model;
+    lua_pushinteger(L, child_pack_loc(model));
     lua_call(L, 5, 0);
 }

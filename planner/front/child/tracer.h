@@ -10,11 +10,11 @@ typedef struct Tracer {
     uint32_t n_blocks; /* blocks begun so far */
 } Tracer;
 
-Loc tracer_loc(const Child *c, Place place);
+Loc tracer_loc(const Child *c, ScriptLoc loc);
 /* Returns the tracer; raises "trace-order" if no model is being traced. */
 Tracer *tracer(Child *c);
 /* Sends the record of a node whose first output is `out`. */
-void tracer_put_op(Child *c, OpKind op, TensorId out, ModuleId module, Place place,
+void tracer_put_op(Child *c, OpKind op, TensorId out, ModuleId module, ScriptLoc loc,
                    const TensorId *in, uint32_t n_in, const Attrs *attrs);
 /* Adds the functions that make a micro-batch's data to the table on the stack (child_data.c). */
 void tracer_add_data(lua_State *L);

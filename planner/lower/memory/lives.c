@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "planner/lower/pieces.h"
+#include "planner/lower/gaps.h"
 
 /* Finds the first member of each launch group, which represents the group. */
 static void find_launches(Lives *l)
@@ -164,7 +164,7 @@ BufferId lives_taken_over(const Lives *l, Pc pc, BufferId out)
 /* returns the bytes of an arena that buffer b takes */
 static uint64_t bytes_of(const Lives *l, BufferId b)
 {
-    return pieces_round(l->p->buffers.at[b].bytes);
+    return gaps_round(l->p->buffers.at[b].bytes);
 }
 
 static void list_steady(Lives *l)

@@ -3,8 +3,8 @@
  * when buffers are in use. placement.c chooses offsets. */
 #include "planner/base/parallel.h"
 #include "planner/lower/expand.h"
+#include "planner/lower/gaps.h"
 #include "planner/lower/memory/placement.h"
-#include "planner/lower/pieces.h"
 #include "planner/passes/pass.h"
 
 /* Places persistent buffers first and other buffers above them. Returns the end of the highest
@@ -17,7 +17,7 @@ static uint64_t place_space(Lives *l, Space space, bool in_slots, bool *repeats)
         Buffer *at = &p->buffers.at[b];
         if (at->parent || !at->persistent || at->space != space) continue;
         at->offset = bottom;
-        bottom += pieces_round(at->bytes);
+        bottom += gaps_round(at->bytes);
     }
     lives_of_space(l, space);
     return placement_choose(l, bottom, in_slots, repeats);

@@ -6,30 +6,30 @@
 #include <string.h>
 
 #include "planner/lower/expand.h"
+#include "planner/lower/gaps.h"
 #include "planner/lower/memory/rocks.h"
 #include "planner/lower/memory/slots.h"
-#include "planner/lower/pieces.h"
 
 typedef enum Fit {
     FIT_first,    /* the lowest gap */
     FIT_tightest, /* the smallest gap that is large enough */
-    /* the lowest gap outside the places of large buffers, which are fixed first */
+    /* the lowest gap outside the bytes of large buffers, whose offsets are chosen first */
     FIT_around
 } Fit;
 
-typedef struct PlacementWay {
+typedef struct PlacementMethod {
     Fit fit;
     /* For FIT_around. A buffer is large if it has at least 1/share of the most bytes in use. It
      * must be in use while at least the fraction `full` of these bytes is in use. */
     uint32_t share;
     double full;
-} PlacementWay;
+} PlacementMethod;
 
 /* Each method is the best for some plan of scripts/plans or a variation. Mostly the first methods
  * are enough. */
-static const PlacementWay ways[] = {{FIT_first, 0, 0},   {FIT_around, 128, 0}, {FIT_around, 256, 0},
-                                    {FIT_around, 32, 0}, {FIT_around, 64, .9}, {FIT_around, 32, .9},
-                                    {FIT_tightest, 0, 0}};
+static const PlacementMethod ways[] = {
+    {FIT_first, 0, 0},    {FIT_around, 128, 0}, {FIT_around, 256, 0}, {FIT_around, 32, 0},
+    {FIT_around, 64, .9}, {FIT_around, 32, .9}, {FIT_tightest, 0, 0}};
 enum { N_WAYS = sizeof ways / sizeof *ways };
 
 /* A further method is tried only if it can save 1/FINE of the arena. */
@@ -48,10 +48,10 @@ typedef struct Placing {
     Lives *l;
     Program *p;
     Arena *scratch;
-    const PlacementWay *way;
-    Pieces pieces;
+    const PlacementMethod *way;
+    Gaps gaps;
     Rocks rocks;
-    Slots slots; /* place is NULL if there are no slots */
+    Slots slots; /* slots.slot is NULL if there are no slots */
     /* lowest, bottom: where slots begin and end. held: the most bytes in use at once. fewest: the
      * smallest arena so far with equal offsets in all micro-batches. */
     uint64_t lowest, bottom, held, fewest;
@@ -101,29 +101,29 @@ static BufferId asks_like(Placing *m, uint32_t microbatch, BufferId b)
 
 static uint64_t fit(Placing *m, BufferId b, const Knowledge *now)
 {
-    const uint64_t size = pieces_round(m->p->buffers.at[b].bytes);
+    const uint64_t size = gaps_round(m->p->buffers.at[b].bytes);
     const Rocks *rocks = &m->rocks;
     switch (m->way->fit) {
     case FIT_first: break;
-    case FIT_tightest: return pieces_take_tightest(&m->pieces, size, now);
+    case FIT_tightest: return gaps_take_tightest(&m->gaps, size, now);
     case FIT_around:
-        if (rocks->of[b] && pieces_take_at(&m->pieces, rocks_offset(rocks, b), size, now))
+        if (rocks->of[b] && gaps_take_at(&m->gaps, rocks_offset(rocks, b), size, now))
             return rocks_offset(rocks, b);
         rocks_ahead(&m->rocks, b);
-        return pieces_take(&m->pieces, size, now, rocks->ahead.at, rocks->ahead.n);
+        return gaps_take(&m->gaps, size, now, rocks->ahead.at, rocks->ahead.n);
     }
-    return pieces_take(&m->pieces, size, now, NULL, 0);
+    return gaps_take(&m->gaps, size, now, NULL, 0);
 }
 
-static uint64_t place(Placing *m, BufferId b, Pc pc)
+static uint64_t slot(Placing *m, BufferId b, Pc pc)
 {
     const Knowledge now = lives_knows(m->l, pc);
-    if (m->slots.place && m->slots.place[b]) return m->slots.place[b] - 1;
+    if (m->slots.slot && m->slots.slot[b]) return m->slots.slot[b] - 1;
     const BufferId like = asks_like(m, m->p->code.at[pc].microbatch, b);
     if (!like) return fit(m, b, &now);
     const uint64_t wish = m->again ? m->wish[like] : m->p->buffers.at[like].offset;
-    const uint64_t size = pieces_round(m->p->buffers.at[b].bytes);
-    if (pieces_take_at(&m->pieces, wish, size, &now)) return wish;
+    const uint64_t size = gaps_round(m->p->buffers.at[b].bytes);
+    if (gaps_take_at(&m->gaps, wish, size, &now)) return wish;
     return fit(m, b, &now);
 }
 
@@ -143,12 +143,12 @@ static bool place_all(Placing *m)
     uint32_t part = 0;
     /* Gaps are joined at the same points of each period, so that all periods get the same offsets.
      */
-    if (m->slots.place) m->pieces.many = UINT32_MAX;
+    if (m->slots.slot) m->gaps.many = UINT32_MAX;
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const uint32_t of = part_of(&p->code.at[pc]);
-        if (m->slots.place && of != part) {
+        if (m->slots.slot && of != part) {
             const Knowledge now = lives_knows(l, pc);
-            pieces_compact(&m->pieces, &now);
+            gaps_compact(&m->gaps, &now);
         }
         part = of;
         for (BufferId b = l->starts[pc]; b; b = l->next_start[b]) {
@@ -157,15 +157,15 @@ static bool place_all(Placing *m)
             /* a later instruction of the same kernel makes it */
             if (from && !is_placed[from]) from = 0;
             is_placed[b] = true;
-            at->offset = from ? p->buffers.at[from].offset : place(m, b, pc);
+            at->offset = from ? p->buffers.at[from].offset : slot(m, b, pc);
             if (from) handed_on[from] = true;
         }
-        if (m->pieces.top >= m->fewest) return false;
+        if (m->gaps.top >= m->fewest) return false;
         const Knowledge now = lives_knows(l, pc);
         for (BufferId b = l->ends[pc]; b; b = l->next_end[b])
             if (!handed_on[b] && p->buffers.at[b].bytes && p->buffers.at[b].offset >= m->bottom)
-                pieces_give(&m->pieces, p->buffers.at[b].offset,
-                            pieces_round(p->buffers.at[b].bytes), l->end[b], &now);
+                gaps_give(&m->gaps, p->buffers.at[b].offset, gaps_round(p->buffers.at[b].bytes),
+                          l->end[b], &now);
     }
     return true;
 }
@@ -188,7 +188,7 @@ bool placement_periodic(const Program *p)
     return newest + 1 >= 4; /* at least two middle micro-batches */
 }
 
-/* The offsets that one part of a micro-batch uses, as a sum. */
+/* The sum of the offsets that the forward work, or the backward work, of a micro-batch uses. */
 typedef struct Offsets {
     uint64_t sum;
     uint32_t n;
@@ -247,7 +247,7 @@ static bool repeats_full(const Placing *m)
 
 static bool repeats_now(const Placing *m)
 {
-    return m->slots.place ? repeats_full(m) : placement_repeats(m->p, m->scratch);
+    return m->slots.slot ? repeats_full(m) : placement_repeats(m->p, m->scratch);
 }
 
 static bool find_rocks(Placing *m)
@@ -255,9 +255,9 @@ static bool find_rocks(Placing *m)
     const double full = m->way->full * (double)m->held;
     const RocksWanted wanted = {.least = m->held / m->way->share,
                                 .n_microbatches = m->periodic ? 3 : UINT32_MAX,
-                                .full = m->slots.place ? m->slots.most : 0,
+                                .full = m->slots.slot ? m->slots.most : 0,
                                 .tight = m->way->full > 0 ? m->tight : NULL,
-                                .placed = m->slots.place};
+                                .placed = m->slots.slot};
     for (Pc pc = 1; wanted.tight && pc < m->p->code.n; pc++)
         m->tight[pc] = m->tight[pc - 1] + ((double)m->in_use[pc] >= full);
     return rocks_find(&m->rocks, m->l, &wanted, m->bottom);
@@ -282,7 +282,7 @@ static bool try_way(Placing *m, bool *repeats)
     if (m->way->fit == FIT_around && !find_rocks(m)) return false;
     for (int round = 0; round < ROUNDS; round++) {
         m->again = round > 0;
-        pieces_init(&m->pieces, m->bottom, m->scratch);
+        gaps_init(&m->gaps, m->bottom, m->scratch);
         for (uint32_t k = 0; k < m->n_microbatches; k++) {
             const BufferList spared = m->before[k];
             m->before[k] = m->of[k];
@@ -294,7 +294,7 @@ static bool try_way(Placing *m, bool *repeats)
         if (!place_all(m)) return false;
         *repeats = !m->periodic || repeats_now(m);
         /* with slots, another round would move the buffers of the filling pipeline */
-        if (*repeats || m->slots.place) return true;
+        if (*repeats || m->slots.slot) return true;
     }
     return true;
 }
@@ -352,7 +352,7 @@ static bool takes_slots(Placing *m)
 {
     slots_find(&m->slots, m->l, m->n_microbatches, m->lowest);
     if (m->n_microbatches >= m->slots.most + PLAN_BEHIND_FILLING - 1) return true;
-    m->slots.place = NULL;
+    m->slots.slot = NULL;
     return false;
 }
 
@@ -369,7 +369,7 @@ uint64_t placement_choose(Lives *l, uint64_t bottom, bool in_slots, bool *repeat
         if (bytes > m.held + m.held / SLOTS_MAY_COST) bytes = UINT64_MAX;
     }
     if (bytes == UINT64_MAX) {
-        m.slots.place = NULL;
+        m.slots.slot = NULL;
         m.periodic = placement_periodic(p);
         m.bottom = bottom;
         bytes = try_ways(&m, false, best);

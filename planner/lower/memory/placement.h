@@ -15,7 +15,7 @@ bool placement_repeats(const Program *p, Arena *scratch);
  * result that needs the fewest bytes. Results in which interior micro-batches repeat are preferred.
  * If none repeats, or if micro-batches overlap, all results are compared. in_slots: overlapping
  * micro-batches shall repeat, too (slots.h). Sets *repeats if more micro-batches would get the same
- * places. Returns the end of the highest buffer of the space. */
+ * offsets. Returns the end of the highest buffer of the space. */
 uint64_t placement_choose(Lives *l, uint64_t bottom, bool in_slots, bool *repeats);
 
 #endif

@@ -21,7 +21,7 @@ static int by_size(const void *a, const void *b)
     return x->rock < y->rock ? -1 : x->rock > y->rock;
 }
 
-/* A rock that has a place. */
+/* A rock that has an offset. */
 typedef struct Placed {
     uint64_t lo, hi;
     uint32_t rock;
@@ -34,8 +34,8 @@ static bool apart(const Rock *a, const Rock *b)
                                  : knows_passed(&a->knows, &b->end);
 }
 
-/* Returns the lowest place for a rock that none of the rocks placed before it needs at the same
- * time; `placed` lists these by offset. */
+/* Returns the lowest offset for a rock, so that it overlaps no earlier rock that is in use at the
+ * same time. `placed` lists the earlier rocks by offset. */
 static uint64_t place_rock(const Rocks *r, const Placed *placed, uint32_t n, const Rock *rock,
                            uint64_t bottom)
 {
@@ -108,7 +108,7 @@ static bool collect(Rocks *r, const RocksWanted *wanted)
             if (wanted->tight && !is_tight(l, wanted->tight, b, pc)) continue;
             if (r->list.n == MOST_ROCKS) return false;
             const Pc begins = lives_first(l, b);
-            Rock rock = {b, b, 0, pieces_round(at->bytes), begins, lives_knows(l, begins), {0}};
+            Rock rock = {b, b, 0, gaps_round(at->bytes), begins, lives_knows(l, begins), {0}};
             r->of[b] = 1 + (uint32_t)list_push(l->scratch, &r->list, rock);
         }
     }

@@ -1,10 +1,10 @@
-/* The large buffers of a program ("rocks"), whose places are fixed before those of all other
- * buffers. */
+/* The large buffers of a program ("rocks"). Their offsets are chosen before the offsets of all
+ * other buffers. */
 #ifndef TANDEM_LOWER_ROCKS_H
 #define TANDEM_LOWER_ROCKS_H
 
+#include "planner/lower/gaps.h"
 #include "planner/lower/memory/lives.h"
-#include "planner/lower/pieces.h"
 
 typedef struct Rock {
     /* one buffer, or the first and the last of a chain of buffers that share memory in place */
@@ -21,11 +21,11 @@ typedef struct Rocks {
     uint32_t *of;    /* [buffer]: 1 + its rock; 0: none */
     uint32_t next;   /* the first rock that has not begun yet */
     uint32_t *order; /* [rock]: its number in `sorted` */
-    Extent *sorted;  /* the places of all rocks, by offset */
+    Extent *sorted;  /* the bytes of all rocks, sorted by offset */
     LIST(Extent) ahead;
 } Rocks;
 
-/* A choice of buffers whose places are fixed first. */
+/* States which buffers are rocks. */
 typedef struct RocksWanted {
     uint64_t least;          /* bytes */
     uint32_t n_microbatches; /* rocks begin in one of the first n_microbatches micro-batches, */
@@ -33,7 +33,7 @@ typedef struct RocksWanted {
     /* [pc]: number of instructions up to pc at which memory is nearly full. Only buffers that are
      * in use at such an instruction count; NULL: all count */
     const uint32_t *tight;
-    const uint64_t *placed; /* [buffer]: not 0 if it has a place already; NULL: none has */
+    const uint64_t *placed; /* [buffer]: not 0 if it has an offset already; NULL: none has */
 } RocksWanted;
 
 /* Places the wanted buffers, the largest first. Returns false if there are none or too many. */
@@ -42,8 +42,8 @@ static inline uint64_t rocks_offset(const Rocks *r, BufferId b)
 {
     return r->list.at[r->of[b] - 1].offset;
 }
-/* Fills `ahead` with the places, by offset, of rocks that begin after `b` begins and before `b` has
- * certainly ended. Callers must ask in the order in which buffers begin. */
+/* Fills `ahead` with the bytes of the rocks that begin after `b` begins and before `b` has
+ * certainly ended, sorted by offset. Callers must ask in the order in which buffers begin. */
 void rocks_ahead(Rocks *r, BufferId b);
 
 #endif

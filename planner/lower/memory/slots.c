@@ -5,7 +5,7 @@
 #include "planner/lower/memory/slots.h"
 
 #include "planner/lower/alike.h"
-#include "planner/lower/pieces.h"
+#include "planner/lower/gaps.h"
 
 typedef LIST(BufferId) Began;
 
@@ -73,18 +73,18 @@ void slots_find(Slots *s, const Lives *l, uint32_t n_microbatches, uint64_t bott
     f.of = arena_array(l->scratch, f.n, sizeof *f.of);
     f.chain = arena_array(l->scratch, f.n, sizeof *f.chain);
     uint32_t *next = arena_array(l->scratch, f.n, sizeof *next);
-    *s = (Slots){.place = arena_array(l->scratch, l->p->buffers.n, sizeof *s->place),
+    *s = (Slots){.slot = arena_array(l->scratch, l->p->buffers.n, sizeof *s->slot),
                  .end = bottom,
                  .most = 1};
     list_began(&f);
     for (uint32_t i = 0; i < f.of[1].n; i++) {
         const BufferId b = f.of[1].at[i];
-        const uint64_t size = pieces_round(l->p->buffers.at[b].bytes);
+        const uint64_t size = gaps_round(l->p->buffers.at[b].bytes);
         if (!find_chain(&f, next, b)) continue;
         const uint32_t m = in_flight(&f);
         if (m == 1) continue;
         for (uint32_t k = 0; k < f.n; k++)
-            if (f.chain[k]) s->place[f.chain[k]] = 1 + s->end + k % m * size;
+            if (f.chain[k]) s->slot[f.chain[k]] = 1 + s->end + k % m * size;
         s->end += m * size;
         if (m > s->most) s->most = m;
     }

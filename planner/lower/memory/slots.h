@@ -7,9 +7,9 @@
 /* Micro-batch k uses slot k modulo M for its buffer of some purpose. M is the number of these
  * buffers that are in use at a time. */
 typedef struct Slots {
-    uint64_t *place; /* [buffer]: 1 + its offset; 0: it has no slot */
-    uint64_t end;    /* the end of the last slot */
-    uint32_t most;   /* the largest M */
+    uint64_t *slot; /* [buffer]: 1 + its offset; 0: it has no slot */
+    uint64_t end;   /* the end of the last slot */
+    uint32_t most;  /* the largest M */
 } Slots;
 
 /* Finds the slots of a program, from address `bottom` on. */

@@ -258,7 +258,7 @@ static bool check_scatter(Move *m)
 static bool check_mean(Move *m)
 {
     AxisSet axes = m->in->axes;
-    ValuePiece single;
+    ValueEntry single;
     uint32_t n;
     if (layout_axes_partial(&m->a.layout) & axes)
         return complain(m, "averages partial sums, but their sum is needed");
@@ -266,7 +266,7 @@ static bool check_mean(Move *m)
     if (!changes(m, axes, WHOLE, WHOLE,
                  "averages a tensor that differs between the ranks of its group"))
         return false;
-    const ValuePiece *p = value_pieces(m->v, &m->val, &single, &n);
+    const ValueEntry *p = value_entries(m->v, &m->val, &single, &n);
     for (uint32_t i = 0; i < n; i++)
         if (!value_is_zero(p[i].vn) &&
             layout_axes_split(&value_shape_at(m->v, p[i].shape)->layout, -1) & axes)

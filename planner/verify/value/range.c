@@ -5,23 +5,23 @@
 
 #include "planner/verify/private.h"
 
-/* Returns the piece that consists of exactly elements [lo, hi). Returns NULL after a report. */
-static const ValuePiece *piece_of_range(Verifier *v, Pc pc, const Val *val)
+/* Returns the entry that consists of exactly elements [lo, hi). Returns NULL after a report. */
+static const ValueEntry *entry_of_range(Verifier *v, Pc pc, const Val *val)
 {
     const Attrs *a = verify_attrs(v, pc);
-    ValuePiece single;
+    ValueEntry single;
     uint32_t n;
-    const ValuePiece *pieces = value_pieces(v, val, &single, &n);
+    const ValueEntry *entries = value_entries(v, val, &single, &n);
     for (uint32_t i = 0; val->list && i < n; i++)
-        if (a->lo >= 0 && pieces[i].lo == (uint64_t)a->lo &&
-            pieces[i].lo + pieces[i].n == (uint64_t)a->hi && !value_is_zero(pieces[i].vn))
-            return &pieces[i];
+        if (a->lo >= 0 && entries[i].lo == (uint64_t)a->lo &&
+            entries[i].lo + entries[i].n == (uint64_t)a->hi && !value_is_zero(entries[i].vn))
+            return &entries[i];
     verify_report(v, "verify-layout", pc, "elements %lld to %lld must belong to one parameter",
                   (long long)a->lo, (long long)a->hi);
     return NULL;
 }
 
-static Hash128 amax_of(const Verifier *v, const ValuePiece *p)
+static Hash128 amax_of(const Verifier *v, const ValueEntry *p)
 {
     return value_of_op(OP_amax, v->attrs_key[0], &p->vn, 1, 0, 0, NULL);
 }
@@ -36,7 +36,7 @@ void value_amax_range(Verifier *v, Pc pc)
     const Instr *in = &v->p->code.at[pc];
     BufferId to = program_arg(v->p, in, 1);
     Val val = value_read(v, pc, program_arg(v->p, in, 0), "input", 0), out = {.bad = true};
-    const ValuePiece *p = val.bad ? NULL : piece_of_range(v, pc, &val);
+    const ValueEntry *p = val.bad ? NULL : entry_of_range(v, pc, &val);
     if (p) {
         const Layout *flat = &value_shape_at(v, val.shape)->layout;
         const Layout *own = &value_shape_at(v, p->shape)->layout;
@@ -57,19 +57,19 @@ void value_amax_range(Verifier *v, Pc pc)
         value_write(v, pc, program_arg(v->p, in, 2), (Val){.vn = value_leaf("scratch", pc)});
 }
 
-/* Returns the pieces of the whole buffer. All are zero except the quantised piece. */
-static Val quantised(Verifier *v, Pc pc, const Val *x, const ValuePiece *p, const Val *amax)
+/* Returns the entries of the whole buffer. All are zero except the quantised entry. */
+static Val quantised(Verifier *v, Pc pc, const Val *x, const ValueEntry *p, const Val *amax)
 {
-    ValuePiece single;
+    ValueEntry single;
     uint32_t n;
-    const ValuePiece *pieces = value_pieces(v, x, &single, &n);
-    ValuePiece *made = arena_array(v->arena, n, sizeof *made);
+    const ValueEntry *entries = value_entries(v, x, &single, &n);
+    ValueEntry *made = arena_array(v->arena, n, sizeof *made);
     const Shape *s = value_shape_at(v, p->shape);
     Hash128 in[2] = {p->vn, amax->vn};
     for (uint32_t i = 0; i < n; i++) {
-        made[i] = pieces[i];
+        made[i] = entries[i];
         made[i].vn = (Hash128){0, 0};
-        if (&pieces[i] == p)
+        if (&entries[i] == p)
             made[i].vn = value_of_op(OP_quantise, v->attrs_key[v->p->code.at[pc].attrs], in, 2, 0,
                                      s->n_dims, s->dim);
     }
@@ -82,7 +82,7 @@ void value_quantise_range(Verifier *v, Pc pc)
     BufferId to = program_arg(v->p, in, 2);
     Val x = value_read(v, pc, program_arg(v->p, in, 0), "input", 0);
     Val amax = value_read(v, pc, program_arg(v->p, in, 1), "input", 1), out = {.bad = true};
-    const ValuePiece *p = x.bad || amax.bad ? NULL : piece_of_range(v, pc, &x);
+    const ValueEntry *p = x.bad || amax.bad ? NULL : entry_of_range(v, pc, &x);
     uint32_t shape = v->canon[v->p->buffers.at[to].shape];
     if (p && layout_axes_partial(&value_shape_at(v, amax.shape)->layout)) {
         verify_report(v, "verify-layout", pc,

@@ -79,26 +79,26 @@ const char *value_shape_text(Verifier *v, uint32_t shape)
     return str_text(&text);
 }
 
-/* ---- pieces ---- */
+/* ---- entries ---- */
 
-const ValuePiece *value_pieces(const Verifier *v, const Val *val, ValuePiece *single, uint32_t *n)
+const ValueEntry *value_entries(const Verifier *v, const Val *val, ValueEntry *single, uint32_t *n)
 {
     if (val->list) {
         *n = v->lists.at[val->list].n;
-        return &v->pieces.at[v->lists.at[val->list].first];
+        return &v->entries.at[v->lists.at[val->list].first];
     }
     *n = 1;
-    *single = (ValuePiece){0, val->bytes / dtype_bytes((DType)val->dtype), val->vn, val->shape};
+    *single = (ValueEntry){0, val->bytes / dtype_bytes((DType)val->dtype), val->vn, val->shape};
     return single;
 }
 
-uint32_t value_add_list(Verifier *v, const ValuePiece *at, uint32_t n)
+uint32_t value_add_list(Verifier *v, const ValueEntry *at, uint32_t n)
 {
     list_reserve_none(v->arena, &v->lists);
-    ValuePieces list = {v->pieces.n, n};
+    ValueEntries list = {v->entries.n, n};
     for (uint32_t i = 0; i < n; i++) {
-        ValuePiece piece = at[i]; /* a copy, because the list may move and `at` may point into it */
-        list_push(v->arena, &v->pieces, piece);
+        ValueEntry entry = at[i]; /* a copy, because the list may move and `at` may point into it */
+        list_push(v->arena, &v->entries, entry);
     }
     return (uint32_t)list_push(v->arena, &v->lists, list);
 }
@@ -117,10 +117,10 @@ Val value_sum(Verifier *v, Pc pc, const Val *a, const Val *b)
         sum = *a;
         return sum;
     }
-    ValuePiece one, two;
+    ValueEntry one, two;
     uint32_t n, m;
-    const ValuePiece *x = value_pieces(v, a, &one, &n), *y = value_pieces(v, b, &two, &m);
-    ValuePiece *z = arena_array(v->arena, n, sizeof *z);
+    const ValueEntry *x = value_entries(v, a, &one, &n), *y = value_entries(v, b, &two, &m);
+    ValueEntry *z = arena_array(v->arena, n, sizeof *z);
     bool alike = n == m;
     for (uint32_t i = 0; alike && i < n; i++) {
         bool zero = value_is_zero(x[i].vn) || value_is_zero(y[i].vn);
@@ -148,7 +148,7 @@ typedef struct Reading {
     uint64_t lo, hi;
     uint32_t shape; /* the shape of the buffer that is read */
     uint32_t esize;
-    LIST(ValuePiece) pieces;
+    LIST(ValueEntry) entries;
     const char *fault;
     Val *culprit;
 } Reading;
@@ -159,8 +159,8 @@ static Val *val_at(const Verifier *v, RangeAt at)
     return held->val ? &v->vals.at[held->val] : NULL;
 }
 
-/* Removes from a piece's shape the axes on which its flat buffer is PARTIAL. Returns false if the
- * layouts of piece and buffer contradict each other. */
+/* Removes from an entry's shape the axes on which its flat buffer is PARTIAL. Returns false if the
+ * layouts of entry and buffer contradict each other. */
 static bool strip(Verifier *v, uint32_t shape, uint32_t flat, uint32_t *stripped)
 {
     Shape s = *value_shape_at(v, shape);
@@ -176,7 +176,7 @@ static bool strip(Verifier *v, uint32_t shape, uint32_t flat, uint32_t *stripped
     return true;
 }
 
-/* The inverse of strip: returns the shape that a view of the piece must have. */
+/* The inverse of strip: returns the shape that a view of the entry must have. */
 static uint32_t unstrip(Verifier *v, uint32_t shape, uint32_t flat)
 {
     Shape s = *value_shape_at(v, shape);
@@ -195,37 +195,37 @@ static bool same_partials(const Verifier *v, uint32_t a, uint32_t b)
     return true;
 }
 
-static void add_piece(Reading *r, ValuePiece piece)
+static void add_entry(Reading *r, ValueEntry entry)
 {
-    ValuePiece *last = r->pieces.n ? &r->pieces.at[r->pieces.n - 1] : NULL;
-    if (last && value_is_zero(last->vn) && value_is_zero(piece.vn))
-        last->n += piece.n;
+    ValueEntry *last = r->entries.n ? &r->entries.at[r->entries.n - 1] : NULL;
+    if (last && value_is_zero(last->vn) && value_is_zero(entry.vn))
+        last->n += entry.n;
     else
-        list_push(r->v->arena, &r->pieces, piece);
+        list_push(r->v->arena, &r->entries, entry);
 }
 
-/* Adds the elements [from, to) of a flat value. Each piece must be inside or outside of that range
+/* Adds the elements [from, to) of a flat value. Each entry must be inside or outside of that range
  * as a whole. */
 static bool add_flat(Reading *r, const Val *x, uint64_t from, uint64_t to, uint64_t at)
 {
-    const ValuePieces list = r->v->lists.at[x->list];
+    const ValueEntries list = r->v->lists.at[x->list];
     uint32_t lo = 0, hi = list.n;
-    while (lo < hi) { /* find the first piece that ends behind `from` */
+    while (lo < hi) { /* find the first entry that ends behind `from` */
         uint32_t middle = lo + (hi - lo) / 2;
-        const ValuePiece *p = &r->v->pieces.at[list.first + middle];
+        const ValueEntry *p = &r->v->entries.at[list.first + middle];
         if (p->lo + p->n <= from)
             lo = middle + 1;
         else
             hi = middle;
     }
     for (uint32_t i = lo; i < list.n; i++) {
-        ValuePiece p = r->v->pieces.at[list.first + i];
+        ValueEntry p = r->v->entries.at[list.first + i];
         if (p.lo >= to) break;
         uint64_t a = p.lo > from ? p.lo : from, b = p.lo + p.n < to ? p.lo + p.n : to;
         if (!value_is_zero(p.vn) && (a != p.lo || b != p.lo + p.n)) return false;
         p.lo = at + (a - from);
         p.n = b - a;
-        add_piece(r, p);
+        add_entry(r, p);
     }
     return true;
 }
@@ -236,7 +236,7 @@ static bool add_range(Reading *r, RangeAt at, uint64_t a, uint64_t b)
     Verifier *v = r->v;
     Val *x = val_at(v, at);
     uint64_t base = ((const HeldValue *)range_payload(&v->memory, at))->base;
-    ValuePiece piece = {(a - r->lo) / r->esize, (b - a) / r->esize, {0, 0}, 0};
+    ValueEntry entry = {(a - r->lo) / r->esize, (b - a) / r->esize, {0, 0}, 0};
     x->used = true;
     r->culprit = x;
     if ((a - r->lo) % r->esize || (b - a) % r->esize || dtype_bytes((DType)x->dtype) != r->esize ||
@@ -244,19 +244,19 @@ static bool add_range(Reading *r, RangeAt at, uint64_t a, uint64_t b)
         (x->dtype != r->v->p->buffers.at[r->buffer].dtype && (x->list || !value_is_zero(x->vn))))
         return false;
     if (!x->list && value_is_zero(x->vn)) {
-        add_piece(r, piece);
+        add_entry(r, entry);
         return true;
     }
     if (x->list) {
         const Shape *s = value_shape_at(v, x->shape);
         if (layout_axes_split(&s->layout, -1) || !same_partials(v, x->shape, r->shape))
             return false;
-        return add_flat(r, x, (a - base) / r->esize, (b - base) / r->esize, piece.lo);
+        return add_flat(r, x, (a - base) / r->esize, (b - base) / r->esize, entry.lo);
     }
     if (a != base || b != base + x->bytes) return false;
-    if (!strip(v, x->shape, r->shape, &piece.shape)) return false;
-    piece.vn = x->vn;
-    add_piece(r, piece);
+    if (!strip(v, x->shape, r->shape, &entry.shape)) return false;
+    entry.vn = x->vn;
+    add_entry(r, entry);
     return true;
 }
 
@@ -271,29 +271,29 @@ static Val assemble(Reading *r, Val claim)
             return claim;
         }
     } while (range_next(&v->memory, &at) && range_lo(&v->memory, at) < r->hi);
-    if (r->pieces.n == 1 && value_is_zero(r->pieces.at[0].vn)) return claim;
-    claim.list = value_add_list(v, r->pieces.at, r->pieces.n);
+    if (r->entries.n == 1 && value_is_zero(r->entries.at[0].vn)) return claim;
+    claim.list = value_add_list(v, r->entries.at, r->entries.n);
     return claim;
 }
 
-/* Reads a view of one piece of a flat value. */
-static bool read_piece(Reading *r, const Val *x, uint64_t base, Val *claim)
+/* Reads a view of one entry of a flat value. */
+static bool read_entry(Reading *r, const Val *x, uint64_t base, Val *claim)
 {
     Verifier *v = r->v;
     if (!x->list || x->packed_dim || dtype_bytes((DType)x->dtype) != r->esize) return false;
     if (layout_axes_split(&value_shape_at(v, x->shape)->layout, -1)) return false;
     uint64_t from = (r->lo - base) / r->esize, n = (r->hi - r->lo) / r->esize;
-    const ValuePieces list = v->lists.at[x->list];
+    const ValueEntries list = v->lists.at[x->list];
     uint32_t lo = 0, hi = list.n;
     while (lo < hi) {
         uint32_t middle = lo + (hi - lo) / 2;
-        if (v->pieces.at[list.first + middle].lo < from)
+        if (v->entries.at[list.first + middle].lo < from)
             lo = middle + 1;
         else
             hi = middle;
     }
     if (lo == list.n) return false;
-    ValuePiece p = v->pieces.at[list.first + lo];
+    ValueEntry p = v->entries.at[list.first + lo];
     if (p.lo != from || p.n != n || unstrip(v, p.shape, x->shape) != r->shape) return false;
     claim->vn = p.vn;
     return true;
@@ -310,9 +310,9 @@ static void report_reading(Reading *r, const char *fault)
         if (unsummed)
             fault = arena_print(v->arena, "holds a partial value on %s",
                                 mesh_axes_text(v->arena, &v->plan->mesh, unsummed));
-        ValuePiece single;
+        ValueEntry single;
         uint32_t n;
-        const ValuePiece *p = value_pieces(v, x, &single, &n);
+        const ValueEntry *p = value_entries(v, x, &single, &n);
         is = arena_print(v->arena, ": it is %s%s, %s %s%s",
                          n > 1 ? "a flat buffer beginning with " : "",
                          n ? value_name(v, p[0].vn) : "nothing", dtype_name((DType)x->dtype),
@@ -352,10 +352,10 @@ static bool is_part_of_stages(const Verifier *v, Pc pc, uint32_t held, uint32_t 
 
 /* Returns a flat value as the value of a parameter, if one parameter fills it to the last
  * element. */
-static Val lone_piece(const Verifier *v, Val val)
+static Val lone_entry(const Verifier *v, Val val)
 {
     if (!val.list || v->lists.at[val.list].n != 1) return val;
-    const ValuePiece *p = &v->pieces.at[v->lists.at[val.list].first];
+    const ValueEntry *p = &v->entries.at[v->lists.at[val.list].first];
     if (p->lo || p->n * dtype_bytes((DType)val.dtype) != val.bytes || p->shape != val.shape)
         return val;
     val.vn = p->vn;
@@ -400,7 +400,7 @@ Val value_read_at(Verifier *v, Pc pc, BufferId b, uint64_t address, uint64_t byt
         (x->packed_dim != 0) == at->packed) {
         claim = *x;
         claim.buffer = b;
-        return lone_piece(v, claim);
+        return lone_entry(v, claim);
     }
     if (single && !x->list && value_is_zero(x->vn) && !at->packed) return claim;
     if (single && base == r.lo && x->bytes == bytes && !x->list &&
@@ -410,7 +410,7 @@ Val value_read_at(Verifier *v, Pc pc, BufferId b, uint64_t address, uint64_t byt
         claim.shape = shape;
         return claim;
     }
-    if (single && !at->packed && read_piece(&r, x, base, &claim)) return claim;
+    if (single && !at->packed && read_entry(&r, x, base, &claim)) return claim;
     const Shape *s = value_shape_at(v, shape);
     if (s->n_dims == 1 && !layout_axes_split(&s->layout, 0) && !at->packed)
         claim = assemble(&r, claim);

@@ -51,9 +51,9 @@ static void ends_are_explained(void **state)
     }
     for (int named = 0; named < 2; named++) {
         struct {
-            Place place;
+            ScriptLoc loc;
             char function[56];
-        } last = {.place = {.source = 1, .line = 7}};
+        } last = {.loc = {.source = 1, .line = 7}};
         if (named) last.function[0] = 'f';
         Arena *arena = arena_new();
         Diag d = diag_in(arena);

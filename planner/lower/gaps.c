@@ -1,13 +1,13 @@
-/* The free bytes of an arena while offsets are chosen. A free piece names the instructions that
- * must end before it is used again. */
-#include "planner/lower/pieces.h"
+/* The free bytes of an arena while offsets are chosen. A gap names the instructions that must end
+ * before it is used again. */
+#include "planner/lower/gaps.h"
 
 #include <assert.h>
 #include <string.h>
 
 enum { FEW_PIECES = 24 };
 
-void pieces_init(Pieces *m, uint64_t bottom, Arena *arena)
+void gaps_init(Gaps *m, uint64_t bottom, Arena *arena)
 {
     m->arena = arena;
     m->top = bottom;
@@ -15,22 +15,22 @@ void pieces_init(Pieces *m, uint64_t bottom, Arena *arena)
     m->list.n = 0;
 }
 
-static inline bool is_free(const Pieces *m, uint32_t piece, const Knowledge *now)
+static inline bool is_free(const Gaps *m, uint32_t gap, const Knowledge *now)
 {
-    return knows_passed(now, &m->list.at[piece].end);
+    return knows_passed(now, &m->list.at[gap].end);
 }
 
-/* Removes bytes [offset, offset + size) from the list. Piece i and the following pieces contain
+/* Removes bytes [offset, offset + size) from the list. Gap i and the following gaps contain
  * these bytes and may be used. */
-static void take(Pieces *m, uint32_t i, uint64_t offset, uint64_t size)
+static void take(Gaps *m, uint32_t i, uint64_t offset, uint64_t size)
 {
-    Piece head = m->list.at[i];
+    Gap head = m->list.at[i];
     head.size = offset - head.offset;
     uint64_t end = offset + size;
     uint32_t k = i;
     while (k < m->list.n && m->list.at[k].offset + m->list.at[k].size <= end) k++;
     bool tail = k < m->list.n && m->list.at[k].offset < end;
-    Piece rest = {0};
+    Gap rest = {0};
     if (tail) {
         rest = m->list.at[k];
         rest.size -= end - rest.offset;
@@ -38,22 +38,22 @@ static void take(Pieces *m, uint32_t i, uint64_t offset, uint64_t size)
         k++;
     }
     uint32_t n_new = (head.size > 0) + (uint32_t)tail;
-    if (n_new > k - i) list_add(m->arena, &m->list); /* one piece is split into two */
+    if (n_new > k - i) list_add(m->arena, &m->list); /* one gap is split into two */
     uint32_t behind = m->list.n - (n_new > k - i) - k;
-    memmove(&m->list.at[i + n_new], &m->list.at[k], behind * sizeof(Piece));
+    memmove(&m->list.at[i + n_new], &m->list.at[k], behind * sizeof(Gap));
     m->list.n = i + n_new + behind;
     if (head.size > 0) m->list.at[i++] = head;
     if (tail) m->list.at[i] = rest;
 }
 
-/* A row of adjacent pieces that may be used. */
-typedef struct PieceRun {
-    uint32_t first; /* its first piece */
+/* A row of adjacent gaps that may be used. */
+typedef struct GapRun {
+    uint32_t first; /* its first gap */
     uint64_t start, end;
-} PieceRun;
+} GapRun;
 
-/* Finds the next run from piece *i on. Sets *i to the piece behind the run. */
-static bool next_run(const Pieces *m, uint32_t *i, const Knowledge *now, PieceRun *run)
+/* Finds the next run from gap *i on. Sets *i to the gap behind the run. */
+static bool next_run(const Gaps *m, uint32_t *i, const Knowledge *now, GapRun *run)
 {
     const uint32_t n = m->list.n;
     uint32_t k = *i;
@@ -71,30 +71,30 @@ static bool next_run(const Pieces *m, uint32_t *i, const Knowledge *now, PieceRu
     return true;
 }
 
-static void take_from(Pieces *m, const PieceRun *run, uint64_t offset, uint64_t size)
+static void take_from(Gaps *m, const GapRun *run, uint64_t offset, uint64_t size)
 {
     uint32_t i = run->first;
     while (m->list.at[i].offset + m->list.at[i].size <= offset) i++;
     take(m, i, offset, size);
 }
 
-/* Raises the top to `end`. The new bytes become a free piece. */
-static void reach(Pieces *m, uint64_t end)
+/* Raises the top to `end`. The new bytes become a gap. */
+static void reach(Gaps *m, uint64_t end)
 {
     if (end <= m->top) return;
-    Piece more = {.offset = m->top, .size = end - m->top};
+    Gap more = {.offset = m->top, .size = end - m->top};
     list_push(m->arena, &m->list, more);
     m->top = end;
 }
 
-bool pieces_take_at(Pieces *m, uint64_t offset, uint64_t size, const Knowledge *now)
+bool gaps_take_at(Gaps *m, uint64_t offset, uint64_t size, const Knowledge *now)
 {
     if (offset >= m->top) {
         reach(m, offset);
         m->top = offset + size;
         return true;
     }
-    uint32_t lo = 0, hi = m->list.n; /* searches for the piece that contains offset */
+    uint32_t lo = 0, hi = m->list.n; /* searches for the gap that contains offset */
     while (lo < hi) {
         const uint32_t i = lo + (hi - lo) / 2;
         if (m->list.at[i].offset + m->list.at[i].size <= offset)
@@ -121,10 +121,9 @@ uint64_t extents_clear(const Extent *others, uint32_t n, uint64_t start, uint64_
     return start;
 }
 
-uint64_t pieces_take(Pieces *m, uint64_t size, const Knowledge *now, const Extent *others,
-                     uint32_t n)
+uint64_t gaps_take(Gaps *m, uint64_t size, const Knowledge *now, const Extent *others, uint32_t n)
 {
-    PieceRun run = {0, 0, 0};
+    GapRun run = {0, 0, 0};
     for (uint32_t i = 0; next_run(m, &i, now, &run);) {
         const uint64_t start = extents_clear(others, n, run.start, size);
         if (start + size > run.end) continue;
@@ -132,22 +131,22 @@ uint64_t pieces_take(Pieces *m, uint64_t size, const Knowledge *now, const Exten
         return start;
     }
     const uint64_t start = extents_clear(others, n, run.end == m->top ? run.start : m->top, size);
-    const bool taken = pieces_take_at(m, start, size, now);
+    const bool taken = gaps_take_at(m, start, size, now);
     assert(taken);
     return start;
 }
 
-uint64_t pieces_take_tightest(Pieces *m, uint64_t size, const Knowledge *now)
+uint64_t gaps_take_tightest(Gaps *m, uint64_t size, const Knowledge *now)
 {
-    PieceRun run, best = {0, 0, UINT64_MAX};
+    GapRun run, best = {0, 0, UINT64_MAX};
     for (uint32_t i = 0; next_run(m, &i, now, &run);)
         if (run.end - run.start >= size && run.end - run.start < best.end - best.start) best = run;
-    if (best.end == UINT64_MAX) return pieces_take(m, size, now, NULL, 0);
+    if (best.end == UINT64_MAX) return gaps_take(m, size, now, NULL, 0);
     take_from(m, &best, best.start, size);
     return best.start;
 }
 
-static End join_ends(Pieces *m, End a, End b)
+static End join_ends(Gaps *m, End a, End b)
 {
     if (!a.known || !b.known) return a.known ? a : b;
     Clock *both = arena_alloc(m->arena, sizeof *both);
@@ -156,11 +155,11 @@ static End join_ends(Pieces *m, End a, End b)
     return (End){both, a.known > b.known ? a.known : b.known};
 }
 
-void pieces_compact(Pieces *m, const Knowledge *now)
+void gaps_compact(Gaps *m, const Knowledge *now)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < m->list.n; i++) {
-        Piece at = m->list.at[i], *last = n ? &m->list.at[n - 1] : NULL;
+        Gap at = m->list.at[i], *last = n ? &m->list.at[n - 1] : NULL;
         bool joins = last && last->offset + last->size == at.offset && is_free(m, n - 1, now) &&
                      is_free(m, i, now);
         if (joins) {
@@ -174,11 +173,11 @@ void pieces_compact(Pieces *m, const Knowledge *now)
     if (m->many != UINT32_MAX) m->many = 2 * n + FEW_PIECES;
 }
 
-void pieces_give(Pieces *m, uint64_t offset, uint64_t size, End end, const Knowledge *now)
+void gaps_give(Gaps *m, uint64_t offset, uint64_t size, End end, const Knowledge *now)
 {
-    const Piece piece = {.offset = offset, .size = size, .end = end};
-    list_push(m->arena, &m->list, piece);
-    uint32_t lo = 0, hi = m->list.n - 1; /* the place of the new piece in the list */
+    const Gap gap = {.offset = offset, .size = size, .end = end};
+    list_push(m->arena, &m->list, gap);
+    uint32_t lo = 0, hi = m->list.n - 1; /* the index of the new gap */
     while (lo < hi) {
         const uint32_t i = lo + (hi - lo) / 2;
         if (m->list.at[i].offset > offset)
@@ -186,7 +185,7 @@ void pieces_give(Pieces *m, uint64_t offset, uint64_t size, End end, const Knowl
         else
             lo = i + 1;
     }
-    memmove(&m->list.at[lo + 1], &m->list.at[lo], (m->list.n - 1 - lo) * sizeof(Piece));
-    m->list.at[lo] = piece;
-    if (m->list.n > m->many) pieces_compact(m, now);
+    memmove(&m->list.at[lo + 1], &m->list.at[lo], (m->list.n - 1 - lo) * sizeof(Gap));
+    m->list.at[lo] = gap;
+    if (m->list.n > m->many) gaps_compact(m, now);
 }

@@ -1,30 +1,30 @@
 /* The free bytes of an arena while offsets are chosen. Offsets and sizes are in bytes. */
-#ifndef TANDEM_LOWER_PIECES_H
-#define TANDEM_LOWER_PIECES_H
+#ifndef TANDEM_LOWER_GAPS_H
+#define TANDEM_LOWER_GAPS_H
 
 #include "planner/lower/clock.h"
 
 /* Bytes [offset, offset + size), which may be used again after `end`. */
-typedef struct Piece {
+typedef struct Gap {
     uint64_t offset, size;
     End end;
-} Piece;
+} Gap;
 
 typedef struct Extent {
     uint64_t lo, hi;
 } Extent;
 
-typedef struct Pieces {
+typedef struct Gaps {
     Arena *arena;
-    LIST(Piece) list; /* sorted by offset */
-    /* if there are more pieces, pieces_give joins some; UINT32_MAX: only pieces_compact joins
-     * pieces */
+    LIST(Gap) list; /* sorted by offset */
+    /* if there are more gaps than this, gaps_give joins some; UINT32_MAX: only gaps_compact joins
+     * them */
     uint32_t many;
     uint64_t top; /* the end of the highest byte that was ever used */
-} Pieces;
+} Gaps;
 
 /* rounds up to a multiple of 256, like all offsets */
-static inline uint64_t pieces_round(uint64_t bytes)
+static inline uint64_t gaps_round(uint64_t bytes)
 {
     return (bytes + 255) / 256 * 256;
 }
@@ -32,19 +32,18 @@ static inline uint64_t pieces_round(uint64_t bytes)
  * are sorted by offset. */
 uint64_t extents_clear(const Extent *others, uint32_t n, uint64_t start, uint64_t size);
 
-/* Frees all bytes from `bottom` on, and forgets earlier pieces. */
-void pieces_init(Pieces *m, uint64_t bottom, Arena *arena);
+/* Frees all bytes from `bottom` on, and forgets earlier gaps. */
+void gaps_init(Gaps *m, uint64_t bottom, Arena *arena);
 /* Takes `size` bytes at the lowest offset that is free at `now`, and returns the offset. The bytes
  * must not overlap `others`, which later calls will take. The arena may grow. */
-uint64_t pieces_take(Pieces *m, uint64_t size, const Knowledge *now, const Extent *others,
-                     uint32_t n);
+uint64_t gaps_take(Gaps *m, uint64_t size, const Knowledge *now, const Extent *others, uint32_t n);
 /* The same, but takes the bytes from the smallest gap that is large enough. */
-uint64_t pieces_take_tightest(Pieces *m, uint64_t size, const Knowledge *now);
+uint64_t gaps_take_tightest(Gaps *m, uint64_t size, const Knowledge *now);
 /* Takes bytes [offset, offset + size). Returns false if they are not free at `now`. */
-bool pieces_take_at(Pieces *m, uint64_t offset, uint64_t size, const Knowledge *now);
+bool gaps_take_at(Gaps *m, uint64_t offset, uint64_t size, const Knowledge *now);
 /* Gives bytes back. The clock of `end` must stay valid. */
-void pieces_give(Pieces *m, uint64_t offset, uint64_t size, End end, const Knowledge *now);
-/* Joins adjacent pieces that are all free at `now`, so that the list stays short. */
-void pieces_compact(Pieces *m, const Knowledge *now);
+void gaps_give(Gaps *m, uint64_t offset, uint64_t size, End end, const Knowledge *now);
+/* Joins adjacent gaps that are all free at `now`, so that the list stays short. */
+void gaps_compact(Gaps *m, const Knowledge *now);
 
 #endif
