@@ -151,7 +151,7 @@ typedef struct Option {
     char letter; /* 0: only the long form */
     OptionKind kind;
     const char *value; /* the name of its value in the help; NULL for a flag */
-    size_t field;      /* in Options */
+    size_t field;      /* offset in Options */
     uint32_t groups;   /* 0: every verb */
     const char *help;
 } Option;

@@ -72,7 +72,7 @@ macro(tandem_cuda_module)
   file(GLOB cuda_kernel_c_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/*.c
     ${CMAKE_SOURCE_DIR}/kernels/cuda/product/*.c
     ${CMAKE_SOURCE_DIR}/kernels/cuda/cublas/*.c ${CMAKE_SOURCE_DIR}/kernels/cuda/cudnn/*.c
-    ${CMAKE_SOURCE_DIR}/kernels/cuda/ways/*.c)
+    ${CMAKE_SOURCE_DIR}/kernels/cuda/choose/*.c)
   file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/*.cu)
   if(TANDEM_CUDA AND cuda_sources AND NOT TANDEM_SANITIZE AND NOT "$ENV{TANDEM_NO_CUDA}")
     include(CheckLanguage)

@@ -58,8 +58,9 @@ bool exec_run(const Plan *plan, const ExecOptions *options, Arena *arena, ExecRe
  * it stays constant. */
 double exec_lr(const ExecOptions *options, int64_t step);
 
-/* A source of samples from a text file. A sample is `seq` consecutive bytes at a random place, and
- * its labels are the next bytes. After the last byte the text begins again. Reports data-file. */
+/* A source of samples from a text file. A sample is `seq` consecutive bytes from a random offset
+ * on, and its labels are the next bytes. After the last byte the text begins again. Reports
+ * data-file. */
 DataSource *data_bytes(const char *path, uint64_t seed, Arena *arena, Diag *d);
 /* A source of random tokens in [0, vocab) with random labels. A fraction of the labels is -1, which
  * means ignored. For a model without a vocabulary, vocab is 0 and the source gives fields: a wave.
@@ -103,12 +104,11 @@ bool exec_verify(const Plan *plan, const Plan *reference, const DataSource *data
  * model on one rank, in the same precision) are each compared with `exact` (one rank, fp64). An
  * error is the root mean square of the differences / the root mean square of the exact values. If
  * several ranks hold an element, its largest difference counts. Second moments are compared by
- * their roots, as Adam uses them. The plan passes if
- *   error of plan <= times * error of one_rank + 1e-3
- * with times = 1.5 for the gradient as a whole, the norm and the loss, and 1.5 + 10 / sqrt(n) for
- * the gradient and each moment of a parameter of n elements. (By chance, errors of computations in
- * one precision have similar sizes, while the values need not be close.) Updated weights are not
- * judged. Otherwise returns false with verify-mismatch. */
+ * their roots, as Adam uses them. The plan passes if error of plan <= times * error of one_rank +
+ * 1e-3 with times = 1.5 for the gradient as a whole, the norm and the loss, and 1.5 + 10 / sqrt(n)
+ * for the gradient and each moment of a parameter of n elements. (Two computations in one precision
+ * have errors of similar size, even if their values are not close.) Updated weights are not judged.
+ * Otherwise returns false with verify-mismatch. */
 #define ROUNDING_TIMES 1.5
 typedef struct RoundingResult {
     double worst_excess; /* the largest quotient of an error of the plan and its bound; at most 1 if
@@ -119,7 +119,7 @@ typedef struct RoundingResult {
     const char *worst_tensor;              /* "gradient of ..." */
     double gradient, gradient_of_one_rank; /* errors of the gradient as a whole */
     uint32_t n_tensors;
-    uint64_t highest_touched, predicted_bytes; /* as in VerifyResult */
+    uint64_t highest_touched, predicted_bytes; /* see VerifyResult */
     uint32_t draws; /* The number of times that data were drawn. The other fields are of the median
                      * draw. 0: nothing was drawn, and the given data were used */
 } RoundingResult;
@@ -132,7 +132,7 @@ bool exec_verify_rounding(const Plan *plan, const Plan *one_rank, const Plan *ex
  * because the plan and the rank sum in different orders. A plan that rounds once too often has a
  * larger error on nearly every draw. The chance that a legal plan is refused is at most
  * ROUNDING_ALARM. `result` describes the median draw. */
-enum { ROUNDING_DRAWS = 32 }; /* at most */
+enum { ROUNDING_DRAWS = 32 }; /* the most draws */
 #define ROUNDING_ALARM 1e-4
 bool exec_verify_rounding_draws(const Plan *plan, const Plan *one_rank, const Plan *exact,
                                 const BackendOptions *options, Arena *arena, RoundingResult *result,

@@ -39,7 +39,7 @@ typedef struct Comm {
     Stream stream;
     AxisSet axes;
     uint32_t match, launch;
-    /* size of the group, and this rank's place in it; a sender is part 0, its receiver part 1 */
+    /* size of the group, and this rank's position in it; a sender is part 0, its receiver part 1 */
     uint32_t n_members, part;
     /* leader: smallest rank of the group, or the sender. peer: the receiver (send, recv) */
     Rank leader, peer;

@@ -37,7 +37,7 @@ typedef struct ExecRun {
     Rank first_rank;
     uint32_t n_ranks, process, n_processes;
     uint32_t trace_step;
-    CheckpointOptions checkpoint; /* with the settings of this plan */
+    CheckpointOptions checkpoint; /* includes the settings of this plan */
     CheckpointRun saves;
     BufferId norm; /* {norm, coefficient} of the first local rank; 0: the plan has no norm */
     BufferId loss;

@@ -1,6 +1,6 @@
 /* Random numbers that kernels can draw again at any time: functions of seed, step, part of the
- * step, place in the model and global element. Sharding, execution order and recomputation do
- * not change them. Four adjacent elements share one Philox call. */
+ * step, site in the model and global element. Sharding, execution order and recomputation do not
+ * change them. Four adjacent elements share one Philox call. */
 #ifndef TANDEM_KERNELS_DRAW_H
 #define TANDEM_KERNELS_DRAW_H
 
@@ -12,8 +12,8 @@
 #define DRAW_DROPOUT  UINT64_C(0x64726f706f7574)
 #define DRAW_ROUNDING UINT64_C(0x726f756e64696e67)
 
-/* Returns the stream of random numbers of a place: `part` is a micro-batch (0 for the update), site
- * a number within it. */
+/* Returns the stream of random numbers of a site in one part of a step. `part` is the number of a
+ * micro-batch; for the update it is 0. */
 static inline uint64_t draw_stream(uint64_t what, int64_t step, uint32_t part, int64_t site)
 {
     assert(site >= 0 && site <= UINT32_MAX);

@@ -30,10 +30,10 @@ typedef struct DataSource {
 
 /* Values that change from step to step, because programs are static. */
 typedef struct Control {
-    int64_t step; /* from 0 */
+    int64_t step; /* the first step is 0 */
     double lr;
     const DataSource *data;
-    uint64_t seed; /* of dropout */
+    uint64_t seed; /* the seed of dropout */
 } Control;
 
 typedef struct KernelArgs {
@@ -66,7 +66,8 @@ typedef struct KernelArgs {
     /* halo_*: `middle` is the number of a rank's own rows in a buffer without a halo, `part_size`
      * the number of rows in a buffer with it. Strips are [2, outer, halo.strip, inner]. */
     Halo halo;
-    Interval own_columns; /* of the sides of a convolution: its first input also has their halo */
+    Interval own_columns; /* for the sides of a convolution, whose first input also has the halo of
+                             columns: the rank's own columns */
     /* stride_*: `middle` is the number of the part's rows. Messages are [ranks, outer,
      * strides.most, strides.rows, inner], one for each rank of the group. */
     Strides strides;

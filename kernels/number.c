@@ -30,8 +30,8 @@ static inline uint32_t nearest_code(uint32_t a, int mantissa, int bias)
 {
     int shift = FLOAT_MANTISSA - mantissa;
     uint32_t least = (uint32_t)(FLOAT_BIAS - bias + 1) << FLOAT_MANTISSA; /* smallest normal */
-    /* Its last bit is worth the format's smallest subnormal, so adding it rounds to a multiple of
-     * that. */
+    /* The last bit of this float is worth the format's smallest subnormal. So adding the float
+     * rounds the sum to a multiple of this subnormal. */
     uint32_t magic = (uint32_t)(FLOAT_BIAS - bias + 1 + shift) << FLOAT_MANTISSA;
     uint32_t small = bits_of(float_of(a < least ? a : 0) + float_of(magic)) - magic;
     uint32_t up = a + (1u << (shift - 1)) - 1 + (a >> shift & 1);

@@ -1,8 +1,8 @@
 /* How rotary frequencies are scaled for contexts that are longer than the original one
- * (attrs.rope_*). Each pair keeps a share of its frequency; the rest is divided by the factor.
- * Llama 3.1: the share grows from 0 to 1 with the turns of a pair within the original context.
- * YaRN: the share falls from 1 to 0 with the index of a pair.
- * LongRoPE: each pair has a factor of its own that divides its frequency.
+ * (attrs.rope_*). Each pair keeps a fraction of its frequency; the rest is divided by the factor.
+ * Llama 3.1: the fraction grows from 0 to 1 with the turns of a pair within the original context.
+ * YaRN: the fraction falls from 1 to 0 with the index of a pair. LongRoPE: each pair has a factor
+ * of its own that divides its frequency.
  *
  * Positions with an image (attrs.rows, columns: its grid; attrs.first: its first token). Pairs
  * below attrs.lo turn by the time of a token, those below attrs.hi by its row, and the others by

@@ -269,7 +269,8 @@ static double flops_of(const Graph *g, const Node *n)
 static Products products_of(const Config *c, const Graph *g, Arena *scratch)
 {
     Products p = {0};
-    const bool forward = may_be_frozen(c); /* if so, only forward products are certain */
+    const bool forward = may_be_frozen(c); /* if parts may be frozen, only forward products are
+                                            * certain */
     double *flops_at = arena_array(scratch, g->nodes.n + 1, sizeof *flops_at);
     SeenWorks seen = {.n = 0};
     for (NodeId id = 1; id < g->nodes.n; id++) {

@@ -73,7 +73,7 @@ static double attention_s(const Config *c, const Local *l, const Graph *g, const
 }
 
 /* Times of the nodes that recomputation runs again. Gradients need the results of some of these
- * nodes; the other nodes compute inputs of these inside a region. */
+ * nodes. The other nodes of a region compute inputs of these nodes. */
 static double again_s(const Config *c, const Graph *g, const double *forward_s, Arena *scratch)
 {
     for (uint32_t i = 0; i < c->n_passes; i++) {

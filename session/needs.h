@@ -28,7 +28,7 @@ typedef struct CollectiveNeed {
 } CollectiveNeed;
 
 typedef struct Needs {
-    LIST(KernelNeed) kernels; /* by key */
+    LIST(KernelNeed) kernels; /* sorted by key */
     LIST(CollectiveNeed) collectives;
     uint32_t missing_kernels, missing_collectives;
 } Needs;

@@ -151,7 +151,7 @@ bool recipe_is_fresh(KnownScripts *known, const FoundAnswer *found, const char *
 /* ---- the program ---- */
 
 typedef struct BuildNote {
-    uintptr_t inside; /* an address in the searched object */
+    uintptr_t inside; /* an address that lies in the object to be found */
     Str *out;
 } BuildNote;
 

@@ -32,7 +32,7 @@ typedef struct PlanFile {
     const char *path;
     bool is_text;     /* a .plan, not a .lua */
     bool has_cluster; /* false for a .plan without a named cluster */
-    Config config;    /* of a plan's text: only the cluster, the seed and the file */
+    Config config;    /* for a plan's text, only the cluster, the seed and the file are set */
     Plan *plan;
     Hash128 id;
     /* if `plan` has fewer micro-batches than the configuration's step: the number of micro-batches

@@ -41,8 +41,8 @@ static Pc last_to_end(const PathWalk *w, uint32_t class_)
     return last;
 }
 
-/* Returns the instruction of `class_` that took part in the communication `in`, and that the class
- * reached at time `at`. */
+/* Returns the instruction with which `class_` took part in the communication `in`, if the class
+ * reached it at time `at`; 0: none. */
 static Pc takes_part(const PathWalk *w, uint32_t class_, const Instr *in, Ps at)
 {
     const Program *p = program_of(w, class_);
@@ -55,7 +55,8 @@ static Pc takes_part(const PathWalk *w, uint32_t class_, const Instr *in, Ps at)
     return 0;
 }
 
-/* Finds the member that arrived last at a communication for which others waited. */
+/* Finds the member that arrived last at the communication *pc, for which the class *class_
+ * waited. */
 static bool find_last(const PathWalk *w, uint32_t *class_, Pc *pc)
 {
     const Instr *in = program_instr(program_of(w, *class_), *pc);

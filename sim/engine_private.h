@@ -10,7 +10,7 @@
  * group.
  */
 typedef struct Step {
-    Ps duration; /* of a computation */
+    Ps duration; /* only for a computation */
     /* the layer whose expert rows it computes; 0: none, or all ranks have equal loads */
     uint32_t layer;
     /* the earliest start after the host begins `burst`; in a leader, the earliest start of the
@@ -33,7 +33,7 @@ typedef struct SimComm {
     AxisSet axis_set;
     int32_t hop;
     uint32_t match;
-    uint32_t slot; /* slot of group 0; for a send or receive, of sender class 0 */
+    uint32_t slot; /* slot of group 0; for a send or receive: the slot of sender class 0 */
     uint64_t bytes;
     DType dtype;
     bool registered, back; /* the same fields as in Transfer */

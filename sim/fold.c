@@ -97,8 +97,8 @@ static void collect_needs(Folder *w)
     }
 }
 
-/* Returns true if rank r sends to or receives from another rank by its program's need i, and sets
- * *peer to that rank. */
+/* If need i of rank r's program is a send or a receive, sets *peer to the other rank and returns
+ * true. */
 static bool meets_peer(const Folder *w, Rank r, uint32_t i, Rank *peer)
 {
     const Need *need = &w->needs[w->plan->program_of[r]].at[i];

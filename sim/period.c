@@ -62,8 +62,9 @@ static bool was_late(const Timeline *line, Pc pc)
     return at->reached > (at->by ? moment_of(line, at->by)->end : 0);
 }
 
-/* True if `second` follows from `first`: a time inside the period must occur again one period
- * later; a later time needs only to be later. */
+/* True if `second` follows from `first`: a time inside the first period must occur again one period
+ * later. For a time after the first period, the counterpart only has to come after the second
+ * period. */
 static bool follows(const PeriodSearch *s, Ps first, Ps second)
 {
     const Ps middle = s->from + s->length;

@@ -9,7 +9,8 @@
  * run `times` times, and the step ends later by `later`. */
 typedef struct Repeats {
     Ps from, to, later;
-    uint32_t times, microbatches; /* microbatches: of the longer step; 0: the plan's own */
+    uint32_t times, microbatches; /* microbatches: their number in the longer step; 0: the plan's
+                                   * own number */
 } Repeats;
 
 /* Writes the step's times and utilisation. repeats: if not NULL, the report describes the longer

@@ -30,7 +30,7 @@ typedef struct CostModel {
     double (*bytes)(const void *self, const Plan *plan, const Program *p, const Instr *in);
     /* True for a communication that the modelled system does not perform. NULL: it performs all. */
     bool (*leaves_out)(const void *self, const Plan *plan, const Program *p, const Instr *in);
-    /* The share of a communication for which later instructions wait, in (0, 1]. NULL: 1. */
+    /* The fraction of a communication for which later instructions wait, in (0, 1]. NULL: 1. */
     double (*waited)(const void *self, const Plan *plan, const Instr *in);
     Ps issue_from; /* start of issuing, from the start of the step */
     /* If true: before the host issues a kernel, it waits for the messages between stages that the
@@ -118,8 +118,8 @@ typedef struct SimOptions {
     /* report a longer step of the same plan, with this many micro-batches; 0: the plan's own step.
      * Not allowed with `trace`, `explain` and `uneven`. */
     uint32_t microbatches;
-    /* the plan whose arenas are reported: a shorter step of the same ranks, if the simulated plan
-     * has no places of buffers; NULL: the simulated plan */
+    /* the plan whose arenas are reported: a shorter step of the same ranks, if the buffers of the
+     * simulated plan have no offsets; NULL: the simulated plan */
     const Plan *placed;
 } SimOptions;
 
@@ -196,7 +196,7 @@ typedef struct KindRow { /* kernels of one op on the slowest rank */
     uint32_t n;
     Ps time_ps;
     double flops, bytes;       /* FLOPs, and bytes of device memory */
-    double of_peak, of_memory; /* achieved parts of the device's rates */
+    double of_peak, of_memory; /* achieved fractions of the device's rates */
 } KindRow;
 
 typedef struct SimReport {
@@ -277,11 +277,11 @@ static inline Moment *moment_of(const Timeline *line, Pc pc)
     return &line->first[(size_t)pc * line->stride];
 }
 
-/* A part of the host's work in a step: it issues the instructions from `first` on. by: the
- * instruction for whose end the host waited before this part; 0: it did not wait. */
+/* The start of a burst, in which the host issues the instructions from `first` on without waiting.
+ * by: the instruction for whose end the host waited before this burst; 0: it did not wait. */
 typedef struct HostStart {
     Pc first, by;
-    Ps from; /* from the step's start */
+    Ps from; /* time since the step's start */
 } HostStart;
 
 typedef struct HostLine {
@@ -294,7 +294,7 @@ typedef struct EngineOptions {
     NetModel *net;
     DeviceModel *device; /* NULL: every rank has its own device */
     const Fold *fold;
-    const struct Imbalance *uneven; /* NULL: all ranks have as many rows of experts */
+    const struct Imbalance *uneven; /* NULL: all ranks have equally many rows of experts */
     uint32_t steps;                 /* 0: one */
 } EngineOptions;
 typedef struct EngineResult {
@@ -337,7 +337,7 @@ maxmin_asks(MaxMin *net); /* the plan's NCCL settings, for the caller to set; no
 /* From now on, a collective that runs alone takes the time that the store has for it (backend
  * "nccl" on `machine`), if there is one. */
 void maxmin_measured(MaxMin *net, Store *store, const char *machine, Diag *d);
-void maxmin_counts(const MaxMin *net, CostCounts *counts); /* of collectives */
+void maxmin_counts(const MaxMin *net, CostCounts *counts); /* counts the costs of collectives */
 NetModel maxmin_net(MaxMin *net);
 uint32_t maxmin_channels(const MaxMin *net, uint32_t id); /* the SMs that a running transfer
                                                            * occupies */
@@ -377,7 +377,7 @@ double faults_draw_s(const Faults *faults, double interval_s, double work_s, uin
 typedef struct Cores Cores;
 Cores *cores_new(const Cluster *cluster, const Fold *fold, Store *store, const char *machine,
                  const char *backend, Arena *arena, Diag *d);
-void cores_counts(const Cores *cores, CostCounts *counts); /* of collectives */
+void cores_counts(const Cores *cores, CostCounts *counts); /* counts the costs of collectives */
 NetModel cores_net(Cores *cores);
 DeviceModel cores_device(Cores *cores);
 

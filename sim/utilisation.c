@@ -42,7 +42,7 @@ static bool has_frozen(const Graph *g)
 }
 
 /* Returns the factor of an attention's FLOPs for each query, which are factor x (heads x width of a
- * head) x keys. The factor is 12 times the share of the keys that a query sees (half if it is
+ * head) x keys. The factor is 12 times the fraction of the keys that a query sees (half if it is
  * causal, less in a window). If only frozen parts precede, only the forward pass counts, which is a
  * third. */
 static double attention_factor(const Graph *g, const Node *n, const Binding *b, bool frozen)

@@ -1,5 +1,5 @@
-/* Shared by the store's files: store.c (opening, measured costs), store_schema.c (tables and
- * views), store_write.c and store_read.c (runs). */
+/* Shared by the store's files: store.c (opening, measured costs), schema.c (tables and views),
+ * write.c and read.c (runs). */
 #ifndef TANDEM_STORE_PRIVATE_H
 #define TANDEM_STORE_PRIVATE_H
 

@@ -38,7 +38,7 @@ typedef struct CollectiveRow {
 
 /* A script from which a plan was made. */
 typedef struct RecipeScript {
-    const char *name; /* the name in diagnostics: its path, or its place in the library */
+    const char *name; /* the name in diagnostics: its path, or its path in the library */
     bool shipped;     /* the script is a file of the library */
     Hash128 hash;     /* hash of its bytes; 0: the file could not be read */
     const char *text; /* NULL: the store has it, or it could not be read again */

@@ -116,8 +116,9 @@ Ps samples_median(const Samples *s)
 }
 
 /* Returns the median of the samples. Samples of one rank alone include waits for the other ranks,
- * except where this rank came last. Each of n_ranks equal ranks comes last in one of n_ranks cases,
- * so the shortest samples, one of n_ranks, count as those without a wait. Returns their median. */
+ * except where this rank came last. If all n_ranks ranks are alike, each comes last in one of
+ * n_ranks cases. So the shortest 1 / n_ranks of the samples count as samples without a wait.
+ * Returns their median. */
 Ps samples_time(const Samples *s)
 {
     if (!s->alone) return samples_median(s);

@@ -184,8 +184,8 @@ bool unevenness_of(Cli *cli, uint32_t n_ranks, Unevenness *out)
     return true;
 }
 
-/* Returns the most token choices that one rank's experts can get, relative to its even share: each
- * token chooses an expert only once. 0: the plan has no experts. */
+/* Returns the most token choices that one rank's experts can get, relative to the mean over ranks:
+ * each token chooses an expert only once. 0: the plan has no experts. */
 static double most_imbalance(const PlanFile *file, uint32_t ep, Arena *arena)
 {
     const Graph *g = &file->plan->graph;

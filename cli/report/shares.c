@@ -1,7 +1,7 @@
 /* Shares of experts: the number of choices that each expert gets, drawn by seed or measured. They
  * give the number of rows of each rank in each layer. All ranks of a group wait for the busiest
  * one. So one factor nearly describes a step: the mean over layers of the busiest rank's rows,
- * relative to an even share. Where ranks share cores, the other ranks' rows count, too
+ * relative to the mean of all ranks. Where ranks share cores, the other ranks' rows count, too
  * (sim/sim.c). */
 #include <errno.h>
 #include <inttypes.h>
@@ -34,10 +34,10 @@ static Senders senders_of(const Graph *g, Arena *arena)
 typedef struct Shares {
     LIST(double) at; /* [layer][rank] */
     uint32_t ranks, n_layers;
-    double sum; /* of the busiest rank's share in each layer */
+    double sum; /* of the busiest rank's load in each layer */
 } Shares;
 
-/* Adds a layer, and returns the share of the busiest rank. A rank has consecutive experts. */
+/* Adds a layer, and returns the load of the busiest rank. A rank has consecutive experts. */
 static double add_layer(Shares *s, const double *chosen, int64_t experts, Arena *arena)
 {
     const uint32_t first = s->at.n, ranks = s->ranks;

@@ -1,5 +1,5 @@
-/* tandem show --mesh: the place of each rank in the mesh. It works before any pass has run, and
- * therefore also for meshes that no pass can use yet. */
+/* tandem show --mesh: the coordinates of each rank in the mesh. It works before any pass has run,
+ * and therefore also for meshes that no pass can use yet. */
 #include <inttypes.h>
 
 #include "cli/cli.h"

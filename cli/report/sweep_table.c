@@ -48,7 +48,7 @@ static int by_merit(const void *a, const void *b)
     if (x->status == SWEEP_too_large && x->peak_bytes != y->peak_bytes)
         return x->peak_bytes < y->peak_bytes ? -1 : 1;
     double left = merit(x, sort_by), right = merit(y, sort_by);
-    if (left == right) /* like rows without a price */
+    if (left == right) /* for example if no row has a price */
         left = x->tokens_per_s, right = y->tokens_per_s;
     if (x->status == SWEEP_fits && left != right) return left > right ? -1 : 1;
     return x->index < y->index ? -1 : 1;
@@ -232,7 +232,8 @@ static const SweepRow *refused_alike(const SweepRows *rows)
     return rows->n > 0 ? &rows->at[0] : NULL;
 }
 
-/* Returns the place of a point's message. A point's own setting stands in --try or in `vary`. */
+/* Returns the location for a point's message. A point's own setting stands in --try or in
+ * `vary`. */
 static Loc place_of(const SweepKeys *keys, Loc loc)
 {
     static const char set[] = "--set ";

@@ -29,8 +29,8 @@ typedef struct FrameworkAnswer {
     Ps step_ps; /* 0: not requested */
     bool could; /* the framework can run the plan */
     bool is_new;
-    Hash128 key;   /* in the store */
-    Recipe recipe; /* of an answer that the store has: the scripts alone */
+    Hash128 key;   /* the answer's key in the store */
+    Recipe recipe; /* for an answer from the store, only the scripts are set */
 } FrameworkAnswer;
 typedef LIST(FrameworkAnswer) Answers;
 

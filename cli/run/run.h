@@ -93,7 +93,7 @@ void run_silence(Cli *cli);
  * exposed time, and collectives by kind. Time is exposed if no kernel of that rank runs meanwhile.
  */
 void measured_times(Arena *arena, const Plan *plan, const Trace *trace, RunRecord *record);
-/* ---- cores.c: prints, stores and reads the share of cores that other programs used during a
+/* ---- cores.c: prints, stores and reads the number of cores that other programs used during a
  * measurement */
 void cores_text(const CoreUse *use, uint32_t n_ranks, Str *out);
 json_t *cores_json(const CoreUse *use);

@@ -1,8 +1,8 @@
 /* tandem run --verify: compares the scaled-down plan on many ranks with one rank, in fp64, tensor
  * by tensor. A plan with the pass float8 is compared again with only its products rounded: both
  * runs then round equal values, so their results still agree closely. A plan in low precision is
- * also run in its own precision: many ranks may differ from fp64 only about as much as one rank
- * does. */
+ * also run in its own precision: the errors of many ranks, relative to fp64, may be only about as
+ * large as those of one rank. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>

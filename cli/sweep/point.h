@@ -15,7 +15,7 @@ typedef struct BestSpeeds {
 } BestSpeeds;
 
 typedef struct PointShared {
-    _Atomic uint32_t next; /* place in `order` of the first point that no process has taken */
+    _Atomic uint32_t next; /* index in `order` of the first point that no process has taken */
     BestSpeeds best;
     BestSpeeds likely; /* best speeds that the bounds allow */
 } PointShared;

@@ -1,4 +1,5 @@
-/* Walks through the common part of a rank's slice of a tensor and a stored box of it. */
+/* Walks through the elements that a rank's slice of a tensor and a stored box of the same tensor
+ * have in common. */
 #include <assert.h>
 
 #include "exec/checkpoint/private.h"
@@ -8,9 +9,9 @@ typedef struct BoxWalk {
     int64_t from[MAX_DIMS],
         n[MAX_DIMS];          /* the common part, counted from the slice's first element */
     int64_t shift[MAX_DIMS];  /* where the common part begins in the stored box */
-    int64_t stride[MAX_DIMS]; /* of the stored box */
+    int64_t stride[MAX_DIMS]; /* strides of the stored box */
     int n_dims;               /* dimensions that are not part of a run */
-    int64_t length;           /* of a run, but see `groups` */
+    int64_t length;           /* elements of a run, unless `groups` ends it earlier */
     bool groups;              /* a run ends where a group of the slice ends */
 } BoxWalk;
 

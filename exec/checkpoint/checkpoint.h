@@ -27,7 +27,7 @@ typedef struct CheckpointOptions {
     const char *version;  /* of this command; NULL: none */
 } CheckpointOptions;
 
-/* The place of a checkpoint, and the step at which it was saved. */
+/* A checkpoint's path, and the step at which it was saved. */
 typedef struct CheckpointInfo {
     const char *path; /* the checkpoint's own folder */
     uint64_t step;    /* number of steps that were done */

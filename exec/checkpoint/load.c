@@ -33,7 +33,7 @@ typedef struct SliceReader {
     Load *load;
     const StoredSlice *from;
     DType stored, held;
-    char *memory; /* of the buffer */
+    char *memory; /* the buffer's memory */
 } SliceReader;
 
 bool checkpoint_find(const char *path, const Plan *plan, Arena *arena, CheckpointInfo *info,
@@ -255,8 +255,8 @@ static void read_ranks(Load *l)
         if (l->open[i].file != 0) reader_close(&l->open[i].reader);
 }
 
-/* Returns the most bytes that one process reads: its share of all files, to hash them, and the
- * slices of its ranks. */
+/* Returns the most bytes that one process reads: the files that it hashes, and the slices of its
+ * ranks. */
 static uint64_t most_read(const Load *l)
 {
     uint32_t process;

@@ -35,7 +35,7 @@ typedef struct StoredTensor {
 typedef struct StoredFile {
     const char *name;
     Rank rank;
-    uint64_t bytes;   /* of the whole file */
+    uint64_t bytes;   /* size of the whole file */
     const char *hash; /* XXH3-128 of the whole file, as 32 hex digits */
 } StoredFile;
 
@@ -45,7 +45,7 @@ typedef struct Manifest {
     const char *version, *optimizer, *data, *settings;
     int64_t global_batch, n_microbatches, seq;
     uint32_t n_ranks;
-    Hash128 hash; /* of the text that was read */
+    Hash128 hash; /* hash of the text that was read */
     LIST(StoredTensor) tensors;
     LIST(StoredFile) files;
     LIST(StoredSlice) slices; /* sorted by tensor */
@@ -68,7 +68,7 @@ bool manifest_fits(const Manifest *m, const char *folder, const Plan *plan, Aren
 uint32_t manifest_tensor(const Manifest *m, const char *name, StateKind kind);
 
 /* ---- names.c ---- */
-const char *checkpoint_trim(const char *path, Arena *arena); /* without slashes at its end */
+const char *checkpoint_trim(const char *path, Arena *arena); /* removes slashes at its end */
 /* Returns the folder in which `path` lies. `path` has no slash at its end. */
 const char *checkpoint_parent(const char *path, Arena *arena);
 /* Finds the checkpoint at `path`: a checkpoint, or a folder whose newest one is taken. Reports

@@ -1,5 +1,5 @@
-/* Reports a failed library call: the call, its place and the library's message. Only the first
- * error of an operation is reported; later ones follow from it. */
+/* Reports a failed library call: the call, its source line and the library's message. Only the
+ * first error of an operation is reported; later ones follow from it. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

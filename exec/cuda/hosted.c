@@ -26,7 +26,7 @@ enum { POLLS_BEFORE_SLEEP = 500, SLEEP_NS = 20000, ALIGN = 256, MEMORY_OPS_VERSI
  * The communications of one communicator start in the same order on all ranks, but may end in any
  * order. */
 typedef struct HostedStart {
-    uint32_t first, n; /* in Hosted.order */
+    uint32_t first, n; /* a range of Hosted.order */
     uint32_t n_left;   /* communications that have not finished */
     bool is_posted;    /* true until the request is withdrawn */
 } HostedStart;
@@ -75,7 +75,7 @@ static void post(Hosted *h, HostedStart *start)
     }
 }
 
-/* Posts the communications that streams have requested, and withdraws answers that they have
+/* Posts the communications that streams have requested, and withdraws the answers that streams have
  * seen. */
 static bool listen(Hosted *h)
 {

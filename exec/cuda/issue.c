@@ -92,8 +92,8 @@ bool issue_open(Cuda *c)
     return true;
 }
 
-/* Finds outputs that only the instructions of a chain touch. The chain has n parts, from place
- * `first` on. Returns such outputs of the part at place `at` (bit j: output j). All accesses in the
+/* Finds outputs that only the instructions of a chain touch. The chain has n parts, from index
+ * `first` on. Returns such outputs of the part at index `at` (bit j: output j). All accesses in the
  * program count, also accesses through views. A single access from outside the chain excludes an
  * output. */
 static uint32_t unread_outputs(const Cuda *c, uint32_t first, uint32_t n, uint32_t at)

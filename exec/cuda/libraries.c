@@ -5,9 +5,9 @@
 
 #include "exec/cuda/private.h"
 #include "kernels/cuda/attention/attention_part.h"
+#include "kernels/cuda/choose/attention_chooser.h"
 #include "kernels/cuda/cudnn/cudnn_attention.h"
 #include "kernels/cuda/product/products.h"
-#include "kernels/cuda/ways/attention_ways.h"
 
 static const Loc nowhere = {NULL, 0};
 
@@ -23,10 +23,10 @@ static bool prepare_attention(Cuda *c, Pc pc, OpKind op, const KernelArgs *args)
     bool taken;
     if (c->kernels.cudnn && !cudnn_attention_prepare(c->kernels.cudnn, op, args, &taken, &error))
         return failed(c, pc, &error);
-    if (c->kernels.ways == NULL ||
-        attention_ways_prepare(c->kernels.ways, op, args, &c->gpu.context, &error))
+    if (c->kernels.chooser == NULL ||
+        attention_chooser_prepare(c->kernels.chooser, op, args, &c->gpu.context, &error))
         return true;
-    c->watch.stuck = attention_ways_hang(c->kernels.ways);
+    c->watch.stuck = attention_chooser_hang(c->kernels.chooser);
     return failed(c, pc, &error);
 }
 
@@ -50,7 +50,7 @@ static bool prepare(Cuda *c, Pc pc)
     return true;
 }
 
-static bool open_ways(Cuda *c)
+static bool open_chooser(Cuda *c)
 {
     enum { HOPPER = 90, TENSOR_VERSION = 12000 };
     if (c->gpu.context.compute_capability == HOPPER &&
@@ -58,16 +58,17 @@ static bool open_ways(Cuda *c)
                        "by which Hopper's kernels read tensors: --mma leaves them out",
                        &c->gpu.context.tensor_encode))
         return false;
-    const AttentionWaysOptions ways = {.tune = c->options.choices != NULL,
-                                       .kept = c->options.choices,
-                                       .device = c->comms.mine.name,
-                                       .library = c->kernels.cudnn ? &c->kernels.attention : NULL,
-                                       .patience_s = c->options.timeout_s};
+    const AttentionChooserOptions chooser = {.tune = c->options.choices != NULL,
+                                             .kept = c->options.choices,
+                                             .device = c->comms.mine.name,
+                                             .library =
+                                                 c->kernels.cudnn ? &c->kernels.attention : NULL,
+                                             .patience_s = c->options.timeout_s};
     CudaError error = {""};
-    c->kernels.ways = attention_ways_open(&ways, &error);
-    if (c->kernels.ways == NULL) return cuda_fail(c, "cuda", "%s", error.text);
-    c->kernels.by_way = (CudaAttentionLibrary){c->kernels.ways, attention_ways_run};
-    c->gpu.context.attention = &c->kernels.by_way;
+    c->kernels.chooser = attention_chooser_open(&chooser, &error);
+    if (c->kernels.chooser == NULL) return cuda_fail(c, "cuda", "%s", error.text);
+    c->kernels.by_chooser = (CudaAttentionLibrary){c->kernels.chooser, attention_chooser_run};
+    c->gpu.context.attention = &c->kernels.by_chooser;
     return true;
 }
 
@@ -102,7 +103,7 @@ bool libraries_open(Cuda *c)
         c->kernels.attention = (CudaAttentionLibrary){c->kernels.cudnn, cudnn_attention_run};
         c->gpu.context.attention = &c->kernels.attention;
     }
-    if (!o->mma && !open_ways(c)) return false;
+    if (!o->mma && !open_chooser(c)) return false;
     for (Pc pc = 1; pc <= c->state.info->n_instr; pc++)
         if (program_instr(c->state.info->p, pc)->stream == STREAM_compute && !prepare(c, pc))
             return false;
@@ -163,17 +164,17 @@ static bool settle_products(Cuda *c)
 
 static bool settle_attention(Cuda *c)
 {
-    const uint32_t n = c->kernels.ways ? attention_ways_n(c->kernels.ways) : 0;
+    const uint32_t n = c->kernels.chooser ? attention_chooser_n(c->kernels.chooser) : 0;
     AttentionChoice *mine = arena_array(c->arena, n + 1u, sizeof *mine);
     GatheredRecords said;
     memset(mine, 0, (n + 1u) * sizeof *mine);
-    if (n > 0) attention_ways_tell(c->kernels.ways, mine);
+    if (n > 0) attention_chooser_tell(c->kernels.chooser, mine);
     if (!say(c, mine, n, sizeof *mine, &said)) return false;
-    if (c->kernels.ways == NULL) return true;
-    attention_ways_adopt(c->kernels.ways, said.all, said.n);
-    if (attention_ways_wrong(c->kernels.ways) != NULL)
+    if (c->kernels.chooser == NULL) return true;
+    attention_chooser_adopt(c->kernels.chooser, said.all, said.n);
+    if (attention_chooser_wrong(c->kernels.chooser) != NULL)
         diag_warning(c->d, "attention-differs", nowhere, "rank %u: %s", c->rank,
-                     attention_ways_wrong(c->kernels.ways));
+                     attention_chooser_wrong(c->kernels.chooser));
     return true;
 }
 
@@ -196,9 +197,9 @@ bool libraries_settle(Cuda *c)
 void libraries_close(Cuda *c)
 {
     cuda_products_close(c->gpu.context.products);
-    attention_ways_close(c->kernels.ways);
+    attention_chooser_close(c->kernels.chooser);
     cudnn_attention_close(c->kernels.cudnn);
-    c->kernels.ways = NULL;
+    c->kernels.chooser = NULL;
     c->gpu.context.products = NULL;
     c->gpu.context.attention = NULL;
     c->kernels.cudnn = NULL;

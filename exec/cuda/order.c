@@ -94,7 +94,7 @@ void order_whole(IssueOrder *order, Arena *arena)
     order->n_segments = 1;
 }
 
-/* Returns the place of micro-batch m's first computation; order->n if it has none. */
+/* Returns the index of micro-batch m's first computation; order->n if it has none. */
 static uint32_t begin_of(const RankState *r, const IssueOrder *order, uint32_t microbatch)
 {
     const Program *p = r->info->p;

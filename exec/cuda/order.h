@@ -16,7 +16,7 @@ typedef struct Segment {
 
 typedef struct IssueOrder {
     Pc *pc;       /* [n]: instructions in order; members of a launch are adjacent */
-    uint32_t *at; /* [pc]: place of the instruction in the order */
+    uint32_t *at; /* [pc]: index of the instruction in the order */
     uint32_t n;
     Segment *segment;
     uint32_t n_segments;

@@ -115,11 +115,11 @@ typedef struct CudaGpu {
 
 /* libraries.c: the kernels that compute attention. */
 typedef struct CudaKernels {
-    struct CudnnAttention *cudnn;   /* NULL: cuDNN was not asked for */
-    CudaAttentionLibrary attention; /* cuDNN's attention */
-    struct AttentionWays *ways;     /* the choice, by measurement, between cuDNN, Tandem's general
-                                       kernels and its kernels for Hopper */
-    CudaAttentionLibrary by_way;
+    struct CudnnAttention *cudnn;     /* NULL: cuDNN was not asked for */
+    CudaAttentionLibrary attention;   /* cuDNN's attention */
+    struct AttentionChooser *chooser; /* the choice, by measurement, between cuDNN, Tandem's general
+                                   kernels and its kernels for Hopper */
+    CudaAttentionLibrary by_chooser;
 } CudaKernels;
 
 /* open.c, issue.c: the plan's streams, and the events between them. */
@@ -304,8 +304,8 @@ bool hosted_issue(Cuda *c, const Pc *pc, uint32_t n);
 /* ---- issue.c ---- */
 bool issue_open(Cuda *c);
 void issue_close(Cuda *c);
-/* Returns the number of instructions from place `at` of the order on that form one kernel; 0 or 1:
- * the first one is alone. */
+/* Returns how many instructions, from index `at` of the order on, form one kernel; 0 or 1: the
+ * first one is alone. */
 uint32_t issue_kernel(const Cuda *c, uint32_t at, CudaChainPart part[CUDA_CHAIN_MAX]);
 /* Finds launches of several instructions, and outputs that stay unwritten. Call it after the choice
  * of products and of segments. */

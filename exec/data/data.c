@@ -128,7 +128,7 @@ DataSource *data_synthetic(uint64_t seed, int64_t vocab, double ignored_fraction
     return source;
 }
 
-/* True if the label of token s of a sample counts. Sequences end at random places. Every fourth
+/* True if the label of token s of a sample counts. Sequences end at random tokens. Every fourth
  * pair of sequences and every fourth micro-batch has no labels. The first pair of the first two
  * micro-batches always has labels, because a step without labels has no gradient. The counts of
  * these two micro-batches always differ. */

@@ -156,7 +156,7 @@ typedef struct Watch {
     pid_t mpirun;
     Status *status;
     uint32_t n_ranks;
-    int exit_status; /* of mpirun, once it has ended */
+    int exit_status; /* mpirun's status, once it has ended */
     int signal;      /* a signal that this process received and passed on */
     bool is_dead_known;
     Str dead; /* for example "rank 2 (pid 123, step 7) died" */

@@ -21,7 +21,7 @@ typedef struct StatusSlot {
     _Atomic int32_t pid;
     /* 1 for the first rank that died, then 2, ...; 0: the rank is not known to have died */
     _Atomic uint32_t death;
-    _Atomic int32_t wait_status; /* of a dead rank, as waitpid returns it */
+    _Atomic int32_t wait_status; /* how a dead rank ended, as waitpid returns it */
     _Atomic uint32_t state, step;
     _Atomic uint64_t count;                    /* the number of finished instructions */
     _Atomic uint32_t unfinished[STREAM_COUNT]; /* [stream]: its first unfinished instruction */

@@ -1,7 +1,7 @@
 /* Compares one step of a plan with one step of the same model on one rank. It reads gradients from
- * the accumulators, and weights and moments from their place at rest. It does so on every rank that
- * holds a part, including replicas. (After one step of Adam the weights hardly show a wrong scale,
- * but the moments show it fully.) */
+ * the accumulators, and weights and moments from their buffers at rest. It does so on every rank
+ * that holds a part, including replicas. (After one step of Adam the weights hardly show a wrong
+ * scale, but the moments show it fully.) */
 #include <assert.h>
 #include <float.h>
 #include <math.h>

@@ -44,7 +44,7 @@ static inline double cpu_block_scale(double most, double largest)
     int exponent;
     if (isnan(most)) return most;
     if (!(most <= ldexp(largest, 127))) return ldexp(1, 127);
-    (void)frexp(most / largest, &exponent); /* rounding may make it too large by one */
+    (void)frexp(most / largest, &exponent); /* rounding may make the exponent too large by one */
     exponent = most == 0 || exponent < 2 - 127 ? -127 : exponent - 2;
     while (most > ldexp(largest, exponent)) exponent++;
     return ldexp(1, exponent);

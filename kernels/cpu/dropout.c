@@ -8,7 +8,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/draw.h"
 
-/* Returns the place in the whole tensor of the first element of row `row`. Rows are all dimensions
+/* Returns the index in the whole tensor of the first element of row `row`. Rows are all dimensions
  * but the last, as one. */
 static int64_t global_row(const KernelArgs *a, int64_t row)
 {

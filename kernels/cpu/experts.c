@@ -138,7 +138,7 @@ static void F(loads)(const KernelArgs *a)
     }
 }
 
-/* Returns the sum of exp(logit - largest) over the experts that the weights are relative to. */
+/* Returns the sum of exp(logit - largest) over the experts whose weights sum to 1. */
 static REAL F(softmax_sum)(const KernelArgs *a, const REAL *logits, const int32_t *ids,
                            REAL *largest)
 {
@@ -228,7 +228,7 @@ static void F(softmax)(const REAL *logits, int64_t n, REAL *p)
     for (int64_t e = 0; e < n; e++) p[e] /= sum;
 }
 
-/* Computes the share of a sequence's choices that fell on each expert, times the number of
+/* Computes the fraction of a sequence's choices that fell on each expert, times the number of
  * experts. */
 static void F(chosen_parts)(const int32_t *ids, int64_t n_choices, int64_t n, REAL *parts)
 {
@@ -237,7 +237,7 @@ static void F(chosen_parts)(const int32_t *ids, int64_t n_choices, int64_t n, RE
     for (int64_t e = 0; e < n; e++) parts[e] *= (REAL)n / (REAL)n_choices;
 }
 
-/* logits [b,s,N], ids [b,S,K] i32 -> balance [b]: these tokens' share */
+/* logits [b,s,N], ids [b,S,K] i32 -> balance [b]: the contribution of these tokens */
 static void F(balance)(const KernelArgs *a)
 {
     const int64_t n = a->size['N'], here = a->size['s'], tokens = a->size['S'], k = a->size['K'];
@@ -283,7 +283,7 @@ static REAL F(softmax_log)(const REAL *logits, int64_t n, REAL *p)
     return largest + log(sum);
 }
 
-/* logits [b,s,N] -> z [b]: these tokens' share */
+/* logits [b,s,N] -> z [b]: the contribution of these tokens */
 static void F(router_z)(const KernelArgs *a)
 {
     const int64_t n = a->size['N'], here = a->size['s'], tokens = a->binding->size['s'];

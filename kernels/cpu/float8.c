@@ -24,7 +24,7 @@ BOTH(quantise_range)
 
 #else
 
-/* Keeps NaNs; a maximum without them would hide them. */
+/* Keeps NaNs; a maximum that ignored NaNs would hide them. */
 static inline REAL F(larger)(REAL most, REAL x)
 {
     REAL magnitude = fabs(x);

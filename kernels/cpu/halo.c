@@ -1,5 +1,5 @@
-/* A split dimension and its halo. Kernels copy the rows that neighbours need (or shares of sums)
- * into strips, and take them out again. */
+/* A split dimension and its halo. Kernels copy the rows that neighbours need (or contributions to
+ * their sums) into strips, and take them out again. */
 #include <assert.h>
 #include <string.h>
 

@@ -37,7 +37,7 @@ static void F(rms_rows_grad)(const KernelArgs *a, int64_t n, int64_t D)
         for (; d + LANES <= D; d += LANES)
             for (int j = 0; j < LANES; j++) lane[j] += dy[d + j] * weight[d + j] * x[d + j];
         for (int j = 0; d < D; d++, j++) lane[j] += dy[d] * weight[d] * x[d];
-        REAL mean = F(fold)(lane) * r / (REAL)D; /* of g xh */
+        REAL mean = F(fold)(lane) * r / (REAL)D; /* the mean of g xh */
         for (d = 0; d < D; d++) {
             REAL xh = x[d] * r;
             dx[d] += r * (dy[d] * weight[d] - xh * mean);

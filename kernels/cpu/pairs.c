@@ -13,7 +13,7 @@
 #include "kernels/number.h"
 #include "kernels/product.h"
 
-static const double largest = 6; /* of the 4-bit numbers */
+static const double largest = 6; /* the largest 4-bit number */
 
 /* The shape of x: [outer, slow, rows, fast, columns]. The rows x columns numbers at one outer, slow
  * and fast are a square and share a scale. Pairs lie along the rows (down) or along the columns. */

@@ -39,7 +39,8 @@ static inline void F(take)(const KernelArgs *a, F(Rows) r)
         memcpy(y + i * r.n, x + i * r.all + r.from, (size_t)r.n * sizeof *y);
 }
 
-/* dy [rows, n] -> dx [rows, all]: zero elsewhere, where others add their own */
+/* dy [rows, n] -> dx [rows, all]: other elements of dx are zero, and other ops add their gradients
+ * there */
 static inline void F(put)(const KernelArgs *a, F(Rows) r)
 {
     const REAL *dy = a->ptr[0];

@@ -172,8 +172,8 @@ static void F(silu_grad)(const KernelArgs *a)
     EACH(dy[i] * F(silu_slope)(x[i]));
 }
 
-/* tanh(k (x + c x^3)) with k = sqrt(2 / pi); used only beside 1, so its rounding near 0 is lost
- * anyway. */
+/* tanh(k (x + c x^3)) with k = sqrt(2 / pi); the result is only added to 1 or subtracted from it,
+ * so a rounding error near 0 does not matter. */
 static inline REAL F(gelu_tanh)(REAL x)
 {
     const REAL k = (REAL)0.79788456080286535588, c = (REAL)0.044715;

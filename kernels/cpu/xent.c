@@ -1,7 +1,7 @@
 /* Cross-entropy over a vocabulary that may be split over ranks. Its steps are the maximum, the
- * picked logit, the sum of exponentials, and the loss; the ranks' parts are combined between them.
- * Rows of the vocabulary beyond the valid ones are padding: they never count, and their gradient is
- * zero. A negative label is an ignored position. */
+ * picked logit, the sum of exponentials, and the loss; between these steps, the ranks' results are
+ * combined. Rows of the vocabulary beyond the valid ones are padding: they never count, and their
+ * gradient is zero. A negative label is an ignored position. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/xent.c"
 #include <assert.h>

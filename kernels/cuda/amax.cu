@@ -10,7 +10,7 @@ typedef struct AmaxArgs {
     Array x, out; /* out: [rows] or [columns], unless `parts` is used */
     /* partial maxima as bits: [rows, split] or [split, columns]; NULL: there is one part */
     uint32_t *parts;
-    int64_t rows, columns; /* of x */
+    int64_t rows, columns; /* size of x */
     int64_t split, each;   /* number of parts of a row (or of the rows); elements of each part */
 } AmaxArgs;
 

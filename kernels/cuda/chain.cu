@@ -39,7 +39,7 @@ typedef struct ChainArgs {
     ChainStep step[CUDA_CHAIN_MAX];
     ChainLoad load[CHAIN_LOADS]; /* values 0 .. n_loads - 1 */
     CudaDraw draw[CHAIN_DRAWS];
-    int64_t first[CHAIN_DRAWS]; /* first element's place in the whole tensor */
+    int64_t first[CHAIN_DRAWS]; /* index of the first element in the whole tensor */
     Amax amax[CHAIN_MAXIMA];    /* for whole tensors */
     int32_t n_steps, n_loads, n_slots, n_draws, n_maxima;
     int64_t rows, row, per_row, n; /* n: groups of eight elements in all */
@@ -333,7 +333,7 @@ static void chain_slots(ChainArgs *p)
             if (value[k] >= 0 && last[value[k]] == i) used[slot[value[k]]] = false;
         if (made < 0) continue;
         s->out = -1;
-        if (last[made] < 0) continue; /* only written to memory */
+        if (last[made] < 0) continue; /* no step reads it: it is only written to memory */
         while (used[free]) free++;
         used[free] = true;
         slot[made] = free;

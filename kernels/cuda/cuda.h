@@ -64,8 +64,8 @@ typedef struct CudaAttentionLibrary {
 } CudaAttentionLibrary;
 
 /* Attention or its gradient by our kernels for compute capability 9.0, if they accept the call.
- * cuda_attention and cuda_attention_grad never use these kernels; attention_ways does, after timing
- * them. */
+ * cuda_attention and cuda_attention_grad never use these kernels; attention_chooser does, after
+ * timing them. */
 bool cuda_attention_hopper_takes(OpKind op, const KernelArgs *args, const CudaContext *cuda);
 bool cuda_attention_hopper(OpKind op, const KernelArgs *args, const CudaContext *cuda,
                            CudaError *error);

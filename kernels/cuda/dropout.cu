@@ -1,5 +1,5 @@
 /* Dropout: y = x / (1 - p) where a draw keeps the element, else 0. The draw depends on the
- * element's place in the whole tensor, and equals the CPU's bit for bit. */
+ * element's index in the whole tensor, and equals the CPU's bit for bit. */
 #include "kernels/cuda/draw.cuh"
 #include "kernels/cuda/fused.h"
 #include "kernels/cuda/launch.cuh"

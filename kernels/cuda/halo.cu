@@ -1,5 +1,6 @@
 /* A split dimension and its halo: makes strips for the neighbours, and puts received strips into
- * place. An output element is the sum of at most three elements, mostly of one. */
+ * place. An output element is the sum of at most three elements. Most output elements are a copy of
+ * one element. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 

@@ -16,7 +16,7 @@ typedef struct ScanArgs {
     uint32_t accumulate;
 } ScanArgs;
 
-/* The places of a token's numbers for one head, and how the head's state decays at that token. */
+/* The indices of a token's numbers for one head, and how the head's state decays at that token. */
 typedef struct StateToken {
     int64_t x, step, shared; /* the first feature, the step, the first number of B and of C */
     float dt, keep;

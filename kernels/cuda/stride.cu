@@ -13,8 +13,8 @@ typedef struct StrideArgs {
     bool packs, in_rows;     /* in_rows: the part that is no message has the rank's own rows */
 } StrideArgs;
 
-/* Two ranks exchange several pieces. Returns the place in the dimension of piece k that this rank
- * and `other` exchange; -1: there is none. */
+/* Two ranks exchange several pieces. Returns the position in the dimension of piece k that this
+ * rank and `other` exchange; -1: there is none. */
 DEVICE int64_t shared_piece(const StrideArgs *a, int64_t other, int64_t k)
 {
     const Strides *s = &a->strides;

@@ -27,7 +27,7 @@ typedef struct TurnArgs {
     int64_t rows, columns, across;
     float largest;
     int32_t scale;
-    bool writes; /* also untransposed */
+    bool writes; /* writes the untransposed copy, too */
     bool wide;   /* groups of 16 rows of the output, from a multiple of 16 on, are aligned */
 } TurnArgs;
 

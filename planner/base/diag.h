@@ -12,8 +12,8 @@
 #include "planner/base/str.h"
 
 typedef struct Loc {
-    const char *file; /* NULL: no place in a script */
-    uint32_t line;    /* from 1 */
+    const char *file; /* NULL: not in a script */
+    uint32_t line;    /* the first line is 1 */
 } Loc;
 
 typedef enum Severity { SEVERITY_error, SEVERITY_warning, SEVERITY_note } Severity;

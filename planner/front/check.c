@@ -273,7 +273,7 @@ static void check_batch(Draft *draft)
     int64_t step = c->micro_batch * data; /* both below 2^30 */
     if (c->height && c->denominator == DENOMINATOR_microbatch_mean)
         c->denominator =
-            DENOMINATOR_kept; /* all points count, so the mean of the means is the mean */
+            DENOMINATOR_kept; /* every point counts, so both denominators give the same loss */
     if (c->denominator == DENOMINATOR_microbatch_mean) {
         diag_warning(draft->d, "mean-of-means", draft_loc(draft, "batch.denominator"),
                      "the loss is the mean of the means of %lld sequences each, so a token of a "

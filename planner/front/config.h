@@ -310,8 +310,8 @@ typedef struct Device {
     bool block_scales;
     /* efficiency of products and of memory traffic in the wave model */
     double gemm_efficiency, memory_efficiency;
-    double sustained;    /* share of gemm_efficiency that remains under the power limit; 0: all */
-    double light_power;  /* a kernel without products: part of large products' power; 0: as much */
+    double sustained;    /* fraction of gemm_efficiency that remains under the power limit; 0: 1 */
+    double light_power;  /* power without products / power of large products; 0: 1 */
     double exponentials; /* exponentials of one multiprocessor in a clock cycle; 0: 16 */
     double launch_s;     /* host cost of a kernel launch */
     double kernel_floor_s; /* device time of an empty kernel */
@@ -368,7 +368,7 @@ typedef struct Topology {
 typedef struct NetworkFabric {
     const char *name; /* for example "ib"; NULL: not named */
     double message_s; /* seconds that a message takes in addition to the estimate of NCCL's tuner */
-    double achieved;  /* usable part of a NIC's rate; 0: .96, as in NCCL's tuner */
+    double achieved;  /* usable fraction of a NIC's rate; 0: .96, as in NCCL's tuner */
     /* time to fill the pipeline for S bytes: ramp_s * S / (S + ramp_bytes); in a tree with the
      * protocol Simple: ramp_s * min(S / ramp_bytes, 1) */
     double ramp_s, ramp_bytes;
@@ -391,15 +391,15 @@ typedef struct Cluster {
     uint32_t nics_per_node;
     double host_link_bytes_per_s; /* host to device and back, per device and direction; 0: PCIe 5 */
     uint64_t host_memory_bytes;   /* host memory of a node; 0: unknown, no limit */
-    double host_bytes_per_s;      /* a device's share of host memory's bandwidth; 0: 2 x DDR5 */
+    double host_bytes_per_s;      /* bandwidth of host memory for each device; 0: 2 x DDR5 */
     double nic_bytes_per_s;       /* per NIC and direction */
     double oversubscription;      /* ratio for a node's uplink; 1.0: none */
     NetworkFabric fabric;
     Topology topology;
     uint32_t nodes_per_group;      /* nodes of a group (a pod); 0: all nodes */
     double group_oversubscription; /* ratio for a group's uplink; 1.0: none */
-    /* FABRIC_nvlink: [devices] the number of rings of single links among so many devices; 0:
-     * unknown */
+    /* FABRIC_nvlink: [n] the number of rings that single links form among the first n devices of a
+     * node; 0: unknown */
     uint32_t rings[MOST_RING_DEVICES + 1];
     /* launch time of a collective that is launched with others, or in a graph */
     double collective_launch_s;
@@ -443,8 +443,8 @@ typedef struct Config {
     LIST(const char *) fills;
     uint32_t axis_size[AXIS_NAMES]; /* after -1 has been resolved; 1 = absent */
     EpMode ep_mode;                 /* default extra */
-    /* EP_folded: the axis sizes before folding turned ranks of the data axes into the axis ep. The
-     * size of ep is 1 here
+    /* EP_folded: the axis sizes before folding, which turns ranks of the data axes into the axis
+     * ep. In this list the size of ep is 1
      */
     uint32_t axis_before[AXIS_NAMES];
     /* [axis]: the number of the axis's innermost ranks that share experts in addition to the ranks

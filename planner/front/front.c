@@ -154,7 +154,7 @@ bool script_error(Draft *draft, Reader *r)
 }
 
 /* can_shrink: the model can choose its sizes anew for a smaller mesh. shares: the trace of this
- * model serves all settings with the same answer. */
+ * model serves all settings for which the Answer is the same. */
 static bool answer(Script *s, Draft *draft, Rebuild *b, bool shrink, bool can_shrink, bool shares)
 {
     if (!draft_finish(draft)) return false;

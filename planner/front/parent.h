@@ -34,7 +34,7 @@ typedef struct ArchKernel {
 typedef struct Draft {
     Config config;
     int64_t mesh[AXIS_NAMES]; /* sizes as written: 0: absent, -1: as many as remain */
-    uint32_t experts; /* of each layer, as the model's configuration names them; 0: unknown */
+    uint32_t experts; /* experts of each layer, from the model's configuration; 0: unknown */
     uint32_t init;    /* 0: standard; 1: varied */
     const char *name;
     uint32_t n_errors_before;

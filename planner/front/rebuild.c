@@ -66,8 +66,8 @@ static bool get_dims(Reader *r, uint32_t *n_dims, int64_t dim[MAX_DIMS])
     return !r->bad;
 }
 
-/* Sets the share of each segment in each group of dimension `dim`. Without segments, features keep
- * their order. */
+/* Sets the number of features that each segment has in each group of dimension `dim`. Without
+ * segments, features keep their order. */
 typedef struct SegmentOrder {
     uint32_t dim, n;
     int64_t each[FRONT_MOST_SEGMENTS];
@@ -388,7 +388,7 @@ bool rebuild_finish(Rebuild *b, Diag *d)
             g->info.d_model = weight_size(n->op, w, INDEX_features);
         }
         if (op_info(n->op)->flags & OP_OF_LOSS && op_dim(n->op, 0, INDEX_vocab) >= 0 &&
-            g->info.vocab == 0) /* labels without a table of tokens */
+            g->info.vocab == 0) /* the model has labels, but no table of tokens */
             g->info.vocab = (uint32_t)g->tensors.at[n->in[0]].dim[op_dim(n->op, 0, INDEX_vocab)];
         if (op_joins_heads(n->op) && g->info.n_heads == 0) {
             if (g->info.d_model == 0) g->info.d_model = weight_size(n->op, w, INDEX_features);

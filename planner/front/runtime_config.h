@@ -160,7 +160,7 @@ typedef struct Runtime {
     /* a product next to a gather or a reduction over tp is cut into as many pieces as there are
      * ranks, and waits for only one piece */
     bool overlaps_tp;
-    /* products wait for this share of an exchange between ranks of experts; 0: for all of it */
+    /* products wait for this fraction of an exchange between ranks of experts; 0: for all of it */
     double exchange_part;
     bool keeps_gathered;  /* default of tp's keep_gathered if sequence is true */
     bool keeps_quantised; /* default of float8's keep_quantised */

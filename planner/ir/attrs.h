@@ -52,7 +52,7 @@
     X(int64_t, accumulate) /* bit j: out[j] += */                                                  \
     X(int64_t, causal)                                                                             \
     X(int64_t, reduce) /* Reduce of a collective */                                                \
-    X(int64_t, slot)   /* which scalar of a scalar table (norm groups) */                          \
+    X(int64_t, slot)   /* number of the scalar in a table of scalars (norm groups) */              \
     X(int64_t, n_slots)                                                                            \
     X(int64_t, h_kernel) /* the window of h~ (window.h) */                                         \
     X(int64_t, h_stride)                                                                           \

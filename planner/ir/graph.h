@@ -43,7 +43,7 @@ typedef struct Tensor {
     const char
         *name; /* parameters: dotted path, "layers.3.attention.wq.weight"; else unique text */
     Role role;
-    DType dtype; /* in use: activations, gathered weights */
+    DType dtype; /* while in use: of activations and of gathered weights */
     uint8_t n_dims;
     int64_t dim[MAX_DIMS];  /* global */
     DealId deal[MAX_DIMS];  /* deals of split dimensions, while in use */
@@ -104,7 +104,7 @@ typedef struct Module {
     ModuleId parent;
     bool is_block;    /* a unit of fsdp2 and of full checkpointing */
     bool fsdp2_shard; /* the model asks for an FSDP unit with this module alone */
-    uint32_t layer;   /* as Node.layer */
+    uint32_t layer;   /* counts like Node.layer */
     Loc loc;
 } Module;
 
@@ -114,7 +114,7 @@ typedef struct Module {
  * in practice only tp is left.) */
 typedef struct Unit {
     const char *name;      /* "layers.3", "root", "bucket 2" */
-    LIST(TensorId) params; /* in flat order */
+    LIST(TensorId) params; /* in the order of the flat buffer */
     AxisSet shard,
         /* between steps the unit is FLAT over `shard`; gradients are also summed over
          * `replicate` */

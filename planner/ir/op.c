@@ -44,7 +44,7 @@ enum {
 /* Built once by the first caller, behind a guard, and never changed afterwards. */
 static struct {
     OpInfo info[OP_COUNT];
-    char name[OP_COUNT][MAX_TEXT], signature[OP_COUNT][MAX_TEXT]; /* of derived ops */
+    char name[OP_COUNT][MAX_TEXT], signature[OP_COUNT][MAX_TEXT]; /* the texts of derived ops */
 } table;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 const OpInfo *op_rows;
@@ -311,7 +311,9 @@ bool op_is_rowwise(OpKind op)
     const Signature *sig = &info->sig;
     if (info->class_ != OP_CLASS_compute || info->reduce != REDUCE_none || info->flags & other)
         return false;
-    if (sig->n_in == 0 || sig_uses(sig, 'h')) return false; /* a field has no rows of features */
+    if (sig->n_in == 0 || sig_uses(sig, 'h'))
+        return false; /* an op on fields is not rowwise: its
+                       * points are not rows of features */
     for (uint32_t i = 0; i < sig->n_in; i++)
         for (int d = 0; d < sig->in[i].n_dims; d++) {
             const SigDim *dim = &sig->in[i].dim[d];

@@ -71,7 +71,7 @@ enum {                     /* OpInfo.flags */
                            one interval only */
        OP_ONCE = 1024,  /* reads only weights and state: runs once a step, even if its inputs are
                          * recomputed */
-       OP_IN_KERNEL = 2048,  /* a sum that may nevertheless be part of a kernel of rows
+       OP_IN_KERNEL = 2048,  /* a sum that may be part of a kernel that works row by row
                               * (Instr.fuse) */
        OP_TURNS = 4096,      /* out[0] is in[0] with its indices in another memory order */
        OP_SIZED = 8192,      /* attributes give sizes that no argument has (op_sized) */
@@ -115,7 +115,7 @@ static inline bool sig_strides(const SigDim *dim)
 }
 
 typedef struct SigTerm {
-    uint8_t n_dims;  /* without the ellipsis */
+    uint8_t n_dims;  /* the ellipsis does not count */
     int8_t ellipsis; /* position of `...` among the dims, or -1 */
     SigDim dim[MAX_DIMS];
 } SigTerm;
@@ -213,7 +213,8 @@ typedef struct Binding {
     int64_t size['z' + 1];     /* global size of each letter; 0: not in this op */
     uint8_t n_dims[MAX_ARGS];
     char letter[MAX_ARGS][MAX_DIMS];
-    bool reads[MAX_ARGS][MAX_DIMS]; /* the dimension has the size['H'] rows that h~ reads */
+    bool reads[MAX_ARGS][MAX_DIMS]; /* the dimension is h~ (or w~): it has the size['H'] rows that
+                                     * are read */
     /* for (Xu) the letter X: each of size['X'] runs has every u once; 0 otherwise */
     char strides[MAX_ARGS][MAX_DIMS];
     char ellipsis[MAX_DIMS + 1]; /* the letters `...` stands for, 0-terminated */
@@ -364,12 +365,12 @@ bool op_sums_rows(OpKind op, uint32_t j);
  * PARTIAL_MAX. letter 0: WHOLE. */
 int8_t op_axis_layout(OpKind op, const Binding *b, uint32_t arg, char letter);
 
-/* For a lookup: returns the letter of argument `arg` whose entries it chooses from. No other
- * argument has this index. 0 if the op looks nothing up. */
+/* For an op that looks up entries of a table in argument `arg`: returns the letter of the table's
+ * index. No other argument has this index. 0: the op looks nothing up. */
 char op_looked_up(OpKind op, const Binding *b, uint32_t arg);
 
 /* Returns the FLOPs over all points. A lookup counts only the entry that it chooses. `size` may be
- * global or local. `seen` is the share of keys that attention computes (op_seen), or 1. */
+ * global or local. `seen` is the fraction of keys that attention computes (op_seen), or 1. */
 double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], double seen);
 
 /* ---- attributes of an op ---- */
@@ -389,7 +390,7 @@ bool op_attrs_fit(OpKind op, const Attrs *attrs, Str *why);
  * attributes. op_grouped calls it. */
 bool op_attrs_match(OpKind op, const Binding *b, const Attrs *attrs);
 
-/* Returns the share of all keys that a query sees on average: half if attention is causal, less
+/* Returns the fraction of all keys that a query sees on average: half if attention is causal, less
  * with a window. For a state-space layer it returns the work done in chunks, as a multiple of the
  * work on states. For any other op it returns 1. */
 double op_seen(OpKind op, const Binding *b, const Attrs *attrs);

@@ -5,9 +5,9 @@
 
 /* Returns the work of a state-space layer computed in chunks, divided by its work on states. In
  * addition to the products of states, each chunk has products of L x L scores (published kernels:
- * github.com/state-spaces/mamba, mamba_ssm/ops/triton). `weighed`: products with the features of
- * heads; each of them uses half of the scores. `scored`: products of B and C, one for all heads of
- * a group.
+ * github.com/state-spaces/mamba, mamba_ssm/ops/triton). `weighed`: the number of products of scores
+ * with the features of a head; half of the scores are zero. `scored`: the number of products of B
+ * and C, which all heads of a group have in common.
  */
 static double in_chunks(OpKind op, const Binding *b, const Attrs *attrs)
 {

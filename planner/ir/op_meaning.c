@@ -172,7 +172,7 @@ uint32_t op_index_args(OpKind op)
         [OP_xent_loss_grad] = IN2,
         [OP_xent_loss_mean_grad] = IN2,
         [OP_topk] = OUT_OF_1,
-        [OP_topk_biased] = 4, /* the output of two inputs */
+        [OP_topk_biased] = 4, /* bit 2: its output, behind two inputs */
         [OP_loads] = IN0,
         [OP_slots] = IN0 | OUT_OF_1,
         [OP_route] = IN1,

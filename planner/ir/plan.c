@@ -89,8 +89,8 @@ static uint64_t bytes_of(const Program *p, const Instr *in, uint32_t from, uint3
     return bytes;
 }
 
-/* Returns the bytes of the rows that a rank sends if all experts are chosen equally often. A rank
- * that shares the experts of its own tokens with ranks of tp or cp has memory for more rows. */
+/* Returns the bytes of the rows that a rank sends if all experts are chosen equally often. If ranks
+ * of tp or cp share the experts, a rank has memory for more rows than it sends. */
 static uint64_t bytes_of_even_rows(const Plan *plan, const Program *p, const Instr *in)
 {
     const Shape *rows = plan_shape_at(plan, p->buffers.at[program_arg(p, in, 0)].shape);
@@ -224,7 +224,8 @@ static uint64_t rows_bytes(const Plan *plan, const Program *p, const Instr *in, 
 {
     if (in->op == OP_halo_pack || in->op == OP_halo_cut)
         return p->buffers.at[program_arg(p, in, 1)].bytes;
-    /* Pieces need not fill a message. The rest is set to zero without being read. */
+    /* If pieces do not fill a message, the rest of the message is set to zero, which reads
+     * nothing. */
     if (op_is_stride(in->op)) {
         const uint64_t other = p->buffers.at[program_arg(p, in, 1 - i)].bytes;
         return i == 0 && other < bytes ? other : bytes;

@@ -65,8 +65,8 @@ typedef struct Instr {
     Phase phase;
     Span args; /* a range of Program.args: n_in inputs, then the outputs */
     uint8_t n_in;
-    AttrsId attrs; /* in Plan.graph.attrs */
-    Span after;    /* in Program.after */
+    AttrsId attrs; /* an index of Plan.graph.attrs */
+    Span after;    /* a range of Program.after */
     NodeId origin; /* graph node that it computes or serves; 0: the whole step */
     UnitId unit;   /* unit that it gathers, reduces or updates; 0: none */
     /* neighbours on the compute stream with equal numbers are one kernel; 0: alone */
@@ -127,7 +127,7 @@ typedef struct Program {
  * these tensors. */
 typedef struct StepInfo {
     uint32_t n_microbatches; /* micro-steps a step */
-    Denominator denominator; /* of the loss */
+    Denominator denominator; /* the divisor of the loss */
     int64_t global_batch, micro_batch,
         seq; /* sequences a step; sequences a micro-step over all ranks; tokens of a sequence */
     double global_tokens; /* tokens a step, also those whose label is ignored */
@@ -141,7 +141,7 @@ typedef struct Plan {
     Graph graph;
     LIST(Shape) shapes; /* interned; [0] scalar */
     Intern shapes_index;
-    LIST(Program) programs; /* from index 0 */
+    LIST(Program) programs; /* index 0 is a program, too */
     uint32_t *program_of;   /* [n_ranks] */
     /* matches are 1..n_match-1, each used by exactly one communication of one group */
     uint32_t n_match;
@@ -180,9 +180,10 @@ uint64_t plan_comm_bytes(const Plan *plan, const Program *p, const Instr *in);
 /* Local FLOPs and HBM bytes. Inputs are read once, outputs are written once, and accumulated
  * outputs are also read. */
 double plan_flops(const Plan *plan, const Program *p, const Instr *in);
-/* The share of an op's output rows that the instruction computes: below 1 for the inner rows and
+/* The fraction of an op's output rows that the instruction computes: below 1 for the inner rows and
  * for the border of a convolution. If ranks differ, the rank with the widest border counts. For
- * uneven rows: the share of the rooms that is taken if all experts are chosen equally often. */
+ * uneven rows: the fraction of the rooms that tokens take if all experts are chosen equally
+ * often. */
 double plan_rows_share(const Plan *plan, const Program *p, const Instr *in);
 uint64_t plan_hbm_bytes(const Plan *plan, const Program *p, const Instr *in);
 /* Like plan_hbm_bytes, for an instruction that is part of a kernel (Instr.fuse). Values that an

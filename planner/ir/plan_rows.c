@@ -3,8 +3,8 @@
 #include "planner/ir/plan.h"
 #include "planner/ir/window.h"
 
-/* Returns the share of the rooms that tokens take if all experts are chosen equally often; 1: the
- * op has no uneven rows. */
+/* Returns the fraction of the rooms that tokens take if all experts are chosen equally often; 1:
+ * the op has no uneven rows. */
 static double taken_share(const Plan *plan, const Program *p, const Instr *in)
 {
     const OpInfo *info = op_info(in->op);
@@ -21,8 +21,8 @@ static double taken_share(const Plan *plan, const Program *p, const Instr *in)
     return 1;
 }
 
-/* Returns the least share of the outputs along `letter` whose windows read only the own part, over
- * all parts; 1: dimension d of the input is not split. */
+/* For each part, some outputs along `letter` have windows that read only this part. Returns the
+ * least fraction of such outputs over all parts; 1: dimension d of the input is not split. */
 static double inner_share(const Plan *plan, const Shape *x, int d, const Binding *b,
                           const Window *w, char letter)
 {

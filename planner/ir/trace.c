@@ -82,8 +82,8 @@ static void print_row(const Plan *plan, const TraceRow *row, Str *out)
     str_add(out, "}},\n");
 }
 
-/* The rows may come from a store that anybody could write. Rows that do not fit this plan are left
- * out. */
+/* The rows may come from a store that anybody could write. Rows that do not fit this plan are
+ * skipped. */
 static bool fits(const Plan *plan, const TraceRow *row)
 {
     return row->rank < plan->mesh.n_ranks && row->pc && plan->program_of &&

@@ -22,7 +22,7 @@ typedef struct TraceRow {
     Rank rank;
     uint32_t step;
     Pc pc;
-    Ps start_ps, end_ps; /* from the start of the step */
+    Ps start_ps, end_ps; /* time since the start of the step */
     uint64_t bytes;      /* moved by a communication, or touched by a kernel */
 } TraceRow;
 

@@ -151,7 +151,7 @@ static BufferId cut(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin)
     Shape to = *lower_shape(l, from);
     uint32_t parts = mesh_size(&l->plan->mesh, axes);
     const bool tokens = is_sequence(l, from, d);
-    /* only the batch splits tokens over cp */
+    /* cp splits tokens only in the batch; no conversion splits them */
     assert(!tokens || !(axes & cutting_tokens(l)));
     if (!tokens) to.deal[d] = deal_for(l, from, d, parts);
     set_axes(l, &to.layout, axes, SPLIT(d));

@@ -162,8 +162,8 @@ static void used(Lower *l, const Node *n)
 }
 
 /* For a gradient that every rank of an axis computes as a whole, although it is summed over the
- * axis: each rank contributes an equal share. An example is the position bias of attention if ranks
- * hold parts of a field. */
+ * axis: each rank contributes the same fraction of it. An example is the position bias of attention
+ * if ranks hold parts of a field. */
 static BufferId share_out(Lower *l, BufferId from, const Layout *home, NodeId origin)
 {
     Shape s = *lower_shape(l, from);
@@ -255,7 +255,7 @@ static BufferId output_buffer(Lower *l, NodeId id, uint32_t j, const Layout *mad
         *accumulate = false;
         return grad_buffer(l, grad, made);
     }
-    /* shares of neighbours' rows are exchanged first, then added */
+    /* contributions to neighbours' rows are exchanged first, then added */
     if (lower_arg_around(l, id, n->n_in + j)) {
         const Shape s = lower_arg_shape(l, id, n->n_in + j);
         *temporary = true;
@@ -303,7 +303,8 @@ static bool has_sibling(const Lower *l, NodeId id)
 /* Overlaps communication with the two gradients of a linear: dgrad computes the gradient of its
  * input, wgrad the gradient of its weight. The gather for wgrad runs during dgrad. The reduction of
  * dgrad's result runs during wgrad. A convolution does the same with halos. wgrad's halo is
- * exchanged during dgrad. The shares that dgrad computed for neighbours are exchanged during wgrad.
+ * exchanged during dgrad. The contributions that dgrad computed for neighbours are exchanged during
+ * wgrad.
  */
 static void prepare_sibling(Lower *l, NodeId id)
 {
@@ -390,7 +391,9 @@ void lower_backward_node(Lower *l, NodeId id)
         e.arg[n.n_in + j] = output_buffer(l, id, j, made, &accumulate[j], &temporary[j]);
         if (accumulate[j]) e.attrs.accumulate |= 1 << j;
     }
-    used(l, &n); /* not before: an output must not be added to a sum that this node reads */
+    /* Only now: until here the node's inputs count as unread, so that no output is added to a sum
+     * that the node reads. */
+    used(l, &n);
     if (!in_rows) lower_add_workspace(l, id, &e);
     e.after[0] = l->grad.after;
     l->grad.after = 0;

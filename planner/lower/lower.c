@@ -239,9 +239,9 @@ static uint32_t end_of(const Schedule *s, const Action *a)
 }
 
 /* Limits the memory of messages by two rules. A receive after action k waits for the end of action
- * k - 1. Action k waits for the messages that were sent before action k - 1. In the played
- * schedule, these have ended by then. So transfers still run during actions, and no instruction
- * waits for later work. */
+ * k - 1. Action k waits for the messages that were sent before action k - 1. In the simulated
+ * schedule, these messages have ended by then. So transfers still run during actions, and no
+ * instruction waits for later work. */
 static void lower_actions(Lower *l)
 {
     const Schedule *s = l->job->pipe.schedule;

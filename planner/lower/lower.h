@@ -424,10 +424,11 @@ void lower_find_halos(Lower *l, NodeId id, const Binding *b);
 const DealId *lower_arg_around(const Lower *l, NodeId n, uint32_t arg);
 /* Returns the shape of argument `arg` of node n. */
 Shape lower_arg_shape(const Lower *l, NodeId n, uint32_t arg);
-/* Adds to the rank's own rows of `from` the shares of these rows that its neighbours computed, and
- * returns the sum. lower_fold_begin and lower_fold_end do the same in two calls; instructions
- * emitted between them overlap with the exchange. If two dimensions are exchanged, lower_fold_next
- * ends the first exchange and begins the second; it returns false if there is no second. */
+/* Adds to the rank's own rows of `from` the contributions that its neighbours computed for these
+ * rows, and returns the sum. lower_fold_begin and lower_fold_end do the same in two calls;
+ * instructions emitted between them overlap with the exchange. If two dimensions are exchanged,
+ * lower_fold_next ends the first exchange and begins the second; it returns false if there is no
+ * second. */
 BufferId lower_fold(Lower *l, BufferId from, NodeId origin);
 HaloStep lower_fold_begin(Lower *l, BufferId from, NodeId origin);
 bool lower_fold_next(Lower *l, HaloStep *step, NodeId origin);

@@ -187,7 +187,7 @@ static void find_last_readers(Lower *l)
             if (id > g->n_forward && !g->nodes.at[id].tile)
                 l->unit.last_backward[unit] = id;
             else
-                l->unit.last_forward[unit] = id; /* in the forward action */
+                l->unit.last_forward[unit] = id; /* the node runs in the forward action */
         }
     }
 }

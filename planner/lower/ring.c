@@ -2,7 +2,7 @@
  * of the previous rank of the ring, and so on. The next part travels while a rank computes with the
  * current part, so a rank holds two parts. Forward, each hop merges its output with the earlier
  * output. Backward, the gradients of a part travel one hop behind the part, and each rank adds its
- * share. One more hop brings them to the owner of the part. */
+ * contribution. One more hop brings them to the owner of the part. */
 #include <assert.h>
 
 #include "planner/lower/lower.h"
@@ -88,8 +88,8 @@ void lower_ring_forward(Lower *l, Emit *e)
     }
 }
 
-/* Returns a buffer for this rank's share of a part's gradient. It is partial if several ranks have
- * different query heads for these keys. */
+/* Returns a buffer for this rank's contribution to a part's gradient. It is partial if several
+ * ranks have different query heads for these keys. */
 static BufferId share(Lower *l, BufferId of, TensorId grad, const Layout *made)
 {
     Shape s = *lower_shape(l, of);

@@ -1,6 +1,6 @@
 /* Messages between pipeline stages: activations forward, and gradients backward. Each tensor and
  * micro-batch is one send and one receive. Layouts do not change, so a rank only exchanges data
- * with the rank at the same place in the other stage.
+ * with the rank that has the same coordinates in the other stage.
  *
  * Each message has the time at which its value is complete in the played schedule. Both ends issue
  * messages in the order of these times, and messages of equal time are launched together. The

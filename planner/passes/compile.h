@@ -10,7 +10,7 @@ bool compile_together(const Plan *plan, CompilePer per, const Instr *first, cons
 
 /* Returns the first node after n that reads n's output; 0: none. */
 NodeId compile_first_reader(const Graph *g, NodeId n);
-/* Moves node n to the later index `to`; the nodes between move one place forward. */
+/* Moves node n to the later index `to`; the nodes between move to the next lower index. */
 void compile_move(Graph *g, NodeId n, NodeId to);
 
 /* ---- compile_product.c */

@@ -429,7 +429,7 @@ static void shrink(PassConfig *pass, Shrink *s)
 {
     pass->float8.any_size = true;
     if (pass->float8.recipe != FLOAT8_mxfp8 && pass->float8.recipe != FLOAT8_nvfp4) return;
-    pass->float8.cuts = 1; /* until the mesh is known */
+    pass->float8.cuts = 1; /* a preliminary value, because the mesh is not known yet */
     s->block = FLOAT8_SMALL_BLOCK;
 }
 

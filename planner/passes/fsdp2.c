@@ -312,7 +312,7 @@ static bool shards(const PassConfig *pass)
     return true;
 }
 
-/* Shrinks a dp_shard that is resharded to a part of itself to 4, with parts of 2. */
+/* If weights are resharded over a part of dp_shard, shrinks dp_shard to 4 and this part to 2. */
 static void shrink(PassConfig *pass, Shrink *s)
 {
     Fsdp2Options *o = &pass->fsdp2;

@@ -114,8 +114,8 @@ bool tp_heads_fit(int64_t groups, int64_t repeat, uint32_t tp);
 ModuleId unit_module(const Job *job, ModuleId module);
 /* frozen.c: gives frozen parameters units of their own. */
 void units_of_frozen(Job *job);
-/* Returns how often an expert must be chosen for its bias to stay unchanged: an even share of all
- * choices of a step. Node `counter` counts the choices. */
+/* Returns how often an expert must be chosen for its bias to stay unchanged: the choices of a step
+ * divided by the number of experts. Node `counter` counts the choices. */
 double mean_count(const Job *job, const Node *counter);
 bool unit_is_root(const Job *job, UnitId unit);
 /* Returns the pipeline rank that holds a parameter; 0 without pp. */
@@ -134,8 +134,8 @@ typedef struct UnitRule {
     const Patterns *units;  /* the modules that are units; if none is given: the blocks */
 } UnitRule;
 bool units_by_block(Job *job, const PassConfig *pass, const UnitRule *rule);
-/* Makes buckets of a given number of bytes or elements, whole on every rank, from the end of the
- * model. */
+/* Makes buckets of a given number of bytes or elements, beginning at the end of the model. Each
+ * bucket is whole on every rank. */
 typedef enum BucketKind { BUCKET_bytes, BUCKET_elements } BucketKind;
 bool units_by_bucket(Job *job, double size, BucketKind kind);
 /* Warns "not-applied" about passes whose axis has size 1, and about options that have no effect on

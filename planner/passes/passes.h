@@ -94,9 +94,9 @@ void passes_for_one_rank(Config *config);
 /* Returns the user's list in one line: "tp(sequence), ac(full), fsdp2(reshard)", or "none". */
 const char *passes_text(Arena *arena, const Config *config);
 
-/* Facts about a plan's pipeline: the rank with the most stage activations in flight, and the idle
- * share of the step. The share assumes that forward, input gradient and weight gradient take the
- * same time. Returns false if the plan has no pipeline. */
+/* Facts about a plan's pipeline: the rank with the most stage activations in flight, and the
+ * fraction of the step in which ranks idle. This fraction assumes that forward, input gradient and
+ * weight gradient take the same time. Returns false if the plan has no pipeline. */
 typedef struct PipelineFacts {
     uint32_t n_stages, peak, rank;
     double idle;

@@ -167,8 +167,8 @@ static bool make_schedule(Schedule *s, const PassConfig *pass, uint32_t p, uint3
     return false;
 }
 
-/* Returns the idle share of a step, if every forward, input gradient and weight gradient of a stage
- * takes the same time. */
+/* Returns the fraction of a step in which ranks idle, if every forward, input gradient and weight
+ * gradient of a stage takes the same time. */
 static double idle_of(const Schedule *s)
 {
     double work = 3.0 * s->n_microbatches * s->n_stages / s->n_ranks;
@@ -238,7 +238,7 @@ static void place_nodes(Job *job, uint32_t n_stages, uint32_t n_blocks, const Pp
 {
     Graph *g = &job->plan->graph;
     uint32_t stage = 0;
-    NodeId last = 0; /* of a block */
+    NodeId last = 0; /* the last node that belongs to a block */
     for (NodeId id = 1; id < g->nodes.n; id++)
         if (g->nodes.at[id].layer) last = id;
     for (NodeId id = 1; id < g->nodes.n; id++) {
@@ -441,7 +441,7 @@ static void shrink(PassConfig *pass, Shrink *s)
     s->fills_pipe = true;
     if (o->chunks > 2) o->chunks = 2;
     o->layers_per_stage = 0;
-    o->cap = 0; /* the cap belongs to the numbers before shrinking */
+    o->cap = 0; /* the user's cap is for the numbers before shrinking */
 }
 
 const PassSpec pass_spec_pp = {

@@ -78,8 +78,8 @@ static bool is_named(const Mesh *m, uint32_t axis)
 /* The axes along which each kind of work is divided. */
 typedef struct WorkAxes {
     AxisSet stages, shard, replicate;
-    AxisSet cut[INDEX_ROLES]; /* of the batch, by index */
-    AxisSet batch;            /* of any index of the batch */
+    AxisSet cut[INDEX_ROLES]; /* [index of the batch]: the axes that divide it */
+    AxisSet batch;            /* the axes that divide any index of the batch */
 } WorkAxes;
 
 static void find_cuts(const Verifier *v, WorkAxes *is)

@@ -77,8 +77,8 @@ bool order_before(const HappensBefore *o, Pc a, Pc b)
     return clock[o->lane[a] - (MAX_LANES_PER_STREAM - 1)] > a; /* a later group has finished */
 }
 
-/* True if the instruction of each lane has finished when b starts. It may also return false in
- * unclear cases; the caller then checks the instructions one by one. */
+/* True if the instruction of each lane has finished when b starts. May return false although all
+ * have finished; the caller then checks the instructions one by one. */
 static bool all_before(const HappensBefore *o, const Pc *of_lane, Pc b)
 {
     const Pc *clock = o->clock + (size_t)b * o->n_lanes;

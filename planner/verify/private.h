@@ -50,8 +50,8 @@
 typedef struct HappensBefore {
     uint32_t n_lanes;
     uint32_t *lane; /* [pc] */
-    /* [pc]: the instruction has no lane of its own, so it is known to have finished only when a
-     * later group has finished */
+    /* [pc]: the instruction has no lane of its own. It is known to have finished only when a later
+     * launch group has finished */
     bool *vague, any_vague;
     uint32_t first_lane[STREAM_COUNT];
     Pc *clock; /* [pc * n_lanes] */
@@ -73,12 +73,13 @@ typedef enum Packing {
     PIECES_for_rows
 } Packing;
 
-/* The value of a byte range. A flat buffer holds pieces: one value for each parameter. */
+/* The value of a byte range. The value of a flat buffer is a list of entries, one for each
+ * parameter. */
 typedef struct Val {
     Hash128 vn;
     uint64_t bytes;
     uint32_t shape; /* number of the shape, see value_shape */
-    uint32_t list;  /* number of its list of pieces; 0: the range is one value */
+    uint32_t list;  /* number of its list of entries; 0: the range is one value */
     uint32_t packed_parts;
     int8_t packed_dim;     /* 1 + dimension; 0: not packed */
     uint8_t packed_chunks; /* Packing */
@@ -368,11 +369,11 @@ Val value_read_at(Verifier *v, Pc pc, BufferId b, uint64_t address, uint64_t byt
 /* Writes the value to b. Takes its shape, dtype and bytes from b. */
 void value_write(Verifier *v, Pc pc, BufferId b, Val val);
 void value_write_at(Verifier *v, Pc pc, BufferId b, uint64_t address, uint64_t bytes, Val val);
-/* Returns the pieces of a value and their number *n. A value without a list has one piece, the
+/* Returns the entries of a value and their number *n. A value without a list has one entry, the
  * value itself, which is written to *single. */
 const ValueEntry *value_entries(const Verifier *v, const Val *val, ValueEntry *single, uint32_t *n);
 uint32_t value_add_list(Verifier *v, const ValueEntry *at, uint32_t n);
-/* Returns a + b for equal shapes; reports and returns a bad value if their pieces do not match. */
+/* Returns a + b for equal shapes; reports and returns a bad value if their entries do not match. */
 Val value_sum(Verifier *v, Pc pc, const Val *a, const Val *b);
 bool value_present(Verifier *v, Pc pc, const Val *val, BufferId *where);
 

@@ -1,4 +1,4 @@
-/* Checks the structure of a program: places of buffers, arguments of ops, dtypes, and sizes of
+/* Checks the structure of a program: offsets of buffers, arguments of ops, dtypes, and sizes of
  * collectives. */
 #include <assert.h>
 

@@ -54,7 +54,7 @@ static const char *place(const Verifier *v, Pc pc, Loc *loc)
                        *path ? ", " : "", path);
 }
 
-/* Returns the message behind its place, and sets *loc. */
+/* Returns the message behind the instruction's description, and sets *loc. */
 __attribute__((format(printf, 4, 0))) static const char *placed(const Verifier *v, Pc pc, Loc *loc,
                                                                 const char *format, va_list args)
 {

@@ -196,19 +196,19 @@ static double flash_s(const Device *device, const AttentionWork *w, const Attent
     return s + 2 * device->kernel_floor_s + kernel_memory_s(device, bytes);
 }
 
-/* The executor's kernels (kernels/cuda/ways): with mma.sync; with Hopper's instructions; and, with
- * these, the gradient as one kernel. The choice of cuDNN's kernel is an option of a run and not
- * modelled. */
-typedef enum OwnWay { WAY_mma, WAY_hopper, WAY_one, OWN_WAYS } OwnWay;
+/* The executor's kernels (kernels/cuda/choose): with mma.sync; with Hopper's instructions; and,
+ * with these, the gradient as one kernel. The choice of cuDNN's kernel is an option of a run and
+ * not modelled. */
+typedef enum OwnAttention { OWN_mma, OWN_hopper, OWN_one, OWN_ATTENTIONS } OwnAttention;
 
-/* True if the kernel takes the call. */
-static bool own_takes(OwnWay way, const AttentionWork *w)
+/* True if the kernel accepts the call. */
+static bool own_takes(OwnAttention own, const AttentionWork *w)
 {
     const int tile = attention_tile_head((int64_t)w->head);
     const bool hopper = !w->special && attention_has_hopper_tile(tile) && w->head == w->value &&
                         dtype_bytes(w->dtype) == 2;
-    if (way == WAY_mma) return true;
-    if (way == WAY_hopper || !hopper) return hopper;
+    if (own == OWN_mma) return true;
+    if (own == OWN_hopper || !hopper) return hopper;
     return w->backward && attention_in_whole_tiles(tile, (int64_t)w->queries, (int64_t)w->keys);
 }
 
@@ -216,17 +216,17 @@ static double own_s(const Device *device, const AttentionWork *w)
 {
 #define forward  0
 #define backward 1
-    static const AttentionFit fits[OWN_WAYS][2] = {
-#define ATTENTION_WAY(way, direction, ...)                                                         \
-    [WAY_##way][direction] = {__VA_ARGS__, .resident = 1, .wide = 1, .alone = 1, .eight = 1},
+    static const AttentionFit fits[OWN_ATTENTIONS][2] = {
+#define OWN_ATTENTION(own, direction, ...)                                                         \
+    [OWN_##own][direction] = {__VA_ARGS__, .resident = 1, .wide = 1, .alone = 1, .eight = 1},
 #include "sim/compute/kernels_own.def"
     };
 #undef forward
 #undef backward
     double best = INFINITY;
-    for (int way = 0; way < OWN_WAYS; way++)
-        if (own_takes((OwnWay)way, w))
-            best = fmin(best, flash_s(device, w, &fits[way][w->backward]));
+    for (int own = 0; own < OWN_ATTENTIONS; own++)
+        if (own_takes((OwnAttention)own, w))
+            best = fmin(best, flash_s(device, w, &fits[own][w->backward]));
     return best;
 }
 

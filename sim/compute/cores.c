@@ -140,8 +140,8 @@ static uint32_t add_task(Cores *c, uint32_t side, uint32_t id, Ps work, Ps now)
     return t;
 }
 
-/* Adds a member to a task. A task's slot keeps its room in `members`, so that the next task that
- * fits can reuse it. */
+/* Adds a member to a task. When a task ends, its slot keeps its entries of `members`, and a later
+ * task that needs no more entries reuses the slot. */
 static void add_member(Cores *c, uint32_t t, uint32_t class_, uint32_t of)
 {
     Task *task = &c->tasks.at[t];

@@ -18,13 +18,13 @@ typedef struct Cached {
     const Program *program;
     const Instr *instr; /* NULL: free */
     bool compiled;      /* the profile's framework compiles the op */
-    uint32_t on_rows;   /* the result of rows_args; 0: all ranks have as many rows */
+    uint32_t on_rows;   /* the result of rows_args; 0: all ranks have equally many rows */
     double share;
     Ps time_ps;
 } Cached;
 
 struct Cost {
-    Cluster cluster; /* with the device's sustained peak */
+    Cluster cluster; /* its device has the sustained peak */
     const Runtime *runtime;
     Store *store;
     const char *machine;
@@ -37,8 +37,8 @@ struct Cost {
 /* ---- models ---- */
 
 /* Time of an instruction on the host or over the host's link. One H200 measured 55.4 GB/s on PCIe 5
- * x16 (63 by its rate). A device's share of the host's memory bandwidth: an eighth of two sockets
- * with 8 channels of DDR5-4800 (614 GB/s), at 0.7. */
+ * x16 (63 by its rate). For each of 8 devices, the host's memory has an eighth of the bandwidth of
+ * two sockets with 8 channels of DDR5-4800 (614 GB/s), at 0.7. */
 static double host_s(const Cluster *cluster, const Plan *plan, const Program *p, const Instr *in)
 {
     double link = cluster->host_link_bytes_per_s, memory = cluster->host_bytes_per_s;

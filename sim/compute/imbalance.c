@@ -3,8 +3,8 @@
  *
  * One factor: the busiest ranks have `factor` times as many rows as with even choices. All ranks
  * wait for these ranks in every layer, at the exchange back. The step therefore takes as long as if
- * every rank had as many rows, and ranks stay equivalent. The model multiplies the rows of each
- * kernel, and the bytes of the exchange of tokens, by `factor`.
+ * every rank had the rows of the busiest rank, and ranks stay equivalent. The model multiplies the
+ * rows of each kernel, and the bytes of the exchange of tokens, by `factor`.
  *
  * Loads: each rank has its own rows in each layer, and computes on no others. Tokens are spread
  * evenly over the n ranks of ep that exchange rows. Such a rank therefore receives (n - 1) / n of
@@ -21,7 +21,7 @@
 #include "sim/runtime/runtime.h"
 
 struct Imbalance {
-    /* the number that multiplies the rows; the part of the plan's bytes that an exchange really
+    /* the number that multiplies the rows; the fraction of the plan's bytes that an exchange really
      * sends */
     double factor, exchanged;
     CostModel cost;
@@ -34,7 +34,7 @@ struct Imbalance {
     /* [layer][class]: rows of an exchange to the experts, relative to the rows of the busiest rank
      * that takes part */
     const double *received, *sent;
-    const double *most;  /* [layer][class]: that rank's share */
+    const double *most;  /* [layer][class]: the rows of that busiest rank, relative to the mean */
     const double *share; /* [layer][class] */
 };
 
@@ -182,7 +182,8 @@ static Exchanged exchanged_with(const Plan *plan, AxisSet ep, Rank rank, const d
     return all;
 }
 
-/* Numbers the layers of experts, and finds the share of each class of ranks in each of them. */
+/* Numbers the layers of experts, and finds the rows of each class of ranks in each layer, relative
+ * to the mean. */
 static void find_shares(Imbalance *b, const Plan *plan, const Fold *fold, Arena *arena)
 {
     const Graph *g = &plan->graph;

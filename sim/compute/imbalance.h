@@ -10,7 +10,7 @@
 typedef struct RowLoads {
     uint32_t n_layers;   /* in the order of the model; in a plan with more layers, the list is
                           * repeated */
-    uint32_t n_ranks;    /* of a group */
+    uint32_t n_ranks;    /* ranks of a group */
     const double *share; /* [layer][rank of the group]: its rows, relative to the mean */
 } RowLoads;
 

@@ -142,7 +142,7 @@ static double tiled_s(const Device *device, double peak, size_t i, double n_tile
     return best;
 }
 
-/* Returns the part of the peak that large products in 16 bits reach. */
+/* Returns the fraction of the peak that large products in 16 bits reach. */
 static double large_of(const Device *device, const GemmFit *fit)
 {
     if (fit->timed) return fit->large;

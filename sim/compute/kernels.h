@@ -101,7 +101,8 @@ double cost_gemm_s(const Device *device, DType dtype, double batch, double m, do
                    const GemmFit *fit);
 double cost_product_s(const Device *device, const GemmWork *work, const GemmFit *fit);
 double cost_attention_s(const Device *device, const AttentionWork *work, const AttentionFit *fit);
-/* The same in a long run, on a device of kernel_sustained; of attention without its launch. */
+/* The same times in a long run, on a device that kernel_sustained returned. The time of attention
+ * leaves out its launch. */
 double cost_lasting_gemm_s(const Device *lasting, DType dtype, double m, double n, double k,
                            const GemmFit *timed);
 double cost_lasting_product_s(const Device *lasting, const GemmWork *work, const GemmFit *fit);

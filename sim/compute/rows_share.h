@@ -10,7 +10,7 @@ typedef struct RowsShare {
     double share;     /* the rank's rows, relative to the mean */
 } RowsShare;
 
-/* In all functions `rows` may be NULL: all ranks have as many rows. */
+/* In all functions `rows` may be NULL: all ranks then have equally many rows. */
 
 /* Returns a bit for each argument that has rows; 0: the work does not depend on `rows`. */
 uint32_t rows_args(const RowsShare *rows, const Program *p, const Instr *in);

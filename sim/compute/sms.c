@@ -27,8 +27,8 @@ struct Sms {
     NetModel inner;
     Arena *arena;
     double n_sms;
-    LIST(RunningKernel) jobs; /* by id */
-    LIST(Taker) takers;       /* by transfer id */
+    LIST(RunningKernel) jobs; /* indexed by the job's id */
+    LIST(Taker) takers;       /* indexed by the transfer's id */
     uint32_t *first;          /* [class] 1 + id of its newest job; 0: none */
     uint32_t *taken;          /* [class] SMs */
     uint32_t *marked;         /* [class]: 1 if it is in `dirty` */
@@ -48,7 +48,7 @@ Sms *sms_new(const Cluster *cluster, const Fold *fold, MaxMin *net, Arena *arena
     return s;
 }
 
-/* Returns the share of SMs that collectives leave. It is at least a quarter; NCCL's own limit on
+/* Returns the fraction of SMs that collectives leave. It is at least a quarter; NCCL's own limit on
  * channels leaves far more. */
 static double speed_of(const Sms *s, uint32_t class_)
 {

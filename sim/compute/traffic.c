@@ -1,7 +1,7 @@
 /* Times of kernels that mostly move memory: a start, the fraction of the memory's rate that the
- * kernel reaches, and a time for each row if a block processes one row at a time. A part of the
- * data is still in the cache, where the previous kernel left it. This part is larger if there are
- * fewer bytes. The model counts the bytes that must be moved. Repeated reads by the kernel are
+ * kernel reaches, and a time for each row if a block processes one row at a time. Some of the data
+ * are still in the cache, where the previous kernel left them: the fewer bytes, the larger a
+ * fraction of them. The model counts the bytes that must be moved. Repeated reads by the kernel are
  * included in the fitted `part`. */
 #include <math.h>
 

@@ -26,7 +26,7 @@ typedef struct Fetch {
 
 typedef struct Param {
     bool available, kept; /* kept: stays gathered for the whole step */
-    uint32_t counted_on;  /* its last use among the uses in `trace` that prefetching has passed */
+    uint32_t counted_on;  /* the index in `trace` of its last use that prefetching has passed */
     uint32_t fetch; /* the fetch that contains it and for which no module has waited yet; 0: none */
     uint32_t tensor; /* its ZeroTensor while it is gathered */
     TensorId next;   /* the next parameter of its fetch */
@@ -113,8 +113,8 @@ static void read_trace(Zero *z)
 
 /* Liger's loss reads the head's weight outside the head's module. DeepSpeed treats it as an
  * external parameter of the whole model, which is fetched with the model and never released.
- * DeepSpeed learns this in its first step. In that step, reading the weight gathers it at once,
- * until the model returns. */
+ * DeepSpeed learns this in its first step. In that step, a read of the weight gathers it at once,
+ * and it stays gathered until the model returns. */
 static void keep_head(Zero *z)
 {
     TensorId head = 0; /* the parameter that is first read after the first reads of all others */

@@ -46,8 +46,8 @@ typedef struct NcclCase {
     Collective kind;
     double n_nodes, per_node, n_ranks, bytes;
     Rings ring, tree, nvls;
-    /* the rate of one hop of a ring inside a node: the rate of a device's port, or its share of the
-     * PCIe links */
+    /* the rate of one hop of a ring inside a node: the rate of a device's port, or the rate that it
+     * gets on the PCIe links */
     double port_bytes_per_us;
     double exchange_bytes_per_us; /* the rate from one device to all others of its node together */
     NcclSettings settings;        /* 0: NCCL chooses */

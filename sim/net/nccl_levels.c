@@ -28,7 +28,8 @@ static double tree_chunk(const NcclCase *c, uint32_t protocol, double channels)
     return chunk;
 }
 
-/* Counts each level up and down, except the hop that is part of the time of the bytes. */
+/* Data pass each level up and down, one hop each. One of these hops is left out, because the time
+ * of the bytes includes it. */
 double nccl_levels_us(const NcclCase *c, NcclAlgorithm algorithm, uint32_t protocol,
                       double channels, double hop_bytes_per_us)
 {

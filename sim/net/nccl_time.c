@@ -135,7 +135,7 @@ static double all_channels(const NcclCase *c)
 }
 
 /* Returns the remaining fraction of the bandwidth if the plan limits the number of thread blocks.
- * Each block is assumed to carry an equal share. */
+ * Each block is assumed to carry equally many bytes. */
 static double part_left(const NcclCase *c, double channels)
 {
     double most = c->settings.max_ctas;

@@ -99,8 +99,8 @@ void maxmin_counts(const MaxMin *m, CostCounts *counts)
     counts->collectives_modelled = m->shapes.n - 1 - m->n_measured; /* [0] none */
 }
 
-/* Replaces the model's time by a measured time. Latency and bandwidth keep their shares of the
- * time. */
+/* Replaces the model's time by a measured time. The ratio of the times for latency and for bytes
+ * stays the same. */
 static void use_measured(MaxMin *m, OpKind op, uint32_t n_ranks, uint64_t bytes, NcclChoice *choice)
 {
     /* The times in the store were measured without any NCCL settings. */

@@ -21,7 +21,7 @@ typedef struct FlowShape {
     const FoldGroup *group;
     uint32_t sender, receiver;
     uint64_t bytes;
-    const double *out, *in; /* as in Transfer */
+    const double *out, *in; /* see Transfer */
     Ps latency_ps, fluid_ps;
     int64_t rate;      /* the largest rate of its uses */
     uint32_t first, n; /* uses */
@@ -61,7 +61,7 @@ struct MaxMin {
     LIST(FlowShape) shapes; /* [0] none */
     uint32_t *table;        /* shapes by hash; 0: free */
     uint32_t room;
-    LIST(Flow) flows;        /* by transfer id */
+    LIST(Flow) flows;        /* indexed by the transfer's id */
     LIST(uint32_t) active;   /* ids that run */
     LIST(uint32_t) index;    /* [id] index in active */
     LIST(FlowEntry) entries; /* [0] none */

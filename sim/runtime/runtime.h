@@ -43,10 +43,10 @@ const GemmFit *runtime_products(const Runtime *runtime, const Device *device);
 double runtime_unfused_s(const Device *device, DType dtype, double heads, double queries,
                          double keys, double head, bool backward);
 
-/* Returns the share of a communication for which products wait, in (0, 1]. With `overlaps_tp`, a
+/* Returns the fraction of a communication for which products wait, in (0, 1]. With `overlaps_tp`, a
  * product next to a gather or a reduction over tp is cut into as many pieces as there are ranks. It
  * waits for one piece; the other pieces move while it computes. For an exchange between the ranks
- * of experts, the share is the profile's `exchange_part`. */
+ * of experts, the fraction is the profile's `exchange_part`. */
 double runtime_waited(const Runtime *runtime, const Plan *plan, const Instr *in);
 /* True if the host waits for messages between stages. Megatron's host waits if each rank has one
  * stage (batch_p2p_sync). With several stages only the device waits. */

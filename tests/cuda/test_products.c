@@ -363,7 +363,7 @@ static void a_device_lost_in_timing(void **state)
     static const struct {
         uint32_t at;
         const char *way;
-    } cases[] = {{1, "timing way 1 of 3 of "}, {9, "timing way 2 of 3 of "}};
+    } cases[] = {{1, "timing algorithm 1 of 3 of "}, {9, "timing algorithm 2 of 3 of "}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char name[GEMM_NAME_BYTES];
         Gemm g;

@@ -27,7 +27,7 @@ static inline Along field_along(OpKind op, const KernelArgs *a, char letter)
                    .all = a->binding->size[rows]};
 }
 
-/* Returns the place of global row r among the rows held; -1: the row is zero padding. */
+/* Returns the index of global row r among the rows held; -1: the row is zero padding. */
 static inline int64_t field_held(const Along *x, int64_t r)
 {
     if (r < x->first || r >= x->first + x->held) {
@@ -45,14 +45,15 @@ static inline int64_t field_row(const Along *x, int64_t o, int64_t i)
     return field_held(x, (x->start + o) * w->stride - w->before + i * w->dilation);
 }
 
-/* Returns the place of that row among the rows held, if it were neither padding nor folded. */
+/* Returns the index that this row has among the rows held, if it is neither padding nor folded. */
 static inline int64_t field_place(const Along *x, int64_t o, int64_t i)
 {
     const Window *w = &x->window;
     return (x->start + o) * w->stride - w->before + i * w->dilation - x->first;
 }
 
-/* Returns the output rows whose window point i is held at its place: no padding, no folding. */
+/* Returns the output rows whose window point i reads a row that is held and is neither padding nor
+ * folded. */
 static inline Interval field_inside(const Along *x, int64_t i)
 {
     const int64_t first = field_place(x, 0, i), stride = x->window.stride;

@@ -12,7 +12,7 @@ static int64_t tap_at(const Along *h, const Along *w, int64_t point, int64_t tap
     return row < 0 || column < 0 ? -1 : row * w->rows + column;
 }
 
-enum { POOL_COLUMNS = 256 }; /* of one row, pooled together */
+enum { POOL_COLUMNS = 256 }; /* columns of one row that are pooled at a time */
 
 /* Returns by how many columns row r of the field moves to the east. */
 static int64_t turn_of(const KernelArgs *a, int64_t r)
@@ -96,7 +96,7 @@ static void F(turn_poles_grad)(const KernelArgs *a)
     }
 }
 
-/* Finds the place in plane x of the largest element of each window, for output columns `at` of row
+/* Finds the index in plane x of the largest element of each window, for output columns `at` of row
  * o. Of equal elements, or of NaNs, the first counts. -1: the whole window is padding, which is
  * never the maximum. */
 static void F(largest)(const Along *h, const Along *w, const REAL *x, int64_t o, Interval at,

@@ -63,7 +63,7 @@ static bool launch_delta(const KernelArgs *args, const AttentionArgs *a, const C
     d.rows = a->B * a->S * a->G * a->R;
     d.E = a->E;
     for (d.lanes = 1; d.lanes < WARP && d.lanes * EIGHT < a->E;) d.lanes *= 2;
-    const int64_t rows = DELTA_EACH * DELTA_THREADS / d.lanes; /* of a block */
+    const int64_t rows = DELTA_EACH * DELTA_THREADS / d.lanes; /* rows that a block computes */
     return LAUNCH(attention_delta, ceil_div(d.rows, rows), DELTA_THREADS, 0, d, cuda, error);
 }
 

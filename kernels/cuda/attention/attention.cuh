@@ -51,7 +51,8 @@ typedef struct AttentionPlace {
     int64_t head;           /* g R + r */
 } AttentionPlace;
 
-/* The place of a block, or of a ticket that stands for it; `n` rows in tiles of `tile` rows. */
+/* The tile of a block, or of a ticket that stands for the block; `n` rows in tiles of `tile`
+ * rows. */
 DEVICE AttentionPlace attention_place_of(const AttentionArgs *a, uint32_t block, int64_t n,
                                          int64_t tile, int64_t heads_a_group, uint32_t beside,
                                          bool last_first)

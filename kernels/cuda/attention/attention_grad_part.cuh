@@ -11,8 +11,8 @@
 #define ROWS    (ATTENTION_WARPS * 16 * TILES)
 #include "kernels/cuda/attention/attention_tile.cuh"
 
-/* The queries of one stage: their head, the first of them, and the places of queries, dout, lse (in
- * bits) and delta. */
+/* The queries of one stage: their head, the first of them, and the addresses of queries, dout, lse
+ * (in bits) and delta. */
 typedef struct F(Stage) {
     int r, query;
     Shared at;

@@ -13,15 +13,17 @@ typedef struct KindsArgs {
     const float *lse;
     float *to_lse;
     int64_t B, S, T, G, R, E, V, N;
-    int64_t position, half, jump; /* of query 0; queries from `half` on are `jump` further on */
+    /* position of query 0; queries from `half` on are `jump` further on */
+    int64_t position, half, jump;
     int64_t window;
     float scale, cap;
     uint32_t causal, accumulate, sinks, tables;
     Buckets buckets;
 } KindsArgs;
 
+/* The fields are those of Query in kernels/cpu/attention_kinds.c. */
 typedef struct KindsQuery {
-    int64_t row, key, head, position, from, end; /* as in the definition */
+    int64_t row, key, head, position, from, end;
 } KindsQuery;
 
 DEVICE int64_t kinds_position(const KindsArgs *a, int64_t s)

@@ -15,7 +15,7 @@
  *
  * x = n + part, n being the nearest whole number. The sum with 1.5 * 2^23 + 127 has n + 127 in its
  * low bits, the exponent of 2^n. The polynomial for 2^part has the least largest error of those
- * with value 1 at 0, so whole powers are exact. The idea of computing a share of a softmax's
+ * with value 1 at 0, so whole powers are exact. The idea to compute some of a softmax's
  * exponentials in this way is from FlashAttention-4. */
 DEVICE float exp2_by_products(float x, float after)
 {

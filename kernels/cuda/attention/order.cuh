@@ -9,8 +9,9 @@
 /* Rows of queries or keys that one block of a kernel for Hopper holds. */
 enum { ORDER_ROWS = ATTENTION_TILE_ROWS };
 
-/* Returns the number of heads (of `all`) that blocks visit side by side: as many as have operands
- * of `bytes` each in half of the cache, 25 MiB on an H100. Other data pass through the other half.
+/* Returns the number of heads (of `all`) that blocks visit side by side. A head has operands of
+ * `bytes` bytes. The operands of these heads fit in half of the cache (25 MiB on an H100); other
+ * data pass through the other half.
  *
  * A causal mask gives the last heads long blocks that begin late. If a processor has few of the
  * `blocks`, this costs more than the cache saves, so all heads are side by side. (Measured on an

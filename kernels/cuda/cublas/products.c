@@ -162,7 +162,7 @@ static bool run_chunks(const ProductCall *call, const KernelArgs *args, const Ge
 }
 
 /* The scratch holds transposed copies of operands, scales, and sums that are still to be added. */
-bool product_run(const ProductCall *call, const CudaChainPart *part, const GemmPlaces *at,
+bool product_run(const ProductCall *call, const CudaChainPart *part, const GemmAddresses *at,
                  const CudaContext *cuda, CudaError *error)
 {
     const Gemm *g = &call->gemm;
@@ -186,7 +186,7 @@ bool product_run(const ProductCall *call, const CudaChainPart *part, const GemmP
         if (!product_prepare_eight_bit(g, args, cuda, error)) return false;
         if (!product_set_scales(call, scale_a, scale_b, error)) return false;
     }
-    if (at != NULL && !product_set_places(call, at->bias ? at->bias : sums, at->input, error))
+    if (at != NULL && !product_set_addresses(call, at->bias ? at->bias : sums, at->input, error))
         return false;
     if (!product_fine("cublasLtMatmul",
                       cublasLtMatmul(cuda->products->handle, call->desc, &alpha, a, call->a, b,
@@ -209,7 +209,7 @@ bool cuda_contract(OpKind op, const KernelArgs *args, const CudaContext *cuda, C
 /* ---- fused ops ---- */
 
 static ProductCall *call_along(const CudaChainPart *part, uint32_t *n, const CudaContext *cuda,
-                               bool may_time, GemmPlaces *at, CudaError *error)
+                               bool may_time, GemmAddresses *at, CudaError *error)
 {
     ProductCall call = {0};
     *n = gemm_along(part, *n, &cuda->products->rules, &call.gemm, at);
@@ -219,7 +219,7 @@ static ProductCall *call_along(const CudaChainPart *part, uint32_t *n, const Cud
 bool cuda_products_prepare_chain(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
                                  CudaError *error)
 {
-    GemmPlaces at;
+    GemmAddresses at;
     const ProductCall *call = call_along(part, &n, cuda, true, &at, error);
     return call != NULL || n < 2;
 }
@@ -227,7 +227,7 @@ bool cuda_products_prepare_chain(const CudaChainPart *part, uint32_t n, const Cu
 bool cuda_products_chain_length(const CudaChainPart *part, uint32_t *n, const CudaContext *cuda,
                                 CudaError *error)
 {
-    GemmPlaces at;
+    GemmAddresses at;
     const ProductCall *call = call_along(part, n, cuda, false, &at, error);
     if (call == NULL && *n > 1) return false;
     if (call == NULL || !call->for_library) *n = 0;
@@ -237,7 +237,7 @@ bool cuda_products_chain_length(const CudaChainPart *part, uint32_t *n, const Cu
 bool cuda_products_chain(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
                          CudaError *error)
 {
-    GemmPlaces at;
+    GemmAddresses at;
     uint32_t length = n;
     const ProductCall *call = call_along(part, &length, cuda, false, &at, error);
     if (call == NULL && length > 1) return false;

@@ -7,7 +7,7 @@
 
 #include "kernels/cuda/cublas/products_private.h"
 
-enum { MAX_WAYS = 16 };
+enum { MAX_ALGORITHMS = 16 };
 
 /* Only types that gemm_is_for_library accepts. */
 static cudaDataType_t type_of(DType t)
@@ -44,8 +44,8 @@ static cublasLtEpilogue_t epilogue_of_call(const GemmAlong *a)
     return a->bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
 }
 
-bool product_set_places(const ProductCall *call, const void *vector, const void *input,
-                        CudaError *error)
+bool product_set_addresses(const ProductCall *call, const void *vector, const void *input,
+                           CudaError *error)
 {
     const GemmAlong *a = &call->gemm.along;
     bool has_vector = a->bias || a->sums;
@@ -65,8 +65,8 @@ static bool describe_along(ProductCall *call, CudaError *error)
     uintptr_t vector = a->bias ? a->bias_align : a->sums_align;
     if (epilogue == CUBLASLT_EPILOGUE_DEFAULT) return true;
     return set(call->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue, error) &&
-           product_set_places(call, (const void *)vector, (const void *)(uintptr_t)a->input_align,
-                              error) &&
+           product_set_addresses(call, (const void *)vector,
+                                 (const void *)(uintptr_t)a->input_align, error) &&
            (!a->input ||
             set(call->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &leading, sizeof leading, error));
 }
@@ -155,11 +155,11 @@ static bool describe_limits(const Gemm *g, cublasLtMatmulPreference_t limits, Cu
 
 /* Lists the library's suggestions that give repeatable results, the best first. None: the library
  * has no algorithm for this call. */
-static bool suggest(CudaProducts *p, ProductCall *call, ProductWay way[MAX_WAYS], uint32_t *n,
-                    CudaError *error)
+static bool suggest(CudaProducts *p, ProductCall *call, ProductAlgorithm algorithm[MAX_ALGORITHMS],
+                    uint32_t *n, CudaError *error)
 {
     cublasLtMatmulPreference_t limits = NULL;
-    cublasLtMatmulHeuristicResult_t found[MAX_WAYS];
+    cublasLtMatmulHeuristicResult_t found[MAX_ALGORITHMS];
     int n_found = 0;
     *n = 0;
     if (!product_fine("cublasLtMatmulPreferenceCreate", cublasLtMatmulPreferenceCreate(&limits),
@@ -169,7 +169,7 @@ static bool suggest(CudaProducts *p, ProductCall *call, ProductWay way[MAX_WAYS]
     cublasStatus_t status =
         !fine ? CUBLAS_STATUS_SUCCESS
               : cublasLtMatmulAlgoGetHeuristic(p->handle, call->desc, call->a, call->b, call->d,
-                                               call->d, limits, MAX_WAYS, found, &n_found);
+                                               call->d, limits, MAX_ALGORITHMS, found, &n_found);
     (void)cublasLtMatmulPreferenceDestroy(limits);
     if (!fine) return false;
     call->refused = status == CUBLAS_STATUS_NOT_SUPPORTED   ? "cublasLt does not support it"
@@ -180,7 +180,7 @@ static bool suggest(CudaProducts *p, ProductCall *call, ProductWay way[MAX_WAYS]
     for (int i = 0; i < n_found; i++)
         if (found[i].state == CUBLAS_STATUS_SUCCESS && is_repeatable(&found[i].algo) &&
             found[i].workspaceSize <= product_library_bytes(&call->gemm))
-            way[(*n)++] = (ProductWay){found[i].algo, found[i].workspaceSize};
+            algorithm[(*n)++] = (ProductAlgorithm){found[i].algo, found[i].workspaceSize};
     if (n_found == 0) call->refused = "cublasLt has no algorithm";
     if (n_found > 0 && *n == 0) call->refused = "cublasLt has no repeatable algorithm";
     return true;
@@ -224,7 +224,7 @@ bool product_choose(CudaProducts *p, ProductCall *call, const CudaChainPart *par
 {
     const Gemm *g = &call->gemm;
     char name[GEMM_NAME_BYTES];
-    ProductWay way[MAX_WAYS];
+    ProductAlgorithm algorithm[MAX_ALGORITHMS];
     uint32_t n = 0, best = 0;
     call->for_library = gemm_is_for_library(g, &p->rules) && g->m > 0 && g->n > 0 && g->k > 0;
     if (!call->for_library) {
@@ -234,17 +234,18 @@ bool product_choose(CudaProducts *p, ProductCall *call, const CudaChainPart *par
     if (!describe(call, error)) return false;
     gemm_name(g, name);
     if (use_kept(p, call, name, n_parts == 1)) return true;
-    if (!suggest(p, call, way, &n, error)) return false;
+    if (!suggest(p, call, algorithm, &n, error)) return false;
     call->for_library = n > 0;
     if (n == 0) return true;
     if (may_time && p->options.tune) {
-        if (!product_fastest(p, call, way, n, part, n_parts, cuda, &best, &call->median_ps, error))
+        if (!product_fastest(p, call, algorithm, n, part, n_parts, cuda, &best, &call->median_ps,
+                             error))
             return false;
         call->timed = best != n;
         call->for_library = best <= n;
         if (best == n) best = 0;
     }
-    if (call->for_library) call->algo = way[best].algo;
+    if (call->for_library) call->algo = algorithm[best].algo;
     return true;
 }
 

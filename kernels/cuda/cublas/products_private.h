@@ -32,7 +32,7 @@ struct CudaProducts {
 bool product_fine(const char *call, cublasStatus_t status, CudaError *error);
 uint64_t product_library_bytes(const Gemm *g); /* bytes of scratch that the library may use */
 /* Runs parts as one call: a product alone, or a product with fused ops. at NULL: it is alone. */
-bool product_run(const ProductCall *call, const CudaChainPart *part, const GemmPlaces *at,
+bool product_run(const ProductCall *call, const CudaChainPart *part, const GemmAddresses *at,
                  const CudaContext *cuda, CudaError *error);
 bool product_run_each(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
                       CudaError *error);
@@ -43,8 +43,8 @@ bool product_choose(CudaProducts *p, ProductCall *call, const CudaChainPart *par
 void product_forget(ProductCall *call);
 /* Sets the addresses of a launch's scales, and of its fused ops' arguments. */
 bool product_set_scales(const ProductCall *call, const void *a, const void *b, CudaError *error);
-bool product_set_places(const ProductCall *call, const void *vector, const void *input,
-                        CudaError *error);
+bool product_set_addresses(const ProductCall *call, const void *vector, const void *input,
+                           CudaError *error);
 bool product_takes(CudaProducts *p, const ProductCall *call, const cublasLtMatmulAlgo_t *algo);
 
 /* True if all bytes are 0: no algorithm was found. Then the plain kernel runs, or each of several
@@ -54,12 +54,12 @@ bool product_is_none(const cublasLtMatmulAlgo_t *algo);
 /* ---- products_time.c: *best is the fastest of `n` algorithms, by median time on separate memory;
  * n if none could be timed (not enough memory). For several parts, *best is n + 1 if running them
  * one by one is fastest. Returns false if the device failed. */
-typedef struct ProductWay {
+typedef struct ProductAlgorithm {
     cublasLtMatmulAlgo_t algo;
     size_t scratch_bytes;
-} ProductWay;
-bool product_fastest(CudaProducts *p, ProductCall *call, const ProductWay *way, uint32_t n,
-                     const CudaChainPart *part, uint32_t n_parts, const CudaContext *cuda,
-                     uint32_t *best, int64_t *median_ps, CudaError *error);
+} ProductAlgorithm;
+bool product_fastest(CudaProducts *p, ProductCall *call, const ProductAlgorithm *algorithm,
+                     uint32_t n, const CudaChainPart *part, uint32_t n_parts,
+                     const CudaContext *cuda, uint32_t *best, int64_t *median_ps, CudaError *error);
 
 #endif

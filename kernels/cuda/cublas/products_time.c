@@ -105,25 +105,25 @@ static void bench_close(ProductBench *b)
 }
 
 /* way NULL: separate launches. */
-static bool launch(const ProductBench *b, const ProductWay *way)
+static bool launch(const ProductBench *b, const ProductAlgorithm *algorithm)
 {
     CudaError error;
     Gemm described;
-    GemmPlaces at;
-    if (way == NULL) return product_run_each(b->part, b->n_parts, b->cuda, &error);
-    b->call->algo = way->algo;
+    GemmAddresses at;
+    if (algorithm == NULL) return product_run_each(b->part, b->n_parts, b->cuda, &error);
+    b->call->algo = algorithm->algo;
     if (b->n_parts == 1) return product_run(b->call, b->part, NULL, b->cuda, &error);
     return gemm_along(b->part, b->n_parts, &b->p->rules, &described, &at) == b->n_parts &&
            product_run(b->call, b->part, &at, b->cuda, &error);
 }
 
 /* Returns the time in ms; below 0: this algorithm failed. */
-static float time_once(ProductBench *b, const ProductWay *way)
+static float time_once(ProductBench *b, const ProductAlgorithm *algorithm)
 {
     cudaStream_t stream = (cudaStream_t)b->cuda->stream;
     float ms = -1;
     bool timed = FINE(b, cudaMemsetAsync, (b->cache, 0, CACHE_BYTES, stream)) &&
-                 FINE(b, cudaEventRecord, (b->begin, stream)) && launch(b, way) &&
+                 FINE(b, cudaEventRecord, (b->begin, stream)) && launch(b, algorithm) &&
                  FINE(b, cudaEventRecord, (b->end, stream)) &&
                  FINE(b, cudaEventSynchronize, (b->end)) &&
                  FINE(b, cudaEventElapsedTime, (&ms, b->begin, b->end));
@@ -136,13 +136,13 @@ static int by_size(const void *x, const void *y)
     return (a > b) - (a < b);
 }
 
-static float median_ms(ProductBench *b, const ProductWay *way, const char *what)
+static float median_ms(ProductBench *b, const ProductAlgorithm *algorithm, const char *what)
 {
     float ms[RUNS];
     b->what = what;
-    if (time_once(b, way) < 0) return -1; /* the first run loads the kernel */
+    if (time_once(b, algorithm) < 0) return -1; /* the first run loads the kernel */
     for (int i = 0; i < RUNS; i++)
-        if ((ms[i] = time_once(b, way)) < 0) return -1;
+        if ((ms[i] = time_once(b, algorithm)) < 0) return -1;
     qsort(ms, RUNS, sizeof ms[0], by_size);
     return ms[RUNS / 2];
 }
@@ -157,9 +157,9 @@ static bool tell(const ProductBench *b, CudaError *error)
     return false;
 }
 
-bool product_fastest(CudaProducts *p, ProductCall *call, const ProductWay *way, uint32_t n,
-                     const CudaChainPart *part, uint32_t n_parts, const CudaContext *cuda,
-                     uint32_t *best, int64_t *median_ps, CudaError *error)
+bool product_fastest(CudaProducts *p, ProductCall *call, const ProductAlgorithm *algorithm,
+                     uint32_t n, const CudaChainPart *part, uint32_t n_parts,
+                     const CudaContext *cuda, uint32_t *best, int64_t *median_ps, CudaError *error)
 {
     ProductBench b = {.p = p, .call = call, .cuda = cuda, .what = "(its operands)"};
     char what[32];
@@ -167,8 +167,8 @@ bool product_fastest(CudaProducts *p, ProductCall *call, const ProductWay *way, 
     *best = n;
     if (bench_open(&b, part, n_parts)) {
         for (uint32_t i = 0; i < n && i < MAX_TIMED && !b.broke; i++) {
-            (void)snprintf(what, sizeof what, "way %u of %u of", i + 1, n);
-            ms = median_ms(&b, &way[i], what);
+            (void)snprintf(what, sizeof what, "algorithm %u of %u of", i + 1, n);
+            ms = median_ms(&b, &algorithm[i], what);
             if (ms < 0 || (best_ms >= 0 && ms >= best_ms)) continue;
             *best = i;
             best_ms = ms;

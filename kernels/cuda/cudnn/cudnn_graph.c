@@ -150,9 +150,9 @@ void cudnn_reduce(GraphBuilder *g, cudnnReduceTensorOp_t op, GraphTensor x, Grap
 }
 
 /* Configurations that the library suggests and can carry out. */
-enum { MAX_WAYS = 8 };
+enum { MAX_CONFIGS = 8 };
 static uint32_t suggest(GraphBuilder *g, Descriptor graph, Descriptor device,
-                        Descriptor way[MAX_WAYS])
+                        Descriptor config[MAX_CONFIGS])
 {
     const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
     int64_t n = 0;
@@ -161,29 +161,30 @@ static uint32_t suggest(GraphBuilder *g, Descriptor graph, Descriptor device,
     cudnn_set(g, heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
     if (device) set_descriptor(g, heuristics, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, device);
     if (!cudnn_finalize(g, heuristics)) return 0;
-    for (int i = 0; i < MAX_WAYS; i++) way[i] = cudnn_new(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-    if (g->failed ||
-        !fine(g, "cudnnBackendGetAttribute",
-              g->calls->cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, MAX_WAYS, &n, way)))
+    for (int i = 0; i < MAX_CONFIGS; i++)
+        config[i] = cudnn_new(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    if (g->failed || !fine(g, "cudnnBackendGetAttribute",
+                           g->calls->cudnnBackendGetAttribute(
+                               heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                               CUDNN_TYPE_BACKEND_DESCRIPTOR, MAX_CONFIGS, &n, config)))
         return 0;
-    return n < MAX_WAYS ? (uint32_t)n : MAX_WAYS;
+    return n < MAX_CONFIGS ? (uint32_t)n : MAX_CONFIGS;
 }
 
 Descriptor cudnn_plan(GraphBuilder *g, cudnnHandle_t handle, Descriptor device, uint32_t *viable)
 {
-    Descriptor graph = cudnn_new(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR), way[MAX_WAYS];
+    Descriptor graph = cudnn_new(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR), config[MAX_CONFIGS];
     *viable = 0;
     if (handle)
         cudnn_set(g, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
     cudnn_set(g, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, g->n_ops,
               g->op);
     if (!cudnn_finalize(g, graph)) return NULL;
-    *viable = suggest(g, graph, device, way);
+    *viable = suggest(g, graph, device, config);
     for (uint32_t i = 0; i < *viable && handle; i++) {
         Descriptor plan = cudnn_new(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
         cudnn_set(g, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
-        set_descriptor(g, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, way[i]);
+        set_descriptor(g, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config[i]);
         if (g->failed) return NULL;
         if (g->calls->cudnnBackendFinalize(plan) == CUDNN_STATUS_SUCCESS) return plan;
     }

@@ -3,7 +3,7 @@
  * equal ids. Runs that cross tiles are added in order by the tile in which they begin.
  *
  * The sort goes by digits of eight bits. Tiles count their digits, one block turns the counts into
- * places, and tiles store their entries there. */
+ * positions, and tiles store their entries at these positions. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -114,7 +114,8 @@ KERNEL(sort_scatter, SortArgs, SORT_THREADS, 4)
     uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     int64_t first = (int64_t)blockIdx.x * SORT_TILE + warp * (SORT_TILE / SORT_WARPS);
     sort_count_warps(&a, held);
-    uint32_t place = a.count[threadIdx.x * a.tiles + blockIdx.x]; /* place of this thread's digit */
+    uint32_t place = a.count[threadIdx.x * a.tiles + blockIdx.x]; /* position of this thread's
+                                                                   * digit */
     for (int w = 0; w < SORT_WARPS; w++) {
         uint32_t count = held[w * DIGITS + (int)threadIdx.x];
         held[w * DIGITS + (int)threadIdx.x] = place;

@@ -1,7 +1,7 @@
-/* Mixture of experts: how unevenly each sequence chose its experts, and each token's share of that
- * loss. First, a block counts for eight experts of a sequence how often they were chosen. Then a
- * warp processes each token. Sums over tokens are made in a fixed number of parts, so that their
- * order is fixed. */
+/* Mixture of experts: how unevenly each sequence chose its experts, and the part of that loss that
+ * each token is charged. First, a block counts for eight experts of a sequence how often they were
+ * chosen. Then a warp processes each token. Sums over tokens are made in a fixed number of parts,
+ * so that their order is fixed. */
 #include "kernels/cuda/experts/count.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
@@ -20,7 +20,7 @@ typedef struct BalanceArgs {
     Array logits, dlogits; /* [sequences, tokens, n]; a sequence may have more tokens elsewhere */
     Array balance;         /* [sequences]; or its gradient */
     const int32_t *ids;    /* [sequences, choices] */
-    float *chosen;         /* [sequences, n]: the share of choices on each expert, times n */
+    float *chosen;         /* [sequences, n]: the fraction of choices on each expert, times n */
     float *sums;           /* [sequences, parts] */
     int64_t sequences, tokens, n;
     int64_t choices, groups, parts; /* groups: of eight experts */
@@ -271,7 +271,7 @@ bool cuda_router_z_grad(const KernelArgs *args, const CudaContext *cuda, CudaErr
                   BALANCE_THREADS, 0, p, cuda, error);
 }
 
-/* ---- each token's share of the balance loss ---- */
+/* ---- the balance loss that each token is charged ---- */
 
 typedef struct ChargeArgs {
     Array dy, dbalance; /* [sequences, tokens], [sequences] */

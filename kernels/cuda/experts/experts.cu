@@ -19,7 +19,7 @@ typedef struct ExpertsArgs {
     const int32_t *slots;        /* [b,S,K] */
     int64_t sequences, per_sequence, choices;  /* b, S, K */
     int64_t experts, rooms, width;             /* e, m and k here */
-    int64_t start, valid;                      /* of the local experts */
+    int64_t start, valid;                      /* range of the local experts */
     int64_t capacity, first_room, valid_rooms; /* capacity: rooms of all ranks */
     bool weighted, accumulate;
 } ExpertsArgs;

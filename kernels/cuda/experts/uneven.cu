@@ -21,7 +21,7 @@ typedef struct UnevenArgs {
     int32_t *made;                 /* counts that are made */
     int64_t sequences, per_sequence, choices, width; /* b, S, K, k */
     int64_t experts, start, rooms;                   /* e here, the first of them, O */
-    int64_t elements;                                /* of the memory of rows */
+    int64_t elements;                                /* elements in the memory of rows */
     bool weighted, accumulate;
 } UnevenArgs;
 

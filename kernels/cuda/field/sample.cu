@@ -68,7 +68,7 @@ DEVICE float pool_max_grad(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(pool_max_grad)
 
-/* Finds the two rows of x that make output row o, and the share of the second. */
+/* Finds the two rows of x that make output row o, and the weight of the second. */
 DEVICE float resize_rows(const FieldArgs *a, const FieldAlong *x, int64_t o, int64_t row[2])
 {
     int64_t at = x->start + o;
@@ -93,7 +93,7 @@ DEVICE float resize_one(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(resize_one)
 
-/* Returns the share of row r in output row o. */
+/* Returns the weight of row r in output row o. */
 DEVICE float resize_share(const FieldArgs *a, const FieldAlong *x, int64_t o, int64_t r)
 {
     int64_t row[2];
@@ -121,7 +121,7 @@ DEVICE float resize_back(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(resize_back)
 
-/* Element i of [b,N,h I,w J] is the same number as which element of [b,N I J,h,w]? I and J are the
+/* Returns the element of [b,N I J,h,w] that becomes element i of [b,N,h I,w J]. I and J are the
  * kernels of h and w. */
 DEVICE int64_t shuffle_at(const FieldArgs *a, int64_t i)
 {

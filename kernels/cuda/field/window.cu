@@ -17,7 +17,7 @@ DEVICE int64_t window_point(const FieldArgs *a, int64_t window, int64_t i)
     return (p * (a->taps / a->w.kernel) + x) * width + q * a->w.kernel + y;
 }
 
-/* Returns the place of element i of [b,g,...,points of the plane]. `above` is the product of the
+/* Returns the indices of element i of [b,g,...,points of the plane]. `above` is the product of the
  * sizes between g and the points. */
 DEVICE WindowPlace window_place(const FieldArgs *a, int64_t i, int64_t above)
 {

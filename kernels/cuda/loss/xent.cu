@@ -11,7 +11,7 @@ typedef enum XentSum { XENT_max, XENT_sumexp, XENT_smooth } XentSum;
 typedef struct XentArgs {
     Array z, top, out; /* [rows, width]; [rows] */
     const int32_t *labels;
-    int64_t width, valid, start, all; /* of the vocabulary */
+    int64_t width, valid, start, all; /* the local part of the vocabulary, and its whole size */
     float keep, each;                 /* 1 - smoothing; smoothing over the whole vocabulary */
     int32_t what;
     uint32_t *fault, fault_code;

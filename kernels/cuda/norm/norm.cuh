@@ -11,7 +11,7 @@ enum { NORM_THREADS = 512, HELD = 2 };
 
 typedef struct Rows {
     int64_t n, width;
-    int32_t eights; /* of a row */
+    int32_t eights; /* groups of eight in a row */
     /* threads that share a row: a power of two; more than a warp means the whole block */
     int32_t lanes;
 } Rows;
@@ -115,7 +115,7 @@ typedef struct NormArgs {
     float eps;
     bool adds, keeps; /* the norm's input is x + addend; that sum is also written */
     bool centred;     /* LayerNorm */
-    Amax amax;        /* of y */
+    Amax amax;        /* the largest magnitude of y */
 } NormArgs;
 
 /* norm_warps.cu: a norm alone, over rows of 264 to 4096 bf16 numbers, a multiple of eight. */

@@ -61,7 +61,7 @@ DEVICE bool sums_in_shared(const bool half, const NormGradArgs *a)
     return half || a->in_shared;
 }
 
-/* Returns the shared-memory index of a column's sum; k: the column's place in its group of eight.
+/* Returns the shared-memory index of a column's sum; k: the column's number in its group of eight.
  * Sums of one k are stored together, so that the lanes of a warp use different banks. Each k is
  * shifted by 4 more banks, so that this also holds for lanes with neighbouring columns. */
 DEVICE int slope_slot(const bool half, const NormGradArgs *a, int column, int k)

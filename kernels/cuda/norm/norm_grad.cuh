@@ -15,7 +15,7 @@ typedef struct NormGradArgs {
     /* apart: distance in shared memory between the sums of column k and of column k + 1 of a group
      * of eight */
     int32_t pitch, apart;
-    Amax amax; /* of dx */
+    Amax amax; /* the largest magnitude of dx */
 } NormGradArgs;
 
 /* norm_grad_columns.cu: rows of 264 to 2048 bf16 numbers, a multiple of eight. */

@@ -77,8 +77,8 @@ DEVICE void column_add(const Column *c, const bool centred, const uint4 *weight,
     }
 }
 
-/* The compiler would keep the numbers that it widened for the first pass, in four times as many
- * registers. */
+/* Otherwise the compiler would keep the numbers that it widened for the first pass, in four times
+ * as many registers. */
 DEVICE void column_forget(Column *c)
 {
 #ifdef __CUDACC__
@@ -139,7 +139,7 @@ DEVICE void column_sums(const int n, int per_row, float value[COLUMN_VALUES], fl
             held[w * COLUMN_VALUES + i];
 }
 
-/* Adds the sums of the block's groups, and writes them. A column's place is chosen so that the
+/* Adds the sums of the block's groups, and writes them. A column's position is chosen so that the
  * lanes of a warp use different banks, whether they have neighbouring groups of eight columns or
  * neighbouring columns. */
 DEVICE void column_finish(const NormGradArgs *a, const bool centred, int per_row, bool own,
@@ -224,7 +224,8 @@ static bool has_width(int64_t width)
     return width % EIGHT == 0 && width > WARP * EIGHT && width <= COLUMN_THREADS * EIGHT;
 }
 
-/* Does not ask whether amax joins: a gradient has equal bits with and without it. */
+/* The choice does not depend on a fused amax, so that a gradient has equal bits with and without
+ * one. */
 bool norm_grad_has_columns(const NormGradArgs *p, int64_t width)
 {
     return has_width(width) && array_is_bf16(p->dy) && array_is_bf16(p->x) &&

@@ -133,7 +133,7 @@ ROW_KERNEL(16, 1, 2, 1)
 
 /* ---- which calls ---- */
 
-/* Does not ask which ops join: a norm has equal bits with and without them. */
+/* The choice does not depend on fused ops, so that a norm has equal bits with and without them. */
 bool norm_has_warps(const NormArgs *p)
 {
     const int64_t width = p->rows.width;

@@ -14,7 +14,8 @@ extern "C" {
 
 /* bytes of the library's scratch memory for partial sums */
 enum { GEMM_SUMS_BYTES = 1 << 20 };
-/* bytes: alignment of parts of the workspace, and the largest alignment of a pointer that counts */
+/* bytes: alignment of parts of the workspace; for pointers, a larger alignment counts as this
+ * one */
 enum { GEMM_ALIGN = 256 };
 /* bytes: the largest fp32 product that waits in the workspace for its scales */
 enum { GEMM_UNSCALED_BYTES = 64 << 20 };
@@ -25,7 +26,7 @@ enum { GEMM_TURN_WORD = 4 };
 /* As stored: column-major [rows, columns]; op says whether the product reads its transpose. */
 typedef struct GemmMatrix {
     int64_t rows, columns, leading, stride; /* elements; stride: between batches */
-    uint32_t arg;                           /* of KernelArgs */
+    uint32_t arg;                           /* number of the argument in KernelArgs */
     DType dtype;
     bool transposed;
     /* the operand is first stored as its transpose in the workspace, from which the product reads
@@ -34,7 +35,7 @@ typedef struct GemmMatrix {
     uint32_t align; /* bytes that divide its address (and every batch's), up to GEMM_ALIGN */
     /* bytes that divide the address of every row of the operand before it is transposed */
     uint32_t source_align;
-    uint64_t turned_bytes; /* of that copy */
+    uint64_t turned_bytes; /* bytes of that copy */
 } GemmMatrix;
 
 /* The additional work of the call, and the alignment in bytes of its vectors and matrices. */
@@ -102,14 +103,14 @@ void gemm_name(const Gemm *g, char name[GEMM_NAME_BYTES]);
 /* ---- gemm_along.c: a product and its fused ops. */
 
 /* Addresses that a launch reads and writes in addition to the operands; NULL: none. */
-typedef struct GemmPlaces {
+typedef struct GemmAddresses {
     const void *bias, *other;
     void *input, *sums, *out;
-} GemmPlaces;
+} GemmAddresses;
 /* Returns how many of the leading parts one call of the library can compute; below 2: none.
  * Describes the call in *g, as gemm_of does. Unread outputs (CudaChainPart) are not written. */
 uint32_t gemm_along(const CudaChainPart *part, uint32_t n, const GemmRules *rules, Gemm *g,
-                    GemmPlaces *at);
+                    GemmAddresses *at);
 uint32_t gemm_alignment(const void *at, int64_t stride_bytes);
 
 #ifdef __cplusplus

@@ -38,7 +38,7 @@ static bool passes_unread(const CudaChainPart *part, const Epilogue *e)
     return true;
 }
 
-static void describe(const CudaChainPart *part, const Epilogue *e, Gemm *g, GemmPlaces *at)
+static void describe(const CudaChainPart *part, const Epilogue *e, Gemm *g, GemmAddresses *at)
 {
     const uint32_t last = e->sums.part ? 0 : e->n - 1;
     const uint32_t made = e->gelu == EPILOGUE_GELU_forward ? e->input.part - 1u : 0;
@@ -82,7 +82,7 @@ static bool is_for_library(const Gemm *g, const GemmRules *rules)
 }
 
 uint32_t gemm_along(const CudaChainPart *part, uint32_t n, const GemmRules *rules, Gemm *g,
-                    GemmPlaces *at)
+                    GemmAddresses *at)
 {
     EpiloguePart parts[EPILOGUE_PARTS];
     Epilogue e;

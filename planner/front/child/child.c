@@ -341,8 +341,8 @@ void child_note_absent(Child *c, const char *name, bool shipped)
     for (uint32_t i = 0; i < c->n_absent; i++)
         if (c->absent[i].shipped == shipped && strcmp(c->absent[i].name, name) == 0) return;
     if (c->n_absent == CHILD_MOST_ABSENT) return;
-    /* The list is full, so more files may be missing than it can name. "." always exists. Listed as
-     * missing, it keeps the answer from being used again. */
+    /* The list is full, and more files may be missing. Its last entry is therefore ".", which
+     * always exists. An answer that lists it as missing is never used again. */
     const bool last = c->n_absent + 1 == CHILD_MOST_ABSENT;
     c->absent[c->n_absent++] = last ? (Absent){".", false} : (Absent){name, shipped};
 }

@@ -16,7 +16,7 @@ enum {
     CHILD_MOST_FILES = 64,
     CHILD_MOST_SETS = 64,
     CHILD_MOST_ABSENT = 32,
-    CHILD_MOST_DEPTH = 16, /* of require */
+    CHILD_MOST_DEPTH = 16, /* how deep calls of require may nest */
     CHILD_MOST_SOURCE = 1 << 20,
     CHILD_MOST_LUA_BYTES = 256 << 20,
     CHILD_MOST_FIELDS = 20000,
@@ -66,12 +66,12 @@ typedef struct Answer {
     bool no_model; /* the parent has this model already: it is not traced again */
 } Answer;
 
-/* Free pieces of the interpreter's memory. */
+/* Free blocks of the interpreter's memory. */
 enum { CHILD_POOL_STEP = 16, CHILD_MOST_POOLED = 512 };
 typedef struct ChildPool {
-    void *free[CHILD_MOST_POOLED / CHILD_POOL_STEP + 1]; /* [size / step]: the first free piece */
-    unsigned char *region; /* the memory of all pieces in the lists; NULL: none */
-    size_t used;           /* bytes of the region that were in a piece */
+    void *free[CHILD_MOST_POOLED / CHILD_POOL_STEP + 1]; /* [size / step]: the first free block */
+    unsigned char *region; /* the memory of all blocks in the lists; NULL: none */
+    size_t used;           /* bytes of the region that were ever in a block */
     bool mapped;           /* the region was asked for */
 } ChildPool;
 

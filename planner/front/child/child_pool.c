@@ -1,8 +1,8 @@
-/* The memory of the interpreter: free pieces of small sizes wait in lists, one list for each
+/* The memory of the interpreter: free blocks of small sizes wait in lists, one list for each
  * multiple of 16 bytes. Scripts make many small tables, and malloc takes several times longer for
- * them. A list never gives its pieces back, so the lists share a region of limited size. Beyond it,
- * and for large pieces, malloc is used. Under AddressSanitizer everything comes from malloc, so
- * that overruns are found. */
+ * them. A list never gives its blocks back, so the lists share a region of limited size. When the
+ * region is used up, and for large blocks, malloc is used. Under AddressSanitizer everything comes
+ * from malloc, so that overruns are found. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include <stdlib.h>
 #include <string.h>
@@ -22,9 +22,9 @@ static size_t list_of(size_t bytes)
     return (bytes + STEP - 1) / STEP;
 }
 
-static bool is_pooled(const ChildPool *pool, const void *piece)
+static bool is_pooled(const ChildPool *pool, const void *block)
 {
-    return pool->region != NULL && (uintptr_t)piece - (uintptr_t)pool->region < REGION;
+    return pool->region != NULL && (uintptr_t)block - (uintptr_t)pool->region < REGION;
 }
 
 /* Asks for the region, once. Without it everything comes from malloc. */
@@ -41,27 +41,27 @@ static void *get(ChildPool *pool, size_t bytes)
 {
     if (bytes > MOST_POOLED) return malloc(bytes);
     const size_t list = list_of(bytes), room = list * STEP;
-    void *piece = pool->free[list];
-    if (piece != NULL) {
-        memcpy(&pool->free[list], piece, sizeof(void *)); /* the next piece of the list */
-        return piece;
+    void *block = pool->free[list];
+    if (block != NULL) {
+        memcpy(&pool->free[list], block, sizeof(void *)); /* the next block of the list */
+        return block;
     }
     if (!pool->mapped) map_region(pool);
     if (pool->region == NULL || REGION - pool->used < room) return malloc(room);
-    piece = pool->region + pool->used;
+    block = pool->region + pool->used;
     pool->used += room;
-    return piece;
+    return block;
 }
 
-static void give(ChildPool *pool, void *piece, size_t bytes)
+static void give(ChildPool *pool, void *block, size_t bytes)
 {
-    if (!is_pooled(pool, piece)) {
-        free(piece);
+    if (!is_pooled(pool, block)) {
+        free(block);
         return;
     }
     const size_t list = list_of(bytes);
-    memcpy(piece, &pool->free[list], sizeof(void *));
-    pool->free[list] = piece;
+    memcpy(block, &pool->free[list], sizeof(void *));
+    pool->free[list] = block;
 }
 
 void *child_resize(ChildPool *pool, void *at, size_t old, size_t size)

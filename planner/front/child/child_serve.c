@@ -23,7 +23,7 @@ enum {
 
 /* The state that each request begins with. */
 typedef struct Start {
-    Str records; /* records of the files and warnings of the script's own run */
+    Str records; /* the records of files and warnings that the script's own run sent */
     uint32_t n_sources, n_files_sent, n_absent, n_reports, n_fields;
     bool failed;
 } Start;

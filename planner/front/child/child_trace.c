@@ -159,7 +159,8 @@ typedef struct Named {
     TensorId id;
     int n_dims;
     int64_t dim[MAX_DIMS];
-    /* The order of a fused projection: its dimension, and each group's share of each segment. */
+    /* The order of a fused projection: its dimension, and the number of features that each group
+     * has of each segment. */
     uint32_t n_segments, order_dim;
     int64_t share[FRONT_MOST_SEGMENTS];
 } Named;

@@ -19,8 +19,8 @@ typedef struct Halo {
 } Halo;
 
 /* Makes a deal whose parts overlap. DEAL_halo: each part holds copies of its neighbours' rows.
- * DEAL_overlap: each part holds its share of a sum over rows. held: the interval of each part. In a
- * periodic dimension, an interval may exceed the edges. */
+ * DEAL_overlap: each part holds its contributions to a sum over rows. held: the interval of each
+ * part. In a periodic dimension, an interval may exceed the edges. */
 DealId deal_around(Deals *deals, Arena *arena, DealKind kind, int64_t size, uint32_t n_parts,
                    const Interval *held);
 static inline bool deal_is_around(const Deals *deals, DealId id)

@@ -84,7 +84,8 @@ const char *layout_text(Arena *arena, const Mesh *mesh, const Layout *l);
 typedef uint32_t DealId;
 /* rows: space for the tokens of experts, of which only the used part is stored (rows.h). halo: each
  * part holds its own indices and copies of its neighbours' (halo.h). overlap: parts overlap, and
- * each holds its share of a sum. strided: each part holds pieces at equal distances (stride.h). */
+ * each holds its contributions to a sum. strided: each part holds pieces at equal distances
+ * (stride.h). */
 typedef enum DealKind {
     DEAL_equal,
     DEAL_ceil,

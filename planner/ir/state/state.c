@@ -1,6 +1,6 @@
-/* Lists the state that a rank holds between steps. A flat unit is cut into equal parts that ignore
- * the borders of tensors. So a part of a tensor is an interval of its elements. Such an interval is
- * a few boxes: the end of a row, whole rows, and the beginning of a row. */
+/* Lists the state that a rank holds between steps. A flat unit is cut into equal parts, whatever
+ * the borders of its tensors. So a rank's part of a tensor is an interval of the tensor's elements.
+ * Such an interval is a few boxes: the end of a row, whole rows, and the beginning of a row. */
 #include "planner/ir/state/state.h"
 
 #include <assert.h>
@@ -33,7 +33,7 @@ typedef struct StateWalk {
     const Tensor *t;
     Shape shape; /* the shape of the tensor when it is used */
     int64_t local[MAX_DIMS];
-    Interval box[MAX_DIMS];  /* in local indices */
+    Interval box[MAX_DIMS];  /* the box in local indices */
     Interval at[MAX_DIMS];   /* the box in global indices */
     Interval from[MAX_DIMS]; /* the box in local indices of the part */
     int64_t before;          /* position of the tensor's first element in the buffer */
@@ -66,8 +66,9 @@ static void emit_features(StateWalk *w, int64_t lo, int64_t hi, int64_t group, i
     s->first = first;
 }
 
-/* Emits features that are stored by groups, in the order of the segments. Whole pieces of
- * neighbouring groups are joined. A partial piece is emitted for each group. */
+/* Emits features that are stored by groups, in the order of the segments. If a segment is whole in
+ * neighbouring groups, these groups are emitted together. Otherwise each group is emitted by
+ * itself. */
 static void emit_segments(StateWalk *w)
 {
     const Deals *deals = &w->state->plan->graph.deals;

@@ -99,8 +99,8 @@ static bool check_modules(const Checker *c)
     return true;
 }
 
-/* A tensor's order must be a table of segments in which each group has its share, so that every
- * element has a place. */
+/* A tensor's order must be a table of segments. The table must give each group equally many
+ * features of each segment, so that every element has a position. */
 static bool check_order(const Checker *c, const Tensor *t)
 {
     const Deals *deals = &c->plan->graph.deals;

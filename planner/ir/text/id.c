@@ -20,7 +20,7 @@ typedef struct Hashed {
     uint32_t words, n_words; /* where Coder.word holds the hashes of its names; 0: it has no names,
                               * or is a number */
     bool always;             /* hashed even if it is zero */
-    bool plain;              /* 32 bits, a number or the place of a name */
+    bool plain;              /* 32 bits: a number, or the index of a name */
 } Hashed;
 
 typedef struct Coder {

@@ -55,7 +55,7 @@ typedef enum TextTrust {
 typedef LIST(uint32_t) IdList;
 
 typedef struct TextField {
-    const char *key; /* NULL: the value is always printed, without a key, at a fixed place */
+    const char *key; /* NULL: the value is always printed, without a key, at a fixed position */
     FieldType type;
     uint16_t offset, count; /* byte offsets in the record */
     uint32_t room;          /* FIELD_word: number of names; FIELD_ids: size of the array */

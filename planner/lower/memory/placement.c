@@ -185,7 +185,7 @@ bool placement_periodic(const Program *p)
         if (p->code.at[pc].microbatch < newest) return false;
         newest = p->code.at[pc].microbatch;
     }
-    return newest + 1 >= 4; /* at least two middle micro-batches */
+    return newest + 1 >= 4; /* there are at least two middle micro-batches */
 }
 
 /* The sum of the offsets that the forward work, or the backward work, of a micro-batch uses. */

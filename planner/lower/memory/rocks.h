@@ -12,7 +12,7 @@ typedef struct Rock {
     uint64_t offset, size;
     Pc begins;       /* the first pc of the kernel that touches `first` */
     Knowledge knows; /* the instructions that are known to have finished at that pc */
-    End end;         /* of `last` */
+    End end;         /* the end of `last` */
 } Rock;
 
 typedef struct Rocks {

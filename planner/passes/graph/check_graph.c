@@ -95,7 +95,7 @@ bool check_graph(const Job *job, CheckedGraph *last, const char *pass)
         if (id < n_known && memcmp(n, &last->nodes.at[id], sizeof *n) == 0) continue;
         if (!node_fits(g, n, n_axes, job->diag))
             return fail(job->diag, pass, n->loc, "is malformed", op_info(n->op)->name);
-        memcpy(&last->nodes.at[id], n, sizeof *n); /* with its padding */
+        memcpy(&last->nodes.at[id], n, sizeof *n); /* copies its padding, too */
     }
     remember(last, g, n_axes, n_known > 0);
     return true;

@@ -67,7 +67,7 @@ static bool quantise(const Derive *v, OpKind reader, uint32_t i, TensorId x, DTy
     like.op = reader;
     const TensorId known = out->whole;
     *out = float8_quantise(v->job, &like, i, x, float8_type(reader, to), known);
-    const bool at_once = op_info(reader)->flags & OP_BLOCKS; /* by one node */
+    const bool at_once = op_info(reader)->flags & OP_BLOCKS; /* one node makes scale and value */
     if (out->whole && !known && !place(v, out->whole)) return false;
     return (at_once || place(v, out->amax)) && place(v, out->value);
 }

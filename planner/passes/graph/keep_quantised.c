@@ -11,9 +11,11 @@
 
 typedef struct Mover {
     Graph *g;
-    bool *stays;          /* [tensor]: kept, or made again, for another reader */
+    bool *stays;          /* [tensor]: another reader needs it, so it is kept or made again
+                           * anyway */
     NodeId *behind;       /* [node]: the forward node behind which it moves; 0: it stays */
-    NodeId *first, *next; /* [node]: the first node that moves behind it; the one after that node */
+    NodeId *first, *next; /* first[node]: the first node that moves behind `node`. next[node]: the
+                           * next node that moves behind the same node */
 } Mover;
 
 static bool makes_form(const Node *n)

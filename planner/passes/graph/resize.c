@@ -6,7 +6,7 @@ typedef struct Resize {
     const Graph *g;
     Graph *out;
     Arena *arena;
-    Diag *unread; /* of ops that do not take the size */
+    Diag *unread; /* reports of ops that do not take the new size; they are never shown */
     IndexRole role;
     int64_t was, size;
     TensorId *now; /* [tensor of g]: the tensor of `out` */

@@ -9,7 +9,7 @@ enum { DONE_F = 1, DONE_I = 2, DONE_W = 4, DONE_all = 7 };
 typedef struct SchedulePlayer {
     const Schedule *s;
     uint8_t *done;                        /* [stage * n_microbatches + microbatch] */
-    uint32_t *forward_end, *backward_end; /* the same */
+    uint32_t *forward_end, *backward_end; /* [stage * n_microbatches + microbatch] */
     uint32_t *at, *clock, *alive;         /* [rank] */
     uint32_t cap;                         /* 0: none */
 } SchedulePlayer;

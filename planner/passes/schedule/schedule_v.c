@@ -9,7 +9,7 @@ typedef struct RankWriter {
     Schedule *s;
     Arena *arena;
     uint32_t rank, stage[2];
-    uint32_t n_forward[2], n_backward[2]; /* of each chunk */
+    uint32_t n_forward[2], n_backward[2]; /* [chunk]: the number of its actions so far */
     Actions waiting;                      /* weight gradients */
     uint32_t n_taken;
     uint32_t limit; /* actions of micro-batches from this number on are not written */

@@ -281,7 +281,7 @@ static void check_draw(Verifier *v, NodeId id, NodeId *drawn_by)
     *other = id;
 }
 
-/* Checks that each place in the model has its own random numbers, and that gradients repeat them.
+/* Checks that each site of the model has its own random numbers, and that gradients repeat them.
  */
 static void check_draws(Verifier *v)
 {

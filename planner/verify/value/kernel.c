@@ -1,6 +1,6 @@
 /* Checks instructions that may run as one kernel. They must follow each other on the compute stream
- * and process the same rows. Only the first may wait for other instructions, and others may wait
- * only for the last.
+ * and process the same rows. Only the first of them may wait for instructions outside the kernel.
+ * Instructions outside the kernel may wait only for the last of them.
  *
  * Rows are processed in any order. So a buffer may take over the bytes of another buffer of the
  * kernel only if both have the same layout. A sum over rows is complete only at the end of the

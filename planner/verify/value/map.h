@@ -22,7 +22,7 @@ typedef struct RangeAt {
 
 typedef struct RangeMap {
     Arena *arena;
-    size_t size; /* of a payload */
+    size_t size; /* bytes of a payload */
     LIST(RangeBlock *) blocks;
     LIST(uint64_t) starts; /* [block]: the address at which it begins; searched before blocks */
     LIST(RangeBlock *) spare;

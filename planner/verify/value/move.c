@@ -1,5 +1,5 @@
-/* Checks instructions that move data. The value does not change, but its layout, place or dtype
- * does. A collective changes the layout on all axes of its group. */
+/* Checks instructions that move data. The value does not change, but its layout, its offset or its
+ * dtype does. A collective changes the layout on all axes of its group. */
 #include <assert.h>
 #include <string.h>
 

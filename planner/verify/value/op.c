@@ -233,7 +233,7 @@ static bool check_layouts(const OpStep *s)
     return check_deals(s) && check_groups(s);
 }
 
-/* Checks the random numbers of an op. They must depend on the place in the model and the
+/* Checks the random numbers of an op. They must depend on the site in the model and on the
  * micro-batch, but not on the rank. */
 static bool check_draw(const OpStep *s, const Node *n, const Val *in)
 {

@@ -17,7 +17,7 @@ static bool order_fits(const Verifier *v, const Tensor *t)
            deal_valid(deals, t->order, d->size, d->n_parts, 0) == t->dim[t->order_dim + 1];
 }
 
-/* True if [lo, hi) of each group is the share of exactly one segment. */
+/* True if features [lo, hi) of each group are exactly one segment. */
 static bool is_a_segment(const Verifier *v, DealId order, int64_t lo, int64_t hi)
 {
     const Deals *deals = &v->g->deals;

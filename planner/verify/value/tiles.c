@@ -1,9 +1,9 @@
 /* Checks a region that is cut into pieces along the tokens: the pieces together must give the
  * result of the whole. The check shares no code with the pass. From the graph alone it derives, for
- * each value, the tokens that the value covers, and the way in which it was made from values of the
+ * each value, the tokens that the value covers, and the computation that made it from values of the
  * whole model. Results that leave the pieces are the loss, its count, and gradients of weights and
- * of the region's input. Each must contain every token exactly once, and all tokens in the same
- * way. Other proofs show that programs compute the graph's values. */
+ * of the region's input. Each result must contain every token exactly once, and must use all tokens
+ * in the same computation. Other proofs show that programs compute the graph's values. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ typedef struct Part {
     uint32_t tile; /* 1 + number of the piece that the node states; 0: none */
 } Part;
 
-/* One part's share of a tensor that covers all tokens; `made` says how it was made. */
+/* A part's contribution to a tensor that covers all tokens; `made` says how it was made. */
 typedef struct TileShare {
     TensorId to;
     Hash128 made;
@@ -139,8 +139,8 @@ static int by_way(const void *a, const void *b)
     return x->node < y->node ? -1 : 1;
 }
 
-/* Checks that the shares of one tensor that are made in the same way cover [0, tokens) once, piece
- * after piece. Returns the index after these shares. */
+/* Checks that the contributions to one tensor that are made in the same way cover [0, tokens) once,
+ * piece after piece. Returns the index after these contributions. */
 static uint32_t check_shares(const Tiles *t, uint32_t first)
 {
     const TileShare *at = &t->shares.at[first];

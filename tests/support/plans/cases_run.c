@@ -89,7 +89,7 @@ bool cases_norm(const CaseResult *r, const char *rest, Str *seen)
 /* ---- the initial values of a run ---- */
 
 typedef struct Start {
-    const Graph *graph; /* of the one-rank plan */
+    const Graph *graph; /* the one-rank plan's graph */
     double **value;     /* [tensor of the one-rank plan][element] */
     const Plan *plan;
     const void *at;

@@ -12,7 +12,7 @@ typedef struct Builder {
     Graph *g;
     Arena *arena;
     Diag diag;
-    double spread; /* of weights */
+    double spread; /* standard deviation of weights */
     TensorId labels;
     ModuleId root, module; /* the root, and the module that is being built */
 } Builder;
@@ -132,7 +132,7 @@ static void cross_entropy(Builder *m, TensorId logits, double global_tokens)
     TensorId top = op1(m, OP_xent_max, logits);
     TensorId picked = op2(m, OP_xent_pick, logits, m->labels);
     TensorId total = op2(m, OP_xent_sumexp, logits, top);
-    /* as when the golden tensors were made */
+    /* the golden tensors were made with these attributes */
     Attrs attrs = {.scale = 1 / global_tokens, .count_all = 1};
     m->g->loss = op(m, OP_xent_loss, (const TensorId[]){top, total, picked, m->labels}, 4, &attrs);
     m->g->tensors.at[m->g->loss].role = ROLE_loss;

@@ -357,11 +357,12 @@ static void change_attrs(const Plan *plan, Plan *out, Arena *arena, Mutation m)
         if (m.choice == 1) a.hi -= half;
         if (m.choice == 2) a.hi += 2 * half, a.lo -= half > a.lo ? a.lo : half;
     }
-    in->attrs = (AttrsId)list_push(arena, &out->graph.attrs,
-                                   a); /* not interned, because tables are shared */
+    /* not interned, because that would change tables that the plan and the mutant share */
+    in->attrs = (AttrsId)list_push(arena, &out->graph.attrs, a);
 }
 
-/* Graph and program agree on another mask; only the forward node is no longer named. */
+/* Gives a gradient another mask than its forward node has, in the graph and in the programs alike,
+ * and removes its link to the forward node. */
 static void change_forward(Plan *out, Arena *arena, NodeId id)
 {
     Node *n = &out->graph.nodes.at[id];
@@ -395,7 +396,8 @@ static void change_launch(Program *p, Pc pc)
     in->launch = p->code.at[next_comm(p, pc)].launch = top + 1;
 }
 
-/* Several parts may share the kernel's number, so a new number is a safe one for a mutant. */
+/* Takes an instruction out of its kernel, or puts it into the kernel of the computation before
+ * it. */
 static void change_kernel(Program *p, Pc pc)
 {
     Instr *in = &p->code.at[pc], *before = in - 1;

@@ -145,7 +145,7 @@ static void counted_range(const Plan *plan, const Program *p, const Instr *in, A
     UnitId u = p->buffers.at[program_root(p, program_arg(p, in, 0), &offset)].unit;
     if (!u) return;
     const Unit *unit = &plan->graph.units.at[u];
-    int64_t lo = INT64_MAX, hi = 0; /* of the elements that count */
+    int64_t lo = INT64_MAX, hi = 0; /* the range of elements that count */
     for (uint32_t i = 0; i < unit->params.n; i++) {
         const Tensor *t = &plan->graph.tensors.at[unit->params.at[i]];
         Shape s = {.n_dims = t->n_dims, .layout = t->use};

@@ -13,7 +13,7 @@ typedef struct Build {
     Diag diag;
     ModuleId module;
     uint32_t line;
-    int64_t n_sites;  /* of dropout */
+    int64_t n_sites;  /* number of dropouts so far */
     TensorId balance; /* summed over the layers; 0: none */
 } Build;
 
@@ -160,7 +160,7 @@ static TensorId over_norm(Build *b, TensorId y, TensorId w, uint32_t n_in)
     Attrs eps = {.eps = 1e-12};
     TensorId v = state(b, w, "_v", n_in, t.dim),
              u = state(b, w, "_u", t.n_dims - n_in, t.dim + n_in), made = 0;
-    b->g->tensors.at[u].order = t.order; /* of its output dimension */
+    b->g->tensors.at[u].order = t.order; /* u lies along the weight's outputs */
     TensorId *const next[] = {&u, &v}, *const by[] = {&v, &u};
     const OpKind product[] = {first ? OP_project_over_first : OP_project_of_last,
                               first ? OP_project_of_first : OP_project_over_last};

@@ -74,7 +74,7 @@ DEVICE GradWork grad_work(const HopperGradArgs *h, uint32_t ticket, int columns)
     return w;
 }
 
-/* A tile of queries: its head, its place among the head's tiles, and its place among the tiles of
+/* A tile of queries: its head, its number among the head's tiles, and its number among the tiles of
  * all heads. */
 typedef struct GradStep {
     int head, tile, of_all;

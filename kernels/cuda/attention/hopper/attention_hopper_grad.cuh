@@ -13,8 +13,9 @@
  *     wait for dK: the slot is free; wait for dQ's part, and hand it over
  *
  * dS has two places in shared memory, because a warpgroup may begin the next tile while the other
- * still multiplies dS. It writes to the same place again after it has seen the other's next dS. The
- * other stored that after its products with this one were done.
+ * still multiplies dS. A warpgroup overwrites a place only after it has seen the other warpgroup's
+ * next dS. The other warpgroup stores its next dS only after its products with the old one are
+ * done.
  *
  * Only full tiles are taken, so keys need no mask but the causal one: with another one, ptxas has
  * too few registers. */

@@ -1,5 +1,5 @@
-/* The two small kernels around the gradient in one kernel: before it, delta and lse for each head,
- * and counters at 0; after it, dQ from its sums. */
+/* The gradient in one kernel needs two small kernels. The one before it computes delta and lse for
+ * each head and sets counters to 0. The one after it makes dQ from its sums. */
 #include "kernels/cuda/attention/hopper/attention_hopper.h"
 
 #include "kernels/cuda/attention/hopper/attention_hopper_sums.cuh"

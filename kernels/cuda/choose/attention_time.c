@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "kernels/cuda/choose/attention_private.h"
 #include "kernels/cuda/product/product.h"
-#include "kernels/cuda/ways/attention_private.h"
 #include "kernels/number.h"
 #include "planner/base/clock.h"
 
@@ -106,7 +106,7 @@ static bool fine(const char *call, cudaError_t status, CudaError *error)
 
 /* A kernel with barriers and moving registers may not end on a kind of device where it never ran
  * before. Then nothing may wait for the device any more. */
-static bool wait_for(const AttentionBench *b, AttentionWay way, CudaError *error)
+static bool wait_for(const AttentionBench *b, CudaAttentionKernel kernel, CudaError *error)
 {
     const double until = clock_s() + b->patience_s;
     const struct timespec pause = {0, 20000};
@@ -114,24 +114,24 @@ static bool wait_for(const AttentionBench *b, AttentionWay way, CudaError *error
     while ((status = cudaEventQuery(b->end)) == cudaErrorNotReady && clock_s() < until)
         nanosleep(&pause, NULL);
     *b->hangs = status == cudaErrorNotReady;
-    if (!*b->hangs) return fine(attention_way_name(way), status, error);
+    if (!*b->hangs) return fine(attention_kernel_name(kernel), status, error);
     (void)snprintf(error->text, sizeof error->text,
                    "attention by %s, timed before the first step, did not end within %g s%s",
-                   attention_way_name(way), b->patience_s,
-                   way == ATTENTION_WAY_hopper || way == ATTENTION_WAY_one
+                   attention_kernel_name(kernel), b->patience_s,
+                   kernel == CUDA_ATTENTION_hopper || kernel == CUDA_ATTENTION_one
                        ? ": --mma leaves these kernels out"
                        : "");
     return false;
 }
 
-static bool time_once(const AttentionBench *b, AttentionWay way, float *ms, bool *taken,
+static bool time_once(const AttentionBench *b, CudaAttentionKernel kernel, float *ms, bool *taken,
                       CudaError *error)
 {
     cudaStream_t stream = (cudaStream_t)b->cuda->stream;
     return fine("cudaEventRecord", cudaEventRecord(b->begin, stream), error) &&
-           attention_launch(way, b->op, b->library, &b->args, b->cuda, taken, error) &&
+           attention_launch(kernel, b->op, b->library, &b->args, b->cuda, taken, error) &&
            fine("cudaEventRecord", cudaEventRecord(b->end, stream), error) &&
-           wait_for(b, way, error) &&
+           wait_for(b, kernel, error) &&
            fine("cudaEventElapsedTime", cudaEventElapsedTime(ms, b->begin, b->end), error);
 }
 
@@ -142,20 +142,21 @@ static int by_size(const void *x, const void *y)
 }
 
 /* The first run also loads the kernel. */
-static bool median_ms(const AttentionBench *b, AttentionWay way, float *median, bool *taken,
-                      CudaError *error)
+static bool median_ms(const AttentionBench *b, CudaAttentionKernel kernel, float *median,
+                      bool *taken, CudaError *error)
 {
     float ms[RUNS];
-    if (!time_once(b, way, &ms[0], taken, error)) return false;
+    if (!time_once(b, kernel, &ms[0], taken, error)) return false;
     for (int i = 0; i < RUNS && *taken; i++)
-        if (!time_once(b, way, &ms[i], taken, error)) return false;
+        if (!time_once(b, kernel, &ms[i], taken, error)) return false;
     qsort(ms, RUNS, sizeof ms[0], by_size);
     *median = ms[RUNS / 2];
     return true;
 }
 
 /* Returns the last run's results; the output memory is wiped before. */
-static bool results(const AttentionBench *b, AttentionWay way, void *const *host, CudaError *error)
+static bool results(const AttentionBench *b, CudaAttentionKernel kernel, void *const *host,
+                    CudaError *error)
 {
     float ms;
     bool taken;
@@ -164,7 +165,7 @@ static bool results(const AttentionBench *b, AttentionWay way, void *const *host
     for (uint32_t i = 0; i < b->n_out; i++)
         if (!fine("cudaMemset", cudaMemset(at[i], 0xff, bytes[i]), error)) return false;
     if (!fine("cudaDeviceSynchronize", cudaDeviceSynchronize(), error) ||
-        !time_once(b, way, &ms, &taken, error))
+        !time_once(b, kernel, &ms, &taken, error))
         return false;
     for (uint32_t i = 0; i < b->n_out; i++)
         if (!fine("cudaMemcpy", cudaMemcpy(host[i], at[i], bytes[i], cudaMemcpyDeviceToHost),
@@ -190,7 +191,7 @@ static double difference(const AttentionBench *b, uint32_t i)
 }
 
 /* All kernels round probabilities, their gradients and results to 16 bits. */
-static bool compare(const AttentionBench *b, AttentionWay way, AttentionTimes *times)
+static bool compare(const AttentionBench *b, CudaAttentionKernel kernel, AttentionTimes *times)
 {
     static const char *const outputs[2][BENCH_OUT] = {
         {"output", "log of sums"},
@@ -203,43 +204,44 @@ static bool compare(const AttentionBench *b, AttentionWay way, AttentionTimes *t
         (void)snprintf(times->about, sizeof times->about,
                        "attention by %s differs from mma.sync's by %.3g of the norm of its %s: it "
                        "is not used",
-                       attention_way_name(way), by, outputs[b->op != OP_attention][i]);
+                       attention_kernel_name(kernel), by, outputs[b->op != OP_attention][i]);
         return false;
     }
     return true;
 }
 
 /* A kernel with wrong results is not timed. */
-static bool time_way(const AttentionBench *b, AttentionWay way, AttentionTimes *times,
-                     CudaError *error)
+static bool time_kernel(const AttentionBench *b, CudaAttentionKernel kernel, AttentionTimes *times,
+                        CudaError *error)
 {
     float ms = 0;
     bool taken = true;
-    if (way == ATTENTION_WAY_library && b->library == NULL) return true;
-    if (!median_ms(b, way, &ms, &taken, error)) return false;
+    if (kernel == CUDA_ATTENTION_library && b->library == NULL) return true;
+    if (!median_ms(b, kernel, &ms, &taken, error)) return false;
     if (!taken) return true;
-    if (!results(b, way, way == ATTENTION_WAY_mma ? b->host[0] : b->host[1], error)) return false;
-    if (way != ATTENTION_WAY_mma && !compare(b, way, times)) return true;
+    if (!results(b, kernel, kernel == CUDA_ATTENTION_mma ? b->host[0] : b->host[1], error))
+        return false;
+    if (kernel != CUDA_ATTENTION_mma && !compare(b, kernel, times)) return true;
     int64_t ps = (int64_t)((double)ms * 1e9);
-    times->ms[way] = (double)ms;
-    if (way != ATTENTION_WAY_mma && ps >= times->median_ps) return true;
-    times->best = way;
+    times->ms[kernel] = (double)ms;
+    if (kernel != CUDA_ATTENTION_mma && ps >= times->median_ps) return true;
+    times->best = kernel;
     times->median_ps = ps;
     return true;
 }
 
-bool attention_time(OpKind op, const AttentionWaysOptions *options, const KernelArgs *args,
+bool attention_time(OpKind op, const AttentionChooserOptions *options, const KernelArgs *args,
                     const CudaContext *cuda, AttentionTimes *times, CudaError *error)
 {
     AttentionBench b = {.library = options->library,
                         .cuda = cuda,
                         .patience_s = options->patience_s,
                         .hangs = &times->hangs};
-    *times = (AttentionTimes){.best = ATTENTION_WAY_mma};
+    *times = (AttentionTimes){.best = CUDA_ATTENTION_mma};
     bool done = true;
     if (bench_open(&b, op, args)) {
-        for (int way = 0; way < ATTENTION_WAYS && done; way++)
-            done = time_way(&b, (AttentionWay)way, times, error);
+        for (int kernel = 0; kernel < CUDA_ATTENTION_KERNELS && done; kernel++)
+            done = time_kernel(&b, (CudaAttentionKernel)kernel, times, error);
         times->timed = done;
     }
     bench_close(&b);

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "kernels/cuda/ways/attention_ways.h"
+#include "kernels/cuda/choose/attention_chooser.h"
 #include "tests/cuda/attention_case.h"
 #include "tests/cuda/compare.h"
 #include "tests/cuda/emulator/mma_on_cpu.h"
@@ -84,17 +84,17 @@ static const CudaAttentionLibrary library = {NULL, by_library};
 
 static struct Kept {
     char call[ATTENTION_NAME_BYTES], device[160];
-    uint32_t way, n;
+    uint32_t kernel, n;
     int64_t median_ps;
 } kept;
 
 static bool kept_get(void *self, const char *device, const char *call, void *choice, size_t bytes)
 {
     (void)self;
-    assert_int_equal(bytes, sizeof kept.way);
+    assert_int_equal(bytes, sizeof kept.kernel);
     if (kept.n == 0 || strcmp(kept.call, call) != 0 || strcmp(kept.device, device) != 0)
         return false;
-    memcpy(choice, &kept.way, bytes);
+    memcpy(choice, &kept.kernel, bytes);
     return true;
 }
 
@@ -102,8 +102,8 @@ static void kept_put(void *self, const char *device, const char *call, const voi
                      size_t bytes, int64_t median_ps)
 {
     (void)self;
-    assert_int_equal(bytes, sizeof kept.way);
-    memcpy(&kept.way, choice, bytes);
+    assert_int_equal(bytes, sizeof kept.kernel);
+    memcpy(&kept.kernel, choice, bytes);
     (void)snprintf(kept.call, sizeof kept.call, "%s", call);
     (void)snprintf(kept.device, sizeof kept.device, "%s", device);
     kept.median_ps = median_ps;
@@ -116,7 +116,7 @@ static const KernelChoices choices = {NULL, kept_get, kept_put};
 typedef struct Session {
     Arena *arena;
     AttentionRun run;
-    AttentionWays *ways;
+    AttentionChooser *chooser;
     CudaContext cuda;
 } Session;
 
@@ -128,16 +128,16 @@ static Session session_for(const AttentionCase *c, OpKind op, const CudaAttentio
 {
     CudaError error = {""};
     Session s = {.arena = arena_new(), .cuda = {.n_sms = 2, .compute_capability = capability}};
-    const AttentionWaysOptions options = {
+    const AttentionChooserOptions options = {
         .tune = true, .kept = &choices, .device = "H", .library = with, .patience_s = .05};
     s.run = attention_run(s.arena, c, NULL);
     if (op == OP_attention_grad) {
         kernel_cpu(OP_attention)(&s.run.cpu);
         s.run = gradient_run(s.arena, c, NULL, &s.run);
     }
-    s.ways = attention_ways_open(&options, &error);
-    assert_non_null(s.ways);
-    if (!attention_ways_prepare(s.ways, op, &s.run.device, &s.cuda, &error))
+    s.chooser = attention_chooser_open(&options, &error);
+    assert_non_null(s.chooser);
+    if (!attention_chooser_prepare(s.chooser, op, &s.run.device, &s.cuda, &error))
         fail_msg("%s", error.text);
     assert_int_equal(runtime_double.objects, 0);
     return s;
@@ -155,30 +155,31 @@ static Session session(const CudaAttentionLibrary *with, uint32_t capability)
 
 static void close_session(Session *s)
 {
-    attention_ways_close(s->ways);
+    attention_chooser_close(s->chooser);
     compare_free();
     arena_free(s->arena);
 }
 
 /* Returns the kernel that carries out the call on a single rank. */
-static AttentionWay carried_out(Session *s)
+static CudaAttentionKernel carried_out(Session *s)
 {
     AttentionChoice own[4];
     CudaError error = {""};
-    uint32_t n = attention_ways_n(s->ways), mma = the.mma, hopper = the.hopper, by = the.library;
+    uint32_t n = attention_chooser_n(s->chooser), mma = the.mma, hopper = the.hopper,
+             by = the.library;
     const uint32_t one = the.one;
     assert_true(n <= 4);
-    attention_ways_tell(s->ways, own);
-    attention_ways_adopt(s->ways, own, n);
-    const CudaAttentionLibrary chosen = {s->ways, attention_ways_run};
+    attention_chooser_tell(s->chooser, own);
+    attention_chooser_adopt(s->chooser, own, n);
+    const CudaAttentionLibrary chosen = {s->chooser, attention_chooser_run};
     CudaContext cuda = s->cuda;
     cuda.attention = &chosen;
     assert_true(kernel_of(s->run.op)(&s->run.device, &cuda, &error));
     assert_int_equal(the.mma + the.hopper + the.library + the.one, mma + hopper + by + one + 1);
-    return the.one > one         ? ATTENTION_WAY_one
-           : the.hopper > hopper ? ATTENTION_WAY_hopper
-           : the.library > by    ? ATTENTION_WAY_library
-                                 : ATTENTION_WAY_mma;
+    return the.one > one         ? CUDA_ATTENTION_one
+           : the.hopper > hopper ? CUDA_ATTENTION_hopper
+           : the.library > by    ? CUDA_ATTENTION_library
+                                 : CUDA_ATTENTION_mma;
 }
 
 static int begin(void **state)
@@ -205,8 +206,8 @@ static void the_fastest_is_taken(void **state)
 {
     (void)state;
     static const double ms[][3] = {{3, 1, 2}, {1, 3, 2}, {3, 2, 1}, {2, 2, 2}};
-    static const AttentionWay best[] = {ATTENTION_WAY_hopper, ATTENTION_WAY_mma,
-                                        ATTENTION_WAY_library, ATTENTION_WAY_mma};
+    static const CudaAttentionKernel best[] = {CUDA_ATTENTION_hopper, CUDA_ATTENTION_mma,
+                                               CUDA_ATTENTION_library, CUDA_ATTENTION_mma};
     for (int k = 0; k < 8; k++) {
         const int i = k % 4;
         the.mma_ms = ms[i][0], the.hopper_ms = ms[i][1], the.library_ms = ms[i][2];
@@ -214,9 +215,9 @@ static void the_fastest_is_taken(void **state)
         Session s = session_of(k < 4 ? OP_attention : OP_attention_grad, &library, 90);
         assert_int_equal(carried_out(&s), best[i]);
         assert_int_equal(kept.n, 1);
-        assert_int_equal(kept.way, best[i]);
+        assert_int_equal(kept.kernel, best[i]);
         assert_int_equal(kept.median_ps, (int64_t)(ms[i][best[i]] * 1e9));
-        assert_null(attention_ways_wrong(s.ways));
+        assert_null(attention_chooser_wrong(s.chooser));
         close_session(&s);
     }
 }
@@ -225,22 +226,22 @@ static void what_is_kept_is_not_timed(void **state)
 {
     (void)state;
     Session s = session(NULL, 90);
-    assert_int_equal(carried_out(&s), ATTENTION_WAY_hopper);
+    assert_int_equal(carried_out(&s), CUDA_ATTENTION_hopper);
     close_session(&s);
     uint32_t before = the.hopper;
     the.hopper_ms = 100;
     s = session(NULL, 90);
     assert_int_equal(the.hopper, before);
-    assert_int_equal(carried_out(&s), ATTENTION_WAY_hopper);
+    assert_int_equal(carried_out(&s), CUDA_ATTENTION_hopper);
     assert_int_equal(kept.n, 1);
     close_session(&s);
-    kept.way = ATTENTION_WAYS; /* an unknown choice: timed again */
+    kept.kernel = CUDA_ATTENTION_KERNELS; /* an unknown choice: timed again */
     s = session(NULL, 90);
-    assert_int_equal(carried_out(&s), ATTENTION_WAY_mma);
+    assert_int_equal(carried_out(&s), CUDA_ATTENTION_mma);
     close_session(&s);
-    kept.way = ATTENTION_WAY_library; /* a library that does not exist here */
+    kept.kernel = CUDA_ATTENTION_library; /* a library that does not exist here */
     s = session(NULL, 90);
-    assert_int_equal(carried_out(&s), ATTENTION_WAY_mma);
+    assert_int_equal(carried_out(&s), CUDA_ATTENTION_mma);
     close_session(&s);
 }
 
@@ -249,10 +250,10 @@ static void what_differs_is_not_used(void **state)
     (void)state;
     the.hopper_is_wrong = true;
     Session s = session(NULL, 90);
-    assert_non_null(attention_ways_wrong(s.ways));
-    assert_non_null(strstr(attention_ways_wrong(s.ways), "Hopper's instructions differs"));
-    assert_int_equal(carried_out(&s), ATTENTION_WAY_mma);
-    assert_int_equal(kept.way, ATTENTION_WAY_mma);
+    assert_non_null(attention_chooser_wrong(s.chooser));
+    assert_non_null(strstr(attention_chooser_wrong(s.chooser), "Hopper's instructions differs"));
+    assert_int_equal(carried_out(&s), CUDA_ATTENTION_mma);
+    assert_int_equal(kept.kernel, CUDA_ATTENTION_mma);
     close_session(&s);
 }
 
@@ -265,20 +266,20 @@ static void one_key_is_compared(void **state)
     static const struct {
         OpKind op;
         bool wrong;
-        AttentionWay way;
-    } runs[] = {{OP_attention, false, ATTENTION_WAY_hopper},
-                {OP_attention_grad, false, ATTENTION_WAY_hopper},
-                {OP_attention_grad, true, ATTENTION_WAY_mma}};
+        CudaAttentionKernel kernel;
+    } runs[] = {{OP_attention, false, CUDA_ATTENTION_hopper},
+                {OP_attention_grad, false, CUDA_ATTENTION_hopper},
+                {OP_attention_grad, true, CUDA_ATTENTION_mma}};
     AttentionCase one = small;
     one.T = 1, one.causal = false;
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
         the.hopper_is_wrong = runs[i].wrong;
         memset(&kept, 0, sizeof kept);
         Session s = session_for(&one, runs[i].op, NULL, 90);
-        const char *about = attention_ways_wrong(s.ways);
+        const char *about = attention_chooser_wrong(s.chooser);
         if (about && !runs[i].wrong) fail_msg("%s", about);
         if (runs[i].wrong) assert_non_null(strstr(about, "gradient of keys"));
-        assert_int_equal(carried_out(&s), runs[i].way);
+        assert_int_equal(carried_out(&s), runs[i].kernel);
         close_session(&s);
     }
 }
@@ -289,34 +290,37 @@ static void the_gradient_has_a_choice_of_its_own(void **state)
     (void)state;
     CudaError error = {""};
     Session s = session_of(OP_attention_grad, NULL, 90);
-    assert_int_equal(carried_out(&s), ATTENTION_WAY_hopper);
+    assert_int_equal(carried_out(&s), CUDA_ATTENTION_hopper);
     assert_non_null(strstr(kept.call, "attention_grad "));
     AttentionRun forward = attention_run(s.arena, &small, NULL);
     the.hopper_ms = 9;
-    assert_true(attention_ways_prepare(s.ways, OP_attention, &forward.device, &s.cuda, &error));
-    assert_int_equal(attention_ways_n(s.ways), 2);
+    assert_true(
+        attention_chooser_prepare(s.chooser, OP_attention, &forward.device, &s.cuda, &error));
+    assert_int_equal(attention_chooser_n(s.chooser), 2);
     AttentionChoice both[2];
-    attention_ways_tell(s.ways, both);
-    assert_int_equal(both[0].way, ATTENTION_WAY_hopper);
-    assert_int_equal(both[1].way, ATTENTION_WAY_mma);
+    attention_chooser_tell(s.chooser, both);
+    assert_int_equal(both[0].kernel, CUDA_ATTENTION_hopper);
+    assert_int_equal(both[1].kernel, CUDA_ATTENTION_mma);
     s.run.device.attrs.accumulate = 7;
-    assert_true(attention_ways_prepare(s.ways, OP_attention_grad, &s.run.device, &s.cuda, &error));
-    assert_int_equal(attention_ways_n(s.ways), 2);
+    assert_true(
+        attention_chooser_prepare(s.chooser, OP_attention_grad, &s.run.device, &s.cuda, &error));
+    assert_int_equal(attention_chooser_n(s.chooser), 2);
     close_session(&s);
     the.hopper_is_wrong = true;
     memset(&kept, 0, sizeof kept);
     s = session_of(OP_attention_grad, NULL, 90);
-    assert_non_null(strstr(attention_ways_wrong(s.ways), "its gradient of queries"));
-    assert_int_equal(carried_out(&s), ATTENTION_WAY_mma);
+    assert_non_null(strstr(attention_chooser_wrong(s.chooser), "its gradient of queries"));
+    assert_int_equal(carried_out(&s), CUDA_ATTENTION_mma);
     close_session(&s);
     the.hopper_is_wrong = false;
     memset(&kept, 0, sizeof kept);
     s = session_of(OP_attention_grad, NULL, 80);
-    assert_int_equal(attention_ways_n(s.ways), 0);
+    assert_int_equal(attention_chooser_n(s.chooser), 0);
     s.cuda.compute_capability = 90;
     s.run.device.attrs.accumulate = 7;
-    assert_true(attention_ways_prepare(s.ways, OP_attention_grad, &s.run.device, &s.cuda, &error));
-    assert_null(attention_ways_wrong(s.ways));
+    assert_true(
+        attention_chooser_prepare(s.chooser, OP_attention_grad, &s.run.device, &s.cuda, &error));
+    assert_null(attention_chooser_wrong(s.chooser));
     close_session(&s);
 }
 
@@ -331,28 +335,30 @@ static void one_kernel_is_taken(void **state)
         the.one_ms = fastest ? 0.5 : 1.5;
         memset(&kept, 0, sizeof kept);
         Session s = session_for(&full, OP_attention_grad, NULL, 90);
-        assert_null(attention_ways_wrong(s.ways));
-        assert_int_equal(carried_out(&s), fastest ? ATTENTION_WAY_one : ATTENTION_WAY_hopper);
-        assert_int_equal(kept.way, fastest ? ATTENTION_WAY_one : ATTENTION_WAY_hopper);
+        assert_null(attention_chooser_wrong(s.chooser));
+        assert_int_equal(carried_out(&s), fastest ? CUDA_ATTENTION_one : CUDA_ATTENTION_hopper);
+        assert_int_equal(kept.kernel, fastest ? CUDA_ATTENTION_one : CUDA_ATTENTION_hopper);
         close_session(&s);
     }
     CudaError error = {""};
     Session s = session_for(&full, OP_attention_grad, NULL, 90); /* as it is stored */
-    assert_int_equal(carried_out(&s), ATTENTION_WAY_one);
-    const AttentionWaysOptions options = {
+    assert_int_equal(carried_out(&s), CUDA_ATTENTION_one);
+    const AttentionChooserOptions options = {
         .tune = true, .kept = &choices, .device = "H", .patience_s = .05};
-    attention_ways_close(s.ways);
-    s.ways = attention_ways_open(&options, &error);
-    assert_non_null(s.ways);
+    attention_chooser_close(s.chooser);
+    s.chooser = attention_chooser_open(&options, &error);
+    assert_non_null(s.chooser);
     s.run.device.elements[9] = s.run.device.elements[5] * (int64_t)sizeof(float);
-    assert_true(attention_ways_prepare(s.ways, OP_attention_grad, &s.run.device, &s.cuda, &error));
-    assert_int_equal(carried_out(&s), ATTENTION_WAY_hopper);
+    assert_true(
+        attention_chooser_prepare(s.chooser, OP_attention_grad, &s.run.device, &s.cuda, &error));
+    assert_int_equal(carried_out(&s), CUDA_ATTENTION_hopper);
     close_session(&s);
     the.hopper_is_wrong = true;
     memset(&kept, 0, sizeof kept);
     s = session_for(&full, OP_attention_grad, NULL, 90);
-    assert_non_null(strstr(attention_ways_wrong(s.ways), "one kernel with Hopper's instructions"));
-    assert_int_equal(carried_out(&s), ATTENTION_WAY_mma);
+    assert_non_null(
+        strstr(attention_chooser_wrong(s.chooser), "one kernel with Hopper's instructions"));
+    assert_int_equal(carried_out(&s), CUDA_ATTENTION_mma);
     close_session(&s);
 }
 
@@ -367,13 +373,13 @@ static void a_second_chunk_is_a_call_of_its_own(void **state)
     part.s = 20, part.T = 80;
     Session s = session_for(&part, OP_attention, NULL, 90);
     s.run.device.second['s'] = 70;
-    assert_true(attention_ways_prepare(s.ways, OP_attention, &s.run.device, &s.cuda, &error));
-    assert_int_equal(attention_ways_n(s.ways), 2);
-    attention_ways_tell(s.ways, two);
+    assert_true(attention_chooser_prepare(s.chooser, OP_attention, &s.run.device, &s.cuda, &error));
+    assert_int_equal(attention_chooser_n(s.chooser), 2);
+    attention_chooser_tell(s.chooser, two);
     assert_non_null(strstr(two[0].call, " at 0, 10 causal"));
     assert_non_null(strstr(two[1].call, " at 0, 70 causal"));
-    assert_int_equal(two[1].way, ATTENTION_WAY_hopper);
-    assert_int_equal(carried_out(&s), ATTENTION_WAY_hopper);
+    assert_int_equal(two[1].kernel, CUDA_ATTENTION_hopper);
+    assert_int_equal(carried_out(&s), CUDA_ATTENTION_hopper);
     close_session(&s);
 }
 
@@ -381,17 +387,17 @@ static void other_devices_have_no_choice(void **state)
 {
     (void)state;
     Session s = session(NULL, 80);
-    assert_int_equal(attention_ways_n(s.ways), 0);
-    assert_int_equal(carried_out(&s), ATTENTION_WAY_mma);
+    assert_int_equal(attention_chooser_n(s.chooser), 0);
+    assert_int_equal(carried_out(&s), CUDA_ATTENTION_mma);
     close_session(&s);
     s = session(&library, 80);
-    assert_int_equal(carried_out(&s), ATTENTION_WAY_library);
+    assert_int_equal(carried_out(&s), CUDA_ATTENTION_library);
     the.library_refuses = true;
-    assert_int_equal(carried_out(&s), ATTENTION_WAY_mma);
+    assert_int_equal(carried_out(&s), CUDA_ATTENTION_mma);
     close_session(&s);
     the.hopper_ms = 5;
     s = session(&library, 90); /* a library that refuses is not a candidate */
-    assert_int_equal(carried_out(&s), ATTENTION_WAY_mma);
+    assert_int_equal(carried_out(&s), CUDA_ATTENTION_mma);
     assert_int_equal(the.hopper, 7);
     close_session(&s);
 }
@@ -411,13 +417,14 @@ static void a_kernel_that_does_not_end_is_told(void **state)
     fflush(NULL);
     const pid_t child = fork();
     if (child == 0) {
-        const AttentionWaysOptions options = {.tune = true, .device = "H", .patience_s = .05};
+        const AttentionChooserOptions options = {.tune = true, .device = "H", .patience_s = .05};
         CudaError error = {""};
-        AttentionWays *ways = attention_ways_open(&options, &error);
+        AttentionChooser *chooser = attention_chooser_open(&options, &error);
         runtime_double.hangs_at = waits + waits / 2 + 1;
-        bool told = ways != NULL && !attention_ways_hang(ways) &&
-                    !attention_ways_prepare(ways, OP_attention, &s.run.device, &s.cuda, &error) &&
-                    attention_ways_hang(ways) && strcmp(error.text, text) == 0;
+        bool told =
+            chooser != NULL && !attention_chooser_hang(chooser) &&
+            !attention_chooser_prepare(chooser, OP_attention, &s.run.device, &s.cuda, &error) &&
+            attention_chooser_hang(chooser) && strcmp(error.text, text) == 0;
         _exit(told && runtime_double.objects > 0 ? 0 : 1);
     }
     assert_true(child > 0);
@@ -433,7 +440,7 @@ static void without_memory_nothing_is_timed(void **state)
     runtime_double.no_memory = true;
     Session s = session(NULL, 90);
     assert_int_equal(the.mma + the.hopper, 0);
-    assert_int_equal(carried_out(&s), ATTENTION_WAY_mma);
+    assert_int_equal(carried_out(&s), CUDA_ATTENTION_mma);
     assert_int_equal(kept.n, 0);
     close_session(&s);
 }
@@ -444,20 +451,20 @@ static void ranks_agree(void **state)
 {
     (void)state;
     Session s = session(NULL, 90);
-    AttentionChoice all[3] = {{"another", ATTENTION_WAY_library, 1}};
-    attention_ways_tell(s.ways, &all[2]);
-    assert_int_equal(all[2].way, ATTENTION_WAY_hopper);
+    AttentionChoice all[3] = {{"another", CUDA_ATTENTION_library, 1}};
+    attention_chooser_tell(s.chooser, &all[2]);
+    assert_int_equal(all[2].kernel, CUDA_ATTENTION_hopper);
     all[1] = all[2];
-    all[1].way = ATTENTION_WAY_mma;
-    attention_ways_adopt(s.ways, all, 3);
-    assert_int_equal(kept.way, ATTENTION_WAY_mma);
-    assert_int_equal(carried_out(&s), ATTENTION_WAY_mma);
-    all[1].way = ATTENTION_WAY_hopper;
-    attention_ways_adopt(s.ways, all, 3);
-    assert_int_equal(carried_out(&s), ATTENTION_WAY_hopper);
+    all[1].kernel = CUDA_ATTENTION_mma;
+    attention_chooser_adopt(s.chooser, all, 3);
+    assert_int_equal(kept.kernel, CUDA_ATTENTION_mma);
+    assert_int_equal(carried_out(&s), CUDA_ATTENTION_mma);
+    all[1].kernel = CUDA_ATTENTION_hopper;
+    attention_chooser_adopt(s.chooser, all, 3);
+    assert_int_equal(carried_out(&s), CUDA_ATTENTION_hopper);
     all[2].wrong = 1; /* on any rank */
-    attention_ways_adopt(s.ways, all, 3);
-    assert_int_equal(carried_out(&s), ATTENTION_WAY_mma);
+    attention_chooser_adopt(s.chooser, all, 3);
+    assert_int_equal(carried_out(&s), CUDA_ATTENTION_mma);
     close_session(&s);
 }
 

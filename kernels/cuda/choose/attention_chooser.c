@@ -1,12 +1,12 @@
-/* Chooses among attention's kernels: see attention_ways.h. */
-#include "kernels/cuda/ways/attention_ways.h"
+/* Chooses among attention's kernels: see attention_chooser.h. */
+#include "kernels/cuda/choose/attention_chooser.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/ways/attention_private.h"
+#include "kernels/cuda/choose/attention_private.h"
 #include "planner/base/log.h"
 #include "planner/ir/layout/layout.h"
 
@@ -20,50 +20,50 @@ typedef struct TimedChoice {
     int64_t median_ps;
 } TimedChoice;
 
-struct AttentionWays {
-    AttentionWaysOptions options;
+struct AttentionChooser {
+    AttentionChooserOptions options;
     char device[160], about[200];
     TimedChoice *calls;
     uint32_t n_calls, room;
     bool hangs;
 };
 
-static const char *const way_names[ATTENTION_WAYS] = {
+static const char *const kernel_names[CUDA_ATTENTION_KERNELS] = {
     "mma.sync", "Hopper's instructions", "the library", "one kernel with Hopper's instructions"};
 
-const char *attention_way_name(AttentionWay way)
+const char *attention_kernel_name(CudaAttentionKernel kernel)
 {
-    assert(way < ATTENTION_WAYS);
-    return way_names[way];
+    assert(kernel < CUDA_ATTENTION_KERNELS);
+    return kernel_names[kernel];
 }
 
-bool attention_launch(AttentionWay way, OpKind op, const CudaAttentionLibrary *library,
+bool attention_launch(CudaAttentionKernel kernel, OpKind op, const CudaAttentionLibrary *library,
                       const KernelArgs *args, const CudaContext *cuda, bool *taken,
                       CudaError *error)
 {
     CudaContext own = *cuda;
     own.attention = NULL;
     *taken = true;
-    switch (way) {
-    case ATTENTION_WAY_hopper: return cuda_attention_hopper(op, args, &own, error);
-    case ATTENTION_WAY_library:
+    switch (kernel) {
+    case CUDA_ATTENTION_hopper: return cuda_attention_hopper(op, args, &own, error);
+    case CUDA_ATTENTION_library:
         assert(library != NULL);
         return library->run(library->self, op, args, &own, taken, error);
-    case ATTENTION_WAY_one:
+    case CUDA_ATTENTION_one:
         *taken = op == OP_attention_grad && cuda_attention_one_takes(args, &own);
         return !*taken || cuda_attention_one(args, &own, error);
-    case ATTENTION_WAY_mma:
-    case ATTENTION_WAYS: break;
+    case CUDA_ATTENTION_mma:
+    case CUDA_ATTENTION_KERNELS: break;
     }
     return op == OP_attention ? cuda_attention(args, &own, error)
                               : cuda_attention_grad(args, &own, error);
 }
 
-AttentionWays *attention_ways_open(const AttentionWaysOptions *options, CudaError *error)
+AttentionChooser *attention_chooser_open(const AttentionChooserOptions *options, CudaError *error)
 {
-    AttentionWays *w = calloc(1, sizeof *w);
+    AttentionChooser *w = calloc(1, sizeof *w);
     if (w == NULL) {
-        (void)snprintf(error->text, sizeof error->text, "no memory for ways of attention");
+        (void)snprintf(error->text, sizeof error->text, "no memory for attention's kernels");
         return NULL;
     }
     w->options = *options;
@@ -73,7 +73,7 @@ AttentionWays *attention_ways_open(const AttentionWaysOptions *options, CudaErro
     return w;
 }
 
-void attention_ways_close(AttentionWays *w)
+void attention_chooser_close(AttentionChooser *w)
 {
     if (w == NULL) return;
     free(w->calls);
@@ -98,7 +98,7 @@ static void name_of(OpKind op, const KernelArgs *a, char name[ATTENTION_NAME_BYT
                    (long long)(a->second['s'] - a->start['T']), a->attrs.causal ? " causal" : "");
 }
 
-static TimedChoice *find(const AttentionWays *w, const char *name)
+static TimedChoice *find(const AttentionChooser *w, const char *name)
 {
     for (uint32_t i = 0; i < w->n_calls; i++)
         if (strcmp(w->calls[i].choice.call, name) == 0) return &w->calls[i];
@@ -107,23 +107,25 @@ static TimedChoice *find(const AttentionWays *w, const char *name)
 
 /* A stored choice may not fit: calls of one name may have less scratch than the one-kernel gradient
  * needs. */
-static bool use_kept(const AttentionWays *w, TimedChoice *call, OpKind op, const KernelArgs *args,
-                     const CudaContext *cuda)
+static bool use_kept(const AttentionChooser *w, TimedChoice *call, OpKind op,
+                     const KernelArgs *args, const CudaContext *cuda)
 {
     const KernelChoices *kept = w->options.kept;
-    uint32_t way;
-    if (kept == NULL || !kept->get(kept->self, w->device, call->choice.call, &way, sizeof way))
+    uint32_t kernel;
+    if (kept == NULL ||
+        !kept->get(kept->self, w->device, call->choice.call, &kernel, sizeof kernel))
         return false;
-    if (way >= ATTENTION_WAYS || (way == ATTENTION_WAY_library && w->options.library == NULL))
+    if (kernel >= CUDA_ATTENTION_KERNELS ||
+        (kernel == CUDA_ATTENTION_library && w->options.library == NULL))
         return false;
-    if (way == ATTENTION_WAY_one &&
+    if (kernel == CUDA_ATTENTION_one &&
         !(op == OP_attention_grad && cuda_attention_one_takes(args, cuda)))
         return false;
-    call->choice.way = (int32_t)way;
+    call->choice.kernel = (int32_t)kernel;
     return true;
 }
 
-static bool choose(AttentionWays *w, TimedChoice *call, OpKind op, const KernelArgs *args,
+static bool choose(AttentionChooser *w, TimedChoice *call, OpKind op, const KernelArgs *args,
                    const CudaContext *cuda, CudaError *error)
 {
     AttentionTimes times;
@@ -132,11 +134,11 @@ static bool choose(AttentionWays *w, TimedChoice *call, OpKind op, const KernelA
         w->hangs = times.hangs;
         return false;
     }
-    for (int way = 0; way < ATTENTION_WAYS; way++)
-        if (times.ms[way] > 0)
-            log_debug("%s: %.3f ms by %s%s", call->choice.call, times.ms[way], way_names[way],
-                      way == (int)times.best ? ", which is used" : "");
-    call->choice.way = (int32_t)times.best;
+    for (int kernel = 0; kernel < CUDA_ATTENTION_KERNELS; kernel++)
+        if (times.ms[kernel] > 0)
+            log_debug("%s: %.3f ms by %s%s", call->choice.call, times.ms[kernel],
+                      kernel_names[kernel], kernel == (int)times.best ? ", which is used" : "");
+    call->choice.kernel = (int32_t)times.best;
     call->choice.wrong = times.wrong;
     call->timed = times.timed;
     call->median_ps = times.median_ps;
@@ -144,10 +146,10 @@ static bool choose(AttentionWays *w, TimedChoice *call, OpKind op, const KernelA
     return true;
 }
 
-bool attention_ways_prepare(AttentionWays *w, OpKind op, const KernelArgs *args,
-                            const CudaContext *cuda, CudaError *error)
+bool attention_chooser_prepare(AttentionChooser *w, OpKind op, const KernelArgs *args,
+                               const CudaContext *cuda, CudaError *error)
 {
-    TimedChoice call = {.choice = {.way = ATTENTION_WAY_mma}};
+    TimedChoice call = {.choice = {.kernel = CUDA_ATTENTION_mma}};
     if (!is_chosen_for(op, args, cuda)) return true;
     name_of(op, args, call.choice.call);
     if (find(w, call.choice.call) != NULL) return true;
@@ -155,7 +157,7 @@ bool attention_ways_prepare(AttentionWays *w, OpKind op, const KernelArgs *args,
         uint32_t room = w->room > 0 ? 2 * w->room : 16;
         TimedChoice *calls = realloc(w->calls, room * sizeof *calls);
         if (calls == NULL) {
-            (void)snprintf(error->text, sizeof error->text, "no memory for ways of attention");
+            (void)snprintf(error->text, sizeof error->text, "no memory for attention's kernels");
             return false;
         }
         w->calls = calls;
@@ -166,10 +168,10 @@ bool attention_ways_prepare(AttentionWays *w, OpKind op, const KernelArgs *args,
     return true;
 }
 
-bool attention_ways_run(void *ways, OpKind op, const KernelArgs *args, const CudaContext *cuda,
-                        bool *taken, CudaError *error)
+bool attention_chooser_run(void *chooser, OpKind op, const KernelArgs *args,
+                           const CudaContext *cuda, bool *taken, CudaError *error)
 {
-    const AttentionWays *w = ways;
+    const AttentionChooser *w = chooser;
     const CudaAttentionLibrary *library = w->options.library;
     const TimedChoice *call = NULL;
     char name[ATTENTION_NAME_BYTES];
@@ -178,24 +180,24 @@ bool attention_ways_run(void *ways, OpKind op, const KernelArgs *args, const Cud
         name_of(op, args, name);
         call = find(w, name);
     }
-    if (call != NULL && call->choice.way == ATTENTION_WAY_mma) return true;
+    if (call != NULL && call->choice.kernel == CUDA_ATTENTION_mma) return true;
     if (call != NULL)
-        return attention_launch((AttentionWay)call->choice.way, op, library, args, cuda, taken,
-                                error);
+        return attention_launch((CudaAttentionKernel)call->choice.kernel, op, library, args, cuda,
+                                taken, error);
     return library == NULL || library->run(library->self, op, args, cuda, taken, error);
 }
 
-uint32_t attention_ways_n(const AttentionWays *w)
+uint32_t attention_chooser_n(const AttentionChooser *w)
 {
     return w->n_calls;
 }
 
-void attention_ways_tell(const AttentionWays *w, AttentionChoice *choice)
+void attention_chooser_tell(const AttentionChooser *w, AttentionChoice *choice)
 {
     for (uint32_t i = 0; i < w->n_calls; i++) choice[i] = w->calls[i].choice;
 }
 
-void attention_ways_adopt(AttentionWays *w, const AttentionChoice *all, uint32_t n)
+void attention_chooser_adopt(AttentionChooser *w, const AttentionChoice *all, uint32_t n)
 {
     const KernelChoices *kept = w->options.kept;
     for (uint32_t i = 0; i < w->n_calls; i++) {
@@ -203,23 +205,24 @@ void attention_ways_adopt(AttentionWays *w, const AttentionChoice *all, uint32_t
         bool found = false, wrong = false;
         for (uint32_t k = 0; k < n; k++) {
             if (strcmp(all[k].call, call->choice.call) != 0) continue;
-            if (!found) call->choice.way = all[k].way;
+            if (!found) call->choice.kernel = all[k].kernel;
             found = true;
             wrong = wrong || all[k].wrong;
         }
-        if (wrong) call->choice.way = ATTENTION_WAY_mma;
-        uint32_t way = (uint32_t)call->choice.way;
+        if (wrong) call->choice.kernel = CUDA_ATTENTION_mma;
+        uint32_t kernel = (uint32_t)call->choice.kernel;
         if (call->timed && kept != NULL)
-            kept->put(kept->self, w->device, call->choice.call, &way, sizeof way, call->median_ps);
+            kept->put(kept->self, w->device, call->choice.call, &kernel, sizeof kernel,
+                      call->median_ps);
     }
 }
 
-bool attention_ways_hang(const AttentionWays *w)
+bool attention_chooser_hang(const AttentionChooser *w)
 {
     return w->hangs;
 }
 
-const char *attention_ways_wrong(const AttentionWays *w)
+const char *attention_chooser_wrong(const AttentionChooser *w)
 {
     return w->about[0] != 0 ? w->about : NULL;
 }
