@@ -198,7 +198,7 @@ static void four_ranks_through_the_host(void **state)
 static void a_kernel_that_hangs_while_it_is_timed(void **state)
 {
     (void)state;
-    setenv("TANDEM_DOUBLE", "attention_ways@1=fail:1", 1);
+    setenv("TANDEM_DOUBLE", "attention_chooser@1=fail:1", 1);
     for (int ranks = 1; ranks <= 2; ranks++)
         check(COMMAND(arena, MOST_S, "run", PLAN, "--backend", "cuda", "--set", "mesh.tp=1",
                       "--set", ranks == 1 ? "mesh.dp_shard=1" : "mesh.dp_shard=2", "--steps", "2"),

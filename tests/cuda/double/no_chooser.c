@@ -23,7 +23,7 @@ AttentionChooser *attention_chooser_open(const AttentionChooserOptions *options,
 bool attention_chooser_prepare(AttentionChooser *w, OpKind op, const KernelArgs *args,
                                const CudaContext *cuda, CudaError *error)
 {
-    hangs = double_script("attention_ways").kind == SCRIPT_fail;
+    hangs = double_script("attention_chooser").kind == SCRIPT_fail;
     if (hangs) (void)snprintf(error->text, sizeof error->text, "attention by no way did not end");
     return !hangs && w == &chooser && args->binding != NULL && cuda->stream != NULL &&
            (op == OP_attention || op == OP_attention_grad);
