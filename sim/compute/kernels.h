@@ -91,7 +91,7 @@ typedef struct AttentionWork {
 /* The fitted constants of a flash kernel in one direction; see kernels_fit.def. */
 typedef struct AttentionFit {
     double own, step, resident, part, softmax, wide, fill_us, alone, eight, unskipped;
-    double grouped, beside; /* see ATTENTION_WAY in kernels_own.def */
+    double grouped, beside; /* see OWN_ATTENTION in kernels_own.def */
 } AttentionFit;
 const AttentionFit *kernel_attention_fit(const Device *device, AttentionKernel kernel,
                                          bool backward);

@@ -83,7 +83,7 @@ static void functions_check_their_arguments(void **state)
         {"core.fail('a-rule')", "#2 to 'fail' (string expected, got no value)"},
         {"core.report('a-rule', nil)", "#2 to 'report' (string expected, got nil)"},
         {"core.fail('a-rule', 'a text', 'a hint')", "error[a-rule]: a text\n  hint: a hint\n"},
-        {"core.key_place(1 << 32 | 1, {})", "#2 to 'key_place' (string expected, got table)"},
+        {"core.key_location(1 << 32 | 1, {})", "#2 to 'key_location' (string expected, got table)"},
         {"core.dims(1)", "error[trace-order]: a module is called outside a forward function"},
         {"core.batch(1)", "error[trace-order]: a module is called outside a forward function"},
     };
@@ -93,23 +93,25 @@ static void functions_check_their_arguments(void **state)
     assert_int_equal(failed, 0);
 }
 
-#define SHORT_NAME "'w', 0, core.place(), "
+#define SHORT_NAME "'w', 0, core.location(), "
 #define STATE                                                                                      \
-    "local m = core.module('m', 'c', 0, false, false, 0, core.place()) "                           \
-    "local t = core.state('w', m, core.place(), nil, 8) "
+    "local m = core.module('m', 'c', 0, false, false, 0, core.location()) "                        \
+    "local t = core.state('w', m, core.location(), nil, 8) "
 static void functions_of_a_trace_check_their_arguments(void **state)
 {
     (void)state;
     static const Case cases[] = {
         {"core.dims(0)", "#1 to 'dims' (no tensor)"},
         {"core.dims(99)", "#1 to 'dims' (no tensor)"},
-        {"core.module('m', 'c', 7, false, false, 0, core.place())", "#3 to 'module' (no module)"},
-        {"core.module('m', 'c', -1, false, false, 0, core.place())", "#3 to 'module' (no module)"},
-        {"core.module(('m'):rep(257), 'c', 0, false, false, 0, core.place())",
+        {"core.module('m', 'c', 7, false, false, 0, core.location())",
+         "#3 to 'module' (no module)"},
+        {"core.module('m', 'c', -1, false, false, 0, core.location())",
+         "#3 to 'module' (no module)"},
+        {"core.module(('m'):rep(257), 'c', 0, false, false, 0, core.location())",
          "#1 to 'module' (longer than 256 bytes)"},
-        {"core.module('\\n', 'c', 0, false, false, 0, core.place())",
+        {"core.module('\\n', 'c', 0, false, false, 0, core.location())",
          "error[unreadable-text]: a module's path: byte 1 of the text is 0x0a"},
-        {"core.module('m', '\\xff', 0, false, false, 0, core.place())",
+        {"core.module('m', '\\xff', 0, false, false, 0, core.location())",
          "error[unreadable-text]: a module's class: byte 1 of the text is 0xff"},
         {"core.state(" SHORT_NAME "nil)", "#5 to 'state' (1 to 6 dimensions)"},
         {"core.state(" SHORT_NAME "nil, 1, 1, 1, 1, 1, 1, 1)", "#5 to 'state' (1 to 6 dimensions)"},
@@ -117,9 +119,9 @@ static void functions_of_a_trace_check_their_arguments(void **state)
         {"core.state(" SHORT_NAME "nil, 8, (1 << 30) + 1)", "#6 to 'state' (out of range)"},
         {"core.state(" SHORT_NAME "nil, 1 << 30, 1 << 30)",
          "error[out-of-range]: w has 1.15292e+18 elements"},
-        {"core.state(('w'):rep(257), 0, core.place(), nil, 8)",
+        {"core.state(('w'):rep(257), 0, core.location(), nil, 8)",
          "#1 to 'state' (longer than 256 bytes)"},
-        {"core.state('\\0', 0, core.place(), nil, 8)",
+        {"core.state('\\0', 0, core.location(), nil, 8)",
          "error[unreadable-text]: a tensor's name: byte 1 of the text is 0x00"},
         {"local long = {} for i = 1, 99 do long[i] = 1 end core.state(" SHORT_NAME "long, 8)",
          "#4 to 'state' (too many segments)"},
@@ -139,8 +141,9 @@ static void functions_of_a_trace_check_their_arguments(void **state)
         {STATE "core.op('add', m, nil, t)", "error[shape-mismatch]: "},
         {STATE "core.op('scale', m, { scale = 'x' }, t)", "number expected, got string"},
         {STATE "core.op('scale', m, { scale = 0 / 0 }, t)", "error[out-of-range]: "},
-        {"core.name(('m'):rep(257), core.place())", "#1 to 'name' (longer than 256 bytes)"},
-        {"core.batch(core.place()); core.batch(core.place())", "the model reads its batch twice"},
+        {"core.name(('m'):rep(257), core.location())", "#1 to 'name' (longer than 256 bytes)"},
+        {"core.batch(core.location()); core.batch(core.location())",
+         "the model reads its batch twice"},
         {"core.offsets(0, 4)", "#1 to 'offsets' (out of range)"},
         {"core.offsets(1000, 4)", "#1 to 'offsets' (out of range)"},
         {"core.offsets(4, 0)", "#2 to 'offsets' (out of range)"},
@@ -172,8 +175,8 @@ static void sizes_are_chosen_before_the_batch(void **state)
 {
     (void)state;
     static const Case cases[] = {
-        {"core.batch(core.place()); core.seq(8)", "#1 to 'seq' (too late)"},
-        {"core.batch(core.place()); core.field(1, 1, 4, 4)", "#1 to 'field' (too late)"},
+        {"core.batch(core.location()); core.seq(8)", "#1 to 'seq' (too late)"},
+        {"core.batch(core.location()); core.field(1, 1, 4, 4)", "#1 to 'field' (too late)"},
         {"core.field(1, 1, 4, 4)", "#1 to 'field' (too late)"}, /* the model reads tokens */
     };
     int failed = 0;
