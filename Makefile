@@ -110,12 +110,14 @@ mutants:
 
 # Counts, by folder, the lines and branches of planner, sim and exec that the tests run. LINES=1
 # lists the lines that no test runs and the branches that none takes; FOLDERS="planner/front sim"
-# prints only these folders. It shares a build and measurements with `make mutants`.
+# prints only these folders, TESTS=REGEX runs only these tests. It shares a build and measurements
+# with `make mutants`.
 coverage:
 	@sh cmake/deps.sh test
 	@cmake --preset mutants --log-level=NOTICE
 	@cmake --build --preset mutants --target mutant_tests
-	tests/mutants/coverage.py $(if $(JOBS),--jobs $(JOBS)) $(if $(LINES),--lines) $(FOLDERS)
+	tests/mutants/coverage.py $(if $(JOBS),--jobs $(JOBS)) $(if $(LINES),--lines) \
+	  $(if $(TESTS),--tests '$(TESTS)') $(FOLDERS)
 
 # Tries every mutant of the corpus's plans and of the CUDA kernels. The tests try only a sample of them,
 # drawn by a seed.

@@ -89,6 +89,50 @@ static void shrinking_keeps_the_structure(void **state)
     }
 }
 
+/* Five axes of two ranks are 32 ranks, so one of them gets one rank. */
+static void at_most_sixteen_ranks_stay(void **state)
+{
+    (void)state;
+    const char *set[] = {"mesh.dp_replicate=2", "mesh.dp_shard=2", "mesh.tp=2",
+                         "mesh.cp=2",           "mesh.pp=2",       "cluster.nodes=4",
+                         "parallel.cp=true",    "parallel.pp=true"};
+    FrontOptions options = {.set = set, .n_set = sizeof set / sizeof *set, .shrink = true};
+    Loaded l = load_file(TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua", &options);
+    if (!l.fine) print_error("%s", l.errors);
+    assert_true(l.fine);
+    uint32_t n_two = 0;
+    for (int a = 0; a < AXIS_NAMES; a++) {
+        assert_true(l.config.axis_size[a] <= 2);
+        n_two += l.config.axis_size[a] == 2;
+    }
+    assert_int_equal(n_two, 4);
+    arena_free(l.arena);
+}
+
+/* Only a function of the model can make it small. */
+static void a_large_model_needs_its_own_sizes(void **state)
+{
+    (void)state;
+    static const char script[] =
+        "local nn = require 'tandem.nn'\n"
+        "return plan { batch = { seq = 4 },\n"
+        "  model = nn.module { e = nn.embedding(32, 5000), h = nn.linear(5000, 5000), o = "
+        "nn.linear(5000, 32),\n"
+        "    forward = function(m, x, y) return nn.cross_entropy(m.o(m.h(m.e(x))), y) end } }\n";
+    FrontOptions options = {.shrink = true};
+    Loaded l = load_text(script, &options);
+    assert_false(l.fine);
+    assert_string_equal(
+        l.errors,
+        "script.lua:3: error[shrink-missing]: the model is too large for --verify and has no "
+        "function shrink\n  hint: give the model shrink = function(config, mesh) ... return "
+        "small_config end\n");
+    arena_free(l.arena);
+    l = load_text(script, NULL);
+    assert_true(l.fine);
+    arena_free(l.arena);
+}
+
 /* A model of fields that chooses its own small sizes: its inputs have the sizes that the shrunk
  * configuration states. */
 static void shrunk_fields_fit_the_model(void **state)
@@ -122,6 +166,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shrinking_keeps_sizes_divisible),
         cmocka_unit_test(shrinking_keeps_the_structure),
+        cmocka_unit_test(at_most_sixteen_ranks_stay),
+        cmocka_unit_test(a_large_model_needs_its_own_sizes),
         cmocka_unit_test(shrunk_fields_fit_the_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

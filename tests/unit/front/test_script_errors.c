@@ -159,6 +159,12 @@ static void plans_have_limits(void **state)
         {"[('k'):rep(64)] = { [('k'):rep(64)] = { [('k'):rep(64)] = { [('k'):rep(64)] = {} } } }",
          NULL, "kkk is nested too deeply\n  hint: a table may contain itself"},
         {"extra = print", NULL, "error["},
+        {"parallel = (function() local t = {} for i = 1, 17 do t[i] = ac() end return t end)()",
+         NULL, ":2: error[out-of-range]: parallel lists more than 16 passes\n"},
+        {"parallel = { pp { split = (function() local t = {} for i = 1, 257 do t[i] = 1 end return "
+         "t "
+         "end)() } }",
+         NULL, ":2: error[out-of-range]: pp.split has more than 256 stages\n"},
         {"model = model, cluster = require 'clusters.dgx_h100' { nodes = 64 }, mesh = { pp = 512 "
          "},\n"
          "batch = { seq = 4, global = 512 }, parallel = { pp { schedule = function() return {} end "
@@ -237,12 +243,24 @@ static void settings_fit_the_plan(void **state)
            " }\n");
 }
 
+static void settings_have_a_number(void **state)
+{
+    (void)state;
+    const char *set[65];
+    for (size_t i = 0; i < 65; i++) set[i] = "seed=1";
+    const FrontOptions options = {.set = set, .n_set = 65};
+    Loaded l = load_text("return 1\n", &options);
+    assert_string_equal(l.errors, "error[set-syntax]: there are more than 64 --set options\n");
+    arena_free(l.arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_keep_their_words), cmocka_unit_test(functions_of_lua_are_bounded),
         cmocka_unit_test(pairs_has_an_order),      cmocka_unit_test(plans_have_limits),
         cmocka_unit_test(lines_of_keys_are_found), cmocka_unit_test(settings_fit_the_plan),
+        cmocka_unit_test(settings_have_a_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
