@@ -315,7 +315,9 @@ void child_load_text(Child *c, const Source *source)
     static const char mark[] = "\xEF\xBB\xBF"; /* the byte-order mark, with which some editors begin
                                                 * a file */
     size_t skip = source->n >= 3 && memcmp(source->text, mark, 3) == 0 ? 3 : 0;
-    if (luaL_loadbufferx(c->L, source->text + skip, source->n - skip, chunk, "t") == LUA_OK) return;
+    const int status = luaL_loadbufferx(c->L, source->text + skip, source->n - skip, chunk, "t");
+    if (status == LUA_OK) return;
+    if (status == LUA_ERRMEM && c->system_refused) child_out_of_memory(NULL);
     const char *message = lua_tostring(c->L, -1);
     if (raised(c->L, -1) != NULL) { /* no syntax error: the parser itself ran into a limit */
         message = error_part(c->L, -1, ERROR_TEXT);
