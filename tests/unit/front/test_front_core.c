@@ -94,6 +94,7 @@ static void functions_check_their_arguments(void **state)
 }
 
 #define SHORT_NAME "'w', 0, core.location(), "
+#define REST       ", false, false, 0, core.location()"
 #define STATE                                                                                      \
     "local m = core.module('m', 'c', 0, false, false, 0, core.location()) "                        \
     "local t = core.state('w', m, core.location(), nil, 8) "
@@ -103,10 +104,8 @@ static void functions_of_a_trace_check_their_arguments(void **state)
     static const Case cases[] = {
         {"core.dims(0)", "#1 to 'dims' (no tensor)"},
         {"core.dims(99)", "#1 to 'dims' (no tensor)"},
-        {"core.module('m', 'c', 7, false, false, 0, core.location())",
-         "#3 to 'module' (no module)"},
-        {"core.module('m', 'c', -1, false, false, 0, core.location())",
-         "#3 to 'module' (no module)"},
+        {"core.module('m', 'c', 7" REST ")", "#3 to 'module' (no module)"},
+        {"core.module('m', 'c', -1" REST ")", "#3 to 'module' (no module)"},
         {"core.module(('m'):rep(257), 'c', 0, false, false, 0, core.location())",
          "#1 to 'module' (longer than 256 bytes)"},
         {"core.module('\\n', 'c', 0, false, false, 0, core.location())",
