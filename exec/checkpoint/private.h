@@ -20,7 +20,7 @@ enum { CHECKPOINT_VERSION = 1 };
 typedef struct StoredSlice {
     uint32_t tensor, file; /* numbers in the manifest's lists */
     int64_t offset[MAX_DIMS], size[MAX_DIMS];
-    uint64_t at; /* byte behind the file's header */
+    uint64_t at; /* its first byte, counted from the end of the file's header */
 } StoredSlice;
 
 typedef struct StoredTensor {

@@ -339,8 +339,8 @@ typedef struct PcieBox {
     uint32_t switches;
     double socket_bytes_per_s; /* between two processors, in each direction; 0: no limit */
     PeerLevel peer;
-    /* Intel processors: they split a write from one device to another into small packets, which
-     * takes a sixth more of the link */
+    /* Intel processors: they split a write from one device to another into small packets, so
+     * the write occupies the link a sixth longer */
     bool intel;
 } PcieBox;
 /* How nodes are linked. Rates are of one link in each direction. tree: every node's NICs are linked

@@ -263,7 +263,7 @@ bool op_attrs_match(OpKind op, const Binding *b, const Attrs *attrs)
     if (op == OP_rope || op == OP_rope_grad) {
         const int64_t pairs = attr_rope_pairs(attrs);
         const int64_t turned = attrs->rope_dims ? attrs->rope_dims : size['E'];
-        /* in an encoder, some pairs must be left to turn by column */
+        /* in an encoder, the attributes must leave some pairs that turn by column */
         if (attrs->rows > 0 && 2 * attrs->hi + (attrs->count > 0 ? 2 : 0) > turned) return false;
         return turned <= size['E'] && (pairs == 0 || 2 * pairs == turned);
     }

@@ -75,8 +75,8 @@ static bool within(const Graph *g, const bool *named, ModuleId module)
     return false;
 }
 
-/* Finds tensors that become the logits: the input of the cross-entropy and, if a bias or a norm
- * makes it, also the input of the bias or norm. */
+/* Finds the logits, which are the input of the cross-entropy. If a bias or a norm makes them, its
+ * input counts as logits, too. */
 static void find_logits(Float8 *f)
 {
     const Graph *g = &f->job->plan->graph;

@@ -10,7 +10,8 @@ double kernel_peak(const Device *device, DType dtype); /* FLOP/s, dense */
  * (power.c). Kernels bound by memory draw less power, so their rates stay. */
 Device kernel_sustained(const Device *device);
 /* Returns the time in a long run of a kernel that computes `flops` in products and takes `s` at the
- * clock of kernel_sustained. Its own clock is higher if it draws less power than large products. */
+ * clock of the device that kernel_sustained returns. Its own clock is higher if it draws less power
+ * than large products. */
 double kernel_lasting_s(const Device *lasting, DType dtype, double flops, double s);
 /* True for Hopper and Blackwell. Both use the constants fitted to Hopper's kernels; other devices
  * use Ampere's. */

@@ -1,8 +1,8 @@
 /* The sums of cross-entropy over one row of logits in a single pass: the maximum, the sum of
- * exponentials relative to it, and the label's logit. A thread keeps the largest logit so far and
- * its sum relative to that, rescaled when a larger one comes. The threads' sums are then scaled to
- * the row's maximum and added in order. The bits differ from those of two passes, but are always
- * the same. */
+ * exponentials relative to it, and the label's logit. A thread keeps its largest logit so far, and
+ * its sum of exponentials relative to this logit. When a larger logit comes, the thread rescales
+ * its sum. The threads' sums are then scaled to the row's maximum and added in order. The bits
+ * differ from those of two passes, but are always the same. */
 #include "kernels/cuda/fused.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"

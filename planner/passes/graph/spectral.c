@@ -81,8 +81,8 @@ static TensorId add_dot(Job *job, NodeId divide)
     return out;
 }
 
-/* Adds the outer product: split like the weight, and over tokens on axes where the weight is
- * whole. */
+/* Adds the node of the outer product. An axis that splits the weight splits the product in the same
+ * way. On any other axis that splits the tokens, the product sums over the rank's own tokens. */
 static bool add_outer(Job *job, NodeId divide, TensorId dot, const SpectralNorm *norm)
 {
     Graph *g = &job->plan->graph;
