@@ -140,6 +140,8 @@ typedef struct Runtime {
     /* a stage receives each micro-batch, in both directions, into a permanent tensor for that
      * micro-batch. The gradients that the stage sends live to the end of the step */
     bool keeps_received;
+    /* number of the model's first blocks whose saved activations are in host memory */
+    double offloaded_blocks;
     bool host_optimizer; /* the optimizer's state and the fp32 weights are in host memory */
     /* gradients that ranks keep whole are in one buffer from the start of the run, also between
      * steps */
@@ -162,6 +164,8 @@ typedef struct Runtime {
     bool overlaps_tp;
     /* products wait for this fraction of an exchange between ranks of experts; 0: for all of it */
     double exchange_part;
+    /* another library than NCCL exchanges tokens between ranks of experts, with its own buffers */
+    bool own_exchange;
     bool keeps_gathered;  /* default of tp's keep_gathered if sequence is true */
     bool keeps_quantised; /* default of float8's keep_quantised */
     double message_s;     /* additional host time for each message between stages */

@@ -16,8 +16,8 @@ local function some_blocks(row, n)
   return ac { mode = "full", every = each > 1 and each or nil }
 end
 
--- Megatron's modules (--recompute-modules). Norms and MLA's up-projections are small, so they are left out. Flash attention
--- recomputes the attention core anyway. If scores are written and the core is recomputed, the profile keeps no scores. The
+-- Megatron's modules (--recompute-modules). Norms are small, so they are left out. Flash attention recomputes the attention
+-- core anyway. If scores are written and the core is recomputed, the profile keeps no scores. The
 -- model of a family has other modules: there, recomputing the products of an MLP stands for recomputing the MLP.
 local function some_modules(row)
   local modules, ops = megatrons.recomputed(row)
@@ -429,7 +429,7 @@ local frameworks = {
 -- Returns the profile with the row's changes. If the attention core is recomputed, scores are not saved.
 local function profile(row, how)
   local own = copy_of(require("runtimes." .. how.runtime))
-  own.host_optimizer = how.host_optimizer
+  own.host_optimizer, own.frozen_base = how.host_optimizer, how.lora or nil
   local slower = how.runtime == "megatron_core" and gpus.host_factor(gpus.find(row.gpu) or "H100-SXM5-80GB") or 1
   if how.runtime == "megatron" and megatrons.runs_modules(row) then
     own.kernel_s, own.tensor_s = fitted.megatron_core.kernel_s, fitted.megatron_core.tensor_s
@@ -440,22 +440,22 @@ local function profile(row, how)
   if has(row, "peak_mem_kind", "^process") then own.reports_rank = "most" end
   own.workspace_bytes = how.is_megatron and megatrons.workspace(row) or nil
   own.library_bytes = how.is_megatron and megatrons.library(row, gpus.gpus[gpus.find(row.gpu) or ""]) or nil
-  own.frozen_base = how.lora or nil
   if how.lora and is_float8(row) then own.ops = megatrons.keeps_bytes(row, own.ops) end
   if how.is_megatron then
     own.overlaps_tp, own.input_s = megatrons.overlaps(row), require "tandem.published_inputs".of(row)
     own.exchange_part = megatrons.exchange_part(row, how.per_node, how.n_micro)
+    own.own_exchange, own.offloaded_blocks = recipes.is_flex(row) or nil, recipes.offload(row)
     megatrons.graph(row, own)
+    if not how.lora then megatrons.gradients(row, own) end
+    losses.changes(row, own, how, tonumber(said(row, "deferral_limit")))
+    own.attention = megatrons.attention(row, month_of(row)) or own.attention
   end
-  if how.is_megatron and not how.lora then megatrons.gradients(row, own) end
-  if how.is_megatron then losses.changes(row, own, how, tonumber(said(row, "deferral_limit"))) end
-  if how.is_megatron then own.attention = megatrons.attention(row, month_of(row)) or own.attention end
   if how.scores then own.attention = "unfused" end
-  if how.ops or how.ring then own.ops = copy_of(own.ops) end
+  own.ops = copy_of(own.ops)
   for name, op in pairs(how.ops or {}) do own.ops[name] = op end
+  if how.is_megatron then megatrons.latent_ops(row, own.ops) end
   if how.ring then megatrons.adds_ring(own.ops, how.ring) end
   if (has(row, "ac", "^selective%(attention core%)") or has(row, "ac", "^selective%(core_attn%)")) and own.ops.attention ~= nil then
-    own.ops = copy_of(own.ops)
     own.ops.attention = copy_of(own.ops.attention)
     own.ops.attention.scores = 0
   end

@@ -66,6 +66,7 @@ return function(row)
   local four = cells.is_float4(row) and gpus.gpus[name].fp4
   if four then cluster.device.peak_flops.e4m3 = four * 1e12 end
   cluster.device.reserved_bytes = cluster.device.reserved_bytes + exchange_bytes(row, per_node)
+  if recipes.no_nvls(row) then cluster.fabric.no_nvls = true end
   if megatrons.is_graph(row) then cluster.device.kernel_floor_s = math.max(2e-6, cluster.device.kernel_floor_s - 2e-6) end
   return cluster
 end

@@ -147,7 +147,10 @@ end
 
 local function fill_states(row)
   local default = m.of(row)
-  if cells.stage(row) == nil then assume(row, "zero_stage", default.zero_stage, "the framework's default") end
+  if cells.stage(row) == nil then
+    local zero = recipes.zero(row)
+    assume(row, "zero_stage", zero or default.zero_stage, zero and "Megatron-Bridge's recipe of this model" or "the framework's default")
+  end
   if is_open(row.ac) or has(row, "ac", "^see recipe") or has(row, "ac", "^selective %(ratio") then
     local recipe = recipes.ac(row)
     assume(row, "ac", recipe or default.ac or "none", recipe and "Megatron-Bridge's recipe of this model" or "the framework's default")
@@ -222,6 +225,7 @@ local chunks = {
 }
 
 local function fill_chunks(row)
+  assume_open(row, "pipeline_layout", recipes.layout(row), "Megatron-Bridge's recipe of this model")
   if not is_open(row.vp) or count(row, "pp") == 1 or not has(row, "framework", "nemo") then return end
   for _, known in ipairs(chunks) do
     if has(row, "model", known[1]) and count(row, "n_layers") % (count(row, "pp") * known[2]) == 0 then
@@ -304,6 +308,7 @@ function m.fill(row)
     if not is_open(row[key]) then row[key] = tostring(count(row, key, 1)) end
   end
   fill_model(row)
+  assume_open(row, "mtp_layers", recipes.mtp(row), "Megatron-Bridge's recipe of this model")
   fill_experts(row)
   fill_named_mesh(row)
   fill_precision(row)

@@ -126,7 +126,7 @@ function m.split(row)
   local first = tonumber(notes:match "decoder%-first%-pipeline%-num%-layers=(%d+)")
   local last = tonumber(notes:match "decoder%-last%-pipeline%-num%-layers=(%d+)")
   local parts = count(row, "pp")
-  local both = notes:find "account%-for%-embedding" or has(row, "model", "account_for_embedding")
+  local both = notes:find "account%-for%-embedding" or has(row, "model", "account_for_embedding") or recipes.accounts(row)
   local asymmetric = notes:find "ASYM_PP_EMBED=True" and notes:find "ASYM_PP_LOSS=True"
   if both or asymmetric then
     parts = parts * count(row, "vp", 1)
@@ -241,23 +241,34 @@ local function plain_layers(row, shape)
   return layers
 end
 
+local function named(row, module) return has(row, "ac", "[%(%[ ]" .. module .. "[%]%),; ]") end
+
+-- True if the queries, keys and values of latent attention are computed again from their small projections
+-- (core/transformer/multi_latent_attention.py: qkv_up_checkpoint).
+local function remakes_latent(row) return latent(row, "kv_lora") > 0 and named(row, "mla_up_proj") end
+
 -- Returns the paths of the modules that --recompute-modules names; nil: none. Also returns the ops in them whose
--- outputs are kept; nil: none. `moe_act` recomputes only the activation between the products of an expert.
+-- outputs are kept; nil: none. `moe_act` recomputes only the activation between the products of an expert. In latent
+-- attention, `mla_up_proj` recomputes the products of queries, keys and values, and their rotation. Here it also recomputes
+-- the small projections: they are a fifth of its products in DeepSeek-V3.
 function m.recomputed(row)
   if not row.names_parts then return nil end
   local paths, n = {}, count(row, "n_layers")
-  local function named(module) return has(row, "ac", "[%(%[ ]" .. module .. "[%]%),; ]") end
-  local mixed, dense, active = named "moe", named "mlp", named "moe_act"
+  local mixed, dense, remade = named(row, "moe"), named(row, "mlp"), remakes_latent(row)
+  local active = named(row, "moe_act") and not remade
   local letters = not cells.is_open(row.hybrid_pattern) and row.hybrid_pattern:match("^[^/]*"):gsub("[^M*%-E]", "") or nil
   local has_experts = not cells.is_open(row.moe_experts) and not letters and mixture_layers(row, n) or {}
-  for i = 1, n do
-    local mixes, multiplies = has_experts[i], not has_experts[i]
+  for i = 1, n + count(row, "mtp_layers", 0) do  -- further heads have a block like the last one
+    local mixes = has_experts[math.min(i, n)]
+    local multiplies = not mixes
     if letters then mixes, multiplies = letters:sub(i, i) == "E", letters:sub(i, i) == "-" end
+    if remade then paths[#paths + 1] = ("layers.%d.first"):format(i - 1) end
     if mixes and (mixed or active) or multiplies and dense then
       paths[#paths + 1] = ("layers.%d.%s"):format(i - 1, letters and "first" or "second")
     end
   end
   if #paths == 0 then return nil end
+  if remade then return paths, { "attention", "linear_o", "rmsnorm" } end
   return paths, active and not mixed and not dense and { "linear", "dispatch", "combine", "topk", "route", "slots", "balance", "add" } or nil
 end
 
@@ -380,6 +391,15 @@ function m.ops(row)
     ops.gelu = { kernels = 1, passes = 2, saved = 2 }
   end
   return ops
+end
+
+-- Changes the profile's ops for latent attention. Its queries and keys are rotated in place or copied, and its values are
+-- copied, so no product stays beside them (core/transformer/multi_latent_attention.py: qkv_up_proj_and_rope_apply;
+-- core/fusions/fused_mla_yarn_rope_apply.py). With `mla_up_proj`, `moe_act` is here: the output of an expert's activation is not kept.
+function m.latent_ops(row, ops)
+  if latent(row, "kv_lora") == 0 then return end
+  ops.rope = { kernels = 1, passes = 1 }
+  if remakes_latent(row) and named(row, "moe_act") then ops.mul = { kernels = 1, passes = 1, remade = true } end
 end
 
 -- Megatron can store the inputs of an MLP's activation in 8 bits (activation_func_fp8_input_store).

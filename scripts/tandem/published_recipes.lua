@@ -10,20 +10,29 @@ local m = {}
 -- the optimizer's moments (exp_avg_dtype), if it is not that of the weights at rest. gradients: the
 -- type in which gradients are summed and reduced (grad_reduce_in_fp32). exchange: the dispatcher of
 -- tokens (moe_token_dispatcher_type, moe_flex_dispatcher_backend). overlap_ep: 1 if another micro-batch
--- computes during exchanges (overlap_moe_expert_parallel_comm). tp: the entry counts only for rows with
--- tp > 1. Recipes named large_scale, dev, fsdp and hsdp are left out. For Qwen3 235B on B200 and B300,
--- the recipes of 64 GPUs count.
--- kind: source; Megatron-Bridge 067f987d: src/megatron/bridge/perf_recipes, and recipes/moonlight/h100/moonlight_16b.py
+-- computes during exchanges (overlap_moe_expert_parallel_comm). zero: the ZeRO stage (use_megatron_fsdp).
+-- offload: the number of first layers whose activations are in host memory (cpu_offloading_num_layers).
+-- mtp: the heads that predict further tokens (mtp_num_layers). layout: the blocks of each part of the
+-- pipeline (pipeline_model_parallel_layout). accounts: true if the embedding and the loss count as
+-- blocks (account_for_embedding_in_pipeline_split). tp: the entry counts only for rows with tp > 1.
+-- pp, vp, ep, mb, parts: the entry counts only for rows that state this degree, this micro-batch, or so
+-- many parts of the pipeline, because releases differ in them. Recipes named large_scale, dev and hsdp
+-- are left out. For Qwen3 235B on B200 and B300, the recipes of 64 GPUs count.
+-- kind: source; Megatron-Bridge 067f987d: src/megatron/bridge/perf_recipes, recipes; tags v0.3.0 to v0.5.1: scripts/performance/configs
 local bridge = {
   { "deepseek.*v3", "^H100", "", ac = "selective(mla_up_proj mlp)" },
-  { "deepseek.*v3", "^B200", "mx", ac = "selective(mla_up_proj mlp)", overlap_ep = "1", exchange = "flex deepep" },
-  { "deepseek.*v3", "^B200", "fp4", ac = "selective(mla_up_proj layernorm moe_act)", overlap_ep = "1", exchange = "flex deepep" },
-  { "deepseek.*v3", "^B300", "mx", overlap_ep = "1" },
+  { "deepseek.*v3", "^B200", "mx", pp = 8, ac = "selective(mla_up_proj mlp)", overlap_ep = "1", exchange = "flex deepep" },
+  { "deepseek.*v3", "^B200", "fp4", pp = 8, ac = "selective(mla_up_proj layernorm moe_act)", overlap_ep = "1", exchange = "flex deepep" },
+  { "deepseek.*v3", "^B300", "mx", pp = 8, vp = 2, overlap_ep = "1" },
   { "deepseek.*v3", "^GB200", "mx", ac = "selective(mla_up_proj)", overlap_ep = "1" },
   { "deepseek.*v3", "^GB200", "fp", ac = "selective(mlp)" },
   { "deepseek.*v3", "^GB300", "bf16", ac = "selective(moe_act)" },
-  { "deepseek.*v3", "^GB300", "mx", ac = "none", overlap_ep = "1" },
-  { "deepseek.*v3", "", "", ac = "selective(mla_up_proj)", moments = "bf16", exchange = "flex hybridep" },
+  { "deepseek.*v3", "^GB300", "mx", mb = 1, ac = "none", overlap_ep = "1" },
+  { "deepseek.*v3", "", "", parts = 4, layout = "Et*16|(t*16|)*2t*13mL" },
+  { "deepseek.*v3", "", "", parts = 8, layout = "Et*8|(t*8|)*6t*5mL" },
+  { "deepseek.*v3", "", "", parts = 16, layout = "Et*4|(t*4|)*14tmL" },
+  { "deepseek.*v3", "", "", parts = 32, layout = "Et|(tt|)*30mL" },
+  { "deepseek.*v3", "", "", ac = "selective(mla_up_proj)", moments = "bf16", exchange = "flex hybridep", mtp = "1" },
   { "moonlight", "", "", moments = "bf16" },
   { "moonlight", "", "", tp = true, exchange = "alltoall", overlap_ep = "0" },
   { "moonlight", "", "", exchange = "flex hybridep", overlap_ep = "1" },
@@ -38,14 +47,33 @@ local bridge = {
   { "kimi", "^H100", "", ac = "selective(mla_up_proj mlp)" },
   { "kimi", "", "", ac = "selective(mla_up_proj)" },
   { "kimi", "^GB", "", exchange = "flex hybridep" },
+  { "kimi", "", "", parts = 4, layout = "Et*16|(t*16|)*2t*13L" },
+  { "kimi", "", "", parts = 8, layout = "Et*8|(t*8|)*6t*5L" },
+  { "kimi", "", "", parts = 16, layout = "Et*4|(t*4|)*14tL" },
+  { "kimi", "", "", parts = 32, layout = "Et|(tt|)*30L" },
+  { "qwen3.*235b", "", "", accounts = true },
   { "qwen3.*235b", "^H100", "", overlap_ep = "1" },
   { "qwen3.*235b", "^GB", "mx", overlap_ep = "1" },
   { "qwen3.*235b", "^[BG]B?300", "", exchange = "flex hybridep" },
   { "qwen3.*235b", "^GB200", "", exchange = "flex hybridep" },
+  { "qwen3.*30b", "^H100", "", pp = 2, exchange = "flex deepep", overlap_ep = "1" },
   { "qwen3.*30b", "^H100", "bf16", overlap_ep = "1" },
   { "qwen3.*30b", "^G?B", "mx", overlap_ep = "1" },
   { "qwen3.*30b", "", "", exchange = "flex hybridep" },
   { "llama3.?8b", "^H100", "fp8", ac = "full block 5" },
+  { "llama3.?70b", "^G?B[23]00", "bf16", pp = 1, zero = "3" },
+  { "llama3.?70b", "^G?B[23]00", "fp8", pp = 1, zero = "3" },
+  { "llama3.?70b", "^B200", "fp8", pp = 1, offload = 5 },
+  { "llama3.?70b", "^GB200", "bf16", pp = 1, offload = 20 },
+  { "llama3.?70b", "^GB200", "fp8", pp = 1, offload = 40 },
+  { "llama3.?70b", "^GB300", "bf16", pp = 1, offload = 30 },
+  { "llama3.?70b", "^GB300", "fp8", pp = 1, offload = 20 },
+  { "llama3.*405b", "", "", pp = 1, zero = "3" },
+  { "llama3.*405b", "^G?B300", "bf16", pp = 1, offload = 40 },
+  { "llama3.*405b", "^GB200", "fp8", pp = 1, offload = 92 },
+  { "llama3.*405b", "^GB300", "fp8", pp = 1, offload = 10 },
+  { "llama3.*405b", "", "", accounts = true },
+  { "nemotron.?3.?nano", "^H100", "fp8", ep = 8, ac = "selective(moe layernorm core_attn moe_act)" },
   { "nemotron.?3.?nano", "^H100", "fp8", ac = "selective(layernorm)" },
   { "nemotron.?3.?nano", "^H100", "", ac = "selective(moe layernorm)" },
   { "nemotron.?3.?super", "^H100", "", ac = "selective(moe_act moe layernorm core_attn)", moments = "bf16" },
@@ -75,20 +103,41 @@ function m.tail(row)
   return #list > 0 and list or nil
 end
 
+-- True if the entry has no such number, or if the row states the same one.
+local function states(row, key, n) return not n or not cells.is_open(row[key]) and cells.count(row, key, 1) == n end
+
+local function holds(row, known)
+  local n_pp = cells.count(row, "pp", 1)
+  return states(row, "pp", known.pp) and states(row, "vp", known.vp) and states(row, "ep", known.ep) and
+    states(row, "micro_batch", known.mb) and (not known.tp or cells.count(row, "tp", 1) > 1) and
+    (not known.parts or n_pp > 1 and n_pp * cells.count(row, "vp", 1) == known.parts)
+end
+
 -- Returns the value of this column in the row's recipe; nil: the column is open, or no recipe is known.
 local function of(row, column)
   local gpu = gpus.find(row.gpu or "") or ""
   for _, framework in ipairs(frameworks) do
     for _, known in ipairs(has(row, "framework", framework[1]) and framework[2] or {}) do
       if known[column] and has(row, "model", known[1]) and gpu:find(known[2]) and has(row, "precision", known[3]) and
-        (not known.tp or cells.count(row, "tp", 1) > 1) then return known[column] end
+        holds(row, known) then return known[column] end
     end
   end
   return nil
 end
 
--- Returns the recomputation of the row's recipe; nil: none is known.
+-- Each returns what the row's recipe says; nil: no recipe is known.
 function m.ac(row) return of(row, "ac") end
+function m.zero(row) return of(row, "zero") end
+function m.offload(row) return of(row, "offload") end
+function m.mtp(row) return of(row, "mtp") end
+function m.layout(row) return of(row, "layout") end
+
+-- True if the embedding and the loss count as blocks of the pipeline.
+function m.accounts(row) return of(row, "accounts") == true end
+
+-- True if the framework's scripts switch NCCL's sums in NVLink switches (NVLS) off. Nearly all recipes do.
+-- kind: source; Megatron-Bridge 067f987d: NCCL_NVLS_ENABLE in perf_recipes; v0.3.0: scripts/performance/perf_plugins.py
+function m.no_nvls(row) return has(row, "framework", "^megatron%-bridge") end
 
 -- True if gradients are summed and reduced in bf16.
 function m.half_gradients(row) return of(row, "gradients") == "bf16" end

@@ -9,7 +9,7 @@
  * group for each axis of their mesh, whatever the stream. They create it at its first use.
  *
  * Not modelled: limits on CTAs, NICs that cannot reach device memory, buffers that users register,
- * libraries other than NCCL and RCCL. */
+ * buffers of libraries other than NCCL and RCCL. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -116,13 +116,22 @@ static void find_demands(const Plan *plan, const Program *p, Arena *arena, Deman
     }
 }
 
-static void use_of(const Plan *plan, const Demands *demands, Rank rank, const Cluster *cluster,
-                   bool by_stream, const CommMemory *m, GroupUse *use)
+/* Another library's exchange between ranks of experts needs no connections of NCCL. */
+static bool is_own_exchange(const Plan *plan, const Runtime *runtime, const Demand *d)
 {
+    const AxisSet ep = mesh_axes_of(&plan->mesh, axes_trading(INDEX_experts));
+    return runtime && runtime->own_exchange && op_exchanges(d->op) && (d->axes & ~ep) == 0;
+}
+
+static void use_of(const Plan *plan, const Demands *demands, Rank rank, const Cluster *cluster,
+                   const Runtime *runtime, const CommMemory *m, GroupUse *use)
+{
+    const bool by_stream = runtime_is_own(runtime);
     uint32_t part = mesh_part(&plan->mesh, rank, m->axes);
     for (uint32_t i = 0; i < demands->n; i++) {
         const Demand *d = &demands->at[i];
         if (d->axes != m->axes || (by_stream && d->stream != m->stream)) continue;
+        if (is_own_exchange(plan, runtime, d)) continue;
         if (d->op == OP_send || d->op == OP_recv) {
             uint8_t *peers = d->op == OP_send ? use->to : use->from;
             peers[mesh_hop(part, d->hop, m->n_ranks)] = 1;
@@ -200,8 +209,10 @@ static void collect(const Plan *plan, const Demands *demands, bool by_stream, Ar
 
 /* `demands`: [program]; under another framework's profile, only demands[program] is used. */
 static uint64_t bytes_of(const Plan *plan, uint32_t program, const Demands *demands,
-                         const Cluster *cluster, bool own, Arena *arena, CommMemories *list)
+                         const Cluster *cluster, const Runtime *runtime, Arena *arena,
+                         CommMemories *list)
 {
+    const bool own = runtime_is_own(runtime);
     const uint32_t devices = cluster->devices_per_node;
     Rank rank = 0;
     while (plan->program_of[rank] != program) rank++;
@@ -217,7 +228,7 @@ static uint64_t bytes_of(const Plan *plan, uint32_t program, const Demands *dema
         use.to = arena_array(arena, m->n_ranks, 1);
         use.from = arena_array(arena, m->n_ranks, 1);
         m->channels = nccl_settings_ctas(&plan->nccl, nccl_channels(cluster, m->n_nodes, use.here));
-        use_of(plan, &demands[program], rank, cluster, own, m, &use);
+        use_of(plan, &demands[program], rank, cluster, runtime, m, &use);
         if (own) use_algorithm(&use, plan, cluster, m, OP_all_reduce, 4);
         count_messages(plan, rank, devices, &use, m);
         count_collectives(plan, cluster, &use, m);
@@ -249,7 +260,7 @@ uint64_t comm_memory(const Plan *plan, uint32_t program, const Cluster *cluster,
     const bool own = runtime_is_own(runtime);
     const Demands *demands = own ? demands_of(plan, 0, plan->programs.n, arena)
                                  : demands_of(plan, program, program + 1, arena);
-    return bytes_of(plan, program, demands, cluster, own, arena, list);
+    return bytes_of(plan, program, demands, cluster, runtime, arena, list);
 }
 
 uint64_t comm_memory_most(const Plan *plan, const Cluster *cluster, const Runtime *runtime,
@@ -258,11 +269,10 @@ uint64_t comm_memory_most(const Plan *plan, const Cluster *cluster, const Runtim
     uint64_t most = 0;
     *list = (CommMemories){NULL, 0, 0};
     if (has_none(cluster)) return 0;
-    const bool own = runtime_is_own(runtime);
     const Demands *demands = demands_of(plan, 0, plan->programs.n, arena);
     for (uint32_t i = 0; i < plan->programs.n; i++) {
         CommMemories of_program;
-        uint64_t bytes = bytes_of(plan, i, demands, cluster, own, arena, &of_program);
+        uint64_t bytes = bytes_of(plan, i, demands, cluster, runtime, arena, &of_program);
         if (bytes <= most) continue;
         most = bytes;
         *list = of_program;

@@ -22,14 +22,32 @@ static void keep_until(const Keeper *k, BufferId id, Pc pc)
     if (k->kept->needed[id] < pc) k->kept->needed[id] = pc;
 }
 
-/* Sets `needed` of each buffer to its last use or, if its op is recomputed, to the last use outside
- * the backward pass. */
+/* Returns [module]: true inside the first blocks, whose activations are in host memory. */
+static const bool *offloaded_modules(const Keeper *k)
+{
+    const Graph *g = &k->plan->graph;
+    bool *is = arena_array(k->arena, (size_t)g->modules.n + 1, sizeof *is);
+    double n_blocks = 0;
+    for (ModuleId m = 1; m < g->modules.n; m++) { /* inner modules come after outer ones */
+        const Module *at = &g->modules.at[m];
+        is[m] = at->parent != 0 && is[at->parent];
+        if (at->is_block && !is[m]) is[m] = n_blocks++ < k->runtime->offloaded_blocks;
+    }
+    return is;
+}
+
+/* Sets `needed` of each buffer to its last use. If its op is recomputed, or its bytes are in host
+ * memory, sets it to the last use outside the backward pass. */
 static void find_needed(const Keeper *k)
 {
     const Program *p = k->program;
     for (BufferId id = 1; id < p->buffers.n; id++) {
         const Buffer *b = &p->buffers.at[id];
-        bool remade = b->parent == 0 && k->runtime->op[p->code.at[b->first].op].remade;
+        const Instr *maker = &p->code.at[b->first];
+        const ModuleId at = maker->origin ? k->plan->graph.nodes.at[maker->origin].module : 0;
+        const bool leaves = k->kept->offloaded[at] && b->category == CATEGORY_activation &&
+                            maker->phase == PHASE_forward;
+        bool remade = b->parent == 0 && (leaves || k->runtime->op[maker->op].remade);
         k->kept->needed[id] = remade ? b->first : b->last;
     }
     for (Pc pc = 1; pc < p->code.n; pc++) {
@@ -254,6 +272,7 @@ TorchKept torch_kept(const Plan *plan, const Program *p, const Runtime *runtime,
         .in_graph = arena_array(arena, (size_t)p->code.n + 1, sizeof *kept.in_graph),
     };
     const Keeper k = {plan, p, runtime, arena, &kept};
+    kept.offloaded = offloaded_modules(&k);
     if (runtime->frozen_base)
         forget_untrained(&k);
     else

@@ -8,11 +8,12 @@
 #include "planner/ir/plan.h"
 
 typedef struct TorchKept {
-    Pc *needed;     /* [buffer]: the last instruction for which the buffer is kept */
-    bool *narrow;   /* [buffer]: the backward pass keeps it in 8 bits */
-    bool *received; /* [buffer]: a stage's permanent tensor for received values */
-    bool *in_graph; /* [pc]: the instruction is recomputed, and a module keeps the graph that
-                     * contains it */
+    Pc *needed;            /* [buffer]: the last instruction for which the buffer is kept */
+    bool *narrow;          /* [buffer]: the backward pass keeps it in 8 bits */
+    bool *received;        /* [buffer]: a stage's permanent tensor for received values */
+    bool *in_graph;        /* [pc]: the instruction is recomputed, and a module keeps the graph that
+                            * contains it */
+    const bool *offloaded; /* [module]: its saved tensors are in host memory */
 } TorchKept;
 
 TorchKept torch_kept(const Plan *plan, const Program *p, const Runtime *runtime, Arena *arena);

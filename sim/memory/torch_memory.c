@@ -265,7 +265,7 @@ static double saved_of(const Replay *r, const Instr *in)
 }
 
 /* Allocates the profile's own tensors of this op. In the first pass through a recomputed region,
- * none of these tensors stays. */
+ * and in a module whose saved tensors are in host memory, none of these tensors stays. */
 static void own_tensors(Replay *r, Pc pc, const Instr *in)
 {
     const RuntimeOp *as = &r->runtime->op[in->op];
@@ -274,7 +274,8 @@ static void own_tensors(Replay *r, Pc pc, const Instr *in)
     const double saved = saved_of(r, in);
     if (saved > 0 && in->args.n > in->n_in) {
         const Node *node = &r->plan->graph.nodes.at[in->origin];
-        bool again = in->phase == PHASE_forward && node->region != 0 && !node->keep;
+        bool again = in->phase == PHASE_forward &&
+                     ((node->region != 0 && !node->keep) || r->kept.offloaded[node->module]);
         Pc of_input = last_of(r->program, in, 0), of_output = last_of(r->program, in, in->n_in);
         Pc until = of_input > of_output ? of_input : of_output;
         if (r->kept.in_graph[pc]) until = r->program->code.n - 1;

@@ -166,6 +166,32 @@ static void stages_have_neighbours(void **state)
     arena_free(arena);
 }
 
+/* DeepEP and HybridEP exchange tokens in their own buffers, so NCCL has none for these messages. It
+ * keeps the buffers of other exchanges. */
+static void another_library_has_its_own_buffers(void **state)
+{
+    (void)state;
+    static const Runtime other = {.name = "test", .own_exchange = true};
+    static const AxisName names[] = {AXIS_ep, AXIS_cp};
+    Cluster c = machine("Hopper", 1, 8);
+    for (int i = 0; i < 2; i++) {
+        Arena *arena = arena_new();
+        Plan *plan = synthetic_plan(arena, 1, 8, 1, 1);
+        uint32_t sizes[AXIS_NAMES] = {0};
+        sizes[names[i]] = 8;
+        plan->mesh = mesh_make(sizes);
+        const AxisSet axes = synthetic_axis(plan, names[i]);
+        synthetic_comm(plan, 0, STREAM_ep, OP_all_to_all, axes, 0, 1, 64 * MIB);
+        CommMemories nccl, own;
+        const uint64_t with = comm_memory(plan, 0, &c, &framework, arena, &nccl);
+        const uint64_t without = comm_memory(plan, 0, &c, &other, arena, &own);
+        assert_int_equal(nccl.at[0].n_peers, mesh_size(&plan->mesh, axes) - 1);
+        assert_int_equal(nccl.at[0].message_bytes, nccl.at[0].n_peers * 384 * MIB);
+        assert_int_equal(with - without, i == 0 ? nccl.at[0].message_bytes : 0);
+        arena_free(arena);
+    }
+}
+
 /* A plan that sends nothing, has one rank, or uses no device needs no memory. */
 static void nothing_takes_nothing(void **state)
 {
@@ -189,8 +215,11 @@ static void nothing_takes_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_are_nccls),       cmocka_unit_test(nics_have_their_own),
-        cmocka_unit_test(groups_lie_on_nodes),   cmocka_unit_test(stages_have_neighbours),
+        cmocka_unit_test(sizes_are_nccls),
+        cmocka_unit_test(nics_have_their_own),
+        cmocka_unit_test(groups_lie_on_nodes),
+        cmocka_unit_test(stages_have_neighbours),
+        cmocka_unit_test(another_library_has_its_own_buffers),
         cmocka_unit_test(nothing_takes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
