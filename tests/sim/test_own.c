@@ -77,9 +77,9 @@ static void a_call_gets_the_fastest_kernel_that_takes_it(void **state)
     AttentionWork full = attention_of(64, 1024, 12, 1), odd = full, wide = full;
     odd.keys = odd.queries = 1025;
     assert_true(grad_s(&d, odd) > 1.15 * grad_s(&d, full));
-    wide.head = wide.value = 80;
-    assert_true(kernel_attention_s(&d, &wide, NULL) > 1.2 * kernel_attention_s(&d, &full, NULL));
-    assert_true(grad_s(&d, wide) > 1.5 * grad_s(&d, full));
+    wide.head = wide.value = 80; /* runs on tiles for heads of 128 */
+    assert_true(kernel_attention_s(&d, &wide, NULL) > kernel_attention_s(&d, &full, NULL));
+    assert_true(grad_s(&d, wide) > 1.2 * grad_s(&d, full));
     /* mma.sync alone computes dropout and parts of the keys, at half the rate of Hopper's kernels
      */
     AttentionWork special = full;
