@@ -62,7 +62,28 @@ def share(part, whole):
     return 100.0 * part / whole if whole else 100.0
 
 
-def listing(found, say):
+KINDS_OF_LINES = [
+    ("a proof refuses a program", r"^planner/verify/", r""),
+    ("memory, a process, a file or a pipe fails", r"",
+     r"FAULT_internal|abort\(|_exit\(|strerror|arena_full|errno|damaged"),
+    ("a plan, a script or a setting is refused", r"",
+     r"diag_(error|hint|warning|note)|child_raise|complain|fail\(|bad\("),
+    ("other lines", r"", r""),
+]
+
+
+def kinds(found, texts):
+    """{kind: lines that no test runs}; the words of a line and its neighbours decide."""
+    count = {kind: 0 for kind, _, _ in KINDS_OF_LINES}
+    for name, (lines, ran, _, _) in found.items():
+        text = texts[name][0].splitlines()
+        for line in lines - ran:
+            near = " ".join(text[max(0, line - 2):line + 2])
+            count[next(k for k, of, words in KINDS_OF_LINES if re.search(of, name) and re.search(words, near))] += 1
+    return count
+
+
+def listing(found, texts, say):
     """Prints for each file the lines that no test runs. For the other lines, prints the ways out that no test takes."""
     for name, (lines, ran, ways, taken) in sorted(found.items()):
         missed, all_ways = {}, {}
@@ -77,9 +98,12 @@ def listing(found, say):
             say(f"  lines that no test runs: {runs(sorted(lines - ran))}")
         if missed:
             say(f"  branches that no test takes, by line: {', '.join(missed)}")
+    say("\nlines that no test runs, by kind:")
+    for kind, n in kinds(found, texts).items():
+        say(f"  {kind:42} {n:6}")
 
 
-def report(found, with_lines, say):
+def report(found, texts, with_lines, say):
     folders = {}
     for name, counts in found.items():
         top = name.split("/")[0]
@@ -91,7 +115,7 @@ def report(found, with_lines, say):
     for folder, (lines, ran, ways, taken) in sorted(folders.items()):
         say(f"{folder:28} {lines:7} {share(ran, lines):6.1f} %   {ways:8} {share(taken, ways):6.1f} %")
     if with_lines:
-        listing(found, say)
+        listing(found, texts, say)
 
 
 def main():
@@ -115,7 +139,7 @@ def main():
     found = measure(reach, texts)
     wanted = [os.path.normpath(f) for f in options.folders]
     report({n: c for n, c in found.items() if not wanted or any(n == f or n.startswith(f + "/") for f in wanted)},
-           options.lines, say)
+           texts, options.lines, say)
 
 
 if __name__ == "__main__":

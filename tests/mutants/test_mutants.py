@@ -161,14 +161,16 @@ class Planted(unittest.TestCase):
     def test_coverage_lists_what_no_test_runs(self):
         reach = Reach(self.tree, ["code/small.c"], 1)
         reach.measure(lambda text: None)
-        found = coverage.measure(reach, {"code/small.c": (SMALL, None)})
+        texts = {"code/small.c": (SMALL, None)}
+        found = coverage.measure(reach, texts)
         said = []
-        coverage.report(found, True, said.append)
+        coverage.report(found, texts, True, said.append)
         lines, ran, ways, taken = found["code/small.c"]
         self.assertIn(f"{len(lines)}", said[1].split())
         self.assertTrue(len(ran) < len(lines) and len(taken) < len(ways))
         never = [planted(t, "").line for t in ("while (fork()", "int small_unused", "return x + 1")]
         self.assertIn(f"  lines that no test runs: {', '.join(map(str, never))}", said)
+        self.assertEqual(said[-1].split(), ["other", "lines", str(len(never))])
         killed = planted("told = 1", "").line   # runs in a process that its parent kills
         self.assertIn(killed, ran)
         # The program has no such x or n, and pipes do not fail.
