@@ -196,7 +196,10 @@ static double products_s(const KernelRow *row, const GemmFit *fit)
     const bool throttled = row->loops && device->light_power < 1;
     const Device lasting = kernel_sustained(device);
     double s = 0;
-    if (row->block) gemm.eight = gemm.block;
+    if (row->block) {
+        gemm.eight = gemm.block;
+        gemm.stores_apart = true;
+    }
     for (int i = 0; i < KERNEL_ROW_PRODUCTS && row->product[i][0] > 0; i++) {
         const double *p = row->product[i];
         GemmWork work = kernel_product(row->dtype, row->groups, p[0], p[1], p[2]);

@@ -2,5 +2,5 @@
 return {
   -- kind: fitted; dev-cal rows of published products (docs/reference/fit_kernels.md)
   Ampere = { gemm_efficiency = 0.783 },
-  Hopper = { gemm_efficiency = 0.806 },
+  Hopper = { gemm_efficiency = 0.765 },
 }

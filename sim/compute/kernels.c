@@ -123,6 +123,16 @@ static double tile_rate(const GemmFit *fit, size_t i)
     return i < 2 || i >= N_TILES ? 1 : fit->efficiency[i - 2];
 }
 
+/* Returns the number of a multiprocessor's tiles whose start and end take additional time. Since
+ * Hopper, cuBLAS's blocks stay on their multiprocessors: a block loads the next tile's operands
+ * during the products of the present one, and stores results during those of the next. So only the
+ * start of the first tile and the end of the last one remain. The executor's own constants
+ * (`timed`) were measured as a time of each tile. */
+static double exposed_tiles(const Device *device, double waves, const GemmFit *fit)
+{
+    return kernel_is_young(device) && !fit->timed ? 1 : waves;
+}
+
 /* Returns the time [s] of `n_tiles` tiles of the i-th size. */
 static double tiled_s(const Device *device, double peak, size_t i, double n_tiles, double k,
                       const GemmFit *fit)
@@ -135,7 +145,7 @@ static double tiled_s(const Device *device, double peak, size_t i, double n_tile
         double waves = ceil(n_tiles * split / device->sms);
         double tile_s =
             2 * tiles[i].m * tiles[i].n * ceil(k / split) * device->sms / (peak * efficiency);
-        double s = waves * (tile_s + fill_s);
+        double s = waves * tile_s + exposed_tiles(device, waves, fit) * fill_s;
         if (split > 1) s += fit->split_us * 1e-6;
         best = fmin(best, s);
     }
@@ -208,13 +218,18 @@ double kernel_grouped_gemm_s(const Device *device, DType dtype, uint32_t n_group
     return best;
 }
 
-/* The end of a tile moves its results, so its time grows with their bytes. Since Hopper, blocks
- * stay on their multiprocessors, and one tile's results move during the products of the next. */
+/* The end of a tile moves its results, so its time grows with their bytes. Since Hopper, one tile's
+ * results move during the products of the next. Kernels with scales by blocks are an exception
+ * (`stores_apart`): DeepGEMM's blocks (a6d97a1) store a tile's results before they multiply again,
+ * so all stores add to the time, at the rate of the memory. */
 double kernel_product_s(const Device *device, const GemmWork *w, const GemmFit *fit)
 {
     GemmFit own = fit != NULL ? *fit : *kernel_gemm_fit(device);
-    if (!kernel_is_young(device)) own.fill_us *= w->out_bytes / 2;
-    return kernel_gemm_s(device, w->dtype, w->batch, w->m, w->n, w->k, &own);
+    const bool young = kernel_is_young(device);
+    if (!young) own.fill_us *= w->out_bytes / 2;
+    const double stored = young && own.stores_apart ? w->batch * w->m * w->n * w->out_bytes : 0;
+    return kernel_gemm_s(device, w->dtype, w->batch, w->m, w->n, w->k, &own) +
+           kernel_memory_s(device, stored);
 }
 
 double cost_product_s(const Device *device, const GemmWork *w, const GemmFit *fit)

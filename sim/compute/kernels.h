@@ -23,6 +23,7 @@ double kernel_memory_s(const Device *device, double bytes);
 typedef struct GemmFit {
     double large, eight, block, fill_us, split_us, efficiency[4];
     bool timed; /* the library's algorithm is chosen by timing all of them */
+    bool stores_apart; /* a tile's results are stored before the next tile's products begin */
 } GemmFit;
 const GemmFit *kernel_gemm_fit(const Device *device);
 /* True if the kernels of Tandem's executor were measured on such a device (kernels_own.def): on
@@ -46,8 +47,7 @@ typedef struct GemmWork {
 } GemmWork;
 GemmWork kernel_product(DType dtype, double batch, double m, double n, double k);
 /* Does the work of kernel_gemm_s. Before Hopper, out_bytes changes the time at the end of each
- * tile.
- */
+ * tile. Since Hopper, they take time only if the kernel stores them apart. */
 double kernel_product_s(const Device *device, const GemmWork *work, const GemmFit *fit);
 
 /* Returns the factor by which a product takes longer if its rows do not begin at multiples of 16

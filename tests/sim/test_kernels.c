@@ -130,6 +130,25 @@ static void sums_end_their_tiles_later(void **state)
     assert_true(close_to(more, 6. * 1280 * 256 / 1e9));
 }
 
+/* Four tiles on each multiprocessor. On Ampere each of them has its own start and end. Since Hopper,
+ * blocks stay on their multiprocessors, so that only the first start and the last end remain. A
+ * kernel that stores results apart adds all of them at the rate of the memory. */
+static void tiles_hide_each_others_ends(void **state)
+{
+    (void)state;
+    Device d = small_device();
+    GemmFit fit = {.large = 1, .eight = 1, .fill_us = 3, .efficiency = {.01, .01, .01, .01}};
+    const GemmWork work = kernel_product(DT_bf16, 1, 4 * 1280, 256, 512);
+    const double tiles_s = 4 * 2. * 128 * 256 * 512 / 1e12;
+    d.arch = "Ampere";
+    assert_true(close_to(kernel_product_s(&d, &work, &fit), tiles_s + 12e-6));
+    d.arch = "Hopper";
+    assert_true(close_to(kernel_product_s(&d, &work, &fit), tiles_s + 3e-6));
+    fit.stores_apart = true;
+    const double stored_s = 2. * 4 * 1280 * 256 / 1e12;
+    assert_true(close_to(kernel_product_s(&d, &work, &fit), tiles_s + 3e-6 + stored_s));
+}
+
 /* If scores stay in registers, they only cost their softmax: the number of FLOPs at the peak that
  * was fitted for flash attention. */
 static void a_softmax_goes_along(void **state)
@@ -196,6 +215,7 @@ int main(void)
         cmocka_unit_test(groups_are_tiles_of_each),
         cmocka_unit_test(blackwell_writes_tiles_beside_products),
         cmocka_unit_test(sums_end_their_tiles_later),
+        cmocka_unit_test(tiles_hide_each_others_ends),
         cmocka_unit_test(a_softmax_goes_along),
         cmocka_unit_test(light_kernels_have_a_higher_clock),
         cmocka_unit_test(a_clock_keeps_the_order_of_kernels),
