@@ -164,6 +164,8 @@ static const Field plan_fields[] = {
     {"cluster.fabric.achieved", FIELD_f64, IN(config.cluster.fabric.achieved), 0, 1, NULL},
     {"cluster.fabric.ramp_s", FIELD_f64, IN(config.cluster.fabric.ramp_s), 0, 1, NULL},
     {"cluster.fabric.ramp_bytes", FIELD_f64, IN(config.cluster.fabric.ramp_bytes), 0, 1e15, NULL},
+    {"cluster.fabric.buffer_bytes", FIELD_f64, IN(config.cluster.fabric.buffer_bytes), 0, 1e12,
+     NULL},
     {"cluster.fabric.spread_s", FIELD_f64, IN(config.cluster.fabric.spread_s), 0, 1, NULL},
     {"cluster.fabric.simple_only", FIELD_bool, IN(config.cluster.fabric.simple_only), 0, 0, NULL},
     {"cluster.fabric.no_nvls", FIELD_bool, IN(config.cluster.fabric.no_nvls), 0, 0, NULL},

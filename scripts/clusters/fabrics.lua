@@ -12,14 +12,20 @@ local function with(name, flags)
   return flags
 end
 
--- The bytes that fill the pipeline of one NIC: the mean of EFA's three generations, in
--- which a rank has 12.5, 50 and 50 GB/s.
-local fill = 0
+-- What networks without a fit take from EFA's three generations, whose ranks have 12.5, 50 and 50 GB/s: the means of the
+-- bytes of each NIC that fill the pipeline, and of spread_s.
+local fill, spread_s = 0, 0
 for name, bytes_per_s in pairs { efa1 = 12.5e9, efa2 = 50e9, efa4 = 50e9 } do
   fill = fill + fitted[name].ramp_s * fitted[name].achieved * bytes_per_s / 3
+  spread_s = spread_s + fitted[name].spread_s / 3
 end
--- Returns the ramp of a NIC of gb_per_s GB/s. Its buffers are `buffers` times as large as NCCL's own.
-local function ramp_s(gb_per_s, buffers) return (buffers or 1) * fill / (gb_per_s * 1e9) end
+
+-- Adds the ramp of NICs of gb_per_s GB/s to a network without a fit. It is complete when each channel has a chunk of NCCL's
+-- buffers. Buffers of another size (`buffer_bytes`) take the time of as many of NCCL's own.
+local function like_efa(f, gb_per_s)
+  f.ramp_s, f.spread_s = (f.buffer_bytes or 4 * MiB) / (4 * MiB) * fill / (gb_per_s * 1e9), spread_s
+  return f
+end
 
 local fabrics = {
   -- InfiniBand EDR to NDR. NCCL's authors measured its constants on InfiniBand. NCCL counts 24 of
@@ -35,25 +41,17 @@ local fabrics = {
   efa2 = with("efa2", {}),
   efa4 = with("efa4", {}),
   -- GPUDirect-TCPX(O): TCP from device memory. Its required configuration allows rings and trees with Simple,
-  -- but no NVLink SHARP. Its buffers have 8 MiB, twice NCCL's own, so ramp time and ramp bytes are doubled. A
-  -- small all-reduce of two nodes takes about 123 us, which is 4.5 us for each message more than Simple alone
-  -- explains. Networks other than InfiniBand are assumed to fill their pipeline like EFA, in bytes of each
-  -- NIC (the mean of the three rows above). The 7.6 MiB of ramp_bytes (EFA's first generation) and the 34 us
-  -- of spread_s (the mean of the three) come from an earlier fit. Today's fit has 11.4 MiB and 36 us.
-  tcpxo = { achieved = .96, message_s = 4.5e-6, ramp_s = ramp_s(25, 2), ramp_bytes = 15.2 * MiB, spread_s = 34e-6,
-    simple_only = true, no_nvls = true },
-  tcpx = { achieved = .90, message_s = 4.5e-6, ramp_s = ramp_s(25, 2), ramp_bytes = 15.2 * MiB, spread_s = 34e-6,
-    simple_only = true, no_nvls = true },
+  -- but no NVLink SHARP. Its buffers have 8 MiB, twice NCCL's own. A small all-reduce of two nodes takes about
+  -- 123 us, which is 4.5 us for each message more than Simple alone explains.
+  tcpxo = like_efa({ achieved = .96, message_s = 4.5e-6, buffer_bytes = 8 * MiB, simple_only = true, no_nvls = true }, 25),
+  tcpx = like_efa({ achieved = .90, message_s = 4.5e-6, buffer_bytes = 8 * MiB, simple_only = true, no_nvls = true }, 25),
   -- Omni-Path: the host's cores move the data, without RDMA to device memory. The row copies EFA's
   -- first generation, with the latency of Omni-Path's own specification.
-  omni_path = { achieved = .849, message_s = 10e-6, ramp_s = ramp_s(12.5), ramp_bytes = 7.6 * MiB, spread_s = 34e-6,
-    simple_only = true },
+  omni_path = like_efa({ achieved = fitted.efa1.achieved, message_s = 10e-6, simple_only = true }, 12.5),
   -- Slingshot: Ethernet with 200 Gbit/s NICs over libfabric, about 2 us end to end.
-  slingshot = { achieved = .92, message_s = 5e-6, ramp_s = ramp_s(25), ramp_bytes = 7.6 * MiB, spread_s = 34e-6,
-    simple_only = true },
+  slingshot = like_efa({ achieved = .92, message_s = 5e-6, simple_only = true }, 25),
   -- Plain TCP through host memory.
-  ethernet = { achieved = .85, message_s = 30e-6, ramp_s = ramp_s(12.5), ramp_bytes = 7.6 * MiB, spread_s = 34e-6,
-    simple_only = true, no_nvls = true },
+  ethernet = like_efa({ achieved = .85, message_s = 30e-6, simple_only = true, no_nvls = true }, 12.5),
 }
 return function(name)
   if type(name) == "table" then error("clusters.fabrics is a list of networks between nodes, no cluster", 0) end

@@ -221,15 +221,16 @@ static double filled(double us, double at_bytes, double bytes)
 
 /* The ramp of a fabric was fitted to all-reduces, which cross between nodes twice. Other
  * collectives cross once. A tree with Simple passes on only whole chunks (all_reduce.h:
- * ProtoSimple<1, 1>). Until every channel has a chunk of ramp_bytes / channels, its hops do not
- * overlap, so the ramp grows in proportion to the bytes; then it stays. */
+ * ProtoSimple<1, 1>). Until every channel has a chunk, its hops do not overlap, so the ramp grows
+ * in proportion to the bytes; then it stays. */
 static double fabric_ramp_us(const NcclCase *c, bool whole_chunks)
 {
     const NetworkFabric *fabric = &c->cluster->fabric;
     if (c->n_nodes <= 1) return 0;
     double part = c->kind == COLLECTIVE_all_reduce ? 1 : .5, us = fabric->ramp_s * 1e6;
-    double ramp = whole_chunks && us > 0 ? us * fmin(c->bytes / fmax(fabric->ramp_bytes, 1), 1)
-                                         : filled(us, fabric->ramp_bytes, c->bytes);
+    double buffer = fabric->buffer_bytes > 0 ? fabric->buffer_bytes : (double)NCCL_SIMPLE_BYTES;
+    double at = fabric->ramp_bytes > 0 ? fabric->ramp_bytes : all_channels(c) * buffer / NCCL_STEPS;
+    double ramp = whole_chunks && us > 0 ? us * fmin(c->bytes / at, 1) : filled(us, at, c->bytes);
     return part * (ramp + filled(fabric->spread_s * 1e6, spread_bytes, c->bytes));
 }
 
