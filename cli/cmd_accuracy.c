@@ -42,6 +42,7 @@ static bool score(Cli *cli, const Section *section, const char *path, Scores *sc
     if (!csv_read(path, cli->arena, &csv, &cli->diag)) return false;
     bool fine = csv_needs(&csv, always, &cli->diag);
     if (!csv_needs(&csv, section->columns, &cli->diag) || !fine) return false;
+    if (!csv_add_pages(&csv, section->name, cli->arena, &cli->diag)) return false;
     if (!section->score(cli, &csv, scores)) return false;
     scores_report(cli, section->name, path, scores);
     return true;

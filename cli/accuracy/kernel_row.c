@@ -65,10 +65,10 @@ double kernel_row_measured_s(const Csv *csv, uint32_t row, double flops, double 
 }
 
 /* Returns the bytes that a product moves for each number of its result: it writes 16 or 32 bits, or
- * reads and writes 32 bits to which it adds ("accumulate=True", gradients of weights). */
+ * reads and writes 32 bits to which it adds (gradients of weights). */
 static double result_bytes(const Csv *csv, uint32_t row)
 {
-    if (strstr(csv_cell(csv, row, "shape"), "accumulate=True") != NULL) return 8;
+    if (strcmp(csv_cell(csv, row, "accumulate"), "1") == 0) return 8;
     return strstr(csv_cell(csv, row, "dtype"), "->fp32") != NULL ? 4 : 2;
 }
 
@@ -170,9 +170,7 @@ const char *kernel_row(KernelDevices *devices, const Csv *csv, uint32_t row, Ker
     out->groups = out->repeats = out->times = 1;
     out->dtype = dtype_of(csv_cell(csv, row, "dtype"));
     out->out_bytes = result_bytes(csv, row);
-    /* "stored efficiency": SimuMax's tool repeats each product 100 times without a pause, and one
-     * shape follows the other (test_gemm_efficiency.py). */
-    out->loops = strstr(csv_cell(csv, row, "notes"), "stored efficiency") != NULL;
+    out->loops = strcmp(csv_cell(csv, row, "timing"), "back to back") == 0;
     if (out->device == NULL) return "no such GPU in the library";
     if (strcmp(kernel, "gemm") == 0)
         why = read_gemm(csv, row, out);

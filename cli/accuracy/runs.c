@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "cli/accuracy/accuracy.h"
 #include "cli/predict.h"
@@ -128,6 +129,52 @@ static const char *name_of(Arena *arena, const char *what, bool assumed)
     return assumed ? arena_print(arena, "%s, not all stated", what) : what;
 }
 
+/* Returns a cell's number in seconds or in GiB: "2.84", "2.84 s", "2840 ms", "65.3 GiB". Returns NAN
+ * for other texts and for an open cell. */
+static double quantity(const Csv *csv, uint32_t row, const char *column)
+{
+    static const struct {
+        const char *unit;
+        double factor;
+    } units[] = {{"", 1},    {"s", 1},   {"sec", 1}, {"seconds", 1},      {"ms", 1e-3},
+                 {"GiB", 1}, {"GB", 1}, {"MiB", 1 / 1024.}, {"MB", 1 / 1024.}};
+    const char *text = csv_cell(csv, row, column);
+    char *end;
+    const double value = strtod(text, &end);
+    while (end != text && *end == ' ') end++;
+    for (size_t i = 0; end != text && i < sizeof units / sizeof *units; i++)
+        if (strcmp(end, units[i].unit) == 0) return value * units[i].factor;
+    return NAN;
+}
+
+static bool is_one_of(const char *text, const char *const *words)
+{
+    while (*words != NULL && strcasecmp(text, *words) != 0) words++;
+    return *words != NULL;
+}
+
+/* True if the run ran out of memory. */
+static bool ran_out(const Csv *csv, uint32_t row)
+{
+    static const char *const words[] = {"1", "1.0", "yes", "true", "oom", NULL};
+    return is_one_of(csv_cell(csv, row, "oom"), words);
+}
+
+/* Returns the first of the measured columns whose cell has no meaning; NULL: none. */
+static const char *unreadable(const Csv *csv, uint32_t row)
+{
+    static const char *const columns[] = {"step_time_s", "peak_mem"};
+    static const char *const open[] = {"", "-", "?", "n/a", "nan", "null", "none", NULL};
+    static const char *const fitted[] = {"0", "0.0", "no", "false", NULL};
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+        const char *text = csv_cell(csv, row, columns[i]);
+        if (!is_one_of(text, open) && isnan(quantity(csv, row, columns[i]))) return columns[i];
+    }
+    const bool known = ran_out(csv, row) || is_one_of(csv_cell(csv, row, "oom"), open) ||
+                       is_one_of(csv_cell(csv, row, "oom"), fitted);
+    return known ? NULL : "oom";
+}
+
 /* If a data loader limits the step, the step time tests only the loader's constant. If the power
  * limit is assumed, the step time also tests this assumption. */
 static const char *step_name(const RowRun *run, bool assumed)
@@ -139,7 +186,7 @@ static const char *step_name(const RowRun *run, bool assumed)
 
 static void score_step(const Csv *csv, const RowRun *run, const RowOut *out, bool assumed)
 {
-    double step_s = csv_number(csv, out->row, "step_time_s");
+    double step_s = quantity(csv, out->row, "step_time_s");
     if (!(step_s > 0) || has_note(&run->diag, "untimed-row")) return;
     row_score(out, step_name(run, assumed), step_s, (double)run->report.step_ps / (double)PS_PER_S);
 }
@@ -150,7 +197,8 @@ static void score_memory(const Csv *csv, const RowRun *run, const RowOut *out, b
     static const char *const names[] = {"memory reserved", "memory allocated", "memory of process"};
     const char *kind = csv_cell(csv, out->row, "peak_mem_kind");
     bool in_mb = strstr(kind, " MB") != NULL || strstr(kind, " MiB") != NULL;
-    double bytes = csv_number(csv, out->row, "peak_mem") * (in_mb ? MIB : GIB);
+    double bytes = quantity(csv, out->row, "peak_mem");
+    bytes *= in_mb && !isnan(csv_number(csv, out->row, "peak_mem")) ? MIB : GIB; /* no own unit */
     if (!(bytes > 0) || strstr(kind, "at OOM") != NULL || strstr(kind, "param_opt") != NULL) return;
     MemoryKind of = strstr(kind, "reserved") != NULL  ? MEMORY_reserved
                     : strstr(kind, "alloc") != NULL   ? MEMORY_allocated
@@ -168,7 +216,7 @@ static void score_need(const Csv *csv, const RowRun *run, const RowOut *out, boo
     const char *kind = csv_cell(csv, out->row, "peak_mem_kind");
     const char *rest = csv_cell(csv, out->row, "peak_mem2");
     if (strstr(kind, "param_opt") == NULL || strstr(rest, "activation_mem") == NULL) return;
-    double gib = csv_number(csv, out->row, "peak_mem") + strtod(rest, NULL);
+    double gib = quantity(csv, out->row, "peak_mem") + strtod(rest, NULL);
     *fits = gib * GIB <= (double)run->config.cluster.device.memory_bytes;
     row_score(out, name_of(run->arena, "memory needed", assumed), gib * GIB,
               (double)run->report.held.allocated_bytes);
@@ -191,10 +239,14 @@ static void score_row(const Csv *csv, RowOut *out)
     run.arena = arena;
     run.diag = diag_in(arena);
     run.code = script_of(csv, out->row, arena);
-    if (predict_row(out, &run)) {
+    const char *bad = unreadable(csv, out->row);
+    if (bad != NULL) {
+        const char *cell = csv_cell(csv, out->row, bad);
+        row_reason(out, arena_print(arena, "%s is not known: %.40s", bad, cell));
+    } else if (predict_row(out, &run)) {
         out->profile = run.config.runtime.name;
         out->gpu = trust_gpu(arena, run.config.cluster.device.name);
-        bool oom = strcmp(csv_cell(csv, out->row, "oom"), "1") == 0;
+        bool oom = ran_out(csv, out->row);
         const bool assumed =
             csv_cell(csv, out->row, "missing")[0] != 0 || has_note(&run.diag, "assumed-cell");
         score_step(csv, &run, out, assumed);

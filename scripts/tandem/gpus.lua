@@ -105,8 +105,9 @@ local m = { gpus = gpus, arch = arch }
 -- name that a user writes, call m.known instead.
 function m.find(name)
   if gpus[name] then return name end
+  local text = name:upper():gsub("GIB", "GB"):gsub("(%d)%s+GB", "%1GB")
   for _, alias in ipairs(aliases) do
-    if name:upper():find(alias[1]) then return alias[2] or nil end
+    if text:find(alias[1]) then return alias[2] or nil end
   end
   return nil
 end

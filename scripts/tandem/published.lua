@@ -44,7 +44,6 @@ local function checkpointing(row, how)
   local titan = has(row, "framework", "^torchtitan") or has(row, "framework", "torchtune") or has(row, "framework", "vescale")
   if has(row, "ac", "selective%(op%)") or titan and has(row, "ac", "^selective$") then return policy_of_ops(how) end
   if has(row, "ac", "^selective") then return some_modules(row) end
-  cells.note("recomputation is not known (%s); none is assumed", row.ac)
   return nil
 end
 
@@ -56,9 +55,6 @@ end
 local function half_of(row, how)
   if has(row, "precision", "^t?fp?32") or has(row, "precision", "^float32") then return "fp32" end
   if has(row, "precision", "fp16") or how.half == "fp16" then return "fp16" end
-  if not has(row, "precision", "bf16") and not has(row, "precision", "bfloat16") and not is_float8(row) and not is_float4(row) then
-    cells.note("precision is not known (%s); bf16 is assumed", row.precision)
-  end
   return "bf16"
 end
 
@@ -200,36 +196,11 @@ local function mesh(row, sharded)
   return axes
 end
 
--- Facts that a source's page states about its runs, and for which the table has no column. A table with
--- these columns states them itself. framework_month: the latest year and month of the framework.
--- offload: the state in host memory. deferral_limit: see published_loss.
-local stated = {
-  -- NeMo's performance summaries of the releases 24.05 and 24.07
-  { source = "nemo2405", framework_month = "2024-05" },
-  { source = "nemo2407", framework_month = "2024-07" },
-  -- torchao/float8/README.md: torchtitan 0.0.2 with PyTorch 2.7 from before April
-  { source = "^torchao training docs", gpu = "^h100", framework_month = "2025-03" },
-  -- insights/when-to-upgrade-gpus, benchmark.py: runs of ZeRO-3 offload the optimizer; those of ZeRO-2 (bench_decompose.py) do not
-  { source = "when%-to%-upgrade%-gpus", zero_stage = "^3", offload = "optimizer" },
-  -- model_config.yaml of Megatron-LM's tests that defer the head's weight gradients
-  { source = "functional tests", deferral_limit = "2" },
-}
-
--- Returns the cell, or else the statement of the source's page, or else "".
-local function said(row, key)
-  if row[key] and row[key] ~= "" then return row[key] end
-  for _, page in ipairs(stated) do
-    if page[key] and has(row, "source", page.source) and has(row, "gpu", page.gpu or "") and
-      has(row, "zero_stage", page.zero_stage or "") then return page[key] end
-  end
-  return ""
-end
-
 -- Returns the month of the row's framework ("2025-04"). nil: the row does not say. The number of a NeMo
 -- release is its month.
 local function month_of(row)
   local year, month = row.framework:lower():match "^nemo%s+(2%d)%.(%d%d)"
-  return said(row, "framework_month"):match "^20%d%d%-%d%d" or row.framework:match "20%d%d%-%d%d" or year and ("20%s-%s"):format(year, month)
+  return (row.framework_month or ""):match "^20%d%d%-%d%d" or row.framework:match "20%d%d%-%d%d" or year and ("20%s-%s"):format(year, month)
 end
 
 -- True if the row's framework is from before this month. A row that does not say counts as later.
@@ -312,7 +283,7 @@ end
 -- composer's FSDP1 with mixed precision PURE reduces gradients in bf16.
 local function foundry(row)
   return { runtime = "fsdp1", mesh = mesh(row, true), reduce = "bf16",
-    data = fsdp2 { reshard_after_forward = row.zero_stage ~= "2" } }
+    data = fsdp2 { reshard_after_forward = cells.stage(row) ~= 2 } }
 end
 
 local function fms(row)
@@ -371,7 +342,7 @@ local function deepspeed(row)
   local stage = cells.stage(row) or 0
   return { runtime = liger and "deepspeed_liger" or "deepspeed", mesh = mesh(row, stage > 0), reduce = "bf16",
     data = ranks(row) > 1 and (stage == 0 and ddp {} or zero(zero_names[stage])) or nil,
-    host_optimizer = said(row, "offload") == "optimizer" or cells.offloads(row) == "optimizer", pieces = liger and trainers.liger_pieces(row) or nil }
+    host_optimizer = row.offload == "optimizer" or cells.offloads(row) == "optimizer", pieces = liger and trainers.liger_pieces(row) or nil }
 end
 
 -- NeMo Automodel: weights and moments are bf16, as in Hugging Face's configurations. Gradients are
@@ -442,12 +413,12 @@ local function profile(row, how)
   own.library_bytes = how.is_megatron and megatrons.library(row, gpus.gpus[gpus.find(row.gpu) or ""]) or nil
   if how.lora and is_float8(row) then own.ops = megatrons.keeps_bytes(row, own.ops) end
   if how.is_megatron then
-    own.overlaps_tp, own.input_s = megatrons.overlaps(row), require "tandem.published_inputs".of(row)
+    own.overlaps_tp, own.input_s = megatrons.overlaps(row), tonumber(row.input_s)
     own.exchange_part = megatrons.exchange_part(row, how.per_node, how.n_micro)
     own.own_exchange, own.offloaded_blocks = recipes.is_flex(row) or nil, recipes.offload(row)
     megatrons.graph(row, own)
     if not how.lora then megatrons.gradients(row, own) end
-    losses.changes(row, own, how, tonumber(said(row, "deferral_limit")))
+    losses.changes(row, own, how, tonumber(row.deferral_limit))
     own.attention = megatrons.attention(row, month_of(row)) or own.attention
   end
   if how.scores then own.attention = "unfused" end

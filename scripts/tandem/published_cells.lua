@@ -43,14 +43,16 @@ function m.flag(row, key)
   return not (word == "0" or word == "no" or word == "false" or word == "off" or word == "none" or word == "disabled")
 end
 
--- Returns the ZeRO stage that the row states, 0 to 3; nil if it states none.
+-- Returns the ZeRO stage that the row states, 0 to 3; nil if it states none, or in unknown words.
 function m.stage(row)
-  local cell = (row.zero_stage or ""):lower()
+  if m.is_open(row.zero_stage) then return nil end
+  local cell = row.zero_stage:lower()
   local digit = cell:match "^%s*(%d)" or cell:match "zero[%s_-]*(%d)" or cell:match "stage[%s_-]*(%d)"
-  if digit then return tonumber(digit) end
-  if cell:find "^ddp" or cell:find "^none" then return 0 end
+  if digit then return tonumber(digit) <= 3 and tonumber(digit) or nil end
+  if cell:find "^ddp" or cell:find "^no" or cell:find "^false" or cell:find "^off" then return 0 end
+  if cell:find "shard_grad_op" then return 2 end
   if cell:find "distributed optimizer" or cell:find "dist[_-]?opt" then return 1 end
-  if cell:find "hsdp" or cell:find "full_shard" or cell:find "^fsdp" then return 3 end
+  if cell:find "hsdp" or cell:find "hybrid" or cell:find "full[%s_-]?shard" or cell:find "fsdp" then return 3 end
   return nil
 end
 

@@ -2,14 +2,19 @@
 local cells, gpus, megatrons = require "tandem.published_cells", require "tandem.gpus", require "tandem.published_megatron"
 local recipes = require "tandem.published_recipes"
 
--- Returns the number of NICs of a node and their GB/s, from cells such as "8x400Gb IB" or "400Gb/s per
--- node"; nil: not stated.
+-- Returns a node's NICs and their GB/s: "8x400Gb IB", "4x ConnectX-7 IB NDR 400 Gb/s" (NICs for storage are others), or the rate
+-- of all of them, "400Gb/s per node", "1600Gb/s RoCE node-node". A rate without a number, "IB 400 Gb/s", is of one NIC a GPU.
 local function nics_of(row, per_node)
   local text = row.interconnect or ""
-  local n, gbit = text:match "(%d+)x(%d+)Gb"
-  local whole = text:match "(%d+)Gb/s per node"
+  text = text:match "[Cc]ompute: ([^,;]*)" or text
+  local n, gbit = text:match "(%d+)x(%d+)%s*Gb"
+  if not n then n, gbit = text:match "(%d+)x%s[^,;]-%s(%d+)%s*Gb" end
+  local whole = text:match "(%d+)%s*Gb/s per node" or text:match "(%d+)%s*Gb/s %a+ node%-node"
   if n then return math.tointeger(tonumber(n)), tonumber(gbit) / 8 end
   if whole then return per_node, tonumber(whole) / 8 / per_node end
+  local each = text:match "%f[%a]IB (%d+)%s*Gb/s" or text:match "%f[%a][NHX]DR (%d+)%s*Gb" or text:match "(%d+)%s*Gb/s RDMA" or
+    text:match "(%d+)%s*Gb/s RoCE" or text:match "(%d+)%s*Gb/s CX%-%d"
+  if each then return per_node, tonumber(each) / 8 end
   return nil, nil
 end
 

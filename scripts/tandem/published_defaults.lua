@@ -3,7 +3,7 @@
 -- allow. Each filled cell gets a note of rule assumed-cell. Rows with such cells are scored apart.
 local cells, catalog, gpus = require "tandem.published_cells", require "tandem.published_catalog", require "tandem.gpus"
 local count, has, is_open, refuse = cells.count, cells.has, cells.is_open, cells.refuse
-local recipes = require "tandem.published_recipes"
+local recipes, spelling = require "tandem.published_recipes", require "tandem.published_spelling"
 local m = {}
 
 -- Documented defaults of frameworks.
@@ -128,14 +128,14 @@ end
 
 -- ---- precision, recomputation, states
 
--- MLPerf's runs of large models train in 8 bits if the GPU can. On Blackwell, NVIDIA's containers
--- train in 4 bits since 25.09 (Transformer Engine 2.8: NVFP4BlockScaling). If the row names files,
--- the answer of most files counts.
+-- Runs whose page says that they take the fastest precision (precision_default) train in 8 bits if the
+-- GPU can. On Blackwell, NVIDIA's containers train in 4 bits since 25.09 (Transformer Engine 2.8:
+-- NVFP4BlockScaling). If the row names files, the answer of most files counts.
 local function fill_precision(row)
   if not is_open(row.precision) then return end
   local n_files, n_four = named_files(row)
   local gpu = gpus.gpus[gpus.find(row.gpu) or ""]
-  local contest = has(row, "model", "mlperf") or has(row, "source", "mlperf")
+  local contest = row.precision_default == "fastest"
   local release = row.framework:match "Release (2%d%.%d%d)[^%d]*$"
   local four = contest and gpu and gpu.fp4 and release and release >= "25.09" and not cells.is_lora(row)
   if n_files > 0 and 2 * n_four ~= n_files then four = 2 * n_four > n_files end
@@ -169,7 +169,7 @@ local function bytes_of(row)
   local dim, layers, ff = count(row, "d_model"), count(row, "n_layers"), count(row, "d_ff")
   local n = params and params * 1e9 or layers * (4.0 * dim * dim + 3 * dim * ff) + 2.0 * count(row, "vocab", 50257) * dim
   local eight = has(row, "precision", "fp[84]")
-  local states = cells.is_lora(row) and (eight and 1 or 2) or has(row, "zero_stage", "^[123]") and 8 or 18
+  local states = cells.is_lora(row) and (eight and 1 or 2) or (cells.stage(row) or 0) > 0 and 8 or 18
   local kept = has(row, "ac", "^full") and 2 or eight and (cells.is_lora(row) and 16 or 20) or 34
   return n * states, kept * 1.0 * count(row, "seq", 4096) * dim * layers
 end
@@ -197,10 +197,10 @@ local function fill_gpu(row)
     local name = gpus.find(row[key] or "")
     if name then return assume(row, "gpu", name, ("the cell %s names it"):format(key)) end
   end
-  -- Recipes of Megatron-LM's tests run on dgx_a100 unless they say otherwise (tests/test_utils/recipes). For
-  -- other frameworks an A100 is assumed: memory depends little on the GPU. Time does, so it is not scored.
-  if not has(row, "source_path", "^nvidia/megatron%-lm.*functional_tests") then row.no_time = "the GPU" end
-  assume(row, "gpu", "A100-SXM4-80GB", row.no_time and "the device is open" or "the default of its tests' recipes")
+  -- Memory depends little on the GPU, but time does. A page may name the default of its recipes (gpu_default).
+  local default = not is_open(row.gpu_default) and row.gpu_default or nil
+  if not default then row.no_time = "the GPU" end
+  assume(row, "gpu", default or "A100-SXM4-80GB", default and "the default of its page's recipes" or "the device is open")
 end
 
 -- A model without experts has no ranks of experts.
@@ -302,6 +302,7 @@ end
 function m.fill(row)
   row.assumed = {}
   for _, key in ipairs { "gpu", "framework", "model", "sp", "compile", "moe_experts", "ep" } do row[key] = row[key] or "" end
+  spelling.normalise(row)
   local open_seq = is_open(row.seq)
   fill_gpu(row)
   for _, key in ipairs { "tp", "pp", "cp", "ep", "vp" } do  -- "0" and "None" are one rank, too

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Writes docs/reference/constants.md: every constant of the library's tables, with its kind. In a table, a line
 `-- kind: KIND; WHERE FROM` holds for all lines below it, up to the next such line. In C tables the line is a comment
-`/* kind: KIND; WHERE FROM */`, and a row is MACRO(name, .key = number, ...).
+`/* kind: KIND; WHERE FROM */`, and a row is MACRO(name, .key = number, ...). A
+table of commas has the columns column, value, kind and from.
 
 tests/bench/constants.py           writes the page
 tests/bench/constants.py --check   fails if the page is not up to date, or a number in a table has no kind"""
+import csv
 import glob
 import os
 import re
@@ -14,7 +16,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 PAGE = "docs/reference/constants.md"
 TABLES = ["scripts/tandem/gpus.lua", "scripts/tandem/fitted.lua", "scripts/tandem/fitted_kernels.lua",
           "scripts/tandem/fitted_fabrics.lua", "scripts/tandem/published_catalog.lua",
-          "scripts/tandem/published_inputs.lua", "sim/compute/kernels_own.def"]
+          "scripts/tandem/published_pages.csv", "sim/compute/kernels_own.def"]
 KINDS = ("datasheet", "documented", "source", "fitted", "assumed", "measured")
 NUMBER = re.compile(r"\b([a-z_][a-z_0-9]*) = (-?[0-9][0-9.eEx+-]*(?: [*/<]+ [0-9]+)*)", re.I)
 NAME = re.compile(r'^\s*(?:\["([^"]+)"\]|\{ "([^"]+)"|(\w+)) ?(?:=|,)')
@@ -24,6 +26,10 @@ ROW = re.compile(r"^([A-Z_]+)\(((?:\w+, )*)")
 def constants_of(path):
     """Returns (kind, where, name, [(key, value)]) for each line with numbers. kind is "" if no line states it."""
     found, kind, where = [], "", ""
+    if path.endswith(".csv"):
+        with open(os.path.join(ROOT, path), newline="") as f:
+            return [(r["kind"], r["from"], r["table"], [(r["column"], r["value"])]) for r in csv.DictReader(f)
+                    if re.fullmatch(r"[0-9]+\.[0-9e-]+", r["value"])]  # other values are words, dates and switches
     with open(os.path.join(ROOT, path)) as f:
         for line in f:
             said = re.match(r"\s*(?:--|/\*) kind: (\w+); (.*?)(?: \*/)?$", line)

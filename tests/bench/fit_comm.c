@@ -101,6 +101,7 @@ static bool read_rows(const char *path, Arena *arena, Diag *d)
 {
     Csv csv;
     if (!csv_read(path, arena, &csv, d)) return false;
+    if (!csv_add_pages(&csv, "comm", arena, d)) return false;
     CommClusters clusters = {.arena = arena};
     for (uint32_t i = 0; i < csv.n_rows && n_rows < MOST_ROWS; i++) {
         if (strcmp(csv_cell(&csv, i, "split"), "dev-cal") != 0) continue;

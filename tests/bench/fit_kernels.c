@@ -123,6 +123,7 @@ static bool read_rows(const char *path, Diag *d)
     Csv csv;
     devices.arena = arena_new();
     if (!csv_read(path, devices.arena, &csv, d)) return false;
+    if (!csv_add_pages(&csv, "kernels", devices.arena, d)) return false;
     for (uint32_t i = 0; i < csv.n_rows && n_rows < MOST_ROWS; i++) {
         if (strcmp(csv_cell(&csv, i, "split"), "dev-cal") != 0) continue;
         Row *r = &rows[n_rows];
