@@ -1,6 +1,7 @@
 /* Turns a source's description of a machine into a cluster. The GPU's name determines the node.
  * Words and numbers of the interconnect determine the network. The notes state how calls were
  * made. */
+#define _GNU_SOURCE /* strcasestr */
 #include "cli/accuracy/comm_row.h"
 
 #include <ctype.h>
@@ -10,17 +11,23 @@
 
 #include "planner/front/front.h"
 
-/* The first of these words that a text contains selects a library cluster. */
+/* The first of these words that a text contains, in any case, selects a library cluster. NULL: the
+ * library has none, though another word is a part of this one. */
 typedef struct Alias {
     const char *word, *cluster;
 } Alias;
 static const Alias gpus[] = {
+    {"GH200", NULL},            {"H100 PCIe", "pcie_h100"},   {"H100 NVL", NULL},
+    {"H100-NVL", NULL},         {"H200 NVL", NULL},           {"H200-NVL", NULL},
+    {"A100 PCIe", "pcie_a100"}, {"V100 PCIe", NULL},          {"V100-PCIe", NULL},
     {"GB200", "gb200_nvl72"},   {"GB300", "gb300_nvl72"}, {"B200", "hgx_b200"},
     {"H200", "hgx_h200"},       {"H800", "hgx_h800"},     {"H20", "hgx_h20"},
     {"H100-PCIe", "pcie_h100"}, {"H100", "dgx_h100"},     {"A100-PCIe", "pcie_a100"},
     {"A100", "dgx_a100"},       {"V100", "dgx_v100"},     {"MI300X", "mi300x"},
     {"L40S", "pcie_l40s"},      {"4090", "pcie_rtx4090"}};
 static const Alias networks[] = {{"EFAv4", "p6_b200"},
+                                 {"EFAv3", "p5en"},
+                                 {"p5en", "p5en"},
                                  {"EFA 4x100Gb", "p4de"},
                                  {"p4d", "p4de"},
                                  {"EFA", "p5"},
@@ -39,7 +46,7 @@ static const Alias networks[] = {{"EFAv4", "p6_b200"},
 static const char *look_up(const Alias *table, size_t n, const char *text)
 {
     for (size_t i = 0; i < n; i++)
-        if (strstr(text, table[i].word) != NULL) return table[i].cluster;
+        if (strcasestr(text, table[i].word) != NULL) return table[i].cluster;
     return NULL;
 }
 #define LOOK_UP(table, text) look_up(table, sizeof(table) / sizeof *(table), text)
@@ -54,6 +61,24 @@ static const Cluster *loaded(CommClusters *c, const char *name)
     Diag d = diag_in(c->arena);
     at->fine = front_cluster(name, 1, c->arena, &at->cluster, &d);
     return at->fine ? &at->cluster : NULL;
+}
+
+/* Finds a collective whose name is written with other capitals and separators: "AllReduce",
+ * "all-reduce", "reducescatter". */
+static bool find_collective(const char *text, Collective *kind)
+{
+    for (Collective k = 0; k < COLLECTIVE_COUNT; k++) {
+        const char *a = text, *b = collective_name(k);
+        for (;;) {
+            while (*a != 0 && strchr("-_ ", *a) != NULL) a++;
+            while (*b == '_') b++;
+            if (*a == 0 || tolower((unsigned char)*a) != *b) break;
+            a++, b++;
+        }
+        *kind = k;
+        if (*a == 0 && *b == 0) return true;
+    }
+    return false;
 }
 
 /* Reads "8x400Gb": number and Gbit/s of the NICs; "400Gb" means one for each device. */
@@ -153,7 +178,7 @@ const char *comm_row(CommClusters *clusters, const Csv *csv, uint32_t row, CommR
     const char *name = csv_cell(csv, row, "collective");
     if (strncmp(name, "ep_", 3) == 0) return "kernels of an expert library, not NCCL's";
     if (strncmp(name, "p2p_", 4) == 0) return "a copy, not NCCL's";
-    if (!collective_find(name, &out->question.kind)) return "the collective is unknown";
+    if (!find_collective(name, &out->question.kind)) return "the collective is unknown";
     double gpus_all = csv_number(csv, row, "n_gpus"), nodes = csv_number(csv, row, "nodes");
     if (!(gpus_all >= 2) || !(nodes >= 1)) return "the number of GPUs or nodes is not stated";
     if (fmod(gpus_all, nodes) != 0) return "its nodes have different numbers of GPUs in the group";

@@ -1,9 +1,11 @@
 /* Turns a source's description of a kernel into its sizes. Sources differ in how they count FLOPs,
  * write shapes and divide a time. Only this file and kernel_row_composite.c know these
  * conventions. */
+#define _GNU_SOURCE /* strcasestr */
 #include "cli/accuracy/kernel_row.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,12 +39,29 @@ static const Device *find_device(KernelDevices *devices, const char *name)
     return known ? &devices->device[i] : NULL;
 }
 
-/* fp16, bf16, "bf16->fp32", bfloat16, fp8, "fp8_e4m3", "fp8 (128x128/1x128 scales)" */
+/* The type of the operands: fp16, "bf16->fp32", torch.bfloat16, FP8, "fp8_e4m3", "fp8 (128x128/1x128
+ * scales)". Other types, as of 4 bits, are refused. */
 static DType dtype_of(const char *text)
 {
-    if (strncmp(text, "fp8", 3) == 0) return DT_e4m3;
-    if (strncmp(text, "bf", 2) == 0) return DT_bf16;
-    return strncmp(text, "fp16", 4) == 0 ? DT_f16 : DT_none;
+    static const struct {
+        const char *word;
+        DType dtype;
+    } words[] = {{"bf16", DT_bf16},  {"bfloat16", DT_bf16}, {"fp8", DT_e4m3},  {"float8", DT_e4m3},
+                 {"e4m3", DT_e4m3},  {"fp16", DT_f16},      {"float16", DT_f16}, {"half", DT_f16}};
+    const char *arrow = strstr(text, "->");
+    const size_t n = arrow != NULL ? (size_t)(arrow - text) : strlen(text);
+    char operands[64];
+    snprintf(operands, sizeof operands, "%.*s", (int)n, text);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcasestr(operands, words[i].word) != NULL) return words[i].dtype;
+    return DT_none;
+}
+
+/* True if 8-bit operands have a scale for each block of numbers. */
+static bool has_blocks(const char *dtype)
+{
+    return strcasestr(dtype, "block") != NULL || strstr(dtype, "128x128") != NULL ||
+           strstr(dtype, "1x128") != NULL;
 }
 
 double kernel_row_number(const char *shape, const char *name, double otherwise)
@@ -77,7 +96,6 @@ static const char *read_gemm(const Csv *csv, uint32_t row, KernelRow *out)
     double m = csv_number(csv, row, "M"), n = csv_number(csv, row, "N");
     double k = csv_number(csv, row, "K");
     out->what = out->dtype == DT_e4m3 ? "gemm, 8 bits" : "gemm";
-    out->block = strstr(csv_cell(csv, row, "dtype"), "128x128") != NULL;
     out->measured_s = kernel_row_measured_s(csv, row, 2 * m * n * k, 0);
     out->product[0][0] = m;
     out->product[0][1] = n;
@@ -97,7 +115,6 @@ static const char *read_layer(const Csv *csv, uint32_t row, KernelRow *out)
     double ff = kernel_row_number(shape, "ff", 0),
            three = qkv != NULL ? strtod(qkv + 4, NULL) : 3 * h;
     if (!(m * h * ff > 0)) return "no sizes";
-    out->block = strstr(csv_cell(csv, row, "dtype"), "block") != NULL;
     const double sizes[KERNEL_ROW_PRODUCTS][2] = {{three, h}, {h, h}, {ff, h}, {h, ff}};
     bool forward = strstr(shape, "fprop") != NULL, inputs = strstr(shape, "dgrad") != NULL;
     bool makes = out->dtype == DT_e4m3 && strstr(csv_cell(csv, row, "notes"), "autocast") != NULL;
@@ -121,11 +138,25 @@ static const char *read_layer(const Csv *csv, uint32_t row, KernelRow *out)
     return NULL;
 }
 
-static AttentionKernel family_of(const char *kernel)
+/* Reads the kernel's family from a name such as "attention_fwd+bwd_FA2". FlashAttention-2 stands for
+ * a name without a family. Returns false for another family. */
+static bool family_of(const char *kernel, AttentionKernel *family)
 {
-    if (strstr(kernel, "FA3") != NULL) return ATTENTION_flash3;
-    bool cudnn = strstr(kernel, "cudnn") != NULL || strstr(kernel, "cuDNN") != NULL;
-    return cudnn ? ATTENTION_cudnn : ATTENTION_flash2;
+    static const struct {
+        const char *word;
+        AttentionKernel family;
+    } words[] = {{"FA2", ATTENTION_flash2},          {"flash2", ATTENTION_flash2},
+                 {"FA3", ATTENTION_flash3},          {"flash3", ATTENTION_flash3},
+                 {"flash_attn_3", ATTENTION_flash3}, {"cudnn", ATTENTION_cudnn},
+                 {"triton", ATTENTION_triton}};
+    const char *end = strstr(kernel, "bwd") != NULL ? strstr(kernel, "bwd") : strstr(kernel, "fwd");
+    *family = ATTENTION_flash2;
+    if (end == NULL || end[3] == 0) return true;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        *family = words[i].family;
+        if (strcasestr(end, words[i].word) != NULL) return true;
+    }
+    return false;
 }
 
 /* Some tables count all scores, others only the causal half; the notes say which. FlashAttention's
@@ -135,7 +166,7 @@ static const char *read_attention(const Csv *csv, uint32_t row, const char *kern
     const char *shape = csv_cell(csv, row, "shape"), *notes = csv_cell(csv, row, "notes");
     AttentionWork *w = &out->attention;
     w->causal = strstr(shape, "causal") != NULL && strstr(shape, "causal=False") == NULL;
-    w->kernel = family_of(kernel);
+    if (!family_of(kernel, &w->kernel)) return "no model of this family of attention";
     w->dtype = out->dtype;
     double s = kernel_row_number(shape, "s", kernel_row_number(shape, "sq", 0));
     w->head = kernel_row_number(shape, "head_dim", kernel_row_number(shape, "dqk", 0));
@@ -169,6 +200,7 @@ const char *kernel_row(KernelDevices *devices, const Csv *csv, uint32_t row, Ker
     *out = (KernelRow){.device = find_device(devices, csv_cell(csv, row, "gpu"))};
     out->groups = out->repeats = out->times = 1;
     out->dtype = dtype_of(csv_cell(csv, row, "dtype"));
+    out->block = out->dtype == DT_e4m3 && has_blocks(csv_cell(csv, row, "dtype"));
     out->out_bytes = result_bytes(csv, row);
     out->loops = strcmp(csv_cell(csv, row, "timing"), "back to back") == 0;
     if (out->device == NULL) return "no such GPU in the library";

@@ -76,7 +76,6 @@ static const char *read_groups(const Csv *csv, uint32_t row, const char *kernel,
     bool inputs = strstr(shape, "grad_act") != NULL || strstr(kernel, "dgrad") != NULL;
     out->groups = experts > 0 ? experts : kernel_row_number(shape, "groups", 0);
     if (experts > 0) m /= experts;
-    out->block = out->dtype == DT_e4m3; /* the scales of DeepGEMM and torchao */
     const double sizes[3][3] = {{m, n, k}, {m, k, n}, {n, k, m}};
     memcpy(out->product[0], sizes[weights ? 2 : inputs ? 1 : 0], sizeof sizes[0]);
     out->measured_s = kernel_row_measured_s(csv, row, 2 * out->groups * m * n * k, 0);

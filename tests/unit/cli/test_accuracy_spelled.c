@@ -11,6 +11,8 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "tests/support/command.h"
+#include "tests/support/document.h"
 #include "tests/support/published_row.h"
 
 /* A cell in the words of the tables, and others with the same meaning; NULL ends them. */
@@ -139,11 +141,63 @@ static void uncertain_cells_are_refused_by_name(void **state)
     arena_free(arena);
 }
 
+/* Returns the reason why the only row of a table is refused; "": it is predicted. */
+static const char *refusal(Arena *arena, const char *section, const char *head, const char *row)
+{
+    const char *table = arena_print(arena, "%s,source,split\n%s,s,dev-val\n", head, row);
+    CommandResult r = COMMAND(arena, 60, "accuracy", arena_print(arena, "--%s", section),
+                              command_table(arena, table), "--json");
+    json_t *root = document_of(r, 0);
+    const json_t *list = json_object_get(json_object_get(root, section), "not_scored");
+    const char *text = json_string_value(json_object_get(json_array_get(list, 0), "reason"));
+    const char *copy = arena_print(arena, "%s", text != NULL ? text : "");
+    json_decref(root);
+    return copy;
+}
+
+/* Kernels and collectives: other spellings are predicted, and what the library lacks is refused,
+ * even if its name contains the name of something else. */
+static void names_of_kernels_and_collectives_are_read(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const char kernel[] = "kernel,gpu,dtype,M,N,K,shape,tflops,time_us,notes";
+    static const char comm[] = "collective,bytes,n_gpus,nodes,gpu,interconnect,busbw_GBps,time_us";
+    static const struct {
+        const char *section, *head, *row, *refused; /* a part of the reason; "": predicted */
+    } rows[] = {
+        {"kernels", kernel, "gemm,NVIDIA H100 80GB HBM3,BF16,4096,4096,4096,,,200,", ""},
+        {"kernels", kernel, "gemm,H100,torch.bfloat16,4096,4096,4096,,,200,", ""},
+        {"kernels", kernel, "gemm,H100,Float8 e4m3,4096,4096,4096,,,200,", ""},
+        {"kernels", kernel, "gemm,H100,int8,4096,4096,4096,,,200,", "dtype"},
+        {"kernels", kernel, "gemm,H100,nvfp4,4096,4096,4096,,,200,", "dtype"},
+        {"kernels", kernel, "gemm,H100,bf16,4k,4096,4096,,,200,", "no sizes"},
+        {"kernels", kernel, "attention_fwd_FA4,H100,bf16,,,,s=4096 head_dim=128 causal,,900,",
+         "family of attention"},
+        {"kernels", kernel, "attention_fwd_cuDNN,H100,bf16,,,,s=4096 head_dim=128 causal,,900,", ""},
+        {"comm", comm, "AllReduce,1048576,8,1,H100-SXM-80GB,NVLink,,50", ""},
+        {"comm", comm, "all-reduce,1048576,8,1,h100 sxm5,NVLink,,50", ""},
+        {"comm", comm, "reducescatter,1048576,8,1,NVIDIA H100 80GB HBM3,NVLink,,50", ""},
+        {"comm", comm, "all_reduce_bias,1048576,8,1,H100,NVLink,,50", "unknown"},
+        {"comm", comm, "all_reduce,1 MiB,8,1,H100,NVLink,,50", "bytes"},
+        {"comm", comm, "all_reduce,1048576,8,1,GH200,NVLink,,50", "GPU"},
+        {"comm", comm, "all_reduce,1048576,2,1,H100 NVL,NVLink,,50", "GPU"},
+        {"comm", comm, "all_reduce,1048576,16,2,H100,a rope,,50", "network"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *why = refusal(arena, rows[i].section, rows[i].head, rows[i].row);
+        const bool fine = rows[i].refused[0] == 0 ? why[0] == 0 : strstr(why, rows[i].refused) != NULL;
+        if (!fine) fail_msg("'%s': '%s'", rows[i].row, why);
+    }
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(other_spellings_are_read_alike),
         cmocka_unit_test(uncertain_cells_are_refused_by_name),
+        cmocka_unit_test(names_of_kernels_and_collectives_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
