@@ -16,15 +16,29 @@
 typedef struct Alias {
     const char *word, *cluster;
 } Alias;
-static const Alias gpus[] = {
-    {"GH200", NULL},            {"H100 PCIe", "pcie_h100"},   {"H100 NVL", NULL},
-    {"H100-NVL", NULL},         {"H200 NVL", NULL},           {"H200-NVL", NULL},
-    {"A100 PCIe", "pcie_a100"}, {"V100 PCIe", NULL},          {"V100-PCIe", NULL},
-    {"GB200", "gb200_nvl72"},   {"GB300", "gb300_nvl72"}, {"B200", "hgx_b200"},
-    {"H200", "hgx_h200"},       {"H800", "hgx_h800"},     {"H20", "hgx_h20"},
-    {"H100-PCIe", "pcie_h100"}, {"H100", "dgx_h100"},     {"A100-PCIe", "pcie_a100"},
-    {"A100", "dgx_a100"},       {"V100", "dgx_v100"},     {"MI300X", "mi300x"},
-    {"L40S", "pcie_l40s"},      {"4090", "pcie_rtx4090"}};
+static const Alias gpus[] = {{"GH200", NULL},
+                             {"H100 PCIe", "pcie_h100"},
+                             {"H100 NVL", NULL},
+                             {"H100-NVL", NULL},
+                             {"H200 NVL", NULL},
+                             {"H200-NVL", NULL},
+                             {"A100 PCIe", "pcie_a100"},
+                             {"V100 PCIe", NULL},
+                             {"V100-PCIe", NULL},
+                             {"GB200", "gb200_nvl72"},
+                             {"GB300", "gb300_nvl72"},
+                             {"B200", "hgx_b200"},
+                             {"H200", "hgx_h200"},
+                             {"H800", "hgx_h800"},
+                             {"H20", "hgx_h20"},
+                             {"H100-PCIe", "pcie_h100"},
+                             {"H100", "dgx_h100"},
+                             {"A100-PCIe", "pcie_a100"},
+                             {"A100", "dgx_a100"},
+                             {"V100", "dgx_v100"},
+                             {"MI300X", "mi300x"},
+                             {"L40S", "pcie_l40s"},
+                             {"4090", "pcie_rtx4090"}};
 static const Alias networks[] = {{"EFAv4", "p6_b200"},
                                  {"EFAv3", "p5en"},
                                  {"p5en", "p5en"},
@@ -64,7 +78,7 @@ static const Cluster *loaded(CommClusters *c, const char *name)
 }
 
 /* Finds a collective whose name is written with other capitals and separators: "AllReduce",
- * "all-reduce", "reducescatter". */
+ * "reducescatter". */
 static bool find_collective(const char *text, Collective *kind)
 {
     for (Collective k = 0; k < COLLECTIVE_COUNT; k++) {

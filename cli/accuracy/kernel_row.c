@@ -39,15 +39,15 @@ static const Device *find_device(KernelDevices *devices, const char *name)
     return known ? &devices->device[i] : NULL;
 }
 
-/* The type of the operands: fp16, "bf16->fp32", torch.bfloat16, FP8, "fp8_e4m3", "fp8 (128x128/1x128
- * scales)". Other types, as of 4 bits, are refused. */
+/* The type of the operands: fp16, "bf16->fp32", torch.bfloat16, FP8, "fp8_e4m3", "fp8
+ * (128x128/1x128 scales)". Other types, as of 4 bits, are refused. */
 static DType dtype_of(const char *text)
 {
     static const struct {
         const char *word;
         DType dtype;
-    } words[] = {{"bf16", DT_bf16},  {"bfloat16", DT_bf16}, {"fp8", DT_e4m3},  {"float8", DT_e4m3},
-                 {"e4m3", DT_e4m3},  {"fp16", DT_f16},      {"float16", DT_f16}, {"half", DT_f16}};
+    } words[] = {{"bf16", DT_bf16}, {"bfloat16", DT_bf16}, {"fp8", DT_e4m3},    {"float8", DT_e4m3},
+                 {"e4m3", DT_e4m3}, {"fp16", DT_f16},      {"float16", DT_f16}, {"half", DT_f16}};
     const char *arrow = strstr(text, "->");
     const size_t n = arrow != NULL ? (size_t)(arrow - text) : strlen(text);
     char operands[64];
@@ -138,8 +138,8 @@ static const char *read_layer(const Csv *csv, uint32_t row, KernelRow *out)
     return NULL;
 }
 
-/* Reads the kernel's family from a name such as "attention_fwd+bwd_FA2". FlashAttention-2 stands for
- * a name without a family. Returns false for another family. */
+/* Reads the kernel's family from a name such as "attention_fwd+bwd_FA2". FlashAttention-2 stands
+ * for a name without a family. Returns false for another family. */
 static bool family_of(const char *kernel, AttentionKernel *family)
 {
     static const struct {

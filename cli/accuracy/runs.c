@@ -129,14 +129,14 @@ static const char *name_of(Arena *arena, const char *what, bool assumed)
     return assumed ? arena_print(arena, "%s, not all stated", what) : what;
 }
 
-/* Returns a cell's number in seconds or in GiB: "2.84", "2.84 s", "2840 ms", "65.3 GiB". Returns NAN
- * for other texts and for an open cell. */
+/* Returns a cell's number in seconds or in GiB: "2.84", "2.84 s", "2840 ms", "65.3 GiB". Returns
+ * NAN for other texts and for an open cell. */
 static double quantity(const Csv *csv, uint32_t row, const char *column)
 {
     static const struct {
         const char *unit;
         double factor;
-    } units[] = {{"", 1},    {"s", 1},   {"sec", 1}, {"seconds", 1},      {"ms", 1e-3},
+    } units[] = {{"", 1},    {"s", 1},  {"sec", 1},         {"seconds", 1},   {"ms", 1e-3},
                  {"GiB", 1}, {"GB", 1}, {"MiB", 1 / 1024.}, {"MB", 1 / 1024.}};
     const char *text = csv_cell(csv, row, column);
     char *end;

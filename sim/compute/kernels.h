@@ -22,7 +22,7 @@ double kernel_memory_s(const Device *device, double bytes);
 /* The fitted constants of products, one set for each architecture; see kernels_fit.def. */
 typedef struct GemmFit {
     double large, eight, block, fill_us, split_us, efficiency[4];
-    bool timed; /* the library's algorithm is chosen by timing all of them */
+    bool timed;        /* the library's algorithm is chosen by timing all of them */
     bool stores_apart; /* a tile's results are stored before the next tile's products begin */
 } GemmFit;
 const GemmFit *kernel_gemm_fit(const Device *device);

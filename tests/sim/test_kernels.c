@@ -130,9 +130,9 @@ static void sums_end_their_tiles_later(void **state)
     assert_true(close_to(more, 6. * 1280 * 256 / 1e9));
 }
 
-/* Four tiles on each multiprocessor. On Ampere each of them has its own start and end. Since Hopper,
- * blocks stay on their multiprocessors, so that only the first start and the last end remain. A
- * kernel that stores results apart adds all of them at the rate of the memory. */
+/* Four tiles on each multiprocessor. On Ampere each of them has its own start and end. Since
+ * Hopper, blocks stay on their multiprocessors, so that only the first start and the last end
+ * remain. A kernel that stores results apart adds all of them at the rate of the memory. */
 static void tiles_hide_each_others_ends(void **state)
 {
     (void)state;

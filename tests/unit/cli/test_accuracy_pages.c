@@ -77,7 +77,8 @@ static void columns_of_kernels_are_read(void **state)
     assert_true(row[1].loops && row[2].loops);
     assert_true(row[0].out_bytes == 2 && row[3].out_bytes == 8 && row[4].out_bytes == 8);
     /* a product that is repeated without a pause has the clock of a long run */
-    assert_true(kernel_row_predicted_s(&row[1], NULL) > 1.1 * kernel_row_predicted_s(&row[0], NULL));
+    assert_true(kernel_row_predicted_s(&row[1], NULL) >
+                1.1 * kernel_row_predicted_s(&row[0], NULL));
     arena_free(arena);
 }
 

@@ -23,7 +23,8 @@ static const struct {
      {"NVIDIA H100 80GB HBM3", "H100 80GB HBM3", "h100_sxm5", "NVIDIA H100-SXM5-80GB 81559 MiB",
       "8 x H100 SXM5", "DGX H100"}},
     {"gpu=GB200", {"NVIDIA GB200", "gb200", "GB200-186GB", "NVIDIA Blackwell GPU (GB200)"}},
-    {"gpu=A100-SXM4-80GB", {"NVIDIA A100-SXM4-80GB", "A100 80GB SXM", "a100-80gb", "DGX A100 80GB"}},
+    {"gpu=A100-SXM4-80GB",
+     {"NVIDIA A100-SXM4-80GB", "A100 80GB SXM", "a100-80gb", "DGX A100 80GB"}},
     {"gpu=A100-SXM4-40GB", {"NVIDIA A100-SXM4-40GB", "A100 40 GB", "a100_40gb", "A100 SXM4 40GiB"}},
     {"gpu=H200", {"NVIDIA H200", "H200-SXM-141GB", "H200 141GB HBM3e"}},
     {"gpu=MI300X", {"AMD Instinct MI300X", "mi300x", "AMD Instinct MI300X 192GB HBM3"}},
@@ -174,7 +175,8 @@ static void names_of_kernels_and_collectives_are_read(void **state)
         {"kernels", kernel, "gemm,H100,bf16,4k,4096,4096,,,200,", "no sizes"},
         {"kernels", kernel, "attention_fwd_FA4,H100,bf16,,,,s=4096 head_dim=128 causal,,900,",
          "family of attention"},
-        {"kernels", kernel, "attention_fwd_cuDNN,H100,bf16,,,,s=4096 head_dim=128 causal,,900,", ""},
+        {"kernels", kernel, "attention_fwd_cuDNN,H100,bf16,,,,s=4096 head_dim=128 causal,,900,",
+         ""},
         {"comm", comm, "AllReduce,1048576,8,1,H100-SXM-80GB,NVLink,,50", ""},
         {"comm", comm, "all-reduce,1048576,8,1,h100 sxm5,NVLink,,50", ""},
         {"comm", comm, "reducescatter,1048576,8,1,NVIDIA H100 80GB HBM3,NVLink,,50", ""},
@@ -186,7 +188,8 @@ static void names_of_kernels_and_collectives_are_read(void **state)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const char *why = refusal(arena, rows[i].section, rows[i].head, rows[i].row);
-        const bool fine = rows[i].refused[0] == 0 ? why[0] == 0 : strstr(why, rows[i].refused) != NULL;
+        const bool fine =
+            rows[i].refused[0] == 0 ? why[0] == 0 : strstr(why, rows[i].refused) != NULL;
         if (!fine) fail_msg("'%s': '%s'", rows[i].row, why);
     }
     arena_free(arena);

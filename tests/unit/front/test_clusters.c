@@ -104,7 +104,8 @@ static void pipelines_fill_by_bytes(void **state)
     assert_true(fabs(slingshot.ramp_s * 25e9 / bytes - 1) < 1e-9);
     assert_true(fabs(omni_path.ramp_s * 12.5e9 / bytes - 1) < 1e-9);
     assert_true(fabs(mega.ramp_s * 25e9 / bytes - 2) < 1e-9);
-    assert_true(fabs(mega.spread_s - (first.spread_s + second.spread_s + fourth.spread_s) / 3) < 1e-12);
+    assert_true(fabs(mega.spread_s - (first.spread_s + second.spread_s + fourth.spread_s) / 3) <
+                1e-12);
     assert_true(mega.buffer_bytes == 8 << 20 && slingshot.buffer_bytes == 0);
     arena_free(arena);
 }
