@@ -12,7 +12,7 @@
 #include "planner/lower/compile.h"
 #include "planner/lower/expand.h"
 #include "planner/verify/fit.h"
-#include "session/session.h"
+#include "session/reuse.h"
 
 enum { MOST_TEXT_BYTES = 1 << 30 };
 
@@ -112,23 +112,33 @@ bool session_read(const char *path, const PlanOptions *o, Arena *arena, Config *
 }
 
 /* Prepares a plan of a few micro-batches for its longer step. */
-static void lengthen(PlanFile *file, const PlanOptions *o, Arena *arena)
+static void lengthen(PlanFile *file, const Config *config, const PlanOptions *o, Arena *arena)
 {
     file->unsettled = !o->unplaced && !session_settled(file->plan);
     if (o->by_period || file->unsettled) return;
     /* the two plans have different schedules */
-    if (!plan_expands_from(&file->config, file->microbatches)) return;
+    if (!plan_expands_from(config, file->microbatches)) return;
     file->whole = plan_expand(file->plan, file->microbatches, arena);
     file->unsettled = file->whole == NULL;
 }
 
-PlanFile *session_compile(const Config *config, Graph *graph, const PlanOptions *o, Arena *arena,
-                          Diag *d)
+/* Makes the plan in `arena`. file->plan stays NULL after errors. */
+static void make_plan(PlanFile *file, Planned *planned, Graph *graph, const PlanOptions *o,
+                      const LowerOptions *lower, Arena *arena, Diag *d)
 {
-    PlanFile *file = arena_alloc(arena, sizeof *file);
-    *file = (PlanFile){.path = config->file, .has_cluster = true, .config = *config};
-    file->memory = arena_alloc(arena, sizeof *file->memory);
-    file->ahead = arena_alloc(arena, sizeof *file->ahead);
+    Graph own;
+    if ((o->script != NULL && !o->shrink) || o->fewer > 0) {
+        own = graph_copy(graph, arena);
+        graph = &own;
+    }
+    if (o->fewer > 0) session_set_microbatches(&planned->config, graph, o->fewer, arena);
+    file->microbatches = lower->microbatches;
+    file->plan = plan_compile_planned(planned, graph, lower, o->stop_after, arena, d);
+    if (o->fewer > 0 && file->plan != NULL) lengthen(file, &planned->config, o, arena);
+}
+
+static LowerOptions lower_options(const Config *config, const PlanOptions *o)
+{
     LowerOptions lower = lower_options_default();
     if (o->workspace != NULL)
         lower.workspace = o->workspace;
@@ -138,20 +148,42 @@ PlanFile *session_compile(const Config *config, Graph *graph, const PlanOptions 
     lower.parent = o->parent;
     lower.unplaced = o->unplaced;
     lower.unpadded = o->unpadded;
-    Graph own;
-    if ((o->script != NULL && !o->shrink) || o->fewer > 0) {
-        own = graph_copy(graph, arena);
-        graph = &own;
-    }
-    Config step = *config;
-    if (o->fewer > 0) {
-        file->microbatches = lower.microbatches = session_microbatches(config);
-        session_set_microbatches(&step, graph, o->fewer, arena);
-    }
+    if (o->fewer > 0) lower.microbatches = session_microbatches(config);
+    return lower;
+}
+
+/* Takes the plan from the plans of earlier loads, or makes it there. */
+static void take_kept(PlanFile *file, KeptPlan *kept, Planned *planned, Graph *graph,
+                      const PlanOptions *o, const LowerOptions *lower, Diag *d)
+{
+    if (!kept->known) make_plan(&kept->file, planned, graph, o, lower, kept->arena, &kept->told);
+    kept->known = kept->file.plan != NULL;
+    file->plan = kept->file.plan;
+    file->microbatches = kept->file.microbatches;
+    file->whole = kept->file.whole;
+    file->unsettled = kept->file.unsettled;
+    file->kept = kept;
+    diag_add_all(d, &kept->told);
+}
+
+PlanFile *session_compile(const Config *config, Graph *graph, const PlanOptions *o, Arena *arena,
+                          Diag *d)
+{
+    PlanFile *file = arena_alloc(arena, sizeof *file);
+    *file = (PlanFile){.path = config->file, .has_cluster = true, .config = *config};
+    file->memory = arena_alloc(arena, sizeof *file->memory);
+    file->ahead = arena_alloc(arena, sizeof *file->ahead);
+    const LowerOptions lower = lower_options(config, o);
+    Planned *planned = arena_alloc(arena, sizeof *planned);
+    config_planned(config, planned);
     const uint32_t before = d->items.n;
-    file->plan = plan_compile(&step, graph, &lower, o->stop_after, arena, d);
+    KeptPlan *kept = reuse_find(o, &lower, planned, graph, arena);
+    if (kept != NULL)
+        take_kept(file, kept, planned, graph, o, &lower, d);
+    else
+        make_plan(file, planned, graph, o, &lower, arena, d);
+    plan_place_diagnostics(config, d, before);
     front_blame_settings(o->set, o->n_set, before, d);
-    if (o->fewer > 0 && file->plan != NULL) lengthen(file, o, arena);
     return file->plan != NULL ? file : NULL;
 }
 
@@ -264,10 +296,28 @@ void session_identify(PlanFile *file)
     arena_free(scratch);
 }
 
+/* Proves a kept plan once, and gives it its id. Says what the proofs found, and checks the fit. */
+static void judge_kept(PlanFile *file, const PlanOptions *o, Arena *arena, Diag *d)
+{
+    KeptPlan *kept = file->kept;
+    if (!kept->judged) {
+        kept->proven = verify_plan(kept->file.plan, VERIFY_all, false, &kept->proofs);
+        session_identify(&kept->file);
+        kept->judged = true;
+    }
+    diag_add_all(d, &kept->proofs);
+    if (kept->proven && !o->unfitted) session_fit(file, arena, d);
+    file->id = kept->file.id;
+}
+
 /* Adds proofs, fit and id to a compiled plan. */
 static PlanFile *judge(PlanFile *file, const PlanOptions *o, Arena *arena, Diag *d)
 {
     if (o->stop_after != NULL || o->unproven) return file;
+    if (file->kept != NULL) {
+        judge_kept(file, o, arena, d);
+        return file;
+    }
     if (o->settles_later && !file->is_text)
         session_begin_proof(file, o->unfitted, arena);
     else

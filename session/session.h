@@ -27,6 +27,7 @@ typedef struct KnownReport {
 } KnownReport;
 
 typedef struct Proof Proof; /* proof.c */
+typedef struct PlanReuse PlanReuse;
 
 typedef struct PlanFile {
     const char *path;
@@ -44,10 +45,11 @@ typedef struct PlanFile {
     /* buffers have other offsets than in the plan of all micro-batches, or a pipeline's programs
      * have no period */
     bool unsettled;
-    Recipe recipe;      /* makes the plan again; NULL for a plan loaded from text */
-    KnownHeld *memory;  /* NULL: it is computed at each request */
-    KnownReport *ahead; /* NULL: nothing is simulated ahead */
-    Proof *proof;       /* a proof that runs beside other work; NULL: none */
+    Recipe recipe;         /* makes the plan again; NULL for a plan loaded from text */
+    KnownHeld *memory;     /* NULL: it is computed at each request */
+    KnownReport *ahead;    /* NULL: nothing is simulated ahead */
+    Proof *proof;          /* a proof that runs beside other work; NULL: none */
+    struct KeptPlan *kept; /* the plan is kept for later loads; NULL: it is not */
 } PlanFile;
 
 /* The default of each field is zero. */
@@ -60,6 +62,7 @@ typedef struct PlanOptions {
     const char *code;    /* the script's text, and `path` is only its name; NULL: the script is read
                             from `path` */
     FrontScript *script; /* the script, held open; NULL: a process is started for this load */
+    PlanReuse *reuse;    /* plans of earlier loads of `script`; NULL: the plan is made anew */
     double cpu_seconds;  /* CPU time that the script may take; 0: the front's default */
     bool shrink;         /* scales the plan down, with all dtypes fp64 */
     bool unpadded;       /* odd vocabularies are not padded */
@@ -141,6 +144,14 @@ bool session_same_passes(const Config *a, const Config *b);
  * hint: it names the settings with which a plan was made that fits. */
 void session_try_fillings(const char *path, const PlanOptions *options, const Config *config,
                           uint32_t first, Diag *d);
+
+/* ---- reuse.c ---- */
+/* Keeps the newest plans of a script that is held open, so that a load of the same plan under
+ * another cluster or runtime uses them again. Results are the same as without it. A plan of such a
+ * load may be used only until the next load. */
+PlanReuse *reuse_new(Arena *arena);
+void reuse_free(PlanReuse *reuse);            /* NULL is fine */
+uint32_t reuse_count(const PlanReuse *reuse); /* the number of plans that were used again */
 
 /* ---- proof.c ---- */
 /* Starts a thread that proves the plan and, unless `unfitted` is true, checks that it fits. The

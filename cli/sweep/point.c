@@ -24,6 +24,7 @@ typedef struct Decider {
     Store *store;        /* NULL: nothing is stored or found */
     Arena *kept;         /* outlives a point */
     FrontScript *script; /* held open for all points */
+    PlanReuse *reuse;    /* NULL: no points differ only in their cluster or runtime */
     KnownScripts scripts;
     const char *context; /* the part of the key that all points share */
     const char *build;
@@ -133,8 +134,10 @@ static json_t *answer_of(const Decider *decider, Cli *one, uint32_t index, Recip
                          bool *unstored)
 {
     json_t *row = json_object();
-    const PlanOptions given = {
-        .made_of = recipe, .unproven = decider->job->unproven, .script = decider->script};
+    const PlanOptions given = {.made_of = recipe,
+                               .unproven = decider->job->unproven,
+                               .script = decider->script,
+                               .reuse = decider->reuse};
     PlanOptions load = plan_file_options(one, &given);
     Config *config = arena_alloc(one->arena, sizeof *config);
     Graph graph;
@@ -317,16 +320,18 @@ static void work(void *self, const Worker *worker)
     mallopt(M_TRIM_THRESHOLD, 1 << 30);
     const Options *o = &job->cli->options;
     decider.script = front_open(job->path, NULL, 0, kept);
+    if (job->n_pieces < job->n_order) decider.reuse = reuse_new(kept);
     if (!o->no_store) decider.store = store_open(o->db, false, &diag);
     if (!o->no_store && decider.store == NULL)
         decider.no_store = diag.n_errors > 0 ? diag.items.at[0].text : "it cannot be opened";
     if (decider.store != NULL) decider.context = context_of(&decider, &diag);
-    for (uint32_t i = atomic_fetch_add(job->next, 1); i < job->n_order;
-         i = atomic_fetch_add(job->next, 1)) {
-        decide(&decider, job->order[i], arena, worker->file);
-        arena_reset(arena);
-        job_item_done(worker);
-    }
+    for (uint32_t p; (p = atomic_fetch_add(job->next, 1)) < job->n_pieces;)
+        for (uint32_t i = job->piece[p]; i < job->piece[p + 1]; i++) {
+            decide(&decider, job->order[i], arena, worker->file);
+            arena_reset(arena);
+            job_item_done(worker);
+        }
+    reuse_free(decider.reuse);
     front_close(decider.script);
     store_close(decider.store);
     arena_free(arena);
@@ -399,12 +404,17 @@ static void hear(FILE *file, Arena *arena, SweepRows *rows)
     }
 }
 
-/* Decides the points of job->order; each process takes the next point that no process has taken. */
+static uint32_t jobs_of(const PointJob *job)
+{
+    return jobs_number(job->cli->options.jobs, job->n_order);
+}
+
+/* Decides the points of job->order; each process takes the next piece that no process has taken. */
 static bool decide_order(PointJob *job, SweepRows *rows)
 {
     FILE *file[MOST_JOBS] = {NULL};
     Cli *cli = job->cli;
-    const uint32_t n_jobs = jobs_number(cli->options.jobs, job->n_order);
+    const uint32_t n_jobs = jobs_of(job);
     atomic_store(job->next, 0);
     jobs_on_interrupt(cli->options.no_store
                           ? "nothing is kept (--db none)"
@@ -444,7 +454,8 @@ static bool decide_by_bounds(PointJob *job, SweepRows *rows)
         if (rows->at[i].index == i && rows->at[i].status == SWEEP_open) job->order[n++] = i;
     bounded = rows;
     qsort(job->order, n, sizeof *job->order, by_bound);
-    job->n_order = n;
+    job->n_order = job->n_pieces = n;
+    for (uint32_t i = 0; i <= n; i++) job->piece[i] = i;
     job->bound = rows->at;
     return n == 0 || decide_order(job, rows);
 }
@@ -461,11 +472,11 @@ bool points_decide(const PointJob *job, SweepRows *rows)
     own.best = job->ranked ? &shared->best : NULL;
     own.likely = &shared->likely;
     own.order = arena_array(cli->arena, job->n + 1, sizeof *own.order);
+    own.piece = arena_array(cli->arena, job->n + 1, sizeof *own.piece);
     own.n_order = job->n;
-    for (uint32_t i = 0; i < job->n; i++) {
-        own.order[i] = i;
+    points_order(&own, jobs_of(&own));
+    for (uint32_t i = 0; i < job->n; i++)
         list_push(cli->arena, rows, ((SweepRow){.index = UINT32_MAX}));
-    }
     const bool fine = own.ranked ? decide_by_bounds(&own, rows) : decide_order(&own, rows);
     munmap(shared, sizeof *shared);
     if (!fine) return false;

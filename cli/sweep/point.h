@@ -15,7 +15,7 @@ typedef struct BestSpeeds {
 } BestSpeeds;
 
 typedef struct PointShared {
-    _Atomic uint32_t next; /* index in `order` of the first point that no process has taken */
+    _Atomic uint32_t next; /* the first piece that no process has taken */
     BestSpeeds best;
     BestSpeeds likely; /* best speeds that the bounds allow */
 } PointShared;
@@ -39,6 +39,8 @@ typedef struct PointJob {
     const SweepRow *bound; /* [n] the bounds of all points, when they are known; else NULL */
     _Atomic uint32_t *next;
     uint32_t *order, n_order; /* the points to decide, in this order */
+    /* [n_pieces + 1]: where pieces of `order` begin. One process decides all points of a piece. */
+    uint32_t *piece, n_pieces;
 } PointJob;
 
 /* Decides all points in several processes. Adds one row for each point to `rows`, in order, without
@@ -48,6 +50,10 @@ bool points_decide(const PointJob *job, SweepRows *rows);
 
 /* ---- point.c, for reject.c */
 void point_status(json_t *row, SweepStatus status, const Diagnostic *error);
+
+/* ---- order.c */
+/* Fills in `order` and `piece`, which have room for all points. */
+void points_order(PointJob *job, uint32_t n_jobs);
 
 /* ---- reject.c */
 void best_enter(BestSpeeds *best, double tokens_per_s); /* NULL is fine */

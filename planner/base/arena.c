@@ -385,6 +385,16 @@ char *arena_print(Arena *arena, const char *format, ...)
     return text;
 }
 
+bool arena_has(const Arena *arena, const void *address)
+{
+    const uintptr_t at = (uintptr_t)address;
+    for (const Block *block = arena->first; block != NULL; block = block->next) {
+        const uintptr_t from = (uintptr_t)block->data;
+        if (at >= from && at - from < block->used) return true;
+    }
+    return false;
+}
+
 size_t arena_bytes(const Arena *arena)
 {
     return arena->handed;

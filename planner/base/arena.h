@@ -4,6 +4,7 @@
 #ifndef TANDEM_BASE_ARENA_H
 #define TANDEM_BASE_ARENA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,6 +26,8 @@ void *arena_array(Arena *arena, size_t n, size_t size);
 char *arena_copy(Arena *arena, const char *text, size_t bytes);
 char *arena_dup(Arena *arena, const char *text);
 char *arena_print(Arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* True if the address lies in memory that the arena has handed out. */
+bool arena_has(const Arena *arena, const void *address);
 size_t arena_bytes(const Arena *arena); /* bytes handed out since the arena was made or reset */
 
 /* A caller that wants to go on after memory is exhausted opens a scope. `on_full` does a longjmp to

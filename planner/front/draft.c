@@ -33,9 +33,14 @@ Draft draft_new(Arena *arena, Diag *d)
     return draft;
 }
 
+const char *draft_kept(const Draft *draft, const char *text)
+{
+    return draft->texts != NULL ? texts_keep(draft->texts, text) : text;
+}
+
 bool draft_file(Draft *draft, Reader *r)
 {
-    const char *name = get_text(r, draft->arena);
+    const char *name = draft_kept(draft, get_text(r, draft->arena));
     list_push(draft->arena, &draft->files, name);
     return reader_finished(r);
 }
@@ -376,6 +381,7 @@ bool draft_store(Draft *draft, const char *path, const Field *f, Loc loc, Value 
         if (v->kind != RECORD_text) return draft_wrong_type(draft, path, f, loc, v);
         if (f->kind == FIELD_dtype) return store_dtype(draft, path, loc, v, at);
         if (f->kind == FIELD_word) return draft_word(draft, path, f, loc, v, at);
+        v->text = draft_kept(draft, v->text);
         memcpy(at, &v->text, sizeof v->text);
         return true;
     case FIELD_reshard: return store_reshard(draft, path, f, loc, v, at);

@@ -119,7 +119,7 @@ static void plan_style_field(Draft *draft, const char *key, Loc loc, Value *v, T
 #undef X
             NULL};
     static const Field field = {"tp.plan", FIELD_word, 0, 0, 0, styles};
-    Pattern p = {.path = key + strlen("tp.plan."), .loc = loc};
+    Pattern p = {.path = draft_kept(draft, key + strlen("tp.plan.")), .loc = loc};
     if (p.path[strspn(p.path, "0123456789")] == 0) {
         diag_error(draft->d, FAULT_input, "wrong-type", loc, "tp.plan has a style without a path");
         diag_hint(draft->d, "for example plan = { [\"layers.*.attention.wo\"] = \"rowwise\" }");
@@ -133,7 +133,7 @@ static void plan_style_field(Draft *draft, const char *key, Loc loc, Value *v, T
 static void pattern_field(Draft *draft, const Field *field, const char *key, Loc loc, Value *v,
                           Patterns *patterns)
 {
-    Pattern p = {.path = v->text, .loc = loc};
+    Pattern p = {.path = draft_kept(draft, v->text), .loc = loc};
     const char *item = key + strlen(field->path) + 1;
     if (v->kind == RECORD_text && item[strspn(item, "0123456789")] == 0)
         list_push(draft->arena, patterns, p);

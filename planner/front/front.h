@@ -39,6 +39,9 @@ void front_close(FrontScript *script); /* ends the process; NULL is fine */
  * graph, so a caller must change only a copy of it (graph_copy). */
 bool front_load_held(FrontScript *script, const FrontOptions *options, Arena *arena, Config *config,
                      Graph *graph, Diag *d);
+/* Returns the trace that gave `graph`, which a load of this script made: the same pointer for equal
+ * graphs, as long as the script is open. NULL if the graph belongs to this load alone. */
+const void *front_trace(const FrontScript *script, const Graph *graph);
 /* Sets the divisor of the graph's loss to the divisor that `config` asks for. Needed if the batch
  * of `config` has changed since the graph was made. */
 void front_set_divisor(const Config *config, Graph *graph, Arena *arena);

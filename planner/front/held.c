@@ -29,8 +29,8 @@ typedef struct KeptTrace {
 struct Traces {
     Arena *arena;
     LIST(KeptTrace *) list;
-    LIST(const char *) files; /* names of sources, each listed once */
-    const char *model;        /* the same settings in the current request */
+    KeptTexts texts;   /* names of sources, and texts of configurations */
+    const char *model; /* the same settings in the current request */
 };
 
 typedef struct NamedCluster {
@@ -87,29 +87,16 @@ bool traces_find(Traces *traces, const Draft *draft, bool shares, Rebuild *b)
     return false;
 }
 
-/* Returns the same name in memory that outlives the request. */
-static const char *kept_name(Traces *traces, const char *name)
-{
-    if (name == NULL) return NULL;
-    for (uint32_t i = traces->files.n; i > 0; i--) {
-        const char *known = traces->files.at[i - 1];
-        if (known == name || strcmp(known, name) == 0) return known;
-    }
-    const char *own = arena_dup(traces->arena, name);
-    list_push(traces->arena, &traces->files, own);
-    return own;
-}
-
 /* Keeps a graph that was just built for later requests. */
 static void keep(Traces *traces, Rebuild *b)
 {
     Graph *g = b->graph;
     for (TensorId i = 1; i < g->tensors.n; i++)
-        g->tensors.at[i].loc.file = kept_name(traces, g->tensors.at[i].loc.file);
+        g->tensors.at[i].loc.file = texts_keep(&traces->texts, g->tensors.at[i].loc.file);
     for (NodeId i = 1; i < g->nodes.n; i++)
-        g->nodes.at[i].loc.file = kept_name(traces, g->nodes.at[i].loc.file);
+        g->nodes.at[i].loc.file = texts_keep(&traces->texts, g->nodes.at[i].loc.file);
     for (ModuleId i = 1; i < g->modules.n; i++)
-        g->modules.at[i].loc.file = kept_name(traces, g->modules.at[i].loc.file);
+        g->modules.at[i].loc.file = texts_keep(&traces->texts, g->modules.at[i].loc.file);
     b->kept->graph = *g;
     b->kept->complete = true;
     list_push(traces->arena, &traces->list, b->kept);
@@ -125,8 +112,15 @@ FrontScript *front_open(const char *path, const char *code, double cpu_seconds, 
     s->path = arena_dup(arena, path);
     s->code = code;
     s->cpu_s = cpu_seconds;
-    s->traces.arena = arena;
+    s->traces.arena = s->traces.texts.arena = arena;
     return s;
+}
+
+const void *front_trace(const FrontScript *s, const Graph *graph)
+{
+    for (uint32_t i = 0; i < s->traces.list.n; i++)
+        if (s->traces.list.at[i]->graph.nodes.at == graph->nodes.at) return s->traces.list.at[i];
+    return NULL;
 }
 
 void front_close(FrontScript *s)
@@ -217,6 +211,7 @@ bool front_load_held(FrontScript *s, const FrontOptions *options, Arena *arena, 
     assert(!options->shrink);
     Draft *draft = arena_alloc(arena, sizeof *draft);
     *draft = draft_new(arena, d);
+    draft->texts = &s->traces.texts;
     const uint32_t before = d->n_errors;
     load(s, options, draft, graph);
     *config = draft->config;

@@ -6,6 +6,7 @@
 
 #include "planner/front/front.h"
 #include "planner/front/stream.h"
+#include "planner/front/texts.h"
 
 enum { MOST_RANKS = 131072 };
 
@@ -47,11 +48,15 @@ typedef struct Draft {
     LIST(ArchKernel) attention;
     bool is_choice;           /* runtime.attention is a table */
     LIST(const char *) files; /* [0] none */
+    KeptTexts *texts;         /* of a script that is held open; NULL: the script answers once */
     Arena *arena;
     Diag *d;
 } Draft;
 
 Draft draft_new(Arena *arena, Diag *d);
+/* Returns `text`, a text that the configuration keeps. For a script that is held open, returns the
+ * only copy of this text, which lives as long as the script. */
+const char *draft_kept(const Draft *draft, const char *text);
 PassConfig draft_pass_default(PassName name, Loc loc); /* a pass whose options are all unset */
 /* Reads one record with a value of the plan. Reports the user's mistakes as diagnostics. Returns
  * false only if the record itself is damaged. */

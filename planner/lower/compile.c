@@ -146,9 +146,7 @@ static bool is_shipped(const Config *config, const char *name)
     return false;
 }
 
-/* For parameters of a library model, the location is a line of the library. A diagnostic about such
- * a parameter should name the line of the user's script that uses the model. */
-static void place_in_script(const Config *config, Diag *d, uint32_t first)
+void plan_place_diagnostics(const Config *config, Diag *d, uint32_t first)
 {
     const Loc user = config->model_loc;
     if (user.file == NULL || is_shipped(config, user.file)) return;
@@ -157,10 +155,11 @@ static void place_in_script(const Config *config, Diag *d, uint32_t first)
             diag_in_library(d, i, user);
 }
 
-Plan *plan_compile(const Config *config, Graph *graph, const LowerOptions *options,
-                   const char *stop_after, Arena *arena, Diag *d)
+Plan *plan_compile_planned(const Planned *planned, Graph *graph, const LowerOptions *options,
+                           const char *stop_after, Arena *arena, Diag *d)
 {
-    const uint32_t before = d->n_errors, first = d->items.n;
+    const Config *config = &planned->config;
+    const uint32_t before = d->n_errors;
     order_check(config, arena, d);
     passes_check_axes(config, graph, d);
     Plan *plan = arena_alloc(arena, sizeof *plan);
@@ -188,6 +187,16 @@ Plan *plan_compile(const Config *config, Graph *graph, const LowerOptions *optio
     }
     arena_free(checked.arena);
     arena_free(job.scratch);
-    place_in_script(config, d, first);
     return d->n_errors == before ? plan : NULL;
+}
+
+Plan *plan_compile(const Config *config, Graph *graph, const LowerOptions *options,
+                   const char *stop_after, Arena *arena, Diag *d)
+{
+    const uint32_t first = d->items.n;
+    Planned *planned = arena_alloc(arena, sizeof *planned);
+    config_planned(config, planned);
+    Plan *plan = plan_compile_planned(planned, graph, options, stop_after, arena, d);
+    plan_place_diagnostics(config, d, first);
+    return plan;
 }

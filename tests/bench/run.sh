@@ -107,6 +107,14 @@ stored_bytes() {
         echo "| instructions (callgrind) of the look-ups | $(counts "$tandem" $sweep) | |"
         echo "| stored bytes of a point: the 27 plans' store, less an empty one, divided by 27 |" \
             "$(stored_bytes "$work/s.db") | 8192 |"
+        other="sweep $plan --set mesh.dp_shard=-1 --try cluster=dgx_h100,dgx_a100,hgx_h200"
+        other="$other --try runtime=none,torchtitan,megatron,deepspeed --try mesh.tp=1,2 -j 1 --db none"
+        # shellcheck disable=SC2086
+        echo "| \`tandem sweep\` of 24 points of 8B on three clusters under four runtimes, one process |" \
+            "$("$work/command" 5 - "$tandem" $other) | |"
+        # shellcheck disable=SC2086
+        echo "| instructions (callgrind) of the process that decides 24 points of 8B on three clusters under four runtimes |" \
+            "$(counts "$tandem" $other | cut -d';' -f1) | |"
         many="sweep $plan --set mesh.dp_shard=-1 --set batch.global=256 --try mesh.tp=1,2,4"
         many="$many --try batch.micro=1,2 --try parallel.ac=none,selective,full -j 1 --db none"
         # shellcheck disable=SC2086

@@ -15,6 +15,7 @@
 #include "planner/front/parent.h"
 #include "session/needs.h"
 #include "session/session.h"
+#include "tests/support/change_field.h"
 #include "tests/support/command.h"
 #include "tests/support/test_arena.h"
 
@@ -22,50 +23,6 @@ static bool is_of(const char *path, const char *table)
 {
     size_t n = strlen(table);
     return strncmp(path, table, n) == 0 && path[n] == '.';
-}
-
-/* Sets another value of this kind, whatever the value was. Returns false for a table, which has no
- * value. */
-static bool change(const Field *f, void *at)
-{
-    size_t n = field_bytes(f->kind);
-    uint64_t whole = 0;
-    double number = 0;
-    bool flag = false;
-    if (n == 0) return false;
-    switch (f->kind) {
-    case FIELD_f64:
-    case FIELD_rate:
-        memcpy(&number, at, n);
-        number = number * 1.25 + 1;
-        memcpy(at, &number, n);
-        return true;
-    case FIELD_bool:
-    case FIELD_offload:
-        memcpy(&flag, at, n);
-        flag = !flag;
-        memcpy(at, &flag, n);
-        return true;
-    case FIELD_text: memcpy(at, &(const char *){"another"}, n); return true;
-    case FIELD_table:
-    case FIELD_modules:
-    case FIELD_ops:
-    case FIELD_styles:
-    case FIELD_split:
-    case FIELD_i64:
-    case FIELD_u32:
-    case FIELD_u64:
-    case FIELD_dtype:
-    case FIELD_word:
-    case FIELD_axis:
-    case FIELD_reshard:
-    case FIELD_choice: break;
-    }
-    assert_true(n <= sizeof whole);
-    memcpy(&whole, at, n);
-    whole++;
-    memcpy(at, &whole, n);
-    return true;
 }
 
 static Draft *draft(void)
@@ -102,7 +59,7 @@ static void every_field_of_hardware_and_runtime_is_in_the_key(void **state)
         const Field *f = field_at(false, i);
         if (!is_of(f->path, "cluster") && !is_of(f->path, "runtime")) continue;
         Draft other = *base;
-        if (!change(f, (char *)&other + f->offset)) continue;
+        if (!change_field(f, (char *)&other + f->offset)) continue;
         const char *why = field_why_idle(f->path);
         const bool changes = strcmp(key, key_of(&other)) != 0;
         /* The cluster's name is part of the key, but not of the hash. */

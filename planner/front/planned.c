@@ -1,0 +1,112 @@
+#include "planner/front/planned.h"
+
+#include <string.h>
+
+#include "planner/front/pass_spec.h"
+
+/* The passes ask only whether the plan names a runtime, and with float8{} but without a runtime for
+ * the device's architecture. The names of scripts serve only to place diagnostics
+ * (plan_place_diagnostics). */
+void config_planned(const Config *config, Planned *out)
+{
+    Config *c = &out->config;
+    const char *runtime = config->runtime.name != NULL ? "named" : NULL;
+    const bool asks = config_pass(config, PASS_float8) && runtime == NULL;
+    const char *arch = asks ? config->cluster.device.arch : NULL;
+    *c = *config;
+    memset(&c->cluster, 0, sizeof c->cluster);
+    memset(&c->runtime, 0, sizeof c->runtime);
+    memset(&c->scripts, 0, sizeof c->scripts);
+    memset(&c->fills, 0, sizeof c->fills);
+    c->source_lines = 0;
+    c->cluster.device.arch = arch;
+    c->runtime.name = runtime;
+}
+
+/* Moves a text out of the configuration into the key. */
+static void move_text(const char **text, Str *key)
+{
+    if (*text != NULL) str_add(key, *text);
+    str_add_bytes(key, *text != NULL ? "" : "\1", 1);
+    *text = NULL;
+}
+
+/* Zeroes the unused bytes of a location. */
+static void clear_unused(Loc *loc)
+{
+    const Loc was = *loc;
+    memset(loc, 0, sizeof *loc);
+    memcpy(&loc->file, &was.file, sizeof was.file);
+    memcpy(&loc->line, &was.line, sizeof was.line);
+}
+
+/* A location that is missing here only prevents that a plan is used again. */
+static void clear_locations(Config *c)
+{
+    clear_unused(&c->model_loc);
+    clear_unused(&c->mesh_loc);
+    clear_unused(&c->batch_loc);
+    clear_unused(&c->precision_loc);
+    for (uint32_t a = 0; a < AXIS_NAMES; a++) clear_unused(&c->axis_loc[a]);
+    for (uint32_t i = 0; i < c->n_passes; i++) clear_unused(&c->passes[i].loc);
+}
+
+static void add_pattern(const Pattern *p, Str *key)
+{
+    /* a new member must be added here */
+    _Static_assert(sizeof *p == sizeof p->path + sizeof p->loc + 2 * sizeof(uint32_t), "members");
+    const uint64_t words[] = {(uintptr_t)p->path, (uintptr_t)p->loc.file, p->loc.line, p->style,
+                              p->may_miss};
+    str_add_bytes(key, words, sizeof words);
+}
+
+/* Moves the lists of modules of a pass into the key. */
+static void move_lists(PassConfig *pass, Str *key)
+{
+    for (const PassOption *o = pass_specs[pass->name]->options; o && o->field.path; o++) {
+        const FieldKind kind = o->field.kind;
+        if (kind != FIELD_modules && kind != FIELD_ops && kind != FIELD_styles) continue;
+        Patterns *list = (Patterns *)(void *)((char *)pass + o->field.offset);
+        const uint64_t n = list->n; /* as wide as an address */
+        str_add_bytes(key, &n, sizeof n);
+        for (uint32_t i = 0; i < list->n; i++) add_pattern(&list->at[i], key);
+        memset(list, 0, sizeof *list);
+    }
+}
+
+/* True if one of the words could be an address in the arena. */
+static bool refers_to(const Str *words, const Arena *arena)
+{
+    for (size_t i = 0; i + sizeof(void *) <= words->n; i += sizeof(void *)) {
+        const void *address;
+        memcpy(&address, words->at + i, sizeof address);
+        if (address != NULL && arena_has(arena, address)) return true;
+    }
+    return false;
+}
+
+/* Texts of a held script are equal if their addresses are equal (draft_kept), so the bytes of the
+ * configuration may be compared. An address in the load's own arena could later belong to another
+ * text. So a pointer that nobody has thought of here only prevents that a plan is used again. */
+bool planned_key(const Planned *planned, const Arena *arena, Str *key)
+{
+    Arena *scratch = arena_new();
+    Planned *own = arena_alloc(scratch, sizeof *own);
+    Str words = str_in(scratch), texts = str_in(scratch);
+    bool fine = true;
+    memcpy(own, planned, sizeof *own);
+    Config *c = &own->config;
+    clear_locations(c);
+    move_text(&c->cluster.device.arch, &texts);
+    move_text(&c->runtime.name, &texts);
+    for (uint32_t i = 0; i < c->n_passes; i++) {
+        fine = fine && !c->passes[i].pp.is_own;
+        move_lists(&c->passes[i], &words);
+    }
+    str_add_bytes(&words, own, sizeof *own);
+    fine = fine && !refers_to(&words, arena);
+    str_add_bytes(key, words.at, words.n);
+    str_add_bytes(key, texts.at, texts.n);
+    arena_free(scratch);
+    return fine;
+}
