@@ -37,6 +37,14 @@ static uint32_t by_fours(uint32_t n, bool sizes_follow)
     return least_divisor(n);
 }
 
+/* True if axis a is reduced before axis b. Of equal sizes, the outermost axis is reduced, but an
+ * axis of stages last: without it, no pipeline would be compared. */
+static bool is_reduced_before(const Config *c, uint32_t a, uint32_t b)
+{
+    if (c->axis_size[a] != c->axis_size[b]) return c->axis_size[a] > c->axis_size[b];
+    return (axis_info((AxisName)b)->flags & AXIS_STAGES) != 0;
+}
+
 /* Reduces the largest axis to 2, then to 1, until there are at most sixteen ranks; fixed axes
  * stay. */
 static void limit_ranks(Config *c, const bool *fixed)
@@ -46,7 +54,7 @@ static void limit_ranks(Config *c, const bool *fixed)
         for (uint32_t a = 0; a < AXIS_NAMES; a++) {
             ranks *= c->axis_size[a];
             if (fixed[a]) continue;
-            if (largest == AXIS_NAMES || c->axis_size[a] > c->axis_size[largest]) largest = a;
+            if (largest == AXIS_NAMES || is_reduced_before(c, a, largest)) largest = a;
         }
         if (ranks <= 16 || largest == AXIS_NAMES || c->axis_size[largest] == 1) break;
         c->axis_size[largest] = c->axis_size[largest] > 2 ? 2 : 1;
