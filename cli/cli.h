@@ -183,7 +183,8 @@ void cli_forget_diagnostics(Cli *cli);
 /* Writes a file. The file appears under its name only when it is complete. A device, a pipe or the
  * target of a link is written directly. Returns false after a diagnostic. */
 bool cli_write_file(Cli *cli, const char *path, const void *bytes, size_t n);
-/* Returns why cli_write_file could not create its file now; NULL: it could. Leaves no file. */
+/* Tests whether cli_write_file can create the file `path` now. Returns the system's error, or NULL
+ * if it can. Leaves no file behind. */
 const char *cli_write_fault(Cli *cli, const char *path);
 bool cli_error(Cli *cli, Fault fault, const char *rule, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

@@ -101,9 +101,9 @@ bool shares_write(Cli *cli, const Plan *plan, const LoadCounts *counts, const ch
 /* shares.c: returns false after reporting "option-value" if the file of --loads cannot be written,
  * or if it holds something else than counts, which the run must not replace. */
 bool shares_writable(Cli *cli, const char *data);
-/* shares.c: the loads of `ranks` ranks that share experts. They return the mean over layers of the
- * busiest rank's load. shares_drawn draws choices from the plan's seed. shares_read reads counts
- * from a file; it returns 0 after reporting "option-value". */
+/* shares.c: the loads of the `ranks` ranks over which experts are divided. They return the mean
+ * over layers of the busiest rank's load. shares_drawn draws choices from the plan's seed.
+ * shares_read reads counts from a file; it returns 0 after reporting "option-value". */
 double shares_drawn(const PlanFile *file, uint32_t ranks, Arena *arena, RowLoads *loads);
 double shares_read(Cli *cli, const PlanFile *file, const char *path, uint32_t ranks,
                    RowLoads *loads);

@@ -84,7 +84,7 @@ typedef struct VerifyResult {
     double worst_gradient, worst_parameter, norm_error, loss_error;
     double worst_state; /* the largest difference of the optimizer's moments */
     const char *worst_tensor;
-    uint32_t n_tensors; /* the number of trained parameters */
+    uint32_t n_tensors; /* the number of trained parameter tensors */
     /* the number of parameters whose gradient is zero in both runs; these prove nothing */
     uint32_t n_unmoved;
     const char *unmoved; /* the name of one of them; NULL: there is none */

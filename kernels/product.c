@@ -10,7 +10,7 @@ typedef struct ProductOperand {
     int64_t size[KIND_COUNT];   /* 1 if the kind does not occur */
     int64_t stride[KIND_COUNT]; /* stride of each kind's innermost letter; 0 if the kind does not
                                    occur */
-    /* dimension of its innermost letter; -1 if the kind does not occur */
+    /* dimension of each kind's innermost letter; -1 if the kind does not occur */
     int depth[KIND_COUNT];
 } ProductOperand;
 

@@ -373,7 +373,8 @@ Bounds bounds_of(const Config *config, const Graph *graph)
      * head. */
     const bool blocks = in_flight(config, steps_of(config)) > 1;
     if (blocks) b.state_bytes = state_bytes(config, graph, true);
-    /* In a single micro-step, gradients take the place of kept activations. */
+    /* With one micro-step, gradients can reuse the memory of kept activations. So only the larger
+     * of the two counts. */
     const uint64_t gradients = gradient_bytes(config, graph, blocks);
     if (steps_of(config) < 2)
         b.kept_bytes = b.kept_bytes > gradients ? b.kept_bytes - gradients : 0;

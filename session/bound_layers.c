@@ -100,8 +100,9 @@ static bool treats_layers_alike(const PassConfig *p)
 }
 
 /* True if no unit has parameters of two layers. A unit of many layers has one collective, which
- * takes less time than one for each layer would. Two small plans do not show how much time this
- * saves. If a bucket ends at the end of one layer, a bucket ends at the end of every layer. */
+ * takes less time than one for each layer would. The difference between the two small plans (see
+ * the head of the file) does not contain this saving. If a bucket ends at the end of one layer, a
+ * bucket ends at the end of every layer. */
 static bool units_stay_in_layers(const Graph *g)
 {
     for (UnitId u = 1; u < g->units.n; u++) {

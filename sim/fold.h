@@ -64,7 +64,7 @@ typedef struct Fold {
     const Mesh *mesh;
     const Routes *routes;  /* NULL: the links of the network do not limit traffic */
     LIST(FoldEdges) edges; /* only if the network has routes */
-    /* the links of a class are used by equally many ranks of each class */
+    /* Links with equal rates form a link class if each class of ranks uses them equally often. */
     uint32_t n_link_classes;
     uint32_t *link_of; /* [link class]: one of its links */
 } Fold;

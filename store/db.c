@@ -197,7 +197,8 @@ const char *db_text(DbStatement *st, int column)
 const void *db_blob(DbStatement *st, int column, size_t *bytes)
 {
     assert(has_column(st, column));
-    *bytes = (size_t)sqlite3_column_bytes(st->sqlite, column); /* before the blob, as in db_text */
+    /* The size is read first, because the blob turns to NULL if there is no memory for it. */
+    *bytes = (size_t)sqlite3_column_bytes(st->sqlite, column);
     const void *blob = sqlite3_column_blob(st->sqlite, column);
     if (blob == NULL && *bytes > 0) arena_full();
     return blob;

@@ -291,7 +291,7 @@ static void allow_checkpoint_on_close(Db *db)
     sqlite3_db_config(db->sqlite, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
 }
 
-/* Makes the tables of a new file as all migrations make them. */
+/* Creates in a new file the tables as they are after all migrations. */
 static bool make_tables(Db *db, const Opening *o)
 {
     char set_version[64];

@@ -7,7 +7,8 @@
 
 #include "cli/accuracy/kernel_row.h"
 
-/* vLLM's kernels of a layer, as Vidur times them: "tokens=128 d=4096 ff=11008". */
+/* Reads a row of Vidur for a kernel of vLLM: a norm, an activation or an addition. The cell `shape`
+ * is as in "tokens=128 d=4096 ff=11008". */
 static const char *read_elementwise(const Csv *csv, uint32_t row, const char *kernel,
                                     KernelRow *out)
 {

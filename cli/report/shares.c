@@ -63,7 +63,8 @@ static double mean_of(const Shares *s, RowLoads *loads)
     return s->sum / s->n_layers;
 }
 
-/* Returns the tokens of one exchange: the tokens of all ranks that share the experts. */
+/* Returns the tokens of one exchange: the tokens of all ranks over which the experts are
+ * divided. */
 static double tokens_of(const Plan *plan, const Node *n)
 {
     const Tensor *x = &plan->graph.tensors.at[n->in[0]];

@@ -22,10 +22,11 @@ uint32_t jobs_number(uint32_t wanted, uint32_t n_work);
 /* From now on, if the user interrupts the command, it prints `kept` (NULL: nothing) and ends with
  * the same signal. */
 void jobs_on_interrupt(const char *kept);
-/* Calls work(self, worker) in n_jobs processes and waits for all of them. Sets file[i] to the data
- * that process i wrote, from their beginning, or to NULL. The caller closes the files. On a
- * terminal it shows the number of finished items out of n_work. Returns false after reporting
- * diagnostics if a process could not be started or failed. */
+/* Calls work(self, worker) in n_jobs processes and waits for all of them. Sets file[i] to a
+ * temporary file with the output of process i, positioned at its start; NULL if the file could not
+ * be created. The caller closes the files. On a terminal, the function shows the number of finished
+ * items out of n_work. Returns false after reporting diagnostics if a process could not be started
+ * or failed. */
 bool jobs_fork(Cli *cli, uint32_t n_jobs, uint32_t n_work, JobWork work, void *self,
                FILE *file[MOST_JOBS]);
 

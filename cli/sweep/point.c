@@ -287,8 +287,8 @@ static void decide(Decider *decider, uint32_t index, Arena *arena, FILE *out)
     json_decref(row);
 }
 
-/* Names this machine. The machine's BLAS belongs to the name only if the store has measured costs,
- * because only these depend on it, and because the library takes long to load. */
+/* Names this machine. The name includes the BLAS library only if the store has measured costs. No
+ * other cost depends on it, and loading the library takes long. */
 static const char *machine_of(const Decider *decider, Diag *d)
 {
     if (measured_any(decider->store, d)) return machine_key(decider->kept);

@@ -100,7 +100,9 @@ int folder_lock(const char *save, Arena *arena, int *error, const char **holder)
 bool folder_suits(const char *save, const CheckpointInfo *from, Arena *arena, Diag *d);
 /* Reports checkpoint-busy. Returns false. */
 bool folder_report_busy(const char *save, const char *holder, Diag *d);
-/* Removes the leftovers of saves that broke off. Both return 0, or errno and its folder. */
+/* Removes the leftovers of saves that broke off. If a complete save only lacks its final name,
+ * renames it instead. folder_sweep and folder_keep return 0, or errno; after an error, *which is
+ * the folder on which they failed. */
 int folder_sweep(const char *save, Arena *arena, const char **which);
 /* Removes all checkpoints of the training but the `keep` newest ones. Symbolic links, and folders
  * with files that no checkpoint wrote, stay and do not count. */

@@ -29,7 +29,8 @@ typedef struct CudaOptions {
     bool cudnn;            /* cuDNN computes attention if it accepts the call and is fastest */
     bool mma;              /* never use the Hopper-only attention kernels */
     const char *record;    /* a folder where each rank records its position; NULL: none */
-    /* limit for a rank's work on its host; 0: the larger of 120 s and timeout_s */
+    /* seconds that the other ranks wait for a rank that works on the CPU, outside a step; 0: the
+     * larger of 120 s and timeout_s */
     double patience_s;
 } CudaOptions;
 

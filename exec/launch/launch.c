@@ -408,7 +408,8 @@ int exec_launch(const char *const *argv, const LaunchOptions *options, LaunchEnd
     Watch w = {.n_ranks = options->n_ranks, .dead = str_in(arena)};
     w.status = status_create(options->n_ranks, path, sizeof path, d);
     if (w.status == NULL) return EXIT_RUN_FAILED;
-    /* signals are read one by one, so that no process is left behind */
+    /* These signals are blocked, and watch() reads them. So a signal cannot end this process while
+     * ranks still run. */
     sigset_t signals, before;
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);

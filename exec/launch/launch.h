@@ -26,7 +26,7 @@ typedef struct LaunchOptions {
     double timeout_s;       /* the run ends if no rank makes progress for so long */
 } LaunchOptions;
 
-/* For ranks that did not end by themselves. */
+/* Describes the end of a run whose ranks did not end by themselves. */
 typedef struct LaunchEnd {
     int signal;    /* the signal that this process received and passed on; 0: none */
     bool stepped;  /* every rank had begun its first step */

@@ -10,9 +10,8 @@
 #include <string.h>
 
 /* Lets the compiler choose between two floats without a branch, because no kernel reads exception
- * flags. Its jump threading is off. With jump threading, each bound would get code and a result of
- * its own, such as x / (1 + exp(87)). These tiny numbers would be computed for every element, at a
- * tenth of the speed. */
+ * flags. Turns the compiler's jump threading off. With it, the compiler would compute a separate
+ * result for each bound, such as x / (1 + exp(87)), for every element, at a tenth of the speed. */
 #if defined __GNUC__ && !defined __clang__
 #pragma GCC optimize("no-trapping-math", "no-thread-jumps")
 #endif

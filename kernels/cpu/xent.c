@@ -8,16 +8,16 @@
 
 #include "kernels/cpu/cpu.h"
 
-/* The labels of a sequence, and the weight of each kept token. */
+/* The labels of a sequence, and the weight of each counted token. */
 typedef struct TokenWeights {
     const int32_t *labels; /* [s]: labels of the local tokens; or of the whole sequence */
     bool of_whole;
     double weight;
 } TokenWeights;
 
-/* If labels are [b,s], every kept token has weight 1. If labels are [b,T], they are of whole
- * sequences, and the other arguments may hold a part of the tokens. The weights of all kept tokens
- * of a group of sequences then sum to 1. */
+/* If labels are [b,s], every counted token has weight 1. If labels are [b,T], they are of whole
+ * sequences, and the other arguments may hold a part of the tokens. The weights of all counted
+ * tokens of a group of sequences then sum to 1. */
 static TokenWeights share_of(const KernelArgs *a, const int32_t *labels, int64_t b, bool mean)
 {
     if (!mean) return (TokenWeights){labels + b * a->size['s'], false, 1};

@@ -81,7 +81,7 @@ DEVICE float4 few_fetch(const FewArgs *a, int64_t row, int64_t column, int n)
     return four;
 }
 
-/* Adds the thread's columns of its rows. */
+/* Adds the thread's rows (every 128th) to `total`, in its n columns. */
 DEVICE void few_add(const FewArgs *a, int64_t column, int n, float total[FEW_EACH])
 {
     enum { AHEAD = 4 };

@@ -81,7 +81,8 @@ bool cuda_sumsq(const KernelArgs *args, const CudaContext *cuda, CudaError *erro
 
 typedef struct ScalarArgs {
     const double *x, *y; /* loss, count; or table, factor */
-    double *out, *more;  /* mean, factor; or {norm, coefficient} */
+    /* step_mean: *out is the mean, *more the factor. clip_coef: out is {norm, coefficient}. */
+    double *out, *more;
     double scale, clip;
     int64_t n;
 } ScalarArgs;

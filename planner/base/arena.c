@@ -136,7 +136,8 @@ static struct {
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Large blocks lie in large pages, if the system has them: 2 MiB then cost one page fault instead
- * of 512. Smaller blocks do not, because a short command would have to clear such a page, too. */
+ * of 512. Smaller blocks lie in ordinary pages. The system clears a page at first use, and a short
+ * command should not wait for 2 MiB to be cleared. */
 enum { LARGE_PAGE = 2 << 20, LEAST_LARGE = 1 << 18, REGION = 32 << 20 };
 static struct {
     unsigned char *at, *end; /* memory that belongs to no block yet; guarded by the pool's lock */

@@ -447,8 +447,8 @@ typedef struct Config {
      * ep. In this list the size of ep is 1
      */
     uint32_t axis_before[AXIS_NAMES];
-    /* [axis]: the number of the axis's innermost ranks that share experts in addition to the ranks
-     * of ep; 0 or 1: none */
+    /* [axis]: the number of the axis's innermost ranks over which experts are divided, in addition
+     * to the ranks of ep; 0 or 1: none */
     uint32_t ep_lent[AXIS_NAMES];
     Loc model_loc, mesh_loc, batch_loc, precision_loc;
     Loc axis_loc[AXIS_NAMES];

@@ -422,8 +422,7 @@ bool field_number(const Config *config, const char *key, double *value, bool *wh
     static_assert(offsetof(Draft, config) == 0, "fields lie in the Draft, which begins with it");
     if (f == NULL) return false;
     if (f->offset + sizeof(int64_t) > sizeof *config)
-        return false; /* the field belongs to the
-                       * draft itself */
+        return false; /* the field lies in the Draft, behind its Config */
     const char *at = (const char *)config + f->offset;
     int64_t wide;
     uint32_t narrow;

@@ -121,8 +121,8 @@ static void refuse_fold(const Draft *draft, uint32_t ep)
               experts ? "" : ", if the number of experts is a multiple of it");
 }
 
-/* Folds ep into the ranks of a stage. Ranks of the data axes that share experts become the axis ep.
- * Ranks of cp and tp that share experts stay ranks of cp and tp. */
+/* Folds ep into the ranks of a stage. Ranks of the data axes over which experts are divided become
+ * the axis ep. Such ranks of cp and tp stay ranks of cp and tp. */
 void draft_fold_experts(Draft *draft)
 {
     Config *c = &draft->config;

@@ -1,4 +1,4 @@
-/* ep_mode = "folded": experts shared by ranks of the data, cp and tp axes, and the mesh that
+/* ep_mode = "folded": experts divided over ranks of the data, cp and tp axes, and the mesh that
  * results. The passes include this header, too, because only they know the number of experts. */
 #ifndef TANDEM_FRONT_FOLD_H
 #define TANDEM_FRONT_FOLD_H
@@ -9,26 +9,28 @@
 /* Returns true if `ep` could replace the size of mesh.ep in a plan that already folds it. */
 bool fold_could_be(const Config *c, uint32_t ep);
 
-/* Like fold_could_be. Also writes the number of ranks of each axis that would share experts, in the
- * form of Config.ep_lent. */
+/* Like fold_could_be. Also writes, in the form of Config.ep_lent, the number of ranks of each axis
+ * over which experts would be divided. */
 bool fold_lends(const Config *c, uint32_t ep, uint32_t lent[AXIS_NAMES]);
 
-/* Returns true if ranks of cp or tp share experts. */
+/* Returns true if a layer's experts are divided among ranks of cp or tp, in addition to the ranks
+ * of ep. */
 bool config_lends_experts(const Config *c);
 
-/* Returns the number of ranks that share a layer's experts. */
+/* Returns the number of ranks over which a layer's experts are divided. */
 uint32_t config_expert_ranks(const Config *c);
 
 /* For a plan with ep_mode = "folded": returns the mesh as the script gives it, without ep:
  * "dp_shard 4 x tp 2". */
 const char *config_mesh_text(Arena *arena, const Config *c);
 
-/* For a plan with ep_mode = "folded": returns the axes whose ranks share experts, the innermost
- * first: "tp 2, 2 of dp_shard 4". NULL: each rank has all experts. */
+/* For a plan with ep_mode = "folded": returns the axes over which experts are divided, the
+ * innermost first: "tp 2, 2 of dp_shard 4". NULL: each rank has all experts. */
 const char *config_folded_text(Arena *arena, const Config *c);
 
-/* If ranks of cp or tp share experts: reorders the axes of `mesh` so that experts are cut first
- * over cp and tp, and then, inside these parts, over ep. Neighbours then send no row twice. */
+/* If experts are divided over ranks of cp or tp: reorders the axes of `mesh` so that experts are
+ * cut first over cp and tp, and then, inside these parts, over ep. Neighbours then send no row
+ * twice. */
 void config_nest_experts(const Config *c, Mesh *mesh);
 
 /* Returns the mesh before passes refine it. */

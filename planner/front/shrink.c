@@ -104,8 +104,8 @@ static int64_t least_tokens(const Config *c, uint32_t block)
     return tokens;
 }
 
-/* Ranks of the same axes as before share experts: all ranks of an axis, or a part. The ranks of the
- * axis ep come from the innermost data axis that gave ranks to it. */
+/* Divides experts over ranks of the same axes as before: all ranks of an axis, or a part. The ranks
+ * of the axis ep come from the innermost data axis that gave ranks to it. */
 static void shrink_experts(Config *c, const uint32_t was[AXIS_NAMES])
 {
     const AxisName folds = axes_first(axes_with(AXIS_FOLDS));

@@ -9,9 +9,9 @@
 
 typedef uint32_t TensorId, NodeId, ModuleId, UnitId, AttrsId; /* 0: none */
 
-/* The divisor of a step's loss. kept: the number of kept tokens. all: the number of all tokens.
- * microbatch_mean: a mean of means. Each group's sum is divided by the group's kept tokens, and the
- * sum over groups by the number of groups. */
+/* The divisor of a step's loss. kept: the number of counted tokens (labels >= 0). all: the number
+ * of all tokens. microbatch_mean: a mean of means. Each group's sum is divided by the group's
+ * counted tokens, and the sum over groups by the number of groups. */
 #define DENOMINATORS(X) X(kept) X(all) X(microbatch_mean)
 typedef enum Denominator {
 #define X(name) DENOMINATOR_##name,

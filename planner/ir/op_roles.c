@@ -159,7 +159,8 @@ bool op_reads_whole_labels(OpKind op, uint32_t arg)
 
 /* ---- roles of a tensor's dimensions ---- */
 
-/* An op that takes a part of an index has another letter for the part. */
+/* Returns the letter of the index from which the op takes a part; 0: it takes none. The output has
+ * another letter for the part. */
 static char letter_taken(OpKind op, const Binding *b)
 {
     if (!(op_info(op)->flags & OP_TAKES)) return 0;

@@ -89,8 +89,8 @@ static uint64_t bytes_of(const Program *p, const Instr *in, uint32_t from, uint3
     return bytes;
 }
 
-/* Returns the bytes of the rows that a rank sends if all experts are chosen equally often. If ranks
- * of tp or cp share the experts, a rank has memory for more rows than it sends. */
+/* Returns the bytes of the rows that a rank sends if all experts are chosen equally often. If
+ * experts are divided over ranks of tp or cp, a rank has memory for more rows than it sends. */
 static uint64_t bytes_of_even_rows(const Plan *plan, const Program *p, const Instr *in)
 {
     const Shape *rows = plan_shape_at(plan, p->buffers.at[program_arg(p, in, 0)].shape);

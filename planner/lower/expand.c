@@ -93,8 +93,8 @@ static BufferId newest_touched(const Program *p, Pc from, Pc to)
     return newest;
 }
 
-/* True if the instructions between `before` and A are a period, too. Then each of their buffers has
- * a counterpart in A. */
+/* A is the period that begins at e->a. True if the instructions from `before` to A are a period,
+ * too, and each buffer that they made has a counterpart in A. */
 static bool follows_period(const Expander *e, Pc before)
 {
     const Buffer *all = e->from->buffers.at;

@@ -14,7 +14,7 @@ void lower_add_workspace(Lower *l, NodeId n, Emit *e)
     e->n_out++;
 }
 
-/* True for the loss and for the number of its tokens. */
+/* True for the loss and for the number of counted tokens. */
 static bool is_of_step(const Lower *l, TensorId t)
 {
     return t == l->g->loss || t == graph_count(l->g);

@@ -447,7 +447,7 @@ BufferId lower_hold_end(Lower *l, const HaloStep *step, NodeId origin);
 /* ---- held.c ---- */
 /* A convolution that is computed in parts, so that its inner points are computed during the
  * exchange of the halo. If columns need a halo, the centre comes first, then the sides. If rows
- * need one, the border comes last. */
+ * need a halo, the rows at the border are computed last. */
 typedef struct RowsParts {
     bool rows, columns;
     /* the strips of rows; for a convolution with sides, they are set when the sides begin */

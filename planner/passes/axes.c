@@ -42,8 +42,8 @@ static const char *used_axes(Arena *arena)
     return str_text(&s);
 }
 
-/* Returns the ranks along an axis. For ep, counts all ranks that share experts. If ep is folded,
- * these may be ranks of other axes only. */
+/* Returns the ranks along an axis. For ep, counts all ranks over which experts are divided. If ep
+ * is folded, these may be ranks of other axes only. */
 static uint32_t ranks_along(const Config *config, AxisName name)
 {
     return axis_info(name)->trades == INDEX_experts ? config_expert_ranks(config)

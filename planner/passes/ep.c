@@ -2,9 +2,9 @@
  * pass assigns no other layout. The tokens are split by sequence, so the change of layout before
  * and after the experts is an exchange of tokens.
  *
- * With ep_mode = "folded", ranks of cp and tp share experts too. These ranks have the same
- * sequences, so each rank makes the rows of its own experts, and the sums of a token's rows are
- * partial. */
+ * With ep_mode = "folded", experts are divided over ranks of cp and tp, too. These ranks have the
+ * same sequences, so each rank makes the rows of its own experts, and the sums of a token's rows
+ * are partial. */
 #include <assert.h>
 
 #include "planner/ir/experts.h"

@@ -86,7 +86,7 @@ static UnitId root_for(Job *job, TensorId t, const UnitRule *rule, Roots *roots)
     return roots->newest[rank];
 }
 
-/* ep already shares the experts, so they form a second unit of the block, sharded over the other
+/* ep already divides the experts, so they form a second unit of the block, sharded over the other
  * axes. If experts were in the block's unit, the block would wait between its two exchanges of
  * tokens for a reduction in which only some ranks take part. */
 static UnitId experts_unit(Job *job, ModuleId m, const UnitRule *rule, AxisSet own)

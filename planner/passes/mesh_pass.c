@@ -1,6 +1,6 @@
 /* Builds the mesh from the config. Refines an axis if only a part of it is needed: dp_shard if
  * reshard_after_forward is a number, tp if it has more ranks than there are KV heads, cp if a ring
- * goes over groups of ranks, tp or cp if a part of their ranks shares experts. */
+ * goes over groups of ranks, tp or cp if experts are divided over a part of their ranks. */
 #include <assert.h>
 
 #include "planner/ir/experts.h"
@@ -38,7 +38,8 @@ static bool refine_for_reshard(Job *job, const PassConfig *fsdp2)
     return false;
 }
 
-/* True if `ep` ranks can share experts without a cut that crosses the earlier cuts of `mesh`. */
+/* True if experts can be divided over `ep` ranks without a cut that crosses the earlier cuts of
+ * `mesh`. */
 static bool cuts_nest(const Job *job, Mesh mesh, uint32_t ep)
 {
     uint32_t lent[AXIS_NAMES];
@@ -48,8 +49,8 @@ static bool cuts_nest(const Job *job, Mesh mesh, uint32_t ep)
     return true;
 }
 
-/* Reports that `lent` ranks of an axis cannot share experts, and names the sizes of ep that nest.
- * `mesh` has no cuts for experts yet. */
+/* Reports that experts cannot be divided over `lent` ranks of an axis, and names the sizes of ep
+ * that nest. `mesh` has no cuts for experts yet. */
 static void refuse_cut(Job *job, const Mesh *mesh, AxisName name, uint32_t lent)
 {
     const uint32_t ep = config_expert_ranks(job->config), size = job->config->axis_size[name];
@@ -66,8 +67,8 @@ static void refuse_cut(Job *job, const Mesh *mesh, AxisName name, uint32_t lent)
     diag_hint(job->diag, "ep may be %s", str_text(&legal));
 }
 
-/* Splits off sub-axes for the ranks of cp and tp that share experts. Heads and groups of a ring may
- * have cut these axes before. */
+/* Splits off sub-axes for the ranks of cp and tp over which experts are divided. Heads and groups
+ * of a ring may have cut these axes before. */
 static bool cut_for_experts(Job *job)
 {
     const Mesh uncut = job->plan->mesh;

@@ -51,7 +51,7 @@ typedef struct ContextJob {
     AxisSet ring_axes;
     AxisSet scan_axes;  /* like ring_axes, for state-space layers (cp_scan.c) */
     AxisSet rooms_axes; /* ranks share the rooms (slots for token rows) of each expert */
-    /* parts of cp and tp whose ranks share experts, in addition to ep's ranks */
+    /* parts of cp and tp over which experts are divided, in addition to ep */
     AxisSet lent_axes;
     DealId seq_deal; /* how ranks of cp share a sequence; 0: equal parts */
 } ContextJob;

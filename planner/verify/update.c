@@ -138,7 +138,7 @@ static void explain_norm(Verifier *v, Pc pc, Hash128 is)
  * has already divided by the number of all tokens, so the factor is all / counted. */
 void value_mean(Verifier *v, Pc pc)
 {
-    static const char *const names[] = {"loss", "count of kept tokens"};
+    static const char *const names[] = {"loss", "number of counted tokens"};
     const Instr *in = &v->p->code.at[pc];
     const TensorId of[] = {v->g->loss, graph_count(v->g)};
     double product = verify_attrs(v, pc)->scale * v->loss_scale;

@@ -244,7 +244,7 @@ local function plan_of(job, d)
     original = d.original and SYSTEM or nil,
     model = require "models.kempnerforge" (config),
     cluster = d.config.cluster,
-    -- KempnerForge divides the loss of each micro-batch by its kept tokens, then by the number of micro-batches.
+    -- KempnerForge divides the loss of each micro-batch by its counted tokens, then by the number of micro-batches.
     batch = { global = t.batch_size * t.grad_accum_steps * data, micro = t.batch_size, seq = job.vlm and job.vlm.max_text_len or t.seq_len,
       denominator = d.original and "microbatch_mean" or nil },
     mesh = mesh,

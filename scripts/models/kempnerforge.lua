@@ -75,9 +75,9 @@ local function adapter(c)
   }
 end
 
--- A block of arch = "cross_attention": the text reads the image. It has no positions and no mask. By
--- default it has as many KV heads as query heads. It has no effect at the start, because the last weight
--- of both halves is zero. (Not so in the smallest model: a comparison would see no gradient of the block.)
+-- A block of arch = "cross_attention": the text reads the image, without positions and mask. KV heads: by default as many
+-- as query heads. The last weight of both halves is zero, so the block has no effect at the start. In the smallest model
+-- (`starts`) these weights are random. With zeros, a comparison would see no gradient in the rest of the block.
 local function cross_block(c)
   local i, init = c.images, nn.normal(0, c.init_std)
   local out_init = i.starts and nn.normal(0, c.init_std) or nn.zeros

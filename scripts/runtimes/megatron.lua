@@ -2,7 +2,7 @@
 -- is cuDNN's. Products add gradients directly to fp32 accumulators. SwiGLU saves its inputs and
 -- computes silu again. v stays a view of the product of q, k and v, so the whole product stays: 2 bytes
 -- for each element of q and k, beside their rotated copies. The loss subtracts, exponentiates and
--- multiplies in place. So a softmax in fp32 is its only tensor, and the gradient takes the same memory
+-- multiplies in place. So the loss has one tensor, a softmax in fp32, and its gradient overwrites it
 -- (core/tensor_parallel/cross_entropy.py). With 8 bits and delayed scaling, norms and swiglu already
 -- write three of a block's four operands in 8 bits. Four of its seven gradients are quantised
 -- separately, some by swiglu, each with its transpose. That makes half of the plan's kernels and bytes.

@@ -69,7 +69,7 @@ function families.add(nn)
   end)
 
   -- Returns the numbers of heads in a shrunk model. A rank of tp has one KV head if the original has
-  -- enough, otherwise ranks share KV heads as in the original. Each rank has one or two query heads.
+  -- enough, otherwise several ranks hold the same KV head, as in the original. Each rank has one or two query heads.
   nn.small_heads = core.wrap(function(heads, kv_heads, mesh)
     local function gcd(a, b) return b == 0 and a or gcd(b, a % b) end
     local tp, outer = mesh.tp, gcd(kv_heads, mesh.full_tp)
@@ -79,7 +79,7 @@ function families.add(nn)
         kv_heads, mesh.full_tp), "`tandem check` names the sizes of tp that work")
     end
     local groups = sharing == 1 and tp or math.min(outer, tp > 2 and tp % 2 == 0 and 2 or 1)
-    local parts = sharing == 1 and mesh.cp or 1 -- cp may share heads that tp leaves whole
+    local parts = sharing == 1 and mesh.cp or 1 -- cp may divide heads that tp leaves whole
     return tp * math.min(repeats // sharing, 2) * parts, groups * parts
   end)
 

@@ -196,8 +196,8 @@ function m.device(name, watts)
   return {
     name = name, arch = g.arch, sms = g.sms,
     memory_bytes = g.memory * MiB,
-    -- 0.5 GiB for context and kernels; cuBLAS workspace. Communicators are computed from the plan
-    -- (sim/memory/comm_memory.c)
+    -- 0.5 GiB for context and kernels; cuBLAS workspace. The memory of communicators is computed
+    -- from the plan (sim/memory/comm_memory.c)
     reserved_bytes = 512 * MiB + (fabric and 32 * MiB or 8519680),
     hbm_bytes_per_s = g.hbm * GB,
     peak_flops = { bf16 = g.bf16 and half or nil, f16 = half, f32 = g.fp32 * 1e12, f64 = g.fp32 * 0.5e12,

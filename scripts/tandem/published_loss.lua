@@ -46,7 +46,8 @@ end
 function m.changes(row, own, how, stated_limit)
   local data = math.max(1, count(row, "n_gpus") // (count(row, "tp") * count(row, "pp")))
   local held = (deferred(row, how.n_micro, stated_limit) or 0) + (further(row, data) or 0)
-  -- These bytes are on the last stage. Where the rank that needs most counts, it is one of the first stage.
+  -- `held` lies on the last stage. If the row reports the peak of the rank that needs the most memory,
+  -- that rank is on the first stage, so `held` does not count.
   if count(row, "pp") > 1 and own.reports_rank ~= "last" then held = 0 end
   if held > 0 then own.library_bytes = (own.library_bytes or 0) + held end
   if copies_logits(row) then own.ops = with(own.ops, { xent_max = with(own.ops.xent_max, { scratch = 4 }) }) end

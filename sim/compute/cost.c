@@ -24,7 +24,7 @@ typedef struct Cached {
 } Cached;
 
 struct Cost {
-    Cluster cluster; /* its device has the sustained peak */
+    Cluster cluster; /* a copy, whose peak_flops are the FLOP/s that the device sustains */
     const Runtime *runtime;
     Store *store;
     const char *machine;

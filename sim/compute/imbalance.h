@@ -5,8 +5,8 @@
 
 #include "sim/sim.h"
 
-/* The rows that each rank receives in each layer with experts. Ranks that share experts form a
- * group; all groups have the same loads. */
+/* The rows that each rank receives in each layer with experts. The ranks over which the
+ * experts are divided form a group; all groups have the same loads. */
 typedef struct RowLoads {
     uint32_t n_layers;   /* in the order of the model; in a plan with more layers, the list is
                           * repeated */

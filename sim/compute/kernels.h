@@ -46,8 +46,9 @@ typedef struct GemmWork {
     double batch, m, n, k, out_bytes;
 } GemmWork;
 GemmWork kernel_product(DType dtype, double batch, double m, double n, double k);
-/* Does the work of kernel_gemm_s. Before Hopper, out_bytes changes the time at the end of each
- * tile. Since Hopper, they take time only if the kernel stores them apart. */
+/* Like kernel_gemm_s, but also counts the time that depends on out_bytes. Before Hopper, this is
+ * time at the end of each tile. Since Hopper, it counts only if the kernel stores the result
+ * separately. */
 double kernel_product_s(const Device *device, const GemmWork *work, const GemmFit *fit);
 
 /* Returns the factor by which a product takes longer if its rows do not begin at multiples of 16

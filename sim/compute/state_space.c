@@ -68,7 +68,8 @@ double kernel_scan_s(const Device *device, const ScanWork *w)
                            dx, decays */
         return states_s(&s, 3) + weighed_s(&s, 2) + scored_s(&s, 1) + between_s(&s, 8, 2) +
                8 * floor_s;
-    case SCAN_shared: /* dB and dC from states; the gradient of scores, and dB and dC from it */
+    case SCAN_shared: /* kernels: dB and dC from the states; then the gradient of the scores; then
+                         its contributions to dB and dC */
         return states_s(&s, 2) + weighed_s(&s, 1) + scored_s(&s, 2) + between_s(&s, 2, 3) +
                4 * floor_s;
     }

@@ -54,9 +54,10 @@ static bool has_index(const SigTerm *term, char letter)
     return false;
 }
 
-/* Indices fall into the groups of a product. Points of a window belong to the operand that has
- * windows: they are summed with its channels, or (for the weight's gradient) they are indices of
- * the result. An index counts the output's points, even if the term reads the rows of a window. */
+/* Indices fall into the groups of a product. The index of points in a window is an index of the
+ * operand with windows. The product sums over it, as over channels. In the weight's gradient, it is
+ * an index of the result. An index counts the output's points, even if the term reads the rows of a
+ * window. */
 ProductWork work_of_convolution(OpKind op, const int64_t size['z' + 1])
 {
     const Signature *sig = &op_info(op)->sig;

@@ -114,8 +114,9 @@ static void use_measured(MaxMin *m, OpKind op, uint32_t n_ranks, uint64_t bytes,
     choice->time_ps = measured;
 }
 
-/* Adds a link that the flow uses. A flow that runs alone has full speed, so a rank's rate never
- * exceeds its link, except on links that are slower than NCCL's model assumes. */
+/* Adds a link that the flow uses `count` times. Limits the flow's rate to capacity / count, so that
+ * a flow that runs alone has full speed. `thinned`: no limit, because the link may be slower than
+ * NCCL's model assumes. */
 static void add_use(MaxMin *m, FlowShape *shape, uint32_t link, uint32_t count, double bytes,
                     bool thinned)
 {

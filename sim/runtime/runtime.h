@@ -27,9 +27,9 @@ bool runtime_leaves_out(const Runtime *runtime, const Plan *plan, const Program 
 
 bool runtime_quantises_weight(const Program *p, const Instr *in);
 
-/* Returns the kernel that computes attention on the device. For Tandem's own executor, which
- * chooses its kernel at run time: returns its own kernels on Hopper. These were measured there. On
- * Blackwell it returns cuDNN's kernels, on older devices FlashAttention-2's. */
+/* Returns the kernel that computes attention on the device. Tandem's executor chooses a
+ * kernel at run time. For this executor the function returns: on Hopper, Tandem's own kernels
+ * (measured there); on Blackwell, cuDNN's; on older devices, FlashAttention-2's. */
 AttentionKernel runtime_attention(const Runtime *runtime, const Device *device);
 /* Returns the constants of products that the executor chooses by timing; NULL: the runtime or the
  * device has none. */

@@ -173,7 +173,8 @@ const char *page_json(Arena *arena)
             "| `schema` `version` | the kind of document, and the version of the command |\n"
             "| `ok` `exit_code` | whether the command succeeded |\n"
             "| `diagnostics` | a list of `severity`, `rule`, `file`, `line`, `text` and `hint`. "
-            "`library` is a line of the library, if the message names one |\n\n");
+            "`library`: \"file:line\" in a script of Tandem's library; only if an error of the "
+            "user's script was found there |\n\n");
     page_text(&out, "A verb that does not exist prints `tandem.error/1`, which has only these "
                     "keys.");
     for (uint32_t v = 0; v < n_verbs; v++) {

@@ -30,9 +30,10 @@ typedef struct OrderPlace {
     uint32_t tile, head; /* head: of all sequences */
 } OrderPlace;
 
-/* Returns what a block of the launch works on. It has a block for each of n_tiles tiles of each
- * head. Heads are visited `beside` at a time. Among these, tile 0 of each head comes first, or the
- * last tile with `last_first`; then its neighbours. */
+/* Returns the tile and the head of a block. The launch has a block for each of n_tiles tiles of
+ * each head. Heads are visited in sets of `beside`. Within such a set of heads, tile 0 of every
+ * head comes first, then tile 1 of every head, and so on. With `last_first` the order of tiles is
+ * reversed. */
 DEVICE OrderPlace order_place(uint32_t block, uint32_t heads, uint32_t n_tiles, uint32_t beside,
                               bool last_first)
 {

@@ -24,7 +24,8 @@ typedef struct LossArgs {
     bool adds_dtotal, adds_dpicked;
 } LossArgs;
 
-/* Computes 1 / (kept tokens of the group). A block handles a group. */
+/* Computes 1 / (number of counted tokens of the group): tokens with a label >= 0. A block handles a
+ * group. */
 KERNEL(loss_weights, LossArgs, LOSS_THREADS, 4)
 {
     SHARED(double, held);

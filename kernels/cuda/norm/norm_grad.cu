@@ -69,7 +69,8 @@ DEVICE int slope_slot(const bool half, const NormGradArgs *a, int column, int k)
     return sums_in_shared(half, a) ? k * a->apart + column / EIGHT : column + k;
 }
 
-/* Adds to this thread's columns in its group's sums. */
+/* Adds a row's contributions to the gradients of weight and bias to the group's sums, in this
+ * thread's n columns. */
 DEVICE void slope_keep(const bool half, const NormGradArgs *a, const Slopes *s, int column, int n,
                        float *sums)
 {

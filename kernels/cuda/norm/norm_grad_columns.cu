@@ -43,7 +43,7 @@ DEVICE void column_keep(Raw weight, uint4 *kept)
     *ALIGNED(uint4, kept) = four;
 }
 
-/* g = dy weight, and the input's distance from the mean */
+/* Computes, for eight columns: dy in fp32, g = dy * weight, away = x - mean. */
 DEVICE void column_slopes(const Column *c, const uint4 *kept, float dy[EIGHT], float g[EIGHT],
                           float away[EIGHT])
 {

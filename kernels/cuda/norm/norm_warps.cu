@@ -6,7 +6,8 @@
 
 enum { ROW_WARPS_THREADS = 256, MOST_EIGHTS = 16, MOST_ROWS = 2 };
 
-/* A lane's groups of eight of its warp's rows, as they were loaded. */
+/* The numbers that one lane holds of its warp's rows: MOST_EIGHTS groups of eight for each row,
+ * before conversion to fp32. */
 typedef struct RowParts {
     Raw raw[MOST_ROWS][MOST_EIGHTS];
 } RowParts;

@@ -22,8 +22,9 @@ enum {
     CHILD_MOST_FIELDS = 20000,
     CHILD_MOST_NODES = 250000,
     CHILD_MOST_REPORTS = 64,
-    CHILD_NO_PROCESS = 11,       /* exit code: the script's process cannot fork */
-    CHILD_NO_MEMORY = 12,        /* exit code: memory ended before the script's own limit */
+    CHILD_NO_PROCESS = 11, /* exit code: the script's process cannot fork */
+    CHILD_NO_MEMORY = 12,  /* exit code: the system had no more memory, although the script was
+                            * within its own limit */
     CHILD_MOST_PRINTED = 1 << 20 /* limit in bytes on standard error, for all calls of print
                                   * together */
 };

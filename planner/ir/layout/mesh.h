@@ -56,7 +56,7 @@ uint32_t mesh_part(const Mesh *mesh, Rank rank, AxisSet axes);
 uint32_t mesh_hop(uint32_t part, int32_t hop, uint32_t size);
 /* Member i of rank's group along `axes`. i = mesh_part(rank) gives rank itself. */
 Rank mesh_member(const Mesh *mesh, Rank rank, AxisSet axes, uint32_t i);
-/* Member i of the group if its ranks are sorted. */
+/* Returns the i-th smallest rank (from 0) of rank's group along `axes`. */
 Rank mesh_rising(const Mesh *mesh, Rank rank, AxisSet axes, uint32_t i);
 /* Returns the next larger rank of the group; for the largest rank, the smallest. A walk over a
  * group calls it once for each member. */

@@ -175,8 +175,9 @@ static void list_steady(Lives *l)
     }
 }
 
-/* Finds the first steady instruction after all users of buffer b have finished. All later steady
- * instructions know this, too, so steps of growing size and halving find it. */
+/* Finds the first steady instruction after all users of buffer b have finished. At all later
+ * steady instructions these users have finished, too. So the search doubles its steps, and then
+ * bisects. */
 static End find_end(const Lives *l, BufferId b)
 {
     const Pc behind = (Pc)l->p->code.n;

@@ -46,7 +46,7 @@ static void input(RankWriter *w, int chunk)
     list_push(w->arena, &w->waiting, a);
 }
 
-/* Adds the oldest weight gradient that waits. */
+/* Appends the action of the weight gradient that has waited longest. */
 static void weight(RankWriter *w)
 {
     assert(w->n_taken < w->waiting.n);

@@ -15,8 +15,8 @@ typedef struct Tp {
     const PassConfig *pass;
     const HeadDims *heads; /* [tensor] */
     const bool *experts;   /* [tensor]: a parameter of experts */
-    AxisSet
-        of_experts; /* the part of tp that cuts each expert; ranks along the rest share experts */
+    /* the part of tp that cuts each expert; whole experts are divided over the rest of tp */
+    AxisSet of_experts;
     uint32_t n_matched;
     /* sizes that were refused; each size is reported once, not for each layer */
     int64_t reported[16];

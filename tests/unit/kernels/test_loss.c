@@ -26,7 +26,7 @@ static const double logits[N][V] = {{0.5, -1.25, 2, 0.75, -0.5},
 static const int labels[N] = {2, 0, -100, 4};
 
 /* torch 1.13, fp64: cross_entropy(z, y, label_smoothing = a), ignore_index -100, plus z_loss times
- * the mean over kept tokens of logsumexp(z)^2; and its gradient. */
+ * the mean over counted tokens of logsumexp(z)^2; and its gradient. */
 typedef struct Golden {
     double smoothing, z_loss, loss, gradient[N][V];
 } Golden;

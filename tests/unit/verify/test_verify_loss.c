@@ -191,7 +191,7 @@ static void count_of_one_microbatch(void **state)
     (void)state;
     Spoiled c = dropped();
     spoil(&c, MUTATE_accumulate, find(&c, OP_xent_loss, PHASE_forward, 1), 1);
-    spoiled_rejected(&c, "verify-scale", "is not the count of kept tokens of the step");
+    spoiled_rejected(&c, "verify-scale", "is not the number of counted tokens of the step");
 }
 
 static void factor_of_another_scale(void **state)

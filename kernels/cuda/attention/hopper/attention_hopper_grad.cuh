@@ -107,8 +107,8 @@ DEVICE void F(add_up)(const HopperGradArgs *h, HopperShared s)
     }
 }
 
-/* Issues dQ's part of a tile; `far` is the offset of the warpgroup's half. Both factors lie in
- * memory with keys as rows. */
+/* Issues the products for a tile's part of dQ = dS K. A warpgroup computes half of it, from the
+ * offset `far` in dS (heads of 64) or in K. In memory, a row of dS and of K belongs to a key. */
 DEVICE void F(sum_up)(float dq[GRAD_SUMS], Shared scores, Shared keys, int far)
 {
     const Shared x = HEAD == 64 ? scores + far : scores, y = HEAD == 64 ? keys : keys + far;
@@ -203,7 +203,8 @@ DEVICE void F(consume)(const HopperGradArgs *h, F(State) * state, HopperShared s
     }
 }
 
-/* Writes dK and dV to memory, through keys and values. Both warpgroups have read all keys. */
+/* Writes dK and dV to memory, through the shared memory of keys and values. First waits until both
+ * warpgroups have read all keys. */
 DEVICE void F(finish)(const AttentionArgs *a, F(State) * state, const AttentionPlace *at,
                       HopperShared shared, int row)
 {
