@@ -240,7 +240,7 @@ uint64_t plan_instructions(const Plan *plan, bool communications_only);
 const char *mesh_text(Arena *arena, const Mesh *mesh); /* "dp_shard 8 x tp 2"; "1 rank" */
 /* Like mesh_text, but shows a mesh with folded experts as the script gives it, without ep. */
 const char *plan_mesh_text(Arena *arena, const PlanFile *file);
-/* If experts are folded: adds a line that names the ranks that share them. */
+/* If experts are folded: adds a line that names the ranks over which they are divided. */
 void report_folded(Cli *cli, const Config *config);
 /* Adds the lines that `check` and `sim` have in common. */
 void plan_file_report(Cli *cli, const PlanFile *file);

@@ -284,7 +284,7 @@ double imbalance_of(Cli *cli, const PlanFile *file, const RowLoads **loads)
                   "a plan with runtime = \"megatron\" and capacity_factor = 1.0");
     } else if (ep == 1) {
         cli_error(cli, FAULT_usage, "option-value",
-                  "--imbalance %s: the plan has no experts that ranks share (ep = 1)", text);
+                  "--imbalance %s: the plan does not divide experts over ranks (ep = 1)", text);
     } else if (drawn) {
         factor = fmin(shares_drawn(file, ep, cli->arena, own), most);
         if (own->n_layers > 0) *loads = own;

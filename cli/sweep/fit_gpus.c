@@ -29,7 +29,7 @@ static void list_nodes(GpuQuestion *q, const Config *config, const TextList *als
     const int64_t data = config_data_ranks(config);
     const bool whole = config_ranks(config, axes_with(AXIS_UNITS)) == 1 && data > 1;
     const char *grows = whole ? "mesh.dp_replicate=" : "mesh.dp_shard=";
-    int64_t model = 1; /* ranks that share a sequence or a part of the model */
+    int64_t model = 1; /* ranks over which a sequence or a part of the model is divided */
     for (uint32_t a = 0; a < AXIS_NAMES; a++) model *= config->axis_size[a];
     model /= data;
     for (uint32_t nodes = 1; nodes <= MOST_NODES && q->n < MOST_NUMBERS; nodes++) {

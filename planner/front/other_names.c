@@ -8,7 +8,7 @@
     "batch.global: a rank computes batch.global / (batch.micro x data ranks) micro-batches in a "  \
     "step"
 #define DATA_RANKS                                                                                 \
-    "mesh.dp_shard (ranks share the model's shards) or mesh.dp_replicate (ranks hold equal "       \
+    "mesh.dp_shard (parameters are divided over ranks) or mesh.dp_replicate (ranks hold equal "    \
     "copies)"
 
 /* Removes `end` from the end of the text. */

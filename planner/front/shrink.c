@@ -26,9 +26,9 @@ static uint32_t least_divisor(uint32_t n)
     return k;
 }
 
-/* A multiple of 4 becomes 4, because more ranks may share a weight matrix than it has KV heads. If
- * the model keeps its sizes, the result must divide n: a size that divides evenly over n also
- * divides evenly over every divisor of n. */
+/* A multiple of 4 becomes 4, because a weight matrix may be divided over more ranks than it has KV
+ * heads. If the model keeps its sizes, the result must divide n: a size that divides evenly over n
+ * also divides evenly over every divisor of n. */
 static uint32_t by_fours(uint32_t n, bool sizes_follow)
 {
     if (n == 1) return 1;

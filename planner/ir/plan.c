@@ -206,8 +206,8 @@ static uint64_t touched_bytes(const Binding *b, const int64_t size['z' + 1], cha
     return n < bytes ? n : bytes;
 }
 
-/* Bytes of a range of a flat buffer, as an average over the ranks that share it. The first output
- * counts in full, because it is zeroed. */
+/* Bytes of a range of a flat buffer, as an average over the ranks over which it is divided. The
+ * first output counts in full, because it is zeroed. */
 static uint64_t range_bytes(const Plan *plan, const Buffer *b, const Instr *in, uint64_t bytes)
 {
     const Attrs *a = graph_attrs_at(&plan->graph, in->attrs);

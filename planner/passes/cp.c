@@ -3,9 +3,9 @@
  * gradients are therefore partial sums, as they are on ranks with different samples.
  *
  * A mixture of experts needs whole sequences, which are its routing groups, so its input is
- * gathered. Each expert has rooms, each for one token. Ranks share these rooms, so that no rank
- * repeats another's work. The sums of a token's rows are then scattered to the ranks that hold the
- * token.
+ * gathered. Each expert has rooms, each for one token. These rooms are divided over ranks, so that
+ * no rank repeats another's work. The sums of a token's rows are then scattered to the ranks that
+ * hold the token.
  *
  *   all_gather   sequences in a zigzag, so that all ranks have equal work under a causal mask;
  *                the keys and values of all tokens are gathered where attention is computed, and
@@ -199,7 +199,7 @@ static uint32_t n_exchanging(const Job *job, const PassConfig *pass)
 }
 
 /* True if a ring may go over groups of ranks. A group has an early and a late chunk of the
- * sequence. If an even number of ranks share the two chunks, the tokens of each rank are
+ * sequence. If the two chunks are divided over an even number of ranks, the tokens of each rank are
  * contiguous. */
 static bool may_refine(const Job *job, const PassConfig *pass)
 {
@@ -390,7 +390,7 @@ static const PassOption options[] = {
 };
 
 #define SUMMED_APART                                                                               \
-    "gradients would not be summed over the ranks that share a sequence, so these ranks would "    \
+    "gradients would not be summed over the ranks of a sequence, so these ranks would "            \
     "train different models"
 static const PassEdge before[] = {
     {PASS_float8, "float8 would compute scales of whole sequences, but a rank of cp holds only a "

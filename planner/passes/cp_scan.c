@@ -1,9 +1,9 @@
 /* State-space layers under context parallelism. Each rank gets whole sequences for a part of the
  * heads: tokens are exchanged for heads before the convolutions, and back after the scan. Groups
- * are split first. If cp has more ranks than groups, several ranks share a group. Each of these
- * ranks has different heads of the group, and all of the group's B and C. The ranks share the
- * convolutions of B and C by features. cp does not split a dimension that tp has split. If tp
- * splits groups, cp splits the heads of each group, and the other way round. */
+ * are split first. If cp has more ranks than groups, several ranks hold the same group: each
+ * has different heads of the group, and all of the group's B and C. The features of B and C are
+ * divided over these ranks for the convolutions. cp does not split a dimension that tp has split.
+ * If tp splits groups, cp splits the heads of each group, and the other way round. */
 #include <assert.h>
 
 #include "planner/ir/layout/mesh_view.h"
@@ -75,8 +75,8 @@ static int64_t gcd(int64_t a, int64_t b)
     return b == 0 ? a : gcd(b, a % b);
 }
 
-/* True if cp becomes two axes where its ranks share groups: the outer axis splits the groups, and
- * the inner axis the heads of each group. */
+/* True if cp becomes two axes where several ranks hold the same group: the outer axis splits the
+ * groups, and the inner axis the heads of each group. */
 static bool may_refine(const Job *job)
 {
     return pass_config(job, PASS_cp)->cp.mode != CP_ring && pass_ranks(job->config, PASS_tp) == 1;
@@ -154,8 +154,8 @@ bool cp_scan_fits(const Job *job, const Node *n)
             groups == 1 ? "" : "s", s.tp ? " beside tp" : "", path);
     else
         diag_error(job->diag, FAULT_input, "divides-heads", pass->loc,
-                   "cp = %u: %u ranks share a group of a state-space layer, but cannot divide its "
-                   "state = %lld evenly (%s)",
+                   "cp = %u: %u ranks hold the same group of a state-space layer, but cannot "
+                   "divide its state = %lld evenly (%s)",
                    cp, rest, (long long)s.heads, path);
     hint(job);
     return false;

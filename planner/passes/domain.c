@@ -163,7 +163,7 @@ static char cut_letter(const Cut *c, const Node *n, const Binding *b)
 }
 
 /* For an op that needs the index whole, and so makes its output whole: splits the output again at
- * once, so that ranks share the work that follows. */
+ * once, so that the work that follows is divided over ranks. */
 static void cut_again(const Cut *c, const Node *n)
 {
     bool was_cut = false;
@@ -267,7 +267,7 @@ static const PassOption options[] = {
 };
 
 #define SUMMED_APART                                                                               \
-    "gradients would not be summed over the ranks that share a field, so these ranks would train " \
+    "gradients would not be summed over the ranks of a field, so these ranks would train "         \
     "different models"
 static const PassEdge before[] = {
     {PASS_tp, "tp would split 1x1 convolutions of whole fields, but a rank of domain holds only a "

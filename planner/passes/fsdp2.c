@@ -185,7 +185,7 @@ static void check_offload(Job *job, const PassConfig *pass)
             continue;
         diag_error(
             job->diag, FAULT_input, "fsdp2-conflict", pass->loc,
-            "offload = true does not work with %s, because two pipeline ranks share this parameter",
+            "offload = true does not work with %s, because two pipeline ranks hold this parameter",
             g->tensors.at[t].name);
         diag_hint(job->diag, "untie the head from the embedding, or leave out offload");
         return;

@@ -90,8 +90,8 @@ const HeadDims *tp_head_dims(Job *job); /* [tensor] */
 /* Returns the number of equal parts into which a sequence must divide if cp has this many ranks. If
  * tp cuts sequences too, each of its ranks gets equally many tokens. */
 uint32_t cp_parts(const Job *job, uint32_t ranks);
-/* Refines the axis cp if a ring connects groups of its ranks, or if several ranks share one group
- * of a scan. */
+/* Refines the axis cp if a ring connects groups of its ranks, or if several ranks hold the same
+ * group of a scan. */
 void cp_refine(Job *job);
 void cp_scan_refine(Job *job);
 /* Returns the index of a state-space node that `axis`, a part of cp, splits. */

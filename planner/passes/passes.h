@@ -50,10 +50,11 @@ typedef struct ContextJob {
     /* attention reads the keys of the ranks along these axes, one rank after the other */
     AxisSet ring_axes;
     AxisSet scan_axes;  /* like ring_axes, for state-space layers (cp_scan.c) */
-    AxisSet rooms_axes; /* ranks share the rooms (slots for token rows) of each expert */
+    AxisSet rooms_axes; /* the rooms (slots for token rows) of each expert are divided over these
+                           ranks */
     /* parts of cp and tp over which experts are divided, in addition to ep */
     AxisSet lent_axes;
-    DealId seq_deal; /* how ranks of cp share a sequence; 0: equal parts */
+    DealId seq_deal; /* how a sequence is divided over ranks of cp; 0: equal parts */
 } ContextJob;
 
 typedef struct Job {

@@ -384,7 +384,7 @@ static const PassOption options[] = {
         pp.round, OPTION_WORDS("none", "up", "down"), 0, "",
         "With layers_per_stage: rounds the number of stages up or down to a multiple of pp."),
     OPTION_WORD(pp.tied, OPTION_WORDS("sum", "refuse"), 0, "",
-                "How to treat a parameter that two pipeline ranks share. sum: its gradients are "
+                "How to treat a parameter that two pipeline ranks hold. sum: its gradients are "
                 "summed. refuse: the plan is refused."),
     OPTION_LIST("pp.split", split, pp.split, offsetof(PassConfig, pp.has_split), NULL,
                 "as even as possible", "blocks",

@@ -44,7 +44,7 @@ typedef struct Zero {
     Param *params;        /* [tensor] */
     double available;     /* elements */
     uint32_t next;        /* index in `trace` of the first use that is not prefetched yet */
-    double ranks;         /* number of ranks that share a unit */
+    double ranks;         /* number of ranks over which a unit is divided */
     double elements;      /* elements of all units, without padding */
     bool partitioned;     /* stage 3: weights are partitioned too */
     bool *waits;          /* [pc]: the host waits for the device before it issues this

@@ -128,13 +128,13 @@ static void refuse_heads(Tp *tp, const Tensor *t, HeadDims heads, uint32_t rest)
     else if (of_scan)
         diag_error(d, FAULT_input, "divides-heads", loc,
                    "heads = %lld in %lld group%s cannot be split over tp = %u: %u ranks would "
-                   "share each group, but cannot divide its %lld heads evenly (%s)",
+                   "hold the same group, but cannot divide its %lld heads evenly (%s)",
                    (long long)(groups * repeat), (long long)groups, groups == 1 ? "" : "s",
                    tp->size, rest, (long long)repeat, t->name);
     else
         diag_error(d, FAULT_input, "divides-heads", loc,
                    "heads = %lld with kv_heads = %lld cannot be split over tp = %u: %u ranks would "
-                   "share each KV head, but cannot divide its %lld query heads evenly (%s)",
+                   "hold the same KV head, but cannot divide its %lld query heads evenly (%s)",
                    (long long)(groups * repeat), (long long)groups, tp->size, rest,
                    (long long)repeat, t->name);
     if (tp_heads_fit(groups, repeat, tp->size))

@@ -42,7 +42,7 @@ static void each_mistake_gets_its_hint(void **state)
         {{"check", LLAMA, "--set", "mesh.pt=4"}, "did you mean 'tp'?"},
         {{"check", LLAMA, "--set", "mesh.TP=4"}, "did you mean 'tp'?"},
         {{"check", LLAMA, "--set", "mesh.dp=4"},
-         "the key is called mesh.dp_shard (ranks share the model"},
+         "the key is called mesh.dp_shard (parameters are divided"},
         {{"check", LLAMA, "--set", "tensor_parallel_size=4"}, "the key is called mesh.tp"},
         {{"check", LLAMA, "--set", "batch.micro_batch=4"}, "the key is called batch.micro"},
         {{"check", LLAMA, "--set", "cluster.device=h200"},

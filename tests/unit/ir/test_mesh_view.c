@@ -57,7 +57,7 @@ static void places_are_inverse(void **state)
     }
 }
 
-/* dp_rank = replica * shards + shard, where ranks that share experts count as shards; dp_size =
+/* dp_rank = replica * shards + shard, where ranks with different experts count as shards; dp_size =
  * world / (all other axes). Two ranks read the same samples exactly if they differ in no data
  * axis. */
 static void samples(void **state)
@@ -152,7 +152,8 @@ static void groups_reach_over_nodes(void **state)
     assert_int_equal(mesh_nodes_of_groups(&mesh, mesh_axes(&mesh, AXIS_tp), 3), 2);
 }
 
-/* ep is innermost in a stage of dp x cp x tp: consecutive ranks share a layer's experts. */
+/* ep is innermost in a stage of dp x cp x tp: a layer's experts are divided over consecutive ranks.
+ */
 static void folded_experts(void **state)
 {
     (void)state;

@@ -161,7 +161,7 @@ static void first_weights_are_those_of_the_original_order(void **state)
             }
         }
         uint64_t all = (uint64_t)(t.dim * t.groups * (t.repeat + 2) * t.head_dim);
-        assert_int_equal(seen.n, tp == 4 ? 2 * all : all); /* 4 ranks share 2 KV heads */
+        assert_int_equal(seen.n, tp == 4 ? 2 * all : all); /* 2 ranks hold the same KV head */
         arena_free(arena);
     }
 }
@@ -295,8 +295,8 @@ static void fused_and_separate_are_the_same_function(void **state)
     }
 }
 
-/* Four ranks share two KV heads, so each rank takes its query head out of a group that two ranks
- * share. */
+/* Two of four ranks hold the same KV head, so each rank takes its query head out of a group that
+ * two ranks share. */
 static void shared_groups_leave_each_rank_its_query_heads(void **state)
 {
     (void)state;
@@ -320,7 +320,7 @@ static void shared_groups_leave_each_rank_its_query_heads(void **state)
     arena_free(c.arena);
 }
 
-/* The gradients of q, k and v are summed over the ranks that share a group, once a layer. */
+/* The gradients of q, k and v are summed over the ranks that hold the same group, once a layer. */
 static void the_sum_over_shared_groups_cannot_be_left_out(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Tensor parallelism: biases, KV heads that ranks share, and pinned replicas. Each mistake that the
+/* Tensor parallelism: biases, KV heads on several ranks, and pinned replicas. Each mistake that the
  * proofs must report is planted. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -132,7 +132,7 @@ static void a_row_bias_inside_the_partial_sum_is_named(void **state)
     arena_free(c.arena);
 }
 
-/* ---- KV heads that ranks share ---- */
+/* ---- KV heads on several ranks ---- */
 
 static void shared_kv_heads_refine_tp(void **state)
 {
@@ -157,7 +157,7 @@ static void shared_kv_heads_refine_tp(void **state)
     }
 }
 
-/* K's gradient is partial over the ranks that share K, so its sum cannot be left out. */
+/* K's gradient is partial over the ranks that hold the same K, so its sum cannot be left out. */
 static void the_sum_of_shared_kv_gradients_cannot_be_left_out(void **state)
 {
     (void)state;
