@@ -478,6 +478,6 @@ void value_end(Verifier *v)
             verify_report(v, "verify-coverage", 0, "parameter %s is updated %u times in a step",
                           tensor->name, v->n_updates[t]);
     }
-    if (!loss && v->g->loss && v->plan->programs.n == 1)
+    if (!loss && v->g->loss)
         verify_report(v, "verify-coverage", 0, "no buffer holds the loss of the step");
 }

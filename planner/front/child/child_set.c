@@ -360,11 +360,24 @@ static void apply(Child *c, const char *text)
     c->set[c->n_sets++].source = source;
 }
 
+/* The order of settings: those that replace a whole table, then the GPU of the cluster, then single
+ * keys. Otherwise a table would remove the keys that were set before it. */
+enum { SETS_table, SETS_gpu, SETS_key, SETS_ORDER };
+
+static int order_of(const char *text)
+{
+    const size_t n = strcspn(text, "=");
+    if (memchr(text, '.', n) != NULL) return SETS_key;
+    return n == 3 && memcmp(text, "gpu", n) == 0 ? SETS_gpu : SETS_table;
+}
+
 void child_apply_sets(Child *c)
 {
-    for (uint32_t i = 0; i < c->options->n_set; i++) {
-        assert(c->n_sets < CHILD_MOST_SETS);
-        apply(c, c->options->set[i]);
-    }
+    for (int order = 0; order < SETS_ORDER; order++)
+        for (uint32_t i = 0; i < c->options->n_set; i++) {
+            if (order_of(c->options->set[i]) != order) continue;
+            assert(c->n_sets < CHILD_MOST_SETS);
+            apply(c, c->options->set[i]);
+        }
     c->set_loc = (ScriptLoc){0, 0};
 }

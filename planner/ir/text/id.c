@@ -374,15 +374,13 @@ void text_seals(const Plan *plan, Arena *scratch, TextSeals *seals)
         const uint32_t n = c->n_fields[k];
         Hashed all[MOST_FIELDS];
         memcpy(all, c->field[k], sizeof all);
-        c->n_fields[k] = 0;
-        const uint64_t zeros = hash_kind(c, (TextRecordKind)k, scratch);
         c->n_fields[k] = 1;
         for (uint32_t i = 0; i < n; i++) {
             const TextField *f = all[i].field;
             if (!text_has_seal(f)) continue;
             c->field[k][0] = all[i];
-            const uint64_t seal = hash_kind(c, (TextRecordKind)k, scratch);
-            if (seal != zeros) seals->of[k][f - text_record((TextRecordKind)k)->fields] = seal;
+            seals->of[k][f - text_record((TextRecordKind)k)->fields] =
+                hash_kind(c, (TextRecordKind)k, scratch);
         }
     }
 }

@@ -246,9 +246,11 @@ static bool check_seals(Parser *p)
         const Record *record = text_record((TextRecordKind)k);
         for (uint32_t i = 0; i < record->n_fields; i++) {
             if (now->of[k][i] == p->seals.of[k][i]) continue;
-            holds = diag_error(p->diag, FAULT_input, "plan-seal", loc,
-                               "%s.%s was changed after the text was printed", record->word,
-                               text_field_name(&record->fields[i]));
+            holds =
+                diag_error(p->diag, FAULT_input, "plan-seal", loc,
+                           p->seals.of[k][i] != 0 ? "%s.%s was changed after the text was printed"
+                                                  : "the text has no seal of %s.%s",
+                           record->word, text_field_name(&record->fields[i]));
             diag_hint(p->diag, "change the script, and print the plan again");
         }
     }

@@ -43,7 +43,8 @@ typedef enum FieldType {
              "a change. Without the seal, the plan would be one of another computation.")          \
     X(reported, "Reports and predictions read it, such as the layer of an instruction. Its seal "  \
                 "refuses a change. Without the seal, the executor would compute the same.")        \
-    X(free, "A change gives another legal program with the same results. Its time may differ.")    \
+    X(free, "A change is refused, or gives another legal program with the same results. Its time " \
+            "may differ.")                                                                         \
     X(label, "A change affects no number of the executor or the simulator, and no proof.")
 typedef enum TextTrust {
 #define X(name, meaning) TRUST_##name,
@@ -103,8 +104,8 @@ static inline bool text_has_seal(const TextField *f)
 const char *text_field_name(const TextField *f);
 
 enum { MOST_FIELDS = 64 };
-/* The seal of a field is a hash of its values in all records. 0: all values are zero, or the field
- * has no seal, because it is free or a label. */
+/* The seal of a field is a hash of its values in all records. 0: the field has no seal, because it
+ * is free or a label. */
 typedef struct TextSeals {
     uint64_t of[RECORD_COUNT][MOST_FIELDS];
 } TextSeals;

@@ -132,6 +132,26 @@ static void set_changes_any_value(void **state)
     arena_free(l.arena);
 }
 
+/* A table that a setting replaces keeps the keys of other settings, in either order. */
+static void tables_are_set_before_their_keys(void **state)
+{
+    (void)state;
+    static const char *const orders[][3] = {
+        {"cluster=dgx_a100", "gpu=H200", "cluster.device.memory_bytes=5e9"},
+        {"cluster.device.memory_bytes=5e9", "gpu=H200", "cluster=dgx_a100"},
+        {"gpu=H200", "cluster.device.memory_bytes=5e9", "cluster=dgx_a100"}};
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
+        FrontOptions options = {.set = (const char **)orders[i], .n_set = 3};
+        Loaded l = load_file(TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua", &options);
+        if (!l.fine) print_error("%s", l.errors);
+        assert_true(l.fine);
+        assert_true(l.config.cluster.device.memory_bytes == 5000000000);
+        assert_string_equal(l.config.cluster.device.arch, "Hopper");
+        assert_string_equal(l.config.cluster.name, "dgx_a100");
+        arena_free(l.arena);
+    }
+}
+
 /* A text may stand in quotes of either kind; a quote without its partner is a part of the text. */
 static void a_setting_may_be_quoted(void **state)
 {
@@ -295,6 +315,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_plan_says_its_configuration),
         cmocka_unit_test(defaults_are_this_machine_in_fp32),
         cmocka_unit_test(set_changes_any_value),
+        cmocka_unit_test(tables_are_set_before_their_keys),
         cmocka_unit_test(a_setting_may_be_quoted),
         cmocka_unit_test(settings_add_passes),
         cmocka_unit_test(sets_reach_tables_of_the_model_alone),

@@ -252,6 +252,25 @@ static void gathered_logits_in_a_split_loss(void **state)
     spoiled_rejected(&c, "verify-layout", "");
 }
 
+/* Every stage reports the loss, so each must have it. */
+static void loss_of_another_tensor_in_a_stage(void **state)
+{
+    (void)state;
+    for (uint32_t stage = 0; stage < 2; stage++) {
+        Tiny t = tiny_default();
+        t.pp = t.microbatches = 2;
+        Spoiled c = spoiled_of(&t, false);
+        assert_true(c.plan->programs.n >= 2);
+        Program *p = &c.plan->programs.at[stage];
+        uint32_t n = 0;
+        for (BufferId b = 1; b < p->buffers.n; b++)
+            if (p->buffers.at[b].tensor == c.plan->graph.loss && ++n)
+                p->buffers.at[b].tensor = c.plan->graph.loss - 1;
+        assert_true(n > 0);
+        spoiled_rejected(&c, "verify-coverage", "no buffer holds the loss of the step");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -268,6 +287,7 @@ int main(void)
         cmocka_unit_test(factor_of_another_scale),
         cmocka_unit_test(no_factor),
         cmocka_unit_test(another_denominator),
+        cmocka_unit_test(loss_of_another_tensor_in_a_stage),
         cmocka_unit_test(gathered_logits_in_a_split_loss),
     };
     return cmocka_run_group_tests_name("verify_loss", tests, NULL, NULL);
