@@ -11,59 +11,55 @@
 
 #include "planner/front/front.h"
 
-/* The first of these words that a text contains, in any case, selects a library cluster. NULL: the
- * library has none, though another word is a part of this one. */
+/* The library's clusters of one kind of node each. The first with a row's GPU is the row's node. */
+static const char *const node_clusters[] = {
+    "dgx_h100",  "dgx_a100",  "dgx_v100",  "hgx_b200",    "hgx_h200",     "gb200_nvl72", "hgx_h800",
+    "pcie_h100", "pcie_a100", "pcie_l40s", "gb300_nvl72", "pcie_rtx4090", "mi300x",      "hgx_h20"};
+
+/* The first of these words that a text contains, in any case, selects a library cluster that has
+ * this network. */
 typedef struct Alias {
     const char *word, *cluster;
 } Alias;
-static const Alias gpus[] = {{"GH200", NULL},
-                             {"H100 PCIe", "pcie_h100"},
-                             {"H100 NVL", NULL},
-                             {"H100-NVL", NULL},
-                             {"H200 NVL", NULL},
-                             {"H200-NVL", NULL},
-                             {"A100 PCIe", "pcie_a100"},
-                             {"V100 PCIe", NULL},
-                             {"V100-PCIe", NULL},
-                             {"GB200", "gb200_nvl72"},
-                             {"GB300", "gb300_nvl72"},
-                             {"B200", "hgx_b200"},
-                             {"H200", "hgx_h200"},
-                             {"H800", "hgx_h800"},
-                             {"H20", "hgx_h20"},
-                             {"H100-PCIe", "pcie_h100"},
-                             {"H100", "dgx_h100"},
-                             {"A100-PCIe", "pcie_a100"},
-                             {"A100", "dgx_a100"},
-                             {"V100", "dgx_v100"},
-                             {"MI300X", "mi300x"},
-                             {"L40S", "pcie_l40s"},
-                             {"4090", "pcie_rtx4090"}};
 static const Alias networks[] = {{"EFAv4", "p6_b200"},
                                  {"EFAv3", "p5en"},
                                  {"p5en", "p5en"},
                                  {"EFA 4x100Gb", "p4de"},
                                  {"p4d", "p4de"},
+                                 {"p4de", "p4de"},
                                  {"EFA", "p5"},
+                                 {"EFAv2", "p5"},
                                  {"TCPXO", "a3_mega"},
                                  {"TCPX", "a3_high"},
                                  {"Omni-Path", "jean_zay_a100"},
                                  {"Slingshot", "perlmutter"},
                                  {"RoCE", "a3_ultra"},
+                                 {"RoCEv2", "a3_ultra"},
                                  {"InfiniBand", "dgx_h100"},
-                                 {" IB", "dgx_h100"},
+                                 {"IB", "dgx_h100"},
                                  {"RDMA", "dgx_h100"},
                                  {"NDR", "dgx_h100"},
                                  {"HDR", "dgx_a100"},
                                  {"Ethernet", "pcie_rtx4090"}};
 
-static const char *look_up(const Alias *table, size_t n, const char *text)
+/* Returns the first place of a word in a text, in any case and not within a longer word; NULL: it
+ * is not there. */
+static const char *word_in(const char *text, const char *word)
 {
-    for (size_t i = 0; i < n; i++)
-        if (strcasestr(text, table[i].word) != NULL) return table[i].cluster;
+    const size_t n = strlen(word);
+    for (const char *at = strcasestr(text, word); at != NULL; at = strcasestr(at + 1, word))
+        if ((at == text || !isalnum((unsigned char)at[-1])) && !isalnum((unsigned char)at[n]))
+            return at;
     return NULL;
 }
-#define LOOK_UP(table, text) look_up(table, sizeof(table) / sizeof *(table), text)
+
+/* Returns the library cluster with the network that a text names; NULL: it names none. */
+static const char *network_of(const char *text)
+{
+    for (size_t i = 0; i < sizeof networks / sizeof *networks; i++)
+        if (word_in(text, networks[i].word) != NULL) return networks[i].cluster;
+    return NULL;
+}
 
 static const Cluster *loaded(CommClusters *c, const char *name)
 {
@@ -75,6 +71,28 @@ static const Cluster *loaded(CommClusters *c, const char *name)
     Diag d = diag_in(c->arena);
     at->fine = front_cluster(name, 1, c->arena, &at->cluster, &d);
     return at->fine ? &at->cluster : NULL;
+}
+
+/* The length of a GPU's name without its memory: "A100-SXM4" of "A100-SXM4-80GB". */
+static size_t without_memory(const char *name)
+{
+    for (const char *at = strchr(name, '-'); at != NULL; at = strchr(at + 1, '-'))
+        if (isdigit((unsigned char)at[1])) return (size_t)(at - name);
+    return strlen(name);
+}
+
+/* Returns the library's cluster with nodes of this GPU, whatever its memory; NULL: there is none.
+ */
+static const Cluster *node_of(CommClusters *c, const Device *gpu)
+{
+    const size_t n = without_memory(gpu->name);
+    for (size_t i = 0; i < sizeof node_clusters / sizeof *node_clusters; i++) {
+        const Cluster *at = loaded(c, node_clusters[i]);
+        if (at != NULL && without_memory(at->device.name) == n &&
+            strncmp(at->device.name, gpu->name, n) == 0)
+            return at;
+    }
+    return NULL;
 }
 
 /* Finds a collective whose name is written with other capitals and separators: "AllReduce",
@@ -116,13 +134,11 @@ static void read_nics(const char *text, Cluster *cluster)
     }
 }
 
-static const char *find_cluster(CommClusters *clusters, const char *gpu, const char *interconnect,
+static const char *find_cluster(CommClusters *clusters, const Device *gpu, const char *interconnect,
                                 uint32_t nodes, Cluster *out)
 {
-    const char *node = LOOK_UP(gpus, gpu);
-    if (node == NULL) return "no cluster of the library has its GPU";
-    const Cluster *base = loaded(clusters, node);
-    if (base == NULL) return "its cluster cannot be loaded";
+    const Cluster *base = gpu != NULL ? node_of(clusters, gpu) : NULL;
+    if (base == NULL) return "no cluster of the library has its GPU";
     *out = *base;
     out->nodes = nodes;
     if (strstr(interconnect, "no NVLink") != NULL || strstr(interconnect, "PCIe only") != NULL) {
@@ -130,7 +146,7 @@ static const char *find_cluster(CommClusters *clusters, const char *gpu, const c
         out->intra_bytes_per_s = 63e9;
     }
     if (nodes < 2) return NULL;
-    const char *network = LOOK_UP(networks, interconnect);
+    const char *network = network_of(interconnect);
     if (network == NULL) return "its network between nodes is not named";
     const Cluster *with = loaded(clusters, network);
     if (with == NULL) return "its network cannot be loaded";
@@ -206,14 +222,15 @@ const char *comm_row(CommClusters *clusters, const Csv *csv, uint32_t row, CommR
     out->bus_bytes_per_s = bus * 1e9;
     const char *interconnect = csv_cell(csv, row, "interconnect");
     /* Trays of 4 GPUs share the switches of one rack, so up to 72 GPUs are one node. */
-    const char *gpu = csv_cell(csv, row, "gpu");
-    const bool rack = says(gpu, "GB200") || says(gpu, "GB300") || says(interconnect, "NVL72");
+    clusters->devices.arena = clusters->arena;
+    const Device *gpu = kernel_row_device(&clusters->devices, csv_cell(csv, row, "gpu"));
+    const bool rack =
+        says(interconnect, "NVL72") || (gpu != NULL && strncmp(gpu->name, "GB", 2) == 0);
     if (rack && !says(interconnect, "NVL4")) {
         const double domain = gpus_all <= 72 ? gpus_all : fmod(gpus_all, 72) == 0 ? 72 : 64;
         if (fmod(gpus_all, domain) == 0 && gpus_all / domain < nodes) nodes = gpus_all / domain;
     }
-    const char *why = find_cluster(clusters, csv_cell(csv, row, "gpu"), interconnect,
-                                   (uint32_t)nodes, &out->cluster);
+    const char *why = find_cluster(clusters, gpu, interconnect, (uint32_t)nodes, &out->cluster);
     if (why != NULL) return why;
     out->question.n_nodes = (uint32_t)nodes;
     out->question.ranks_per_node = (uint32_t)(gpus_all / nodes);

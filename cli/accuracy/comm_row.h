@@ -5,6 +5,7 @@
 #define TANDEM_CLI_ACCURACY_COMM_ROW_H
 
 #include "cli/accuracy/accuracy.h"
+#include "cli/accuracy/kernel_row.h"
 #include "sim/sim.h"
 
 typedef struct CommRow {
@@ -22,8 +23,9 @@ typedef struct CommClusters {
         const char *name;
         Cluster cluster;
         bool fine;
-    } at[16];
+    } at[40];
     uint32_t n;
+    KernelDevices devices; /* the GPUs' names so far */
 } CommClusters;
 
 /* Fills in `out` from a row. Returns NULL, or the reason why the row cannot be predicted, for

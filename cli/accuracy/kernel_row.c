@@ -8,10 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "planner/front/front.h"
 
-static const Device *find_device(KernelDevices *devices, const char *name)
+const Device *kernel_row_device(KernelDevices *devices, const char *name)
 {
     for (uint32_t i = 0; i < devices->n; i++)
         if (strcmp(devices->name[i], name) == 0)
@@ -39,22 +40,35 @@ static const Device *find_device(KernelDevices *devices, const char *name)
     return known ? &devices->device[i] : NULL;
 }
 
-/* The type of the operands: fp16, "bf16->fp32", torch.bfloat16, FP8, "fp8_e4m3", "fp8
- * (128x128/1x128 scales)". Other types, as of 4 bits, are refused. */
+/* The type of the operands, which a text names first: fp16, "bf16->fp32", torch.bfloat16, FP8,
+ * "fp8 (bf16 out)". Other types are refused: 32 bits, and numbers of fewer than 8 bits and integers
+ * wherever the text names them. */
 static DType dtype_of(const char *text)
 {
     static const struct {
         const char *word;
         DType dtype;
-    } words[] = {{"bf16", DT_bf16}, {"bfloat16", DT_bf16}, {"fp8", DT_e4m3},    {"float8", DT_e4m3},
-                 {"e4m3", DT_e4m3}, {"fp16", DT_f16},      {"float16", DT_f16}, {"half", DT_f16}};
-    const char *arrow = strstr(text, "->");
+    } words[] = {{"bf16", DT_bf16},    {"bfloat16", DT_bf16}, {"fp8", DT_e4m3},
+                 {"float8", DT_e4m3},  {"e4m3", DT_e4m3},     {"fp16", DT_f16},
+                 {"float16", DT_f16},  {"half", DT_f16},      {"fp32", DT_none},
+                 {"float32", DT_none}, {"tf32", DT_none},     {"fp64", DT_none},
+                 {"float64", DT_none}};
+    static const char *const others[] = {"fp4", "float4", "e2m1", "nf4", "fp6", "int8", "int4"};
+    const char *arrow = strstr(text, "->"), *first = NULL;
     const size_t n = arrow != NULL ? (size_t)(arrow - text) : strlen(text);
-    char operands[64];
+    char operands[256];
+    if (n >= sizeof operands) return DT_none;
     snprintf(operands, sizeof operands, "%.*s", (int)n, text);
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strcasestr(operands, words[i].word) != NULL) return words[i].dtype;
-    return DT_none;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcasestr(operands, others[i]) != NULL) return DT_none;
+    DType dtype = DT_none;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        const char *at = strcasestr(operands, words[i].word);
+        if (at == NULL || (first != NULL && at >= first)) continue;
+        first = at;
+        dtype = words[i].dtype;
+    }
+    return dtype;
 }
 
 /* True if 8-bit operands have a scale for each block of numbers. */
@@ -138,25 +152,42 @@ static const char *read_layer(const Csv *csv, uint32_t row, KernelRow *out)
     return NULL;
 }
 
-/* Reads the kernel's family from a name such as "attention_fwd+bwd_FA2". FlashAttention-2 stands
- * for a name without a family. Returns false for another family. */
+/* Reads the kernel's family from a name of words, such as "attention_fwd+bwd_FA2" or
+ * "attention_FA3_fwd". FlashAttention-2 stands for a name without a family. Returns false for an
+ * unknown word, such as another family, and for two families. */
 static bool family_of(const char *kernel, AttentionKernel *family)
 {
+    enum { NO_FAMILY = -1 };
     static const struct {
         const char *word;
-        AttentionKernel family;
-    } words[] = {{"FA2", ATTENTION_flash2},          {"flash2", ATTENTION_flash2},
-                 {"FA3", ATTENTION_flash3},          {"flash3", ATTENTION_flash3},
-                 {"flash_attn_3", ATTENTION_flash3}, {"cudnn", ATTENTION_cudnn},
+        int family;
+    } words[] = {{"attention", NO_FAMILY},
+                 {"fwd", NO_FAMILY},
+                 {"bwd", NO_FAMILY},
+                 {"FA2", ATTENTION_flash2},
+                 {"flash2", ATTENTION_flash2},
+                 {"flash_attn_2", ATTENTION_flash2},
+                 {"FA3", ATTENTION_flash3},
+                 {"flash3", ATTENTION_flash3},
+                 {"flash_attn_3", ATTENTION_flash3},
+                 {"cudnn", ATTENTION_cudnn},
                  {"triton", ATTENTION_triton}};
-    const char *end = strstr(kernel, "bwd") != NULL ? strstr(kernel, "bwd") : strstr(kernel, "fwd");
-    *family = ATTENTION_flash2;
-    if (end == NULL || end[3] == 0) return true;
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        *family = words[i].family;
-        if (strcasestr(end, words[i].word) != NULL) return true;
+    static const char between[] = "_+- ()";
+    int found = NO_FAMILY;
+    for (const char *at = kernel + strspn(kernel, between); *at != 0; at += strspn(at, between)) {
+        size_t i = 0, n = 0;
+        for (; i < sizeof words / sizeof *words; i++) {
+            n = strlen(words[i].word);
+            if (strncasecmp(at, words[i].word, n) == 0 && strchr(between, at[n]) != NULL) break;
+        }
+        if (i == sizeof words / sizeof *words) return false;
+        at += n;
+        if (words[i].family == NO_FAMILY) continue;
+        if (found != NO_FAMILY && found != words[i].family) return false;
+        found = words[i].family;
     }
-    return false;
+    *family = found != NO_FAMILY ? (AttentionKernel)found : ATTENTION_flash2;
+    return true;
 }
 
 /* Some tables count all scores, others only the causal half; the notes say which. FlashAttention's
@@ -176,8 +207,8 @@ static const char *read_attention(const Csv *csv, uint32_t row, const char *kern
     double heads = kernel_row_number(shape, "hq", 2048 / w->head);
     w->heads = batch * heads;
     w->kv_heads = batch * kernel_row_number(shape, "hkv", heads);
-    bool both = strstr(kernel, "fwd+bwd") != NULL;
-    out->backward = strstr(kernel, "bwd") != NULL;
+    out->backward = strcasestr(kernel, "bwd") != NULL;
+    const bool both = out->backward && strcasestr(kernel, "fwd") != NULL;
     out->forward = both || !out->backward;
     double square = 2 * w->heads * s * s * (w->head + w->value); /* forward, over all scores */
     double told = strstr(notes, "NON-CAUSAL FLOP") != NULL || !w->causal ? square : square / 2;
@@ -197,7 +228,7 @@ const char *kernel_row(KernelDevices *devices, const Csv *csv, uint32_t row, Ker
 {
     const char *kernel = csv_cell(csv, row, "kernel"), *why = NULL;
     bool known = true;
-    *out = (KernelRow){.device = find_device(devices, csv_cell(csv, row, "gpu"))};
+    *out = (KernelRow){.device = kernel_row_device(devices, csv_cell(csv, row, "gpu"))};
     out->groups = out->repeats = out->times = 1;
     out->dtype = dtype_of(csv_cell(csv, row, "dtype"));
     out->block = out->dtype == DT_e4m3 && has_blocks(csv_cell(csv, row, "dtype"));

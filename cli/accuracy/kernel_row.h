@@ -54,6 +54,8 @@ typedef struct KernelRow {
     double bytes, n_kernels;  /* bytes and kernels of separate passes over memory */
 } KernelRow;
 
+/* Returns the library's GPU that a source calls `name`; NULL: it has none. */
+const Device *kernel_row_device(KernelDevices *devices, const char *name);
 /* Returns NULL, or the reason why the row cannot be predicted, such as "no such GPU in the
  * library". */
 const char *kernel_row(KernelDevices *devices, const Csv *csv, uint32_t row, KernelRow *out);

@@ -129,21 +129,30 @@ static const char *name_of(Arena *arena, const char *what, bool assumed)
     return assumed ? arena_print(arena, "%s, not all stated", what) : what;
 }
 
-/* Returns a cell's number in seconds or in GiB: "2.84", "2.84 s", "2840 ms", "65.3 GiB". Returns
- * NAN for other texts and for an open cell. */
+typedef struct CellUnit {
+    const char *name; /* NULL ends a list */
+    double factor;
+} CellUnit;
+
+/* Returns a cell's number, in the column's first unit: "2.84", "2.84 s", "2840 ms", "65.3 GiB".
+ * Returns NAN for other texts, for another column's units and for an open cell. */
 static double quantity(const Csv *csv, uint32_t row, const char *column)
 {
-    static const struct {
-        const char *unit;
-        double factor;
-    } units[] = {{"", 1},    {"s", 1},  {"sec", 1},         {"seconds", 1},   {"ms", 1e-3},
-                 {"GiB", 1}, {"GB", 1}, {"MiB", 1 / 1024.}, {"MB", 1 / 1024.}};
+    static const CellUnit times[] = {{"", 1},        {"s", 1},     {"sec", 1},
+                                     {"seconds", 1}, {"ms", 1e-3}, {NULL, 0}};
+    static const CellUnit sizes[] = {{"", 1},           {"GiB", 1}, {"GB", 1}, {"MiB", 1 / 1024.},
+                                     {"MB", 1 / 1024.}, {NULL, 0}};
     const char *text = csv_cell(csv, row, column);
+    while (*text == ' ') text++;
     char *end;
     const double value = strtod(text, &end);
-    while (end != text && *end == ' ') end++;
-    for (size_t i = 0; end != text && i < sizeof units / sizeof *units; i++)
-        if (strcmp(end, units[i].unit) == 0) return value * units[i].factor;
+    /* only decimal numbers: strtod also reads "inf" and "0x10" */
+    if (end == text || !isfinite(value) || strspn(text, "0123456789.eE+-") < (size_t)(end - text))
+        return NAN;
+    while (*end == ' ') end++;
+    for (const CellUnit *u = strcmp(column, "step_time_s") == 0 ? times : sizes; u->name != NULL;
+         u++)
+        if (strcmp(end, u->name) == 0) return value * u->factor;
     return NAN;
 }
 

@@ -88,8 +88,8 @@ end
 local aliases = {
   { "RTX PRO", false }, { "RTX.*BLACKWELL", false }, { "A4[05]00", false }, { "GB10%f[%D]", false }, { "V100S", false },
   { "H100.*96GB", "H100-SXM5-96GB-HBM2e" }, { "H100.*META", "H100-SXM5-96GB-HBM2e" },
-  { "H100.*PCIE", "H100-PCIe-80GB" }, { "H100.*NVL[%s%-]?94", "H100-NVL-94GB" }, { "H100[%s%-]NVL$", "H100-NVL-94GB" }, { "H100", "H100-SXM5-80GB" },
-  { "GH200.*14[14]", "GH200-144GB" }, { "GH200", "GH200-96GB" }, { "H200.*NVL$", "H200-NVL-141GB" }, { "H200", "H200-SXM-141GB" }, { "H800", "H800-SXM-80GB" }, { "H20", "H20-96GB" },
+  { "H100.*PCIE", "H100-PCIe-80GB" }, { "H100.*NVL[%s%-]?94", "H100-NVL-94GB" }, { "H100[%s%-]NVL%f[%W]", "H100-NVL-94GB" }, { "H100", "H100-SXM5-80GB" },
+  { "GH200.*14[14]", "GH200-144GB" }, { "GH200", "GH200-96GB" }, { "H200.*NVL%f[%W]", "H200-NVL-141GB" }, { "H200", "H200-SXM-141GB" }, { "H800", "H800-SXM-80GB" }, { "H20", "H20-96GB" },
   { "A100.*PCIE.*40%s?GB", "A100-PCIe-40GB" }, { "A100.*40%s?GB.*PCIE", "A100-PCIe-40GB" }, { "A100.*PCIE", "A100-PCIe-80GB" }, { "A100.*40GB", "A100-SXM4-40GB" }, { "A100", "A100-SXM4-80GB" }, { "A10G", "A10G" }, { "A10", "A10" },
   { "A800", "A800-SXM4-80GB" }, { "A40", "A40-48GB" }, { "6000.*ADA", "RTX6000Ada-48GB" }, { "A6000", "A6000-48GB" }, { "A5000", "A5000-24GB" }, { "A30%f[%W]", "A30-24GB" }, { "3090", "RTX3090-24GB" },
   { "GB300", "GB300-279GB" }, { "B300", "B300-SXM-288GB" }, { "GB200", "GB200-186GB" }, { "B200", "B200-SXM-180GB" },

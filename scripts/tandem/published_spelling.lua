@@ -11,12 +11,26 @@ local function refuse(key, cell) cells.refuse("%s is not known: %s", key, cell:s
 local counts = { "n_layers", "d_model", "n_heads", "n_kv_heads", "d_ff", "vocab", "moe_experts", "moe_topk", "n_gpus", "gpus_per_node",
   "tp", "pp", "vp", "cp", "ep", "dp_shard", "dp_replicate", "micro_batch", "global_batch_seqs", "seq" }
 
--- "8,192", "64.0", "64 GPUs", "50257 (padded)", "8k"; nodes x GPUs of each for n_gpus: "8x8", "8 nodes x 8". Other cells with
--- several numbers ("4-8", "4/8", "2x4") say nothing certain, and "4M tokens" counts something else. Returns nil for words.
+-- Counts of which a cell may state only a part: "8 per GPU", "2/node", "4 a GPU".
+local wholes = { n_gpus = true, global_batch_seqs = true, n_layers = true, moe_experts = true }
+local parts = { "/", "%f[%a]per%f[%A]", "%f[%a]each%f[%A]", "%f[%a]an? %a*gpu", "%f[%a]an? node" }
+local large = { "^%s*[kmb]%f[%A]", "^%s*thousand", "^%s*million", "^%s*billion" }
+
+local function finds(text, patterns)
+  for _, pattern in ipairs(patterns) do if text:find(pattern) then return true end end
+  return false
+end
+
+-- Returns a text in lower case without what it has in brackets.
+local function unbracketed(text) return (text:lower():gsub("%b()", " "):gsub("%b[]", " ")) end
+
+-- "8,192", "64.0", "64 GPUs", "50257 (padded)", "8k"; nodes x GPUs of each for n_gpus: "8x8", "8 nodes x 8". A comma separates
+-- thousands. Other cells with several numbers ("4-8", "4/8", "8,16", "4 or 8", "2x4") say nothing certain, and "4M tokens" or
+-- "2 nodes" counts something else. Returns nil for words.
 local function whole(row, key)
   local cell = row[key]
   local text = cell:match "^%s*(.-)%s*$"
-  local plain = tonumber((text:gsub("(%d),(%d%d%d)", "%1%2")))
+  local plain = not text:find "[xX]" and tonumber(text)
   if plain then return math.tointeger(plain) or refuse(key, cell) end
   local nodes, each = text:match "^(%d+)%s*%a*%s*[xX*]%s*(%d+)%s*%a*$"
   if nodes then
@@ -25,11 +39,14 @@ local function whole(row, key)
   end
   local digits, unit, rest = text:match "^(%d[%d,]*)([kK]?)(.*)$"
   if not digits then return nil end
+  local thousands = digits:match "^%d%d?%d?(,.*)$"
+  if digits:find "," and not (thousands and thousands:gsub(",%d%d%d%f[%D]", "") == "") then refuse(key, cell) end
   -- the words behind a count begin with a space, a bracket or a semicolon
-  if rest ~= "" and not rest:find "^[%s%(%[;]" or rest:find "^%s*[%-/+~]" or rest:find "^%s*[xX*]%s*%d" then refuse(key, cell) end
-  local scaled = rest:find "^%s*[kKmMbB]%f[%A]" or key == "global_batch_seqs" and rest:lower():find "token"
-  local shared = (key == "global_batch_seqs" or key == "n_gpus") and rest:find "%f[%a]per%f[%A]" -- not the whole of it
-  if scaled or shared or unit ~= "" and key ~= "seq" and key ~= "global_batch_seqs" then refuse(key, cell) end
+  if rest ~= "" and not rest:find "^[%s%(%[;]" or rest:find "^%s*[%-/+~]" then refuse(key, cell) end
+  local words = unbracketed(rest)
+  local other = words:find "%d" or key == "n_gpus" and words:find "node" or key == "global_batch_seqs" and rest:lower():find "token"
+  if other or finds(words, large) or wholes[key] and finds(words, parts) then refuse(key, cell) end
+  if unit ~= "" and key ~= "seq" and key ~= "global_batch_seqs" then refuse(key, cell) end
   return math.tointeger(tonumber((digits:gsub(",", ""))) * (unit ~= "" and 1024 or 1))
 end
 
@@ -47,23 +64,43 @@ local function switch(row, key, on, off)
   return true
 end
 
--- Recomputation. A cell begins with the table's own word, or it has one of them among others: "activation checkpointing (full)".
+-- Recomputation. A cell begins with a switch or the table's own word, or it has one of these words among others: "activation
+-- checkpointing (full)". A cell that also has another of them, or denies the word, says nothing certain: "none / full", "full: no".
 local recomputes = { "full", "selective", "none", "see recipe" }
-local function recomputation(row)
-  if switch(row, "ac", "full", "none") then return end
-  local text = row.ac:match "^%s*(.-)%s*$"
-  local lower, found, n = text:lower(), nil, 0
-  for _, word in ipairs(recomputes) do
-    if lower:find("^" .. word) then
-      row.ac = word .. text:sub(#word + 1)
-      return
-    end
-    if lower:find("%f[%a]" .. word .. "%f[%A]") then found, n = word, n + 1 end
+local denials = { "no", "not", "non", "off", "false", "without", "disabled", "never" }
+
+-- Returns the first of the words that a text in lower case has, and how many of them it has.
+local function among(text, words)
+  local first, n = nil, 0
+  for _, word in ipairs(words) do
+    if text:find("%f[%w]" .. word .. "%f[%W]") then first, n = first or word, n + 1 end
   end
-  if n == 0 and (lower:find "^every layer" or lower:find "^all layers" or lower:find "^gradient.checkpointing") then found, n = "full", 1 end
-  if lower:find "^default" then found, n = "", 1 end -- the framework's
-  if n ~= 1 then refuse("ac", row.ac) end
-  row.ac = found
+  return first, n
+end
+
+local function recomputation(row)
+  local text = row.ac:match "^%s*(.-)%s*$"
+  local lower, start = text:lower(), word_of(row.ac)
+  local outside = unbracketed(text):gsub("with empty list = none", "")
+  local found, n = among(lower, recomputes)
+  local said, denied = select(2, among(outside, recomputes)), among(outside, denials)
+  if yes[start] then -- a bracket may say how: "yes (selective)"
+    if n > 1 or found == "none" or denied then refuse("ac", row.ac) end
+    row.ac = found or "full"
+  elseif no[start] then
+    if said > (start == "none" and 1 or 0) then refuse("ac", row.ac) end
+    row.ac = "none"
+  elseif lower:find "^full%f[%A]" or lower:find "^selective%f[%A]" or lower:find "^see recipe%f[%A]" then
+    local word = lower:find "^see" and "see recipe" or start:match "^%a+"
+    local after = lower:sub(#word + 1)
+    if said > 1 or denied or no[after:match "^[%s:=%(%[]*([%w.]*)"] then refuse("ac", row.ac) end
+    row.ac = word .. text:sub(#word + 1)
+  else
+    if n == 0 and (lower:find "^every layer" or lower:find "^all layers" or lower:find "^gradient.checkpointing") then found, n = "full", 1 end
+    if n == 0 and lower:find "^default" then found, n = "", 1 end -- the framework's
+    if n ~= 1 or among(lower, denials) then refuse("ac", row.ac) end
+    row.ac = found
+  end
 end
 
 -- Words of precision that a plan can have; Lightning's "16-mixed" is fp16, "32-true" fp32.
@@ -73,7 +110,7 @@ local function precision(row)
   if text:find "^16%-" or text:find "^half" then row.precision = "fp16" return end
   if text:find "^32%-" or text:find "^32$" then row.precision = "fp32" return end
   if text:find "float16" and not text:find "bfloat16" then row.precision = row.precision .. " fp16" end
-  if text:find "^mixed" then row.precision = "" return end
+  if text:find "^%s*mixed[%s_%-]*$" or text:find "^%s*mixed[%s_%-]*precision%s*$" then row.precision = "" return end
   for _, word in ipairs(precisions) do if text:find(word) then return end end
   refuse("precision", row.precision)
 end
@@ -93,7 +130,7 @@ end
 -- Turns the cells of a row into the tables' words.
 function m.normalise(row)
   for _, key in ipairs(counts) do
-    local open = cells.is_open(row[key]) or row[key]:lower():find "^%s*no" or row[key]:lower():find "per dp"
+    local open = cells.is_open(row[key]) or row[key]:lower():find "^%s*no" or key == "global_batch_seqs" and row[key]:lower():find "per dp"
     local n = not open and whole(row, key)
     if n then row[key] = tostring(n) end
   end
