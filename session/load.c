@@ -301,6 +301,7 @@ static void judge_kept(PlanFile *file, const PlanOptions *o, Arena *arena, Diag 
 {
     KeptPlan *kept = file->kept;
     if (!kept->judged) {
+        kept->proofs = diag_in(kept->arena); /* proofs that ran out of memory may have left some */
         kept->proven = verify_plan(kept->file.plan, VERIFY_all, false, &kept->proofs);
         session_identify(&kept->file);
         kept->judged = true;

@@ -10,11 +10,12 @@
 /* Several pieces for each process, so that all processes end at about the same time. */
 enum { PIECES_OF_A_JOB = 4 };
 
-/* A point, and the parts of its settings. Points are grouped by part [0], and in each group by part
+/* A point, and the parts of its settings. Part [0] has all settings but those of hardware and
+ * runtime; part [1] has the runtime's. Points are grouped by part [0], and in each group by part
  * [1]. */
 enum { PARTS = 2 };
 typedef struct GroupedPoint {
-    Hash128 part[PARTS];    /* all settings but those of hardware and runtime; the runtime's */
+    Hash128 part[PARTS];
     uint32_t leader[PARTS]; /* the first point whose parts are equal, up to this part */
     uint32_t index;
 } GroupedPoint;

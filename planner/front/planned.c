@@ -4,8 +4,8 @@
 
 #include "planner/front/pass_spec.h"
 
-/* The passes ask only whether the plan names a runtime, and with float8{} but without a runtime for
- * the device's architecture. The names of scripts serve only to place diagnostics
+/* The passes ask only whether the plan names a runtime. If it has float8{} and names no runtime, they
+ * also ask for the device's architecture. The names of scripts serve only to place diagnostics
  * (plan_place_diagnostics). */
 void config_planned(const Config *config, Planned *out)
 {
@@ -40,7 +40,7 @@ static void clear_unused(Loc *loc)
     memcpy(&loc->line, &was.line, sizeof was.line);
 }
 
-/* A location that is missing here only prevents that a plan is used again. */
+/* If a location is not cleared here, its plan is only made anew. */
 static void clear_locations(Config *c)
 {
     clear_unused(&c->model_loc);

@@ -21,7 +21,7 @@ for name, bytes_per_s in pairs { efa1 = 12.5e9, efa2 = 50e9, efa4 = 50e9 } do
 end
 
 -- Adds the ramp of NICs of gb_per_s GB/s to a network without a fit. It is complete when each channel has a chunk of NCCL's
--- buffers. Buffers of another size (`buffer_bytes`) take the time of as many of NCCL's own.
+-- buffers. A buffer (`buffer_bytes`) of n times NCCL's own size takes n times as long to fill.
 local function like_efa(f, gb_per_s)
   f.ramp_s, f.spread_s = (f.buffer_bytes or 4 * MiB) / (4 * MiB) * fill / (gb_per_s * 1e9), spread_s
   return f
