@@ -226,17 +226,25 @@ local function micro_of(row)
   return own // pieces
 end
 
+-- Returns the pass over ranks with different samples. Stage 2 keeps gathered weights for the backward pass
+-- (reshard_after_forward=False: docs/fsdp.md). Under pp, torchtitan does so by default. A row that states
+-- stage 0 replicates weights.
+local function titan_data(row, stage)
+  if stage == 0 then return ddp {} end
+  if stage == 1 then refuse("%s shards weights, so its ZeRO stage 1 is not modelled", row.framework) end
+  local staged = count(row, "pp") > 1
+  return fsdp2 { copy = not gathers_bytes(row), reshard_after_forward = not staged and stage ~= 2, keep_gathered = staged or nil }
+end
+
 -- Since May 2025, torchtitan calls cuDNN's attention on Blackwell (#1196). Until December, its list
 -- of kept ops named only the other kernels (#2095), so cuDNN's attention is recomputed.
 local function torchtitan(row)
-  local data = ranks(row) * sharers(row)
-  local staged = count(row, "pp") > 1
+  local data, stage = ranks(row) * sharers(row), cells.stage(row)
   local gpu = gpus.gpus[gpus.find(row.gpu)]
   local old = is_before(row, "2025-04")  -- #1033: since then the loss is compiled too
   local runtime = not old and "torchtitan" or count(row, "tp") > 1 and "torchtitan2024_tp" or "torchtitan2024"
-  return { forgets_attention = gpu and gpu.arch == "Blackwell", runtime = runtime, mesh = mesh(row, true), byte_gather = true, compile = "block",
-    keep_gathered = true, micro = micro_of(row),
-    data = data > 1 and fsdp2 { copy = not gathers_bytes(row), reshard_after_forward = not staged, keep_gathered = staged or nil } or nil }
+  return { forgets_attention = gpu and gpu.arch == "Blackwell", runtime = runtime, mesh = mesh(row, stage ~= 0), byte_gather = stage ~= 0,
+    compile = "block", keep_gathered = true, micro = micro_of(row), data = data > 1 and titan_data(row, stage) or nil }
 end
 
 -- Returns the number of sequences of a step. If the row does not state it, it follows from the tokens per
@@ -416,7 +424,7 @@ local function profile(row, how)
   if how.is_megatron then
     own.overlaps_tp, own.input_s = megatrons.overlaps(row), tonumber(row.input_s)
     own.exchange_part = megatrons.exchange_part(row, how.per_node, how.n_micro)
-    own.own_exchange, own.offloaded_blocks = recipes.is_flex(row) or nil, recipes.offload(row)
+    own.own_exchange, own.offloaded_blocks = recipes.is_flex(row) or nil, tonumber(row.offloaded_blocks)
     megatrons.graph(row, own)
     if not how.lora then megatrons.gradients(row, own) end
     losses.changes(row, own, how, tonumber(row.deferral_limit))

@@ -155,6 +155,7 @@ local function fill_states(row)
     local recipe = recipes.ac(row)
     assume(row, "ac", recipe or default.ac or "none", recipe and "Megatron-Bridge's recipe of this model" or "the framework's default")
   end
+  assume_open(row, "offloaded_blocks", recipes.offload(row), "Megatron-Bridge's recipe of this model")
 end
 
 -- ---- the mesh and the batch
@@ -309,10 +310,11 @@ function m.fill(row)
     if not is_open(row[key]) then row[key] = tostring(count(row, key, 1)) end
   end
   fill_model(row)
-  assume_open(row, "mtp_layers", recipes.mtp(row), "Megatron-Bridge's recipe of this model")
   fill_experts(row)
   fill_named_mesh(row)
   fill_precision(row)
+  recipes.find(row)
+  assume_open(row, "mtp_layers", recipes.mtp(row), "Megatron-Bridge's recipe of this model")
   fill_states(row)
   fill_mesh(row)
   fill_chunks(row)

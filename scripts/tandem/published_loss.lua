@@ -46,9 +46,13 @@ end
 function m.changes(row, own, how, stated_limit)
   local data = math.max(1, count(row, "n_gpus") // (count(row, "tp") * count(row, "pp")))
   local held = (deferred(row, how.n_micro, stated_limit) or 0) + (further(row, data) or 0)
-  -- `held` lies on the last stage. If the row reports the peak of the rank that needs the most memory,
-  -- that rank is on the first stage, so `held` does not count.
-  if count(row, "pp") > 1 and own.reports_rank ~= "last" then held = 0 end
+  -- These bytes are on the last stage. A profile has one number of bytes for all ranks, so they count only where
+  -- the last stage reports. Otherwise the rank that needs most is assumed to be one of the first stage.
+  -- kind: assumed; with 1F1B, the first stage holds the activations of most micro-batches
+  if held > 0 and count(row, "pp") > 1 and own.reports_rank ~= "last" then
+    cells.note("a rank of the first stage is assumed to need most; %.1f GB for the head of the last stage do not count", held / 1e9)
+    held = 0
+  end
   if held > 0 then own.library_bytes = (own.library_bytes or 0) + held end
   if copies_logits(row) then own.ops = with(own.ops, { xent_max = with(own.ops.xent_max, { scratch = 4 }) }) end
   if flag(row, "cross_entropy_fusion") ~= true then return end

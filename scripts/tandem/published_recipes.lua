@@ -14,10 +14,12 @@ local m = {}
 -- offload: the number of first layers whose activations are in host memory (cpu_offloading_num_layers).
 -- mtp: the heads that predict further tokens (mtp_num_layers). layout: the blocks of each part of the
 -- pipeline (pipeline_model_parallel_layout). accounts: true if the embedding and the loss count as
--- blocks (account_for_embedding_in_pipeline_split). tp: the entry counts only for rows with tp > 1.
--- pp, vp, ep, mb, parts: the entry counts only for rows that state this degree, this micro-batch, or so
--- many parts of the pipeline, because releases differ in them. Recipes named large_scale, dev and hsdp
--- are left out. For Qwen3 235B on B200 and B300, the recipes of 64 GPUs count.
+-- blocks (account_for_embedding_in_pipeline_split). cut: the entry counts only for rows with tp > 1.
+-- tp, pp, vp, ep, mb, parts: the entry counts only for rows that state this degree, this micro-batch, or so
+-- many parts of the pipeline, because releases differ in them. fsdp: the entry counts only for rows that
+-- state ZeRO stage 3 or no stage, and whose 8-bit operands are not in blocks: the recipes of MXFP8 have a
+-- pipeline. The entries are of pre-training, so no entry for a model counts for LoRA.
+-- Recipes named large_scale, dev and hsdp are left out. For Qwen3 235B on B200 and B300, the recipes of 64 GPUs count.
 -- kind: source; Megatron-Bridge 067f987d: src/megatron/bridge/perf_recipes, recipes; tags v0.3.0 to v0.5.1: scripts/performance/configs
 local bridge = {
   { "deepseek.*v3", "^H100", "", ac = "selective(mla_up_proj mlp)" },
@@ -34,7 +36,7 @@ local bridge = {
   { "deepseek.*v3", "", "", parts = 32, layout = "Et|(tt|)*30mL" },
   { "deepseek.*v3", "", "", ac = "selective(mla_up_proj)", moments = "bf16", exchange = "flex hybridep", mtp = "1" },
   { "moonlight", "", "", moments = "bf16" },
-  { "moonlight", "", "", tp = true, exchange = "alltoall", overlap_ep = "0" },
+  { "moonlight", "", "", cut = true, exchange = "alltoall", overlap_ep = "0" },
   { "moonlight", "", "", exchange = "flex hybridep", overlap_ep = "1" },
   { "gpt.?oss.?120b", "^H100", "", ac = "selective(layernorm moe_act)" },
   { "gpt.?oss.?120b", "^B200", "", ac = "selective(layernorm moe_act)" },
@@ -61,17 +63,16 @@ local bridge = {
   { "qwen3.*30b", "^G?B", "mx", overlap_ep = "1" },
   { "qwen3.*30b", "", "", exchange = "flex hybridep" },
   { "llama3.?8b", "^H100", "fp8", ac = "full block 5" },
-  { "llama3.?70b", "^G?B[23]00", "bf16", pp = 1, zero = "3" },
-  { "llama3.?70b", "^G?B[23]00", "fp8", pp = 1, zero = "3" },
-  { "llama3.?70b", "^B200", "fp8", pp = 1, offload = 5 },
-  { "llama3.?70b", "^GB200", "bf16", pp = 1, offload = 20 },
-  { "llama3.?70b", "^GB200", "fp8", pp = 1, offload = 40 },
-  { "llama3.?70b", "^GB300", "bf16", pp = 1, offload = 30 },
-  { "llama3.?70b", "^GB300", "fp8", pp = 1, offload = 20 },
-  { "llama3.*405b", "", "", pp = 1, zero = "3" },
-  { "llama3.*405b", "^G?B300", "bf16", pp = 1, offload = 40 },
-  { "llama3.*405b", "^GB200", "fp8", pp = 1, offload = 92 },
-  { "llama3.*405b", "^GB300", "fp8", pp = 1, offload = 10 },
+  { "llama3.?70b", "^B300", "bf16", fsdp = true, tp = 1, pp = 1, zero = "3" },
+  { "llama3.?70b", "^B300", "fp8", fsdp = true, tp = 1, pp = 1, zero = "3" },
+  { "llama3.?70b", "^B200", "fp8", fsdp = true, tp = 1, pp = 1, zero = "3", offload = 5 },
+  { "llama3.?70b", "^GB200", "bf16", fsdp = true, tp = 1, pp = 1, zero = "3", offload = 20 },
+  { "llama3.?70b", "^GB200", "fp8", fsdp = true, tp = 1, pp = 1, zero = "3", offload = 40 },
+  { "llama3.?70b", "^GB300", "bf16", fsdp = true, tp = 1, pp = 1, zero = "3", offload = 30 },
+  { "llama3.?70b", "^GB300", "fp8", fsdp = true, tp = 1, pp = 1, zero = "3", offload = 20 },
+  { "llama3.*405b", "^G?B300", "bf16", fsdp = true, tp = 2, pp = 1, zero = "3", offload = 40 },
+  { "llama3.*405b", "^GB200", "fp8", fsdp = true, tp = 2, pp = 1, zero = "3", offload = 92 },
+  { "llama3.*405b", "^GB300", "fp8", fsdp = true, tp = 2, pp = 1, zero = "3", offload = 10 },
   { "llama3.*405b", "", "", accounts = true },
   { "nemotron.?3.?nano", "^H100", "fp8", ep = 8, ac = "selective(moe layernorm core_attn moe_act)" },
   { "nemotron.?3.?nano", "^H100", "fp8", ac = "selective(layernorm)" },
@@ -106,24 +107,37 @@ end
 -- True if the entry has no such number, or if the row states the same one.
 local function states(row, key, n) return not n or not cells.is_open(row[key]) and cells.count(row, key, 1) == n end
 
-local function holds(row, known)
+local function has_mesh(row, known)
   local n_pp = cells.count(row, "pp", 1)
-  return states(row, "pp", known.pp) and states(row, "vp", known.vp) and states(row, "ep", known.ep) and
-    states(row, "micro_batch", known.mb) and (not known.tp or cells.count(row, "tp", 1) > 1) and
+  for key, cell in pairs { tp = "tp", pp = "pp", vp = "vp", ep = "ep", mb = "micro_batch" } do
+    if not states(row, cell, known[key]) then return false end
+  end
+  return (not known.cut or cells.count(row, "tp", 1) > 1) and
     (not known.parts or n_pp > 1 and n_pp * cells.count(row, "vp", 1) == known.parts)
 end
 
--- Returns the value of this column in the row's recipe; nil: the column is open, or no recipe is known.
-local function of(row, column)
-  local gpu = gpus.find(row.gpu or "") or ""
+local function holds(row, known)
+  local gpu, stage = gpus.find(row.gpu or "") or "", cells.stage(row)
+  return has(row, "model", known[1]) and gpu:find(known[2]) and has(row, "precision", known[3]) and has_mesh(row, known) and
+    (known[1] == "" or not cells.is_lora(row)) and
+    (not known.fsdp or (stage == nil or stage == 3) and not has(row, "precision", "mx") and not has(row, "fp8_recipe", "^mx"))
+end
+
+-- Finds the columns of the row's recipe once, while its mesh holds only cells that the row states.
+-- Later the mesh is filled, and an assumed degree must not choose a recipe.
+function m.find(row)
+  row.recipe = {}
   for _, framework in ipairs(frameworks) do
     for _, known in ipairs(has(row, "framework", framework[1]) and framework[2] or {}) do
-      if known[column] and has(row, "model", known[1]) and gpu:find(known[2]) and has(row, "precision", known[3]) and
-        holds(row, known) then return known[column] end
+      for column, value in pairs(holds(row, known) and known or {}) do
+        if row.recipe[column] == nil then row.recipe[column] = value end
+      end
     end
   end
-  return nil
 end
+
+-- Returns the value of this column in the row's recipe; nil: the column is open, or no recipe is known.
+local function of(row, column) return row.recipe[column] end
 
 -- Each returns what the row's recipe says; nil: no recipe is known.
 function m.ac(row) return of(row, "ac") end

@@ -147,6 +147,95 @@ static void a_recipe_is_found_by_its_mesh(void **state)
     arena_free(arena);
 }
 
+/* A field of the profile of a Megatron-Bridge row's plan, as Lua prints it. */
+static const char *profile_of(const char *cells, const char *field, Arena *arena)
+{
+    Str s = str_in(arena);
+    str_print(&s,
+              "local p = require('tandem.published').plan { id = 'a', source = 's', "
+              "framework = 'Megatron-Bridge', cp = '1', ac = 'see recipe', %s }\n"
+              "error('is ' .. tostring(p.runtime.%s) .. '.')\n",
+              cells, field);
+    const char *plan = arena_print(arena, "%s/plan.lua", command_new_folder(arena));
+    command_write_file(plan, str_text(&s));
+    return COMMAND(arena, 60, "show", plan, "--mesh").err;
+}
+
+#define LLAMA                                                                                      \
+    "model = 'llama3-70b', gpu = 'GB200', n_gpus = '64', precision = 'FP8-CS', seq = '4096', "     \
+    "micro_batch = '1', global_batch_seqs = '128', vp = '1', ep = '1', "
+#define OFFLOADS "offloaded_blocks is not stated; 40 is assumed"
+
+/* Offloading belongs to the recipe with FSDP and without tp. A mesh that is assumed later chooses
+ * no recipe, and no recipe for all weights describes LoRA. */
+static void a_recipe_counts_only_for_its_own_rows(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const struct {
+        const char *cells;
+        bool offloads;
+    } rows[] = {
+        {LLAMA "tp = '1', pp = '1'", true},
+        {LLAMA "tp = '1', pp = '1', zero_stage = '3'", true},
+        {LLAMA "tp = '1', pp = '1', zero_stage = '1'", false},
+        {LLAMA "tp = '2', pp = '1', zero_stage = '1'", false},
+        {LLAMA "tp = '2', pp = '1'", false},
+        {LLAMA "tp = '1'", false},
+        {LLAMA "tp = '1', pp = '1', fp8_recipe = 'mxfp8'", false},
+        {LLAMA "tp = '1', pp = '1', flag = 'lora'", false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *is = notes_of(rows[i].cells, arena);
+        if ((strstr(is, OFFLOADS) != NULL) != rows[i].offloads) fail_msg("row %zu: %s", i, is);
+        if (!rows[i].offloads && strstr(is, "zero_stage is not stated; 3 is assumed") != NULL)
+            fail_msg("row %zu takes the stage of a recipe: %s", i, is);
+    }
+    /* Only the recipe that is noted offloads blocks. */
+    for (int i = 2; i < 5; i++) {
+        const char *is = profile_of(rows[i].cells, "offloaded_blocks", arena);
+        if (strstr(is, "is nil.") == NULL) fail_msg("row %d offloads blocks: %s", i, is);
+    }
+    arena_free(arena);
+}
+
+/* Bytes of the last stage alone are left out where another rank counts, and a note says so. */
+static void bytes_left_out_are_noted(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const char row[] = LLAMA "tp = '2', pp = '4', zero_stage = '1', "
+                                    "notes = 'defer-embedding-wgrad-compute', ";
+    static const char note[] = "a rank of the first stage is assumed to need most";
+    assert_non_null(strstr(notes_of(row, arena), note));
+    assert_null(strstr(notes_of(LLAMA "tp = '2', pp = '4', zero_stage = '1'", arena), note));
+    arena_free(arena);
+}
+#undef LLAMA
+
+/* torchtitan keeps gathered weights for stage 2 (docs/fsdp.md) and replicates weights for stage 0.
+ */
+static void torchtitan_follows_the_stage(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const char *const stages[] = {"DDP", "SHARD_GRAD_OP", "3"};
+    double is[3];
+    for (int i = 0; i < 3; i++) {
+        Str s = str_in(arena);
+        str_print(&s,
+                  "id,source,model,n_layers,d_model,n_heads,n_kv_heads,d_ff,vocab,gpu,n_gpus,"
+                  "framework,tp,pp,cp,ep,zero_stage,micro_batch,global_batch_seqs,seq,precision,ac,"
+                  "compile,step_time_s,peak_mem,peak_mem_kind,oom,missing,split,flag,notes\n"
+                  "a,s,llama,8,1024,16,16,4096,8192,H100-SXM-80GB,8,torchtitan 2026,1,1,1,1,%s,1,8,"
+                  "%d,bf16,none,no,1,1,reserved,,,dev-cal,,\n",
+                  stages[i], TOKENS);
+        is[i] = memory_of(command_table(arena, str_text(&s)), SAME, arena);
+    }
+    assert_true(is[0] > is[1] && is[1] > is[2]);
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -154,6 +243,9 @@ int main(void)
         cmocka_unit_test(offloaded_blocks_keep_nothing_here),
         cmocka_unit_test(switches_have_no_buffers),
         cmocka_unit_test(a_recipe_is_found_by_its_mesh),
+        cmocka_unit_test(a_recipe_counts_only_for_its_own_rows),
+        cmocka_unit_test(bytes_left_out_are_noted),
+        cmocka_unit_test(torchtitan_follows_the_stage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
