@@ -63,7 +63,7 @@ static ncclResult_t settle(Cuda *c, ncclComm_t comm, bool *is_late)
         if (asked != ncclSuccess) return asked;
         if (state != ncclInProgress) break;
         *is_late = clock_s() > until;
-        if (*is_late || c->meet->gone(c->meet)) return ncclInProgress;
+        if (*is_late || (!c->watch.closing && c->meet->gone(c->meet))) return ncclInProgress;
         if (polls > 100) nanosleep(&pause, NULL);
     }
     return state;

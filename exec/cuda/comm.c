@@ -265,6 +265,7 @@ void comm_close(Cuda *c)
 {
     /* After an error, no call may wait for other ranks. */
     if ((c->watch.dead || c->failed) && !comm_abort(c)) return;
+    c->watch.closing = true;
     hosted_close(c);
     uneven_close(c);
     for (uint32_t k = 0; k < c->comms.n_comms; k++) {

@@ -82,6 +82,7 @@ typedef struct CudaWatch {
     const char *opens;   /* the operation for which watch_opening waits */
     unsigned char *here; /* [n_ranks] */
     bool dead;           /* communicators are broken and can only be aborted */
+    bool closing;        /* all steps are over, so other ranks may end before this one */
     /* the calls that abort the communicators did not return either, so no code may wait for the
      * device */
     bool stuck;

@@ -371,8 +371,7 @@ typedef struct NetworkFabric {
     double achieved;  /* usable fraction of a NIC's rate; 0: .96, as in NCCL's tuner */
     /* time to fill the pipeline for S bytes: ramp_s * S / (S + ramp_bytes); in a tree with the
      * protocol Simple: ramp_s * min(S / ramp_bytes, 1). ramp_bytes 0: one chunk of each channel */
-    double ramp_s, ramp_bytes;
-    double buffer_bytes; /* NCCL_BUFFSIZE; 0: NCCL's own */
+    double ramp_s, ramp_bytes, buffer_bytes; /* buffer_bytes: NCCL_BUFFSIZE; 0: NCCL's own */
     /* time to post a message in as many parts as there are channels; added to the time of messages
      * from about 24 KiB on */
     double spread_s;

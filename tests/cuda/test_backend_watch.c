@@ -268,6 +268,23 @@ static const char *take_file(const char *folder, Rank r)
     return text;
 }
 
+/* A rank that ends earlier than the others has not died. */
+static void a_slow_rank_may_end_last(void **state)
+{
+    (void)state;
+    char *folder = arena_print(arena, "/tmp/tandem-record-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    RanksRun run = run_of(2, FAR_S);
+    run.script = "rank=1 ncclCommFinalize@1=slow:2000";
+    run.cuda.record = folder;
+    ranks_run(&run, arena);
+    for (Rank r = 0; r < 2; r++) {
+        const char *text = take_file(folder, r);
+        if (!strstr(text, " is over\n") || strstr(text, "error[")) fail_msg("%s", text);
+    }
+    assert_int_equal(rmdir(folder), 0);
+}
+
 /* Compares the lines of both files that mention a match number. */
 static void each_rank_keeps_a_record(void **state)
 {
@@ -316,6 +333,8 @@ int main(int argc, char **argv)
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_takes_long_is_no_hang, test_arena_setup,
+                                        test_arena_teardown),
+        cmocka_unit_test_setup_teardown(a_slow_rank_may_end_last, test_arena_setup,
                                         test_arena_teardown),
         cmocka_unit_test_setup_teardown(what_cannot_go_on_is_told_in_time, test_arena_setup,
                                         test_arena_teardown),
