@@ -205,7 +205,8 @@ static bool look_around(Cuda *c)
     if (publish(c)) c->watch.last_progress_s = now;
     record_look(c);
     if (!comm_errors(c)) return false;
-    if (!c->watch.closing && c->meet->gone(c->meet)) return cuda_fail(c, "rank-died", "%s", c->meet->why);
+    if (!c->watch.closing && c->meet->gone(c->meet))
+        return cuda_fail(c, "rank-died", "%s", c->meet->why);
     double waited = now - c->watch.last_progress_s;
     if (waited <= (c->watch.watched ? c->options.timeout_s : c->watch.patience_s)) return true;
     if (c->watch.watched || c->n_ranks == 1) {

@@ -4,8 +4,8 @@
 
 #include "planner/front/pass_spec.h"
 
-/* The passes ask only whether the plan names a runtime. If it has float8{} and names no runtime, they
- * also ask for the device's architecture. The names of scripts serve only to place diagnostics
+/* The passes ask only whether the plan names a runtime. If it has float8{} and names no runtime,
+ * they also ask for the device's architecture. The names of scripts serve only to place diagnostics
  * (plan_place_diagnostics). */
 void config_planned(const Config *config, Planned *out)
 {
