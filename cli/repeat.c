@@ -1,10 +1,10 @@
 /* Answers a repeated `sim` without simulating. When a prediction is stored, the command's output is
- * stored with it. Its key is the command line, the program, and the day, on which the printed age
- * of the costs depends. The answer lists the scripts that were read, and those that were looked for
- * and missing. The answer is valid while the scripts that were read have the same bytes, and the
- * missing ones are still missing. The command then prints the answer again, without reading a
- * script or compiling a plan. The output of commands that depend on more is not stored: on measured
- * costs, this machine, a file of counts, or a trace. */
+ * stored with it. Its key is the command line, the program, and the day. (The printed age of the
+ * costs depends on the day.) The answer lists the scripts that were read, and those that were
+ * looked for and missing. The answer is valid while the scripts that were read have the same bytes,
+ * and the missing ones are still missing. The command then prints the answer again, without reading
+ * a script or compiling a plan. The output of commands that depend on more is not stored: on
+ * measured costs, this machine, a file of counts, or a trace. */
 #include "cli/repeat.h"
 
 #include <inttypes.h>

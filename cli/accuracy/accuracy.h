@@ -25,8 +25,9 @@ const char *csv_cell(const Csv *csv, uint32_t row, const char *column);
 double csv_number(const Csv *csv, uint32_t row, const char *column);
 
 /* ---- pages.c: facts that a page states of its rows (scripts/tandem/published_pages.csv) */
-/* Fills open cells of a table of the section `table` ("runs"), and adds the columns that it lacks.
- * Returns false after diagnostics if the list of facts cannot be read. */
+/* Fills the open cells of `csv` with the facts of pages.c, and adds columns that `csv` lacks.
+ * `table` names its section: "runs", "kernels" or "comm". Returns false after diagnostics if the
+ * list of facts cannot be read. */
 bool csv_add_pages(Csv *csv, const char *table, Arena *arena, Diag *d);
 
 /* ---- scores */

@@ -16,8 +16,8 @@ static const char *const node_clusters[] = {
     "dgx_h100",  "dgx_a100",  "dgx_v100",  "hgx_b200",    "hgx_h200",     "gb200_nvl72", "hgx_h800",
     "pcie_h100", "pcie_a100", "pcie_l40s", "gb300_nvl72", "pcie_rtx4090", "mi300x",      "hgx_h20"};
 
-/* The first of these words that a text contains, in any case, selects a library cluster that has
- * this network. */
+/* Words for networks, and for each a cluster of the library that has the network. If a text
+ * contains several words, the first of this list counts. Upper and lower case are equal. */
 typedef struct Alias {
     const char *word, *cluster;
 } Alias;

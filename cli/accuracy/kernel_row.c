@@ -132,8 +132,7 @@ static const char *read_layer(const Csv *csv, uint32_t row, KernelRow *out)
     const double sizes[KERNEL_ROW_PRODUCTS][2] = {{three, h}, {h, h}, {ff, h}, {h, ff}};
     bool forward = strstr(shape, "fprop") != NULL, inputs = strstr(shape, "dgrad") != NULL;
     bool makes = out->dtype == DT_e4m3 && strstr(csv_cell(csv, row, "notes"), "autocast") != NULL;
-    double flops = 0, made = 0, n_made = 0; /* the 8-bit operands that are made: their elements, and
-                                             * their number */
+    double flops = 0, made = 0, n_made = 0; /* made: elements of the n_made 8-bit operands */
     for (int i = 0; i < KERNEL_ROW_PRODUCTS; i++) {
         double n = sizes[i][0], k = sizes[i][1]; /* outputs, inputs */
         flops += 2 * m * n * k;

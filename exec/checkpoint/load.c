@@ -255,8 +255,8 @@ static void read_ranks(Load *l)
         if (l->open[i].file != 0) reader_close(&l->open[i].reader);
 }
 
-/* Returns the most bytes that one process reads: the files that it hashes, and the slices of its
- * ranks. */
+/* Returns the bytes that a process reads, for the process that reads most. A process reads the
+ * files that it hashes, and the slices of its ranks. */
 static uint64_t most_read(const Load *l)
 {
     uint32_t process;
