@@ -20,15 +20,25 @@
 
 /* Memory that another device maps is allocated in pieces (cuMemGetAllocationGranularity). */
 enum { PIECE_BYTES = 2 << 20 };
-#define IN_PIECES(bytes) (((bytes) + PIECE_BYTES - 1) / PIECE_BYTES * (uint64_t)PIECE_BYTES)
 static const uint64_t sender_bytes = PIECE_BYTES;
-static const uint64_t receiver_bytes =
-    IN_PIECES(NCCL_LL_BYTES + NCCL_LL128_BYTES + NCCL_SIMPLE_BYTES);
-static const uint64_t nic_end_bytes = NCCL_LL128_BYTES + NCCL_SIMPLE_BYTES;
 static const uint64_t nic_messages_bytes =
     NCCL_SHARED_STEPS * NCCL_NET_CHUNK_BYTES; /* bytes for a channel */
 /* bytes for one head and channel, in both directions */
 static const uint64_t switch_bytes = 2 * NCCL_STEPS * NCCL_SWITCH_CHUNK_BYTES;
+
+/* Returns the bytes at the receiving end of a connection on one channel within a node. */
+static uint64_t receiver_bytes(const Cluster *cluster)
+{
+    const uint64_t buffers =
+        NCCL_LL_BYTES + NCCL_LL128_BYTES + (uint64_t)nccl_simple_bytes(cluster);
+    return (buffers + PIECE_BYTES - 1) / PIECE_BYTES * PIECE_BYTES;
+}
+
+/* Returns the bytes at either end of a connection on one channel through a NIC. */
+static uint64_t nic_end_bytes(const Cluster *cluster)
+{
+    return NCCL_LL128_BYTES + (uint64_t)nccl_simple_bytes(cluster);
+}
 
 /* Finds the number of ranks of a group on `rank`'s own node, and the number of nodes. */
 static void place(const Plan *plan, Rank rank, uint32_t devices_per_node, CommMemory *m,
@@ -153,9 +163,11 @@ static void use_of(const Plan *plan, const Demands *demands, Rank rank, const Cl
 
 /* Counts the peers of a rank and the bytes of its messages. Messages use a power of two of channels
  * (ncclTopoComputeP2pChannels). */
-static void count_messages(const Plan *plan, Rank rank, uint32_t devices_per_node,
-                           const GroupUse *use, CommMemory *m)
+static void count_messages(const Plan *plan, Rank rank, const Cluster *cluster, const GroupUse *use,
+                           CommMemory *m)
 {
+    const uint32_t devices_per_node = cluster->devices_per_node;
+    const uint64_t received = receiver_bytes(cluster);
     uint32_t channels = 1, part = mesh_part(&plan->mesh, rank, m->axes);
     bool leaves = false, enters = false;
     while (channels < m->channels) channels *= 2;
@@ -169,7 +181,7 @@ static void count_messages(const Plan *plan, Rank rank, uint32_t devices_per_nod
             continue;
         }
         m->message_bytes +=
-            channels * ((use->to[i] ? sender_bytes : 0) + (use->from[i] ? receiver_bytes : 0));
+            channels * ((use->to[i] ? sender_bytes : 0) + (use->from[i] ? received : 0));
     }
     m->message_bytes += channels * nic_messages_bytes * ((uint32_t)leaves + enters);
 }
@@ -183,11 +195,10 @@ static void count_collectives(const Plan *plan, const Cluster *cluster, const Gr
     uint32_t by_switch = nccl_settings_ctas(&plan->nccl, nccl_switch_channels(cluster, m->n_nodes));
     uint64_t outside = m->n_nodes > 1 ? (m->channels + use->here - 1) / use->here : 0;
     uint64_t inside = use->here > 1 ? m->channels - outside : 0;
-    if (use->ring)
-        m->ring_bytes = inside * (sender_bytes + receiver_bytes) + outside * 2 * nic_end_bytes;
-    if (use->tree)
-        m->tree_bytes = inside * (sender_bytes + receiver_bytes) * (use->ring ? 1 : 2) +
-                        outside * 4 * nic_end_bytes;
+    const uint64_t both_ends = sender_bytes + receiver_bytes(cluster);
+    const uint64_t nic_end = nic_end_bytes(cluster);
+    if (use->ring) m->ring_bytes = inside * both_ends + outside * 2 * nic_end;
+    if (use->tree) m->tree_bytes = inside * both_ends * (use->ring ? 1 : 2) + outside * 4 * nic_end;
     if (use->nvls) m->switch_bytes = switch_bytes * by_switch * (use->here < 32 ? use->here : 32);
 }
 
@@ -230,7 +241,7 @@ static uint64_t bytes_of(const Plan *plan, uint32_t program, const Demands *dema
         m->channels = nccl_settings_ctas(&plan->nccl, nccl_channels(cluster, m->n_nodes, use.here));
         use_of(plan, &demands[program], rank, cluster, runtime, m, &use);
         if (own) use_algorithm(&use, plan, cluster, m, OP_all_reduce, 4);
-        count_messages(plan, rank, devices, &use, m);
+        count_messages(plan, rank, cluster, &use, m);
         count_collectives(plan, cluster, &use, m);
         m->bytes =
             NCCL_FIFO_BYTES + m->ring_bytes + m->tree_bytes + m->switch_bytes + m->message_bytes;

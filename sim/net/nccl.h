@@ -15,7 +15,6 @@ enum {
     NCCL_STEPS = 8,                                /* device.h; the parts of a buffer */
     NCCL_LL_BYTES = 8 * 512 * NCCL_STEPS * 16,     /* init.cc: DEFAULT_LL_BUFFSIZE */
     NCCL_LL128_BYTES = 120 * 640 * NCCL_STEPS * 8, /* init.cc: DEFAULT_LL128_BUFFSIZE */
-    NCCL_SIMPLE_BYTES = 4 << 20,                   /* init.cc: DEFAULT_BUFFSIZE */
     /* init.cc: P2P_NET_CHUNKSIZE; the chunk of a message */
     NCCL_NET_CHUNK_BYTES = 128 << 10,
     NCCL_PCIE_CHUNK_BYTES = 128 << 10,   /* init.cc: P2P_PCI_CHUNKSIZE */
@@ -63,6 +62,13 @@ Generation nccl_generation(const Cluster *cluster);
 NcclCase nccl_case(const Cluster *cluster, Collective kind, uint32_t n_nodes,
                    uint32_t ranks_per_node, uint64_t bytes);
 bool nccl_has_switch(const Cluster *cluster);
+
+/* Returns the bytes of a connection's buffer for the protocol Simple: NCCL_BUFFSIZE if the
+ * cluster's network needs a value of its own, else NCCL's default (init.cc: DEFAULT_BUFFSIZE). */
+static inline double nccl_simple_bytes(const Cluster *cluster)
+{
+    return cluster->fabric.buffer_bytes > 0 ? cluster->fabric.buffer_bytes : 4 << 20;
+}
 /* nccl_channels returns the channels of a communicator. nccl_switch_channels returns the channels
  * of reductions in the switch. */
 uint32_t nccl_channels(const Cluster *cluster, uint32_t n_nodes, uint32_t ranks_per_node);

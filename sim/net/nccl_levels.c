@@ -18,7 +18,7 @@ static double switch_chunk(const NcclCase *c, double at_once)
  * depth of the tree. */
 static double tree_chunk(const NcclCase *c, uint32_t protocol, double channels)
 {
-    if (protocol == SIMPLE) return (double)NCCL_SIMPLE_BYTES / NCCL_STEPS;
+    if (protocol == SIMPLE) return nccl_simple_bytes(c->cluster) / NCCL_STEPS;
     if (protocol == LL) return NCCL_LL_BYTES / NCCL_STEPS / 2.;
     double chunk = NCCL_LL128_BYTES / NCCL_STEPS * 15. / 16;
     double steps = 1 + floor(log2(c->n_nodes)) + .1 * c->per_node;

@@ -228,8 +228,8 @@ static double fabric_ramp_us(const NcclCase *c, bool whole_chunks)
     const NetworkFabric *fabric = &c->cluster->fabric;
     if (c->n_nodes <= 1) return 0;
     double part = c->kind == COLLECTIVE_all_reduce ? 1 : .5, us = fabric->ramp_s * 1e6;
-    double buffer = fabric->buffer_bytes > 0 ? fabric->buffer_bytes : (double)NCCL_SIMPLE_BYTES;
-    double at = fabric->ramp_bytes > 0 ? fabric->ramp_bytes : all_channels(c) * buffer / NCCL_STEPS;
+    double chunk = nccl_simple_bytes(c->cluster) / NCCL_STEPS;
+    double at = fabric->ramp_bytes > 0 ? fabric->ramp_bytes : all_channels(c) * chunk;
     double ramp = whole_chunks && us > 0 ? us * fmin(c->bytes / at, 1) : filled(us, at, c->bytes);
     return part * (ramp + filled(fabric->spread_s * 1e6, spread_bytes, c->bytes));
 }

@@ -67,6 +67,19 @@ static void sizes_are_nccls(void **state)
     assert_int_equal(m.message_bytes, 7 * 384 * MIB);
 }
 
+/* NCCL_BUFFSIZE changes the buffer of one of the three protocols, at both ends of a NIC, and at the
+ * receiving end within a node. */
+static void a_network_may_need_larger_buffers(void **state)
+{
+    (void)state;
+    Cluster usual = machine("Hopper", 1, 8), larger = usual;
+    larger.fabric.buffer_bytes = 8. * (double)MIB;
+    assert_int_equal(alone(&usual, OP_all_gather, 8, 64 * MIB).ring_bytes, 24 * 12 * MIB);
+    assert_int_equal(alone(&larger, OP_all_gather, 8, 64 * MIB).ring_bytes, 24 * 16 * MIB);
+    assert_int_equal(alone(&larger, OP_all_to_all, 8, 64 * MIB).message_bytes, 7 * 32 * 16 * MIB);
+    assert_int_equal(alone(&larger, OP_all_reduce, 8, 1024 * MIB).switch_bytes, 256 * MIB);
+}
+
 /* One rank on each node: all of a ring goes through NICs, with buffers of two protocols at both
  * ends. */
 static void nics_have_their_own(void **state)
@@ -216,6 +229,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_are_nccls),
+        cmocka_unit_test(a_network_may_need_larger_buffers),
         cmocka_unit_test(nics_have_their_own),
         cmocka_unit_test(groups_lie_on_nodes),
         cmocka_unit_test(stages_have_neighbours),
