@@ -1,5 +1,6 @@
-/* The largest magnitude of a tensor, of its rows or of its columns. Magnitudes are compared as
- * bits. A NaN is then larger than any number, so it is kept. */
+/* Finds the largest magnitude of a tensor, of its rows or of its columns. Two magnitudes are
+ * compared as the bits of fp32 numbers. The bits of a NaN are larger than those of any number, so a
+ * NaN is kept. */
 #include "kernels/cuda/amax.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/workspace.h"
@@ -7,11 +8,13 @@
 enum { AMAX_THREADS = 256, AMAX_PARTS = 528, AMAX_AHEAD = 4 };
 
 typedef struct AmaxArgs {
-    Array x, out; /* out: [rows] or [columns], unless `parts` is used */
-    /* partial maxima as bits: [rows, split] or [split, columns]; NULL: there is one part */
+    Array x, out; /* out: [rows] or [columns]; it is written only if `parts` is NULL */
+    /* largest magnitudes of parts, as bits: [rows, split] or [split, columns]; NULL: a row (or
+     * column) is not divided */
     uint32_t *parts;
-    int64_t rows, columns; /* size of x */
-    int64_t split, each;   /* number of parts of a row (or of the rows); elements of each part */
+    int64_t rows, columns; /* sizes of x */
+    int64_t split, each;   /* split: into how many parts a row (or the list of rows) is divided;
+                              each: elements (or rows) of one part */
 } AmaxArgs;
 
 DEVICE uint32_t amax_eight(Array x, const Raw *raw, uint32_t most)
@@ -21,7 +24,7 @@ DEVICE uint32_t amax_eight(Array x, const Raw *raw, uint32_t most)
     return amax_of_eight(v, EIGHT, most);
 }
 
-/* A block processes a part of a row. */
+/* A block computes one part of one row. */
 KERNEL(amax_of_rows, AmaxArgs, AMAX_THREADS, 4)
 {
     SHARED(uint32_t, held);
@@ -47,7 +50,7 @@ KERNEL(amax_of_rows, AmaxArgs, AMAX_THREADS, 4)
         write_one(a.out, row, FLOAT_OF_BITS(most));
 }
 
-/* A thread processes eight columns of a part of the rows. */
+/* A thread computes eight columns over one part of the rows. */
 KERNEL(amax_of_columns, AmaxArgs, AMAX_THREADS, 4)
 {
     int64_t per_row = (a.columns + EIGHT - 1) / EIGHT;
@@ -78,13 +81,13 @@ KERNEL(amax_of_columns, AmaxArgs, AMAX_THREADS, 4)
 }
 
 typedef struct AmaxEndArgs {
-    const uint32_t *parts; /* [n, split] by rows; [split, n] by columns */
+    const uint32_t *parts; /* [n, split] if x was divided by rows, [split, n] if by columns */
     Array out;
     int64_t n, split;
     bool by_rows;
 } AmaxEndArgs;
 
-/* A warp computes each output. */
+/* A warp computes one output from its parts. */
 KERNEL(amax_end, AmaxEndArgs, AMAX_THREADS, 4)
 {
     int64_t i = ((int64_t)blockIdx.x * AMAX_THREADS + threadIdx.x) / WARP;
@@ -97,7 +100,9 @@ KERNEL(amax_end, AmaxEndArgs, AMAX_THREADS, 4)
     if (threadIdx.x % WARP == 0 && i < a.n) write_one(a.out, i, FLOAT_OF_BITS(most));
 }
 
-/* Returns enough parts to fill the device, each with at least `least` elements (or rows). */
+/* Returns into how many parts n elements (or rows) are divided. There are enough parts to keep the
+ * device busy, and each part has at least `least` elements. `others` is the number of rows (or
+ * column blocks) that are divided in this way. */
 static int64_t amax_split(int64_t others, int64_t n, int64_t least)
 {
     int64_t split = ceil_div(AMAX_PARTS, others > 0 ? others : 1), most = ceil_div(n, least);
@@ -129,8 +134,8 @@ static bool amax_launch(const KernelArgs *args, Array x, int64_t rows, int64_t c
     return LAUNCH(amax_end, ceil_div(n, AMAX_THREADS / WARP), AMAX_THREADS, 0, end, cuda, error);
 }
 
-/* True if the op views x by rows. Only the name decides, because the workspace function does not
- * know the letters. */
+/* Returns true if the op finds the largest magnitude of each row, false if of each column. Only the
+ * op's name decides, because cuda_amax_workspace does not know the sizes by letter. */
 static bool amax_by_rows(OpKind op)
 {
     return op == OP_amax || op == OP_amax_range || op == OP_amax_of_tokens ||
@@ -147,7 +152,7 @@ uint64_t cuda_amax_workspace(OpKind op, const DType *dtype, const int64_t *eleme
     return split > 1 ? (uint64_t)(split * n) * sizeof(uint32_t) : 0;
 }
 
-/* x [rows,columns] -> the largest of each row or column */
+/* Each function finds the largest magnitude of each row or of each column of x [rows, columns]. */
 #define TOKENS (args->size['b'] * args->size['s'])
 #define AMAX(name, rows, columns)                                                                  \
     bool cuda_##name(const KernelArgs *args, const CudaContext *cuda, CudaError *error)            \
@@ -163,7 +168,7 @@ AMAX(amax_over_first, args->size['k'], args->rows)
 AMAX(amax_of_last, args->rows, args->size['n'])
 AMAX(amax_over_last, args->rows, args->size['n'])
 
-/* x [x] -> out []: over elements [lo, hi); 0 if none of them is here */
+/* x [x] -> out []: largest magnitude of elements lo to hi - 1; 0 if this rank has none of them */
 bool cuda_amax_range(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     Range range = local_range(args);

@@ -1,6 +1,7 @@
-/* Largest magnitudes, of a whole tensor or of each row, found by the kernel that makes the numbers.
- * Magnitudes are compared as bits. A NaN is then larger than any number, so it is kept. The result
- * does not depend on the order of threads. */
+/* Computes the largest magnitude (amax) of a whole tensor or of each of its rows, inside the kernel
+ * that computes the tensor. Two magnitudes are compared by their fp32 bits. The bits of a NaN are
+ * larger than those of any number, so a NaN is kept. A maximum does not depend on the order in
+ * which threads run. */
 #ifndef TANDEM_KERNELS_CUDA_AMAX_CUH
 #define TANDEM_KERNELS_CUDA_AMAX_CUH
 
@@ -10,7 +11,8 @@
 typedef enum AmaxOf { AMAX_nothing, AMAX_all, AMAX_rows } AmaxOf;
 
 typedef struct Amax {
-    uint32_t *out; /* fp32 as bits: one number (0 before the launch), or one for each row */
+    uint32_t *out; /* one magnitude (must be 0 before the launch), or one for each row; each is an
+                      fp32 number, stored as its bits */
     int32_t of;
 } Amax;
 
@@ -19,7 +21,8 @@ DEVICE uint32_t magnitude_bits(float x)
     return BITS_OF_FLOAT(x) & 0x7fffffffu;
 }
 
-/* Returns the larger of `most` and the first n of eight magnitudes. */
+/* Returns the largest of `most` and of the magnitudes of the first n elements of x, all as fp32
+ * bits. */
 DEVICE uint32_t amax_of_eight(const float x[EIGHT], int n, uint32_t most)
 {
     UNROLL for (int k = 0; k < EIGHT; k++)
@@ -30,7 +33,9 @@ DEVICE uint32_t amax_of_eight(const float x[EIGHT], int n, uint32_t most)
     return most;
 }
 
-/* True if the part computes the largest magnitude of these elements in `rows` rows. */
+/* Returns true if `part` is an amax instruction that reads the buffer `made`, seen as `rows` rows
+ * of `elements / rows` elements of `dtype`. The kernel that writes `made` can then compute the
+ * amax, too. */
 static inline bool amax_joins(const CudaChainPart *part, const void *made, DType dtype,
                               int64_t elements, int64_t rows)
 {
@@ -48,7 +53,7 @@ static inline Amax amax_of_part(const CudaChainPart *part)
     return amax;
 }
 
-/* Zeroes the maximum that several blocks update together. */
+/* Sets the maximum of a whole tensor to 0 before a launch in which several blocks raise it. */
 static inline bool amax_clear(Amax amax, const CudaContext *cuda, CudaError *error)
 {
     return amax.of != AMAX_all || device_zero(amax.out, sizeof(float), cuda, error);

@@ -1,8 +1,9 @@
-/* Launches a run of ops that `compile` fuses as one kernel. If a family has a kernel for the run
- * (fused.h), that kernel is launched. Otherwise the ops must be element-wise, dropouts, or the
- * largest magnitudes of outputs. A thread computes them one after the other, on eight elements at a
- * time. Values are in shared memory, where each thread uses only its own. Between ops they are
- * rounded as memory would round them. */
+/* Launches a chain, which is a sequence of instructions that `compile` fuses into one kernel. If a
+ * family of kernels has a kernel for the chain (fused.h), that kernel is launched. If not, the
+ * interpreter in this file runs it: all ops must be element-wise, dropouts, or largest magnitudes
+ * of values of the chain. A thread computes all ops one after the other for eight elements at a
+ * time. It keeps the values in shared memory that no other thread uses. After each op, the value is
+ * rounded to the dtype that its buffer has in memory. */
 #include "kernels/cuda/amax.cuh"
 #include "kernels/cuda/draw.cuh"
 #include "kernels/cuda/fused.h"
@@ -11,11 +12,12 @@
 
 enum {
     CHAIN_THREADS = 128,
-    CHAIN_LOADS = 12, /* values that are loaded */
-    CHAIN_SLOTS = 20, /* values that are held at once: 4 KiB of shared memory each */
+    CHAIN_LOADS = 12, /* largest number of values that are loaded */
+    CHAIN_SLOTS = 20, /* largest number of values that are kept at the same time; each takes 4 KiB
+                         of shared memory */
     CHAIN_AHEAD = 4,
     CHAIN_DRAWS = 2,
-    CHAIN_MAXIMA = 2, /* largest magnitudes of whole tensors */
+    CHAIN_MAXIMA = 2, /* largest number of amax ops over whole tensors */
     CHAIN_VALUES = CHAIN_LOADS + CUDA_CHAIN_MAX
 };
 
@@ -23,29 +25,31 @@ typedef enum ChainKind { CHAIN_point, CHAIN_dropout, CHAIN_amax } ChainKind;
 
 typedef struct ChainStep {
     float scale;
-    int16_t kind, op;        /* op: if kind is point */
-    int16_t in[2], old, out; /* numbers of values; old: added to the output; -1: none */
-    int16_t dtype, which;    /* dtype of the output; number of the dropout or maximum */
+    int16_t kind, op;        /* op: the element-wise op, if `kind` is CHAIN_point */
+    int16_t in[2], old, out; /* numbers of values; old: the value to which the output is added; -1:
+                                there is none */
+    int16_t dtype, which;    /* dtype of the output; number of the dropout or of the maximum */
     bool writes;
     Array y;
 } ChainStep;
 
 typedef struct ChainLoad {
     Array x;
-    bool column; /* one row for all rows; otherwise [rows, row] */
+    bool column; /* true: x is one row [row], used for all rows; false: x is [rows, row] */
 } ChainLoad;
 
 typedef struct ChainArgs {
     ChainStep step[CUDA_CHAIN_MAX];
-    ChainLoad load[CHAIN_LOADS]; /* values 0 .. n_loads - 1 */
+    ChainLoad load[CHAIN_LOADS]; /* step i < n_loads loads value i */
     CudaDraw draw[CHAIN_DRAWS];
-    int64_t first[CHAIN_DRAWS]; /* index of the first element in the whole tensor */
-    Amax amax[CHAIN_MAXIMA];    /* for whole tensors */
+    int64_t first[CHAIN_DRAWS]; /* number of the first element in the whole tensor */
+    Amax amax[CHAIN_MAXIMA];    /* for amax ops over whole tensors */
     int32_t n_steps, n_loads, n_slots, n_draws, n_maxima;
-    int64_t rows, row, per_row, n; /* n: groups of eight elements in all */
+    int64_t rows, row, per_row, n; /* n: number of groups of eight elements, in all rows */
 } ChainArgs;
 
-/* A thread's value is two halves of four elements, each one access without bank conflicts. */
+/* Returns the address of half a value of this thread: four elements. Threads access such halves
+ * without bank conflicts. */
 DEVICE uint4 *chain_at(float *values, int value, int half)
 {
     return ALIGNED(uint4, values) + (value * 2 + half) * CHAIN_THREADS + (int)threadIdx.x;
@@ -101,7 +105,8 @@ DEVICE void chain_drop(const CudaDrawKey *key, float grow, int64_t place, const 
     UNROLL for (int k = 0; k < EIGHT; k++) y[k] = word[k] >= key->threshold ? grow * x[k] : 0;
 }
 
-/* Raises the maximum of a row: lanes that share the row do it together. */
+/* Raises the maximum of a row. If a warp lies within one row, its lanes first combine their
+ * maxima. */
 DEVICE void chain_raise_row(const ChainArgs *a, uint32_t *row, uint32_t most)
 {
     if (a->per_row % WARP == 0) {
@@ -112,11 +117,11 @@ DEVICE void chain_raise_row(const ChainArgs *a, uint32_t *row, uint32_t most)
 }
 
 typedef struct ChainPlace {
-    int64_t row, at; /* the group of eight begins at element `at` */
+    int64_t row, at; /* at: number of the group's first element */
     int n;
 } ChainPlace;
 
-/* most: this thread's maxima of the whole tensors. */
+/* Computes one step. `most` holds this thread's maxima of whole tensors. */
 DEVICE void chain_step(const ChainArgs *a, const ChainStep *s, const CudaDrawKey *keys,
                        float *values, ChainPlace p, uint32_t most[CHAIN_MAXIMA])
 {
@@ -146,7 +151,8 @@ DEVICE void chain_step(const ChainArgs *a, const ChainStep *s, const CudaDrawKey
     if (s->writes) store(s->y, p.at, p.n, y);
 }
 
-/* Writes the block's partial results for each whole tensor. */
+/* Combines the threads' maxima of each whole tensor and raises the tensor's maximum to the
+ * result. */
 DEVICE void chain_end(const ChainArgs *a, const uint32_t most[CHAIN_MAXIMA], uint32_t *held)
 {
     UNROLL for (int m = 0; m < CHAIN_MAXIMA; m++)
@@ -160,7 +166,7 @@ DEVICE void chain_end(const ChainArgs *a, const uint32_t most[CHAIN_MAXIMA], uin
 
 KERNEL(chain_rows, ChainArgs, CHAIN_THREADS, 8)
 {
-    SHARED(float, values); /* [slot, eight, thread]; after them the keys of the draws */
+    SHARED(float, values); /* [slot, eight, thread]; the keys of the draws follow */
     CudaDrawKey *keys = (CudaDrawKey *)(values + a.n_slots * EIGHT * CHAIN_THREADS);
     int64_t step = (int64_t)gridDim.x * CHAIN_THREADS;
     uint32_t most[CHAIN_MAXIMA];
@@ -178,9 +184,9 @@ KERNEL(chain_rows, ChainArgs, CHAIN_THREADS, 8)
     chain_end(&a, most, (uint32_t *)values);
 }
 
-/* ---- which runs ---- */
+/* ---- which chains can run ---- */
 
-/* Returns the element-wise op for a row of the table; -1: none. */
+/* Returns the element-wise op that computes an op of the table; -1: there is none. */
 static int point_of(OpKind op)
 {
 #define X(name, expression)                                                                        \
@@ -196,8 +202,9 @@ static bool is_amax(OpKind op)
     return op == OP_amax || op == OP_amax_of_tokens;
 }
 
-/* Finds the number of elements of all the parts, and of a row: that of a bias or of a row's
- * maximum, if there is one. */
+/* Returns true if the part works on as many elements as the parts before it. *n is the number of
+ * elements, *row the number of elements of a row: the size of a bias, or the elements that share a
+ * maximum (if the chain has either). */
 static bool chain_joins(const CudaChainPart *part, int64_t *n, int64_t *row)
 {
     const KernelArgs *args = part->args;
@@ -217,17 +224,18 @@ static bool chain_joins(const CudaChainPart *part, int64_t *n, int64_t *row)
     return true;
 }
 
-/* ---- building a run ---- */
+/* ---- building the arguments of a chain ---- */
 
-/* While a run is built: where each step's output would lie in memory. Values are numbered as if all
- * loads were used: those of steps begin at CHAIN_LOADS. */
+/* Where the output of each step would lie in memory. While a chain is built, values are numbered as
+ * if there were CHAIN_LOADS loads: the values of steps begin at CHAIN_LOADS. */
 typedef struct ChainHome {
     void *at[CUDA_CHAIN_MAX];
     DType dtype[CUDA_CHAIN_MAX];
 } ChainHome;
 
-/* Returns the current value of an argument: the latest that was made or loaded there, otherwise a
- * new load. -1: there is no room. */
+/* Returns the number of the value that an argument has at this point: the latest value that a step
+ * made or a load read at that address, or else a new load. Returns -1 if no more values can be
+ * loaded. */
 static int chain_value(ChainArgs *p, const ChainHome *home, const KernelArgs *args, uint32_t arg,
                        bool column)
 {
@@ -246,8 +254,8 @@ static int chain_value(ChainArgs *p, const ChainHome *home, const KernelArgs *ar
     return fresh;
 }
 
-/* Adds a step that finds a largest magnitude. Only for values that the run computes: for other
- * values, the step would read as much as a separate kernel. */
+/* Adds a step that finds a largest magnitude. It accepts only values that the chain computes: to
+ * find the maximum of another value, the step would read as much memory as a separate kernel. */
 static bool chain_add_amax(ChainArgs *p, ChainHome *home, const CudaChainPart *part, ChainStep *s)
 {
     Amax amax = amax_of_part(part);
@@ -260,7 +268,7 @@ static bool chain_add_amax(ChainArgs *p, ChainHome *home, const CudaChainPart *p
         s->which = (int16_t)p->n_maxima;
         p->amax[p->n_maxima++] = amax;
     }
-    home->at[p->n_steps++] = NULL; /* no step of the run reads it */
+    home->at[p->n_steps++] = NULL; /* no later step reads a maximum */
     return true;
 }
 
@@ -307,8 +315,8 @@ static bool chain_add(ChainArgs *p, ChainHome *home, const CudaChainPart *part,
     return true;
 }
 
-/* Assigns slots to values: loads first, then steps, which reuse slots of values that no later step
- * reads. */
+/* Assigns a slot of shared memory to each value: first to loads, then to the outputs of steps. A
+ * slot becomes free after the last step that reads its value. */
 static void chain_slots(ChainArgs *p)
 {
     int last[CHAIN_VALUES], slot[CHAIN_VALUES];
@@ -329,11 +337,14 @@ static void chain_slots(ChainArgs *p)
             value[k] = *reads[k];
             if (value[k] >= 0) *reads[k] = (int16_t)slot[value[k]];
         }
-        for (int k = 0; k < 3; k++) /* inputs are read before the output is stored */
+        for (int k = 0; k < 3; k++) /* free the inputs' slots before the output gets one, because a
+                                       step reads its inputs first */
             if (value[k] >= 0 && last[value[k]] == i) used[slot[value[k]]] = false;
         if (made < 0) continue;
         s->out = -1;
-        if (last[made] < 0) continue; /* no step reads it: it is only written to memory */
+        if (last[made] < 0)
+            continue; /* no later step reads the output, so it is written only to
+                         memory and needs no slot */
         while (used[free]) free++;
         used[free] = true;
         slot[made] = free;
@@ -342,7 +353,8 @@ static void chain_slots(ChainArgs *p)
     }
 }
 
-/* Builds the longest run of the first n parts; returns its length, with its arguments in *p. */
+/* Builds the longest chain that begins with part 0 and has at most n parts. Returns its length and
+ * writes its arguments to *p. */
 static uint32_t chain_build(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
                             ChainArgs *p)
 {
@@ -373,7 +385,7 @@ static bool chain_launch(const CudaChainPart *part, uint32_t n, const CudaContex
 {
     ChainArgs p;
     uint32_t length = chain_build(part, n, cuda, &p);
-    if (length != n) { /* this contradicts kernel_cuda_chain_length */
+    if (length != n) { /* cannot happen unless kernel_cuda_chain_length returned something else */
         snprintf(error->text, sizeof error->text, "a chain of %u parts ends after %u", n, length);
         return false;
     }
@@ -388,7 +400,8 @@ static bool chain_launch(const CudaChainPart *part, uint32_t n, const CudaContex
     return LAUNCH(chain_rows, blocks, CHAIN_THREADS, shared, p, cuda, error);
 }
 
-/* Families that have a kernel for their runs: the first one that accepts a run executes it. */
+/* Families of kernels that run chains of their own. The first family that accepts a chain runs
+ * it. */
 static const struct {
     CudaRunLength *length;
     CudaRun *run;

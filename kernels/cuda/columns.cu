@@ -1,8 +1,9 @@
-/* Sums over the rows of a matrix: the gradients of biases, and the second stage of
- * these and of the gradients of norm weights. In the first stage a block adds rows of 256 columns.
- * Each of its warps adds every eighth row, and each lane eight columns. Then the warps' sums are
- * added in order. The second stage has few rows: there a block adds eight columns, and each pair of
- * its lanes every 128th row, so that there are enough blocks. */
+/* Sums over the rows of a matrix, column by column: the gradients of biases, and the second stage
+ * of these and of the gradients of norm weights. In the first stage, a block adds rows of 256
+ * columns: each of its warps adds every eighth row, each lane has eight columns, and at the end the
+ * sums of the warps are added in order. The second stage has few rows. To have enough blocks
+ * nevertheless, a block then adds only eight columns, and each pair of lanes adds every 128th
+ * row. */
 #include "kernels/cuda/columns.cuh"
 #include "kernels/cuda/workspace.h"
 
@@ -11,11 +12,12 @@ enum { COLUMN_WARPS = 8, COLUMN_TILE = WARP * EIGHT, COLUMN_THREADS = COLUMN_WAR
 typedef struct ColumnArgs {
     Array x, out;
     int64_t rows, pitch, columns;
-    int64_t tiles, part; /* tiles of columns; rows of a part, each of which has a row of `out` */
+    int64_t tiles, part; /* tiles: number of tiles of 256 columns; part: number of rows that a block
+                            adds to one row of `out` */
     bool accumulate;
 } ColumnArgs;
 
-/* Adds the lane's columns of rows first, first + COLUMN_WARPS, ... below end. */
+/* Adds rows first, first + COLUMN_WARPS, ... below `end` to `total`, in this lane's columns. */
 DEVICE void column_add(const ColumnArgs *a, int64_t first, int64_t end, int64_t column, int n,
                        float total[EIGHT])
 {
@@ -38,7 +40,7 @@ DEVICE void column_add(const ColumnArgs *a, int64_t first, int64_t end, int64_t 
 
 KERNEL(column_sums, ColumnArgs, COLUMN_THREADS, 3)
 {
-    SHARED(float, held); /* [warp, tile] */
+    SHARED(float, held); /* [warp, column of the tile] */
     int64_t part = blockIdx.x / a.tiles, first = part * a.part, end = first + a.part;
     int64_t column = blockIdx.x % a.tiles * COLUMN_TILE + threadIdx.x % WARP * EIGHT;
     int n = eight_of(column, a.columns), warp = (int)threadIdx.x / WARP;
@@ -67,10 +69,10 @@ typedef struct FewArgs {
     const float *x;
     Array out;
     int64_t rows, pitch, columns;
-    bool wide, accumulate; /* wide: four columns are aligned */
+    bool wide, accumulate; /* wide: four columns can be loaded at once */
 } FewArgs;
 
-/* Loads n of four columns of a row, the rest 0. */
+/* Loads n <= 4 columns of a row and sets the rest to 0. */
 DEVICE float4 few_fetch(const FewArgs *a, int64_t row, int64_t column, int n)
 {
     const float *at = a->x + row * a->pitch + column;
@@ -81,7 +83,7 @@ DEVICE float4 few_fetch(const FewArgs *a, int64_t row, int64_t column, int n)
     return four;
 }
 
-/* Adds the thread's rows (every 128th) to `total`, in its n columns. */
+/* Adds this thread's rows (every 128th) to `total`, in its n columns. */
 DEVICE void few_add(const FewArgs *a, int64_t column, int n, float total[FEW_EACH])
 {
     enum { AHEAD = 4 };
@@ -146,8 +148,8 @@ static bool column_launch(ColumnArgs p, int64_t parts, const CudaContext *cuda, 
                   COLUMN_WARPS * COLUMN_TILE * sizeof(float), p, cuda, error);
 }
 
-/* Returns parts of at least 64 rows each: enough parts to fill the device, few enough to cost
- * little. */
+/* Returns into how many parts the rows are divided. There are enough parts to keep the device busy;
+ * each part has at least 64 rows, so that the second stage is cheap. */
 static int64_t bias_parts(int64_t rows, int64_t columns)
 {
     int64_t parts = ceil_div(COLUMN_PARTS, ceil_div(columns, COLUMN_TILE)), most = rows / 64;
@@ -163,7 +165,7 @@ uint64_t cuda_columns_workspace(OpKind op, const DType *dtype, const int64_t *el
     return parts > 1 ? (uint64_t)(parts * columns) * sizeof(float) : 0;
 }
 
-/* dy [rows,columns] -> out [columns] */
+/* dy [rows,columns] -> out [columns], the sum over rows */
 static bool column_gradient(const KernelArgs *args, int64_t rows, int64_t columns,
                             const CudaContext *cuda, CudaError *error)
 {
@@ -181,7 +183,7 @@ static bool column_gradient(const KernelArgs *args, int64_t rows, int64_t column
                           accumulates(args, 0), cuda, error);
 }
 
-/* dy [b,s,...] -> dbias [...] */
+/* dy [b,s,...] -> dbias [...], the sum over b and s */
 bool cuda_bias_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     return column_gradient(args, args->size['b'] * args->size['s'], args->rows, cuda, error);

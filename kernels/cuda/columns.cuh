@@ -1,13 +1,15 @@
-/* Sums over the rows of a matrix in two stages. First each block adds some rows into its own row of
- * the scratch. Then those rows are added in order. */
+/* Sums over the rows of a matrix, column by column, in two stages. In the first stage, each block
+ * adds up some rows and stores the result as one row of the scratch memory. In the second stage,
+ * those rows are added in order. */
 #ifndef TANDEM_KERNELS_CUDA_COLUMNS_CUH
 #define TANDEM_KERNELS_CUDA_COLUMNS_CUH
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 
-/* Rows of partial sums in the norms' gradients: four blocks on each of an H100's 132 processors.
- * The number is the same on all devices, so that all give the same bits. */
+/* Largest number of blocks (and so of rows of partial sums) in the gradients of norms: four blocks
+ * for each of an H100's 132 multiprocessors. It is the same on all devices, so that all devices
+ * compute the same bits. */
 enum { COLUMN_PARTS = 528 };
 
 static inline uint64_t column_parts(int64_t rows)
@@ -15,8 +17,8 @@ static inline uint64_t column_parts(int64_t rows)
     return (uint64_t)(rows < COLUMN_PARTS ? rows : COLUMN_PARTS);
 }
 
-/* The second stage: x [rows,columns] -> out [columns], set or added to. The rows are `pitch`
- * apart. */
+/* The second stage: adds up the rows of x [rows, columns], which begin `pitch` elements apart, and
+ * writes the sums to out [columns]. If `accumulate` is true, it adds them to out. */
 bool columns_finish(const float *x, int64_t rows, int64_t pitch, Array out, int64_t columns,
                     bool accumulate, const CudaContext *cuda, CudaError *error);
 

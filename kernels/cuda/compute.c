@@ -1,10 +1,10 @@
-/* The dtypes that rows of the op table (without contractions and attention) accept, and the scratch
- * that they need. */
+/* The dtypes and the scratch memory of all ops but contractions and attention. */
 #include "kernels/argument.h"
 #include "kernels/cuda/workspace.h"
 #include "kernels/number.h"
 
-/* Scratch by op; an absent op needs none. */
+/* The function that gives the scratch bytes of each op. An op that is not listed needs no scratch
+ * memory. */
 static CudaWorkspace_function *const workspace[OP_COUNT] = {
     [OP_bias_grad] = cuda_columns_workspace,
     [OP_rmsnorm_grad] = cuda_norm_grad_workspace,
@@ -40,7 +40,8 @@ static bool is_eight(DType t)
     return t == DT_e4m3 || t == DT_e5m2;
 }
 
-/* True for ops that make 8-bit numbers, cast them, or find their largest magnitude. */
+/* Returns true for ops that may have 8-bit numbers: those that make or cast them, move them, or
+ * find their largest magnitude. */
 static bool takes_eight(OpKind op)
 {
     const OpInfo *info = op_info(op);
@@ -50,7 +51,9 @@ static bool takes_eight(OpKind op)
 
 static bool accepts(OpKind op, uint32_t arg, DType t)
 {
-    if (op == OP_fill && t == DT_f64) return true; /* a stage without a loss adds zero to its sum */
+    if (op == OP_fill && t == DT_f64)
+        return true; /* a pipeline stage without a loss adds zero to
+                        its sum of losses, which is fp64 */
     switch (kernel_argument(op, arg)) {
     case ARGUMENT_index: return t == DT_i32;
     case ARGUMENT_scalars: return t == DT_f64;
@@ -75,7 +78,7 @@ bool cuda_compute_accepts(OpKind op, const DType *dtype, uint32_t n_args)
 {
     const OpInfo *info = op_info(op);
     uint32_t n = (uint32_t)info->sig.n_in + info->sig.n_out;
-    if (info->flags & OP_BLOCKS) return false; /* missing.h */
+    if (info->flags & OP_BLOCKS) return false; /* missing.h lists these ops */
     if (op_is_halo(op)) return accepts_halo(op, dtype, n_args);
     if (info->class_ == OP_CLASS_reshape) return n_args == 2 && dtype[0] == dtype[1];
     if (op == OP_cast && n_args == 2 && dtype[0] == dtype[1]) return true;

@@ -1,14 +1,19 @@
-/* The language of the kernels: the common part of C and CUDA C++. nvcc compiles a file as CUDA. The
- * tests compile the same file as C and run it on the CPU thread by thread
- * (tests/cuda/emulator/device_on_cpu.h, included first there, defines the same names for the CPU).
+/* The language in which the kernels are written: the common part of C and CUDA C++. nvcc compiles
+ * a kernel file as CUDA. The tests compile the same file as C and run it on the CPU, thread by
+ * thread. For this they include tests/cuda/emulator/device_on_cpu.h first, which defines the same
+ * names.
  *
- *     typedef struct ScaleArgs { ... } ScaleArgs;            one struct, passed by value, is all
- *     KERNEL(scale_rows, ScaleArgs, 256, 8) { ... a.x ... }  that a kernel gets: it is called `a`
- *     LAUNCH(scale_rows, blocks, 256, shared_bytes, args, cuda, error)    true if it was launched
+ *    typedef struct ScaleArgs { ... } ScaleArgs;  A kernel gets a single struct by value,
+ *    KERNEL(scale_rows, ScaleArgs, 256, 8)        whose name in the kernel is `a`.
+ *    { ... a.x ... }                              At most 256 threads a block, 8 blocks a
+ *                                                 multiprocessor.
+ *    LAUNCH(scale_rows, blocks, 256, shared_bytes, args, cuda, error)
+ *                                                 Returns true if the kernel was launched.
  *
- * Blocks and grids have one dimension. Shared memory has the size that the launch requests;
- * SHARED(float, row) names it. a * b + c is never contracted (nvcc -fmad=false): write fmaf where
- * it is wanted. A sum that is written out then has the same bits on the CPU and on every device. */
+ * Blocks and grids have one dimension. A launch states the bytes of shared memory;
+ * SHARED(float, row) declares `row` as this memory. The compiler never contracts a * b + c (nvcc
+ * -fmad=false), so a kernel calls fmaf where one rounding is wanted. A sum that is written out
+ * therefore has the same bits on the CPU and on every device. */
 #ifndef TANDEM_KERNELS_CUDA_DEVICE_CUH
 #define TANDEM_KERNELS_CUDA_DEVICE_CUH
 
@@ -23,7 +28,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-extern "C" { /* the project's own functions are C */
+extern "C" { /* so that the project's headers declare C functions */
 #endif
 #include "kernels/cuda/cuda.h"
 #include "kernels/draw.h"
@@ -34,8 +39,8 @@ extern "C" { /* the project's own functions are C */
 #define DEVICE static __device__ __forceinline__
 #define UNROLL _Pragma("unroll")
 
-/* At most `threads` threads in a block, and registers for `blocks_per_sm` blocks on each
- * processor. */
+/* Declares a kernel with at most `threads` threads in a block. The compiler limits the registers so
+ * that `blocks_per_sm` blocks fit on a multiprocessor. */
 #define KERNEL(name, Args, threads, blocks_per_sm)                                                 \
     static __global__ void __launch_bounds__(threads, blocks_per_sm)                               \
         name(const __grid_constant__ Args a)
@@ -50,7 +55,8 @@ static inline bool device_fine(const char *call, cudaError_t status, CudaError *
     return false;
 }
 
-/* A block may use more than 48 KiB only after a request for it. */
+/* Allows a kernel to use `shared_bytes` bytes of shared memory. CUDA demands this call for more
+ * than 48 KiB. */
 static inline bool device_allow(const void *kernel, const char *name, size_t shared_bytes,
                                 CudaError *error)
 {
@@ -67,7 +73,7 @@ static inline bool device_allow(const void *kernel, const char *name, size_t sha
                                (cudaStream_t)(cuda)->stream>>>(args),                              \
                         device_fine(#name, cudaGetLastError(), error))))
 
-/* Sets the bytes to 0, in stream order. */
+/* Sets `bytes` bytes of device memory to 0, after all earlier work of the stream. */
 static inline bool device_zero(void *p, uint64_t bytes, const CudaContext *cuda, CudaError *error)
 {
     return bytes == 0 ||
@@ -85,11 +91,14 @@ static inline bool device_copy(void *to, const void *from, uint64_t bytes, const
                        error);
 }
 
-#define ALIGNED(type, p) ((type *)(p)) /* `p` is aligned for a single access */
+#define ALIGNED(type, p)                                                                           \
+    ((type *)(p)) /* casts p, which must be aligned for one access of that                         \
+                     type */
 #define BITS_OF_FLOAT(x) __float_as_uint(x)
 #define FLOAT_OF_BITS(u) __uint_as_float(u)
 
-/* 2^x by the device's own unit, within 2 units in the last place. */
+/* Returns 2^x, computed by the multiprocessor's unit for exponentials, with an error of at most 2
+ * units in the last place. */
 DEVICE float device_exp2(float x)
 {
     float y;
@@ -97,7 +106,7 @@ DEVICE float device_exp2(float x)
     return y;
 }
 
-/* NaN stays NaN. */
+/* Returns the larger of x and `least`; NaN if x is NaN. */
 DEVICE float device_at_least(float x, float least)
 {
     float y;
@@ -117,7 +126,7 @@ DEVICE void device_sincos(double x, double *sine, double *cosine)
     sincos(x, sine, cosine);
 }
 
-/* x / y for |y| < 2^126, within 2 units in the last place. */
+/* Returns x / y for |y| < 2^126, with an error of at most 2 units in the last place. */
 DEVICE float device_divide(float x, float y)
 {
     return __fdividef(x, y);
@@ -125,6 +134,6 @@ DEVICE float device_divide(float x, float y)
 #endif
 
 enum { WARP = 32 };
-#define FULL 0xffffffffu /* the mask of all lanes */
+#define FULL 0xffffffffu /* all 32 lanes of a warp, as a mask */
 
 #endif

@@ -1,10 +1,10 @@
-/* The draws of kernels/draw.h on the device, with the same bits. */
+/* Random draws on the device, with the same bits as those of kernels/draw.h on the CPU. */
 #ifndef TANDEM_KERNELS_CUDA_DRAW_CUH
 #define TANDEM_KERNELS_CUDA_DRAW_CUH
 
 #include "kernels/cuda/number.cuh"
 
-/* The arguments of a kernel for an instruction that drops elements. */
+/* The values from which a kernel draws for an instruction that drops elements. */
 typedef struct CudaDraw {
     const CudaControl *control;
     uint32_t part, site, threshold;
@@ -21,7 +21,7 @@ static inline CudaDraw draw_of(const KernelArgs *args, const CudaContext *cuda)
     return draw;
 }
 
-/* Computed once by each thread. */
+/* The key of a kernel's draws. Each thread computes it once. */
 typedef struct CudaDrawKey {
     uint64_t seed, stream;
     uint32_t threshold;
@@ -67,7 +67,8 @@ DEVICE CudaDrawKey draw_key(const CudaDraw *draw)
     return key;
 }
 
-/* Bit k: element 4 * four + k is kept. */
+/* Draws for the elements 4 four to 4 four + 3. Bit k of the result is 1 if element 4 four + k is
+ * kept. */
 DEVICE uint32_t draw_keeps_four(const CudaDrawKey *key, uint64_t four)
 {
     Words w = draw_philox(key->seed, key->stream, four);
@@ -81,8 +82,8 @@ DEVICE bool draw_keeps(const CudaDrawKey *key, uint64_t element)
     return (draw_keeps_four(key, element >> 2) >> (element & 3) & 1) != 0;
 }
 
-/* Draws words for eight elements from `element` on; three calls if they begin inside a group of
- * four. */
+/* Draws one word for each of eight elements from `element` on. The generator makes four words in a
+ * call, so three calls are needed if `element` is no multiple of four. */
 DEVICE void draw_eight(uint64_t seed, uint64_t stream, uint64_t element, uint32_t word[EIGHT])
 {
     uint32_t all[EIGHT + 4], skip = (uint32_t)(element & 3);

@@ -1,17 +1,19 @@
-/* Dropout: y = x / (1 - p) where a draw keeps the element, else 0. The draw depends on the
- * element's index in the whole tensor, and equals the CPU's bit for bit. */
+/* Dropout: y = x / (1 - p) if a random draw keeps the element, and 0 if not. The draw depends only
+ * on the element's number in the whole tensor, and has the same bits as on the CPU. */
 #include "kernels/cuda/draw.cuh"
 #include "kernels/cuda/fused.h"
 #include "kernels/cuda/launch.cuh"
 
 enum { DROPOUT_THREADS = 256, DROPOUT_BLOCKS_PER_SM = 4 };
 
-/* Dimensions that are contiguous in the whole tensor are merged; the last one is a row. Along one
- * dimension, elements from `half` on may be `jump` further on: a part in two chunks. */
+/* Dimensions that are contiguous in the whole tensor are merged into one; the last dimension is a
+ * row. Along one of them, elements from local index `half` on may be `jump` further on in the whole
+ * tensor, because the rank has two separate chunks. */
 typedef struct DropoutArgs {
     Array x, y;
     CudaDraw draw;
-    /* for each index: its local size, its start in the whole tensor, its step */
+    /* for each dimension: its local size, its first index in the whole tensor, and the distance
+     * between neighbours in the whole tensor */
     int64_t local[MAX_DIMS], start[MAX_DIMS], step[MAX_DIMS];
     int64_t half[MAX_DIMS], jump[MAX_DIMS];
     int32_t n_dims;
@@ -56,8 +58,9 @@ KERNEL(dropout_rows, DropoutArgs, DROPOUT_THREADS, DROPOUT_BLOCKS_PER_SM)
     }
 }
 
-/* Lists dimensions innermost first: [0] is a row. A dimension merges with the one inside it if that
- * one is whole here, because their elements are then contiguous in the whole tensor too. */
+/* Lists the dimensions from the inside to the outside; number 0 is a row. A dimension is merged
+ * with the one inside it if this rank has all of that one. Their elements are then contiguous in
+ * the whole tensor. */
 static void dropout_dims(const KernelArgs *args, DropoutArgs *p)
 {
     const Binding *b = args->binding;
@@ -68,7 +71,7 @@ static void dropout_dims(const KernelArgs *args, DropoutArgs *p)
         unsigned char l = (unsigned char)b->letter[0][d];
         const int64_t half = args->size[l] / 2, jump = args->second[l] - args->start[l] - half;
         if (!joins || jump > 0) {
-            assert(jump == 0 || d < b->n_dims[0] - 1); /* a row is never in two chunks */
+            assert(jump == 0 || d < b->n_dims[0] - 1); /* a row never belongs to two chunks */
             p->local[p->n_dims] = 1;
             p->step[p->n_dims++] = step;
         }

@@ -1,5 +1,5 @@
-/* Kernels that compute several ops: the interface between the chains and the families of
- * kernels. */
+/* Kernels that compute several ops in one launch. The file for chains of instructions calls the
+ * functions declared here; each family of kernels defines its own. */
 #ifndef TANDEM_KERNELS_CUDA_FUSED_H
 #define TANDEM_KERNELS_CUDA_FUSED_H
 
@@ -9,33 +9,33 @@
 extern "C" {
 #endif
 
-/* True for types of more than 8 bits, because only these are fused. */
+/* Returns true for dtypes of more than 8 bits; only these are fused. */
 static inline bool fused_takes(DType t)
 {
     return t == DT_f32 || t == DT_bf16 || t == DT_f16;
 }
 
-/* For each family of kernels: the number of leading parts that it can run as one kernel (0: none),
- * and that kernel. */
+/* Two functions for each family of kernels. The first returns how many of the first parts of a
+ * chain one kernel of the family can compute (0: none). The second launches that kernel. */
 typedef uint32_t CudaRunLength(const CudaChainPart *part, uint32_t n);
 typedef bool CudaRun(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
                      CudaError *error);
 
-/* A norm, together with the sum before it (written only if read elsewhere), with the largest
- * magnitude of its output, or with both. */
+/* A norm, and one or both of: the sum before it (written only if another instruction reads the
+ * sum), and the largest magnitude of its output. */
 CudaRunLength cuda_norm_length;
 CudaRun cuda_norm_run;
 
-/* A norm's gradient, and the largest magnitude of the input's gradient. */
+/* The gradient of a norm, and the largest magnitude of the gradient of its input. */
 CudaRunLength cuda_norm_grad_length;
 CudaRun cuda_norm_grad_run;
 
-/* The sums of cross-entropy in one pass over the logits: the maximum, then, in any order, the
- * sum of exponentials and the label's logit. */
+/* The three sums of cross-entropy in one pass over the logits: first the maximum, then in any order
+ * the sum of exponentials and the logit of the label. */
 CudaRunLength cuda_xent_length;
 CudaRun cuda_xent_run;
 
-/* A gated unit, silu(gate) * up, or its gradient; no other op joins it. */
+/* A gated unit silu(gate) * up, or its gradient. No other op is fused with it. */
 CudaRunLength cuda_gate_length;
 CudaRun cuda_gate_run;
 
@@ -43,8 +43,8 @@ CudaRun cuda_gate_run;
 CudaRunLength cuda_turn_length;
 CudaRun cuda_turn_run;
 
-/* True if the elements that dropout covers are contiguous in the whole tensor; *first is the global
- * index of the first one. */
+/* Returns true if the local elements that dropout covers are contiguous in the whole tensor. *first
+ * then gets the global index of the first of them. */
 bool cuda_dropout_is_flat(const KernelArgs *args, int64_t *first);
 
 #ifdef __cplusplus

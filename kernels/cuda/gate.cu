@@ -1,11 +1,12 @@
-/* Gated units (SwiGLU) and their gradient as one launch each. A chain (chain.cu) could run the same
- * ops. But it interprets them, which took more than twice the time of the memory traffic on an
- * H200. Between ops, values are rounded as memory would round them. */
+/* Gated units (SwiGLU) and their gradient, each in one launch. The general kernel for chains
+ * (chain.cu) could compute the same ops. But it interprets them, which on an H200 took more than
+ * twice as long as moving the data. After each op, the value is rounded to the dtype that its
+ * buffer has in memory. */
 #include "kernels/cuda/fused.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/pointwise.cuh"
 
-/* ahead: groups of eight that a thread handles at a time */
+/* GATE_AHEAD, GATE_GRAD_AHEAD: groups of eight elements that a thread processes at a time */
 enum {
     GATE_THREADS = 256,
     GATE_BLOCKS_PER_SM = 3,
@@ -15,9 +16,11 @@ enum {
 };
 
 typedef struct GateArgs {
-    Array in[GATE_INPUTS]; /* forward: gate, up; gradient: of the product, up, silu(gate), gate */
-    Array out[3];   /* silu(gate), the product; or the gradients of silu(gate), of up, of gate */
-    bool writes[3]; /* false: no instruction reads it */
+    Array in[GATE_INPUTS]; /* forward: gate, up; gradient: gradient of the product, up, silu(gate),
+                              gate */
+    Array out[3];   /* forward: silu(gate), product; gradient: gradients of silu(gate), of up, of
+                       gate */
+    bool writes[3]; /* false: no instruction reads this output, so it is not written */
     int64_t n;      /* elements */
 } GateArgs;
 
@@ -54,8 +57,8 @@ DEVICE void gate_backward(const GateArgs *a, int64_t at, int n, const Raw *raw)
     gate_write(a, 2, at, n, y);
 }
 
-/* Handles `ahead` groups of eight from group t on. An output may lie where an input does: a
- * thread writes only elements whose inputs it has read. */
+/* Processes `ahead` groups of eight elements, from group t on. An output may lie in the memory of
+ * an input, because a thread has read all inputs of an element before it writes the element. */
 DEVICE void gate_groups(const GateArgs *a, int64_t t, const int n_in, const int ahead)
 {
     Raw raw[GATE_AHEAD][GATE_INPUTS];
@@ -86,9 +89,9 @@ DEVICE void gate_groups(const GateArgs *a, int64_t t, const int n_in, const int 
 GATE_KERNEL(gate_unit, 2, GATE_AHEAD)
 GATE_KERNEL(gate_unit_grad, 4, GATE_GRAD_AHEAD)
 
-/* ---- which runs ---- */
+/* ---- which chains these kernels run ---- */
 
-/* True if the part is this op on n elements of types that are fused, and sets its output. */
+/* Returns true if the part is `op` on n elements of dtypes that can be fused. */
 static bool gate_part(const CudaChainPart *part, OpKind op, int64_t n)
 {
     const KernelArgs *args = part->args;
@@ -108,7 +111,7 @@ static bool gate_touches(const KernelArgs *args, uint32_t i, const KernelArgs *m
     return args->ptr[i] == made->ptr[made->n_in];
 }
 
-/* silu(gate), and its product with `up` */
+/* Returns true if the two parts are silu(gate) and its product with up. */
 static bool gate_is_unit(const CudaChainPart *part)
 {
     const KernelArgs *silu = part[0].args, *mul = part[1].args;
@@ -117,7 +120,8 @@ static bool gate_is_unit(const CudaChainPart *part)
            gate_reads(mul, 0, silu) && !gate_touches(mul, 1, silu) && !gate_touches(mul, 2, silu);
 }
 
-/* d * up, d * silu(gate), and the gradient of silu from the first */
+/* Returns true if the three parts are d * up, d * silu(gate), and the gradient of silu from the
+ * first one. */
 static bool gate_is_grad(const CudaChainPart *part)
 {
     const KernelArgs *first = part[0].args, *second = part[1].args, *last = part[2].args;
@@ -125,7 +129,8 @@ static bool gate_is_grad(const CudaChainPart *part)
     if (!gate_part(&part[0], OP_mul, n) || !gate_part(&part[1], OP_mul, n) ||
         !gate_part(&part[2], OP_silu_grad, n))
         return false;
-    for (uint32_t i = 0; i < 3; i++) /* nothing is read after it was overwritten */
+    for (uint32_t i = 0; i < 3; i++) /* no part may read memory that an earlier part has
+                                        overwritten */
         if (gate_touches(second, i, first)) return false;
     return gate_reads(last, 0, first) && !gate_touches(last, 1, first) &&
            !gate_touches(last, 1, second) && !gate_touches(last, 2, second) &&

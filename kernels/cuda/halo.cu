@@ -1,24 +1,25 @@
-/* A split dimension and its halo: makes strips for the neighbours, and puts received strips into
- * place. An output element is the sum of at most three elements. Most output elements are a copy of
- * one element. */
+/* Halos of a split dimension: makes the strips that are sent to neighbours, and puts received
+ * strips into place. An output element is the sum of at most three input elements; most output
+ * elements are copies of one. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 
 enum { HALO_THREADS = 256, HALO_BLOCKS_PER_SM = 8, HALO_SOURCES = 3 };
 
-/* Rows [to, to + n) of the output get the rows of buffer x from `from` on. Buffer x has `rows`
- * rows. */
+/* One term of the output: rows to to to + n - 1 of the output get rows from `from` on of buffer x,
+ * which has `rows` rows. */
 typedef struct HaloSource {
     Array x;
-    int64_t offset; /* elements before the first row of x; not 0 for the second strip */
+    int64_t offset; /* number of elements before the first row; not 0 for the second strip */
     int64_t rows, from, to, n;
-    int64_t strip; /* strip of the output: 0 or 1; -1: the output is not a strip */
+    int64_t strip; /* which strip of the output is written, 0 or 1; -1: the output is not made of
+                      strips */
 } HaloSource;
 
 typedef struct HaloArgs {
     HaloSource source[HALO_SOURCES];
     Array out;
-    int64_t outer, rows, inner, n; /* sizes of the output; n: all its elements */
+    int64_t outer, rows, inner, n; /* sizes of the output; n: number of all its elements */
 } HaloArgs;
 
 DEVICE float halo_element(const HaloArgs *a, int64_t t)
@@ -112,7 +113,7 @@ bool cuda_halo_cut(const KernelArgs *args, const CudaContext *cuda, CudaError *e
     return halo_launch(args, &p, 1, h->strip, cuda, error);
 }
 
-/* The rows that a part owns and holds. */
+/* Returns the rows that a rank both owns and holds. */
 static Interval common(const Halo *h)
 {
     Interval at;

@@ -1,5 +1,6 @@
-/* Initial values of parameters. A value depends only on its element's index in the whole tensor, so
- * each thread draws its own. Sums and products have the order of the CPU's code, in fp64. */
+/* Initial values of parameters. A value depends only on the element's number in the whole tensor,
+ * so each thread draws its own values. Sums and products have the order of the CPU's code, in
+ * fp64. */
 #include "kernels/cuda/draw.cuh"
 #include "kernels/cuda/init.h"
 #include "kernels/cuda/launch.cuh"
@@ -27,8 +28,9 @@ DEVICE double init_value(const InitArgs *a, uint64_t element)
     return a->a + (a->b - a->a) * normal_fraction(low);
 }
 
-/* Returns the float next to x towards zero. If x is not that float, its last bit is set. Rounding
- * the result to a narrower type then gives the same number as rounding x once. */
+/* Rounds x toward zero to a float, and sets the float's last bit if it differs from x. If the
+ * result is later rounded to a narrower dtype, the number is the same as if x had been rounded only
+ * once. */
 DEVICE float init_round_to_odd(double x)
 {
     float near = (float)x;

@@ -1,5 +1,5 @@
-/* Makes initial values of parameters on the device, with the same bits as kernel_init_value on the
- * CPU. */
+/* Makes the initial values of parameters on the device, with the same bits as kernel_init_value on
+ * the CPU. */
 #ifndef TANDEM_KERNELS_CUDA_INIT_H
 #define TANDEM_KERNELS_CUDA_INIT_H
 
@@ -9,14 +9,15 @@
 extern "C" {
 #endif
 
-/* Elements [at, at + n) of a buffer get the values of elements [global, global + n) of a tensor,
- * rounded to `rest` and then to the buffer's dtype. */
+/* One call: elements at to at + n - 1 of a buffer get the initial values of elements global to
+ * global + n - 1 of a tensor. Each value is rounded to the dtype `rest`, then to the dtype of the
+ * buffer. */
 typedef struct CudaInit {
     void *buffer;
-    DType dtype, rest; /* fp32, bf16 or fp16 */
+    DType dtype, rest; /* each may be fp32, bf16 or fp16 */
     uint64_t at, global, n;
     uint64_t seed, stream;
-    int kind; /* InitKind */
+    int kind; /* an InitKind */
     double a, b;
 } CudaInit;
 

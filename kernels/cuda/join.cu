@@ -1,6 +1,6 @@
-/* Joins features that a group shares with features of each of its members, and splits the gradient
- * into both again; kernels/cpu/join.c defines groups and members. A thread handles one element of
- * the result. */
+/* Joins features that all members of a group have in common with features of each member, and
+ * splits the gradient into both again. kernels/cpu/join.c defines groups and members. A thread
+ * computes one element of the result. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 
@@ -8,7 +8,8 @@ enum { JOIN_THREADS = 256 };
 
 typedef struct JoinArgs {
     Array x, own, y;
-    int64_t groups, G, X, U; /* G: members of a group */
+    int64_t groups, G, X, U; /* G: members of a group; X, U: number of common features, and of
+                                features of a member */
     bool accumulate;
 } JoinArgs;
 
@@ -39,7 +40,8 @@ KERNEL(join_own, JoinArgs, JOIN_THREADS, 4)
     write_one(a.y, i, a.accumulate ? read_one(a.y, i) + x : x);
 }
 
-/* w: width of each of the X, U and Z that the ops name. */
+/* Returns the arguments; `w` is the number of elements that each unit of the sizes X and U stands
+ * for. */
 static JoinArgs join_args(const KernelArgs *args, int64_t groups, int64_t G, int64_t w)
 {
     JoinArgs a;
@@ -136,8 +138,8 @@ bool cuda_lead_tokens_grad(const KernelArgs *args, const CudaContext *cuda, Cuda
     return split_shared(of_leading(args), cuda, error);
 }
 
-/* Merging tokens does not change the order in memory, so both ops only copy. They use the kernels
- * above with one member, which shares no features. */
+/* merge_tokens and its gradient do not change the order in memory, so both only copy. They use the
+ * kernels above with one member, which has no common features. */
 static JoinArgs of_merged(const KernelArgs *args)
 {
     const int64_t *size = args->size;

@@ -1,4 +1,5 @@
-/* Helpers for the host side of the kernels: grid sizes, scratch, parts of flat buffers. */
+/* Helpers for the functions that launch kernels: numbers of blocks, bytes of shared memory, and the
+ * local range of flat buffers. */
 #ifndef TANDEM_KERNELS_CUDA_LAUNCH_CUH
 #define TANDEM_KERNELS_CUDA_LAUNCH_CUH
 
@@ -9,17 +10,18 @@ static inline int64_t ceil_div(int64_t n, int64_t by)
     return (n + by - 1) / by;
 }
 
-/* Returns the number of blocks for n items if a block handles `each` items at a time, at most
- * `most`. If that is too few, each block also handles the items one grid further on, and so on. */
+/* Returns how many blocks compute n items if a block handles `each` items at a time; at most
+ * `most`. If `most` blocks cannot handle all items at once, each block goes on with the items one
+ * grid further on. */
 static inline int64_t blocks_for(int64_t n, int64_t each, int64_t most)
 {
     int64_t blocks = ceil_div(n, each);
     return blocks < most ? blocks : most;
 }
 
-/* Returns the bytes of shared memory that a block on this device may request. (CUDA C++ Programming
- * Guide, technical specifications: 163 KiB for compute capability 8.0; 99 KiB for 8.6, 8.9
- * and 12.x; 227 KiB for 9.0 and 10.0.) Code for 8.0 also runs on 8.6 and 8.9. */
+/* Returns how many bytes of shared memory a block may request on this device. (CUDA C++ Programming
+ * Guide, technical specifications: 163 KiB for compute capability 8.0; 99 KiB for 8.6, 8.9 and
+ * 12.x; 227 KiB for 9.0 and 10.0.) Code that was compiled for 8.0 also runs on 8.6 and 8.9. */
 static inline uint64_t shared_most(const CudaContext *cuda)
 {
     uint32_t capability = cuda->compute_capability;
@@ -27,7 +29,7 @@ static inline uint64_t shared_most(const CudaContext *cuda)
     return capability >= 90 && capability < 120 ? UINT64_C(227) << 10 : UINT64_C(99) << 10;
 }
 
-/* True if output j is added to, not set. */
+/* Returns true if the kernel adds to output j, and false if it overwrites output j. */
 static inline bool accumulates(const KernelArgs *args, uint32_t j)
 {
     return (args->attrs.accumulate >> j & 1) != 0;
@@ -38,7 +40,8 @@ static inline uint32_t fault_code(CudaFault fault, const CudaContext *cuda)
     return (uint32_t)fault << CUDA_FAULT_PC_BITS | cuda->pc;
 }
 
-/* The local part of elements [lo, hi) of x. */
+/* The elements of x with global numbers lo to hi - 1 that this rank has: n elements from local
+ * index `from` on. */
 typedef struct Range {
     int64_t from, n;
 } Range;
@@ -54,7 +57,8 @@ static inline Range local_range(const KernelArgs *args)
     return range;
 }
 
-/* t / per_row for t below n, computed in 32 bits if they suffice. */
+/* Returns t / per_row for a t below n. The division uses 32 bits if they suffice, which is
+ * faster. */
 static inline
 #ifdef __CUDACC__
     __host__ __device__

@@ -1,6 +1,6 @@
-/* Ops that have no kernel on a CUDA device: their entry in a table of kernels is NULL, and
- * kernel_cuda_accepts refuses them. Products of blocks are missing, too (cuda_contract_accepts).
- * For the file that makes such a table, after cuda.h. */
+/* The list of ops without a kernel for CUDA devices. Their entry in a table of kernels is NULL, and
+ * kernel_cuda_accepts refuses them. (Products of blocks have no kernel either; see
+ * cuda_contract_accepts.) A file that makes a table of kernels includes this file after cuda.h. */
 #ifndef TANDEM_KERNELS_CUDA_MISSING_H
 #define TANDEM_KERNELS_CUDA_MISSING_H
 

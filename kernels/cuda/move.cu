@@ -1,17 +1,19 @@
-/* Ops that change a value's memory order: slice, place, pack, unpack, copy. Each moves runs of
- * bytes. A thread moves the widest words that divide all runs. */
+/* Ops that change how a value lies in memory: slice, place, pack, unpack, copy. Each op moves runs
+ * of contiguous bytes. A thread moves words of the largest size that divides all runs. */
 #include "kernels/cuda/launch.cuh"
 
 enum { MOVE_THREADS = 256, MOVE_BLOCKS_PER_SM = 8, MOVE_MANY = 4 };
 
-/* One side is the whole, [outer, middle, inner]; the other is parts [outer, size, inner] from index
- * `first` of the middle on. Here `inner` counts words of `piece` bytes. */
+/* One side of a move is the whole [outer, middle, inner]. The other side is one or several parts
+ * [outer, size, inner]; the first part begins at index `first` of the middle dimension. `inner`
+ * counts words of `piece` bytes. */
 typedef struct MoveArgs {
     char *whole, *parts;
     int64_t outer, middle, inner, size, first;
-    int64_t n;      /* words of all parts */
-    int64_t zigzag; /* for n parts of two chunks each: 2n - 1; 0: parts follow each other */
-    int32_t piece;  /* 16, 8, 4, 2 or 1 bytes */
+    int64_t n;      /* number of words in all parts */
+    int64_t zigzag; /* 2n - 1 if there are n parts of two chunks each; 0 if each part is
+                       contiguous */
+    int32_t piece;  /* bytes of a word: 16, 8, 4, 2 or 1 */
     bool to_whole;
 } MoveArgs;
 
@@ -55,7 +57,7 @@ DEVICE void move_write(const MoveArgs *a, char *at, uint4 x)
 DEVICE int64_t move_place(const MoveArgs *a, int64_t t)
 {
     int64_t run = split_row(t, a->inner, a->n),
-            column = t - run * a->inner; /* [part, outer, size] */
+            column = t - run * a->inner; /* run counts [part, outer, size] */
     int64_t row = split_row(run, a->size, a->n), at = run - row * a->size;
     int64_t part = split_row(row, a->outer, a->n), outer = row - part * a->outer;
     int64_t middle = a->first + part * a->size + at;
@@ -99,7 +101,8 @@ static bool move_launch(const KernelArgs *args, bool to_whole, int64_t parts, in
     uint64_t common = (uint64_t)row | (uintptr_t)args->ptr[0] | (uintptr_t)args->ptr[1] | 16;
     memset(&p, 0, sizeof p);
     p.whole = (char *)args->ptr[to_whole ? 1 : 0], p.parts = (char *)args->ptr[to_whole ? 0 : 1];
-    p.piece = (int32_t)(common & (~common + 1)); /* the largest power of two that divides all */
+    p.piece = (int32_t)(common & (~common + 1)); /* the largest power of two that divides all of
+                                                    them */
     p.outer = args->outer, p.middle = args->middle, p.inner = row / p.piece;
     p.size = args->part_size, p.first = first;
     p.n = parts * p.outer * p.size * p.inner;
@@ -134,8 +137,8 @@ bool cuda_unpack(const KernelArgs *args, const CudaContext *cuda, CudaError *err
     return move_launch(args, true, args->attrs.parts, 0, cuda, error);
 }
 
-/* x [b,F,...] -> y [b,X,...]: takes tokens of each sequence from attrs.first on, as ids or
- * numbers */
+/* x [b,F,...] -> y [b,X,...]: takes X tokens of each sequence, from token attrs.first on; a token
+ * may be an id or a row of numbers */
 bool cuda_tokens(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     KernelArgs slice = *args;

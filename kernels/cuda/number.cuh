@@ -1,6 +1,7 @@
-/* Arrays of fp32, bf16, fp16 and the two 8-bit types. They are read and written eight elements at a
- * time, 16 bytes at once if the array allows it. Loaded values are widened later, so that a thread
- * can issue several loads before it waits for the first. */
+/* Reads and writes arrays of fp32, bf16, fp16 and of the two 8-bit dtypes, eight elements at a
+ * time. If the array is aligned, an access moves 16 bytes at once. Loading a value and widening it
+ * to fp32 are separate functions, so that a thread can issue several loads before it waits for the
+ * first. */
 #ifndef TANDEM_KERNELS_CUDA_NUMBER_CUH
 #define TANDEM_KERNELS_CUDA_NUMBER_CUH
 
@@ -11,7 +12,8 @@ enum { EIGHT = 8 };
 typedef struct Array {
     char *at;
     int32_t dtype;
-    bool wide; /* groups of eight elements, from a multiple of eight on, are aligned */
+    bool wide; /* true: each group of eight elements that begins at a multiple of eight is
+                  aligned */
 } Array;
 
 static inline uint32_t array_bytes(int32_t dtype)
@@ -19,7 +21,7 @@ static inline uint32_t array_bytes(int32_t dtype)
     return dtype == DT_f32 || dtype == DT_i32 ? 4 : dtype == DT_bf16 || dtype == DT_f16 ? 2 : 1;
 }
 
-/* Returns the array of an argument seen as rows of `row` elements. */
+/* Returns argument i as an array of rows of `row` elements. */
 static inline Array array_of(const KernelArgs *args, uint32_t i, int64_t row)
 {
     Array x;
@@ -39,13 +41,13 @@ static inline Array array_f32(void *at, int64_t row)
     return x;
 }
 
-/* True for aligned arrays of bf16, which some kernels serve alone. */
+/* Returns true for an aligned array of bf16 numbers. Some kernels have separate code for these. */
 static inline bool array_is_bf16(Array x)
 {
     return x.wide && x.dtype == DT_bf16;
 }
 
-/* Tells the compiler that array_is_bf16 accepts this array. */
+/* Tells the compiler that array_is_bf16 accepts the array. */
 DEVICE Array array_as_bf16(Array x)
 {
     x.dtype = DT_bf16, x.wide = true;
@@ -54,11 +56,12 @@ DEVICE Array array_as_bf16(Array x)
 
 /* ---- one element ---- */
 
-/* Rounds a float's magnitude to the nearest code of a format with `mantissa` bits, ties to even. */
+/* Rounds the magnitude of a float to the nearest code of a format with `mantissa` bits of mantissa;
+ * ties go to the even code. */
 DEVICE uint32_t code_of(uint32_t magnitude, int mantissa, int bias)
 {
     int shift = 23 - mantissa;
-    uint32_t least = (uint32_t)(128 - bias) << 23; /* the format's smallest normal number */
+    uint32_t least = (uint32_t)(128 - bias) << 23; /* smallest normal number of the format */
     uint32_t magic = (uint32_t)(128 - bias + shift) << 23;
     if (magnitude < least)
         return BITS_OF_FLOAT(FLOAT_OF_BITS(magnitude) + FLOAT_OF_BITS(magic)) - magic;
@@ -76,7 +79,8 @@ DEVICE float float_of(uint32_t code, int mantissa, int bias)
 
 enum { INFINITE = 0x7f800000 };
 
-/* The largest number is 448; larger values become 448. NaN becomes 7f. */
+/* Rounds to e4m3, whose largest number is 448. Larger values become 448. NaN becomes the code
+ * 7f. */
 DEVICE uint32_t round_e4m3(float x)
 {
     uint32_t u = BITS_OF_FLOAT(x), magnitude = u & 0x7fffffffu;
@@ -109,7 +113,7 @@ DEVICE float widen_e5m2(uint32_t code)
 }
 
 #ifdef __CUDACC__
-/* Rounds two numbers at once: the first into the low half. */
+/* Rounds two numbers at once. The first one goes into the low half of the word. */
 DEVICE uint32_t round_bf16_pair(float x, float y)
 {
     uint32_t u;
@@ -131,12 +135,13 @@ DEVICE float widen_f16(uint32_t code)
     return x;
 }
 
-/* The processor's own instruction, where it exists, agrees on every finite number in the format's
- * range. */
+/* Where the device has its own instruction for this, it gives the same codes for all finite numbers
+ * within the range of the format. */
 DEVICE uint32_t round_eight_pair(int32_t dtype, float x, float y)
 {
 #if __CUDA_ARCH__ >= 890
-    const float last = 61440; /* from here on e5m2 rounds to infinity, but `satfinite` does not */
+    const float last = 61440; /* from this magnitude on, e5m2 rounds to infinity, but the
+                                 instruction rounds to the largest number */
     bool beyond = dtype == DT_e5m2 && (fabsf(x) >= last || fabsf(y) >= last);
     uint16_t u;
     if (beyond) return round_e5m2(x) | round_e5m2(y) << 8;
@@ -191,8 +196,8 @@ DEVICE uint32_t round_eight_pair(int32_t dtype, float x, float y)
 }
 #endif
 
-/* The dtypes that a kernel is compiled for: those above 8 bits, or all. It is a compile-time
- * constant, so dtypes that a kernel never handles cost no code. */
+/* The dtypes for which a kernel is compiled: only those of more than 8 bits, or all. Since this is
+ * known at compile time, a kernel has no code for dtypes that it never gets. */
 typedef enum Kinds { KINDS_real, KINDS_all } Kinds;
 
 DEVICE bool is_half(int32_t dtype)
@@ -200,7 +205,8 @@ DEVICE bool is_half(int32_t dtype)
     return dtype == DT_bf16 || dtype == DT_f16;
 }
 
-/* Two numbers in the bits of one word (fp32 would need two, so not here). */
+/* Rounds two numbers to one word of two codes. (fp32 would need two words, so it is not handled
+ * here.) */
 DEVICE uint32_t round_pair(const Kinds kinds, int32_t dtype, float x, float y)
 {
     if (dtype == DT_bf16) return round_bf16_pair(x, y);
@@ -246,7 +252,8 @@ DEVICE void write_one(Array y, int64_t i, float value)
 
 /* ---- eight elements ---- */
 
-/* Eight numbers as stored in memory: in eight, four or two words. */
+/* Eight numbers with the bits that they have in memory: eight words (fp32), four (16 bits) or two
+ * (8 bits). */
 typedef struct Raw {
     uint32_t word[EIGHT];
 } Raw;
@@ -272,8 +279,8 @@ DEVICE void fetch_each(const Kinds kinds, Array x, int64_t i, int n, Raw *r)
     }
 }
 
-/* Loads elements i .. i + n - 1, n <= 8, the rest 0; if the array is wide, i is a multiple of
- * eight. */
+/* Loads elements i to i + n - 1 of x, where n <= 8, and sets the other elements to 0. If the array
+ * is wide, i must be a multiple of eight. */
 DEVICE Raw fetch_any(const Kinds kinds, Array x, int64_t i, int n)
 {
     Raw r = raw_zero();
@@ -373,7 +380,7 @@ DEVICE void store_any(const Kinds kinds, Array y, int64_t i, int n, const float 
     put_any(kinds, y, i, n, &r);
 }
 
-/* The same for fp32, bf16 and fp16 only. */
+/* The same functions for fp32, bf16 and fp16 only. */
 DEVICE Raw fetch(Array x, int64_t i, int n)
 {
     return fetch_any(KINDS_real, x, i, n);
@@ -394,22 +401,23 @@ DEVICE void store(Array y, int64_t i, int n, const float v[EIGHT])
     store_any(KINDS_real, y, i, n, v);
 }
 
-/* Rounds v to the numbers that an array of that type can hold. */
+/* Rounds each number of v to a number that an array of this dtype can hold. */
 DEVICE void round_all(int32_t dtype, float v[EIGHT])
 {
     Raw r = round_any(KINDS_real, dtype, v);
     widen_any(KINDS_real, dtype, &r, v);
 }
 
-/* Returns how many of the eight elements from i on are below n: 0 .. 8. */
+/* Returns how many of the elements i to i + 7 are below n: 0 to 8. */
 DEVICE int eight_of(int64_t i, int64_t n)
 {
     return n - i >= EIGHT ? EIGHT : n > i ? (int)(n - i) : 0;
 }
 
-/* exp(x) = 2^t (1 + e ln 2): t is x log2(e), rounded, and e is its rounding error. It is within 3
- * units in the last place from exp(-87) to exp(87); arguments beyond are clamped, as on the CPU.
- * NaN stays NaN. Rounding to a whole power of two would take the slow conversions to integers. */
+/* Returns exp(x) = 2^t (1 + e ln 2), where t is x log2(e), rounded, and e is the rounding error of
+ * t. The error is at most 3 units in the last place from exp(-87) to exp(87). Arguments outside of
+ * [-87, 87] are clamped, as on the CPU. NaN stays NaN. (The usual method rounds t to a whole
+ * number, and conversions to integers are slow on the device.) */
 DEVICE float device_exp(float x)
 {
     const float log2_e = 1.44269504088896341f, log2_e_rest = 1.92596299e-8f;
@@ -419,14 +427,15 @@ DEVICE float device_exp(float x)
     return fmaf(y, e * 0.69314718055994531f, y);
 }
 
-/* exp(x) for x <= 0, with a relative error of about 1e-7 (1 + |x|), in a quarter of device_exp's
- * instructions. Numbers below exp(-87) are 0. NaN stays NaN. */
+/* Returns exp(x) for x <= 0 with a relative error of about 1e-7 (1 + |x|). It takes a quarter of
+ * the instructions of device_exp. Results below exp(-87) are 0. NaN stays NaN. */
 DEVICE float device_exp_below(float x)
 {
     return device_exp2(x * 1.44269504088896341f);
 }
 
-/* The larger numbers of two pairs of bf16 numbers; of a NaN and a number, the number. */
+/* Returns the larger number of each of two pairs of bf16 numbers, in one word. If one of a pair is
+ * NaN, the other one is returned. */
 DEVICE uint32_t largest_bf16_pair(uint32_t x, uint32_t y)
 {
 #ifdef __CUDACC__

@@ -1,4 +1,4 @@
-/* Element-wise ops on matrices: one launch for any of them. */
+/* Element-wise ops on matrices. One function launches any of them. */
 #ifndef TANDEM_KERNELS_CUDA_POINT_LAUNCH_CUH
 #define TANDEM_KERNELS_CUDA_POINT_LAUNCH_CUH
 
@@ -10,17 +10,22 @@ enum { POINT_INPUTS = 3 };
 typedef enum Spread { SPREAD_flat, SPREAD_row, SPREAD_column } Spread;
 
 typedef struct PointArgs {
-    Array in[POINT_INPUTS], out;            /* [rows, row] */
-    int32_t spread[POINT_INPUTS];           /* flat: [rows, row]; row: [rows]; column: [row] */
-    int64_t pitch[POINT_INPUTS], out_pitch; /* elements between rows */
+    Array in[POINT_INPUTS], out;            /* inputs and output, each a matrix of `rows` rows with
+                                               `row` elements */
+    int32_t spread[POINT_INPUTS];           /* shape of each input: flat [rows, row]; row [rows],
+                                               one number for each row; column [row], one number for
+                                               each column */
+    int64_t pitch[POINT_INPUTS], out_pitch; /* elements from the beginning of a row to the beginning
+                                               of the next */
     int32_t op;
     float scale;
     bool accumulate;
-    int64_t rows, row, valid; /* valid: of each row; beyond it the result is 0 */
-    int64_t per_row, n;       /* groups of eight in a row; in all */
+    int64_t rows, row, valid; /* results are computed for the first `valid` elements of each row;
+                                 the others become 0 */
+    int64_t per_row, n;       /* groups of eight elements: in a row; in all rows */
 } PointArgs;
 
-/* Returns arguments for the op on [rows, row], all flat. */
+/* Returns the arguments of `op` on matrices [rows, row]; all inputs are flat. */
 PointArgs point_args(const KernelArgs *args, Point op, int64_t rows, int64_t row);
 bool point_launch(uint32_t n_in, PointArgs p, const CudaContext *cuda, CudaError *error);
 

@@ -1,5 +1,5 @@
-/* Ops that go element by element. There is one kernel for each number of inputs. A thread issues
- * all its loads before it waits for the first. */
+/* Element-wise ops. There is one kernel for each number of inputs. A thread issues all its loads
+ * before it waits for the first one. */
 #include "kernels/cuda/point_launch.cuh"
 
 enum { POINT_THREADS = 256, POINT_BLOCKS_PER_SM = 3 };
@@ -43,8 +43,8 @@ DEVICE void point_widen(const PointArgs *a, int input, const Raw *r, float x[EIG
     }
 }
 
-/* Processes this thread's groups of eight from t on, `many` of them. n_in and many are constants
- * after inlining. */
+/* Processes `many` groups of eight elements, from group t on. n_in and many are constants after
+ * inlining. */
 DEVICE void point_run(const PointArgs *a, int64_t t, const int n_in, const int many)
 {
     Raw raw[4][POINT_INPUTS];
@@ -127,7 +127,8 @@ bool cuda_cast(const KernelArgs *args, const CudaContext *cuda, CudaError *error
     return point_launch(1, point_args(args, POINT_pass, 1, args->rows), cuda, error);
 }
 
-/* Sums of losses are f64, which the other kernels of this file do not write. */
+/* Arguments of the kernel that fills arrays of fp64. Only sums of losses are fp64; the other
+ * kernels of this file do not write fp64. */
 typedef struct DoublesArgs {
     double *y;
     int64_t n;
@@ -140,7 +141,7 @@ KERNEL(fill_doubles, DoublesArgs, POINT_THREADS, POINT_BLOCKS_PER_SM)
     if (i < a.n) a.y[i] = a.value;
 }
 
-/* -> y [...] = attrs.scale, rounded once */
+/* y [...] = attrs.scale, rounded once */
 bool cuda_fill(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     uint64_t held = 0;

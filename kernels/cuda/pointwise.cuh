@@ -1,12 +1,13 @@
-/* Defines one output element of an element-wise op from its inputs, both for the op alone and for
- * chains. All is in fp32, in the order of the CPU's definition. */
+/* Computes one output element of an element-wise op from its inputs. Kernels of a single op and
+ * kernels of chains both use these functions. They compute in fp32, in the order of operations that
+ * the CPU's definition has. */
 #ifndef TANDEM_KERNELS_CUDA_POINTWISE_CUH
 #define TANDEM_KERNELS_CUDA_POINTWISE_CUH
 
 #include "kernels/cuda/number.cuh"
 
-/* Ops of the table that are fully element-wise: each is a kernel of its own and a step of chains.
- * Gives element k of the result from inputs x0 and x1. */
+/* The fully element-wise ops of the table of ops. Each is a kernel of its own and can be a step of
+ * a chain. The expression computes element k of the result from the inputs x0 and x1. */
 #define POINT_OPS(X)                                                                               \
     X(pass, x0[k])                                                                                 \
     X(add, x0[k] + x1[k])                                                                          \
@@ -33,11 +34,11 @@ typedef enum Point {
 #define X(name, expression) POINT_##name,
     POINT_OPS(X)
 #undef X
-    /* steps that other ops consist of */
-    POINT_fill, /* scale */
+    /* steps from which other ops are made */
+    POINT_fill, /* the result is `scale` everywhere */
     POINT_subtract,
     POINT_divide,
-    POINT_quantise /* x, and its factor; scale: the largest number */
+    POINT_quantise /* inputs: x, and its factor; `scale` is the largest number of the format */
 } Point;
 
 DEVICE float point_sigmoid(float x)
@@ -82,13 +83,15 @@ DEVICE float point_gelu_slope(float x)
     return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * GELU_K * (1.0f + 3.0f * GELU_C * x * x);
 }
 
-/* A tensor of zeros has no scale of its own; NaN stays NaN. */
+/* Returns the factor that scales a tensor with largest magnitude `amax` to the largest number of
+ * the format. A tensor of zeros counts as one with a tiny amax. NaN stays NaN. */
 DEVICE float point_quantise_factor(float amax, float largest)
 {
     return largest / (amax < 1e-12f ? 1e-12f : amax);
 }
 
-/* If rounding carries a product past the largest number, the result is that number. */
+/* Returns x * factor. Rounding can carry this product past the largest number of the format; the
+ * result is then that number. */
 DEVICE float point_quantise(float x, float factor, float largest)
 {
     float y = x * factor;
@@ -99,7 +102,8 @@ DEVICE float point_quantise(float x, float factor, float largest)
     UNROLL for (int k = 0; k < EIGHT; k++) y[k] = (expression);                                    \
     break
 
-/* Eight elements of inputs x0, x1, x2, as far as the op has them. */
+/* Computes eight elements of the op's result y from eight elements of each input x0, x1, x2. An op
+ * reads only the inputs that it has. */
 DEVICE void point_apply(int op, float scale, const float x0[EIGHT], const float x1[EIGHT],
                         const float x2[EIGHT], float y[EIGHT])
 {

@@ -1,5 +1,5 @@
-/* Learned positions: adds rows of a table to tokens, and sums their gradient. A rank's tokens may
- * be two chunks of the sequence; the table is whole. */
+/* Learned positions: adds rows of a table to tokens, and computes the table's gradient. A rank's
+ * tokens may be two separate chunks of the sequence, but each rank has the whole table. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 
@@ -8,11 +8,13 @@ enum { POSITION_THREADS = 256 };
 typedef struct PositionArgs {
     Array x, table, y;                      /* [b,s,k], [S,k], [b,s,k] */
     int64_t sequences, tokens, rows, width; /* b, s, S, k */
-    int64_t start, half, second;            /* positions of the first tokens of both chunks */
+    int64_t start, half, second;            /* positions of the first token of the first chunk, and
+                                               of the second; half: local index at which the second
+                                               chunk begins */
     bool accumulate;
 } PositionArgs;
 
-/* A thread adds eight features of a token. */
+/* A thread computes eight features of one token. */
 KERNEL(position_add, PositionArgs, POSITION_THREADS, 4)
 {
     const int64_t groups = (a.width + EIGHT - 1) / EIGHT, all = a.sequences * a.tokens * groups;
@@ -29,7 +31,7 @@ KERNEL(position_add, PositionArgs, POSITION_THREADS, 4)
     store(a.y, token * a.width + column, n, y);
 }
 
-/* A thread sums eight features of a row of the table over the sequences. */
+/* A thread computes eight features of one row of the table, summed over the sequences. */
 KERNEL(position_sum, PositionArgs, POSITION_THREADS, 4)
 {
     const int64_t groups = (a.width + EIGHT - 1) / EIGHT, all = a.rows * groups;

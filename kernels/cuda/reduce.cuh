@@ -1,6 +1,6 @@
-/* Sums and maxima over a warp and a block, always in the same order. Every thread gets the result.
- * `held` is shared memory with one number for each warp. The caller may use `held` again only after
- * the next barrier. Blocks are whole warps. */
+/* Sums and maxima over a warp and over a block, always in the same order. Every thread gets the
+ * result. `held` is shared memory with one number for each warp. The caller may use `held` again
+ * only after the next barrier. The number of threads of a block must be a multiple of 32. */
 #ifndef TANDEM_KERNELS_CUDA_REDUCE_CUH
 #define TANDEM_KERNELS_CUDA_REDUCE_CUH
 
@@ -14,7 +14,7 @@ DEVICE float warp_sum(float x)
     return x;
 }
 
-/* The sum over groups of n neighbouring lanes; n is a power of two. */
+/* Returns the sum over each group of n neighbouring lanes; n must be a power of two. */
 DEVICE float lanes_sum(float x, int n)
 {
     for (int lanes = n / 2; lanes > 0; lanes /= 2) x += __shfl_xor_sync(FULL, x, lanes);
@@ -27,8 +27,8 @@ DEVICE double warp_sum_double(double x)
     return x;
 }
 
-/* Returns the larger magnitude. Magnitudes are compared as bits; the bits of a NaN are larger than
- * any number's, so a NaN is kept. */
+/* Returns the largest of the 32 magnitudes of a warp. Magnitudes are compared as the bits of fp32
+ * numbers. The bits of a NaN are larger than those of any number, so a NaN is kept. */
 DEVICE uint32_t warp_largest(uint32_t x)
 {
     UNROLL for (int lanes = WARP / 2; lanes > 0; lanes /= 2)
@@ -49,8 +49,8 @@ DEVICE float warp_max(float x)
     return x;
 }
 
-/* Each warp's threads pass their warp's value; after the barrier every thread adds the values in
- * order. */
+/* One thread of each warp stores the sum of its warp. After a barrier, every thread adds these sums
+ * in the same order. */
 DEVICE float block_sum(float x, float *held)
 {
     x = warp_sum(x);
@@ -61,7 +61,7 @@ DEVICE float block_sum(float x, float *held)
     return total;
 }
 
-/* Makes two sums at once; held: two numbers for each warp. */
+/* Computes two sums at once. `held` must have two numbers for each warp. */
 DEVICE void block_sum_two(float *x, float *y, float *held)
 {
     *x = warp_sum(*x);

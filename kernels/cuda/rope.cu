@@ -1,7 +1,7 @@
-/* Rotary position embedding, half-split: index e of the first half of the rotated elements pairs
- * with e + half, at the angle position * theta^(-2e/E); positions are global. A block computes the
- * angles (in fp64), sines and cosines of a few tokens once, for all heads. Its threads then rotate
- * eight pairs at a time. */
+/* Rotary position embedding in half-split form: of the rotated elements, element e of the first
+ * half and element e + half form a pair. The pair is rotated by the angle position * theta^(-2e/E),
+ * where positions are global. A block computes the angles (in fp64), sines and cosines of a few
+ * tokens once for all heads. Its threads then rotate eight pairs at a time. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/rope.h"
@@ -11,17 +11,20 @@ enum { ROPE_THREADS = 128, ROPE_BLOCKS_PER_SM = 8 };
 typedef struct RopeArgs {
     Array x, y;
     int64_t tokens, seq, heads, width; /* [tokens, heads, width] */
-    int64_t turned, start;             /* elements that are rotated; position of the first token */
-    int64_t half, second;              /* position of the first token from `half` on */
-    int64_t round;                     /* tokens that a block rotates at a time */
+    int64_t turned, start;             /* turned: elements of a head that are rotated; start:
+                                          position of the first token */
+    int64_t half, second;              /* position of the first token, and of the first token from
+                                          local index `half` on */
+    int64_t round;                     /* tokens whose angles a block computes at a time */
     RopeRamp ramp;
     RopeGrid grid;
     double log_theta, sign;
     bool accumulate, by_pair;
-    double pair[ROPE_PAIRS]; /* by_pair: divides the frequency of each pair */
+    double pair[ROPE_PAIRS]; /* divides the frequency of each pair, if `by_pair` is true */
 } RopeArgs;
 
-/* Follows the CPU's definition, except that theta^(-2e/E) is computed by exp. */
+/* Returns the frequency of pair e. It follows the CPU's definition, except that exp computes
+ * theta^(-2e/E). */
 DEVICE double rope_frequency(const RopeArgs *a, int64_t e)
 {
     const double two_pi = 6.283185307179586476925286766559;
@@ -50,7 +53,7 @@ DEVICE void rope_write(const RopeArgs *a, int64_t at, int n, const float turned[
     store(a->y, at, n, y);
 }
 
-/* Eight sines or cosines; rows whose number is not a multiple of eight are not aligned. */
+/* Loads eight sines or cosines. A row whose length is no multiple of eight is not aligned. */
 DEVICE void rope_angles(const float *of, int n, bool aligned, float v[EIGHT])
 {
     if (!aligned) {
@@ -65,7 +68,7 @@ DEVICE void rope_angles(const float *of, int n, bool aligned, float v[EIGHT])
     }
 }
 
-/* Rotates up to eight pairs of a head that begins at element `head`, from pair e on. */
+/* Rotates up to eight pairs from pair e on, in the head that begins at element `head`. */
 DEVICE void rope_turn(const RopeArgs *a, int64_t head, int e, const float *sine,
                       const float *cosine)
 {
@@ -85,7 +88,7 @@ DEVICE void rope_turn(const RopeArgs *a, int64_t head, int e, const float *sine,
     rope_write(a, head + e + half, n, y2);
 }
 
-/* Copies elements that are not rotated. */
+/* Copies eight elements that are not rotated. */
 DEVICE void rope_rest(const RopeArgs *a, int64_t head, int e)
 {
     float x[EIGHT];
@@ -96,7 +99,7 @@ DEVICE void rope_rest(const RopeArgs *a, int64_t head, int e)
 
 KERNEL(rope_tokens, RopeArgs, ROPE_THREADS, ROPE_BLOCKS_PER_SM)
 {
-    SHARED(float, sines); /* [round, half]; then the cosines; then the frequencies [half] */
+    SHARED(float, sines); /* [round, half]; the cosines and then the frequencies [half] follow */
     const int half = (int)(a.turned / 2), turns = (half + EIGHT - 1) / EIGHT;
     const int per_head = turns + (int)((a.width - a.turned + EIGHT - 1) / EIGHT);
     float *cosines = sines + a.round * half;
@@ -127,7 +130,7 @@ KERNEL(rope_tokens, RopeArgs, ROPE_THREADS, ROPE_BLOCKS_PER_SM)
     }
 }
 
-/* x [b,s,...,E] -> y; y may be x */
+/* x [b,s,...,E] -> y; both may be the same memory */
 static bool rope_launch(const KernelArgs *args, double sign, const CudaContext *cuda,
                         CudaError *error)
 {
@@ -137,7 +140,8 @@ static bool rope_launch(const KernelArgs *args, double sign, const CudaContext *
     p.tokens = args->size['b'] * args->size['s'], p.seq = args->size['s'];
     p.heads = args->rows, p.width = args->size['E'];
     p.turned = attrs->rope_dims ? attrs->rope_dims : p.width;
-    /* groups of eight are aligned if both halves and whole heads are */
+    /* groups of eight elements are aligned if the lengths of a half and of a head are multiples of
+     * eight */
     const int64_t row = p.width % EIGHT == 0 && p.turned / 2 % EIGHT == 0 ? EIGHT : 1;
     p.x = array_of(args, 0, row), p.y = array_of(args, 1, row);
     p.start = args->start['s'];
@@ -167,11 +171,11 @@ bool cuda_rope_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *
     return rope_launch(args, -1, cuda, error);
 }
 
-/* ---- sinusoidal positions: a thread handles one pair of features */
+/* ---- sinusoidal positions: a thread computes one pair of features */
 
 typedef struct SinusoidArgs {
     Array x, y;
-    int64_t rows, S, D; /* rows: of [b,s] */
+    int64_t rows, S, D; /* rows: number of tokens, b times s */
     int64_t start, half, jump;
     double theta;
 } SinusoidArgs;

@@ -1,6 +1,6 @@
-/* Element-wise ops in which an input is a single row, has one number for each row, or is a part of
- * longer rows: biases, the balance loss that each token is charged, quantisation, segments of fused
- * projections. */
+/* Element-wise ops of which one input is a single row, has one number for each row, or is a part of
+ * longer rows: biases, the balance loss that is added to each token, quantisation, and segments of
+ * fused projections. */
 #include "kernels/cuda/point_launch.cuh"
 
 /* x [b,s,...], bias [...] -> y [b,s,...] */
@@ -42,8 +42,8 @@ QUANTISE(quantise_over_first, args->size['k'], args->rows, column)
 QUANTISE(quantise_of_last, args->rows, args->size['n'], column)
 QUANTISE(quantise_over_last, args->rows, args->size['n'], row)
 
-/* x [x], amax [] -> y [x]: elements [lo, hi) of it; the rest is 0, or unchanged if the op
- * accumulates */
+/* x [x], amax [] -> y [x], for elements lo to hi - 1; the other elements become 0, or stay
+ * unchanged if the op accumulates */
 bool cuda_quantise_range(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     Range range = local_range(args);
@@ -57,9 +57,10 @@ bool cuda_quantise_range(const KernelArgs *args, const CudaContext *cuda, CudaEr
     return range.n == 0 || quantise(&part, 1, range.n, SPREAD_row, cuda, error);
 }
 
-/* ---- taking columns out of longer rows, and putting them back */
+/* ---- ops that take columns out of longer rows, or write them back */
 
-/* Takes columns [from, from + n) of rows of `pitch`, in argument `longer`. */
+/* Copies columns from to from + n - 1 out of rows of `pitch` elements (argument `longer`), or
+ * writes them back if this argument is the output. */
 static bool take(const KernelArgs *args, uint32_t longer, int64_t rows, int64_t pitch, int64_t from,
                  int64_t n, const CudaContext *cuda, CudaError *error)
 {
@@ -79,7 +80,7 @@ static bool take(const KernelArgs *args, uint32_t longer, int64_t rows, int64_t 
     return point_launch(1, p, cuda, error);
 }
 
-/* equal segments: x [tokens,F,n] -> y [tokens,n] */
+/* Copies one of F equal segments: x [tokens,F,n] -> y [tokens,n] */
 static bool segment(const KernelArgs *args, uint32_t longer, const CudaContext *cuda,
                     CudaError *error)
 {
@@ -97,7 +98,8 @@ bool cuda_segment_grad(const KernelArgs *args, const CudaContext *cuda, CudaErro
     return segment(args, 1, cuda, error);
 }
 
-/* parts of groups: x [tokens,groups,F,e] -> y [tokens,groups,n,e], from attrs.first + start on */
+/* Copies a part of each group: x [tokens,groups,F,e] -> y [tokens,groups,n,e], from index
+ * attrs.first + start of F on */
 static bool part(const KernelArgs *args, uint32_t longer, char group, int64_t start, int64_t n,
                  const CudaContext *cuda, CudaError *error)
 {
@@ -113,7 +115,7 @@ static bool part(const KernelArgs *args, uint32_t longer, char group, int64_t st
     }
 PART(part, 0, 'n', 0, args->size['X'])
 PART(part_grad, 1, 'n', 0, args->size['X'])
-/* dy [b,X,...] -> dx [b,F,...]: puts back tokens of each sequence from attrs.first on */
+/* dy [b,X,...] -> dx [b,F,...]: writes X tokens of each sequence back, from token attrs.first on */
 bool cuda_tokens_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     int64_t token = args->rows;

@@ -1,6 +1,6 @@
-/* Step sizes, convolutions over the last tokens, and a norm behind a gate:
- * kernels/cpu/state_layer.c defines these ops. A thread handles an element; a warp handles a row of
- * the norm or a sum over tokens. Sums are in fp32, in a fixed order. */
+/* Parts of a state-space layer: step sizes, convolutions over the last tokens, and a norm after a
+ * gate. kernels/cpu/state_layer.c defines these ops. A thread computes one element; a warp computes
+ * one row of the norm, or one sum over tokens. Sums are in fp32 and have a fixed order. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/pointwise.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -17,7 +17,7 @@ DEVICE void layer_write(Array to, int64_t at, float x, uint32_t accumulates)
     write_one(to, at, accumulates ? read_one(to, at) + x : x);
 }
 
-/* ---- step sizes: n tokens of m heads */
+/* ---- step sizes of n tokens and m heads */
 
 typedef struct StepArgs {
     Array dy, x, bias, y, dbias;
@@ -77,7 +77,7 @@ bool cuda_step_size_grad(const KernelArgs *args, const CudaContext *cuda, CudaEr
            LAUNCH(step_bias, layer_blocks(a.m, LAYER_WARPS), LAYER_THREADS, 0, a, cuda, error);
 }
 
-/* ---- convolutions: f features of S tokens of b samples, windows of K tokens */
+/* ---- convolutions of f features over S tokens of b samples, with windows of K tokens */
 
 typedef struct ConvArgs {
     Array dy, x, w, bias, y, dx, dw, dbias;
@@ -85,7 +85,7 @@ typedef struct ConvArgs {
     uint32_t accumulate;
 } ConvArgs;
 
-/* The convolution at element i, before the activation. */
+/* Returns the convolution at element i, before the activation function. */
 DEVICE float conv_at(const ConvArgs *a, int64_t i)
 {
     const int64_t at = i % a->f, t = i / a->f % a->S;
@@ -124,7 +124,7 @@ KERNEL(conv_tokens_dx, ConvArgs, LAYER_THREADS, 4)
     layer_write(a.dx, i, dx, a.accumulate & 1);
 }
 
-/* A warp for each number of a window, and one for the bias, of each feature. */
+/* One warp for each of the K numbers of a feature's window, and one for its bias. */
 KERNEL(conv_tokens_dw, ConvArgs, LAYER_THREADS, 4)
 {
     const int64_t i = (int64_t)blockIdx.x * LAYER_WARPS + threadIdx.x / WARP;
@@ -185,7 +185,8 @@ bool cuda_conv_groups_grad(const KernelArgs *args, const CudaContext *cuda, Cuda
     return cuda_conv_heads_grad(args, cuda, error);
 }
 
-/* ---- the norm: n rows of D features, one for each token and group; G groups have weights */
+/* ---- the norm: n rows of D features, one row for each token and group; each of G groups has
+ * weights */
 
 typedef struct GatedArgs {
     Array dout, y, z, weight, out, r, dy, dz, dweight;
@@ -240,7 +241,7 @@ KERNEL(gated_rows_grad, GatedArgs, LAYER_THREADS, 4)
     }
 }
 
-/* A warp for each number of the weight. */
+/* One warp for each number of the weight. */
 KERNEL(gated_weight, GatedArgs, LAYER_THREADS, 4)
 {
     const int64_t at = (int64_t)blockIdx.x * LAYER_WARPS + threadIdx.x / WARP;

@@ -1,7 +1,8 @@
-/* The scan of a state-space layer: kernels/cpu/state_scan.c defines these ops. They scan token by
- * token, with the state of a head in shared memory. A block handles a head of a sample, and a
- * thread some features of the head. For the gradients of B and C, a block handles a group of heads,
- * and a thread some numbers of the state. Sums are in fp32, in a fixed order. */
+/* The scan of a state-space layer; kernels/cpu/state_scan.c defines these ops. The kernels scan
+ * token by token and keep the state of a head in shared memory. A block computes one head of a
+ * sample, and each of its threads some features of this head. For the gradients of B and C, a block
+ * computes one group of heads, and each of its threads some numbers of the state. Sums are in fp32
+ * and have a fixed order. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -11,14 +12,16 @@ enum { SCAN_THREADS = 128 };
 
 typedef struct ScanArgs {
     Array dy, x, step, rate, B, C, D, y, dx, dstep, drate, dD, dB, dC;
-    float *read; /* C h times dy of each token and head; or sums of dB, then of dC */
+    float *read; /* C h times dy, for each token and head; in scan_shared: sums of dB, then of dC */
     int64_t b, S, G, R, E, Q;
     uint32_t accumulate;
 } ScanArgs;
 
-/* The indices of a token's numbers for one head, and how the head's state decays at that token. */
+/* Where the numbers of one token and head lie, and by which factor (keep) the head's state decays
+ * at that token. */
 typedef struct StateToken {
-    int64_t x, step, shared; /* the first feature, the step, the first number of B and of C */
+    int64_t x, step, shared; /* index of the head's first feature; of its step size; of its group's
+                                first number in B and in C */
     float dt, keep;
 } StateToken;
 
@@ -44,7 +47,7 @@ DEVICE void scan_clear(float *state, int64_t n)
     for (int64_t i = threadIdx.x; i < n; i += SCAN_THREADS) state[i] = 0;
 }
 
-/* Loads a token's B and C for the block. */
+/* Loads B and C of one token for the block. */
 DEVICE void scan_load(const ScanArgs *a, const StateToken *k, float *B, float *C)
 {
     for (int64_t q = threadIdx.x; q < a->Q; q += SCAN_THREADS) {
@@ -53,8 +56,8 @@ DEVICE void scan_load(const ScanArgs *a, const StateToken *k, float *B, float *C
     }
 }
 
-/* Adds a token to the state of feature e, and returns C h. One number of the states of all features
- * is contiguous in memory. */
+/* Adds one token to the state of feature e and returns C h. The state is stored as
+ * [number][feature]. */
 DEVICE float scan_advance(const ScanArgs *a, const StateToken *k, int64_t e, float x,
                           const float *B, const float *C, float *state)
 {
@@ -108,7 +111,7 @@ KERNEL(scan_read_out, ScanArgs, SCAN_THREADS, 4)
     }
 }
 
-/* Goes back to a token in feature e: from G(t + 1) to G(t). Returns G B. */
+/* Goes one token back for feature e: from G(t + 1) to G(t). Returns G B. */
 DEVICE float scan_go_back(const ScanArgs *a, float keep, int64_t e, float dy, const float *B,
                           const float *C, float *state)
 {
@@ -121,7 +124,7 @@ DEVICE float scan_go_back(const ScanArgs *a, float keep, int64_t e, float dy, co
     return in;
 }
 
-/* A block handles a head of all samples. */
+/* A block computes one head for all samples. */
 KERNEL(scan_backward, ScanArgs, SCAN_THREADS, 4)
 {
     SHARED(float, state);
@@ -131,7 +134,7 @@ KERNEL(scan_backward, ScanArgs, SCAN_THREADS, 4)
     double drate = 0;
     float dD = 0;
     for (int64_t b = 0; b < a.b; b++) {
-        double of_log = 0; /* the gradient of the decay's logarithm */
+        double of_log = 0; /* gradient of the logarithm of the decay */
         float keep = 0;
         scan_clear(state, a.E * a.Q);
         for (int64_t t = a.S - 1; t >= 0; t--) {
@@ -165,8 +168,8 @@ KERNEL(scan_backward, ScanArgs, SCAN_THREADS, 4)
     write_one(a.dD, head, a.accumulate & 8 ? read_one(a.dD, head) + dD : dD);
 }
 
-/* Adds a head's part to a number's gradient. All parts are summed in fp32 before they are written.
- */
+/* Adds the contribution of head r of a group to a gradient. The heads are added up in fp32, and
+ * only the last head writes the result. */
 DEVICE void scan_add(const ScanArgs *a, Array to, float *sums, int64_t at, int64_t r, float part,
                      uint32_t accumulates)
 {
@@ -217,7 +220,7 @@ KERNEL(scan_shared, ScanArgs, SCAN_THREADS, 4)
     }
 }
 
-/* Inputs from `first` on are x, step, a, B, C. */
+/* Returns the arguments. The inputs from number `first` on are x, step, a, B, C. */
 static ScanArgs scan_args(const KernelArgs *args, uint32_t first)
 {
     ScanArgs a;
@@ -237,7 +240,7 @@ static size_t scan_bytes(const ScanArgs *a)
     return (size_t)(a->E * a->Q + 2 * a->Q + MAX_WARPS) * sizeof(float);
 }
 
-/* True if a head's state fits shared memory. */
+/* Returns true if the state of a head fits into shared memory. If not, *error says so. */
 static bool scan_fits(const ScanArgs *a, const CudaContext *cuda, CudaError *error)
 {
     if (scan_bytes(a) <= shared_most(cuda)) return true;

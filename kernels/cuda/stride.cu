@@ -1,6 +1,6 @@
-/* Exchanges contiguous rows for strided rows: copies the pieces for each rank into the message to
- * that rank, and puts the pieces that arrived in order. An output element is one input element, or
- * zero. */
+/* Changes a dimension that is split over ranks from contiguous rows to strided rows, or back.
+ * stride_pack copies the pieces for each rank into the message to that rank; stride_unpack puts the
+ * pieces of received messages in order. An output element is one input element, or zero. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 
@@ -9,12 +9,13 @@ enum { STRIDE_THREADS = 256, STRIDE_BLOCKS_PER_SM = 8 };
 typedef struct StrideArgs {
     Array from, to;
     Strides strides;
-    int64_t outer, piece, n; /* piece: its elements; n: all elements of the output */
-    bool packs, in_rows;     /* in_rows: the part that is no message has the rank's own rows */
+    int64_t outer, piece, n; /* piece: elements of a piece; n: elements of the whole output */
+    bool packs, in_rows;     /* in_rows: the buffer that is no message has the rank's contiguous
+                                rows */
 } StrideArgs;
 
-/* Two ranks exchange several pieces. Returns the position in the dimension of piece k that this
- * rank and `other` exchange; -1: there is none. */
+/* Two ranks exchange several pieces. Returns the position, in the whole dimension, of the k-th
+ * piece that this rank and rank `other` exchange; -1: there are at most k. */
 DEVICE int64_t shared_piece(const StrideArgs *a, int64_t other, int64_t k)
 {
     const Strides *s = &a->strides;
@@ -24,7 +25,7 @@ DEVICE int64_t shared_piece(const StrideArgs *a, int64_t other, int64_t k)
     return piece < lo + s->pieces ? piece : -1;
 }
 
-/* Returns the element of the part that becomes element t of the messages; -1: zero. */
+/* Returns the element of the rank's buffer that becomes element t of the messages; -1: zero. */
 DEVICE int64_t packed_from(const StrideArgs *a, int64_t t)
 {
     const Strides *s = &a->strides;
@@ -35,7 +36,7 @@ DEVICE int64_t packed_from(const StrideArgs *a, int64_t t)
     return (outer * s->pieces + place) * a->piece + t % a->piece;
 }
 
-/* Returns the element of the messages that becomes element t of the part. */
+/* Returns the element of the messages that becomes element t of the rank's buffer. */
 DEVICE int64_t unpacked_from(const StrideArgs *a, int64_t t)
 {
     const Strides *s = &a->strides;

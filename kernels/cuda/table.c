@@ -1,12 +1,12 @@
-/* Maps each op to its function on a CUDA device, from the op table itself: a row without a kernel
- * fails to link (missing.h lists the exceptions). */
+/* Maps each op to its function on a CUDA device. The table is made from the table of ops: if the
+ * function of an op is missing, the program does not link (missing.h lists the exceptions). */
 #include <assert.h>
 
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/missing.h"
 #include "kernels/cuda/workspace.h"
 
-/* Contractions share one function, which gets the op as an argument. */
+/* All contractions are computed by one function, which takes the op as an argument. */
 #define CONTRACT_1(name)                                                                           \
     static bool run_##name(const KernelArgs *args, const CudaContext *cuda, CudaError *error)      \
     {                                                                                              \

@@ -1,24 +1,25 @@
-/* Transposed copies of 8-bit operands, for a tensor seen as a matrix. A kernel that also quantises
+/* Transposed copies of 8-bit operands. A tensor is seen as a matrix. A kernel that also quantises
  * reads the numbers once and writes them in both orders, or only transposed if no instruction reads
- * the other copy. Existing 8-bit numbers are moved unchanged. Wider numbers occur if a plan's types
- * are mapped to fp32. A plain kernel transposes them. */
+ * the other copy. Numbers that are already 8-bit are moved unchanged. If a plan is run with all
+ * dtypes mapped to fp32, the numbers are wider, and a plain kernel transposes them. */
 #include "kernels/cuda/fused.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/pointwise.cuh"
 
-/* A tile of 128 x 128: four rows of a column are one word of shared memory. */
+/* A tile has 128 x 128 numbers. In shared memory, one word holds four rows of a column. */
 enum {
     TURN_THREADS = 256,
     TURN_TILE = 128,
     TURN_FOUR = 4,
     TURN_ACROSS = TURN_TILE / EIGHT,                    /* threads along a row of the input */
-    TURN_DOWN = TURN_THREADS / TURN_ACROSS * TURN_FOUR, /* rows that are processed at a time */
-    TURN_OUT = 16,                                      /* rows that are written at once */
+    TURN_DOWN = TURN_THREADS / TURN_ACROSS * TURN_FOUR, /* rows that are read at a time */
+    TURN_OUT = 16,                                      /* rows of the input that are written at
+                                                           once, as 16 bytes */
     TURN_GROUPS = TURN_TILE / TURN_OUT                  /* threads along a row of the output */
 };
 
-/* The factor of a number: none (it is moved unchanged); one for all, one for its row, or one for
- * its column. */
+/* How a number is scaled: not at all (it is moved unchanged), by one factor for the whole matrix,
+ * or by the factor of its row or of its column. */
 typedef enum TurnScale { TURN_moved, TURN_all, TURN_rows, TURN_columns } TurnScale;
 
 typedef struct TurnArgs {
@@ -27,20 +28,22 @@ typedef struct TurnArgs {
     int64_t rows, columns, across;
     float largest;
     int32_t scale;
-    bool writes; /* writes the untransposed copy, too */
-    bool wide;   /* groups of 16 rows of the output, from a multiple of 16 on, are aligned */
+    bool writes; /* true: the quantised numbers are also written in the input's order */
+    bool wide;   /* each group of 16 rows that begins at a multiple of 16 is aligned in the
+                    output */
 } TurnArgs;
 
-/* Returns the index in the tile of the word for four rows and one column. Lanes that write together
- * differ in bits 3 to 6 of the column and bit 0 of `four`. Lanes that read together differ in bits
- * 0 and 1 of the column and bits 2 to 4 of `four`. In both cases no two lanes use the same bank. */
+/* Returns where the word of four rows and one column lies in the tile. Lanes that write at the same
+ * time differ in bits 3 to 6 of the column and bit 0 of `four`. Lanes that read at the same time
+ * differ in bits 0 and 1 of the column and bits 2 to 4 of `four`. In both cases, no two lanes use
+ * the same bank. */
 DEVICE int turn_at(int four, int column)
 {
     int place = (column >> 3 & 15) | (column & 1) << 4 | (column >> 1 & 3) << 5;
     return four * TURN_TILE + (place ^ (column >> 1 & 1) ^ (four & 1) << 4 ^ (four >> 2) << 1);
 }
 
-/* Loads the factors of eight columns, or the one for all. */
+/* Sets the factors of eight columns: of each column, or of the whole matrix. */
 DEVICE void turn_factors(const TurnArgs *a, int64_t column, float factor[EIGHT])
 {
     float amax[EIGHT];
@@ -66,8 +69,8 @@ DEVICE Raw turn_codes(const TurnArgs *a, const Raw *raw, int64_t row, const floa
     return round_any(KINDS_all, a->straight.dtype, x);
 }
 
-/* Reads four rows of eight columns, converts them to 8-bit numbers, and writes them in their own
- * order if that is wanted; word: by columns. */
+/* Reads four rows of eight columns and converts them to 8-bit numbers. word[k] gets the four
+ * numbers of column k. Writes the numbers in the input's order as well, if `writes` is true. */
 DEVICE void turn_in(const TurnArgs *a, int64_t row, int64_t column, const float factor[EIGHT],
                     uint32_t word[EIGHT])
 {
@@ -98,7 +101,7 @@ DEVICE void turn_out(const TurnArgs *a, int64_t row, int64_t column, const uint3
     char *to = a->turned + column * a->rows + row;
     uint4 all;
     all.x = word[0], all.y = word[1], all.z = word[2], all.w = word[3];
-    if (a->wide) { /* all sixteen rows exist */
+    if (a->wide) { /* all sixteen rows lie within the matrix */
         *ALIGNED(uint4, to) = all;
         return;
     }
@@ -135,7 +138,7 @@ KERNEL(turn_eight_bit, TurnArgs, TURN_THREADS, 3)
     }
 }
 
-/* ---- wider numbers ---- */
+/* ---- numbers of more than 8 bits ---- */
 
 enum { WORDS_TILE = 32, WORDS_THREADS = 256, WORDS_PITCH = WORDS_TILE + 1 };
 
@@ -165,7 +168,7 @@ KERNEL(turn_words, TurnArgs, WORDS_THREADS, 4)
     }
 }
 
-/* ---- which matrix ---- */
+/* ---- which matrix an op transposes ---- */
 
 typedef struct TurnMatrix {
     int64_t rows, columns;
@@ -179,8 +182,8 @@ static TurnMatrix matrix(int64_t rows, int64_t columns, TurnScale scale)
     return m;
 }
 
-/* Returns the first input of the op as a matrix; rows 0: the op neither quantises nor transposes.
- */
+/* Returns the first input of the op as a matrix. rows is 0 if the op neither quantises nor
+ * transposes. */
 static TurnMatrix matrix_of(const CudaChainPart *part)
 {
     const KernelArgs *args = part->args;

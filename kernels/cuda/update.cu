@@ -1,6 +1,7 @@
-/* The update of a step: sums of squares, the mean and the clipping coefficient, AdamW and SGD over
- * a flat unit in one launch. Values that change from step to step come from the control block. If
- * the gradient norm is not finite, nothing is changed. */
+/* The update of the parameters at the end of a step: sums of squares, mean loss and clipping
+ * coefficient, then AdamW or SGD over a flat unit in one launch. Values that change from step to
+ * step come from the control block. If the norm of the gradients is not finite, no parameter is
+ * changed. */
 #include "kernels/cuda/draw.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -43,7 +44,7 @@ KERNEL(sumsq_parts, SumsqArgs, UPDATE_THREADS, 4)
     if (threadIdx.x == 0) a.parts[blockIdx.x] = total;
 }
 
-/* One warp: each lane adds every 32nd part. */
+/* One warp: each lane adds every 32nd partial sum. */
 KERNEL(sumsq_end, SumsqArgs, WARP, 1)
 {
     double total = 0;
@@ -59,7 +60,8 @@ uint64_t cuda_sumsq_workspace(OpKind op, const DType *dtype, const int64_t *elem
     return SUM_PARTS * sizeof(double);
 }
 
-/* x [x] -> table [N] f64, whose slot attrs.slot is set or added to; elements [lo, hi) count */
+/* x [x] -> table [N] f64: adds up the squares of elements lo to hi - 1, and writes or adds the sum
+ * to number attrs.slot of the table */
 bool cuda_sumsq(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     SumsqArgs p;
@@ -80,8 +82,8 @@ bool cuda_sumsq(const KernelArgs *args, const CudaContext *cuda, CudaError *erro
 /* ---- scalars ---- */
 
 typedef struct ScalarArgs {
-    const double *x, *y; /* loss, count; or table, factor */
-    /* step_mean: *out is the mean, *more the factor. clip_coef: out is {norm, coefficient}. */
+    const double *x, *y; /* loss and count; or table and factor */
+    /* step_mean: *out gets the mean, *more the factor. clip_coef: out gets {norm, coefficient}. */
     double *out, *more;
     double scale, clip;
     int64_t n;
@@ -134,12 +136,12 @@ typedef struct UpdateArgs {
     const CudaControl *control;
     double beta1, beta2, decay;
     float eps;
-    int64_t n, start; /* start: index of the first element in the unit */
+    int64_t n, start; /* start: number of the first element in the unit */
     uint32_t site;
     bool stochastic;
 } UpdateArgs;
 
-/* Values for all elements, computed once by each thread. */
+/* Values that are the same for all elements. Each thread computes them once. */
 typedef struct UpdateStep {
     float by, keep, rate, root, b1, b2, c1, c2;
     uint64_t seed, stream;
@@ -167,7 +169,8 @@ DEVICE UpdateStep update_step(const UpdateArgs *a, bool adam)
     return s;
 }
 
-/* Rounds up with a probability equal to the distance from the lower neighbour: kernels/draw.h. */
+/* Rounds each number up with a probability equal to its distance from the lower neighbour (see
+ * kernels/draw.h). The distance is counted in units of the gap between both neighbours. */
 DEVICE void update_round(const UpdateArgs *a, const UpdateStep *s, int64_t i, float p[EIGHT])
 {
     uint32_t word[EIGHT];
@@ -248,7 +251,8 @@ static UpdateArgs update_args(const KernelArgs *args, uint32_t grad, uint32_t cl
     UpdateArgs p;
     memset(&p, 0, sizeof p);
     for (uint32_t j = args->n_in; j < args->n_args; j++)
-        assert(args->ptr[j] == args->ptr[j - args->n_in]); /* updated in place */
+        assert(args->ptr[j] == args->ptr[j - args->n_in]); /* parameters are updated where they
+                                                              lie */
     p.p = array_of(args, 0, 0), p.grad = array_of(args, grad, 0);
     p.clip = (const double *)args->ptr[clip];
     p.control = cuda->control;
@@ -258,7 +262,7 @@ static UpdateArgs update_args(const KernelArgs *args, uint32_t grad, uint32_t cl
     return p;
 }
 
-/* param, m, v, grad [x], {norm, coefficient} f64 -> param, m, v [x] (the same memory) */
+/* param, m, v, grad [x], {norm, coefficient} f64 -> param, m, v [x], in the memory of the inputs */
 bool cuda_adamw(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     UpdateArgs p = update_args(args, 3, 4, cuda);
@@ -279,12 +283,12 @@ bool cuda_sgd(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
     return LAUNCH(sgd_unit, blocks, UPDATE_THREADS, 0, p, cuda, error);
 }
 
-/* param, count [x] -> param [x] */
+/* param, count [x] -> param [x], in the memory of the input */
 bool cuda_sign_step(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     SignArgs p;
     memset(&p, 0, sizeof p);
-    assert(args->ptr[2] == args->ptr[0]); /* updated in place */
+    assert(args->ptr[2] == args->ptr[0]); /* the parameter is updated where it lies */
     p.p = array_of(args, 0, 0), p.count = array_of(args, 1, 0);
     p.by = (float)args->attrs.scale, p.mean = (float)args->attrs.mean, p.n = args->size['x'];
     const int64_t blocks =

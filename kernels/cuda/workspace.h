@@ -1,4 +1,5 @@
-/* Scratch bytes and accepted dtypes of each family of kernels, and of all families together. */
+/* The functions that give the scratch bytes and the accepted dtypes of each family of kernels, and
+ * of all families together. */
 #ifndef TANDEM_KERNELS_CUDA_WORKSPACE_H
 #define TANDEM_KERNELS_CUDA_WORKSPACE_H
 
@@ -13,7 +14,7 @@ typedef uint64_t CudaWorkspace_function(OpKind op, const DType *dtype, const int
 CudaWorkspace_function cuda_columns_workspace, cuda_norm_grad_workspace, cuda_amax_workspace,
     cuda_embed_grad_workspace, cuda_sumsq_workspace, cuda_loss_workspace, cuda_balance_workspace,
     cuda_scan_grad_workspace, cuda_compute_workspace;
-/* kernel_cuda_accepts for every row except contractions. */
+/* The same as kernel_cuda_accepts, for every row of the table of ops except contractions. */
 bool cuda_compute_accepts(OpKind op, const DType *dtype, uint32_t n_args);
 
 #ifdef __cplusplus

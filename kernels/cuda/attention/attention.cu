@@ -1,4 +1,4 @@
-/* Attention and its gradient: chooses the kernels and prepares their arguments. */
+/* Attention and its gradient: chooses among our own kernels and prepares their arguments. */
 #include "kernels/cuda/attention/attention.h"
 
 #include "kernels/cuda/attention/hopper/attention_hopper.h"
@@ -6,14 +6,15 @@
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduce.cuh"
 
-/* ---- delta [B,S,G,R] = rowsum(dO O): `lanes` lanes of a warp compute DELTA_EACH rows, each lane
- * eight elements at a time. One row at a time would not keep the memory busy. */
+/* ---- Computes delta [B,S,G,R], the sum of dO O over each row. `lanes` lanes of a warp compute a
+ * row, and each lane loads eight elements at a time. They compute DELTA_EACH rows at once, because
+ * the loads of a single row would not use the whole speed of memory. */
 
 typedef struct DeltaArgs {
     Array dout, out;
     float *delta;
     int64_t rows, E;
-    uint32_t lanes; /* a power of two */
+    uint32_t lanes; /* a power of two, at most 32 */
 } DeltaArgs;
 
 enum { DELTA_THREADS = 256, DELTA_EACH = 2 };
@@ -69,8 +70,9 @@ static bool launch_delta(const KernelArgs *args, const AttentionArgs *a, const C
 
 /* ---- arguments ---- */
 
-/* Blocks of queries read the keys and values of their group repeatedly. Blocks of keys read the
- * queries and output gradients of all heads of their group. */
+/* Sets how many heads are processed at the same time (see order_beside). Blocks that hold queries
+ * read the keys and values of their group. Blocks that hold keys read the queries and output
+ * gradients of all heads of their group. */
 static void attention_order(AttentionArgs *a, const CudaContext *cuda, DType dtype)
 {
     const int64_t pair = 2 * a->E * (int64_t)dtype_bytes(dtype), groups = a->B * a->G;
@@ -90,7 +92,7 @@ static AttentionArgs attention_args(const KernelArgs *args, const CudaContext *c
     a.position = args->start['s'] - args->start['T'];
     a.half = a.S / 2;
     a.jump = args->second['s'] - args->start['s'] - a.half;
-    /* a tile skips the keys that none of its queries may see */
+    /* attention_first relies on this: a later query sees all keys of an earlier one */
     assert(a.jump >= 0);
     if (a.jump == 0) a.half = a.S;
     a.scale = (float)args->attrs.scale;
@@ -111,8 +113,8 @@ static AttentionArgs attention_args(const KernelArgs *args, const CudaContext *c
     return a;
 }
 
-/* Returns the head size of the smallest tiles that fit arguments [first, first + n); 0: none
- * fits. */
+/* Returns the head size of the smallest tiles that can hold all n arguments listed in `which`.
+ * Returns 0 if no tile can. */
 static int tile_head(const KernelArgs *args, uint32_t n, const uint32_t *which)
 {
     DType t = args->dtype[which[0]];
@@ -129,7 +131,8 @@ static bool by_library(OpKind op, const KernelArgs *args, const CudaContext *cud
     return library == NULL || library->run(library->self, op, args, cuda, taken, error);
 }
 
-/* Returns the arguments of the forward pass; *head is the head size of its tiles. */
+/* Returns the kernels' arguments for attention. Sets *head to the head size of their tiles; 0: only
+ * the plain kernel can compute the call. */
 static AttentionArgs forward_args(const KernelArgs *args, const CudaContext *cuda, int *head)
 {
     const uint32_t tiled[] = {0, 1, 2, 3};
@@ -158,7 +161,7 @@ bool cuda_attention(const KernelArgs *args, const CudaContext *cuda, CudaError *
     return attention_plain(&a, &types, cuda, error);
 }
 
-/* Returns the arguments of the gradient. */
+/* Returns the kernels' arguments for the gradient. Sets *head as forward_args does. */
 static AttentionArgs gradient_args(const KernelArgs *args, const CudaContext *cuda, int *head)
 {
     const uint32_t tiled[] = {0, 1, 2, 3, 6, 7, 8};
@@ -232,8 +235,9 @@ bool cuda_attention_one(const KernelArgs *args, const CudaContext *cuda, CudaErr
            attention_grad_sums_after(args, &a, head, cuda, error);
 }
 
-/* The gradient keeps delta in the workspace. In 16 bits and with heads of at most 128 it may be one
- * kernel, which also needs dQ in fp32. The device is not known here. */
+/* Returns the bytes of scratch memory. The gradient keeps delta there. For 16-bit numbers and heads
+ * of at most 128 numbers, one kernel may compute the whole gradient, and this kernel also keeps dQ
+ * in fp32. Since the device is not known here, the bytes for that kernel are always included. */
 uint64_t cuda_attention_workspace(OpKind op, const DType *dtype, const int64_t *elements,
                                   uint32_t n_args)
 {

@@ -1,7 +1,7 @@
-/* Shared by the kernels of attention and its gradient: their arguments, and tiles of 16-bit numbers
- * in shared memory. S = scale Q K^T, P = exp(S - lse), O = P V as in kernels/cpu/attention.c, which
- * defines these ops. Head h of the query reads group h / R of keys and values. All tensors are read
- * and written in place, by strides. */
+/* Arguments of the kernels of attention and of its gradient, and functions on tiles of 16-bit
+ * numbers in shared memory. kernels/cpu/attention.c defines the two ops: S = scale Q K^T, P = exp(S
+ * - lse), O = P V. R query heads use the same head of keys and values, so query head h uses head h
+ * / R of them. The kernels read and write all tensors where they lie, by strides. */
 #ifndef TANDEM_KERNELS_CUDA_ATTENTION_ATTENTION_CUH
 #define TANDEM_KERNELS_CUDA_ATTENTION_ATTENTION_CUH
 
@@ -10,49 +10,56 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/product/mma.cuh"
 
-/* Macros make the names of the kernels here; these two macros expand them. */
+/* Kernel names are made by macros. These two macros expand a name before KERNEL and LAUNCH use
+ * it. */
 #define KERNEL_OF(name, Args, threads, blocks_per_sm) KERNEL(name, Args, threads, blocks_per_sm)
 #define LAUNCH_OF(name, blocks, threads, bytes, args, cuda, error)                                 \
     LAUNCH(name, blocks, threads, bytes, args, cuda, error)
 
 typedef struct AttentionArgs {
-    const void *dout, *q, *k, *v; /* [B,S,G,R,E], [B,T,G,E]; dout: only for the gradient */
-    const void *out;              /* input of the gradient */
-    const float *lse;             /* [B,S,G,R]; input of the gradient */
-    void *to_out;                 /* outputs of attention */
+    const void *dout, *q, *k, *v; /* Q [B,S,G,R,E]; K and V [B,T,G,E]; dout [B,S,G,R,E] is the
+                                     gradient of O, which only the gradient reads */
+    const void *out;              /* O, which the gradient reads */
+    const float *lse;             /* [B,S,G,R]: the log-sum-exp of each row of S, which the gradient
+                                     reads */
+    void *to_out;                 /* attention writes O and lse here */
     float *to_lse;
-    void *dq, *dk, *dv; /* outputs of the gradient */
-    float *delta;       /* [B,S,G,R], scratch of the gradient: rowsum(dO O) */
+    void *dq, *dk, *dv; /* the gradient writes the gradients of Q, K and V here */
+    float *delta;       /* [B,S,G,R]: scratch memory of the gradient, in which it keeps the sum of
+                           dO O over each row */
     int64_t B, S, T, G, R, E;
-    int64_t position; /* global position of query 0, minus that of key 0 */
-    /* For a part in two chunks, queries from `half` on are `jump` further on in the whole sequence;
-     * otherwise S and 0. Positions increase from query to query. */
+    int64_t position; /* global position of query 0, minus global position of key 0 */
+    /* A rank's queries may be two separate chunks of the sequence. Then the second chunk begins at
+     * local query `half`, and the chunks are `jump` tokens apart in the sequence. Otherwise half =
+     * S and jump = 0. A query with a larger number has a larger position. */
     int64_t half, jump;
-    /* Number of heads, of all sequences, whose tiles of queries (or of keys) are visited side by
-     * side: see order_beside. */
+    /* Blocks process this many heads (of all sequences) at the same time, tile by tile: see
+     * order_beside. One number is for kernels whose blocks hold queries, one for kernels whose
+     * blocks hold keys. */
     uint32_t beside_queries, beside_keys;
     DType dtype;
     float scale;
     uint32_t causal, accumulate, drops;
-    float grow; /* 1 / (1 - drop) */
+    float grow; /* 1 / (1 - drop), by which dropout multiplies each score that it keeps */
     CudaDraw draw;
-    /* The scores [b,s,g,r,T] of the whole sequences are numbered one after the other. `place` is
-     * the number of the first local score; place_b is the distance between the numbers of
-     * neighbours in b, and so on. */
+    /* Dropout numbers the scores [b,s,g,r,T] of the whole sequences in row-major order. `place` is
+     * the number of the first local score. From one b to the next, this number grows by place_b,
+     * and so on for s, g and r. */
     int64_t place, place_b, place_s, place_g, place_r;
 } AttentionArgs;
 
 enum { ATTENTION_THREADS = 128, ATTENTION_WARPS = ATTENTION_THREADS / WARP };
 #define LOG2_E 1.4426950408889634f
 
-/* The tile that a block works on; see order_place. */
+/* The tile of rows that a block computes. order_place assigns tiles to blocks. */
 typedef struct AttentionPlace {
-    int64_t first, b, g, r; /* r: of keys, 0 */
-    int64_t head;           /* g R + r */
+    int64_t first, b, g, r; /* number of the first row; sequence; group; query head in the group (0
+                               if the rows are keys) */
+    int64_t head;           /* number of the query head in the sequence: g R + r */
 } AttentionPlace;
 
-/* The tile of a block, or of a ticket that stands for the block; `n` rows in tiles of `tile`
- * rows. */
+/* Returns the tile of the block with number `block`. (A caller may also pass a ticket, a number
+ * that a block drew.) The tensor has n rows, in tiles of `tile` rows. */
 DEVICE AttentionPlace attention_place_of(const AttentionArgs *a, uint32_t block, int64_t n,
                                          int64_t tile, int64_t heads_a_group, uint32_t beside,
                                          bool last_first)
@@ -75,13 +82,13 @@ DEVICE AttentionPlace attention_place(const AttentionArgs *a, int64_t n, int64_t
     return attention_place_of(a, blockIdx.x, n, tile, heads_a_group, beside, last_first);
 }
 
-/* Returns a query's distance from query 0 in the whole sequence. */
+/* Returns the distance in tokens from query 0 to `query` in the whole sequence. */
 DEVICE int64_t attention_behind(const AttentionArgs *a, int64_t query)
 {
     return query < a->half ? query : query + a->jump;
 }
 
-/* Returns how many keys the queries up to and including `query` may see. */
+/* Returns how many keys `query` may see. The keys that an earlier query may see are among them. */
 DEVICE int64_t attention_visible(const AttentionArgs *a, int64_t query)
 {
     int64_t n = a->position + attention_behind(a, query) + 1;
@@ -89,7 +96,7 @@ DEVICE int64_t attention_visible(const AttentionArgs *a, int64_t query)
     return n < 0 ? 0 : n;
 }
 
-/* Returns the first query that sees any key from `key` on; S if none does. */
+/* Returns the first query that may see key `key`. Returns S if no query may see it. */
 DEVICE int64_t attention_first(const AttentionArgs *a, int64_t key)
 {
     int64_t query = a->causal ? key - a->position : 0;
@@ -97,16 +104,17 @@ DEVICE int64_t attention_first(const AttentionArgs *a, int64_t key)
     return query < 0 ? 0 : query < a->S ? query : a->S;
 }
 
-/* Returns the end of the queries that are neighbours of `query` in the whole sequence. */
+/* Returns the end of the chunk of queries that `query` belongs to. */
 DEVICE int64_t attention_end(const AttentionArgs *a, int64_t query)
 {
     return query < a->half ? a->half : a->S;
 }
 
-/* The queries that a block of keys visits: tile by tile, for each head of the group in turn. A tile
- * never spans two chunks of queries. */
+/* The queries that a block of keys reads. For each head of the group in turn, it reads them tile by
+ * tile. A tile never contains queries of two chunks. */
 typedef struct AttentionWalk {
-    int first, n; /* n: number of tiles of all heads */
+    int first, n; /* first: the first query of each head; n: number of tiles, summed over the
+                     group's heads */
 } AttentionWalk;
 
 DEVICE AttentionWalk attention_walk(const AttentionArgs *a, const AttentionPlace *at, int columns)
@@ -118,7 +126,8 @@ DEVICE AttentionWalk attention_walk(const AttentionArgs *a, const AttentionPlace
     return w;
 }
 
-/* Returns the next tile's query; after the last tile of a head comes the first of the next head. */
+/* Returns the first query of the tile after the tile that begins at `query`. After the last tile of
+ * a head, this is the first tile of the next head. */
 DEVICE int attention_next(const AttentionWalk *w, const AttentionArgs *a, int query, int columns)
 {
     const int end = (int)attention_end(a, query),
@@ -134,7 +143,7 @@ DEVICE CudaDrawKey attention_draw_key(const AttentionArgs *a)
     return a->drops ? draw_key(&a->draw) : none;
 }
 
-/* True if dropout keeps the score of a local query and key. */
+/* Returns true if dropout keeps the score of query `query` and key `t` (both local). */
 DEVICE bool attention_keeps(const AttentionArgs *a, const CudaDrawKey *key,
                             const AttentionPlace *at, int64_t query, int64_t t)
 {
@@ -143,22 +152,23 @@ DEVICE bool attention_keeps(const AttentionArgs *a, const CudaDrawKey *key,
     return draw_keeps(key, (uint64_t)place);
 }
 
-/* ---- tiles: [rows, head] 16-bit numbers. The order of 16-byte chunks changes from row to row, so
- * that equal chunks of eight rows lie in different banks. */
+/* ---- tiles: matrices [rows, head] of 16-bit numbers in shared memory. A chunk is 16 bytes of a
+ * row. The order of chunks differs from row to row, so that chunks with the same number in eight
+ * neighbouring rows lie in different banks and can be read at once. */
 
 DEVICE Shared tile_chunk(Shared tile, int head, int row, int chunk)
 {
     return tile + row * head * 2 + ((chunk ^ (row & 7)) << 4);
 }
 
-/* Returns the address of chunk even + odd (odd is 0 or 1): many such addresses differ only by a
- * constant. */
+/* Returns the address of chunk even + odd, where odd is 0 or 1. The compiler can then reach many
+ * such addresses from one register plus a constant. */
 DEVICE Shared tile_pair(Shared tile, int head, int row, int even, int odd)
 {
     return tile + row * head * 2 + (even >> 3 << 7) + ((((even & 7) | odd) ^ (row & 7)) << 4);
 }
 
-/* Starts to copy n_rows rows of E numbers; the rest of the tile is zero. */
+/* Starts to copy n_rows rows of E numbers into a tile, and sets the rest of the tile to zero. */
 DEVICE void tile_load(Shared tile, int head, int rows, const uint16_t *from, int64_t stride,
                       int64_t n_rows, int64_t E)
 {
@@ -176,7 +186,8 @@ DEVICE float widen_bf16(uint32_t bits)
     return FLOAT_OF_BITS(bits << 16);
 }
 
-/* Reduces over the four lanes that hold a row of a product. */
+/* A row of a product lies in four neighbouring lanes. These two functions reduce over those
+ * lanes. */
 DEVICE float row_max(float x)
 {
     x = fmaxf(x, __shfl_xor_sync(FULL, x, 1));

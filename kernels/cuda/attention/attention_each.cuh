@@ -1,5 +1,6 @@
-/* Includes BODY, the kernel for one type and head size, once for each combination; NAME makes its
- * names. This file and ATTENTION_HEADS list the types and head sizes that exist. */
+/* Includes the file BODY once for each combination of dtype and head size, so that each combination
+ * gets its own kernel. BODY names its kernels by NAME. The combinations are listed here and in
+ * ATTENTION_HEADS. */
 #define NAME_4(name, type, head) name##_##type##_##head
 #define NAME_3(name, type, head) NAME_4(name, type, head)
 #define NAME(name)               NAME_3(name, TYPE, HEAD)
@@ -28,7 +29,7 @@
 #undef HEAD
 #undef TYPE
 
-/* Calls the kernel for a's type and head size. */
+/* Calls the function that was compiled for a->dtype and for this head size. */
 #define ATTENTION_CALL(name)                                                                       \
     if (a->dtype == DT_bf16 && head == 64) return name##_bf16_64(a, cuda, error);                  \
     if (a->dtype == DT_bf16 && head == 128) return name##_bf16_128(a, cuda, error);                \

@@ -1,4 +1,4 @@
-/* Attention, forward, on tensor cores: a kernel for each type and head size. */
+/* Attention (forward) on tensor cores. Each dtype and head size has its own kernel. */
 #include "kernels/cuda/attention/attention.h"
 
 #define BODY "kernels/cuda/attention/attention_forward.cuh"

@@ -1,8 +1,9 @@
-/* Attention, forward, for one type and head size. A block holds ROWS queries of one head in shared
- * memory and visits the keys, COLUMNS at a time, while the next ones are being copied. */
+/* Attention (forward) for one dtype and one head size. A block holds ROWS queries of one head in
+ * shared memory. It reads the keys and values in tiles of COLUMNS keys. While it computes with one
+ * tile, the copy of the next tile is running. */
 #define F(name) NAME(name##_forward)
-/* The 32 rows of a warp share each load of keys and values; for heads of 256 there are registers
- * for only 16. */
+/* A warp computes 16 TILES rows and loads each tile of keys and values once for all of them. With
+ * heads of 256 numbers, there are only enough registers for 16 rows. */
 #define TILES   (HEAD < 256 ? 2 : 1)
 #define COLUMNS (HEAD < 128 ? 64 : 32)
 #define BLOCKS  2
@@ -12,10 +13,11 @@
 
 typedef struct F(State) {
     float out[TILES][HEAD / 8][4];
-    float top[TILES][2], total[TILES][2]; /* for rows lane / 4 and lane / 4 + 8 */
+    float top[TILES][2], total[TILES][2]; /* of rows lane / 4 and lane / 4 + 8 of each tile: the
+                                             largest score so far, and the sum of exponentials */
 } F(State);
 
-/* Sets the scores of keys that a query may not see to minus infinity. */
+/* Sets a score to minus infinity if its query may not see its key. */
 DEVICE void F(hide)(const AttentionArgs *a, float s[TILES][COLUMNS / 8][4], int64_t query,
                     int64_t key)
 {
@@ -29,8 +31,8 @@ DEVICE void F(hide)(const AttentionArgs *a, float s[TILES][COLUMNS / 8][4], int6
     }
 }
 
-/* Turns scores into probabilities of an unnormalised softmax, and rescales the sums so far to the
- * new maximum. */
+/* Replaces the scores by exp(score - largest score so far), which still must be divided by their
+ * sum. If the largest score has grown, it also rescales the sums computed so far. */
 DEVICE void F(fold)(F(State) * state, float s[TILES][COLUMNS / 8][4], float scale)
 {
     UNROLL for (int i = 0; i < 2 * TILES; i++)
@@ -96,8 +98,8 @@ DEVICE void F(drop)(const AttentionArgs *a, float p[TILES][COLUMNS / 8][4], uint
         UNROLL for (int c = 0; c < 4; c++) p[m][n][c] *= F(mask)(a, kept, m, n, c);
 }
 
-/* Blocks: tiles of queries x heads x sequences. Shared memory: the queries, two pairs of keys and
- * values. */
+/* One block for each tile of queries, head and sequence. Shared memory holds the queries and two
+ * pairs of tiles, each of keys and values. */
 KERNEL_OF(F(attention), AttentionArgs, ATTENTION_THREADS, BLOCKS)
 {
     SHARED(unsigned char, shared);
@@ -142,7 +144,8 @@ KERNEL_OF(F(attention), AttentionArgs, ATTENTION_THREADS, BLOCKS)
         __syncthreads();
     }
     copies_wait(0);
-    __syncthreads(); /* if no key is seen, other threads' copies of queries may still be arriving */
+    __syncthreads(); /* a block whose queries see no key has not waited for its copies of the
+                        queries yet */
     F(finish)(&a, &state, &at, queries, row);
 }
 

@@ -1,4 +1,5 @@
-/* The gradients of keys and values, on tensor cores: a kernel for each type and head size. */
+/* The gradients of keys and of values on tensor cores. Each dtype and head size has its own
+ * kernels. */
 #include "kernels/cuda/attention/attention.h"
 
 #define BODY "kernels/cuda/attention/attention_grad_keys.cuh"

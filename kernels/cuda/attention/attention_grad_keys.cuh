@@ -1,5 +1,6 @@
-/* Gradients of keys and values, for one type and head size, in one kernel. If registers cannot hold
- * both sums, two kernels each compute P again. */
+/* Gradients of keys and of values for one dtype and one head size. One kernel computes both if
+ * their sums fit into the registers. Otherwise there are two kernels, and each of them computes P
+ * again. */
 #if HEAD < 256
 #define PART(name) NAME(name##_dkv)
 #define WANT_K     1

@@ -1,8 +1,9 @@
-/* dK = scale dS^T Q and dV = (P m)^T dO, for one type and head size. A block holds ROWS keys and
- * values of one group and visits the queries of all its heads in order. Sums over heads and queries
- * thus have one order, and no two blocks add to one number. Scores are held transposed, [keys,
- * queries], so that they can be the left factors of both products. WANT_K, WANT_V: the gradients to
- * compute (both, if there are registers for both). */
+/* Computes dK = scale dS^T Q and dV = (P m)^T dO for one dtype and one head size, where m is the
+ * mask of dropout divided by 1 - drop. A block holds ROWS keys and values of one group. It reads
+ * the queries of all heads of that group in order. So the sums over heads and queries have a fixed
+ * order, and each number is written by one block only. Scores are kept transposed, [keys, queries],
+ * because both products need them as their left factor. WANT_K and WANT_V say which of the two
+ * gradients the kernel computes. */
 #define F(name) PART(name)
 #define TILES   (HEAD < 128 ? 2 : 1)
 #define COLUMNS (HEAD < 256 ? 32 : 16)
@@ -11,14 +12,16 @@
 #define ROWS    (ATTENTION_WARPS * 16 * TILES)
 #include "kernels/cuda/attention/attention_tile.cuh"
 
-/* The queries of one stage: their head, the first of them, and the addresses of queries, dout, lse
- * (in bits) and delta. */
+/* One tile of queries in shared memory: its head in the group, its first query, and the address of
+ * its queries, dout, lse (for base 2) and delta. There are two such stages: while the block
+ * computes with one, the other is being filled. */
 typedef struct F(Stage) {
     int r, query;
     Shared at;
 } F(Stage);
 
-/* Returns stage i of all: first the tiles of queries of the first head, then those of the next. */
+/* Returns stage i. Stages count the tiles of queries of the group's first head, then those of the
+ * next head, and so on. */
 DEVICE F(Stage) F(stage)(Shared shared, int i, int r, int query)
 {
     F(Stage) t;
@@ -28,7 +31,7 @@ DEVICE F(Stage) F(stage)(Shared shared, int i, int r, int query)
     return t;
 }
 
-/* [2, COLUMNS]: lse, delta */
+/* Returns the lse and the delta of a stage's queries: [2, COLUMNS]. */
 DEVICE float *F(rows_of)(const F(Stage) * t)
 {
     return (float *)shared_pointer(t->at + COLUMNS * HEAD * 4);
@@ -45,13 +48,13 @@ DEVICE void F(load_queries)(const AttentionArgs *a, const AttentionPlace *at, co
     copies_commit();
     float *const rows = F(rows_of)(t);
     for (int i = (int)threadIdx.x; i < COLUMNS; i += ATTENTION_THREADS) {
-        bool is = i < n_rows; /* beyond the queries the probability is 0 */
+        bool is = i < n_rows; /* rows without a query get an lse that makes P zero */
         rows[i] = is ? a->lse[first + i * heads] * LOG2_E : INFINITY;
         rows[COLUMNS + i] = is ? a->delta[first + i * heads] : 0;
     }
 }
 
-/* Turns scores into P m, for dV, and dp into dS, for dK. */
+/* Replaces the scores s by P m, which dV needs, and the gradients dp of P by dS, which dK needs. */
 DEVICE void F(differentiate)(const AttentionArgs *a, const AttentionPlace *at, const F(Stage) * t,
                              float s[TILES][COLUMNS / 8][4], float dp[TILES][COLUMNS / 8][4],
                              int row, uint64_t kept)
@@ -90,8 +93,8 @@ DEVICE void F(one_stage)(const AttentionArgs *a, const AttentionPlace *at, const
     if (WANT_K) F(times)(dk, dp, t->at);
 }
 
-/* Blocks: tiles of keys x groups x sequences. Shared memory: keys, values, two stages of
- * queries. */
+/* One block for each tile of keys, group and sequence. Shared memory holds the keys, the values and
+ * two stages of queries. */
 KERNEL_OF(F(attention), AttentionArgs, ATTENTION_THREADS, BLOCKS)
 {
     SHARED(unsigned char, shared);

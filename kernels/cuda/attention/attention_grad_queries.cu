@@ -1,4 +1,4 @@
-/* The gradient of the queries, on tensor cores: a kernel for each type and head size. */
+/* The gradient of the queries on tensor cores. Each dtype and head size has its own kernel. */
 #include "kernels/cuda/attention/attention.h"
 
 #define BODY "kernels/cuda/attention/attention_grad_queries.cuh"

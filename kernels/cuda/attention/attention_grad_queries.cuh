@@ -1,5 +1,7 @@
-/* dQ = scale dS K, for one type and head size. A block holds ROWS queries of one head and their
- * output gradients, and visits the keys. It computes dS = P (m dO V^T - delta) again from lse. */
+/* Computes dQ = scale dS K for one dtype and one head size. A block holds ROWS queries of one head
+ * and the gradients dO of their outputs, and reads the keys and values tile by tile. It computes P
+ * again from lse, then dS = P (m dO V^T - delta), where m is the mask of dropout divided by 1 -
+ * drop. */
 #define F(name) NAME(name##_dq)
 #define TILES   (HEAD < 128 ? 2 : 1)
 #define COLUMNS (HEAD < 256 ? 32 : 16)
@@ -9,10 +11,11 @@
 #include "kernels/cuda/attention/attention_tile.cuh"
 
 typedef struct F(Rows) {
-    float lse[TILES][2], delta[TILES][2]; /* for rows lane / 4 and lane / 4 + 8; lse in bits */
+    float lse[TILES][2], delta[TILES][2]; /* of rows lane / 4 and lane / 4 + 8 of each tile; lse is
+                                             for base 2 */
 } F(Rows);
 
-/* Turns p and the products dO V^T into dS. */
+/* Replaces the scores s by dS. dp holds the products dO V^T. */
 DEVICE void F(differentiate)(const AttentionArgs *a, const AttentionPlace *at, const F(Rows) * rows,
                              float s[TILES][COLUMNS / 8][4], float dp[TILES][COLUMNS / 8][4],
                              int row, int64_t key, bool all_seen, uint64_t kept)
@@ -42,8 +45,8 @@ DEVICE void F(load_keys)(const AttentionArgs *a, const AttentionPlace *at, Share
     copies_commit();
 }
 
-/* Blocks: tiles of queries x heads x sequences. Shared memory: queries, output gradients, two pairs
- * of keys and values. */
+/* One block for each tile of queries, head and sequence. Shared memory holds the queries, their
+ * output gradients, and two pairs of tiles, each of keys and values. */
 KERNEL_OF(F(attention), AttentionArgs, ATTENTION_THREADS, BLOCKS)
 {
     SHARED(unsigned char, shared);
@@ -92,7 +95,8 @@ KERNEL_OF(F(attention), AttentionArgs, ATTENTION_THREADS, BLOCKS)
         __syncthreads();
     }
     copies_wait(0);
-    __syncthreads(); /* if no key is seen, other threads' copies of queries may still be arriving */
+    __syncthreads(); /* a block whose queries see no key has not waited for its copies of the
+                        queries yet */
     F(scale_all)(dq, a.scale);
     F(store)
     (dq, queries, row, (uint16_t *)a.dq + first * a.E, heads * a.E, a.S - at.first, a.E,

@@ -1,6 +1,7 @@
-/* Attention of other kinds: kernels/cpu/attention_kinds.c defines these ops. A warp handles one
- * query, one key (for the gradients of keys and values), or one number of the table. A lane handles
- * one of 32 scores. Sums are in fp32, in a fixed order. */
+/* Attention with values of another size than the keys, with a window, a cap, sinks or a table of
+ * biases. kernels/cpu/attention_kinds.c defines these ops. A warp computes one query, one key (for
+ * the gradients of keys and values), or one number of the table. Each of its lanes computes one of
+ * 32 scores at a time. Sums are in fp32 and have a fixed order. */
 #include "kernels/buckets.h"
 #include "kernels/cuda/attention/row.cuh"
 #include "kernels/cuda/launch.cuh"
@@ -9,11 +10,12 @@
 enum { KINDS_WARPS = 4, KINDS_THREADS = KINDS_WARPS * WARP };
 
 typedef struct KindsArgs {
-    Array q, k, v, more, out, dout, dq, dk, dv, dmore; /* more: the sink, or the table */
+    Array q, k, v, more, out, dout, dq, dk, dv, dmore; /* more: the sinks, or the table of biases */
     const float *lse;
     float *to_lse;
     int64_t B, S, T, G, R, E, V, N;
-    /* position of query 0; queries from `half` on are `jump` further on */
+    /* position: of query 0. From local query `half` on, positions are larger by `jump`, because a
+     * rank's queries may be two separate chunks of the sequence. */
     int64_t position, half, jump;
     int64_t window;
     float scale, cap;
@@ -21,7 +23,7 @@ typedef struct KindsArgs {
     Buckets buckets;
 } KindsArgs;
 
-/* The fields are those of Query in kernels/cpu/attention_kinds.c. */
+/* One query. The members mean the same as those of Query in kernels/cpu/attention_kinds.c. */
 typedef struct KindsQuery {
     int64_t row, key, head, position, from, end;
 } KindsQuery;
@@ -69,7 +71,8 @@ DEVICE float kinds_score(const KindsArgs *a, const KindsQuery *y, int64_t key, f
     return a->tables ? s + read_one(a->more, kinds_bucket(a, y, key)) : s;
 }
 
-/* Of a query and a key: P, the gradient of the score, the gradient of the product q k. */
+/* For one query and one key: the probability P, the gradient of the score, and the gradient of the
+ * product q k. */
 typedef struct KindsGrad {
     float p, ds, dx;
 } KindsGrad;
@@ -134,8 +137,8 @@ KERNEL(attention_kinds_dq, KindsArgs, KINDS_THREADS, 4)
     row_write(a.dq, i * E, sum, 1, E, (a.accumulate & 1) != 0);
 }
 
-/* A warp for each key of a group visits all queries, and leaves out those that do not see the key.
- */
+/* One warp for each key of a group. The warp goes through all queries and skips those that do not
+ * see the key. */
 KERNEL(attention_kinds_dkv, KindsArgs, KINDS_THREADS, 4)
 {
     SHARED(float, shared);
@@ -162,7 +165,7 @@ KERNEL(attention_kinds_dkv, KindsArgs, KINDS_THREADS, 4)
     row_write(a.dv, i * V, dv, 1, V, (a.accumulate & 4) != 0);
 }
 
-/* A warp for each number of the table: bucket by bucket, head by head. */
+/* One warp for each number of the table, in the order [bucket, head]. */
 KERNEL(attention_kinds_dtable, KindsArgs, KINDS_THREADS, 4)
 {
     const int64_t i = (int64_t)blockIdx.x * KINDS_WARPS + threadIdx.x / WARP, heads = a.G * a.R;
@@ -179,7 +182,7 @@ KERNEL(attention_kinds_dtable, KindsArgs, KINDS_THREADS, 4)
         write_one(a.dmore, i, (a.accumulate & 8) != 0 ? read_one(a.dmore, i) + sum : sum);
 }
 
-/* A warp for each head. */
+/* One warp for each head. */
 KERNEL(sink_grad_heads, KindsArgs, KINDS_THREADS, 4)
 {
     const int64_t i = (int64_t)blockIdx.x * KINDS_WARPS + threadIdx.x / WARP, heads = a.G * a.R;
@@ -218,7 +221,8 @@ static int64_t kinds_blocks(int64_t warps)
     return ceil_div(warps, KINDS_WARPS);
 }
 
-/* q, k, v, and with `more` the sink or the table -> out, lse */
+/* Computes out and lse from q, k, v and, if `more` is true, from the sinks or the table (argument
+ * 3). */
 static bool kinds_forward(const KernelArgs *args, KindsArgs a, bool more, const CudaContext *cuda,
                           CudaError *error)
 {
@@ -257,7 +261,7 @@ bool cuda_attention_table(const KernelArgs *args, const CudaContext *cuda, CudaE
     return kinds_forward(args, a, true, cuda, error);
 }
 
-/* dout, q, k, v, [table], out, lse -> dq, dk, dv, [dtable] */
+/* Computes dq, dk, dv (and dtable) from dout, q, k, v, (table,) out and lse. */
 static bool kinds_backward(const KernelArgs *args, KindsArgs a, const CudaContext *cuda,
                            CudaError *error)
 {
@@ -291,7 +295,7 @@ bool cuda_attention_table_grad(const KernelArgs *args, const CudaContext *cuda, 
     return kinds_backward(args, a, cuda, error);
 }
 
-/* dout, out, lse, sink -> dsink */
+/* Computes dsink from dout, out, lse and sink. */
 bool cuda_sink_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     KindsArgs a = kinds_args(args);

@@ -1,14 +1,15 @@
-/* Attention with a part of the keys, and its gradient, by several calls of attention
- * (attention_part.h).
- *   forward   one call writes the output; several write to scratch, and each is then merged
- *   gradient  the first call writes its rows; later calls add to them */
+/*  Attention to a part of the keys, and its gradient, by several calls of plain attention
+ * (see attention_part.h).
+ *   forward   If there is one call, it writes the output. If there are several, each one writes its
+ *             result to scratch memory, and a kernel then merges the result into the output.
+ *   gradient  The first call writes the gradients of its rows; later calls add to them. */
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/attention_part.h"
 #include "kernels/cuda/reduce.cuh"
 
 enum { MERGE_THREADS = 256, MERGE_ROWS = MERGE_THREADS / WARP };
 
-/* ---- rows: cleared, merged ---- */
+/* ---- kernels that clear rows and merge rows ---- */
 
 typedef struct MergeArgs {
     Array out, part;
@@ -17,7 +18,8 @@ typedef struct MergeArgs {
     int64_t rows, E;
 } MergeArgs;
 
-/* A warp merges a row of a part's output into the same row of the output so far. */
+/* Merges two partial results of attention for the same query, one row for each warp: `part` with
+ * its log-sum-exp part_lse, and the result so far in `out` and `lse`. */
 KERNEL(attention_merge, MergeArgs, MERGE_THREADS, 4)
 {
     const int64_t row = (int64_t)blockIdx.x * MERGE_ROWS + threadIdx.x / WARP;
@@ -63,7 +65,8 @@ static uint64_t aligned(uint64_t bytes)
     return (bytes + 255) / 256 * 256;
 }
 
-/* Merges the output of `call`, which lies in scratch, into the output of the calls before. */
+/* Merges the result of `call`, which lies in scratch memory, into the output, which holds the
+ * result of the earlier calls. */
 static bool merge(const KernelArgs *to, const KernelArgs *call, const CudaContext *cuda,
                   CudaError *error)
 {
@@ -105,7 +108,7 @@ bool cuda_attention_part_grad(const KernelArgs *args, const CudaContext *cuda, C
     attention_part_calls(&at, OP_attention_grad, args);
     assert(args->n_args == 10 && args->dtype[9] == DT_u8);
     for (uint32_t j = 0; j < 3 && !part_is_whole(args);
-         j++) { /* rows that no call writes are zero */
+         j++) { /* clear the gradients, because some rows may be written by no call */
         if (!accumulates(args, j) && !clear(args, 6 + j, 0, cuda, error)) return false;
         sums.attrs.accumulate |= 1 << j;
     }
@@ -118,7 +121,8 @@ bool cuda_attention_part_grad(const KernelArgs *args, const CudaContext *cuda, C
     return true;
 }
 
-/* Scratch has a call's output in the forward pass, and delta in the gradient. */
+/* Returns the bytes of scratch memory. For attention, the result of one call lies there; for the
+ * gradient, delta. */
 uint64_t cuda_attention_part_workspace(OpKind op, const DType *dtype, const int64_t *elements,
                                        uint32_t n_args)
 {

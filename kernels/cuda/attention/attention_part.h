@@ -1,17 +1,18 @@
-/* Attention to a part of the keys takes several calls of attention. The queries of one call are
- * contiguous in the whole sequence, and so are its keys. One call computes two chunks if all
- * queries see the same keys, or if queries and keys are the same tokens. */
+/* Attention of all queries to a part of the keys (context parallelism) is computed by several calls
+ * of plain attention. In one call, the queries are contiguous in the whole sequence, and so are the
+ * keys. A call may also cover two chunks at once in two cases: all its queries see the same keys,
+ * or its queries and keys are the same tokens. */
 #ifndef TANDEM_KERNELS_CUDA_ATTENTION_ATTENTION_PART_H
 #define TANDEM_KERNELS_CUDA_ATTENTION_ATTENTION_PART_H
 
 #include "kernels/kernel.h"
 
-enum { PART_ALL = 2 }; /* instead of a chunk's number: both chunks */
+enum { PART_ALL = 2 }; /* stands in place of a chunk's number for both chunks together */
 
 typedef struct PartCalls {
-    OpKind op; /* attention, or its gradient */
+    OpKind op; /* OP_attention, or the op of its gradient */
     const KernelArgs *args;
-    KernelArgs call; /* the newest call; it has no scratch memory of its own */
+    KernelArgs call; /* the arguments of the newest call; they include no scratch memory */
     int64_t i;
 } PartCalls;
 
@@ -23,11 +24,12 @@ static inline void attention_part_calls(PartCalls *at, OpKind op, const KernelAr
 }
 
 typedef struct PartChunk {
-    int64_t first, n, start; /* index of the first token in this part, number of tokens, index in
-                              * the whole sequence */
+    int64_t first, n, start; /* index of the chunk's first token among the rank's tokens; number of
+                                tokens; index of the first token in the whole sequence */
 } PartChunk;
 
-/* Returns chunk i of the tokens; PART_ALL: all of them. */
+/* Returns chunk i of the tokens that `letter` counts. With PART_ALL it returns all these tokens as
+ * one chunk. */
 static inline PartChunk part_chunk(const KernelArgs *args, char letter, uint32_t i)
 {
     const unsigned char l = (unsigned char)letter;
@@ -51,20 +53,21 @@ static inline bool part_same_tokens(const KernelArgs *args)
            args->second['s'] == args->second['T'];
 }
 
-/* Arguments of attention and of its gradient without scratch. */
+/* Returns the number of arguments, without scratch memory. */
 static inline uint32_t part_n_arguments(OpKind op)
 {
     return op == OP_attention ? 5 : 9;
 }
 
-/* True if the rows of argument i are queries; otherwise they are keys. */
+/* Returns true if the rows of argument i are queries, and false if they are keys. */
 static inline bool part_is_of_queries(OpKind op, uint32_t i)
 {
     const uint32_t keys = op == OP_attention ? 1 << 1 | 1 << 2 : 1 << 2 | 1 << 3 | 1 << 7 | 1 << 8;
     return !(keys >> i & 1);
 }
 
-/* Moves argument i to the rows from `first` on of sequence b. */
+/* Lets argument i begin at row `first` of sequence b, and sets its number of elements to those of
+ * `part` rows. */
 static inline void part_move(KernelArgs *to, uint32_t i, int64_t b, int64_t n, int64_t first,
                              int64_t part)
 {
@@ -73,7 +76,7 @@ static inline void part_move(KernelArgs *to, uint32_t i, int64_t b, int64_t n, i
     to->elements[i] = part * row;
 }
 
-/* Returns the arguments for these queries and keys of sequence b. */
+/* Returns the arguments of the call that computes these queries and keys of sequence b. */
 static inline KernelArgs part_take(OpKind op, const KernelArgs *args, int64_t b, PartChunk q,
                                    PartChunk k)
 {
@@ -86,7 +89,8 @@ static inline KernelArgs part_take(OpKind op, const KernelArgs *args, int64_t b,
     call.size['b'] = 1, call.start['b'] += b;
     call.size['s'] = q.n, call.start['s'] = q.start, call.second['s'] = q.start + q.n / 2;
     call.size['T'] = k.n, call.start['T'] = k.start, call.second['T'] = k.start + k.n / 2;
-    /* every query sees every key: without mask and positions, equal calls get equal names */
+    /* Every query sees every key, so the mask and the positions do not matter. Without them, more
+     * calls have equal names and use one stored choice of kernel. */
     if (args->attrs.drop == 0 && q.start >= k.start + k.n) {
         call.attrs.causal = 0;
         call.start['s'] = call.start['T'] = 0;
@@ -95,20 +99,20 @@ static inline KernelArgs part_take(OpKind op, const KernelArgs *args, int64_t b,
     return call;
 }
 
-/* True if every query of chunk q sees all keys of chunk k. */
+/* Returns true if every query of chunk q sees all keys of chunk k. */
 static inline bool part_sees_all(const KernelArgs *args, PartChunk q, PartChunk k)
 {
     return !args->attrs.causal || q.start >= k.start + k.n;
 }
 
-/* True if no query of chunk q sees any key of chunk k. */
+/* Returns true if no query of chunk q sees any key of chunk k. */
 static inline bool part_sees_none(const KernelArgs *args, PartChunk q, PartChunk k)
 {
     return args->attrs.causal && q.start + q.n <= k.start;
 }
 
-/* Without dropout, several chunks make one call if all queries see the same keys. Returns their
- * numbers. */
+/* Returns true if one call can compute several chunks: there is no dropout, and all their queries
+ * see the same keys. Sets *q and *k to the numbers of these chunks. */
 static inline bool part_is_one_call(const KernelArgs *args, uint32_t *q, uint32_t *k)
 {
     const PartChunk q0 = part_chunk(args, 's', 0), q1 = part_chunk(args, 's', 1);
@@ -121,13 +125,13 @@ static inline bool part_is_one_call(const KernelArgs *args, uint32_t *q, uint32_
            part_sees_all(args, q1, k0) && (*k == 0 || part_sees_all(args, q1, k1));
 }
 
-/* True if one call computes everything. */
+/* Returns true if a single call can compute all queries and keys. */
 static inline bool part_is_whole(const KernelArgs *args)
 {
     return args->attrs.drop == 0 && (part_same_tokens(args) || !args->attrs.causal);
 }
 
-/* Finds the next call; false: there is none. */
+/* Sets at->call to the next call. Returns false if there is no further call. */
 static inline bool attention_part_next(PartCalls *at)
 {
     const KernelArgs *args = at->args;
@@ -147,7 +151,7 @@ static inline bool attention_part_next(PartCalls *at)
             q = nq == 1 ? PART_ALL : (uint32_t)(pair / 2);
             k = nk == 1 ? PART_ALL : (uint32_t)(pair % 2);
         }
-        /* each combination occurs once */
+        /* visit each pair of chunks once, although PART_ALL stands for two chunks */
         if ((q == PART_ALL && pair / 2 > 0) || (k == PART_ALL && pair % 2 > 0) || (one && pair > 0))
             continue;
         const PartChunk of_q = part_chunk(args, 's', q), of_k = part_chunk(args, 'T', k);

@@ -1,6 +1,7 @@
-/* Attention and its gradient in fp32, for types and sizes that tiles of 16-bit numbers cannot hold.
- * A warp handles each query (for the gradients of keys and values, each key); each lane handles one
- * of 32 scores. A warp's sums are in shared memory, E numbers at a time. */
+/* Attention and its gradient in fp32, for dtypes and sizes that the kernels with tiles of 16-bit
+ * numbers cannot compute. A warp computes one query or, for the gradients of keys and values, one
+ * key. Each of its lanes computes one of 32 scores at a time. Each warp keeps sums of E numbers in
+ * shared memory. */
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/row.cuh"
 
@@ -13,7 +14,8 @@ typedef struct PlainArgs {
 
 /* ---- one score ---- */
 
-/* Return the row in the tensors of a query and its head, and of a key and its group. */
+/* These return the row of a tensor that belongs to a query and its head, or to a key and its
+ * group. */
 DEVICE int64_t plain_query(const AttentionArgs *a, const AttentionPlace *p, int64_t query,
                            int64_t r)
 {
@@ -25,7 +27,8 @@ DEVICE int64_t plain_key(const AttentionArgs *a, const AttentionPlace *p, int64_
     return (p->b * a->T + key) * a->G + p->g;
 }
 
-/* Returns mask / (1 - drop). */
+/* Returns 1 / (1 - drop) if dropout keeps the score, and 0 if not. Returns 1 if there is no
+ * dropout. */
 DEVICE float plain_mask(const AttentionArgs *a, const CudaDrawKey *draw, const AttentionPlace *p,
                         int64_t query, int64_t r, int64_t key)
 {
@@ -35,7 +38,8 @@ DEVICE float plain_mask(const AttentionArgs *a, const CudaDrawKey *draw, const A
     return attention_keeps(a, draw, &of_head, query, key) ? a->grow : 0;
 }
 
-/* P of a query and a key, and the dS that follows from it. */
+/* For one query and one key: the probability P, P after dropout (pm), and the gradient of the score
+ * (ds). */
 typedef struct PlainScore {
     float p, pm, ds;
 } PlainScore;
@@ -57,7 +61,7 @@ DEVICE PlainScore plain_score(const PlainArgs *x, const CudaDrawKey *draw, const
 
 /* ---- kernels ---- */
 
-/* Blocks: groups of four queries x heads x sequences. */
+/* One block for each four queries of a head and sequence. */
 KERNEL(attention_plain_forward, PlainArgs, PLAIN_THREADS, 4)
 {
     SHARED(float, shared);
@@ -108,7 +112,7 @@ KERNEL(attention_plain_dq, PlainArgs, PLAIN_THREADS, 4)
     row_write(a.dq, row * E, sum, 1, E, (at->accumulate & 1) != 0);
 }
 
-/* Blocks: groups of four keys x groups x sequences. */
+/* One block for each four keys of a group and sequence. */
 KERNEL(attention_plain_dkv, PlainArgs, PLAIN_THREADS, 4)
 {
     SHARED(float, shared);

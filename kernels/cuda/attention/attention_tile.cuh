@@ -1,7 +1,8 @@
-/* Products of tiles by warps, 16 TILES rows each, for one kernel, type and head size. It is
- * included once for each, with HEAD, TYPE (bf16, f16), TILES, COLUMNS (of the other operand's tile)
- * and F (names) defined. Results are held like mma's C, [tile of rows][tile of 8 columns][4]. No
- * include guard. */
+/* Products of tiles, where each warp computes 16 TILES rows. A kernel includes this file after it
+ * has defined HEAD (the head size), TYPE (bf16 or f16), TILES, COLUMNS (the columns of a tile of
+ * scores) and F (which makes function names). A result is an array [tile of 16 rows][tile of 8
+ * columns][4]; the last four numbers are laid out as C of mma in mma.cuh. This file has no include
+ * guard, because several kernels include it. */
 
 #define MMA_OF(type)   mma_##type
 #define PAIR_OF(type)  round_##type##_pair
@@ -13,7 +14,8 @@
 #define PAIR           PAIR_1(TYPE)
 #define WIDEN          WIDEN_1(TYPE)
 
-/* s = x y^T: rows from `row` on of tile x with all rows of tile y. */
+/* Computes s = x y^T from 16 TILES rows of tile x, beginning at row `row`, and all rows of tile
+ * y. */
 DEVICE void F(rows_by_rows)(float (*s)[COLUMNS / 8][4], Shared x, int row, Shared y)
 {
     int lane = (int)threadIdx.x % WARP;
@@ -38,7 +40,8 @@ DEVICE void F(rows_by_rows)(float (*s)[COLUMNS / 8][4], Shared x, int row, Share
     }
 }
 
-/* sum += p y. p [rows, COLUMNS] is a result, rounded to the type; y is [COLUMNS, HEAD]. */
+/* Computes sum += p y. p [rows, COLUMNS] is an earlier result, which is rounded to TYPE; y is a
+ * tile [COLUMNS, HEAD]. */
 DEVICE void F(times)(float (*sum)[HEAD / 8][4], float (*p)[COLUMNS / 8][4], Shared y)
 {
     int lane = (int)threadIdx.x % WARP;
@@ -65,8 +68,8 @@ DEVICE void F(times)(float (*sum)[HEAD / 8][4], float (*p)[COLUMNS / 8][4], Shar
     }
 }
 
-/* Finds which of this thread's scores dropout keeps: bit (m COLUMNS / 8 + n) 4 + c. Scores are
- * [queries, keys] or, with TURNED, [keys, queries]. */
+/* Returns which of this thread's scores dropout keeps. Bit (m COLUMNS / 8 + n) 4 + c belongs to
+ * number c of tile (m, n). Scores are [queries, keys], or [keys, queries] if TURNED is 1. */
 DEVICE uint64_t F(draw)(const AttentionArgs *a, const CudaDrawKey *key, const AttentionPlace *at,
                         int64_t row, int64_t column)
 {
@@ -82,7 +85,7 @@ DEVICE uint64_t F(draw)(const AttentionArgs *a, const CudaDrawKey *key, const At
     return bits;
 }
 
-/* Returns mask / (1 - drop). */
+/* Returns 1 / (1 - drop) if dropout keeps the score, and 0 if not. */
 DEVICE float F(mask)(const AttentionArgs *a, uint64_t bits, int m, int n, int c)
 {
     return bits >> ((m * (COLUMNS / 8) + n) * 4 + c) & 1 ? a->grow : 0;
@@ -94,20 +97,22 @@ DEVICE void F(scale_all)(float (*x)[HEAD / 8][4], float factor)
         UNROLL for (int c = 0; c < 4; c++) x[m][n][c] *= factor;
 }
 
-/* Writes this warp's rows from `row` on to memory, through its own rows of a tile that nothing else
- * reads. `to` is [n_rows, E] and begins at row 0 of the tile; with `accumulate` the rows are added
- * to it. */
+/* Writes this warp's rows to `to` [n_rows, E], whose first row is row 0 of the tile. The rows pass
+ * through the rows of `tile` from `row` on, which no other warp may use then. If `accumulate` is
+ * true, the rows are added to `to`. */
 DEVICE void F(store)(float (*x)[HEAD / 8][4], Shared tile, int row, uint16_t *to, int64_t stride,
                      int64_t n_rows, int64_t E, bool accumulate)
 {
     int lane = (int)threadIdx.x % WARP;
     UNROLL for (int i = 0; i < 2 * TILES; i++)
-    { /* rows lane / 4 of each group of 8 */
+    { /* lane / 4 is the number of the row in each group of 8 rows */
         int at = row + i * 8 + lane / 4, m = i / 2, half = i % 2 * 2;
         UNROLL for (int n = 0; n < HEAD / 8; n++)
         {
             int column = n * 8 + lane % 4 * 2;
-            if (n % 4 == 0) __syncwarp(); /* limits old words in registers to four at a time */
+            if (n % 4 == 0)
+                __syncwarp(); /* so that ptxas loads only four old words at a time into
+                                 registers */
             float low = x[m][n][half], high = x[m][n][half + 1];
             if (accumulate && at < n_rows && column < E) {
                 uint32_t old = *ALIGNED(const uint32_t, to + at * stride + column);

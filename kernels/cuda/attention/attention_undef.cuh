@@ -1,4 +1,5 @@
-/* Ends one inclusion of a kernel's body. */
+/* Undefines the macros of a kernel's body, so that the body can be included again for another dtype
+ * or head size. */
 #undef F
 #undef ROWS
 #undef TURNED

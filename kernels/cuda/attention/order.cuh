@@ -1,21 +1,22 @@
-/* The order in which the blocks of attention's kernels visit heads and tiles. Both functions are
- * pure, so that a test can check them for all blocks of a launch. */
+/* The order in which the blocks of attention's kernels process heads and tiles. Both functions are
+ * pure, so that a test can check them for every block of a launch. */
 #ifndef TANDEM_KERNELS_CUDA_ATTENTION_ORDER_CUH
 #define TANDEM_KERNELS_CUDA_ATTENTION_ORDER_CUH
 
 #include "kernels/attention_tiles.h"
 #include "kernels/cuda/device.cuh"
 
-/* Rows of queries or keys that one block of a kernel for Hopper holds. */
+/* Number of rows (queries or keys) that one block of a kernel for Hopper holds. */
 enum { ORDER_ROWS = ATTENTION_TILE_ROWS };
 
-/* Returns the number of heads (of `all`) that blocks visit side by side. A head has operands of
- * `bytes` bytes. The operands of these heads fit in half of the cache (25 MiB on an H100); other
- * data pass through the other half.
+/* Returns how many of the `all` heads the blocks process at the same time. `bytes` is the size of
+ * the operands of one head. The function chooses the number so that the operands of these heads fit
+ * into half of the L2 cache (half is 25 MiB on an H100). Other data need the other half.
  *
- * A causal mask gives the last heads long blocks that begin late. If a processor has few of the
- * `blocks`, this costs more than the cache saves, so all heads are side by side. (Measured on an
- * H200: 12 % slower with 4 blocks for each processor, 15 % faster with 8.) */
+ * With a causal mask, the last heads have long blocks that begin late. If there are few blocks for
+ * each multiprocessor, these late blocks cost more time than the cache saves. Then all heads are
+ * processed at the same time. (Measured on an H200: 12 % slower with 4 blocks for each
+ * multiprocessor, 15 % faster with 8.) */
 static inline uint32_t order_beside(const CudaContext *cuda, int64_t bytes, int64_t all,
                                     bool causal, int64_t blocks)
 {
@@ -27,13 +28,14 @@ static inline uint32_t order_beside(const CudaContext *cuda, int64_t bytes, int6
 }
 
 typedef struct OrderPlace {
-    uint32_t tile, head; /* head: of all sequences */
+    uint32_t tile, head; /* number of the tile in its head; number of the head among the heads of
+                            all sequences */
 } OrderPlace;
 
-/* Returns the tile and the head of a block. The launch has a block for each of n_tiles tiles of
- * each head. Heads are visited in sets of `beside`. Within such a set of heads, tile 0 of every
- * head comes first, then tile 1 of every head, and so on. With `last_first` the order of tiles is
- * reversed. */
+/* Returns the tile and the head that a block computes. The launch has one block for each of the
+ * n_tiles tiles of each head. `beside` heads at a time are processed together: first tile 0 of each
+ * of these heads, then tile 1 of each, and so on. If `last_first` is true, tiles come in the
+ * reverse order. */
 DEVICE OrderPlace order_place(uint32_t block, uint32_t heads, uint32_t n_tiles, uint32_t beside,
                               bool last_first)
 {

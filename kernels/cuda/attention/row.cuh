@@ -1,12 +1,14 @@
-/* Rows of n numbers that a warp works on, in the plain kernels of attention. Each lane has every
- * 32nd number; sums are fp32, in shared memory, in a fixed order. */
+/* Functions of the plain kernels of attention on rows of n numbers. A warp works on a row, and each
+ * lane has every 32nd number of it. Sums are in fp32 in shared memory; the order of each sum is
+ * fixed. */
 #ifndef TANDEM_KERNELS_CUDA_ATTENTION_ROW_CUH
 #define TANDEM_KERNELS_CUDA_ATTENTION_ROW_CUH
 
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduce.cuh"
 
-/* Returns the product of row i of x and row j of y. One lane computes it alone. */
+/* Returns the dot product of the n numbers from x[i] on and the n numbers from y[j] on. One lane
+ * computes it alone. */
 DEVICE float row_dot(Array x, int64_t i, Array y, int64_t j, int64_t n)
 {
     float sum = 0;
@@ -14,7 +16,7 @@ DEVICE float row_dot(Array x, int64_t i, Array y, int64_t j, int64_t n)
     return sum;
 }
 
-/* sum [n] += the 32 lanes' weights times rows first, first + step, ... of y. */
+/* Adds 32 weighted rows of y to sum [n]. Lane l has the weight of row first + l step. */
 DEVICE void row_add(float *sum, float weight, Array y, int64_t first, int64_t step, int64_t rows,
                     int64_t n)
 {
@@ -29,7 +31,7 @@ DEVICE void row_add(float *sum, float weight, Array y, int64_t first, int64_t st
     }
 }
 
-/* sum *= factor. A factor of 0 clears what memory held before, NaN too. */
+/* Multiplies sum [n] by `factor`. A factor of 0 clears the sum, even if it holds NaN. */
 DEVICE void row_scale(float *sum, float factor, int64_t n)
 {
     for (int64_t e = threadIdx.x % WARP; e < n; e += WARP)

@@ -10,8 +10,8 @@
 #include "planner/base/log.h"
 #include "planner/ir/layout/layout.h"
 
-/* Version of stored choices: raise it when our kernels change, so that they are timed and compared
- * again. */
+/* Version of the stored choices. Raise it when a kernel of ours changes, so that calls are timed
+ * and compared again. */
 #define KERNELS "5"
 
 typedef struct TimedChoice {
@@ -80,14 +80,15 @@ void attention_chooser_close(AttentionChooser *w)
     free(w);
 }
 
-/* True if more than one kernel can compute the call. */
+/* Returns true if more than one kernel can compute the call. */
 static bool is_chosen_for(OpKind op, const KernelArgs *args, const CudaContext *cuda)
 {
     return (op == OP_attention || op == OP_attention_grad) &&
            cuda_attention_hopper_takes(op, args, cuda);
 }
 
-/* Names a call by the inputs of the choice. */
+/* Makes the name under which a choice is stored. It contains everything on which the choice
+ * depends. */
 static void name_of(OpKind op, const KernelArgs *a, char name[ATTENTION_NAME_BYTES])
 {
     (void)snprintf(name, ATTENTION_NAME_BYTES,
@@ -105,8 +106,9 @@ static TimedChoice *find(const AttentionChooser *w, const char *name)
     return NULL;
 }
 
-/* A stored choice may not fit: calls of one name may have less scratch than the one-kernel gradient
- * needs. */
+/* Takes the stored choice of a call. Returns false if there is none, or if the stored kernel cannot
+ * compute this call: the gradient in one kernel needs scratch memory that another call of the same
+ * name may lack. */
 static bool use_kept(const AttentionChooser *w, TimedChoice *call, OpKind op,
                      const KernelArgs *args, const CudaContext *cuda)
 {

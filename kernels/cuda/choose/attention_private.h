@@ -1,4 +1,4 @@
-/* Shared by the files that choose among attention's kernels. */
+/* Functions that only the files of the choice among attention's kernels share. */
 #ifndef TANDEM_KERNELS_CUDA_CHOOSE_ATTENTION_PRIVATE_H
 #define TANDEM_KERNELS_CUDA_CHOOSE_ATTENTION_PRIVATE_H
 
@@ -9,18 +9,21 @@
 typedef struct AttentionTimes {
     CudaAttentionKernel best;
     int64_t median_ps;
-    double ms[CUDA_ATTENTION_KERNELS]; /* 0: not timed, or wrong */
-    bool timed;                        /* false: there was no spare memory */
-    bool wrong;      /* a kernel's result differs from mma.sync's by more than rounding: */
-    char about[200]; /* ... which kernel, and by how much */
-    bool hangs;      /* a kernel did not end; *error is set */
+    double ms[CUDA_ATTENTION_KERNELS]; /* milliseconds of each candidate; 0: it was not timed, or
+                                          its results are wrong */
+    bool timed;                        /* false: there was not enough free memory for timing */
+    bool wrong;      /* the results of a candidate differ from those of mma.sync by more than
+                        rounding */
+    char about[200]; /* if `wrong`: which candidate, and by how much its results differ */
+    bool hangs;      /* a candidate did not end within its time limit; *error says which one */
 } AttentionTimes;
 
-/* Returns false with *error if a launch failed or did not end within patience_s. */
+/* Times all candidates for one call. Returns false with *error if a launch failed or a kernel did
+ * not end within options->patience_s. */
 bool attention_time(OpKind op, const AttentionChooserOptions *options, const KernelArgs *args,
                     const CudaContext *cuda, AttentionTimes *times, CudaError *error);
 
-/* Launches one kernel; *taken is false if the library refuses the call. */
+/* Launches one kernel for the call. Sets *taken to false if the library refuses the call. */
 bool attention_launch(CudaAttentionKernel kernel, OpKind op, const CudaAttentionLibrary *library,
                       const KernelArgs *args, const CudaContext *cuda, bool *taken,
                       CudaError *error);

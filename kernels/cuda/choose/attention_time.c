@@ -1,4 +1,4 @@
-/* Times the possible kernels for an attention call on separate memory, with random numbers, and
+/* Times the candidate kernels of a call of attention on separate memory with random numbers, and
  * compares their results with those of the mma.sync kernel. */
 #include <assert.h>
 #include <cuda_runtime.h>
@@ -14,7 +14,7 @@
 
 enum { RUNS = 5, BENCH_ARGS = 10, BENCH_OUT = 3 };
 
-/* An op's outputs follow its inputs; scratch follows the outputs. */
+/* Memory and events for timing one call. Arguments have the order inputs, outputs, scratch. */
 typedef struct AttentionBench {
     const CudaAttentionLibrary *library;
     const CudaContext *cuda;
@@ -23,7 +23,8 @@ typedef struct AttentionBench {
     OpKind op;
     KernelArgs args;
     uint32_t n_out;
-    void *host[2][BENCH_OUT]; /* results of mma.sync; of another kernel */
+    void *host[2][BENCH_OUT]; /* host[0]: results of mma.sync; host[1]: results of another
+                                 candidate */
     uint64_t bytes[BENCH_ARGS];
     cudaEvent_t begin, end;
 } AttentionBench;
@@ -34,11 +35,11 @@ static bool fill_one(const AttentionBench *b, uint32_t i)
     return product_fill(b->args.dtype[i], b->args.ptr[i], b->bytes[i], i, b->cuda, &error);
 }
 
-/* Fills the inputs with random numbers. For the gradient, lse comes from the forward pass, but the
- * output is random, too. With the true output, the gradients of queries and keys would be
- * differences of nearly equal numbers if a query sees few keys: with one key they are only rounding
- * errors, which differ between kernels. If a query sees many keys, the gradients hardly depend on
- * the output. */
+/* Fills the inputs with random numbers. For the gradient, lse comes from a forward pass, but the
+ * output of attention is random as well. Suppose it were the true output. For a query that sees few
+ * keys, the gradients of queries and keys would then be differences of nearly equal numbers (for
+ * one key, nothing but rounding errors), and candidates could not be compared. For a query that
+ * sees many keys, the gradients hardly depend on the output. */
 static bool fill(const AttentionBench *b)
 {
     enum { OUT = 4 };
@@ -50,7 +51,8 @@ static bool fill(const AttentionBench *b)
     KernelArgs forward = b->args;
     CudaContext own = *b->cuda;
     own.attention = NULL;
-    for (uint32_t i = 0; i < 5; i++) { /* its arguments except the first */
+    for (uint32_t i = 0; i < 5; i++) { /* q, k, v, out and lse: the arguments of the gradient from
+                                          the second one on */
         forward.ptr[i] = b->args.ptr[i + 1];
         forward.dtype[i] = b->args.dtype[i + 1];
         forward.elements[i] = b->args.elements[i + 1];
@@ -94,7 +96,7 @@ static void bench_close(AttentionBench *b)
         free(b->host[0][i]);
         free(b->host[1][i]);
     }
-    (void)cudaGetLastError(); /* lack of spare memory is not an error: the call is not timed */
+    (void)cudaGetLastError(); /* lack of memory is no error: the call is then not timed */
 }
 
 static bool fine(const char *call, cudaError_t status, CudaError *error)
@@ -104,8 +106,9 @@ static bool fine(const char *call, cudaError_t status, CudaError *error)
     return false;
 }
 
-/* A kernel with barriers and moving registers may not end on a kind of device where it never ran
- * before. Then nothing may wait for the device any more. */
+/* Waits until the launched kernel ends, at most b->patience_s seconds. On a kind of device where it
+ * never ran before, a kernel with barriers and moving registers might never end. After that, the
+ * process must not wait for the device any more. */
 static bool wait_for(const AttentionBench *b, CudaAttentionKernel kernel, CudaError *error)
 {
     const double until = clock_s() + b->patience_s;
@@ -141,7 +144,8 @@ static int by_size(const void *x, const void *y)
     return (a > b) - (a < b);
 }
 
-/* The first run also loads the kernel. */
+/* Returns the median time in milliseconds. A first run, which also loads the kernel, is not
+ * counted. */
 static bool median_ms(const AttentionBench *b, CudaAttentionKernel kernel, float *median,
                       bool *taken, CudaError *error)
 {
@@ -154,7 +158,8 @@ static bool median_ms(const AttentionBench *b, CudaAttentionKernel kernel, float
     return true;
 }
 
-/* Returns the last run's results; the output memory is wiped before. */
+/* Copies the results of one more run to host memory. The output memory is cleared before, so that
+ * old results cannot be mistaken for new ones. */
 static bool results(const AttentionBench *b, CudaAttentionKernel kernel, void *const *host,
                     CudaError *error)
 {
@@ -174,8 +179,8 @@ static bool results(const AttentionBench *b, CudaAttentionKernel kernel, void *c
     return true;
 }
 
-/* Returns the norm of the difference in output i, relative to that of mma.sync's result; NaN if one
- * of them has a NaN. */
+/* Returns the norm of (candidate - mma.sync) for output i, divided by the norm of mma.sync's
+ * result. Returns NaN if one of the results contains NaN. */
 static double difference(const AttentionBench *b, uint32_t i)
 {
     const uint32_t at = b->args.n_in + i;
@@ -190,7 +195,8 @@ static double difference(const AttentionBench *b, uint32_t i)
     return sum == 0 ? 0 : sqrt(sum / size);
 }
 
-/* All kernels round probabilities, their gradients and results to 16 bits. */
+/* Compares a candidate's results with those of mma.sync. A difference of some roundings is allowed,
+ * because all kernels round probabilities, their gradients and results to 16 bits. */
 static bool compare(const AttentionBench *b, CudaAttentionKernel kernel, AttentionTimes *times)
 {
     static const char *const outputs[2][BENCH_OUT] = {
@@ -210,7 +216,7 @@ static bool compare(const AttentionBench *b, CudaAttentionKernel kernel, Attenti
     return true;
 }
 
-/* A kernel with wrong results is not timed. */
+/* Runs and times one candidate. If its results are wrong, it is not timed. */
 static bool time_kernel(const AttentionBench *b, CudaAttentionKernel kernel, AttentionTimes *times,
                         CudaError *error)
 {

@@ -1,4 +1,5 @@
-/* Contractions by cublasLt: each distinct call is described and its algorithm chosen once. */
+/* Contractions by cublasLt. Each distinct call is described once, and its algorithm is chosen
+ * once. */
 #include "kernels/cuda/product/products.h"
 
 #include <assert.h>
@@ -77,7 +78,8 @@ static bool is_forward(OpKind op)
     return op_info(op_info(op)->scaled[SCALING_none])->n_backward > 0;
 }
 
-/* A program has a few dozen distinct calls. */
+/* Returns the call with this description. A linear search is fast enough, because a program has
+ * only a few dozen distinct calls. */
 static ProductCall *find(CudaProducts *p, const Gemm *gemm, bool fast)
 {
     for (uint32_t i = 0; i < p->n_calls; i++)
@@ -131,7 +133,7 @@ uint64_t product_library_bytes(const Gemm *g)
     return CUDA_PRODUCT_LIBRARY_BYTES - (g->along.adds_sums ? GEMM_SUMS_BYTES : 0);
 }
 
-/* Adds [n] sums to the existing values. */
+/* Adds the n sums that the library's call computed to the values that `to` already has. */
 static bool add_sums(const Gemm *g, void *sums, void *to, const CudaContext *cuda, CudaError *error)
 {
     KernelArgs a = {.ptr = {sums, to}, .dtype = {g->d.dtype, g->d.dtype}, .n_in = 1, .n_args = 2};
@@ -140,13 +142,16 @@ static bool add_sums(const Gemm *g, void *sums, void *to, const CudaContext *cud
     return cuda_pass(&a, cuda, error);
 }
 
-/* Multiplies chunk by chunk into the scratch, and applies the scales to each chunk. */
+/* Computes an 8-bit product in chunks of columns. Each chunk is first multiplied into the scratch
+ * memory; then its scales are applied. */
 static bool run_chunks(const ProductCall *call, const KernelArgs *args, const GemmScratch *s,
                        const void *a, const char *b, const CudaContext *cuda, CudaError *error)
 {
     const Gemm *g = &call->gemm;
     char *scratch = args->ptr[args->n_args - 1], *d = scratch + s->unscaled;
-    const int64_t step = g->b.transposed ? g->chunk : g->chunk * g->b.leading; /* bytes */
+    const int64_t step =
+        g->b.transposed ? g->chunk
+                        : g->chunk * g->b.leading; /* in bytes, since the numbers have 8 bits */
     const float alpha = 1, beta = 0;
     if (!product_prepare_eight_bit(g, args, cuda, error)) return false;
     for (int64_t first = 0; first < g->n; first += g->chunk, b += step)
@@ -161,7 +166,8 @@ static bool run_chunks(const ProductCall *call, const KernelArgs *args, const Ge
     return true;
 }
 
-/* The scratch holds transposed copies of operands, scales, and sums that are still to be added. */
+/* Launches a call. The scratch argument holds transposed copies of operands, scales, and sums that
+ * still must be added to existing values. */
 bool product_run(const ProductCall *call, const CudaChainPart *part, const GemmAddresses *at,
                  const CudaContext *cuda, CudaError *error)
 {
@@ -244,7 +250,7 @@ bool cuda_products_chain(const CudaChainPart *part, uint32_t n, const CudaContex
     if (call != NULL && length == n && call->for_library)
         return product_run(call, part, &at, cuda, error);
     (void)snprintf(error->text, sizeof error->text, "%u parts are not a call of the library", n);
-    return false; /* this contradicts cuda_products_chain_length */
+    return false; /* cannot happen unless cuda_products_chain_length returned something else */
 }
 
 bool product_run_each(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,

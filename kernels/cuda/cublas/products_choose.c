@@ -1,7 +1,7 @@
-/* Describes a call of cublasLtMatmul and chooses its algorithm: the stored choice, the fastest, or
- * the library's first suggestion. Only algorithms with a fixed order of sums are used: one block of
- * threads computes each output element, or parts in the workspace are added in a step of their
- * own. */
+/* Describes a call of cublasLtMatmul and chooses its algorithm: the stored choice if there is one,
+ * or the fastest in a timing, or the library's first suggestion. Only algorithms that add in a
+ * fixed order are used. Either one block of threads computes each output element, or partial sums
+ * go to the workspace and a separate step adds them. */
 #include <assert.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 enum { MAX_ALGORITHMS = 16 };
 
-/* Only types that gemm_is_for_library accepts. */
+/* Returns the library's name of a dtype. gemm_is_for_library has accepted the dtype before. */
 static cudaDataType_t type_of(DType t)
 {
     if (t == DT_f32) return CUDA_R_32F;
@@ -33,7 +33,8 @@ bool product_set_scales(const ProductCall *call, const void *a, const void *b, C
            set(call->desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &b, sizeof b, error);
 }
 
-/* The library's name for an epilogue is a combination of bits, one for each operation. */
+/* Returns the library's number of an epilogue (the ops fused with a product). Each op is one bit of
+ * it. */
 static cublasLtEpilogue_t epilogue_of_call(const GemmAlong *a)
 {
     if (a->sums) return a->sums == 'A' ? CUBLASLT_EPILOGUE_BGRADA : CUBLASLT_EPILOGUE_BGRADB;
@@ -55,13 +56,15 @@ bool product_set_addresses(const ProductCall *call, const void *vector, const vo
                              sizeof input, error));
 }
 
-/* The types of a vector and of GELU's input are the output's, which is the library's default. */
+/* Describes the fused ops. A vector and the input of GELU have the output's dtype, which is the
+ * library's default. */
 static bool describe_along(ProductCall *call, CudaError *error)
 {
     const GemmAlong *a = &call->gemm.along;
     cublasLtEpilogue_t epilogue = epilogue_of_call(a);
     int64_t leading = call->gemm.d.leading;
-    /* The suggestions depend on the alignment of addresses, not on the addresses. */
+    /* The library's suggestions depend on the alignment of addresses, but not on the addresses, so
+     * the alignment itself is passed as the address. */
     uintptr_t vector = a->bias ? a->bias_align : a->sums_align;
     if (epilogue == CUBLASLT_EPILOGUE_DEFAULT) return true;
     return set(call->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue, error) &&
@@ -87,10 +90,10 @@ static bool describe_operation(ProductCall *call, CudaError *error)
                                             ? CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F
                                             : CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
     int8_t fast = call->fast;
-    if (g->scaled_after) /* without pointers the library's scales are 1 */
+    if (g->scaled_after) /* without pointers to scales, the library uses a scale of 1 */
         return set(call->desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof fast, error);
-    /* The suggestions depend on whether there are scales, not on their address, which a launch
-     * sets. */
+    /* The library's suggestions depend on whether there are scales, but not on their addresses,
+     * which each launch sets. So any aligned address will do here. */
     const void *anywhere = (const void *)(uintptr_t)GEMM_ALIGN;
     return product_set_scales(call, anywhere, anywhere, error) &&
            set(call->desc, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, &scale, sizeof scale, error) &&
@@ -153,8 +156,8 @@ static bool describe_limits(const Gemm *g, cublasLtMatmulPreference_t limits, Cu
     return true;
 }
 
-/* Lists the library's suggestions that give repeatable results, the best first. None: the library
- * has no algorithm for this call. */
+/* Lists the library's suggestions that give repeatable results, the best first. *n is 0 if the
+ * library has no algorithm for this call. */
 static bool suggest(CudaProducts *p, ProductCall *call, ProductAlgorithm algorithm[MAX_ALGORITHMS],
                     uint32_t *n, CudaError *error)
 {
@@ -194,7 +197,8 @@ bool product_takes(CudaProducts *p, const ProductCall *call, const cublasLtMatmu
            result.workspaceSize <= product_library_bytes(&call->gemm) && is_repeatable(algo);
 }
 
-/* Uses a stored choice if the library still accepts it. */
+/* Takes the stored choice if there is one and the library still accepts it. Returns false if
+ * not. */
 static bool use_kept(CudaProducts *p, ProductCall *call, const char *name, bool is_alone)
 {
     cublasLtMatmulAlgo_t algo;
@@ -211,7 +215,7 @@ static bool use_kept(CudaProducts *p, ProductCall *call, const char *name, bool 
 static bool describe(ProductCall *call, CudaError *error)
 {
     const Gemm *g = &call->gemm;
-    GemmMatrix b = g->b; /* its columns of one chunk */
+    GemmMatrix b = g->b; /* B with the columns of one chunk only */
     *(b.transposed ? &b.rows : &b.columns) = g->chunk;
     return describe_operation(call, error) && describe_along(call, error) &&
            describe_matrix(&call->a, &g->a, g->batch, error) &&

@@ -1,4 +1,5 @@
-/* Shared by the files of products: one call of the library, its description and its algorithm. */
+/* Declarations that only the files of products share. A ProductCall is one call of the cublasLt
+ * library: its description and the algorithm chosen for it. */
 #ifndef TANDEM_KERNELS_CUDA_PRODUCTS_PRIVATE_H
 #define TANDEM_KERNELS_CUDA_PRODUCTS_PRIVATE_H
 
@@ -9,11 +10,14 @@
 
 typedef struct ProductCall {
     Gemm gemm;
-    bool for_library;    /* false: the plain kernel runs, or each of several parts runs by itself */
-    bool alone;          /* a product without fused ops */
-    bool fast;           /* 8-bit products of the forward pass may use less exact sums */
-    bool timed, kept;    /* the choice was timed in this run; it was kept from an earlier run */
-    const char *refused; /* why the library cannot compute a product alone; NULL: it can */
+    bool for_library;    /* false: the library does not compute this call; a product then uses the
+                            plain kernel, and each part of a chain is launched by itself */
+    bool alone;          /* a single product, without fused ops */
+    bool fast;           /* the library may use less exact sums; only for 8-bit products of the
+                            forward pass */
+    bool timed, kept;    /* timed: the algorithm was timed in this run; kept: it was found among the
+                            choices of an earlier run */
+    const char *refused; /* why the library cannot compute this single product; NULL: it can */
     int64_t median_ps;
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, d;
@@ -24,36 +28,38 @@ struct CudaProducts {
     cublasLtHandle_t handle;
     GemmRules rules;
     CudaProductOptions options;
-    char device[160]; /* and the library's version */
+    char device[160]; /* names of the device and of the library's version */
     ProductCall *calls;
     uint32_t n_calls, room;
 };
 
 bool product_fine(const char *call, cublasStatus_t status, CudaError *error);
-uint64_t product_library_bytes(const Gemm *g); /* bytes of scratch that the library may use */
-/* Runs parts as one call: a product alone, or a product with fused ops. at NULL: it is alone. */
+uint64_t product_library_bytes(const Gemm *g); /* Returns how many bytes of scratch memory the
+                                                  library may use. */
+/* Launches the call: a single product (`at` is NULL), or a product with fused ops. */
 bool product_run(const ProductCall *call, const CudaChainPart *part, const GemmAddresses *at,
                  const CudaContext *cuda, CudaError *error);
 bool product_run_each(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
                       CudaError *error);
 
-/* ---- products_choose.c: descriptors and the algorithm of a call. */
+/* ---- products_choose.c: makes the descriptors of a call and chooses its algorithm. */
 bool product_choose(CudaProducts *p, ProductCall *call, const CudaChainPart *part, uint32_t n,
                     const CudaContext *cuda, bool may_time, CudaError *error);
 void product_forget(ProductCall *call);
-/* Sets the addresses of a launch's scales, and of its fused ops' arguments. */
+/* Put the addresses that change from launch to launch into the descriptors: those of the scales,
+ * and those of the arguments of fused ops. */
 bool product_set_scales(const ProductCall *call, const void *a, const void *b, CudaError *error);
 bool product_set_addresses(const ProductCall *call, const void *vector, const void *input,
                            CudaError *error);
 bool product_takes(CudaProducts *p, const ProductCall *call, const cublasLtMatmulAlgo_t *algo);
 
-/* True if all bytes are 0: no algorithm was found. Then the plain kernel runs, or each of several
- * parts runs by itself. */
+/* Returns true if all bytes of the algorithm are 0, which means that no algorithm was found. Then a
+ * product uses the plain kernel, and each part of a chain is launched by itself. */
 bool product_is_none(const cublasLtMatmulAlgo_t *algo);
 
-/* ---- products_time.c: *best is the fastest of `n` algorithms, by median time on separate memory;
- * n if none could be timed (not enough memory). For several parts, *best is n + 1 if running them
- * one by one is fastest. Returns false if the device failed. */
+/* ---- products_time.c: sets *best to the number of the fastest of `n` algorithms, by median time
+ * on separate memory. *best is n if no algorithm could be timed for lack of memory, and n + 1 if
+ * the call is a chain whose parts are faster one by one. Returns false if the device failed. */
 typedef struct ProductAlgorithm {
     cublasLtMatmulAlgo_t algo;
     size_t scratch_bytes;

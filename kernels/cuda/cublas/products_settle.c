@@ -1,5 +1,5 @@
-/* All ranks must run the same call with the same algorithm, whatever each of them measured. So the
- * lowest rank that has a choice decides, and that rank stores it. */
+/* Makes all ranks run equal calls with the same algorithm, even if their timings differ. For each
+ * call, the lowest rank that has a choice decides, and that rank stores the choice. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -73,7 +73,7 @@ bool cuda_products_settle(CudaProducts *p, const CudaProductChoice *all, uint32_
         uint32_t first = 0;
         while (first < n && memcmp(&all[first].call, &id, sizeof id) != 0) first++;
         if (first < n && !follow(p, call, &all[first], error)) return false;
-        if (first >= n_before) keep(p, call); /* the rank that is followed stores the choice */
+        if (first >= n_before) keep(p, call); /* only the rank whose choice is adopted stores it */
     }
     return true;
 }

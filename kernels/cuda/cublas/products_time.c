@@ -1,8 +1,8 @@
-/* Times the algorithms for a call on separate memory. The data are random numbers, because zeros
- * take less power and so less time. The same bytes are never in the cache twice. A product with
- * fused ops is also timed as separate launches. An algorithm that the library cannot run is
- * skipped. Without spare memory nothing is timed. A failure of the device is an error, which says
- * what was being timed. */
+/* Times the algorithms for a call on separate memory. The data are random numbers, because products
+ * of zeros take less power and so less time. Between runs the cache is filled with other data. A
+ * chain is also timed as separate launches. An algorithm that the library cannot run is skipped. If
+ * there is not enough free memory, nothing is timed. If the device fails, the error names the
+ * algorithm that was being timed. */
 #include <assert.h>
 #include <cuda_runtime.h>
 #include <stdio.h>
@@ -14,12 +14,13 @@
 enum { MAX_TIMED = 8, RUNS = 5, CACHE_BYTES = 128 << 20 };
 enum { BUFFERS = EPILOGUE_PARTS * MAX_ARGS };
 
-/* Stands in for the memory of an argument. */
+/* Memory that takes the place of an argument during timing. */
 typedef struct Stand {
     const void *was;
     DType dtype;
     uint64_t bytes;
-    char *memory, *is; /* `is` has the same alignment as `was` */
+    char *memory, *is; /* `is` is the address in `memory` that has the same alignment as `was`, the
+                          address of the argument */
 } Stand;
 
 typedef struct ProductBench {
@@ -32,12 +33,13 @@ typedef struct ProductBench {
     Stand stand[BUFFERS];
     void *cache;
     cudaEvent_t begin, end;
-    /* the call being timed; the call at which the device failed, and the error */
+    /* what: the algorithm being timed; broke: the library or CUDA function that failed, with its
+     * error in `status` */
     const char *what, *broke;
     cudaError_t status;
 } ProductBench;
 
-/* Returns false after an error other than lack of memory. */
+/* Records an error other than lack of memory. Returns true if `status` is success. */
 static bool fine(ProductBench *b, cudaError_t status, const char *call)
 {
     if (status == cudaSuccess) return true;
@@ -101,10 +103,10 @@ static void bench_close(ProductBench *b)
     for (uint32_t i = 0; i < b->n_stands; i++)
         if (b->stand[i].memory) (void)cudaFree(b->stand[i].memory);
     if (b->cache) (void)cudaFree(b->cache);
-    (void)cudaGetLastError(); /* lack of spare memory is not an error */
+    (void)cudaGetLastError(); /* forget the error: lack of memory is none here */
 }
 
-/* way NULL: separate launches. */
+/* Launches the call once. `algorithm` NULL: each part of the chain is launched by itself. */
 static bool launch(const ProductBench *b, const ProductAlgorithm *algorithm)
 {
     CudaError error;
@@ -117,7 +119,7 @@ static bool launch(const ProductBench *b, const ProductAlgorithm *algorithm)
            product_run(b->call, b->part, &at, b->cuda, &error);
 }
 
-/* Returns the time in ms; below 0: this algorithm failed. */
+/* Returns the time in milliseconds; a negative number: this algorithm failed. */
 static float time_once(ProductBench *b, const ProductAlgorithm *algorithm)
 {
     cudaStream_t stream = (cudaStream_t)b->cuda->stream;
@@ -140,7 +142,9 @@ static float median_ms(ProductBench *b, const ProductAlgorithm *algorithm, const
 {
     float ms[RUNS];
     b->what = what;
-    if (time_once(b, algorithm) < 0) return -1; /* the first run loads the kernel */
+    if (time_once(b, algorithm) < 0)
+        return -1; /* the first run also loads the kernel, so it is not
+                      counted */
     for (int i = 0; i < RUNS; i++)
         if ((ms[i] = time_once(b, algorithm)) < 0) return -1;
     qsort(ms, RUNS, sizeof ms[0], by_size);

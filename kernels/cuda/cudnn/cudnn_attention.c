@@ -1,7 +1,7 @@
-/* Attention as a cuDNN operation graph, in the one form that the library recognises. The scores'
- * product reads K^T in place, by strides. The gradient is left to our own kernels: on a Hopper the
- * library adds to dQ in varying order, so equal runs would not give equal bits. Its one graph that
- * writes dQ directly gave wrong numbers on an H200 (version 9.19). */
+/* Attention as a graph of cuDNN operations, in the only form that cuDNN recognises. The product of
+ * the scores reads K^T where K lies, by strides. Our own kernels compute the gradient. On Hopper,
+ * cuDNN adds to dQ in varying order, so equal runs would not give equal bits; its only graph that
+ * writes dQ directly gave wrong numbers on an H200 (cuDNN 9.19). */
 #include "kernels/cuda/cudnn/cudnn_attention.h"
 
 #include <stdio.h>
@@ -27,12 +27,14 @@ typedef struct HeadsShape {
 
 typedef struct AttentionGraph {
     HeadsShape shape;
-    GraphBuilder builder; /* its descriptors live as long as the plan */
-    Descriptor plan;      /* NULL: the library does not accept this shape */
+    GraphBuilder builder; /* its descriptors must live as long as the plan */
+    Descriptor plan;      /* cuDNN's execution plan; NULL: cuDNN does not accept this shape */
     uint32_t viable;
-    int64_t uid[MAX_ARGS]; /* number of each argument; 0: not in the graph */
+    int64_t uid[MAX_ARGS]; /* number of each argument in the graph; 0: the argument is not in the
+                              graph */
     int64_t uid_scale, uid_hidden;
-    /* constants: the scale of scores; the score of a key that a query may not see */
+    /* constants of the graph: the factor of the scores; the score of a key that a query may not
+     * see */
     float scale, hidden;
     int64_t bytes;
 } AttentionGraph;
@@ -40,7 +42,7 @@ typedef struct AttentionGraph {
 struct CudnnAttention {
     CudnnCalls calls;
     cudnnHandle_t handle;
-    Descriptor device; /* a described device instead of a present one */
+    Descriptor device; /* description of a device, used by tests instead of a real device */
     GraphBuilder of_device;
     AttentionGraph **graphs;
     uint32_t n_graphs;
@@ -60,8 +62,8 @@ typedef struct GraphBuild {
 
 static const GraphTensor none = {NULL, 0};
 
-/* Argument i as [B, heads, rows, E] (our tensors are stored as [B, rows, heads, E]), or with rows
- * and E swapped. */
+/* Returns the tensor of argument i as [B, heads, rows, E], or as [B, heads, E, rows] if `swapped`
+ * is true. In memory, our tensors are [B, rows, heads, E]. */
 static GraphTensor argument(GraphBuild *b, uint32_t i, int64_t heads, int64_t rows, bool swapped)
 {
     int64_t E = b->s->E, row = heads * E;
@@ -80,7 +82,8 @@ static GraphTensor row_sums(GraphBuild *b, uint32_t i)
     return t;
 }
 
-/* Values that are never in memory: [B, H, rows, columns]; turned: as its transpose. */
+/* Returns a tensor [B, H, rows, columns] that exists only inside the graph, never in memory. If
+ * `turned` is true, its layout is that of its transpose. */
 static GraphTensor between(GraphBuild *b, cudnnDataType_t type, int64_t rows, int64_t columns,
                            bool turned)
 {
@@ -118,7 +121,7 @@ static GraphTensor scores(GraphBuild *b, GraphTensor q, GraphTensor kt, GraphTen
     return masked;
 }
 
-/* q, k, v -> out, lse */
+/* Adds the operations that compute out and lse from q, k and v. */
 static void forward(GraphBuild *b)
 {
     const HeadsShape *s = b->s;
@@ -143,7 +146,8 @@ static void forward(GraphBuild *b)
 
 /* ---- shapes ---- */
 
-/* Calls that the graphs cannot express go to our own kernels. */
+/* Describes the shape of a call in *s. Returns false if no graph can express the call; our own
+ * kernels then compute it. */
 static bool shape_of(OpKind op, const KernelArgs *args, HeadsShape *s)
 {
     memset(s, 0, sizeof *s);
@@ -157,7 +161,8 @@ static bool shape_of(OpKind op, const KernelArgs *args, HeadsShape *s)
         if (args->dtype[i] != (i == 4 ? DT_f32 : s->dtype) || (uintptr_t)args->ptr[i] % 16 != 0)
             return false;
     if (s->dtype != DT_bf16 && s->dtype != DT_f16) return false;
-    /* Requires all queries; a part of them, in one chunk or two, is refused. */
+    /* The mask of the graph needs all queries of a sequence. Calls with a part of the queries are
+     * refused. */
     if (s->causal && (args->start['s'] != args->start['T'] || s->S != s->T)) return false;
     return args->attrs.drop == 0 && args->attrs.accumulate == 0 && s->E % 8 == 0 && s->E <= 256 &&
            s->B > 0 && s->S > 1 && s->T > 1;

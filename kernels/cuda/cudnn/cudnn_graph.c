@@ -149,7 +149,8 @@ void cudnn_reduce(GraphBuilder *g, cudnnReduceTensorOp_t op, GraphTensor x, Grap
     add_op(g, node);
 }
 
-/* Configurations that the library suggests and can carry out. */
+/* Finds engine configurations that the library suggests for a graph and can execute. Returns their
+ * number. */
 enum { MAX_CONFIGS = 8 };
 static uint32_t suggest(GraphBuilder *g, Descriptor graph, Descriptor device,
                         Descriptor config[MAX_CONFIGS])

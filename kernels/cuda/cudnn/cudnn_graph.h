@@ -1,5 +1,5 @@
-/* cuDNN's backend descriptors, loaded at run time, for writing a graph of operations. After an
- * error a builder ignores further calls and keeps the error. */
+/* Functions that write a graph of operations with cuDNN's backend descriptors. cuDNN is loaded at
+ * run time. After an error, a GraphBuilder keeps this error and ignores all further calls. */
 #ifndef TANDEM_KERNELS_CUDA_CUDNN_GRAPH_H
 #define TANDEM_KERNELS_CUDA_CUDNN_GRAPH_H
 
@@ -7,7 +7,7 @@
 
 #include "kernels/cuda/cuda.h"
 
-/* The library's functions that are called here. */
+/* The functions of cuDNN that Tandem calls. */
 #define CUDNN_CALLS(X)                                                                             \
     X(cudnnCreate)                                                                                 \
     X(cudnnDestroy)                                                                                \
@@ -39,7 +39,8 @@ typedef struct GraphBuilder {
     int64_t last_uid;
     Descriptor op[GRAPH_MAX_OPS];
     uint32_t n_ops;
-    Descriptor made[GRAPH_MAX_DESCRIPTORS]; /* all descriptors, to be destroyed at the end */
+    Descriptor made[GRAPH_MAX_DESCRIPTORS]; /* every descriptor made so far; cudnn_release destroys
+                                               them */
     uint32_t n_made;
 } GraphBuilder;
 
@@ -57,17 +58,18 @@ bool cudnn_finalize(GraphBuilder *g, Descriptor d);
 GraphTensor cudnn_tensor(GraphBuilder *g, cudnnDataType_t type, const int64_t dim[GRAPH_DIMS],
                          const int64_t stride[GRAPH_DIMS], TensorKind kind);
 void cudnn_matmul(GraphBuilder *g, GraphTensor a, GraphTensor b, GraphTensor c);
-/* y = mode(x), or mode(x, b), or x with b in place of elements where mask is 0. A tensor without
- * `at` is absent. */
+/* Adds a point-wise operation: y = mode(x), or y = mode(x, b). With a mask, y takes elements of x
+ * where mask is not 0, and elements of b elsewhere. A tensor is absent if its `at` is NULL. */
 void cudnn_pointwise(GraphBuilder *g, cudnnPointwiseMode_t mode, GraphTensor x, GraphTensor b,
                      GraphTensor mask, GraphTensor y);
 void cudnn_index(GraphBuilder *g, GraphTensor x, int64_t axis, GraphTensor y);
 void cudnn_reduce(GraphBuilder *g, cudnnReduceTensorOp_t op, GraphTensor x, GraphTensor y);
-/* Returns a finalized plan: the first configuration that can execute the graph. NULL: there is
- * none, which is not an error. With `device` (properties) instead of a handle no plan is made;
- * *viable counts the configurations that the library would accept. */
+/* Returns a finalised execution plan with the first engine configuration that can execute the
+ * graph. Returns NULL if there is none, which is not an error. If `device` (the properties of a
+ * device) is given instead of a handle, no plan is made; then *viable gets the number of
+ * configurations that the library accepts. */
 Descriptor cudnn_plan(GraphBuilder *g, cudnnHandle_t handle, Descriptor device, uint32_t *viable);
-/* Destroys all descriptors but `kept`. */
+/* Destroys all descriptors of the builder except `kept`. */
 void cudnn_release(GraphBuilder *g, Descriptor kept);
 
 #endif

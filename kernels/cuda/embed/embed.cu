@@ -1,5 +1,5 @@
-/* Looks up rows of a table. If the vocabulary is split, an id outside the local part contributes
- * zero. An id outside the whole vocabulary is a fault. */
+/* Copies the rows of a table that ids name. If the vocabulary is split over ranks, an id outside of
+ * this rank's range gives zeros. An id outside of the whole vocabulary is a fault. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 
@@ -8,8 +8,9 @@ enum { EMBED_THREADS = 256, EMBED_BLOCKS_PER_SM = 4 };
 typedef struct EmbedArgs {
     const int32_t *ids;
     Array table, y;
-    int64_t rows, width, per_row, n; /* n: groups of eight elements in all */
-    int64_t start, valid, all;       /* the local part of the vocabulary; its whole size */
+    int64_t rows, width, per_row, n; /* n: number of groups of eight elements, in all rows */
+    int64_t start, valid, all;       /* start, valid: this rank's range of the vocabulary; all: size
+                                        of the whole vocabulary */
     uint32_t *fault, fault_code;
 } EmbedArgs;
 

@@ -1,9 +1,10 @@
-/* The gradient of an embedding, with the same bits each time. Positions are sorted by token id. The
- * sort is stable, so equal ids keep the order of positions. Tiles of the sorted list add up runs of
- * equal ids. Runs that cross tiles are added in order by the tile in which they begin.
+/*  The gradient of an embedding, with the same bits each time. Positions are sorted by token id.
+ * The sort is stable: equal ids keep the order of positions. Then the sorted list is cut into
+ * tiles. A block adds up the runs of equal ids in its tile. If a run crosses tiles, the tile in
+ * which it begins later adds up the sums of all its tiles in order.
  *
- * The sort goes by digits of eight bits. Tiles count their digits, one block turns the counts into
- * positions, and tiles store their entries at these positions. */
+ * The sort has one pass for each 8-bit digit of the ids. In a pass, tiles count their digits, one
+ * block turns the counts into positions, and tiles store their entries at these positions. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -15,17 +16,18 @@ enum {
     SORT_TILE = 1024,
     DIGITS = 256,
     SCAN_THREADS = 1024,
-    RUN_TILE = 64, /* sorted entries that a block adds up */
+    RUN_TILE = 64, /* entries of the sorted list that a block adds up */
     RUN_THREADS = 256
 };
 
 typedef struct Entry {
-    /* the row of the table; beyond the last one: the id is not in this part */
+    /* number of the row in this rank's table; at least the number of rows: the id belongs to
+     * another rank */
     uint32_t key, position;
 } Entry;
 
 typedef struct SortArgs {
-    const int32_t *ids; /* used in the first pass; later passes use `from` */
+    const int32_t *ids; /* used by the first pass; later passes read `from` */
     const Entry *from;
     Entry *to;
     uint32_t *count; /* [DIGITS, tiles] */
@@ -43,7 +45,8 @@ DEVICE Entry sort_entry(const SortArgs *a, int64_t i)
     return entry;
 }
 
-/* Returns the lanes that hold the same digit, among those that hold one. */
+/* Returns the lanes whose digit equals this lane's. Lanes without an entry (`real` is false) do not
+ * count. */
 DEVICE uint32_t sort_peers(uint32_t digit, bool real)
 {
     uint32_t peers = __ballot_sync(FULL, real);
@@ -56,7 +59,8 @@ DEVICE uint32_t sort_peers(uint32_t digit, bool real)
     return peers;
 }
 
-/* A warp takes consecutive entries of the tile. Counts each digit: held [warp, digit]. */
+/* Counts how often each digit occurs in the entries of each warp: held [warp, digit]. A warp has
+ * consecutive entries of the tile. */
 DEVICE void sort_count_warps(const SortArgs *a, uint32_t *held)
 {
     uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
@@ -84,7 +88,7 @@ KERNEL(sort_count, SortArgs, SORT_THREADS, 4)
     a.count[digit * a.tiles + blockIdx.x] = total;
 }
 
-/* One block turns counts [DIGITS, tiles] into the sums of all counts before them. */
+/* Replaces each count [DIGITS, tiles] by the sum of all counts before it. One block does this. */
 KERNEL(sort_scan, SortArgs, SCAN_THREADS, 1)
 {
     SHARED(uint32_t, held);
@@ -114,8 +118,9 @@ KERNEL(sort_scatter, SortArgs, SORT_THREADS, 4)
     uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     int64_t first = (int64_t)blockIdx.x * SORT_TILE + warp * (SORT_TILE / SORT_WARPS);
     sort_count_warps(&a, held);
-    uint32_t place = a.count[threadIdx.x * a.tiles + blockIdx.x]; /* position of this thread's
-                                                                   * digit */
+    uint32_t place = a.count[threadIdx.x * a.tiles + blockIdx.x]; /* position of the tile's first
+                                                                     entry that has this thread's
+                                                                     digit */
     for (int w = 0; w < SORT_WARPS; w++) {
         uint32_t count = held[w * DIGITS + (int)threadIdx.x];
         held[w * DIGITS + (int)threadIdx.x] = place;
@@ -143,7 +148,8 @@ KERNEL(sort_scatter, SortArgs, SORT_THREADS, 4)
 typedef struct RunArgs {
     Array dy, out;
     const Entry *sorted;
-    /* [tiles, 2, width]: a tile's first and last run, if they continue in other tiles */
+    /* [tiles, 2, width]: the sums of a tile's first and last run, if these continue in other
+     * tiles */
     float *parts;
     int64_t n, width, valid;
     bool accumulate;
@@ -162,7 +168,8 @@ DEVICE void run_put(const RunArgs *a, uint32_t key, int64_t column, int n, const
     store(a->out, at, n, y);
 }
 
-/* Ends a run [first, end) of a tile [from, to): it is complete, or a part of a longer one. */
+/* Stores the sum of run [first, end) of tile [from, to). If the run continues in another tile, the
+ * sum goes to `parts`; if not, to the output. */
 DEVICE void run_end(const RunArgs *a, int64_t first, int64_t end, int64_t from, int64_t to,
                     int64_t column, int n, const float total[EIGHT])
 {
@@ -177,7 +184,7 @@ DEVICE void run_end(const RunArgs *a, int64_t first, int64_t end, int64_t from, 
     UNROLL for (int k = 0; k < EIGHT; k++) if (k < n) part[column + k] = total[k];
 }
 
-/* A block processes a tile of the sorted list; each thread, eight columns. */
+/* A block computes one tile of the sorted list; each of its threads computes eight columns. */
 KERNEL(run_tiles, RunArgs, RUN_THREADS, 4)
 {
     SHARED(Entry, entry);
@@ -202,7 +209,8 @@ KERNEL(run_tiles, RunArgs, RUN_THREADS, 4)
     }
 }
 
-/* A block checks whether a run that crosses tiles begins in its tile, and adds up its parts. */
+/* If a run that crosses tiles begins in the block's tile, the block adds up the sums of its
+ * tiles. */
 KERNEL(run_joins, RunArgs, RUN_THREADS, 4)
 {
     int64_t from = (int64_t)blockIdx.x * RUN_TILE, to = from + RUN_TILE;
@@ -228,7 +236,8 @@ KERNEL(run_joins, RunArgs, RUN_THREADS, 4)
 /* ---- launches ---- */
 
 typedef struct Scratch {
-    uint64_t other, count, parts, end; /* offsets of the arrays behind the first list of entries */
+    uint64_t other, count, parts, end; /* offsets in bytes of the arrays that follow the first list
+                                          of entries */
 } Scratch;
 
 static Scratch scratch_of(int64_t n, int64_t width)
@@ -249,7 +258,7 @@ uint64_t cuda_embed_grad_workspace(OpKind op, const DType *dtype, const int64_t 
     return elements[1] > 0 ? scratch_of(elements[1], elements[0] / elements[1]).end : 0;
 }
 
-/* Sorts by the lowest bits of the keys, as many as `valid` has; returns the sorted list. */
+/* Sorts the entries by key and returns the sorted list. It sorts by as many bits as `valid` has. */
 static const Entry *sort(SortArgs p, Entry *list[2], const CudaContext *cuda, CudaError *error)
 {
     int64_t tiles = p.tiles;

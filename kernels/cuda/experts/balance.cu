@@ -1,7 +1,7 @@
-/* Mixture of experts: how unevenly each sequence chose its experts, and the part of that loss that
- * each token is charged. First, a block counts for eight experts of a sequence how often they were
- * chosen. Then a warp processes each token. Sums over tokens are made in a fixed number of parts,
- * so that their order is fixed. */
+/* Mixture of experts: the loss that measures how unevenly each sequence used the experts, and the
+ * share of this loss that is added to each token. First, blocks count how often each expert was
+ * chosen in a sequence, eight experts a block. Then a warp computes each token. A sum over tokens
+ * is divided into a fixed number of parts, so that its order is fixed. */
 #include "kernels/cuda/experts/count.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
@@ -11,20 +11,22 @@
 enum {
     BALANCE_THREADS = COUNT_THREADS,
     BALANCE_WARPS = COUNT_WARPS,
-    BALANCE_PARTS = 64, /* parts of a sequence's sum */
+    BALANCE_PARTS = 64, /* parts of the sum over a sequence */
     COUNT_AHEAD = 4,
     CHARGE_AHEAD = 4
 };
 
 typedef struct BalanceArgs {
-    Array logits, dlogits; /* [sequences, tokens, n]; a sequence may have more tokens elsewhere */
-    Array balance;         /* [sequences]; or its gradient */
+    Array logits, dlogits; /* [sequences, tokens, n]; other ranks may have more tokens of a
+                              sequence */
+    Array balance;         /* [sequences]: the loss, or its gradient */
     const int32_t *ids;    /* [sequences, choices] */
-    float *chosen;         /* [sequences, n]: the fraction of choices on each expert, times n */
+    float *chosen;         /* [sequences, n]: the fraction of choices that fell on each expert,
+                              times n */
     float *sums;           /* [sequences, parts] */
     int64_t sequences, tokens, n;
-    int64_t choices, groups, parts; /* groups: of eight experts */
-    float scale;                    /* scale for one token */
+    int64_t choices, groups, parts; /* groups: number of groups of eight experts */
+    float scale;                    /* factor of the loss, for one token */
     bool accumulate;
 } BalanceArgs;
 
@@ -52,8 +54,8 @@ KERNEL(balance_count, BalanceArgs, BALANCE_THREADS, 4)
     a.chosen[sequence * a.n + first + threadIdx.x] = total * ((float)a.n / (float)a.choices);
 }
 
-/* Counts how often each expert was chosen in all sequences together; sets the output or adds to it.
- */
+/* Counts how often each expert was chosen in all sequences together. Writes the counts, or adds
+ * them to the output if it accumulates. */
 KERNEL(loads_count, BalanceArgs, BALANCE_THREADS, 4)
 {
     SHARED(float, held); /* [BALANCE_WARPS, EIGHT] */
@@ -69,7 +71,7 @@ KERNEL(loads_count, BalanceArgs, BALANCE_THREADS, 4)
         write_one(a.balance, e, total + (a.accumulate ? read_one(a.balance, e) : 0));
 }
 
-/* ---- a warp's token ---- */
+/* ---- tokens: one warp computes one token ---- */
 
 /* Returns the largest logit of a token. */
 DEVICE float largest_logit(const BalanceArgs *a, int64_t row)
@@ -82,8 +84,8 @@ DEVICE float largest_logit(const BalanceArgs *a, int64_t row)
     return warp_max(top);
 }
 
-/* Returns the sum of exp(logit - top), and in *dot the lane's part of that sum weighted by
- * `chosen`. */
+/* Returns the sum of exp(logit - top). *dot gets this lane's part of the same sum with each term
+ * multiplied by `chosen`. */
 DEVICE float balance_sum(const BalanceArgs *a, int64_t row, const float *chosen, float *top,
                          float *dot)
 {
@@ -113,7 +115,7 @@ KERNEL(balance_tokens, BalanceArgs, BALANCE_THREADS, 4)
     if (threadIdx.x == 0) a.sums[blockIdx.x] = total;
 }
 
-/* A block of one warp for each sequence. */
+/* One block of one warp for each sequence. */
 KERNEL(balance_end, BalanceArgs, WARP, 1)
 {
     float total = 0;
@@ -123,7 +125,8 @@ KERNEL(balance_end, BalanceArgs, WARP, 1)
     if (threadIdx.x == 0) write_one(a.balance, blockIdx.x, total * a.scale);
 }
 
-/* dlogit_e = dbalance scale / tokens p_e (chosen_e - sum_j p_j chosen_j) */
+/* dlogit_e = dbalance scale / tokens p_e (chosen_e - sum_j p_j chosen_j), where p is the softmax of
+ * the logits */
 KERNEL(balance_grad_rows, BalanceArgs, BALANCE_THREADS, 4)
 {
     int64_t rows = a.sequences * a.tokens;
@@ -142,8 +145,8 @@ KERNEL(balance_grad_rows, BalanceArgs, BALANCE_THREADS, 4)
 
 /* ---- launches ---- */
 
-/* Scratch: {sums [sequences, BALANCE_PARTS], chosen [sequences, n]}. n is unknown here, but is at
- * most the number of logits and of experts. */
+/* Returns the bytes of scratch memory for sums [sequences, BALANCE_PARTS] and chosen [sequences,
+ * n]. n is not known here, but the number of logits is at least n. */
 uint64_t cuda_balance_workspace(OpKind op, const DType *dtype, const int64_t *elements,
                                 uint32_t n_args)
 {
@@ -204,7 +207,7 @@ bool cuda_loads(const KernelArgs *args, const CudaContext *cuda, CudaError *erro
                   EIGHT * BALANCE_WARPS * sizeof(float), p, cuda, error);
 }
 
-/* ---- squared log-sum-exps ---- */
+/* ---- the squared log-sum-exp of each token's logits ---- */
 
 /* Returns the log-sum-exp of a token's logits. */
 DEVICE float log_sum(const BalanceArgs *a, int64_t row)
@@ -215,7 +218,7 @@ DEVICE float log_sum(const BalanceArgs *a, int64_t row)
     return top + logf(warp_sum(sum));
 }
 
-/* A block a sequence, a warp a token. */
+/* A block computes one sequence; each of its warps computes one token at a time. */
 KERNEL(router_z_rows, BalanceArgs, BALANCE_THREADS, 4)
 {
     SHARED(float, held);
@@ -271,7 +274,7 @@ bool cuda_router_z_grad(const KernelArgs *args, const CudaContext *cuda, CudaErr
                   BALANCE_THREADS, 0, p, cuda, error);
 }
 
-/* ---- the balance loss that each token is charged ---- */
+/* ---- the gradient of the balance loss that is added to each token ---- */
 
 typedef struct ChargeArgs {
     Array dy, dbalance; /* [sequences, tokens], [sequences] */
@@ -279,7 +282,7 @@ typedef struct ChargeArgs {
     bool accumulate;
 } ChargeArgs;
 
-/* A block a sequence. */
+/* A block computes one sequence. */
 KERNEL(charge_sum, ChargeArgs, BALANCE_THREADS, 4)
 {
     SHARED(float, held);

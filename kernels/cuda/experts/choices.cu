@@ -1,12 +1,12 @@
-/* Adds how often each expert was chosen to counters of the run. */
+/* Adds how often each expert was chosen to the run's counters. */
 #include "kernels/cuda/experts/choices.h"
 
 #include "kernels/cuda/experts/count.cuh"
 
-enum { CHOICES_AT_ONCE = 1 << 24 }; /* a float counts so far exactly */
+enum { CHOICES_AT_ONCE = 1 << 24 }; /* a float counts exactly up to this number */
 
-/* The last block counts dropped choices, each other block eight experts. Each block has counters of
- * its own, so no two threads write the same one. */
+/* The last block counts the dropped choices; each other block counts eight experts. Only one block
+ * writes a counter. */
 KERNEL(choices_count, CudaChoices, COUNT_THREADS, 4)
 {
     SHARED(float, held); /* [COUNT_WARPS, EIGHT] */

@@ -1,4 +1,5 @@
-/* Counts, on the device, how often each expert was chosen, and how many choices were dropped. */
+/* A kernel that counts how often tokens chose each expert, and how many of these choices were
+ * dropped because the expert was full. */
 #ifndef TANDEM_KERNELS_CUDA_EXPERTS_CHOICES_H
 #define TANDEM_KERNELS_CUDA_EXPERTS_CHOICES_H
 
@@ -8,12 +9,13 @@
 extern "C" {
 #endif
 
-/* All pointers are in device memory. */
+/* All pointers point to device memory. */
 typedef struct CudaChoices {
-    const int32_t *ids, *slots; /* [n]: the chosen expert; its slot, below 0: dropped */
+    const int32_t *ids, *slots; /* [n] each: the chosen expert; its slot, or a negative number if
+                                   the choice was dropped */
     int64_t n, n_experts;
-    uint64_t *chosen;  /* [n_experts]: the counts are added to these */
-    uint64_t *dropped; /* one number */
+    uint64_t *chosen;  /* [n_experts]: the kernel adds its counts to these */
+    uint64_t *dropped; /* one number, to which the kernel adds its count */
 } CudaChoices;
 
 bool cuda_choices(const CudaChoices *choices, const CudaContext *cuda, CudaError *error);

@@ -1,4 +1,4 @@
-/* A block counts for eight experts how often they were chosen. */
+/* Functions with which a block counts, for eight experts, how often each of them was chosen. */
 #ifndef TANDEM_KERNELS_CUDA_EXPERTS_COUNT_CUH
 #define TANDEM_KERNELS_CUDA_EXPERTS_COUNT_CUH
 
@@ -8,8 +8,9 @@
 
 enum { COUNT_THREADS = 256, COUNT_WARPS = COUNT_THREADS / WARP };
 
-/* Adds up the counts of all threads: thread k < EIGHT gets the sum of count[k], the others 0. held
- * [COUNT_WARPS, EIGHT] is shared memory. All threads of the block must call this. */
+/* Adds up the counts of all threads of the block. Thread k < EIGHT gets the sum of count[k]; the
+ * other threads get 0. `held` is shared memory for [COUNT_WARPS, EIGHT] numbers. All threads of the
+ * block must call this function. */
 DEVICE float add_counts(const int32_t count[EIGHT], float *held)
 {
     float *mine = held + threadIdx.x / WARP * EIGHT, total = 0;

@@ -1,5 +1,5 @@
-/* The bias of experts, and its gradient (kernels/cpu/experts.c). A thread handles one element of
- * the result. */
+/* The biases of experts, and their gradient (defined in kernels/cpu/experts.c). A thread computes
+ * one element of the result. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 
@@ -7,7 +7,7 @@ enum { BIAS_THREADS = 256 };
 
 typedef struct ExpertBiasArgs {
     Array x, bias, y;
-    int64_t experts, rows, n; /* rows of an expert; n: features */
+    int64_t experts, rows, n; /* rows: rows of one expert; n: features */
     bool accumulate;
 } ExpertBiasArgs;
 

@@ -1,32 +1,38 @@
-/* Mixture of experts: the copies to the experts' slots and back. A block processes a token. It
- * finds the rows for the token's choices once, for all columns. Tokens are copied to their rows,
- * and rows are added up, in the order of a token's choices. Rows without a token are cleared
- * separately, so that each element is written once. */
+/* Mixture of experts: copies tokens to the slots of experts, and back. A block computes one token
+ * and first finds the rows that belong to the token's choices. Tokens are copied to these rows, and
+ * on the way back these rows are added up, in the order of the token's choices. Slots without a
+ * token are cleared by another kernel, so that each element is written exactly once. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduce.cuh"
 
 enum {
     EXPERTS_THREADS = 256,
-    EXPERTS_AHEAD = 4, /* rows that a thread loads at the same time */
+    EXPERTS_AHEAD = 4, /* rows that a thread loads at once */
     DOT_AHEAD = 2,
-    CLEAR_TILE = 128, /* slots for which a block searches all choices of their sequence */
+    CLEAR_TILE = 128, /* slots that a block clears; for this it searches all choices of their
+                         sequence */
     CLEAR_AHEAD = 8
 };
 
 typedef struct ExpertsArgs {
-    Array tokens, rows, weights; /* [b,S,k], [e,b,m,k], [b,S,K]; weights: absent, ones */
+    Array tokens, rows, weights; /* [b,S,k], [e,b,m,k], [b,S,K]; weights: may be missing and then
+                                    are 1 */
     const int32_t *slots;        /* [b,S,K] */
     int64_t sequences, per_sequence, choices;  /* b, S, K */
-    int64_t experts, rooms, width;             /* e, m and k here */
-    int64_t start, valid;                      /* range of the local experts */
-    int64_t capacity, first_room, valid_rooms; /* capacity: rooms of all ranks */
+    int64_t experts, rooms, width;             /* this rank's e, m and k; a room is a slot of an
+                                                  expert for one sequence */
+    int64_t start, valid;                      /* start: number of this rank's first expert; valid:
+                                                  how many of its experts are real */
+    int64_t capacity, first_room, valid_rooms; /* capacity: rooms of an expert on all ranks
+                                                  together; first_room, valid_rooms: this rank's
+                                                  range */
     bool weighted, accumulate;
 } ExpertsArgs;
 
-/* One choice of the block's token: its row in [e,b,m], and its weight. */
+/* One choice of the block's token: its row in [e,b,m] and its weight. */
 typedef struct ExpertChoice {
-    int64_t row; /* -1: dropped, or another rank's row */
+    int64_t row; /* -1: the choice was dropped, or its row belongs to another rank */
     float weight;
 } ExpertChoice;
 
@@ -39,14 +45,14 @@ DEVICE int64_t row_of(const ExpertsArgs *a, int64_t sequence, int32_t slot)
     return (e * a->sequences + sequence) * a->rooms + at;
 }
 
-/* Returns the sequence of a block's token. */
+/* Returns the sequence to which the block's token belongs. */
 DEVICE int64_t sequence_of(const ExpertsArgs *a)
 {
     return split_row(blockIdx.x, a->per_sequence, a->sequences * a->per_sequence);
 }
 
-/* Finds the rows of the block's token, in held [choices] in shared memory. All threads of the block
- * must call this. */
+/* Finds the rows of the block's token and stores them in shared memory, held [choices]. All threads
+ * of the block must call this function. */
 DEVICE void find_choices(const ExpertsArgs *a, ExpertChoice *held)
 {
     int64_t token = blockIdx.x, sequence = sequence_of(a);
@@ -64,7 +70,7 @@ DEVICE void add_eight(Array to, int64_t at, int n, float x[EIGHT])
     UNROLL for (int k = 0; k < EIGHT; k++) x[k] = old[k] + x[k];
 }
 
-/* tokens -> rows */
+/* Copies tokens to rows. */
 KERNEL(experts_spread, ExpertsArgs, EXPERTS_THREADS, 4)
 {
     SHARED(ExpertChoice, held);
@@ -84,7 +90,7 @@ KERNEL(experts_spread, ExpertsArgs, EXPERTS_THREADS, 4)
     }
 }
 
-/* rows -> tokens: the sum of each token's rows */
+/* Computes each token as the sum of its rows. */
 KERNEL(experts_collect, ExpertsArgs, EXPERTS_THREADS, 4)
 {
     SHARED(ExpertChoice, held);
@@ -115,7 +121,7 @@ KERNEL(experts_collect, ExpertsArgs, EXPERTS_THREADS, 4)
     }
 }
 
-/* Returns the dot product of the block's token and a row, computed by a warp. */
+/* Returns the dot product of the block's token and a row. A warp computes it. */
 DEVICE float dot_row(const ExpertsArgs *a, int64_t row)
 {
     float sum = 0;
@@ -139,7 +145,7 @@ DEVICE float dot_row(const ExpertsArgs *a, int64_t row)
     return warp_sum(sum);
 }
 
-/* tokens, rows -> weights: a warp for each choice */
+/* Computes the gradients of weights from tokens and rows; one warp for each choice. */
 KERNEL(experts_weights, ExpertsArgs, EXPERTS_THREADS, 4)
 {
     int64_t sequence = sequence_of(&a);
@@ -151,7 +157,8 @@ KERNEL(experts_weights, ExpertsArgs, EXPERTS_THREADS, 4)
     }
 }
 
-/* Finds which of the block's slots, from `lowest` on, some choice of the sequence fills. */
+/* Finds which of the block's slots, from slot `lowest` on, are filled by some choice of the
+ * sequence. */
 DEVICE void find_filled(const ExpertsArgs *a, int64_t sequence, int64_t lowest, uint32_t *filled)
 {
     int64_t n = a->per_sequence * a->choices;
@@ -171,8 +178,7 @@ DEVICE void find_filled(const ExpertsArgs *a, int64_t sequence, int64_t lowest, 
     }
 }
 
-/* Rows that no choice names become 0. A block processes a tile of one expert's slots for a
- * sequence. */
+/* Sets rows that no choice fills to 0. A block clears some slots of one expert for one sequence. */
 KERNEL(experts_clear, ExpertsArgs, EXPERTS_THREADS, 4)
 {
     SHARED(uint32_t, filled);
@@ -218,7 +224,7 @@ static ExpertsArgs experts_args(const KernelArgs *args, uint32_t tokens, uint32_
     return p;
 }
 
-/* Returns the number of threads that share a row of `width` elements evenly. */
+/* Returns a number of threads that divides the work on a row of `width` elements evenly. */
 static int64_t threads_for(int64_t width)
 {
     int64_t eights = ceil_div(width, EIGHT), turns = ceil_div(eights, EXPERTS_THREADS);

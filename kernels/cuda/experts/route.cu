@@ -1,6 +1,6 @@
-/* Mixture of experts: routing. topk and route use a warp for each token. slots uses a warp for each
- * expert of each sequence: it passes over all choices in order and numbers its own, so warps need
- * not wait for each other. */
+/* Mixture of experts: routing. The kernels for topk and route use a warp for each token. The kernel
+ * for slots uses a warp for each expert of each sequence: this warp goes through all choices of the
+ * sequence in order and numbers those that chose its expert. So no warp waits for another one. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -9,17 +9,19 @@ enum { ROUTE_THREADS = 256, ROUTE_WARPS = ROUTE_THREADS / WARP, SLOTS_AHEAD = 8 
 
 typedef struct RouteArgs {
     Array logits, weights, dlogits; /* [rows, n], [rows, k], [rows, n] */
-    Array bias;                     /* [n], where `biased` */
+    Array bias;                     /* [n], only if `biased` is true */
     int32_t *ids;                   /* [rows, k] */
     int64_t rows, n, k;
-    int64_t groups, top_groups; /* groups of experts; 0: all are one */
+    int64_t groups, top_groups; /* number of groups of experts, 0 if there are none; how many groups
+                                   a token may choose from */
     bool normalise, accumulate, sigmoid, biased;
 } RouteArgs;
 
-/* ---- which experts ---- */
+/* ---- which experts a token chooses ---- */
 
-/* Larger for a larger logit; for equal logits, larger for the first expert. It is neither 0 nor
- * UINT64_MAX. NaN counts as the largest, so that it is not lost. */
+/* Returns a key by which experts are ordered: larger for a larger logit, and for equal logits
+ * larger for the expert with the smaller number. A key is neither 0 nor UINT64_MAX. NaN counts as
+ * the largest logit, so that it is not lost. */
 DEVICE uint64_t topk_key(float x, int64_t e)
 {
     uint32_t bits = BITS_OF_FLOAT(x == 0 ? 0.0f : x);
@@ -33,14 +35,15 @@ DEVICE float route_sigmoid_of(float x)
     return 1.0f / (1.0f + expf(-x));
 }
 
-/* Returns the score by which experts are chosen. */
+/* Returns the score by which a token chooses experts. */
 DEVICE float topk_score(const RouteArgs *a, int64_t row, int64_t e)
 {
     const float x = read_one(a->logits, row * a->n + e);
     return a->biased ? route_sigmoid_of(x) + read_one(a->bias, e) : x;
 }
 
-/* Returns the score of a group. */
+/* Returns the score of a group of experts: the largest logit, or with sigmoids the sum of the two
+ * best scores. */
 DEVICE float topk_group_score(const RouteArgs *a, int64_t row, int64_t group)
 {
     const int64_t n = a->n / a->groups;
@@ -56,7 +59,7 @@ DEVICE float topk_group_score(const RouteArgs *a, int64_t row, int64_t group)
     return a->sigmoid ? route_sigmoid_of(first) + route_sigmoid_of(second) : first;
 }
 
-/* Returns the best groups as bits; each lane scores up to two groups. */
+/* Returns the best groups as bits. Each lane computes the scores of up to two groups. */
 DEVICE uint64_t topk_groups(const RouteArgs *a, int64_t row)
 {
     uint64_t own[2], taken = 0;
@@ -78,7 +81,8 @@ DEVICE uint64_t topk_groups(const RouteArgs *a, int64_t row)
     return taken;
 }
 
-/* Returns the largest key below `below` of a lane's experts in these groups; 0: none is left. */
+/* Returns the largest key below `below` among this lane's experts in these groups; 0: there is
+ * none. */
 DEVICE uint64_t topk_own(const RouteArgs *a, int64_t row, uint64_t groups, uint64_t below)
 {
     uint64_t best = 0;
@@ -90,7 +94,8 @@ DEVICE uint64_t topk_own(const RouteArgs *a, int64_t row, uint64_t groups, uint6
     return best;
 }
 
-/* Each lane keeps its best expert; only the lane whose expert was taken looks for another. */
+/* Each lane keeps its best expert. When an expert is taken, only the lane that had it searches
+ * again. */
 KERNEL(topk_rows, RouteArgs, ROUTE_THREADS, 4)
 {
     int64_t row = (int64_t)blockIdx.x * ROUTE_WARPS + threadIdx.x / WARP;
@@ -111,13 +116,14 @@ KERNEL(topk_rows, RouteArgs, ROUTE_THREADS, 4)
 
 /* ---- weights of the choices ---- */
 
-/* The weights are relative to all logits, or to those of the chosen experts. */
+/* Returns the logit of choice j if weights are normalised over the chosen experts. Otherwise
+ * returns the logit of expert j. */
 DEVICE float route_logit(const RouteArgs *a, int64_t row, int64_t j)
 {
     return read_one(a->logits, row * a->n + (a->normalise ? a->ids[row * a->k + j] : j));
 }
 
-/* Finds the largest of them, and the sum of exp(logit - largest). */
+/* Finds the largest of those logits, and returns the sum of exp(logit - largest). */
 DEVICE float route_sum(const RouteArgs *a, int64_t row, float *largest)
 {
     int64_t n = a->normalise ? a->k : a->n;
@@ -147,7 +153,7 @@ KERNEL(route_rows, RouteArgs, ROUTE_THREADS, 4)
         write_one(a.weights, row * a.k + j, route_weight(&a, row, a.ids[row * a.k + j], top, sum));
 }
 
-/* dlogit_e = p_e ([e chosen] dw_e - sum_j p_j dw_j) */
+/* dlogit_e = p_e ([e chosen] dw_e - sum_j p_j dw_j), where p_e is the weight of expert e */
 KERNEL(route_grad_rows, RouteArgs, ROUTE_THREADS, 4)
 {
     int64_t row = (int64_t)blockIdx.x * ROUTE_WARPS + threadIdx.x / WARP;
@@ -167,7 +173,7 @@ KERNEL(route_grad_rows, RouteArgs, ROUTE_THREADS, 4)
     }
 }
 
-/* Returns the sigmoid of a chosen logit. */
+/* Returns the sigmoid of the logit of choice j. */
 DEVICE float route_chosen(const RouteArgs *a, int64_t row, int64_t j)
 {
     return route_sigmoid_of(read_one(a->logits, row * a->n + a->ids[row * a->k + j]));
@@ -224,14 +230,15 @@ static RouteArgs route_args(const KernelArgs *args, uint32_t logits, uint32_t id
     return p;
 }
 
-/* logits [b,s,N] -> ids [b,s,K] i32, the largest first; among equals the first */
+/* logits [b,s,N] -> ids [b,s,K] i32: the K largest logits, the largest first; among equal ones the
+ * smaller id first */
 bool cuda_topk(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     RouteArgs p = route_args(args, 0, 1);
     return LAUNCH(topk_rows, ceil_div(p.rows, ROUTE_WARPS), ROUTE_THREADS, 0, p, cuda, error);
 }
 
-/* logits [b,s,N], bias [N] -> ids [b,s,K] i32: the same by sigmoids plus a bias */
+/* logits [b,s,N], bias [N] -> ids [b,s,K] i32: like cuda_topk, but by sigmoid(logit) + bias */
 bool cuda_topk_biased(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     RouteArgs p = route_args(args, 0, 2);
@@ -256,7 +263,7 @@ bool cuda_route_grad(const KernelArgs *args, const CudaContext *cuda, CudaError 
     return LAUNCH(route_grad_rows, ceil_div(p.rows, ROUTE_WARPS), ROUTE_THREADS, 0, p, cuda, error);
 }
 
-/* as cuda_route */
+/* logits [b,s,N], ids [b,s,K] i32 -> weights [b,s,K] */
 bool cuda_route_sigmoid(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     RouteArgs p = route_args(args, 0, 1);
@@ -265,7 +272,7 @@ bool cuda_route_sigmoid(const KernelArgs *args, const CudaContext *cuda, CudaErr
                   error);
 }
 
-/* as cuda_route_grad */
+/* dweights [b,s,K], logits [b,s,N], ids [b,s,K] i32 -> dlogits [b,s,N] */
 bool cuda_route_sigmoid_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     RouteArgs p = route_args(args, 1, 2);
@@ -279,8 +286,8 @@ bool cuda_route_sigmoid_grad(const KernelArgs *args, const CudaContext *cuda, Cu
 
 typedef struct SlotsArgs {
     const int32_t *ids;
-    int32_t *slots;       /* both [sequences, n] */
-    int64_t sequences, n; /* n: choices of a sequence */
+    int32_t *slots;       /* each [sequences, n] */
+    int64_t sequences, n; /* n: number of choices in a sequence */
     int64_t experts, capacity;
 } SlotsArgs;
 
@@ -311,7 +318,8 @@ KERNEL(slots_of_experts, SlotsArgs, ROUTE_THREADS, 4)
     }
 }
 
-/* ids [b,S,K] -> slots [b,S,K], both i32: the tokens of a sequence take the slots in their order */
+/* ids [b,S,K] -> slots [b,S,K], both i32: the choices of a sequence take the slots of an expert in
+ * the order of tokens */
 bool cuda_slots(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     SlotsArgs p;

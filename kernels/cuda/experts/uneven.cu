@@ -1,7 +1,8 @@
-/* Uneven rows of experts (planner/ir/layout/rows.h): the copies to the rows and back, products of
- * uneven groups of rows, and biases. Rows are ordered by expert, and for each expert by sequence.
- * So the number of rows before those of an expert and a sequence is the sum of the counts before
- * theirs. The memory after the last row is set to zero. */
+/* Mixture of experts without a fixed number of slots for each expert (see
+ * planner/ir/layout/rows.h): copies tokens to rows and back, multiplies uneven groups of rows, and
+ * adds biases. Rows are ordered by expert, and within an expert by sequence. So the first row of an
+ * expert and sequence is the sum of all counts before theirs. Memory after the last row is set to
+ * zero. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -9,23 +10,28 @@
 enum {
     UNEVEN_THREADS = 256,
     UNEVEN_WARPS = UNEVEN_THREADS / WARP,
-    UNEVEN_TILE = 64,               /* rows and columns of a block's part of a product */
-    UNEVEN_CHUNK = 16,              /* summed numbers in shared memory at a time */
-    UNEVEN_SIDE = UNEVEN_TILE / 16, /* a thread computes this many rows and columns */
+    UNEVEN_TILE = 64,               /* rows, and columns, of the part of a product that a block
+                                       computes */
+    UNEVEN_CHUNK = 16,              /* numbers of the summed index that are in shared memory at a
+                                       time */
+    UNEVEN_SIDE = UNEVEN_TILE / 16, /* rows, and columns, that a thread computes */
     UNEVEN_BLOCKS = 4096
 };
 
 typedef struct UnevenArgs {
-    Array tokens, rows, weights;   /* [b,S,k], [.,k], [b,S,K]; weights: absent, ones */
+    Array tokens, rows, weights;   /* [b,S,k], [.,k], [b,S,K]; weights: may be missing and then are
+                                      1 */
     const int32_t *slots, *counts; /* [b,S,K], [e,b] */
-    int32_t *made;                 /* counts that are made */
+    int32_t *made;                 /* the counts that a kernel writes */
     int64_t sequences, per_sequence, choices, width; /* b, S, K, k */
-    int64_t experts, start, rooms;                   /* e here, the first of them, O */
-    int64_t elements;                                /* elements in the memory of rows */
+    int64_t experts, start, rooms;                   /* this rank's number of experts; its first
+                                                        expert; slots that an expert has for each
+                                                        sequence (O) */
+    int64_t elements;                                /* elements of the whole memory for rows */
     bool weighted, accumulate;
 } UnevenArgs;
 
-/* Adds whole numbers of all lanes. */
+/* Returns the sum of a whole number over all lanes. */
 DEVICE int64_t warp_count(int64_t own)
 {
     uint32_t x = (uint32_t)own;
@@ -33,7 +39,7 @@ DEVICE int64_t warp_count(int64_t own)
     return (int64_t)x;
 }
 
-/* Returns the sum of the first n counts, which a warp computes. */
+/* Returns the sum of the first n counts. A warp computes it. */
 DEVICE int64_t rows_before(const int32_t *counts, int64_t n)
 {
     int64_t sum = 0;
@@ -41,7 +47,8 @@ DEVICE int64_t rows_before(const int32_t *counts, int64_t n)
     return warp_count(sum);
 }
 
-/* Returns the row of a slot, which a warp computes; -1: another rank's, or none. */
+/* Returns the row of a slot. A warp computes it. Returns -1 if the choice was dropped or the row
+ * belongs to another rank. */
 DEVICE int64_t uneven_row(const UnevenArgs *a, int64_t sequence, int32_t slot)
 {
     if (slot < 0) return -1;
@@ -50,7 +57,7 @@ DEVICE int64_t uneven_row(const UnevenArgs *a, int64_t sequence, int32_t slot)
     return rows_before(a->counts, e * a->sequences + sequence) + slot - own * a->rooms;
 }
 
-/* slots -> counts: a warp for each expert and sequence */
+/* Computes the counts from the slots. A warp computes the count of one expert and sequence. */
 KERNEL(uneven_count, UnevenArgs, UNEVEN_THREADS, 4)
 {
     const int64_t at = (int64_t)blockIdx.x * UNEVEN_WARPS + threadIdx.x / WARP;
@@ -65,8 +72,8 @@ KERNEL(uneven_count, UnevenArgs, UNEVEN_THREADS, 4)
     if (threadIdx.x % WARP == 0) a.made[at] = (int32_t)sum;
 }
 
-/* Finds the rows of the block's token, in held [choices] in shared memory. All threads of the block
- * must call this. */
+/* Finds the rows of the block's token and stores them in shared memory, held [choices]. All threads
+ * of the block must call this function. */
 DEVICE void uneven_find(const UnevenArgs *a, int64_t *held)
 {
     const int64_t sequence = blockIdx.x / a->per_sequence;
@@ -83,7 +90,7 @@ DEVICE float uneven_weight(const UnevenArgs *a, int64_t j)
     return a->weighted ? read_one(a->weights, blockIdx.x * a->choices + j) : 1;
 }
 
-/* tokens -> rows: a block for each token */
+/* Copies tokens to rows; one block for each token. */
 KERNEL(uneven_spread, UnevenArgs, UNEVEN_THREADS, 4)
 {
     SHARED(int64_t, held);
@@ -99,7 +106,7 @@ KERNEL(uneven_spread, UnevenArgs, UNEVEN_THREADS, 4)
     }
 }
 
-/* rows -> tokens: the sum of each token's rows, in the order of its choices */
+/* Computes each token as the sum of its rows, in the order of its choices. */
 KERNEL(uneven_collect, UnevenArgs, UNEVEN_THREADS, 4)
 {
     SHARED(int64_t, held);
@@ -113,7 +120,7 @@ KERNEL(uneven_collect, UnevenArgs, UNEVEN_THREADS, 4)
     }
 }
 
-/* tokens, rows -> weights: a warp for each choice */
+/* Computes the gradients of weights from tokens and rows; one warp for each choice. */
 KERNEL(uneven_weights, UnevenArgs, UNEVEN_THREADS, 4)
 {
     const int64_t sequence = blockIdx.x / a.per_sequence;
@@ -129,7 +136,7 @@ KERNEL(uneven_weights, UnevenArgs, UNEVEN_THREADS, 4)
     }
 }
 
-/* Sets the memory behind the last row to zero. */
+/* Sets the memory after the last row to zero. */
 KERNEL(uneven_end, UnevenArgs, UNEVEN_THREADS, 4)
 {
     const int64_t first = rows_before(a.counts, a.experts * a.sequences) * a.width;
@@ -141,24 +148,25 @@ KERNEL(uneven_end, UnevenArgs, UNEVEN_THREADS, 4)
 
 /* ---- products ---- */
 
-/* out = A B for each expert. Without `sums_rows`, A has the expert's rows, k numbers each, and B
- * [k,n] is the expert's matrix. With `sums_rows`, out [m,n] is a sum over the expert's rows: A and
- * B have m and n numbers in each row. */
+/* Computes out = A B for each expert. If `sums_rows` is false, A has the rows of the expert, k
+ * numbers each, and B [k,n] is the matrix of the expert. If it is true, out [m,n] is a sum over the
+ * rows of the expert, where a row has m numbers in A and n numbers in B. */
 typedef struct UnevenProduct {
     Array x, y, z;
     const int32_t *counts;
     int64_t experts, sequences;
-    int64_t m, n, k;         /* m: only with `sums_rows` */
+    int64_t m, n, k;         /* m: used only with `sums_rows` */
     int64_t y_row, y_column; /* strides of an expert's matrix B [k,n] */
     bool sums_rows, accumulate;
 } UnevenProduct;
 
-/* A block's part of a product: rows [row, row + rows) of the expert, from row `first` on. */
+/* The part of a product that a block computes: tile `tile` of the rows of one expert. `first` is
+ * the expert's first row, `rows` its number of rows. */
 typedef struct UnevenPart {
     int64_t expert, first, rows, tile;
 } UnevenPart;
 
-/* Returns the rows of expert e, which each lane computes for itself. */
+/* Returns the number of rows of expert e. Each lane computes it for itself. */
 DEVICE int64_t rows_of_expert(const UnevenProduct *a, int64_t e)
 {
     int64_t n = 0;
@@ -167,8 +175,8 @@ DEVICE int64_t rows_of_expert(const UnevenProduct *a, int64_t e)
     return n;
 }
 
-/* Finds the expert to which the rows of tile `tile` belong; expert -1: there are fewer tiles. A
- * warp looks at 32 experts at a time. */
+/* Finds the expert that has tile `tile` of the rows of all experts. Sets part.expert to -1 if there
+ * are fewer tiles. A warp checks 32 experts at a time. */
 DEVICE UnevenPart find_tile(const UnevenProduct *a, int64_t tile)
 {
     UnevenPart part = {-1, 0, 0, 0};
@@ -227,7 +235,7 @@ KERNEL(uneven_product, UnevenProduct, UNEVEN_THREADS, 2)
     } else {
         p = find_tile(&a, tile);
     }
-    if (p.expert < 0) return; /* all threads of the block */
+    if (p.expert < 0) return; /* this is the same for all threads of the block */
     const int64_t depth = a.sums_rows ? p.rows : a.k;
     const int own_row = (int)threadIdx.x / 16, own_column = (int)threadIdx.x % 16;
     for (int r = 0; r < UNEVEN_SIDE; r++)
@@ -255,7 +263,7 @@ KERNEL(uneven_product, UnevenProduct, UNEVEN_THREADS, 2)
 
 /* ---- biases ---- */
 
-/* A block for each tile of rows. x + bias -> z */
+/* Computes z = x + bias. One block for each tile of rows. */
 KERNEL(uneven_bias, UnevenProduct, UNEVEN_THREADS, 4)
 {
     const UnevenPart p = find_tile(&a, blockIdx.x);
@@ -268,7 +276,8 @@ KERNEL(uneven_bias, UnevenProduct, UNEVEN_THREADS, 4)
     }
 }
 
-/* A warp for each element of the gradient, in the order of rows for each lane. */
+/* Computes the gradient of the bias. One warp for each element; each lane adds its rows in
+ * order. */
 KERNEL(uneven_bias_sum, UnevenProduct, UNEVEN_THREADS, 4)
 {
     const int64_t at = (int64_t)blockIdx.x * UNEVEN_WARPS + threadIdx.x / WARP;
@@ -385,7 +394,7 @@ static UnevenProduct product_args(const KernelArgs *args, int64_t n, int64_t k)
     return p;
 }
 
-/* Returns the most tiles that the rows of argument `arg` can have. */
+/* Returns the largest number of tiles that the rows of argument `arg` can have. */
 static int64_t most_tiles(const KernelArgs *args, uint32_t arg, int64_t width)
 {
     return ceil_div(args->elements[arg] / width, UNEVEN_TILE) + args->size['e'];

@@ -1,9 +1,9 @@
-/* Convolutions and their gradients: sums over taps, over the windows that read a point, and over
- * points. */
+/* Convolutions and their gradients. Each result is a sum: over the taps of a window, over the
+ * output points whose windows read an input point, or over all points. */
 #include "kernels/cuda/field/field.cuh"
 
-/* Sums an output [b,(g n),h,w]. A term is a tap [c,I,J] of x [b,(g c),H,W] and weight [g,n,c,I,J].
- */
+/* Output element [b,(g n),h,w] of a convolution is a sum over taps [c,I,J]. This returns the term
+ * of tap t: an element of x [b,(g c),H,W] times an element of weight [g,n,c,I,J]. */
 DEVICE float conv(const FieldArgs *a, int64_t i, int64_t t)
 {
     int64_t y = field_place(a, i), p = y % a->points, plane = y / a->points;
@@ -15,8 +15,8 @@ DEVICE float conv(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(conv)
 
-/* An element of x [b,(g c),H,W]. Its terms are [n,I,J]: elements of y [b,(g n),h,w] whose tap reads
- * it. */
+/* The gradient of element [b,(g c),H,W] of x is a sum over [n,I,J]. This returns the term t: the
+ * sum over the points of y [b,(g n),h,w] whose tap reads that element. */
 DEVICE float conv_back(const FieldArgs *a, int64_t i, int64_t t)
 {
     int64_t plane = i / (a->h.rows * a->w.rows), at = i % (a->h.rows * a->w.rows);
@@ -27,7 +27,8 @@ DEVICE float conv_back(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(conv_back)
 
-/* Sums the gradient of a weight [g,n,c,I,J]. A term is a point of a sample. */
+/* The gradient of weight [g,n,c,I,J] is a sum over the points of all samples. This returns the term
+ * of point t. */
 DEVICE float conv_weight(const FieldArgs *a, int64_t i, int64_t t)
 {
     int64_t tap = i % a->taps, c = i / a->taps % a->c, n = i / a->taps / a->c % a->n;
@@ -45,8 +46,8 @@ static bool forward(OpKind op, const KernelArgs *args, const CudaContext *cuda, 
     FieldArgs p = field_args(args, 0);
     field_windows(op, args, &p);
     p.terms = p.c * p.taps;
-    p.some = p.adds && op_of_rows(op) != OP_none; /* otherwise all rows are written, and the other
-                                                   * rows become zero */
+    p.some = p.adds && op_of_rows(op) != OP_none; /* otherwise all rows are written, and the rows
+                                                     that this op does not compute become zero */
     if (p.some) p.outputs = p.batch * p.groups * p.n * p.n_rows * p.w.n;
     return p.outputs == 0 || conv_launch(p, cuda, error);
 }

@@ -1,6 +1,7 @@
-/* Simple kernels of fields [b,c,h,w]. Each output element is a sum of terms. One thread adds the
- * terms in order if they are few; one block adds them if they are many. Each file defines its
- * terms. No two threads write one number, so no sum depends on their order. */
+/* Common code of the simple kernels for fields [b,c,h,w]. Each output element is a sum of terms,
+ * and the including file defines the terms. One thread adds few terms in order; a whole block adds
+ * many terms. Each element is written by one thread only, so no sum depends on the order of
+ * threads. */
 #ifndef TANDEM_KERNELS_CUDA_FIELD_CUH
 #define TANDEM_KERNELS_CUDA_FIELD_CUH
 
@@ -19,8 +20,9 @@ extern "C" {
 
 enum { FIELD_THREADS = 256, FIELD_INPUTS = 5, FIELD_FEW = 4096 };
 
-/* The sizes along one direction. There are n output rows from global row `start` on, of which
- * `valid` are real. There are `rows` input rows from `first` on, of which `held` are real. */
+/* The sizes of x and y along one dimension (h or w). This rank has n rows of y from global row
+ * `start` on, of which `valid` are real and the rest is padding. It has `rows` rows of x from
+ * global row `first` on, of which `held` are real. The whole dimension of x has `all` rows. */
 typedef struct FieldAlong {
     int64_t kernel, stride, dilation, before, from, to;
     int64_t n, valid, start, rows, held, first, all;
@@ -31,16 +33,17 @@ typedef struct FieldArgs {
     Array in[FIELD_INPUTS], out;
     FieldAlong h, w;
     int64_t outputs, terms;
-    int64_t batch, groups, c, n; /* channels: of x and of y, of one group */
-    int64_t points, taps;        /* points of y; taps of a window */
+    int64_t batch, groups, c, n; /* channels of x and of y; channels in one group */
+    int64_t points, taps;        /* points of a plane of y; taps of a window */
     HeldRows held;
-    /* Rows with output points to compute: n_first from first[0] on, the others from first[1] on. */
+    /* The rows of y to compute: n_first rows from row first[0] on, and the remaining ones of n_rows
+     * from row first[1] on. */
     int64_t first[2], n_first, n_rows;
-    OutputPoints chosen; /* the points to compute in these rows */
-    double all;          /* elements of a group on all ranks */
+    OutputPoints chosen; /* the points to compute in those rows */
+    double all;          /* number of elements of a group on all ranks together */
     double scale, eps;
     bool adds, nearest, latitude;
-    bool some; /* the outputs are only those of the rows to compute */
+    bool some; /* true: outputs are numbered only over the rows to compute; false: over all of y */
 } FieldArgs;
 
 static inline FieldAlong field_along(OpKind op, const KernelArgs *args, char letter)
@@ -87,19 +90,21 @@ static inline void field_windows(OpKind op, const KernelArgs *args, FieldArgs *p
     p->first[0] = first->lo, p->first[1] = second->lo;
     p->n_first = first->hi - first->lo;
     p->n_rows = p->n_first + second->hi - second->lo;
-    if (op_of_rows(op) != OP_none && args->attrs.parts != ROWS_all) /* parts of rows */
+    if (op_of_rows(op) != OP_none && args->attrs.parts != ROWS_all) /* the op computes only some of
+                                                                       the rows */
         p->first[0] = 0, p->n_first = p->n_rows = p->h.n;
     p->nearest = args->attrs.nearest != 0;
 }
 
-/* Returns whether element i of [..,h,w] is a point of the field. The last part of a field may be
- * short: the rest is padding, which no sum may add. */
+/* Returns true if element i of [..,h,w] is a point of the field. On the last rank, a field may be
+ * shorter than its buffer; the rest of the buffer is padding, which no sum may include. */
 DEVICE bool field_real(const FieldArgs *a, int64_t i)
 {
     return i % a->points / a->w.n < a->h.valid && i % a->w.n < a->w.valid;
 }
 
-/* Returns the local index of global row r; -1: the row is zero padding. */
+/* Returns the local number of the row of x that has global number r. Returns -1 if that row is zero
+ * padding. */
 DEVICE int64_t field_held(const FieldAlong *x, int64_t r)
 {
     if (r < x->first || r >= x->first + x->held) {
@@ -123,7 +128,8 @@ DEVICE int64_t field_row(const FieldAlong *x, int64_t o, int64_t i)
     return field_held(x, (x->start + o) * x->stride - x->before + i * x->dilation);
 }
 
-/* Returns the element of a plane of x that tap t of output point p reads; -1: padding. */
+/* Returns the index, in a plane of x, of the element that tap t of output point p reads. Returns -1
+ * if that is padding. */
 DEVICE int64_t field_tap(const FieldArgs *a, int64_t p, int64_t t)
 {
     int64_t row = field_row(&a->h, p / a->w.n, t / a->w.kernel);
@@ -131,7 +137,7 @@ DEVICE int64_t field_tap(const FieldArgs *a, int64_t p, int64_t t)
     return row < 0 || column < 0 ? -1 : row * a->w.rows + column;
 }
 
-/* Returns point p of those to compute, as a point of a plane of y. */
+/* Returns the index, in a plane of y, of the p-th point to compute. */
 DEVICE int64_t field_point(const FieldArgs *a, int64_t p)
 {
     int64_t row = p / a->w.n;
@@ -156,8 +162,8 @@ DEVICE int64_t field_place(const FieldArgs *a, int64_t i)
     return a->some ? i / here * a->points + field_point(a, i % here) : i;
 }
 
-/* Reads element `at` of plane `plane` of x, whose rows may lie in strips: strip 0 of all planes,
- * then strip 1. */
+/* Reads element `at` of plane `plane` of x. The rows before and after the rank's own rows may lie
+ * in two strips: first strip 0 of all planes, then strip 1 of all planes. */
 DEVICE float field_read(const FieldArgs *a, int64_t plane, int64_t at)
 {
     int64_t row = at / a->w.rows - a->held.before, column = at % a->w.rows;
@@ -168,8 +174,8 @@ DEVICE float field_read(const FieldArgs *a, int64_t plane, int64_t at)
     return read_one(a->in[2], (plane * a->held.strip + line) * a->w.rows + column);
 }
 
-/* Finds the output row whose tap i reads row v of the field (v may lie beyond an end) in local row
- * r. Returns false if there is none. */
+/* Finds the output row *o whose tap i reads row v of the field and reads it as local row r. (v may
+ * lie beyond an end of the field.) Returns false if there is no such output row. */
 DEVICE bool field_reader(const FieldAlong *x, int64_t v, int64_t i, int64_t r, int64_t *o)
 {
     int64_t at = v + x->before - i * x->dilation;
@@ -178,7 +184,8 @@ DEVICE bool field_reader(const FieldAlong *x, int64_t v, int64_t i, int64_t r, i
     return *o >= 0 && *o < x->n && field_row(x, *o, i) == r;
 }
 
-/* Finds image k of row r: the row itself, and the rows beyond either end that have its values. */
+/* Finds image k of row r. Image 0 is the row itself; the other images are the rows beyond the two
+ * ends of the field that have the same values as row r. Returns false if there is no image k. */
 DEVICE bool field_image(const FieldAlong *x, int64_t r, int k, int64_t *v)
 {
     int64_t last = x->all - 1;
@@ -197,8 +204,8 @@ DEVICE bool field_image(const FieldAlong *x, int64_t r, int k, int64_t *v)
     return true;
 }
 
-/* Returns the sum, for element `at` of a plane of x, over the points of a plane of y whose tap
- * reads it. */
+/* Returns the sum over those points of a plane of y whose tap `tap` reads element `at` of a plane
+ * of x. */
 DEVICE float field_back(const FieldArgs *a, const Array y, int64_t of_y, int64_t at, int64_t tap)
 {
     int64_t row = at / a->w.rows, column = at % a->w.rows, v, o, p;
@@ -221,8 +228,9 @@ DEVICE void field_put(const FieldArgs *a, int64_t i, float x)
     write_one(a->out, i, x);
 }
 
-/* Defines KERNELs name_few (a thread for each output) and name_many (a block for each) of `float
- * name(const FieldArgs *a, int64_t output, int64_t term)`, and their launch. */
+/* Defines two kernels and their launch from a function `float name(const FieldArgs *a, int64_t
+ * output, int64_t term)`. In name_few, each thread computes an output; in name_many, each block
+ * does. */
 #define FIELD_SUM(name)                                                                            \
     KERNEL(name##_few, FieldArgs, FIELD_THREADS, 1)                                                \
     {                                                                                              \

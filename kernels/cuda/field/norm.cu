@@ -1,7 +1,7 @@
-/* Norms of fields, and the bias of a channel: see kernels/cpu/field/norm.c for the formulas. */
+/* Norms of fields, and biases of channels. kernels/cpu/field/norm.c has the formulas. */
 #include "kernels/cuda/field/field.cuh"
 
-/* Returns the group of plane b C + c. */
+/* Returns the group of the plane with number b C + c. */
 DEVICE int64_t norm_group(const FieldArgs *a, int64_t plane)
 {
     return plane / (a->c / a->groups);
@@ -24,7 +24,7 @@ DEVICE float bias_one(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(bias_one)
 
-/* The terms of a channel are the points of all samples. */
+/* Returns the index of term t in a sum over channel c. The terms are the points of all samples. */
 DEVICE int64_t norm_point(const FieldArgs *a, int64_t c, int64_t t)
 {
     return (t / a->points * a->c + c) * a->points + t % a->points;
@@ -38,7 +38,7 @@ FIELD_SUM(bias_sum)
 
 /* ---- norm of each point over its channels ---- */
 
-/* Returns the element of channel c at point k. Points of all samples are numbered one after the
+/* Returns the index of channel c at point k. The points of all samples are numbered one after the
  * other. */
 DEVICE int64_t norm_at(const FieldArgs *a, int64_t k, int64_t c)
 {
@@ -51,7 +51,8 @@ DEVICE float channels_mean(const FieldArgs *a, int64_t k, int64_t c)
 }
 FIELD_SUM(channels_mean)
 
-/* in[1]: the mean. There is one term, which uses all channels. */
+/* Returns the squared distances from the mean (in[1]), summed over all channels: the sum's only
+ * term. */
 DEVICE float channels_r(const FieldArgs *a, int64_t k, int64_t t)
 {
     float sum = 0, mean = read_one(a->in[1], k);
@@ -64,7 +65,7 @@ DEVICE float channels_r(const FieldArgs *a, int64_t k, int64_t t)
 }
 FIELD_SUM(channels_r)
 
-/* x, weight, bias, mean, r */
+/* inputs: x, weight, bias, mean, r */
 DEVICE float channels_norm(const FieldArgs *a, int64_t i, int64_t t)
 {
     int64_t c = i / a->points % a->c, k = i / a->points / a->c * a->points + i % a->points;
@@ -75,7 +76,7 @@ DEVICE float channels_norm(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(channels_norm)
 
-/* dy, x, weight, mean, r */
+/* inputs: dy, x, weight, mean, r */
 DEVICE float channels_grad(const FieldArgs *a, int64_t i, int64_t t)
 {
     int64_t k = i / a->points / a->c * a->points + i % a->points;
@@ -100,7 +101,7 @@ DEVICE float channels_weight(const FieldArgs *a, int64_t c, int64_t t)
 }
 FIELD_SUM(channels_weight)
 
-/* ---- norm of groups of channels over the grid ---- */
+/* ---- norm of groups of channels over the whole grid ---- */
 
 DEVICE float groups_sum(const FieldArgs *a, int64_t g, int64_t t)
 {
@@ -122,7 +123,7 @@ DEVICE float groups_spread(const FieldArgs *a, int64_t g, int64_t t)
 }
 FIELD_SUM(groups_spread)
 
-/* dspread, x, sum */
+/* inputs: dspread, x, sum */
 DEVICE float groups_spread_grad(const FieldArgs *a, int64_t i, int64_t t)
 {
     int64_t g = norm_group(a, i / a->points);
@@ -132,7 +133,7 @@ DEVICE float groups_spread_grad(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(groups_spread_grad)
 
-/* x, sum, spread, weight, bias */
+/* inputs: x, sum, spread, weight, bias */
 DEVICE float groups_norm(const FieldArgs *a, int64_t i, int64_t t)
 {
     int64_t plane = i / a->points, g = norm_group(a, plane), c = plane % a->c;
@@ -143,7 +144,7 @@ DEVICE float groups_norm(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(groups_norm)
 
-/* dy, x, sum, spread, weight */
+/* inputs: dy, x, sum, spread, weight */
 DEVICE float groups_norm_grad(const FieldArgs *a, int64_t i, int64_t t)
 {
     int64_t plane = i / a->points, g = norm_group(a, plane);
@@ -152,7 +153,7 @@ DEVICE float groups_norm_grad(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(groups_norm_grad)
 
-/* Returns what element t of group g adds to the sum of dy w. */
+/* Returns dy times weight at element i. */
 DEVICE float groups_g(const FieldArgs *a, int64_t i)
 {
     return read_one(a->in[0], i) * read_one(a->in[4], i / a->points % a->c);

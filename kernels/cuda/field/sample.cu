@@ -1,7 +1,9 @@
-/* Pooling, resizing, points to channels and back, channels put together, and the squared error. */
+/* Ops on fields: pooling, resizing, turning rows around the poles, pixel shuffle and its inverse,
+ * concatenation of channels, and the squared error. */
 #include "kernels/cuda/field/field.cuh"
 
-/* Returns the element of x [b c,H,W] that tap t of output i [b c,h,w] reads; -1: padding. */
+/* Returns the index of the element of x [b c,H,W] that tap t of output i [b c,h,w] reads; -1:
+ * padding. */
 DEVICE int64_t pool_at(const FieldArgs *a, int64_t i, int64_t t)
 {
     int64_t at = field_tap(a, i % a->points, t);
@@ -15,7 +17,7 @@ DEVICE float pool_mean(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(pool_mean)
 
-/* Sums the gradient of an element of x. A term is a tap. */
+/* The gradient of an element of x is a sum over taps. This returns the term of tap t. */
 DEVICE float pool_mean_grad(const FieldArgs *a, int64_t i, int64_t t)
 {
     int64_t all = a->h.rows * a->w.rows;
@@ -23,8 +25,10 @@ DEVICE float pool_mean_grad(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(pool_mean_grad)
 
-/* Turns rows around the poles by half of the columns. h.start, h.n, h.all: the rows; [h.from,
- * h.to): the rows that are not turned; w.n: columns. `nearest`: turns them back. */
+/* Shifts the rows beyond the poles by half of the columns, because the grid goes on at the opposite
+ * longitude there. h.start, h.n and h.all describe the rows. Rows from h.from to h.to - 1 lie
+ * between the poles and are not shifted. w.n is the number of columns. `nearest` shifts back (for
+ * the gradient). */
 DEVICE float turn_rows(const FieldArgs *a, int64_t i, int64_t t)
 {
     int64_t columns = a->w.n, column = i % columns, row = a->h.start + i / columns % a->h.n;
@@ -35,7 +39,8 @@ DEVICE float turn_rows(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(turn_rows)
 
-/* Returns the first of the largest elements in a window of x; -1: the window is all padding. */
+/* Returns the index of the largest element in a window of x (of several, the first); -1: the window
+ * contains only padding. */
 DEVICE int64_t pool_largest(const FieldArgs *a, const Array x, int64_t i)
 {
     int64_t best = -1;
@@ -57,7 +62,8 @@ DEVICE float pool_max(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(pool_max)
 
-/* dy, x. A term is a tap; padding is zero, so that each window reads an element once. */
+/* inputs: dy, x. Returns the term of tap t. Padding is zero here, so each window reads an element
+ * at most once. */
 DEVICE float pool_max_grad(const FieldArgs *a, int64_t i, int64_t t)
 {
     int64_t all = a->h.rows * a->w.rows, row = i % all / a->w.rows, column = i % a->w.rows, o, p;
@@ -68,7 +74,8 @@ DEVICE float pool_max_grad(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(pool_max_grad)
 
-/* Finds the two rows of x that make output row o, and the weight of the second. */
+/* Finds the two rows of x from which output row o is interpolated. Returns the weight of the second
+ * row. */
 DEVICE float resize_rows(const FieldArgs *a, const FieldAlong *x, int64_t o, int64_t row[2])
 {
     int64_t at = x->start + o;
@@ -93,7 +100,7 @@ DEVICE float resize_one(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(resize_one)
 
-/* Returns the weight of row r in output row o. */
+/* Returns the weight with which row r of x enters output row o. */
 DEVICE float resize_share(const FieldArgs *a, const FieldAlong *x, int64_t o, int64_t r)
 {
     int64_t row[2];
@@ -101,7 +108,7 @@ DEVICE float resize_share(const FieldArgs *a, const FieldAlong *x, int64_t o, in
     return (row[0] == r ? 1 - high : 0) + (row[1] == r ? high : 0);
 }
 
-/* At most `span` output rows can read row r of the rows held. Returns the first of them. */
+/* Returns the first output row that may read row r of x. At most `span` output rows can. */
 DEVICE int64_t resize_from(const FieldAlong *x, int64_t r)
 {
     int64_t o = (2 * (x->first + r) - 1) * x->to;
@@ -121,8 +128,8 @@ DEVICE float resize_back(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(resize_back)
 
-/* Returns the element of [b,N I J,h,w] that becomes element i of [b,N,h I,w J]. I and J are the
- * kernels of h and w. */
+/* Returns the index in [b,N I J,h,w] of the element that pixel_shuffle moves to element i of [b,N,h
+ * I,w J]. I and J are the kernels of h and w. */
 DEVICE int64_t shuffle_at(const FieldArgs *a, int64_t i)
 {
     int64_t width = a->w.n * a->w.kernel, height = a->h.n * a->h.kernel;
@@ -139,7 +146,7 @@ DEVICE float shuffle(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(shuffle)
 
-/* The inverse of shuffle. */
+/* Undoes `shuffle`. */
 DEVICE float unshuffle(const FieldArgs *a, int64_t i, int64_t t)
 {
     int64_t column = i % a->w.n, row = i / a->w.n % a->h.n, channel = i / a->points;
@@ -151,7 +158,7 @@ DEVICE float unshuffle(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(unshuffle)
 
-/* c channels of the first input, n of the second */
+/* Concatenates c channels of the first input and n channels of the second. */
 DEVICE float put_together(const FieldArgs *a, int64_t i, int64_t t)
 {
     int64_t all = (a->c + a->n) * a->points, b = i / all, at = i % all, first = a->c * a->points;
@@ -161,7 +168,7 @@ DEVICE float put_together(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(put_together)
 
-/* n of c channels, from channel `taps` on */
+/* Takes n of c channels, from channel `taps` on. */
 DEVICE float take_channels(const FieldArgs *a, int64_t i, int64_t t)
 {
     int64_t each = a->n * a->points;
@@ -170,7 +177,8 @@ DEVICE float take_channels(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(take_channels)
 
-/* n of c channels from `taps` on; zero elsewhere */
+/* Writes n channels into c channels, from channel `taps` on; the others become zero. (The gradient
+ * of take_channels.) */
 DEVICE float give_channels(const FieldArgs *a, int64_t i, int64_t t)
 {
     int64_t each = a->c * a->points, b = i / each, at = i % each - a->taps * a->points;
@@ -180,7 +188,8 @@ DEVICE float give_channels(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(give_channels)
 
-/* h.start, h.n, h.all: the rows */
+/* Returns the weight of element i in the squared error. h.start, h.n and h.all describe the
+ * rows. */
 DEVICE float error_weight(const FieldArgs *a, int64_t i)
 {
     float share = (float)(a->scale / (double)a->c);
@@ -200,7 +209,8 @@ DEVICE float error_slope(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(error_slope)
 
-/* One block adds all terms in double, because losses are compared to many places. */
+/* Arguments of the kernel that sums the squared error. One block adds all terms in fp64, because
+ * losses are compared to many digits. */
 typedef struct ErrorArgs {
     FieldArgs of;
     void *loss, *count;

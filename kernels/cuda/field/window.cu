@@ -1,12 +1,14 @@
-/* Attention in windows of a field, by plain kernels. One thread or one block makes each output
- * number from the inputs alone. */
+/* Attention within windows of a field, by simple kernels. One thread or one block computes each
+ * output number from the inputs alone. */
 #include "kernels/cuda/field/field.cuh"
 
-/* FieldArgs here: groups heads of c features; taps points of a window, w.kernel of them in a row;
- * h.n x w.n windows; points of a plane. nearest: the points of a window lie apart. */
+/* Where an element lies. In this file, FieldArgs has these meanings: `groups` heads of c features
+ * each; `taps` points in a window, w.kernel of them in a row; h.n x w.n windows; `points` points of
+ * a plane. If `nearest` is true, the points of a window do not lie side by side but at regular
+ * distances. */
 
 typedef struct WindowPlace {
-    int64_t head, window, point; /* head: of all samples */
+    int64_t head, window, point; /* head: number of the head among the heads of all samples */
 } WindowPlace;
 
 DEVICE int64_t window_point(const FieldArgs *a, int64_t window, int64_t i)
@@ -17,7 +19,7 @@ DEVICE int64_t window_point(const FieldArgs *a, int64_t window, int64_t i)
     return (p * (a->taps / a->w.kernel) + x) * width + q * a->w.kernel + y;
 }
 
-/* Returns the indices of element i of [b,g,...,points of the plane]. `above` is the product of the
+/* Returns where element i of [b,g,...,points of the plane] lies. `above` is the product of the
  * sizes between g and the points. */
 DEVICE WindowPlace window_place(const FieldArgs *a, int64_t i, int64_t above)
 {
@@ -35,13 +37,13 @@ DEVICE WindowPlace window_place(const FieldArgs *a, int64_t i, int64_t above)
     return at;
 }
 
-/* Returns feature 0 of point i of the window. */
+/* Returns the index of feature 0 at point i of the window. */
 DEVICE int64_t window_first(const FieldArgs *a, WindowPlace at, int64_t i)
 {
     return at.head * a->c * a->points + window_point(a, at.window, i);
 }
 
-/* Returns the sum over features of input x at point i times input y at point j. */
+/* Returns the dot product over features of x at point i and y at point j. */
 DEVICE float window_inner(const FieldArgs *a, const Array x, const Array y, WindowPlace at,
                           int64_t i, int64_t j)
 {
@@ -60,7 +62,7 @@ DEVICE float window_score(const FieldArgs *a, const Array q, const Array k, cons
            read_one(bias, (b * a->taps + i) * a->taps + j);
 }
 
-/* q, k, v, bias: of each point of each head */
+/* inputs: q, k, v, bias. Returns the log-sum-exp of the scores of one point of one head. */
 DEVICE float window_lse(const FieldArgs *a, int64_t i, int64_t t)
 {
     WindowPlace at = window_place(a, i, 1);
@@ -75,7 +77,7 @@ DEVICE float window_lse(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(window_lse)
 
-/* in[4]: the log-sum-exp; a term is a key */
+/* inputs: q, k, v, bias, and the log-sum-exp in in[4]. Returns the term of key j. */
 DEVICE float window_sum(const FieldArgs *a, int64_t i, int64_t j)
 {
     WindowPlace at = window_place(a, i, a->c);
@@ -86,7 +88,7 @@ DEVICE float window_sum(const FieldArgs *a, int64_t i, int64_t j)
 }
 FIELD_SUM(window_sum)
 
-/* ---- gradients: in dy, q, k, v, bias; y and log-sum-exp behind them ---- */
+/* ---- gradients: the inputs are dy, q, k, v, bias; y and the log-sum-exp are separate ---- */
 
 typedef struct WindowGrad {
     FieldArgs of;
@@ -113,7 +115,7 @@ DEVICE float window_ds(const WindowGrad *g, WindowPlace at, int64_t i, int64_t j
 DEVICE float window_grad_term(const WindowGrad *g, int64_t i, int64_t t)
 {
     const FieldArgs *a = &g->of;
-    if (g->which == 3) { /* a term is a window of a head */
+    if (g->which == 3) { /* the terms are the windows of one head */
         WindowPlace at;
         int64_t b = i / (a->taps * a->taps), n = a->h.n * a->w.n;
         at.head = b * a->groups + t / n;
@@ -141,8 +143,8 @@ KERNEL(window_grad_kernel, WindowGrad, FIELD_THREADS, 1)
 
 /* ---- tables of bias ---- */
 
-/* Returns the index of the difference of positions that element [x,y,l,m] uses. A window has `taps`
- * points, w.kernel of them in each row. */
+/* Returns which number of the table element [x,y,l,m] of the bias uses: the one for the difference
+ * of the two points' positions. A window has `taps` points, w.kernel of them in a row. */
 DEVICE int64_t bias_place(const FieldArgs *a, int64_t i)
 {
     int64_t Y = a->w.kernel, X = a->taps / Y, t = i % Y, s = i / Y % X;

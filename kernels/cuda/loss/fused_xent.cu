@@ -1,8 +1,8 @@
-/* The sums of cross-entropy over one row of logits in a single pass: the maximum, the sum of
- * exponentials relative to it, and the label's logit. A thread keeps its largest logit so far, and
- * its sum of exponentials relative to this logit. When a larger logit comes, the thread rescales
- * its sum. The threads' sums are then scaled to the row's maximum and added in order. The bits
- * differ from those of two passes, but are always the same. */
+/* Computes the sums of cross-entropy over a row of logits in a single pass: the maximum, the sum of
+ * exp(logit - maximum), and the logit of the label. A thread keeps the largest logit so far and the
+ * sum of exponentials relative to it. When a larger logit comes, the thread rescales this sum. At
+ * the end, the threads' sums are rescaled to the maximum of the row and added in order. The bits
+ * differ from those of two passes, but they are the same in each run. */
 #include "kernels/cuda/fused.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
@@ -15,19 +15,21 @@ typedef enum OnlinePick { ONLINE_nothing, ONLINE_label, ONLINE_smooth } OnlinePi
 typedef struct OnlineArgs {
     Array z, top, total, picked; /* [rows, width]; [rows] */
     const int32_t *labels;
-    int64_t width, valid, start, all; /* of the vocabulary */
-    float keep, each;                 /* 1 - smoothing; smoothing over the whole vocabulary */
+    int64_t width, valid, start, all; /* width, valid, start: this rank's part of the vocabulary;
+                                         all: the whole vocabulary */
+    float keep, each;                 /* keep: 1 - smoothing; each: smoothing / size of the whole
+                                         vocabulary */
     int32_t pick;
-    bool sums; /* the caller wants `total` */
+    bool sums; /* true: the sum of exponentials is written to `total` */
     uint32_t *fault, fault_code;
 } OnlineArgs;
 
 typedef struct Online {
-    float top, below, plain; /* the largest; the sum of exp(z - top); the plain sum of z */
+    float top, below, plain; /* largest logit z; sum of exp(z - top); sum of z */
 } Online;
 
-/* If no maximum was found, all numbers are minus infinity or NaN. A NaN is kept here, although the
- * maximum alone would lose it. */
+/* Adds the first n numbers of z. If there is no maximum yet, all numbers so far were minus infinity
+ * or NaN. A NaN is kept in the sum, although the maximum alone would lose it. */
 DEVICE void online_add(Online *o, const float z[EIGHT], const int n, bool plain)
 {
     float top = o->top;
@@ -42,7 +44,7 @@ DEVICE void online_add(Online *o, const float z[EIGHT], const int n, bool plain)
     if (plain) UNROLL for (int k = 0; k < EIGHT; k++) if (k < n) o->plain += z[k];
 }
 
-/* The largest of ONLINE_AHEAD groups of eight bf16 numbers. */
+/* Returns the largest number of ONLINE_AHEAD groups of eight bf16 numbers. */
 DEVICE float online_largest(const Raw raw[ONLINE_AHEAD])
 {
     uint32_t most = raw[0].word[0];
@@ -51,8 +53,9 @@ DEVICE float online_largest(const Raw raw[ONLINE_AHEAD])
     return fmaxf(FLOAT_OF_BITS(most << 16), FLOAT_OF_BITS(most & 0xffff0000u));
 }
 
-/* The same for whole groups of bf16 numbers, in a third of the instructions: the sum is rescaled at
- * most once for all of them. Returns false, and adds nothing, if no maximum was found so far. */
+/* Adds ONLINE_AHEAD whole groups of bf16 numbers in a third of the instructions of online_add,
+ * because the sum is rescaled at most once for all of them. Returns false and adds nothing if no
+ * maximum has been found so far. */
 DEVICE bool online_add_all(Online *o, const Raw raw[ONLINE_AHEAD])
 {
     const float top = fmaxf(o->top, online_largest(raw));
@@ -98,7 +101,8 @@ DEVICE Online online_part(const OnlineArgs *a, int64_t row)
     return o;
 }
 
-/* Returns this part's contribution to the logit of the row's label. */
+/* Returns the contribution of this rank's part of the vocabulary to the logit of the row's
+ * label. */
 DEVICE float online_pick(const OnlineArgs *a, int64_t row, float plain)
 {
     int64_t label = a->labels[row], v = label - a->start;
@@ -118,7 +122,9 @@ KERNEL(xent_online, OnlineArgs, ONLINE_THREADS, 4)
     __syncthreads();
     block_sum_two(&total, &plain, held);
     if (threadIdx.x > 0) return;
-    if (top == -INFINITY && a.valid > 0) total = NAN; /* exp(-infinity + infinity) is NaN */
+    if (top == -INFINITY && a.valid > 0)
+        total = NAN; /* in two passes, this would be exp(-infinity
+                        + infinity), which is NaN */
     write_one(a.top, row, top);
     if (a.sums) write_one(a.total, row, total);
     if (a.pick != ONLINE_nothing) write_one(a.picked, row, online_pick(&a, row, plain));

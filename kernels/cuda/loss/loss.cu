@@ -1,5 +1,5 @@
-/* The loss of a micro-batch from the sums of its rows, added in fp64 in two stages; and its
- * gradient. */
+/* The loss of a micro-batch from the sums of its rows, and the gradient of the loss. The rows are
+ * added in fp64 in two stages. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -9,13 +9,16 @@ enum { LOSS_THREADS = 256, LOSS_PARTS = 128 };
 
 typedef struct LossArgs {
     Array top, total, picked;        /* [b,s] */
-    const int32_t *labels;           /* [b,s]; or [b,T] if groups share weights */
-    int64_t rows, seq, whole, start; /* s; T; where s begins in T */
-    int64_t half, second;            /* tokens from `half` on begin at `second` in T */
-    int64_t group;                   /* sequences that together weigh 1; 0: each token weighs 1 */
+    const int32_t *labels;           /* [b,s], or [b,T] if tokens are weighted by group */
+    int64_t rows, seq, whole, start; /* rows: number of rows; seq: s; whole: T; start: position in T
+                                        of this rank's first token */
+    int64_t half, second;            /* tokens from local index `half` on begin at position `second`
+                                        in T */
+    int64_t group;                   /* number of sequences that together have weight 1; 0: each
+                                        token has weight 1 */
     double z_loss, scale;
     bool count_all;
-    double *weights; /* [groups] */
+    double *weights; /* [groups]: weight of a token in each group */
     double *parts;   /* [LOSS_PARTS, 2] */
     void *loss, *count;
     int32_t loss_dtype, count_dtype;
@@ -24,8 +27,8 @@ typedef struct LossArgs {
     bool adds_dtotal, adds_dpicked;
 } LossArgs;
 
-/* Computes 1 / (number of counted tokens of the group): tokens with a label >= 0. A block handles a
- * group. */
+/* Computes the weight of each token of a group: 1 / (number of tokens with a label >= 0). A block
+ * computes one group. */
 KERNEL(loss_weights, LossArgs, LOSS_THREADS, 4)
 {
     SHARED(double, held);
@@ -80,7 +83,7 @@ DEVICE void loss_put(void *out, int32_t dtype, bool adds, double x)
     }
 }
 
-/* One block adds the parts' sums in order. */
+/* One block adds the sums of all parts in order. */
 KERNEL(loss_end, LossArgs, WARP, 1)
 {
     double loss = 0, count = 0;
@@ -110,7 +113,8 @@ KERNEL(loss_grad_rows, LossArgs, LOSS_THREADS, 4)
     write_one(a.dpicked, row, dpicked);
 }
 
-/* Scratch: {weights [groups], parts}; a group is one or more sequences of labels. */
+/* Returns the bytes of scratch memory: {weights [groups], parts}. A group has one or more sequences
+ * of labels. */
 uint64_t cuda_loss_workspace(OpKind op, const DType *dtype, const int64_t *elements,
                              uint32_t n_args)
 {

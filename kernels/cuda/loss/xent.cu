@@ -1,5 +1,6 @@
-/* The sums of cross-entropy over a vocabulary that may be split. A block, or for a narrow part a
- * warp, reads a row of logits. Rows of the vocabulary beyond the valid ones never count. */
+/* The sums of cross-entropy over a vocabulary that may be split over ranks. A block reads a row of
+ * logits; if the row is narrow, the block is a single warp. Padding beyond the real vocabulary
+ * never counts. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -11,13 +12,15 @@ typedef enum XentSum { XENT_max, XENT_sumexp, XENT_smooth } XentSum;
 typedef struct XentArgs {
     Array z, top, out; /* [rows, width]; [rows] */
     const int32_t *labels;
-    int64_t width, valid, start, all; /* the local part of the vocabulary, and its whole size */
-    float keep, each;                 /* 1 - smoothing; smoothing over the whole vocabulary */
+    int64_t width, valid, start, all; /* width, valid, start: this rank's part of the vocabulary;
+                                         all: the whole vocabulary */
+    float keep, each;                 /* keep: 1 - smoothing; each: smoothing / size of the whole
+                                         vocabulary */
     int32_t what;
     uint32_t *fault, fault_code;
 } XentArgs;
 
-/* Returns the thread's part of the row: its maximum, or its sum. */
+/* Returns the maximum, or the sum, over this thread's elements of the row. */
 DEVICE float xent_part(const XentArgs *a, int64_t row, float top)
 {
     float total = a->what == XENT_max ? -INFINITY : 0;
@@ -79,7 +82,8 @@ static XentArgs xent_args(const KernelArgs *args, XentSum what, const CudaContex
     return p;
 }
 
-/* Returns the number of threads for a row, so that each thread has work. */
+/* Returns how many threads process a row, so that each of them has at least one group of eight
+ * elements. */
 static int64_t xent_threads(int64_t width, int64_t most)
 {
     int64_t threads = most;
@@ -94,7 +98,7 @@ static bool xent_launch(const KernelArgs *args, XentArgs p, const CudaContext *c
                   MAX_WARPS * sizeof(float), p, cuda, error);
 }
 
-/* logits [b,s,v] -> max [b,s]; -infinity from a part that has no valid row */
+/* logits [b,s,v] -> max [b,s]; -infinity if this rank's part of the vocabulary is only padding */
 bool cuda_xent_max(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     return xent_launch(args, xent_args(args, XENT_max, cuda), cuda, error);
@@ -108,8 +112,8 @@ bool cuda_xent_sumexp(const KernelArgs *args, const CudaContext *cuda, CudaError
     return xent_launch(args, p, cuda, error);
 }
 
-/* logits [b,s,v], labels [b,s] i32 -> (1 - a) z_label + a / V sum of all z: this part's
- * contribution */
+/* logits [b,s,v], labels [b,s] i32 -> this rank's contribution to (1 - a) z_label + a / V (sum of
+ * all z), where z are the logits, a the smoothing and V the vocabulary */
 bool cuda_xent_smooth(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     XentArgs p = xent_args(args, XENT_smooth, cuda);
@@ -125,9 +129,10 @@ typedef struct SumexpGradArgs {
     bool accumulate;
 } SumexpGradArgs;
 
-/* half: logits and gradients are aligned bf16 numbers, for which the faster exponential is exact
- * enough. The gradient of a row is 0 if the row's loss does not count, whatever its logits are.
- * Gradients of padding beyond the vocabulary are 0, too. */
+/* Computes the gradient of up to eight logits of a row. If `half` is true, logits and gradients are
+ * aligned bf16 numbers, for which the faster exponential is exact enough. If the row's loss does
+ * not count (dsum is 0), the gradient is 0 whatever the logits are. Gradients of padding beyond the
+ * vocabulary are 0 as well. */
 DEVICE void sumexp_grad_eight(const SumexpGradArgs *a, const bool half, const Raw *raw, float top,
                               float dsum, int64_t at, int64_t v)
 {
@@ -147,7 +152,8 @@ DEVICE void sumexp_grad_eight(const SumexpGradArgs *a, const bool half, const Ra
     store(half ? array_as_bf16(a->out) : a->out, at, n, y);
 }
 
-/* The logits may be overwritten, because a thread writes only elements that it alone has read. */
+/* Computes the gradients of a row. They may overwrite the logits, because a thread writes only
+ * elements that it alone has read. */
 DEVICE void sumexp_grad_block(const SumexpGradArgs *a, const bool half, const int ahead)
 {
     const int64_t row = blockIdx.x, each = (int64_t)blockDim.x * EIGHT;
@@ -195,13 +201,13 @@ bool cuda_xent_sumexp_grad(const KernelArgs *args, const CudaContext *cuda, Cuda
     return LAUNCH(sumexp_grad_rows, rows, xent_threads(p.width, XENT_THREADS), 0, p, cuda, error);
 }
 
-/* ---- one element of each row ---- */
+/* ---- the logit of each row's label ---- */
 
 typedef struct PickArgs {
     Array z, picked; /* logits, or their gradient, [rows, width]; [rows] */
     const int32_t *labels;
     int64_t rows, width, valid, start, all;
-    /* parts of the gradient; each: the value that every element of the row gets */
+    /* each: added to every element of a row's gradient; keep: added to the label's element */
     float each, keep;
     bool back;
     bool accumulate;
@@ -239,7 +245,7 @@ static PickArgs pick_args(const KernelArgs *args, uint32_t z, uint32_t picked,
     return p;
 }
 
-/* logits [b,s,v], labels [b,s] i32 -> picked [b,s]; 0 if the label lies in another part */
+/* logits [b,s,v], labels [b,s] i32 -> picked [b,s]; 0 if the label lies in another rank's part */
 bool cuda_xent_pick(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     PickArgs p = pick_args(args, 0, 2, cuda);
@@ -256,7 +262,7 @@ bool cuda_xent_pick_grad(const KernelArgs *args, const CudaContext *cuda, CudaEr
     return LAUNCH(pick_rows, ceil_div(p.rows, 256), 256, 0, p, cuda, error);
 }
 
-/* Every element of a row gets `each`; the label's element gets `keep` in addition. */
+/* Each element of a row gets `each`. The element of the label gets `keep` in addition. */
 KERNEL(smooth_rows, PickArgs, 256, 4)
 {
     int64_t per_row = (a.width + EIGHT - 1) / EIGHT, n_all = a.rows * per_row;

@@ -1,13 +1,13 @@
-/* RMSNorm and LayerNorm. A row is read once. The input may be the sum of a residual connection,
- * which the kernel then computes, too. The largest magnitude of the output may be found too. */
+/* RMSNorm and LayerNorm. A row is read once. If the norm's input is a residual sum, the kernel
+ * computes this sum, too. It can also find the largest magnitude of its output. */
 #include "kernels/cuda/norm/norm.cuh"
 
 #include "kernels/cuda/fused.h"
 
-/* Loads the thread's groups of eight of the row from `base` on; adds the addend, rounded as if the
- * sum were written. All loads of 16-bit numbers are issued before the first number is used; in fp32
- * that would take too many registers.
- */
+/* Loads the thread's groups of eight elements of a row, from group `base` on. If there is an
+ * addend, it is added, and the sum is rounded as if it were written to memory. For 16-bit numbers,
+ * all loads are issued before the first number is used; for fp32, that would take too many
+ * registers. */
 DEVICE void norm_load(const bool half, const NormArgs *a, int64_t row, int base, int lane,
                       float x[HELD][EIGHT])
 {
@@ -38,8 +38,8 @@ DEVICE void norm_load(const bool half, const NormArgs *a, int64_t row, int base,
 
 typedef enum NormPass { NORM_sum, NORM_squares } NormPass;
 
-/* Returns the thread's part of a sum over the row: of the numbers, or of the squared distances from
- * `mean`. */
+/* Returns this thread's part of a sum over a row: of the numbers (NORM_sum), or of their squared
+ * distances from `mean` (NORM_squares). */
 DEVICE float norm_pass(const bool half, const NormArgs *a, const NormPass pass, int64_t row,
                        int lane, float mean, float x[HELD][EIGHT])
 {
@@ -59,7 +59,8 @@ DEVICE float norm_pass(const bool half, const NormArgs *a, const NormPass pass, 
     return total;
 }
 
-/* Returns the larger of `most` and the magnitudes that it writes. */
+/* Writes a group of eight normalised elements. Returns the largest of `most` and of their
+ * magnitudes. */
 DEVICE uint32_t norm_write(const bool half, const NormArgs *a, int64_t row, int column, int n,
                            const float x[EIGHT], float mean, float r, uint32_t most)
 {
@@ -79,7 +80,8 @@ DEVICE uint32_t norm_write(const bool half, const NormArgs *a, int64_t row, int 
     return amax_of_eight(y, n, most);
 }
 
-/* `half`: x, addend, sum and y are arrays of norm_is_half. */
+/* Normalises the rows of a block. `half`: x, addend, sum and y are arrays that norm_is_half
+ * accepts. */
 DEVICE void norm_block(const bool half, const NormArgs *a, float *held)
 {
     float x[HELD][EIGHT];
@@ -137,11 +139,11 @@ static bool norm_launch(NormArgs p, int64_t n, int64_t width, double eps, const 
                 : LAUNCH(norm_rows, blocks, threads, shared, p, cuda, error);
 }
 
-/* The ops fused with a norm. */
+/* The ops that are fused with a norm. */
 typedef struct NormParts {
-    const KernelArgs *sum; /* the op before it: x is its sum; NULL: none */
-    bool keeps;            /* the sum is written */
-    Amax amax;             /* behind it */
+    const KernelArgs *sum; /* the sum before the norm; NULL: there is none */
+    bool keeps;            /* the sum is also written to memory */
+    Amax amax;             /* the amax op after the norm */
 } NormParts;
 
 static void norm_parts(NormArgs *p, const KernelArgs *args, const NormParts *with, int64_t width)
@@ -210,14 +212,14 @@ bool cuda_layernorm(const KernelArgs *args, const CudaContext *cuda, CudaError *
     return layer(args, &with, cuda, error);
 }
 
-/* ---- fused with other ops */
+/* ---- norms fused with other ops */
 
 static bool is_norm(OpKind op)
 {
     return op == OP_rmsnorm || op == OP_layernorm;
 }
 
-/* True if the part is a sum and `normed` normalises it. */
+/* Returns true if `part` is a sum and `normed` is the norm of this sum. */
 static bool is_sum_of(const CudaChainPart *part, const CudaChainPart *normed)
 {
     const KernelArgs *sum = part->args, *norm = normed->args;

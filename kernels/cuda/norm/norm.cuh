@@ -1,6 +1,7 @@
-/* How threads share rows in both directions of the norms: a narrow row is shared by a part of a
- * warp, a wide row by a block. A thread holds two groups of eight of a row. Wider rows are loaded
- * again in each pass. */
+/* Common code of the norms and of their gradients: which threads compute a row. Some lanes of a
+ * warp compute a narrow row together; a whole block computes a wide one. A thread keeps two groups
+ * of eight elements of a row in registers. If a row is too wide for that, each pass loads the row
+ * again. */
 #ifndef TANDEM_KERNELS_CUDA_NORM_CUH
 #define TANDEM_KERNELS_CUDA_NORM_CUH
 
@@ -11,12 +12,14 @@ enum { NORM_THREADS = 512, HELD = 2 };
 
 typedef struct Rows {
     int64_t n, width;
-    int32_t eights; /* groups of eight in a row */
-    /* threads that share a row: a power of two; more than a warp means the whole block */
+    int32_t eights; /* number of groups of eight elements in a row */
+    /* number of threads that compute a row together: a power of two; more than 32 means the whole
+     * block */
     int32_t lanes;
 } Rows;
 
-/* `each`: groups of eight that a thread should have in a row. */
+/* Returns how rows [n, width] are divided. `each` is how many groups of eight elements a thread
+ * should get of a row. */
 static inline Rows rows_of(int64_t n, int64_t width, int each, int narrowest, int widest)
 {
     Rows rows;
@@ -28,8 +31,8 @@ static inline Rows rows_of(int64_t n, int64_t width, int each, int narrowest, in
     return rows;
 }
 
-/* Sums over the threads of a row; each gets the result. held: shared memory for MAX_WARPS numbers;
- * all threads of the block must call this. */
+/* Adds up x over the threads of a row; each of them gets the sum. `held` is shared memory for
+ * MAX_WARPS numbers. All threads of the block must call this function. */
 DEVICE float row_sum(Rows rows, float x, float *held)
 {
     if (rows.lanes > WARP) {
@@ -55,24 +58,25 @@ DEVICE uint32_t row_largest(Rows rows, uint32_t x, uint32_t *held)
     return x;
 }
 
-/* Combines the threads' largest magnitudes into the row's; all threads of the block must call
- * this. */
+/* Stores the largest magnitude of a row, from the largest magnitude `most` of each of its threads.
+ * All threads of the block must call this function. */
 DEVICE void row_amax(Amax amax, Rows rows, int64_t row, int lane, uint32_t most, uint32_t *held)
 {
     most = row_largest(rows, most, held);
     if (lane == 0 && row < rows.n) amax.out[row] = most;
 }
 
-/* Raises the tensor's maximum to the block's largest magnitude. All threads of the block must call
- * this. */
+/* Raises the maximum of the whole tensor to the largest magnitude of this block. All threads of the
+ * block must call this function. */
 DEVICE void block_amax(Amax amax, uint32_t most, uint32_t *held)
 {
     most = block_largest(most, held);
     if (threadIdx.x == 0) atomicMax(amax.out, most);
 }
 
-/* Returns where the u-th group of eight of thread `lane` begins, counted from group `base`. The
- * next function returns its number of elements: 0 beyond the row or in rows that do not exist. */
+/* Returns the first column of the u-th group of eight elements of thread `lane`; groups are counted
+ * from group `base` on. row_count returns how many elements that group has: 0 if it lies beyond the
+ * end of the row, or if the row does not exist. */
 DEVICE int row_column(Rows rows, int base, int u, int lane)
 {
     return (base + u * rows.lanes + lane) * EIGHT;
@@ -83,15 +87,16 @@ DEVICE int row_count(Rows rows, int64_t row, int column)
     return row < rows.n ? eight_of(column, rows.width) : 0;
 }
 
-/* ---- kernels for 16-bit numbers alone: rows of whole eights in wide arrays. The compiler leaves
- * out the code for other arrays, and keeps the eights of a row in half of the registers. */
+/* ---- Kernels only for 16-bit numbers, in wide arrays whose rows are multiples of eight elements.
+ * The compiler then leaves out the code for all other arrays, and needs half as many registers for
+ * the elements of a row. */
 
 static inline bool norm_is_half(Array x)
 {
     return x.wide && (x.dtype == DT_bf16 || x.dtype == DT_f16);
 }
 
-/* If `half` is true, tells the compiler that the arrays are those that norm_is_half accepts. */
+/* Tells the compiler, if `half` is true, that norm_is_half accepts the array. */
 DEVICE Array norm_array(const bool half, Array x)
 {
     if (!half) return x;
@@ -110,15 +115,17 @@ DEVICE int norm_count(const bool half, Rows rows, int64_t row, int column)
 
 typedef struct NormArgs {
     Array x, addend, sum, weight, bias, y;
-    Array mean, r; /* [n] */
+    Array mean, r; /* [n]: mean of each row; 1 / deviation of each row */
     Rows rows;
     float eps;
-    bool adds, keeps; /* the norm's input is x + addend; that sum is also written */
-    bool centred;     /* LayerNorm */
-    Amax amax;        /* the largest magnitude of y */
+    bool adds, keeps; /* adds: the norm's input is x + addend; keeps: that sum is also written, to
+                         `sum` */
+    bool centred;     /* true: LayerNorm; false: RMSNorm */
+    Amax amax;        /* for the largest magnitude of y */
 } NormArgs;
 
-/* norm_warps.cu: a norm alone, over rows of 264 to 4096 bf16 numbers, a multiple of eight. */
+/* norm_warps.cu: computes a norm without other ops, for rows of 264 to 4096 bf16 numbers, a
+ * multiple of eight. */
 bool norm_has_warps(const NormArgs *p);
 bool norm_warps(NormArgs p, const CudaContext *cuda, CudaError *error);
 

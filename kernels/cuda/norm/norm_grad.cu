@@ -1,8 +1,8 @@
-/* Gradients of RMSNorm and LayerNorm. With xh the normalised input and g = dy * weight:
- *   rmsnorm    dx = r (g - xh mean(g xh))             dweight = sum dy xh
- *   layernorm  dx = r (g - mean(g) - xh mean(g xh))   dweight = sum dy xh, dbias = sum dy
- * A block processes every COLUMN_PARTS-th row, or group of narrow rows, and keeps its part of the
- * weights' gradients in shared memory meanwhile. A second kernel adds those parts. */
+/*  Gradients of RMSNorm and LayerNorm. Let xh be the normalised input and g = dy * weight:
+ *   rmsnorm    dx = r (g - xh mean(g xh))            dweight = sum dy xh
+ *   layernorm  dx = r (g - mean(g) - xh mean(g xh))  dweight = sum dy xh, dbias = sum dy
+ * A block processes every COLUMN_PARTS-th row (or group of narrow rows) and adds up its part of
+ * dweight and dbias in shared memory. A second kernel adds the parts of all blocks. */
 #include "kernels/cuda/columns.cuh"
 #include "kernels/cuda/fused.h"
 #include "kernels/cuda/norm/norm_grad.cuh"
@@ -10,20 +10,20 @@
 
 enum { GRAD_THREADS = 256 };
 
-/* A thread's part of a row, as it was loaded: widened numbers would take too many registers. In
- * fp32, the loaded numbers would also take too many: a group of eight is loaded where it is used,
- * and again in the second pass. */
+/* A thread's elements of a row, as they were loaded; widened to fp32 they would take too many
+ * registers. For fp32 inputs even this takes too many: each group of eight elements is then loaded
+ * where it is used, and loaded again in the second pass. */
 typedef struct Slope {
     Raw dy[HELD], x[HELD];
 } Slope;
 
-/* One group of eight columns of a Slope, with the row's statistics. */
+/* One group of eight columns, widened: dy, and the normalised input. */
 typedef struct Slopes {
     float dy[EIGHT], xh[EIGHT]; /* xh: the normalised input */
 } Slopes;
 
-/* Loads the thread's groups of eight [first, first + n_eights) of a row from `base` on; zeros
- * beyond the row. */
+/* Loads groups first to first + n_eights - 1 of the thread's groups of eight, counted from group
+ * `base` of the row. Elements beyond the row become 0. */
 DEVICE void slope_load(const bool half, const NormGradArgs *a, int64_t row, int base, int lane,
                        const int first, const int n_eights, Slope *s)
 {
@@ -46,7 +46,8 @@ DEVICE Slopes slope_eight(const bool half, const NormGradArgs *a, const Slope *s
     return e;
 }
 
-/* g = dy weight. It is computed twice, because keeping it would take too many registers. */
+/* Computes g = dy weight. This is done in both passes, because keeping g would take too many
+ * registers. */
 DEVICE void slope_weighted(const bool half, const NormGradArgs *a, const Slopes *s, int column,
                            int n, float g[EIGHT])
 {
@@ -54,23 +55,23 @@ DEVICE void slope_weighted(const bool half, const NormGradArgs *a, const Slopes 
     UNROLL for (int k = 0; k < EIGHT; k++) g[k] = s->dy[k] * g[k];
 }
 
-/* The kernel for 16-bit numbers has its sums in shared memory. Wider rows go to the other kernel.
- */
+/* Returns true if a block's sums are in shared memory. The kernel for 16-bit numbers always has
+ * them there; rows that are too wide for this go to the other kernel. */
 DEVICE bool sums_in_shared(const bool half, const NormGradArgs *a)
 {
     return half || a->in_shared;
 }
 
-/* Returns the shared-memory index of a column's sum; k: the column's number in its group of eight.
- * Sums of one k are stored together, so that the lanes of a warp use different banks. Each k is
- * shifted by 4 more banks, so that this also holds for lanes with neighbouring columns. */
+/* Returns the index in shared memory of a column's sum; k is the column's number in its group of
+ * eight. Sums with the same k are stored together, so that the lanes of a warp use different banks.
+ * Each k is shifted by 4 more banks, so that lanes with neighbouring columns use different banks,
+ * too. */
 DEVICE int slope_slot(const bool half, const NormGradArgs *a, int column, int k)
 {
     return sums_in_shared(half, a) ? k * a->apart + column / EIGHT : column + k;
 }
 
-/* Adds a row's contributions to the gradients of weight and bias to the group's sums, in this
- * thread's n columns. */
+/* Adds the contributions of a row to dweight and dbias, in this thread's n columns. */
 DEVICE void slope_keep(const bool half, const NormGradArgs *a, const Slopes *s, int column, int n,
                        float *sums)
 {
@@ -83,7 +84,7 @@ DEVICE void slope_keep(const bool half, const NormGradArgs *a, const Slopes *s, 
     }
 }
 
-/* Returns the larger of `most` and the magnitudes that it writes. */
+/* Writes eight elements of dx. Returns the largest of `most` and of their magnitudes. */
 DEVICE uint32_t slope_write(const bool half, const NormGradArgs *a, const Slopes *s, int64_t row,
                             int column, int n, const float by[3], uint32_t most)
 {
@@ -102,7 +103,8 @@ DEVICE uint32_t slope_write(const bool half, const NormGradArgs *a, const Slopes
     return amax_of_eight(dx, n, most);
 }
 
-/* Returns the larger of `most` and the magnitudes that this thread writes. */
+/* Computes the gradient of one row. Returns the largest of `most` and of the magnitudes that this
+ * thread writes. */
 DEVICE uint32_t norm_grad_row(const bool half, const NormGradArgs *a, int64_t row, int lane,
                               float *held, float *sums, uint32_t most)
 {
@@ -149,7 +151,8 @@ DEVICE uint32_t norm_grad_row(const bool half, const NormGradArgs *a, int64_t ro
     return most;
 }
 
-/* `half`: dy, x, weight and dx are arrays of norm_is_half. */
+/* Computes the rows of a block. `half`: dy, x, weight and dx are arrays that norm_is_half
+ * accepts. */
 DEVICE void norm_grad_block(const bool half, const NormGradArgs *a, float *shared)
 {
     float *held = shared;
@@ -192,15 +195,15 @@ KERNEL(norm_grad_rows_half, NormGradArgs, GRAD_THREADS, 4)
     norm_grad_block(true, &a, shared);
 }
 
-/* A row up to 1024 wide is handled by a warp or less; a block then has sums for each of its groups
- * of threads. */
+/* Returns how the rows are divided. At most a warp computes a row of up to 1024 elements. A block
+ * then has several groups of threads, each with its own sums. */
 static Rows grad_rows(int64_t n, int64_t width)
 {
     int64_t eights = ceil_div(width, EIGHT);
     return rows_of(n, width, HELD, 16, eights <= 128 ? (int)WARP : (int)GRAD_THREADS);
 }
 
-/* Returns the number of blocks, each with a row of partial sums. */
+/* Returns the number of blocks. Each block makes one row of partial sums. */
 static int64_t grad_parts(int64_t n, int64_t width)
 {
     Rows rows = grad_rows(n, width);
@@ -218,7 +221,7 @@ uint64_t cuda_norm_grad_workspace(OpKind op, const DType *dtype, const int64_t *
     return (uint64_t)(parts * sums * width) * sizeof(float);
 }
 
-/* The first stage: dx, and `parts` rows of partial sums. */
+/* Launches the first stage, which computes dx and `parts` rows of partial sums. */
 static bool norm_grad_first(NormGradArgs p, int64_t parts, const CudaContext *cuda,
                             CudaError *error)
 {

@@ -1,4 +1,5 @@
-/* Arguments of the kernels of the norms' gradients, and which of them handles a call. */
+/* The arguments of all kernels for the gradients of norms, and the functions that say which kernel
+ * computes a call. */
 #ifndef TANDEM_KERNELS_CUDA_NORM_GRAD_CUH
 #define TANDEM_KERNELS_CUDA_NORM_GRAD_CUH
 
@@ -6,22 +7,23 @@
 
 typedef struct NormGradArgs {
     Array dy, x, weight, mean, r, dx;
-    float *parts; /* [parts, sums, width] */
+    float *parts; /* partial sums of dweight and dbias: [parts, sums, width] */
     Rows rows;
-    int32_t sums; /* 1: dweight; 2: dweight and dbias */
+    int32_t sums; /* 1: only dweight is summed; 2: dweight and dbias */
     bool accumulate, centred;
-    bool in_shared; /* sums of a group of threads are in shared memory: [groups, sums, pitch]; else
-                       directly in `parts` */
-    /* apart: distance in shared memory between the sums of column k and of column k + 1 of a group
-     * of eight */
+    bool in_shared; /* true: the sums of a group of threads are in shared memory, [groups, sums,
+                       pitch]; false: they are in `parts` */
+    /* pitch: elements between two rows of sums in shared memory; apart: elements between the sums
+     * of column k and column k + 1 of a group of eight columns */
     int32_t pitch, apart;
-    Amax amax; /* the largest magnitude of dx */
+    Amax amax; /* for the largest magnitude of dx */
 } NormGradArgs;
 
-/* norm_grad_columns.cu: rows of 264 to 2048 bf16 numbers, a multiple of eight. */
+/* norm_grad_columns.cu: computes the gradient for rows of 264 to 2048 bf16 numbers, a multiple of
+ * eight. */
 bool norm_grad_has_columns(const NormGradArgs *p, int64_t width);
-/* Returns the number of blocks, each with a row of partial sums; 0 if these kernels never handle
- * rows of this width. */
+/* Returns the number of blocks, each of which makes one row of partial sums. Returns 0 if these
+ * kernels cannot compute rows of this width. */
 int64_t norm_grad_column_parts(int64_t n, int64_t width);
 bool norm_grad_columns(NormGradArgs p, const CudaContext *cuda, CudaError *error);
 

@@ -1,20 +1,22 @@
-/* Gradients of norms over rows of bf16 numbers, for rows of a usual width. A thread keeps eight
- * columns through all rows of its block, so that its part of the weights' gradients stays in
- * registers. A group of threads handles two rows at a time: that is 96 bytes on the way for each
- * thread if dx is added to, enough to reach the memory's speed. */
+/* Gradients of norms for bf16 rows of common widths. A thread computes the same eight columns in
+ * all rows of its block, so that its sums for dweight and dbias stay in registers. A group of
+ * threads processes two rows at a time. If dx is added to existing values, each thread then has 96
+ * bytes of loads under way, which is enough for the full speed of memory. */
 #include "kernels/cuda/norm/norm_grad.cuh"
 
 enum {
     COLUMN_THREADS = 256,
     COLUMN_BLOCKS_PER_SM = 3,
-    COLUMN_ROWS = 2,   /* rows that a group of threads handles at a time */
-    COLUMN_VALUES = 4, /* values that are summed over a row's threads: two for each of these rows */
-    /* numbers in shared memory, see column_sums */
+    COLUMN_ROWS = 2,   /* rows that a group of threads processes at a time */
+    COLUMN_VALUES = 4, /* values that are summed over the threads of a row: two for each of these
+                          rows */
+    /* numbers of shared memory that column_sums needs */
     HELD_VALUES = 2 * COLUMN_THREADS / WARP * COLUMN_VALUES,
-    COLUMN_SMS = 132 /* as if for an H100, so that all devices give the same bits */
+    COLUMN_SMS = 132 /* the H100's number of multiprocessors, used on all devices so that all give
+                        the same bits */
 };
 
-/* One row of a thread's columns, as it was loaded. */
+/* This thread's columns of one row, as they were loaded. */
 typedef struct Column {
     Raw dy, x, old;
     float mean, r;
@@ -34,7 +36,7 @@ DEVICE Column column_load(const NormGradArgs *a, const bool centred, int row, in
     return c;
 }
 
-/* The thread's weights stay in shared memory, to save registers. */
+/* Keeps the thread's weights in shared memory, to save registers. */
 DEVICE void column_keep(Raw weight, uint4 *kept)
 {
     uint4 four;
@@ -43,7 +45,7 @@ DEVICE void column_keep(Raw weight, uint4 *kept)
     *ALIGNED(uint4, kept) = four;
 }
 
-/* Computes, for eight columns: dy in fp32, g = dy * weight, away = x - mean. */
+/* Computes for eight columns: dy in fp32, g = dy * weight, away = x - mean. */
 DEVICE void column_slopes(const Column *c, const uint4 *kept, float dy[EIGHT], float g[EIGHT],
                           float away[EIGHT])
 {
@@ -61,8 +63,8 @@ DEVICE void column_slopes(const Column *c, const uint4 *kept, float dy[EIGHT], f
     }
 }
 
-/* Adds the row to the sums of the thread's columns. by: the thread's part of the row's sums of g
- * and of g times the distance. */
+/* Adds one row to the sums of this thread's columns. `by` gets this thread's part of two sums over
+ * the row: of g, and of g * away. */
 DEVICE void column_add(const Column *c, const bool centred, const uint4 *weight,
                        float dweight[EIGHT], float dbias[EIGHT], float by[2])
 {
@@ -77,8 +79,8 @@ DEVICE void column_add(const Column *c, const bool centred, const uint4 *weight,
     }
 }
 
-/* Otherwise the compiler would keep the numbers that it widened for the first pass, in four times
- * as many registers. */
+/* Makes the compiler forget the numbers that it widened for the first pass. Otherwise it would keep
+ * them until the second pass, in four times as many registers. */
 DEVICE void column_forget(Column *c)
 {
 #ifdef __CUDACC__
@@ -89,8 +91,8 @@ DEVICE void column_forget(Column *c)
 #endif
 }
 
-/* means: of g, and of g times the normalised input. Returns the largest magnitude that it writes.
- */
+/* Writes dx of this thread's columns. `means` has the means of g, and of g times the normalised
+ * input. Returns the largest magnitude that it writes. */
 DEVICE uint32_t column_write(const NormGradArgs *a, const Column *c, const bool centred,
                              const uint4 *weight, int64_t at, const float means[2])
 {
@@ -111,7 +113,7 @@ DEVICE uint32_t column_write(const NormGradArgs *a, const Column *c, const bool 
     return amax_of_eight(dx, EIGHT, 0);
 }
 
-/* Raises the maximum of the row, or that of the tensor, to the warp's largest magnitude. */
+/* Raises the maximum of the row, or of the whole tensor, to the largest magnitude of the warp. */
 DEVICE void column_raise(const NormGradArgs *a, int64_t row, uint32_t most)
 {
     most = warp_largest(most);
@@ -119,9 +121,9 @@ DEVICE void column_raise(const NormGradArgs *a, int64_t row, uint32_t most)
     atomicMax(a->amax.of == AMAX_rows ? &a->amax.out[row] : a->amax.out, most);
 }
 
-/* Adds `value` over the threads of the row; each gets the sums. Calls alternate between two parts
- * of `held`, so that a warp that is already in the next call does not overwrite what others still
- * read. */
+/* Adds each value over the threads of the row; each thread gets the sums. Successive calls use
+ * different halves of `held`, so that a warp that is already in the next call does not overwrite
+ * numbers that other warps still read. */
 DEVICE void column_sums(const int n, int per_row, float value[COLUMN_VALUES], float *held)
 {
     const int warp = (int)threadIdx.x / WARP;
@@ -139,9 +141,9 @@ DEVICE void column_sums(const int n, int per_row, float value[COLUMN_VALUES], fl
             held[w * COLUMN_VALUES + i];
 }
 
-/* Adds the sums of the block's groups, and writes them. A column's position is chosen so that the
- * lanes of a warp use different banks, whether they have neighbouring groups of eight columns or
- * neighbouring columns. */
+/* Adds the sums of the block's groups and writes the result. The position of a column in shared
+ * memory is chosen so that the lanes of a warp use different banks, both when they have
+ * neighbouring groups of eight columns and when they have neighbouring columns. */
 DEVICE void column_finish(const NormGradArgs *a, const bool centred, int per_row, bool own,
                           const float dweight[EIGHT], const float dbias[EIGHT], float *shared)
 {
@@ -166,7 +168,7 @@ DEVICE void column_finish(const NormGradArgs *a, const bool centred, int per_row
     }
 }
 
-/* finds: the largest magnitudes, too. */
+/* Computes the rows of a block. `finds`: it also finds the largest magnitudes of dx. */
 DEVICE void column_block(const NormGradArgs *a, const bool centred, const bool finds, float *held)
 {
     const int per_row = a->rows.lanes, groups = (int)blockDim.x / per_row;
@@ -217,15 +219,15 @@ COLUMN_KERNEL(norm_grad_columns_layer_amax, true, true, 2)
 COLUMN_KERNEL(norm_grad_columns_rms, false, false, COLUMN_BLOCKS_PER_SM)
 COLUMN_KERNEL(norm_grad_columns_rms_amax, false, true, 2)
 
-/* ---- which calls ---- */
+/* ---- which calls these kernels compute ---- */
 
 static bool has_width(int64_t width)
 {
     return width % EIGHT == 0 && width > WARP * EIGHT && width <= COLUMN_THREADS * EIGHT;
 }
 
-/* The choice does not depend on a fused amax, so that a gradient has equal bits with and without
- * one. */
+/* The answer does not depend on a fused amax, so that a gradient has equal bits with and without
+ * amax. */
 bool norm_grad_has_columns(const NormGradArgs *p, int64_t width)
 {
     return has_width(width) && array_is_bf16(p->dy) && array_is_bf16(p->x) &&
@@ -233,19 +235,19 @@ bool norm_grad_has_columns(const NormGradArgs *p, int64_t width)
            (!p->centred || p->mean.dtype == DT_f32) && p->rows.n < INT32_MAX / 2;
 }
 
-/* Threads of a row, whole warps. */
+/* Returns the number of threads for a row, a multiple of 32. */
 static int column_threads(int64_t width)
 {
     return (int)ceil_div(width, WARP * EIGHT) * WARP;
 }
 
-/* Groups of threads of a block. */
+/* Returns the number of groups of threads in a block. */
 static int column_groups(int64_t width)
 {
     return COLUMN_THREADS / column_threads(width);
 }
 
-/* All blocks run at once on an H100. */
+/* Returns the number of blocks, chosen so that all blocks run at the same time on an H100. */
 int64_t norm_grad_column_parts(int64_t n, int64_t width)
 {
     if (!has_width(width)) return 0;

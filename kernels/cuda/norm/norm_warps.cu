@@ -1,13 +1,13 @@
-/* RMSNorm and LayerNorm over rows of bf16 numbers, for rows of a usual width. The other kernel for
- * such norms (norm.cu) describes the ops that may join. A warp normalises one
- * or two rows by itself, without barriers. It loads all of them before it uses the first number: 64
- * bytes or more for each lane are then on the way, enough to reach the memory's speed. */
+/* RMSNorm and LayerNorm for bf16 rows of common widths. norm.cu, which has the kernels for other
+ * rows, describes the ops that can be fused with a norm. A warp normalises one or two rows by
+ * itself, without barriers. It loads all elements before it uses the first one. Each lane then has
+ * at least 64 bytes of loads under way, which is enough for the full speed of memory. */
 #include "kernels/cuda/norm/norm.cuh"
 
 enum { ROW_WARPS_THREADS = 256, MOST_EIGHTS = 16, MOST_ROWS = 2 };
 
-/* The numbers that one lane holds of its warp's rows: MOST_EIGHTS groups of eight for each row,
- * before conversion to fp32. */
+/* The elements that one lane has of its warp's rows: up to MOST_EIGHTS groups of eight for each
+ * row, before they are widened to fp32. */
 typedef struct RowParts {
     Raw raw[MOST_ROWS][MOST_EIGHTS];
 } RowParts;
@@ -16,7 +16,8 @@ typedef struct RowStatistics {
     float mean, r;
 } RowStatistics;
 
-/* The sum of one row's numbers, or of their squared distances from `mean`, over the warp. */
+/* Returns the sum over the warp of the numbers of a row, or of their squared distances from
+ * `mean`. */
 DEVICE float row_total(const NormArgs *a, const Raw *raw, const int eights, const bool squares,
                        float mean)
 {
@@ -44,7 +45,7 @@ DEVICE RowStatistics row_statistics(const NormArgs *a, const Raw *raw, const int
     return s;
 }
 
-/* Loads eight numbers of the norm's input. If it is a sum, its terms may have any type. */
+/* Loads eight numbers of the norm's input. If the input is a sum, its terms may have any dtype. */
 DEVICE Raw row_load(const NormArgs *a, const bool adds, int64_t at, int n)
 {
     float x[EIGHT], more[EIGHT];
@@ -55,7 +56,7 @@ DEVICE Raw row_load(const NormArgs *a, const bool adds, int64_t at, int n)
     return round_any(KINDS_real, DT_bf16, x);
 }
 
-/* Returns the larger of `most` and the magnitudes that it writes. */
+/* Writes eight normalised elements. Returns the largest of `most` and of their magnitudes. */
 DEVICE uint32_t row_write(const NormArgs *a, const Raw *raw, RowStatistics s, int64_t at,
                           const float weight[EIGHT], const float bias[EIGHT], uint32_t most)
 {
@@ -82,7 +83,8 @@ DEVICE void row_end(const NormArgs *a, int64_t row, RowStatistics s, uint32_t mo
     if (a->amax.of == AMAX_all) atomicMax(a->amax.out, most);
 }
 
-/* `eights`: groups of eight that a lane has in a row; `rows`: of a warp. */
+/* Normalises the rows of a block. `eights`: groups of eight that a lane has in a row; `rows`: rows
+ * of a warp. */
 DEVICE void row_block(const NormArgs *a, const int eights, const int rows, const bool adds)
 {
     const int lane = (int)threadIdx.x % WARP, width = (int)a->rows.width;
@@ -132,9 +134,9 @@ ROW_KERNEL(4, 2, 3, 2)
 ROW_KERNEL(8, 1, 3, 2)
 ROW_KERNEL(16, 1, 2, 1)
 
-/* ---- which calls ---- */
+/* ---- which calls these kernels compute ---- */
 
-/* The choice does not depend on fused ops, so that a norm has equal bits with and without them. */
+/* The answer does not depend on fused ops, so that a norm has equal bits with and without them. */
 bool norm_has_warps(const NormArgs *p)
 {
     const int64_t width = p->rows.width;

@@ -1,18 +1,20 @@
-/* Spectral norm: products of a weight with the two vectors of its power iteration, the division by
- * the norm, and the norm's part of the weight's gradient. All but the last two run once a step. */
+/* Spectral norm: products of a weight with the two vectors of the power iteration, the division by
+ * the norm, and the norm's contribution to the gradient of the weight. All kernels but the last two
+ * run once a step. */
 #include "kernels/cuda/point_launch.cuh"
 #include "kernels/cuda/reduce.cuh"
 
 enum { SPECTRAL_THREADS = 256, OUTER_BLOCKS = 528, COLUMN_ROWS = 32 };
 
 typedef struct RowsArgs {
-    Array w, x, out; /* w [rows,columns]; x [columns], or as w with `each`; out [rows] */
-    Array sigma;     /* []: with `each`, divides the negative sums */
+    Array w, x, out; /* w [rows,columns]; x [columns], or of w's shape if `each` is true; out
+                        [rows] */
+    Array sigma;     /* []: if `each` is true, the negative sums are divided by it */
     int64_t columns;
     bool each;
 } RowsArgs;
 
-/* A block processes a row. */
+/* A block computes one row. */
 KERNEL(spectral_rows, RowsArgs, SPECTRAL_THREADS, 4)
 {
     SHARED(float, held);
@@ -47,7 +49,8 @@ typedef struct ColumnsArgs {
     int64_t rows, columns;
 } ColumnsArgs;
 
-/* A thread processes eight columns. Rows are added in groups, because long sums lose bits. */
+/* A thread computes eight columns. Rows are added in groups of COLUMN_ROWS, because long sums lose
+ * precision. */
 KERNEL(spectral_columns, ColumnsArgs, SPECTRAL_THREADS, 4)
 {
     int64_t column = ((int64_t)blockIdx.x * SPECTRAL_THREADS + threadIdx.x) * EIGHT;
@@ -104,10 +107,10 @@ bool cuda_project_over_last(const KernelArgs *args, const CudaContext *cuda, Cud
 typedef struct SecondArgs {
     Array w, x, out; /* w [k,n,rows]; x [k,rows] and out [n], or x [n] and out [k,rows] */
     int64_t k, n, rows;
-    bool over; /* sums over n */
+    bool over; /* true: sums over n; false: sums over k and rows */
 } SecondArgs;
 
-/* A block makes one output. Terms are added in groups, because long sums lose bits. */
+/* A block computes one output. Terms are added in groups, because long sums lose precision. */
 KERNEL(spectral_second, SecondArgs, SPECTRAL_THREADS, 4)
 {
     SHARED(float, held);
@@ -176,7 +179,7 @@ KERNEL(spectral_normalise, NormaliseArgs, SPECTRAL_THREADS, 4)
     if (i < a.n) write_one(a.out, i, read_one(a.x, i) / length);
 }
 
-/* old vector (overwritten), x [...], the square of its length [] -> x divided by its length */
+/* old vector (overwritten), x [...], squared length of x [] -> x divided by its length */
 bool cuda_normalise(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     NormaliseArgs p;
@@ -198,11 +201,11 @@ bool cuda_divide(const KernelArgs *args, const CudaContext *cuda, CudaError *err
 typedef struct OuterArgs {
     Array d, x, y, out; /* d [tokens], x [rows], y [columns], out [rows,columns] */
     int64_t tokens, columns, n;
-    int64_t inner; /* not 0: x is [rows,inner], and out [rows,columns,inner] */
+    int64_t inner; /* not 0: x is [rows,inner], and out is [rows,columns,inner] */
     bool accumulate;
 } OuterArgs;
 
-/* Every block sums all of d, in the same order. */
+/* Every block computes the sum of all of d, in the same order. */
 KERNEL(spectral_outer, OuterArgs, SPECTRAL_THREADS, 4)
 {
     SHARED(float, held);

@@ -1,4 +1,4 @@
-/* Describes contractions as cublasLtMatmul takes them. */
+/* Describes contractions in the form that cublasLtMatmul takes. */
 #include "kernels/cuda/product/gemm.h"
 
 #include <assert.h>
@@ -10,7 +10,7 @@
 #include "kernels/number.h"
 #include "kernels/product.h"
 
-/* in elements: sizes and leading dimensions of 8-bit operands are multiples of this */
+/* sizes and leading dimensions of 8-bit operands must be multiples of this number of elements */
 enum { EIGHT_BIT_MULTIPLE = 16 };
 
 static bool is_eight_bit(DType t)
@@ -26,10 +26,11 @@ static uint64_t aligned(uint64_t bytes)
 uint32_t gemm_alignment(const void *at, int64_t stride_bytes)
 {
     uint64_t bits = (uint64_t)(uintptr_t)at | (uint64_t)stride_bytes | GEMM_ALIGN;
-    return (uint32_t)(bits & (~bits + 1)); /* the lowest set bit */
+    return (uint32_t)(bits & (~bits + 1)); /* isolate the lowest bit that is set */
 }
 
-/* Row-major x [rows, columns] is column-major x^T, so our inner index is the library's first. */
+/* Describes operand x. In memory, a row-major x [rows, columns] is a column-major x^T, so our inner
+ * index is the library's first one. */
 static void describe(GemmMatrix *g, const KernelArgs *args, uint32_t arg, const ProductMatrix *x,
                      int64_t rows, int64_t columns)
 {
@@ -43,7 +44,8 @@ static void describe(GemmMatrix *g, const KernelArgs *args, uint32_t arg, const 
     g->align = gemm_alignment(args->ptr[arg], x->batch_stride * (int64_t)dtype_bytes(g->dtype));
 }
 
-/* Describes the dense transposed copy of an 8-bit operand instead of the operand. */
+/* Replaces the description of an 8-bit operand by that of its transposed copy, which is
+ * contiguous. */
 static void turn(GemmMatrix *g, int64_t batch)
 {
     int64_t rows = g->columns, columns = g->rows;
@@ -61,7 +63,7 @@ static void turn(GemmMatrix *g, int64_t batch)
 
 GemmRules gemm_rules(uint32_t compute_capability, bool tf32)
 {
-    /* cuBLAS' documentation: 8-bit data types, and the table of scaling modes */
+    /* from the documentation of cuBLAS: 8-bit data types, and the table of scaling modes */
     return (GemmRules){.tf32 = tf32,
                        .eight_bit = compute_capability >= 89,
                        .eight_bit_k_major = compute_capability < 100 || compute_capability >= 120,
@@ -74,8 +76,8 @@ static uint64_t unscaled_bytes(uint64_t elements)
     return aligned(bytes < GEMM_UNSCALED_BYTES ? bytes : GEMM_UNSCALED_BYTES);
 }
 
-/* The most columns of D, a divisor of n, that fit into the workspace in fp32 and keep 8-bit
- * operands aligned; 0: none. */
+/* Returns the largest number of columns of D that divides n, fits into the workspace in fp32, and
+ * keeps 8-bit operands aligned; 0: there is none. */
 static int64_t chunk_of(const Gemm *g, const GemmRules *rules)
 {
     const uint64_t most = rules->unscaled_bytes ? rules->unscaled_bytes : GEMM_UNSCALED_BYTES;
@@ -89,7 +91,8 @@ static int64_t chunk_of(const Gemm *g, const GemmRules *rules)
     return 0;
 }
 
-/* Describes the product without its scales, as fp32 numbers in the workspace. */
+/* Changes the description: the product without its scales is written to the workspace as fp32
+ * numbers. */
 static void scale_after(Gemm *g, const GemmRules *rules)
 {
     g->scaled_after = true;
@@ -101,7 +104,7 @@ static void scale_after(Gemm *g, const GemmRules *rules)
     g->d.leading = g->m > 0 ? g->m : 1;
     g->d.stride = g->batch > 1 ? g->m * g->chunk : 0;
     g->d.align = GEMM_ALIGN;
-    /* every chunk of B begins on its alignment */
+    /* each chunk of B must begin at an address with the alignment of B */
     uint32_t align = gemm_alignment(NULL, g->b.transposed ? g->chunk : g->chunk * g->b.leading);
     if (align < g->b.align) g->b.align = align;
 }
@@ -110,7 +113,8 @@ void gemm_of(OpKind op, const KernelArgs *args, const GemmRules *rules, Gemm *g)
 {
     assert(op_info(op)->class_ == OP_CLASS_contract);
     Product p = product_of(args->binding, args->size);
-    memset(g, 0, sizeof *g); /* padding bytes become zero, too */
+    memset(g, 0, sizeof *g); /* clears padding bytes as well, because descriptions are compared byte
+                                by byte */
     g->m = p.n;
     g->n = p.m;
     g->k = p.k;
@@ -128,7 +132,8 @@ void gemm_of(OpKind op, const KernelArgs *args, const GemmRules *rules, Gemm *g)
     if (g->scaling == SCALING_rowwise && !rules->outer_scales) scale_after(g, rules);
 }
 
-/* The library's table of types, as far as plans use them. */
+/* Returns true if the library has this combination of dtypes. Only dtypes that plans use are
+ * listed. */
 static bool has_types(const Gemm *g)
 {
     DType a = g->a.dtype, b = g->b.dtype, d = g->d.dtype;
@@ -138,7 +143,8 @@ static bool has_types(const Gemm *g)
     return d == a || (d == DT_f32 && (a == DT_bf16 || a == DT_f16));
 }
 
-/* An 8-bit operand, or the aligned copy that a kernel makes of it. */
+/* Returns true if an 8-bit operand, or the copy that a kernel makes of it, is aligned as the
+ * library demands. */
 static bool is_aligned(const GemmMatrix *x)
 {
     return x->align >= EIGHT_BIT_MULTIPLE && x->leading % EIGHT_BIT_MULTIPLE == 0 &&

@@ -1,7 +1,7 @@
-/* Describes a product and the ops behind it as one call of cublasLtMatmul, as far as its manual
- * allows. Operands, output, bias and GELU's input have one type (sums and biases: that of the
- * output). Vectors and GELU's input have addresses that are multiples of 16 bytes; rows of GELU's
- * input are multiples of 8 elements. With 8-bit operands only another term may be added. */
+/* Describes a product and the ops after it as one call of cublasLtMatmul, if the library's manual
+ * allows it. Operands, output, bias and the input of GELU must have one dtype (sums and biases: the
+ * output's dtype). Addresses of vectors and of GELU's input must be multiples of 16 bytes; rows of
+ * GELU's input must be multiples of 8 elements. An 8-bit product can only add another matrix. */
 #include <string.h>
 
 #include "kernels/cuda/product/gemm.h"
@@ -29,8 +29,8 @@ static void *place(const CudaChainPart *part, EpilogueArg arg)
     return arg.part ? part[arg.part].args->ptr[arg.arg] : NULL;
 }
 
-/* True if no instruction reads the outputs that are only passed on, so that they may stay
- * unwritten. */
+/* Returns true if no other instruction reads the outputs that are only passed to the next part.
+ * They then need not be written. */
 static bool passes_unread(const CudaChainPart *part, const Epilogue *e)
 {
     for (uint32_t i = 0; i < e->n; i++)
@@ -53,7 +53,7 @@ static void describe(const CudaChainPart *part, const Epilogue *e, Gemm *g, Gemm
     a->other = at->other != NULL;
     a->input = at->input != NULL;
     a->gelu = e->gelu;
-    /* the library's A is our right operand */
+    /* the library calls our right operand A */
     if (at->sums != NULL) a->sums = e->sums_left ? 'B' : 'A';
     a->adds_sums = e->adds_sums;
     if (a->bias) a->bias_align = gemm_alignment(at->bias, 0);
@@ -74,7 +74,7 @@ static bool is_for_library(const Gemm *g, const GemmRules *rules)
     bool only_other = !a->bias && !a->sums && a->gelu == EPILOGUE_GELU_none;
     int64_t n_sums = a->sums == 'A' ? g->m : g->n;
     if (!gemm_is_for_library(g, rules) || (g->scaling != SCALING_none && !only_other)) return false;
-    if (g->scaled_after) return false; /* the library's output is not the instruction's */
+    if (g->scaled_after) return false; /* the library's output is not the instruction's output */
     if (a->adds_sums && (uint64_t)n_sums * dtype_bytes(g->d.dtype) > GEMM_SUMS_BYTES) return false;
     return is_aligned(a->bias, a->bias_align) && is_aligned(a->input, a->input_align) &&
            is_aligned(a->sums != 0, a->sums_align) &&

@@ -1,5 +1,6 @@
-/* Kernels for products. The first one transposes 8-bit operands for the library and bounds their
- * scales. The plain kernel computes the products that the library does not accept. */
+/* Our own kernels for products. One transposes 8-bit operands for the library and bounds their
+ * scales from below. Another one applies scales after a product. The plain kernel computes the
+ * products that the library does not accept. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 
@@ -10,12 +11,12 @@
 
 enum { TURN_THREADS = 256, TURN_TILE = 64, TURN_WORDS = TURN_TILE / 4, TURN_ROW = TURN_TILE + 4 };
 
-/* to [batch][columns][rows] = from [batch][rows][leading], bytes. */
+/* A transposition of bytes: to [batch][columns][rows] = from [batch][rows][leading]. */
 typedef struct Turn {
     const uint8_t *from;
     uint8_t *to;
     int64_t rows, columns, leading, stride, batch;
-    int64_t tiles; /* number of blocks for it; 0: nothing is transposed */
+    int64_t tiles; /* number of blocks that transpose; 0: nothing is transposed */
 } Turn;
 
 typedef struct BoundArgs {
@@ -52,8 +53,8 @@ DEVICE void turn_tile(const Turn *t, int64_t tile, uint8_t *shared)
     }
 }
 
-/* Bounds a largest magnitude from below, as the op's definition does: a tensor of zeros has no
- * scale of its own. */
+/* Copies largest magnitudes and raises each to at least 1e-12, as the op's definition does: a
+ * tensor of zeros must not have a scale of 0. */
 DEVICE void bound_scales(const BoundArgs *b)
 {
     for (int64_t i = threadIdx.x; i < b->n; i += TURN_THREADS) {
@@ -62,7 +63,8 @@ DEVICE void bound_scales(const BoundArgs *b)
     }
 }
 
-/* Blocks: tiles of a, tiles of b, and one for the scales. */
+/* The first blocks transpose tiles of a, the next ones tiles of b, and the last block bounds the
+ * scales. */
 KERNEL(product_eight_bit, EightBitArgs, TURN_THREADS, 4)
 {
     SHARED(uint8_t, tile);
@@ -123,18 +125,20 @@ bool product_prepare_eight_bit(const Gemm *g, const KernelArgs *args, const Cuda
 
 enum { SCALE_THREADS = 256, SCALE_COLUMNS = 4 * SCALE_THREADS };
 
-/* z [batch][row][columns] (+)= product [batch][rows][columns] with a scale for each row and each
- * column. */
+/* z [batch][row][columns] = product [batch][rows][columns] times a scale for each row and one for
+ * each column. With `accumulate`, the result is added to z. */
 typedef struct ScaleArgs {
-    const float *product, *scale_row, *scale_column; /* scale_row: from the first row on */
+    const float *product, *scale_row, *scale_column; /* scale_row: the scale of the first row is
+                                                        scale_row[0] */
     Array z;
     int64_t rows, columns;
-    int64_t z_at, z_row, z_batch; /* elements: of the first row; between rows; between batches */
+    int64_t z_at, z_row, z_batch; /* in elements: index of the first row; distance between rows;
+                                     distance between batches */
     float factor;
     bool accumulate;
 } ScaleArgs;
 
-/* Blocks: parts of a row, the inner dimension first. */
+/* One block for each SCALE_COLUMNS columns of a row. */
 KERNEL(product_scale, ScaleArgs, SCALE_THREADS, 4)
 {
     const int64_t across = (a.columns + SCALE_COLUMNS - 1) / SCALE_COLUMNS;
@@ -202,7 +206,7 @@ bool product_fill(DType t, void *x, uint64_t bytes, uint32_t which, const CudaCo
     f.x.dtype = (int32_t)t;
     f.x.wide = false;
     f.n = (int64_t)(bytes / dtype_bytes(t));
-    /* far from the numbers of other tensors in the circle of 2^32 numbers */
+    /* tensors draw from one circle of 2^32 numbers; these begin far from those of another tensor */
     f.from = which * 2246822507u;
     return LAUNCH(product_random, blocks_for(f.n, FILL_THREADS, FILL_BLOCKS), FILL_THREADS, 0, f,
                   cuda, error);
@@ -214,7 +218,7 @@ enum { PLAIN_THREADS = 256, PLAIN_TILE = 32, PLAIN_ROW = PLAIN_TILE + 1 };
 
 typedef struct PlainMatrix {
     Array at;
-    int64_t row, column, batch; /* strides */
+    int64_t row, column, batch; /* distances in elements between neighbours */
 } PlainMatrix;
 
 typedef struct PlainProductArgs {
@@ -248,8 +252,7 @@ DEVICE void plain_write(const PlainProductArgs *a, int64_t batch, int64_t i, int
     write_any(KINDS_all, a->z.at, at, sum);
 }
 
-/* Blocks: tiles of the output, the inner dimension first. A thread computes four rows of a
- * column. */
+/* One block for each tile of the output. A thread computes four rows of one column. */
 KERNEL(product_tile, PlainProductArgs, PLAIN_THREADS, 4)
 {
     SHARED(float, x);

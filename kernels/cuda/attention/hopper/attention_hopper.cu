@@ -1,5 +1,5 @@
-/* Attention, forward, with the instructions of compute capability 9.0: a kernel for each type and
- * head size. */
+/* Attention (forward) with the instructions of compute capability 9.0. Each dtype and head size has
+ * its own kernel. */
 #include "kernels/cuda/attention/hopper/attention_hopper.h"
 
 #include "kernels/cuda/attention/exp2.cuh"
@@ -13,7 +13,8 @@ typedef struct HopperForwardArgs {
 #define BODY "kernels/cuda/attention/hopper/attention_hopper.cuh"
 #include "kernels/cuda/attention/hopper/attention_hopper_each.cuh"
 
-/* Coordinates are 32 bits wide, strides 40. (CUDA Driver API, cuTensorMapEncodeTiled.) */
+/* Tensor maps have coordinates of 32 bits and strides of 40 bits. (CUDA Driver API,
+ * cuTensorMapEncodeTiled.) */
 bool attention_hopper_takes(const AttentionArgs *a, int head, const CudaContext *cuda)
 {
     const int64_t most = INT64_C(1) << 31, farthest = INT64_C(1) << 40;

@@ -1,28 +1,33 @@
-/* Attention, forward, for compute capability 9.0, one type and one head size. A block holds 128
- * queries of one head. One thread of the first warpgroup fetches keys and values, COLUMNS at a
- * time, into the slots of a ring. Two warpgroups use them, with 64 queries each. A warpgroup
- * computes the softmax of its scores while the previous values are multiplied. The warpgroups issue
- * their products in turn, so that the products of one also run during the softmax of the other:
+/* Attention (forward) for compute capability 9.0, one dtype and one head size. A block holds 128
+ * queries of one head. Its first warpgroup has one thread that fetches keys and values, COLUMNS
+ * keys at a time, into the slots of a ring in shared memory. The other two warpgroups compute, with
+ * 64 queries each. A warpgroup computes the softmax of tile j while the tensor cores multiply P and
+ * V of tile j-1. The two warpgroups take turns to issue products, so that the products of one
+ * warpgroup run during the softmax of the other. A warpgroup does for each tile j:
  *
- *     wait for the turn; S(j) = Q K(j)^T and O += P(j-1) V(j-1) issued; pass the turn
- *     wait for S(j); K(j)'s slot is free; P(j) = exp(S(j) - top)
- *     wait for O; V(j-1)'s slot is free; O is rescaled to the new maximum
+ *   wait for its turn; issue S(j) = Q K(j)^T and O += P(j-1) V(j-1); pass the turn on
+ *   wait for S(j); release the slot of K(j); compute P(j) = exp(S(j) - largest score)
+ *   wait for O; release the slot of V(j-1); rescale O to the new largest score
  *
- * With heads of 64, the unit for exponentials is as busy as the tensor cores: 128 x 128 scores take
- * 1,024 cycles of each. So a quarter of the exponentials is computed by multiplications. With heads
- * of 128, the tensor cores take twice as long, and the unit computes all of them. */
+ * With heads of 64 numbers, the unit for exponentials is as busy as the tensor cores: both take
+ * 1,024 cycles for 128 x 128 scores. So a quarter of the exponentials is computed by
+ * multiplications instead. With heads of 128 numbers, the tensor cores take twice as long, and the
+ * unit computes all exponentials. */
 #define F(name) NAME(name##_hopper)
 #define COLUMNS 128
 #include "kernels/cuda/attention/hopper/attention_hopper_tile.cuh"
 
 typedef struct F(State) {
-    float out[HEAD / 2];         /* tiles of 8 columns, like mma's C */
-    float top[2], total[2];      /* for rows lane / 4 and lane / 4 + 8 */
-    uint32_t p[COLUMNS / 16][4]; /* the factor of the values, like mma's A */
+    float out[HEAD / 2];         /* in tiles of 8 columns, each laid out as C of mma in mma.cuh */
+    float top[2], total[2];      /* of rows lane / 4 and lane / 4 + 8: the largest score so far, and
+                                    the sum of exponentials */
+    uint32_t p[COLUMNS / 16][4]; /* P, which the values are multiplied by; laid out as A of mma in
+                                    mma.cuh */
 } F(State);
 
-/* The one fetching thread: queries first, then keys and values as slots become free. Item i of the
- * ring is the keys (even) or the values (odd) of tile i / 2. */
+/* Runs in the one thread that fetches. It fetches the queries first, then a tile of keys or values
+ * whenever a slot is free. Item i of the ring holds the keys (i even) or the values (i odd) of tile
+ * i / 2. */
 DEVICE void F(produce)(const HopperForwardArgs *h, HopperShared s, const AttentionPlace *at,
                        int n_tiles)
 {
@@ -38,16 +43,17 @@ DEVICE void F(produce)(const HopperForwardArgs *h, HopperShared s, const Attenti
     }
 }
 
-/* Returns how many of a row's tiles of 8 columns the unit for exponentials computes; row 0 or 1 of
- * the thread. The other tiles are all in row 0, because multiplications for row 0 can run while the
- * unit works on row 1. */
+/* Returns how many tiles of 8 columns the unit for exponentials computes for row 0 or row 1 of the
+ * thread. Multiplications compute the others. All of those belong to row 0, because the
+ * multiplications for row 0 can run while the unit works on row 1. */
 DEVICE int F(by_unit)(int row)
 {
     return HEAD == 64 && row == 0 ? COLUMNS / 16 : COLUMNS / 8;
 }
 
-/* Turns scores into probabilities of an unnormalised softmax; `shrink` rescales the sums so far to
- * the new maximum. */
+/* Replaces the scores s by exp(score - largest score so far), which still must be divided by their
+ * sum. `shrink` gets, for each row, the factor that rescales earlier sums to the new largest
+ * score. */
 DEVICE void F(fold)(F(State) * state, float s[COLUMNS / 2], float scale, float shrink[2])
 {
     UNROLL for (int i = 0; i < 2; i++)
@@ -72,8 +78,9 @@ DEVICE void F(fold)(F(State) * state, float s[COLUMNS / 2], float scale, float s
     }
 }
 
-/* One warpgroup; `row` is its first row among the block's queries. The first tile is handled
- * separately: if running products depend on a branch, ptxas waits for each of them. */
+/* Runs in one computing warpgroup, whose first row is row `row` of the block's queries. Tile 0 is
+ * handled before the loop: if a product in flight depends on a branch, ptxas inserts a wait for
+ * each product. */
 DEVICE void F(consume)(const AttentionArgs *a, F(State) * state, HopperShared shared,
                        const HopperRows *rows, int row, int n_tiles)
 {
@@ -83,7 +90,7 @@ DEVICE void F(consume)(const AttentionArgs *a, F(State) * state, HopperShared sh
     float s[COLUMNS / 2], shrink[2];
     barrier_wait(shared.barriers, 0);
     if (n_tiles == 0) return;
-    if (row > 0) turn_pass(other, 2 * WARPGROUP); /* the first turn */
+    if (row > 0) turn_pass(other, 2 * WARPGROUP); /* gives the first turn to the other warpgroup */
     HopperSlot keys = hopper_slot(shared, 0, F(tile_bytes)), values;
     barrier_wait(keys.full, keys.parity);
     F(rows_by_rows)(s, queries, keys.at);
@@ -112,14 +119,17 @@ DEVICE void F(consume)(const AttentionArgs *a, F(State) * state, HopperShared sh
         F(scale_rows)(state->out, shrink);
         F(round)(state->p, s);
     }
-    if (row == 0) turn_wait(turn, 2 * WARPGROUP); /* the last turn */
+    if (row == 0)
+        turn_wait(turn, 2 * WARPGROUP); /* ends the last turn, which the other warpgroup
+                                           passes on */
     values = hopper_slot(shared, 2 * n_tiles - 1, F(tile_bytes));
     barrier_wait(values.full, values.parity);
     F(times)(state->out, state->p, values.at);
     products_wait(0);
 }
 
-/* Writes to memory, through the rows of queries that only this warpgroup has read. */
+/* Writes the warpgroup's rows of O to memory. They pass through the shared memory of its queries,
+ * which no other warpgroup reads. */
 DEVICE void F(finish)(const AttentionArgs *a, F(State) * state, const AttentionPlace *at,
                       Shared queries, int row)
 {
@@ -142,7 +152,8 @@ DEVICE void F(finish)(const AttentionArgs *a, F(State) * state, const AttentionP
      a->E, false);
 }
 
-/* Blocks: tiles of queries x heads x sequences. Shared memory: barriers, queries, the ring. */
+/* One block for each tile of queries, head and sequence. Shared memory holds the barriers, the
+ * queries and the ring. */
 KERNEL_OF(F(attention), HopperForwardArgs, HOPPER_THREADS, 1)
 {
     if (!HOPPER_CODE) return;

@@ -1,7 +1,7 @@
-/* Shared by attention's kernels for compute capability 9.0. A block is three warpgroups: the first
- * fetches, the other two multiply. Shared memory holds barriers; permanent tiles of HOPPER_ROWS
- * rows, half of them for each multiplying warpgroup; and a ring of slots that the other tiles pass
- * through. */
+/* Common code of the kernels of attention for compute capability 9.0. A block has three warpgroups:
+ * the first one fetches, the other two multiply. Shared memory holds barriers, permanent tiles, and
+ * a ring of slots. A permanent tile has HOPPER_ROWS rows, half of them for each multiplying
+ * warpgroup, and stays until the block ends. All other tiles pass through the slots of the ring. */
 #ifndef TANDEM_KERNELS_CUDA_ATTENTION_HOPPER_ATTENTION_HOPPER_BLOCK_CUH
 #define TANDEM_KERNELS_CUDA_ATTENTION_HOPPER_ATTENTION_HOPPER_BLOCK_CUH
 
@@ -13,23 +13,26 @@ enum {
     HOPPER_SLOTS = 4,
     HOPPER_THREADS = 3 * WARPGROUP,
     HOPPER_CONSUMER_WARPS = 8,
-    HOPPER_BARRIER_BYTES = SWIZZLE_BYTES, /* the data after them begins a swizzle pattern */
-    /* registers that each thread starts with; 384 threads share 65,536 */
+    HOPPER_BARRIER_BYTES = SWIZZLE_BYTES, /* a whole swizzle pattern, so that the data after the
+                                             barriers begins at a multiple of one */
+    /* registers of each thread at the start; the block's 384 threads may have 65,536 in all */
     HOPPER_REGISTERS = 168,
     HOPPER_PRODUCER_REGISTERS = 24,
     HOPPER_CONSUMER_REGISTERS = 240,
-    /* number of the first warpgroup's turn; 1 and 2 are the warpgroups' own barriers */
+    /* number of the first warpgroup's barrier for turns; the warpgroups use barriers 1 and 2 for
+     * themselves */
     HOPPER_TURN = 3
 };
 
-/* A warpgroup takes more registers from the block's own. If they are not enough, it waits for
- * ever. */
+/* The multiplying warpgroups take over registers that the fetching one gives up. A warpgroup that
+ * asks for more registers than are left waits for ever. */
 static_assert(HOPPER_PRODUCER_REGISTERS + 2 * HOPPER_CONSUMER_REGISTERS <= 3 * HOPPER_REGISTERS,
               "the warpgroups' registers are more than the block's");
 
 typedef struct HopperShared {
-    Shared barriers; /* the barrier of the permanent tiles, then for each slot: full, empty */
-    Shared spare;    /* four bytes that stay unwritten */
+    Shared barriers; /* address of the barrier of the permanent tiles; after it, each slot has two
+                        barriers: full, empty */
+    Shared spare;    /* address of four bytes that no thread ever writes */
     Shared own, ring;
 } HopperShared;
 
@@ -43,7 +46,7 @@ DEVICE HopperShared hopper_shared(Shared memory, int own_bytes)
     return s;
 }
 
-/* Returns the shared memory of a launch. */
+/* Returns how many bytes of shared memory a launch needs. */
 static inline size_t hopper_shared_bytes(int own_bytes, int slot_bytes)
 {
     return (size_t)(SWIZZLE_BYTES + HOPPER_BARRIER_BYTES + own_bytes + HOPPER_SLOTS * slot_bytes);
@@ -51,10 +54,10 @@ static inline size_t hopper_shared_bytes(int own_bytes, int slot_bytes)
 
 typedef struct HopperSlot {
     Shared at, full, empty;
-    uint32_t parity; /* parity of the phase in which it is filled */
+    uint32_t parity; /* parity of the barrier's phase that ends when the slot is full */
 } HopperSlot;
 
-/* Returns item i of a ring of n slots. */
+/* Returns the slot of item i in a ring of n slots. */
 DEVICE HopperSlot hopper_slot_of(HopperShared s, int n, int i, int slot_bytes)
 {
     HopperSlot slot;
@@ -70,8 +73,8 @@ DEVICE HopperSlot hopper_slot(HopperShared s, int i, int slot_bytes)
     return hopper_slot_of(s, HOPPER_SLOTS, i, slot_bytes);
 }
 
-/* By one thread, for a ring of n slots. `fillers`: number of arrivals that fill a slot, in addition
- * to bytes. */
+/* Initialises the barriers of a ring of n slots. One thread calls this. A slot is full after
+ * `fillers` arrivals and after all announced bytes have arrived. */
 DEVICE void hopper_barriers(HopperShared s, int n, uint32_t fillers)
 {
     barrier_init(s.barriers, 1);
@@ -92,13 +95,14 @@ DEVICE void hopper_begin(HopperShared s, uint32_t fillers)
     __syncthreads();
 }
 
-/* A warp has finished with a slot. */
+/* Tells the fetching warp that the calling warp has finished with a slot. */
 DEVICE void hopper_give_back(HopperSlot slot)
 {
     if (threadIdx.x % WARP == 0) barrier_arrive(slot.empty);
 }
 
-/* Numbers of keys that this thread's two rows may see, and that all rows of the warpgroup see. */
+/* seen: how many keys each of this thread's two rows may see; by_all: how many keys all rows of the
+ * warpgroup may see. */
 typedef struct HopperRows {
     int seen[2], by_all;
 } HopperRows;
@@ -113,14 +117,15 @@ DEVICE HopperRows hopper_rows(const AttentionArgs *a, const AttentionPlace *at, 
     return r;
 }
 
-/* Returns how many keys a block of queries visits. */
+/* Returns how many keys a block of queries reads. */
 DEVICE int64_t hopper_keys(const AttentionArgs *a, const AttentionPlace *at)
 {
     const int64_t last = at->first + HOPPER_ROWS;
     return attention_visible(a, (last < a->S ? last : a->S) - 1);
 }
 
-/* Returns the limit: query q sees (q - limit) of the block's keys, at most all. */
+/* Returns the limit with which query q of the block's tile sees the first q - limit of the block's
+ * keys (at most all of them). */
 DEVICE int hopper_limit(const AttentionArgs *a, const AttentionPlace *at)
 {
     const int64_t most = 2 * HOPPER_ROWS, least = -INT64_C(0x7fffffff);
@@ -128,7 +133,8 @@ DEVICE int hopper_limit(const AttentionArgs *a, const AttentionPlace *at)
     return (int)(limit < least ? least : limit < most ? limit : most);
 }
 
-/* Maps [E, heads, rows, B]; a box is some rows of one head, 64 numbers wide. */
+/* Makes the map that describes a tensor [E, heads, rows, B] (E changes fastest) to the copying
+ * unit. Each copied box has box_rows rows of one head and 64 columns. */
 static inline bool hopper_map(TensorMap *map, const AttentionArgs *a, const void *at, int64_t heads,
                               int64_t rows, uint32_t box_rows, const CudaContext *cuda,
                               CudaError *error)

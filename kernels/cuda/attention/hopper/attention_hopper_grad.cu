@@ -1,5 +1,6 @@
-/* The whole gradient in one kernel with the instructions of compute capability 9.0: a kernel for
- * each type and head size. Blocks of keys add to dQ in device memory. */
+/* The gradients of queries, keys and values in one kernel, with the instructions of compute
+ * capability 9.0. Each dtype and head size has its own kernel. A block holds keys, and all blocks
+ * add to the gradient of the queries in device memory. */
 #include "kernels/cuda/attention/hopper/attention_hopper.h"
 
 #include "kernels/cuda/attention/hopper/attention_hopper_block.cuh"
@@ -7,7 +8,7 @@
 
 enum {
     GRAD_SLOTS = 2,
-    GRAD_SUMS = 32 /* numbers of dQ's part that a thread has: [64, 64] for a warpgroup */
+    GRAD_SUMS = 32 /* how many numbers of its warpgroup's share of dQ, [64, 64], a thread holds */
 };
 
 typedef struct HopperGradArgs {
@@ -17,8 +18,9 @@ typedef struct HopperGradArgs {
     uint32_t beside;
 } HopperGradArgs;
 
-/* Barriers behind those of the ring: dS of a tile is stored; a part of dQ is there, is read. Behind
- * them, the block's ticket. */
+/* Addresses in shared memory, after the barriers of the ring. scores_full: dS of a tile is stored.
+ * sums_full: the block's share of dQ is stored. sums_empty: that share has been read. ticket: the
+ * block's ticket. */
 typedef struct GradBarriers {
     Shared scores_full, sums_full, sums_empty, ticket;
 } GradBarriers;
@@ -33,11 +35,13 @@ DEVICE GradBarriers grad_barriers(HopperShared s)
     return b;
 }
 
-/* Returns the block's place by its ticket. Each block takes the next ticket when it begins. Of one
- * head's tiles of keys, later tiles have later tickets (order_place). So a block waits only for
- * blocks that have begun before it. A block that has begun stays on its processor until it ends. Of
- * the blocks that have not ended, the one with the lowest ticket waits for no other, so it ends. By
- * induction all blocks end, however many fit, and in whatever order the device starts them. */
+/* Draws the block's ticket and initialises its barriers. Tickets are numbered in the order in which
+ * blocks begin, and a block computes the tile that belongs to its ticket. Among the tiles of keys
+ * of one head, a later tile has a later ticket (order_place), so a block only waits for blocks with
+ * earlier tickets. Those have begun, and a block that has begun stays on its multiprocessor until
+ * it ends. Hence the unfinished block with the earliest ticket never waits, and it ends. By
+ * induction all blocks end, however many fit on the device and in whatever order the device starts
+ * them. */
 DEVICE void grad_begin(const HopperGradArgs *h, HopperShared s)
 {
     const GradBarriers barriers = grad_barriers(s);
@@ -53,14 +57,14 @@ DEVICE void grad_begin(const HopperGradArgs *h, HopperShared s)
     __syncthreads();
 }
 
-/* The keys of a block, and the tiles of queries that it visits. */
+/* The work of one block: its tile of keys, and the tiles of queries that it reads. */
 typedef struct GradWork {
     AttentionPlace at;
     GradWalk walk;
 } GradWork;
 
-/* Each kind of warp reads the ticket again (volatile). Otherwise each of the two fetching threads
- * would hold the registers that only the other one needs. */
+/* Reads the ticket again in each kind of warp (volatile). Otherwise the compiler would read it once
+ * and keep, in each of the two fetching threads, registers that only the other one needs. */
 DEVICE uint32_t grad_ticket(HopperShared s)
 {
     return *(const volatile uint32_t *)shared_pointer(grad_barriers(s).ticket);
@@ -74,8 +78,8 @@ DEVICE GradWork grad_work(const HopperGradArgs *h, uint32_t ticket, int columns)
     return w;
 }
 
-/* A tile of queries: its head, its number among the head's tiles, and its number among the tiles of
- * all heads. */
+/* A tile of queries: its head, its number among the tiles of that head, and its number among the
+ * tiles of all heads. */
 typedef struct GradStep {
     int head, tile, of_all;
 } GradStep;
@@ -89,7 +93,7 @@ DEVICE GradStep grad_first(const AttentionArgs *a, const AttentionPlace *at, con
     return s;
 }
 
-/* After the last tile of a head comes the first of the next head. */
+/* Goes to the next tile. After the last tile of a head, this is the first tile of the next head. */
 DEVICE void grad_next(GradStep *s, const GradWalk *walk)
 {
     s->tile++;
@@ -100,7 +104,8 @@ DEVICE void grad_next(GradStep *s, const GradWalk *walk)
     s->head++;
 }
 
-/* Blocks of one head share the queries, output gradients and sums of that head. */
+/* Returns how many groups blocks process at the same time (see order_beside). The blocks of one
+ * group read the same queries and output gradients and add to the same sums. */
 static uint32_t grad_beside(const AttentionArgs *a, int head, const CudaContext *cuda)
 {
     const int64_t row = 2 * a->E * 2 + head * (int64_t)sizeof(float), groups = a->B * a->G;

@@ -1,24 +1,25 @@
-/* dQ, dK and dV in one kernel for compute capability 9.0, one type and one head size: five products
- * for each score. A block holds 128 keys and values of one group, 64 for each of two warpgroups, as
- * in attention_hopper_keys.cuh, and visits the tiles of queries of all its heads. dS of a tile also
- * goes to shared memory, where both warpgroups need it: dQ's part of this tile and these keys is
- * dS K over all 128 keys. With heads of 64 a warpgroup computes it for half of the queries, with
- * heads of 128 for half of the columns. A second fetching warp adds the part to dQ in device
+/* Computes dQ, dK and dV in one kernel for compute capability 9.0, one dtype and one head size. It
+ * needs five matrix products for each score. A block holds 128 keys and values of one group, 64 for
+ * each of two computing warpgroups, as in attention_hopper_keys.cuh. It reads the tiles of queries
+ * of all heads in that group. The block also stores dS of each tile in shared memory, because both
+ * warpgroups need all of it: the block's share of dQ for a tile is dS K over all 128 keys. With
+ * heads of 64 numbers, each warpgroup computes this share for half of the queries; with heads of
+ * 128 numbers, for half of the columns. A second fetching warp adds the share to dQ in device
  * memory, in fp32.
  *
- *     S^T = K Q^T, dP^T = V dO^T     issued
- *     wait for S^T: P^T = exp(S^T - lse); dV += P^T dO issued
- *     wait for dP^T: dS^T = P^T (dP^T - delta), stored; dK += dS^T Q issued
- *     wait for both warpgroups' dS; dQ's part = dS K issued
- *     wait for dK: the slot is free; wait for dQ's part, and hand it over
+ *   issue S^T = K Q^T and dP^T = V dO^T
+ *   wait for S^T; compute P^T = exp(S^T - lse); issue dV += P^T dO
+ *   wait for dP^T; compute and store dS^T = P^T (dP^T - delta); issue dK += dS^T Q
+ *   wait until both warpgroups have stored dS; issue the share of dQ = dS K
+ *   wait for dK and release the slot; wait for the share of dQ and hand it to the adding warp
  *
- * dS has two places in shared memory, because a warpgroup may begin the next tile while the other
- * still multiplies dS. A warpgroup overwrites a place only after it has seen the other warpgroup's
- * next dS. The other warpgroup stores its next dS only after its products with the old one are
- * done.
+ * Shared memory has room for dS twice, because a warpgroup may begin the next tile while the other
+ * one still multiplies dS of this tile. A warpgroup may overwrite dS of a tile after it has seen
+ * the other warpgroup's dS of the next tile: the other warpgroup stores that only after its
+ * products with the old dS have ended.
  *
- * Only full tiles are taken, so keys need no mask but the causal one: with another one, ptxas has
- * too few registers. */
+ * The kernel takes only full tiles. The causal mask is then the only mask of keys. With another
+ * mask in the code, ptxas would run out of registers. */
 #define F(name) NAME(name##_hopper_dqkv)
 #if HEAD == 64
 #define COLUMNS 128
@@ -28,8 +29,9 @@
 #include "kernels/cuda/attention/hopper/attention_hopper_tile.cuh"
 #include "kernels/cuda/attention/hopper/attention_hopper_turned.cuh"
 
-/* A slot: queries, output gradients, and [2, COLUMNS] lse (in bits) and delta. Behind keys and
- * values come two places of dS [queries / 64][keys][64], and one of dQ's part. */
+/* Layout of shared memory. A slot holds queries, their output gradients, and an array [2, COLUMNS]
+ * with their lse (for base 2) and delta. After the keys and values follow two copies of dS [queries
+ * / 64][keys][64], for two tiles, and the block's share of dQ. */
 enum {
     F(rows_bytes) = 2 * COLUMNS * 4,
     F(slot_bytes) = 2 * F(tile_bytes) + SWIZZLE_BYTES,
@@ -52,8 +54,8 @@ DEVICE Shared F(sums_of)(HopperShared s)
     return s.own + 2 * F(own_bytes) + 2 * F(scores_bytes);
 }
 
-/* The one fetching thread: keys and values, then for each tile queries, output gradients, lse and
- * delta. */
+/* Runs in the one thread that fetches: first keys and values, then for each tile the queries, their
+ * output gradients, lse and delta. */
 DEVICE void F(produce)(const HopperGradArgs *h, HopperShared s)
 {
     const GradWork work = grad_work(h, grad_ticket(s), COLUMNS);
@@ -79,8 +81,9 @@ DEVICE void F(produce)(const HopperGradArgs *h, HopperShared s)
     }
 }
 
-/* The one thread that adds to dQ. The block of the head's first keys sets the tile; the n-th block
- * adds to it when n blocks have. */
+/* Runs in the one thread that adds to dQ in device memory. For each tile of queries, the blocks add
+ * in a fixed order. The block of the head's first keys stores its share of dQ; each other block
+ * adds its share after the block before it. */
 DEVICE void F(add_up)(const HopperGradArgs *h, HopperShared s)
 {
     const GradWork work = grad_work(h, grad_ticket(s), COLUMNS);
@@ -107,8 +110,9 @@ DEVICE void F(add_up)(const HopperGradArgs *h, HopperShared s)
     }
 }
 
-/* Issues the products for a tile's part of dQ = dS K. A warpgroup computes half of it, from the
- * offset `far` in dS (heads of 64) or in K. In memory, a row of dS and of K belongs to a key. */
+/* Issues the products of this block's share of dQ = dS K for one tile. Each warpgroup computes half
+ * of the share. `far` is the offset in bytes at which the warpgroup's half begins: in dS (heads of
+ * 64) or in K (heads of 128). A row of dS and a row of K in memory belong to one key. */
 DEVICE void F(sum_up)(float dq[GRAD_SUMS], Shared scores, Shared keys, int far)
 {
     const Shared x = HEAD == 64 ? scores + far : scores, y = HEAD == 64 ? keys : keys + far;
@@ -119,7 +123,8 @@ DEVICE void F(sum_up)(float dq[GRAD_SUMS], Shared scores, Shared keys, int far)
     products_commit();
 }
 
-/* Gives dQ's part of tile i to the adding thread: [warpgroup][tile of 8 columns][thread][4]. */
+/* Hands the share of dQ of tile i to the adding thread, in the order [warpgroup][tile of 8
+ * columns][thread][4]. */
 DEVICE void F(hand_over)(const float dq[GRAD_SUMS], HopperShared shared, int group, int i)
 {
     const GradBarriers barriers = grad_barriers(shared);
@@ -137,8 +142,8 @@ DEVICE void F(hand_over)(const float dq[GRAD_SUMS], HopperShared shared, int gro
     if (thread % WARP == 0) barrier_arrive(barriers.sums_full);
 }
 
-/* Stores dS, rounded, for both warpgroups' products. The chunk's number is xor-ed in last: then all
- * addresses come from one. */
+/* Stores dS, rounded, for the products of both warpgroups. The number of the chunk is combined by
+ * exclusive-or last, so that the compiler derives all addresses from a single one. */
 DEVICE void F(keep)(uint32_t ds[COLUMNS / 16][4], HopperShared shared, int row, int i)
 {
     const int lane = (int)threadIdx.x % WARP;
@@ -154,8 +159,8 @@ DEVICE void F(keep)(uint32_t ds[COLUMNS / 16][4], HopperShared shared, int row, 
     if (lane == 0) barrier_arrive(grad_barriers(shared).scores_full);
 }
 
-/* One warpgroup processes the queries of slot i. (This is a function because arrays that are
- * declared in a loop's body would keep their registers from one tile to the next.) */
+/* Runs in one warpgroup and processes the queries in slot i. It is a function because an array
+ * declared in the body of the loop would occupy registers from one tile to the next. */
 DEVICE void F(one_slot)(const AttentionArgs *a, F(State) * state, HopperShared shared, int group,
                         int limit, int i)
 {
@@ -186,7 +191,7 @@ DEVICE void F(one_slot)(const AttentionArgs *a, F(State) * state, HopperShared s
     F(hand_over)(dq, shared, group, i);
 }
 
-/* One warpgroup. */
+/* Runs in one computing warpgroup and processes all tiles. */
 DEVICE void F(consume)(const HopperGradArgs *h, F(State) * state, HopperShared shared,
                        const GradWork *work, int group)
 {
@@ -203,8 +208,8 @@ DEVICE void F(consume)(const HopperGradArgs *h, F(State) * state, HopperShared s
     }
 }
 
-/* Writes dK and dV to memory, through the shared memory of keys and values. First waits until both
- * warpgroups have read all keys. */
+/* Waits until both warpgroups have read all keys. Then it writes dK and dV to memory, through the
+ * shared memory of keys and values. */
 DEVICE void F(finish)(const AttentionArgs *a, F(State) * state, const AttentionPlace *at,
                       HopperShared shared, int row)
 {
@@ -221,8 +226,8 @@ DEVICE void F(finish)(const AttentionArgs *a, F(State) * state, const AttentionP
      (a->accumulate & 4) != 0);
 }
 
-/* Blocks: tiles of keys x groups x sequences. Shared memory: barriers, keys, values, dS twice, dQ's
- * part, the ring. */
+/* One block for each tile of keys, group and sequence. Shared memory holds the barriers, keys,
+ * values, dS of two tiles, the share of dQ and the ring. */
 KERNEL_OF(F(attention), HopperGradArgs, HOPPER_THREADS, 1)
 {
     if (!HOPPER_CODE) return;

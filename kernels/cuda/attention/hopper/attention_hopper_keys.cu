@@ -1,5 +1,5 @@
-/* The gradients of keys and values with the instructions of compute capability 9.0: a kernel for
- * each type and head size. */
+/* The gradients of keys and of values with the instructions of compute capability 9.0. Each dtype
+ * and head size has its own kernel. */
 #include "kernels/cuda/attention/hopper/attention_hopper.h"
 
 #include "kernels/cuda/attention/hopper/attention_hopper_block.cuh"

@@ -1,14 +1,15 @@
-/* dK = scale dS^T Q and dV = P^T dO for compute capability 9.0, one type and one head size. A block
- * holds 128 keys and values of one group, 64 for each of two warpgroups, and visits the queries of
- * all its heads in order: sums have one order, and no two blocks add to one number. Scores are held
- * transposed, [keys, queries], so that they are in registers where both products need them. Tiles
- * of queries and output gradients come in pairs through a ring. The fetching warp also loads the
- * rows' lse and delta, with ordinary loads.
+/* Computes dK = scale dS^T Q and dV = P^T dO for compute capability 9.0, one dtype and one head
+ * size. A block holds 128 keys and values of one group, 64 for each of two computing warpgroups. It
+ * reads the queries of all heads of that group in order. So each sum has a fixed order, and each
+ * number is written by one block only. Scores are kept transposed, [keys, queries], in the
+ * registers where both products need them. A slot of the ring gets a tile of queries together with
+ * its output gradients. The fetching warp loads the lse and delta of these queries with ordinary
+ * loads.
  *
- *     S^T = K Q^T, dP^T = V dO^T     issued
- *     wait for S^T: P^T = exp(S^T - lse); dV += P^T dO issued
- *     wait for dP^T: dS^T = P^T (dP^T - delta); dK += dS^T Q issued
- *     wait for both: the slot is free */
+ *   issue S^T = K Q^T and dP^T = V dO^T
+ *   wait for S^T; compute P^T = exp(S^T - lse); issue dV += P^T dO
+ *   wait for dP^T; compute dS^T = P^T (dP^T - delta); issue dK += dS^T Q
+ *   wait for dV and dK; release the slot */
 #define F(name) NAME(name##_hopper_dkv)
 #if HEAD == 64
 #define COLUMNS 128
@@ -18,7 +19,8 @@
 #include "kernels/cuda/attention/hopper/attention_hopper_tile.cuh"
 #include "kernels/cuda/attention/hopper/attention_hopper_turned.cuh"
 
-/* A slot: queries, output gradients, and [2, COLUMNS] lse (in bits) and delta. */
+/* A slot holds queries, their output gradients, and an array [2, COLUMNS] with their lse (for base
+ * 2) and delta. */
 enum { F(slot_bytes) = 2 * F(tile_bytes) + SWIZZLE_BYTES };
 
 typedef struct F(State) {
@@ -30,9 +32,10 @@ DEVICE float *F(rows_of)(HopperSlot slot)
     return (float *)shared_pointer(slot.at + 2 * F(tile_bytes));
 }
 
-/* The fetching warp. Its first lane starts the copies of keys and values, then of pairs of queries
- * and output gradients. All its lanes load lse and delta. Beyond the queries the probability is 0.
- * It is one loop: two loops took more than a producer's registers. */
+/* Runs in the fetching warp. Lane 0 starts the copies of keys and values, then of each tile of
+ * queries with its output gradients. All lanes load lse and delta. Rows without a query get an lse
+ * that makes P zero. Everything is in one loop, because two loops need more registers than this
+ * warp has. */
 DEVICE void F(produce)(const HopperKeysArgs *h, HopperShared s, const AttentionPlace *at,
                        const AttentionWalk *walk)
 {
@@ -48,7 +51,7 @@ DEVICE void F(produce)(const HopperKeysArgs *h, HopperShared s, const AttentionP
     {
         const HopperSlot slot = hopper_slot(s, i, F(slot_bytes));
         float *const rows = F(rows_of)(slot);
-        /* rows of a box beyond this belong to no query */
+        /* rows of the copied box from here on contain no query of this tile */
         const int64_t end = attention_end(&h->a, query);
         barrier_wait(slot.empty, slot.parity ^ 1);
         if (lane == 0) {
@@ -70,7 +73,8 @@ DEVICE void F(produce)(const HopperKeysArgs *h, HopperShared s, const AttentionP
     }
 }
 
-/* One warpgroup, whose first row is `row`, processes the queries of one slot. */
+/* Processes the queries of one slot in one warpgroup, whose first key is row `row` of the block's
+ * keys. */
 DEVICE void F(one_slot)(const AttentionArgs *a, F(State) * state, Shared keys, HopperSlot slot,
                         int row, int limit)
 {
@@ -93,7 +97,7 @@ DEVICE void F(one_slot)(const AttentionArgs *a, F(State) * state, Shared keys, H
     hopper_give_back(slot);
 }
 
-/* One warpgroup. */
+/* Runs in one computing warpgroup and processes all tiles. */
 DEVICE void F(consume)(const AttentionArgs *a, F(State) * state, HopperShared shared,
                        const AttentionPlace *at, const AttentionWalk *walk, int row)
 {
@@ -110,7 +114,8 @@ DEVICE void F(consume)(const AttentionArgs *a, F(State) * state, HopperShared sh
     }
 }
 
-/* Blocks: tiles of keys x groups x sequences. Shared memory: barriers, keys, values, the ring. */
+/* One block for each tile of keys, group and sequence. Shared memory holds the barriers, keys,
+ * values and the ring. */
 KERNEL_OF(F(attention), HopperKeysArgs, HOPPER_THREADS, 1)
 {
     if (!HOPPER_CODE) return;

@@ -1,5 +1,5 @@
-/* The gradient of the queries with the instructions of compute capability 9.0: a kernel for each
- * type and head size. */
+/* The gradient of the queries with the instructions of compute capability 9.0. Each dtype and head
+ * size has its own kernel. */
 #include "kernels/cuda/attention/hopper/attention_hopper.h"
 
 #include "kernels/cuda/attention/hopper/attention_hopper_block.cuh"
@@ -9,12 +9,13 @@ typedef struct HopperQueriesArgs {
     AttentionArgs a;
 } HopperQueriesArgs;
 
-/* Sums for rows lane / 4 and lane / 4 + 8; lse in bits. */
+/* lse (for base 2) and delta of this thread's two rows, lane / 4 and lane / 4 + 8. */
 typedef struct HopperSums {
     float lse[2], delta[2];
 } HopperSums;
 
-/* Beyond the queries the probability is 0. */
+/* Loads lse and delta of this thread's rows. A row without a query gets an lse that makes P
+ * zero. */
 DEVICE HopperSums hopper_sums(const AttentionArgs *a, const AttentionPlace *at, int row)
 {
     const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP % 4;

@@ -1,12 +1,13 @@
-/* dQ = scale dS K for compute capability 9.0, one type and one head size. A block holds 128 queries
- * of one head and their output gradients, 64 for each of two warpgroups. Pairs of tiles of keys and
- * values come through a ring. dS = P (dO V^T - delta) is computed again from lse, in the registers
- * where the product with the keys needs it. The previous tile's product runs meanwhile:
+/* Computes dQ = scale dS K for compute capability 9.0, one dtype and one head size. A block holds
+ * 128 queries of one head and their output gradients, 64 for each of two computing warpgroups. A
+ * slot of the ring gets a tile of keys together with its values. The kernel computes P again from
+ * lse, then dS = P (dO V^T - delta), in the registers where the product with the keys needs it.
+ * While dS of tile j is computed, the product of tile j-1 runs:
  *
- *     S(j) = Q K(j)^T, dP(j) = dO V(j)^T, dQ += dS(j-1) K(j-1)     issued
- *     wait for S(j): P(j) = exp(S(j) - lse)
- *     wait for dP(j): dS(j)
- *     wait for dQ: slot j-1 is free */
+ *   issue S(j) = Q K(j)^T, dP(j) = dO V(j)^T and dQ += dS(j-1) K(j-1)
+ *   wait for S(j); compute P(j) = exp(S(j) - lse)
+ *   wait for dP(j); compute dS(j)
+ *   wait for dQ; release the slot of tile j-1 */
 #define F(name) NAME(name##_hopper_dq)
 #if HEAD == 64
 #define COLUMNS 128
@@ -20,7 +21,8 @@ typedef struct F(State) {
     uint32_t ds[COLUMNS / 16][4];
 } F(State);
 
-/* The one fetching thread: queries and output gradients first, then pairs of keys and values. */
+/* Runs in the one thread that fetches: first the queries and output gradients, then tiles of keys
+ * with their values. */
 DEVICE void F(produce)(const HopperQueriesArgs *h, HopperShared s, const AttentionPlace *at,
                        int n_tiles)
 {
@@ -38,7 +40,7 @@ DEVICE void F(produce)(const HopperQueriesArgs *h, HopperShared s, const Attenti
     }
 }
 
-/* Issues the two products that dS is computed from. */
+/* Issues the two products S = Q K^T and dP = dO V^T, from which dS is computed. */
 DEVICE void F(scores)(F(State) * state, Shared own, HopperSlot pair)
 {
     barrier_wait(pair.full, pair.parity);
@@ -46,7 +48,7 @@ DEVICE void F(scores)(F(State) * state, Shared own, HopperSlot pair)
     F(rows_by_rows)(state->dp, own + F(own_bytes), pair.at + F(tile_bytes));
 }
 
-/* Turns scores of keys from `key` on into P. */
+/* Replaces the scores s by P. The scores' first key is `key`. */
 DEVICE void F(exponentials)(float s[COLUMNS / 2], const HopperRows *rows, const HopperSums *sums,
                             float scale, int key)
 {
@@ -55,15 +57,15 @@ DEVICE void F(exponentials)(float s[COLUMNS / 2], const HopperRows *rows, const 
     F(hide)(s, rows, key, 0);
 }
 
-/* P becomes dS. */
+/* Replaces P, in s, by dS = P (dP - delta). */
 DEVICE void F(differentiate)(float s[COLUMNS / 2], const float dp[COLUMNS / 2],
                              const HopperSums *sums)
 {
     UNROLL for (int i = 0; i < COLUMNS / 2; i++) s[i] *= dp[i] - sums->delta[i / 2 % 2];
 }
 
-/* One warpgroup, whose rows begin at `own`. The first tile is handled separately, as in the forward
- * pass. */
+/* Runs in one computing warpgroup, whose queries and output gradients begin at address `own`. Tile
+ * 0 is handled before the loop, for the reason given in attention_hopper.cuh. */
 DEVICE void F(consume)(const AttentionArgs *a, F(State) * state, HopperShared shared, Shared own,
                        const HopperRows *rows, const HopperSums *sums, int n_tiles)
 {
@@ -94,8 +96,8 @@ DEVICE void F(consume)(const AttentionArgs *a, F(State) * state, HopperShared sh
     products_wait(0);
 }
 
-/* Blocks: tiles of queries x heads x sequences. Shared memory: barriers, queries, output gradients,
- * the ring. */
+/* One block for each tile of queries, head and sequence. Shared memory holds the barriers, queries,
+ * output gradients and the ring. */
 KERNEL_OF(F(attention), HopperQueriesArgs, HOPPER_THREADS, 1)
 {
     if (!HOPPER_CODE) return;

@@ -1,5 +1,6 @@
-/* The gradient in one kernel needs two small kernels. The one before it computes delta and lse for
- * each head and sets counters to 0. The one after it makes dQ from its sums. */
+/* Two small kernels that the gradient in one kernel needs. The one before it computes delta, copies
+ * lse into the order of heads, and sets the counters to 0. The one after it converts the fp32 sums
+ * of dQ to the output's dtype and order. */
 #include "kernels/cuda/attention/hopper/attention_hopper.h"
 
 #include "kernels/cuda/attention/hopper/attention_hopper_sums.cuh"
@@ -12,16 +13,16 @@ typedef struct GradRowsArgs {
     const float *lse;
     GradScratch to;
     int64_t rows, S, heads, E, n_turns;
-    int32_t lanes; /* for each row */
+    int32_t lanes; /* number of threads that compute a row */
 } GradRowsArgs;
 
-/* delta = rowsum(dO O). `lanes` threads compute a row, eight columns each. */
+/* Computes delta, the sum of dO O over a row. `lanes` threads compute a row, eight columns each. */
 KERNEL(attention_grad_rows, GradRowsArgs, SUMS_THREADS, 4)
 {
     const int64_t i = (int64_t)blockIdx.x * SUMS_THREADS + threadIdx.x, row = i / a.lanes;
     const int column = (int)(i % a.lanes) * EIGHT;
     float x = 0, of_dout[EIGHT], of_out[EIGHT];
-    if (i <= a.n_turns) a.to.turns[i] = 0; /* the ticket, too */
+    if (i <= a.n_turns) a.to.turns[i] = 0; /* sets all counters to 0, and the ticket after them */
     if (row < a.rows && column < a.E) {
         load(a.dout, row * a.E + column, EIGHT, of_dout);
         load(a.out, row * a.E + column, EIGHT, of_out);
@@ -60,9 +61,9 @@ typedef struct GradSumsArgs {
     int32_t head, accumulate;
 } GradSumsArgs;
 
-/* A thread has eight columns of two rows of a tile. In a tile's part
- * [warpgroup][eight columns][thread][4] these are the numbers of four neighbours. A tile to which
- * no block has added belongs to queries that see no key. */
+/* A thread converts eight columns of two rows of a tile. The sums of a tile are stored as
+ * [warpgroup][tile of 8 columns][thread][4], so these 16 numbers come from four neighbouring
+ * threads. If no block has added to a tile, no key is seen by its queries, and dQ is 0. */
 KERNEL(attention_grad_sums, GradSumsArgs, SUMS_THREADS, 4)
 {
     const int64_t i = (int64_t)blockIdx.x * SUMS_THREADS + threadIdx.x, tile = i / TILE_THREADS;

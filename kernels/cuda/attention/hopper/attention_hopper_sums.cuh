@@ -1,15 +1,16 @@
-/* Scratch of the gradient in one kernel (attention_hopper_grad.cu), and its walk: the tiles of
- * queries that a block of keys visits. Both kinds of functions are pure, so that a test can check
- * them for all blocks of a launch. */
+/* Two things that attention_hopper_grad.cu (the gradient in one kernel) needs: the layout of its
+ * scratch memory, and the list of the tiles of queries that a block of keys reads. All functions
+ * are pure, so that a test can check them for every block of a launch. */
 #ifndef TANDEM_KERNELS_CUDA_ATTENTION_HOPPER_ATTENTION_HOPPER_SUMS_CUH
 #define TANDEM_KERNELS_CUDA_ATTENTION_HOPPER_ATTENTION_HOPPER_SUMS_CUH
 
 #include "kernels/attention_tiles.h"
 #include "kernels/cuda/attention/attention.cuh"
 
-/* Rows are those of lse, but [B, G R, S]. dq is [tiles of queries][parts of a tile]; see
- * attention_hopper_grad.cuh. turns has a counter for each tile: the number of blocks that have
- * added to it. */
+/* lse and delta have one number for each query and head, in the order [B, G R, S]. dq holds sums of
+ * dQ by tiles of queries, in the order in which attention_hopper_grad.cuh hands them over. turns
+ * has a counter for each tile of queries: how many blocks have added to that tile. Blocks draw
+ * their numbers from *ticket. */
 typedef struct GradScratch {
     float *delta, *lse, *dq;
     uint32_t *turns, *ticket;
@@ -20,7 +21,7 @@ static inline int64_t sums_aligned(int64_t bytes)
     return (bytes + 255) / 256 * 256;
 }
 
-/* Returns the scratch of a call: delta, lse, dq, turns, ticket. */
+/* Returns the bytes of scratch memory of a call: delta, lse, dq, turns and ticket. */
 static inline uint64_t attention_sums_bytes(int64_t rows, int head)
 {
     const int64_t row = (int64_t)sizeof(float);
@@ -41,10 +42,11 @@ static inline GradScratch grad_scratch(const AttentionArgs *a, int head)
     return s;
 }
 
-/* The tiles of queries that a block of keys visits: [first, end) of each of the group's heads, n in
- * all heads together. A tile has the same number for every block of keys. Later keys are seen by
- * fewer queries, so a block visits only tiles that the blocks before it visit, too. So the n-th
- * block that adds to a tile is the block of the n-th tile of keys. */
+/* The tiles of queries that a block of keys reads: tiles first to end - 1 of each head of the
+ * group, `n` tiles in all these heads together. A tile of queries has the same number for all
+ * blocks. Fewer queries see later keys, so every block before this one also reads the tiles that
+ * this block reads. So the n-th block that adds to a tile of queries holds the n-th tile of
+ * keys. */
 typedef struct GradWalk {
     int first, end, n;
 } GradWalk;

@@ -1,7 +1,8 @@
-/* Products of tiles by a warpgroup, 64 rows each, for one kernel, type and head size. It is
- * included once for each, with HEAD, TYPE (bf16, f16), COLUMNS (64 or 128: rows of the other
- * operand's tile) and F (names) defined. Results are held like mma's C, one tile of 8 columns after
- * another. No include guard. */
+/* Products of tiles, where a warpgroup computes 64 rows. A kernel includes this file after it has
+ * defined HEAD (the head size), TYPE (bf16 or f16), COLUMNS (64 or 128: the columns of a tile of
+ * scores) and F (which makes function names). A result lies in registers as tiles of 8 columns,
+ * each laid out as C of mma in mma.cuh. This file has no include guard, because several kernels
+ * include it. */
 #define PASTE_3(name, n, type) name##_##n##_##type
 #define PASTE(name, n, type)   PASTE_3(name, n, type)
 #define PAIR_OF(type)          round_##type##_pair
@@ -11,10 +12,12 @@
 #define WIDEN_1(type)          WIDEN_OF(type)
 #define WIDEN                  WIDEN_1(TYPE)
 
-/* Bytes of a permanent tile; bytes of a tile that passes through the ring. */
+/* own_bytes: bytes of a permanent tile; tile_bytes: bytes of a tile that passes through the
+ * ring. */
 enum { F(own_bytes) = HOPPER_ROWS * HEAD * 2, F(tile_bytes) = COLUMNS * HEAD * 2 };
 
-/* Starts to fetch a tile of `rows` rows, the height of the tensor's boxes. */
+/* Starts to copy a tile of `rows` rows to shared memory. The copied boxes that `map` describes must
+ * have this many rows. */
 DEVICE void F(fetch)(Shared to, const TensorMap *map, Shared barrier, const AttentionPlace *at,
                      int rows, int64_t head, int row)
 {
@@ -22,7 +25,7 @@ DEVICE void F(fetch)(Shared to, const TensorMap *map, Shared barrier, const Atte
         to + half * rows * 128, map, barrier, half * SWIZZLE_COLUMNS, (int)head, row, (int)at->b);
 }
 
-/* Issues s = x y^T: 64 rows of a permanent tile with all rows of y. */
+/* Issues s = x y^T for 64 rows of the permanent tile x and all rows of tile y. */
 DEVICE void F(rows_by_rows)(float s[COLUMNS / 2], Shared x, Shared y)
 {
     products_fence();
@@ -37,7 +40,7 @@ DEVICE void F(rows_by_rows)(float s[COLUMNS / 2], Shared x, Shared y)
     products_commit();
 }
 
-/* Issues sum += p y: p [64, COLUMNS] in registers, y [COLUMNS, HEAD]. */
+/* Issues sum += p y, where p [64, COLUMNS] lies in registers and y is a tile [COLUMNS, HEAD]. */
 DEVICE void F(times)(float sum[HEAD / 2], uint32_t p[COLUMNS / 16][4], Shared y)
 {
     products_fence();
@@ -46,14 +49,14 @@ DEVICE void F(times)(float sum[HEAD / 2], uint32_t p[COLUMNS / 16][4], Shared y)
     products_commit();
 }
 
-/* Rounds a result to mma's A. */
+/* Rounds a result to the layout A of mma, in which it can be the left factor of a product. */
 DEVICE void F(round)(uint32_t p[COLUMNS / 16][4], const float s[COLUMNS / 2])
 {
     UNROLL for (int n = 0; n < COLUMNS / 16; n++) UNROLL for (int c = 0; c < 4; c++) p[n][c] =
         PAIR(s[n * 8 + c * 2], s[n * 8 + c * 2 + 1]);
 }
 
-/* Sets scores of keys from `key` on to `hidden` if the query may not see them. */
+/* Sets a score to `hidden` if its query may not see its key. The scores' first key is `key`. */
 DEVICE void F(hide)(float s[COLUMNS / 2], const HopperRows *rows, int key, float hidden)
 {
     if (key + COLUMNS <= rows->by_all) return;
@@ -69,9 +72,10 @@ DEVICE void F(scale_rows)(float x[HEAD / 2], const float by[2])
         by[c / 2];
 }
 
-/* Writes a warpgroup's rows, from `row` on, to memory. They pass through rows of a permanent tile
- * that only it has read. `to` is [n_rows, E] and begins at row 0 of the tile; with `accumulate` the
- * rows are added to it. All its warps must have waited for their products. */
+/* Writes the warpgroup's 64 rows to `to` [n_rows, E], whose first row is row 0 of the tile. The
+ * rows pass through the rows of the permanent tile from `row` on, which no other warpgroup reads.
+ * If `accumulate` is true, the rows are added to `to`. Before the call, all warps of the warpgroup
+ * must have waited for their products. */
 DEVICE void F(store)(const float x[HEAD / 2], Shared tile, int row, uint16_t *to, int64_t stride,
                      int64_t n_rows, int64_t E, bool accumulate)
 {
@@ -80,7 +84,9 @@ DEVICE void F(store)(const float x[HEAD / 2], Shared tile, int row, uint16_t *to
     UNROLL for (int i = 0; i < 2; i++) UNROLL for (int n = 0; n < HEAD / 8; n++)
     {
         const int at = mine + i * 8 + lane / 4, column = n * 8 + lane % 4 * 2;
-        if (n % 4 == 0) __syncwarp(); /* limits old words in registers to four at a time */
+        if (n % 4 == 0)
+            __syncwarp(); /* so that ptxas loads only four old words at a time into
+                             registers */
         float low = x[n * 4 + i * 2], high = x[n * 4 + i * 2 + 1];
         if (accumulate && at < here && column < width) {
             uint32_t old = *ALIGNED(const uint32_t, to + at * stride + column);

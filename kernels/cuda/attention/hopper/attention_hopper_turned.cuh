@@ -1,9 +1,9 @@
-/* Scores held transposed, [keys, queries], by a warpgroup with 64 keys: P and dS of the gradient's
- * kernels that hold keys. It is included after attention_hopper_tile.cuh, once for each kernel,
- * type and head size. No include guard. */
+/* Computes P and dS from transposed scores [keys, queries], for a warpgroup that holds 64 keys. The
+ * gradient's kernels whose blocks hold keys include this file after attention_hopper_tile.cuh, once
+ * for each dtype and head size. So it has no include guard. */
 
-/* Turns scores into P. This thread has rows `row` and row + 8 of the block's keys. The first query
- * sees the keys before `limit`. */
+/* Replaces the scores s by P. This thread has rows `row` and row + 8 of the block's keys. Query q
+ * of the tile sees the block's first `limit` + q keys. */
 DEVICE void F(exponentials)(float s[COLUMNS / 2], const float *lse, float scale, int row, int limit)
 {
     const int column = (int)threadIdx.x % WARP % 4 * 2, hidden = row - limit - column;
@@ -19,7 +19,7 @@ DEVICE void F(exponentials)(float s[COLUMNS / 2], const float *lse, float scale,
             0;
 }
 
-/* Turns dp into dS. */
+/* Replaces the gradients dp of P by dS = P (dP - delta), where s holds P. */
 DEVICE void F(differentiate)(float dp[COLUMNS / 2], const float s[COLUMNS / 2], const float *delta)
 {
     const int column = (int)threadIdx.x % WARP % 4 * 2;

@@ -1,53 +1,60 @@
-/* Instructions that only compute capability 9.0 has (its own code, sm_90a), as far as attention
- * uses them. There are products of a warpgroup (four warps, the first a multiple of four), which
- * run while its threads continue. One thread can start copies of boxes of a tensor. Barriers in
- * shared memory count arrivals and bytes. tests/cuda/emulator/hopper_on_cpu.h defines the same
- * names for the CPU, and ends the test if a rule is broken. The rules are the PTX manual's:
+/* Functions for the instructions that only compute capability 9.0 has (code for sm_90a) and that
+ * attention uses: products by a warpgroup (four warps, the first a multiple of four), which run
+ * while its threads continue; copies of boxes of a tensor, which one thread starts; and barriers in
+ * shared memory, which count arrivals and bytes. tests/cuda/emulator/hopper_on_cpu.h defines the
+ * same names for the CPU, and ends the test if a kernel breaks one of the rules below. These are
+ * the rules of the PTX manual:
  *
- * Products (wgmma.mma_async). All threads of the warpgroup issue the same one. D [64, n] is in
- * registers: warp w has rows 16 w .., held as mma.cuh's C, tile after tile of eight columns; A from
- * registers is mma.cuh's A. From the issue until products_wait the registers of D and A may neither
- * be read nor written, and shared operands not written. products_fence stands before the first
- * product, and before one whose registers ordinary code has touched since. Products that add to the
- * same D, of one shape, follow each other without it.
+ * Products (wgmma.mma_async). All threads of a warpgroup issue the same product. D [64, n] lies in
+ * registers: warp w has rows 16 w to 16 w + 15, laid out as C in mma.cuh, one tile of eight columns
+ * after another. If A is in registers, it is laid out as A in mma.cuh. From the issue of a product
+ * to products_wait, threads must not read or write the registers of D and A, and must not write
+ * shared operands. products_fence must stand before the first product, and before each product
+ * whose registers ordinary code has accessed since the last one. No fence is needed between
+ * products of one shape that add to the same D.
  *
- * Matrices in shared memory (matrix_of): bits 0-13 are address / 16, 16-29 leading offset / 16,
- * 32-45 stride offset / 16, and 62-63 the swizzle, 1 for 128 bytes. Rows of 64 16-bit numbers are
- * 128 bytes apart, and the 16 bytes at address x lie at x ^ (x >> 7 & 7) << 4. Eight rows, 1024
- * bytes, are one pattern; the tile's address is a multiple of that. If k runs along a row
- * (MATRIX_rows), the stride leads from eight rows to the next eight, and the leading offset is
- * unused. The next 16 numbers of k are 32 bytes further. If k runs from row to row (MATRIX_columns,
- * B "transposed"), the stride leads from eight k to the next eight, and the leading offset from 64
- * columns to the next 64.
+ * Matrices in shared memory (matrix_of). Bits 0-13 of a descriptor are address / 16, bits 16-29 the
+ * leading offset / 16, bits 32-45 the stride offset / 16; bits 62-63 name the swizzle: 1 means 128
+ * bytes. A row has 64 16-bit numbers, 128 bytes. The swizzle puts the 16 bytes with address x at
+ * x ^ (x >> 7 & 7) << 4. Eight rows, 1024 bytes, are one pattern, and the address of a tile is a
+ * multiple of 1024. Let k be the index that a product sums over. If k runs along a row
+ * (MATRIX_rows), the stride offset leads from eight rows to the next eight rows, the leading offset
+ * is unused, and the next 16 numbers of k are 32 bytes further. If k runs from row to row
+ * (MATRIX_columns; the manual calls B "transposed"), the stride offset leads from eight numbers of
+ * k to the next eight, and the leading offset from 64 columns to the next 64.
  *
- * Barriers (mbarrier). A phase ends when as many arrivals as barrier_init said, and as many bytes
- * as expected, have come; then the next phase begins. barrier_wait(b, parity) returns when the
- * phase of that parity has ended. The first phase has parity 0; before it ends, parity 1 counts as
- * ended. Other threads see an initialised barrier after barriers_ready and a barrier of the block.
- * Box copies also need shared_to_async before they see it.
+ * Barriers (mbarrier). A phase of a barrier ends after as many arrivals as barrier_init stated and
+ * after all announced bytes have arrived. Then the next phase begins. barrier_wait(b, parity)
+ * returns when the phase with that parity has ended. The first phase has parity 0; before it ends,
+ * parity 1 counts as ended. Other threads see a new barrier after the initialising thread has
+ * called barriers_ready and the block has passed another barrier. Before box copies may use the new
+ * barrier, that thread must also call shared_to_async.
  *
- * Boxes (cp.async.bulk.tensor) arrive in shared memory in the layout above, in any order. Each
- * counts all its bytes on the barrier. Elements outside of the tensor are zero. Box copies and
- * products access memory through another proxy than loads and stores. A thread that has waited for
- * them may use ordinary accesses. A thread that has stored data must call shared_to_async, then
- * both sides must meet at a barrier.
+ * Boxes (cp.async.bulk.tensor). Boxes arrive in shared memory in the swizzled layout above, in any
+ * order. Each box counts all its bytes on its barrier. Elements outside of the tensor become zero.
+ * Box copies and products access memory through another proxy than loads and stores. A thread that
+ * has waited for a copy or a product may use ordinary loads and stores afterwards. A thread that
+ * has stored data for a copy or a product must call shared_to_async; then that thread and the
+ * thread that starts the copy or product must meet at a barrier.
  *
- * Bulk copies (cp.async.bulk, cp.reduce.async.bulk) move a contiguous range, a multiple of 16
- * bytes, through the same proxy. bulk_fetch counts its bytes on a barrier like a box. bulk_put and
- * bulk_add write to global memory, or add fp32 numbers there. They belong to the thread that
- * started them: after bulks_read it may let others write the shared memory again, after bulks_wait
- * the numbers are in global memory. Additions of two bulks to one number have an order only if
- * something else orders them.
+ * Bulk copies (cp.async.bulk, cp.reduce.async.bulk). They move a contiguous range, a multiple of 16
+ * bytes, through the same proxy. bulk_fetch counts its bytes on a barrier, as a box does. bulk_put
+ * writes to global memory; bulk_add adds fp32 numbers there. Both belong to the thread that started
+ * them. After this thread has called bulks_read, the shared memory may be written again. After
+ * bulks_wait, the numbers are in global memory. If two bulks add to one number, their order is not
+ * defined unless something else orders them.
  *
  * Counters in global memory order the blocks of a launch. counter_wait returns when the counter has
- * the value; counter_set writes it. Bulks that were waited for before counter_set come before those
- * that start after the counter_wait that sees its value. */
+ * the given value, and counter_set writes a value. Suppose a thread waits for its bulks and then
+ * calls counter_set. These bulks come before all bulks that another thread starts after
+ * counter_wait has returned that value. */
 #ifndef TANDEM_KERNELS_CUDA_ATTENTION_HOPPER_HOPPER_CUH
 #define TANDEM_KERNELS_CUDA_ATTENTION_HOPPER_HOPPER_CUH
 
 #include "kernels/cuda/product/mma.cuh"
 
-/* True if this compiler pass knows these instructions. In other passes the kernels do nothing. */
+/* 1 if the current compiler pass knows these instructions. If it is 0, the kernels are compiled
+ * without a body. */
 #if !defined(__CUDACC__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define HOPPER_CODE 1
 #else
@@ -57,8 +64,8 @@
 enum { WARPGROUP = 128, SWIZZLE_COLUMNS = 64, SWIZZLE_BYTES = 1024 };
 enum { TENSOR_DIMS = 4 };
 
-/* A tensor of 16-bit numbers, the fastest dimension first, and the box to fetch from it. stride[i]
- * is that of dimension i + 1, in bytes. */
+/* Describes a tensor of 16-bit numbers and the box that one copy fetches from it. Dimension 0
+ * changes fastest. stride[i] is the stride of dimension i + 1 in bytes. */
 typedef struct TensorShape {
     const void *at;
     uint64_t dim[TENSOR_DIMS], stride[TENSOR_DIMS - 1];
@@ -69,7 +76,8 @@ typedef struct TensorShape {
 typedef enum MatrixMajor { MATRIX_rows, MATRIX_columns } MatrixMajor;
 
 #ifdef __CUDACC__
-#include <cuda.h> /* only types: the one function comes from the loaded driver */
+#include <cuda.h> /* only for its types; the one function that is called comes from the loaded
+                     driver */
 
 typedef CUtensorMap TensorMap;
 
@@ -95,7 +103,7 @@ static inline bool tensor_map_make(TensorMap *map, const TensorShape *t, const C
     return false;
 }
 
-/* Returns the address as descriptors need it. */
+/* Returns the address in the form that a matrix descriptor needs. */
 DEVICE uint32_t shared_window(Shared at)
 {
     return at;
@@ -114,8 +122,8 @@ DEVICE void barriers_ready(void)
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-/* Makes this thread's stores to shared memory, including barriers, visible to box copies and
- * products. */
+/* Makes this thread's earlier stores to shared memory (and the barriers it initialised) visible to
+ * box copies and products. */
 DEVICE void shared_to_async(void)
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -126,7 +134,7 @@ DEVICE void barrier_arrive(Shared barrier)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-/* Announces one arrival and this many bytes. */
+/* Arrives at the barrier once, and announces that so many bytes will arrive. */
 DEVICE void barrier_expect(Shared barrier, uint32_t bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
@@ -145,14 +153,16 @@ DEVICE void barrier_wait(Shared barrier, uint32_t parity)
                      : "memory");
 }
 
-/* A barrier for `threads` threads that use this number; number 0 is __syncthreads'. */
+/* Waits until `threads` threads of the block have called this function with the same number.
+ * __syncthreads uses number 0. */
 DEVICE void barrier_threads(uint32_t number, uint32_t threads)
 {
     asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 
-/* Turns: `threads` threads use this number, half of them in turn_wait, the other half in turn_pass,
- * which does not wait. They order work in time alone. Shared data need another barrier. */
+/* Turns: half of the `threads` threads that use a number call turn_wait, the other half turn_pass.
+ * turn_wait waits for turn_pass; turn_pass does not wait. Turns only order work in time. Threads
+ * that exchange data in shared memory need another barrier as well. */
 DEVICE void turn_wait(uint32_t number, uint32_t threads)
 {
     asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
@@ -210,7 +220,8 @@ DEVICE void bulks_wait(void)
     asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
-/* The fence orders the counter, which ordinary accesses read and write, with bulks. */
+/* Ordinary instructions read and write the counter, and bulk copies use another proxy. The fence
+ * puts both in one order. */
 DEVICE void counter_wait(uint32_t *counter, uint32_t value)
 {
     uint32_t is;
@@ -232,7 +243,8 @@ DEVICE void counter_set(uint32_t *counter, uint32_t value)
                  : "memory");
 }
 
-/* ---- registers: all warps of a warpgroup must call this; multiples of 8 ---- */
+/* ---- registers: all warps of a warpgroup must call these functions; n must be a multiple of 8
+ * ---- */
 
 #define registers_shrink(n) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"((int)(n)))
 #define registers_grow(n)   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"((int)(n)))
@@ -244,19 +256,19 @@ DEVICE void products_fence(void)
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
-/* Makes the products issued since the last call one group. */
+/* Makes one group of the products that were issued since the last call. */
 DEVICE void products_commit(void)
 {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/* Waits until all but the latest `groups` (a constant) are done. */
+/* Waits until all groups of products have ended but the latest `groups` (a constant). */
 #define products_wait(groups)                                                                      \
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(groups) : "memory")
 
-/* Keeps the next products_wait behind the computation of x, which is never below zero. ptxas
- * moves a wait to an earlier place, but not past a store. So this function stores x under a
- * condition that is never true. */
+/* Keeps the next products_wait after the computation of x, which must not be negative. ptxas may
+ * move a wait to an earlier place, but not across a store. So this function stores x if x is below
+ * zero, which never happens. */
 DEVICE void products_wait_behind(float x, Shared spare)
 {
     asm volatile("{\n\t.reg .pred p;\n\tsetp.lt.f32 p, %1, 0f00000000;\n\t"
@@ -278,7 +290,8 @@ DEVICE void products_wait_behind(float x, Shared spare)
     NAMES_32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"                   \
              "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 
-/* D = A B, or D += A B with `add`; B's rows are n. */
+/* D = A B, or D += A B if `add` is 1. A row of B in shared memory is a column of the product
+ * (MATRIX_rows). */
 #define PRODUCT_ROWS(type, ptx, n, registers, names, at_a, at_b, adds)                             \
     DEVICE void product_rows_##n##_##type(float d[registers], uint64_t a, uint64_t b, int add)     \
     {                                                                                              \
@@ -295,7 +308,8 @@ PRODUCT_ROWS_64(f16, "f16")
 PRODUCT_ROWS_128(bf16, "bf16")
 PRODUCT_ROWS_128(f16, "f16")
 
-/* D = A B, or D += A B with `add`; the rows of A, turned, and of B are k. */
+/* D = A B, or D += A B if `add` is 1. A row in shared memory, both of A and of B, belongs to one
+ * number of k (MATRIX_columns for both). */
 #define PRODUCT_TURNED(type, ptx)                                                                  \
     DEVICE void product_turned_64_##type(float d[32], uint64_t a, uint64_t b, int add)             \
     {                                                                                              \
@@ -308,7 +322,8 @@ PRODUCT_ROWS_128(f16, "f16")
 PRODUCT_TURNED(bf16, "bf16")
 PRODUCT_TURNED(f16, "f16")
 
-/* D += A B, A in registers; B's rows are k. */
+/* D += A B with A in registers. A row of B in shared memory belongs to one number of k
+ * (MATRIX_columns). */
 #define PRODUCT_COLUMNS(type, ptx, n, registers, names, a0, a1, a2, a3, at_b, add)                 \
     DEVICE void product_columns_##n##_##type(float d[registers], const uint32_t a[4], uint64_t b)  \
     {                                                                                              \
@@ -335,21 +350,23 @@ DEVICE uint64_t matrix_of(Shared at, uint32_t leading_bytes, uint32_t stride_byt
            UINT64_C(1) << 62;
 }
 
-/* Returns the next address that is a multiple of a swizzle pattern. */
+/* Returns the first address from `at` on that is a multiple of the 1024 bytes of a swizzle
+ * pattern. */
 DEVICE Shared shared_pattern(Shared at)
 {
     return at + (SWIZZLE_BYTES - shared_window(at) % SWIZZLE_BYTES) % SWIZZLE_BYTES;
 }
 
-/* Returns the address of a chunk that lies in the same row of 128 bytes; `at` is that of chunk 0.
- */
+/* Returns the address of 16-byte chunk `chunk`, if `at` is the address of chunk 0 in the same row
+ * of 128 bytes. */
 DEVICE Shared shared_chunk(Shared at, int chunk)
 {
     return at + (int32_t)((shared_window(at) ^ (uint32_t)chunk << 4) - shared_window(at));
 }
 
-/* Returns the address of 16-byte chunk `chunk` in a row of a tile that begins a pattern. A tile
- * with more than 64 columns is several tiles of 64, one after the other. */
+/* Returns the address of 16-byte chunk `chunk` of row `row` in a tile that begins at a swizzle
+ * pattern. A tile of more than 64 columns is stored as several tiles of 64 columns, one after the
+ * other. */
 DEVICE Shared swizzled_chunk(Shared tile, int rows, int row, int chunk)
 {
     return tile + (chunk / 8 * rows + row) * 128 + (((chunk & 7) ^ (row & 7)) << 4);
