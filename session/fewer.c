@@ -45,7 +45,7 @@ static bool has_own_order(const Config *c)
 
 uint32_t session_fewer(const Config *c, bool by_period)
 {
-    enum { WITHOUT_STAGES = 6 };
+    enum { WITHOUT_STAGES = PLACEMENT_SETTLED + 2 };
     const uint32_t stages = config_ranks(c, axes_with(AXIS_STAGES)), n = session_microbatches(c);
     if (c->cluster.is_local) return 0;
     if (stages > 1 && !by_period) return plan_expands_from(c, n);

@@ -39,8 +39,8 @@ enum { FINE = 96 };
  * 1/SLOTS_MAY_COST. */
 enum { SLOTS_MAY_COST = 16 };
 
-/* The micro-batch from which on offsets no longer change. */
-enum { SETTLED = 4 };
+/* With slots, the first micro-batch whose backward work has the offsets of all later ones. */
+enum { FULL_BACKWARD = 4 };
 
 typedef LIST(BufferId) BufferList;
 
@@ -83,7 +83,7 @@ static BufferId counterpart(const Program *p, const BufferList *model, uint32_t 
  * number of micro-batches. */
 static uint32_t settled(const Placing *m)
 {
-    return m->n_microbatches - 2 < SETTLED ? m->n_microbatches - 2 : SETTLED;
+    return m->n_microbatches - 2 < PLACEMENT_SETTLED ? m->n_microbatches - 2 : PLACEMENT_SETTLED;
 }
 
 /* Returns the buffer whose offset `b` should get, so that all micro-batches have the same offsets.
@@ -236,7 +236,7 @@ static bool repeats_full(const Placing *m)
 {
     const uint32_t n = m->n_microbatches, most = m->slots.most;
     const Offsets *all = sum_offsets(m->p, n, m->lowest, m->bottom, m->scratch);
-    const uint32_t first[2] = {most + 2, SETTLED}, last[2] = {n - 3, n - most - 2};
+    const uint32_t first[2] = {most + 2, FULL_BACKWARD}, last[2] = {n - 3, n - most - 2};
     for (uint32_t part = 0; part < 2; part++)
         for (uint32_t k = first[part]; k < last[part]; k++) {
             const Offsets *a = &all[2 * k + part], *b = a + 2;

@@ -4,6 +4,10 @@
 
 #include "planner/lower/memory/lives.h"
 
+/* The micro-batch from which on offsets no longer change. A step needs one more micro-batch behind
+ * it: the last one differs. */
+enum { PLACEMENT_SETTLED = 3 };
+
 uint32_t placement_microbatches(const Program *p);
 /* True if each micro-batch ends before the next begins, and there are interior micro-batches. */
 bool placement_periodic(const Program *p);
