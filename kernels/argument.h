@@ -1,5 +1,5 @@
-/* The kind of number in each argument of an op: the op's own precision, ids, or fp64 scalars.
- * CPU and device kernels share this table. */
+/* The kind of numbers that each argument of an op has. The CPU kernels and the device kernels both
+ * use this table. */
 #ifndef TANDEM_KERNELS_ARGUMENT_H
 #define TANDEM_KERNELS_ARGUMENT_H
 
@@ -7,10 +7,10 @@
 
 typedef enum ArgumentKind {
     ARGUMENT_real,
-    ARGUMENT_index,   /* i32: ids, labels */
-    ARGUMENT_scalars, /* f64: tables of scalars of the update */
-    ARGUMENT_loss,    /* a real number, or f64 even if the inputs are not f64 */
-    ARGUMENT_any      /* real or i32: moved without being interpreted */
+    ARGUMENT_index,   /* i32: token ids, labels */
+    ARGUMENT_scalars, /* f64: tables of scalars that the update uses */
+    ARGUMENT_loss,    /* a real number; it may be f64 even if the inputs are not */
+    ARGUMENT_any      /* a real number or i32; the op only moves it */
 } ArgumentKind;
 
 ArgumentKind kernel_argument(OpKind op, uint32_t arg);

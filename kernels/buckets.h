@@ -1,9 +1,10 @@
-/* Attention with a table (T5) sorts the distances between key and query into buckets. A direction
- * has n buckets. Each distance below n / 2 has a bucket of its own. Longer distances share the
- * other buckets by their logarithm; the last bucket begins at `most`. Causal attention has one
- * direction. Otherwise the second half of the buckets is for keys that come after the query. All
- * kernels read the bounds from here, so rounding of a logarithm cannot move a distance to another
- * bucket. */
+/* Buckets of distances between key and query, for attention with a table of biases (as in T5). Each
+ * direction has n buckets. Each distance below n / 2 has its own bucket. Longer distances are
+ * divided among the other buckets by their logarithm, and the last bucket contains all distances
+ * from `most` on. Causal attention has one direction. Other attention has two, and its second half
+ * of buckets is for keys after the query. All kernels read the bounds of the buckets from here, so
+ * that a rounding error of a logarithm cannot put a distance into different buckets in different
+ * kernels. */
 #ifndef TANDEM_KERNELS_BUCKETS_H
 #define TANDEM_KERNELS_BUCKETS_H
 
@@ -13,8 +14,8 @@
 enum { MOST_BUCKETS = 64 };
 
 typedef struct Buckets {
-    int64_t first[MOST_BUCKETS]; /* smallest distance of each bucket of a direction */
-    int32_t n, both; /* n: buckets of a direction; both: 1 if there are two directions */
+    int64_t first[MOST_BUCKETS]; /* smallest distance in each bucket of one direction */
+    int32_t n, both; /* n: buckets of one direction; both: 1 if there are two directions */
 } Buckets;
 
 static inline Buckets buckets_of(int64_t n_buckets, int64_t most, int causal)

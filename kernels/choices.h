@@ -1,4 +1,5 @@
-/* A store of measured choices: the algorithm that computes a call fastest on a device. */
+/* A store of measured choices. It remembers, for each call and device, the algorithm that computes
+ * the call fastest. */
 #ifndef TANDEM_KERNELS_CHOICES_H
 #define TANDEM_KERNELS_CHOICES_H
 
@@ -6,8 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* `device` names the device and the library's version. `call` names sizes, layouts and types. A
- * choice is a few bytes that only the library understands. */
+/* Functions that read and write stored choices. `device` names the device and the library's
+ * version. `call` names sizes, layouts and dtypes. A choice is a few bytes, which only the library
+ * can interpret. */
 typedef struct KernelChoices {
     void *self;
     bool (*get)(void *self, const char *device, const char *call, void *choice, size_t bytes);

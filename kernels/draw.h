@@ -1,6 +1,7 @@
-/* Random numbers that kernels can draw again at any time: functions of seed, step, part of the
- * step, site in the model and global element. Sharding, execution order and recomputation do not
- * change them. Four adjacent elements share one Philox call. */
+/* Random numbers that kernels can compute again at any time. They are functions of the seed, the
+ * step, the micro-batch, the site in the model and the element's number in the whole tensor. So
+ * they do not depend on how tensors are split, on the order of execution or on recomputation. Four
+ * neighbouring elements use one call of the generator (Philox). */
 #ifndef TANDEM_KERNELS_DRAW_H
 #define TANDEM_KERNELS_DRAW_H
 
@@ -8,19 +9,19 @@
 
 #include "planner/base/rng.h"
 
-/* The uses of random numbers; each has its own key. */
+/* What random numbers are used for. Each use has its own key. */
 #define DRAW_DROPOUT  UINT64_C(0x64726f706f7574)
 #define DRAW_ROUNDING UINT64_C(0x726f756e64696e67)
 
-/* Returns the stream of random numbers of a site in one part of a step. `part` is the number of a
- * micro-batch; for the update it is 0. */
+/* Returns the number of a stream of random numbers: for one use (`what`), step, part and site.
+ * `part` is the number of a micro-batch; for the update it is 0. */
 static inline uint64_t draw_stream(uint64_t what, int64_t step, uint32_t part, int64_t site)
 {
     assert(site >= 0 && site <= UINT32_MAX);
     return rng_u64(what, (uint64_t)step, (uint64_t)part << 32 | (uint64_t)site);
 }
 
-/* Returns 32 random bits of an element. */
+/* Returns the 32 random bits of an element. */
 static inline uint32_t draw_word(uint64_t seed, uint64_t stream, uint64_t element)
 {
     const uint32_t counter[4] = {(uint32_t)(element >> 2), (uint32_t)(element >> 34),
@@ -31,16 +32,16 @@ static inline uint32_t draw_word(uint64_t seed, uint64_t stream, uint64_t elemen
     return word[element & 3];
 }
 
-/* An element is dropped if its word is below this number. */
+/* Returns the threshold of dropout: an element is dropped if its 32 random bits are below it. */
 static inline uint32_t draw_threshold(double drop)
 {
     assert(drop >= 0 && drop < 1);
     return (uint32_t)(drop * 4294967296.0);
 }
 
-/* Rounds x [fp32 bits] stochastically to bf16, kept in fp32. It rounds up with a probability equal
- * to x's relative distance from its lower neighbour; the low half of `word` decides. Infinities and
- * NaNs stay. */
+/* Rounds x, given as the bits of a float, stochastically to bf16. It rounds up with a probability
+ * equal to the distance of x from the lower neighbour, in units of the gap between both neighbours.
+ * The low half of `word` decides. Infinities and NaNs stay. */
 static inline uint32_t draw_round_bf16_bits(uint32_t bits, uint32_t word)
 {
     if ((bits & 0x7f800000) == 0x7f800000) return bits;

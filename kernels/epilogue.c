@@ -1,4 +1,4 @@
-/* Finds the ops that can be fused with a product. */
+/* Finds the ops after a product that a library can compute in the same call as the product. */
 #include "kernels/epilogue.h"
 
 #include <string.h>
@@ -8,14 +8,16 @@ static bool is_eight_bit(DType t)
     return t == DT_e4m3 || t == DT_e5m2;
 }
 
-/* The operands must have one type, and the output must have that type or fp32. */
+/* Returns true if the library accepts the dtypes of the product: both operands have the same dtype,
+ * and the output has that dtype or fp32. */
 static bool has_types(const EpiloguePart *product)
 {
     DType a = product->dtype[0], b = product->dtype[1], out = product->dtype[product->n_in];
     return a == b && !is_eight_bit(a) && (out == a || out == DT_f32);
 }
 
-/* The value after the parts so far: the first output of the last part. */
+/* The result of the parts so far, which is the first output of the last part: where it lies in
+ * memory, its dtype and its number of elements. */
 typedef struct ChainValue {
     const EpiloguePart *product;
     uint64_t at;
@@ -29,7 +31,8 @@ static ChainValue value_of(const EpiloguePart *product, const EpiloguePart *part
     return (ChainValue){product, part->at[part->n_in], product->dtype[out], product->elements[out]};
 }
 
-/* True if the part is another element-wise op on the value, with the same type throughout. */
+/* Returns true if `part` is an element-wise `op` on the result so far, and all its arguments have
+ * the same dtype. */
 static bool follows(const ChainValue *v, const EpiloguePart *part, OpKind op)
 {
     if (part->op != op || part->accumulates) return false;
@@ -50,8 +53,9 @@ static bool takes_bias(const ChainValue *v, const EpiloguePart *part, const Prod
     return follows(v, part, OP_bias) && part->at[0] == v->at && part->elements[1] == p->n;
 }
 
-/* Finds the other term of a sum, in memory. It must not be the product's own output, which a bias
- * may have overwritten. The op must not overwrite memory that the product still reads. */
+/* Returns true if `part` adds another tensor to the result so far; *other is its argument number.
+ * The other tensor must not be the product's own output, because a bias may have overwritten it.
+ * The sum must not overwrite memory that the product still reads. */
 static bool takes_other(const ChainValue *v, const EpiloguePart *part, uint8_t *other)
 {
     if (!follows(v, part, OP_add) || part->at[0] == part->at[1]) return false;
@@ -86,7 +90,8 @@ static bool takes_sums(const EpiloguePart *product, const EpiloguePart *part, co
     return false;
 }
 
-/* Takes the last ops behind a forward product, after an optional bias. */
+/* Adds to *e the last op that can be fused with a forward product. An optional bias may stand
+ * between the product and this op. */
 static void take_last(const ChainValue *v, const EpiloguePart *part, const Product *p, Epilogue *e)
 {
     uint8_t at = (uint8_t)e->n, other = 0;

@@ -1,4 +1,4 @@
-/* Conversion between fp32, fp64 and the low-precision formats, on the bits alone. */
+/* Converts between fp32, fp64 and the low-precision formats by operations on bits. */
 #include "kernels/number.h"
 
 #include <assert.h>
@@ -21,17 +21,19 @@ static inline float float_of(uint32_t u)
 enum { FLOAT_BIAS = 127, FLOAT_MANTISSA = 23 };
 static const uint32_t float_infinity = 0x7f800000;
 
-/* ---- one format ---- `mantissa` bits, exponents biased by `bias`; after inlining all arguments
- * but x are constants */
+/* ---- one format, with `mantissa` bits of mantissa and exponents biased by `bias`. After inlining,
+ * all arguments but x are constants. */
 
-/* Rounds magnitude `a` (bits of a float that is no NaN) to the nearest code, without an upper
- * bound. */
+/* Rounds the magnitude of a float to the nearest code of the format. `a` is the bits of the
+ * magnitude, which must not be NaN. The code may lie beyond the format's largest one; the caller
+ * handles that. */
 static inline uint32_t nearest_code(uint32_t a, int mantissa, int bias)
 {
     int shift = FLOAT_MANTISSA - mantissa;
-    uint32_t least = (uint32_t)(FLOAT_BIAS - bias + 1) << FLOAT_MANTISSA; /* smallest normal */
-    /* The last bit of this float is worth the format's smallest subnormal. So adding the float
-     * rounds the sum to a multiple of this subnormal. */
+    uint32_t least = (uint32_t)(FLOAT_BIAS - bias + 1)
+                     << FLOAT_MANTISSA; /* the format's smallest normal number */
+    /* The last bit of this float has the value of the format's smallest subnormal number. So adding
+     * this float to a number rounds the number to a multiple of that subnormal. */
     uint32_t magic = (uint32_t)(FLOAT_BIAS - bias + 1 + shift) << FLOAT_MANTISSA;
     uint32_t small = bits_of(float_of(a < least ? a : 0) + float_of(magic)) - magic;
     uint32_t up = a + (1u << (shift - 1)) - 1 + (a >> shift & 1);
@@ -39,8 +41,8 @@ static inline uint32_t nearest_code(uint32_t a, int mantissa, int bias)
     return a < least ? small : normal;
 }
 
-/* Bits of the float with this code's magnitude; `infinity` is the code of infinity, and larger
- * codes are NaNs. */
+/* Returns the bits of the float that has this code's magnitude. `infinity` is the format's code for
+ * infinity; larger codes are NaNs. */
 static inline uint32_t widened(uint32_t code, int mantissa, int bias, uint32_t infinity)
 {
     int shift = FLOAT_MANTISSA - mantissa;
@@ -108,7 +110,8 @@ static inline float widen_e5m2(uint8_t code)
     return float_of((code & 0x80u) << 24 | widened(code & 0x7f, 2, 15, 0x7c));
 }
 
-/* The codes are the exponents of floats, apart from code 0, whose float is subnormal. */
+/* Rounds up to a power of two and returns its code, which equals the exponent field of the float.
+ * Only code 0 is special, because its float is subnormal. */
 static inline uint8_t round_e8m0(float x)
 {
     const uint32_t a = bits_of(x) & 0x7fffffff, exponent = a >> FLOAT_MANTISSA;
@@ -123,7 +126,8 @@ static inline float widen_e8m0(uint8_t code)
     return float_of(code ? (uint32_t)code << FLOAT_MANTISSA : 0x400000);
 }
 
-/* The code of a 4-bit number, whose low three bits are the place of its magnitude in the list. */
+/* Rounds to a 4-bit number and returns its code. The low three bits of the code are the number of
+ * the magnitude in the list of all magnitudes; bit 3 is the sign. */
 static inline uint8_t round_e2m1(float x)
 {
     const uint32_t u = bits_of(x), a = u & 0x7fffffff, sign = u >> 28 & 8;
@@ -184,9 +188,9 @@ void number_round(DType to, const float *x, void *y, int64_t n)
     if (to == DT_e2m1x2) round_pairs(x, y, n);
 }
 
-/* Returns the float next to x towards zero, with its last bit set if x lies beyond. Rounding that
- * to a format with at least two fewer bits gives the same as rounding x (Boldo and Melquiond, When
- * double rounding is odd). */
+/* Rounds x toward zero to a float, and sets the float's last bit if it differs from x. If the
+ * result is then rounded to a format with at least two bits less, this gives the same as rounding x
+ * once (Boldo and Melquiond, When double rounding is odd). */
 static float round_to_odd(double x)
 {
     float near = (float)x;
@@ -199,7 +203,7 @@ static float round_to_odd(double x)
 
 enum { TILE = 256 };
 
-/* Returns the bytes of n numbers, or where number n begins. */
+/* Returns how many bytes n numbers take, which is also the offset in bytes of number n. */
 static uint64_t bytes_of(DType t, uint64_t n)
 {
     assert(n % dtype_numbers(t) == 0);

@@ -1,16 +1,17 @@
-/* Folds the letters of a contraction into m, n, k and batch. */
+/* Combines the letters of a contraction into the sizes m, n, k and batch of a matrix product. */
 #include "kernels/product.h"
 
 #include <assert.h>
 
 typedef enum IndexKind { KIND_row, KIND_column, KIND_summed, KIND_batch, KIND_COUNT } IndexKind;
 
-/* One argument, with all letters of each kind as one index. */
+/* One argument, in which all letters of a kind act as a single index. */
 typedef struct ProductOperand {
-    int64_t size[KIND_COUNT];   /* 1 if the kind does not occur */
-    int64_t stride[KIND_COUNT]; /* stride of each kind's innermost letter; 0 if the kind does not
-                                   occur */
-    /* dimension of each kind's innermost letter; -1 if the kind does not occur */
+    int64_t size[KIND_COUNT];   /* size of each kind; 1 if no letter has this kind */
+    int64_t stride[KIND_COUNT]; /* stride of the innermost letter of each kind; 0 if no letter has
+                                   this kind */
+    /* number of the dimension of the innermost letter of each kind; -1 if no letter has this
+     * kind */
     int depth[KIND_COUNT];
 } ProductOperand;
 
@@ -41,7 +42,7 @@ static ProductOperand operand_of(const Binding *b, const int64_t size['z' + 1], 
             o.stride[kind] = stride;
             o.depth[kind] = d;
         } else {
-            assert(inside == kind); /* letters of one kind lie together */
+            assert(inside == kind); /* letters of one kind must be neighbours */
         }
         inside = kind;
         o.size[kind] *= size[(unsigned char)letter];
@@ -50,13 +51,15 @@ static ProductOperand operand_of(const Binding *b, const int64_t size['z' + 1], 
     return o;
 }
 
-/* The argument as a matrix of `outer` by `inner`. */
+/* Returns the argument as a matrix whose rows are counted by kind `outer` and whose columns are
+ * counted by kind `inner`. */
 static ProductMatrix matrix_of(const ProductOperand *o, IndexKind outer, IndexKind inner)
 {
     bool transposed = o->depth[outer] > o->depth[inner];
     IndexKind fast = transposed ? outer : inner, slow = transposed ? inner : outer;
     int64_t leading = o->depth[slow] < 0 ? o->size[fast] : o->stride[slow];
-    assert(o->depth[fast] < 0 || o->stride[fast] == 1); /* batch is never innermost */
+    assert(o->depth[fast] < 0 || o->stride[fast] == 1); /* so the fast index is contiguous: a batch
+                                                           index is never innermost */
     return (ProductMatrix){transposed, leading < 1 ? 1 : leading, o->stride[KIND_batch]};
 }
 

@@ -1,8 +1,10 @@
-/* A contraction of ops.def as one matrix product. A letter of the signature is a row index (in
- * one input and the output), a column index (in the other input and the output), summed (in both
- * inputs only) or batch (in all three). Letters of one kind lie together and in the same order
- * in every argument, so each kind acts as one index and no element is moved. An argument with
- * the opposite order is read as a transposed matrix. Independent of ops, dtypes and libraries. */
+/* Describes a contraction of ops.def as one matrix product. Each letter of the contraction's
+ * signature is an index of one of four kinds: a row index occurs in one input and the output, a
+ * column index in the other input and the output, a summed index only in both inputs, a batch index
+ * in all three. In every argument, the letters of one kind are neighbours and have the same order.
+ * So all letters of a kind act as one index, and no element has to be moved. An argument whose
+ * kinds have the opposite order is read as a transposed matrix. This file knows no ops, dtypes or
+ * libraries. */
 #ifndef TANDEM_KERNELS_PRODUCT_H
 #define TANDEM_KERNELS_PRODUCT_H
 
@@ -12,24 +14,26 @@
 extern "C" {
 #endif
 
-/* Element (i, j) lies at i * leading + j, or, transposed, at j * leading + i. In elements. */
+/* How a matrix lies in memory, in elements. Element (i, j) is at i * leading + j or, if the matrix
+ * is transposed, at j * leading + i. */
 typedef struct ProductMatrix {
     bool transposed;
-    int64_t leading;      /* at least 1, and at least the matrix's extent in memory order */
-    int64_t batch_stride; /* distance between the matrices of two consecutive batch indices; 0: no
-                           * batch */
+    int64_t leading;      /* at least 1, and at least the length of a row (if transposed: of a
+                             column) */
+    int64_t batch_stride; /* distance from the matrix of one batch index to that of the next; 0:
+                             there is no batch index */
 } ProductMatrix;
 
-/* z [m,n] = x [m,k] y [k,n], `batch` times. z is never transposed: x is the input that shares the
- * output's outer letters. Sizes may be 0. */
+/* z [m,n] = x [m,k] y [k,n], computed for each of `batch` batches. z is never transposed, because x
+ * is defined as the input that has the outer letters of the output. Sizes may be 0. */
 typedef struct Product {
-    uint32_t left, right; /* the arguments that are x and y: 0 and 1, or 1 and 0 */
+    uint32_t left, right; /* numbers of the arguments that are x and y: 0 and 1, or 1 and 0 */
     int64_t m, n, k, batch;
     ProductMatrix x, y, z;
 } Product;
 
-/* Returns the product that a bound contraction computes, given the local size of each letter. It
- * uses only the first two inputs; scales do not matter. */
+/* Returns the product that a contraction computes. size[c] is the local size of letter c. Only the
+ * first two inputs are used; the scales of 8-bit operands are ignored. */
 Product product_of(const Binding *b, const int64_t size['z' + 1]);
 
 #ifdef __cplusplus

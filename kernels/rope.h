@@ -1,15 +1,17 @@
-/* How rotary frequencies are scaled for contexts that are longer than the original one
- * (attrs.rope_*). Each pair keeps a fraction of its frequency; the rest is divided by the factor.
- * Llama 3.1: the fraction grows from 0 to 1 with the turns of a pair within the original context.
- * YaRN: the fraction falls from 1 to 0 with the index of a pair. LongRoPE: each pair has a factor
- * of its own that divides its frequency.
+/*  How rotary position embeddings scale their frequencies for contexts longer than the one of
+ * pre-training (attrs.rope_*). Each pair of elements rotates with its own frequency. It keeps a
+ * fraction of this frequency; the rest is divided by a factor:
+ *   Llama 3.1  the fraction grows from 0 to 1 with the pair's number of turns in that context
+ *   YaRN       the fraction falls from 1 to 0 with the number of the pair
+ *   LongRoPE   the frequency of each pair is divided by its own factor
  *
- * Positions with an image (attrs.rows, columns: its grid; attrs.first: its first token). Pairs
- * below attrs.lo turn by the time of a token, those below attrs.hi by its row, and the others by
- * its column. A token of text has one number for all three; the image has one time, and text behind
- * it goes on after its larger side. With attrs.count the sequence is the image alone (an encoder):
- * frequencies begin again at each part of the pairs, and patches come in blocks of count x count.
- */
+ * Sequences with an image: attrs.rows and attrs.columns are the size of the image in tokens, and
+ * attrs.first is its first token. Pairs below attrs.lo rotate by the time of a token, pairs below
+ * attrs.hi by its row in the image, all others by its column. For a token of text these three are
+ * the same number. All tokens of an image have the same time, and text after the image goes on
+ * after the larger side of the image. If attrs.count is set, the sequence is an image alone (in an
+ * encoder): each of the groups of pairs starts again from the first frequency, and patches are
+ * ordered in blocks of count x count. */
 #ifndef TANDEM_KERNELS_ROPE_H
 #define TANDEM_KERNELS_ROPE_H
 
@@ -19,16 +21,15 @@
 #include "planner/ir/op.h"
 
 typedef struct RopeRamp {
-    double factor;      /* 0: no frequency is scaled */
-    double context;     /* 0: the ramp runs over the indices of pairs; otherwise over turns in this
-                         * context */
-    double none, whole; /* the point at which a pair keeps no frequency, and the point at which it
-                         * keeps its whole frequency */
-    double gain;        /* multiplies sines and cosines */
+    double factor;      /* the factor; 0: no frequency is scaled */
+    double context;     /* context of pre-training in tokens, if fractions depend on turns within
+                           it; 0: they depend on the number of the pair */
+    double none, whole; /* where the fraction is 0; where it is 1 */
+    double gain;        /* factor of all sines and cosines */
 } RopeRamp;
 
-/* Returns the index of the pair, as a real number, that turns `turns` times within the original
- * context. `turned`: elements that turn, two for each pair. */
+/* Returns the number of the pair (as a real number) that makes `turns` turns within the context of
+ * pre-training. `turned` is how many elements rotate, two for each pair. */
 static inline double rope_pair_of(const Attrs *attrs, int64_t turned, double turns)
 {
     const double two_pi = 6.283185307179586476925286766559;
@@ -43,22 +44,23 @@ static inline double rope_pair_of(const Attrs *attrs, int64_t turned, double tur
 #endif
 
 typedef struct RopeGrid {
-    int64_t rows, columns, first; /* rows 0: positions count tokens */
-    int64_t lo, hi;               /* pairs that turn by row: [lo, hi) */
-    int64_t block;                /* patches of a block, down and across; 0: a decoder's tokens */
-    int64_t pairs;                /* that turn */
+    int64_t rows, columns, first; /* rows: 0 if a position is just the number of the token */
+    int64_t lo, hi;               /* pairs lo to hi - 1 rotate by row */
+    int64_t block;                /* rows, and columns, of a block of patches; 0: the sequence
+                                     belongs to a decoder */
+    int64_t pairs;                /* number of pairs that rotate */
 } RopeGrid;
 
 static inline RopeGrid rope_grid(const Attrs *attrs, int64_t turned)
 {
-    RopeGrid g; /* nvcc reads this as C++ */
+    RopeGrid g; /* assigned member by member, because nvcc reads this file as C++ */
     g.rows = attrs->rows, g.columns = attrs->columns, g.first = attrs->first;
     g.lo = attrs->lo, g.hi = attrs->hi, g.block = attrs->count, g.pairs = turned / 2;
     return g;
 }
 
-/* Returns the fraction 2 k / E in the exponent of pair e's frequency. k counts the pairs that share
- * one set of frequencies. */
+/* Returns 2 k / E, the exponent of the frequency of pair e. k is the number of the pair among those
+ * pairs that start from the first frequency together. */
 ROPE_BOTH double rope_exponent(const RopeGrid *g, int64_t e)
 {
     if (g->rows == 0 || g->block == 0) return 2.0 * (double)e / (double)(2 * g->pairs);
@@ -67,7 +69,7 @@ ROPE_BOTH double rope_exponent(const RopeGrid *g, int64_t e)
     return (double)(e - from) / (double)(to - from);
 }
 
-/* Returns the position by which pair e of a token turns. */
+/* Returns the position by which pair e of a token rotates. */
 ROPE_BOTH int64_t rope_place(const RopeGrid *g, int64_t e, int64_t token)
 {
     if (g->rows == 0 || token < g->first) return token;
@@ -84,7 +86,7 @@ ROPE_BOTH int64_t rope_place(const RopeGrid *g, int64_t e, int64_t token)
 
 static inline RopeRamp rope_ramp(const Attrs *attrs, int64_t turned)
 {
-    RopeRamp ramp; /* nvcc reads this as C++ */
+    RopeRamp ramp; /* assigned member by member, because nvcc reads this file as C++ */
     ramp.factor = attrs->rope_factor, ramp.context = (double)attrs->rope_context;
     ramp.none = attrs->rope_low, ramp.whole = attrs->rope_high;
     ramp.gain = attrs->rope_gain == 0 ? 1 : attrs->rope_gain;
@@ -94,8 +96,9 @@ static inline RopeRamp rope_ramp(const Attrs *attrs, int64_t turned)
     if (attrs->rope_yarn == 2) first = floor(first), last = ceil(last);
     ramp.context = 0;
     ramp.whole = fmax(first, 0);
-    ramp.none = fmin(last, (double)turned - 1); /* published so, although pairs end at turned / 2 */
-    if (ramp.none == ramp.whole) ramp.none += 0.001; /* if the ramp is a step, it has no slope */
+    ramp.none = fmin(last, (double)turned - 1); /* the published code uses this bound, although the
+                                                   last pair is turned / 2 - 1 */
+    if (ramp.none == ramp.whole) ramp.none += 0.001; /* avoids a division by zero below */
     return ramp;
 }
 

@@ -1,13 +1,14 @@
-/* A convolution in parts (IN_ROWS in ops.def): the output points of each part, and the place of
- * each input row. The first input of the border op has the rank's own rows; the neighbours' rows
- * lie in the strips that arrived. */
+/* A convolution that is computed in parts (IN_ROWS in ops.def): which output points each part
+ * computes, and where each input row lies. The border op computes the points that need rows of
+ * neighbour ranks. Its first input has only the rank's own rows; the rows of neighbours lie in the
+ * strips that the rank has received. */
 #ifndef TANDEM_KERNELS_STRIPS_H
 #define TANDEM_KERNELS_STRIPS_H
 
 #include "kernels/kernel.h"
 #include "planner/ir/window.h"
 
-/* Local output points in rectangles; some may be empty. */
+/* Local output points, as a list of rectangles. A rectangle may be empty. */
 typedef struct Region {
     Interval h, w;
 } Region;
@@ -16,7 +17,7 @@ typedef struct OutputPoints {
     Region at[MOST_REGIONS];
 } OutputPoints;
 
-/* Returns the local outputs along `letter` whose windows read only `own`. */
+/* Returns the local output rows (or columns, by `letter`) whose windows read only rows of `own`. */
 static inline Interval strips_inner(OpKind op, const KernelArgs *a, char letter, Interval own)
 {
     const int c = letter, reach = window_reach(letter);
@@ -32,8 +33,8 @@ static inline Interval strips_held(const KernelArgs *a, char letter)
     return (Interval){a->start[reach], a->start[reach] + a->valid[reach]};
 }
 
-/* Returns the rows of the centre. If the rows of a rank need a halo, the centre has the first half
- * of the inner rows: the other half is computed during the exchange of this halo. */
+/* Returns the rows that the centre part computes. If a rank needs a halo of rows, these are the
+ * first half of the inner rows; the other half is computed while this halo is being exchanged. */
 static inline Interval strips_centre_rows(Interval inner, int64_t all)
 {
     if (inner.hi - inner.lo < all) inner.hi = inner.lo + (inner.hi - inner.lo + 1) / 2;
@@ -67,9 +68,10 @@ static inline OutputPoints strips_output(OpKind op, const KernelArgs *a)
     return p;
 }
 
-/* Three numbers of rows, in memory order: in the strip of the previous part, the rank's own, and in
- * the strip of the next part. Without strips, all rows are the rank's own. A plane of the first
- * input has room for `room` rows, the rows of the largest part. */
+/* Numbers of rows in memory, in this order: `before` rows in the strip of the previous rank, `own`
+ * rows of this rank, and the rows in the strip of the next rank. Without strips, all rows count as
+ * `own`. Each plane of the first input has room for `room` rows, as many as the largest rank
+ * has. */
 typedef struct HeldRows {
     int64_t before, own, strip, room;
 } HeldRows;

@@ -1,11 +1,12 @@
-/* Attention with grouped query heads, in tiles that fit the stack: no [s,T] matrix is ever stored.
- *   forward:  S = scale Q K^T, P = exp(S - lse), O = P V. Causal: a query sees key T only up to its
- *             global position.
- *   backward: delta = rowsum(dO O), dV = P^T dO, dS = P (dO V^T - delta), dQ = scale dS K,
- *             dK = scale dS^T Q, summed over the query heads of a group.
- *   part:     the same for a part of the keys. Merging begins with the outputs of the parts before:
- *             their log-sum-exp is the maximum so far, and their sum of exponentials is 1.
- *   dropout:  O = (P m) V with m = mask / (1 - drop); dV = (P m)^T dO, dS = P (m dO V^T - delta).
+/*  Attention with grouped query heads. It is computed in tiles that fit on the stack, so no matrix
+ * [s,T] of scores is ever stored.
+ *   forward:   S = scale Q K^T, P = exp(S - lse), O = P V. If it is causal, a query sees only keys
+ *              up to its own global position.
+ *   backward:  delta = sum of dO O over a row, dV = P^T dO, dS = P (dO V^T - delta), dQ = scale dS
+ * K, dK = scale dS^T Q, summed over the query heads of a group. part:      the same for a part of
+ * the keys, whose results are merged with those of earlier parts. The merge starts from the earlier
+ * outputs: their log-sum-exp is the largest score so far, and their sum of exponentials is 1.
+ *   dropout:   O = (P m) V with m = mask / (1 - drop); dV = (P m)^T dO, dS = P (m dO V^T - delta).
  */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/attention.c"
@@ -14,24 +15,26 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/draw.h"
 
-enum { ROWS = 64, KEYS = 64 }; /* rows of a tile: queries; keys */
+enum { ROWS = 64, KEYS = 64 }; /* queries of a tile; keys of a tile */
 
 /* Keys that are contiguous in the whole sequence. */
 typedef struct Keys {
-    int64_t first, n, start; /* of the first key: index in this part; number of keys; of the first
-                                key: index in the whole */
+    int64_t first, n, start; /* index of the first key among this rank's keys; number of keys; index
+                                of the first key in the whole sequence */
 } Keys;
 
 typedef struct AttentionTile {
-    int64_t position; /* global position of the first query minus the position of the first key */
+    int64_t position; /* global position of the tile's first query minus that of key 0 */
     int64_t n_rows, first_key, n_keys;
-    int64_t q_stride, k_stride; /* distance between neighbouring queries; keys */
+    int64_t q_stride, k_stride; /* distance in elements between neighbouring queries; between
+                                   neighbouring keys */
     int64_t E;
-    int64_t place; /* index of the first query's score for key 0 among scores [b,s,g,r,T] */
+    int64_t place; /* number of the first query's score for key 0 among all scores [b,s,g,r,T] of
+                      the whole sequences */
 } AttentionTile;
 
-/* Returns the start of the next tile of queries. A tile never contains queries of two chunks, so
- * its queries are contiguous in the whole sequence. */
+/* Returns the first query of the tile after the one that begins at `row`. A tile never contains
+ * queries of two chunks, so its queries are contiguous in the whole sequence. */
 static int64_t next_row(const KernelArgs *a, int64_t row)
 {
     int64_t S = a->size['s'], half = S / 2;
@@ -39,7 +42,7 @@ static int64_t next_row(const KernelArgs *a, int64_t row)
     return row + ROWS < end ? row + ROWS : end;
 }
 
-/* Returns chunk i of the keys; false if there is none. */
+/* Sets *keys to chunk i of the keys. Returns false if there is no such chunk. */
 static bool keys_of(const KernelArgs *a, int64_t i, Keys *keys)
 {
     const int64_t T = a->size['T'], half = T / 2;
@@ -58,16 +61,16 @@ BOTH(attention_part_grad)
 
 #else
 
-/* Returns how many of the keys the tile's queries may see. last_position: the position of the last
- * query minus the position of the first key. */
+/* Returns how many of the keys the queries of a tile may see. last_position is the position of the
+ * last query minus the position of the first key. */
 static int64_t F(visible)(const KernelArgs *a, const Keys *keys, int64_t last_position)
 {
     if (a->attrs.causal && last_position + 1 < keys->n) return last_position + 1;
     return keys->n;
 }
 
-/* Returns the index of the score of query `row`, local head `h` and key 0 among the scores
- * [b,s,g,r,T] of the whole. */
+/* Returns the number of the score of query `row`, local head `h` and key 0 among all scores
+ * [b,s,g,r,T] of the whole sequences. */
 static int64_t F(place_of)(const KernelArgs *a, int64_t b, int64_t row, int64_t h)
 {
     if (a->attrs.drop == 0) return 0;
@@ -91,7 +94,7 @@ static AttentionTile F(tile_of)(const KernelArgs *a, const Keys *keys, int64_t r
                            .place = place + keys->start};
 }
 
-/* Returns how many of the tile's keys the query in row i may see. */
+/* Returns how many keys of the tile its query number i may see. */
 static int64_t F(seen)(const KernelArgs *a, const AttentionTile *t, int64_t i)
 {
     int64_t n = t->position + i + 1 - t->first_key;
@@ -108,7 +111,8 @@ static void F(scores)(const AttentionTile *t, REAL factor, const REAL *q, const 
      KEYS);
 }
 
-/* Returns mask / (1 - drop) for a query's keys; NULL: nothing is dropped. */
+/* Computes the mask of a query's keys: 1 / (1 - drop) for scores that dropout keeps, 0 for the
+ * others. Returns NULL if there is no dropout. */
 static const REAL *F(mask)(const KernelArgs *a, const AttentionTile *t, int64_t i, int64_t n,
                            REAL *mask)
 {
@@ -125,7 +129,8 @@ static const REAL *F(mask)(const KernelArgs *a, const AttentionTile *t, int64_t 
     return mask;
 }
 
-/* Adds one tile to the running maximum and sum of its rows and to the unnormalised output. */
+/* Adds one tile of keys to the largest score, the sum of exponentials and the output of each row.
+ * The output is not yet divided by the sum. */
 static void F(attend_tile)(const KernelArgs *a, const AttentionTile *t, const REAL *q,
                            const REAL *k, const REAL *v, REAL *out, REAL *top, REAL *total)
 {
@@ -137,7 +142,8 @@ static void F(attend_tile)(const KernelArgs *a, const AttentionTile *t, const RE
         for (int64_t j = 0; j < t->n_keys && !seen; j++) row[j] = 0;
         if (!seen) continue;
         for (int64_t j = 0; j < seen; j++) new_top = row[j] > new_top ? row[j] : new_top;
-        REAL shrink = F(exponential)(top[i] - new_top); /* for the first tile exp(-infinity) = 0 */
+        REAL shrink = F(exponential)(top[i] - new_top); /* for the first tile, this is
+                                                           exp(-infinity) = 0 */
         for (int64_t j = 0; j < seen; j++) row[j] = F(exponential)(row[j] - new_top);
         for (int64_t j = seen; j < t->n_keys; j++) row[j] = 0;
         total[i] = total[i] * shrink + F(sum)(row, seen);
@@ -150,8 +156,8 @@ static void F(attend_tile)(const KernelArgs *a, const AttentionTile *t, const RE
     (false, false, t->n_rows, t->E, t->n_keys, 1, p, KEYS, v, t->k_stride, 1, out, t->q_stride);
 }
 
-/* Starts the running maximum and sum of n rows: for no keys, or from the results of the earlier
- * parts. */
+/* Initialises the largest score and the sum of exponentials of n rows: for no keys, or from the
+ * results of earlier parts. */
 static void F(begin_rows)(const KernelArgs *a, int64_t n, REAL *out, int64_t out_stride,
                           const REAL *lse, int64_t lse_stride, REAL *top, REAL *total)
 {
@@ -162,8 +168,8 @@ static void F(begin_rows)(const KernelArgs *a, int64_t n, REAL *out, int64_t out
     }
 }
 
-/* Processes all keys for one head's queries from `row` on. A query that has seen no key has an
- * output of zero and a log-sum-exp of minus infinity. */
+/* Processes all keys for one head and the tile of queries from `row` on. A query that sees no key
+ * gets an output of zero and a log-sum-exp of minus infinity. */
 static void F(attend_rows)(const KernelArgs *a, int64_t row, int64_t place, const REAL *q,
                            const REAL *k, const REAL *v, REAL *out, REAL *lse, int64_t lse_stride)
 {
@@ -208,7 +214,7 @@ typedef struct F(Gradients) {
     REAL *dq, *dk, *dv;
 } F(Gradients);
 
-/* Adds one tile's contributions; pointers are at the tile's first query and at key 0. */
+/* Adds the contributions of one tile. All pointers point to the tile's first query or to key 0. */
 static void F(attend_tile_grad)(const KernelArgs *a, const AttentionTile *t, const F(Gradients) * g,
                                 const REAL *delta, int64_t lse_stride)
 {
@@ -239,7 +245,7 @@ static void F(attend_tile_grad)(const KernelArgs *a, const AttentionTile *t, con
      t->k_stride);
 }
 
-/* Processes all keys for one head's queries from `row` on. */
+/* Processes all keys for one head and the tile of queries from `row` on. */
 static void F(attend_rows_grad)(const KernelArgs *a, int64_t row, int64_t place,
                                 const F(Gradients) * g, const REAL *delta)
 {

@@ -1,9 +1,9 @@
-/* Attention of other kinds (ops.def): values of another size than keys, a window, a soft cap, a
- * score without a value (sink), a table of numbers for distances. Written for clarity, query by
- * query.
- *   forward:  x = scale q k; s = cap tanh(x / cap) + table; P = exp(s - lse); O = P V
- *   backward: delta = dO O, dV = P^T dO, ds = P (dO V - delta), dtable = sum of ds by bucket,
- *             dx = ds (1 - tanh(x / cap)^2), dQ = scale dx K, dK = scale dx^T Q */
+/*  Attention with additions (see ops.def): values of another size than keys, a window, a soft cap,
+ * a score without a value (sink), a table of biases for distances. The code computes query by query
+ * and is written for clarity.
+ *   forward:   x = scale q k; s = cap tanh(x / cap) + table; P = exp(s - lse); O = P V
+ *   backward:  delta = dO O, dV = P^T dO, ds = P (dO V - delta), dtable = sum of ds by bucket,
+ *              dx = ds (1 - tanh(x / cap)^2), dQ = scale dx K, dK = scale dx^T Q */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/attention_kinds.c"
 #include <stdint.h>
@@ -28,8 +28,8 @@ typedef struct F(Kinds) {
     Buckets buckets;
 } F(Kinds);
 
-/* One query: its row among [b,s,g,r], its head g R + r, its first key among [b,T,g], and the keys
- * [from, end) that it sees. */
+/* One query. row: its number in [b,s,g,r]; head: g R + r; key: number of its first key in [b,T,g];
+ * position: its global position; it sees keys from to end - 1. */
 typedef struct F(Query) {
     int64_t row, head, key, position, from, end;
 } F(Query);
@@ -60,7 +60,7 @@ static F(Query) F(query_of)(const F(Kinds) * x, int64_t i)
     return y;
 }
 
-/* Returns the table's index for the distance from the query to the key. */
+/* Returns the number of the table's bucket for the distance from the query to the key. */
 static int64_t F(bucket)(const F(Kinds) * x, const F(Query) * y, int64_t key)
 {
     int64_t distance = key - y->position;
@@ -74,7 +74,7 @@ static int64_t F(bucket)(const F(Kinds) * x, const F(Query) * y, int64_t key)
     return (behind + i) * x->heads + y->head;
 }
 
-/* Returns the score of a key; *slope: its derivative by the scaled product of query and key. */
+/* Returns the score of a key. Sets *slope to the derivative of the score by scale q k. */
 static REAL F(score)(const F(Kinds) * x, const F(Query) * y, int64_t key, REAL *slope)
 {
     const REAL cap = (REAL)x->a->attrs.cap;
@@ -146,14 +146,14 @@ static void F(attention_wide)(const KernelArgs *a)
     F(attend)(&x, a->ptr[3], a->ptr[4]);
 }
 
-/* the same, with sink [g,r] */
+/* q, k, v, sink [g,r] -> out, lse (shapes as above) */
 static void F(attention_sink)(const KernelArgs *a)
 {
     const F(Kinds) x = F(kinds_of)(a, 0, true, false);
     F(attend)(&x, a->ptr[4], a->ptr[5]);
 }
 
-/* the same, with table [N,g,r] */
+/* q, k, v, table [N,g,r] -> out, lse (shapes as above) */
 static void F(attention_table)(const KernelArgs *a)
 {
     const F(Kinds) x = F(kinds_of)(a, 0, false, true);

@@ -1,7 +1,6 @@
-/* OpenBLAS: one thread, and kernels for the vectors that the processor has. The library is loaded
- * when the first kernel is asked for, because to load it takes longer than a command that runs no
- * kernel.
- */
+/* OpenBLAS, with one thread and with code for the vector instructions of the processor. The library
+ * is loaded when the first kernel is asked for: loading takes longer than a whole command that runs
+ * no kernel. */
 #include "kernels/cpu/blas.h"
 
 #include <dlfcn.h>
@@ -14,11 +13,11 @@
 #include "kernels/kernel.h"
 
 static CpuBlas blas;
-static char missing[512]; /* why the library cannot be used; empty: it can */
+static char missing[512]; /* reason why the library cannot be used; empty: it can be used */
 static const char *(*core_name)(void);
 
-/* Returns a function of the library, or NULL. A function does not fit into `void *` in C, so the
- * caller copies the pointer. */
+/* Returns a function of the library, or NULL. C does not allow a conversion from `void *` to a
+ * function, so the caller copies the bytes of the pointer. */
 static void *function(void *library, const char *name)
 {
     void *found = dlsym(library, name);
@@ -35,10 +34,10 @@ static bool is_old(void)
 }
 
 #if defined __x86_64__
-/* An old OpenBLAS does not know a newer processor, and chooses kernels without AVX for it. Products
- * are then several times slower. So this function chooses newer kernels, unless the user has chosen
- * some by OPENBLAS_CORETYPE. OpenBLAS calls the two functions found here at its own start and end,
- * if it has kernels for several processors. */
+/* Chooses newer code if OpenBLAS would choose code without AVX. An old OpenBLAS does this for a
+ * newer processor that it does not know, and products are then several times slower. If the user
+ * has set OPENBLAS_CORETYPE, nothing is changed. The two functions looked up here exist if OpenBLAS
+ * has code for several processors; it calls them itself at its start and end. */
 static void choose_kernels(void *library)
 {
     static const char name[] = "OPENBLAS_CORETYPE";
@@ -64,7 +63,8 @@ static void choose_kernels(void *library)
 }
 #endif
 
-/* Loads the library with which Tandem was built, else the one that the system's loader finds. */
+/* Loads the library with which Tandem was built or, if that is missing, the one that the system's
+ * loader finds. */
 static void load(void)
 {
     static const char *const names[] = {TANDEM_OPENBLAS, "libopenblas.so.0", "libopenblas.so"};
@@ -86,7 +86,8 @@ static void load(void)
     memcpy(&core_name, &found[2], sizeof core_name);
     memcpy(&set_threads, &found[3], sizeof set_threads);
     choose_kernels(library);
-    /* a rank has one core, and a single thread always adds in the same order */
+    /* one thread, because a rank has one core, and because a single thread always adds in the same
+     * order */
     set_threads(1);
 }
 

@@ -1,17 +1,18 @@
-/* OpenBLAS, loaded when the first kernel is asked for. */
+/* OpenBLAS, which is loaded when the first kernel is asked for. */
 #ifndef TANDEM_KERNELS_CPU_BLAS_H
 #define TANDEM_KERNELS_CPU_BLAS_H
 
 #include <cblas.h>
 
-/* The products of OpenBLAS. */
+/* The matrix products of OpenBLAS. */
 typedef struct CpuBlas {
     __typeof__(cblas_dgemm) *dgemm;
     __typeof__(cblas_sgemm) *sgemm;
 } CpuBlas;
 
-/* Returns the products. The first call loads OpenBLAS and prepares it for the products of one rank.
- * Ends the process if kernel_cpu_blas_missing was not asked, and OpenBLAS cannot be loaded. */
+/* Returns the matrix products. The first call loads OpenBLAS and sets it to one thread. If OpenBLAS
+ * cannot be loaded and the caller has not asked kernel_cpu_blas_missing before, the process
+ * ends. */
 const CpuBlas *cpu_blas(void);
 
 #endif

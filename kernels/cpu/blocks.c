@@ -1,12 +1,13 @@
-/* Numbers that share a scale in blocks of neighbours (the OCP microscaling formats specification,
- * 1.0). A block's scale is the smallest power of two for which no magnitude in the block exceeds
- * the largest number of the narrow type, attrs.scale. Dividing by it and multiplying with it are
- * exact, so rounding to the narrow type is the only loss. The product multiplies each operand with
- * its scales and sums in the wide type. */
+/* Quantisation in blocks: neighbouring numbers share one scale (OCP microscaling formats
+ * specification 1.0). attrs.scale is the largest number of the narrow dtype. The scale of a block
+ * is the smallest power of two with which no magnitude of the block exceeds attrs.scale times the
+ * scale. Dividing and multiplying by a power of two is exact, so only the rounding to the narrow
+ * dtype loses precision. The product multiplies each operand with its scales and adds in the wide
+ * dtype. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/blocks.c"
 #include "kernels/product.h"
-/* the tile of a product */
+/* sizes of the tile of a product: rows, columns, summed index */
 enum { TILE_ROWS = 32, TILE_COLUMNS = 64, TILE_SUMMED = 64 };
 #include "kernels/cpu/real.h"
 
@@ -18,7 +19,7 @@ BOTH(contract_blocks)
 
 #else
 
-/* x [outer,blocks,block,inner] -> y the same, scales [outer,blocks,inner] */
+/* x [outer,blocks,block,inner] -> y (same shape), scales [outer,blocks,inner] */
 static void F(quantise_blocks)(const KernelArgs *a, int64_t outer, int64_t blocks, int64_t inner)
 {
     const REAL *x = a->ptr[0], largest = (REAL)a->attrs.scale;
@@ -63,7 +64,8 @@ static void F(quantise_blocks_tokens)(const KernelArgs *a)
 typedef struct F(Blocks) {
     const REAL *values, *scales;
     ProductMatrix is;
-    int64_t inner, run; /* distance between neighbours in a block; distance between blocks */
+    int64_t inner, run; /* in elements: between neighbours of a block; between neighbouring
+                           blocks */
 } F(Blocks);
 
 static F(Blocks) F(blocks_of)(const KernelArgs *a, uint32_t arg, ProductMatrix is)
@@ -76,7 +78,8 @@ static F(Blocks) F(blocks_of)(const KernelArgs *a, uint32_t arg, ProductMatrix i
     return x;
 }
 
-/* Copies rows [row, row + rows) and columns [column, column + columns) of the unscaled matrix. */
+/* Copies rows row to row + rows - 1 and columns column to column + columns - 1 of the matrix, each
+ * number multiplied with its scale. */
 static void F(unscale)(const F(Blocks) * x, int64_t row, int64_t rows, int64_t column,
                        int64_t columns, REAL *to, int64_t leading)
 {

@@ -1,6 +1,6 @@
-/* Every contraction of ops.def and its two gradients, by matrix products (kernels/product.h). The
- * inputs of scaled forms were multiplied by largest / amax; the output is multiplied by amax /
- * largest of both. */
+/* Computes every contraction of ops.def and its two gradients by matrix products
+ * (kernels/product.h). In a scaled contraction, each input has been multiplied by largest / amax of
+ * that input. The output is therefore multiplied by amax / largest of both inputs. */
 #include <assert.h>
 #include <limits.h>
 
@@ -8,7 +8,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/product.h"
 
-/* A product with scales. They are undone in tiles of the output on the stack. */
+/* A product with scales. Tiles of the product lie on the stack until their scales are undone. */
 enum { TILE_ROWS = 32, TILE_COLUMNS = 64 };
 typedef struct Scaled {
     const KernelArgs *a;

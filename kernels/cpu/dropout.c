@@ -1,6 +1,6 @@
-/* Dropout: y = x / (1 - p) if a draw keeps the element, otherwise 0. The draw depends on the
- * element's index in the whole tensor, so the gradient applies the same function to the output's
- * gradient. */
+/* Dropout: y = x / (1 - p) if a random draw keeps the element, and 0 if not. The draw depends only
+ * on the element's number in the whole tensor, so the gradient applies the same function to the
+ * gradient of the output. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/dropout.c"
 #include <assert.h>
@@ -8,8 +8,8 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/draw.h"
 
-/* Returns the index in the whole tensor of the first element of row `row`. Rows are all dimensions
- * but the last, as one. */
+/* Returns the number in the whole tensor of the first element of local row `row`. All dimensions
+ * but the last one together count the rows. */
 static int64_t global_row(const KernelArgs *a, int64_t row)
 {
     const Binding *b = a->binding;
@@ -20,7 +20,7 @@ static int64_t global_row(const KernelArgs *a, int64_t row)
         bool last = d == b->n_dims[0] - 1;
         int64_t at = last ? 0 : row % a->size[l];
         if (!last) row /= a->size[l];
-        /* a row is contiguous in the whole */
+        /* a row must be contiguous in the whole tensor */
         assert(!last || a->second[l] == a->start[l] + a->size[l] / 2);
         place += cpu_whole_index(a, letter[d], at) * step;
         step *= b->size[l];

@@ -1,5 +1,5 @@
-/* Looks up rows of a table: token embeddings, learned positions and biases. If the vocabulary is
- * split, an id outside the local part contributes zero. */
+/* Ops that add or copy rows of a table: token embeddings, learned and sinusoidal positions, and
+ * biases. If the vocabulary is split over ranks, an id outside of this rank's range gives zeros. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/embed.c"
 #include "kernels/cpu/real.h"
@@ -30,7 +30,7 @@ static void F(embed)(const KernelArgs *a)
     }
 }
 
-/* dy [b,s,k], ids [b,s] i32 -> dtable [v,k]; contributions in the order of positions */
+/* dy [b,s,k], ids [b,s] i32 -> dtable [v,k]. Contributions are added in the order of positions. */
 static void F(embed_grad)(const KernelArgs *a)
 {
     const REAL *dy = a->ptr[0];
@@ -44,7 +44,7 @@ static void F(embed_grad)(const KernelArgs *a)
     }
 }
 
-/* x [outer, n], row [n] -> y [outer, n]; y may be x */
+/* x [outer, n], row [n] -> y [outer, n]; x and y may be the same memory */
 static void F(add_row)(const REAL *x, const REAL *row, REAL *y, int64_t outer, int64_t n)
 {
     for (int64_t i = 0; i < outer; i++) {
@@ -70,7 +70,7 @@ static void F(position)(const KernelArgs *a)
         F(add_row)(x + i * n, table + cpu_whole_index(a, 's', i % tokens) * n, y + i * n, 1, n);
 }
 
-/* dy [b,s,k] -> dtable [S,k], zero for other ranks' tokens */
+/* dy [b,s,k] -> dtable [S,k]; zero for tokens of other ranks */
 static void F(position_grad)(const KernelArgs *a)
 {
     const REAL *dy = a->ptr[0];
@@ -91,7 +91,7 @@ static void F(bias_grad)(const KernelArgs *a)
     F(add_row_grad)(a->ptr[0], F(summed)(a, 0, a->rows), a->size['b'] * a->size['s'], a->rows);
 }
 
-/* x [b,s,D] -> y [b,s,D]; y may be x */
+/* x [b,s,D] -> y [b,s,D]; x and y may be the same memory */
 static void F(sinusoid)(const KernelArgs *a)
 {
     const int64_t S = a->size['s'], D = a->size['D'], half = D / 2;

@@ -1,7 +1,7 @@
-/* Mixture of experts: routing (topk, route, slots), and the copies to the experts and back
- * (dispatch, combine). A slot is id * capacity + position in its sequence; -1: dropped. A rank
- * holds the experts from start['e'] on and their rooms from start['m'] on, and adds nothing for the
- * experts of other ranks. */
+/* Mixture of experts: routing (topk, route, slots), and the copies of tokens to the experts and
+ * back (dispatch, combine). A slot is expert * capacity + position in the sequence; -1 means that
+ * the choice was dropped. A rank has the experts from start['e'] on, and their slots from
+ * start['m'] on. It ignores the experts of other ranks. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/experts.c"
 #include "kernels/cpu/real.h"
@@ -27,8 +27,8 @@ BOTH(charge_grad)
 BOTH(expert_bias)
 BOTH(expert_bias_grad)
 
-/* ids [b,S,K] -> slots [b,S,K], both i32: the tokens of a sequence take the slots in their order.
- */
+/* ids [b,S,K] -> slots [b,S,K], both i32: the choices of a sequence take the slots of an expert in
+ * the order of tokens */
 void cpu_slots(const KernelArgs *a)
 {
     const int32_t *ids = a->ptr[0];
@@ -48,7 +48,8 @@ void cpu_slots(const KernelArgs *a)
 
 #else
 
-/* A NaN counts as larger than any number, so that it stays visible. */
+/* Returns true if x is larger than `than`. A NaN counts as larger than any number, so that it is
+ * not lost. */
 static inline bool F(is_larger)(REAL x, REAL than)
 {
     return x > than || (x != x && than == than);
@@ -69,12 +70,13 @@ static REAL F(group_score)(const KernelArgs *a, const REAL *logits, int64_t n)
         else if (logits[e] > second)
             second = logits[e];
     }
-    /* scores with a bias are sigmoids already */
+    /* scores with a bias have already gone through the sigmoid */
     if (a->attrs.sigmoid && a->n_in == 2) return first + second;
     return a->attrs.sigmoid ? F(sigmoid_of)(first) + F(sigmoid_of)(second) : first;
 }
 
-/* Marks the experts outside the best groups. Of groups with equal scores the first is better. */
+/* Marks the experts outside of the best groups. If two groups have equal scores, the first one is
+ * better. */
 static void F(leave_out)(const KernelArgs *a, const REAL *logits, bool *out)
 {
     const int64_t groups = a->attrs.expert_groups, n = groups ? a->size['N'] / groups : 0;
@@ -105,7 +107,8 @@ static void F(choose)(const KernelArgs *a, const REAL *scores, int32_t *ids)
     }
 }
 
-/* logits [b,s,N] -> ids [b,s,K] i32, the largest first; among equals the first */
+/* logits [b,s,N] -> ids [b,s,K] i32: the K largest logits, the largest first; among equal ones the
+ * smaller id first */
 static void F(topk)(const KernelArgs *a)
 {
     const int64_t rows = a->size['b'] * a->size['s'];
@@ -113,7 +116,7 @@ static void F(topk)(const KernelArgs *a)
     (a, (const REAL *)a->ptr[0] + i * a->size['N'], (int32_t *)a->ptr[1] + i * a->size['K']);
 }
 
-/* logits [b,s,N], bias [N] -> ids [b,s,K] i32 */
+/* logits [b,s,N], bias [N] -> ids [b,s,K] i32, chosen by sigmoid(logit) + bias */
 static void F(topk_biased)(const KernelArgs *a)
 {
     const REAL *logits = a->ptr[0], *bias = a->ptr[1];
@@ -138,7 +141,8 @@ static void F(loads)(const KernelArgs *a)
     }
 }
 
-/* Returns the sum of exp(logit - largest) over the experts whose weights sum to 1. */
+/* Returns the sum of exp(logit - largest) over the experts over which weights are normalised: the
+ * chosen ones, or all. */
 static REAL F(softmax_sum)(const KernelArgs *a, const REAL *logits, const int32_t *ids,
                            REAL *largest)
 {
@@ -199,8 +203,9 @@ static void F(route_sigmoid)(const KernelArgs *a)
     }
 }
 
-/* dweights [b,s,K], logits [b,s,N], ids [b,s,K] i32 -> dlogits [b,s,N]. With sigmoids y and their
- * sum Y, the weights y / Y have dy = (dw - sum_j dw_j y_j / Y) / Y; and dlogit = dy y (1 - y). */
+/* dweights [b,s,K], logits [b,s,N], ids [b,s,K] i32 -> dlogits [b,s,N]. Let y_j be the sigmoids of
+ * the chosen logits and Y their sum. The weights are y_j / Y, so dy_j = (dw_j - sum_i dw_i y_i / Y)
+ * / Y, and dlogit_j = dy_j y_j (1 - y_j). */
 static void F(route_sigmoid_grad)(const KernelArgs *a)
 {
     const REAL *dweights = a->ptr[0], *logits = a->ptr[1];
@@ -219,7 +224,7 @@ static void F(route_sigmoid_grad)(const KernelArgs *a)
     }
 }
 
-/* logits [N] -> their softmax in `p` */
+/* logits [N] -> p [N], their softmax */
 static void F(softmax)(const REAL *logits, int64_t n, REAL *p)
 {
     REAL largest = logits[0], sum = 0;
@@ -228,8 +233,8 @@ static void F(softmax)(const REAL *logits, int64_t n, REAL *p)
     for (int64_t e = 0; e < n; e++) p[e] /= sum;
 }
 
-/* Computes the fraction of a sequence's choices that fell on each expert, times the number of
- * experts. */
+/* Computes, for each expert, the fraction of the sequence's choices that fell on it, times the
+ * number of experts. */
 static void F(chosen_parts)(const int32_t *ids, int64_t n_choices, int64_t n, REAL *parts)
 {
     for (int64_t e = 0; e < n; e++) parts[e] = 0;
@@ -237,7 +242,7 @@ static void F(chosen_parts)(const int32_t *ids, int64_t n_choices, int64_t n, RE
     for (int64_t e = 0; e < n; e++) parts[e] *= (REAL)n / (REAL)n_choices;
 }
 
-/* logits [b,s,N], ids [b,S,K] i32 -> balance [b]: the contribution of these tokens */
+/* logits [b,s,N], ids [b,S,K] i32 -> balance [b]: the contribution of this rank's tokens */
 static void F(balance)(const KernelArgs *a)
 {
     const int64_t n = a->size['N'], here = a->size['s'], tokens = a->size['S'], k = a->size['K'];
@@ -254,7 +259,8 @@ static void F(balance)(const KernelArgs *a)
     }
 }
 
-/* dbalance [b], logits [b,s,N], ids [b,S,K] i32 -> dlogits [b,s,N]: the choices are constants */
+/* dbalance [b], logits [b,s,N], ids [b,S,K] i32 -> dlogits [b,s,N]; the choices count as
+ * constants */
 static void F(balance_grad)(const KernelArgs *a)
 {
     const int64_t n = a->size['N'], here = a->size['s'], tokens = a->size['S'], k = a->size['K'];
@@ -273,7 +279,7 @@ static void F(balance_grad)(const KernelArgs *a)
     }
 }
 
-/* logits [N] -> their softmax in `p`; returns the logarithm of the sum of their exponentials */
+/* logits [N] -> p [N], their softmax. Returns the logarithm of the sum of exp(logit). */
 static REAL F(softmax_log)(const REAL *logits, int64_t n, REAL *p)
 {
     REAL largest = logits[0], sum = 0;
@@ -283,7 +289,7 @@ static REAL F(softmax_log)(const REAL *logits, int64_t n, REAL *p)
     return largest + log(sum);
 }
 
-/* logits [b,s,N] -> z [b]: the contribution of these tokens */
+/* logits [b,s,N] -> z [b]: the contribution of this rank's tokens */
 static void F(router_z)(const KernelArgs *a)
 {
     const int64_t n = a->size['N'], here = a->size['s'], tokens = a->binding->size['s'];
@@ -330,8 +336,8 @@ static void F(charge_grad)(const KernelArgs *a)
     for (int64_t b = 0; b < a->size['b']; b++) dbalance[b] -= F(sum)(dy + b * tokens, tokens);
 }
 
-/* Returns the row of [e,b,m,k] for a slot of sequence b; NULL: the token was dropped, or the row is
- * another rank's. */
+/* Returns the row in [e,b,m,k] that belongs to a slot of sequence b. Returns NULL if the choice was
+ * dropped, or if the row belongs to another rank. */
 static inline REAL *F(row_of)(const KernelArgs *a, REAL *rows, int64_t b, int32_t slot)
 {
     const int64_t capacity = a->binding->size['m'], e = slot / capacity - a->start['e'];
@@ -345,7 +351,8 @@ static inline int64_t F(rows_elements)(const KernelArgs *a)
     return a->size['e'] * a->size['b'] * a->size['m'] * a->size['k'];
 }
 
-/* x [b,S,k], slots [b,S,K] -> rows [e,b,m,k], times weights [b,S,K] if there are any */
+/* x [b,S,k], slots [b,S,K] -> rows [e,b,m,k], each multiplied by its weight of weights [b,S,K] if
+ * there are weights */
 static inline void F(spread)(const KernelArgs *a, const int32_t *slots, const REAL *weights,
                              REAL *rows)
 {
@@ -359,8 +366,8 @@ static inline void F(spread)(const KernelArgs *a, const int32_t *slots, const RE
     }
 }
 
-/* rows [e,b,m,k], slots [b,S,K] -> y [b,S,k]: the sum of each token's rows, times its weights if
- * there are any */
+/* rows [e,b,m,k], slots [b,S,K] -> y [b,S,k]: the sum of the rows of each token, each multiplied by
+ * its weight if there are weights */
 static inline void F(collect)(const KernelArgs *a, const int32_t *slots, const REAL *weights,
                               REAL *rows, REAL *y)
 {
@@ -412,7 +419,7 @@ static void F(combine_weights)(const KernelArgs *a)
     }
 }
 
-/* x [e,b,m,f], bias [e,f] -> y [e,b,m,f]; y may be x */
+/* x [e,b,m,f], bias [e,f] -> y [e,b,m,f]; x and y may be the same memory */
 static void F(expert_bias)(const KernelArgs *a)
 {
     const REAL *x = a->ptr[0], *bias = a->ptr[1];

@@ -1,7 +1,7 @@
-/* The exponential that the kernels call. In fp64 it is the C library's. In fp32 it is written out
- * here, so that loops vectorise and the bits do not depend on the machine's library. It is within 2
- * units in the last place from exp(-87) to exp(87), about the range of normal numbers; arguments
- * beyond are clamped. */
+/* The exponential function that kernels call. In fp64 it is the function of the C library. In fp32
+ * it is written out here, so that loops vectorise and the bits do not depend on the library of the
+ * machine. Its error is at most 2 units in the last place from exp(-87) to exp(87), which is about
+ * the range of normal numbers. Arguments outside of [-87, 87] are clamped. */
 #ifndef TANDEM_KERNELS_CPU_EXPONENTIAL_H
 #define TANDEM_KERNELS_CPU_EXPONENTIAL_H
 
@@ -9,9 +9,10 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Lets the compiler choose between two floats without a branch, because no kernel reads exception
- * flags. Turns the compiler's jump threading off. With it, the compiler would compute a separate
- * result for each bound, such as x / (1 + exp(87)), for every element, at a tenth of the speed. */
+/* Two options for GCC. no-trapping-math: the compiler may choose between two floats without a
+ * branch (no kernel reads exception flags). no-thread-jumps: without this option, the compiler
+ * makes separate code for clamped arguments, such as x / (1 + exp(87)), and loops become ten times
+ * slower. */
 #if defined __GNUC__ && !defined __clang__
 #pragma GCC optimize("no-trapping-math", "no-thread-jumps")
 #endif
@@ -21,8 +22,9 @@ static inline double exponential_f64(double x)
     return exp(x);
 }
 
-/* exp(x) = 2^n exp(r), x = n ln 2 + r, |r| <= ln 2 / 2. Polynomial and the two-part ln 2: Moshier,
- * Cephes, expf. Adding 1.5 * 2^23 leaves the nearest integer in the low bits. NaN stays NaN. */
+/* Returns exp(x) = 2^n exp(r) with x = n ln 2 + r and |r| <= ln 2 / 2. The polynomial and ln 2 in
+ * two parts are from Cephes (Moshier, expf). Adding 1.5 * 2^23 leaves the nearest whole number in
+ * the low bits. NaN stays NaN. */
 static inline float exponential_f32(float x)
 {
     const float magic = 12582912.0f;

@@ -1,6 +1,7 @@
-/* Finds the largest magnitude of a tensor or of its rows. Scales numbers so that this magnitude
- * becomes the largest number of a narrower type (attrs.scale). If the output's type is not
- * narrower, numbers are scaled but not rounded to it. The contraction undoes the scaling. */
+/* Two kinds of ops. amax finds the largest magnitude of a tensor, of its rows or of its columns.
+ * quantise scales numbers so that this magnitude becomes attrs.scale, the largest number of a
+ * narrower dtype. If the output's dtype is not narrower, numbers are scaled but not rounded. The
+ * contraction undoes the scaling. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/float8.c"
 #include "kernels/cpu/real.h"
@@ -24,14 +25,15 @@ BOTH(quantise_range)
 
 #else
 
-/* Keeps NaNs; a maximum that ignored NaNs would hide them. */
+/* Returns the larger of `most` and |x|. Returns NaN if either is NaN; otherwise a NaN would be
+ * lost. */
 static inline REAL F(larger)(REAL most, REAL x)
 {
     REAL magnitude = fabs(x);
     return magnitude <= most ? most : isnan(most) ? most : magnitude;
 }
 
-/* x [rows,columns]: out [rows] */
+/* x [rows,columns] -> out [rows]: largest magnitude of each row */
 static void F(amax_rows)(const KernelArgs *a, int64_t rows, int64_t columns)
 {
     const REAL *x = a->ptr[0];
@@ -43,7 +45,7 @@ static void F(amax_rows)(const KernelArgs *a, int64_t rows, int64_t columns)
     }
 }
 
-/* x [rows,columns]: out [columns] */
+/* x [rows,columns] -> out [columns]: largest magnitude of each column */
 static void F(amax_columns)(const KernelArgs *a, int64_t rows, int64_t columns)
 {
     const REAL *x = a->ptr[0];
@@ -53,14 +55,15 @@ static void F(amax_columns)(const KernelArgs *a, int64_t rows, int64_t columns)
         for (int64_t j = 0; j < columns; j++) out[j] = F(larger)(out[j], x[i * columns + j]);
 }
 
-/* If rounding carries a product past the largest number, the result is that number. */
+/* Returns x scaled by largest / amax. If rounding carries the product past `largest`, the result is
+ * `largest`. */
 static inline REAL F(scaled)(REAL x, REAL amax, REAL largest)
 {
     REAL y = x * (largest / (REAL)cpu_amax_bound((double)amax));
     return y > largest ? largest : y < -largest ? -largest : y;
 }
 
-/* x [rows,columns], amax [rows] */
+/* x [rows,columns], amax [rows] -> y [rows,columns] */
 static void F(quantise_by_rows)(const KernelArgs *a, int64_t rows, int64_t columns)
 {
     const REAL *x = a->ptr[0], *amax = a->ptr[1], largest = (REAL)a->attrs.scale;
@@ -70,7 +73,7 @@ static void F(quantise_by_rows)(const KernelArgs *a, int64_t rows, int64_t colum
             y[i * columns + j] = F(scaled)(x[i * columns + j], amax[i], largest);
 }
 
-/* x [rows,columns], amax [columns] */
+/* x [rows,columns], amax [columns] -> y [rows,columns] */
 static void F(quantise_by_columns)(const KernelArgs *a, int64_t rows, int64_t columns)
 {
     const REAL *x = a->ptr[0], *amax = a->ptr[1], largest = (REAL)a->attrs.scale;
@@ -81,7 +84,8 @@ static void F(quantise_by_columns)(const KernelArgs *a, int64_t rows, int64_t co
 }
 
 #define TOKENS (a->size['b'] * a->size['s'])
-/* One kernel for any tensor, seen as a matrix with a scale for each row or for each column. */
+/* Defines an op on any tensor by a function for matrices: the tensor is seen as a matrix, with a
+ * scale for each row or for each column. */
 #define SEEN_AS(name, kernel, rows, columns)                                                       \
     static void F(name)(const KernelArgs *a)                                                       \
     {                                                                                              \
@@ -105,7 +109,8 @@ SEEN_AS(quantise_over_last, quantise_by_rows, a->rows, a->size['n'])
 #undef SEEN_AS
 #undef TOKENS
 
-/* Returns where the local part of elements [lo, hi) begins; *n is its length. */
+/* Returns the local index of the first of elements attrs.lo to attrs.hi - 1. Sets *n to how many of
+ * them this rank has. */
 static int64_t F(range)(const KernelArgs *a, int64_t *n)
 {
     int64_t from = a->attrs.lo - a->start['x'], to = a->attrs.hi - a->start['x'];
@@ -115,7 +120,7 @@ static int64_t F(range)(const KernelArgs *a, int64_t *n)
     return *n ? from : 0;
 }
 
-/* x [x] -> out []: 0 if no element of the range is here */
+/* x [x] -> out []: 0 if this rank has no element of the range */
 static void F(amax_range)(const KernelArgs *a)
 {
     int64_t n, from = F(range)(a, &n);

@@ -1,12 +1,12 @@
-/* A split dimension and its halo. Kernels copy the rows that neighbours need (or contributions to
- * their sums) into strips, and take them out again. */
+/* Halos of a split dimension. Kernels copy the rows that neighbours need (or contributions to the
+ * neighbours' sums) into strips, and copy received strips back. */
 #include <assert.h>
 #include <string.h>
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/number.h"
 
-/* Rows [from, from + n) of the dimension of `a` buffer [outer, rows, inner]. */
+/* Rows from row `from` on of a buffer [outer, rows, inner] that begins at `at`. */
 typedef struct HaloRows {
     char *at;
     int64_t rows, from;
@@ -31,7 +31,7 @@ static void copy_rows(const KernelArgs *a, HaloRows from, HaloRows to, int64_t n
                from.at + (size_t)(o * from.rows + from.from) * step, (size_t)n * step);
 }
 
-/* Adds `from` to `to`, element by element, in the type of the buffers. */
+/* Adds n rows of `from` to `to`, element by element, in the dtype of the buffers. */
 static void add_rows(const KernelArgs *a, HaloRows from, HaloRows to, int64_t n)
 {
     const DType t = a->dtype[0];
@@ -50,7 +50,7 @@ static int64_t length(Interval at)
     return at.hi - at.lo;
 }
 
-/* The rows that a part owns and holds. */
+/* Returns the rows that a rank both owns and holds. */
 static Interval common(const Halo *h)
 {
     Interval at = {h->own.lo > h->held.lo ? h->own.lo : h->held.lo,
@@ -69,7 +69,8 @@ void cpu_halo_pack(const KernelArgs *a)
     copy_rows(a, (HaloRows){own, a->middle, 0}, strip_rows(a, a->ptr[1], 1, 0), h->to_previous);
 }
 
-/* A part may hold fewer rows than arrive: a window with a stride skips some rows. */
+/* Puts the rank's own rows and the received strips together. A rank may need fewer rows than it has
+ * received, because a window with a stride skips some rows. */
 void cpu_halo_join(const KernelArgs *a)
 {
     const Halo *h = &a->halo;

@@ -1,4 +1,4 @@
-/* Patches of images. */
+/* Batches of image patches. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/images.c"
 #include "kernels/cpu/real.h"
@@ -7,7 +7,7 @@ BOTH(image)
 
 #else
 
-/* -> [b,P,C]: row after row of each channel of a patch */
+/* writes [b,P,C]: P patches with C numbers each; a patch lists its rows, channel after channel */
 static void F(image)(const KernelArgs *a)
 {
     enum { MOST = 512 };

@@ -1,9 +1,9 @@
-/* Joins a part that all members of a group share with a part of each member, and splits the
- * gradient into both parts again. join_heads: a token is a group, and its heads are the members.
- * join_tokens: each sequence is a group of one member, and the tokens of x come before the tokens
- * of y. lead_tokens: all sequences are members of one group, and the shared tokens come before each
- * sequence. merge_tokens: neighbouring tokens become one; the shape changes, and the memory does
- * not. */
+/*  Ops that join features (or tokens) which all members of a group have in common with features of
+ * each member, and ops that split the gradient into both again.
+ *   join_heads    a token is a group, and its heads are the members
+ *   join_tokens   each sequence is a group of one member; the tokens of x come before those of y
+ *   lead_tokens   all sequences are members of one group; the common tokens come first in each
+ *   merge_tokens  neighbouring tokens become one token; only the shape changes, not the memory */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/join.c"
 #include "kernels/cpu/real.h"

@@ -1,8 +1,8 @@
-/* Runs any kernel on low-precision arguments through the fp32 kernel. Inputs are widened to fp32,
- * outputs are rounded once at the end. An output that accumulates is widened, added to in fp32, and
+/* Runs any kernel on low-precision arguments through the fp32 kernel: widens inputs to fp32 and
+ * rounds outputs once at the end. An output that accumulates is widened, added to in fp32, and
  * rounded. (Ops that make or multiply 8-bit numbers use the fp64 kernel if another argument is
- * fp64.) Element-wise ops work tile by tile on the stack; all others need scratch for whole
- * arguments. */
+ * fp64.) Element-wise ops are computed tile by tile on the stack. All other ops need scratch memory
+ * for copies of whole arguments. */
 #include <assert.h>
 #include <string.h>
 
@@ -11,28 +11,28 @@
 
 enum { TILE = 256, ALIGN = 64 };
 
-/* True for ops over the elements of a flat unit, whose other arguments are scalars or tables of
- * scalars. */
+/* Returns true for ops on the elements of a flat unit. Their other arguments are scalars or tables
+ * of scalars. */
 static bool is_flat(OpKind op)
 {
     return op == OP_sumsq || op == OP_adamw || op == OP_sgd || op == OP_quantise_range;
 }
 
-/* `...` alone. */
+/* Returns true if the dimensions of an argument are just `...`. */
 static bool is_whole(const SigTerm *term)
 {
     return term->n_dims == 0 && term->ellipsis >= 0;
 }
 
-/* True if the argument is one number for all elements. */
+/* Returns true if the argument is a single number for all elements. */
 static bool is_scalar(OpKind op, uint32_t arg)
 {
     const Signature *sig = &op_info(op)->sig;
     return arg < sig->n_in && sig->in[arg].n_dims == 0 && sig->in[arg].ellipsis < 0;
 }
 
-/* True for ops whose output element i depends only on the inputs' elements i, as their rows say.
- * Sums over such elements also count. */
+/* Returns true if output element i depends only on the elements i of the inputs, according to the
+ * op's row in ops.def. Sums over such elements count as well. */
 static bool is_elementwise(OpKind op)
 {
     const OpInfo *info = op_info(op);
@@ -81,11 +81,11 @@ static void by_tiles(OpKind op, Kernel kernel, const KernelArgs *a)
     KernelArgs t = *a;
     bool flat = is_flat(op);
     int64_t n = flat ? a->size['x'] : a->rows, from = 0;
-    do { /* runs once even without elements, because an empty sum is zero */
+    do { /* run at least once: the sum of no elements must be written as zero */
         int64_t count = n - from < TILE ? n - from : TILE;
         for (uint32_t i = 0; i < a->n_args; i++) {
             if ((a->dtype[i] == DT_f64 && real == DT_f32) || is_scalar(op, i))
-                continue; /* a scalar, or a table of scalars */
+                continue; /* a scalar, or a table of scalars, needs no copy */
             t.ptr[i] = (char *)a->ptr[i] + (uint64_t)from * dtype_bytes(a->dtype[i]);
             if (!number_is_low(a->dtype[i])) continue;
             if (i < a->n_in || cpu_accumulates(a, i - a->n_in))

@@ -1,5 +1,5 @@
-/* Kernels that move data or bring it in: the batch, casts, fills, and the ops that change a
- * value's memory order, for elements of any size. */
+/* Kernels that move data or bring data in: batches, casts, fills, and ops that change how a value
+ * lies in memory. They work for elements of any size. */
 #include <assert.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ static void batch_part_of_sequence(const KernelArgs *a, const DataSource *data, 
     }
 }
 
-/* -> tokens [b,s] i32, labels [b,s] i32 */
+/* writes tokens [b,s] i32 and labels [b,s] i32 */
 void cpu_batch(const KernelArgs *a)
 {
     const DataSource *data = a->control->data;
@@ -44,7 +44,7 @@ void cpu_cast(const KernelArgs *a)
     }
 }
 
-/* -> y [...] = attrs.scale, by default 0 */
+/* y [...] = attrs.scale (0 if it is not set) */
 void cpu_fill(const KernelArgs *a)
 {
     double value = a->attrs.scale;
@@ -60,7 +60,8 @@ void cpu_copy(const KernelArgs *a)
     memmove(a->ptr[1], a->ptr[0], (size_t)a->elements[0] * dtype_bytes(a->dtype[0]));
 }
 
-/* Returns how much of the part that begins at `start` is real, in a dimension of size `middle`. */
+/* Returns how many elements of the part that begins at `start` are real, if the dimension has
+ * `middle` elements. */
 static int64_t real_part(const KernelArgs *a, int64_t start)
 {
     int64_t n = a->middle - start;
@@ -68,7 +69,8 @@ static int64_t real_part(const KernelArgs *a, int64_t start)
     return n < 0 ? 0 : n;
 }
 
-/* in [outer, middle, inner] -> out [outer, part_size, inner], from `start`; zero beyond middle */
+/* in [outer, middle, inner] -> out [outer, part_size, inner], from index `start` on; zero beyond
+ * middle */
 static void take_part(const KernelArgs *a, int64_t start, char *out)
 {
     const char *in = a->ptr[0];
@@ -103,8 +105,8 @@ static size_t part_bytes(const KernelArgs *a)
     return (size_t)(a->outer * a->part_size * a->inner) * dtype_bytes(a->dtype[0]);
 }
 
-/* Returns where chunk k of part `part` begins in a zigzag: part p of n has chunks p and 2n - 1 - p
- * of 2n. */
+/* Returns where chunk k of part `part` begins. In a zigzag, part p of n parts has chunks p and 2n -
+ * 1 - p of 2n chunks. */
 static int64_t chunk_start(const KernelArgs *a, int64_t part, int k)
 {
     return (k == 0 ? part : 2 * a->attrs.parts - 1 - part) * (a->part_size / 2);

@@ -1,7 +1,7 @@
-/* RMSNorm and LayerNorm over the last dimension (D, or E of each head), and their gradients from
- * the saved statistics. With xh the normalised input and g = dy * weight:
- *   rmsnorm    dx = r (g - xh mean(g xh))             dweight = sum dy xh
- *   layernorm  dx = r (g - mean(g) - xh mean(g xh))   dweight = sum dy xh, dbias = sum dy */
+/*  RMSNorm and LayerNorm over the last dimension (D, or E of each head), and their gradients, which
+ * use saved statistics. Let xh be the normalised input and g = dy * weight:
+ *   rmsnorm    dx = r (g - xh mean(g xh))            dweight = sum dy xh
+ *   layernorm  dx = r (g - mean(g) - xh mean(g xh))  dweight = sum dy xh, dbias = sum dy */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/norm.c"
 #include "kernels/cpu/real.h"
@@ -37,7 +37,7 @@ static void F(rms_rows_grad)(const KernelArgs *a, int64_t n, int64_t D)
         for (; d + LANES <= D; d += LANES)
             for (int j = 0; j < LANES; j++) lane[j] += dy[d + j] * weight[d + j] * x[d + j];
         for (int j = 0; d < D; d++, j++) lane[j] += dy[d] * weight[d] * x[d];
-        REAL mean = F(fold)(lane) * r / (REAL)D; /* the mean of g xh */
+        REAL mean = F(fold)(lane) * r / (REAL)D; /* mean of g xh */
         for (d = 0; d < D; d++) {
             REAL xh = x[d] * r;
             dx[d] += r * (dy[d] * weight[d] - xh * mean);

@@ -1,10 +1,10 @@
-/* NVFP4: 4-bit numbers with a scale for each block of neighbours and one for the tensor, as NVIDIA
- * published it ("Pretraining Large Language Models with NVFP4", arxiv.org/abs/2509.25149, and the
- * documentation of Transformer Engine). With m the tensor's largest magnitude, F = attrs.scale / m
- * maps it to the largest 4-bit number times the largest scale. A block's scale is its largest
- * magnitude / 6 * F, rounded to the type of scales. Each number is multiplied with F, divided by
- * the rounded scale, and rounded. These kernels compute in fp64 for every type of argument, and
- * round once. */
+/*  NVFP4: 4-bit numbers with one scale for each block of neighbours and one for the whole tensor,
+ * as NVIDIA published it ("Pretraining Large Language Models with NVFP4", arxiv.org/abs/2509.25149,
+ * and the documentation of Transformer Engine). Let m be the largest magnitude of the tensor. The
+ * factor F = attrs.scale / m maps m to the largest 4-bit number (6) times the largest scale. The
+ * scale of a block is F / 6 times its largest magnitude, rounded to the dtype of scales. Each
+ * number is multiplied with F, divided by the rounded scale of its block, and rounded to 4 bits.
+ * These kernels compute in fp64 whatever the dtypes of the arguments, and round once. */
 #include <assert.h>
 #include <math.h>
 
@@ -15,17 +15,20 @@
 
 static const double largest = 6; /* the largest 4-bit number */
 
-/* The shape of x: [outer, slow, rows, fast, columns]. The rows x columns numbers at one outer, slow
- * and fast are a square and share a scale. Pairs lie along the rows (down) or along the columns. */
+/* The shape of x: [outer, slow, rows, fast, columns]. The rows x columns numbers with equal outer,
+ * slow and fast indices form a square with one scale. Two numbers of a pair are neighbours along
+ * the columns, or along the rows if `down` is true. */
 typedef struct Squares {
     int64_t outer, slow, rows, fast, columns;
     bool down;
 } Squares;
 
-/* Sets `at` to the indices of number (r, c) of a square: in x, in the pairs, and in the scales. */
+/* Sets `at` to three indices of number (r, c) of a square: in x, among the pairs, among the
+ * scales. */
 static void places(const Squares *q, int64_t square, int64_t r, int64_t c, int64_t at[3])
 {
-    const int64_t above = square / q->fast, width = q->fast * q->columns; /* above: outer, slow */
+    const int64_t above = square / q->fast,
+                  width = q->fast * q->columns; /* above: outer and slow index together */
     const int64_t row = above * q->rows + r, across = square % q->fast * q->columns + c;
     at[0] = row * width + across;
     at[1] = q->down ? ((above * q->rows + r) / 2 * width + across) * 2 + r % 2 : at[0];
@@ -42,7 +45,7 @@ static void set(const KernelArgs *a, uint32_t arg, int64_t i, double x)
     number_write(a->dtype[arg], a->ptr[arg], (uint64_t)i, x);
 }
 
-/* Sets the scale of a square. Returns it as rounded to its type. */
+/* Computes and stores the scale of a square. Returns the scale rounded to its dtype. */
 static double set_scales(const KernelArgs *a, const Squares *q, int64_t square, double factor)
 {
     double most = 0;
@@ -123,7 +126,7 @@ void cpu_quantise_squares_outer(const KernelArgs *a)
 
 /* ---- products ---- */
 
-/* the tile of a product; TILE_PAIRS: pairs summed in one call of BLAS */
+/* sizes of the tile of a product; TILE_PAIRS: pairs that one call of BLAS sums over */
 enum { TILE_ROWS = 32, TILE_COLUMNS = 64, TILE_PAIRS = 32 };
 
 /* An operand of a product: a matrix of pairs in memory, and the scales of its blocks. */
@@ -131,8 +134,8 @@ typedef struct PairsOperand {
     const KernelArgs *a;
     uint32_t arg;
     ProductMatrix is;
-    int64_t inner,
-        run; /* pairs between neighbours in a block, and pairs of a block times `inner` */
+    int64_t inner, run; /* distance between neighbours of a block, in pairs; number of pairs of a
+                           block times `inner` */
 } PairsOperand;
 
 static PairsOperand operand_of(const KernelArgs *a, uint32_t arg, ProductMatrix is)
@@ -145,7 +148,8 @@ static PairsOperand operand_of(const KernelArgs *a, uint32_t arg, ProductMatrix 
     return x;
 }
 
-/* Sets the two numbers of pair (row, column) of the operand's matrix, times their scale. */
+/* Computes both numbers of the pair at (row, column) of the operand's matrix, each multiplied with
+ * its scale. */
 static void unscale(const PairsOperand *x, int64_t row, int64_t column, double *first,
                     double *second)
 {

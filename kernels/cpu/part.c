@@ -1,5 +1,5 @@
-/* Takes features of each group out of a fused projection of unequal segments, and puts their
- * gradients back. */
+/* Ops for fused projections of unequal segments: they copy features out of each group, or write the
+ * gradients of those features back. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/part.c"
 #include "kernels/cpu/real.h"
@@ -13,14 +13,13 @@ BOTH(part_head_grad)
 
 #else
 
-/* The rows: one for each group of a token. Each row has `all` elements. The op takes `n` elements
- * from `from` on. */
+/* The rows: one row for each group of a token. Each row has `all` elements. The op copies `n`
+ * elements of each row, from element `from` on. */
 typedef struct F(Rows) {
     int64_t n_rows, all, from, n;
 } F(Rows);
 
-/* heads: the number of the group's heads that are here; first: the first of these heads that is
- * taken. */
+/* heads: how many of the group's heads this rank has; first: the first of them that is copied. */
 static inline F(Rows) F(rows_of)(const KernelArgs *a, char group, int64_t heads, int64_t first)
 {
     const int64_t *n = a->size, e = n['E'] ? n['E'] : 1;
@@ -39,8 +38,8 @@ static inline void F(take)(const KernelArgs *a, F(Rows) r)
         memcpy(y + i * r.n, x + i * r.all + r.from, (size_t)r.n * sizeof *y);
 }
 
-/* dy [rows, n] -> dx [rows, all]: other elements of dx are zero, and other ops add their gradients
- * there */
+/* dy [rows, n] -> dx [rows, all]: all other elements of dx are zero, because other instructions add
+ * their gradients */
 static inline void F(put)(const KernelArgs *a, F(Rows) r)
 {
     const REAL *dy = a->ptr[0];

@@ -1,6 +1,6 @@
-/* Element-wise ops: sums, products, multiples, SiLU, GELU (tanh form), sigmoid, ReLU, squared
- * ReLU, soft cap, gpt-oss' gate, and their gradients. Any of these may write over its first input.
- */
+/* Element-wise ops: sums, products, multiples, SiLU, GELU (tanh form), sigmoid, ReLU, squared ReLU,
+ * soft cap, the gate of gpt-oss, and their gradients. The output may lie in the memory of the first
+ * input. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/pointwise.c"
 #include "kernels/cpu/real.h"
@@ -27,7 +27,7 @@ BOTH(pass)
 
 #else
 
-/* Runs `expression` of element i and stores or adds it. */
+/* Evaluates `expression` for each element i, and writes it to the output or adds it there. */
 #define EACH(expression)                                                                           \
     do {                                                                                           \
         REAL *y = a->ptr[a->n_in];                                                                 \
@@ -123,7 +123,7 @@ static inline REAL F(clamped)(REAL x, REAL limit)
     return x > limit ? limit : x < -limit ? -limit : x;
 }
 
-/* g s(1.702 g), for g up to the limit */
+/* Returns g sigmoid(1.702 g), where g is the smaller of x and the limit. */
 static inline REAL F(gate)(REAL x, REAL limit)
 {
     const REAL g = x > limit ? limit : x;
@@ -172,8 +172,8 @@ static void F(silu_grad)(const KernelArgs *a)
     EACH(dy[i] * F(silu_slope)(x[i]));
 }
 
-/* tanh(k (x + c x^3)) with k = sqrt(2 / pi); the result is only added to 1 or subtracted from it,
- * so a rounding error near 0 does not matter. */
+/* Returns tanh(k (x + c x^3)) with k = sqrt(2 / pi). Callers only add the result to 1 or subtract
+ * it from 1, so a rounding error near 0 does not matter. */
 static inline REAL F(gelu_tanh)(REAL x)
 {
     const REAL k = (REAL)0.79788456080286535588, c = (REAL)0.044715;

@@ -20,7 +20,8 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/exponential.h"
 
-/* Inputs and outputs may be the same memory element for element (OP_IN_PLACE), but not shifted. */
+/* The compiler may assume that inputs and outputs are the same memory element for element
+ * (OP_IN_PLACE) or do not overlap at all. */
 #ifdef __clang__
 #define SAME_OR_APART _Pragma("clang loop vectorize(assume_safety)")
 #else

@@ -1,5 +1,5 @@
-/* Tools for kernels of both precisions: sums in fixed lanes and one small matrix product. real.h
- * includes this once for each REAL, so there is no include guard. */
+/* Helpers for kernels in both precisions: sums in eight fixed lanes, and a small matrix product.
+ * real.h includes this file once for each REAL, so it has no include guard. */
 
 static inline REAL F(fold)(const REAL lane[LANES])
 {
@@ -27,8 +27,8 @@ static inline REAL F(dot)(const REAL *x, const REAL *y, int64_t n)
     return F(fold)(lane);
 }
 
-/* Returns output j of a kernel that adds to it. The output is zeroed first unless the instruction
- * accumulates. */
+/* Returns output j, for a kernel that adds its result to it. Sets the output to zero first, unless
+ * the instruction accumulates. */
 static inline REAL *F(summed)(const KernelArgs *a, uint32_t j, int64_t n)
 {
     REAL *out = a->ptr[a->n_in + j];
@@ -36,7 +36,8 @@ static inline REAL *F(summed)(const KernelArgs *a, uint32_t j, int64_t n)
     return out;
 }
 
-/* Row-major C [m,n] = alpha A [m,k] B [k,n] + beta C; ta, tb: A, B are stored transposed. */
+/* C [m,n] = alpha A [m,k] B [k,n] + beta C, row-major. If ta (or tb) is true, A (or B) is stored
+ * transposed. */
 static inline void F(gemm)(bool ta, bool tb, int64_t m, int64_t n, int64_t k, REAL alpha,
                            const REAL *A, int64_t lda, const REAL *B, int64_t ldb, REAL beta,
                            REAL *C, int64_t ldc)

@@ -1,7 +1,8 @@
-/* Rotary position embedding, half-split: index e of the first half and e + E/2 of the second are
- * rotated by position * theta^(-2e/E). Positions are global (cpu_whole_index). Llama 3.1, YaRN and
- * LongRoPE scale the frequencies, and an image has rows and columns (rope.h). With attrs.rope_dims,
- * only that many leading elements of E are rotated, as if they were all. */
+/* Rotary position embedding in half-split form: element e of the first half and element e + E/2
+ * form a pair, which is rotated by the angle position * theta^(-2e/E). Positions are global
+ * (cpu_whole_index). Llama 3.1, YaRN and LongRoPE scale the frequencies, and images have rows and
+ * columns (see rope.h). If attrs.rope_dims is set, only that many first elements of E are rotated,
+ * as if E were that number. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/rope.c"
 
@@ -10,7 +11,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/rope.h"
 
-/* Returns the angle for each position of pair `e` of E/2. */
+/* Returns the angle by which pair `e` of E/2 rotates from one position to the next. */
 static double rope_frequency(const Attrs *attrs, const RopeRamp *ramp, const RopeGrid *grid,
                              int64_t e)
 {
@@ -30,9 +31,10 @@ BOTH(rope_grad)
 
 #else
 
-enum { F(PAIRS) = 64 }; /* pairs rotated at a time; their angles are on the stack */
+enum { F(PAIRS) = 64 }; /* pairs that are rotated at a time; their angles lie on the stack */
 
-/* x [b,s,...,E] -> y [b,s,...,E]; y may be x. sign -1 rotates back: the gradient. */
+/* x [b,s,...,E] -> y [b,s,...,E]; both may be the same memory. With sign -1, the rotation goes
+ * back, which is the gradient. */
 static void F(rope_turn)(const KernelArgs *a, double sign, bool accumulate)
 {
     const REAL *in = a->ptr[0];

@@ -1,5 +1,5 @@
-/* Segments of fused projections: takes one of the F parts that each token has side by side, or puts
- * its gradient back. */
+/* Segments of fused projections. Each token has F segments of equal size side by side. An op copies
+ * one of them, or writes its gradient back. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/segment.c"
 #include "kernels/cpu/real.h"
@@ -20,8 +20,8 @@ static inline void F(take)(const KernelArgs *a, int64_t n)
         memcpy(y + i * n, x + (i * segments + j) * n, (size_t)n * sizeof *y);
 }
 
-/* dy [tokens,n] -> dx [tokens,F,n]: zero in the other segments, whose gradients are added
- * separately */
+/* dy [tokens,n] -> dx [tokens,F,n]: zero in all other segments, because other instructions add
+ * their gradients */
 static inline void F(put)(const KernelArgs *a, int64_t n)
 {
     const REAL *dy = a->ptr[0];

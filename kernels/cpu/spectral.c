@@ -1,5 +1,6 @@
-/* Spectral norm: products of a weight with the two vectors of its power iteration, their
- * normalisation, the division by the norm, and the norm's part of the weight's gradient. */
+/* Spectral norm: products of a weight with the two vectors of the power iteration, the
+ * normalisation of these vectors, the division by the norm, and the norm's contribution to the
+ * gradient of the weight. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/spectral.c"
 #include "kernels/cpu/real.h"
@@ -91,8 +92,8 @@ static void F(inner_product)(const KernelArgs *a)
     *out = F(dot)(a->ptr[0], a->ptr[1], a->rows);
 }
 
-/* old vector (overwritten), x [...], the square of its length [] -> x divided by its length, or by
- * attrs.eps if that is larger (torch.nn.functional.normalize) */
+/* old vector (overwritten), x [...], squared length of x [] -> x divided by its length, or by
+ * attrs.eps if that is larger (as torch.nn.functional.normalize does) */
 static void F(normalise)(const KernelArgs *a)
 {
     const REAL *x = a->ptr[1], *square = a->ptr[2], eps = (REAL)a->attrs.eps;
@@ -145,7 +146,7 @@ static void F(outer_last)(const KernelArgs *a)
     F(outer)(a, a->rows, a->size['n']);
 }
 
-/* d [b,s], x [k,...], y [n] -> sum(d) times their outer product [k,n,...] */
+/* d [b,s], x [k,...], y [n] -> sum(d) times the outer product of x and y [k,n,...] */
 static void F(outer_second)(const KernelArgs *a)
 {
     const int64_t n = a->size['n'], rows = a->rows, lines = a->size['k'] * n;

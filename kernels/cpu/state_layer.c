@@ -1,5 +1,5 @@
-/* The other parts of a state-space layer (ops.def): step sizes, convolutions over the last tokens,
- * and a norm behind a gate. */
+/* The parts of a state-space layer besides the scan (see ops.def): step sizes, convolutions over
+ * the last tokens, and a norm after a gate. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/state_layer.c"
 #include "kernels/cpu/real.h"
@@ -20,14 +20,14 @@ static inline REAL F(sigma)(REAL x)
     return (REAL)1 / ((REAL)1 + exp(-x));
 }
 
-/* x [b,s,...], bias [...] -> softplus(x + bias) */
+/* x [b,s,...], bias [...] -> y [b,s,...] = softplus(x + bias) */
 static void F(step_size)(const KernelArgs *a)
 {
     const REAL *x = a->ptr[0], *bias = a->ptr[1];
     REAL *y = a->ptr[2];
     for (int64_t i = 0; i < a->elements[2]; i++) {
         const REAL z = x[i] + bias[i % a->elements[1]];
-        y[i] = z > 0 ? z + log1p(exp(-z)) : log1p(exp(z)); /* neither overflows */
+        y[i] = z > 0 ? z + log1p(exp(-z)) : log1p(exp(z)); /* neither form overflows */
     }
 }
 
@@ -44,7 +44,8 @@ static void F(step_size_grad)(const KernelArgs *a)
     }
 }
 
-/* The convolution of feature f at token t, before the activation. x: that feature's first token. */
+/* Returns the convolution of one feature at token t, before the activation function. x points to
+ * the first token of this feature; neighbouring tokens are `row` elements apart. */
 static REAL F(convolved)(const REAL *x, const REAL *w, REAL bias, int64_t t, int64_t K, int64_t row)
 {
     REAL u = bias;
@@ -132,7 +133,7 @@ static void F(gated_norm_grad)(const KernelArgs *a)
     REAL *dweight = F(summed)(a, 2, G * D);
     for (int64_t i = 0; i < a->elements[4]; i++) {
         const REAL *w = weight + i % G * D, r = saved[i];
-        REAL mean = 0; /* the mean of g xh, where xh is the normalised u and g its gradient */
+        REAL mean = 0; /* mean of g xh, where xh is the normalised u, and g is its gradient */
         for (int64_t d = 0; d < D; d++)
             mean += dout[d] * w[d] * y[d] * (z[d] * F(sigma)(z[d])) * r / (REAL)D;
         for (int64_t d = 0; d < D; d++) {

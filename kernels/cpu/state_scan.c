@@ -20,7 +20,8 @@
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/state_scan.c"
 
-/* The state of a head, and a number for each token of a sequence, lie on the stack. */
+/* Limit of the numbers in the state of a head. The state, and one number for each token of a
+ * sequence, lie on the stack. */
 enum { MOST_STATE = 1 << 15 };
 
 #include "kernels/cpu/real.h"
@@ -31,15 +32,16 @@ BOTH(state_scan_shared)
 
 #else
 
-/* One head of one sample. Neighbouring rows of x and dy are heads * E apart, rows of `step` are
- * heads apart, and rows of B and C are groups * Q apart. */
+/* One head of one sample. In memory, neighbouring tokens are heads * E elements apart in x and dy,
+ * `heads` elements apart in `step`, and groups * Q elements apart in B and C. */
 typedef struct F(Head) {
     const REAL *dy, *x, *step, *B, *C;
     int64_t S, E, Q, head, x_row, step_row, b_row, x_at, step_at, b_at;
     REAL rate, D; /* exp(a) */
 } F(Head);
 
-/* Head i of all samples' heads. Inputs from `first` on are x, step, a, B, C. */
+/* Returns head i, where the heads of all samples are numbered one after the other. The inputs from
+ * number `first` on are x, step, a, B, C. */
 static F(Head) F(head_of)(const KernelArgs *a, uint32_t first, int64_t i)
 {
     const int64_t *n = a->size, heads = n['g'] * n['r'], b = i / heads, head = i % heads;
@@ -75,7 +77,7 @@ static void F(advance)(const F(Head) * h, int64_t t, REAL *state)
     }
 }
 
-/* Goes back to token t: from G(t + 1) to G(t). */
+/* Goes one token back: from G(t + 1) to G(t). */
 static void F(go_back)(const F(Head) * h, int64_t t, REAL *G)
 {
     const REAL keep = t + 1 < h->S ? F(kept)(h, t + 1) : 0;
@@ -102,7 +104,7 @@ static void F(state_scan)(const KernelArgs *a)
     }
 }
 
-/* Fills read[t] = dy(t) C(t) h(t). */
+/* Sets read[t] to dy(t) C(t) h(t) for each token. */
 static void F(read_out)(const F(Head) * h, REAL *state, REAL *read)
 {
     memset(state, 0, (size_t)(h->E * h->Q) * sizeof *state);

@@ -1,15 +1,17 @@
-/* Rows that are dealt out at regular distances. Before an exchange, kernels collect the pieces for
- * each rank into one message a rank. After it, they put the received pieces in order. */
+/* Changes a dimension that is split over ranks from contiguous rows to strided rows, or back.
+ * Before the exchange, a kernel collects the pieces for each rank into one message to that rank.
+ * After it, a kernel puts the pieces of the received messages in order. */
 #include <assert.h>
 #include <string.h>
 
 #include "kernels/cpu/cpu.h"
 
-/* Copies all pieces that this rank and another one exchange, between the part and its message. */
+/* Copies all pieces that this rank and rank `other` exchange: from the rank's part to the message
+ * if `packs` is true, from the message to the part if not. */
 static void copy_pieces(const KernelArgs *a, char *part, char *message, uint32_t other, bool packs)
 {
     const Strides *s = &a->strides;
-    const bool in_rows = packs != s->to_rows; /* `part` is the rank's own rows */
+    const bool in_rows = packs != s->to_rows; /* true: `part` has the rank's contiguous rows */
     const int64_t of_rows = in_rows ? s->part : other, of_strides = in_rows ? other : s->part;
     const int64_t end = (of_rows + 1) * s->pieces;
     const size_t bytes = (size_t)(s->rows * a->inner) * dtype_bytes(a->dtype[0]);
@@ -35,8 +37,8 @@ static void copy_all(const KernelArgs *a, char *part, char *messages, bool packs
         copy_pieces(a, part, messages + other * bytes, other, packs);
 }
 
-/* All messages have the size of the longest one. Two ranks with fewer pieces for each other leave
- * zeros at the end of theirs. */
+/* All messages are as long as the longest one. If two ranks exchange fewer pieces, the rest of
+ * their message is zero. */
 void cpu_stride_pack(const KernelArgs *a)
 {
     memset(a->ptr[1], 0, (size_t)a->elements[1] * dtype_bytes(a->dtype[1]));

@@ -1,5 +1,5 @@
-/* Maps each op to its function, from the op table itself: a row without a kernel does not link. It
- * also has the initial values of parameters. */
+/* Maps each op to its CPU kernel, by the table of ops itself: if the kernel of an op is missing,
+ * the program does not link. This file also computes the initial values of parameters. */
 #include <assert.h>
 
 #include "kernels/argument.h"
@@ -9,7 +9,7 @@
 #include "planner/base/rng.h"
 #include "planner/ir/graph.h"
 
-/* The kernel of each op, for any precision: run_<op>. */
+/* Defines run_<op>, the kernel of an op for arguments of any precision. */
 #define RUN(op, kernel)                                                                            \
     static void run_##op(const KernelArgs *a)                                                      \
     {                                                                                              \
@@ -37,11 +37,11 @@ static const Kernel kernels[OP_COUNT] = {
 Kernel kernel_cpu(OpKind op)
 {
     assert(op > OP_none && op < OP_COUNT);
-    (void)cpu_blas(); /* loads OpenBLAS before a run measures its time */
+    (void)cpu_blas(); /* loads OpenBLAS now, so that a run does not measure the time of loading */
     return kernels[op];
 }
 
-/* True if there is scratch after the op's own arguments exactly where it is needed. */
+/* Returns true if the arguments include scratch memory exactly when the op needs it. */
 static bool accepts_scratch(OpKind op, const DType *dtype, uint32_t n_own, uint32_t n_args)
 {
     static const int64_t one[MAX_ARGS] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};

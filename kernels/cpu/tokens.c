@@ -1,10 +1,10 @@
-/* Pieces along the tokens: takes some tokens of each sequence unchanged, or puts their gradients
- * back. */
+/* Ops on a range of tokens: they copy some tokens of each sequence, or write the gradients of those
+ * tokens back. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/tokens.c"
 #include "kernels/cpu/real.h"
 
-/* x [b,F,...] -> y [b,X,...], in the bytes of any dtype */
+/* x [b,F,...] -> y [b,X,...]; the bytes of any dtype are copied unchanged */
 void cpu_tokens(const KernelArgs *a)
 {
     const size_t token = (size_t)a->rows * dtype_bytes(a->dtype[0]);
@@ -25,8 +25,8 @@ BOTH(span_grad)
 
 #else
 
-/* dy [b,X,...] -> dx [b,F,...]: zero outside this piece, because the gradients of the other pieces
- * are added separately */
+/* dy [b,X,...] -> dx [b,F,...]: zero for tokens outside of this range, because the gradients of
+ * other ranges are added by other instructions */
 static void F(tokens_grad)(const KernelArgs *a)
 {
     const int64_t all = a->size['F'] * a->rows, piece = a->size['X'] * a->rows;

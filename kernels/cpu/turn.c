@@ -1,5 +1,5 @@
-/* Transposed copies of a tensor seen as a matrix, for elements of any type: bits are not changed.
- * It works in square tiles, so that both sides stay in the cache. */
+/* Transposes tensors that are seen as matrices, for elements of any dtype; no bit is changed. The
+ * copy goes tile by tile, so that source and destination both stay in the cache. */
 #include <assert.h>
 #include <string.h>
 

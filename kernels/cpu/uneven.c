@@ -1,16 +1,17 @@
-/* Uneven rows of experts (planner/ir/layout/rows.h): memory holds only the rows of tokens, without
- * empty rooms. They are sorted by expert, and within an expert by sequence. counts [e,b] is the
- * number of rows of expert e from sequence b. Memory behind the last row is set to zero. */
+/* Rows of experts without a fixed number of slots (see planner/ir/layout/rows.h): memory holds only
+ * rows that have a token. Rows are sorted by expert, and within an expert by sequence. counts [e,b]
+ * is the number of rows of expert e from sequence b. Memory after the last row is set to zero. */
 #ifndef REAL
 #include <assert.h>
 
 #include "kernels/cpu/cpu.h"
 
-/* Walks over the choices of each sequence in turn and finds their rows. */
+/* State of a walk over the choices of one sequence after the other, which finds the row of each
+ * choice. */
 typedef struct Uneven {
     const KernelArgs *a;
     const int32_t *counts;
-    /* number of rows of the expert before the rows of its current sequence */
+    /* how many rows of each expert come before its rows of the current sequence */
     int64_t before[MOST_EXPERTS];
 } Uneven;
 
@@ -33,14 +34,15 @@ static inline void uneven_begin(Uneven *u, const KernelArgs *a)
     }
 }
 
-/* Ends sequence b. */
+/* Goes on from sequence b to the next one. */
 static inline void uneven_next(Uneven *u, int64_t b)
 {
     for (int64_t e = 0; e < u->a->size['e']; e++)
         u->before[e] += u->counts[e * u->a->size['b'] + b];
 }
 
-/* Returns the row of a slot of the current sequence; -1: its expert is another rank's. */
+/* Returns the row of a slot of the current sequence; -1: the choice was dropped, or its expert
+ * belongs to another rank. */
 static inline int64_t uneven_row(const Uneven *u, int32_t slot)
 {
     const int64_t rooms = u->a->binding->size['O'], e = slot / rooms - u->a->start['e'];
@@ -76,7 +78,7 @@ void cpu_counts(const KernelArgs *a)
 
 #else
 
-/* Sets the memory behind the last row to zero. `arg` has rows of `width` numbers. */
+/* Sets the memory after the last row to zero. Argument `arg` has rows of `width` numbers. */
 static void F(end_rows)(const KernelArgs *a, uint32_t arg, int64_t width)
 {
     const int32_t *counts = a->ptr[a->n_in - 1];
@@ -88,7 +90,7 @@ static void F(end_rows)(const KernelArgs *a, uint32_t arg, int64_t width)
                (size_t)(a->elements[arg] - n * width) * sizeof(REAL));
 }
 
-/* x [b,S,k] -> rows, times weights [b,S,K] if there are any */
+/* x [b,S,k] -> rows, each multiplied by its weight of weights [b,S,K] if there are weights */
 static void F(spread_uneven)(const KernelArgs *a, const int32_t *slots, const REAL *weights)
 {
     const REAL *x = a->ptr[0];
@@ -108,7 +110,8 @@ static void F(spread_uneven)(const KernelArgs *a, const int32_t *slots, const RE
     F(end_rows)(a, a->n_in, width);
 }
 
-/* rows -> y [b,S,k]: the sum of each token's rows, times its weights if there are any */
+/* rows -> y [b,S,k]: the sum of the rows of each token, each multiplied by its weight if there are
+ * weights */
 static void F(collect_uneven)(const KernelArgs *a, const int32_t *slots, const REAL *weights,
                               const REAL *rows)
 {
@@ -166,7 +169,8 @@ static void F(combine_uneven_weights)(const KernelArgs *a)
         }
 }
 
-/* The rows of each expert, times its weights w [e,k,f] or, if `turned`, times their transpose. */
+/* Multiplies the rows of each expert with the expert's matrix w [e,k,f] or, if `turned` is true,
+ * with its transpose. */
 static void F(rows_times_weights)(const KernelArgs *a, bool turned)
 {
     const int64_t k = a->size['k'], f = a->size['f'], in = turned ? f : k, out = turned ? k : f;
@@ -194,7 +198,7 @@ static void F(linear_uneven_rows)(const KernelArgs *a)
     F(rows_times_weights)(a, true);
 }
 
-/* rows [.,k], dy [.,f], counts -> dw [e,k,f]; an expert without rows has a gradient of zero */
+/* rows [.,k], dy [.,f], counts -> dw [e,k,f]; the gradient of an expert without rows is zero */
 static void F(linear_uneven_weight)(const KernelArgs *a)
 {
     const int64_t k = a->size['k'], f = a->size['f'];

@@ -1,5 +1,5 @@
-/* The update of a step: the gradient norm, its clipping coefficient, AdamW and SGD. The elements
- * belong to a flat unit or to a whole tensor; scalars are doubles. */
+/* The update of the parameters at the end of a step: norm of the gradients, clipping coefficient,
+ * AdamW and SGD. The elements are those of a flat unit or of a whole tensor. Scalars are fp64. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/update.c"
 #include <string.h>
@@ -7,8 +7,8 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/draw.h"
 
-/* Rounds p [n] to values of bf16, by random draws; elements of a unit count from a->start['x'] on.
- * A later conversion to bf16 then changes nothing. */
+/* Rounds p [n] stochastically to numbers that bf16 can represent, so that a later conversion to
+ * bf16 changes nothing. The first element has number a->start['x'] in its unit. */
 static void round_by_draw(const KernelArgs *a, float *p, int64_t n)
 {
     uint64_t stream = draw_stream(DRAW_ROUNDING, a->control->step, 0, a->attrs.site);
@@ -28,8 +28,8 @@ BOTH(adamw)
 BOTH(sgd)
 BOTH(sign_step)
 
-/* loss, count [] f64 of a step -> loss, factor [] f64: turns sums into means over the counted
- * tokens. If nothing was counted, loss and gradients are 0, not 0 / 0. */
+/* loss, count [] f64 of a step -> loss, factor [] f64: divides sums by the number of counted
+ * tokens. If no token was counted, loss and factor are 0 instead of 0 / 0. */
 void cpu_step_mean(const KernelArgs *a)
 {
     const double *loss = a->ptr[0], *count = a->ptr[1];
@@ -38,9 +38,9 @@ void cpu_step_mean(const KernelArgs *a)
     *mean = *loss * *factor;
 }
 
-/* table [N] f64 of sums of squares, factor [] f64 -> out [2] f64 = {norm, factor min(1, clip /
- * (norm + 1e-6))}, with norm = factor sqrt(sum). If the norm is NaN, so is the coefficient, and the
- * run notices. */
+/* table [N] f64 of sums of squares, factor [] f64 -> out [2] f64 = {norm, coefficient}, where norm
+ * = factor sqrt(sum of the table) and coefficient = factor min(1, clip / (norm + 1e-6)). If the
+ * norm is NaN, the coefficient is NaN, too, and the run reports it. */
 void cpu_clip_coef(const KernelArgs *a)
 {
     const double *table = a->ptr[0], *factor = a->ptr[1];
@@ -53,8 +53,8 @@ void cpu_clip_coef(const KernelArgs *a)
 
 #else
 
-/* x [x] -> table [N] f64, whose slot attrs.slot is set or added to. Counts the elements whose
- * global index lies in [attrs.lo, attrs.hi). */
+/* x [x] -> table [N] f64: adds up the squares of the elements with global numbers attrs.lo to
+ * attrs.hi - 1, and writes or adds the sum to number attrs.slot of the table. */
 static void F(sumsq)(const KernelArgs *a)
 {
     const REAL *x = a->ptr[0];
@@ -72,12 +72,12 @@ static void F(sumsq)(const KernelArgs *a)
     *slot = cpu_accumulates(a, 0) ? *slot + total : total;
 }
 
-/* param, m, v, grad [x], {norm, coefficient} f64 -> param, m, v [x] (the same memory). p -= lr (wd
- * p + mhat / (sqrt(vhat) + eps)), mhat = m / (1 - beta1^t), vhat = v / (1 - beta2^t), t the step
- * from 1: Loshchilov and Hutter, Decoupled Weight Decay Regularization, algorithm 2. With
- * attrs.stochastic, p is rounded to bf16 by a draw: up with a probability equal to the distance
- * from the lower neighbour. Updates smaller than half a unit in the last place are then not all
- * lost. */
+/*  param, m, v, grad [x], {norm, coefficient} f64 -> param, m, v [x], in the memory of the inputs.
+ * p -= lr (wd p + mhat / (sqrt(vhat) + eps)) with mhat = m / (1 - beta1^t), vhat = v / (1 -
+ * beta2^t), and t the number of the step from 1 (Loshchilov and Hutter, Decoupled Weight Decay
+ * Regularization, algorithm 2). With attrs.stochastic, p is rounded stochastically to bf16
+ * (kernels/draw.h). An update smaller than half a unit in the last place then still has an effect
+ * on average. */
 static void F(adamw)(const KernelArgs *a)
 {
     const REAL *p = a->ptr[0], *m = a->ptr[1], *v = a->ptr[2], *grad = a->ptr[3];
@@ -98,7 +98,7 @@ static void F(adamw)(const KernelArgs *a)
         new_p[i] = keep * p[i] - rate * mi / (sqrt(vi) * root + eps);
     }
     if (!a->attrs.stochastic) return;
-    assert(sizeof(REAL) == sizeof(float)); /* bf16 parameters, widened */
+    assert(sizeof(REAL) == sizeof(float)); /* the parameters are bf16 numbers, widened to fp32 */
     round_by_draw(a, a->ptr[5], n);
 }
 

@@ -1,23 +1,25 @@
-/* Cross-entropy over a vocabulary that may be split over ranks. Its steps are the maximum, the
- * picked logit, the sum of exponentials, and the loss; between these steps, the ranks' results are
- * combined. Rows of the vocabulary beyond the valid ones are padding: they never count, and their
- * gradient is zero. A negative label is an ignored position. */
+/* Cross-entropy over a vocabulary that may be split over ranks. It has four steps: the maximum, the
+ * logit of the label, the sum of exponentials, and the loss. Between the steps, the results of the
+ * ranks are combined. Padding beyond the real vocabulary never counts, and its gradient is zero. A
+ * token with a negative label is ignored. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/xent.c"
 #include <assert.h>
 
 #include "kernels/cpu/cpu.h"
 
-/* The labels of a sequence, and the weight of each counted token. */
+/* The labels of a sequence, and the weight of each token that counts. */
 typedef struct TokenWeights {
-    const int32_t *labels; /* [s]: labels of the local tokens; or of the whole sequence */
+    const int32_t *labels; /* [s] labels of the rank's tokens; [T] labels of the whole sequence if
+                              of_whole is true */
     bool of_whole;
     double weight;
 } TokenWeights;
 
-/* If labels are [b,s], every counted token has weight 1. If labels are [b,T], they are of whole
- * sequences, and the other arguments may hold a part of the tokens. The weights of all counted
- * tokens of a group of sequences then sum to 1. */
+/* Returns the labels of sequence b and the weight of its tokens. If labels are [b,s] (`mean` is
+ * false), each token that counts has weight 1. If labels are [b,T], they belong to whole sequences,
+ * of which this rank may have only some tokens. The weights of all counting tokens in a group of
+ * attrs.group sequences then add up to 1. */
 static TokenWeights share_of(const KernelArgs *a, const int32_t *labels, int64_t b, bool mean)
 {
     if (!mean) return (TokenWeights){labels + b * a->size['s'], false, 1};
@@ -28,7 +30,7 @@ static TokenWeights share_of(const KernelArgs *a, const int32_t *labels, int64_t
     return (TokenWeights){labels + b * T + a->attrs.first, true, n > 0 ? 1.0 / (double)n : 0};
 }
 
-/* Returns the label of local token s. */
+/* Returns the label of this rank's token number s. */
 static int32_t label_of(const KernelArgs *a, const TokenWeights *share, int64_t s)
 {
     return share->labels[share->of_whole ? cpu_whole_index(a, 's', s) : s];
@@ -62,7 +64,7 @@ BOTH(xent_smooth_grad)
 
 #else
 
-/* logits [b,s,v] -> max [b,s]; -infinity from a part that has no valid row */
+/* logits [b,s,v] -> max [b,s]; -infinity if this rank's part of the vocabulary is only padding */
 static void F(xent_max)(const KernelArgs *a)
 {
     const REAL *z = a->ptr[0];
@@ -80,7 +82,8 @@ static void F(xent_max)(const KernelArgs *a)
     }
 }
 
-/* logits [b,s,v], labels [b,s] i32 -> picked [b,s]; 0 if the label lies in another part */
+/* logits [b,s,v], labels [b,s] i32 -> picked [b,s], the logit of the label; 0 if the label lies in
+ * another rank's part of the vocabulary */
 static void F(xent_pick)(const KernelArgs *a)
 {
     const REAL *z = a->ptr[0];
@@ -94,9 +97,9 @@ static void F(xent_pick)(const KernelArgs *a)
     }
 }
 
-/* logits [b,s,v], labels [b,s] i32 -> picked [b,s] = (1 - a) z_label + a / V sum of all z: this
- * part's contribution to both terms. V is the size of the whole vocabulary, even if this part holds
- * only some of it. */
+/* logits [b,s,v], labels [b,s] i32 -> picked [b,s]: this rank's contribution to (1 - a) z_label + a
+ * / V (sum of all z), where z are the logits, a is the smoothing, and V is the size of the whole
+ * vocabulary */
 static void F(xent_smooth)(const KernelArgs *a)
 {
     const REAL *z = a->ptr[0];
@@ -129,8 +132,8 @@ static void F(xent_sumexp)(const KernelArgs *a)
     }
 }
 
-/* max, sum, picked [b,s], labels i32 -> loss [], count []; added in double. Both may be f64
- * although the inputs are not, and may accumulate over micro-batches. */
+/* max, sum, picked [b,s], labels i32 -> loss [], count []. The sums are made in fp64. loss and
+ * count may be f64 even if the inputs are not, and may accumulate over micro-batches. */
 static void F(any_loss)(const KernelArgs *a, bool mean)
 {
     const REAL *top = a->ptr[0], *total = a->ptr[1], *picked = a->ptr[2];
@@ -162,7 +165,7 @@ static void F(xent_loss_mean)(const KernelArgs *a)
 }
 
 /* max, sum [b,s], labels i32 -> dsum [b,s] = scale (1 + 2 z lse) / sum, dpicked [b,s] = -scale;
- * 0 if ignored */
+ * both are 0 for an ignored token. z is attrs.z_loss. */
 static void F(any_loss_grad)(const KernelArgs *a, bool mean)
 {
     const REAL *top = a->ptr[0], *total = a->ptr[1];
@@ -192,8 +195,8 @@ static void F(xent_loss_mean_grad)(const KernelArgs *a)
     F(any_loss_grad)(a, true);
 }
 
-/* logits [b,s,v], dsum [b,s], max [b,s] -> dlogits [b,s,v] = dsum exp(logit - max), which may lie
- * where the logits do */
+/* logits [b,s,v], dsum [b,s], max [b,s] -> dlogits [b,s,v] = dsum exp(logit - max); dlogits may
+ * overwrite the logits */
 static void F(xent_sumexp_grad)(const KernelArgs *a)
 {
     const REAL *z = a->ptr[0], *dtotal = a->ptr[1], *top = a->ptr[2];
@@ -202,7 +205,7 @@ static void F(xent_sumexp_grad)(const KernelArgs *a)
     REAL *dz = a->ptr[3];
     for (int64_t i = 0; i < n; i++, z += V, dz += V) {
         REAL d = dtotal[i], m = top[i];
-        int64_t end = d == 0 ? 0 : valid; /* 0: this position is ignored */
+        int64_t end = d == 0 ? 0 : valid; /* dsum is 0 for an ignored token */
         if (adds) {
             SAME_OR_APART
             for (int64_t v = 0; v < end; v++) dz[v] += d * F(exponential)(z[v] - m);

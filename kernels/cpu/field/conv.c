@@ -1,6 +1,7 @@
-/* Convolutions and their gradients, as products of the weight with tiles of columns. Column p of a
- * tile holds the values that the window of output point p reads, with one row for each point of the
- * window. A convolution of single points needs no tile. */
+/* Convolutions and their gradients, computed as products of the weight with tiles of columns.
+ * Column p of a tile has the values that the window of output point p reads, one for each tap
+ * (point of the window). If windows have a single point, the input itself is used instead of a
+ * tile. */
 #ifndef REAL
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/field/field.h"
@@ -8,18 +9,19 @@
 
 enum { TILE_POINTS = 256, TILE_TAPS = 288 };
 
-/* The sizes for one sample and group: x [c,H,W], weight [n,c,I,J], y [n,h,w]. */
+/* The sizes for one sample and one group: x [c,H,W], weight [n,c,I,J], y [n,h,w]. */
 typedef struct Conv {
     Along h, w;
     int64_t batch, groups, c, n, taps_h, taps_w;
-    int64_t points, taps, plane; /* points of y; taps of a window; points of x */
-    bool single;                 /* the columns are x itself */
-    OutputPoints out;            /* those to compute */
+    int64_t points, taps, plane; /* points of a plane of y; taps of a window; points of a plane of
+                                    x */
+    bool single;                 /* windows have a single point, so the columns are x itself */
+    OutputPoints out;            /* the output points to compute */
     HeldRows held;
 } Conv;
 
-/* The tile: points [point, point + n_points), of those before `end`, and taps [tap, tap + n_taps).
- */
+/* A tile: points point to point + n_points - 1 (all below `end`), and taps tap to tap + n_taps -
+ * 1. */
 typedef struct ConvTile {
     int64_t point, n_points, end, tap, n_taps;
 } ConvTile;
@@ -56,8 +58,8 @@ static int64_t most(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Returns the number of runs of neighbouring points in the k-th region. If it has whole rows, it is
- * one run. */
+/* Returns how many runs of neighbouring points the k-th rectangle of output points has. If the
+ * rectangle consists of whole rows, it is a single run. */
 static int64_t runs_of(const Conv *v, int k)
 {
     const Region *r = &v->out.at[k];
@@ -66,7 +68,7 @@ static int64_t runs_of(const Conv *v, int k)
     return columns == v->w.n ? 1 : rows;
 }
 
-/* Begins the tiles of the i-th run of the k-th region. */
+/* Returns the state before the first tile of the i-th run of the k-th rectangle. */
 static ConvTile tiles_of(const Conv *v, int k, int64_t i)
 {
     const Region *r = &v->out.at[k];
@@ -109,7 +111,8 @@ BOTH(conv2d_groups_weight_border)
 
 #else
 
-/* x of one sample and group [c,H,W]; and its neighbours' rows [c,strip,W], before and behind. */
+/* Input x of one sample and group [c,H,W], and the rows of neighbour ranks before and after x, each
+ * [c,strip,W]. */
 typedef struct F(ConvInput) {
     REAL *x, *strip[2];
 } F(ConvInput);
@@ -132,7 +135,8 @@ static REAL *F(line_of)(const Conv *v, const F(ConvInput) * in, int64_t channel,
     return in->strip[row >= 0] + (channel * h->strip + at) * v->w.rows;
 }
 
-/* Copies n values from `line` to `column`, or (back) adds them to the line. */
+/* Copies n values from `line` to `column`. If `back` is true, adds the values of `column` to `line`
+ * instead. */
 static void F(move_run)(REAL *restrict line, REAL *restrict column, int64_t stride, int64_t n,
                         bool back)
 {
@@ -146,8 +150,8 @@ static void F(move_run)(REAL *restrict line, REAL *restrict column, int64_t stri
         for (int64_t k = 0; k < n; k++) column[k] = line[k * stride];
 }
 
-/* Moves output columns `at` one by one: those at the edges, which may be padding or lie at the
- * other edge. `column` holds the first of them. */
+/* Does the same for output columns `at`, one by one. These are columns at an edge, which may read
+ * padding or the other edge of the grid. `column` points to the first of them. */
 static void F(move_edge)(const Conv *v, Interval at, int64_t j, REAL *line, REAL *column, bool back)
 {
     for (int64_t o = at.lo; o < at.hi; o++, column++) {
@@ -157,8 +161,8 @@ static void F(move_edge)(const Conv *v, Interval at, int64_t j, REAL *line, REAL
     }
 }
 
-/* Copies the inputs that one window point reads for the tile's points, or (back) adds the tile's
- * values to them. */
+/* Copies the inputs that one tap reads for all points of the tile. If `back` is true, adds the
+ * values of the tile to these inputs instead. */
 static void F(move_tap)(const Conv *v, const ConvTile *t, int64_t tap, const F(ConvInput) * in,
                         REAL *column, bool back)
 {
@@ -184,7 +188,8 @@ static void F(move_tap)(const Conv *v, const ConvTile *t, int64_t tap, const F(C
     }
 }
 
-/* Returns the tile's columns [n_taps, n_points]. Sets the distance between two of their rows. */
+/* Returns the columns of the tile [n_taps, n_points]. Sets *pitch to the distance in elements
+ * between two rows. */
 static const REAL *F(columns)(const Conv *v, const ConvTile *t, const F(ConvInput) * in, REAL *tile,
                               int64_t *pitch)
 {
@@ -209,7 +214,7 @@ static void F(forward)(const Conv *v, ConvTile t, const F(ConvInput) * in, const
     }
 }
 
-/* Writes or adds to x: columns [taps, points] = weight^T [taps, n] y [n, points] */
+/* columns [taps, points] = weight^T [taps, n] y [n, points], written or added to x */
 static void F(transposed)(const Conv *v, const F(ConvInput) * x, const REAL *weight, const REAL *y)
 {
     REAL tile[TILE_TAPS * TILE_POINTS];
@@ -237,7 +242,8 @@ static void F(of_weight)(const Conv *v, ConvTile t, const F(ConvInput) * in, con
     }
 }
 
-/* x [b,(g c),H,W], weight [g,n,c,I,J] -> y [b,(g n),h,w]. The border's last input has strips. */
+/* x [b,(g c),H,W], weight [g,n,c,I,J] -> y [b,(g n),h,w]. The last input of the border op has the
+ * strips of neighbour ranks. */
 static void F(convolve)(OpKind op, const KernelArgs *a)
 {
     const Conv v = conv_of(op, a);
@@ -281,7 +287,7 @@ static void F(sum_weight)(OpKind op, const KernelArgs *a)
     }
 }
 
-/* A dense convolution is one group. */
+/* A convolution without groups is one with a single group. */
 static void F(conv_transpose2d)(const KernelArgs *a)
 {
     F(conv_transpose2d_groups)(a);

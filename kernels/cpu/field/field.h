@@ -1,14 +1,15 @@
-/* Fields [b,c,h,w]: finds the input element that one point of a window reads. Both precisions use
- * it. */
+/* Fields [b,c,h,w] with windows: finds the input element that a point of a window reads. The code
+ * for both precisions uses these functions. */
 #ifndef TANDEM_KERNELS_CPU_FIELD_H
 #define TANDEM_KERNELS_CPU_FIELD_H
 
 #include "kernels/kernel.h"
 #include "planner/ir/window.h"
 
-/* One direction of a field with windows. There are `n` output rows from global row `start` on, and
- * `rows` input rows from global row `first` on. `first` is below 0 if rows came from the opposite
- * edge of the grid. The field has `all` rows. */
+/* One dimension (h or w) of a field with windows. This rank has `n` output rows from global row
+ * `start` on, and `rows` input rows from global row `first` on, of which `held` are real. `first`
+ * is negative if some of these rows came from the opposite edge of the grid. The whole dimension
+ * has `all` rows. */
 typedef struct Along {
     Window window;
     int64_t n, valid, start, rows, held, first, all;
@@ -27,7 +28,7 @@ static inline Along field_along(OpKind op, const KernelArgs *a, char letter)
                    .all = a->binding->size[rows]};
 }
 
-/* Returns the index of global row r among the rows held; -1: the row is zero padding. */
+/* Returns the local number of the row with global number r; -1: this row is zero padding. */
 static inline int64_t field_held(const Along *x, int64_t r)
 {
     if (r < x->first || r >= x->first + x->held) {
@@ -37,7 +38,7 @@ static inline int64_t field_held(const Along *x, int64_t r)
     return r - x->first;
 }
 
-/* Returns the row that window point i of output row o reads; -1: none. */
+/* Returns the local number of the row that window point i of output row o reads; -1: none. */
 static inline int64_t field_row(const Along *x, int64_t o, int64_t i)
 {
     if (o >= x->valid) return -1;
@@ -45,15 +46,15 @@ static inline int64_t field_row(const Along *x, int64_t o, int64_t i)
     return field_held(x, (x->start + o) * w->stride - w->before + i * w->dilation);
 }
 
-/* Returns the index that this row has among the rows held, if it is neither padding nor folded. */
+/* Returns the same number, provided that the row is neither padding nor wrapped around. */
 static inline int64_t field_place(const Along *x, int64_t o, int64_t i)
 {
     const Window *w = &x->window;
     return (x->start + o) * w->stride - w->before + i * w->dilation - x->first;
 }
 
-/* Returns the output rows whose window point i reads a row that is held and is neither padding nor
- * folded. */
+/* Returns the output rows for which window point i reads a local row that is neither padding nor
+ * wrapped around. */
 static inline Interval field_inside(const Along *x, int64_t i)
 {
     const int64_t first = field_place(x, 0, i), stride = x->window.stride;
@@ -63,7 +64,7 @@ static inline Interval field_inside(const Along *x, int64_t i)
     return (Interval){lo, hi < lo ? lo : hi};
 }
 
-/* One output row of a resize is `low` times row `row[0]` and `high` times row `row[1]`. */
+/* An output row of a resize: share[0] times row row[0] plus share[1] times row row[1]. */
 typedef struct Mix {
     int64_t row[2];
     double share[2];

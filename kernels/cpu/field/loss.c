@@ -1,12 +1,11 @@
-/* Batches of fields, and the mean squared error with rows weighted by their latitude. Rows are
- * evenly spaced between the poles: the centre of row r of H is at latitude pi ((r + 1/2) / H -
- * 1/2). */
+/* Batches of fields, and the mean squared error in which rows are weighted by their latitude.
+ * kernels/latitude.h defines the weights. */
 #ifndef REAL
 #include "kernels/cpu/cpu.h"
 #include "kernels/latitude.h"
 #include "kernels/number.h"
 
-/* Returns the weight of a row of the local part, which depends on its global position. */
+/* Returns the weight of local row `row`, which depends on the row's global number. */
 static double row_weight(const KernelArgs *a, int64_t row)
 {
     if (!a->attrs.latitude) return 1;
@@ -20,7 +19,8 @@ static void put_number(const KernelArgs *a, uint32_t j, double x)
     number_write(a->dtype[arg], a->ptr[arg], 0, x);
 }
 
-/* Reads a part of a line. Columns beyond the field are zero: the last part may be short. */
+/* Reads columns from `at` on of one row of a field. Columns beyond the field are set to zero,
+ * because the last rank may have fewer columns than its buffer. */
 static void read_line(const KernelArgs *a, const FieldLine *f, int64_t at, double *line)
 {
     const DataSource *data = a->control->data;
@@ -40,7 +40,7 @@ BOTH(mse_loss_grad)
 
 #else
 
-/* -> input [b,c,h,w], target [b,n,h,w] */
+/* writes input [b,c,h,w] and target [b,n,h,w] */
 static void F(field)(const KernelArgs *a)
 {
     enum { MOST = 512 };
@@ -71,7 +71,7 @@ static void F(field)(const KernelArgs *a)
     }
 }
 
-/* prediction, target [b,C,h,w] -> loss, points */
+/* prediction, target [b,C,h,w] -> loss [], points [] */
 static void F(mse_loss)(const KernelArgs *a)
 {
     const REAL *x = a->ptr[0], *target = a->ptr[1];

@@ -1,17 +1,17 @@
-/* Norms of fields: of each point over its channels, and of groups of channels over the whole grid.
- * Also the bias of each channel. With N the elements of a group in the whole field, m = sum / N and
- * r = 1 / sqrt(spread / N + eps):
+/*  Norms of fields: of each point over its channels, and of groups of channels over the whole
+ * field. Also the bias of each channel. Let N be the number of elements of a group in the whole
+ * field, m = sum / N and r = 1 / sqrt(spread / N + eps). With weight w and bias b of the channel:
  *   y = (x - m) r w + b     dx = dy w r     dsum = -(r / N) sum dy w
- *   dspread = -(r^3 / 2N) sum dy w (x - m)  */
+ *   dspread = -(r^3 / 2N) sum dy w (x - m) */
 #ifndef REAL
 #include "kernels/cpu/cpu.h"
 
 /* The planes of a field, and its groups of channels. */
 typedef struct Planes {
-    int64_t batch, channels, points, groups, each; /* each: channels of a group */
-    int64_t runs, run,
-        pitch;  /* a plane's real points: `runs` runs of `run` points, `pitch` apart */
-    double all; /* elements of a group, on all ranks */
+    int64_t batch, channels, points, groups, each; /* each: number of channels in a group */
+    int64_t runs, run, pitch; /* the real points of a plane: `runs` runs of `run` points, whose
+                                 beginnings are `pitch` apart */
+    double all;               /* number of elements of a group on all ranks together */
 } Planes;
 
 static Planes planes_of(const KernelArgs *a)
@@ -30,8 +30,8 @@ static Planes planes_of(const KernelArgs *a)
     return p;
 }
 
-/* Returns the first element of run r of group i. The last part of a field may be short; sums over
- * the field and their gradients leave out its padding. */
+/* Returns the index of the first element of run r of group i. On the last rank, a field may be
+ * shorter than its buffer; sums over the field and their gradients leave out the padding. */
 static int64_t run_at(const Planes *p, int64_t i, int64_t r)
 {
     return (i * p->each + r / p->runs) * p->points + r % p->runs * p->pitch;
@@ -103,7 +103,7 @@ static void F(channel_norm)(const KernelArgs *a)
     }
 }
 
-/* Computes dx of one point, and adds the point's terms to dweight and dbias. */
+/* Computes dx of one point, and adds the contributions of the point to dweight and dbias. */
 static void F(point_norm_grad)(const Planes *p, const REAL *dy, const REAL *x, const REAL *weight,
                                REAL mean, REAL r, REAL *dx, REAL *dweight, REAL *dbias)
 {

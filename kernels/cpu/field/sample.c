@@ -1,10 +1,11 @@
-/* Fields on other grids: pooling, resizing, moving points to channels and back, and joining
- * channels. */
+/* Ops that move fields to other grids: pooling, resizing, turning rows around the poles, pixel
+ * shuffle and its inverse, and concatenation of channels. */
 #ifndef REAL
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/field/field.h"
 
-/* Returns the plane element that the window of output point [h,w] reads at [i,j]; -1: padding. */
+/* Returns the index in a plane of the element that tap `tap` of output point `point` reads; -1:
+ * padding. */
 static int64_t tap_at(const Along *h, const Along *w, int64_t point, int64_t tap)
 {
     int64_t row = field_row(h, point / w->n, tap / w->window.kernel);
@@ -12,9 +13,10 @@ static int64_t tap_at(const Along *h, const Along *w, int64_t point, int64_t tap
     return row < 0 || column < 0 ? -1 : row * w->rows + column;
 }
 
-enum { POOL_COLUMNS = 256 }; /* columns of one row that are pooled at a time */
+enum { POOL_COLUMNS = 256 }; /* columns of a row that are pooled at a time */
 
-/* Returns by how many columns row r of the field moves to the east. */
+/* Returns by how many columns local row r is shifted to the east. Rows beyond a pole are shifted by
+ * half of the columns, because the grid goes on at the opposite longitude there. */
 static int64_t turn_of(const KernelArgs *a, int64_t r)
 {
     const int64_t row = a->start['h'] + r, last = a->binding->size['h'] - a->attrs.h_after;
@@ -97,8 +99,8 @@ static void F(turn_poles_grad)(const KernelArgs *a)
 }
 
 /* Finds the index in plane x of the largest element of each window, for output columns `at` of row
- * o. Of equal elements, or of NaNs, the first counts. -1: the whole window is padding, which is
- * never the maximum. */
+ * o. Of equal elements, or of NaNs, the first one counts. The index is -1 if the whole window is
+ * padding, which is never the maximum. */
 static void F(largest)(const Along *h, const Along *w, const REAL *x, int64_t o, Interval at,
                        int64_t *place)
 {
@@ -198,7 +200,8 @@ static void F(resize_grad)(const KernelArgs *a)
         }
 }
 
-/* Returns the element of [b,N I J,h,w] that becomes element `at` of [b,N,h I,w J]. */
+/* Returns the index in [b,N I J,h,w] of the element that pixel_shuffle moves to element `at` of
+ * [b,N,h I,w J]. */
 static int64_t F(unshuffled)(const KernelArgs *a, int64_t at)
 {
     const int64_t down = a->size['I'], across = a->size['J'], h = a->size['h'], w = a->size['w'];
@@ -233,7 +236,7 @@ static void F(concat)(const KernelArgs *a)
     }
 }
 
-/* Copies channels [from, from + n) of each sample. */
+/* Copies channels from to from + n - 1 of each sample. */
 static void F(take_channels)(const KernelArgs *a, int64_t from, int64_t n)
 {
     const int64_t points = a->size['h'] * a->size['w'], all = a->size['Z'] * points;

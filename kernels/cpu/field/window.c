@@ -1,15 +1,17 @@
-/* Attention in windows of a field: q, k, v [b,(g E),H,W], bias [b,X,Y,L,M]. A window's points lie
- * side by side or, if strided, u rows and t columns apart. Each window is gathered into matrices of
- * E rows, so that scores and sums are matrix products. This file also makes the tables of biases.
- */
+/* Attention within windows of a field: q, k, v [b,(g E),H,W], bias [b,X,Y,L,M]. The points of a
+ * window lie side by side or, in strided attention, u rows and t columns apart. Each window is
+ * copied to matrices of E rows, so that scores and sums are matrix products. This file also makes
+ * the tables of biases. */
 #ifndef REAL
 #include "planner/ir/window.h"
 #include "kernels/cpu/cpu.h"
 
-/* The windows of some heads. A rank's part may have only some windows, or only some heads. */
+/* The windows of some heads. A rank may have only some of the windows, or only some of the
+ * heads. */
 typedef struct Windows {
     int64_t batch, heads, features, n; /* n: points of a window */
-    int64_t across, points_w;          /* windows side by side; columns of a window */
+    int64_t across, points_w;          /* across: windows side by side; points_w: columns of a
+                                          window */
     int64_t windows, width, plane;
     int64_t down;
     bool strided;
@@ -31,7 +33,7 @@ static Windows windows_of(const KernelArgs *a, bool strided)
                      .strided = strided};
 }
 
-/* Returns the position in a plane of point i of window w. */
+/* Returns the index in a plane of point i of window w. */
 static int64_t point_at(const Windows *v, int64_t w, int64_t i)
 {
     const int64_t x = i / v->points_w, y = i % v->points_w;
@@ -57,7 +59,8 @@ BOTH(channels_grad)
 
 #else
 
-/* -> [b,R,K]: the difference in rows, then in columns, of two points of a window */
+/* writes [b,R,K]: for each pair of relative positions in a window, the difference in rows and the
+ * difference in columns */
 static void F(offsets)(const KernelArgs *a)
 {
     const int64_t rows = a->attrs.h_kernel, columns = a->attrs.w_kernel, across = 2 * columns - 1;
@@ -86,7 +89,7 @@ static void F(sum_features_grad)(const KernelArgs *a)
     for (int64_t i = 0; i < n * k; i++) dx[i] += dy[i / k];
 }
 
-/* Returns which of the R differences element [x,y,l,m] has. */
+/* Returns which of the R differences the points of element [x,y,l,m] have. */
 static int64_t F(difference)(const KernelArgs *a, int64_t i)
 {
     const int64_t Y = a->size['Y'], L = a->size['L'], M = a->size['M'];
@@ -115,8 +118,8 @@ static void F(window_bias_grad)(const KernelArgs *a)
             table[b * a->size['R'] + F(difference)(a, i)] += dbias[b * n + i];
 }
 
-/* Copies window w of a head's planes x [E,H,W] to tile [E,n], or (back) adds the tile to the
- * planes. */
+/* Copies window w of one head's planes x [E,H,W] to tile [E,n]. If `back` is true, adds the tile to
+ * the planes instead. */
 static void F(move_window)(const Windows *v, int64_t w, REAL *x, REAL *tile, bool back)
 {
     for (int64_t i = 0; i < v->n; i++) {
@@ -144,7 +147,7 @@ static void F(scores)(const KernelArgs *a, const Windows *v, REAL *q, REAL *k, c
     (true, false, v->n, v->n, v->features, (REAL)a->attrs.scale, q, v->n, k, v->n, 1, scores, v->n);
 }
 
-/* Turns rows of scores into probabilities; returns the log of their sum. */
+/* Replaces a row of scores by their softmax. Returns the logarithm of the sum of exponentials. */
 static REAL F(softmax)(REAL *row, int64_t n)
 {
     REAL most = row[0], sum = 0;
@@ -178,8 +181,8 @@ static void F(attend)(const KernelArgs *a, bool strided)
         }
 }
 
-/* For one window, adds to dq, dk, dv [E,H,W] of its head and to dbias [n,n]. at: its head's dy, q,
- * k, v, y and log-sum-exp. */
+/* Adds the contributions of one window to dq, dk, dv [E,H,W] of its head and to dbias [n,n]. `at`
+ * has the head's dy, q, k, v, y and log-sum-exp. */
 static void F(window_grad)(const KernelArgs *a, const Windows *v, int64_t w,
                            const REAL *const at[6], const REAL *bias, REAL *const d[3], REAL *dbias)
 {
