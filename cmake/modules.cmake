@@ -68,7 +68,7 @@ endfunction()
 # are compiled if nvcc exists; the module also needs NCCL. The sanitizer builds use the kernels as C
 # instead.
 macro(tandem_cuda_module)
-  file(GLOB cuda_c_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/exec/cuda/*.c)
+  file(GLOB_RECURSE cuda_c_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/exec/cuda/*.c)
   file(GLOB cuda_kernel_c_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/*.c
     ${CMAKE_SOURCE_DIR}/kernels/cuda/product/*.c
     ${CMAKE_SOURCE_DIR}/kernels/cuda/cublas/*.c ${CMAKE_SOURCE_DIR}/kernels/cuda/cudnn/*.c

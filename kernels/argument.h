@@ -3,7 +3,7 @@
 #ifndef TANDEM_KERNELS_ARGUMENT_H
 #define TANDEM_KERNELS_ARGUMENT_H
 
-#include "planner/ir/op.h"
+#include "planner/ir/op/op.h"
 
 typedef enum ArgumentKind {
     ARGUMENT_real,

@@ -6,7 +6,7 @@
 
 #include "planner/ir/layout/halo.h"
 #include "planner/ir/layout/stride.h"
-#include "planner/ir/op.h"
+#include "planner/ir/op/op.h"
 
 /* Names a part of one row of a sample's field: columns column to column + n - 1 of one channel of
  * the input field or of the target field. */

@@ -8,7 +8,7 @@
 #ifndef TANDEM_KERNELS_PRODUCT_H
 #define TANDEM_KERNELS_PRODUCT_H
 
-#include "planner/ir/op.h"
+#include "planner/ir/op/op.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -18,7 +18,7 @@
 #include <math.h>
 #include <stdint.h>
 
-#include "planner/ir/op.h"
+#include "planner/ir/op/op.h"
 
 typedef struct RopeRamp {
     double factor;      /* the factor; 0: no frequency is scaled */

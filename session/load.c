@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "planner/base/plural.h"
-#include "planner/front/blame.h"
+#include "planner/front/check/blame.h"
 #include "planner/front/fold.h"
 #include "planner/ir/layout/padding.h"
 #include "planner/ir/layout/rows.h"

@@ -24,7 +24,7 @@ const char *csv_cell(const Csv *csv, uint32_t row, const char *column);
 /* Returns NAN unless the whole cell is a number. */
 double csv_number(const Csv *csv, uint32_t row, const char *column);
 
-/* ---- pages.c: facts that a page states of its rows (scripts/tandem/published_pages.csv) */
+/* ---- pages.c: facts that a page states of its rows (scripts/tandem/published/pages.csv) */
 /* Fills the open cells of `csv` with the facts of pages.c, and adds columns that `csv` lacks.
  * `table` names its section: "runs", "kernels" or "comm". Returns false after diagnostics if the
  * list of facts cannot be read. */

@@ -1,5 +1,5 @@
 /* Facts that a page states of all its rows, or that a cell states in its own words, while the
- * tables have columns for them. scripts/tandem/published_pages.csv lists them:
+ * tables have columns for them. scripts/tandem/published/pages.csv lists them:
  *
  *   table   the section that reads the rows: runs, kernels, comm
  *   where   conditions, separated by " & ": column~text (the cell contains it), column=text (it is
@@ -81,7 +81,7 @@ static void fill(Csv *csv, const Csv *pages, uint32_t page, Arena *arena)
 bool csv_add_pages(Csv *csv, const char *table, Arena *arena, Diag *d)
 {
     static const char *const columns[] = {"table", "where", "column", "value", NULL};
-    const char *path = arena_print(arena, "%s/tandem/published_pages.csv", front_scripts_dir());
+    const char *path = arena_print(arena, "%s/tandem/published/pages.csv", front_scripts_dir());
     Csv pages;
     if (!csv_read(path, arena, &pages, d) || !csv_needs(&pages, columns, d)) return false;
     for (uint32_t i = 0; i < pages.n_rows; i++)

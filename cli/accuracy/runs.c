@@ -1,5 +1,5 @@
-/* Published training runs. The library's tandem/published.lua has the rules of each framework and
- * turns a row into a plan, which is then simulated. */
+/* Published training runs. The library's tandem/published/run.lua has the rules of each framework
+ * and turns a row into a plan, which is then simulated. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static void put_quoted(Str *s, const char *text)
 static const char *script_of(const Csv *csv, uint32_t row, Arena *arena)
 {
     Str s = str_in(arena);
-    str_add(&s, "return require(\"tandem.published\").plan {\n");
+    str_add(&s, "return require(\"tandem.published.run\").plan {\n");
     for (uint32_t i = 0; i < csv->columns.n; i++) {
         str_add(&s, "  [");
         put_quoted(&s, csv->columns.at[i]);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "cli/predict.h"
-#include "planner/front/fields.h"
+#include "planner/front/keys/fields.h"
 
 enum { N_HALVINGS = 7 };
 static const double FACTOR_MOST = 64, NEAR = 1.01;

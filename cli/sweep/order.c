@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cli/sweep/point.h"
-#include "planner/front/fields.h"
+#include "planner/front/keys/fields.h"
 
 /* Several pieces for each process, so that all processes end at about the same time. */
 enum { PIECES_OF_A_JOB = 4 };

@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "exec/cuda/meet.h"
+#include "exec/cuda/meet/meet.h"
 #include "exec/cuda/module.h"
 #include "exec/cuda/options.h"
 #include "exec/cuda/order.h"

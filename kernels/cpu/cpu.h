@@ -11,7 +11,7 @@
 #define COMPUTE(name, signature, flops, reduce, backward, flags) Kernel_function cpu_##name;
 #define RESHAPE(name, flags)                                     Kernel_function cpu_##name;
 typedef void Kernel_function(const KernelArgs *args);
-#include "planner/ir/ops.def"
+#include "planner/ir/op/ops.def"
 Kernel_function cpu_contract;
 
 /* Returns the dtype in which a kernel computes: the dtype of its first fp32 or fp64 argument.
@@ -52,15 +52,15 @@ static inline double cpu_block_scale(double most, double largest)
     return ldexp(1, exponent);
 }
 
-/* ---- blocks.c ---- */
+/* ---- low/blocks.c ---- */
 /* Computes a product of operands with one scale for each block (dimension B). */
 void cpu_contract_blocks(const KernelArgs *a);
 
-/* ---- pairs.c ---- */
+/* ---- low/pairs.c ---- */
 /* Computes a product of operands of 4-bit numbers. */
 void cpu_contract_pairs(const KernelArgs *a);
 
-/* ---- low.c ---- */
+/* ---- low/low.c ---- */
 /* Runs an fp32 or fp64 kernel on arguments that may have low precision. */
 void cpu_any_precision(OpKind op, Kernel kernel, const KernelArgs *a);
 /* Returns true if an op that makes or multiplies 8-bit numbers has an fp64 argument. The op then

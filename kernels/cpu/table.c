@@ -21,7 +21,7 @@
 #define CONTRACT(name, signature) CONTRACT_FORMS(RUN_3, name)
 #define PRODUCT(name, signature)  RUN_3(name)
 #define RESHAPE(name, flags)      RUN(name, cpu_##name)
-#include "planner/ir/ops.def"
+#include "planner/ir/op/ops.def"
 
 static const Kernel kernels[OP_COUNT] = {
 #define COMPUTE(name, signature, flops, reduce, backward, flags) [OP_##name] = run_##name,
@@ -31,7 +31,7 @@ static const Kernel kernels[OP_COUNT] = {
 #define CONTRACT(name, signature) CONTRACT_FORMS(KERNEL_3, name)
 #define PRODUCT(name, signature)  KERNEL_3(name)
 #define RESHAPE(name, flags)      [OP_##name] = run_##name,
-#include "planner/ir/ops.def"
+#include "planner/ir/op/ops.def"
 };
 
 Kernel kernel_cpu(OpKind op)

@@ -119,7 +119,7 @@ bool kernel_cuda_chain(const CudaChainPart *part, uint32_t n, const CudaContext 
 typedef bool CudaKernel_function(const KernelArgs *args, const CudaContext *cuda, CudaError *error);
 #define COMPUTE(name, signature, flops, reduce, backward, flags) CudaKernel_function cuda_##name;
 #define RESHAPE(name, flags)                                     CudaKernel_function cuda_##name;
-#include "planner/ir/ops.def"
+#include "planner/ir/op/ops.def"
 /* Computes every form of every contraction. It is the kernel of all contraction ops. */
 bool cuda_contract(OpKind op, const KernelArgs *args, const CudaContext *cuda, CudaError *error);
 bool cuda_contract_accepts(OpKind op, const DType *dtype, uint32_t n_args);

@@ -1,8 +1,8 @@
 /* Dropout: y = x / (1 - p) if a random draw keeps the element, and 0 if not. The draw depends only
  * on the element's number in the whole tensor, and has the same bits as on the CPU. */
 #include "kernels/cuda/draw.cuh"
-#include "kernels/cuda/fused.h"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/pointwise/fused.h"
 
 enum { DROPOUT_THREADS = 256, DROPOUT_BLOCKS_PER_SM = 4 };
 

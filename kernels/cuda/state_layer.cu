@@ -2,7 +2,7 @@
  * gate. kernels/cpu/state_layer.c defines these ops. A thread computes one element; a warp computes
  * one row of the norm, or one sum over tokens. Sums are in fp32 and have a fixed order. */
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/pointwise.cuh"
+#include "kernels/cuda/pointwise/pointwise.cuh"
 #include "kernels/cuda/reduce.cuh"
 
 enum { LAYER_THREADS = 256, LAYER_WARPS = LAYER_THREADS / WARP };

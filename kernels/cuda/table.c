@@ -15,7 +15,7 @@
 #define CONTRACT_3(name)          CONTRACT_1(name) CONTRACT_1(name##_d0) CONTRACT_1(name##_d1)
 #define CONTRACT(name, signature) CONTRACT_FORMS(CONTRACT_3, name)
 #define PRODUCT(name, signature)  CONTRACT_3(name)
-#include "planner/ir/ops.def"
+#include "planner/ir/op/ops.def"
 #undef CONTRACT_3
 
 static const CudaKernel kernels[OP_COUNT] = {
@@ -26,7 +26,7 @@ static const CudaKernel kernels[OP_COUNT] = {
     [OP_##name##_d1] = run_##name##_d1,
 #define CONTRACT(name, signature) CONTRACT_FORMS(CONTRACT_3, name)
 #define PRODUCT(name, signature)  CONTRACT_3(name)
-#include "planner/ir/ops.def"
+#include "planner/ir/op/ops.def"
 };
 
 CudaKernel kernel_cuda(OpKind op)

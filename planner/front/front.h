@@ -90,7 +90,7 @@ bool front_gpu_cluster(const char *gpu, uint32_t n_devices, Arena *arena, Cluste
 const char *front_scripts_dir(void); /* the folder of the Lua library */
 
 /* Writes all fields of `cluster` and `runtime` that a prediction reads, one "path value" in each
- * line. Two configurations that differ in any field of the table (planner/front/fields.c) give
+ * line. Two configurations that differ in any field of the table (planner/front/keys/fields.c) give
  * different texts. */
 void field_text(const Cluster *cluster, const Runtime *runtime, Str *out);
 /* Returns the reason why field_text leaves out this field, which cannot change a prediction; NULL:

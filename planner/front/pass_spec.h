@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "planner/front/fields.h"
+#include "planner/front/keys/fields.h"
 
 struct Job;
 

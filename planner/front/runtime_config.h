@@ -3,7 +3,7 @@
 #ifndef TANDEM_FRONT_RUNTIME_CONFIG_H
 #define TANDEM_FRONT_RUNTIME_CONFIG_H
 
-#include "planner/ir/op.h"
+#include "planner/ir/op/op.h"
 
 /* The ops that compile{} may fuse. block: ops of one block. model: any consecutive ops. */
 #define COMPILE_PERS(X) X(block) X(model)

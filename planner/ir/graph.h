@@ -5,7 +5,7 @@
 #define TANDEM_IR_GRAPH_H
 
 #include "planner/base/intern.h"
-#include "planner/ir/op.h"
+#include "planner/ir/op/op.h"
 
 typedef uint32_t TensorId, NodeId, ModuleId, UnitId, AttrsId; /* 0: none */
 

@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-#include "planner/ir/op_private.h"
+#include "planner/ir/op/op_private.h"
 
 /* Far above any grid; it keeps products within 64 bits. */
 enum { MOST_ROWS = 1 << 24 };

@@ -4,7 +4,7 @@
 #ifndef TANDEM_IR_WINDOW_H
 #define TANDEM_IR_WINDOW_H
 
-#include "planner/ir/op.h"
+#include "planner/ir/op/op.h"
 
 /* The values that a window reads beyond the edge of the grid. zero: zeros. reflect: mirrored rows
  * without the edge row. symmetric: mirrored rows with the edge row. periodic: the rows at the

@@ -1,7 +1,7 @@
 /* Live bytes of device memory at each instruction of a program, by category. */
 #include <assert.h>
 
-#include "planner/lower/gaps.h"
+#include "planner/lower/memory/gaps.h"
 #include "planner/lower/memory/lives.h"
 #include "sim/sim.h"
 

@@ -15,8 +15,8 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PAGE = "docs/reference/constants.md"
 TABLES = ["scripts/tandem/gpus.lua", "scripts/tandem/fitted.lua", "scripts/tandem/fitted_kernels.lua",
-          "scripts/tandem/fitted_fabrics.lua", "scripts/tandem/published_catalog.lua",
-          "scripts/tandem/published_pages.csv", "sim/compute/kernels_own.def"]
+          "scripts/tandem/fitted_fabrics.lua", "scripts/tandem/published/catalog.lua",
+          "scripts/tandem/published/pages.csv", "sim/compute/kernels_own.def"]
 KINDS = ("datasheet", "documented", "source", "fitted", "assumed", "measured")
 NUMBER = re.compile(r"\b([a-z_][a-z_0-9]*) = (-?[0-9][0-9.eEx+-]*(?: [*/<]+ [0-9]+)*)", re.I)
 NAME = re.compile(r'^\s*(?:\["([^"]+)"\]|\{ "([^"]+)"|(\w+)) ?(?:=|,)')

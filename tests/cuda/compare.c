@@ -14,7 +14,7 @@
 #include "kernels/cuda/workspace.h"
 #include "kernels/number.h"
 #include "planner/base/rng.h"
-#include "tests/support/choices.h"
+#include "tests/support/ops/choices.h"
 
 /* ---- guarded memory ---- */
 

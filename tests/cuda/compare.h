@@ -6,7 +6,7 @@
 #define TANDEM_TESTS_CUDA_COMPARE_H
 
 #include "tests/cuda/target.h"
-#include "tests/support/eval.h"
+#include "tests/support/ops/eval.h"
 
 /* Sizes of the index letters, and of the indices that `...` stands for. */
 typedef struct Sizes {

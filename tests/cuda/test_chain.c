@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "kernels/cuda/fused.h"
+#include "kernels/cuda/pointwise/fused.h"
 #include "kernels/number.h"
 #include "planner/base/rng.h"
 #include "tests/cuda/compare.h"

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "tests/cuda/compare.h"
-#include "tests/support/fields.h"
+#include "tests/support/ops/fields.h"
 
 /* Rows 8 to 10 of 11, and columns 14 to 19 of 20; the other parts have 4 rows and 7 columns. */
 static const Part last = {.start = {['h'] = 8, ['w'] = 14, ['H'] = 8, ['W'] = 14},

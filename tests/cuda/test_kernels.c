@@ -12,8 +12,8 @@
 
 #include "kernels/number.h"
 #include "tests/cuda/compare.h"
-#include "tests/support/choices.h"
-#include "tests/support/fields.h"
+#include "tests/support/ops/choices.h"
+#include "tests/support/ops/fields.h"
 
 #define ATTRS                                                                                      \
     {                                                                                              \

@@ -296,7 +296,7 @@ static void without_a_fault_nothing_fails(void **state)
     } sound[] = {{"norm/norm.cu", "test_parts", true},
                  {"attention/attention_forward.cu", "test_attention", false},
                  {"attention/hopper/attention_hopper.cu", "test_hopper", false},
-                 {"chain.cu", "test_chain", false},
+                 {"pointwise/chain.cu", "test_chain", false},
                  {"loss/fused_xent.cu", "test_fused", false},
                  {"product/product.cu", "test_gemm", false},
                  {"update.cu", "test_kernels=adamw", true},

@@ -11,7 +11,7 @@
 
 #include "kernels/number.h"
 #include "tests/cuda/compare.h"
-#include "tests/support/rows_case.h"
+#include "tests/support/ops/rows_case.h"
 
 enum { MOST = 4 };
 

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "tests/cuda/attention_case.h"
+#include "tests/cuda/attention/attention_case.h"
 #include "tests/cuda/compare.h"
 #include "tests/cuda/emulator/watch.h"
 

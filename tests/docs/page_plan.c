@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "planner/front/fields.h"
+#include "planner/front/keys/fields.h"
 #include "planner/front/parent.h"
 #include "tests/docs/pages.h"
 
@@ -202,10 +202,11 @@ const char *page_plan(Arena *arena)
 {
     Diag diag = diag_in(arena);
     Draft draft = draft_new(arena, &diag);
-    PlanPage w = {.arena = arena,
-                  .out = page_begin(arena, "Plan options",
-                                    "planner/front/fields.c and planner/front/fields_doc.def"),
-                  .from = (const char *)&draft};
+    PlanPage w = {
+        .arena = arena,
+        .out = page_begin(arena, "Plan options",
+                          "planner/front/keys/fields.c and planner/front/keys/fields_doc.def"),
+        .from = (const char *)&draft};
     add_plan(&w);
     add_passes(&w);
     return str_text(&w.out);

@@ -5,7 +5,7 @@
 const char *page_sweep(Arena *arena)
 {
     Str out = page_begin(arena, "Sweep scripts",
-                         "planner/front/sweep_keys.def and cli/sweep/results.def");
+                         "planner/front/keys/sweep_keys.def and cli/sweep/results.def");
     str_add(&out, "```lua\nreturn sweep { plan = \"plans/llama3_8b.lua\", vary = { mesh = { tp = "
                   "{ 1, 2, 4 } } } }\n```\n\n");
     page_text(&out, "A script for `tandem sweep FILE` ends like this. It runs under the limits of "

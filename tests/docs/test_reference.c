@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/front/fields.h"
+#include "planner/front/keys/fields.h"
 #include "store/store.h"
 #include "tests/docs/pages.h"
 #include "tests/support/command.h"

@@ -15,8 +15,8 @@
 #include "exec/flat.h"
 #include "planner/front/front.h"
 #include "planner/lower/compile.h"
-#include "tests/support/eval.h"
 #include "tests/support/golden.h"
+#include "tests/support/ops/eval.h"
 #include "tests/support/plans/models.h"
 
 #define TOLERANCE 1e-11

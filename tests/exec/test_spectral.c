@@ -16,7 +16,7 @@
 #include "planner/ir/state/state.h"
 #include "planner/lower/gather.h"
 #include "planner/verify/verify.h"
-#include "tests/support/eval.h"
+#include "tests/support/ops/eval.h"
 #include "tests/support/plans/nets.h"
 #include "tests/support/plans/tiny.h"
 

@@ -8,7 +8,7 @@
 lint=$(dirname "$(realpath "$0")")
 cd "${1:-.}" || exit 1
 primitives=$(sed -nE 's/^(RESHAPE|COMM)\( *([a-z0-9_]+).*/\2/p; s/^COMPUTE\( *([a-z0-9_]+).*OP_STATE.*/\1/p' \
-    planner/ir/ops.def 2>/dev/null)
+    planner/ir/op/ops.def 2>/dev/null)
 sh "$lint/files.sh" '*.c' '*.h' '*.cu' '*.cuh' | grep -vE '^(tests/|store/|planner/ir/layout/axes\.)' |
     while read -r file; do
         sed -E 's,/\*.*\*/,,; s,//.*,,' "$file" | awk -v file="$file" -v primitives="$primitives" '

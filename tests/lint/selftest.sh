@@ -41,12 +41,12 @@ knot() { # FOLDER_OF_A FOLDER_OF_B CODE_OF_B
     sh "$lint/cycles.sh" "$tree/t.dir/$1/a.c.o" "$tree/t.dir/$2/b.c.o" >/dev/null
 }
 fault() {
-    echo "cycles: $1"
+    echo "$1"
     failures=$((failures + 1))
 }
-if knot sim exec 'a();'; then fault 'accepts a knot over two folders'; fi
-if ! knot sim sim 'a();'; then fault 'rejects a knot of two files of one folder'; fi
-if ! knot sim exec ''; then fault 'rejects a call in one direction'; fi
+if knot sim exec 'a();'; then fault 'cycles accepts a knot over two folders'; fi
+if ! knot sim sim 'a();'; then fault 'cycles rejects a knot of two files of one folder'; fi
+if ! knot sim exec ''; then fault 'cycles rejects a call in one direction'; fi
 
 rejects layers planner/ir/a.c '#include "planner/passes/passes.h"\n'
 rejects layers sim/a.c '#include "exec/runtime.h"\n'
@@ -66,6 +66,12 @@ accepts layers planner/front/sandbox.c '#include <lua.h>\nvoid f(void)\n{\n    _
 rejects format planner/base/a.c 'int  a ;\n'
 accepts format planner/base/a.c 'int a;\n'
 rejects sizes planner/base/a.c "$(yes 'int a;' | head -n 501)\n"
+write planner/base/a.c 'int a;\n'
+i=0
+while [ $i -lt 26 ]; do : >"$tree/planner/base/$((i += 1)).c"; done
+if ! sh "$lint/sizes.sh" "$tree"; then fault 'sizes rejects a folder of 28 files'; fi
+: >"$tree/planner/base/27.c"
+if sh "$lint/sizes.sh" "$tree" >/dev/null; then fault 'sizes accepts a folder of 29 files'; fi
 rejects sizes tests/unit/a.c "$(yes 'int a;' | head -n 701)\n"
 rejects sizes planner/base/a.c "void f(void)\n{\n$(yes '    f();' | head -n 69)\n}\n"
 accepts sizes planner/base/a.c "void f(void)\n{\n$(yes '    f();' | head -n 68)\n}\n"
@@ -74,6 +80,7 @@ rejects banned planner/base/a.c '/* TO''DO */\n'
 accepts banned planner/base/a.c '/* strcpy(a) */ const char *a = "system(1)"; int my_rand(int);\n'
 rejects paths planner/base/a.c '/* see /home/me/x */\n'
 rejects paths script.lua 'return 1\n'
+rejects paths counts.txt '1 2\n'
 accepts paths planner/base/a.c '/* see ../mnt/x and build/mnt/x */\n'
 rejects words planner/base/a.h '/* What a rank holds. */\n'
 rejects words planner/base/a.h '/* A rank.\n * What it holds. */\n'

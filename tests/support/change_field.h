@@ -2,7 +2,7 @@
 #ifndef TANDEM_TESTS_SUPPORT_CHANGE_FIELD_H
 #define TANDEM_TESTS_SUPPORT_CHANGE_FIELD_H
 
-#include "planner/front/fields.h"
+#include "planner/front/keys/fields.h"
 
 /* Sets another value of this kind, whatever the value was. Returns false for a table, which has no
  * value. */

@@ -3,9 +3,9 @@
  * sum of exponentials relative to it. When a larger logit comes, the thread rescales this sum. At
  * the end, the threads' sums are rescaled to the maximum of the row and added in order. The bits
  * differ from those of two passes, but they are the same in each run. */
-#include "kernels/cuda/fused.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
+#include "kernels/cuda/pointwise/fused.h"
 #include "kernels/cuda/reduce.cuh"
 
 enum { ONLINE_THREADS = 256, ONLINE_AHEAD = 4 };

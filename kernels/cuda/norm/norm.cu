@@ -2,7 +2,7 @@
  * computes this sum, too. It can also find the largest magnitude of its output. */
 #include "kernels/cuda/norm/norm.cuh"
 
-#include "kernels/cuda/fused.h"
+#include "kernels/cuda/pointwise/fused.h"
 
 /* Loads the thread's groups of eight elements of a row, from group `base` on. If there is an
  * addend, it is added, and the sum is rounded as if it were written to memory. For 16-bit numbers,

@@ -5,7 +5,7 @@
 #ifndef TANDEM_KERNELS_CUDA_NORM_CUH
 #define TANDEM_KERNELS_CUDA_NORM_CUH
 
-#include "kernels/cuda/amax.cuh"
+#include "kernels/cuda/low/amax.cuh"
 #include "kernels/cuda/reduce.cuh"
 
 enum { NORM_THREADS = 512, HELD = 2 };

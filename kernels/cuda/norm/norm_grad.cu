@@ -4,8 +4,8 @@
  * A block processes every COLUMN_PARTS-th row (or group of narrow rows) and adds up its part of
  * dweight and dbias in shared memory. A second kernel adds the parts of all blocks. */
 #include "kernels/cuda/columns.cuh"
-#include "kernels/cuda/fused.h"
 #include "kernels/cuda/norm/norm_grad.cuh"
+#include "kernels/cuda/pointwise/fused.h"
 #include "kernels/cuda/workspace.h"
 
 enum { GRAD_THREADS = 256 };

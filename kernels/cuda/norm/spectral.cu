@@ -1,7 +1,7 @@
 /* Spectral norm: products of a weight with the two vectors of the power iteration, the division by
  * the norm, and the norm's contribution to the gradient of the weight. All kernels but the last two
  * run once a step. */
-#include "kernels/cuda/point_launch.cuh"
+#include "kernels/cuda/pointwise/point_launch.cuh"
 #include "kernels/cuda/reduce.cuh"
 
 enum { SPECTRAL_THREADS = 256, OUTER_BLOCKS = 528, COLUMN_ROWS = 32 };

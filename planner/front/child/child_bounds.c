@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "planner/front/child/tracer.h"
-#include "planner/ir/rope_pairs.h"
+#include "planner/ir/op/rope_pairs.h"
 
 /* core.bounds(op, attribute): returns the least and the largest value that attrs.def allows. */
 static int core_bounds(lua_State *L)

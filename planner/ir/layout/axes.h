@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "planner/ir/roles.h"
+#include "planner/ir/op/roles.h"
 #include "planner/ir/streams.h"
 
 typedef enum AxisName {

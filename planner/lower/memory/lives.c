@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "planner/lower/gaps.h"
+#include "planner/lower/memory/gaps.h"
 
 /* Finds the first member of each launch group, which represents the group. */
 static void find_launches(Lives *l)

@@ -3,7 +3,7 @@
  * when buffers are in use. placement.c chooses offsets. */
 #include "planner/base/parallel.h"
 #include "planner/lower/expand.h"
-#include "planner/lower/gaps.h"
+#include "planner/lower/memory/gaps.h"
 #include "planner/lower/memory/placement.h"
 #include "planner/passes/pass.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "planner/lower/expand.h"
-#include "planner/lower/gaps.h"
+#include "planner/lower/memory/gaps.h"
 #include "planner/lower/memory/rocks.h"
 #include "planner/lower/memory/slots.h"
 

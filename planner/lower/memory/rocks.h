@@ -3,7 +3,7 @@
 #ifndef TANDEM_LOWER_ROCKS_H
 #define TANDEM_LOWER_ROCKS_H
 
-#include "planner/lower/gaps.h"
+#include "planner/lower/memory/gaps.h"
 #include "planner/lower/memory/lives.h"
 
 typedef struct Rock {

@@ -5,7 +5,7 @@
 #include "planner/lower/memory/slots.h"
 
 #include "planner/lower/alike.h"
-#include "planner/lower/gaps.h"
+#include "planner/lower/memory/gaps.h"
 
 typedef LIST(BufferId) Began;
 

@@ -36,7 +36,7 @@ void cublas_double_spend(double ms)
 #define RUN_3(name)               RUN(name) RUN(name##_d0) RUN(name##_d1)
 #define CONTRACT(name, signature) CONTRACT_FORMS(RUN_3, name)
 #define PRODUCT(name, signature)  RUN_3(name)
-#include "planner/ir/ops.def"
+#include "planner/ir/op/ops.def"
 
 static CudaKernel contraction(OpKind op)
 {
@@ -45,7 +45,7 @@ static CudaKernel contraction(OpKind op)
 #define ROW_3(name)               ROW(name) ROW(name##_d0) ROW(name##_d1)
 #define CONTRACT(name, signature) CONTRACT_FORMS(ROW_3, name)
 #define PRODUCT(name, signature)  ROW_3(name)
-#include "planner/ir/ops.def"
+#include "planner/ir/op/ops.def"
     };
     return table[op];
 }

@@ -226,7 +226,7 @@ bool cuda_init(const CudaInit *init, const CudaContext *cuda, CudaError *error)
 #define CONTRACT(name, signature)                                CONTRACT_FORMS(LAUNCH_3, name)
 #define PRODUCT(name, signature)                                 LAUNCH_3(name)
 #define RESHAPE(name, flags)                                     LAUNCH(name)
-#include "planner/ir/ops.def"
+#include "planner/ir/op/ops.def"
 
 CudaKernel double_kernel(OpKind op)
 {
@@ -237,7 +237,7 @@ CudaKernel double_kernel(OpKind op)
 #define CONTRACT(name, signature)                                CONTRACT_FORMS(ROW_3, name)
 #define PRODUCT(name, signature)                                 ROW_3(name)
 #define RESHAPE(name, flags)                                     ROW(name)
-#include "planner/ir/ops.def"
+#include "planner/ir/op/ops.def"
     };
     return table[op];
 }

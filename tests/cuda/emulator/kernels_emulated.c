@@ -14,7 +14,7 @@
 static const CudaKernel kernels[OP_COUNT] = {
 #define COMPUTE(name, signature, flops, reduce, backward, flags) [OP_##name] = cuda_##name,
 #define RESHAPE(name, flags)                                     [OP_##name] = cuda_##name,
-#include "planner/ir/ops.def"
+#include "planner/ir/op/ops.def"
 };
 
 static uint64_t scratch(OpKind op, const DType *dtype, const int64_t *elements, uint32_t n_args)

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "planner/front/blame.h"
-#include "planner/front/fields.h"
+#include "planner/front/check/blame.h"
+#include "planner/front/keys/fields.h"
 #include "planner/front/pass_spec.h"
 
 typedef struct Case {

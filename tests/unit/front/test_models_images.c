@@ -15,7 +15,7 @@
 
 #include "planner/front/front.h"
 #include "tests/support/command.h"
-#include "tests/support/eval.h"
+#include "tests/support/ops/eval.h"
 
 /* The tiny model (scripts/models/qwen2_vl.lua) on texts of 12 tokens. */
 enum { TEXT = 12, DIM = 48, HEADS = 4, KV = 2, HEAD = 12, HIDDEN = 80, VOCAB = 64, LAYERS = 2 };

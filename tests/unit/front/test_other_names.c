@@ -8,13 +8,13 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "planner/front/draft.h"
+#include "planner/front/draft/draft.h"
 
 static bool is_key(const char *key)
 {
     static const char *const keys[] = {
 #define DOC(name, unit, text) name,
-#include "planner/front/fields_doc.def"
+#include "planner/front/keys/fields_doc.def"
 #undef DOC
 #define AXIS(name, ...) "mesh." #name,
 #include "planner/ir/axes.def"
@@ -32,7 +32,7 @@ static void each_leads_to_a_key(void **state)
 #define DATA_RANKS   "mesh.dp_shard or mesh.dp_replicate"
     static const char *const names[][2] = {
 #define OTHER(name, key) {name, key},
-#include "planner/front/other_names.def"
+#include "planner/front/keys/other_names.def"
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *name = names[i][0], *key = names[i][1];

@@ -1,4 +1,4 @@
-/* Attributes of ops have bounds (planner/ir/attrs.def). For each attribute of each op, a plan's
+/* Attributes of ops have bounds (planner/ir/op/attrs.def). For each attribute of each op, a plan's
  * text is read with the attribute at its bounds, beyond them, and where the op has no such
  * attribute. */
 #include <setjmp.h>

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "planner/ir/op_private.h"
+#include "planner/ir/op/op_private.h"
 #include "planner/ir/window.h"
 
 static int setup(void **state)

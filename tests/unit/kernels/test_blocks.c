@@ -12,8 +12,8 @@
 
 #include "kernels/number.h"
 #include "planner/base/rng.h"
-#include "planner/ir/op_private.h"
-#include "tests/support/eval.h"
+#include "planner/ir/op/op_private.h"
+#include "tests/support/ops/eval.h"
 
 enum { BLOCK = 32, SEED = 77 };
 static const double largest = 448;

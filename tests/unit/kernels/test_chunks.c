@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "planner/base/rng.h"
-#include "tests/support/eval.h"
+#include "tests/support/ops/eval.h"
 
 typedef struct Heads {
     int64_t b, s, g, r, E;

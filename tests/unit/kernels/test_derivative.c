@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "planner/base/rng.h"
-#include "tests/support/choices.h"
-#include "tests/support/eval.h"
-#include "tests/support/fields.h"
+#include "tests/support/ops/choices.h"
+#include "tests/support/ops/eval.h"
+#include "tests/support/ops/fields.h"
 
 enum { SEED = 77, SAMPLE = 60 };
 #define TOLERANCE 1e-8

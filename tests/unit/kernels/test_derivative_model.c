@@ -11,7 +11,7 @@
 
 #include "planner/base/rng.h"
 #include "planner/lower/compile.h"
-#include "tests/support/eval.h"
+#include "tests/support/ops/eval.h"
 #include "tests/support/plans/models.h"
 
 enum { SEED = 5, SAMPLE = 40, BATCH = 2, MICROBATCHES = 2 };

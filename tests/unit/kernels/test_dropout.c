@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "tests/support/eval.h"
+#include "tests/support/ops/eval.h"
 
 enum { B = 4, S = 32, K = 64, N = B * S * K };
 

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "tests/support/eval.h"
+#include "tests/support/ops/eval.h"
 #include "tests/support/test_arena.h"
 
 static Value values(DType dtype, uint32_t n_dims, const int64_t *dim, const double *x)

@@ -13,7 +13,7 @@
 #include "kernels/cpu/exponential.h"
 #include "planner/base/rng.h"
 #include "planner/ir/graph.h"
-#include "tests/support/eval.h"
+#include "tests/support/ops/eval.h"
 
 enum { SEED = 11 };
 static const Control no_control = {0};

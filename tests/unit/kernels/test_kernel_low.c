@@ -11,10 +11,10 @@
 #include <string.h>
 
 #include "kernels/number.h"
-#include "planner/ir/op_private.h"
-#include "tests/support/choices.h"
-#include "tests/support/eval.h"
-#include "tests/support/fields.h"
+#include "planner/ir/op/op_private.h"
+#include "tests/support/ops/choices.h"
+#include "tests/support/ops/eval.h"
+#include "tests/support/ops/fields.h"
 
 static Arena *arena;
 

@@ -11,7 +11,7 @@
 
 #include "planner/base/rng.h"
 #include "planner/ir/graph.h"
-#include "tests/support/eval.h"
+#include "tests/support/ops/eval.h"
 
 enum { SEED = 12 };
 

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "tests/support/eval.h"
+#include "tests/support/ops/eval.h"
 
 enum { N = 4, V = 5, MOST_PARTS = 3 };
 

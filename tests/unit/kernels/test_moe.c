@@ -14,7 +14,7 @@
 #include "planner/ir/text/text.h"
 #include "planner/lower/compile.h"
 #include "tests/support/command.h"
-#include "tests/support/eval.h"
+#include "tests/support/ops/eval.h"
 #include "tests/support/plans/tiny.h"
 #include "tests/support/test_arena.h"
 

@@ -11,8 +11,8 @@
 
 #include "kernels/number.h"
 #include "planner/base/rng.h"
-#include "planner/ir/op_private.h"
-#include "tests/support/eval.h"
+#include "planner/ir/op/op_private.h"
+#include "tests/support/ops/eval.h"
 
 enum { BLOCK = 16, SEED = 78 };
 static const double largest = 6, largest_scale = 448;

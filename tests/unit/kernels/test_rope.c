@@ -9,7 +9,7 @@
 #include <math.h>
 
 #include "planner/ir/graph.h"
-#include "tests/support/eval.h"
+#include "tests/support/ops/eval.h"
 
 static const Control no_control = {0};
 

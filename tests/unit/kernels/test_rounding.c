@@ -11,7 +11,7 @@
 
 #include "kernels/number.h"
 #include "planner/verify/verify.h"
-#include "tests/support/eval.h"
+#include "tests/support/ops/eval.h"
 #include "tests/support/plans/mutate.h"
 #include "tests/support/plans/tiny.h"
 

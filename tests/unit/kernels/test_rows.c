@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "kernels/strips.h"
-#include "tests/support/rows_case.h"
+#include "tests/support/ops/rows_case.h"
 
 static double *poisoned(Arena *arena, int64_t n)
 {

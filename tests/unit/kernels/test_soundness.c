@@ -15,9 +15,9 @@
 
 #include "planner/base/rng.h"
 #include "planner/ir/graph.h"
-#include "tests/support/choices.h"
-#include "tests/support/eval.h"
-#include "tests/support/fields.h"
+#include "tests/support/ops/choices.h"
+#include "tests/support/ops/eval.h"
+#include "tests/support/ops/fields.h"
 
 enum { SEED = 20240607, MAX_PARTS = 3, UPPER_SIZE = 12 };
 
@@ -27,7 +27,7 @@ enum { SEED = 20240607, MAX_PARTS = 3, UPPER_SIZE = 12 };
 #define PRODUCT(name, signature)                                 EACH_3(name)
 enum {
     N_ROWS = 0
-#include "planner/ir/ops.def"
+#include "planner/ir/op/ops.def"
 };
 
 /* Names, for sizes, of the two indices that `...` stands for in these tests. */

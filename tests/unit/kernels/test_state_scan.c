@@ -11,7 +11,7 @@
 #include <math.h>
 
 #include "planner/base/rng.h"
-#include "tests/support/eval.h"
+#include "tests/support/ops/eval.h"
 
 enum { B = 2, S = 37, G = 2, R = 3, E = 64, Q = 128, HEADS = G * R };
 

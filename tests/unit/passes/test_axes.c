@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "planner/ir/layout/mesh.h"
-#include "planner/ir/op.h"
+#include "planner/ir/op/op.h"
 #include "planner/passes/pass.h"
 
 static bool is_pass(const char *word)

@@ -12,7 +12,7 @@
 #include "exec/exec.h"
 #include "planner/front/front.h"
 #include "tests/support/command.h"
-#include "tests/support/eval.h"
+#include "tests/support/ops/eval.h"
 #include "tests/support/test_arena.h"
 
 enum { DIM = 8, HIDDEN = 10, VOCAB = 12, SEED = 5 };

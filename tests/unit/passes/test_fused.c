@@ -17,7 +17,7 @@
 #include "planner/base/str.h"
 #include "planner/ir/state/state.h"
 #include "planner/verify/verify.h"
-#include "tests/support/eval.h"
+#include "tests/support/ops/eval.h"
 #include "tests/support/plans/mutate.h"
 #include "tests/support/plans/tiny.h"
 

@@ -13,7 +13,7 @@
 #include "exec/exec.h"
 #include "planner/base/str.h"
 #include "planner/verify/verify.h"
-#include "tests/support/eval.h"
+#include "tests/support/ops/eval.h"
 #include "tests/support/plans/mutate.h"
 #include "tests/support/plans/tiny.h"
 

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/front/draft.h"
-#include "planner/front/fields.h"
+#include "planner/front/draft/draft.h"
+#include "planner/front/keys/fields.h"
 #include "planner/front/parent.h"
 #include "session/needs.h"
 #include "session/session.h"

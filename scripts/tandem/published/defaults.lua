@@ -1,0 +1,331 @@
+-- Fills the open cells of a row of published training runs. The values are the documented default
+-- of its framework, the public configuration of its model, or the least number that its other cells
+-- allow. Each filled cell gets a note of rule assumed-cell. Rows with such cells are scored apart.
+local cells, catalog, gpus = require "tandem.published.cells", require "tandem.published.catalog", require "tandem.gpus"
+local count, has, is_open, refuse = cells.count, cells.has, cells.is_open, cells.refuse
+local recipes, spelling = require "tandem.published.recipes", require "tandem.published.spelling"
+local m = {}
+
+-- Documented defaults of frameworks.
+-- zero_stage: Megatron-LM shards the optimizer only on request (--use-distributed-optimizer). Recipes of
+--   NeMo and Megatron-Bridge request it. nanotron's stage is 0.
+-- ac: torchtitan's is "selective". Megatron-LM, NeMo and Megatron-Bridge do not recompute.
+-- sp: recipes of NeMo and Megatron-Bridge use sequence parallelism with tp, because their overlap of
+--   communication over tp needs it.
+-- whole: the samples of a rank are one micro-batch, because the framework does not accumulate gradients
+--   by default.
+local frameworks = {
+  { "^megatron%-lm", zero_stage = "0" }, { "^megatron%-core", zero_stage = "0" },
+  { "^megatron%-bridge", zero_stage = "1", sp = "1" }, { "nemo", zero_stage = "1", sp = "1" },
+  { "automodel", zero_stage = "3", whole = true }, { "nvidia", zero_stage = "1", sp = "1" }, { "rocm", zero_stage = "1", sp = "1" },
+  { "llmboost", zero_stage = "1", sp = "1" }, { "^megatron", zero_stage = "0" }, { "nanotron", zero_stage = "0" },
+  { "internevo", zero_stage = "1", sp = "1" }, { "^torchtitan", zero_stage = "3", ac = "selective(op)", whole = true },
+  { "maxtext", zero_stage = "3", ac = "full", whole = true }, { "paddle", zero_stage = "1" },
+  { "deepspeed", zero_stage = "0", whole = true }, { "fsdp", zero_stage = "3", whole = true },
+  { "vescale", zero_stage = "3", whole = true }, { "torchtune", zero_stage = "3", whole = true },
+  { "composer", zero_stage = "3", whole = true }, { "foundry", zero_stage = "3", whole = true },
+}
+
+function m.of(row)
+  for _, known in ipairs(frameworks) do
+    if has(row, "framework", known[1]) then return known end
+  end
+  return { zero_stage = (tonumber(row.dp_shard or "") or 1) > 1 and "3" or "0" }
+end
+
+-- Writes `value` into an open cell and records a note.
+local function assume(row, key, value, why)
+  row[key] = tostring(value)
+  row.assumed[#row.assumed + 1] = key
+  cells.note("%s is not stated; %s is assumed: %s", key, value, why)
+end
+
+local function assume_open(row, key, value, why)
+  if is_open(row[key]) and value ~= nil then assume(row, key, value, why) end
+end
+
+-- ---- the model
+
+-- Returns the layers with experts, in the form of Megatron's option.
+local function layers_with_experts(entry, layers)
+  if entry.first then return ("([0]*%d+[1]*%d)"):format(entry.first, layers - entry.first) end
+  return entry.every and tostring(entry.every) or nil
+end
+
+-- Refuses the row if its model's configuration has another number of parameters than the row states (in billions).
+local function check_size(row, entry)
+  local stated, layers = tonumber(row.params_b), tonumber(row.n_layers)
+  local own = catalog.parameters(entry)
+  if not stated or not own or layers and layers ~= entry.l then return end
+  if math.abs(own / 1e9 / stated - 1) > 0.1 then
+    refuse("the public configuration of %s has %.1f billion parameters, but the row states %g", row.model, own / 1e9, stated)
+  end
+end
+
+-- If the model is known, its configuration also gives options for which the table has no column.
+local function fill_model(row)
+  local entry, from = catalog.find(row.model or "")
+  local shaped = not is_open(row.d_model) and not is_open(row.n_layers)
+  local same = entry and (not shaped or tonumber(row.d_model) == entry.d)
+  if same then
+    if not shaped then check_size(row, entry) end
+    for short, key in pairs(catalog.columns) do
+      if short ~= "v" then assume_open(row, key, entry[short], from) end
+    end
+    for short, key in pairs(catalog.options) do
+      assume_open(row, key, entry[short], from)
+    end
+    if is_open(row.moe_layer_freq) then row.moe_layer_freq = "" end
+    assume_open(row, "moe_layer_freq", layers_with_experts(entry, count(row, "n_layers")), from)
+    if entry.tied then assume_open(row, "untie_embeddings", 0, from) end
+  end
+  if is_open(row.d_model) or is_open(row.n_layers) then
+    refuse("the model's width and layers are not stated, and no public configuration is known: %s", row.model or "")
+  end
+  local dim = count(row, "d_model")
+  local head, groups = count(row, "head_dim", 128), count(row, "n_kv_heads", 1)
+  assume_open(row, "n_heads", math.max(1, dim // head // groups) * groups, ("heads of %d"):format(head))
+  assume_open(row, "n_kv_heads", count(row, "n_heads"), "a key head for each head")
+  assume_open(row, "d_ff", 4 * dim, "four times the width")
+end
+
+-- Megatron pads a vocabulary to a multiple of 128 x tp.
+local function fill_vocabulary(row)
+  if not is_open(row.vocab) then return end
+  local from = row.vocab_from or ""
+  local size, why = tonumber(from:match "default (%d+)%)"), "the default of the row's configuration file"
+  if not size then size, why = catalog.vocabulary(row.model or "", from) end
+  local multiple = (has(row, "framework", "megatron") or has(row, "framework", "nemo")) and 128 * count(row, "tp", 1) or 1
+  assume(row, "vocab", -(-(size or 50257) // multiple) * multiple, why)
+end
+
+-- ---- the configuration file
+
+-- A row may name its configuration file, or several files that fit it (config_from, notes). The
+-- name of an NVIDIA file states the mesh, and whether products have 4 bits:
+-- config_DGXB200_8x8x1xtp1pp1cp8_8b_fp4.sh. Returns the number of names, the number of names with 4
+-- bits, and the mesh of most names ("tp1pp1cp8").
+local function named_files(row)
+  local n, four, often, most = 0, 0, {}, nil
+  local text = (row.notes or ""):find "%.sh" and row.notes or row.config_from or ""
+  for name in text:gmatch "config_[%w_%-]+%.sh" do
+    n, four = n + 1, four + (name:find "fp4" and 1 or 0)
+    local mesh = name:match "tp%d+pp%d+cp%d+"
+    if mesh then
+      often[mesh] = (often[mesh] or 0) + 1
+      if not most or often[mesh] > often[most] then most = mesh end
+    end
+  end
+  return n, four, most
+end
+
+local function fill_named_mesh(row)
+  local _, _, mesh = named_files(row)
+  if not mesh or not (is_open(row.tp) and is_open(row.pp) and is_open(row.cp)) then return end
+  local tp, pp, cp = mesh:match "tp(%d+)pp(%d+)cp(%d+)"
+  for key, value in pairs { tp = tp, pp = pp, cp = cp } do assume(row, key, value, "the name of its configuration file") end
+end
+
+-- ---- precision, recomputation, states
+
+-- Runs whose page says that they take the fastest precision (precision_default) train in 8 bits if the
+-- GPU can. On Blackwell, NVIDIA's containers train in 4 bits since 25.09 (Transformer Engine 2.8:
+-- NVFP4BlockScaling). If the row names files, the answer of most files counts.
+local function fill_precision(row)
+  if not is_open(row.precision) then return end
+  local n_files, n_four = named_files(row)
+  local gpu = gpus.gpus[gpus.find(row.gpu) or ""]
+  local contest = row.precision_default == "fastest"
+  local release = row.framework:match "Release (2%d%.%d%d)[^%d]*$"
+  local four = contest and gpu and gpu.fp4 and release and release >= "25.09" and not cells.is_lora(row)
+  if n_files > 0 and 2 * n_four ~= n_files then four = 2 * n_four > n_files end
+  if four then return assume(row, "precision", "nvfp4", n_four > 0 and "most of its configuration files" or "the fastest precision of its container") end
+  local eight = contest and gpu and gpu.fp8
+  local half = gpu and gpu.arch == "Volta" and "fp16" or "bf16"
+  assume(row, "precision", eight and "fp8" or half, eight and "the fastest precision of its benchmark's runs" or "mixed precision of this GPU")
+end
+
+local function fill_states(row)
+  local default = m.of(row)
+  if cells.stage(row) == nil then
+    local zero = recipes.zero(row)
+    assume(row, "zero_stage", zero or default.zero_stage, zero and "Megatron-Bridge's recipe of this model" or "the framework's default")
+  end
+  if is_open(row.ac) or has(row, "ac", "^see recipe") or has(row, "ac", "^selective %(ratio") then
+    local recipe = recipes.ac(row)
+    assume(row, "ac", recipe or default.ac or "none", recipe and "Megatron-Bridge's recipe of this model" or "the framework's default")
+  end
+  assume_open(row, "offloaded_blocks", recipes.offload(row), "Megatron-Bridge's recipe of this model")
+end
+
+-- ---- the mesh and the batch
+
+-- Returns two numbers of bytes, over all ranks of a replica: of weights and states, and of the
+-- activations saved for one sequence. Weights have 16 bits. Gradients and three copies of the
+-- weights have 32. With ZeRO, 8 bytes for each parameter are counted. Each element of a block's
+-- input saves 34 bytes (Korthikanti et al., arXiv 2205.05198), 20 if products save 8 bits, or 2 if
+-- blocks are recomputed. A frozen base has only weights; in 8 bits, an element saves 16 bytes.
+local function bytes_of(row)
+  local params = tonumber(row.params_b)
+  local dim, layers, ff = count(row, "d_model"), count(row, "n_layers"), count(row, "d_ff")
+  local n = params and params * 1e9 or layers * (4.0 * dim * dim + 3 * dim * ff) + 2.0 * count(row, "vocab", 50257) * dim
+  local eight = has(row, "precision", "fp[84]")
+  local states = cells.is_lora(row) and (eight and 1 or 2) or (cells.stage(row) or 0) > 0 and 8 or 18
+  local kept = has(row, "ac", "^full") and 2 or eight and (cells.is_lora(row) and 16 or 20) or 34
+  return n * states, kept * 1.0 * count(row, "seq", 4096) * dim * layers
+end
+
+-- Returns the least number of ranks that holds the model in nine tenths of its memory. The number
+-- is a power of two, and the batch must have a sample for each group of so many ranks.
+local function replica(row, n_gpus, gpu)
+  local states, kept = bytes_of(row)
+  local ranks, most = 1, gpu.memory * 1048576 * 0.9
+  local batch = is_open(row.global_batch_seqs) and n_gpus or count(row, "global_batch_seqs")
+  while ranks < n_gpus and n_gpus % (2 * ranks) == 0 and ((states + kept) / ranks > most or n_gpus // ranks > batch) do
+    ranks = 2 * ranks
+  end
+  return ranks
+end
+
+local function product(row)
+  return count(row, "tp", 1) * count(row, "pp", 1) * count(row, "cp", 1)
+end
+
+-- If the cell `gpu` is open, another cell may name the GPU, as in "dgx_h100" or "8 x H100 SXM".
+local function fill_gpu(row)
+  if not is_open(row.gpu) then return end
+  for _, key in ipairs { "platform", "interconnect", "environment", "model", "source_path", "source" } do
+    local name = gpus.find(row[key] or "")
+    if name then return assume(row, "gpu", name, ("the cell %s names it"):format(key)) end
+  end
+  -- Memory depends little on the GPU, but time does. A page may name the default of its recipes (gpu_default).
+  local default = not is_open(row.gpu_default) and row.gpu_default or nil
+  if not default then row.no_time = "the GPU" end
+  assume(row, "gpu", default or "A100-SXM4-80GB", default and "the default of its page's recipes" or "the device is open")
+end
+
+-- A model without experts has no ranks of experts.
+local function fill_experts(row)
+  if count(row, "ep", 1) > 1 and is_open(row.moe_experts) and not has(row, "hybrid_pattern", "^[^/]*e") then
+    assume(row, "ep", 1, "the model has no experts")
+  end
+end
+
+-- NeMo's chunks on each rank: virtual_pipeline_model_parallel_size in the training configurations of
+-- NeMo-Framework-Launcher (gpt3/175b.yaml, llama/llama2_70b.yaml, llama/llama3_70b.yaml,
+-- nemotron/nemotron_22b.yaml and nemotron_340b.yaml). Each of these has the same tp and pp as NeMo's page.
+-- kind: documented; NeMo-Framework-Launcher's training configurations
+local recipe = "the framework's recipe of this model"
+local chunks = {
+  { "175b", 12, recipe }, { "llama%-?2.*70b", 20, recipe }, { "llama%-?3.*70b", 5, recipe },
+  { "nemotron.*22b", 10, recipe }, { "340b", 12, recipe },
+  -- The launcher's Llama 2 13B has no pipeline. NeMo 24.07's page has a pipeline with ten chunks on 16 GPUs.
+  -- Ten chunks are also assumed for 8 GPUs of that page, and for the page of 24.05, which has no such column.
+  -- kind: assumed; NeMo 24.07's page
+  { "llama%-?2.*13b", 10, "NeMo 24.07's page on 16 GPUs" },
+}
+
+local function fill_chunks(row)
+  assume_open(row, "pipeline_layout", recipes.layout(row), "Megatron-Bridge's recipe of this model")
+  if not is_open(row.vp) or count(row, "pp") == 1 or not has(row, "framework", "nemo") then return end
+  for _, known in ipairs(chunks) do
+    if has(row, "model", known[1]) and count(row, "n_layers") % (count(row, "pp") * known[2]) == 0 then
+      return assume(row, "vp", known[2], known[3])
+    end
+  end
+end
+
+-- If all weights are sharded, the ranks need no other axis. Otherwise tp takes the ranks of a node,
+-- and pp takes the rest.
+local function fill_mesh(row)
+  local gpu = gpus.gpus[gpus.find(row.gpu) or ""] or refuse("no such GPU in the library: %s", row.gpu)
+  local open = is_open(row.tp) and is_open(row.pp)
+  if open and not is_open(row.n_gpus) and (cells.stage(row) or 0) < 3 then
+    local ranks = replica(row, count(row, "n_gpus"), gpu) // count(row, "cp", 1)
+    local tp = math.max(1, math.min(ranks, count(row, "gpus_per_node", 8), 8))
+    assume(row, "tp", tp, "the fewest ranks that hold the model")
+    assume(row, "pp", math.max(1, ranks // tp), "the fewest ranks that hold the model")
+    assume_open(row, "cp", 1, "the fewest ranks that hold the model")
+  end
+  for _, key in ipairs { "tp", "pp", "cp" } do assume_open(row, key, 1, "the axis is not named") end
+  local split = cells.flag(row, "overlap_tp") and "1" or m.of(row).sp
+  if count(row, "tp") > 1 then assume_open(row, "sp", split, "the framework's recipes") end
+  if not is_open(row.n_gpus) then return end
+  -- Takes whole nodes. Each data rank keeps at least four micro-batches for each stage, so the bubble is
+  -- negligible (GPipe, arXiv 1811.06965). The step time depends on the number of data ranks, so it is not scored.
+  local need, per_node = product(row), count(row, "gpus_per_node", gpus.find(row.gpu):find "^GB" and 4 or 8)
+  need = math.max(need, count(row, "pp", 1) * count(row, "ep", 1) * count(row, "etp", 1))
+  local data = count(row, "dp_shard", 1) * count(row, "dp_replicate", 1)
+  if data == 1 then
+    local pieces = count(row, "global_batch_seqs", 1) // count(row, "micro_batch", 1)
+    while pieces >= 8 * data * count(row, "pp", 1) do data = 2 * data end
+    row.no_time = "the number of GPUs"
+  end
+  need = math.max(need, product(row) * data)
+  if need > per_node then need = -(-need // per_node) * per_node end
+  assume(row, "n_gpus", -(-need // product(row)) * product(row), "the whole nodes that its mesh needs")
+end
+
+-- If the row states the tokens of a step, they give the global batch exactly. Otherwise a row
+-- without a global batch has one micro-batch on each data rank, as in Megatron (arguments.py).
+local function fill_batch(row)
+  local data = math.max(1, count(row, "n_gpus") // product(row))
+  local each = (row.global_batch_seqs or ""):match "^%s*(%d+)%s+per DP"
+  if each then row.global_batch_seqs = tostring(math.tointeger(tonumber(each)) * data) end
+  assume_open(row, "seq", (row.model or ""):find "^bert" and 512 or 4096, "the framework's default length")
+  if is_open(row.micro_batch) then
+    local own = not is_open(row.global_batch_seqs) and count(row, "global_batch_seqs") // data or 1
+    assume(row, "micro_batch", m.of(row).whole and math.max(1, own) or 1,
+      m.of(row).whole and "the framework does not accumulate gradients by default" or "one sequence at a time")
+  end
+  if is_open(row.global_batch_seqs) then
+    local micro, rate, step_s = count(row, "micro_batch"), tonumber(row.tokens_per_s_per_gpu), tonumber(row.step_time_s)
+    local pieces = rate and step_s and rate * count(row, "n_gpus") * step_s / count(row, "seq") / (micro * data) or 1
+    if not (rate and step_s) then row.no_time = "the sequences of a step" end
+    assume(row, "global_batch_seqs", math.max(1, math.floor(pieces + .5)) * micro * data,
+      rate and step_s and "the tokens of a step" or "a micro-batch for each data rank")
+  end
+end
+
+-- Makes the batch a multiple of micro-batch x data ranks. If possible, the micro-batch shrinks; otherwise the batch grows.
+local function even_batch(row)
+  local data, micro, batch = math.max(1, count(row, "n_gpus") // product(row)), count(row, "micro_batch"), count(row, "global_batch_seqs")
+  if batch % (micro * data) == 0 then return end
+  if batch % data == 0 then
+    while batch // data % micro ~= 0 do micro = micro - 1 end
+    assume(row, "micro_batch", micro, ("%d sequences on %d data ranks are not a multiple of the stated one"):format(batch, data))
+  else
+    assume(row, "global_batch_seqs", -(-batch // (micro * data)) * micro * data,
+      ("%d sequences do not divide over %d data ranks"):format(batch, data))
+  end
+end
+
+function m.fill(row)
+  row.assumed = {}
+  for _, key in ipairs { "gpu", "framework", "model", "sp", "compile", "moe_experts", "ep" } do row[key] = row[key] or "" end
+  spelling.normalise(row)
+  local open_seq = is_open(row.seq)
+  fill_gpu(row)
+  for _, key in ipairs { "tp", "pp", "cp", "ep", "vp" } do  -- "0" and "None" are one rank, too
+    if not is_open(row[key]) then row[key] = tostring(count(row, key, 1)) end
+  end
+  fill_model(row)
+  fill_experts(row)
+  fill_named_mesh(row)
+  fill_precision(row)
+  recipes.find(row)
+  assume_open(row, "mtp_layers", recipes.mtp(row), "Megatron-Bridge's recipe of this model")
+  fill_states(row)
+  fill_mesh(row)
+  fill_chunks(row)
+  fill_vocabulary(row)
+  if not has(row, "framework", "^kempnerforge") then  -- its own batch follows from its script
+    fill_batch(row)
+    even_batch(row)
+  end
+  if open_seq and has(row, "flag", "variable") then row.no_time = "the length of its sequences" end
+  if row.no_time then cells.untimed(row.no_time) end
+  row.missing = ""
+end
+
+return m

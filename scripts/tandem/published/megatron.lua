@@ -1,0 +1,496 @@
+-- Published runs of Megatron-Core, Megatron-LM, NeMo, Megatron-Bridge and Megatron-DeepSpeed: the
+-- model that a row's cells state, and the effect of the framework's options on memory and passes.
+local recipes = require "tandem.published.recipes"
+local cells, nn, experts = require "tandem.published.cells", require "tandem.nn", require "tandem.experts"
+local refuse, count, has, flag = cells.refuse, cells.count, cells.has, cells.flag
+local m = {}
+
+-- ---- the model
+
+-- True if the row states the parts of its blocks. Only a table with Megatron's own columns does so.
+function m.states_blocks(row) return (row.normalization or "") ~= "" and (row.activation or "") ~= "" end
+
+local function norm_of(row)
+  if has(row, "normalization", "^layer") then return nn.layernorm end
+  if has(row, "normalization", "^rms") then return nn.rmsnorm end
+  refuse("normalization is not known: %s", row.normalization)
+end
+
+local function is_gated(row) return has(row, "activation", "glu") end
+
+local function activation_of(row)
+  if has(row, "activation", "^swiglu") or has(row, "activation", "^silu") then return nn.silu end
+  -- GELU stands for a squared ReLU, which reads and writes as many bytes.
+  if has(row, "activation", "^geglu") or has(row, "activation", "^gelu") or has(row, "activation", "relu") then return nn.gelu end
+  refuse("activation is not known: %s", row.activation)
+end
+
+local function mlp(row, dim, hidden, bias)
+  local act = activation_of(row)
+  if not is_gated(row) then
+    return nn.module { up = nn.linear(dim, hidden, { bias = bias }), down = nn.linear(hidden, dim, { bias = bias }),
+      tp_col = { "up" }, tp_row = { "down" }, forward = function(self, x) return self.down(act(self.up(x))) end }
+  end
+  return nn.module { gate = nn.linear(dim, hidden, { bias = bias }), up = nn.linear(dim, hidden, { bias = bias }),
+    down = nn.linear(hidden, dim, { bias = bias }), tp_col = { "gate", "up" }, tp_row = { "down" },
+    forward = function(self, x) return self.down(act(self.gate(x)) * self.up(x)) end }
+end
+
+-- Tokens are shared evenly over the experts: Megatron drops none, and its routers are balanced.
+local function mixture(row, dim, cut)
+  local routed = nn.moe { dim = dim, hidden = count(row, "moe_ffn", count(row, "d_ff")), experts = count(row, "moe_experts"),
+    top_k = count(row, "moe_topk", 1), capacity_factor = 1, gated = is_gated(row) }
+  local col, back = cut and { "routed.w1" } or {}, cut and { "routed.w2" } or {}
+  if cut and is_gated(row) then col[2] = "routed.w3" end
+  if (row.moe_shared_ffn or "") == "" then
+    return nn.module { routed = routed, tp_col = col, tp_row = back, forward = function(self, x) return self.routed(x) end }
+  end
+  return nn.module { routed = routed, shared = mlp(row, dim, count(row, "moe_shared_ffn"), false), tp_col = col, tp_row = back,
+    forward = function(self, x) return self.routed(x) + self.shared(x) end }
+end
+
+-- Returns which layers have experts. The cell states a period ("2": every second layer) or Python's
+-- list ("([0]*1+[1]*15)"). If it is open, all layers have experts.
+local function mixture_layers(row, layers)
+  local cell, is = (row.moe_layer_freq or ""):gsub("%s", ""), {}
+  local period = math.tointeger(tonumber(cell))
+  if cell == "" or period then
+    for i = 1, layers do is[i] = (i - 1) % (period or 1) == 0 end
+    return is
+  end
+  for value, times in cell:gmatch "%[([01])%]%*(%d+)" do
+    for _ = 1, tonumber(times) do is[#is + 1] = value == "1" end
+  end
+  if #is ~= layers then refuse("moe_layer_freq %s is not of %d layers", row.moe_layer_freq, layers) end
+  return is
+end
+
+-- ---- the ranks of experts
+
+local function gcd(a, b) return b == 0 and a or gcd(b, a % b) end
+m.common_divisor = gcd
+
+-- Returns the number of ranks that cut each expert's matrices: the size of tp unless the row says otherwise.
+-- All recipes of Megatron-Bridge set expert_tensor_parallel_size = 1 (067f987d: perf_recipes and recipes).
+local function expert_tp(row) return count(row, "etp", has(row, "framework", "^megatron%-bridge") and 1 or count(row, "tp")) end
+
+-- Returns the plan's axes for experts. A plan's ep must be a part of `data`, the ranks with
+-- different samples, but Megatron's ep may also extend over cp and tp. So the ranks of cp
+-- are planned as data ranks with fewer samples each. If Megatron's ep extends over tp, tp cuts the
+-- experts. A rank then has as many bytes of experts and as many products as in Megatron. This also
+-- holds if tp does not cut experts (--expert-tensor-parallel-size 1): in Megatron each rank of tp
+-- then has its own part of the tokens, in the plan all of them have the same tokens. A plan cannot
+-- exchange the heads of a Mamba mixer beside tp. So beside tp, ranks that share the sequences of
+-- such a mixer are planned as data ranks, too.
+function m.place(row, data, shared)
+  local at = { data = data, cp = shared, micro = count(row, "micro_batch"), ep = 1 }
+  local ep = count(row, "ep", 1)
+  local scans = has(row, "hybrid_pattern", "^[^/]*m") and count(row, "tp") > 1
+  if ep == 1 and not scans then return at end
+  if shared > 1 and at.micro % shared == 0 then
+    at.data, at.cp, at.micro = data * shared, 1, at.micro // shared
+  end
+  local cut = ep * expert_tp(row)
+  at.ep = gcd(at.data, count(row, "tp") > 1 and cut % count(row, "tp") == 0 and cut // count(row, "tp") or ep)
+  return at
+end
+
+-- True if the plan's tp cuts the experts that `ep` data ranks share.
+function m.cuts_experts(row, ep)
+  local tp = count(row, "tp")
+  return tp > 1 and count(row, "ep", 1) * expert_tp(row) >= ep * tp
+end
+
+-- Returns the number of blocks in each part of --pipeline-model-parallel-layout; nil: the cell is
+-- open. In "Et*2|(tt|)*5t|tmL", "|" separates parts, t is a block, m a head that predicts a further
+-- token, E the embedding and L the loss (transformer/pipeline_parallel_layer_layout.py).
+function m.layout(row)
+  if cells.is_open(row.pipeline_layout) then return nil end
+  local text = row.pipeline_layout:gsub("[\\%s,\"']", "")
+  text = text:gsub("%(([^()]*)%)%*(%d+)", function(part, times) return part:rep(tonumber(times)) end)
+  text = text:gsub("([%a|])%*(%d+)", function(part, times) return part:rep(tonumber(times)) end)
+  local split = {}
+  for part in (text .. "|"):gmatch "([^|]*)|" do split[#split + 1] = select(2, part:gsub("[tm]", "")) end
+  return split
+end
+
+-- Returns the number of blocks in each part of the pipeline; nil: all are equal. A part is a stage, or
+-- a chunk if a rank has several. The row states the layout, or the numbers of the first and the last
+-- part, or that the embedding and the loss count as blocks (MLPerf's ASYM_PP_EMBED and ASYM_PP_LOSS).
+function m.split(row)
+  local layers, notes, layout = count(row, "n_layers"), row.notes or "", m.layout(row)
+  local blocks = 0
+  for _, n in ipairs(layout or {}) do blocks = blocks + n end
+  if layout and blocks == layers + count(row, "mtp_layers", 0) then return layout end
+  if layout then cells.note("the pipeline layout has %d blocks, but the model has %d; equal stages stand for it", blocks, layers) end
+  local first = tonumber(notes:match "decoder%-first%-pipeline%-num%-layers=(%d+)")
+  local last = tonumber(notes:match "decoder%-last%-pipeline%-num%-layers=(%d+)")
+  local parts = count(row, "pp")
+  local both = notes:find "account%-for%-embedding" or has(row, "model", "account_for_embedding") or recipes.accounts(row)
+  local asymmetric = notes:find "ASYM_PP_EMBED=True" and notes:find "ASYM_PP_LOSS=True"
+  if both or asymmetric then
+    parts = parts * count(row, "vp", 1)
+    if (layers + 2) % parts ~= 0 then return nil end
+    first, last = (layers + 2) // parts - 1, (layers + 2) // parts - 1
+  end
+  local further, whole = count(row, "mtp_layers", 0), parts * count(row, "vp", 1)
+  if not first and not last then
+    if further == 0 or parts == 1 or layers % whole ~= 0 then return nil end
+    parts, first = whole, layers // whole
+  end
+  local between = parts - (first and 1 or 0) - (last and 1 or 0)
+  local rest, split = layers - (first or 0) - (last or 0), {}
+  if between > 0 and rest % between ~= 0 then refuse("%d blocks are not shared out over %d stages", rest, between) end
+  for i = 1, parts do split[i] = i == 1 and first or i == parts and last or rest // between end
+  split[parts] = split[parts] + further  -- heads that predict further tokens are on the last stage
+  return split
+end
+
+-- Returns Megatron's interleaved schedule for the stated number of micro-batches that pass through a
+-- chunk at a time (--microbatch-group-size-per-virtual-pipeline-stage; pipeline_parallel/schedules.py,
+-- get_schedule_table). nil: the row states none, so this number is the number of stages.
+function m.schedule(row)
+  local at_once = tonumber((row.notes or ""):match "microbatch%-group%-size%-per%-virtual%-pipeline%-stage=(%d+)")
+  if not at_once then return nil end
+  return function(p, n, chunks)
+    local order, ranks = {}, {}
+    for from = 0, n - 1, at_once do
+      for chunk = 0, chunks - 1 do
+        for i = from, math.min(from + at_once, n) - 1 do order[#order + 1] = { chunk, i } end
+      end
+    end
+    for rank = 0, p - 1 do
+      local list, warm = {}, math.min(#order, 2 * (p - rank - 1) + (chunks - 1) * at_once)
+      local function add(kind, at, chunk) list[#list + 1] = ("%s%d.%d"):format(kind, chunk * p + rank, at[2]) end
+      for k = 1, #order + warm do
+        if order[k] then add("F", order[k], order[k][1]) end
+        local back = order[k - warm]
+        if back then add("B", back, chunks - 1 - back[1]) end
+      end
+      ranks[rank] = list
+    end
+    return ranks
+  end
+end
+
+-- Reads "q_lora=1536 kv_lora=512 qk_head=128 qk_pos=64 v_head=128".
+local function latent(row, key) return tonumber((row.mla or ""):match(key .. "=(%d+)")) or 0 end
+
+-- Megatron's default width of an attention head is d_model / heads.
+local function attention_of(row, shape)
+  local dim, heads = count(row, "d_model"), count(row, "n_heads")
+  local rank = latent(row, "q_lora")
+  if latent(row, "kv_lora") > 0 then
+    return nn.latent_attention { dim = dim, heads = heads, kv_rank = latent(row, "kv_lora"), q_rank = rank > 0 and rank or nil,
+      nope_dim = latent(row, "qk_head"), rope_dim = latent(row, "qk_pos"), value_dim = latent(row, "v_head") },
+      { "wq", "wk_b", "wv_b" }
+  end
+  return nn.attention { dim = dim, heads = heads, kv_heads = count(row, "n_kv_heads", heads),
+    head_dim = count(row, "head_dim", dim // heads), bias = shape.bias, causal = shape.causal,
+    qk_norm = has(row, "notes", "qk%-layernorm") and latent(row, "kv_lora") == 0 or nil,
+    rope_theta = shape.rope and 10000.0 or nil }, { "wq", "wk", "wv" }
+end
+
+-- A block with a mixer alone (`second` is nil), or with attention and an MLP.
+local function block_of(norm, dim, first, columns, second)
+  local cut = {}
+  for i, name in ipairs(columns) do cut[i] = "first." .. name end
+  return nn.block { ln_1 = norm(dim), first = first, ln_2 = second and norm(dim) or nil, second = second,
+    tp_col = cut, tp_row = #columns > 0 and { "first.wo" } or {},
+    forward = function(self, x)
+      local h = x + self.first(self.ln_1(x))
+      return second and h + self.second(self.ln_2(h)) or h
+    end }
+end
+
+-- A mixer of Mamba-2. Its defaults are Megatron's (mamba_state_dim, mamba_head_dim, mamba_num_groups).
+-- The inner width is twice the model's width. The scan works on 128 tokens at a time.
+local function mamba(row, dim)
+  local notes = row.notes or ""
+  local function option(name, default) return math.tointeger(tonumber(notes:match("mamba%-" .. name .. "=(%d+)"))) or default end
+  local head = option("head%-dim", 64)
+  return nn.mamba2 { dim = dim, heads = option("num%-heads", count(row, "mamba_heads", 2 * dim // head)), head_dim = head,
+    groups = option("num%-groups", 8), state = option("state%-dim", 128), chunk = 128 }
+end
+
+-- The layers of a hybrid's pattern: M Mamba, * attention, - MLP, E experts. The pattern's parts
+-- after "/" are heads that predict further tokens; they are left out.
+local function hybrid_layers(row, shape)
+  local layers, dim = {}, count(row, "d_model")
+  for letter in row.hybrid_pattern:match("^[^/]*"):gmatch "[M*%-E]" do
+    local first, columns = nil, {}
+    if letter == "*" then first, columns = attention_of(row, shape)
+    elseif letter == "M" then first = mamba(row, dim)
+    elseif letter == "E" then first = mixture(row, dim, shape.cut_experts)
+    else first = mlp(row, dim, count(row, "d_ff"), shape.bias) end
+    layers[#layers + 1] = function() return block_of(shape.norm, dim, first, columns) end
+  end
+  return layers
+end
+
+local function plain_layers(row, shape)
+  local layers, dim, n = {}, count(row, "d_model"), count(row, "n_layers")
+  local has_experts = not cells.is_open(row.moe_experts) and mixture_layers(row, n) or {}
+  for i = 1, n do
+    layers[i] = function()
+      local first, columns = attention_of(row, shape)
+      return block_of(shape.norm, dim, first, columns,
+        has_experts[i] and mixture(row, dim, shape.cut_experts) or mlp(row, dim, count(row, "d_ff"), shape.bias))
+    end
+  end
+  return layers
+end
+
+local function named(row, module) return has(row, "ac", "[%(%[ ]" .. module .. "[%]%),; ]") end
+
+-- True if the queries, keys and values of latent attention are computed again from their small projections
+-- (core/transformer/multi_latent_attention.py: qkv_up_checkpoint).
+local function remakes_latent(row) return latent(row, "kv_lora") > 0 and named(row, "mla_up_proj") end
+
+-- Returns the paths of the modules that --recompute-modules names; nil: none. Also returns the ops in them whose
+-- outputs are kept; nil: none. `moe_act` recomputes only the activation between the products of an expert. In latent
+-- attention, `mla_up_proj` recomputes the products of queries, keys and values, and their rotation. Here it also recomputes
+-- the small projections: they are a fifth of its products in DeepSeek-V3.
+function m.recomputed(row)
+  if not row.names_parts then return nil end
+  local paths, n = {}, count(row, "n_layers")
+  local mixed, dense, remade = named(row, "moe"), named(row, "mlp"), remakes_latent(row)
+  local active = named(row, "moe_act") and not remade
+  local letters = not cells.is_open(row.hybrid_pattern) and row.hybrid_pattern:match("^[^/]*"):gsub("[^M*%-E]", "") or nil
+  local has_experts = not cells.is_open(row.moe_experts) and not letters and mixture_layers(row, n) or {}
+  for i = 1, n + count(row, "mtp_layers", 0) do  -- further heads have a block like the last one
+    local mixes = has_experts[math.min(i, n)]
+    local multiplies = not mixes
+    if letters then mixes, multiplies = letters:sub(i, i) == "E", letters:sub(i, i) == "-" end
+    if remade then paths[#paths + 1] = ("layers.%d.first"):format(i - 1) end
+    if mixes and (mixed or active) or multiplies and dense then
+      paths[#paths + 1] = ("layers.%d.%s"):format(i - 1, letters and "first" or "second")
+    end
+  end
+  if #paths == 0 then return nil end
+  if remade then return paths, { "attention", "linear_o", "rmsnorm" } end
+  return paths, active and not mixed and not dense and { "linear", "dispatch", "combine", "topk", "route", "slots", "balance", "add" } or nil
+end
+
+-- T5: a sequence has the encoder's tokens (the row states them), then the decoder's
+-- (--decoder-seq-length: 128 in Megatron's examples and tests). T5's table of distances is left out.
+local decoder_tokens = 128
+function m.tokens(row) return count(row, "seq") + (has(row, "model", "^t5") and decoder_tokens or 0) end
+
+local function encoder_and_decoder(row, shape)
+  cells.note("the decoder's tokens are not stated; %d are assumed", decoder_tokens)
+  local dim, vocab, seq = count(row, "d_model"), count(row, "vocab"), count(row, "seq")
+  local n, target = count(row, "n_layers"), decoder_tokens
+  local embed, bidirectional = nn.embedding(vocab, dim), {}
+  for key, value in pairs(shape) do bidirectional[key] = value end
+  bidirectional.causal = false
+  local function encodes()
+    local first, columns = attention_of(row, bidirectional)
+    return block_of(shape.norm, dim, first, columns, mlp(row, dim, count(row, "d_ff"), shape.bias))
+  end
+  local function decodes()
+    local first, columns = attention_of(row, shape)
+    local own = block_of(shape.norm, dim, first, columns)
+    return nn.block { own = own, ln = shape.norm(dim), cross = attention_of(row, bidirectional), ln_2 = shape.norm(dim),
+      mlp = mlp(row, dim, count(row, "d_ff"), shape.bias), tp_col = { "cross.wq", "cross.wk", "cross.wv" }, tp_row = { "cross.wo" },
+      forward = function(self, x, memory)
+        local h = self.own(x)
+        h = h + self.cross(self.ln(h), { memory = memory })
+        return h + self.mlp(self.ln_2(h))
+      end }
+  end
+  return nn.module { embed = embed, encoder = nn.list(n, encodes), decoder = nn.list(n, decodes), norm = shape.norm(dim),
+    head = nn.linear(dim, vocab, { weight = embed }), tp_vocab = { "embed", "head" },
+    forward = function(self, tokens, labels)
+      local memory, x = self.embed(nn.span(tokens, 0, seq)), self.embed(nn.span(tokens, seq, target))
+      for _, layer in ipairs(self.encoder) do memory = layer(memory) end
+      for _, layer in ipairs(self.decoder) do x = layer(x, memory) end
+      return nn.cross_entropy(self.head(self.norm(x)), nn.span(labels, seq, target))
+    end }
+end
+
+function m.model(row, cut_experts)
+  row.names_parts = true
+  if has(row, "notes", "encoder") and not has(row, "model", "^t5") then refuse("an encoder beside the decoder is not in this version") end
+  local dim, vocab, tied = count(row, "d_model"), count(row, "vocab"), flag(row, "untie_embeddings") == false
+  local shape = { norm = norm_of(row), rope = has(row, "position_embedding", "^rope"), causal = not has(row, "model", "^bert"),
+    cut_experts = cut_experts,
+    -- Llama-like recipes switch biases off (--disable-bias-linear). GPT's recipes keep them.
+    bias = not is_gated(row) and has(row, "normalization", "^layer") }
+  if has(row, "model", "^t5") then return encoder_and_decoder(row, shape) end
+  -- Ranks that share sequences get no table of positions, because the plan could not train it. The
+  -- table is about 1 / 50 of the embedding.
+  local learned = has(row, "position_embedding", "^learned") and count(row, "cp", 1) == 1
+  local layers = cells.is_open(row.hybrid_pattern) and plain_layers(row, shape) or hybrid_layers(row, shape)
+  -- Each head that predicts a further token (MTP) is planned as one more block. The product that joins the vectors
+  -- of two tokens is left out. Its head and loss take no time in the plan; published_loss counts their bytes.
+  local further = count(row, "mtp_layers", 0)
+  if further > 0 then cells.note("%d more blocks stand for the heads that predict further tokens", further) end
+  for _ = 1, further do layers[#layers + 1] = layers[#layers] end
+  local embed = nn.embedding(vocab, dim)
+  return nn.module { embed = embed, position = learned and nn.position(count(row, "seq"), dim) or nil,
+    layers = nn.list(#layers, function(i) return layers[i + 1]() end), norm = shape.norm(dim),
+    head = nn.linear(dim, vocab, tied and { weight = embed } or nil), tp_vocab = { "embed", "head" },
+    forward = function(self, tokens, labels)
+      local x = self.embed(tokens)
+      if learned then x = self.position(x) end
+      return nn.cross_entropy(self.head(self.norm(self.layers(x))), labels)
+    end }
+end
+
+-- ---- options
+
+local function number(row, key) return tonumber((row[key] or ""):match "^[%d%.]+") or 0 end
+
+-- True if attention writes its scores. The row may state the kernel. If not, Transformer Engine
+-- chooses flash attention. Megatron's own block ("local") writes scores unless flash attention is
+-- requested.
+function m.writes_scores(row)
+  local backend = (row.attention_backend or ""):lower()
+  if backend:find "flash" or backend:find "^fused" or backend:find "cudnn" then return false end
+  if backend:find "unfused" or backend:find "local" or has(row, "transformer_impl", "^local") then return true end
+  -- Flash attention has a deterministic backward pass since 2.4.1 (April 2024). With an older one,
+  -- Transformer Engine uses other kernels.
+  local image = row.framework:match "NGC PyTorch (2%d%.%d%d)"
+  return backend == "" and has(row, "env", "nvte_allow_nondeterministic_algo=0") and image ~= nil and image < "24.05"
+end
+
+-- Beside experts, ranks that share sequences are planned as data ranks (`place`). In Megatron they still pass keys and
+-- values around a ring. This adds the ring's ops: for each rank of the ring, some twelve in each direction (copies of parts,
+-- a message each way, the kernel, corrections; Transformer Engine, attention/dot_product_attention/context_parallel.py).
+-- kind: source; ops of a step of the ring, counted in its source
+local ring_ops = 12
+function m.adds_ring(ops, n)
+  for _, name in ipairs { "attention", "attention_grad" } do
+    local own = {}
+    for key, value in pairs(ops[name] or { kernels = 1, passes = 1 }) do own[key] = value end
+    own.kernels = own.kernels + ring_ops * n
+    ops[name] = own
+  end
+end
+
+-- True if PyTorch computes the softmax of scores in fp32 (core/fusions/fused_softmax.py:
+-- forward_torch_softmax). Then four bytes are saved for each score instead of two.
+local function unfused_softmax(row) return has(row, "fusions_off", "no%-masked%-softmax%-fusion") end
+
+-- Returns the ops of the profile that the row changes. Bytes for each score (Korthikanti et al.,
+-- arXiv 2205.05198, 4.1): two for the softmax; with dropout also one for the mask and two for the
+-- masked softmax. The mask of hidden dropout takes one byte for each element of each residual sum.
+function m.ops(row)
+  local ops = {}
+  if m.writes_scores(row) then
+    ops.attention = { kernels = 6, passes = 1, scores = (number(row, "attention_dropout") > 0 and 5 or 2) + (unfused_softmax(row) and 2 or 0) }
+    ops.attention_grad = { kernels = 9, passes = 1 }
+    ops.attention_wide, ops.attention_wide_grad = ops.attention, ops.attention_grad  -- MLA's
+  end
+  if number(row, "hidden_dropout") > 0 then ops.add = { kernels = 1, passes = 1.7, saved = 1 } end
+  ops.layernorm = { kernels = 1, passes = 1 }
+  -- For experts without a gate, a kernel of its own multiplies GELU's output by the router's
+  -- weights. It keeps GELU's output (core/transformer/moe/experts.py: bias_act_func).
+  if not cells.is_open(row.moe_experts) and cells.is_open(row.hybrid_pattern) and has(row, "activation", "^gelu") then
+    ops.gelu = { kernels = 1, passes = 2, saved = 2 }
+  end
+  return ops
+end
+
+-- Changes the profile's ops for latent attention. Its queries and keys are rotated in place or copied, and its values are
+-- copied, so no product stays beside them (core/transformer/multi_latent_attention.py: qkv_up_proj_and_rope_apply;
+-- core/fusions/fused_mla_yarn_rope_apply.py). With `mla_up_proj`, `moe_act` is here: the output of an expert's activation is not kept.
+function m.latent_ops(row, ops)
+  if latent(row, "kv_lora") == 0 then return end
+  ops.rope = { kernels = 1, passes = 1 }
+  if remakes_latent(row) and named(row, "moe_act") then ops.mul = { kernels = 1, passes = 1, remade = true } end
+end
+
+-- Megatron can store the inputs of an MLP's activation in 8 bits (activation_func_fp8_input_store).
+-- NeMo's recipe for LoRA with 8-bit weights switches it on. With 8-bit attention (FP8_DPA), Transformer
+-- Engine also saves queries, keys and values in 8 bits.
+function m.keeps_bytes(row, ops)
+  local own = {}
+  for name, op in pairs(ops) do own[name] = op end
+  local names = { "silu", "mul" }
+  if has(row, "notes", "fp8_dpa=[1t]") or has(row, "env", "nvte_fp8_dpa_bwd=1") then names[3] = "attention" end
+  for _, name in ipairs(names) do
+    local op = { keeps_bytes = true }
+    for key, value in pairs(ops[name] or { kernels = 1, passes = 1 }) do op[key] = value end
+    own[name] = op
+  end
+  return own
+end
+
+-- Transformer Engine takes its own cuBLAS workspace from PyTorch: 32 MiB since Hopper and 4 MiB
+-- before (module/base.py, get_cublas_workspace_size_bytes), and four more for grouped products
+-- (get_multi_stream_cublas_workspace).
+function m.library(row, gpu)
+  if has(row, "transformer_impl", "^local") or (row.transformer_impl or "") == "" then return nil end
+  local one = (gpu and (gpu.arch == "Hopper" or gpu.arch == "Blackwell") and 32 or 4) << 20
+  local grouped = (row.moe_experts or "") ~= "" and cells.flag(row, "moe_grouped_gemm")
+  return (grouped and 5 or 1) * one
+end
+
+-- The products for weights' gradients. By default a product adds to the fp32 buffer itself. Autograd
+-- still gets a tensor, which nothing reads; Transformer Engine keeps one such tensor for each size.
+-- With --no-gradient-accumulation-fusion each product makes a tensor, and a hook adds it to the buffer.
+function m.gradients(row, own)
+  local te = not has(row, "transformer_impl", "^local")
+  own.makes_gradients = true
+  own.keeps_returned = te and not has(row, "fusions_off", "no%-gradient%-accumulation%-fusion") or nil
+end
+
+-- True if communication over tp overlaps with products (tp_comm_overlap). If the row does not say, it
+-- does in runs of NeMo and Megatron-Bridge with sequence parallelism, because their recipes request it.
+function m.overlaps(row)
+  local told = flag(row, "overlap_tp")
+  if told == nil then told = has(row, "framework", "nemo") or has(row, "framework", "^megatron%-bridge") end
+  return told and cells.sequence(row) and count(row, "tp") > 1 or nil
+end
+
+-- Returns the part of an exchange between the ranks of experts for which products wait. DeepEP and
+-- HybridEP (--moe-token-dispatcher-type flex) send a token once to each node that has one of its
+-- experts. A NIC of 48 GB/s then moves 43 GB/s (DeepEP's README, EP16). With
+-- --overlap-moe-expert-parallel-comm, another micro-batch computes during the exchange, except at
+-- the beginning and the end of a step.
+function m.exchange_part(row, per_node, n_micro)
+  local ep, k = count(row, "ep", 1), count(row, "moe_topk", 1)
+  if ep == 1 then return nil end
+  local nodes, part = math.max(1, count(row, "ep", 1) * expert_tp(row) // per_node), 1
+  if recipes.is_flex(row) and nodes > 1 then part = math.min(1, (1 - (1 - 1 / nodes) ^ k) * nodes / k * 48 / 43) end
+  -- Beside sequence parallelism, a rank of Megatron exchanges only its own part of the tokens. A plan's
+  -- rank exchanges all (`place`).
+  if cells.sequence(row) and expert_tp(row) < count(row, "tp") then part = part * expert_tp(row) / count(row, "tp") end
+  if recipes.overlaps_ep(row) then part = part * math.max(0.05, 1 / math.max(1, n_micro)) end
+  return part
+end
+
+-- A step or a layer that was captured as a CUDA graph starts at once. For each node of the graph,
+-- the host takes about a microsecond, and the device needs no doorbell from the host. This is
+-- assumed to shorten a kernel's start by 2 us.
+function m.is_graph(row) return has(row, "cuda_graph", "cuda_graph=[1t]") end
+-- True if the host runs Megatron-Core's Python modules, so that its host times hold. Megatron-Bridge and NeMo
+-- do so. NeMo's own host times come from large models, which never wait for the host, so they are not used.
+function m.runs_modules(row)
+  return not m.is_graph(row) and (has(row, "framework", "^megatron%-bridge") or has(row, "framework", "^nemo"))
+end
+function m.graph(row, own)
+  if not m.is_graph(row) then return end
+  own.kernel_s, own.collective_s, own.message_s, own.pass_s, own.tensor_s = 1e-6, 1e-6, 0, 0, 0
+end
+
+-- Returns the attention kernel if it differs from the profile's; nil: it does not. NeMo's launcher
+-- switched cuDNN's attention off in its releases 24.01 to 24.07 (launcher_scripts/conf/config.yaml:
+-- NVTE_FUSED_ATTN: 0). Transformer Engine then calls FlashAttention-2.
+-- kind: source; NeMo-Framework-Launcher, tags 24.01 to 24.09
+function m.attention(row, release)
+  if not has(row, "framework", "^nemo") or not release then return nil end
+  return release >= "2024-01" and release <= "2024-08" and "flash2" or nil
+end
+
+-- Returns the bytes of cuBLAS's workspace that the environment sets; nil: none.
+-- CUBLAS_WORKSPACE_CONFIG=:4096:8 means 8 times 4096 KiB.
+function m.workspace(row)
+  local config, bytes = (row.env or ""):match "CUBLAS_WORKSPACE_CONFIG=([:%d]+)", 0
+  for kib, times in (config or ""):gmatch ":(%d+):(%d+)" do bytes = bytes + 1024 * tonumber(kib) * tonumber(times) end
+  return bytes > 0 and bytes or nil
+end
+
+return m

@@ -1,0 +1,129 @@
+-- The model of a row of published training runs. The model's name gives its family. A row with
+-- Megatron's own columns states its blocks itself.
+local cells, megatrons, catalog = require "tandem.published.cells", require "tandem.published.megatron", require "tandem.published.catalog"
+local refuse, count, has = cells.refuse, cells.count, cells.has
+
+local function llama(row)
+  return require "models.llama" { size = "3.1-8b", layers = count(row, "n_layers"), dim = count(row, "d_model"),
+    heads = count(row, "n_heads"), kv_heads = count(row, "n_kv_heads"), hidden = count(row, "d_ff"),
+    vocab = count(row, "vocab") }
+end
+local function qwen3(row)
+  return require "models.qwen" { size = "3-8b", layers = count(row, "n_layers"), dim = count(row, "d_model"),
+    heads = count(row, "n_heads"), kv_heads = count(row, "n_kv_heads"), hidden = count(row, "d_ff"),
+    vocab = count(row, "vocab") }
+end
+-- GPT with learned positions and biases. MPT is planned in this way, too, but without biases.
+local function gpt(row, how)
+  local vocab = how.vocab or count(row, "vocab")
+  return require "models.gpt2" { size = "124m", layers = count(row, "n_layers"), dim = count(row, "d_model"),
+    heads = count(row, "n_heads"), hidden = count(row, "d_ff"), positions = count(row, "seq"),
+    vocab = (vocab + 127) // 128 * 128, bias = how.bias }
+end
+
+-- Nemotron-4: layer norms, RoPE on half of each head, an MLP without a gate, an untied head. GELU stands for
+-- its squared ReLU, because it reads and writes as many bytes. So such a plan predicts only time and memory.
+local function nemotron(row)
+  local nn = require "tandem.nn"
+  local dim, heads, hidden = count(row, "d_model"), count(row, "n_heads"), count(row, "d_ff")
+  local vocab, layers = count(row, "vocab"), count(row, "n_layers")
+  local function block()
+    return nn.block {
+      attention_norm = nn.layernorm(dim), mlp_norm = nn.layernorm(dim),
+      attention = nn.attention { dim = dim, heads = heads, kv_heads = count(row, "n_kv_heads"), rope_theta = 10000.0,
+        rope_dims = dim // heads // 2 },
+      up = nn.linear(dim, hidden), down = nn.linear(hidden, dim),
+      tp_col = { "attention.wq", "attention.wk", "attention.wv", "up" }, tp_row = { "attention.wo", "down" },
+      forward = function(m, x)
+        local h = x + m.attention(m.attention_norm(x))
+        return h + m.down(nn.gelu(m.up(m.mlp_norm(h))))
+      end,
+    }
+  end
+  return nn.module {
+    embed = nn.embedding(vocab, dim), layers = nn.list(layers, block), norm = nn.layernorm(dim),
+    head = nn.linear(dim, vocab), tp_vocab = { "embed", "head" },
+    forward = function(m, tokens, labels)
+      return nn.cross_entropy(m.head(m.norm(m.layers(m.embed(tokens)))), labels)
+    end,
+  }
+end
+
+-- The blocks of families, in Megatron's columns. The first match counts. A name without a family is planned like Llama.
+local llama_like = { activation = "swiglu", normalization = "RMSNorm", position_embedding = "rope", untie_embeddings = "1" }
+local blocks = {
+  { "santacoder", { activation = "gelu", normalization = "LayerNorm", position_embedding = "learned_absolute", untie_embeddings = "0" } },
+  { "starcoder2", { activation = "gelu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "0" } },
+  { "gemma", { activation = "geglu", normalization = "RMSNorm", position_embedding = "rope", untie_embeddings = "0" } },
+  { "falcon", { activation = "gelu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "0" } },
+  { "neox", { activation = "gelu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "1" } },
+  { "gpt%-?j", { activation = "gelu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "1" } },
+  -- BLOOM adds slopes to attention's scores instead of positions. They have no weights.
+  { "bloom", { activation = "gelu", normalization = "LayerNorm", position_embedding = "none", untie_embeddings = "0" } },
+  { "bert", { activation = "gelu", normalization = "LayerNorm", position_embedding = "learned_absolute", untie_embeddings = "0" } },
+  { "minitron", { activation = "squared-relu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "1" } },
+  { "^nemotron", { activation = "squared-relu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "1" } },
+  { "^t5", { activation = "gelu", normalization = "LayerNorm", position_embedding = "learned_absolute", untie_embeddings = "0" } },
+  { "^gpt%-?3", { activation = "gelu", normalization = "LayerNorm", position_embedding = "learned_absolute", untie_embeddings = "0" } },
+}
+-- Models in which some layers let attention see only a window of tokens.
+local windowed = { "gpt%-?oss", "gemma[%s_-]?[23][%s_-]", "llama[%s_-]?4[%s_-]" }
+local is_family
+local function stated_blocks(row, how)
+  local family  -- of its name
+  for _, known in ipairs(blocks) do
+    if not family and has(row, "model", known[1]) then family = known[2] end
+  end
+  if not family and not is_family(row) and not catalog.find(row.model) and not megatrons.states_blocks(row) then
+    cells.note("no family of the name %s is known; a decoder like Llama stands for it", row.model)
+  end
+  for _, name in ipairs(windowed) do
+    if has(row, "model", name) then cells.note("windows and sinks of attention are left out: %s", row.model) end
+  end
+  for key, value in pairs(family or llama_like) do
+    if cells.is_open(row[key]) then row[key] = value end
+  end
+  return megatrons.model(row, how.is_megatron and megatrons.cuts_experts(row, how.ep))
+end
+
+local families = {
+  { "^llama", llama }, { "^yi", llama }, { "^mistral", llama }, { "^powerlm", llama }, { "^granite", llama }, { "^codellama", llama },
+  { "^smollm", llama }, { "^internlm", llama }, { "^vicuna", llama }, { "^qwen3", qwen3 }, { "^tinyllama", llama },
+  { "^nemotron%-%d", nemotron },
+  { "^mpt", function(row) return gpt(row, { bias = false }) end },
+  { "^gpt%-oss", stated_blocks }, { "^gpt", gpt }, { "^megatron", gpt }, { "^turing", gpt }, { "^opt", gpt },
+}
+
+function is_family(row)
+  for _, family in ipairs(families) do
+    if has(row, "model", family[1]) then return true end
+  end
+  return false
+end
+
+-- True if the row states a shape that the function of its family cannot make.
+local function is_special(row)
+  local dim, heads = count(row, "d_model"), count(row, "n_heads")
+  return not cells.is_open(row.moe_experts) or not cells.is_open(row.mla) or not cells.is_open(row.hybrid_pattern) or
+    count(row, "head_dim", dim // heads) ~= dim // heads or has(row, "model", "santacoder")
+end
+
+-- Families that no decoder of attention and MLPs can represent.
+local others = { "rwkv", "mamba", "jamba", "hyena", "retnet", "diffusion", "^vit", "resnet", "whisper", "dlrm", "^flux" }
+
+return function(row, how)
+  for _, other in ipairs(others) do
+    if has(row, "model", other) then refuse("no model of this family: %s", row.model) end
+  end
+  if has(row, "model", "^t5") then return stated_blocks(row, how) end
+  -- The variants are gated delta nets and DeepSeek's sparse attention (--experimental-attention-variant).
+  if has(row, "notes", "attention%-variant") or has(row, "notes", "linear%-attention") then
+    cells.note("plain attention stands for the variant of these notes: %s", row.notes)
+  end
+  if how.is_megatron and megatrons.states_blocks(row) then return megatrons.model(row, megatrons.cuts_experts(row, how.ep)) end
+  if is_special(row) then return stated_blocks(row, how) end
+  for _, family in ipairs(families) do
+    if has(row, "model", family[1]) then return family[2](row, how) end
+  end
+  return stated_blocks(row, how)
+end

@@ -1,0 +1,151 @@
+-- Spellings of the same cell. Sources write a switch, a count, a ZeRO stage or a recomputation in their own words; this file
+-- turns them into the words that the tables of published runs use. A word that it does not know is refused by name, so that no
+-- row is silently read otherwise.
+local cells = require "tandem.published.cells"
+local m = {}
+
+local function refuse(key, cell) cells.refuse("%s is not known: %s", key, cell:sub(1, 60)) end
+
+-- ---- counts
+
+local counts = { "n_layers", "d_model", "n_heads", "n_kv_heads", "d_ff", "vocab", "moe_experts", "moe_topk", "n_gpus", "gpus_per_node",
+  "tp", "pp", "vp", "cp", "ep", "dp_shard", "dp_replicate", "micro_batch", "global_batch_seqs", "seq" }
+
+-- Counts of which a cell may state only a part: "8 per GPU", "2/node", "4 a GPU".
+local wholes = { n_gpus = true, global_batch_seqs = true, n_layers = true, moe_experts = true }
+local parts = { "/", "%f[%a]per%f[%A]", "%f[%a]each%f[%A]", "%f[%a]an? %a*gpu", "%f[%a]an? node" }
+local large = { "^%s*[kmb]%f[%A]", "^%s*thousand", "^%s*million", "^%s*billion" }
+
+local function finds(text, patterns)
+  for _, pattern in ipairs(patterns) do if text:find(pattern) then return true end end
+  return false
+end
+
+-- Returns a text in lower case without what it has in brackets.
+local function unbracketed(text) return (text:lower():gsub("%b()", " "):gsub("%b[]", " ")) end
+
+-- "8,192", "64.0", "64 GPUs", "50257 (padded)", "8k"; nodes x GPUs of each for n_gpus: "8x8", "8 nodes x 8". A comma separates
+-- thousands. Other cells with several numbers ("4-8", "4/8", "8,16", "4 or 8", "2x4") say nothing certain, and "4M tokens" or
+-- "2 nodes" counts something else. Returns nil for words.
+local function whole(row, key)
+  local cell = row[key]
+  local text = cell:match "^%s*(.-)%s*$"
+  local plain = not text:find "[xX]" and tonumber(text)
+  if plain then return math.tointeger(plain) or refuse(key, cell) end
+  local nodes, each = text:match "^(%d+)%s*%a*%s*[xX*]%s*(%d+)%s*%a*$"
+  if nodes then
+    if key ~= "n_gpus" then refuse(key, cell) end
+    return math.tointeger(tonumber(nodes) * tonumber(each))
+  end
+  local digits, unit, rest = text:match "^(%d[%d,]*)([kK]?)(.*)$"
+  if not digits then return nil end
+  local thousands = digits:match "^%d%d?%d?(,.*)$"
+  if digits:find "," and not (thousands and thousands:gsub(",%d%d%d%f[%D]", "") == "") then refuse(key, cell) end
+  -- the words behind a count begin with a space, a bracket or a semicolon
+  if rest ~= "" and not rest:find "^[%s%(%[;]" or rest:find "^%s*[%-/+~]" then refuse(key, cell) end
+  local words = unbracketed(rest)
+  local other = words:find "%d" or key == "n_gpus" and words:find "node" or key == "global_batch_seqs" and rest:lower():find "token"
+  if other or finds(words, large) or wholes[key] and finds(words, parts) then refuse(key, cell) end
+  if unit ~= "" and key ~= "seq" and key ~= "global_batch_seqs" then refuse(key, cell) end
+  return math.tointeger(tonumber((digits:gsub(",", ""))) * (unit ~= "" and 1024 or 1))
+end
+
+-- ---- words
+
+local yes = { ["1"] = true, ["1.0"] = true, yes = true, y = true, ["true"] = true, on = true, enabled = true }
+local no = { ["0"] = true, ["0.0"] = true, no = true, n = true, ["false"] = true, off = true, none = true, disabled = true, eager = true }
+
+-- The first word of a cell, in lower case: "no (TE graphs)" is "no".
+local function word_of(cell) return cell:lower():match "^%s*([%w%.]*)" end
+
+local function switch(row, key, on, off)
+  local word = word_of(row[key])
+  if yes[word] then row[key] = on elseif no[word] then row[key] = off else return false end
+  return true
+end
+
+-- Recomputation. A cell begins with a switch or the table's own word, or it has one of these words among others: "activation
+-- checkpointing (full)". A cell that also has another of them, or denies the word, says nothing certain: "none / full", "full: no".
+local recomputes = { "full", "selective", "none", "see recipe" }
+local denials = { "no", "not", "non", "off", "false", "without", "disabled", "never" }
+
+-- Returns the first of the words that a text in lower case has, and how many of them it has.
+local function among(text, words)
+  local first, n = nil, 0
+  for _, word in ipairs(words) do
+    if text:find("%f[%w]" .. word .. "%f[%W]") then first, n = first or word, n + 1 end
+  end
+  return first, n
+end
+
+local function recomputation(row)
+  local text = row.ac:match "^%s*(.-)%s*$"
+  local lower, start = text:lower(), word_of(row.ac)
+  local outside = unbracketed(text):gsub("with empty list = none", "")
+  local found, n = among(lower, recomputes)
+  local said, denied = select(2, among(outside, recomputes)), among(outside, denials)
+  if yes[start] then -- a bracket may say how: "yes (selective)"
+    if n > 1 or found == "none" or denied then refuse("ac", row.ac) end
+    row.ac = found or "full"
+  elseif no[start] then
+    if said > (start == "none" and 1 or 0) then refuse("ac", row.ac) end
+    row.ac = "none"
+  elseif lower:find "^full%f[%A]" or lower:find "^selective%f[%A]" or lower:find "^see recipe%f[%A]" then
+    local word = lower:find "^see" and "see recipe" or start:match "^%a+"
+    local after = lower:sub(#word + 1)
+    if said > 1 or denied or no[after:match "^[%s:=%(%[]*([%w.]*)"] then refuse("ac", row.ac) end
+    row.ac = word .. text:sub(#word + 1)
+  else
+    if n == 0 and (lower:find "^every layer" or lower:find "^all layers" or lower:find "^gradient.checkpointing") then found, n = "full", 1 end
+    if n == 0 and lower:find "^default" then found, n = "", 1 end -- the framework's
+    if n ~= 1 or among(lower, denials) then refuse("ac", row.ac) end
+    row.ac = found
+  end
+end
+
+-- Words of precision that a plan can have; Lightning's "16-mixed" is fp16, "32-true" fp32.
+local precisions = { "bf16", "bfloat16", "fp16", "float16", "fp8", "float8", "wise", "e4m3", "mx", "fp4", "fp32", "float32", "tf32" }
+local function precision(row)
+  local text = row.precision:lower()
+  if text:find "^16%-" or text:find "^half" then row.precision = "fp16" return end
+  if text:find "^32%-" or text:find "^32$" then row.precision = "fp32" return end
+  if text:find "float16" and not text:find "bfloat16" then row.precision = row.precision .. " fp16" end
+  if text:find "^%s*mixed[%s_%-]*$" or text:find "^%s*mixed[%s_%-]*precision%s*$" then row.precision = "" return end
+  for _, word in ipairs(precisions) do if text:find(word) then return end end
+  refuse("precision", row.precision)
+end
+
+-- HSDP replicates groups of ranks that shard. A row that states no group has PyTorch's default one, a node (_init_utils.py).
+local function hybrid(row)
+  if not row.zero_stage:lower():find "hsdp" and not row.zero_stage:lower():find "hybrid" then return end
+  if not cells.is_open(row.dp_shard) and not cells.is_open(row.dp_replicate) then return end
+  local node, n = cells.count(row, "gpus_per_node", 8), cells.count(row, "n_gpus")
+  local sharers = cells.count(row, "tp", 1) * cells.count(row, "pp", 1) * cells.count(row, "cp", 1)
+  local shard = cells.is_open(row.dp_shard) and math.max(1, node // sharers) or cells.count(row, "dp_shard")
+  if n // sharers % shard ~= 0 then refuse("zero_stage", row.zero_stage) end
+  row.dp_shard, row.dp_replicate = tostring(shard), tostring(n // sharers // shard)
+  cells.note("the ranks that share weights are not stated; a group of %d is assumed", shard)
+end
+
+-- Turns the cells of a row into the tables' words.
+function m.normalise(row)
+  for _, key in ipairs(counts) do
+    local open = cells.is_open(row[key]) or row[key]:lower():find "^%s*no" or key == "global_batch_seqs" and row[key]:lower():find "per dp"
+    local n = not open and whole(row, key)
+    if n then row[key] = tostring(n) end
+  end
+  for _, key in ipairs { "moe_experts", "moe_topk" } do  -- a model without experts
+    if cells.is_open(row[key]) or row[key] == "0" or cells.has(row, key, "^%s*no") then row[key] = "" end
+  end
+  if not cells.is_open(row.sp) and not switch(row, "sp", "1", "0") and not cells.has(row, "sp", "^ulysses") then refuse("sp", row.sp) end
+  if not cells.is_open(row.compile) and not switch(row, "compile", "yes", "no") then
+    if not cells.has(row, "compile", "compile") and not cells.has(row, "compile", "inductor") then refuse("compile", row.compile) end
+    row.compile = "yes"
+  end
+  if not cells.is_open(row.ac) then recomputation(row) end
+  if not cells.is_open(row.precision) then precision(row) end
+  if not cells.is_open(row.zero_stage) and cells.stage(row) == nil then refuse("zero_stage", row.zero_stage) end
+  if not cells.is_open(row.n_gpus) and not cells.is_open(row.zero_stage) then hybrid(row) end
+end
+
+return m

@@ -1,0 +1,24 @@
+/* Inputs of ops for experts that cannot be arbitrary numbers: the experts that a token chose, and
+ * its slots. */
+#ifndef TANDEM_TESTS_SUPPORT_CHOICES_H
+#define TANDEM_TESTS_SUPPORT_CHOICES_H
+
+#include "tests/support/ops/eval.h"
+
+/* Returns true if argument `arg` of `op` holds ids of experts, or slots. Then fills v [b,s,K] with
+ * valid values for attrs.experts and attrs.capacity. The ids of a token differ, the slots of a
+ * sequence differ, and every fourth choice has no slot. */
+bool choices_fill(OpKind op, uint32_t arg, const Attrs *attrs, Value *v);
+
+/* ---- experts that drop no token (planner/ir/layout/rows.h) ---- */
+/* Fills an expert's rooms that have no token. (Slots and counts must be consistent.) */
+enum { CHOICES_SPARE = 2 };
+/* True if the argument consists of uneven rows. Tests give such an argument memory for all
+ * rooms. */
+bool choices_are_rows(OpKind op, uint32_t arg);
+/* choices_rooms moves rows to their rooms, with zeros in the other rooms. choices_rows moves them
+ * back. */
+Value choices_rooms(Arena *arena, const Value *rows, const Value *counts);
+Value choices_rows(Arena *arena, const Value *rooms, const Value *counts);
+
+#endif
