@@ -349,14 +349,6 @@ void lower_end_returns(Lower *l)
     end_returns(l, 0);
 }
 
-void lower_next_returns(Lower *l)
-{
-    for (uint32_t i = 0; i < l->grad.returning.n; i++) {
-        HaloReturn *r = &l->grad.returning.at[i];
-        lower_fold_next(l, &r->step, r->node);
-    }
-}
-
 /* Adds output j of a backward node to its gradient. Rows that belong to other ranks are sent to
  * them; the exchange may run while other nodes are computed. */
 static void take_output(Lower *l, NodeId id, uint32_t j, BufferId out, bool temporary,

@@ -262,7 +262,7 @@ static BufferId fold_one(Lower *l, const HaloStep *step, NodeId origin)
                  origin);
 }
 
-bool lower_fold_next(Lower *l, HaloStep *step, NodeId origin)
+static bool fold_next(Lower *l, HaloStep *step, NodeId origin)
 {
     if (next_moved(l, &step->held, step->d) < 0) return false;
     *step = lower_fold_begin(l, fold_one(l, step, origin), origin);
@@ -271,7 +271,7 @@ bool lower_fold_next(Lower *l, HaloStep *step, NodeId origin)
 
 BufferId lower_fold_end(Lower *l, HaloStep *step, NodeId origin)
 {
-    while (lower_fold_next(l, step, origin)) continue;
+    while (fold_next(l, step, origin)) continue;
     return fold_one(l, step, origin);
 }
 
@@ -279,4 +279,12 @@ BufferId lower_fold(Lower *l, BufferId from, NodeId origin)
 {
     HaloStep step = lower_fold_begin(l, from, origin);
     return lower_fold_end(l, &step, origin);
+}
+
+void lower_next_returns(Lower *l)
+{
+    for (uint32_t i = 0; i < l->grad.returning.n; i++) {
+        HaloReturn *r = &l->grad.returning.at[i];
+        fold_next(l, &r->step, r->node);
+    }
 }

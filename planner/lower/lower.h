@@ -12,7 +12,8 @@
  *    held.c      values with a halo, and convolutions in parts
  *    grad.c      contributions to gradients
  *    ring.c      attention over the keys of other ranks
- *    lower.c     nodes, and whole programs
+ *    node.c      forward nodes
+ *    lower.c     actions, and whole programs
  *    plan.c      the tensors that are kept, and the order of units
  *    stage.c     messages between pipeline stages
  *    update.c    gradient norm, clipping and optimizer */
@@ -377,16 +378,11 @@ BufferId lower_chunk_cat(Lower *l, UnitId u);
 void lower_backward_node(Lower *l, NodeId n);
 /* Ends all exchanges of gradients that have begun. */
 void lower_end_returns(Lower *l);
-/* For gradients that are exchanged in two dimensions: ends the first exchange and begins the
- * second. */
-void lower_next_returns(Lower *l);
 void lower_pass_node(Lower *l, NodeId n);
 /* Lowers a node that quantises an operand of the backward pass. */
 void lower_cast_node(Lower *l, NodeId n);
 
-/* ---- lower.c ---- */
-/* Selects the current micro-batch. Each micro-batch has its own versions and gradient sums. */
-void lower_select(Lower *l, uint32_t microbatch);
+/* ---- node.c ---- */
 void lower_forward_node(Lower *l, NodeId n);
 BufferId lower_state(Lower *l, TensorId t);
 /* Adds the scratch memory of node n's kernel as the last argument. */
@@ -426,13 +422,13 @@ const DealId *lower_arg_around(const Lower *l, NodeId n, uint32_t arg);
 Shape lower_arg_shape(const Lower *l, NodeId n, uint32_t arg);
 /* Adds to the rank's own rows of `from` the contributions that its neighbours computed for these
  * rows, and returns the sum. lower_fold_begin and lower_fold_end do the same in two calls;
- * instructions emitted between them overlap with the exchange. If two dimensions are exchanged,
- * lower_fold_next ends the first exchange and begins the second; it returns false if there is no
- * second. */
+ * instructions emitted between them overlap with the exchange. */
 BufferId lower_fold(Lower *l, BufferId from, NodeId origin);
 HaloStep lower_fold_begin(Lower *l, BufferId from, NodeId origin);
-bool lower_fold_next(Lower *l, HaloStep *step, NodeId origin);
 BufferId lower_fold_end(Lower *l, HaloStep *step, NodeId origin);
+/* For gradients that are exchanged in two dimensions: ends the first exchange and begins the
+ * second. */
+void lower_next_returns(Lower *l);
 /* True if a buffer holds strided rows and not the rank's own rows. */
 bool lower_is_apart(const Lower *l, BufferId b);
 bool lower_shape_is_apart(const Lower *l, const Shape *s);
@@ -470,6 +466,8 @@ void lower_start_halo(Lower *l, NodeId n, uint32_t i);
 void lower_start_ahead(Lower *l, NodeId n);
 
 /* ---- stage.c ---- */
+/* Selects the current micro-batch. Each micro-batch has its own versions and gradient sums. */
+void lower_select(Lower *l, uint32_t microbatch);
 void lower_find_crossing(Lower *l);
 void lower_find_stages(Lower *l); /* finds the nodes of each stage */
 void lower_plan_transfers(Lower *l);

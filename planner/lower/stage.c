@@ -150,6 +150,13 @@ static uint32_t n_crossing(const Lower *l, const StageTransfer *t)
     return n;
 }
 
+void lower_select(Lower *l, uint32_t microbatch)
+{
+    l->microbatch = microbatch;
+    l->value.versions_of = l->value.by_microbatch[microbatch];
+    l->grad.of = l->grad.by_microbatch[microbatch];
+}
+
 static void lower_transfer(Lower *l, const StageTransfer *t)
 {
     Phase phase = l->phase;

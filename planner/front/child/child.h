@@ -246,8 +246,13 @@ void child_set_model(Child *c, const char *name);
 /* cluster.device=h200: reports that a device is a table, and names the settings that exist. */
 _Noreturn void child_refuse_device(Child *c, ScriptLoc loc, const char *name);
 
+/* ---- child_words.c */
+void child_open_words(Child *c);
+/* Returns the word ("plan", "tp", "adamw", ...) whose call made this table, and the location of the
+ * call; NULL for any other value. */
+const char *child_kind(lua_State *L, int index, ScriptLoc *loc);
+
 /* ---- child_plan.c, child_set.c */
-void child_open_plan(Child *c);
 /* Turns the plan table on top of the stack into records. */
 void child_flatten(Child *c);
 void child_default_cluster(Child *c);
@@ -259,9 +264,6 @@ void child_push_value(lua_State *L, const char *value);
 void child_apply_sets(Child *c); /* applies the settings to the plan table on top of the stack */
 /* Returns the location where `--set` wrote this flattened path; source 0: it did not. */
 ScriptLoc child_set_loc(Child *c, const char *path);
-/* Returns the word ("plan", "tp", "adamw", ...) whose call made this table, and the location of the
- * call; NULL for any other value. */
-const char *child_kind(lua_State *L, int index, ScriptLoc *loc);
 
 /* ---- child_report.c: core functions that report several mistakes at once */
 void child_add_reports(lua_State *L); /* adds these functions to the table on top of the stack */

@@ -29,7 +29,7 @@ static int evaluate(lua_State *L)
     Child *c = child_of(L);
     child_open_library(c);
     child_open_require(c);
-    child_open_plan(c);
+    child_open_words(c);
     if (c->code != NULL)
         child_load_text(c, &(Source){.name = c->script, .text = c->code, .n = strlen(c->code)});
     else
