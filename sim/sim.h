@@ -14,7 +14,7 @@
 #include "sim/net/nccl_choice.h"
 #include "store/store.h"
 
-#define SIM_ENGINE_VERSION "sim/15" /* increased by any change that alters results */
+#define SIM_ENGINE_VERSION "sim/16" /* increased by any change that alters results */
 
 /* Time of one compute instruction alone on its device. */
 typedef struct CostModel {

@@ -209,7 +209,9 @@ static bool own_takes(OwnAttention own, const AttentionWork *w)
                         dtype_bytes(w->dtype) == 2;
     if (own == OWN_mma) return true;
     if (own == OWN_hopper || !hopper) return hopper;
-    return w->backward && attention_in_whole_tiles(tile, (int64_t)w->queries, (int64_t)w->keys);
+    /* for parts, the executor has no scratch memory for the gradient in one kernel */
+    return w->backward && !w->in_parts &&
+           attention_in_whole_tiles(tile, (int64_t)w->queries, (int64_t)w->keys);
 }
 
 static double own_s(const Device *device, const AttentionWork *w)

@@ -95,14 +95,14 @@ static double attention_s(const Cost *c, DType dtype, const Instr *in, const Att
     AttentionWork work = {.kernel = runtime_attention(c->runtime, device), .dtype = dtype};
     work.kv_heads = groups;
     work.heads = groups * (double)is.heads;
-    work.queries = (double)is.queries;
-    work.keys = (double)is.keys;
+    work.queries = (double)is.queries, work.keys = (double)is.keys;
     work.head = head;
     work.value = (double)is.value;
     work.causal = attrs->causal != 0;
     work.window = (double)attrs->window;
     work.backward = op_is_gradient(in->op);
-    work.special = op_part(in->op) == OP_none || attrs->drop > 0;
+    work.in_parts = op_whole(in->op) != OP_none;
+    work.special = (op_part(in->op) == OP_none && !work.in_parts) || attrs->drop > 0;
     if (work.kernel != ATTENTION_unfused) return kernel_lasting_attention_s(device, &work);
     return runtime_unfused_s(device, dtype, work.heads, work.queries, work.keys, head,
                              work.backward);

@@ -87,7 +87,8 @@ typedef struct AttentionWork {
     double head, value;   /* widths of a head of queries and keys, and of values */
     bool causal, backward;
     double window; /* the most keys that a query sees; 0: all */
-    bool special;  /* a part of the keys, dropout, or another kind than plain attention */
+    bool in_parts; /* the keys are a part of all keys */
+    bool special;  /* dropout, or another kind than plain attention */
 } AttentionWork;
 
 /* The fitted constants of a flash kernel in one direction; see kernels_fit.def. */

@@ -430,8 +430,10 @@ static void unfused_attention_writes_its_scores(void **state)
     double last = 0;
     for (double s = 512; s <= 8192; s *= 2) {
         double unfused = runtime_unfused_s(&device, DT_bf16, 64, s, s, 128, false);
-        AttentionWork work = {
-            ATTENTION_flash2, DT_bf16, 64, 64, s, s, 128, 128, true, false, 0, false};
+        AttentionWork work = {.kernel = ATTENTION_flash2, .dtype = DT_bf16, .causal = true};
+        work.heads = work.kv_heads = 64;
+        work.queries = work.keys = s;
+        work.head = work.value = 128;
         double flash = cost_attention_s(&device, &work, NULL);
         assert_true(unfused > 2 * flash);
         assert_true(unfused >= 64 * s * s * 13 / (2e12 * .8));

@@ -97,9 +97,23 @@ static void check(const PartCase *c, OpKind op, const Both *x, uint32_t from, ui
     }
 }
 
-static void run(OpKind op, Both *x)
+enum { HOPPER = 90 };
+
+/* A library that accepts the calls of Hopper's kernels. self: counts them */
+static bool by_hopper(void *self, OpKind op, const KernelArgs *args, const CudaContext *cuda,
+                      bool *taken, CudaError *error)
+{
+    *taken = cuda_attention_hopper_takes(op, args, cuda);
+    *(uint32_t *)self += *taken;
+    return !*taken || cuda_attention_hopper(op, args, cuda, error);
+}
+
+/* hopper: the library of Hopper's kernels, or NULL */
+static void run(OpKind op, Both *x, const CudaAttentionLibrary *hopper)
 {
     CudaError error = {""};
+    CudaContext *const cuda = target_context();
+    const CudaContext before = *cuda;
     const uint32_t n = op_info(op)->sig.n_in + op_info(op)->sig.n_out;
     const uint64_t bytes = kernel_cuda_workspace(op, x->device.dtype, x->device.elements, n);
     x->device.n_in = x->cpu.n_in = op_info(op)->sig.n_in;
@@ -109,12 +123,16 @@ static void run(OpKind op, Both *x)
     x->device.dtype[n] = DT_u8;
     x->device.elements[n] = (int64_t)bytes;
     kernel_cpu(op)(&x->cpu);
-    if (!TARGET_RUN(3, kernel_cuda(op)(&x->device, target_context(), &error), &error))
+    cuda->attention = hopper;
+    if (hopper != NULL) cuda->compute_capability = HOPPER;
+    if (!TARGET_RUN(3, kernel_cuda(op)(&x->device, cuda, &error), &error))
         fail_msg("%s: %s", target_case_now(), error.text);
+    cuda->attention = before.attention, cuda->compute_capability = before.compute_capability;
     compare_check();
 }
 
-static void check_pair(const PartCase *c, int64_t queries, int64_t keys, int64_t accumulate)
+static void check_pair(const PartCase *c, int64_t queries, int64_t keys, int64_t accumulate,
+                       const CudaAttentionLibrary *hopper)
 {
     Arena *arena = arena_new();
     const Control control = {.step = target_control()->step, .seed = target_control()->seed};
@@ -123,14 +141,14 @@ static void check_pair(const PartCase *c, int64_t queries, int64_t keys, int64_t
     memset(&x, 0, sizeof x);
     memset(&whole, 0, sizeof whole);
     const int64_t rows = c->b * 2 * c->chunk * c->g, of_q = rows * c->r * c->E, of_k = rows * c->E;
-    target_case("case %d, queries of part %d, keys of part %d, accumulate %d", (int)(c - cases),
-                (int)queries, (int)keys, (int)accumulate);
+    target_case("case %d, queries of part %d, keys of part %d, accumulate %d%s", (int)(c - cases),
+                (int)queries, (int)keys, (int)accumulate, hopper ? ", Hopper's kernels" : "");
     add(arena, &x, 0, c->dtype, of_q, 0);
     add(arena, &x, 1, c->dtype, of_k, 0), add(arena, &x, 2, c->dtype, of_k, 0);
     add(arena, &x, 3, c->dtype, of_q, 0), add(arena, &x, 4, DT_f32, rows * c->r, 1);
     set(c, &x.device, &whole, &control, queries, keys, accumulate ? 3 : 0);
     set(c, &x.cpu, &whole, &control, queries, keys, accumulate ? 3 : 0);
-    run(OP_attention_part, &x);
+    run(OP_attention_part, &x, hopper);
     check(c, OP_attention_part, &x, 3, 5);
     memset(&x, 0, sizeof x);
     add(arena, &x, 0, c->dtype, of_q, 0), add(arena, &x, 1, c->dtype, of_q, 0);
@@ -140,24 +158,44 @@ static void check_pair(const PartCase *c, int64_t queries, int64_t keys, int64_t
     add(arena, &x, 7, c->dtype, of_k, 0), add(arena, &x, 8, c->dtype, of_k, 0);
     set(c, &x.device, &whole, &control, queries, keys, accumulate);
     set(c, &x.cpu, &whole, &control, queries, keys, accumulate);
-    run(OP_attention_part_grad, &x);
+    run(OP_attention_part_grad, &x, hopper);
     check(c, OP_attention_part_grad, &x, 6, 9);
     compare_free();
     arena_free(arena);
 }
 
+static void check_pairs(const PartCase *c, const CudaAttentionLibrary *hopper)
+{
+    for (int64_t queries = 0; queries < c->n; queries++)
+        for (int64_t keys = 0; keys < c->n; keys++)
+            for (int64_t accumulate = 0; accumulate < 2; accumulate++)
+                check_pair(c, queries, keys, accumulate ? 5 : 0, hopper);
+}
+
 static void every_pair_of_parts(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        for (int64_t queries = 0; queries < cases[i].n; queries++)
-            for (int64_t keys = 0; keys < cases[i].n; keys++)
-                for (int64_t accumulate = 0; accumulate < 2; accumulate++)
-                    check_pair(&cases[i], queries, keys, accumulate ? 5 : 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_pairs(&cases[i], NULL);
+}
+
+/* The calls of a part are calls of plain attention, so Hopper's kernels take them, too. They do not
+ * take dropout and other types. */
+static void hopper_takes_parts(void **state)
+{
+    (void)state;
+    if (!target_is(HOPPER)) skip();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint32_t taken = 0;
+        const CudaAttentionLibrary hopper = {&taken, by_hopper};
+        const bool takes = dtype_bytes(cases[i].dtype) == 2 && cases[i].drop == 0;
+        check_pairs(&cases[i], &hopper);
+        assert_int_equal(taken > 0, takes);
+    }
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_pair_of_parts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_pair_of_parts),
+                                       cmocka_unit_test(hopper_takes_parts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

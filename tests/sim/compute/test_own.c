@@ -80,8 +80,13 @@ static void a_call_gets_the_fastest_kernel_that_takes_it(void **state)
     wide.head = wide.value = 80; /* runs on tiles for heads of 128 */
     assert_true(kernel_attention_s(&d, &wide, NULL) > kernel_attention_s(&d, &full, NULL));
     assert_true(grad_s(&d, wide) > 1.2 * grad_s(&d, full));
-    /* mma.sync alone computes dropout and parts of the keys, at half the rate of Hopper's kernels
-     */
+    /* Hopper's kernels take a part of the keys (tests/cuda/test_attention_part.c), but not as one
+     * kernel, for which there is no scratch */
+    AttentionWork part = full;
+    part.in_parts = true;
+    assert_true(kernel_attention_s(&d, &part, NULL) == kernel_attention_s(&d, &full, NULL));
+    assert_true(grad_s(&d, part) > grad_s(&d, full) && grad_s(&d, part) < 1.4 * grad_s(&d, full));
+    /* mma.sync alone computes dropout, at half the rate of Hopper's kernels */
     AttentionWork special = full;
     special.special = true;
     assert_true(kernel_attention_s(&d, &special, NULL) > 1.2 * kernel_attention_s(&d, &full, NULL));
