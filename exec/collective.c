@@ -1,6 +1,6 @@
-/* Moves the bytes of a communication whose members are all in this process. Sums are taken in the
- * order of the ranks, element by element. The result therefore does not depend on the backend, or
- * on how a buffer is cut into blocks. */
+/* Moves the bytes of a communication whose members are all in this process. Sums are computed
+ * element by element in the order of ranks. So the result does not depend on the backend, nor on
+ * how a buffer is divided into blocks. */
 #include <assert.h>
 #include <string.h>
 
@@ -34,7 +34,7 @@ enum { BLOCK = 256 };
 REDUCE_TYPE(f32, float)
 REDUCE_TYPE(f64, double)
 
-/* Low precision: the parts are added in fp32, and the sum is rounded once. */
+/* Reduces numbers of low precision: they are added in fp32, and the sum is rounded once. */
 static void reduce_low(DType dtype, Reduce reduce, void *out, const void *const *part,
                        uint32_t n_parts, uint64_t n)
 {
@@ -79,7 +79,8 @@ static void gather(const Comm *const *member, uint32_t n)
             memmove(member[to]->out + from * bytes, member[from]->in, bytes);
 }
 
-/* Sums elements [from, from + n) of all inputs into `out` of member `to`. */
+/* Adds up elements from to from + n - 1 of all inputs, and writes the sums to the output of member
+ * `to`. */
 static void reduce_piece(const Comm *const *member, uint32_t n_members, uint32_t to, uint64_t from,
                          uint64_t n)
 {
@@ -91,10 +92,10 @@ static void reduce_piece(const Comm *const *member, uint32_t n_members, uint32_t
 
 static void all_reduce(const Comm *const *member, uint32_t n_members)
 {
-    /* Some members work in place, so a block is read from all members before it is written to
-     * any. */
+    /* some members have input and output in the same memory, so a block must be read from all
+     * members before it is written to any of them */
     uint64_t element = dtype_bytes(member[0]->dtype), n = member[0]->in_bytes / element;
-    double block[BLOCK]; /* room for any element type */
+    double block[BLOCK]; /* room for BLOCK elements of any dtype */
     for (uint64_t from = 0; from < n; from += BLOCK) {
         const void *part[MAX_MEMBERS];
         uint64_t count = n - from < BLOCK ? n - from : BLOCK;
@@ -113,8 +114,8 @@ static void all_to_all(const Comm *const *member, uint32_t n)
             memcpy(member[to]->out + from * bytes, member[from]->in + to * bytes, bytes);
 }
 
-/* Strip 0 of each input goes to the next member, strip 1 to the previous one. A strip without a
- * neighbour is zero. */
+/* Strip 0 of each input goes to the next member, strip 1 to the previous one. A member without a
+ * neighbour gets a strip of zeros. */
 static void exchange_strips(const Comm *const *member, uint32_t n)
 {
     const uint64_t bytes = member[0]->in_bytes / 2;

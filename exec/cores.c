@@ -1,5 +1,5 @@
-/* Linux counts how long each process ran, how long it was ready without a core, and how long the
- * machine's cores were busy. */
+/* Reads three counters of Linux: how long each process ran, how long it was ready but had no core,
+ * and how long the cores of the machine were busy. */
 #include "exec/cores.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 #include "planner/base/cores.h"
 #include "planner/base/str.h"
 
-/* The machine's counters advance in ticks of some 10 ms, so shorter periods cannot be measured. */
+/* shortest period that is measured; the machine's counters advance only about every 10 ms */
 enum { SHORTEST_NS = 200000000 };
 
 static bool read_process(CoreTime *now)
@@ -23,8 +23,8 @@ static bool read_process(CoreTime *now)
     return n == 2;
 }
 
-/* Reads the machine's counters: user nice system idle iowait irq softirq steal. All but idle and
- * iowait are busy time. */
+/* Reads the counters of the machine: user nice system idle iowait irq softirq steal. All except
+ * idle and iowait are busy time. */
 static bool read_machine(CoreTime *now)
 {
     int64_t t[8];
@@ -69,7 +69,8 @@ CoreUse cores_use(const CoreShare *all, uint32_t n)
         const CoreShare *one = &all[i];
         if (one->cores == 0) return (CoreUse){0, 0, 0, 0};
         const double wall = (double)one->time.at;
-        bool first = true; /* first process of its machine; each machine counts once */
+        bool first = true; /* this is the first process of its machine, so the machine is counted
+                              now */
         for (uint32_t k = 0; k < i; k++) first = first && all[k].host != one->host;
         use.running += (double)one->time.ran / wall;
         use.ready += (double)(one->time.ran + one->time.waited) / wall;

@@ -1,5 +1,5 @@
 /* Measures how much other processes use the cores during steps. If they use much, measured times
- * mean little. */
+ * are unreliable. */
 #ifndef TANDEM_EXEC_CORES_H
 #define TANDEM_EXEC_CORES_H
 
@@ -8,27 +8,30 @@
 
 /* Counters of this process and of its machine, in nanoseconds. */
 typedef struct CoreTime {
-    int64_t at, ran, waited; /* waited: the time in which this process had work but no core */
-    int64_t busy;            /* the busy time of all cores, for all processes */
+    int64_t at, ran, waited; /* at: time of the reading; ran: how long this process ran; waited: how
+                                long it had work but no core */
+    int64_t busy;            /* busy time of all cores, added up, for all processes */
 } CoreTime;
 
-/* The core use of one process in a period. All fields are 0 if the system does not report it. */
+/* How one process used the cores in a period. All fields are 0 if the system does not report
+ * this. */
 typedef struct CoreShare {
     CoreTime time;
-    uint64_t host; /* equal for all processes of a machine */
+    uint64_t host; /* hash of the machine's name: equal for all processes of a machine */
     uint64_t cores;
 } CoreShare;
 
-/* The average number of cores in a period. */
+/* Average numbers of cores during a period. */
 typedef struct CoreUse {
-    uint32_t cores; /* the cores of all machines; 0: unknown */
-    double running; /* used by the run */
-    double ready;   /* that the run could have used */
-    double others;  /* used by other processes */
+    uint32_t cores; /* cores of all machines together; 0: not known */
+    double running; /* cores that the run used */
+    double ready;   /* cores that the run used, plus cores for which it was ready but which it did
+                       not get */
+    double others;  /* cores that other processes used */
 } CoreUse;
 
 bool cores_now(CoreTime *now);
-/* Returns the core use of this process between two readings. */
+/* Returns how this process used the cores between two readings. */
 CoreShare cores_share(const CoreTime *before, const CoreTime *after);
 CoreUse cores_use(const CoreShare *all, uint32_t n);
 

@@ -1,6 +1,6 @@
-/* Ends a run that cannot continue: reports the position of every rank and the instruction that the
- * plan expects of it next, then ends all ranks. The launcher prints the report; without a launcher,
- * this process does. */
+/* Ends a run that cannot continue. First reports for every rank where it is and which instruction
+ * the plan expects of it next; then ends all ranks. The launcher prints the report; if there is
+ * none, this process does. */
 #include "exec/ending.h"
 
 #include <stdio.h>
@@ -22,13 +22,15 @@ void ending_tell(const Ending *p, const char *rule, const char *text)
     if (p->record) p->record(p->record_self, rule, text);
     bool first = p->status == NULL || status_tell(p->status, rule, text);
     if (first && (p->status == NULL || p->prints)) fprintf(stderr, "error[%s]: %s\n", rule, text);
-    if (!first) pause_s(p->prints ? 0.2 : 5); /* another rank is about to end this rank */
+    if (!first)
+        pause_s(p->prints ? 0.2 : 5); /* another rank has reported already and is about to
+                                         end this one */
     fflush(NULL);
     p->abort(p->self, EXIT_RUN_FAILED);
     abort();
 }
 
-/* Returns the instruction of `program` on `stream` with match number `match`; 0: none. */
+/* Returns the instruction of `program` with match number `match`; 0: there is none. */
 static Pc find_match(const Program *program, uint32_t match)
 {
     for (Pc pc = 1; pc < program->code.n; pc++)
@@ -43,7 +45,7 @@ static const char *process_word(int32_t pid)
     return c == 'T' || c == 't' ? "its process is stopped" : "its process is alive";
 }
 
-/* Reports the position of rank `r`, and the instruction that it should reach for `match`. */
+/* Reports where rank `r` is, and the instruction with number `match` that it should reach. */
 static void tell_rank(const Ending *p, Rank r, uint32_t match, uint32_t step, Str *out)
 {
     const StatusSlot *slot = &p->status->slots[r];
@@ -101,7 +103,8 @@ void ending_timeout(const Ending *p, const Comm *c, Pc pc, double waited_s)
         str_add(&s, "; the places of the others are known only on one machine, or with --record");
         ending_tell(p, "timeout", str_text(&s));
     }
-    /* Ranks that block others come first, then the rest of the group, then all others. */
+    /* List the ranks for which others wait first, then the rest of the group, then all other
+     * ranks. */
     uint32_t told = 0;
     for (int turn = 0; turn < 3; turn++)
         for (Rank r = 0; r < p->n_ranks && told < MAX_TOLD; r++) {

@@ -1,6 +1,7 @@
-/* Visits the elements of a flat unit's parameters that one rank holds. Tensor parallelism first
- * cuts each parameter (deals give the global indices). The parts are then laid out one after the
- * other, and cut again over the shard axes. */
+/* Visits the elements of parameters that a rank has in the buffer of a flat unit. Tensor
+ * parallelism first splits each parameter; deals give the global indices of each part. The parts of
+ * all parameters are then laid out one after the other, and this list is split again over the shard
+ * axes. */
 #include "exec/flat.h"
 
 #include <assert.h>
@@ -11,7 +12,7 @@
 #include "planner/base/cores.h"
 #include "planner/ir/layout/padding.h"
 
-/* The part [lo, hi) of the flat order that the buffer holds. */
+/* Elements lo to hi - 1 of that list: those which the buffer holds. */
 typedef struct FlatRange {
     uint64_t lo, hi;
 } FlatRange;
@@ -20,8 +21,9 @@ typedef struct FlatWalk {
     const Plan *plan;
     const Tensor *t;
     TensorId id;
-    int64_t local[MAX_DIMS];   /* physical sizes of the local tensor */
-    int64_t *global[MAX_DIMS]; /* [local[d]]: global index, -1: padding */
+    int64_t local[MAX_DIMS];   /* sizes of the rank's part of the tensor, padding included */
+    int64_t *global[MAX_DIMS]; /* for each dimension d an array [local[d]]: the global index, or -1
+                                  for padding */
     FlatRange window;
     void (*run)(void *self, const FlatRun *run);
     void *self;
@@ -56,8 +58,8 @@ static void map_dimension(FlatWalk *w, const Shape *s, int d, Rank rank, Arena *
     for (; at < n; at++) w->global[d][at] = -1;
 }
 
-/* Visits one row (the last dimension) of the local tensor; `local` and `global` are the indices of
- * its first element. */
+/* Visits one row (a run along the last dimension) of the rank's part. `local` is the number of its
+ * first element in the part, `global` its number in the whole tensor. */
 static void walk_row(const FlatWalk *w, uint64_t local, uint64_t global)
 {
     int last = w->t->n_dims - 1;
@@ -123,8 +125,8 @@ void flat_each(const Plan *plan, const Program *p, BufferId b, Rank rank, Arena 
 
 typedef struct InitTo {
     const Plan *plan;
-    DType dtype, rest; /* rest: the dtype of the weights between uses; a gathered copy holds weights
-                          that were first rounded to it */
+    DType dtype, rest; /* rest: dtype of the weights between steps; a gathered copy holds weights
+                          that were first rounded to this dtype */
     void *at;
 } InitTo;
 
@@ -153,8 +155,8 @@ DType flat_rest_dtype(const Program *p, BufferId b)
     return p->buffers.at[b].dtype;
 }
 
-/* A block of a buffer that one thread fills. An element's index determines its value, so blocks are
- * independent. */
+/* A block of a buffer that one thread fills with initial values. The value of an element depends
+ * only on its index, so blocks are independent. */
 typedef struct InitBlock {
     const Program *p;
     BufferId b;
@@ -198,7 +200,7 @@ void flat_init(const Plan *plan, const Program *p, BufferId b, Rank rank, Arena 
                                .window = window,
                                .to = {plan, dtype, flat_rest_dtype(p, b), to}};
     }
-    /* If a thread could not be started, the main thread does its work. */
+    /* if a thread could not be started, this thread does its work */
     for (uint64_t i = 1; i < n; i++)
         if (pthread_create(&block[i].thread, NULL, init_block, &block[i]) != 0) {
             init_block(&block[i]);

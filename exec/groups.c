@@ -1,4 +1,4 @@
-/* Collects the communicators of a plan: (axes, stream) pairs. */
+/* Lists the communicators of a plan, which are pairs (axes, stream). */
 #include "exec/groups.h"
 
 #include <stdlib.h>

@@ -5,7 +5,8 @@
 
 #include "exec/backend.h"
 
-/* True for the op that reads ids of experts and gives each choice a slot, or drops it. */
+/* Returns true for the op that reads the ids of chosen experts and gives each choice a slot, or
+ * drops the choice. */
 static bool gives_rooms(OpKind op)
 {
     return op_info(op)->flags & OP_INDEXES && op_index_args(op) & 1 && !op_counts_rows(op);
@@ -63,7 +64,7 @@ static void judge(const Plan *plan, const LoadCounts *l, ExpertLoads *out)
 {
     const Graph *g = &plan->graph;
     uint64_t all = 0, dropped = 0;
-    out->idlest = (double)l->n_experts; /* the largest value that `part` can have */
+    out->idlest = (double)l->n_experts; /* the largest possible ratio, as a start for a minimum */
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const uint32_t layer = l->layer_of[id];
         const uint64_t *chosen = layer ? l->chosen + (size_t)(layer - 1) * l->n_experts : NULL;

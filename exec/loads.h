@@ -1,6 +1,6 @@
-/* Counts the choices of each expert during a run, and the dropped choices, after each instruction
- * that assigns slots to tokens. The host counts if it can read the backend's memory; otherwise the
- * device does. */
+/* Counts how often each expert is chosen during a run, and how many choices are dropped. The counts
+ * are updated after each instruction that assigns slots to choices. The host counts if it can read
+ * the backend's memory; otherwise the device counts. */
 #ifndef TANDEM_EXEC_LOADS_H
 #define TANDEM_EXEC_LOADS_H
 
@@ -10,33 +10,36 @@
 struct Backend;
 
 typedef struct LoadCounts {
-    uint32_t n_layers, n_experts; /* layers with experts; the most experts of a layer */
-    const uint32_t *layer_of;     /* [node]: 1 + number of the layer; 0: the node assigns no slots
-                                   */
-    uint64_t *chosen;             /* [layer, n_experts] */
-    uint64_t *dropped;            /* [layer] */
+    uint32_t n_layers, n_experts; /* number of layers with experts; largest number of experts in a
+                                     layer */
+    const uint32_t *layer_of;     /* [node]: 1 + number of the layer; 0: the node assigns no
+                                     slots */
+    uint64_t *chosen;             /* [layer, n_experts]: how often each expert was chosen */
+    uint64_t *dropped;            /* [layer]: how many choices were dropped */
 } LoadCounts;
 
-/* Returns NULL if the model has no experts with slots. */
+/* Returns zeroed counts for the plan. Returns NULL if the model has no experts with slots. */
 LoadCounts *loads_new(const Plan *plan, Arena *arena);
-/* Returns 1 + the layer whose choices `rank` counts after the instruction; 0: it counts none. Among
- * ranks that do the same work, only one counts. */
+/* Returns 1 + the number of the layer whose choices `rank` must count after the instruction; 0:
+ * none. If several ranks do the same work, only one of them counts. */
 uint32_t loads_layer(const LoadCounts *l, const Plan *plan, Rank rank, const Instr *in);
-/* Counts the choices of one instruction that was computed on `rank`. */
+/* Adds the choices that one instruction has made on `rank`. */
 void loads_count(LoadCounts *l, const Plan *plan, Rank rank, const Instr *in,
                  const KernelArgs *args);
 
 typedef struct ExpertLoads {
-    /* over all layers: the largest and the smallest number of choices of an expert, relative to the
-     * mean of its layer. 0: unknown */
+    /* largest and smallest number of choices of an expert, divided by the mean of its layer, over
+     * all layers; 0: not known */
     double busiest, idlest;
-    ModuleId module;             /* the module of the busiest expert */
-    double dropped_part;         /* dropped choices / all choices */
-    uint32_t n_experts, n_empty; /* of all layers: experts, and experts that no token chose */
-    const LoadCounts *counts;    /* of all ranks; NULL: unknown */
+    ModuleId module;             /* module that contains the busiest expert */
+    double dropped_part;         /* number of dropped choices divided by the number of all
+                                    choices */
+    uint32_t n_experts, n_empty; /* n_experts: experts of all layers; n_empty: how many of them no
+                                    token chose */
+    const LoadCounts *counts;    /* counts of all ranks together; NULL: not known */
 } ExpertLoads;
 
-/* Adds up the counts of all ranks of all processes. */
+/* Adds up the counts of all ranks in all processes, and judges them in *out. */
 bool loads_gather(struct Backend *backend, const Plan *plan, Arena *arena, ExpertLoads *out,
                   Diag *d);
 

@@ -1,4 +1,5 @@
-/* Finds the modules that this command loads: beside the command, or in ../lib/tandem. */
+/* Finds the modules that the command loads. They are in the folder of the command, or in
+ * ../lib/tandem. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

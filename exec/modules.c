@@ -1,4 +1,4 @@
-/* Loads the parts that this command does not link: one module for each MPI, one for CUDA. */
+/* Loads the modules that the command is not linked with: one for each MPI, and one for CUDA. */
 #include <assert.h>
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -57,7 +57,8 @@ static const Transport *load_transport(Arena *arena, const char *module_dir, Dia
             d, "build Tandem with the development package of this MPI, or set TANDEM_MODULE_DIR");
         return NULL;
     }
-    /* Open MPI's own plug-ins look for its symbols among the global ones. */
+    /* RTLD_GLOBAL, because Open MPI's plug-ins look for symbols of Open MPI among the global
+     * ones */
     const Transport *transport = load(path, "tandem_transport", RTLD_NOW | RTLD_GLOBAL, d);
     bool fine = transport && of_this_version(transport->version, TRANSPORT_VERSION, path, d);
     return fine ? transport : NULL;

@@ -1,4 +1,4 @@
-/* Joins the backends' option tables, and stores an option's value in its field. */
+/* Combines the option tables of all backends, and stores the value of an option in its field. */
 #include "exec/options.h"
 
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static bool set_word(const BackendOption *option, const char *text, void *field)
 {
     for (uint32_t i = 0; option->words[i] != NULL; i++) {
         if (option->words[i][0] == 0 || strcmp(option->words[i], text) != 0) continue;
-        *(uint32_t *)field = i; /* an enum field is as wide as uint32_t */
+        *(uint32_t *)field = i; /* the compiler makes enum fields as wide as uint32_t */
         return true;
     }
     return false;

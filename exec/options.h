@@ -1,10 +1,11 @@
-/* The options that each backend brings. The command's parser and help, and the reference pages, are
- * made from this table. A row:
+/* The options that only one backend has. The parser of the command line, the help and the
+ * reference pages are made from these rows:
  *
  *   BACKEND_OPTION(backend, type, id, name, kind, member, value, words, least, most, uses, help)
  *
- * `type` is the struct behind BackendOptions.own, `member` its field, `name` the long option,
- * `value` its value's name in the help. The default of each field is zero. */
+ * `type` is the struct to which BackendOptions.own points, and `member` the member of it that the
+ * option sets. `name` is the long option; `value` names its value in the help. The default of each
+ * member is zero. */
 #ifndef TANDEM_EXEC_OPTIONS_H
 #define TANDEM_EXEC_OPTIONS_H
 
@@ -16,18 +17,18 @@
 
 typedef enum BackendOptionKind {
     BACKEND_KIND_flag,   /* bool */
-    BACKEND_KIND_word,   /* an enum in the order of `words`; the word "" marks a default that has no
-                            word */
-    BACKEND_KIND_number, /* uint32_t in [least, most]; the field holds the number plus 1, because 0
-                            means that none was given */
+    BACKEND_KIND_word,   /* an enum in the order of `words`; the word "" is in the place of a
+                            default that has no word */
+    BACKEND_KIND_number, /* uint32_t from `least` to `most`; the member gets the number plus 1,
+                            because 0 means that the option was not given */
     BACKEND_KIND_text
 } BackendOptionKind;
 
-enum { /* values of BackendOption.uses */
+enum { /* bits of BackendOption.uses */
        BACKEND_RUNS = 1,
-       BACKEND_CALIBRATES = 2,   /* `tandem calibrate` takes the option, too */
-       BACKEND_CHANGES_COSTS = 4 /* the option changes the times of kernels, so their measurements
-                                  * are stored under another name */
+       BACKEND_CALIBRATES = 2,   /* `tandem calibrate` takes the option as well */
+       BACKEND_CHANGES_COSTS = 4 /* the option changes the times of kernels, so that measurements
+                                    with it are stored under another name */
 };
 
 typedef enum BackendOptionId {
@@ -48,17 +49,16 @@ typedef struct BackendOption {
 } BackendOption;
 extern const BackendOption backend_options[BACKEND_OPTION_COUNT];
 
-/* One option as the user gave it. */
+/* The value of one option, as the user gave it. */
 typedef struct BackendValue {
     const char *text; /* NULL: the option was not given, or is a flag */
-    bool is_set;      /* value of a flag */
+    bool is_set;      /* the flag was given */
 } BackendValue;
 
-/* Returns a zeroed struct for the backend's own options (BackendOptions.own); NULL if it has
- * none. */
+/* Returns a zeroed struct for BackendOptions.own; NULL if the backend has no options of its own. */
 void *backend_own_options(const char *backend, Arena *arena);
-/* Stores a value in its field. Returns false if the value is not in the list of words, or lies
- * outside the bounds. */
+/* Stores a value in the member of the option. Returns false if the value is none of the words, or
+ * lies outside of the bounds. */
 bool backend_set_option(const BackendOption *option, const BackendValue *value, void *own);
 
 #endif

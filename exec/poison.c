@@ -1,12 +1,13 @@
-/* Memory that holds no value is filled with numbers that spoil every computation that reads them. A
- * scan can distinguish these numbers from results. */
+/* Poison fills memory that holds no value. It consists of numbers that spoil every computation that
+ * reads them, and a scan can tell them from results. */
 #include <string.h>
 
 #include "exec/ready.h"
 
 /* The pattern is one signalling NaN in fp64, two NaNs in fp32, and four NaNs in f16 and in bf16.
  * The highest byte of each of these numbers is 0x7f. No finite number below 1e38 has this highest
- * byte; in f16, no finite number has it. Every second byte is 0x7f, an 8-bit NaN. */
+ * byte, and in f16 no finite number has it. In an 8-bit format, every second byte (0x7f) is a
+ * NaN. */
 static const unsigned char pattern[8] = {0xa5, 0x7f, 0xa5, 0x7f, 0xa5, 0x7f, 0xf4, 0x7f};
 
 void poison_fill(void *at, uint64_t bytes)

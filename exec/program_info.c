@@ -1,5 +1,5 @@
-/* Facts that all ranks of a program share: the instructions that each one waits for, index
- * bindings, and the number of accesses to each buffer. */
+/* Computes facts that are the same for all ranks of a program: which instructions each instruction
+ * waits for, bindings of indices, and how often each buffer is accessed. */
 #include <assert.h>
 
 #include "exec/ready.h"
@@ -8,8 +8,8 @@ typedef struct InfoBuild {
     const Program *p;
     Arena *scratch;
     ProgramInfo *info;
-    LIST(Pc) before; /* predecessors of one instruction */
-    Pc *previous;    /* [pc]: its predecessor on the stream */
+    LIST(Pc) before; /* the instructions that one instruction waits for */
+    Pc *previous;    /* [pc]: previous instruction on the same stream */
 } InfoBuild;
 
 static bool same_launch(const Program *p, Pc a, Pc b)
@@ -18,8 +18,9 @@ static bool same_launch(const Program *p, Pc a, Pc b)
     return x->launch != 0 && x->launch == y->launch && x->stream == y->stream;
 }
 
-/* Collects in b->before the instructions that pc's launch group waits for: all that its members
- * name in `after`, and the previous launch group on the stream. */
+/* Collects in b->before the instructions that instruction pc waits for. If several communications
+ * start together with pc, these are all instructions that any of them names in `after`, and the
+ * communications that started before them on the stream. */
 static void collect_before(InfoBuild *b, Pc pc, const Pc *next)
 {
     const Program *p = b->p;
@@ -61,7 +62,8 @@ static void build_edges(InfoBuild *b, Arena *arena)
     for (Pc pc = 0; pc < n; pc++) info->first[pc + 1] += info->first[pc];
     info->then = arena_array(arena, info->first[n], sizeof *info->then);
     uint32_t *at = arena_array(b->scratch, n, sizeof *at);
-    for (Pc pc = 1; pc < n; pc++) { /* in ascending order, so each list is ascending */
+    for (Pc pc = 1; pc < n; pc++) { /* visit instructions in ascending order, so that each list is
+                                       ascending */
         collect_before(b, pc, next);
         for (uint32_t i = 0; i < b->before.n; i++) {
             Pc from = b->before.at[i];
@@ -78,8 +80,8 @@ static void count_touches(const Program *p, ProgramInfo *info)
         for (uint32_t i = 0; i < in->args.n; i++)
             info->n_touches[program_root(p, program_arg(p, in, i), &offset)]++;
     }
-    /* A result may take the memory of an operand of the same instruction. The operand's bytes then
-     * stay in use after the instruction. */
+    /* The result of an instruction may take over the memory of one of its operands. The bytes of
+     * the operand are then still in use after the instruction. */
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = program_instr(p, pc);
         for (uint32_t i = 0; i < in->n_in; i++)

@@ -1,5 +1,5 @@
-/* A rank during a step: the instructions that may start or have finished, the buffers that are no
- * longer needed, and numbers that are not finite. */
+/* The state of a rank during a step: which instructions may start and which have finished, which
+ * buffers are no longer needed, and where numbers are not finite. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -16,7 +16,7 @@ void rank_begin(RankState *r)
     r->n_left = r->info->n_instr;
     r->not_finite = false;
     for (BufferId b = 1; r->poison && b < p->buffers.n; b++) {
-        /* the buffer's value is from the previous step, and was already read */
+        /* this buffer still holds the result of the previous step, which has been read */
         const Buffer *at = &p->buffers.at[b];
         char *arena = at->space == SPACE_host ? r->host : r->device;
         if (at->result && !at->parent) poison_fill(arena + at->offset, at->bytes);
@@ -46,8 +46,8 @@ void rank_compute(RankState *r, Pc pc)
     }
 }
 
-/* Releases a buffer that no instruction of this step reads any more. Before that, it records the
- * highest byte of the buffer that was written. */
+/* Poisons a buffer that no later instruction of this step reads. First notes the highest byte of
+ * the buffer that was written. */
 static void bury(RankState *r, BufferId root)
 {
     const Buffer *b = &r->info->p->buffers.at[root];
@@ -152,8 +152,8 @@ const char *instr_text(const Plan *plan, const Program *p, Pc pc, Arena *arena)
     text_instr(plan, p, pc, arena, &s);
     Str one = str_in(arena);
     str_add(&one, "instruction");
-    for (const char *word = str_text(&s); *word;) { /* reduce the space between columns to one
-                                                     * blank */
+    for (const char *word = str_text(&s); *word;) { /* replace the spaces between columns by a
+                                                       single one */
         size_t n = strcspn(word, " \n");
         if (n > 0) str_print(&one, " %.*s", (int)n, word);
         word += n;

@@ -1,5 +1,5 @@
-/* Prepares a rank: arenas, and for each instruction the kernel's arguments or the communication's
- * pointers and peers. */
+/* Prepares a rank: its arenas and, for each instruction, the arguments of the kernel or the
+ * pointers and peers of the communication. */
 #include "exec/ready.h"
 
 #include <assert.h>
@@ -32,8 +32,8 @@ static bool fail(const RankState *r, Pc pc, Arena *arena, Diag *d, const char *w
 
 /* ---- local instructions ---- */
 
-/* Sets the extents that kernel.h describes: the extents of the buffer that is whole along
- * attrs.dim, and the extents of one part. */
+/* Sets outer, middle, inner, part_start and part_size, which kernels/kernel.h describes, for an op
+ * that changes how a value lies in memory. */
 static bool set_extents(const RankState *r, const Instr *in, KernelArgs *a)
 {
     const Mesh *mesh = &r->plan->mesh;
@@ -71,8 +71,8 @@ static int64_t rows_of(const RankState *r, const Shape *s, int d)
     return shape_local_dim(s, &r->plan->mesh, &r->plan->graph.deals, d);
 }
 
-/* Sets the extents for halo_pack and the other local halo ops: both shapes of the dimension, and
- * this rank's rows. */
+/* Sets the sizes for halo_pack and the other local halo ops: the dimension with and without its
+ * halo, and this rank's rows. */
 static bool set_halo(const RankState *r, const Instr *in, KernelArgs *a)
 {
     const Deals *deals = &r->plan->graph.deals;
@@ -101,8 +101,8 @@ static bool set_halo(const RankState *r, const Instr *in, KernelArgs *a)
            a->elements[2] == (joins ? of_held : of_own);
 }
 
-/* Sets the extents for stride_pack and stride_unpack. The messages' buffer has the shape with
- * strides, in either direction. */
+/* Sets the sizes for stride_pack and stride_unpack. In both directions, the buffer of messages has
+ * the shape with strides. */
 static bool set_pieces(const RankState *r, const Instr *in, KernelArgs *a)
 {
     const bool packs = in->op == OP_stride_pack;
@@ -136,13 +136,14 @@ static bool bind(const RankState *r, Pc pc, KernelArgs *a)
     a->rows = 1;
     for (const char *letter = b->ellipsis; letter < b->ellipsis + MAX_DIMS && *letter; letter++)
         a->rows *= a->size[(unsigned char)*letter];
-    /* On uneven rows, an op on single elements computes only the stored elements. */
+    /* if rows of experts are uneven, an element-wise op computes only the rows that are there */
     if (b->ellipsis[0] && rows_uneven(arg_shape(r, in, 0), &r->plan->graph.deals))
         a->rows = a->elements[0];
     return true;
 }
 
-/* Fills in the halo of a border: its last input has the shape with the halo, and holds strips. */
+/* Sets the halo for the border part of a convolution. The last input of this op has the shape with
+ * the halo and holds the strips. */
 static bool set_strips(const RankState *r, const Instr *in, KernelArgs *a)
 {
     const Deals *deals = &r->plan->graph.deals;
@@ -158,7 +159,7 @@ static bool set_strips(const RankState *r, const Instr *in, KernelArgs *a)
     return a->elements[0] == row * own && a->elements[in->n_in - 1u] == 2 * row * a->halo.strip;
 }
 
-/* Fills in the rank's own columns, for the sides of a convolution in parts. */
+/* Sets the columns that belong to this rank, for the side parts of a convolution. */
 static bool set_own_columns(const RankState *r, const Instr *in, KernelArgs *a)
 {
     const Shape *x = arg_shape(r, in, 0);
@@ -254,7 +255,8 @@ static void find_peers(const RankState *r, const Instr *in, Comm *c)
     c->peer = in->op == OP_send ? peer : r->rank;
 }
 
-/* Finds out whether the first and the last member also exchange strips. */
+/* Finds out whether the first and the last member of the group exchange strips with each other,
+ * too. */
 static bool set_neighbours(const RankState *r, const Instr *in, Comm *c)
 {
     const Deals *deals = &r->plan->graph.deals;
@@ -267,7 +269,8 @@ static bool set_neighbours(const RankState *r, const Instr *in, Comm *c)
     return true;
 }
 
-/* Fills in the counts of uneven rows. Returns false if buffers and group are inconsistent. */
+/* Sets the tables of counts of an uneven exchange. Returns false if the buffers do not fit the
+ * group. */
 static bool set_counts(const RankState *r, const Instr *in, Comm *c)
 {
     const Mesh *mesh = &r->plan->mesh;
@@ -289,7 +292,7 @@ static bool set_counts(const RankState *r, const Instr *in, Comm *c)
            c->samples[there] == n * c->samples[!there];
 }
 
-/* Returns NULL, or the fault in the sizes and types. */
+/* Returns what is wrong with the sizes and dtypes of a communication; NULL: nothing. */
 static const char *check_comm(const Comm *c)
 {
     bool reduces = c->op == OP_all_reduce || c->op == OP_reduce_scatter;
@@ -331,7 +334,7 @@ static bool ready_comm(const RankState *r, Pc pc, Arena *arena, Diag *d)
     for (uint32_t i = 0; i < in->args.n; i++) {
         const Buffer *b = &p->buffers.at[program_arg(p, in, i)];
         char *at = rank_memory(r, program_arg(p, in, i));
-        if (i > 0 && i < in->n_in) continue; /* counts */
+        if (i > 0 && i < in->n_in) continue; /* this input is a table of counts */
         if (b->dtype != c->dtype) return fail(r, pc, arena, d, "its arguments differ in dtype");
         if (i < in->n_in)
             c->in = at, c->in_bytes = b->bytes;

@@ -1,5 +1,6 @@
-/* A training run: opens the backend, agrees with the other processes, initialises in place, runs
- * steps, and reads the numbers of the report from the plan's own buffers. */
+/* A training run: opens the backend, compares versions and plans with the other processes,
+ * initialises parameters where they lie, runs steps, and reads the reported numbers from buffers of
+ * the plan. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -37,9 +38,10 @@ typedef struct ExecRun {
     Rank first_rank;
     uint32_t n_ranks, process, n_processes;
     uint32_t trace_step;
-    CheckpointOptions checkpoint; /* includes the settings of this plan */
+    CheckpointOptions checkpoint; /* with the settings of this plan */
     CheckpointRun saves;
-    BufferId norm; /* {norm, coefficient} of the first local rank; 0: the plan has no norm */
+    BufferId norm; /* buffer with {norm, coefficient} on the first local rank; 0: the plan has no
+                      norm */
     BufferId loss;
     double norm_value, loss_value;
     struct StepVerdict *verdicts; /* [n_processes] */
@@ -85,7 +87,8 @@ static bool agree(ExecRun *run)
     return true;
 }
 
-/* Initialises state other than weights, which is whole on every rank and starts equal. */
+/* Initialises state other than weights. Every rank has all of it, and it starts equal on all
+ * ranks. */
 static bool init_state(const ExecRun *run, Rank rank, BufferId b, Arena *scratch)
 {
     const Buffer *buffer = &plan_program(run->plan, rank)->buffers.at[b];
@@ -100,8 +103,8 @@ static bool init_state(const ExecRun *run, Rank rank, BufferId b, Arena *scratch
     return backend_write(run->backend, run->plan, rank, b, values, run->d);
 }
 
-/* Initialises a buffer of weights (at rest, or the gathered copy for use) or of an optimizer's
- * states. */
+/* Initialises a buffer of weights (where they stay between steps, or a gathered copy for use) or of
+ * optimizer states. */
 static bool init_home(const ExecRun *run, Rank rank, BufferId b, Arena *scratch)
 {
     const Program *p = plan_program(run->plan, rank);
@@ -116,7 +119,7 @@ static bool init_home(const ExecRun *run, Rank rank, BufferId b, Arena *scratch)
     if (done) return true;
     bool here = backend->memory != NULL;
     void *at = here ? backend->memory(backend, rank, b) : arena_alloc(scratch, buffer->bytes);
-    memset(at, 0, buffer->bytes); /* padding, and moments that start at zero */
+    memset(at, 0, buffer->bytes); /* for padding, and for moments, which start at zero */
     if (!is_state) flat_init(run->plan, p, b, rank, scratch, at);
     return here || backend_write(backend, run->plan, rank, b, at, run->d);
 }
@@ -138,7 +141,7 @@ static bool initialise(const ExecRun *run)
     return fine;
 }
 
-/* Begins with the weights of a checkpoint, if one was named. */
+/* Replaces the initial weights by those of a checkpoint, if the user has named one. */
 static bool load(ExecRun *run)
 {
     const CheckpointOptions *checkpoint = &run->checkpoint;
@@ -149,7 +152,8 @@ static bool load(ExecRun *run)
     return checkpoint_has_steps(from, run->options->steps, checkpoint->save != NULL, run->d);
 }
 
-/* Chooses the step whose rows are kept. The steps that are left are known only after loading. */
+/* Chooses the step whose trace rows are kept. This is done after loading, because the number of
+ * remaining steps is not known earlier. */
 static void choose_traced(ExecRun *run)
 {
     const uint32_t steps = run->options->steps, first = (uint32_t)run->result->loaded.step;
@@ -208,8 +212,8 @@ static void reserve_rows(ExecRun *run)
 
 /* ---- steps ---- */
 
-/* Handles a gradient norm that is not finite. No weight was updated, so the step can run once more
- * with a check of every number. */
+/* Finds the cause after the norm of the gradients was not finite. No weight was updated, so the
+ * step can be run again, with a check of every number. */
 static bool report_not_finite(ExecRun *run, const Control *control)
 {
     BadNumber mine, *all = arena_array(run->arena, run->n_processes, sizeof *all);
@@ -276,7 +280,7 @@ static bool gather_cores(ExecRun *run, CoreShare mine)
     return true;
 }
 
-/* Saves a checkpoint, if one is due after `done` steps. */
+/* Saves a checkpoint if one is due after `done` steps. */
 static bool save(ExecRun *run, uint32_t done)
 {
     const CheckpointOptions *checkpoint = &run->checkpoint;
@@ -299,7 +303,7 @@ static bool train(ExecRun *run)
     const bool counted = cores_now(&before);
     for (uint32_t i = first; i < steps; i++)
         if (!one_step(run, i) || !save(run, i + 1)) return false;
-    /* writes the same state, divided as this plan divides it */
+    /* no step is left: write the state again, divided over files as this plan divides it */
     if (first == steps && !save(run, steps)) return false;
     CoreShare share = {.cores = 0};
     if (cores_now(&after) && counted) share = cores_share(&before, &after);
@@ -315,7 +319,7 @@ static int by_rank(const void *a, const void *b)
     return x->pc < y->pc ? -1 : x->pc > y->pc;
 }
 
-/* Collects the rows of all processes on the first one. */
+/* Collects the trace rows of all processes on the first process. */
 static bool gather_rows(ExecRun *run)
 {
     Trace *t = &run->result->trace;
@@ -348,7 +352,7 @@ static bool gather_memory(ExecRun *run)
             uint64_t highest = run->backend->highest_touched(run->backend, r, (Space)space);
             if (highest > mine[space]) mine[space] = highest;
         }
-    if (run->d->n_errors > errors) return false; /* a device could not be queried */
+    if (run->d->n_errors > errors) return false; /* a device could not be asked for its memory */
     uint64_t *all = arena_array(run->arena, (size_t)3 * run->n_processes, sizeof *all);
     if (!run->backend->exchange(run->backend, mine, sizeof mine, all, run->d)) return false;
     for (uint32_t i = 0; i < run->n_processes; i++) {

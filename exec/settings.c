@@ -1,10 +1,10 @@
-/* Finds the settings of a training that its checkpoints record: the learning rate's schedule, and
- * the attributes of the plan's optimizer and clipping instructions. */
+/* Collects the settings of a training that its checkpoints record: the schedule of the learning
+ * rate, and the attributes of the instructions that clip gradients and update weights. */
 #include <inttypes.h>
 
 #include "exec/settings.h"
 
-/* The least and the greatest value of an attribute in all instructions. */
+/* Smallest and largest value of an attribute over all instructions. */
 typedef struct SettingRange {
     bool is_there;
     double least, greatest;

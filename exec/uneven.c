@@ -1,6 +1,6 @@
-/* The exchange of uneven rows between ranks that hold samples and ranks that hold experts. On both
- * sides the rows of one expert from one rank are contiguous, so the exchange moves such runs of
- * rows: expert after expert, and for each expert rank after rank. */
+/* Exchanges rows between ranks that have samples and ranks that have experts, where each rank may
+ * send another number of rows. On both sides, the rows of one expert from one rank are contiguous.
+ * The exchange moves such runs: for one expert after the other, from one rank after the other. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -48,10 +48,10 @@ void uneven_move(const Comm *const *member, uint32_t n)
     const bool there = uneven_to_experts(one);
     const uint64_t row = (uint64_t)one->width * dtype_bytes(one->dtype);
     const int64_t experts = one->experts[there], samples = one->samples[!there];
-    int64_t at[MAX_MEMBERS] = {0}; /* rows of each rank's samples so far */
+    int64_t at[MAX_MEMBERS] = {0}; /* [rank]: how many rows of the rank's samples have been moved */
     assert(n <= MAX_MEMBERS);
     for (uint32_t j = 0; j < n; j++) {
-        int64_t here = 0; /* rows of rank j's experts so far */
+        int64_t here = 0; /* how many rows of rank j's experts have been moved */
         for (int64_t e = 0; e < experts; e++)
             for (uint32_t i = 0; i < n; i++) {
                 const int64_t rows = uneven_piece(member[i], !there, j * experts + e, 0, samples);
@@ -68,7 +68,7 @@ void uneven_move(const Comm *const *member, uint32_t n)
     for (uint32_t i = 0; i < n; i++) end_rows(member[i], uneven_rows_to(member[i]));
 }
 
-/* Returns the least bound, in whole thousandths, that is not below `times`. */
+/* Returns the smallest bound, in whole thousandths, that is at least `times`. */
 static double bound_of(double times)
 {
     return ceil(times * ROWS_MEAN - 1e-9) / ROWS_MEAN;

@@ -9,7 +9,7 @@
 
 #include "planner/base/rng.h"
 
-/* What random numbers are used for. Each use has its own key. */
+/* The uses of random numbers. Each use has its own key. */
 #define DRAW_DROPOUT  UINT64_C(0x64726f706f7574)
 #define DRAW_ROUNDING UINT64_C(0x726f756e64696e67)
 

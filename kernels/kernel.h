@@ -53,15 +53,16 @@ typedef struct KernelArgs {
     int64_t valid['z' + 1];     /* how many local elements are real; the others are zero padding */
     int64_t rows;               /* product of the sizes of the `...` indices; 1 if there are none */
     int64_t elements[MAX_ARGS]; /* number of local elements of each argument */
-    /*  RESHAPE ops have no signature. outer, middle and inner are the sizes of the buffer that
-     * holds the whole (the input of slice and pack, the output of place and unpack). middle is the
-     * size of dimension attrs.dim; outer and inner are the products of the sizes before and after
-     * it. One part begins at part_start (slice and place) and has part_size elements of that
-     * dimension, padding included. slice   in [outer, middle, inner]            -> out [outer,
-     * part_size, inner] place   in [outer, part_size, inner]         -> out [outer, middle, inner],
-     * else zero pack    in [outer, middle, inner]            -> out [parts, outer, part_size,
-     * inner] unpack  in [parts, outer, part_size, inner]  -> out [outer, middle, inner] If
-     * attrs.chunks is 2, the dimension has 2 parts chunks of equal size, and part p of `parts`
+    /* RESHAPE ops have no signature. outer, middle and inner are the sizes of the buffer that holds
+     * the whole (the input of slice and pack, the output of place and unpack). middle is the size
+     * of dimension attrs.dim; outer and inner are the products of the sizes before and after it.
+     * One part begins at part_start (slice and place) and has part_size elements of that dimension,
+     * padding included.
+     *    slice   in [outer, middle, inner]            -> out [outer, part_size, inner]
+     *    place   in [outer, part_size, inner]         -> out [outer, middle, inner], else zero
+     *    pack    in [outer, middle, inner]            -> out [parts, outer, part_size, inner]
+     *    unpack  in [parts, outer, part_size, inner]  -> out [outer, middle, inner]
+     * If attrs.chunks is 2, the dimension has 2 parts chunks of equal size, and part p of `parts`
      * holds chunks p and 2 parts - 1 - p. parts * part_size may be larger than middle: elements
      * beyond middle are zero in a part, and unpack drops them. copy uses only elements[0]. */
     int64_t outer, middle, inner, part_start, part_size;

@@ -1,4 +1,4 @@
-/*  Numbers in memory: fp64, fp32, and low-precision formats, which are emulated exactly. In memory
+/* Numbers in memory: fp64, fp32, and low-precision formats, which are emulated exactly. In memory
  * a low-precision number has its real size of one or two bytes. Arithmetic uses fp32, which can
  * represent every low-precision number.
  *

@@ -1,4 +1,4 @@
-/*  How rotary position embeddings scale their frequencies for contexts longer than the one of
+/* How rotary position embeddings scale their frequencies for contexts longer than the one of
  * pre-training (attrs.rope_*). Each pair of elements rotates with its own frequency. It keeps a
  * fraction of this frequency; the rest is divided by a factor:
  *   Llama 3.1  the fraction grows from 0 to 1 with the pair's number of turns in that context

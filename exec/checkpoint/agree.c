@@ -1,5 +1,5 @@
-/* Agreement of all processes on the result of a phase. An error that one process finds must end
- * all of them, and the first process, which prints, must know its text. */
+/* Lets all processes agree on the result of a phase. If one process finds an error, all of them
+ * must end, and the first process, which prints, must know the text of the error. */
 #include <string.h>
 
 #include "exec/checkpoint/private.h"
@@ -44,8 +44,9 @@ bool checkpoint_agree(Backend *backend, const Diag *own, Arena *arena, Diag *d)
         if (all[i].hint[0]) diag_hint(d, "%s", all[i].hint);
         return false;
     }
-    if (process != 0) return true; /* every process has the warnings of process 0, or none */
-    for (uint32_t i = 0; i < own->items.n; i++) /* their texts may not live as long */
+    if (process != 0) return true; /* all processes have the warnings of process 0, or none */
+    for (uint32_t i = 0; i < own->items.n; i++) /* copy them, because their texts may be freed
+                                                   earlier */
         diag_warning(d, own->items.at[i].rule, own->items.at[i].loc, "%s", own->items.at[i].text);
     return true;
 }

@@ -1,18 +1,19 @@
-/* Walks through the elements that a rank's slice of a tensor and a stored box of the same tensor
- * have in common. */
+/* Visits the elements that a rank's slice of a tensor and a stored box of the same tensor have in
+ * common. */
 #include <assert.h>
 
 #include "exec/checkpoint/private.h"
 
 typedef struct BoxWalk {
     const StateSlice *slice;
-    int64_t from[MAX_DIMS],
-        n[MAX_DIMS];          /* the common part, counted from the slice's first element */
-    int64_t shift[MAX_DIMS];  /* where the common part begins in the stored box */
-    int64_t stride[MAX_DIMS]; /* strides of the stored box */
-    int n_dims;               /* dimensions that are not part of a run */
-    int64_t length;           /* elements of a run, unless `groups` ends it earlier */
-    bool groups;              /* a run ends where a group of the slice ends */
+    int64_t from[MAX_DIMS], n[MAX_DIMS]; /* n: size of the common part; from: where it begins,
+                                            counted from the slice's first element */
+    int64_t shift[MAX_DIMS];             /* where the common part begins in the stored box */
+    int64_t stride[MAX_DIMS];            /* strides of the stored box */
+    int n_dims;     /* number of outer dimensions, which are not part of a run */
+    int64_t length; /* elements of a run, unless the end of a group ends the run
+                       earlier */
+    bool groups;    /* a run ends where a group of the slice ends */
 } BoxWalk;
 
 static int64_t least(int64_t a, int64_t b)
@@ -20,7 +21,7 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Returns false if the boxes have nothing in common. */
+/* Computes the common part. Returns false if it is empty. */
 static bool intersect(BoxWalk *w, const int64_t *offset, const int64_t *size)
 {
     const StateSlice *s = w->slice;
@@ -38,7 +39,8 @@ static bool intersect(BoxWalk *w, const int64_t *offset, const int64_t *size)
     return true;
 }
 
-/* Joins the innermost dimensions into one run, as long as each of them is contiguous in both. */
+/* Joins the innermost dimensions into one run, as long as each of them is contiguous both in the
+ * slice and in the stored box. */
 static void join(BoxWalk *w)
 {
     const StateSlice *s = w->slice;
@@ -48,7 +50,7 @@ static void join(BoxWalk *w)
         const int d = w->n_dims - 1;
         if (w->stride[d] != w->length || s->stride[d] != w->length) return;
         w->groups = s->group_size > 0 && s->group_dim == d;
-        /* the run may cross groups; visit() then cuts it at the end of each group */
+        /* the run may contain several groups; visit() cuts it at their ends */
         w->length *= w->n[d];
         w->n_dims--;
     }
@@ -60,7 +62,7 @@ static uint64_t in_buffer(const StateSlice *s, int d, int64_t x)
     return (uint64_t)(x / s->group_size * s->group_stride + x % s->group_size * s->stride[d]);
 }
 
-/* Visits the run at these indices, a group at a time. */
+/* Calls `run` for the run at these indices, one group at a time. */
 static bool visit(const BoxWalk *w, uint64_t file, uint64_t buffer,
                   bool (*run)(void *self, const BoxRun *run), void *self)
 {
@@ -69,7 +71,7 @@ static bool visit(const BoxWalk *w, uint64_t file, uint64_t buffer,
         const BoxRun one = {file, buffer, (uint64_t)w->length};
         return run(self, &one);
     }
-    const int d = w->n_dims; /* the grouped dimension is the outermost of the run */
+    const int d = w->n_dims; /* the dimension with groups is the outermost one of the run */
     const int64_t inner = w->length / w->n[d];
     for (int64_t x = 0, n; x < w->n[d]; x += n) {
         const int64_t at = w->from[d] + x;

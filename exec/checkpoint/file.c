@@ -1,5 +1,5 @@
 /* Files and folders of checkpoints. Every write is checked, and flushed to the disk before a rename
- * makes it visible. */
+ * makes the file visible under its final name. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -55,7 +55,7 @@ int folder_flush(const char *path)
     const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return errno;
     int error = fsync(fd) == 0 ? 0 : errno;
-    if (error == EINVAL || error == ENOTSUP) error = 0; /* file systems that cannot flush folders */
+    if (error == EINVAL || error == ENOTSUP) error = 0; /* this file system cannot flush folders */
     close(fd);
     return error;
 }
@@ -86,7 +86,7 @@ bool folder_wrote(const char *name)
     return digits > 0 && n == 5 + digits + sizeof end - 1 && strcmp(name + 5 + digits, end) == 0;
 }
 
-/* Opens a folder. A symbolic link is not followed. */
+/* Opens a folder, but does not follow a symbolic link. */
 static DIR *open_own(const char *path, int *error)
 {
     const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -114,7 +114,8 @@ const char *folder_foreign(const char *path, Arena *arena)
     return found;
 }
 
-/* Checks all names of an open folder, and goes back to its first one. */
+/* Checks that an open folder contains only names that checkpoints use. Returns 0 or ENOTEMPTY. The
+ * folder can be read from its beginning afterwards. */
 static int check_names(DIR *folder)
 {
     for (struct dirent *at = readdir(folder); at != NULL; at = readdir(folder))
@@ -139,7 +140,8 @@ int folder_remove(const char *path)
     DIR *folder = open_own(path, &error);
     if (folder == NULL) return error == ENOENT ? 0 : error;
     error = check_names(folder);
-    /* Without its manifest, a folder that is removed in part is no checkpoint. */
+    /* remove the manifest first: a folder without one does not count as a checkpoint, even if the
+     * removal is interrupted */
     if (error == 0 && unlinkat(dirfd(folder), CHECKPOINT_LISTING, 0) != 0 && errno != ENOENT)
         error = errno;
     for (struct dirent *at = error == 0 ? readdir(folder) : NULL; at != NULL; at = readdir(folder))

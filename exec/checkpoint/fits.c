@@ -1,4 +1,4 @@
-/* Checks that a checkpoint and a plan belong together, before a file is read. */
+/* Checks that a checkpoint and a plan belong together, before any file is read. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ const char *checkpoint_optimizer(const Plan *plan)
             if (op_is_optimizer(op)) return op_info(op)->name;
         }
     }
-    return "none"; /* every parameter is frozen */
+    return "none"; /* no parameter is trained */
 }
 
 uint32_t manifest_tensor(const Manifest *m, const char *name, StateKind kind)
@@ -65,8 +65,8 @@ static bool same_seed(const Manifest *m, const char *folder, const Plan *plan, D
     return false;
 }
 
-/* Reports the first tensor that the checkpoint or the plan lacks, or that has another shape in the
- * plan. */
+/* Reports the first tensor that is missing in the checkpoint or in the plan, or whose shapes
+ * differ. */
 static bool same_tensors(const Manifest *m, const char *folder, const StateTensors *own,
                          Arena *arena, Diag *d)
 {
@@ -101,7 +101,8 @@ static bool same_tensors(const Manifest *m, const char *folder, const StateTenso
     return false;
 }
 
-/* Checks that the slices lie within their files, and that they hold every element once. */
+/* Checks that all slices lie within their files, and that they contain every element exactly
+ * once. */
 static bool holds_all(const Manifest *m, const char *folder, Arena *arena, Diag *d)
 {
     StateSlices slices = {0};

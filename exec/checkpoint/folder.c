@@ -1,5 +1,5 @@
-/* The folder that a run saves into. One run at a time writes into it, and it holds the checkpoints
- * of one training in the order of their steps. */
+/* The folder into which a run saves. Only one run at a time writes into it. It contains the
+ * checkpoints of a single training, in the order of their steps. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -31,7 +31,8 @@ bool folder_report_busy(const char *save, const char *holder, Diag *d)
     return false;
 }
 
-/* Only the lock shows that another run saves into the folder; its files may change at any time. */
+/* Checks that no other run is saving into the folder. Only the lock shows this, because files may
+ * change at any time. */
 static bool is_free(const char *save, Arena *arena, Diag *d)
 {
     const char *path = arena_print(arena, "%s/%s", save, CHECKPOINT_LOCK), *holder = NULL;
@@ -42,7 +43,8 @@ static bool is_free(const char *save, Arena *arena, Diag *d)
     return holder == NULL || folder_report_busy(save, holder, d);
 }
 
-/* The file stays when the lock is given up: removing it could remove the lock of the next run. */
+/* Locks the lock file of a folder. The file stays when the lock is released: removing it could
+ * remove the lock file of the next run. */
 int folder_lock(const char *save, Arena *arena, int *error, const char **holder)
 {
     char host[128] = {0};
@@ -59,7 +61,7 @@ int folder_lock(const char *save, Arena *arena, int *error, const char **holder)
         close(fd);
         return -1;
     }
-    /* Without locks of files, nothing prevents two runs from saving into one folder. */
+    /* on a file system without locks, nothing prevents two runs from saving into one folder */
     gethostname(host, sizeof host - 1);
     const char *mine = arena_print(arena, "process %ld on %s\n", (long)getpid(), host);
     if (ftruncate(fd, 0) != 0 || pwrite(fd, mine, strlen(mine), 0) < 0) *error = errno;
@@ -68,7 +70,7 @@ int folder_lock(const char *save, Arena *arena, int *error, const char **holder)
     return -1;
 }
 
-/* ---- the checkpoints in it ---- */
+/* ---- the checkpoints in the folder ---- */
 
 static bool parse_entry(const char *name, FolderEntry *entry)
 {
@@ -98,7 +100,7 @@ FolderEntries folder_entries(const char *save, Arena *arena)
     return all;
 }
 
-/* True if the checkpoint `loaded` lies in the folder `save`. */
+/* Returns true if the checkpoint `loaded` lies in the folder `save`. */
 static bool lies_in(const char *loaded, const char *save, Arena *arena)
 {
     struct stat of_loaded, of_save;
@@ -107,7 +109,7 @@ static bool lies_in(const char *loaded, const char *save, Arena *arena)
            of_loaded.st_dev == of_save.st_dev && of_loaded.st_ino == of_save.st_ino;
 }
 
-/* Reports why the run may not save into the folder. */
+/* Reports why the run may not save into the folder. Returns false. */
 static bool used(const char *save, const char *loaded, const FolderEntry *newest, Diag *d)
 {
     if (!newest->whole) {
@@ -164,9 +166,9 @@ int folder_sweep(const char *save, Arena *arena, const char **which)
         const char *name = checkpoint_step_name(at->step, arena);
         const char *final = arena_print(arena, "%s/%s", save, name);
         if (at->whole && access(final, F_OK) != 0)
-            error = rename(at->path, final) == 0
-                        ? 0
-                        : errno; /* a save should have replaced it but did not end */
+            error =
+                rename(at->path, final) == 0 ? 0 : errno; /* this folder should have been replaced
+                                                             by a save that was not completed */
         else
             error = folder_remove(at->path);
         if (error != 0) return error;
@@ -190,7 +192,8 @@ int folder_keep(const char *save, const char *training, uint32_t keep, Arena *ar
         for (uint32_t i = 1; i < own.n; i++)
             if (own.at[i].step < own.at[oldest].step) oldest = i;
         *which = own.at[oldest].path;
-        /* Renames the folder first: an interrupted removal must leave no incomplete checkpoint. */
+        /* rename the folder first, so that an interrupted removal leaves no incomplete checkpoint
+         * under a valid name */
         const char *away = arena_print(arena, "%s%s", *which, CHECKPOINT_SAVING);
         const int error = rename(*which, away) == 0 ? folder_remove(away) : errno;
         if (error != 0) return error;

@@ -1,5 +1,5 @@
-/* Loads a checkpoint under any plan of its model. All files are hashed, each by one process. Then
- * every rank reads its own slices, whichever ranks wrote them. */
+/* Loads a checkpoint under any plan of its model. Each file is hashed by one process. Then every
+ * rank reads its own slices, whichever ranks wrote them. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -10,30 +10,33 @@
 
 static const Loc none = {NULL, 0};
 
-enum { MOST_OPEN = 16 }; /* files at a time; a checkpoint may have more than a process may open */
+enum {
+    MOST_OPEN = 16
+}; /* open files at a time; a checkpoint may have more files than a process
+      may open */
 
 typedef struct Load {
     const Plan *plan;
     Backend *backend;
     const char *folder;
     Manifest manifest;
-    uint32_t *number; /* [tensor, kind] 1 + number in the manifest */
+    uint32_t *number; /* [tensor, kind]: 1 + number in the manifest */
     struct OpenFile {
         FileReader reader;
-        uint32_t file;  /* 1 + its number; 0: not open */
-        uint64_t begin; /* its first byte behind the header */
+        uint32_t file;  /* 1 + number of the file; 0: this entry is unused */
+        uint64_t begin; /* offset of the first byte after the header */
     } open[MOST_OPEN];
-    uint32_t next; /* index of the open file that the next one replaces */
+    uint32_t next; /* number of the entry that the next opened file will use */
     Arena *arena;
     Diag *d;
 } Load;
 
-/* A slice of a rank, and the stored slice from which elements come. */
+/* One slice of a rank, and the stored slice from which its elements are read. */
 typedef struct SliceReader {
     Load *load;
     const StoredSlice *from;
     DType stored, held;
-    char *memory; /* the buffer's memory */
+    char *memory; /* memory of the rank's buffer */
 } SliceReader;
 
 bool checkpoint_find(const char *path, const Plan *plan, Arena *arena, CheckpointInfo *info,
@@ -61,15 +64,16 @@ bool checkpoint_has_steps(const CheckpointInfo *from, uint32_t steps, bool saves
     return false;
 }
 
-/* ---- one checkpoint for all processes ---- */
+/* ---- all processes use the same checkpoint ---- */
 
-/* The choice of process 0. */
+/* The checkpoint that process 0 has chosen. */
 typedef struct Chosen {
-    char name[64]; /* the part that follows the path of the option; "": the path itself */
+    char name[64]; /* what follows the path of the option; "": the path itself */
     Hash128 manifest;
 } Chosen;
 
-/* Process 0 finds the checkpoint for all, because `latest` may change between two looks. */
+/* Runs on process 0, which chooses the checkpoint for all processes, because `latest` may change at
+ * any time. */
 static void choose(Load *l, const char *path, Chosen *mine)
 {
     *mine = (Chosen){.name = ""};
@@ -79,7 +83,8 @@ static void choose(Load *l, const char *path, Chosen *mine)
     strncpy(mine->name, l->folder + strlen(checkpoint_trim(path, l->arena)), sizeof mine->name - 1);
 }
 
-/* Every other process reads the manifest, and checks that process 0 has read the same one. */
+/* Runs on the other processes: reads the manifest and checks that process 0 has read the same
+ * one. */
 static void follow(Load *l, const char *path, const Chosen *chosen)
 {
     l->folder = arena_print(l->arena, "%s%s", checkpoint_trim(path, l->arena), chosen->name);
@@ -90,8 +95,8 @@ static void follow(Load *l, const char *path, const Chosen *chosen)
     diag_hint(l->d, "use a folder that all machines see, and into which no other run writes");
 }
 
-/* Lets all processes open the same checkpoint. Errors go to l->d; returns false with errors in `d`
- * if process 0 finds none. */
+/* Lets all processes choose the same checkpoint. Errors go to l->d. If process 0 finds no
+ * checkpoint, all processes report its errors in `d` and return false. */
 static bool find_together(Load *l, const char *path, Diag *d)
 {
     uint32_t process;
@@ -146,8 +151,8 @@ static void check_files(Load *l)
     l->arena = long_lived;
 }
 
-/* Returns the file, opened. It takes the place of the file that was opened first. Returns NULL
- * after a diagnostic. */
+/* Returns the file, opened. If all entries are in use, the file that was opened first is closed.
+ * Returns NULL after a diagnostic. */
 static struct OpenFile *open_file(Load *l, uint32_t file)
 {
     for (uint32_t i = 0; i < MOST_OPEN; i++)
@@ -198,7 +203,7 @@ static bool read_run(void *self, const BoxRun *run)
                               l->manifest.files.at[s->from->file].name, at, at + run->n * wide);
 }
 
-/* Reads a slice from all stored slices that have a part of it. */
+/* Reads a slice from all stored slices that contain a part of it. */
 static bool read_slice(Load *l, const StateSlice *slice, char *memory)
 {
     const uint32_t number = l->number[slice->tensor * STATE_KIND_COUNT + (uint32_t)slice->kind];
@@ -212,7 +217,7 @@ static bool read_slice(Load *l, const StateSlice *slice, char *memory)
     return fine;
 }
 
-/* Fills the slices [i, k), which lie in one buffer. The bytes between them are padding and stay
+/* Reads slices i to k - 1, which lie in one buffer. The bytes between them are padding and stay
  * unchanged. */
 static bool read_buffer(Load *l, Rank rank, const StateSlices *slices, uint32_t i, uint32_t k)
 {
@@ -255,8 +260,8 @@ static void read_ranks(Load *l)
         if (l->open[i].file != 0) reader_close(&l->open[i].reader);
 }
 
-/* Returns the bytes that a process reads, for the process that reads most. A process reads the
- * files that it hashes, and the slices of its ranks. */
+/* Returns the largest number of bytes that a process reads. A process reads the files that it
+ * hashes, and the slices of its ranks. */
 static uint64_t most_read(const Load *l)
 {
     uint32_t process;
@@ -270,7 +275,7 @@ static uint64_t most_read(const Load *l)
     return most / n + largest + state_total(state_of(l->plan, l->arena)).most_held;
 }
 
-/* ---- differences that change numbers, but are allowed ---- */
+/* ---- differences between checkpoint and run that are allowed but change results ---- */
 
 static void warn_data(const Load *l, const CheckpointOptions *options)
 {
@@ -290,7 +295,7 @@ static void warn_data(const Load *l, const CheckpointOptions *options)
                      options->data);
 }
 
-/* Adds the entries of the list `a` that the list `b` lacks. Returns how many. */
+/* Adds to `s` the entries of the list `a` that the list `b` lacks. Returns how many there are. */
 static uint32_t add_others(Str *s, const char *a, const char *b, Arena *arena)
 {
     uint32_t n = 0;
@@ -317,7 +322,7 @@ static void warn_settings(const Load *l, const char *own)
                  l->folder, str_text(&was), str_text(&is));
 }
 
-/* Finds the number of each tensor of the plan in the manifest, and warns once if dtypes differ. */
+/* Finds the number of each of the plan's tensors in the manifest. Warns once if dtypes differ. */
 static void map_tensors(Load *l)
 {
     StateTensors own = {0};

@@ -1,5 +1,6 @@
-/* The manifest: JSON that names the tensors of a checkpoint, its files, and the box of a tensor
- * that each slice of a file holds. Its last entry is the hash of all text before it. */
+/* The manifest of a checkpoint, in JSON. It lists the checkpoint's tensors, its files, and for each
+ * file the slices in it; a slice is a box of a tensor. Its last entry is the hash of all text
+ * before it. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -64,14 +65,14 @@ static void add_files(Str *s, const Manifest *m)
     str_add(s, "]");
 }
 
-/* The slices are in the order of their files. */
+/* Writes slices in the order of their files. */
 const char *manifest_text(const Manifest *m, Arena *arena)
 {
     Str s = str_in(arena);
     str_print(&s, "{\"format\": \"%s\",\n \"format_version\": %d,\n \"step\": %" PRIu64,
               CHECKPOINT_FORMAT, CHECKPOINT_VERSION, m->step);
     add_text(&s, "training", m->training);
-    /* numbers in JSON cannot hold all 64 bits */
+    /* the seed is a string, because numbers in JSON cannot hold all 64 bits */
     str_print(&s, ",\n \"seed\": \"%" PRIu64 "\"", m->seed);
     add_text(&s, "tandem", m->version);
     add_text(&s, "optimizer", m->optimizer);
@@ -93,7 +94,7 @@ const char *manifest_text(const Manifest *m, Arena *arena)
 typedef struct ManifestRead {
     Arena *arena;
     Manifest *m;
-    const char *wrong; /* the first wrong part; NULL: none */
+    const char *wrong; /* names the first entry that is wrong; NULL: none */
 } ManifestRead;
 
 static void wrong(ManifestRead *r, const char *part)
@@ -101,7 +102,7 @@ static void wrong(ManifestRead *r, const char *part)
     if (r->wrong == NULL) r->wrong = part;
 }
 
-/* A whole number that is not negative; anything else is wrong. */
+/* Returns a whole number that is not negative. Anything else counts as wrong. */
 static int64_t count_of(ManifestRead *r, const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
@@ -250,7 +251,8 @@ static const char *whole_text(const char *path, Arena *arena, size_t *n)
     return fine ? text : NULL;
 }
 
-/* The training is one of the first entries, so a whole manifest need not be read for it. */
+/* Reads only the beginning of the manifest, because the name of the training is one of its first
+ * entries. */
 const char *manifest_training(const char *folder, Arena *arena)
 {
     static const char key[] = "\"training\": \"";

@@ -1,4 +1,5 @@
-/* Names of checkpoints: how a path that the user gives becomes the folder of one checkpoint. */
+/* Names of checkpoints, and the way from a path that the user has given to the folder of a single
+ * checkpoint. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -33,8 +34,9 @@ bool checkpoint_is_whole(const char *folder, Arena *arena)
     return access(arena_print(arena, "%s/%s", folder, CHECKPOINT_LISTING), F_OK) == 0;
 }
 
-/* Returns the checkpoint of that name in `folder`; NULL: there is none. While a newer save of the
- * same step replaces it, the finished one has another name for a moment. */
+/* Returns the path of the checkpoint with this name in `folder`; NULL: there is none. While a new
+ * save of the same step takes its place, an old checkpoint has another name for a moment; this
+ * function finds it, too. */
 static const char *in_folder(const char *folder, const char *name, Arena *arena)
 {
     const char *path = arena_print(arena, "%s/%s", folder, name);
@@ -70,8 +72,8 @@ static bool ends_in(const char *text, const char *end)
     return n >= k && strcmp(text + n - k, end) == 0;
 }
 
-/* Returns the name that the text file `latest` holds; NULL: none. If the file holds something else,
- * *wrong describes it. If there is no such file, *wrong is NULL. */
+/* Returns the name in the text file `latest`; NULL: none. If the file does not contain the name of
+ * a checkpoint, sets *wrong to a description. If there is no such file, *wrong stays NULL. */
 static const char *latest_name(const char *folder, Arena *arena, const char **wrong)
 {
     char text[64] = {0};
@@ -95,8 +97,9 @@ static const char *latest_name(const char *folder, Arena *arena, const char **wr
     return NULL;
 }
 
-/* Returns the newest whole checkpoint in the folder; NULL: none. training: only of this one, unless
- * NULL. *mixed: set if there are checkpoints of several trainings. */
+/* Returns the newest complete checkpoint in the folder; NULL: there is none. If `training` is not
+ * NULL, only checkpoints of this training count. Sets *mixed if the folder has checkpoints of
+ * several trainings. */
 static const FolderEntry *newest_in(const char *folder, const char *training, bool *mixed,
                                     Arena *arena)
 {
@@ -115,8 +118,8 @@ static const FolderEntry *newest_in(const char *folder, const char *training, bo
     return newest;
 }
 
-/* Returns the newest checkpoint of the same training as `found`, which `latest` names. A run may
- * have been killed before it changed `latest`, so there may be a newer one. */
+/* Returns the newest checkpoint of the same training as `found`, the one that `latest` names. A run
+ * may have been killed after it saved a checkpoint and before it changed `latest`. */
 static const char *at_least(const char *found, const char *folder, Arena *arena)
 {
     bool mixed = false;
@@ -138,7 +141,7 @@ const char *checkpoint_newest(const char *save, Arena *arena)
     return newest != NULL ? newest->path : NULL;
 }
 
-/* Returns a save in the folder that did not end; NULL: none. */
+/* Returns the path of a save in the folder that was not completed; NULL: there is none. */
 static const char *unfinished_in(const char *folder, Arena *arena)
 {
     const FolderEntries all = folder_entries(folder, arena);
@@ -160,7 +163,7 @@ static const char *unfinished(const char *path, Arena *arena, Diag *d)
     return NULL;
 }
 
-/* Returns the newest checkpoint of a folder. NULL, perhaps without an error: there is none. */
+/* Returns the newest checkpoint of a folder. Returns NULL if there is none, or after an error. */
 static const char *found_in(const char *folder, Arena *arena, Diag *d)
 {
     const char *wrong = NULL, *latest = latest_name(folder, arena, &wrong);

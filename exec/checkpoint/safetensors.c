@@ -1,6 +1,7 @@
 /* The safetensors format (huggingface.co/docs/safetensors): 8 bytes with the length of a JSON
- * header, little-endian; the header, padded with spaces to a multiple of 8; then the tensors, one
- * after the other without gaps. A part of a tensor has its intervals in its name. */
+ * header, little-endian; then the header, padded with spaces to a multiple of 8; then the tensors,
+ * one after the other without gaps. If only a part of a tensor is stored, its name contains the
+ * intervals of that part. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -27,8 +28,9 @@ DType safetensors_dtype_named(const char *name)
     return DT_none;
 }
 
-/* "layers.0.wq.weight", "layers.0.wq.weight@m", "layers.0.wq.weight[0:6,0:4]@m": a whole tensor has
- * no intervals, and weights and other state have no kind, because their names differ. */
+/* Returns the name of a slice, such as "layers.0.wq.weight", "layers.0.wq.weight@m" or
+ * "layers.0.wq.weight[0:6,0:4]@m". A whole tensor has no intervals in its name. Only moments have a
+ * kind (@m) in their names; the other kinds of state have different names already. */
 static const char *slice_name(const StateSlice *s, Arena *arena)
 {
     Str name = str_in(arena);
@@ -47,7 +49,7 @@ const char *safetensors_header(const StateSlice *slices, uint32_t n, uint64_t st
                                size_t *bytes)
 {
     Str s = str_in(arena);
-    str_add_bytes(&s, "\0\0\0\0\0\0\0", 8); /* the length, below */
+    str_add_bytes(&s, "\0\0\0\0\0\0\0", 8); /* room for the length, which is set below */
     str_print(&s, "{\"__metadata__\":{\"format\":\"tandem\",\"step\":\"%" PRIu64 "\"}", step);
     for (uint32_t i = 0; i < n; i++) {
         const StateSlice *at = &slices[i];

@@ -1,5 +1,6 @@
 /* Writes a checkpoint. Every process writes the files of its ranks into a folder with a temporary
- * name. The first one then writes the manifest, gives the folder its name, and changes `latest`. */
+ * name. Then the first process writes the manifest, gives the folder its final name, and changes
+ * `latest`. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -18,20 +19,21 @@ typedef struct Save {
     const Plan *plan;
     Backend *backend;
     uint64_t step;
-    Arena *arena, *scratch; /* scratch lives as long as the save */
+    Arena *arena, *scratch; /* scratch lives as long as the save does */
     const char *name, *folder, *final;
     Rank first;
     uint32_t n_ranks, process, n_processes;
     const State *state;
 } Save;
 
-/* The file that a rank wrote. */
+/* Describes the file that a rank has written. */
 typedef struct RankFile {
     uint64_t bytes;
     Hash128 hash;
 } RankFile;
 
-/* Names the checkpoint that is left after a save failed, if there is one. */
+/* Adds a hint with the newest checkpoint that is left after a failed save, if there is one. Returns
+ * false. */
 static bool hint_newest(const Save *s, Diag *d)
 {
     const char *newest = checkpoint_newest(s->options->save, s->scratch);
@@ -61,7 +63,7 @@ static void begin(Save *s, const CheckpointOptions *options, const Plan *plan, B
     s->n_processes = backend->processes(backend, &s->process);
 }
 
-/* Ends a phase: every process learns whether all succeeded. */
+/* Ends a phase: every process learns whether the phase has succeeded on all of them. */
 static bool agree(Save *s, Diag *own, Diag *d)
 {
     const bool fine = checkpoint_agree(s->backend, own, s->scratch, d);
@@ -69,7 +71,7 @@ static bool agree(Save *s, Diag *own, Diag *d)
     return fine;
 }
 
-/* Draws the name of a new training. */
+/* Draws a random name for a new training. */
 static const char *new_training(Arena *arena)
 {
     struct {
@@ -81,14 +83,15 @@ static const char *new_training(Arena *arena)
     seed.time = clock_ps();
     seed.process = (int64_t)getpid();
     gethostname(seed.host, sizeof seed.host - 1);
-    /* without it, the time and the process id must suffice */
+    /* if this file cannot be read, the name depends on the time, the process id and the host name
+     * only */
     FILE *f = fopen("/dev/urandom", "rb");
     if (f != NULL && fread(seed.noise, 1, sizeof seed.noise, f) == 0) seed.noise[0] = 1;
     if (f != NULL) fclose(f);
     return hash_hex(arena, hash_bytes(&seed, sizeof seed));
 }
 
-/* Prepares the folder, on the first process. */
+/* Prepares the folder; only the first process calls this function. */
 static bool begin_folder(Save *s, const CheckpointInfo *from, CheckpointRun *run, Diag *d)
 {
     const char *save = s->options->save, *holder = NULL, *which = save;
@@ -124,7 +127,7 @@ void checkpoint_end(CheckpointRun *run)
     run->lock = -1;
 }
 
-/* ---- a rank's file ---- */
+/* ---- the file of one rank ---- */
 
 typedef struct SliceWriter {
     FileWriter *file;
@@ -139,7 +142,8 @@ static bool write_run(void *self, const BoxRun *run)
     return w->file->error == 0;
 }
 
-/* Returns the memory of a buffer, or a copy of it; NULL: the device could not be read. */
+/* Returns the memory of a buffer, or a copy of it if the host cannot read the memory. Returns NULL
+ * if the device could not be read. */
 static const char *memory_of(Save *s, Rank rank, BufferId b, Arena *arena, Diag *d)
 {
     if (s->backend->memory != NULL) return s->backend->memory(s->backend, rank, b);
@@ -153,7 +157,7 @@ static int by_place(const void *a, const void *b)
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* Returns the slices that the rank writes, in the order of its file. */
+/* Returns the slices that the rank writes, in the order in which they stand in its file. */
 static StateSlices written_by(const Save *s, Rank rank, Arena *arena)
 {
     StateSlices all = {0}, written = {0};
@@ -164,8 +168,8 @@ static StateSlices written_by(const Save *s, Rank rank, Arena *arena)
     return written;
 }
 
-/* Slices of one buffer follow each other in the file, unless their widths differ. A buffer on a
- * device is copied once for all slices that follow each other. */
+/* Writes slices. The slices of one buffer are neighbours in the file, unless their element sizes
+ * differ. So a buffer on a device is copied only once for all of them. */
 static bool write_slices(Save *s, Rank rank, const StateSlices *slices, FileWriter *file, Diag *d)
 {
     Arena *copies = arena_new();
@@ -194,7 +198,7 @@ static bool write_rank(Save *s, Rank rank, RankFile *result, Diag *d)
     FileWriter file;
     size_t n;
     const StateSlice *last = slices.n > 0 ? &slices.at[slices.n - 1] : NULL;
-    if (last == NULL) return true; /* a replica: others write its state */
+    if (last == NULL) return true; /* other ranks have the same state and write it */
     const char *header = safetensors_header(slices.at, slices.n, s->step, s->scratch, &n);
     const uint64_t all = n + last->at + last->bytes;
     const uint32_t errors = d->n_errors;
@@ -270,10 +274,10 @@ static const char *manifest_of(const Save *s, const RankFile *written)
     return manifest_text(&m, s->scratch);
 }
 
-/* ---- the first process ---- */
+/* ---- work of the first process ---- */
 
-/* Removes leftovers and checkpoints that --keep does not keep. The run goes on if that fails: a
- * later save tries again. One warning is enough. */
+/* Removes leftovers, and checkpoints that are older than those which --keep keeps. If this fails,
+ * the run goes on with a warning, because a later save tries again. Only one warning is given. */
 static void clean_up(const Save *s, Diag *own, const Diag *d)
 {
     const char *which = s->options->save;
@@ -289,15 +293,15 @@ static void clean_up(const Save *s, Diag *own, const Diag *d)
 
 static bool prepare(Save *s, Diag *d)
 {
-    int error = folder_check(s->final); /* it will be replaced */
+    int error = folder_check(s->final); /* the new checkpoint will replace this folder */
     if (error != 0) return cannot_write(s, d, s->final, error);
     error = folder_remove(s->folder);
     if (error == 0) error = folder_make(s->folder);
     return error == 0 || cannot_write(s, d, s->folder, error);
 }
 
-/* Gives the finished folder its name. A checkpoint of the same step, from an earlier run, gets
- * another name before; readers know that name, too. */
+/* Gives the finished folder its final name. If an earlier run has saved the same step, that
+ * checkpoint first gets another name, which readers know as well. */
 static int give_name(const Save *s)
 {
     const char *old = arena_print(s->scratch, "%s%s", s->final, CHECKPOINT_OLD);
@@ -361,7 +365,7 @@ bool checkpoint_save(const CheckpointRun *run, const Plan *plan, Backend *backen
     if (fine)
         *info = (CheckpointInfo){arena_print(arena, "%s", s.final), step, run->training};
     else if (s.process == 0)
-        folder_remove(s.folder); /* the disk may be full */
+        folder_remove(s.folder); /* frees space, because the disk may be full */
     arena_free(s.scratch);
     return fine;
 }

@@ -1,5 +1,6 @@
-/* Reports a failed library call: the call, its source line and the library's message. Only the
- * first error of an operation is reported; later ones follow from it. */
+/* Reports a failed library call: the call, its line in the source, and the library's message. If
+ * several calls of an operation fail, only the first one is reported, because the others follow
+ * from it. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +26,7 @@ bool cuda_fail(Cuda *c, const char *rule, const char *format, ...)
     return diag_error(c->d, FAULT_run, rule, nowhere, "%s", text);
 }
 
-/* Returns the file's path within the repository, wherever it was compiled. */
+/* Returns the path of a source file within the repository, wherever it was compiled. */
 static const char *place(const char *file)
 {
     const char *own = strstr(file, "exec/cuda/");
@@ -42,7 +43,7 @@ static const char *rule_of(cudaError_t error)
 bool cuda_checked(Cuda *c, cudaError_t error, const char *call, const char *file, int line)
 {
     if (error == cudaSuccess) return true;
-    cudaGetLastError(); /* otherwise a later, correct call would report this error again */
+    cudaGetLastError(); /* clears the error; otherwise a later call would report it again */
     return cuda_fail(c, rule_of(error), "rank %u, %s:%d: %s: %s (%s)", c->rank, place(file), line,
                      call, cudaGetErrorString(error), cudaGetErrorName(error));
 }
@@ -52,7 +53,8 @@ static double limit_s(const Cuda *c)
     return c->watch.watched ? c->options.timeout_s : c->watch.patience_s;
 }
 
-/* Waits until a nonblocking communicator has finished its last call. */
+/* Waits until a nonblocking communicator has finished its last call. Sets *is_late if this takes
+ * too long. */
 static ncclResult_t settle(Cuda *c, ncclComm_t comm, bool *is_late)
 {
     double until = clock_s() + limit_s(c);
@@ -74,14 +76,14 @@ bool nccl_checked(Cuda *c, const ncclComm_t *of, ncclResult_t result, const char
 {
     bool is_late = false;
     ncclComm_t comm = of ? *of : NULL;
-    /* Some calls that continue in NCCL's thread return ncclSuccess at once instead of
-     * ncclInProgress: a split, and the registration of a window (NCCL 2.28.9, init.cc and
-     * dev_runtime.cc). */
+    /* Some calls return ncclSuccess at once although they go on in NCCL's own thread: a split, and
+     * the registration of a window (NCCL 2.28.9, init.cc and dev_runtime.cc). So ncclSuccess must
+     * be checked like ncclInProgress. */
     bool may_go_on = result == ncclInProgress || result == ncclSuccess;
     if (may_go_on && comm != NULL) result = settle(c, comm, &is_late);
     if (result == ncclSuccess) return true;
-    c->watch.dead = true; /* neither this communicator nor communicators split from it can be used
-                           * any more */
+    c->watch.dead = true; /* neither this communicator nor any that was split from it can be used
+                             after an error */
     if (is_late)
         return cuda_fail(c, "timeout", "rank %u, %s:%d: %s did not end within %g s", c->rank,
                          place(file), line, call, limit_s(c));

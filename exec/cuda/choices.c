@@ -1,6 +1,6 @@
-/* Counts the choices of experts on the device. The counters are the only memory that a run has for
- * this: a kernel adds to them right after each instruction that gives choices their slots, and the
- * host reads them between steps. */
+/* Counts on the device how often each expert is chosen. A kernel adds to counters right after each
+ * instruction that gives slots to choices. The host reads the counters between steps. A run needs
+ * no other memory for this. */
 #include "kernels/cuda/experts/choices.h"
 
 #include "exec/cuda/private.h"

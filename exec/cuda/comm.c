@@ -1,11 +1,12 @@
-/* NCCL's communicators: one for each (axes, stream) of the plan. All are split from one
- * communicator, and all ranks create and warm them up in the same order. The file also issues
- * communications.
+/* NCCL's communicators, and the issue of communications. There is one communicator for each pair
+ * (axes, stream) of the plan. All of them are split from a first one that contains all ranks. All
+ * ranks create the communicators and warm them up in the same order.
  *
- * NCCL chooses the order of sums. This order depends on the communicator, the algorithm and the
- * size; on the CPU it is the order of ranks. Each hop rounds to the dtype of the buffers. Equal
- * runs give equal bits (with NVLS only if NCCL_ALGO excludes it). Other backends differ in the last
- * bits. Maxima are exact, and so are collectives that only move data. */
+ * NCCL chooses the order in which a sum is added; it depends on the communicator, the algorithm and
+ * the size. (On the CPU, the order is that of the ranks.) Each hop rounds to the dtype of the
+ * buffers. Equal runs give equal bits; if NCCL uses NVLS, they may not, and NCCL_ALGO can exclude
+ * NVLS. Other backends give results that differ in the last bits. Maxima are exact, and so are
+ * collectives that only move data. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 #include "exec/cuda/private.h"
 #include "planner/base/clock.h"
 
-/* Seconds that libraries get to abort running operations after a run has failed. */
+/* seconds that NCCL and CUDA get to abort running operations after a run has failed */
 #define ABORT_S 3.0
 
 static ncclConfig_t config_of(const Cuda *c)
@@ -31,14 +32,14 @@ static ncclConfig_t config_of(const Cuda *c)
     return config;
 }
 
-/* Opens the first communicator, from which the others are split. It connects all ranks and carries
+/* Opens the first communicator, from which the others are split. It contains all ranks and carries
  * no data. */
 static bool open_world(Cuda *c)
 {
     ncclUniqueId id = {{0}}, *all = arena_array(c->arena, c->n_ranks, sizeof *all);
     ncclConfig_t config = config_of(c);
     bool fine = c->rank != 0 || CHECK_NCCL(c, NULL, ncclGetUniqueId, (&id));
-    /* Rank 0 takes part even after a failure, because the other ranks would wait for it. */
+    /* rank 0 takes part even after a failure, because the other ranks would wait for it */
     if (!c->meet->exchange(c->meet, &id, sizeof id, all, c->watch.patience_s))
         return cuda_fail(c, "rank-open", "rank %u: %s", c->rank, c->meet->why);
     return fine && CHECK_NCCL(c, &c->comms.world, ncclCommInitRankConfig,
@@ -56,7 +57,7 @@ static bool split(Cuda *c, CudaComm *comm)
              stream_name(comm->key.stream), mesh_size(mesh, comm->key.axes));
     comm->name = arena_dup(c->arena, name);
     config.commName = comm->name;
-    /* The child is NULL until the parent has finished the split. */
+    /* `comm` stays NULL until NCCL has finished the split */
     if (!CHECK_NCCL(c, &c->comms.world, ncclCommSplit,
                     (c->comms.world, color, key, &comm->comm, &config)))
         return false;
@@ -68,8 +69,8 @@ static bool split(Cuda *c, CudaComm *comm)
 
 enum { SENDS_TO = 1, RECEIVES_FROM = 2 };
 
-/* Marks the peers that exchange messages with this rank in instruction `in`, if the messages come
- * from part `from` of the group. */
+/* Marks the members that exchange messages with this rank in instruction `in`, if the message comes
+ * from member `from` of the group. */
 static void add_peers(const Instr *in, uint32_t from, uint32_t n, uint32_t mine,
                       unsigned char *peers)
 {
@@ -79,9 +80,9 @@ static void add_peers(const Instr *in, uint32_t from, uint32_t n, uint32_t mine,
     if (to == mine) peers[from] |= sends ? RECEIVES_FROM : SENDS_TO;
 }
 
-/* Returns an array [member]: 1 if this rank exchanges messages with the member on this communicator
- * in some step, else 0. Every rank of the group reads the half of the message list that its peer
- * wrote. */
+/* Returns an array [member]: SENDS_TO, RECEIVES_FROM, both or 0, depending on the messages between
+ * this rank and the member on this communicator in a step. The result is computed from the programs
+ * of all ranks, so both ends of a pair agree. */
 static const unsigned char *find_peers(const Cuda *c, const GroupKey *key)
 {
     const Mesh *mesh = &c->plan->mesh;
@@ -109,16 +110,16 @@ static const unsigned char *find_peers(const Cuda *c, const GroupKey *key)
     return peers;
 }
 
-/* Connections are made at first use. Without warming up, this would happen inside a step or a
- * capture. Warming up does one sum over all members, and exchanges one word with each message
- * peer. */
+/* Makes the connections of a communicator. NCCL connects at first use, which would otherwise happen
+ * during a step or a capture. The warm-up reduces one number over all members and exchanges one
+ * word with each member that exchanges messages with this rank. */
 static bool warm_up(Cuda *c, CudaComm *comm)
 {
     uint32_t n = mesh_size(&c->plan->mesh, comm->key.axes);
     const unsigned char *peers = find_peers(c, &comm->key);
     cudaStream_t stream = c->streams.of[comm->key.stream];
     uint32_t *at = c->watch.numbers + c->state.info->n_instr + 1; /* words that no other code
-                                                                   * uses */
+                                                                     uses */
     ncclComm_t of = comm->comm;
     bool fine = CHECK_NCCL(c, &of, ncclAllReduce, (at, at, 1, ncclUint32, ncclMax, of, stream)) &&
                 CHECK_NCCL(c, &of, ncclGroupStart, ());
@@ -129,14 +130,14 @@ static bool warm_up(Cuda *c, CudaComm *comm)
         if (fine && peers[i] & RECEIVES_FROM)
             fine = CHECK_NCCL(c, &of, ncclRecv, (at + 1 + i, 1, ncclUint32, peer, of, stream));
     }
-    /* An open group must be closed even after an error. */
+    /* an open group of NCCL calls must be closed even after an error */
     return CHECK_NCCL(c, &of, ncclGroupEnd, ()) && fine &&
            CHECK_CUDA(c, cudaEventRecord, (c->streams.finished, stream)) &&
            watch_opening(c, comm->name);
 }
 
-/* True if all members of this rank's group run the same program. A symmetric window requires that a
- * collective's buffers have the same offset in all arenas. */
+/* Returns true if all members of this rank's group run the same program. Only then do the buffers
+ * of a collective have the same offset in all arenas, which a symmetric window needs. */
 static bool are_alike(const Cuda *c, const CudaComm *comm)
 {
     const Mesh *mesh = &c->plan->mesh;
@@ -220,7 +221,8 @@ static void *abort_all(void *self)
     return NULL;
 }
 
-/* True if the device no longer runs the aborted work. A lost device never becomes idle. */
+/* Waits until `until` for the device to stop running the aborted work. Returns false if it does
+ * not; a lost device never becomes idle. */
 static bool is_idle(Cuda *c, double until)
 {
     const struct timespec pause = {0, 1000000};
@@ -237,8 +239,9 @@ static bool is_idle(Cuda *c, double until)
     return true;
 }
 
-/* NCCL's abort waits for its own threads and, in some versions, for the work that it should abort.
- * So the abort runs in a thread of its own, which ends with the process. */
+/* Aborts all communicators. NCCL's abort waits for NCCL's own threads and, in some versions, for
+ * the very work that it should abort. So a separate thread calls it; if it does not return, the
+ * thread ends with the process. */
 bool comm_abort(Cuda *c)
 {
     pthread_t thread;
@@ -263,14 +266,14 @@ bool comm_abort(Cuda *c)
 
 void comm_close(Cuda *c)
 {
-    /* After an error, no call may wait for other ranks. */
+    /* after an error, no call may wait for other ranks */
     if ((c->watch.dead || c->failed) && !comm_abort(c)) return;
     c->watch.closing = true;
     hosted_close(c);
     uneven_close(c);
     for (uint32_t k = 0; k < c->comms.n_comms; k++) {
         CudaComm *comm = &c->comms.of[k];
-        /* NCCL creates no window where devices cannot reach each other's memory. */
+        /* NCCL creates no window if the devices cannot access each other's memory */
         if (!c->failed && comm->has_window && comm->window != NULL)
             CHECK_NCCL(c, &comm->comm, ncclCommWindowDeregister, (comm->comm, comm->window));
         if (!c->failed && comm->registered != NULL)
@@ -302,7 +305,8 @@ bool comm_errors(Cuda *c)
 
 /* ---- instructions ---- */
 
-/* Communications that only move data send bytes, so that every dtype works. */
+/* Returns NCCL's name of a dtype in which NCCL can add. Communications that only move data send
+ * bytes, so they work for every dtype. */
 static ncclDataType_t type_of(DType t)
 {
     if (t == DT_f64) return ncclFloat64;
@@ -310,7 +314,7 @@ static ncclDataType_t type_of(DType t)
     if (t == DT_bf16) return ncclBfloat16;
     if (t == DT_f16) return ncclFloat16;
     if (t == DT_e4m3) return ncclFloat8e4m3;
-    assert(t == DT_e5m2); /* ready.c refuses to reduce other 8-bit types */
+    assert(t == DT_e5m2); /* ready.c refuses reductions of other 8-bit dtypes */
     return ncclFloat8e5m2;
 }
 
@@ -320,7 +324,7 @@ static ncclRedOp_t op_of(Reduce reduce)
     return reduce == REDUCE_mean ? ncclAvg : ncclSum;
 }
 
-/* Part i of the input goes to member i. */
+/* Sends part i of the input to member i. */
 static bool all_to_all(Cuda *c, const Comm *comm, ncclComm_t of, cudaStream_t stream)
 {
     uint64_t piece = comm->in_bytes / comm->n_members;
@@ -337,8 +341,8 @@ static bool all_to_all(Cuda *c, const Comm *comm, ncclComm_t of, cudaStream_t st
 #endif
 }
 
-/* Strip 0 of my input goes to the next member, strip 1 to the previous one. A strip without a
- * neighbour is zero. */
+/* Sends strip 0 of this rank's input to the next member, and strip 1 to the previous one. A rank
+ * without a neighbour gets a strip of zeros. */
 static bool exchange_strips(Cuda *c, const Comm *comm, ncclComm_t of, cudaStream_t stream)
 {
     const uint64_t strip = comm->in_bytes / 2;
@@ -349,7 +353,7 @@ static bool exchange_strips(Cuda *c, const Comm *comm, ncclComm_t of, cudaStream
     if (fine && last) fine = CHECK_CUDA(c, cudaMemsetAsync, (comm->out + strip, 0, strip, stream));
     if (!fine || !CHECK_NCCL(c, &of, ncclGroupStart, ())) return false;
     const int next = (int)((me + 1) % n), previous = (int)((me + n - 1) % n);
-    /* Messages between two members of a ring of two are paired in this order. */
+    /* if a ring has only two members, NCCL pairs the messages between them in this order */
     if (fine && !last)
         fine = CHECK_NCCL(c, &of, ncclSend, (comm->in, strip, ncclInt8, next, of, stream));
     if (fine && !first)
@@ -361,7 +365,8 @@ static bool exchange_strips(Cuda *c, const Comm *comm, ncclComm_t of, cudaStream
     return CHECK_NCCL(c, &of, ncclGroupEnd, ()) && fine;
 }
 
-/* This rank's input goes to the next member of the group. */
+/* Sends this rank's input to the next member of the group, and receives the output from the
+ * previous one. */
 static bool rotate(Cuda *c, const Comm *comm, ncclComm_t of, cudaStream_t stream)
 {
     const uint32_t n = comm->n_members, me = comm->part;
@@ -379,7 +384,7 @@ bool comm_issue(Cuda *c, Pc pc)
     const Comm *comm = c->state.at[pc].comm;
     cudaStream_t stream = c->streams.of[comm->stream];
     const CudaComm *its = c->comms.n_comms > 0 ? &c->comms.of[c->comms.comm_of[pc]] : NULL;
-    if (comm->n_members == 1) /* a single member: the data is already in place, or is copied */
+    if (comm->n_members == 1) /* a group of one: the data are already in place, or are copied */
         return comm->in == comm->out ||
                CHECK_CUDA(c, cudaMemcpyAsync,
                           (comm->out, comm->in, comm->out_bytes, cudaMemcpyDefault, stream));

@@ -1,5 +1,5 @@
-/* Chooses a rank's device, describes it, and checks that the devices of all ranks are compatible,
- * before anything is created on them. */
+/* Chooses the device of a rank, describes it, and checks that the devices of all ranks are
+ * compatible. All this happens before anything is created on a device. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +10,8 @@
 
 enum { OLDEST_CAPABILITY = 80 };
 
-/* Uses the device with the local rank's number, unless another one was requested. If a launcher
- * shows each rank only one device, that device has number 0. */
+/* Chooses the number of the device: the local rank's number, unless the user has asked for another
+ * one. If a launcher lets each rank see only one device, its number is 0. */
 static bool choose_number(Cuda *c, int n)
 {
     if (c->own.device > 0) {
@@ -33,9 +33,9 @@ static bool choose_number(Cuda *c, int n)
                      c->rank, c->meet->local_rank, n);
 }
 
-/* Sets environment variables that let NCCL use one device for several ranks, as if each rank were
- * on its own host. They must be set before NCCL's first call. Variables that the user has set stay
- * unchanged. */
+/* Sets environment variables so that NCCL lets several ranks use one device, as if each rank were
+ * on its own host. They must be set before NCCL's first call. A variable that the user has set is
+ * not changed. */
 static void share_device(const Cuda *c)
 {
     static const char *const settings[][2] = {
@@ -50,12 +50,13 @@ static void share_device(const Cuda *c)
         setenv(settings[i][0], settings[i][1], 0);
 }
 
-/* Sets variables that the driver reads at its first call. Variables that the user has set stay
- * unchanged. Streams that share a hardware queue wait for each other, although the plan does not
- * ask for it. There are 8 queues unless more are requested. If there are several ranks, NCCL's
- * connections are made at the start. Without this, at a collective's first use, the issuing thread
- * waits for the issuing threads of other ranks, and these may be waiting in another collective.
- * (Messages connect when comm.c warms up.) */
+/* Sets environment variables that the driver and NCCL read at their first call. A variable that the
+ * user has set is not changed. CUDA_DEVICE_MAX_CONNECTIONS: streams in the same hardware queue wait
+ * for each other although the plan does not ask for it, and there are only 8 queues unless more are
+ * requested. If there are several ranks, NCCL is told to make its connections at the start.
+ * Otherwise, the first use of a collective makes the issuing thread wait for the issuing threads of
+ * other ranks, which may be waiting in another collective. (The connections for messages are made
+ * when comm.c warms up.) */
 void device_environment(void)
 {
     uint32_t n = 0, mine = 0;
@@ -126,7 +127,8 @@ static void uuid_text(const Identity *id, char out[48])
              u[14], u[15]);
 }
 
-/* Compares the devices of two ranks. Every rank finds the same fault and reports it. */
+/* Compares the devices of two ranks. Every rank makes the same comparisons, so every rank finds and
+ * reports the same fault. */
 static bool compare(Cuda *c, Rank a, Rank b)
 {
     const Identity *x = &c->comms.all[a], *y = &c->comms.all[b];

@@ -1,17 +1,18 @@
-/* Steps as CUDA graphs: the streams are captured while a segment is issued. A traced step has
- * graphs of its own, which contain events. */
+/* Runs steps as CUDA graphs: the streams are captured while a segment is issued. A traced step has
+ * its own graphs, which contain events. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "exec/cuda/private.h"
 
-/* Captures one segment. A capture must be ended even after an error. */
+/* Captures the graph of one segment. A capture must be ended even after an error. */
 static bool capture(Cuda *c, const Segment *s, cudaGraphExec_t *exec)
 {
     cudaStream_t main = c->streams.of[STREAM_compute];
     cudaGraph_t graph = NULL;
-    /* Without this flag, communications would have the priority of the launching stream. */
+    /* with this flag, communications keep their own priority; without it, they would get that of
+     * the launching stream */
     const unsigned long long flags = cudaGraphInstantiateFlagUseNodePriority;
     if (!CHECK_CUDA(c, cudaStreamBeginCapture, (main, cudaStreamCaptureModeThreadLocal)))
         return false;
@@ -52,7 +53,8 @@ bool graph_launch(Cuda *c, uint32_t segment)
     const Segment *s = &c->launches.order.segment[segment];
     cudaStream_t main = c->streams.of[STREAM_compute];
     uint32_t owner = c->launches.traced ? segment : s->same;
-    /* Records which of the segments that share the graph is running. */
+    /* tells the watching code which segment is running, because several segments may use the
+     * graph */
     if (!CHECK_CUDA(c, cudaMemcpyAsync,
                     (&c->watch.unfinished[STREAM_none], &c->watch.numbers[segment],
                      sizeof c->watch.unfinished[0], cudaMemcpyDeviceToHost, main)))
@@ -95,14 +97,14 @@ bool trace_open(Cuda *c, bool by_graphs)
     c->launches.traced = new_graphs(c);
     for (uint32_t i = 0; i < c->launches.order.n_segments; i++) {
         Segment own = c->launches.order.segment[i];
-        own.shared = false; /* each micro-batch has its own events */
+        own.shared = false; /* a traced step needs separate events for each micro-batch */
         if (!capture(c, &own, &c->launches.traced[i])) return false;
     }
     return true;
 }
 
-/* Picoseconds between two events. CUDA gives milliseconds as float, so a shorter distance is
- * measured more precisely. */
+/* Returns the picoseconds between two events. CUDA returns milliseconds as a float, so short times
+ * are measured more precisely than long ones. */
 static Ps between(Cuda *c, cudaEvent_t first, cudaEvent_t second)
 {
     float ms = 0;
@@ -116,7 +118,7 @@ void trace_rows(Cuda *c, Trace *trace)
     for (Pc pc = 1; pc <= c->state.info->n_instr && !c->failed; pc++) {
         if (trace->rows.n == trace->rows.room) return;
         Pc lead = t->lead[pc];
-        assert(lead != 0); /* every instruction is issued in the step */
+        assert(lead != 0); /* the step has issued every instruction */
         Ps start = between(c, t->zero, t->begin[lead]);
         Ps end = start + between(c, t->begin[lead], t->end[lead]);
         TraceRow row = {.rank = c->rank,

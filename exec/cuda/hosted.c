@@ -1,12 +1,13 @@
-/* Communications through the host: for GPUs that NCCL cannot connect, and for several ranks on one
- * GPU. A stream copies the input to pinned memory and writes a word that announces the data. A
- * thread carries out the communication over MPI as the CPU backend does, with sums in rank order.
- * The thread answers with another word, and the stream waits for it before it copies the result
- * back. The streams' own operations read and write the words, so graphs can contain them. Only
- * streams wait; the issuing thread and the communicating thread never do. (A host function in the
- * stream must not wait: CUDA may run host functions of all streams one after the other.)
+/* Communications through the host, for GPUs that NCCL cannot connect and for several ranks on one
+ * GPU. A stream copies the input to pinned memory and then writes a word, which asks for the
+ * communication. A thread carries it out over MPI as the CPU backend does, with sums in the order
+ * of ranks, and writes another word as the answer. The stream waits for the answer before it copies
+ * the result back. Copies and waits in the streams do all this, so CUDA graphs can contain them.
+ * Only streams wait; the issuing thread and the communicating thread never do. (A host function in
+ * a stream must not wait: CUDA may run the host functions of all streams one after the other.)
  *
- * Only one thread calls MPI at a time: this thread during a step, the main thread between steps. */
+ * Only one thread calls MPI at a time: the communicating thread during a step, the main thread
+ * between steps. */
 #include <assert.h>
 #include <cuda.h>
 #include <cudaTypedefs.h>
@@ -22,24 +23,28 @@
 
 enum { POLLS_BEFORE_SLEEP = 500, SLEEP_NS = 20000, ALIGN = 256, MEMORY_OPS_VERSION = 11070 };
 
-/* Communications that start together. They are posted together, once all their inputs have arrived.
- * The communications of one communicator start in the same order on all ranks, but may end in any
- * order. */
+/* Communications that start together. MPI transfers for them begin once all their inputs have
+ * arrived. The communications of one communicator start in the same order on all ranks, but may end
+ * in any order. */
 typedef struct HostedStart {
-    uint32_t first, n; /* a range of Hosted.order */
-    uint32_t n_left;   /* communications that have not finished */
-    bool is_posted;    /* true until the request is withdrawn */
+    uint32_t first, n; /* these are entries first to first + n - 1 of Hosted.order */
+    uint32_t n_left;   /* how many of them have not ended */
+    bool is_posted;    /* the transfers have begun, and the stream has not withdrawn its request
+                          yet */
 } HostedStart;
 
 struct Hosted {
     Cuda *cuda;
-    Process process;    /* the CPU backend, with communications only and its memory on the host */
-    char *pinned;       /* memory for inputs and outputs; each stream uses its part in turn */
-    uint32_t *words;    /* pinned [2, n_starts]: request; answer */
-    Pc *order;          /* pcs of all communications, by stream, then in the order of issue */
-    HostedStart *start; /* in the same order as `order` */
+    Process process;    /* the state of the CPU backend; it runs only communications, and its memory
+                           is pinned host memory */
+    char *pinned;       /* memory for inputs and outputs; the communications of a stream use it one
+                           after the other */
+    uint32_t *words;    /* pinned, [2, n_starts]: requests of the streams, answers of the thread */
+    Pc *order;          /* numbers of all communications: those of the first stream in the order of
+                           issue, then those of the next stream */
+    HostedStart *start; /* groups of communications that start together, in the order of `order` */
     uint32_t n_starts;
-    uint32_t *start_of; /* [pc] */
+    uint32_t *start_of; /* [pc]: number of the entry in `start` */
     uint32_t first[STREAM_COUNT + 1];
     PFN_cuStreamWaitValue32_v11070 wait_value;
     pthread_t thread;
@@ -47,10 +52,10 @@ struct Hosted {
     _Atomic bool stops;
 };
 
-/* Each word has one writer. A stream writes a request and withdraws it after the answer; then the
- * thread withdraws the answer. CUDA reports when a copy is done, but a copy may write a word
- * several times (the C library's memmove writes four bytes twice). If the reader cleared the
- * request, the request could appear again. */
+/* Each word has only one writer. The stream writes its request, and withdraws it after it has seen
+ * the answer. Then the thread withdraws the answer. A reader must not clear the other side's word:
+ * a copy may write a word several times (memmove of the C library writes four bytes twice), so the
+ * request could appear again after it was cleared. */
 static uint32_t *asked(const Hosted *h, uint32_t k)
 {
     return &h->words[k];
@@ -61,7 +66,7 @@ static uint32_t *answered(const Hosted *h, uint32_t k)
     return &h->words[h->n_starts + k];
 }
 
-/* ---- the thread ---- */
+/* ---- the communicating thread ---- */
 
 static void post(Hosted *h, HostedStart *start)
 {
@@ -75,8 +80,8 @@ static void post(Hosted *h, HostedStart *start)
     }
 }
 
-/* Posts the communications that streams have requested, and withdraws the answers that streams have
- * seen. */
+/* Begins the communications that streams have asked for, and withdraws the answers that streams
+ * have seen. Returns true if there were any. */
 static bool listen(Hosted *h)
 {
     bool any = false;
@@ -125,7 +130,7 @@ static void *communicate(void *self)
         if (polls > POLLS_BEFORE_SLEEP)
             nanosleep(&pause, NULL);
         else
-            sched_yield(); /* ranks share cores, so the thread gives its core away */
+            sched_yield(); /* ranks share cores here, so the thread gives up its core */
     }
     return NULL;
 }
@@ -137,9 +142,10 @@ static uint64_t rounded(uint64_t bytes)
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* Communications that start together need memory at the same time. All other communications of a
- * stream use the same memory in turn. `base` is the start of the memory; NULL only computes its
- * size. */
+/* Assigns pinned memory to all communications and returns its size. Communications that start
+ * together need memory at the same time. All other communications of a stream use the same memory
+ * one after the other. `base` is the beginning of the memory; if it is NULL, only the size is
+ * computed. */
 static uint64_t place(Cuda *c, Hosted *h, char *base)
 {
     uint64_t total = 0;
@@ -162,8 +168,8 @@ static uint64_t place(Cuda *c, Hosted *h, char *base)
     return total;
 }
 
-/* Appends the next communication to h->order. It starts by itself if `is_first`, else together with
- * the previous one. */
+/* Appends a communication to h->order. If `is_first` is true, it starts by itself; otherwise it may
+ * start together with the communication before it. */
 static void add(Hosted *h, uint32_t at, Pc pc, const Comm *comm, bool is_first)
 {
     const Comm *before = is_first ? NULL : h->process.state.at[h->order[at - 1]].comm;
@@ -174,8 +180,8 @@ static void add(Hosted *h, uint32_t at, Pc pc, const Comm *comm, bool is_first)
     h->order[at] = pc;
 }
 
-/* Lists the communications of this rank with their addresses in host memory. Communications of a
- * single rank stay with CUDA. */
+/* Lists the communications of this rank, with addresses in host memory. Communications in groups of
+ * one rank are done by CUDA. */
 static void collect(Cuda *c, Hosted *h)
 {
     uint32_t n = c->state.info->n_instr, at = 0;
@@ -193,8 +199,9 @@ static void collect(Cuda *c, Hosted *h)
             if (comm == NULL || comm->n_members == 1 || (int)comm->stream != s) continue;
             Comm *mine = arena_alloc(c->arena, sizeof *mine);
             *mine = *comm;
-            /* Messages of a pair on a stream arrive in order, even if several instructions share a
-             * graph. */
+            /* messages between two ranks on a stream arrive in the order in which they were sent,
+             * so one match number for all of them suffices; a graph that several micro-batches
+             * share needs this */
             mine->match = groups_find(&keys, comm->axes, comm->stream);
             h->process.state.at[pc].comm = mine;
             add(h, at, pc, mine, at == h->first[s]);
@@ -251,7 +258,7 @@ bool hosted_open(Cuda *c)
         arena_array(c->arena, (size_t)c->state.info->n_instr + 1, sizeof(PreparedTransfer *));
     collect(c, h);
     bool fine = find_wait(c, h) && allocate(c, h);
-    fine = transfers_open(&h->process, c->d) && fine; /* all ranks take part */
+    fine = transfers_open(&h->process, c->d) && fine; /* all ranks must take part */
     if (!fine) c->failed = true;
     if (!fine) return false;
     h->runs = pthread_create(&h->thread, NULL, communicate, h) == 0;
@@ -267,7 +274,8 @@ void hosted_stop(Cuda *c)
     h->runs = false;
 }
 
-/* From here on, streams no longer wait for the thread. Freeing memory waits for the streams. */
+/* After hosted_stop, streams no longer wait for the thread. So freeing memory, which waits for the
+ * streams, returns. */
 void hosted_close(Cuda *c)
 {
     Hosted *h = c->comms.hosted;
@@ -281,7 +289,8 @@ void hosted_close(Cuda *c)
 
 /* ---- issue ---- */
 
-/* Lets the stream write a word. The word tells the host that pinned memory holds the data. */
+/* Lets the stream write a word. The word tells the host that the data in pinned memory are
+ * complete. */
 static bool set_word(Cuda *c, uint32_t *word, uint32_t value, cudaStream_t stream)
 {
     return CHECK_CUDA(
@@ -297,7 +306,8 @@ static bool wait_for(Cuda *c, const uint32_t *word, uint32_t value, cudaStream_t
            cuda_fail(c, "cuda", "rank %u: cuStreamWaitValue32: error %d", c->rank, (int)result);
 }
 
-/* Copies the inputs of a start to pinned memory, or its results back. */
+/* Copies the inputs of communications that start together to pinned memory or, if `is_back` is
+ * true, their results back to the device. */
 static bool copy(Cuda *c, const HostedStart *start, bool is_back, cudaStream_t stream)
 {
     const Hosted *h = c->comms.hosted;

@@ -1,16 +1,16 @@
-/* Makes initial values of weights and of the optimizer's states on the device. The host would need
- * minutes for billions of weights, and memory for them. The host initialises a buffer if the buffer
- * is in host memory, if the kernel cannot write its type, or if a deal changes the order of its
- * elements. */
+/* Makes the initial values of weights and optimizer states on the device. On the host, billions of
+ * weights would take minutes and much memory. The host still initialises a buffer in three cases:
+ * the buffer lies in host memory, the kernel cannot write its dtype, or a deal changes the order of
+ * its elements. */
 #include "kernels/cuda/init.h"
 
 #include "exec/cuda/private.h"
 #include "exec/flat.h"
 #include "planner/base/list.h"
 
-enum { MOST_RUNS = 1 << 14 }; /* each run is a launch */
+enum { MOST_RUNS = 1 << 14 }; /* each run takes one launch */
 
-/* Runs of a buffer's elements that follow each other in the buffer and in the tensor. */
+/* Runs of elements that are contiguous both in the buffer and in the whole tensor. */
 typedef struct InitRuns {
     const Graph *graph;
     Arena *arena;
@@ -57,7 +57,8 @@ bool init_buffer(Cuda *c, BufferId b, bool *done)
 {
     const Program *p = c->state.info->p;
     const Buffer *buffer = &p->buffers.at[b];
-    const bool is_state = buffer->category == CATEGORY_optimizer; /* starts at zero */
+    const bool is_state = buffer->category == CATEGORY_optimizer; /* optimizer states start at
+                                                                     zero */
     cudaStream_t stream = c->streams.of[STREAM_compute];
     *done = false;
     if (buffer->space != SPACE_device) return true;

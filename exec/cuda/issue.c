@@ -1,6 +1,6 @@
-/* Issues instructions to the streams in the order of issue. Each one first waits for events of
- * other streams, then runs the kernel, copy or communication, then records an event if another
- * stream waits for it. The calls are the same for direct execution and for capturing. */
+/* Issues instructions to the streams in the order of issue. An instruction first waits for events
+ * of other streams; then its kernel, copy or communication runs; then an event is recorded if
+ * another stream waits for it. Direct execution and the capture of graphs make the same calls. */
 #include <assert.h>
 #include <stdio.h>
 
@@ -19,7 +19,7 @@ static const Instr *instr(const Cuda *c, Pc pc)
     return program_instr(c->state.info->p, pc);
 }
 
-/* Begins an instruction's range in a profiler, labelled with its op and its module. */
+/* Begins a range in a profiler, labelled with the instruction's op and module. */
 static void range_begin(const Cuda *c, Pc pc)
 {
 #ifdef HAS_NVTX
@@ -57,7 +57,7 @@ static bool new_event(Cuda *c, cudaEvent_t *event)
     return CHECK_CUDA(c, cudaEventCreateWithFlags, (event, cudaEventDisableTiming));
 }
 
-/* Communications have priority over computation. */
+/* Opens the streams. Communications get a higher priority than computation. */
 static bool open_streams(Cuda *c)
 {
     int least = 0, greatest = 0;
@@ -77,7 +77,7 @@ bool issue_open(Cuda *c)
 {
     uint32_t n = c->state.info->n_instr;
     c->streams.event = arena_array(c->arena, (size_t)n + 1, sizeof *c->streams.event);
-    c->streams.uses[STREAM_compute] = true; /* a step begins and ends on this stream */
+    c->streams.uses[STREAM_compute] = true; /* because a step begins and ends on this stream */
     for (Pc pc = 1; pc <= n; pc++) c->streams.uses[instr(c, pc)->stream] = true;
     if (!open_streams(c)) return false;
     for (Pc pc = 1; pc <= n; pc++)
@@ -92,9 +92,9 @@ bool issue_open(Cuda *c)
     return true;
 }
 
-/* Finds outputs that only the instructions of a chain touch. The chain has n parts, from index
- * `first` on. Returns such outputs of the part at index `at` (bit j: output j). All accesses in the
- * program count, also accesses through views. A single access from outside the chain excludes an
+/* Returns which outputs (bit j: output j) of the instruction at position `at` are only used within
+ * its chain. The chain has n instructions from position `first` on. All accesses in the program
+ * count, also accesses through views. One access from outside of the chain is enough to keep an
  * output. */
 static uint32_t unread_outputs(const Cuda *c, uint32_t first, uint32_t n, uint32_t at)
 {
@@ -124,7 +124,7 @@ uint32_t issue_kernel(const Cuda *c, uint32_t at, CudaChainPart part[CUDA_CHAIN_
         Pc pc = c->launches.order.pc[at + n];
         const Instr *in = instr(c, pc);
         if (in->fuse != fuse || in->stream != STREAM_compute) break;
-        /* No outside instruction may wait for the middle of the kernel. */
+        /* an instruction in the middle of a kernel must not wait for another stream */
         bool waits = false;
         for (uint32_t k = 0; n > 0 && k < in->after.n; k++)
             waits = waits || instr(c, p->after.at[in->after.first + k])->stream != in->stream;
@@ -146,7 +146,8 @@ static bool product_failed(Cuda *c, Pc pc, const CudaError *error)
                      instr_text(c->plan, c->state.info->p, pc, c->arena), error->text);
 }
 
-/* Returns the number of instructions from `at` on that are one launch. */
+/* Sets *length to the number of instructions, from position `at` on, that one launch carries out.
+ * Returns false after an error. */
 static bool chain_from(Cuda *c, uint32_t at, uint32_t *length)
 {
     CudaChainPart part[CUDA_CHAIN_MAX];
@@ -162,7 +163,8 @@ static bool chain_from(Cuda *c, uint32_t at, uint32_t *length)
     return true;
 }
 
-/* Drops a product's chain if a segment needs an output that the chain's call would not write. */
+/* Gives up the chain of a product if the chain would not write an output that another segment
+ * needs. */
 static bool check_product(Cuda *c, uint32_t at)
 {
     Pc pc = c->launches.order.pc[at];
@@ -181,8 +183,8 @@ static bool check_product(Cuda *c, uint32_t at)
     return true;
 }
 
-/* Gives equal segments the same kernels. A traced step issues each segment itself, but with the
- * kernels of the graph that represents the segment. */
+/* Lets segments with a common graph use the same kernels. A traced step issues each of these
+ * segments by itself, but with the kernels of the segment that owns the graph. */
 static void launch_alike(Cuda *c)
 {
     const IssueOrder *o = &c->launches.order;
@@ -195,8 +197,8 @@ static void launch_alike(Cuda *c)
         }
 }
 
-/* Finds outputs that need not be written. A segment that represents others skips only outputs that
- * none of these segments needs. */
+/* Finds the outputs that need not be written. If several segments use one graph, an output is left
+ * out only if none of these segments needs it. */
 static bool find_unread(Cuda *c)
 {
     const IssueOrder *o = &c->launches.order;
@@ -204,7 +206,8 @@ static bool find_unread(Cuda *c)
     for (uint32_t k = 0; k < o->n_segments; k++) {
         const Segment *s = &o->segment[k], *owner = &o->segment[s->same];
         for (uint32_t i = 0, n; i < s->n; i += n) {
-            n = c->launches.chain[o->pc[owner->first + i]]; /* instructions in this launch */
+            n = c->launches.chain[o->pc[owner->first + i]]; /* number of instructions in this
+                                                               launch */
             for (uint32_t at = i; n > 1 && at < i + n; at++) {
                 uint32_t bits = unread_outputs(c, s->first + i, n, s->first + at);
                 uint32_t *mine = &c->launches.unread[o->pc[owner->first + at]];
@@ -249,7 +252,7 @@ void issue_close(Cuda *c)
 
 /* ---- one instruction ---- */
 
-/* A host kernel on its stream: reads and writes the pinned arena. */
+/* Runs a CPU kernel in the host stream. It reads and writes the pinned arena. */
 static void CUDART_CB run_on_host(void *self)
 {
     const Ready *at = self;
@@ -257,8 +260,8 @@ static void CUDART_CB run_on_host(void *self)
     at->kernel(a);
 }
 
-/* A host update checks by itself that the norm is finite, as the device's update does, and
- * otherwise does nothing. */
+/* Runs an update on the host. If the norm of the gradients is not finite, it does nothing, as
+ * updates on the device do. */
 static void CUDART_CB update_on_host(void *self)
 {
     const Ready *at = self;
@@ -277,7 +280,7 @@ bool issue_compute(Cuda *c, Pc pc, uint32_t n_parts, bool shared)
         return CHECK_CUDA(
             c, cudaLaunchHostFunc,
             (stream, op_info(in->op)->flags & OP_UPDATES ? update_on_host : run_on_host, at));
-    if (in->op == OP_copy) { /* also copies between the two arenas */
+    if (in->op == OP_copy) { /* this also copies between the two arenas */
         uint64_t bytes = (uint64_t)at->args->elements[0] * dtype_bytes(at->args->dtype[0]);
         return CHECK_CUDA(c, cudaMemcpyAsync,
                           (at->args->ptr[1], at->args->ptr[0], bytes, cudaMemcpyDefault, stream));
@@ -309,7 +312,8 @@ static bool wait_for(Cuda *c, Pc pc, const Segment *s)
     const Instr *in = instr(c, pc);
     for (uint32_t k = 0; k < in->after.n; k++) {
         Pc before = p->after.at[in->after.first + k];
-        /* all streams began after that instruction */
+        /* that instruction belongs to an earlier segment, and all streams of this segment began
+         * after it */
         bool is_past = c->launches.order.at[before] < s->first;
         if (is_past || instr(c, before)->stream == in->stream) continue;
         if (!CHECK_CUDA(c, cudaStreamWaitEvent,
@@ -319,8 +323,8 @@ static bool wait_for(Cuda *c, Pc pc, const Segment *s)
     return true;
 }
 
-/* Publishes the stream's position for the watching threads; `where` is an element of
- * c->watch.unfinished or c->watch.begun. */
+/* Lets a stream publish its position for the watching code: writes `number` to `where`, an element
+ * of c->watch.unfinished or c->watch.begun. */
 static bool mark(Cuda *c, Stream s, uint32_t *where, uint32_t number)
 {
     return CHECK_CUDA(c, cudaMemcpyAsync,
@@ -334,11 +338,11 @@ static bool record(Cuda *c, cudaEvent_t event, Stream s, bool captures)
     return CHECK_CUDA(c, cudaEventRecordWithFlags, (event, c->streams.of[s], flags));
 }
 
-/* ---- a launch: one instruction, a chain that runs as one kernel, or communications that start
- * together */
+/* ---- a launch: a single instruction, a chain that runs as one kernel, or communications that
+ * start together */
 
 typedef struct IssuedLaunch {
-    uint32_t first, n; /* places in the order */
+    uint32_t first, n; /* first position in the order; number of instructions */
     bool is_comm;
 } IssuedLaunch;
 
@@ -349,7 +353,7 @@ static IssuedLaunch launch_at(const Cuda *c, uint32_t i, uint32_t end)
     if (!l.is_comm) {
         if (c->findings.scans == NULL && !c->options.alone)
             l.n = c->launches.chain[c->launches.order.pc[i]];
-        assert(l.n <= end - i); /* segments begin only where kernels begin */
+        assert(l.n <= end - i); /* a segment never begins in the middle of a kernel */
         return l;
     }
     while (in->launch != 0 && l.first + l.n < end) {
@@ -370,7 +374,8 @@ static bool issue_comms(Cuda *c, const IssuedLaunch *l)
     if (!groups) return fine;
     uint32_t any = c->comms.comm_of[c->launches.order.pc[l->first]];
     fine = CHECK_NCCL(c, &c->comms.of[any].comm, ncclGroupEnd, ()) && fine;
-    for (uint32_t i = 1; fine && i < l->n; i++) { /* the launch may use several communicators */
+    for (uint32_t i = 1; fine && i < l->n; i++) { /* the communications of a launch may use
+                                                     different communicators */
         uint32_t its = c->comms.comm_of[c->launches.order.pc[l->first + i]];
         fine = its == any || nccl_checked(c, &c->comms.of[its].comm, ncclInProgress, "ncclGroupEnd",
                                           __FILE__, __LINE__);
@@ -378,7 +383,8 @@ static bool issue_comms(Cuda *c, const IssuedLaunch *l)
     return fine;
 }
 
-/* The largest number of instructions between two marks, each of which costs a copy of 4 bytes. */
+/* largest number of instructions between two publications of a stream's position, each of which
+ * copies 4 bytes */
 enum { MARK_EVERY = 64 };
 
 static bool issue_launch(Cuda *c, const IssuedLaunch *l, const Segment *s, bool captures)
@@ -406,7 +412,8 @@ static bool issue_launch(Cuda *c, const IssuedLaunch *l, const Segment *s, bool 
             fine = CHECK_CUDA(c, cudaEventRecord, (c->streams.event[pc], c->streams.of[stream]));
     }
     Pc last = c->launches.order.pc[l->first + l->n - 1];
-    /* A single rank has few events. Without marks, a long step would look as if it hung. */
+    /* Publish a position now and then. A single rank has few events; without this, a long step
+     * would look like a hang. */
     bool is_due = l->first / MARK_EVERY != (l->first + l->n) / MARK_EVERY;
     if (fine && (l->is_comm || c->streams.event[last] != NULL || is_due))
         fine = mark(c, stream, &c->watch.unfinished[stream], c->watch.next_on_stream[last]);

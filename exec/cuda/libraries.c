@@ -1,6 +1,6 @@
-/* The libraries that kernels call. They are opened before the first step and are shown each
- * instruction that they may compute. So choosing, timing and allocating are finished before steps
- * begin. */
+/* The libraries that compute some instructions. They are opened before the first step, and each
+ * instruction that they may compute is prepared then. So choosing, timing and allocating have ended
+ * before the steps begin. */
 #include <string.h>
 
 #include "exec/cuda/private.h"
@@ -44,7 +44,7 @@ static bool prepare(Cuda *c, Pc pc)
     attention_part_calls(&at, op_whole(in->op), args);
     while (attention_part_next(&at)) {
         KernelArgs call = at.call;
-        if (op_is_gradient(in->op)) call.n_args = args->n_args; /* scratch included */
+        if (op_is_gradient(in->op)) call.n_args = args->n_args; /* with scratch memory */
         if (!prepare_attention(c, pc, op_whole(in->op), &call)) return false;
     }
     return true;
@@ -112,12 +112,12 @@ bool libraries_open(Cuda *c)
     return true;
 }
 
-/* The records that all ranks report, one rank after another. Each rank's records are padded with
- * zeroes to equal length. If all ranks report the same records, they are stored once. */
+/* Records of all ranks, one rank after another. Each rank's records are padded with zeros to the
+ * same number. If all ranks have the same records, these are stored only once. */
 typedef struct GatheredRecords {
     const void *all;
-    uint32_t n, n_before; /* the number of own records; the number of records of the ranks before
-                           * this rank */
+    uint32_t n, n_before; /* number of all records; number of records of the ranks before this
+                             one */
 } GatheredRecords;
 
 typedef struct Summary {
@@ -178,7 +178,8 @@ static bool settle_attention(Cuda *c)
     return true;
 }
 
-/* The plain kernel uses no tensor cores, but the prediction assumes the library's kernels. */
+/* Warns about products that the plain kernel computes. It uses no tensor cores, but the prediction
+ * assumes the library's kernels. */
 static void tell_plain(Cuda *c)
 {
     char text[640];

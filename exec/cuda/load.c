@@ -1,7 +1,7 @@
-/* Launches each kind of kernel once, before communicators exist. The first launch loads a kernel,
- * and the driver may wait for all running work while it loads. A communication that runs then could
- * wait in turn for this rank, and neither would ever end. The driver could load all kernels at the
- * start, but cuBLAS has thousands of them, which take memory and time. NCCL loads its own kernels
+/* Launches each kind of kernel once, before communicators exist. The first launch of a kernel loads
+ * it, and while the driver loads, it may wait for all running work. A communication that runs at
+ * that time may wait for this rank, so neither would ever end. The driver could load all kernels at
+ * the start, but cuBLAS has thousands, which would take memory and time. NCCL loads its own kernels
  * when it starts. */
 #include <string.h>
 #include <time.h>
@@ -10,9 +10,9 @@
 #include "planner/base/clock.h"
 #include "planner/base/list.h"
 
-/* Returns the properties of a pointer that affect the choice of kernels: its alignment and, in a
- * launch of several instructions, the first argument with the same pointer. A fused kernel refuses
- * buffers that coincide, and the chain's kernel runs instead. */
+/* Returns the properties of an address that affect the choice of kernels: its alignment and, in a
+ * launch of several instructions, the first argument with the same address. If buffers coincide, a
+ * fused kernel refuses the chain, and the general kernel for chains runs instead. */
 static uintptr_t place_of(const Cuda *c, uint32_t at, uint32_t n, const void *ptr)
 {
     enum { WIDEST = 16 }; /* bytes of the widest access */
@@ -25,7 +25,7 @@ static uintptr_t place_of(const Cuda *c, uint32_t at, uint32_t n, const void *pt
     return (uintptr_t)ptr % WIDEST;
 }
 
-/* A hash of everything that affects which kernels a launch runs. */
+/* Returns a hash of everything that affects which kernels a launch runs. */
 static Hash128 kind_of(const Cuda *c, uint32_t at, uint32_t n)
 {
     struct {
@@ -64,7 +64,8 @@ static bool load_one(Cuda *c, uint32_t at, uint32_t n, Arena *scratch, LaunchKin
            (n > 1 || choices_issue(c, c->launches.order.pc[at]));
 }
 
-/* Waits for the launches. They ran on zeroes and may have reported faults; clears these faults. */
+/* Waits until the launches have ended. They computed with zeros, so they may have reported faults;
+ * these are cleared. */
 static bool loaded(Cuda *c)
 {
     const double until = clock_s() + c->watch.patience_s;

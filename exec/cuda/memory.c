@@ -1,6 +1,7 @@
-/* The two arenas of a rank, one allocation each, and the host's access to them between steps. With
- * poison, memory that holds no value at the start of a step is NaN. With poison or measure, bytes
- * that are never written keep the pattern to the end. */
+/* The two arenas of a rank, each a single allocation, and the host's access to them between steps.
+ * With the option `poison`, memory that holds no value at the beginning of a step is filled with
+ * NaN. With `poison` or `measure`, bytes that are never written keep their pattern until the
+ * end. */
 #include <assert.h>
 #include <string.h>
 
@@ -8,8 +9,8 @@
 
 enum { MOST_BLOCK_BYTES = 1 << 22 };
 
-/* A placeholder for the arena's address until the arena exists. Choices of kernels depend only on
- * an address's alignment, up to ARENA_LEAST bytes. */
+/* Stands for the address of the arena until the arena is allocated. The choice of kernels depends
+ * only on the alignment of addresses, up to ARENA_LEAST bytes, which this address has. */
 #define PLACE_HOLDER UINT64_C(0x7000000000)
 enum { ARENA_LEAST = 256 };
 
@@ -18,13 +19,14 @@ static const Program *program_of(const Cuda *c)
     return plan_program(c->plan, c->rank);
 }
 
-/* Returns the size of a block: all of a small arena. It is a multiple of 8, like the pattern. */
+/* Returns the size of the pinned block that is used to fill or to inspect the arena. A small arena
+ * is done in one block. The size is a multiple of 8, like the pattern. */
 static uint64_t block_bytes(const Cuda *c)
 {
     return c->gpu.arena_bytes < MOST_BLOCK_BYTES ? c->gpu.arena_bytes : MOST_BLOCK_BYTES;
 }
 
-/* Opens a block of pinned memory that holds poison, or that receives bytes to inspect. */
+/* Allocates a pinned block, which either holds poison or receives bytes to inspect. */
 static bool block_open(Cuda *c, char **block)
 {
     *block = NULL;
@@ -36,11 +38,11 @@ static void block_close(char *block)
     if (block != NULL) cudaFreeHost(block);
 }
 
-/* Fills bytes [lo, hi) of the device arena. */
+/* Fills bytes lo to hi - 1 of the device arena with the pattern in `block`. */
 static bool fill(Cuda *c, uint64_t lo, uint64_t hi, const char *block)
 {
     while (lo < hi) {
-        uint64_t phase = lo % 8; /* the pattern depends on the address */
+        uint64_t phase = lo % 8; /* offset in the pattern, which depends on the address */
         uint64_t n = block_bytes(c) - phase;
         if (hi - lo < n) n = hi - lo;
         if (!CHECK_CUDA(c, cudaMemcpy,
@@ -78,7 +80,8 @@ bool memory_open(Cuda *c, const Program *p)
     r->measure = c->options.measure;
     c->gpu.arena_bytes = (p->bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN + ARENA_SLACK;
     r->device = (char *)(uintptr_t)PLACE_HOLDER;
-    /* If the arena is too large for the device, the run ends here, before algorithms are timed. */
+    /* if the arena is too large for the device, the run must fail here, before it takes time to
+     * choose algorithms */
     if (c->gpu.arena_bytes > c->gpu.free_before && !take_arena(c)) return false;
     void *host_at = NULL;
     if (!CHECK_CUDA(c, cudaMallocHost, (&host_at, host))) return false;
@@ -147,7 +150,8 @@ bool memory_write(Cuda *c, BufferId b, const void *from)
                       (rank_memory(&c->state, b), from, bytes_of(c, b), cudaMemcpyDefault));
 }
 
-/* Finds, from `at` on, the next bytes [*lo, *hi) that hold no value between steps. */
+/* Finds the next range *lo to *hi - 1 of bytes, from `at` on, that holds no value between steps.
+ * Returns false if there is none before `end`. */
 static bool next_dead(const Program *p, Space space, uint64_t end, uint64_t at, uint64_t *lo,
                       uint64_t *hi)
 {
@@ -171,7 +175,7 @@ static bool next_dead(const Program *p, Space space, uint64_t end, uint64_t at, 
     return *lo < end;
 }
 
-/* Records the highest byte of the arena that was written, before the arena is poisoned again. */
+/* Notes the highest byte of the arenas that was written, before the arenas are poisoned again. */
 static bool note_highest(Cuda *c)
 {
     for (int space = SPACE_device; space <= SPACE_host; space++) {
@@ -235,7 +239,7 @@ bool memory_inspect(Cuda *c)
     const Program *p = program_of(c);
     char slack[ARENA_SLACK] __attribute__((aligned(8)));
     if (!c->options.poison) return true;
-    uint64_t shift = p->bytes % 8; /* the pattern depends on the address */
+    uint64_t shift = p->bytes % 8; /* offset in the pattern, which depends on the address */
     assert(p->bytes - shift + sizeof slack <= c->gpu.arena_bytes);
     if (!CHECK_CUDA(
             c, cudaMemcpy,
@@ -251,9 +255,9 @@ bool memory_inspect(Cuda *c)
                      (unsigned long long)(device ? p->bytes : p->host_bytes));
 }
 
-/* Measures all memory in use on the device, including the context, which existed before any
- * measurement. If other processes use the device, it counts only the memory that was added since
- * then. */
+/* Measures the memory that this process uses on the device outside of its arena. This includes the
+ * CUDA context, which existed before any measurement. If other ranks use the device, too, only the
+ * memory that was added since the start counts. */
 void memory_outside(Cuda *c)
 {
     size_t unused = 0, total = 0;

@@ -1,4 +1,5 @@
-/* The backend's table of functions, and the symbols that the module exports. */
+/* The functions of the CUDA backend in the form of the interface Backend, and the symbol that the
+ * module exports. */
 #include "exec/cuda/module.h"
 
 #include <assert.h>
@@ -6,7 +7,7 @@
 
 #include "exec/cuda/private.h"
 
-/* Errors of a call go to the caller's diagnostics. */
+/* Returns the backend's state. Errors go to the caller's diagnostics from now on. */
 static Cuda *enter(const Backend *self, Diag *d)
 {
     Cuda *c = self->state;

@@ -1,5 +1,5 @@
-/* The interface of the CUDA module to the command that loads it. It includes no header of CUDA,
- * because both sides read it. */
+/* The interface between the command and the CUDA module, which it loads. Both sides include this
+ * header, so it includes no header of CUDA. */
 #ifndef TANDEM_EXEC_CUDA_MODULE_H
 #define TANDEM_EXEC_CUDA_MODULE_H
 
@@ -8,9 +8,9 @@
 
 enum { CUDA_MODULE_VERSION = 5 };
 
-/* One line of `tandem doctor`. */
+/* One line in the output of `tandem doctor`. */
 typedef struct CudaFinding {
-    const char *name, *state; /* state: "ok", "missing", "note" */
+    const char *name, *state; /* state: "ok", "missing" or "note" */
     const char *text;
 } CudaFinding;
 typedef struct CudaFindings {
@@ -19,17 +19,20 @@ typedef struct CudaFindings {
 
 typedef struct CudaModule {
     uint32_t version;
-    /* transport NULL: ranks meet over TCP if a launcher's variables are set; otherwise there is one
-     * rank. */
+    /* Makes the CUDA backend. If `transport` is NULL, ranks meet over TCP if the environment
+     * variables of a launcher are set; otherwise there is a single rank. */
     Backend *(*backend)(Arena *arena, const Transport *transport);
-    /* Describes toolkit, driver, devices and NCCL, and names the missing ones. Never fails. */
+    /* Describes the CUDA toolkit, the driver, the devices and NCCL, and names those that are
+     * missing. Never fails. */
     void (*describe)(Arena *arena, CudaFindings *findings);
-    /* Returns the bytes of scratch memory that the lowering must reserve for the kernels. */
+    /* Returns the bytes of scratch memory that the kernel of an op needs; the lowering reserves
+     * them. */
     WorkspaceBytes workspace;
-    /* The device's name, which identifies its measurements in the store; NULL: no device. */
+    /* Returns the name of a device, under which the store keeps its measurements; NULL: there is no
+     * such device. */
     const char *(*device_name)(Arena *arena, uint32_t device);
 } CudaModule;
 
-extern const CudaModule tandem_cuda_module; /* the symbol that the command looks up */
+extern const CudaModule tandem_cuda_module; /* the symbol that the command looks up in the module */
 
 #endif

@@ -1,7 +1,7 @@
-/* The CUDA backend: one process for each rank, one device for each process. No rank may wait for a
- * failed rank while the backend opens. So each rank first does its local work, then all ranks check
- * that all succeeded, and then they do the work in which all take part. Closing releases everything
- * that was opened so far. */
+/* Opens and closes the CUDA backend, with one process for each rank and one device for each
+ * process. While the backend opens, no rank may wait for a rank that has failed. So each rank first
+ * does the work that needs no other rank; then all ranks check that all have succeeded; then they
+ * do the work in which all take part. Closing releases everything that was opened. */
 #include <assert.h>
 #include <string.h>
 
@@ -14,8 +14,8 @@ static const Loc nowhere = {NULL, 0};
 
 enum { WHOLE_LENGTH = 4000 };
 
-/* Seconds, enough to choose kernels for the products of a large plan, or to start NCCL on many
- * machines. */
+/* Default of patience_s in seconds. This is enough to choose kernels for the products of a large
+ * plan, or to start NCCL on many machines. */
 #define PATIENCE_S 120.0
 
 static bool meet(Cuda *c)
@@ -45,10 +45,10 @@ static bool all_are_fine(Cuda *c, bool fine)
     return fine;
 }
 
-/* Allocates the small blocks that a step needs in addition to the arenas. */
+/* Allocates the small blocks of memory that a step needs besides the arenas. */
 static bool open_blocks(Cuda *c)
 {
-    /* comm.c warms up with the last of these words */
+    /* the last of these words are for the warm-up in comm.c */
     uint32_t n = c->state.info->n_instr + 2 + c->n_ranks;
     uint32_t *numbers = arena_array(c->arena, n, sizeof *numbers);
     for (uint32_t i = 0; i < n; i++) numbers[i] = i;
@@ -123,11 +123,13 @@ bool cuda_open(Cuda *c, const Plan *plan, const BackendOptions *options)
     c->watch.patience_s = c->own.patience_s;
     if (c->watch.patience_s <= 0)
         c->watch.patience_s = c->options.timeout_s > PATIENCE_S ? c->options.timeout_s : PATIENCE_S;
-    device_environment(); /* before MPI starts, because a CUDA-aware MPI may call the driver */
+    device_environment(); /* this must come before MPI starts, because a CUDA-aware MPI may call the
+                             driver */
     if (!meet(c)) return false;
     c->watch.here = arena_array(c->arena, c->n_ranks, 1);
-    /* The branches of a graph may run one after the other. In that case, one branch would wait for
-     * the host, the host for other ranks, and the other ranks for another branch of this graph. */
+    /* CUDA may run the branches of a graph one after the other. Then one branch would wait for the
+     * host, the host for other ranks, and these for another branch of this graph. So there are no
+     * graphs here. */
     CudaGraphs *graphs = &c->own.graphs;
     if (c->own.via == CUDA_VIA_host && c->n_ranks > 1 && *graphs == CUDA_GRAPHS_auto)
         *graphs = CUDA_GRAPHS_none;
@@ -138,7 +140,7 @@ bool cuda_open(Cuda *c, const Plan *plan, const BackendOptions *options)
     if (!all_are_fine(c, libraries_settle(c))) return false;
     if (!all_are_fine(c, memory_place(c))) return false;
     choose_segments(c);
-    /* A single rank has no communication that loading a kernel could wait for. */
+    /* with a single rank there is no communication that the loading of a kernel could wait for */
     return issue_find_chains(c) && memory_settle(c) && (c->n_ranks == 1 || load_kernels(c)) &&
            memory_fill(c) && memory_settle(c) && comm_open(c) && watch_begin(c);
 }
@@ -147,11 +149,12 @@ void cuda_close(Cuda *c)
 {
     trace_close(c);
     scan_close(c);
-    graph_close(c); /* before the communicators, which the graphs contain */
+    graph_close(c); /* must come before the communicators are closed, because graphs contain them */
     comm_close(c);
     if (c->watch.stuck) watch_leave(c);
-    if (!c->watch.stuck) {  /* freeing waits for the device; ending the process does not */
-        libraries_close(c); /* before the streams */
+    if (!c->watch.stuck) {  /* freeing memory waits for the device; if it is stuck, only ending the
+                               process helps */
+        libraries_close(c); /* must come before the streams are closed */
         issue_close(c);
         stage_close(c);
         choices_close(c);

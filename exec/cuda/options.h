@@ -1,36 +1,40 @@
-/* The cuda backend's own options, to which BackendOptions.own points. options.def lists the options
- * that a user can give. */
+/* The options that only the CUDA backend has; BackendOptions.own points to them. options.def lists
+ * those that a user can give. */
 #ifndef TANDEM_EXEC_CUDA_OPTIONS_H
 #define TANDEM_EXEC_CUDA_OPTIONS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The ways to turn a step into CUDA graphs. */
+/* How a step is turned into CUDA graphs. */
 typedef enum CudaGraphs {
-    /* whole for short programs, otherwise cut; none if communication goes through the host */
+    /* like CUDA_GRAPHS_whole for short programs, and like CUDA_GRAPHS_cut for long ones; like
+     * CUDA_GRAPHS_none if communications go through the host */
     CUDA_GRAPHS_auto,
-    CUDA_GRAPHS_whole, /* the step is one graph */
-    CUDA_GRAPHS_cut,   /* three graphs: for the first, the inner and the last micro-batches */
+    CUDA_GRAPHS_whole, /* the whole step is one graph */
+    CUDA_GRAPHS_cut,   /* three graphs: one for the first micro-batch, one for all inner ones, one
+                          for the last */
     CUDA_GRAPHS_none
 } CudaGraphs;
 
 typedef enum CudaVia { CUDA_VIA_nccl, CUDA_VIA_host } CudaVia;
 
-/* Zero is the default of each field. */
+/* For each field, zero is the default. */
 typedef struct CudaOptions {
     CudaGraphs graphs;
-    uint32_t device; /* 1 + the device's number; 0: the local rank's device */
-    /* several ranks on one GPU; NCCL is told that they are on different hosts */
+    uint32_t device; /* 1 + number of the device; 0: the device with the local rank's number */
+    /* several ranks use one GPU; NCCL is told that they are on different hosts */
     bool share_device;
-    CudaVia via;           /* host: communications go through the host, over MPI, instead of NCCL */
-    uint32_t whole_length; /* auto: programs with more instructions are cut; 0: 4000 instructions */
+    CudaVia via;           /* CUDA_VIA_host: communications go through the host and MPI instead of
+                              NCCL */
+    uint32_t whole_length; /* CUDA_GRAPHS_auto cuts programs with more instructions than this; 0
+                              stands for 4000 */
     bool tf32;             /* products of fp32 numbers may round the numbers to 19 bits */
-    bool cudnn;            /* cuDNN computes attention if it accepts the call and is fastest */
-    bool mma;              /* never use the Hopper-only attention kernels */
-    const char *record;    /* a folder where each rank records its position; NULL: none */
-    /* seconds that the other ranks wait for a rank that works on the CPU, outside a step; 0: the
-     * larger of 120 s and timeout_s */
+    bool cudnn;            /* cuDNN computes attention if it accepts the call and is the fastest */
+    bool mma;              /* attention never uses the kernels for Hopper */
+    const char *record;    /* folder in which each rank records its position; NULL: none */
+    /* seconds that other ranks wait for a rank that works on its CPU outside of a step; 0 stands
+     * for the larger of 120 and timeout_s */
     double patience_s;
 } CudaOptions;
 

@@ -1,12 +1,14 @@
-/* The order of issue: a topological order of the program in which communications that start
- * together are adjacent. An event must be recorded before another stream waits for it. The order of
- * the pcs could violate this if a later member of a launch waits for another instruction. */
+/* The order of issue: an order in which each instruction comes after all that it waits for, and
+ * communications that start together are neighbours. An event must be recorded before another
+ * stream can wait for it. The order of instruction numbers does not guarantee this: in a group of
+ * communications that start together, a later one may wait for an instruction with a larger number
+ * than the first one. */
 #include "exec/cuda/order.h"
 
 #include <assert.h>
 #include <string.h>
 
-/* A heap of pcs, ordered by (first pc of the launch, pc). */
+/* A heap of instructions, ordered by (first instruction of the launch, instruction). */
 typedef struct PcHeap {
     Pc *at, *leader;
     uint32_t n;
@@ -41,7 +43,7 @@ static Pc heap_pop(PcHeap *h)
     return top;
 }
 
-/* Finds the first instruction of each launch, along its stream. */
+/* Finds, for each instruction, the first instruction of its launch, by following the streams. */
 static void find_leaders(const Program *p, Pc *leader)
 {
     Pc end[STREAM_COUNT] = {0};
@@ -72,7 +74,7 @@ void order_make(const ProgramInfo *info, Arena *arena, IssueOrder *order)
         Pc first = heap_pop(&heap), leader = heap.leader[first];
         uint32_t from = order->n;
         order->pc[order->n++] = first;
-        /* All members wait for the same instructions, so all are in the heap. */
+        /* all members of a launch wait for the same instructions, so all of them are in the heap */
         while (heap.n > 0 && heap.leader[heap.at[0]] == leader)
             order->pc[order->n++] = heap_pop(&heap);
         for (uint32_t i = from; i < order->n; i++) {
@@ -82,7 +84,8 @@ void order_make(const ProgramInfo *info, Arena *arena, IssueOrder *order)
                 if (--n_before[info->then[k]] == 0) heap_push(&heap, info->then[k]);
         }
     }
-    /* `after` only names smaller pcs, and the verifier has checked the launches */
+    /* no instruction is missing: `after` only names smaller numbers, and the verifier has checked
+     * the launches */
     assert(order->n == n);
     arena_free(scratch);
 }
@@ -94,7 +97,8 @@ void order_whole(IssueOrder *order, Arena *arena)
     order->n_segments = 1;
 }
 
-/* Returns the index of micro-batch m's first computation; order->n if it has none. */
+/* Returns the position of the first instruction of micro-batch m on the compute stream; order->n if
+ * there is none. */
 static uint32_t begin_of(const RankState *r, const IssueOrder *order, uint32_t microbatch)
 {
     const Program *p = r->info->p;
@@ -116,7 +120,7 @@ static bool same_comm(const Comm *a, const Comm *b)
 
 static bool same_args(const KernelArgs *a, const KernelArgs *b)
 {
-    /* Random draws depend on the micro-batch, whose number is part of the graph. */
+    /* random draws depend on the micro-batch, whose number is part of a graph */
     if (a->attrs.drop > 0 && a->microbatch != b->microbatch) return false;
     return a->n_in == b->n_in && a->n_args == b->n_args && a->rows == b->rows &&
            memcmp(a->ptr, b->ptr, a->n_args * sizeof a->ptr[0]) == 0 &&
@@ -131,8 +135,9 @@ static bool same_args(const KernelArgs *a, const KernelArgs *b)
            memcmp(&a->strides, &b->strides, sizeof a->strides) == 0;
 }
 
-/* True if instruction i waits for the same instructions within its segment s as its counterpart
- * does within segment t. All instructions before a segment have finished when it begins. */
+/* Returns true if instruction i of segment s waits for the same instructions within s as
+ * instruction `wanted` of another segment does within its own. Instructions before a segment do not
+ * matter, because they have ended when the segment begins. */
 static bool waits_for(const Program *p, const IssueOrder *o, const Segment *s, uint32_t i,
                       uint32_t wanted)
 {

@@ -1,7 +1,7 @@
-/* Writes this rank's position to a file of its own (--record FOLDER). The file remains after a run
- * is killed. It also helps with runs on several machines, whose ranks share no memory. Each line
- * names its rank, so that the files of all ranks can be joined and searched for a match number.
- * Either of the two threads writes the file while the other waits; each write is a single call. */
+/* Writes the position of this rank to its own file (--record FOLDER). The file remains if the run
+ * is killed, and it also works for runs on several machines. Each line names its rank, so that one
+ * can join the files of all ranks and search them for a match number. Both threads of a rank may
+ * write the file, one of them while the other waits; each write is a single call. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "exec/cuda/private.h"
 #include "planner/base/clock.h"
 
-/* When a rank's process is killed, at most this many seconds of its last actions are lost. */
+/* seconds between two writes; if the process is killed, at most this much is lost */
 #define EVERY_S 0.2
 
 bool record_open(Cuda *c)
@@ -45,8 +45,8 @@ static const char *state_word(const Cuda *c)
     return "";
 }
 
-/* Describes a stream by its first unfinished instruction; for a communication, also whether it has
- * begun. */
+/* Adds a line about one stream: its first unfinished instruction and, if that is a communication,
+ * whether it has begun. */
 static void add_stream(const Cuda *c, const char *who, int s, Str *out)
 {
     Pc unfinished = atomic_load(&c->report.slot->unfinished[s]);
@@ -73,8 +73,8 @@ void record_write(Cuda *c, const char *rule, const char *text)
     for (int s = STREAM_none + 1; c->watch.unfinished != NULL && s < STREAM_COUNT; s++)
         if (c->streams.uses[s]) add_stream(c, who, s, &out);
     if (rule != NULL) str_print(&out, "%s error[%s]: %s\n", who, rule, text);
-    /* The text may be shorter or longer than before. The file must never contain a mixture of
-     * both. */
+    /* the new text may be shorter or longer than the old one, and the file must never contain a
+     * mixture of both */
     if (pwrite(c->report.record - 1, str_text(&out), out.n, 0) == (ssize_t)out.n &&
         ftruncate(c->report.record - 1, (off_t)out.n) != 0)
         c->report.record = 0;

@@ -1,6 +1,6 @@
-/* Finds the first number that is not finite. After each instruction its outputs are copied to the
- * host on the same stream, block by block, and checked before the stream continues. The program
- * keeps its order, and ranks wait for each other as in any other step. */
+/* Finds the first number that is not finite. The outputs of each instruction are copied to the host
+ * on the instruction's stream, block by block, and checked before the stream goes on. The order of
+ * the program does not change, and ranks wait for each other as in any other step. */
 #include <math.h>
 #include <pthread.h>
 
@@ -9,7 +9,7 @@
 
 enum { PIECE_BYTES = 1 << 22 };
 
-/* several streams may call back at the same time */
+/* protects Cuda.findings, because several streams may call `look` at the same time */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 bool scan_open(Cuda *c, BadNumber *bad)
@@ -37,7 +37,8 @@ void scan_close(Cuda *c)
     c->findings.scan_arena = NULL;
 }
 
-/* Compares positions by the order of the program, then by output and element. */
+/* Returns true if a number comes before the bad number found so far: in the order of the program,
+ * then of outputs, then of elements. */
 static bool is_earlier(const Scan *s, uint64_t element, const BadNumber *bad)
 {
     if (bad->pc == 0 || s->pc != bad->pc) return bad->pc == 0 || s->pc < bad->pc;

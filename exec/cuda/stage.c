@@ -1,7 +1,7 @@
-/* Brings data from the host to the device. Each batch instruction has pinned memory for its
- * micro-batch of this step, and ordinary memory that is filled with the next step's data while the
- * device works. If micro-batches share a graph, the instruction copies from a slot on the device,
- * which is filled before. */
+/* Brings the data of micro-batches from the host to the device. For each batch instruction there is
+ * pinned memory with the data of this step, and ordinary memory that the host fills with the data
+ * of the next step while the device works. If several micro-batches use one graph, the instruction
+ * copies from a slot on the device, into which the data are copied before. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,7 +80,8 @@ void stage_prepare(Cuda *c)
     fill_back(c, &next);
 }
 
-/* A shared segment uses the slots of the segment that has the graph. */
+/* Allocates the slots of a segment. If segments have a graph in common, all use the slots of the
+ * segment that owns the graph. */
 static bool make_slots(Cuda *c, Staged *s)
 {
     for (uint32_t k = 0; k < s->n; k++) {

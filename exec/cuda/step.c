@@ -1,5 +1,5 @@
-/* Runs a step. The control block and the data are copied to the device. Then the program runs, as
- * graphs or instruction by instruction. The host waits only once, at the end. */
+/* Runs a step. The control block and the data are copied to the device; then the program runs, as
+ * CUDA graphs or instruction by instruction. The host waits only once, at the end. */
 #include <string.h>
 
 #include "exec/cuda/private.h"
@@ -21,7 +21,7 @@ static bool run_program(Cuda *c, bool by_graphs)
     return true;
 }
 
-/* Reports a fault that a kernel found in its data. */
+/* Reports a fault that a kernel has found in its data. */
 static bool check_fault(Cuda *c)
 {
     uint32_t fault = *c->gpu.fault_host;
@@ -35,11 +35,12 @@ static bool check_fault(Cuda *c)
                      instr_text(c->plan, c->state.info->p, pc, c->arena));
 }
 
-/* Does the host's work before the device starts the step. If that may take long, the ranks wait for
- * each other. Otherwise the fastest rank would mistake the others' work for a hang. */
+/* Does the host's work before the device starts the step. If this work may take long, all ranks
+ * wait for each other afterwards. Otherwise the fastest rank would take the others' work for a
+ * hang. */
 static bool prepare(Cuda *c, bool by_graphs, bool traced)
 {
-    /* The first step runs without graphs, because libraries load during it. */
+    /* the first step runs without graphs, because libraries are loaded during it */
     const bool captures = by_graphs && !traced && c->launches.graph == NULL;
     const bool reads = c->launches.next_filled != c->control.step;
     if (!memory_poison(c) || !memory_settle(c)) return false;
@@ -82,7 +83,7 @@ bool step_run(Cuda *c, const Control *control, Trace *trace)
     watch_arm(c, false);
     fine = fine && check_fault(c) && memory_inspect(c);
     if (fine && trace) trace_rows(c, trace);
-    /* before anything is released, because releasing may wait */
+    /* report before anything is released, because releasing may wait */
     if (!fine || c->failed) watch_fail(c);
     if (trace) trace_close(c);
     atomic_store(&c->report.slot->state, STATUS_open);

@@ -1,6 +1,6 @@
-/* The exchange of uneven rows (exec/uneven.c) by NCCL's messages. Their sizes are known only while
- * the step runs. So the host waits for the counts, and a step with such exchanges cannot be a
- * graph. */
+/* Exchanges rows of experts, where each rank may send another number of rows (exec/uneven.c), by
+ * messages of NCCL. The sizes of the messages are known only during the step. So the host waits for
+ * the tables of counts, and a step with such an exchange cannot be a CUDA graph. */
 #include "exec/cuda/private.h"
 
 static bool is_uneven(const Cuda *c, Pc pc)
@@ -42,8 +42,8 @@ void uneven_close(Cuda *c)
     c->comms.counts = NULL;
 }
 
-/* Copies the counts of rows to the host. The host waits for them, because NCCL's messages get their
- * sizes from the host. */
+/* Copies the tables of counts to the host and waits for them, because NCCL takes the sizes of
+ * messages from the host. */
 static bool read_counts(Cuda *c, const Comm *comm, Comm *host, cudaStream_t stream)
 {
     int32_t *at = c->comms.counts;
@@ -59,11 +59,11 @@ static bool read_counts(Cuda *c, const Comm *comm, Comm *host, cudaStream_t stre
     return CHECK_CUDA(c, cudaStreamSynchronize, (stream));
 }
 
-/* The positions of the rows of one exchange. On the side of the samples, rows are ordered by
- * expert. On the side of the experts, the rows of each expert are ordered by rank. */
+/* Where the rows of one exchange lie. On the samples' side, rows are ordered by expert. On the
+ * experts' side, the rows of each expert are ordered by rank. */
 typedef struct Sides {
     Comm host;
-    bool there; /* to the experts */
+    bool there; /* true: rows go to the experts; false: they go back */
     int64_t n, experts, samples;
     uint64_t row;
     char *of_samples, *of_experts;
@@ -79,7 +79,7 @@ static uint64_t bytes_from(const Sides *s, int64_t expert, int64_t part)
     return (uint64_t)uneven_piece(&s->host, s->there, expert, part, s->samples) * s->row;
 }
 
-/* Copies the rows that stay on this rank, and sets the memory behind its last row to zero. */
+/* Copies the rows that stay on this rank, and sets the memory after the rank's last row to zero. */
 static bool keep_rows(Cuda *c, const Sides *s, cudaStream_t stream)
 {
     const uint64_t end = (uint64_t)uneven_rows_to(&s->host) * s->row;
@@ -108,8 +108,8 @@ static bool message(Cuda *c, char *at, uint64_t bytes, bool sends, int64_t peer,
                  : CHECK_NCCL(c, &of, ncclRecv, (at, bytes, ncclInt8, (int)peer, of, stream));
 }
 
-/* Sends one message for each expert and peer; the rows of a message are contiguous on both sides.
- */
+/* Sends one message for each expert and each other rank. The rows of a message are contiguous on
+ * both sides. */
 static bool send_rows(Cuda *c, const Sides *s, ncclComm_t of, cudaStream_t stream)
 {
     char *at = s->of_samples;

@@ -1,7 +1,7 @@
-/* Watches a running step: whether it has ended or makes progress, whether another rank has gone,
- * and whether a communicator is broken. Each stream copies the number of its next instruction into
- * pinned memory. From there the number is copied to the status record that all ranks of the machine
- * share. */
+/* Watches a running step: whether it has ended, whether it makes progress, whether another rank has
+ * ended, and whether a communicator is broken. Each stream copies the number of its next
+ * instruction to pinned memory. The watching code copies this number to the status record, which
+ * all ranks of the machine can read. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,11 +15,11 @@
 enum { POLLS_BEFORE_SLEEP = 2000, SLEEP_NS = 20000, POLLS_BETWEEN_LOOKS = 16 };
 enum { BETWEEN_BEATS_NS = 50000000 };
 
-/* Seconds by which the watching thread reports later than the issuing thread. */
+/* seconds by which the watching thread reports later than the issuing thread would */
 #define LATER_S 1.0
 
-/* Ranks that our launcher did not start share a status record of their own, if all are on one
- * machine. */
+/* Creates a status record for ranks that our own launcher did not start. The ranks must all be on
+ * one machine. */
 static bool make_record(Cuda *c)
 {
     char path[sizeof c->report.status_path] = "", *all = NULL;
@@ -27,7 +27,8 @@ static bool make_record(Cuda *c)
     for (Rank r = 1; r < c->n_ranks; r++)
         one_machine = one_machine && c->comms.all[r].host == c->comms.all[0].host;
     if (!one_machine || c->n_ranks == 1) return true;
-    Diag quiet = diag_in(c->arena); /* a run can continue without the record */
+    Diag quiet = diag_in(c->arena); /* errors are dropped, because a run can do without the
+                                       record */
     if (c->rank == 0) c->report.status = status_create(c->n_ranks, path, sizeof path, &quiet);
     all = arena_array(c->arena, c->n_ranks, sizeof path);
     bool fine = c->meet->exchange(c->meet, path, sizeof path, all, c->watch.patience_s);
@@ -36,7 +37,7 @@ static bool make_record(Cuda *c)
         c->report.status = status_join(c->n_ranks);
         unsetenv(STATUS_VARIABLE);
     }
-    /* The file is no longer needed once all ranks have mapped it. */
+    /* the file is no longer needed once all ranks have mapped it */
     fine = fine && c->meet->exchange(c->meet, path, 1, all, c->watch.patience_s);
     if (c->rank == 0 && path[0] != 0) unlink(path);
     c->report.owns_status = true;
@@ -98,9 +99,9 @@ static Ending ending_of(Cuda *c)
                     .record_self = c};
 }
 
-/* Called after the report. Stops the communicating thread, so that this thread can use MPI, and
- * aborts communicators. Nothing is freed, because freeing waits for streams, which may never end.
- * Ending the process ends them. */
+/* Ends all ranks after the report. Stops the communicating thread, so that this thread may use MPI,
+ * and aborts communicators. It frees nothing: freeing waits for streams, which may never end, and
+ * they end with the process. */
 static void end_ranks(void *self, int code)
 {
     Cuda *c = self;
@@ -111,7 +112,7 @@ static void end_ranks(void *self, int code)
 static Ending ending_by_issuer(Cuda *c)
 {
     Ending e = ending_of(c);
-    atomic_store(&c->watch.ends, true); /* only one thread reports */
+    atomic_store(&c->watch.ends, true); /* so that only one thread reports */
     e.abort = end_ranks;
     e.self = c;
     return e;
@@ -142,7 +143,7 @@ Pc watch_actual(const Cuda *c, Pc pc)
     return inside ? c->launches.order.pc[s->first + (at - owner->first)] : pc;
 }
 
-/* Publishes the positions of the streams; returns true if one has moved. */
+/* Copies the positions of the streams to the status record. Returns true if a stream has moved. */
 static bool publish(Cuda *c)
 {
     bool moved = false;
@@ -157,7 +158,7 @@ static bool publish(Cuda *c)
     return moved;
 }
 
-/* Reports the last known position of each stream. */
+/* Adds the last known position of each stream to a message. */
 static void add_places(const Cuda *c, Str *out)
 {
     for (int k = STREAM_none + 1; k < STREAM_COUNT; k++)
@@ -166,7 +167,7 @@ static void add_places(const Cuda *c, Str *out)
                       instr_text(c->plan, c->state.info->p, c->watch.seen[k], c->arena));
 }
 
-/* Returns the program's first communication that has begun and is not done. */
+/* Returns the first communication, in program order, that has begun but not ended. */
 static Pc waited_for(const Cuda *c)
 {
     Pc first = 0;
@@ -179,8 +180,9 @@ static Pc waited_for(const Cuda *c)
     return first;
 }
 
-/* A single rank waits only for its own device, which is at most MARK_EVERY instructions behind the
- * mark. */
+/* Ends the run after a timeout if there is a single rank. Such a rank only waits for its own
+ * device. The device is at most MARK_EVERY instructions further than the last published
+ * position. */
 static _Noreturn void time_out_alone(Cuda *c, Ending *e, double waited_s)
 {
     Str s = str_in(c->arena);
@@ -197,7 +199,7 @@ static _Noreturn void time_out(Cuda *c, Ending *e, double waited_s)
     ending_timeout(e, pc ? c->state.at[pc].comm : NULL, pc, waited_s);
 }
 
-/* Returns false if the step cannot succeed. */
+/* Looks at everything that this file watches. Returns false if the step cannot succeed any more. */
 static bool look_around(Cuda *c)
 {
     double now = clock_s();
@@ -219,7 +221,7 @@ static bool look_around(Cuda *c)
 
 /* ---- the thread that watches the issuing thread ---- */
 
-/* Waits for BETWEEN_BEATS_NS, or until watch_close wakes the thread. */
+/* Waits for BETWEEN_BEATS_NS nanoseconds, or until watch_close wakes this thread. */
 static void rest_or_end(Cuda *c)
 {
     struct timespec until;
@@ -232,9 +234,10 @@ static void rest_or_end(Cuda *c)
     pthread_mutex_unlock(&c->watch.watch_lock);
 }
 
-/* The issuing thread blocks inside CUDA when a stream's queue is full. If the stream hangs at that
- * moment, the issuing thread cannot watch the step. This thread calls neither CUDA nor NCCL. Ending
- * the process ends the work on the device. */
+/* The watching thread. If the queue of a stream is full, the issuing thread blocks inside CUDA; if
+ * that stream then hangs, the issuing thread cannot watch the step. So this thread watches the
+ * issuing thread. It calls neither CUDA nor NCCL. It can only end the process, which also ends the
+ * work on the device. */
 static void *watch(void *self)
 {
     Cuda *c = self;
@@ -298,7 +301,8 @@ bool watch_opening(Cuda *c, const char *what)
     return watch_step(c);
 }
 
-/* Reports the last position that the device's streams have published. */
+/* Reports that the device was lost, with the last positions that its streams have published.
+ * Returns false. */
 static bool device_lost(Cuda *c, cudaError_t error)
 {
     Str s = str_in(c->arena);

@@ -1,5 +1,5 @@
-/* Sources of tokens: the bytes of a text file, or random tokens. A sample depends only on its
- * global index, so it is the same for every sharding. */
+/* Data sources of tokens: the bytes of a text file, or random tokens. A sample depends only on its
+ * global number, so it is the same for every way of splitting the batch. */
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ enum {
     STREAM_LENGTH = 5
 };
 
-/* Returns the random stream for this use, step and micro-batch. */
+/* Returns the number of a stream of random numbers: for one use, step and micro-batch. */
 static uint64_t stream_of(uint64_t use, int64_t step, uint32_t microbatch)
 {
     assert(microbatch < 1u << 24);
@@ -43,7 +43,7 @@ static void fill_bytes(void *self, int64_t step, uint32_t microbatch, int64_t fi
     }
 }
 
-/* Returns NULL and sets errno if the file cannot be read. */
+/* Returns the bytes of a file. Returns NULL and sets errno if the file cannot be read. */
 static unsigned char *read_file(const char *path, Arena *arena, uint64_t *n)
 {
     FILE *f = fopen(path, "rb");
@@ -128,10 +128,10 @@ DataSource *data_synthetic(uint64_t seed, int64_t vocab, double ignored_fraction
     return source;
 }
 
-/* True if the label of token s of a sample counts. Sequences end at random tokens. Every fourth
- * pair of sequences and every fourth micro-batch has no labels. The first pair of the first two
- * micro-batches always has labels, because a step without labels has no gradient. The counts of
- * these two micro-batches always differ. */
+/* Returns true if the label of token s of a sample counts. Each sequence ends at a random token.
+ * Every fourth pair of sequences and every fourth micro-batch has no labels. The first pair of the
+ * first two micro-batches always has labels, because a step without labels has no gradient. These
+ * two micro-batches never have the same number of labels. */
 static bool is_kept(const Synthetic *y, int64_t step, uint32_t microbatch, int64_t sample,
                     int64_t s, int64_t seq)
 {

@@ -1,5 +1,5 @@
-/* Sources of fields: a file, a wave that travels eastward, and noise. A sample depends only on its
- * global position. */
+/* Data sources of fields: a file, a wave that travels eastward, and noise. A sample depends only on
+ * its global number. */
 #include "exec/data/data_field.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 enum { STREAM_TIME = 6, STREAM_NOISE = 7, WAVE_TIMES = 1 << 12, WAVE_PERIOD = 24 };
 
-/* Each step and micro-batch has its own stream of random numbers. */
+/* Returns the number of a stream of random numbers: for one use, step and micro-batch. */
 static uint64_t stream_of(uint64_t use, const FieldLine *f)
 {
     return use << 60 ^ (uint64_t)f->step << 24 ^ f->microbatch;
@@ -45,7 +45,7 @@ void data_noise_line(uint64_t seed, const FieldLine *f, double *values)
     for (int64_t i = 0; i < f->n; i++) values[i] = rng_normal(seed, stream, at + (uint64_t)i);
 }
 
-/* ---- a file of numpy: [times, channels, height, width], f4 or f8, little endian ---- */
+/* ---- files of numpy.save: [times, channels, height, width], f4 or f8, little endian ---- */
 
 typedef struct Grid {
     uint64_t seed;
@@ -80,7 +80,7 @@ static bool bad_file(Diag *d, const char *path, const char *why)
     return false;
 }
 
-/* The header is a Python dictionary with 'descr', 'fortran_order' and 'shape'. */
+/* Reads the header, a Python dictionary with 'descr', 'fortran_order' and 'shape'. */
 static bool read_header(Grid *g, const char *text, const char *path, Diag *d)
 {
     const char *type = strstr(text, "'descr': '"), *shape = strstr(text, "'shape': (");
@@ -105,7 +105,7 @@ static bool read_header(Grid *g, const char *text, const char *path, Diag *d)
 
 enum { PREFIX = 10, MOST_HEADER = 4096 };
 
-/* Reads the numbers behind the header. Their count follows from the header. */
+/* Reads the numbers after the header. The header determines how many there are. */
 static bool read_grid(Grid *g, FILE *f, const char *path, Arena *arena, Diag *d)
 {
     unsigned char prefix[PREFIX];
@@ -149,8 +149,8 @@ bool data_reads_fields(const Graph *graph)
     return field_of(graph, 0) != NULL;
 }
 
-/* Checks that the file has the grid of the model, and enough channels. The model reads the first
- * channels. */
+/* Checks that the grid in the file has the size of the model's grid, and that the file has enough
+ * channels. The model reads the first ones. */
 static bool fits_model(const Grid *g, const Graph *graph, const char *path, Diag *d)
 {
     for (uint32_t j = 0; j < 2; j++) {

@@ -1,5 +1,5 @@
-/* Starts the ranks under mpirun and watches them. This is needed because mpirun does not tell which
- * rank died, and waits forever for a rank that a signal has stopped. */
+/* Starts the ranks under mpirun and watches them. Watching is needed for two reasons: mpirun does
+ * not tell which rank died, and it waits forever for a rank that a signal has stopped. */
 #include "exec/launch/launch.h"
 
 #include <assert.h>
@@ -21,16 +21,17 @@ extern char **environ;
 
 enum { EXIT_RUN_FAILED = 6, EXIT_OWN_MAX = 7, EXIT_NO_MPIRUN = 127, LOOK_NS = 20000000 };
 
-/* Seconds that mpirun gets to end the ranks of a failed run. After that this process ends them. */
+/* Seconds that mpirun gets to end the ranks of a failed run. After that, this process ends them
+ * (first with SIGTERM, then with SIGKILL). */
 static const double patience_s = 4, kill_s = 2;
-/* Seconds after the first death in which further ranks may die before the report. */
+/* Seconds after the first death during which other ranks that die are added to the report. */
 static const double died_s = 0.3;
-/* Ranks end a run by themselves after the timeout. This process waits this much longer. */
+/* Ranks end a run by themselves after the timeout. This process waits this many seconds longer. */
 static const double slack_s = 3;
-/* MPI_Finalize waits for all ranks. A rank that is gone for so long while others remain did not
- * reach it. */
+/* MPI_Finalize waits for all ranks. If a rank has been gone for this many seconds while others
+ * remain, it cannot have reached MPI_Finalize. */
 static const double leave_s = 10;
-/* The longest time between the first and the last rank that opens its backend. */
+/* Longest time in seconds between the first rank and the last rank that opens its backend. */
 static const double start_s = 60;
 
 static const Loc nowhere = {NULL, 0};
@@ -46,10 +47,10 @@ bool launch_inside(uint32_t *n_ranks, uint32_t *rank, const char **flavour)
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         const char *size = getenv(known[i].size), *mine = getenv(known[i].rank);
         if (size == NULL || mine == NULL) continue;
-        /* the user may have set these two variables for another reason */
+        /* RANK and WORLD_SIZE may have been set for another reason */
         if (known[i].flavour && strcmp(known[i].flavour, LAUNCH_TCP) == 0 && !getenv("MASTER_ADDR"))
             continue;
-        /* a shell in an sbatch script has Slurm's variables, too, but is not a rank */
+        /* a shell in an sbatch script also has Slurm's variables, but is no rank */
         if (known[i].flavour == NULL && strtoul(size, NULL, 10) < 2) continue;
         if (n_ranks) *n_ranks = (uint32_t)strtoul(size, NULL, 10);
         if (rank) *rank = (uint32_t)strtoul(mine, NULL, 10);
@@ -129,7 +130,8 @@ static char **command_line(const Launcher *l, const char *const *argv, uint32_t 
     return list.at;
 }
 
-/* Variables of the run replace environment variables of the same name. */
+/* Returns the environment of the ranks. A variable of the run replaces an existing one with the
+ * same name. */
 static char **environment(const char *status_path, const Launcher *l, const LaunchOptions *o,
                           Arena *arena)
 {
@@ -156,24 +158,25 @@ typedef struct Watch {
     pid_t mpirun;
     Status *status;
     uint32_t n_ranks;
-    int exit_status; /* mpirun's status, once it has ended */
-    int signal;      /* a signal that this process received and passed on */
+    int exit_status; /* exit status of mpirun, once it has ended */
+    int signal;      /* signal that this process has received and passed on; 0: none */
     bool is_dead_known;
-    Str dead; /* for example "rank 2 (pid 123, step 7) died" */
-    /* the last times when no rank was lost, when all ranks were present, and when no rank was
+    Str dead; /* such as "rank 2 (pid 123, step 7) died" */
+    /* last time at which no rank was lost; at which all ranks were present; at which no rank was
      * present */
     double lost_s, left_s, came_s;
-    uint64_t count;    /* the finished instructions of all ranks together */
-    double progress_s; /* when it last changed */
-    /* when the run was found to have failed; 0: it has not */
+    uint64_t count;    /* number of finished instructions of all ranks together */
+    double progress_s; /* time at which `count` last changed */
+    /* time at which the run was found to have failed; 0: it has not failed */
     double verdict_s;
     int escalation;
-    bool hung; /* no rank made progress, and none reported this */
-    /* the last time when no rank was stopped, and the time of the last check; a long gap means that
-     * this process was stopped, too */
+    bool hung; /* no rank has made progress, and no rank has reported this */
+    /* last time at which no rank was stopped; time of the last check. A long time between two
+     * checks means that this process was stopped, too. */
     double running_s, look_s;
-    uint32_t stopped;      /* 1 + a rank that a signal has stopped; 0: none */
-    uint32_t stopped_step; /* mpirun lets the rank continue before it ends it */
+    uint32_t stopped;      /* 1 + number of a rank that a signal has stopped; 0: none */
+    uint32_t stopped_step; /* its step, noted early because mpirun lets the rank continue before it
+                              ends the rank */
 } Watch;
 
 static bool is_gone(int32_t pid)
@@ -190,7 +193,8 @@ static void name_rank(Watch *w, uint32_t r, const char *what)
     w->is_dead_known = true;
 }
 
-/* Reports how the first rank died, as its supervisor saw it. */
+/* Reports how the first rank died, as its supervisor has recorded it. Returns false if none is
+ * known. */
 static bool name_first_dead(Watch *w)
 {
     for (uint32_t r = 0; r < w->n_ranks; r++) {
@@ -210,8 +214,9 @@ static bool name_first_dead(Watch *w)
     return false;
 }
 
-/* Finds a rank whose process is gone in the middle of a run. This is needed if there are no
- * supervisors, or if one was killed, too. All ranks must have started. */
+/* Finds a rank whose process has disappeared in the middle of a run. This is needed if there are no
+ * supervisors, or if a supervisor was killed, too. Before all ranks have started, nothing is
+ * concluded. */
 static void look_for_dead(Watch *w, bool is_over)
 {
     if (w->is_dead_known || name_first_dead(w)) return;
@@ -255,7 +260,7 @@ static void look_at_progress(Watch *w, double timeout_s)
     if (clock_s() - w->progress_s > timeout_s + slack_s) w->hung = true;
 }
 
-/* Finds ranks that a signal has stopped. They cannot report this themselves. */
+/* Finds ranks that a signal has stopped, because they cannot report this themselves. */
 static void look_for_stopped(Watch *w, double timeout_s)
 {
     double now = clock_s();
@@ -319,7 +324,7 @@ static void watch(Watch *w, const sigset_t *signals, double timeout_s)
     }
 }
 
-/* Waits until all ranks have ended, because they can outlive mpirun for a moment. */
+/* Waits until all ranks have ended. They can outlive mpirun for a moment. */
 static void wait_for_ranks(const Watch *w)
 {
     const struct timespec pause = {0, LOOK_NS / 10};
@@ -333,7 +338,7 @@ static void wait_for_ranks(const Watch *w)
     }
 }
 
-/* ---- the verdict ---- */
+/* ---- the result of the run ---- */
 
 static LaunchEnd end_of(const Watch *w)
 {
@@ -374,12 +379,12 @@ static int verdict(Watch *w, Diag *d)
                    "no rank made progress, and none reported a reason");
         return EXIT_RUN_FAILED;
     }
-    if (code <= EXIT_OWN_MAX) return code; /* the ranks have reported all errors */
+    if (code <= EXIT_OWN_MAX) return code; /* the ranks have reported their errors themselves */
     diag_error(d, FAULT_run, "rank-died", nowhere, "a rank died; mpirun ended with %d", code);
     return EXIT_RUN_FAILED;
 }
 
-/* Starts mpirun. If this process ends, mpirun gets SIGTERM, so that it ends the ranks. */
+/* Starts mpirun. If this process ends, mpirun gets SIGTERM and then ends the ranks. */
 static bool spawn(char **argv, char **env, const sigset_t *mask, pid_t *child, Diag *d)
 {
     pid_t self = getpid();
@@ -408,7 +413,7 @@ int exec_launch(const char *const *argv, const LaunchOptions *options, LaunchEnd
     Watch w = {.n_ranks = options->n_ranks, .dead = str_in(arena)};
     w.status = status_create(options->n_ranks, path, sizeof path, d);
     if (w.status == NULL) return EXIT_RUN_FAILED;
-    /* These signals are blocked, and watch() reads them. So a signal cannot end this process while
+    /* These signals are blocked, and watch() reads them. So they cannot end this process while
      * ranks still run. */
     sigset_t signals, before;
     sigemptyset(&signals);

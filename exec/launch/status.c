@@ -1,4 +1,4 @@
-/* The file with the positions of the ranks. All ranks map it into memory. */
+/* The file of the status record, which all ranks map into memory. */
 #include "exec/launch/status.h"
 
 #include <errno.h>
@@ -80,7 +80,7 @@ char status_process(int32_t pid)
     size_t n = fread(text, 1, sizeof text - 1, f);
     fclose(f);
     text[n] = 0;
-    const char *end =
-        strrchr(text, ')'); /* the name of a process may contain any character, even ')' */
+    const char *end = strrchr(text, ')'); /* the name of the process, which ends at the last ')',
+                                             may itself contain ')' */
     return end != NULL && end[1] == ' ' ? end[2] : 0;
 }

@@ -1,5 +1,5 @@
-/* A process between mpirun and a rank. It sees the end of its rank before mpirun does, and so
- * before mpirun ends the other ranks. */
+/* The supervisor: a process between mpirun and a rank. It notices the end of its rank before mpirun
+ * does, and so before mpirun ends the other ranks. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,16 +21,17 @@ static bool is_there(int32_t pid)
     return kill(pid, 0) == 0 || errno != ESRCH;
 }
 
-/* Ends the rank after the command was killed, because no process would read the results of the run.
- */
+/* Ends the rank after the command was killed, because no process is left that would read the
+ * results. */
 static _Noreturn void end_without_launcher(pid_t child)
 {
     kill(child, SIGKILL);
-    unlink(getenv(STATUS_VARIABLE)); /* otherwise the command removes the file */
+    unlink(getenv(STATUS_VARIABLE)); /* the command would have removed the file */
     _exit(EXIT_RUN_FAILED);
 }
 
-/* `news` contains SIGCHLD, which is blocked, so the end of the rank is seen at once. */
+/* Waits for the end of the rank and records how it ended. `news` contains SIGCHLD, which is
+ * blocked, so that the end of the rank wakes this process at once. */
 static _Noreturn void supervise(Status *status, StatusSlot *slot, pid_t child, const sigset_t *news)
 {
     int how = 0;

@@ -1,7 +1,7 @@
-/* Runs all ranks in this process. At each moment the plan allows several events: instructions that
- * may start, and communications that may end. A seed chooses the next event. The bytes of a
- * communication move at any time between its start and its end. So if a result depends on the order
- * of events, different seeds give different results. */
+/* Runs all ranks in this process. At each moment the plan allows several events: an instruction may
+ * start, or a communication may end. A seed chooses the next event. The bytes of a communication
+ * are moved at any time between its start and its end. So if a result depends on the order of
+ * events, different seeds give different results. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +41,7 @@ static void record(Loopback *l, Rank rank, Pc pc, Ps start, Ps end)
                                          l->ranks[rank].info->bytes[pc]};
 }
 
-/* Notes that an instruction may start. A communication counts as arrived. */
+/* Notes that an instruction may start now. If it is a communication, its rank counts as arrived. */
 static void may_start(Loopback *l, Rank rank, Pc pc)
 {
     RankState *r = &l->ranks[rank];
@@ -78,7 +78,8 @@ static void run_compute(Loopback *l, LegalStep e)
     finish(l, e.rank, e.pc);
 }
 
-/* Reports the first member that gets more uneven rows than its memory holds. */
+/* Checks that every member of an uneven exchange has memory for its rows. Reports the first member
+ * that has not, and returns false. */
 static bool rows_fit(Loopback *l, const Member *member, const Comm *const *comm, uint32_t n,
                      Diag *d)
 {
@@ -93,7 +94,7 @@ static bool rows_fit(Loopback *l, const Member *member, const Comm *const *comm,
     return true;
 }
 
-/* Returns false if the step cannot go on. */
+/* Moves the bytes of a communication, or ends it. Returns false if the step cannot go on. */
 static bool run_meeting(Loopback *l, uint32_t id, Diag *d)
 {
     LoopbackMeeting *m = &l->meetings[id];
@@ -106,7 +107,8 @@ static bool run_meeting(Loopback *l, uint32_t id, Diag *d)
         if (!rows_fit(l, member, comm, m->n_members, d)) return false;
         collective_move(comm, m->n_members);
         m->is_moved = true;
-        /* the bytes move before the communication ends, so other instructions may run in between */
+        /* move the bytes some time before the communication ends, so that other instructions may
+         * run in between */
         uint64_t seed = l->options.order_seed;
         if (seed && rng_below(seed, l->n_steps, l->n_draws++, 2) == 0) {
             push(l, (LegalStep){0, 0, id});

@@ -1,12 +1,13 @@
-/* Opens the loopback backend: prepares the ranks, and finds the instructions of each communication.
- */
+/* Opens the loopback backend: prepares the ranks, and finds out which instructions form a
+ * communication. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "exec/loopback/private.h"
 
-/* Identifies a communication. Its instructions have equal keys. */
+/* An entry for each communication instruction. After sorting, the instructions of one communication
+ * are neighbours, because they have equal match, leader and peer. */
 typedef struct MeetingKey {
     uint32_t match, leader, peer, part;
     Member member;
@@ -36,7 +37,8 @@ static bool agrees(const Comm *a, const Comm *b)
            a->in_bytes == b->in_bytes && a->out_bytes == b->out_bytes;
 }
 
-/* Checks that all members of a communication do the same, and that no part occurs twice. */
+/* Checks that all members of a communication issue the same operation, and that no part occurs
+ * twice. */
 static bool check_meeting(Loopback *l, const LoopbackMeeting *m, Diag *d)
 {
     const Member *first = &l->members[m->first];

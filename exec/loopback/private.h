@@ -1,29 +1,32 @@
-/* Declarations that only the files of the loopback backend share. */
+/* Declarations that only the files of the loopback backend use. */
 #ifndef TANDEM_EXEC_LOOPBACK_PRIVATE_H
 #define TANDEM_EXEC_LOOPBACK_PRIVATE_H
 
 #include "exec/ready.h"
 
-enum { MAX_GROUP = 1024 }; /* the most members of a communication */
+enum { MAX_GROUP = 1024 }; /* largest number of members in a communication */
 
 typedef struct Member {
     Rank rank;
     Pc pc;
 } Member;
 
-/* A communication of one group: the instructions with the same match. Number 0 is unused. */
+/* One communication of one group, which consists of all instructions with the same match number.
+ * Number 0 is unused. */
 typedef struct LoopbackMeeting {
-    uint32_t first, n_members, n_expected; /* members, in the order of their parts */
+    uint32_t first, n_members, n_expected; /* the communication's members are members first to first
+                                              + n_members - 1 of Loopback.members, in the order of
+                                              their parts */
     uint32_t n_arrived;
-    bool is_moved; /* the data has been moved */
+    bool is_moved; /* the bytes have been moved, but the communication has not ended */
     Ps start;
 } LoopbackMeeting;
 
 typedef struct LegalStep {
     Rank rank;
-    Pc pc; /* a local instruction that may start */
-    /* if not 0: instead of the instruction, a communication whose members have all arrived; it may
-     * move its data, or end */
+    Pc pc; /* number of a local instruction that may start */
+    /* if not 0, the step is about this communication, whose members have all arrived: its bytes may
+     * be moved, or it may end */
     uint32_t meeting;
 } LegalStep;
 
@@ -37,12 +40,12 @@ typedef struct Loopback {
     Member *members;
     LoopbackMeeting *meetings;
     uint32_t n_meetings;
-    uint32_t **meeting_of; /* [rank][pc] */
-    bool **finished;       /* [rank][pc] */
-    LegalStep *ready;      /* steps that may happen next */
+    uint32_t **meeting_of; /* [rank][pc]: number of the instruction's communication */
+    bool **finished;       /* [rank][pc]: the instruction has finished in this step */
+    LegalStep *ready;      /* list of steps from which the seed chooses the next one */
     uint32_t n_ready, room;
     Pc *next;
-    /* counters of the current step */
+    /* counters of the step in progress */
     uint64_t n_left, n_draws, n_steps;
     Trace *trace;
     BadNumber *bad;
@@ -51,8 +54,8 @@ typedef struct Loopback {
 
 /* ---- loopback_open.c ---- */
 bool loopback_open(Backend *self, const Plan *plan, const BackendOptions *options, Diag *d);
-/* ---- loopback_stuck.c ---- Reports the ranks that wait, each with the instruction for which it
- * waits; returns false. */
+/* ---- loopback_stuck.c ---- Reports each rank that waits, and the instruction for which it waits.
+ * Returns false. */
 bool loopback_report_stuck(const Loopback *l, Diag *d);
 
 #endif

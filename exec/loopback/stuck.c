@@ -1,10 +1,12 @@
-/* A deadlock: no event is possible, and some rank is not done. The report names the ranks, the
- * instruction that each has reached, and the reason why that instruction waits. */
+/* Reports a deadlock of the loopback backend: no event is possible, but some rank has not finished.
+ * The report names the ranks, the instruction that each of them has reached, and the reason why
+ * that instruction waits. */
 #include "exec/loopback/private.h"
 
 enum { MAX_NAMED = 8 };
 
-/* Returns an unfinished instruction before pc on the same rank. */
+/* Returns an instruction before pc, on the same rank, that pc waits for and that has not
+ * finished. */
 static Pc unfinished_before(const Loopback *l, Rank rank, Pc pc)
 {
     const ProgramInfo *info = l->ranks[rank].info;
@@ -53,8 +55,8 @@ static void describe(const Loopback *l, Rank rank, Pc pc, Str *out)
     }
 }
 
-/* Returns the rank's position: the first communication that it has reached, or its first unfinished
- * instruction. */
+/* Returns where a rank has stopped: at the first communication that it has reached, or else at its
+ * first unfinished instruction. */
 static Pc stuck_at(const Loopback *l, Rank rank)
 {
     const RankState *r = &l->ranks[rank];

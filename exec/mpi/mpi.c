@@ -1,6 +1,6 @@
-/* Implements the interface of exec/process/transport.h with one MPI. It is compiled once for each
- * installed MPI and does not use plans. When a call fails, the library's own message is kept as
- * text. */
+/* Implements the interface `Transport` (exec/process/transport.h) with one MPI. The file is
+ * compiled once for each installed MPI and knows nothing of plans. If a call fails, the library's
+ * message is kept as text. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +30,8 @@ static bool check(Mpi *m, int code, const char *call)
 
 #define CHECK_MPI(m, name, arguments) check((m), name arguments, #name)
 
-/* Elements are moved as any type of their size; only reductions interpret their values. */
+/* Returns an MPI type of the right size. Only reductions interpret the values; all other transfers
+ * just move bytes. */
 static MPI_Datatype type_of(int bytes)
 {
     if (bytes == 8) return MPI_DOUBLE;
@@ -44,7 +45,7 @@ static bool keep(Mpi *m, bool fine, const MPI_Request *from, TransportRequest *t
     return fine;
 }
 
-/* An MPI that was started must be finalized before the process ends, and only once. */
+/* Finalizes MPI at the end of the process, which must happen exactly once. */
 static void end_at_exit(void)
 {
     int ended = 0;
@@ -54,7 +55,7 @@ static void end_at_exit(void)
 
 static void *mpi_open(uint32_t *rank, uint32_t *n_ranks, char *why, size_t room)
 {
-    /* only one thread at a time calls MPI, but not always the same one */
+    /* only one thread at a time calls MPI, but it is not always the same thread */
     int started = 0, mine = 0, n = 0, threads = 0;
     Mpi *m = calloc(1, sizeof *m);
     if (m == NULL) return NULL;

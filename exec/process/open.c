@@ -1,5 +1,5 @@
-/* Opens the backend with one process for each rank: prepares the rank, creates the groups in the
- * same order on all ranks, and reserves memory for the inputs of sums in rank order. */
+/* Opens the mpi backend: prepares the rank, creates the groups in the same order on all ranks, and
+ * allocates the staging memory of transfers. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 
 typedef struct ProcessGroups {
     GroupKeys keys;
-    int *index; /* [key]: the transport's index of the group */
+    int *index; /* [key]: number of the group in the transport */
 } ProcessGroups;
 
 static bool make_groups(Process *p, ProcessGroups *groups, Diag *d)
@@ -37,7 +37,7 @@ static bool make_groups(Process *p, ProcessGroups *groups, Diag *d)
 static int find_group(const ProcessGroups *groups, const Comm *c)
 {
     uint32_t k = groups_find(&groups->keys, c->axes, c->stream);
-    return k == UINT32_MAX ? 0 : groups->index[k]; /* send, recv use the group of all ranks */
+    return k == UINT32_MAX ? 0 : groups->index[k]; /* send and recv use the group of all ranks */
 }
 
 static bool prepare_transfers(Process *p, const ProcessGroups *groups, Diag *d)
@@ -55,8 +55,9 @@ static bool prepare_transfers(Process *p, const ProcessGroups *groups, Diag *d)
     return true;
 }
 
-/* Reserves staging memory. Transfers of a launch group run at the same time, so each has memory of
- * its own. All other transfers of a stream use the same memory in turn. */
+/* Assigns staging memory. Communications that start together run at the same time, so each of them
+ * has its own memory. All other communications of a stream use the same memory one after the
+ * other. */
 static bool stage(Process *p, Diag *d)
 {
     uint64_t begin[STREAM_COUNT] = {0}, most[STREAM_COUNT] = {0}, total = 0;
@@ -115,8 +116,8 @@ static void order_streams(Process *p)
     p->next = arena_array(p->arena, (size_t)n + 1, sizeof *p->next);
 }
 
-/* Returns true if no rank has failed. All ranks take part in creating groups, so none may begin
- * before. */
+/* Returns true if `fine` is true on all ranks. Groups are created by all ranks together, so no rank
+ * may begin with that if another one has failed. */
 static bool all_are_fine(Backend *self, bool fine, Diag *d)
 {
     Process *p = self->state;
@@ -129,8 +130,8 @@ static bool all_are_fine(Backend *self, bool fine, Diag *d)
     return fine;
 }
 
-/* Sets *out to true if this machine has more ranks than cores that they may use. All ranks call
- * this. */
+/* Sets *out to true if this machine runs more ranks than the number of cores that they may use. All
+ * ranks must call this function. */
 static bool find_shared_cores(Backend *self, bool *out, Diag *d)
 {
     typedef struct Place {
@@ -140,7 +141,7 @@ static bool find_shared_cores(Backend *self, bool *out, Diag *d)
     Process *p = self->state;
     char host[256] = {0};
     uint32_t n = 0;
-    /* without their names, all machines count as one */
+    /* if this fails, all machines count as one */
     if (gethostname(host, sizeof host - 1) != 0) host[0] = 0;
     const Place mine = {hash_bytes(host, strlen(host)), cores_set()};
     Place *all = arena_array(p->arena, p->n_ranks, sizeof *all);

@@ -1,24 +1,28 @@
-/* Shared by the files of the backend with one process for each rank. */
+/* Declarations that only the files of the mpi backend (one process for each rank) use. */
 #ifndef TANDEM_EXEC_PROCESS_PRIVATE_H
 #define TANDEM_EXEC_PROCESS_PRIVATE_H
 
 #include "exec/ending.h"
 #include "exec/process/transport.h"
 
-/* How a communication moves data. For a sum, each member owns a block of the elements. It receives
- * its block from all members and adds these blocks in rank order, so that all backends produce the
- * same bits. */
+/* How a communication moves data. For a sum, each member is responsible for one block of the
+ * elements: it receives this block from all members and adds the copies in the order of ranks. So
+ * all backends produce the same bits. */
 typedef enum TransferMethod {
-    METHOD_none, /* a group of one: a copy */
+    METHOD_none, /* the group has a single member: the data are copied */
     METHOD_gather,
     METHOD_gather_sum,          /* small all_reduce: every rank gathers all inputs and sums them */
-    METHOD_exchange_sum,        /* reduce_scatter: each block goes to its owner, which sums */
-    METHOD_exchange_sum_gather, /* large all_reduce: METHOD_exchange_sum, then a gather of the sums
-                                 */
+    METHOD_exchange_sum,        /* reduce_scatter: each block goes to its member, which adds the
+                                   copies */
+    METHOD_exchange_sum_gather, /* large all_reduce: like METHOD_exchange_sum, then the sums are
+                                   gathered */
     METHOD_exchange,            /* all_to_all */
-    METHOD_rows,                /* exchange_uneven: as many rows to each member as the counts say */
-    METHOD_strips,              /* halo_exchange: exchanges messages only with the two neighbours */
-    METHOD_rotate, /* rotate: sends to the next member, receives from the previous one */
+    METHOD_rows,                /* exchange_uneven: each member gets as many rows as the tables of
+                                   counts say */
+    METHOD_strips,              /* halo_exchange: messages go only to the two neighbours and come
+                                   only from them */
+    METHOD_rotate, /* rotate: the input goes to the next member, the output comes from the previous
+                      one */
     METHOD_native_all_reduce,
     METHOD_native_reduce_scatter,
     METHOD_send,
@@ -32,16 +36,17 @@ typedef struct PreparedTransfer {
     TransferMethod method;
     /* n: number of elements, of `bytes` bytes each, in this rank's input or in one block */
     int group, n, bytes;
-    /* [members] sizes and offsets, in elements, of the members' blocks, or of the data that this
-     * rank sends to each */
+    /* [members] in elements: sizes and offsets of the members' blocks, or of the data that this
+     * rank sends to each member */
     int *counts, *displs;
-    /* [members] sizes and offsets, in elements, of the data that arrive in the staging memory */
+    /* [members] in elements: sizes and offsets of the data that arrive in the staging memory */
     int *in_counts, *in_displs;
     char *staging;
-    const void **part; /* [members] the members' inputs in the staging memory, in rank order */
+    const void **part; /* [members]: where each member's input lies in the staging memory, in the
+                          order of ranks */
     uint64_t staging_bytes;
-    /* state while it runs */
-    bool is_second; /* it is in its second phase, in which the sums are gathered */
+    /* state of the transfer while it is in progress */
+    bool is_second; /* true: the sums are being gathered */
     TransportRequest request;
     Ps start;
 } PreparedTransfer;
@@ -51,21 +56,21 @@ typedef struct Process {
     const Transport *transport;
     void *mpi;
     uint32_t rank, n_ranks;
-    bool shares_cores; /* there are more ranks than cores */
+    bool shares_cores; /* this machine runs more ranks than it has cores */
     const Plan *plan;
     BackendOptions options;
     Control control;
     RankState state;
-    PreparedTransfer **transfer; /* [pc] */
-    char *staging;               /* memory outside the arena (Backend.outside_bytes) */
+    PreparedTransfer **transfer; /* [pc]: NULL if the instruction is no communication */
+    char *staging;               /* memory outside of the arena (Backend.outside_bytes) */
     uint64_t staging_bytes;
     Status *status;
     StatusSlot *slot;
-    StatusSlot alone;   /* used if no launcher provides a shared status record */
-    Pc *next_on_stream; /* [pc] */
+    StatusSlot alone;   /* used if no launcher provides a status record */
+    Pc *next_on_stream; /* [pc]: next instruction on the same stream */
     Pc first_on_stream[STREAM_COUNT];
-    bool *finished;            /* [pc] */
-    PreparedTransfer **active; /* transfers that have been posted, in order of posting */
+    bool *finished;            /* [pc]: the instruction has finished in this step */
+    PreparedTransfer **active; /* transfers in progress, in the order in which they were started */
     uint32_t n_active;
     Pc *local; /* local instructions (not communications) that may start */
     uint32_t n_local;
@@ -73,29 +78,32 @@ typedef struct Process {
     Trace *trace;
     BadNumber *bad;
     Ps step_start, last_event;
-    double more_s; /* beyond the timeout; see Backend.patience */
+    double more_s; /* how many seconds exchanges may take beyond the timeout; see
+                      Backend.patience */
 } Process;
 
 /* ---- process_open.c ---- */
 bool process_open(Backend *self, const Plan *plan, const BackendOptions *options, Diag *d);
-/* Creates the groups, in which all ranks take part. Prepares p->transfer and its staging memory for
- * every communication in p->state.at. Reads the fields transport, mpi, rank, plan, options and
- * state of `p`. */
+/* Creates the groups, which all ranks must do together. Then prepares p->transfer and its staging
+ * memory for every communication in p->state.at. Before the call, the fields transport, mpi, rank,
+ * plan, options and state of *p must be set. */
 bool transfers_open(Process *p, Diag *d);
 
-/* ---- process_transfer.c ---- errors go through process_end, which does not return */
-/* Sets the sizes and the method of the transfer, but not its staging memory. */
+/* ---- process_transfer.c ---- After an error of MPI, these functions call process_end, which does
+ * not return. */
+/* Chooses the method of a transfer and computes its sizes. Staging memory is assigned later, by
+ * transfer_stage. */
 bool transfer_prepare(Process *p, PreparedTransfer *w, Diag *d);
 void transfer_stage(PreparedTransfer *w, char *staging);
 void transfer_post(Process *p, PreparedTransfer *w);
-/* Advances a transfer; returns true when it has finished. may_continue: the value of
+/* Lets a transfer make progress. Returns true when it has finished. may_continue is the result of
  * transfer_may_continue. */
 bool transfer_poll(Process *p, PreparedTransfer *w, bool may_continue);
-/* True if the earlier transfers on the stream of p->active[i] have advanced so far that this
- * transfer may continue. */
+/* Returns true if transfer p->active[i] may start its second phase, because all earlier transfers
+ * on its stream have started theirs. */
 bool transfer_may_continue(const Process *p, uint32_t i);
 
-/* Ends the run: reports why and aborts all ranks. */
+/* Ends the run: reports the error and aborts all ranks. */
 _Noreturn void process_end(const Process *p, const char *rule, const char *text);
 
 #endif

@@ -1,6 +1,6 @@
-/* One process for each rank. It walks through the program, posts each communication as soon as the
- * plan allows it to start, and computes. Between kernels it polls the communications that are in
- * progress. MPI is used only as a transport. */
+/* Runs one rank in this process. It starts each communication as soon as the plan allows it, and
+ * runs local instructions. After each kernel it polls the communications in progress. MPI only
+ * transports data. */
 #include <assert.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -11,9 +11,9 @@
 #include "exec/process/process.h"
 #include "planner/base/clock.h"
 
-/* A rank without other work polls POLLS_BEFORE_SLEEP times in a row, then sleeps between polls. If
- * ranks share cores, it sleeps at once: each poll would take time from the rank that it waits for.
- */
+/* A rank that has nothing to compute polls this many times in a row; after that it sleeps SLEEP_NS
+ * nanoseconds between two polls. If ranks share cores, it sleeps at once, because each poll would
+ * take time from the rank for which it waits. */
 enum { POLLS_BEFORE_SLEEP = 500, SLEEP_NS = 20000 };
 
 static Ending ending_of(const Process *p)
@@ -91,7 +91,7 @@ static void look_for_bad(Process *p, Pc pc)
     if (p->bad != NULL && p->bad->pc == 0) rank_find_bad(&p->state, pc, p->bad);
 }
 
-/* Returns true if a transfer has finished. */
+/* Polls the transfers in progress. Returns true if one of them has finished. */
 static bool poll_transfers(Process *p)
 {
     for (uint32_t i = 0; i < p->n_active; i++) {
@@ -107,8 +107,8 @@ static bool poll_transfers(Process *p)
     return false;
 }
 
-/* Runs the first local instruction, in program order, that may start; returns false if there is
- * none. */
+/* Runs one local instruction: the first one, in program order, that may start. Returns false if
+ * there is none. */
 static bool compute(Process *p)
 {
     if (p->n_local == 0) return false;
@@ -151,8 +151,8 @@ static bool run_step(Process *p, Diag *d)
             polls = 0;
             p->last_event = clock_ps();
         } else {
-            /* No communication is in progress, no instruction can start, and the program has not
-             * ended. */
+            /* no communication is in progress and no instruction can start, but the program has not
+             * ended */
             if (p->n_active == 0)
                 process_end(p, "deadlock",
                             "the program waits for an instruction that cannot start");
@@ -161,7 +161,7 @@ static bool run_step(Process *p, Diag *d)
     }
     atomic_store(&p->slot->state, STATUS_open);
     if (rank_inspect(&p->state, d)) return true;
-    /* Only this rank has seen the error, and the others would wait for it. */
+    /* only this rank knows of the error, so the other ranks would wait for it */
     process_end(p, d->items.at[d->items.n - 1].rule, d->items.at[d->items.n - 1].text);
 }
 

@@ -1,4 +1,5 @@
-/* The backend with one process for each rank, over any transport. */
+/* The backend with one process for each rank. It works with any MPI through the interface
+ * `Transport`. */
 #ifndef TANDEM_EXEC_PROCESS_PROCESS_H
 #define TANDEM_EXEC_PROCESS_PROCESS_H
 

@@ -1,5 +1,5 @@
-/* One communication between processes: it is posted without waiting, and advances when it is
- * polled. */
+/* Transfers of the mpi backend: a communication is started without waiting for it, and makes
+ * progress whenever it is polled. */
 #include <assert.h>
 #include <limits.h>
 #include <stdio.h>
@@ -8,11 +8,12 @@
 #include "exec/process/private.h"
 #include "planner/base/clock.h"
 
-/* Up to this size, every rank of an all_reduce gathers all inputs, which takes one round of
- * messages instead of two. */
+/* If the input of an all_reduce has at most this many bytes, every rank gathers all inputs and adds
+ * them itself. This takes one round of messages instead of two. */
 enum { SMALL_BYTES = 32768 };
 
-/* True if MPI can do the reduction itself. It has no sums of low-precision types, and no means. */
+/* Returns true if MPI may do the reduction itself. MPI cannot add low-precision numbers or compute
+ * means. */
 static bool is_native(const Process *p, const Comm *c)
 {
     return p->options.native_reductions && c->reduce != REDUCE_mean &&
@@ -37,7 +38,7 @@ static TransferMethod method_of(const Process *p, const Comm *c)
                                                      : METHOD_exchange_sum_gather;
 }
 
-/* Cuts `total` elements into one block for each member, as equal as possible. */
+/* Divides `total` elements into one block for each member, as evenly as possible. */
 static void cut(Process *p, PreparedTransfer *w, int total)
 {
     int members = (int)w->comm->n_members, at = 0;
@@ -50,7 +51,7 @@ static void cut(Process *p, PreparedTransfer *w, int total)
     }
 }
 
-/* Prepares for data that arrives in the staging memory: `n` elements from each member. */
+/* Prepares to receive `n` elements from each member into the staging memory. */
 static void arrive(Process *p, PreparedTransfer *w, int n)
 {
     uint32_t members = w->comm->n_members;
@@ -70,7 +71,8 @@ static void prepare_lists(Process *p, PreparedTransfer *w)
     for (int k = 0; k < 4; k++) *lists[k] = arena_array(p->arena, w->comm->n_members, sizeof(int));
 }
 
-/* Sends the whole input to the next member. Receives the output from the previous one. */
+/* Prepares a rotation: the whole input goes to the next member, and the output comes from the
+ * previous one. */
 static void rotate(Process *p, PreparedTransfer *w)
 {
     const uint32_t n = w->comm->n_members, me = w->comm->part;
@@ -78,9 +80,9 @@ static void rotate(Process *p, PreparedTransfer *w)
     w->counts[(me + 1) % n] = w->in_counts[(me + n - 1) % n] = w->n;
 }
 
-/* Prepares a halo exchange. Strip 0 goes to the next member and comes from the previous one. Strip
- * 1 goes the other way. With two members that wrap, both strips go to and come from the same peer.
- */
+/* Prepares a halo exchange. Strip 0 goes to the next member, and one comes from the previous
+ * member. Strip 1 goes the other way. If two members wrap around, both strips go to the same peer
+ * and come from it. */
 static void cut_strips(Process *p, PreparedTransfer *w, int strip)
 {
     const uint32_t n = w->comm->n_members, me = w->comm->part;
@@ -147,8 +149,9 @@ static void check(Process *p, const PreparedTransfer *w, bool fine)
         arena_print(p->arena, "rank %u, %s: %s", p->rank, what, p->transport->error(p->mpi)));
 }
 
-/* Moves rows between two orders. On the side of the experts, the rows of one expert from all
- * members are contiguous. In the staging memory, all rows of one member are contiguous. */
+/* Copies rows between the buffer on the experts' side and the staging memory. In the buffer, the
+ * rows of one expert from all members are contiguous. In the staging memory, all rows of one member
+ * are contiguous. */
 static void stage_rows(const PreparedTransfer *w, char *side, bool to_staging)
 {
     const Comm *c = w->comm;
@@ -171,7 +174,7 @@ static void stage_rows(const PreparedTransfer *w, char *side, bool to_staging)
         }
 }
 
-/* Counts the elements that go to and come from each member. */
+/* Computes how many elements go to each member and how many come from it. */
 static void count_rows(PreparedTransfer *w)
 {
     const Comm *c = w->comm;
@@ -181,8 +184,8 @@ static void count_rows(PreparedTransfer *w)
         int *counts = side ? w->in_counts : w->counts, *displs = side ? w->in_displs : w->displs;
         int at = 0;
         for (int i = 0; i < n; i++) {
-            int64_t rows = 0; /* on the side of the samples, the rows of a member's experts are
-                               * contiguous */
+            int64_t rows = 0; /* on the samples' side, the rows for all experts of a member are
+                                 contiguous */
             for (int64_t e = 0; e < experts; e++)
                 rows += side == of ? uneven_piece(c, side, e, i, samples)
                                    : uneven_piece(c, side, i * experts + e, 0, samples);
@@ -207,7 +210,7 @@ static bool post_rows(Process *p, PreparedTransfer *w)
                                     w->in_displs, w->bytes, &w->request);
 }
 
-/* Copies the rows that have arrived to the output. */
+/* Copies the received rows to the output. */
 static void take_rows(const PreparedTransfer *w)
 {
     const Comm *c = w->comm;
@@ -220,7 +223,7 @@ void transfer_post(Process *p, PreparedTransfer *w)
 {
     const Transport *t = p->transport;
     const Comm *c = w->comm;
-    /* this rank's place in a gathered output */
+    /* where this rank's elements lie in a gathered output */
     const char *own = c->out + (size_t)c->part * c->in_bytes;
     TransportRequest *r = &w->request;
     bool fine = true, is_max = c->reduce == REDUCE_max;
@@ -245,7 +248,7 @@ void transfer_post(Process *p, PreparedTransfer *w)
                              w->displs, w->bytes, r);
         break;
     case METHOD_rows: fine = post_rows(p, w); break;
-    case METHOD_strips: /* a strip without a neighbour is zero */
+    case METHOD_strips: /* a rank without a neighbour gets a strip of zeros */
         if (c->part == 0 && !c->wraps) memset(c->out, 0, c->out_bytes / 2);
         if (c->part + 1 == c->n_members && !c->wraps)
             memset(c->out + c->out_bytes / 2, 0, c->out_bytes / 2);
@@ -273,8 +276,8 @@ void transfer_post(Process *p, PreparedTransfer *w)
     check(p, w, fine);
 }
 
-/* Handles blocks that have arrived: sums them, and starts to gather the sums if the method asks for
- * it. */
+/* Adds the blocks that have arrived. Starts to gather the sums if the method has this second
+ * phase. */
 static bool sum(Process *p, PreparedTransfer *w)
 {
     const Comm *c = w->comm;
@@ -293,7 +296,7 @@ bool transfer_poll(Process *p, PreparedTransfer *w, bool may_continue)
 {
     bool is_done = false, sums = w->part != NULL && !w->is_second;
     if (w->method == METHOD_none) return true;
-    /* All members of a group must begin their second transfers in the same order. */
+    /* all members of a group must start their second phases in the same order */
     if (sums && w->method == METHOD_exchange_sum_gather && !may_continue) return false;
     check(p, w, p->transport->test(p->mpi, &w->request, &is_done));
     if (!is_done) return false;

@@ -39,9 +39,10 @@ static const double MOST_LEGAL = 1. / 3, LIKELY_WRONG = .9, CLEARED = -3.5, GROS
 typedef enum Verdict { VERDICT_open, VERDICT_cleared, VERDICT_wrong } Verdict;
 
 typedef struct Quantity {
-    RoundingError first; /* the error on the first draw on which the quantity exceeds its bound */
+    RoundingError first; /* the error on the first draw on which the quantity exceeded its bound */
     double s;
-    uint32_t n; /* draws on which it exceeded its bound, while it was open */
+    uint32_t n; /* number of draws on which the quantity exceeded its bound while its verdict was
+                   open */
     Verdict verdict;
 } Quantity;
 

@@ -1,5 +1,5 @@
-/* Shared by the two ways of comparing a plan with one rank: the values of each tensor in the
- * reference, and the differences from the values on the plan's ranks. */
+/* Declarations for both ways of comparing a plan with one rank: the values of each tensor in the
+ * reference, and the differences between these and the values on the plan's ranks. */
 #ifndef TANDEM_EXEC_VERIFY_PRIVATE_H
 #define TANDEM_EXEC_VERIFY_PRIVATE_H
 
@@ -20,18 +20,19 @@ typedef enum Kind {
     KINDS
 } Kind;
 
-/* A whole tensor of the reference. The parts on the plan's ranks are compared with it. */
+/* One kind of values of a whole tensor: those of the reference, and the largest difference to them
+ * on the plan's ranks. */
 typedef struct ComparedValues {
     double *at;
     bool *seen;
-    double *apart; /* [element] the largest difference over the ranks; NULL: not wanted */
+    double *apart; /* [element]: largest difference over the ranks; NULL: not recorded */
     bool there;    /* the reference has these values */
     double max;    /* largest magnitude in the reference */
     double error;  /* largest difference */
-    Rank rank;     /* the rank with that difference */
+    Rank rank;     /* the rank with the largest difference */
 } ComparedValues;
 typedef struct Whole {
-    const char *name; /* NULL: it is not a parameter */
+    const char *name; /* NULL: the tensor is not a parameter */
     uint64_t n;
     ComparedValues of[KINDS];
 } Whole;
@@ -41,50 +42,51 @@ typedef struct Verify {
     Arena *arena, *scratch;
     VerifyResult *result;
     double tolerance;
-    bool rounding; /* keep `apart`; compare second moments by their roots, as Adam uses them */
+    bool rounding; /* true: record `apart`, and compare second moments by their square roots, as
+                      Adam uses them */
     Diag *d;
     Whole *whole; /* [tensor of the reference's graph] */
     TensorId *twin;
 } Verify;
 
-/* One compared quantity on one draw of data, such as "gradient of wq.weight". */
+/* One compared quantity (such as "gradient of wq.weight") on one draw of data. */
 typedef struct RoundingError {
     const char *what;
-    double plan, one_rank; /* errors of the two, relative to fp64 */
-    double times, more;    /* the bound of the plan's error: times * one_rank + more */
-    double excess;         /* the plan's error / its bound */
+    double plan, one_rank; /* errors of the plan and of one rank, relative to the run in fp64 */
+    double times, more;    /* bound of the plan's error: times * one_rank + more */
+    double excess;         /* error of the plan divided by its bound */
 } RoundingError;
 typedef LIST(RoundingError) RoundingErrors;
 
-/* Runs the three plans of exec_verify_rounding_on and lists the errors, but does not judge them.
- * The quantities and their order do not depend on the data. Returns false after diagnostics if a
+/* Runs the three plans of exec_verify_rounding_on and lists the errors, without judging them. The
+ * list has the same quantities in the same order for all data. Returns false after diagnostics if a
  * run fails or nothing can be compared. */
 bool verify_rounding_measure(Backend *made, const Plan *plan, const Plan *one_rank,
                              const Plan *exact, const DataSource *data,
                              const BackendOptions *options, Arena *arena, RoundingResult *result,
                              RoundingErrors *errors, Diag *d);
-/* Reports that `e` exceeds its bound; `more` is added to the message. */
+/* Reports that `e` exceeds its bound, and adds `more` to the message. Returns false. */
 bool verify_rounding_report(const RoundingError *e, const char *more, Diag *d);
 
-/* Lower limit of the divisor of a gradient's error, as a fraction of the largest gradient of all
- * tensors. Some gradients are zero apart from rounding, such as the gradient of a bias of attention
- * keys. For second moments the limit is the square. */
+/* Smallest divisor of a gradient's error, as a fraction of the largest gradient of all tensors. It
+ * is needed because some gradients are zero apart from rounding, such as that of a bias of
+ * attention keys. For second moments, the square of this fraction is used. */
 #define GRADIENT_FLOOR 1e-4
 
-/* The learning rate of the step that is compared. */
+/* Learning rate of the step that is compared. */
 #define VERIFY_LR 1e-3
 
 extern const char *const verify_kinds[KINDS];
 
-/* Runs the reference, then the plan, and records the differences; does not judge them. The caller
- * sets the plans, arena, result and diagnostics in `v`. */
+/* Runs the reference, then the plan, and records the differences without judging them. Before the
+ * call, the plans, arena, result and diagnostics in `v` must be set. */
 bool verify_measure(Verify *v, const DataSource *data, const BackendOptions *options);
-/* Checks that the reference has all values, and that not all its gradients are zero. Otherwise
- * reports "verify-nothing" and returns false. */
+/* Checks that the reference has all values, and that not all its gradients are zero. If not,
+ * reports verify-nothing and returns false. */
 bool verify_says_something(const Verify *v);
-/* True if every element is held by at least one rank. */
+/* Returns true if at least one rank has each element. */
 bool verify_seen(const Verify *v, const Whole *w);
-/* Returns |a - b| / |b|; 0 if they are equal, also for two zeros. */
+/* Returns |a - b| / |b|; 0 if a and b are equal, also if both are zero. */
 double verify_relative(double a, double b);
 
 #endif

@@ -1,8 +1,9 @@
-/* Compares a plan in low precision with one rank in the same precision. Their values differ by
- * rounding. So each is compared with fp64, and the two errors are compared with each other.
- * Gradients and moments are judged, but weights are not. Adam's first step moves every weight by
- * the same size, however small its gradient. If rounding changes a gradient's sign, the weight is
- * off by two such steps, which says nothing about the size of the error. */
+/* Compares a plan in low precision with one rank in the same precision. The values of the two
+ * differ by rounding, so each is compared with a run in fp64, and then the two errors are compared
+ * with each other. Gradients and moments are judged, but updated weights are not. The reason:
+ * Adam's first step moves every weight by the same amount, however small its gradient. If rounding
+ * changes the sign of a tiny gradient, the weight differs by two such steps, which says nothing
+ * about the size of the error. */
 #include <assert.h>
 #include <math.h>
 
@@ -10,15 +11,15 @@
 
 static const double most_more = 1e-3;
 
-/* Returns the factor for a tensor of n elements. With few elements the error varies more by chance,
- * so the number added to 1.5 is larger for tensors with fewer elements. (With 13 independent
- * elements of one size, one plan in a million exceeds the bound.) */
+/* Returns the factor for a tensor of n elements. With few elements, the error varies more by
+ * chance, so the factor is larger. (With 13 independent elements of one size, one plan in a million
+ * exceeds the bound.) */
 static double times_of(uint64_t n)
 {
     return ROUNDING_TIMES + 10 / sqrt((double)n);
 }
 
-/* Root of the mean square. */
+/* Returns the root mean square of n numbers. */
 static double rms(const double *x, uint64_t n)
 {
     double sum = 0;
@@ -27,12 +28,13 @@ static double rms(const double *x, uint64_t n)
 }
 
 typedef struct RoundingCompare {
-    Verify plan, one_rank; /* each compared with the exact run */
+    Verify plan, one_rank; /* comparisons of both with the exact run */
     RoundingResult *result;
     RoundingErrors *errors;
-    double largest[KINDS]; /* root mean square of the largest tensor, for each kind */
-    double gradient;       /* sum of squares of the exact gradient */
-    double off[2];         /* sums of squares of the errors of the plan and of one rank */
+    double largest[KINDS]; /* [kind]: largest root mean square of a tensor in the exact run */
+    double gradient;       /* sum of squares of the exact gradient, over all tensors */
+    double off[2];         /* sums of squares of the errors of all gradients: of the plan, and of
+                              one rank */
 } RoundingCompare;
 
 static void note_error(const RoundingCompare *r, const char *what, double times, double plan,
@@ -60,7 +62,7 @@ bool verify_rounding_report(const RoundingError *e, const char *more, Diag *d)
                       e->what, e->plan, e->one_rank, e->times, e->more, more);
 }
 
-/* Returns the divisor for errors of one kind of values. */
+/* Returns the divisor for the errors of one kind of values of a tensor. */
 static double size_of(const RoundingCompare *r, TensorId t, Kind k)
 {
     const Whole *w = &r->plan.whole[t];
@@ -95,8 +97,8 @@ static void note_tensor(RoundingCompare *r, TensorId t)
     verify_seen(&r->plan, plan);
 }
 
-/* If rounding leaves nothing of the gradient, the comparison cannot distinguish a right plan from a
- * wrong one. */
+/* Reports that the comparison proves nothing, because the rounding error is as large as the
+ * gradient itself. A correct plan could then not be told from a wrong one. */
 static void check_noise(const RoundingCompare *r, double of_one_rank)
 {
     Loc none = {NULL, 0};
@@ -107,8 +109,7 @@ static void check_noise(const RoundingCompare *r, double of_one_rank)
     diag_hint(r->plan.d, "a wider dtype");
 }
 
-/* Records the errors of all quantities. Returns false if the plan and the run on one rank cannot be
- * compared. */
+/* Records the errors of all quantities. Returns false if the runs cannot be compared. */
 static bool note_all(RoundingCompare *r)
 {
     const Side *exact = &r->plan.reference, *plan = &r->plan.plan, *one = &r->one_rank.plan;
@@ -122,9 +123,9 @@ static bool note_all(RoundingCompare *r)
         if (r->plan.whole[t].name) add_gradient(r, t);
     for (TensorId t = 1; t < g->tensors.n; t++)
         if (r->plan.whole[t].name) note_tensor(r, t);
-    /* On one rank a single number may be right by chance. Its error may therefore be as large as
-     * the error of the gradient. (This hides no fault, because the same plan is also compared in
-     * fp64, to 1e-10.) */
+    /* On one rank, a single number such as the loss may be right by chance. So its error may always
+     * be as large as the relative error of the gradient. (This hides no fault, because the same
+     * plan is also compared in fp64, to 1e-10.) */
     RoundingResult *result = r->result;
     double size = r->gradient > 0 ? sqrt(r->gradient) : 1, whole = sqrt(r->off[1]) / size;
     result->gradient = sqrt(r->off[0]) / size;

@@ -1,7 +1,7 @@
-/* Compares one step of a plan with one step of the same model on one rank. It reads gradients from
- * the accumulators, and weights and moments from their buffers at rest. It does so on every rank
- * that holds a part, including replicas. (After one step of Adam the weights hardly show a wrong
- * scale, but the moments show it fully.) */
+/* Compares one step of a plan with one step of the same model on one rank. Gradients are read from
+ * the accumulators; weights and moments are read from the buffers in which they stay between steps.
+ * Every rank is compared, including those with equal copies. (After one step of Adam, weights
+ * hardly show a wrong scale of the gradient, but moments show it fully.) */
 #include <assert.h>
 #include <float.h>
 #include <math.h>
@@ -14,9 +14,9 @@
 typedef struct Compare {
     const Side *side;
     Whole *whole; /* [tensor of the reference's graph] */
-    /* [tensor of the plan's graph]: the same tensor in the reference's graph */
+    /* [tensor of the plan's graph]: number of the same tensor in the reference's graph */
     const TensorId *twin;
-    const void *at; /* memory of the current buffer */
+    const void *at; /* memory of the buffer that is being compared */
     DType dtype;
     Rank rank;
     Kind kind;
@@ -61,8 +61,8 @@ static void visit(void *self, const FlatRun *run)
     }
 }
 
-/* Returns the kind of values in a buffer; KINDS: it has none of these kinds. A unit's first moment
- * comes before its second. */
+/* Returns the kind of values in a buffer; KINDS: it holds values of another kind. Of a unit's two
+ * moments, the buffer of the first one comes first. */
 static Kind kind_of(const Plan *plan, const Buffer *buffer, UnitId *moment_of)
 {
     if (plan_is_state(plan, buffer)) return KIND_parameter;
@@ -75,7 +75,7 @@ static Kind kind_of(const Plan *plan, const Buffer *buffer, UnitId *moment_of)
     return second ? KIND_second_moment : KIND_first_moment;
 }
 
-/* Returns the buffer's memory if the host can access it, else a copy. Returns NULL after a
+/* Returns the buffer's memory if the host can read it, and otherwise a copy. Returns NULL after a
  * diagnostic. */
 static const void *memory_of(const Compare *c, BufferId b, Arena *scratch, Diag *d)
 {
@@ -111,7 +111,7 @@ static bool visit_all(Compare *c, Arena *scratch, Diag *d)
     return true;
 }
 
-/* ---- running ---- */
+/* ---- running both plans ---- */
 
 static void find_memory(const Verify *v, Backend *backend, Space space, uint64_t *highest,
                         uint64_t *planned)
@@ -177,7 +177,7 @@ static bool run_side(Verify *v, Side *side, const DataSource *data, BackendOptio
     return fine;
 }
 
-/* ---- before ---- */
+/* ---- before the runs ---- */
 
 static bool lives_between_steps(const Tensor *t)
 {
@@ -218,7 +218,7 @@ static bool find_twins(Verify *v)
     return true;
 }
 
-/* ---- after ---- */
+/* ---- after the runs ---- */
 
 const char *const verify_kinds[KINDS] = {"gradient", "value", "first moment", "second moment"};
 
@@ -234,8 +234,8 @@ bool verify_seen(const Verify *v, const Whole *w)
     return true;
 }
 
-/* Checks that the reference has values, and that not all of them are zero, because a comparison
- * without values would succeed. */
+/* Checks that the reference has values, and that not all of them are zero. Without this check, a
+ * comparison of nothing would succeed. */
 bool verify_says_something(const Verify *v)
 {
     const Graph *g = &v->reference.plan->graph;
@@ -266,7 +266,7 @@ bool verify_says_something(const Verify *v)
     return false;
 }
 
-/* Returns difference / divisor; 0 if the difference is 0, even if the divisor is 0, too. */
+/* Returns difference / divisor. Returns 0 if the difference is 0, even if the divisor is 0, too. */
 static double ratio(double difference, double divisor)
 {
     return difference == 0 ? 0 : difference / divisor;
@@ -288,7 +288,8 @@ static void check_value(const Verify *v, const char *what, double error, Rank ra
         what, rank, error, v->tolerance);
 }
 
-/* Returns the factor that the optimizer applies to the accumulators, apart from clipping. */
+/* Returns the factor by which the optimizer multiplies the accumulated gradients, apart from
+ * clipping. */
 static double step_factor(const Verify *v)
 {
     const Graph *g = &v->reference.plan->graph;
@@ -300,9 +301,9 @@ static double step_factor(const Verify *v)
     return sum > 0 ? v->reference.norm / sqrt(sum) : 1;
 }
 
-/* Adam's first step is lr g / (|g| + eps). For a gradient that is zero apart from rounding, the
- * step is lr / eps times this rounding error. Weights may therefore differ by this much, whatever
- * the tolerance. */
+/* Returns how much a weight may differ because of rounding in Adam. Adam's first step is lr g /
+ * (|g| + eps). If a gradient g is zero apart from rounding, the step is lr / eps times its rounding
+ * error. Weights may differ by this much whatever the tolerance is. */
 static double adam_noise(const Verify *v, const Whole *w, const double largest[KINDS])
 {
     const ComparedValues *g = &w->of[KIND_gradient];
@@ -316,8 +317,8 @@ static double adam_noise(const Verify *v, const Whole *w, const double largest[K
     return 0;
 }
 
-/* Judges one tensor. The errors of its gradients and moments are also measured relative to the
- * largest tensor's values. */
+/* Judges one tensor. Errors of gradients and moments are measured relative to the tensor's own
+ * values, but not less than a fraction of the largest values of all tensors. */
 static void judge_tensor(Verify *v, const Whole *w, const double largest[KINDS], double *worst)
 {
     VerifyResult *result = v->result;

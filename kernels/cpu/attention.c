@@ -1,12 +1,13 @@
-/*  Attention with grouped query heads. It is computed in tiles that fit on the stack, so no matrix
+/* Attention with grouped query heads. It is computed in tiles that fit on the stack, so no matrix
  * [s,T] of scores is ever stored.
- *   forward:   S = scale Q K^T, P = exp(S - lse), O = P V. If it is causal, a query sees only keys
- *              up to its own global position.
- *   backward:  delta = sum of dO O over a row, dV = P^T dO, dS = P (dO V^T - delta), dQ = scale dS
- * K, dK = scale dS^T Q, summed over the query heads of a group. part:      the same for a part of
- * the keys, whose results are merged with those of earlier parts. The merge starts from the earlier
- * outputs: their log-sum-exp is the largest score so far, and their sum of exponentials is 1.
- *   dropout:   O = (P m) V with m = mask / (1 - drop); dV = (P m)^T dO, dS = P (m dO V^T - delta).
+ *    forward:   S = scale Q K^T, P = exp(S - lse), O = P V. If it is causal, a query sees only keys
+ *               up to its own global position.
+ *    backward:  delta = sum of dO O over a row, dV = P^T dO, dS = P (dO V^T - delta),
+ *               dQ = scale dS K, dK = scale dS^T Q, summed over the query heads of a group.
+ *    part:      the same for a part of the keys, whose results are merged with those of earlier
+ *               parts. The merge starts from the earlier outputs: their log-sum-exp is the
+ *               largest score so far, and their sum of exponentials is 1.
+ *    dropout:   O = (P m) V with m = mask / (1 - drop); dV = (P m)^T dO, dS = P (m dO V^T - delta).
  */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/attention.c"

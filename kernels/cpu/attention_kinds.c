@@ -1,4 +1,4 @@
-/*  Attention with additions (see ops.def): values of another size than keys, a window, a soft cap,
+/* Attention with additions (see ops.def): values of another size than keys, a window, a soft cap,
  * a score without a value (sink), a table of biases for distances. The code computes query by query
  * and is written for clarity.
  *   forward:   x = scale q k; s = cap tanh(x / cap) + table; P = exp(s - lse); O = P V

@@ -1,4 +1,4 @@
-/*  RMSNorm and LayerNorm over the last dimension (D, or E of each head), and their gradients, which
+/* RMSNorm and LayerNorm over the last dimension (D, or E of each head), and their gradients, which
  * use saved statistics. Let xh be the normalised input and g = dy * weight:
  *   rmsnorm    dx = r (g - xh mean(g xh))            dweight = sum dy xh
  *   layernorm  dx = r (g - mean(g) - xh mean(g xh))  dweight = sum dy xh, dbias = sum dy */

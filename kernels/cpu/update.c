@@ -72,7 +72,7 @@ static void F(sumsq)(const KernelArgs *a)
     *slot = cpu_accumulates(a, 0) ? *slot + total : total;
 }
 
-/*  param, m, v, grad [x], {norm, coefficient} f64 -> param, m, v [x], in the memory of the inputs.
+/* param, m, v, grad [x], {norm, coefficient} f64 -> param, m, v [x], in the memory of the inputs.
  * p -= lr (wd p + mhat / (sqrt(vhat) + eps)) with mhat = m / (1 - beta1^t), vhat = v / (1 -
  * beta2^t), and t the number of the step from 1 (Loshchilov and Hutter, Decoupled Weight Decay
  * Regularization, algorithm 2). With attrs.stochastic, p is rounded stochastically to bf16

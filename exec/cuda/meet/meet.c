@@ -1,5 +1,5 @@
-/* Lets ranks exchange bytes before and between steps: over MPI, over TCP (meet_tcp.c), or with a
- * single rank. It does not use CUDA. */
+/* Lets ranks exchange bytes before and between steps: over MPI, over TCP (meet_tcp.c), or trivially
+ * if there is a single rank. This file does not use CUDA. */
 #include "exec/cuda/meet/meet.h"
 
 #include <sched.h>
@@ -11,7 +11,7 @@
 #include "exec/launch/launch.h"
 #include "planner/base/clock.h"
 
-/* ---- alone ---- */
+/* ---- a single rank ---- */
 
 static bool alone_exchange(Meet *m, const void *mine, size_t bytes, void *all, double timeout_s)
 {
@@ -81,10 +81,10 @@ static void mpi_close(Meet *m)
     o->transport->close(o->mpi);
 }
 
-/* ---- */
+/* ---- choosing among them ---- */
 
-/* Reads the number that the launcher gave this process on its machine; returns false if it gave
- * none. */
+/* Reads the number of this process among those of its machine, as the launcher gave it in an
+ * environment variable. Returns false if there is none. */
 static bool local_rank(uint32_t *number)
 {
     static const char *const known[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",

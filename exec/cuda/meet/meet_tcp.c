@@ -1,8 +1,8 @@
-/* Meeting over TCP in a star around rank 0. Rank 0 listens at the address in MASTER_ADDR and
- * MASTER_PORT. TANDEM_PORT overrides the port. If torchrun's own store uses that port, the next
- * port is used. Every message has a header with its length. When a rank ends, its connection
- * closes, and rank 0 tells the others. Every message must be the expected one; this is checked
- * before any byte is used. */
+/* A Meet over TCP, in which every other rank is connected with rank 0. Rank 0 listens at the
+ * address in MASTER_ADDR and at the port in TANDEM_PORT or MASTER_PORT. If torchrun's own store
+ * uses that port, the next port is used. Every message has a header with its length. If a rank
+ * ends, its connection closes, and rank 0 tells the others. Every header is checked before the
+ * message is used: it must be the expected one. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -29,8 +29,8 @@ typedef struct MessageHeader {
 
 typedef struct Star {
     Meet *meet;
-    int *peer; /* [n_ranks] sockets; -1: none. Rank 0 has a socket to each other rank; any other
-                * rank has only [0], its socket to rank 0 */
+    int *peer; /* [n_ranks] sockets; -1: none. Rank 0 has one to each other rank. Any other rank has
+                  only [0], the one to rank 0 */
     int listener;
     uint32_t sequence;
     double until_s;
@@ -48,7 +48,7 @@ static bool fail_errno(Star *s, const char *call)
     return false;
 }
 
-/* Waits until the socket is ready; false after the deadline. */
+/* Waits until the socket is ready. Returns false after the deadline. */
 static bool wait_for(const Star *s, int fd, short what)
 {
     for (;;) {
@@ -119,7 +119,7 @@ static MessageHeader header_of(const Star *s, uint32_t kind, uint64_t bytes)
                            .sequence = s->sequence};
 }
 
-/* Describes an unexpected message from `rank`. */
+/* Handles an unexpected message from `rank`: sets the reason in `why`. */
 static bool read_failure(Star *s, uint32_t rank, const MessageHeader *h)
 {
     char text[MEET_WHY / 2] = "";
@@ -191,7 +191,7 @@ static bool is_gone(Meet *m)
         ssize_t n = recv(s->peer[r], &h, sizeof h, MSG_PEEK | MSG_DONTWAIT);
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) continue;
         bool left = n <= 0;
-        /* The data belong to an exchange that this rank has not reached yet. */
+        /* these data belong to an exchange that this rank has not reached yet */
         if (!left && ((size_t)n < sizeof h || (h.magic == MAGIC && h.kind == DATA))) continue;
         s->until_s = clock_s() + 1;
         if (left)
@@ -256,7 +256,7 @@ static bool listen_at(Star *s, uint16_t port)
     return listen(s->listener, 1024) == 0 || fail_errno(s, "listen");
 }
 
-/* Accepts a connection of a rank of this run. Other connections are closed. */
+/* Accepts a connection. It is kept if it comes from a rank of this run, and closed if not. */
 static void accept_one(Star *s, uint32_t *n_here)
 {
     int fd = accept(s->listener, NULL, NULL);
@@ -328,7 +328,7 @@ static bool connect_to(Star *s, const char *host, const char *port)
     }
 }
 
-/* Returns the first name of Slurm's "node[003-012,015],other". */
+/* Returns the first name of a list such as Slurm's "node[003-012,015],other". */
 static const char *first_node(Arena *arena, const char *list)
 {
     size_t n = strcspn(list, ",[");

@@ -1,4 +1,4 @@
-/*  NVFP4: 4-bit numbers with one scale for each block of neighbours and one for the whole tensor,
+/* NVFP4: 4-bit numbers with one scale for each block of neighbours and one for the whole tensor,
  * as NVIDIA published it ("Pretraining Large Language Models with NVFP4", arxiv.org/abs/2509.25149,
  * and the documentation of Transformer Engine). Let m be the largest magnitude of the tensor. The
  * factor F = attrs.scale / m maps m to the largest 4-bit number (6) times the largest scale. The

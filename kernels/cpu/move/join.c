@@ -1,4 +1,4 @@
-/*  Ops that join features (or tokens) which all members of a group have in common with features of
+/* Ops that join features (or tokens) which all members of a group have in common with features of
  * each member, and ops that split the gradient into both again.
  *   join_heads    a token is a group, and its heads are the members
  *   join_tokens   each sequence is a group of one member; the tokens of x come before those of y

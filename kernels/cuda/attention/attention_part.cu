@@ -1,4 +1,4 @@
-/*  Attention to a part of the keys, and its gradient, by several calls of plain attention
+/* Attention to a part of the keys, and its gradient, by several calls of plain attention
  * (see attention_part.h).
  *   forward   If there is one call, it writes the output. If there are several, each one writes its
  *             result to scratch memory, and a kernel then merges the result into the output.

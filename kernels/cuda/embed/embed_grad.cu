@@ -1,4 +1,4 @@
-/*  The gradient of an embedding, with the same bits each time. Positions are sorted by token id.
+/* The gradient of an embedding, with the same bits each time. Positions are sorted by token id.
  * The sort is stable: equal ids keep the order of positions. Then the sorted list is cut into
  * tiles. A block adds up the runs of equal ids in its tile. If a run crosses tiles, the tile in
  * which it begins later adds up the sums of all its tiles in order.

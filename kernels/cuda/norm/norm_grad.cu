@@ -1,4 +1,4 @@
-/*  Gradients of RMSNorm and LayerNorm. Let xh be the normalised input and g = dy * weight:
+/* Gradients of RMSNorm and LayerNorm. Let xh be the normalised input and g = dy * weight:
  *   rmsnorm    dx = r (g - xh mean(g xh))            dweight = sum dy xh
  *   layernorm  dx = r (g - mean(g) - xh mean(g xh))  dweight = sum dy xh, dbias = sum dy
  * A block processes every COLUMN_PARTS-th row (or group of narrow rows) and adds up its part of
