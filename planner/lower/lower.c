@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "planner/lower/lower.h"
+#include "planner/lower/blocks/blocks.h"
 
 /* True if the next stage is on the same rank, so that the tensor needs no transfer. */
 static bool is_read_next(const Lower *l, uint32_t stage, TensorId t)
@@ -70,10 +70,22 @@ static void lower_gradient(Lower *l, NodeId id)
         lower_backward_node(l, id);
 }
 
+/* Returns the next node to lower. Blocks before it may have been copied; see repeat.c. */
+static NodeId next_node(Lower *l, ActionWalk *w)
+{
+    const NodeId id = lower_next(l, w);
+    if (!id || (w->kind != ACTION_F && w->kind != ACTION_B)) return id;
+    const NodeId next = repeat_before(l, id);
+    if (next == id) return id;
+    w->id = next - 1;
+    return lower_next(l, w);
+}
+
 static void lower_forward(Lower *l, uint32_t stage, uint32_t end, Pc before)
 {
     ActionWalk walk = {.kind = ACTION_F, .stage = stage};
-    for (NodeId id; (id = lower_next(l, &walk)) != 0;) {
+    repeat_start(l);
+    for (NodeId id; (id = next_node(l, &walk)) != 0;) {
         l->phase = id <= l->g->n_forward ? PHASE_forward : PHASE_backward;
         if (lower_done_by_gather(l, id)) continue;
         if (l->phase == PHASE_forward)
@@ -108,7 +120,8 @@ static void lower_backward(Lower *l, uint32_t stage, ActionKind kind)
 {
     ActionWalk walk = {.kind = kind, .stage = stage};
     l->phase = PHASE_backward;
-    for (NodeId id; (id = lower_next(l, &walk)) != 0;) {
+    repeat_start(l);
+    for (NodeId id; (id = next_node(l, &walk)) != 0;) {
         if (kind != ACTION_B && is_weight_gradient(l, id) != (kind == ACTION_W)) continue;
         lower_gradient(l, id);
         if (kind != ACTION_W) lower_after_node(l, id);
@@ -206,6 +219,8 @@ static void lower_program(Lower *l)
     lower_find_kept(l);
     lower_plan_uses(l);
     lower_count_contributions(l);
+    blocks_find(l);
+    repeat_prepare(l);
     lower_actions(l);
     l->microbatch = l->n_microbatches - 1;
     l->phase = PHASE_update;

@@ -12,6 +12,7 @@
  *    held.c      values with a halo, and convolutions in parts
  *    grad.c      contributions to gradients
  *    ring.c      attention over the keys of other ranks
+ *    blocks/     copies of equal blocks
  *    node.c      forward nodes
  *    lower.c     actions, and whole programs
  *    plan.c      the tensors that are kept, and the order of units
@@ -221,6 +222,14 @@ typedef struct Scalars {
     BufferId host_norm;       /* for offload: the sum of squares of the gradients on the host */
 } Scalars;
 
+/* For blocks.c and repeat.c: equal blocks that follow each other. */
+typedef struct BlockRun {
+    NodeId first;       /* the first node of the first block */
+    uint32_t length, n; /* nodes of a block; blocks */
+    /* the first block's forward nodes, and the step to those of the next block */
+    uint32_t forward, forward_length, forward_step;
+} BlockRun;
+
 /* One program while it is being written. The comment at the type of each part names the files that
  * use it. */
 typedef struct Lower {
@@ -237,6 +246,8 @@ typedef struct Lower {
     Gradients grad;
     Stages stage;
     Scalars scalar;
+    LIST(BlockRun) blocks;
+    struct BlockCopier *repeat; /* NULL: the program has no equal blocks */
 } Lower;
 
 /* ---- emit.c ---- */

@@ -15,6 +15,10 @@ typedef struct LowerOptions {
     uint32_t microbatches; /* the plan stands for a longer step of this many micro-batches; 0: for
                               its own step */
     bool unpadded;         /* for comparisons: odd vocabularies get no padding */
+    /* for comparisons: equal blocks are lowered one by one, none is a copy of another */
+    bool every_block;
+    uint32_t
+        *n_copied; /* for tests: counts the instructions that are copies; NULL: nobody counts */
 } LowerOptions;
 
 /* Set by pp. Without pp there is a single pipeline rank. */

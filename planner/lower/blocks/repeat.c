@@ -1,0 +1,433 @@
+/* Copies the instructions of equal blocks (blocks.c). Blocks are lowered one by one, until three
+ * blocks in a row differ by constant steps: in their instructions and buffers, and in their changes
+ * to the state of the lowering (steps.c). Lowering the next equal block would make the same step
+ * again. It decides by numbers that are equal in all these blocks, and by the order of numbers that
+ * move with the blocks. So the following blocks are written by adding the steps. The last blocks of
+ * a run are lowered as usual, because a gather runs ahead of the use of its unit. */
+#include <assert.h>
+#include <string.h>
+
+#include "planner/lower/blocks/blocks.h"
+#include "planner/lower/blocks/steps.h"
+
+enum {
+    COMPARED = 3,  /* blocks */
+    MOST_TRIED = 6 /* after so many blocks without equal steps, no block of the run is copied */
+};
+
+/* A word of an array that a block has changed. */
+typedef struct WordChange {
+    uint32_t part, at, value;
+} WordChange;
+
+/* The state at the end of a block. */
+typedef struct Mark {
+    uint32_t n[MADE_COUNT]; /* the lengths of the lists */
+    Counters counters;
+    Fixed fixed;
+    LIST(WordChange) changes; /* what the block changed in the arrays */
+    LIST(uint32_t) versions;  /* the versions that it made, before later blocks change them */
+} Mark;
+
+typedef LIST(uint32_t) WordList;
+
+typedef struct BlockCopier {
+    uint32_t *run_of;         /* [node]: 1 + the run of a block that begins here; 0: none does */
+    uint32_t n_marks;         /* the start of the run and the ends of its blocks so far */
+    Mark mark[COMPARED + 1];  /* the newest ones, the newest last */
+    WordList old[PART_COUNT]; /* the arrays at the newest mark */
+    uint32_t first_version;   /* the first version of this action */
+    bool *same; /* [block]: when the run began, the next block was in the same state */
+} BlockCopier;
+
+/* ---- the state before a block */
+
+static bool same_buffer(const Lower *l, BufferId a, BufferId b)
+{
+    const Buffer *x = &l->p->buffers.at[a], *y = &l->p->buffers.at[b];
+    return x->shape == y->shape && x->dtype == y->dtype && x->category == y->category &&
+           x->space == y->space && x->bytes == y->bytes && !x->parent == !y->parent &&
+           x->packed == y->packed;
+}
+
+static bool same_versions(const Lower *l, uint32_t a, uint32_t b)
+{
+    while (a && b) {
+        const Version *x = &l->value.versions.at[a], *y = &l->value.versions.at[b];
+        if (!layout_equal(&x->layout, &y->layout) || x->around != y->around ||
+            !x->rows != !y->rows || !x->consumer != !y->consumer ||
+            !same_buffer(l, x->buffer, y->buffer))
+            return false;
+        a = x->next;
+        b = y->next;
+    }
+    return !a && !b;
+}
+
+static bool same_value(const Lower *l, TensorId a, TensorId b)
+{
+    const GradState *x = &l->grad.of[a], *y = &l->grad.of[b];
+    return same_versions(l, l->value.versions_of[a], l->value.versions_of[b]) &&
+           !l->value.of_step[a] == !l->value.of_step[b] && x->n_expected == y->n_expected &&
+           x->n_arrived == y->n_arrived && x->n_uses == y->n_uses &&
+           same_versions(l, x->sums, y->sums);
+}
+
+/* True if the parameter is seen through a view of the newest flat buffer. */
+static bool is_seen(const Lower *l, BufferId view, BufferId flat)
+{
+    return view && l->p->buffers.at[view].parent == flat;
+}
+
+static bool same_param(const Lower *l, TensorId a, TensorId b)
+{
+    const UnitId u = l->g->tensors.at[a].unit, v = l->g->tensors.at[b].unit;
+    const UnitState *x = &l->unit.of[u], *y = &l->unit.of[v];
+    const StepWords words = steps_part(l, PART_units, 0);
+    for (uint32_t i = 0; i < words.each; i++) {
+        const uint32_t s = word_at(x, i), t = word_at(y, i);
+        if (words.moves >> i & 1 ? !s != !t : s != t) return false;
+    }
+    const BufferId *weight = l->unit.weight_view, *grad = l->unit.grad_view;
+    return l->grad.arrived[a] == l->grad.arrived[b] && !weight[a] == !weight[b] &&
+           !grad[a] == !grad[b] && !l->unit.maximum[a] == !l->unit.maximum[b] &&
+           is_seen(l, weight[a], x->gathered) == is_seen(l, weight[b], y->gathered) &&
+           is_seen(l, grad[a], x->full_grad) == is_seen(l, grad[b], y->full_grad);
+}
+
+/* True if the nodes a and b, at the same place of two blocks, find their values in the same state.
+ */
+static bool same_before(const Lower *l, NodeId a, NodeId b)
+{
+    const Node *x = &l->g->nodes.at[a], *y = &l->g->nodes.at[b];
+    for (uint32_t j = 0; j < x->n_out; j++)
+        if (!same_value(l, x->out[j], y->out[j])) return false;
+    for (uint32_t i = 0; i < x->n_in; i++)
+        if (l->g->tensors.at[x->in[i]].role == ROLE_param && !same_param(l, x->in[i], y->in[i]))
+            return false;
+    return true;
+}
+
+static bool same_state(const Lower *l, const BlockRun *run, uint32_t block)
+{
+    const NodeId first = run->first + block * run->length,
+                 forward = run->forward + block * run->forward_step;
+    for (uint32_t i = 0; i < run->length; i++)
+        if (!same_before(l, first + i, first + run->length + i)) return false;
+    for (uint32_t i = 0; forward != first && i < run->forward_length; i++)
+        if (!same_before(l, forward + i, forward + run->forward_step + i)) return false;
+    return true;
+}
+
+/* ---- marks */
+
+static void begin_run(Lower *l, const BlockRun *run)
+{
+    BlockCopier *r = l->repeat;
+    r->same = arena_array(l->scratch, run->n, sizeof *r->same);
+    for (uint32_t k = 0; k + 1 < run->n; k++) r->same[k] = same_state(l, run, k);
+    for (ChangedPart part = 0; part < PART_COUNT; part++) {
+        const StepWords now = steps_part(l, part, r->first_version);
+        WordList *old = &r->old[part];
+        old->n = 0;
+        old->at =
+            list_grow(l->scratch, old->at, 0, &old->room, now.n * now.each + 1, sizeof *old->at);
+        old->n = now.n * now.each;
+        if (old->n) memcpy(old->at, now.at, old->n * sizeof *old->at);
+    }
+    r->n_marks = 0;
+}
+
+/* Lists the words of an array that have changed since the last mark, and takes their values. */
+static void list_changes(Lower *l, ChangedPart part, Mark *mark)
+{
+    enum { CHUNK = 64 };
+    const StepWords now = steps_part(l, part, l->repeat->first_version);
+    WordList *old = &l->repeat->old[part];
+    for (uint32_t i = 0; i < old->n; i += CHUNK) {
+        const uint32_t end = old->n - i < CHUNK ? old->n : i + CHUNK;
+        if (memcmp(old->at + i, (const uint32_t *)now.at + i, (end - i) * sizeof *old->at) == 0)
+            continue;
+        for (uint32_t k = i; k < end; k++) {
+            const uint32_t value = word_at(now.at, k);
+            if (value == old->at[k]) continue;
+            old->at[k] = value;
+            list_push(l->scratch, &mark->changes, ((WordChange){part, k, value}));
+        }
+    }
+    const uint32_t more = now.n * now.each - old->n;
+    old->at = list_grow(l->scratch, old->at, old->n, &old->room, more, sizeof *old->at);
+    for (uint32_t k = 0; k < more; k++) old->at[old->n + k] = word_at(now.at, old->n + k);
+    old->n += more;
+}
+
+static void add_mark(Lower *l)
+{
+    BlockCopier *r = l->repeat;
+    Mark oldest = r->mark[0];
+    memmove(r->mark, r->mark + 1, COMPARED * sizeof *r->mark);
+    Mark *mark = &r->mark[COMPARED];
+    const Mark *before = mark - 1;
+    *mark = oldest;
+    mark->changes.n = mark->versions.n = 0;
+    for (MadeList made = 0; made < MADE_COUNT; made++) mark->n[made] = steps_made(l, made).n;
+    mark->counters = steps_counters(l);
+    mark->fixed = steps_fixed(l);
+    if (r->n_marks++ == 0) return;
+    for (ChangedPart part = 0; part < PART_COUNT; part++) list_changes(l, part, mark);
+    const StepWords all = steps_made(l, MADE_versions);
+    for (uint32_t i = before->n[MADE_versions] * all.each; i < all.n * all.each; i++)
+        list_push(l->scratch, &mark->versions, word_at(all.at, i));
+}
+
+/* ---- steps */
+
+/* True if a number that may move makes the same step twice, or if any other number is equal. */
+static bool in_step(uint32_t x, uint32_t y, uint32_t z, bool moves)
+{
+    return z - y == y - x && (moves || z == y);
+}
+
+/* Clocks follow the instructions one block later, so only those of the two newest blocks count. */
+static bool clocks_in_step(const uint32_t *y, uint32_t words, uint32_t step)
+{
+    for (uint32_t i = 0; i < words; i++)
+        if (y[i + words] != y[i] && y[i + words] - y[i] != step) return false;
+    return true;
+}
+
+static bool made_in_step(const Lower *l, MadeList made)
+{
+    const Mark *m = l->repeat->mark;
+    const StepWords w = steps_made(l, made);
+    const uint32_t n = m[3].n[made] - m[2].n[made];
+    if (m[2].n[made] - m[1].n[made] != n || m[1].n[made] - m[0].n[made] != n) return false;
+    const uint32_t words = n * w.each;
+    const uint32_t *x = (const uint32_t *)w.at + (size_t)m[0].n[made] * w.each;
+    if (made == MADE_versions) {
+        for (uint32_t i = 0; i < words; i++)
+            if (!in_step(m[1].versions.at[i], m[2].versions.at[i], m[3].versions.at[i],
+                         w.moves >> i % w.each & 1))
+                return false;
+        return true;
+    }
+    if (made == MADE_clocks) return clocks_in_step(x + words, words, n);
+    for (uint32_t i = 0, k = 0; i < words; i++, k = k + 1 == w.each ? 0 : k + 1)
+        if (!in_step(word_at(x, i), word_at(x, i + words), word_at(x, i + 2 * words),
+                     w.moves >> k & 1))
+            return false;
+    return true;
+}
+
+static bool changes_in_step(const Lower *l)
+{
+    const Mark *m = l->repeat->mark;
+    const uint32_t n = m[3].changes.n;
+    if (m[2].changes.n != n || m[1].changes.n != n) return false;
+    for (uint32_t i = 0; i < n; i++) {
+        const WordChange *x = &m[1].changes.at[i], *y = &m[2].changes.at[i],
+                         *z = &m[3].changes.at[i];
+        if (x->part != y->part || y->part != z->part || !in_step(x->at, y->at, z->at, true))
+            return false;
+        const StepWords w = steps_part(l, z->part, l->repeat->first_version);
+        if ((int32_t)(z->at - y->at) % (int32_t)w.each != 0 ||
+            !in_step(x->value, y->value, z->value, w.moves >> z->at % w.each & 1))
+            return false;
+    }
+    return true;
+}
+
+/* True if the three newest blocks differ by equal steps. */
+static bool blocks_in_step(const Lower *l)
+{
+    const Mark *m = l->repeat->mark;
+    if (m[3].fixed.n_pending > MOST_PENDING) return false;
+    if (memcmp(&m[3].fixed, &m[2].fixed, sizeof(Fixed)) != 0 ||
+        memcmp(&m[2].fixed, &m[1].fixed, sizeof(Fixed)) != 0)
+        return false;
+    for (uint32_t i = 0; i < sizeof(Counters) / sizeof(uint32_t); i++)
+        if (!in_step(word_at(&m[1].counters, i), word_at(&m[2].counters, i),
+                     word_at(&m[3].counters, i), true))
+            return false;
+    for (MadeList made = 0; made < MADE_COUNT; made++)
+        if (!made_in_step(l, made)) return false;
+    return changes_in_step(l);
+}
+
+/* Returns how many of the next `n` blocks use units in the same order as the two newest blocks.
+ * Gathers that run ahead look at later uses, too. */
+static uint32_t equal_uses(const Lower *l, uint32_t n)
+{
+    const Mark *m = l->repeat->mark;
+    const uint32_t step = m[3].counters.next_use - m[2].counters.next_use,
+                   from = m[3].counters.next_use, ahead = 2 * l->job->sharding.options.prefetch + 2;
+    const UnitUse *use = l->unit.uses.at;
+    if (!step) return n;
+    if (from < 2 * step) return 0;
+    uint32_t i = from;
+    for (; i < l->unit.uses.n && i < from + n * step + ahead; i++)
+        if (!in_step(use[i - 2 * step].unit, use[i - step].unit, use[i].unit, true) ||
+            use[i].microbatch != use[i - step].microbatch ||
+            use[i].backward != use[i - step].backward)
+            break;
+    return i < from + ahead ? 0 : (i - from - ahead) / step < n ? (i - from - ahead) / step : n;
+}
+
+/* ---- copies */
+
+#define GROW(arena, list, more)                                                                    \
+    (list)->at = list_grow((arena), (list)->at, (list)->n, &(list)->room, more, sizeof *(list)->at)
+
+/* Writes n words at `to`, after the words of at least two blocks: the step from the last block but
+ * one to the last block is made again and again. A block has `words` words. */
+static void copy_words(uint32_t *to, size_t words, size_t n)
+{
+    typedef uint32_t Four __attribute__((vector_size(16), aligned(4), may_alias));
+    const uint32_t *newest = to - words, *before = newest - words;
+    size_t i = 0;
+    for (; words >= 4 && i + 4 <= n; i += 4)
+        *(Four *)(void *)(to + i) = 2 * *(const Four *)(const void *)(newest + i) -
+                                    *(const Four *)(const void *)(before + i);
+    for (; i < n; i++) word_set(to, i, 2 * word_at(newest, i) - word_at(before, i));
+}
+
+/* Appends `copies` blocks to a list whose room suffices. */
+static void copy_made(const Lower *l, MadeList made, uint32_t copies)
+{
+    const Mark *m = l->repeat->mark;
+    const StepWords w = steps_made(l, made);
+    const size_t words = (size_t)(m[3].n[made] - m[2].n[made]) * w.each, all = words * copies;
+    uint32_t *to = (uint32_t *)w.at + (size_t)w.n * w.each;
+    if (made != MADE_versions) {
+        copy_words(to, words, all);
+        return;
+    }
+    for (uint32_t k = 0; k < copies; k++)
+        for (size_t i = 0; i < words; i++) {
+            const uint32_t y = m[2].versions.at[i], z = m[3].versions.at[i];
+            word_set(to, k * words + i, z + (k + 1) * (z - y));
+        }
+}
+
+static uint32_t n_new(const Lower *l, MadeList made, uint32_t copies)
+{
+    const Mark *m = l->repeat->mark;
+    return (m[3].n[made] - m[2].n[made]) * copies;
+}
+
+static void copy_lists(Lower *l, uint32_t copies)
+{
+    GROW(l->arena, &l->p->code, n_new(l, MADE_code, copies));
+    GROW(l->arena, &l->p->args, n_new(l, MADE_args, copies));
+    GROW(l->arena, &l->p->after, n_new(l, MADE_after, copies));
+    GROW(l->arena, &l->p->buffers, n_new(l, MADE_buffers, copies));
+    GROW(l->scratch, &l->emit.clocks, n_new(l, MADE_clocks, copies));
+    GROW(l->scratch, &l->grad.shared, n_new(l, MADE_shared, copies));
+    GROW(l->scratch, &l->value.versions, n_new(l, MADE_versions, copies));
+    for (MadeList made = 0; made < MADE_COUNT; made++) copy_made(l, made, copies);
+    l->p->code.n += n_new(l, MADE_code, copies);
+    l->p->args.n += n_new(l, MADE_args, copies);
+    l->p->after.n += n_new(l, MADE_after, copies);
+    l->p->buffers.n += n_new(l, MADE_buffers, copies);
+    l->emit.clocks.n += n_new(l, MADE_clocks, copies);
+    l->grad.shared.n += n_new(l, MADE_shared, copies);
+    l->value.versions.n += n_new(l, MADE_versions, copies);
+}
+
+/* Notes the copied instructions where lower_emit notes those that it writes. */
+static void note_copies(Lower *l)
+{
+    const uint32_t more = l->p->buffers.n - l->emit.access.n;
+    GROW(l->scratch, &l->emit.access, more);
+    memset(l->emit.access.at + l->emit.access.n, 0, more * sizeof *l->emit.access.at);
+    l->emit.access.n += more;
+    for (Pc pc = l->repeat->mark[COMPARED].n[MADE_code]; pc < l->p->code.n; pc++) {
+        const Instr *in = &l->p->code.at[pc];
+        l->emit.stream_end[in->stream] = pc;
+        for (uint32_t i = 0; i < in->args.n; i++) {
+            const BufferId b = program_arg(l->p, in, i), parent = l->p->buffers.at[b].parent;
+            Access *a = &l->emit.access.at[parent ? parent : b];
+            (i < in->n_in ? &a->read : &a->written)->at[in->stream] = pc;
+        }
+    }
+    for (uint32_t i = l->repeat->mark[COMPARED].n[MADE_shared]; i < l->grad.shared.n; i++) {
+        const BufferId b = l->grad.shared.at[i].buffer;
+        while (l->grad.shared_of.n <= b) list_add(l->scratch, &l->grad.shared_of);
+        l->grad.shared_of.at[b] = i + 1;
+    }
+}
+
+static void note_version(Lower *l, TensorId t)
+{
+    TensorId *first = &l->value.first_had[l->microbatch], *end = &l->value.end_had[l->microbatch];
+    if (*end == 0 || t < *first) *first = t;
+    if (t >= *end) *end = t + 1;
+}
+
+static void copy_changes(Lower *l, uint32_t copies)
+{
+    const Mark *m = l->repeat->mark;
+    for (uint32_t k = 1; k <= copies; k++)
+        for (uint32_t i = 0; i < m[3].changes.n; i++) {
+            const WordChange *y = &m[2].changes.at[i], *z = &m[3].changes.at[i];
+            const StepWords w = steps_part(l, z->part, l->repeat->first_version);
+            const uint32_t at = z->at + k * (z->at - y->at);
+            assert(at < w.n * w.each);
+            word_set(w.at, at, z->value + k * (z->value - y->value));
+            if (z->part == PART_versions_of) note_version(l, at);
+        }
+    Counters counters = m[3].counters;
+    for (uint32_t i = 0; i < sizeof counters / sizeof(uint32_t); i++) {
+        const uint32_t y = word_at(&m[2].counters, i), z = word_at(&m[3].counters, i);
+        word_set(&counters, i, z + copies * (z - y));
+    }
+    steps_set_counters(l, &counters);
+}
+
+/* Returns the number of blocks from `block` on that can be copied. The last one cannot, because the
+ * node behind it differs. */
+static uint32_t copies_from(const Lower *l, const BlockRun *run, uint32_t block)
+{
+    uint32_t n = 0;
+    while (block + n + 1 < run->n && l->repeat->same[block + n - 1]) n++;
+    return equal_uses(l, n);
+}
+
+void repeat_start(Lower *l)
+{
+    if (l->repeat) l->repeat->first_version = l->value.versions.n;
+}
+
+NodeId repeat_before(Lower *l, NodeId id)
+{
+    BlockCopier *r = l->repeat;
+    if (!r || !r->run_of[id]) return id;
+    const BlockRun *run = &l->blocks.at[r->run_of[id] - 1];
+    const uint32_t block = (id - run->first) / run->length;
+    if (block == 0) begin_run(l, run);
+    if (block != r->n_marks) return id; /* the run has copies, or too many unequal blocks */
+    add_mark(l);
+    if (block < COMPARED || !blocks_in_step(l)) {
+        if (block == MOST_TRIED) r->n_marks = UINT32_MAX;
+        return id;
+    }
+    const uint32_t copies = copies_from(l, run, block);
+    r->n_marks = UINT32_MAX;
+    if (copies == 0) return id;
+    copy_lists(l, copies);
+    note_copies(l);
+    copy_changes(l, copies);
+    if (l->job->options.n_copied) *l->job->options.n_copied += n_new(l, MADE_code, copies);
+    return id + copies * run->length;
+}
+
+void repeat_prepare(Lower *l)
+{
+    l->repeat = NULL;
+    if (!l->blocks.n) return;
+    l->repeat = arena_alloc(l->scratch, sizeof *l->repeat);
+    l->repeat->run_of = arena_array(l->scratch, l->g->nodes.n, sizeof *l->repeat->run_of);
+    for (uint32_t i = 0; i < l->blocks.n; i++)
+        for (uint32_t k = 0; k < l->blocks.at[i].n; k++)
+            l->repeat->run_of[l->blocks.at[i].first + k * l->blocks.at[i].length] = i + 1;
+}

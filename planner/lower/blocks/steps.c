@@ -1,0 +1,125 @@
+/* Everything that lowering a block changes: the arrays, the lists and the single numbers of Lower.
+ * repeat.c compares them block by block, as words of 32 bits. */
+#include "planner/lower/blocks/steps.h"
+
+#include <assert.h>
+#include <stddef.h>
+#include <string.h>
+
+#define AT(type, field)    (offsetof(type, field) / sizeof(uint32_t))
+#define MOVES(type, field) (UINT32_C(1) << AT(type, field))
+
+StepWords steps_part(const Lower *l, ChangedPart part, uint32_t first_version)
+{
+    const uint32_t tensors = l->value.tensor_room;
+    const uint32_t unit = MOVES(UnitState, rest) | MOVES(UnitState, m) | MOVES(UnitState, v) |
+                          MOVES(UnitState, grad) | MOVES(UnitState, gathered) |
+                          MOVES(UnitState, kept) | MOVES(UnitState, last_use) |
+                          MOVES(UnitState, reduced) | MOVES(UnitState, full_grad);
+    const uint32_t version = MOVES(Version, buffer) | MOVES(Version, rows) |
+                             MOVES(Version, consumer) | MOVES(Version, next);
+    switch (part) {
+    case PART_versions_of: return (StepWords){l->value.versions_of, tensors, 1, 1};
+    case PART_grads:
+        return (StepWords){l->grad.of, tensors, sizeof(GradState) / 4, MOVES(GradState, sums)};
+    case PART_arrived: return (StepWords){l->grad.arrived, tensors, 1, 0};
+    case PART_weight_views: return (StepWords){l->unit.weight_view, tensors, 1, 1};
+    case PART_grad_views: return (StepWords){l->unit.grad_view, tensors, 1, 1};
+    case PART_of_step: return (StepWords){l->value.of_step, tensors, 1, 1};
+    case PART_maxima: return (StepWords){l->unit.maximum, tensors, 1, 1};
+    case PART_units: return (StepWords){l->unit.of, l->g->units.n, sizeof(UnitState) / 4, unit};
+    case PART_versions: {
+        Version *at = l->value.versions.at;
+        return (StepWords){at ? at + first_version : NULL, l->value.versions.n - first_version,
+                           sizeof(Version) / 4, version};
+    }
+    case PART_COUNT: break;
+    }
+    assert(0 && "a part");
+    return (StepWords){0};
+}
+
+StepWords steps_made(const Lower *l, MadeList made)
+{
+    const uint32_t instr = MOVES(Instr, launch) | MOVES(Instr, match) | MOVES(Instr, args.first) |
+                           MOVES(Instr, after.first) | MOVES(Instr, origin) | MOVES(Instr, unit);
+    const uint32_t buffer = MOVES(Buffer, parent) | MOVES(Buffer, tensor) | MOVES(Buffer, unit);
+    const uint32_t version = MOVES(Version, buffer) | MOVES(Version, rows) |
+                             MOVES(Version, consumer) | MOVES(Version, next);
+    switch (made) {
+    case MADE_code: return (StepWords){l->p->code.at, l->p->code.n, sizeof(Instr) / 4, instr};
+    case MADE_args: return (StepWords){l->p->args.at, l->p->args.n, 1, 1};
+    case MADE_after: return (StepWords){l->p->after.at, l->p->after.n, 1, 1};
+    case MADE_buffers:
+        return (StepWords){l->p->buffers.at, l->p->buffers.n, sizeof(Buffer) / 4, buffer};
+    case MADE_clocks:
+        return (StepWords){l->emit.clocks.at, l->emit.clocks.n, sizeof(Clock) / 4, UINT32_MAX};
+    case MADE_versions:
+        return (StepWords){l->value.versions.at, l->value.versions.n, sizeof(Version) / 4, version};
+    case MADE_shared:
+        return (StepWords){l->grad.shared.at, l->grad.shared.n, sizeof(SharedGrad) / 4, 7};
+    case MADE_COUNT: break;
+    }
+    assert(0 && "a list");
+    return (StepWords){0};
+}
+
+Counters steps_counters(const Lower *l)
+{
+    Counters c = {.floor = l->emit.floor,
+                  .compute_waits = l->emit.compute_waits,
+                  .send_waits = {l->emit.send_waits[0], l->emit.send_waits[1]},
+                  .match = l->emit.match,
+                  .launch = l->emit.launch,
+                  .next_use = l->unit.next_use,
+                  .last_release = l->unit.last_release,
+                  .last_reduce = l->unit.last_reduce,
+                  .previous_reduce = l->unit.previous_reduce,
+                  .last_copy_out = l->unit.last_copy_out,
+                  .last_offload = l->unit.last_offload,
+                  .previous_offload = l->unit.previous_offload,
+                  .last_host_sum = l->unit.last_host_sum,
+                  .previous_host_sum = l->unit.previous_host_sum,
+                  .grad_after = l->grad.after};
+    for (uint32_t i = 0; i < l->unit.pending.n && i < MOST_PENDING; i++) {
+        c.pending_unit[i] = l->unit.pending.at[i].unit;
+        c.pending_part[i] = l->unit.pending.at[i].part;
+    }
+    return c;
+}
+
+void steps_set_counters(Lower *l, const Counters *c)
+{
+    l->emit.floor = c->floor;
+    l->emit.compute_waits = c->compute_waits;
+    l->emit.send_waits[0] = c->send_waits[0];
+    l->emit.send_waits[1] = c->send_waits[1];
+    l->emit.match = c->match;
+    l->emit.launch = c->launch;
+    l->unit.next_use = c->next_use;
+    l->unit.last_release = c->last_release;
+    l->unit.last_reduce = c->last_reduce;
+    l->unit.previous_reduce = c->previous_reduce;
+    l->unit.last_copy_out = c->last_copy_out;
+    l->unit.last_offload = c->last_offload;
+    l->unit.previous_offload = c->previous_offload;
+    l->unit.last_host_sum = c->last_host_sum;
+    l->unit.previous_host_sum = c->previous_host_sum;
+    l->grad.after = c->grad_after;
+    for (uint32_t i = 0; i < l->unit.pending.n && i < MOST_PENDING; i++) {
+        l->unit.pending.at[i].unit = c->pending_unit[i];
+        l->unit.pending.at[i].part = c->pending_part[i];
+    }
+}
+
+Fixed steps_fixed(const Lower *l)
+{
+    Fixed f = {.n_losses = l->scalar.n_losses,
+               .n_started = l->value.started.n,
+               .n_returning = l->grad.returning.n,
+               .n_pending = l->unit.pending.n,
+               .phase = l->phase};
+    for (uint32_t i = 0; i < l->unit.pending.n; i++)
+        f.last = 2 * f.last + l->unit.pending.at[i].last;
+    return f;
+}

@@ -1,0 +1,78 @@
+/* Everything that lowering a block changes, as words of 32 bits. */
+#ifndef TANDEM_LOWER_STEPS_H
+#define TANDEM_LOWER_STEPS_H
+
+#include "planner/lower/lower.h"
+
+/* The arrays in which lowering changes elements. */
+typedef enum ChangedPart {
+    PART_versions_of,
+    PART_grads,
+    PART_arrived,
+    PART_weight_views,
+    PART_grad_views,
+    PART_of_step,
+    PART_maxima,
+    PART_units,
+    PART_versions,
+    PART_COUNT
+} ChangedPart;
+
+/* The lists to which lowering appends elements. It changes only those of MADE_versions later. */
+typedef enum MadeList {
+    MADE_code,
+    MADE_args,
+    MADE_after,
+    MADE_buffers,
+    MADE_clocks,
+    MADE_shared,
+    MADE_versions,
+    MADE_COUNT
+} MadeList;
+
+/* An array of n elements with `each` words. Bit i of `moves` tells whether word i of an element is
+ * a number that may move from block to block. All other words are equal in equal blocks. */
+typedef struct StepWords {
+    void *at;
+    uint32_t n, each, moves;
+} StepWords;
+
+/* PART_versions begins at version `first_version`. */
+StepWords steps_part(const Lower *l, ChangedPart part, uint32_t first_version);
+StepWords steps_made(const Lower *l, MadeList made);
+
+/* The most gradients that may wait for their sum at the end of a block. */
+enum { MOST_PENDING = 4 };
+
+/* The single numbers that move from block to block. */
+typedef struct Counters {
+    Pc floor, compute_waits, send_waits[2];
+    uint32_t match, launch, next_use;
+    Pc last_release, last_reduce, previous_reduce, last_copy_out;
+    Pc last_offload, previous_offload, last_host_sum, previous_host_sum;
+    Pc grad_after;
+    uint32_t pending_unit[MOST_PENDING], pending_part[MOST_PENDING];
+} Counters;
+
+/* The single numbers that must be equal in all blocks. */
+typedef struct Fixed {
+    uint32_t n_losses, n_started, n_returning, n_pending, phase, last;
+} Fixed;
+
+Counters steps_counters(const Lower *l);
+void steps_set_counters(Lower *l, const Counters *c);
+Fixed steps_fixed(const Lower *l);
+
+static inline uint32_t word_at(const void *at, size_t i)
+{
+    uint32_t w;
+    __builtin_memcpy(&w, (const char *)at + i * sizeof w, sizeof w);
+    return w;
+}
+
+static inline void word_set(void *at, size_t i, uint32_t w)
+{
+    __builtin_memcpy((char *)at + i * sizeof w, &w, sizeof w);
+}
+
+#endif

@@ -1,0 +1,124 @@
+/* Copies of equal blocks. A plan whose blocks are copies is, as text, the plan whose blocks were
+ * all lowered one by one: for the corpus with more layers, and for plans of the library. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "planner/base/str.h"
+#include "planner/ir/text/text.h"
+#include "tests/support/loaded.h"
+#include "tests/support/plans/corpus.h"
+
+enum { LAYERS = 10 }; /* of a stage */
+
+typedef struct Tally {
+    uint32_t plans, copied; /* members that compile; members with copies */
+} Tally;
+
+static const char *text_of(const Plan *plan, Arena *arena)
+{
+    Str text = str_in(arena);
+    text_print(plan, 0, &text);
+    return str_text(&text);
+}
+
+/* Fails at the first line in which the texts differ. */
+static void same_text(const char *name, const char *copied, const char *plain)
+{
+    while (*copied && *copied == *plain) {
+        const size_t n = strcspn(copied, "\n");
+        if (strncmp(copied, plain, n + 1) != 0) break;
+        copied += n + (copied[n] == '\n'), plain += n + (plain[n] == '\n');
+    }
+    if (!*copied && !*plain) return;
+    fail_msg("%s:\n  copied: %.*s\n  plain:  %.*s", name, (int)strcspn(copied, "\n"), copied,
+             (int)strcspn(plain, "\n"), plain);
+}
+
+/* Compiles a model twice. Returns the number of instructions that are copies. */
+static uint32_t compare(const char *name, const Config *config, const Graph *graph, bool unpadded,
+                        Arena *arena, bool *compiles)
+{
+    uint32_t n = 0, none = 0;
+    const Plan *plan[2];
+    for (uint32_t plain = 0; plain < 2; plain++) {
+        Diag d = diag_in(arena);
+        LowerOptions options = lower_options_default();
+        Graph own = graph_copy(graph, arena);
+        options.workspace = kernel_cpu_workspace;
+        options.unpadded = unpadded;
+        options.every_block = plain;
+        options.n_copied = plain ? &none : &n;
+        plan[plain] = plan_compile(config, &own, &options, NULL, arena, &d);
+    }
+    assert_int_equal(none, 0);
+    assert_int_equal(!plan[0], !plan[1]);
+    *compiles = plan[0] != NULL;
+    if (!plan[0]) return 0;
+    const Hash128 a = text_plan_id(plan[0], arena), b = text_plan_id(plan[1], arena);
+    if (memcmp(&a, &b, sizeof a) == 0) return n;
+    same_text(name, text_of(plan[0], arena), text_of(plan[1], arena));
+    fail_msg("%s: equal texts, but two ids", name);
+    return n;
+}
+
+static void visit(void *self, const Tiny *member)
+{
+    Tally *tally = self;
+    Arena *arena = arena_new();
+    Tiny t = *member;
+    Config *config = arena_alloc(arena, sizeof *config);
+    Graph graph;
+    bool compiles;
+    t.layers = LAYERS * t.pp * (t.pp > 1 ? t.pp_options.chunks : 1);
+    tiny_build(&t, arena, config, &graph);
+    const uint32_t n =
+        compare(corpus_name(member, arena), config, &graph, t.unpadded, arena, &compiles);
+    tally->plans += compiles;
+    tally->copied += n > 0;
+    arena_free(arena);
+}
+
+static void corpus_is_equal(void **state)
+{
+    (void)state;
+    Tally tally = {0, 0};
+    corpus_each(visit, &tally);
+    print_message("%u plans, %u with copies\n", tally.plans, tally.copied);
+    assert_true(tally.plans > 500);
+    assert_true(tally.copied > tally.plans / 2);
+}
+
+static void library_is_equal(void **state)
+{
+    (void)state;
+    static const char *const plans[] = {"llama3_8b",     "llama3_8b_128k",       "llama3_70b",
+                                        "llama3_70b_pp", "gpt2_1558m",           "mixtral_8x7b",
+                                        "llava_7b",      "mixtral_8x7b_dropless"};
+    for (uint32_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+        const FrontOptions options = {.n_set = 0};
+        Arena *arena = arena_new();
+        bool compiles;
+        Loaded p = load_file(
+            arena_print(arena, "%s/scripts/plans/%s.lua", TANDEM_SOURCE_DIR, plans[i]), &options);
+        assert_true(p.fine);
+        const uint32_t n = compare(plans[i], &p.config, &p.graph, false, arena, &compiles);
+        assert_true(compiles);
+        print_message("%s: %u instructions are copies\n", plans[i], n);
+        arena_free(p.arena);
+        arena_free(arena);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(corpus_is_equal),
+        cmocka_unit_test(library_is_equal),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
