@@ -1,10 +1,11 @@
-/* Finds the critical path of a step: the chain of instructions that determines its time, from the
- * end back to the beginning. An instruction began when another instruction of its rank ended
- * (Moment.by). A communication began when its last member had arrived. Each interval of the step
- * therefore has one cause, and the intervals add up to the step exactly. If an instruction waited
- * for the host to issue it, the host is the cause of all time back to the instruction for which the
- * host itself waited last, or to the step's beginning. The file also reports the use of time in
- * each pipeline stage, and the rates of each kind of op relative to the device's limits. */
+/* Finds the critical path of a step: the chain of instructions that determines its time, followed
+ * from the end back to the beginning. An instruction began when another instruction of its rank
+ * ended (Moment.by). A communication began when its last member arrived. So each interval of the
+ * step has exactly one cause, and the intervals add up to the step. If an instruction waited until
+ * the host issued it, the host is the cause of the time before. This time reaches back to the
+ * instruction for which the host itself waited last, or to the beginning of the step. The file also
+ * reports how each pipeline stage uses its time, and the rates that each kind of op reaches
+ * relative to the device's limits. */
 #include "sim/report.h"
 
 #include <assert.h>
@@ -42,7 +43,7 @@ static Pc last_to_end(const PathWalk *w, uint32_t class_)
 }
 
 /* Returns the instruction with which `class_` took part in the communication `in`, if the class
- * reached it at time `at`; 0: none. */
+ * reached that instruction at time `at`. Returns 0 if it did not. */
 static Pc takes_part(const PathWalk *w, uint32_t class_, const Instr *in, Ps at)
 {
     const Program *p = program_of(w, class_);
@@ -55,8 +56,8 @@ static Pc takes_part(const PathWalk *w, uint32_t class_, const Instr *in, Ps at)
     return 0;
 }
 
-/* Finds the member that arrived last at the communication *pc, for which the class *class_
- * waited. */
+/* Finds the member of communication *pc that arrived last, so that class *class_ had to wait. Sets
+ * *class_ and *pc to this member and its instruction. */
 static bool find_last(const PathWalk *w, uint32_t *class_, Pc *pc)
 {
     const Instr *in = program_instr(program_of(w, *class_), *pc);
@@ -93,9 +94,9 @@ static void add_part(const PathWalk *w, uint32_t class_, Pc pc, bool host, Ps fr
     list_push(w->arena, &w->report->path, part);
 }
 
-/* For an instruction that the host issued only at *at. Moves *at back to the time when the host
- * last ended a wait for an instruction, and returns that instruction; 0: it has not waited in this
- * step. */
+/* Follows the host, for an instruction that the host issued only at *at. Moves *at back to the time
+ * at which the host last ended a wait for an instruction, and returns that instruction. Returns 0
+ * if the host has not waited in this step. */
 static Pc follow_host(const PathWalk *w, uint32_t class_, Pc pc, Ps *at)
 {
     const HostLine *host = &w->result->host[class_];
@@ -120,11 +121,11 @@ static void follow(const PathWalk *w, uint32_t class_, Pc pc)
         const bool late = at > 0 && (by == 0 || moment_of(line, by)->end < at);
         pc = late ? follow_host(w, class_, pc, &at) : by;
     }
-    /* no other event takes time, so the chain reaches the step's beginning */
+    /* nothing else takes time, so the chain reaches the beginning of the step */
     assert(at == 0);
 }
 
-/* Adds the wait for the loader, which ends the step. */
+/* Adds the interval at the end of the step in which the step waits for the loader of data. */
 static void add_input(const PathWalk *w, Pc last)
 {
     SimReport *report = w->report;
@@ -137,7 +138,7 @@ static void add_input(const PathWalk *w, Pc last)
     if (report->input_ps > 0) list_push(w->arena, &report->path, part);
 }
 
-/* Reverses the chain, so that it starts at the step's beginning. */
+/* Reverses the chain, so that it starts at the beginning of the step. */
 static void turn_round(SimReport *report)
 {
     for (uint32_t i = 0, k = report->path.n; i + 1 < k; i++, k--) {
@@ -172,7 +173,8 @@ static void sum_path(const PathWalk *w)
         row->time_ps += part->to_ps - part->from_ps;
     }
     PathSum *at = w->report->path_sums.at;
-    /* the longest first; sums of equal length in the order of their first occurrence */
+    /* sort by time, the longest first; sums of equal time keep the order of their first
+     * occurrence */
     for (uint32_t i = 1; i < w->report->path_sums.n; i++) {
         for (uint32_t k = i; k > 0 && at[k - 1].time_ps < at[k].time_ps; k--) {
             PathSum swap = at[k];
@@ -182,7 +184,8 @@ static void sum_path(const PathWalk *w)
     }
 }
 
-/* Adds one row for the slowest class of each role, if the plan has several roles. */
+/* Adds a row for each role (program), with the times of its slowest class, if the plan has several
+ * roles. */
 static void add_stages(const PathWalk *w)
 {
     for (uint32_t i = 0; i < w->plan->programs.n; i++) {
@@ -212,7 +215,7 @@ static KindRow *kind_row(const PathWalk *w, OpKind op)
     return &w->report->kinds.at[i];
 }
 
-/* Adds the kernels of the slowest rank by kind: FLOPs, bytes and time. */
+/* Adds a row for each kind of op among the kernels of the slowest rank: FLOPs, bytes and time. */
 static void add_kinds(const PathWalk *w)
 {
     const Program *p = plan_program(w->plan, w->report->slowest);

@@ -1,5 +1,5 @@
-/* The event engine: it uses only programs and a clock. Models give the time of a kernel or a
- * transfer. The rules by which an instruction may begin are in planner/ir/plan.h. */
+/* The event engine. It knows only programs and a clock; models give the times of kernels and
+ * transfers. planner/ir/plan.h explains the rules by which an instruction may begin. */
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
@@ -18,25 +18,27 @@ typedef struct Engine {
     const Fold *fold;
     const Code *codes;
     const Code **code_of; /* [class] */
-    Heap heap;            /* a: class, b: pc of a compute instruction */
-    uint32_t *slots;      /* [slot]: list of the arrivals that wait there */
-    uint32_t *gathered;   /* [slot]: number of arrivals */
+    Heap heap;            /* a: class, b: number of a compute instruction */
+    uint32_t *slots;      /* [slot]: list of the members that wait there */
+    uint32_t *gathered;   /* [slot]: how many members have arrived */
     uint32_t n_slots;
     LIST(Arrival) arrivals;
     uint32_t free_arrival;
-    LIST(Transit) transits; /* [id of a transfer] */
+    LIST(Transit) transits; /* by the number of the transfer */
     uint32_t free_transit;
-    LIST(Arrival) jobs; /* [id of a compute instruction on a shared device] */
+    LIST(Arrival)
+    jobs; /* by the number of the job, which is a compute instruction on a shared
+             device */
     uint32_t free_job;
-    bool changed, net_busy, device_busy; /* changed: the models must be called again */
+    bool changed, net_busy, device_busy; /* changed: the models must be asked again */
     uint32_t net_id, device_id;
     Ps net_when, device_when;
     Ps now, step_start;
     uint64_t n_ended;
     Timeline *line;     /* [class] */
-    HostLine *host;     /* [class]: the bursts that have begun */
-    uint32_t **awaited; /* [class][burst]: number of instructions whose end the host still awaits
-                           before the burst */
+    HostLine *host;     /* [class]: how many bursts of the host have begun */
+    uint32_t **awaited; /* [class][burst]: for how many instructions the host still waits before it
+                           begins the burst */
     Ps *end_ps;
     Arena *arena;
 } Engine;
@@ -92,7 +94,7 @@ static void start_transfer(Engine *e, const SimComm *comm, uint32_t arrivals, ui
     e->changed = true;
 }
 
-/* Registers a ready member of a communication. The last member to arrive starts the transfer. */
+/* Notes that one member of a communication is ready. If it is the last one, the transfer starts. */
 static void reach(Engine *e, uint32_t class_, Pc pc, const SimComm *comm)
 {
     const Fold *fold = e->fold;
@@ -118,11 +120,11 @@ static void reach(Engine *e, uint32_t class_, Pc pc, const SimComm *comm)
     start_transfer(e, comm, arrivals, sender, receiver);
 }
 
-/* Flag in Event.b: the host has issued the instruction. Without the flag, the instruction has
- * ended. */
+/* A bit in Event.b. If it is set, the host has issued the instruction; otherwise the instruction
+ * has ended. */
 static const Pc ISSUE = UINT32_C(1) << 31;
 
-/* Returns how long a kernel takes alone on this class of ranks. */
+/* Returns how long a kernel takes alone on a rank of this class. */
 static Ps alone_ps(const Engine *e, uint32_t class_, Pc pc)
 {
     const Step *step = &e->code_of[class_]->step[pc];
@@ -169,8 +171,8 @@ static void begin(Engine *e, uint32_t class_, Pc leader, Pc by)
         begin_issued(e, class_, leader);
 }
 
-/* After the end of `pc`: lets the host begin the bursts that need not wait for anything any more.
- */
+/* After the end of instruction pc, lets the host begin all bursts that do not wait for anything any
+ * more. */
 static void go_on(Engine *e, uint32_t class_, Pc pc)
 {
     const Code *code = e->code_of[class_];
@@ -239,8 +241,8 @@ static void end_job(Engine *e)
     end(e, job.class_, job.pc);
 }
 
-/* Handles all events of the models at this instant. It also calls the device model if the network
- * has changed, because both may be one resource. */
+/* Handles all events of the models at this instant. If the network has changed, the device model is
+ * asked as well, because both may share one resource. */
 static bool end_due(Engine *e)
 {
     NetModel *net = e->options->net;
@@ -266,7 +268,7 @@ static void settle(Engine *e)
     e->changed = false;
 }
 
-/* Handles events until no event is left. Events of one instant come first, then rates settle, then
+/* Handles events until none is left: first all events of one instant, then the new rates, and then
  * time advances. */
 static void run_step(Engine *e)
 {
@@ -330,7 +332,7 @@ static void prepare(Engine *e)
     list_add(a, &e->jobs);
 }
 
-/* Makes the times of all classes; see Timeline for their order. */
+/* Allocates the times of all classes, in the order that Timeline describes. */
 static void make_lines(Engine *e, Arena *arena)
 {
     const uint32_t n_programs = e->plan->programs.n;
@@ -358,8 +360,8 @@ static void make_hosts(Engine *e, Arena *arena)
     }
 }
 
-/* Resets the state before a step: no instruction has ended, and each host begins its first burst.
- */
+/* Resets the state before a step: no instruction has ended, and each host begins its first
+ * burst. */
 static void forget_ends(Engine *e)
 {
     for (uint32_t c = 0; c < e->fold->n_classes; c++) {
@@ -372,7 +374,7 @@ static void forget_ends(Engine *e)
     }
 }
 
-/* Runs one step from a barrier; returns false if some program did not end. */
+/* Runs one step, which begins on all ranks at once. Returns false if some program did not end. */
 static bool step(Engine *e)
 {
     uint64_t due = 0;

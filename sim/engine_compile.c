@@ -1,18 +1,21 @@
-/* Compiles programs for the engine: with lists of successors instead of predecessors, launch groups
- * as units, durations and transfer sizes computed once, and a slot for every rendezvous. */
+/* Prepares programs for the engine. It stores successors of instructions instead of predecessors,
+ * treats communications that start together as one unit, computes durations and sizes of transfers
+ * once, and numbers the places where communications meet (slots). */
 #include <assert.h>
 #include <string.h>
 
 #include "sim/compute/imbalance.h"
 #include "sim/engine_private.h"
 
-/* (match, axes, op) identifies a rendezvous; the two ends of a send/recv pair share one. */
+/* A communication of a group of ranks, identified by (match, axes, op). The two ends of a message
+ * have one such entry. */
 typedef struct MatchSlot {
-    uint32_t match, program; /* program: 1 + the last program in which this op was seen here */
+    uint32_t match, program; /* 1 + number of the last program in which this op has occurred here */
     AxisSet axes;
     OpKind op;
     uint32_t slot;
-    uint8_t ends; /* send/recv: ends seen in `program`; bit 0: the sender, bit 1: the receiver */
+    uint8_t ends; /* send and recv: which ends have occurred in `program`; bit 0: the sender, bit 1:
+                     the receiver */
 } MatchSlot;
 
 typedef struct Meetings {
@@ -112,8 +115,9 @@ static bool compile_comm(Compiler *c, uint32_t program, Pc pc, Code *code)
     return true;
 }
 
-/* Launch groups: runs of communications on one stream with the same non-zero number. For each
- * leader, before[pc] becomes the newest member of the previous run on its stream. */
+/* Finds launch groups: communications that follow each other on one stream with the same non-zero
+ * launch number. For the first member (the leader) of each group, before[pc] becomes the last
+ * member of the previous group on the stream. */
 static void find_launches(const Program *p, Code *code, Pc *before)
 {
     Pc last[STREAM_COUNT] = {0};
@@ -139,8 +143,8 @@ static void count_edge(Code *code, Pc from, Pc to_leader)
     code->need[to_leader]++;
 }
 
-/* Adds a successor to the list of `from`. step[from + 1].successors is the next free entry of this
- * list; it then grows by one. */
+/* Adds a successor to the list of `from`. During this, step[from + 1].successors is the next free
+ * entry of that list. */
 static void fill_edge(Code *code, Pc from, Pc to_leader)
 {
     code->successors[code->step[from + 1].successors++] = to_leader;
@@ -161,15 +165,16 @@ static void each_edge(const Program *p, Code *code, const Pc *before, Edge edge)
     }
 }
 
-/* Fills `successors`: the range of pc goes from step[pc].successors to step[pc + 1].successors. */
+/* Fills `successors`. The successors of pc are the entries from step[pc].successors to step[pc +
+ * 1].successors - 1. */
 static void link_successors(Compiler *c, const Program *p, Code *code)
 {
     Pc *before = arena_array(c->scratch, code->n + 1, sizeof *before);
     find_launches(p, code, before);
     each_edge(p, code, before, count_edge);
-    /* The number of successors of pc is in step[pc + 1]. After the running sum, the range of pc
-     * starts at step[pc + 1]. Filling the range moves this number to the range's end, which is the
-     * start of the range of pc + 1. */
+    /* At first, step[pc + 1] has the number of successors of pc. After the running sum, step[pc +
+     * 1] is where the list of pc begins. Filling the list moves it to the end of the list, where
+     * that of pc + 1 begins. */
     uint32_t total = 0;
     for (Pc pc = 0; pc <= code->n; pc++) {
         uint32_t n = code->step[pc].successors;
@@ -181,8 +186,8 @@ static void link_successors(Compiler *c, const Program *p, Code *code)
     code->step[0].successors = 0;
 }
 
-/* Lists the leaders that wait for nothing. In a later burst, a leader also waits until the host
- * begins the burst. */
+/* Lists the leaders that wait for nothing. If a leader is issued in a later burst, it waits until
+ * the host begins this burst. */
 static void list_roots(Compiler *c, Code *code)
 {
     for (Pc pc = 1; pc < code->n; pc++) {
@@ -194,12 +199,14 @@ static void list_roots(Compiler *c, Code *code)
 
 static void await(Code *code, Pc pc, uint32_t burst)
 {
-    if (pc == 0 || code->step[pc].lets != 0) return; /* an earlier burst has waited for it */
+    if (pc == 0 || code->step[pc].lets != 0)
+        return; /* an earlier burst already waits for this
+                   instruction */
     code->step[pc].lets = burst;
     code->bursts.at[burst].n_awaited++;
 }
 
-/* True if a kernel reads a message for which the host has not waited. */
+/* Returns true if a kernel reads a message for which the host has not waited. */
 static bool reads_message(const Program *p, const Code *code, const Instr *in)
 {
     for (uint32_t i = 0; i < in->after.n; i++) {
@@ -209,14 +216,15 @@ static bool reads_message(const Program *p, const Code *code, const Instr *in)
     return false;
 }
 
-/* The state of the host while it issues a program. */
+/* State of the host while it issues a program. */
 typedef struct Host {
     Pc kernel;  /* the last kernel */
-    Pc awaited; /* the last instruction whose result the host reads; 0: none since its last wait */
-    bool sent;  /* messages were sent since its last wait */
+    Pc awaited; /* the last instruction whose result the host reads; 0: none since the host last
+                   waited */
+    bool sent;  /* messages were sent since the host last waited */
 } Host;
 
-/* Begins a burst of the host's work before the kernel `pc`, if the host must wait there. */
+/* If the host must wait before it issues kernel pc, begins a new burst with this kernel. */
 static bool begin_part(Compiler *c, const Program *p, Code *code, Pc pc, Host *host)
 {
     const Instr *in = &p->code.at[pc];
@@ -239,8 +247,8 @@ static bool begin_part(Compiler *c, const Program *p, Code *code, Pc pc, Host *h
     return true;
 }
 
-/* Computes when the host issues each instruction, in program order. A launch group starts when its
- * last member is issued. */
+/* Computes when the host issues each instruction, in the order of the program. A launch group
+ * starts when its last member has been issued. */
 static void issue_all(Compiler *c, const Program *p, Code *code)
 {
     const CostModel *cost = c->options->cost;

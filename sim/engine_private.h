@@ -1,85 +1,89 @@
-/* Declarations that only engine.c, engine_compile.c and engine_stuck.c share. */
+/* Declarations that only engine.c, engine_compile.c and engine_stuck.c use. */
 #ifndef TANDEM_SIM_ENGINE_PRIVATE_H
 #define TANDEM_SIM_ENGINE_PRIVATE_H
 
 #include "sim/heap.h"
 #include "sim/sim.h"
 
-/* An instruction in the form that the engine uses. The members of a launch group wait and start
- * together. `leader` is the first member of the group, or the instruction itself if it has no
- * group.
- */
+/* An instruction in the form that the engine uses. The members of a launch group wait together and
+ * start together. `leader` is the first member of the group; an instruction without a group is its
+ * own leader. */
 typedef struct Step {
-    Ps duration; /* only for a computation */
-    /* the layer whose expert rows it computes; 0: none, or all ranks have equal loads */
+    Ps duration; /* time of a compute instruction; 0 for a communication */
+    /* number of the layer whose rows of experts the instruction computes; 0: none, or all ranks
+     * have equal loads */
     uint32_t layer;
-    /* the earliest start after the host begins `burst`; in a leader, the earliest start of the
-     * whole group */
+    /* earliest start, counted from the beginning of `burst`; for a leader, the earliest start of
+     * the whole group */
     Ps issued;
-    /* the burst that issues it; in a leader: the burst that issues the last member */
+    /* number of the burst in which the host issues the instruction; for a leader: its last
+     * member */
     uint32_t burst;
-    uint32_t lets; /* the burst before which the host waits for its end; 0: none */
-    bool on_host;  /* it uses host memory, and so no SMs of the device */
-    /* its first entry in Code.successors; the list ends at the next step's first entry */
+    uint32_t lets; /* number of the burst before which the host waits for the end of this
+                      instruction; 0: the host never waits for it */
+    bool on_host;  /* the instruction uses the host's memory, and therefore no SM of the device */
+    /* where its list in Code.successors begins; it ends where the list of the next step begins */
     uint32_t successors;
-    uint32_t comm;     /* its entry in Code.comms; 0: it is a computation */
+    uint32_t comm;     /* number of its entry in Code.comms; 0: it is a computation */
     Pc next_in_launch; /* the next member of the group; 0: none */
     Pc leader;
 } Step;
 
 typedef struct SimComm {
     OpKind op;
-    uint32_t axes; /* index in fold->axes; UINT32_MAX for a send or receive */
+    uint32_t axes; /* number of its set of axes in fold->axes; UINT32_MAX for a send or receive */
     AxisSet axis_set;
     int32_t hop;
     uint32_t match;
-    uint32_t slot; /* slot of group 0; for a send or receive: the slot of sender class 0 */
+    uint32_t slot; /* slot of group 0; for a send or receive: slot of class 0 as the sender */
     uint64_t bytes;
     DType dtype;
-    bool registered, back; /* the same fields as in Transfer */
+    bool registered, back; /* the same as in Transfer */
     uint32_t layer;
 } SimComm;
 
-/* The host issues a program in bursts. Within a burst it does not wait. Before each burst but the
- * first, it waits for the end of some earlier instructions. */
+/* A burst: the host issues the instructions of a program in bursts. It does not wait within a
+ * burst. Before each burst but the first one, it waits for the end of some earlier instructions. */
 typedef struct HostBurst {
     Pc first;
-    Ps length; /* the time that the host needs to issue the instructions */
+    Ps length; /* how long the host takes to issue the instructions of the burst */
     uint32_t n_awaited;
 } HostBurst;
 
-/* A program in the form that the engine runs. For each instruction it holds the number of events to
- * wait for, and the instructions that wait for it. */
+/* A program in the form that the engine runs. It contains, for each instruction, how many
+ * instructions must end first, and which instructions wait for it. */
 typedef struct Code {
-    uint32_t n; /* instructions 1 to n - 1 */
+    uint32_t n; /* instructions have the numbers 1 to n - 1 */
     Step *step;
-    Pc *successors;         /* the instructions that wait, each named by the leader of its group */
-    uint32_t *need;         /* [pc] of a leader: the number of instructions that must end first */
-    LIST(SimComm) comms;    /* [0] is unused */
+    Pc *successors;         /* the instructions that wait, each represented by the leader of its
+                               group */
+    uint32_t *need;         /* [pc] for leaders: how many instructions must end first */
+    LIST(SimComm) comms;    /* entry 0 is unused */
     LIST(Pc) roots;         /* leaders that wait for nothing */
-    LIST(HostBurst) bursts; /* at least one */
+    LIST(HostBurst) bursts; /* has at least one burst */
 } Code;
 
-/* Compiles all programs. Numbers the slots, one for each communication of a group. Returns the
+/* Prepares all programs, and numbers the slots, one for each communication of a group. Returns the
  * number of slots, or UINT32_MAX after an error. */
 uint32_t engine_compile(const Plan *plan, const EngineOptions *options, Arena *arena, Code *codes,
                         Diag *d);
 
-/* A class of ranks that has reached a communication. `next` links a list; 0 ends it. */
+/* A class of ranks that has reached a communication. `next` is the next entry of the list; 0 ends
+ * it. */
 typedef struct Arrival {
     uint32_t class_;
     Pc pc;
     uint32_t next;
 } Arrival;
 
-/* The state of the engine when no event is left but some program has not ended. */
+/* State of the engine when no event is left but some program has not ended. */
 typedef struct Stuck {
     const Plan *plan;
     const Fold *fold;
     const Code *codes;
     const Timeline *line; /* [class] */
-    /* the communications in these lists wait; all other instructions that were reached have ended
-     */
+    /* the communications in these lists wait; all other instructions that were reached have
+     * ended */
     const Arrival *arrivals;
     const uint32_t *slots;
     uint32_t n_slots;

@@ -1,5 +1,5 @@
-/* Reports a simulated plan that cannot continue: the ranks that have not ended, the instruction
- * that each has reached, and the members that are missing there. */
+/* Reports that a simulated plan cannot continue: which ranks have not ended, which instruction each
+ * of them has reached, and which members are missing there. */
 #include "sim/engine_private.h"
 
 enum { MAX_TOLD = 6 };
@@ -39,7 +39,7 @@ static void tell_missing(const Stuck *s, uint32_t list, uint32_t class_, const I
     }
 }
 
-/* Reports the first instruction that a class has not reached, and the events for which it waits. */
+/* Reports the first instruction that a class has not reached, and for what it waits. */
 static void tell_unreached(const Stuck *s, uint32_t class_, Str *text)
 {
     uint32_t program = s->plan->program_of[s->fold->rank_of[class_]];

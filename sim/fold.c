@@ -1,6 +1,6 @@
-/* Folding by colour refinement. Colours are 128-bit hashes. A group's colour is the sum over its
- * members, so their order does not matter. Classes are numbered by their smallest rank, so no
- * output contains a hash value. */
+/* Folds ranks by colour refinement. A colour is a 128-bit hash. The colour of a group is a sum over
+ * its members, so that their order does not matter. Classes are numbered by their smallest rank, so
+ * no output depends on a hash. */
 #include "sim/fold_private.h"
 
 #include <assert.h>
@@ -9,13 +9,13 @@
 
 #include "planner/base/str.h"
 
-/* The groups and peers that one program uses. */
+/* A group or peer with which a program communicates. */
 typedef struct Need {
     AxisSet axes;
-    int32_t hop; /* send/recv; 0 with `group` */
+    int32_t hop; /* for a send or receive; 0 for a group */
     bool group;
-    /* pattern of the group's messages; EDGE_tree also stands for a ring, because the size
-     * determines which of the two is used */
+    /* pattern of the group's messages. EDGE_tree also stands for a ring, because the size of the
+     * data decides between the two */
     EdgeKind kind;
 } Need;
 typedef LIST(Need) NeedList;
@@ -24,13 +24,14 @@ typedef struct Folder {
     const Plan *plan;
     Fold *fold;
     Arena *arena, *scratch;
-    NeedList *needs;             /* [program] */
+    NeedList *needs;             /* [program]: what the program needs */
     Colour *colour, *next, *sum; /* [rank] */
-    uint32_t *group;             /* [axes index * n_ranks + rank]: smallest rank of its group */
+    uint32_t *group;             /* [number of the axes * n_ranks + rank]: smallest rank of the
+                                    rank's group */
     uint32_t *here;              /* [rank] */
     Colour *link;                /* [link of the network] */
-    const uint32_t *apart;       /* [rank], or NULL (FoldNodes) */
-    bool networked;              /* some peers are on different nodes */
+    const uint32_t *apart;       /* [rank]: see FoldNodes.apart; NULL: there are no such numbers */
+    bool networked;              /* some ranks communicate with ranks on other nodes */
 } Folder;
 
 bool fold_peer(const Mesh *mesh, Rank rank, AxisSet axes, int32_t hop, Rank *peer)
@@ -54,7 +55,8 @@ static uint32_t pod_of(const Fold *f, Rank rank)
     return f->nodes_per_pod == 0 ? 0 : fold_node_of(f, rank) / f->nodes_per_pod;
 }
 
-/* Devices share a node's NICs in order: with 8 devices and 4 NICs, each pair shares one. */
+/* Returns the NIC of a rank. The devices of a node share its NICs in order: with 8 devices and 4
+ * NICs, neighbours use one NIC in pairs. */
 static uint32_t nic_of(const Fold *f, Rank rank)
 {
     if (f->devices_per_node == 0) return 0;
@@ -97,8 +99,8 @@ static void collect_needs(Folder *w)
     }
 }
 
-/* If need i of rank r's program is a send or a receive, sets *peer to the other rank and returns
- * true. */
+/* Returns true and sets *peer to the other rank, if need i of rank r's program is a send or a
+ * receive. */
 static bool meets_peer(const Folder *w, Rank r, uint32_t i, Rank *peer)
 {
     const Need *need = &w->needs[w->plan->program_of[r]].at[i];
@@ -143,9 +145,9 @@ static void find_edges(Folder *w)
     w->link = arena_array(w->scratch, f->routes->n_links, sizeof *w->link);
 }
 
-/* Finds the distribution of groups along the i-th axes over nodes (or pods). Sets sum[leader] to a
- * combination of the numbers of members on each node, and here[r] to the number on r's own node.
- * Members are in ascending order, so a node's members are adjacent. */
+/* Finds how the groups along the i-th set of axes are distributed over nodes (or pods). Sets
+ * sum[leader] to a hash of how many members are on each node, and here[r] to how many members are
+ * on r's own node. Members are in ascending order, so the members on a node are neighbours. */
 static void find_patterns(Folder *w, uint32_t i, uint32_t (*place_of)(const Fold *f, Rank rank))
 {
     const Fold *f = w->fold;
@@ -213,8 +215,8 @@ static void start_colours(Folder *w)
     }
 }
 
-/* For each value of key(r), sums the colours of all ranks r with this value. Then chains the sum
- * into next[r] for the ranks that `wants` selects. */
+/* For each value of key(r), adds up the colours of all ranks r with this value. Then combines the
+ * sum into next[r]. */
 typedef uint32_t (*Key)(const Folder *w, uint32_t i, Rank r);
 
 static uint32_t key_group(const Folder *w, uint32_t i, Rank r)
@@ -282,12 +284,13 @@ static void refine(Folder *w)
     w->next = swap;
 }
 
-/* Numbers the colours by first appearance; returns the number of colours. */
+/* Numbers the colours in the order in which they first appear. Returns how many there are. */
 static uint32_t number(const Folder *w, uint32_t *class_of)
 {
     uint32_t room = 16, n = 0;
     while (room < 4 * (uint64_t)w->fold->n_ranks) room *= 2;
-    Rank *table = arena_array(w->scratch, room, sizeof *table); /* 1 + first rank of each colour */
+    Rank *table = arena_array(w->scratch, room, sizeof *table); /* 1 + the first rank of each
+                                                                   colour */
     for (Rank r = 0; r < w->fold->n_ranks; r++) {
         uint32_t at = (uint32_t)w->colour[r].a & (room - 1);
         while (table[at] != 0 && !colour_same(w->colour[table[at] - 1], w->colour[r])) {
@@ -303,9 +306,9 @@ static uint32_t number(const Folder *w, uint32_t *class_of)
     return n;
 }
 
-/* Finds the classes of nodes, of NICs or of pods, as `key` says. Two nodes form one class if the
- * smallest classes of their ranks are equal. span: the ranks of a node are within this many
- * consecutive ranks. */
+/* Finds the classes of nodes, of NICs or of pods (as `key` says) and writes them to of[class]. Two
+ * nodes are in one class if the smallest classes of their ranks are equal. All ranks of a node lie
+ * within `span` consecutive ranks. */
 static uint32_t number_nodes(const Folder *w, Key key, uint32_t span, uint32_t *of, uint32_t *count)
 {
     const Fold *f = w->fold;
@@ -315,7 +318,7 @@ static uint32_t number_nodes(const Folder *w, Key key, uint32_t span, uint32_t *
         uint32_t node = key(w, 0, f->rank_of[c]);
         bool found = of[c] != UINT32_MAX;
         Rank from = f->rank_of[c] - f->rank_of[c] % span, to = from + span;
-        for (Rank r = from; r < to && r < f->n_ranks; r++) { /* the ranks of the same node */
+        for (Rank r = from; r < to && r < f->n_ranks; r++) { /* visit the ranks of the same node */
             if (key(w, 0, r) != node) continue;
             if (f->class_of[r] == c) count[c]++;
             if (!found) of[f->class_of[r]] = n;

@@ -1,6 +1,6 @@
-/* Folding over a network with routes. Ranks are equivalent only if their messages use equivalent
- * links. Links are equivalent only if equivalent ranks use them. Both are refined together
- * (fold.c). */
+/* Folding on a network with routes. Ranks are equivalent only if their messages use equivalent
+ * links, and links are equivalent only if equivalent ranks use them. So the classes of both are
+ * divided together (fold.c). */
 #include "sim/fold_private.h"
 
 #include <assert.h>
@@ -28,8 +28,7 @@ static void add_path(const Fold *f, FoldEdges *e, uint32_t from, uint32_t to, ui
         list_push(arena, &e->edges, ((FoldEdge){.link = path[h], .count = count}));
 }
 
-/* The nodes of one group in the ascending order of its members, with the number of members on
- * each. */
+/* The nodes of one group in the order of its members, and how many members are on each. */
 typedef struct NodeRun {
     uint32_t node, n;
 } NodeRun;
@@ -137,7 +136,8 @@ void fold_number_links(Fold *f, const Colour *colour, Arena *arena)
     uint32_t room = 16, n_links = f->routes->n_links;
     while (room < 4 * (uint64_t)n_links) room *= 2;
     uint8_t *used = arena_array(scratch, n_links, sizeof *used);
-    uint32_t *table = arena_array(scratch, room, sizeof *table); /* 1 + first link of each colour */
+    uint32_t *table = arena_array(scratch, room, sizeof *table); /* 1 + the first link of each
+                                                                    colour */
     f->link_of = arena_array(arena, n_links, sizeof *f->link_of);
     for (uint32_t i = 0; i < f->edges.n; i++)
         for (uint32_t k = 0; k < f->edges.at[i].edges.n; k++)

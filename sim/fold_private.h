@@ -1,4 +1,4 @@
-/* Declarations that only the files of folding share. */
+/* Declarations that only the files of folding use. */
 #ifndef TANDEM_SIM_FOLD_PRIVATE_H
 #define TANDEM_SIM_FOLD_PRIVATE_H
 
@@ -23,7 +23,7 @@ static inline Colour colour_of(uint64_t a, uint64_t b)
                     colour_mix(b + UINT64_C(0xd1b54a32d192ed03))};
 }
 
-/* Combines two colours. The order of the two matters. */
+/* Combines two colours; their order matters. */
 static inline Colour colour_chain(Colour into, Colour c)
 {
     return (Colour){colour_mix(into.a * 3 + c.a), colour_mix(into.b * 5 + c.b)};
@@ -37,15 +37,15 @@ static inline bool colour_same(Colour x, Colour y)
 /* ---- fold_links.c ---- */
 
 uint32_t fold_node_of(const Fold *f, Rank rank);
-/* Adds the links of a collective's messages, or of messages to the rank `hop` places away
- * (EDGE_message). */
+/* Adds the links that the messages of a collective use, or (EDGE_message) messages to the rank that
+ * is `hop` steps away. */
 void fold_add_edges(Fold *f, EdgeKind kind, AxisSet axes, int32_t hop, Arena *arena);
-/* Computes the colours of links from the ranks that use them. Then computes the colours of ranks
- * from the links that they use, and writes them to `next`. */
+/* The first function computes the colours of links from the ranks that use them. The second one
+ * computes colours of ranks from the links that they use, and combines these into `next`. */
 void fold_colour_links(const Fold *f, const Colour *rank, Colour *link);
 void fold_chain_links(const Fold *f, const Colour *link, Colour *next);
-/* Numbers the classes of links in the order of their first appearance. If `colour` is NULL, each
- * link is a class of its own. */
+/* Numbers the classes of links in the order in which they first appear. If `colour` is NULL, each
+ * link becomes a class. */
 void fold_number_links(Fold *f, const Colour *colour, Arena *arena);
 
 #endif

@@ -1,5 +1,5 @@
-/* A queue of events by time. Events of one instant leave it in the order in which they were added.
- * Many ranks have events at the same instant, so there is one list of events for each instant. A
+/* A queue of events, ordered by time. Events of one instant come out in the order in which they
+ * were added. Many ranks have events at the same instant, so each instant has one list of events. A
  * heap orders the instants, and a hash table finds the list of an instant. */
 #ifndef TANDEM_SIM_HEAP_H
 #define TANDEM_SIM_HEAP_H
@@ -9,17 +9,19 @@
 
 typedef struct Event {
     Ps time;
-    uint32_t a, b; /* values of the owner of the queue */
+    uint32_t a, b; /* values that only the owner of the queue interprets */
 } Event;
 
 typedef struct Queued {
-    uint32_t a, b, next; /* next: the next event of this instant, or the next free entry; 0: none */
+    uint32_t a, b, next; /* number of the next event of this instant, or of the next unused entry;
+                            0: none */
 } Queued;
 
 typedef struct Instant {
     Ps time;
-    uint32_t first, last; /* its first and last event; first = 0: all events were removed */
-    /* the next instant in the same list of the hash table, or the next free entry; 0: none */
+    uint32_t first, last; /* numbers of its first and last event; first = 0: all events have been
+                             removed */
+    /* the next instant in the same list of the hash table, or the next unused entry; 0: none */
     uint32_t next;
 } Instant;
 
@@ -29,12 +31,12 @@ typedef struct InstantAt {
 } InstantAt;
 
 typedef struct Heap {
-    LIST(Queued) events;    /* [0] is unused */
-    LIST(Instant) instants; /* [0] is unused */
-    LIST(InstantAt) order;  /* the heap; each instant has up to four children */
-    uint32_t *table;        /* [hash of a time]: the first instant of its list */
+    LIST(Queued) events;    /* entry 0 is unused */
+    LIST(Instant) instants; /* entry 0 is unused */
+    LIST(InstantAt) order;  /* the heap, in which each instant has up to four children */
+    uint32_t *table;        /* [hash of a time]: first instant in the list for this hash */
     uint32_t room, free_event, free_instant;
-    uint32_t newest; /* the instant to which the newest event was added */
+    uint32_t newest; /* the instant to which an event was added last */
     Event top;
 } Heap;
 
@@ -43,7 +45,7 @@ static inline uint32_t heap_hash(const Heap *h, Ps time)
     return (uint32_t)(((uint64_t)time * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (h->room - 1);
 }
 
-/* Puts x into the heap, whose root is empty. */
+/* Puts x into the heap, whose root is vacant. */
 static inline void heap_sift_down(Heap *h, InstantAt x)
 {
     InstantAt *at = h->order.at;
@@ -62,7 +64,7 @@ static inline void heap_sift_down(Heap *h, InstantAt x)
     at[i] = x;
 }
 
-/* Removes the root's instant from the hash table. */
+/* Removes the instant at the root from the hash table. */
 static inline void heap_forget_root(Heap *h)
 {
     const uint32_t id = h->order.at[0].instant;
@@ -85,7 +87,8 @@ static inline void heap_grow_table(Heap *h, Arena *arena)
     }
 }
 
-/* Adds an instant without events. If the root has no events left, the new instant replaces it. */
+/* Adds an instant without events. If the instant at the root has no events left, the new one takes
+ * its place. */
 static inline uint32_t heap_new_instant(Heap *h, Arena *arena, Ps time)
 {
     const bool replaces = h->order.n > 0 && h->instants.at[h->order.at[0].instant].first == 0;
@@ -111,7 +114,7 @@ static inline uint32_t heap_new_instant(Heap *h, Arena *arena, Ps time)
     return id;
 }
 
-/* Returns the instant of this time; 0: there is none. */
+/* Returns the number of the instant with this time; 0: there is none. */
 static inline uint32_t heap_find_instant(const Heap *h, Ps time)
 {
     if (h->newest != 0 && h->instants.at[h->newest].time == time) return h->newest;
@@ -144,7 +147,7 @@ static inline void heap_add(Heap *h, Arena *arena, Ps time, uint32_t a, uint32_t
     at->last = event;
 }
 
-/* Returns the first event; NULL: there is none. */
+/* Returns the first event; NULL: the queue is empty. */
 static inline const Event *heap_top(Heap *h)
 {
     while (h->order.n > 0) {
@@ -161,7 +164,7 @@ static inline const Event *heap_top(Heap *h)
     return NULL;
 }
 
-/* Removes the event that heap_top has just returned. */
+/* Removes the event that heap_top has returned last. */
 static inline void heap_take(Heap *h)
 {
     Instant *instant = &h->instants.at[h->order.at[0].instant];

@@ -1,8 +1,8 @@
-/* A step repeats once its pipeline is full, or once its first micro-batches have passed. Two
- * periods are compared, because an instruction may begin in one and end in the next. All decisions
- * of the engine depend on the instructions in progress, and on time differences. So if a period
- * equals the previous one, each further group of equal micro-batches makes the step longer by this
- * period. The rest of the step after them does not change. */
+/* Finds the period of a step. A step repeats itself once its pipeline is full, or once its first
+ * micro-batches have passed. Two periods are compared, because an instruction may begin in one and
+ * end in the next. All decisions of the engine depend only on the instructions in progress and on
+ * differences of times. So if two successive periods are equal, each further group of micro-batches
+ * makes the step longer by this period, and the rest of the step stays the same. */
 #include "sim/period.h"
 
 #include <string.h>
@@ -13,9 +13,9 @@ typedef struct PeriodSearch {
     const Program *p;
     const Timeline *line;
     const HostLine *host;
-    Ps from, length; /* the first period */
-    uint32_t step;   /* micro-batches of a period */
-    Pc shift;        /* number of instructions between an instruction and its counterpart */
+    Ps from, length; /* beginning and length of the first period */
+    uint32_t step;   /* number of micro-batches in a period */
+    Pc shift;        /* difference between the numbers of an instruction and its counterpart */
 } PeriodSearch;
 
 static bool same_args(const Program *p, const Instr *x, const Instr *y)
@@ -31,7 +31,7 @@ static bool same_args(const Program *p, const Instr *x, const Instr *y)
     return true;
 }
 
-/* True if instruction b does the same work as instruction a, for a later micro-batch. */
+/* Returns true if instruction b does the same work as instruction a, for a later micro-batch. */
 static bool is_counterpart(const PeriodSearch *s, Pc a, Pc b)
 {
     const Instr *x = &s->p->code.at[a], *y = &s->p->code.at[b];
@@ -41,8 +41,8 @@ static bool is_counterpart(const PeriodSearch *s, Pc a, Pc b)
            x->unit == y->unit && (x->fuse != 0) == (y->fuse != 0) && same_args(s->p, x, y);
 }
 
-/* True if a and b wait for corresponding instructions: at the same distance, or the same
- * instruction of the step's start. */
+/* Returns true if a and b wait for corresponding instructions: for those at the same distance, or
+ * for the same instruction at the beginning of the step. */
 static bool same_order(const PeriodSearch *s, Pc a, Pc b)
 {
     const Instr *x = &s->p->code.at[a], *y = &s->p->code.at[b];
@@ -55,16 +55,17 @@ static bool same_order(const PeriodSearch *s, Pc a, Pc b)
     return true;
 }
 
-/* True if the instruction waited for the host after its predecessors had ended. */
+/* Returns true if the instruction had to wait for the host after all that it waits for had
+ * ended. */
 static bool was_late(const Timeline *line, Pc pc)
 {
     const Moment *at = moment_of(line, pc);
     return at->reached > (at->by ? moment_of(line, at->by)->end : 0);
 }
 
-/* True if `second` follows from `first`: a time inside the first period must occur again one period
- * later. For a time after the first period, the counterpart only has to come after the second
- * period. */
+/* Returns true if the time `second` corresponds to the time `first`: a time in the first period
+ * must occur again one period later. If `first` lies after the first period, `second` only has to
+ * lie after the second one. */
 static bool follows(const PeriodSearch *s, Ps first, Ps second)
 {
     const Ps middle = s->from + s->length;
@@ -83,7 +84,7 @@ static bool repeats(const PeriodSearch *s, Pc pc)
            x->end - x->reached <= s->length;
 }
 
-/* Returns the host's time to issue the `shift` instructions of a period. */
+/* Returns how long the host takes to issue the `shift` instructions of a period. */
 static Ps issue_time(const PeriodSearch *s, Pc first)
 {
     Ps sum = 0;
@@ -92,8 +93,8 @@ static Ps issue_time(const PeriodSearch *s, Pc first)
     return sum;
 }
 
-/* True if the host waits for the device in a period. Its work then restarts, and the next kernel
- * waits for it, so equal times of the instructions show equal times of the host. */
+/* Returns true if the host waits for the device in a period. Its work then restarts from that
+ * point, so equal times of the instructions imply equal times of the host. */
 static bool host_waits(const PeriodSearch *s, Pc first)
 {
     for (uint32_t i = 1; i < s->host->n; i++)
@@ -101,11 +102,11 @@ static bool host_waits(const PeriodSearch *s, Pc first)
     return false;
 }
 
-/* True if further periods take the same time for host and device, in one of three ways:
- *   the host waits for the device in each period;
- *   or it needs exactly one period to issue the instructions of a period;
- *   or it needs less, and no instruction waited for it, in these periods or after them. (After more
- *   periods the host would be further ahead, and an instruction would wait for it less.) */
+/* Returns true if further periods will take the same time for host and device. There are three
+ * cases: the host waits for the device in each period; or the host takes exactly one period to
+ * issue the instructions of a period; or the host takes less, and no instruction has waited for it
+ * in these periods or after them. (With more periods, the host would be further ahead, and
+ * instructions would wait for it less.) */
 static bool host_keeps_pace(const PeriodSearch *s, Pc first)
 {
     if (host_waits(s, first)) return true;
@@ -123,8 +124,8 @@ static bool host_keeps_pace(const PeriodSearch *s, Pc first)
     return each < s->length && !late && !late_behind;
 }
 
-/* True if the period contains all instructions of its micro-batches. If a schedule does all forward
- * work first, a period lacks the backward work. */
+/* Returns true if the period contains all instructions of its micro-batches. It does not if a
+ * schedule does all forward work first: a period then lacks the backward work. */
 static bool is_complete(const PeriodSearch *s, uint32_t microbatch)
 {
     uint32_t n = 0;
@@ -135,7 +136,8 @@ static bool is_complete(const PeriodSearch *s, uint32_t microbatch)
     return n == s->shift;
 }
 
-/* Finds the distance of counterparts from the first instruction of the period. */
+/* Finds the difference between the numbers of an instruction and its counterpart, for the first
+ * instruction of the period. */
 static Pc find_shift(PeriodSearch *s)
 {
     Pc first = 0;
@@ -164,7 +166,7 @@ static bool class_repeats(PeriodSearch *s, uint32_t microbatch)
         if (at < middle && (at >= s->from || moment_of(t, pc)->end > s->from)) {
             if (!repeats(s, pc)) return false;
         } else if (at >= middle && at < end) { /* it must be the counterpart of an instruction in
-                                                * the first period */
+                                                  the first period */
             if (pc <= s->shift || moment_of(t, pc - s->shift)->reached != at - s->length)
                 return false;
         }
@@ -172,7 +174,7 @@ static bool class_repeats(PeriodSearch *s, uint32_t microbatch)
     return host_keeps_pace(s, first);
 }
 
-/* Lists the times when rank 0 begins to compute each micro-batch. */
+/* Lists the times at which rank 0 begins to compute each micro-batch. */
 static uint32_t list_begins(const Program *p, const Timeline *line, Arena *scratch, Ps **out)
 {
     uint32_t n = 0;

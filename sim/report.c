@@ -1,7 +1,7 @@
-/* The report of a simulated step. Exposed communication is the time that the slowest rank's compute
- * stream idles because its next instruction waits for a communication. Each wait is traced from
- * effect to cause. An interval belongs to the communication that was in flight, or for which the
- * stream waited. */
+/* Makes the report of a simulated step. Exposed communication is the time during which the slowest
+ * rank's compute stream is idle because its next instruction waits for a communication. Each wait
+ * is followed from effect to cause. An interval is assigned to the communication that was in
+ * progress, or for which the stream waited. */
 #include "sim/report.h"
 
 #include <assert.h>
@@ -22,10 +22,10 @@ typedef struct Reporter {
     Arena *arena;
     SimReport *report;
     const Repeats *repeats; /* NULL: each instruction counts once */
-    uint32_t *row_of;       /* [pc] 1 + its row in report->collectives */
+    uint32_t *row_of;       /* [pc]: 1 + number of its row in report->collectives */
 } Reporter;
 
-/* Returns the number of times that the step runs this instruction. */
+/* Returns how many times the reported step runs this instruction. */
 static uint32_t times_of(const Reporter *r, Pc pc)
 {
     const Repeats *of = r->repeats;
@@ -65,7 +65,8 @@ static uint32_t collective_row(Reporter *r, const Instr *in, uint64_t bytes)
         ((CollectiveRow){.op = in->op, .axes = axes, .stream = stream, .bytes = bytes}));
 }
 
-/* The row of the previous similar instruction, found without a comparison of texts. */
+/* A communication whose row is known. Later ones that are like it get the same row without a
+ * comparison of texts. */
 typedef struct Alike {
     OpKind op;
     AxisSet axes;
@@ -107,9 +108,10 @@ static void count_communications(Reporter *r)
     }
 }
 
-/* Adds a wait of the compute stream during [from, to) for the end of `cause`, which occurs `times`
- * times. Time in which a communication moves data counts as exposed. Its earlier wait for peers
- * does not count, because such a wait is a pipeline's bubble or comes from an uneven load. */
+/* Assigns the interval [from, to), in which the compute stream waited for the end of `cause`, and
+ * which occurs `times` times. Time in which a communication moves data counts as exposed. Time in
+ * which it waits for peers does not, because such a wait is a bubble of a pipeline or comes from
+ * uneven work. */
 static void blame(Reporter *r, Ps from, Ps to, Pc cause, uint32_t times)
 {
     while (cause != 0 && to > from) {
@@ -129,7 +131,7 @@ static void blame(Reporter *r, Ps from, Ps to, Pc cause, uint32_t times)
     }
 }
 
-/* Walks through the compute stream and attributes its gaps; the last gap extends to the end of the
+/* Goes through the compute stream and assigns its gaps. The last gap reaches to the end of the
  * program. */
 static void find_exposed(Reporter *r, Ps end)
 {
@@ -166,7 +168,7 @@ static void report_repeated(const Plan *plan, const Fold *fold, const EngineResu
     r.row_of = arena_array(arena, (size_t)r.program->code.n + 1, sizeof *r.row_of);
     count_communications(&r);
     find_exposed(&r, result->end_ps[class_]);
-    double n = 0; /* launches */
+    double n = 0; /* number of launches */
     for (Pc pc = 1; pc < r.program->code.n; pc++)
         if (plan_begins_kernel(r.program, &r.program->code.at[pc])) n += times_of(&r, pc);
     report->n_launches = n;
@@ -178,7 +180,7 @@ void report_class(const Plan *plan, const Fold *fold, const EngineResult *result
     report_repeated(plan, fold, result, NULL, class_, arena, report);
 }
 
-/* Counts the instructions of all simulated ranks. */
+/* Counts the instructions that all simulated ranks have finished. */
 static uint64_t count_events(const Plan *plan, const Fold *fold, const EngineResult *result,
                              const Repeats *repeats)
 {
@@ -217,7 +219,7 @@ void report_time(const Plan *plan, const Fold *fold, const EngineResult *result,
         step.global_batch = step.micro_batch * repeats->microbatches;
         step.n_microbatches = repeats->microbatches;
     }
-    /* the loader reads while an earlier step computes */
+    /* the loader reads while the previous step computes */
     const Ps input = sim_input_ps(plan, &step, runtime);
     report->input_ps = input > report->step_ps ? input - report->step_ps : 0;
     report->step_ps += report->input_ps;
@@ -228,7 +230,7 @@ void report_time(const Plan *plan, const Fold *fold, const EngineResult *result,
     report_utilisation(plan, &step, cluster, arena, report);
 }
 
-/* The memory that the ranks of a program hold. */
+/* The memory that a rank of one program takes. */
 typedef struct ProgramHeld {
     uint64_t outside; /* bytes outside of the allocator */
     TorchStats stats;
@@ -256,7 +258,8 @@ static void program_held(void *self, uint32_t i)
         outside, torch_memory(q->plan, &q->plan->programs.at[i], q->runtime, device, limit)};
 }
 
-/* rows: experts' rows on the busiest rank, relative to the mean */
+/* Returns the memory under a profile. `rows`: rows of experts on the busiest rank, relative to the
+ * mean. */
 static Held held_with(const Plan *plan, const Cluster *cluster, const Runtime *runtime, double rows)
 {
     Held held = {.fits = true};

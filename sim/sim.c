@@ -1,4 +1,5 @@
-/* The simulator's entry: chooses models for a cluster, runs the engine, makes the report. */
+/* The entry to the simulator: chooses models for a cluster, runs the engine, and makes the
+ * report. */
 #include "sim/sim.h"
 
 #include <assert.h>
@@ -29,8 +30,8 @@ static bool has_cores(const Cluster *cluster)
     return cluster->is_local || cluster->intra == FABRIC_host;
 }
 
-/* Fills `out` for a step of options->microbatches micro-batches. Returns false if no period was
- * found. */
+/* Describes in *out how a step with options->microbatches micro-batches repeats the simulated one.
+ * Returns false if no period was found. */
 static bool find_repeats(const Plan *plan, const Fold *fold, const CostModel *cost,
                          const EngineResult *result, const SimOptions *options, Arena *scratch,
                          Repeats *out)
@@ -49,7 +50,8 @@ static bool find_repeats(const Plan *plan, const Fold *fold, const CostModel *co
     return true;
 }
 
-/* whole: the plan with all its memory, of which `plan` may be a copy with fewer rows. */
+/* Fills the report. `whole` is the plan with all its memory; `plan` may be a copy of it with fewer
+ * rows of experts. */
 static void fill_report(const Plan *whole, const Plan *plan, const Fold *fold,
                         const EngineResult *result, const Repeats *repeats, const Cluster *cluster,
                         const CostModel *cost, const SimOptions *options, Arena *arena,
@@ -57,14 +59,14 @@ static void fill_report(const Plan *whole, const Plan *plan, const Fold *fold,
 {
     report_time(plan, fold, result, repeats, cluster, options->runtime, arena, report);
     if (!runtime_is_own(options->runtime))
-        report->host_bound = false; /* the simulated times contain the host's time */
+        report->host_bound = false; /* the simulated times already contain the host's time */
     if (!options->no_memory) report_memory(whole, cluster, options, arena, report);
     if (options->explain) report_explain(plan, fold, result, cluster, cost, arena, report);
     if (options->trace) report_trace(plan, fold, result, arena, &report->trace);
 }
 
-/* Changes both models if experts have uneven rows, or exchange a part of their slots. Returns the
- * model that changes them; NULL: they stay. */
+/* Changes both models if experts have uneven rows, or if exchanges send only some of their slots.
+ * Returns the Imbalance that changes them; NULL: they stay. */
 static const Imbalance *add_imbalance(const Plan *plan, const SimOptions *options,
                                       const RowLoads *loads, const Fold *fold, CostModel *model,
                                       NetModel *net, Arena *scratch)
@@ -79,10 +81,10 @@ static const Imbalance *add_imbalance(const Plan *plan, const SimOptions *option
     return b;
 }
 
-/* Returns the loads of one factor on processors that ranks share: the first rank of each group is
- * the busiest, and the others have equal rows. There ranks that wait leave their cores to busy
- * ranks, so not all ranks may be as slow as the busiest. NULL: devices of their own, or even
- * experts. */
+/* Returns the loads that stand for one factor if ranks share the cores of a processor: the first
+ * rank of each group is the busiest one, and the others have equal rows. (Ranks that wait leave
+ * their cores to busy ranks there, so it would be wrong to make all ranks as slow as the busiest
+ * one.) Returns NULL if devices are not shared, or if experts are even. */
 static const RowLoads *shared_loads(const Plan *plan, const SimOptions *options, bool shared,
                                     Arena *arena)
 {

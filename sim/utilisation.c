@@ -1,12 +1,12 @@
-/* Model FLOPs utilisation: the FLOPs that a step's tokens need by some convention, divided by the
- * time and the dense peak. */
+/* Model FLOPs utilisation: the FLOPs that the tokens of a step need by some convention, divided by
+ * the time and by the dense peak of the devices. */
 #include "sim/utilisation.h"
 
 #include <string.h>
 
 #include "planner/ir/experts.h"
 
-/* True for a model of fields: its batch has rows of a grid instead of tokens. */
+/* Returns true for a model of fields, whose batch has rows of a grid instead of tokens. */
 static bool is_of_fields(const Graph *g)
 {
     for (NodeId id = 1; id < g->nodes.n; id++)
@@ -15,8 +15,8 @@ static bool is_of_fields(const Graph *g)
     return false;
 }
 
-/* A weight of a field model is applied on grids of several sizes, so the graph's own products are
- * counted. */
+/* Returns the FLOPs of the products in the graph. This is used for a model of fields, because it
+ * applies a weight on grids of several sizes. */
 static double flops_of_products(const Graph *g)
 {
     double flops = 0;
@@ -32,8 +32,9 @@ static double flops_of_products(const Graph *g)
     return flops;
 }
 
-/* Frozen parts need no gradients of weights. If nothing before them is trained, they need no
- * gradients at all. So the graph's own products are counted. */
+/* Returns true if some weight is frozen. Frozen weights need no gradients, and if nothing before
+ * them is trained, their inputs need none either. So the products in the graph are counted for such
+ * models. */
 static bool has_frozen(const Graph *g)
 {
     for (TensorId t = 1; t < g->tensors.n; t++)
@@ -41,10 +42,10 @@ static bool has_frozen(const Graph *g)
     return false;
 }
 
-/* Returns the factor of an attention's FLOPs for each query, which are factor x (heads x width of a
- * head) x keys. The factor is 12 times the fraction of the keys that a query sees (half if it is
- * causal, less in a window). If only frozen parts precede, only the forward pass counts, which is a
- * third. */
+/* Returns the factor in the FLOPs of an attention for each query, which are factor x (heads x width
+ * of a head) x keys. The factor is 12 times the fraction of the keys that a query sees (half if
+ * attention is causal, less in a window). If only frozen weights come before, only the forward pass
+ * counts, which is a third. */
 static double attention_factor(const Graph *g, const Node *n, const Binding *b, bool frozen)
 {
     const bool forward = frozen && !g->tensors.at[n->out[0]].grad;
@@ -52,9 +53,9 @@ static double attention_factor(const Graph *g, const Node *n, const Binding *b, 
 }
 
 typedef struct AttentionSum {
-    double flops; /* FLOPs of all attention, for one token */
-    /* factor, width, keys: of the newest attention. alike: all are equal, and each token of the
-     * sequence is a query */
+    double flops; /* FLOPs of all attention for one token */
+    /* factor, width, keys: those of the last attention. alike: they are the same for all, and each
+     * token of the sequence is a query */
     double factor;
     int64_t width, keys;
     uint32_t n;
@@ -82,7 +83,7 @@ static AttentionSum attention_sum(const Graph *g)
         sum.n++;
     }
     if (g->nodes.n <= 1) { /* a plan without its graph: causal attention as wide as the model is
-                            * assumed */
+                              assumed */
         sum.n = g->info.n_layers, sum.factor = 6, sum.width = g->info.d_model;
         sum.keys = g->info.seq;
         sum.flops = 6 * (double)sum.n * (double)sum.width * (double)sum.keys;
@@ -90,8 +91,8 @@ static AttentionSum attention_sum(const Graph *g)
     return sum;
 }
 
-/* True if some product does not work on all tokens of the sequence, as in an encoder or a decoder.
- * Not every weight then works on every token. */
+/* Returns true if some product does not process all tokens of the sequence, as in an encoder with a
+ * decoder. Then not every weight is applied to every token. */
 static bool shares_out_tokens(const Graph *g)
 {
     const NodeId end = g->n_forward > 0 ? g->n_forward : g->nodes.n;
@@ -180,7 +181,7 @@ void report_utilisation(const Plan *plan, const StepInfo *step, const Cluster *c
 }
 
 /* Returns the FLOPs of products, convolutions, attention and scans of all ranks in a step, as the
- * programs run them. */
+ * programs execute them. */
 static double executed_flops(const Plan *plan)
 {
     double sum = 0;
@@ -219,8 +220,7 @@ bool mfu_convention_find(const char *name, MfuConvention *convention)
     return false;
 }
 
-/* Returns 12 x (heads x width of a head) x keys, summed over all attention, without regard to
- * masks. */
+/* Returns 12 x (heads x width of a head) x keys, summed over all attention. Masks are ignored. */
 static double square_attention(const Graph *g)
 {
     double sum = 0;
@@ -239,9 +239,9 @@ static double square_attention(const Graph *g)
     return sum;
 }
 
-/* Returns the number of a parameter's 6 FLOPs that a model with frozen parts does not need: 2 for
- * the parameter's own gradient, and 2 for the gradient of its input if nothing before it is
- * trained. */
+/* Returns how many of a parameter's 6 FLOPs a model with frozen weights does not need: 2 for the
+ * gradient of this parameter if it is frozen, and 2 for the gradient of its input if nothing before
+ * it is trained. */
 static double spared(const Graph *g, const Node *n, uint32_t i)
 {
     const bool looks_up = op_info(n->op)->flags & OP_LOOKS_UP,
@@ -251,8 +251,8 @@ static double spared(const Graph *g, const Node *n, uint32_t i)
     return (frozen ? 2 : 0) + (needs_input ? 0 : 2);
 }
 
-/* A token takes 6 FLOPs for each parameter. Returns how many of them a model with frozen parts does
- * not need. */
+/* Returns how many FLOPs of a token a model with frozen weights does not need, of 6 for each
+ * parameter. */
 static double flops_left_out(const Graph *g, bool with_embedding)
 {
     if (!has_frozen(g)) return 0;
@@ -289,8 +289,8 @@ double mfu_convention_flops(const Plan *plan, MfuConvention convention, const ch
     const double active = (double)experts_active_params(g);
     const double embedding = (double)(g->info.n_params - g->info.n_params_no_embedding);
     const double tokens = (double)plan->step.global_batch * (double)plan->step.seq;
-    const bool counts = !is_of_fields(g); /* parameters of a model of fields work on several
-                                           * grids */
+    const bool counts = !is_of_fields(g); /* parameters of a model of fields are applied on several
+                                             grids */
     *formula = "";
     switch (convention) {
     case MFU_square:

@@ -1,15 +1,17 @@
 /* Computes the time of flash attention from its sizes. A block of the kernel keeps a tile of
- * queries (backward: of keys). It processes, tile by tile, the keys (backward: queries) that the
- * mask leaves for its tile. Blocks are assigned to multiprocessors. The backward kernel computes
- * the scores again. It therefore has five products for each score; forward has two. Before the
- * backward kernel, another kernel sums the rows of the gradients. After it, a third kernel converts
- * the gradients of queries, which blocks accumulate in fp32. With a window, a tile of queries walks
- * over at most the window plus the tile's width. Biases are not modelled.
+ * queries (in the backward kernel: of keys). It processes, tile by tile, the keys (backward:
+ * queries) that the mask leaves for its tile. Blocks are assigned to multiprocessors. The backward
+ * kernel computes the scores again, so it needs five matrix products for each score, where forward
+ * needs two. Before the backward kernel, another kernel sums the rows of the gradients. After it, a
+ * third kernel converts the gradients of queries, which blocks add up in fp32. With a window, a
+ * tile of queries meets at most as many keys as the window plus the tile is wide. Biases are not
+ * modelled.
  *
- * Tandem's executor has several kernels. It times those that take a call and keeps the fastest. So
- * does the model.
+ * Tandem's own executor has several kernels. It times those that accept a call and uses the fastest
+ * one. The model does the same.
  *
- * Blackwell's kernels have no fitted rows. Their time follows from their published design. */
+ * There are no fitted constants for Blackwell's kernels. Their times follow from their published
+ * design. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -19,7 +21,7 @@
 
 enum { ARCH_Ampere, ARCH_Hopper, ARCH_COUNT };
 
-/* Kernels that use only Ampere's instructions. */
+/* Returns true for kernels that use only instructions of Ampere. */
 static bool is_old(AttentionKernel kernel)
 {
     return kernel == ATTENTION_flash2 || kernel == ATTENTION_triton;
@@ -39,7 +41,8 @@ const AttentionFit *kernel_attention_fit(const Device *device, AttentionKernel k
 #define backward 1
 #define GEMM(...)
 #define TRAFFIC(...)
-#define ATTENTION(arch, kernel, direction, ...) /* without `grouped` and `beside` */               \
+#define ATTENTION(arch, kernel, direction,                                                         \
+                  ...) /* the columns `grouped` and `beside` are missing here */                   \
     [ARCH_##arch][ATTENTION_##kernel][direction] = {__VA_ARGS__, 0, 0},
 #include "sim/compute/kernels_fit.def"
 #undef ATTENTION
@@ -61,8 +64,8 @@ static double sixteen_bit_peak(const Device *device)
     return peak > 0 ? peak : kernel_peak(device, DT_f32);
 }
 
-/* FlashAttention-2 pads both head widths to one multiple of 32; the executor pads them to one head
- * size of its tiles. */
+/* Returns the width to which a kernel pads heads. FlashAttention-2 pads queries, keys and values to
+ * one multiple of 32. Tandem's executor pads them to the head size of its tiles. */
 static double padded(AttentionKernel kernel, double width, double other)
 {
     const double both = fmax(width, other);
@@ -71,11 +74,11 @@ static double padded(AttentionKernel kernel, double width, double other)
     return is_old(kernel) ? 32 * ceil(both / 32) : width;
 }
 
-/* FLOP/s of the products on one multiprocessor. An architecture without fitted rows uses the rows
- * of a related architecture, scaled by the ratio of their efficiencies in large products.
- * FlashAttention-2 and Triton's first kernels use only Ampere's instructions. For these
- * instructions, a multiprocessor of Blackwell is as fast as a multiprocessor of Hopper, which has a
- * peak of 7.5 TFLOP/s. */
+/* Returns the FLOP/s of matrix products on one multiprocessor. An architecture without fitted
+ * constants uses those of a related one, scaled by the ratio of their efficiencies in large
+ * products. FlashAttention-2 and Triton's first kernels use only instructions of Ampere. For these
+ * instructions, a multiprocessor of Blackwell counts as fast as one of Hopper, which has a peak of
+ * 7.5 TFLOP/s. */
 static double rate_of(const Device *device, const AttentionWork *w, const AttentionFit *fit)
 {
     static const double hopper = 989.4e12 / 132;
@@ -87,7 +90,7 @@ static double rate_of(const Device *device, const AttentionWork *w, const Attent
     return rate * large / kernel_gemm_fit(device)->large;
 }
 
-/* FLOP/s of 16-bit products on a multiprocessor. */
+/* FLOPs of 16-bit products in a clock cycle of one multiprocessor. */
 static const double blackwell_flops_per_clock = 8192;
 
 static double exponentials(const Device *device)
@@ -95,14 +98,14 @@ static double exponentials(const Device *device)
     return device->exponentials > 0 ? device->exponentials : 16;
 }
 
-/* Blackwell's kernels that use its own instructions: clocks of a multiprocessor for one score, from
+/* Returns the time of one score [s] for Blackwell's kernels that use its own instructions, from
  * their published design (FlashAttention-4). Products, exponentials and shared memory work in
- * parallel, and the slowest of them determines the time; they overlap almost fully. Their times are
- * combined by a norm of order 3, which is assumed. This norm places the forward pass on a B200
- * between the two published kernels, and close to the rate of large products. Tiles are 128 x 128.
- * Forward reads both operands of the first product and the values from shared memory. Backward
- * reads both operands of two products, and one operand of each other product. It writes and reads
- * the gradient of scores, and the fp32 gradient of queries. The sums are in tensor memory. */
+ * parallel and overlap almost fully, so the slowest of them dominates. Their times are combined by
+ * a norm of order 3, which is an assumption. With it, the forward pass on a B200 lies between the
+ * two published kernels and close to the rate of large products. Tiles are 128 x 128. The forward
+ * kernel reads both operands of the first product and the values from shared memory. The backward
+ * kernel reads both operands of two products, and one operand of each other product; it also writes
+ * and reads the gradient of scores and the fp32 gradient of queries. Sums lie in tensor memory. */
 static double blackwell_score_s(const Device *device, const AttentionWork *w)
 {
     static const double shared_bytes_per_clock = 128, tile = 128;
@@ -134,7 +137,8 @@ static double score_s(const Device *device, const AttentionWork *w, const Attent
     return fit->beside > 0 ? fmax(products, softmax) : products + softmax;
 }
 
-/* The blocks of one head: their number, the sum of their times [s], and the longest time. */
+/* The blocks of one head: how many there are, the sum of their times [s], and the longest of their
+ * times [s]. */
 typedef struct Blocks {
     double n, sum_s, longest_s;
 } Blocks;
@@ -156,8 +160,9 @@ static Blocks blocks_of_head(const AttentionWork *w, const AttentionFit *fit, do
     return b;
 }
 
-/* Equal blocks run in waves. Unequal blocks are assigned as multiprocessors become free. At the
- * end, half of a block's time is idle on average. A block does the work of `together` heads. */
+/* Returns the time [s] of all blocks. Equal blocks run in waves. Unequal blocks are assigned to
+ * multiprocessors as these become free; at the end, half of a block's time is idle on average. A
+ * block does the work of `together` heads. */
 static double dealt_s(const Device *device, const AttentionWork *w, const AttentionFit *fit,
                       const Blocks *head, double together)
 {
@@ -187,21 +192,22 @@ static double flash_s(const Device *device, const AttentionWork *w, const Attent
     double s = (1 - fit->grouped) * dealt_s(device, w, fit, &blocks, 1);
     if (fit->grouped > 0) s += fit->grouped * dealt_s(device, w, fit, &blocks, group);
     if (!w->backward) return s;
-    /* reads outputs and their gradients; zeroes, accumulates and reads the sums of query
-     * gradients */
+    /* the two small kernels: they read outputs and their gradients, and zero, add to and read the
+     * sums of query gradients */
     double bytes = w->heads * w->queries * (2 * half * w->value + (4 + 4 + half) * w->head);
-    /* gradients of keys and values are made for each query head, then added up */
+    /* gradients of keys and values are first made for each query head, then added up over the heads
+     * of a group */
     if (w->kv_heads < w->heads && fit->grouped <= 0)
         bytes += w->heads * w->keys * (w->head + w->value) * 2 * half;
     return s + 2 * device->kernel_floor_s + kernel_memory_s(device, bytes);
 }
 
-/* The executor's kernels (kernels/cuda/choose): with mma.sync; with Hopper's instructions; and,
- * with these, the gradient as one kernel. The choice of cuDNN's kernel is an option of a run and
- * not modelled. */
+/* The kernels of Tandem's executor (kernels/cuda/choose): with mma.sync; with Hopper's
+ * instructions; and one kernel with these instructions that computes the whole gradient. Whether
+ * cuDNN may be chosen is an option of a run; this is not modelled. */
 typedef enum OwnAttention { OWN_mma, OWN_hopper, OWN_one, OWN_ATTENTIONS } OwnAttention;
 
-/* True if the kernel accepts the call. */
+/* Returns true if the kernel accepts the call. */
 static bool own_takes(OwnAttention own, const AttentionWork *w)
 {
     const int tile = attention_tile_head((int64_t)w->head);
@@ -209,7 +215,7 @@ static bool own_takes(OwnAttention own, const AttentionWork *w)
                         dtype_bytes(w->dtype) == 2;
     if (own == OWN_mma) return true;
     if (own == OWN_hopper || !hopper) return hopper;
-    /* for parts, the executor has no scratch memory for the gradient in one kernel */
+    /* for parts of the keys, the executor has no scratch memory for the gradient in one kernel */
     return w->backward && !w->in_parts &&
            attention_in_whole_tiles(tile, (int64_t)w->queries, (int64_t)w->keys);
 }

@@ -1,10 +1,10 @@
-/* Ranks that are processes on one machine, on shared cores. Each rank has at most one core, which
- * its kernels and its transfers share. If a node has fewer cores than ranks at work, these ranks
+/* Models ranks that are processes on the cores of one machine. A rank uses at most one core, for
+ * its kernels and its transfers together. If a node has fewer cores than ranks at work, these ranks
  * share the cores evenly. A transfer is as fast as its slowest member.
  *
- * A collective was measured while all ranks of the machine took part. With fewer cores than ranks,
- * that time already includes the sharing of cores. Only the fraction cores / ranks of that time is
- * then work. */
+ * Collectives were measured while all ranks of the machine took part. If the machine had fewer
+ * cores than ranks, the measured time already contains the effect of shared cores. So only the
+ * fraction cores / ranks of the measured time is work. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -14,13 +14,13 @@
 
 typedef struct Task {
     bool transfer;
-    uint32_t id; /* the engine's id of a job or a transfer */
+    uint32_t id; /* number of the job or transfer in the engine */
     uint32_t next_free, version;
-    uint32_t first, n, room; /* members[first..] are classes; a job has one */
+    uint32_t first, n, room; /* the task's members are members[first] to members[first + n - 1],
+                                which are classes of ranks; a job has one member */
     Ps since;
-    double left,
-        speed; /* picoseconds left if the task had a whole core; the fraction of a core that it gets
-                */
+    double left, speed; /* left: picoseconds that the task still needs on a whole core; speed:
+                           fraction of a core that it gets */
 } Task;
 
 typedef struct Known {
@@ -37,19 +37,21 @@ struct Cores {
     const char *machine, *backend;
     Arena *arena;
     Diag *diag;
-    LIST(Task) tasks; /* [0] none */
+    LIST(Task) tasks; /* entry 0 is unused */
     uint32_t free_task;
-    LIST(uint32_t) task_of[2]; /* tasks of jobs, and of transfers, by the engine's id */
+    LIST(uint32_t)
+    task_of[2]; /* tasks of jobs, and tasks of transfers, by their numbers in the
+                   engine */
     LIST(uint32_t) active;
     LIST(uint32_t) members;
     LIST(Known) known;
-    uint32_t n_measured; /* number of collectives whose time came from the store */
-    uint32_t *n_tasks;   /* [class]: number of tasks in which it takes part */
-    uint32_t *n_busy;    /* [class of nodes]: number of ranks at work */
-    Heap heap;           /* a: task, b: version */
+    uint32_t n_measured; /* how many collectives had a time in the store */
+    uint32_t *n_tasks;   /* [class]: number of tasks in which ranks of the class take part */
+    uint32_t *n_busy;    /* [class of nodes]: number of ranks at work on a node */
+    Heap heap;           /* a: number of the task, b: its version */
     bool changed;
     Ps now;
-    double measured_part; /* the fraction of a measured time that is work */
+    double measured_part; /* fraction of a measured time that is work */
 };
 
 Cores *cores_new(const Cluster *cluster, const Fold *fold, Store *store, const char *machine,
@@ -71,9 +73,9 @@ Cores *cores_new(const Cluster *cluster, const Fold *fold, Store *store, const c
     return c;
 }
 
-/* A model for unmeasured collectives of generic processes. Each message takes 3 us. The received
- * bytes are copied twice (into and out of shared memory) and summed, at the node's declared
- * rate. */
+/* Returns the time of a collective that was not measured, for processes in general. Each message
+ * takes 3 us. The received bytes are copied twice (into shared memory and out of it) and added, at
+ * the rate that the cluster states for the node. */
 static Ps generic_ps(const Cluster *cluster, OpKind op, uint32_t n_ranks, uint64_t bytes)
 {
     double n = n_ranks, part = (n - 1) / n, rate = fmax(cluster->intra_bytes_per_s, 1e9);
@@ -129,7 +131,7 @@ static uint32_t add_task(Cores *c, uint32_t side, uint32_t id, Ps work, Ps now)
     task->id = id;
     task->since = now;
     task->left = (double)work;
-    task->speed = 0; /* 0 until shares are computed */
+    task->speed = 0; /* computed when the instant ends */
     task->version++;
     task->n = 0;
     while (c->task_of[side].n <= id) list_add(c->arena, &c->task_of[side]);
@@ -140,8 +142,8 @@ static uint32_t add_task(Cores *c, uint32_t side, uint32_t id, Ps work, Ps now)
     return t;
 }
 
-/* Adds a member to a task. When a task ends, its slot keeps its entries of `members`, and a later
- * task that needs no more entries reuses the slot. */
+/* Adds a member to a task. A task's place in the list keeps its entries of `members` after the task
+ * ends; a later task that needs no more entries uses them again. */
 static void add_member(Cores *c, uint32_t t, uint32_t class_, uint32_t of)
 {
     Task *task = &c->tasks.at[t];
@@ -207,8 +209,9 @@ static const Event *valid_top(Cores *c)
     return top;
 }
 
-/* The engine asks for jobs and for transfers separately, but both share one heap. A call for jobs
- * returns nothing while the first task of the heap is a transfer, and the other way round. */
+/* Returns the next event if it belongs to a job (or to a transfer, if `transfer` is true). Both
+ * kinds share one heap, but the engine asks for them separately. So nothing is returned while the
+ * first event of the heap is of the other kind. */
 static bool next(Cores *c, bool transfer, Ps now, bool settle, uint32_t *id, Ps *when)
 {
     const Event *top = valid_top(c);

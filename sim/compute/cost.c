@@ -1,7 +1,7 @@
-/* Returns the time of a compute instruction alone on its device: the measured time if the store has
- * its key, else a roofline. Sizes come from the plan, not from the op. Only contractions,
- * convolutions, attention and scans are treated separately, because their efficiency depends on
- * their sizes. */
+/* Computes the time that a compute instruction takes alone on its device: the measured time if the
+ * store has one for the same work, otherwise a roofline. Sizes come from the plan. Only
+ * contractions, convolutions, attention and scans have models of their own, because their
+ * efficiency depends on their sizes. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -16,29 +16,29 @@
 typedef struct Cached {
     uint64_t hash;
     const Program *program;
-    const Instr *instr; /* NULL: free */
-    bool compiled;      /* the profile's framework compiles the op */
-    uint32_t on_rows;   /* the result of rows_args; 0: all ranks have equally many rows */
+    const Instr *instr; /* NULL: the entry is unused */
+    bool compiled;      /* the framework of the profile compiles the op */
+    uint32_t on_rows;   /* result of rows_args; 0: a rank's rows do not matter */
     double share;
     Ps time_ps;
 } Cached;
 
 struct Cost {
-    Cluster cluster; /* a copy, whose peak_flops are the FLOP/s that the device sustains */
+    Cluster cluster; /* peak_flops: what the device sustains in a long run */
     const Runtime *runtime;
     Store *store;
     const char *machine;
     Arena *arena, *scratch;
     Diag *diag;
     Cached *table;
-    uint32_t room, n, n_measured, n_uneven; /* uneven: entries with their own number of rows */
+    uint32_t room, n, n_measured, n_uneven; /* n_uneven: entries for a rank's own number of rows */
 };
 
 /* ---- models ---- */
 
-/* Time of an instruction on the host or over the host's link. One H200 measured 55.4 GB/s on PCIe 5
- * x16 (63 by its rate). For each of 8 devices, the host's memory has an eighth of the bandwidth of
- * two sockets with 8 channels of DDR5-4800 (614 GB/s), at 0.7. */
+/* Returns the time of an instruction on the host or over the link to the host. Measured on one H200
+ * with PCIe 5 x16: 55.4 GB/s. Host memory: for each of 8 devices, an eighth of two sockets with 8
+ * channels of DDR5-4800 (614 GB/s), times 0.7. */
 static double host_s(const Cluster *cluster, const Plan *plan, const Program *p, const Instr *in)
 {
     double link = cluster->host_link_bytes_per_s, memory = cluster->host_bytes_per_s;
@@ -50,12 +50,12 @@ static double host_s(const Cluster *cluster, const Plan *plan, const Program *p,
     return crosses ? (double)last->bytes / link : (double)plan_hbm_bytes(plan, p, in) / memory;
 }
 
-/* Returns the time of the kernels before an 8-bit product, which clamp the scales. Except on
- * Blackwell, operands must be contiguous along the summed index (cuBLAS' documentation, 8-bit data
- * types). So any other operand is transposed, which reads and writes one byte for each number. */
+/* Returns the time of the kernels before an 8-bit product. They bound the scales and, on all
+ * devices but Blackwell, transpose an operand that is not contiguous along the summed index
+ * (cuBLAS' documentation, 8-bit data types). This reads and writes one byte for each number. */
 static double turned_s(const Device *device, const Binding *b, const int64_t size['z' + 1])
 {
-    /* compute capability 12, which has another arch name, needs the transposition */
+    /* compute capability 12 also needs the transposition, and has another arch name */
     bool turns = device->arch == NULL || strcmp(device->arch, "Blackwell") != 0;
     double bytes = 0;
     for (uint32_t arg = 0; arg < 2 && turns; arg++) {
@@ -71,9 +71,9 @@ static double turned_s(const Device *device, const Binding *b, const int64_t siz
     return device->kernel_floor_s + kernel_memory_s(device, bytes);
 }
 
-/* Only Hopper's products take a scale for each row (cuBLAS' documentation, scaling modes; an
- * unknown device counts as a Hopper). On other devices the product is written in fp32; a kernel
- * then reads it and applies the scales. */
+/* Returns the time to apply scales after a product. Only Hopper's products can apply a scale for
+ * each row (cuBLAS' documentation, scaling modes); an unknown device counts as Hopper. On other
+ * devices, the product is written in fp32, and a kernel reads it again. */
 static double scaled_after_s(const Device *device, const ProductWork *w)
 {
     if (device->arch == NULL || strcmp(device->arch, "Hopper") == 0) return 0;
@@ -124,11 +124,12 @@ static double scan_s(const Cost *c, DType dtype, const Instr *in, const Attrs *a
     return kernel_scan_s(&c->cluster.device, &work);
 }
 
-/* cuDNN computes a convolution as the product that it equals, without writing the windows to
- * memory, and its rate follows that product's sizes (documented: NVIDIA, Convolutional Layers
- * User's Guide, docs.nvidia.com/deeplearning/performance/dl-performance-convolutional). So the
- * convolution has the product's tiles and the device's gemm_efficiency. Groups of few channels do
- * not fill a tile. For these the general cores are faster, at half of their peak (assumed). */
+/* Returns the time of a convolution. cuDNN computes it as the matrix product that it equals,
+ * without writing the windows to memory, and its rate follows the sizes of that product (NVIDIA,
+ * Convolutional Layers User's Guide,
+ * docs.nvidia.com/deeplearning/performance/dl-performance-convolutional). Groups with few channels
+ * do not fill a tile. For these, the general cores are faster, at half of their peak (an
+ * assumption). */
 static double convolution_s(const Device *device, DType dtype, OpKind op, double flops,
                             const int64_t size['z' + 1])
 {
@@ -140,8 +141,7 @@ static double convolution_s(const Device *device, DType dtype, OpKind op, double
     return fmin(as_product, flops / (.5 * kernel_peak(device, DT_f32)));
 }
 
-/* Returns the time of an op with a known kernel. The profile's kernel floor already includes the
- * kernel's start. */
+/* Returns the time of an op for which the profile names a kernel, with the kernel's start. */
 static double traffic_s(const Device *device, const Plan *plan, const Program *p, const Instr *in,
                         TrafficKernel kernel, const RowsShare *uneven)
 {
@@ -152,7 +152,7 @@ static double traffic_s(const Device *device, const Plan *plan, const Program *p
     return kernel_traffic_s(device, &work, &fit);
 }
 
-/* Returns the time of a product in a long run. */
+/* Returns the time of a product in a long run, where the power limit lowers the clock. */
 static double product_s(const Cost *c, DType dtype, const ProductWork *w)
 {
     const GemmFit *timed = runtime_products(c->runtime, &c->cluster.device);
@@ -161,13 +161,12 @@ static double product_s(const Cost *c, DType dtype, const ProductWork *w)
     return kernel_lasting_s(&c->cluster.device, dtype, 2 * w->batch * w->m * w->n * w->k, s);
 }
 
-/* Returns the time of a product for each expert, with equally many rows for each expert of a rank.
- */
+/* Returns the time of products of each expert's rows. All experts of a rank have equally many. */
 static double uneven_s(const Device *device, const Plan *plan, const Program *p, const Instr *in,
                        const RowsShare *uneven)
 {
     const Buffer *first = &p->buffers.at[program_arg(p, in, 0)];
-    const bool of_weight = op_dim(in->op, 1, INDEX_rooms) >= 0; /* sums over rows */
+    const bool of_weight = op_dim(in->op, 1, INDEX_rooms) >= 0; /* true: it sums over rows */
     const Shape *rows = plan_shape_at(plan, first->shape);
     const Shape *weight =
         plan_shape_at(plan, p->buffers.at[program_arg(p, in, of_weight ? 3 : 1)].shape);
@@ -216,12 +215,12 @@ static double model_s(const Cost *c, const Plan *plan, const Program *p, const I
     int64_t *rows = &size[(int)op_letter(in->op, INDEX_height)];
     if (share < 1) *rows = (int64_t)ceil((double)*rows * share);
     if (info->class_ == OP_CLASS_contract) {
-        /* `passes` above 1: passes of other kernels, before and after the product */
+        /* more than one pass: other kernels also read and write memory */
         floor_s += kernel_memory_s(device, fmax(as->passes - 1, 0) * bytes);
         memory = kernel_memory_s(device, fmin(as->passes, 1) * bytes);
         ProductWork work = work_of_product(&b, size);
         work.k *= dtype_numbers(dtype);
-        if (info->scaling == SCALING_blocks) dtype = DT_e8m0; /* its own rate */
+        if (info->scaling == SCALING_blocks) dtype = DT_e8m0; /* with its own rate */
         compute = product_s(c, dtype, &work);
         if (!work_is_aligned(p, in, &b, size)) compute *= kernel_unaligned(device);
         if (info->scaling != SCALING_none && !(info->flags & OP_BLOCKS) &&
@@ -239,8 +238,7 @@ static double model_s(const Cost *c, const Plan *plan, const Program *p, const I
     } else if (op_keeps_state(in->op)) {
         compute = scan_s(c, dtype, in, attrs, size);
     } else {
-        /* General cores reach at best half of their peak: not every instruction is a fused
-         * multiply-add. */
+        /* general cores reach half of their peak: few instructions are fused multiply-adds */
         compute = as->kernels > 0 ? flops / (.5 * kernel_peak(device, DT_f32)) : 0;
         const OwnFit *own = own_fit(c->runtime, device, in->op);
         if (own != NULL) {
@@ -304,7 +302,8 @@ static void cache_grow(Cost *c)
     }
 }
 
-/* The number of rows changes a measured time as it changes the modelled one. */
+/* Returns the time of an instruction, measured or modelled. A rank's own number of rows changes a
+ * measured time by the same factor as a modelled one. */
 static Ps work_out(Cost *c, const Plan *plan, const Program *p, const Instr *in, bool compiled,
                    const RowsShare *uneven)
 {
@@ -348,9 +347,9 @@ static Ps alone_ps(Cost *c, const Plan *plan, const Program *p, const Instr *in,
     return c->table[at].time_ps;
 }
 
-/* Returns the time of a part of a kernel: the kernel is launched once, and values that stay in it
- * cost no memory traffic. Parts are added one by one, which gives slightly more than one roofline
- * over all of them. */
+/* Returns the time that an instruction adds as a part of a fused kernel. Values that stay inside
+ * the kernel cause no memory traffic. The times of the parts are added up, which gives slightly
+ * more than one roofline over all of them. */
 static Ps part_ps(const Cost *c, const Plan *plan, const Program *p, const Instr *in,
                   const RowsShare *rows)
 {
@@ -369,8 +368,8 @@ static Ps part_ps(const Cost *c, const Plan *plan, const Program *p, const Instr
     return ps_of(s * (double)PS_PER_S);
 }
 
-/* Returns the time of an op fused with a product. Its memory traffic is counted at the product. Its
- * arithmetic runs on other cores, after the product's sums are complete. The executor runs some of
+/* Returns the time that an op adds which is fused with a product. Its memory traffic is counted at
+ * the product. Its arithmetic runs on other cores after the product. Tandem's executor runs some of
  * these ops as kernels of their own. */
 static Ps epilogue_ps(const Cost *c, const Plan *plan, const Program *p, const Instr *in,
                       const RowsShare *rows)
@@ -396,9 +395,8 @@ static double product_bytes(const Plan *plan, const Program *p, const Instr *in,
     return bytes;
 }
 
-/* Returns the time of a product with fused ops: its own time, or the time of all their bytes if
- * that is longer. On an H200, the bytes that fused ops add did not overlap with the executor's
- * products. */
+/* Returns the time of a product with fused ops: its own time or, if that is longer, the time of all
+ * bytes. (On an H200, the executor's products did not overlap with the bytes of fused ops.) */
 static Ps product_ps(const Cost *c, const Plan *plan, const Program *p, const Instr *in, Ps alone,
                      const RowsShare *rows)
 {
@@ -413,8 +411,7 @@ static Ps product_ps(const Cost *c, const Plan *plan, const Program *p, const In
     return alone > memory ? alone : memory;
 }
 
-/* True if the instruction is part of a kernel. Tandem's CPU backends run the parts one after the
- * other, so there it is false. */
+/* Returns true if the instruction is a part of a fused kernel. Tandem's CPU backends never fuse. */
 static bool is_fused(const Cost *c, const Instr *in, bool compiled)
 {
     bool joins = runtime_is_own(c->runtime) || compiled;
@@ -438,7 +435,8 @@ static Ps cost_compute(const void *self, const Plan *plan, const Program *p, con
     return cost_compute_rows(self, plan, p, in, NULL);
 }
 
-/* The bytes of ops fused with a product are counted at the product, like their time. */
+/* Returns the bytes that an instruction moves. For ops that are fused with a product, these are
+ * counted at the product, like their time. */
 static double cost_bytes(const void *self, const Plan *plan, const Program *p, const Instr *in)
 {
     const Cost *c = *(Cost *const *)self;

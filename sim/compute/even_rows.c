@@ -6,7 +6,8 @@
 
 #include "planner/ir/layout/rows.h"
 
-/* True if a rank has room for more than `least` thousandths of the mean rows. */
+/* Returns true if some rank has room for more than `least` thousandths of the mean number of
+ * rows. */
 static bool has_room(const Plan *plan, uint32_t least)
 {
     const Deals *deals = &plan->graph.deals;
@@ -22,7 +23,7 @@ static void *copied(Arena *arena, const void *from, uint32_t n, size_t each)
     return to;
 }
 
-/* Returns the bytes of a buffer with `factor` times the mean rows. */
+/* Returns the bytes of a buffer that has room for `factor` times the mean number of rows. */
 static uint64_t bytes_of(const Plan *plan, const Buffer *b, double factor)
 {
     const Deals *deals = &plan->graph.deals;

@@ -1,16 +1,17 @@
-/* Rows of experts that drop no token, as other frameworks hold them. Tandem's executor has memory
- * for a bound of rows, and element-wise ops compute all of it. A framework allocates the rows that
- * have arrived, and computes those alone. */
+/* Changes the memory that a plan reserves for rows of experts, for models that drop no token.
+ * Tandem's executor reserves memory for a bound of rows, and element-wise ops compute all of it.
+ * Other frameworks allocate memory only for the rows that have arrived, and compute only those. */
 #ifndef TANDEM_SIM_COMPUTE_EVEN_ROWS_H
 #define TANDEM_SIM_COMPUTE_EVEN_ROWS_H
 
 #include "planner/ir/plan.h"
 
-/* Returns the plan with memory for the mean rows of each rank, in `arena`; `plan` itself if it has
- * no more. Offsets and the size of a program's arena stay. */
+/* Returns a copy of the plan, in `arena`, with memory for the mean number of rows on each rank.
+ * Returns `plan` itself if it reserves no more than that. Offsets of buffers and the size of the
+ * arena stay as they are. */
 const Plan *even_rows_plan(const Plan *plan, Arena *arena);
-/* Returns the plan with memory for the rows of the busiest rank: `factor` times the mean rows, at
- * most all rows that can come. Returns `plan` if it has no uneven rows. */
+/* Returns a copy of the plan with memory for the rows of the busiest rank: `factor` times the mean,
+ * but at most all rows that can arrive. Returns `plan` itself if it has no uneven rows. */
 const Plan *uneven_rows_plan(const Plan *plan, double factor, Arena *arena);
 
 #endif

@@ -1,17 +1,17 @@
-/* Models experts that are chosen unevenly, in one of two ways. It applies to plans that drop no
- * tokens; with a fixed capacity an expert cannot get more rows.
+/* Models experts that tokens choose unevenly, in one of two ways. It applies to plans that drop no
+ * tokens; with a fixed capacity, no expert can get more rows.
  *
- * One factor: the busiest ranks have `factor` times as many rows as with even choices. All ranks
- * wait for these ranks in every layer, at the exchange back. The step therefore takes as long as if
- * every rank had the rows of the busiest rank, and ranks stay equivalent. The model multiplies the
- * rows of each kernel, and the bytes of the exchange of tokens, by `factor`.
+ * One factor: the busiest ranks have `factor` times the mean number of rows. In every layer, all
+ * ranks wait for the busiest ones at the exchange back. So the step takes as long as if every rank
+ * had as many rows as the busiest ones, and all ranks stay equivalent. The model multiplies the
+ * rows of each kernel, and the bytes of each exchange of tokens, by `factor`.
  *
- * Loads: each rank has its own rows in each layer, and computes on no others. Tokens are spread
- * evenly over the n ranks of ep that exchange rows. Such a rank therefore receives (n - 1) / n of
+ * Loads: each rank has its own number of rows in each layer and computes only those. The tokens are
+ * spread evenly over the n ranks that exchange rows (along ep). So a rank receives (n - 1) / n of
  * its rows from the others, and sends them 1 / n of their rows. An exchange ends for all n ranks
- * when the busiest of them has received its rows, or sent them back. Ranks of tp and cp may share
- * experts, too. They have the same tokens and exchange no rows, so that each exchange carries the
- * rows of other experts. */
+ * when the busiest rank has received its rows, or has sent them back. Ranks along tp and cp may
+ * have different experts as well. Such ranks have the same tokens and exchange no rows with each
+ * other; each exchange carries the rows of other experts. */
 #include <assert.h>
 #include <math.h>
 
@@ -21,21 +21,21 @@
 #include "sim/runtime/runtime.h"
 
 struct Imbalance {
-    /* the number that multiplies the rows; the fraction of the plan's bytes that an exchange really
-     * sends */
+    /* factor: multiplies the rows; exchanged: fraction of the bytes in the plan that an exchange
+     * really sends */
     double factor, exchanged;
     CostModel cost;
     NetModel net;
-    const NodeId *rows;       /* [tensor] */
-    AxisSet ep;               /* the mesh axis ep, whose ranks exchange tokens */
-    const RowLoads *loads;    /* NULL: one factor */
-    const uint32_t *layer_of; /* [node]: the layer of experts, from 1 */
+    const NodeId *rows;       /* [tensor]: not 0 if the tensor has rows of experts */
+    AxisSet ep;               /* the mesh axes along which ranks exchange tokens */
+    const RowLoads *loads;    /* NULL: the model has one factor instead */
+    const uint32_t *layer_of; /* [node]: number of the layer with experts, from 1; 0: none */
     uint32_t n_classes;
-    /* [layer][class]: rows of an exchange to the experts, relative to the rows of the busiest rank
-     * that takes part */
+    /* [layer][class]: rows that the class receives, or sends, in an exchange to the experts,
+     * relative to the rows of the busiest rank that takes part */
     const double *received, *sent;
-    const double *most;  /* [layer][class]: the rows of that busiest rank, relative to the mean */
-    const double *share; /* [layer][class] */
+    const double *most;  /* [layer][class]: rows of that busiest rank, relative to the mean */
+    const double *share; /* [layer][class]: rows of the class, relative to the mean */
 };
 
 static bool is_on_rows(const Imbalance *b, const Program *p, const Instr *in)
@@ -99,7 +99,7 @@ static void start(void *self, uint32_t id, const Transfer *t, Ps now)
         more.out = (t->back ? b->received : b->sent) + row;
         more.in = (t->back ? b->sent : b->received) + row;
     }
-    /* an exchange of no rows is one of the least bytes */
+    /* an exchange of no rows still counts one byte */
     if (exchange) more.bytes = (uint64_t)llround(fmax(1, (double)t->bytes * factor * b->exchanged));
     b->net.start(b->net.self, id, &more, now);
 }
@@ -116,7 +116,7 @@ static void finish(void *self, uint32_t id, Ps now)
     b->net.finish(b->net.self, id, now);
 }
 
-/* Returns the elements of an argument for each sample and each feature. */
+/* Returns how many elements an argument has for each sample and each feature. */
 static double size_without(const Tensor *t, OpKind op, uint32_t arg)
 {
     double n = 1;
@@ -142,7 +142,7 @@ double imbalance_exchanged(const Plan *plan, const Runtime *runtime)
         const Attrs *a = graph_attrs_at(g, n->attrs);
         if (!op_sends_tokens(n->op) || a->experts < 1 || n->n_out < 1) continue;
         const Tensor *rows = &g->tensors.at[n->out[0]], *tokens = &g->tensors.at[n->in[0]];
-        /* numbers for one sequence: slots of all experts, and choices of all tokens */
+        /* both count for one sequence: slots of all experts; choices of all tokens */
         const double rooms = size_without(rows, n->op, n->n_in);
         const double chosen = size_without(tokens, n->op, 0) * (double)a->top_k;
         most = fmax(most, fmin(1, chosen * ep / rooms));
@@ -164,12 +164,13 @@ uint32_t *loads_members(const Plan *plan, Arena *arena)
     return member;
 }
 
-/* The rows of the ranks that exchange rows with each other: their sum, and the most of a rank. */
+/* The rows of those ranks that exchange rows with each other: their sum, and the largest number on
+ * one rank. */
 typedef struct Exchanged {
     double sum, most;
 } Exchanged;
 
-/* share: as in RowLoads. member: as loads_members returns it. */
+/* `share` has the meaning of RowLoads.share; `member` is the result of loads_members. */
 static Exchanged exchanged_with(const Plan *plan, AxisSet ep, Rank rank, const double *share,
                                 const uint32_t *member)
 {
@@ -182,8 +183,8 @@ static Exchanged exchanged_with(const Plan *plan, AxisSet ep, Rank rank, const d
     return all;
 }
 
-/* Numbers the layers of experts, and finds the rows of each class of ranks in each layer, relative
- * to the mean. */
+/* Numbers the layers with experts. Computes, for each class of ranks and each layer, its rows
+ * relative to the mean. */
 static void find_shares(Imbalance *b, const Plan *plan, const Fold *fold, Arena *arena)
 {
     const Graph *g = &plan->graph;
@@ -206,7 +207,7 @@ static void find_shares(Imbalance *b, const Plan *plan, const Fold *fold, Arena 
             const Exchanged all = exchanged_with(plan, b->ep, fold->rank_of[c], row, member);
             share[cell] = row[member[fold->rank_of[c]]];
             most[cell] = all.most;
-            if (others == 0 || all.most == 0) continue; /* no rows are exchanged */
+            if (others == 0 || all.most == 0) continue; /* these ranks exchange no rows */
             received[cell] = share[cell] / all.most;
             sent[cell] = (all.sum - share[cell]) / others / all.most;
         }
@@ -230,7 +231,8 @@ Imbalance *imbalance_new(const Plan *plan, double factor, double exchanged, cons
     return b;
 }
 
-/* True if the first argument of an exchange is split over ep by its experts. */
+/* Returns true if an exchange sends rows back to the ranks of their tokens: its input is split over
+ * ep by experts. */
 static bool is_back(const Imbalance *b, const Plan *plan, const Program *p, const Instr *in)
 {
     const Shape *s = plan_shape_at(plan, p->buffers.at[program_arg(p, in, 0)].shape);
@@ -271,7 +273,8 @@ Ps imbalance_compute(const Imbalance *b, const Plan *plan, const Program *p, con
     return b->cost.compute_rows(b->cost.self, plan, p, in, &rows);
 }
 
-/* Each function of the wrapped model receives that model's `self`, so each needs a wrapper. */
+/* Returns the model with `b` around it. Each function of the inner model expects that model's
+ * `self`, so each of them has a wrapper. */
 CostModel imbalance_cost(Imbalance *b)
 {
     CostModel model = b->cost;

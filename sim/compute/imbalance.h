@@ -1,42 +1,45 @@
-/* Uneven choices of experts: they change the times of computation on experts' rows, and of the
- * exchange of tokens. */
+/* Uneven choices of experts. They change the times of computations on rows of experts, and of the
+ * exchanges of tokens. */
 #ifndef TANDEM_SIM_COMPUTE_IMBALANCE_H
 #define TANDEM_SIM_COMPUTE_IMBALANCE_H
 
 #include "sim/sim.h"
 
-/* The rows that each rank receives in each layer with experts. The ranks over which the
- * experts are divided form a group; all groups have the same loads. */
+/* How many rows each rank receives in each layer with experts. The ranks over which the experts are
+ * divided form a group. All groups have the same loads. */
 typedef struct RowLoads {
-    uint32_t n_layers;   /* in the order of the model; in a plan with more layers, the list is
-                          * repeated */
-    uint32_t n_ranks;    /* ranks of a group */
-    const double *share; /* [layer][rank of the group]: its rows, relative to the mean */
+    uint32_t n_layers;   /* layers in the order of the model; for a plan with more layers, the list
+                            is repeated */
+    uint32_t n_ranks;    /* number of ranks in a group */
+    const double *share; /* [layer][rank of the group]: rows of the rank, relative to the mean */
 } RowLoads;
 
-/* True if `loads` has a load for each rank of this plan's groups. NULL fits no plan. */
+/* Returns true if `loads` has a load for each rank of the plan's groups. Returns false if `loads`
+ * is NULL. */
 bool loads_fit(const RowLoads *loads, const Plan *plan);
-/* The rows that the busiest rank holds over all layers, relative to the mean: of the loads, or of
- * one factor if there are none. */
+/* Returns how many rows the busiest rank has over all layers, relative to the mean. This comes from
+ * `loads`, or is `factor` if `loads` is NULL. */
 double imbalance_held(const RowLoads *loads, double factor);
-/* Returns [rank]: the rank's number in its group. */
+/* Returns an array [rank] with the number of each rank in its group. */
 uint32_t *loads_members(const Plan *plan, Arena *arena);
 
-/* Changes costs and transfers of a plan with experts. */
+/* A model that changes the costs and transfers of a plan with experts. */
 typedef struct Imbalance Imbalance;
-/* Returns the fraction of an exchange's token slots that is really sent; below 1 only if the
- * profile has `pads_late`. */
+/* Returns which fraction of the slots in an exchange is really sent. It is below 1 only if the
+ * profile sets `pads_late`. */
 double imbalance_exchanged(const Plan *plan, const Runtime *runtime);
-/* loads: NULL, or the loads of each rank; factor is then ignored. */
+/* Makes the model. If `loads` is not NULL, it has the loads of each rank, and `factor` is
+ * ignored. */
 Imbalance *imbalance_new(const Plan *plan, double factor, double exchanged, const RowLoads *loads,
                          const Fold *fold, CostModel cost, NetModel net, Arena *arena);
 CostModel imbalance_cost(Imbalance *b);
 NetModel imbalance_net(Imbalance *b);
 
-/* For the engine. imbalance_layer returns the layer of experts, from 1, whose rows the instruction
- * computes on or exchanges; 0: none, or all ranks have the same loads. *back: the exchange returns
- * rows to the ranks of their tokens. imbalance_compute returns the time of the instruction on a
- * class of ranks, with the rows that the class has in this layer. */
+/* For the engine. imbalance_layer returns the number of the layer with experts (from 1) whose rows
+ * an instruction computes or exchanges; 0: it has no such rows, or all ranks have the same loads.
+ * *back tells whether an exchange sends rows back to the ranks of their tokens. imbalance_compute
+ * returns the time of an instruction on a class of ranks, with the rows of that class in that
+ * layer. */
 uint32_t imbalance_layer(const Imbalance *b, const Plan *plan, const Program *p, const Instr *in,
                          bool *back);
 Ps imbalance_compute(const Imbalance *b, const Plan *plan, const Program *p, const Instr *in,

@@ -1,5 +1,6 @@
-/* Computes kernel times from sizes: products by tiles and waves, attention by its family of kernels
- * (attention.c), other ops by bytes (traffic.c). It knows devices, not plans. */
+/* Computes the times of kernels from their sizes: products by tiles and waves, attention by its own
+ * model (attention.c), all other ops by their bytes (traffic.c). This file knows devices, but no
+ * plans. */
 #include "sim/compute/kernels.h"
 
 #include <math.h>
@@ -34,13 +35,13 @@ bool kernel_is_blackwell(const Device *device)
     return device->arch != NULL && strcmp(device->arch, "Blackwell") == 0;
 }
 
-/* Blackwell's products, by the design of their kernels. Sums are in tensor memory, which has room
- * for two tiles. One tile is written while the next one is computed, so a tile takes no additional
- * time before and after its products. Two multiprocessors share operands, so a pair's tile of 256 x
- * 128 reads as little as one of 128 x 256. cuBLAS on a B200 agrees within 0.5 % (1,006, 1,532 and
- * 1,610 TFLOP/s for 2048, 4096 and 8192 cubed). `eight`: the rate of the fastest 8-bit products in
- * dev-cal on B200, B300 and GB200, relative to 16-bit products. Scales by blocks take no additional
- * time. */
+/* Constants of Blackwell's products, from the design of their kernels. Sums lie in tensor memory,
+ * which has room for two tiles, so one tile is written while the next one is computed. A tile then
+ * needs no extra time before and after its products. Two multiprocessors share operands, so their
+ * common tile of 256 x 128 reads as little as one of 128 x 256. cuBLAS on a B200 agrees within 0.5
+ * % (1,006, 1,532 and 1,610 TFLOP/s for products of size 2048, 4096 and 8192 in all dimensions).
+ * `eight` is the rate of the fastest 8-bit products in dev-cal on B200, B300 and GB200, relative to
+ * 16-bit products. Scales for blocks take no extra time. */
 static const GemmFit blackwell = {.large = .73,
                                   .eight = .975,
                                   .block = .975,
@@ -65,26 +66,26 @@ const GemmFit *kernel_gemm_fit(const Device *device)
     return &fits[kernel_is_young(device) ? ARCH_Hopper : ARCH_Ampere];
 }
 
-/* Tiles of cuBLAS and their relative efficiency; the fastest tile is used. A tile takes time for
- * its products and for its start and end, which matter if K is small. Large products reach the
- * device's gemm_efficiency of its peak. */
+/* The tiles of cuBLAS' kernels; fits have the relative efficiency of each. The fastest tile is
+ * used. A tile takes time for its products, and for its start and end, which matter if K is small.
+ * Large products reach gemm_efficiency times the device's peak. */
 enum { N_TILES = 6, N_TIMED_TILES = 6 };
 static const struct {
     double m, n;
-} tiles[N_TILES + N_TIMED_TILES] = {
-    {128, 256},
-    {256, 128},
-    {128, 128},
-    {64, 256},
-    {64, 128},
-    {64, 64},
-    /* further ones that only a choice by timing takes; names of cuBLASLt 13's kernels on an H200 */
-    {192, 192},
-    {192, 128},
-    {128, 192},
-    {256, 96},
-    {96, 256},
-    {128, 160}};
+} tiles[N_TILES + N_TIMED_TILES] = {{128, 256},
+                                    {256, 128},
+                                    {128, 128},
+                                    {64, 256},
+                                    {64, 128},
+                                    {64, 64},
+                                    /* more tiles, which only a choice by timing uses; the sizes
+                                     * come from names of cuBLASLt 13's kernels on an H200 */
+                                    {192, 192},
+                                    {192, 128},
+                                    {128, 192},
+                                    {256, 96},
+                                    {96, 256},
+                                    {128, 160}};
 
 bool kernel_is_timed(const Device *device)
 {
@@ -117,17 +118,17 @@ static size_t tiles_of(const GemmFit *fit)
     return fit->timed ? N_TILES + N_TIMED_TILES : N_TILES;
 }
 
-/* Returns the rate of the i-th tile, relative to the first two. */
+/* Returns the rate of the i-th tile relative to the first two tiles. */
 static double tile_rate(const GemmFit *fit, size_t i)
 {
     return i < 2 || i >= N_TILES ? 1 : fit->efficiency[i - 2];
 }
 
-/* Returns the number of a multiprocessor's tiles whose start and end take additional time. Since
- * Hopper, cuBLAS's blocks stay on their multiprocessors: a block loads the next tile's operands
- * during the products of the present one, and stores results during those of the next. So only the
- * start of the first tile and the end of the last one remain. The executor's own constants
- * (`timed`) were measured as a time of each tile. */
+/* Returns for how many tiles of a multiprocessor the start and the end take extra time. Since
+ * Hopper, a block of cuBLAS stays on its multiprocessor: it loads the operands of the next tile
+ * while it computes the present one, and stores results while it computes the next one. So only the
+ * start of the first tile and the end of the last one take extra time. The constants of Tandem's
+ * executor (`timed`) were measured as a time of each tile, so they count for each. */
 static double exposed_tiles(const Device *device, double waves, const GemmFit *fit)
 {
     return kernel_is_young(device) && !fit->timed ? 1 : waves;
@@ -152,7 +153,7 @@ static double tiled_s(const Device *device, double peak, size_t i, double n_tile
     return best;
 }
 
-/* Returns the fraction of the peak that large products in 16 bits reach. */
+/* Returns the fraction of the peak that large 16-bit products reach. */
 static double large_of(const Device *device, const GemmFit *fit)
 {
     if (fit->timed) return fit->large;
@@ -189,12 +190,13 @@ double kernel_gemm_s(const Device *device, DType dtype, double batch, double m, 
     return best;
 }
 
-/* Tensor memory access needs rows at multiples of 16 bytes. For other rows, cuBLAS uses a kernel of
- * Ampere's kind on newer devices. One H200 was measured on the products of GPT-2's head in bf16,
- * with vocabularies of 50257 and 50304 (cublasLt 13.1 under PyTorch 2.11). 65536 x 768: 49.1, 35.8
- * and 33.5 ms against 8.2, 7.1 and 7.0. 16384 x 1600: 27.4, 20.7 and 18.8 ms against 3.9, 3.7 and
- * 3.7. The mean ratio is 5.5. For Ampere no source was found, so no time is added there. Blackwell
- * is assumed to be like Hopper. */
+/* Returns by which factor a product takes longer if its rows do not begin at multiples of 16 bytes.
+ * Tensor memory access needs such multiples; for other rows, cuBLAS uses a kernel for Ampere on
+ * newer devices, too. Measured on one H200 with the products of GPT-2's head in bf16, vocabularies
+ * of 50257 and 50304 (cublasLt 13.1 under PyTorch 2.11). 65536 x 768: 49.1, 35.8 and 33.5 ms
+ * against 8.2, 7.1 and 7.0 ms. 16384 x 1600: 27.4, 20.7 and 18.8 ms against 3.9, 3.7 and 3.7 ms.
+ * The mean ratio is 5.5. No source was found for Ampere, so the factor is 1 there. Blackwell is
+ * assumed to be like Hopper. */
 double kernel_unaligned(const Device *device)
 {
     return kernel_is_young(device) ? 5.5 : 1;
@@ -218,10 +220,10 @@ double kernel_grouped_gemm_s(const Device *device, DType dtype, uint32_t n_group
     return best;
 }
 
-/* The end of a tile moves its results, so its time grows with their bytes. Since Hopper, one tile's
- * results move during the products of the next. Kernels with scales by blocks are an exception
- * (`stores_apart`): DeepGEMM's blocks (a6d97a1) store a tile's results before they multiply again,
- * so all stores add to the time, at the rate of the memory. */
+/* At its end, a tile stores its results, so this time grows with their bytes. Since Hopper, the
+ * results of one tile are stored during the products of the next one. Kernels with scales for
+ * blocks are an exception (`stores_apart`): a block of DeepGEMM (a6d97a1) stores a tile's results
+ * before it multiplies again, so all stores add to the time, at the rate of memory. */
 double kernel_product_s(const Device *device, const GemmWork *w, const GemmFit *fit)
 {
     GemmFit own = fit != NULL ? *fit : *kernel_gemm_fit(device);
@@ -242,7 +244,7 @@ double cost_product_s(const Device *device, const GemmWork *w, const GemmFit *fi
 
 GemmWork kernel_product(DType dtype, double batch, double m, double n, double k)
 {
-    return (GemmWork){dtype, batch, m, n, k, 2}; /* 8-bit operands give a 16-bit result, too */
+    return (GemmWork){dtype, batch, m, n, k, 2}; /* 8-bit operands give a 16-bit result as well */
 }
 
 double cost_gemm_s(const Device *device, DType dtype, double batch, double m, double n, double k,

@@ -39,7 +39,9 @@ double cost_lasting_product_s(const Device *lasting, const GemmWork *w, const Ge
 {
     const double whole = cost_product_s(lasting, w, fit), floor = lasting->kernel_floor_s,
                  plain = kernel_product_s(lasting, w, fit);
-    if (whole > floor + plain) return whole; /* memory takes longer */
+    if (whole > floor + plain)
+        return whole; /* the product is limited by memory, so its clock does
+                         not matter */
     return floor + kernel_lasting_s(lasting, w->dtype, 2 * w->batch * w->m * w->n * w->k, plain);
 }
 
@@ -54,6 +56,6 @@ double cost_lasting_gemm_s(const Device *lasting, DType dtype, double m, double 
 double kernel_lasting_attention_s(const Device *lasting, const AttentionWork *w)
 {
     const double s = kernel_attention_s(lasting, w, NULL);
-    if (w->kernel == ATTENTION_tandem) return s; /* measured in long runs */
+    if (w->kernel == ATTENTION_tandem) return s; /* these constants were measured in long runs */
     return kernel_lasting_s(lasting, w->dtype, kernel_attention_flops(w), s);
 }

@@ -1,6 +1,6 @@
-/* Devices that differ: some are slower than others, and a kernel's time varies from run to run.
- * Both effects multiply the time of a kernel that runs alone. The inner model then shares the
- * device as usual. Ranks must not be folded: each rank is its own class. */
+/* Models devices that differ: some are slower than others, and the time of a kernel varies at
+ * random. Both effects multiply the time that the kernel takes alone. The inner model then shares
+ * the device as usual. Ranks must not be folded, so that each rank is a class. */
 #include <assert.h>
 #include <math.h>
 
@@ -11,7 +11,7 @@ struct SlowDevice {
     DeviceModel inner;
     const Fold *fold;
     Unevenness how;
-    uint64_t *n_started; /* [class] draws */
+    uint64_t *n_started; /* [class]: number of random numbers drawn so far */
 };
 
 SlowDevice *slow_device_new(DeviceModel inner, const Fold *fold, const Unevenness *how,
@@ -23,7 +23,8 @@ SlowDevice *slow_device_new(DeviceModel inner, const Fold *fold, const Unevennes
     return s;
 }
 
-/* Lognormal with median 1: e^(sigma z). */
+/* Returns the factor of a kernel's time. The random part is lognormal with median 1: e^(sigma
+ * z). */
 static double factor_of(SlowDevice *s, uint32_t class_)
 {
     double factor = 1;

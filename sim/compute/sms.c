@@ -1,6 +1,6 @@
-/* Collectives take SMs away from computation: a kernel that runs beside them continues on the
- * remaining SMs. (A memory-bound kernel loses about as much, because a ring's blocks read and write
- * two to three times the bytes that they send.) */
+/* Models that collectives take multiprocessors (SMs) away from computation: a kernel that runs at
+ * the same time continues on the remaining SMs. (A kernel limited by memory loses about as much,
+ * because the blocks of a ring read and write two to three times the bytes that they send.) */
 #include <assert.h>
 #include <math.h>
 
@@ -8,10 +8,10 @@
 #include "sim/sim.h"
 
 typedef struct RunningKernel {
-    /* next: next kernel of the same class, or next free element; 0: the end */
+    /* next: the next kernel of the same class, or the next unused entry; 0: the last one */
     uint32_t class_, next, version;
     Ps since;
-    double left, speed; /* left: time that the rest of the kernel would take if it ran alone [ps] */
+    double left, speed; /* left: picoseconds that the rest of the kernel would take alone */
 } RunningKernel;
 
 typedef struct Taker {
@@ -27,13 +27,13 @@ struct Sms {
     NetModel inner;
     Arena *arena;
     double n_sms;
-    LIST(RunningKernel) jobs; /* indexed by the job's id */
-    LIST(Taker) takers;       /* indexed by the transfer's id */
-    uint32_t *first;          /* [class] 1 + id of its newest job; 0: none */
-    uint32_t *taken;          /* [class] SMs */
-    uint32_t *marked;         /* [class]: 1 if it is in `dirty` */
+    LIST(RunningKernel) jobs; /* by the number of the job */
+    LIST(Taker) takers;       /* by the number of the transfer */
+    uint32_t *first;          /* [class]: 1 + number of its newest job; 0: it has none */
+    uint32_t *taken;          /* [class]: number of SMs that collectives occupy */
+    uint32_t *marked;         /* [class]: 1 if the class is in `dirty` */
     LIST(uint32_t) dirty;     /* classes whose speed may have changed at this instant */
-    Heap heap;                /* a: job, b: version */
+    Heap heap;                /* a: number of the job, b: its version */
 };
 
 Sms *sms_new(const Cluster *cluster, const Fold *fold, MaxMin *net, Arena *arena)
@@ -48,8 +48,8 @@ Sms *sms_new(const Cluster *cluster, const Fold *fold, MaxMin *net, Arena *arena
     return s;
 }
 
-/* Returns the fraction of SMs that collectives leave. It is at least a quarter; NCCL's own limit on
- * channels leaves far more. */
+/* Returns the fraction of SMs that collectives leave to computation, but at least a quarter. NCCL's
+ * own limit on channels leaves far more. */
 static double speed_of(const Sms *s, uint32_t class_)
 {
     return fmax(1 - s->taken[class_] / s->n_sms, .25);

@@ -1,8 +1,8 @@
-/* Computes the time of a state-space scan in its published kernels: in chunks of L tokens, by
- * products on tensor cores (SSD, arxiv.org/abs/2405.21060; github.com/state-spaces/mamba,
- * ops/triton). Data pass between these kernels through memory in fp32: the states of each chunk,
- * and the scores of each group. Each product has the efficiency of a product of its sizes
- * (assumed). */
+/* Computes the time of a state-space scan in its published kernels, which work in chunks of L
+ * tokens with matrix products on tensor cores (SSD, arxiv.org/abs/2405.21060;
+ * github.com/state-spaces/mamba, ops/triton). Between these kernels, data pass through memory in
+ * fp32: the states of each chunk, and the scores of each group. Each product is assumed to have the
+ * efficiency of an ordinary product of its size. */
 #include <assert.h>
 #include <math.h>
 
@@ -11,7 +11,8 @@
 typedef struct Chunked {
     const Device *device;
     DType dtype;
-    double chunks, heads, groups; /* chunks of all samples; heads and groups of each chunk */
+    double chunks, heads, groups; /* chunks: number of chunks in all samples; heads, groups: numbers
+                                     for each chunk */
     double L, E, Q;
 } Chunked;
 
@@ -20,26 +21,28 @@ static double product_s(const Chunked *s, double batch, double m, double n, doub
     return kernel_gemm_s(s->device, s->dtype, s->chunks * batch, m, n, k, NULL);
 }
 
-/* Time of `times` products of states with L tokens. */
+/* Returns the time of `times` products of states with the L tokens of a chunk. */
 static double states_s(const Chunked *s, double times)
 {
     return times * product_s(s, s->heads, s->L, s->E, s->Q);
 }
 
-/* Time of the products of L x L scores, below the diagonal, with the features of each head. */
+/* Returns the time of `times` products of the L x L scores of a chunk, below the diagonal, with the
+ * features of each head. */
 static double weighed_s(const Chunked *s, double times)
 {
     return times * product_s(s, s->heads, s->L, s->E, s->L) / 2;
 }
 
-/* Time of the products that make L x L scores, or multiply them with B or C, once for each
- * group. */
+/* Returns the time of `times` products that make L x L scores, or multiply scores with B or C. Each
+ * is done once for each group. */
 static double scored_s(const Chunked *s, double times)
 {
     return times * product_s(s, s->groups, s->L, s->L, s->Q);
 }
 
-/* Time to move states and scores the given numbers of times between kernels. */
+/* Returns the time to move all states `states` times and all scores `scores` times between
+ * kernels. */
 static double between_s(const Chunked *s, double states, double scores)
 {
     const double of_states = s->heads * s->E * s->Q, of_scores = s->groups * s->L * s->L;
@@ -59,13 +62,15 @@ double kernel_scan_s(const Device *device, const ScanWork *w)
                        .L = L,
                        .E = w->head,
                        .Q = w->state};
-    const double floor_s = device->kernel_floor_s; /* the caller adds the floor of one kernel */
+    const double floor_s = device->kernel_floor_s; /* added for each kernel but the first one, whose
+                                                      floor the caller adds */
     switch (w->part) {
-    case SCAN_forward: /* kernels: steps, states, passing states on, scores, outputs */
+    case SCAN_forward: /* kernels: step sizes, states, passing states on from chunk to chunk,
+                          scores, outputs */
         return states_s(&s, 2) + weighed_s(&s, 1) + scored_s(&s, 1) + between_s(&s, 4, 2) +
                4 * floor_s;
-    case SCAN_backward: /* kernels: states and scores again, states' gradients, passing these back,
-                           dx, decays */
+    case SCAN_backward: /* kernels: states and scores again, gradients of states, passing these
+                           back, dx, decays */
         return states_s(&s, 3) + weighed_s(&s, 2) + scored_s(&s, 1) + between_s(&s, 8, 2) +
                8 * floor_s;
     case SCAN_shared: /* kernels: dB and dC from the states; then the gradient of the scores; then

@@ -1,8 +1,8 @@
-/* Times of kernels that mostly move memory: a start, the fraction of the memory's rate that the
- * kernel reaches, and a time for each row if a block processes one row at a time. Some of the data
- * are still in the cache, where the previous kernel left them: the fewer bytes, the larger a
- * fraction of them. The model counts the bytes that must be moved. Repeated reads by the kernel are
- * included in the fitted `part`. */
+/* Computes the times of kernels that mostly move memory. The time consists of a start, the bytes at
+ * a fraction of the memory's rate, and a time for each row if a block processes one row at a time.
+ * A part of the data is still in the cache, where the previous kernel has left it; the fewer bytes
+ * there are, the larger this part is. The model counts the bytes that must be moved; if a kernel
+ * reads some of them repeatedly, the fitted fraction `part` contains this. */
 #include <math.h>
 
 #include "sim/compute/kernels.h"
@@ -22,11 +22,12 @@ const TrafficFit *kernel_traffic_fit(const Device *device, TrafficKernel kernel)
     };
     uint32_t arch = kernel_is_young(device) ? ARCH_Hopper : ARCH_Ampere;
     if (fits[arch][kernel].part <= 0)
-        arch = ARCH_Hopper; /* the kernel has fitted rows only for Hopper */
+        arch = ARCH_Hopper; /* this kernel was fitted only on Hopper */
     return &fits[arch][kernel];
 }
 
-/* Returns half of the last-level cache, which has 40 MB on an A100 and 50 MB on Hopper. */
+/* Returns half the size of the last-level cache, in bytes. The cache has 40 MB on an A100 and 50 MB
+ * on Hopper. */
 static double near_bytes(const Device *device)
 {
     return kernel_is_young(device) ? 25e6 : 20e6;

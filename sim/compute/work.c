@@ -15,8 +15,9 @@ Rank work_rank(const Plan *plan, const Program *p)
     return 0;
 }
 
-/* Returns which arguments of a contraction have the letter: bits 0 and 1 for its operands, bit 2
- * for its result. (The result is argument n_in, because scales may follow the operands.) */
+/* Returns a bit for each argument of a contraction that has the letter: bits 0 and 1 for its
+ * operands, bit 2 for its result. (The result is argument n_in, because scales may follow the
+ * operands.) */
 static uint32_t group_of(const Binding *b, char letter)
 {
     const uint32_t args[3] = {0, 1, b->n_in};
@@ -54,10 +55,11 @@ static bool has_index(const SigTerm *term, char letter)
     return false;
 }
 
-/* Indices fall into the groups of a product. The index of points in a window is an index of the
- * operand with windows. The product sums over it, as over channels. In the weight's gradient, it is
- * an index of the result. An index counts the output's points, even if the term reads the rows of a
- * window. */
+/* Returns the matrix product that a convolution equals. Each index of the convolution belongs to
+ * one of the product's groups of indices. The points of a window are an index of the operand with
+ * windows. The product sums over them, as over channels; in the gradient of the weight, they are an
+ * index of the result. The size of an index of rows or columns counts the output's points, even in
+ * a term that reads the rows of a window. */
 ProductWork work_of_convolution(OpKind op, const int64_t size['z' + 1])
 {
     const Signature *sig = &op_info(op)->sig;
@@ -150,8 +152,8 @@ static const char *heads_key(const Program *p, const Instr *in, const int64_t si
     return work_heads_key(arena, argument(p, in, 0)->dtype, &work);
 }
 
-/* True if all arguments have one shape and one type, as in an element-wise op. import_ops.c lists
- * the ops that traces have. */
+/* Returns true if all arguments have the same shape and dtype, as in an element-wise op.
+ * import_ops.c lists the ops that occur in traces. */
 static bool goes_by_elements(const Program *p, const Instr *in)
 {
     const Buffer *first = argument(p, in, 0);
@@ -180,7 +182,7 @@ const char *cost_key(const Plan *plan, const Program *p, const Instr *in, Arena 
     Str s = str_in(arena);
     str_add(&s, info->name);
     DType last = DT_none;
-    for (uint32_t i = 0; i < in->args.n; i++) { /* consecutive equal dtypes are printed once */
+    for (uint32_t i = 0; i < in->args.n; i++) { /* neighbouring equal dtypes are printed once */
         DType dtype = p->buffers.at[program_arg(p, in, i)].dtype;
         if (dtype != last) str_print(&s, " %s", dtype_name(dtype));
         last = dtype;
@@ -208,7 +210,7 @@ const char *cost_key(const Plan *plan, const Program *p, const Instr *in, Arena 
     return str_text(&s);
 }
 
-/* Returns the norm under whose name the op's work is stored; OP_none: it is not a norm. */
+/* Returns the norm under whose name the work of an op is stored; OP_none: the op is not a norm. */
 static OpKind norm_of(OpKind op)
 {
     static const OpKind told_as[OP_COUNT] = {
@@ -219,8 +221,8 @@ static OpKind norm_of(OpKind op)
     return told_as[op];
 }
 
-/* Returns the key of a norm or an element-wise op. Rows and width, or elements, come from the first
- * argument. */
+/* Returns the key of a norm or of an element-wise op. Its rows and width, or its elements, are
+ * those of the first argument. */
 static const char *plain_key(const Plan *plan, const Program *p, const Instr *in, Arena *arena)
 {
     const Buffer *first = argument(p, in, 0), *last = argument(p, in, in->args.n - 1u);
@@ -249,14 +251,14 @@ const char *work_key(const Plan *plan, const Program *p, const Instr *in, Arena 
         int64_t size['z' + 1] = {0};
         if (!plan_bind(plan, p, in, work_rank(plan, p), &b, size, NULL, NULL)) return NULL;
         const bool plain =
-            op_is_plain_attention(in->op); /* traces know only this form of attention */
+            op_is_plain_attention(in->op); /* traces contain only this form of attention */
         if (heads) return plain ? heads_key(p, in, size, attrs->causal != 0, arena) : NULL;
         ProductWork work = work_of_product(&b, size);
         const DType dtype = argument(p, in, 0)->dtype;
         work.k *= dtype_numbers(dtype);
         return work_product_key(arena, dtype, &work);
     }
-    /* An op that accumulates also reads its output. */
+    /* an op that accumulates also reads its output, which no kernel of a trace does */
     return attrs->accumulate != 0 ? NULL : plain_key(plan, p, in, arena);
 }
 

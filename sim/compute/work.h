@@ -1,31 +1,32 @@
-/* Describes an instruction's work by sizes that a trace of another framework has, too: a product by
- * its sizes, attention by its heads and tokens, a norm by its rows, an element-wise op by its
- * elements. The store keeps kernels imported from traces under keys of these sizes. */
+/* Describes the work of an instruction by sizes that a trace of another framework contains, too: a
+ * product by its sizes, attention by its heads and tokens, a norm by its rows, an element-wise op
+ * by its elements. The store keeps the kernels of imported traces under keys made of these
+ * sizes. */
 #ifndef TANDEM_SIM_COMPUTE_WORK_H
 #define TANDEM_SIM_COMPUTE_WORK_H
 
 #include "planner/ir/plan.h"
 #include "store/store.h"
 
-/* [batch, m, k] times [batch, k, n] */
+/* A product of matrices [batch, m, k] and [batch, k, n]. */
 typedef struct ProductWork {
     double batch, m, n, k;
 } ProductWork;
 ProductWork work_of_product(const Binding *b, const int64_t size['z' + 1]);
-/* A convolution, or a gradient of one, as a matrix product: the points of a window are summed like
- * channels. Each group of channels is a product of its own. */
+/* A convolution, or a gradient of one, as a matrix product. The points of a window are summed like
+ * channels. Each group of channels is one batch of the product. */
 bool work_is_convolution(OpKind op);
 ProductWork work_of_convolution(OpKind op, const int64_t size['z' + 1]);
 
-/* True if the rows of both operands and of the result begin at multiples of 16 bytes. A row of an
- * argument consists of its last indices of one kind: summed indices, rows of the left operand, or
- * columns of the right operand. */
+/* Returns true if the rows of both operands and of the result begin at multiples of 16 bytes. A row
+ * of an argument consists of its last indices of one kind: summed indices, rows of the left
+ * operand, or columns of the right operand. */
 bool work_is_aligned(const Program *p, const Instr *in, const Binding *b,
                      const int64_t size['z' + 1]);
 
-/* Returns the key of a product. Transposed operands do not change it, and neither does swapping m
- * and n, because the key lists the two in order of size. For 8-bit types the key names only the
- * width. */
+/* Returns the key of a product. Transposed operands have the same key. So have products with m and
+ * n swapped, because the key lists the smaller one first. For 8-bit dtypes, the key only says that
+ * numbers have 8 bits. */
 const char *work_product_key(Arena *arena, DType dtype, const ProductWork *work);
 
 typedef struct HeadsWork {
@@ -34,17 +35,19 @@ typedef struct HeadsWork {
 } HeadsWork;
 const char *work_heads_key(Arena *arena, DType dtype, const HeadsWork *work);
 const char *work_norm_key(Arena *arena, OpKind op, DType dtype, int64_t rows, int64_t width);
-/* `to`: the type that a cast produces; DT_none: the op is not a cast. */
+/* to: the dtype that a cast produces; DT_none: the op is not a cast. */
 const char *work_elements_key(Arena *arena, OpKind op, DType dtype, DType to, int64_t elements);
 
-Rank work_rank(const Plan *plan, const Program *p); /* the first rank that runs the program */
+Rank work_rank(const Plan *plan, const Program *p); /* returns the first rank that runs the
+                                                       program */
 
-/* Returns the key of an instruction's work; NULL if no other system has a kernel for exactly this
- * work. */
+/* Returns the key of an instruction's work. Returns NULL if no other system has a kernel for
+ * exactly this work. */
 const char *work_key(const Plan *plan, const Program *p, const Instr *in, Arena *arena);
 
-/* Returns the time measured on `machine` for `key` (from cost_key) or, without such a measurement,
- * for the key of the instruction's work; -1: the store has neither. */
+/* Returns the time that was measured on `machine` for `key` (from cost_key). If there is none,
+ * returns the time measured for the key of the instruction's work. Returns -1 if the store has
+ * neither. */
 Ps work_measured(Store *store, const char *machine, const char *key, const Plan *plan,
                  const Program *p, const Instr *in, Arena *arena, Diag *d);
 

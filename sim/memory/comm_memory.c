@@ -1,15 +1,16 @@
-/* Device memory of a rank's communicators: NCCL's own buffers, outside of a plan's arena. A
- * connection on one channel has a buffer for each protocol at its receiving end (nccl.h), in memory
- * of 2 MiB pieces, and one such piece at its sending end. Through a NIC, LL128 and Simple have
- * buffers at both ends. NCCL allocates the buffers of an algorithm at its first use, so only
- * algorithms that the plan's collectives use count.
+/* Device memory of a rank's communicators: NCCL's own buffers, which lie outside of a plan's arena.
+ * On each channel, a connection has a buffer for each protocol at its receiving end (nccl.h), in
+ * memory of 2 MiB pieces, and one such piece at its sending end. If the connection goes through a
+ * NIC, the buffers of LL128 and Simple exist at both ends. NCCL allocates the buffers of an
+ * algorithm at its first use, so only algorithms that the plan's collectives use count.
  *
- * The executor makes one communicator for each (axes, stream) of any program, on all ranks. It
- * warms each one up with a sum of one word (exec/cuda/comm.c). Other frameworks have one process
- * group for each axis of their mesh, whatever the stream. They create it at its first use.
+ * Tandem's executor makes one communicator for each pair (axes, stream) that occurs in any program,
+ * on all ranks. It warms up each of them by reducing one word (exec/cuda/comm.c). Other frameworks
+ * have one process group for each axis of their mesh, whatever the stream, and create it at its
+ * first use.
  *
- * Not modelled: limits on CTAs, NICs that cannot reach device memory, buffers that users register,
- * buffers of libraries other than NCCL and RCCL. */
+ * Not modelled: limits on CTAs, NICs that cannot access device memory, buffers that users register,
+ * and buffers of libraries other than NCCL and RCCL. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -18,15 +19,16 @@
 #include "sim/net/nccl.h"
 #include "sim/runtime/runtime.h"
 
-/* Memory that another device maps is allocated in pieces (cuMemGetAllocationGranularity). */
+/* Size of the pieces in which memory is allocated that another device maps
+ * (cuMemGetAllocationGranularity). */
 enum { PIECE_BYTES = 2 << 20 };
 static const uint64_t sender_bytes = PIECE_BYTES;
 static const uint64_t nic_messages_bytes =
-    NCCL_SHARED_STEPS * NCCL_NET_CHUNK_BYTES; /* bytes for a channel */
-/* bytes for one head and channel, in both directions */
+    NCCL_SHARED_STEPS * NCCL_NET_CHUNK_BYTES; /* bytes for each channel */
+/* bytes for each head and channel, in both directions */
 static const uint64_t switch_bytes = 2 * NCCL_STEPS * NCCL_SWITCH_CHUNK_BYTES;
 
-/* Returns the bytes at the receiving end of a connection on one channel within a node. */
+/* Returns the bytes at the receiving end of a connection on one channel, inside a node. */
 static uint64_t receiver_bytes(const Cluster *cluster)
 {
     const uint64_t buffers =
@@ -34,13 +36,14 @@ static uint64_t receiver_bytes(const Cluster *cluster)
     return (buffers + PIECE_BYTES - 1) / PIECE_BYTES * PIECE_BYTES;
 }
 
-/* Returns the bytes at either end of a connection on one channel through a NIC. */
+/* Returns the bytes at either end of a connection on one channel that goes through a NIC. */
 static uint64_t nic_end_bytes(const Cluster *cluster)
 {
     return NCCL_LL128_BYTES + (uint64_t)nccl_simple_bytes(cluster);
 }
 
-/* Finds the number of ranks of a group on `rank`'s own node, and the number of nodes. */
+/* Sets *here to how many ranks of the group are on the node of `rank`, and m->n_nodes to the number
+ * of nodes. */
 static void place(const Plan *plan, Rank rank, uint32_t devices_per_node, CommMemory *m,
                   uint32_t *here)
 {
@@ -49,7 +52,7 @@ static void place(const Plan *plan, Rank rank, uint32_t devices_per_node, CommMe
     m->n_ranks = mesh_size(&plan->mesh, m->axes);
     const uint32_t own = devices_per_node == 0 ? 0 : rank / devices_per_node;
     Rank outer = mesh_group(&plan->mesh, rank, m->axes);
-    uint32_t inner = MAX_AXES; /* the axis with the smallest stride */
+    uint32_t inner = MAX_AXES; /* number of the axis with the smallest stride */
     for (uint32_t a = 0; a < plan->mesh.n_axes; a++)
         if (m->axes >> a & 1 &&
             (inner == MAX_AXES || plan->mesh.axis[a].stride < plan->mesh.axis[inner].stride))
@@ -69,12 +72,12 @@ static void place(const Plan *plan, Rank rank, uint32_t devices_per_node, CommMe
     }
 }
 
-/* Demands on a communicator by a program's communications and by its warm-up. */
+/* What a program's communications, and the warm-up, need of one communicator. */
 typedef struct GroupUse {
     bool ring, tree, nvls;
-    uint8_t *to,
-        *from;     /* [part]: true if a message goes to the part; true if a message comes from it */
-    uint32_t here; /* members on the rank's node */
+    uint8_t *to, *from; /* [part]: true if a message goes to that part; true if a message comes from
+                           it */
+    uint32_t here;      /* members on the rank's node */
 } GroupUse;
 
 static void use_algorithm(GroupUse *use, const Plan *plan, const Cluster *cluster,
@@ -88,8 +91,8 @@ static void use_algorithm(GroupUse *use, const Plan *plan, const Cluster *cluste
     use->nvls |= strstr(choice.algorithm, "NVLS") != NULL;
 }
 
-/* The distinct communications of a program. Each layer and micro-batch repeats the same few
- * communications, so one walk over the program finds them for all communicators. */
+/* A kind of communication that occurs in a program. Each layer and micro-batch repeats the same few
+ * kinds, so they are listed once for all communicators. */
 typedef struct Demand {
     OpKind op;
     AxisSet axes;
@@ -108,7 +111,7 @@ static bool same_demand(const Demand *a, const Demand *b)
 static void find_demands(const Plan *plan, const Program *p, Arena *arena, Demands *list)
 {
     enum { RECENT = 256 };
-    uint32_t recent[RECENT] = {0}; /* [hash]: 1 + the newest demand with this hash */
+    uint32_t recent[RECENT] = {0}; /* [hash]: 1 + number of the newest demand with this hash */
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = program_instr(p, pc);
         if (op_info(in->op)->class_ != OP_CLASS_comm) continue;
@@ -126,7 +129,8 @@ static void find_demands(const Plan *plan, const Program *p, Arena *arena, Deman
     }
 }
 
-/* Another library's exchange between ranks of experts needs no connections of NCCL. */
+/* Returns true if another library than NCCL does this exchange between the ranks of experts. It
+ * needs no connections of NCCL. */
 static bool is_own_exchange(const Plan *plan, const Runtime *runtime, const Demand *d)
 {
     const AxisSet ep = mesh_axes_of(&plan->mesh, axes_trading(INDEX_experts));
@@ -161,7 +165,7 @@ static void use_of(const Plan *plan, const Demands *demands, Rank rank, const Cl
     }
 }
 
-/* Counts the peers of a rank and the bytes of its messages. Messages use a power of two of channels
+/* Counts a rank's peers and the bytes for its messages. Messages use a power of two of channels
  * (ncclTopoComputeP2pChannels). */
 static void count_messages(const Plan *plan, Rank rank, const Cluster *cluster, const GroupUse *use,
                            CommMemory *m)
@@ -186,9 +190,9 @@ static void count_messages(const Plan *plan, Rank rank, const Cluster *cluster, 
     m->message_bytes += channels * nic_messages_bytes * ((uint32_t)leaves + enters);
 }
 
-/* For each channel, one rank of a node has the outgoing connection, and one rank has the incoming
- * connection. An edge of a tree carries both directions, an edge of a ring only one; a node has two
- * tree edges on average. */
+/* Adds the bytes for collectives. For each channel, one rank of a node has the outgoing connection
+ * to other nodes, and one rank has the incoming one. An edge of a tree carries both directions, an
+ * edge of a ring only one; a node has two edges of a tree on average. */
 static void count_collectives(const Plan *plan, const Cluster *cluster, const GroupUse *use,
                               CommMemory *m)
 {
@@ -202,7 +206,7 @@ static void count_collectives(const Plan *plan, const Cluster *cluster, const Gr
     if (use->nvls) m->switch_bytes = switch_bytes * by_switch * (use->here < 32 ? use->here : 32);
 }
 
-/* Adds a row for each communicator that these demands need. */
+/* Adds an entry for each communicator that these demands need. */
 static void collect(const Plan *plan, const Demands *demands, bool by_stream, Arena *arena,
                     CommMemories *list)
 {
@@ -218,7 +222,8 @@ static void collect(const Plan *plan, const Demands *demands, bool by_stream, Ar
     }
 }
 
-/* `demands`: [program]; under another framework's profile, only demands[program] is used. */
+/* Returns the bytes of all communicators on a rank of `program`. demands: [program]; under another
+ * framework's profile, only those of this program are used. */
 static uint64_t bytes_of(const Plan *plan, uint32_t program, const Demands *demands,
                          const Cluster *cluster, const Runtime *runtime, Arena *arena,
                          CommMemories *list)
@@ -230,7 +235,7 @@ static uint64_t bytes_of(const Plan *plan, uint32_t program, const Demands *dema
     *list = (CommMemories){NULL, 0, 0};
     for (uint32_t i = 0; i < plan->programs.n; i++)
         if (own || i == program) collect(plan, &demands[i], own, arena, list);
-    /* the work queue of the communicator of all ranks */
+    /* the work queue of the communicator that contains all ranks */
     uint64_t bytes = own && plan->mesh.n_ranks > 1 ? NCCL_FIFO_BYTES : 0;
     for (uint32_t i = 0; i < list->n; i++) {
         CommMemory *m = &list->at[i];

@@ -1,4 +1,4 @@
-/* Live bytes of device memory at each instruction of a program, by category. */
+/* Live bytes of device memory at each instruction of a program, for each category of buffers. */
 #include <assert.h>
 
 #include "planner/lower/memory/gaps.h"
@@ -11,8 +11,9 @@ static bool is_root(const Program *p, BufferId id)
     return id != 0 && b->parent == 0 && b->space == SPACE_device && b->bytes > 0;
 }
 
-/* Returns the root of the input whose memory output `out` of pc takes over: the output begins at
- * the input's offset when the input ends. During pc the two count as one buffer. 0: none. */
+/* Returns the root buffer of an input whose memory output `out` of instruction pc takes over: the
+ * input ends with pc, and the output begins at its offset. During pc, the two count as one buffer.
+ * Returns 0 if there is none. */
 static BufferId taken_over(const Program *p, Pc pc)
 {
     const Instr *in = program_instr(p, pc);
@@ -26,8 +27,8 @@ static BufferId taken_over(const Program *p, Pc pc)
     return handed && is_root(p, input) && is_root(p, output) ? input : 0;
 }
 
-/* Finds the bytes in use. The memory pass has already computed them for its placement, unless the
- * plan was read from a text. */
+/* Finds the largest number of bytes in use. The pass that places buffers has computed it already,
+ * unless the plan was read from text. */
 static void find_in_use(const Program *p, Arena *arena, MemoryCurve *curve)
 {
     Lives lives;
@@ -52,7 +53,7 @@ void memory_curve(const Plan *plan, const Program *p, Arena *arena, MemoryCurve 
 {
     (void)plan;
     uint32_t n = p->code.n == 0 ? 1 : p->code.n;
-    /* differences may wrap around below 0; their sums do not */
+    /* differences may wrap around below 0, but their sums do not */
     curve->at = arena_array(arena, (size_t)n + 1, sizeof *curve->at);
     curve->n = n;
     curve->peak = 0;

@@ -1,6 +1,6 @@
-/* See torch_allocator.h. Blocks of a segment form a doubly linked list in the order of addresses.
- * The free blocks of a pool are in two arrays sorted by (size, address): blocks with memory, and
- * blocks whose pages were given back. */
+/* See torch_allocator.h. The blocks of a segment form a doubly linked list in the order of their
+ * addresses. The free blocks of a pool are in two arrays, sorted by (size, address): blocks with
+ * memory, and blocks whose pages were given back to the device. */
 #include "sim/memory/torch_allocator.h"
 
 #include <assert.h>
@@ -13,9 +13,9 @@ static const uint64_t ROUND = 512, SMALL_MOST = MIB, SMALL_SEGMENT = 2 * MIB,
 
 typedef struct TorchBlock {
     uint64_t address, bytes;
-    uint32_t previous, next; /* neighbours in the segment; 0: none */
+    uint32_t previous, next; /* neighbours in the segment; 0: there is none */
     uint32_t pool;
-    /* unmapped: pages of an expandable segment that were given back to the device */
+    /* unmapped: these pages of an expandable segment were given back to the device */
     bool used, unmapped;
 } TorchBlock;
 
@@ -24,7 +24,7 @@ typedef LIST(uint32_t) BlockIds;
 typedef struct Pool {
     uint32_t stream;
     bool small;
-    uint32_t last; /* expandable: the last block of the segment */
+    uint32_t last; /* for an expandable pool: the last block of its segment */
     BlockIds free, unmapped;
 } Pool;
 
@@ -32,8 +32,8 @@ struct TorchAllocator {
     Arena *arena;
     uint64_t limit, next_address;
     bool expandable;
-    LIST(TorchBlock) blocks; /* [0] none */
-    LIST(uint32_t) holes;    /* numbers of blocks that can be used again */
+    LIST(TorchBlock) blocks; /* entry 0 is unused */
+    LIST(uint32_t) holes;    /* numbers of unused entries of `blocks` */
     LIST(Pool) pools;
     TorchStats stats;
 };
@@ -73,8 +73,8 @@ static uint32_t new_block(TorchAllocator *a, TorchBlock block)
     return id;
 }
 
-/* Returns the index of a free block with this size and address in the sorted list, or the index
- * where such a block belongs. */
+/* Returns the position in a sorted list of the free block with this size and address, or the
+ * position where it would stand. */
 static uint32_t place_of(const TorchAllocator *a, const BlockIds *list, uint64_t bytes,
                          uint64_t address)
 {
@@ -134,7 +134,8 @@ static void count_reserved(TorchAllocator *a, uint64_t bytes)
     if (s->reserved > s->peak_reserved) s->peak_reserved = s->reserved;
 }
 
-/* Gives back every segment that is wholly free, and all free pages of expandable segments. */
+/* Gives back to the device every segment without a used block, and all free pages of expandable
+ * segments. */
 static void give_back(TorchAllocator *a)
 {
     for (uint32_t i = 0; i < a->pools.n; i++) {
@@ -157,7 +158,7 @@ static void give_back(TorchAllocator *a)
     }
 }
 
-/* Takes `bytes` from the device. */
+/* Takes `bytes` bytes from the device, after giving back free memory if there is not enough. */
 static void reserve(TorchAllocator *a, uint64_t bytes)
 {
     if (a->stats.reserved + bytes > a->limit) {
@@ -168,15 +169,16 @@ static void reserve(TorchAllocator *a, uint64_t bytes)
     count_reserved(a, bytes);
 }
 
-/* Extends the pool's only segment until a free block of at least `bytes` is at its end. */
+/* Extends the pool's single segment until there is a free block of at least `bytes` bytes at its
+ * end. */
 static uint32_t grow(TorchAllocator *a, uint32_t pool, uint64_t bytes)
 {
     uint64_t step = a->pools.at[pool].small ? SMALL_SEGMENT : LARGE_SEGMENT;
     uint32_t last = a->pools.at[pool].last;
     if (last && !a->blocks.at[last].used && !a->blocks.at[last].unmapped) {
         uint64_t more = round_up(bytes - a->blocks.at[last].bytes, step);
-        reserve(a, more); /* reserve() may unmap this very block; in that case its whole size
-                           * counts */
+        reserve(a, more); /* reserve() may have given back the pages of this very block; then all of
+                             its bytes are missing */
         if (a->blocks.at[last].unmapped) count_reserved(a, a->blocks.at[last].bytes);
         take_free(a, last);
         a->blocks.at[last].bytes += more;
@@ -187,7 +189,7 @@ static uint32_t grow(TorchAllocator *a, uint32_t pool, uint64_t bytes)
     uint64_t size = round_up(bytes, step), address = UINT64_C(1) << 44;
     reserve(a, size);
     last = a->pools.at[pool].last;
-    address *= pool + 1; /* addresses of different pools are far apart */
+    address *= pool + 1; /* so that addresses of different pools are far apart */
     if (last) address = a->blocks.at[last].address + a->blocks.at[last].bytes;
     uint32_t id = new_block(a, (TorchBlock){address, size, last, 0, pool, false, false});
     if (last)
@@ -228,9 +230,8 @@ static void split(TorchAllocator *a, uint32_t id, uint64_t bytes)
     add_free(a, tail);
 }
 
-/* Returns the size to which a free block can grow by itself. The last block of an expandable
- * segment can grow to the end of the addresses. A block before pages that were given back can also
- * take these pages. */
+/* Returns the size to which a free block could grow. The last block of an expandable segment can
+ * grow without limit. A block before pages that were given back can take these pages over. */
 static uint64_t may_become(const TorchAllocator *a, const Pool *pool, uint32_t id)
 {
     const TorchBlock *b = &a->blocks.at[id];
@@ -240,9 +241,9 @@ static uint64_t may_become(const TorchAllocator *a, const Pool *pool, uint32_t i
     return b->bytes + (next->unmapped ? next->bytes : 0);
 }
 
-/* Returns the free block that takes `bytes` and can reach the smallest size; 0: none. Like PyTorch,
- * it starts at the first block that is large enough, and continues as long as the next block can
- * grow to a smaller size. */
+/* Returns the free block to use for `bytes` bytes; 0: there is none. Like PyTorch, it starts with
+ * the first block that is large enough, and goes on as long as the next block could grow to a
+ * smaller size. */
 static uint32_t best_fit(const TorchAllocator *a, const Pool *pool, uint64_t bytes)
 {
     uint32_t best = 0;
@@ -277,7 +278,7 @@ uint32_t torch_allocate(TorchAllocator *a, uint64_t bytes, uint32_t stream)
     return id;
 }
 
-/* Joins block `id` with the free block behind it; neither may be on a list. */
+/* Joins block `id` with the free block `next` after it; neither may be on a list of free blocks. */
 static void join_next(TorchAllocator *a, uint32_t id, uint32_t next)
 {
     a->blocks.at[id].bytes += a->blocks.at[next].bytes;

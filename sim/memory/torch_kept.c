@@ -22,13 +22,15 @@ static void keep_until(const Keeper *k, BufferId id, Pc pc)
     if (k->kept->needed[id] < pc) k->kept->needed[id] = pc;
 }
 
-/* Returns [module]: true inside the first blocks, whose activations are in host memory. */
+/* Returns an array [module]: true if the module lies inside one of the first blocks, whose
+ * activations are kept in host memory. */
 static const bool *offloaded_modules(const Keeper *k)
 {
     const Graph *g = &k->plan->graph;
     bool *is = arena_array(k->arena, (size_t)g->modules.n + 1, sizeof *is);
     double n_blocks = 0;
-    for (ModuleId m = 1; m < g->modules.n; m++) { /* inner modules come after outer ones */
+    for (ModuleId m = 1; m < g->modules.n; m++) { /* a module has a larger number than the modules
+                                                     around it */
         const Module *at = &g->modules.at[m];
         is[m] = at->parent != 0 && is[at->parent];
         if (at->is_block && !is[m]) is[m] = n_blocks++ < k->runtime->offloaded_blocks;
@@ -36,8 +38,8 @@ static const bool *offloaded_modules(const Keeper *k)
     return is;
 }
 
-/* Sets `needed` of each buffer to its last use. If its op is recomputed, or its bytes are in host
- * memory, sets it to the last use outside the backward pass. */
+/* Sets needed[buffer] to the last use of each buffer. If the op that makes it is recomputed, or its
+ * bytes are in host memory, the last use outside of the backward pass counts. */
 static void find_needed(const Keeper *k)
 {
     const Program *p = k->program;
@@ -59,8 +61,8 @@ static void find_needed(const Keeper *k)
     }
 }
 
-/* A gradient that the framework computes from other tensors (`reads_none`) keeps none of its
- * inputs. */
+/* Some gradients are computed from other tensors than the plan's (`reads_none`). They do not keep
+ * any of their inputs alive. */
 static void spare_inputs(const Keeper *k)
 {
     const Program *p = k->program;
@@ -85,7 +87,8 @@ static void spare_inputs(const Keeper *k)
     }
 }
 
-/* For frozen weights: does not keep a tensor that only their gradients would read. */
+/* If weights are frozen, tensors that only the gradients of these weights would read are not
+ * kept. */
 static void forget_untrained(const Keeper *k)
 {
     const Program *p = k->program;
@@ -101,7 +104,8 @@ static void forget_untrained(const Keeper *k)
     }
 }
 
-/* Marks inputs that an op of the profile saves in 8 bits, unless another op keeps them wide. */
+/* Marks inputs that some op of the profile saves in 8 bits, unless another op keeps them in their
+ * own dtype. */
 static void narrow_inputs(const Keeper *k)
 {
     const Program *p = k->program;
@@ -123,7 +127,8 @@ static void narrow_inputs(const Keeper *k)
 }
 
 /* An autograd node releases its inputs when all of its gradients exist. In Tandem's plans, separate
- * instructions make these gradients. Compiled code plans its own buffers, so it is left out. */
+ * instructions compute these gradients, so inputs are kept until the last of them. This does not
+ * apply to compiled code, which plans its own buffers. */
 static void hold_nodes(const Keeper *k)
 {
     const Program *p = k->program;
@@ -131,7 +136,7 @@ static void hold_nodes(const Keeper *k)
     uint32_t n_micro = 1;
     for (Pc pc = 1; pc < p->code.n; pc++)
         if (p->code.at[pc].microbatch >= n_micro) n_micro = p->code.at[pc].microbatch + 1;
-    /* [forward node][micro-batch], because schedules that postpone weight gradients interleave
+    /* [forward node][micro-batch], because schedules with postponed weight gradients mix
      * micro-batches */
     Pc *last = arena_array(k->arena, (size_t)g->nodes.n * n_micro, sizeof *last);
     for (Pc pc = p->code.n; pc-- > 1;) {
@@ -144,15 +149,16 @@ static void hold_nodes(const Keeper *k)
         if (*until == 0) *until = pc;
         for (uint32_t i = 0; i < in->n_in; i++) {
             const BufferId id = root_of(p, in, i);
-            /* otherwise it is recomputed */
+            /* otherwise the buffer is recomputed */
             if (k->kept->needed[id] >= pc) keep_until(k, id, *until);
         }
     }
 }
 
-/* PyTorch's schedules keep the last stage's output of each micro-batch until the next step; until
- * May 2025 they kept the output of every stage (pytorch/pytorch #153383). A stage keeps a tensor
- * for each micro-batch that it receives, in both directions, from the first step on. */
+/* Keeps tensors that are sent between pipeline stages. PyTorch's schedules keep the output of each
+ * micro-batch on the last stage until the next step; until May 2025 they did this on every stage
+ * (pytorch/pytorch #153383). A stage also has permanent tensors for what each micro-batch receives,
+ * in both directions. */
 static void keep_what_is_sent(const Keeper *k)
 {
     const Program *p = k->program;
@@ -176,8 +182,8 @@ static bool lies_in(const Plan *plan, const Instr *in, ModuleId module)
     return m == module;
 }
 
-/* Instruction `in` reads the output of `made`. Returns the module to which the output was passed as
- * an argument; 0: it was passed to a function. */
+/* Instruction `in` reads the output of `made`. Returns the module to which this output was passed
+ * as an argument; 0: it was passed to a function. */
 static ModuleId called_with(const Plan *plan, const Instr *made, const Instr *in)
 {
     if (made->origin == 0 || in->origin == 0) return 0;
@@ -189,7 +195,8 @@ static ModuleId called_with(const Plan *plan, const Instr *made, const Instr *in
     return caller != 0 ? m : 0;
 }
 
-/* In Python, a caller keeps a module's arguments alive until the call returns. */
+/* Keeps the arguments of a module until its call returns, because the caller in Python holds
+ * them. */
 static void hold_arguments(const Keeper *k)
 {
     const Program *p = k->program;
@@ -211,8 +218,8 @@ static void hold_arguments(const Keeper *k)
     }
 }
 
-/* A variable of the training loop keeps the logits of a micro-batch until it is assigned the next
- * logits. */
+/* Keeps the logits of a micro-batch until the next logits exist, because a variable of the training
+ * loop holds them. */
 static void hold_logits(const Keeper *k)
 {
     const Program *p = k->program;
@@ -227,7 +234,8 @@ static void hold_logits(const Keeper *k)
     if (before != 0) keep_until(k, before, p->code.n - 1);
 }
 
-/* Finds the nodes, in recomputed regions, that lead to an op whose result a module keeps. */
+/* Returns an array [node]: true for nodes in recomputed regions that lead to an op whose result a
+ * module keeps. */
 static bool *nodes_of_kept_graphs(const Keeper *k)
 {
     const Graph *g = &k->plan->graph;
@@ -244,9 +252,9 @@ static bool *nodes_of_kept_graphs(const Keeper *k)
     return kept;
 }
 
-/* Keeps the tensors that recomputed graphs save if a module refers to them. A graph that is
- * differentiated releases its saved tensors step by step. The graph of a recomputation is never
- * differentiated, so every reference to it keeps its tensors alive. */
+/* Keeps tensors that the graph of a recomputation saves, if a module refers to this graph. A graph
+ * releases its saved tensors step by step while it is differentiated. The graph of a recomputation
+ * is never differentiated, so each reference to it keeps its tensors alive. */
 static void keep_graphs(const Keeper *k)
 {
     const Program *p = k->program;

@@ -1,6 +1,6 @@
-/* Tensors that PyTorch keeps after their last use. Autograd keeps them until all gradients of a
- * node exist. Python keeps them until a variable is assigned again. A pipeline's schedule keeps
- * them until the next step. */
+/* Finds tensors that PyTorch keeps after their last use. Autograd keeps them until all gradients of
+ * a node exist. Python keeps them until a variable gets another value. The schedule of a pipeline
+ * keeps them until the next step. */
 #ifndef TANDEM_SIM_MEMORY_TORCH_KEPT_H
 #define TANDEM_SIM_MEMORY_TORCH_KEPT_H
 
@@ -10,9 +10,9 @@
 typedef struct TorchKept {
     Pc *needed;            /* [buffer]: the last instruction for which the buffer is kept */
     bool *narrow;          /* [buffer]: the backward pass keeps it in 8 bits */
-    bool *received;        /* [buffer]: a stage's permanent tensor for received values */
-    bool *in_graph;        /* [pc]: the instruction is recomputed, and a module keeps the graph that
-                            * contains it */
+    bool *received;        /* [buffer]: it is a permanent tensor of a stage for received values */
+    bool *in_graph;        /* [pc]: the instruction is recomputed, and a module keeps the autograd
+                              graph to which it belongs */
     const bool *offloaded; /* [module]: its saved tensors are in host memory */
 } TorchKept;
 

@@ -7,7 +7,7 @@
 #include "sim/memory/torch_kept.h"
 #include "sim/memory/zero_memory.h"
 
-/* A tensor that is freed after an instruction; an element of a list. */
+/* A tensor that is freed after some instruction, as an entry of a list. */
 typedef struct PendingFree {
     uint32_t block, next;
 } PendingFree;
@@ -18,35 +18,36 @@ typedef struct Replay {
     const Runtime *runtime;
     TorchAllocator *allocator;
     Arena *arena;
-    /* [pc]: 1 + first buffer that is allocated at pc; next_buffer links the others */
+    /* [pc]: 1 + number of the first buffer that is allocated at pc; next_buffer has the next one */
     uint32_t *first;
     uint32_t *next_buffer;
-    uint32_t *last; /* [pc]: first Pending that is freed after it */
-    /* [pc], [buffer]: like first and next_buffer, for states that the first step makes */
+    uint32_t *last; /* [pc]: first entry of `pending` that is freed after pc */
+    /* [pc], [buffer]: the same for optimizer states, which the first step makes */
     uint32_t *first_state, *next_state;
     TorchKept kept;
-    uint32_t *block; /* [buffer]: its tensor while it is allocated */
+    uint32_t *block; /* [buffer]: block of its tensor, while it is allocated */
     ZeroMemory zero;
-    uint32_t *first_zero, *next_zero; /* [pc], [zero.tensors]: like first and next_buffer */
-    LIST(PendingFree) pending;        /* [0] none */
-    LIST(uint64_t) returned;          /* sizes of which a tensor is kept */
-    Pc update_first, update_last;     /* the optimizer's instructions; 0: it makes no temporary
-                                       * tensors */
-    uint64_t update_bytes; /* bytes that the optimizer allocates for all its instructions */
+    uint32_t *first_zero, *next_zero; /* [pc], [zero.tensors]: the same for tensors of ZeRO */
+    LIST(PendingFree) pending;        /* entry 0 is unused */
+    LIST(uint64_t) returned;          /* sizes for which one tensor is kept for ever */
+    Pc update_first, update_last;     /* first and last instruction of the optimizer; 0: it makes no
+                                         temporary tensors */
+    uint64_t update_bytes;            /* bytes that the optimizer allocates for the time of all its
+                                         instructions */
 } Replay;
 
-/* in Replay.block: the first step makes this tensor */
+/* Value in Replay.block: the first step will make this tensor. */
 static const uint32_t LATER = UINT32_MAX;
 
-/* True for the gradient or the optimizer state of a weight that is not trained. */
+/* Returns true for the gradient or the optimizer state of a weight that is not trained. */
 static bool is_frozen(const Replay *r, const Buffer *b)
 {
     return r->runtime->frozen_base && b->unit != 0 &&
            (b->category == CATEGORY_gradient || b->category == CATEGORY_optimizer);
 }
 
-/* True for the optimizer's state and fp32 weights if they are in host memory. DeepSpeed's own terms
- * are in zero_memory. */
+/* Returns true for optimizer states and fp32 weights that are kept in host memory. (For DeepSpeed,
+ * zero_memory.c does this.) */
 static bool is_on_host(const Replay *r, const Buffer *b)
 {
     if (!r->runtime->host_optimizer || !b->persistent || b->unit == 0) return false;
@@ -54,16 +55,16 @@ static bool is_on_host(const Replay *r, const Buffer *b)
            (b->category == CATEGORY_parameter && b->dtype == DT_f32);
 }
 
-/* True for a gradient that lies in the framework's buffer of whole gradients. A gradient that is
- * scattered in each micro-batch does not lie there. */
+/* Returns true for a gradient that lies in the framework's permanent buffer for whole gradients. A
+ * gradient that is scattered in each micro-batch does not lie there. */
 static bool is_held(const Replay *r, const Buffer *b)
 {
     if (b->category != CATEGORY_gradient || !r->runtime->holds_gradients) return false;
     return !r->runtime->scatters_gradients || r->plan->graph.units.at[b->unit].shard == 0;
 }
 
-/* True for a rank's part of a gradient inside the buffer of the whole gradient, into which the
- * reduction writes in place. */
+/* Returns true for a rank's part of a gradient that lies inside the buffer of the whole gradient,
+ * because the reduction writes its result there. */
 static bool is_part_of_held(const Replay *r, const Buffer *b)
 {
     return is_held(r, b) && r->program->code.at[b->first].op == OP_reduce_scatter;
@@ -76,8 +77,8 @@ static bool is_had(const Replay *r, BufferId id)
     return b->parent == 0 && b->space == SPACE_device && b->bytes > 0 && !r->zero.replaced[id];
 }
 
-/* True if the buffer lives as long as the process. False for transient buffers, and for gradients
- * that each step makes again. */
+/* Returns true if the buffer lives as long as the process. Temporary buffers do not, nor do
+ * gradients that each step makes again. */
 static bool stays(const Replay *r, const Buffer *b)
 {
     if (is_held(r, b)) return b->persistent || b->unit != 0;
@@ -98,9 +99,9 @@ static bool reads_buffer(const Program *p, Pc pc, const Buffer *b)
     return false;
 }
 
-/* Returns the instruction at whose issue the buffer is allocated. For the backward pass, hooks
- * gather the units. The first hook runs when the loss has its gradient, even if the plan gathers
- * earlier. */
+/* Returns the instruction at whose issue the buffer is allocated. In the backward pass, hooks
+ * gather the units, and the first hook runs when the gradient of the loss exists, even if the plan
+ * gathers earlier. */
 static Pc had_at(const Replay *r, const Buffer *b)
 {
     const Program *p = r->program;
@@ -111,9 +112,9 @@ static Pc had_at(const Replay *r, const Buffer *b)
     return at;
 }
 
-/* Autograd makes the gradient of a received tensor beside it, and keeps it with the tensor until
- * the next step. In the plan, this gradient is in the memory of the received gradient of the
- * output. */
+/* Allocates the gradient of a received tensor. Autograd makes it as a separate tensor and keeps it
+ * with the received tensor until the next step. In the plan, the gradient lies in the memory of the
+ * output's received gradient. */
 static void gradient_of_received(Replay *r, const Instr *in)
 {
     if (!r->runtime->keeps_received || in->op != OP_send || in->phase != PHASE_backward) return;
@@ -139,8 +140,8 @@ static void prepare_zero(Replay *r)
         torch_allocate(r->allocator, zero->resident_bytes[i], STREAM_compute);
 }
 
-/* Returns the bytes of the weights, as a fraction of their bytes in 16 bits. If a frozen base has
- * 8-bit products, its blocks' weights exist in 8 bits alone (Transformer Engine's
+/* Returns the bytes of the weights divided by their bytes in 16 bits. If a frozen base has 8-bit
+ * products, the weights of its blocks exist only in 8 bits (Transformer Engine's
  * fp8_model_init). */
 static double weight_part(const Replay *r)
 {
@@ -161,9 +162,10 @@ static double weight_part(const Replay *r)
     return all > 0 ? (wide + all) / (2 * all) : 1;
 }
 
-/* Optimizers of PyTorch and Apex make their states in the first step, after its backward pass
- * (torch.optim.Adam: _init_group; apex.optimizers.FusedAdam: step). The states then lie in memory
- * that the allocator had for activations, which the next steps must place elsewhere. */
+/* Lists the optimizer states that the first step makes. Optimizers of PyTorch and Apex make their
+ * states in the first step, after its backward pass (torch.optim.Adam: _init_group;
+ * apex.optimizers.FusedAdam: step). So states take memory that the allocator has used for
+ * activations, and in the following steps, activations must go elsewhere. */
 static void prepare_states(Replay *r)
 {
     const Program *p = r->program;
@@ -245,7 +247,7 @@ static Pc last_of(const Program *p, const Instr *in, uint32_t arg)
     return p->buffers.at[program_root(p, program_arg(p, in, arg), &offset)].last;
 }
 
-/* Returns the bytes that the profile's op saves in addition to its arguments. */
+/* Returns the bytes that an op of the profile saves in addition to its arguments. */
 static double saved_of(const Replay *r, const Instr *in)
 {
     const Runtime *how = r->runtime;
@@ -253,7 +255,7 @@ static double saved_of(const Replay *r, const Instr *in)
     const Program *p = r->program;
     double saved = as->saved > 0 ? as->saved * most_elements(p, in) : 0;
     if (as->scores > 0) saved += as->scores * scores_of(r->plan, p, in);
-    if (how->expands_kv && op_attends(in->op)) { /* also the repeated keys and values */
+    if (how->expands_kv && op_attends(in->op)) { /* the repeated keys and values are saved, too */
         const Graph *g = &r->plan->graph;
         const Tensor *queries = &g->tensors.at[g->nodes.at[in->origin].in[0]]; /* [b,s,g,r,E] */
         saved += 2. * (double)p->buffers.at[program_arg(p, in, 1)].bytes *
@@ -264,8 +266,8 @@ static double saved_of(const Replay *r, const Instr *in)
     return saved;
 }
 
-/* Allocates the profile's own tensors of this op. In the first pass through a recomputed region,
- * and in a module whose saved tensors are in host memory, none of these tensors stays. */
+/* Allocates the tensors that only the profile's op makes. In the first pass through a recomputed
+ * region, and in a module whose saved tensors are in host memory, none of them is kept. */
 static void own_tensors(Replay *r, Pc pc, const Instr *in)
 {
     const RuntimeOp *as = &r->runtime->op[in->op];
@@ -288,7 +290,8 @@ static void own_tensors(Replay *r, Pc pc, const Instr *in)
     }
 }
 
-/* Places an output in the first tensor of its size whose last use is this instruction. */
+/* Lets an output take over the first tensor of its size that this instruction uses last. Returns
+ * its block; 0: there is none. */
 static uint32_t take_over(Replay *r, Pc pc, const Instr *in, const Buffer *b)
 {
     const InPlace when = r->runtime->op[in->op].in_place;
@@ -309,7 +312,8 @@ static uint32_t take_over(Replay *r, Pc pc, const Instr *in, const Buffer *b)
     return 0;
 }
 
-/* True for an output that is never a tensor, because the op that reads it computes it. */
+/* Returns true for an output that is never stored as a tensor, because the op that reads it
+ * computes it. */
 static bool is_folded(const Replay *r, Pc pc, const Buffer *b)
 {
     const Instr *in = &r->program->code.at[pc];
@@ -340,13 +344,13 @@ static void have_buffers(Replay *r, Pc pc, const Instr *in)
     }
 }
 
-/* bytes of an element, in the activations' type, not the accumulator's */
+/* bytes of an element: activations have 16 bits, whatever the dtype of the accumulator */
 enum { RETURNED_BYTES = 2 };
 
-/* Allocates the tensor that the product for a weight's gradient makes in addition to the gradient's
- * buffer. Either a hook adds this tensor to the buffer and releases it, or the product itself adds,
- * and autograd gets a tensor that no code reads. Transformer Engine keeps one such tensor for each
- * size of a block's weights (get_dummy_wgrad). */
+/* Allocates the tensor that the product for a weight's gradient makes besides the permanent buffer
+ * of the gradient. Either a hook adds this tensor to the buffer and releases it, or the product
+ * itself adds to the buffer, and autograd gets a tensor that nothing reads. Transformer Engine
+ * keeps one such tensor for each size of a block's weights (get_dummy_wgrad). */
 static void returned_gradient(Replay *r, Pc pc, const Instr *in)
 {
     if (!r->runtime->makes_gradients || in->args.n <= in->n_in || in->phase != PHASE_backward)
@@ -364,7 +368,7 @@ static void returned_gradient(Replay *r, Pc pc, const Instr *in)
     torch_allocate(r->allocator, bytes, STREAM_compute);
 }
 
-/* Allocates the temporaries of an optimizer that updates a list of tensors at once. */
+/* Allocates the temporary tensors of an optimizer that updates a list of tensors at once. */
 static void update_tensors(Replay *r)
 {
     const Program *p = r->program;
@@ -381,7 +385,7 @@ static void update_tensors(Replay *r)
     r->update_first = first, r->update_last = last, r->update_bytes = bytes;
 }
 
-/* Allocates the temporary product that an eager op adds to a weight's gradient. */
+/* Allocates the temporary product that an eager op adds to the gradient of a weight. */
 static void added_product(Replay *r, Pc pc, const Instr *in)
 {
     if (r->runtime->added_bytes <= 0 || in->args.n <= in->n_in || in->phase != PHASE_backward)
@@ -423,8 +427,8 @@ static void step(Replay *r, bool first)
     }
 }
 
-/* Returns the bytes of the whole model while it is built, before it is sharded; it never exists
- * while a step runs. */
+/* Returns the bytes of the whole model while it is being built, before it is sharded. These bytes
+ * are not in use during steps. */
 static uint64_t whole_model(const Plan *plan, const Runtime *runtime)
 {
     const AxisSet dealt = mesh_axes_of(&plan->mesh, axes_with(AXIS_WEIGHTS | AXIS_STAGES));
@@ -451,14 +455,15 @@ TorchStats torch_memory(const Plan *plan, const Program *p, const Runtime *runti
     Arena *arena = arena_new();
     Replay r = {.plan = plan, .program = p, .runtime = runtime, .arena = arena};
     bool old = device->arch == NULL || strcmp(device->arch, "Ampere") == 0;
-    /* ROCm: PyTorch has no expandable segments there before 2026 (pytorch/pytorch #173330). */
+    /* On ROCm, PyTorch has no expandable segments before 2026 (pytorch/pytorch #173330). */
     bool rocm = device->arch != NULL && strncmp(device->arch, "CDNA", 4) == 0;
     r.allocator = torch_allocator_new(limit_bytes, runtime->expandable && !rocm, arena);
     const uint64_t usual = old ? 8519680 : UINT64_C(32) << 20,
                    own = (uint64_t)runtime->workspace_bytes;
     const double n_workspaces = runtime->n_workspaces > 1 ? runtime->n_workspaces : 1;
     for (double i = 0; i < n_workspaces; i++)
-        torch_allocate(r.allocator, own > 0 ? own : usual, STREAM_compute); /* cuBLAS's workspace */
+        torch_allocate(r.allocator, own > 0 ? own : usual,
+                       STREAM_compute); /* workspace of cuBLAS */
     if (runtime->library_bytes > 0)
         torch_allocate(r.allocator, (uint64_t)runtime->library_bytes, STREAM_compute);
     prepare(&r);

@@ -1,17 +1,18 @@
-/* Computes the device memory that another framework would hold: the plan's buffers and the
- * profile's own tensors, allocated and freed in program order by the model of PyTorch's
- * allocator. */
+/* Computes the device memory that another framework would take for a plan: the plan's buffers, and
+ * tensors that only this framework makes. They are allocated and freed in the order of the program
+ * by the model of PyTorch's allocator. */
 #ifndef TANDEM_SIM_MEMORY_TORCH_MEMORY_H
 #define TANDEM_SIM_MEMORY_TORCH_MEMORY_H
 
 #include "sim/memory/torch_allocator.h"
 #include "sim/runtime/runtime.h"
 
-/* Runs two steps of `p`. The peaks are taken over the second step and over the building of the
- * whole model. Weights and optimizer state exist from the start; gradients from their first use to
- * the end of the step, as with set_to_none. A buffer is allocated on the stream of the instruction
- * that first touches it, when the host issues that instruction. It is freed when the host has
- * issued the last instruction that touches it. limit_bytes: the limit for all segments together. */
+/* Replays two steps of program `p`. The peaks are those of the second step and of building the
+ * whole model. Weights and optimizer states exist from the start. Gradients exist from their first
+ * use to the end of the step, as with set_to_none. A buffer is allocated when the host issues the
+ * instruction that uses it first, on the stream of this instruction, and freed when the host has
+ * issued the instruction that uses it last. All segments together may have at most limit_bytes
+ * bytes. */
 TorchStats torch_memory(const Plan *plan, const Program *p, const Runtime *runtime,
                         const Device *device, uint64_t limit_bytes);
 

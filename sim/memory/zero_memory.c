@@ -1,35 +1,37 @@
-/* See zero_memory.h. DeepSpeed records in its first step the order in which parameters are used;
- * here it is read from the program. The times at which DeepSpeed fetches, keeps and releases
- * parameters follow from that order. */
+/* See zero_memory.h. In its first step, DeepSpeed records in which order parameters are used; here
+ * this order is read from the program. It determines when DeepSpeed fetches, keeps and releases
+ * parameters. */
 #include "sim/memory/zero_memory.h"
 
 #include <assert.h>
 #include <string.h>
 
-/* A module's use of a parameter: a run of instructions that read it. */
+/* One use of a parameter by a module: the instructions from `from` to `to` read it. */
 typedef struct ParamUse {
     TensorId param;
     Pc from, to;
     uint64_t elements;
 } ParamUse;
 
-/* A fetch of parameters that are gathered together into one tensor. When the program waits for the
- * first of these parameters, all are copied out of that tensor. */
+/* A fetch: parameters that are gathered together into one tensor. When the program waits for the
+ * first of them, all of them are copied out of that tensor. */
 typedef struct Fetch {
     Pc at;
     uint64_t elements;
     uint32_t n;
-    TensorId params; /* the newest parameter; Param.next links the others */
-    uint32_t tensor; /* the tensor into which they are gathered; 0: no module has waited for the
-                        fetch yet */
+    TensorId params; /* the parameter that was added last; Param.next links the others */
+    uint32_t tensor; /* number of the tensor into which they are gathered; 0: no module has waited
+                        for the fetch yet */
 } Fetch;
 
 typedef struct Param {
-    bool available, kept; /* kept: stays gathered for the whole step */
-    uint32_t counted_on;  /* the index in `trace` of its last use that prefetching has passed */
-    uint32_t fetch; /* the fetch that contains it and for which no module has waited yet; 0: none */
-    uint32_t tensor; /* its ZeroTensor while it is gathered */
-    TensorId next;   /* the next parameter of its fetch */
+    bool available, kept; /* kept: the parameter stays gathered during the whole step */
+    uint32_t counted_on;  /* index in `trace` of the parameter's last use that prefetching has
+                             passed */
+    uint32_t fetch;  /* number of the fetch that contains the parameter and for which no module has
+                        waited yet; 0: none */
+    uint32_t tensor; /* number of its ZeroTensor while the parameter is gathered */
+    TensorId next;   /* next parameter of the same fetch */
     double elements;
 } Param;
 
@@ -39,25 +41,24 @@ typedef struct Zero {
     const Runtime *runtime;
     Arena *arena;
     ZeroMemory *out;
-    LIST(ParamUse) trace; /* [0] none */
-    LIST(Fetch) fetches;  /* [0] none */
+    LIST(ParamUse) trace; /* entry 0 is unused */
+    LIST(Fetch) fetches;  /* entry 0 is unused */
     Param *params;        /* [tensor] */
-    double available;     /* elements */
-    uint32_t next;        /* index in `trace` of the first use that is not prefetched yet */
+    double available;     /* number of gathered elements */
+    uint32_t next;        /* index in `trace` of the first use that has not been prefetched */
     double ranks;         /* number of ranks over which a unit is divided */
     double elements;      /* elements of all units, without padding */
-    bool partitioned;     /* stage 3: weights are partitioned too */
-    bool *waits;          /* [pc]: the host waits for the device before it issues this
-                           * instruction */
+    bool partitioned;     /* true: stage 3, in which weights are divided over ranks as well */
+    bool *waits;          /* [pc]: the host waits for the device before it issues instruction pc */
 } Zero;
 
-/* Gradients that are being copied into the bucket. */
+/* Gradients that are being copied into DeepSpeed's bucket. */
 typedef struct Bucket {
-    /* elements since the last reduction; the largest gradient among them */
+    /* elements since the last reduction; elements of the largest gradient among them */
     double elements, largest;
     uint32_t n;
-    uint32_t from; /* index in ZeroMemory.tensors: copies of a reduction no longer read tensors
-                    * before this index */
+    uint32_t from; /* index in ZeroMemory.tensors: no copy of a running reduction reads tensors
+                      before this one */
     Pc first;      /* the first gradient of the step */
 } Bucket;
 
@@ -72,7 +73,8 @@ static uint32_t add_tensor(Zero *z, Pc from, Pc to, double bytes, Stream stream)
                      ((ZeroTensor){from, to, (uint64_t)bytes, stream, false}));
 }
 
-/* True for a parameter in a unit's gathered buffer that is large enough to be partitioned. */
+/* Returns true for a parameter in the gathered buffer of a unit that is large enough to be divided
+ * over ranks. */
 static bool is_gathered(const Zero *z, const Buffer *b)
 {
     return b->parent != 0 && b->unit != 0 && b->tensor != 0 && b->category == CATEGORY_gathered &&
@@ -88,8 +90,8 @@ static void add_use(Zero *z, const Buffer *b, TensorId param, Pc pc)
         list_push(z->arena, &z->trace, ((ParamUse){param, pc, pc, elements_of(b)}));
 }
 
-/* The hook before an embedding's backward fetches the table, although the backward does not read
- * it. */
+/* Adds a use of an embedding's table. The hook before the backward pass of the embedding fetches
+ * the table, although the backward pass does not read it. */
 static void add_table(Zero *z, const Instr *in, Pc pc)
 {
     const Buffer *grad = &z->p->buffers.at[program_arg(z->p, in, in->n_in)];
@@ -111,13 +113,13 @@ static void read_trace(Zero *z)
     }
 }
 
-/* Liger's loss reads the head's weight outside the head's module. DeepSpeed treats it as an
- * external parameter of the whole model, which is fetched with the model and never released.
- * DeepSpeed learns this in its first step. In that step, a read of the weight gathers it at once,
- * and it stays gathered until the model returns. */
+/* Keeps the weight of the head gathered, for Liger's loss, which reads this weight outside of the
+ * head's module. DeepSpeed treats it as an external parameter of the whole model: it is fetched
+ * with the model and never released. DeepSpeed learns this in its first step. There, a read of the
+ * weight gathers it at once, and it stays gathered until the model returns. */
 static void keep_head(Zero *z)
 {
-    TensorId head = 0; /* the parameter that is first read after the first reads of all others */
+    TensorId head = 0; /* the parameter whose first use comes after the first uses of all others */
     for (uint32_t i = 1; i < z->trace.n; i++)
         if (z->p->code.at[z->trace.at[i].from].phase == PHASE_forward) head = z->trace.at[i].param;
     if (!z->runtime->head_outside || head == 0) return;
@@ -129,7 +131,7 @@ static void keep_head(Zero *z)
     }
     const double bytes = 2. * (double)first->elements;
     add_tensor(z, 1, z->p->code.n - 1, bytes, STREAM_dp_gather);
-    /* _allgather_params gathers into a flat tensor, then copies into the weight's own */
+    /* _allgather_params gathers into a flat tensor and then copies to the weight's own tensor */
     uint32_t flat = add_tensor(z, first->from, first->from, bytes, STREAM_compute);
     uint32_t recorded = add_tensor(z, first->from, last->to, bytes, STREAM_compute);
     z->out->tensors.at[flat].only_at_first = true;
@@ -156,8 +158,8 @@ static uint32_t new_fetch(Zero *z, Pc at)
     return list_push(z->arena, &z->fetches, ((Fetch){.at = at}));
 }
 
-/* Copies all parameters of a fetch out of their tensor, when a module waits for the first of
- * them. */
+/* Copies all parameters of a fetch out of their tensor. This happens when a module waits for the
+ * first of them. */
 static void copy_out(Zero *z, uint32_t group, Pc at)
 {
     Fetch *f = &z->fetches.at[group];
@@ -167,8 +169,9 @@ static void copy_out(Zero *z, uint32_t group, Pc at)
             add_tensor(z, at, z->p->code.n - 1, 2. * z->params[id].elements, STREAM_dp_gather);
 }
 
-/* Makes a module wait for its parameter. A single parameter stays in the tensor of its fetch. A
- * tensor with several parameters is freed when modules have waited for all of them. */
+/* Lets a module wait for a parameter. If a fetch has a single parameter, this parameter stays in
+ * the tensor of the fetch. Otherwise the tensor is freed after modules have waited for all its
+ * parameters. */
 static void wait_for(Zero *z, const ParamUse *use)
 {
     Param *param = &z->params[use->param];
@@ -183,7 +186,7 @@ static void wait_for(Zero *z, const ParamUse *use)
     param->fetch = 0;
 }
 
-/* Prefetches the next uses in order, until the bucket is full. */
+/* Prefetches the next uses in order, until as many elements are gathered as the profile allows. */
 static void prefetch(Zero *z, Pc at)
 {
     double room = z->runtime->live_elements - z->available, n = 0;
@@ -199,8 +202,9 @@ static void prefetch(Zero *z, Pc at)
     }
 }
 
-/* True if the parameter is used again before a given number of other parameters. Also true if
- * prefetching has skipped the parameter since then, because it was still gathered. */
+/* Returns true if the parameter is used again before a given number of elements of other
+ * parameters. Also returns true if prefetching has passed the parameter since then, because it was
+ * still gathered. */
 static bool used_again_soon(const Zero *z, uint32_t i)
 {
     double passed = 0;
@@ -212,10 +216,11 @@ static bool used_again_soon(const Zero *z, uint32_t i)
     return false;
 }
 
-/* Weights come from the pool of the gathers' stream. They are recorded for the compute stream, so
- * their bytes are not reused before the device has reached their release (free_param). The host
- * learns this only at its next wait. It waits where Hugging Face's attention checks whether a
- * sequence is packed (_is_packed_sequence), and where it reads a reduced gradient. */
+/* Finds where the host waits for the device. This matters because weights come from the pool of the
+ * stream that gathers and are recorded for the compute stream: their bytes are not used again
+ * before the device has passed their release (free_param), and the host learns this only when it
+ * waits. It waits where Hugging Face's attention checks whether a sequence is packed
+ * (_is_packed_sequence), and where it reads a reduced gradient. */
 static void find_waits(Zero *z)
 {
     z->waits = arena_array(z->arena, (size_t)z->p->code.n + 1, sizeof *z->waits);
@@ -250,10 +255,10 @@ static void fetch_and_release(Zero *z)
     }
 }
 
-/* Stage 3 copies a gradient into the bucket on the reduction stream and tells the allocator
- * (record_stream). The allocator then keeps the gradient's bytes until that stream has reached the
- * copy. The host does not wait for the copy. It waits for the reduction stream only where it reads
- * a reduced part: in each reduction, if the optimizer is on the host. */
+/* Stage 3 copies a gradient into the bucket on the stream for reductions and tells the allocator so
+ * (record_stream). The allocator then keeps the gradient's bytes until that stream has passed the
+ * copy. The host does not wait for the copy. It waits for the stream only where it reads a reduced
+ * part: in each reduction, if the optimizer is on the host. */
 static void release_copied(Zero *z, const Bucket *b, Pc pc)
 {
     for (uint32_t i = b->from; i < z->out->tensors.n; i++) {
@@ -262,10 +267,10 @@ static void release_copied(Zero *z, const Bucket *b, Pc pc)
     }
 }
 
-/* stage3.py, __reduce_and_partition_ipg_grads: several gradients are interleaved by rank into one
- * tensor; a single one stays where it is. With the optimizer on the host, each part's norm is
- * computed in fp64, and the part itself is copied from the device. Stages 1 and 2 flatten the
- * bucket to reduce it. */
+/* Adds the tensors of one reduction. (stage3.py, __reduce_and_partition_ipg_grads:) Several
+ * gradients are interleaved by rank into one tensor; a single gradient stays where it is. If the
+ * optimizer is on the host, the norm of each part is computed in fp64, and the part is copied from
+ * the device. Stages 1 and 2 copy the bucket to a flat tensor to reduce it. */
 static void reduce(Zero *z, Bucket *b, Pc pc)
 {
     if (b->n == 0) return;
@@ -278,8 +283,9 @@ static void reduce(Zero *z, Bucket *b, Pc pc)
     *b = (Bucket){.first = b->first, .from = z->out->tensors.n};
 }
 
-/* A weight's gradient exists from its first product until it is copied into the bucket. A gradient
- * larger than the bucket waits unchanged for the next reduction. */
+/* Adds a gradient to the bucket. A weight's gradient exists from its first product until it is
+ * copied into the bucket. A gradient that is larger than the bucket waits as it is for the next
+ * reduction. */
 static void add_gradient(Zero *z, Bucket *b, const Buffer *grad)
 {
     const double n = (double)elements_of(grad);
@@ -309,14 +315,14 @@ static Pc gradients(Zero *z, Bucket *b)
     return last;
 }
 
-/* The update needs gradients in fp32. In stages 1 and 2, the kept gradients are first copied to one
- * flat tensor. */
+/* Adds the tensors of the update. The update needs gradients in fp32. In stages 1 and 2, the kept
+ * gradients are first copied to one flat tensor. */
 static void update(Zero *z, Pc first, Pc last)
 {
     const double part = z->elements / z->ranks;
     const Pc end = z->p->code.n - 1;
     if (!z->partitioned) {
-        for (int i = 0; i < 2; i++) /* overlap_comm has two buckets */
+        for (int i = 0; i < 2; i++) /* with overlap_comm there are two buckets */
             add_tensor(z, first, last, 2 * z->runtime->bucket_elements, STREAM_compute);
         add_tensor(z, first, end, 2 * part, STREAM_compute);
         add_tensor(z, end, end, 2 * part, STREAM_compute);
@@ -331,9 +337,9 @@ static void stay(Zero *z, double bytes)
     z->out->resident_bytes[i] = (uint64_t)bytes;
 }
 
-/* True for buffers of the plan that ZeRO's own tensors replace. These are gathered weights, the
- * buffers sent to gather them, gradients and their parts. With the optimizer on the host, ZeRO also
- * replaces its state and the fp32 weights. */
+/* Returns true for buffers of the plan that ZeRO's own tensors replace: gathered weights, buffers
+ * that are sent to gather them, gradients and their parts. If the optimizer is on the host, these
+ * are also the optimizer states and fp32 weights. */
 static bool is_replaced(const Zero *z, const Buffer *b)
 {
     bool of_state = b->category == CATEGORY_parameter || b->category == CATEGORY_optimizer;

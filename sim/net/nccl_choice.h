@@ -6,8 +6,9 @@
 #include "planner/ir/trace.h"
 #include "sim/fold.h"
 
-/* NCCL's collectives. For each: the factor with which nccl-tests converts bytes per time into bus
- * bandwidth for n ranks. Sizes count as in nccl-tests: the larger of a rank's input and output. */
+/* NCCL's collectives. The second column is the factor with which nccl-tests converts bytes per time
+ * to bus bandwidth, for n ranks. Sizes are counted as in nccl-tests: the larger of a rank's input
+ * and output. */
 #define COLLECTIVES(X)                                                                             \
     X(all_reduce, 2 * (n - 1) / n)                                                                 \
     X(all_gather, (n - 1) / n)                                                                     \
@@ -39,14 +40,13 @@ typedef enum NcclAlgorithm {
 
 /* How NCCL is called. pipelined: on a stream or in a graph among other work, as in plans. blocking:
  * the caller waits for each call, as in benchmarks. one_process: one process calls for all devices
- * of a node, like nccl-tests without MPI. */
+ * of a node, as nccl-tests does without MPI. */
 typedef enum NcclIssue { NCCL_pipelined, NCCL_blocking, NCCL_one_process } NcclIssue;
-/* The kind of buffers. plain: anywhere. symmetric: in windows that all ranks map, for which NCCL
- * has other kernels. copy_engine: in such windows, and copy engines move the data without any
- * SM. */
+/* Where buffers lie. plain: anywhere. symmetric: in windows that all ranks map, for which NCCL has
+ * other kernels. copy_engine: in such windows, and copy engines move the data without any SM. */
 typedef enum NcclBuffers { NCCL_plain, NCCL_symmetric, NCCL_copy_engine } NcclBuffers;
 
-/* The efficiency of a generation of devices: one row of nccl_fit.def, in its order. */
+/* The constants of a generation of devices: one row of nccl_fit.def, in its order. */
 typedef struct NcclFit {
     double ring, steps, gather, nvls, ramp_us, ramp_mib, once_us, once_mib, p2p_us, p2p, exchange,
         exchange_us, exchange_mib, ll, ll_once, ll128, ll128_once, nvls_wide;
@@ -59,45 +59,46 @@ typedef struct NcclQuestion {
     uint64_t bytes;
     NcclIssue issue;
     NcclBuffers buffers;
-    const NcclSettings *settings; /* thread blocks; NULL: NCCL chooses */
-    const NcclFit *fit;           /* NULL: the fit of the cluster's devices */
+    const NcclSettings *settings; /* numbers of thread blocks; NULL: NCCL chooses */
+    const NcclFit *fit;           /* NULL: the constants of the cluster's devices */
 } NcclQuestion;
 
-/* NCCL's choice for one collective over a group, with its time and load on links. */
+/* The choice of NCCL for one collective of one group: its time, and the load that it puts on
+ * links. */
 typedef struct NcclChoice {
-    Ps time_ps;              /* latency + fluid */
-    Ps latency_ps, fluid_ps; /* fluid: the part that needs bandwidth */
-    Ps tuner_ps;             /* the tuner's own estimate; 0: it has none */
+    Ps time_ps;              /* latency_ps + fluid_ps */
+    Ps latency_ps, fluid_ps; /* fluid_ps: the part of the time that needs bandwidth */
+    Ps tuner_ps;             /* estimate of NCCL's own tuner; 0: it has none */
     const char *algorithm, *protocol;
-    double bus_bytes_per_s; /* nccl-tests' bus bandwidth of the whole time */
-    uint32_t channels;      /* blocks of the kernel: one SM each */
-    /* bytes that the busiest rank sends through its NVLink port, and through its NIC */
+    double bus_bytes_per_s; /* bus bandwidth as nccl-tests defines it, over the whole time */
+    uint32_t channels;      /* thread blocks of the kernel, each of which occupies an SM */
+    /* bytes that the busiest rank sends through its NVLink port; through its NIC */
     double port_bytes, nic_bytes;
 } NcclChoice;
 NcclChoice nccl_answer(const Cluster *cluster, const NcclQuestion *question);
-/* Does the work of nccl_answer for a group that fills the first nodes of the cluster in order, and
- * has the network to itself. Uplinks of nodes and pods that are slower than their NICs limit it, as
- * net_maxmin.c does in plans. */
+/* Answers the same question for a group that fills the first nodes of the cluster in order and uses
+ * the network alone. Uplinks of nodes and pods limit it if they are slower than their NICs, as
+ * net_maxmin.c does for plans. */
 NcclChoice nccl_answer_alone(const Cluster *cluster, const NcclQuestion *question);
-/* Does the work of nccl_answer for an op of a plan, pipelined. */
+/* Returns the choice for an op of a plan, which is issued pipelined. */
 NcclChoice nccl_choose(const Cluster *cluster, OpKind op, uint32_t n_nodes, uint32_t ranks_per_node,
                        uint64_t bytes);
-/* Does the work of nccl_choose with the plan's NCCL settings. If these put buffers in windows, it
- * uses NCCL's kernels for windows, or copy engines if the settings ask for them and NCCL can use
- * them. */
+/* Returns the same with the plan's NCCL settings. If these put buffers in windows, NCCL's kernels
+ * for windows are used, or copy engines if the settings ask for them and NCCL can use them. */
 NcclChoice nccl_choose_as(const Cluster *cluster, const NcclSettings *settings, OpKind op,
                           uint32_t n_nodes, uint32_t ranks_per_node, uint64_t bytes);
-/* Returns the pattern of messages between nodes for an op with the algorithm of this name. Parallel
- * trees and reductions in switches count as a ring. */
+/* Returns the pattern of messages between nodes, for an op with the algorithm of this name.
+ * Parallel trees and reductions in switches count as a ring. */
 EdgeKind nccl_pattern(OpKind op, const char *algorithm);
-/* True if kernels or copy engines can reach registered buffers of this kind directly. */
+/* Returns true if NCCL can use buffers of this kind on the cluster: its kernels or the copy engines
+ * must be able to access them directly. */
 bool nccl_buffers_possible(const Cluster *cluster, const NcclQuestion *question);
-/* Returns the SMs of a gather or reduction of registered buffers; UINT32_MAX: as many as for other
- * buffers. */
+/* Returns how many SMs a gather or reduction of registered buffers occupies. UINT32_MAX: as many as
+ * for other buffers. */
 uint32_t nccl_registered_channels(const Cluster *cluster, OpKind op, uint32_t n_nodes,
                                   uint32_t ranks_per_node);
-/* Return the rate at which one device sends to the others of its node, and the rate at which one
- * NIC sends to the network, both as NCCL counts. */
+/* These return the rate in bytes/s at which one device sends to the others of its node, and the
+ * rate at which one NIC sends to the network, both as NCCL counts them. */
 double nccl_port_bytes_per_s(const Cluster *cluster);
 double nccl_nic_bytes_per_s(const Cluster *cluster);
 

@@ -1,12 +1,12 @@
-/* The rings, trees and switch reductions that NCCL's search finds on a machine: the number of
- * channels and the speed of each (src/graph/topo.cc, paths.cc, search.cc). */
+/* The rings, trees and switch reductions that NCCL's search finds on a machine: how many channels,
+ * and the speed of each (as in src/graph/topo.cc, paths.cc, search.cc of NCCL). */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
 #include "sim/net/nccl.h"
 
-/* The speeds of a channel [GB/s] that the search tries, inside a node and between nodes. */
+/* The speeds of a channel [GB/s] that the search tries: inside a node, and between nodes. */
 static const double intra_old[] = {40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3, 0};
 static const double intra_hopper[] = {60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3, 0};
 static const double intra_blackwell[] = {90, 80, 70, 60, 50, 40, 30, 24, 20, 19, 18, 0};
@@ -52,8 +52,8 @@ bool nccl_has_switch(const Cluster *cluster)
 
 double nccl_port_bytes_per_s(const Cluster *cluster)
 {
-    /* topo.h assumes lower rates of links than the nominal ones: 20 GB/s of 25, 20.6 of 25 (Hopper)
-     * and 40.1 of 50 (Blackwell). For PCIe 4 x16 it assumes 24 of 31.5. */
+    /* topo.h assumes lower rates than the nominal ones of links: 20 GB/s of 25, 20.6 of 25
+     * (Hopper), 40.1 of 50 (Blackwell); for PCIe 4 x16, 24 of 31.5 */
     static const double part[GENERATION_COUNT] = {.8, .8, 20.6 / 25, 40.1 / 50};
     double share = has_nvlink(cluster) ? part[nccl_generation(cluster)] : .76;
     return cluster->intra_bytes_per_s * share;
@@ -62,7 +62,7 @@ double nccl_port_bytes_per_s(const Cluster *cluster)
 double nccl_nic_bytes_per_s(const Cluster *cluster)
 {
     double achieved = cluster->fabric.achieved > 0 ? cluster->fabric.achieved : .96;
-    /* paths.cc assumes 24 GB/s of HDR's 25, and 48 of NDR's 50 */
+    /* paths.cc assumes 24 GB/s of 25 for HDR, and 48 of 50 for NDR */
     return cluster->nic_bytes_per_s * achieved;
 }
 
@@ -78,7 +78,7 @@ double nccl_nics_used(const NcclCase *c)
     return fmax(fmin(c->per_node, nics), 1);
 }
 
-/* Returns the rate of a NIC that the search assumes [GB/s]. */
+/* Returns the rate of a NIC [GB/s] that the search assumes. */
 static double search_rate(const NcclCase *c)
 {
     return c->cluster->nic_bytes_per_s * .96e-9 * nccl_nic_rails(c->cluster);
@@ -94,8 +94,8 @@ double nccl_crossings(const NcclCase *c)
     return c->kind == COLLECTIVE_all_reduce ? 2 * (c->n_nodes - 1) : c->n_nodes - 1;
 }
 
-/* If a single channel is the bottleneck, search.cc uses twice as many channels of half the speed.
- */
+/* Returns the channels after a step of search.cc: a single fast channel is replaced by two channels
+ * with half the speed. */
 static Rings doubled(const NcclCase *c, double channels, double speed)
 {
     bool sm90 = c->generation == GENERATION_hopper || c->generation == GENERATION_blackwell;
@@ -106,8 +106,8 @@ static Rings doubled(const NcclCase *c, double channels, double speed)
     return (Rings){channels, speed, speed};
 }
 
-/* Returns the rings over direct links between devices. The cluster states how many rings the links
- * form. If they form none, data go forth and back over the same links. */
+/* Returns the rings over direct links between devices. The cluster states how many rings these
+ * links form. If they form none, data go back and forth over the same links. */
 static Rings rings_of_links(const NcclCase *c, double port)
 {
     uint32_t n = (uint32_t)c->per_node;
@@ -123,7 +123,7 @@ static Rings rings_in_node(const NcclCase *c, double port)
     const Cluster *cluster = c->cluster;
     if (cluster->intra == FABRIC_nvlink && cluster->rings[MOST_RING_DEVICES] > 0)
         return rings_of_links(c, port);
-    if (cluster->intra == FABRIC_mesh) { /* there is one ring over each link of a device */
+    if (cluster->intra == FABRIC_mesh) { /* one ring uses each link of a device */
         double others = fmax(cluster->devices_per_node - 1., 1), used = c->per_node - 1;
         return (Rings){2 * used, port / others / 2, port / others / 2};
     }
@@ -149,12 +149,14 @@ static Rings rings_between(const NcclCase *c, double port)
     }
     if (best <= 0) best = rate;
     double channels = fmin(nccl_nics_used(c), 32);
-    double inside = (c->per_node - 1) / c->per_node; /* one of per_node hops goes through the NIC */
+    double inside = (c->per_node - 1) / c->per_node; /* only one of per_node hops goes through the
+                                                        NIC */
     if (channels * best * inside > port) channels = fmax(floor(port / (best * inside)), 1);
     return doubled(c, channels, best);
 }
 
-/* Returns the trees between nodes. Their speed inside a node is at most twice the speed outside. */
+/* Returns the trees between nodes. Their speed inside a node is at most twice the speed between
+ * nodes. */
 static Rings trees(const NcclCase *c, double port)
 {
     Rings r = c->ring;
@@ -165,8 +167,8 @@ static Rings trees(const NcclCase *c, double port)
     return r;
 }
 
-/* Returns the channels of reductions in the switch. Each GPU is one head, and its port carries
- * (heads + 1) times the speed of a channel. */
+/* Returns the channels of reductions in the NVLink switch. Each GPU is one head, and its port
+ * carries (number of heads + 1) times the speed of a channel. */
 static Rings switch_heads(const NcclCase *c, double port)
 {
     const double *speed = c->generation == GENERATION_blackwell ? intra_blackwell : intra_hopper;

@@ -1,5 +1,5 @@
-/* Registered buffers. They need fewer SMs. If they are in windows that all ranks map, NCCL uses
- * special kernels (src/symmetric.cc), or copy engines and no SM. */
+/* Registered buffers, with which collectives need fewer SMs. If buffers lie in windows that all
+ * ranks map, NCCL uses special kernels (src/symmetric.cc), or copy engines, which need no SM. */
 #include <math.h>
 
 #include "sim/net/nccl.h"
@@ -10,8 +10,9 @@ static bool is_recent(const Cluster *cluster)
     return g == GENERATION_hopper || g == GENERATION_blackwell;
 }
 
-/* The SMs that megatron-fsdp states for registered buffers. Inside a node through the switch: 4 for
- * a gather, 5 for a scatter. Between nodes: 16, or 1 and 4 if each node has one rank. */
+/* Returns the numbers of SMs that megatron-fsdp states for registered buffers. Inside a node with a
+ * switch: 4 for a gather, 5 for a scatter. Between nodes: 16, or 1 and 4 if each node has only one
+ * rank of the group. */
 uint32_t nccl_registered_channels(const Cluster *cluster, OpKind op, uint32_t n_nodes,
                                   uint32_t ranks_per_node)
 {
@@ -41,8 +42,8 @@ bool nccl_buffers_possible(const Cluster *cluster, const NcclQuestion *q)
     return false;
 }
 
-/* A kernel for windows with NCCL's numbers: base time [us], rate of one SM and largest rate of the
- * port [GB/s]. */
+/* A kernel for windows, with NCCL's own numbers: base times [us], rates of one SM and largest rates
+ * of the port [GB/s]. */
 typedef struct WindowKernel {
     double base_us, low_latency_us, sm, sm_reduce, peak, peak_multicast;
 } WindowKernel;
@@ -51,17 +52,17 @@ static const WindowKernel blackwell = {19.5, 8.5, 59, 59, 644, 1074};
 
 static double soft_least(double a, double b)
 {
-    double p = 4; /* exponent of a smooth minimum, about as sharp as NCCL's */
+    double p = 4; /* exponent of a smooth minimum, which is about as sharp as NCCL's */
     return pow(pow(a, -p) + pow(b, -p), -1 / p);
 }
 
-/* ln(1 + e^x) without overflow. */
+/* Returns ln(1 + e^x) without overflow. */
 static double soft_plus(double x)
 {
     return x > 30 ? x : log1p(exp(x));
 }
 
-/* The time with `sms` SMs: base + softplus(bytes / bandwidth - 1). */
+/* Returns the time [us] with `sms` SMs: base + softplus(bytes / bandwidth - 1). */
 static double window_us(const NcclCase *c, const WindowKernel *w, double sms, bool low_latency)
 {
     double n = c->n_ranks, s = c->bytes;
@@ -73,8 +74,8 @@ static double window_us(const NcclCase *c, const WindowKernel *w, double sms, bo
     return (low_latency ? w->low_latency_us : w->base_us) + soft_plus(bytes / (1e3 * rate) - 1);
 }
 
-/* Chooses the number of SMs like NCCL, which adds 2.5 % of time for each SM. Apart from latency,
- * only the port limits the transfer. */
+/* Chooses the number of SMs as NCCL does, which adds 2.5 % of the time for each SM. Besides the
+ * latency, only the port limits the transfer. */
 static NcclChoice symmetric(const NcclCase *c)
 {
     const WindowKernel *w = c->generation == GENERATION_blackwell ? &blackwell : &hopper;
@@ -99,8 +100,8 @@ static NcclChoice symmetric(const NcclCase *c)
     return choice;
 }
 
-/* Returns the time with copy engines: 25 us, and n - 1 copies to the other ranks. The rate of a
- * copy was measured: 274 of 300, 376 of 450 and 746 of 900 GB/s. */
+/* Returns the time with copy engines: 25 us, plus n - 1 copies to the other ranks. Measured rates
+ * of a copy: 274 of 300, 376 of 450 and 746 of 900 GB/s. */
 static NcclChoice copies(const NcclCase *c)
 {
     NcclChoice choice = {.algorithm = "CopyEngine", .protocol = "Simple", .channels = 0};
@@ -116,8 +117,8 @@ NcclChoice nccl_answer_mapped(const NcclCase *c, NcclBuffers buffers, double lea
 {
     if (buffers == NCCL_copy_engine) return copies(c);
     NcclChoice choice = symmetric(c);
-    /* NCCL uses its own rates only for its choice; it assumes 515 GB/s for Hopper's port of 450.
-     * The rate of the switch was measured (nvls in nccl_fit.def). */
+    /* NCCL uses its own rates only to choose; it assumes 515 GB/s for a port of Hopper with 450.
+     * The rate of the switch used here was measured (nvls in nccl_fit.def). */
     Ps least = c->kind == COLLECTIVE_all_reduce ? ps_of(least_us * 1e6) : 0;
     if (choice.fluid_ps < least) choice.fluid_ps = least;
     return choice;

@@ -1,6 +1,6 @@
 /* Nodes with PCIe links. Devices are connected to switches, switches to processors, and processors
- * to each other. A flow uses all links on its way, and the busiest link determines the rate (as in
- * followPath of search.cc). */
+ * to each other. A flow uses all links on its way, and the busiest of them determines its rate (as
+ * followPath in search.cc does). */
 #include <assert.h>
 #include <math.h>
 
@@ -8,8 +8,8 @@
 
 enum { MOST_PARTS = 64 };
 
-/* The number of flows on each link, and through host memory. In rings and exchanges, a device sends
- * as much as it receives, so `own` counts only flows that arrive. */
+/* How many flows use each link, and host memory. In rings and exchanges, a device sends as much as
+ * it receives, so `own` counts only flows that arrive. */
 typedef struct Loads {
     double own[MOST_BOX_DEVICES];
     double up[MOST_PARTS], down[MOST_PARTS];
@@ -35,7 +35,7 @@ static bool may_write(const Cluster *c, bool one_switch, bool one_socket)
     return false;
 }
 
-/* Adds a flow from one device to another, at `part` of the requested rate. */
+/* Adds a flow from one device to another. `part` is its rate, relative to the other flows. */
 static void add_flow(const Cluster *c, Loads *l, uint32_t from, uint32_t to, double part)
 {
     const PcieBox *box = &c->pcie;
@@ -67,7 +67,7 @@ static double least(const Cluster *c, const Loads *l)
     double rate = busiest > 0 ? link / busiest : link;
     if (between > 0 && c->pcie.socket_bytes_per_s > 0)
         rate = fmin(rate, c->pcie.socket_bytes_per_s / between);
-    /* each byte is written and read once */
+    /* each byte is written once and read once */
     double memory = c->host_bytes_per_s * c->devices_per_node;
     if (l->in_memory > 0 && memory > 0) rate = fmin(rate, memory / (2 * l->in_memory));
     return rate;

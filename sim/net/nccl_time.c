@@ -1,7 +1,7 @@
-/* The time of a collective. It consists of the latency of NCCL's algorithm and protocol, the time
- * of the bytes on links, the launch, and the filling of the pipeline. The bandwidths of NCCL's
- * tuner are used only to choose an algorithm. This file looks at one group at a time; net_maxmin.c
- * shares links between groups. */
+/* Computes the time of a collective: the latency of NCCL's algorithm and protocol, the time of the
+ * bytes on links, the launch, and the filling of the pipeline. The bandwidths of NCCL's tuner serve
+ * only to choose an algorithm. This file looks at one group at a time; net_maxmin.c divides links
+ * among groups. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -15,16 +15,17 @@ static const char *const algorithm_name[] = {
 #undef X
 };
 
-/* The additional time of a call if the caller waits for it, and if one process calls for all
- * devices. Measured with nccl-tests and torch on 8 A100, H200 and B200: 20 to 25 us, compared with
- * 6 to 10 us in graphs. */
+/* Extra microseconds of a call: if the caller waits for it; if one process calls for all devices.
+ * Measured with nccl-tests and torch on 8 A100, H200 and B200: 20 to 25 us, compared with 6 to 10
+ * us in graphs. */
 static const double blocking_us = 14, one_process_send_us = 8.2;
 
-/* Heads of a reduction in the switch on one board. `nvls` and the filling were fitted to this
- * number. */
+/* Number of heads of a reduction in the switch on one board; `nvls` and the filling were fitted to
+ * this number. */
 static const double board_heads = 8;
 
-/* Larger messages are spread over channels. (Measured on EFA: from 8 to 64 KiB.) */
+/* Messages with more bytes than this are spread over several channels. (Measured on EFA: from 8 to
+ * 64 KiB.) */
 static const double spread_bytes = 24 << 10;
 
 const NcclFit *nccl_fit(const Cluster *cluster)
@@ -72,15 +73,16 @@ static Ps ps_of_us(double us)
     return ps_of(us * 1e6);
 }
 
-/* Returns the part of a buffer that leaves the NICs of the busiest node. Each of two trees carries
- * half of the buffer up and down. With two nodes, each is the root of one tree. With three, a leaf
- * of one tree has two children in the other. With more, it also has a parent there. */
+/* Returns how many times a buffer leaves through the NICs of the busiest node. Each of two trees
+ * carries half of the buffer, up and down. With two nodes, each of them is the root of one tree.
+ * With three, a leaf of one tree has two children in the other one. With more, it also has a parent
+ * there. */
 static double tree_leaves(double n_nodes)
 {
     return n_nodes <= 1 ? 0 : n_nodes <= 2 ? 1 : n_nodes <= 3 ? 1.5 : 2;
 }
 
-/* The bytes that leave the busiest rank through its port and through its NIC. */
+/* Computes the bytes that leave the busiest rank through its port and through its NIC. */
 static void traffic(const NcclCase *c, NcclAlgorithm algorithm, NcclChoice *choice)
 {
     double n = c->n_ranks, g = c->per_node, s = c->bytes;
@@ -110,14 +112,14 @@ static void traffic(const NcclCase *c, NcclAlgorithm algorithm, NcclChoice *choi
     }
 }
 
-/* The bytes per microsecond of all NICs of a node for this group. */
+/* Returns the bytes per microsecond of all NICs that the group uses on a node. */
 static double nics_bytes_per_us(const NcclCase *c)
 {
     return nccl_nics_used(c) * nccl_nic_rails(c->cluster) * nccl_nic_bytes_per_s(c->cluster) * 1e-6;
 }
 
-/* Returns the time of a reduction in the switch. The port of a device carries
- * (heads + 1) times the bytes of one head. Gathers and scatters move half as many bytes. */
+/* Returns the time [us] of a reduction in the switch. The port of a device carries (heads + 1)
+ * times the bytes of one head. Gathers and scatters move half as many bytes. */
 static double nvls_us(const NcclCase *c, const NcclFit *fit)
 {
     double heads = c->nvls.channels, g = c->per_node;
@@ -134,15 +136,15 @@ static double all_channels(const NcclCase *c)
     return fmin(2 * c->ring.channels, 64);
 }
 
-/* Returns the remaining fraction of the bandwidth if the plan limits the number of thread blocks.
- * Each block is assumed to carry equally many bytes. */
+/* Returns which fraction of the bandwidth is left if the plan limits the number of thread blocks.
+ * Each block is assumed to carry the same number of bytes. */
 static double part_left(const NcclCase *c, double channels)
 {
     double most = c->settings.max_ctas;
     return most > 0 && most < channels ? most / channels : 1;
 }
 
-/* Returns the time of the bytes on the busiest link, with the protocol Simple. */
+/* Returns the time [us] of the bytes on the busiest link, with the protocol Simple. */
 static double simple_us(const NcclCase *c, NcclAlgorithm algorithm, const NcclFit *fit,
                         const NcclChoice *choice)
 {
@@ -181,7 +183,7 @@ uint32_t nccl_switch_channels(const Cluster *cluster, uint32_t n_nodes)
     return nccl_generation(cluster) != GENERATION_blackwell ? 16 : n_nodes > 1 ? 32 : 24;
 }
 
-/* The channels for a size (enqueue.cc). Small sizes use fewer channels. */
+/* Returns the number of channels for a size, as in enqueue.cc. Small sizes use fewer channels. */
 static uint32_t channels_for(const NcclCase *c, NcclAlgorithm algorithm, uint32_t protocol)
 {
     static const double bytes_a_thread[N_PROTOCOLS] = {8, 8, 64};
@@ -196,7 +198,7 @@ static uint32_t channels_for(const NcclCase *c, NcclAlgorithm algorithm, uint32_
     return (uint32_t)n;
 }
 
-/* The number of consecutive messages that the network delays. */
+/* Returns how many messages follow each other so that the network delays each of them. */
 static double messages(const NcclCase *c, NcclAlgorithm algorithm)
 {
     if (c->n_nodes <= 1) return 0;
@@ -219,10 +221,10 @@ static double filled(double us, double at_bytes, double bytes)
     return us <= 0 ? 0 : us * bytes / (bytes + fmax(at_bytes, 1));
 }
 
-/* The ramp of a fabric was fitted to all-reduces, which cross between nodes twice. Other
- * collectives cross once. A tree with Simple passes on only whole chunks (all_reduce.h:
+/* Returns the time [us] of the fabric's ramp. It was fitted to all-reduces, which go between nodes
+ * twice; other collectives go once. A tree with Simple passes on only whole chunks (all_reduce.h:
  * ProtoSimple<1, 1>). Until every channel has a chunk, its hops do not overlap, so the ramp grows
- * in proportion to the bytes; then it stays. */
+ * in proportion to the bytes; after that it stays the same. */
 static double fabric_ramp_us(const NcclCase *c, bool whole_chunks)
 {
     const NetworkFabric *fabric = &c->cluster->fabric;
@@ -234,9 +236,9 @@ static double fabric_ramp_us(const NcclCase *c, bool whole_chunks)
     return part * (ramp + filled(fabric->spread_s * 1e6, spread_bytes, c->bytes));
 }
 
-/* Returns the time to fill the pipeline, which was fitted to 8 ranks. With fewer ranks, a ring
+/* Returns the time [us] to fill the pipeline. It was fitted to 8 ranks. With fewer ranks, a ring
  * fills in proportion to its hops. A reduction in the switch has one chunk for each channel and
- * head at a time, so it fills in proportion to heads. */
+ * head at a time, so its time grows in proportion to the heads. */
 static double ramp_us(const NcclCase *c, NcclAlgorithm algorithm, const NcclFit *fit)
 {
     double hops = algorithm == NCCL_Ring ? fmin((c->n_ranks - 1) / 7, 1) : 1;
@@ -249,7 +251,7 @@ static double ramp_us(const NcclCase *c, NcclAlgorithm algorithm, const NcclFit 
     return hops * filled(fit->once_us, fit->once_mib * 0x1p20, c->bytes);
 }
 
-/* The latency and the time of the bytes for one algorithm and protocol; 0 if NCCL does not have
+/* Returns latency and rate of one algorithm with one protocol; both are 0 if NCCL does not have
  * this pair. */
 static NcclEstimate takes(const NcclCase *c, NcclAlgorithm algorithm, uint32_t protocol,
                           const NcclFit *fit, const NcclChoice *links)
@@ -271,7 +273,7 @@ static NcclEstimate takes(const NcclCase *c, NcclAlgorithm algorithm, uint32_t p
         e.latency_us += ramp_us(c, algorithm, fit);
         e.bytes_per_us = c->bytes / simple_us(c, algorithm, fit, links);
     }
-    /* all data that leave a node share the rate of a tree */
+    /* all data that leave a node together have the rate of a tree */
     double hop = fmin(nics_bytes_per_us(c), tree_leaves(c->n_nodes) * e.bytes_per_us);
     e.latency_us += nccl_levels_us(c, algorithm, protocol, channels, hop);
     e.bytes_per_us *= left;
@@ -279,7 +281,7 @@ static NcclEstimate takes(const NcclCase *c, NcclAlgorithm algorithm, uint32_t p
 }
 
 /* Returns the time with the tuner's algorithm and the fastest protocol. Versions of NCCL change the
- * protocol at different sizes, but all try to use the fastest. */
+ * protocol at different sizes, but all of them aim at the fastest one. */
 static NcclChoice collective(const NcclCase *c, const NcclFit *fit)
 {
     NcclAlgorithm algorithm = NCCL_Ring;
@@ -305,9 +307,9 @@ static NcclChoice collective(const NcclCase *c, const NcclFit *fit)
     return choice;
 }
 
-/* All-to-all: n sends and receives in one launch. Below 4 KiB it takes 10.5 us on 8 H20. A gather
- * or scatter is the part of an all-to-all that concerns its root. A NIC carries only the traffic of
- * its own ranks. */
+/* Returns the time of an all-to-all: n sends and receives in one launch. (Below 4 KiB it takes 10.5
+ * us on 8 H20.) A gather or a scatter is the part of an all-to-all in which its root takes part. A
+ * NIC carries only the traffic of its own ranks. */
 static NcclChoice exchange(const NcclCase *c, const NcclFit *fit)
 {
     double n = c->n_ranks, g = c->per_node, s = c->bytes;
@@ -320,7 +322,8 @@ static NcclChoice exchange(const NcclCase *c, const NcclFit *fit)
     double fluid = choice.port_bytes / port, latency = 10.5;
     if (c->n_nodes > 1) {
         double nics = nics_bytes_per_us(c) / g;
-        fluid = fmax(fluid, choice.nic_bytes / (.94 * nics)); /* 0.9 of a NIC's nominal rate */
+        fluid = fmax(fluid, choice.nic_bytes / (.94 * nics)); /* this is 0.9 of a NIC's nominal
+                                                                 rate */
         latency = 24.5 + c->cluster->fabric.message_s * 1e6;
     }
     latency += fabric_ramp_us(c, false) + filled(fit->exchange_us, fit->exchange_mib * 0x1p20, s);
@@ -329,7 +332,8 @@ static NcclChoice exchange(const NcclCase *c, const NcclFit *fit)
     return choice;
 }
 
-/* One message to one peer. It takes 17 us between nodes (H100 on NDR, measured by vidur). */
+/* Returns the time of one message to one peer. (Between nodes it takes 17 us, measured by vidur for
+ * H100 with NDR.) */
 static NcclChoice message(const NcclCase *c, const NcclFit *fit)
 {
     NcclChoice choice = {.algorithm = "P2P", .protocol = "Simple"};
@@ -342,7 +346,7 @@ static NcclChoice message(const NcclCase *c, const NcclFit *fit)
         latency = 17 + c->cluster->fabric.message_s * 1e6;
     } else {
         choice.port_bytes = c->bytes;
-        bool box = c->cluster->intra == FABRIC_pcie; /* the fit is for ports of NVLink */
+        bool box = c->cluster->intra == FABRIC_pcie; /* the fitted constants are for NVLink ports */
         fluid = c->bytes / (c->port_bytes_per_us * (box ? 1 : fit->p2p));
     }
     choice.latency_ps = ps_of_us(latency);
@@ -392,7 +396,7 @@ NcclChoice nccl_answer(const Cluster *cluster, const NcclQuestion *q)
     NcclCase c = nccl_case(cluster, q->kind, q->n_nodes, q->ranks_per_node, q->bytes);
     if (q->settings != NULL) c.settings = *q->settings;
     NcclChoice choice;
-    if (c.n_ranks < 2) { /* a copy on one device */
+    if (c.n_ranks < 2) { /* a group of one: a copy on one device */
         choice = (NcclChoice){.algorithm = "copy", .protocol = "Simple"};
         choice.latency_ps = ps_of_us(2e6 * c.bytes / fmax(cluster->device.hbm_bytes_per_s, 1));
     } else if (q->buffers != NCCL_plain && nccl_buffers_possible(cluster, q)) {
@@ -430,7 +434,7 @@ NcclChoice nccl_answer_alone(const Cluster *cluster, const NcclQuestion *q)
     OpKind op = q->kind == COLLECTIVE_all_to_all ? OP_all_to_all : OP_all_reduce;
     EdgeKind kind =
         q->kind == COLLECTIVE_sendrecv ? EDGE_message : nccl_pattern(op, choice.algorithm);
-    bytes = choice.nic_bytes * c.per_node; /* the bytes of all members on a node, for each edge */
+    bytes = choice.nic_bytes * c.per_node; /* for each edge, the bytes of all members on a node */
     if (kind == EDGE_exchange) bytes = c.bytes / c.n_ranks * c.per_node * c.per_node;
     if (kind == EDGE_tree) bytes = c.bytes / 2;
     if (q->n_nodes <= routes.n_places)
@@ -442,8 +446,7 @@ NcclChoice nccl_answer_alone(const Cluster *cluster, const NcclQuestion *q)
     return choice;
 }
 
-/* Returns NCCL's collective for an op of the plan. A halo exchange is a group of sends and
- * receives. */
+/* Returns NCCL's collective for an op of a plan. A halo exchange counts as sends and receives. */
 static Collective kind_of(OpKind op)
 {
     Collective kind = COLLECTIVE_sendrecv;
@@ -458,8 +461,9 @@ NcclChoice nccl_choose(const Cluster *cluster, OpKind op, uint32_t n_nodes, uint
     return nccl_choose_as(cluster, &none, op, n_nodes, ranks_per_node, bytes);
 }
 
-/* With register = auto the arena is in windows, too. But kernels for windows are assumed only if
- * the plan asks for them, because their times are NCCL's claims and were not measured. */
+/* If the plan says register = auto, the arena also lies in windows. But kernels for windows are
+ * assumed only if the plan asks for them, because their times are NCCL's claims and were not
+ * measured. */
 NcclChoice nccl_choose_as(const Cluster *cluster, const NcclSettings *settings, OpKind op,
                           uint32_t n_nodes, uint32_t ranks_per_node, uint64_t bytes)
 {

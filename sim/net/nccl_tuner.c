@@ -1,13 +1,14 @@
-/* NCCL's own model of a collective: a latency and a bandwidth for every algorithm and protocol, of
- * which NCCL runs the fastest (src/graph/tuning.cc). The model ignores launches and ramps, and its
- * bandwidths serve only the choice; nccl_time.c gives the time of the chosen algorithm. */
+/* NCCL's own model of a collective: a latency and a bandwidth for every algorithm and protocol.
+ * NCCL runs the pair with the smallest time (src/graph/tuning.cc). The model ignores launches and
+ * ramps, and its bandwidths serve only this choice; nccl_time.c computes the time of the chosen
+ * pair. */
 #include <assert.h>
 #include <math.h>
 
 #include "sim/net/nccl.h"
 
-/* [us] The base latency of each algorithm, the latency of a hop over NVLink or PCIe, and the
- * latency of a hop over the network. */
+/* [us] base latency of each algorithm; latency of a hop over NVLink, over PCIe and over the
+ * network. */
 static const double base_us[2][N_PROTOCOLS] = {{6.8, 14, 8.4}, {6.6, 14, 8.4}};
 static const double nvlink_us[2][N_PROTOCOLS] = {{.6, 1.25, 4.0}, {.6, 1.9, 3.4}};
 static const double pci_us[2][N_PROTOCOLS] = {{1.0, 1.9, 4.0}, {1.0, 2.5, 5.7}};
@@ -17,7 +18,7 @@ static const double direct_hop_us = 3.7, direct_network_us = 31;
 static const double chain_hop_us = 2.8, chain_network_us = 30;
 static const double pat_base_us = 8, pat_network_us = 14;
 
-/* Caps of the bandwidth [GB/s] for 1 node, 2 nodes and more nodes. */
+/* Largest bandwidths [GB/s] for 1 node, 2 nodes and more nodes. */
 typedef struct Caps {
     double ll[3], ring_ll128[3], tree_ll128[3], tree[3], nvls_tree[3], nvls_efficiency;
 } Caps;
@@ -27,7 +28,7 @@ static const Caps caps_of[] = {
     {{141, 45, 35}, {36.7, 36.7, 36.7}, {36.7, 36.7, 29}, {38.7, 41.4, 36}, {0, 57.7, 45.5}, .85},
     {{282, 90, 70}, {73.4, 34.6, 73.4}, {55.6, 31.67, 20}, {70, 42.8, 24}, {0, 96, 43.8}, .74}};
 
-/* Correction for a tree all-reduce, by log2(bytes / 64). */
+/* Factor for an all-reduce by a tree, for each log2(bytes / 64). */
 static const double tree_correction[N_PROTOCOLS][24] = {
     {1, 1, 1, 1, .9, .8, .7, .7, .7, .7, .6, .5, .4, .4, .5, .6, .7, .8, .9, 1, 1, 1, 1, 1},
     {1, 1, 1, 1, 1, .9, .8, .8, .8, .7, .6, .6, .6, .6, .6, .6, .8, .9, .9, .9, .9, 1, 1, 1},
@@ -50,8 +51,8 @@ static uint32_t cap_index(const NcclCase *c)
     return c->n_nodes <= 1 ? 0 : c->n_nodes <= 2 ? 1 : 2;
 }
 
-/* Returns the bandwidth that the tuner uses: up to two nodes the speed inside a node, for more
- * nodes the speed between nodes. */
+/* Returns the bandwidth [GB/s] that the tuner uses: for up to two nodes the speed inside a node,
+ * for more nodes the speed between nodes. */
 static double bus_of(const NcclCase *c, const Rings *r)
 {
     return r->channels * (c->n_nodes <= 2 ? r->intra : r->inter);
@@ -63,8 +64,8 @@ static bool goes_round(Collective kind)
            kind == COLLECTIVE_reduce_scatter;
 }
 
-/* Returns the latency of a chain of all ranks that is filled once. All channels are equal, so the
- * tuner counts each hop once. */
+/* Returns the latency [us] of a chain of all ranks that is filled once. All channels are equal, so
+ * the tuner counts each hop once. */
 static double chain_latency_us(const NcclCase *c, uint32_t protocol)
 {
     NcclAlgorithm row = protocol == SIMPLE ? NCCL_Tree : NCCL_Ring;
@@ -72,9 +73,9 @@ static double chain_latency_us(const NcclCase *c, uint32_t protocol)
     return base_us[NCCL_Ring][protocol] + (c->n_ranks - c->n_nodes) * hop + (c->n_nodes - 1) * away;
 }
 
-/* Returns the most that LL carries. Between nodes it depends on the processors: AMD's have the row
- * of Ampere, all others that of Volta. A DGX A100 has AMD's; later nodes are taken to have Intel's
- * or Arm's. */
+/* Returns the largest bandwidth of LL. Between nodes it depends on the processors: nodes with AMD's
+ * processors use the row of Ampere, all others that of Volta. A DGX A100 has AMD's; later nodes are
+ * assumed to have Intel's or Arm's. */
 static double most_ll(const NcclCase *c)
 {
     const Generation g = c->n_nodes <= 1                      ? c->generation
@@ -94,7 +95,7 @@ static NcclEstimate ring(const NcclCase *c, uint32_t protocol)
     double steps = nccl_steps(c), crossing = 0, overhead = 0;
     if (c->n_nodes > 1) {
         crossing = nccl_crossings(c);
-        overhead = protocol == SIMPLE ? 3 : 1; /* host overhead of a NIC; Intel: 1 us */
+        overhead = protocol == SIMPLE ? 3 : 1; /* overhead of the host for a NIC; Intel: 1 us */
     }
     double hop_network = network_us[c->per_node <= 1 ? NCCL_Tree : NCCL_Ring][protocol];
     double latency = base_us[NCCL_Ring][protocol] +
@@ -128,8 +129,8 @@ static NcclEstimate tree(const NcclCase *c, uint32_t protocol)
     return (NcclEstimate){latency, 1000 * b / 2};
 }
 
-/* Reductions by the NVLink switch. Between nodes they use trees, or network switches that reduce as
- * well. */
+/* Estimates reductions in the NVLink switch. Between nodes, these use trees, or network switches
+ * that also reduce. */
 static NcclEstimate nvls(const NcclCase *c, bool trees)
 {
     const Caps *caps = &caps_of[c->generation];
@@ -154,8 +155,8 @@ static NcclEstimate nvls(const NcclCase *c, bool trees)
     return (NcclEstimate){latency, 1000 * channels * bus * c->n_ranks / nccl_steps(c)};
 }
 
-/* Estimates reductions in the network's switches. The ranks of a node send to heads (direct), or
- * along a chain. */
+/* Estimates reductions in the switches of the network. The ranks of a node send to heads (direct),
+ * or along a chain. */
 static NcclEstimate coll_net(const NcclCase *c, bool direct)
 {
     double g = c->per_node, channels = c->ring.channels;
@@ -175,7 +176,7 @@ static NcclEstimate coll_net(const NcclCase *c, bool direct)
     return (NcclEstimate){latency, 1000 * bus / 2};
 }
 
-/* Parallel aggregated trees (PAT), for one rank on each node. */
+/* Estimates parallel aggregated trees (PAT), which need a group with one rank on each node. */
 static NcclEstimate pat(const NcclCase *c)
 {
     bool possible = c->kind != COLLECTIVE_all_reduce && goes_round(c->kind) && c->per_node <= 1 &&
@@ -190,7 +191,8 @@ NcclEstimate nccl_tuner(const NcclCase *c, NcclAlgorithm algorithm, uint32_t pro
 {
     NcclEstimate never = {0, 0};
     if (protocol != SIMPLE && c->n_nodes > 1 && c->cluster->fabric.simple_only) return never;
-    /* 128 bytes arrive whole over NVLink and similar links, but not over PCIe. */
+    /* LL128 needs 128 bytes to arrive as a whole: they do over NVLink and similar links, but not
+     * over PCIe */
     if (protocol == LL128 && c->cluster->intra == FABRIC_pcie && c->per_node > 1) return never;
     bool simple = protocol == SIMPLE;
     switch (algorithm) {

@@ -1,6 +1,6 @@
-/* A network on which each transfer has all links to itself. No transfer is faster in reality, and
- * slower transfers can only make a program wait longer. So a step on this network is a lower bound
- * of the real step. */
+/* A network on which each transfer has all links for itself. No transfer is faster in reality, and
+ * a slower transfer can only make a program wait longer. So a step on this network takes at most as
+ * long as the real one. */
 #include <assert.h>
 
 #include "sim/net/net_private.h"
@@ -8,7 +8,7 @@
 typedef struct NetAlone {
     MaxMin *times;
     Arena *arena;
-    Heap heap; /* a: id of a transfer */
+    Heap heap; /* a: number of the transfer */
 } NetAlone;
 
 static void net_start(void *self, uint32_t id, const Transfer *t, Ps now)

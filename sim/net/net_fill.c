@@ -1,14 +1,15 @@
-/* Progressive filling: all rates rise together until a link is full or a flow has its full speed.
- * The flows of that link, or that flow, keep their rate from then on. The rates of all other flows
- * rise further.
+/* Progressive filling: the rates of all flows rise together until a link is full, or a flow has its
+ * full speed. The flows of that link (or that flow) keep their rate from then on, and the rates of
+ * all other flows rise further.
  *
- * Some links can carry all their flows at full speed. Such a link never fills: if another link
- * slows a flow, even more capacity is left. Only the remaining links, the overloaded ones, limit
- * rates. A flow that uses no overloaded link runs at full speed.
+ * Some links can carry all their flows at full speed. Such a link never becomes full: if another
+ * link slows down one of its flows, it has even more capacity left. Only the other links, called
+ * overloaded, limit rates. A flow that uses no overloaded link runs at full speed.
  *
- * Flows that share an overloaded link depend on each other, directly or through further flows.
- * Without such a chain they do not depend on each other, so filling one set of flows at a time
- * gives the same rates. Only the sets in which a flow began or ended are filled again. */
+ * Two flows on one overloaded link depend on each other. Flows can also depend on each other
+ * through a chain of such pairs. Flows without such a chain between them do not, so each connected
+ * set of flows can be filled separately with the same result. Only sets in which a flow began or
+ * ended are filled again. */
 #include <math.h>
 #include <string.h>
 
@@ -19,7 +20,7 @@ static bool is_overloaded(const MaxMin *m, uint32_t link)
     return m->wanted[link] > m->capacity[link];
 }
 
-/* Returns the common rate at which a link becomes full. */
+/* Returns the common rate of its flows at which a link becomes full. */
 static double fills_at(const MaxMin *m, uint32_t link)
 {
     int64_t room = m->capacity[link] - m->frozen[link];
@@ -50,7 +51,7 @@ static double lowest(const MaxMin *m, const FlowShape *shape)
     return rate;
 }
 
-/* Adds the flows of a link to the set of flows that is filled. */
+/* Adds the flows of a link to the set of flows that is being filled. */
 static void join(MaxMin *m, uint32_t link)
 {
     for (uint32_t at = m->on[link]; at != 0; at = m->entries.at[at].next) {
@@ -61,8 +62,8 @@ static void join(MaxMin *m, uint32_t link)
     }
 }
 
-/* Puts the flows into their order in `active`, so that flows that end at the same instant keep
- * their order. */
+/* Sorts the flows of the set by their order in `active`, so that flows that end at the same instant
+ * keep their order. */
 static void sort_part(MaxMin *m)
 {
     for (uint32_t gap = m->part.n / 2; gap > 0; gap /= 2) {
@@ -76,7 +77,7 @@ static void sort_part(MaxMin *m)
     }
 }
 
-/* Finds all flows that a changed link may influence. */
+/* Finds all flows whose rates may change because some link changed. */
 static void find_part(MaxMin *m)
 {
     m->n_fillings++;
@@ -96,7 +97,7 @@ static void find_part(MaxMin *m)
     sort_part(m);
 }
 
-/* Lists the flows that use an overloaded link; all others have their full speed. */
+/* Lists the flows of the set that use an overloaded link. All others run at full speed. */
 static void find_rising(MaxMin *m)
 {
     for (uint32_t k = 0; k < m->part.n; k++) {
@@ -128,8 +129,8 @@ void maxmin_fill(MaxMin *m)
             f->limit = lowest(m, &m->shapes.at[f->shape]);
             rate = fmin(rate, f->limit);
         }
-        /* Decide which flows are limited before any rate is fixed, so that the order does not
-         * matter. */
+        /* first decide which flows this link limits, then fix their rates, so that the order does
+         * not matter */
         for (uint32_t k = 0; k < m->risers.n; k++) {
             Flow *f = &m->flows.at[m->risers.at[k]];
             if (f->level >= 0 || f->limit > rate) continue;

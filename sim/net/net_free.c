@@ -1,5 +1,5 @@
 /* A network on which one kind of communication takes no time. It shows how much shorter the step
- * could be if that communication were fully hidden. */
+ * could be if this communication were completely hidden. */
 #include "sim/sim.h"
 
 #include <assert.h>
@@ -9,7 +9,7 @@ struct NetFree {
     OpKind op;
     AxisSet axes;
     Arena *arena;
-    LIST(uint32_t) due; /* ids of transfers that end at the moment they begin */
+    LIST(uint32_t) due; /* numbers of transfers that end at the moment at which they begin */
 };
 
 static bool is_free(const NetFree *f, const Transfer *t)

@@ -1,11 +1,11 @@
-/* Concurrent transfers share links. A transfer is a latency, then a flow of bytes through each
- * member's port, its NIC and its node's uplink. It is at most as fast as NCCL's model lets it run
- * alone. If the flows need more than a link has, all rates rise together until a link is full or a
- * flow has its full rate (progressive filling: max-min fair).
+/* Transfers that run at the same time share links. A transfer is a latency, then a flow of bytes
+ * through the port, the NIC and the node's uplink of each member. It is at most as fast as NCCL's
+ * model lets it run alone. If the flows need more than a link can carry, rates are max-min fair:
+ * all rates rise together until a link is full or a flow has its full rate (net_fill.c).
  *
- * Demands are integers, so every sum over them is exact. The result therefore does not depend on
- * the order of flows, or on whether a folded flow stands for several. A flow is recomputed only
- * when its own rate changes. */
+ * Demands are integers, so every sum of them is exact. So the result does not depend on the order
+ * of flows, or on whether a folded flow stands for several. A flow is recomputed only when its own
+ * rate changes. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -31,7 +31,8 @@ static uint32_t link_pod(const MaxMin *m, uint32_t class_, uint32_t in)
     return 2 * (f->n_classes + f->n_nic_classes + f->n_node_classes + f->pod_of[class_]) + in;
 }
 
-/* Returns the link's rate and a millionth more, so that rates that were rounded up still fit. */
+/* Returns the capacity of a link: its rate plus a millionth, so that rates that were rounded up
+ * still fit. */
 static int64_t capacity_of(double bytes_per_s)
 {
     return (int64_t)ceil(bytes_per_s * (1 + 1e-6)) + 16;
@@ -96,14 +97,14 @@ void maxmin_measured(MaxMin *m, Store *store, const char *machine, Diag *d)
 void maxmin_counts(const MaxMin *m, CostCounts *counts)
 {
     counts->collectives_measured = m->n_measured;
-    counts->collectives_modelled = m->shapes.n - 1 - m->n_measured; /* [0] none */
+    counts->collectives_modelled = m->shapes.n - 1 - m->n_measured; /* entry 0 is unused */
 }
 
-/* Replaces the model's time by a measured time. The ratio of the times for latency and for bytes
- * stays the same. */
+/* Replaces the modelled time of a collective by a measured one. Latency and bytes keep their shares
+ * of the time. */
 static void use_measured(MaxMin *m, OpKind op, uint32_t n_ranks, uint64_t bytes, NcclChoice *choice)
 {
-    /* The times in the store were measured without any NCCL settings. */
+    /* times in the store were measured without NCCL settings */
     if (m->store == NULL || choice->time_ps <= 0 || !nccl_settings_none(&m->asks)) return;
     Ps measured = store_get_collective(m->store, m->machine, "nccl", op, n_ranks, bytes, m->d);
     if (measured < 0) return;
@@ -114,9 +115,9 @@ static void use_measured(MaxMin *m, OpKind op, uint32_t n_ranks, uint64_t bytes,
     choice->time_ps = measured;
 }
 
-/* Adds a link that the flow uses `count` times. Limits the flow's rate to capacity / count, so that
- * a flow that runs alone has full speed. `thinned`: no limit, because the link may be slower than
- * NCCL's model assumes. */
+/* Adds a link that the flow uses `count` times, and limits the flow's rate to capacity / count, so
+ * that a flow that runs alone has full speed. If `thinned` is true, the rate is not limited,
+ * because the link may be slower than NCCL's model assumes. */
 static void add_use(MaxMin *m, FlowShape *shape, uint32_t link, uint32_t count, double bytes,
                     bool thinned)
 {
@@ -131,9 +132,9 @@ static void add_use(MaxMin *m, FlowShape *shape, uint32_t link, uint32_t count, 
     shape->n++;
 }
 
-/* Returns the bytes of each member that leave its pod. Rings and trees pass from pod to pod once,
- * so a whole pod sends as much as one of its nodes. An exchange sends to each rank in other
- * pods. */
+/* Returns how many bytes of each member leave its pod. Rings and trees go from pod to pod once, so
+ * a whole pod sends as much as one of its nodes. In an exchange, each member sends to each rank in
+ * other pods. */
 static double pod_bytes(const Transfer *t, const NcclChoice *choice)
 {
     const FoldGroup *g = t->group;
@@ -143,7 +144,7 @@ static double pod_bytes(const Transfer *t, const NcclChoice *choice)
     return choice->nic_bytes * g->max_per_node / here;
 }
 
-/* True if rank r is the sender of a transfer that `t` represents. */
+/* Returns true if rank r is a sender of a transfer that `t` represents. */
 static bool stands_for(const Fold *f, const Transfer *t, Rank r)
 {
     uint32_t class_ = f->class_of[r];
@@ -152,7 +153,8 @@ static bool stands_for(const Fold *f, const Transfer *t, Rank r)
     return &axes->groups[axes->group_of[class_]] == t->group;
 }
 
-/* Returns the transfer's pattern, and the bytes of each of its messages between nodes. */
+/* Returns the pattern of a transfer's messages between nodes. Sets *bytes to the size of each
+ * message. */
 static const FoldEdges *edges_of(const Fold *f, const Transfer *t, const NcclChoice *choice,
                                  double *bytes)
 {
@@ -174,7 +176,7 @@ static const FoldEdges *edges_of(const Fold *f, const Transfer *t, const NcclCho
     return NULL;
 }
 
-/* Adds the network's links, each with the bytes of all transfers that `t` represents. */
+/* Adds the links of the network, each with the bytes of all transfers that `t` represents. */
 static void add_routed(MaxMin *m, FlowShape *shape, const Transfer *t, const NcclChoice *choice)
 {
     const Fold *f = m->fold;
@@ -196,7 +198,8 @@ static void add_routed(MaxMin *m, FlowShape *shape, const Transfer *t, const Ncc
     }
 }
 
-/* out, in: the parts of the transfer's bytes that the class sends and receives. */
+/* Adds the links that a class uses. out, in: which fractions of the transfer's bytes the class
+ * sends and receives. */
 static void add_uses(MaxMin *m, FlowShape *shape, const NcclChoice *choice, uint32_t class_,
                      double pod, double out, double in)
 {
@@ -215,7 +218,7 @@ static void add_uses(MaxMin *m, FlowShape *shape, const NcclChoice *choice, uint
     }
 }
 
-/* True if the group uses as few nodes as possible, as measurements did. */
+/* Returns true if the group uses as few nodes as possible, as the measured groups did. */
 static bool is_packed(const MaxMin *m, const FoldGroup *g)
 {
     uint32_t per_node = m->fold->devices_per_node;
@@ -269,7 +272,7 @@ static bool shape_is(const FlowShape *s, const Transfer *t)
            s->receiver == t->receiver && s->bytes == t->bytes && s->out == t->out && s->in == t->in;
 }
 
-/* Hashes sizes, operations and smallest ranks, none of which differs from run to run. */
+/* Returns a hash of sizes, operations and smallest ranks. None of these differs from run to run. */
 static uint32_t hash_of(OpKind op, const FoldGroup *group, uint32_t sender, uint32_t receiver,
                         uint64_t bytes)
 {
@@ -309,11 +312,11 @@ static uint32_t find_shape(MaxMin *m, const Transfer *t)
 
 Ps maxmin_alone_ps(MaxMin *m, const Transfer *t)
 {
-    const uint32_t i = find_shape(m, t); /* may move the list */
+    const uint32_t i = find_shape(m, t); /* this may move the list of shapes */
     return m->shapes.at[i].latency_ps + m->shapes.at[i].fluid_ps;
 }
 
-/* Adds (or subtracts) a flow's demand on a link. */
+/* Adds the demand of a flow on a link; with sign -1, subtracts it. */
 static void want(MaxMin *m, const LinkUse *use, int64_t sign)
 {
     int64_t *wanted = &m->wanted[use->link];
@@ -325,7 +328,7 @@ static void want(MaxMin *m, const LinkUse *use, int64_t sign)
     list_push(m->arena, &m->changed, use->link);
 }
 
-/* Adds a flow that begins to run to its links. */
+/* Adds a flow that begins to run to the lists of its links. */
 static void enter(MaxMin *m, uint32_t id)
 {
     Flow *f = &m->flows.at[id];

@@ -27,8 +27,9 @@ Routes routes_of(const Cluster *cluster)
     return r;
 }
 
-/* Writes the path along one axis after the other, each the shorter way round. If both ways are
- * equally long, even places go up and odd places go down. */
+/* Writes the path through a torus: along one axis after the other, each in the shorter direction.
+ * If both directions are equally long, nodes with an even place go up and nodes with an odd place
+ * go down. */
 static uint32_t torus_path(const Routes *r, uint32_t from, uint32_t to, uint32_t *links)
 {
     uint32_t n = 0, stride = 1, at = from;
@@ -47,14 +48,14 @@ static uint32_t torus_path(const Routes *r, uint32_t from, uint32_t to, uint32_t
     return n;
 }
 
-/* A group's outgoing links lead to the other groups in turn, so each pair of groups has equally
- * many. The routers of a group share their links to another group evenly. A path takes at most one
- * link to the router that has the outgoing link. In the other group it takes at most one link from
- * the router where the outgoing link ends. */
+/* Writes the path through a dragonfly network. The outgoing links of a group lead to all other
+ * groups in turn, so each pair of groups has the same number of links. The routers of a group share
+ * their links to another group evenly. A path uses at most one link to the router with the outgoing
+ * link and, in the other group, at most one link from the router where the outgoing link ends. */
 static uint32_t dragonfly_path(const Routes *r, uint32_t from, uint32_t to, uint32_t *links)
 {
     const Topology *t = &r->topology;
-    uint32_t a = from / t->nodes, b = to / t->nodes, n = 0; /* routers */
+    uint32_t a = from / t->nodes, b = to / t->nodes, n = 0; /* numbers of the routers */
     uint32_t group = a / t->routers, other = b / t->routers;
     uint32_t outs = t->routers * t->ways_out, each = t->routers * t->routers + outs;
     a %= t->routers;
@@ -93,7 +94,7 @@ double routes_bytes_per_s(const Routes *r, uint32_t link)
     return link % each < inside ? t->link_bytes_per_s : t->way_out_bytes_per_s;
 }
 
-/* NCCL's binary tree (trees.cc): returns the parent of i; n: i is the root. */
+/* Returns the parent of node i in NCCL's binary tree (trees.cc); n: i is the root. */
 static uint32_t parent_of(uint32_t i, uint32_t n)
 {
     if (i == 0) return n;
@@ -101,7 +102,8 @@ static uint32_t parent_of(uint32_t i, uint32_t n)
     return up < n ? up : i ^ bit;
 }
 
-/* The second tree is the first one mirrored or, with an odd number of nodes, shifted by one. */
+/* Returns the parent of node i in the second tree. This tree is the first one mirrored or, if the
+ * number of nodes is odd, shifted by one. */
 static uint32_t second_parent_of(uint32_t i, uint32_t n)
 {
     uint32_t there = n % 2 == 0 ? n - 1 - i : (i + n - 1) % n, up = parent_of(there, n);

@@ -6,7 +6,8 @@
 
 #include "sim/compute/kernels.h"
 
-/* True for ops of the loss, a function outside the model that a compiled model may not include. */
+/* Returns true for ops of the loss. The loss is a function outside of the model, so a compiled
+ * model may not contain it. */
 bool runtime_is_loss(OpKind op)
 {
     return strncmp(op_info(op)->name, "xent_", 5) == 0;
@@ -21,7 +22,7 @@ bool runtime_compiles(const Runtime *runtime, const Plan *plan, const Instr *in)
     return plan->graph.modules.at[plan->graph.nodes.at[in->origin].module].layer > 0;
 }
 
-/* True for a reduction of the maxima of 8-bit operands. */
+/* Returns true for a reduction of the largest magnitudes of 8-bit operands. */
 static bool is_scale(const Plan *plan, const Program *p, const Instr *in)
 {
     const Attrs *attrs = graph_attrs_at(&plan->graph, in->attrs);
@@ -29,7 +30,7 @@ static bool is_scale(const Plan *plan, const Program *p, const Instr *in)
            p->buffers.at[program_arg(p, in, 0)].bytes <= sizeof(float);
 }
 
-/* True if the instruction makes or sums a weight's gradient, or updates a weight. */
+/* Returns true if the instruction makes or sums the gradient of a weight, or updates a weight. */
 static bool is_training(const Program *p, const Instr *in)
 {
     if (in->phase == PHASE_update) return true;
@@ -47,9 +48,10 @@ bool runtime_quantises_weight(const Program *p, const Instr *in)
     return of == CATEGORY_parameter || of == CATEGORY_gathered;
 }
 
-/* True for the largest magnitude of a tensor of 4-bit numbers (nvfp4), and for its reduction. The
- * node that quantises the tensor follows. Frameworks find it in every step, but each rank takes the
- * maximum of its own part (Transformer Engine: all ranks of tp where sequences are gathered). */
+/* Returns true if the instruction finds the largest magnitude of a whole tensor of 4-bit numbers
+ * (nvfp4), or reduces it. (The node after it quantises the tensor.) Frameworks find this magnitude
+ * in every step, but each rank takes that of its own part (Transformer Engine: all ranks of tp if
+ * sequences are gathered). */
 static bool finds_whole(const Plan *plan, const Instr *in)
 {
     const Graph *g = &plan->graph;
@@ -93,7 +95,7 @@ double runtime_unfused_s(const Device *device, DType dtype, double heads, double
            kernel_memory_s(device, scores * (backward ? 19 : 13));
 }
 
-/* True for the first instruction of its micro-batch's pass, forward or backward, through the
+/* Returns true for the first instruction of a micro-batch's forward or backward pass through the
  * stage. */
 static bool begins_pass(const Program *p, const Instr *in)
 {
