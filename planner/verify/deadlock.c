@@ -478,9 +478,10 @@ void verify_deadlock(Verifier *v)
         links[v->program] = link_streams(v, v->p);
     }
     check_sequences(v, all, ranks.at, ranks.n, r.varying);
+    v->p = NULL;
+    if (!(v->proofs & VERIFY_in_full) && verify_ends_in_order(plan)) return;
     r.n = ranks.n;
     r.players = arena_array(v->arena, r.n, sizeof *r.players);
     for (uint32_t i = 0; i < r.n; i++) r.players[i].rank = ranks.at[i];
     replay(&r, links);
-    v->p = NULL;
 }

@@ -87,6 +87,23 @@ static bool all_before(const HappensBefore *o, const Pc *of_lane, Pc b)
     return late == 0;
 }
 
+bool verify_ends_in_order(const Plan *plan)
+{
+    if (plan->programs.n != 1) return false;
+    const Program *p = &plan->programs.at[0];
+    Pc first[STREAM_COUNT] = {0}; /* of the launch group at the end of the stream */
+    uint32_t launch[STREAM_COUNT] = {0};
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        if (verify_is_p2p(in)) return false;
+        if (!in->launch || in->launch != launch[in->stream]) first[in->stream] = pc;
+        launch[in->stream] = in->launch;
+        for (uint32_t k = 0; k < in->after.n; k++)
+            if (p->after.at[in->after.first + k] >= first[in->stream]) return false;
+    }
+    return true;
+}
+
 /* ---- races ---- */
 
 typedef struct Touch { /* payload of the map: the last writer, followed by reader[lane] */
@@ -104,6 +121,12 @@ typedef struct ClockSweep {
     BufferId *heir;       /* [root]: the buffer that took over its bytes */
     uint64_t *lo;         /* [buffer]: its address */
     BufferId *root;       /* [buffer] */
+    /* [root]: all accesses are to all its bytes, and `map` says that these bytes are its own. Then
+     * `writer` [root] and `newest` replace the map. */
+    bool *has_views, *is_known;
+    Pc *writer;
+    bool by_root; /* use them */
+    bool failed;  /* a check by root failed */
 } ClockSweep;
 
 static Pc *readers(Touch *t)
@@ -155,11 +178,34 @@ static void inherit(ClockSweep *s, Pc pc, BufferId from, BufferId root)
     s->heir[from] = root;
 }
 
+/* Checks an access to all bytes of a buffer. A write waits for all earlier accesses. (An access
+ * before the last write finished before that write.) */
+static void access_root(ClockSweep *s, Pc pc, BufferId root, bool writes)
+{
+    const HappensBefore *o = &s->v->order;
+    const Pc *clock = o->clock + (size_t)pc * o->n_lanes,
+             *newest = s->newest + (size_t)root * o->n_lanes, last = s->writer[root];
+    uint32_t late = 0;
+    if (writes) {
+        for (uint32_t k = 0; k < o->n_lanes; k++)
+            late |= (uint32_t)(clock[k] < newest[k]) & (uint32_t)(newest[k] != pc);
+        s->writer[root] = pc;
+    } else if (last && last != pc) {
+        late = clock[o->lane[last]] < last;
+    }
+    if (late) s->failed = true;
+    touch_root(s, pc, root);
+}
+
 static void read_range(ClockSweep *s, Pc pc, BufferId b)
 {
     const uint64_t lo = s->lo[b], hi = lo + s->v->p->buffers.at[b].bytes;
     if (lo == hi) return;
     const BufferId root = s->root[b];
+    if (s->is_known[root]) {
+        access_root(s, pc, root, false);
+        return;
+    }
     touch_root(s, pc, root);
     RangeAt at = range_cut(&s->map, lo, hi);
     Pc reported = 0;
@@ -191,6 +237,10 @@ static void write_range(ClockSweep *s, Pc pc, BufferId b)
     const uint64_t lo = s->lo[b], hi = lo + s->v->p->buffers.at[b].bytes;
     if (lo == hi) return;
     BufferId root = s->root[b], from = root;
+    if (s->is_known[root]) {
+        access_root(s, pc, root, true);
+        return;
+    }
     RangeAt at = range_find(&s->map, lo);
     Pc reported = 0;
     touch_root(s, pc, root);
@@ -198,6 +248,7 @@ static void write_range(ClockSweep *s, Pc pc, BufferId b)
         Touch *t = range_payload(&s->map, at);
         if (t->state != TOUCH_empty && t->root != root && t->root != from)
             inherit(s, pc, from = t->root, root);
+        if (t->root == from && s->is_known[from]) continue; /* all its accesses were checked */
         Pc other = t->state == TOUCH_written ? t->writer : 0;
         if ((!other || order_before(o, other, pc)) && all_before(o, readers(t), pc)) continue;
         for (uint32_t k = 0; k <= o->n_lanes; k++) {
@@ -211,6 +262,8 @@ static void write_range(ClockSweep *s, Pc pc, BufferId b)
     Touch *fresh = (Touch *)(void *)s->fresh;
     *fresh = (Touch){TOUCH_written, pc, root};
     range_assign(&s->map, lo, hi, fresh);
+    s->is_known[root] = s->by_root && !s->has_views[root];
+    s->writer[root] = pc;
 }
 
 /* True if output j may use the bytes of input i. They must be the same bytes, and the op must allow
@@ -247,22 +300,43 @@ static void check_overlap_within(const ClockSweep *s, Pc pc)
         }
 }
 
-void verify_races(Verifier *v)
+bool *verify_has_views(const Program *p, Arena *arena)
+{
+    bool *has = arena_array(arena, p->buffers.n, sizeof *has);
+    for (BufferId b = 1; b < p->buffers.n; b++) {
+        const Buffer *at = &p->buffers.at[b], *parent = &p->buffers.at[at->parent];
+        if (at->parent && (at->offset || at->bytes != parent->bytes)) has[at->parent] = true;
+    }
+    return has;
+}
+
+static ClockSweep sweep_new(Verifier *v, bool by_root)
 {
     const Program *p = v->p;
-    ClockSweep s = {.v = v};
-    size_t size = sizeof(Touch) + v->order.n_lanes * sizeof(Pc);
+    ClockSweep s = {.v = v, .by_root = by_root};
+    const size_t size = sizeof(Touch) + v->order.n_lanes * sizeof(Pc);
     range_map_init(&s.map, v->arena, size);
     s.fresh = arena_alloc(v->arena, size);
     s.newest = arena_array(v->arena, (size_t)p->buffers.n * v->order.n_lanes + 1, sizeof *s.newest);
     s.heir = arena_array(v->arena, p->buffers.n, sizeof *s.heir);
     s.lo = arena_array(v->arena, p->buffers.n, sizeof *s.lo);
     s.root = arena_array(v->arena, p->buffers.n, sizeof *s.root);
+    s.has_views = verify_has_views(p, v->arena);
+    s.is_known = arena_array(v->arena, p->buffers.n, sizeof *s.is_known);
+    s.writer = arena_array(v->arena, p->buffers.n, sizeof *s.writer);
     for (BufferId b = 1; b < p->buffers.n; b++) {
-        uint64_t offset;
+        const BufferId parent = p->buffers.at[b].parent;
         s.lo[b] = verify_address(p, b);
-        s.root[b] = program_root(p, b, &offset);
+        s.root[b] = parent ? parent : b; /* no view is inside another view */
     }
+    return s;
+}
+
+/* Returns true if it found no race. */
+static bool find_races(Verifier *v, bool by_root)
+{
+    const Program *p = v->p;
+    ClockSweep s = sweep_new(v, by_root);
     for (BufferId b = 1; b < p->buffers.n; b++) {
         const Buffer *at = &p->buffers.at[b];
         if (at->parent || !at->persistent || !at->bytes) continue;
@@ -279,6 +353,7 @@ void verify_races(Verifier *v)
         } while (range_next(&s.map, &there) && range_lo(&s.map, there) < lo + at->bytes);
         *(Touch *)(void *)s.fresh = (Touch){TOUCH_initial, 0, b};
         range_assign(&s.map, lo, lo + at->bytes, s.fresh);
+        s.is_known[b] = by_root && !s.has_views[b];
     }
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
@@ -288,4 +363,16 @@ void verify_races(Verifier *v)
         for (uint32_t i = in->n_in; i < in->args.n; i++) write_range(&s, pc, program_arg(p, in, i));
         check_overlap_within(&s, pc);
     }
+    return !s.failed && v->n_reported == 0;
+}
+
+/* Most buffers are only accessed as a whole, so races are first sought by buffer. If one is found,
+ * all bytes are looked at again, and reports are made. */
+void verify_races(Verifier *v)
+{
+    Diag unheard = diag_in(v->arena);
+    Verifier quiet = *v;
+    quiet.d = &unheard;
+    quiet.n_reported = 0;
+    if (!v->by_root || v->order.any_vague || !find_races(&quiet, true)) find_races(v, false);
 }

@@ -22,6 +22,7 @@
  *   state.c      state between steps other than parameters
  *   start.c      the memory at the beginning of a step
  *   run.c        all programs, which wait for each other's values
+ *   whole.c      values of buffers that are only accessed as a whole
  *   value.c      abstract memory: the value in each byte range of the arena
  *   halo.c       strips of neighbours, and the rows that windows read
  *   strides.c    contiguous rows exchanged for strided rows
@@ -133,6 +134,7 @@ typedef struct Verifier {
     Arena *arena;
     Fault fault;
     uint32_t proofs;
+    bool by_root; /* races are sought: values of whole buffers need no map of bytes */
     uint32_t n_reported, n_left_out, n_warned;
     /* the program that is being proven */
     uint32_t program;
@@ -160,6 +162,11 @@ typedef struct Verifier {
     TensorId *counts;      /* [tensor]: the counts of its uneven rows; 0: it has none */
     /* abstract memory of the program */
     RangeMap memory;
+    /* [root], NULL: not used. The value of a buffer whose accesses are all to all its bytes; 0: see
+     * `memory`. A buffer that still holds a value must not lose bytes to another buffer, so such
+     * results count only if the program has no races. */
+    uint32_t *whole;
+    bool *has_views; /* [root]: some access is to a part of its bytes */
     Vals vals;
     LIST(ValueEntry) entries;
     LIST(ValueEntries) lists;
@@ -239,6 +246,13 @@ void verify_segments(Verifier *v);
 bool verify_structure_program(Verifier *v);
 void verify_order(Verifier *v); /* fills v->order */
 void verify_races(Verifier *v);
+/* True if all ranks run one program without messages, and no member of a launch group waits for an
+ * instruction behind the group's first member. Then no rank waits forever: with each group at the
+ * position of its first member, every instruction waits only for earlier ones, and all ranks reach
+ * each communication in this order. */
+bool verify_ends_in_order(const Plan *plan);
+/* Returns [root]: true if a view has only a part of the root's bytes. */
+bool *verify_has_views(const Program *p, Arena *arena);
 void verify_kernels(Verifier *v); /* checks the promises of Instr.fuse */
 bool verify_is_product(const Instr *in);
 /* Checks the part at pc of a kernel that begins with `product`. before: the part before pc. */
@@ -364,6 +378,15 @@ void value_shapes_start(Verifier *v);
  * returns a bad value. `what` and `arg` name the argument in the message. */
 Val value_read(Verifier *v, Pc pc, BufferId b, const char *what, uint32_t arg);
 /* Does the same for `bytes` bytes at an address, as a value of `shape`. */
+/* ---- whole.c ---- */
+void value_whole_start(Verifier *v);
+/* Returns the value of buffer b if it is held outside the map and has this shape; else NULL. */
+const Val *value_whole(Verifier *v, BufferId b, uint32_t shape);
+/* Puts a value that is held outside the map into the map. */
+void value_spread(Verifier *v, BufferId b);
+/* Holds a value outside the map. Returns false if the map must hold it. */
+bool value_write_whole(Verifier *v, BufferId b, uint64_t bytes, uint32_t val);
+
 Val value_read_at(Verifier *v, Pc pc, BufferId b, uint64_t address, uint64_t bytes, uint32_t shape,
                   const char *what, uint32_t arg);
 /* Writes the value to b. Takes its shape, dtype and bytes from b. */

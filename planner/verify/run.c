@@ -6,6 +6,8 @@
 typedef struct ProgramState {
     Pc pc;
     RangeMap memory;
+    uint32_t *whole;
+    bool *has_views;
     Vals vals;
     uint32_t *present_slots, n_present_slots, *n_updates;
     Pc brought; /* the all_reduce over stages for whose end the program waits */
@@ -61,6 +63,8 @@ static void load(Verifier *v, ProgramState *r)
     v->p = &v->plan->programs.at[v->program];
     if (r->begun) {
         v->memory = r->memory;
+        v->whole = r->whole;
+        v->has_views = r->has_views;
         v->vals = r->vals;
         v->present_slots = r->present_slots;
         v->n_present_slots = r->n_present_slots;
@@ -77,6 +81,8 @@ static void load(Verifier *v, ProgramState *r)
 static void store(const Verifier *v, ProgramState *r)
 {
     r->memory = v->memory;
+    r->whole = v->whole;
+    r->has_views = v->has_views;
     r->vals = v->vals;
     r->present_slots = v->present_slots;
     r->n_present_slots = v->n_present_slots;

@@ -80,6 +80,7 @@ void value_memory_start(Verifier *v)
     uint32_t *flat_of = arena_array(v->arena, v->g->units.n + 1, sizeof *flat_of);
     uint32_t *n_moments = arena_array(v->arena, v->g->units.n + 1, sizeof *n_moments);
     range_map_init(&v->memory, v->arena, sizeof(HeldValue));
+    value_whole_start(v);
     v->vals.n = 0;
     list_reserve_none(v->arena, &v->vals);
     list_reserve_none(v->arena, &v->entries);

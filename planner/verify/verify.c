@@ -117,6 +117,7 @@ static void prove_parts(Verifier *v)
     for (uint32_t i = 0; i < n; i++)
         again = again || all[i].v.n_reported > 0 || (i != PROOF_values && all[i].v.n_warned > 0);
     if (again) {
+        v->by_root = false;
         for (uint32_t i = 0; i < n_programs; i++) prove_part(v, PROOF_programs + i);
         prove_part(v, PROOF_metadata);
         prove_part(v, PROOF_deadlock);
@@ -180,7 +181,8 @@ bool verify_plan(const Plan *plan, uint32_t proofs, bool user_plan, Diag *d)
                   .d = d,
                   .arena = arena_new(),
                   .fault = user_plan ? FAULT_input : FAULT_internal,
-                  .proofs = proofs | VERIFY_structure};
+                  .proofs = proofs | VERIFY_structure,
+                  .by_root = proofs & VERIFY_races && !(proofs & VERIFY_in_full)};
     if (structure(&v)) {
         prove_parts(&v);
         if (proofs & VERIFY_metadata && v.n_reported == 0) check_attributes(&v);

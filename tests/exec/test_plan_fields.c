@@ -274,12 +274,15 @@ static const char *unsealed(const Subject *s, const TextField *field, const Plac
 
 static void try_one(Tally *tally, const Subject *s, const Place *p, const char *value, Arena *arena)
 {
-    Diag d = diag_in(arena);
+    Diag d = diag_in(arena), full = diag_in(arena);
     const TextField *field = &text_record(p->kind)->fields[p->field];
     const char *changed = edit(s->text, p, value, arena);
     if (changed == NULL || strcmp(changed, s->text) == 0) return;
     Plan *plan = text_parse("changed", changed, strlen(changed), arena, &d);
-    bool accepted = plan != NULL && verify_plan(plan, VERIFY_all & ~VERIFY_redundant, true, &d);
+    const uint32_t proofs = VERIFY_all & ~VERIFY_redundant;
+    bool accepted = plan != NULL && verify_plan(plan, proofs, true, &d);
+    if (plan != NULL)
+        assert_int_equal(verify_plan(plan, proofs | VERIFY_in_full, true, &full), accepted);
     tally->n[field->trust][accepted]++;
     tally->accepted[p->kind][p->field] += accepted;
     const int ends = accepted && field->trust != TRUST_proven ? exec_ends(s->tiny, plan) : AGREES;

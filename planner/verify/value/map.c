@@ -109,8 +109,33 @@ RangeAt range_cut(RangeMap *m, uint64_t lo, uint64_t hi)
     return range_split(m, lo);
 }
 
+/* Assigns to ranges of one block. Returns false if they reach into the next block, or if the block
+ * has no room. */
+static bool assign_within(RangeMap *m, uint64_t lo, uint64_t hi, const void *payload)
+{
+    const RangeAt at = range_find(m, lo);
+    RangeBlock *b = m->blocks.at[at.block];
+    uint32_t end = at.i + 1; /* behind the last range that [lo, hi) touches */
+    while (end < b->n && b->lo[end] < hi) end++;
+    const uint64_t old_hi = range_hi(m, (RangeAt){at.block, end - 1});
+    const bool left = b->lo[at.i]<lo, right = old_hi> hi; /* parts of old ranges that stay */
+    const uint32_t i = at.i + left, next = i + 1 + right;
+    if (old_hi < hi || b->n - end + next > RANGE_BLOCK) return false;
+    if (next > end) copy_ranges(m, b, next, b, end, b->n - end);
+    if (right) {
+        if (i + 1 != end - 1) copy_ranges(m, b, i + 1, b, end - 1, 1);
+        b->lo[i + 1] = hi;
+    }
+    if (next < end) copy_ranges(m, b, next, b, end, b->n - end);
+    b->n = b->n - end + next;
+    b->lo[i] = lo;
+    memcpy(b->payload + i * m->size, payload, m->size);
+    return true;
+}
+
 void range_assign(RangeMap *m, uint64_t lo, uint64_t hi, const void *payload)
 {
+    if (assign_within(m, lo, hi, payload)) return;
     RangeAt at = range_cut(m, lo, hi);
     memcpy(range_payload(m, at), payload, m->size);
     if (range_hi(m, at) == hi) return;

@@ -367,6 +367,7 @@ Val value_read_at(Verifier *v, Pc pc, BufferId b, uint64_t address, uint64_t byt
                   const char *what, uint32_t arg)
 {
     const Buffer *at = &v->p->buffers.at[b];
+    if (bytes) value_spread(v, b);
     Val claim = {.bytes = bytes, .shape = shape, .dtype = (uint8_t)at->dtype, .buffer = b};
     if (!bytes) return claim;
     Reading r = {.v = v,
@@ -426,8 +427,14 @@ Val value_read_at(Verifier *v, Pc pc, BufferId b, uint64_t address, uint64_t byt
 Val value_read(Verifier *v, Pc pc, BufferId b, const char *what, uint32_t arg)
 {
     const Buffer *at = &v->p->buffers.at[b];
-    return value_read_at(v, pc, b, verify_address(v->p, b), at->bytes, v->canon[at->shape], what,
-                         arg);
+    const uint32_t shape = v->canon[at->shape];
+    const Val *whole = value_whole(v, b, shape);
+    if (whole) {
+        Val val = *whole;
+        val.buffer = b;
+        return lone_entry(v, val);
+    }
+    return value_read_at(v, pc, b, verify_address(v->p, b), at->bytes, shape, what, arg);
 }
 
 /* ---- writing ---- */
@@ -450,7 +457,8 @@ void value_write_at(Verifier *v, Pc pc, BufferId b, uint64_t address, uint64_t b
     val.used = false;
     val.comm = pc && verify_is_comm(&v->p->code.at[pc]);
     HeldValue held = {address, (uint32_t)list_push(v->arena, &v->vals, val)};
-    range_assign(&v->memory, address, address + bytes, &held);
+    if (!value_write_whole(v, b, bytes, held.val))
+        range_assign(&v->memory, address, address + bytes, &held);
     if (v->n_present_slots && !val.bad) v->present_slots[present_slot(v, &val)] = held.val;
 }
 
@@ -472,13 +480,16 @@ bool value_present(Verifier *v, Pc pc, const Val *val, BufferId *where)
         x->packed_dim != val->packed_dim || x->dtype != val->dtype ||
         (!x->list && value_is_zero(x->vn)))
         return false;
-    uint64_t address = verify_address(v->p, x->buffer), offset;
+    const BufferId parent = v->p->buffers.at[x->buffer].parent, in = parent ? parent : x->buffer;
+    const Buffer *root = &v->p->buffers.at[in];
+    *where = x->buffer;
+    if (v->whole && v->whole[in])
+        return v->whole[in] == found && (root->persistent || root->last > pc);
+    uint64_t address = verify_address(v->p, x->buffer);
     RangeAt at = range_find(&v->memory, address);
     const HeldValue *held = range_payload(&v->memory, at);
     if (held->val != found || range_lo(&v->memory, at) != address ||
         range_hi(&v->memory, at) < address + x->bytes)
         return false;
-    const Buffer *root = &v->p->buffers.at[program_root(v->p, x->buffer, &offset)];
-    *where = x->buffer;
     return root->persistent || root->last > pc;
 }

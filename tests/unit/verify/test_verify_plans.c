@@ -15,14 +15,15 @@ typedef struct Count {
     uint32_t n, failed;
 } Count;
 
-/* True if several threads report about the plan what one thread has reported: `d` from item `said`
+/* True if these proofs report in so many threads what one thread has reported: `d` from item `said`
  * on. */
-static bool same_in_threads(const Plan *plan, uint32_t said, const Diag *d)
+static bool same_reports(const Plan *plan, uint32_t proofs, uint32_t threads, uint32_t said,
+                         const Diag *d)
 {
     Arena *arena = arena_new();
     Diag again = diag_in(arena);
-    parallel_allow(3);
-    bool same = verify_plan(plan, VERIFY_all, false, &again) && again.items.n == d->items.n - said;
+    parallel_allow(threads);
+    bool same = verify_plan(plan, proofs, false, &again) && again.items.n == d->items.n - said;
     parallel_allow(1);
     for (uint32_t i = 0; same && i < again.items.n; i++)
         same = strcmp(again.items.at[i].text, d->items.at[said + i].text) == 0;
@@ -38,8 +39,9 @@ static void visit(void *self, const Tiny *t)
         Diag d = diag_in(arena);
         const Plan *plan = tiny_plan(t, fp64, arena, &d);
         uint32_t said = d.items.n; /* by the passes, about options that do not apply */
-        bool ok =
-            plan && verify_plan(plan, VERIFY_all, false, &d) && same_in_threads(plan, said, &d);
+        bool ok = plan && verify_plan(plan, VERIFY_all, false, &d) &&
+                  same_reports(plan, VERIFY_all, 3, said, &d) &&
+                  same_reports(plan, VERIFY_all | VERIFY_in_full, 1, said, &d);
         count->n++;
         bool warns = d.items.n > said + d.n_errors; /* only about gathers that were requested */
         if (!ok || d.n_errors || (warns && t->tp_options.share_gathers)) {

@@ -1,0 +1,148 @@
+/* The short cuts of the proofs change no answer and no report: plans of the corpus with one changed
+ * field in one instruction or buffer are proven with them and in full. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/base/parallel.h"
+#include "planner/base/rng.h"
+#include "planner/verify/verify.h"
+#include "tests/support/plans/corpus.h"
+
+typedef struct Field {
+    const char *name;
+    size_t offset, size;
+} Field;
+
+#define INSTR(key, field, ...) {#field, offsetof(Instr, field), sizeof(((Instr *)0)->field)},
+#define INSTR_WORD             INSTR
+static const Field instr_fields[] = {
+#include "planner/ir/program.def"
+    {"n_in", offsetof(Instr, n_in), sizeof(uint8_t)}};
+#define BUFFER(key, field, ...) {#field, offsetof(Buffer, field), sizeof(((Buffer *)0)->field)},
+#define BUFFER_WORD             BUFFER
+static const Field buffer_fields[] = {
+#include "planner/ir/program.def"
+};
+enum {
+    INSTR_FIELDS = sizeof instr_fields / sizeof *instr_fields,
+    BUFFER_FIELDS = sizeof buffer_fields / sizeof *buffer_fields,
+    OTHERS = 2, /* an argument, a predecessor */
+    CHANGES = INSTR_FIELDS + BUFFER_FIELDS + OTHERS
+};
+
+typedef struct Tally {
+    uint64_t changes; /* for each plan */
+    uint32_t every, n_plans, n, refused[CHANGES];
+    uint64_t seed;
+} Tally;
+
+/* A place that was changed, and its old bytes. */
+typedef struct Edit {
+    unsigned char *at, old[16];
+    size_t size;
+    uint32_t kind;
+} Edit;
+
+static uint64_t draw(Tally *t, uint64_t n)
+{
+    return n == 0 ? 0 : rng_below(t->seed++, 1, 2, n);
+}
+
+/* Gives the field another element's value, or the next number. */
+static Edit change_field(Tally *t, void *items, size_t size, uint64_t n, const Field *f,
+                         uint32_t kind)
+{
+    Edit c = {.size = f->size, .kind = kind};
+    c.at = (unsigned char *)items + (1 + draw(t, n - 1)) * size + f->offset;
+    assert_true(f->size <= sizeof c.old);
+    memcpy(c.old, c.at, f->size);
+    for (int k = 0; k < 8 && memcmp(c.old, c.at, f->size) == 0; k++)
+        memcpy(c.at, (unsigned char *)items + (1 + draw(t, n - 1)) * size + f->offset, f->size);
+    const bool counts = f->size == sizeof(uint32_t) && memcmp(c.old, c.at, f->size) == 0;
+    if (counts) *c.at = (unsigned char)(*c.at ^ 1);
+    return c;
+}
+
+static Edit edit(Tally *t, Program *p, uint32_t kind)
+{
+    if (kind < INSTR_FIELDS)
+        return change_field(t, p->code.at, sizeof *p->code.at, p->code.n, &instr_fields[kind],
+                            kind);
+    if (kind < INSTR_FIELDS + BUFFER_FIELDS)
+        return change_field(t, p->buffers.at, sizeof *p->buffers.at, p->buffers.n,
+                            &buffer_fields[kind - INSTR_FIELDS], kind);
+    const Field whole = {"element", 0, sizeof(uint32_t)};
+    if (kind == CHANGES - 1 && p->after.n > 1)
+        return change_field(t, p->after.at, sizeof(Pc), p->after.n, &whole, kind);
+    return change_field(t, p->args.at, sizeof(BufferId), p->args.n, &whole, CHANGES - 2);
+}
+
+static const char *reports(const Plan *plan, uint32_t proofs, bool *ok, Arena *arena)
+{
+    Diag d = diag_in(arena);
+    Str text = str_in(arena);
+    *ok = verify_plan(plan, proofs, false, &d);
+    diag_print(&d, &text);
+    return str_text(&text);
+}
+
+static void compare(Tally *t, const Plan *plan, const char *name, uint32_t kind)
+{
+    Arena *arena = arena_new();
+    bool ok, full;
+    const char *is = reports(plan, VERIFY_all, &ok, arena);
+    const char *should = reports(plan, VERIFY_all | VERIFY_in_full, &full, arena);
+    if (ok != full || strcmp(is, should) != 0)
+        fail_msg("%s, change %u: with short cuts\n%.2000s\nin full\n%.2000s", name, kind, is,
+                 should);
+    t->n++;
+    if (!ok && kind < CHANGES) t->refused[kind]++;
+    arena_free(arena);
+}
+
+static void visit(void *self, const Tiny *tiny)
+{
+    Tally *t = self;
+    if (t->n_plans++ % t->every != 0) return;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Plan *plan = tiny_plan(tiny, true, arena, &d);
+    assert_non_null(plan);
+    const char *name = corpus_name(tiny, arena);
+    compare(t, plan, name, CHANGES);
+    for (uint64_t i = 0; i < t->changes; i++) {
+        const uint32_t kind = (uint32_t)draw(t, CHANGES);
+        const Edit c = edit(t, &plan->programs.at[draw(t, plan->programs.n)], kind);
+        if (memcmp(c.old, c.at, c.size) != 0) compare(t, plan, name, c.kind);
+        memcpy(c.at, c.old, c.size);
+    }
+    arena_free(arena);
+}
+
+/* SHORT_CUTS: number of changes for each plan. */
+static void change_no_report(void **state)
+{
+    (void)state;
+    const char *wanted = getenv("SHORT_CUTS");
+    Tally t = {.changes = wanted ? strtoul(wanted, NULL, 10) : 120, .every = wanted ? 1 : 16};
+    parallel_allow(1);
+    corpus_each(visit, &t);
+    uint32_t refused = 0;
+    for (uint32_t k = 0; k < CHANGES; k++) refused += t.refused[k];
+    print_message("%u plans and changes, %u refused\n", t.n, refused);
+    assert_true(t.n > 1000 && refused > 500);
+    for (uint32_t k = 0; k < INSTR_FIELDS; k++)
+        if (t.refused[k] == 0) print_message("no change of %s was refused\n", instr_fields[k].name);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(change_no_report)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
