@@ -161,11 +161,20 @@ static bool in_block(const Lower *l, NodeId id, uint32_t stage)
     return l->g->nodes.at[id].layer && l->g->nodes.at[id].stage == stage;
 }
 
+/* Returns the number of blocks among the nodes [first, end). */
+static uint32_t count_blocks(const Graph *g, NodeId first, NodeId end)
+{
+    uint32_t n = 0;
+    for (NodeId id = first; id < end; id = block_end(g, id, end)) n++;
+    return n;
+}
+
 /* Finds the runs among the nodes [first, end) of a stage. */
 static void find_between(Lower *l, uint32_t stage, NodeId first, NodeId end)
 {
     BlockRun run = {.n = 0};
     NodeId before = 0, newest = 0; /* the two newest blocks of the run */
+    if (count_blocks(l->g, first, end) < BLOCKS_LEAST) return;
     for (NodeId id = first, next; id < end; id = next) {
         next = block_end(l->g, id, end);
         const uint32_t length = next - id;

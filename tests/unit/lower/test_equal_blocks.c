@@ -13,7 +13,7 @@
 #include "tests/support/loaded.h"
 #include "tests/support/plans/corpus.h"
 
-enum { LAYERS = 10 }; /* of a stage */
+enum { LAYERS = 14 }; /* of a stage */
 
 typedef struct Tally {
     uint32_t plans, copied; /* members that compile; members with copies */
