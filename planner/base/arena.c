@@ -49,7 +49,7 @@ typedef struct Block Block;
 struct Block {
     Block *next;
     size_t size, used, dirty; /* bytes of `data`; beyond `dirty` they are zero */
-    bool mapped;              /* it lies in a region of large pages, and is never freed */
+    bool mapped;              /* the block lies in a region of large pages, and is never freed */
     alignas(ALIGN) unsigned char data[];
 };
 
@@ -59,7 +59,7 @@ struct Arena {
     void (*release)(void *self);
     void *self;
     ArenaScope *scope;    /* the scope in which the arena was made; NULL: none */
-    Arena *older, *newer; /* its neighbours in the scope's list */
+    Arena *older, *newer; /* the arenas made before and after this one in the same scope */
 };
 
 /* ---- memory is exhausted ---- */
@@ -144,8 +144,8 @@ static struct {
     size_t mapped;
 } region;
 
-/* Maps more memory. Returns false if there is none, or if regions have as much as the pool keeps.
- */
+/* Maps another region of large pages. Returns false if the system has no memory, or if the regions
+ * together already have MOST_POOLED bytes. */
 static bool region_grow(void)
 {
     if (region.mapped >= MOST_POOLED) return false;
@@ -156,12 +156,13 @@ static bool region_grow(void)
     region.at = (unsigned char *)all + (first - (uintptr_t)all);
     region.end = region.at + REGION;
     region.mapped += REGION;
-    (void)madvise(region.at, REGION, MADV_HUGEPAGE); /* without it the pages are small */
+    (void)madvise(region.at, REGION, MADV_HUGEPAGE); /* without this advice the system uses small
+                                                        pages */
     return true;
 }
 
-/* Returns a block of a pooled size from the region of large pages. NULL: it must come from
- * elsewhere. */
+/* Returns a block of a pooled size from the region of large pages. Returns NULL if the region
+ * cannot provide the block; the caller then gets it from calloc. */
 static Block *region_block(size_t size)
 {
     const size_t bytes = size + sizeof(Block);
@@ -182,7 +183,8 @@ static int pool_index(size_t size)
     return SIZES;
 }
 
-/* Returns the least pooled size that has `room` bytes, or `room` if that is larger than all. */
+/* Returns the least pooled size of at least `room` bytes. Returns `room` if it is larger than all
+ * pooled sizes. */
 static size_t pooled_size(size_t room)
 {
     size_t bytes = FIRST_BLOCK;
@@ -300,8 +302,8 @@ static size_t room_for(size_t bytes) /* Returns the space that an allocation tak
     return (bytes + GAP + (ALIGN - 1)) & ~(size_t)(ALIGN - 1);
 }
 
-/* Makes arena->now a block with `room` free bytes: the next kept block if it has them, else a new
- * block. */
+/* Makes arena->now a block with `room` free bytes. This is the block after arena->now if that block
+ * is large enough, otherwise a new one. */
 static void next_block(Arena *arena, size_t room)
 {
     Block *now = arena->now;
@@ -326,7 +328,8 @@ static void next_block(Arena *arena, size_t room)
     arena->now = block;
 }
 
-/* Returns `bytes` bytes. The bytes from `keep` on are zero. */
+/* Allocates `bytes` bytes and zeroes those from index `keep` on. The caller overwrites the first
+ * `keep` bytes. */
 static unsigned char *alloc_from(Arena *arena, size_t bytes, size_t keep)
 {
     assert(arena != NULL && keep <= bytes);
@@ -376,7 +379,7 @@ char *arena_print(Arena *arena, const char *format, ...)
     char first[256]; /* most texts are short */
     int n = vsnprintf(first, sizeof first, format, args);
     va_end(args);
-    if (n < 0) arena_full(); /* the C library had no memory for it */
+    if (n < 0) arena_full(); /* the C library had no memory for formatting */
     char *text = arena_alloc(arena, (size_t)n + 1);
     if ((size_t)n < sizeof first)
         memcpy(text, first, (size_t)n);
@@ -401,7 +404,8 @@ size_t arena_bytes(const Arena *arena)
     return arena->handed;
 }
 
-/* Grows a list in place, if it is the newest allocation of its block. */
+/* Grows a list without moving it, if it is the newest allocation of its block. Returns false
+ * otherwise. */
 static bool grow_in_place(Arena *arena, unsigned char *at, size_t old_bytes, size_t new_bytes)
 {
     Block *block = arena->now;

@@ -1,4 +1,4 @@
-/* Asks Linux for the cores. */
+/* Asks Linux how many processor cores there are, and which of them this process may use. */
 #define _GNU_SOURCE /* sched_getaffinity */
 #include "planner/base/cores.h"
 

@@ -8,14 +8,15 @@
 
 enum { CORE_SET_WORDS = 16 };
 
-/* A bit for each core that a process may use; empty if the system does not say. */
+/* Holds one bit for each core of the machine: 1 if the process may use the core. All bits are 0 if
+ * the system gives no answer. */
 typedef struct CoreSet {
     uint64_t word[CORE_SET_WORDS];
 } CoreSet;
 
-uint32_t cores_online(void); /* all cores of this machine; at least 1 */
-uint32_t cores_usable(void); /* the cores that this process may use; at least 1 */
-CoreSet cores_set(void);     /* the set of the cores that this process may use */
+uint32_t cores_online(void); /* returns the number of all cores of this machine; at least 1 */
+uint32_t cores_usable(void); /* returns the number of cores that this process may use; at least 1 */
+CoreSet cores_set(void);     /* returns the set of the cores that this process may use */
 /* Given the core sets of n processes on this machine, returns true if the sets together hold fewer
  * than n cores. If a set is empty, every core of the machine counts. */
 bool cores_are_short(const CoreSet *all, uint32_t n);

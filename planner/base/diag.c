@@ -1,4 +1,5 @@
-/* Collects diagnostics and renders them, for people and as JSON. It knows no rule. */
+/* Collects diagnostics and renders them, for people and as JSON. The rules that a diagnostic names
+ * are defined elsewhere (`tandem explain`). */
 #include "planner/base/diag.h"
 
 #include <assert.h>
@@ -6,8 +7,8 @@
 
 enum {
     MOST_MESSAGE = 8 << 10
-}; /* bytes; a message holds names from scripts and files, which may
-    * be long */
+}; /* The most bytes of one message. A message holds names from scripts and files, which may be
+      long. */
 
 Diag diag_in(Arena *arena)
 {
@@ -156,7 +157,8 @@ void diag_json(const Diag *d, Str *out)
 
 int diag_exit_code(const Diag *d)
 {
-    /* The enum is written in the order of the exit codes, and the lowest code wins. */
+    /* The values of `Fault` increase with the exit codes. If several errors occurred, the lowest
+     * exit code is returned. */
     int code = 0;
     for (uint32_t i = 0; i < d->items.n; i++) {
         const Diagnostic *item = &d->items.at[i];

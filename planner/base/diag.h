@@ -21,13 +21,14 @@ typedef enum Severity { SEVERITY_error, SEVERITY_warning, SEVERITY_note } Severi
 /* The kind of an error. It decides the exit code; the lowest code wins (3 before 4). */
 typedef enum Fault {
     FAULT_none,
-    FAULT_internal,   /* exit 1: a proof failed on a plan that our own passes made; I/O */
-    FAULT_usage,      /* exit 2 */
+    FAULT_internal,   /* exit 1: a check failed on a plan that our own passes made, or a file could
+                         not be read or written */
+    FAULT_usage,      /* exit 2: wrong command line */
     FAULT_input,      /* exit 3: script or plan invalid */
-    FAULT_infeasible, /* exit 4: does not fit */
+    FAULT_infeasible, /* exit 4: the plan does not fit into memory */
     FAULT_threshold,  /* exit 5: a comparison failed */
-    FAULT_run,        /* exit 6 */
-    FAULT_store       /* exit 7 */
+    FAULT_run,        /* exit 6: a training run could not start, or failed */
+    FAULT_store       /* exit 7: the store of results failed */
 } Fault;
 
 typedef struct Diagnostic {
@@ -52,17 +53,17 @@ Diag diag_in(Arena *arena);
 void diag_add(Diag *d, Diagnostic item);
 /* Adds all diagnostics of another list. Copies their texts, so the other arena may be freed. */
 void diag_add_all(Diag *d, const Diag *from);
-/* Adds an error; returns false so that a caller may `return diag_error(...)`. */
+/* Adds an error. Returns false, so that a caller may write `return diag_error(...)`. */
 bool diag_error(Diag *d, Fault fault, const char *rule, Loc loc, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 void diag_warning(Diag *d, const char *rule, Loc loc, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 void diag_note(Diag *d, const char *rule, Loc loc, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* Puts a hint on the newest item. */
+/* Adds a hint to the newest diagnostic. */
 void diag_hint(Diag *d, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Moves item number `item` to `user`, a line of the user's script. The item's old location, a line
- * of a library script, becomes `library` and is printed behind the message. */
+/* Gives item number `item` the location `user`, a line of the user's script. The item's old
+ * location, a line of a library script, becomes `library` and is printed after the message. */
 void diag_in_library(Diag *d, uint32_t item, Loc user);
 /* Prints all items for people, one to three lines each, in the order in which they were found. */
 void diag_print(const Diag *d, Str *out);

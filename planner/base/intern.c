@@ -1,5 +1,6 @@
-/* A hash index beside a list. Each entry is checked against the list. If a plan was changed by
- * hand, the index can miss a match but cannot return a wrong one. */
+/* Keeps a hash index for a list. Each hit in the index is compared with the list's record, so the
+ * index never returns a wrong record, even if a record was changed after it had been entered. In
+ * that case, however, a match may be missed. */
 #include "planner/base/intern.h"
 
 #include <assert.h>
@@ -7,8 +8,8 @@
 
 #include "planner/base/str.h"
 
-/* The index is never stored, so its hash may be simple: two lanes of words, multiplied and folded.
- */
+/* Hashes a record. The index is never written to a file, so the hash may be simple: it multiplies
+ * the words of two lanes and combines them. */
 static uint32_t hash_of(const void *value, size_t size)
 {
     static const uint64_t odd = UINT64_C(0x9E3779B97F4A7C15);

@@ -1,5 +1,6 @@
-/* Finds equal records in a list by their bytes, for interning (plan_shape, graph_attrs). It is
- * only a faster search over the list, so a zeroed Intern works for any list. */
+/* Finds a record in a list by its bytes, so that equal records are stored only once (plan_shape,
+ * graph_attrs). The list stays as it is; an Intern only makes the search faster. A zeroed Intern
+ * works for any list. */
 #ifndef TANDEM_BASE_INTERN_H
 #define TANDEM_BASE_INTERN_H
 
@@ -13,8 +14,9 @@ typedef struct Intern {
     uint32_t n, room; /* items entered so far; number of slots, a power of two */
 } Intern;
 
-/* Returns the index of the first item whose bytes equal `value`, or UINT32_MAX. It first enters the
- * items added since the last call, so a caller only has to append a missing value to the list. */
+/* Returns the index of the first item whose bytes equal `value`, or UINT32_MAX if there is none.
+ * The items that were appended since the last call are entered first, so the caller only has to
+ * append a missing value to the list. */
 uint32_t intern_find(Intern *t, Arena *arena, const void *items, uint32_t n_items, size_t size,
                      const void *value);
 

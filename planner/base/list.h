@@ -21,20 +21,20 @@
          ? (void *)(list)->at                                                                      \
          : list_grow((arena), (list)->at, (list)->n, &(list)->room, 1, sizeof *(list)->at))
 
-/* Appends a zeroed element, returns its index. */
+/* Appends a zeroed element and returns the element's index. */
 #define list_add(arena, list)                                                                      \
     ((list)->at = list_room(arena, list), memset(&(list)->at[(list)->n], 0, sizeof *(list)->at),   \
      (list)->n++)
 
-/* Appends a copy of `value`, returns its index. */
+/* Appends a copy of `value` and returns the new element's index. */
 #define list_push(arena, list, value)                                                              \
     ((list)->at = list_room(arena, list), (list)->at[(list)->n] = (value), (list)->n++)
 
-/* Reserves index 0 of an empty list for "none". */
+/* Gives index 0 of an empty list to a zeroed element that stands for "none". */
 #define list_reserve_none(arena, list) ((void)((list)->n == 0 ? list_add(arena, list) : 0))
 
-/* Returns an array that starts with the first n elements of `at` and has room for `more` elements
- * behind them. The new room is not initialised. Updates *room. */
+/* Returns an array that starts with the first n elements of `at` and then has room for `more`
+ * elements. The new room is not initialised. Sets *room to the number of elements that fit. */
 void *list_grow(Arena *arena, void *at, uint32_t n, uint32_t *room, uint32_t more, size_t size);
 
 #endif

@@ -4,7 +4,8 @@
 #define TANDEM_BASE_LOG_H
 
 typedef enum LogLevel { LOG_quiet, LOG_info, LOG_debug } LogLevel;
-/* rank -1: no prefix. TANDEM_LOG wins over `level`, except over LOG_quiet. */
+/* Sets the level, and the rank that is printed before each note; rank -1 prints none. The variable
+ * TANDEM_LOG overrides `level`, unless `level` is LOG_quiet. */
 void log_configure(LogLevel level, int rank);
 void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -12,9 +12,9 @@
 #define NORMAL_FUNCTION static inline
 #endif
 
-/* ln x for a normal number x > 0. With x = m 2^e and s = (m - 1) / (m + 1), ln m is twice the area
- * tangent of s, a series in s^2. m lies between sqrt(1/2) and sqrt(2), so s^2 < 0.0295, and the
- * first power that is left out is below 2^-60. */
+/* Returns ln x for a normal floating-point number x > 0. Write x = m 2^e with m between sqrt(1/2)
+ * and sqrt(2), and s = (m - 1) / (m + 1). Then ln m is twice the area tangent of s, a series in
+ * powers of s^2 < 0.0295. The first power that the code leaves out is below 2^-60. */
 NORMAL_FUNCTION double normal_log(double x)
 {
     const double ln2_high = 0x1.62e42fefa38p-1, ln2_low = 0x1.ef35793c7673p-45;
@@ -43,8 +43,9 @@ NORMAL_FUNCTION double normal_log(double x)
     return n * ln2_high + (2 * s + (2 * s * q * sum + n * ln2_low));
 }
 
-/* Returns the cosine of `turn` turns, for turn in [0, 1). Subtracting the nearest multiple of a
- * quarter is exact. The remainder is at most an eighth, where both series converge fast. */
+/* Returns the cosine of an angle of `turn` full circles, for `turn` in [0, 1). The nearest multiple
+ * of a quarter circle is subtracted first, which is exact. The remainder is at most an eighth of a
+ * circle, where the series of sine and cosine converge fast. */
 NORMAL_FUNCTION double normal_cos_turn(double turn)
 {
     const int quarter = (int)(4 * turn + 0.5);
@@ -72,15 +73,15 @@ NORMAL_FUNCTION double normal_cos_turn(double turn)
     return quarter == 3 ? odd : even;
 }
 
-/* Returns the upper 53 bits as a fraction in [0, 1). */
+/* Returns the upper 53 bits as a number in [0, 1). */
 NORMAL_FUNCTION double normal_fraction(uint64_t bits)
 {
     return (double)(bits >> 11) * 0x1p-53;
 }
 
-/* Returns a normally distributed number (mean 0, deviation 1) from two random numbers, by the
- * method of Box and Muller. The logarithm's argument is above 0, so the result is finite: at most
- * 8.6 deviations. */
+/* Returns a normally distributed number (mean 0, standard deviation 1) made from two random numbers
+ * by the method of Box and Muller. The logarithm's argument is above 0, so the result is finite:
+ * its magnitude is at most 8.6. */
 NORMAL_FUNCTION double normal_from(uint64_t radius, uint64_t turn)
 {
     return sqrt(-2 * normal_log(1 - normal_fraction(radius))) *

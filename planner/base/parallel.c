@@ -16,7 +16,8 @@ void parallel_allow(uint32_t n)
 typedef struct SharedWork {
     void (*work)(void *self, uint32_t i);
     void *self;
-    uint32_t n, next; /* next: the first call that no thread has taken; used atomically */
+    uint32_t n, next; /* next: the number of the first call that no thread has started; changed
+                         atomically */
 } SharedWork;
 
 static void *take_calls(void *shared)
@@ -33,7 +34,8 @@ void parallel_for(uint32_t n, void (*work)(void *self, uint32_t i), void *self)
     pthread_t thread[MOST_THREADS];
     uint32_t n_threads = 0;
     const uint32_t others = (n < allowed ? n : allowed) - (n > 0);
-    /* If the system gives fewer threads, this thread makes more of the calls. */
+    /* If the system creates fewer threads than wanted, the existing threads make the remaining
+     * calls. */
     while (n_threads < others && pthread_create(&thread[n_threads], NULL, take_calls, &shared) == 0)
         n_threads++;
     take_calls(&shared);

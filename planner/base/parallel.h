@@ -1,12 +1,12 @@
-/* Divides work among threads. A process works with one thread until it calls parallel_allow. Sweeps
- * have a process for each core already, and a program that links libtandem may want no threads. */
+/* Divides work among threads. A process uses one thread until it calls parallel_allow. This is the
+ * default because a sweep already runs one process on each core, and because a program that links
+ * libtandem may not want threads. */
 #ifndef TANDEM_BASE_PARALLEL_H
 #define TANDEM_BASE_PARALLEL_H
 
 #include <stdint.h>
 
-/* From now on, each parallel_for uses up to `n` threads. The caller's thread counts as one of
- * these. */
+/* From now on, each parallel_for uses up to `n` threads, including the thread that calls it. */
 void parallel_allow(uint32_t n);
 /* Calls work(self, i) for each i below `n`, in any order and perhaps at once, and returns when all
  * calls have returned. No call may write memory that another call reads or writes. */

@@ -45,7 +45,7 @@ void str_vprint(Str *s, const char *format, va_list args)
     va_copy(again, args);
     make_room(s, 63);
     int n = vsnprintf(s->at + s->n, s->room - s->n, format, args);
-    if (n < 0) arena_full(); /* the C library had no memory for it */
+    if (n < 0) arena_full(); /* the C library had no memory for formatting */
     if ((size_t)n >= s->room - s->n) {
         make_room(s, (size_t)n);
         if (vsnprintf(s->at + s->n, s->room - s->n, format, again) != n) arena_full();
@@ -67,8 +67,8 @@ const char *str_text(const Str *s)
     return s->at != NULL ? s->at : "";
 }
 
-/* Writes a whole number as %.15g does. Returns 0 if the value is none, or has more than 15 digits.
- */
+/* Writes a whole number as %.15g does. Returns the length of the text, or 0 if `value` is no whole
+ * number or has more than 15 digits. */
 static size_t whole_text(char text[DOUBLE_ROOM], double value)
 {
     if (!(value > -1e15 && value < 1e15) || value == 0 || value != (double)(int64_t)value) return 0;
@@ -102,8 +102,8 @@ void str_add_double(Str *s, double value)
     str_add_bytes(s, text, double_text(text, value));
 }
 
-/* Returns the length of the well-formed UTF-8 sequence at `text` (Unicode 15, table 3-7), 0 if
- * there is none. */
+/* Returns the length in bytes of the well-formed UTF-8 sequence at `text` (Unicode 15, table 3-7),
+ * or 0 if there is none. */
 static size_t utf8_length(const unsigned char *text)
 {
     unsigned lead = text[0], low = 0x80, high = 0xBF;
@@ -116,17 +116,19 @@ static size_t utf8_length(const unsigned char *text)
     if (lead == 0xF4) high = 0x8F;
     if (text[1] < low || text[1] > high) return 0;
     for (size_t i = 2; i < n; i++)
-        if (text[i] < 0x80 || text[i] > 0xBF) return 0; /* the final 0 stops here too */
+        if (text[i] < 0x80 || text[i] > 0xBF)
+            return 0; /* this also stops at the 0 byte that ends
+                         the text */
     return n;
 }
 
-/* C0, DEL and C1 control characters: a terminal may obey them. */
+/* True for the control characters C0, DEL and C1. A terminal may execute them. */
 static bool is_control(const unsigned char *text, size_t n)
 {
     return text[0] < 0x20 || text[0] == 0x7F || (n == 2 && text[0] == 0xC2 && text[1] < 0xA0);
 }
 
-/* `text` ends in a 0, so a sequence that is cut off is not read beyond its end. */
+/* `text` ends in a 0 byte, so utf8_length never reads beyond its end. */
 size_t str_unreadable(const char *text, size_t n)
 {
     const unsigned char *at = (const unsigned char *)text;
@@ -208,12 +210,13 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Returns the number of edits (insert, delete, replace, swap neighbours) that turn a into b. Case
- * does not count. Both are shorter than WORD_MAX. Optimal string alignment: no substring is edited
- * twice. */
+/* Returns the number of edits that turn `a` into `b`. An edit inserts, deletes or replaces a
+ * letter, or swaps two neighbours. Upper and lower case count as equal. Both texts are shorter than
+ * WORD_MAX. The method is optimal string alignment: no substring is edited twice. */
 static size_t distance(const char *a, size_t n_a, const char *b, size_t n_b)
 {
-    size_t row[3][WORD_MAX + 1]; /* rows i - 2, i - 1, i of the table, in turn */
+    size_t row[3][WORD_MAX + 1]; /* rows i - 2, i - 1 and i of the table of distances; the array's
+                                    rows are reused in turn */
     for (size_t j = 0; j <= n_b; j++) row[0][j] = j;
     for (size_t i = 1; i <= n_a; i++) {
         size_t *now = row[i % 3], *last = row[(i + 2) % 3], *before = row[(i + 1) % 3];
@@ -235,7 +238,9 @@ const char *str_nearest(const char *word, const char *const *candidates, size_t 
     size_t length = strlen(word), limit = smaller(2, length / 3) + 1;
     const char *nearest = NULL;
     if (length > WORD_MAX) return NULL;
-    for (size_t i = 0; i < n && length == 2; i++) /* a third of "pt" is no edit at all */
+    for (size_t i = 0; i < n && length == 2; i++) /* one edit of a two-letter word would exceed a
+                                                     third of its length, so only an equal word is
+                                                     accepted */
         if (candidates[i][0] == word[1] && candidates[i][1] == word[0] && candidates[i][2] == 0)
             return candidates[i];
     for (size_t i = 0; i < n; i++) {
@@ -255,7 +260,7 @@ const char *str_bytes(Arena *arena, uint64_t bytes)
     unsigned power = 0;
     while (power < 6 && bytes >> (10 * power) >= 1024) power++;
     double value = (double)bytes / (double)(UINT64_C(1) << (10 * power));
-    if (value >= 1023.95 && power < 6) { /* would print as 1024.0 */
+    if (value >= 1023.95 && power < 6) { /* such a value would print as 1024.0 */
         power++;
         value = 1;
     }

@@ -21,19 +21,19 @@ void str_add(Str *s, const char *text);
 void str_add_bytes(Str *s, const void *bytes, size_t n);
 void str_print(Str *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void str_vprint(Str *s, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
-const char *str_text(const Str *s); /* "" while empty */
+const char *str_text(const Str *s); /* returns "" if nothing was added */
 /* Appends the shortest of %.15g, %.16g and %.17g that reads back to the same bits. The locale does
  * not matter. */
 void str_add_double(Str *s, double value);
 enum { DOUBLE_ROOM = 40 };
-/* writes the same text into `out`; returns its length */
+/* Writes the text of str_add_double into `out` and returns its length. */
 size_t double_text(char out[DOUBLE_ROOM], double value);
 /* Appends a JSON string with quotes. It escapes control characters; invalid UTF-8 becomes
  * U+FFFD. */
 void str_add_json(Str *s, const char *text);
 
-/* Returns the index of the first byte of text[n] that is a control character or not part of
- * well-formed UTF-8; n if there is none. text[n] must be 0. */
+/* Returns the index of the first byte of `text` that is a control character or is not part of
+ * well-formed UTF-8; n if there is none. `text` has n bytes and then a 0 byte. */
 size_t str_unreadable(const char *text, size_t n);
 /* Returns `text` with each unreadable byte (see str_unreadable) written as \xNN. A text longer than
  * `most` bytes is cut and ends in "...". Line ends and tabs stay. Returns `text` itself if nothing
@@ -42,27 +42,30 @@ const char *str_readable(Arena *arena, const char *text, size_t most);
 /* Returns a path with its unreadable bytes, line ends and tabs written as \xNN. */
 const char *str_path(Arena *arena, const char *path);
 
-/* Returns the candidate nearest to `word` by Damerau-Levenshtein distance: at most 2 edits and at
- * most a third of its length. NULL if none is that near. Ties go to the first. */
+/* Returns the candidate nearest to `word` by Damerau-Levenshtein distance. The distance may be at
+ * most 2 edits and at most a third of the word's length. Returns NULL if no candidate is that near,
+ * and the first one if several are equally near. */
 const char *str_nearest(const char *word, const char *const *candidates, size_t n);
 
-/* 134217728 -> "128 MiB", 8030261248 -> "8,030,261,248"; written in the arena. */
+/* str_bytes returns 134217728 as "128 MiB". str_count returns 8030261248 as "8,030,261,248". The
+ * texts are in the arena. */
 const char *str_bytes(Arena *arena, uint64_t bytes);
 const char *str_count(Arena *arena, uint64_t n);
-/* The shortest decimal text that reads back as exactly this number: "0.1". */
+/* Returns the shortest decimal text that reads back as exactly this number, such as "0.1". */
 const char *str_exact(Arena *arena, double number);
 
-/* Returns the divisors of `size` up to 1024, as hints list them: "1, 2, 3, 6". */
+/* Returns the divisors of `size` up to 1024 as a text for hints: "1, 2, 3, 6". */
 const char *str_divisors(Arena *arena, int64_t size);
-/* Returns the multiples of `of` around n, as hints list them: "60 or 64". 0 is left out. */
+/* Returns the multiples of `of` just below and above n as a text for hints: "60 or 64". 0 is left
+ * out. */
 const char *str_multiples(Arena *arena, int64_t n, int64_t of);
 
-/* The XXH3-128 hash of bytes. hash_hex returns it as 32 hex digits. */
+/* A hash by XXH3-128. hash_hex writes it as 32 hexadecimal digits. */
 typedef struct Hash128 {
     uint64_t hi, lo;
 } Hash128;
 Hash128 hash_bytes(const void *bytes, size_t n);
-/* Computes the same hash of bytes that arrive in pieces. */
+/* Computes the hash of hash_bytes for bytes that arrive in several calls. */
 typedef struct Hasher Hasher;
 Hasher *hasher_new(Arena *arena);
 void hasher_add(Hasher *h, const void *bytes, size_t n);

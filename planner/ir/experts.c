@@ -48,7 +48,7 @@ AxisSet experts_axes(const Graph *g)
     return axes;
 }
 
-/* Counts each weight once, however often its module is called. */
+/* A weight counts once, even if the model calls its module several times. */
 uint64_t experts_active_params(const Graph *g)
 {
     uint64_t active = g->info.n_params_no_embedding;
@@ -64,7 +64,7 @@ uint64_t experts_active_params(const Graph *g)
                              g->tensors.at[n->in[1]].n_dims == 3;
         if (!product) continue;
         const Attrs *a = graph_attrs_at(g, g->nodes.at[rows[n->in[0]]].attrs);
-        /* the text reader refuses such attributes later */
+        /* the reader of plans refuses such attributes later */
         if (a->top_k < 1 || a->top_k > a->experts) continue;
         counted[n->in[1]] = true;
         const Tensor *w = &g->tensors.at[n->in[1]];

@@ -1,4 +1,5 @@
-/* Building the graph: tensors, nodes with their shapes checked, interned attributes. */
+/* Builds a graph: adds tensors, adds nodes and checks their shapes, and stores equal attributes
+ * once. */
 #include "planner/ir/graph.h"
 
 #include <assert.h>
@@ -86,7 +87,8 @@ NodeId graph_node(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_
     for (uint32_t i = 0; i < n_in; i++) n->in[i] = in[i];
     for (uint32_t j = 0; j < n_out; j++) {
         n->out[j] = out[j];
-        /* A gradient tensor has several producers; the first one is where it begins to exist. */
+        /* A gradient tensor has several producers. `producer` is the first of them, because the
+         * tensor exists from then on. */
         if (!g->tensors.at[out[j]].producer) g->tensors.at[out[j]].producer = id;
     }
     n->attrs = interned;
@@ -124,7 +126,7 @@ bool graph_is_statistic(const Graph *g, TensorId t)
 {
     const Node *n = &g->nodes.at[g->tensors.at[t].producer];
     if (g->tensors.at[t].role != ROLE_activation || !n->op) return false;
-    /* such a node adds the imbalances of several layers */
+    /* an `add` node of this kind adds the imbalances of several layers */
     if (n->op == OP_add) return g->tensors.at[t].n_dims == 1;
     return n->out[0] != t || op_info(n->op)->flags & (OP_ONCE | OP_WIDE);
 }
@@ -134,7 +136,8 @@ Dims graph_dims(const Graph *g, TensorId t)
     return (Dims){g->tensors.at[t].n_dims, g->tensors.at[t].dim};
 }
 
-/* "layers.3.attention.mul.12": the place, the op, and the node's number, which makes it unique. */
+/* Returns for example "layers.3.attention.mul.12": the module, the op, and the node's number, which
+ * makes the name unique. */
 static const char *output_name(const Graph *g, Arena *arena, OpKind op, ModuleId module, uint32_t j)
 {
     const char *path = module ? g->modules.at[module].path : "";
@@ -143,7 +146,8 @@ static const char *output_name(const Graph *g, Arena *arena, OpKind op, ModuleId
     return arena_print(arena, "%s%s%s.%u", path, dot, name, g->nodes.n);
 }
 
-/* Sets the size of the one index that no input has: the number of entries taken. */
+/* An op that takes entries of a tensor has one index that no input has. Sets the size of this
+ * index: the number of entries taken. */
 static bool take_part(OpKind op, Binding *b, const Attrs *attrs, Loc loc, Diag *d)
 {
     for (uint32_t i = 0; i < b->n_letters; i++) {
@@ -167,7 +171,8 @@ static bool size_indices(OpKind op, Binding *b, const Attrs *attrs, Loc loc, Dia
         (long long)a->capacity);
 }
 
-/* Derives the number of rows written from the number of rows read, or the other way round. */
+/* Derives the number of rows that the op writes from the number of rows that it reads, or the other
+ * way round. */
 static bool fit_windows(OpKind op, Binding *b, const Attrs *attrs, Loc loc, Diag *d)
 {
     static const Attrs none;

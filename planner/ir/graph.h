@@ -20,7 +20,8 @@ typedef enum Denominator {
         DENOMINATOR_COUNT
 } Denominator;
 
-/* state: lives between steps like a parameter, but whole on every rank and without a gradient. */
+/* state: a tensor that lives between steps like a parameter. Unlike a parameter it is whole on
+ * every rank and has no gradient. */
 typedef enum Role {
     ROLE_activation,
     ROLE_param,
@@ -33,30 +34,31 @@ typedef enum Role {
 typedef enum InitKind { INIT_none, INIT_zeros, INIT_ones, INIT_normal, INIT_uniform } InitKind;
 typedef struct Init {
     InitKind kind;
-    double a, b; /* normal: mean, deviation; uniform: from, to */
+    double a, b; /* normal: mean and standard deviation; uniform: lower and upper bound */
 } Init;
 
-/* How tensor parallelism cuts a parameter, as its block or the plan says. */
+/* The dimension in which tensor parallelism splits a parameter. The module or the plan chooses
+ * it. */
 typedef enum TpStyle { TP_none, TP_column, TP_row, TP_vocab } TpStyle;
 
 typedef struct Tensor {
     const char
         *name; /* parameters: dotted path, "layers.3.attention.wq.weight"; else unique text */
     Role role;
-    DType dtype; /* while in use: of activations and of gathered weights */
+    DType dtype; /* dtype of an activation, or of a weight while it is gathered for use */
     uint8_t n_dims;
     int64_t dim[MAX_DIMS];  /* global */
-    DealId deal[MAX_DIMS];  /* deals of split dimensions, while in use */
+    DealId deal[MAX_DIMS];  /* the deals of the dimensions that `use` splits */
     Layout use, kept;       /* layout while used; layout between forward and backward */
     bool use_is_fixed;      /* a pass set `use`, so propagation leaves it unchanged */
     NodeId producer;        /* 0: parameter or input */
     TensorId grad, grad_of; /* its gradient; the tensor of which it is the gradient */
     ModuleId module;
     Loc loc;
-    /* parameters only */
+    /* The fields from here on are only set for parameters. */
     DType rest_dtype, reduce_dtype; /* dtype between steps; dtype in which its gradient is summed */
     TpStyle tp;
-    /* dimensions that a column or row split cuts, set by the module kind */
+    /* the dimensions that the styles TP_column and TP_row split; the module kind sets them */
     uint8_t column_dim, row_dim;
     /* For a fused projection of unequal segments (queries, keys, values). Its features are stored
      * group by group: the query heads of one KV head, its key, its value. Dimensions order_dim and
@@ -68,32 +70,36 @@ typedef struct Tensor {
     Init init;
     uint64_t init_stream; /* random stream: a hash of the name */
     UnitId unit;
-    /* in elements: where the local (tp-cut) tensor starts in its unit's flat buffer */
+    /* the index in the unit's flat buffer at which this rank's part of the parameter starts, in
+     * elements */
     uint64_t flat_offset;
-    AxisSet partial;      /* axes (without data axes) on which its gradient is a partial sum */
+    AxisSet partial;      /* axes (without data axes) on which the parameter's gradient is a partial
+                             sum */
     bool input_embedding; /* not counted by the default MFU */
-    /* a parameter that is not trained. A node that computes another gradient may also compute its
-     * gradient; the program then drops the result */
+    /* True for a parameter that is not trained. A node that computes another gradient may also
+     * compute the gradient of a frozen parameter; the program then drops this result. */
     bool frozen;
 } Tensor;
 
-/* An op with its tensors. Several backward nodes may write one gradient tensor; its value is their
- * sum. */
+/* An op and the tensors that it reads and writes. Several backward nodes may write one gradient
+ * tensor, whose value is then their sum. */
 typedef struct Node {
     OpKind op;
     uint8_t n_in, n_out;
-    /* in a recompute region: its outputs are kept, so it is not recomputed */
+    /* for a node in a recompute region: its outputs are kept, so the node does not run again */
     bool keep;
     TensorId in[MAX_IN], out[MAX_OUT];
     AttrsId attrs;
     ModuleId module;
-    uint32_t layer, stage; /* layer: 0 outside blocks, else 1 + index of the block */
+    uint32_t layer, stage; /* layer: 1 + the index of the block, or 0 outside blocks; stage: the
+                              pipeline stage */
     uint32_t region;       /* recompute region, 0: none */
-    NodeId forward;        /* backward nodes: the forward node that it differentiates */
-    /* If the region is cut along the tokens: 1 + the number of the piece; otherwise 0. The backward
-     * nodes of a piece run directly after its forward nodes. */
+    NodeId forward;        /* for a backward node: the forward node whose gradient it computes */
+    /* If the region is cut along the tokens by tile{}: 1 + the number of the piece; otherwise 0.
+     * The backward nodes of a piece run directly after the piece's forward nodes. */
     uint32_t tile;
-    /* index letter that each mesh axis splits; 0: all ranks of the axis do the same work */
+    /* for each mesh axis, the index letter that the axis splits; 0: all ranks of the axis do the
+     * same work */
     char split[MAX_AXES];
     Loc loc;
 } Node;
@@ -108,10 +114,10 @@ typedef struct Module {
     Loc loc;
 } Module;
 
-/* An FSDP unit, a DDP bucket, or all parameters: a flat, padded buffer. Weights, gradients and
- * optimizer state have the same element order. Parameters whose gradients are PARTIAL on the same
- * axes are neighbours in the buffer. (The axes over which the unit itself is reduced do not count;
- * in practice only tp is left.) */
+/* The parameters that lie in one flat, padded buffer: an FSDP unit, a DDP bucket, or all
+ * parameters. Weights, gradients and optimizer state have the same element order. Parameters whose
+ * gradients are PARTIAL on the same axes are neighbours in the buffer. (The axes over which the
+ * unit itself is reduced do not count; in practice only tp is left.) */
 typedef struct Unit {
     const char *name;      /* "layers.3", "root", "bucket 2" */
     LIST(TensorId) params; /* in the order of the flat buffer */
@@ -120,7 +126,8 @@ typedef struct Unit {
          * `replicate` */
         replicate;
     uint64_t elements; /* includes inner gaps, excludes the final padding */
-    uint64_t padded;   /* a multiple of the shard count (and of the alignment) */
+    uint64_t padded;   /* `elements` rounded up to a multiple of the number of shards, and of the
+                          alignment */
     DType dtype, rest_dtype, reduce_dtype;
     DType state_dtype; /* dtype of the optimizer's moments; DT_none: no moments */
 } Unit;
@@ -137,7 +144,7 @@ typedef struct Graph {
     LIST(Node) nodes;     /* forward in execution order, then backward in execution order */
     LIST(Module) modules;
     LIST(Unit) units;
-    LIST(Attrs) attrs; /* interned; [0] all zero */
+    LIST(Attrs) attrs; /* each value is stored once; [0] has only zeros */
     Intern attrs_index;
     Deals deals;
     uint32_t n_forward; /* nodes [1, n_forward] are forward; 0 before the backward pass: all */
@@ -149,13 +156,15 @@ void graph_init(Graph *g, Arena *arena);
 /* Returns a copy. Its lists of tensors, nodes and so on are its own; names and the lists inside
  * units are shared with `g`. */
 Graph graph_copy(const Graph *g, Arena *arena);
-AttrsId graph_attrs(Graph *g, Arena *arena, const Attrs *attrs); /* interns */
+AttrsId graph_attrs(Graph *g, Arena *arena, const Attrs *attrs); /* returns the number under which
+                                                                    these attributes are stored */
 /* True for a parameter that the step updates. */
 static inline bool tensor_trains(const Tensor *t)
 {
     return t->role == ROLE_param && !t->frozen;
 }
-/* True for a gradient that is summed over the step and read by the update. */
+/* True for the gradient of a trained parameter. It is summed over the step, and then read by the
+ * update. */
 static inline bool graph_is_param_gradient(const Graph *g, const Tensor *t)
 {
     return t->grad_of && tensor_trains(&g->tensors.at[t->grad_of]);
@@ -203,8 +212,8 @@ int64_t graph_labels(const Graph *g);
 /* Returns the tensor that holds the number of tokens that the loss counts: the second output of the
  * loss node; 0 if there is no loss. */
 TensorId graph_count(const Graph *g);
-/* Returns the parameter behind t: t itself, or the parameter of which t is the quantised form; 0 if
- * there is none. */
+/* Returns t if t is a parameter. If t is the quantised form of a parameter, returns that parameter.
+ * Otherwise returns 0. */
 TensorId graph_weight(const Graph *g, TensorId t);
 /* True if a backward node in recompute region `region` (0: in none) reads a recomputed copy of
  * forward tensor t instead of the kept one. Quantised weights are computed again because weights
@@ -229,9 +238,9 @@ int roles_dim(const DimRoles *roles, IndexRole role); /* the dimension with this
 /* Converts the row-major index of an element of parameter t [global tensor] into its index in
  * the original feature order. */
 uint64_t graph_original(const Graph *g, TensorId t, uint64_t element);
-/* Finds the run of parameters, from unit->params[i] on, whose gradients are partial on the same
- * axes. Returns the index after the run. Sets *hi to the end of the run's elements in the flat
- * buffer. */
+/* Parameter unit->params[i] begins a run of parameters whose gradients are partial on the same
+ * axes. Returns the index after the run's last parameter. Sets *hi to the end of the run in the
+ * flat buffer, in elements. */
 uint32_t graph_partial_run(const Graph *g, const Unit *unit, uint32_t i, uint64_t *hi);
 /* prints the friendly form, for `show --after` */
 void graph_print(const Graph *g, const Mesh *mesh, Str *out);

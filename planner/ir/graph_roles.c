@@ -3,8 +3,8 @@
 
 #include "planner/ir/graph.h"
 
-/* Returns the letter of the index from which the op takes a part; 0: it takes none. The output has
- * another letter for the part. */
+/* Returns the letter of the index whose entries the op takes; 0 if the op takes none. The taken
+ * entries have another letter in the output. */
 static char letter_taken(OpKind op, const Binding *b)
 {
     if (!(op_info(op)->flags & OP_TAKES)) return 0;

@@ -1,4 +1,4 @@
-/* The words of NCCL's settings, and the valid combinations of them. */
+/* The names of NCCL's settings, and a check for settings that contradict each other. */
 #include "planner/ir/nccl.h"
 
 #include <stdbool.h>

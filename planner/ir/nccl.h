@@ -6,8 +6,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* How the arena is registered with NCCL. auto: windows if all ranks run one program, else buffers.
- * buffer: ncclCommRegister. window: ncclCommWindowRegister, symmetric. none: not registered. */
+/* The way in which the executor registers its arena with NCCL. auto: as a window if all ranks run
+ * one program, otherwise as a buffer. buffer: with ncclCommRegister. window: with
+ * ncclCommWindowRegister, as symmetric memory. none: not at all. */
 #define NCCL_REGISTERS(X) X(auto) X(buffer) X(window) X(none)
 typedef enum NcclRegister {
 #define X(name) NCCL_REGISTER_##name,
@@ -15,10 +16,10 @@ typedef enum NcclRegister {
 #undef X
         NCCL_REGISTER_COUNT
 } NcclRegister;
-extern const char *const nccl_registers[]; /* words, NULL at the end */
+extern const char *const nccl_registers[]; /* the names of the values; the list ends with NULL */
 
-/* CTAPolicy. efficiency: few thread blocks where registered buffers allow it; zero: copy engines
- * and no thread blocks where windows allow it. */
+/* The values of NCCL's CTAPolicy. efficiency: few thread blocks, where registered buffers allow
+ * this. zero: copy engines and no thread blocks, where windows allow this. */
 #define NCCL_CTA_POLICIES(X) X(default) X(efficiency) X(zero)
 typedef enum NcclCtaPolicy {
 #define X(name) NCCL_CTAS_##name,
@@ -28,7 +29,10 @@ typedef enum NcclCtaPolicy {
 } NcclCtaPolicy;
 extern const char *const nccl_cta_policies[];
 
-enum { NCCL_MOST_CTAS = 64 }; /* for one communicator: NCCL's MAXCHANNELS */
+enum {
+    NCCL_MOST_CTAS = 64
+}; /* the most thread blocks (CTAs) of one communicator: NCCL's
+      MAXCHANNELS */
 
 typedef struct NcclSettings {
     NcclRegister registration;
@@ -36,7 +40,7 @@ typedef struct NcclSettings {
     uint32_t min_ctas, max_ctas; /* thread blocks of each communicator */
 } NcclSettings;
 
-/* True if no setting is made. */
+/* True if all settings are at their defaults. */
 bool nccl_settings_none(const NcclSettings *settings);
 /* Returns the number of thread blocks under these settings, given that NCCL alone would take n. */
 uint32_t nccl_settings_ctas(const NcclSettings *settings, uint32_t n);

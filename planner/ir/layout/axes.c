@@ -21,7 +21,8 @@ const char *axis_name_text(AxisName name)
     return axis_info(name)->name;
 }
 
-/* The set of axes for which `condition` is true. The condition may use `axis`, an AxisInfo. */
+/* Returns the set of axes for which `condition` is true. The condition may use `axis`, a pointer to
+ * AxisInfo. */
 #define AXES_WHERE(condition)                                                                      \
     AxisNames names = 0;                                                                           \
     for (const AxisInfo *axis = axes; axis < axes + AXIS_NAMES; axis++)                            \

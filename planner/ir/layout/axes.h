@@ -1,5 +1,5 @@
-/* The purpose of each mesh axis. axes.def is the only list of axes. Other code asks for the axes
- * with a property, and never names an axis. */
+/* Properties of the mesh axes. axes.def is the only list of axes. Other code asks for the axes that
+ * have a property, and names no axis. */
 #ifndef TANDEM_IR_LAYOUT_AXES_H
 #define TANDEM_IR_LAYOUT_AXES_H
 
@@ -21,13 +21,13 @@ enum {                   /* AxisInfo.flags */
        AXIS_STAGES = 1,  /* ranks hold different layers; the outermost axis */
        AXIS_WEIGHTS = 2, /* each rank uses only a part of each weight matrix */
        AXIS_STATES = 4,  /* units (groups of parameters) may be sharded along it */
-       AXIS_UNITS = 8,   /* it exists only to shard units */
-       AXIS_FOLDS = 16,  /* ep_mode = "folded" makes it from ranks of other axes */
-       AXIS_LENDS = 32   /* ep_mode = "folded" may use its ranks for experts */
+       AXIS_UNITS = 8,   /* the axis exists only to shard units */
+       AXIS_FOLDS = 16,  /* ep_mode = "folded" makes this axis from ranks of other axes */
+       AXIS_LENDS = 32   /* ep_mode = "folded" may use the ranks of this axis for experts */
 };
 
-/* The collectives that run on the stream of the axis. Other collectives run on dp_gather and
- * dp_reduce. */
+/* The kinds of collectives that run on the axis's own stream. All other collectives run on the
+ * streams dp_gather and dp_reduce. */
 typedef enum Carries {
     CARRIES_nothing,
     CARRIES_sums,      /* sums over only this axis */
@@ -49,29 +49,30 @@ typedef struct AxisInfo {
     const char *name, *doc;
     /* the index of the batch that the axis splits; INDEX_none: all its ranks read the same data */
     IndexRole cuts;
-    IndexRole trades; /* an all_to_all splits this index instead of `cuts` */
+    IndexRole trades; /* an all_to_all over the axis splits this index instead of `cuts` */
     uint32_t flags;
     Stream stream;
     Carries carries;
     Shrinks shrinks;
-    /* the most separate pieces of a sequence on one rank; 0: the axis does not split sequences */
+    /* the most separate ranges of a sequence that one rank has; 0: the axis does not split
+     * sequences */
     uint8_t chunks;
     const char *pass; /* the pass in `parallel` that assigns the layouts of the axis */
-    const char *unused, *use, *lacks, *apart, *sum; /* see axes.def */
+    const char *unused, *use, *lacks, *apart, *sum; /* texts of errors and hints; see axes.def */
 } AxisInfo;
 
 const AxisInfo *axis_info(AxisName name);
 const char *axis_name_text(AxisName name);
 
 /* Sets of axes by property. */
-AxisNames axes_with(uint32_t flags);    /* any of these flags */
-AxisNames axes_cutting(IndexRole role); /* axes that split this index of the batch */
-/* axes that split some index of the batch; gradients are summed over them */
+AxisNames axes_with(uint32_t flags);    /* returns the axes that have any of these flags */
+AxisNames axes_cutting(IndexRole role); /* returns the axes that split this index of the batch */
+/* returns the axes that split some index of the batch; gradients are summed over them */
 AxisNames axes_cutting_batch(void);
-AxisNames
-axes_trading(IndexRole role); /* axes whose all_to_all splits this index instead of `cuts` */
-AxisNames axes_of_pass(const char *pass); /* axes whose layouts this pass assigns */
-/* the outermost axis of the set; AXIS_NAMES for an empty set */
+AxisNames axes_trading(IndexRole role);   /* returns the axes whose all_to_all splits this index
+                                             instead of   `cuts` */
+AxisNames axes_of_pass(const char *pass); /* returns the axes whose layouts this pass assigns */
+/* returns the outermost axis of the set; AXIS_NAMES for an empty set */
 AxisName axes_first(AxisNames names);
 static inline bool axes_have(AxisNames names, AxisName name)
 {

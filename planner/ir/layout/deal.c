@@ -1,4 +1,4 @@
-/* Deals. A deal states which intervals of a split dimension each part holds. */
+/* Deals. A deal says which intervals of a split dimension each part consists of. */
 #include <assert.h>
 #include <string.h>
 
@@ -46,7 +46,9 @@ DealId deal_padded(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts, u
 
 bool deal_is_padded(const Deals *deals, DealId id)
 {
-    if (deal_is_rows(deals, id)) return true; /* only the taken rooms are stored */
+    if (deal_is_rows(deals, id))
+        return true; /* a rank stores only the rooms that have a token, so
+                        its buffer may have unused rows */
     return id && deals->deals.at[id].kind == DEAL_ceil && deals->deals.at[id].per_part > 0;
 }
 
@@ -127,8 +129,8 @@ bool deal_is_zigzag(const Deals *deals, DealId id)
     return true;
 }
 
-/* Writes the intervals of elements [from, to) of a part to `out`, which has room for d->per_part
- * intervals. */
+/* Writes the intervals that form elements [from, to) of a part to `out`, which has room for
+ * d->per_part intervals. */
 static void take(const Deals *deals, const Deal *d, uint32_t part, int64_t from, int64_t to,
                  Interval *out)
 {
@@ -173,7 +175,8 @@ uint64_t deal_table(const Deal *d)
     return d->kind == DEAL_segments ? d->per_part : 0;
 }
 
-/* Returns NULL for deals without a table: equal, ceil and padded deals. */
+/* Returns the deal if it has a table of intervals. Returns NULL for equal, ceil and padded
+ * deals. */
 static const Deal *listed(const Deals *deals, DealId id)
 {
     if (!id) return NULL;

@@ -1,4 +1,4 @@
-/* Halos. A halo is the rows of neighbouring parts that a part needs. */
+/* Halos. A halo consists of the rows of neighbouring parts that a part also needs. */
 #include "planner/ir/layout/halo.h"
 
 #include <assert.h>

@@ -18,9 +18,9 @@ typedef struct Halo {
     bool wraps;    /* the first and the last part are neighbours, too */
 } Halo;
 
-/* Makes a deal whose parts overlap. DEAL_halo: each part holds copies of its neighbours' rows.
- * DEAL_overlap: each part holds its contributions to a sum over rows. held: the interval of each
- * part. In a periodic dimension, an interval may exceed the edges. */
+/* Makes a deal whose parts overlap. DEAL_halo: each part has copies of its neighbours' rows.
+ * DEAL_overlap: each part has its summands for rows that several parts sum up. held: the interval
+ * of each part. In a periodic dimension, an interval may exceed the edges. */
 DealId deal_around(Deals *deals, Arena *arena, DealKind kind, int64_t size, uint32_t n_parts,
                    const Interval *held);
 static inline bool deal_is_around(const Deals *deals, DealId id)
@@ -33,7 +33,7 @@ static inline bool deal_is_around(const Deals *deals, DealId id)
  * from beyond its neighbours. */
 bool halo_find(const Deals *deals, int64_t size, uint32_t n_parts, uint32_t part, DealId around,
                Halo *out);
-/* Returns the dimension of `s` with a halo or an overlap over `axes`; -1: there is none. */
+/* Returns the dimension of `s` that has a halo or an overlap over `axes`; -1 if there is none. */
 int halo_dim(const Shape *s, const Deals *deals, AxisSet axes);
 
 #endif

@@ -81,7 +81,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the lowest byte is th
 AxisSet layout_axes_split(const Layout *l, int d)
 {
     AxisSet set = 0;
-    uint64_t any[MAX_AXES / 8]; /* in most layouts all axes but one or two are whole */
+    uint64_t any[MAX_AXES / 8]; /* one bit pattern for all axes together; zero in most cases,
+                                   because few axes split a tensor */
     memcpy(any, l->on, sizeof any);
     for (uint32_t part = 0; part < MAX_AXES / 8; part++)
         while (any[part] != 0) {

@@ -41,14 +41,15 @@ static inline uint32_t dtype_numbers(DType t)
 const char *dtype_name(DType t);
 /* accepts for example "fp32", "f32" and "bf16"; returns DT_none for an unknown name */
 DType dtype_find(const char *name);
-/* The dtype of the program for each dtype of the plan. */
+/* Gives, for each dtype of the plan, the dtype that the program uses instead. */
 typedef struct DTypeMap {
     DType to[DT_COUNT];
 } DTypeMap;
 DTypeMap dtype_map_identity(void);
-/* Maps every floating-point type to `real`. If the plan has pairs of numbers, `real` is f64. */
+/* Returns a map from every floating-point type to `real`. If the plan has pairs of 4-bit numbers,
+ * `real` must be f64. */
 DTypeMap dtype_map_all(DType real);
-/* the same, but e4m3, e5m2, e8m0 and e2m1x2 do not change */
+/* Returns the map of dtype_map_all, except that e4m3, e5m2, e8m0 and e2m1x2 do not change. */
 DTypeMap dtype_map_but_eight_bits(DType real);
 
 enum { WHOLE = 0, PARTIAL_SUM = -1, PARTIAL_MAX = -2 };
@@ -82,9 +83,9 @@ const char *layout_text(Arena *arena, const Mesh *mesh, const Layout *l);
 /* ---- deals ---- A deal is stored once and named by a number. 0 is the equal deal: all parts are
  * equal and consecutive. */
 typedef uint32_t DealId;
-/* rows: space for the tokens of experts, of which only the used part is stored (rows.h). halo: each
- * part holds its own indices and copies of its neighbours' (halo.h). overlap: parts overlap, and
- * each holds its contributions to a sum. strided: each part holds pieces at equal distances
+/* rows: space for the tokens of experts, of which only the used space is stored (rows.h). halo:
+ * each part has its own indices and copies of its neighbours' (halo.h). overlap: parts overlap, and
+ * each part has its summands of the common sum. strided: each part has ranges at equal distances
  * (stride.h). */
 typedef enum DealKind {
     DEAL_equal,
@@ -135,17 +136,18 @@ DealId deal_turn(Deals *deals, Arena *arena, DealId id, int64_t size, uint32_t n
  * evenly: part i has indices i * each[s] to (i + 1) * each[s] of segment s. */
 DealId deal_segments(Deals *deals, Arena *arena, uint32_t n_parts, uint32_t n_segments,
                      const int64_t *each);
-/* Returns the number of this deal. Adds the deal with its `deal.n` intervals if it is new. */
+/* Returns the number of this deal. If the deal is new, stores it with its `deal.n` intervals. */
 DealId deal_intern(Deals *deals, Arena *arena, Deal deal, const Interval *intervals);
-/* The number of intervals in the deal's table; 0: the deal has no table. */
+/* Returns the number of intervals in the deal's table; 0 if the deal has no table. */
 uint64_t deal_table(const Deal *d);
-/* The number of elements in the buffer of a part. It is the size of the largest part. */
+/* Returns the number of elements in the buffer of a part. It is the same for all parts: the size of
+ * the largest. */
 int64_t deal_local(const Deals *deals, DealId id, int64_t size, uint32_t n_parts);
-/* Sets the k-th interval of `part`. Returns false if there is none. Equal and ceil deals have only
- * k = 0. */
+/* Sets *out to interval number k of `part`. Returns false if there is none. In equal and ceil
+ * deals, a part has only interval 0. */
 bool deal_interval(const Deals *deals, DealId id, int64_t size, uint32_t n_parts, uint32_t part,
                    uint32_t k, Interval *out);
-/* The global index of element number `at` of `part`. */
+/* Returns the global index of element number `at` of `part`. */
 int64_t deal_index(const Deals *deals, DealId id, int64_t size, uint32_t n_parts, uint32_t part,
                    int64_t at);
 int64_t deal_valid(const Deals *deals, DealId id, int64_t size, uint32_t n_parts, uint32_t part);
@@ -161,14 +163,14 @@ typedef struct Shape {
 bool shape_equal(const Shape *a, const Shape *b);
 int64_t shape_local_dim(const Shape *s, const Mesh *mesh, const Deals *deals, int d);
 int64_t shape_local_elements(const Shape *s, const Mesh *mesh, const Deals *deals);
-/* The size of dimension d in memory. It equals shape_local_dim, except for uneven rows (rows.h),
- * whose first dimension counts all rows and whose next two are 1. */
+/* Returns the size of dimension d in memory. It equals shape_local_dim, except for uneven rows
+ * (rows.h): there the first dimension counts all rows, and the next two have size 1. */
 int64_t shape_extent(const Shape *s, const Mesh *mesh, const Deals *deals, int d);
 /* shape_start returns the first global index of dimension d on `rank`. shape_valid returns the
  * number of elements on `rank` that are not padding. */
 int64_t shape_start(const Shape *s, const Mesh *mesh, const Deals *deals, int d, Rank rank);
 int64_t shape_valid(const Shape *s, const Mesh *mesh, const Deals *deals, int d, Rank rank);
-/* The number of parts of dimension d. */
+/* Returns the number of parts into which dimension d is split. */
 uint32_t shape_parts(const Shape *s, const Mesh *mesh, int d);
 uint32_t shape_part(const Shape *s, const Mesh *mesh, int d,
                     Rank rank); /* The part of dimension d that `rank` holds. If several axes split

@@ -1,13 +1,13 @@
-/* A mesh arranges the ranks as a grid of named axes. All answers are computed from sizes and
- * strides. */
+/* A mesh arranges the ranks as a grid of named axes. All answers are computed from the sizes and
+ * strides of the axes. */
 #include "planner/ir/layout/mesh.h"
 
 #include <assert.h>
 
 #include "planner/base/str.h"
 
-/* Places the axes whose ranks are not neighbours: first the axis with this stride, then the axis
- * that encloses it, and so on. */
+/* Sets the strides of axes whose ranks are not neighbours: first the axis whose `apart` equals
+ * *stride, then the axis around it, and so on. *stride grows with each axis. */
 static void place_apart(Mesh *mesh, uint64_t *stride, uint32_t *n_placed)
 {
     for (uint32_t a = 0; a < mesh->n_axes && *stride <= UINT32_MAX / 2;) {
@@ -18,7 +18,7 @@ static void place_apart(Mesh *mesh, uint64_t *stride, uint32_t *n_placed)
         mesh->axis[a].stride = (uint32_t)*stride;
         *stride *= mesh->axis[a].size;
         ++*n_placed;
-        a = 0; /* no axis is placed twice, because the stride has grown */
+        a = 0; /* no axis is found twice, because *stride has grown */
     }
 }
 
@@ -84,7 +84,8 @@ AxisSet mesh_cut(Mesh *mesh, Arena *arena, AxisName name, uint32_t inner)
         if (inner % size != 0 && size % inner != 0) return 0;
         if (inner < size) {
             mesh_refine(mesh, arena, a, inner);
-            set = (AxisSet)(set << 1); /* earlier moves shifted the remaining axes by one place */
+            set = (AxisSet)(set << 1); /* the earlier splits moved the remaining axes by one
+                                          position */
             return (AxisSet)(set | 1u << (a + 1));
         }
         inner /= size;
@@ -163,7 +164,7 @@ Rank mesh_member(const Mesh *mesh, Rank rank, AxisSet axes, uint32_t i)
     return member;
 }
 
-/* The axis of the set with the smallest stride. */
+/* Returns the axis of the set with the smallest stride. */
 static uint32_t closest(const Mesh *mesh, AxisSet axes)
 {
     uint32_t found = MAX_AXES;

@@ -14,14 +14,15 @@ enum { MAX_AXES = 16 };
 typedef uint32_t Rank;
 typedef uint16_t AxisSet; /* bit a: mesh axis a */
 
-/* An atomic axis. An axis of the user consists of one or more atomic axes. For example,
+/* An atomic axis. An axis that the user names consists of one or more atomic axes. For example,
  * reshard_after_forward = 4 splits dp_shard = 8 into dp_shard.0 (2) and dp_shard.1 (4). */
 typedef struct Axis {
     const char *text; /* for example "tp" or "dp_shard.1" */
     AxisName name;
-    uint32_t size, stride; /* the distance of neighbouring ranks along the axis */
-    /* 0: the stride follows from the order of the axes. Otherwise it is the stride, which is larger
-     * than the strides of some earlier axes. */
+    uint32_t size, stride; /* stride: the difference of the numbers of two ranks that are neighbours
+                              along the axis */
+    /* 0: the stride follows from the order of the axes. Otherwise `apart` is the stride itself. It
+     * is then larger than the strides of some axes before it in the list. */
     uint32_t apart;
 } Axis;
 
@@ -44,24 +45,28 @@ void mesh_nest_last(Mesh *mesh, uint32_t a);
 /* Computes strides and the number of ranks from the sizes. Returns false if the axes form no grid
  * of at most 2^31 ranks. */
 bool mesh_set_strides(Mesh *mesh);
-/* all atomic axes of that name; the empty set for an axis of size 1 */
+/* returns all atomic axes of that name; the empty set for an axis of size 1 */
 AxisSet mesh_axes(const Mesh *mesh, AxisName name);
-AxisSet mesh_axes_of(const Mesh *mesh, AxisNames names); /* all atomic axes of these names */
-/* the product of the sizes; 1 for the empty set */
+AxisSet mesh_axes_of(const Mesh *mesh, AxisNames names); /* returns all atomic axes of these
+                                                            names */
+/* returns the product of the axes' sizes; 1 for the empty set */
 uint32_t mesh_size(const Mesh *mesh, AxisSet axes);
 uint32_t mesh_coordinate(const Mesh *mesh, Rank rank, uint32_t axis);
 /* The index of `rank` in its group along `axes`. The outermost axis counts most. */
 uint32_t mesh_part(const Mesh *mesh, Rank rank, AxisSet axes);
-/* The part that is `hop` places after `part` in a ring of `size` parts. */
+/* Returns the part that is `hop` steps after `part` in a ring of `size` parts. */
 uint32_t mesh_hop(uint32_t part, int32_t hop, uint32_t size);
-/* Member i of rank's group along `axes`. i = mesh_part(rank) gives rank itself. */
+/* Returns member i of the group along `axes` that contains `rank`. i = mesh_part(rank) gives `rank`
+ * itself. */
 Rank mesh_member(const Mesh *mesh, Rank rank, AxisSet axes, uint32_t i);
-/* Returns the i-th smallest rank (from 0) of rank's group along `axes`. */
+/* Returns the i-th smallest rank (counted from 0) of the group along `axes` that contains
+ * `rank`. */
 Rank mesh_rising(const Mesh *mesh, Rank rank, AxisSet axes, uint32_t i);
-/* Returns the next larger rank of the group; for the largest rank, the smallest. A walk over a
- * group calls it once for each member. */
+/* Returns the next larger rank of the member's group. After the largest rank comes the smallest. To
+ * visit a whole group, call this once for each member. */
 Rank mesh_next(const Mesh *mesh, Rank member, AxisSet axes);
-/* Returns the smallest rank of rank's group along `axes`. It identifies the group. */
+/* Returns the smallest rank of the group along `axes` that contains `rank`. This number identifies
+ * the group. */
 Rank mesh_group(const Mesh *mesh, Rank rank, AxisSet axes);
 const char *mesh_axes_text(Arena *arena, const Mesh *mesh,
                            AxisSet axes); /* for example "dp_shard,tp"; "-" for the empty set */

@@ -14,20 +14,22 @@ extern const char *const mesh_flattened[]; /* the names of groups of axes; ends 
  * coordinates. */
 void mesh_place(const Mesh *mesh, Rank rank, uint32_t at[AXIS_NAMES]);
 Rank mesh_rank_at(const Mesh *mesh, const uint32_t at[AXIS_NAMES]);
-/* The most nodes over which a group along `axes` extends. A node has `per_node` consecutive ranks.
- */
+/* Returns the largest number of nodes over which any group along `axes` extends. A node has
+ * `per_node` consecutive ranks. */
 uint32_t mesh_nodes_of_groups(const Mesh *mesh, AxisSet axes, uint32_t per_node);
 
-/* The axes along which ranks read different samples. */
+/* Returns the axes along which ranks read different samples. */
 AxisSet mesh_data_axes(const Mesh *mesh);
-/* The axes over which optimizer states of ordinary parameters are sharded. */
+/* Returns the axes over which optimizer states of ordinary parameters are sharded. */
 AxisSet mesh_shard_axes(const Mesh *mesh);
 uint32_t mesh_dp_size(const Mesh *mesh);
-/* replica * shards + shard: the number of the rank among data ranks */
+/* Returns replica * shards + shard: the index of the rank among the ranks that read different
+ * samples. `replica` and `shard` are its coordinates, and `shards` is the size of the sharding
+ * axis. */
 uint32_t mesh_dp_rank(const Mesh *mesh, Rank rank);
 
-/* The mesh of data parallelism. With one axis it is shard or replicate. With both axes it is hybrid
- * sharding (replicate, shard). */
+/* The mesh of data parallelism. A mesh with one axis either shards or replicates. A mesh with both
+ * axes is hybrid: it replicates over the first axis and shards over the second. */
 typedef struct DpMesh {
     uint32_t n_dims;
     AxisSet axes[2];
@@ -42,7 +44,8 @@ bool mesh_dp(const Mesh *mesh, Arena *arena, Loc loc, Diag *d, DpMesh *dp);
 typedef struct EpFold {
     uint32_t ep, ep_shard;
 } EpFold;
-/* ep must divide the ranks of a stage. */
+/* Divides the ranks of a stage into groups of `ep` ranks. `ep` must divide the number of these
+ * ranks. */
 EpFold mesh_fold_ep(const Mesh *mesh, uint32_t ep);
 void mesh_ep_place(const Mesh *mesh, const EpFold *fold, Rank rank, uint32_t *ep,
                    uint32_t *ep_shard);

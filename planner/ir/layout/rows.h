@@ -13,19 +13,19 @@
 
 #include "planner/ir/layout/layout.h"
 
-/* ROWS_DIMS: the first dimensions, which are stored as one. ROWS_MEAN: the Deal.bound for exactly
- * the mean number of rows. */
+/* ROWS_DIMS: the number of leading dimensions that are stored as one dimension of rows. ROWS_MEAN:
+ * the value of Deal.bound that gives a rank memory for exactly the mean number of rows. */
 enum { ROWS_DIMS = 3, ROWS_MEAN = 1000 };
 
 DealId deal_rows(Deals *deals, Arena *arena, int64_t rooms, uint32_t top_k, uint32_t bound);
 bool deal_is_rows(const Deals *deals, DealId id);
 /* True if `s` is the shape of a tensor of uneven rows. */
 bool rows_uneven(const Shape *s, const Deals *deals);
-/* The number of rows that fit into a rank's buffer. */
+/* Returns the number of rows that fit into a rank's buffer. */
 int64_t rows_local(const Shape *s, const Mesh *mesh, const Deals *deals);
-/* The number of rows of a rank if all experts are chosen equally often. */
+/* Returns the number of rows of a rank if all experts are chosen equally often. */
 double rows_mean(const Shape *s, const Mesh *mesh, const Deals *deals);
-/* The most rows that a rank can get: each token chooses an expert at most once. */
+/* Returns the most rows that a rank can get. A token chooses an expert at most once. */
 int64_t rows_most(const Shape *s, const Mesh *mesh, const Deals *deals);
 
 #endif

@@ -11,9 +11,9 @@
 
 typedef struct Strides {
     uint32_t n_parts, part;
-    int64_t pieces; /* pieces of each part */
-    int64_t rows;   /* rows of each piece */
-    int64_t most;   /* pieces in one message: the most that any two parts exchange */
+    int64_t pieces; /* the number of pieces of each part */
+    int64_t rows;   /* the number of rows of each piece */
+    int64_t most;   /* the number of pieces in one message: the most that any two parts exchange */
     bool to_rows;   /* true: from strided pieces to contiguous rows; false: the other direction */
 } Strides;
 

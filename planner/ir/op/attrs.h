@@ -5,7 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* One table of all attributes. Each op reads only the attributes that it uses; 0 is the default. */
+/* One table of all attributes. Each op reads only the attributes that belong to it; 0 is the
+ * default. */
 #define ATTRIBUTES(X)                                                                              \
     X(double, scale) /* multiplies the result (loss: 1 / all tokens that may count; attention:     \
                       * softmax scale) */                                                          \
@@ -83,7 +84,7 @@ typedef struct Attrs {
     double rope_pair[ROPE_PAIRS];
 } Attrs;
 
-/* Attributes by number: ATTR_eps and so on. */
+/* The numbers of the attributes: ATTR_eps and so on. */
 enum {
 #define X(type, name) ATTR_##name,
     ATTRIBUTES(X)

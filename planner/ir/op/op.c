@@ -1,4 +1,5 @@
-/* The op table, built once from ops.def. It also derives layouts and FLOPs from a row. */
+/* The table of ops, built once from ops.def. Layouts and FLOPs of an op are derived from its
+ * row. */
 #include "planner/ir/op/op.h"
 
 #include <assert.h>
@@ -18,7 +19,7 @@ typedef struct OpTableRow {
     OpClass class_;
     Reduce reduce;
     uint32_t flags;
-    bool in_eight_bits; /* a contraction that has forms for scaled 8-bit numbers */
+    bool in_eight_bits; /* the row is a contraction that also has forms for scaled 8-bit numbers */
 } OpTableRow;
 
 static const OpTableRow rows[] = {
@@ -41,7 +42,7 @@ enum {
 #undef FORM
 };
 
-/* Built once by the first caller, behind a guard, and never changed afterwards. */
+/* The first caller builds the table, under pthread_once. It never changes afterwards. */
 static struct {
     OpInfo info[OP_COUNT];
     char name[OP_COUNT][MAX_TEXT], signature[OP_COUNT][MAX_TEXT]; /* the texts of derived ops */
@@ -75,9 +76,9 @@ static void set_name(OpKind op, const char *of, const char *suffix)
     table.info[op].name = table.name[op];
 }
 
-/* Derives the forms of a contraction (or of one of its gradients) that read scaled numbers. Their
- * backward needs several nodes, because the gradient is quantised first. The backward pass writes
- * those nodes. */
+/* Derives the forms of a contraction (or of one of its gradients) that read scaled numbers. These
+ * forms get no backward of their own: their gradient is quantised first, which takes several nodes,
+ * and the backward pass writes those nodes. */
 static void derive_scaled(OpKind op)
 {
     static const char *const suffix[] = {"",       "_tensorwise",       "_rowwise",      "_blocks",
@@ -112,8 +113,8 @@ static void derive_scaled(OpKind op)
     }
 }
 
-/* The derivative of a contraction in one input is the contraction of the output's gradient with the
- * other input. */
+/* Derives the gradients of a contraction. The derivative in one input is the contraction of the
+ * output's gradient with the other input. */
 static void derive_gradients(OpKind op, bool in_eight_bits)
 {
     OpInfo *info = &table.info[op];
@@ -134,8 +135,8 @@ static void derive_gradients(OpKind op, bool in_eight_bits)
     info->backward[1] = (Backward){(OpKind)((int)op + 2), 2, 1, {{WIRE_i, 0}, {WIRE_d, 0}}, {1}};
 }
 
-/* A backward op has one output for each gradient to which it contributes, and the inputs that its
- * wiring lists. */
+/* Checks that a backward op has one output for each gradient to which it contributes, and as many
+ * inputs as its wiring lists. */
 static void check_backward(const OpInfo *info)
 {
     for (uint32_t k = 0; k < info->n_backward; k++) {
@@ -149,7 +150,7 @@ static void check_backward(const OpInfo *info)
     }
 }
 
-/* An index that only inputs have is reduced: the row must say how. */
+/* Checks that a row names a reduction if some index occurs only in its inputs. */
 static void check_reduced(const OpInfo *info)
 {
     const Signature *sig = &info->sig;
@@ -195,8 +196,8 @@ const OpInfo *op_rows_build(void)
 
 /* ---- binding ---- */
 
-/* A stored binding. Equal layers bind the same op to the same dimensions, again after every
- * pass. */
+/* A stored result of op_bind. Equal layers bind the same op to the same dimensions, and every pass
+ * binds them again, so results are reused. */
 typedef struct BoundShape {
     OpKind op; /* OP_none: empty */
     uint32_t n_in, n_out;
@@ -348,7 +349,7 @@ int8_t op_axis_layout(OpKind op, const Binding *b, uint32_t arg, char letter)
             assert(reduce != REDUCE_none);
             return reduce == REDUCE_max ? PARTIAL_MAX : PARTIAL_SUM;
         }
-    return WHOLE; /* the op has no input, so each rank makes the whole output */
+    return WHOLE; /* the op has no input, so each rank computes the whole output */
 }
 
 static bool has_letter(const Binding *b, uint32_t arg, char letter)
@@ -421,7 +422,7 @@ static bool is_windowed_attention(OpKind op)
     return sig_uses(&op_info(op)->sig, 'X') && sig_uses(&op_info(op)->sig, 'M');
 }
 
-/* Returns the sizes that the attributes determine, whatever the inputs are. */
+/* Sets the sizes that follow from the attributes alone, without the inputs. */
 static void known_sizes(OpKind op, const Attrs *attrs, int64_t size['z' + 1])
 {
     const Signature *sig = &op_info(op)->sig;

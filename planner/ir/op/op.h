@@ -69,13 +69,13 @@ enum {                     /* OpInfo.flags */
                            such an op, which puts the entries back */
        OP_PLACED = 512, /* depends on global positions (KernelArgs.start and valid), which describe
                            one interval only */
-       OP_ONCE = 1024,  /* reads only weights and state: runs once a step, even if its inputs are
-                         * recomputed */
+       OP_ONCE = 1024,  /* reads only weights and state; runs once a step, even in a recompute
+                           region */
        OP_IN_KERNEL = 2048,  /* a sum that may be part of a kernel that works row by row
                               * (Instr.fuse) */
        OP_TURNS = 4096,      /* out[0] is in[0] with its indices in another memory order */
        OP_SIZED = 8192,      /* attributes give sizes that no argument has (op_sized) */
-       OP_INDEXES = 16384,   /* its outputs are ids of type i32 */
+       OP_INDEXES = 16384,   /* its outputs are indices (such as ids) of type i32 */
        OP_WIDE = 32768,      /* its first output is a statistic, so it has the widest type */
        OP_WINDOWED = 131072, /* derived: the row has an index h~ or w~ */
        OP_CHUNKED = 65536,  /* like OP_PLACED, but a rank's tokens may be two chunks of the sequence
@@ -87,7 +87,7 @@ enum {                     /* OpInfo.flags */
        OP_MAGNITUDE = 1 << 21, /* its output is the largest magnitude: a scale */
        OP_ADDS = 1 << 22,      /* linear in all its inputs together, so its inputs may be partial
                                 * sums */
-       OP_SCALES = 1 << 23,    /* only multiplies its input by attrs.scale */
+       OP_SCALES = 1 << 23,    /* multiplies its input by attrs.scale and does nothing else */
        OP_DRAWS = 1 << 24,     /* may draw random numbers (attrs.drop, attrs.site) */
        OP_TAKES_TOKENS = 1 << 25, /* takes part of the tokens of each sequence, or puts their
                                    * gradient back */
@@ -101,11 +101,11 @@ enum {                     /* OpInfo.flags */
        OP_BLOCKS = 1 << 30
 };
 
-/* One term dimension after parsing. */
+/* One dimension of a term of the signature, after parsing. */
 typedef struct SigDim {
-    char letter; /* letter of the index; (hp) and h~ both have the letter h */
-    char inner;  /* 0, or p of (hp) */
-    bool reads;  /* h~ */
+    char letter; /* letter of the index; h for both (hp) and h~ */
+    char inner;  /* 0, or the second letter: p of (hp) */
+    bool reads;  /* true for h~: the rows that are read */
 } SigDim;
 
 /* True for (Xu): index u carries the split, and the elements of one u are not contiguous. */
@@ -159,16 +159,17 @@ typedef struct OpInfo {
     const char *signature; /* text; derived for the variants _d0 and _d1 */
     OpClass class_;
     Signature sig;
-    double flops_per_point; /* points: the product of the sizes of all letters of the row */
+    double flops_per_point; /* FLOPs for each point; the number of points is the product of the
+                               sizes of all letters of the row */
     Reduce reduce;
     uint32_t flags;
     uint8_t n_backward;
     Backward backward[MAX_BACKWARD];
-    Scaling scaling;         /* contractions only */
+    Scaling scaling;         /* set for contractions only */
     OpKind scaled[SCALINGS]; /* contractions: the form for each scaling, with operands laid out as
                                 in the row; 0: none */
-    OpKind along; /* the scaled form whose operands are contiguous along the summed index; itself if
-                     they already are */
+    OpKind along; /* the form of a scaled contraction whose operands are contiguous along the summed
+                     index; the op itself if its operands already are */
 } OpInfo;
 
 /* The table's rows; NULL until op_rows_build has built them from ops.def. A malformed row is a bug
@@ -201,7 +202,8 @@ static inline bool op_is_stride(OpKind op)
 /* Returns the op of that name, or OP_none. */
 OpKind op_find(const char *name);
 
-/* Parses a signature on its own (tests, front). Reports "bad-signature". */
+/* Parses a signature that is not in ops.def (used by tests and by the front end). Reports
+ * "bad-signature" if the text is wrong. */
 bool op_parse_signature(const char *text, Signature *sig, Diag *d);
 
 /* A signature bound to the dimensions of its arguments. Ellipsis indices get free lower-case
@@ -209,15 +211,16 @@ bool op_parse_signature(const char *text, Signature *sig, Diag *d);
  * the split. Args count inputs, then outputs. */
 typedef struct Binding {
     uint8_t n_in, n_out, n_letters;
-    char letters[MAX_LETTERS]; /* in order of first appearance */
+    char letters[MAX_LETTERS]; /* the letters in order of first appearance */
     int64_t size['z' + 1];     /* global size of each letter; 0: not in this op */
     uint8_t n_dims[MAX_ARGS];
     char letter[MAX_ARGS][MAX_DIMS];
-    bool reads[MAX_ARGS][MAX_DIMS]; /* the dimension is h~ (or w~): it has the size['H'] rows that
-                                     * are read */
-    /* for (Xu) the letter X: each of size['X'] runs has every u once; 0 otherwise */
+    bool reads[MAX_ARGS][MAX_DIMS]; /* the dimension is h~ (or w~): its size is size['H'], the
+                                       number of rows that are read */
+    /* for a dimension (Xu) the letter X: each of the size['X'] runs has every u once; otherwise
+     * 0 */
     char strides[MAX_ARGS][MAX_DIMS];
-    char ellipsis[MAX_DIMS + 1]; /* the letters `...` stands for, 0-terminated */
+    char ellipsis[MAX_DIMS + 1]; /* the letters for which `...` stands; ends with a 0 byte */
 } Binding;
 
 /* op_bind binds `op` to the dimensions of its arguments, inputs then outputs. An output may have n
@@ -237,36 +240,37 @@ int op_output_dims(OpKind op, const Binding *b, uint32_t j, int64_t dim[MAX_DIMS
 /* True if `letter` may be split over ranks: a lower-case letter of the row that is the split index
  * of its dimension. */
 bool op_may_split(OpKind op, char letter);
-/* False if the index `letter` is strided and its size is not a multiple of n. Its pieces would then
- * differ in size. */
+/* True unless the index `letter` is strided and its size is not a multiple of n. In that case its
+ * pieces would differ in size. */
 bool op_strides_over(const Binding *b, char letter, uint32_t n);
-/* ---- roles of indices, as the head of ops.def lists them ---- */
-/* Returns the role that the letter plays in the row; none if it has no role or stands for `...`. */
+/* ---- roles of indices, as the comment at the top of ops.def lists them ---- */
+/* Returns the role of the letter in the op's row; none if it has no role or stands for `...`. */
 IndexRole op_role(OpKind op, char letter);
 /* Returns the row's letter for an index of that role that may be split; 0: the row has none. */
 char op_letter(OpKind op, IndexRole role);
 /* Returns the row's letter for an index of that role that must stay whole; 0: the row has none. */
 char op_whole_letter(OpKind op, IndexRole role);
-/* Returns the dimension of an argument (inputs, then outputs) with that role, in front of any
- * `...`; -1: none. */
+/* Returns the number of the dimension with that role in argument `arg` (inputs, then outputs), not
+ * counting dimensions after `...`. Returns -1 if there is none. */
 int op_dim(OpKind op, uint32_t arg, IndexRole role);
 /* True if the argument has an index of that role that must be whole. */
 bool op_is_whole(OpKind op, uint32_t arg, IndexRole role);
 /* True if each token reads all tokens of its sequence, head by head: attention and its gradient. */
 bool op_mixes_tokens(OpKind op);
 /* True if each token reads the tokens before it, group by group, so that the op needs whole
- * sequences. These are the parts of a state-space layer and their gradients. */
+ * sequences. This holds for the ops of a state-space layer and their gradients. */
 bool op_scans_tokens(OpKind op);
-/* True for ops of op_scans_tokens that keep a state from token to token. */
+/* True for those ops of op_scans_tokens that carry a state from one token to the next. */
 bool op_keeps_state(OpKind op);
-bool op_is_optimizer(OpKind op); /* updates a weight by its gradient */
+bool op_is_optimizer(OpKind op); /* true if the op updates a weight by its gradient */
 /* True if the op's row has no backward, as with ops that compute gradients. For an op that does
  * part of another op's work (op_part, op_in_rows), returns the answer for that other op. */
 bool op_is_gradient(OpKind op);
-/* True if the op takes a part of each sequence's tokens; its argument may also be token ids. */
+/* True if the op takes some of the tokens of each sequence. The tensor from which it takes may also
+ * hold token ids. */
 bool op_takes_tokens(OpKind op);
-bool op_attends(OpKind op); /* attention of any kind, forward */
-/* IN_PARTS in ops.def pairs an op with a partial op, which does the same work for a part of the
+bool op_attends(OpKind op); /* true for the forward op of any kind of attention */
+/* IN_PARTS in ops.def pairs an op with a partial op, which does the work of the op for some of the
  * keys. op_part returns the partial op of `op`. op_whole returns the op whose partial op is `op`.
  * OP_none: there is none. */
 OpKind op_part(OpKind op);
@@ -340,7 +344,7 @@ bool op_counts_choices(OpKind op);
  * it puts their gradient back. */
 bool op_takes_piece(OpKind op);
 bool op_returns_piece(OpKind op);
-/* True for attention, or its gradient, whose values are as wide as its keys. */
+/* True for attention, or its gradient, if a value has as many features as a key. */
 bool op_is_plain_attention(OpKind op);
 /* For OP_TAKES: returns the dimension of which the op takes entries: of in[0] or, for a gradient,
  * of out[0]. For other ops: -1. */
@@ -354,11 +358,11 @@ bool op_lies_along(OpKind op, uint32_t i);
  * only on its own row (the leading [b,s]) of the inputs. Such ops can run as one kernel. Derived
  * from the signature. */
 bool op_is_rowwise(OpKind op);
-/* True if the op may be part of a kernel that works row by row: it is rowwise, or a sum that the
+/* True if the op may join a kernel that works row by row: the op is rowwise, or a sum that the
  * table marks OP_IN_KERNEL. */
 bool op_joins_kernel(OpKind op);
-/* True if output j sums over many rows. It is complete only when the kernel ends, so another part
- * of the kernel must not read it. */
+/* True if output j sums over many rows. The sum is complete only when the kernel ends, so no other
+ * op in the same kernel may read it. */
 bool op_sums_rows(OpKind op, uint32_t j);
 /* Returns the layout of argument `arg` on an axis that splits `letter`: the layout that an input
  * must have, or the layout that an output gets. It is SPLIT(dim), WHOLE, PARTIAL_SUM or
@@ -390,9 +394,9 @@ bool op_attrs_fit(OpKind op, const Attrs *attrs, Str *why);
  * attributes. op_grouped calls it. */
 bool op_attrs_match(OpKind op, const Binding *b, const Attrs *attrs);
 
-/* Returns the fraction of all keys that a query sees on average: half if attention is causal, less
- * with a window. For a state-space layer it returns the work done in chunks, as a multiple of the
- * work on states. For any other op it returns 1. */
+/* Returns the fraction of all keys that a query reads on average: half if attention is causal, less
+ * with a window. For a state-space layer it returns the work done in chunks, divided by the work on
+ * states. For any other op it returns 1. */
 double op_seen(OpKind op, const Binding *b, const Attrs *attrs);
 /* For OP_TAKES: true if the sizes fit the attributes `first` and `count`. */
 bool op_takes(OpKind op, const Binding *b, const Attrs *attrs);
@@ -407,7 +411,8 @@ bool op_infer(OpKind op, const Dims *in, uint32_t n_in, const Attrs *attrs, Bind
 bool op_grouped(OpKind op, const Binding *b, const Attrs *attrs);
 /* Returns the arguments that are ids, labels or slots (i32): bit i for argument i. */
 uint32_t op_index_args(OpKind op);
-/* The largest number of experts for which the routing can count tokens. */
+/* MOST_EXPERTS: the largest number of experts for which the routing can count tokens.
+ * MOST_EXPERT_GROUPS: the largest number of their groups. */
 enum { MOST_EXPERTS = 1024, MOST_EXPERT_GROUPS = 64 };
 
 #endif

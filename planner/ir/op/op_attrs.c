@@ -28,7 +28,7 @@ static const struct {
 #undef X
 };
 
-/* Built once by the first caller; never changed afterwards. */
+/* The first caller builds this table, and it never changes afterwards. */
 static struct {
     AttrBounds bounds[MOST_BOUNDS];
     uint32_t n;
@@ -87,8 +87,7 @@ static void add_bounds(AttrBounds bounds)
     table.bounds[table.n++] = bounds;
 }
 
-/* Records one attribute of a row with its bounds, such as "eps[0,1]", and returns the text behind
- * it. */
+/* Records one attribute of a row with its bounds, such as "eps[0,1]". Returns the text after it. */
 static const char *read_bounds(const char *at)
 {
     AttrBounds b = {.attr = ATTRS};
@@ -142,7 +141,7 @@ static void build(void)
     }
 }
 
-/* The bounds of `accumulate`: a bit for each output. */
+/* Returns the bounds of the attribute `accumulate`, which has one bit for each output. */
 static AttrBounds accumulate_bounds(OpKind op)
 {
     const OpInfo *info = op_info(op);
@@ -169,8 +168,8 @@ static bool within(const AttrBounds *b, double x)
     return (b->above_lo ? x > b->lo : x >= b->lo) && (b->below_hi ? x < b->hi : x <= b->hi);
 }
 
-/* The factors of pairs must keep frequencies finite, and no other scaling may change the same
- * frequencies. */
+/* Checks the factors of rope_pair: the frequencies must stay finite, and no other attribute may
+ * scale the same frequencies. Returns NULL, or what is wrong. */
 static const char *pairs_fault(OpKind op, const Attrs *a)
 {
     AttrBounds ignored;
@@ -183,8 +182,9 @@ static const char *pairs_fault(OpKind op, const Attrs *a)
     return NULL;
 }
 
-/* A grid of image patches has rows and columns. In an encoder, both are multiples of the block's
- * side, and some pairs turn by row. */
+/* Checks the attributes of a grid of image patches: it needs both rows and columns. In an encoder,
+ * both are multiples of the side of a merged block, and some pairs rotate by row. Returns NULL, or
+ * what is wrong. */
 static const char *grid_fault(OpKind op, const Attrs *a)
 {
     if (op != OP_rope && op != OP_rope_grad) return NULL;
@@ -256,7 +256,8 @@ bool op_attrs_fit(OpKind op, const Attrs *attrs, Str *why)
 bool op_attrs_match(OpKind op, const Binding *b, const Attrs *attrs)
 {
     const int64_t *size = b->size, side = attrs->h_kernel;
-    if (op_has_pairs(op)) /* only quantising has B, and only squares have C */
+    if (op_has_pairs(op)) /* only ops that quantise have index B, and only those for squares have
+                             index C */
         return 2 * size['A'] == attrs->group && (size['B'] == 0 || size['B'] == attrs->group) &&
                (size['C'] == 0 || size['C'] == attrs->group);
     if (op_info(op)->flags & OP_BLOCKS) return size['B'] == attrs->group;

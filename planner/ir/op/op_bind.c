@@ -15,7 +15,7 @@ typedef struct Binder {
     Diag *diag;
 } Binder;
 
-/* "input 1" */
+/* Returns for example "input", for messages such as "input 1". */
 static const char *arg_kind(const Binder *k, uint32_t arg)
 {
     return arg < k->sig->n_in ? "input" : "output";
@@ -68,8 +68,8 @@ static bool bind_letter(const Binder *k, uint32_t arg, char letter, int64_t size
     return true;
 }
 
-/* Returns the term's dimension that corresponds to argument dimension `at`, or NULL if it belongs
- * to the ellipsis. */
+/* Returns the dimension of the term that corresponds to dimension `at` of the argument. Returns
+ * NULL if that dimension belongs to the ellipsis. */
 static const SigDim *dim_at(const SigTerm *t, uint32_t n_ellipsis, uint32_t at, uint32_t *e)
 {
     const uint32_t start = t->ellipsis < 0 ? UINT32_MAX : (uint32_t)(int)t->ellipsis;
@@ -78,8 +78,8 @@ static const SigDim *dim_at(const SigTerm *t, uint32_t n_ellipsis, uint32_t at, 
     return *e < n_ellipsis ? NULL : &t->dim[at - n_ellipsis];
 }
 
-/* Names the letter of each dimension of the argument. It follows from the row and the ellipsis
- * alone. */
+/* Sets the letter of each dimension of the argument. The letters follow from the row and the
+ * ellipsis alone. */
 static void name_dims(const Binder *k, uint32_t arg)
 {
     Binding *b = k->b;
@@ -190,7 +190,8 @@ bool sig_bind(const Signature *sig, const char *name, const char *text, const Di
     }
     if (!bind_all(&k, in, out, bind_composite)) return false;
     if (b->size['B'] && !b->size['C'] && sig_uses(sig, 'C'))
-        b->size['C'] = b->size['B']; /* the other side of a square of numbers that share a scale */
+        b->size['C'] = b->size['B']; /* a square of numbers with one scale has equally many rows and
+                                        columns */
     /* A second pass, because a size found late in the first pass may determine an earlier
      * dimension. */
     return bind_all(&k, in, out, bind_composite);

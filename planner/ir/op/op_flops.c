@@ -1,4 +1,4 @@
-/* Derives FLOPs from a row of the op table and the sizes of its indices. */
+/* Computes FLOPs from a row of the op table and the sizes of its indices. */
 #include <math.h>
 
 #include "planner/ir/op/op_private.h"

@@ -1,4 +1,5 @@
-/* The meaning of a row of ops.def, derived from its signature, reduction, flags and backward. */
+/* Answers questions about an op from its row in ops.def: from its signature, reduction, flags and
+ * backward. */
 #include "planner/ir/op/op_private.h"
 
 static bool is_scalar(const SigTerm *term)
@@ -69,7 +70,7 @@ bool op_means_groups(OpKind op)
     return op_makes_loss(op) && op_reads_whole_labels(op, op_info(op)->sig.n_in - 1u);
 }
 
-/* True if it reads rows of experts. */
+/* True if an input of the op contains rows of experts. */
 static bool reads_rooms(OpKind op)
 {
     for (uint32_t i = 0; i < op_info(op)->sig.n_in; i++)
@@ -152,7 +153,8 @@ bool op_is_product(OpKind op)
 {
     const OpInfo *info = op_info(op);
     if (info->class_ == OP_CLASS_contract) return true;
-    /* pooling of windows, and biases of uneven rows, add without multiplying */
+    /* pooling of windows, and biases of uneven rows, have these flags, too, but only add: 1 FLOP
+     * for each point */
     return info->flags & (OP_WINDOWED | OP_COUNTED) && info->flops_per_point == 2;
 }
 
@@ -160,7 +162,7 @@ uint32_t op_index_args(OpKind op)
 {
     enum { IN0 = 1, IN1 = 2, IN2 = 4, IN3 = 8, OUT_OF_1 = 2 };
     static const uint8_t ids[OP_COUNT] = {
-        [OP_batch] = 3, /* both outputs */
+        [OP_batch] = 3, /* bits 0 and 1: both outputs are ids */
         [OP_embed] = IN0,
         [OP_embed_grad] = IN1,
         [OP_xent_pick] = IN1,
@@ -172,7 +174,7 @@ uint32_t op_index_args(OpKind op)
         [OP_xent_loss_grad] = IN2,
         [OP_xent_loss_mean_grad] = IN2,
         [OP_topk] = OUT_OF_1,
-        [OP_topk_biased] = 4, /* bit 2: its output, behind two inputs */
+        [OP_topk_biased] = 4, /* bit 2: the output, which comes after two inputs */
         [OP_loads] = IN0,
         [OP_slots] = IN0 | OUT_OF_1,
         [OP_route] = IN1,

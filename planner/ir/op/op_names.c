@@ -10,7 +10,7 @@ _Static_assert(2 * OP_COUNT <= SLOTS, "at least half of the slots are empty");
 static uint16_t op_at[SLOTS]; /* 0: the slot is empty */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* Returns the slot of the name, or the empty slot where it belongs. */
+/* Returns the slot of the name, or the empty slot in which the name would be stored. */
 static uint32_t slot_of(const char *name)
 {
     uint32_t h = 2166136261U; /* FNV-1a */

@@ -17,9 +17,10 @@ void sig_along(const Signature *sig, const char *signature, bool lies_along, cha
  * inputs: one for each operand, or one for each of its indices that the output has too.
  * "bsk,kn->bsn" -> "bsk,kn,bs,n->bsn" */
 void sig_scaled(const Signature *sig, const char *signature, bool by_rows, char *out, size_t room);
-/* The same with a scale for each block B along the last summed index of each operand.
- * "bsk,kn->bsn" -> "bskB,kBn,bsk,kn->bsn". in_pairs: a block is A pairs of numbers, and each
- * operand also has the largest magnitude of its tensor: "bskA,kAn,bsk,kn,,->bsn" */
+/* Does the work of sig_scaled, but with one scale for each block B along the last summed index of
+ * each operand. "bsk,kn->bsn" -> "bskB,kBn,bsk,kn->bsn". in_pairs: a block consists of A pairs of
+ * numbers, and each operand also has the largest magnitude of its tensor:
+ * "bskA,kAn,bsk,kn,,->bsn" */
 void sig_blocks(const Signature *sig, const char *signature, bool in_pairs, char *out, size_t room);
 /* Parses the backward column of ops.def into info; `find` looks up op names. A malformed row
  * aborts. */

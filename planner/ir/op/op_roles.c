@@ -1,5 +1,5 @@
-/* Finds the roles of a row's indices: compares its letters with the roles at the head of ops.def.
- */
+/* Finds the roles of a row's indices. The comment and the ROLE rows at the top of ops.def say which
+ * letters have which role. */
 #include <assert.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ static const char *const letters_of[INDEX_ROLES] = {
 #include "planner/ir/op/ops.def"
 };
 
-/* A role has at most four letters, so a loop is faster than strchr. */
+/* Loops instead of calling strchr, which is slower here because a role has at most four letters. */
 static inline bool plays(IndexRole role, char letter)
 {
     const char *c = letters_of[role];
@@ -83,7 +83,8 @@ bool op_keeps_state(OpKind op)
     return op_scans_tokens(op) && op_whole_letter(op, INDEX_state);
 }
 
-/* Other ops that update state do not depend on where a rank's part of a weight lies. */
+/* Among the ops that update state, only optimizers depend on the position of a rank's part of a
+ * weight. */
 bool op_is_optimizer(OpKind op)
 {
     const uint32_t flags = op_info(op)->flags;
