@@ -17,6 +17,7 @@
 #include "store/store.h"
 #include "tests/failures/fail_at.h"
 #include "tests/support/command.h"
+#include "tests/support/slowest.h"
 
 static const char tiny[] = TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua";
 
@@ -60,6 +61,8 @@ static bool use(const char *store)
     return fine;
 }
 
+static Slowest slowest;
+
 /* Returns the number of allocations. */
 static uint64_t use_failing(const char *store, uint64_t at)
 {
@@ -67,7 +70,11 @@ static uint64_t use_failing(const char *store, uint64_t at)
     fail.at = at;
     atomic_store(&fail.counted, 0);
     fail_at_use(&fail);
+    const double before_s = slowest_own_s() + slowest_children_s();
     const bool fine = use(store);
+    if (!slowest_note(&slowest, "load, prove, simulate",
+                      slowest_own_s() + slowest_children_s() - before_s))
+        fail_msg("allocation %d fails: it takes too much processor time", (int)at);
     fail.kind = FAIL_nothing;
     assert_true(fine || at > 0);
     return atomic_load(&fail.counted);
@@ -107,6 +114,7 @@ static void memory_ends_in_the_library(void **state)
     for (uint64_t i = 0; i < DRAWN; i++)
         gives_everything_back(store, FIRST + 1 + rng_below(SEED, 0, i, n - FIRST));
     use_failing(store, 0);
+    slowest_print(&slowest, "failures of libtandem");
     print_message("%d of %d allocations failed, %d times each\n", FIRST + DRAWN, (int)n, TIMES);
     arena_free(arena);
 }

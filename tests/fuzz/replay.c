@@ -1,10 +1,20 @@
-/* Calls a target with each file of the folders that are named, and once with no bytes at all. */
+/* Calls a target with each file of the folders that are named, and once with no bytes at all. Each
+ * call must end within the limit of processor time. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/fuzz/fuzz.h"
+#include "tests/support/slowest.h"
+
+static Slowest slowest;
+
+/* The stream's target has a child process. */
+static double used_s(void)
+{
+    return slowest_own_s() + slowest_children_s();
+}
 
 static int replay(const char *path)
 {
@@ -17,8 +27,13 @@ static int replay(const char *path)
     uint8_t *copy = malloc(n > 0 ? n : 1);
     if (copy == NULL) return 0;
     memcpy(copy, bytes, n);
+    const double before_s = used_s();
     LLVMFuzzerTestOneInput(copy, n);
     free(copy);
+    if (!slowest_note(&slowest, path, used_s() - before_s)) {
+        printf("%s takes more than %g s of processor time\n", path, SLOWEST_LIMIT_S);
+        exit(1);
+    }
     return 1;
 }
 
@@ -42,5 +57,6 @@ int main(int argc, char **argv)
     LLVMFuzzerTestOneInput((const uint8_t *)"", 0);
     for (int i = 1; i < argc; i++) n += replay_folder(argv[i]);
     printf("%d inputs of the corpus\n", n);
+    slowest_print(&slowest, "fuzz");
     return n > 0 ? 0 : 1;
 }

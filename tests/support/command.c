@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "planner/base/str.h"
+#include "tests/support/slowest.h"
 
 extern char **environ;
 
@@ -105,7 +106,7 @@ CommandResult command_run_program(Arena *arena, double timeout_s, const char *co
     Str text[2] = {str_in(arena), str_in(arena)};
     int out[2], err[2], status = 0;
     pid_t child;
-    double start_s = now_s();
+    double start_s = now_s(), before_s = slowest_children_s();
     must(pipe(out) == 0 && pipe(err) == 0, "pipe");
     int code = spawn(argv, out, err, &child);
     close(out[1]);
@@ -126,6 +127,7 @@ CommandResult command_run_program(Arena *arena, double timeout_s, const char *co
     result.out = str_text(&text[0]), result.n_out = text[0].n;
     result.err = str_text(&text[1]), result.n_err = text[1].n;
     result.seconds = now_s() - start_s;
+    result.cpu_s = slowest_children_s() - before_s;
     return result;
 }
 

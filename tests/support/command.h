@@ -13,6 +13,7 @@ typedef struct CommandResult {
     const char *out, *err; /* its whole output, ending in 0 */
     size_t n_out, n_err;
     double seconds; /* wall clock */
+    double cpu_s;   /* processor time of the command and of the children for which it waited */
 } CommandResult;
 
 /* Runs the `tandem` of this build with arguments, which end with a NULL. Standard input is empty.
