@@ -97,7 +97,8 @@ gpu-pack:
 
 # Tries mutants of the C code, drawn by seed: runs the tests that reach the changed line, and prints
 # the mutants that survive. FILES="sim/net planner/passes/cp.c:213 ..." draws only from these; N=0
-# tries every mutant. SLOW=20 leaves out tests that take longer than 20 s.
+# tries every mutant. SLOW=20 leaves out tests that take longer than 20 s. AGAIN=1 tries the survivors
+# of the last draw again.
 SEED = 1
 N = 100
 JOBS = 2
@@ -105,8 +106,9 @@ mutants:
 	@sh cmake/deps.sh test
 	@cmake --preset mutants --log-level=NOTICE
 	@cmake --build --preset mutants --target mutant_tests
-	tests/mutants/mutants.py --faults
-	tests/mutants/mutants.py --seed $(SEED) --n $(N) --jobs $(JOBS) $(if $(SLOW),--slow $(SLOW)) $(FILES)
+	$(if $(AGAIN),,tests/mutants/mutants.py --faults)
+	tests/mutants/mutants.py $(if $(AGAIN),--again,--seed $(SEED) --n $(N)) --jobs $(JOBS) \
+	  $(if $(SLOW),--slow $(SLOW)) $(FILES)
 
 # Counts, by folder, the lines and branches of planner, sim and exec that the tests run. LINES=1
 # lists the lines that no test runs and the branches that none takes; FOLDERS="planner/front sim"

@@ -3,6 +3,7 @@
 
     mutants.py [--seed N] [--n N] [--jobs N] [--slow SECONDS] [--least PERCENT] [PATH ...]
 
+    mutants.py --again       tries the survivors of the last draw again, with all tests
     mutants.py --faults      tries the faults of faults.txt instead, each with the tests that it names
 
 PATH is a folder, a file, or FILE:LINE; --n 0 tries every mutant there. A mutant that the compiler refuses, or whose
@@ -15,6 +16,7 @@ import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+import again  # noqa: E402
 import faults  # noqa: E402
 from draw import changed, in_function, order, shown  # noqa: E402
 from reach import Reach  # noqa: E402
@@ -22,7 +24,7 @@ from tree import HERE, Tree  # noqa: E402
 
 # Folders without faults: they start and end processes, and need libraries that are not linked here.
 FOLDERS = ["planner", "sim", "exec/data", "exec/loopback", "exec/verify", "exec/*.c"]
-KINDS = ["unit", "sim", "golden", "exec", "docs"]
+KINDS = ["unit", "sim", "golden", "exec", "docs", "cuda/test_backend_command"]
 KILLED, LATE, LIVES, UNREACHED, SAME, REFUSED = "killed", "killed by time-out", "LIVES", "NOT REACHED", "same", "refused"
 
 
@@ -33,27 +35,33 @@ class Trial:
         self.tree, self.slow_s, self.work = tree, slow_s, work
         self.tests = {t.name: t for t in tree.tests}
         self.least_limit_s = 20
+        self.originals = {}
         os.makedirs(work, exist_ok=True)
 
-    def object_of(self, name, text):
+    def object_of(self, name, text, out):
         """Returns the bytes of the optimised object, or None."""
-        out = os.path.join(self.work, "mutant.o")
         if not self.tree.compile(name, text, out):
             return None
         with open(out, "rb") as f:
             return f.read()
 
+    def original_of(self, name, text):
+        """Returns the bytes of the object without a mutant; compiles each file once."""
+        if name not in self.originals:
+            self.originals[name] = self.object_of(name, text, os.path.join(self.work, "original.o"))
+        return self.originals[name]
+
     def fate(self, name, text, site, tests):
         """Returns (fate, the test that decided it, the number of tests that ran). tests: [(seconds, name)]."""
-        mutant = self.object_of(name, changed(text, site))
+        out = os.path.join(self.work, "mutant.o")
+        mutant = self.object_of(name, changed(text, site), out)
         if mutant is None:
             return REFUSED, "", 0
-        if mutant == self.object_of(name, text):
+        if mutant == self.original_of(name, text):
             return SAME, "", 0
         if not tests:
             return UNREACHED, "", 0
-        self.object_of(name, changed(text, site))
-        self.tree.link([os.path.join(self.work, "mutant.o")], self.work)
+        self.tree.link([out], self.work)
         n = 0
         for seconds, test in tests:
             if self.slow_s and seconds > self.slow_s and n:  # the quickest test runs in any case
@@ -89,9 +97,9 @@ def drawn(texts, seed):
             yield name, site
 
 
-def attack(tree, reach, texts, seed, n, jobs, slow_s, say):
-    """Tries mutants until n of them count. Returns [(fate, file, site, test)] in the order in which they were drawn."""
-    todo, done, lock = enumerate(drawn(texts, seed)), {}, threading.Lock()
+def attack(tree, reach, texts, mutants, n, jobs, slow_s, say):
+    """Tries mutants [(file, site)] until n of them count. Returns [(fate, file, site, test)] in the order in which they were drawn."""
+    todo, done, lock = enumerate(mutants), {}, threading.Lock()
 
     def worker(number):
         trial = Trial(tree, slow_s, os.path.join(tree.build, "work", str(number)))
@@ -161,6 +169,7 @@ def main():
     p.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     p.add_argument("--slow", type=float, default=0.0, help="leave out tests that take longer; 0: none")
     p.add_argument("--least", type=float, default=0.0)
+    p.add_argument("--again", action="store_true")
     p.add_argument("--faults", action="store_true")
     p.add_argument("paths", nargs="*")
     options = p.parse_args()
@@ -185,8 +194,14 @@ def main():
     texts = sources(tree, options.paths or FOLDERS)
     if not texts:
         raise SystemExit("no such file among those that are drawn from")
-    say(f"seed {options.seed}, {len(texts)} files, {len(reach.tests)} tests")
-    fates = attack(tree, reach, texts, options.seed, options.n, options.jobs, options.slow, say)
+    survivors = os.path.join(tree.build, "survivors.json")
+    if options.again:
+        say(f"survivors of the last draw, {len(reach.tests)} tests")
+        fates = attack(tree, reach, texts, again.kept(survivors, texts, say), 0, options.jobs, options.slow, say)
+    else:
+        say(f"seed {options.seed}, {len(texts)} files, {len(reach.tests)} tests")
+        fates = attack(tree, reach, texts, drawn(texts, options.seed), options.n, options.jobs, options.slow, say)
+        again.keep(survivors, fates, texts)
     return 0 if report(fates, texts, say) >= options.least else 1
 
 

@@ -11,10 +11,11 @@ import unittest
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path.insert(0, HERE)
+import again  # noqa: E402
 import coverage  # noqa: E402
 import faults  # noqa: E402
 from draw import Site, changed, in_function, order, shown, sites  # noqa: E402
-from mutants import KILLED, LATE, LIVES, REFUSED, SAME, UNREACHED, Trial, attack, report  # noqa: E402
+from mutants import KILLED, LATE, LIVES, REFUSED, SAME, UNREACHED, Trial, attack, drawn, report  # noqa: E402
 from reach import Reach  # noqa: E402
 from tree import Test, Tree  # noqa: E402
 
@@ -150,7 +151,7 @@ class Planted(unittest.TestCase):
         unused = planted("x + 1", "").line
         self.assertEqual(reach.of("code/small.c", unused, True), [])
         texts = {"code/small.c": (SMALL, {line, unused})}
-        fates = attack(self.tree, reach, texts, 1, 0, 2, 0, lambda text: None)
+        fates = attack(self.tree, reach, texts, drawn(texts, 1), 0, 2, 0, lambda text: None)
         said = []
         share = report(fates, texts, said.append)
         self.assertTrue(0 < share < 100)
@@ -203,6 +204,20 @@ class Draw(unittest.TestCase):
             self.assertTrue(any(wanted in x for x in said), wanted)
         for unwanted in ("n + 2", "n - 1)`", "x[5]", "int x[3]"):
             self.assertFalse(any(unwanted + ";" in x for x in said), unwanted)
+
+    def test_survivors_are_found_again(self):
+        folder = tempfile.mkdtemp(prefix="tandem-mutants-")
+        self.addCleanup(shutil.rmtree, folder)
+        path, texts = os.path.join(folder, "survivors.json"), {"small.c": (SMALL, None)}
+        all_sites = sites(SMALL)
+        one, two = (next(s for s in all_sites if s.line == planted(t, "").line) for t in ("x > 99", "n -= 1"))
+        again.keep(path, [(LIVES, "small.c", one, ""), (KILLED, "small.c", all_sites[0], "t"),
+                          (UNREACHED, "small.c", two, "")], texts)
+        said = []
+        self.assertEqual(list(again.kept(path, texts, said.append)), [("small.c", one), ("small.c", two)])
+        moved = {"small.c": ("\n" + SMALL.replace("n -= 1", "n -= 3"), None)}
+        self.assertEqual([s.line for _, s in again.kept(path, moved, said.append)], [one.line + 1])
+        self.assertEqual([x.split()[:2] for x in said], [["GONE", f"small.c:{two.line}:"]])
 
     def test_a_seed_gives_one_order(self):
         texts = {"a.c": SMALL, "b.c": SMALL}

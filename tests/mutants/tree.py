@@ -36,7 +36,7 @@ class Tree:
             entries = json.load(f)
         self.commands = {os.path.relpath(e["file"], source): e for e in entries
                          if not e.get("output", "").startswith("tests/")}
-        self.tests = [t for t in self.all_tests() if t.name.split("/")[0] in kinds]
+        self.tests = [t for t in self.all_tests() if t.name.split("/")[0] in kinds or t.name in kinds]
 
     def all_tests(self):
         said = subprocess.run(["ctest", "--show-only=json-v1"], cwd=self.build, capture_output=True, check=True)
