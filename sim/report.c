@@ -328,7 +328,6 @@ void report_memory(const Plan *simulated, const Cluster *cluster, const SimOptio
             live += at[CATEGORY_waiting];
             memcpy(report->memory, at, sizeof report->memory);
             report->memory_holes = p->bytes > live ? p->bytes - live : 0;
-            report->peak_pc = curve.peak;
         }
         arena_free(scratch);
     }

@@ -240,8 +240,7 @@ typedef struct SimReport {
                                         program */
     uint64_t memory_holes;           /* bytes of the arena that no live buffer uses at that
                                         instant */
-    Pc peak_pc;
-    LIST(MemoryRow) memory_rows; /* `memory` of every program, for the store */
+    LIST(MemoryRow) memory_rows;     /* `memory` of every program, for the store */
     Held held; /* memory under another framework's profile, which determines `fits` and total_bytes;
                   all zero otherwise */
     uint32_t n_classes; /* number of simulated ranks */

@@ -94,7 +94,6 @@ bool pass_mesh(Job *job)
     if (pass_config(job, PASS_tp)) tp_refine(job);
     if (pass_config(job, PASS_cp)) cp_refine(job);
     ok = cut_for_experts(job) && ok;
-    job->sample_axes = mesh_data_axes(&job->plan->mesh);
     job->data_axes = mesh_axes_of(&job->plan->mesh, axes_cutting_batch());
     return ok; /* after a failure here, other passes still report their errors */
 }

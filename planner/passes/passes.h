@@ -76,10 +76,8 @@ typedef struct Job {
                           */
     bool interior_first; /* set by domain: convolutions compute inner rows during an exchange */
     bool keep_halos;     /* set by domain: halos stay for the backward pass */
-    AxisSet sample_axes; /* dp_replicate, dp_shard, ep: ranks along these axes read different
-                          * samples */
-    AxisSet data_axes;   /* sample_axes and cp: ranks along these axes have different tokens and sum
-                          * gradients */
+    AxisSet data_axes;   /* dp_replicate, dp_shard, ep and cp: ranks along these axes have different
+                          * tokens and sum gradients */
 } Job;
 
 struct PassSpec;

@@ -241,7 +241,7 @@ static inline const Attrs *verify_attrs(const Verifier *v, Pc pc)
 }
 
 /* ---- the proofs; each returns true if it found no fault ---- */
-bool verify_structure_graph(Verifier *v); /* mesh, deals, shapes, graph, units */
+void verify_structure_graph(Verifier *v); /* mesh, deals, shapes, graph, units */
 void verify_segments(Verifier *v);
 bool verify_structure_program(Verifier *v);
 void verify_order(Verifier *v); /* fills v->order */

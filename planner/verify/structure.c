@@ -373,15 +373,15 @@ static void check_step(Verifier *v)
             (unsigned long long)info->n_params_no_embedding);
 }
 
-bool verify_structure_graph(Verifier *v)
+void verify_structure_graph(Verifier *v)
 {
     const Plan *plan = v->plan;
     check_mesh(v);
-    if (v->n_reported) return false;
+    if (v->n_reported) return;
     if (plan->shapes.n == 0 || v->g->tensors.n == 0 || v->g->nodes.n == 0 || v->g->attrs.n == 0) {
         verify_report(v, RULE, 0,
                       "the plan lacks the empty first shape, tensor, node or attributes");
-        return false;
+        return;
     }
     uint64_t n_mb = plan->step.n_microbatches, n_code = 0;
     for (uint32_t i = 0; i < plan->programs.n; i++) n_code += plan->programs.at[i].code.n;
@@ -390,17 +390,17 @@ bool verify_structure_graph(Verifier *v)
                       "the plan states %llu micro-batches, but has only %llu instructions",
                       (unsigned long long)n_mb, (unsigned long long)n_code);
     check_deals(v);
-    if (v->n_reported) return false;
+    if (v->n_reported) return;
     check_shapes(v);
     check_tensors(v);
-    if (v->n_reported) return false;
+    if (v->n_reported) return;
     check_nodes(v);
     if (v->n_reported == 0) verify_segments(v);
     if (v->n_reported == 0) verify_uneven(v);
     check_units(v);
     if (plan->programs.n == 0 || !plan->program_of) {
         verify_report(v, RULE, 0, "the plan has no program");
-        return false;
+        return;
     }
     check_step(v);
     if (plan->n_match > n_code + 1)
@@ -410,7 +410,6 @@ bool verify_structure_graph(Verifier *v)
         if (plan->program_of[r] >= plan->programs.n) {
             verify_report(v, RULE, 0, "rank %u runs program %u, but there are only %u programs", r,
                           plan->program_of[r], plan->programs.n);
-            return false;
+            return;
         }
-    return v->n_reported == 0;
 }

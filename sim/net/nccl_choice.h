@@ -68,7 +68,6 @@ typedef struct NcclQuestion {
 typedef struct NcclChoice {
     Ps time_ps;              /* latency_ps + fluid_ps */
     Ps latency_ps, fluid_ps; /* fluid_ps: the part of the time that needs bandwidth */
-    Ps tuner_ps;             /* estimate of NCCL's own tuner; 0: it has none */
     const char *algorithm, *protocol;
     double bus_bytes_per_s; /* bus bandwidth as nccl-tests defines it, over the whole time */
     uint32_t channels;      /* thread blocks of the kernel, each of which occupies an SM */

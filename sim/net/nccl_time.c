@@ -288,8 +288,6 @@ static NcclChoice collective(const NcclCase *c, const NcclFit *fit)
     uint32_t protocol = SIMPLE;
     NcclChoice choice = {.algorithm = "none", .protocol = "none"};
     if (!nccl_tuner_best(c, &algorithm, &protocol)) return choice;
-    NcclEstimate tuner = nccl_tuner(c, algorithm, protocol);
-    choice.tuner_ps = ps_of_us(tuner.latency_us + c->bytes / tuner.bytes_per_us);
     choice.algorithm = algorithm_name[algorithm];
     traffic(c, algorithm, &choice);
     double best_us = INFINITY;

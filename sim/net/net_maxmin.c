@@ -367,7 +367,6 @@ static void leave(MaxMin *m, uint32_t id)
 static void schedule(MaxMin *m, uint32_t id, Ps when)
 {
     Flow *f = &m->flows.at[id];
-    f->ends = when;
     f->version++;
     heap_add(&m->heap, m->arena, when, id, f->version);
 }

@@ -40,9 +40,8 @@ typedef struct Flow {
     double level;            /* new speed while rates are being computed; negative: not known yet */
     double limit;            /* rate to which a link limits the flow in the present round of
                                 filling */
-    Ps ends;
-    uint32_t first, room; /* its entries of MaxMin.entries: one for each link that it uses */
-    uint32_t seen;        /* number of the last filling that included the flow (net_fill.c) */
+    uint32_t first, room;    /* its entries of MaxMin.entries: one for each link that it uses */
+    uint32_t seen;           /* number of the last filling that included the flow (net_fill.c) */
 } Flow;
 
 /* A running flow, as an entry in the list of a link. */

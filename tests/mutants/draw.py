@@ -21,6 +21,7 @@ ARRAY = re.compile(r"^\s*(?:static |const )*(?!return\b)\w+ \*?\w+\[$")
 LEFT = re.compile(r"^\*?[A-Za-z_][\w.\[\]>()+-]*(?:->[\w.\[\]]+)* (?:[-+*/|&%]|<<|>>)?= ")
 CALL = re.compile(r"^[A-Za-z_][\w.>\[\]-]*\(")
 STEP = re.compile(r"^(?:\+\+|--)?[\w.>\[\]-]+(?:\+\+|--)?$")
+COMMUTES = re.compile(r"\b(?:arena_array|fmin|fmax|gcd)$")  # the last two arguments may be exchanged
 HEADERS = ("if", "for", "while", "switch")
 
 
@@ -151,7 +152,8 @@ def sites(text):
         if re.search(r"\b(?:if|for|while|switch|return|sizeof)$", code[:m.start()][-8:]):
             continue
         spans = [s for s in arguments(code, m.start()) if code[s[0]:s[1]].strip()]
-        for a, b in zip(spans, spans[1:]):
+        pairs = list(zip(spans, spans[1:]))
+        for a, b in pairs[:-1] if COMMUTES.search(code[:m.start()]) else pairs:
             first, second = text[a[0]:a[1]], text[b[0]:b[1]]
             if first.strip() != second.strip() and "\n" not in first + second:
                 lead = " " if first.startswith(" ") else ""

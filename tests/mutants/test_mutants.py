@@ -205,6 +205,13 @@ class Draw(unittest.TestCase):
         for unwanted in ("n + 2", "n - 1)`", "x[5]", "int x[3]"):
             self.assertFalse(any(unwanted + ";" in x for x in said), unwanted)
 
+    def test_arguments_that_commute_are_not_exchanged(self):
+        said = [shown(t, s) for t in ["void f(void)\n{\n    x = arena_array(a, n, 8), y = fmax(p, q), z = g(r, s);\n}\n"]
+                for s in sites(t) if s.kind == "arguments"]
+        self.assertEqual([x.split(" -> ")[1] for x in said],
+                         ["`x = arena_array(n, a, 8), y = fmax(p, q), z = g(r, s);`",
+                          "`x = arena_array(a, n, 8), y = fmax(p, q), z = g(s, r);`"])
+
     def test_survivors_are_found_again(self):
         folder = tempfile.mkdtemp(prefix="tandem-mutants-")
         self.addCleanup(shutil.rmtree, folder)

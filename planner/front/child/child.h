@@ -101,8 +101,7 @@ typedef struct Child {
     uint32_t n_sets;
     size_t memory;
     ChildPool pool;
-    size_t printed; /* bytes written by print so far */
-    bool memory_refused;
+    size_t printed;      /* bytes written by print so far */
     bool system_refused; /* the newest allocation failed, and not because of the limit */
     bool collected;   /* an allocation was just refused; Lua now collects garbage and tries again */
     uint32_t n_tight; /* number of consecutive collections that freed next to nothing */

@@ -44,7 +44,7 @@ void *child_allocate(void *self, void *at, size_t old, size_t size)
             ScriptLoc loc = c->L != NULL ? child_loc(c, true) : (ScriptLoc){0, 0};
             /* no source: Lua unwinds the stack; keep the location found before */
             if (loc.source != 0) c->memory_loc = loc;
-            c->memory_refused = c->collected = true;
+            c->collected = true;
             return NULL;
         }
     }

@@ -198,7 +198,7 @@ static const char *path_within(Arena *arena, const char *key)
     return NULL;
 }
 
-bool draft_unknown_key(Draft *draft, const char *path, const char *parent, bool of_pass, Loc loc)
+void draft_unknown_key(Draft *draft, const char *path, const char *parent, bool of_pass, Loc loc)
 {
     const char *names[MOST_SIBLINGS], *dot = strrchr(path, '.');
     const char *key = dot != NULL ? dot + 1 : path;
@@ -208,7 +208,7 @@ bool draft_unknown_key(Draft *draft, const char *path, const char *parent, bool 
         diag_error(draft->d, FAULT_input, "unknown-key", loc, "item %s of %s{} has no key", key,
                    within);
         diag_hint(draft->d, "keys: %s", draft_list(draft->arena, names, n));
-        return false;
+        return;
     }
     diag_error(draft->d, FAULT_input, "unknown-key", loc, "unknown key '%s' in %s{}", key, within);
     const char *elsewhere = parent[0] == 0 ? path_within(draft->arena, key) : NULL;
@@ -222,7 +222,6 @@ bool draft_unknown_key(Draft *draft, const char *path, const char *parent, bool 
         diag_hint(draft->d, "the key is called %s", meant);
     else
         hint_words(draft, key, names, n, "keys");
-    return false;
 }
 
 /* True for an integer, also one written as 8e3. */

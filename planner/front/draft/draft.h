@@ -17,7 +17,7 @@ const char *draft_list(Arena *arena, const char *const *names, uint32_t n); /* "
 bool draft_whole(Value *v); /* true for an integer, also if it is written as 3.0; sets v->integer */
 /* Reports that a value is not of the field's type; returns false. */
 bool draft_wrong_type(Draft *draft, const char *path, const Field *f, Loc loc, const Value *v);
-bool draft_unknown_key(Draft *draft, const char *path, const char *parent, bool of_pass, Loc loc);
+void draft_unknown_key(Draft *draft, const char *path, const char *parent, bool of_pass, Loc loc);
 /* Returns the plan's key for the name that another system gives to it, as "batch.micro" for
  * "micro_batch_size"; NULL for any other name. */
 const char *front_other_name(const char *key);

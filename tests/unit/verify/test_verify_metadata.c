@@ -160,6 +160,65 @@ static void categories_of_buffers(void **state)
     }
 }
 
+/* Returns the last instruction with an op, of the last program. */
+static Pc last_of(const Spoiled *c, OpKind op)
+{
+    for (Pc pc = c->p->code.n - 1; pc > 0; pc--)
+        if (c->p->code.at[pc].op == op) return pc;
+    fail_msg("no %s", op_info(op)->name);
+    return 0;
+}
+
+/* One optimizer updates all parameters of all programs, and one bound clips all gradients. */
+static void settings_of_updates(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind <= PIPELINE; kind++) {
+        for (int k = 0; k < 5; k++) {
+            Spoiled c = make(kind);
+            const Pc pc = last_of(&c, OP_adamw);
+            Attrs a = spoiled_attrs(&c, pc);
+            double *const at[] = {&a.eps, &a.beta1, &a.beta2, &a.weight_decay};
+            if (k < 4)
+                *at[k] = *at[k] * .5 + .01;
+            else
+                a.stochastic = !a.stochastic;
+            spoil_attrs(&c, pc, a);
+            tells(&c, "has other settings than the first update");
+        }
+        Spoiled c = make(kind);
+        const Pc pc = last_of(&c, OP_adamw);
+        Attrs a = spoiled_attrs(&c, pc);
+        a.eps = 0;
+        spoil_attrs(&c, pc, a);
+        tells(&c, "has eps=0, but eps must be above 0");
+    }
+}
+
+/* An attribute that the op lacks, in the last of several nodes with this op and in all its
+ * instructions, so that no comparison shows a difference. */
+static void attributes_that_ops_lack(void **state)
+{
+    (void)state;
+    Spoiled c = make(SHARDED);
+    Graph *g = &c.plan->graph;
+    NodeId last = 0;
+    uint32_t n = 0;
+    for (NodeId id = 1; id < g->nodes.n; id++)
+        if (g->nodes.at[id].op == OP_mul) last = id, n++;
+    assert_true(n >= 2);
+    Attrs a = *graph_attrs_at(g, g->nodes.at[last].attrs);
+    a.eps = .5;
+    g->nodes.at[last].attrs = (AttrsId)list_push(c.arena, &g->attrs, a);
+    for (Pc pc = 1; pc < c.p->code.n; pc++) {
+        if (c.p->code.at[pc].origin != last || c.p->code.at[pc].op != OP_mul) continue;
+        a = spoiled_attrs(&c, pc);
+        a.eps = .5;
+        spoil_attrs(&c, pc, a);
+    }
+    spoiled_rejected(&c, "verify-structure", "eps");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -169,6 +228,8 @@ int main(void)
         cmocka_unit_test(lives_of_buffers),
         cmocka_unit_test(micro_batches_of_communications),
         cmocka_unit_test(categories_of_buffers),
+        cmocka_unit_test(settings_of_updates),
+        cmocka_unit_test(attributes_that_ops_lack),
     };
     return cmocka_run_group_tests_name("verify metadata", tests, NULL, NULL);
 }

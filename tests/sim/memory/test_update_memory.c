@@ -1,0 +1,82 @@
+/* The memory of an optimizer that updates all tensors at once: so many bytes for each element, on
+ * top of what is live during the update. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include "planner/front/front.h"
+#include "planner/lower/compile.h"
+#include "sim/sim.h"
+
+static const double MIB = 1048576;
+static double elements; /* parameters of the model */
+
+/* Returns the peak of allocated bytes with so many bytes for each updated element. */
+static double allocated(double update_bytes, bool frozen)
+{
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Config config;
+    Graph graph;
+    memset(&config, 0, sizeof config);
+    memset(&graph, 0, sizeof graph);
+    static const char code[] =
+        "return plan { model = require 'models.llama' {\n"
+        "  size = 'tiny', layers = 2, vocab = 65536 },\n"
+        "runtime = require 'runtimes.hf_trainer',\n"
+        "cluster = require 'clusters.gpu' { gpu = 'A100', devices_per_node = 1 },\n"
+        "batch = { micro = 1, seq = 16 }, precision = { compute = 'bf16' }, parallel = {} }";
+    if (!front_load_text("plan", code, NULL, arena, &config, &graph, &d))
+        fail_msg("%s", d.items.at[0].text);
+    const LowerOptions lower = lower_options_default();
+    const Plan *plan = plan_compile(&config, &graph, &lower, NULL, arena, &d);
+    assert_non_null(plan);
+    elements = 0;
+    for (TensorId t = 1; t < plan->graph.tensors.n; t++) {
+        const Tensor *at = &plan->graph.tensors.at[t];
+        double size = 1;
+        for (uint32_t k = 0; k < at->n_dims; k++) size *= (double)at->dim[k];
+        if (at->role == ROLE_param) elements += size;
+    }
+    config.runtime.update_bytes = update_bytes;
+    config.runtime.frozen_base = frozen;
+    const double bytes =
+        (double)sim_held(plan, &config.cluster, &config.runtime).logged[MEMORY_allocated];
+    arena_free(arena);
+    return bytes;
+}
+
+/* With so many bytes the peak lies in the update, so that each further byte adds one for each
+ * element. The allocator's block may be up to 2 MiB larger than what is asked for. */
+static void each_element_takes_its_bytes(void **state)
+{
+    (void)state;
+    for (double bytes = 32; bytes <= 48; bytes += 8) {
+        const double more = allocated(bytes + 8, false) - allocated(bytes, false);
+        assert_true(8 * elements > 16 * MIB);
+        if (fabs(more - 8 * elements) > 2 * MIB)
+            fail_msg("8 more bytes for each of %.0f elements take %.0f bytes", elements, more);
+    }
+    assert_true(allocated(48, false) > allocated(0, false) + 30 * elements);
+}
+
+/* A frozen base is not updated. */
+static void a_frozen_base_takes_none(void **state)
+{
+    (void)state;
+    assert_true(allocated(48, true) == allocated(0, true));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_element_takes_its_bytes),
+        cmocka_unit_test(a_frozen_base_takes_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
