@@ -79,15 +79,27 @@ static bool is_seen(const Lower *l, BufferId view, BufferId flat)
     return view && l->p->buffers.at[view].parent == flat;
 }
 
-static bool same_param(const Lower *l, TensorId a, TensorId b)
+static bool same_units(const Lower *l, UnitId u, UnitId v)
 {
-    const UnitId u = l->g->tensors.at[a].unit, v = l->g->tensors.at[b].unit;
-    const UnitState *x = &l->unit.of[u], *y = &l->unit.of[v];
     const StepWords words = steps_part(l, PART_units, 0);
-    for (uint32_t i = 0; i < words.each; i++) {
-        const uint32_t s = word_at(x, i), t = word_at(y, i);
+    for (uint32_t i = 0; u != v && i < words.each; i++) {
+        const uint32_t s = word_at(&l->unit.of[u], i), t = word_at(&l->unit.of[v], i);
         if (words.moves >> i & 1 ? !s != !t : s != t) return false;
     }
+    return true;
+}
+
+/* The two units that were compared last, because a block's parameters mostly share one. */
+typedef struct UnitPair {
+    UnitId a, b;
+} UnitPair;
+
+static bool same_param(const Lower *l, TensorId a, TensorId b, UnitPair *equal)
+{
+    const UnitId u = l->g->tensors.at[a].unit, v = l->g->tensors.at[b].unit;
+    if ((equal->a != u || equal->b != v) && !same_units(l, u, v)) return false;
+    *equal = (UnitPair){u, v};
+    const UnitState *x = &l->unit.of[u], *y = &l->unit.of[v];
     const BufferId *weight = l->unit.weight_view, *grad = l->unit.grad_view;
     return l->grad.arrived[a] == l->grad.arrived[b] && !weight[a] == !weight[b] &&
            !grad[a] == !grad[b] && !l->unit.maximum[a] == !l->unit.maximum[b] &&
@@ -97,13 +109,14 @@ static bool same_param(const Lower *l, TensorId a, TensorId b)
 
 /* True if the nodes a and b, at the same place of two blocks, find their values in the same state.
  */
-static bool same_before(const Lower *l, NodeId a, NodeId b)
+static bool same_before(const Lower *l, NodeId a, NodeId b, UnitPair *equal)
 {
     const Node *x = &l->g->nodes.at[a], *y = &l->g->nodes.at[b];
     for (uint32_t j = 0; j < x->n_out; j++)
         if (!same_value(l, x->out[j], y->out[j])) return false;
     for (uint32_t i = 0; i < x->n_in; i++)
-        if (l->g->tensors.at[x->in[i]].role == ROLE_param && !same_param(l, x->in[i], y->in[i]))
+        if (l->g->tensors.at[x->in[i]].role == ROLE_param &&
+            !same_param(l, x->in[i], y->in[i], equal))
             return false;
     return true;
 }
@@ -112,10 +125,11 @@ static bool same_state(const Lower *l, const BlockRun *run, uint32_t block)
 {
     const NodeId first = run->first + block * run->length,
                  forward = run->forward + block * run->forward_step;
+    UnitPair equal = {0, 0};
     for (uint32_t i = 0; i < run->length; i++)
-        if (!same_before(l, first + i, first + run->length + i)) return false;
+        if (!same_before(l, first + i, first + run->length + i, &equal)) return false;
     for (uint32_t i = 0; forward != first && i < run->forward_length; i++)
-        if (!same_before(l, forward + i, forward + run->forward_step + i)) return false;
+        if (!same_before(l, forward + i, forward + run->forward_step + i, &equal)) return false;
     return true;
 }
 
@@ -255,15 +269,18 @@ static bool blocks_in_step(const Lower *l)
 }
 
 /* Returns how many of the next `n` blocks use units in the same order as the two newest blocks.
- * Gathers that run ahead look at later uses, too. */
+ * Gathers that run ahead look at later uses, too: at `prefetch` uses and the next one. A gather
+ * that also takes the 8-bit unit of a module looks at most twice as far. */
 static uint32_t equal_uses(const Lower *l, uint32_t n)
 {
     const Mark *m = l->repeat->mark;
     const uint32_t step = m[3].counters.next_use - m[2].counters.next_use,
-                   from = m[3].counters.next_use, ahead = 2 * l->job->sharding.options.prefetch + 2;
+                   from = m[3].counters.next_use;
+    uint32_t ahead = l->job->sharding.options.prefetch + 1;
     const UnitUse *use = l->unit.uses.at;
     if (!step) return n;
     if (from < 2 * step) return 0;
+    if (l->job->sharding.gathers_bytes) ahead *= 2;
     uint32_t i = from;
     for (; i < l->unit.uses.n && i < from + n * step + ahead; i++)
         if (!in_step(use[i - 2 * step].unit, use[i - step].unit, use[i].unit, true) ||

@@ -125,6 +125,7 @@ uint64_t gaps_take(Gaps *m, uint64_t size, const Knowledge *now, const Extent *o
 {
     GapRun run = {0, 0, 0};
     for (uint32_t i = 0; next_run(m, &i, now, &run);) {
+        if (run.end - run.start < size) continue;
         const uint64_t start = extents_clear(others, n, run.start, size);
         if (start + size > run.end) continue;
         take_from(m, &run, start, size);
