@@ -80,8 +80,8 @@ static void a_call_gets_the_fastest_kernel_that_takes_it(void **state)
     wide.head = wide.value = 80; /* runs on tiles for heads of 128 */
     assert_true(kernel_attention_s(&d, &wide, NULL) > kernel_attention_s(&d, &full, NULL));
     assert_true(grad_s(&d, wide) > 1.2 * grad_s(&d, full));
-    /* Hopper's kernels take a part of the keys (tests/cuda/test_attention_part.c), but not as one
-     * kernel, for which there is no scratch */
+    /* Hopper's kernels take a part of the keys (tests/cuda/attention/test_attention_part.c), but
+     * not as one kernel, for which there is no scratch */
     AttentionWork part = full;
     part.in_parts = true;
     assert_true(kernel_attention_s(&d, &part, NULL) == kernel_attention_s(&d, &full, NULL));
