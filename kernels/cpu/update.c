@@ -53,12 +53,12 @@ void cpu_clip_coef(const KernelArgs *a)
 
 #else
 
-/* x [x] -> table [N] f64: adds up the squares of the elements with global numbers attrs.lo to
- * attrs.hi - 1, and writes or adds the sum to number attrs.slot of the table. */
+/* x [x] -> sum [1] f64, which is set or added to. Counts the elements whose global index lies in
+ * [attrs.lo, attrs.hi). */
 static void F(sumsq)(const KernelArgs *a)
 {
     const REAL *x = a->ptr[0];
-    double *table = a->ptr[1], lane[LANES] = {0}, total = 0;
+    double *sum = a->ptr[1], lane[LANES] = {0}, total = 0;
     int64_t from = a->attrs.lo - a->start['x'], to = a->attrs.hi - a->start['x'];
     if (from < 0) from = 0;
     if (to > a->size['x']) to = a->size['x'];
@@ -67,9 +67,7 @@ static void F(sumsq)(const KernelArgs *a)
         for (int j = 0; j < LANES; j++) lane[j] += (double)x[i + j] * (double)x[i + j];
     for (int j = 0; i < to; i++, j++) lane[j] += (double)x[i] * (double)x[i];
     for (int j = 0; j < LANES; j++) total += lane[j];
-    assert(a->attrs.slot >= 0 && a->attrs.slot < a->elements[1]);
-    double *slot = table + a->attrs.slot;
-    *slot = cpu_accumulates(a, 0) ? *slot + total : total;
+    *sum = cpu_accumulates(a, 0) ? *sum + total : total;
 }
 
 /* param, m, v, grad [x], {norm, coefficient} f64 -> param, m, v [x], in the memory of the inputs.

@@ -15,7 +15,7 @@ typedef struct SumsqArgs {
     Array x;
     int64_t n;
     double *parts; /* [SUM_PARTS] */
-    double *slot;
+    double *sum;
     int64_t n_parts;
     bool adds;
 } SumsqArgs;
@@ -50,7 +50,7 @@ KERNEL(sumsq_end, SumsqArgs, WARP, 1)
     double total = 0;
     for (int64_t part = threadIdx.x; part < a.n_parts; part += WARP) total += a.parts[part];
     total = warp_sum_double(total);
-    if (threadIdx.x == 0) *a.slot = a.adds ? *a.slot + total : total;
+    if (threadIdx.x == 0) *a.sum = a.adds ? *a.sum + total : total;
 }
 
 uint64_t cuda_sumsq_workspace(OpKind op, const DType *dtype, const int64_t *elements,
@@ -60,8 +60,7 @@ uint64_t cuda_sumsq_workspace(OpKind op, const DType *dtype, const int64_t *elem
     return SUM_PARTS * sizeof(double);
 }
 
-/* x [x] -> table [N] f64: adds up the squares of elements lo to hi - 1, and writes or adds the sum
- * to number attrs.slot of the table */
+/* x [x] -> sum [1] f64, which is set or added to; elements [lo, hi) count */
 bool cuda_sumsq(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     SumsqArgs p;
@@ -70,10 +69,9 @@ bool cuda_sumsq(const KernelArgs *args, const CudaContext *cuda, CudaError *erro
     memset(&p, 0, sizeof p);
     part.ptr[0] = (char *)args->ptr[0] + (uint64_t)range.from * dtype_bytes(args->dtype[0]);
     p.x = array_of(&part, 0, 0), p.n = range.n;
-    p.parts = (double *)args->ptr[2], p.slot = (double *)args->ptr[1] + args->attrs.slot;
+    p.parts = (double *)args->ptr[2], p.sum = (double *)args->ptr[1];
     p.adds = accumulates(args, 0);
     p.n_parts = blocks_for(p.n, UPDATE_THREADS * SUM_AHEAD * EIGHT, SUM_PARTS);
-    assert(args->attrs.slot >= 0 && args->attrs.slot < args->elements[1]);
     return LAUNCH(sumsq_parts, p.n_parts, UPDATE_THREADS, MAX_WARPS * sizeof(double), p, cuda,
                   error) &&
            LAUNCH(sumsq_end, 1, WARP, 0, p, cuda, error);

@@ -54,7 +54,6 @@ static void sum_segment(Lower *l, NormAccounts *norm, UnitId u, AxisSet axes, ui
               .arg = {l->unit.of[u].grad, slot_view(l, table, slot, axes)}};
     e.attrs.lo = (int64_t)lo;
     e.attrs.hi = (int64_t)hi;
-    e.attrs.n_slots = 1;
     e.attrs.accumulate = norm->account[slot].written;
     norm->account[slot].written = true;
     if (!on_host) lower_add_scratch(l, &e);
@@ -278,7 +277,6 @@ void lower_update(Lower *l)
               .n_out = 1,
               .arg = {l->scalar.norm_table, emit_mean(l), l->scalar.coefficient}};
     e.attrs.clip = l->job->config->optimizer.clip_norm;
-    e.attrs.n_slots = norm.n;
     lower_emit(l, &e);
     BufferId coefficient[2] = {l->scalar.coefficient, 0};
     if (l->scalar.host_norm) {

@@ -412,6 +412,7 @@ void verify_metadata(Verifier *v)
     if (!(v->proofs & VERIFY_metadata)) return;
     verify_stated(v);
     verify_derived(v);
+    verify_attributes(v);
     check_batch(v);
     check_microbatches(v);
     check_axes(v);

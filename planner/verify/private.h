@@ -37,7 +37,8 @@
  *   rule.c       attributes of an update
  *   metadata.c   statements of the plan about itself: the step, axes, units, uses of buffers
  *   stated.c     sizes and settings that other fields decide
- *   derived.c    fields that follow from others */
+ *   derived.c    fields that follow from others
+ *   attributes.c attributes that follow from others */
 #ifndef TANDEM_VERIFY_PRIVATE_H
 #define TANDEM_VERIFY_PRIVATE_H
 
@@ -286,6 +287,8 @@ static inline uint32_t verify_gradient_arg(const Instr *in)
 void verify_stated(Verifier *v);
 /* ---- derived.c: part of verify_metadata ---- */
 void verify_derived(Verifier *v);
+/* ---- attributes.c: part of verify_metadata ---- */
+void verify_attributes(Verifier *v);
 void verify_dtypes(Verifier *v);
 
 /* ---- nest.c ---- */

@@ -143,13 +143,6 @@ static void check_compute(Verifier *v, Pc pc)
     for (uint32_t j = 0; j < info->sig.n_out && (info->flags & OP_UPDATES); j++)
         if (program_arg(v->p, in, j) != program_arg(v->p, in, in->n_in + j))
             verify_report(v, RULE, pc, "output %u must be the same buffer as input %u", j, j);
-    if (in->op == OP_clip_coef) {
-        const uint64_t n = v->local_elements[v->p->buffers.at[program_arg(v->p, in, 0)].shape];
-        if ((uint64_t)verify_attrs(v, pc)->n_slots != n)
-            verify_report(v, RULE, pc,
-                          "adds up a table of %lld sums of squares, but its input has %llu",
-                          (long long)verify_attrs(v, pc)->n_slots, (unsigned long long)n);
-    }
     const int64_t turned = verify_attrs(v, pc)->rope_dims;
     if (turned < 0 || turned % 2 != 0)
         verify_report(

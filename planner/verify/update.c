@@ -25,6 +25,23 @@ static AxisSet norm_axes(const Verifier *v, const Val *val, const ValueEntry *en
                      layout_axes_split(&value_shape_at(v, entry->shape)->layout, -1));
 }
 
+/* Checks that a sum begins and ends where a value begins or ends. Padding is zero, so the sum
+ * itself does not tell whether it counts padding, too. */
+static void check_range(Verifier *v, Pc pc, const ValueEntry *entries, uint32_t n)
+{
+    const int64_t bound[] = {verify_attrs(v, pc)->lo, verify_attrs(v, pc)->hi};
+    for (int k = 0; k < 2; k++) {
+        const uint64_t at = (uint64_t)bound[k];
+        bool found = at == v->g->units.at[v->p->code.at[pc].unit].elements;
+        for (uint32_t i = 0; i < n && !found; i++)
+            found = entries[i].lo == at || entries[i].lo + entries[i].n == at;
+        if (!found)
+            verify_report(v, "verify-scale", pc,
+                          "states %s=%lld, but no value begins or ends there", k ? "hi" : "lo",
+                          (long long)bound[k]);
+    }
+}
+
 static Hash128 sum_squares(Verifier *v, Pc pc, const Val *val, AxisSet claimed, bool *bad)
 {
     const Attrs *attrs = verify_attrs(v, pc);
@@ -55,6 +72,7 @@ static Hash128 sum_squares(Verifier *v, Pc pc, const Val *val, AxisSet claimed, 
         }
         total = value_add(total, value_norm(p->vn));
     }
+    if (!*bad) check_range(v, pc, entries, n);
     return total;
 }
 
@@ -64,32 +82,29 @@ void value_sumsq(Verifier *v, Pc pc)
     BufferId table = program_arg(v->p, in, 1);
     const Buffer *at = &v->p->buffers.at[table];
     Val val = value_read(v, pc, program_arg(v->p, in, 0), "input", 0);
-    Shape slot = *value_shape_at(v, v->canon[at->shape]);
-    int64_t n = slot.dim[0], which = verify_attrs(v, pc)->slot;
+    const Shape *slot = value_shape_at(v, v->canon[at->shape]);
     bool bad = val.bad;
     if (!bad && layout_axes_partial(&value_shape_at(v, val.shape)->layout)) {
         verify_report(v, "verify-layout", pc, "squares partial sums before they are added up: %s",
                       value_shape_text(v, val.shape));
         bad = true;
     }
-    if (which < 0 || which >= n || layout_axes_split(&slot.layout, -1)) {
-        verify_report(v, "verify-layout", pc, "writes entry %lld of a table with %lld entries",
-                      (long long)which, (long long)n);
+    if (slot->n_dims != 1 || slot->dim[0] != 1 || layout_axes_split(&slot->layout, -1)) {
+        verify_report(v, "verify-layout", pc, "must write one number, not a buffer of %s",
+                      value_shape_text(v, v->canon[at->shape]));
         value_write(v, pc, table, (Val){.bad = true});
         return;
     }
-    slot.dim[0] = 1;
     Val out = {.bad = bad,
-               .shape = value_shape(v, &slot),
+               .shape = v->canon[at->shape],
                .bytes = dtype_bytes(at->dtype),
                .dtype = (uint8_t)at->dtype};
-    if (!bad) out.vn = sum_squares(v, pc, &val, layout_axes_partial(&slot.layout), &out.bad);
-    uint64_t address = verify_address(v->p, table) + (uint64_t)which * dtype_bytes(at->dtype);
+    if (!bad) out.vn = sum_squares(v, pc, &val, layout_axes_partial(&slot->layout), &out.bad);
     if (verify_accumulates(v, in, 0)) {
-        Val old = value_read_at(v, pc, table, address, dtype_bytes(at->dtype), out.shape, "sum", 0);
+        Val old = value_read(v, pc, table, "sum", 0);
         out = value_sum(v, pc, &old, &out);
     }
-    value_write_at(v, pc, table, address, dtype_bytes(at->dtype), out);
+    value_write(v, pc, table, out);
 }
 
 static bool counts_in_norm(const Verifier *v, TensorId t)

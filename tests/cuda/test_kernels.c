@@ -19,7 +19,7 @@
     {                                                                                              \
         .eps = 1e-5, .drop = 0.25, .site = 9, .smoothing = 0.1, .z_loss = 0.01, .group = 1,        \
         .scale = 0.5, .theta = 1e4, .beta1 = .9, .beta2 = .95, .weight_decay = .1, .clip = 1,      \
-        .lo = 3, .hi = 1000000, .segment = 1, .slot = 2, .n_slots = 4                              \
+        .lo = 3, .hi = 1000000, .segment = 1,                                                      \
     }
 #define CASE(name, types, accumulates)                                                             \
     {                                                                                              \

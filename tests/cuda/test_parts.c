@@ -135,7 +135,7 @@ static void ranges_of_a_flat_unit(void **state)
     const int64_t range[][2] = {{0, 1200}, {290, 450}, {450, 460},
                                 {0, 300},  {601, 700}, {599, 601}};
     for (size_t i = 0; i < sizeof range / sizeof range[0]; i++) {
-        const Attrs attrs = {.lo = range[i][0], .hi = range[i][1], .scale = 448, .slot = 1};
+        const Attrs attrs = {.lo = range[i][0], .hi = range[i][1], .scale = 448};
         const CudaCase cases[] = {
             {OP_sumsq, cuda_sumsq, "fd", attrs, 1, NULL, 0},
             {OP_amax_range, cuda_amax_range, "fF", attrs, 0, NULL, 0},

@@ -17,8 +17,8 @@
 #define ATTRS                                                                                      \
     {                                                                                              \
         .eps = 1e-5, .drop = 0.25, .site = 9, .smoothing = 0.1, .scale = 0.5, .theta = 1e4,        \
-        .beta1 = .9, .beta2 = .95, .hi = 1000000, .segment = 1, .slot = 2, .n_slots = 4,           \
-        .top_k = 4, .experts = 16, .capacity = 24                                                  \
+        .beta1 = .9, .beta2 = .95, .hi = 1000000, .segment = 1, .top_k = 4, .experts = 16,         \
+        .capacity = 24                                                                             \
     }
 #define CASE(name, types)                                                                          \
     {                                                                                              \

@@ -27,9 +27,55 @@ static void add_record(Str *out, const Record *record)
     str_add(out, "|\n");
 }
 
+/* The attributes of one row of attrs.def without their bounds. */
+static void add_names(Str *out, const char *list)
+{
+    const char *separator = "";
+    while (*list != 0) {
+        str_print(out, "%s`%.*s`", separator, (int)strcspn(list, "[("), list);
+        list += strcspn(list, ")]") + 1;
+        list += strspn(list, " ");
+        separator = " ";
+    }
+}
+
+static void add_attributes(Str *out, const char *ops, const char *given, const char *proven,
+                           const char *proof)
+{
+    str_add(out, "| ");
+    for (const char *at = ops; *at != 0;) {
+        const size_t n = strcspn(at, " ");
+        str_print(out, "%s`%.*s`", at == ops ? "" : " ", (int)n, at);
+        at += n + strspn(at + n, " ");
+    }
+    str_add(out, " | ");
+    add_names(out, given);
+    str_add(out, " | ");
+    add_names(out, proven);
+    str_print(out, " | %s |\n", proof);
+}
+
+static void add_table_of_attributes(Str *out)
+{
+    str_add(out, "\n## Attributes\n\n");
+    page_text(
+        out,
+        "An attribute is given by the script, or it follows from the rest of the plan. A seal "
+        "refuses a change of either kind. Where it follows from the rest, a proof refuses the "
+        "change even if the seal was changed, too. This holds for forward nodes and for "
+        "instructions that belong to no node. A backward node must have the attributes of its "
+        "forward node, and an instruction those of its node, so a change in one place is always "
+        "refused. `accumulate`, and `scale` and `group` of products of 8-bit and 4-bit numbers, "
+        "are always proven. The test unit/test_plan_attrs checks this table.");
+    str_add(out, "\n| ops | given by the script | proven | proof |\n|---|---|---|---|\n");
+#define HAS(ops, given, proven, proof) add_attributes(out, ops, given, proven, proof);
+#include "planner/ir/op/attrs.def"
+}
+
 static const char *const titles[] = {[TRUST_proven] = "proven, by other fields",
                                      [TRUST_given] = "proven, by its seal: inputs",
                                      [TRUST_reported] = "proven, by its seal: for reports",
+                                     [TRUST_by_op] = "proven, as the op says",
                                      [TRUST_free] = "free",
                                      [TRUST_label] = "label"};
 
@@ -62,7 +108,10 @@ const char *page_plan_text(Arena *arena)
               "field to this table. It also tries the proofs without the seals.");
     str_add(&out, "\n| record ");
     for (int t = 0; t < TRUST_COUNT; t++) str_print(&out, "| %s ", titles[t]);
-    str_add(&out, "|\n|---|---|---|---|---|---|\n");
+    str_add(&out, "|\n|---");
+    for (int t = 0; t < TRUST_COUNT; t++) str_add(&out, "|---");
+    str_add(&out, "|\n");
     for (int k = 0; k < RECORD_ranks; k++) add_record(&out, text_record((TextRecordKind)k));
+    add_table_of_attributes(&out);
     return str_text(&out);
 }

@@ -119,7 +119,7 @@ static Value clip_gradients(Eval *e)
 {
     Value table = value_new(e->arena, DT_f64, 1, (const int64_t[]){1});
     Value out = value_new(e->arena, DT_f64, 1, (const int64_t[]){2});
-    Attrs attrs = {.n_slots = 1, .clip = clip};
+    Attrs attrs = {.clip = clip};
     for (TensorId t = 1; t < e->graph->tensors.n; t++) {
         if (e->graph->tensors.at[t].role != ROLE_param) continue;
         Value args[2] = {flat(&e->grad[t]), table};

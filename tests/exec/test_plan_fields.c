@@ -249,7 +249,7 @@ static const char *broken(const Subject *s, TextTrust trust, const Plan *changed
 {
     if (trust == TRUST_proven) return "is accepted";
     if (ends == CRASHES) return "ends the executor";
-    if (trust == TRUST_given) return NULL;
+    if (trust == TRUST_given || trust == TRUST_by_op) return NULL;
     if (ends == DIFFERS) return "gives other results";
     if (trust != TRUST_label) return NULL;
     Predicted now = predict(changed, s->cluster);
@@ -373,8 +373,7 @@ static void print_sealed(const Tally *tally)
     for (int k = 0; k < RECORD_ranks; k++)
         for (uint32_t i = 0; i < text_record((TextRecordKind)k)->n_fields; i++) {
             const TextField *f = &text_record((TextRecordKind)k)->fields[i];
-            if ((f->trust == TRUST_given || f->trust == TRUST_reported) &&
-                tally->accepted[k][i] > 0)
+            if (f->trust != TRUST_proven && text_has_seal(f) && tally->accepted[k][i] > 0)
                 print_message("%s.%s: only the seal refuses %u changes; %u give other results\n",
                               text_record((TextRecordKind)k)->word, text_field_name(f),
                               tally->accepted[k][i], tally->differ[k][i]);

@@ -52,9 +52,7 @@
     X(int64_t, chunks)     /* pack, unpack: 2: the dimension is dealt out in a zigzag */           \
     X(int64_t, accumulate) /* bit j: out[j] += */                                                  \
     X(int64_t, causal)                                                                             \
-    X(int64_t, reduce) /* Reduce of a collective */                                                \
-    X(int64_t, slot)   /* number of the scalar in a table of scalars (norm groups) */              \
-    X(int64_t, n_slots)                                                                            \
+    X(int64_t, reduce)   /* Reduce of a collective */                                              \
     X(int64_t, h_kernel) /* the window of h~ (window.h) */                                         \
     X(int64_t, h_stride)                                                                           \
     X(int64_t, h_dilation)                                                                         \

@@ -381,6 +381,7 @@ double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], double
 /* The bounds of an op's attribute, as in attrs.def. */
 typedef struct AttrBounds {
     uint32_t attr;
+    bool is_given;           /* the script states it; else it follows from the rest of the plan */
     bool above_lo, below_hi; /* the bound itself is not allowed */
     double lo, hi;
 } AttrBounds;

@@ -10,8 +10,10 @@
 
 enum { MOST_BOUNDS = 512 };
 
-static const char *const rows[][2] = {
-#define HAS(ops, attributes) {ops, attributes},
+static const struct {
+    const char *ops, *given, *proven;
+} rows[] = {
+#define HAS(ops, given, proven, proof) {ops, given, proven},
 #include "planner/ir/op/attrs.def"
 };
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
@@ -87,10 +89,11 @@ static void add_bounds(AttrBounds bounds)
     table.bounds[table.n++] = bounds;
 }
 
-/* Records one attribute of a row with its bounds, such as "eps[0,1]". Returns the text after it. */
-static const char *read_bounds(const char *at)
+/* Records one attribute of a row with its bounds, such as "eps[0,1]", and returns the text behind
+ * it. */
+static const char *read_bounds(const char *at, bool is_given)
 {
-    AttrBounds b = {.attr = ATTRS};
+    AttrBounds b = {.attr = ATTRS, .is_given = is_given};
     const size_t n = strcspn(at, "[(");
     char *end;
     b.attr = find_attr(at, n);
@@ -105,10 +108,11 @@ static const char *read_bounds(const char *at)
     return end + strspn(end, " ");
 }
 
-static void add_row(const char *ops, const char *list)
+static void add_row(const char *ops, const char *given, const char *proven)
 {
     const uint32_t first = table.n;
-    while (*list != 0) list = read_bounds(list);
+    while (*given != 0) given = read_bounds(given, true);
+    while (*proven != 0) proven = read_bounds(proven, false);
     for (const char *at = ops; *at != 0;) {
         char name[64];
         const size_t n = strcspn(at, " ");
@@ -124,13 +128,13 @@ static void add_row(const char *ops, const char *list)
 
 static void build(void)
 {
-    for (uint32_t i = 0; i < N_ROWS; i++) add_row(rows[i][0], rows[i][1]);
+    for (uint32_t i = 0; i < N_ROWS; i++) add_row(rows[i].ops, rows[i].given, rows[i].proven);
     const uint32_t scale = table.n, block = scale + 1;
-    add_bounds((AttrBounds){find_attr("scale", strlen("scale")), true, false, 0, 1e300});
-    add_bounds((AttrBounds){find_attr("group", strlen("group")), false, false, 1, 64});
+    add_bounds((AttrBounds){ATTR_scale, false, true, false, 0, 1e300});
+    add_bounds((AttrBounds){ATTR_group, false, false, false, 1, 64});
     const uint32_t pairs = table.n;
-    add_bounds((AttrBounds){find_attr("scale", strlen("scale")), true, false, 0, 1e300});
-    add_bounds((AttrBounds){find_attr("group", strlen("group")), false, false, 2, 64});
+    add_bounds((AttrBounds){ATTR_scale, false, true, false, 0, 1e300});
+    add_bounds((AttrBounds){ATTR_group, false, false, false, 2, 64});
     for (int op = 0; op < OP_COUNT; op++) {
         const Scaling scaling = op_info((OpKind)op)->scaling;
         if (scaling == SCALING_none) continue;
@@ -146,8 +150,8 @@ static AttrBounds accumulate_bounds(OpKind op)
 {
     const OpInfo *info = op_info(op);
     const bool adds = (info->flags & (OP_ACCUMULATES | OP_MERGES)) != 0;
-    return (AttrBounds){ATTR_accumulate, false, false, 0,
-                        adds ? (double)((1u << info->sig.n_out) - 1) : 0};
+    return (AttrBounds){ATTR_accumulate, false, false,
+                        false,           0,     adds ? (double)((1u << info->sig.n_out) - 1) : 0};
 }
 
 bool op_attr_bounds(OpKind op, uint32_t attr, AttrBounds *bounds)
@@ -213,7 +217,6 @@ static const char *relation_fault(OpKind op, const Attrs *a)
     if (a->rope_dims % 2 != 0) return "rope_dims must be even: pairs of elements turn";
     if (a->lo > a->hi) return "lo must not be above hi";
     if (a->chunks == 1) return "chunks must be 0 or 2";
-    if (a->n_slots != 0 && a->slot >= a->n_slots) return "slot must be below n_slots";
     return NULL;
 }
 

@@ -94,12 +94,12 @@ static const TextField deal_fields[] = {
     FIELD(Deal, bound, u32, free),         KEY("intervals", Deal, first, intervals, free),
 };
 
-#define ATTRIBUTE_double(name)  {#name, FIELD_f64, AT(Attrs, name), 0, 0, NULL, TRUST_given, #name},
-#define ATTRIBUTE_int64_t(name) {#name, FIELD_i64, AT(Attrs, name), 0, 0, NULL, TRUST_given, #name},
+#define ATTRIBUTE_double(name)  {#name, FIELD_f64, AT(Attrs, name), 0, 0, NULL, TRUST_by_op, #name},
+#define ATTRIBUTE_int64_t(name) {#name, FIELD_i64, AT(Attrs, name), 0, 0, NULL, TRUST_by_op, #name},
 #define X(type, name)           ATTRIBUTE_##type(name)
 static const TextField attrs_fields[] = {
     ATTRIBUTES(X){"rope_pair", FIELD_numbers, AT(Attrs, rope_pair), 0, ROPE_PAIRS, NULL,
-                  TRUST_given, "rope_pair"},
+                  TRUST_by_op, "rope_pair"},
 };
 #undef X
 

@@ -318,6 +318,21 @@ static void prepare(Plan *plan, Arena *arena)
     list_reserve_none(arena, &plan->shapes);
 }
 
+/* Reports a text that is no plan, or a plan in the form of another version of Tandem. */
+static void refuse_header(Parser *p, Token start)
+{
+    static const char word[] = "tandem plan ";
+    const size_t n = sizeof word - 1;
+    const char *end = memchr(start.at, '\n', (size_t)(start.end - start.at));
+    const Token line = {start.at, end != NULL ? end : start.end};
+    if ((size_t)(line.end - line.at) <= n || memcmp(line.at, word, n) != 0) {
+        fail(p, "a plan begins with \"" TEXT_HEADER_LINE "\", this", start);
+        return;
+    }
+    fail(p, "this version of Tandem reads \"" TEXT_HEADER_LINE "\", but the text begins", line);
+    diag_hint(p->diag, "print the plan again from its script: `tandem show PLAN --text`");
+}
+
 static Plan *parse(const char *file, const char *text, size_t bytes, bool sealed, Arena *arena,
                    Diag *d)
 {
@@ -332,7 +347,7 @@ static Plan *parse(const char *file, const char *text, size_t bytes, bool sealed
     Parser *p = &parser;
     Token start = {text, text + bytes};
     if (bytes < header || memcmp(text, TEXT_HEADER, header) != 0) {
-        fail(p, "a plan begins with \"tandem plan 1\", this", start);
+        refuse_header(p, start);
         return NULL;
     }
     prepare(plan, arena);

@@ -35,14 +35,17 @@ typedef enum FieldType {
 } FieldType;
 
 /* The effect of changing a field's value in the text. A field is proven, free or a label. The
- * proven fields have three rows here: a change of a given or a reported field contradicts no other
- * field, so only its seal refuses it. A test checks the class of each field. */
+ * proven fields have four rows here: a change of a given or a reported field contradicts no other
+ * field, so only its seal refuses it, and the op decides the class of an attribute (attrs.def).
+ * Tests check the class of each field. */
 #define TRUSTS(X)                                                                                  \
     X(proven, "A change contradicts other fields, and the proofs refuse it.")                      \
     X(given, "An input of the computation, such as a seed or an initial value. Its seal refuses "  \
              "a change. Without the seal, the plan would be one of another computation.")          \
     X(reported, "Reports and predictions read it, such as the layer of an instruction. Its seal "  \
                 "refuses a change. Without the seal, the executor would compute the same.")        \
+    X(by_op, "An attribute of an op. The table of attributes says for each op whether the proofs " \
+             "refuse a change, or only the seal.")                                                 \
     X(free, "A change is refused, or gives another legal program with the same results. Its time " \
             "may differ.")                                                                         \
     X(label, "A change affects no number of the executor or the simulator, and no proof.")
@@ -111,7 +114,9 @@ typedef struct TextSeals {
 } TextSeals;
 void text_seals(const Plan *plan, Arena *scratch, TextSeals *seals);
 
-#define TEXT_HEADER "tandem plan 1\n"
+/* The number goes up when texts of the old form cannot be read any more. */
+#define TEXT_HEADER_LINE "tandem plan 2"
+#define TEXT_HEADER      TEXT_HEADER_LINE "\n"
 
 /* Checks that every index is inside its list, that no view has a view as parent, and that sizes and
  * counts are within their bounds. Reports "plan-syntax" at line 0 of `file`. */

@@ -67,7 +67,8 @@ static void hash_attrs(Verifier *v)
     v->attrs_key = arena_array(v->arena, v->g->attrs.n + 1, sizeof *v->attrs_key);
     for (AttrsId i = 0; i < v->g->attrs.n; i++) {
         Attrs a = v->g->attrs.at[i];
-        a.lo = a.hi = a.parts = a.dim = a.accumulate = a.reduce = a.slot = a.n_slots = 0;
+        a.parts = a.dim = a.accumulate = a.reduce = 0;
+        if (a.rows == 0) a.lo = a.hi = 0; /* with rows they are pairs of a rotation, not a range */
         v->attrs_key[i] = hash_bytes(&a, sizeof a).lo;
     }
 }

@@ -298,8 +298,10 @@ static TensorId attention(Build *b, TensorId x)
 static Attrs expert_sizes(const Tiny *t)
 {
     const bool all = t->dropless || !t->capacity;
-    return (Attrs){
-        .top_k = t->top_k, .experts = t->experts, .capacity = all ? t->seq : t->capacity};
+    return (Attrs){.top_k = t->top_k,
+                   .experts = t->experts,
+                   .capacity = all ? t->seq : t->capacity,
+                   .sigmoid = t->balance_rate > 0};
 }
 
 /* counts: the counts of uneven rows; 0: rows are not uneven */
@@ -328,7 +330,7 @@ static TensorId experts(Build *b, TensorId x, TpStyle column, TpStyle row)
     const Attrs how = {.normalise = t->normalise};
     TensorId logits = project(b, OP_linear, "router", x, DIMS(d, e), TP_none, 1);
     Attrs biased = sizes;
-    biased.scale = t->balance_rate, biased.sigmoid = 1;
+    biased.scale = t->balance_rate;
     TensorId ids = t->balance_rate > 0
                        ? op(b, OP_topk_biased, 2, logits,
                             param(b, "balance", DIMS(e), TP_none, weight_init(b)), 0, &biased)

@@ -18,7 +18,7 @@
 static Attrs sound_attrs(OpKind op)
 {
     /* An attribute that must stay below another one; the other one gets its largest value. */
-    static const uint32_t large[] = {ATTR_hi, ATTR_n_slots, ATTR_rope_context, ATTR_rope_high};
+    static const uint32_t large[] = {ATTR_hi, ATTR_rope_context, ATTR_rope_high};
     Attrs attrs;
     memset(&attrs, 0, sizeof attrs);
     for (uint32_t i = 0; i < ATTRS; i++) {
@@ -39,7 +39,7 @@ static const char *read_with(OpKind op, uint32_t attr, double x)
 {
     const Attrs attrs = sound_attrs(op);
     Str text = str_in(arena);
-    str_add(&text, "tandem plan 1\nattrs 1");
+    str_add(&text, "tandem plan 2\nattrs 1");
     for (uint32_t i = 0; i < ATTRS; i++) {
         const double value = i == attr ? x : attr_get(&attrs, i);
         if (value == 0) continue;
@@ -180,7 +180,6 @@ static void bounds_follow_from_the_formulas(void **state)
         {OP_reduce_scatter, ATTR_reduce, 1, 0}, /* collectives have no such reduction */
         {OP_adamw, ATTR_beta1, 0.9, 1},         /* the moment is divided by 1 - beta1^t */
         {OP_adamw, ATTR_beta2, 0.999, 1},       /* the moment is divided by 1 - beta2^t */
-        {OP_clip_coef, ATTR_n_slots, 3, 0},     /* the table has no such norm */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Attrs attrs = sound_attrs(cases[i].op);
@@ -241,10 +240,8 @@ static void attributes_that_contradict_each_other_are_refused(void **state)
     assert_non_null(strstr(fault_of(OP_rope, a), "hi are allowed only with rows and columns"));
     a = (Attrs){.theta = 1e4, .rows = 4, .columns = 6, .first = 1, .hi = 2, .count = 2};
     assert_non_null(strstr(fault_of(OP_rope, a), "first must be 0"));
-    a = (Attrs){.lo = 8, .hi = 7, .n_slots = 1};
+    a = (Attrs){.lo = 8, .hi = 7};
     assert_non_null(strstr(fault_of(OP_sumsq, a), "lo must not be above hi"));
-    a = (Attrs){.slot = 2, .n_slots = 2};
-    assert_non_null(strstr(fault_of(OP_sumsq, a), "slot must be below"));
     a = (Attrs){.parts = 2, .chunks = 1};
     assert_non_null(strstr(fault_of(OP_pack, a), "chunks must be 0 or 2"));
 }

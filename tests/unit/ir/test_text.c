@@ -99,7 +99,7 @@ static void exact_text(void **state)
     plans_instr(plan, p,
                 &(PlansInstr){.op = OP_silu, .stream = STREAM_compute, .in = {x}, .out = {y}});
     p->bytes = 64;
-    assert_string_equal(print(plan, *state), "tandem plan 1\n"
+    assert_string_equal(print(plan, *state), "tandem plan 2\n"
                                              "plan n_match=1\n"
                                              "step\n"
                                              "model\n"
@@ -390,6 +390,22 @@ static void bad_plans(void **state)
     assert_int_equal(d.n_errors, 2);
 }
 
+/* A text of another version is told apart from a text that is no plan. */
+static void texts_of_other_versions(void **state)
+{
+    static const char *const headers[] = {"tandem plan 1", "tandem plan 3", "tandem plan 22"};
+    for (size_t i = 0; i < sizeof headers / sizeof *headers; i++) {
+        Diag d = diag_in(*state);
+        assert_null(parse(arena_print(*state, "%s\nplan n_match=1\n", headers[i]), *state, &d));
+        assert_int_equal(d.n_errors, 1);
+        const char *says = d.items.at[0].text;
+        if (strstr(says, "this version of Tandem reads \"tandem plan 2\"") == NULL ||
+            strstr(says, headers[i]) == NULL)
+            fail_msg("%s is said of %s", says, headers[i]);
+        assert_non_null(strstr(d.items.at[0].hint, "show PLAN --text"));
+    }
+}
+
 /* Functions that read a plan must be safe for whatever the parser accepts. */
 static void look_at(const Plan *plan, Arena *arena)
 {
@@ -552,6 +568,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(id_says_what_the_text_says, setup, teardown),
         cmocka_unit_test(tables_are_complete),
         cmocka_unit_test_setup_teardown(bad_plans, setup, teardown),
+        cmocka_unit_test_setup_teardown(texts_of_other_versions, setup, teardown),
         cmocka_unit_test_setup_teardown(survives_damage, setup, teardown),
         cmocka_unit_test_setup_teardown(friendly_form, setup, teardown),
         cmocka_unit_test_setup_teardown(large_plans, setup, teardown),

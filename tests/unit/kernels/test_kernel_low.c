@@ -554,11 +554,12 @@ static void sums_of_squares(void **state)
     fill(&x, 1);
     value_set(&table, 0, 0);
     for (int accumulate = 0; accumulate < 2; accumulate++) {
-        Attrs attrs = {.lo = 10, .hi = X - 20, .slot = 1, .n_slots = 2, .accumulate = accumulate};
+        Attrs attrs = {.lo = 10, .hi = X - 20, .accumulate = accumulate};
         Control control = {.step = 0};
         double expected = accumulate ? value_get(&table, 1) : 0;
         for (uint64_t i = 10; i < X - 20; i++) expected += pow(number_read(DT_bf16, x.at, i), 2);
-        Value args[] = {x, table};
+        Value sum = {.dtype = DT_f64, .n_dims = 1, .dim = {1}, .at = (double *)table.at + 1};
+        Value args[] = {x, sum};
         eval_op(OP_sumsq, &attrs, args, 1, 1, NULL, &control, 0);
         assert_true(fabs(value_get(&table, 1) - expected) < 1e-12 * expected);
         assert_true(value_get(&table, 0) == 0);

@@ -153,7 +153,7 @@ static void test_sgd(void **state)
     arena_free(arena);
 }
 
-/* Parts of a flat unit and two slots of the table. Only elements [lo, hi) count. */
+/* Parts of a flat unit and two sums in the table. Only elements [lo, hi) count. */
 static void test_norm_and_clip(void **state)
 {
     (void)state;
@@ -161,7 +161,8 @@ static void test_norm_and_clip(void **state)
     Value x = filled(arena, DT_f32, 1, DIMS(40)), table = value_new(arena, DT_f64, DIMS(2));
     Value out = value_new(arena, DT_f64, DIMS(2)), factor = value_new(arena, DT_f64, 0, NULL);
     value_set(&factor, 0, 1);
-    Attrs attrs = {.n_slots = 2, .lo = 3, .hi = 37, .clip = 2};
+    Attrs attrs = {.lo = 3, .hi = 37, .clip = 2};
+    const Value sum = {.dtype = DT_f64, .n_dims = 1, .dim = {1}, .at = table.at};
     double expected = 0;
     for (int i = 3; i < 37; i++) expected += pow(value_get(&x, i), 2);
     value_set(&table, 0, -1), value_set(&table, 1, 4);
@@ -170,10 +171,10 @@ static void test_norm_and_clip(void **state)
         Part p = {0};
         p.start['x'] = 10 * part;
         attrs.accumulate = part > 0;
-        eval_op(OP_sumsq, &attrs, (Value[]){piece, table}, 1, 1, &p, NULL, 0);
+        eval_op(OP_sumsq, &attrs, (Value[]){piece, sum}, 1, 1, &p, NULL, 0);
     }
     assert_true(fabs(value_get(&table, 0) - expected) < 1e-12 * expected);
-    assert_true(value_get(&table, 1) == 4); /* the other slot is unchanged */
+    assert_true(value_get(&table, 1) == 4); /* the other sum is unchanged */
     eval_op(OP_clip_coef, &attrs, (Value[]){table, factor, out}, 2, 1, NULL, NULL, 0);
     double norm = sqrt(expected + 4);
     assert_true(fabs(value_get(&out, 0) - norm) < 1e-12);

@@ -166,7 +166,7 @@ static void damage_attrs(Random *r, Attrs *a)
     case 2: DAMAGE(r, a->parts); break;
     case 3: DAMAGE(r, a->dim); break;
     case 4: DAMAGE(r, a->accumulate); break;
-    case 5: DAMAGE(r, a->slot); break;
+    case 5: DAMAGE(r, a->registered); break;
     case 6: DAMAGE(r, a->reduce); break;
     default: DAMAGE(r, a->scale); break;
     }
