@@ -16,7 +16,7 @@
 #define ALIKE_OWN(field)
 #define ALIKE(key, field, form, trust, next) ALIKE_##next(field)
 
-/* True if y can be x's counterpart in a later micro-batch. */
+/* True if y can be the counterpart of x in a later micro-batch. */
 static inline bool buffers_alike(const Buffer *x, const Buffer *y)
 {
 #define BUFFER      ALIKE
@@ -26,7 +26,7 @@ static inline bool buffers_alike(const Buffer *x, const Buffer *y)
         ;
 }
 
-/* True if y can do x's work in a later micro-batch. */
+/* True if y can do the work of x in a later micro-batch. */
 static inline bool instrs_same(const Instr *x, const Instr *y)
 {
 #define INSTR      SAME
@@ -36,8 +36,8 @@ static inline bool instrs_same(const Instr *x, const Instr *y)
         ;
 }
 
-/* True if, in addition, y has the same communication, waits and fusion as x, so that it can take
- * x's place in a later period. The caller compares the members of `args` and `after`. */
+/* True if y can also replace x in a later period: beyond the conditions of instrs_same, y has the
+ * same communication, waits and fusion as x. The caller compares the lists `args` and `after`. */
 static inline bool instrs_alike(const Instr *x, const Instr *y)
 {
 #define INSTR      ALIKE

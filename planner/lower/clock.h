@@ -20,8 +20,8 @@ static inline void clock_join(Clock *into, const Clock *from)
     }
 }
 
-/* True if all instructions of `busy` have finished at `now`. The difference of two pcs fits into 32
- * bits, because a program has fewer than 2^31 instructions. */
+/* True if all instructions of `busy` have finished at time `now`. The difference of two pcs fits
+ * into 32 bits, because a program has fewer than 2^31 instructions. */
 static inline bool clock_passed(const Clock *busy, const Clock *now)
 {
     int32_t late = 0;
@@ -29,9 +29,10 @@ static inline bool clock_passed(const Clock *busy, const Clock *now)
     return late >= 0;
 }
 
-/* The instructions that are known to have finished when an instruction starts. A steady instruction
- * is a computation without a launch number. Steady instructions run in order, so each one knows at
- * least what an earlier one knows. */
+/* The instructions that are known to have finished when an instruction starts. Here a steady
+ * instruction is a computation that belongs to no launch group. Steady instructions run in order,
+ * so at the start of one, at least those instructions have finished that had finished at the start
+ * of an earlier one. */
 typedef struct Knowledge {
     const Clock *clock;
     /* for a steady instruction, its own pc; otherwise the newest computation that has finished */
@@ -39,16 +40,17 @@ typedef struct Knowledge {
     bool steady;
 } Knowledge;
 
-/* When the use of some bytes ends. */
+/* The moment at which the last use of some bytes ends. */
 typedef struct End {
     /* the newest instruction of each stream that uses the bytes; may be NULL if `known` is 0 */
     const Clock *busy;
-    /* The first steady instruction that starts after all users have finished. It is a pc behind the
-     * program if there is none, and 0 if there are no users. */
+    /* The first steady instruction that starts after all users have finished. If there is none, the
+     * number after the program's last pc; if the bytes have no users, 0. */
     Pc known;
 } End;
 
-/* `now` includes all that the newest finished computation knew. */
+/* True if `now` is after `end`. The clock of `now` includes everything that had finished before the
+ * newest finished computation started. */
 static inline bool knows_passed(const Knowledge *now, const End *end)
 {
     return now->computed >= end->known || (!now->steady && clock_passed(end->busy, now->clock));

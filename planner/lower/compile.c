@@ -15,7 +15,7 @@ static const Pass lowering[] = {
     {"memory", NULL, false, pass_memory},
 };
 
-/* The passes of the graph come first. */
+/* Returns pass number i: first the passes on the graph, then those that make programs. */
 static const Pass *pass_at(uint32_t i)
 {
     return i < passes_count ? &passes_list[i] : &lowering[i - passes_count];
@@ -59,7 +59,7 @@ static void step_info(const Config *config, const Graph *g, StepInfo *step)
     step->seed = config->seed;
 }
 
-/* Refuses a program that would be too large, before it is written. */
+/* Reports an error if the program would be too large. This runs before the program is written. */
 static void check_size(const Job *job, const char *after)
 {
     const Graph *g = &job->plan->graph;
@@ -83,7 +83,7 @@ typedef struct Snapshot {
     Unit *units;
 } Snapshot;
 
-/* Copies a list into bytes that are not zeroed first. */
+/* Returns a copy of a list. The memory of the copy is not zeroed first. */
 static void *copy_of(const Job *job, const void *at, uint32_t n, size_t size)
 {
     uint32_t room = 0;
@@ -120,8 +120,8 @@ static bool reports(const Pass *pass)
     return pass->spec ? pass->spec->reports : pass->reports;
 }
 
-/* Runs one pass. After an error the units are dropped, so that a second data pass can make its own.
- * Returns false if no further pass can run. */
+/* Runs one pass. If an error has been found, the units are deleted, so that a second data pass can
+ * make its own units and report its own errors. Returns false if no further pass can run. */
 static bool run_pass(Job *job, CheckedGraph *checked, const Pass *pass, bool failed)
 {
     uint32_t before = job->diag->n_errors;

@@ -5,23 +5,24 @@
 #include "planner/front/planned.h"
 #include "planner/passes/passes.h"
 
-LowerOptions lower_options_default(void); /* does not change dtypes; kernels have no workspace */
+LowerOptions lower_options_default(void); /* returns options that keep all dtypes and give kernels
+                                             no workspace */
 
-/* Compiles `graph` as `config` asks. The plan takes over the graph. stop_after is the last pass to
- * run, for `show --after`; NULL runs all passes. Returns NULL after an error. Errors of several
- * passes are reported, not only those of the first. */
+/* Compiles `graph` as `config` asks. Afterwards the graph belongs to the plan. stop_after is the
+ * last pass to run, for `show --after`; NULL runs all passes. Returns NULL after an error. Later
+ * passes still run after an error, so that their errors are reported, too. */
 Plan *plan_compile(const Config *config, Graph *graph, const LowerOptions *options,
                    const char *stop_after, Arena *arena, Diag *d);
 
-/* The same in two parts. The first reads nothing but the part of the configuration that `planned`
- * has. The second moves diagnostics, from item `first` on: for parameters of a library model, the
- * location is a line of the library, and becomes the line of the user's script that uses the
- * model. */
+/* Do the work of plan_compile in two parts. plan_compile_planned reads only `planned`, a part of
+ * the configuration. plan_place_diagnostics changes the locations of diagnostics from item `first`
+ * on: where a diagnostic names a line of a library model, it then names the line of the user's
+ * script that uses the model. */
 Plan *plan_compile_planned(const Planned *planned, Graph *graph, const LowerOptions *options,
                            const char *stop_after, Arena *arena, Diag *d);
 void plan_place_diagnostics(const Config *config, Diag *d, uint32_t first);
 
-/* The number of passes of plan_compile and their names, for `show --after`. */
+/* Return the number of passes that plan_compile runs, and the name of each, for `show --after`. */
 uint32_t compile_count(void);
 const char *compile_name(uint32_t i);
 

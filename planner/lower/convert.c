@@ -47,8 +47,8 @@ static BufferId local_step(Lower *l, OpKind op, BufferId from, const Shape *to, 
 static BufferId comm_step(Lower *l, OpKind op, AxisSet axes, BufferId from, BufferId out,
                           Reduce reduce, NodeId origin)
 {
-    /* This stream is not the one of gradients. The next computation waits for this value, but not
-     * for gradients. */
+    /* Gradients of parameters are reduced on another stream than this value, because the next
+     * computation waits for this value but not for those gradients. */
     Stream stream = reduce == REDUCE_max ? STREAM_tp : lower_value_stream(l, axes, op);
     Emit e = {.op = op,
               .stream = stream,
@@ -68,7 +68,7 @@ static void set_axes(const Lower *l, Layout *layout, AxisSet axes, int8_t on)
         if (axes >> a & 1) layout->on[a] = on;
 }
 
-/* True if dimension d of `from` is tokens in zigzag order. */
+/* True if dimension d of `from` consists of tokens in zigzag order. */
 static bool is_sequence(const Lower *l, BufferId from, int d)
 {
     const TensorId t = l->p->buffers.at[from].tensor;
@@ -82,8 +82,8 @@ static AxisSet cutting_tokens(const Lower *l)
     return mesh_axes_of(&l->plan->mesh, axes_cutting(INDEX_tokens));
 }
 
-/* Gathers dimension d. If only tp splits the tokens of a cp rank, the parts are in order. The parts
- * of several cp ranks must be put in order after the gather. */
+/* Gathers dimension d. If only tp splits the tokens of a cp rank, the gathered parts are in the
+ * right order. The parts of several cp ranks must be reordered after the gather. */
 static BufferId gather(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin,
                        Category category)
 {
@@ -131,7 +131,7 @@ static BufferId scatter(Lower *l, BufferId from, AxisSet axes, int d, NodeId ori
                      origin);
 }
 
-/* Returns the deal of dimension d over `parts` ranks. */
+/* Returns the deal of dimension d that splits it over `parts` ranks. */
 static DealId deal_for(Lower *l, BufferId from, int d, uint32_t parts)
 {
     TensorId t = l->p->buffers.at[from].tensor;
@@ -151,7 +151,7 @@ static BufferId cut(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin)
     Shape to = *lower_shape(l, from);
     uint32_t parts = mesh_size(&l->plan->mesh, axes);
     const bool tokens = is_sequence(l, from, d);
-    /* cp splits tokens only in the batch; no conversion splits them */
+    /* cp splits the tokens when the batch is read; no conversion of layouts splits them over cp */
     assert(!tokens || !(axes & cutting_tokens(l)));
     if (!tokens) to.deal[d] = deal_for(l, from, d, parts);
     set_axes(l, &to.layout, axes, SPLIT(d));
@@ -170,8 +170,8 @@ BufferId lower_unpad(Lower *l, BufferId from)
     return from;
 }
 
-/* True if `axes` split dimension d into equal, consecutive parts, within what the other axes leave.
- */
+/* True if `axes` split dimension d into equal, consecutive parts of each range that the other axes
+ * leave. */
 static bool follow(const Lower *l, BufferId from, const Shape *cut, AxisSet axes, int d)
 {
     const AxisSet others = (AxisSet)(layout_axes_split(&cut->layout, d) & ~axes);
@@ -190,8 +190,8 @@ static bool is_zigzag(const Lower *l, BufferId from, const Shape *cut, AxisSet a
            deal->n_parts == mesh_size(&l->plan->mesh, cutting_tokens(l));
 }
 
-/* Returns the tensor with the counts of uneven rows of tensor t. It is an input of the op that made
- * the rows, or of an earlier op. */
+/* Returns the tensor that holds the numbers of uneven rows of tensor t. It is an input of the op
+ * that made the rows, or of an earlier op. */
 static TensorId counts_of(const Lower *l, TensorId t)
 {
     for (;;) {
@@ -207,8 +207,8 @@ static TensorId counts_of(const Lower *l, TensorId t)
     }
 }
 
-/* Sends uneven rows to the ranks of their experts, or back. The counts in both layouts give the
- * number of rows for each rank. */
+/* Sends uneven rows to the ranks of their experts, or back. The numbers of rows in both layouts
+ * determine the number of rows for each rank. */
 static BufferId exchange_rows(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin,
                               Category category)
 {
@@ -236,8 +236,9 @@ static BufferId exchange_rows(Lower *l, BufferId from, AxisSet axes, int d, Node
     return out;
 }
 
-/* Changes SPLIT(c) to SPLIT(d). Each rank sends every other rank its part of d. Uneven parts do not
- * fit into equal messages, so they are gathered and then sliced. */
+/* Changes SPLIT(c) to SPLIT(d) by an exchange: each rank sends every other rank the part of
+ * dimension d that belongs to the other rank. Uneven parts do not fit into messages of equal size;
+ * they are gathered and then sliced instead. */
 static BufferId exchange(Lower *l, BufferId from, AxisSet axes, int c, int d, NodeId origin,
                          Category category)
 {
@@ -264,9 +265,9 @@ static BufferId exchange(Lower *l, BufferId from, AxisSet axes, int c, int d, No
                   : local_step(l, OP_unpack, out, &to, c, parts, false, origin, leaves ? 2 : 0);
 }
 
-/* True if `axes` cannot be changed yet. Parts of a dimension nest in mesh order. So an axis can
- * split the dimension only after the outer axes, and outer axes that stop splitting it must do so
- * first. */
+/* True if axis `axis` cannot be changed yet. The parts of a dimension nest in the order of the mesh
+ * axes. So an axis can begin to split the dimension only after the axes outside it, and an axis
+ * outside it that stops splitting the dimension must do so first. */
 static bool must_wait(const Layout *a, const Layout *b, AxisSet group, uint32_t axis)
 {
     if (!layout_is_split(b->on[axis])) return false;
@@ -277,8 +278,9 @@ static bool must_wait(const Layout *a, const Layout *b, AxisSet group, uint32_t 
     return false;
 }
 
-/* True if an inner axis also exchanges its tokens for another dimension. It must be exchanged
- * first, because the remaining parts form a zigzag. */
+/* True if an axis inside `axis` also changes from splitting tokens to splitting another dimension.
+ * The inner axis must change first, because the ranges that the other axes leave are in zigzag
+ * order. */
 static bool leaves_later(const Lower *l, BufferId from, const Layout *b, uint32_t axis)
 {
     const Layout *a = &lower_shape(l, from)->layout;
@@ -320,7 +322,8 @@ static BufferId reduce(Lower *l, BufferId from, AxisSet axes, int8_t partial, No
     return comm_step(l, OP_all_reduce, axes, from, like(l, from, &s, category), kind, origin);
 }
 
-/* Makes one change of layout over `axes`. `key` is the dimension, or the kind of reduction. */
+/* Makes one change of layout over `axes`. `key` is the dimension that is split, or the kind of
+ * reduction. */
 static BufferId change(Lower *l, Change what, BufferId from, AxisSet axes, int8_t key,
                        NodeId origin, Category category)
 {
@@ -339,8 +342,9 @@ static BufferId change(Lower *l, Change what, BufferId from, AxisSet axes, int8_
     return from;
 }
 
-/* Returns the axes that prevent the change, because they split dimension `on` inside the parts of
- * `axes`. Uneven parts are gathered over all their axes or none. */
+/* Returns the axes that prevent the change because they split the dimension inside the parts of
+ * `axes`. `on` is the layout that names this dimension. Uneven parts are gathered over all their
+ * axes or over none. */
 static AxisSet in_the_way(const Lower *l, const Shape *s, AxisSet axes, int8_t on)
 {
     if (!layout_is_split(on)) return 0;
@@ -368,8 +372,8 @@ static BufferId step(Lower *l, Change what, BufferId from, const Layout *to, Axi
     return change(l, what, from, axes, key, origin, category);
 }
 
-/* Reduces a maximum. reduce_scatter can only sum, so the maximum is reduced as a whole and then
- * sliced. */
+/* Reduces a maximum. reduce_scatter can only sum. So an all_reduce gives every rank the whole
+ * maximum, which is then sliced. */
 static BufferId take_maxima(Lower *l, BufferId from, const Layout *to, NodeId origin,
                             Category category)
 {
@@ -436,7 +440,8 @@ BufferId lower_find_version(const Lower *l, TensorId t, const Layout *layout)
     return find_version(l, t, layout, 0);
 }
 
-/* Versions that are only strips or messages are skipped, because they are not complete values. */
+/* Returns the buffer of t that holds strided rows. Versions that contain only strips or messages
+ * are skipped, because they are not complete values. */
 BufferId lower_find_apart(const Lower *l, TensorId t)
 {
     for (uint32_t i = l->value.versions_of[t]; i; i = l->value.versions.at[i].next) {

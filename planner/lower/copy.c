@@ -79,7 +79,8 @@ BufferId lower_chunk_cat(Lower *l, UnitId u)
         assert(own);
         BufferId to = lower_view(l, flat, lower_shape(l, own), dtype, offset);
         l->p->buffers.at[to].tensor = l->p->buffers.at[own].tensor;
-        /* only one input of a reduction exists at a time */
+        /* makes the copy wait for the last reduction, so that the input of only one reduction
+         * exists at a time */
         lower_copy(l, u, STREAM_compute, own, to, i == 0 ? l->unit.last_reduce : 0, 0);
         l->unit.grad_view[param] = 0;
     }

@@ -1,6 +1,6 @@
-/* Emits instructions and buffers, and finds dependences. A reader of a buffer waits for its
- * writers. A writer waits for readers and writers. Vector clocks drop dependences that follow from
- * others. */
+/* Emits instructions and buffers, and finds which earlier instructions a new one must wait for. A
+ * reader of a buffer waits for the buffer's writers; a writer waits for readers and writers. Waits
+ * that follow from other waits are dropped; vector clocks tell which. */
 #include <assert.h>
 #include <string.h>
 
@@ -36,7 +36,8 @@ Shape lower_value(const Lower *l, const Tensor *t, const Layout *layout)
     return s;
 }
 
-/* Returns the number of local elements of a shape. Results are stored by shape. */
+/* Returns the number of local elements of a shape. The result is stored, so each shape is computed
+ * once. */
 static int64_t local_elements(Lower *l, ShapeId id)
 {
     while (l->emit.elements.n <= id) list_add(l->scratch, &l->emit.elements);
@@ -143,7 +144,8 @@ static void collect(const Lower *l, const Emit *e, Clock *dep)
     need_pc(l, l->emit.send_waits[1], dep);
 }
 
-/* Waits for `pc` and for all members of its launch group, because members end in any order. */
+/* Adds to `clock` that `pc` has finished, and with it all members of its launch group. An
+ * instruction that needs one member waits for all, because members end in any order. */
 static void wait_for(Lower *l, Pc pc, Clock *clock)
 {
     const Instr *last = &l->p->code.at[pc];
@@ -156,8 +158,9 @@ static void wait_for(Lower *l, Pc pc, Clock *clock)
     }
 }
 
-/* Adds the dependences that do not follow from the previous instruction of the stream. Newer
- * instructions come first. */
+/* Adds waits for those dependences that do not follow from the previous instruction of the stream.
+ * The newest instructions are added first, because waiting for them often makes other waits
+ * unnecessary. */
 static void add_edges(Lower *l, Instr *in, Clock *clock, const Clock *dep)
 {
     in->after.first = l->p->after.n;
@@ -171,8 +174,8 @@ static void add_edges(Lower *l, Instr *in, Clock *clock, const Clock *dep)
     in->after.n = l->p->after.n - in->after.first;
 }
 
-/* Members of a launch group start together, so they start after the instruction before the group.
- */
+/* Returns the instruction after which this one runs on its stream. Members of a launch group start
+ * together, so each runs after the instruction before the group. */
 static Pc stream_predecessor(const Lower *l, const Emit *e)
 {
     Pc pc = l->emit.stream_end[e->stream];
@@ -196,8 +199,8 @@ static void join_launch_group(const Lower *l, Stream stream, Clock *clock)
     }
 }
 
-/* Returns the number of the attributes. Usually the node, or the newest instruction with this op,
- * has the same attributes, so no search is needed. */
+/* Returns the number under which the attributes are stored. Usually the node, or the newest
+ * instruction with this op, has the same attributes, so that no search is needed. */
 static AttrsId attrs_of(Lower *l, const Emit *e)
 {
     const AttrsId own = l->g->nodes.at[e->origin].attrs;
@@ -248,7 +251,8 @@ Pc lower_emit(Lower *l, const Emit *e)
             join_launch_group(l, e->stream, &clock);
     }
     if (dep.at[e->stream] > before)
-        dep.at[e->stream] = before; /* members of a launch group touch different bytes */
+        dep.at[e->stream] = before; /* members of a launch group use different bytes, so they need
+                                       not wait for each other */
     add_edges(l, &in, &clock, &dep);
     Pc pc = (Pc)list_push(l->arena, &l->p->code, in);
     list_push(l->scratch, &l->emit.clocks, clock);

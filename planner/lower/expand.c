@@ -1,8 +1,8 @@
-/* Makes the programs of a long pipeline step from the programs of a short step. When the pipeline
- * is full, each period of a program does the backward work of one micro-batch and the forward work
- * of a later one. A and B are two such periods that follow each other. If B is A for the next
- * micro-batch, copies of A are inserted between A and B. Everything after the copies then belongs
- * to later micro-batches. */
+/* Makes the programs of a step with many micro-batches from the programs of a shorter step. When
+ * the pipeline is full, each period of a program does the backward work of one micro-batch and the
+ * forward work of a later one. A and B are two such periods, one directly after the other. If B
+ * does for the next micro-batch what A does for its own, copies of A are inserted between A and B.
+ * Everything after the copies then belongs to later micro-batches. */
 #include "planner/lower/expand.h"
 
 #include <string.h>
@@ -30,13 +30,14 @@ typedef struct Expander {
     const Program *from;
     Program *to;
     Arena *arena, *scratch;
-    /* the number of micro-batches of `from` and of `to`, and the difference */
+    /* n_few: the micro-batches of `from`, the short step; n: those of `to`, the long step; more: n
+     * - n_few */
     uint32_t n_few, n, more;
     Pc a, b, length;     /* the first instruction of A and of B, and the length of a period */
     BufferId first_made; /* the first buffer that A makes */
     uint32_t n_made;     /* buffers made in one period */
     uint32_t forward;    /* the micro-batch whose forward work is in A */
-    Made *made;          /* [micro-batch]: its buffers */
+    Made *made;          /* [micro-batch]: the buffers that belong to it */
     uint32_t n_launches, n_fuses;
 } Expander;
 
@@ -93,8 +94,8 @@ static BufferId newest_touched(const Program *p, Pc from, Pc to)
     return newest;
 }
 
-/* A is the period that begins at e->a. True if the instructions from `before` to A are a period,
- * too, and each buffer that they made has a counterpart in A. */
+/* A is the period that begins at e->a. True if the instructions from `before` to A also form a
+ * period, and each buffer that they made has a counterpart in A. */
 static bool follows_period(const Expander *e, Pc before)
 {
     const Buffer *all = e->from->buffers.at;
@@ -156,7 +157,8 @@ static BufferId counterpart(const Expander *e, BufferId b, uint32_t microbatch)
     return 0;
 }
 
-/* Returns the buffer that replaces `b` if the instruction moves by `periods` periods. */
+/* Returns the buffer that an instruction uses instead of `b` if the instruction moves by `periods`
+ * periods. */
 static BufferId moved(const Expander *e, BufferId b, uint32_t periods)
 {
     if (periods == 0 || b == 0) return b;
@@ -203,7 +205,8 @@ static void add_instr(Expander *e, Pc pc, uint32_t periods, uint32_t *launch, ui
 
 static void add_code(Expander *e, Pc first, Pc end, uint32_t periods)
 {
-    uint32_t launch = 0, fuse = 0; /* the last numbers that were read from `from` */
+    uint32_t launch = 0, fuse = 0; /* the numbers of the newest launch group and of the newest
+                                      kernel in `from` */
     for (Pc pc = first; pc < end; pc++) add_instr(e, pc, periods, &launch, &fuse);
 }
 
@@ -211,7 +214,7 @@ static void add_code(Expander *e, Pc first, Pc end, uint32_t periods)
     (list)->at =                                                                                   \
         list_grow((arena), (list)->at, (list)->n, &(list)->room, wanted, sizeof *(list)->at)
 
-/* Allocates the whole program at once, because a growing list is copied again and again. */
+/* Allocates memory for the whole program at once, because a list that grows is copied each time. */
 static void reserve(Expander *e)
 {
     const Program *p = e->from;
@@ -254,8 +257,8 @@ static bool is_transfer(const Instr *in)
     return in->op == OP_send || in->op == OP_recv;
 }
 
-/* Numbers the matches like pass_lower: first transfers by boundary and micro-batch, then scalars of
- * all stages, then all others in order. */
+/* Numbers the matches in the order of pass_lower: first transfers by boundary between stages and
+ * micro-batch, then the scalars of all stages, then all other collectives in program order. */
 static bool number_matches(const Plan *few, Plan *plan, uint32_t n_few, uint32_t n)
 {
     uint32_t least = UINT32_MAX, others = 0;

@@ -1,16 +1,16 @@
-/* Makes the programs of a long pipeline step from the programs of a short step. */
+/* Makes the programs of a step with many micro-batches from the programs of a shorter step. */
 #ifndef TANDEM_LOWER_EXPAND_H
 #define TANDEM_LOWER_EXPAND_H
 
 #include "planner/front/config.h"
 #include "planner/ir/plan.h"
 
-/* The number of micro-batches of a short step beyond the number of stages. The pipeline is full
- * after as many micro-batches as stages. A few more are needed until the offsets of buffers repeat,
- * and the last ones differ again. */
+/* The number of micro-batches that a short step has beyond the number of stages. The pipeline is
+ * full after as many micro-batches as there are stages. A few more are needed until the offsets of
+ * buffers repeat, and at the end of the step the offsets differ again. */
 enum { PLAN_BEHIND_FILLING = 8 };
 
-/* True if it saves enough work to make a step of n micro-batches from one of `few`. */
+/* True if making a step of n micro-batches from a step of `few` saves enough work. */
 bool plan_saves_enough(uint32_t few, uint32_t n);
 
 /* Returns the number of micro-batches of the short step for a step of n. Returns 0 if n is too

@@ -1,6 +1,7 @@
-/* Weights that are gathered in 8 bits. Once a step, the largest magnitude of each parameter is
- * found, in one reduction for all parameters. Then the part of each unit on a rank is quantised and
- * gathered. This replaces the nodes amax and quantise of these parameters. */
+/* Weights that are gathered in 8 bits. Once a step, the program finds the largest magnitude of each
+ * parameter, in one reduction for all parameters. Then each rank quantises its part of a unit, and
+ * the quantised parts are gathered. The nodes `amax` and `quantise` of these parameters are
+ * therefore skipped. */
 #include <assert.h>
 
 #include "planner/lower/lower.h"
@@ -44,7 +45,8 @@ static BufferId slot(Lower *l, BufferId table, uint32_t i)
     return lower_view(l, table, &s, dtype, (uint64_t)i * dtype_bytes(dtype));
 }
 
-/* Parameters that are sharded over the same axes share one table and one reduction. */
+/* Finds the largest magnitudes of the parameters that are sharded over `axes`. They share one table
+ * and one reduction. */
 static void find_maxima(Lower *l, AxisSet axes, uint32_t n)
 {
     Shape part = {.n_dims = 1, .dim = {n}};

@@ -15,8 +15,10 @@ typedef struct Gather {
     Lower *l;
     const Plan *train;
     StateKind kind;
-    uint32_t *match;          /* [tensor]: match number of its transfer to the first stage */
-    Pc done[UNITS_IN_FLIGHT]; /* the instructions that freed the newest units, as a ring buffer */
+    uint32_t *match;          /* [tensor]: the match number of the transfer of this tensor to the
+                                 first stage */
+    Pc done[UNITS_IN_FLIGHT]; /* the instructions after which the newest units were free; a ring
+                                 buffer */
     uint32_t n_done;
 } Gather;
 
@@ -35,7 +37,7 @@ static const Buffer *at_rest(const Program *p, UnitId u, StateKind kind)
     return NULL;
 }
 
-/* True if an earlier stage also holds the unit. The unit is then gathered from the first of these
+/* True if an earlier stage also has the unit. The unit is then gathered only on the first of these
  * stages. */
 static bool is_from_before(const Gather *g, UnitId u, uint32_t stage)
 {
@@ -49,7 +51,7 @@ static Layout whole_layout(void)
     return (Layout){{0}};
 }
 
-/* The shape on the host, which has no padding. */
+/* Returns the shape of a tensor in host memory, where it is whole and has no padding. */
 static Shape whole_shape(const Lower *l, TensorId t)
 {
     Layout whole = whole_layout();
@@ -96,7 +98,8 @@ static Pc transfer(const Gather *g, OpKind op, TensorId t, BufferId b, int32_t h
     return lower_emit(g->l, &e);
 }
 
-/* Lets further instructions wait until the unit before the last one has left the device. */
+/* Makes the following instructions wait until the unit before the newest one has been copied to the
+ * host and its device memory is free. */
 static void begin_unit(Gather *g)
 {
     g->l->emit.floor = g->done[g->n_done % UNITS_IN_FLIGHT];
@@ -194,7 +197,7 @@ static void write_program(Gather *g, uint32_t stage)
     l->p->stage = stage;
     list_reserve_none(l->arena, &l->p->code);
     list_reserve_none(l->arena, &l->p->buffers);
-    /* the clocks belong to the earlier program */
+    /* the old clocks belong to the training program */
     memset(&l->emit.clocks, 0, sizeof l->emit.clocks);
     memset(&l->emit.access, 0, sizeof l->emit.access);
     list_reserve_none(l->scratch, &l->emit.clocks);
@@ -218,7 +221,7 @@ static Plan *copy_of(const Plan *train, Arena *arena, Diag *d)
     assert(plan || d->n_errors);
     return plan;
 }
-/* Renumbers the matches without gaps: numbers of tensors that no stage sends are left out. */
+/* Renumbers the matches without gaps. Numbers of tensors that no stage sends are not used. */
 static void number_matches(Plan *plan, uint32_t n, Arena *arena)
 {
     uint32_t *now = arena_array(arena, n + 1, sizeof *now), next = 1;

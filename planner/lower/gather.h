@@ -7,9 +7,9 @@
 #include "planner/passes/passes.h"
 
 /* Returns a plan that copies all weights of `train`, or one of their moments, to the hosts of the
- * first pipeline stage. Each persistent host buffer then holds one whole tensor. At most two whole
- * units are on a device at a time. All ranks of the first stage receive the state, and the first
- * rank writes it. Returns NULL after an error. */
+ * first pipeline stage. Each persistent host buffer then has one whole tensor. At most two whole
+ * units are on a device at a time. All ranks of the first stage receive the state, and the first of
+ * these ranks writes it to a file. Returns NULL after an error. */
 Plan *gather_plan(const Plan *train, StateKind kind, Arena *arena, Diag *d);
 
 #endif

@@ -1,7 +1,7 @@
-/* Gradients. A gradient is the sum of several contributions. Contributions with the same layout are
- * added in place, so there is one partial sum for each layout. After the last contribution the sums
- * are converted to one layout and added. A gradient that an op passes on unchanged shares its
- * buffer until one of the two is written. */
+/* Lowers gradients. A gradient is the sum of several contributions. Contributions with the same
+ * layout are added in place, so each layout has one partial sum. After the last contribution the
+ * partial sums are converted to one layout and added. If an op passes a gradient on unchanged, both
+ * gradients share one buffer until one of them is written. */
 #include <assert.h>
 
 #include "planner/lower/lower.h"
@@ -73,7 +73,8 @@ static void emit_pass(Lower *l, BufferId from, BufferId to, bool accumulate, Nod
     l->grad.after = 0;
 }
 
-/* Returns a buffer with the sum that may be written. If the buffer is shared, it copies the sum. */
+/* Returns a buffer with the partial sum that may be written. If another gradient shares the buffer,
+ * the sum is first copied to a new one. */
 static BufferId writable(Lower *l, TensorId grad, Version *sum, NodeId origin)
 {
     if (is_safe(l, sum->buffer, grad)) return sum->buffer;
@@ -102,7 +103,7 @@ static void merge(Lower *l, TensorId grad, BufferId part, NodeId origin)
     emit_pass(l, part, writable(l, grad, sum, origin), true, origin);
 }
 
-/* True for the gradient of a sum over a field, as in a group norm. */
+/* True for the gradient of a sum over all points of a field, as in a group norm. */
 static bool is_of_statistic(const Lower *l, TensorId grad)
 {
     const TensorId t = l->g->tensors.at[grad].grad_of;
@@ -113,8 +114,8 @@ static bool is_of_statistic(const Lower *l, TensorId grad)
            op_dim(op, l->g->nodes.at[id].n_in, INDEX_height) < 0;
 }
 
-/* Returns `from` in the layout of use. domain { as = "original" } skips the sum over ranks for the
- * gradients of group norms. */
+/* Returns `from` in the layout in which the gradient is used. domain { as = "original" } skips the
+ * sum over ranks for the gradients of group norms, as the original code does. */
 static BufferId to_use(Lower *l, TensorId grad, BufferId from, NodeId origin)
 {
     const Layout use = l->g->tensors.at[grad].use;
@@ -131,7 +132,8 @@ static BufferId to_use(Lower *l, TensorId grad, BufferId from, NodeId origin)
     return lower_convert(l, from, &use, origin, CATEGORY_activation);
 }
 
-/* Makes one value in the layout of use, after the last contribution. */
+/* Counts a contribution. After the last one, makes one value from the partial sums, in the layout
+ * in which the gradient is used. */
 static void settle(Lower *l, TensorId grad, NodeId origin)
 {
     GradState *s = state_of(l, grad);
@@ -161,9 +163,9 @@ static void used(Lower *l, const Node *n)
         if (l->g->tensors.at[n->in[i]].role == ROLE_gradient) l->grad.of[n->in[i]].n_uses--;
 }
 
-/* For a gradient that every rank of an axis computes as a whole, although it is summed over the
- * axis: each rank contributes the same fraction of it. An example is the position bias of attention
- * if ranks hold parts of a field. */
+/* For a gradient that is summed over an axis although every rank of the axis has computed the whole
+ * of it: scales it, so that each rank contributes an equal fraction. An example is the position
+ * bias of attention if ranks have parts of a field. */
 static BufferId share_out(Lower *l, BufferId from, const Layout *home, NodeId origin)
 {
     Shape s = *lower_shape(l, from);
@@ -187,8 +189,8 @@ static BufferId share_out(Lower *l, BufferId from, const Layout *home, NodeId or
     return out;
 }
 
-/* For a gradient of which each rank computes only the part for its heads, and that is summed over
- * the axis: each rank contributes its part, and zeros for the rest. */
+/* For a gradient that is summed over an axis of which each rank has computed only the range of its
+ * heads: each rank contributes this range, and zeros elsewhere. */
 static BufferId place_part(Lower *l, BufferId from, const Layout *home, NodeId origin)
 {
     Shape s = *lower_shape(l, from);
@@ -228,8 +230,8 @@ static void param_contribution(Lower *l, TensorId param, BufferId temporary, Nod
     lower_grad_arrived(l, param);
 }
 
-/* True if the node makes several contributions to this gradient, as in window_attention(x, x, x).
- * Each has its own buffer. */
+/* True if several outputs of the node are contributions to this gradient, as for
+ * window_attention(x, x, x). Each contribution then has its own buffer. */
 static bool makes_twice(const Node *n, TensorId grad)
 {
     uint32_t times = 0;
@@ -237,8 +239,8 @@ static bool makes_twice(const Node *n, TensorId grad)
     return times > 1;
 }
 
-/* Returns the buffer for output j. Sets *temporary if the buffer must be converted or added
- * afterwards. */
+/* Returns the buffer for output j. Sets *temporary if the output must still be converted or added
+ * to a sum afterwards. */
 static BufferId output_buffer(Lower *l, NodeId id, uint32_t j, const Layout *made, bool *accumulate,
                               bool *temporary)
 {
@@ -300,12 +302,11 @@ static bool has_sibling(const Lower *l, NodeId id)
            l->g->nodes.at[id + 1].stage == l->g->nodes.at[id].stage;
 }
 
-/* Overlaps communication with the two gradients of a linear: dgrad computes the gradient of its
- * input, wgrad the gradient of its weight. The gather for wgrad runs during dgrad. The reduction of
- * dgrad's result runs during wgrad. A convolution does the same with halos. wgrad's halo is
- * exchanged during dgrad. The contributions that dgrad computed for neighbours are exchanged during
- * wgrad.
- */
+/* Overlaps communication with the two backward nodes of a linear: dgrad computes the gradient of
+ * its input, wgrad the gradient of its weight. The gather for wgrad runs during dgrad, and the
+ * reduction of dgrad's result runs during wgrad. For a convolution, the halo that wgrad reads is
+ * exchanged during dgrad, and the sums that dgrad computed for neighbours are exchanged during
+ * wgrad. */
 static void prepare_sibling(Lower *l, NodeId id)
 {
     if (!has_sibling(l, id)) return;
@@ -383,8 +384,8 @@ void lower_backward_node(Lower *l, NodeId id)
         e.arg[n.n_in + j] = output_buffer(l, id, j, made, &accumulate[j], &temporary[j]);
         if (accumulate[j]) e.attrs.accumulate |= 1 << j;
     }
-    /* Only now: until here the node's inputs count as unread, so that no output is added to a sum
-     * that the node reads. */
+    /* This comes only now because, until here, the node's inputs count as unread; so no output was
+     * added to a sum that the node reads. */
     used(l, &n);
     if (!in_rows) lower_add_workspace(l, id, &e);
     e.after[0] = l->grad.after;

@@ -41,8 +41,8 @@ static DealId halo_deal(Deals *deals, Arena *arena, DealKind kind, const Window 
     return reaches ? deal_around(deals, arena, kind, size, n_parts, held) : 0;
 }
 
-/* Returns the deal of dimension d of an argument of node n over `parts` ranks; 0: the rank's own
- * rows. */
+/* Returns the deal of dimension d of argument `arg` of node n, split over `parts` ranks. Returns 0
+ * if a rank needs only its own rows. */
 static DealId deal_of_arg(Lower *l, const Node *n, const Binding *b, uint32_t arg, int d,
                           uint32_t parts)
 {
@@ -157,7 +157,7 @@ static BufferId pieces_buffer(Lower *l, BufferId like, const Shape *held, int d)
     return b;
 }
 
-/* Exchanges `mine` over the axes that split d. The received data go to `theirs`. */
+/* Exchanges `mine` over the axes that split dimension d. The received data go to `theirs`. */
 static void exchange_over(Lower *l, OpKind op, const Shape *held, int d, BufferId mine,
                           BufferId theirs, NodeId origin)
 {
@@ -218,8 +218,8 @@ BufferId lower_hold_end(Lower *l, const HaloStep *step, NodeId origin)
     return local(l, OP_halo_join, step->d, step->from, step->strips, held, origin);
 }
 
-/* The strips of the first dimension include the halo of the second, so the second dimension is
- * exchanged first. */
+/* Begins with the last dimension that has a halo. The strips of the first dimension then include
+ * this halo, and so the corners. */
 HaloStep lower_hold_begin(Lower *l, BufferId from, const DealId *around, NodeId origin)
 {
     int first = 0;

@@ -1,6 +1,7 @@
-/* Values with a halo. The exchange of a halo begins early, before the node that needs it. Some
- * convolutions are computed in parts: first the inner rows, during the exchange, and then the
- * border. Other ops with windows read a copy that joins the rank's rows and the halo. */
+/* Values with a halo. The exchange of a halo begins early, before the node that reads it. Some
+ * convolutions are computed in parts: first the inner rows, during the exchange, and then the rows
+ * at the border. Other ops with windows read a copy in which the rank's rows and the halo are
+ * contiguous. */
 #include <assert.h>
 
 #include "planner/ir/window.h"
@@ -8,7 +9,8 @@
 
 /* ---- versions of a value ---- */
 
-/* Returns the version with this halo, as strips or as a copy; NULL: there is none. */
+/* Returns the version of t with this halo, either only its strips or a copy with all rows; NULL if
+ * there is none. */
 static const Version *find_held(const Lower *l, TensorId t, const Shape *held, bool in_strips)
 {
     for (uint32_t i = l->value.versions_of[t]; i; i = l->value.versions.at[i].next) {
@@ -20,7 +22,7 @@ static const Version *find_held(const Lower *l, TensorId t, const Shape *held, b
     return NULL;
 }
 
-/* Returns the exchange that has begun in this micro-batch; NULL: there is none. */
+/* Returns the exchange of this halo of t that has begun in this micro-batch; NULL if none has. */
 static HaloStarted *find_started(Lower *l, TensorId t, const Shape *held)
 {
     for (uint32_t i = 0; i < l->value.started.n; i++) {
@@ -74,8 +76,8 @@ static RowsParts directions(const Lower *l, NodeId id)
     return p;
 }
 
-/* If a node is computed in parts in both directions, only columns are exchanged first. The strips
- * of rows contain the corners, so rows follow later. */
+/* If a node is computed in parts along both rows and columns, this only exchanges columns. Rows are
+ * exchanged later, because their strips contain the corners and so parts of the columns' halo. */
 void lower_start_halo(Lower *l, NodeId id, uint32_t i)
 {
     const TensorId t = l->g->nodes.at[id].in[i];
@@ -94,7 +96,8 @@ void lower_start_halo(Lower *l, NodeId id, uint32_t i)
     list_push(l->scratch, &l->value.started, s);
 }
 
-/* At most two other projections lie between a projection and the attention that reads it. */
+/* Looks at the next AHEAD nodes. At most two other projections lie between a projection and the
+ * attention that reads it. */
 void lower_start_ahead(Lower *l, NodeId id)
 {
     enum { AHEAD = 8 };
@@ -168,7 +171,8 @@ BufferId lower_want_arg(Lower *l, NodeId id, uint32_t i)
 
 /* ---- convolutions in parts ---- */
 
-/* Returns the exchange of the node's first input if only columns have begun; NULL otherwise. */
+/* Returns the exchange of the halo of the node's first input, if only its columns are being
+ * exchanged; otherwise NULL. */
 static HaloStarted *started_columns(Lower *l, NodeId id)
 {
     const Shape held = lower_arg_shape(l, id, 0);
@@ -176,8 +180,8 @@ static HaloStarted *started_columns(Lower *l, NodeId id)
     return s && s->step.d != first_around(lower_arg_around(l, id, 0)) ? s : NULL;
 }
 
-/* Finds the directions in which the node is computed in parts. If the exchange of columns has
- * ended, no centre is needed. */
+/* Returns the directions in which the node is computed in parts. If the exchange of columns has
+ * already ended, columns need no parts. */
 static RowsParts parts_of(Lower *l, NodeId id)
 {
     RowsParts p = directions(l, id);
@@ -218,9 +222,8 @@ static void emit_part(Lower *l, Emit part)
     lower_emit(l, &part);
 }
 
-/* Emits the centre, and then the sides with the columns that have arrived. Returns the input with
- * these columns. The exchange of rows begins before the sides, because its strips contain the
- * corners. */
+/* Emits the centre, waits for the halo of columns, and emits the sides. Returns the input with this
+ * halo. The exchange of rows begins before the sides, because its strips contain the corners. */
 static BufferId centre_and_sides(Lower *l, const Emit *e, RowsParts *parts)
 {
     const NodeId id = e->origin;
@@ -250,7 +253,7 @@ static BufferId centre_and_sides(Lower *l, const Emit *e, RowsParts *parts)
     return x;
 }
 
-/* Each part adds to the output of the earlier parts. */
+/* Emits all parts of the op. The parts after the first add their results to the output. */
 void lower_parts(Lower *l, const Emit *e, RowsParts *parts)
 {
     const RowsOps ops = op_in_rows(e->op);

@@ -1,11 +1,11 @@
-/* Makes one program for each pipeline rank from a graph with layouts. It follows the schedule of
- * the rank. Each action lowers the nodes of one stage for one micro-batch. */
+/* Makes one program for each pipeline rank from a graph with layouts. The schedule of the rank
+ * lists its actions. Each action lowers the nodes of one stage for one micro-batch. */
 #include <assert.h>
 #include <string.h>
 
 #include "planner/lower/blocks/blocks.h"
 
-/* True if the next stage is on the same rank, so that the tensor needs no transfer. */
+/* True if the next stage is on the same rank and reads t, so that t needs no transfer. */
 static bool is_read_next(const Lower *l, uint32_t stage, TensorId t)
 {
     if (stage + 1 == l->job->pipe.schedule->n_stages || !lower_is_mine(l, stage + 1)) return false;
@@ -14,8 +14,9 @@ static bool is_read_next(const Lower *l, uint32_t stage, TensorId t)
     return false;
 }
 
-/* Returns attention's output in the layout in which it was made. attention's gradient reads this
- * layout, even if the output was exchanged at once. */
+/* Returns the output of an attention in the layout in which it was computed, or 0. The gradient of
+ * attention reads this layout, even if the output was converted to another layout directly
+ * afterwards. */
 static BufferId as_made(Lower *l, TensorId t)
 {
     const NodeId id = l->g->tensors.at[t].producer;
@@ -70,7 +71,8 @@ static void lower_gradient(Lower *l, NodeId id)
         lower_backward_node(l, id);
 }
 
-/* Returns the next node to lower. Blocks before it may have been copied; see repeat.c. */
+/* Returns the next node to lower. repeat_before may first copy the instructions of some blocks,
+ * which are then skipped. */
 static NodeId next_node(Lower *l, ActionWalk *w)
 {
     const NodeId id = lower_next(l, w);
@@ -101,8 +103,8 @@ static void lower_forward(Lower *l, uint32_t stage, uint32_t end, Pc before)
     end_forward(l, stage);
 }
 
-/* True for nodes that only make gradients of parameters, and for transposes directly before such a
- * node. */
+/* True for a node that only computes gradients of parameters, and for a transpose directly before
+ * such a node. */
 static bool is_weight_gradient(const Lower *l, NodeId id)
 {
     const Node *n = &l->g->nodes.at[id];
@@ -135,10 +137,10 @@ static uint32_t end_of(const Schedule *s, const Action *a)
     return a->kind == ACTION_F ? s->forward_end[at] : s->backward_end[at];
 }
 
-/* Limits the memory of messages by two rules. A receive after action k waits for the end of action
- * k - 1. Action k waits for the messages that were sent before action k - 1. In the simulated
- * schedule, these messages have ended by then. So transfers still run during actions, and no
- * instruction waits for later work. */
+/* Limits the memory of messages by two rules. A receive that is issued after action k waits for the
+ * end of action k - 1. Action k waits until the messages that were sent before action k - 1 have
+ * left. In the simulated schedule, these messages have left by then. So transfers still run during
+ * actions, and no instruction waits for later work. */
 static void lower_actions(Lower *l)
 {
     const Schedule *s = l->job->pipe.schedule;
@@ -231,9 +233,9 @@ static void lower_program(Lower *l)
     (list)->at =                                                                                   \
         list_grow((arena), (list)->at, (list)->n, &(list)->room, wanted, sizeof *(list)->at)
 
-/* Allocates room for a program as long as `before`, the program of the previous stage. If `before`
- * is NULL, allocates two instructions for each node and micro-batch. Lists that grow would be
- * copied again and again, and unused room costs nothing. */
+/* Allocates memory for a program as long as `before`, the program of the previous stage. If
+ * `before` is NULL, allocates two instructions for each node and micro-batch. Without this, lists
+ * would be copied each time they grow; unused memory costs nothing. */
 static void reserve(Lower *l, const Program *before)
 {
     const uint32_t nodes = (l->g->nodes.n / l->job->pipe.schedule->n_ranks + 1) * l->n_microbatches;
@@ -264,8 +266,8 @@ bool pass_lower(Job *job)
                    .emit.match = 1};
     lower_find_crossing(&first);
     lower_find_stages(&first);
-    Arena *scratch =
-        arena_new(); /* for this program only; data of all programs are in job->scratch */
+    Arena *scratch = arena_new(); /* memory for this program only; data that all programs use are in
+                                     job->scratch */
     for (uint32_t r = 0; r < job->pipe.schedule->n_ranks; r++)
         list_add(job->arena, &plan->programs);
     for (uint32_t r = 0; r < job->pipe.schedule->n_ranks; r++) {

@@ -35,24 +35,27 @@ typedef struct Version {
     BufferId buffer;
     Layout layout;
     bool around; /* the value has a halo, so only nodes that read this halo may use it */
-    /* not 0: `buffer` holds only the strips of the halo, and this buffer holds the rank's own rows
-     */
+    /* If not 0, `buffer` has only the strips of the halo, and this buffer has the rank's own
+     * rows. */
     BufferId rows;
-    NodeId consumer; /* 0: every node may use it; otherwise only this forward node */
+    NodeId consumer; /* 0: every node may read this version; otherwise only this forward node may */
     uint32_t next;   /* the next version of the tensor in Values.versions; 0: none */
 } Version;
 
 /* A gradient that is being summed. There is one partial sum for each layout. */
 typedef struct GradState {
-    uint32_t n_expected, n_arrived; /* the number of contributions */
-    uint32_t n_uses;                /* the number of backward nodes that have not read it yet */
-    uint32_t sums;                  /* the first partial sum, a Version */
+    uint32_t n_expected, n_arrived; /* how many contributions there are in all, and how many have
+                                       been added */
+    uint32_t n_uses;                /* the number of backward nodes that will still read the
+                                       gradient */
+    uint32_t sums;                  /* the number of the first partial sum in Values.versions */
 } GradState;
 
 typedef struct UnitState {
     BufferId rest;       /* the parameters between steps */
     BufferId m, v, grad; /* the moments, and the gradient that is accumulated */
-    BufferId gathered;   /* gathered weights on the device; 0: none */
+    BufferId gathered;   /* the buffer with gathered weights on the device; 0: they are not
+                            gathered */
     /* if reshard_after_forward is a number: this rank's part of the gathered weights */
     BufferId kept;
     Pc last_use;        /* the newest instruction that read the weights */
@@ -62,7 +65,7 @@ typedef struct UnitState {
     uint32_t n_contributions;
     uint32_t n_per_microbatch;
     uint32_t n_reduced; /* the number of finished reductions in the step */
-    bool begun;         /* the unit is in use, and the gathers of the next units have been issued */
+    bool begun;         /* the unit is in use, and gathers of the next units have been emitted */
     bool copied;        /* each gathered weight was copied to its own buffer */
 } UnitState;
 
@@ -77,20 +80,20 @@ typedef struct UnitUse {
 typedef struct SharedGrad {
     BufferId buffer;
     TensorId tensor;
-    uint32_t next; /* 1 + an older gradient in the same buffer; 0: none */
+    uint32_t next; /* 1 + the number of an older entry for the same buffer; 0: none */
 } SharedGrad;
 
-/* A message between `stage` and stage + 1. Forward it is an activation, and backward its gradient.
- */
+/* A message between `stage` and stage + 1: an activation in the forward direction, or its gradient
+ * in the backward direction. */
 typedef struct StageTransfer {
     uint32_t when, stage, microbatch;
     bool backward, is_send;
 } StageTransfer;
-/* Two buffers with fixed offsets. Units of equal size use them in turn. */
+/* A pair of buffers at fixed offsets, which units of equal size use alternately. */
 typedef struct Turns {
     BufferId buffer[2];
-    UnitId holds[2]; /* the unit that uses the buffer; 0: the buffer is free */
-    UnitId has[2];   /* the unit whose weights are in the buffer */
+    UnitId holds[2]; /* the unit that is using the buffer; 0: the buffer is free */
+    UnitId has[2];   /* the unit whose weights were written to the buffer last */
     uint32_t next;
 } Turns;
 
@@ -98,7 +101,7 @@ typedef struct Pending {
     UnitId unit;
     BufferId part;
     bool last;
-} Pending; /* reduced gradients that must still be accumulated */
+} Pending; /* a reduced gradient that has not been accumulated yet */
 
 /* For emit.c: the order of instructions on streams, and their dependences. */
 typedef struct Emitter {
@@ -114,16 +117,16 @@ typedef struct Emitter {
     AttrsId newest_attrs[OP_COUNT];
 } Emitter;
 
-/* For halo.c: an exchange that has begun but not ended. Other work may run before its end, which
- * puts the received strips in place. */
+/* For halo.c: an exchange that has begun but not ended. Other instructions may be emitted before
+ * its end, which copies the received strips to their rows. */
 typedef struct HaloStep {
     BufferId from, strips;
     Shape held; /* the shape after the exchange */
     int d;
 } HaloStep;
 
-/* An exchange that begins before its reader is lowered. If only columns have begun, the reader
- * begins the exchange of rows. */
+/* An exchange that begins before the node that reads its result is lowered. If only columns are
+ * being exchanged, that node begins the exchange of rows. */
 typedef struct HaloStarted {
     TensorId tensor;
     uint32_t microbatch;
@@ -143,13 +146,13 @@ typedef struct HaloReturn {
 typedef struct Values {
     LIST(Version) versions;
     LIST(HaloStarted) started;
-    uint32_t *versions_of; /* [tensor]: its versions in the current micro-batch */
+    uint32_t *versions_of; /* [tensor]: the first of its versions in the current micro-batch */
     uint32_t **by_microbatch;
     TensorId *first_had, *end_had; /* [micro-batch]: the first and last tensor that have versions */
     uint32_t tensor_room;
-    bool *keep;  /* [tensor]: the backward pass needs it */
-    bool *again; /* [node]: the backward pass recomputes it */
-    /* [tensor]: the buffer of a value that is made once a step, or of state; 0: none */
+    bool *keep;  /* [tensor]: true if the backward pass reads the forward value */
+    bool *again; /* [node]: true if the backward pass runs the node again */
+    /* [tensor]: the buffer of a value that is computed once a step, or of state; 0: none */
     BufferId *of_step;
     Layout *arg_layouts;   /* the layouts of all arguments of all nodes */
     uint32_t *arg_first;   /* [node]: its first entry in arg_layouts and in `around` */
@@ -163,15 +166,15 @@ typedef struct Units {
     UnitState *of;     /* [unit] */
     bool *takes_turns; /* [unit]: it uses the two pairs of buffers below; NULL: no unit does */
     Turns turns_weights, turns_grads;
-    /* [unit]: the last node of each pass that reads its weights */
+    /* [unit]: the last node that reads its weights, in the forward pass and in the backward pass */
     NodeId *last_forward, *last_backward;
-    /* Lists of the sharded units by their last reader. [node]: the first unit. [unit]: the next
-     * unit; 0: none. */
+    /* Lists of the sharded units by the node that reads them last. [node]: the first unit of its
+     * list; [unit]: the next unit in the same list; 0: none. */
     UnitId *forward_ends, *next_forward_end, *backward_ends, *next_backward_end;
-    bool *is_last; /* [unit]: it is the last block of its stage */
+    bool *is_last; /* [unit]: true for the last block of its stage */
     /* [unit]: some of its gradients are sums over pieces of tokens */
     bool *sums_pieces;
-    bool *is_mixed; /* [unit]: gradients of several micro-batches arrive in a mixed order */
+    bool *is_mixed; /* [unit]: true if gradients of several micro-batches arrive in a mixed order */
     LIST(UnitUse) uses;
     uint32_t next_use;
     LIST(Pending) pending;
@@ -185,13 +188,13 @@ typedef struct Units {
 
 /* For grad.c: gradients while their contributions arrive. */
 typedef struct Gradients {
-    GradState *of; /* [tensor]: its sums in the current micro-batch */
+    GradState *of; /* [tensor]: its partial sums in the current micro-batch */
     GradState **by_microbatch;
     uint32_t *arrived; /* [parameter]: contributions that have arrived since the last reduction */
     LIST(SharedGrad) shared;
     LIST(HaloReturn) returning;
-    /* [buffer]: 1 + its newest entry of `shared`, which counts only if that entry still names this
-     * buffer */
+    /* [buffer]: 1 + the number of its newest entry in `shared`. The entry counts only if it still
+     * names this buffer. */
     LIST(uint32_t)
     shared_of;
     Pc after; /* the first writer of a new gradient buffer waits for this instruction */
@@ -202,13 +205,13 @@ typedef struct Stages {
     uint32_t rank;             /* the pipeline rank of this program */
     AxisSet pipe;              /* the pp axes */
     LIST(TensorId) * crossing; /* [stage]: the tensors that it sends to the next stage */
-    /* [0]: forward, [1]: backward; [stage]: its first node and the node behind its last */
+    /* [0]: forward, [1]: backward; [stage]: its first node, and the node after its last */
     NodeId *first[2], *end[2];
     uint32_t first_tied_match, first_p2p_match, most_crossing;
     LIST(StageTransfer) transfers; /* the messages of this rank, in order */
     uint32_t next_transfer, transfer_launch;
-    /* when this instruction has finished, only the newest action may still run, so memory for
-     * messages is free */
+    /* After this instruction only the newest action may still run, so the memory of older messages
+     * is free. */
     Pc receive_after;
     Pc newest_send[2];
 } Stages;
@@ -225,13 +228,13 @@ typedef struct Scalars {
 /* For blocks.c and repeat.c: equal blocks that follow each other. */
 typedef struct BlockRun {
     NodeId first;       /* the first node of the first block */
-    uint32_t length, n; /* nodes of a block; blocks */
+    uint32_t length, n; /* length: the nodes of a block; n: the blocks of the run */
     /* the first block's forward nodes, and the step to those of the next block */
     uint32_t forward, forward_length, forward_step;
 } BlockRun;
 
-/* One program while it is being written. The comment at the type of each part names the files that
- * use it. */
+/* The state of lowering while one program is written. The comments at the types above say which
+ * files use each member. */
 typedef struct Lower {
     Job *job;
     Plan *plan;
@@ -255,8 +258,8 @@ typedef struct Emit {
     OpKind op;
     Stream stream;
     AxisSet axes;
-    int32_t hop;    /* send, recv */
-    uint32_t match; /* 0: the next free number */
+    int32_t hop;    /* for send and recv: the distance to the other rank along `axes` */
+    uint32_t match; /* the match number; 0: the next free number */
     uint32_t launch;
     Attrs attrs;
     NodeId origin;
@@ -269,8 +272,8 @@ typedef struct Emit {
 Pc lower_emit(Lower *l, const Emit *e);
 /* Returns the instruction of a node, without its arguments. */
 Emit lower_emit_of(const Lower *l, NodeId node);
-/* Emits a copy of `from` to `to`, or an addition if `accumulate` is true. It also waits for
- * `after`. */
+/* Emits an instruction that copies `from` to `to`, or adds `from` to `to` if `accumulate` is true.
+ * The instruction also waits for `after`. */
 void lower_pass(Lower *l, BufferId from, BufferId to, bool accumulate, Pc after, NodeId origin);
 BufferId lower_buffer(Lower *l, const Shape *shape, DType dtype, Category category);
 BufferId lower_view(Lower *l, BufferId parent, const Shape *shape, DType dtype,
@@ -280,7 +283,7 @@ DType lower_dtype(const Lower *l, DType t); /* applies the map of dtypes */
 Shape tensor_shape(const Graph *g, const Tensor *t, const Layout *layout);
 /* Returns the shape of t in this layout. Split tokens get the deal that belongs to the layout. */
 Shape lower_value(const Lower *l, const Tensor *t, const Layout *layout);
-/* True if `deal` is a deal of tokens over cp, or over cp and tp. */
+/* True if `deal` splits the tokens of a sequence over cp, or over cp and tp. */
 bool lower_is_sequence(const Lower *l, DealId deal);
 Stream lower_stream(const Lower *l, AxisSet axes, OpKind op);
 /* Returns the stream of a collective that changes the layout of an activation or of its gradient.
@@ -298,7 +301,7 @@ BufferId lower_want(Lower *l, TensorId t, const Layout *layout, NodeId origin);
 BufferId lower_want_arg(Lower *l, NodeId n, uint32_t i);
 void lower_add_version(Lower *l, TensorId t, BufferId buffer);
 BufferId lower_find_version(const Lower *l, TensorId t, const Layout *layout); /* 0: none */
-/* Returns the buffer of t with strided rows; 0: there is none. */
+/* Returns the buffer that holds t in strided rows; 0 if there is none. */
 BufferId lower_find_apart(const Lower *l, TensorId t);
 
 /* ---- ring.c ---- */
@@ -306,7 +309,7 @@ BufferId lower_find_apart(const Lower *l, TensorId t);
 bool lower_rings(const Lower *l, NodeId n);
 /* Sets the layouts of a ring's node. Keys, values and their gradients stay split along tokens. */
 void lower_ring_layouts(Lower *l, NodeId n);
-/* Emits the hops of a ring. `e` has the arguments. */
+/* Emits the attention of a ring, hop by hop. `e` has the arguments of the whole attention. */
 void lower_ring_forward(Lower *l, Emit *e);
 /* Emits the hops of the gradient of a ring. The gradients of keys and values get new buffers. */
 void lower_ring_backward(Lower *l, Emit *e);
@@ -336,28 +339,28 @@ void lower_flush_pending(Lower *l, uint32_t keep);
 /* ---- turns.c ---- */
 void lower_turns_start(Lower *l);
 bool lower_takes_turns(const Lower *l, UnitId u);
-/* Gives unit u the next of the two buffers, and returns it. If both are in use, it reports
+/* Gives unit u the next of the two buffers and returns the buffer. If other units use both, reports
  * "zero-option" and returns 0. */
 BufferId lower_turns_take(Lower *l, Turns *turns, UnitId u);
-/* If a free buffer still has the weights of u, gives it to u and returns it. Otherwise returns 0.
- */
+/* If one of the two buffers is free and still has the weights of u, gives it to u and returns it.
+ * Otherwise returns 0. */
 BufferId lower_turns_find(Turns *turns, UnitId u);
 void lower_turns_give(Turns *turns, UnitId u);
 
 /* ---- float8.c ---- */
 bool lower_gathers_bytes(const Lower *l, UnitId u);
-/* True if the gather of an 8-bit unit does the work of this node, amax or quantise. The node is
- * then skipped. */
+/* True if node `id` (amax or quantise) is not needed, because the gather of an 8-bit unit does its
+ * work. */
 bool lower_done_by_gather(const Lower *l, NodeId id);
 /* Finds the largest magnitude of each parameter that is gathered in 8 bits. It runs once a step. */
 void lower_maxima(Lower *l);
 /* Returns this rank's part of the unit in 8 bits. */
 BufferId lower_in_bytes(Lower *l, UnitId u, const Shape *flat, Category category);
-/* Returns the buffer that an 8-bit gather has made for t, the amax or the 8-bit form of a
- * parameter. Otherwise returns 0. */
+/* If an 8-bit gather has made t (the largest magnitude or the 8-bit form of a parameter), returns
+ * the buffer of t. Otherwise returns 0. */
 BufferId lower_quantised_weight(Lower *l, TensorId t);
 
-/* Sets the layout to `on` for each axis of `axes`. */
+/* Sets the layout on each axis of `axes` to `on`. */
 void lower_set_axes(const Lower *l, Layout *layout, AxisSet axes, int8_t on);
 /* Returns the shape of a flat buffer. */
 Shape lower_flat(const Lower *l, uint64_t elements, AxisSet split, AxisSet partial);
@@ -367,25 +370,25 @@ bool lower_offloads(const Lower *l, UnitId u);
 BufferId lower_host_buffer(Lower *l, const Shape *shape, DType dtype, Category category);
 /* Copies `from` to `to`, or casts it if the dtypes differ. It also waits for `after` and `also`. */
 Pc lower_copy(Lower *l, UnitId u, Stream stream, BufferId from, BufferId to, Pc after, Pc also);
-BufferId lower_fetch(Lower *l, UnitId u); /* copies the rank's shard to the device */
+BufferId lower_fetch(Lower *l, UnitId u); /* copies the rank's shard from the host to the device */
 /* Moves a reduced gradient to the host. `first`: stores it; otherwise adds it. */
 void lower_take_out(Lower *l, UnitId u, BufferId part, bool first);
 
 /* ---- copy.c ---- FSDP2's copies: fsdp2 { copy = true } */
 bool lower_copies(const Lower *l, UnitId u);
-/* Casts this rank's shard into a new buffer for the gather. */
+/* Emits a cast of this rank's shard into a new buffer, from which the unit is gathered. */
 BufferId lower_copy_in(Lower *l, UnitId u);
 void lower_copy_out(Lower *l, UnitId u); /* copies each gathered weight to its own buffer */
-/* Returns the dtype in which gradients of the unit are computed. Most gradients are cast when they
- * are packed for the reduction. */
+/* Returns the dtype in which gradients of the unit are computed. Most gradients are converted
+ * later, when they are packed for the reduction. */
 DType lower_grad_dtype(const Lower *l, UnitId u);
 BufferId lower_copied_grad(Lower *l, TensorId param, const Layout *home);
 /* packs the gradients of the unit into one flat buffer */
 BufferId lower_chunk_cat(Lower *l, UnitId u);
 
 /* ---- grad.c ---- */
-/* Lowers backward node n with its outputs. Chooses their buffers before n runs, and finishes the
- * sums afterwards. */
+/* Lowers backward node n and its outputs: chooses the buffers of the outputs before the node, and
+ * adds them to their sums afterwards. */
 void lower_backward_node(Lower *l, NodeId n);
 /* Ends all exchanges of gradients that have begun. */
 void lower_end_returns(Lower *l);
@@ -407,8 +410,8 @@ static inline const Layout *lower_arg_layout(const Lower *l, NodeId n, uint32_t 
 }
 
 /* ---- plan.c ---- */
-/* Walks over the nodes of an action in order. The caller sets the stage and kind of the action, and
- * zeroes the rest. */
+/* Visits the nodes of an action in order. The caller sets `stage` and `kind`, and zeroes the
+ * rest. */
 typedef struct ActionWalk {
     ActionKind kind;
     uint32_t stage;
@@ -440,13 +443,13 @@ BufferId lower_fold_end(Lower *l, HaloStep *step, NodeId origin);
 /* For gradients that are exchanged in two dimensions: ends the first exchange and begins the
  * second. */
 void lower_next_returns(Lower *l);
-/* True if a buffer holds strided rows and not the rank's own rows. */
+/* True if a buffer has strided rows instead of the rank's contiguous rows. */
 bool lower_is_apart(const Lower *l, BufferId b);
 bool lower_shape_is_apart(const Lower *l, const Shape *s);
-/* Begins the exchange that adds the halos of `around` to `from`. A second call ends it, as for
- * lower_fold. */
+/* Begins the exchange that adds the halos in `around` to `from`. Instructions emitted before
+ * lower_hold_end overlap with it. */
 HaloStep lower_hold_begin(Lower *l, BufferId from, const DealId *around, NodeId origin);
-/* The same for the halo of dimension d only. */
+/* Begins the exchange of the halo of dimension d only. */
 HaloStep lower_hold_begin_along(Lower *l, BufferId from, const DealId *around, int d,
                                 NodeId origin);
 BufferId lower_hold_end(Lower *l, const HaloStep *step, NodeId origin);
@@ -457,12 +460,12 @@ BufferId lower_hold_end(Lower *l, const HaloStep *step, NodeId origin);
  * need a halo, the rows at the border are computed last. */
 typedef struct RowsParts {
     bool rows, columns;
-    /* the strips of rows; for a convolution with sides, they are set when the sides begin */
+    /* The strips of rows. For a convolution with sides, they are set when the sides begin. */
     BufferId strips;
     HaloStep sides; /* the exchange of columns, which has begun */
 } RowsParts;
-/* Decides whether node n is computed in parts. If it is, begins the exchange of the halo and sets
- * *x to the rank's own rows and columns. */
+/* Decides whether node n is computed in parts. If so, begins the exchange of the halo and sets *x
+ * to the buffer with the rank's own rows and columns. */
 RowsParts lower_begin_parts(Lower *l, NodeId n, BufferId *x);
 static inline bool lower_has_parts(const RowsParts *parts)
 {
@@ -473,7 +476,7 @@ void lower_parts(Lower *l, const Emit *e, RowsParts *parts);
 /* Begins the halo exchange of input i of node n, before n is lowered. Does nothing if no exchange
  * is needed. */
 void lower_start_halo(Lower *l, NodeId n, uint32_t i);
-/* Begins the exchanges of strided rows for later nodes whose inputs exist already. */
+/* Begins the exchanges of strided rows for the nodes after n whose inputs have been computed. */
 void lower_start_ahead(Lower *l, NodeId n);
 
 /* ---- stage.c ---- */
@@ -482,16 +485,16 @@ void lower_select(Lower *l, uint32_t microbatch);
 void lower_find_crossing(Lower *l);
 void lower_find_stages(Lower *l); /* finds the nodes of each stage */
 void lower_plan_transfers(Lower *l);
-/* Emits the messages whose values are complete at time `when` of the played schedule (schedule.h).
- */
+/* Emits the messages whose values are complete at time `when` of the simulated schedule
+ * (schedule.h). */
 void lower_transfers(Lower *l, uint32_t when);
 void lower_sum_tied(Lower *l); /* sums the gradients of parameters that two stages share */
-/* Adds the gradient that another stage has computed. */
+/* Adds the gradient that another stage has sent. */
 void lower_grad_received(Lower *l, TensorId grad, BufferId part);
 
 /* ---- update.c ---- */
 void lower_update(Lower *l);
-/* the number of scalar all_reduces at the end of a step */
+/* returns the number of all_reduces of scalars at the end of a step */
 uint32_t lower_n_scalars(const Lower *l);
 
 #endif

@@ -1,4 +1,5 @@
-/* One forward node. A tensor that was not kept is recomputed when it is needed. */
+/* Lowers one forward node. A tensor that was not kept after the forward pass is recomputed when the
+ * backward pass reads it. */
 #include <assert.h>
 
 #include "planner/lower/lower.h"
@@ -52,7 +53,8 @@ static BufferId forward_output(Lower *l, NodeId id, uint32_t j, Attrs *attrs)
     const Node *n = &l->g->nodes.at[id];
     const Tensor *t = &l->g->tensors.at[n->out[j]];
     Shape s = lower_arg_shape(l, id, n->n_in + j);
-    if (is_of_step(l, n->out[j])) { /* it is a sum over the micro-batches of the step */
+    if (is_of_step(l, n->out[j])) { /* the loss and the count are sums over the micro-batches of the
+                                       step */
         if (l->scalar.n_losses) attrs->accumulate |= 1 << j;
         return lower_view(l, n->out[j] == l->g->loss ? l->scalar.loss_sum : l->scalar.count, &s,
                           DT_f64, 0);
@@ -98,7 +100,7 @@ void lower_forward_node(Lower *l, NodeId id)
         BufferId out = e.arg[n.n_in + j];
         if (is_of_step(l, n.out[j])) continue;
         const bool apart = lower_is_apart(
-            l, out); /* it is converted to the rank's own rows when a node needs them */
+            l, out); /* the output gets the rank's own rows only when a later node needs them */
         if (lower_arg_around(l, id, n.n_in + j) && !apart) out = lower_fold(l, out, id);
         lower_add_version(l, n.out[j], out);
         Layout use = l->g->tensors.at[n.out[j]].use;

@@ -46,7 +46,8 @@ static uint64_t find_workspace(const Lower *l, NodeId id)
 void lower_find_layouts(Lower *l)
 {
     uint32_t n_args = 0;
-    if (l->value.arg_first) { /* an earlier stage has found the layouts of the whole graph */
+    if (l->value.arg_first) { /* the program of an earlier stage has found the layouts of the whole
+                                 graph */
         for (NodeId id = 1; id < l->g->nodes.n && l->job->options.workspace; id++)
             l->value.workspace[id] = find_workspace(l, id);
         return;
@@ -75,7 +76,8 @@ void lower_find_layouts(Lower *l)
 
 /* ---- the order of nodes ---- */
 
-/* True for the last forward node of a piece. Its backward nodes follow at once. */
+/* True for the last forward node of a piece of tokens. The backward nodes of the piece follow it
+ * directly. */
 static bool ends_piece(const Graph *g, NodeId id)
 {
     uint32_t tile = g->nodes.at[id].tile;
@@ -115,9 +117,9 @@ void lower_find_stages(Lower *l)
     }
 }
 
-/* Finds units whose gradient arrives partly in the forward action (for pieces of tokens) and partly
+/* Finds units of which some gradients arrive in the forward action (for pieces of tokens) and some
  * in the backward action. If two forward actions may follow each other, gradients of several
- * micro-batches mix. They also mix if the backward pass is split. */
+ * micro-batches mix. They also mix if the backward pass is split into two actions. */
 void lower_find_mixed(Lower *l)
 {
     const Graph *g = l->g;
@@ -148,7 +150,7 @@ static void need_from(Lower *l, bool *needed, TensorId t, ModuleId region)
 {
     const Tensor *at = &l->g->tensors.at[t];
     if (at->role != ROLE_activation && at->role != ROLE_input) return;
-    /* its result is valid for the whole step */
+    /* the node runs once a step, so its result stays valid */
     if (op_info(l->g->nodes.at[at->producer].op)->flags & OP_ONCE) return;
     needed[t] = true;
     if (!graph_is_made_again(l->g, t, region)) l->value.keep[t] = true;
@@ -225,8 +227,7 @@ static bool is_block(const Lower *l, UnitId u)
     return l->g->modules.at[unit_module(l->job, first->module)].layer > 0;
 }
 
-/* Returns the module of a unit; 0: it is the root unit. find_last_blocks uses it: the last block is
- * used again at once in the backward pass, so FSDP may leave it gathered. */
+/* Returns the module of a unit; 0 for the root unit. */
 static ModuleId block_of(const Lower *l, UnitId u)
 {
     TensorId first = l->g->units.at[u].params.at[0];
@@ -254,8 +255,8 @@ static void find_last_blocks(Lower *l)
     }
 }
 
-/* Lists the units that an action needs and that are not gathered. If the action ends the use of a
- * unit, marks it as not gathered. */
+/* Adds to the list of uses those units that an action needs and that are not gathered. If the
+ * action ends the use of a unit, marks the unit as not gathered. */
 static void plan_action(Lower *l, const Action *a, bool *resident)
 {
     const Graph *g = l->g;
@@ -302,8 +303,8 @@ static void count_node(Lower *l, const Node *n, GradState *grads)
     for (uint32_t j = 0; j < n->n_out; j++) grads[n->out[j]].n_expected++;
 }
 
-/* Counts the contributions to each gradient on this rank in each micro-batch, including
- * contributions of other stages. Also counts how often the gradient is read. */
+/* Counts, on this rank, the contributions to each gradient in each micro-batch, including those
+ * that other stages send. Also counts how often each gradient is read. */
 void lower_count_contributions(Lower *l)
 {
     const Graph *g = l->g;

@@ -1,5 +1,6 @@
-/* The gradients of a unit. Micro-batches sum them in a buffer. Then they are reduced over the data
- * axes and added to the gradient that is kept. */
+/* Reduces the gradients of a unit. The contributions of micro-batches are summed in a buffer. The
+ * sum is then reduced over the data axes and added to the gradient that is kept until the
+ * update. */
 #include <assert.h>
 #include <string.h>
 
@@ -26,8 +27,8 @@ BufferId lower_grad_home(Lower *l, TensorId param, Layout *home)
         s->full_grad =
             lower_buffer(l, &whole, lower_dtype(l, unit->reduce_dtype), CATEGORY_gradient);
         l->p->buffers.at[s->full_grad].unit = t->unit;
-        /* the last reduction of this unit ended long ago; the edge only lets the next one use the
-         * same bytes */
+        /* The last reduction of this unit ended long ago. The wait only allows the next reduction
+         * to use the same bytes. */
         if (!lower_defers(l, t->unit))
             l->grad.after =
                 s->reduced > l->unit.previous_reduce ? s->reduced : l->unit.previous_reduce;
@@ -51,7 +52,7 @@ static void fill_range(Lower *l, UnitId u, BufferId grad, uint64_t lo, uint64_t 
     lower_emit(l, &e);
 }
 
-/* Fills gaps and padding with zeros, because they become part of sums. */
+/* Fills gaps and padding of the flat buffer with zeros, because reductions also sum these bytes. */
 static void fill_gaps(Lower *l, UnitId u, BufferId grad)
 {
     const Unit *unit = &l->g->units.at[u];
@@ -65,8 +66,8 @@ static void fill_gaps(Lower *l, UnitId u, BufferId grad)
     fill_range(l, u, grad, end, unit->padded);
 }
 
-/* Sums a range that is PARTIAL on `axes` and `also` over `axes`, in place. If all ranks have equal
- * values, it takes the mean. */
+/* Sums elements [lo, hi) of `base` over `axes`, in place. The elements remain PARTIAL on `also`.
+ * REDUCE_mean is for elements that are equal on all ranks; it averages them instead. */
 static Pc reduce_range(Lower *l, UnitId u, BufferId base, uint64_t lo, uint64_t hi, AxisSet axes,
                        AxisSet split, AxisSet also, Reduce reduce)
 {
@@ -121,7 +122,8 @@ void lower_flush_pending(Lower *l, uint32_t keep)
     }
 }
 
-/* Copies a reduced gradient to the host. Replicas are summed on the device before. */
+/* Copies a reduced gradient to the host. Replicas of the gradient are summed on the device
+ * first. */
 static void offload(Lower *l, UnitId u, BufferId part, bool first)
 {
     const Unit *unit = &l->g->units.at[u];
@@ -210,7 +212,7 @@ static void pin_replicas(Lower *l, UnitId u)
     }
 }
 
-/* Reduces the gradient of the unit. The next sum starts from zero. */
+/* Reduces the gradient of the unit. The next contribution then starts a new sum. */
 static void end_window(Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];

@@ -1,13 +1,14 @@
-/* Ring attention. A rank first uses the keys and values of its own tokens, then the keys and values
- * of the previous rank of the ring, and so on. The next part travels while a rank computes with the
- * current part, so a rank holds two parts. Forward, each hop merges its output with the earlier
- * output. Backward, the gradients of a part travel one hop behind the part, and each rank adds its
- * contribution. One more hop brings them to the owner of the part. */
+/* Ring attention. A rank first computes with the keys and values of its own tokens, then with those
+ * of the previous rank of the ring, and so on. While a rank computes with the current range of
+ * keys, the next range is being received, so a rank holds two ranges. In the forward pass, the
+ * result of each hop is merged with the earlier result. In the backward pass, the gradients of a
+ * range of keys travel one hop after the range, and each rank adds its contribution. One more hop
+ * brings them to the rank that owns the keys. */
 #include <assert.h>
 
 #include "planner/lower/lower.h"
 
-enum { MOST_PARTS = 2 }; /* keys and values */
+enum { MOST_PARTS = 2 }; /* two tensors travel around the ring: keys and values */
 
 /* The arguments that travel around the ring. */
 typedef struct Travel {
@@ -38,7 +39,8 @@ static Travel find(OpKind op, uint32_t first, uint32_t n)
     return t;
 }
 
-/* Every rank sends its part to the next rank of the ring. The result has the next deal. */
+/* Emits a hop: every rank sends its keys (or values) to the next rank of the ring. The result has
+ * the deal after this hop. */
 static BufferId rotate_one(Lower *l, BufferId from, Category category, uint32_t launch, Pc after,
                            NodeId origin)
 {
@@ -63,7 +65,7 @@ static BufferId rotate_one(Lower *l, BufferId from, Category category, uint32_t 
     return out;
 }
 
-/* Sends all parts of `at` to the next rank, after instruction `after`. */
+/* Sends all tensors of `at` to the next rank, after instruction `after`. */
 static void rotate(Lower *l, const BufferId *at, BufferId *next, Category category, uint32_t launch,
                    Pc after, NodeId origin)
 {
@@ -88,8 +90,8 @@ void lower_ring_forward(Lower *l, Emit *e)
     }
 }
 
-/* Returns a buffer for this rank's contribution to a part's gradient. It is partial if several
- * ranks have different query heads for these keys. */
+/* Returns a buffer for this rank's contribution to the gradient of the keys or values in `of`. The
+ * contribution is a partial sum if several ranks have different query heads for these keys. */
 static BufferId share(Lower *l, BufferId of, TensorId grad, const Layout *made)
 {
     Shape s = *lower_shape(l, of);
@@ -105,7 +107,8 @@ void lower_ring_backward(Lower *l, Emit *e)
     const Node n = l->g->nodes.at[e->origin];
     const Travel in = find(e->op, 0, e->n_in), out = find(e->op, e->n_in, n.n_out);
     const uint32_t n_hops = mesh_size(&l->plan->mesh, l->job->context.ring_axes);
-    const int64_t others = e->attrs.accumulate; /* other nodes have already contributed */
+    const int64_t others = e->attrs.accumulate; /* other nodes have already added their
+                                                   contributions */
     BufferId at[MOST_PARTS] = {0}, next[MOST_PARTS] = {0}, sum[MOST_PARTS] = {0},
              own[MOST_PARTS] = {0};
     Pc before = 0;

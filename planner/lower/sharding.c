@@ -1,11 +1,11 @@
-/* Decides when the weights of a unit are gathered and its gradients reduced. It writes no
+/* Decides when the weights of a unit are gathered, and when its gradients are reduced. It emits no
  * instructions. */
 #include "planner/lower/lower.h"
 
-/* True if whole gradients are summed over micro-batches and reduced once a step. */
+/* True if whole gradients are summed over the micro-batches and reduced only once a step. */
 bool lower_defers(const Lower *l, UnitId u)
 {
-    bool mixed = /* gradients of several micro-batches */
+    bool mixed = /* gradients of several micro-batches arrive in a mixed order */
         l->job->pipe.schedule->splits_backward || l->unit.is_mixed[u];
     return !l->g->units.at[u].shard || l->job->sharding.options.defer_grad_sync || mixed;
 }

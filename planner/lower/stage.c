@@ -1,11 +1,10 @@
-/* Messages between pipeline stages: activations forward, and gradients backward. Each tensor and
- * micro-batch is one send and one receive. Layouts do not change, so a rank only exchanges data
- * with the rank that has the same coordinates in the other stage.
- *
- * Each message has the time at which its value is complete in the played schedule. Both ends issue
- * messages in the order of these times, and messages of equal time are launched together. The
- * earliest unfinished message depends only on earlier messages, so it can always run. Therefore no
- * deadlock is possible. */
+/* Messages between pipeline stages: activations in the forward direction, and gradients in the
+ * backward direction. Each tensor of each micro-batch is one send and one receive. Its layout does
+ * not change, so a rank exchanges data only with the rank that has the same coordinates in the
+ * other stage. A message is due at the time at which its value is complete in the simulated
+ * schedule. Both ranks issue messages in the order of these times, and messages of equal time are
+ * launched together. The earliest unfinished message depends only on earlier messages, so it can
+ * always run. Therefore no deadlock is possible. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -26,8 +25,8 @@ static bool has_tied(const Lower *l)
     return false;
 }
 
-/* Also numbers the matches that both ends of a message share, and the matches of scalars of all
- * stages. */
+/* Lists the tensors that each stage sends to the next. Also assigns the match numbers that both
+ * ends of a message use, and the match numbers of scalars of all stages. */
 void lower_find_crossing(Lower *l)
 {
     const Graph *g = l->g;
@@ -141,7 +140,8 @@ static void send_backward(Lower *l, uint32_t to, uint32_t i, TensorId grad)
     emit_send(l, from, to, match_of(l, to, i, true), true, origin);
 }
 
-/* Returns the number of tensors in this message. A tensor without a gradient sends nothing back. */
+/* Returns the number of tensors in this message. A tensor without a gradient is not part of a
+ * backward message. */
 static uint32_t n_crossing(const Lower *l, const StageTransfer *t)
 {
     uint32_t n = 0;
@@ -205,7 +205,7 @@ void lower_plan_transfers(Lower *l)
         qsort(l->stage.transfers.at, l->stage.transfers.n, sizeof(StageTransfer), by_time);
 }
 
-/* Issues the messages whose values are complete at `when` in the played schedule. */
+/* Emits the messages whose values are complete at time `when` of the simulated schedule. */
 void lower_transfers(Lower *l, uint32_t when)
 {
     while (l->stage.next_transfer < l->stage.transfers.n &&
@@ -247,8 +247,8 @@ static void exchange_tied(Lower *l, UnitId u, BufferId from, BufferId to)
 }
 
 /* Exchanges the gradients of tied parameters between two ranks at the end of the step. Both
- * gradients are reduced and have the same layout. Each rank adds the other's gradient to its own. A
- * sum of two numbers does not depend on their order, so both ranks make the same update. */
+ * gradients have been reduced and have the same layout. Each rank adds the other's gradient to its
+ * own. A sum of two numbers does not depend on their order, so both ranks make the same update. */
 void lower_sum_tied(Lower *l)
 {
     BufferId *got = arena_array(l->scratch, l->g->units.n + 1, sizeof *got);

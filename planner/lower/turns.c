@@ -1,5 +1,5 @@
-/* Double buffering. Units of equal size use two buffers for gathered weights and two for whole
- * gradients in turn. The buffers have fixed offsets. */
+/* Double buffering. Units of equal size alternate between two buffers for gathered weights, and
+ * between two for whole gradients. The buffers have fixed offsets. */
 #include <assert.h>
 
 #include "planner/lower/lower.h"
@@ -17,8 +17,9 @@ static bool may(const Lower *l, UnitId u)
            !graph_is_frozen(l->g, u);
 }
 
-/* Returns a unit of the set of equal units that has the most elements together. Of equal sets the
- * first one counts. */
+/* Groups units of equal size, and finds the group with the most elements in all. Returns one of its
+ * units, and sets *size to the number of units. If several groups are equally large, the first one
+ * is used. */
 static UnitId largest_set(const Lower *l, uint32_t *size)
 {
     UnitId best = 0;
@@ -82,7 +83,7 @@ bool lower_takes_turns(const Lower *l, UnitId u)
 
 BufferId lower_turns_take(Lower *l, Turns *turns, UnitId u)
 {
-    /* with optim_grads, weights stay gathered */
+    /* with optim_grads, weights stay gathered and there are no such buffers */
     if (!turns->buffer[0]) return 0;
     for (uint32_t i = 0; i < 2; i++) {
         uint32_t k = (turns->next + i) % 2;

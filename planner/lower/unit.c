@@ -1,6 +1,6 @@
-/* Parameters during a step. They are gathered one unit ahead of their use, and released afterwards.
- * Two rules limit the memory. A gather that runs ahead waits for the release before it. The first
- * write to a gradient buffer waits for the last reduction but one. */
+/* Gathers and releases parameters during a step. They are gathered one unit before their use, and
+ * released afterwards. Two rules limit the memory. An early gather waits for the release of the
+ * unit before. The first write to a gradient buffer waits for the reduction before the last one. */
 #include <assert.h>
 #include <string.h>
 
@@ -25,8 +25,8 @@ static bool has_gradient(const Lower *l, UnitId u)
     return false;
 }
 
-/* Returns the buffer of the reduced gradient. If the gradient is written once a step, its bytes
- * serve activations before that. */
+/* Returns the buffer of the reduced gradient. If the gradient is written only once a step,
+ * activations may use its bytes until then. */
 static BufferId grad_at_rest(Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];
@@ -38,7 +38,7 @@ static BufferId grad_at_rest(Lower *l, UnitId u)
     return b;
 }
 
-/* Returns a unit's shard in the dtype of its use. */
+/* Returns a unit's shard in the dtype in which its weights are used. */
 static BufferId in_use_dtype(Lower *l, UnitId u, Category category)
 {
     const Unit *unit = &l->g->units.at[u];
@@ -57,8 +57,8 @@ static BufferId in_use_dtype(Lower *l, UnitId u, Category category)
     return cast;
 }
 
-/* Returns the copy of weights that stay gathered between steps. The end of a step writes it, and
- * the next step reads it. */
+/* Returns the buffer for weights that stay gathered between steps. It is written at the end of a
+ * step, and read in the next step. */
 static BufferId whole_copy(Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];
@@ -87,7 +87,7 @@ void lower_units_start(Lower *l)
     }
     for (UnitId u = 1; u < l->g->units.n; u++) {
         if (!lower_unit_is_mine(l, u)) continue;
-        /* weights that are not sharded are only cast, once a step */
+        /* weights that are not sharded need no gather; they are only converted, once a step */
         if (!l->g->units.at[u].shard)
             l->unit.of[u].gathered = in_use_dtype(l, u, CATEGORY_parameter);
         else if (l->job->sharding.gather_eager)
@@ -171,8 +171,8 @@ void lower_gather_updated(Lower *l, UnitId u)
     gather_from(l, u, in_use_dtype(l, u, CATEGORY_communication));
 }
 
-/* True if use k is the last use in a forward pass, and not its only one. It comes long after the
- * previous backward pass. */
+/* True if use k is the last one in a forward pass, and not its only one. Then it is far away from
+ * the previous backward pass. */
 static bool ends_forward(const Lower *l, uint32_t k)
 {
     const UnitUse *use = &l->unit.uses.at[k];
@@ -182,7 +182,7 @@ static bool ends_forward(const Lower *l, uint32_t k)
            (next == NULL || next->backward || next->microbatch != use->microbatch);
 }
 
-/* Begins the use of u, and gathers later units. */
+/* Begins a use of unit u, and emits the gathers of the next units. */
 static void begin_use(Lower *l, UnitId u)
 {
     uint32_t k = l->unit.next_use;
@@ -192,8 +192,8 @@ static void begin_use(Lower *l, UnitId u)
     l->unit.of[u].begun = true;
     if (lower_copies(l, u)) open_copies(l, u);
     if (!planned) return;
-    /* Reductions of earlier micro-batches ended long ago. This edge makes their bytes free before
-     * the moment of most memory. */
+    /* The reductions of earlier micro-batches ended long ago. Waiting for them makes their bytes
+     * free before the moment at which the most memory is used. */
     if (ends_forward(l, k) && l->emit.compute_waits < l->unit.last_reduce)
         l->emit.compute_waits = l->unit.last_reduce;
     l->unit.next_use = k + 1;
@@ -222,8 +222,8 @@ BufferId lower_weight(Lower *l, TensorId param)
     return l->unit.weight_view[param] = view;
 }
 
-/* Releases the gathered weights. keep: the backward pass follows, so a part of the weights is kept
- * if the plan asks for it. */
+/* Releases the gathered weights. keep: the backward pass needs the unit again, so a part of the
+ * weights is kept if the plan asks for this. */
 static void release(Lower *l, UnitId u, bool keep)
 {
     UnitState *s = &l->unit.of[u];
@@ -253,7 +253,7 @@ void lower_after_node(Lower *l, NodeId n)
         return;
     }
     if (l->job->sharding.resident) return;
-    /* a unit that was gathered but not used is for the next micro-batch */
+    /* a unit whose use has not begun was gathered for the next micro-batch */
     for (UnitId u = l->unit.backward_ends[n]; u; u = l->unit.next_backward_end[u])
         if (l->unit.of[u].begun) release(l, u, false);
 }

@@ -1,11 +1,12 @@
-/* The end of the step. The loss and the squared norms are summed over ranks, each element once.
- * Then the clip coefficient is computed, and the optimizer updates the shards. */
+/* Lowers the end of the step. The loss and the squares of gradients are summed over ranks, so that
+ * each element counts once. Then the factor for clipping is computed, and the optimizer updates the
+ * shards. */
 #include <assert.h>
 
 #include "planner/lower/lower.h"
 
-/* A term of the squared norm: elements that are split over the same axes and are in the same
- * memory. */
+/* A summand of the squared gradient norm: the elements that are split over the same axes and lie in
+ * the same memory. */
 typedef struct Account {
     AxisSet axes;
     bool on_host, written;
@@ -77,16 +78,16 @@ static void sum_unit(Lower *l, NormAccounts *norm, UnitId u)
     }
 }
 
-/* True if the unit counts in the gradient norm. Of two ranks with a tied parameter, only the first
- * counts it. Frozen parameters and counts of choices do not count. */
+/* True if the unit counts in the gradient norm. If two ranks share a tied parameter, it counts only
+ * on the first. Frozen parameters do not count, nor do the biases that balance experts. */
 static bool counts_norm(const Lower *l, UnitId u)
 {
     return !graph_is_frozen(l->g, u) && !graph_is_balance(l->g, u) &&
            param_rank(l->job, l->g->units.at[u].params.at[0]) == l->stage.rank;
 }
 
-/* Terms on the host come first, because the table on the host holds only these. Returns their
- * number. */
+/* Lists the summands, those on the host first, because the table on the host has only these.
+ * Returns their number. */
 static uint32_t count_accounts(const Lower *l, NormAccounts *norm)
 {
     uint32_t n_host = 0;
@@ -117,7 +118,7 @@ static AxisSet loss_axes(const Lower *l)
 uint32_t lower_n_scalars(const Lower *l)
 {
     NormAccounts norm = {.n = 0};
-    uint32_t n = loss_axes(l) ? 2 : 0; /* the loss and its count */
+    uint32_t n = loss_axes(l) ? 2 : 0; /* the loss, and the number of counted tokens */
     count_accounts(l, &norm);
     for (uint32_t i = 0; i < norm.n; i++) n += norm.account[i].axes != 0;
     return n;
@@ -129,7 +130,7 @@ static void emit_zero(Lower *l, BufferId scalar)
     lower_emit(l, &e);
 }
 
-/* Sums a scalar over `axes`. Stages use the given match number. */
+/* Sums a scalar over `axes`. `k` gives the match number that all stages use for this scalar. */
 static void sum_scalar(Lower *l, AxisSet axes, BufferId from, BufferId to, NodeId origin,
                        uint32_t k)
 {
@@ -146,7 +147,7 @@ static void sum_scalar(Lower *l, AxisSet axes, BufferId from, BufferId to, NodeI
     lower_emit(l, &e);
 }
 
-/* Sums all scalars of the step in one launch. A stage without a summand adds zero. */
+/* Sums all scalars of the step in one launch. A stage that has no summand adds zero. */
 static void sum_scalars(Lower *l, const NormAccounts *norm)
 {
     AxisSet axes = loss_axes(l);
@@ -176,7 +177,7 @@ static void sum_scalars(Lower *l, const NormAccounts *norm)
     }
 }
 
-/* Copies the sums of the host to the device, where they are reduced over ranks. */
+/* Copies the sums of squares from the host to the device, where they are summed over ranks. */
 static void bring_norm(Lower *l, const NormAccounts *norm)
 {
     for (uint32_t i = 0; i < norm->n; i++) {
@@ -188,9 +189,9 @@ static void bring_norm(Lower *l, const NormAccounts *norm)
     }
 }
 
-/* Returns the buffer with the factor that corrects the scale of gradients. They were summed as if
- * every label counted. The correction is one factor at the end, so that the backward pass need not
- * wait for the number of counted tokens. The factor is 1 if all labels count. */
+/* Returns the buffer with the factor that corrects the gradients. They were computed as if every
+ * label counted. One factor at the end suffices, so that the backward pass need not wait for the
+ * number of counted tokens. The factor is 1 if all labels count. */
 static BufferId emit_mean(Lower *l)
 {
     const StepInfo *step = &l->plan->step;
@@ -207,7 +208,7 @@ static BufferId emit_mean(Lower *l)
     return factor;
 }
 
-/* Moves each bias by a fixed step, so that experts are chosen more evenly. */
+/* Changes each bias by a fixed amount, so that experts are chosen more evenly. */
 static void balance_unit(Lower *l, UnitId u)
 {
     const UnitState *s = &l->unit.of[u];
@@ -224,7 +225,8 @@ static void balance_unit(Lower *l, UnitId u)
     lower_emit(l, &e);
 }
 
-/* coefficient: [0] on the device, [1] on the host */
+/* Emits the optimizer of a unit. coefficient: the factor for clipping, [0] on the device and [1] on
+ * the host. */
 static void step_unit(Lower *l, UnitId u, const BufferId coefficient[2])
 {
     const Optimizer *o = &l->job->config->optimizer;

@@ -1,12 +1,11 @@
 /* Finds runs of equal blocks. Two blocks are equal if they have the same ops with the same
- * attributes, shapes and layouts, and if every number in the one (of a tensor, node or unit) is
- * found in the other after a constant step. Names and modules do not count. */
+ * attributes, shapes and layouts, and if the numbers of tensors, nodes and units in one block
+ * become those of the other by adding a constant to each. Names and modules are not compared. */
 #include <string.h>
 
 #include "planner/lower/blocks/blocks.h"
 
-/* The lists of two blocks differ by steps. The same steps lead from the second block to the
- * third. */
+/* True if the difference of the numbers x and y equals the difference of y and z. */
 static bool in_step(uint32_t x, uint32_t y, uint32_t z)
 {
     return z - y == y - x;
@@ -42,7 +41,8 @@ static bool same_unit(const Lower *l, UnitId a, UnitId b)
            unit_is_root(l->job, a) == unit_is_root(l->job, b);
 }
 
-/* True if the parameters of the three units follow each other in the same steps. */
+/* True if the numbers of the three units, and of their parameters, increase by equal
+ * differences. */
 static bool units_in_step(const Lower *l, UnitId a, UnitId b, UnitId c)
 {
     const Unit *x = &l->g->units.at[a], *y = &l->g->units.at[b], *z = &l->g->units.at[c];
@@ -88,8 +88,8 @@ static bool tensors_in_step(const Lower *l, TensorId a, TensorId b, TensorId c)
            in_step(x->producer, y->producer, z->producer) && in_step(x->unit, y->unit, z->unit);
 }
 
-/* True if the units of two lists have the same steps; the lists are l->unit.forward_ends or
- * l->unit.backward_ends. */
+/* True if the units in the lists of nodes a, b and c increase by equal differences. The lists are
+ * l->unit.forward_ends or l->unit.backward_ends. */
 static bool ends_in_step(const UnitId *first, const UnitId *next, NodeId a, NodeId b, NodeId c)
 {
     UnitId x = first[a], y = first[b], z = first[c];
@@ -116,8 +116,8 @@ static bool nodes_in_step(const Lower *l, NodeId a, NodeId b, NodeId c)
            ends_in_step(l->unit.backward_ends, l->unit.next_backward_end, a, b, c);
 }
 
-/* True if the block at `a` can be followed by the block at `b` in a run. `before` is the block
- * before `a` in the run; 0: `a` is the first. */
+/* True if the block that begins at `b` continues a run whose last block begins at `a`. `before` is
+ * the block before `a` in the run, or 0 if `a` is the first. */
 static bool follows(const Lower *l, NodeId before, NodeId a, NodeId b, uint32_t length)
 {
     for (uint32_t i = 0; i < length; i++) {
@@ -127,7 +127,7 @@ static bool follows(const Lower *l, NodeId before, NodeId a, NodeId b, uint32_t 
     return true;
 }
 
-/* Returns the node behind the block that begins at `id`. */
+/* Returns the first node after the block that begins at `id`. */
 static NodeId block_end(const Graph *g, NodeId id, NodeId end)
 {
     const Node *first = &g->nodes.at[id];
@@ -186,7 +186,7 @@ static void find_between(Lower *l, uint32_t stage, NodeId first, NodeId end)
             continue;
         }
         if (run.n > 0) add_run(l, run);
-        /* the last block of the old run may be the first of the next one */
+        /* the last block of the old run may be the first block of the next run */
         const bool pair = may && run.n > 1 && follows(l, 0, newest, id, length);
         run = (BlockRun){.first = pair ? newest : id, .length = length, .n = pair ? 2 : 1};
         before = pair ? newest : 0;

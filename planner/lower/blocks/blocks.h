@@ -5,21 +5,23 @@
 
 #include "planner/lower/lower.h"
 
-/* The comparison of the first blocks costs as much as lowering three of them, and some blocks at
- * both ends of a run have no copy. So a shorter run saves nothing. */
+/* The fewest blocks of a run. Comparing the first blocks costs as much time as lowering three of
+ * them, and some blocks at both ends of a run are not copied. So copying would save no time in a
+ * shorter run. */
 enum { BLOCKS_LEAST = 12 };
 
-/* Fills l->blocks with the runs of this program, in the order of their nodes. All other decisions
- * before the program must have been made. */
+/* Fills l->blocks with the runs of this program, in the order of their nodes. It must be called
+ * after all other decisions that precede the writing of the program. */
 void blocks_find(Lower *l);
 
 /* ---- repeat.c */
-/* Prepares copies for the runs in l->blocks. */
+/* Prepares the copying of the runs in l->blocks. */
 void repeat_prepare(Lower *l);
-/* Begins an action. */
+/* Call this at the start of an action: of the forward or backward work of one stage for one
+ * micro-batch. */
 void repeat_start(Lower *l);
-/* Must be called before each node of the action. It may copy the instructions of the blocks that
- * begin at `id`. Returns the next node to lower: `id`, or the first node behind these blocks. */
+/* Call this before each node of an action. It may copy the instructions of the blocks that begin at
+ * `id`. Returns the next node to lower: `id`, or the first node after the copied blocks. */
 NodeId repeat_before(Lower *l, NodeId id);
 
 #endif

@@ -1,9 +1,10 @@
 /* Copies the instructions of equal blocks (blocks.c). Blocks are lowered one by one, until three
  * blocks in a row differ by constant steps: in their instructions and buffers, and in their changes
- * to the state of the lowering (steps.c). Lowering the next equal block would make the same step
- * again. It decides by numbers that are equal in all these blocks, and by the order of numbers that
- * move with the blocks. So the following blocks are written by adding the steps. The last blocks of
- * a run are lowered as usual, because a gather runs ahead of the use of its unit. */
+ * to the state of the lowering (steps.c). Lowering the next equal block would change all numbers by
+ * the same steps again, because lowering decides only by numbers that are equal in all these
+ * blocks, and by the order of numbers that move with the blocks. So the following blocks are
+ * written by adding the steps. The last blocks of a run are lowered as usual, because a unit is
+ * gathered some blocks before its use. */
 #include <assert.h>
 #include <string.h>
 
@@ -11,7 +12,7 @@
 #include "planner/lower/blocks/steps.h"
 
 enum {
-    COMPARED = 3,  /* blocks */
+    COMPARED = 3,  /* the number of newest blocks that are compared */
     MOST_TRIED = 6 /* after so many blocks without equal steps, no block of the run is copied */
 };
 
@@ -20,22 +21,25 @@ typedef struct WordChange {
     uint32_t part, at, value;
 } WordChange;
 
-/* The state at the end of a block. */
+/* The state of the lowering at the end of a block. */
 typedef struct Mark {
     uint32_t n[MADE_COUNT]; /* the lengths of the lists */
     Counters counters;
     Fixed fixed;
-    LIST(WordChange) changes; /* what the block changed in the arrays */
-    LIST(uint32_t) versions;  /* the versions that it made, before later blocks change them */
+    LIST(WordChange) changes; /* the words that the block changed in the arrays */
+    LIST(uint32_t)
+    versions; /* the versions that the block made, copied before later blocks change
+                 them */
 } Mark;
 
 typedef LIST(uint32_t) WordList;
 
 typedef struct BlockCopier {
     uint32_t *run_of;         /* [node]: 1 + the run of a block that begins here; 0: none does */
-    uint32_t n_marks;         /* the start of the run and the ends of its blocks so far */
-    Mark mark[COMPARED + 1];  /* the newest ones, the newest last */
-    WordList old[PART_COUNT]; /* the arrays at the newest mark */
+    uint32_t n_marks;         /* the number of states recorded so far: at the start of the run and
+                                 at the end of each block */
+    Mark mark[COMPARED + 1];  /* the newest recorded states, the newest last */
+    WordList old[PART_COUNT]; /* copies of the arrays as they were at the newest recorded state */
     uint32_t first_version;   /* the first version of this action */
     bool *same; /* [block]: when the run began, the next block was in the same state */
 } BlockCopier;
@@ -73,7 +77,7 @@ static bool same_value(const Lower *l, TensorId a, TensorId b)
            same_versions(l, x->sums, y->sums);
 }
 
-/* True if the parameter is seen through a view of the newest flat buffer. */
+/* True if `view`, the newest view of the parameter, lies in the unit's newest flat buffer. */
 static bool is_seen(const Lower *l, BufferId view, BufferId flat)
 {
     return view && l->p->buffers.at[view].parent == flat;
@@ -107,8 +111,8 @@ static bool same_param(const Lower *l, TensorId a, TensorId b, UnitPair *equal)
            is_seen(l, grad[a], x->full_grad) == is_seen(l, grad[b], y->full_grad);
 }
 
-/* True if the nodes a and b, at the same place of two blocks, find their values in the same state.
- */
+/* True if the inputs and outputs of nodes a and b, which correspond to each other in two blocks,
+ * are in the same state. */
 static bool same_before(const Lower *l, NodeId a, NodeId b, UnitPair *equal)
 {
     const Node *x = &l->g->nodes.at[a], *y = &l->g->nodes.at[b];
@@ -133,7 +137,7 @@ static bool same_state(const Lower *l, const BlockRun *run, uint32_t block)
     return true;
 }
 
-/* ---- marks */
+/* ---- recording states */
 
 static void begin_run(Lower *l, const BlockRun *run)
 {
@@ -152,7 +156,8 @@ static void begin_run(Lower *l, const BlockRun *run)
     r->n_marks = 0;
 }
 
-/* Lists the words of an array that have changed since the last mark, and takes their values. */
+/* Lists the words of an array that have changed since the newest recorded state, and stores their
+ * new values. */
 static void list_changes(Lower *l, ChangedPart part, Mark *mark)
 {
     enum { CHUNK = 64 };
@@ -196,13 +201,15 @@ static void add_mark(Lower *l)
 
 /* ---- steps */
 
-/* True if a number that may move makes the same step twice, or if any other number is equal. */
+/* True if x, y and z increase by equal differences. If `moves` is false, y and z must be equal. */
 static bool in_step(uint32_t x, uint32_t y, uint32_t z, bool moves)
 {
     return z - y == y - x && (moves || z == y);
 }
 
-/* Clocks follow the instructions one block later, so only those of the two newest blocks count. */
+/* True if each number in the clocks of the newest block is that of the block before, or larger by
+ * `step`. Only these two blocks are compared, because the differences of clocks become constant one
+ * block later than those of instructions. */
 static bool clocks_in_step(const uint32_t *y, uint32_t words, uint32_t step)
 {
     for (uint32_t i = 0; i < words; i++)
@@ -269,8 +276,9 @@ static bool blocks_in_step(const Lower *l)
 }
 
 /* Returns how many of the next `n` blocks use units in the same order as the two newest blocks.
- * Gathers that run ahead look at later uses, too: at `prefetch` uses and the next one. A gather
- * that also takes the 8-bit unit of a module looks at most twice as far. */
+ * Uses after these blocks are compared, too, because they decide which units are gathered in
+ * advance: `prefetch` uses and the next one. A gather that also takes the 8-bit unit of a module
+ * depends on at most twice as many uses. */
 static uint32_t equal_uses(const Lower *l, uint32_t n)
 {
     const Mark *m = l->repeat->mark;
@@ -295,8 +303,8 @@ static uint32_t equal_uses(const Lower *l, uint32_t n)
 #define GROW(arena, list, more)                                                                    \
     (list)->at = list_grow((arena), (list)->at, (list)->n, &(list)->room, more, sizeof *(list)->at)
 
-/* Writes n words at `to`, after the words of at least two blocks: the step from the last block but
- * one to the last block is made again and again. A block has `words` words. */
+/* Writes n words at `to`. The words before `to` are those of at least two blocks, of `words` words
+ * each. The difference between the last two blocks is added again for each further block. */
 static void copy_words(uint32_t *to, size_t words, size_t n)
 {
     typedef uint32_t Four __attribute__((vector_size(16), aligned(4), may_alias));
@@ -308,7 +316,7 @@ static void copy_words(uint32_t *to, size_t words, size_t n)
     for (; i < n; i++) word_set(to, i, 2 * word_at(newest, i) - word_at(before, i));
 }
 
-/* Appends `copies` blocks to a list whose room suffices. */
+/* Appends `copies` blocks to a list that already has room for them. */
 static void copy_made(const Lower *l, MadeList made, uint32_t copies)
 {
     const Mark *m = l->repeat->mark;
@@ -351,7 +359,8 @@ static void copy_lists(Lower *l, uint32_t copies)
     l->value.versions.n += n_new(l, MADE_versions, copies);
 }
 
-/* Notes the copied instructions where lower_emit notes those that it writes. */
+/* Records the copied instructions in the tables in which lower_emit records those that it
+ * writes. */
 static void note_copies(Lower *l)
 {
     const uint32_t more = l->p->buffers.n - l->emit.access.n;
@@ -401,8 +410,8 @@ static void copy_changes(Lower *l, uint32_t copies)
     steps_set_counters(l, &counters);
 }
 
-/* Returns the number of blocks from `block` on that can be copied. The last one cannot, because the
- * node behind it differs. */
+/* Returns the number of blocks from `block` on that can be copied. The last block of the run is
+ * never copied, because the node after it differs. */
 static uint32_t copies_from(const Lower *l, const BlockRun *run, uint32_t block)
 {
     uint32_t n = 0;
@@ -422,7 +431,9 @@ NodeId repeat_before(Lower *l, NodeId id)
     const BlockRun *run = &l->blocks.at[r->run_of[id] - 1];
     const uint32_t block = (id - run->first) / run->length;
     if (block == 0) begin_run(l, run);
-    if (block != r->n_marks) return id; /* the run has copies, or too many unequal blocks */
+    if (block != r->n_marks)
+        return id; /* blocks were copied already, or too many blocks were
+                      unequal */
     add_mark(l);
     if (block < COMPARED || !blocks_in_step(l)) {
         if (block == MOST_TRIED) r->n_marks = UINT32_MAX;

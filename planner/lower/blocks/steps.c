@@ -1,5 +1,5 @@
-/* Everything that lowering a block changes: the arrays, the lists and the single numbers of Lower.
- * repeat.c compares them block by block, as words of 32 bits. */
+/* The state that lowering a block changes: arrays, lists and single numbers of Lower. repeat.c
+ * compares these of one block with those of the next, as words of 32 bits. */
 #include "planner/lower/blocks/steps.h"
 
 #include <assert.h>

@@ -1,4 +1,4 @@
-/* Everything that lowering a block changes, as words of 32 bits. */
+/* The state that lowering a block changes, as words of 32 bits. */
 #ifndef TANDEM_LOWER_STEPS_H
 #define TANDEM_LOWER_STEPS_H
 
@@ -18,7 +18,8 @@ typedef enum ChangedPart {
     PART_COUNT
 } ChangedPart;
 
-/* The lists to which lowering appends elements. It changes only those of MADE_versions later. */
+/* The lists to which lowering appends elements. An appended element never changes later, except in
+ * MADE_versions. */
 typedef enum MadeList {
     MADE_code,
     MADE_args,
@@ -30,21 +31,21 @@ typedef enum MadeList {
     MADE_COUNT
 } MadeList;
 
-/* An array of n elements with `each` words. Bit i of `moves` tells whether word i of an element is
- * a number that may move from block to block. All other words are equal in equal blocks. */
+/* An array of n elements with `each` words. Bit i of `moves` is 1 if word i of an element may grow
+ * from block to block by a constant. The other words are the same in equal blocks. */
 typedef struct StepWords {
     void *at;
     uint32_t n, each, moves;
 } StepWords;
 
-/* PART_versions begins at version `first_version`. */
+/* Returns the array. For PART_versions it begins at version `first_version`. */
 StepWords steps_part(const Lower *l, ChangedPart part, uint32_t first_version);
 StepWords steps_made(const Lower *l, MadeList made);
 
-/* The most gradients that may wait for their sum at the end of a block. */
+/* The most gradients that may still wait for their reduction at the end of a block. */
 enum { MOST_PENDING = 4 };
 
-/* The single numbers that move from block to block. */
+/* The single numbers that grow from block to block by a constant. */
 typedef struct Counters {
     Pc floor, compute_waits, send_waits[2];
     uint32_t match, launch, next_use;

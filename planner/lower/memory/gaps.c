@@ -1,5 +1,5 @@
-/* The free bytes of an arena while offsets are chosen. A gap names the instructions that must end
- * before it is used again. */
+/* Keeps the free bytes of an arena while offsets are chosen. Each gap names the instructions that
+ * must end before its bytes are used again. */
 #include "planner/lower/memory/gaps.h"
 
 #include <assert.h>
@@ -20,8 +20,8 @@ static inline bool is_free(const Gaps *m, uint32_t gap, const Knowledge *now)
     return knows_passed(now, &m->list.at[gap].end);
 }
 
-/* Removes bytes [offset, offset + size) from the list. Gap i and the following gaps contain
- * these bytes and may be used. */
+/* Removes bytes [offset, offset + size) from the list. Gap i and the gaps after it contain these
+ * bytes and may be used now. */
 static void take(Gaps *m, uint32_t i, uint64_t offset, uint64_t size)
 {
     Gap head = m->list.at[i];
@@ -46,13 +46,13 @@ static void take(Gaps *m, uint32_t i, uint64_t offset, uint64_t size)
     if (tail) m->list.at[i] = rest;
 }
 
-/* A row of adjacent gaps that may be used. */
+/* A sequence of adjacent gaps whose bytes may all be used. */
 typedef struct GapRun {
-    uint32_t first; /* its first gap */
+    uint32_t first; /* the index of the sequence's first gap */
     uint64_t start, end;
 } GapRun;
 
-/* Finds the next run from gap *i on. Sets *i to the gap behind the run. */
+/* Finds the next such sequence from gap *i on. Sets *i to the first gap after it. */
 static bool next_run(const Gaps *m, uint32_t *i, const Knowledge *now, GapRun *run)
 {
     const uint32_t n = m->list.n;

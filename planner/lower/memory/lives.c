@@ -1,5 +1,6 @@
 /* Finds when each buffer of a program is in use: its first and last instruction. It also finds
- * which instructions have finished when another one starts. Offsets play no role here. */
+ * which instructions have finished when another one starts. It does not use the offsets of
+ * buffers. */
 #include "planner/lower/memory/lives.h"
 
 #include <assert.h>
@@ -23,8 +24,8 @@ static void find_launches(Lives *l)
     }
 }
 
-/* Returns the instruction of a group that tells when the group has ended. If `in` waits for all
- * members, this is the newest member. Returns 0 if `in` does not. */
+/* Returns the member of a launch group whose end shows to `in` that the whole group has ended. If
+ * `in` waits for all members, this is the newest member. Otherwise it returns 0. */
 static Pc finished(const Lives *l, const Instr *in, Pc member)
 {
     const Pc first = l->launches[member].first;
@@ -39,7 +40,8 @@ static Pc finished(const Lives *l, const Instr *in, Pc member)
     return n == l->launches[first].n ? l->launches[first].newest : 0;
 }
 
-/* Communications of a launch group start together, so none waits for another. */
+/* Computes the clock of each instruction. Communications of a launch group start together, so none
+ * waits for another. */
 static void find_clocks(Lives *l)
 {
     const Program *p = l->p;
@@ -69,9 +71,9 @@ static void find_clocks(Lives *l)
     }
 }
 
-/* Checks that a buffer is written before it is read. The lowering guarantees this, and the
- * allocator relies on it. The check is not complete for launch groups; the verifier checks these.
- */
+/* Checks that no instruction reads a buffer before the buffer is written. Lowering guarantees this,
+ * and the choice of offsets relies on it. For launch groups the check is incomplete; the verifier
+ * checks them. */
 static void check_first(const Lives *l, const Buffer *b, Pc pc)
 {
     const Instr *first = &l->p->code.at[b->first];
@@ -120,8 +122,8 @@ void lives_mark(Program *p)
     }
 }
 
-/* A kernel of several instructions may process rows in any order. So a buffer that one of them uses
- * is in use for the whole kernel. */
+/* Finds the instructions that one kernel executes together. The kernel may process rows in any
+ * order, so a buffer that one of these instructions uses counts as used during the whole kernel. */
 static void find_kernels(Lives *l)
 {
     Pc last = 0;
@@ -141,8 +143,9 @@ static BufferId root_of(const Program *p, BufferId b)
     return p->buffers.at[b].parent ? p->buffers.at[b].parent : b;
 }
 
-/* Returns the buffer of in[0] if out[0] may take its memory: this instruction is its last user, and
- * no other argument lies there. Otherwise returns 0. */
+/* If out[0] may use the memory of in[0], returns the buffer of in[0]. This requires that the
+ * instruction is the last user of that buffer, and that no other argument lies in it. Otherwise
+ * returns 0. */
 BufferId lives_taken_over(const Lives *l, Pc pc, BufferId out)
 {
     const Program *p = l->p;
@@ -157,11 +160,11 @@ BufferId lives_taken_over(const Lives *l, Pc pc, BufferId out)
     for (uint32_t i = 1; i < in->args.n; i++)
         if (i != in->n_in) fits = fits && root_of(p, program_arg(p, in, i)) != from;
     Clock others = l->touched[from];
-    others.at[in->stream] = 0; /* instructions of its own stream are in order */
+    others.at[in->stream] = 0; /* waits between instructions of one stream are not needed */
     return fits && clock_passed(&others, &l->clocks[pc]) ? from : 0;
 }
 
-/* returns the bytes of an arena that buffer b takes */
+/* returns the bytes that buffer b takes in an arena */
 static uint64_t bytes_of(const Lives *l, BufferId b)
 {
     return gaps_round(l->p->buffers.at[b].bytes);
@@ -175,9 +178,9 @@ static void list_steady(Lives *l)
     }
 }
 
-/* Finds the first steady instruction after all users of buffer b have finished. At all later
- * steady instructions these users have finished, too. So the search doubles its steps, and then
- * bisects. */
+/* Finds the first steady instruction (see Knowledge) that starts after all users of buffer b have
+ * finished. At all later steady instructions the users have finished, too, so the search doubles
+ * its steps and then bisects. */
 static End find_end(const Lives *l, BufferId b)
 {
     const Pc behind = (Pc)l->p->code.n;
@@ -223,8 +226,8 @@ static void list_lives(Lives *l)
     }
 }
 
-/* Finds the last of the buffers that take over each other's memory. It walks backwards, so the last
- * one is known first. */
+/* Finds the last buffer of each chain of buffers that use the same memory one after the other. The
+ * loop runs backwards, so the last buffer is known first. */
 static void find_heirs(Lives *l)
 {
     for (Pc pc = l->p->code.n; pc-- > 1;)
@@ -241,14 +244,15 @@ void lives_of_space(Lives *l, Space space)
     find_heirs(l);
 }
 
-/* A buffer that has ended, and its bytes that no other buffer has taken. */
+/* A buffer whose last use has passed, and how many of its bytes no other buffer has taken. */
 typedef struct Ended {
     BufferId buffer;
     uint64_t bytes;
 } Ended;
 typedef LIST(Ended) EndedList;
 
-/* Takes up to `wanted` bytes of ended buffers that are free at pc. Returns the number of bytes. */
+/* Takes up to `wanted` bytes of the listed buffers, if their users have certainly finished at pc.
+ * Returns the number of bytes taken. */
 static uint64_t take_free(const Lives *l, EndedList *list, Pc pc, uint64_t wanted)
 {
     const Knowledge now = lives_knows(l, pc);
@@ -275,7 +279,7 @@ uint64_t lives_in_use(const Lives *l, uint64_t bottom, uint64_t *in_use, uint64_
         uint64_t begin = 0;
         for (BufferId b = l->starts[pc]; b; b = l->next_start[b])
             if (!l->taken_over[b]) begin += bytes_of(l, b);
-        /* later computations know all that this one knows */
+        /* at later computations, everything that has finished at this one has finished, too */
         const bool computes = l->p->code.at[pc].stream == STREAM_compute;
         if (waiting.n && (computes || begin)) {
             const uint64_t taken = take_free(l, &waiting, pc, computes ? UINT64_MAX : begin);

@@ -17,31 +17,37 @@ typedef struct Lives {
     Clock *touched;     /* [buffer]: the newest use by each stream */
     LIST(Pc) steady;    /* the steady instructions (see Knowledge), in order */
     uint32_t *n_steady; /* [pc]: the number of steady instructions before it */
-    End *end;           /* [buffer]: the end of its use, for temporary buffers of the space */
-    Clock never;        /* the end of a result of the step, whose bytes are not used again */
+    End *end;           /* [buffer]: when its last use ends, for temporary buffers in this space */
+    Clock never;        /* a time that never comes; used for a result of the step, whose bytes are
+                           not used again */
     /* [pc]: the first member of its launch group. At the first member: the whole group. */
     Launch *launches;
-    Pc *kernel, *kernel_end; /* [pc]: the first and last instruction of its kernel */
-    Space space;             /* the space of the buffers in these lists */
-    uint32_t *starts,
-        *next_start;           /* [pc], [buffer]: lists of temporary buffers by first instruction */
-    uint32_t *ends, *next_end; /* the same by last instruction; results of the step are left out */
-    BufferId *taken_over;      /* [buffer]: the buffer whose memory it takes over */
-    /* [buffer]: the last of the buffers that take over its memory in turn; itself if none does */
+    Pc *kernel, *kernel_end;       /* [pc]: the first and last instruction of its kernel */
+    Space space;                   /* the space of the buffers in these lists */
+    uint32_t *starts, *next_start; /* lists of temporary buffers by first instruction: starts[pc] is
+                                      the first buffer, next_start[buffer] the next one */
+    uint32_t *ends, *next_end; /* lists of temporary buffers by last instruction, without results of
+                                  the step */
+    BufferId *taken_over;      /* [buffer]: the earlier buffer whose memory it uses in place; 0:
+                                  none */
+    /* [buffer]: the last of the buffers that use its memory in place, one after the other; the
+     * buffer itself if there is none */
     BufferId *heir;
 } Lives;
 
-/* Only sets Buffer.first and Buffer.last, for a plan whose buffers have no offsets. */
+/* Only sets Buffer.first and Buffer.last. For a plan whose buffers get no offsets. */
 void lives_mark(Program *p);
-/* Sets Buffer.first and Buffer.last and fills all lists, for the choice of offsets. */
+/* Sets Buffer.first and Buffer.last, and fills all lists of `l`, which the choice of offsets
+ * uses. */
 void lives_find(Lives *l, Program *p, Arena *scratch);
-/* Fills all lists, and does not change the program. The program may come from a file. */
+/* Fills all lists of `l` without changing the program. The program may come from a file. */
 void lives_read(Lives *l, const Program *p, Arena *scratch);
-/* Lists the buffers of one space by first and last instruction. */
+/* Lists the buffers of one memory space by their first and last instruction. */
 void lives_of_space(Lives *l, Space space);
-/* Sets in_use[pc] to the bytes in use when pc runs, including `bottom` bytes of persistent buffers.
- * A buffer counts until an instruction reuses its bytes or surely could. Returns the largest
- * in_use. `alive` gets the largest sum over buffers between their first and last use. */
+/* Sets in_use[pc] to the number of bytes in use when pc runs, including `bottom` bytes of
+ * persistent buffers. A buffer counts until an instruction reuses its bytes, or could certainly do
+ * so. Returns the largest in_use. Sets *alive to the largest total size of the buffers that are
+ * between their first and last use at the same time. */
 uint64_t lives_in_use(const Lives *l, uint64_t bottom, uint64_t *in_use, uint64_t *alive);
 /* Returns the buffer whose memory output `out` of instruction pc takes over; 0: none. */
 BufferId lives_taken_over(const Lives *l, Pc pc, BufferId out);

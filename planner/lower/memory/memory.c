@@ -7,8 +7,8 @@
 #include "planner/lower/memory/placement.h"
 #include "planner/passes/pass.h"
 
-/* Places persistent buffers first and other buffers above them. Returns the end of the highest
- * buffer. */
+/* Places persistent buffers first and all other buffers above them. Returns the end of the highest
+ * buffer in bytes. */
 static uint64_t place_space(Lives *l, Space space, bool in_slots, bool *repeats)
 {
     Program *p = l->p;
@@ -42,8 +42,7 @@ static void place_program(Program *p, bool unplaced, bool in_slots, Arena *scrat
 static void place_one(void *self, uint32_t i)
 {
     Job *job = self;
-    Arena *scratch =
-        arena_new(); /* each thread plans its programs one after the other in the same memory */
+    Arena *scratch = arena_new(); /* each thread plans one program after another in this memory */
     const uint32_t own = job->plan->step.n_microbatches, of = job->options.microbatches;
     /* a program that gathers state has no micro-batches */
     const bool in_slots =

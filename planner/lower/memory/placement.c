@@ -1,5 +1,5 @@
-/* Chooses offsets. An allocator runs over the program with several methods, and the best result is
- * kept. No method is the best for all programs. Each method is one pass over the program. */
+/* Chooses offsets. The program is walked through once for each of several methods, and the best
+ * result is kept. No method is the best for all programs. */
 #include "planner/lower/memory/placement.h"
 
 #include <assert.h>
@@ -25,21 +25,22 @@ typedef struct PlacementMethod {
     double full;
 } PlacementMethod;
 
-/* Each method is the best for some plan of scripts/plans or a variation. Mostly the first methods
- * are enough. */
+/* Each method is the best for some plan of scripts/plans or a variation of one. In most cases the
+ * first methods suffice. */
 static const PlacementMethod ways[] = {
     {FIT_first, 0, 0},    {FIT_around, 128, 0}, {FIT_around, 256, 0}, {FIT_around, 32, 0},
     {FIT_around, 64, .9}, {FIT_around, 32, .9}, {FIT_tightest, 0, 0}};
 enum { N_WAYS = sizeof ways / sizeof *ways };
 
-/* A further method is tried only if it can save 1/FINE of the arena. */
+/* Another method is tried only if it could reduce the arena by more than 1/FINE. */
 enum { FINE = 96 };
 
-/* Slots are not used if they make the arena larger than the bytes in use by more than
+/* Slots (slots.h) are not used if they make the arena larger than the bytes in use by more than
  * 1/SLOTS_MAY_COST. */
 enum { SLOTS_MAY_COST = 16 };
 
-/* With slots, the first micro-batch whose backward work has the offsets of all later ones. */
+/* With slots, this is the first micro-batch whose backward work uses the same offsets as that of
+ * all later ones. */
 enum { FULL_BACKWARD = 4 };
 
 typedef LIST(BufferId) BufferList;
@@ -52,22 +53,22 @@ typedef struct Placing {
     Gaps gaps;
     Rocks rocks;
     Slots slots; /* slots.slot is NULL if there are no slots */
-    /* lowest, bottom: where slots begin and end. held: the most bytes in use at once. fewest: the
-     * smallest arena so far with equal offsets in all micro-batches. */
+    /* lowest, bottom: the range of addresses of slots. held: the most bytes in use at the same
+     * time. fewest: the smallest arena found so far with equal offsets in all micro-batches. */
     uint64_t lowest, bottom, held, fewest;
     uint64_t *in_use;   /* [pc]: the bytes in use */
     uint32_t *tight;    /* [pc]: see RocksWanted */
     BufferList *of;     /* [micro-batch]: its buffers, in the order of their first use */
     BufferList *before; /* [micro-batch]: the same list of the previous round */
     uint32_t *next;     /* [micro-batch]: a position in the list of its counterpart */
-    uint64_t *wish;     /* [buffer]: its offset in the previous round */
+    uint64_t *wish;     /* [buffer]: the offset that it had in the previous round */
     uint32_t n_microbatches;
     bool periodic;
     bool again; /* this is a later round */
 } Placing;
 
-/* Returns the buffer of `model` that has the purpose of `b`; 0: none. Apart from a few buffers,
- * both lists have the same order. */
+/* Returns the buffer of `model` that serves the same purpose as `b`; 0 if there is none. Both lists
+ * have the same order, apart from a few buffers. */
 static BufferId counterpart(const Program *p, const BufferList *model, uint32_t *next, BufferId b)
 {
     enum { LOOK_AHEAD = 16 };
@@ -79,16 +80,16 @@ static BufferId counterpart(const Program *p, const BufferList *model, uint32_t 
     return 0;
 }
 
-/* Returns a middle micro-batch from which on offsets no longer change. It does not depend on the
- * number of micro-batches. */
+/* Returns an interior micro-batch from which on offsets no longer change. Its number does not
+ * depend on the number of micro-batches. */
 static uint32_t settled(const Placing *m)
 {
     return m->n_microbatches - 2 < PLACEMENT_SETTLED ? m->n_microbatches - 2 : PLACEMENT_SETTLED;
 }
 
-/* Returns the buffer whose offset `b` should get, so that all micro-batches have the same offsets.
- * It is the counterpart in the previous micro-batch or, in a later round, in a settled micro-batch
- * of the previous round. */
+/* Returns the buffer whose offset `b` should get, so that all micro-batches use the same offsets.
+ * In the first round this is the counterpart in the previous micro-batch; in later rounds it is the
+ * counterpart in a settled micro-batch of the previous round. */
 static BufferId asks_like(Placing *m, uint32_t microbatch, BufferId b)
 {
     if (!m->periodic) return 0;
@@ -127,13 +128,13 @@ static uint64_t slot(Placing *m, BufferId b, Pc pc)
     return fit(m, b, &now);
 }
 
-/* Numbers the forward work and the backward work of micro-batches. */
+/* Returns a number for the forward work, or the backward work, of the instruction's micro-batch. */
 static uint32_t part_of(const Instr *in)
 {
     return 2 * in->microbatch + (in->phase == PHASE_backward || in->phase == PHASE_recompute);
 }
 
-/* Returns false if the result is not better than the best so far. */
+/* Places all buffers once. Returns false if the result is not better than the best so far. */
 static bool place_all(Placing *m)
 {
     Lives *l = m->l;
@@ -154,7 +155,7 @@ static bool place_all(Placing *m)
         for (BufferId b = l->starts[pc]; b; b = l->next_start[b]) {
             Buffer *at = &p->buffers.at[b];
             BufferId from = l->taken_over[b];
-            /* a later instruction of the same kernel makes it */
+            /* `from` is written later in the same kernel, so it has no offset yet */
             if (from && !is_placed[from]) from = 0;
             is_placed[b] = true;
             at->offset = from ? p->buffers.at[from].offset : slot(m, b, pc);
@@ -185,7 +186,7 @@ bool placement_periodic(const Program *p)
         if (p->code.at[pc].microbatch < newest) return false;
         newest = p->code.at[pc].microbatch;
     }
-    return newest + 1 >= 4; /* there are at least two middle micro-batches */
+    return newest + 1 >= 4; /* there are at least two interior micro-batches */
 }
 
 /* The sum of the offsets that the forward work, or the backward work, of a micro-batch uses. */
@@ -274,8 +275,8 @@ static uint64_t end_of_all(const Lives *l)
     return end;
 }
 
-/* Tries one method, in rounds until micro-batches have the same offsets. Returns false if the
- * result is not better. */
+/* Tries one method, in rounds, until all micro-batches use the same offsets. Returns false if the
+ * result is not better than the best so far. */
 static bool try_way(Placing *m, bool *repeats)
 {
     enum { ROUNDS = 6 };
@@ -324,9 +325,9 @@ static void start(Placing *m, Lives *l, uint64_t bottom)
     m->wish = arena_array(l->scratch, p->buffers.n, sizeof *m->wish);
 }
 
-/* Tries the methods and keeps the best offsets in `best`. Returns the end of the highest buffer.
- * Returns UINT64_MAX if `must_repeat` is true but no method gives micro-batches the same offsets.
- */
+/* Tries all methods and writes the best offsets to `best`. Returns the end of the highest buffer.
+ * Returns UINT64_MAX if `must_repeat` is true and no method gives all micro-batches the same
+ * offsets. */
 static uint64_t try_ways(Placing *m, bool must_repeat, uint64_t *best)
 {
     Program *p = m->p;
@@ -346,8 +347,9 @@ static uint64_t try_ways(Placing *m, bool must_repeat, uint64_t *best)
     return fewest;
 }
 
-/* True if the program is placed with slots. It needs micro-batches after the pipeline is full. A
- * short step has enough of them, so it is placed like a long step. */
+/* True if slots are used. This requires some micro-batches after the pipeline is full. The short
+ * step from which a long step is made has enough of them, so that both are placed in the same
+ * way. */
 static bool takes_slots(Placing *m)
 {
     slots_find(&m->slots, m->l, m->n_microbatches, m->lowest);

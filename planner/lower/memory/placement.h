@@ -4,22 +4,24 @@
 
 #include "planner/lower/memory/lives.h"
 
-/* The micro-batch from which on offsets no longer change. A step needs one more micro-batch behind
- * it: the last one differs. */
+/* The micro-batch from which on offsets no longer change. A step must have at least one micro-batch
+ * after it, because the last micro-batch has other offsets. */
 enum { PLACEMENT_SETTLED = 3 };
 
 uint32_t placement_microbatches(const Program *p);
-/* True if each micro-batch ends before the next begins, and there are interior micro-batches. */
+/* True if each micro-batch ends before the next begins, and there are at least two interior
+ * micro-batches (all but the first and the last). */
 bool placement_periodic(const Program *p);
 /* True if interior micro-batches (all but the first and the last) use the same offsets. Only
  * micro-batches with as many buffers as the last interior one are considered. */
 bool placement_repeats(const Program *p, Arena *scratch);
 
-/* Places the buffers that l lists, from address `bottom` on. It tries several methods and keeps the
- * result that needs the fewest bytes. Results in which interior micro-batches repeat are preferred.
- * If none repeats, or if micro-batches overlap, all results are compared. in_slots: overlapping
- * micro-batches shall repeat, too (slots.h). Sets *repeats if more micro-batches would get the same
- * offsets. Returns the end of the highest buffer of the space. */
+/* Places the buffers that `l` lists, from address `bottom` on. It tries several methods and keeps
+ * the result that needs the fewest bytes. Results in which interior micro-batches use equal offsets
+ * are preferred. If there is no such result, or if micro-batches overlap, all results are compared.
+ * in_slots: overlapping micro-batches shall use equal offsets, too (slots.h). Sets *repeats to true
+ * if additional micro-batches would get the same offsets. Returns the end of the highest buffer of
+ * the space. */
 uint64_t placement_choose(Lives *l, uint64_t bottom, bool in_slots, bool *repeats);
 
 #endif

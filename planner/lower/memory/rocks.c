@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The limit on rocks, because every pair of rocks is compared. Buffers of later micro-batches ask
- * for the same offsets. */
+/* The most rocks. The number is limited because every pair of rocks is compared. Rocks are chosen
+ * in a few micro-batches; buffers of later micro-batches get the offsets of their counterparts. */
 enum { MOST_ROCKS = 2048 };
 
 typedef struct Sized {
@@ -21,20 +21,20 @@ static int by_size(const void *a, const void *b)
     return x->rock < y->rock ? -1 : x->rock > y->rock;
 }
 
-/* A rock that has an offset. */
+/* A rock that already has an offset. */
 typedef struct Placed {
     uint64_t lo, hi;
     uint32_t rock;
 } Placed;
 
-/* True if one of the two ends before the other begins. */
+/* True if one of the two rocks ends before the other begins. */
 static bool apart(const Rock *a, const Rock *b)
 {
     return a->begins < b->begins ? knows_passed(&b->knows, &a->end)
                                  : knows_passed(&a->knows, &b->end);
 }
 
-/* Returns the lowest offset for a rock, so that it overlaps no earlier rock that is in use at the
+/* Returns the lowest offset for a rock at which it overlaps no earlier rock that is in use at the
  * same time. `placed` lists the earlier rocks by offset. */
 static uint64_t place_rock(const Rocks *r, const Placed *placed, uint32_t n, const Rock *rock,
                            uint64_t bottom)
@@ -80,8 +80,8 @@ static bool is_tight(const Lives *l, const uint32_t *tight, BufferId b, Pc first
     return tight[last < end ? last : end] > tight[first - 1];
 }
 
-/* The forward work of later micro-batches shows which buffers are in use while a pipeline is full.
- */
+/* True if buffers that begin at `in` may become rocks. The forward work of some later micro-batches
+ * is included, because it shows which buffers are in use while a pipeline is full. */
 static bool is_wanted(const RocksWanted *wanted, const Instr *in)
 {
     const uint32_t k = in->microbatch, n = wanted->n_microbatches;

@@ -20,15 +20,16 @@ typedef struct Rocks {
     LIST(Rock) list; /* in the order in which the rocks begin */
     uint32_t *of;    /* [buffer]: 1 + its rock; 0: none */
     uint32_t next;   /* the first rock that has not begun yet */
-    uint32_t *order; /* [rock]: its number in `sorted` */
+    uint32_t *order; /* [rock]: its index in `sorted` */
     Extent *sorted;  /* the bytes of all rocks, sorted by offset */
     LIST(Extent) ahead;
 } Rocks;
 
-/* States which buffers are rocks. */
+/* Says which buffers become rocks. */
 typedef struct RocksWanted {
     uint64_t least;          /* bytes */
-    uint32_t n_microbatches; /* rocks begin in one of the first n_microbatches micro-batches, */
+    uint32_t n_microbatches; /* a rock must begin in one of the first n_microbatches
+                                micro-batches, */
     uint32_t full;           /* or in one of n_microbatches micro-batches from this one on */
     /* [pc]: number of instructions up to pc at which memory is nearly full. Only buffers that are
      * in use at such an instruction count; NULL: all count */

@@ -1,7 +1,8 @@
-/* Places the buffers that several micro-batches of a pipeline hold at a time. An activation of
- * micro-batch k lives together with the same activation of the next M - 1 micro-batches. These M
- * buffers get M slots, which micro-batches use in turn. So the slots do not depend on the number of
- * micro-batches, and all other buffers can have the same offsets in each micro-batch. */
+/* Places buffers of which several micro-batches of a pipeline need one each at the same time. An
+ * activation of micro-batch k exists at the same time as the same activation of the next M - 1
+ * micro-batches. These M buffers get M slots, which micro-batches use in turn. So the slots do not
+ * depend on the number of micro-batches, and all other buffers can have the same offsets in each
+ * micro-batch. */
 #include "planner/lower/memory/slots.h"
 
 #include "planner/lower/alike.h"
@@ -13,7 +14,8 @@ typedef struct Finder {
     const Lives *l;
     Began *of;       /* [micro-batch]: its buffers, in the order of their first use */
     uint32_t n;      /* the number of micro-batches */
-    BufferId *chain; /* [micro-batch]: its buffer of one purpose; 0: it has none */
+    BufferId *chain; /* [micro-batch]: its buffer for the purpose that is being examined; 0: it has
+                        none */
 } Finder;
 
 bool slots_same_part(const Program *p, BufferId a, BufferId b)
@@ -31,8 +33,8 @@ static void list_began(Finder *f)
                 list_push(l->scratch, &f->of[l->p->code.at[pc].microbatch], b);
 }
 
-/* Fills the chain of buffers with the purpose of `b`, which begins in micro-batch 1. Returns false
- * if a middle micro-batch has no such buffer. */
+/* Fills `chain` with the buffers that serve the same purpose as `b`, which begins in micro-batch 1.
+ * Returns false if an interior micro-batch has no such buffer. */
 static bool find_chain(const Finder *f, uint32_t *next, BufferId b)
 {
     enum { LOOK_AHEAD = 16 };
@@ -49,7 +51,7 @@ static bool find_chain(const Finder *f, uint32_t *next, BufferId b)
     return true;
 }
 
-/* True if the buffer of micro-batch k is free when that of micro-batch k + m begins. */
+/* True if the buffer of micro-batch k is free when the buffer of micro-batch k + m begins. */
 static bool passed(const Finder *f, uint32_t k, uint32_t m)
 {
     const Lives *l = f->l;
@@ -58,7 +60,7 @@ static bool passed(const Finder *f, uint32_t k, uint32_t m)
     return lives_passed(l, l->heir[f->chain[k]], &now);
 }
 
-/* Returns the number of buffers of the chain that are in use at a time. */
+/* Returns the number of buffers of the chain that are in use at the same time. */
 static uint32_t in_flight(const Finder *f)
 {
     uint32_t m = 1;

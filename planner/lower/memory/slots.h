@@ -1,11 +1,12 @@
-/* Slots: offsets for buffers that several micro-batches of a pipeline hold at a time. */
+/* Slots: offsets for buffers of which several micro-batches of a pipeline need one each at the same
+ * time. */
 #ifndef TANDEM_LOWER_SLOTS_H
 #define TANDEM_LOWER_SLOTS_H
 
 #include "planner/lower/memory/lives.h"
 
-/* Micro-batch k uses slot k modulo M for its buffer of some purpose. M is the number of these
- * buffers that are in use at a time. */
+/* For a given purpose, micro-batch k uses slot k modulo M. M is the number of buffers for this
+ * purpose that are in use at the same time. */
 typedef struct Slots {
     uint64_t *slot; /* [buffer]: 1 + its offset; 0: it has no slot */
     uint64_t end;   /* the end of the last slot */
