@@ -16,8 +16,8 @@ static ModuleId region_of(const Graph *g, const bool *is_region, ModuleId module
     return 0;
 }
 
-/* Returns [module]: true for a region. Of nested regions only the outermost counts, because it
- * recomputes the inner regions, too. */
+/* Returns an array with one entry for each module: true if the module is a region. Of nested
+ * regions only the outermost counts, because recomputing it includes the inner ones. */
 static bool *regions(Job *job, const PassConfig *pass, uint32_t *n_regions)
 {
     const Graph *g = &job->plan->graph;
@@ -64,8 +64,8 @@ static void refuse(Job *job, const PassConfig *pass, uint32_t n_regions)
 
 /* ---- ops whose outputs are kept ---- */
 
-/* Matches whole words at the beginning: "linear" means linear, linear_q, ... and their forms on
- * 8-bit numbers. */
+/* True if `name` equals the op's name, or its first words: "linear" names linear, linear_q, ... and
+ * their forms on 8-bit numbers. */
 static bool names_op(const char *name, OpKind op)
 {
     const char *text = op_info(op)->name;
@@ -107,7 +107,7 @@ static void refuse_op(Job *job, const Pattern *op)
         diag_hint(job->diag, "there are: %s", str_text(&s));
 }
 
-/* With `alternate`, the second, fourth, ... product of each region is not kept. */
+/* For `alternate`: the outputs of the second, fourth, ... product of each region are not kept. */
 static void drop_every_second(Job *job)
 {
     Graph *g = &job->plan->graph;
@@ -119,8 +119,8 @@ static void drop_every_second(Job *job)
     }
 }
 
-/* Quantised weights are computed again because weights are gathered again, even if `ops` lists the
- * op that quantises them. */
+/* Marks the nodes whose outputs are kept. Nodes that quantise weights are not marked, even if `ops`
+ * lists them: weights are gathered again in the backward pass, and then quantised again. */
 static void keep_ops(Job *job, const PassConfig *pass)
 {
     Graph *g = &job->plan->graph;
@@ -160,7 +160,7 @@ static bool pass_ac(Job *job)
         g->nodes.at[n].region = region;
         n_matched += region != 0;
     }
-    /* the shrunk model may lack the layers that the patterns name */
+    /* a model that was made small for --verify may lack the layers that the patterns name */
     bool shrunk = pass->ac == AC_modules && n_regions == 0;
     if (n_matched == 0 && !shrunk) refuse(job, pass, n_regions);
     if (n_matched > 0) keep_ops(job, pass);
@@ -209,7 +209,7 @@ static void print(const PassConfig *pass, Str *out)
 static void shrink(PassConfig *pass, Shrink *s)
 {
     (void)s;
-    if (pass->ac_every > 2) pass->ac_every = 2; /* the shrunk model has two layers */
+    if (pass->ac_every > 2) pass->ac_every = 2; /* a model that was made small has two layers */
 }
 
 static void warn_options(const Config *config, const PassConfig *pass, Diag *d)

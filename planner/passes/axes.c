@@ -4,7 +4,7 @@
 #include "planner/ir/experts.h"
 #include "planner/passes/pass.h"
 
-/* The facts about a plan's passes that the check of an axis needs. */
+/* What check_axis must know about the passes of a plan. */
 typedef struct Listed {
     AxisNames own;   /* the axes that the listed passes use */
     uint32_t n_data; /* number of data passes */
@@ -27,7 +27,8 @@ static Listed passes_of(const Config *config)
     return is;
 }
 
-/* Returns the axes that some pass of this version uses: "pp, dp_replicate and tp". */
+/* Returns the axes that some pass of this version of Tandem uses, as a text: "pp, dp_replicate and
+ * tp". */
 static const char *used_axes(Arena *arena)
 {
     Str s = str_in(arena);
@@ -42,8 +43,8 @@ static const char *used_axes(Arena *arena)
     return str_text(&s);
 }
 
-/* Returns the ranks along an axis. For ep, counts all ranks over which experts are divided. If ep
- * is folded, these may be ranks of other axes only. */
+/* Returns the number of ranks along an axis. For ep this is the number of ranks over which experts
+ * are divided. If ep is folded, all of these may be ranks of other axes. */
 static uint32_t ranks_along(const Config *config, AxisName name)
 {
     return axis_info(name)->trades == INDEX_experts ? config_expert_ranks(config)
@@ -58,14 +59,15 @@ static void refuse(const Config *config, AxisName name, const char *rule, const 
     diag_hint(d, "%s", hint);
 }
 
-/* Returns a text that tells how to do without the axis: "remove ep from the mesh and set dp_shard =
- * 8". It names the data axis that can take the ranks, unless the batch does not divide over them.
- */
+/* Returns a text that says how the user can remove the axis: "remove ep from the mesh and set
+ * dp_shard = 8". It names the data axis that can take the ranks, unless the batch does not divide
+ * evenly over them. */
 static const char *without_axis(const Config *config, AxisName name, Arena *arena)
 {
     const char *word = axis_name_text(name);
     if (config->ep_mode == EP_folded && axis_info(name)->trades == INDEX_experts)
-        return "remove ep and ep_mode from the mesh"; /* folded ranks are ranks of other axes */
+        return "remove ep and ep_mode from the mesh"; /* with folded experts, ep has only ranks that
+                                                         other axes also have */
     const Listed listed = passes_of(config);
     const AxisName to = listed.shards                   ? axes_first(axes_with(AXIS_UNITS))
                         : config_pass(config, PASS_ddp) ? axes_first(axes_cutting(INDEX_samples))
@@ -95,8 +97,8 @@ static bool can_split(const Graph *g, AxisName name)
     return false;
 }
 
-/* Reports an axis that no listed pass uses. If the pass can work on the model, the hint names the
- * pass and its place in the list. The hint also tells how to do without the axis. */
+/* Reports an axis that no listed pass uses. If the missing pass can work on the model, the hint
+ * names it and its position in `parallel`. The hint also says how to remove the axis. */
 static void refuse_unused(const Config *config, const Graph *g, AxisName name, Diag *d)
 {
     const AxisInfo *axis = axis_info(name);
@@ -115,7 +117,8 @@ static void refuse_unused(const Config *config, const Graph *g, AxisName name, D
     refuse(config, name, "axis-unused", why, hint, d);
 }
 
-/* Reports an axis of several ranks that no pass of the plan uses, with the texts of its row. */
+/* Reports an axis that has several ranks but that no pass of the plan uses. The texts are in the
+ * row of the axis (axes.def). */
 static void check_axis(const Config *config, const Graph *g, AxisName name, const Listed *listed,
                        Diag *d)
 {

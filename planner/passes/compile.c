@@ -16,7 +16,7 @@ static bool is_data_pass(PassName name)
     return name == PASS_fsdp2 || name == PASS_ddp || name == PASS_zero;
 }
 
-/* True if the user lists a pass behind compile that shards parameters or reduces gradients. */
+/* True if the user lists compile before a pass that shards parameters or reduces gradients. */
 static bool before_data(const Config *config)
 {
     bool seen = false, before = false;
@@ -47,8 +47,9 @@ void compile_move(Graph *g, NodeId n, NodeId to)
             g->tensors.at[g->nodes.at[id].out[j]].producer = id;
 }
 
-/* True if node n should move down to `reader`, the row-wise op that reads it. In a gated
- * feed-forward, the activation comes between two linears that do not read it. */
+/* True if node n should move down to `reader`, the row-by-row op that reads its output. In a gated
+ * feed-forward, for example, a linear that does not read the activation lies between the activation
+ * and its reader. */
 static bool sinks(const Graph *g, NodeId n, NodeId reader)
 {
     const Node *a = &g->nodes.at[n], *b = &g->nodes.at[reader];
@@ -85,8 +86,8 @@ static ModuleId block_of(const Graph *g, ModuleId module)
     return 0;
 }
 
-/* Checks that no unit begins inside a block, because a block that is compiled before it is sharded
- * is one piece of code. */
+/* Checks that no unit begins inside a block. A block that is compiled before it is sharded is one
+ * piece of code, so its weights cannot be gathered in parts. */
 static bool check_units(Job *job, const PassConfig *pass)
 {
     const Graph *g = &job->plan->graph;
@@ -109,9 +110,9 @@ typedef struct Fuser {
     Program *p;
     bool compiles;
     CompilePer per;
-    bool *is_awaited; /* [pc]: an instruction on another stream waits for it */
-    /* first and last part of the current kernel; the last part is the newest instruction of the
-     * compute stream */
+    bool *is_awaited; /* [pc]: true if an instruction on another stream waits for it */
+    /* the first and the last instruction of the current kernel; the last is also the newest
+     * instruction on the compute stream */
     Pc first, last;
     uint32_t n_kernels;
 } Fuser;
@@ -121,8 +122,8 @@ static const Shape *row_shape(const Fuser *f, const Instr *in)
     return plan_shape_at(f->plan, f->p->buffers.at[program_arg(f->p, in, plan_rows_arg(in))].shape);
 }
 
-/* True if two instructions have the same rows and equal work in each row, as parts of one kernel
- * must. */
+/* True if two instructions work on the same rows with equal work in each row. All instructions of
+ * one kernel must do so. */
 static bool same_rows(const Fuser *f, const Instr *a, const Instr *b)
 {
     const Shape *x = row_shape(f, a), *y = row_shape(f, b);
@@ -163,16 +164,17 @@ static bool finds_magnitude(OpKind op)
 }
 
 /* True if `in` cannot follow `before` in one kernel. The search for a largest magnitude joins only
- * the kernel that makes the numbers. Nothing else may follow gradients of norms, which sum rows and
- * therefore visit them in another order. */
+ * the kernel that computes the numbers. Nothing else can follow the gradient of a norm, which sums
+ * over rows and therefore visits them in another order. */
 static bool is_alone(const Fuser *f, const Instr *before, const Instr *in)
 {
     if (finds_magnitude(in->op)) return !is_made_here(f, program_arg(f->p, in, 0));
     return !op_is_rowwise(in->op) || !op_is_rowwise(before->op);
 }
 
-/* True if `in` reads a value that a part of the kernel sums: over rows, or within a row (a row's
- * maximum). Each thread of the kernel has only a part of such a sum. */
+/* True if `in` reads a sum that an instruction of the kernel computes: over rows, or within a row
+ * (such as a row's maximum). While the kernel runs, each of its threads has only a part of such a
+ * sum. */
 static bool needs_sum(const Fuser *f, const Instr *in)
 {
     for (Pc pc = f->first; pc <= f->last; pc++) {
@@ -188,7 +190,8 @@ static bool needs_sum(const Fuser *f, const Instr *in)
     return false;
 }
 
-/* The maximum, the sum of exponentials and the label's logit share one read of the logits. */
+/* True if both instructions read the same row of logits and can share the read: the maximum, the
+ * sum of exponentials, and the logit of the label. */
 static bool shares_logits(const Fuser *f, const Instr *before, const Instr *in)
 {
     return reads_row_of_logits(before) && reads_row_of_logits(in) &&
@@ -246,7 +249,7 @@ static void fuse_program(Fuser *f, const ProductFuser *products)
         Instr *in = &p->code.at[pc];
         if (in->stream != STREAM_compute) continue;
         if (products && !in->fuse && product_fuse(products, pc, f->n_kernels + 1)) f->n_kernels++;
-        /* the op is part of a fused product or copy, so no other op joins it */
+        /* the op belongs to a fused product or copy now, so no other op joins it */
         if (in->fuse || turn_fuse(f, pc)) {
             f->last = 0;
             continue;
@@ -271,7 +274,8 @@ bool pass_fuse(Job *job)
         Fuser f = {.plan = job->plan, .p = p, .compiles = pass != NULL};
         if (pass) f.per = pass->compile;
         f.is_awaited = arena_array(job->scratch, p->code.n + 1, sizeof *f.is_awaited);
-        /* other frameworks compute these ops in separate kernels after the product */
+        /* other frameworks compute these ops in separate kernels after the product, so fusing would
+         * falsify their times */
         const bool products = pass && !job->config->runtime.name;
         ProductFuser with = product_fuser(job->plan, p, f.per, f.is_awaited, job->scratch);
         fuse_program(&f, products ? &with : NULL);

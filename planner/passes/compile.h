@@ -4,8 +4,8 @@
 
 #include "planner/passes/pass.h"
 
-/* True if `next` is compiled together with `first`, and may follow it in one kernel without waiting
- * for another stream. */
+/* True if compile treats `next` together with `first`, and `next` may follow in the same kernel
+ * without waiting for another stream. */
 bool compile_together(const Plan *plan, CompilePer per, const Instr *first, const Instr *next);
 
 /* Returns the first node after n that reads n's output; 0: none. */
@@ -18,8 +18,9 @@ typedef struct ProductFuser {
     const Plan *plan;
     Program *p;
     CompilePer per;
-    const bool *is_awaited; /* [pc]: an instruction on another stream waits for it */
-    uint32_t *n_touches;    /* [buffer]: instructions that touch it or a view of it */
+    const bool *is_awaited; /* [pc]: true if an instruction on another stream waits for it */
+    uint32_t *n_touches;    /* [buffer]: the number of instructions that read or write it or a view
+                               of it */
 } ProductFuser;
 ProductFuser product_fuser(const Plan *plan, Program *p, CompilePer per, const bool *is_awaited,
                            Arena *scratch);

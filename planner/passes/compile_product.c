@@ -1,12 +1,12 @@
-/* The part of compile for products: a product becomes one kernel with following ops that its
- * library call can also compute (kernels/epilogue.h). In the backward pass these ops are not
- * neighbours of the product. A bias's gradient comes before both products of its linear. GELU's
- * gradient comes before the product that makes the next weight's gradient. Such nodes move down to
- * the product that can compute them. */
+/* The part of compile that fuses products: a product and those following ops that its library call
+ * can also compute become one kernel (kernels/epilogue.h). In the backward pass these ops are not
+ * next to the product. The gradient of a bias comes before both products of its linear. The
+ * gradient of GELU comes before the product that computes the gradient of the next weight. Such
+ * nodes are moved down to the product that can compute them. */
 #include "kernels/epilogue.h"
 #include "planner/passes/compile.h"
 
-/* ---- the order of the gradient's nodes ---- */
+/* ---- the order of gradient nodes ---- */
 
 static bool reads(const Node *n, TensorId t)
 {
@@ -15,8 +15,8 @@ static bool reads(const Node *n, TensorId t)
     return false;
 }
 
-/* Follows t back through ops that pass their input on unchanged, and returns the tensor at the
- * start; t itself if there is no such op. */
+/* Returns the tensor from which t was passed on unchanged, through any number of `pass` ops; t
+ * itself if there are none. */
 static TensorId value_of(const Graph *g, TensorId t)
 {
     NodeId producer = g->tensors.at[t].producer;
@@ -38,8 +38,8 @@ static bool sums_tokens(OpKind op)
     return is_product(op) && op_dim(op, op_info(op)->sig.n_in, INDEX_samples) < 0;
 }
 
-/* True if the result is a partial sum on some axis. A collective then follows, which must not be
- * delayed. */
+/* True if the node's result is a partial sum on some axis. A collective then follows, which must
+ * not be delayed. */
 static bool is_partial(const Plan *plan, const Node *n)
 {
     Binding b;
@@ -67,7 +67,7 @@ static bool may_go(const Graph *g, NodeId n, NodeId to)
     return true;
 }
 
-/* Returns the product that sums the same tensor as `n`; 0: none. */
+/* Returns the product that sums over the same tensor as node `n`; 0 if there is none. */
 static NodeId same_sum(const Graph *g, NodeId n)
 {
     const TensorId sum = value_of(g, g->nodes.at[n].in[0]);
@@ -137,7 +137,7 @@ static EpiloguePart part_of(const ProductFuser *f, const Instr *in)
     return part;
 }
 
-/* True if only the parts of this kernel touch part i's first output. */
+/* True if only the instructions of this kernel read or write the first output of instruction i. */
 static bool stays_inside(const ProductFuser *f, const Pc *run, uint32_t n, uint32_t i)
 {
     const Program *p = f->p;
@@ -150,8 +150,8 @@ static bool stays_inside(const ProductFuser *f, const Pc *run, uint32_t n, uint3
     return !b->parent && !b->persistent && !b->result && inside == f->n_touches[made];
 }
 
-/* Lists the product and the following instructions of the compute stream that are compiled with it.
- * Returns their number. */
+/* Lists the product and those following instructions of the compute stream that compile treats
+ * together with it. Returns their number. */
 static uint32_t find_run(const ProductFuser *f, Pc pc, Pc run[EPILOGUE_PARTS])
 {
     const Program *p = f->p;

@@ -1,4 +1,5 @@
-/* Look-ups: the user's options for a pass, and the ranks of its axes. */
+/* Look-ups in the configuration: the user's options for a pass, and the number of ranks on which it
+ * works. */
 #include "planner/passes/pass.h"
 
 const PassConfig *pass_config(const Job *job, PassName name)

@@ -54,7 +54,7 @@ static bool scans(const Job *job)
     return false;
 }
 
-/* True if a ring can compute all attention of the model. */
+/* True if the attention of all layers can be computed in a ring. */
 static bool may_ring(const Job *job)
 {
     const Graph *g = &job->plan->graph;
@@ -65,8 +65,8 @@ static bool may_ring(const Job *job)
     return !scans(job);
 }
 
-/* Returns a text for hints that advises a ring. A ring exchanges no heads, so the number of heads
- * does not limit the ranks of cp. Returns "" if the model cannot use a ring. */
+/* Returns a text for hints: it advises a ring, in which heads are not exchanged, so that their
+ * number does not limit the ranks of cp. Returns "" if the model cannot use a ring. */
 static const char *or_ring(const Job *job, const PassConfig *pass)
 {
     return pass->cp.mode == CP_all_to_all && may_ring(job) ? "; or use mode = \"ring\"" : "";
@@ -78,7 +78,7 @@ static int64_t kv_heads(const Job *job, const Node *n)
     return job->plan->graph.tensors.at[n->in[1]].dim[op_dim(n->op, 1, INDEX_groups)];
 }
 
-/* True if n ranks of cp can exchange tokens for the heads that each rank of tp has. */
+/* True if n ranks of cp can exchange tokens for heads, given the heads that one rank of tp has. */
 static bool heads_divide(const Job *job, uint32_t n)
 {
     const Graph *g = &job->plan->graph;
@@ -90,7 +90,8 @@ static bool heads_divide(const Job *job, uint32_t n)
     return true;
 }
 
-/* Checks that each rank of cp gets whole KV heads, each with all of its query heads. */
+/* Checks that each rank of cp gets whole KV heads, each with all of its query heads. Reports an
+ * error otherwise. */
 static bool check_heads(const Job *job, const PassConfig *pass, const Node *n, uint32_t size)
 {
     const Graph *g = &job->plan->graph;
@@ -118,7 +119,8 @@ static bool check_heads(const Job *job, const PassConfig *pass, const Node *n, u
     return false;
 }
 
-/* Returns a text for hints that says how the ranks of cp can get sequences of their own. */
+/* Returns a text for hints that says how the ranks of cp can become data ranks, with sequences of
+ * their own. */
 static const char *or_data_ranks(const Job *job, uint32_t cp)
 {
     const Config *c = job->config;
@@ -133,7 +135,7 @@ static const char *or_data_ranks(const Job *job, uint32_t cp)
                        size[units] * cp, batch);
 }
 
-/* Refuses ops other than attention that need all tokens of a sequence. */
+/* Reports an error for an op, other than attention, that needs all tokens of a sequence. */
 static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
 {
     const char *own = job->plan->graph.modules.at[n->module].path;
@@ -161,7 +163,8 @@ static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
                    "number is not known in advance",
                    pass_ranks(job->config, PASS_cp), path);
         const uint32_t ranks = pass_ranks(job->config, PASS_cp) * pass_ranks(job->config, PASS_tp);
-        /* if ep is not folded, the mesh has a factor ep; folding would change the mesh's size */
+        /* This advice is given only if experts are not divided yet. Otherwise ep is a factor of the
+         * mesh, and folding it would change the mesh's size. */
         const bool folds = config_ranks(job->config, axes_trading(INDEX_experts)) == 1 &&
                            experts_common(&job->plan->graph) % ranks == 0;
         diag_hint(
@@ -198,9 +201,9 @@ static uint32_t n_exchanging(const Job *job, const PassConfig *pass)
     return pass->cp.mode == CP_ring && pass->cp.all_to_all > 1 ? pass->cp.all_to_all : 1;
 }
 
-/* True if a ring may go over groups of ranks. A group has an early and a late chunk of the
- * sequence. If the two chunks are divided over an even number of ranks, the tokens of each rank are
- * contiguous. */
+/* True if a ring may go over groups of ranks. Each group has an early and a late chunk of the
+ * sequence. If the two chunks are divided over an even number of ranks, each rank has contiguous
+ * tokens. */
 static bool may_refine(const Job *job, const PassConfig *pass)
 {
     const uint32_t size = pass_ranks(job->config, PASS_cp), n = pass->cp.all_to_all;
@@ -220,7 +223,8 @@ void cp_refine(Job *job)
     if (n == 1 || pass_ranks(job->config, PASS_tp) == 1 || scans(job)) return;
     if (pass->cp.mode == CP_ring && !may_refine(job, pass)) return;
     mesh_nest_last(mesh, pass->cp.mode == CP_ring ? first + 1 : first);
-    config_nest_experts(job->config, mesh); /* cuts by experts nest inside cuts by heads */
+    config_nest_experts(job->config, mesh); /* experts are divided within the ranks that have the
+                                               same heads */
 }
 
 /* Checks that the number of ranks that exchange tokens for heads is even and divides cp. */
@@ -245,9 +249,9 @@ static void check_groups(const Job *job, const PassConfig *pass)
     diag_hint(job->diag, "all_to_all may be %s", legal.n ? str_text(&legal) : "1");
 }
 
-/* Refuses an exchange of heads over cp if tp cuts tokens, too. Heads are cut first over tp, then
- * over cp (cp_refine); tokens would have to be cut the other way round. Also refuses it for
- * state-space layers under tp, which exchange heads in every mode. */
+/* Reports an error if heads are exchanged over cp while tp splits tokens, too. Heads are split
+ * first over tp and then over cp (cp_refine), but tokens would have to be split in the opposite
+ * order. The same holds for state-space layers under tp, which exchange heads in every mode. */
 static void check_axes(const Job *job, const PassConfig *pass)
 {
     const uint32_t tp = pass_ranks(job->config, PASS_tp);
@@ -285,7 +289,8 @@ DealId sequence_deal(const Job *job, uint32_t parts)
     const Deals *deals = &job->plan->graph.deals;
     const uint32_t n = deals->deals.at[job->context.seq_deal].n_parts;
     if (!job->context.seq_deal || parts == 1) return 0;
-    /* a zigzag nests: the parts of consecutive ranks together are two chunks again */
+    /* parts that are next to each other in a zigzag form two chunks again, so a coarser division is
+     * a zigzag, too */
     if (parts < n) return deal_zigzag(&job->plan->graph.deals, job->arena, job->config->seq, parts);
     if (parts == n) return job->context.seq_deal;
     return deal_cut(&job->plan->graph.deals, job->arena, job->context.seq_deal, parts / n);
@@ -314,7 +319,7 @@ uint32_t cp_parts(const Job *job, uint32_t ranks)
     return least_multiple(2 * ranks, both ? ranks * pass_ranks(job->config, PASS_tp) : 1);
 }
 
-/* Deals two chunks to each rank. */
+/* Sets the deal of sequences: two chunks for each rank. */
 static void deal_out(Job *job, const PassConfig *pass, uint32_t size)
 {
     Graph *g = &job->plan->graph;
@@ -328,7 +333,7 @@ static void deal_out(Job *job, const PassConfig *pass, uint32_t size)
     }
 }
 
-/* Returns the innermost of `axes` that have n ranks together. */
+/* Returns those of `axes` that are innermost and together have n ranks. */
 static AxisSet inner_axes(const Mesh *mesh, AxisSet axes, uint32_t n)
 {
     AxisSet inner = 0;
@@ -411,7 +416,7 @@ static void print(const PassConfig *pass, Str *out)
     str_add(out, ")");
 }
 
-/* A smaller mesh has groups of two ranks, and two groups in the ring. */
+/* Shrinks the ring to two groups of two ranks each. */
 static void shrink(PassConfig *pass, Shrink *s)
 {
     const AxisName tokens = axes_first(axes_cutting(INDEX_tokens));

@@ -1,18 +1,20 @@
-/* State-space layers under context parallelism. Each rank gets whole sequences for a part of the
+/* State-space layers under context parallelism. Each rank gets whole sequences for some of the
  * heads: tokens are exchanged for heads before the convolutions, and back after the scan. Groups
- * are split first. If cp has more ranks than groups, several ranks hold the same group: each
- * has different heads of the group, and all of the group's B and C. The features of B and C are
- * divided over these ranks for the convolutions. cp does not split a dimension that tp has split.
- * If tp splits groups, cp splits the heads of each group, and the other way round. */
+ * are split first. If cp has more ranks than there are groups, several ranks have the same group:
+ * each has other heads of the group, and all of the group's B and C. For the convolutions, the
+ * features of B and C are divided over these ranks. cp never splits a dimension that tp has split:
+ * if tp splits groups, cp splits the heads of each group, and if tp splits heads, cp splits
+ * groups. */
 #include <assert.h>
 
 #include "planner/ir/layout/mesh_view.h"
 #include "planner/passes/pass.h"
 
-/* The numbers of groups and heads that cp may split, in local sizes; 1: none. */
+/* The numbers of groups and heads that cp may split, on one rank of tp; 1: cp may not split
+ * them. */
 typedef struct ScanSizes {
     int64_t groups, heads;
-    bool tp; /* true: tp splits groups or heads, and cp splits the other of the two */
+    bool tp; /* true: tp splits groups (or heads), and cp splits the other dimension */
 } ScanSizes;
 
 static bool is_cut(const Job *job, const Tensor *t, int dim)
@@ -75,8 +77,8 @@ static int64_t gcd(int64_t a, int64_t b)
     return b == 0 ? a : gcd(b, a % b);
 }
 
-/* True if cp becomes two axes where several ranks hold the same group: the outer axis splits the
- * groups, and the inner axis the heads of each group. */
+/* True if cp may become two axes, so that several ranks can have the same group: the outer axis
+ * splits the groups, and the inner axis the heads of each group. */
 static bool may_refine(const Job *job)
 {
     return pass_config(job, PASS_cp)->cp.mode != CP_ring && pass_ranks(job->config, PASS_tp) == 1;
@@ -94,7 +96,7 @@ static int64_t common_groups(const Job *job, int64_t ranks)
     return ranks;
 }
 
-/* True if the node allows cp to have outer x inner ranks. */
+/* True if the node can be split over outer x inner ranks of cp. */
 static bool node_fits(const Job *job, const Node *n, int64_t outer, int64_t inner)
 {
     const Graph *g = &job->plan->graph;
@@ -108,7 +110,7 @@ static bool node_fits(const Job *job, const Node *n, int64_t outer, int64_t inne
     return s.groups / outer % inner == 0 || s.heads % inner == 0;
 }
 
-/* True if all layers and the sequence allow cp to have this many ranks. */
+/* True if all layers and the sequence can be split over this many ranks of cp. */
 static bool ranks_fit(const Job *job, uint32_t ranks, bool refined)
 {
     const Graph *g = &job->plan->graph;

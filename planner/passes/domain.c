@@ -1,6 +1,6 @@
-/* Spatial domain parallelism: domain splits the rows of each field, and domain_w its columns. The
- * batch is read in these parts, and all other layouts follow. If a window reads rows of a
- * neighbour, these rows are a halo, and the change of layout is an exchange of strips. In the
+/* Spatial domain parallelism: domain splits the rows of each field, and domain_w its columns. Each
+ * rank reads its own rows and columns of the batch, and all other layouts follow from this. If a
+ * window reads rows of a neighbour, these rows are a halo, and strips of rows are exchanged. In the
  * backward pass, the gradient of these rows is sent back to the rank that owns them. */
 #include <assert.h>
 
@@ -11,16 +11,17 @@
 typedef struct Cut {
     Job *job;
     Graph *g;   /* the plan's graph, or the graph of a trial */
-    bool tries; /* a trial reports nothing and changes no layout */
+    bool tries; /* true: only a trial, which reports no error and changes no layout */
     AxisName name;
     const char *axis; /* "domain" */
-    uint32_t n;       /* number of ranks along it */
-    IndexRole role;   /* the index that it splits */
+    uint32_t n;       /* the number of ranks along the axis */
+    IndexRole role;   /* the index that the axis splits */
     const char *lines;
-    int8_t *cut_dim; /* [tensor]: 1 + the dimension that is cut; 0: none */
+    int8_t *cut_dim; /* [tensor]: 1 + the dimension that is split; 0: none */
 } Cut;
 
-/* Returns the rows of part p of n. The last part may be short or empty. */
+/* Returns the rows of part p if `size` rows are split into n parts. The last parts may be short or
+ * empty. */
 static Interval part_of(int64_t size, uint32_t n, uint32_t p)
 {
     const int64_t each = (size + n - 1) / n, lo = p * each, hi = lo + each;
@@ -32,7 +33,7 @@ static int64_t rows_of(Interval at)
     return at.hi - at.lo;
 }
 
-/* True if every part has a row. */
+/* True if none of the n parts is empty. */
 static bool divides(int64_t size, uint32_t n)
 {
     return rows_of(part_of(size, n, n - 1)) > 0;
@@ -52,11 +53,11 @@ static bool fits(const Window *w, int64_t inputs, int64_t outputs, uint32_t n)
     return true;
 }
 
-/* ---- what would fit ---- */
+/* ---- sizes that would fit ---- */
 
 static bool cuts_all(Cut *c, uint32_t *n_cut);
 
-/* True if all ops of `g` may be split over n ranks. */
+/* True if all ops of graph `g` can be split over n ranks. */
 static bool is_split_by(const Cut *c, Graph *g, uint32_t n, Arena *arena)
 {
     uint32_t n_cut = 0;
@@ -68,7 +69,8 @@ static bool is_split_by(const Cut *c, Graph *g, uint32_t n, Arena *arena)
     return cuts_all(&trial, &n_cut);
 }
 
-/* Lists the numbers of ranks from 1 to 16 over which the whole model may be split. */
+/* Returns a text with the numbers of ranks, from 1 to 16, over which the whole model can be
+ * split. */
 static const char *legal(const Cut *c)
 {
     Str s = str_in(c->job->scratch);
@@ -77,8 +79,8 @@ static const char *legal(const Cut *c)
     return str_text(&s);
 }
 
-/* Names the nearest sizes of the field with which the whole model may be split over c->n ranks; ""
- * if none is near. */
+/* Returns a text with the sizes of the field nearest to the present one with which the whole model
+ * can be split over c->n ranks; "" if there is none within FAR. */
 static const char *nearest(const Cut *c)
 {
     enum { FAR = 512 };
@@ -99,8 +101,8 @@ static const char *nearest(const Cut *c)
     return str_text(&s);
 }
 
-/* Names sizes that would fit. All ops that do not fit have one cause, so only the first is
- * reported. */
+/* Adds a hint with sizes that would fit. All ops that do not fit have the same cause, so only the
+ * first one is reported. */
 static void hint(const Cut *c)
 {
     const char *sizes = nearest(c);
@@ -134,8 +136,8 @@ static bool check_window(const Cut *c, const Node *n, const Binding *b)
     return false;
 }
 
-/* Checks the output dimension d of (hI): index h has `size` pieces of several rows. No rank has a
- * part of a piece, and all ranks have the same number. */
+/* Checks dimension d of an output that is a composite (hI): each of the `size` values of h stands
+ * for several rows, a piece. Every rank must have equally many whole pieces. */
 static bool check_pieces(const Cut *c, const Node *n, int64_t rows, int64_t size)
 {
     if (size % c->n == 0) return true;
@@ -149,8 +151,8 @@ static bool check_pieces(const Cut *c, const Node *n, int64_t rows, int64_t size
     return false;
 }
 
-/* Returns the letter of the node that is split in an input, or in the output of a source; 0: none.
- * Also 0 if the op needs the index whole, because its values are then gathered. */
+/* Returns the letter of the index that is split in an input (or, for a source, in the output); 0 if
+ * there is none. Returns 0 also if the op needs the index whole; the values are then gathered. */
 static char cut_letter(const Cut *c, const Node *n, const Binding *b)
 {
     if (op_info(n->op)->flags & OP_SOURCE) return op_letter(n->op, c->role);
@@ -162,8 +164,8 @@ static char cut_letter(const Cut *c, const Node *n, const Binding *b)
     return 0;
 }
 
-/* For an op that needs the index whole, and so makes its output whole: splits the output again at
- * once, so that the work that follows is divided over ranks. */
+/* An op that needs the index whole also makes its output whole. Splits the output again directly
+ * afterwards, so that the following work is divided over ranks. */
 static void cut_again(const Cut *c, const Node *n)
 {
     bool was_cut = false;
@@ -179,7 +181,7 @@ static void cut_again(const Cut *c, const Node *n)
     out->use_is_fixed = true;
 }
 
-/* Returns false if the node cannot be split over c->n ranks, after a report. */
+/* Splits a node over c->n ranks. Reports an error and returns false if this is not possible. */
 static bool cut_node(const Cut *c, const Node *n, uint32_t *n_cut)
 {
     Binding b;

@@ -11,8 +11,8 @@
 #include <assert.h>
 #include <string.h>
 
-/* Rows of both operands of an 8-bit product must be aligned to this many bytes. (Blocks have a
- * length of their own.) */
+/* Rows of both operands of an 8-bit product must be aligned to this many bytes. (For recipes with
+ * blocks, the length of a block counts instead.) */
 enum { MULTIPLE = 16 };
 
 #define REASONS(X)                                                                                 \
@@ -45,7 +45,8 @@ static const Scaling scaling_of[FLOAT8_RECIPE_COUNT] = {[FLOAT8_tensorwise] = SC
 /* One quantised form of a tensor, shared by all nodes that read this form. */
 typedef struct QuantisedForm {
     TensorId of;
-    uint32_t stage, next; /* next: another form of the same tensor */
+    uint32_t stage, next; /* stage: the pipeline stage that reads it; next: another form of the same
+                             tensor */
     OpKind scale;
     Quantised to;
 } QuantisedForm;
@@ -55,18 +56,19 @@ typedef struct Float8 {
     const PassConfig *pass;
     Scaling scaling;
     bool *skip, *only; /* [module] */
-    bool *logits;      /* [tensor] */
+    bool *logits;      /* [tensor]: true for logits */
     LIST(QuantisedForm) casts;
-    uint32_t *casts_of; /* [tensor] */
+    uint32_t *casts_of; /* [tensor]: the index of its newest form in `casts`; 0: none */
     uint32_t n[REASON_COUNT];
     const char *first[REASON_COUNT]; /* an example module for each reason */
     /* local sizes that were refused; each size is reported once, not for each layer */
     int64_t refused[16][2];
     uint32_t n_refused;
-    const char *split_tokens; /* the first sequence whose tokens are no whole blocks on a rank */
+    const char *split_tokens; /* the first sequence of which a rank does not have whole blocks of
+                                 tokens */
 } Float8;
 
-/* ---- which linears ---- */
+/* ---- which linears are covered ---- */
 
 static bool within(const Graph *g, const bool *named, ModuleId module)
 {
@@ -75,8 +77,8 @@ static bool within(const Graph *g, const bool *named, ModuleId module)
     return false;
 }
 
-/* Finds the logits, which are the input of the cross-entropy. If a bias or a norm makes them, its
- * input counts as logits, too. */
+/* Finds the logits, the input of the cross-entropy. If a bias or a norm computes them, the input of
+ * that op counts as logits, too. */
 static void find_logits(Float8 *f)
 {
     const Graph *g = &f->job->plan->graph;
@@ -93,14 +95,14 @@ static bool has_blocks(const Float8 *f)
     return f->scaling == SCALING_blocks || f->scaling == SCALING_pairs;
 }
 
-/* The number of inputs or of outputs of a weight: in the part that a rank holds, and in the whole
+/* The number of inputs or of outputs of a weight: of the part that one rank holds, and of the whole
  * weight. */
 typedef struct WeightSide {
     int64_t local, all;
 } WeightSide;
 
-/* Returns the inputs (summed) or outputs of weight t. Blocks lie only along the last of these
- * indices. */
+/* Returns the number of inputs (summed = true) or outputs of weight t. With blocks, only the last
+ * of these indices counts. */
 static WeightSide side_of(const Float8 *f, const Tensor *t, bool summed, const Binding *b)
 {
     const Mesh *mesh = &f->job->plan->mesh;
@@ -121,7 +123,7 @@ static WeightSide side_of(const Float8 *f, const Tensor *t, bool summed, const B
 
 static int multiple_of(const Float8 *f)
 {
-    return has_blocks(f) ? FLOAT8_BLOCK : MULTIPLE; /* 32 4-bit numbers are 16 bytes */
+    return has_blocks(f) ? FLOAT8_BLOCK : MULTIPLE; /* a block of 32 4-bit numbers has 16 bytes */
 }
 
 static void refuse_sizes(Float8 *f, const Node *n, const Tensor *w, WeightSide inputs,
@@ -149,7 +151,8 @@ static void refuse_sizes(Float8 *f, const Node *n, const Tensor *w, WeightSide i
               side->local < side->all ? ", or a smaller tp" : "");
 }
 
-/* The gradient of a weight sums over tokens. Its blocks must be whole on each rank. */
+/* True if a rank has whole blocks of tokens. The gradient of a weight sums over tokens, and its
+ * blocks lie along them. */
 static bool tokens_fit(Float8 *f, const Node *n)
 {
     const Config *c = f->job->config;
@@ -174,7 +177,8 @@ static bool tokens_fit(Float8 *f, const Node *n)
     return false;
 }
 
-/* True if the blocks of a plan made small have two numbers in each dimension that has blocks. */
+/* For a plan that was made small: true if each dimension with blocks has at least two numbers in a
+ * block. */
 static bool has_small_blocks(const Float8 *f, const Node *n)
 {
     const Graph *g = &f->job->plan->graph;
@@ -264,7 +268,7 @@ static void cover(Float8 *f, Node n)
     append(f, n);
 }
 
-/* Renumbers the nodes, so that an operand is quantised before its first reader. */
+/* Renumbers the nodes. An operand must be quantised before its first reader. */
 static void rewrite(Float8 *f, const Reason *reasons)
 {
     Graph *g = &f->job->plan->graph;
@@ -316,7 +320,8 @@ static void report(Float8 *f)
                       n, why[r]);
 }
 
-/* Ranks of cp hold two chunks of each sequence; blocks would need chunks of their own. */
+/* Reports an error if blocks are used with cp: each rank of cp has two chunks of each sequence, and
+ * blocks may not cross from one to the other. */
 static bool check_chunks(Float8 *f)
 {
     Diag *d = f->job->diag;
@@ -330,7 +335,7 @@ static bool check_chunks(Float8 *f)
     return false;
 }
 
-/* Checks fsdp_gather, which needs one scale for each whole parameter. */
+/* Checks the option fsdp_gather. It needs a recipe with one scale for each whole parameter. */
 static bool check_gather(Float8 *f)
 {
     const Float8Options *o = &f->pass->float8;
@@ -429,7 +434,7 @@ static void shrink(PassConfig *pass, Shrink *s)
 {
     pass->float8.any_size = true;
     if (pass->float8.recipe != FLOAT8_mxfp8 && pass->float8.recipe != FLOAT8_nvfp4) return;
-    pass->float8.cuts = 1; /* a preliminary value, because the mesh is not known yet */
+    pass->float8.cuts = 1; /* only preliminary, because the small mesh is not known yet */
     s->block = FLOAT8_SMALL_BLOCK;
 }
 

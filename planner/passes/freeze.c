@@ -6,8 +6,8 @@
 
 #include "planner/passes/pass.h"
 
-/* True if the innermost module around `module` that a pattern names is in `frozen`, not in
- * `trained`. */
+/* Patterns may name modules at several levels around `module`. The innermost named one decides:
+ * true if it is in `frozen`, false if it is in `trained`. */
 static bool is_frozen(const Graph *g, const bool *frozen, const bool *trained, ModuleId module)
 {
     for (ModuleId m = module; m; m = g->modules.at[m].parent) {
@@ -55,7 +55,7 @@ static bool pass_freeze(Job *job)
         at->frozen = is_frozen(g, frozen, trained, at->module);
         n_frozen += at->frozen;
     }
-    /* the shrunk model may lack the modules that the patterns name */
+    /* a model that was made small may lack the modules that the patterns name */
     const bool shrunk = o->modules.n > 0 && o->modules.at[0].may_miss && n_matched == 0;
     if (n_frozen == n_params || (n_frozen == 0 && !shrunk))
         return report(job, pass, n_params, n_frozen);

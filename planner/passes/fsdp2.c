@@ -1,6 +1,7 @@
-/* FSDP2 and HSDP: one flat unit for each block, for each module that asks with fsdp2_shard, or only
- * for the modules that the user lists. The rest is the root unit. Units at rest are FLAT over
- * dp_shard and whole over dp_replicate; they are gathered for use. */
+/* FSDP2 and HSDP. Each block is one flat unit, as is each module that asks for this with
+ * fsdp2_shard; if the user lists modules, only these are units. All other parameters form the root
+ * unit. Between steps, units are FLAT over dp_shard and whole over dp_replicate; they are gathered
+ * for use. */
 #include <assert.h>
 
 #include "planner/ir/layout/mesh_view.h"
@@ -20,8 +21,8 @@ bool unit_is_root(const Job *job, UnitId unit)
     return unit_module(job, g->tensors.at[g->units.at[unit].params.at[0]].module) == 0;
 }
 
-/* Chooses the modules that are units: the user's list or, without one, the blocks and the modules
- * with fsdp2_shard. */
+/* Chooses the modules that are units: those that the user lists. Without a list: the blocks, and
+ * the modules with fsdp2_shard. */
 static void choose_units(Job *job, const PassConfig *pass, const UnitRule *rule)
 {
     const Graph *g = &job->plan->graph;
@@ -34,7 +35,8 @@ static void choose_units(Job *job, const PassConfig *pass, const UnitRule *rule)
     job->sharding.is_unit = is_unit;
 }
 
-/* Returns [tensor]: true if every reader reads the tensor as a whole, in 8 bits. */
+/* Returns an array with one entry for each tensor: true if every reader reads the whole tensor in 8
+ * bits. */
 static bool *find_quantised(Job *job)
 {
     const Graph *g = &job->plan->graph;
@@ -52,11 +54,12 @@ static bool *find_quantised(Job *job)
     return is;
 }
 
-/* The root units: one for each pipeline rank, or several if their size is limited. */
+/* The root units: one for each pipeline rank. If their size is limited, there are several for a
+ * rank. */
 typedef struct Roots {
     UnitId *newest;     /* [pipeline rank] */
     uint64_t *elements; /* elements of the newest root unit of each rank */
-    uint32_t *n_of;     /* [pipeline rank] */
+    uint32_t *n_of;     /* [pipeline rank]: the number of its root units */
     uint32_t n;         /* number of all root units, including units of tied parameters */
 } Roots;
 
@@ -86,9 +89,10 @@ static UnitId root_for(Job *job, TensorId t, const UnitRule *rule, Roots *roots)
     return roots->newest[rank];
 }
 
-/* ep already divides the experts, so they form a second unit of the block, sharded over the other
- * axes. If experts were in the block's unit, the block would wait between its two exchanges of
- * tokens for a reduction in which only some ranks take part. */
+/* Makes the unit of the experts of a block. ep already divides experts, so this unit is sharded
+ * over the other axes only. If experts were in the unit of the rest of the block, the block would
+ * have to wait, between its two exchanges of tokens, for a reduction in which only some ranks take
+ * part. */
 static UnitId experts_unit(Job *job, ModuleId m, const UnitRule *rule, AxisSet own)
 {
     const char *path = m ? job->plan->graph.modules.at[m].path : "root";
@@ -122,7 +126,7 @@ bool units_by_block(Job *job, const PassConfig *pass, const UnitRule *rule)
         ModuleId m = unit_module(job, g->tensors.at[t].module);
         uint32_t rank = param_rank(job, t);
         UnitId *bytes = &in_bytes[m * n_ranks + rank];
-        /* 8-bit parameters are gathered apart from the others */
+        /* parameters that are gathered in 8 bits form a unit of their own */
         if (m && rule->shard && quantised[t]) {
             const char *path = g->modules.at[m].path;
             if (!*bytes)
@@ -143,7 +147,7 @@ bool units_by_block(Job *job, const PassConfig *pass, const UnitRule *rule)
         if (m && !*of) *of = unit_new(job, g->modules.at[m].path, rule->shard, rule->replicate);
         unit_take(job, m ? *of : root_for(job, t, rule, &roots), t);
     }
-    /* the shrunk model may lack the listed layers */
+    /* a model that was made small may lack the listed layers */
     bool shrunk = rule->units->n > 0 && rule->units->at[0].may_miss;
     if (g->units.n == roots.n + 1 && rule->shard && !shrunk && !rule->may_be_one) {
         diag_error(job->diag, FAULT_input, "fsdp2-matched-nothing", pass->loc,
@@ -156,8 +160,8 @@ bool units_by_block(Job *job, const PassConfig *pass, const UnitRule *rule)
     return true;
 }
 
-/* Refuses keep_gathered together with resharding: weights that stay gathered for the whole step
- * cannot be freed within it. */
+/* Reports an error if keep_gathered is used with an option that reshards: weights that stay
+ * gathered for the whole step cannot be freed within it. */
 static void check_kept(Job *job, const PassConfig *pass)
 {
     const Fsdp2Options *o = &pass->fsdp2;
@@ -174,8 +178,8 @@ static void check_kept(Job *job, const PassConfig *pass)
               in_parts ? "reshard_after_forward" : "reshard_root");
 }
 
-/* Refuses offload together with parameters tied across stages, which exchange their reduced
- * gradients on the device. */
+/* Reports an error if offload is used with parameters that two stages share. These stages exchange
+ * reduced gradients on the device, but offload moves them to the host. */
 static void check_offload(Job *job, const PassConfig *pass)
 {
     const Graph *g = &job->plan->graph;
@@ -192,8 +196,8 @@ static void check_offload(Job *job, const PassConfig *pass)
     }
 }
 
-/* Refuses options that contradict float8{}, which sets the dtypes of the products that it covers
- * and has its own 8-bit gather. */
+/* Reports an error for options that contradict float8{}: float8 sets the dtypes of the products
+ * that it covers, and has its own option for 8-bit gathers. */
 static void check_float8(Job *job, const PassConfig *pass)
 {
     const PassConfig *float8 = pass_config(job, PASS_float8);
@@ -312,7 +316,8 @@ static bool shards(const PassConfig *pass)
     return true;
 }
 
-/* If weights are resharded over a part of dp_shard, shrinks dp_shard to 4 and this part to 2. */
+/* If weights are resharded over some of the ranks of dp_shard, shrinks dp_shard to 4 ranks and
+ * their number to 2. */
 static void shrink(PassConfig *pass, Shrink *s)
 {
     Fsdp2Options *o = &pass->fsdp2;
@@ -326,8 +331,8 @@ static void shrink(PassConfig *pass, Shrink *s)
     o->reshard_to = 2;
 }
 
-/* Warns if no rank shares parameters. With a single data rank, FSDP2's precision policy does not
- * apply, either. */
+/* Warns if every rank has all parameters for itself. With a single data rank, FSDP2's precision
+ * policy has no effect, either. */
 static void warn_axes(const Config *config, const PassConfig *pass, Diag *d)
 {
     const Fsdp2Options *o = &pass->fsdp2;

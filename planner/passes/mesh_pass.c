@@ -1,6 +1,7 @@
-/* Builds the mesh from the config. Refines an axis if only a part of it is needed: dp_shard if
- * reshard_after_forward is a number, tp if it has more ranks than there are KV heads, cp if a ring
- * goes over groups of ranks, tp or cp if experts are divided over a part of their ranks. */
+/* Builds the mesh from the configuration. An axis is refined into two if an option needs only some
+ * of its ranks: dp_shard if reshard_after_forward is a number, tp if it has more ranks than there
+ * are KV heads, cp if a ring goes over groups of ranks, and tp or cp if experts are divided over
+ * some of their ranks. */
 #include <assert.h>
 
 #include "planner/ir/experts.h"
@@ -38,8 +39,8 @@ static bool refine_for_reshard(Job *job, const PassConfig *fsdp2)
     return false;
 }
 
-/* True if experts can be divided over `ep` ranks without a cut that crosses the earlier cuts of
- * `mesh`. */
+/* True if experts can be divided over `ep` ranks so that the new splits of axes fit into the splits
+ * that `mesh` already has. */
 static bool cuts_nest(const Job *job, Mesh mesh, uint32_t ep)
 {
     uint32_t lent[AXIS_NAMES];
@@ -67,8 +68,8 @@ static void refuse_cut(Job *job, const Mesh *mesh, AxisName name, uint32_t lent)
     diag_hint(job->diag, "ep may be %s", str_text(&legal));
 }
 
-/* Splits off sub-axes for the ranks of cp and tp over which experts are divided. Heads and groups
- * of a ring may have cut these axes before. */
+/* Splits axes cp and tp, so that one of the new axes has the ranks over which experts are divided.
+ * Attention heads and groups of a ring may have split these axes before. */
 static bool cut_for_experts(Job *job)
 {
     const Mesh uncut = job->plan->mesh;
@@ -95,5 +96,5 @@ bool pass_mesh(Job *job)
     if (pass_config(job, PASS_cp)) cp_refine(job);
     ok = cut_for_experts(job) && ok;
     job->data_axes = mesh_axes_of(&job->plan->mesh, axes_cutting_batch());
-    return ok; /* after a failure here, other passes still report their errors */
+    return ok; /* even after a failure, later passes run and report their own errors */
 }

@@ -1,12 +1,14 @@
-/* Meta materialisation. meta: the model is built without storage. materialize: each rank creates
- * the parts that it keeps, in place, after all passes that cut weights. Tandem's executor always
- * works in this way. The two passes only state this, so that their order can be checked. Every
- * created parameter must be initialised, because new memory has arbitrary content. */
+/* Creation of parameters. meta: the model is built without memory for parameters. materialize: each
+ * rank creates the parts that it keeps, after all passes that split weights. Tandem's executor
+ * always works in this way. The two passes have no effect on the plan; they exist so that their
+ * order in `parallel` can be checked. Every created parameter must be initialised, because new
+ * memory has arbitrary content. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"
 
-/* Refuses frozen modules: materialize{} would draw new values for them. Nothing trains these. */
+/* Reports an error for frozen modules: materialize{} would give them random values, and no step
+ * would train them. */
 static bool check_frozen(Job *job, const PassConfig *pass)
 {
     const PassConfig *freeze = pass_config(job, PASS_freeze);

@@ -1,15 +1,15 @@
-/* FSDP2's mixed precision policy on the graph. It sets the dtype of every unit's parameters, casts
- * the inputs and outputs of units, and sets the dtypes of all activations that follow. It finds the
- * units by their modules. Layouts and gradients come later. */
+/* FSDP2's mixed-precision policy. It sets the dtype of every unit's parameters, adds casts of the
+ * inputs and outputs of units, and sets the dtypes of all activations that depend on them. It finds
+ * the units by their modules. Layouts and gradients are assigned later. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"
 
-/* Stands for the unit of the loss. The loss is outside the model, so a unit's output is cast before
- * the loss reads it. */
+/* The number that stands for the unit of the loss. The loss is outside the model, so the model's
+ * output is cast before the loss reads it. */
 static const ModuleId outside = UINT32_MAX;
 
-typedef struct UnitCast { /* `from`, cast so that `unit` can read it */
+typedef struct UnitCast { /* `to` is `from` after a cast to the dtype in which `unit` reads it */
     TensorId from, to;
     ModuleId unit;
 } UnitCast;
@@ -33,7 +33,7 @@ static ModuleId unit_of(const Mixed *m, const Node *n)
     return is_loss(n->op) ? outside : unit_module(m->job, n->module);
 }
 
-/* True if `unit` is part of `of`. The root unit holds everything except the loss. */
+/* True if module `unit` lies inside `of`. The root unit contains everything except the loss. */
 static bool lies_in(const Mixed *m, ModuleId unit, ModuleId of)
 {
     if (unit == outside || of == outside) return unit == of;
@@ -80,7 +80,7 @@ static TensorId known_cast(const Mixed *m, TensorId from, ModuleId unit)
     return 0;
 }
 
-/* Returns an output of a unit, cast to the policy's output dtype. */
+/* Returns an output of unit `maker`, after a cast to the policy's output dtype if one is set. */
 static TensorId returned(Mixed *m, TensorId t, ModuleId maker)
 {
     DType to = m->policy->output;
@@ -94,7 +94,8 @@ static TensorId returned(Mixed *m, TensorId t, ModuleId maker)
     return out;
 }
 
-/* Returns an input of a unit, cast to the dtype of the unit's parameters. */
+/* Returns an input of unit `reader`, after a cast to the dtype of the unit's parameters if the
+ * policy asks for this. */
 static TensorId given(Mixed *m, TensorId t, ModuleId reader, const Node *n)
 {
     if (!m->policy->cast_forward_inputs || m->g->tensors.at[t].dtype == m->param) return t;
@@ -160,7 +161,8 @@ bool mixed_precision(Job *job, const MpPolicy *policy)
     Graph *g = &job->plan->graph;
     Mixed m = {.job = job, .g = g, .policy = policy};
     m.param = policy->param ? policy->param : job->config->compute;
-    assert(g->n_forward == 0); /* gradients take the dtypes that are set here */
+    assert(g->n_forward == 0); /* there are no gradients yet; they will get the dtypes that are set
+                                  here */
     m.old.at = g->nodes.at, m.old.n = g->nodes.n;
     for (TensorId t = 1; t < g->tensors.n; t++) {
         Tensor *at = &g->tensors.at[t];

@@ -2,7 +2,7 @@
  * the rest of the plan never uses. Each pass checks its own options against the plan. */
 #include "planner/passes/pass.h"
 
-/* Warns of a pass whose axes have one rank each. */
+/* Warns of a pass if each of its axes has only one rank. */
 static void warn_of_axis(const Config *config, const PassConfig *pass, Diag *d)
 {
     const AxisNames axes = axes_of_pass(pass_word(pass->name));
@@ -16,8 +16,8 @@ static void warn_of_axis(const Config *config, const PassConfig *pass, Diag *d)
                  pass_word(pass->name), str_text(&names));
 }
 
-/* True if the pass is listed before, too. That is another error, so its warnings are reported only
- * once. */
+/* True if `parallel` lists the same pass earlier. Another check reports this as an error; here it
+ * keeps warnings from appearing twice. */
 static bool is_listed_before(const Config *config, uint32_t i)
 {
     for (uint32_t k = 0; k < i; k++)

@@ -1,5 +1,5 @@
-/* Checks the user's list of passes against the order edges in their PassSpecs. Passes that commute
- * have no edge, such as checkpointing and DDP. */
+/* Checks the order of the passes that the user lists against the edges in their PassSpecs. Passes
+ * whose order does not matter, such as checkpointing and DDP, have no edge. */
 #include "planner/passes/pass.h"
 
 static const char *why_in(const PassEdge *edges, PassName other)
@@ -9,8 +9,8 @@ static const char *why_in(const PassEdge *edges, PassName other)
     return NULL;
 }
 
-/* Returns the reason why `first` must come before `then`; NULL: it need not. The edge may be in the
- * PassSpec of either pass. */
+/* Returns the reason why `first` must come before `then`; NULL if there is none. The edge may be in
+ * the PassSpec of either pass. */
 static const char *why_first(PassName first, PassName then)
 {
     const char *why = why_in(pass_specs[first]->before, then);
@@ -24,8 +24,8 @@ const PassConfig *order_first_after(const Config *config, PassName pass)
     return NULL;
 }
 
-/* True if this pass is left out of the hint. The hint lists each pass once. Of the data passes, it
- * lists only the pass that the mesh can use. */
+/* True if the hint does not list this pass again. The hint lists each pass once and, of the data
+ * passes, only the one that fits the mesh. */
 static bool is_left_out(const Config *config, uint32_t i)
 {
     PassName name = config->passes[i].name;
@@ -40,8 +40,8 @@ static bool is_left_out(const Config *config, uint32_t i)
     return pass_specs[name]->is_data && i != best;
 }
 
-/* Reorders the user's list with as few moves as the edges allow. It always takes the first
- * remaining pass, in the written order, that need not wait for another pass. */
+/* Returns a correct order of the user's list, with few moves: it repeatedly takes the first
+ * remaining pass, in the user's order, that need not wait for another pass. */
 static const char *right_list(const Config *config, Arena *arena)
 {
     Str s = str_in(arena);
@@ -57,7 +57,9 @@ static const char *right_list(const Config *config, Arena *arena)
                         (done[k] || !why_first(config->passes[k].name, config->passes[i].name));
             if (free_) next = i;
         }
-        if (next == UINT32_MAX) break; /* all passes are placed, because the edges have no cycle */
+        if (next == UINT32_MAX)
+            break; /* all passes are taken; there is always one, because the
+                      edges form no cycle */
         done[next] = true;
         str_print(&s, "%s%s{...}", any ? ", " : "", pass_word(config->passes[next].name));
         any = true;

@@ -19,8 +19,8 @@ static bool part_fits(const char *pattern, const char *path)
     return n == part_length(path) && memcmp(pattern, path, n) == 0;
 }
 
-/* Returns the number of leading parts that match. *rest and *path_rest are the remainders that do
- * not match, NULL at an end. */
+/* Returns the number of leading names, separated by dots, in which the pattern and the path match.
+ * *rest and *path_rest are the remaining texts, NULL at an end. */
 static uint32_t parts_fit(const char *pattern, const char *path, const char **rest,
                           const char **path_rest)
 {
@@ -53,7 +53,7 @@ static void add_name(Names *names, const char *name)
     if (names->n < MOST_NAMES) names->at[names->n++] = name;
 }
 
-/* Lists the names that could replace the part where the pattern stops matching. */
+/* Lists the module names that could stand in the pattern at the point where it stops matching. */
 static const char *gather_names(Job *job, const char *pattern, Names *names)
 {
     const Graph *g = &job->plan->graph;

@@ -1,14 +1,14 @@
-/* Pipeline split: a stage number on each node, and the schedule. Layers are assigned to stages in
- * order. If the stages cannot have equally many layers, the first stages take one more. Ops before
- * the first block belong to the first stage, ops after the last block to the last stage. With
- * `split` these two stages may have no block. */
+/* Pipeline split: gives each node a stage number, and makes the schedule. Layers are assigned to
+ * stages in order. If the stages cannot have equally many layers, the first stages get one more.
+ * Ops before the first block belong to the first stage, ops after the last block to the last stage.
+ * With `split`, these two stages may have no block. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"
 #include "planner/passes/schedule/schedule.h"
 
-/* Returns the number of stages that have a block if the split is even, and sets *from to the first
- * such stage. */
+/* Returns the number of stages that get blocks if blocks are divided evenly, and sets *from to the
+ * first such stage. */
 static uint32_t filled_stages(uint32_t n_blocks, uint32_t n_stages, const PpOptions *o,
                               uint32_t *from)
 {
@@ -31,7 +31,7 @@ static uint32_t stage_of_block(uint32_t block, uint32_t n_blocks, uint32_t n_sta
     return n_stages - 1;
 }
 
-/* Adds a hint for a model with fewer blocks than the schedule needs stages: fewer ranks, or
+/* Adds a hint for a model that has fewer blocks than the schedule has stages: use fewer ranks, or
  * 1f1b. */
 static void hint_fewer_ranks(Diag *d, uint32_t n_blocks, uint32_t p, const ScheduleTraits *t)
 {
@@ -80,7 +80,8 @@ static void check_microbatches(Diag *d, const PassConfig *pass, uint32_t p, uint
     }
 }
 
-/* Refuses `placement` for a built-in schedule, which has only one placement of stages. */
+/* Reports an error if `placement` is used with a built-in schedule, because such a schedule has
+ * only one placement of stages. */
 static void check_placement(Diag *d, const PassConfig *pass)
 {
     const PpOptions *o = &pass->pp;
@@ -143,7 +144,8 @@ static bool make_greedy(Schedule *s, const PassConfig *pass, uint32_t p, uint32_
     return false;
 }
 
-/* Makes the schedule and simulates it (under its cap, if it has one) to prove that it ends. */
+/* Makes the schedule and simulates it (with its limit on activations, if it has one) to prove that
+ * it ends. */
 static bool make_schedule(Schedule *s, const PassConfig *pass, uint32_t p, uint32_t m, Arena *arena,
                           Diag *d)
 {
@@ -167,8 +169,8 @@ static bool make_schedule(Schedule *s, const PassConfig *pass, uint32_t p, uint3
     return false;
 }
 
-/* Returns the fraction of a step in which ranks idle, if every forward, input gradient and weight
- * gradient of a stage takes the same time. */
+/* Returns the fraction of a step in which ranks are idle, if a forward action, an input gradient
+ * and a weight gradient of a stage all take the same time. */
 static double idle_of(const Schedule *s)
 {
     double work = 3.0 * s->n_microbatches * s->n_stages / s->n_ranks;
@@ -232,8 +234,8 @@ bool passes_pipeline(const Config *config, const Plan *plan, Arena *arena, Pipel
 }
 
 /* Gives each node its stage. If a later block calls a module of an earlier block, the module runs
- * in the caller's stage, because activations only move to later stages. Two pipeline ranks then
- * hold its weight. */
+ * in the stage of the caller, because activations are sent only to later stages. Two pipeline ranks
+ * then have its weight. */
 static void place_nodes(Job *job, uint32_t n_stages, uint32_t n_blocks, const PpOptions *o)
 {
     Graph *g = &job->plan->graph;
@@ -277,8 +279,8 @@ static bool place_param(Job *job, TensorId param, uint32_t stage, const PpOption
     return false;
 }
 
-/* Checks that a weight's norm is computed on the stage that reads it, because its state is on one
- * stage. */
+/* Checks that a weight's norm is computed on the stage that reads it, because the state that
+ * belongs to the norm is on one stage only. */
 static bool place_norm(Job *job, const Node *n, const Tensor *t)
 {
     const Node *made = &job->plan->graph.nodes.at[t->producer];
@@ -315,7 +317,8 @@ static bool place_tensors(Job *job, const PpOptions *o, Loc loc)
     return true;
 }
 
-/* Puts all parameters on one stage, if there are no stages or the stages are unknown. */
+/* Puts all parameters on one stage. Used if there are no stages, or if an error prevents finding
+ * them. */
 static void one_stage(Job *job, uint32_t stage)
 {
     const Graph *g = &job->plan->graph;
@@ -350,7 +353,7 @@ static bool pass_pp(Job *job)
     job->pipe.tied_stage = arena_array(job->arena, g->tensors.n, sizeof *job->pipe.tied_stage);
     one_stage(job, piped ? UINT32_MAX : 0);
     if (piped && cut(job, named, p, count_blocks(g))) return true;
-    one_stage(job, 0); /* after errors, so that later passes can still report their own */
+    one_stage(job, 0); /* also after errors, so that later passes can report their own errors */
     const PassConfig whole = {.pp = {.schedule = SCHEDULE_1f1b, .chunks = 1}};
     return make_schedule(job->pipe.schedule, &whole, 1, job->plan->step.n_microbatches, job->arena,
                          job->diag) &&
@@ -424,8 +427,8 @@ static void print(const PassConfig *pass, Str *out)
     str_add(out, ")");
 }
 
-/* Shrinks the options, except for a schedule from a file, which fixes its ranks and
- * micro-batches. */
+/* Makes the options small for --verify, but not for a schedule from a file: its numbers of ranks
+ * and micro-batches cannot change. */
 static void shrink(PassConfig *pass, Shrink *s)
 {
     PpOptions *o = &pass->pp;
@@ -441,7 +444,7 @@ static void shrink(PassConfig *pass, Shrink *s)
     s->fills_pipe = true;
     if (o->chunks > 2) o->chunks = 2;
     o->layers_per_stage = 0;
-    o->cap = 0; /* the user's cap is for the numbers before shrinking */
+    o->cap = 0; /* the user's cap fits only the original numbers of ranks and micro-batches */
 }
 
 const PassSpec pass_spec_pp = {

@@ -17,15 +17,15 @@ typedef struct Tile {
     Job *job;
     Graph *g;
     const PassConfig *pass;
-    bool *inside;          /* [node]: true in the region */
-    bool *wanted;          /* [tensor]: true if made in the region */
-    TensorId *piece;       /* [tensor of the whole region]: the tensor that takes its place in the
-                            * current piece */
+    bool *inside;          /* [node]: true if it belongs to the region */
+    bool *wanted;          /* [tensor]: true if a node of the region computes it */
+    TensorId *piece;       /* [tensor of the whole region]: the tensor that replaces it in the
+                              current piece */
     const DimRoles *roles; /* [tensor of the whole region] */
     uint32_t n_tensors;    /* number of tensors in the whole region */
     int64_t seq;
-    /* the number of tokens in a piece is a multiple of this, so that ranks can share the piece
-     * evenly */
+    /* The number of tokens in a piece is a multiple of this number, so that each rank gets equally
+     * many tokens of the piece. */
     int64_t step;
 } Tile;
 
@@ -115,15 +115,15 @@ static bool find_region(Tile *t)
     return true;
 }
 
-/* True if input i of a node is cut to the piece's tokens. A mean that counts labels reads all
- * labels instead. */
+/* True if input i of a node must be reduced to the tokens of the piece. A mean that counts labels
+ * is an exception: it reads all labels. */
 static bool is_taken(const Tile *t, const Node *n, uint32_t i)
 {
     if (t->wanted[n->in[i]] || !has_tokens(t, n->in[i])) return false;
     return !op_reads_whole_labels(n->op, i);
 }
 
-/* True if axis a cuts the tokens of argument `arg` of a node. */
+/* True if mesh axis a splits the tokens of argument `arg` of a node. */
 static bool cuts_tokens(const Tile *t, const Node *n, uint32_t arg, uint32_t a)
 {
     Binding b;
@@ -163,16 +163,17 @@ static int64_t first_of(const Tile *t, uint32_t piece)
 
 /* ---- making the pieces ---- */
 
-/* Returns tensor `id` of the region for this piece; the first piece keeps the existing tensors. */
+/* Returns the tensor that stands for tensor `id` of the region in this piece. The first piece uses
+ * the existing tensors. */
 static TensorId cut_tensor(Tile *t, TensorId id, uint32_t piece)
 {
     Graph *g = t->g;
     Tensor part = g->tensors.at[id];
     const int dim = tokens_dim(t, id);
-    /* the loss and its count: every piece adds to them */
+    /* the loss and its count have no tokens; every piece adds to them */
     if (dim < 0) return id;
     if (t->wanted[id] && piece == 0)
-        return id; /* piece 0 reuses the tensor; its dimensions change at the end */
+        return id; /* the first piece uses the tensor itself; its size is changed at the end */
     part.dim[dim] = first_of(t, piece + 1) - first_of(t, piece);
     part.name = arena_print(t->job->arena, "%s.tile%u", part.name, piece);
     return (TensorId)list_push(t->job->arena, &g->tensors, part);
@@ -184,14 +185,15 @@ static NodeId add_node(Tile *t, Node n, uint32_t piece)
     n.tile = piece + 1;
     NodeId id = (NodeId)list_push(t->job->arena, &g->nodes, n);
     for (uint32_t j = 0; j < n.n_out; j++)
-        if (piece == 0 || n.out[j] >= t->n_tensors) /* the loss belongs to the first piece */
+        if (piece == 0 || n.out[j] >= t->n_tensors) /* only the nodes of the first piece become
+                                                       producers of the loss */
             g->tensors.at[n.out[j]].producer = id;
     return id;
 }
 
-/* Adds the `tokens` node that takes this piece's tokens out of tensor `source`, for node `reader`.
- * The piece is cut out of the whole tensor; on an axis that cuts tokens, a rank then reads its part
- * of the piece. */
+/* Adds the `tokens` node that takes the tokens of this piece out of tensor `source`, for node
+ * `reader`. The tokens are taken from the whole sequence; on an axis that splits tokens, a rank
+ * then uses only its own tokens of the piece. */
 static TensorId take(Tile *t, TensorId source, const Node *reader, uint32_t i, uint32_t piece)
 {
     Graph *g = t->g;
@@ -254,7 +256,8 @@ static void cut_node(Tile *t, const Node *whole, uint32_t piece)
     add_node(t, n, piece);
 }
 
-/* Rebuilds the node list: nodes outside the region in their order, then piece by piece. */
+/* Rebuilds the list of nodes: first the nodes outside the region in their order, then the nodes of
+ * one piece after the other. */
 static void cut(Tile *t)
 {
     Graph *g = t->g;
@@ -311,7 +314,9 @@ static void print(const PassConfig *pass, Str *out)
 static void shrink(PassConfig *pass, Shrink *s)
 {
     (void)s;
-    if (pass->tile.pieces > 3) pass->tile.pieces = 3; /* a shrunk sequence has five tokens */
+    if (pass->tile.pieces > 3)
+        pass->tile.pieces = 3; /* a sequence that was made small has five
+                                  tokens */
 }
 
 const PassSpec pass_spec_tile = {

@@ -1,14 +1,15 @@
-/* ZeRO under the names of megatron-fsdp. no_shard is DDP. optim (ZeRO-1) shards the optimizer
- * state: gradients are summed whole and scattered once a step. optim_grads (ZeRO-2) scatters
- * gradients every micro-batch. optim_grads_params (ZeRO-3) also gathers weights unit by unit.
- * ZeRO-1 and ZeRO-2 gather the weights once a step and keep them. They gather before the first use,
- * or right after the update. */
+/* ZeRO with the options of megatron-fsdp. no_shard is DDP. optim (ZeRO-1) shards the state of the
+ * optimizer: whole gradients are summed, and scattered once a step. optim_grads (ZeRO-2) scatters
+ * gradients after every micro-batch. optim_grads_params (ZeRO-3) also gathers weights unit by unit.
+ * ZeRO-1 and ZeRO-2 gather the weights once a step and keep them, either before the first use or
+ * right after the update. */
 #include <assert.h>
 
 #include "planner/ir/layout/mesh_view.h"
 #include "planner/passes/pass.h"
 
-/* The number of elements in a bucket if the user gives none; megatron-fsdp's values. */
+/* The number of elements in a bucket if the user gives none: the larger of 40 million and 1 million
+ * for each data rank, as in megatron-fsdp. */
 static const uint64_t least_bucket = 40000000, bucket_a_rank = 1000000;
 
 static uint64_t bucket_elements(const Job *job, const ZeroOptions *o)
@@ -152,7 +153,8 @@ static void warn_axes(const Config *config, const PassConfig *pass, Diag *d)
                      "zero \"no_shard\" has no effect, because mesh.dp_replicate is 1");
 }
 
-/* zero_options.c warns about the overlaps of optim_grads_params. */
+/* Warns of options without effect. zero_options.c warns of the overlap options of
+ * optim_grads_params. */
 static void warn_options(const Config *config, const PassConfig *pass, Diag *d)
 {
     const ZeroOptions *o = &pass->zero;

@@ -1,5 +1,6 @@
-/* The options of zero{}, with megatron-fsdp's names. Each option changes the program, or is refused
- * here with the reason and an alternative. No option is silently ignored. */
+/* Checks the options of zero{}, which have the names of megatron-fsdp. Each option either changes
+ * the program or is refused here, with the reason and an alternative, so that no option is silently
+ * ignored. */
 #include "planner/passes/pass.h"
 
 static void refuse(Diag *d, const PassConfig *pass, const char *what, const char *hint)
@@ -18,8 +19,8 @@ static const char *strategy_name(ZeroStrategy s)
     return names[s];
 }
 
-/* Refuses scaling options that ask for another divisor of the loss. Tandem always divides the loss
- * by the tokens of the whole step. */
+/* Reports an error for options that ask for another divisor of the loss. Tandem always divides the
+ * loss by the tokens of the whole step. */
 static void check_scaling(const PassConfig *pass, Diag *d)
 {
     const ZeroOptions *o = &pass->zero;

@@ -1,5 +1,5 @@
-/* Binds ops to the shapes of their arguments. Layers repeat, so instructions of one op with
- * arguments of the same shapes are bound only once. */
+/* Binds ops to the shapes of their arguments. Layers repeat, so a result is stored and used for all
+ * instructions with the same op and the same shapes. */
 #include <string.h>
 
 #include "planner/verify/private.h"

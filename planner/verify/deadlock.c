@@ -130,9 +130,10 @@ static void check_sequences(Verifier *v, const Sequences *all, const Rank *ranks
 
 /* ---- replay ---- */
 
-typedef struct StreamFront { /* the front of one stream of one rank */
-    Pc first, next;          /* the launch group at the front of the stream: [first, next) */
-    uint32_t open;           /* members of the group that have not finished */
+typedef struct StreamFront { /* the next instructions of one stream of one rank */
+    Pc first, next;          /* [first, next): the next launch group of the stream that has not
+                                finished */
+    uint32_t open;           /* the number of its members that have not finished */
     bool issued;
 } StreamFront;
 typedef struct Player {
@@ -144,7 +145,8 @@ typedef struct Player {
     StreamFront front[STREAM_COUNT];
     bool queued;
 } Player;
-typedef struct Rendezvous { /* a communication that has begun: an entry of the hash table */
+typedef struct Rendezvous { /* a communication that some members have reached: an entry of the hash
+                               table */
     uint32_t match;
     /* for a group: its smallest rank; for a send or receive: the sender and the receiver */
     Rank group, peer;
@@ -155,7 +157,8 @@ typedef struct DeadlockReplay {
     Verifier *v;
     AxisSet varying;
     Player *players;
-    uint32_t n, *player_of; /* [rank]: 1 + its player; one player may stand for several ranks */
+    uint32_t n, *player_of; /* [rank]: 1 + its player, the state of a rank that is being replayed;
+                               one player may stand for several ranks */
     LIST(Rendezvous) meetings;
     uint32_t *slots, n_slots;
     LIST(uint32_t) queue;
@@ -189,7 +192,8 @@ static void grow_meetings(DeadlockReplay *r)
     }
 }
 
-/* Returns the peer of a send or receive; UINT32_MAX: the peer is beyond the end of the axis. */
+/* Returns the rank at the other end of a send or receive; UINT32_MAX if it would be beyond the end
+ * of the axis. */
 static Rank peer_of(const Mesh *mesh, Rank rank, const Instr *in)
 {
     uint32_t axis = (uint32_t)__builtin_ctz(in->axes);
@@ -215,8 +219,11 @@ static void arrive(DeadlockReplay *r, uint32_t player, Pc pc)
     uint32_t size = mesh_size(mesh, in->axes & r->varying);
     if (verify_is_p2p(in)) {
         Rank other = peer_of(mesh, at->rank, in);
-        if (other == UINT32_MAX) return; /* the instruction never finishes, and is reported later */
-        /* on an axis that is not periodic, the last rank has no peer */
+        if (other == UINT32_MAX)
+            return; /* the instruction never finishes, which is reported
+                       later */
+        /* the other rank runs the same program; on an axis without wrap-around the last rank has no
+         * peer, so such a message is not replayed */
         if (!(in->axes & r->varying)) return;
         size = 2;
         group = in->op == OP_send ? at->rank : other;
@@ -280,7 +287,7 @@ static bool play_stream(DeadlockReplay *r, uint32_t player, uint32_t stream)
 
 /* ---- the circle ---- */
 
-typedef struct Waiting { /* an instruction that cannot finish */
+typedef struct Waiting { /* an instruction that never finishes */
     uint32_t player;
     Pc pc;
 } Waiting;
@@ -293,7 +300,8 @@ static bool is_issued(const Player *at, Pc pc)
     return false;
 }
 
-/* Finds a member of the group that has not reached the communication. Returns false if all have. */
+/* Finds a member of the group that has not reached the communication. Returns false if all members
+ * have. */
 static bool find_missing(const DeadlockReplay *r, Waiting at, Waiting *missing)
 {
     const Mesh *mesh = &r->v->plan->mesh;
@@ -417,7 +425,8 @@ static void report_stuck(DeadlockReplay *r)
     }
 }
 
-/* Returns next_on_stream of a program, followed by the first pc of each stream. */
+/* Returns an array [pc] with the next pc on the same stream. After the array's last pc follow the
+ * first pcs of all streams. */
 static Pc *link_streams(Verifier *v, const Program *p)
 {
     Pc *next = arena_array(v->arena, (size_t)p->code.n + STREAM_COUNT, sizeof *next);

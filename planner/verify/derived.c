@@ -1,5 +1,6 @@
-/* Checks fields of a plan's text that follow from other fields, such as the producer of a tensor or
- * the forward node of a backward node. No value depends on them, but predictions read them. */
+/* Checks fields in a plan's text that follow from other fields, such as the producer of a tensor or
+ * the forward node of a backward node. No value depends on these fields, but predictions of time
+ * and memory read them. */
 #include <inttypes.h>
 
 #include "planner/verify/private.h"
@@ -97,9 +98,9 @@ static bool reads(const Graph *g, const Node *n, TensorId t)
 }
 
 /* For a backward op that no row lists: true if the node belongs to forward node `of`. There are
- * three cases. It reads the output of a node that belongs to `of`. It makes only gradients of
- * inputs of `of`. It makes no gradient, and reads an input or output of `of`. An 8-bit form of an
- * input counts as the input. */
+ * three cases. (1) The node reads the output of a node that belongs to `of`. (2) It computes
+ * gradients, all of them of inputs of `of`. (3) It computes no gradient, and reads an input or
+ * output of `of`. An 8-bit form of an input counts as the input. */
 static bool is_backward_of(const Graph *g, const Node *n, const Node *of)
 {
     bool makes = false, foreign = false, touches = false;
@@ -154,7 +155,7 @@ static void check_nodes(Verifier *v)
 {
     const Graph *g = v->g;
     if (!g->n_forward) return;
-    /* [op]: the row of some op lists it as a backward op */
+    /* [op]: true if the row of some op lists it as a backward op */
     bool *listed = arena_array(v->arena, OP_COUNT, sizeof *listed);
     for (int op = OP_none + 1; op < OP_COUNT; op++)
         for (uint32_t k = 0; k < op_info((OpKind)op)->n_backward; k++)
@@ -242,9 +243,9 @@ static void check_root(Verifier *v, BufferId b)
                       b, at->tensor, at->unit);
 }
 
-/* Returns the tensor that the buffer of argument i must name, if this instruction determines it.
- * That is the first instruction that writes the buffer. A message or a copy has the tensor of its
- * source. Weights are found by name. */
+/* Returns the tensor that the buffer of argument i must name, if this instruction determines it:
+ * only the first instruction that writes a buffer does. The destination of a message or a copy has
+ * the tensor of its source. Weights have names and are found by them. */
 static TensorId tensor_of(const Verifier *v, Pc pc, uint32_t i, const Node *n)
 {
     const Instr *in = &v->p->code.at[pc];
@@ -262,7 +263,7 @@ static void check_args(Verifier *v, Pc pc, const Node *n)
 {
     const Instr *in = &v->p->code.at[pc];
     UnitId unit = 0;
-    bool room = false; /* true: memory that several units use in turn */
+    bool room = false; /* true: memory that several units use, one after the other */
     for (uint32_t i = 0; i < in->args.n; i++) {
         const BufferId b = program_arg(v->p, in, i);
         const Buffer *at = &v->p->buffers.at[b];
@@ -285,7 +286,7 @@ static void check_args(Verifier *v, Pc pc, const Node *n)
         room = room || (!at->unit &&
                         (at->category == CATEGORY_gradient || at->category == CATEGORY_gathered));
     }
-    /* it holds a rank's part of weights, or of a gradient */
+    /* the buffer holds a rank's part of weights, or of a gradient */
     if (in->op == OP_slice || (in->op == OP_pass && in->origin)) unit = 0, room = false;
     if (in->unit != unit && !(room && !unit && !n))
         verify_report(v, RULE, pc,
@@ -303,8 +304,8 @@ static void check_instructions(Verifier *v)
     }
 }
 
-/* If several units use memory for gradients in turn, its parts name no unit. A fill of such a part
- * belongs to the unit that uses the memory next. */
+/* If several units use the same memory for gradients, one after the other, views of this memory
+ * name no unit. A fill of such a view belongs to the unit that uses the memory next. */
 static void check_fills(Verifier *v)
 {
     UnitId *next = arena_array(v->arena, v->p->buffers.n, sizeof *next); /* [root] */
@@ -340,7 +341,9 @@ void verify_derived(Verifier *v)
                 check_view(v, b);
             else
                 check_root(v, b);
-        if (v->p->purpose == PURPOSE_gather) continue; /* a gather program belongs to no step */
+        if (v->p->purpose == PURPOSE_gather)
+            continue; /* a program that gathers state has no
+                         step */
         check_instructions(v);
         check_fills(v);
     }

@@ -1,7 +1,7 @@
-/* The dtype of each value. The graph states the dtypes of a tensor, of a parameter between steps,
- * and of sums of gradients. A program must use exactly these. Under `--verify`, real numbers have
- * fp64 instead, sometimes except 8-bit numbers. Only casts of the graph and the dtypes of a unit
- * may change a dtype. */
+/* Checks the dtype of each value. The graph gives the dtype of each tensor, of each parameter
+ * between steps, and of sums of gradients. A program must use exactly these. Under `--verify`, real
+ * numbers have fp64 instead; in some plans 8-bit numbers are exempt from this. Only casts of the
+ * graph and the dtypes of a unit may change a dtype. */
 #include "planner/verify/private.h"
 
 #define RULE "verify-dtype"
@@ -78,11 +78,12 @@ static void check_node(const Typing *y, Pc pc, const Instr *in, const Node *n)
         const Tensor *t = &g->tensors.at[reads ? n->in[i] : n->out[i - n->n_in]];
         DType want = t->dtype, other = DT_none;
         if (graph_is_param_gradient(g, t)) {
-            /* the dtype of the sum, or of a copy */
+            /* the dtype in which the gradient is summed, or that of a copy */
             want = g->tensors.at[t->grad_of].reduce_dtype;
             other = g->tensors.at[t->grad_of].dtype;
         }
-        const uint32_t arg = i + (!reads && border); /* its strips are behind the node's inputs */
+        const uint32_t arg = i + (!reads && border); /* for the border of a convolution, the strips
+                                                        come after the node's inputs */
         expect(y, pc, program_arg(y->p, in, arg), reads ? "input" : "output", t->name, want, other);
     }
     if (border) {

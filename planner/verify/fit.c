@@ -1,5 +1,5 @@
-/* Compares the memory of each program with the memory of the cluster's devices and hosts. The
- * memory of a plan is known to the byte. */
+/* Checks that the memory of each program fits into the devices and hosts of the cluster. The memory
+ * of a plan is known to the byte. */
 #include "planner/verify/fit.h"
 
 #include "planner/ir/experts.h"
@@ -67,7 +67,7 @@ static bool fits_devices(const Plan *plan, const Capacity *capacity, const FitAd
     return false;
 }
 
-/* Compares the host memory that all ranks of a node need with the memory of the node. */
+/* Checks that the host memory of a node suffices for all ranks of the node. */
 static bool fits_hosts(const Plan *plan, const Capacity *c, Diag *d)
 {
     uint32_t node;

@@ -10,8 +10,7 @@ typedef struct FitAdvice {
                          */
     const char *within; /* settings that save memory within a step */
 } FitAdvice;
-/* Like verify_fit, but its hint names only settings of `advice`, which the plan does not use
- * yet. */
+/* Does the work of verify_fit, with a hint that names only settings of `advice`. */
 bool verify_fit_advising(const Plan *plan, const Capacity *c, const FitAdvice *advice, Diag *d);
 
 #endif

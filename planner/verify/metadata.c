@@ -1,7 +1,7 @@
-/* Checks the statements of a plan about itself, such as the size of a step, names of axes and
- * categories of buffers. No value depends on these statements, but memory tables and reports do,
- * and the text may have been edited. Each statement is derived again from the instructions and the
- * graph. The seed is an input, so it cannot be checked. */
+/* Checks what a plan says about itself, such as the size of a step, names of axes and categories of
+ * buffers. No value depends on this, but memory tables and reports do, and somebody may have edited
+ * the text. Each of these fields is derived again from the instructions and the graph. The seed is
+ * an input, so it cannot be checked. */
 #include <string.h>
 
 #include "planner/verify/private.h"
@@ -10,7 +10,7 @@
 
 /* ---- the step ---- */
 
-/* For fields, the points of the grid count as tokens. */
+/* Returns the number of tokens of the batch; for fields, the number of points of the grid. */
 static int64_t points_of(const Node *n, const int64_t *dim)
 {
     const int tokens = op_dim(n->op, n->n_in, INDEX_tokens);
@@ -43,7 +43,7 @@ static void check_microbatches(Verifier *v)
     bool steps = false;
     for (uint32_t i = 0; i < v->plan->programs.n; i++) {
         const Program *p = &v->plan->programs.at[i];
-        if (p->purpose == PURPOSE_gather) continue; /* a gather program belongs to no step */
+        if (p->purpose == PURPOSE_gather) continue; /* a program that gathers state has no step */
         steps = true;
         for (Pc pc = 1; pc < p->code.n; pc++)
             if (p->code.at[pc].microbatch > newest) newest = p->code.at[pc].microbatch;
@@ -112,7 +112,8 @@ static WorkAxes work_along(const Verifier *v)
     return is;
 }
 
-/* Returns NULL if the axis splits the index of the batch that axes.def states, and no other. */
+/* Returns NULL if the axis splits exactly the index of the batch that axes.def gives; otherwise the
+ * fault. */
 static const char *cut_fault(const WorkAxes *is, const AxisInfo *axis, AxisSet bit)
 {
     const char *fault = NULL;
@@ -133,7 +134,7 @@ static const char *cut_fault(const WorkAxes *is, const AxisInfo *axis, AxisSet b
     return fault;
 }
 
-/* Checks the name of each axis against the work along it. */
+/* Checks that each axis divides the kind of work that its name promises. */
 static void check_axes(Verifier *v)
 {
     const Mesh *m = &v->plan->mesh;
@@ -160,7 +161,8 @@ static void check_axes(Verifier *v)
 
 /* ---- units ---- */
 
-/* Checks that each unit ends with its last parameter, or at the next aligned element. */
+/* Checks that each unit ends after its last parameter, or at the next multiple of ALIGN
+ * elements. */
 static void check_units(Verifier *v)
 {
     enum { ALIGN = 64 }; /* elements */
@@ -187,8 +189,8 @@ static void check_units(Verifier *v)
 
 /* ---- micro-batches of communications ---- */
 
-/* Sets the micro-batches of the nearest computations before and after the instruction. If there is
- * none, sets the instruction's own micro-batch. */
+/* Sets *before and *behind to the micro-batches of the nearest computations before and after the
+ * instruction. If there is no such computation, sets the instruction's own micro-batch. */
 static void neighbours(const Program *p, Pc pc, uint32_t *before, uint32_t *behind)
 {
     *before = *behind = p->code.at[pc].microbatch;
@@ -228,7 +230,7 @@ static void check_communications(Verifier *v)
         const Instr *in = &p->code.at[pc];
         uint32_t before, behind, want = UINT32_MAX;
         const bool is_message = in->op == OP_send || in->op == OP_recv;
-        /* the message of a unit is a sum over all micro-batches */
+        /* a message that belongs to a unit carries a sum over all micro-batches */
         if (is_message && !in->unit) {
             want = of_message(v, writer, pc);
             if (want != UINT32_MAX && want != in->microbatch)
@@ -260,7 +262,7 @@ enum { /* the purpose of a root buffer */
        USE_part = 1024
 };
 
-/* True for state other than parameters, before and after its update. */
+/* True for a tensor that lives between steps and is no parameter, and for its updated value. */
 static bool is_state(const Graph *g, TensorId t)
 {
     const Tensor *at = &g->tensors.at[t];
@@ -281,14 +283,14 @@ static uint32_t use_of_tensor(const Verifier *v, TensorId t, bool out)
     return out ? USE_value : USE_read;
 }
 
-/* Returns the purpose of argument i. It follows from updates, scalars of the step, and the graph.
- * `of_tensor` [tensor x out] stores 1 + the answers of the graph. */
+/* Returns the purpose of argument i, which follows from updates, scalars of the step, and the
+ * graph. `of_tensor` [tensor x out] stores 1 + the purposes that follow from the graph. */
 static uint32_t use_of(const Verifier *v, const Instr *in, uint32_t i, uint32_t *of_tensor)
 {
     const Node *n = in->origin ? &v->g->nodes.at[in->origin] : NULL;
     const bool is_node = n && verify_is_of_node(in, n) && in->op != OP_pass, out = i >= in->n_in;
     const uint32_t flags = op_info(in->op)->flags, n_args = verify_n_args(in);
-    if (i >= n_args) return 0; /* scratch */
+    if (i >= n_args) return 0; /* the scratch memory of the kernel has no purpose */
     if (flags & OP_UPDATES && !(flags & OP_ONCE)) {
         const uint32_t k = out ? i - in->n_in : i;
         if (!out && k == verify_gradient_arg(in)) return USE_gradient;
@@ -306,7 +308,7 @@ static uint32_t use_of(const Verifier *v, const Instr *in, uint32_t i, uint32_t 
     return *known - 1;
 }
 
-/* Returns NULL, or how the use of the buffer contradicts its category. */
+/* Returns NULL, or how the purpose of the buffer contradicts its category. */
 static const char *category_fault(const Verifier *v, BufferId b, uint32_t use, bool copied)
 {
     const Buffer *at = &v->p->buffers.at[b];
@@ -330,7 +332,7 @@ static const char *category_fault(const Verifier *v, BufferId b, uint32_t use, b
     if (use & USE_read)
         return c == CATEGORY_activation || c == CATEGORY_communication ? NULL
                                                                        : "is read as a value";
-    if (batch) /* it holds a part of the batch, or a message with a part of it */
+    if (batch) /* the buffer holds a part of the batch, or a message with such a part */
         return c == CATEGORY_input || (at->packed && c == CATEGORY_communication)
                    ? NULL
                    : "holds a part of the data";
@@ -339,7 +341,7 @@ static const char *category_fault(const Verifier *v, BufferId b, uint32_t use, b
     if (at->unit && at->persistent &&
         graph_is_frozen(v->g, at->unit)) /* frozen weights, which no update reads */
         return c == CATEGORY_parameter ? NULL : "holds frozen weights";
-    /* weights as they are used */
+    /* weights in the dtype of use, before they are gathered */
     if (at->unit && copied && !at->tensor && at->space == SPACE_device)
         return c == CATEGORY_parameter || c == CATEGORY_communication ? NULL
                                                                       : "is a shard on its way";
@@ -394,7 +396,7 @@ static void check_lives(Verifier *v)
             const BufferId b = program_arg(p, &p->code.at[pc], i), parent = p->buffers.at[b].parent;
             if (!first[b]) first[b] = pc;
             if (!first[parent])
-                first[parent] = pc; /* a root has parent 0, and first[0] is never read */
+                first[parent] = pc; /* for a root buffer, `parent` is 0; first[0] is never read */
             last[b] = last[parent] = pc;
         }
     for (BufferId b = 1; b < p->buffers.n; b++) {
@@ -420,7 +422,9 @@ void verify_metadata(Verifier *v)
     uint32_t *of_tensor = arena_array(v->arena, v->g->tensors.n, 2 * sizeof *of_tensor);
     for (v->program = 0; v->program < v->plan->programs.n; v->program++) {
         v->p = &v->plan->programs.at[v->program];
-        if (v->p->purpose == PURPOSE_gather) continue; /* a gather belongs to no step */
+        if (v->p->purpose == PURPOSE_gather)
+            continue; /* a program that gathers state has no
+                         step */
         check_communications(v);
         check_categories(v, of_tensor);
         check_lives(v);

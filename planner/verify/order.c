@@ -1,6 +1,7 @@
-/* Finds which instructions happen before which, by vector clocks. Then it finds races: two
- * instructions that use the same bytes, one of them writing, must be ordered. For each byte range
- * the last writer and the last readers are known. */
+/* Finds which instructions have finished before others start, by vector clocks. Then it finds
+ * races: if two instructions use the same bytes and one of them writes, one must have finished
+ * before the other starts. For each range of bytes, the last writer and the last readers are
+ * stored. */
 #include <assert.h>
 #include <string.h>
 
@@ -49,7 +50,7 @@ void verify_order(Verifier *v)
         const Instr *in = &p->code.at[pc];
         uint32_t s = in->stream;
         Pc *before = done + s * lanes, *now = o->clock + (size_t)pc * lanes;
-        if (!in->launch || in->launch != launch[s]) { /* the previous group has finished */
+        if (!in->launch || in->launch != launch[s]) { /* the whole previous group has finished */
             memcpy(before, group + s * lanes, lanes * sizeof *before);
             launch[s] = in->launch;
             index[s] = 0;
@@ -74,11 +75,12 @@ bool order_before(const HappensBefore *o, Pc a, Pc b)
 {
     const Pc *clock = o->clock + (size_t)b * o->n_lanes;
     if (!o->vague[a]) return clock[o->lane[a]] >= a;
-    return clock[o->lane[a] - (MAX_LANES_PER_STREAM - 1)] > a; /* a later group has finished */
+    return clock[o->lane[a] - (MAX_LANES_PER_STREAM - 1)] > a; /* a later launch group of the stream
+                                                                  has finished */
 }
 
-/* True if the instruction of each lane has finished when b starts. May return false although all
- * have finished; the caller then checks the instructions one by one. */
+/* True if, on each lane, the instruction `of_lane` has finished when b starts. It may return false
+ * although all have finished; the caller then checks the instructions one by one. */
 static bool all_before(const HappensBefore *o, const Pc *of_lane, Pc b)
 {
     const Pc *clock = o->clock + (size_t)b * o->n_lanes;
@@ -106,7 +108,8 @@ bool verify_ends_in_order(const Plan *plan)
 
 /* ---- races ---- */
 
-typedef struct Touch { /* payload of the map: the last writer, followed by reader[lane] */
+typedef struct Touch { /* the data stored for a range of bytes: the last writer, followed by
+                          reader[lane] */
     uint32_t state;
     Pc writer;
     BufferId root; /* the root buffer that was written */
@@ -116,9 +119,10 @@ enum { TOUCH_empty, TOUCH_initial, TOUCH_written };
 typedef struct ClockSweep {
     Verifier *v;
     RangeMap map;
-    unsigned char *fresh; /* a payload */
-    Pc *newest;           /* [root * lanes]: the newest touch anywhere in a buffer */
-    BufferId *heir;       /* [root]: the buffer that took over its bytes */
+    unsigned char *fresh; /* memory for one Touch */
+    Pc *newest;           /* [root * lanes]: the newest instruction that used any byte of the
+                             buffer */
+    BufferId *heir;       /* [root]: the buffer that has taken its bytes; 0: none */
     uint64_t *lo;         /* [buffer]: its address */
     BufferId *root;       /* [buffer] */
     /* [root]: all accesses are to all its bytes, and `map` says that these bytes are its own. Then
@@ -143,8 +147,7 @@ static void report_race(const ClockSweep *s, Pc a, Pc b, const char *how, Buffer
                   how, buffer, a, stream_name(in->stream), op_info(in->op)->name);
 }
 
-/* Checks that the bytes of a buffer go to another buffer only after the last use of the first one.
- */
+/* Reports an instruction that uses a buffer after another buffer has taken its bytes. */
 static void touch_root(ClockSweep *s, Pc pc, BufferId root)
 {
     s->newest[(size_t)root * s->v->order.n_lanes + s->v->order.lane[pc]] = pc;
@@ -169,7 +172,7 @@ static void inherit(ClockSweep *s, Pc pc, BufferId from, BufferId root)
     for (uint32_t k = 0; k < o->n_lanes && !told; k++) {
         Pc other = newest[k];
         if (!other || other == pc) continue;
-        /* instructions of a kernel process rows in any order */
+        /* the instructions of a kernel process rows in any order */
         const bool split = kernel && s->v->p->code.at[other].fuse == kernel;
         if (order_before(o, other, pc) && (!split || verify_alike(s->v->p, from, root))) continue;
         report_race(s, other, pc, "takes", from);
@@ -266,8 +269,8 @@ static void write_range(ClockSweep *s, Pc pc, BufferId b)
     s->writer[root] = pc;
 }
 
-/* True if output j may use the bytes of input i. They must be the same bytes, and the op must allow
- * it. */
+/* True if output j may lie in the bytes of input i: they must be exactly the same bytes, and the op
+ * must allow this. */
 static bool may_share(const ClockSweep *s, const Instr *in, uint32_t i, uint32_t j)
 {
     const Verifier *v = s->v;

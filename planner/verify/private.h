@@ -47,23 +47,24 @@
 #include "planner/verify/value/map.h"
 #include "planner/verify/verify.h"
 
-/* For each lane, the newest instruction known to have finished. A lane is a stream, or one position
- * in the launch groups of a stream: members of a group have no order among themselves. */
+/* For each lane, the newest instruction that is known to have finished. A lane is a stream. For a
+ * stream with launch groups there is one lane for each position in a group, because members of a
+ * group may finish in any order. */
 typedef struct HappensBefore {
     uint32_t n_lanes;
     uint32_t *lane; /* [pc] */
-    /* [pc]: the instruction has no lane of its own. It is known to have finished only when a later
-     * launch group has finished */
+    /* [pc]: true if the instruction has no lane of its own. It is known to have finished only when
+     * a later launch group has finished. */
     bool *vague, any_vague;
     uint32_t first_lane[STREAM_COUNT];
     Pc *clock; /* [pc * n_lanes] */
 } HappensBefore;
-/* True if a has finished when b starts; requires a < b. */
+/* True if instruction a has finished when b starts; a must be less than b. */
 bool order_before(const HappensBefore *o, Pc a, Pc b);
 
-/* The state of a packed value. For halo strips, and for messages between strided and contiguous
- * rows, the state also says whether the data were sent. PACKED_zigzag equals the Attrs.chunks of a
- * zigzag packing. */
+/* How a value is packed for a message. Strips of halos, and messages between strided and contiguous
+ * rows, also say whether they have been sent. PACKED_zigzag equals the Attrs.chunks of a zigzag
+ * packing. */
 typedef enum Packing {
     PACKED_in_order,
     PACKED_zigzag = 2,
@@ -75,18 +76,18 @@ typedef enum Packing {
     PIECES_for_rows
 } Packing;
 
-/* The value of a byte range. The value of a flat buffer is a list of entries, one for each
+/* The value in a range of bytes. The value of a flat buffer is a list of entries, one for each
  * parameter. */
 typedef struct Val {
     Hash128 vn;
     uint64_t bytes;
-    uint32_t shape; /* number of the shape, see value_shape */
-    uint32_t list;  /* number of its list of entries; 0: the range is one value */
+    uint32_t shape; /* the number of the shape (value_shape) */
+    uint32_t list;  /* the number of its list of entries; 0: the range has a single value */
     uint32_t packed_parts;
-    int8_t packed_dim;     /* 1 + dimension; 0: not packed */
+    int8_t packed_dim;     /* 1 + the dimension along which it is packed; 0: not packed */
     uint8_t packed_chunks; /* Packing */
     uint8_t dtype;
-    bool bad;  /* already reported */
+    bool bad;  /* a fault of this value has been reported already */
     bool comm; /* a communication wrote it */
     bool used;
     Pc writer;
@@ -96,27 +97,29 @@ typedef struct Val {
 typedef LIST(Val) Vals;
 
 typedef struct ValueEntry {
-    uint64_t lo, n; /* elements from the range's start */
+    uint64_t lo, n; /* the first element, counted from the start of the range, and the number of
+                       elements */
     Hash128 vn;     /* 0: zeros */
-    /* shape of the parameter; axes on which the whole range is PARTIAL count as WHOLE here */
+    /* The shape of the parameter. An axis on which the whole range is PARTIAL counts as WHOLE
+     * here. */
     uint32_t shape;
 } ValueEntry;
 typedef struct ValueEntries {
     uint32_t first, n;
 } ValueEntries;
 
-typedef struct HeldValue { /* payload of the map of bytes */
+typedef struct HeldValue { /* the data stored for a range of bytes */
     uint64_t base;         /* address at which the value begins */
     uint32_t val;
 } HeldValue;
 
-/* The data that one match transports between programs. */
+/* The data that a communication with one match number carries between programs. */
 typedef struct Transported {
     Val val;
     uint32_t program;
     Pc pc;
     bool there;
-    Hash128 sum; /* all_reduce over stages: the sum of the values that were contributed so far */
+    Hash128 sum; /* for an all_reduce over stages: the sum of the values contributed so far */
     uint32_t n_brought;
 } Transported;
 
@@ -124,8 +127,8 @@ typedef struct Transported {
 typedef struct Bound {
     uint32_t key[2 + MAX_ARGS], n_key;
     Binding binding;
-    const char *fault;     /* NULL: the op binds */
-    bool layouts_are_fine; /* layouts were checked before, and are right */
+    const char *fault;     /* NULL if binding succeeded; otherwise the error */
+    bool layouts_are_fine; /* the layouts of these shapes have been checked and are right */
 } Bound;
 
 typedef struct Verifier {
@@ -141,14 +144,14 @@ typedef struct Verifier {
     uint32_t program;
     const Program *p;
     HappensBefore order;
-    /* the specification: graph.c */
+    /* the values of the graph, which programs must compute (graph.c) */
     uint32_t n_mb;
     uint64_t *attrs_key; /* [attrs]: hash of the attributes that affect a value */
     Hash128 *vn;         /* [tensor * n_mb + mb] */
     bool *known;         /* [tensor] */
     Hash128 *sum;        /* [tensor]: sum over micro-batches, for gradients and the loss */
-    Hash128 norm;        /* norm over all parameters */
-    double loss_scale;   /* scale of each token's loss in the graph; 0: unknown */
+    Hash128 norm;        /* the value of the gradient norm over all parameters */
+    double loss_scale;   /* the factor of each token's loss in the graph; 0: unknown */
     bool has_gradients;
     uint32_t *leaf_slots, n_leaf_slots; /* hash table: value number of a parameter -> tensor */
     /* interned shapes of the verifier's own, and caches by shape */
@@ -159,8 +162,8 @@ typedef struct Verifier {
     LIST(Bound *) bounds;
     uint32_t *bound_slots, n_bound_slots;
     Bound **bound_of_node; /* [node]: its newest binding; NULL: none */
-    uint32_t *param_shape; /* [tensor] */
-    TensorId *counts;      /* [tensor]: the counts of its uneven rows; 0: it has none */
+    uint32_t *param_shape; /* [tensor]: the shape of a parameter */
+    TensorId *counts;      /* [tensor]: the tensor that counts its uneven rows; 0: it has none */
     /* abstract memory of the program */
     RangeMap memory;
     /* [root], NULL: not used. The value of a buffer whose accesses are all to all its bytes; 0: see
@@ -173,19 +176,21 @@ typedef struct Verifier {
     LIST(ValueEntries) lists;
     uint32_t *present_slots, n_present_slots; /* hash table: (value, shape) -> newest val */
     uint32_t *n_updates;                      /* [tensor]: updates in this program */
-    uint32_t *n_homes;                        /* [tensor]: programs that hold it at rest */
-    TensorId *advanced;                       /* [tensor] of the state: its value after the step */
-    Transported *transports;                  /* [match] */
+    uint32_t *n_homes;                        /* [tensor]: the number of programs that hold it
+                                                 between steps */
+    TensorId *advanced;                       /* [state tensor]: the tensor with its value after the
+                                                 step */
+    Transported *transports;                  /* [match number] */
     AxisSet stages;                           /* axes along which programs differ */
     /* attributes of the clip_coef seen so far; NULL: none yet */
     const Attrs *clip;
     const Attrs *rule; /* attributes of the newest update */
-    OpKind rule_op;    /* its op */
-    DType rule_dtype;  /* the dtype that it updates */
+    OpKind rule_op;    /* the op of the newest update */
+    DType rule_dtype;  /* the dtype of the parameters that it updates */
 } Verifier;
 
-/* True if the buffer holds parameters when a step begins: parameters at rest, or whole copies of
- * them. */
+/* True if the buffer holds parameters when a step begins: the parameters of a rank, or whole copies
+ * of the weights. */
 static inline bool value_is_of_parameters(const Buffer *b)
 {
     return !b->parent && b->persistent &&
@@ -200,9 +205,9 @@ AxisSet verify_stage_axes(const Verifier *v);
 void verify_report(Verifier *v, const char *rule, Pc pc, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 void verify_warn(Verifier *v, Pc pc, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* True if the proof that reports this rule was requested. */
+/* True if the user requested the proof that reports this rule. */
 bool verify_reports(const Verifier *v, const char *rule);
-/* Reports the number of faults that were not listed. */
+/* Reports how many faults were found but not listed. */
 void verify_report_rest(Verifier *v);
 static inline uint64_t verify_address(const Program *p, BufferId b)
 {
@@ -210,7 +215,8 @@ static inline uint64_t verify_address(const Program *p, BufferId b)
     BufferId root = program_root(p, b, &offset);
     return offset | (p->buffers.at[root].space == SPACE_host ? UINT64_C(1) << 63 : 0);
 }
-/* Returns the number of arguments in the op's row; the kernel's scratch may follow them. */
+/* Returns the number of arguments that the op's row has. The scratch memory of the kernel may
+ * follow them. */
 static inline uint32_t verify_n_args(const Instr *in)
 {
     const OpInfo *info = op_info(in->op);
@@ -230,7 +236,7 @@ static inline bool verify_accumulates(const Verifier *v, const Instr *in, uint32
 {
     return graph_attrs_at(v->g, in->attrs)->accumulate >> j & 1;
 }
-/* True if the instruction does all the work of its graph node, or a part of it. */
+/* True if the instruction does all the work of its graph node, or a part of this work. */
 static inline bool verify_is_of_node(const Instr *in, const Node *n)
 {
     return n->op == in->op ||
@@ -256,7 +262,8 @@ bool verify_ends_in_order(const Plan *plan);
 bool *verify_has_views(const Program *p, Arena *arena);
 void verify_kernels(Verifier *v); /* checks the promises of Instr.fuse */
 bool verify_is_product(const Instr *in);
-/* Checks the part at pc of a kernel that begins with `product`. before: the part before pc. */
+/* Checks the instruction at pc, which belongs to a kernel that begins with `product`. before: the
+ * kernel's previous instruction. */
 void verify_product_part(Verifier *v, Pc pc, const Instr *product, const Instr *before);
 /* True if a and b have the same bytes and dtype. */
 bool verify_alike(const Program *p, BufferId a, BufferId b);
@@ -270,7 +277,7 @@ void verify_purity(Verifier *v);
 /* ---- metadata.c ---- */
 void verify_metadata(Verifier *v);
 /* ---- rule.c ---- */
-/* Both return the fault in the attributes of an update; NULL: none. param: the dtype of the
+/* Return the fault in the attributes of an update; NULL if there is none. param: the dtype of the
  * parameters. */
 const char *verify_rule_fault(const Instr *in, const Attrs *a);
 const char *verify_rounding_fault(const Instr *in, const Attrs *a, DType param);
@@ -292,21 +299,23 @@ void verify_attributes(Verifier *v);
 void verify_dtypes(Verifier *v);
 
 /* ---- nest.c ---- */
-/* True if `cut` cuts each rank's part of dimension d in `whole` into equal parts over `axes`, and
- * each rank has the part with its own index. It works for dimensions whose parts are at most two
- * intervals. */
+/* True if `cut` divides each rank's range of dimension d in `whole` into equal parts over `axes`,
+ * and each rank has the part with its own index. Works for dimensions in which each rank has at
+ * most two intervals. */
 bool verify_nests(const Verifier *v, const Shape *whole, const Shape *cut, int d, AxisSet axes);
-/* True if, for every i, part i of dimension d in `b` has the indices of part i - `by` in `a`. */
+/* True if, for every i, part i of dimension d in `b` has the indices that part i - `by` has in
+ * `a`. */
 bool verify_turned(const Verifier *v, const Shape *a, const Shape *b, int d, uint32_t by);
 
 /* ---- ring.c ---- */
-/* One hop of a ring: an op on one part of its keys. */
+/* One hop of ring attention: the op with the keys of one rank. */
 typedef struct Hop {
-    uint32_t n, i; /* number of hops; number of this hop, from 0: the distance along the ring from
-                      which its keys come */
+    uint32_t n, i; /* n: the number of hops. i: the number of this hop, from 0; it is the distance
+                      along the ring from which its keys come */
 } Hop;
-/* Finds the hop of instruction pc, given the shapes of its arguments. Replaces them by the shapes
- * of the same op with all keys. Returns false, with a report, if the parts do not fit. */
+/* Finds the hop of instruction pc from the shapes of its arguments. Replaces the shapes by those of
+ * the same op with all keys. Reports an error and returns false if the ranges of keys do not
+ * fit. */
 bool value_hop(Verifier *v, Pc pc, uint32_t *shape, Hop *hop);
 /* Returns the value of output j after hop i alone. The values of all hops add up to the graph's. */
 Hash128 value_of_hop(const Verifier *v, Pc pc, const Hop *hop, uint32_t i, const Val *in,
@@ -316,13 +325,14 @@ Hash128 value_of_hop(const Verifier *v, Pc pc, const Hop *hop, uint32_t i, const
 bool value_merges(Verifier *v, Pc pc, const Hop *hop, const Val *in, const Val *old);
 
 /* ---- rows.c ---- */
-/* Checks the shapes of a part of a convolution. For the border it replaces them by the shapes of
- * the whole op with a halo. Returns false, with a report, if the shapes do not fit. */
+/* Checks the shapes of one part of a convolution. For the border, replaces the shapes by those of
+ * the whole op with a halo. Reports an error and returns false if the shapes do not fit. */
 bool value_rows_part(Verifier *v, Pc pc, uint32_t *shape);
 /* Checks that the strips have arrived and hold the same value as the first input. Returns false
  * after a report. */
 bool value_takes_strips(Verifier *v, Pc pc, const Val *strips, const Val *own);
-/* Returns the value of output j of one part. The values of both parts add up to the graph's. */
+/* Returns the value of output j of one part of a convolution. The values of both parts add up to
+ * the value in the graph. */
 Hash128 value_of_rows(Verifier *v, Pc pc, const Val *in, uint32_t j);
 /* True if the value consists of strips of dimension d that neighbours have sent. */
 bool value_is_received(const Val *val, int d);
@@ -343,10 +353,11 @@ static inline bool value_is_zero(Hash128 a)
 Hash128 value_of_op(OpKind op, uint64_t attrs_key, const Hash128 *in, uint32_t n_in, uint32_t j,
                     uint32_t n_dims, const int64_t *dim);
 Hash128 value_leaf(const char *kind, uint64_t number);
-/* Hashes the attributes that affect a value in micro-batch mb: random draws differ between
- * micro-batches. */
+/* Hashes the attributes that affect a value in micro-batch mb. Random numbers differ between
+ * micro-batches, so ops that draw them have different hashes. */
 uint64_t value_key(const Verifier *v, AttrsId attrs, uint32_t mb);
-/* Returns the value of a parameter's moment when the step begins. which: 1: first, 2: second. */
+/* Returns the value of the first (which = 1) or second (2) moment of a parameter when the step
+ * begins. */
 static inline Hash128 value_moment(uint32_t which, TensorId t)
 {
     return value_leaf(which == 1 ? "first moment" : "second moment", t);
@@ -361,11 +372,11 @@ static inline Hash128 value_of_tensor(const Verifier *v, TensorId t, uint32_t mb
 {
     return v->vn[(size_t)t * v->n_mb + mb];
 }
-/* Returns the parameter whose value at the step's start is `leaf`; 0: none. */
+/* Returns the parameter that has the value `leaf` when the step begins; 0 if there is none. */
 TensorId value_param(const Verifier *v, Hash128 leaf);
 const char *value_name(Verifier *v, Hash128 vn); /* for messages */
-/* Returns why `is` may differ from the sum over micro-batches of tensor t; "" if there is no simple
- * reason. */
+/* Returns a text that says why value `is` differs from the sum of tensor t over micro-batches; ""
+ * if no simple reason is found. */
 const char *value_difference(Verifier *v, TensorId t, Hash128 is);
 
 /* ---- value.c ---- */
@@ -380,7 +391,7 @@ void value_shapes_start(Verifier *v);
 /* Returns the value in buffer b. If memory holds no value of the buffer's shape, reports this and
  * returns a bad value. `what` and `arg` name the argument in the message. */
 Val value_read(Verifier *v, Pc pc, BufferId b, const char *what, uint32_t arg);
-/* Does the same for `bytes` bytes at an address, as a value of `shape`. */
+/* Does the work of value_read for `bytes` bytes at `address`, as a value of `shape`. */
 /* ---- whole.c ---- */
 void value_whole_start(Verifier *v);
 /* Returns the value of buffer b if it is held outside the map and has this shape; else NULL. */
@@ -392,7 +403,7 @@ bool value_write_whole(Verifier *v, BufferId b, uint64_t bytes, uint32_t val);
 
 Val value_read_at(Verifier *v, Pc pc, BufferId b, uint64_t address, uint64_t bytes, uint32_t shape,
                   const char *what, uint32_t arg);
-/* Writes the value to b. Takes its shape, dtype and bytes from b. */
+/* Writes a value to buffer b. The value gets the shape, dtype and bytes of b. */
 void value_write(Verifier *v, Pc pc, BufferId b, Val val);
 void value_write_at(Verifier *v, Pc pc, BufferId b, uint64_t address, uint64_t bytes, Val val);
 /* Returns the entries of a value and their number *n. A value without a list has one entry, the
@@ -413,14 +424,14 @@ void value_memory_start(Verifier *v); /* sets the values of persistent buffers a
                                        * step */
 
 /* ---- the effect of an instruction on memory ---- */
-void value_compute(Verifier *v, Pc pc); /* op.c: ops of the graph */
-void value_move(Verifier *v, Pc pc);    /* move.c: pass, cast, fill, RESHAPE, COMM */
+void value_compute(Verifier *v, Pc pc); /* op.c: for ops of the graph */
+void value_move(Verifier *v, Pc pc);    /* move.c: for pass, cast, fill, RESHAPE and COMM */
 /* move.c: for an all_reduce over stages. Contributes this program's part, once. Returns true when
  * every stage has contributed. */
-/* *brought is the newest pc whose part was contributed. */
+/* *brought is the newest pc for which this program has contributed its part. */
 bool value_meet_stages(Verifier *v, Pc pc, Pc *brought);
-bool value_exchange(Verifier *v, Pc pc); /* send, recv; false: the peer has not reached the match
-                                          * yet */
+bool value_exchange(Verifier *v, Pc pc); /* send, recv; returns false if the other program has not
+                                            reached the communication yet */
 /* ---- halo.c ---- */
 void value_halo(Verifier *v, Pc pc);
 /* Returns the bytes of a rank's two strips of dimension d; 0: dimension d has no halo. */
@@ -431,9 +442,10 @@ const char *value_window_fault(const Verifier *v, const Window *w, const Shape *
                                int64_t outputs, bool is_output);
 
 /* ---- strides.c ---- */
-/* stride_pack, stride_unpack, and the all_to_all of the packed messages */
+/* checks stride_pack, stride_unpack, and the all_to_all of the packed messages */
 void value_strides(Verifier *v, Pc pc);
-/* True if the input of instruction pc has strides along the instruction's group. */
+/* True if the input of instruction pc has strided rows along the axes of the instruction's
+ * group. */
 bool value_has_strides(const Verifier *v, Pc pc);
 /* Returns NULL, or the fault in the deal of dimension d of argument `arg` of an op. */
 const char *value_stride_fault(const Verifier *v, const Binding *b, const Shape *s, uint32_t arg,

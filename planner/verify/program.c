@@ -130,7 +130,7 @@ static void check_compute(Verifier *v, Pc pc)
     const Instr *in = &v->p->code.at[pc];
     const OpInfo *info = op_info(in->op);
     const uint32_t n_args = info->sig.n_in + info->sig.n_out;
-    /* binding alone does not refuse this, because it can derive the shapes of outputs */
+    /* op_bind does not refuse a wrong number, because it can derive the shapes of outputs */
     if (in->n_in != info->sig.n_in || in->args.n < n_args) {
         verify_report(v, RULE, pc, "needs %u inputs and %u outputs", info->sig.n_in,
                       info->sig.n_out);
@@ -264,7 +264,7 @@ static void check_instr(Verifier *v, Pc pc)
     check_spaces(v, pc);
 }
 
-/* Checks that the members of a launch group follow each other on one stream. */
+/* Checks that the members of a launch group come directly one after the other on one stream. */
 static void check_launches(Verifier *v)
 {
     typedef struct ProgramState {

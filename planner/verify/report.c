@@ -35,7 +35,8 @@ bool verify_reports(const Verifier *v, const char *rule)
     return true;
 }
 
-/* Returns "program 0, 13 tp all_reduce (mb 0, layers.0.attention): " and the script's line. */
+/* Returns for example "program 0, 13 tp all_reduce (mb 0, layers.0.attention): ", and sets *loc to
+ * the line of the script. */
 static const char *place(const Verifier *v, Pc pc, Loc *loc)
 {
     *loc = (Loc){NULL, 0};
@@ -54,7 +55,7 @@ static const char *place(const Verifier *v, Pc pc, Loc *loc)
                        *path ? ", " : "", path);
 }
 
-/* Returns the message behind the instruction's description, and sets *loc. */
+/* Returns the message with the description of the instruction before it, and sets *loc. */
 __attribute__((format(printf, 4, 0))) static const char *placed(const Verifier *v, Pc pc, Loc *loc,
                                                                 const char *format, va_list args)
 {

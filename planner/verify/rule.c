@@ -16,8 +16,8 @@ const char *verify_rounding_fault(const Instr *in, const Attrs *a, DType param)
     return a->site == (int64_t)in->unit ? NULL : "rounds with the random numbers of another unit";
 }
 
-/* Returns the fault that the attributes of an update have without regard to the graph; NULL: there
- * is none. */
+/* Returns the fault that the attributes of an update have in themselves, without a comparison with
+ * the graph; NULL if there is none. */
 const char *verify_rule_fault(const Instr *in, const Attrs *a)
 {
     Attrs rest = *a;
@@ -34,8 +34,9 @@ const char *verify_rule_fault(const Instr *in, const Attrs *a)
     return memcmp(&rest, &none, sizeof rest) == 0 ? NULL : "has the attributes of another op";
 }
 
-/* Checks the update of a bias that balances experts. It must move the bias by the rate in the
- * graph, towards equal numbers of choices. No other parameter may have this update. */
+/* Checks an update of parameter t. If t is a bias that balances experts, the update must change it
+ * by the rate in the graph, towards equal numbers of choices. No other parameter may have such an
+ * update. */
 bool verify_balance(Verifier *v, Pc pc, TensorId t)
 {
     const bool balances = graph_balances(v->g, &v->g->tensors.at[t]);

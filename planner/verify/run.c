@@ -1,8 +1,8 @@
-/* Runs every program over abstract memory. A program that receives a value waits for the program
- * that sends it. */
+/* Runs every program with values in the place of numbers. A program that receives a value waits for
+ * the program that sends it. */
 #include "planner/verify/private.h"
 
-/* A program's own state while other programs run. */
+/* The state of one program while the other programs run. */
 typedef struct ProgramState {
     Pc pc;
     RangeMap memory;
@@ -10,7 +10,8 @@ typedef struct ProgramState {
     bool *has_views;
     Vals vals;
     uint32_t *present_slots, n_present_slots, *n_updates;
-    Pc brought; /* the all_reduce over stages for whose end the program waits */
+    Pc brought; /* the all_reduce over stages to which the program has contributed and whose end it
+                   waits for */
     bool begun, ended;
 } ProgramState;
 
@@ -48,7 +49,7 @@ static bool step(Verifier *v, ProgramState *r, Pc pc)
     return true;
 }
 
-/* Makes room for all values at once, because a growing list is copied again and again. */
+/* Allocates memory for all values at once, because a list that grows is copied each time. */
 static void reserve_values(Verifier *v)
 {
     uint32_t n = 1;

@@ -1,5 +1,6 @@
-/* Checks 8-bit and 4-bit numbers: the graph must undo every scale. The rules follow from the
- * signatures of ops, and share no code with the passes. */
+/* Checks scales of 8-bit and 4-bit numbers: wherever the graph scales a number, it must divide by
+ * the same scale later. The rules follow from the signatures of ops, and share no code with the
+ * passes. */
 #include <assert.h>
 #include <string.h>
 
@@ -26,8 +27,8 @@ static uint32_t dims_of_first(const Binding *b, uint32_t arg)
     return set;
 }
 
-/* Returns the fault of a quantise node: its scale must be the largest magnitude of the same
- * tensor. */
+/* Returns the fault of a quantise node; NULL if there is none. Its scale must be the largest
+ * magnitude of the same tensor. */
 static const char *fault_of_quantise(const Verifier *v, const Node *n)
 {
     const Node *max = producer(v->g, n->in[1]);
@@ -43,8 +44,9 @@ static const char *fault_of_quantise(const Verifier *v, const Node *n)
     return NULL;
 }
 
-/* 4-bit numbers have scales in e4m3, and a largest magnitude of the tensor. Weights have square
- * blocks, so that both products with a weight read the same rounded numbers. */
+/* Returns the fault of a node that makes 4-bit numbers. It must use scales in e4m3 and the largest
+ * magnitude of the tensor. Blocks of weights must be square, so that both products with a weight
+ * read the same rounded numbers. */
 static const char *fault_of_pairs(const Verifier *v, const Node *n)
 {
     const Attrs *attrs = graph_attrs_at(v->g, n->attrs);

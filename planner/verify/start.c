@@ -2,8 +2,8 @@
  * All other buffers hold values of the previous step. */
 #include "planner/verify/private.h"
 
-/* Returns the value of a flat buffer with the parameters of a unit. With `moment` 1 or 2, returns
- * the value of a buffer with their moments. */
+/* Returns the value of a flat buffer with the parameters of a unit. If `moment` is 1 or 2, returns
+ * the value of the buffer with this moment of the parameters. */
 static Val flat_parameters(Verifier *v, const Unit *unit, uint32_t moment)
 {
     LIST(ValueEntry) entries = {0};
@@ -36,7 +36,7 @@ static void hold_parameters(Verifier *v, BufferId b, uint32_t *flat_of)
         const Unit *unit = &v->g->units.at[at->unit];
         const Shape *s = value_shape_at(v, v->canon[at->shape]);
         Shape want = {.n_dims = 1, .dim = {(int64_t)unit->padded}};
-        /* a whole copy of the weights, which each step updates */
+        /* a whole copy of the weights, which each step writes again */
         bool gathered = at->category == CATEGORY_gathered;
         for (uint32_t a = 0; a < v->plan->mesh.n_axes; a++)
             if (!gathered && unit->shard >> a & 1) want.layout.on[a] = SPLIT(0);
@@ -60,7 +60,8 @@ static void hold_parameters(Verifier *v, BufferId b, uint32_t *flat_of)
     value_write(v, 0, b, val);
 }
 
-/* Gives a buffer the moments of its unit. The buffer of first moments comes first. */
+/* Gives a buffer the value of the moments of its unit. Of two such buffers, the first one in the
+ * plan has the first moments. */
 static void hold_moments(Verifier *v, BufferId b, uint32_t *n_of)
 {
     UnitId u = v->p->buffers.at[b].unit;

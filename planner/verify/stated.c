@@ -1,6 +1,5 @@
-/* Checks numbers that the text states although other fields determine them, such as sizes of
- * arenas. Also checks settings that several instructions must share. An executor uses these numbers
- * without a check. */
+/* Checks numbers in the text that follow from other fields, such as sizes of arenas, and settings
+ * that must be the same in several instructions. An executor uses these numbers without a check. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -10,7 +9,7 @@
 
 /* ---- tensors have different names ---- */
 
-/* Weights are compared and stored by name. */
+/* Checks that names are unique, because weights are compared and stored by name. */
 static void check_names(Verifier *v)
 {
     const Graph *g = v->g;
@@ -34,7 +33,7 @@ static void check_names(Verifier *v)
 static void check_matches(Verifier *v)
 {
     uint32_t newest = 0;
-    /* a gather program numbers all tensors, even those that do not move */
+    /* a program that gathers state numbers all tensors, even those that are not sent */
     if (v->plan->programs.n > 0 && v->plan->programs.at[0].purpose == PURPOSE_gather) return;
     for (uint32_t i = 0; i < v->plan->programs.n; i++) {
         const Program *p = &v->plan->programs.at[i];
@@ -97,7 +96,7 @@ static void check_optimizer(Verifier *v)
             }
             if (in->op != OP_clip_coef) continue;
             if (!clip) clip = in;
-            if (!(now->clip >= 0)) /* 0: no clipping */
+            if (!(now->clip >= 0)) /* 0 means no clipping */
                 verify_report(v, RULE, pc, "clips at %g", now->clip);
             if (now->clip != settings_of(v->plan, clip)->clip)
                 verify_report(v, RULE, pc, "clips at %g, but another program clips at %g",
@@ -122,9 +121,10 @@ static const char *flag_fault(const Buffer *b, bool is_updated_from)
         return "must keep its value between steps";
     if (is_updated_from && !b->persistent && !b->result)
         return "is read by an update, so it must be a result or keep its value between steps";
-    const bool may_live =
-        lives || b->category == CATEGORY_gradient || b->category == CATEGORY_state ||
-        b->category == CATEGORY_gathered; /* the weights of a step, or memory for them */
+    const bool may_live = lives || b->category == CATEGORY_gradient ||
+                          b->category == CATEGORY_state ||
+                          b->category == CATEGORY_gathered; /* the weights that are used in a step,
+                                                               or memory for them */
     if (b->persistent && !may_live) return "has a category that cannot keep values between steps";
     return NULL;
 }
@@ -150,8 +150,8 @@ static void check_flags(Verifier *v)
         const uint32_t flags = op_info(in->op)->flags;
         if (in->op == OP_clip_coef) check_scalars(v, pc);
         if (!(flags & OP_UPDATES) || flags & OP_ONCE) continue;
-        /* The last input holds the scalars of the step. Other inputs belong to the unit, and the
-         * last of them is the gradient. */
+        /* The last input holds the scalars of the step. The other inputs belong to the unit, and
+         * the last of these is the gradient. */
         for (uint32_t i = 0; i + 1u < in->n_in; i++) {
             const BufferId b = program_root(p, program_arg(p, in, i), NULL);
             if (p->buffers.at[b].unit != in->unit)

@@ -48,8 +48,8 @@ static int by_low(const void *a, const void *b)
     return x->hi < y->hi ? -1 : x->hi > y->hi;
 }
 
-/* True if the intervals follow each other from 0 to the end. Lengths alone do not show that each
- * index occurs once. */
+/* True if the intervals, in ascending order, cover the dimension without gaps or overlaps. Their
+ * lengths alone would not show this. */
 static bool tiles(const Verifier *v, const Deal *d)
 {
     Interval *at = arena_array(v->arena, d->n, sizeof *at);
@@ -64,7 +64,7 @@ static bool tiles(const Verifier *v, const Deal *d)
     return next == n && end == d->size;
 }
 
-/* True if the segments follow each other in order. */
+/* True if each segment begins where the previous one ends. */
 static bool are_side_by_side(const Verifier *v, const Deal *d)
 {
     int64_t end = 0;
@@ -76,8 +76,8 @@ static bool are_side_by_side(const Verifier *v, const Deal *d)
     return end == d->size;
 }
 
-/* True if the intervals of a halo reach around the dimension at most once. They may overlap, and
- * may exceed an edge. */
+/* True if the intervals of a halo exceed the dimension by at most its own size on each side. They
+ * may overlap. */
 static bool reaches_once(const Verifier *v, const Deal *d)
 {
     for (uint32_t k = 0; k < d->n; k++) {
@@ -136,7 +136,7 @@ static void check_deals(Verifier *v)
     }
 }
 
-/* Checks that dimensions are positive and their product is bounded. */
+/* True if all dimensions are positive and their product is at most MAX_ELEMENTS. */
 static bool dims_ok(uint32_t n_dims, const int64_t *dim)
 {
     int64_t n = 1;
@@ -148,7 +148,7 @@ static bool dims_ok(uint32_t n_dims, const int64_t *dim)
     return true;
 }
 
-/* Returns NULL, or the fault. */
+/* Returns NULL, or the fault of the layout. */
 static const char *layout_fault(const Verifier *v, uint32_t n_dims, const int64_t *dim,
                                 const DealId *deal, const Layout *layout)
 {
@@ -346,7 +346,8 @@ static void check_units(Verifier *v)
                           g->tensors.at[t].name, times[t]);
 }
 
-/* Checks the numbers by which reports divide. All are zero in a plan that was made by hand. */
+/* Checks the numbers by which reports divide. In a plan that was made by hand, all of them are
+ * zero. */
 static void check_step(Verifier *v)
 {
     const StepInfo *s = &v->plan->step;

@@ -1,6 +1,6 @@
-/* The end of a step. Squared norms must count each element once, and the clip coefficient must
- * follow from all of them. The optimizer must update each parameter once with its whole gradient.
- * This file also runs programs instruction by instruction. */
+/* Checks the end of a step. The squared norm must count each element once, and the factor for
+ * clipping must follow from all elements. The optimizer must update each parameter once, with its
+ * whole gradient. This file also runs programs instruction by instruction. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -16,7 +16,8 @@ static TensorId gradient_of_value(const Verifier *v, Hash128 vn)
     return 0;
 }
 
-/* Returns the axes over which the squares of an entry must be summed to count the whole tensor. */
+/* Returns the axes over which the squares of an entry must be summed so that all elements of the
+ * tensor count. */
 static AxisSet norm_axes(const Verifier *v, const Val *val, const ValueEntry *entry)
 {
     AxisSet flat = val->list ? layout_axes_split(&value_shape_at(v, val->shape)->layout, -1) : 0;
@@ -113,7 +114,7 @@ static bool counts_in_norm(const Verifier *v, TensorId t)
     return tensor_trains(p) && p->grad && !graph_balances(v->g, p);
 }
 
-/* Explains a norm in which one parameter is counted in the place of another. */
+/* Reports a wrong norm in which one parameter is counted twice and another not at all. */
 static bool explain_exchange(Verifier *v, Pc pc, Hash128 is)
 {
     for (TensorId t = 1; t < v->g->tensors.n; t++) {
@@ -321,7 +322,8 @@ static Val update_entries(Verifier *v, Pc pc, const Val *param, const Val *grad)
     ValueEntry one, two;
     uint32_t n, m;
     const ValueEntry *p = value_entries(v, param, &one, &n), *g = value_entries(v, grad, &two, &m);
-    /* a single vector that fills its unit and was reduce-scattered as a whole */
+    /* `grad` may be a single vector that fills the whole unit and was reduce-scattered as a
+     * whole */
     if (param->list && !grad->list && n == 1 && p->lo == 0 &&
         p->n == (uint64_t)value_shape_at(v, grad->shape)->dim[0])
         two.n = p->n, two.shape = p->shape;
@@ -394,10 +396,10 @@ void value_update(Verifier *v, Pc pc)
     }
 }
 
-/* ---- what must hold when a step has ended ---- */
+/* ---- conditions at the end of a step ---- */
 
-/* Checks a buffer that held parameters of a unit when the step began. It must now hold their
- * updated values. */
+/* Checks a buffer that held parameters of a unit when the step began. It must now hold the updated
+ * values. */
 static void end_of_parameters(Verifier *v, BufferId b)
 {
     const Buffer *at = &v->p->buffers.at[b];

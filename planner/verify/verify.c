@@ -50,7 +50,7 @@ static void prove_program(Verifier *v, uint32_t program)
     if (v->proofs & VERIFY_layouts) verify_dtypes(v);
 }
 
-/* What one thread proves, with its own memory and diagnostics. */
+/* The proofs that one thread runs, with its own memory and diagnostics. */
 typedef enum ProofPart { PROOF_values, PROOF_metadata, PROOF_deadlock, PROOF_programs } ProofPart;
 typedef struct Apart {
     Verifier v;
@@ -59,8 +59,8 @@ typedef struct Apart {
 
 enum { VALUES = VERIFY_layouts | VERIFY_scale | VERIFY_coverage | VERIFY_redundant };
 
-/* The values take longest, so their part comes first. The parts from PROOF_programs on prove one
- * program each. */
+/* The proofs of values take the longest time, so they are started first. From number PROOF_programs
+ * on, each part proves one program. */
 static void prove_part(Verifier *v, uint32_t part)
 {
     switch (part) {
@@ -85,13 +85,15 @@ static void prove_apart(void *self, uint32_t part)
     own->told = diag_in(own->v.arena);
     own->v.d = &own->told;
     prove_part(&own->v, part);
-    if (own->told.items.n > 0) return; /* its texts are in the arena */
+    if (own->told.items.n > 0)
+        return; /* the texts of the reports are in the part's arena, so it is
+                   not freed */
     arena_free(own->v.arena);
     own->v.arena = NULL;
 }
 
-/* Copies the verifier for each part. The caches of bound ops start empty, because a cache has room
- * for one writer only. */
+/* Makes a copy of the verifier for each part. The caches of bound ops are empty in the copies,
+ * because only one thread may write to a cache. */
 static Apart *copies_of(const Verifier *v, uint32_t n)
 {
     Apart *all = arena_array(v->arena, n, sizeof *all);
@@ -106,8 +108,8 @@ static Apart *copies_of(const Verifier *v, uint32_t n)
     return all;
 }
 
-/* Runs all proofs behind the first ones, each part in a thread. If a proof fails, runs all of them
- * again in order, so that reports do not depend on threads. */
+/* Runs all proofs after those of structure, each part in a thread. If a proof fails, runs all of
+ * them again one after the other, so that the order of reports does not depend on threads. */
 static void prove_parts(Verifier *v)
 {
     const uint32_t n_programs = v->plan->programs.n, n = PROOF_programs + n_programs;
@@ -141,8 +143,8 @@ static bool structure(Verifier *v)
     return v->n_reported == 0;
 }
 
-/* Returns NULL, or the fault of these attributes. Equal instructions share them, so `fits`
- * [attributes x op] remembers which of them fit. */
+/* Returns NULL, or the fault of these attributes. Equal instructions have the same attributes, so
+ * `fits` [attributes x op] stores which of them are right. */
 static const char *attributes_fault(Verifier *v, OpKind op, AttrsId attrs, bool *fits)
 {
     bool *known = &fits[(size_t)attrs * OP_COUNT + op];
@@ -153,8 +155,8 @@ static const char *attributes_fault(Verifier *v, OpKind op, AttrsId attrs, bool 
     return NULL;
 }
 
-/* Checks the attributes of all instructions. Comes last, because the proofs of values report a
- * wrong attribute more clearly. */
+/* Checks the attributes of all instructions. This runs last, because the proofs of values explain a
+ * wrong attribute better. */
 static void check_attributes(Verifier *v)
 {
     bool *fits = arena_array(v->arena, v->g->attrs.n, OP_COUNT * sizeof *fits);

@@ -22,7 +22,7 @@ enum {
     VERIFY_coverage = 32, /* each logical element of weights, gradients, states and batch is handled
                            * exactly once; recomputation changes no state */
     VERIFY_redundant = 64, /* communication whose result is unused or already present (warning) */
-    VERIFY_metadata = 128, /* the plan's statements about itself: step, axes, units, categories */
+    VERIFY_metadata = 128, /* what the plan says about itself: step, axes, units, categories */
     VERIFY_all = 255,
     /* for tests: leave out all short cuts. They change no answer and no report. */
     VERIFY_in_full = 256
@@ -41,8 +41,10 @@ bool verify_plan(const Plan *plan, uint32_t proofs, bool user_plan, Diag *d);
 typedef struct Capacity {
     uint64_t device_bytes, reserved_bytes; /* bytes of a device; the part of these bytes that no
                                             * plan may use */
-    uint64_t host_bytes;                   /* host memory of a node; 0: unknown, no limit */
-    uint32_t devices_per_node;             /* 0: all ranks on one node */
+    uint64_t host_bytes;                   /* the host memory of a node in bytes; 0: unknown, no
+                                              limit */
+    uint32_t devices_per_node;             /* the number of devices of a node; 0: all ranks are on
+                                              one node */
 } Capacity;
 /* Returns the bytes of a device that a plan may use. */
 static inline uint64_t usable_bytes(uint64_t device_bytes, uint64_t reserved_bytes)

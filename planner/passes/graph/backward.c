@@ -1,8 +1,8 @@
 /* Derives the gradient graph. The gradients of a contraction follow from its signature; the
- * gradients of every other op follow from its row of ops.def. Gradients take the activation's
- * layout; backward nodes split the same indices as their forward node. If several nodes write one
- * gradient tensor, its value is their sum. A gradient of an 8-bit contraction takes several nodes:
- * float8_backward.c. */
+ * gradients of every other op are in its row of ops.def. A gradient has the layout of its
+ * activation, and a backward node splits the same indices as its forward node. If several nodes
+ * write one gradient tensor, its value is their sum. A gradient of an 8-bit contraction takes
+ * several nodes: see float8_backward.c. */
 #include <assert.h>
 
 #include "planner/passes/graph/float8.h"
@@ -36,7 +36,8 @@ TensorId gradient_of(Job *job, TensorId id)
     return grad;
 }
 
-/* Returns the backward op's letter for the index that is `letter` in the forward node. */
+/* Returns the letter that the backward op's row uses for the index which is `letter` in the forward
+ * node's row. */
 static char follow_letter(const Node *f, const Binding *forward, const Backward *w,
                           const Binding *backward, char letter)
 {
@@ -62,7 +63,7 @@ static bool add_backward(Job *job, NodeId forward_id, const Backward *w)
         if (!in[i]) return true; /* no gradient reaches this output */
     }
     for (uint32_t j = 0; j < w->n_of; j++) out[j] = gradient_of(job, f.in[w->of[j]]);
-    static const Attrs none; /* passing a gradient on needs no attribute */
+    static const Attrs none; /* an op that passes the gradient on needs no attribute */
     const Attrs *attrs = w->op == OP_pass ? &none : graph_attrs_at(g, f.attrs);
     NodeId id = graph_node(g, job->arena, w->op, in, w->n_in, out, w->n_of, attrs, f.module, f.loc);
     Node *n = &g->nodes.at[id];
@@ -77,7 +78,8 @@ static bool add_backward(Job *job, NodeId forward_id, const Backward *w)
     return true;
 }
 
-/* Returns [tensor]: true if the loss depends on a trained parameter through the tensor. */
+/* Returns an array with one entry for each tensor: true if a trained parameter affects the loss
+ * through this tensor. */
 static bool *find_needs(Job *job)
 {
     const Graph *g = &job->plan->graph;
@@ -96,8 +98,9 @@ static bool *find_needs(Job *job)
     return needs;
 }
 
-/* Orders the forward nodes by their gradients: the last one first. The pieces of a tiled region
- * keep their own order, because each piece's backward pass follows its forward pass. */
+/* Returns the forward nodes in the order in which their gradients are computed: the last node
+ * first. The pieces of a tiled region keep their order, because the backward nodes of each piece
+ * follow its forward nodes. */
 static NodeId *backward_order(const Job *job)
 {
     const Graph *g = &job->plan->graph;

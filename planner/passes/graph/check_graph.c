@@ -1,7 +1,7 @@
-/* Invariants of the graph after every pass: indices are in range; layouts name dimensions of their
- * tensor; each split letter of a node is a letter that the op may split, and fits the layouts of
- * the node's arguments. The check takes linear time. A node that has not changed since the last
- * check, with tensors of the same sizes, is not checked again. */
+/* Checks conditions that the graph must meet after every pass: indices are in range; layouts name
+ * existing dimensions; each index that a node splits may be split by its op, and agrees with the
+ * layouts of the node's arguments. The check takes linear time. A node that has not changed since
+ * the last check is skipped if its tensors have the same sizes as then. */
 #include <assert.h>
 #include <string.h>
 
@@ -42,8 +42,8 @@ static bool node_fits(const Graph *g, const Node *n, uint32_t n_axes, Diag *d)
     return n->module < g->modules.n && n->attrs < g->attrs.n && n->forward < g->nodes.n;
 }
 
-/* Returns how many nodes of the last check can be compared with the nodes of this check: 0 if a
- * tensor, or a number on which all nodes depend, has changed. */
+/* Returns how many nodes need not be checked again if they are unchanged. Returns 0 if a tensor, or
+ * a number on which all nodes depend, has changed. */
 static uint32_t comparable(const CheckedGraph *last, const Graph *g, uint32_t n_axes)
 {
     if (last->n_axes != n_axes || g->nodes.n < last->nodes.n || g->tensors.n < last->dims.n ||
@@ -64,7 +64,8 @@ static void make_room(CheckedGraph *last, const Graph *g)
     while (last->nodes.n < g->nodes.n) list_add(last->arena, &last->nodes);
 }
 
-/* Remembers the sizes of tensors, unless they equal the sizes of the last check. */
+/* Stores the sizes of tensors for the next check. If `equal` is true, only those of new tensors are
+ * stored. */
 static void remember(CheckedGraph *last, const Graph *g, uint32_t n_axes, bool equal)
 {
     TensorId t = equal ? last->dims.n : 1;
@@ -95,7 +96,8 @@ bool check_graph(const Job *job, CheckedGraph *last, const char *pass)
         if (id < n_known && memcmp(n, &last->nodes.at[id], sizeof *n) == 0) continue;
         if (!node_fits(g, n, n_axes, job->diag))
             return fail(job->diag, pass, n->loc, "is malformed", op_info(n->op)->name);
-        memcpy(&last->nodes.at[id], n, sizeof *n); /* copies its padding, too */
+        memcpy(&last->nodes.at[id], n, sizeof *n); /* memcpy also copies the padding bytes of the
+                                                      struct, which are compared next time */
     }
     remember(last, g, n_axes, n_known > 0);
     return true;

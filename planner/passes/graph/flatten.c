@@ -1,7 +1,8 @@
-/* Order and offsets of parameters in their flat units. Parameters that tp cuts come first. Then
- * come parameters whose gradients are partial sums on tp, so that one collective can sum them over
- * tp. The rest follows. If tp is refined, each class is sorted by axes, so that parameters summed
- * over one sub-axis do not come between parameters summed over both. */
+/* Chooses the order and offsets of parameters in their flat units. Parameters that tp splits come
+ * first. Then come parameters whose gradients are partial sums on tp, so that one collective can
+ * sum all of them. The rest follows. If tp consists of several axes, each class is sorted by axes.
+ * Otherwise a parameter that is summed over one of the axes could lie between parameters that are
+ * summed over both. */
 #include <assert.h>
 #include <string.h>
 
@@ -18,10 +19,11 @@ static uint64_t align_up(uint64_t n, uint64_t to)
     return (n + to - 1) / to * to;
 }
 
-/* Finds Tensor.partial of every parameter: the axes on which every contribution to its gradient is
- * partial. If one contribution is whole, the partial contributions must be summed at once, because
- * a later sum over all contributions would count the whole contribution once for each rank. (A tied
- * embedding reads all tokens, its head only a part of them.) */
+/* Sets Tensor.partial of every parameter: the axes on which every contribution to its gradient is
+ * partial. If one contribution is whole on an axis, the partial contributions are summed over this
+ * axis before they are added to it, because a later sum would count the whole one once for each
+ * rank. (Example: an embedding that is also the head. The embedding reads all tokens, the head only
+ * some of them.) */
 static bool find_partial(Job *job)
 {
     Graph *g = &job->plan->graph;
@@ -72,7 +74,8 @@ static uint64_t local_elements(const Job *job, const Tensor *t)
     return (uint64_t)shape_local_elements(&s, &job->plan->mesh, &job->plan->graph.deals);
 }
 
-/* Places the parameters from i on that have the class and key of parameter i and no place yet. */
+/* Appends to `sorted` the parameters from number i on that have the class and key of parameter i
+ * and are not in the list yet. */
 static void sort_like(Job *job, const Unit *u, uint32_t i, bool *placed, TensorId *sorted,
                       uint32_t *n)
 {

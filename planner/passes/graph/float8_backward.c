@@ -14,16 +14,17 @@ typedef struct Derive {
     NodeId forward;
 } Derive;
 
-/* True if the node makes or reads a scale for each token. */
+/* True if the node computes or reads one scale for each token. */
 static bool scales_tokens(const Node *n)
 {
     const uint32_t scale = op_info(n->op)->flags & OP_MAGNITUDE ? n->n_in : 1;
     return (scale == n->n_in || n->n_in == 2) && op_dim(n->op, scale, INDEX_tokens) >= 0;
 }
 
-/* Returns the index of the first input, x, that the axis splits. Where ranks of a ring exchange
- * tokens for heads, x has some of the heads, but the product reads scales of the rank's own tokens.
- * These lie in zigzag order, from which no tokens can be sliced, so x is exchanged back first. */
+/* Returns the index of the first input, x, that the axis splits. If ranks of a ring exchange tokens
+ * for heads, x has some of the heads, but the product reads scales of the rank's own tokens. These
+ * tokens lie in zigzag order, from which a slice cannot be taken, so the layout of x is first
+ * changed back. */
 static int8_t split_of_first(const Job *job, const Node *n, const Tensor *x, uint32_t axis)
 {
     const int8_t on = x->use.on[axis];
@@ -33,7 +34,7 @@ static int8_t split_of_first(const Job *job, const Node *n, const Tensor *x, uin
                : on;
 }
 
-/* Gives a new node the layouts that propagation, which has already run, would have assigned. Each
+/* Gives a new node its layouts. Propagation would have assigned them, but it has already run. Each
  * axis splits the same index as in the first input. */
 static bool place(const Derive *v, TensorId made)
 {
@@ -59,7 +60,8 @@ static bool place(const Derive *v, TensorId made)
     return true;
 }
 
-/* out->whole: x's largest magnitude if a node has found it (nvfp4). */
+/* Adds the nodes that quantise x. out->whole: the largest magnitude of x, if a node has already
+ * computed it (nvfp4). */
 static bool quantise(const Derive *v, OpKind reader, uint32_t i, TensorId x, DType to,
                      Quantised *out)
 {
@@ -67,7 +69,8 @@ static bool quantise(const Derive *v, OpKind reader, uint32_t i, TensorId x, DTy
     like.op = reader;
     const TensorId known = out->whole;
     *out = float8_quantise(v->job, &like, i, x, float8_type(reader, to), known);
-    const bool at_once = op_info(reader)->flags & OP_BLOCKS; /* one node makes scale and value */
+    const bool at_once = op_info(reader)->flags & OP_BLOCKS; /* one node computes both the scales
+                                                                and the values */
     if (out->whole && !known && !place(v, out->whole)) return false;
     return (at_once || place(v, out->amax)) && place(v, out->value);
 }
@@ -85,7 +88,8 @@ static void add_product(const Derive *v, OpKind op, Quantised a, Quantised b, Te
     n->layer = v->f.layer;
     n->stage = v->f.stage;
     n->region = v->f.region;
-    for (uint32_t k = 0; k < job->plan->mesh.n_axes; k++) /* all three have the same letters */
+    for (uint32_t k = 0; k < job->plan->mesh.n_axes; k++) /* the product and its two operands use
+                                                             the same letters */
         n->split[k] = v->f.split[k];
 }
 
@@ -95,7 +99,8 @@ TensorId float8_source(const Graph *g, TensorId quantised)
     return op_info(n->op)->flags & OP_QUANTISES ? n->in[0] : quantised;
 }
 
-/* q, k and v read the same tensor, which is quantised along its rows only once. */
+/* Returns a quantised form of x. q, k and v read the same tensor; its form with scales for rows is
+ * made only once. */
 static bool quantise_input(const Derive *v, OpKind reader, TensorId x, Quantised *again,
                            Quantised *out)
 {
@@ -118,7 +123,7 @@ bool float8_backward(Job *job, NodeId forward, bool of_input, bool of_weight, Qu
     OpKind plain = info->scaled[SCALING_none];
     OpKind d0 = op_info((OpKind)((int)plain + 1))->scaled[info->scaling];
     OpKind d1 = op_info((OpKind)((int)plain + 2))->scaled[info->scaling];
-    bool rows = info->scaling != SCALING_tensorwise; /* or blocks */
+    bool rows = info->scaling != SCALING_tensorwise; /* true also for blocks */
     DType to = rows ? DT_e4m3 : DT_e5m2;
     TensorId y = g->tensors.at[v.f.out[0]].grad;
     TensorId x = float8_source(g, v.f.in[0]), w = float8_source(g, v.f.in[1]);

@@ -1,7 +1,7 @@
-/* Makes the nodes in front of a scaled contraction. One node finds the largest magnitude of an
- * operand (over all of it, or along the index that the contraction sums). The other node makes the
- * 8-bit operand. For blocks, one node makes both the operand and its scales; for 4-bit numbers it
- * needs the largest magnitude, too. */
+/* Makes the nodes before a scaled contraction. One node finds the largest magnitude of an operand
+ * (over all of it, or along the index that the contraction sums), and another node makes the 8-bit
+ * operand. For blocks, a single node makes both the operand and its scales. For blocks of 4-bit
+ * numbers, this node also reads the largest magnitude. */
 #include <assert.h>
 
 #include "planner/passes/graph/float8.h"
@@ -97,8 +97,8 @@ static uint32_t find_pair(const Graph *g, const Node *reader, uint32_t i, Tensor
     return 0;
 }
 
-/* Returns the dimension of operand i that has blocks. In the signature, the block stands behind
- * it. */
+/* Returns the dimension of operand i along which blocks lie. In the signature, the letter of the
+ * block comes directly after it. */
 static uint32_t blocked_dim(OpKind op, uint32_t i)
 {
     const int d = op_dim(op, i, INDEX_block);
@@ -117,7 +117,8 @@ static uint32_t kept_dim(const Node *reader, uint32_t i)
     return 0;
 }
 
-/* A weight's numbers of one block of each of its two dimensions share a scale. */
+/* Returns the op for blocks that are squares: the numbers of a weight in one block along both of
+ * its dimensions share a scale. */
 static OpKind squares_op(const Node *reader, uint32_t i)
 {
     const uint32_t n_dims = op_info(reader->op)->sig.in[2 + i].n_dims;
@@ -195,7 +196,7 @@ Quantised float8_quantise(Job *job, const Node *reader, uint32_t i, TensorId x, 
                           TensorId whole)
 {
     Graph *g = &job->plan->graph;
-    Node copy = *reader; /* the list of nodes may move when it grows */
+    Node copy = *reader; /* a copy, because adding a node can move the list of nodes */
     if (op_info(copy.op)->flags & OP_BLOCKS) return quantise_blocks(job, &copy, i, x, to, whole);
     uint32_t k = find_pair(g, &copy, i, x);
     Attrs attrs = {.scale = float8_largest(to)};

@@ -4,8 +4,8 @@
 
 #include "planner/passes/pass.h"
 
-/* True if the frozen parameters of a data unit are whole on every rank. ZeRO-1 and ZeRO-2 shard
- * only the state of the optimizer and gradients, and frozen parameters have neither. */
+/* True if the frozen parameters of a unit are whole on every data rank. ZeRO-1 and ZeRO-2 shard
+ * only gradients and the state of the optimizer, and frozen parameters have neither. */
 static bool stays_whole(const Job *job)
 {
     const PassConfig *zero = pass_config(job, PASS_zero);
@@ -13,8 +13,8 @@ static bool stays_whole(const Job *job)
            (zero != NULL && zero->zero.strategy != ZERO_optim_grads_params);
 }
 
-/* Sets the dtype of a frozen unit between steps: the option's dtype, or else the dtype of use,
- * because frozen parameters need no master copy. */
+/* Sets the dtype of a frozen unit between steps: the option's dtype. Without the option it is the
+ * dtype of use, because parameters that are not trained need no copy in higher precision. */
 static void settle(const Job *job, Unit *u)
 {
     Graph *g = &job->plan->graph;
@@ -23,14 +23,14 @@ static void settle(const Job *job, Unit *u)
     for (uint32_t i = 0; i < u->params.n; i++)
         g->tensors.at[u->params.at[i]].rest_dtype = u->rest_dtype;
     if (!stays_whole(job)) return;
-    u->dtype = g->tensors.at[u->params.at[0]].dtype; /* no rank gathers it, in 8 bits or
-                                                      * otherwise */
+    u->dtype = g->tensors.at[u->params.at[0]].dtype; /* every rank has the whole unit, so it is
+                                                        never gathered */
     u->replicate = (AxisSet)(u->replicate | u->shard);
     u->shard = 0;
 }
 
-/* Moves the frozen parameters of a unit to a new unit, which it returns. Returns the unit itself if
- * all its parameters are frozen, 0 if none is. */
+/* Moves the frozen parameters of a unit to a new unit, and returns the new unit. Returns the old
+ * unit if all its parameters are frozen, and 0 if none is. */
 static UnitId separate(Job *job, UnitId id)
 {
     Graph *g = &job->plan->graph;

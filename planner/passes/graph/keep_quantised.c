@@ -1,9 +1,9 @@
-/* Quantised inputs that are kept for the gradients of weights. With scales of rows or blocks, the
- * gradient of a weight reads its input in another quantised form than the forward product does.
+/* Quantised inputs that are kept for the gradients of weights. With scales for rows or blocks, the
+ * gradient of a weight reads its input in another quantised form than the forward product.
  * backward.c makes this form in the backward pass, so the unquantised input is kept until then.
- * float8 { keep_quantised = true } makes the form in the forward pass, behind the first form, and
- * only the form is kept. Two kinds of inputs do not change, because this would save no memory:
- * inputs that another backward node reads, and inputs of a layer that ac recomputes. */
+ * float8 { keep_quantised = true } makes the form in the forward pass, after the first form, and
+ * keeps only the form. Two kinds of inputs do not change, because this would save no memory: inputs
+ * that another backward node reads, and inputs of a layer that ac recomputes. */
 #include <assert.h>
 #include <string.h>
 
@@ -11,11 +11,12 @@
 
 typedef struct Mover {
     Graph *g;
-    bool *stays;          /* [tensor]: another reader needs it, so it is kept or made again
-                           * anyway */
-    NodeId *behind;       /* [node]: the forward node behind which it moves; 0: it stays */
-    NodeId *first, *next; /* first[node]: the first node that moves behind `node`. next[node]: the
-                           * next node that moves behind the same node */
+    bool *stays;          /* [tensor]: true if another reader needs it, so that it is kept or
+                             recomputed in any case */
+    NodeId *behind;       /* [node]: the forward node after which it is placed; 0: it does not
+                             move */
+    NodeId *first, *next; /* first[node]: the first node that is placed after `node`; next[node]:
+                             the next one placed after the same node */
 } Mover;
 
 static bool makes_form(const Node *n)
@@ -43,12 +44,14 @@ static void find_stays(Mover *m)
     }
 }
 
-/* Finds the place of each node that moves: behind the node that makes the form which the forward
- * product reads. */
+/* Finds the new position of each node that moves: after the node that makes the form which the
+ * forward product reads. */
 static void find_places(Mover *m)
 {
     const Graph *g = m->g;
-    for (NodeId id = (NodeId)g->nodes.n; id-- > g->n_forward + 1;) { /* lists keep their order */
+    for (NodeId id = (NodeId)g->nodes.n; id-- > g->n_forward + 1;) { /* backwards, so that each list
+                                                                        has the order of the
+                                                                        nodes */
         const Node *n = &g->nodes.at[id];
         if (!is_movable(g, n) || m->stays[n->in[0]]) continue;
         const Node *product = &g->nodes.at[n->forward];
@@ -60,7 +63,7 @@ static void find_places(Mover *m)
     }
 }
 
-/* Renumbers the nodes. */
+/* Rebuilds the list of nodes in the new order, and renumbers them. */
 static void rewrite(Mover *m, Job *job)
 {
     Graph *g = m->g;

@@ -33,13 +33,13 @@ static int64_t padded(int64_t part)
 typedef struct Pad {
     Job *job;
     Graph *g;
-    /* [tensor]: 1 + its dimension that is a vocabulary of logits; 0: none */
+    /* [tensor]: 1 + the dimension that is a vocabulary of logits; 0: it has none */
     uint8_t *dim;
 } Pad;
 
-/* True for ops that keep zero padding zero, or do not count it. 8-bit products are not among them,
- * because their scales would need padding, too. (GPUs refuse 8-bit heads of odd vocabularies
- * anyway.) */
+/* True for ops that keep zeros in the padding zero, or do not read the padding. 8-bit products are
+ * not among them, because their scales would need padding, too. (GPUs refuse 8-bit heads with odd
+ * vocabularies anyway.) */
 static bool keeps_padding(OpKind op)
 {
     const OpInfo *info = op_info(op);
@@ -104,7 +104,7 @@ static bool may_pad(Pad *p)
     return true;
 }
 
-/* True if only vocabularies of logits have the deal. */
+/* True if no dimension has this deal except vocabularies of logits. */
 static bool is_own(const Pad *p, DealId deal)
 {
     for (TensorId t = 1; t < p->g->tensors.n; t++)
@@ -113,8 +113,8 @@ static bool is_own(const Pad *p, DealId deal)
     return true;
 }
 
-/* Gives a weight the padded deal. If tp gave an uneven vocabulary a deal, changes that deal in
- * place, so that no deal stays without a tensor. */
+/* Gives a weight the padded deal. If tp gave an uneven vocabulary a deal, that deal itself is
+ * changed, so that no unused deal remains. */
 static void pad_weight(const Pad *p, Tensor *t, int dim)
 {
     Deals *deals = &p->g->deals;
@@ -129,7 +129,7 @@ static void pad_weight(const Pad *p, Tensor *t, int dim)
         t->deal[dim] = deal_padded(deals, p->job->arena, t->dim[dim], parts, (uint32_t)each);
 }
 
-/* Pads nothing for another framework, whose tensors have no such padding. */
+/* Does nothing in a plan for another framework, whose tensors have no such padding. */
 bool pass_pad(Job *job)
 {
     Graph *g = &job->plan->graph;

@@ -17,7 +17,8 @@ static char letter_of_inputs(const Graph *g, const Node *n, const Binding *b, ui
         if (!layout_is_split(on)) continue;
         char letter = b->letter[i][layout_dim(on)];
         if (op_may_split(n->op, letter) || !params) return op_may_split(n->op, letter) ? letter : 0;
-        return letter; /* a parameter is split that the op needs whole, which is refused below */
+        return letter; /* the op needs this index whole although the parameter is split on it; an
+                          error is reported later */
     }
     return 0;
 }
@@ -33,9 +34,9 @@ static char letter_of_output(const Graph *g, const Node *n, const Binding *b, ui
     return 0;
 }
 
-/* True if a parameter determines the split of another sub-axis of the same mesh axis. Ranks along
- * this sub-axis then all do the same work, because an activation split over both sub-axes could not
- * be gathered over only one sub-axis. */
+/* True if a parameter decides the split of another of the axes into which the same axis of the user
+ * was refined. All ranks along `axis` then do the same work, because an activation that is split
+ * over both axes could not be gathered over only one of them. */
 static bool is_led_by_sibling(const Job *job, const Node *n, const Binding *b, uint32_t axis)
 {
     const Mesh *mesh = &job->plan->mesh;
@@ -70,7 +71,8 @@ static bool place_output(Job *job, const Node *n, const Binding *b, uint32_t j, 
     /* the op is small and writes state, so it stays whole */
     if (op_info(n->op)->flags & OP_ONCE) fixed = true;
     if (!fixed) out->use.on[axis] = layout_is_split(made) ? made : (int8_t)WHOLE;
-    /* split even if the value is gathered at once, because each rank then makes only a part */
+    /* the output is split even if it is gathered directly afterwards, because each rank then
+     * computes only a part of it */
     if (layout_is_split(made)) {
         DealId *deal = &out->deal[layout_dim(made)];
         if (!*deal) *deal = deal_of_letter(g, n, b, n->split[axis]);
@@ -80,7 +82,8 @@ static bool place_output(Job *job, const Node *n, const Binding *b, uint32_t j, 
     int d = layout_dim(on);
     Shape s = {.n_dims = out->n_dims, .layout = out->use};
     uint32_t parts = shape_parts(&s, &job->plan->mesh, d);
-    const int64_t pieces = b->size[(int)b->letter[n->n_in + j][d]]; /* index h of (hp) is split */
+    const int64_t pieces = b->size[(int)b->letter[n->n_in + j][d]]; /* for a composite dimension
+                                                                       (hp), index h is split */
     const bool whole_pieces = b->reads[n->n_in + j][d] || pieces == 0 || pieces % parts == 0;
     /* the last part of a field may be short, but every rank must have a part */
     const bool single = b->reads[n->n_in + j][d] || pieces == out->dim[d];
@@ -105,7 +108,8 @@ static bool place_output(Job *job, const Node *n, const Binding *b, uint32_t j, 
     return false;
 }
 
-/* Returns the split of `axis` that all readers of activation `t` require; WHOLE if they differ. */
+/* Returns the split on `axis` that all readers of activation `t` need; WHOLE if they need different
+ * ones. */
 static int8_t wanted_by_all(Job *job, TensorId t, uint32_t axis)
 {
     const Graph *g = &job->plan->graph;
@@ -123,7 +127,7 @@ static int8_t wanted_by_all(Job *job, TensorId t, uint32_t axis)
     return wanted;
 }
 
-/* Makes tensor `t` in the layout that all of its readers require. */
+/* Changes the layout of tensor `t` to the one that all of its readers need. */
 static void exchange(Job *job, TensorId t, AxisSet axes)
 {
     Tensor *at = &job->plan->graph.tensors.at[t];
@@ -132,17 +136,17 @@ static void exchange(Job *job, TensorId t, AxisSet axes)
         int8_t on = wanted_by_all(job, t, a);
         if (layout_is_split(on)) at->use.on[a] = on;
     }
-    /* the tensor is made with split tokens, so it keeps their deal even if no axis splits them any
-     * more */
+    /* The tensor is computed with split tokens, so it keeps the deal of these tokens even if no
+     * axis splits them afterwards. */
     const Shape s = {.n_dims = at->n_dims, .layout = at->use};
     for (int d = 0; d < at->n_dims; d++)
         if (shape_parts(&s, &job->plan->mesh, d) == 1 && at->deal[d]) return;
     sequence_fit(job, at);
 }
 
-/* Exchanges tensors at once where they are made, if all readers (experts, attention, a scan) need
- * the exchanged layout. Their size stays the same, and the backward pass finds them in the layout
- * that it needs. */
+/* Changes the layout of a tensor directly where it is computed, if all readers (experts, attention,
+ * a scan) need the same other layout. The tensor keeps its size, and the backward pass finds it in
+ * the layout that it needs. */
 static void exchange_at_once(Job *job)
 {
     const Graph *g = &job->plan->graph;
@@ -158,7 +162,7 @@ static void exchange_at_once(Job *job)
     }
 }
 
-/* Returns the letter of the samples, or of another index of the batch, that `axis` splits; 0:
+/* Returns the letter of the batch index that `axis` splits (samples, for example); 0 if it splits
  * none. */
 static char split_of_batch(const Job *job, const Node *n, uint32_t axis)
 {
@@ -166,8 +170,8 @@ static char split_of_batch(const Job *job, const Node *n, uint32_t axis)
     return role == INDEX_none ? 0 : op_letter(n->op, role);
 }
 
-/* True if `axis` splits the tokens of ring attention and is not an axis of the ring. Keys travel in
- * whole parts of the ring, so queries must be split in the same way. */
+/* True if `axis` splits the tokens of ring attention but does not belong to the ring. Keys travel
+ * in the ranges that the ring's axes make, so queries must be split in the same way. */
 static bool leaves_ring(const Job *job, const Node *n, uint32_t axis, char letter)
 {
     const AxisSet ring = job->context.ring_axes;
@@ -175,7 +179,7 @@ static bool leaves_ring(const Job *job, const Node *n, uint32_t axis, char lette
            op_role(n->op, letter) == INDEX_tokens;
 }
 
-/* Returns the index of the node's work that `axis` splits, if it may be split; 0: none. */
+/* Returns the letter of the index by which `axis` divides the node's work; 0 if there is none. */
 static char wanted_split(const Job *job, const Node *n, const Binding *b, uint32_t axis)
 {
     const Graph *g = &job->plan->graph;
@@ -196,8 +200,8 @@ static char wanted_split(const Job *job, const Node *n, const Binding *b, uint32
     return leaves_ring(job, n, axis, letter) ? 0 : letter;
 }
 
-/* Returns wanted_split. For strided rows in uneven pieces, which are not supported, returns 0; such
- * values are gathered. */
+/* Returns the result of wanted_split, except for strided rows in pieces of unequal size. These are
+ * not supported, so it returns 0 and the values are gathered. */
 static char split_of(const Job *job, const Node *n, const Binding *b, uint32_t axis)
 {
     const Mesh *mesh = &job->plan->mesh;
@@ -206,7 +210,8 @@ static char split_of(const Job *job, const Node *n, const Binding *b, uint32_t a
     return letter && op_strides_over(b, letter, ranks) ? letter : 0;
 }
 
-/* Splits the node's output by tokens again, after tokens were gathered or exchanged for heads. */
+/* Makes the node's output split by tokens again, after its inputs were gathered or exchanged for
+ * heads. */
 static void put_back(const Job *job, const Node *n, uint32_t axis)
 {
     Tensor *out = &job->plan->graph.tensors.at[n->out[0]];
@@ -215,8 +220,8 @@ static void put_back(const Job *job, const Node *n, uint32_t axis)
     if (!out->deal[d]) out->deal[d] = job->context.seq_deal;
 }
 
-/* Gives the rows of experts that drop no token a deal, by which only rooms that tokens take are
- * stored. */
+/* Gives the rows of experts that drop no token a deal of kind DEAL_rows: only rooms that have a
+ * token are stored. */
 static void place_rows(Job *job, const Node *n)
 {
     const char rooms = op_whole_letter(n->op, INDEX_rooms);

@@ -6,10 +6,11 @@ typedef struct Resize {
     const Graph *g;
     Graph *out;
     Arena *arena;
-    Diag *unread; /* reports of ops that do not take the new size; they are never shown */
+    Diag *unread; /* collects reports of ops that do not accept the new size; the reports are never
+                     shown */
     IndexRole role;
     int64_t was, size;
-    TensorId *now; /* [tensor of g]: the tensor of `out` */
+    TensorId *now; /* [tensor of g]: the tensor of `out` that corresponds to it */
 } Resize;
 
 int64_t graph_field_size(const Graph *g, IndexRole role)
@@ -41,8 +42,8 @@ static void add_source(Resize *r, const Node *n)
                n->loc);
 }
 
-/* A resize names the size of its output. Returns false if no node determines this size for a field
- * of another size. */
+/* For an op that resizes: sets the attribute of the output's size. Returns false if no node
+ * determines this size for a field of another size. */
 static bool follow(const Resize *r, const Node *n, Attrs *attrs)
 {
     const int d = op_dim(n->op, n->n_in, r->role);
@@ -67,7 +68,9 @@ static bool add_node(Resize *r, const Node *n)
         return true;
     }
     for (uint32_t i = 0; i < n->n_in; i++) {
-        if (!r->now[n->in[i]]) r->now[n->in[i]] = same(r, n->in[i]); /* a parameter */
+        if (!r->now[n->in[i]])
+            r->now[n->in[i]] = same(r, n->in[i]); /* a tensor that no node makes:
+                                                     a parameter */
         in[i] = r->now[n->in[i]];
     }
     if (!follow(r, n, &attrs)) return false;

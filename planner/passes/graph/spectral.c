@@ -8,7 +8,7 @@
 #include <assert.h>
 
 typedef struct SpectralNorm {
-    /* the weight; the vector over its first indices; the vector over its last indices */
+    /* the weight, the vector u over its first indices, and the vector v over its last indices */
     TensorId weight, of_rows, of_columns;
     OpKind outer; /* the op that makes the outer product of the two vectors */
 } SpectralNorm;
@@ -52,8 +52,8 @@ static Node *backward_node(Job *job, OpKind op, const TensorId *in, TensorId out
     return n;
 }
 
-/* Adds the node that sums over each token's features: [b,s], split like z, and partial on axes that
- * split z's features. */
+/* Adds the node that computes the sum over the features of each token. Its result [b,s] is split
+ * like z, and a partial sum on axes that split the features of z. */
 static TensorId add_dot(Job *job, NodeId divide)
 {
     Graph *g = &job->plan->graph;
@@ -81,8 +81,9 @@ static TensorId add_dot(Job *job, NodeId divide)
     return out;
 }
 
-/* Adds the node of the outer product. An axis that splits the weight splits the product in the same
- * way. On any other axis that splits the tokens, the product sums over the rank's own tokens. */
+/* Adds the node that computes the outer product. An axis that splits the weight splits the outer
+ * product in the same way. On any other axis that splits tokens, each rank sums over its own
+ * tokens. */
 static bool add_outer(Job *job, NodeId divide, TensorId dot, const SpectralNorm *norm)
 {
     Graph *g = &job->plan->graph;
@@ -110,7 +111,7 @@ bool spectral_backward(Job *job, NodeId divide)
         return diag_error(job->diag, FAULT_internal, "graph-structure", f->loc,
                           "%s is divided by a value other than the norm of a weight",
                           g->tensors.at[f->in[0]].name);
-    if (!g->tensors.at[f->out[0]].grad) return true; /* no gradient reaches it */
+    if (!g->tensors.at[f->out[0]].grad) return true; /* no gradient reaches this node */
     TensorId dot = add_dot(job, divide);
     return dot && add_outer(job, divide, dot, &norm);
 }

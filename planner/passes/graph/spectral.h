@@ -4,8 +4,8 @@
 
 #include "planner/passes/pass.h"
 
-/* Adds the contribution of `divide`, z = y / sigma, to the gradient of the weight whose norm is
- * sigma. The gradient of y comes from the op table as usual. Reports "graph-structure" and returns
- * false if sigma is no spectral norm. */
+/* Adds the contribution of node `divide`, which computes z = y / sigma, to the gradient of the
+ * weight whose norm is sigma. The gradient of y follows from the op table as usual. Reports
+ * "graph-structure" and returns false if sigma is not a spectral norm. */
 bool spectral_backward(Job *job, NodeId divide);
 #endif

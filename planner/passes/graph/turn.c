@@ -17,16 +17,17 @@ typedef struct Turned {
     TensorId of;
     Layout layout; /* layout of the tensor that is transposed */
     Node node;
-    uint32_t next_of, next_at; /* next copy of the same tensor; next copy at the same node */
+    uint32_t next_of, next_at; /* next_of: the next copy of the same tensor; next_at: the next copy
+                                  that is made at the same node */
 } Turned;
 
 typedef struct Turner {
     Job *job;
     Graph *g;
     LIST(Turned) turned;
-    uint32_t *of; /* [tensor]: its copies */
-    uint32_t *before,
-        *behind; /* [node]: first copy made before the node; first copy made after it */
+    uint32_t *of;              /* [tensor]: the index of its newest copy in `turned`; 0: none */
+    uint32_t *before, *behind; /* [node]: the first copy that is made before the node, and the first
+                                  that is made after it */
 } Turner;
 
 static bool wants_along(const Job *job)
@@ -41,8 +42,8 @@ static bool is_forward(const Graph *g, NodeId n)
     return n <= g->n_forward;
 }
 
-/* True if one node quantises a tensor, another node reads it in the backward pass, and the tensor
- * would be recomputed for that. */
+/* True if `quantise` runs in one pass, `reader` runs in the other, and the tensor would be
+ * recomputed in between. */
 static bool is_made_again(const Graph *g, NodeId quantise, NodeId reader)
 {
     if (is_forward(g, quantise) == is_forward(g, reader)) return false;
@@ -70,7 +71,7 @@ static OpKind turning(const Node *reader, uint32_t i)
     return OP_turn_last;
 }
 
-/* Makes the copy as a tensor, by a node with the module and stage of `like`. */
+/* Makes the transposed copy: a tensor, and a node with the module and stage of `like`. */
 static void make(Turner *t, OpKind op, const Node *like, Turned *one)
 {
     Graph *g = t->g;
@@ -114,7 +115,7 @@ static Layout wanted(const Turner *t, const Node *reader, uint32_t i)
     return l;
 }
 
-/* Returns the copy of operand i that a product reads. */
+/* Returns the transposed copy of operand i that a product reads; makes it if there is none. */
 static TensorId turned(Turner *t, NodeId id, uint32_t i)
 {
     Graph *g = t->g;
@@ -144,7 +145,7 @@ static void append_all(Turner *t, uint32_t first)
     }
 }
 
-/* Renumbers the nodes. */
+/* Rebuilds the list of nodes with the new nodes, and renumbers them. */
 static void rewrite(Turner *t, uint32_t n_tensors)
 {
     Graph *g = t->g;

@@ -1,6 +1,6 @@
-/* Units: the parameters that share a flat buffer. fsdp2 makes one for each block and a root; ddp
- * makes buckets. Parameters that no pass has put into a unit (no data pass) join one unit that is
- * whole on every rank. */
+/* Makes units: groups of parameters that share a flat buffer. fsdp2 makes one for each block and a
+ * root unit; ddp makes buckets. Without a data pass, all parameters join one unit that is whole on
+ * every rank. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"

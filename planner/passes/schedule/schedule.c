@@ -21,8 +21,8 @@ static void one_f_one_b(Schedule *s, Arena *arena, uint32_t rank)
     }
 }
 
-/* Adds the k-th forward (or backward) action of a rank: n_ranks micro-batches at a time go through
- * all chunks. */
+/* Adds the k-th forward (or backward) action of a rank. n_ranks micro-batches go through all chunks
+ * before the next n_ranks begin. */
 static void add_chunk(Schedule *s, Arena *arena, uint32_t rank, uint32_t chunks, uint32_t k,
                       bool backward)
 {

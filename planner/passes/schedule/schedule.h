@@ -9,14 +9,16 @@ typedef struct Schedule {
     uint32_t n_ranks, n_stages, n_microbatches;
     uint32_t *rank_of;    /* [stage] */
     Actions *of;          /* [rank] */
-    bool splits_backward; /* has I and W */
+    bool splits_backward; /* the schedule computes input gradients (I) and weight gradients (W) as
+                             separate actions */
     /* The times at which actions end if F, I and W take time 1 and B takes 2; schedule_check sets
      * them. */
     uint32_t *forward_end, *backward_end; /* [stage * n_microbatches + microbatch] */
     uint32_t makespan;
 } Schedule;
 
-/* The script line of each rank's list, for reports; NULL: `loc` for all. */
+/* The lines of the script that define the ranks' lists, for reports; own is NULL: all reports name
+ * `loc`. */
 typedef struct ScheduleLocs {
     Loc loc;
     const OwnSchedule *own;
@@ -29,16 +31,16 @@ typedef struct ScheduleLocs {
  * n_microbatches >= 2 n_ranks), V-Half's memory (Qi 2024b). */
 void schedule_make(Schedule *s, ScheduleKind kind, uint32_t n_ranks, uint32_t chunks,
                    uint32_t n_microbatches, Arena *arena);
-/* schedule_v.c: writes one rank's list. */
+/* schedule_v.c: writes the list of one rank. */
 void schedule_zb_v(Schedule *s, Arena *arena, uint32_t rank);
 void schedule_dualpipe_v(Schedule *s, Arena *arena, uint32_t rank);
-/* greedy_v: each rank runs any action that is possible, with at most `cap` stage activations in
- * flight. Returns false if no rank can proceed. */
+/* Makes a schedule in which each rank runs any action that is possible, but keeps at most `cap`
+ * stage activations at a time. Returns false if no rank can proceed. */
 bool schedule_greedy(Schedule *s, uint32_t n_ranks, uint32_t cap, uint32_t n_microbatches,
                      Arena *arena);
-/* Makes a schedule by the greedy rule with half of 1F1B's activations; schedule_v_half_cap returns
- * this cap [stage activations]. Two ranks could not proceed with so few, so they may use all of
- * 1F1B's activations. */
+/* schedule_v_half makes a schedule by the greedy rule, with half as many activations as 1F1B;
+ * schedule_v_half_cap returns this number of stage activations. With two ranks, half would not
+ * suffice, so all of 1F1B's activations are allowed. */
 void schedule_v_half(Schedule *s, uint32_t n_ranks, uint32_t n_microbatches, Arena *arena);
 uint32_t schedule_v_half_cap(uint32_t n_ranks);
 /* Returns the smallest cap with which schedule_greedy succeeds. */

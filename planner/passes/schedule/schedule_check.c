@@ -11,7 +11,8 @@ typedef struct SchedulePlayer {
     uint8_t *done;                        /* [stage * n_microbatches + microbatch] */
     uint32_t *forward_end, *backward_end; /* [stage * n_microbatches + microbatch] */
     uint32_t *at, *clock, *alive;         /* [rank] */
-    uint32_t cap;                         /* 0: none */
+    uint32_t cap;                         /* the most stage activations that a rank may keep at a
+                                             time; 0: no limit */
 } SchedulePlayer;
 
 const char *action_name(ActionKind kind)
@@ -55,8 +56,8 @@ static uint8_t effect(ActionKind kind)
     return 0;
 }
 
-/* Sets *what to the action for which `a` waits, in another rank's list or its own. Returns false if
- * it waits for none. */
+/* Sets *what to the action for which `a` waits, in the list of another rank or of its own rank.
+ * Returns false if `a` waits for no action. */
 static bool waits_for(const SchedulePlayer *p, const Action *a, Action *what)
 {
     const Schedule *s = p->s;
@@ -113,7 +114,7 @@ static bool is_full(const SchedulePlayer *p, uint32_t rank, const Action *a)
     return p->cap && a->kind == ACTION_F && p->alive[rank] >= p->cap;
 }
 
-/* "rank 1: F of stage 1, micro-batch 0" */
+/* Returns for example "pipeline rank 1: F of stage 1, micro-batch 0". */
 static Str text_of(Diag *d, uint32_t rank, const Action *a)
 {
     Str s = str_in(d->arena);
@@ -127,7 +128,8 @@ static Loc loc_of(const ScheduleLocs *locs, uint32_t rank)
     return locs->own && rank < locs->own->n ? locs->own->at[rank].loc : locs->loc;
 }
 
-/* Returns the reason why an action is wrong, whatever has run before; NULL: it is not wrong. */
+/* Returns the reason why an action is wrong regardless of what has run before; NULL if there is
+ * none. */
 static const char *mistake(const SchedulePlayer *p, uint32_t rank, const Action *a, Arena *arena)
 {
     const Schedule *s = p->s;
@@ -150,7 +152,8 @@ static bool report_mistake(const ScheduleLocs *locs, uint32_t rank, const Action
                       str_text(&text), what);
 }
 
-/* Follows the waits from `rank` on until a rank occurs a second time, and reports them. */
+/* Follows the waits from `rank` on until a rank occurs for the second time, and reports the circle
+ * of ranks. */
 static bool report_stuck(const SchedulePlayer *p, const ScheduleLocs *locs, uint32_t rank, Diag *d)
 {
     const uint32_t begin = rank;
@@ -172,8 +175,8 @@ static bool report_stuck(const SchedulePlayer *p, const ScheduleLocs *locs, uint
     return false;
 }
 
-/* Runs the schedule until no rank can proceed. Returns false after reporting an action that
- * `mistake` refuses. */
+/* Runs the schedule until no rank can proceed. If `mistake` finds an action wrong, reports it and
+ * returns false. */
 static bool play(SchedulePlayer *p, const ScheduleLocs *locs, Diag *d)
 {
     Action what;

@@ -1,5 +1,5 @@
-/* A schedule from the script itself. Its lists show which rank holds which stage; schedule_check
- * then checks their order. */
+/* A schedule that the script lists itself. The lists show which rank runs which stage.
+ * schedule_check then checks the order of the actions. */
 #include "planner/passes/schedule/schedule.h"
 
 static Loc loc_of(const ScheduleLocs *locs, uint32_t rank)

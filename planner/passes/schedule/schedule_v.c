@@ -10,7 +10,8 @@ typedef struct RankWriter {
     Arena *arena;
     uint32_t rank, stage[2];
     uint32_t n_forward[2], n_backward[2]; /* [chunk]: the number of its actions so far */
-    Actions waiting;                      /* weight gradients */
+    Actions waiting;                      /* weight gradients that have not been written to the list
+                                             yet */
     uint32_t n_taken;
     uint32_t limit; /* actions of micro-batches from this number on are not written */
 } RankWriter;
@@ -38,7 +39,7 @@ static void backward(RankWriter *w, int chunk)
     put(w, ACTION_B, w->stage[chunk], w->n_backward[chunk]++);
 }
 
-/* Adds an input gradient; its weight gradient waits. */
+/* Writes an input gradient to the list. Its weight gradient is written later. */
 static void input(RankWriter *w, int chunk)
 {
     Action a = {ACTION_W, w->stage[chunk], w->n_backward[chunk]++};
@@ -46,7 +47,7 @@ static void input(RankWriter *w, int chunk)
     list_push(w->arena, &w->waiting, a);
 }
 
-/* Appends the action of the weight gradient that has waited longest. */
+/* Writes the oldest weight gradient that has not been written yet. */
 static void weight(RankWriter *w)
 {
     assert(w->n_taken < w->waiting.n);
@@ -54,7 +55,8 @@ static void weight(RankWriter *w)
     put(w, ACTION_W, a.stage, a.microbatch);
 }
 
-/* At the end, adds the waiting weight gradients of one chunk in their own order. */
+/* At the end of the list, writes the remaining weight gradients of one chunk in the order of
+ * micro-batches. */
 static void weights_of(RankWriter *w, int chunk, uint32_t *done, uint32_t up_to)
 {
     while (*done < up_to) put(w, ACTION_W, w->stage[chunk], (*done)++);
@@ -66,9 +68,9 @@ static void input_and_weight(RankWriter *w, int chunk, uint32_t *done)
     weights_of(w, chunk, done, w->n_backward[chunk]);
 }
 
-/* If there are too few micro-batches to fill the V, writes the list for the smallest sufficient
- * number and leaves out the actions of the surplus micro-batches. A schedule that ends also ends
- * with fewer micro-batches. */
+/* The V needs a certain number of micro-batches to be full. If there are fewer, the list is written
+ * for this number, and the actions of the additional micro-batches are left out. A schedule that
+ * ends also ends with fewer micro-batches. */
 void schedule_zb_v(Schedule *s, Arena *arena, uint32_t rank)
 {
     RankWriter w = writer(s, arena, rank);
@@ -102,8 +104,8 @@ void schedule_zb_v(Schedule *s, Arena *arena, uint32_t rank)
     assert(w.n_backward[1] == m);
 }
 
-/* DeepSeek's eight steps. Where DeepSeek runs a forward and a backward at the same time, this list
- * runs one after the other. */
+/* Writes the eight steps of DeepSeek's schedule. Where DeepSeek runs a forward and a backward
+ * action at the same time, this list runs them one after the other. */
 void schedule_dualpipe_v(Schedule *s, Arena *arena, uint32_t rank)
 {
     RankWriter w = writer(s, arena, rank);
@@ -147,11 +149,11 @@ typedef struct Greedy {
     Schedule *s;
     Arena *arena;
     RankWriter *ranks;
-    uint32_t *alive;      /* [rank] */
+    uint32_t *alive;      /* [rank]: the number of activations that it keeps */
     uint32_t *forward_at; /* [stage * n_microbatches + microbatch]: 1 + its start; 0: not started */
     uint32_t *backward_at;
     uint32_t now, cap;
-    /* [rank]: activations of the way down that are alive, and their largest number; NULL: no
+    /* [rank]: the number of activations of the way down that it keeps, and its limit; NULL: no
      * limit */
     uint32_t *alive_down, *room_down;
 } Greedy;
@@ -162,8 +164,8 @@ static bool is_done(const Greedy *g, const uint32_t *at, uint32_t stage, uint32_
     return when && when <= g->now;
 }
 
-/* Starts a forward action if possible. An action on the way up is preferred, because it leads to a
- * release of activations. */
+/* Starts a forward action if one is possible. An action on the way up is preferred, because it
+ * brings the micro-batch nearer to its backward actions, which release activations. */
 static bool try_forward(Greedy *g, uint32_t rank)
 {
     RankWriter *w = &g->ranks[rank];
@@ -206,9 +208,9 @@ static bool try_weight(Greedy *g, uint32_t rank)
     return true;
 }
 
-/* Writes the lists in units of one action's time. A rank prefers a forward, then an input gradient,
- * then a weight gradient, which fills gaps and releases its activation. Returns false if no rank
- * can proceed. */
+/* Writes the lists of all ranks, in time steps of one action. A rank prefers a forward action, then
+ * an input gradient, then a weight gradient, which fills gaps and releases its activation. Returns
+ * false if no rank can proceed. */
 static bool run_greedy(Schedule *s, uint32_t n_ranks, uint32_t cap, uint32_t *room_down,
                        uint32_t n_microbatches, Arena *arena, uint32_t *took)
 {
@@ -241,7 +243,8 @@ bool schedule_greedy(Schedule *s, uint32_t n_ranks, uint32_t cap, uint32_t n_mic
 
 enum { QUARTER = 4, MOST_LESS = 3 * QUARTER + 2, MOST_SLOPE = 3 };
 
-/* `less` and `slope` are in quarters of an activation. */
+/* Sets for each rank how many activations of the way down it may keep: `cap`, minus `less`, minus
+ * `slope` for each earlier rank. `less` and `slope` are in quarters of an activation. */
 static void make_room(uint32_t *room, uint32_t n_ranks, uint32_t cap, uint32_t less, uint32_t slope)
 {
     for (uint32_t r = 0; r < n_ranks; r++) {

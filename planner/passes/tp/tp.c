@@ -15,7 +15,7 @@ typedef struct Tp {
     const PassConfig *pass;
     const HeadDims *heads; /* [tensor] */
     const bool *experts;   /* [tensor]: a parameter of experts */
-    /* the part of tp that cuts each expert; whole experts are divided over the rest of tp */
+    /* The axes of tp that split each expert. The remaining axes of tp divide whole experts. */
     AxisSet of_experts;
     uint32_t n_matched;
     /* sizes that were refused; each size is reported once, not for each layer */
@@ -47,14 +47,14 @@ static const char *segments(const Tp *tp, DealId order)
     return str_text(&s);
 }
 
-/* Returns the dimension of the parameter that tp cuts; -1: none. */
+/* Returns the dimension of the parameter that tp splits; -1 if there is none. */
 static int cut_dim(const Tensor *t)
 {
     if (t->tp == TP_row) return t->row_dim;
     return t->tp == TP_column || t->tp == TP_vocab ? t->column_dim : -1;
 }
 
-/* True if the whole model can be cut over n ranks of tp. */
+/* True if the whole model can be split over n ranks of tp. */
 static bool model_fits(const Tp *tp, uint32_t n)
 {
     const Graph *g = &tp->job->plan->graph;
@@ -75,8 +75,8 @@ static bool model_fits(const Tp *tp, uint32_t n)
     return true;
 }
 
-/* Hints at the sizes of tp that the whole model allows. A list for one weight would name sizes that
- * another weight, or the sequence, refuses. */
+/* Adds a hint with the sizes of tp that the whole model allows. Sizes that only one weight allows
+ * would be of no use, because another weight or the sequence might refuse them. */
 static void hint_sizes(const Tp *tp)
 {
     Str legal = str_in(tp->job->scratch);
@@ -189,8 +189,8 @@ static int row_dim_of(const Graph *g, const Node *n)
     return -1;
 }
 
-/* Assigns SPLIT(seq) or WHOLE to the outputs of row linears and split embeddings, which are made
- * PARTIAL. */
+/* Assigns SPLIT(seq) or WHOLE to the outputs of row linears and of split embeddings, which are
+ * PARTIAL when they are computed. */
 static void place_activations(Tp *tp)
 {
     Graph *g = &tp->job->plan->graph;

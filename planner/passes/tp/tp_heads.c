@@ -1,6 +1,6 @@
-/* Heads over tp. Groups (KV heads) are cut first. If tp has more ranks than groups, the groups go
- * over the outer part of tp and the query heads of a group over the inner part. K and V are whole
- * on the inner part, so their gradients are summed over it. */
+/* Splits heads over tp. Groups (KV heads) are split first. If tp has more ranks than there are
+ * groups, the groups are split over the outer axes of tp, and the query heads of a group over the
+ * inner axes. K and V are whole on the inner axes, so their gradients are summed over them. */
 #include <assert.h>
 #include <string.h>
 
@@ -16,8 +16,8 @@ static int64_t gcd(int64_t a, int64_t b)
     return a;
 }
 
-/* Finds the dimensions of heads in argument `arg` of a product, after its first `from` dimensions.
- */
+/* Finds the dimensions of heads in argument `arg` of a product. The first `from` dimensions are
+ * skipped. */
 static HeadDims dims_with(OpKind op, uint32_t arg, int from)
 {
     const int groups = op_dim(op, arg, INDEX_groups), heads = op_dim(op, arg, INDEX_heads);
@@ -52,8 +52,8 @@ static void note_fused(const Graph *g, const Node *n, HeadDims *of)
     of[weight].fused = of[bias].fused = a->count;
 }
 
-/* True for ops on heads that are not products. They may read parameters of heads: sinks, a table of
- * distances, the parts of a state-space layer. */
+/* True for ops on heads that are not products. They may read parameters that belong to heads:
+ * sinks, a table of distances, parameters of a state-space layer. */
 static bool has_heads(OpKind op)
 {
     return op_info(op)->class_ == OP_CLASS_compute && op_dim(op, 0, INDEX_groups) >= 0 &&
@@ -81,16 +81,16 @@ const HeadDims *tp_head_dims(Job *job)
     return of;
 }
 
-/* True if the parameter may have to be cut by its heads. Path patterns, which may decide this, are
- * not read yet. */
+/* True if the parameter may have to be split by its heads. If the plan has path patterns, this is
+ * true for every parameter, because patterns are read only later. */
 static bool may_be_cut(const Job *job, const Tensor *t)
 {
     return t->tp == TP_column || t->tp == TP_row || pass_config(job, PASS_tp)->tp.plan.n > 0;
 }
 
-/* Refines tp for all attention nodes together. If the numbers of groups divide each other, tp is
- * cut by each number in turn (2 and 4 groups on 8 ranks: 2 x 2 x 2). Otherwise tp is cut by their
- * common divisor. */
+/* Refines tp so that it fits all attention nodes. If the numbers of groups divide each other, tp is
+ * split by each number in turn (for 2 and 4 groups on 8 ranks: 2 x 2 x 2). Otherwise tp is split by
+ * their greatest common divisor. */
 void tp_refine(Job *job)
 {
     const Graph *g = &job->plan->graph;
@@ -146,9 +146,9 @@ bool tp_place_heads(const Job *job, Tensor *t, HeadDims heads, uint32_t *rest)
     return repeat % *rest == 0;
 }
 
-/* Several ranks along the inner part of tp share the groups of a fused projection, so the
- * projection is whole on this part. Each rank computes the whole projection and takes its own query
- * heads. If a plan asks for a whole projection, it stays unchanged. */
+/* Handles fused projections. Several ranks along the inner axes of tp have the same groups, so a
+ * fused projection is whole on these axes: each rank computes all of it and takes its own query
+ * heads. A projection that the plan leaves whole does not change. */
 void tp_place_fused(Job *job)
 {
     Graph *g = &job->plan->graph;

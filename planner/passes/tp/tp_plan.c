@@ -23,8 +23,8 @@ static bool is_column(TpPlanStyle s)
     return s == TP_PLAN_colwise || s == TP_PLAN_colwise_rep;
 }
 
-/* True if cross-entropy reads the tensor. It is then the output of a head, whose vocabulary may be
- * cut unevenly. */
+/* True if cross-entropy reads the tensor. The tensor is then the output of the head, whose
+ * vocabulary may be split unevenly. */
 static bool feeds_loss(const Graph *g, TensorId t)
 {
     for (NodeId id = 1; id < g->nodes.n; id++) {
@@ -36,8 +36,8 @@ static bool feeds_loss(const Graph *g, TensorId t)
     return false;
 }
 
-/* True for an index that the input, the weight and the output all have: experts, which ep{} shares
- * out. */
+/* True for an index that the input, the weight and the output all have. Such an index counts
+ * experts, which ep{} divides, not tp{}. */
 static bool is_of_all(const Binding *b, char letter)
 {
     for (int d = 0; d < b->n_dims[0]; d++)
@@ -45,8 +45,8 @@ static bool is_of_all(const Binding *b, char letter)
     return false;
 }
 
-/* Returns the weight's first dimension that the output also has (column) or lacks (row); -1:
- * none. */
+/* Returns the first dimension of the weight that the output also has (column = true) or does not
+ * have (row); -1 if there is none. */
 static int dim_to_cut(Job *job, const Node *n, bool column)
 {
     Binding b;
@@ -56,7 +56,8 @@ static int dim_to_cut(Job *job, const Node *n, bool column)
         for (int k = 0; k < b.n_dims[n->n_in]; k++)
             in_output = in_output || b.letter[n->n_in][k] == b.letter[1][d];
         if (in_output && is_of_all(&b, b.letter[1][d])) continue;
-        const bool segments = op_role(n->op, b.letter[1][d]) == INDEX_segments; /* always whole */
+        const bool segments = op_role(n->op, b.letter[1][d]) ==
+                              INDEX_segments; /* an index of segments is never split */
         if (in_output == column && !segments) return d;
     }
     return -1;
@@ -65,7 +66,7 @@ static int dim_to_cut(Job *job, const Node *n, bool column)
 typedef struct Asked {
     Job *job;
     const TpOptions *options;
-    uint32_t *of_param; /* [tensor]: 1 + index of the pattern that cut it */
+    uint32_t *of_param; /* [tensor]: 1 + the index of the pattern that split it; 0: none */
     int8_t *dim;        /* [tensor] */
 } Asked;
 
@@ -102,8 +103,8 @@ static void cut_weight(Asked *a, const Node *n, uint32_t pattern)
     }
 }
 
-/* Cuts the bias of a column linear. The bias of a row linear stays whole, because it is added after
- * the sum. */
+/* Splits the bias of a column linear. The bias of a row linear stays whole, because it is added
+ * after the sum over ranks. */
 static void cut_bias(Asked *a, const Node *n, uint32_t pattern)
 {
     Graph *g = &a->job->plan->graph;
@@ -112,8 +113,8 @@ static void cut_bias(Asked *a, const Node *n, uint32_t pattern)
     t->tp = !column ? TP_none : feeds_loss(g, n->out[0]) ? TP_vocab : TP_column;
     t->column_dim = 0;
     const Node *made = &g->nodes.at[graph_product(g, n->in[0])];
-    const int behind =
-        g->tensors.at[n->in[0]].n_dims - t->n_dims; /* the bias has the trailing dimensions */
+    const int behind = g->tensors.at[n->in[0]].n_dims - t->n_dims; /* the dimensions of the bias are
+                                                                      the last ones of the output */
     if (op_dim(made->op, made->n_in, INDEX_segments) == behind) t->column_dim = 1;
 }
 
@@ -174,8 +175,8 @@ static bool leaves_sequence(const Job *job, const DimRoles *roles, ModuleId modu
            roles_dim(&roles[g->nodes.at[last].out[0]], INDEX_tokens) >= 0;
 }
 
-/* Checks the styles: a module that is cut must have a weight, and a module whose output stays split
- * must have an output. */
+/* Checks the styles: a module that is to be split must have a weight, and a module whose output is
+ * to be split over the sequence must have such an output. */
 static void check_styles(Job *job, const Patterns *patterns, const TpPlan *plan)
 {
     const Graph *g = &job->plan->graph;

@@ -1,6 +1,6 @@
-/* Computes the values of the graph as 128-bit hashes. The hash of a sum is the sum of hashes. So a
- * program's gradient has the hash of the graph's gradient only if each contribution was added
- * exactly once. */
+/* Computes the values of the graph as 128-bit hashes. The hash of a sum is the sum of the hashes of
+ * its terms. So a program's gradient has the same hash as the graph's gradient only if each
+ * contribution was added exactly once. */
 #include <assert.h>
 #include <string.h>
 
@@ -170,7 +170,8 @@ static double loss_units(const Verifier *v)
     return step->group > 0 ? (double)step->global_batch / (double)step->group : 0;
 }
 
-/* Checks that the loss node has the kind that batch.denominator requires. Counts its tokens. */
+/* Checks that the loss node is of the kind that batch.denominator requires, and counts its
+ * tokens. */
 static void check_denominator(Verifier *v, const Node *n)
 {
     const StepInfo *step = &v->plan->step;
@@ -188,7 +189,7 @@ static void check_denominator(Verifier *v, const Node *n)
                       (long long)a->group, (long long)step->group);
 }
 
-/* Checks a node that makes the loss or a piece of it. Its scale must be the scale of the step. Adds
+/* Checks a node that computes the loss or a piece of it. Its factor must be that of the step. Adds
  * its tokens to *tokens. */
 static void check_loss(Verifier *v, const Node *n, int64_t *tokens)
 {
@@ -282,8 +283,8 @@ static void check_draw(Verifier *v, NodeId id, NodeId *drawn_by)
     *other = id;
 }
 
-/* Checks that each site of the model has its own random numbers, and that gradients repeat them.
- */
+/* Checks that each op that draws random numbers has its own site, and that its gradient uses the
+ * same numbers. */
 static void check_draws(Verifier *v)
 {
     NodeId *drawn_by = arena_array(v->arena, v->g->nodes.n + 1, sizeof *drawn_by);
@@ -313,7 +314,8 @@ void verify_graph_values(Verifier *v)
         if (!p->grad || !v->known[p->grad])
             verify_report(v, "verify-coverage", 0, "parameter %s has no gradient in the graph",
                           p->name);
-        else if (!graph_balances(g, p)) /* the gradient of such a bias is a count of choices */
+        else if (!graph_balances(g, p)) /* the gradient of such a bias is a number of choices, not a
+                                           derivative */
             v->norm = value_add(v->norm, value_norm(v->sum[p->grad]));
     }
     check_loss_scale(v);

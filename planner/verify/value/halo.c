@@ -1,5 +1,5 @@
 /* Checks halos: the strips that neighbours exchange, and the rows that a window reads. The value of
- * a strip also states its dimension and whether it was sent. */
+ * a strip includes its dimension, and whether it was sent. */
 #include "planner/verify/private.h"
 
 typedef struct Strips {
@@ -34,7 +34,7 @@ uint64_t value_strip_bytes(const Verifier *v, const Shape *held, int d, DType dt
     return n;
 }
 
-/* Checks that `own` and `held` differ only by the halo of dimension d. */
+/* Checks that the shapes `own` and `held` are equal except for the halo of dimension d. */
 static bool check_pair(const Strips *s, uint32_t own, uint32_t held, DealKind kind)
 {
     const Shape *a = value_shape_at(s->v, own), *b = value_shape_at(s->v, held);
@@ -55,7 +55,8 @@ static bool check_pair(const Strips *s, uint32_t own, uint32_t held, DealKind ki
     return true;
 }
 
-/* Checks that the named dimension has a halo, and that the number of parts is right. */
+/* Checks that the dimension that the instruction names has a halo, and that the number of parts is
+ * right. */
 static bool check_dim(Strips *s, uint32_t held)
 {
     const Shape *b = value_shape_at(s->v, held);
@@ -165,13 +166,13 @@ void value_halo(Verifier *v, Pc pc)
     value_write(v, pc, to, val);
 }
 
-/* Returns row number k that output row o reads. It may be beyond an edge. */
+/* Returns the k-th row that output row o reads. It may lie beyond an edge. */
 static int64_t row_read(const Window *w, int64_t o, int64_t k)
 {
     if (!w->from) return o * w->stride - w->before + k * w->dilation;
     if (w->nearest) return o * w->from / w->to;
-    const int64_t twice =
-        (2 * o + 1) * w->from - w->to; /* the position among the input rows, times 2 * w->to */
+    const int64_t twice = (2 * o + 1) * w->from - w->to; /* the position among the input rows,
+                                                            multiplied by 2 * w->to */
     return (twice >= 0 ? twice / (2 * w->to) : -1) + k;
 }
 

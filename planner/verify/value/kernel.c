@@ -1,11 +1,12 @@
-/* Checks instructions that may run as one kernel. They must follow each other on the compute stream
- * and process the same rows. Only the first of them may wait for instructions outside the kernel.
- * Instructions outside the kernel may wait only for the last of them.
- *
- * Rows are processed in any order. So a buffer may take over the bytes of another buffer of the
- * kernel only if both have the same layout. A sum over rows is complete only at the end of the
- * kernel, so no instruction of the kernel may read it. product.c checks kernels that begin with a
- * product. */
+/* Checks instructions that run as one kernel. They must come directly one after the other on the
+ *  * compute stream, and process the same rows. Only the first of them may wait for instructions
+ *  * outside the kernel. Instructions outside the kernel may wait only for the last of them.
+ *  *
+ *  * A kernel processes rows in any order. So a buffer may use the bytes of another buffer of the
+ *  * kernel only if both have the same layout. A sum over rows is complete only at the end of the
+ *  * kernel, so no instruction of the kernel may read the sum. product.c checks kernels that begin
+ * with
+ *  * a product. */
 #include "planner/verify/private.h"
 
 #define RULE "verify-structure"
@@ -51,7 +52,8 @@ static bool turns(const Instr *in)
     return (op_info(in->op)->flags & OP_TURNS) != 0;
 }
 
-/* Checks a transposed copy. It may only copy the output of the op in the kernel that quantises. */
+/* Checks a transposed copy in a kernel that quantises. It may only copy the output of the op that
+ * quantises. */
 static void check_turn(Verifier *v, Pc pc, const Instr *before, bool is_second)
 {
     const Program *p = v->p;
@@ -67,7 +69,7 @@ static void check_turn(Verifier *v, Pc pc, const Instr *before, bool is_second)
         verify_report(v, RULE, pc, "must transpose the tensor that kernel %u quantises", in->fuse);
 }
 
-/* Checks that a sum over rows is not used within the kernel. */
+/* Checks that no instruction of the kernel reads a sum over rows that the kernel computes. */
 static void check_sums(Verifier *v, Pc first, Pc pc)
 {
     const Program *p = v->p;

@@ -1,5 +1,5 @@
-/* Address ranges in sorted arrays, which are cut into blocks. Two binary searches find a range,
- * unless it is where the last look-up found it. */
+/* A map of address ranges: sorted arrays, cut into blocks. A range is found by two binary searches,
+ * or at the position where the last look-up of the same address found it. */
 #include "planner/verify/value/map.h"
 
 #include <assert.h>
@@ -25,9 +25,8 @@ void range_map_init(RangeMap *m, Arena *arena, size_t payload_size)
     list_push(arena, &m->starts, 0);
 }
 
-/* Returns the index of the last address that is at most `address`, of n > 0 sorted addresses; 0 if
- * all are larger. The loop has no branch, because half of its branches would be predicted wrongly.
- */
+/* Returns the index of the last of n > 0 sorted addresses that is at most `address`; 0 if all are
+ * larger. The loop has no branches, because a processor would predict half of them wrongly. */
 static uint32_t last_at_most(const uint64_t *at, uint32_t n, uint64_t address)
 {
     uint32_t first = 0;
@@ -51,7 +50,7 @@ RangeAt range_find(const RangeMap *m, uint64_t address)
     return *seen;
 }
 
-/* Makes room for a block at index `at` of the list. */
+/* Inserts block b at index `at` of the list. */
 static void insert_block(RangeMap *m, uint32_t at, RangeBlock *b)
 {
     list_push(m->arena, &m->blocks, b);

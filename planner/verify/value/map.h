@@ -22,7 +22,7 @@ typedef struct RangeAt {
 
 typedef struct RangeMap {
     Arena *arena;
-    size_t size; /* bytes of a payload */
+    size_t size; /* the number of bytes that are stored for a range */
     LIST(RangeBlock *) blocks;
     LIST(uint64_t) starts; /* [block]: the address at which it begins; searched before blocks */
     LIST(RangeBlock *) spare;
@@ -34,8 +34,8 @@ typedef struct RangeMap {
 /* Starts the map as one range with payload zero. */
 void range_map_init(RangeMap *m, Arena *arena, size_t payload_size);
 RangeAt range_find(const RangeMap *m, uint64_t address);
-RangeAt range_split(RangeMap *m, uint64_t address); /* splits the range around `address`; returns
-                                                       the range that now begins there */
+RangeAt range_split(RangeMap *m, uint64_t address); /* splits the range that contains `address`, and
+                                                       returns the range that now begins there */
 /* Splits ranges so that one begins at lo and one ends at hi. Returns the range that begins at lo.
  * Most accesses have the bounds of an earlier access, so they split nothing. */
 RangeAt range_cut(RangeMap *m, uint64_t lo, uint64_t hi);

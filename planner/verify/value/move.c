@@ -1,5 +1,5 @@
-/* Checks instructions that move data. The value does not change, but its layout, its offset or its
- * dtype does. A collective changes the layout on all axes of its group. */
+/* Checks instructions that move data. They keep the value, but change its layout, its offset or its
+ * dtype. A collective changes the layout on all axes of its group. */
 #include <assert.h>
 #include <string.h>
 
@@ -44,7 +44,8 @@ static bool moves_rows(const Move *m)
     return same || complain(m, "moves uneven rows, but has no counts of the rows");
 }
 
-/* Checks that axes in `axes` change from `from` to `to`, and that other axes do not change. */
+/* Checks that the layout changes from `from` to `to` on each axis of `axes`, and does not change on
+ * the other axes. */
 static bool changes(const Move *m, AxisSet axes, int8_t from, int8_t to, const char *what)
 {
     for (uint32_t a = 0; a < m->v->plan->mesh.n_axes; a++) {
@@ -63,11 +64,12 @@ static AxisSet changed_axes(const Move *m)
     return set;
 }
 
-/* True if `axes` split dimension d within the parts of `others`. Parts nest in mesh order. */
+/* True if `axes` split dimension d within the parts that `others` make. Parts nest in the order of
+ * the mesh axes. */
 static bool innermost(AxisSet axes, AxisSet others)
 {
     others = (AxisSet)(others & ~axes);
-    /* the lowest of `axes` is above the highest of `others` */
+    /* the lowest bit of `axes` is above the highest bit of `others` */
     return !others || (axes & (0u - axes)) > others;
 }
 
@@ -76,7 +78,7 @@ static int64_t local_dim(const Move *m, const Shape *s, int d)
     return shape_extent(s, &m->v->plan->mesh, &m->v->g->deals, d);
 }
 
-/* True if the parts of dimension d are contiguous in memory. */
+/* True if each part of dimension d is contiguous in memory. */
 static bool outermost(const Move *m, const Shape *s, int d)
 {
     int64_t n = 1;
@@ -146,7 +148,8 @@ static bool check_slice(Move *m)
     return true;
 }
 
-/* Checks `place`. It puts a part among zeros, so the sum over ranks is the whole. */
+/* Checks the op `place`, which copies a part into a whole buffer and fills the rest with zeros, so
+ * that the sum over ranks is the whole. */
 static bool check_place(Move *m)
 {
     const Attrs *attrs = verify_attrs(m->v, m->pc);
@@ -324,7 +327,7 @@ static bool check_all_to_all(Move *m)
     return true;
 }
 
-/* Checks `rotate`: each rank's part goes to the next rank of the group. */
+/* Checks the op `rotate`, which sends the part of each rank to the next rank of the group. */
 static bool check_rotate(Move *m)
 {
     const AxisSet axes = m->in->axes;
@@ -364,7 +367,7 @@ static bool check(Move *m)
     return check_same(m);
 }
 
-/* Checks that all programs of a communication contribute the same value. */
+/* Checks that all programs that take part in a communication contribute the same value. */
 static bool check_meeting(Move *m)
 {
     Verifier *v = m->v;
@@ -452,9 +455,9 @@ void value_move(Verifier *v, Pc pc)
     }
     m.val.shape = m.out_shape;
     m.val.dtype = (uint8_t)v->p->buffers.at[to].dtype;
-    /* other stages contribute zero */
+    /* for an all_reduce over stages, the other stages contribute zero */
     bool of_stages = in->op == OP_all_reduce && (in->axes & v->stages);
-    /* the communication is needed although it changes no value */
+    /* a mean over equal values changes no value, but is needed to remove rounding differences */
     bool pins = verify_attrs(v, pc)->reduce == REDUCE_mean;
     if (!m.val.bad && verify_is_comm(in) && !of_stages && !pins &&
         value_present(v, pc, &m.val, &where))
@@ -466,8 +469,8 @@ void value_move(Verifier *v, Pc pc)
     value_write(v, pc, to, m.val);
 }
 
-/* Moves a value from one program to another. A rank that only sends has no copy of the received
- * value. */
+/* Moves a value from one program to another. A rank that only sends does not get the value of the
+ * other rank. */
 bool value_exchange(Verifier *v, Pc pc)
 {
     const Instr *in = &v->p->code.at[pc];

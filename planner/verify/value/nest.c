@@ -1,8 +1,10 @@
-/* Checks a part of a part, and a part that moved to another rank. The proof compares the global
- * indices of the parts. */
+/* Checks a part of a part, and a part that moved to another rank, by comparing global indices. */
 #include "planner/verify/private.h"
 
-enum { MOST_INTERVALS = 2 }; /* with more intervals, different parts could have equal ends */
+enum {
+    MOST_INTERVALS = 2
+}; /* with more intervals, parts could differ although their first and
+      last indices are equal */
 
 static bool is_small(const Deals *deals, DealId id)
 {

@@ -1,5 +1,5 @@
-/* Checks computations. It finds the index letter that each mesh axis splits, and checks that values
- * equal the values of the graph. */
+/* Checks computations: finds the index letter that each mesh axis splits, and checks that the
+ * computed values equal those of the graph. */
 #include <assert.h>
 #include <ctype.h>
 #include <string.h>
@@ -16,7 +16,7 @@ typedef struct OpStep {
     const Binding *b;
     /* the shapes of the buffers, which the values of the inputs must have */
     uint32_t shape[MAX_ARGS];
-    bool has_part; /* the op uses one part of the keys, number hop.i */
+    bool has_part; /* the op uses the keys of one rank only; hop.i says which */
     Hop hop;
     bool in_rows; /* the op computes only inner rows, or only the border */
 } OpStep;
@@ -64,7 +64,9 @@ static bool find_letter(const OpStep *s, uint32_t axis, char *letter)
                                 : "is a partial sum, but is read as the whole sum, on axis");
         if (!layout_is_split(on)) continue;
         char c = s->b->letter[i][layout_dim(on)];
-        if (!in && (*letter || letter_in_inputs(s, c))) continue; /* it is compared below */
+        if (!in && (*letter || letter_in_inputs(s, c)))
+            continue; /* an index that only outputs have
+                         is compared later */
         if (*letter && *letter != c)
             return complain(s, axis, i,
                             "is split along another index than earlier arguments, on axis");
@@ -94,7 +96,7 @@ static bool check_axis(const OpStep *s, uint32_t axis)
     return true;
 }
 
-/* Checks the deals of indices that no axis splits. */
+/* The deals of those indices that no axis splits. */
 typedef struct WholeDeals {
     DealId deal['z' + 1];
     bool seen['z' + 1];
@@ -108,7 +110,7 @@ static bool deals_otherwise(const OpStep *s, uint32_t arg, int letter)
     return false;
 }
 
-/* Checks that each part of a split index has the rows that its windows read. */
+/* Checks that each rank has the rows that its windows read. */
 static bool check_windows(const OpStep *s)
 {
     if (!(op_info(s->in->op)->flags & OP_WINDOWED)) return true;
@@ -169,12 +171,12 @@ static bool check_deals(const OpStep *s)
             int c = s->b->letter[i][d];
             if (!split && !s->b->reads[i][d] && !check_padding(s, i, d, &whole)) return false;
             if (!split) continue;
-            if (s->b->reads[i][d]) { /* check_windows checks the rows that the index reads */
+            if (s->b->reads[i][d]) { /* check_windows checks these rows */
                 if (axes[c] && axes[c] != split) return deals_otherwise(s, i, c);
                 axes[c] = split;
                 continue;
             }
-            /* h of (hp) is split, so a rank must have whole pieces of p elements */
+            /* for (hp), index h is split, so a rank must have whole pieces of p elements */
             const int64_t pieces = s->b->size[c];
             if (!at->deal[d] && pieces && pieces < at->dim[d] &&
                 pieces % mesh_size(&s->v->plan->mesh, split))
@@ -209,7 +211,8 @@ static bool check_deals(const OpStep *s)
     return true;
 }
 
-/* Checks that each rank has whole groups. Otherwise the mean over groups would be wrong. */
+/* Checks that each rank has whole groups of sequences. Otherwise the mean of each group would be
+ * wrong. */
 static bool check_groups(const OpStep *s)
 {
     int64_t group = graph_attrs_at(s->v->g, s->in->attrs)->group;
@@ -233,7 +236,7 @@ static bool check_layouts(const OpStep *s)
     return check_deals(s) && check_groups(s);
 }
 
-/* Checks the random numbers of an op. They must depend on the site in the model and on the
+/* Checks the random numbers of an op. They must depend on the op's site in the model and on the
  * micro-batch, but not on the rank. */
 static bool check_draw(const OpStep *s, const Node *n, const Val *in)
 {
@@ -259,8 +262,8 @@ static bool check_draw(const OpStep *s, const Node *n, const Val *in)
     return true;
 }
 
-/* True if all ranks of some axes hold the same value, and the op divides it by their number. The
- * quotients are partial sums. */
+/* True if the op divides a value, which all ranks along some axes have, by the number of these
+ * ranks. The quotients are then partial sums. */
 static bool shares_out(const OpStep *s)
 {
     if (!(op_info(s->in->op)->flags & OP_SCALES) || verify_accumulates(s->v, s->in, 0))
@@ -369,7 +372,7 @@ void value_compute(Verifier *v, Pc pc)
     const bool shares = shares_out(&s);
     if (!bad && !shares && !bound->layouts_are_fine) bad = !check_layouts(&s);
     if (!bad && !shares) bound->layouts_are_fine = true;
-    /* windows depend on attributes, which are not part of `bound` */
+    /* the stored binding does not include attributes, on which windows depend */
     if (!bad) bad = !check_windows(&s);
     bool ok = bad || check_origin(&s, from, &is_node);
     if (bad && in->origin) is_node = v->g->nodes.at[in->origin].op == in->op;

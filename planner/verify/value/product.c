@@ -1,6 +1,6 @@
-/* Checks kernels that begin with a product. Each later op may use only the element that the product
- * has just computed, or sum an operand of the product. The product reads its operands in any order,
- * so the kernel must not overwrite them. */
+/* Checks kernels that begin with a product. Each later op may use only the element of the result
+ * that the product has just computed, or sum an operand of the product. The product reads its
+ * operands in any order, so no op of the kernel may overwrite them. */
 #include "planner/verify/private.h"
 
 #define RULE "verify-structure"

@@ -1,11 +1,12 @@
-/* Checks ops on one parameter of a flat buffer: its largest magnitude and its 8-bit form. The graph
- * has these ops for the whole parameter. The program has them for the part of the parameter in a
- * rank's shard. */
+/* Checks ops on one parameter of a flat buffer: the largest magnitude and the 8-bit form. The graph
+ * has these ops for the whole parameter. The program has them for those elements of the parameter
+ * that lie in a rank's shard. */
 #include <assert.h>
 
 #include "planner/verify/private.h"
 
-/* Returns the entry that consists of exactly elements [lo, hi). Returns NULL after a report. */
+/* Returns the entry that has exactly elements [lo, hi). Reports an error and returns NULL if there
+ * is none. */
 static const ValueEntry *entry_of_range(Verifier *v, Pc pc, const Val *val)
 {
     const Attrs *a = verify_attrs(v, pc);
@@ -53,11 +54,11 @@ void value_amax_range(Verifier *v, Pc pc)
         out = (Val){.bad = !fits, .vn = amax_of(v, p)};
     }
     value_write(v, pc, to, out);
-    if (verify_n_args(in) < in->args.n) /* scratch */
+    if (verify_n_args(in) < in->args.n) /* the scratch memory holds no value afterwards */
         value_write(v, pc, program_arg(v->p, in, 2), (Val){.vn = value_leaf("scratch", pc)});
 }
 
-/* Returns the entries of the whole buffer. All are zero except the quantised entry. */
+/* Returns the value of the whole buffer: entries of zeros, except the quantised entry. */
 static Val quantised(Verifier *v, Pc pc, const Val *x, const ValueEntry *p, const Val *amax)
 {
     ValueEntry single;

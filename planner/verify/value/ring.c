@@ -1,6 +1,6 @@
 /* Checks one hop of ring attention, which uses the keys of one rank. The deals of queries and keys
- * show from which rank the keys come. A node is complete if every rank has used the keys of every
- * rank once. The values of all hops then add up to the value of the node. */
+ * show from which rank the keys come. The node is complete when every rank has used the keys of
+ * every rank once; the values of all hops then add up to the value of the node. */
 #include "planner/verify/private.h"
 
 static bool complain(Verifier *v, Pc pc, const char *what)
@@ -9,8 +9,8 @@ static bool complain(Verifier *v, Pc pc, const char *what)
     return false;
 }
 
-/* Returns the shape of this argument with all keys. A gradient of keys becomes a partial sum over
- * the ranks. */
+/* Returns the shape that this argument would have with all keys. A gradient of keys becomes a
+ * partial sum over the ranks. */
 static uint32_t with_all_keys(Verifier *v, uint32_t shape, int d, AxisSet axes, bool is_output)
 {
     Shape s = *value_shape_at(v, shape);

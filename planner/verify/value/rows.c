@@ -10,8 +10,8 @@ static bool complain(Verifier *v, Pc pc, const char *what)
     return false;
 }
 
-/* Checks the columns of the first input. The centre reads only the rank's own columns. The sides
- * also read the halo of columns. */
+/* Checks the columns of the first input: the centre must read only the rank's own columns, and the
+ * sides also the halo of columns. */
 static bool columns_fit(Verifier *v, Pc pc, const Shape *x, int64_t part)
 {
     const int d = op_dim(v->p->code.at[pc].op, 0, INDEX_width);

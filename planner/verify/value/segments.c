@@ -1,8 +1,8 @@
-/* Checks fused projections with segments of different sizes. Their features are stored by groups.
- * Tensor.order states which features of a group belong to which segment, for initial weights and
- * checkpoints. The ops that take a segment state its features in attributes. If the two differ, a
- * rank gets features of another segment, such as half of k in the place of q. All ranks would be
- * wrong in the same way, so comparing ranks would not show it. */
+/* Checks fused projections with segments of different sizes. Their features are stored group by
+ * group. Tensor.order says which features of a group belong to which segment; initial weights and
+ * checkpoints depend on it. The ops that take a segment name its features in attributes. If the two
+ * differ, a rank gets features of another segment, such as half of k instead of q. All ranks would
+ * be wrong in the same way, so a comparison of ranks would not show it. */
 #include "planner/verify/private.h"
 
 #define RULE "verify-segments"

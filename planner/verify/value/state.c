@@ -1,10 +1,10 @@
 /* Checks tensors that live between steps and are no parameters. One graph node updates such a
- * tensor once a step, in the same way on all ranks. Further micro-batches and recomputation must
- * not update it again. */
+ * tensor once a step, in the same way on all ranks. Other micro-batches and recomputation must not
+ * update the tensor again. */
 #include "planner/verify/private.h"
 
-/* Finds the node that makes the next value of each state tensor. Reports tensors without exactly
- * one such node. */
+/* Finds the node that computes the next value of each state tensor. Reports tensors for which there
+ * is not exactly one such node. */
 static NodeId *find_updates(Verifier *v)
 {
     const Graph *g = v->g;
@@ -75,7 +75,8 @@ void verify_graph_state(Verifier *v)
         if (op_info(g->nodes.at[id].op)->flags & OP_ONCE) check_once(v, id);
 }
 
-/* Finds which state a buffer held when the step began. Checks that it now holds the next value. */
+/* Checks a buffer at the end of a step: it must hold the next value of the state that it held when
+ * the step began. */
 void value_end_of_state(Verifier *v, BufferId b)
 {
     TensorId t = v->p->buffers.at[b].tensor;

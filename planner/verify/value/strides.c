@@ -1,5 +1,6 @@
 /* Checks the exchange of contiguous rows for rows at equal distances, and back. Messages are
- * packed, exchanged and unpacked. A packed value states the direction, and whether it was sent. */
+ * packed, exchanged and unpacked. The value of a packed message includes the direction, and whether
+ * the message was sent. */
 #include "planner/ir/layout/stride.h"
 #include "planner/verify/private.h"
 
@@ -63,7 +64,8 @@ static bool check_dim(StridedStep *s, uint32_t strided)
     return complain(s, "names a dimension without strides, or a wrong number of ranks");
 }
 
-/* Checks that `rows` is `strided` with the rank's own rows in place of the pieces. */
+/* Checks that the shape `rows` differs from `strided` only in that dimension d has the rank's own,
+ * contiguous rows. */
 static bool check_pair(const StridedStep *s, uint32_t rows, uint32_t strided)
 {
     Shape own = *value_shape_at(s->v, strided);

@@ -14,10 +14,11 @@
 /* Tokens [lo, hi) of each sequence; hi 0: all tokens. */
 typedef struct Part {
     int64_t lo, hi;
-    uint32_t tile; /* 1 + number of the piece that the node states; 0: none */
+    uint32_t tile; /* 1 + the number of the piece that the node names; 0: none */
 } Part;
 
-/* A part's contribution to a tensor that covers all tokens; `made` says how it was made. */
+/* The contribution of some tokens to a tensor that covers all tokens. `made` is a hash of the
+ * computation. */
 typedef struct TileShare {
     TensorId to;
     Hash128 made;
@@ -29,7 +30,7 @@ typedef struct Tiles {
     Verifier *v;
     const Graph *g;
     Part *of;      /* [tensor] */
-    Hash128 *made; /* [tensor]: how the part was made */
+    Hash128 *made; /* [tensor]: a hash of the computation that made it */
     LIST(TileShare) shares;
     int64_t tokens;  /* tokens of a sequence */
     DimRoles *roles; /* [tensor] */
@@ -92,7 +93,7 @@ static bool find_part(const Tiles *t, NodeId id, Part *part)
     return true;
 }
 
-/* Returns a hash of the way in which output j is made, without the tokens that it covers. */
+/* Returns a hash of the computation of output j, without the tokens that it covers. */
 static Hash128 way_of(const Tiles *t, const Node *n, uint32_t j)
 {
     Hash128 in[MAX_IN];
@@ -139,8 +140,8 @@ static int by_way(const void *a, const void *b)
     return x->node < y->node ? -1 : 1;
 }
 
-/* Checks that the contributions to one tensor that are made in the same way cover [0, tokens) once,
- * piece after piece. Returns the index after these contributions. */
+/* Checks that the contributions to one tensor by the same computation cover the tokens [0,
+ * t->tokens) once, one piece after the other. Returns the index after these contributions. */
 static uint32_t check_shares(const Tiles *t, uint32_t first)
 {
     const TileShare *at = &t->shares.at[first];

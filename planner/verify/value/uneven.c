@@ -1,5 +1,6 @@
-/* Checks uneven rows and their counts (layout/rows.h). Every op that reads or writes such rows must
- * read the counts by which they are stored. An exchange must read the counts in both layouts. */
+/* Checks uneven rows and the numbers of these rows, the counts (layout/rows.h). Every op that reads
+ * or writes such rows must read the counts with which they were stored. An exchange must read the
+ * counts in both layouts. */
 #include <assert.h>
 #include <string.h>
 
@@ -15,7 +16,7 @@ const char *value_rows_fault(OpKind op, const Binding *b, uint32_t arg, int d)
     if (info->flags & OP_COUNTED && op_role(op, c) == INDEX_rooms &&
         d == op_dim(op, arg, INDEX_rooms))
         return NULL;
-    /* the op works element by element, without regard to the position */
+    /* the op works element by element and does not use the position of an element */
     const bool places = info->flags & (OP_PLACED | OP_CHUNKED | OP_DRAWS | OP_MAGNITUDE);
     if (term->ellipsis >= 0 && term->n_dims == 0 && info->reduce == REDUCE_none && !places)
         return NULL;
@@ -28,7 +29,8 @@ static bool is_rows(const Verifier *v, TensorId t)
     return at->n_dims >= ROWS_DIMS && deal_is_rows(&v->g->deals, at->deal[ROWS_DIMS - 1]);
 }
 
-/* Returns the slots that an op reads: its ids that are not counts; 0: none. */
+/* Returns the input of an op with the slots of tokens: indices that are not counts; 0 if there is
+ * none. */
 static TensorId slots_of(const Node *n)
 {
     for (uint32_t i = 0; i + 1 < n->n_in; i++)
@@ -36,14 +38,15 @@ static TensorId slots_of(const Node *n)
     return 0;
 }
 
-/* Returns the counts of the rows in tensor t. The gradient of rows is stored like the rows. */
+/* Returns the tensor with the counts of the rows in tensor t. The gradient of rows has the counts
+ * of the rows. */
 static TensorId counts_of(const Verifier *v, TensorId t)
 {
     const Tensor *at = &v->g->tensors.at[t];
     return v->counts[at->role == ROLE_gradient && at->grad_of ? at->grad_of : t];
 }
 
-/* True if the deal gives a sample top_k rows for each token. */
+/* True if the deal provides top_k rows for each token of a sample. */
 static bool has_room(const Verifier *v, const Node *n, TensorId rows)
 {
     const Deal *d = &v->g->deals.deals.at[v->g->tensors.at[rows].deal[ROWS_DIMS - 1]];
@@ -57,7 +60,7 @@ static void check_node(Verifier *v, NodeId id, bool made)
     const int arg = op_counts_arg(n->op);
     TensorId counts = arg >= 0 ? n->in[arg] : 0;
     bool fine = true;
-    if (counts) { /* the counts must count the same slots that place the rows */
+    if (counts) { /* the counts must belong to the same slots by which the rows are placed */
         const Node *by = &v->g->nodes.at[v->g->tensors.at[counts].producer];
         const TensorId slots = slots_of(n);
         fine = op_counts_rows(by->op) && (!slots || by->in[0] == slots);
@@ -103,7 +106,8 @@ static bool complain(const UnevenExchange *r, const char *what)
     return false;
 }
 
-/* Checks that rows change between samples and experts over the group, and nothing else changes. */
+/* Checks that rows move between samples and experts over the group, and that nothing else
+ * changes. */
 static bool check_change(const UnevenExchange *r)
 {
     const Shape *a = &r->from, *b = &r->to;
@@ -122,7 +126,7 @@ static bool check_change(const UnevenExchange *r)
             return complain(r, "must exchange over exactly the axes of its group");
         if (layout_is_partial(on)) return complain(r, "must not exchange partial sums");
     }
-    /* the rows of a part are contiguous only if the group's parts are the innermost */
+    /* the rows of a part are contiguous only if the axes of the group are the innermost */
     for (int d = 0; d < 2; d++) {
         const Shape *cut = layout_axes_split(&a->layout, d) & r->in->axes ? a : b;
         const AxisSet all = layout_axes_split(&cut->layout, d),
@@ -139,7 +143,7 @@ static bool check_change(const UnevenExchange *r)
     return true;
 }
 
-/* Checks argument k: it must be the counts of these rows, in the layout of the rows. */
+/* Checks argument k: it must have the counts of these rows, in the same layout as the rows. */
 static bool check_counts(const UnevenExchange *r, uint32_t k, const Val *rows, const Shape *as)
 {
     Verifier *v = r->v;

@@ -10,8 +10,9 @@
 
 /* ---- shapes ---- */
 
-/* Writes to `plain` the shape with only the deals that matter: split dimensions keep a deal with a
- * table of intervals or with padding. Returns the hash of `plain`. */
+/* Writes the shape to `plain`, without the deals that do not affect a value: a split dimension
+ * keeps its deal only if the deal has a table of intervals or padding. Returns the hash of
+ * `plain`. */
 static uint32_t hash_shape(const Verifier *v, const Shape *s, Shape *plain)
 {
     memset(plain, 0, sizeof *plain);
@@ -97,7 +98,8 @@ uint32_t value_add_list(Verifier *v, const ValueEntry *at, uint32_t n)
     list_reserve_none(v->arena, &v->lists);
     ValueEntries list = {v->entries.n, n};
     for (uint32_t i = 0; i < n; i++) {
-        ValueEntry entry = at[i]; /* a copy, because the list may move and `at` may point into it */
+        ValueEntry entry = at[i]; /* a copy, because the list may move when it grows, and `at` may
+                                     point into it */
         list_push(v->arena, &v->entries, entry);
     }
     return (uint32_t)list_push(v->arena, &v->lists, list);
@@ -204,13 +206,13 @@ static void add_entry(Reading *r, ValueEntry entry)
         list_push(r->v->arena, &r->entries, entry);
 }
 
-/* Adds the elements [from, to) of a flat value. Each entry must be inside or outside of that range
- * as a whole. */
+/* Adds elements [from, to) of a flat value. Each entry must lie entirely inside or entirely outside
+ * this range. */
 static bool add_flat(Reading *r, const Val *x, uint64_t from, uint64_t to, uint64_t at)
 {
     const ValueEntries list = r->v->lists.at[x->list];
     uint32_t lo = 0, hi = list.n;
-    while (lo < hi) { /* find the first entry that ends behind `from` */
+    while (lo < hi) { /* finds the first entry that ends after `from` */
         uint32_t middle = lo + (hi - lo) / 2;
         const ValueEntry *p = &r->v->entries.at[list.first + middle];
         if (p->lo + p->n <= from)
@@ -230,7 +232,7 @@ static bool add_flat(Reading *r, const Val *x, uint64_t from, uint64_t to, uint6
     return true;
 }
 
-/* Adds one range of the map, [a, b), to a one-dimensional value. */
+/* Adds addresses [a, b) of one range of the map to a one-dimensional value. */
 static bool add_range(Reading *r, RangeAt at, uint64_t a, uint64_t b)
 {
     Verifier *v = r->v;
@@ -276,7 +278,7 @@ static Val assemble(Reading *r, Val claim)
     return claim;
 }
 
-/* Reads a view of one entry of a flat value. */
+/* Reads one entry of a flat value, through a view. */
 static bool read_entry(Reading *r, const Val *x, uint64_t base, Val *claim)
 {
     Verifier *v = r->v;
@@ -322,8 +324,8 @@ static void report_reading(Reading *r, const char *fault)
                   r->buffer, value_shape_text(v, r->shape), fault, is);
 }
 
-/* Returns NULL if all bytes were written, else the fault. Sets *bad if a byte holds a value whose
- * fault is already reported. */
+/* Returns NULL if all bytes have been written, else the fault. Sets *bad if a byte has a value
+ * whose fault was reported before. */
 static const char *scan(Reading *r, bool *bad, RangeAt *first)
 {
     Verifier *v = r->v;
@@ -337,8 +339,8 @@ static const char *scan(Reading *r, bool *bad, RangeAt *first)
     return fault;
 }
 
-/* True if a value that only one stage has made is read as this stage's part of a sum over
- * stages. */
+/* True if a value that one stage has computed is read as the part that this stage contributes to a
+ * sum over stages. */
 static bool is_part_of_stages(const Verifier *v, Pc pc, uint32_t held, uint32_t wanted)
 {
     const Instr *in = &v->p->code.at[pc];
@@ -469,8 +471,8 @@ void value_write(Verifier *v, Pc pc, BufferId b, Val val)
     value_write_at(v, pc, b, verify_address(v->p, b), at->bytes, val);
 }
 
-/* True if another buffer that is still in use holds the same value in the same layout. (The cache
- * has one entry for each slot. It may forget a value, but never returns a wrong one.) */
+/* True if another buffer that is still in use has the same value in the same layout. (The cache has
+ * one entry for each slot, so it may forget a value, but it never returns a wrong one.) */
 bool value_present(Verifier *v, Pc pc, const Val *val, BufferId *where)
 {
     uint32_t found = v->present_slots[present_slot(v, val)];
