@@ -1,13 +1,14 @@
 /* planner/ir/op/attrs.def states for each attribute of each op whether the script gives it, or
  * whether it follows from the rest of the plan. This test changes single attributes of many plans,
- * without seals: whoever changes a text can also compute its seals anew. A change reaches forward
- * all forward nodes of one op with the same attributes, and their instructions backward  the same
- * for backward nodes other     all instructions of one op with the same attributes that belong to
- * no node one       one instruction The proofs must refuse every change of an attribute that is
- * proven. Backward nodes and single instructions have the attributes of their forward node or of
- * their node, so there the proofs must refuse every change. The exception is a given attribute of
- * an instruction without a node: if the plan has only one such instruction, no other field states
- * the value. */
+ * without seals: whoever changes a text can also compute its seals anew. A change reaches
+ *   forward   all forward nodes of one op with the same attributes, and their instructions
+ *   backward  the same for backward nodes
+ *   other     all instructions of one op with the same attributes that belong to no node
+ *   one       one instruction
+ * The proofs must refuse every change of an attribute that is proven. Backward nodes and single
+ * instructions have the attributes of their forward node or of their node, so there the proofs must
+ * refuse every change. The exception is a given attribute of an instruction without a node: if the
+ * plan has only one such instruction, no other field states the value. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
