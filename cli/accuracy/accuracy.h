@@ -21,13 +21,20 @@ bool csv_read(const char *path, Arena *arena, Csv *csv, Diag *d);
 bool csv_needs(const Csv *csv, const char *const *names, Diag *d);
 /* Returns "" if the file has no such column. */
 const char *csv_cell(const Csv *csv, uint32_t row, const char *column);
-/* Returns NAN unless the whole cell is a number. */
+/* Reads a decimal number at the beginning of a text, and sets *end behind it. Returns NAN for other
+ * texts, such as "inf" and "0x10". */
+double csv_decimal(const char *text, const char **end);
+/* Returns NAN unless the whole cell is a decimal number. */
 double csv_number(const Csv *csv, uint32_t row, const char *column);
 
+/* Empties the cells that say in words that the value is not known: "?", "n/a (FSDP)", "unstated".
+ * An open cell of the accuracy command is an empty one from then on. */
+void csv_empty_open(Csv *csv);
+
 /* ---- pages.c: facts that a page states of its rows (scripts/tandem/published/pages.csv) */
-/* Fills the open cells of `csv` with the facts of pages.c, and adds columns that `csv` lacks.
- * `table` names its section: "runs", "kernels" or "comm". Returns false after diagnostics if the
- * list of facts cannot be read. */
+/* Empties the open cells of `csv`, then fills them with the facts of pages.c, and adds columns that
+ * `csv` lacks. `table` names its section: "runs", "kernels" or "comm". Returns false after
+ * diagnostics if the list of facts cannot be read. */
 bool csv_add_pages(Csv *csv, const char *table, Arena *arena, Diag *d);
 
 /* ---- scores */

@@ -11,11 +11,6 @@
 
 #include "planner/front/front.h"
 
-/* The library's clusters of one kind of node each. The first with a row's GPU is the row's node. */
-static const char *const node_clusters[] = {
-    "dgx_h100",  "dgx_a100",  "dgx_v100",  "hgx_b200",    "hgx_h200",     "gb200_nvl72", "hgx_h800",
-    "pcie_h100", "pcie_a100", "pcie_l40s", "gb300_nvl72", "pcie_rtx4090", "mi300x",      "hgx_h20"};
-
 /* Words for networks, and for each a cluster of the library that has the network. If a text
  * contains several words, the first of this list counts. Upper and lower case are equal. */
 typedef struct Alias {
@@ -82,16 +77,20 @@ static size_t without_memory(const char *name)
 }
 
 /* Returns the library's cluster with nodes of this GPU, whatever its memory; NULL: there is none.
- */
+ * Of several, the node of the GPU's maker counts: dgx_*, then hgx_*, then the others. */
 static const Cluster *node_of(CommClusters *c, const Device *gpu)
 {
+    static const char *const makers[] = {"dgx_", "hgx_", ""};
     const size_t n = without_memory(gpu->name);
-    for (size_t i = 0; i < sizeof node_clusters / sizeof *node_clusters; i++) {
-        const Cluster *at = loaded(c, node_clusters[i]);
-        if (at != NULL && without_memory(at->device.name) == n &&
-            strncmp(at->device.name, gpu->name, n) == 0)
-            return at;
-    }
+    if (c->names.n == 0) c->names = front_cluster_names(c->arena);
+    for (size_t m = 0; m < sizeof makers / sizeof *makers; m++)
+        for (size_t i = 0; i < c->names.n; i++) {
+            if (strncmp(c->names.at[i], makers[m], strlen(makers[m])) != 0) continue;
+            const Cluster *at = loaded(c, c->names.at[i]);
+            if (at != NULL && without_memory(at->device.name) == n &&
+                strncmp(at->device.name, gpu->name, n) == 0)
+                return at;
+        }
     return NULL;
 }
 

@@ -6,6 +6,7 @@
 
 #include "cli/accuracy/accuracy.h"
 #include "cli/accuracy/kernel_row.h"
+#include "planner/front/front.h"
 #include "sim/sim.h"
 
 typedef struct CommRow {
@@ -23,8 +24,9 @@ typedef struct CommClusters {
         const char *name;
         Cluster cluster;
         bool fine;
-    } at[40];
+    } at[64];
     uint32_t n;
+    ClusterNames names;    /* of the library, if n is 0 not yet read */
     KernelDevices devices; /* the GPUs' names so far */
 } CommClusters;
 

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "cli/accuracy/accuracy.h"
 #include "planner/base/plural.h"
@@ -120,10 +121,40 @@ const char *csv_cell(const Csv *csv, uint32_t row, const char *column)
     return i == UINT32_MAX ? "" : csv->cells.at[(size_t)row * csv->columns.n + i];
 }
 
+double csv_decimal(const char *text, const char **end)
+{
+    char *after;
+    const double value = strtod(text, &after);
+    *end = after;
+    if (after == text || !isfinite(value)) return NAN;
+    return strspn(text, "0123456789.eE+-") < (size_t)(after - text) ? NAN : value;
+}
+
 double csv_number(const Csv *csv, uint32_t row, const char *column)
 {
-    const char *text = csv_cell(csv, row, column);
-    char *end = NULL;
-    double value = strtod(text, &end);
-    return end == text || *end != 0 ? NAN : value;
+    const char *end;
+    const double value = csv_decimal(csv_cell(csv, row, column), &end);
+    return *end != 0 ? NAN : value;
+}
+
+/* Words with which a source says that it does not state a value. */
+static bool is_open(const char *cell)
+{
+    static const char *const whole[] = {"", "-", "?", "nan", "null"};
+    static const char *const begins[] = {"n/a", "not stated", "unknown", "unstated"};
+    static const char blanks[] = " \t\r\n";
+    const char *text = cell + strspn(cell, blanks);
+    size_t n = strlen(text);
+    while (n > 0 && strchr(blanks, text[n - 1]) != NULL) n--;
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+        if (strlen(whole[i]) == n && strncasecmp(text, whole[i], n) == 0) return true;
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+        if (strncasecmp(text, begins[i], strlen(begins[i])) == 0) return true;
+    return false;
+}
+
+void csv_empty_open(Csv *csv)
+{
+    for (uint32_t i = 0; i < csv->cells.n; i++)
+        if (is_open(csv->cells.at[i])) csv->cells.at[i] = "";
 }

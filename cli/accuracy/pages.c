@@ -83,6 +83,7 @@ bool csv_add_pages(Csv *csv, const char *table, Arena *arena, Diag *d)
     static const char *const columns[] = {"table", "where", "column", "value", NULL};
     const char *path = arena_print(arena, "%s/tandem/published/pages.csv", front_scripts_dir());
     Csv pages;
+    csv_empty_open(csv);
     if (!csv_read(path, arena, &pages, d) || !csv_needs(&pages, columns, d)) return false;
     for (uint32_t i = 0; i < pages.n_rows; i++)
         if (strcmp(csv_cell(&pages, i, "table"), table) == 0) fill(csv, &pages, i, arena);

@@ -144,11 +144,9 @@ static double quantity(const Csv *csv, uint32_t row, const char *column)
                                      {"MB", 1 / 1024.}, {NULL, 0}};
     const char *text = csv_cell(csv, row, column);
     while (*text == ' ') text++;
-    char *end;
-    const double value = strtod(text, &end);
-    /* only decimal numbers: strtod also reads "inf" and "0x10" */
-    if (end == text || !isfinite(value) || strspn(text, "0123456789.eE+-") < (size_t)(end - text))
-        return NAN;
+    const char *end;
+    const double value = csv_decimal(text, &end);
+    if (isnan(value)) return NAN;
     while (*end == ' ') end++;
     for (const CellUnit *u = strcmp(column, "step_time_s") == 0 ? times : sizes; u->name != NULL;
          u++)
@@ -173,13 +171,13 @@ static bool ran_out(const Csv *csv, uint32_t row)
 static const char *unreadable(const Csv *csv, uint32_t row)
 {
     static const char *const columns[] = {"step_time_s", "peak_mem"};
-    static const char *const open[] = {"", "-", "?", "n/a", "nan", "null", "none", NULL};
+    static const char *const none[] = {"", "none", NULL};
     static const char *const fitted[] = {"0", "0.0", "no", "false", NULL};
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
         const char *text = csv_cell(csv, row, columns[i]);
-        if (!is_one_of(text, open) && isnan(quantity(csv, row, columns[i]))) return columns[i];
+        if (!is_one_of(text, none) && isnan(quantity(csv, row, columns[i]))) return columns[i];
     }
-    const bool known = ran_out(csv, row) || is_one_of(csv_cell(csv, row, "oom"), open) ||
+    const bool known = ran_out(csv, row) || is_one_of(csv_cell(csv, row, "oom"), none) ||
                        is_one_of(csv_cell(csv, row, "oom"), fitted);
     return known ? NULL : "oom";
 }

@@ -84,6 +84,13 @@ extern const uint32_t front_n_sweep_keys;
 /* Loads a cluster of the library by name, such as "dgx_h100", with this number of nodes. Plans that
  * are given as text need it. */
 bool front_cluster(const char *name, uint32_t nodes, Arena *arena, Cluster *cluster, Diag *d);
+/* The names of the library's scripts of clusters, in alphabetical order. Some scripts are only
+ * parts of clusters, so front_cluster cannot load them. */
+typedef struct ClusterNames {
+    const char *at[64];
+    size_t n;
+} ClusterNames;
+ClusterNames front_cluster_names(Arena *arena);
 /* Makes a cluster of one node with n_devices GPUs of this name ("NVIDIA H200"). Returns false
  * without a message if the library has no such GPU. */
 bool front_gpu_cluster(const char *gpu, uint32_t n_devices, Arena *arena, Cluster *cluster);

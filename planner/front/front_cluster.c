@@ -7,17 +7,12 @@
 
 #include "planner/front/parent.h"
 
-typedef struct ClusterNames {
-    const char *at[64];
-    size_t n;
-} ClusterNames;
-
 static int by_name(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static ClusterNames cluster_names(Arena *arena)
+ClusterNames front_cluster_names(Arena *arena)
 {
     ClusterNames names = {.n = 0};
     DIR *dir = opendir(arena_print(arena, "%s/clusters", front_scripts_dir()));
@@ -45,7 +40,7 @@ static bool loads(const char *name, uint32_t nodes, Arena *arena)
 static void hint_cluster(const char *name, uint32_t nodes, Arena *arena, Diag *d)
 {
     static const char prefix[] = "clusters.";
-    const ClusterNames all = cluster_names(arena);
+    const ClusterNames all = front_cluster_names(arena);
     const bool prefixed = strncmp(name, prefix, sizeof prefix - 1) == 0;
     const char *word = prefixed ? name + sizeof prefix - 1 : name;
     const char *near = str_nearest(word, all.at, all.n);

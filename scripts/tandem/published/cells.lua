@@ -13,12 +13,8 @@ function m.note_time(...) core.note("assumed-time", string.format(...)) end
 -- Records that the row's step time is not scored.
 function m.untimed(why) core.note("untimed-row", ("the step time depends on %s, which the row does not state"):format(why)) end
 
--- True if a cell is open: it is empty, or it says that the value is not known.
-function m.is_open(cell)
-  local word = (cell or ""):lower():match "^%s*(.-)%s*$"
-  return word == "" or word == "?" or word == "-" or word == "nan" or word == "null" or word:find "^n/a" ~= nil or
-    word:find "^unstated" ~= nil or word:find "^not stated" ~= nil or word:find "^unknown" ~= nil
-end
+-- True if a cell is open. `tandem accuracy` empties cells that say in words that a value is not known (cli/accuracy/csv.c).
+function m.is_open(cell) return (cell or "") == "" end
 
 -- Returns the cell as a count. An open cell, and a degree of 0, give `default` if there is one.
 -- Words after the number are ignored: "50257 (padded; ...)", "8,192", "8k".

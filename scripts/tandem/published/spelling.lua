@@ -24,8 +24,18 @@ end
 -- Returns a text in lower case without what it has in brackets.
 local function unbracketed(text) return (text:lower():gsub("%b()", " "):gsub("%b[]", " ")) end
 
--- "8,192", "64.0", "64 GPUs", "50257 (padded)", "8k"; nodes x GPUs of each for n_gpus: "8x8", "8 nodes x 8". A comma separates
--- thousands. Other cells with several numbers ("4-8", "4/8", "8,16", "4 or 8", "2x4") say nothing certain, and "4M tokens" or
+-- Sizes, which are large and of which a cell states one.
+local sizes = { d_model = true, d_ff = true, vocab = true, seq = true, global_batch_seqs = true }
+
+-- True if the commas of a number separate thousands: "14,336". Other columns than sizes could also list several numbers
+-- ("8,128" GPUs). There, only a group that begins with 0 is certain: "1,024".
+local function has_thousands(digits, key)
+  local groups = digits:match "^%d%d?%d?(,.*)$"
+  return groups and groups:gsub(",%d%d%d%f[%D]", "") == "" and (sizes[key] or groups:find "^,0") ~= nil
+end
+
+-- "8,192", "64.0", "64 GPUs", "50257 (padded)", "8k"; nodes x GPUs of each for n_gpus: "8x8", "8 nodes x 8". `has_thousands` says
+-- when a comma separates thousands. Other cells with several numbers ("4-8", "4/8", "8,16", "4 or 8", "2x4") say nothing certain, and "4M tokens" or
 -- "2 nodes" counts something else. Returns nil for words.
 local function whole(row, key)
   local cell = row[key]
@@ -39,8 +49,7 @@ local function whole(row, key)
   end
   local digits, unit, rest = text:match "^(%d[%d,]*)([kK]?)(.*)$"
   if not digits then return nil end
-  local thousands = digits:match "^%d%d?%d?(,.*)$"
-  if digits:find "," and not (thousands and thousands:gsub(",%d%d%d%f[%D]", "") == "") then refuse(key, cell) end
+  if digits:find "," and not has_thousands(digits, key) then refuse(key, cell) end
   -- the words behind a count begin with a space, a bracket or a semicolon
   if rest ~= "" and not rest:find "^[%s%(%[;]" or rest:find "^%s*[%-/+~]" then refuse(key, cell) end
   local words = unbracketed(rest)

@@ -32,6 +32,52 @@ static void fields_may_be_quoted(void **state)
     arena_free(arena);
 }
 
+/* strtod reads more than decimal numbers. */
+static void only_decimal_numbers_are_numbers(void **state)
+{
+    (void)state;
+    static const char *const others[] = {"inf", "-inf", "nan", "0x10", "1e999", "8,128", "3x", ""};
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Str table = str_in(arena);
+    str_add(&table, "a,b\n");
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        str_print(&table, "\"%s\",-2.5e1\n", others[i]);
+    Csv csv;
+    assert_true(csv_read(command_table(arena, str_text(&table)), arena, &csv, &d));
+    for (uint32_t i = 0; i < csv.n_rows; i++) {
+        assert_true(isnan(csv_number(&csv, i, "a")));
+        assert_true(csv_number(&csv, i, "b") == -25);
+    }
+    arena_free(arena);
+}
+
+static void cells_that_state_nothing_are_emptied(void **state)
+{
+    (void)state;
+    static const char *const open[] = {"-",         " ? ",        "NaN",     "null",
+                                       "n/a",       "N/A (FSDP)", "unknown", "Unstated; per config",
+                                       "not stated"};
+    static const char *const stated[] = {"-1", "none", "no", "3 (unstated; per config)", "nand"};
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Csv csv;
+    for (size_t i = 0; i < sizeof open / sizeof *open; i++) {
+        const char *table = arena_print(arena, "a,b\n%s,7\n", open[i]);
+        assert_true(csv_read(command_table(arena, table), arena, &csv, &d));
+        csv_empty_open(&csv);
+        assert_string_equal(csv_cell(&csv, 0, "a"), "");
+        assert_string_equal(csv_cell(&csv, 0, "b"), "7");
+    }
+    for (size_t i = 0; i < sizeof stated / sizeof *stated; i++) {
+        const char *table = arena_print(arena, "a\n%s\n", stated[i]);
+        assert_true(csv_read(command_table(arena, table), arena, &csv, &d));
+        csv_empty_open(&csv);
+        assert_string_equal(csv_cell(&csv, 0, "a"), stated[i]);
+    }
+    arena_free(arena);
+}
+
 static void what_is_no_table_is_refused(void **state)
 {
     (void)state;
@@ -402,6 +448,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fields_may_be_quoted),
+        cmocka_unit_test(only_decimal_numbers_are_numbers),
+        cmocka_unit_test(cells_that_state_nothing_are_emptied),
         cmocka_unit_test(what_is_no_table_is_refused),
         cmocka_unit_test(rows_are_counted_by_reason),
         cmocka_unit_test(errors_are_those_worked_out_by_hand),
