@@ -131,7 +131,7 @@ static double tile_rate(const GemmFit *fit, size_t i)
  * executor (`timed`) were measured as a time of each tile, so they count for each. */
 static double exposed_tiles(const Device *device, double waves, const GemmFit *fit)
 {
-    return kernel_is_young(device) && !fit->timed ? 1 : waves;
+    return kernel_is_young(device) && !fit->timed ? fmin(waves, 1) : waves;
 }
 
 /* Returns the time [s] of `n_tiles` tiles of the i-th size. */

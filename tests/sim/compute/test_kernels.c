@@ -81,6 +81,10 @@ static void groups_are_tiles_of_each(void **state)
     assert_true(close_to(kernel_grouped_gemm_s(&d, DT_bf16, 6, more, 512, 4096, &fit), 2 * tile_s));
     assert_true(
         close_to(kernel_grouped_gemm_s(&d, DT_bf16, 4, uneven, 512, 4096, &fit), 2 * tile_s));
+    const double no_rows[] = {0, 0, 0, 0};
+    d.arch = "Hopper"; /* its kernels count a start and an end, but not without tiles */
+    fit.fill_us = 8;
+    assert_true(kernel_grouped_gemm_s(&d, DT_bf16, 4, no_rows, 512, 4096, &fit) == 0);
     d.arch = "cpu"; /* the CPU has no tiles, so only the number of rows counts */
     assert_true(close_to(kernel_grouped_gemm_s(&d, DT_bf16, 4, uneven, 512, 4096, &fit),
                          2. * 512 * 512 * 4096 / 10e12));
