@@ -204,10 +204,11 @@ local function month_of(row)
   return (row.framework_month or ""):match "^20%d%d%-%d%d" or row.framework:match "20%d%d%-%d%d" or year and ("20%s-%s"):format(year, month)
 end
 
--- True if the row's framework is from before this month. A row that does not say counts as later.
+-- True if the row's framework is from before this month. A row may state only a year. A row that does not
+-- say counts as later.
 local function is_before(row, month)
-  local own = month_of(row)
-  return own ~= nil and own < month
+  local own = month_of(row) or row.framework:match "%f[%d]20%d%d%f[%D]"
+  return own ~= nil and own < month:sub(1, #own)
 end
 
 local m = {}
@@ -236,14 +237,20 @@ local function titan_data(row, stage)
   return fsdp2 { copy = not gathers_bytes(row), reshard_after_forward = not staged and stage ~= 2, keep_gathered = staged or nil }
 end
 
--- Since May 2025, torchtitan calls cuDNN's attention on Blackwell (#1196). Until December, its list
--- of kept ops named only the other kernels (#2095), so cuDNN's attention is recomputed.
+-- Since May 2025, torchtitan calls cuDNN's attention on Blackwell (#1196), and since October on all GPUs
+-- (#1776). Until December, its list of kept ops named only the other kernels (#2095), so cuDNN's
+-- attention is recomputed. This is also assumed on Blackwell if the row does not state its month.
 local function torchtitan(row)
   local data, stage = ranks(row) * sharers(row), cells.stage(row)
   local gpu = gpus.gpus[gpus.find(row.gpu)]
+  local arch, month = gpu and gpu.arch, month_of(row)
+  local forgets = month and month < "2025-12" and (arch == "Hopper" and month >= "2025-10" or arch == "Blackwell" and month >= "2025-05")
+    or not month and arch == "Blackwell"
   local old = is_before(row, "2025-04")  -- #1033: since then the loss is compiled too
   local runtime = not old and "torchtitan" or count(row, "tp") > 1 and "torchtitan2024_tp" or "torchtitan2024"
-  return { forgets_attention = gpu and gpu.arch == "Blackwell", runtime = runtime, mesh = mesh(row, stage ~= 0), byte_gather = stage ~= 0,
+  -- cuDNN's kernel takes only 16 bits.
+  local flash = arch == "Hopper" and (is_before(row, "2025-10") or half_of(row, {}) == "fp32")
+  return { forgets_attention = forgets, attention = flash and "flash2" or nil, runtime = runtime, mesh = mesh(row, stage ~= 0), byte_gather = stage ~= 0,
     compile = "block", keep_gathered = true, micro = micro_of(row), data = data > 1 and titan_data(row, stage) or nil }
 end
 
@@ -416,6 +423,7 @@ local function profile(row, how)
     slower = gpus.host_factor(gpus.find(row.gpu))
   end
   own.host_factor = slower
+  own.attention = how.attention or own.attention
   -- A profile reports the rank whose log is printed. The memory of a process comes from another tool, which sees all ranks.
   if has(row, "peak_mem_kind", "^process") then own.reports_rank = "most" end
   own.workspace_bytes = how.is_megatron and megatrons.workspace(row) or nil

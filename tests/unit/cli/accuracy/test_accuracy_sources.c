@@ -97,7 +97,7 @@ static void a_local_batch_is_cut_as_torchtitan_did(void **state)
                 "n_gpus,gpus_per_node,tp,sp,pp,vp,cp,ep,dp_shard,dp_replicate,micro_batch,"
                 "global_batch_seqs,seq,framework,framework_month,zero_stage,precision,ac,compile,"
                 "step_time_s,peak_mem,peak_mem_kind,oom,missing,split\n"
-                "a,s,llama3-8b,8,1024,8,8,4096,4096,,H100-SXM,8,8,1,0,4,2,1,1,2,1,%s,32,2048,"
+                "a,s,llama3-8b,8,1024,8,8,4096,4096,,A100,8,8,1,0,4,2,1,1,2,1,%s,32,2048,"
                 "torchtitan,%s,3,bf16,full,no,1,,,,,dev-cal\n",
                 same[i][k].micro, same[i][k].month);
             s[k] = predicted_of(command_table(arena, text), "step time", arena);
