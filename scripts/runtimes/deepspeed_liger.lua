@@ -14,6 +14,7 @@ return require "runtimes.eager" { name = "deepspeed_liger", fitted = "fsdp1",
   live_elements = zero.live_elements, reuse_elements = zero.reuse_elements, persist_elements = zero.persist_elements,
   head_outside = true, holds_arguments = true, added_bytes = 4, makes_states = zero.makes_states,
   ops = { rmsnorm = one, rmsnorm_grad = backward, rope = always, rope_grad = always, mul = backward,
-    silu = { kernels = 1, passes = 1, remade = true, folded = true }, silu_grad = backward,
+    silu = { kernels = 0, passes = 0, remade = true, folded = true },
+    silu_grad = { kernels = 0, passes = 0, in_place = "backward" },
     xent_max = { kernels = 1, passes = 2 }, xent_pick = none, xent_sumexp = none,
     xent_sumexp_grad = none, xent_pick_grad = none } }

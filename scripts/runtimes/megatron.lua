@@ -1,6 +1,8 @@
 -- Megatron-Core with TransformerEngine: norms, rope, swiglu and cross-entropy are fused, and attention
--- is cuDNN's. Products add gradients directly to fp32 accumulators. SwiGLU saves its inputs and
--- computes silu again. v stays a view of the product of q, k and v, so the whole product stays: 2 bytes
+-- is cuDNN's. Products add gradients directly to fp32 accumulators. SwiGLU is one kernel in each
+-- direction (core/fusions/fused_bias_swiglu.py). It saves its inputs and computes silu again. Its bytes
+-- are those of its products: three tensors in the forward pass, and six in the backward pass, of which
+-- the kernel moves five. v stays a view of the product of q, k and v, so the whole product stays: 2 bytes
 -- for each element of q and k, beside their rotated copies. The loss subtracts, exponentiates and
 -- multiplies in place. So the loss has one tensor, a softmax in fp32, and its gradient overwrites it
 -- (core/tensor_parallel/cross_entropy.py). With 8 bits and delayed scaling, norms and swiglu already
@@ -20,7 +22,7 @@ local one, half = { kernels = 1, passes = 1 }, { kernels = 0.5, passes = 0.5 }
 local part, remade_part = { kernels = 0, passes = 1 }, { kernels = 0, passes = 1, remade = true }
 return require "runtimes.eager" { name = "megatron", attention = "cudnn",
   ops = { rmsnorm = one, rmsnorm_grad = one, rope = { kernels = 1, passes = 1, saved = 2 }, rope_grad = one,
-    silu = { kernels = 1, passes = 1, remade = true },
+    silu = { kernels = 0, passes = 0, remade = true }, silu_grad = { kernels = 0, passes = 0 },
     conv_heads = { kernels = 1, passes = 1, remade = true },
     conv_groups = remade_part, conv_groups_grad = part, step_size = remade_part, step_size_grad = part,
     state_scan = { kernels = 5, passes = 1 }, state_scan_grad = { kernels = 14, passes = 1 }, state_scan_shared = part,
