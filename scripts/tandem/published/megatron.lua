@@ -448,8 +448,7 @@ end
 -- Returns the part of an exchange between the ranks of experts for which products wait. DeepEP and
 -- HybridEP (--moe-token-dispatcher-type flex) send a token once to each node that has one of its
 -- experts. A NIC of 48 GB/s then moves 43 GB/s (DeepEP's README, EP16). With
--- --overlap-moe-expert-parallel-comm, another micro-batch computes during the exchange, except at
--- the beginning and the end of a step.
+-- --overlap-moe-expert-parallel-comm, another micro-batch computes during the exchange.
 function m.exchange_part(row, per_node, n_micro)
   local ep, k = count(row, "ep", 1), count(row, "moe_topk", 1)
   if ep == 1 then return nil end
@@ -458,7 +457,7 @@ function m.exchange_part(row, per_node, n_micro)
   -- Beside sequence parallelism, a rank of Megatron exchanges only its own part of the tokens. A plan's
   -- rank exchanges all (`place`).
   if cells.sequence(row) and expert_tp(row) < count(row, "tp") then part = part * expert_tp(row) / count(row, "tp") end
-  if recipes.overlaps_ep(row) then part = part * math.max(0.05, 1 / math.max(1, n_micro)) end
+  if recipes.overlaps_ep(row) then part = part * recipes.longer_part(row, n_micro) end
   return part
 end
 

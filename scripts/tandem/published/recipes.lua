@@ -196,4 +196,16 @@ function m.overlaps_ep(row)
   return cells.is_open(row.moe_dispatcher) and of(row, "overlap_ep") == "1"
 end
 
+-- Returns the part of an exchange for whose time a step is longer, if another micro-batch computes during exchanges. At the
+-- beginning and the end of a step nothing overlaps. At other times the exchange takes multiprocessors from kernels.
+-- kind: source; Megatron-LM, transformer_config.py (moe_deepep_num_sms, moe_hybridep_num_sms); Megatron-Bridge's recipes
+-- (_benchmark_common: 32 for HybridEP); NCCL's thread blocks are assumed to be as many as HybridEP's by default
+function m.longer_part(row, n_micro)
+  local words, bridge = exchange(row), has(row, "framework", "^megatron%-bridge")
+  local taken = words:find "deepep" and 20 or words:find "hybridep" and bridge and 32 or 16
+  local gpu = gpus.gpus[gpus.find(row.gpu) or ""]
+  local alone = math.max(0.05, 1 / math.max(1, n_micro))
+  return alone + (1 - alone) * taken / (gpu and gpu.sms or 132)
+end
+
 return m

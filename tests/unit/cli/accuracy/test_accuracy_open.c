@@ -234,7 +234,8 @@ static void a_frozen_base_keeps_bytes(void **state)
 }
 
 /* DeepEP sends a token once to each node, so an exchange between nodes takes less time than NCCL's.
- * Within a node nothing changes. With overlap most of an exchange is hidden. */
+ * Within a node nothing changes. With overlap most of an exchange is hidden, but it takes
+ * multiprocessors. */
 static void an_exchange_sends_a_token_once_to_each_node(void **state)
 {
     (void)state;
@@ -254,8 +255,11 @@ static void an_exchange_sends_a_token_once_to_each_node(void **state)
     }
     assert_true(s[0][0] > 0 && s[0][0] < .9 * s[0][1]);
     assert_true(s[1][0] > 0 && s[1][0] == s[1][1]);
-    assert_true(published_row_predicted(arena, arena_print(arena, "%s;%s;overlap_ep=1", two, nccl),
-                                        stated) < s[0][0]);
+    for (int k = 0; k < 2; k++) {
+        const char *row = arena_print(arena, "%s;%s;overlap_ep=1", two, k == 0 ? flex : nccl);
+        const double hidden = published_row_predicted(arena, row, stated);
+        assert_true(hidden > 0 && hidden < .95 * s[0][k]);
+    }
     arena_free(arena);
 }
 
