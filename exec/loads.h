@@ -23,7 +23,8 @@ LoadCounts *loads_new(const Plan *plan, Arena *arena);
 /* Returns 1 + the number of the layer whose choices `rank` must count after the instruction; 0:
  * none. If several ranks do the same work, only one of them counts. */
 uint32_t loads_layer(const LoadCounts *l, const Plan *plan, Rank rank, const Instr *in);
-/* Adds the choices that one instruction has made on `rank`. */
+/* Adds the numbers of choices (a token chooses an expert) that instruction `in` has computed on
+ * `rank`. */
 void loads_count(LoadCounts *l, const Plan *plan, Rank rank, const Instr *in,
                  const KernelArgs *args);
 

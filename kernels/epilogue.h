@@ -40,7 +40,7 @@ typedef struct EpilogueArg {
 typedef struct Epilogue {
     uint32_t n;        /* number of parts in the call; 1: no op is fused with the product */
     EpilogueArg bias;  /* bias with one number for each column of the output */
-    EpilogueArg other; /* the other tensor, which is added */
+    EpilogueArg other; /* tensor that an `add` op adds to the result of the product */
     EpilogueArg input; /* input of GELU, which the gradient of GELU reads */
     EpilogueArg sums;  /* where the sums of an operand over k go: the gradient of a bias */
     EpilogueGelu gelu;

@@ -1,16 +1,18 @@
-/* A plan: per-rank programs in flat arrays with 32-bit indices; 0 is none.
+/* A plan: for each rank a program, stored in flat arrays. Entries are named by 32-bit indices; 0 is
+ * none.
  *
- * The semantics in full:
- * - Instructions on one stream run in order. One starts when its predecessor on the stream and all
- * instructions in `after` have finished. `after` only names smaller pcs of the same program.
+ * How a program runs:
+ * - Instructions on one stream run in order. An instruction starts when the one before it on the
+ *   stream, and all instructions in `after`, have finished. `after` only names smaller pcs of the
+ *   same program.
  * - Communications on one stream with the same non-zero `launch` start together, and the next
- * instruction of the stream waits for all of them.
- * - A communication starts when every member of its group has reached the same `match` (for send
- * and recv: both ends, keyed by sender, receiver and match). It finishes for all members together.
+ *   instruction of the stream waits for all of them.
+ * - A communication starts when every member of its group has reached the instruction with the same
+ *   `match` (for send and recv: the sender and the receiver). It finishes for all members together.
  * - Instructions with the same non-zero `fuse` follow each other on the compute stream and may run
- * as one kernel. Buffers that only these instructions touch then need not reach memory. Either all
- * of them work row by row, or the first is a product, and the others work on its elements or sum
- * one of its operands. */
+ *   as one kernel. Buffers that only these instructions use then need not be written to memory.
+ *   Either all of them work row by row, or the first is a product, and the others work on the
+ *   elements of its result or sum one of its operands. */
 #ifndef TANDEM_IR_PLAN_H
 #define TANDEM_IR_PLAN_H
 
@@ -19,7 +21,7 @@
 #include "planner/ir/graph.h"
 #include "planner/ir/nccl.h"
 
-typedef uint32_t Pc, BufferId, ShapeId; /* [0] is none in each list */
+typedef uint32_t Pc, BufferId, ShapeId; /* in each list, entry 0 stands for none */
 typedef struct Span {
     uint32_t first, n;
 } Span;
@@ -57,44 +59,50 @@ typedef enum Space { SPACE_device, SPACE_host } Space;
 typedef struct Instr {
     OpKind op;
     Stream stream;
-    uint32_t launch; /* communications that start together; 0: alone */
-    AxisSet axes;    /* group: my neighbours along these axes; 0 for local instructions */
-    int32_t hop;     /* send/recv: the peer's distance along the (single) axis */
-    uint32_t match;  /* rendezvous number; 0 for local instructions */
+    uint32_t launch; /* communications with the same number start together; 0: the communication
+                        starts by itself */
+    AxisSet axes;    /* the group consists of the ranks along these axes; 0 for local
+                        instructions */
+    int32_t hop;     /* for send and recv: the distance to the other rank along the single axis */
+    uint32_t match;  /* number by which the members of a communication find each other; 0 for local
+                        instructions */
     uint32_t microbatch;
     Phase phase;
     Span args; /* a range of Program.args: n_in inputs, then the outputs */
     uint8_t n_in;
     AttrsId attrs; /* an index of Plan.graph.attrs */
     Span after;    /* a range of Program.after */
-    NodeId origin; /* graph node that it computes or serves; 0: the whole step */
-    UnitId unit;   /* unit that it gathers, reduces or updates; 0: none */
+    NodeId origin; /* the graph node that the instruction computes, or for which it moves data; 0:
+                      the whole step */
+    UnitId unit;   /* the unit that the instruction gathers, reduces or updates; 0: none */
     /* neighbours on the compute stream with equal numbers are one kernel; 0: alone */
     uint32_t fuse;
 } Instr;
 
-/* A buffer is a root with an offset in the arena, or a view into another buffer. The first read
- * finds a value that an instruction wrote, or one kept between steps (persistent). */
+/* A buffer is either a root, with an offset in the arena, or a view of a part of a root. The first
+ * instruction that reads a buffer finds the value that an earlier instruction wrote, or a value
+ * that was kept between steps (persistent). */
 typedef struct Buffer {
-    ShapeId shape; /* global dims, layout, deals of the value */
+    ShapeId shape; /* the global dimensions, the layout and the deals of the value */
     DType dtype;
     Category category;
     Space space;
     uint64_t bytes;  /* bytes on one rank: the size of the largest part */
-    BufferId parent; /* view: the root that contains it; 0: the buffer is a root */
-    uint64_t offset; /* root: bytes from the arena's start; view: bytes from the parent's start */
-    Pc first, last;  /* first and last instruction that touches it or a view of it */
+    BufferId parent; /* for a view: the root that contains it; 0: the buffer is a root */
+    uint64_t offset; /* for a root: bytes from the start of the arena; for a view: bytes from the
+                        start of the parent */
+    Pc first, last;  /* the first and the last instruction that uses the buffer or a view of it */
     /* the tensor that it holds (role param: the weights in use, or their gradient); 0 for flat
      * buffers */
     TensorId tensor;
-    UnitId unit;         /* the unit whose flat buffer this is or contains it; 0: none */
-    uint32_t microbatch; /* for people */
+    UnitId unit;         /* the unit to whose flat buffer it belongs; 0: none */
+    uint32_t microbatch; /* the micro-batch, only for people who read the plan */
     /* lives between steps: parameters, optimizer state, gradient accumulators */
     bool persistent;
     /* transient, but read after the step ends (a gradient that is reduced once), so no other buffer
      * reuses its bytes */
     bool result;
-    bool packed; /* elements are in pack's order: [parts, ...]; see OP_pack */
+    bool packed; /* elements have the order in which OP_pack writes them: [parts, ...] */
 } Buffer;
 
 #define PURPOSES(X) X(train) X(eval) X(gather)
@@ -107,11 +115,11 @@ typedef enum Purpose {
 const char *purpose_name(Purpose p);
 
 typedef struct Program {
-    LIST(Instr) code; /* [0] none */
+    LIST(Instr) code; /* entry 0 is unused */
     LIST(BufferId) args;
     LIST(Pc) after;
-    LIST(Buffer) buffers; /* [0] none */
-    uint64_t bytes;       /* device arena: the end of the highest root buffer */
+    LIST(Buffer) buffers; /* entry 0 is unused */
+    uint64_t bytes;       /* the size of the device arena: the end of the highest root buffer */
     uint64_t host_bytes;
     /* The memory pass computes both [device bytes]; 0: not known, as in a plan read from a text.
      * in_use: the most bytes that are reserved for buffers at one time. alive: the most bytes of
@@ -126,12 +134,13 @@ typedef struct Program {
 /* The settings of a step that a program needs to start and to report. Every program has buffers for
  * these tensors. */
 typedef struct StepInfo {
-    uint32_t n_microbatches; /* micro-steps a step */
-    Denominator denominator; /* the divisor of the loss */
-    int64_t global_batch, micro_batch,
-        seq; /* sequences a step; sequences a micro-step over all ranks; tokens of a sequence */
-    double global_tokens; /* tokens a step, also those whose label is ignored */
-    int64_t group;        /* microbatch_mean: sequences averaged as one group; else 0 */
+    uint32_t n_microbatches;                /* the number of micro-batches in a step */
+    Denominator denominator;                /* the divisor of the loss */
+    int64_t global_batch, micro_batch, seq; /* sequences in a step; sequences in a micro-batch on
+                                               all ranks together; tokens in a sequence */
+    double global_tokens; /* tokens in a step, including those whose label is ignored */
+    int64_t group;        /* for microbatch_mean: the number of sequences that are averaged as one
+                             group; otherwise 0 */
     uint64_t seed;
 } StepInfo;
 
@@ -139,11 +148,12 @@ typedef struct Plan {
     Arena *arena;
     Mesh mesh;
     Graph graph;
-    LIST(Shape) shapes; /* interned; [0] scalar */
+    LIST(Shape) shapes; /* each shape is stored once; entry 0 is a scalar */
     Intern shapes_index;
     LIST(Program) programs; /* index 0 is a program, too */
-    uint32_t *program_of;   /* [n_ranks] */
-    /* matches are 1..n_match-1, each used by exactly one communication of one group */
+    uint32_t *program_of;   /* [rank]: the index of its program */
+    /* Matches have the numbers 1 to n_match - 1. Each is used by exactly one communication of one
+     * group. */
     uint32_t n_match;
     StepInfo step;
     NcclSettings nccl; /* for backends and networks that have NCCL */
@@ -151,7 +161,8 @@ typedef struct Plan {
     Hash128 parent;
 } Plan;
 
-ShapeId plan_shape(Plan *plan, const Shape *shape); /* interns */
+ShapeId plan_shape(Plan *plan, const Shape *shape); /* returns the number under which the shape is
+                                                       stored */
 static inline const Shape *plan_shape_at(const Plan *plan, ShapeId id)
 {
     return &plan->shapes.at[id];
@@ -173,31 +184,33 @@ BufferId program_root(const Program *p, BufferId b,
                       uint64_t *offset); /* Returns the root that contains `b`, and sets *offset to
                                             the absolute offset of `b`. */
 
-/* Bytes that the collective of `in` moves, in NCCL's convention (all_reduce: the buffer;
- * all_gather: the full output; reduce_scatter: the full input; all_to_all: a rank's whole send
- * buffer). */
+/* Returns the bytes that a collective moves, as NCCL counts them. all_reduce: the bytes of the
+ * buffer; all_gather: of the whole output; reduce_scatter: of the whole input; all_to_all: of the
+ * whole buffer that one rank sends. */
 uint64_t plan_comm_bytes(const Plan *plan, const Program *p, const Instr *in);
-/* Local FLOPs and HBM bytes. Inputs are read once, outputs are written once, and accumulated
- * outputs are also read. */
+/* plan_flops returns the FLOPs of an instruction on one rank. plan_hbm_bytes, below, returns the
+ * bytes that it reads from and writes to device memory. Each input is read once, each output is
+ * written once, and an output to which the instruction adds is also read. */
 double plan_flops(const Plan *plan, const Program *p, const Instr *in);
-/* The fraction of an op's output rows that the instruction computes: below 1 for the inner rows and
- * for the border of a convolution. If ranks differ, the rank with the widest border counts. For
- * uneven rows: the fraction of the rooms that tokens take if all experts are chosen equally
- * often. */
+/* Returns the fraction of an op's output rows that the instruction computes. It is below 1 for the
+ * inner rows and for the border of a convolution; if ranks differ, the rank with the widest border
+ * counts. For uneven rows it is the fraction of the rooms that tokens take if all experts are
+ * chosen equally often. */
 double plan_rows_share(const Plan *plan, const Program *p, const Instr *in);
 uint64_t plan_hbm_bytes(const Plan *plan, const Program *p, const Instr *in);
-/* Like plan_hbm_bytes, for an instruction that is part of a kernel (Instr.fuse). Values that an
- * earlier part read or made cost nothing. Values that only this kernel's parts touch are never
- * written. Needs Buffer.first and last. */
+/* Returns the bytes that an instruction of a fused kernel (Instr.fuse) reads and writes. A value
+ * that an earlier instruction of the kernel has read or computed costs nothing. A value that only
+ * this kernel uses is never written. Buffer.first and Buffer.last must be set. */
 uint64_t plan_kernel_bytes(const Plan *plan, const Program *p, const Instr *in);
-/* Computes the bytes of each argument: plan_kernel_bytes with `part`, otherwise plan_hbm_bytes. */
+/* Computes the bytes that are moved for each argument, counted as by plan_kernel_bytes (part =
+ * true) or by plan_hbm_bytes. */
 void plan_moved(const Plan *plan, const Program *p, const Instr *in, bool part,
                 uint64_t moved[MAX_ARGS]);
-/* Returns the end of the part of the device arena that a step always writes, in bytes. Unused
- * scratch, and buffers that only one kernel's parts touch, may stay unwritten. Needs Buffer.first
- * and last. */
+/* Returns the end, in bytes, of the highest buffer in the device arena that a step certainly
+ * writes. Scratch memory and buffers that only one kernel uses do not count, because they may stay
+ * unwritten. Buffer.first and Buffer.last must be set. */
 uint64_t plan_written_bytes(const Program *p);
-/* True if `in` is the first part of a kernel, or is not fused with others. */
+/* True if `in` is the first instruction of a kernel, or is not fused with others. */
 bool plan_begins_kernel(const Program *p, const Instr *in);
 /* The first part of the kernel of `in`; `in` itself if it is not fused with others. */
 const Instr *plan_kernel(const Program *p, const Instr *in);

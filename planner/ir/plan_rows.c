@@ -1,4 +1,5 @@
-/* The rows that the two parts of a convolution compute (IN_ROWS in ops.def). */
+/* Counts the output rows that each of the two parts of a convolution computes (IN_ROWS in
+ * ops.def). */
 #include "planner/ir/layout/rows.h"
 #include "planner/ir/plan.h"
 #include "planner/ir/window.h"
@@ -21,8 +22,9 @@ static double taken_share(const Plan *plan, const Program *p, const Instr *in)
     return 1;
 }
 
-/* For each part, some outputs along `letter` have windows that read only this part. Returns the
- * least fraction of such outputs over all parts; 1: dimension d of the input is not split. */
+/* A rank can compute some of its outputs along `letter` before the halo arrives, because their
+ * windows read only the rank's own rows. Returns the fraction of such outputs on the rank that has
+ * the smallest fraction. Returns 1 if dimension d of the input is not split. */
 static double inner_share(const Plan *plan, const Shape *x, int d, const Binding *b,
                           const Window *w, char letter)
 {

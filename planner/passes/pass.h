@@ -11,34 +11,36 @@
 /* Returns the user's options for a pass; NULL if `parallel` does not list it. */
 const PassConfig *pass_config(const Job *job, PassName name);
 
-const char *pass_word(PassName name); /* "fsdp2" */
-/* The mesh axes whose layouts the pass assigns (axes.def), and the number of their ranks. */
+const char *pass_word(PassName name); /* returns the name of the pass in a script: "fsdp2" */
+/* pass_axes returns the mesh axes whose layouts the pass assigns (axes.def). pass_ranks returns the
+ * number of ranks along them. */
 AxisSet pass_axes(const Job *job, PassName name);
 uint32_t pass_ranks(const Config *config, PassName name);
 /* Checks the order of the user's list against the edges of the PassSpecs. Reports "pass-order",
  * "pass-twice". */
 bool order_check(const Config *config, Arena *arena, Diag *d);
-/* Returns the first pass of the user's list that must come after `pass`; NULL: none. */
+/* Returns the first pass of the user's list that must come after `pass`; NULL if there is none. */
 const PassConfig *order_first_after(const Config *config, PassName pass);
 
 /* Checks that every axis of more than one rank has a pass that uses it. Reports "axis-unused",
  * "axis-unsupported", "data-none", "data-twice", and warns of requests without effect. */
 bool passes_check_axes(const Config *config, const Graph *g, Diag *d);
 
-/* The INNER rows of passes.def; the other passes are in their PassSpecs. */
-bool pass_mesh(Job *job);       /* config -> plan->mesh, refined; job->data_axes */
-bool pass_initialise(Job *job); /* every parameter has an initialiser */
+/* The passes of the INNER rows of passes.def, which run in every plan. The passes that a user lists
+ * are in their PassSpecs. */
+bool pass_mesh(Job *job);       /* sets plan->mesh, with refined axes, and job->data_axes */
+bool pass_initialise(Job *job); /* checks that every parameter has an initialiser */
 bool pass_units(Job *job);      /* adds every parameter without a unit to a unit */
 bool pass_pad(Job *job);        /* pads the deals of the weights that make the logits */
-bool pass_propagate(Job *job);  /* Node.split, Tensor.use of every activation */
-bool pass_backward(Job *job);   /* gradient nodes */
+bool pass_propagate(Job *job);  /* sets Node.split, and Tensor.use of every activation */
+bool pass_backward(Job *job);   /* adds the gradient nodes */
 /* Moves quantised inputs of weight gradients to the forward pass. */
 bool pass_keep_quantised(Job *job);
-bool pass_turn(Job *job);    /* transposed copies of 8-bit operands */
-bool pass_flatten(Job *job); /* order and offsets of parameters in their units */
-bool pass_lower(Job *job);   /* makes programs; one rule makes the collectives */
-bool pass_fuse(Job *job);    /* Instr.fuse, if compile is listed */
-bool pass_memory(Job *job);  /* offsets */
+bool pass_turn(Job *job);    /* adds transposed copies of 8-bit operands */
+bool pass_flatten(Job *job); /* chooses the order and offsets of parameters in their units */
+bool pass_lower(Job *job);   /* makes the programs, including all collectives */
+bool pass_fuse(Job *job);    /* sets Instr.fuse, if compile is listed */
+bool pass_memory(Job *job);  /* chooses the offsets of buffers */
 
 /* pad.c: gives outputs the padding of their inputs along indices that no axis splits. Needs
  * layouts. */
@@ -51,8 +53,8 @@ TensorId gradient_of(Job *job, TensorId id);
  * them. */
 void compile_gradients(Job *job);
 
-/* The graph at the last check, so that the next check skips unchanged parts. Starts zeroed, except
- * for the arena. */
+/* The graph at the last check, so that check_graph can skip unchanged nodes. All fields except the
+ * arena are zero at the beginning. */
 typedef struct CheckedDims {
     uint32_t n_dims;
     int64_t dim[MAX_DIMS];
@@ -66,9 +68,9 @@ typedef struct CheckedGraph {
 /* Checks the graph's structure after a pass; reports "graph-structure". */
 bool check_graph(const Job *job, CheckedGraph *last, const char *pass);
 
-/* Marks the modules that a pattern names in matched[module]; returns their number. If it names
- * none, reports "pattern-matched-nothing" or "pattern-not-module" with the nearest path. `where`
- * names the option: "tp.plan". */
+/* Sets matched[module] to true for each module that the pattern names, and returns their number. If
+ * it names none, reports "pattern-matched-nothing" or "pattern-not-module" with the nearest path.
+ * `where` is the name of the option: "tp.plan". */
 uint32_t pattern_mark(Job *job, const char *where, const Pattern *pattern, bool *matched);
 /* tp { plan }: layouts for parameters, which are read before parameters are placed, and for
  * activations, which are read afterwards. tp_plan_params returns the number of modules that the
@@ -96,7 +98,8 @@ void cp_refine(Job *job);
 void cp_scan_refine(Job *job);
 /* Returns the index of a state-space node that `axis`, a part of cp, splits. */
 char cp_scan_letter(const Job *job, const Node *n, uint32_t axis);
-/* Reports "divides-heads" if cp cannot divide the heads of a state-space node evenly. */
+/* True if cp can divide the heads of a state-space node evenly. Otherwise reports
+ * "divides-heads". */
 bool cp_scan_fits(const Job *job, const Node *n);
 /* Refines the axis tp, before any placement, if it has more ranks than an attention has KV
  * heads. */
@@ -105,12 +108,12 @@ void tp_refine(Job *job);
  * WHOLE on the other axes of tp. Returns false if the query heads of a group cannot be cut in this
  * way; *rest then is the number of parts that would be needed. */
 bool tp_place_heads(const Job *job, Tensor *t, HeadDims heads, uint32_t *rest);
-/* Cuts the query heads of a fused projection in the same way as the query heads of a separate
- * wq. */
+/* Splits the query heads of a fused projection in the same way as those of a separate query
+ * projection (wq). */
 void tp_place_fused(Job *job);
 bool tp_heads_fit(int64_t groups, int64_t repeat, uint32_t tp);
 
-/* Returns the innermost FSDP unit's module that contains `module`; 0: the root. */
+/* Returns the module of the innermost FSDP unit that contains `module`; 0 for the root unit. */
 ModuleId unit_module(const Job *job, ModuleId module);
 /* frozen.c: gives frozen parameters units of their own. */
 void units_of_frozen(Job *job);
@@ -120,9 +123,9 @@ double mean_count(const Job *job, const Node *counter);
 bool unit_is_root(const Job *job, UnitId unit);
 /* Returns the pipeline rank that holds a parameter; 0 without pp. */
 uint32_t param_rank(const Job *job, TensorId param);
-/* A parameter that two pipeline ranks use (tied weights) has a unit of its own. Both ranks hold the
- * parameter, exchange their gradients and make the same update. Returns the second of the two
- * ranks; UINT32_MAX: there is none. */
+/* Returns the second of the two pipeline ranks that use a parameter (tied weights); UINT32_MAX if
+ * only one rank uses it. Such a parameter has a unit of its own. Both ranks have the parameter,
+ * exchange their gradients and make the same update. */
 uint32_t param_second_rank(const Job *job, TensorId param);
 
 /* Makes units by block, FLAT over `shard`. Parameters outside of blocks form the root unit, or
@@ -141,7 +144,7 @@ bool units_by_bucket(Job *job, double size, BucketKind kind);
 /* Warns "not-applied" about passes whose axis has size 1, and about options that have no effect on
  * the plan. */
 void warn_not_applied(const Config *config, Diag *d);
-/* Checks zero{}'s options against each other; reports "zero-option". */
+/* Checks that the options of zero{} do not contradict each other; reports "zero-option". */
 void zero_check_options(const Config *config, Diag *d);
 /* Applies FSDP2's mixed-precision policy to parameters, units and activations. Casts an activation
  * where another unit reads it. Reports "mp-dtypes". */

@@ -170,7 +170,8 @@ typedef struct Exchanged {
     double sum, most;
 } Exchanged;
 
-/* `share` has the meaning of RowLoads.share; `member` is the result of loads_members. */
+/* Returns the rows of the ranks with which `rank` exchanges rows along axes `ep`. For `share` see
+ * RowLoads.share; `member` is the result of loads_members. */
 static Exchanged exchanged_with(const Plan *plan, AxisSet ep, Rank rank, const double *share,
                                 const uint32_t *member)
 {

@@ -62,7 +62,7 @@ struct MaxMin {
     LIST(FlowShape) shapes; /* entry 0 is unused */
     uint32_t *table;        /* numbers of shapes, by hash; 0: unused */
     uint32_t room;
-    LIST(Flow) flows;        /* by the number of the transfer */
+    LIST(Flow) flows;        /* [number of the transfer] */
     LIST(uint32_t) active;   /* numbers of flows that run */
     LIST(uint32_t) index;    /* [flow]: its position in `active` */
     LIST(FlowEntry) entries; /* entry 0 is unused */

@@ -8,7 +8,9 @@
 enum { ROUTE_THREADS = 256, ROUTE_WARPS = ROUTE_THREADS / WARP, SLOTS_AHEAD = 8 };
 
 typedef struct RouteArgs {
-    Array logits, weights, dlogits; /* [rows, n], [rows, k], [rows, n] */
+    Array logits, weights, dlogits; /* logits and dlogits: [rows, n]; weights: [rows, k]; a row is a
+                                       token, n the number of experts, k the number of experts that
+                                       a token chooses */
     Array bias;                     /* [n], only if `biased` is true */
     int32_t *ids;                   /* [rows, k] */
     int64_t rows, n, k;
