@@ -81,8 +81,14 @@ static PlanFile *load_text(const char *path, const PlanOptions *o, Arena *arena,
     PlanFile *file = arena_alloc(arena, sizeof *file);
     file->path = file->config.file = path;
     file->is_text = true;
-    file->plan = text_parse_sealed(path, str_text(&text), text.n, arena, d);
+    Diag seals = diag_in(arena);
+    file->plan = text_parse_sealed(path, str_text(&text), text.n, arena, d, &seals);
     if (file->plan == NULL) return NULL;
+    if (seals.n_errors > 0) {
+        /* a proof that fails says what is wrong; a seal says only that a value was changed */
+        if (verify_plan(file->plan, VERIFY_all, true, d)) diag_add_all(d, &seals);
+        return NULL;
+    }
     file->config.seed = file->plan->step.seed;
     if (o->cluster != NULL) named_cluster(file, o, file->plan->mesh.n_ranks, arena, d);
     return d->n_errors == 0 ? file : NULL;

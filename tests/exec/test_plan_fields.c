@@ -256,7 +256,7 @@ static const char *broken(const Subject *s, TextTrust trust, const Plan *changed
     return memcmp(&now, &s->predicted, sizeof now) == 0 ? NULL : "gives another prediction";
 }
 
-/* Returns NULL if the seals refuse the text and the error names the field. */
+/* Returns NULL if the seals refuse the text, and the error names the field and its line. */
 static const char *unsealed(const Subject *s, const TextField *field, const Place *p,
                             const char *changed, Arena *arena)
 {
@@ -265,11 +265,16 @@ static const char *unsealed(const Subject *s, const TextField *field, const Plac
     const char *text = arena_print(arena, "%s%s", changed, s->seals);
     const char *name =
         arena_print(arena, "%s.%s", text_record(p->kind)->word, text_field_name(field));
-    if (text_parse_sealed("changed", text, strlen(text), arena, &d) != NULL)
-        return "is not refused by its seal";
-    for (uint32_t i = 0; i < d.items.n; i++)
-        if (strstr(d.items.at[i].text, name) != NULL) return NULL;
-    return arena_print(arena, "is refused, but not by its name: %s", d.items.at[0].text);
+    Diag seals = diag_in(arena);
+    if (text_parse_sealed("changed", text, strlen(text), arena, &d, &seals) == NULL) return NULL;
+    if (seals.items.n == 0) return "is not refused by its seal";
+    uint32_t line = 1;
+    for (const char *at = s->text; at < p->at; at++) line += *at == '\n';
+    for (uint32_t i = 0; i < seals.items.n; i++)
+        if (strstr(seals.items.at[i].text, name) != NULL && seals.items.at[i].loc.line == line)
+            return NULL;
+    return arena_print(arena, "is refused, but not by name and line %u: %u: %s", line,
+                       seals.items.at[0].loc.line, seals.items.at[0].text);
 }
 
 static void try_one(Tally *tally, const Subject *s, const Place *p, const char *value, Arena *arena)

@@ -114,7 +114,7 @@ static const TextField module_fields[] = {
     KEY("class", Module, class_, text, label),
     FIELD(Module, parent, u32, reported),
     FIELD(Module, layer, u32, reported),
-    KEY("block", Module, is_block, bool, label),
+    KEY("block", Module, is_block, bool, reported),
     FIELD(Module, fsdp2_shard, bool, label),
     KEY("at", Module, loc, loc, label),
 };
@@ -146,7 +146,7 @@ static const TextField tensor_fields[] = {
     FIELD(Tensor, unit, u32, proven),
     KEY("flat", Tensor, flat_offset, u64, proven),
     FIELD(Tensor, partial, axes, label),
-    FIELD(Tensor, input_embedding, bool, label),
+    FIELD(Tensor, input_embedding, bool, reported),
     FIELD(Tensor, frozen, bool, proven),
     KEY("at", Tensor, loc, loc, label),
 };
@@ -158,7 +158,7 @@ static const TextField node_fields[] = {
     FIELD(Node, attrs, u32, given),
     FIELD(Node, module, u32, reported),
     FIELD(Node, layer, u32, reported),
-    FIELD(Node, stage, u32, label),
+    FIELD(Node, stage, u32, reported),
     FIELD(Node, region, u32, reported),
     FIELD(Node, tile, u32, proven),
     FIELD(Node, forward, u32, proven),

@@ -27,6 +27,10 @@ typedef struct Coder {
     const Plan *plan;
     const Program *program;
     Hasher *hasher;
+    Arena *scratch;
+    TextSeal *seal; /* NULL, or the seal to which each record is added */
+    uint32_t n_sealed;
+    bool spilled; /* the hasher has the first bytes of a long record */
     Hashed field[RECORD_COUNT][MOST_FIELDS];
     uint32_t n_fields[RECORD_COUNT], word[MOST_WORDS], n_words, ops;
     size_t n;
@@ -73,6 +77,7 @@ static Coder *coder_new(const Plan *plan, Arena *scratch)
 {
     Coder *c = arena_alloc(scratch, sizeof *c);
     c->plan = plan;
+    c->scratch = scratch;
     c->hasher = hasher_new(scratch);
     c->ops = add_words(c, OP_COUNT);
     for (uint32_t i = 1; i < OP_COUNT; i++)
@@ -87,6 +92,7 @@ static Coder *coder_new(const Plan *plan, Arena *scratch)
 static void flush(Coder *c)
 {
     hasher_add(c->hasher, c->at, c->n);
+    c->spilled = true;
     c->n = 0;
 }
 
@@ -95,6 +101,7 @@ static void put(Coder *c, const void *bytes, size_t n)
     if (c->n + n > BLOCK) flush(c);
     if (n > BLOCK) {
         hasher_add(c->hasher, bytes, n);
+        c->spilled = true;
         return;
     }
     memcpy(c->at + c->n, bytes, n);
@@ -230,6 +237,25 @@ static unsigned char *put_plain(const Coder *c, const Hashed *h, const void *at,
     return put_word(to, h->tag, c->word[h->words + value]);
 }
 
+/* Adds a record to the seal. Its bytes are in the buffer. The first bytes of a long record are in
+ * the hasher. */
+static void seal_record(Coder *c)
+{
+    uint64_t hash = 0;
+    if (c->spilled) {
+        flush(c);
+        hash = hasher_end(c->hasher).lo;
+        c->hasher = hasher_new(c->scratch);
+        c->spilled = false;
+    } else {
+        hash = hash_bytes(c->at, c->n).lo;
+    }
+    c->n = 0;
+    c->n_sealed++;
+    c->seal->sum += hash;
+    c->seal->place += hash * c->n_sealed;
+}
+
 static void put_record(Coder *c, TextRecordKind kind, const void *record)
 {
     const Hashed *end = c->field[kind] + c->n_fields[kind];
@@ -282,6 +308,7 @@ static void put_record(Coder *c, TextRecordKind kind, const void *record)
     }
     c->n = (size_t)(to - c->at);
     put_u32(c, 0);
+    if (c->seal != NULL) seal_record(c);
 }
 
 static void put_ranks(Coder *c)
@@ -299,7 +326,7 @@ static void put_ranks(Coder *c)
 /* The elements of a list whose [0] is none. */
 #define PUT_ALL(kind, list)                                                                        \
     do {                                                                                           \
-        put_u32(c, (list).n);                                                                      \
+        if (c->seal == NULL) put_u32(c, (list).n);                                                 \
         for (uint32_t i_ = 1; i_ < (list).n; i_++) put_record(c, kind, &(list).at[i_]);            \
     } while (0)
 
@@ -353,17 +380,19 @@ static void put_plan(Coder *c)
     flush(c);
 }
 
-/* Hashes the records of a kind with the fields that `c` now has for this kind. */
-static uint64_t hash_kind(Coder *c, TextRecordKind kind, Arena *scratch)
+/* Seals the records of a kind with the only field that `c` now has for this kind. */
+static TextSeal seal_kind(Coder *c, TextRecordKind kind)
 {
-    c->hasher = hasher_new(scratch);
+    TextSeal seal = {.sum = c->field[kind][0].tag}; /* so that the seal of no record is not 0 */
+    c->seal = &seal;
+    c->n_sealed = 0;
     if (kind < RECORD_program) put_kind(c, kind);
     for (uint32_t i = 0; kind >= RECORD_program && i < c->plan->programs.n; i++) {
         c->program = &c->plan->programs.at[i];
         put_kind(c, kind);
     }
-    flush(c);
-    return hasher_end(c->hasher).lo;
+    c->seal = NULL;
+    return seal;
 }
 
 void text_seals(const Plan *plan, Arena *scratch, TextSeals *seals)
@@ -380,9 +409,23 @@ void text_seals(const Plan *plan, Arena *scratch, TextSeals *seals)
             if (!text_has_seal(f)) continue;
             c->field[k][0] = all[i];
             seals->of[k][f - text_record((TextRecordKind)k)->fields] =
-                hash_kind(c, (TextRecordKind)k, scratch);
+                seal_kind(c, (TextRecordKind)k);
         }
     }
+}
+
+uint32_t text_seal_place(TextSeal was, TextSeal now, uint32_t n)
+{
+    uint64_t sum = now.sum - was.sum, place = now.place - was.place;
+    if (sum == 0) return 0;
+    /* place = at * sum, modulo a power of two; the quotient needs an odd divisor */
+    const int zeros = __builtin_ctzll(sum);
+    if (place << (63 - zeros) << 1 != 0) return 0;
+    sum >>= zeros, place >>= zeros;
+    uint64_t inverse = sum; /* right in 3 bits; each round doubles them */
+    for (int i = 0; i < 5; i++) inverse *= 2 - sum * inverse;
+    const uint64_t at = place * inverse << zeros >> zeros;
+    return at <= n ? (uint32_t)at : 0;
 }
 
 Hash128 text_plan_id(const Plan *plan, Arena *scratch)

@@ -12,7 +12,9 @@ typedef struct Parser {
     uint32_t line;
     Diag *diag;
     bool seen[RECORD_COUNT];
+    LIST(uint32_t) lines[RECORD_COUNT]; /* the line of each record */
     TextSeals seals;
+    uint32_t seal_line[RECORD_COUNT]; /* 0: these records have no seal */
 } Parser;
 
 enum { MAX_MESH_RANKS = 1 << 22 };
@@ -84,6 +86,7 @@ static bool read_fields(Parser *p, TextRecordKind kind, void *at)
 {
     const Record *record = text_record(kind);
     uint64_t seen = 0;
+    list_push(p->reader.arena, &p->lines[kind], p->line);
     uint32_t i = 0;
     assert(record->n_fields <= 64);
     for (; i < record->n_fields && !record->fields[i].key; i++) {
@@ -199,19 +202,31 @@ static uint32_t sealed_field(const Record *record, Token *t)
     return i;
 }
 
-static bool read_hex(Token t, uint64_t *out)
+/* Reads the 16 digits of `t` from `at` on. */
+static bool read_hex(Token t, uint32_t at, uint64_t *out)
 {
     static const char hex[] = "0123456789abcdef";
-    if (t.end - t.at != 16) return false;
-    for (*out = 0; t.at < t.end; t.at++) {
-        const char *digit = memchr(hex, *t.at, 16);
+    *out = 0;
+    for (uint32_t i = 0; i < 16; i++) {
+        const char *digit = memchr(hex, t.at[at + i], 16);
         if (digit == NULL) return false;
         *out = *out << 4 | (uint64_t)(digit - hex);
     }
     return true;
 }
 
-/* Reads "seal tensor role=0123456789abcdef ...". */
+static bool read_seal(Token t, TextSeal *seal)
+{
+    return t.end - t.at == 32 && read_hex(t, 0, &seal->sum) && read_hex(t, 16, &seal->place);
+}
+
+static bool has_seal(const Parser *p, int kind, uint32_t field)
+{
+    const TextSeal none = {0, 0};
+    return !text_seal_equal(p->seals.of[kind][field], none);
+}
+
+/* Reads "seal tensor role=0123456789abcdef0123456789abcdef ...". */
 static bool read_seals(Parser *p)
 {
     const Token word = next_token(p);
@@ -219,41 +234,54 @@ static bool read_seals(Parser *p)
     while (kind < RECORD_ranks && !text_is(word, text_record((TextRecordKind)kind)->word)) kind++;
     if (kind == RECORD_ranks) return fail(p, "expected a record's word", word);
     const Record *record = text_record((TextRecordKind)kind);
+    p->seal_line[kind] = p->line;
     for (;;) {
         const Token t = next_token(p);
         if (t.at == t.end) return true;
         Token value = t;
         const uint32_t i = sealed_field(record, &value);
-        if (i == record->n_fields || p->seals.of[kind][i] != 0 ||
-            !read_hex(value, &p->seals.of[kind][i]))
+        if (i == record->n_fields || has_seal(p, kind, i) ||
+            !read_seal(value, &p->seals.of[kind][i]))
             return fail(p, "expected a field's seal", t);
     }
 }
 
-/* Compares the seals of the text with those of the plan that was read from it. */
-static bool check_seals(Parser *p)
+/* Reports a field whose values do not have the seal that the text states for them. */
+static void report_seal(Parser *p, int kind, uint32_t field, TextSeal now, Diag *seals)
 {
-    const Loc loc = {p->file, 0};
+    const Record *record = text_record((TextRecordKind)kind);
+    const char *name = text_field_name(&record->fields[field]);
+    const uint32_t at = text_seal_place(p->seals.of[kind][field], now, p->lines[kind].n);
+    const Loc loc = {p->file, at > 0 ? p->lines[kind].at[at - 1] : p->seal_line[kind]};
+    if (!has_seal(p, kind, field))
+        diag_error(seals, FAULT_input, "plan-seal", (Loc){p->file, p->seal_line[kind]},
+                   "the text has no seal of %s.%s", record->word, name);
+    else
+        diag_error(seals, FAULT_input, "plan-seal", loc,
+                   at > 0
+                       ? "%s.%s was changed after the text was printed"
+                       : "%s.%s was changed after the text was printed, in several lines or here",
+                   record->word, name);
+    diag_hint(seals, "change the script, and print the plan again");
+}
+
+/* Compares the seals of the text with those of the plan that was read from it. */
+static bool check_seals(Parser *p, Diag *seals)
+{
     if (!p->seen[RECORD_seal]) {
-        diag_error(p->diag, FAULT_input, "plan-seal", loc, "the text has no seals");
-        return diag_hint(p->diag, "`tandem show PLAN --text` prints them"), false;
+        diag_error(seals, FAULT_input, "plan-seal", (Loc){p->file, 0}, "the text has no seals");
+        return diag_hint(seals, "`tandem show PLAN --text` prints them"), false;
     }
     Arena *scratch = arena_new();
     TextSeals *now = arena_alloc(scratch, sizeof *now);
     bool holds = true;
     text_seals(p->reader.plan, scratch, now);
-    for (int k = 0; k < RECORD_ranks; k++) {
-        const Record *record = text_record((TextRecordKind)k);
-        for (uint32_t i = 0; i < record->n_fields; i++) {
-            if (now->of[k][i] == p->seals.of[k][i]) continue;
-            holds =
-                diag_error(p->diag, FAULT_input, "plan-seal", loc,
-                           p->seals.of[k][i] != 0 ? "%s.%s was changed after the text was printed"
-                                                  : "the text has no seal of %s.%s",
-                           record->word, text_field_name(&record->fields[i]));
-            diag_hint(p->diag, "change the script, and print the plan again");
+    for (int k = 0; k < RECORD_ranks; k++)
+        for (uint32_t i = 0; i < text_record((TextRecordKind)k)->n_fields; i++) {
+            if (text_seal_equal(now->of[k][i], p->seals.of[k][i])) continue;
+            report_seal(p, k, i, now->of[k][i], seals);
+            holds = false;
         }
-    }
     arena_free(scratch);
     return holds;
 }
@@ -333,8 +361,10 @@ static void refuse_header(Parser *p, Token start)
     diag_hint(p->diag, "print the plan again from its script: `tandem show PLAN --text`");
 }
 
-static Plan *parse(const char *file, const char *text, size_t bytes, bool sealed, Arena *arena,
-                   Diag *d)
+/* seals: where to report seals, for a text that must have them; NULL: a text without seals is fine,
+ * and a wrong seal is an error like any other. */
+static Plan *parse(const char *file, const char *text, size_t bytes, Arena *arena, Diag *d,
+                   Diag *seals)
 {
     const size_t header = strlen(TEXT_HEADER);
     Plan *plan = arena_alloc(arena, sizeof *plan);
@@ -369,16 +399,18 @@ static Plan *parse(const char *file, const char *text, size_t bytes, bool sealed
         fail(p, "no ranks run these programs", end);
         return NULL;
     }
-    if ((sealed || p->seen[RECORD_seal]) && !check_seals(p)) return NULL;
-    return text_check(plan, p->file, d) ? plan : NULL;
+    if (!text_check(plan, p->file, d)) return NULL;
+    if (seals != NULL) return check_seals(p, seals), plan;
+    return !p->seen[RECORD_seal] || check_seals(p, d) ? plan : NULL;
 }
 
 Plan *text_parse(const char *file, const char *text, size_t bytes, Arena *arena, Diag *d)
 {
-    return parse(file, text, bytes, false, arena, d);
+    return parse(file, text, bytes, arena, d, NULL);
 }
 
-Plan *text_parse_sealed(const char *file, const char *text, size_t bytes, Arena *arena, Diag *d)
+Plan *text_parse_sealed(const char *file, const char *text, size_t bytes, Arena *arena, Diag *d,
+                        Diag *seals)
 {
-    return parse(file, text, bytes, true, arena, d);
+    return parse(file, text, bytes, arena, d, seals);
 }

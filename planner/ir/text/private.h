@@ -107,12 +107,23 @@ static inline bool text_has_seal(const TextField *f)
 const char *text_field_name(const TextField *f);
 
 enum { MOST_FIELDS = 64 };
-/* The seal of a field is a hash of its values in all records. 0: the field has no seal, because it
- * is free or a label. */
+/* The seal of a field: the sum of the hashes of its values, and the sum of each hash times the
+ * number of its record. If one value changes, the quotient of both differences is the number of its
+ * record. 0, 0: the field has no seal, because it is free or a label. */
+typedef struct TextSeal {
+    uint64_t sum, place;
+} TextSeal;
 typedef struct TextSeals {
-    uint64_t of[RECORD_COUNT][MOST_FIELDS];
+    TextSeal of[RECORD_COUNT][MOST_FIELDS];
 } TextSeals;
 void text_seals(const Plan *plan, Arena *scratch, TextSeals *seals);
+static inline bool text_seal_equal(TextSeal a, TextSeal b)
+{
+    return a.sum == b.sum && a.place == b.place;
+}
+/* Returns the number of the only record, from 1, in which the values of two seals differ. Returns 0
+ * if they differ in no record or in several of the first n. */
+uint32_t text_seal_place(TextSeal was, TextSeal now, uint32_t n);
 
 /* The number goes up when texts of the old form cannot be read any more. */
 #define TEXT_HEADER_LINE "tandem plan 2"

@@ -393,7 +393,8 @@ static void put_ranks(TextWriter *w)
     }
 }
 
-/* Writes "seal tensor role=0123456789abcdef ...": the seals of a record's fields. */
+/* Writes "seal tensor role=0123456789abcdef0123456789abcdef ...": the seals of a record's fields.
+ */
 static void put_seals(TextWriter *w)
 {
     static const char hex[] = "0123456789abcdef";
@@ -404,8 +405,8 @@ static void put_seals(TextWriter *w)
         const Record *record = text_record((TextRecordKind)k);
         bool any = false;
         for (uint32_t i = 0; i < record->n_fields; i++) {
-            const uint64_t seal = seals->of[k][i];
-            if (seal == 0) continue;
+            const TextSeal seal = seals->of[k][i];
+            if (seal.sum == 0 && seal.place == 0) continue;
             if (!any) {
                 put_text(w, "seal ");
                 put_text(w, record->word);
@@ -414,7 +415,8 @@ static void put_seals(TextWriter *w)
             put_char(w, ' ');
             put_text(w, text_field_name(&record->fields[i]));
             put_char(w, '=');
-            for (int shift = 60; shift >= 0; shift -= 4) put_char(w, hex[seal >> shift & 15]);
+            for (int shift = 60; shift >= 0; shift -= 4) put_char(w, hex[seal.sum >> shift & 15]);
+            for (int shift = 60; shift >= 0; shift -= 4) put_char(w, hex[seal.place >> shift & 15]);
         }
         if (any) put_char(w, '\n');
     }

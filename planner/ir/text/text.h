@@ -16,8 +16,11 @@ void text_print(const Plan *plan, uint32_t flags, Str *out);
  * every index, size and count is checked. The plan lives in `arena`. If the text has seals, reports
  * "plan-seal" for each field whose values were changed. */
 Plan *text_parse(const char *file, const char *text, size_t bytes, Arena *arena, Diag *d);
-/* As text_parse, and reports "plan-seal" for a text without seals. */
-Plan *text_parse_sealed(const char *file, const char *text, size_t bytes, Arena *arena, Diag *d);
+/* As text_parse, but also reports "plan-seal" for a text without seals. These reports go to
+ * `seals`, and do not keep the function from returning the plan: the caller can prove it first,
+ * because the proofs know better what is wrong. */
+Plan *text_parse_sealed(const char *file, const char *text, size_t bytes, Arena *arena, Diag *d,
+                        Diag *seals);
 /* XXH3-128 of the plan's structure: of every value that the text prints, except locations and
  * ModelInfo.name. It is equal for a plan and for the plan that its text parses to. */
 Hash128 text_plan_id(const Plan *plan, Arena *scratch);

@@ -110,8 +110,13 @@ static void texts_that_lie(void **state)
     assert_non_null(life);
     const char *changed = arena_print(arena, "%.*s first=87 last=0 %s", (int)(life - golden),
                                       golden, life + strlen(" first=87 last=89 "));
-    command_write_file(path, changed);
+    command_write_file(path, golden);
     EXPECT(arena, 3, "error[plan-seal]: the text has no seals", "check", path);
+    /* a proof says more than a seal, so it comes first */
+    command_write_file(path, changed);
+    EXPECT(arena, 3, "state 87 to 0", "check", path);
+    const CommandResult r = COMMAND(arena, 60, "check", path);
+    assert_null(strstr(r.err, "plan-seal"));
     write_sealed(arena, path, changed);
     EXPECT(arena, 3, "state 87 to 0", "check", path);
     EXPECT(arena, 3, "state 87 to 0", "sim", path, "--cluster", "dgx_h100", "--dry-run");

@@ -365,9 +365,10 @@ static const struct {
     {"seal ranks\n", 2, "a record's word"},
     {"seal step seed\n", 2, "a field's seal"},
     {"seal step seed=123\n", 2, "a field's seal"},
-    {"seal step seeds=0123456789abcdef\n", 2, "a field's seal"},
-    {"seal step seed=0123456789abcdeg\n", 2, "a field's seal"},
-    {"seal step seed=0123456789abcdef seed=0123456789abcdef\n", 2, "a field's seal"},
+    {"seal step seeds=0123456789abcdef0123456789abcdef\n", 2, "a field's seal"},
+    {"seal step seed=0123456789abcdef0123456789abcdeg\n", 2, "a field's seal"},
+    {"seal step seed=0123456789abcdef0123456789abcdef seed=0123456789abcdef0123456789abcdef\n", 2,
+     "a field's seal"},
 };
 
 static void bad_plans(void **state)
