@@ -137,8 +137,10 @@ static void make_plan(PlanFile *file, Planned *planned, Graph *graph, const Plan
         own = graph_copy(graph, arena);
         graph = &own;
     }
-    if (o->fewer > 0) session_set_microbatches(&planned->config, graph, o->fewer, arena);
-    file->microbatches = lower->microbatches;
+    if (o->fewer > 0) {
+        file->microbatches = session_microbatches(&planned->config);
+        session_set_microbatches(&planned->config, graph, o->fewer, arena);
+    }
     file->plan = plan_compile_planned(planned, graph, lower, o->stop_after, arena, d);
     if (o->fewer > 0 && file->plan != NULL) lengthen(file, &planned->config, o, arena);
 }
@@ -154,7 +156,8 @@ static LowerOptions lower_options(const Config *config, const PlanOptions *o)
     lower.parent = o->parent;
     lower.unplaced = o->unplaced;
     lower.unpadded = o->unpadded;
-    if (o->fewer > 0) lower.microbatches = session_microbatches(config);
+    /* with by_period, the longer program is never made */
+    if (o->fewer > 0 && !o->by_period) lower.microbatches = session_microbatches(config);
     return lower;
 }
 

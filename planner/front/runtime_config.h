@@ -158,6 +158,7 @@ typedef struct Runtime {
     bool keeps_returned; /* with makes_gradients: one such tensor for each size of a block's weights
                             stays alive */
     double update_bytes; /* bytes for each updated element, held during the update */
+    double master_bytes; /* bytes of each fp32 weight of the optimizer; 0: four */
     bool frozen_base;    /* LoRA: weights have no gradients and no optimizer state */
     /* a product next to a gather or a reduction over tp is cut into as many pieces as there are
      * ranks, and waits for only one piece */
@@ -168,8 +169,11 @@ typedef struct Runtime {
     bool own_exchange;
     bool keeps_gathered;  /* default of tp's keep_gathered if sequence is true */
     bool keeps_quantised; /* default of float8's keep_quantised */
-    double message_s;     /* additional host time for each message between stages */
-    double pass_s;        /* additional host time for each pass of a micro-batch through a stage */
+    /* bytes of each number, with its part of a scale, of quantised activations; 0: as in the plan
+     */
+    double quantised_bytes;
+    double message_s; /* additional host time for each message between stages */
+    double pass_s;    /* additional host time for each pass of a micro-batch through a stage */
     /* the host waits for messages between stages, if each rank has one stage */
     bool waits_messages;
     double host_factor; /* multiplies the profile's host times, for another CPU; 0: 1 */

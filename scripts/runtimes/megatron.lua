@@ -2,8 +2,9 @@
 -- is cuDNN's. Products add gradients directly to fp32 accumulators. SwiGLU is one kernel in each
 -- direction (core/fusions/fused_bias_swiglu.py). It saves its inputs and computes silu again. Its bytes
 -- are those of its products: three tensors in the forward pass, and six in the backward pass, of which
--- the kernel moves five. v stays a view of the product of q, k and v, so the whole product stays: 2 bytes
--- for each element of q and k, beside their rotated copies. The loss subtracts, exponentiates and
+-- the kernel moves five. Transformer Engine copies the values, because their strides differ from those
+-- of the rotated keys (dot_product_attention/utils.py: get_qkv_layout). So the product of q, k and v is
+-- not kept. The loss subtracts, exponentiates and
 -- multiplies in place. So the loss has one tensor, a softmax in fp32, and its gradient overwrites it
 -- (core/tensor_parallel/cross_entropy.py). With 8 bits and delayed scaling, norms and swiglu already
 -- write three of a block's four operands in 8 bits. Four of its seven gradients are quantised
@@ -21,7 +22,7 @@ local one, half = { kernels = 1, passes = 1 }, { kernels = 0.5, passes = 0.5 }
 -- (MambaSplitConv1dScanCombinedFn). It computes the convolutions and the step again.
 local part, remade_part = { kernels = 0, passes = 1 }, { kernels = 0, passes = 1, remade = true }
 return require "runtimes.eager" { name = "megatron", attention = "cudnn",
-  ops = { rmsnorm = one, rmsnorm_grad = one, rope = { kernels = 1, passes = 1, saved = 2 }, rope_grad = one,
+  ops = { rmsnorm = one, rmsnorm_grad = one, rope = one, rope_grad = one,
     silu = { kernels = 0, passes = 0, remade = true }, silu_grad = { kernels = 0, passes = 0 },
     conv_heads = { kernels = 1, passes = 1, remade = true },
     conv_groups = remade_part, conv_groups_grad = part, step_size = remade_part, step_size_grad = part,

@@ -38,6 +38,15 @@ static const bool *offloaded_modules(const Keeper *k)
     return is;
 }
 
+/* True if the framework makes the instruction's output again in the backward pass. It then also
+ * makes its quantised form again. */
+static bool is_remade(const Keeper *k, const Instr *in)
+{
+    const Program *p = k->program;
+    if (!(op_info(in->op)->flags & OP_QUANTISES)) return k->runtime->op[in->op].remade;
+    return k->runtime->op[p->code.at[p->buffers.at[root_of(p, in, 0)].first].op].remade;
+}
+
 /* Sets needed[buffer] to the last use of each buffer. If the op that makes it is recomputed, or its
  * bytes are in host memory, the last use outside of the backward pass counts. */
 static void find_needed(const Keeper *k)
@@ -49,7 +58,7 @@ static void find_needed(const Keeper *k)
         const ModuleId at = maker->origin ? k->plan->graph.nodes.at[maker->origin].module : 0;
         const bool leaves = k->kept->offloaded[at] && b->category == CATEGORY_activation &&
                             maker->phase == PHASE_forward;
-        bool remade = b->parent == 0 && (leaves || k->runtime->op[maker->op].remade);
+        bool remade = b->parent == 0 && (leaves || is_remade(k, maker));
         k->kept->needed[id] = remade ? b->first : b->last;
     }
     for (Pc pc = 1; pc < p->code.n; pc++) {
@@ -61,15 +70,45 @@ static void find_needed(const Keeper *k)
     }
 }
 
+/* True if no instruction after pc reads an output of `in`, apart from those that are absent. */
+static bool only_absent_read(const Keeper *k, const Instr *in, const bool *read)
+{
+    for (uint32_t i = in->n_in; i < in->args.n; i++) {
+        const BufferId id = root_of(k->program, in, i);
+        if (read[id] || k->program->buffers.at[id].persistent) return false;
+    }
+    return in->args.n > in->n_in;
+}
+
+/* Returns [pc]: true if the framework does not run the instruction. It has no op for a gradient
+ * that it computes from other tensors (`reads_none`), and none that only moves the inputs of such a
+ * gradient. */
+static const bool *absent_instructions(const Keeper *k)
+{
+    const Program *p = k->program;
+    bool *absent = arena_array(k->arena, (size_t)p->code.n + 1, sizeof *absent);
+    bool *read = arena_array(k->arena, (size_t)p->buffers.n + 1, sizeof *read);
+    for (Pc pc = p->code.n; pc-- > 1;) {
+        const Instr *in = &p->code.at[pc];
+        const OpClass class_ = op_info(in->op)->class_;
+        const bool moves = class_ == OP_CLASS_comm || class_ == OP_CLASS_reshape;
+        absent[pc] = k->runtime->op[in->op].reads_none ||
+                     (moves && in->phase == PHASE_backward && only_absent_read(k, in, read));
+        for (uint32_t i = 0; !absent[pc] && i < in->n_in; i++) read[root_of(p, in, i)] = true;
+    }
+    return absent;
+}
+
 /* Some gradients are computed from other tensors than the plan's (`reads_none`). They do not keep
  * any of their inputs alive. */
 static void spare_inputs(const Keeper *k)
 {
     const Program *p = k->program;
+    const bool *absent = absent_instructions(k);
     bool *spared = arena_array(k->arena, (size_t)p->buffers.n + 1, sizeof *spared);
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
-        for (uint32_t i = 0; k->runtime->op[in->op].reads_none && i < in->n_in; i++) {
+        for (uint32_t i = 0; absent[pc] && i < in->n_in; i++) {
             const BufferId id = root_of(p, in, i);
             if (p->buffers.at[id].category != CATEGORY_activation) continue;
             spared[id] = true;
@@ -79,7 +118,7 @@ static void spare_inputs(const Keeper *k)
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
         if (k->runtime->frozen_base && runtime_leaves_out(k->runtime, k->plan, p, in)) continue;
-        for (uint32_t i = 0; !k->runtime->op[in->op].reads_none && i < in->args.n; i++) {
+        for (uint32_t i = 0; !absent[pc] && i < in->args.n; i++) {
             const BufferId id = root_of(p, in, i);
             const bool remade = k->runtime->op[p->code.at[p->buffers.at[id].first].op].remade;
             if (spared[id] && !(remade && in->phase == PHASE_backward)) keep_until(k, id, pc);
@@ -104,6 +143,12 @@ static void forget_untrained(const Keeper *k)
     }
 }
 
+/* True for a value between ops, as it is or in the order of an exchange. */
+static bool is_value(const Buffer *b)
+{
+    return b->category == CATEGORY_activation || b->category == CATEGORY_communication;
+}
+
 /* Marks inputs that some op of the profile saves in 8 bits, unless another op keeps them in their
  * own dtype. */
 static void narrow_inputs(const Keeper *k)
@@ -121,7 +166,7 @@ static void narrow_inputs(const Keeper *k)
             for (uint32_t i = 0; i < in->n_in; i++) {
                 const BufferId id = root_of(p, in, i);
                 if (others && k->kept->needed[id] < pc) continue;
-                k->kept->narrow[id] = !others && p->buffers.at[id].category == CATEGORY_activation;
+                k->kept->narrow[id] = !others && is_value(&p->buffers.at[id]);
             }
         }
 }
@@ -218,6 +263,20 @@ static void hold_arguments(const Keeper *k)
     }
 }
 
+/* A framework with a buffer of whole gradients also has one of whole weights, which exists while
+ * the optimizer runs. */
+static void hold_weights(const Keeper *k)
+{
+    const Program *p = k->program;
+    if (!k->runtime->holds_gradients || k->runtime->scatters_gradients) return;
+    for (BufferId id = 1; id < p->buffers.n; id++) {
+        const Buffer *b = &p->buffers.at[id];
+        const bool in_use = b->category == CATEGORY_gathered || b->category == CATEGORY_parameter;
+        if (in_use && !b->persistent && b->parent == 0 && b->unit != 0)
+            keep_until(k, id, p->code.n - 1);
+    }
+}
+
 /* Keeps the logits of a micro-batch until the next logits exist, because a variable of the training
  * loop holds them. */
 static void hold_logits(const Keeper *k)
@@ -291,6 +350,7 @@ TorchKept torch_kept(const Plan *plan, const Program *p, const Runtime *runtime,
     hold_arguments(&k);
     keep_what_is_sent(&k);
     hold_logits(&k);
+    hold_weights(&k);
     keep_graphs(&k);
     return kept;
 }

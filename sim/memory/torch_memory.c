@@ -188,6 +188,14 @@ static void prepare_states(Replay *r)
     }
 }
 
+/* Returns the bytes of a resident buffer, as a fraction of the plan's. part: that of weights. */
+static double stored_part(const Replay *r, const Buffer *b, double part)
+{
+    if (!b->persistent || b->category != CATEGORY_parameter) return 1;
+    const bool master = b->unit != 0 && b->dtype == DT_f32 && r->runtime->master_bytes > 0;
+    return master ? r->runtime->master_bytes / dtype_bytes(b->dtype) : part;
+}
+
 static void prepare(Replay *r)
 {
     const Program *p = r->program;
@@ -205,8 +213,7 @@ static void prepare(Replay *r)
         const Buffer *b = &p->buffers.at[id];
         if (!is_had(r, id) || r->block[id] == LATER) continue;
         if (stays(r, b) || r->kept.received[id]) {
-            const bool weight = b->persistent && b->category == CATEGORY_parameter;
-            torch_allocate(r->allocator, (uint64_t)((double)b->bytes * (weight ? part : 1)),
+            torch_allocate(r->allocator, (uint64_t)((double)b->bytes * stored_part(r, b, part)),
                            STREAM_compute);
         } else {
             Pc at = had_at(r, b);
@@ -320,13 +327,24 @@ static bool is_folded(const Replay *r, Pc pc, const Buffer *b)
     return b->first == pc && r->runtime->op[in->op].folded;
 }
 
-static uint64_t bytes_of(const Replay *r, const Instr *in, const Buffer *b)
+static uint64_t reduced_bytes(const Replay *r, const Instr *in, const Buffer *b)
 {
     const bool sharded =
         in->op == OP_reduce_scatter && b->persistent && b->category == CATEGORY_gradient;
     if (!sharded || b->unit == 0 || !r->runtime->casts_gradients) return b->bytes;
     return b->bytes / dtype_bytes(b->dtype) *
            dtype_bytes(r->plan->graph.units.at[b->unit].rest_dtype);
+}
+
+/* Returns the bytes of the buffer's tensor, in the types that the framework uses. */
+static uint64_t bytes_of(const Replay *r, const Instr *in, BufferId id)
+{
+    const Buffer *b = &r->program->buffers.at[id];
+    const bool narrow = r->kept.narrow[id], eight = dtype_is_eight_bits(b->dtype);
+    const uint64_t bytes = reduced_bytes(r, in, b), numbers = bytes / dtype_bytes(b->dtype);
+    if (b->category == CATEGORY_parameter || !(narrow || eight)) return bytes;
+    const double each = r->runtime->quantised_bytes > 0 ? r->runtime->quantised_bytes : 1;
+    return (uint64_t)((double)numbers * each);
 }
 
 static void have_buffers(Replay *r, Pc pc, const Instr *in)
@@ -336,9 +354,7 @@ static void have_buffers(Replay *r, Pc pc, const Instr *in)
         const Buffer *b = &p->buffers.at[id];
         if (is_folded(r, pc, b)) continue;
         uint32_t block = take_over(r, pc, in, b);
-        const uint64_t wide = bytes_of(r, in, b);
-        const uint64_t bytes = r->kept.narrow[id] ? wide / dtype_bytes(b->dtype) : wide;
-        if (block == 0) block = torch_allocate(r->allocator, bytes, in->stream);
+        if (block == 0) block = torch_allocate(r->allocator, bytes_of(r, in, id), in->stream);
         r->block[id] = block;
         give_back_after(r, b->persistent ? p->code.n - 1 : r->kept.needed[id], block);
     }

@@ -7,7 +7,8 @@
 -- e: experts. k: experts of a token. me: width of an expert. sh: width of shared experts. first: the
 -- number of first layers without experts. every: every n-th layer has experts. mla: DeepSeek's latent
 -- attention. tied: embedding and head are one matrix. ties: the family's own model ties them. hybrid:
--- the letters of a hybrid's layers, as Megatron writes them. mh: heads of a hybrid's Mamba mixers.
+-- the letters of a hybrid's layers, as Megatron writes them. mh: heads of a hybrid's Mamba mixers. lat: the width of the tokens that
+-- experts read; nil: the model's width.
 local mla3 = "q_lora=1536 kv_lora=512 qk_head=128 qk_pos=64 v_head=128"
 local mla2 = "q_lora=0 kv_lora=512 qk_head=128 qk_pos=64 v_head=128"
 -- kind: documented; config.json of each model, or its paper
@@ -46,15 +47,14 @@ local known = {
   { "qwen%-7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 151936 },
   { "glm%-?4%.5.*air", l = 46, d = 4096, h = 96, kv = 8, ff = 10944, v = 151552, hd = 128, e = 128, k = 8, me = 1408, sh = 1408, first = 1 },
   { "glm%-?4%.5", l = 92, d = 5120, h = 96, kv = 8, ff = 12288, v = 151552, hd = 128, e = 160, k = 8, me = 1536, sh = 1536, first = 3 },
-  -- Hybrids of Mamba. Experts of Nemotron 3 Super and Ultra read a quarter of the width (moe-latent-size). An expert that
-  -- reads the whole width, with a quarter of the inner width, has as many weights and products. 160 heads of 64 stand for
+  -- Hybrids of Mamba. Experts of Nemotron 3 Super and Ultra read a quarter of the width (moe-latent-size). 160 heads of 64 stand for
   -- the 128 heads of 80 of Nemotron Nano 2. A state of 128 stands for the state of 256 in the mixers of the 47B and the 56B.
   -- kind: documented; Megatron-LM d98e8a64: examples/post_training/modelopt/conf/nvidia; vocabulary of Nemotron Nano 2
   { "nemotron.*3.*nano", l = 52, d = 2688, h = 32, kv = 2, ff = 1856, v = 131072, hd = 128, e = 128, k = 6, me = 1856, sh = 3712, mh = 64,
     hybrid = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME" },
-  { "nemotron.*3.*super", l = 88, d = 4096, h = 32, kv = 2, ff = 2688, v = 131072, hd = 128, e = 512, k = 22, me = 672, sh = 5376, mh = 128,
+  { "nemotron.*3.*super", l = 88, d = 4096, h = 32, kv = 2, ff = 2688, v = 131072, hd = 128, e = 512, k = 22, me = 2688, sh = 5376, mh = 128, lat = 1024,
     hybrid = "MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME" },
-  { "nemotron.*3.*ultra", l = 108, d = 8192, h = 64, kv = 2, ff = 5120, v = 131072, hd = 128, e = 512, k = 22, me = 1280, sh = 10240, mh = 256,
+  { "nemotron.*3.*ultra", l = 108, d = 8192, h = 64, kv = 2, ff = 5120, v = 131072, hd = 128, e = 512, k = 22, me = 5120, sh = 10240, mh = 256, lat = 2048,
     hybrid = "MEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME" },
   { "nemotron.*nano.*9b", l = 56, d = 4480, h = 40, kv = 8, ff = 15680, v = 131072, hd = 128, mh = 160,
     hybrid = "M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-" },
@@ -204,7 +204,7 @@ local vocabularies = {
 }
 
 local column = { l = "n_layers", d = "d_model", h = "n_heads", kv = "n_kv_heads", ff = "d_ff", v = "vocab" }
-local options = { hd = "head_dim", e = "moe_experts", k = "moe_topk", me = "moe_ffn", sh = "moe_shared_ffn", mla = "mla", hybrid = "hybrid_pattern", mh = "mamba_heads" }
+local options = { hd = "head_dim", e = "moe_experts", k = "moe_topk", me = "moe_ffn", sh = "moe_shared_ffn", mla = "mla", hybrid = "hybrid_pattern", mh = "mamba_heads", lat = "moe_latent" }
 
 local m = { columns = column, options = options }
 

@@ -1,5 +1,6 @@
 -- The head and the loss of Megatron's published runs: how their options change a profile.
 local cells, megatrons = require "tandem.published.cells", require "tandem.published.megatron"
+local recipes = require "tandem.published.recipes"
 local count, has, flag = cells.count, cells.has, cells.flag
 local m = {}
 
@@ -55,8 +56,9 @@ function m.changes(row, own, how, stated_limit)
   end
   if held > 0 then own.library_bytes = (own.library_bytes or 0) + held end
   if copies_logits(row) then own.ops = with(own.ops, { xent_max = with(own.ops.xent_max, { scratch = 4 }) }) end
-  if flag(row, "cross_entropy_fusion") ~= true then return end
-  if has(row, "cross_entropy_fusion", "%f[%a]te%f[%A]") then
+  local fusion = cells.is_open(row.cross_entropy_fusion) and recipes.loss(row) or row.cross_entropy_fusion
+  if flag({ fusion = fusion }, "fusion") ~= true then return end
+  if fusion:lower():find "%f[%a]te%f[%A]" then
     own.ops = with(own.ops, { xent_max = { kernels = 1, passes = 1 }, xent_sumexp_grad = { kernels = 1, passes = 1, in_place = "backward" } })
   else
     own.ops = with(own.ops, { xent_sumexp_grad = { kernels = 2, passes = 5, scratch = 4, in_place = "backward" } })

@@ -2,6 +2,7 @@
 -- model that a row's cells state, and the effect of the framework's options on memory and passes.
 local recipes = require "tandem.published.recipes"
 local cells, nn, experts = require "tandem.published.cells", require "tandem.nn", require "tandem.experts"
+local blocks = require "tandem.published.blocks"
 local refuse, count, has, flag = cells.refuse, cells.count, cells.has, cells.flag
 local m = {}
 
@@ -36,33 +37,22 @@ local function mlp(row, dim, hidden, bias)
     forward = function(self, x) return self.down(act(self.gate(x)) * self.up(x)) end }
 end
 
--- Tokens are shared evenly over the experts: Megatron drops none, and its routers are balanced.
+-- Tokens are shared evenly over the experts: Megatron drops none, and its routers are balanced. Before the exchange, tokens
+-- may become narrower (moe_latent_size; core/transformer/moe/moe_layer.py). The plan's router reads the narrow tokens.
 local function mixture(row, dim, cut)
-  local routed = nn.moe { dim = dim, hidden = count(row, "moe_ffn", count(row, "d_ff")), experts = count(row, "moe_experts"),
+  local width = count(row, "moe_latent", dim)
+  local routed = nn.moe { dim = width, hidden = count(row, "moe_ffn", count(row, "d_ff")), experts = count(row, "moe_experts"),
     top_k = count(row, "moe_topk", 1), capacity_factor = 1, gated = is_gated(row) }
   local col, back = cut and { "routed.w1" } or {}, cut and { "routed.w2" } or {}
   if cut and is_gated(row) then col[2] = "routed.w3" end
+  local narrows = width < dim
+  local into, out = narrows and nn.linear(dim, width) or nil, narrows and nn.linear(width, dim) or nil
+  local function routes(self, x) return narrows and self.out(self.routed(self.into(x))) or self.routed(x) end
   if (row.moe_shared_ffn or "") == "" then
-    return nn.module { routed = routed, tp_col = col, tp_row = back, forward = function(self, x) return self.routed(x) end }
+    return nn.module { into = into, routed = routed, out = out, tp_col = col, tp_row = back, forward = routes }
   end
-  return nn.module { routed = routed, shared = mlp(row, dim, count(row, "moe_shared_ffn"), false), tp_col = col, tp_row = back,
-    forward = function(self, x) return self.routed(x) + self.shared(x) end }
-end
-
--- Returns which layers have experts. The cell states a period ("2": every second layer) or Python's
--- list ("([0]*1+[1]*15)"). If it is open, all layers have experts.
-local function mixture_layers(row, layers)
-  local cell, is = (row.moe_layer_freq or ""):gsub("%s", ""), {}
-  local period = math.tointeger(tonumber(cell))
-  if cell == "" or period then
-    for i = 1, layers do is[i] = (i - 1) % (period or 1) == 0 end
-    return is
-  end
-  for value, times in cell:gmatch "%[([01])%]%*(%d+)" do
-    for _ = 1, tonumber(times) do is[#is + 1] = value == "1" end
-  end
-  if #is ~= layers then refuse("moe_layer_freq %s is not of %d layers", row.moe_layer_freq, layers) end
-  return is
+  return nn.module { into = into, routed = routed, out = out, shared = mlp(row, dim, count(row, "moe_shared_ffn"), false), tp_col = col, tp_row = back,
+    forward = function(self, x) return routes(self, x) + self.shared(x) end }
 end
 
 -- ---- the ranks of experts
@@ -74,14 +64,18 @@ m.common_divisor = gcd
 -- All recipes of Megatron-Bridge set expert_tensor_parallel_size = 1 (067f987d: perf_recipes and recipes).
 local function expert_tp(row) return count(row, "etp", has(row, "framework", "^megatron%-bridge") and 1 or count(row, "tp")) end
 
--- Returns the plan's axes for experts. A plan's ep must be a part of `data`, the ranks with
--- different samples, but Megatron's ep may also extend over cp and tp. So the ranks of cp
--- are planned as data ranks with fewer samples each. If Megatron's ep extends over tp, tp cuts the
--- experts. A rank then has as many bytes of experts and as many products as in Megatron. This also
--- holds if tp does not cut experts (--expert-tensor-parallel-size 1): in Megatron each rank of tp
--- then has its own part of the tokens, in the plan all of them have the same tokens. A plan cannot
--- exchange the heads of a Mamba mixer beside tp. So beside tp, ranks that share the sequences of
--- such a mixer are planned as data ranks, too.
+-- True if the plan takes the ranks of ep from tp first, then from the `data` ranks.
+function m.folds(row, data)
+  local tp, ep = count(row, "tp"), count(row, "ep", 1)
+  return tp > 1 and expert_tp(row) == 1 and cells.sequence(row) and ep % tp == 0 and data % (ep // tp) == 0
+end
+
+-- Returns the plan's axes for experts. If tp does not cut experts (--expert-tensor-parallel-size 1), Megatron takes the ranks
+-- of ep first from tp, and each rank of tp has its own part of the tokens. A plan's folded ep does so, too (`folded`).
+-- Otherwise a plan's ep must be a part of `data`, the ranks with different samples, but Megatron's ep may also extend over cp.
+-- So the ranks of cp are planned as data ranks with fewer samples each. If tp cuts the experts, a rank has as many bytes of
+-- experts and as many products as in Megatron. A plan cannot exchange the heads of a Mamba mixer beside tp. So beside tp,
+-- ranks that share the sequences of such a mixer are planned as data ranks, too.
 function m.place(row, data, shared)
   local at = { data = data, cp = shared, micro = count(row, "micro_batch"), ep = 1 }
   local ep = count(row, "ep", 1)
@@ -91,6 +85,8 @@ function m.place(row, data, shared)
     at.data, at.cp, at.micro = data * shared, 1, at.micro // shared
   end
   local cut = ep * expert_tp(row)
+  at.folded = m.folds(row, at.data)
+  if at.folded then at.ep = ep return at end
   at.ep = gcd(at.data, count(row, "tp") > 1 and cut % count(row, "tp") == 0 and cut // count(row, "tp") or ep)
   return at
 end
@@ -173,21 +169,18 @@ function m.schedule(row)
   end
 end
 
--- Reads "q_lora=1536 kv_lora=512 qk_head=128 qk_pos=64 v_head=128".
-local function latent(row, key) return tonumber((row.mla or ""):match(key .. "=(%d+)")) or 0 end
-
 -- Megatron's default width of an attention head is d_model / heads.
 local function attention_of(row, shape)
   local dim, heads = count(row, "d_model"), count(row, "n_heads")
-  local rank = latent(row, "q_lora")
-  if latent(row, "kv_lora") > 0 then
-    return nn.latent_attention { dim = dim, heads = heads, kv_rank = latent(row, "kv_lora"), q_rank = rank > 0 and rank or nil,
-      nope_dim = latent(row, "qk_head"), rope_dim = latent(row, "qk_pos"), value_dim = latent(row, "v_head") },
+  local rank = blocks.latent(row, "q_lora")
+  if blocks.latent(row, "kv_lora") > 0 then
+    return nn.latent_attention { dim = dim, heads = heads, kv_rank = blocks.latent(row, "kv_lora"), q_rank = rank > 0 and rank or nil,
+      nope_dim = blocks.latent(row, "qk_head"), rope_dim = blocks.latent(row, "qk_pos"), value_dim = blocks.latent(row, "v_head") },
       { "wq", "wk_b", "wv_b" }
   end
   return nn.attention { dim = dim, heads = heads, kv_heads = count(row, "n_kv_heads", heads),
     head_dim = count(row, "head_dim", dim // heads), bias = shape.bias, causal = shape.causal,
-    qk_norm = has(row, "notes", "qk%-layernorm") and latent(row, "kv_lora") == 0 or nil,
+    qk_norm = blocks.norms_heads(row) or nil,
     rope_theta = shape.rope and 10000.0 or nil }, { "wq", "wk", "wv" }
 end
 
@@ -230,7 +223,7 @@ end
 
 local function plain_layers(row, shape)
   local layers, dim, n = {}, count(row, "d_model"), count(row, "n_layers")
-  local has_experts = not cells.is_open(row.moe_experts) and mixture_layers(row, n) or {}
+  local has_experts = not cells.is_open(row.moe_experts) and blocks.mixture_layers(row, n) or {}
   for i = 1, n do
     layers[i] = function()
       local first, columns = attention_of(row, shape)
@@ -239,37 +232,6 @@ local function plain_layers(row, shape)
     end
   end
   return layers
-end
-
-local function named(row, module) return has(row, "ac", "[%(%[ ]" .. module .. "[%]%),; ]") end
-
--- True if the queries, keys and values of latent attention are computed again from their small projections
--- (core/transformer/multi_latent_attention.py: qkv_up_checkpoint).
-local function remakes_latent(row) return latent(row, "kv_lora") > 0 and named(row, "mla_up_proj") end
-
--- Returns the paths of the modules that --recompute-modules names; nil: none. Also returns the ops in them whose
--- outputs are kept; nil: none. `moe_act` recomputes only the activation between the products of an expert. In latent
--- attention, `mla_up_proj` recomputes the products of queries, keys and values, and their rotation. Here it also recomputes
--- the small projections: they are a fifth of its products in DeepSeek-V3.
-function m.recomputed(row)
-  if not row.names_parts then return nil end
-  local paths, n = {}, count(row, "n_layers")
-  local mixed, dense, remade = named(row, "moe"), named(row, "mlp"), remakes_latent(row)
-  local active = named(row, "moe_act") and not remade
-  local letters = not cells.is_open(row.hybrid_pattern) and row.hybrid_pattern:match("^[^/]*"):gsub("[^M*%-E]", "") or nil
-  local has_experts = not cells.is_open(row.moe_experts) and not letters and mixture_layers(row, n) or {}
-  for i = 1, n + count(row, "mtp_layers", 0) do  -- further heads have a block like the last one
-    local mixes = has_experts[math.min(i, n)]
-    local multiplies = not mixes
-    if letters then mixes, multiplies = letters:sub(i, i) == "E", letters:sub(i, i) == "-" end
-    if remade then paths[#paths + 1] = ("layers.%d.first"):format(i - 1) end
-    if mixes and (mixed or active) or multiplies and dense then
-      paths[#paths + 1] = ("layers.%d.%s"):format(i - 1, letters and "first" or "second")
-    end
-  end
-  if #paths == 0 then return nil end
-  if remade then return paths, { "attention", "linear_o", "rmsnorm" } end
-  return paths, active and not mixed and not dense and { "linear", "dispatch", "combine", "topk", "route", "slots", "balance", "add" } or nil
 end
 
 -- T5: a sequence has the encoder's tokens (the row states them), then the decoder's
@@ -323,7 +285,7 @@ function m.model(row, cut_experts)
   local learned = has(row, "position_embedding", "^learned") and count(row, "cp", 1) == 1
   local layers = cells.is_open(row.hybrid_pattern) and plain_layers(row, shape) or hybrid_layers(row, shape)
   -- Each head that predicts a further token (MTP) is planned as one more block. The product that joins the vectors
-  -- of two tokens is left out. Its head and loss take no time in the plan; published_loss counts their bytes.
+  -- of two tokens is left out. Its head and loss take no time in the plan; loss.lua counts their bytes.
   local further = count(row, "mtp_layers", 0)
   if further > 0 then cells.note("%d more blocks stand for the heads that predict further tokens", further) end
   for _ = 1, further do layers[#layers + 1] = layers[#layers] end
@@ -393,15 +355,6 @@ function m.ops(row)
   return ops
 end
 
--- Changes the profile's ops for latent attention. Its queries and keys are rotated in place or copied, and its values are
--- copied, so no product stays beside them (core/transformer/multi_latent_attention.py: qkv_up_proj_and_rope_apply;
--- core/fusions/fused_mla_yarn_rope_apply.py). With `mla_up_proj`, `moe_act` is here: the output of an expert's activation is not kept.
-function m.latent_ops(row, ops)
-  if latent(row, "kv_lora") == 0 then return end
-  ops.rope = { kernels = 1, passes = 1 }
-  if remakes_latent(row) and named(row, "moe_act") then ops.mul = { kernels = 1, passes = 1, remade = true } end
-end
-
 -- Megatron can store the inputs of an MLP's activation in 8 bits (activation_func_fp8_input_store).
 -- NeMo's recipe for LoRA with 8-bit weights switches it on. With 8-bit attention (FP8_DPA), Transformer
 -- Engine also saves queries, keys and values in 8 bits.
@@ -449,14 +402,14 @@ end
 -- HybridEP (--moe-token-dispatcher-type flex) send a token once to each node that has one of its
 -- experts. A NIC of 48 GB/s then moves 43 GB/s (DeepEP's README, EP16). With
 -- --overlap-moe-expert-parallel-comm, another micro-batch computes during the exchange.
-function m.exchange_part(row, per_node, n_micro)
+function m.exchange_part(row, per_node, n_micro, folded)
   local ep, k = count(row, "ep", 1), count(row, "moe_topk", 1)
   if ep == 1 then return nil end
   local nodes, part = math.max(1, count(row, "ep", 1) * expert_tp(row) // per_node), 1
   if recipes.is_flex(row) and nodes > 1 then part = math.min(1, (1 - (1 - 1 / nodes) ^ k) * nodes / k * 48 / 43) end
   -- Beside sequence parallelism, a rank of Megatron exchanges only its own part of the tokens. A plan's
-  -- rank exchanges all (`place`).
-  if cells.sequence(row) and expert_tp(row) < count(row, "tp") then part = part * expert_tp(row) / count(row, "tp") end
+  -- rank exchanges all, unless ep is folded (`place`).
+  if cells.sequence(row) and expert_tp(row) < count(row, "tp") and not folded then part = part * expert_tp(row) / count(row, "tp") end
   if recipes.overlaps_ep(row) then part = part * recipes.longer_part(row, n_micro) end
   return part
 end

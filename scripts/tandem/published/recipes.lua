@@ -12,6 +12,7 @@ local m = {}
 -- tokens (moe_token_dispatcher_type, moe_flex_dispatcher_backend). overlap_ep: 1 if another micro-batch
 -- computes during exchanges (overlap_moe_expert_parallel_comm). zero: the ZeRO stage (use_megatron_fsdp).
 -- offload: the number of first layers whose activations are in host memory (cpu_offloading_num_layers).
+-- loss: the fused loss, of Transformer Engine (te) or compiled (native) (cross_entropy_fusion_impl).
 -- mtp: the heads that predict further tokens (mtp_num_layers). layout: the blocks of each part of the
 -- pipeline (pipeline_model_parallel_layout). accounts: true if the embedding and the loss count as
 -- blocks (account_for_embedding_in_pipeline_split). cut: the entry counts only for rows with tp > 1.
@@ -83,10 +84,11 @@ local bridge = {
   { "nemotron.?3.?super", "^B300", "bf16", ac = "selective(moe_act layernorm)" },
   { "nemotron.?3.?super", "^B300", "fp4", ac = "selective(moe_act layernorm)" },
   { "nemotron.?3.?ultra", "^GB", "", ac = "selective(moe_act)" },
+  { "nemotron.?3.?ultra", "", "", loss = "native" },
   { "nemotron.?3", "", "", exchange = "flex hybridep" },
   -- Defaults of Megatron-Bridge (perf_recipes/_common.py: _benchmark_common, _perf_precision).
   -- Mixtures of experts without an entry are assumed to exchange tokens over NCCL.
-  { "", "", "", gradients = "bf16", exchange = "alltoall" },
+  { "", "", "", gradients = "bf16", exchange = "alltoall", loss = "te" },
 }
 
 -- Recipes by the beginning of the cell `framework`. nemotron_340b.yaml of NeMo-Framework-Launcher
@@ -145,6 +147,7 @@ function m.zero(row) return of(row, "zero") end
 function m.offload(row) return of(row, "offload") end
 function m.mtp(row) return of(row, "mtp") end
 function m.layout(row) return of(row, "layout") end
+function m.loss(row) return not cells.is_lora(row) and of(row, "loss") or nil end
 
 -- True if the embedding and the loss count as blocks of the pipeline.
 function m.accounts(row) return of(row, "accounts") == true end
@@ -180,7 +183,7 @@ end
 -- (allocate_dispatch_buffers, allocate_combine_buffers), config.cuh (max_num_of_tokens_per_rank)
 function m.exchange_bytes(row, tokens, ep, per_node)
   if not exchange(row):find "hybridep" or ep == 1 then return 0 end
-  local dim, near = cells.count(row, "d_model"), math.min(ep, per_node)
+  local dim, near = cells.count(row, "moe_latent", cells.count(row, "d_model")), math.min(ep, per_node)
   local far, most = ep // near - 1, -(-math.max(tokens, 512) // 64) * 64
   local token, chances, scales = 2 * dim, 4 * (cells.count(row, "moe_experts") // ep * near), 4 * (dim // 128)
   local node = ep * (token + chances + scales)

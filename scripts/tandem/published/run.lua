@@ -5,6 +5,7 @@ local gpus, cells, megatrons = require "tandem.gpus", require "tandem.published.
 local fitted, trainers = require "tandem.fitted", require "tandem.published.trainer"
 local recipes, losses = require "tandem.published.recipes", require "tandem.published.loss"
 local model, defaults = require "tandem.published.models", require "tandem.published.defaults"
+local blocks = require "tandem.published.blocks"
 local refuse, count, has = cells.refuse, cells.count, cells.has
 
 -- ---- parallelism
@@ -20,7 +21,7 @@ end
 -- core anyway. If scores are written and the core is recomputed, the profile keeps no scores. The
 -- model of a family has other modules: there, recomputing the products of an MLP stands for recomputing the MLP.
 local function some_modules(row)
-  local modules, ops = megatrons.recomputed(row)
+  local modules, ops = blocks.recomputed(row)
   if modules then return ac { modules = modules, ops = ops } end
   if not row.names_parts and has(row, "ac", "[%(%[ ]mlp") then
     return ac { mode = "full", ops = { "attention", "linear_q", "linear_kv", "linear_o" } }
@@ -320,7 +321,8 @@ local function megatron(row)
   local told = cells.flag(row, "grad_reduce_in_bf16")
   if told ~= nil then half = told end
   local axes = { pp = count(row, "pp"), tp = count(row, "tp"), cp = at.cp, ep = at.ep > 1 and at.ep or nil }
-  axes[stage > 0 and "dp_shard" or "dp_replicate"] = at.data // at.ep
+  axes.ep_mode = at.folded and "folded" or nil
+  axes[stage > 0 and "dp_shard" or "dp_replicate"] = at.folded and at.data or at.data // at.ep
   local shared, n_cp = at.data * at.cp, sharers(row)
   local how = { runtime = "megatron", is_megatron = true, lora = lora, param = lora and "bf16" or nil,
     ops = (row.transformer_impl or "") ~= "" and megatrons.ops(row) or nil,
@@ -429,9 +431,11 @@ local function profile(row, how)
   own.workspace_bytes = how.is_megatron and megatrons.workspace(row) or nil
   own.library_bytes = how.is_megatron and megatrons.library(row, gpus.gpus[gpus.find(row.gpu) or ""]) or nil
   if how.lora and is_float8(row) then own.ops = megatrons.keeps_bytes(row, own.ops) end
+  -- NVFP4: 4 bits for each number, and 8 for the scale of 16 numbers (Transformer Engine, common/recipe: NVFP4BlockScaling).
+  if is_float4(row) then own.quantised_bytes = 9 / 16 end
   if how.is_megatron then
     own.overlaps_tp, own.input_s = megatrons.overlaps(row), tonumber(row.input_s)
-    own.exchange_part = megatrons.exchange_part(row, how.per_node, how.n_micro)
+    own.exchange_part = megatrons.exchange_part(row, how.per_node, how.n_micro, how.mesh.ep_mode ~= nil)
     own.own_exchange, own.offloaded_blocks = recipes.is_flex(row) or nil, tonumber(row.offloaded_blocks)
     megatrons.graph(row, own)
     if not how.lora then megatrons.gradients(row, own) end
@@ -441,7 +445,12 @@ local function profile(row, how)
   if how.scores then own.attention = "unfused" end
   own.ops = copy_of(own.ops)
   for name, op in pairs(how.ops or {}) do own.ops[name] = op end
-  if how.is_megatron then megatrons.latent_ops(row, own.ops) end
+  if how.is_megatron then
+    blocks.attention_ops(row, own.ops)
+    blocks.norm_ops(row, own.ops)
+    if not how.lora then blocks.expert_ops(row, own.ops) end
+    if not how.lora and cells.stage(row) == 1 then blocks.optimizer(row, own, how.reduce == "bf16", recipes.moments(row)) end
+  end
   if how.ring then megatrons.adds_ring(own.ops, how.ring) end
   if (has(row, "ac", "^selective%(attention core%)") or has(row, "ac", "^selective%(core_attn%)")) and own.ops.attention ~= nil then
     own.ops.attention = copy_of(own.ops.attention)

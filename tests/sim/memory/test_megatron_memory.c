@@ -126,6 +126,24 @@ static void uneven_rows_can_differ(void **state)
                      allocated("megatron", keeps, MIXTRAL("'dropless'"), "zero 'optim'"));
 }
 
+/* The optimizer holds 64 bytes for each number that it updates, which is more than a step's
+ * activations. Beside them exist the whole weights in 16 bits, the whole gradients in fp32, and an
+ * eighth of the fp32 weights and of two fp32 moments. A master weight can take two bytes. */
+static void an_update_has_whole_weights_beside_it(void **state)
+{
+    (void)state;
+    static const char wide[] = "require 'models.llama' { size = 'tiny', layers = 8, dim = 2048,\n"
+                               "  heads = 16, kv_heads = 16, hidden = 8192, vocab = 1024 }";
+    /* 8 layers: 4 of dim x dim, 3 of dim x hidden; the embedding and the head */
+    const double n = 8 * (4 * 2048. * 2048 + 3 * 2048. * 8192) + 2 * 1024. * 2048;
+    const char *both = "r.update_bytes = 64 r.master_bytes = 2";
+    const double wanted = n * (2 + 4 + (4 + 8 + 64) / 8.),
+                 is = (double)allocated("megatron", "r.update_bytes = 64", wide, "zero 'optim'"),
+                 less = (double)allocated("megatron", both, wide, "zero 'optim'");
+    if (is < .99 * wanted || is > 1.01 * wanted) fail_msg("%g, not %g", is, wanted);
+    if (is - less < .99 * n / 4 || is - less > 1.01 * n / 4) fail_msg("%g less", is - less);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -133,6 +151,7 @@ int main(void)
         cmocka_unit_test(experts_keep_no_output),
         cmocka_unit_test(embeddings_of_a_frozen_base_stay_16_bits),
         cmocka_unit_test(uneven_rows_can_differ),
+        cmocka_unit_test(an_update_has_whole_weights_beside_it),
     };
     return cmocka_run_group_tests_name("Megatron's memory", tests, NULL, NULL);
 }

@@ -122,6 +122,28 @@ static void nothing_is_kept_for_an_absent_gradient(void **state)
     }
 }
 
+/* The absent gradient at 5 reads a tensor that is gathered for it alone at 4. So the tensor at 1,
+ * from which it is gathered, is freed before 200 MiB exist at 3. If another op at 5 reads the
+ * gathered tensor, too, it is kept. */
+static void nothing_is_gathered_for_an_absent_gradient(void **state)
+{
+    (void)state;
+    for (int present = 0; present < 2; present++) {
+        Short s = begin(6);
+        const BufferId a = tensor(&s, 100, 1, 4), b = tensor(&s, 10, 2, 3),
+                       c = tensor(&s, 200, 3, 3), e = tensor(&s, 50, 4, 6);
+        instr(&s, 1, OP_linear, PHASE_forward, 0, IDS(0), IDS(a, 0));
+        instr(&s, 2, OP_combine, PHASE_forward, 0, IDS(a, 0), IDS(b, 0));
+        instr(&s, 3, OP_linear, PHASE_forward, 0, IDS(b, 0), IDS(c, 0));
+        instr(&s, 4, OP_all_gather, PHASE_backward, 0, IDS(a, 0), IDS(e, 0));
+        instr(&s, 5, OP_combine_weights, PHASE_backward, 0, IDS(e, 0), IDS(0));
+        instr(&s, 6, present ? OP_mul : OP_combine_weights, PHASE_backward, 0, IDS(e, 0), IDS(0));
+        s.runtime.op[OP_combine_weights].reads_none = true;
+        assert_int_equal(peak_mib(&s), present ? 310 : 210);
+        arena_free(s.arena);
+    }
+}
+
 /* Logits of 30 MiB at 1, which the loss reads at 2; 100 at 3; the next logits from 4 to 5; 110 at
  * 6. */
 static void a_loop_holds_its_logits(void **state)
@@ -297,6 +319,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_node_gives_back_all_at_once),
         cmocka_unit_test(nothing_is_kept_for_an_absent_gradient),
+        cmocka_unit_test(nothing_is_gathered_for_an_absent_gradient),
         cmocka_unit_test(a_loop_holds_its_logits),
         cmocka_unit_test(a_call_holds_its_arguments),
         cmocka_unit_test(a_module_keeps_a_graph),

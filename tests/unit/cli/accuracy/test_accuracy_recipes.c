@@ -74,9 +74,9 @@ static void up_projections_are_computed_again(void **state)
     arena_free(arena);
 }
 
-/* A block saves 16-bit inputs and outputs of its norms, queries, keys and values (also before their
- * rotation), the output of attention, and three tensors of its MLP. Attention and norms add some
- * numbers for each token. */
+/* A block saves 16-bit inputs and outputs of its norms, rotated queries and keys, values, the
+ * output of attention, and three tensors of its MLP. The product of queries, keys and values is not
+ * kept. Attention and norms add some numbers for each token. */
 static void offloaded_blocks_keep_nothing_here(void **state)
 {
     (void)state;
@@ -85,7 +85,7 @@ static void offloaded_blocks_keep_nothing_here(void **state)
     const double one = memory_of(table, "runtime.offloaded_blocks=1", arena),
                  two = memory_of(table, "runtime.offloaded_blocks=2", arena),
                  four = memory_of(table, "runtime.offloaded_blocks=4", arena);
-    const double block = 2. * TOKENS * ((2 + 2 + 3 + 2 + 1) * 1024 + 3 * 4096);
+    const double block = 2. * TOKENS * ((2 + 2 + 3 + 1) * 1024 + 3 * 4096);
     is_about(one - two, block);
     is_about(two - four, 2 * block);
     arena_free(arena);
@@ -199,6 +199,32 @@ static void a_recipe_counts_only_for_its_own_rows(void **state)
     arena_free(arena);
 }
 
+/* For its step, the optimizer makes fp32 copies of two moments in 16 bits, or of 16-bit gradients.
+ * Gradients in fp32 are not copied. */
+static void an_update_copies_16_bits(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+#define CELLS                                                                                      \
+    "gpu = 'H100', n_gpus = '8', tp = '1', pp = '1', vp = '1', ep = '1', seq = '4096', "           \
+    "micro_batch = '1', global_batch_seqs = '8', zero_stage = '1', precision = 'BF16', "
+    static const struct {
+        const char *cells, *update, *master;
+    } rows[] = {
+        {CELLS "model = 'llama3-8b'", "is 4.", "is nil."},
+        {CELLS "model = 'llama3-8b', grad_reduce_in_bf16 = '0'", "is nil.", "is nil."},
+        {CELLS "model = 'llama3-8b', exp_avg_dtype = 'bf16'", "is 8.", "is 2."},
+    };
+#undef CELLS
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *update = profile_of(rows[i].cells, "update_bytes", arena),
+                   *master = profile_of(rows[i].cells, "master_bytes", arena);
+        if (strstr(update, rows[i].update) == NULL) fail_msg("row %zu: %s", i, update);
+        if (strstr(master, rows[i].master) == NULL) fail_msg("row %zu: %s", i, master);
+    }
+    arena_free(arena);
+}
+
 /* Bytes of the last stage alone are left out where another rank counts, and a note says so. */
 static void bytes_left_out_are_noted(void **state)
 {
@@ -244,6 +270,7 @@ int main(void)
         cmocka_unit_test(switches_have_no_buffers),
         cmocka_unit_test(a_recipe_is_found_by_its_mesh),
         cmocka_unit_test(a_recipe_counts_only_for_its_own_rows),
+        cmocka_unit_test(an_update_copies_16_bits),
         cmocka_unit_test(bytes_left_out_are_noted),
         cmocka_unit_test(torchtitan_follows_the_stage),
     };

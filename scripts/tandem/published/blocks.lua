@@ -1,0 +1,111 @@
+-- The blocks of Megatron's published runs: which layers have experts, which activations of a block stay for the backward
+-- pass, and which are computed again.
+local cells = require "tandem.published.cells"
+local refuse, count, has = cells.refuse, cells.count, cells.has
+local m = {}
+
+-- Returns which layers have experts. The cell states a period ("2": every second layer) or Python's
+-- list ("([0]*1+[1]*15)"). If it is open, all layers have experts.
+function m.mixture_layers(row, layers)
+  local cell, is = (row.moe_layer_freq or ""):gsub("%s", ""), {}
+  local period = math.tointeger(tonumber(cell))
+  if cell == "" or period then
+    for i = 1, layers do is[i] = (i - 1) % (period or 1) == 0 end
+    return is
+  end
+  for value, times in cell:gmatch "%[([01])%]%*(%d+)" do
+    for _ = 1, tonumber(times) do is[#is + 1] = value == "1" end
+  end
+  if #is ~= layers then refuse("moe_layer_freq %s is not of %d layers", row.moe_layer_freq, layers) end
+  return is
+end
+
+-- Reads "q_lora=1536 kv_lora=512 qk_head=128 qk_pos=64 v_head=128".
+function m.latent(row, key) return tonumber((row.mla or ""):match(key .. "=(%d+)")) or 0 end
+
+-- True if queries and keys have norms. Qwen 3 has them (qk_layernorm).
+function m.norms_heads(row)
+  return (has(row, "notes", "qk%-layernorm") or has(row, "model", "^qwen3")) and m.latent(row, "kv_lora") == 0
+end
+
+local function named(row, module) return has(row, "ac", "[%(%[ ]" .. module .. "[%]%),; ]") end
+
+-- True if the queries, keys and values of latent attention are computed again from their small projections
+-- (core/transformer/multi_latent_attention.py: qkv_up_checkpoint).
+local function remakes_latent(row) return m.latent(row, "kv_lora") > 0 and named(row, "mla_up_proj") end
+
+-- Returns the paths of the modules that --recompute-modules names; nil: none. Also returns the ops in them whose
+-- outputs are kept; nil: none. `moe_act` recomputes only the activation between the products of an expert. In latent
+-- attention, `mla_up_proj` recomputes the products of queries, keys and values, and their rotation. Here it also recomputes
+-- the small projections: they are a fifth of its products in DeepSeek-V3.
+function m.recomputed(row)
+  if not row.names_parts then return nil end
+  local paths, n = {}, count(row, "n_layers")
+  local mixed, dense, remade = named(row, "moe"), named(row, "mlp"), remakes_latent(row)
+  local active = named(row, "moe_act") and not remade
+  local letters = not cells.is_open(row.hybrid_pattern) and row.hybrid_pattern:match("^[^/]*"):gsub("[^M*%-E]", "") or nil
+  local has_experts = not cells.is_open(row.moe_experts) and not letters and m.mixture_layers(row, n) or {}
+  for i = 1, n + count(row, "mtp_layers", 0) do  -- further heads have a block like the last one
+    local mixes = has_experts[math.min(i, n)]
+    local multiplies = not mixes
+    if letters then mixes, multiplies = letters:sub(i, i) == "E", letters:sub(i, i) == "-" end
+    if remade then paths[#paths + 1] = ("layers.%d.first"):format(i - 1) end
+    if mixes and (mixed or active) or multiplies and dense then
+      paths[#paths + 1] = ("layers.%d.%s"):format(i - 1, letters and "first" or "second")
+    end
+  end
+  if #paths == 0 then return nil end
+  if remade then return paths, { "attention", "linear_o", "rmsnorm" } end
+  return paths, active and not mixed and not dense and { "linear", "dispatch", "combine", "topk", "route", "slots", "balance", "add" } or nil
+end
+
+-- Returns the bytes that rotation adds for each element of queries and keys. With Megatron's own attention (`local`), values stay
+-- a view of the product of q, k and v, so the product stays. A norm of the keys keeps this product, too, because it saves
+-- the keys as a view of it. If each query has a key, its norm saves a view as well, and only the values are added
+-- (core/transformer/attention.py: SelfAttention.get_query_key_value_tensors).
+local function kept_product(row)
+  if has(row, "transformer_impl", "^local") then return 2 end
+  return m.norms_heads(row) and (count(row, "n_kv_heads") < count(row, "n_heads") and 2 or 1) or nil
+end
+
+-- Changes the profile's ops for attention. The queries and keys of latent attention are rotated in place or copied, and its
+-- values are copied, so no product stays beside them (core/transformer/multi_latent_attention.py: qkv_up_proj_and_rope_apply;
+-- core/fusions/fused_mla_yarn_rope_apply.py). With `mla_up_proj`, `moe_act` is here: the output of an expert's activation is not kept.
+function m.attention_ops(row, ops)
+  local is_latent = m.latent(row, "kv_lora") > 0
+  local added = not is_latent and kept_product(row) or nil
+  if is_latent or added then ops.rope = { kernels = 1, passes = 1, saved = added } end
+  if remakes_latent(row) and named(row, "moe_act") then ops.mul = { kernels = 1, passes = 1, remade = true } end
+end
+
+-- Changes the profile's ops if `layernorm` is recomputed: the outputs of the norms before attention and before the MLP
+-- (core/tensor_parallel/random.py: CheckpointWithoutOutput). The gradient then computes the norm again.
+function m.norm_ops(row, ops)
+  if not named(row, "layernorm") then return end
+  for _, name in ipairs { "rmsnorm", "layernorm" } do
+    ops[name] = { kernels = 1, passes = 1, remade = true }
+    ops[name .. "_grad"] = { kernels = 2, passes = 2 }
+  end
+end
+
+-- Changes the profile's ops for products of experts. With 8 or 4 bits they keep their inputs in that form for the gradients of
+-- the weights (Transformer Engine, pytorch/module/grouped_linear.py). Plans compute them in 16 bits.
+function m.expert_ops(row, ops)
+  if not cells.is_float8(row) and not cells.is_float4(row) then return end
+  ops.linear_experts = { kernels = 1, passes = 1, keeps_bytes = true }
+end
+
+-- Changes the memory of the profile's optimizer. With moments in 16 bits, Transformer Engine's FusedAdam makes fp32 copies of all
+-- moments of a rank for its step (pytorch/optimizers/fused_adam.py: get_unscaled_state). Of a master weight, it stores only the 16
+-- bits that the bf16 weight lacks (store_param_remainders). Otherwise Megatron makes fp32 copies of 16-bit gradients for
+-- the step (core/optimizer/distrib_optimizer.py: _copy_model_grads_to_main_grads). half: true if gradients have 16 bits.
+function m.optimizer(row, own, half, moments)
+  local bits8 = cells.is_float8(row) or cells.is_float4(row)
+  if moments == "bf16" then
+    own.update_bytes, own.master_bytes = 8, not bits8 and 2 or nil
+  elseif half then
+    own.update_bytes = 4
+  end
+end
+
+return m
