@@ -84,7 +84,10 @@ function m.place(row, data, shared)
   if shared > 1 and at.micro % shared == 0 then
     at.data, at.cp, at.micro = data * shared, 1, at.micro // shared
   end
-  local cut = ep * expert_tp(row)
+  local cut, stages = ep * expert_tp(row), count(row, "pp", 1)
+  if count(row, "n_gpus") % (cut * stages) ~= 0 then
+    refuse("%d GPUs do not divide over pp %d x ep %d x expert tensor parallel size %d", count(row, "n_gpus"), stages, ep, expert_tp(row))
+  end
   at.folded = m.folds(row, at.data)
   if at.folded then at.ep = ep return at end
   at.ep = gcd(at.data, count(row, "tp") > 1 and cut % count(row, "tp") == 0 and cut // count(row, "tp") or ep)
