@@ -4,8 +4,9 @@
  * proofs must refuse it without them. Where the table says that only the seal can refuse it,
  * because reports alone read the field, the results must be those of one rank. So must they if a
  * change of a free field is accepted. A label must change neither results nor prediction. No change
- * may end the executor. The default is a seeded sample; TANDEM_FIELDS=all tries more, and
- * TANDEM_FIELDS_SEED chooses another sample. */
+ * may end the executor. The default is a seeded sample. TANDEM_FIELDS=all tries all plans, and more
+ * changes of each. TANDEM_PART=2/8 tries the second of eight parts of the plans, and prints its
+ * progress. TANDEM_FIELDS_SEED chooses another sample. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "exec/exec.h"
@@ -47,6 +49,7 @@ typedef struct Tally {
     uint64_t seed;
     uint32_t every,
         per_field; /* tries 1 plan of `every`; about `per_field` changes for each field of it */
+    uint32_t part, parts; /* tries part `part` of `parts` of these plans */
     uint32_t n_seen, n_broken;
     uint32_t n[TRUST_COUNT][2]; /* refused by the proofs, accepted */
     uint32_t accepted[RECORD_COUNT][MOST_FIELDS];
@@ -343,7 +346,10 @@ static bool says_nothing(const Plan *plan, const char *text, const Place *p, Are
 static void visit(void *self, const Tiny *t)
 {
     Tally *tally = self;
-    if (tally->n_seen++ % tally->every != 0) return;
+    const uint32_t k = tally->n_seen++;
+    if (k % tally->every != 0 || k / tally->every % tally->parts != tally->part) return;
+    if (tally->parts > 1)
+        fprintf(stderr, "plan %u, %u s\n", k, (unsigned)(clock() / CLOCKS_PER_SEC));
     Arena *arena = arena_new(), *scratch = arena_new();
     Diag d = diag_in(arena);
     const Plan *plan = tiny_plan(t, true, arena, &d);
@@ -391,8 +397,14 @@ static void every_field_keeps_its_promise(void **state)
     const char *which = getenv("TANDEM_FIELDS"), *seed = getenv("TANDEM_FIELDS_SEED");
     const bool all = which != NULL && strcmp(which, "all") == 0;
     Tally tally = {.seed = seed ? strtoull(seed, NULL, 10) : 5,
+                   .parts = 1,
                    .every = all ? 1 : EVERY,
                    .per_field = all ? 8 : PER_FIELD};
+    const char *part = getenv("TANDEM_PART");
+    char *slash = NULL;
+    if (part != NULL) tally.part = (uint32_t)strtoul(part, &slash, 10) - 1;
+    if (slash != NULL && *slash == '/') tally.parts = (uint32_t)strtoul(slash + 1, NULL, 10);
+    assert_true(tally.parts > 0 && tally.part < tally.parts);
     corpus_each(visit, &tally);
     for (int t = 0; t < TRUST_COUNT; t++)
         print_message("%-8s the proofs refuse %6u changes and accept %6u\n",
