@@ -1,4 +1,4 @@
-/* A plan script's contents as plain data. All later code works on this data and the graph. */
+/* A plan script's contents as plain data. All later code works on this data and on the graph. */
 #ifndef TANDEM_FRONT_CONFIG_H
 #define TANDEM_FRONT_CONFIG_H
 
@@ -50,8 +50,7 @@ static inline ScheduleTraits schedule_traits(ScheduleKind kind)
     return table[kind];
 }
 
-/* F: forward. B: the whole backward. I: the backward's input gradients only, W: its weight
- * gradients. */
+/* F: forward. B: the whole backward. I: only the gradients of inputs. W: only those of weights. */
 #define ACTIONS(X) X(F) X(B) X(I) X(W)
 typedef enum ActionKind {
 #define X(name) ACTION_##name,
@@ -77,19 +76,19 @@ enum { MAX_STAGES = 256 };
 typedef struct PpOptions {
     ScheduleKind schedule; /* default 1f1b */
     uint32_t chunks;       /* stages of a rank; default: the schedule's least */
-    /* most stage activations in flight on a rank; 0: no bound (greedy_v: 2 x pp) */
+    /* the most activations (stage x micro-batch) on a rank; 0: no limit (greedy_v: 2 x pp) */
     uint32_t cap;
-    uint32_t layers_per_stage; /* chunks is derived from it; 0: not given */
+    uint32_t layers_per_stage; /* the user gives this or chunks; 0: not given */
     /* used if the number of stages is not a multiple of pp. 0: error; 1: round up; 2: round down */
     uint32_t round;
     /* number of stages in an uneven split (blocks of each stage); 0: an even split */
     uint32_t n_split;
     uint32_t split[MAX_STAGES];
-    bool has_split; /* the split was given, even as an empty list */
-    /* used in a shrunk plan, whose split is even: the first (or last) stage gets no block if the
-     * other stages can take all blocks */
+    bool has_split; /* the user gave a split, even an empty one */
+    /* for a shrunk plan, whose split is even: the first (or last) stage gets no block if the other
+     * stages can take all blocks */
     bool empty_first, empty_last;
-    bool is_own; /* the schedule is the script's own function, or the CSV file */
+    bool is_own; /* the script gave the actions, by a function or a CSV file */
     const char *csv;
     OwnSchedule own;
     uint32_t placement; /* required placement of the user's own schedule: 0: any, else 1 +
@@ -98,11 +97,11 @@ typedef struct PpOptions {
     uint32_t tied;
 } PpOptions;
 
-/* A module's path in which `*` stands for any one part: "layers.*.attention.wo". */
+/* A module's path in which `*` stands for any one word: "layers.*.attention.wo". */
 typedef struct Pattern {
     const char *path;
     Loc loc;
-    uint32_t style; /* tp: a TpPlanStyle */
+    uint32_t style; /* for tp: a TpPlanStyle */
     bool may_miss;  /* the model was shrunk, so layers that the pattern names may be missing */
 } Pattern;
 typedef LIST(Pattern) Patterns;
@@ -116,14 +115,14 @@ typedef enum TpPlanStyle {
 } TpPlanStyle;
 
 typedef struct TpOptions {
-    bool sequence;      /* activations between a column and a row linear are SPLIT(seq) on tp */
-    bool loss_parallel; /* default true: the logits stay split over the vocabulary */
+    bool sequence;      /* default false; true: activations not split by features are split by tokens */
+    bool loss_parallel; /* default true: ranks of tp keep the logits split over the vocabulary */
     bool keep_gathered; /* keep the gathered input of column linears for the backward pass */
     bool share_gathers; /* default true: one gather for q, k, v */
     /* average gradients that all ranks of tp compute, so that rounding keeps their copies equal */
     bool sync_replicated_gradients;
-    Patterns plan;  /* overrides the model's own table */
-    bool plan_only; /* default false; true: the model's own table is not read */
+    Patterns plan;  /* the user's styles, which override those of the model */
+    bool plan_only; /* default false; true: the styles of the model are not read */
 } TpOptions;
 /* Options of float8{}: 8-bit matrix products. */
 #define FLOAT8_RECIPES(X) X(tensorwise) X(rowwise) X(mxfp8) X(nvfp4)
@@ -135,11 +134,11 @@ typedef enum Float8Recipe {
 } Float8Recipe;
 typedef struct Float8Options {
     Float8Recipe recipe;   /* default tensorwise */
-    bool fsdp_gather;      /* default false; true: sharded weights are gathered in 8 bits */
-    bool head;             /* default false: the product that makes the logits stays unquantised */
-    bool skip_indivisible; /* leave out modules whose sizes do not fit, instead of an error */
-    bool keep_quantised;   /* keep inputs for the gradients of weights in their quantised form */
-    Patterns skip, only;   /* modules to leave out; the only modules to cover */
+    bool fsdp_gather;      /* default false; true: ranks gather sharded weights in 8 bits */
+    bool head;             /* default false: the product that makes the logits is not quantised */
+    bool skip_indivisible; /* modules with sizes that do not fit are left out; false: an error */
+    bool keep_quantised;   /* inputs kept for gradients of weights are kept in 8 bits */
+    Patterns skip, only;   /* modules to leave out; the only modules to quantise */
     /* allows sizes that are not a multiple of 16, because the plan was scaled down for a comparison
      * on CPUs. A block of numbers with one scale then has the length that fits a dimension cut into
      * `cuts` parts. The plan on one rank has the same blocks. cuts 0: each block is one number */
@@ -155,13 +154,13 @@ typedef struct MpPolicy {
 } MpPolicy;
 typedef struct Fsdp2Options {
     ReshardKind reshard_after_forward; /* default true */
-    uint32_t reshard_to;               /* RESHARD_to: number of ranks */
-    bool reshard_root; /* default false: the root unit stays gathered through forward */
-    bool reshard_last; /* default true; false: the last block stays gathered, too */
+    uint32_t reshard_to;               /* for RESHARD_to: ranks that share parameters */
+    bool reshard_root; /* default false; true: the root unit is not resharded after forward */
+    bool reshard_last; /* default true; false: the last block is not resharded after forward */
     /* default false; true: weights are gathered once a step and gradients reduced once (torch's
      * UNSHARD and REDUCE_GRAD around all micro-batches of a stage) */
     bool keep_gathered;
-    uint32_t prefetch; /* number of units gathered ahead; default 1 */
+    uint32_t prefetch; /* default 1: number of units that are gathered before they are needed */
     /* default false; true: parameters, gradients and optimizer state are in host memory */
     bool offload;
     bool copy; /* default false: zero-copy units; true: PyTorch's copies around collectives */
@@ -170,8 +169,7 @@ typedef struct Fsdp2Options {
     MpPolicy mp;
     /* the modules that are units; if none is given: the blocks, and the modules that ask for it */
     Patterns units;
-    bool
-        defer_grad_sync; /* default false: reduce every micro-batch; true: unsharded accumulation */
+    bool defer_grad_sync; /* default false: reduce in each micro-batch; true: in the last only */
 } Fsdp2Options;
 typedef enum DomainAs { DOMAIN_exact, DOMAIN_original } DomainAs;
 typedef struct DomainOptions {
@@ -180,7 +178,7 @@ typedef struct DomainOptions {
     bool interior_first; /* default true: compute inner rows while a halo is exchanged */
 } DomainOptions;
 typedef struct DdpOptions {
-    double bucket_mib; /* default 25 */
+    double bucket_mib; /* size of a bucket of gradients [MiB]; default 25 */
 } DdpOptions;
 
 /* ZeRO with the option names of megatron-fsdp. A strategy names the state that is sharded over
@@ -192,7 +190,7 @@ typedef enum ZeroStrategy {
 #undef X
         ZERO_COUNT
 } ZeroStrategy;
-/* A switch whose default depends on other options. */
+/* A yes-or-no option whose default depends on other options. */
 typedef enum Choice { CHOICE_unset, CHOICE_no, CHOICE_yes } Choice;
 #define ZERO_GATHERS(X) X(lazy) X(eager)
 typedef enum ZeroGather {
@@ -209,11 +207,11 @@ typedef struct ZeroOptions {
     Patterns units;
     /* the plan sets `units`; an empty list makes the whole model the root unit */
     bool has_units;
-    int64_t bucket_size;    /* elements of a bucket; 0: max(40M, 1M * data ranks) */
-    bool disable_bucketing; /* one bucket for each unit, however large */
+    int64_t bucket_size;    /* elements of a bucket; 0: the larger of 40M and 1M * data ranks */
+    bool disable_bucketing; /* each unit gets one bucket, whatever its size */
     Choice overlap_grad_reduce, overlap_param_gather;       /* default yes */
-    Choice grad_reduce_in_fp32;                             /* default: precision.reduce */
-    Choice preserve_fp32_weights;                           /* default: precision.param */
+    Choice grad_reduce_in_fp32;                             /* unset: precision.reduce decides */
+    Choice preserve_fp32_weights;                           /* unset: precision.param decides */
     Choice average_in_collective, calculate_per_token_loss; /* see zero_options.c */
     bool fsdp_double_buffer; /* two fixed buffers, which units of equal size use in turn */
     /* the two fixed buffers are registered, so collectives take fewer SMs; needs
@@ -226,14 +224,14 @@ typedef struct ZeroOptions {
 } ZeroOptions;
 
 typedef struct TileOptions {
-    uint32_t pieces; /* pieces that the tokens of each sequence are cut into; default 8 */
+    uint32_t pieces; /* number of pieces into which each sequence is cut; default 8 */
 } TileOptions;
 
 /* Parameters that are not trained. */
 typedef struct FreezeOptions {
     Patterns modules, except; /* modules: frozen, with all modules inside them. except: trained,
                                  although an enclosing module is frozen */
-    bool shard;               /* false: every rank holds whole frozen parameters */
+    bool shard;               /* default true; false: every rank holds frozen parameters whole */
     DType dtype;              /* dtype between steps; DT_none: the dtype in which they are used */
 } FreezeOptions;
 
@@ -267,7 +265,7 @@ typedef struct PassConfig {
     Float8Options float8;
     AcMode ac;
     uint32_t ac_every;   /* every n-th region is recomputed; 0 and 1: every region */
-    Patterns ac_modules; /* AC_modules: the modules that are regions */
+    Patterns ac_modules; /* for AC_modules: the modules that are regions */
     /* ops whose outputs a region keeps; "linear" also stands for linear_q, ... */
     Patterns ac_ops;
     /* of the products in a region that ac_ops names, keep only the first, the third and so on */
@@ -289,7 +287,7 @@ typedef struct Optimizer {
     Rounding rounding;
     double lr, beta1, beta2, eps, weight_decay;
     DType state;      /* dtype of the moments; DT_none: the dtype of the parameters at rest */
-    double clip_norm; /* 0: no clipping; default 1.0 */
+    double clip_norm; /* gradients are scaled down to this norm; 0: never; default 1.0 */
     int64_t warmup_steps, total_steps;
     double min_lr_ratio; /* final learning rate / lr. The rate warms up, then follows a cosine;
                             total_steps 0: it stays constant */
@@ -300,12 +298,12 @@ typedef struct Device {
     const char *name; /* "H100-SXM5-80GB" */
     const char *arch; /* "Hopper", "Ampere", "Blackwell", "cpu" */
     uint32_t sms;
-    uint64_t memory_bytes; /* usable */
+    uint64_t memory_bytes; /* memory that programs can use */
     /* memory for the context and library workspace, without communicators, which depend on the
      * plan */
     uint64_t reserved_bytes;
     double hbm_bytes_per_s;
-    double peak_flops[DT_COUNT]; /* dense; 0: not supported */
+    double peak_flops[DT_COUNT]; /* rate of products of dense matrices; 0: no such products */
     /* products multiply 8-bit blocks with a scale for each block (mxfp8), at peak_flops[DT_e8m0] */
     bool block_scales;
     /* efficiency of products and of memory traffic in the wave model */
@@ -313,7 +311,7 @@ typedef struct Device {
     double sustained;    /* fraction of gemm_efficiency that remains under the power limit; 0: 1 */
     double light_power;  /* power without products / power of large products; 0: 1 */
     double exponentials; /* exponentials of one multiprocessor in a clock cycle; 0: 16 */
-    double launch_s;     /* host cost of a kernel launch */
+    double launch_s;     /* host time to launch a kernel */
     double kernel_floor_s; /* device time of an empty kernel */
     double usd_per_hour;
     double watts; /* power limit of the board; 0: unknown */
@@ -330,21 +328,21 @@ typedef enum Fabric {
  * NCCL's rule, which allows devices below one PCIe switch, and any two devices of a node with AMD
  * processors. */
 typedef enum PeerLevel { PEER_auto, PEER_off, PEER_switch, PEER_socket, PEER_node } PeerLevel;
-/* The PCIe links between the devices of a node. All switches and links have the same rates, and
- * devices are numbered in order. */
+/* The PCIe links between the devices of a node. All links of a node have the same rate, and devices
+ * are numbered in order. */
 typedef struct PcieBox {
-    uint32_t sockets; /* processors; 0: one */
-    /* switches of a node, each with one uplink at a device's rate; 0: each device has its own link
-     * to its processor */
+    uint32_t sockets; /* sockets (processors); 0: one */
+    /* PCIe switches of a node, each with one uplink as fast as a device's link; 0: each device has
+     * its own link to its processor */
     uint32_t switches;
-    double socket_bytes_per_s; /* between two processors, in each direction; 0: no limit */
+    double socket_bytes_per_s; /* rate between two sockets, in each direction; 0: no limit */
     PeerLevel peer;
     /* Intel processors: they split a write from one device to another into small packets, so
      * the write occupies the link a sixth longer */
     bool intel;
 } PcieBox;
-/* How nodes are linked. Rates are of one link in each direction. tree: every node's NICs are linked
- * to switches; only `oversubscription` and the groups limit their rate. */
+/* How nodes are linked. Rates are of one link in each direction. tree: the NICs of every node are
+ * linked to switches, and only `oversubscription` and the groups limit the switches' rate. */
 typedef enum TopologyKind {
     TOPOLOGY_tree,
     /* torus: one node at each place, numbered with the first axis fastest. A route follows one axis
@@ -357,18 +355,18 @@ typedef enum TopologyKind {
 enum { MOST_TORUS_AXES = 4 };
 typedef struct Topology {
     TopologyKind kind;
-    uint32_t sizes[MOST_TORUS_AXES]; /* 0 and 1: no axis */
+    uint32_t sizes[MOST_TORUS_AXES]; /* length of each axis; 0 and 1: no such axis */
     uint32_t groups, routers, nodes; /* number of groups; routers of a group; nodes of a router */
     /* links of a router to other groups, spread evenly over these groups */
     uint32_t ways_out;
-    double link_bytes_per_s; /* torus; dragonfly: between two routers of a group */
+    double link_bytes_per_s; /* torus: any link; dragonfly: a link within a group */
     double way_out_bytes_per_s;
 } Topology;
 /* Corrections for a network, added to NCCL's own numbers for a NIC with RDMA. */
 typedef struct NetworkFabric {
-    const char *name; /* for example "ib"; NULL: not named */
+    const char *name; /* such as "ib"; NULL: not named */
     double message_s; /* seconds that a message takes in addition to the estimate of NCCL's tuner */
-    double achieved;  /* usable fraction of a NIC's rate; 0: .96, as in NCCL's tuner */
+    double achieved;  /* fraction of a NIC's rate that messages reach; 0: .96, as in NCCL's tuner */
     /* time to fill the pipeline for S bytes: ramp_s * S / (S + ramp_bytes); in a tree with the
      * protocol Simple: ramp_s * min(S / ramp_bytes, 1). ramp_bytes 0: one chunk of each channel */
     double ramp_s, ramp_bytes, buffer_bytes; /* buffer_bytes: NCCL_BUFFSIZE; 0: NCCL's own */
@@ -377,7 +375,7 @@ typedef struct NetworkFabric {
     double spread_s;
     /* the network may split stores of 128 bytes, so NCCL uses neither LL nor LL128 */
     bool simple_only;
-    bool no_nvls; /* the network's configuration excludes NVLink SHARP */
+    bool no_nvls; /* the network is configured without NVLink SHARP */
     bool sharp;   /* the network's switches can reduce data (SHARP) */
 } NetworkFabric;
 enum { MOST_RING_DEVICES = 8 };
@@ -386,18 +384,18 @@ typedef struct Cluster {
     Device device;
     uint32_t nodes, devices_per_node;
     Fabric intra;
-    PcieBox pcie;             /* FABRIC_pcie */
-    double intra_bytes_per_s; /* per device and direction */
+    PcieBox pcie;             /* for FABRIC_pcie */
+    double intra_bytes_per_s; /* rate between devices of a node, per device and direction */
     uint32_t nics_per_node;
     double host_link_bytes_per_s; /* host to device and back, per device and direction; 0: PCIe 5 */
     uint64_t host_memory_bytes;   /* host memory of a node; 0: unknown, no limit */
     double host_bytes_per_s;      /* bandwidth of host memory for each device; 0: 2 x DDR5 */
-    double nic_bytes_per_s;       /* per NIC and direction */
-    double oversubscription;      /* ratio for a node's uplink; 1.0: none */
+    double nic_bytes_per_s;       /* rate of a NIC in each direction */
+    double oversubscription;      /* rate of a node's NICs / rate of its uplink; 1.0: equal */
     NetworkFabric fabric;
     Topology topology;
     uint32_t nodes_per_group;      /* nodes of a group (a pod); 0: all nodes */
-    double group_oversubscription; /* ratio for a group's uplink; 1.0: none */
+    double group_oversubscription; /* the same ratio for the uplink of a group; 1.0: equal */
     /* FABRIC_nvlink: [n] the number of rings that single links form among the first n devices of a
      * node; 0: unknown */
     uint32_t rings[MOST_RING_DEVICES + 1];
@@ -426,11 +424,11 @@ typedef enum EpMode {
         EP_MODE_COUNT
 } EpMode;
 
-/* A script from which the configuration was read, or which a script required but which does not
- * exist. */
+/* A script that was read for the configuration, or a script that is missing although a script
+ * requires it. */
 typedef struct ScriptFile {
     const char *name;
-    bool shipped; /* a file of the library; otherwise a path as the user gave it */
+    bool shipped; /* a file of the library; false: `path` is as the user gave it */
     Hash128 hash; /* hash of the file's bytes; zero: it could not be read */
 } ScriptFile;
 
@@ -438,10 +436,10 @@ typedef struct Config {
     const char *file;         /* the script */
     LIST(ScriptFile) scripts; /* all files that were read, in this order; empty after a crash */
     uint64_t source_lines;
-    /* settings, each of which alone would fill the cluster: "mesh.tp=4". Only after the error
-     * mesh-product */
+    /* filled only after the error mesh-product: settings such as "mesh.tp=4", each of which alone
+     * would make the mesh fill the cluster */
     LIST(const char *) fills;
-    uint32_t axis_size[AXIS_NAMES]; /* after -1 has been resolved; 1 = absent */
+    uint32_t axis_size[AXIS_NAMES]; /* -1 is already replaced; 1: no such axis */
     EpMode ep_mode;                 /* default extra */
     /* EP_folded: the axis sizes before folding, which turns ranks of the data axes into the axis
      * ep. In this list the size of ep is 1
@@ -469,12 +467,12 @@ typedef struct Config {
     NcclSettings nccl;
     uint64_t seed;
     uint32_t train_steps;  /* `run`: default number of steps */
-    const char *data_file; /* for `run`; NULL: synthetic data */
+    const char *data_file; /* the tokens to train on; NULL: synthetic data */
     /* the system whose known mistakes this plan reproduces; such a plan never runs; NULL: none */
     const char *original;
 } Config;
 
-/* Returns the user's options for a pass; NULL if `parallel` does not list it. */
+/* Returns the user's options for a pass, or NULL if `parallel` does not list the pass. */
 static inline const PassConfig *config_pass(const Config *c, PassName name)
 {
     for (uint32_t i = 0; i < c->n_passes; i++)

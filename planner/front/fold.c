@@ -5,8 +5,9 @@
 
 #include "planner/front/parent.h"
 
-/* Takes ranks of an axis for ep, the innermost first. Returns the factor of ranks that is still
- * missing (1: none). Returns 0 if the missing factor and the axis do not nest. */
+/* Takes ranks for ep from an axis of `size` ranks, the innermost first. `missing` is the factor
+ * that ep still needs. Returns the factor that is missing afterwards (1: none), or 0 if neither of
+ * `missing` and `size` divides the other. */
 static uint32_t take(uint32_t size, uint32_t missing, uint32_t *taken)
 {
     *taken = size < missing ? size : missing;
@@ -14,9 +15,9 @@ static uint32_t take(uint32_t size, uint32_t missing, uint32_t *taken)
     return missing / *taken;
 }
 
-/* Takes the ranks of ep from tp, then from cp, and then from the data axes, innermost first, so
- * that a group is consecutive ranks. Returns false if parts of these axes do not nest in this way.
- */
+/* Takes the ranks of ep first from tp, then from cp, and then from the data axes, the innermost
+ * first. The ranks of a group are then consecutive. Returns false if the sizes of the axes do not
+ * divide as this needs. */
 static bool take_experts(const uint32_t size[AXIS_NAMES], uint32_t ep, uint32_t lent[AXIS_NAMES],
                          uint32_t carved[AXIS_NAMES])
 {

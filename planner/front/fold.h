@@ -1,20 +1,22 @@
-/* ep_mode = "folded": experts divided over ranks of the data, cp and tp axes, and the mesh that
- * results. The passes include this header, too, because only they know the number of experts. */
+/* ep_mode = "folded": the experts of a layer are divided over ranks of the data, cp and tp axes.
+ * This file finds these ranks and the mesh that results. The passes include this header because
+ * only they know the number of experts. */
 #ifndef TANDEM_FRONT_FOLD_H
 #define TANDEM_FRONT_FOLD_H
 
 #include "planner/front/config.h"
 #include "planner/ir/layout/mesh.h"
 
-/* Returns true if `ep` could replace the size of mesh.ep in a plan that already folds it. */
+/* Returns true if the plan, which already folds its experts, could fold them with this size of
+ * mesh.ep. */
 bool fold_could_be(const Config *c, uint32_t ep);
 
 /* Like fold_could_be. Also writes, in the form of Config.ep_lent, the number of ranks of each axis
  * over which experts would be divided. */
 bool fold_lends(const Config *c, uint32_t ep, uint32_t lent[AXIS_NAMES]);
 
-/* Returns true if a layer's experts are divided among ranks of cp or tp, in addition to the ranks
- * of ep. */
+/* Returns true if a layer's experts are divided not only over ranks of ep, but also over ranks of
+ * cp or tp. */
 bool config_lends_experts(const Config *c);
 
 /* Returns the number of ranks over which a layer's experts are divided. */
@@ -29,8 +31,8 @@ const char *config_mesh_text(Arena *arena, const Config *c);
 const char *config_folded_text(Arena *arena, const Config *c);
 
 /* If experts are divided over ranks of cp or tp: reorders the axes of `mesh` so that experts are
- * cut first over cp and tp, and then, inside these parts, over ep. Neighbours then send no row
- * twice. */
+ * divided first over cp and tp, and each of these shares over ep. A token then crosses between two
+ * neighbours at most once. */
 void config_nest_experts(const Config *c, Mesh *mesh);
 
 /* Returns the mesh before passes refine it. */

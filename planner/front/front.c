@@ -18,7 +18,7 @@
 #include "planner/front/parent.h"
 #include "planner/front/pass_spec.h"
 
-/* A buffer that is written once, before any caller reads it. */
+/* Returns a buffer that is filled once, before any caller reads it. */
 const char *front_scripts_dir(void)
 {
     static char found[4096];
@@ -84,14 +84,15 @@ void script_stop(void *self)
     if (s->words >= 0) close(s->words);
     channel_free(&s->channel);
     if (s->pid > 0) {
-        kill(s->pid, SIGKILL); /* the process holds no data that is still needed */
+        kill(s->pid, SIGKILL); /* all useful records were read, so the process can be killed */
         while (waitpid(s->pid, NULL, 0) < 0 && errno == EINTR) {
         }
     }
     s->pid = s->fd = s->words = -1;
 }
 
-/* A process that has ended has already sent the reason. */
+/* Sends a request. A failure is not reported here: the process has then ended and has sent the
+ * reason. */
 void script_send(Script *s, StreamWriter *w)
 {
     if (writer_send(w, s->fd) || errno == EPIPE || errno == ECONNRESET) return;
@@ -125,7 +126,9 @@ bool script_start(Script *s, const char *path, const char *code, const FrontOpti
     close(words[1]);
     s->fd = s->channel.fd = pair[0];
     s->words = words[0];
-    fcntl(s->words, F_SETFL, O_NONBLOCK); /* a writer may stay alive and write nothing */
+    /* another process may still hold the pipe open and write nothing; the read must not wait
+     * for it */
+    fcntl(s->words, F_SETFL, O_NONBLOCK);
     if (s->pid >= 0) return true;
     diag_error(d, FAULT_internal, "front-process", here, "fork: %s", strerror(error));
     script_stop(s);
@@ -153,8 +156,8 @@ bool script_error(Draft *draft, Reader *r)
     return true;
 }
 
-/* can_shrink: the model can choose its sizes anew for a smaller mesh. shares: the trace of this
- * model serves all settings for which the Answer is the same. */
+/* Sends the parent's Answer. can_shrink: the model can choose new sizes for a smaller mesh. shares:
+ * one trace of the model serves all settings that get the same Answer. */
 static bool answer(Script *s, Draft *draft, Rebuild *b, bool shrink, bool can_shrink, bool shares)
 {
     if (!draft_finish(draft)) return false;
@@ -179,7 +182,7 @@ static bool answer(Script *s, Draft *draft, Rebuild *b, bool shrink, bool can_sh
         if (c->passes[i].tp.plan.n > 0) a.multiple = config_ranks(c, axes_with(AXIS_WEIGHTS));
         if (c->passes[i].float8.cuts > 0) blocks = &c->passes[i].float8;
     }
-    if (blocks != NULL) { /* every axis that may cut features or tokens */
+    if (blocks != NULL) { /* the product of all axes that may split features or tokens */
         blocks->cuts = config_ranks(c, axes_with(AXIS_WEIGHTS) | axes_cutting(INDEX_tokens));
         a.multiple = a.block = FLOAT8_SMALL_BLOCK * blocks->cuts;
     }
@@ -211,8 +214,8 @@ static bool shrunk_seq(Draft *draft, Reader *r, bool shrink)
     return true;
 }
 
-/* Reads one record; returns false to stop reading. `asked` is set when the configuration is
- * complete; the model follows. */
+/* Reads one record. Returns false if no more records are to be read. Sets `asked` when the
+ * configuration is complete; the records of the model follow. */
 static bool take(Script *s, Draft *draft, Rebuild *b, bool *asked, RecordKind kind, Reader *r,
                  bool shrink, bool *damaged)
 {
@@ -247,7 +250,8 @@ static bool take(Script *s, Draft *draft, Rebuild *b, bool *asked, RecordKind ki
     case RECORD_done:
         draft->config.source_lines = get_u32(r);
         s->done = reader_finished(r);
-        return s->done && s->traces != NULL; /* a held script reports how it ended */
+        /* a script that is held open sends a record that ends each request */
+        return s->done && s->traces != NULL;
     case RECORD_ended:
         s->status = (int)get_u32(r);
         s->ended = reader_finished(r) && s->traces != NULL;
@@ -260,8 +264,8 @@ static bool take(Script *s, Draft *draft, Rebuild *b, bool *asked, RecordKind ki
     return fine;
 }
 
-/* The child ended without a last record: explains it from the kernel's status and the child's last
- * words. */
+/* Reports why the child ended without a last record. The reason comes from its exit status and from
+ * the words that it sent as it died. */
 void script_explain_end(Script *s, Draft *draft, int status, StreamState state)
 {
     struct {
@@ -406,8 +410,8 @@ static bool load(const char *path, const char *code, const FrontOptions *options
     for (uint32_t i = 0; named != NULL && i < named->scripts.n; i++)
         list_push(draft->arena, &draft->config.scripts, named->scripts.at[i]);
     if (!heard) return false;
-    b.varied = options->shrink; /* rebuild_finish limits the number of parameters only for shrunk
-                                 * models */
+    /* for shrunk models, rebuild_finish also limits the number of parameters */
+    b.varied = options->shrink;
     if (!rebuild_finish(&b, draft->d))
         return diag_error(draft->d, FAULT_internal, "front-damaged", (Loc){path, 0},
                           "the script's model is not complete");

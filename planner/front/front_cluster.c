@@ -1,5 +1,5 @@
 /* Reads a cluster of the library by its name: loads the smallest plan that uses it. */
-#define _GNU_SOURCE /* strcasestr */
+#define _GNU_SOURCE /* for strcasestr */
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,8 +27,8 @@ ClusterNames front_cluster_names(Arena *arena)
     return names;
 }
 
-/* Some scripts of that folder are only parts of clusters, so a name is proposed only if it loads.
- */
+/* True if this script of the clusters' folder makes a cluster. Some of its scripts make only parts
+ * of clusters, and hints must not propose these. */
 static bool loads(const char *name, uint32_t nodes, Arena *arena)
 {
     Diag unseen = diag_in(arena);
@@ -36,7 +36,8 @@ static bool loads(const char *name, uint32_t nodes, Arena *arena)
     return name != NULL && front_cluster(name, nodes, arena, &other, &unseen);
 }
 
-/* Proposes the nearest name, or else all names that contain the word: "h100". */
+/* Adds a hint with the nearest name of a cluster. If none is near, the hint lists all names that
+ * contain the word, such as "h100". */
 static void hint_cluster(const char *name, uint32_t nodes, Arena *arena, Diag *d)
 {
     static const char prefix[] = "clusters.";
@@ -56,8 +57,8 @@ static void hint_cluster(const char *name, uint32_t nodes, Arena *arena, Diag *d
         diag_hint(d, "the clusters of the library are in %s/clusters", front_scripts_dir());
 }
 
-/* Reads the cluster that a Lua expression makes. The plan around the cluster is as small as
- * possible. */
+/* Reads the cluster that a Lua expression returns. The expression needs a plan around it; that plan
+ * is as small as possible. */
 static bool read_cluster(const char *name, const char *expression, Arena *arena, Config *config,
                          Diag *d)
 {

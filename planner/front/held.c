@@ -1,5 +1,5 @@
-/* The parent's side of a script that is held open: one process for many settings, and one trace for
- * each distinct model. */
+/* The parent's side of a script that is held open. One process answers for many settings, and each
+ * distinct model is traced once. */
 #include <assert.h>
 #include <errno.h>
 #include <signal.h>
@@ -10,7 +10,7 @@
 
 #include "planner/front/parent.h"
 
-/* The inputs of a trace, without the script, and the graph that the trace gave. */
+/* All values on which a trace depends except the script, and the graph that the trace gave. */
 typedef struct TraceKey {
     int64_t batch, seq, channels, targets, height, width, global_batch;
     int64_t group;
@@ -21,7 +21,7 @@ typedef struct TraceKey {
 
 typedef struct KeptTrace {
     TraceKey key;
-    const char *model; /* the settings of the model's config */
+    const char *model; /* the settings that change the model's config */
     Graph graph;
     bool complete;
 } KeptTrace;
@@ -29,8 +29,8 @@ typedef struct KeptTrace {
 struct Traces {
     Arena *arena;
     LIST(KeptTrace *) list;
-    KeptTexts texts;   /* names of sources, and texts of configurations */
-    const char *model; /* the same settings in the current request */
+    KeptTexts texts;   /* owns the names of files and the texts of configurations */
+    const char *model; /* the settings of the current request that change the model's config */
 };
 
 typedef struct NamedCluster {
@@ -40,7 +40,7 @@ typedef struct NamedCluster {
 } NamedCluster;
 
 struct FrontScript {
-    Arena *own; /* the arena holds this struct, and ends the process when it is freed */
+    Arena *own; /* this arena holds the struct itself; when it is freed, the process is ended */
     const char *path, *code;
     double cpu_s;
     Script script;
@@ -87,7 +87,7 @@ bool traces_find(Traces *traces, const Draft *draft, bool shares, Rebuild *b)
     return false;
 }
 
-/* Keeps a graph that was just built for later requests. */
+/* Stores a graph that was just built, so that later requests can use it. */
 static void keep(Traces *traces, Rebuild *b)
 {
     Graph *g = b->graph;
@@ -128,7 +128,7 @@ void front_close(FrontScript *s)
     if (s != NULL) arena_free(s->own);
 }
 
-/* Returns the cluster that replaces the script's. Reads each cluster once. */
+/* Returns the cluster that replaces the script's cluster. Each cluster is read only once. */
 static const Config *named_cluster(FrontScript *s, const FrontOptions *o, Diag *d)
 {
     const char *name = front_named_cluster(o);
@@ -152,7 +152,7 @@ static void send_request(Script *s, const FrontOptions *o, Arena *arena)
     script_send(s, &w);
 }
 
-/* Returns the settings of the model's config, one a line. */
+/* Returns the settings that change the model's config, one in each line. */
 static const char *model_settings(const FrontOptions *o, Arena *arena)
 {
     Str text = str_in(arena);
@@ -161,7 +161,7 @@ static const char *model_settings(const FrontOptions *o, Arena *arena)
     return str_text(&text);
 }
 
-/* Sends the request to the script's process, and starts the process first if there is none. */
+/* Sends the request to the script's process. Starts the process if it does not run. */
 static bool ask(FrontScript *s, const FrontOptions *o, Draft *draft, Rebuild *b)
 {
     Script *script = &s->script;
@@ -200,7 +200,7 @@ static bool load(FrontScript *s, const FrontOptions *o, Draft *draft, Graph *gra
     if (!rebuild_finish(&b, draft->d))
         return diag_error(draft->d, FAULT_internal, "front-damaged", (Loc){s->path, 0},
                           "the script's model is not complete");
-    /* A trace with warnings is not kept, so that the next load reports them again. */
+    /* a trace with warnings is not kept, because the next load must report the warnings, too */
     if (b.kept != NULL && draft->d->items.n == n_before) keep(&s->traces, &b);
     return draft->d->n_errors == 0;
 }

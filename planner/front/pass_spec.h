@@ -1,5 +1,5 @@
-/* Everything that Tandem knows of one pass, in one constant: its options, its order constraints,
- * and the functions that print, shrink, check and run it. Each pass defines its own in its file
+/* A PassSpec holds all that Tandem knows of one pass: its options, its order constraints, and the
+ * functions that print, shrink, check and run the pass. Each pass defines its PassSpec in its file
  * under planner/passes. Code that reads a plan, checks the order, prints or shrinks loops over
  * these constants. */
 #ifndef TANDEM_FRONT_PASS_SPEC_H
@@ -15,75 +15,84 @@ struct Job;
 
 /* One option of a pass. */
 typedef struct PassOption {
-    Field field; /* offset in PassConfig; path: "tp.sequence" */
-    /* the default: a number, 0 or 1 for a bool, or the index of a word; NAN: no default is
-     * stored */
+    /* field: the option's type and its offset in PassConfig; the path is such as "tp.sequence" */
+    Field field;
+    /* the default: a number, 0 or 1 for a bool, or the index of a word. NAN: no default
+     * is stored */
     double preset;
-    const char *open; /* the default in words, if preset is NAN */
-    FieldDoc doc;     /* unit and meaning of the option; key NULL: the key is the field's path */
-    size_t named;     /* offset of a bool in PassConfig that is set if the list is given; 0: no such
-                         bool */
-    const char *empty; /* hint for a list that is given but empty; NULL: it may be empty */
+    const char *open; /* the default in words, for documents; only if preset is NAN */
+    /* unit and meaning of the option; if its key is NULL, field.path is the key */
+    FieldDoc doc;
+    /* offset of a bool in PassConfig that records that the user gave the list; 0: no such bool */
+    size_t named;
+    /* the hint of the error if the user gives an empty list; NULL: an empty list is no error */
+    const char *empty;
 } PassOption;
 
 /* Another pass that must come before or after this pass. `why` names the silent bug that the wrong
  * order causes. */
 typedef struct PassEdge {
     PassName other;
-    const char *why; /* NULL ends a list */
+    const char *why; /* a NULL ends the list of edges */
 } PassEdge;
 
-/* The most numbers that share a scale in a plan made small for --verify. */
+/* In a plan made small for --verify: the largest number of elements that share a scale. */
 enum { FLOAT8_SMALL_BLOCK = 2 };
 
-/* The plan that --verify makes smaller; each pass changes its own options. */
+/* The plan while --verify makes it smaller. Each pass changes its own options. */
 typedef struct Shrink {
-    Config *config;                /* the config, whose axes are already shrunk */
-    uint32_t axis_was[AXIS_NAMES]; /* the sizes before */
-    bool stays[AXIS_NAMES];        /* [axis]: it must not shrink further */
-    bool keeps_batch;              /* the number of micro-batches stays */
-    bool fills_pipe;               /* the plan needs enough micro-batches to fill the pipeline */
-    uint32_t block;                /* tokens and features that share a scale; 1: none do */
+    Config *config;                /* the configuration; its axes are already shrunk */
+    uint32_t axis_was[AXIS_NAMES]; /* the sizes of the axes before they were shrunk */
+    bool stays[AXIS_NAMES];        /* [axis]: true if the axis must not shrink further */
+    bool keeps_batch;              /* true if the number of micro-batches must stay */
+    /* true if the pipeline needs at least as many micro-batches as it has ranks */
+    bool fills_pipe;
+    /* number of tokens, and of features, that share a scale; 1: none do */
+    uint32_t block;
 } Shrink;
 
 typedef struct PassSpec {
     const char *name;
     FieldDoc doc;
-    const PassOption *options; /* ends with a NULL path; NULL: no options */
-    const char *short_key;  /* `ac "full"` is short for ac { mode = "full" }; NULL: no short form */
-    const PassEdge *before; /* passes that must come later; NULL: none */
-    const PassEdge *after;  /* passes that must come earlier */
-    bool of_model; /* the pass changes the values that the model computes, so the one-rank plan of a
-                      comparison has it, too */
-    bool always;   /* also runs in plans that do not name it */
-    bool reports;  /* also runs after another pass has failed, to report its errors */
-    bool is_data;  /* owns the data axes; a plan has exactly one such pass */
-    /* for a data pass: returns true if its units are sharded between uses; NULL: they never are */
+    const PassOption *options; /* the last row has a NULL path; NULL: the pass has no options */
+    /* the option that the short form sets: `ac "full"` is short for ac { mode = "full" }. NULL: no
+     * short form */
+    const char *short_key;
+    const PassEdge *before; /* passes that must run after this pass; NULL: none */
+    const PassEdge *after;  /* passes that must run before this pass; NULL: none */
+    /* the pass changes the values that the model computes. A comparison with one rank must
+     * therefore run the pass there, too */
+    bool of_model;
+    bool always; /* the pass runs even in plans that do not list it */
+    /* the pass runs even after another pass has failed, so that the user sees its errors, too */
+    bool reports;
+    /* the pass divides the data axes among ranks; a plan has exactly one such pass */
+    bool is_data;
+    /* for a pass with is_data: returns true if its units are sharded between their uses; NULL: they
+     * never are */
     bool (*shards)(const PassConfig *pass);
     bool (*run)(struct Job *job);
-    /* the setting by which a search adds the pass, such as "parallel.pp=1f1b"; NULL: without
-     * options
-     */
+    /* the setting with which a search adds the pass, such as "parallel.pp=1f1b". NULL: the setting
+     * without options */
     const char *proposal;
-    /* the settings that `sim --explain` tries if the plan lists the pass; ends with NULL; NULL:
-     * none
-     */
+    /* settings that `sim --explain` tries if the plan lists the pass. A NULL ends the list; NULL:
+     * no list */
     const char *const *trials;
-    /* prints the pass for `check` */
+    /* prints the pass's line of `check` */
     void (*print)(const PassConfig *pass, Str *out);
-    /* NULL: --verify keeps the options as they are */
+    /* makes the options fit a small plan; NULL: --verify keeps the options */
     void (*shrink)(PassConfig *pass, Shrink *shrink);
     void (*warn_axes)(const Config *c, const PassConfig *pass,
-                      Diag *d); /* warns "not-applied": an axis has no effect */
+                      Diag *d); /* gives the warning "not-applied" if an axis has no effect */
     void (*warn_options)(const Config *c, const PassConfig *pass,
-                         Diag *d); /* warns "not-applied": an option has no effect */
+                         Diag *d); /* gives the warning "not-applied" if an option has no effect */
 } PassSpec;
 
-/* Defined by planner/passes/passes.c. The linker joins them, so that front does not depend on
- * passes. */
+/* planner/passes/passes.c defines this array. Only the linker connects the two, so that files of
+ * front need not include files of passes. */
 extern const PassSpec *const pass_specs[PASS_NAME_COUNT];
 
-/* The pass of that name; NULL: there is none. */
+/* Returns the pass with this name, or NULL if there is none. */
 static inline const PassSpec *pass_spec_of(const char *name)
 {
     for (uint32_t i = 0; i < PASS_NAME_COUNT; i++)
@@ -91,7 +100,8 @@ static inline const PassSpec *pass_spec_of(const char *name)
     return NULL;
 }
 
-/* Rows of an option table. `member` is the field of PassConfig whose name is the key. */
+/* Macros for the rows of an option table. `member` is the field of PassConfig that the option sets;
+ * the option's key has the same name. */
 #define OPTION_AS(path_, kind_, member, least_, most_, words_, preset_, unit_, doc_)               \
     {                                                                                              \
         .field = {path_, FIELD_##kind_, offsetof(PassConfig, member), least_, most_, words_},      \

@@ -4,9 +4,9 @@
 
 #include "planner/front/pass_spec.h"
 
-/* The passes ask only whether the plan names a runtime. If it has float8{} and names no runtime,
- * they also ask for the device's architecture. The names of scripts serve only to place diagnostics
- * (plan_place_diagnostics). */
+/* Of the runtime, passes read only whether the plan names one. If the plan has float8{} and names
+ * no runtime, they also read the device's architecture. Names of scripts are needed only for the
+ * locations of diagnostics (plan_place_diagnostics). */
 void config_planned(const Config *config, Planned *out)
 {
     Config *c = &out->config;
@@ -23,7 +23,7 @@ void config_planned(const Config *config, Planned *out)
     c->runtime.name = runtime;
 }
 
-/* Moves a text out of the configuration into the key. */
+/* Appends a text to the key, and sets its pointer in the configuration to NULL. */
 static void move_text(const char **text, Str *key)
 {
     if (*text != NULL) str_add(key, *text);
@@ -31,7 +31,7 @@ static void move_text(const char **text, Str *key)
     *text = NULL;
 }
 
-/* Zeroes the unused bytes of a location. */
+/* Sets the unused bytes of a location to zero, because the key contains all its bytes. */
 static void clear_unused(Loc *loc)
 {
     const Loc was = *loc;
@@ -40,7 +40,8 @@ static void clear_unused(Loc *loc)
     memcpy(&loc->line, &was.line, sizeof was.line);
 }
 
-/* If a location is not cleared here, its plan is only made anew. */
+/* Clears locations, which no pass may read. A location that is forgotten here makes keys differ,
+ * and then a plan is only made again without need. */
 static void clear_locations(Config *c)
 {
     clear_unused(&c->model_loc);
@@ -53,28 +54,28 @@ static void clear_locations(Config *c)
 
 static void add_pattern(const Pattern *p, Str *key)
 {
-    /* a new member must be added here */
+    /* if this fails, the struct has a new member, which must be added here */
     _Static_assert(sizeof *p == sizeof p->path + sizeof p->loc + 2 * sizeof(uint32_t), "members");
     const uint64_t words[] = {(uintptr_t)p->path, (uintptr_t)p->loc.file, p->loc.line, p->style,
                               p->may_miss};
     str_add_bytes(key, words, sizeof words);
 }
 
-/* Moves the lists of modules of a pass into the key. */
+/* Appends a pass's lists of modules to the key, and clears them in the configuration. */
 static void move_lists(PassConfig *pass, Str *key)
 {
     for (const PassOption *o = pass_specs[pass->name]->options; o && o->field.path; o++) {
         const FieldKind kind = o->field.kind;
         if (kind != FIELD_modules && kind != FIELD_ops && kind != FIELD_styles) continue;
         Patterns *list = (Patterns *)(void *)((char *)pass + o->field.offset);
-        const uint64_t n = list->n; /* as wide as an address */
+        const uint64_t n = list->n; /* uint64_t, because it replaces an address in the key */
         str_add_bytes(key, &n, sizeof n);
         for (uint32_t i = 0; i < list->n; i++) add_pattern(&list->at[i], key);
         memset(list, 0, sizeof *list);
     }
 }
 
-/* True if one of the words could be an address in the arena. */
+/* True if one of the words has the value of an address in the arena. */
 static bool refers_to(const Str *words, const Arena *arena)
 {
     for (size_t i = 0; i + sizeof(void *) <= words->n; i += sizeof(void *)) {
@@ -85,9 +86,10 @@ static bool refers_to(const Str *words, const Arena *arena)
     return false;
 }
 
-/* Texts of a held script are equal if their addresses are equal (draft_kept), so the bytes of the
- * configuration may be compared. An address in the load's own arena could later belong to another
- * text. So a pointer that nobody has thought of here only prevents that a plan is used again. */
+/* For a script that is held open, equal texts have the same address (draft_kept). So the bytes of
+ * the configuration can be compared, addresses included. This is wrong only for addresses in the
+ * arena of the load itself, because another text could later get the same address. Therefore a
+ * configuration with such an address gets no key, and its plan is made again. */
 bool planned_key(const Planned *planned, const Arena *arena, Str *key)
 {
     Arena *scratch = arena_new();

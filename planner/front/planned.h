@@ -6,17 +6,17 @@
 #include "planner/base/str.h"
 #include "planner/front/config.h"
 
-/* A configuration in which every value that no pass may read is zero. So a plan cannot depend on
- * such a value. */
+/* A copy of a configuration in which each value that no pass may read is zero. A plan that is made
+ * from this copy cannot depend on such a value. */
 typedef struct Planned {
     Config config;
 } Planned;
 
 void config_planned(const Config *config, Planned *out);
 
-/* Appends to `key` bytes that are equal only for equal configurations of one script that is held
- * open. Returns false if there are no such bytes: the configuration has a schedule of its own, or
- * refers to memory of `arena`, the arena of its load. */
+/* Appends bytes to `key` that identify the configuration among all configurations of one script
+ * that is held open. Returns false if no such bytes exist: the configuration has a schedule of its
+ * own, or refers to memory in `arena`, the arena of its load. */
 bool planned_key(const Planned *planned, const Arena *arena, Str *key);
 
 #endif

@@ -1,5 +1,5 @@
-/* Builds the graph again from the records of the child's trace. It trusts no record: every index is
- * checked, and shapes are inferred anew. */
+/* Builds the graph again from the records of the child's trace. The child may be under the control
+ * of a hostile script, so every index is checked, and all shapes are inferred anew. */
 #include <assert.h>
 #include <string.h>
 
@@ -31,8 +31,8 @@ static bool add_module(Rebuild *b, Reader *r)
     return true;
 }
 
-/* In the varied mode no initial value is trivial. Biases and norms are not 0 and 1. Weights are
- * large enough that every gradient is of order 1. */
+/* Replaces an initial value by one that shows mistakes in a comparison: biases are not 0, norms are
+ * not 1, and weights are so large that all gradients are of order 1. */
 static Init varied(Init init)
 {
     if (init.kind == INIT_ones) return (Init){INIT_normal, 1, 0.1};
@@ -41,7 +41,8 @@ static Init varied(Init init)
     return init;
 }
 
-/* Each group holds `each` features of each segment, side by side. */
+/* Checks the order of a fused projection. Each group must hold `each` features of every segment,
+ * one segment after the other. */
 static bool order_fits(uint32_t at, uint32_t n, const int64_t *each, uint32_t n_dims,
                        const int64_t *dim)
 {
@@ -66,8 +67,8 @@ static bool get_dims(Reader *r, uint32_t *n_dims, int64_t dim[MAX_DIMS])
     return !r->bad;
 }
 
-/* Sets the number of features that each segment has in each group of dimension `dim`. Without
- * segments, features keep their order. */
+/* For a fused projection: the number of features that each segment has in each group of dimension
+ * `dim`. Without segments, features keep their order. */
 typedef struct SegmentOrder {
     uint32_t dim, n;
     int64_t each[FRONT_MOST_SEGMENTS];
@@ -125,13 +126,15 @@ static bool add_param(Rebuild *b, Reader *r)
     return true;
 }
 
-/* The dtype of statistics and state, whatever the precision of other tensors. */
+/* Returns the dtype of statistics and state: at least fp32, even if other tensors have a narrower
+ * one. */
 static DType wide(const Rebuild *b)
 {
     return b->draft->config.compute == DT_f64 ? DT_f64 : DT_f32;
 }
 
-/* State starts in a random direction, drawn like weights. The first update sets its length. */
+/* Adds a tensor that lives between steps. Its initial value has a random direction, drawn like a
+ * weight. The first update gives it its length. */
 static bool add_state(Rebuild *b, Reader *r)
 {
     Graph *g = b->graph;
@@ -154,7 +157,8 @@ static bool add_state(Rebuild *b, Reader *r)
     return true;
 }
 
-/* Statistics and losses have a wider dtype than the tensors that they describe. */
+/* Sets the dtypes of a node's outputs. Statistics and losses are wider than the tensors from which
+ * they are computed. */
 static void set_dtypes(Rebuild *b, const Node *n)
 {
     Graph *g = b->graph;
@@ -178,7 +182,7 @@ static bool within(int64_t x, int64_t most)
     return x > 0 && x <= most;
 }
 
-/* Makes the tensor with the images of n samples, as patches. */
+/* Adds the tensor with the images of n samples, cut into patches. */
 static TensorId add_image(Rebuild *b, const Attrs *attrs, int64_t n, Loc loc)
 {
     if (!within(attrs->rows, IMAGE_MOST) || !within(attrs->columns, IMAGE_MOST) ||
@@ -192,8 +196,8 @@ static TensorId add_image(Rebuild *b, const Attrs *attrs, int64_t n, Loc loc)
     return out;
 }
 
-/* Makes the data of a micro-batch: tokens, fields, or the offsets of a window's points. Returns 0
- * if there is no such source. */
+/* Adds the data of a micro-batch: tokens, fields, or the distances between points of a window.
+ * Returns 0 if the op is no such source. */
 static TensorId add_source(Rebuild *b, OpKind op, const Attrs *attrs, Loc loc)
 {
     const Config *c = &b->draft->config;
@@ -227,12 +231,14 @@ static TensorId add_source(Rebuild *b, OpKind op, const Attrs *attrs, Loc loc)
     return out[0];
 }
 
-/* The plan, not the model, determines the loss's divisor. */
+/* Replaces an op of a loss by the op with the plan's denominator, because the plan, not the model,
+ * determines the divisor. */
 static OpKind set_denominator(const Config *c, OpKind op, int64_t seq, Attrs *attrs)
 {
     attrs->scale = 1.0 / ((double)c->global_batch * (double)seq);
     attrs->count_all = c->denominator == DENOMINATOR_all;
-    if (op_dim(op, 0, INDEX_tokens) < 0) return op; /* every point counts */
+    /* a loss over points has no padding, so all denominators are equal */
+    if (op_dim(op, 0, INDEX_tokens) < 0) return op;
     attrs->group = 0;
     if (c->denominator != DENOMINATOR_microbatch_mean) return OP_xent_loss;
     attrs->group = c->group;
@@ -240,14 +246,14 @@ static OpKind set_denominator(const Config *c, OpKind op, int64_t seq, Attrs *at
     return OP_xent_loss_mean;
 }
 
-/* Each site that draws random numbers gets its number here; the child's number is ignored. */
+/* Gives each place that draws random numbers its number. The child's own number is not trusted. */
 static bool set_site(Rebuild *b, Attrs *attrs)
 {
     attrs->site = attrs->drop > 0 ? ++b->n_sites : 0;
     return attrs->drop >= 0 && attrs->drop < 1;
 }
 
-/* Returns how many tokens of a sequence have labels, so that the loss reads them. */
+/* Returns the number of tokens in each sequence that have labels. */
 static int64_t sequence_of_loss(const Config *c, const Graph *g, OpKind op, const TensorId *in,
                                 uint32_t n_in)
 {
@@ -347,7 +353,8 @@ static uint64_t elements(const Tensor *t)
     return n;
 }
 
-/* An embedding table that the head shares is also the weight of a product, so it counts. */
+/* Counts the parameters. An embedding table that the head shares is also the weight of a product,
+ * so it counts among the weights of products. */
 static void count_params(Graph *g)
 {
     for (NodeId id = 1; id < g->nodes.n; id++) {
@@ -388,7 +395,9 @@ bool rebuild_finish(Rebuild *b, Diag *d)
             g->info.d_model = weight_size(n->op, w, INDEX_features);
         }
         if (op_info(n->op)->flags & OP_OF_LOSS && op_dim(n->op, 0, INDEX_vocab) >= 0 &&
-            g->info.vocab == 0) /* the model has labels, but no table of tokens */
+            /* the model reads labels, but has no embedding table from which the vocabulary would
+             * follow */
+            g->info.vocab == 0)
             g->info.vocab = (uint32_t)g->tensors.at[n->in[0]].dim[op_dim(n->op, 0, INDEX_vocab)];
         if (op_joins_heads(n->op) && g->info.n_heads == 0) {
             if (g->info.d_model == 0) g->info.d_model = weight_size(n->op, w, INDEX_features);

@@ -1,11 +1,12 @@
-/* How another framework executes a plan, from its profile (scripts/runtimes): the kernels and host
- * times that the simulator charges, and the way in which it allocates memory. */
+/* The profile of another framework (scripts/runtimes): which kernels and host times the simulator
+ * charges for a plan, and how the framework allocates memory. */
 #ifndef TANDEM_FRONT_RUNTIME_CONFIG_H
 #define TANDEM_FRONT_RUNTIME_CONFIG_H
 
 #include "planner/ir/op/op.h"
 
-/* The ops that compile{} may fuse. block: ops of one block. model: any consecutive ops. */
+/* The ops that compile{} may fuse. block: only ops of the same block. model: any ops that follow
+ * each other. */
 #define COMPILE_PERS(X) X(block) X(model)
 typedef enum CompilePer {
 #define X(name) COMPILE_##name,
@@ -14,21 +15,22 @@ typedef enum CompilePer {
         COMPILE_PER_COUNT
 } CompilePer;
 
-/* triton: the first flash kernels written in Triton, with a bias added to the scores. unfused: a
- * product, a softmax and a second product, which write the scores to memory and read them back. */
+/* The kernels that compute attention. triton: the first flash kernels in Triton, which add a bias
+ * to the scores. unfused: a product, a softmax and a second product, which write the scores to
+ * memory and read them again. */
 #define ATTENTION_KERNELS(X) X(flash2) X(flash3) X(cudnn) X(triton) X(unfused)
 typedef enum AttentionKernel {
 #define X(name) ATTENTION_##name,
     ATTENTION_KERNELS(X)
 #undef X
-        ATTENTION_tandem, /* those of Tandem's executor; no profile names them */
+        ATTENTION_tandem, /* the kernels of Tandem's own executor; a profile cannot name them */
     ATTENTION_KERNEL_COUNT
 } AttentionKernel;
 
-/* Kernels whose time is mostly memory traffic. any: charged at the rate of large copies. The other
- * names say which library's kernel it is: PyTorch's elementwise kernels; vLLM's gated activation
- * and norm; the norms of cuDNN and of PyTorch (eager, fused); Triton's, written by hand or
- * compiled, which can also make 8-bit operands. */
+/* Kernels whose time is mostly the time of memory traffic. `any` is charged at the rate of large
+ * copies. The other names say whose kernel it is: PyTorch's elementwise kernels; vLLM's gated
+ * activation and norm; the norms of cuDNN and of PyTorch (eager, fused); Triton's kernels, written
+ * by hand or generated, which can also write 8-bit operands. */
 #define TRAFFIC_KERNELS(X)                                                                         \
     X(any)                                                                                         \
     X(elementwise)                                                                                 \
@@ -66,119 +68,142 @@ typedef enum MemoryRank {
 typedef enum InPlace { IN_PLACE_never, IN_PLACE_backward, IN_PLACE_always } InPlace;
 
 typedef struct RuntimeOp {
-    double kernels; /* number of kernels that the host launches; 0: the op is part of another
-                     * kernel */
-    double passes;  /* memory traffic, as a multiple of reading inputs and writing outputs once */
-    /* bytes for each element of the op's largest argument, allocated until its gradient op has run.
-     * They come in addition to the tensors that Tandem's op keeps */
+    /* kernels that the host launches for this op; 0: the op runs inside another op's kernel */
+    double kernels;
+    /* memory traffic / traffic of reading each input and writing each output once */
+    double passes;
+    /* bytes for each element of the op's largest argument that are allocated until the op's
+     * gradient has run, in addition to the tensors that Tandem's op keeps */
     double saved;
-    double scratch; /* bytes for each element, allocated only while the op runs */
-    double tensors; /* number of equal tensors in `scratch` */
-    double scores;  /* attention: bytes saved for each score, alive as long as `saved` */
-    /* experts: the op multiplies by a stacked copy of their weights, which is also saved */
+    /* bytes for each element of the op's largest argument, allocated only while the op runs */
+    double scratch;
+    double tensors; /* number of tensors of equal size that make up `scratch` */
+    /* for attention: bytes saved for each score, and allocated as long as `saved` */
+    double scores;
+    /* for experts: the op multiplies by a copy of all experts' weights in one tensor, and saves
+     * this copy */
     bool stacks;
-    bool remade;      /* its output is not saved: the backward ops that read it compute it again */
-    bool keeps_bytes; /* its inputs are saved in 8 bits */
-    bool reads_none;  /* the framework has no op for this gradient, so nothing is kept for it */
-    /* its output is never a tensor: the op that reads it computes it inside its kernel */
+    /* the output is not saved; the ops of the backward pass that read it compute it again */
+    bool remade;
+    bool keeps_bytes; /* the op saves its inputs in 8 bits */
+    bool reads_none;  /* the framework has no op for this gradient, so no tensor is kept for it */
+    /* the output never becomes a tensor: the op that reads it computes it inside its own kernel */
     bool folded;
-    /* a module keeps its output and the output's autograd graph until the next step. In a
-     * recomputed region, the tensors that autograd saved for the output then stay allocated */
+    /* a module keeps a reference to this output until the next step, and with it the output's
+     * autograd graph. In a recomputed region, the tensors that autograd saved for the output
+     * therefore stay allocated */
     bool keeps_graph;
-    bool waits;       /* forward: the host reads the result before it issues anything else */
-    InPlace in_place; /* its outputs reuse the memory of inputs that no later op needs */
-    /* the kind of kernel, if it is bound by memory; `passes` is then charged at this kernel's
-     * rate */
+    /* in the forward pass, the host waits for the result before it launches anything else */
+    bool waits;
+    InPlace in_place; /* whether the outputs reuse the memory of inputs that no later op needs */
+    /* for an op bound by memory: the kind of its kernel, whose rate applies to `passes` */
     TrafficKernel kernel;
 } RuntimeOp;
 
-/* A profile: scripts/runtimes/NAME.lua. name NULL: Tandem's own executor. Host times assume one
- * process that issues everything in program order. */
+/* The contents of a profile, scripts/runtimes/NAME.lua. If the name is NULL, Tandem's own executor
+ * runs the plan. The host times assume one process that launches everything in the order of the
+ * program. */
 typedef struct Runtime {
     const char *name;
     AttentionKernel attention;
-    double kernel_s;   /* time to issue a kernel of an eager op */
-    double compiled_s; /* time to issue a kernel of a compiled region */
-    /* additional time for each op if tp > 1, because its tensors carry a layout */
+    double kernel_s;   /* host time to launch a kernel of an op that is not compiled */
+    double compiled_s; /* host time to launch a kernel of a compiled region */
+    /* additional host time for each op if tp > 1, because its tensors then carry a
+     * layout (DTensor) */
     double tensor_s;
-    double collective_s; /* time to issue a collective */
-    double unit_s;       /* additional time for each gather and each reduction of sharded units */
-    double update_s;     /* time to issue the update of a unit */
-    double step_s;       /* time between steps, during which the device idles */
-    CompilePer compiled; /* the extent of compilation; read only if is_compiled */
-    bool is_compiled;    /* the plan has compile{} */
-    /* compile{} also compiles the loss, which is a function outside the model */
+    double collective_s; /* host time to launch a collective */
+    /* additional host time for each gather and each reduction of a sharded unit */
+    double unit_s;
+    double update_s;     /* host time to launch the update of a unit */
+    double step_s;       /* time between two steps during which the device does nothing */
+    CompilePer compiled; /* which ops are compiled together; read only if is_compiled */
+    bool is_compiled;    /* the plan lists compile{} */
+    /* compile{} also compiles the loss function, which is not part of the model */
     bool compiles_loss;
-    /* 8-bit scales come from past steps, and weights are quantised once a step */
+    /* scales of 8-bit numbers come from earlier steps, and weights are quantised once in
+     * each step */
     bool delayed;
     bool expandable;         /* the allocator's segments grow in place (expandable segments) */
     MemoryKind reports;      /* the memory that the framework's logs report as the peak */
-    MemoryRank reports_rank; /* the rank whose peak the logs report */
-    double bucket_elements;  /* DeepSpeed's ZeRO: reduce_bucket_size; 0: not DeepSpeed */
+    MemoryRank reports_rank; /* the rank whose peak the framework's logs report */
+    /* for DeepSpeed's ZeRO: reduce_bucket_size; 0: the framework is not DeepSpeed */
+    double bucket_elements;
     double prefetch_elements, live_elements, reuse_elements,
         persist_elements; /* stage 3's prefetch_bucket_size, max_live_parameters,
                            * max_reuse_distance, param_persistence_threshold */
-    /* bytes for each element of a weight's gradient: a product writes a temporary tensor that is
-     * then added to the gradient; 0: products accumulate directly */
+    /* bytes for each element of a weight's gradient. Such a gradient is first a temporary tensor,
+     * which is then added to the accumulated gradient. 0: products add to it directly */
     double added_bytes;
-    bool head_outside;    /* the loss reads the head's weight outside the head's module */
-    bool holds_arguments; /* Python keeps a module's arguments alive until the call returns */
-    bool holds_logits;    /* Python keeps the logits until the next logits exist */
-    /* attention repeats keys and values for each query head, and saves the copies */
+    /* the loss function multiplies by the head's weight itself, outside the head's module */
+    bool head_outside;
+    /* Python keeps a module's inputs allocated until the module's call returns */
+    bool holds_arguments;
+    /* Python keeps the logits allocated until the next micro-batch's logits exist */
+    bool holds_logits;
+    /* attention copies keys and values for each query head, and saves the copies */
     bool expands_kv;
-    /* a reduced gradient of a sharded unit is cast to the dtype of its parameters at rest */
+    /* after the reduction, the gradient of a sharded unit is cast to the dtype in which its
+     * parameters are stored */
     bool casts_gradients;
-    bool makes_states; /* the first step makes the optimizer's states, after its backward pass */
-    bool starts_whole; /* without tp{} and pp{}, each device first holds the whole model */
-    /* experts: each expert gets as many rows as the fullest expert, but only in the product; the
-     * additional rows are padding. Ranks exchange only the chosen rows, and all of them may go to
-     * one rank */
+    /* the optimizer's state is allocated in the first step, after the backward pass */
+    bool makes_states;
+    /* without tp{} and pp{}, each device holds the whole model when the run starts */
+    bool starts_whole;
+    /* for experts: in the product, every expert gets as many rows as the fullest expert, and the
+     * additional rows are padding. Ranks exchange only the chosen rows, without padding, so one
+     * rank may receive all of them */
     bool pads_late;
-    /* the last stage keeps the output of each micro-batch to the end of the step */
+    /* the last stage keeps the outputs of all micro-batches until the end of the step */
     bool keeps_outputs;
-    bool keeps_sent; /* every stage keeps the activations that it sends forward */
-    /* a stage receives each micro-batch, in both directions, into a permanent tensor for that
-     * micro-batch. The gradients that the stage sends live to the end of the step */
+    bool keeps_sent; /* every stage keeps the activations that it has sent forward */
+    /* a stage receives each micro-batch, in both directions, into a tensor that it never frees.
+     * Gradients that the stage has sent stay allocated until the end of the step */
     bool keeps_received;
-    /* number of the model's first blocks whose saved activations are in host memory */
+    /* number of the model's first blocks whose saved activations are kept in host memory */
     double offloaded_blocks;
-    bool host_optimizer; /* the optimizer's state and the fp32 weights are in host memory */
-    /* gradients that ranks keep whole are in one buffer from the start of the run, also between
-     * steps */
+    bool host_optimizer; /* the optimizer's state and the fp32 weights are kept in host memory */
+    /* gradients that ranks hold whole are in one buffer, which stays allocated during the
+     * whole run */
     bool holds_gradients;
-    /* the plan's passes reduce gradients of sharded units in each micro-batch, so that ranks do not
-     * keep them whole; found from the passes */
+    /* derived from the passes, not from the profile: gradients of sharded units are reduced in each
+     * micro-batch, so ranks do not hold them whole */
     bool scatters_gradients;
-    /* bytes of cuBLAS's workspace, taken from the allocator; 0: PyTorch's default for the device */
+    /* bytes of cuBLAS's workspace, which PyTorch's allocator provides; 0: PyTorch's default for the
+     * device */
     double workspace_bytes;
-    double n_workspaces; /* number of workspaces: each thread that multiplies has its own; 0: one */
-    double library_bytes; /* workspace of another library, also taken from the allocator */
-    /* the product for a weight's gradient adds to the gradient's buffer, and also makes a tensor */
+    /* number of such workspaces: each thread that launches products has one; 0: one */
+    double n_workspaces;
+    /* bytes of another library's workspace, which PyTorch's allocator provides, too */
+    double library_bytes;
+    /* the product for a weight's gradient adds to the gradient's buffer, but also allocates a
+     * tensor */
     bool makes_gradients;
-    bool keeps_returned; /* with makes_gradients: one such tensor for each size of a block's weights
-                            stays alive */
-    double update_bytes; /* bytes for each updated element, held during the update */
-    double master_bytes; /* bytes of each fp32 weight of the optimizer; 0: four */
-    bool frozen_base;    /* LoRA: weights have no gradients and no optimizer state */
-    /* a product next to a gather or a reduction over tp is cut into as many pieces as there are
-     * ranks, and waits for only one piece */
+    /* with makes_gradients: for each size of weight in a block, one such tensor stays allocated */
+    bool keeps_returned;
+    double update_bytes; /* bytes for each element that is updated, allocated during the update */
+    double master_bytes; /* bytes of each element of the optimizer's fp32 weights; 0: four */
+    /* for LoRA: the model's weights have no gradients and no optimizer state */
+    bool frozen_base;
+    /* a product beside a gather or a reduction over tp is cut into as many parts as tp has ranks.
+     * It waits only for the communication of one part */
     bool overlaps_tp;
-    /* products wait for this fraction of an exchange between ranks of experts; 0: for all of it */
+    /* the fraction of an exchange between ranks of experts for which products wait; 0: the whole
+     * exchange */
     double exchange_part;
-    /* another library than NCCL exchanges tokens between ranks of experts, with its own buffers */
+    /* ranks of experts exchange tokens with a library other than NCCL, which has its own buffers */
     bool own_exchange;
-    bool keeps_gathered;  /* default of tp's keep_gathered if sequence is true */
-    bool keeps_quantised; /* default of float8's keep_quantised */
-    /* bytes of each number, with its part of a scale, of quantised activations; 0: as in the plan
-     */
+    bool keeps_gathered;  /* default of the option keep_gathered of tp{} if `sequence` is true */
+    bool keeps_quantised; /* default of the option keep_quantised of float8{} */
+    /* bytes of each element of quantised activations, scale included; 0: as the plan says */
     double quantised_bytes;
-    double message_s; /* additional host time for each message between stages */
-    double pass_s;    /* additional host time for each pass of a micro-batch through a stage */
-    /* the host waits for messages between stages, if each rank has one stage */
+    double message_s; /* additional host time for each message between pipeline stages */
+    double pass_s;    /* additional host time for each micro-batch that passes through a stage */
+    /* if each rank has one stage, the host waits until messages between stages have arrived */
     bool waits_messages;
-    double host_factor; /* multiplies the profile's host times, for another CPU; 0: 1 */
-    double input_s;     /* time of the loader to read a sequence, while the previous step
-                         * computes */
+    /* all host times of the profile are multiplied by this, for another CPU; 0: 1 */
+    double host_factor;
+    /* time of the data loader to read a sequence, while the previous step computes */
+    double input_s;
     RuntimeOp op[OP_COUNT];
 } Runtime;
 

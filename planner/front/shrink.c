@@ -1,13 +1,14 @@
 /* Makes a plan small for --verify: fewer ranks, micro-batches and stages. The small model is then
- * planned in the same way as the whole one. Of the model, only one property matters here: whether
- * its sizes follow the mesh. */
+ * planned like the whole model. This file knows only one property of the model: whether its sizes
+ * follow the mesh. */
 #include <assert.h>
 #include <string.h>
 
 #include "planner/front/parent.h"
 #include "planner/front/pass_spec.h"
 
-/* The patterns of a pass may name layers that the small model does not have. */
+/* Lets the pass's patterns name layers that do not exist, because the small model has
+ * fewer layers. */
 static void may_miss(PassConfig *pass)
 {
     for (const PassOption *o = pass_specs[pass->name]->options; o && o->field.path; o++) {
@@ -26,9 +27,9 @@ static uint32_t least_divisor(uint32_t n)
     return k;
 }
 
-/* A multiple of 4 becomes 4, because a weight matrix may be divided over more ranks than it has KV
- * heads. If the model keeps its sizes, the result must divide n: a size that divides evenly over n
- * also divides evenly over every divisor of n. */
+/* Returns the small size of an axis of n ranks: 4 if n is a multiple of 4, because the ranks then
+ * outnumber the KV heads of the small model and --verify tests that case. If the model keeps its
+ * sizes, the result must divide n: then it divides every size that n divides. */
 static uint32_t by_fours(uint32_t n, bool sizes_follow)
 {
     if (n == 1) return 1;
@@ -37,16 +38,17 @@ static uint32_t by_fours(uint32_t n, bool sizes_follow)
     return least_divisor(n);
 }
 
-/* True if axis a is reduced before axis b. Of equal sizes, the outermost axis is reduced, but an
- * axis of stages last: without it, no pipeline would be compared. */
+/* True if axis a must be reduced before axis b. The larger axis comes first. Of equal axes the
+ * outermost comes first, except an axis of pipeline stages, which comes last: without it, --verify
+ * would not test the pipeline. */
 static bool is_reduced_before(const Config *c, uint32_t a, uint32_t b)
 {
     if (c->axis_size[a] != c->axis_size[b]) return c->axis_size[a] > c->axis_size[b];
     return (axis_info((AxisName)b)->flags & AXIS_STAGES) != 0;
 }
 
-/* Reduces the largest axis to 2, then to 1, until there are at most sixteen ranks; fixed axes
- * stay. */
+/* Until there are at most sixteen ranks, reduces the largest axis to 2, and then to 1. Axes marked
+ * in `fixed` stay. */
 static void limit_ranks(Config *c, const bool *fixed)
 {
     for (;;) {
@@ -61,8 +63,8 @@ static void limit_ranks(Config *c, const bool *fixed)
     }
 }
 
-/* Returns the small size of one axis, by its row of axes.def. Sets `stays` if it must not shrink
- * further. */
+/* Returns the small size of an axis, as its row in axes.def says. Sets `stays` if the axis must not
+ * shrink further. */
 static uint32_t shrunk(const AxisInfo *axis, uint32_t n, bool sizes_follow, bool *stays)
 {
     const uint32_t least = n == 1 ? 1 : n % 2 == 1 ? 3 : 2;
@@ -70,7 +72,8 @@ static uint32_t shrunk(const AxisInfo *axis, uint32_t n, bool sizes_follow, bool
     switch (axis->shrinks) {
     case SHRINKS_to_least: return least;
     case SHRINKS_to_divisor:
-        *stays = !sizes_follow && n % 2 == 1; /* 2 need not divide a size that n divides */
+        /* a size that divides evenly over n ranks need not divide over 2 */
+        *stays = !sizes_follow && n % 2 == 1;
         return n > 1 && !sizes_follow ? least_divisor(n) : least;
     case SHRINKS_to_divisor_for_good:
         *stays = !sizes_follow;
@@ -92,8 +95,8 @@ static void shrink_axes(Shrink *s, bool sizes_follow)
         n[a] = shrunk(axis_info((AxisName)a), n[a], sizes_follow, &s->stays[a]);
 }
 
-/* Returns the fewest tokens of a sequence: five tokens, or blocks of tokens, for each piece that a
- * rank can hold. */
+/* Returns the smallest length of a sequence: five tokens, or blocks of tokens, for each part of the
+ * sequence that a rank may hold. */
 static int64_t least_tokens(const Config *c, uint32_t block)
 {
     int64_t tokens = 5 * (int64_t)block;
@@ -104,8 +107,8 @@ static int64_t least_tokens(const Config *c, uint32_t block)
     return tokens;
 }
 
-/* Divides experts over ranks of the same axes as before: all ranks of an axis, or a part. The ranks
- * of the axis ep come from the innermost data axis that gave ranks to it. */
+/* Divides experts over ranks of the same axes as before: either all ranks of an axis or a factor of
+ * them. The ranks of ep come from the innermost data axis that gave ranks to ep before. */
 static void shrink_experts(Config *c, const uint32_t was[AXIS_NAMES])
 {
     const AxisName folds = axes_first(axes_with(AXIS_FOLDS));
@@ -125,7 +128,8 @@ static void shrink_experts(Config *c, const uint32_t was[AXIS_NAMES])
     }
 }
 
-/* Axes > 1 stay > 1, with at most sixteen ranks; then each pass shrinks its own numbers. */
+/* Every axis of several ranks keeps several ranks, but at most sixteen ranks remain. Then each pass
+ * shrinks its own numbers. */
 void draft_shrink(Draft *draft, bool sizes_follow)
 {
     Config *c = &draft->config;
@@ -142,13 +146,13 @@ void draft_shrink(Draft *draft, bool sizes_follow)
     shrink_experts(c, s.axis_was);
     data = config_data_ranks(c);
     if (c->micro_batch > 2) c->micro_batch = 2;
-    if (s.fills_pipe) /* interleaved schedules need a multiple of the stages' ranks */
+    if (s.fills_pipe) /* an interleaved schedule needs a multiple of pp micro-batches */
         n_micro = 2 * (int64_t)config_ranks(c, axes_with(AXIS_STAGES));
     else if (n_micro > 3 && !s.keeps_batch)
         n_micro = 3;
     c->global_batch = c->micro_batch * data * n_micro;
     const int64_t seq = least_tokens(c, s.block);
-    if (c->seq > seq && !c->height) c->seq = seq; /* a shrunk model may choose another grid */
+    if (c->seq > seq && !c->height) c->seq = seq; /* the small model may choose another grid */
     uint32_t ranks = 1;
     for (int a = 0; a < AXIS_NAMES; a++) ranks *= c->axis_size[a];
     c->cluster.nodes = 1;

@@ -1,4 +1,4 @@
-/* Writing, sending and reading records. The meaning of records is not known here. */
+/* Writes, sends and reads records. This file does not know what a record means. */
 #include "planner/front/stream.h"
 #include "planner/base/clock.h"
 
@@ -114,7 +114,7 @@ bool reader_finished(const Reader *r)
     return !r->bad && r->n == 0;
 }
 
-/* Receives more bytes, or returns why it cannot. */
+/* Receives more bytes. Returns the reason if it cannot. */
 static StreamState receive(Channel *c, double deadline_s)
 {
     if (c->used > 0) {

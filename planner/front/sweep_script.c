@@ -1,5 +1,5 @@
-/* A script that returns a sweep: evaluated once, in a process that stays to answer calls of the
- * sweep's functions. */
+/* A script that returns a sweep. The script is evaluated once, in a process that then stays alive
+ * and answers calls of the sweep's functions. */
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -12,11 +12,12 @@
 
 typedef struct SweepProcess {
     Script script;
-    Draft draft; /* the names of files, for source locations */
+    Draft draft; /* has the names of the files, from which locations are made */
     Arena *arena;
-    Loc plan;            /* the location where the script names its plan */
-    const char *kind;    /* "sweep" or "plan"; NULL: not known yet */
-    const char *written; /* the plan's path as the script writes it */
+    Loc plan; /* the line at which the script names its plan */
+    /* the kind of value that the script returned: "sweep" or "plan"; NULL: not known yet */
+    const char *kind;
+    const char *written; /* the plan's path as the script gives it */
 } SweepProcess;
 
 /* Reads a record that describes the sweep. */
@@ -47,7 +48,7 @@ static bool take_content(FrontSweep *sweep, Reader *r)
     return true;
 }
 
-/* Reads the text that follows the answer of a call. */
+/* Reads the reason that may follow the answer of a call. */
 static bool take_why(SweepProcess *p, Reader *r, SweepAnswer *answer)
 {
     get_text(r, p->arena);
@@ -67,7 +68,7 @@ static bool take_answer(SweepProcess *p, RecordKind kind, Reader *r, SweepAnswer
     return reader_finished(r);
 }
 
-/* Reads one record. `answer` NULL: the script is being evaluated. */
+/* Reads one record. `answer` is NULL while the script is being evaluated, before any call. */
 static bool take(FrontSweep *sweep, RecordKind kind, Reader *r, SweepAnswer *answer)
 {
     SweepProcess *p = sweep->process;
@@ -84,7 +85,7 @@ static bool take(FrontSweep *sweep, RecordKind kind, Reader *r, SweepAnswer *ans
     return p->script.done;
 }
 
-/* Reads records until the process has finished the script or a call. */
+/* Reads records until the script, or a call of a function, has finished. */
 static bool listen_to(FrontSweep *sweep, SweepAnswer *answer, Diag *d)
 {
     SweepProcess *p = sweep->process;
@@ -116,7 +117,7 @@ static bool listen_to(FrontSweep *sweep, SweepAnswer *answer, Diag *d)
     return false;
 }
 
-/* True for a path without "." at the start of a part, and without "/" at its own start. */
+/* True if no part of the path begins with "." and the path does not begin with "/". */
 static bool is_inside(const char *path)
 {
     for (const char *part = path;; part++) {
@@ -126,7 +127,8 @@ static bool is_inside(const char *path)
     }
 }
 
-/* Finds the plan's script beside the sweep's script, or else in the library. */
+/* Finds the script of the plan in the folder of the sweep's script or, if it is not there, in the
+ * library. */
 static bool find_plan(FrontSweep *sweep, const char *path, Diag *d)
 {
     SweepProcess *p = sweep->process;
@@ -180,7 +182,8 @@ bool front_sweep_call(FrontSweep *sweep, SweepCall call, const FrontPairs *setti
     SweepProcess *p = sweep->process;
     StreamWriter w = {.bytes = str_in(p->arena)};
     *answer = (SweepAnswer){.text = NULL};
-    if (p->script.pid < 0) return false; /* an error that was already reported has ended it */
+    /* the process has already ended, and the reason was reported */
+    if (p->script.pid < 0) return false;
     put_u32(&w, (uint32_t)call);
     put_u32(&w, settings->n);
     put_u32(&w, result != NULL ? result->n : 0);

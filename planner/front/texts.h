@@ -1,15 +1,15 @@
-/* Texts that outlive a load of a script that is held open. Each text is kept once. */
+/* Texts that live as long as a script that is held open. Equal texts are stored once. */
 #ifndef TANDEM_FRONT_TEXTS_H
 #define TANDEM_FRONT_TEXTS_H
 
 #include "planner/base/list.h"
 
 typedef struct KeptTexts {
-    Arena *arena; /* of the texts */
+    Arena *arena; /* holds the texts */
     LIST(const char *) all;
 } KeptTexts;
 
-/* Returns the only copy of a text. NULL gives NULL. */
+/* Returns the only stored copy of a text. Returns NULL for NULL. */
 const char *texts_keep(KeptTexts *texts, const char *text);
 
 #endif

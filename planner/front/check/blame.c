@@ -1,5 +1,6 @@
-/* An error that involves several values is reported at the line of one value. If --set gave another
- * of these values, the error is reported at --set instead, because the script was fine before. */
+/* An error that involves several values is reported at the line of one of these values. If --set
+ * gave one of them, the error is reported at that --set instead, because the script was correct
+ * without the setting. */
 #include "planner/front/check/blame.h"
 
 #include <ctype.h>
@@ -7,8 +8,9 @@
 
 #include "planner/front/keys/fields.h"
 
-/* The values that each rule compares. A table such as `mesh` stands for all values in it that the
- * message names. `mended`: the value that the hint tells the user to change; it is blamed first. */
+/* Each row names a rule and the values that the rule compares. A table such as `mesh` stands for
+ * all its values that the message names. `mended` is the value that the hint tells the user to
+ * change. A setting of that value is blamed before the others. */
 static const struct {
     const char *rule, *values, *mended;
 } table[] = {
@@ -64,8 +66,8 @@ static bool names(const char *text, const char *word, size_t n)
     return false;
 }
 
-/* True if the setting gave this value, or a value of this table that the message names by its key
- * or by its word. */
+/* True if the setting `set` gave this value. Also true if `value` is a table and `set` gave one of
+ * its values that the message names, by its key or by its word. */
 static bool gave(const char *set, const char *value, size_t n, const char *message)
 {
     const char *equals = strchr(set, '='), *key = set;
@@ -79,7 +81,7 @@ static bool gave(const char *set, const char *value, size_t n, const char *messa
            (isalpha((unsigned char)*word) && names(message, word, strlen(word)));
 }
 
-/* True if the setting gave one of the values. */
+/* True if the setting `set` gave one of the `values`, which are separated by spaces. */
 static bool gave_any(const char *set, const char *values, const char *message)
 {
     for (;; values++) {
@@ -96,9 +98,10 @@ static bool is_open(const char *set)
     return n > 3 && strcmp(set + n - 3, "=-1") == 0;
 }
 
-/* Returns the setting to blame; NULL: none. A size of -1 follows from the others, so it is blamed
- * only if no other setting is. If the model is the user's own, the line of a module says more than
- * the setting of the model. */
+/* Returns the setting that caused the error, or NULL if no setting did. A size of -1 is computed
+ * from the other sizes, so its setting is returned only if no other setting fits. If the model is
+ * the user's own script, the error keeps its line in that script, which says more than the setting
+ * of the model. */
 static const char *find(const char *const *set, uint32_t n, const char *values,
                         const Diagnostic *item)
 {

@@ -4,9 +4,9 @@
 
 #include "planner/base/diag.h"
 
-/* Looks at the errors of `d` from item `first` on. If a setting gave a value that the error's rule
- * compares, moves the error to the last such setting. Other errors keep their location. set[i]:
- * "mesh.tp=4". */
+/* Looks at the errors in `d` from item `first` on. If a setting gave a value that the error's rule
+ * compares, moves the error to the last such setting. Other errors keep their location. set [n]
+ * holds the settings as texts, such as "mesh.tp=4". */
 void front_blame_settings(const char *const *set, uint32_t n, uint32_t first, Diag *d);
 
 /* Returns row i of the table of rules: the values that the rule compares, separated by spaces. NULL

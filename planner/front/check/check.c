@@ -8,7 +8,7 @@
 #include "planner/base/cores.h"
 #include "planner/front/parent.h"
 
-enum { MOST_TRIES = 8 }; /* each compiles a plan, which can take a second */
+enum { MOST_TRIES = 8 }; /* to test one setting, a plan is compiled, which can take a second */
 
 static void check_missing(Draft *draft)
 {
@@ -34,7 +34,7 @@ static void check_missing(Draft *draft)
         if (draft_has(draft, path)) continue;
         if (dot != NULL &&
             !draft_has_table(draft, arena_copy(draft->arena, path, (size_t)(dot - path))))
-            continue; /* the table itself is missing or no table, which was already reported */
+            continue; /* a table that is missing or has a wrong type was already reported */
         diag_error(draft->d, FAULT_input, "missing-key", draft_loc(draft, path),
                    "the plan has no %s", path);
         if (needed[i][1] != NULL) diag_hint(draft->d, "%s", needed[i][1]);
@@ -87,7 +87,8 @@ static const char *mesh_text(const Draft *draft)
     return s.n > 0 ? str_text(&s) : "1";
 }
 
-/* Appends a setting that fills the cluster, for session_try_fillings. */
+/* Remembers a setting with which the mesh would fill the cluster. session_try_fillings tests it
+ * later. */
 static void propose(Draft *draft, const char *key, uint64_t size)
 {
     const unsigned long long n = size;
@@ -195,13 +196,14 @@ static void resolve_mesh(Draft *draft, uint64_t world)
     }
 }
 
-/* Only if the user wrote the number of nodes must the mesh fill all of them. */
+/* Returns true if the mesh may leave a part of the cluster unused and fits into it. Only a mesh on
+ * a cluster whose number of nodes the user gave must use all devices. */
 static bool fits_named(const Draft *draft, double product, uint64_t world)
 {
     return draft->named != NULL && draft->named_nodes == 0 && product <= (double)world;
 }
 
-/* A network with routes needs a place for each node. */
+/* Checks that a network with routes (torus, dragonfly) has a position for each node. */
 static bool check_topology(Draft *draft)
 {
     const Topology *t = &draft->config.cluster.topology;
@@ -270,10 +272,11 @@ static void check_batch(Draft *draft)
 {
     Config *c = &draft->config;
     int64_t data = config_data_ranks(c);
-    int64_t step = c->micro_batch * data; /* both below 2^30 */
+    int64_t step = c->micro_batch * data; /* cannot overflow: both factors are below 2^30 */
     if (c->height && c->denominator == DENOMINATOR_microbatch_mean)
         c->denominator =
-            DENOMINATOR_kept; /* every point counts, so both denominators give the same loss */
+            /* no point of a field is padding, so both denominators give the same loss */
+            DENOMINATOR_kept;
     if (c->denominator == DENOMINATOR_microbatch_mean) {
         diag_warning(draft->d, "mean-of-means", draft_loc(draft, "batch.denominator"),
                      "the loss is the mean of the means of %lld sequences each, so a token of a "
@@ -317,7 +320,7 @@ static void dtype_unsupported(Draft *draft, Loc loc, const char *path, DType typ
     if (s.n > 0) diag_hint(draft->d, "it can: %s", str_text(&s));
 }
 
-/* Checks fsdp2 { mp }: the units' dtypes follow the rules of `precision`. */
+/* Checks that the dtypes in fsdp2 { mp } obey the rules that also hold for `precision`. */
 static void check_policy(Draft *draft, uint32_t pass)
 {
     const MpPolicy *mp = &draft->config.passes[pass].fsdp2.mp;
@@ -391,7 +394,7 @@ static void check_optimizer(Draft *draft)
             diag_error(draft->d, FAULT_input, "out-of-range", draft_loc(draft, below_one[i]),
                        "%s = %g must be below 1, because the average would never change",
                        below_one[i], beta[i]);
-    /* smaller values are 0 in fp32; all others are possible */
+    /* a smaller eps would be rounded to 0 in fp32 */
     if (o->kind == OPTIMIZER_adamw && o->eps < 1e-37)
         diag_error(draft->d, FAULT_input, "out-of-range", draft_loc(draft, "optimizer.eps"),
                    "optimizer.eps = %g must be at least 1e-37, because a weight without a gradient "
@@ -407,7 +410,7 @@ static void check_optimizer(Draft *draft)
                    (long long)o->warmup_steps, (long long)o->total_steps);
 }
 
-/* Reports options that have no effect with the given values. */
+/* Reports options of pp{} that have no effect together with the other values. */
 static void check_idle(Draft *draft, const PpOptions *pp, Loc loc)
 {
     if (pp->round && !pp->layers_per_stage) {
@@ -453,7 +456,7 @@ static void fill_chunks(Draft *draft, PpOptions *pp, Loc loc)
     if (!pp->chunks) pp->chunks = pp->is_own ? 1 : schedule_traits(pp->schedule).least_chunks;
 }
 
-/* Fills in the properties of this machine. */
+/* Fills in the memory and the core count of the machine on which Tandem runs. */
 static void fill_local(Config *c)
 {
     if (!c->cluster.is_local) return;

@@ -1,5 +1,5 @@
-/* Chooses the cluster of a plan: from the script or named by the caller, then changed by settings.
- * It must have a network if it has several nodes. */
+/* Chooses the cluster of a plan. The script or the caller names the cluster, and then settings
+ * change it. A cluster of several nodes must have a network. */
 #include <stddef.h>
 #include <string.h>
 
@@ -34,8 +34,8 @@ void draft_name_cluster(Draft *draft, const FrontOptions *o, const Cluster *name
     draft->sets_gpu = last_setting(o, "gpu") != NULL;
 }
 
-/* Puts the GPU of --set gpu= into the named cluster. The script's process has put it into the
- * script's cluster. The price of another GPU in these nodes is not known. */
+/* Copies the GPU that --set gpu= put into the script's cluster to the named cluster. The price of
+ * these nodes with another GPU is not known, so the named cluster then has no price. */
 static void take_gpu(Draft *draft, const Cluster *script)
 {
     Device *device = &draft->config.cluster.device;
@@ -54,7 +54,7 @@ static void keep_settings(Draft *draft, const Cluster *script)
         const Seen *seen = &draft->seen.at[i];
         if (strncmp(seen->path, "cluster.", 8) != 0 || !is_setting(seen)) continue;
         const Field *f = field_of_plan(seen->path);
-        if (f == NULL) continue; /* an unknown key was already reported */
+        if (f == NULL) continue; /* an unknown key was reported when it was read */
         size_t at = f->offset - offsetof(Draft, config.cluster), n = field_bytes(f->kind);
         if (n > 0) memcpy((char *)c + at, (const char *)script + at, n);
         if (strcmp(seen->path, "cluster.nodes") == 0) draft->named_nodes = c->nodes;
@@ -82,7 +82,8 @@ void draft_check_network(Draft *draft)
 {
     const Cluster *c = &draft->config.cluster;
     if (draft->unsure || c->is_local || c->nodes < 2) return;
-    /* the other networks have rates for their own links */
+    /* in a torus or a dragonfly, each link has a rate of its own, so rates of NICs are
+     * not needed */
     if (c->topology.kind != TOPOLOGY_tree) return;
     if (c->nics_per_node > 0 && c->nic_bytes_per_s > 0) return;
     const char *key = c->nics_per_node == 0 ? "nics_per_node" : "nic_bytes_per_s";

@@ -7,7 +7,8 @@ bool draft_has_fields(const Draft *draft)
            draft_has(draft, "batch.width");
 }
 
-/* A batch of fields must state all sizes. Its sequence length becomes the number of grid points. */
+/* Checks that the plan gives all sizes of a batch of fields. Sets the sequence length to the number
+ * of grid points. */
 void draft_check_fields(Draft *draft)
 {
     static const char *const needed[] = {"batch.channels", "batch.height", "batch.width"};

@@ -1,8 +1,9 @@
 /* Checks that the device has the products of float8{}. */
 #include "planner/front/parent.h"
 
-/* Products of blocks multiply with the blocks' scales, which few devices can do. A rate alone is
- * not enough: a setting can give one to a device that lacks the instruction. */
+/* Checks that the device has an instruction that multiplies 8-bit blocks together with their
+ * scales. Few devices have one. A rate in the configuration is no proof: a setting can give a rate
+ * to a device that lacks the instruction. */
 static void check_blocks(Draft *draft, const PassConfig *pass)
 {
     const Device *device = &draft->config.cluster.device;
@@ -24,7 +25,8 @@ static void check_blocks(Draft *draft, const PassConfig *pass)
                   name);
 }
 
-/* float8{} computes in e4m3 and e5m2; the other types must not be wider than fp32. */
+/* float8{} needs a device with rates for the 8-bit types e4m3 and e5m2. The plan's other types must
+ * not be wider than fp32. */
 void draft_check_float8(Draft *draft)
 {
     const Config *c = &draft->config;

@@ -1,5 +1,6 @@
-/* Source locations and errors, which all parts of the child need. Every failure is a record with a
- * source line. */
+/* The child is the process that evaluates a script. This file handles its source locations and
+ * errors, which all other files of the child need. Every failure is sent as a record with a source
+ * line. */
 #include "planner/front/child/child.h"
 
 #include <assert.h>
@@ -17,7 +18,8 @@ Child *child_of(lua_State *L)
     return c;
 }
 
-/* A chunk is named "=3" after the number of its source. */
+/* Returns the location at which the function of `ar` runs. Lua knows a chunk by a name that the
+ * loader chose: "=3" is source 3. */
 static ScriptLoc loc_of(const Child *c, const lua_Debug *ar)
 {
     ScriptLoc loc = {0, 0};
@@ -77,8 +79,9 @@ void child_put_loc(Child *c, ScriptLoc loc)
     put_u32(&c->out, loc.line);
 }
 
-/* For a line of a library script that is running, returns the line of the user's script that called
- * it. Source 0: `loc` is not a line of the library, or no script of the user is running. */
+/* If `loc` is a line of a library script that is running, returns the line of the user's script
+ * that called the library. Returns source 0 if `loc` is not in the library, or if no script of the
+ * user is running. */
 static ScriptLoc user_of(Child *c, ScriptLoc loc)
 {
     if (loc.source == 0 || !c->source[loc.source].shipped) return (ScriptLoc){0, 0};
@@ -141,7 +144,7 @@ const char *child_near_or_all(lua_State *L, const char *word, int list)
     return all.n > 0 ? str_text(&all) : NULL;
 }
 
-/* An error of Tandem is a userdata, whose content no script can read or change. */
+/* The error value that Tandem raises is a userdata, so that no script can read or change it. */
 typedef struct RaisedAt {
     ScriptLoc loc, user;
 } RaisedAt;
@@ -160,7 +163,7 @@ static void push_error(lua_State *L, const char *rule, ScriptLoc loc, const char
     luaL_setmetatable(L, error_key);
 }
 
-/* Returns a part of the error at `index`; NULL: it has no such part. */
+/* Returns entry number `part` of the error at `index`, or NULL if the error has no such entry. */
 static const char *error_part(lua_State *L, int index, int part)
 {
     lua_getiuservalue(L, index, part);
@@ -191,7 +194,7 @@ void child_check_text(Child *c, const char *what, const char *text, size_t n, Sc
                 (unsigned)(unsigned char)text[bad]);
 }
 
-/* Returns NULL if the value is no error of Tandem. */
+/* Returns the value as an error of Tandem, or NULL if it is none. */
 static const RaisedAt *raised(lua_State *L, int index)
 {
     return luaL_testudata(L, index, error_key);
@@ -213,8 +216,9 @@ void child_open_errors(lua_State *L)
     lua_pop(L, 1);
 }
 
-/* Splits "3:14: text" into the location and the text behind it. A rethrown message has several
- * locations; the innermost comes last. */
+/* Splits a message such as "3:14: text". Writes the location to *loc and returns the text that
+ * follows it. A message that was rethrown begins with several locations; the last of them is where
+ * the error arose. */
 static const char *strip_places(const Child *c, const char *text, ScriptLoc *loc)
 {
     for (;;) {
@@ -248,8 +252,8 @@ static const char *nil_hint(Child *c, const char *text)
     return arena_print(c->arena, "there is no '%.*s'; check the spelling", (int)n, field);
 }
 
-/* Turns any error into one of Tandem with a source location, before the stack that raised it
- * unwinds. */
+/* Message handler: turns any error into an error of Tandem with a source location. It runs before
+ * Lua unwinds the stack, so the line that raised the error can still be found. */
 int child_on_error(lua_State *L)
 {
     Child *c = child_of(L);
@@ -278,7 +282,7 @@ static void report_stop(Child *c)
                       SEVERITY_error);
 }
 
-/* Sends the error on top of the stack as a record. */
+/* Sends the error on top of the stack to the parent as a record. */
 static void report(Child *c, int status)
 {
     lua_State *L = c->L;
@@ -298,7 +302,9 @@ static void report(Child *c, int status)
     } else {
         const RaisedAt *at = raised(L, -1);
         const char *rule = error_part(L, -1, ERROR_RULE);
-        if (rule[0] == 0 && c->failed) return; /* core.stop: every error was already sent */
+        /* core.stop raised this error only to end the script: the errors before it are
+         * already sent */
+        if (rule[0] == 0 && c->failed) return;
         write_error(c, rule, at->loc, at->user, error_part(L, -1, ERROR_TEXT),
                     error_part(L, -1, ERROR_HINT), SEVERITY_error);
     }
@@ -319,7 +325,8 @@ void child_load_text(Child *c, const Source *source)
     if (status == LUA_OK) return;
     if (status == LUA_ERRMEM && c->system_refused) child_out_of_memory(NULL);
     const char *message = lua_tostring(c->L, -1);
-    if (raised(c->L, -1) != NULL) { /* no syntax error: the parser itself ran into a limit */
+    /* this is no syntax error: the parser ran out of memory or time */
+    if (raised(c->L, -1) != NULL) {
         message = error_part(c->L, -1, ERROR_TEXT);
         loc.line = 0;
     }
@@ -343,8 +350,8 @@ void child_note_absent(Child *c, const char *name, bool shipped)
     for (uint32_t i = 0; i < c->n_absent; i++)
         if (c->absent[i].shipped == shipped && strcmp(c->absent[i].name, name) == 0) return;
     if (c->n_absent == CHILD_MOST_ABSENT) return;
-    /* The list is full, and more files may be missing. Its last entry is therefore ".", which
-     * always exists. An answer that lists it as missing is never used again. */
+    /* The list is full, so a later missing file cannot be recorded. The last entry is therefore
+     * ".", which always exists. A result that lists "." as missing is never reused. */
     const bool last = c->n_absent + 1 == CHILD_MOST_ABSENT;
     c->absent[c->n_absent++] = last ? (Absent){".", false} : (Absent){name, shipped};
 }

@@ -16,31 +16,30 @@ enum {
     CHILD_MOST_FILES = 64,
     CHILD_MOST_SETS = 64,
     CHILD_MOST_ABSENT = 32,
-    CHILD_MOST_DEPTH = 16, /* how deep calls of require may nest */
+    CHILD_MOST_DEPTH = 16, /* the greatest depth of nested calls of require */
     CHILD_MOST_SOURCE = 1 << 20,
     CHILD_MOST_LUA_BYTES = 256 << 20,
     CHILD_MOST_FIELDS = 20000,
     CHILD_MOST_NODES = 250000,
     CHILD_MOST_REPORTS = 64,
-    CHILD_NO_PROCESS = 11, /* exit code: the script's process cannot fork */
-    CHILD_NO_MEMORY = 12,  /* exit code: the system had no more memory, although the script was
-                            * within its own limit */
-    CHILD_MOST_PRINTED = 1 << 20 /* limit in bytes on standard error, for all calls of print
-                                  * together */
+    CHILD_NO_PROCESS = 11, /* exit code: the process could not fork another process */
+    /* exit code: the system had no more memory, although the script was within its own limit */
+    CHILD_NO_MEMORY = 12,
+    CHILD_MOST_PRINTED = 1 << 20 /* bytes that all calls of print together may write */
 };
 
 typedef struct ScriptLoc {
-    uint32_t source, line; /* source 0: none */
+    uint32_t source, line; /* source: number of the file; 0: no location */
 } ScriptLoc;
 
 typedef struct Source {
     const char *name; /* name in messages, such as "plans/a.lua" or "models/llama.lua" */
-    const char *text; /* NULL: no script, but a setting such as "--set mesh.tp=4" */
+    const char *text; /* NULL: the source is not a script but a setting such as "--set mesh.tp=4" */
     size_t n;
-    Hash128 hash;     /* hash of the text, set when the text is sent; zero: not sent yet */
-    uint32_t n_lines; /* lines of the text; 0: not counted yet */
+    Hash128 hash;     /* hash of the text; zero until the text has been sent */
+    uint32_t n_lines; /* number of lines of the text; 0: not counted yet */
     bool shipped,
-        /* shipped: the file is in the library folder. library: it is in the library's tandem/ or
+        /* shipped: the file is in the library's folder. library: it is in the subfolder tandem/ or
          * dialects/, whose lines are never shown as the user's */
         library;
 } Source;
@@ -48,78 +47,94 @@ typedef struct Source {
 /* A script that was required but not found. */
 typedef struct Absent {
     const char *name;
-    bool shipped; /* the search included the library, not only the script's folder */
+    bool shipped; /* true if the library was searched as well as the script's folder */
 } Absent;
 
 /* The parent's answer after it has read the configuration. */
 typedef struct Answer {
-    int64_t batch, seq; /* sequences of a global micro-step; tokens of a sequence */
-    int64_t channels, targets, height, width; /* sizes of fields; 0: tokens */
+    /* sequences in a micro-batch of all data ranks together; tokens of a sequence */
+    int64_t batch, seq;
+    /* sizes of a batch of fields; 0: the batch consists of tokens */
+    int64_t channels, targets, height, width;
     uint32_t axis_size[AXIS_NAMES];
-    uint32_t stages; /* stages of the pipeline: ranks times chunks */
+    uint32_t stages; /* stages of the pipeline: pipeline ranks times stages on each rank */
     uint32_t microbatches;
-    uint32_t multiple; /* the number of features of a shrunk model must be a multiple of this: tp if
-                        * a tp plan may cut them */
-    uint32_t block;    /* the sizes of all features must be multiples of it, for blocks that share
-                        * a scale */
-    uint32_t full_tp;  /* tp before the plan was shrunk */
+    /* each number of features of a shrunk model must be a multiple of this number. It is tp if a
+     * plan of tp may split the features */
+    uint32_t multiple;
+    /* with blocks of numbers that share a scale: each number of features must be a multiple
+     * of this */
+    uint32_t block;
+    uint32_t full_tp; /* size of tp before the plan was shrunk */
     bool shrink;
-    bool no_model; /* the parent has this model already: it is not traced again */
+    /* the parent already has the graph of this model, so the child must not trace it again */
+    bool no_model;
 } Answer;
 
-/* Free blocks of the interpreter's memory. */
+/* Freed blocks of the interpreter's memory, in lists by size. */
 enum { CHILD_POOL_STEP = 16, CHILD_MOST_POOLED = 512 };
 typedef struct ChildPool {
-    void *free[CHILD_MOST_POOLED / CHILD_POOL_STEP + 1]; /* [size / step]: the first free block */
-    unsigned char *region; /* the memory of all blocks in the lists; NULL: none */
-    size_t used;           /* bytes of the region that were ever in a block */
-    bool mapped;           /* the region was asked for */
+    /* [size / step]: the first free block of that size; each block points to the next */
+    void *free[CHILD_MOST_POOLED / CHILD_POOL_STEP + 1];
+    unsigned char *region; /* memory from which all blocks in the lists were cut; NULL: none */
+    size_t used;           /* bytes at the start of the region that blocks have used so far */
+    bool mapped;           /* the region was requested from the system, even if it was refused */
 } ChildPool;
 
 typedef struct Child {
     lua_State *L;
     Arena *arena;
     StreamWriter out;
-    int fd, words;             /* pipe for records both ways; pipe for last words */
+    /* fd: pipe for records in both directions; words: pipe on which a dying process reports its
+     * line */
+    int fd, words;
     const char *script, *code; /* code: NULL, or a text to evaluate instead of a file */
     const FrontOptions *options;
-    int script_dir, library_dir; /* -1: not open */
-    const char *library;         /* the library's path */
+    int script_dir, library_dir; /* folders of the script and of the library; -1: not open */
+    const char *library;         /* path of the library's folder */
     int no_script_dir,
-        no_library_dir; /* the errno of the failed open; 0: the folder was not wanted */
+        /* errno of the failed attempt to open the library's folder; 0: no attempt failed */
+        no_library_dir;
     double cpu_s;
-    Source source[CHILD_MOST_FILES + CHILD_MOST_SETS + 1]; /* [0] none */
+    /* entry 0 is unused, because number 0 means "no source" */
+    Source source[CHILD_MOST_FILES + CHILD_MOST_SETS + 1];
     uint32_t n_sources, n_files_sent, n_sources_sent, depth, n_fields, n_reports;
-    /* files that the script required but that do not exist: if they exist later, the script may
-     * read them */
+    /* files that scripts required but that did not exist. A result is not reused after one of them
+     * was created */
     Absent absent[CHILD_MOST_ABSENT];
     uint32_t n_absent, n_absent_sent;
     struct {
-        const char *path; /* flattened */
+        const char *path; /* path of the value in the plan, such as "batch.micro" */
         uint32_t source;
     } set[CHILD_MOST_SETS];
     uint32_t n_sets;
     size_t memory;
     ChildPool pool;
-    size_t printed;      /* bytes written by print so far */
-    bool system_refused; /* the newest allocation failed, and not because of the limit */
-    bool collected;   /* an allocation was just refused; Lua now collects garbage and tries again */
-    uint32_t n_tight; /* number of consecutive collections that freed next to nothing */
+    size_t printed; /* bytes that print has written so far */
+    /* the newest allocation failed because the system had no memory, not because of the script's
+     * limit */
+    bool system_refused;
+    /* an allocation was just refused, so Lua now collects garbage and then tries once more */
+    bool collected;
+    uint32_t n_tight; /* number of collections in a row that freed almost nothing */
     ScriptLoc memory_loc, stop_loc;
-    ScriptLoc model_loc; /* the key `model` of the plan, while the model is traced */
-    ScriptLoc set_loc;   /* the setting that is being applied; source 0: none */
+    ScriptLoc model_loc; /* location of the plan's key `model` while the model is traced */
+    ScriptLoc set_loc;   /* the setting that is being applied now; source 0: none */
     timer_t timer;
     volatile sig_atomic_t expired, fired, fired_before;
-    bool failed; /* an error record has been written */
+    bool failed; /* an error record was sent */
     struct Tracer *tracer;
     Answer answer;
-    bool held;              /* the process answers many requests: child_serve.c */
-    bool sweeps;            /* the script may return a sweep: child_sweep.c */
-    int calls[SWEEP_CALLS]; /* Lua references to the sweep's functions; LUA_NOREF: not given */
-    bool shares;            /* the script's model does not read the tables that settings change */
-    /* For a held script. is_plain: the plan's tables have no metatables. kept_*: Lua references to
-     * the plan and to its tables. n_held_sources: the number of sources that the script's own run
-     * read. */
+    bool held;   /* the process stays alive and answers many requests (child_serve.c) */
+    bool sweeps; /* the script may return a sweep (child_sweep.c) */
+    /* Lua references to the functions of the sweep; LUA_NOREF: the script gives no such function */
+    int calls[SWEEP_CALLS];
+    /* the functions of the model never read a table that settings change, so settings can share one
+     * trace */
+    bool shares;
+    /* The next fields are for a script that is held open. is_plain: no table of the plan has a
+     * metatable. kept_*: Lua references to the plan and to its tables. n_held_sources: the number
+     * of files that were read when the script ran. */
     bool is_plain;
     int kept_plan, kept_tables;
     uint32_t n_held_sources;
@@ -127,77 +142,85 @@ typedef struct Child {
 
 /* ---- child_run.c */
 _Noreturn void child_run(Child *c);
-/* Expects the plan on top of the stack. Applies the settings, sends the configuration, and waits
- * for the parent's answer. */
+/* Expects the plan on top of the stack. Applies the settings, sends the configuration to the
+ * parent, and waits for its answer. */
 void child_settle(Child *c);
-void child_model(Child *c); /* after child_settle: sends the model if the parent asks for it */
+/* Sends the model if the parent asked for it; call after child_settle. */
+void child_model(Child *c);
 
 /* ---- child_serve.c: a script that is held open */
-void child_keep_plan(Child *c); /* remembers the plan on top of the stack in its present state */
+/* Stores the content of the plan on top of the stack, for later requests. */
+void child_keep_plan(Child *c);
 _Noreturn void child_serve(Child *c);
-/* Reads n bytes; false if the parent has closed the pipe. */
+/* Reads n bytes into `to`. Returns false if the parent has closed the pipe. */
 bool child_receive(int fd, void *to, size_t n);
 
 /* ---- child_sweep.c: a script that returns a sweep */
-/* Expects the script's value, made by sweep{} or plan{}, on top of the stack. Sends the content of
- * a sweep and keeps its functions. Of a plan it sends only the kind. */
+/* Expects the script's value on top of the stack, which sweep{} or plan{} made. For a sweep, sends
+ * its content and keeps references to its functions. For a plan, sends only the word "plan". */
 void child_sweep(Child *c, const char *kind, ScriptLoc loc);
 /* Answers calls of the sweep's functions until the parent closes the pipe. */
 _Noreturn void child_serve_sweep(Child *c);
 
 /* ---- child.c */
 void child_open_errors(lua_State *L);
-/* Sends the last records of one evaluation: the error of `status` on top of the stack, and the
- * files.
- */
+/* Ends an evaluation with the given `status` of lua_pcall: sends the error on top of the stack, if
+ * any, and the names of the files that were read. */
 bool child_finish(Child *c, int status);
 /* A message handler for lua_pcall: turns any error into one of Tandem with a location. */
 int child_on_error(lua_State *L);
 Child *child_of(lua_State *L);
-/* Returns the innermost line that is running; with `user`, the innermost line outside tandem/. If
- * no such line runs, returns the setting that is being applied. */
+/* Returns the innermost source line that is running. With `user`, skips lines of the library's
+ * folder tandem/. If no such line runs, returns the setting that is being applied. */
 ScriptLoc child_loc(Child *c, bool user);
-/* Returns the innermost running line of the plan's own scripts or, without one, the setting that is
- * being applied. */
+/* Returns the innermost running line of the user's scripts. If none runs, returns the setting that
+ * is being applied. */
 ScriptLoc child_plan_loc(Child *c);
-/* Raises "unreadable-text" unless text[n] is UTF-8 without control characters; `what` names the
- * text in the message. */
+/* Raises "unreadable-text" if text [n bytes] is not UTF-8 or contains control characters. `what`
+ * names the text in the message. */
 void child_check_text(Child *c, const char *what, const char *text, size_t n, ScriptLoc loc);
-/* Raises a Lua error that becomes a diagnostic. hint: NULL or one line. */
+/* Raises a Lua error that the user sees as a diagnostic of this rule. hint: one line, or NULL for
+ * none. */
 _Noreturn void child_raise(lua_State *L, const char *rule, ScriptLoc loc, const char *hint,
                            const char *format, ...) __attribute__((format(printf, 5, 6)));
 /* Adds a new source and returns its number; raises an error when there are too many. */
 uint32_t child_source(Child *c, const Source *source);
-void child_put_loc(Child *c, ScriptLoc loc); /* appends file number and line to the open record */
+/* Appends the location's file number and line to the record that is being written. */
+void child_put_loc(Child *c, ScriptLoc loc);
 void child_send_files(
-    Child *c); /* Sends the names of new files; must be called before a record begins */
-/* Sends the files from which the plan was made so far, with the hash of their content. A script
- * given as text is not listed. */
+    /* Sends the names of new files. Call it only between records, because the names are records,
+     * too. */
+    Child *c);
+/* Sends the names and content hashes of all files from which the plan was made so far. A script
+ * that was given as text has no file and is left out. */
 void child_send_sources(Child *c);
-/* Records a file that cannot be read, so that the result is not reused after the file becomes
- * readable. */
+/* Records that a file could not be read, so that no stored result is reused once the file can be
+ * read. */
 void child_note_absent(Child *c, const char *name, bool shipped);
-/* Writes a diagnostic as a record. An error makes the evaluation fail, but the script may continue
- * and report more errors. */
+/* Writes a diagnostic as a record. An error makes the evaluation fail in the end, but the script
+ * may go on and report more errors. */
 void child_write_error(Child *c, const char *rule, ScriptLoc loc, const char *text,
                        const char *hint, Severity severity);
-/* Returns the text in the Lua list at `list` nearest to `word`; NULL if none is near. */
+/* Returns the text in the Lua list at index `list` whose spelling is nearest to `word`, or NULL if
+ * none is near. */
 const char *child_nearest(lua_State *L, const char *word, int list);
-/* Returns the text nearest to `word` as "did you mean 'x'?"; NULL if none is near. */
+/* Returns a hint "did you mean 'x'?" with the text nearest to `word`, or NULL if none is near. */
 const char *child_near(lua_State *L, const char *word, int list);
-/* Like child_near, but lists all texts if none is near. */
+/* Like child_near, but if no text is near, the hint lists all texts. */
 const char *child_near_or_all(lua_State *L, const char *word, int list);
 
 /* ---- child_limits.c: processor time, memory */
 void child_limit(Child *c);
-void child_limit_again(Child *c); /* resets the limit on processor time for a new request */
-/* Ends the process after an allocation failed. Blames the script if it has used half of its own
- * memory limit, otherwise the system. */
+void child_limit_again(Child *c); /* starts the limit on processor time anew for the next request */
+/* Ends the process because an allocation failed. The message blames the script if it uses more than
+ * half of its memory limit, otherwise the system. */
 _Noreturn void child_out_of_memory(void *self);
-void *child_allocate(void *self, void *at, size_t old, size_t size); /* a lua_Alloc */
+/* Lua's allocator function (see lua_Alloc), with the script's memory limit */
+void *child_allocate(void *self, void *at, size_t old, size_t size);
 
 /* ---- child_pool.c */
-/* Gives `at` another size, as a lua_Alloc does, without limits. `old` is 0 if `at` is NULL. */
+/* Like a lua_Alloc, but without limits: changes the block at `at` from `old` to `size` bytes. `at`
+ * may be NULL if `old` is 0. */
 void *child_resize(ChildPool *pool, void *at, size_t old, size_t size);
 
 /* ---- child_library.c: the functions that a script may call; child_pairs.c: pairs and next in a
@@ -214,7 +237,7 @@ const char *child_clusters_with(Child *c, const char *word);
  * elsewhere are refused. */
 void child_load_file(Child *c, const char *path);
 void child_load_text(Child *c, const Source *source);
-/* Reads a data file from the script's folder; returns the number of its source. */
+/* Reads a data file that lies in the script's folder. Returns the number of its source. */
 uint32_t child_read_beside(Child *c, const char *path, ScriptLoc loc);
 
 /* Packs a location into a Lua integer, because core functions pass locations to each other as

@@ -1,4 +1,5 @@
-/* Bounds that the C side checks, for scripts that check them first to name the user's line. */
+/* Lets a library script read the bounds of numbers that C code checks. A script that checks a
+ * number itself can report an error at the user's line. */
 #include <string.h>
 
 #include "planner/front/child/tracer.h"

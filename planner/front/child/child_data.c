@@ -50,8 +50,8 @@ static int core_batch(lua_State *L)
     return 2;
 }
 
-/* offsets(rows, columns) returns the differences of each two points of a window, for each sample.
- */
+/* offsets(rows, columns) returns, for each sample, the distance between each two points of a window
+ * of rows x columns points. */
 static int core_offsets(lua_State *L)
 {
     Child *c = child_of(L);
@@ -65,14 +65,14 @@ static int core_offsets(lua_State *L)
     const int64_t dim[] = {c->answer.batch, (2 * rows - 1) * (2 * columns - 1), 2};
     TensorId out = add_input(c, "offsets", DT_f32, 3, dim, loc);
     add_source(c, OP_offsets, &out, 1, 0, loc,
-               &attrs); /* the node belongs to no block, so recomputation never repeats it */
+               /* the node belongs to no block, so activation recomputation never repeats it */
+               &attrs);
     lua_pushinteger(L, out);
     return 1;
 }
 
-/* images(rows, columns, patch, channels) returns each sample's image as patches, one after the
- * other.
- */
+/* images(rows, columns, patch, channels) returns the image of each sample, cut into patches that
+ * follow each other. */
 static int core_images(lua_State *L)
 {
     Child *c = child_of(L);
@@ -93,7 +93,7 @@ static int core_images(lua_State *L)
     return 1;
 }
 
-/* seq(n): sets a shrunk model's sequence length, before the batch is made */
+/* seq(n): sets the sequence length of a shrunk model. Must come before batch(). */
 static int core_seq(lua_State *L)
 {
     Child *c = child_of(L);
@@ -107,7 +107,8 @@ static int core_seq(lua_State *L)
     return 0;
 }
 
-/* field(channels, targets, height, width): a shrunk model's own fields, before the batch is made */
+/* field(channels, targets, height, width): sets the sizes of fields of a shrunk model. Must come
+ * before batch(). */
 static int core_field(lua_State *L)
 {
     Child *c = child_of(L);

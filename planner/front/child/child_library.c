@@ -79,7 +79,8 @@ static int safe_move(lua_State *L)
     return call_original(L);
 }
 
-/* Addresses differ from run to run, so a table is printed only as "table". */
+/* True if Lua would print the value as an address. Addresses differ from run to run, so a table,
+ * for example, is printed only as "table". */
 static bool has_address(lua_State *L, int arg)
 {
     switch (lua_type(L, arg)) {
@@ -155,7 +156,7 @@ static int safe_print(lua_State *L)
                     "the script prints more than %d KiB", CHILD_MOST_PRINTED >> 10);
     c->printed += line.n;
     ssize_t written = write(STDERR_FILENO, line.at, line.n);
-    (void)written; /* if the output is closed, the text is dropped */
+    (void)written; /* a closed output must not end the script, so a failed write is ignored */
     return 0;
 }
 
@@ -177,7 +178,8 @@ static void remove_all(lua_State *L, const char *const *names)
     }
 }
 
-/* A misspelt global raises an error; it must not silently be nil. */
+/* __index of the global table: an unknown name raises an error. Plain Lua would return nil, which
+ * would hide a misspelt name. */
 static int no_such_name(lua_State *L)
 {
     static const char *const gone[] = {"io",   "os",       "debug",  "package",

@@ -1,7 +1,7 @@
-/* The limits of a script. The limit of time has two stages. At the first stage, the interpreter is
- * told to raise an error. At the second stage, a signal ends code that never returns to the
- * interpreter (patterns, C loops, finalizers) and reports its line. Memory is limited by one
- * allocator and by the size of the address space. */
+/* The limits of a script. The limit on time has two stages. At the first, the interpreter is told
+ * to raise an error. Code that never returns to the interpreter (patterns, C loops, finalizers)
+ * ignores this. At the second stage, a signal handler therefore reports the line and ends the
+ * process. Memory is limited by the allocator and by the size of the address space. */
 #include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,9 +16,9 @@
 
 enum { STAGES_MOST = 12, TIGHT_MOST = 4 };
 
-/* True if memory is used up although Lua has collected all garbage. If a collection frees next to
- * nothing, Lua would collect at every allocation until the time is up. The reported cause must then
- * be memory, not time. */
+/* True if the script has used up its memory and Lua cannot free any. Near the limit, Lua collects
+ * garbage at every allocation. If each collection frees almost nothing, this would go on until the
+ * time is up. The function detects this early, so that the error names memory and not time. */
 static bool is_spent(Child *c)
 {
     bool asked_again = c->collected;
@@ -29,11 +29,14 @@ static bool is_spent(Child *c)
     return c->n_tight > TIGHT_MOST;
 }
 
-/* Scripts get no finalizers: they run without hooks, and their memory errors are only warnings. */
+/* Lua's allocator. An allocation beyond the limit ends with an error that the script cannot hide:
+ * scripts have no finalizers, because those run without hooks, and Lua only warns about their
+ * memory errors. */
 void *child_allocate(void *self, void *at, size_t old, size_t size)
 {
     Child *c = self;
-    if (at == NULL) old = 0; /* Lua passes a type in `old` here */
+    /* without a block, Lua passes the type of the new object in `old`, which is no size */
+    if (at == NULL) old = 0;
     if (size == 0) {
         c->memory -= old;
         return child_resize(&c->pool, at, old, 0);
@@ -42,7 +45,8 @@ void *child_allocate(void *self, void *at, size_t old, size_t size)
         bool over = size - old > (size_t)CHILD_MOST_LUA_BYTES - c->memory;
         if (is_spent(c) || over) {
             ScriptLoc loc = c->L != NULL ? child_loc(c, true) : (ScriptLoc){0, 0};
-            /* no source: Lua unwinds the stack; keep the location found before */
+            /* source 0 means that Lua is unwinding the stack, so the location found earlier
+             * is kept */
             if (loc.source != 0) c->memory_loc = loc;
             c->collected = true;
             return NULL;
@@ -66,9 +70,9 @@ static void stop_hook(lua_State *L, lua_Debug *ar)
     lua_error(L);
 }
 
-/* Reads the interpreter's stack from within a signal handler. The stack does not change while C
- * code runs. If it does change, the worst case is that this process ends without reporting its
- * line. */
+/* Signal handler: reports the line that runs now by reading the interpreter's stack. While C code
+ * runs, the stack does not change. If it changes nevertheless, the process at worst ends without
+ * reporting its line. */
 static void last_words(Child *c)
 {
     struct {
@@ -109,7 +113,8 @@ static void lower_limit(int which, rlim_t soft, rlim_t hard)
     setrlimit(which, &limit);
 }
 
-/* Returns the size of this process; 0: unknown. Allocates no memory. */
+/* Returns the size of this process's address space in bytes, or 0 if it is unknown. Allocates no
+ * memory, because memory may be used up. */
 static uint64_t address_space_bytes(void)
 {
     char text[64];
@@ -122,7 +127,8 @@ static uint64_t address_space_bytes(void)
 }
 
 static const uint64_t most_growth = UINT64_C(2) << 30;
-static uint64_t bytes_at_start; /* size just after the fork; 0: there is no limit */
+/* size of the address space just after the fork [bytes]; 0: no limit on memory */
+static uint64_t bytes_at_start;
 
 _Noreturn void child_out_of_memory(void *self)
 {
@@ -131,15 +137,15 @@ _Noreturn void child_out_of_memory(void *self)
     _exit(CHILD_NO_MEMORY);
 }
 
-/* The processor time of a script that is held open grows with each request, so it gets no
- * RLIMIT_CPU. Only the timer, which begins anew for each request, limits it. */
+/* Sets all limits. A script that is held open gets no RLIMIT_CPU, because its processor time grows
+ * with each request. Only the timer limits it, and the timer starts anew for each request. */
 void child_limit(Child *c)
 {
     rlim_t seconds = (rlim_t)c->cpu_s + 4;
     if (!c->held) lower_limit(RLIMIT_CPU, seconds, seconds + 1);
     lower_limit(RLIMIT_CORE, 0, 0);
     lower_limit(RLIMIT_NOFILE, 32, 32);
-/* AddressSanitizer's shadow memory alone is larger than any limit */
+/* the shadow memory of AddressSanitizer alone is larger than any limit */
 #if !defined(__SANITIZE_ADDRESS__)
     bytes_at_start = address_space_bytes();
     const rlim_t most = bytes_at_start + most_growth;
@@ -163,7 +169,7 @@ void child_limit(Child *c)
     sigprocmask(SIG_UNBLOCK, &alarm_only, NULL);
     if (sigaction(SIGALRM, &action, NULL) != 0 ||
         timer_create(CLOCK_PROCESS_CPUTIME_ID, &event, &c->timer) != 0)
-        _exit(1); /* without a limit no script is evaluated */
+        _exit(1); /* a limit could not be set, and no script may run without limits */
     child_limit_again(c);
 }
 

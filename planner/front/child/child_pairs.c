@@ -1,5 +1,5 @@
-/* pairs and next in the order of the keys: numbers, texts, booleans. Lua's own order depends on
- * addresses and differs from run to run. */
+/* pairs and next, but in the order of the keys: numbers, then texts, then booleans. In plain Lua
+ * the order depends on addresses and differs from run to run. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ typedef struct PairKey {
     bool is_integer;
     lua_Integer integer;
     lua_Number number;
-    const char *text; /* a list or a stack slot holds the Lua string */
+    const char *text; /* remains valid, because a list or a stack slot holds the Lua string */
     size_t n;
     lua_Integer at; /* its index in the list of keys */
 } PairKey;
@@ -56,8 +56,9 @@ static PairKey key_at(lua_State *L, int index)
     return key;
 }
 
-/* Pushes the list of the keys of the table at `index`, in order. Allocating memory may collect
- * entries of a weak table, so one walk both counts the keys and keeps references to them. */
+/* Pushes an ordered list of the keys of the table at `index`. Each allocation may let Lua remove
+ * entries of a weak table. So a single walk over the table counts the keys and stores references to
+ * them. */
 static void push_keys(lua_State *L, int index)
 {
     lua_newtable(L);
@@ -84,7 +85,8 @@ static void push_keys(lua_State *L, int index)
     lua_settop(L, found);
 }
 
-/* Upvalues: the list of keys, and the number of keys given so far. */
+/* The iterator of pairs. Its upvalues are the list of keys and the number of keys that it has
+ * returned. */
 static int step(lua_State *L)
 {
     lua_Integer i = lua_tointeger(L, lua_upvalueindex(2));
@@ -96,7 +98,7 @@ static int step(lua_State *L)
         if (lua_rawgeti(L, lua_upvalueindex(1), i) == LUA_TNIL) return 1;
         lua_pushvalue(L, -1);
         if (lua_rawget(L, 1) != LUA_TNIL) return 2;
-        lua_pop(L, 2); /* the key was removed meanwhile */
+        lua_pop(L, 2); /* the loop's body removed this key, so it is skipped */
     }
 }
 

@@ -1,5 +1,5 @@
-/* Turns the plan into records. Only the parent knows which keys are allowed, and which values they
- * may have. */
+/* Sends the plan to the parent as records, one for each value. Only the parent knows the allowed
+ * keys and their allowed values. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -66,7 +66,8 @@ static void put_kind(Child *c, const char *path, const char *kind, ScriptLoc loc
     record_end(&c->out);
 }
 
-/* The keys of tp { plan = { ["layers.*.attention.wo"] = ... } } are paths. */
+/* True for a table whose keys are paths of modules, as in tp { plan = { ["layers.*.attention.wo"] =
+ * ... } }. */
 static bool holds_paths(const char *path)
 {
     size_t n = strlen(path);
@@ -128,7 +129,8 @@ static void put_table(Child *c, const char *path, Spot spot, int nesting)
             if (strcmp(inner, "model") != 0) put_table(c, inner, at, nesting + 1);
         }
         lua_pop(L, 1);
-        lua_replace(L, -2); /* the key, from which pairs continues */
+        /* keep the key below the next pair, because lua_next continues from it */
+        lua_replace(L, -2);
     }
     lua_pop(L, 5);
 }
@@ -167,7 +169,7 @@ static bool is_true(lua_State *L, int table, const char *key)
     return yes;
 }
 
-/* Sets an option of the pass on top of the stack to true, unless the plan sets it. */
+/* Sets this option of the pass on top of the stack to true, unless the plan already gives it. */
 static void set_default(lua_State *L, const char *option)
 {
     if (lua_getfield(L, -1, option) == LUA_TNIL) {
@@ -177,8 +179,8 @@ static void set_default(lua_State *L, const char *option)
     lua_pop(L, 1);
 }
 
-/* Gives tp{ sequence = true } and float8{} the runtime's own defaults of keep_gathered and
- * keep_quantised. */
+/* If the plan does not set them, takes keep_gathered of tp{ sequence = true } and keep_quantised of
+ * float8{} from the runtime's profile. */
 void child_runtime_defaults(Child *c)
 {
     lua_State *L = c->L;
@@ -201,7 +203,8 @@ void child_runtime_defaults(Child *c)
     lua_settop(L, plan);
 }
 
-/* A plan that names no cluster is planned for this machine. */
+/* Gives a plan without a cluster the cluster local_cpu, which is the machine on which
+ * Tandem runs. */
 void child_default_cluster(Child *c)
 {
     lua_State *L = c->L;

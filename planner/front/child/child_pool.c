@@ -1,9 +1,9 @@
-/* The memory of the interpreter: free blocks of small sizes wait in lists, one list for each
- * multiple of 16 bytes. Scripts make many small tables, and malloc takes several times longer for
- * them. A list never gives its blocks back, so the lists share a region of limited size. When the
- * region is used up, and for large blocks, malloc is used. Under AddressSanitizer everything comes
- * from malloc, so that overruns are found. */
-#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
+/* The memory of the interpreter. Scripts make many small tables, for which malloc is several times
+ * slower than a list of free blocks. So freed blocks wait in lists, one list for each multiple of
+ * 16 bytes. A block in a list is never given to another list, so all lists together get only a
+ * region of limited size. Larger blocks come from malloc, and so do all blocks once the region is
+ * used up. Under AddressSanitizer everything comes from malloc, so that overruns are found. */
+#define _DEFAULT_SOURCE /* for MAP_ANONYMOUS */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -27,7 +27,8 @@ static bool is_pooled(const ChildPool *pool, const void *block)
     return pool->region != NULL && (uintptr_t)block - (uintptr_t)pool->region < REGION;
 }
 
-/* Asks for the region, once. Without it everything comes from malloc. */
+/* Asks the system for the region, at most once. If the system refuses, everything comes from
+ * malloc. */
 static void map_region(ChildPool *pool)
 {
     pool->mapped = true;
@@ -36,14 +37,15 @@ static void map_region(ChildPool *pool)
     if (at != MAP_FAILED) pool->region = at;
 }
 
-/* Returns NULL if the system has no memory. */
+/* Returns a block of at least this size, or NULL if the system has no memory. */
 static void *get(ChildPool *pool, size_t bytes)
 {
     if (bytes > MOST_POOLED) return malloc(bytes);
     const size_t list = list_of(bytes), room = list * STEP;
     void *block = pool->free[list];
     if (block != NULL) {
-        memcpy(&pool->free[list], block, sizeof(void *)); /* the next block of the list */
+        /* the first bytes of a free block hold the address of the next one */
+        memcpy(&pool->free[list], block, sizeof(void *));
         return block;
     }
     if (!pool->mapped) map_region(pool);
@@ -74,7 +76,7 @@ void *child_resize(ChildPool *pool, void *at, size_t old, size_t size)
     if (old > MOST_POOLED && size > MOST_POOLED) return realloc(at, size);
     if (old <= MOST_POOLED && size <= MOST_POOLED && list_of(old) == list_of(size)) return at;
     void *moved = get(pool, size);
-    /* Lua expects that memory can always shrink. */
+    /* to make a block smaller must never fail: Lua relies on that */
     if (moved == NULL) return size < old ? at : NULL;
     memcpy(moved, at, old < size ? old : size);
     give(pool, at, old);

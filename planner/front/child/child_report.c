@@ -1,6 +1,7 @@
-/* Core functions for dialects: library scripts that check another system's configuration before it
- * becomes a plan. Errors, warnings and notes are reported one by one, each with the line of its
- * key. The script ends after all of them. */
+/* Core functions for dialects. A dialect is a library script that checks a configuration of another
+ * system before it turns it into a plan. It reports errors, warnings and notes one by one, each
+ * with the line of its key. core.stop then ends the script, so that the user sees all errors at
+ * once. */
 #include <string.h>
 
 #include "planner/front/child/child.h"
@@ -16,7 +17,7 @@ ScriptLoc child_unpack_loc(const Child *c, lua_Integer packed)
     return loc.source <= c->n_sources ? loc : (ScriptLoc){0, 0};
 }
 
-/* (rule, text, hint or nil, location or nil) */
+/* core.error, core.warning and core.note: (rule, text, hint or nil, location or nil). */
 static int report(lua_State *L, Severity severity)
 {
     Child *c = child_of(L);
@@ -47,7 +48,7 @@ static int core_note(lua_State *L)
     return report(L, SEVERITY_note);
 }
 
-/* Ends the script here if an error has been reported. */
+/* core.stop(): ends the script if it has reported an error. */
 static int core_stop(lua_State *L)
 {
     Child *c = child_of(L);
@@ -55,8 +56,9 @@ static int core_stop(lua_State *L)
     return 0;
 }
 
-/* key_location(location, "distributed", "tp"): the line of that key in the table given to the call
- * at `loc`. If the key is not found, returns the nearest line around it. */
+/* key_location(location, "distributed", "tp"): finds the call at `location`, and returns the line
+ * of distributed.tp in the table that the call receives. If the key is not found, returns the
+ * nearest line around it. */
 static int core_key_location(lua_State *L)
 {
     Child *c = child_of(L);

@@ -1,7 +1,7 @@
-/* require: loads other scripts of the plan, from the script's folder or else from the library, and
- * from nowhere else. Each part of the name is opened beneath the previous part. Links are refused.
- */
-#define _GNU_SOURCE /* strcasestr */
+/* require: loads other scripts, which must lie in the script's folder or in the library. The name
+ * "a.b" is opened folder by folder, each beneath the previous one, and links are refused, so that
+ * no name leads out of these folders. */
+#define _GNU_SOURCE /* for strcasestr */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -21,7 +21,8 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Opens `path` beneath `dir`; -1 with errno. A link on the way gives ELOOP or ENOTDIR. */
+/* Opens `path` beneath the folder `dir`. Returns -1 and sets errno if it cannot; a link in the path
+ * gives ELOOP or ENOTDIR. */
 static int open_beneath(int dir, const char *path)
 {
     int at = dir;
@@ -50,7 +51,7 @@ static int open_beneath(int dir, const char *path)
     return -1;
 }
 
-/* Reads the text of an open file; `source` already has the name. */
+/* Reads the text of an open file into `source`, whose name is already set. */
 static void read_open_file(Child *c, int fd, Source *source)
 {
     lua_State *L = c->L;
@@ -115,14 +116,15 @@ uint32_t child_read_beside(Child *c, const char *path, ScriptLoc loc)
     return child_source(c, &source);
 }
 
-/* Returns false for errors of the system, in which case no script is wrong. */
+/* Returns true if this errno means that the file itself is wrong. Errors of the system, such as too
+ * many open files, are not the script's fault. */
 static bool ours_to_read(int error)
 {
     return error != EMFILE && error != ENFILE && error != ENOMEM && error != EIO;
 }
 
-/* Returns the script in the folder of `path` whose name is nearest to `name`; NULL: none is near.
- */
+/* Returns the script whose name is nearest to `name` among those in the folder of `path`, or NULL
+ * if none is near. */
 static const char *nearest_beside(const Child *c, const char *path, const char *name)
 {
     const char *names[256], *folder = arena_copy(c->arena, path, (size_t)(name - path));
@@ -140,7 +142,7 @@ static const char *nearest_beside(const Child *c, const char *path, const char *
     return near != NULL ? arena_print(c->arena, "%s%s", folder, near) : NULL;
 }
 
-/* Returns a script that the user may have meant; NULL: none. */
+/* Returns a script that the user may have meant by this name, or NULL. */
 static const char *script_meant(const Child *c, const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
@@ -175,7 +177,8 @@ static bool name_is_fine(const char *name)
     return true;
 }
 
-/* Finds "models.llama": returns an open file or -1, and fills in `source`. */
+/* Opens the script that require names, such as "models.llama". Fills in `source`. Returns the open
+ * file, or -1 if there is none. */
 static int find(Child *c, const char *name, Source *source)
 {
     char path[MOST_NAME + 8];
@@ -204,7 +207,8 @@ typedef struct Shipped {
     uint32_t n;
 } Shipped;
 
-/* Lists the scripts of a library folder in order, named as require names them. */
+/* Appends the scripts of a library folder in alphabetical order, named as require names them:
+ * "models.llama". */
 static void add_shipped(Child *c, const char *folder, Shipped *all)
 {
     int fd = c->library_dir >= 0 ? open_beneath(c->library_dir, folder) : -1;
@@ -238,7 +242,7 @@ static const char *profiles_hint(Child *c, const char *wanted)
 {
     Shipped all = {.n = 0};
     add_shipped(c, "runtimes", &all);
-    /* with the folder's name, any two short names would be near each other */
+    /* compare without the folder's name, because a shared folder makes short names look alike */
     for (uint32_t i = 0; i < all.n; i++) all.name[i] = strchr(all.name[i], '.') + 1;
     const char *near = str_nearest(wanted, all.name, all.n);
     if (near != NULL) return arena_print(c->arena, "did you mean '%s'?", near);

@@ -1,5 +1,6 @@
-/* The course of the process that evaluates a script: load, run, flatten the plan, ask the parent,
- * trace the model, end. A script that is held open repeats the middle part. */
+/* The main steps of the process that evaluates a script: load and run the script, send the
+ * configuration, ask the parent, trace the model, end. A script that is held open repeats the steps
+ * after running for each request. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,7 +10,8 @@
 void child_settle(Child *c)
 {
     child_apply_sets(c);
-    child_named_runtime(c); /* --set runtime=NAME */
+    /* a setting may have set the runtime to a name, as --set runtime=NAME does */
+    child_named_runtime(c);
     child_runtime_defaults(c);
     child_flatten(c);
     child_schedule_file(c);
@@ -60,7 +62,7 @@ static int evaluate(lua_State *L)
     return 0;
 }
 
-/* Outside protected calls, only an allocation can fail. */
+/* Lua calls this for an error outside of protected calls. There only an allocation can fail. */
 static int on_panic(lua_State *L)
 {
     if (child_of(L)->system_refused) child_out_of_memory(NULL);
@@ -74,7 +76,8 @@ _Noreturn void child_run(Child *c)
     lua_atpanic(L, on_panic);
     c->L = L;
     memcpy(lua_getextraspace(L), &c, sizeof(Child *));
-    /* scripts are short, so collect rarely; at the limit of memory Lua collects anyway */
+    /* scripts run only shortly, so garbage is collected rarely; at the memory limit Lua collects
+     * anyway */
     lua_gc(L, LUA_GCINC, 800, 0, 0);
     child_open_errors(L);
     child_limit(c);

@@ -1,6 +1,6 @@
-/* Finds the line of a key in a table constructor by reading the source again. Lua reports only the
- * line of the call that received the table. It reads tokens and nesting, but not the meaning of the
- * code. */
+/* Finds the line of a key in a table constructor by reading the source text again. Lua itself knows
+ * only the line of the call that received the table. The scan follows tokens and brackets, but does
+ * not know the meaning of the code. */
 #include <ctype.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ typedef enum TokenKind { TOKEN_end, TOKEN_name, TOKEN_text, TOKEN_mark } TokenKi
 typedef struct ScanToken {
     TokenKind kind;
     char mark;
-    size_t at, n; /* the name, or the text without its quotes */
+    size_t at, n; /* the token's text: a name, or the content of a text without its quotes */
     uint32_t line;
 } ScanToken;
 typedef struct TextScan {
@@ -29,7 +29,7 @@ static void advance(TextScan *s, size_t n)
     for (; n > 0 && s->at < s->n; n--) s->line += s->text[s->at++] == '\n';
 }
 
-/* Skips `[==[ ... ]==]` if one begins here. */
+/* If a long text or comment `[==[ ... ]==]` begins here, skips it. */
 static bool skip_long(TextScan *s)
 {
     size_t equals = 0;
@@ -89,7 +89,8 @@ static ScanToken next_token(TextScan *s)
         t.kind = TOKEN_mark;
         t.mark = c;
         bool two = peek(s, 1) == '=' && (c == '=' || c == '~' || c == '<' || c == '>');
-        if (two) t.mark = '?'; /* a comparison */
+        /* the token is a comparison such as `==`, so its first character must not count as `=` */
+        if (two) t.mark = '?';
         advance(s, two ? 2 : 1);
     }
     return t;
@@ -130,7 +131,8 @@ Spot scan_any_call(const Child *c, ScriptLoc loc)
     Spot spot = {loc.source, loc.line, 0};
     if (loc.source == 0 || loc.source > c->n_sources) return spot;
     TextScan s = scan_source(c, loc.source);
-    /* is_callee: the previous token is a name or a text. opened: it is a `(` behind such a token */
+    /* is_callee: the previous token can be a function's name. opened: the previous token is a `(`
+     * that follows such a name */
     bool is_callee = false, opened = false;
     for (ScanToken t = next_token(&s); t.kind != TOKEN_end; t = next_token(&s)) {
         if (t.line < loc.line) continue;
@@ -163,8 +165,8 @@ static uint32_t line_of(const TextScan *s, size_t offset)
     return line;
 }
 
-/* Returns the constructor in the value that begins here. The value may be `{ ... }` or `word { ...
- * }`; any other value has none. */
+/* Returns the offset of the constructor in the value that begins here: `{ ... }` or `word { ... }`.
+ * Returns 0 for any other value. */
 static size_t value_open(TextScan s)
 {
     ScanToken t = next_token(&s);
@@ -172,8 +174,8 @@ static size_t value_open(TextScan s)
     return t.kind == TOKEN_mark && t.mark == '{' ? s.at : 0;
 }
 
-/* Walks the items of the constructor; with key NULL it looks for the index-th item without a
- * key. */
+/* Finds the item with this key in the constructor. If key is NULL, finds the index-th item that has
+ * no key. */
 static Spot find_item(const Child *c, Spot table, const char *key, lua_Integer index)
 {
     Spot found = {table.source, table.line, 0};
@@ -196,7 +198,7 @@ static Spot find_item(const Child *c, Spot table, const char *key, lua_Integer i
             bool bracket = t.kind == TOKEN_mark && t.mark == '[';
             if (bracket) {
                 name = next_token(&after);
-                next_token(&after); /* ] */
+                next_token(&after); /* skip the `]` */
             }
             follows = next_token(&after);
             bool keyed = follows.kind == TOKEN_mark && follows.mark == '=';

@@ -78,7 +78,8 @@ static _Noreturn void bad_token(const ScheduleCsv *csv, uint32_t row, const char
                 "'%.60s' is not an action", cell);
 }
 
-/* Reads "12SEND_F3"; an action for a whole stage has no micro-batch. */
+/* Reads one action, such as "12SEND_F3". An action that concerns a whole stage has
+ * no micro-batch. */
 static void read_token(ScheduleCsv *csv, uint32_t row, const char *cell)
 {
     ScheduleToken t = {TOKEN_COUNT, 0, 0, row};
@@ -96,12 +97,13 @@ static void read_token(ScheduleCsv *csv, uint32_t row, const char *cell)
     list_push(csv->c->arena, &csv->tokens, t);
 }
 
-/* Reads "(0F1;1B0)OVERLAP_F_B": torch runs the two actions together; here one follows the other. */
+/* Reads one cell. In "(0F1;1B0)OVERLAP_F_B", torch runs two actions at the same time; Tandem runs
+ * one after the other. */
 static void read_cell(ScheduleCsv *csv, uint32_t row, char *cell)
 {
     static const char together[] = ")OVERLAP_F_B";
     size_t n = strlen(cell);
-    if (n == 0) return; /* idle */
+    if (n == 0) return; /* an empty cell: the rank does nothing */
     if (cell[0] != '(') {
         read_token(csv, row, cell);
         return;
@@ -132,10 +134,10 @@ static void read_row(ScheduleCsv *csv, uint32_t row, const char *line, size_t n)
     }
 }
 
-/* For each stage and micro-batch: 1 + the index of each of its actions in the list of all
- * tokens. */
+/* The actions of one stage for one micro-batch. Each number is 1 + the action's index in the list
+ * of all tokens; 0: the action does not occur. */
 typedef struct Cell {
-    uint32_t forward, backward, comm[4]; /* SEND_F, RECV_F, SEND_B, RECV_B */
+    uint32_t forward, backward, comm[4]; /* comm, in this order: SEND_F, RECV_F, SEND_B, RECV_B */
 } Cell;
 
 typedef struct Cells {
@@ -175,8 +177,9 @@ static _Noreturn void bad_comm(const ScheduleCsv *csv, const ScheduleToken *t, c
                 t->stage, token_names[t->kind], t->microbatch, what);
 }
 
-/* A send must follow the action that makes its value, and another rank must have its receive. A
- * receive must come before the action that reads it. */
+/* Checks one send or receive. A send must come after the action that computes its value, and
+ * another rank must have the matching receive. A receive must come before the action that reads its
+ * value. */
 static void check_comm(const ScheduleCsv *csv, const Cells *cells, uint32_t i)
 {
     const ScheduleToken *t = &csv->tokens.at[i];
@@ -188,7 +191,8 @@ static void check_comm(const ScheduleCsv *csv, const Cells *cells, uint32_t i)
         bad_comm(csv, t, "is not on the line of the rank that computes its stage and micro-batch");
     if (send && compute > i + 1) bad_comm(csv, t, "comes before the action that makes its data");
     if (!send && compute < i + 1) bad_comm(csv, t, "comes after the action that reads its data");
-    bool up = forward == send; /* the peer is the next stage */
+    /* true if the other rank runs the next stage, false if it runs the previous stage */
+    bool up = forward == send;
     if (up ? t->stage + 1 == cells->n_stages : t->stage == 0)
         bad_comm(csv, t, "has no stage to communicate with");
     uint32_t peer = up ? t->stage + 1 : t->stage - 1;
@@ -223,8 +227,8 @@ static void check_comms(const ScheduleCsv *csv)
         NULL, SEVERITY_note);
 }
 
-/* Skips a byte-order mark at the start of the file. Refuses a NUL, which would hide the text after
- * it. */
+/* Returns the text of the file without a byte-order mark at its start. Refuses a NUL byte, because
+ * C functions would not see the text behind it. */
 static const char *text_of(const ScheduleCsv *csv, const char **end)
 {
     const char *text = csv->c->source[csv->source].text;
@@ -271,7 +275,8 @@ static void read_csv(Child *c, const char *path, ScriptLoc loc)
 
 /* ---- the function ---- */
 
-/* Reads "F0.3": action, stage, micro-batch. */
+/* Reads an action of the user's own schedule, such as "F0.3": action F of stage 0 for micro-batch
+ * 3. */
 static ScheduleToken read_text(Child *c, ScriptLoc loc, const char *text, uint32_t rank)
 {
     ScheduleToken t = {TOKEN_COUNT, 0, 0, rank};
@@ -288,8 +293,8 @@ static ScheduleToken read_text(Child *c, ScriptLoc loc, const char *text, uint32
     return t;
 }
 
-/* Counts the actions of the list on top of the stack. Its keys must be 1 to n: items behind a hole
- * or under other keys would be ignored. */
+/* Returns the number of actions in the list on top of the stack. Raises an error if its keys are
+ * not 1 to n, because items after a gap or under other keys would be ignored. */
 static uint32_t count_list(Child *c, ScriptLoc loc, uint32_t rank)
 {
     lua_State *L = c->L;
@@ -322,7 +327,7 @@ static uint32_t count_list(Child *c, ScriptLoc loc, uint32_t rank)
                 (long long)hole, (long long)last);
 }
 
-/* Reads the list of one rank on top of the stack. */
+/* Reads the list of actions of one rank from the top of the stack. */
 static void read_list(Child *c, ScriptLoc loc, uint32_t rank)
 {
     lua_State *L = c->L;

@@ -18,20 +18,22 @@ enum {
     MOST_NESTING = 16,
     MOST_TABLES = 4000,
     MOST_REACHED = 200000,
-    MOST_TEXT = 4096 /* bytes of a setting */
+    MOST_TEXT = 4096 /* the greatest length of one setting [bytes] */
 };
 
-/* The state that each request begins with. */
+/* The state of the process at the begin of each request. */
 typedef struct Start {
-    Str records; /* the records of files and warnings that the script's own run sent */
+    /* the records of files and warnings from the script's only run; each answer repeats them */
+    Str records;
     uint32_t n_sources, n_files_sent, n_absent, n_reports, n_fields;
     bool failed;
 } Start;
 
 /* ---- the plan's tables, and their content */
 
-/* Records the table on top of the stack, its content, and all tables below it in the lists `seen`
- * and `kept`. Returns false if a table has a metatable, or if there are too many. */
+/* Adds the table on top of the stack, and all tables in it, to the list `seen`, and copies of their
+ * content to the list `kept`. Returns false if a table has a metatable, or if there are too many
+ * tables. */
 static bool note_table(lua_State *L, int seen, int kept, int nesting)
 {
     const int table = lua_gettop(L);
@@ -96,8 +98,8 @@ static void restore_tables(Child *c)
 
 /* ---- the tables that the model can reach */
 
-/* Pops a value and appends it to the values to be visited. Leaves out a value that is in the list
- * already, or that cannot refer to other values. */
+/* Pops a value and appends it to the queue of values to visit. A value is left out if it is already
+ * in the queue, or if it cannot refer to other values. */
 static void visit_later(lua_State *L, int visited, int queue)
 {
     const int type = lua_type(L, -1);
@@ -116,7 +118,7 @@ static void visit_later(lua_State *L, int visited, int queue)
     lua_pop(L, 1);
 }
 
-/* Visits the parts of the table, function or userdata on top of the stack. */
+/* Queues all values to which the table, function or userdata on top of the stack refers. */
 static void visit_parts(lua_State *L, int visited, int queue)
 {
     const int value = lua_gettop(L);
@@ -125,7 +127,8 @@ static void visit_parts(lua_State *L, int visited, int queue)
         return;
     }
     if (lua_getmetatable(L, value)) visit_later(L, visited, queue);
-    if (lua_type(L, value) == LUA_TUSERDATA) { /* the state of math.random */
+    /* this userdata is the state of math.random, which refers to no value */
+    if (lua_type(L, value) == LUA_TUSERDATA) {
         for (int i = 1; lua_getiuservalue(L, value, i) != LUA_TNONE; i++)
             visit_later(L, visited, queue);
         return;
@@ -137,8 +140,8 @@ static void visit_parts(lua_State *L, int visited, int queue)
     }
 }
 
-/* True if the functions and tables of the plan's model cannot reach a table that settings change.
- * One trace then serves all settings under which the parent's answer is the same. */
+/* True if nothing that the functions of the model can reach is a table that settings change. A
+ * trace of the model then serves all settings for which the parent gives the same answer. */
 static bool model_is_apart(lua_State *L, int plan, int seen)
 {
     lua_newtable(L);
@@ -148,7 +151,7 @@ static bool model_is_apart(lua_State *L, int plan, int seen)
     lua_pushliteral(L, "model");
     lua_rawget(L, plan);
     visit_later(L, visited, queue);
-    lua_pushliteral(L, ""); /* texts give access to the functions of their library */
+    lua_pushliteral(L, ""); /* a text gives access to all functions of the string library */
     if (lua_getmetatable(L, -1)) visit_later(L, visited, queue);
     lua_settop(L, queue);
     bool apart = true;
@@ -192,7 +195,7 @@ bool child_receive(int fd, void *to, size_t n)
     return true;
 }
 
-/* Reads the settings of the next request; false: the parent has closed the pipe. */
+/* Reads the settings of the next request. Returns false if the parent has closed the pipe. */
 static bool read_request(Child *c, FrontOptions *options)
 {
     uint32_t n = 0;
@@ -210,7 +213,8 @@ static bool read_request(Child *c, FrontOptions *options)
     return true;
 }
 
-/* True if the settings load scripts or change the model's config, which its functions may see. */
+/* True if the settings load scripts, or change the model's config, which functions of the script
+ * may keep. */
 static bool needs_process(const Child *c)
 {
     static const char *const keys[] = {"runtime", "cluster", "gpu", "model"};
@@ -267,12 +271,13 @@ static void send_ended(Child *c, int status)
     if (!writer_send(&c->out, c->fd)) _exit(1);
 }
 
-/* Calls the function in a process of its own, which sends all further records. Returns how that
- * process ended. */
+/* Runs `function` in a fork of this process, which then sends all further records. Returns how the
+ * fork ended, as waitpid does. */
 static int call_apart(Child *c, lua_CFunction function)
 {
     const pid_t pid = fork();
-    if (pid < 0) return CHILD_NO_PROCESS << 8; /* an exit code in the form of waitpid */
+    /* shifted, because waitpid returns an exit code in this form */
+    if (pid < 0) return CHILD_NO_PROCESS << 8;
     if (pid == 0) {
         c->held = false;
         c->expired = c->fired = c->fired_before = 0;
@@ -313,9 +318,9 @@ static void answer_request(Child *c)
         if (status == LUA_OK && c->fired == 0 && !c->answer.no_model)
             ended = call_apart(c, model);
         else if (!child_finish(c, status))
-            _exit(1); /* the parent would wait for the answer */
-        /* The interpreter was interrupted, so its state is unknown, and the parent starts another
-         * process. */
+            _exit(1); /* the parent would wait forever for an answer that nobody sends */
+        /* The time limit interrupted the interpreter, which may have left it in any state. This
+         * process ends, and the parent starts a new one for the next request. */
         if (c->expired > 0) _exit(0);
         lua_settop(c->L, 0);
         restore_tables(c);
@@ -335,7 +340,7 @@ _Noreturn void child_serve(Child *c)
     Start own = start;
     str_add_bytes(&own.records, str_text(&c->out.bytes), c->out.bytes.n);
     c->n_held_sources = c->n_sources;
-    c->arena = arena_new(); /* for one request */
+    c->arena = arena_new(); /* memory for one request, freed after it */
     FrontOptions options;
     while (read_request(c, &options)) {
         begin_request(c, &own);

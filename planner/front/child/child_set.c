@@ -1,5 +1,5 @@
-/* --set key.path=value: changes the table given to plan{} before anything reads it. The parent has
- * checked that each setting has a path and a '='. */
+/* --set key.path=value: changes the table that the script gives to plan{}, before any code reads
+ * it. The parent has already checked that each setting has a path and a '='. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +48,7 @@ void child_push_value(lua_State *L, const char *value)
         lua_pushstring(L, value);
 }
 
-/* Pushes a list of the text keys of the table at `index`. */
+/* Pushes a list of all keys of the table at `index` that are texts. */
 static int push_keys(lua_State *L, int index)
 {
     lua_Integer n = 0;
@@ -84,7 +84,8 @@ static void copy_table(lua_State *L)
     lua_remove(L, -2);
 }
 
-/* The table on top of the stack has no entry `part`: reports the entries that it has. */
+/* Reports that the table on top of the stack has no entry `part`, and lists the entries that it
+ * has. */
 static _Noreturn void no_such_entry(Child *c, const Setting *s, const char *where, const char *part)
 {
     const lua_Integer n = (lua_Integer)lua_rawlen(c->L, -1);
@@ -95,9 +96,10 @@ static _Noreturn void no_such_entry(Child *c, const Setting *s, const char *wher
     child_raise(c->L, "unknown-key", s->loc, hint, "there is no '%s' in %s", part, where);
 }
 
-/* model.layers = 2 changes the model's config, and model.rope_scaling.length = 8192 changes a table
- * in it. The key must already be there. Models may share such a table, so the config gets a copy.
- * The function leaves the table that holds the key on top of the stack. */
+/* Leaves the table that holds the setting's key on top of the stack, for settings of the model's
+ * config: model.layers = 2 sets a key of the config, model.rope_scaling.length = 8192 sets a key of
+ * a table in it. The key must already exist. Several models may share a config, so the function
+ * first replaces it by a copy. */
 static void enter_model(Child *c, const Setting *s)
 {
     lua_State *L = c->L;
@@ -128,8 +130,8 @@ static void enter_model(Child *c, const Setting *s)
     lua_pop(L, 1);
 }
 
-/* Walks all parts of the path from `first` up to the last but one, and makes tables that are
- * missing. */
+/* Follows the setting's path from its part number `first` to the last part but one. Makes tables
+ * that are missing. */
 static void enter_tables(Child *c, const Setting *s, uint32_t first)
 {
     lua_State *L = c->L;
@@ -157,9 +159,8 @@ static int pass_row(const char *name)
     return -1;
 }
 
-/* Returns the row of passes.def that element i of the list of passes names; -1: the element is not
- * a pass.
- */
+/* Returns the number of the row in passes.def for element i of the list of passes, or -1 if the
+ * element is no pass. */
 static int listed_row(lua_State *L, int list, lua_Integer i)
 {
     ScriptLoc ignored;
@@ -178,8 +179,9 @@ static void take_out(lua_State *L, int list, lua_Integer at)
     }
 }
 
-/* Inserts a pass with its defaults before the passes that run after it. Returns its index. A plan
- * has one data pass, so a new data pass replaces the old one. */
+/* Inserts a pass with its default options into the list, at the position that the order of passes
+ * needs. Returns its index. A plan has only one pass for data ranks, so such a pass replaces the
+ * old one. */
 static lua_Integer put_in(lua_State *L, int list, const char *name)
 {
     const int loc = pass_row(name);
@@ -199,14 +201,15 @@ static lua_Integer put_in(lua_State *L, int list, const char *name)
         lua_rawgeti(L, list, i);
         lua_rawseti(L, list, i + 1);
     }
-    lua_getglobal(L, name); /* tp{}, ac{}, ...: the call marks the table */
+    /* calling the global function tp, ac, ... makes a table that Tandem recognises as this pass */
+    lua_getglobal(L, name);
     lua_newtable(L);
     lua_call(L, 1, 1);
     lua_rawseti(L, list, at);
     return at;
 }
 
-/* Leaves the plan's list of passes on the stack above the plan; makes it if it is missing. */
+/* Pushes the plan's list of passes above the plan. Makes an empty list if the plan has none. */
 static void push_passes(lua_State *L)
 {
     if (lua_getfield(L, -1, "parallel") == LUA_TTABLE) return;
@@ -216,7 +219,7 @@ static void push_passes(lua_State *L)
     lua_setfield(L, -3, "parallel");
 }
 
-/* parallel.data=zero: replaces the plan's data pass by this pass. */
+/* parallel.data=zero: replaces the plan's pass for data ranks by the named pass. */
 static void set_data_pass(Child *c, const Setting *s, const char *name)
 {
     lua_State *L = c->L;
@@ -235,7 +238,8 @@ static void set_data_pass(Child *c, const Setting *s, const char *name)
     put_in(L, list, name);
 }
 
-/* parallel.ep=on: no option of this pass may be set without its name. */
+/* Refuses a setting such as parallel.ep=on: a value without an option's name fits no option of this
+ * pass. */
 static _Noreturn void refuse_word(Child *c, const Setting *s, const char *name, const char *value)
 {
     const PassOption *option = pass_specs[pass_row(name)]->options;
@@ -249,9 +253,9 @@ static _Noreturn void refuse_word(Child *c, const Setting *s, const char *name, 
                 "%s{} has no option with the value '%.40s'", name, value);
 }
 
-/* parallel.tp.sequence: finds the pass of that name in the list. The function leaves the pass's
- * table on top of the stack. `none` removes the pass; a missing pass is inserted. Returns false if
- * nothing is left to be set. */
+/* For a setting such as parallel.tp.sequence: finds the pass in the list of passes and leaves its
+ * table on top of the stack. A missing pass is inserted. The value `none` removes the pass. Returns
+ * false if no option is left to set. */
 static bool enter_parallel(Child *c, Setting *s, const char *value)
 {
     lua_State *L = c->L;
@@ -291,7 +295,8 @@ static bool enter_parallel(Child *c, Setting *s, const char *value)
     lua_pop(L, 1);
     lua_rawgeti(L, list, found);
     lua_remove(L, list);
-    if (s->n == 2 && strcmp(value, "true") == 0) return false; /* inserted with its defaults */
+    /* parallel.tp=true only inserts the pass with its default options */
+    if (s->n == 2 && strcmp(value, "true") == 0) return false;
     if (rest != NULL) s->part[s->n++] = rest;
     Str path = str_in(c->arena);
     str_print(&path, "parallel.%lld", (long long)found);
@@ -315,7 +320,7 @@ static bool set_whole(Child *c, const Setting *s, const char *value)
     } else if (s->n == 1 && strcmp(key, "model") == 0) {
         child_set_model(c, value);
     } else if (s->n == 1 && strcmp(key, "runtime") == 0 && strcmp(value, "none") == 0) {
-        lua_pushnil(c->L); /* Tandem's own executor */
+        lua_pushnil(c->L); /* without a runtime, Tandem's own executor runs the plan */
         lua_setfield(c->L, -2, "runtime");
     } else if (s->n == 2 && strcmp(key, "parallel") == 0 && strcmp(s->part[1], "data") == 0) {
         set_data_pass(c, s, value);
@@ -360,8 +365,9 @@ static void apply(Child *c, const char *text)
     c->set[c->n_sets++].source = source;
 }
 
-/* The order of settings: those that replace a whole table, then the GPU of the cluster, then single
- * keys. Otherwise a table would remove the keys that were set before it. */
+/* The order in which settings are applied: first those that replace a whole table, then the GPU of
+ * the cluster, then single keys. In another order, a new table would remove keys that were set
+ * before. */
 enum { SETS_table, SETS_gpu, SETS_key, SETS_ORDER };
 
 static int order_of(const char *text)

@@ -3,7 +3,8 @@
 
 #include "planner/front/child/child.h"
 
-/* Calls require for a script of the library folder. A name with a dot has its own folder. */
+/* Pushes the result of require for a script in a folder of the library. A name with a dot, such as
+ * "models.llama", already contains its folder. */
 static void push_script(Child *c, const char *folder, const char *name)
 {
     lua_getglobal(c->L, "require");
@@ -38,8 +39,8 @@ void child_set_cluster(Child *c, const char *name)
         lua_setfield(L, -2, "nodes");
         lua_call(L, 1, 1);
         if (!lua_istable(L, -1))
-            break; /* a value of the wrong type is reported when the plan is
-                    * read */
+            /* a value of the wrong type is left here; it is reported when the plan is read */
+            break;
         const lua_Integer each = count_in(L, "devices_per_node");
         if (nodes == (devices + each - 1) / each) break;
         nodes = (devices + each - 1) / each;
@@ -48,9 +49,8 @@ void child_set_cluster(Child *c, const char *name)
     lua_settop(L, plan);
 }
 
-/* Keeps the price of the plan's device (below the new device on the stack) if both are the same
- * GPU.
- */
+/* If the plan's device and the new device on top of the stack are the same GPU, copies the price to
+ * the new device. */
 static void keep_price(lua_State *L)
 {
     lua_getfield(L, -2, "name");
@@ -62,9 +62,8 @@ static void keep_price(lua_State *L)
     lua_setfield(L, -2, "usd_per_hour");
 }
 
-/* gpu=b200: puts another device into the same nodes. The price of another GPU in these nodes is not
- * known.
- */
+/* gpu=b200: puts another GPU into the plan's nodes. Removes the price, because the price of such
+ * nodes is not known. */
 void child_set_gpu(Child *c, ScriptLoc loc, const char *name)
 {
     lua_State *L = c->L;
@@ -90,7 +89,8 @@ void child_set_gpu(Child *c, ScriptLoc loc, const char *name)
     lua_settop(L, plan);
 }
 
-/* Returns the key of the library's GPU of this name; NULL if there is none, with *hint set. */
+/* Returns the library's key for the GPU with this name. If there is none, returns NULL and sets
+ * *hint. */
 static const char *known_gpu(Child *c, const char *name, const char **hint)
 {
     lua_State *L = c->L;
@@ -126,7 +126,7 @@ _Noreturn void child_refuse_device(Child *c, ScriptLoc loc, const char *name)
                 "cluster.device must be a table of properties, not the name '%.64s'", name);
 }
 
-/* model=llama:3.1-8b: sets a model of the library, in one of its sizes. */
+/* model=llama:3.1-8b: sets a model of the library, in one of the sizes that the library names. */
 void child_set_model(Child *c, const char *name)
 {
     lua_State *L = c->L;

@@ -1,7 +1,7 @@
-/* sweep{}: many plans of one script. The content of the table is sent once. Then the parent asks
- * for calls of the table's functions, point by point. A function may change the script's own
- * variables; the calls come in a fixed order, so the results do not depend on the number of
- * processes. */
+/* sweep{}: one script that describes many plans. The child sends the content of the table once.
+ * Then the parent asks it to call the table's functions for one point of the sweep after another. A
+ * function may change variables of the script. The order of the calls is fixed, so the results do
+ * not depend on the number of worker processes. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,8 +31,8 @@ static ScriptLoc loc_of(Spot spot)
     return (ScriptLoc){spot.source, spot.line};
 }
 
-/* Calls `visit` for each key of the table on top of the stack, in order. Key and value are then on
- * top. */
+/* A function that is called for each key of a table, in order, with the key and its value on top of
+ * the stack. */
 typedef void (*Visit)(Child *c, const char *path, Spot table);
 static void for_each(Child *c, const char *path, Spot table, Visit visit)
 {
@@ -45,7 +45,7 @@ static void for_each(Child *c, const char *path, Spot table, Visit visit)
         for (int i = 0; i < 3; i++) lua_pushvalue(L, -3);
         lua_call(L, 2, 2);
         if (lua_isnil(L, -2)) break;
-        lua_remove(L, -3); /* the previous key */
+        lua_remove(L, -3); /* remove the previous key */
         const int top = lua_gettop(L);
         visit(c, path, table);
         lua_settop(L, top - 1);
@@ -62,7 +62,8 @@ static const char *value_text(Child *c, const char *path, ScriptLoc loc)
         child_raise(L, "wrong-type", loc, "a value may be a number, a text, true or false",
                     "vary.%s has a value that is a %s", path, luaL_typename(L, -1));
     size_t n;
-    lua_pushvalue(L, -1); /* a number stays a number in the table */
+    /* convert a copy, because lua_tolstring would turn a number in the table into a text */
+    lua_pushvalue(L, -1);
     const char *text = lua_tolstring(L, -1, &n);
     child_check_text(c, path, text, n, loc);
     if (n == 0 || n > MOST_VALUE)
@@ -106,7 +107,8 @@ static bool is_empty(lua_State *L)
     return false;
 }
 
-/* { mesh = { tp = ... }, ["mesh.tp"] = ... } names a setting twice. */
+/* Reports a setting that the table names twice, as in { mesh = { tp = ... }, ["mesh.tp"] =
+ * ... }. */
 static void refuse_second(Child *c, const char *path, ScriptLoc loc)
 {
     const char *mark = arena_print(c->arena, "vary.%s", path);
@@ -156,7 +158,8 @@ static void keep_call(Child *c, SweepCall call, ScriptLoc loc)
     if (call != SWEEP_score) send_text(c, call_names[call], loc, "");
 }
 
-/* score = function(r) ... end, or { ["GPU days"] = function(r) ... end }. */
+/* Reads the function that rates a point, and its name: score = function(r) ... end, or { ["GPU
+ * days"] = function(r) ... end }. */
 static void take_score(Child *c, Spot spot)
 {
     lua_State *L = c->L;
@@ -250,11 +253,12 @@ void child_sweep(Child *c, const char *kind, ScriptLoc loc)
 
 typedef struct Call {
     SweepCall call;
-    uint32_t n[2];         /* numbers of settings and of result values */
-    const char **pairs[2]; /* name, value, name, value, ... */
+    /* [0]: number of settings; [1]: number of values of the point's result */
+    uint32_t n[2];
+    const char **pairs[2]; /* for each of the two lists: name, value, name, value, ... */
 } Call;
 
-/* Reads the next call; false: the parent has closed the pipe. */
+/* Reads the next request to call a function. Returns false if the parent has closed the pipe. */
 static bool read_call(Child *c, Call *call)
 {
     uint32_t head[3];
@@ -275,7 +279,7 @@ static bool read_call(Child *c, Call *call)
     return true;
 }
 
-/* Results that exist only in some sweeps, with the option that adds them. */
+/* Returns the option that adds this value to results, for values that only some sweeps have. */
 static const char *option_of(const char *name)
 {
     return strcmp(name, "days") == 0 ? "add --tokens, the length of the training"
@@ -284,8 +288,8 @@ static const char *option_of(const char *name)
                : NULL;
 }
 
-/* An unknown name is a mistake; it must not silently be nil. Upvalues: the subject of the message,
- * and the list of names in a fixed order. */
+/* __index of the tables given to functions: raises an error for an unknown name, because nil would
+ * hide a mistake. Upvalues: the table's name for the message, and a list of the known names. */
 static int no_such_value(lua_State *L)
 {
     Child *c = child_of(L);
@@ -368,7 +372,7 @@ static void send_answer(Child *c, SweepCall call, ScriptLoc loc)
     }
 }
 
-/* Upvalue: the Call. */
+/* Calls the sweep's function for one request and sends the answer. Upvalue: the Call. */
 static int answer(lua_State *L)
 {
     Child *c = child_of(L);
@@ -385,7 +389,7 @@ static int answer(lua_State *L)
 _Noreturn void child_serve_sweep(Child *c)
 {
     if (!child_finish(c, LUA_OK)) _exit(1);
-    Arena *own = c->arena = arena_new(); /* holds the memory of one call */
+    Arena *own = c->arena = arena_new(); /* memory for one call, freed after it */
     Call call;
     while (read_call(c, &call)) {
         c->out.bytes.n = 0;
@@ -398,7 +402,8 @@ _Noreturn void child_serve_sweep(Child *c)
         lua_pushcclosure(c->L, answer, 1);
         const int status = lua_pcall(c->L, 0, 0, 1);
         if (!child_finish(c, status)) _exit(1);
-        if (c->expired > 0) break; /* the interpreter was interrupted: its state is unknown */
+        /* the time limit interrupted the interpreter, which may have left it in any state */
+        if (c->expired > 0) break;
         arena_reset(own);
     }
     _exit(0);

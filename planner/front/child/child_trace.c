@@ -23,7 +23,7 @@ Tracer *tracer(Child *c)
     return c->tracer;
 }
 
-/* Keeps the caller's frame on the stack: a tail call into Lua would drop the frame and its line. */
+/* Not a tail call: a tail call would drop the caller's stack frame, and the caller's line. */
 static int call_wrapped(lua_State *L)
 {
     lua_pushvalue(L, lua_upvalueindex(1));
@@ -98,13 +98,13 @@ static void check_size(Child *c, const Graph *g, ScriptLoc loc)
 {
     if (g->nodes.n + g->modules.n + g->tensors.n < CHILD_MOST_NODES) return;
     uint32_t n = c->tracer->n_blocks;
-    /* n - 2 leaves room for the layers after the last block */
+    /* n - 2, so that layers after the last block still fit into the limit */
     const char *hint = n < 3 ? NULL : arena_print(c->arena, "use at most %u of its blocks", n - 2);
     child_raise(c->L, "out-of-range", loc, hint,
                 "the model has more than %d modules, tensors and ops", CHILD_MOST_NODES);
 }
 
-/* module(path, class, parent, is_block, fsdp2_shard, layer, location) -> id */
+/* module(path, class, parent, is_block, fsdp2_shard, layer, location) returns the module's id. */
 static int core_module(lua_State *L)
 {
     Child *c = child_of(L);
@@ -137,7 +137,7 @@ static int core_module(lua_State *L)
     return 1;
 }
 
-/* Reads the trailing arguments from `first` on as 1 to 6 sizes. It returns their number. */
+/* Reads the last arguments, from number `first` on, as 1 to 6 sizes. Returns their number. */
 static int read_dims(Child *c, int first, const char *name, ScriptLoc loc, int64_t dim[MAX_DIMS])
 {
     lua_State *L = c->L;
@@ -154,18 +154,18 @@ static int read_dims(Child *c, int first, const char *name, ScriptLoc loc, int64
     return n_dims;
 }
 
-/* A parameter or a state while its record is written. */
+/* A parameter or a state tensor while its record is written. */
 typedef struct Named {
     TensorId id;
     int n_dims;
     int64_t dim[MAX_DIMS];
-    /* The order of a fused projection: its dimension, and the number of features that each group
-     * has of each segment. */
+    /* For a fused projection: the dimension that is made of segments, and the number of features
+     * that each group has from each segment. */
     uint32_t n_segments, order_dim;
     int64_t share[FRONT_MOST_SEGMENTS];
 } Named;
 
-/* Reads the order in the argument, a table or nil. */
+/* Reads argument number `arg`, the order of a fused projection's segments: a table, or nil. */
 static void read_order(lua_State *L, int arg, Named *t)
 {
     const lua_Integer n = lua_istable(L, arg) ? luaL_len(L, arg) : 0;
@@ -212,7 +212,7 @@ static Named begin_tensor(lua_State *L, RecordKind kind, Role role, int order, i
     return t;
 }
 
-/* Ends the record with the sizes and the order, and returns the id to the script. */
+/* Ends the record with the tensor's sizes and order, and returns the tensor's id to the script. */
 static int end_tensor(lua_State *L, const Named *t)
 {
     Child *c = child_of(L);
@@ -321,13 +321,13 @@ void tracer_put_op(Child *c, OpKind op, TensorId out, ModuleId module, ScriptLoc
     record_end(&c->out);
 }
 
-/* The library checks its arguments. The function also checks values that the library computes from
- * them. */
+/* Checks all attributes of an op. The Lua library checks its arguments before, but not values that
+ * it computes from them. */
 static void check_attrs(lua_State *L, OpKind op, const Attrs *attrs, ScriptLoc loc)
 {
     Attrs full = *attrs;
     Str why = str_in(child_of(L)->arena);
-    if (op_makes_loss(op)) full.scale = 1; /* the plan sets it */
+    if (op_makes_loss(op)) full.scale = 1; /* the plan gives the divisor later */
     if (!op_attrs_fit(op, &full, &why))
         child_raise(L, "out-of-range", loc, NULL, "%s", str_text(&why));
 }

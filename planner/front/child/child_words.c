@@ -1,4 +1,5 @@
-/* The words plan, sweep, adamw, sgd and the passes: each marks the table that it is given. */
+/* The global functions plan, sweep, adamw, sgd, and one for each pass. Each marks the table that it
+ * receives, so that Tandem later knows which function made it. */
 #include <string.h>
 
 #include "planner/front/child/child.h"
@@ -35,7 +36,7 @@ static const char *short_key(const char *word)
     return NULL;
 }
 
-/* Upvalue: the word. */
+/* The function behind all these words. Its upvalue is the word. */
 static int mark_table(lua_State *L)
 {
     Child *c = child_of(L);
@@ -72,7 +73,8 @@ void child_open_words(Child *c)
 {
     lua_State *L = c->L;
     luaL_newmetatable(L, locs_key);
-    /* A script that is held open makes tables for each request, and forgets them afterwards. */
+    /* A script that is held open makes new tables for each request. The list of marks is weak, so
+     * that marks of old tables disappear. */
     lua_createtable(L, 0, 1);
     lua_pushliteral(L, "k");
     lua_setfield(L, -2, "__mode");

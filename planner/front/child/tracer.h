@@ -7,13 +7,13 @@
 typedef struct Tracer {
     Graph graph;
     bool has_batch;
-    uint32_t n_blocks; /* blocks begun so far */
+    uint32_t n_blocks; /* number of blocks that the trace has begun */
 } Tracer;
 
 Loc tracer_loc(const Child *c, ScriptLoc loc);
 /* Returns the tracer; raises "trace-order" if no model is being traced. */
 Tracer *tracer(Child *c);
-/* Sends the record of a node whose first output is `out`. */
+/* Sends a node to the parent. `out` is its first output; the other outputs have the next ids. */
 void tracer_put_op(Child *c, OpKind op, TensorId out, ModuleId module, ScriptLoc loc,
                    const TensorId *in, uint32_t n_in, const Attrs *attrs);
 /* Adds the functions that make a micro-batch's data to the table on the stack (child_data.c). */

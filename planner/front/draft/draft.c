@@ -1,5 +1,6 @@
-/* Reads the values of a plan as they arrive: looks up the key of each, checks it and stores it.
- * Every mistake is reported; none ends the reading. */
+/* Reads the values of a plan as they arrive. For each value, finds the row of its key, checks the
+ * value and stores it. Mistakes are reported, but do not end the reading, so that the user sees all
+ * of them. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -162,7 +163,8 @@ static void hint_words(Draft *draft, const char *word, const char *const *names,
 {
     const char *near = str_nearest(word, names, n);
     const size_t length = strlen(word);
-    Str longer = str_in(draft->arena); /* "dp" begins dp_replicate and dp_shard */
+    /* the short name "dp" is the beginning of two keys: dp_replicate and dp_shard */
+    Str longer = str_in(draft->arena);
     for (uint32_t i = 0; i < n; i++)
         if (length > 0 && strncmp(names[i], word, length) == 0 && names[i][length] == '_')
             str_print(&longer, "%s'%s'", longer.n > 0 ? " or " : "", names[i]);
@@ -174,7 +176,7 @@ static void hint_words(Draft *draft, const char *word, const char *const *names,
         diag_hint(draft->d, "%s: %s", what, draft_list(draft->arena, names, n));
 }
 
-/* Explains why a key of other systems does not exist here. */
+/* Returns the reason why a key of other systems does not exist in Tandem. */
 static const char *why_absent(const char *within, const char *key)
 {
     static const char *const absent[][3] = {
@@ -185,8 +187,8 @@ static const char *why_absent(const char *within, const char *key)
     return NULL;
 }
 
-/* Returns the path of a key that a plan has within one of its tables, as "mesh.tp" for "tp"; NULL
- * if there is none. */
+/* Returns the path of the plan's key `key` in one of the plan's tables: "mesh.tp" for "tp". Returns
+ * NULL if no table has this key. */
 static const char *path_within(Arena *arena, const char *key)
 {
     const Field *table;
@@ -213,7 +215,8 @@ void draft_unknown_key(Draft *draft, const char *path, const char *parent, bool 
     diag_error(draft->d, FAULT_input, "unknown-key", loc, "unknown key '%s' in %s{}", key, within);
     const char *elsewhere = parent[0] == 0 ? path_within(draft->arena, key) : NULL;
     const char *meant = of_pass ? NULL : front_other_name(key);
-    if (meant != NULL && strcasecmp(meant, path) == 0) meant = NULL; /* mesh.TP */
+    /* a key such as mesh.TP differs only in its case from a key that exists */
+    if (meant != NULL && strcasecmp(meant, path) == 0) meant = NULL;
     if (why_absent(within, key))
         diag_hint(draft->d, "%s", why_absent(within, key));
     else if (elsewhere != NULL)
@@ -224,7 +227,7 @@ void draft_unknown_key(Draft *draft, const char *path, const char *parent, bool 
         hint_words(draft, key, names, n, "keys");
 }
 
-/* True for an integer, also one written as 8e3. */
+/* True for an integer, even if it is written as 8e3. Sets v->integer. */
 bool draft_whole(Value *v)
 {
     if (v->kind == RECORD_number && v->number == floor(v->number) && fabs(v->number) < 9e15) {
@@ -251,7 +254,8 @@ static bool is_floating(DType t)
     return t == DT_f64 || t == DT_f32 || t == DT_bf16 || t == DT_f16;
 }
 
-/* Returns our name for PyTorch's "Half" or "torch.bfloat16"; NULL if PyTorch has no such type. */
+/* Returns Tandem's name for a dtype of PyTorch, such as "Half" or "torch.bfloat16". Returns NULL if
+ * PyTorch has no such dtype. */
 static const char *name_of_torch(const char *text)
 {
     static const char *const names[][2] = {
@@ -286,7 +290,7 @@ static bool store_dtype(Draft *draft, const char *path, Loc loc, const Value *v,
     return false;
 }
 
-/* The documents of megatron-fsdp use some names that its code does not accept. */
+/* Explains names that the documents of megatron-fsdp use but that its code does not accept. */
 static bool hint_misnomer(Draft *draft, const char *path, const char *word)
 {
     if (strcmp(path, "zero.strategy") != 0) return false;
@@ -303,7 +307,7 @@ bool draft_word(Draft *draft, const char *path, const Field *f, Loc loc, const V
     for (; f->words[n] != NULL; n++)
         if (strcmp(f->words[n], v->text) == 0) found = n;
     if (found != UINT32_MAX) {
-        memcpy(at, &found, sizeof found); /* an enum has the width of uint32_t */
+        memcpy(at, &found, sizeof found); /* 4 bytes, because an enum is as wide as uint32_t */
         return true;
     }
     diag_error(draft->d, FAULT_input, "unknown-word", loc, "%s = '%.60s' is not an allowed word",
@@ -336,7 +340,8 @@ static bool store_integer(Draft *draft, const char *path, const Field *f, Loc lo
     if (f->kind == FIELD_u32)
         memcpy(at, &narrow, sizeof narrow);
     else
-        memcpy(at, &v->integer, sizeof v->integer); /* the same code stores i64, u64 and axes */
+        /* an i64, a u64 and a size of an axis have the same bytes */
+        memcpy(at, &v->integer, sizeof v->integer);
     return true;
 }
 
@@ -416,7 +421,7 @@ static void plan_field(Draft *draft, const char *path, Loc loc, Value *v)
     if (draft_is_attention(path)) {
         draft_attention_field(draft, path, loc, v);
     } else if (v->kind == RECORD_table && strcmp(path, "runtime.attention") == 0) {
-        draft->is_choice = true; /* one kernel for each architecture */
+        draft->is_choice = true; /* the table gives one kernel for each architecture */
     } else if (f != NULL) {
         if (draft_store(draft, path, f, loc, v, (char *)draft + f->offset))
             draft_runtime_op(draft, path, loc, v);
@@ -424,7 +429,7 @@ static void plan_field(Draft *draft, const char *path, Loc loc, Value *v)
         const char *dot = strrchr(path, '.');
         const char *parent = arena_copy(draft->arena, path, dot != NULL ? (size_t)(dot - path) : 0);
         const Field *within = field_of_plan(parent);
-        /* the unknown table above it is already reported */
+        /* the table itself is unknown and was reported, so its keys are not */
         if (within != NULL && within->kind == FIELD_table)
             draft_unknown_key(draft, path, parent, false, loc);
     }

@@ -12,25 +12,28 @@ typedef struct Value {
     const char *text;
 } Value;
 
-const char *draft_shown(Arena *arena, const Value *v); /* the value as a message quotes it */
-const char *draft_list(Arena *arena, const char *const *names, uint32_t n); /* "a, b or c" */
-bool draft_whole(Value *v); /* true for an integer, also if it is written as 3.0; sets v->integer */
-/* Reports that a value is not of the field's type; returns false. */
+const char *draft_shown(Arena *arena, const Value *v); /* Returns the value as messages quote it. */
+/* Returns the names as "a, b or c". */
+const char *draft_list(Arena *arena, const char *const *names, uint32_t n);
+/* True for an integer, even if it is written as 3.0. Sets v->integer. */
+bool draft_whole(Value *v);
+/* Reports that a value does not have the field's type. Returns false. */
 bool draft_wrong_type(Draft *draft, const char *path, const Field *f, Loc loc, const Value *v);
 void draft_unknown_key(Draft *draft, const char *path, const char *parent, bool of_pass, Loc loc);
-/* Returns the plan's key for the name that another system gives to it, as "batch.micro" for
- * "micro_batch_size"; NULL for any other name. */
+/* Returns the plan's key for a name of another system: "batch.micro" for "micro_batch_size".
+ * Returns NULL if no other system uses the name. */
 const char *front_other_name(const char *key);
-/* Checks the value and stores it at `at`. */
+/* Checks a value that must be one of a list of words, and stores its index at `at`. */
 bool draft_word(Draft *draft, const char *path, const Field *f, Loc loc, const Value *v, void *at);
 bool draft_store(Draft *draft, const char *path, const Field *f, Loc loc, Value *v, void *at);
-bool draft_is_attention(const char *path); /* "runtime.attention.Blackwell" */
+/* True for a path such as "runtime.attention.Blackwell". */
+bool draft_is_attention(const char *path);
 void draft_attention_field(Draft *draft, const char *path, Loc loc, Value *v);
-/* Called after a value of an op ("runtime.ops.combine.passes") is stored. Also gives the value to
- * the op's form for uneven rows, unless the profile states a value for that form. */
+/* Called after a value of an op, such as "runtime.ops.combine.passes", was stored. The op's variant
+ * for uneven rows gets the same value, unless the profile gives that variant a value of its own. */
 void draft_runtime_op(Draft *draft, const char *path, Loc loc, Value *v);
-/* Reads "parallel.2", "parallel.2.kind", "parallel.2.sequence": items arrive in order, and the kind
- * of an item arrives first. */
+/* Reads one value of a pass: "parallel.2", "parallel.2.kind", "parallel.2.sequence". The items
+ * arrive in order, and the kind of an item arrives before its options. */
 void draft_pass_field(Draft *draft, const char *path, Loc loc, Value *v);
 
 #endif

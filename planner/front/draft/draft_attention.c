@@ -1,6 +1,6 @@
-/* Reads a framework's kernel of attention by architecture: runtime.attention = { "flash2",
- * Blackwell = "cudnn" }. The kernel is chosen once the plan's cluster is final, because --cluster
- * may replace the script's. */
+/* Reads a framework's attention kernels by architecture: runtime.attention = { "flash2", Blackwell
+ * = "cudnn" }. One kernel is chosen when the plan's cluster is final, because --cluster may replace
+ * the script's cluster. */
 #include <string.h>
 
 #include "planner/front/draft/draft.h"
@@ -20,7 +20,7 @@ bool draft_is_attention(const char *path)
 void draft_attention_field(Draft *draft, const char *path, Loc loc, Value *v)
 {
     ArchKernel choice = {.key = path + sizeof attention, .loc = loc};
-    /* The entry of a wrong kernel is kept, so that its key is checked, too. */
+    /* an entry with an unknown kernel is kept, so that its key is still checked */
     draft_store(draft, path, field_of_plan(attention), loc, v, &choice.kernel);
     list_push(draft->arena, &draft->attention, choice);
 }

@@ -1,5 +1,5 @@
-/* Reads the passes of a plan's `parallel` list as they arrive, with their options and the lists in
- * them. */
+/* Reads the passes of a plan's `parallel` list: their options, and the items of options that are
+ * lists. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -12,7 +12,7 @@ static const char *const pass_names[] = {
 #include "planner/front/passes.def"
 };
 
-/* Stores an option's default; an option without one stays zero. */
+/* Stores an option's default. An option without a default stays zero. */
 static void preset(PassConfig *pass, const PassOption *o)
 {
     char *at = (char *)pass + o->field.offset;
@@ -68,7 +68,8 @@ static void new_pass(Draft *draft, const char *path, Loc loc, const char *word)
     }
 }
 
-/* pp.split = { 9, 8, 8, 7 }: blocks a stage, in order. The first and last stage may have none. */
+/* Reads one item of a split such as pp.split = { 9, 8, 8, 7 }: the number of blocks of each stage.
+ * Only the first and the last stage may have no block. */
 static void split_field(Draft *draft, const char *key, Loc loc, Value *v, PpOptions *o)
 {
     const char *item = key + strlen("pp.split.");
@@ -87,11 +88,13 @@ static void split_field(Draft *draft, const char *key, Loc loc, Value *v, PpOpti
     if (is_next && o->n_split == MAX_STAGES)
         diag_error(draft->d, FAULT_input, "out-of-range", loc, "pp.split has more than %d stages",
                    MAX_STAGES);
-    else if (is_next) /* a wrong entry counts, so that the next one is not reported as wrong, too */
+    else if (is_next) /* count a wrong entry, too; otherwise the next entry would seem to skip one
+                       */
         o->split[o->n_split++] = fits ? (uint32_t)v->integer : 0;
 }
 
-/* Reads pp { schedule = function } and pp { csv = "file" }; the lists of actions arrive later. */
+/* Reads pp { schedule = function } and pp { csv = "file" }. The lists of actions come in records of
+ * their own, later. */
 static bool schedule_field(Draft *draft, const char *key, Loc loc, const Value *v, PpOptions *o)
 {
     bool call = strcmp(key, "pp.schedule") == 0 && v->kind == RECORD_other &&
@@ -110,7 +113,7 @@ static bool schedule_field(Draft *draft, const char *key, Loc loc, const Value *
     return call || csv;
 }
 
-/* Reads one pattern of tp { plan = { ["layers.*.attention.wo"] = "rowwise" } }. */
+/* Reads one entry of tp { plan = ... }, such as ["layers.*.attention.wo"] = "rowwise". */
 static void plan_style_field(Draft *draft, const char *key, Loc loc, Value *v, TpOptions *o)
 {
     static const char *const styles[] = {
@@ -129,7 +132,8 @@ static void plan_style_field(Draft *draft, const char *key, Loc loc, Value *v, T
         list_push(draft->arena, &o->plan, p);
 }
 
-/* Reads one pattern of fsdp2 { units = { "layers.*" } }, the list that `field` describes. */
+/* Reads one pattern of a list such as fsdp2 { units = { "layers.*" } }. `field` describes
+ * the list. */
 static void pattern_field(Draft *draft, const Field *field, const char *key, Loc loc, Value *v,
                           Patterns *patterns)
 {
@@ -145,8 +149,8 @@ static void pattern_field(Draft *draft, const Field *field, const char *key, Loc
                    item, draft_shown(draft->arena, v));
 }
 
-/* A mode and a list of modules would both choose the regions to recompute, so having both is an
- * error. "none" empties the list. */
+/* Checks that only one option chooses the regions to recompute. A mode and a list of modules would
+ * both choose them. The mode "none" ignores the list. */
 static void regions_say(Draft *draft, Loc loc, PassConfig *pass, bool has_mode)
 {
     if (has_mode && pass->ac_modules.n == 0 && pass->ac != AC_none && pass->ac != AC_modules) {
@@ -176,7 +180,8 @@ bool draft_actions(Draft *draft, Reader *r)
     return reader_finished(r);
 }
 
-/* Reports an unknown key, unless it is in an unknown table, which was reported already. */
+/* Reports an unknown key. A key in an unknown table is not reported, because the table
+ * already was. */
 static void unknown(Draft *draft, const char *key, const char *pass, Loc loc)
 {
     const char *dot = strrchr(key, '.');
@@ -194,8 +199,8 @@ static const PassOption *option_of(PassName pass, const char *key)
     return NULL;
 }
 
-/* Returns the list option of which `key` is an item: ac.modules for "ac.modules.1"; NULL if there
- * is none. */
+/* Returns the list option to which the item `key` belongs: ac.modules for "ac.modules.1". Returns
+ * NULL if there is none. */
 static const PassOption *list_of(PassName pass, const char *key)
 {
     for (const PassOption *o = pass_specs[pass]->options; o && o->field.path; o++) {
@@ -223,7 +228,7 @@ void draft_check_lists(Draft *draft)
     }
 }
 
-/* Records that an option was given, even as an empty list. */
+/* Marks a list option as given, even if the list is empty. */
 static void note_list(Draft *draft, const char *path, const PassOption *o, Loc loc, const Value *v,
                       PassConfig *pass)
 {
@@ -249,8 +254,8 @@ static void item_field(Draft *draft, const Field *list, const char *key, Loc loc
     }
 }
 
-/* Reads "parallel.2", "parallel.2.kind", "parallel.2.sequence": items arrive in order, and the kind
- * of an item arrives first. */
+/* Reads one value of a pass: "parallel.2", "parallel.2.kind", "parallel.2.sequence". The items
+ * arrive in order, and the kind of an item arrives before its options. */
 void draft_pass_field(Draft *draft, const char *path, Loc loc, Value *v)
 {
     const char *item = path + strlen("parallel.");
@@ -265,7 +270,7 @@ void draft_pass_field(Draft *draft, const char *path, Loc loc, Value *v)
         return;
     }
     if (dot == NULL) {
-        /* its kind arrives next; a missing kind is reported at the end */
+        /* the item's kind is in the next record; draft_finish reports a missing kind */
         if (v->kind == RECORD_table) return;
         diag_error(draft->d, FAULT_input, "wrong-type", loc, "%s must be a pass, but is %s", path,
                    draft_shown(draft->arena, v));

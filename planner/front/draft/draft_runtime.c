@@ -7,8 +7,9 @@
 
 static const char ops[] = "runtime.ops.";
 
-/* Ops on uneven rows (dropless experts), and the op that does the same on even rows. A profile
- * describes modules of a framework, and these are the same for even and uneven rows. */
+/* Each row: an op on uneven rows (of experts that drop no token), and the op that does the same on
+ * even rows. A profile describes modules of a framework, which are the same for both, so it gives
+ * one cost for the two. */
 static const struct {
     const char *uneven, *even;
 } forms[] = {
@@ -22,7 +23,7 @@ static const struct {
     {"bias_uneven_grad", "expert_bias_grad"},
 };
 
-/* Refuses `reads_none` of an op that computes no gradient: the op could not run without inputs. */
+/* Refuses `reads_none` for an op that computes no gradient. Such an op needs its inputs to run. */
 static void check_reader(Draft *draft, const char *path, const char *op, size_t n, Loc loc)
 {
     const char *name = arena_copy(draft->arena, op, n);
@@ -44,7 +45,7 @@ void draft_runtime_op(Draft *draft, const char *path, Loc loc, Value *v)
         const char *other = arena_print(draft->arena, "%s%s%s", ops, forms[i].uneven, key);
         const Field *f = field_of_plan(other);
         assert(f != NULL);
-        /* a value that the profile itself gives stays, whichever comes first */
+        /* keep a value that the profile itself gives, even if it arrived first */
         if (!draft_has(draft, other))
             draft_store(draft, other, f, loc, v, (char *)draft + f->offset);
     }

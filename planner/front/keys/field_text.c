@@ -1,5 +1,5 @@
-/* Writes a plan's hardware and framework as text. It loops over the table that also reads these
- * values, so a new field cannot be forgotten here. */
+/* Writes a plan's hardware and framework as text. The text is made from the same table of fields
+ * that reads these values, so it cannot miss a new field. */
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "planner/front/keys/fields.h"
 #include "planner/front/parent.h"
 
-/* Fields that change no prediction, with the reason. */
+/* Fields that cannot change a prediction, each with the reason. */
 static const struct {
     const char *path, *why;
 } idle[] = {
@@ -41,7 +41,7 @@ size_t field_bytes(FieldKind kind)
     case FIELD_offload: return sizeof(bool);
     case FIELD_text: return sizeof(const char *);
     case FIELD_dtype: return sizeof(DType);
-    case FIELD_word: return sizeof(uint32_t); /* an enum has the width of uint32_t */
+    case FIELD_word: return sizeof(uint32_t); /* an enum is as wide as uint32_t */
     case FIELD_reshard: return sizeof(Fsdp2Options);
     case FIELD_choice: return sizeof(Choice);
     }
@@ -55,7 +55,8 @@ bool field_is_in(const char *key, size_t n, const char *table, size_t table_n)
            (n == table_n || key[table_n] == '.');
 }
 
-/* Adds " 3", or nothing for zero, so that a plan that does not set a new field keeps its text. */
+/* Appends a value, such as " 3". Appends nothing for zero, so that the text of a plan stays the
+ * same when Tandem gets a new field. */
 static bool add_value(const Field *f, const void *at, Str *value)
 {
     int64_t whole = 0;
@@ -96,8 +97,8 @@ static bool add_value(const Field *f, const void *at, Str *value)
     return number != 0 || whole != 0 || text != NULL;
 }
 
-/* Adds the fields of table `table`, such as "cluster". Their offsets in a Draft count from `from`,
- * where the struct begins. */
+/* Appends the fields of the table named `table`, such as "cluster". `of` is the struct that holds
+ * them. Their rows give offsets in a Draft, in which the struct begins at `from`. */
 static void add_table(const char *table, const void *of, size_t from, Str *out)
 {
     for (uint32_t i = 0; field_at(false, i) != NULL; i++) {
@@ -117,7 +118,7 @@ void field_text(const Cluster *cluster, const Runtime *runtime, Str *out)
 {
     add_table("cluster", cluster, offsetof(Draft, config.cluster), out);
     add_table("runtime", runtime, offsetof(Draft, config.runtime), out);
-    /* These members come from the plan's passes, not from fields of their own. */
+    /* the plan's passes set these members, so the table of fields does not contain them */
     if (runtime->is_compiled) str_print(out, "compile %d\n", (int)runtime->compiled);
     if (runtime->holds_gradients && runtime->scatters_gradients) str_print(out, "scatters\n");
 }

@@ -1,5 +1,5 @@
-/* Every key that a plan may have: one row each, with its type, range and place in the Draft. The
- * keys of a pass are rows of its PassSpec. */
+/* Every key that a plan may have. Each row gives the key's type, its range and its offset in the
+ * Draft. The keys of a pass are rows of the pass's PassSpec. */
 #include <assert.h>
 #include <math.h>
 #include <pthread.h>
@@ -14,11 +14,12 @@
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 #define IN(member) offsetof(Draft, member)
 
-/* The range of hardware rates: from a megabyte per second to far beyond any real hardware. */
+/* The range of rates of hardware [bytes/s or flop/s]: from one megabyte per second to far more than
+ * any hardware reaches. */
 #define LEAST_RATE 1e6
 #define MOST_RATE  1e15
 
-static const double MOST = 9.0e15; /* integers up to this are exact as doubles */
+static const double MOST = 9.0e15; /* up to this, a double represents every integer exactly */
 
 static const char *const denominators[] = {
 #define X(name) #name,
@@ -343,7 +344,7 @@ static const FieldDoc field_docs[] = {
 #include "planner/ir/axes.def"
 };
 
-/* True if `path` has the words of `pattern`, in which a `*` stands for any word. */
+/* True if `path` matches `pattern`, in which a `*` stands for any one word. */
 static bool fits(const char *pattern, const char *path)
 {
     for (;;) {
@@ -389,9 +390,11 @@ const Field *field_at(bool of_pass, uint32_t i)
     return i + 1 < N_PLAN_FIELDS ? &plan_fields[i + 1] : NULL;
 }
 
-enum { N_SLOTS = 8192 }; /* slots of the index, a power of two */
+/* slots of the hash table; a power of two, so that a mask finds the slot */
+enum { N_SLOTS = 8192 };
 static_assert(2 * N_PLAN_FIELDS <= N_SLOTS, "the index would be slow");
-static uint16_t slots[N_SLOTS]; /* 1 + a field of the plan, by its path's hash; made once */
+/* hash table, by path: 1 + the index of a field of the plan; 0: empty. Filled at the first call */
+static uint16_t slots[N_SLOTS];
 static pthread_once_t indexed = PTHREAD_ONCE_INIT;
 
 static uint32_t slot_of(const char *path)
@@ -424,7 +427,7 @@ bool field_number(const Config *config, const char *key, double *value, bool *wh
     static_assert(offsetof(Draft, config) == 0, "fields lie in the Draft, which begins with it");
     if (f == NULL) return false;
     if (f->offset + sizeof(int64_t) > sizeof *config)
-        return false; /* the field lies in the Draft, behind its Config */
+        return false; /* only values in the Draft's Config can be read; this field lies behind it */
     const char *at = (const char *)config + f->offset;
     int64_t wide;
     uint32_t narrow;
@@ -451,7 +454,7 @@ const Field *field_of_pass(const char *path)
     return NULL;
 }
 
-/* Returns the last part of `path` if it stands directly below `parent`, else NULL. */
+/* Returns the last word of `path` if the words before it are `parent`, else NULL. */
 static const char *key_below(const char *parent, const char *path)
 {
     const size_t length = strlen(parent);

@@ -1,4 +1,4 @@
-/* The names of other systems for a plan's keys. */
+/* The names by which other systems call a plan's keys. */
 #include <ctype.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
     "mesh.dp_shard (parameters are divided over ranks) or mesh.dp_replicate (ranks hold equal "    \
     "copies)"
 
-/* Removes `end` from the end of the text. */
+/* If the text ends with `end`, removes `end`. */
 static void without(char *text, const char *end)
 {
     const size_t n = strlen(text), own = strlen(end);
