@@ -115,7 +115,8 @@ typedef enum TpPlanStyle {
 } TpPlanStyle;
 
 typedef struct TpOptions {
-    bool sequence;      /* default false; true: activations not split by features are split by tokens */
+    /* default false; true: activations that are not split by features are split by tokens */
+    bool sequence;
     bool loss_parallel; /* default true: ranks of tp keep the logits split over the vocabulary */
     bool keep_gathered; /* keep the gathered input of column linears for the backward pass */
     bool share_gathers; /* default true: one gather for q, k, v */
