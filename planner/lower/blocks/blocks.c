@@ -26,19 +26,32 @@ static bool same_tensor(const Lower *l, TensorId a, TensorId b)
            l->value.keep[a] == l->value.keep[b];
 }
 
-static bool same_unit(const Lower *l, UnitId a, UnitId b)
+static bool same_sizes(const Lower *l, UnitId a, UnitId b)
 {
     const Unit *x = &l->g->units.at[a], *y = &l->g->units.at[b];
-    if (a == b) return true;
     return x->params.n == y->params.n && x->shard == y->shard && x->replicate == y->replicate &&
            x->elements == y->elements && x->padded == y->padded && x->dtype == y->dtype &&
            x->rest_dtype == y->rest_dtype && x->reduce_dtype == y->reduce_dtype &&
-           x->state_dtype == y->state_dtype && l->unit.is_last[a] == l->unit.is_last[b] &&
+           x->state_dtype == y->state_dtype && unit_is_root(l->job, a) == unit_is_root(l->job, b);
+}
+
+bool blocks_same_gather(const Lower *l, UnitId a, UnitId b)
+{
+    const Unit *x = &l->g->units.at[a], *y = &l->g->units.at[b];
+    if (!same_sizes(l, a, b)) return false;
+    for (uint32_t i = 0; i < x->params.n; i++)
+        if (!same_tensor(l, x->params.at[i], y->params.at[i])) return false;
+    return true;
+}
+
+static bool same_unit(const Lower *l, UnitId a, UnitId b)
+{
+    if (a == b) return true;
+    return same_sizes(l, a, b) && l->unit.is_last[a] == l->unit.is_last[b] &&
            l->unit.sums_pieces[a] == l->unit.sums_pieces[b] &&
            l->unit.is_mixed[a] == l->unit.is_mixed[b] &&
            !l->unit.last_forward[a] == !l->unit.last_forward[b] &&
-           !l->unit.last_backward[a] == !l->unit.last_backward[b] &&
-           unit_is_root(l->job, a) == unit_is_root(l->job, b);
+           !l->unit.last_backward[a] == !l->unit.last_backward[b];
 }
 
 /* True if the numbers of the three units, and of their parameters, increase by equal

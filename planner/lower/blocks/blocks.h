@@ -14,6 +14,15 @@ enum { BLOCKS_LEAST = 12 };
  * after all other decisions that precede the writing of the program. */
 void blocks_find(Lower *l);
 
+/* True if units a and b are gathered by the same instructions, except for the numbers of buffers.
+ */
+bool blocks_same_gather(const Lower *l, UnitId a, UnitId b);
+
+/* ---- state.c */
+/* Compares the state of the lowering in `block` and in the two blocks behind it, at the beginning
+ * of a run. Returns true if it differs by equal steps. */
+bool state_in_step(const Lower *l, const BlockRun *run, uint32_t block);
+
 /* ---- repeat.c */
 /* Prepares the copying of the runs in l->blocks. */
 void repeat_prepare(Lower *l);

@@ -1,10 +1,10 @@
 /* Copies the instructions of equal blocks (blocks.c). Blocks are lowered one by one, until three
  * blocks in a row differ by constant steps: in their instructions and buffers, and in their changes
- * to the state of the lowering (steps.c). Lowering the next equal block would change all numbers by
- * the same steps again, because lowering decides only by numbers that are equal in all these
- * blocks, and by the order of numbers that move with the blocks. So the following blocks are
- * written by adding the steps. The last blocks of a run are lowered as usual, because a unit is
- * gathered some blocks before its use. */
+ * to the state of the lowering (steps.c). The state that these and the next blocks met when the run
+ * began must differ by constant steps, too (state.c). Then lowering the next block would change all
+ * numbers by the same steps again. So the following blocks are written by adding the steps. The
+ * last blocks of a run are lowered as usual, because a unit is gathered some blocks before its
+ * use. */
 #include <assert.h>
 #include <string.h>
 
@@ -12,8 +12,11 @@
 #include "planner/lower/blocks/steps.h"
 
 enum {
-    COMPARED = 3,  /* the number of newest blocks that are compared */
-    MOST_TRIED = 6 /* after so many blocks without equal steps, no block of the run is copied */
+    COMPARED = 3, /* the number of newest blocks that are compared */
+    FEWEST = 2,   /* fewer blocks are not copied, because a later try may copy more */
+    /* After so many blocks without equal steps, and as many more as are gathered in advance, no
+     * block of the run is copied. */
+    MOST_TRIED = 6
 };
 
 /* A word of an array that a block has changed. */
@@ -41,101 +44,12 @@ typedef struct BlockCopier {
     Mark mark[COMPARED + 1];  /* the newest recorded states, the newest last */
     WordList old[PART_COUNT]; /* copies of the arrays as they were at the newest recorded state */
     uint32_t first_version;   /* the first version of this action */
-    bool *same; /* [block]: when the run began, the next block was in the same state */
+    /* [block]: when the run began, the states of the block before it, of this one and of the next
+     * one differed by equal steps (state.c) */
+    bool *same;
+    UnitState *units; /* [unit]: its state when the run began */
+    uint32_t *kind;   /* [unit]: equal for units that are gathered by the same instructions */
 } BlockCopier;
-
-/* ---- the state before a block */
-
-static bool same_buffer(const Lower *l, BufferId a, BufferId b)
-{
-    const Buffer *x = &l->p->buffers.at[a], *y = &l->p->buffers.at[b];
-    return x->shape == y->shape && x->dtype == y->dtype && x->category == y->category &&
-           x->space == y->space && x->bytes == y->bytes && !x->parent == !y->parent &&
-           x->packed == y->packed;
-}
-
-static bool same_versions(const Lower *l, uint32_t a, uint32_t b)
-{
-    while (a && b) {
-        const Version *x = &l->value.versions.at[a], *y = &l->value.versions.at[b];
-        if (!layout_equal(&x->layout, &y->layout) || x->around != y->around ||
-            !x->rows != !y->rows || !x->consumer != !y->consumer ||
-            !same_buffer(l, x->buffer, y->buffer))
-            return false;
-        a = x->next;
-        b = y->next;
-    }
-    return !a && !b;
-}
-
-static bool same_value(const Lower *l, TensorId a, TensorId b)
-{
-    const GradState *x = &l->grad.of[a], *y = &l->grad.of[b];
-    return same_versions(l, l->value.versions_of[a], l->value.versions_of[b]) &&
-           !l->value.of_step[a] == !l->value.of_step[b] && x->n_expected == y->n_expected &&
-           x->n_arrived == y->n_arrived && x->n_uses == y->n_uses &&
-           same_versions(l, x->sums, y->sums);
-}
-
-/* True if `view`, the newest view of the parameter, lies in the unit's newest flat buffer. */
-static bool is_seen(const Lower *l, BufferId view, BufferId flat)
-{
-    return view && l->p->buffers.at[view].parent == flat;
-}
-
-static bool same_units(const Lower *l, UnitId u, UnitId v)
-{
-    const StepWords words = steps_part(l, PART_units, 0);
-    for (uint32_t i = 0; u != v && i < words.each; i++) {
-        const uint32_t s = word_at(&l->unit.of[u], i), t = word_at(&l->unit.of[v], i);
-        if (words.moves >> i & 1 ? !s != !t : s != t) return false;
-    }
-    return true;
-}
-
-/* The two units that were compared last, because a block's parameters mostly share one. */
-typedef struct UnitPair {
-    UnitId a, b;
-} UnitPair;
-
-static bool same_param(const Lower *l, TensorId a, TensorId b, UnitPair *equal)
-{
-    const UnitId u = l->g->tensors.at[a].unit, v = l->g->tensors.at[b].unit;
-    if ((equal->a != u || equal->b != v) && !same_units(l, u, v)) return false;
-    *equal = (UnitPair){u, v};
-    const UnitState *x = &l->unit.of[u], *y = &l->unit.of[v];
-    const BufferId *weight = l->unit.weight_view, *grad = l->unit.grad_view;
-    return l->grad.arrived[a] == l->grad.arrived[b] && !weight[a] == !weight[b] &&
-           !grad[a] == !grad[b] && !l->unit.maximum[a] == !l->unit.maximum[b] &&
-           is_seen(l, weight[a], x->gathered) == is_seen(l, weight[b], y->gathered) &&
-           is_seen(l, grad[a], x->full_grad) == is_seen(l, grad[b], y->full_grad);
-}
-
-/* True if the inputs and outputs of nodes a and b, which correspond to each other in two blocks,
- * are in the same state. */
-static bool same_before(const Lower *l, NodeId a, NodeId b, UnitPair *equal)
-{
-    const Node *x = &l->g->nodes.at[a], *y = &l->g->nodes.at[b];
-    for (uint32_t j = 0; j < x->n_out; j++)
-        if (!same_value(l, x->out[j], y->out[j])) return false;
-    for (uint32_t i = 0; i < x->n_in; i++)
-        if (l->g->tensors.at[x->in[i]].role == ROLE_param &&
-            !same_param(l, x->in[i], y->in[i], equal))
-            return false;
-    return true;
-}
-
-static bool same_state(const Lower *l, const BlockRun *run, uint32_t block)
-{
-    const NodeId first = run->first + block * run->length,
-                 forward = run->forward + block * run->forward_step;
-    UnitPair equal = {0, 0};
-    for (uint32_t i = 0; i < run->length; i++)
-        if (!same_before(l, first + i, first + run->length + i, &equal)) return false;
-    for (uint32_t i = 0; forward != first && i < run->forward_length; i++)
-        if (!same_before(l, forward + i, forward + run->forward_step + i, &equal)) return false;
-    return true;
-}
 
 /* ---- recording states */
 
@@ -143,7 +57,8 @@ static void begin_run(Lower *l, const BlockRun *run)
 {
     BlockCopier *r = l->repeat;
     r->same = arena_array(l->scratch, run->n, sizeof *r->same);
-    for (uint32_t k = 0; k + 1 < run->n; k++) r->same[k] = same_state(l, run, k);
+    for (uint32_t k = 1; k + 1 < run->n; k++) r->same[k] = state_in_step(l, run, k - 1);
+    memcpy(r->units, l->unit.of, l->g->units.n * sizeof *r->units);
     for (ChangedPart part = 0; part < PART_COUNT; part++) {
         const StepWords now = steps_part(l, part, r->first_version);
         WordList *old = &r->old[part];
@@ -275,6 +190,19 @@ static bool blocks_in_step(const Lower *l)
     return changes_in_step(l);
 }
 
+/* True if the gathers for use y and z of a unit, like those for x and y, differ by equal steps. The
+ * units may belong to blocks behind the run. */
+static bool uses_in_step(const Lower *l, const UnitUse *x, const UnitUse *y, const UnitUse *z)
+{
+    const BlockCopier *r = l->repeat;
+    const UnitState *a = &r->units[x->unit], *b = &r->units[y->unit], *c = &r->units[z->unit];
+    return in_step(x->unit, y->unit, z->unit, true) && r->kind[y->unit] == r->kind[z->unit] &&
+           in_step(a->rest, b->rest, c->rest, true) && !b->gathered == !c->gathered &&
+           in_step(a->gathered, b->gathered, c->gathered, true) && !b->kept == !c->kept &&
+           in_step(a->kept, b->kept, c->kept, true) && y->microbatch == z->microbatch &&
+           y->backward == z->backward;
+}
+
 /* Returns how many of the next `n` blocks use units in the same order as the two newest blocks.
  * Uses after these blocks are compared, too, because they decide which units are gathered in
  * advance: `prefetch` uses and the next one. A gather that also takes the 8-bit unit of a module
@@ -291,10 +219,7 @@ static uint32_t equal_uses(const Lower *l, uint32_t n)
     if (l->job->sharding.gathers_bytes) ahead *= 2;
     uint32_t i = from;
     for (; i < l->unit.uses.n && i < from + n * step + ahead; i++)
-        if (!in_step(use[i - 2 * step].unit, use[i - step].unit, use[i].unit, true) ||
-            use[i].microbatch != use[i - step].microbatch ||
-            use[i].backward != use[i - step].backward)
-            break;
+        if (!uses_in_step(l, &use[i - 2 * step], &use[i - step], &use[i])) break;
     return i < from + ahead ? 0 : (i - from - ahead) / step < n ? (i - from - ahead) / step : n;
 }
 
@@ -435,13 +360,11 @@ NodeId repeat_before(Lower *l, NodeId id)
         return id; /* blocks were copied already, or too many blocks were
                       unequal */
     add_mark(l);
-    if (block < COMPARED || !blocks_in_step(l)) {
-        if (block == MOST_TRIED) r->n_marks = UINT32_MAX;
-        return id;
-    }
-    const uint32_t copies = copies_from(l, run, block);
-    r->n_marks = UINT32_MAX;
-    if (copies == 0) return id;
+    const bool alike = block >= COMPARED && blocks_in_step(l);
+    const uint32_t copies = alike ? copies_from(l, run, block) : 0;
+    const bool is_last_try = block >= MOST_TRIED + l->job->sharding.options.prefetch;
+    if (copies >= FEWEST || is_last_try) r->n_marks = UINT32_MAX;
+    if (copies < FEWEST) return id;
     copy_lists(l, copies);
     note_copies(l);
     copy_changes(l, copies);
@@ -449,11 +372,28 @@ NodeId repeat_before(Lower *l, NodeId id)
     return id + copies * run->length;
 }
 
+/* Numbers the kinds of units. Units that resemble none of the newest kinds are a new kind. */
+static uint32_t *find_kinds(const Lower *l)
+{
+    enum { NEWEST = 4 };
+    UnitId newest[NEWEST] = {0};
+    uint32_t n = 0, *kind = arena_array(l->scratch, l->g->units.n, sizeof *kind);
+    for (UnitId u = 1; u < l->g->units.n; u++) {
+        uint32_t i = 0;
+        while (i < NEWEST && i < n && !blocks_same_gather(l, newest[i], u)) i++;
+        if (i == NEWEST || i == n) newest[i = n++ % NEWEST] = u;
+        kind[u] = newest[i];
+    }
+    return kind;
+}
+
 void repeat_prepare(Lower *l)
 {
     l->repeat = NULL;
     if (!l->blocks.n) return;
     l->repeat = arena_alloc(l->scratch, sizeof *l->repeat);
+    l->repeat->kind = find_kinds(l);
+    l->repeat->units = arena_array(l->scratch, l->g->units.n, sizeof *l->repeat->units);
     l->repeat->run_of = arena_array(l->scratch, l->g->nodes.n, sizeof *l->repeat->run_of);
     for (uint32_t i = 0; i < l->blocks.n; i++)
         for (uint32_t k = 0; k < l->blocks.at[i].n; k++)

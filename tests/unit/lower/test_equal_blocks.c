@@ -1,5 +1,6 @@
 /* Copies of equal blocks. A plan whose blocks are copies is, as text, the plan whose blocks were
- * all lowered one by one: for the corpus with more layers, and for plans of the library. */
+ * all lowered one by one: for the corpus with more layers, for plans of the library, and for models
+ * whose blocks are equal but read buffers that were made in another order. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -114,11 +115,74 @@ static void library_is_equal(void **state)
     }
 }
 
+/* 20 blocks. `skip`: block i of 20 further blocks also reads the output of block skip(i). `whole`:
+ * the block whose weights tp does not split. `exits`: 20 smaller blocks behind the others, whose
+ * units lie between the units of the others. */
+static const char model[] =
+    "local nn = require 'tandem.nn'\n"
+    "local n, d = 20, 8\n"
+    "local function block(i)\n"
+    "  local split = i ~= whole\n"
+    "  return nn.block { norm = nn.rmsnorm(d), w1 = nn.linear(d, 16), w2 = nn.linear(16, d),\n"
+    "    fsdp2_shard = true, tp_col = split and { 'w1' } or {}, tp_row = split and 'w2' or {},\n"
+    "    forward = function(m, x, beside)\n"
+    "      if beside then x = x + beside end\n"
+    "      return x + m.w2(nn.silu(m.w1(m.norm(x))))\n"
+    "    end }\n"
+    "end\n"
+    "local function exit()\n"
+    "  return nn.block { w = nn.linear(d, d), fsdp2_shard = true,\n"
+    "    forward = function(m, x) return x + m.w(x) end }\n"
+    "end\n"
+    "local function build()\n"
+    "  return nn.module { embed = nn.embedding(16, d), head = nn.linear(d, 16),\n"
+    "    layers = nn.list(n, function(i)\n"
+    "      return nn.module { block = block(i), exit = exits and exit() or nil,\n"
+    "        forward = function(m, x) return m.block(x) end }\n"
+    "    end),\n"
+    "    up = skip and nn.list(n, function() return block() end),\n"
+    "    forward = function(m, tokens, labels)\n"
+    "      local x, kept = m.embed(tokens), {}\n"
+    "      for i = 1, n do x = m.layers[i](x); kept[i] = x end\n"
+    "      for i = 1, skip and n or 0 do x = m.up[i](x, kept[skip(i)]) end\n"
+    "      for i = 1, exits and n or 0 do x = m.layers[i].exit(x) end\n"
+    "      return nn.cross_entropy(m.head(x), labels)\n"
+    "    end }\n"
+    "end\n"
+    "return plan { model = { name = 'm', config = { dim = d }, build = build },\n"
+    "  cluster = require 'clusters.local_cpu' {}, batch = { global = 6, micro = 1, seq = 4 },\n"
+    "  mesh = { dp_shard = 2, tp = tp_ranks }, parallel = passes, optimizer = adamw {},\n"
+    "  precision = { param = 'fp32', compute = 'fp32', reduce = 'fp32' } }\n";
+
+static void irregular_is_equal(void **state)
+{
+    (void)state;
+    static const char *const before[] = {
+        "local tp_ranks, passes = 1, { fsdp2 { prefetch = 4 } }\n"
+        "local function skip(i) return 21 - i end local whole, exits\n",
+        "local tp_ranks, passes = 2, { tp {}, fsdp2 {} }\n"
+        "local function skip(i) return i end local whole, exits = 10\n",
+        "local tp_ranks, passes = 1, { fsdp2 { prefetch = 2 } }\n"
+        "local skip, whole, exits = nil, nil, true\n"};
+    for (uint32_t i = 0; i < sizeof before / sizeof *before; i++) {
+        const FrontOptions options = {.n_set = 0};
+        Arena *arena = arena_new();
+        bool compiles;
+        Loaded p = load_text(arena_print(arena, "%s%s", before[i], model), &options);
+        if (!p.fine) fail_msg("model %u: %s", i, p.errors);
+        assert_true(compare(before[i], &p.config, &p.graph, false, arena, &compiles) > 0);
+        assert_true(compiles);
+        arena_free(p.arena);
+        arena_free(arena);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(corpus_is_equal),
         cmocka_unit_test(library_is_equal),
+        cmocka_unit_test(irregular_is_equal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
