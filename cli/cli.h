@@ -1,5 +1,5 @@
-/* Shared by all verbs: options, output, exit code. Only this layer prints for people or exits.
- * Results go to standard output, everything else to standard error. */
+/* Declarations that all verbs share: options, output, exit code. Only this layer prints for people
+ * or ends the process. Results go to standard output, everything else to standard error. */
 #ifndef TANDEM_CLI_CLI_H
 #define TANDEM_CLI_CLI_H
 
@@ -11,17 +11,17 @@
 
 typedef LIST(const char *) TextList;
 
-/* The options of single verbs, in groups. A field NAME_text is the text as the user gave it, NULL
- * if it was not given. NAME is its checked value, 0 if it was not given. */
+/* The options of single verbs, in groups. NAME_text is an option's value as the user gave it, or
+ * NULL if the option was not given. NAME is its checked value, or 0 if the option was not given. */
 typedef struct ShowOptions {
     const char *after, *role_text, *rank_text;
-    uint32_t role, rank; /* UINT32_MAX: not given */
+    uint32_t role, rank; /* role and rank to show; UINT32_MAX: the option was not given */
     bool text, mesh, state;
 } ShowOptions;
 
 typedef struct NetOptions {
     const char *per_node_text, *min_text, *max_text, *issue, *buffers, *compare;
-    const char *collective; /* also an option of import */
+    const char *collective; /* this option also belongs to import */
     uint32_t per_node;
 } NetOptions;
 
@@ -30,9 +30,9 @@ typedef struct AccuracyOptions {
 } AccuracyOptions;
 
 typedef struct SweepOptions {
-    TextList try_, where; /* KEY=VALUE,VALUE,...; conditions */
+    TextList try_, where; /* try_: KEY=VALUE,VALUE,...; where: conditions */
     const char *by, *shard, *slurm_text;
-    uint32_t shard_index, n_shards; /* --shard 2/8 gives 1, 8; not given: 0, 1 */
+    uint32_t shard_index, n_shards; /* for --shard 2/8: 1 and 8; without the option: 0 and 1 */
     uint32_t slurm;
     bool exhaustive, csv;
 } SweepOptions;
@@ -49,31 +49,33 @@ typedef struct ScenarioOptions {
 } ScenarioOptions;
 
 typedef struct SimVerbOptions {
-    TextList what_if; /* KEY=VALUE or KEY=2x */
-    const char *mfu;  /* a convention, or "all"; NULL: not given */
+    TextList what_if; /* each is KEY=VALUE or KEY=2x */
+    const char *mfu;  /* the name of a convention, or "all"; NULL: the option was not given */
     bool trace, explain, unfolded;
 } SimVerbOptions;
 
 typedef struct RunVerbOptions {
     const char *backend, *data, *steps_text, *every_text, *timeout_text;
-    const char *save, *load, *save_every_text, *keep_text; /* checkpoints */
+    const char *save, *load, *save_every_text, *keep_text; /* options about checkpoints */
     uint32_t steps, every, save_every, keep;
     double timeout_s;
-    const char *loads; /* the file to which counts of experts are written; NULL: none */
+    /* the file to which the run writes how often experts were chosen; NULL: none */
+    const char *loads;
     bool verify, poison, native;
     BackendValue backend_values[BACKEND_OPTION_COUNT];
 } RunVerbOptions;
 
-/* Every option of every verb has its field here; options.c says which verb takes which option. */
+/* Every option of every verb has a field here. The table in options.c says which verb has which
+ * option. */
 typedef struct Options {
-    TextList set; /* KEY=VALUE */
+    TextList set; /* each is KEY=VALUE */
     const char *db, *color, *output, *cluster, *nodes, *ranks, *machine;
     const char *seed_text, *n_text, *limit_text, *jobs_text, *price_text, *tokens_text, *pue_text;
     uint64_t seed;
-    uint32_t n, limit, jobs, n_nodes; /* 0 when not given */
-    double price_usd, tokens, pue;    /* price_usd < 0: not given; pue: 1 when not given */
+    uint32_t n, limit, jobs, n_nodes; /* 0: the option was not given */
+    double price_usd, tokens, pue;    /* price_usd < 0: not given; pue: 1 if not given */
     bool json, quiet, verbose, help, dry_run, no_store, exact;
-    bool n_short; /* n_text was given by -n */
+    bool n_short; /* the user gave n_text by the short form -n */
     ShowOptions show;
     SimVerbOptions sim;
     ScenarioOptions scenario;
@@ -92,49 +94,55 @@ typedef struct Cli {
     Diag diag;
     const Verb *verb;
     Options options;
-    const char *program; /* argv[0] */
+    const char *program; /* name of the command (argv[0]) */
     const char *const *argv;
     int argc;
-    const char *const *args; /* the arguments besides the verb and the options */
+    const char *const *args; /* the arguments that are neither the verb nor options */
     uint32_t n_args;
-    Str out; /* the result as text; printed at the end, unless --json is given */
+    Str out; /* the result as text, which is printed at the end, or not at all with --json */
     size_t run_line,
-        run_line_end;    /* the part [from, to) of `out` that names the stored run; both 0: none */
-    json_t *json;        /* the result as a document, if --json is given */
-    FrontScript *script; /* PLAN's script, held open for further loads; NULL: not held */
-    struct EarlyAnswers *early; /* answers that a thread computes (whose.c); NULL: none */
-    bool color;                 /* colour on standard output */
-    int exit_code;              /* 0: the exit code follows from the diagnostics */
+        /* `out` from run_line to run_line_end is the line that names the stored run; both 0: no
+         * such line */
+        run_line_end;
+    json_t *json; /* with --json: the result as a document; otherwise NULL */
+    /* the script of PLAN, open so that it can be loaded again; NULL: not open */
+    FrontScript *script;
+    /* answers of frameworks that a thread computes meanwhile (whose.c); NULL: none */
+    struct EarlyAnswers *early;
+    bool color;    /* true if standard output is printed in colour */
+    int exit_code; /* the exit code; 0: it follows from the diagnostics */
 } Cli;
 
 struct Verb {
-    const char *name, *arguments; /* "PLAN" */
+    const char *name, *arguments; /* arguments: as the help shows them, such as "PLAN" */
     uint32_t min_args, max_args;
-    const char *summary; /* one line */
-    const char *about;   /* one or two paragraphs */
-    const char *example; /* a real command */
-    uint32_t options;    /* the verb takes these groups of options: OPTIONS_... */
+    const char *summary; /* one line about the verb */
+    const char *about;   /* one or two paragraphs about the verb */
+    const char *example; /* a command that can be run as it is */
+    uint32_t options;    /* the groups of options that the verb takes: OPTIONS_... */
     void (*run)(Cli *cli);
 };
 
-enum { /* groups of options; an option of group 0 belongs to every verb */
-       OPTIONS_plan = 1,
-       OPTIONS_text_plan = 2,
-       OPTIONS_show = 4,
-       OPTIONS_sim = 8,
-       OPTIONS_run = 16,
-       OPTIONS_trace = 32,
-       OPTIONS_runs = 64,
-       OPTIONS_calibrate = 128,
-       OPTIONS_net = 512,
-       OPTIONS_import = 1024,
-       OPTIONS_accuracy = 256,
-       OPTIONS_sweep = 2048,
-       OPTIONS_db = 8192,
-       OPTIONS_search = 16384,
-       OPTIONS_fit = 32768,
-       NEEDS_STORE =
-           4096 /* no group of options: marks a verb that can do nothing without a store */
+/* Groups of options. A verb takes all options of its groups. An option of group 0 belongs to every
+ * verb. */
+enum {
+    OPTIONS_plan = 1,
+    OPTIONS_text_plan = 2,
+    OPTIONS_show = 4,
+    OPTIONS_sim = 8,
+    OPTIONS_run = 16,
+    OPTIONS_trace = 32,
+    OPTIONS_runs = 64,
+    OPTIONS_calibrate = 128,
+    OPTIONS_net = 512,
+    OPTIONS_import = 1024,
+    OPTIONS_accuracy = 256,
+    OPTIONS_sweep = 2048,
+    OPTIONS_db = 8192,
+    OPTIONS_search = 16384,
+    OPTIONS_fit = 32768,
+    NEEDS_STORE =
+        4096 /* a group without options: it marks a verb that can do nothing without a store */
 };
 
 /* ---- verbs.c ---- */
@@ -148,67 +156,73 @@ typedef enum OptionKind { OPTION_flag, OPTION_text, OPTION_list, OPTION_maybe } 
 
 typedef struct Option {
     const char *name;
-    char letter; /* 0: only the long form */
+    char letter; /* the short form of the option; 0: none */
     OptionKind kind;
-    const char *value; /* the name of its value in the help; NULL for a flag */
-    size_t field;      /* offset in Options */
-    uint32_t groups;   /* 0: every verb */
+    /* the name of the option's value in the help; NULL: a flag, which has no value */
+    const char *value;
+    size_t field;    /* offset in Options of the field that the option sets */
+    uint32_t groups; /* groups to which the option belongs; 0: every verb has it */
     const char *help;
 } Option;
 extern const Option *const options_list;
 extern const uint32_t options_count;
-/* Reads 1000000, 300K or 1.5T: from 1 to 1e18. The k-th letter of `units` stands for 1000^k. */
+/* Reads a number with a unit, such as 1000000, 300K or 1.5T, from 1 to 1e18. The k-th letter of
+ * `units` stands for 1000^k. Returns false for any other text. */
 bool option_thousands(const char *text, const char *units, double *value);
-/* Reads argv[2..]; returns false after reporting diagnostics. */
+/* Reads the options from argv[2] on. Returns false after reporting diagnostics. */
 bool options_parse(Cli *cli, int argc, char **argv);
-/* appends the options of a verb, one or two lines each */
+/* Appends the help of all options of a verb, one or two lines each. */
 void options_help(const Verb *verb, Str *out);
 
 /* ---- help.c ---- */
 void help_verb(const Verb *verb, Str *out);
 void help_overview(Str *out);
-bool help_topic(const char *name, Str *out); /* false if there is no such topic */
-extern const char *const help_topics[];      /* ends in NULL */
+/* Appends the help of a topic. Returns false if there is no topic of this name. */
+bool help_topic(const char *name, Str *out);
+extern const char *const help_topics[]; /* the last entry is NULL */
 
 /* ---- output.c ---- */
 const char *paint(const Cli *cli, Paint paint, const char *text);
 bool color_wanted(const Cli *cli, int fd);
-/* Prints diagnostics and results; returns the exit code of the process. */
+/* Prints diagnostics and results. Returns the exit code of the process. */
 int cli_finish(Cli *cli);
-/* Prints the diagnostics found so far to standard error (for long-running verbs). */
+/* Prints the diagnostics so far to standard error. A verb that takes long calls it, so that the
+ * user need not wait for them. */
 void cli_flush_diagnostics(Cli *cli);
-/* Drops the diagnostics found so far, so that they are not printed. They still count for the exit
- * code. */
+/* Drops the diagnostics so far without printing them. They still count for the exit code. */
 void cli_forget_diagnostics(Cli *cli);
-/* Writes a file. The file appears under its name only when it is complete. A device, a pipe or the
- * target of a link is written directly. Returns false after a diagnostic. */
+/* Writes a file. The file gets its name only when it is complete. A device, a pipe or the target of
+ * a link is written directly. Returns false after a diagnostic. */
 bool cli_write_file(Cli *cli, const char *path, const void *bytes, size_t n);
-/* Tests whether cli_write_file can create the file `path` now. Returns the system's error, or NULL
- * if it can. Leaves no file behind. */
+/* Tests whether cli_write_file could write the file `path` now. Returns the system's error, or NULL
+ * if it could. Leaves no file behind. */
 const char *cli_write_fault(Cli *cli, const char *path);
 bool cli_error(Cli *cli, Fault fault, const char *rule, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* Takes over the reference to the value. */
+/* Sets object[key] = value, and takes over the caller's reference to the value. */
 void json_put(json_t *object, const char *key, json_t *value);
 void json_text(json_t *object, const char *key, const char *value);
 void json_count(json_t *object, const char *key, uint64_t value);
-void json_number(json_t *object, const char *key, double value); /* writes null unless the number is
-                                                                  * finite */
-/* Returns a diagnostic as JSON, which diagnostic_of reads in another process. */
+/* Sets object[key] to the number, or to null if the number is not finite. */
+void json_number(json_t *object, const char *key, double value);
+/* Returns a diagnostic as JSON. diagnostic_of can read it, in another process, too. */
 json_t *diagnostic_json(const Diagnostic *item);
-/* Reads a diagnostic from JSON. A missing text becomes NULL. All texts become NULL if the severity
- * or the fault is unknown. */
+/* Reads a diagnostic from JSON. A text that is missing becomes NULL. If the severity or the fault
+ * is unknown, all texts become NULL. */
 Diagnostic diagnostic_of(const json_t *row, Arena *arena);
-const char *format_time(Arena *arena, Ps ps);         /* "12.3 ms", three digits */
-const char *format_ratio(Arena *arena, double ratio); /* "+3.5 %" */
-/* Returns "error +3.5 %": a prediction's error is predicted / measured - 1, in every verb. */
+/* Returns a time with three digits: "12.3 ms". */
+const char *format_time(Arena *arena, Ps ps);
+/* Returns a ratio in percent, with its sign: "+3.5 %". */
+const char *format_ratio(Arena *arena, double ratio);
+/* Returns "error +3.5 %". In every verb, the error of a prediction is predicted / measured - 1. */
 const char *format_error(Arena *arena, double predicted, double measured);
 
-/* A text table, whose columns are aligned when it is printed. */
+/* A text table. Its columns are aligned when it is printed. */
 typedef struct Table {
     Arena *arena;
     uint32_t n_columns;
-    const char *const *heads; /* a leading '>' aligns to the right */
+    /* the titles of the columns; a title that begins with '>' is aligned to the right */
+    const char *const *heads;
     LIST(const char *) cells;
 } Table;
 Table table_in(Arena *arena, uint32_t n_columns, const char *const *heads);
@@ -216,57 +230,61 @@ void table_cell(Table *t, const char *format, ...) __attribute__((format(printf,
 void table_print(const Table *t, Str *out);
 
 /* ---- planfile.c ---- */
-/* Returns the name of the things that a step counts: "tokens", or the "points" of a grid. */
+/* Returns the name of the items that a model processes: "tokens", or "points" of a grid. */
 const char *graph_counts(const Graph *graph);
 const char *plan_file_counts(const PlanFile *file);
-/* Returns "GPU"; "rank" if the ranks are processes of this machine. */
+/* Returns the word for a device: "GPU", or "rank" if the ranks are processes of this machine. */
 const char *plan_file_device(const PlanFile *file);
-/* Calls session_load with `options` (may be NULL) and the options of the command line, which take
- * precedence. */
+/* Calls session_load with `options` (may be NULL) and the options of the command line. If both give
+ * an option, the command line's counts. */
 PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options);
-/* Loads the plan like plan_file_load without `options`. The script stays open as cli->script until
- * plan_file_close. Two threads then work beside the caller. One proves a script's plan, until
- * session_settle. The other computes the answers of plan_file_ask that need a program of their own
- * (`timed` as there). */
+/* Loads the plan like plan_file_load without `options`, and keeps its script open as cli->script
+ * until plan_file_close. Two threads then work beside the caller. One proves the plan, until
+ * session_settle. The other computes those answers of plan_file_ask that need a program of their
+ * own; `timed` has the same meaning as there. */
 PlanFile *plan_file_open(Cli *cli, const char *path, bool timed);
 void plan_file_close(Cli *cli);
-/* Returns a copy of `options` (NULL: zeros), with the options of the command line added. */
+/* Returns a copy of `options`, with the options of the command line added. If `options` is NULL,
+ * all of its fields count as zero. */
 PlanOptions plan_file_options(Cli *cli, const PlanOptions *options);
-/* Refuses to run a plan that reproduces another system's mistakes; such a plan may only be
- * inspected. */
+/* Returns false after an error if the plan reproduces another system's mistakes. Such a plan may be
+ * inspected but not run. */
 bool plan_may_run(Cli *cli, const PlanFile *file);
-/* Number in all programs together. */
+/* Returns the number of instructions in all programs together. */
 uint64_t plan_instructions(const Plan *plan, bool communications_only);
-const char *mesh_text(Arena *arena, const Mesh *mesh); /* "dp_shard 8 x tp 2"; "1 rank" */
-/* Like mesh_text, but shows a mesh with folded experts as the script gives it, without ep. */
+/* Returns the sizes of a mesh: "dp_shard 8 x tp 2", or "1 rank". */
+const char *mesh_text(Arena *arena, const Mesh *mesh);
+/* Like mesh_text, but a mesh with folded experts is shown as the script gives it, without ep. */
 const char *plan_mesh_text(Arena *arena, const PlanFile *file);
-/* If experts are folded: adds a line that names the ranks over which they are divided. */
+/* If experts are folded: prints a line that names the ranks over which they are divided. */
 void report_folded(Cli *cli, const Config *config);
-/* Adds the lines that `check` and `sim` have in common. */
+/* Prints the lines that `check` and `sim` have in common. */
 void plan_file_report(Cli *cli, const PlanFile *file);
 /* plan_file_memory reports the worst rank's arena, reserved bytes and the device's memory, as text
  * and JSON. */
-uint64_t host_bytes_of(const Plan *plan); /* host memory of the rank that needs the most */
+/* Returns the host memory of the rank that needs the most. */
+uint64_t host_bytes_of(const Plan *plan);
 void plan_file_memory(Cli *cli, const PlanFile *file);
-/* Computes the process memory under the plan's runtime. If the plan names no runtime, computes it
- * for each framework that could run it; `file` may then hold only a configuration, without a plan.
- * A plan's text and a plan for this machine have no such answers. `timed`: also step times.
- * `scenario`: how ranks or experts differ, for the step times; NULL: they do not differ. Looks up
- * stored answers in `store`, which may be NULL. */
+/* The predictions of other programs that could run the plan. They say how much memory a process of
+ * each program would need and, with `timed`, how long a step would take. If the plan names a
+ * runtime, the answer is for that runtime. Otherwise there is one for each framework that could run
+ * the plan; `file` may then hold only a configuration, without a plan. A plan given as text, or
+ * made for this machine, has no answers. `scenario`: how ranks or experts differ, for the step
+ * times; NULL: they do not differ. `store`: holds earlier answers; may be NULL. */
 typedef struct Whose Whose;
 struct Scenario;
 Whose *plan_file_ask(Cli *cli, const PlanFile *file, bool timed, const struct Scenario *scenario,
                      Store *store);
-/* Begins to compute those answers in a thread, before the plan is compiled. plan_file_ask takes
- * them if it is asked for the same. plan_file_forget drops them. */
+/* Begins to compute these answers in a thread, before the plan is compiled. A later plan_file_ask
+ * for the same answers takes them. plan_file_forget drops them. */
 void plan_file_ask_early(Cli *cli, const Config *config, bool timed);
 void plan_file_forget(Cli *cli);
-/* Reports the answers, and stores new ones in `store`, which may be NULL. head: words at the
- * beginning of each line that name the plan, as in "best plan"; "": it is the command's plan.
- * made_of: receives the scripts of the answers; may be NULL. */
+/* Prints the answers, and puts new ones into `store`, which may be NULL. head: words at the
+ * beginning of each line that name the plan, such as "best plan"; "": the command's own plan.
+ * made_of: receives the scripts from which the answers were made; may be NULL. */
 void plan_file_tell(Cli *cli, Whose *whose, const char *head, Store *store, Recipe *made_of);
 
-/* Reads the configuration and the mesh of PLAN, before any pass; returns false after reporting
+/* Reads the configuration and the mesh of PLAN before any pass runs. Returns false after reporting
  * diagnostics. */
 bool plan_file_mesh(Cli *cli, const char *path, Config *config, Mesh *mesh);
 
@@ -277,21 +295,22 @@ void show_mesh(Cli *cli, const Config *config, const Mesh *mesh);
 /* ---- cmd_explain.c ---- */
 typedef struct Rule {
     const char *id, *text, *reason, *fix;
-    const char *bug; /* the error that would stay silent without the rule; "": none */
+    const char *bug; /* the error that nobody would notice without the rule; "": none */
 } Rule;
 const Rule *rule_find(const char *id);
 extern const Rule *const rules;
 extern const uint32_t n_rules;
 
 /* ---- machine.c ---- */
-/* Returns the key of this machine's measurements: "local:<cpu model>:<cores>:<kernels of
- * OpenBLAS>". */
+/* Returns the name under which the store keeps this machine's measurements: "local:<cpu
+ * model>:<cores>:<kernels of OpenBLAS>". */
 const char *machine_key(Arena *arena);
 const char *machine_cpu(Arena *arena);
 uint64_t machine_memory(void);
-/* path of this command; NULL: unknown */
+/* Returns the path of this command's file, or NULL if it is unknown. */
 const char *machine_own_path(Arena *arena);
-const char *find_in_path(Arena *arena, const char *program); /* returns NULL if it is not there */
+/* Returns the path of a program in the folders of $PATH, or NULL if none has it. */
+const char *find_in_path(Arena *arena, const char *program);
 
 /* ---- the verbs ---- */
 void cmd_check(Cli *cli);

@@ -1,13 +1,14 @@
-/* tandem accuracy: prints the errors of predictions against published measurements. */
+/* tandem accuracy: prints the errors of predictions, found by comparison with published
+ * measurements. */
 #include <string.h>
 
 #include "cli/accuracy/accuracy.h"
 
 typedef struct Section {
     const char *name;
-    /* columns that its file must have, besides source and split; ends in NULL */
+    /* columns that the section's file must have besides source and split; the last entry is NULL */
     const char *columns[7];
-    size_t option; /* offset in Options of the file's option */
+    size_t option; /* offset in Options of the option that names the file */
     bool (*score)(Cli *cli, const Csv *csv, Scores *scores);
 } Section;
 

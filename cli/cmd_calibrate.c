@@ -60,7 +60,7 @@ static void needs_json(Cli *cli, const Needs *needs)
 static void report(Cli *cli, const PlanFile *file)
 {
     const char *machine = run_costs(cli);
-    /* With --dry-run the store need not exist. In that case no cost is known. */
+    /* with --dry-run, the store may be missing; then no cost is known */
     Diag own = diag_in(cli->arena);
     Store *store = store_open(cli->options.db, true, cli->options.dry_run ? &own : &cli->diag);
     if (store == NULL && !cli->options.dry_run) return;

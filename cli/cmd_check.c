@@ -1,4 +1,4 @@
-/* tandem check: checks whether a plan is valid, correct, and small enough. */
+/* tandem check: checks whether a plan is valid and correct, and whether its memory fits. */
 #include "cli/cli.h"
 
 static bool only_infeasible(const Diag *d)
@@ -9,11 +9,13 @@ static bool only_infeasible(const Diag *d)
     return true;
 }
 
-/* The memory cost of starting, where each rank creates its own parts of the weights in place. */
+/* Memory when the run starts and each rank creates its part of the weights directly in
+ * the arena. */
 typedef struct StartMemory {
     uint32_t n_tensors, n_initialised;
-    uint64_t own_bytes;   /* parameters at rest, on the rank that holds the most */
-    uint64_t whole_bytes; /* bytes of the whole stage, if a rank builds it before it is cut */
+    uint64_t own_bytes; /* bytes of the parameters on the rank that holds the most */
+    /* bytes of all parameters of a stage, if a rank creates them whole before it cuts them */
+    uint64_t whole_bytes;
 } StartMemory;
 
 static uint64_t whole_unit(const Graph *g, UnitId u)

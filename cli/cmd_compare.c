@@ -1,5 +1,5 @@
-/* tandem compare: compares one measured run with the prediction of the same plan. Rows are joined
- * by (rank, instruction), so only instructions that ran on both sides are compared. */
+/* tandem compare: compares one measured run with the prediction of the same plan. A row is one
+ * instruction of one rank. Only instructions that were both measured and predicted are compared. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,17 +17,17 @@ typedef struct ComparedRun {
 typedef struct Line {
     OpKind op;
     AxisSet axes;
-    uint64_t n; /* joined rows */
+    uint64_t n; /* number of compared instructions */
     Ps predicted_ps, measured_ps;
-    double flops;   /* FLOPs of the joined rows */
-    uint64_t bytes; /* their bytes, for readers who know the machine's limits */
+    double flops;   /* FLOPs of these instructions */
+    uint64_t bytes; /* bytes that they move, so that readers can compute bandwidths */
 } Line;
 
 typedef struct Comparison {
     LIST(Line) lines;
     Line compute, communication;
     uint64_t joined, only_measured;
-    uint32_t n_ranks; /* ranks with at least one joined row */
+    uint32_t n_ranks; /* number of ranks with at least one compared instruction */
 } Comparison;
 
 static int by_place(const void *a, const void *b)
@@ -94,7 +94,8 @@ static double ratio(Ps predicted, Ps measured)
     return measured > 0 ? (double)predicted / (double)measured : 0;
 }
 
-/* The width fits errors below 10,000 %, so that the column has one width in nearly all tables. */
+/* Adds a cell with an error. Its width suits errors below 10,000 %, so that nearly all tables get
+ * the same column width. */
 static void error_cell(Cli *cli, Table *t, Ps predicted, Ps measured)
 {
     table_cell(t, "%9s", measured > 0 ? format_ratio(cli->arena, ratio(predicted, measured)) : "-");
@@ -223,8 +224,8 @@ static int64_t wanted_run(Cli *cli, Store *store)
     return number_of(cli, cli->args[0]);
 }
 
-/* Finds the prediction made for this run, or else the newest one of the plan without uneven ranks
- * or experts. */
+/* Returns the prediction that was made for this run or, without one, the newest prediction of the
+ * plan in which all ranks and experts are equal. */
 static int64_t find_prediction(Cli *cli, Store *store, const RunRecord *measured)
 {
     unsigned char plan[16];

@@ -1,4 +1,5 @@
-/* tandem db: reports the store's path, content and soundness; removes, merges and exports rows. */
+/* tandem db: prints the store's path and content, and whether it is damaged. Also removes, merges
+ * and exports rows. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -20,8 +21,8 @@ static void db_path(Cli *cli)
     if (cli->json != NULL) json_text(cli->json, "path", path);
 }
 
-/* Table names come from the file's own catalogue and are quoted, so no user input enters a
- * statement. */
+/* Counts the rows of a table. The name comes from the file's own catalogue and is quoted, so the
+ * statement contains no user input. */
 static int64_t count_rows(Cli *cli, Db *db, const char *table)
 {
     if (strchr(table, '"') != NULL) return -1;
@@ -133,7 +134,7 @@ static void db_merge(Cli *cli)
     store_close(store);
 }
 
-/* Writes `FOLDER/NAME`, and creates missing folders. */
+/* Writes the file FOLDER/NAME. Creates missing folders. */
 static bool write_below(Cli *cli, const char *folder, const RecipeScript *s)
 {
     char *path = arena_print(cli->arena, "%s/%s", folder, s->name);
@@ -147,7 +148,8 @@ static bool write_below(Cli *cli, const char *folder, const RecipeScript *s)
     return cli_write_file(cli, path, s->text, s->bytes);
 }
 
-/* Returns the command that makes the plan again, from its recipe's lines. */
+/* Returns a command that makes the plan again. Its arguments come from the lines of the plan's
+ * recipe. */
 static const char *command_of(Cli *cli, const char *head, const char *folder, const char *script)
 {
     Str out = str_in(cli->arena);
@@ -219,7 +221,7 @@ static void db_export(Cli *cli, Store *store)
 }
 
 typedef struct DbWord {
-    const char *name, *needs; /* arguments of the command; NULL: none */
+    const char *name, *needs; /* needs: the arguments of the command; NULL: none */
 } DbWord;
 static const DbWord db_words[] = {{"path", NULL},  {"info", NULL},    {"check", NULL},
                                   {"prune", NULL}, {"merge", "FILE"}, {"export", "NAME|RUN"}};

@@ -1,4 +1,5 @@
-/* tandem doctor: checks the abilities of this machine, before a run fails for lack of one. */
+/* tandem doctor: checks what this machine can do, so that a run does not fail later because
+ * something is missing. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@
 #include "planner/front/front.h"
 
 typedef struct Finding {
-    const char *name, *state; /* "ok", "missing", "note" */
+    const char *name, *state; /* state: "ok", "missing" or "note" */
     const char *text;
 } Finding;
 typedef struct Findings {
@@ -27,7 +28,7 @@ static void add(Cli *cli, Findings *f, const char *name, const char *state, cons
     list_push(cli->arena, &f->all, ((Finding){name, state, text}));
 }
 
-/* Looks in the same places as the executor: beside the command, or in ../lib/tandem. */
+/* Looks for a module where the executor looks: beside the command, or in ../lib/tandem. */
 static bool has_module(Cli *cli, const char *flavour)
 {
     const char *own = machine_own_path(cli->arena), *folder = getenv("TANDEM_MODULE_DIR");
@@ -110,7 +111,8 @@ static void find_limits(Cli *cli, Findings *f)
                         kernel_cpu_blas(), threads != NULL ? threads : "unset"));
 }
 
-/* The module queries the driver and NCCL; a machine without GPUs need not have it. */
+/* Asks the CUDA module for the driver and NCCL. The module may be missing on a machine without
+ * GPUs. */
 static void find_cuda(Cli *cli, Findings *f)
 {
     Diag own = diag_in(cli->arena);

@@ -1,4 +1,4 @@
-/* tandem explain: prints a rule's meaning, its reason, and a way to satisfy it. The stories are
+/* tandem explain: prints the meaning of a rule, its reason, and how to satisfy it. The texts are
  * rows of rules.def. */
 #include <string.h>
 
@@ -20,7 +20,7 @@ const Rule *rule_find(const char *id)
 
 enum { WIDTH = 96 };
 
-/* Adds words, wrapped, behind a label of 10 columns. */
+/* Appends a paragraph behind a label that is 10 columns wide, with its lines wrapped. */
 static void add_paragraph(Str *out, const char *label, const char *text)
 {
     str_print(out, "%-8s", label);

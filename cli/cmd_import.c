@@ -1,5 +1,5 @@
 /* tandem import: stores measurements of other tools under the name of the machine on which they
- * were made. The first bytes of a file determine its format. */
+ * were made. The first bytes of a file show its format. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -90,9 +90,9 @@ static bool read_any(Cli *cli, const char *path, ImportFormat format, ImportSink
 }
 
 typedef struct Stored {
-    /* not_ops: collectives to which no plan's op corresponds */
+    /* not_ops: number of collectives that correspond to no op of a plan */
     uint32_t kernels, collectives, not_ops;
-    uint32_t alone; /* collectives that only one rank's trace shows */
+    uint32_t alone; /* number of collectives that only one rank's trace contains */
 } Stored;
 
 static bool keep_one(Cli *cli, Store *store, const char *machine, const Samples *s, Stored *out)
@@ -125,7 +125,7 @@ static bool keep(Cli *cli, Store *store, const char *machine, const ImportSink *
     return true;
 }
 
-/* Returns why kernels were left out. */
+/* Returns the reason why kernels were left out. */
 static const char *kernels_why(ImportFormat format, const ImportSink *sink)
 {
     if (format == FORMAT_nsys)
@@ -157,7 +157,7 @@ static void left_out_text(Cli *cli, ImportFormat format, const ImportSink *sink,
                   str_count(arena, sink->dropped));
 }
 
-/* Reports which costs of the file a prediction will use. */
+/* Prints which costs of the file predictions will use. */
 static void use_text(Cli *cli, const char *machine, const ImportSink *sink, const Stored *stored)
 {
     Arena *arena = cli->arena;
@@ -214,7 +214,7 @@ static void report(Cli *cli, ImportFormat format, const char *machine, const Imp
     use_text(cli, machine, sink, stored);
 }
 
-/* Reads files of one format, which together are the measurements of one run. */
+/* Reads files of one format. Together they are the measurements of one run. */
 static bool read_all(Cli *cli, ImportFormat *format, ImportSink *sink)
 {
     for (uint32_t i = 0; i < cli->n_args; i++) {

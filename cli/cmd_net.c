@@ -1,5 +1,5 @@
-/* tandem net: prints the times of a cluster's collectives by size, in nccl-tests' columns. If a
- * measured table is given, its times are printed beside the predicted ones. */
+/* tandem net: prints the times of a cluster's collectives by size, in the columns of nccl-tests. If
+ * the user gives a table of measurements, its times are printed beside the predicted ones. */
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -16,7 +16,7 @@ enum { MOST_NET_ROWS = 256 };
 
 typedef struct NetRow {
     uint64_t bytes;
-    double measured_us; /* 0: none */
+    double measured_us; /* time from the measured table; 0: none */
     NcclChoice choice;
 } NetRow;
 
@@ -27,7 +27,7 @@ typedef struct NetTable {
     bool compares;
 } NetTable;
 
-/* "8", "64K", "1M", "8G": powers of 1024, as nccl-tests reads them. */
+/* Reads a size as nccl-tests does: "8", "64K", "1M", "8G", where letters are powers of 1024. */
 static bool read_size(Cli *cli, const char *option, const char *text, uint64_t *bytes)
 {
     if (text == NULL) return true;
@@ -52,7 +52,7 @@ static bool read_size(Cli *cli, const char *option, const char *text, uint64_t *
     return true;
 }
 
-/* Reads the cluster of a plan, or one of the library by name. */
+/* Reads the cluster of a plan, or a cluster of the library by its name. */
 static bool find_cluster(Cli *cli, NetTable *t)
 {
     const char *name = cli->args[0], *dot = strrchr(name, '.');
@@ -67,7 +67,8 @@ static bool find_cluster(Cli *cli, NetTable *t)
     return true;
 }
 
-/* Spreads the group over the cluster's nodes in the way in which data-parallel groups lie. */
+/* Chooses how many ranks of the group are in each node, in the way in which groups of data ranks
+ * lie. */
 static bool choose_per_node(Cli *cli, NetTable *t)
 {
     const Cluster *c = &t->cluster;
@@ -196,7 +197,8 @@ static bool fill(Cli *cli, NetTable *t)
     return true;
 }
 
-/* nccl-tests prints the elements of one rank, even if its sizes are those of all ranks. */
+/* Returns the value of nccl-tests' column `count`: the elements of one rank, even if the size is
+ * that of all ranks. */
 static uint64_t count_of(const NetTable *t, uint64_t bytes)
 {
     const NcclQuestion *q = &t->question;
@@ -216,7 +218,7 @@ static double algorithm_bytes_per_s(const NetRow *row)
     return (double)row->bytes / us_of(row) * 1e6;
 }
 
-/* Mean and largest |predicted / measured - 1|. */
+/* Computes the mean and the maximum of |predicted / measured - 1|. */
 static void errors_of(const NetTable *t, double *mean, double *worst)
 {
     *mean = *worst = 0;

@@ -1,5 +1,6 @@
-/* tandem run: executes the plan in real time. Under mpirun every process plans for itself and runs
- * its rank. Only the first one prints and stores. */
+/* tandem run: executes the plan on this machine's processors or GPUs. mpirun starts one process for
+ * each rank. Every process compiles the plan itself and runs its rank. Only the first process
+ * prints and stores. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -28,7 +29,7 @@ bool run_check_ranks(Cli *cli, const Plan *plan)
     return false;
 }
 
-/* Returns the path of the file that the run trains on; NULL: the data are drawn at random. */
+/* Returns the path of the file with the run's data, or NULL if the data are drawn at random. */
 static const char *data_path(const Cli *cli, const PlanFile *file)
 {
     return cli->options.run.data != NULL ? cli->options.run.data : file->config.data_file;
@@ -63,7 +64,7 @@ bool run_cluster(Cli *cli, const PlanFile *file, Cluster *cluster)
                          " ranks may share a GPU, but the prediction gives each rank its own GPU",
                          n_ranks);
         if (!cluster->is_local || front_gpu_cluster(gpu, n_ranks, cli->arena, cluster)) return true;
-        if (strcmp(gpu, "none") == 0) return true; /* the run itself reports the reason */
+        if (strcmp(gpu, "none") == 0) return true; /* the run itself reports why there is no GPU */
         diag_warning(
             &cli->diag, "unknown-gpu", (Loc){NULL, 0},
             "the library has no GPU called '%s', so the prediction uses the rates of a CPU core",
@@ -72,7 +73,7 @@ bool run_cluster(Cli *cli, const PlanFile *file, Cluster *cluster)
     }
     if (cluster->is_local) return true;
     if (!front_cluster("local_cpu", 1, cli->arena, cluster, &cli->diag)) return false;
-    /* Sets facts that the front sets only for plans of this machine. */
+    /* the front sets these facts only for plans of this machine, so they are set here */
     if (cluster->devices_per_node < n_ranks) cluster->devices_per_node = n_ranks;
     if (cluster->cores_per_node == 0) cluster->cores_per_node = cores_online();
     if (cluster->device.memory_bytes == 0)
@@ -93,7 +94,8 @@ static bool predict_here(Cli *cli, const PlanFile *file, Prediction *prediction)
     const CostsOf costs = session_costs(cluster, run_costs(cli), NULL, run_backend(cli));
     options.backend = costs.backend;
     options.machine = costs.machine;
-    if (is_loopback(cli)) cluster->cores_per_node = 1; /* all ranks in one thread */
+    /* on loopback, all ranks run in one thread */
+    if (is_loopback(cli)) cluster->cores_per_node = 1;
     const bool fine = predict(cli, file, store, &options, false, prediction);
     store_close(store);
     return fine;
@@ -125,7 +127,7 @@ static void exec_options(Cli *cli, const PlanFile *file, ExecOptions *options)
     run_backend_options(cli, &options->backend_options);
 }
 
-/* Returns the record of a run. Results are left out: no step has run yet. */
+/* Returns the record of a run before its first step, without results. */
 static RunRecord run_record(Cli *cli, const PlanFile *file, const char *status)
 {
     RunRecord record;
@@ -150,7 +152,7 @@ static bool store_measured(Cli *cli, const PlanFile *file, const ExecResult *res
 {
     const Plan *plan = file->plan;
     RunRecord record = run_record(cli, file, "ok");
-    /* `compare` finds the prediction by this key */
+    /* `compare` finds the prediction of a run by this key */
     record.calibration = prediction->record.calibration;
     record.step_ps = steps_median(steps);
     record.peak_bytes = result->highest_touched;
@@ -168,8 +170,8 @@ static bool store_measured(Cli *cli, const PlanFile *file, const ExecResult *res
     return fine;
 }
 
-/* A run that broke off is stored, too, so that the store shows the attempt. Returns its id; 0 if it
- * could not be written. */
+/* Stores a run that ended early, so that the store shows the attempt. Returns its id, or 0 if it
+ * could not be stored. */
 static int64_t store_failed(Cli *cli, const PlanFile *file, uint32_t steps_done)
 {
     RunRecord record = run_record(cli, file, "failed");
@@ -181,7 +183,7 @@ static int64_t store_failed(Cli *cli, const PlanFile *file, uint32_t steps_done)
     return id;
 }
 
-/* Reports the step at which the run was interrupted, and the results that the store holds. */
+/* Reports the step at which the run was interrupted, and the results that are in the store. */
 static void tell_interrupted(Cli *cli, const PlanFile *file, const LaunchEnd *end)
 {
     const char *name = run_signal_name(end->signal), *db = cli->options.db;
@@ -210,7 +212,7 @@ static bool was_started(const Cli *cli)
     return true;
 }
 
-/* Returns the number of diagnostics of this rule. */
+/* Returns the number of diagnostics with this rule. */
 static uint32_t told(const Cli *cli, const char *rule)
 {
     uint32_t n = 0;
@@ -288,7 +290,8 @@ static void summary(Cli *cli, const PlanFile *file, Steps *s, const ExecResult *
               id, cli->options.db, prediction->id);
 }
 
-/* All processes find the same problems, so only the first one reports them. */
+/* Drops the diagnostics of all processes but the first, because all of them find the
+ * same problems. */
 static void drop_shared(Cli *cli)
 {
     static const char *const shared[] = {"not-finite",    "plan-mismatch",  "version-mismatch",
@@ -305,7 +308,8 @@ static void drop_shared(Cli *cli)
     }
 }
 
-/* An error of too many rows is corrected at the script's line of ep { bound }. */
+/* Moves the error about too many rows to the script's line of ep { bound }, where the user can
+ * correct it. */
 static void blame_bound(Cli *cli, const PlanFile *file)
 {
     const PassConfig *ep = config_pass(&file->config, PASS_ep);
@@ -315,7 +319,8 @@ static void blame_bound(Cli *cli, const PlanFile *file)
     }
 }
 
-/* Checks --loads. Only steps of training have choices. plan: NULL before it is loaded. */
+/* Checks whether --loads can count choices: only training steps of a model with experts have any.
+ * `plan` is NULL before it is loaded. */
 static bool may_count(Cli *cli, const Plan *plan)
 {
     const char *path = cli->options.run.loads, *why = NULL;
@@ -328,7 +333,7 @@ static bool may_count(Cli *cli, const Plan *plan)
     return cli_error(cli, FAULT_usage, "option-value", "--loads '%s': %s", path, why);
 }
 
-/* Trains in this process: as the only process, or as one of the ranks. */
+/* Trains in this process, which is the only one or one of the ranks. */
 static void run_here(Cli *cli, const PlanFile *file)
 {
     bool first = run_is_first();
@@ -361,7 +366,7 @@ static void run_here(Cli *cli, const PlanFile *file)
     memset(&result, 0, sizeof result);
     if (!exec_run(file->plan, &options, cli->arena, &result, &cli->diag)) {
         if (!first) drop_shared(cli);
-        /* if another process started this rank, that process reports it */
+        /* a rank's failure is reported by the process that started it */
         else if (!run_is_inside())
             store_failed(cli, file, steps.progress.done);
         return;
@@ -369,7 +374,8 @@ static void run_here(Cli *cli, const PlanFile *file)
     if (!first) return;
     steps.traced = result.trace.step;
     run_checkpoint_summary(cli, &result);
-    if (steps.progress.done == 0) return; /* the run only wrote its checkpoint again */
+    /* no step was run: the run only wrote its checkpoint again */
+    if (steps.progress.done == 0) return;
     int64_t id = 0;
     if (store_measured(cli, file, &result, &prediction, &steps, &id))
         summary(cli, file, &steps, &result, id, &prediction);
@@ -392,7 +398,8 @@ static void dry_run(Cli *cli, const PlanFile *file)
     }
 }
 
-/* Facts known before the first step are printed above its line. */
+/* Prints the report now, above the lines of the steps, because all of it is known before the first
+ * step. */
 static void print_now(Cli *cli)
 {
     fputs(str_text(&cli->out), stdout);
@@ -400,7 +407,7 @@ static void print_now(Cli *cli)
     cli->out = str_in(cli->arena);
 }
 
-/* The process that the user started: it measures missing costs, then starts the ranks. */
+/* Runs in the process that the user started: measures missing costs, then starts the ranks. */
 static void run_from_outside(Cli *cli, PlanFile *file)
 {
     if (!run_checkpoint_ready(cli, file, steps_of(cli, file))) return;
@@ -409,12 +416,14 @@ static void run_from_outside(Cli *cli, PlanFile *file)
         dry_run(cli, file);
         return;
     }
-    /* Reports errors now. Later they would come from every rank, or only after all measurements. */
+    /* report these errors now: later every rank would report them, or only after
+     * all measurements */
     if (run_data(cli, file) == NULL || !store_ready(cli->options.db, &cli->diag) ||
         !shares_writable(cli, data_path(cli, file)))
         return;
     if (!run_fits_here(cli, file->plan)) return;
-    /* GPUs have cost models; measuring them needs an explicit `tandem calibrate --backend cuda`. */
+    /* on GPUs, predictions use cost models; GPUs are measured only by `tandem calibrate --backend
+     * cuda` */
     if (!run_on(cli, "cuda") && !run_calibrate(cli, file)) return;
     if (is_loopback(cli) || (run_on(cli, "cuda") && file->plan->mesh.n_ranks == 1)) {
         plan_file_report(cli, file);
@@ -422,20 +431,20 @@ static void run_from_outside(Cli *cli, PlanFile *file)
         run_here(cli, file);
         return;
     }
-    /* The first rank writes the document. This process prints its own only if the ranks cannot. */
+    /* the first rank writes the document; this process writes one only if the ranks fail */
     if (cli->json != NULL || !cli->options.quiet) plan_file_report(cli, file);
     print_now(cli);
     const bool is_text = cli->json == NULL;
     if (is_text) cli_flush_diagnostics(cli);
     LaunchEnd end;
     const bool ran = run_launch(cli, file->plan->mesh.n_ranks, cli->argv, &end);
-    /* the document of the first rank has them */
+    /* the first rank's document contains these diagnostics */
     if (!is_text && cli->json == NULL) cli_forget_diagnostics(cli);
     if (ran) return;
     if (end.signal != 0)
         tell_interrupted(cli, file, &end);
     else if (cli->exit_code == FAULT_run && was_started(cli))
-        /* with any other code, the first rank has stored the run, and failed later */
+        /* with another exit code, the first rank failed only after it had stored the run */
         store_failed(cli, file, end.stepped ? end.step : 0);
 }
 
@@ -466,14 +475,14 @@ void cmd_run(Cli *cli)
     PlanFile *file = plan_file_load(cli, cli->args[0], &options);
     bool fine = file != NULL && cli->diag.n_errors == 0 && plan_may_run(cli, file) &&
                 may_count(cli, file->plan) && run_check_ranks(cli, file->plan);
-    if (silent) run_silence(cli); /* the first process reports these */
+    if (silent) run_silence(cli); /* the first process reports the following errors */
     if (!fine) return;
-    /* the process that started this rank has printed its warnings */
+    /* the process that started this rank has printed this plan's warnings */
     if (inside && cli->json == NULL && launch_is_supervised()) cli_forget_diagnostics(cli);
     if (!inside) {
         run_from_outside(cli, file);
     } else {
-        /* text was printed above, or is not wanted */
+        /* the report was printed above as text, or the user does not want it */
         if (cli->json != NULL) plan_file_report(cli, file);
         run_here(cli, file);
     }

@@ -48,7 +48,7 @@ static void row_text(Cli *cli, Table *t, const RunRow *r, bool scenarios)
     if (scenarios) table_cell(t, "%s", scenario);
 }
 
-/* The column of scenarios is left out if no run has one. */
+/* The column of scenarios appears only if a run has a scenario. */
 static void report_text(Cli *cli, const RunRows *rows)
 {
     static const char *const heads[] = {">run",  "kind",  "plan id", ">ranks", "status",
@@ -89,7 +89,8 @@ void cmd_runs(Cli *cli)
     while (db_step(st, &cli->diag)) {
         RunRow row = read_row(cli, st);
         const char *name = arena_print(cli->arena, "id = %" PRId64, row.id);
-        if (!seal_intact(st, 12, "run", name, &cli->diag)) continue; /* the other runs are listed */
+        /* a damaged row is reported, and the other runs are still listed */
+        if (!seal_intact(st, 12, "run", name, &cli->diag)) continue;
         list_push(cli->arena, &rows, row);
         if (list != NULL) json_array_append_new(list, row_json(&row));
     }

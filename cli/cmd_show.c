@@ -1,4 +1,4 @@
-/* tandem show: prints each role's program in a form for people, the plan's exact text, or the state
+/* tandem show: prints the program of each role for people, the exact text of the plan, or the graph
  * after a pass. */
 #include <inttypes.h>
 #include <string.h>
@@ -35,15 +35,15 @@ static void show_programs(Cli *cli, const Plan *plan, Str *out)
     arena_free(scratch);
 }
 
-/* Prints the graph after each pass, each under a line with the pass's name. It ends at the pass
- * that lowers the graph to programs. */
+/* Prints the graph after each pass, under a line with the pass's name. Ends at the pass that lowers
+ * the graph to programs. */
 static void show_every_pass(Cli *cli)
 {
     const uint32_t before = cli->diag.items.n;
     json_t *passes = json_array();
     for (uint32_t i = 0; i < compile_count(); i++) {
         PlanOptions options = {.stop_after = compile_name(i), .unproven = true};
-        cli->diag.items.n = before; /* the warnings of the passes up to this one are repeated */
+        cli->diag.items.n = before; /* drop warnings that the passes before have already given */
         const PlanFile *file = plan_file_load(cli, cli->args[0], &options);
         if (file == NULL || file->plan->programs.n > 0) break;
         Str text = str_in(cli->arena);
@@ -87,7 +87,8 @@ static void show_state_of(Cli *cli)
     if (file != NULL && known_rank(cli, file->plan->mesh.n_ranks)) show_state(cli, file);
 }
 
-/* --mesh and --state print no graph, and a graph has no exact text. */
+/* Checks that the requested forms do not contradict each other. --mesh and --state print no graph,
+ * and a graph has no exact text. */
 static bool forms_agree(Cli *cli)
 {
     const char *after = cli->options.show.after;

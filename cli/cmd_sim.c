@@ -1,12 +1,12 @@
-/* tandem sim: predicts the costs of a plan. The prediction is stored even if the plan does not fit.
- */
+/* tandem sim: predicts the time and memory of a plan's step. The prediction is stored even if the
+ * plan does not fit. */
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/predict.h"
 #include "cli/repeat.h"
 
-/* A plan with other errors than not fitting cannot be simulated. */
+/* True if the plan can be simulated: its only error may be that it does not fit. */
 static bool is_sound(const Diag *d)
 {
     for (uint32_t i = 0; i < d->items.n; i++)
@@ -15,8 +15,8 @@ static bool is_sound(const Diag *d)
     return true;
 }
 
-/* For a machine without measurements every cost would silently come from the models, so it is
- * refused. */
+/* Refuses a machine without any measurements. Its costs would all come from models, without the
+ * user knowing. */
 static bool is_measured(Cli *cli, Store *store, const char *machine)
 {
     static const char query[] = "SELECT machine FROM collective_cost WHERE backend = 'nccl' UNION "
@@ -80,7 +80,8 @@ static void report(Cli *cli, const PlanFile *file, Store *store, const PredictOp
     if (cli->options.sim.what_if.n > 0) what_if_report(cli, file, store, options);
 }
 
-/* Asks the frameworks. Opens the store if it exists; `sim` creates one only after the proofs. */
+/* Begins the predictions of frameworks. Opens the store only if it exists, because `sim` creates a
+ * store only after the proofs. */
 static Whose *ask(Cli *cli, const PlanFile *file, const Scenario *scenario)
 {
     Diag ignored = diag_in(cli->arena);
@@ -91,7 +92,8 @@ static Whose *ask(Cli *cli, const PlanFile *file, const Scenario *scenario)
     return whose;
 }
 
-/* Refuses wrong options. They are reported alone, not above a report that looks like a success. */
+/* Refuses wrong options before the report, so that the error does not stand below lines that look
+ * like success. */
 static bool options_fit(Cli *cli, const PlanFile *file, Scenario *scenario)
 {
     if (!file->has_cluster) {
@@ -112,7 +114,7 @@ void cmd_sim(Cli *cli)
     Scenario scenario = {.imbalance = 1};
     if (!options_fit(cli, file, &scenario)) {
         Diag ignored = diag_in(cli->arena);
-        session_settle(file, &ignored); /* its thread reads the plan */
+        session_settle(file, &ignored); /* wait for the thread that reads the plan */
         return;
     }
     plan_file_report(cli, file);

@@ -1,5 +1,5 @@
-/* tandem trace: prints the steady step of a stored run as Chrome JSON, which Perfetto can also
- * open. */
+/* tandem trace: prints the instructions of a stored run's step in Chrome's JSON format, which
+ * Perfetto can open, too. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

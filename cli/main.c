@@ -1,4 +1,5 @@
-/* The command. All of its work is in this layer's library, where tests can reach it. */
+/* The entry of the command. All of its work is in the library of this folder, so that tests can
+ * reach it. */
 #include "cli/cli.h"
 #include "exec/launch/launch.h"
 

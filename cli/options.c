@@ -1,4 +1,5 @@
-/* The one table of options, used for parsing, for the help, and for hints on misspelt options. */
+/* The table of all options. It serves to read the command line, to print the help, and to find the
+ * option that a misspelt one means. */
 #include <assert.h>
 #include <errno.h>
 #include <getopt.h>
@@ -11,8 +12,8 @@
 #include "cli/cli.h"
 
 #define FIELD(name) offsetof(Options, name)
-/* How the parser reads a backend's option: the option's kind, and the member of BackendValue that
- * it sets. */
+/* How the command line gives an option of a backend: the option's kind, and the member of
+ * BackendValue that it sets. */
 #define OPTION_OF_flag   OPTION_flag
 #define OPTION_OF_word   OPTION_text
 #define OPTION_OF_number OPTION_text
@@ -291,7 +292,7 @@ static bool read_tokens(Cli *cli, const char *text, double *value)
     return bad_value(cli, "tokens", text, "a number, as in 300B or 15T,");
 }
 
-/* Reads 2/8: the second of eight parts. */
+/* Reads the value of --shard: 2/8 means the second of eight parts. */
 static bool read_shard(Cli *cli, const char *text, uint32_t *index, uint32_t *n)
 {
     char *end = NULL;
@@ -306,7 +307,7 @@ static bool read_shard(Cli *cli, const char *text, uint32_t *index, uint32_t *n)
     return true;
 }
 
-/* Refuses an option that has no effect without another one. */
+/* Refuses an option that would have no effect because another option is missing. */
 static bool goes_with(Cli *cli)
 {
     const Options *o = &cli->options;
@@ -331,7 +332,7 @@ static bool goes_with(Cli *cli)
     return fine;
 }
 
-/* Checks the options whose texts stand for numbers or choices. */
+/* Checks the options whose texts are numbers or words, and stores their values. */
 static bool check_values(Cli *cli)
 {
     Options *o = &cli->options;
@@ -407,7 +408,8 @@ static bool unknown_option(Cli *cli, const char *word)
     return false;
 }
 
-enum { LONG_BASE = 256 }; /* getopt's value of option_table[i] is LONG_BASE + i */
+/* getopt returns LONG_BASE + i for option_table[i]; letters are below 256 */
+enum { LONG_BASE = 256 };
 
 static bool bad_option(Cli *cli, char **argv, int answer, int at)
 {
@@ -446,7 +448,7 @@ bool options_parse(Cli *cli, int argc, char **argv)
     narrow[m] = 0;
     bool fine = true;
     opterr = 0;
-    optind = 0; /* glibc: start anew, for a second call in the process */
+    optind = 0; /* this makes glibc start anew, for tests that call this function more than once */
     for (;;) {
         int at = optind == 0 ? 1 : optind;
         int answer = getopt_long(argc, argv, narrow, wide, NULL);

@@ -1,4 +1,4 @@
-/* Prints results and diagnostics: colour, tables, numbers, JSON. */
+/* Prints results and diagnostics: colours, tables, numbers, JSON. */
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -55,7 +55,7 @@ void cli_forget_diagnostics(Cli *cli)
     cli->diag = diag_in(cli->arena);
 }
 
-/* Appends the diagnostics found so far to the document's list. */
+/* Appends the diagnostics so far to the list in the JSON document. */
 static void add_diagnostics(Cli *cli)
 {
     Str text = str_in(cli->arena);
@@ -107,9 +107,10 @@ int cli_finish(Cli *cli)
     } else if (cli->out.n > 0) {
         failed = fwrite(cli->out.at, 1, cli->out.n, stdout) != cli->out.n;
     }
-    /* A full disk or a closed pipe is reported only at the last write. */
+    /* only this last write shows whether the disk is full or the pipe was closed */
     if (fflush(stdout) != 0 || ferror(stdout)) failed = 1;
-    bool left = failed && errno == EPIPE; /* `| head` has read all that it needs */
+    /* the reader has closed the pipe because it needs no more lines, as `| head` does */
+    bool left = failed && errno == EPIPE;
     if (failed && !left && code == 0) {
         fputs("error[output]: cannot write to standard output\n", stderr);
         code = 1;
@@ -117,8 +118,9 @@ int cli_finish(Cli *cli)
     return code;
 }
 
-/* Returns the path at which a file's bytes are written. If `path` is a device, a pipe or a link, it
- * is `path` itself (*in_place). Otherwise it is the path of a temporary file beside it. */
+/* Returns the path to which a file's bytes are first written. Usually this is a temporary file in
+ * the same folder. If `path` is a device, a pipe or a link, it is `path` itself, and *in_place is
+ * set. */
 static const char *part_of(Cli *cli, const char *path, bool *in_place)
 {
     struct stat there;
@@ -155,7 +157,7 @@ bool cli_write_file(Cli *cli, const char *path, const void *bytes, size_t n)
 void json_put(json_t *object, const char *key, json_t *value)
 {
     int failed = json_object_set_new(object, key, value);
-    assert(failed == 0); /* fails only for a NULL value, made from text that is not UTF-8 */
+    assert(failed == 0); /* it fails only if a value is NULL, because its text is not UTF-8 */
     (void)failed;
 }
 
@@ -163,7 +165,7 @@ void json_text(json_t *object, const char *key, const char *value)
 {
     Arena *arena = NULL;
     json_t *text = value == NULL ? json_null() : json_string(value);
-    if (text == NULL) { /* a path need not be UTF-8, a document must be */
+    if (text == NULL) { /* a path may contain bytes that are not UTF-8; JSON may not */
         arena = arena_new();
         text = json_string(str_readable(arena, value, SIZE_MAX));
     }
@@ -218,7 +220,8 @@ Diagnostic diagnostic_of(const json_t *row, Arena *arena)
     const json_int_t severity = json_integer_value(json_object_get(row, "severity"));
     const json_int_t fault = json_integer_value(json_object_get(row, "fault"));
     if (severity < 0 || severity > SEVERITY_note || fault < 0 || fault > FAULT_store)
-        return (Diagnostic){.rule = NULL}; /* another program may have written it */
+        /* another program may have written this row, with a rule that does not exist */
+        return (Diagnostic){.rule = NULL};
     return (Diagnostic){.severity = (Severity)severity,
                         .fault = (Fault)fault,
                         .rule = text_of(row, "rule", arena),
@@ -276,7 +279,7 @@ static void print_cell(const char *text, uint32_t width, bool right, bool last, 
     str_add(out, text);
     if (!right && !last) str_print(out, "%*s", (int)gap, "");
     while (last && out->n > 0 && out->at[out->n - 1] == ' ')
-        out->n--; /* a row's last cells are empty */
+        out->n--; /* leave out empty cells at the end of a row */
     str_add(out, last ? "\n" : "  ");
 }
 

@@ -1,5 +1,5 @@
-/* Loads the command line's PLAN through the session, and prints the report with which several verbs
- * begin. */
+/* Loads the PLAN of the command line, and prints the first lines of the report, which several verbs
+ * share. */
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
@@ -35,7 +35,7 @@ PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options)
     return session_load(path, &o, cli->arena, &cli->diag);
 }
 
-/* The request of plan_file_open, for session_load's callback. */
+/* The arguments of plan_file_open, for the function that session_load calls. */
 typedef struct Opened {
     Cli *cli;
     bool timed;

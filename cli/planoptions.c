@@ -1,4 +1,4 @@
-/* The options with which the command line changes a plan. */
+/* The options of the command line that change a plan. */
 #include "cli/cli.h"
 
 PlanOptions plan_file_options(Cli *cli, const PlanOptions *options)

@@ -1,10 +1,10 @@
-/* A prediction with the size of its errors and its warnings. */
+/* Makes a prediction, with the size of its error and with warnings. */
 #include "cli/predict.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* Adds the notes that belong to a simulation's numbers. */
+/* Adds the warnings that a simulation's numbers give reason for. */
 static void warn_of(Cli *cli, const PlanFile *file, const PredictOptions *options,
                     const Predicted *made)
 {
@@ -68,6 +68,6 @@ bool predict(Cli *cli, const PlanFile *file, Store *store, const PredictOptions 
     prediction->trust.counts = made.counts;
     if (store == NULL || !options->keep) return true;
     if (made.id != 0) return trust_store(store, made.id, &prediction->trust, &cli->diag);
-    /* A prediction is useful even if it could not be stored; the error is reported nevertheless. */
+    /* without the store the prediction can still be shown; the store's error was reported */
     return keep_unstored;
 }

@@ -1,4 +1,5 @@
-/* Predictions for `sim` and `run`: each is simulated once, stored, and found again. */
+/* Predictions for `sim` and `run`. A plan is simulated once and the prediction is stored; later
+ * commands find it there. */
 #ifndef TANDEM_CLI_PREDICT_H
 #define TANDEM_CLI_PREDICT_H
 
@@ -9,48 +10,53 @@
 
 typedef enum ErrorOf { ERROR_step, ERROR_allocated, ERROR_reserved, ERROR_COUNT } ErrorOf;
 
-/* Quantiles of |predicted / measured - 1| over the rows of one class. */
+/* The size of errors: quantiles of |predicted / measured - 1| over a class of measurements. */
 typedef struct ErrorBar {
-    const char *profile, *gpu; /* profile and GPU of the rows; NULL: the error is unknown */
-    /* profile and GPU of the nearest rows, if the error is unknown; NULL: there are none */
+    /* profile and GPU of the measurements; NULL: the size of the error is unknown */
+    const char *profile, *gpu;
+    /* if the error is unknown: profile and GPU of the measurements most like the plan;
+     * NULL: none */
     const char *near_profile, *near_gpu;
     uint32_t n_near;
-    uint32_t n;   /* 0: errors are unknown */
-    bool assumed; /* rows whose power limit is assumed, because too few rows state it */
-    /* numbers of rows with the prediction's own profile, with its GPU, and with both */
+    uint32_t n; /* number of measurements; 0: the size of the error is unknown */
+    /* the measurements include some with an assumed power limit, because too few give it */
+    bool assumed;
+    /* number of measurements with the plan's profile, with its GPU, and with both */
     uint32_t n_profile, n_gpu, n_both;
     double p50, p90;
 } ErrorBar;
 
-/* The known errors of predictions of one kind, and the age of the costs that they use. */
+/* How far a prediction can be trusted: the errors of similar predictions, and the age of
+ * the costs. */
 typedef struct Trust {
-    const char *basis; /* the measurements with which the predictions were compared */
-    int64_t made_at;   /* date of the oldest cost, in seconds since 1970; 0: none was measured */
-    bool is_modelled;  /* no cost was measured; made_at is the date of the error bars */
-    /* profile and GPU of the prediction; NULL: error bars do not depend on profile and GPU */
+    const char *basis; /* which measurements the errors were found with, in words */
+    int64_t made_at;   /* date of the oldest cost, in seconds since 1970; 0: no cost was measured */
+    bool is_modelled;  /* no cost was measured, so made_at is the date of the table of errors */
+    /* profile and GPU of the prediction; NULL: its error does not depend on them */
     const char *profile, *gpu;
     ErrorBar bar[ERROR_COUNT];
-    CostCounts counts; /* zero: unknown */
+    CostCounts counts; /* numbers of costs by their source; all zero: unknown */
 } Trust;
 
 typedef struct Prediction {
     RunRecord record;
     Trust trust;
-    int64_t id;     /* in the store; 0: not stored */
-    bool found;     /* it was stored already */
-    bool aperiodic; /* the whole step's time cannot be computed from the plan's few micro-batches */
+    int64_t id; /* the run's number in the store; 0: not stored */
+    bool found; /* the prediction was in the store already, so nothing was simulated */
+    /* the plan has too few micro-batches to extrapolate the time of the whole step */
+    bool aperiodic;
     uint64_t n_events;
     uint32_t n_classes;
 } Prediction;
 
-/* Calls session_predict, and adds error bars and warnings. Returns false after reporting
- * diagnostics. keep_unstored: returns true even if only the store failed, because the prediction
+/* Calls session_predict, and adds the size of errors and warnings. Returns false after reporting
+ * diagnostics. keep_unstored: returns true even if the prediction could not be stored, because it
  * can still be shown. */
 bool predict(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *options,
              bool keep_unstored, Prediction *prediction);
-/* For a plan that names another framework: returns the memory that this framework would hold, and
- * reports an error if it does not fit, even if the plan's own arena fits. For any other plan all
- * fields are 0. */
+/* Returns the memory that another framework would hold for a plan that names it. Reports an error
+ * if this memory does not fit, even if the plan's own arena fits. For a plan that names no
+ * framework, all fields are 0. */
 Held predict_held(Cli *cli, const PlanFile *file);
 
 /* ---- trust.c. machine: the machine whose measurements are used; NULL: none. The published runs
@@ -59,78 +65,89 @@ Held predict_held(Cli *cli, const PlanFile *file);
 Trust trust_of(Cli *cli, const Cluster *cluster, const Runtime *runtime, Store *store,
                const char *machine);
 ErrorBar trust_bar(ErrorOf of, const char *profile, const char *gpu);
-/* Returns the GPU model in a device's name: the name up to its first hyphen, as "H100". */
+/* Returns the model of a GPU: the part of a device's name before the first hyphen, such
+ * as "H100". */
 const char *trust_gpu(Arena *arena, const char *device);
 bool trust_store(Store *store, int64_t run, const Trust *trust, Diag *d);
 void trust_load_counts(Store *store, int64_t run, Trust *trust, Diag *d);
-/* For `tandem net`: returns the error bar of the network model's collectives, between nodes or
- * within one node; n is 0 if no similar measurements were published. */
+/* For `tandem net`: returns the size of errors of predicted collectives, between nodes or within a
+ * node. n is 0 if no similar measurements were published. */
 Trust trust_of_net(const Cluster *cluster, const NcclQuestion *question);
 const char *trust_text(Arena *arena, const Trust *trust);
 json_t *trust_json(const Trust *trust);
 void trust_report(
     Cli *cli,
-    const Trust *trust); /* prints the error bars of time and memory, and the counts, as text */
+    /* prints, as text, the size of the errors of time and memory, and the counts of costs */
+    const Trust *trust);
 
-/* sim --mtbf, after the prediction (faults.c). */
+/* sim --mtbf: prints the effect of failures, after the prediction (faults.c). */
 double faults_report(Cli *cli, const PlanFile *file,
-                     const Prediction *p); /* returns the goodput; 0: none */
-/* Reads --jitter and --straggler; false if neither is given, or after diagnostics. */
+                     /* returns the goodput; 0: the user did not ask for failures */
+                     const Prediction *p);
+/* Reads --jitter and --straggler. Returns false if neither was given, or after diagnostics. */
 bool unevenness_of(Cli *cli, uint32_t n_ranks, Unevenness *out);
-/* Reads --imbalance; 1 if it is not given, or after diagnostics. *loads: the loads of each rank
- * that were drawn or counted; NULL: only a factor is known. */
+/* Reads --imbalance. Returns the factor, or 1 if the option was not given or was wrong. *loads
+ * receives the loads of all ranks, if they were drawn or counted; NULL: only the factor
+ * is known. */
 double imbalance_of(Cli *cli, const PlanFile *file, const RowLoads **loads);
-/* The values of --jitter, --straggler and --imbalance. */
+/* The values of the options --jitter, --straggler and --imbalance. */
 typedef struct Scenario {
-    bool is_uneven;    /* true if --jitter or --straggler is given */
-    Unevenness uneven; /* meaningless unless is_uneven */
+    bool is_uneven;    /* true if --jitter or --straggler was given */
+    Unevenness uneven; /* valid only if is_uneven */
     double imbalance;
-    const RowLoads *loads; /* NULL: only a factor is known */
-    bool own_drops; /* true if Tandem's executor drops choices above the experts' capacity, so that
-                     * all ranks keep the same number of rows */
-    Diag told;      /* warnings, which belong to the prediction */
+    const RowLoads *loads; /* the rows of each rank; NULL: only a factor is known */
+    /* true if Tandem's executor drops choices that exceed the experts' capacity, so that all ranks
+     * keep the same number of rows */
+    bool own_drops;
+    Diag told; /* warnings about the scenario, which belong to every prediction made with it */
 } Scenario;
-/* Reads the scenario once, because a file of counts may be a pipe. Returns false after errors. */
+/* Reads the scenario. A command does this once, because a file of counts may be a pipe. Returns
+ * false after errors. */
 bool scenario_read(Cli *cli, const PlanFile *file, Scenario *out);
-/* Returns words for the stored key of a scenario, with numbers of five digits. counts: how the rows
- * of each rank were found; NULL: unknown. */
+/* Returns words for a scenario, from the key under which the store has it. Numbers have five
+ * digits. counts: how the rows of each rank were found; NULL: unknown. */
 const char *scenario_said(Arena *arena, const char *key, const char *counts);
-/* shares.c: writes how often each expert was chosen, a line for each layer, as `sim --imbalance`
- * reads it. */
+/* shares.c: writes how often each expert was chosen, one line for each layer. `sim --imbalance` can
+ * read the file. */
 bool shares_write(Cli *cli, const Plan *plan, const LoadCounts *counts, const char *path);
-/* shares.c: returns false after reporting "option-value" if the file of --loads cannot be written,
- * or if it holds something else than counts, which the run must not replace. */
+/* shares.c: tests the file of --loads. Returns false after reporting "option-value" if the file
+ * cannot be written, or if it contains anything but counts, because the run would destroy it. */
 bool shares_writable(Cli *cli, const char *data);
-/* shares.c: the loads of the `ranks` ranks over which experts are divided. They return the mean
- * over layers of the busiest rank's load. shares_drawn draws choices from the plan's seed.
- * shares_read reads counts from a file; it returns 0 after reporting "option-value". */
+/* shares.c: the loads of the `ranks` ranks over which experts are divided. Both functions return
+ * the load of the busiest rank relative to the mean, averaged over layers. shares_drawn draws
+ * choices with the plan's seed. shares_read reads counts from a file, and returns 0 after reporting
+ * "option-value". */
 double shares_drawn(const PlanFile *file, uint32_t ranks, Arena *arena, RowLoads *loads);
 double shares_read(Cli *cli, const PlanFile *file, const char *path, uint32_t ranks,
                    RowLoads *loads);
 
-/* Fills in the source of costs and the differences between devices, from the command's options.
- * Returns false after diagnostics. `store` may be NULL. The scenario must outlive the options. */
+/* Sets, from the command's options, the source of costs and how devices differ. Returns false after
+ * diagnostics. `store` may be NULL. The scenario must live as long as the options. */
 bool predict_options(Cli *cli, const PlanFile *file, Store *store, const Scenario *scenario,
                      PredictOptions *options);
 
-/* sim --explain: called after the prediction with the same options. */
+/* sim --explain: prints where the time goes. Call it after the prediction, with the
+ * same options. */
 void explain_report(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *how);
-/* Returns false after an error if --mfu does not name a convention. */
+/* Returns false after an error if --mfu names no known convention. */
 bool mfu_check(Cli *cli);
-/* Prints the utilisation by the conventions that --mfu names (mfu.c). */
+/* Prints the utilisation in the conventions that --mfu names (mfu.c). */
 void mfu_report(Cli *cli, const PlanFile *file, const Prediction *p);
-/* Checks the values of all --what-if without simulating; returns false after diagnostics. */
+/* Checks the values of all --what-if without simulating. Returns false after diagnostics. */
 bool what_if_check(Cli *cli, const PlanFile *file);
-/* sim --what-if: the plan under other values, each alone and all together (what_if.c). */
+/* sim --what-if: simulates the plan with other values, each alone and then all together
+ * (what_if.c). */
 void what_if_report(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *how);
-/* sim --tokens; `goodput` is 1 if failures are not modelled. */
+/* sim --tokens: prints the duration and the price of a whole training. `goodput` is 1 if no
+ * failures were asked for. */
 void training_report(Cli *cli, const PlanFile *file, const Prediction *p, double goodput);
-/* Returns USD for an hour of one device: --price, else the library's price; 0: unknown. */
+/* Returns the price of one device in USD per hour: the value of --price, or else the library's
+ * price. 0: unknown. */
 double price_of(const Cli *cli, const Cluster *cluster);
-/* Returns the joules of a token, multiplied by the PUE, if each board draws its power limit all the
- * time. 0: the power limit of the boards is unknown. */
+/* Returns the energy of a token in joules, times the PUE, if every board draws its power limit all
+ * the time. 0: the power limit is unknown. */
 double joules_per_token_of(const Cli *cli, const Cluster *cluster, double tokens_per_s_per_device);
-/* sim --pue and --tokens: the energy of a step, and of the training. */
+/* sim --pue and --tokens: prints the energy of a step and of the whole training. */
 void energy_report(Cli *cli, const PlanFile *file, const Prediction *p, double goodput);
 /* Prints step time, throughput, MFU, exposed communication and memory, as text or JSON. */
 void prediction_report(Cli *cli, const PlanFile *file, const Prediction *p);

@@ -20,13 +20,15 @@ enum { SECONDS_A_DAY = 86400 };
 static bool may_repeat(const Cli *cli)
 {
     const Options *o = &cli->options;
-    const char *imbalance = o->scenario.imbalance_text; /* a number, "drawn", or a file's name */
+    /* the text is a number, "drawn", or the name of a file */
+    const char *imbalance = o->scenario.imbalance_text;
     if (imbalance != NULL && access(imbalance, F_OK) == 0) return false;
     return !o->dry_run && !o->verbose && o->machine == NULL && !o->sim.trace && !o->sim.explain &&
            o->sim.what_if.n == 0 && !session_is_text(cli->args[0]);
 }
 
-/* Everything that the output depends on, except the scripts and the number of the run. */
+/* Returns the hash of everything on which the output depends, except the scripts and the number of
+ * the run in the store. */
 static Hash128 key_of(Cli *cli)
 {
     Str text = str_in(cli->arena);
@@ -77,7 +79,8 @@ static bool say(Cli *cli, int64_t run, json_t *said)
 bool repeat_answer(Cli *cli)
 {
     if (!may_repeat(cli) || access(cli->options.db, F_OK) != 0) return false;
-    Diag ignored = diag_in(cli->arena); /* a fault of the store is reported after the plan */
+    /* an error of the store is reported later, when the plan was loaded */
+    Diag ignored = diag_in(cli->arena);
     Store *store = store_open_brief(cli->options.db, &ignored);
     if (store == NULL) return false;
     FoundAnswer found;
@@ -95,8 +98,8 @@ bool repeat_answer(Cli *cli)
 
 /* ---- storing it ---- */
 
-/* The output without the lines about a fresh simulation, which a repeated command does not
- * print. */
+/* Returns the diagnostics that a repeated command prints, without those about a
+ * fresh simulation. */
 static json_t *diagnostics_json(const Cli *cli, const Repeat *r)
 {
     json_t *list = json_array();
@@ -121,12 +124,14 @@ void repeat_keep(Cli *cli, const Repeat *r, Store *store, const Recipe *recipe, 
     if (cli->json != NULL) {
         json_object_set(said, "document", cli->json);
     } else {
-        /* NULL if a path in the text is not UTF-8. The answer is then not stored. */
+        /* json_stringn returns NULL if the text contains a path that is not UTF-8; the answer is
+         * then not stored */
         json_object_set_new(said, "text", json_stringn(cli->out.at, cli->run_line));
         json_object_set_new(said, "rest", json_string(str_text(&cli->out) + cli->run_line_end));
         json_text(said, "calibration", p->record.calibration);
     }
-    Diag ignored = diag_in(arena); /* the prediction itself is stored */
+    /* an error is ignored, because the prediction itself is stored */
+    Diag ignored = diag_in(arena);
     char *answer = json_dumps(said, JSON_COMPACT);
     recipe_read_scripts(&all, store, arena, &ignored);
     if (answer != NULL && json_object_size(said) == (cli->json != NULL ? 2 : 4))

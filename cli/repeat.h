@@ -1,4 +1,4 @@
-/* `sim` of a plan whose prediction is stored (repeat.c). */
+/* Answers a `sim` from the store if the same command was given before (repeat.c). */
 #ifndef TANDEM_CLI_REPEAT_H
 #define TANDEM_CLI_REPEAT_H
 
@@ -6,16 +6,18 @@
 #include "cli/predict.h"
 
 typedef struct Repeat {
-    Recipe also; /* the scripts from which other parts of the output were made */
+    Recipe also; /* the scripts from which other parts of the output were made, besides the plan */
     uint32_t fresh_from,
-        fresh_end; /* the range of diagnostics that only a fresh simulation reports */
+        /* the diagnostics from fresh_begin to fresh_end belong only to a fresh simulation */
+        fresh_end;
 } Repeat;
 
-/* If the store has the answer to this very command, and its scripts have not changed, prints the
+/* If the store has the answer to the same command, and the scripts have not changed, prints the
  * answer and returns true. */
 bool repeat_answer(Cli *cli);
-/* Stores the output of a `sim` on a cluster, as the answer to this command. `recipe` has the plan's
- * options and scripts. Stores nothing if the output depends on anything else. */
+/* Stores the output of a `sim` on a cluster as the answer to this command. `recipe` has the plan's
+ * options and scripts. Stores nothing if the output depends on anything else, such as measured
+ * costs. */
 void repeat_keep(Cli *cli, const Repeat *repeat, Store *store, const Recipe *recipe,
                  const Prediction *prediction);
 

@@ -1,4 +1,4 @@
-/* The verbs, and how argv selects one. */
+/* The table of verbs, and how the first argument selects one. */
 #include <assert.h>
 #include <locale.h>
 #include <signal.h>
@@ -124,7 +124,8 @@ const Verb *verb_find(const char *name)
     return NULL;
 }
 
-/* Words of other tools, and the words of this one. */
+/* Returns Tandem's verb for a word that other tools use, such as "sim" for "predict". Returns NULL
+ * if there is none. */
 static const char *usual_word(const char *name)
 {
     static const char *const words[][2] = {
@@ -154,7 +155,8 @@ static void unknown_verb(Cli *cli, const char *name)
         diag_hint(&cli->diag, "`tandem help` lists them");
 }
 
-/* Without a verb no options are read, but --json still gets a document. */
+/* Reports that no verb was given. The options were not read, but with --json the user still gets a
+ * document. */
 static void no_verb(Cli *cli, const char *name)
 {
     for (int i = 2; i < cli->argc; i++)
@@ -193,8 +195,8 @@ static void out_of_memory(void *self)
     _exit(1);
 }
 
-/* For JSON documents: calls of their library fail only for lack of memory, so they are not checked
- * one by one. */
+/* Allocates memory for the JSON library. Its calls fail only for lack of memory. The failure is
+ * handled here, so callers need no check. */
 static void *take_memory(size_t bytes)
 {
     void *at = malloc(bytes);
@@ -202,15 +204,15 @@ static void *take_memory(size_t bytes)
     return at;
 }
 
-/* `--db none`: a prediction is made but not stored; a proof stores nothing in any case. Verbs that
- * need the store refuse. */
+/* Handles `--db none`. Predictions are then made but not stored, and proofs need no store. Verbs
+ * that need a store refuse. */
 static bool without_store(Cli *cli, bool from_environment)
 {
     if (strcmp(cli->options.db, "none") != 0) return true;
     cli->options.no_store = true;
     if (cli->verb->options & OPTIONS_sim) cli->options.dry_run = true;
     if (cli->options.run.verify)
-        return true; /* it runs on loopback and reads nothing from the store */
+        return true; /* run --verify runs on loopback and reads nothing from the store */
     const uint32_t needs = NEEDS_STORE | OPTIONS_run | OPTIONS_trace | OPTIONS_runs |
                            OPTIONS_calibrate | OPTIONS_import;
     if (!(cli->verb->options & needs)) return true;
@@ -244,16 +246,16 @@ static void run_verb(Cli *cli, int argc, char **argv)
     LogLevel level = cli->options.quiet ? LOG_quiet : cli->options.verbose ? LOG_debug : LOG_info;
     log_configure(level, -1);
     cli->verb->run(cli);
-    plan_file_close(cli); /* also if the plan was refused */
+    plan_file_close(cli); /* closed even if the plan was refused */
 }
 
 int cli_main(int argc, char **argv)
 {
-    /* A reader that leaves early (`| head`) must not end this process by a signal, so that results
-     * still reach the store. */
+    /* Ignore the signal about a closed pipe: if the reader leaves early, as `| head` does, the
+     * results must still reach the store. */
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit of a file's size is an error, like a full
-                               * disk */
+    /* a file that reaches the size limit then gives an error, like a full disk */
+    signal(SIGXFSZ, SIG_IGN);
     setlocale(LC_ALL, "C");
     arena_on_full(out_of_memory, NULL);
     json_set_alloc_funcs(take_memory, free);

@@ -1,6 +1,6 @@
 /* tandem accuracy: compares predictions with published measurements. A section reads one file of
- * rows. A row gives scores, or a reason why it cannot be scored. To add a section: a function here,
- * a row in accuracy_sections (cmd_accuracy.c), an option in options.c. */
+ * rows. For each row it gives scores, or the reason why the row cannot be scored. To add a section,
+ * add a function here, a row in accuracy_sections (cmd_accuracy.c), and an option in options.c. */
 #ifndef TANDEM_CLI_ACCURACY_ACCURACY_H
 #define TANDEM_CLI_ACCURACY_ACCURACY_H
 
@@ -12,41 +12,45 @@
 typedef struct Csv {
     const char *path;
     LIST(const char *) columns;
-    LIST(const char *) cells; /* row by row */
+    LIST(const char *) cells; /* the cells of row 0, then those of row 1, ... */
     uint32_t n_rows;
 } Csv;
-/* Reads a table. Returns false after reporting "csv-open", or "csv-syntax" with the line. */
+/* Reads a table from a file. Returns false after reporting "csv-open", or "csv-syntax" with the
+ * line. */
 bool csv_read(const char *path, Arena *arena, Csv *csv, Diag *d);
-/* Returns false after "csv-column" with the missing columns; `names` ends in NULL. */
+/* Checks that the table has the columns `names`, a list that ends in NULL. Returns false after
+ * reporting "csv-column" with the missing ones. */
 bool csv_needs(const Csv *csv, const char *const *names, Diag *d);
-/* Returns "" if the file has no such column. */
+/* Returns the cell of a row in the column `name`. Returns "" if the file has no such column. */
 const char *csv_cell(const Csv *csv, uint32_t row, const char *column);
-/* Reads a decimal number at the beginning of a text, and sets *end behind it. Returns NAN for other
- * texts, such as "inf" and "0x10". */
+/* Reads a decimal number at the beginning of a text, and sets *end to the character after it.
+ * Returns NAN for other texts, including "inf" and "0x10". */
 double csv_decimal(const char *text, const char **end);
-/* Returns NAN unless the whole cell is a decimal number. */
+/* Returns the number in a cell. Returns NAN unless the whole cell is a decimal number. */
 double csv_number(const Csv *csv, uint32_t row, const char *column);
 
-/* Empties the cells that say in words that the value is not known: "?", "n/a (FSDP)", "unstated".
- * An open cell of the accuracy command is an empty one from then on. */
+/* Empties all cells whose words say that the value is not known: "?", "n/a (FSDP)", "unstated".
+ * Code that reads the table then needs to test only for empty cells. */
 void csv_empty_open(Csv *csv);
 
 /* ---- pages.c: facts that a page states of its rows (scripts/tandem/published/pages.csv) */
-/* Empties the open cells of `csv`, then fills them with the facts of pages.c, and adds columns that
- * `csv` lacks. `table` names its section: "runs", "kernels" or "comm". Returns false after
- * diagnostics if the list of facts cannot be read. */
+/* Empties the cells of `csv` without a known value, then fills cells with the facts of pages.c, and
+ * adds columns that `csv` lacks. `table` names its section: "runs", "kernels" or "comm". Returns
+ * false after diagnostics if the list of facts cannot be read. */
 bool csv_add_pages(Csv *csv, const char *table, Arena *arena, Diag *d);
 
 /* ---- scores */
 typedef struct Score {
-    const char *what;   /* "step time": the quantity under which errors are grouped */
-    const char *source; /* source of the row */
-    const char *split;  /* dev-cal, dev-val */
-    const char *label;  /* the row's id */
-    /* the profile and the GPU of the measurement (trust_gpu); "" if it has none */
+    /* the quantity, such as "step time"; errors of equal quantities form a group */
+    const char *what;
+    const char *source; /* the publication from which the row comes */
+    /* dev-cal: constants may be fitted to the row; dev-val: no constant was fitted to it */
+    const char *split;
+    const char *label; /* the row's id */
+    /* the profile and the GPU (as trust_gpu returns it) of the measurement; "": it has none */
     const char *profile, *gpu;
-    double measured, predicted; /* both > 0 and in the same unit; for a verdict 1 or 0 */
-    bool verdict;               /* the prediction is right or wrong; there is no ratio */
+    double measured, predicted; /* two positive numbers in the same unit; for a verdict: 1 or 0 */
+    bool verdict;               /* the score only says whether a yes-or-no prediction was right */
 } Score;
 typedef struct Unscored {
     const char *source, *split, *reason;
@@ -55,7 +59,8 @@ typedef struct Unscored {
 typedef struct Scores {
     LIST(Score) rows;
     LIST(Unscored) reasons;
-    uint32_t n_rows, n_scored; /* rows read; rows with one score or more */
+    /* number of rows in the file; number of rows that have at least one score */
+    uint32_t n_rows, n_scored;
 } Scores;
 
 /* The result of one row: any number of scores, or one reason. */
@@ -65,7 +70,7 @@ typedef struct RowOut {
     const char *source, *split, *label;
     const Cli *cli;
     const char *profile,
-        *gpu; /* the RowWork sets them before the row's scores; NULL: the row has none */
+        *gpu; /* the RowWork sets profile and gpu before it adds scores; NULL: the row has none */
 } RowOut;
 void row_score(const RowOut *out, const char *what, double measured, double predicted);
 void row_verdict(const RowOut *out, const char *what, bool measured, bool predicted);
@@ -86,8 +91,8 @@ void scores_report(Cli *cli, const char *name, const char *path, const Scores *s
 bool scores_plot(Cli *cli, const char *path, const Scores *const *all, uint32_t n);
 
 /* ---- the sections */
-bool score_runs(Cli *cli, const Csv *csv, Scores *scores);    /* accuracy_runs.c */
-bool score_kernels(Cli *cli, const Csv *csv, Scores *scores); /* accuracy_kernels.c */
-bool score_comm(Cli *cli, const Csv *csv, Scores *scores);    /* accuracy_comm.c */
+bool score_runs(Cli *cli, const Csv *csv, Scores *scores);    /* see runs.c */
+bool score_kernels(Cli *cli, const Csv *csv, Scores *scores); /* see kernels.c */
+bool score_comm(Cli *cli, const Csv *csv, Scores *scores);    /* see comm.c */
 
 #endif

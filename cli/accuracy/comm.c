@@ -2,8 +2,8 @@
 #include "cli/accuracy/accuracy.h"
 #include "cli/accuracy/comm_row.h"
 
-/* Groups the errors: large all-reduces of eight devices in one node form one group; each other
- * collective forms its own. */
+/* Returns the name of the group to which a row's error belongs. Large all-reduces of eight devices
+ * in one node form one group. Every other collective forms its own. */
 static const char *group_of(const CommRow *row)
 {
     const NcclQuestion *q = &row->question;
@@ -16,7 +16,7 @@ static const char *group_of(const CommRow *row)
 
 static void score_row(const Csv *csv, RowOut *out)
 {
-    /* kept for the whole process, because the rows name only a few clusters */
+    /* kept while the process runs, because thousands of rows name only a few clusters */
     static CommClusters clusters;
     if (clusters.arena == NULL) clusters.arena = arena_new();
     CommRow row;

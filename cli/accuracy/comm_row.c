@@ -1,7 +1,7 @@
-/* Turns a source's description of a machine into a cluster. The GPU's name determines the node.
- * Words and numbers of the interconnect determine the network. The notes state how calls were
- * made. */
-#define _GNU_SOURCE /* strcasestr */
+/* Turns a source's description of a machine into a cluster. The GPU's name determines the node. The
+ * words and numbers in the column of the interconnect determine the network. The notes say how the
+ * calls were made. */
+#define _GNU_SOURCE /* for strcasestr */
 #include "cli/accuracy/comm_row.h"
 
 #include <ctype.h>
@@ -11,8 +11,9 @@
 
 #include "planner/front/front.h"
 
-/* Words for networks, and for each a cluster of the library that has the network. If a text
- * contains several words, the first of this list counts. Upper and lower case are equal. */
+/* Words that name networks, each with a cluster of the library that has this network. If a text
+ * contains several words, the first of them in this list counts. Upper and lower case count as
+ * equal. */
 typedef struct Alias {
     const char *word, *cluster;
 } Alias;
@@ -37,8 +38,8 @@ static const Alias networks[] = {{"EFAv4", "p6_b200"},
                                  {"HDR", "dgx_a100"},
                                  {"Ethernet", "pcie_rtx4090"}};
 
-/* Returns the first place of a word in a text, in any case and not within a longer word; NULL: it
- * is not there. */
+/* Returns the first position of a word in a text, or NULL. Case does not count. A part of a longer
+ * word is not a match. */
 static const char *word_in(const char *text, const char *word)
 {
     const size_t n = strlen(word);
@@ -48,7 +49,8 @@ static const char *word_in(const char *text, const char *word)
     return NULL;
 }
 
-/* Returns the library cluster with the network that a text names; NULL: it names none. */
+/* Returns the library cluster with the network that a text names, or NULL if the text
+ * names none. */
 static const char *network_of(const char *text)
 {
     for (size_t i = 0; i < sizeof networks / sizeof *networks; i++)
@@ -68,7 +70,8 @@ static const Cluster *loaded(CommClusters *c, const char *name)
     return at->fine ? &at->cluster : NULL;
 }
 
-/* The length of a GPU's name without its memory: "A100-SXM4" of "A100-SXM4-80GB". */
+/* Returns the length of a GPU's name without its memory: for "A100-SXM4-80GB", the length of
+ * "A100-SXM4". */
 static size_t without_memory(const char *name)
 {
     for (const char *at = strchr(name, '-'); at != NULL; at = strchr(at + 1, '-'))
@@ -76,8 +79,8 @@ static size_t without_memory(const char *name)
     return strlen(name);
 }
 
-/* Returns the library's cluster with nodes of this GPU, whatever its memory; NULL: there is none.
- * Of several, the node of the GPU's maker counts: dgx_*, then hgx_*, then the others. */
+/* Returns a cluster of the library whose nodes have this GPU, with any memory size. Returns NULL if
+ * there is none. If several have it, dgx_* is preferred, then hgx_*, then the others. */
 static const Cluster *node_of(CommClusters *c, const Device *gpu)
 {
     static const char *const makers[] = {"dgx_", "hgx_", ""};
@@ -94,8 +97,8 @@ static const Cluster *node_of(CommClusters *c, const Device *gpu)
     return NULL;
 }
 
-/* Finds a collective whose name is written with other capitals and separators: "AllReduce",
- * "reducescatter". */
+/* Finds a collective by its name. Case and separators do not count:
+ * "AllReduce", "reducescatter". */
 static bool find_collective(const char *text, Collective *kind)
 {
     for (Collective k = 0; k < COLLECTIVE_COUNT; k++) {
@@ -112,7 +115,8 @@ static bool find_collective(const char *text, Collective *kind)
     return false;
 }
 
-/* Reads "8x400Gb": number and Gbit/s of the NICs; "400Gb" means one for each device. */
+/* Reads the NICs of a node: "8x400Gb" means eight NICs of 400 Gbit/s, "400Gb" means one for each
+ * device. */
 static void read_nics(const char *text, Cluster *cluster)
 {
     for (const char *p = strstr(text, "Gb"); p != NULL; p = strstr(p + 2, "Gb")) {
@@ -161,9 +165,9 @@ static bool says(const char *text, const char *word)
     return strstr(text, word) != NULL;
 }
 
-/* True if the text says that the switches between nodes use SHARP. It must not be NVLink's own
- * ("NVLink4 SHARP" is NVLS), denied by the word before, or part of a longer name (a job such as
- * run-SHARP-3). */
+/* True if the text says that the switches between nodes use SHARP. NVLink's own SHARP does not
+ * count ("NVLink4 SHARP" is NVLS), nor does a SHARP that the word before it denies, nor a longer
+ * name such as the job run-SHARP-3. */
 static bool says_sharp(const char *text)
 {
     static const char *const others[] = {"NVLink", "NVLink3", "NVLink4", "NVLink5",
@@ -187,8 +191,8 @@ static bool says_sharp(const char *text)
     return false;
 }
 
-/* Reads the run's conditions from the notes. For a peak (a row without a size) it also reads how
- * the peak was measured. */
+/* Reads the conditions of a run from the notes. If the row gives a peak over all sizes and so has
+ * no size, also reads how the peak was measured. */
 static void read_notes(const char *notes, const char *interconnect, CommRow *out)
 {
     bool peak = out->measured_us <= 0;
@@ -220,7 +224,7 @@ const char *comm_row(CommClusters *clusters, const Csv *csv, uint32_t row, CommR
     if (!(out->measured_us > 0) && !(bus > 0)) return "it has neither a time nor a bandwidth";
     out->bus_bytes_per_s = bus * 1e9;
     const char *interconnect = csv_cell(csv, row, "interconnect");
-    /* Trays of 4 GPUs share the switches of one rack, so up to 72 GPUs are one node. */
+    /* In a rack, trays of 4 GPUs share their switches, so up to 72 GPUs count as one node. */
     clusters->devices.arena = clusters->arena;
     const Device *gpu = kernel_row_device(&clusters->devices, csv_cell(csv, row, "gpu"));
     const bool rack =
@@ -235,7 +239,8 @@ const char *comm_row(CommClusters *clusters, const Csv *csv, uint32_t row, CommR
     out->question.ranks_per_node = (uint32_t)(gpus_all / nodes);
     if (out->question.ranks_per_node > out->cluster.devices_per_node)
         out->cluster.devices_per_node = out->question.ranks_per_node;
-    out->question.bytes = bytes > 0 ? (uint64_t)bytes : UINT64_C(16) << 30; /* a peak */
+    /* a row without a size gives a peak */
+    out->question.bytes = bytes > 0 ? (uint64_t)bytes : UINT64_C(16) << 30;
     read_notes(csv_cell(csv, row, "notes"), interconnect, out);
     return NULL;
 }

@@ -1,6 +1,5 @@
-/* Turns a row of published collectives (columns of measured_comm.csv) into a request to the network
- * model.
- */
+/* Turns a row of published collectives into a question to the network model. The columns are those
+ * of measured_comm.csv. */
 #ifndef TANDEM_CLI_ACCURACY_COMM_ROW_H
 #define TANDEM_CLI_ACCURACY_COMM_ROW_H
 
@@ -12,12 +11,12 @@
 typedef struct CommRow {
     Cluster cluster;
     NcclQuestion question;
-    double measured_us; /* time of a call; 0: only a bus bandwidth is given */
+    double measured_us; /* time of one call; 0: the row gives only a bus bandwidth */
     double bus_bytes_per_s;
 } CommRow;
 
-/* The library clusters loaded so far, by name. Loading one starts a process, so each is loaded only
- * once. */
+/* The library clusters that were loaded so far, by name. To load one starts a process, so each is
+ * loaded only once. */
 typedef struct CommClusters {
     Arena *arena;
     struct CommCluster {
@@ -26,14 +25,14 @@ typedef struct CommClusters {
         bool fine;
     } at[64];
     uint32_t n;
-    ClusterNames names;    /* of the library, if n is 0 not yet read */
-    KernelDevices devices; /* the GPUs' names so far */
+    ClusterNames names;    /* names of all clusters of the library; n is 0 until they are read */
+    KernelDevices devices; /* the GPUs that rows have named so far */
 } CommClusters;
 
-/* Fills in `out` from a row. Returns NULL, or the reason why the row cannot be predicted, for
- * example that it does not name the network between its nodes. */
+/* Fills in `out` from a row. Returns NULL if the row can be predicted, or the reason why not. One
+ * reason is that the row does not name the network between its nodes. */
 const char *comm_row(CommClusters *clusters, const Csv *csv, uint32_t row, CommRow *out);
-/* Returns the model's value in the row's own unit: microseconds, or bytes/s of the bus. */
+/* Returns the model's value in the unit that the row has: microseconds, or bytes/s of the bus. */
 double comm_row_predicted(const CommRow *row, const NcclFit *fit);
 double comm_row_measured(const CommRow *row);
 

@@ -27,8 +27,8 @@ static bool slurp(const char *path, Str *out, Diag *d)
                       "the file cannot be read, or is longer than %d MiB", MOST_CSV_BYTES >> 20);
 }
 
-/* Reads one field from *at on, and moves *at to the comma, line end or end behind it. Returns NULL
- * if a quote is not closed or is followed by other text. */
+/* Reads one field from *at on, and moves *at to the comma, line end or end of text that follows.
+ * Returns NULL if a quote is not closed, or if other text follows a closing quote. */
 static const char *field(const char **at, uint32_t *line, Arena *arena)
 {
     const char *p = *at;
@@ -49,7 +49,7 @@ static const char *field(const char **at, uint32_t *line, Arena *arena)
     return str_text(&text);
 }
 
-/* Reads one line; its fields become columns (the first line) or cells. */
+/* Reads one line. Its fields are the names of the columns (first line) or cells (other lines). */
 static bool record(const char **at, uint32_t *line, Arena *arena, Csv *csv, Diag *d)
 {
     uint32_t begin = *line, n = 0;
@@ -137,7 +137,7 @@ double csv_number(const Csv *csv, uint32_t row, const char *column)
     return *end != 0 ? NAN : value;
 }
 
-/* Words with which a source says that it does not state a value. */
+/* True if the cell says in words that the source does not give this value. */
 static bool is_open(const char *cell)
 {
     static const char *const whole[] = {"", "-", "?", "nan", "null"};

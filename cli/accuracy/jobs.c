@@ -1,11 +1,13 @@
-/* Handles rows in several processes, and puts the results into the order of the rows. */
+/* Handles rows in several processes, and puts the results into the order of the rows. Processes
+ * send results as lines of text. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/accuracy/accuracy.h"
 #include "cli/sweep/jobs.h"
 
-/* Tabs and line ends separate the values. */
+/* Writes a word and the character `end`. Tabs and line ends in the word become spaces, because they
+ * separate words. */
 static void put_word(FILE *file, const char *text, char end)
 {
     for (; *text != 0; text++) fputc(*text == '\t' || *text == '\n' ? ' ' : *text, file);
@@ -72,7 +74,7 @@ typedef struct RowReport {
 } RowReport;
 typedef LIST(RowReport) SaidList;
 
-/* Returns the text up to the next tab; NULL if there is none. */
+/* Returns the text up to the next tab and moves *at behind it. Returns NULL if there is no tab. */
 static const char *next_word(Arena *arena, const char **at)
 {
     const char *tab = strchr(*at, '\t');
@@ -114,7 +116,8 @@ static void count_reason(Scores *scores, Arena *arena, const RowOut *row, const 
     list_push(arena, &scores->reasons, ((Unscored){row->source, row->split, reason, 1}));
 }
 
-/* Each process took every n_jobs-th row, in order, so the results are read row by row. */
+/* Puts the results into the order of the rows. Process i handled the rows i, i + n_jobs, i + 2
+ * n_jobs, ..., in this order. */
 static void sort_out(const Csv *csv, const char *label_column, Arena *arena, const SaidList *said,
                      uint32_t n_jobs, Scores *scores)
 {

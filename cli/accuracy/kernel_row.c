@@ -1,7 +1,7 @@
 /* Turns a source's description of a kernel into its sizes. Sources differ in how they count FLOPs,
  * write shapes and divide a time. Only this file and kernel_row_composite.c know these
  * conventions. */
-#define _GNU_SOURCE /* strcasestr */
+#define _GNU_SOURCE /* for strcasestr */
 #include "cli/accuracy/kernel_row.h"
 
 #include <math.h>
@@ -23,7 +23,7 @@ const Device *kernel_row_device(KernelDevices *devices, const char *name)
     Graph graph;
     memset(&config, 0, sizeof config);
     memset(&graph, 0, sizeof graph);
-    /* The smallest possible plan, made only to read the cluster. */
+    /* a device can only be read as part of a plan, so this is the smallest plan that is possible */
     const char *code = arena_print(
         devices->arena,
         "local nn, e = require 'tandem.nn'\n"
@@ -40,9 +40,9 @@ const Device *kernel_row_device(KernelDevices *devices, const char *name)
     return known ? &devices->device[i] : NULL;
 }
 
-/* The type of the operands, which a text names first: fp16, "bf16->fp32", torch.bfloat16, FP8,
- * "fp8 (bf16 out)". Other types are refused: 32 bits, and numbers of fewer than 8 bits and integers
- * wherever the text names them. */
+/* Returns the type of a kernel's operands, which is the first type in a text: fp16, "bf16->fp32",
+ * torch.bfloat16, FP8, "fp8 (bf16 out)". Returns DT_none for 32-bit types, and for any text that
+ * names integers or types of fewer than 8 bits. */
 static DType dtype_of(const char *text)
 {
     static const struct {
@@ -71,7 +71,7 @@ static DType dtype_of(const char *text)
     return dtype;
 }
 
-/* True if 8-bit operands have a scale for each block of numbers. */
+/* True if each block of 8-bit numbers has its own scale. */
 static bool has_blocks(const char *dtype)
 {
     return strcasestr(dtype, "block") != NULL || strstr(dtype, "128x128") != NULL ||
@@ -97,8 +97,8 @@ double kernel_row_measured_s(const Csv *csv, uint32_t row, double flops, double 
     return bytes > 0 && gbps > 0 ? bytes / (gbps * 1e9) : NAN;
 }
 
-/* Returns the bytes that a product moves for each number of its result: it writes 16 or 32 bits, or
- * reads and writes 32 bits to which it adds (gradients of weights). */
+/* Returns the bytes that a product moves for each element of its result. A plain product writes 16
+ * or 32 bits. A gradient of weights that is added to its buffer reads and writes 32 bits. */
 static double result_bytes(const Csv *csv, uint32_t row)
 {
     if (strcmp(csv_cell(csv, row, "accumulate"), "1") == 0) return 8;
@@ -117,11 +117,12 @@ static const char *read_gemm(const Csv *csv, uint32_t row, KernelRow *out)
     return m * n * k > 0 && out->measured_s > 0 ? NULL : "no sizes or no time";
 }
 
-/* TransformerEngine's sum over the four products of a layer, "h=4096 ff=16384 (QKV 12288), fprop".
- * With "autocast" in its notes, the time includes making the 8-bit operands. A first kernel reads
- * the 16-bit tensor for its maximum. A second one reads it again and writes two 8-bit copies, one
- * of them transposed. That is 6 bytes for each element. A forward product makes two operands, the
- * gradient of its inputs one more. The gradient of its weights reuses their copies. */
+/* Reads a row of TransformerEngine for the four products of a layer together: "h=4096 ff=16384 (QKV
+ * 12288), fprop". If the notes say "autocast", the time includes quantising the operands. For this,
+ * one kernel reads the 16-bit tensor to find its maximum. A second kernel reads it again and writes
+ * two 8-bit copies, one of them transposed. Together they move 6 bytes for each element. A forward
+ * product quantises two operands, and the gradient of its inputs one more. The gradient of its
+ * weights reuses their copies. */
 static const char *read_layer(const Csv *csv, uint32_t row, KernelRow *out)
 {
     const char *shape = csv_cell(csv, row, "shape"), *qkv = strstr(shape, "QKV ");
@@ -132,9 +133,10 @@ static const char *read_layer(const Csv *csv, uint32_t row, KernelRow *out)
     const double sizes[KERNEL_ROW_PRODUCTS][2] = {{three, h}, {h, h}, {ff, h}, {h, ff}};
     bool forward = strstr(shape, "fprop") != NULL, inputs = strstr(shape, "dgrad") != NULL;
     bool makes = out->dtype == DT_e4m3 && strstr(csv_cell(csv, row, "notes"), "autocast") != NULL;
-    double flops = 0, made = 0, n_made = 0; /* made: elements of the n_made 8-bit operands */
+    /* made: number of elements in the n_made operands that are quantised */
+    double flops = 0, made = 0, n_made = 0;
     for (int i = 0; i < KERNEL_ROW_PRODUCTS; i++) {
-        double n = sizes[i][0], k = sizes[i][1]; /* outputs, inputs */
+        double n = sizes[i][0], k = sizes[i][1]; /* n: outputs of the linear layer; k: inputs */
         flops += 2 * m * n * k;
         out->product[i][0] = forward || inputs ? m : n;
         out->product[i][1] = forward ? n : k;
@@ -151,9 +153,9 @@ static const char *read_layer(const Csv *csv, uint32_t row, KernelRow *out)
     return NULL;
 }
 
-/* Reads the kernel's family from a name of words, such as "attention_fwd+bwd_FA2" or
- * "attention_FA3_fwd". FlashAttention-2 stands for a name without a family. Returns false for an
- * unknown word, such as another family, and for two families. */
+/* Reads the family of an attention kernel from the words of its name, such as
+ * "attention_fwd+bwd_FA2" or "attention_FA3_fwd". A name without a family means FlashAttention-2.
+ * Returns false if the name has two families or an unknown word. */
 static bool family_of(const char *kernel, AttentionKernel *family)
 {
     enum { NO_FAMILY = -1 };
@@ -189,8 +191,9 @@ static bool family_of(const char *kernel, AttentionKernel *family)
     return true;
 }
 
-/* Some tables count all scores, others only the causal half; the notes say which. FlashAttention's
- * plots name no batch; it follows from their constant 16k tokens of width 2,048. */
+/* Reads a row of attention. Some tables count the FLOPs of all scores, others only those of the
+ * causal half; the notes say which. FlashAttention's plots give no batch size. It follows from
+ * their constant 16k tokens and width of 2,048. */
 static const char *read_attention(const Csv *csv, uint32_t row, const char *kernel, KernelRow *out)
 {
     const char *shape = csv_cell(csv, row, "shape"), *notes = csv_cell(csv, row, "notes");
@@ -209,7 +212,8 @@ static const char *read_attention(const Csv *csv, uint32_t row, const char *kern
     out->backward = strcasestr(kernel, "bwd") != NULL;
     const bool both = out->backward && strcasestr(kernel, "fwd") != NULL;
     out->forward = both || !out->backward;
-    double square = 2 * w->heads * s * s * (w->head + w->value); /* forward, over all scores */
+    /* FLOPs of the forward pass, if all scores count */
+    double square = 2 * w->heads * s * s * (w->head + w->value);
     double told = strstr(notes, "NON-CAUSAL FLOP") != NULL || !w->causal ? square : square / 2;
     out->kind = KERNEL_ROW_attention;
     w->window = kernel_row_number(shape, "window", 0);
@@ -252,7 +256,8 @@ static double products_s(const KernelRow *row, const GemmFit *fit)
 {
     const Device *device = row->device;
     GemmFit gemm = fit != NULL ? *fit : *kernel_gemm_fit(device);
-    /* Ampere's kernels lose equally, whatever they draw; short products lose nothing there */
+    /* power limits slow down Ampere's products by the same factor whatever data they multiply, and
+     * short products not at all */
     const bool throttled = row->loops && device->light_power < 1;
     const Device lasting = kernel_sustained(device);
     double s = 0;

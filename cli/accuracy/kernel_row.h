@@ -1,5 +1,5 @@
-/* Turns a row of published kernels (columns of measured_kernels.csv) into a request to the cost
- * model. */
+/* Turns a row of published kernels into a question to the cost model. The columns are those of
+ * measured_kernels.csv. */
 #ifndef TANDEM_CLI_ACCURACY_KERNEL_ROW_H
 #define TANDEM_CLI_ACCURACY_KERNEL_ROW_H
 
@@ -8,67 +8,81 @@
 
 enum { KERNEL_ROW_DEVICES = 64, KERNEL_ROW_PRODUCTS = 4 };
 
-/* Devices by their names in the file, loaded when first needed. */
+/* The devices that rows have named, by the names in the file. Each is loaded when a row first needs
+ * it. */
 typedef struct KernelDevices {
     Arena *arena;
     const char *name[KERNEL_ROW_DEVICES];
-    Device device[KERNEL_ROW_DEVICES]; /* sms 0: the library has no device of this name */
+    Device device[KERNEL_ROW_DEVICES]; /* sms is 0 if the library has no device of this name */
     uint32_t n;
 } KernelDevices;
 
-/* The fitted constants of kernels; NULL: the device's own. */
+/* Constants of kernels that a fit tries. NULL: the device's own constants. */
 typedef struct KernelFit {
     const GemmFit *gemm;
-    const AttentionFit *attention[2]; /* forward, backward */
+    const AttentionFit *attention[2]; /* [0]: forward pass; [1]: backward pass */
     const TrafficFit *traffic;
 } KernelFit;
 
-/* The kind of constants that predict a row; only these may be fitted to it. */
+/* The group of constants on which a row's prediction depends. A fit may fit only these constants to
+ * the row. */
 typedef enum KernelRowKind {
     KERNEL_ROW_products,
     KERNEL_ROW_attention,
     KERNEL_ROW_traffic,
-    /* one time of kernels of several kinds, to which no constant is fitted */
+    /* the time covers kernels of several groups, so no constant is fitted to it */
     KERNEL_ROW_other,
 } KernelRowKind;
 
-/* A row's kernels, whose times are added up: products, attention, a kernel that moves memory, and
- * separate kernels that pass over memory. */
+/* The kernels of one row, whose times are added up: products, attention, a kernel that moves
+ * memory, and separate kernels that read and write memory. */
 typedef struct KernelRow {
-    const char *what; /* "gemm, 8 bits": the name under which errors are grouped */
+    /* name of the group in which the row's error counts, such as "gemm, 8 bits" */
+    const char *what;
     KernelRowKind kind;
     const Device *device;
     double measured_s;
     DType dtype;
-    bool block;                             /* 8-bit numbers with scales by blocks */
-    bool loops;                             /* the source repeated the product without a pause */
-    double out_bytes;                       /* bytes moved for each number of a product's result */
-    double product[KERNEL_ROW_PRODUCTS][3]; /* m, n, k; 0: none */
-    double groups, repeats;                 /* products in one kernel; repetitions of the kernel */
-    double scores; /* elements of a softmax that the kernel computes beside its product; 0: none */
-    AttentionWork attention;  /* heads 0: none */
-    bool forward, backward;   /* the passes of attention that the time includes */
-    double times, times_full; /* number of attentions with this mask; number without a mask */
-    double full_keys;         /* number of keys without a mask, as a fraction of attention.keys */
-    TrafficWork traffic;      /* bytes 0: none */
-    double bytes, n_kernels;  /* bytes and kernels of separate passes over memory */
+    /* operands are 8-bit numbers, and each block of them has a scale */
+    bool block;
+    /* the source repeated the product without a pause, so the device was hot */
+    bool loops;
+    /* bytes that are moved for each element of a product's result */
+    double out_bytes;
+    double product[KERNEL_ROW_PRODUCTS][3]; /* m, n, k of each product; 0: no such product */
+    /* number of products in one kernel; number of times that the kernel runs */
+    double groups, repeats;
+    /* elements of a softmax that the kernel computes together with its product; 0: none */
+    double scores;
+    AttentionWork attention; /* heads is 0 if the row has no attention */
+    /* whether the time includes attention's forward pass, and its backward pass */
+    bool forward, backward;
+    /* number of attentions with the mask; number of attentions without a mask */
+    double times, times_full;
+    double full_keys;    /* keys of the attentions without a mask / attention.keys */
+    TrafficWork traffic; /* bytes is 0 if there is no such kernel */
+    /* bytes that separate kernels move, and the number of these kernels */
+    double bytes, n_kernels;
 } KernelRow;
 
-/* Returns the library's GPU that a source calls `name`; NULL: it has none. */
+/* Returns the GPU of the library that a source calls `name`, or NULL if the library has no such
+ * GPU. */
 const Device *kernel_row_device(KernelDevices *devices, const char *name);
-/* Returns NULL, or the reason why the row cannot be predicted, such as "no such GPU in the
- * library". */
+/* Fills in `out` from a row. Returns NULL, or the reason why the row cannot be predicted, such as
+ * "no such GPU in the library". */
 const char *kernel_row(KernelDevices *devices, const Csv *csv, uint32_t row, KernelRow *out);
 double kernel_row_predicted_s(const KernelRow *row, const KernelFit *fit);
 
-/* Does the work of kernel_row for kernels other than products and attention
- * (kernel_row_composite.c). Sets *known if `kernel` is such a kernel. */
+/* Does the work of kernel_row for kernels other than single products and attention
+ * (kernel_row_composite.c). Sets *known if `kernel` is one of these kernels. */
 const char *kernel_row_composite(const Csv *csv, uint32_t row, const char *kernel, KernelRow *out,
                                  bool *known);
-/* Returns the number after "name=" in the cell `shape`; `otherwise` if there is none. */
+/* Returns the number that follows "name=" in the cell `shape`, or `otherwise` if the cell has no
+ * such name. */
 double kernel_row_number(const char *shape, const char *name, double otherwise);
-/* Returns the row's time. If the row states only a rate, returns the time of `flops` at this rate;
- * if only a bandwidth, the time of `bytes` at this bandwidth. NAN if it states none of these. */
+/* Returns the time of a row. If the row gives only a rate, returns the time of `flops` FLOPs at
+ * this rate. If it gives only a bandwidth, returns the time of `bytes` bytes at this bandwidth.
+ * Returns NAN if it gives none of these. */
 double kernel_row_measured_s(const Csv *csv, uint32_t row, double flops, double bytes);
 
 #endif

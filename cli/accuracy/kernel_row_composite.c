@@ -1,6 +1,6 @@
-/* Rows of kernels other than products and attention: kernels that move memory, products of groups,
- * heads with their loss, and rings of attention. Numbers of bytes in this file were counted by hand
- * in the kernels' sources. */
+/* Rows of kernels other than single products and attention: kernels that move memory, products of
+ * groups, heads with their loss, and rings of attention. Numbers of bytes in this file were counted
+ * by hand in the source code of the kernels. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "cli/accuracy/kernel_row.h"
 
 /* Reads a row of Vidur for a kernel of vLLM: a norm, an activation or an addition. The cell `shape`
- * is as in "tokens=128 d=4096 ff=11008". */
+ * is such as "tokens=128 d=4096 ff=11008". */
 static const char *read_elementwise(const Csv *csv, uint32_t row, const char *kernel,
                                     KernelRow *out)
 {
@@ -17,7 +17,7 @@ static const char *read_elementwise(const Csv *csv, uint32_t row, const char *ke
     double ff = kernel_row_number(shape, "ff", 0);
     bool norm = strstr(kernel, "norm") != NULL, gated = strstr(kernel, "act") != NULL;
     if (!norm && !gated && strstr(kernel, "add") == NULL) return "its inputs are not known";
-    /* 16-bit numbers; a norm reads and writes, a sum or a gate reads two inputs */
+    /* 2 bytes a number: a norm reads one input and writes it; a sum or a gate reads two inputs */
     out->traffic.bytes = 2 * tokens * (norm ? 2 * d : 3 * (gated ? ff : d));
     out->traffic.rows = norm || gated ? tokens : 0;
     out->traffic.kernel = norm    ? TRAFFIC_vllm_norm
@@ -27,8 +27,9 @@ static const char *read_elementwise(const Csv *csv, uint32_t row, const char *ke
     return NULL;
 }
 
-/* "rms_norm_bwd_torch_compile", "rows=8192 C=4096". Forward reads and writes; backward reads the
- * input and the gradient and writes one. */
+/* Reads a row of a norm, such as "rms_norm_bwd_torch_compile" with the shape "rows=8192 C=4096".
+ * The forward pass reads one tensor and writes one. The backward pass reads the input and the
+ * gradient and writes one tensor. */
 static const char *read_norm(const Csv *csv, uint32_t row, const char *kernel, KernelRow *out)
 {
     const char *shape = csv_cell(csv, row, "shape");
@@ -46,9 +47,9 @@ static const char *read_norm(const Csv *csv, uint32_t row, const char *kernel, K
     return NULL;
 }
 
-/* Reads 16-bit and writes 8-bit numbers, with their scales. The shape is "32768x4096", or "E=8
- * balanced" for the operands of a product of groups of experts: x of M by K, weights of K by N
- * each, gradients of M by N. */
+/* Reads a row of a kernel that quantises: it reads 16-bit numbers and writes 8-bit numbers with
+ * their scales. The shape is "32768x4096". The shape "E=8 balanced" means the operands of a product
+ * of groups of experts: x of M by K, weights of K by N for each group, gradients of M by N. */
 static const char *read_quantise(const Csv *csv, uint32_t row, const char *kernel, KernelRow *out)
 {
     const char *shape = csv_cell(csv, row, "shape"), *times = strchr(shape, 'x');
@@ -66,8 +67,9 @@ static const char *read_quantise(const Csv *csv, uint32_t row, const char *kerne
     return NULL;
 }
 
-/* Products of groups, with the rows of each group, "groups=40 stage=bwd_grad_w", or of all groups,
- * "E=8 balanced". Gradients of weights sum over a group's rows. */
+/* Reads a row of a product of groups. "groups=40 stage=bwd_grad_w" gives the rows of each group,
+ * "E=8 balanced" the rows of all groups together. A gradient of weights sums over the rows of its
+ * group. */
 static const char *read_groups(const Csv *csv, uint32_t row, const char *kernel, KernelRow *out)
 {
     const char *shape = csv_cell(csv, row, "shape");
@@ -85,8 +87,8 @@ static const char *read_groups(const Csv *csv, uint32_t row, const char *kernel,
     return out->groups * m * n * k > 0 ? NULL : "no sizes";
 }
 
-/* ml-engineering's search over an MLP's width: each time covers four products of 4096 by d_ff by
- * h. */
+/* Reads a row of ml-engineering's search for the width of an MLP. Each time covers four products of
+ * 4096 by d_ff by h. */
 static const char *read_mlp(const Csv *csv, uint32_t row, KernelRow *out)
 {
     const char *shape = csv_cell(csv, row, "shape");
@@ -129,7 +131,8 @@ static const char *read_head(const Csv *csv, uint32_t row, const char *kernel, K
         }
     } else {
         out->scores = scores * ((forward ? 1 : 0) + (backward ? 1 : 0));
-        if (backward) out->bytes = 2 * 3 * scores; /* written once, read by two products */
+        /* the scores' gradients are written once and read by two products */
+        if (backward) out->bytes = 2 * 3 * scores;
     }
     out->measured_s = kernel_row_measured_s(csv, row, 0, 0);
     out->kind = KERNEL_ROW_other;
@@ -137,11 +140,12 @@ static const char *read_head(const Csv *csv, uint32_t row, const char *kernel, K
     return scores * k > 0 && out->measured_s > 0 ? NULL : "no sizes or no time";
 }
 
-/* Rings over FlashAttention-2, "8 GPUs, 8k tokens/GPU, ... heads 32/8/128, causal". The first step
- * is the rank's own tokens, causal. Later steps are whole squares for the last rank of a plain
- * ring, half squares in a zigzag, causal squares in stripes. Between steps, PyTorch's kernels add
- * outputs (38 bytes a number) and, backward, gradients of queries (10 bytes). Keys and values are
- * sent meanwhile in a fraction of the time, so their transfer is not counted. */
+/* Reads a row of ring attention over FlashAttention-2: "8 GPUs, 8k tokens/GPU, ... heads 32/8/128,
+ * causal". In the first step a rank attends to its own tokens, with a causal mask. In later steps,
+ * the last rank of a plain ring computes whole squares, a zigzag computes half squares, and stripes
+ * compute causal squares. Between steps, PyTorch's kernels add outputs (38 bytes a number) and, in
+ * the backward pass, gradients of queries (10 bytes). Meanwhile ranks send keys and values, which
+ * takes a fraction of the time and is not counted. */
 static const char *read_ring(const Csv *csv, uint32_t row, const char *kernel, KernelRow *out)
 {
     const char *shape = csv_cell(csv, row, "shape");

@@ -1,10 +1,12 @@
-/* Predicts measured kernels by shape: products and attention as the simulator charges them. */
+/* tandem accuracy --kernels FILE: predicts published kernels from their shapes, with the cost
+ * models that the simulator uses. */
 #include "cli/accuracy/accuracy.h"
 #include "cli/accuracy/kernel_row.h"
 
 static void score_row(const Csv *csv, RowOut *out)
 {
-    static KernelDevices devices; /* kept for the whole process */
+    /* kept while the process runs, so that each device is loaded once */
+    static KernelDevices devices;
     if (devices.arena == NULL) devices.arena = arena_new();
     KernelRow row;
     const char *why = kernel_row(&devices, csv, out->row, &row);

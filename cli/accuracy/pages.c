@@ -30,7 +30,7 @@ static bool agrees(const Csv *csv, uint32_t row, const char *where, Arena *arena
 {
     for (;;) {
         const size_t name = strcspn(where, "~="), n = strcspn(where, "&");
-        if (where[name] == 0 || name >= n) return false; /* no condition */
+        if (where[name] == 0 || name >= n) return false; /* the text holds no condition */
         const char *cell = csv_cell(csv, row, arena_copy(arena, where, name));
         const char *text = where + name + 1;
         size_t length = n - name - 1;
@@ -51,7 +51,7 @@ static bool has_column(const Csv *csv, const char *name)
     return false;
 }
 
-/* Adds a column of open cells. */
+/* Adds a column whose cells are all empty. */
 static void add_column(Csv *csv, const char *name, Arena *arena)
 {
     Csv wide = {.path = csv->path, .n_rows = csv->n_rows};

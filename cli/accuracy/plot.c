@@ -1,6 +1,6 @@
-/* Scatter plots: predicted over measured. There is one square panel for each predicted quantity.
- * Both axes are logarithmic with the same range. One line marks equality, two lines a factor of
- * 1.3. */
+/* Draws predictions against measurements as scatter plots, with one square panel for each predicted
+ * quantity. Both axes are logarithmic and have the same range. One line shows where both are equal,
+ * two lines a factor of 1.3. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@ enum { PANEL = 360, EDGE = 48, MOST_PANELS = 12 };
 
 typedef struct Panel {
     const char *what;
-    double low, high; /* decades */
+    double low, high; /* range of both axes, as powers of ten */
     double left;
 } Panel;
 
@@ -51,7 +51,8 @@ static void draw_line(FILE *f, const Panel *p, double factor, const char *style)
             p->left + EDGE + place(p, to), PANEL - EDGE - place(p, to * factor), style);
 }
 
-/* The names are ours, but a plot must be well-formed whatever the cells of the file contain. */
+/* Writes a text with XML's characters escaped. The file must be well-formed whatever the cells of
+ * the table contain. */
 static void put_text(FILE *f, const char *text)
 {
     for (; *text != 0; text++) {

@@ -1,5 +1,5 @@
-/* Published training runs. The library's tandem/published/run.lua has the rules of each framework
- * and turns a row into a plan, which is then simulated. */
+/* tandem accuracy --runs FILE: published training runs. The library's tandem/published/run.lua
+ * knows the rules of each framework and turns a row into a plan. The plan is then simulated. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static void put_quoted(Str *s, const char *text)
     str_add(s, "\"");
 }
 
-/* Returns the row as a script: its cells as texts, by column. */
+/* Returns a Lua script that gives the row to run.lua: the row's cells as texts, by column. */
 static const char *script_of(const Csv *csv, uint32_t row, Arena *arena)
 {
     Str s = str_in(arena);
@@ -54,7 +54,7 @@ typedef struct RowRun {
     Diag diag;
 } RowRun;
 
-/* Reads the row's script. */
+/* Loads the plan that the row's script describes. */
 static bool load(const RowOut *out, RowRun *run, Graph *graph)
 {
     const Options *o = &out->cli->options;
@@ -63,7 +63,7 @@ static bool load(const RowOut *out, RowRun *run, Graph *graph)
     return session_read(out->label, &options, run->arena, &run->config, graph, &run->diag);
 }
 
-/* `fewer`: the number of micro-batches that stand for the row's; 0: the row's own. */
+/* Simulates the row's plan with `fewer` micro-batches. 0: with all micro-batches of the row. */
 static bool simulate(RowRun *run, Graph *graph, uint32_t fewer)
 {
     const PlanOptions how = {.unproven = true, .unplaced = true, .fewer = fewer, .by_period = true};
@@ -81,8 +81,8 @@ static bool hold(RowRun *run, Graph *graph, uint32_t n, Held *held)
     return file != NULL;
 }
 
-/* Extrapolates the memory for `of` micro-batches from the memories for `low` and `high`
- * micro-batches. */
+/* Extrapolates the memory for `of` micro-batches from the memory of two plans, with `low` and with
+ * `high` micro-batches. */
 static void extrapolate_memory(Held *held, const Held *less, double low, double high, double of)
 {
     for (int kind = 0; kind < MEMORY_KIND_COUNT; kind++) {
@@ -91,8 +91,8 @@ static void extrapolate_memory(Held *held, const Held *less, double low, double 
     }
 }
 
-/* The time of a step of many micro-batches follows from a step of fewer. The memory that a
- * framework keeps for each micro-batch of a pipeline follows from two such steps. */
+/* Predicts a row. A step of many micro-batches is extrapolated from a step of fewer. The memory
+ * that a framework keeps for each micro-batch of a pipeline is extrapolated from two such steps. */
 static bool predict_row(const RowOut *out, RowRun *run)
 {
     Graph graph;
@@ -102,7 +102,8 @@ static bool predict_row(const RowOut *out, RowRun *run)
     uint32_t fewer = out->cli->options.exact ? 0 : session_fewer(c, true);
     run->report.aperiodic = true;
     for (bool first = true; fewer > 0 && run->report.aperiodic; first = false) {
-        if (!first) fewer = 4 * fewer <= n ? 2 * fewer : 0; /* a long pipeline fills slowly */
+        /* a long pipeline needs more micro-batches until its steps are periodic */
+        if (!first) fewer = 4 * fewer <= n ? 2 * fewer : 0;
         if (fewer > 0 && !simulate(run, &graph, fewer)) return false;
     }
     if (fewer == 0) return simulate(run, &graph, 0);
@@ -114,7 +115,7 @@ static bool predict_row(const RowOut *out, RowRun *run)
     return true;
 }
 
-/* True if the row's script has a note of this rule. */
+/* True if the row's script gave a note with this rule. */
 static bool has_note(const Diag *d, const char *rule)
 {
     for (uint32_t i = 0; i < d->items.n; i++)
@@ -122,20 +123,20 @@ static bool has_note(const Diag *d, const char *rule)
     return false;
 }
 
-/* Returns the name under which a row's score of `what` is grouped. Scores of rows with assumed
- * cells have groups of their own. */
+/* Returns the name of the group in which a row's score of `what` counts. Rows for which a cell was
+ * assumed have groups of their own. */
 static const char *name_of(Arena *arena, const char *what, bool assumed)
 {
     return assumed ? arena_print(arena, "%s, not all stated", what) : what;
 }
 
 typedef struct CellUnit {
-    const char *name; /* NULL ends a list */
+    const char *name; /* name: NULL in the last entry */
     double factor;
 } CellUnit;
 
-/* Returns a cell's number, in the column's first unit: "2.84", "2.84 s", "2840 ms", "65.3 GiB".
- * Returns NAN for other texts, for another column's units and for an open cell. */
+/* Returns the number in a cell, in the first unit of the column: "2.84", "2.84 s", "2840 ms", "65.3
+ * GiB". Returns NAN for other texts, for a unit of another column and for an empty cell. */
 static double quantity(const Csv *csv, uint32_t row, const char *column)
 {
     static const CellUnit times[] = {{"", 1},        {"s", 1},     {"sec", 1},
@@ -160,14 +161,14 @@ static bool is_one_of(const char *text, const char *const *words)
     return *words != NULL;
 }
 
-/* True if the run ran out of memory. */
+/* True if the row says that the run ran out of memory. */
 static bool ran_out(const Csv *csv, uint32_t row)
 {
     static const char *const words[] = {"1", "1.0", "yes", "true", "oom", NULL};
     return is_one_of(csv_cell(csv, row, "oom"), words);
 }
 
-/* Returns the first of the measured columns whose cell has no meaning; NULL: none. */
+/* Returns the first measured column whose cell cannot be understood, or NULL if there is none. */
 static const char *unreadable(const Csv *csv, uint32_t row)
 {
     static const char *const columns[] = {"step_time_s", "peak_mem"};
@@ -182,8 +183,9 @@ static const char *unreadable(const Csv *csv, uint32_t row)
     return known ? NULL : "oom";
 }
 
-/* If a data loader limits the step, the step time tests only the loader's constant. If the power
- * limit is assumed, the step time also tests this assumption. */
+/* Returns the name of the group in which a row's step time counts. If a data loader limits the
+ * step, the time says nothing about the simulator. If the power limit was assumed, the error may be
+ * the assumption's. */
 static const char *step_name(const RowRun *run, bool assumed)
 {
     if (assumed) return "step time, not all stated";
@@ -198,14 +200,16 @@ static void score_step(const Csv *csv, const RowRun *run, const RowOut *out, boo
     row_score(out, step_name(run, assumed), step_s, (double)run->report.step_ps / (double)PS_PER_S);
 }
 
-/* The profile says which kind of memory a row reports; the row's own words override it. */
+/* Scores the memory of a row. The profile says which kind of memory the framework reports, unless
+ * the row itself says it. */
 static void score_memory(const Csv *csv, const RowRun *run, const RowOut *out, bool assumed)
 {
     static const char *const names[] = {"memory reserved", "memory allocated", "memory of process"};
     const char *kind = csv_cell(csv, out->row, "peak_mem_kind");
     bool in_mb = strstr(kind, " MB") != NULL || strstr(kind, " MiB") != NULL;
     double bytes = quantity(csv, out->row, "peak_mem");
-    bytes *= in_mb && !isnan(csv_number(csv, out->row, "peak_mem")) ? MIB : GIB; /* no own unit */
+    /* the cell names no unit */
+    bytes *= in_mb && !isnan(csv_number(csv, out->row, "peak_mem")) ? MIB : GIB;
     if (!(bytes > 0) || strstr(kind, "at OOM") != NULL || strstr(kind, "param_opt") != NULL) return;
     MemoryKind of = strstr(kind, "reserved") != NULL  ? MEMORY_reserved
                     : strstr(kind, "alloc") != NULL   ? MEMORY_allocated
@@ -215,8 +219,8 @@ static void score_memory(const Csv *csv, const RowRun *run, const RowOut *out, b
               (double)run->report.held.logged[of]);
 }
 
-/* Some rows state the memory that the model needs (parameters and optimizer, then activations),
- * without a run. The verdict of such a row is whether this memory fits. */
+/* Scores a row that gives the memory that the model needs (parameters and optimizer, then
+ * activations), and no run. The score is the verdict whether this memory fits the device. */
 static void score_need(const Csv *csv, const RowRun *run, const RowOut *out, bool assumed,
                        bool *fits)
 {
@@ -229,7 +233,8 @@ static void score_need(const Csv *csv, const RowRun *run, const RowOut *out, boo
               (double)run->report.held.allocated_bytes);
 }
 
-/* A run that ended without a number and without a stated cause gives no information. */
+/* True if the row describes a run that gave a result. A run that ended without a number and without
+ * a reason says nothing. */
 static bool was_run(const Csv *csv, uint32_t row, bool oom)
 {
     static const char *const numbers[] = {"step_time_s", "tokens_per_s_per_gpu", "peak_mem"};

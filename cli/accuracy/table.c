@@ -7,12 +7,15 @@
 #include "planner/base/plural.h"
 
 typedef struct Group {
-    const char *what, *split, *source; /* source NULL: all sources of the split */
+    /* group: quantity, split and source; source NULL: all sources of the split */
+    const char *what, *split, *source;
     uint32_t n;
     bool verdict;
-    double median, p90, mean;                      /* quantiles of |predicted / measured - 1| */
-    double least, middle, most;                    /* quantiles of predicted / measured */
-    uint32_t n_yes, n_yes_right, n_no, n_no_right; /* verdicts */
+    double median, p90, mean;   /* quantiles of |predicted / measured - 1| */
+    double least, middle, most; /* quantiles of predicted / measured */
+    /* for verdicts: predictions "yes", those of them that were right, predictions "no",
+     * right ones */
+    uint32_t n_yes, n_yes_right, n_no, n_no_right;
 } Group;
 
 static bool is_in(const Group *g, const Score *s)
@@ -27,7 +30,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Returns the quantile `part` of n sorted values, interpolated between neighbours. */
+/* Returns the quantile `part` (0 to 1) of n sorted values, interpolated between neighbours. */
 static double quantile(const double *sorted, uint32_t n, double part)
 {
     double at = part * (n - 1);
@@ -87,8 +90,8 @@ static void add_group(TableGroups *groups, Arena *arena, const Score *s, const c
     list_push(arena, groups, g);
 }
 
-/* Groups by quantity, then by split, in order of appearance; the sum of a split comes before its
- * sources. */
+/* Forms the groups of scores: by quantity, then by split, in order of appearance. In each split, a
+ * group of all sources comes before the groups of single sources. */
 static void gather(const Scores *scores, Arena *arena, TableGroups *groups)
 {
     TableGroups heads = {0};
@@ -103,7 +106,7 @@ static void gather(const Scores *scores, Arena *arena, TableGroups *groups)
     for (uint32_t i = 0; i < groups->n; i++) work_out(&groups->at[i], scores, arena);
 }
 
-/* Shortens an address to its end. */
+/* Returns the end of a long address, which is enough to recognise a source. */
 static const char *short_source(Arena *arena, const char *source)
 {
     enum { MOST = 46 };

@@ -1,5 +1,5 @@
-/* A tokenizer with one byte of look-ahead and a stack of open brackets. Keys are stored only for
- * the objects that are open. */
+/* A tokenizer of JSON. It looks one byte ahead and remembers the brackets that are open. It stores
+ * keys only of objects that are open. */
 #include "cli/import/json_stream.h"
 
 #include <math.h>
@@ -13,12 +13,13 @@ typedef struct JsonStream {
     Diag *d;
     char block[65536];
     size_t at, n;
-    uint64_t before; /* bytes of the blocks before this one */
+    uint64_t before; /* bytes of the file before the block that is in memory */
     uint32_t line;
-    char open[MOST_JSON_DEPTH]; /* '{' or '[' */
+    char open[MOST_JSON_DEPTH]; /* the open brackets, outermost first: '{' or '[' */
     uint32_t depth;
     char key[MOST_JSON_TEXT + 1], text[MOST_JSON_TEXT + 1];
-    bool may_break_off, broke_off; /* the document may end in the middle; it did so */
+    /* whether the document may end in the middle; whether it has done so */
+    bool may_break_off, broke_off;
 } JsonStream;
 
 static int peek(JsonStream *s)
@@ -72,8 +73,8 @@ static void add(char *text, size_t *n, unsigned c)
     if (*n < MOST_JSON_TEXT) text[(*n)++] = (char)c;
 }
 
-/* Reads \uXXXX as UTF-8. Halves of surrogate pairs stay as they are, because no reader here needs
- * them. */
+/* Reads \uXXXX and writes it as UTF-8. A half of a surrogate pair is written as it is, because no
+ * reader needs such characters. */
 static bool escaped_code(JsonStream *s, char *text, size_t *n)
 {
     unsigned code = 0;
@@ -99,7 +100,7 @@ static bool escaped_code(JsonStream *s, char *text, size_t *n)
     return true;
 }
 
-/* Reads a text after its opening quote. */
+/* Reads a text. Its opening quote was already read. */
 static bool read_text(JsonStream *s, char *text)
 {
     static const char escapes[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
@@ -150,7 +151,7 @@ static bool read_number(JsonStream *s)
     return true;
 }
 
-/* Reads true, false or null. NaN and Infinity, which PyTorch writes, count as null. */
+/* Reads true, false or null. PyTorch also writes NaN and Infinity, which count as null. */
 static bool read_word(JsonStream *s)
 {
     static const struct {
@@ -188,7 +189,7 @@ static bool open_bracket(JsonStream *s, int c)
     return true;
 }
 
-/* Reads a value; of an object or array it reads only the beginning. */
+/* Reads a value. If the value is an object or an array, reads only its opening bracket. */
 static bool read_value(JsonStream *s)
 {
     int c = skip_space(s);
@@ -222,8 +223,8 @@ static void close_bracket(JsonStream *s)
     tell(s, JSON_KIND_end, 0);
 }
 
-/* Reads the text between values: closing brackets, or a comma before the next value. `first`: the
- * innermost bracket is still empty. */
+/* Reads what may stand between two values: closing brackets, or a comma. `first`: nothing was read
+ * in the innermost bracket yet. */
 static bool next_value(JsonStream *s, bool *first)
 {
     while (s->depth > 0) {

@@ -1,6 +1,6 @@
-/* Reads JSON as a stream: a file of any length in memory of a fixed size. The reader calls a
- * function for each value, with the path of its keys. Strings are cut at MOST_JSON_TEXT bytes,
- * which is enough for all readers here. */
+/* Reads a JSON file of any length with a fixed amount of memory. The reader is given each value,
+ * together with the keys of the objects around it, by a call of a function. Texts are cut at
+ * MOST_JSON_TEXT bytes, which is enough for all readers in this folder. */
 #ifndef TANDEM_CLI_IMPORT_JSON_STREAM_H
 #define TANDEM_CLI_IMPORT_JSON_STREAM_H
 
@@ -13,7 +13,7 @@ enum { MOST_JSON_TEXT = 1023, MOST_JSON_DEPTH = 64 };
 typedef enum JsonKind {
     JSON_KIND_object,
     JSON_KIND_array,
-    JSON_KIND_end, /* end of the object or array at this depth */
+    JSON_KIND_end, /* end of the object or array that began at this depth */
     JSON_KIND_text,
     JSON_KIND_number,
     JSON_KIND_true,
@@ -21,9 +21,9 @@ typedef enum JsonKind {
     JSON_KIND_null
 } JsonKind;
 
-/* The value just read. `depth`: 0 for the document itself, 1 for its members, and so on. `key` is
- * its name, "" in an array. `text` is the text of a JSON_KIND_text; it ends in a 0 byte and is
- * valid only during the call. */
+/* The value that was just read. `depth` is 0 for the document itself, 1 for its members, and so on.
+ * `key` is the value's name, or "" in an array. `text` is the content of a JSON_KIND_text. It ends
+ * with a 0 byte and is valid only during the call. */
 typedef struct JsonValue {
     JsonKind kind;
     uint32_t depth;
@@ -39,10 +39,10 @@ typedef struct JsonReader {
     void *self;
 } JsonReader;
 
-/* Reads the document. Returns false after "json-syntax" with the byte offset and line of the fault;
- * reader->value has then been called for everything before it. may_break_off: accepts a file that
- * ends inside an array, after an element. Killed profilers leave such files, and trace viewers read
- * them. */
+/* Reads the document and calls reader->value for each value. After damage, reports "json-syntax"
+ * with the line and byte offset and returns false; the values before it were already given.
+ * may_break_off: the file may end inside an array, after an element. Profilers that were killed
+ * leave such files, and trace viewers accept them. */
 bool json_stream(const JsonReader *reader, bool may_break_off, Diag *d);
 
 #endif

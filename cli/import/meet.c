@@ -1,6 +1,6 @@
-/* Collectives in traces. Their kernels start when their own rank is ready, and end together. The
- * rank that came last therefore recorded the collective's own time. The times of the other ranks
- * include a wait. */
+/* Collectives in several traces. The kernels of one collective start when their ranks are ready,
+ * and all end at the same time. The rank that came last did not wait, so its time is the time of
+ * the collective itself. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +24,7 @@ void meet_add(ImportSink *sink, Collective kind, uint32_t n_ranks, uint64_t byte
     TracedCollective m = {
         .kind = kind, .n_ranks = n_ranks, .bytes = bytes, .trace = trace, .at = at};
     m.duration = duration;
-    /* Messages within one group may be between other ranks each time. */
+    /* for send and receive, the same group may stand for other pairs of ranks each time */
     bool named = group != NULL && group[0] != 0 && kind != COLLECTIVE_sendrecv;
     m.group = named ? hash_bytes(group, strlen(group)).lo : 0;
     list_push(sink->arena, &sink->meetings, m);
@@ -35,7 +35,7 @@ static int compare(uint64_t x, uint64_t y)
     return (x > y) - (x < y);
 }
 
-/* Sorts samples so that the samples of one occurrence are adjacent, trace after trace. */
+/* Order of sorting: all records of one collective follow each other, trace after trace. */
 static int by_group(const void *a, const void *b)
 {
     const TracedCollective *x = a, *y = b;
@@ -54,8 +54,8 @@ static bool one_kind(const TracedCollective *x, const TracedCollective *y)
            x->n_ranks == y->n_ranks && x->bytes == y->bytes;
 }
 
-/* Returns the number of traces that contain the collective, if each contains it equally often.
- * Otherwise returns 0, because occurrences cannot be matched between traces. */
+/* Returns the number of traces that contain the collective. Returns 0 if their numbers of
+ * occurrences differ, because then occurrences of different traces cannot be matched. */
 static uint32_t traces_of(const TracedCollective *m, uint32_t n)
 {
     uint32_t n_traces = 1, each = 1;

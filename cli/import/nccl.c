@@ -1,6 +1,6 @@
-/* The text that nccl-tests prints. A row has bytes, count, type, operation and root, then twice
- * (out of place, in place) time in us, algbw, busbw and errors. The header line shows which columns
- * exist: all_gather has no operation, and sendrecv no root. */
+/* Reads the text that nccl-tests prints. A row has bytes, count, type, operation and root. Then
+ * come, first out of place and then in place, time in us, algbw, busbw and errors. The header line
+ * shows which columns exist: all_gather, for example, has no operation, and sendrecv no root. */
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -12,7 +12,8 @@
 enum { MOST_LINE = 4096, MOST_WORDS = 24 };
 
 typedef struct TableHeader {
-    int32_t type, first_time, second_time; /* columns; -1: none */
+    /* numbers of columns; -1: the table does not have the column */
+    int32_t type, first_time, second_time;
     uint32_t n;
 } TableHeader;
 
@@ -29,7 +30,7 @@ static uint32_t words_of(char *line, char **word)
     return n;
 }
 
-/* "#  size  count  type  redop  root  time  algbw  busbw #wrong  time ..." */
+/* Reads the line "# size count type redop root time algbw busbw #wrong time ...". */
 static bool read_header(char *line, TableHeader *header)
 {
     char *word[MOST_WORDS];
@@ -54,7 +55,7 @@ static bool number(const char *text, double *value)
     return end != text && *end == 0 && isfinite(*value) && *value >= 0;
 }
 
-/* Some versions print "N/A" for a time that was not measured. */
+/* Reads a time. Some versions print "N/A" if a time was not measured. */
 static bool read_time(const char *text, double *us)
 {
     if (strcmp(text, "N/A") != 0) return number(text, us);
@@ -75,7 +76,8 @@ static bool read_row(char *line, const TableHeader *header, NcclTestRow *row)
     return header->second_time < 0 || read_time(word[header->second_time], &row->in_place_us);
 }
 
-/* Finds "all_reduce_perf" in a command line, or "Collective test starting: all_reduce_perf". */
+/* Finds the name of a collective in a line, such as "all_reduce_perf" in a command or in
+ * "Collective test starting: all_reduce_perf". */
 static void find_kind(const char *line, NcclTestText *out)
 {
     for (Collective kind = 0; kind < COLLECTIVE_COUNT && !out->known; kind++) {
@@ -83,7 +85,7 @@ static void find_kind(const char *line, NcclTestText *out)
         snprintf(name, sizeof name, "%s_perf", collective_name(kind));
         if (kind == COLLECTIVE_all_to_all) snprintf(name, sizeof name, "alltoall_perf");
         const char *at = strstr(line, name);
-        /* "reduce_perf" also matches the end of "all_reduce_perf" */
+        /* not a match inside a longer name: "all_reduce_perf" contains "reduce_perf" */
         if (at == NULL || (at > line && (isalnum((unsigned char)at[-1]) || at[-1] == '_')))
             continue;
         out->kind = kind;
@@ -102,7 +104,7 @@ static bool read_line(const char *path, uint32_t number_of, char *line, TableHea
         if (read_header(line + (start - line), &found)) *header = found;
         return true;
     }
-    /* a log line of NCCL or MPI */
+    /* the line comes from the log of NCCL or MPI */
     if (!isdigit((unsigned char)*start) || header->n == 0) return true;
     NcclTestRow row;
     if (!read_row(line, header, &row))
@@ -123,7 +125,8 @@ bool nccl_tests_read(const char *path, Arena *arena, NcclTestText *out, Diag *d)
                           "the file cannot be opened: %s", strerror(errno));
     char line[MOST_LINE];
     TableHeader header = {0};
-    bool fine = true, whole = true; /* whole: the previous read ended at the end of a line */
+    /* whole: the last line read was complete, so the next one begins a new line */
+    bool fine = true, whole = true;
     uint32_t n = 1;
     while (fine && fgets(line, sizeof line, file) != NULL) {
         bool ends = strchr(line, '\n') != NULL;

@@ -25,7 +25,8 @@ static bool has_tables(Db *db, Diag *d)
     return both;
 }
 
-/* nsys writes tables. A view of the same name could be a query that never ends. */
+/* Returns the name of a view that stands where nsys writes a table, or NULL. In a hostile file, a
+ * view may be a query that never ends. */
 static const char *view_in_place_of_table(Db *db, Arena *arena, Diag *d)
 {
     DbStatement *st =
@@ -60,7 +61,7 @@ static void read_kernels(Db *db, ImportSink *sink, Diag *d)
 
 typedef enum NcclFact { SAID_communicator, SAID_bytes, SAID_ranks, SAID_COUNT } NcclFact;
 
-/* The offset at which the payloads of a schema hold a field. */
+/* The offset of one field in the payload of a range. */
 typedef struct PayloadField {
     int64_t domain, schema;
     size_t offset;
@@ -76,14 +77,16 @@ typedef struct Ranges {
     ImportSink *sink;
     LIST(PayloadField) fields;
     LIST(Communicator) communicators;
-    int64_t thread;     /* the thread of these ranges */
-    uint32_t n_waiting; /* collectives called since the last kernel */
+    int64_t thread; /* the thread to which the following values belong */
+    /* number of collectives that were called since the last kernel was launched */
+    uint32_t n_waiting;
     Collective kind;
-    /* the values that the last range stated; the values of the last collective */
+    /* said: the values that the last range gave; call: those of the last collective */
     uint64_t said[SAID_COUNT], call[SAID_COUNT];
 } Ranges;
 
-/* Exports of old versions, and of runs without NVTX, lack tables or columns. */
+/* Returns false for exports that lack tables or columns: those of old versions, and of runs without
+ * NVTX. */
 static bool has_payloads(Db *db, Diag *d)
 {
     DbStatement *st = db_prepare(
@@ -111,7 +114,7 @@ static void read_fields(Db *db, Ranges *r, Diag *d)
         "");
     while (db_step(st, d)) {
         const char *name = db_text(st, 2);
-        int64_t offset = db_int(st, 3); /* null, and so 0, for the first field */
+        int64_t offset = db_int(st, 3); /* the first field has no offset, which reads as 0 */
         for (NcclFact i = 0; name != NULL && i < SAID_COUNT; i++)
             if (strcmp(name, names[i]) == 0 && offset >= 0 && offset < 4096)
                 list_push(r->arena, &r->fields,
@@ -126,8 +129,8 @@ static uint64_t little_endian(const unsigned char *at, size_t n)
     return value;
 }
 
-/* The payload has 32 bytes of header (domain at 0, schema at 8), then the fields, all of 8 bytes
- * except ranks. */
+/* Reads a payload. It has a header of 32 bytes (domain at 0, schema at 8), and then the fields. All
+ * fields have 8 bytes except ranks. */
 static bool read_payload(Ranges *r, const unsigned char *at, size_t n)
 {
     enum { HEADER = 32 };
@@ -143,8 +146,9 @@ static bool read_payload(Ranges *r, const unsigned char *at, size_t n)
     return r->said[SAID_communicator] != 0;
 }
 
-/* Finds the collective in the name of a range, "ncclAllGather", or of a kernel,
- * "ncclDevKernel_AllGather_RING_LL". `each`: the stated bytes are one rank's part. */
+/* Finds the name of a collective in the name of a range, such as "ncclAllGather", or of a kernel,
+ * such as "ncclDevKernel_AllGather_RING_LL". Sets `each` if the bytes that a range gives are one
+ * rank's part. */
 static bool collective_in(const char *name, Collective *kind, bool *each)
 {
     static const struct {
@@ -176,7 +180,7 @@ static void on_range(Ranges *r, const char *name)
     if (r->said[SAID_bytes] == 0) return;
     memcpy(r->call, r->said, sizeof r->call);
     r->n_waiting++;
-    /* a message shares its kernel with others */
+    /* several messages may share one kernel */
     if (!collective_in(name, &r->kind, &each)) r->n_waiting++;
 }
 
@@ -204,8 +208,9 @@ static void on_kernel(Ranges *r, const char *name, int64_t at_ns, int64_t ns)
     r->sink->n_sizeless--;
 }
 
-/* Reads the calls and launches of each thread in order: a kernel belongs to the call before it, if
- * there is only one. If several calls were grouped, their kernel cannot be attributed. */
+/* Reads the calls and the kernel launches of each thread in order. If there was exactly one call
+ * since the last kernel, the kernel belongs to it. If there were several, nobody knows to which of
+ * them the kernel belongs. */
 static void read_ranges(Db *db, ImportSink *sink, Arena *arena, Diag *d)
 {
     Ranges *r = arena_alloc(arena, sizeof *r);
@@ -226,7 +231,8 @@ static void read_ranges(Db *db, ImportSink *sink, Arena *arena, Diag *d)
     while (db_step(st, d)) {
         int64_t thread = db_int(st, 0);
         const char *name = db_text(st, 2);
-        if (thread / 16777216 != process) { /* each process is a rank */
+        /* the upper bits of a thread's number are its process, and each process is a rank */
+        if (thread / 16777216 != process) {
             process = thread / 16777216;
             meet_trace(sink, process);
         }
@@ -244,8 +250,8 @@ static void read_ranges(Db *db, ImportSink *sink, Arena *arena, Diag *d)
 
 bool nsys_read(const char *path, ImportSink *sink, Arena *arena, Diag *d)
 {
-    Diag own = diag_in(arena); /* SQLite's messages describe faults of the input, not of our
-                                * store */
+    /* messages of SQLite are about the input file here, not about Tandem's store */
+    Diag own = diag_in(arena);
     Db *db = db_open_foreign(path, &own);
     const char *view = db != NULL ? view_in_place_of_table(db, arena, &own) : NULL;
     if (view != NULL) {

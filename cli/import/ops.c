@@ -1,5 +1,6 @@
-/* Maps PyTorch's operators to work that plans have. The operators' schemas define where operands
- * are and whether attention is causal (native_functions.yaml; flash_attn_interface.py). */
+/* Finds the work of a plan that a PyTorch operator does. The positions of the operands, and whether
+ * attention is causal, come from the operators' schemas (native_functions.yaml;
+ * flash_attn_interface.py). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,11 +13,14 @@ typedef struct OpRow {
     const char *name;
     Form form;
     OpKind op;
-    uint8_t first;     /* number of the operand with the left factor, queries, rows or elements */
-    uint8_t second;    /* number of the operand with the right factor, or a norm's weight */
-    uint8_t causal;    /* attention: number of the operand that says whether it is causal */
-    uint8_t dropout;   /* ... */
-    bool heads_second; /* true: heads before tokens, [b, h, s, e]; false: [b, s, h, e] */
+    /* position of the operand with the left factor, the queries, the rows or the elements */
+    uint8_t first;
+    /* position of the operand with the right factor, or with the weight of a norm */
+    uint8_t second;
+    uint8_t causal;  /* for attention: position of the operand that says whether it is causal */
+    uint8_t dropout; /* for attention: position of the operand with the dropout's probability */
+    /* order of dimensions; true: [b, h, s, e] with heads before tokens; false: [b, s, h, e] */
+    bool heads_second;
 } OpRow;
 
 static const OpRow rows[] = {
@@ -87,7 +91,7 @@ static bool alike(const Operand *x, const Operand *y)
            memcmp(x->dim, y->dim, x->n_dims * sizeof *x->dim) == 0;
 }
 
-/* [.., m, k] and [.., k, n] */
+/* Returns the key of a product of x [.., m, k] and y [.., k, n]. */
 static const char *product_key(const Operand *x, const Operand *y, Arena *arena)
 {
     uint8_t n = x->n_dims;
@@ -140,9 +144,10 @@ const char *op_call_key(const OpCall *call, Arena *arena)
     case FORM_heads: return heads_key(call, row, arena);
     case FORM_norm: return norm_key(x, y, row->op, arena);
     case FORM_two:
-        if (!is_tensor(y) || !alike(x, y)) return NULL; /* one operand is broadcast */
+        /* an operand that is broadcast has another size, and plans have no such op */
+        if (!is_tensor(y) || !alike(x, y)) return NULL;
         break;
-    case FORM_cast: /* from the second operand's type into the first's */
+    case FORM_cast: /* casts the first operand to the type of the second */
         if (!is_tensor(y) || x->dtype == y->dtype || elements_of(x) != elements_of(y)) return NULL;
         break;
     case FORM_one: break;

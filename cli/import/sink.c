@@ -1,4 +1,4 @@
-/* Samples by key, in memory that does not grow with the number of samples. */
+/* Stores samples by key. The memory does not grow with the number of samples. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,8 +58,9 @@ Samples *sink_key(ImportSink *sink, const char *key)
     return find(sink, &(Samples){.key = key});
 }
 
-/* The n-th sample replaces a random earlier one with probability MOST_SAMPLES / n. The generator
- * depends on n alone, so the same file gives the same medians. */
+/* Adds a sample. Once the reservoir is full, the n-th sample replaces a random earlier one with
+ * probability MOST_SAMPLES / n. The random numbers depend only on n, so the same file always gives
+ * the same median. */
 void sink_sample(ImportSink *sink, Samples *s, Ps duration)
 {
     if (s == NULL) {
@@ -115,10 +116,9 @@ Ps samples_median(const Samples *s)
     return n % 2 == 1 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
-/* Returns the median of the samples. Samples of one rank alone include waits for the other ranks,
- * except where this rank came last. If all n_ranks ranks are alike, each comes last in one of
- * n_ranks cases. So the shortest 1 / n_ranks of the samples count as samples without a wait.
- * Returns their median. */
+/* Returns the median of the samples without waits. If all n_ranks ranks are equally fast, each
+ * comes last in one of n_ranks cases, and then does not wait. So, if the times come from only one
+ * rank, the shortest 1 / n_ranks of them count as times without a wait. */
 Ps samples_time(const Samples *s)
 {
     if (!s->alone) return samples_median(s);

@@ -1,8 +1,7 @@
-/* Chrome traces in the form in which PyTorch's profiler (Kineto) writes them. A kernel is matched
- * with the operator that launched it, whose shapes the trace records. Collectives are read from
- * their kernel's arguments. The document is an array of events, or an object with one under
- * "traceEvents". It is streamed twice, operators first, because a kernel may come before its
- * operator. */
+/* Reads Chrome traces as PyTorch's profiler (Kineto) writes them. The trace records which operator
+ * launched a kernel, and the operator's shapes. A collective's size is in the arguments of its
+ * kernel. The document is an array of events, or an object with this array under "traceEvents". It
+ * is read twice, the first time for operators, because a kernel may come before its operator. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -13,18 +12,18 @@
 
 typedef struct TraceEvent {
     char name[512], category[64], collective[64], dtype[32], group[512];
-    bool complete; /* "ph": "X" */
+    bool complete; /* the event has "ph": "X", so it has a duration */
     double us, at_us, in_elements, out_elements, group_size;
-    double id; /* number of the operator call; 0: none */
+    double id; /* number of the operator's call; 0: none */
     Operand operand[MOST_OPERANDS];
     uint32_t n_operands;
 } TraceEvent;
 
-/* An operator call whose work has a key. */
+/* A call of an operator whose work has a key. */
 typedef struct TraceCall {
-    uint64_t id; /* 0: free */
+    uint64_t id; /* number of the call; 0: the slot is free */
     Samples *samples;
-    Ps sum; /* sum of its kernels' times */
+    Ps sum; /* total time of the kernels that the call launched */
 } TraceCall;
 
 typedef struct Calls {
@@ -32,19 +31,21 @@ typedef struct Calls {
     uint32_t room, n;
 } Calls;
 
-/* The list in an event's arguments that is being read. */
+/* The list that is being read, among the arguments of an event. */
 typedef enum InList { LIST_none, LIST_dims, LIST_types, LIST_words } InList;
 
 typedef struct TraceReader {
     ImportSink *sink;
-    Arena *scratch; /* for one event */
-    bool operators; /* this pass reads operators; otherwise kernels */
+    Arena *scratch; /* memory that is freed after each event */
+    /* true in the first reading, which reads operators; false in the second, which reads kernels */
+    bool operators;
     Calls calls;
-    int64_t rank;          /* -1: not stated */
-    uint32_t events_depth; /* depth of the event list's elements; 0: outside the list */
+    int64_t rank; /* the trace's rank; -1: the trace does not give it */
+    /* depth of the elements in the list of events; 0: the list is not open */
+    uint32_t events_depth;
     bool in_arguments, in_info;
     InList in_list;
-    uint32_t at; /* index of the operand in the list */
+    uint32_t at; /* position of the operand in the list */
     TraceEvent event;
 } TraceReader;
 
@@ -66,7 +67,7 @@ static double bytes_of(const char *dtype)
     return 0;
 }
 
-/* Maps PyTorch's names of collectives. */
+/* Finds the collective with PyTorch's name for it. */
 static bool kind_of(const char *name, Collective *kind)
 {
     static const struct {
@@ -186,7 +187,8 @@ static void argument(TraceEvent *e, const JsonValue *v)
     else if (strncmp(v->key, "Process Group ", 14) == 0 && text) {
         bool ranks = strcmp(v->key + 14, "Ranks") == 0, name = strcmp(v->key + 14, "Name") == 0;
         size_t half = sizeof e->group / 2, n = strlen(e->group);
-        /* Names and ranks go into one text. All members of a group write them in the same order. */
+        /* Appends names and ranks to the text of the group. Every member of a group writes them in
+         * the same order, so all members get the same text. */
         if ((ranks || name) && n < half) snprintf(e->group + n, half, "%s ", v->text);
     } else if (strcmp(v->key, "In msg nelems") == 0)
         e->in_elements = v->number;
@@ -198,7 +200,7 @@ static void argument(TraceEvent *e, const JsonValue *v)
         e->id = v->number;
 }
 
-/* Reads a member directly in an event. */
+/* Reads a value that stands directly in an event. */
 static void member(TraceEvent *e, const JsonValue *v)
 {
     bool text = v->kind == JSON_KIND_text;
@@ -214,7 +216,8 @@ static void member(TraceEvent *e, const JsonValue *v)
         e->at_us = v->number;
 }
 
-/* Reads an element of "Input Dims" (each a list of numbers), "Input type" or "Concrete Inputs". */
+/* Reads an element of "Input Dims" (each element is a list of numbers), "Input type" or "Concrete
+ * Inputs". */
 static void list_element(TraceReader *t, const JsonValue *v)
 {
     TraceEvent *e = &t->event;
@@ -263,7 +266,7 @@ static void in_event(TraceReader *t, const JsonValue *v)
     }
 }
 
-/* Reads values before and after the events: {"distributedInfo": {"rank": 3}} */
+/* Reads a value that stands before or after the events: {"distributedInfo": {"rank": 3}}. */
 static void outside(TraceReader *t, const JsonValue *v)
 {
     bool whole = v->depth == 0, named = v->depth == 1 && strcmp(v->key, "traceEvents") == 0;
@@ -314,7 +317,7 @@ bool chrome_trace_read(const char *path, ImportSink *sink, Diag *d)
 {
     TraceReader *t = arena_alloc(sink->arena, sizeof *t);
     *t = (TraceReader){.sink = sink, .scratch = arena_new(), .rank = -1};
-    Diag own = diag_in(sink->arena); /* the second pass would report the same errors */
+    Diag own = diag_in(sink->arena); /* the first reading has already reported these errors */
     const uint64_t before = sink->events;
     read_events(t, path, true, &own);
     meet_trace(sink, t->rank);

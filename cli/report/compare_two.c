@@ -1,5 +1,6 @@
-/* tandem compare RUN RUN: prints two runs of the store side by side, predicted or measured, of one
- * plan or of two. It shows the changes since an earlier run, or between two layouts. */
+/* tandem compare RUN RUN: prints two runs of the store side by side. Each may be predicted or
+ * measured, and they may be of one plan or of two. The table shows what changed since an earlier
+ * run, or how two layouts differ. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -22,8 +23,8 @@ static Pair *pair_of(Arena *arena, Pairs *pairs, Measure unit, const char *what)
     return &pairs->at[pairs->n - 1];
 }
 
-/* Returns the unit that the runs count. The store keeps the unit in the words of the MFU's formula.
- * A run without a formula takes the unit of the other run. */
+/* Returns the unit that the runs count: "tokens" or "points". The store has it only as a word in
+ * the formula of the MFU. A run without a formula gets the unit of the other run. */
 static const char *counts_of(const RunRecord *a, const RunRecord *b)
 {
     static const char point[] = " per point ";

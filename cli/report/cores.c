@@ -1,10 +1,10 @@
-/* Prints with a measured run's times whether its ranks had the machine to themselves. */
+/* Prints, beside a measured run's times, whether its ranks had the cores to themselves. */
 #include <inttypes.h>
 #include <math.h>
 
 #include "cli/run/run.h"
 
-/* On an idle system, other work uses less than this fraction of a core. */
+/* on an idle system, other programs use less than this fraction of a core */
 static const double negligible = 0.1;
 
 void cores_text(const CoreUse *use, uint32_t n_ranks, Str *out)

@@ -1,6 +1,6 @@
-/* tandem sim --tokens: predicts how long a whole training run takes at the predicted speed, and its
- * price. Prices are the library's (scripts/clusters/node.lua states their date) or --price. For a
- * cluster without a price only hours are printed. */
+/* tandem sim --tokens: predicts how long a whole training takes at the predicted speed, and what it
+ * costs. The price comes from --price, or else from the library (scripts/clusters/node.lua gives
+ * its date). For a cluster without a price only the hours are printed. */
 #include "cli/predict.h"
 
 double price_of(const Cli *cli, const Cluster *cluster)

@@ -1,34 +1,37 @@
-/* tandem sim --explain: shows how the step's time is spent, and what would shorten it. No gain is
- * estimated: each reported gain comes from another simulation, in which that communication takes no
- * time or another setting of the plan holds. */
+/* tandem sim --explain: shows how a step's time is spent, and which changes would shorten it. No
+ * gain is estimated. Each gain comes from another simulation, in which one communication takes no
+ * time or one setting of the plan is changed. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "cli/predict.h"
 #include "planner/front/pass_spec.h"
 
-/* Settings of NCCL that --explain tries if NCCL carries the communication. A pass lists its own
- * settings in its PassSpec. Each setting is loaded, compiled, checked for fit and simulated. */
+/* Settings of NCCL that --explain tries if NCCL does the communication. Each pass lists settings of
+ * its own in its PassSpec. For each setting, the plan is loaded, compiled, tested for fit and
+ * simulated. */
 static const char *const nccl_trials[] = {"nccl.register=window", "nccl.max_ctas=4", NULL};
 
 enum { MOST_FREED = 4 };
 
-static const double LEAST_GAIN = .0005; /* a smaller gain would print as 0.0 % */
+static const double LEAST_GAIN = .0005; /* a smaller gain would be printed as 0.0 % */
 
 typedef struct Tried {
     const char *set;
     Ps step_ps;
-    uint64_t bytes; /* counted like --what-if: Tandem's arena, or a framework's whole process */
+    /* memory as --what-if counts it: Tandem's arena, or the whole process of a framework */
+    uint64_t bytes;
 } Tried;
 
 typedef struct Explained {
     SimReport report;
-    Ps without_ps[MOST_FREED]; /* [i]: step time without the path's i-th communication */
+    /* [i]: the step's time if the i-th communication of the critical path takes no time */
+    Ps without_ps[MOST_FREED];
     LIST(Tried) tried;
 } Explained;
 
-/* The same costs as in the explained prediction; with others, the path would not add up to its
- * step. */
+/* Returns the options of the prediction that is being explained. With other costs, the times on the
+ * critical path would not add up to its step. */
 static SimOptions options_of(const PlanFile *file, Store *store, const PredictOptions *how)
 {
     return (SimOptions){.seed = file->config.seed,
@@ -46,7 +49,7 @@ static bool simulate(Cli *cli, const PlanFile *file, const SimOptions *options, 
     return session_simulate(file, &file->config.cluster, options, cli->arena, report, &cli->diag);
 }
 
-/* Tries the same script with one more setting; its diagnostics are not shown. */
+/* Simulates the same script with one more setting. Its diagnostics are not shown. */
 static void try_setting(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *how,
                         const char *set, Explained *out)
 {
@@ -167,8 +170,8 @@ static void stages_text(Cli *cli, const PlanFile *file, const Explained *e)
     table_print(&t, &cli->out);
 }
 
-/* Returns the limit of a kind of kernels: the peak or the bandwidth, whichever is closer, or
- * neither if the kernels are too short for both. */
+/* Returns the limit of a kind of kernels: the peak rate or the memory bandwidth, whichever the
+ * kernels come closer to. If they are too short for both, returns neither. */
 static const char *bound_of(const KindRow *row)
 {
     if (row->of_peak < .3 && row->of_memory < .3) return "latency";
@@ -184,7 +187,8 @@ static void kinds_text(Cli *cli, const Explained *e)
     Table t = table_in(cli->arena, 7, heads);
     for (uint32_t i = 0; i < r->kinds.n; i++) {
         const KindRow *row = &r->kinds.at[i];
-        if (row->time_ps * 200 < r->step_ps) continue; /* under half a percent of the step */
+        /* skip kinds of kernels that take less than half a percent of the step */
+        if (row->time_ps * 200 < r->step_ps) continue;
         table_cell(&t, "  %s", op_info(row->op)->name);
         table_cell(&t, "%" PRIu32, row->n);
         table_cell(&t, "%s", format_time(cli->arena, row->time_ps));

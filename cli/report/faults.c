@@ -1,4 +1,5 @@
-/* tandem sim --mtbf ...: predicts the fraction of the speed that failures leave. */
+/* tandem sim --mtbf ...: predicts the fraction of the speed that remains if devices fail from time
+ * to time. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -15,11 +16,11 @@
 enum { DRAWN_RUNS = 64 };
 
 typedef struct Drawn {
-    double mean, low, high; /* goodput of the drawn runs: mean, least, most */
+    double mean, low, high; /* goodput of the simulated trainings: mean, lowest, highest */
 } Drawn;
 
-/* Draws runs of a hundred mean times between failures, or a thousand intervals, whichever is
- * longer. */
+/* Simulates trainings with random failures. Each training lasts a hundred mean times between
+ * failures or a thousand checkpoint intervals, whichever is longer. */
 static Drawn draw_runs(const Faults *f, double interval_s, uint64_t seed)
 {
     double work_s = fmax(100 * f->mtbf_s, 1000 * interval_s);
@@ -45,7 +46,8 @@ static bool positive(Cli *cli, const char *option, const char *text, bool zero, 
                      option, text);
 }
 
-/* Reads a time with its unit, or a plain number in the option's unit, which is `own` seconds. */
+/* Reads a time with a unit. A plain number counts in the unit of the option, which is `own`
+ * seconds. */
 static bool duration(Cli *cli, const char *option, const char *text, const char *own, bool zero,
                      double *seconds)
 {
@@ -69,8 +71,9 @@ static bool duration(Cli *cli, const char *option, const char *text, const char 
     return false;
 }
 
-/* --storage: the time to write the plan's weights and moments at this rate, for all ranks together.
- * `bytes` receives their size. The training waits for the whole time. */
+/* Reads --storage, a rate in bytes/s. Returns the time in which all ranks together write the plan's
+ * weights and moments at this rate. The training waits for the whole time. `bytes` receives the
+ * size. */
 static bool checkpoint_of(Cli *cli, const PlanFile *file, double *seconds, uint64_t *bytes)
 {
     const char *text = cli->options.scenario.storage_text;
@@ -144,7 +147,7 @@ double faults_report(Cli *cli, const PlanFile *file, const Prediction *p)
     f.mtbf_s = node_s / fmax(file->config.cluster.nodes, 1);
     bool best = interval_s <= 0;
     if (best) interval_s = faults_best_interval_s(&f);
-    /* At a lower goodput, drawing runs would take too long. */
+    /* below this goodput, the simulated trainings would take too long */
     double goodput = faults_goodput(&f, interval_s);
     if (!(goodput >= .01)) {
         cli_error(cli, FAULT_usage, "option-value",
@@ -184,8 +187,8 @@ bool unevenness_of(Cli *cli, uint32_t n_ranks, Unevenness *out)
     return true;
 }
 
-/* Returns the most token choices that one rank's experts can get, relative to the mean over ranks:
- * each token chooses an expert only once. 0: the plan has no experts. */
+/* Returns the most rows that the experts of one rank can get, relative to the mean over ranks. It
+ * is limited because a token chooses an expert only once. 0: the plan has no experts. */
 static double most_imbalance(const PlanFile *file, uint32_t ep, Arena *arena)
 {
     const Graph *g = &file->plan->graph;
@@ -213,13 +216,14 @@ static bool drops_nobody(const Graph *g)
     return any && all;
 }
 
-/* Tandem's own run ends with an error if a rank gets more rows than it has memory for. */
+/* Warns if a rank would get more rows than it has memory for: a run with Tandem's executor would
+ * then end with an error. */
 static void warn_of_bound(Cli *cli, const PlanFile *file, double factor)
 {
     const PassConfig *ep = config_pass(&file->config, PASS_ep);
     if (file->config.runtime.name != NULL || ep == NULL || factor <= ep->ep.bound) return;
     double enough = round(factor * 100) / 100;
-    if (enough < factor) enough += .01; /* a rounded bound must suffice */
+    if (enough < factor) enough += .01; /* round up, so that the proposed bound is enough */
     diag_warning(&cli->diag, "rows-over-bound", ep->loc,
                  "--imbalance %s: a rank gets %.4g times its mean share of rows and has memory for "
                  "%.9g times; `run` would end with an error",
@@ -227,8 +231,7 @@ static void warn_of_bound(Cli *cli, const PlanFile *file, double factor)
     diag_hint(&cli->diag, "bound may be %.9g", enough);
 }
 
-/* True if the whole text is a number. Other texts of --imbalance are a word or the name of a file.
- * */
+/* True if the whole text is a number. Otherwise --imbalance gives a word or the name of a file. */
 static bool is_number(const char *text)
 {
     char *end = NULL;
@@ -236,9 +239,9 @@ static bool is_number(const char *text)
     return end != text && *end == 0;
 }
 
-/* Returns false after reporting that the text of --imbalance is no number, not "drawn", and not the
- * name of a readable file. This report comes before any other message about the plan, so that a
- * typing mistake is seen first. */
+/* Returns false after an error if --imbalance is no number, not the word "drawn", and not the name
+ * of a readable file. Called before any other message about the plan, so that the user sees a
+ * typing mistake first. */
 static bool is_readable(Cli *cli, const char *text)
 {
     static const char *const words[] = {"drawn"};

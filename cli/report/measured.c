@@ -1,4 +1,4 @@
-/* Computes the slowest rank's times from the rows of a measured step. */
+/* Computes the times of the slowest rank from the rows of a measured step. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,7 +33,7 @@ static Rank slowest(const Trace *trace)
     return rank;
 }
 
-/* Time in [from, to) during which no kernel ran. */
+/* Returns the time between `from` and `to` during which no kernel ran. */
 static Ps idle_in(const BusyList *busy, Ps from, Ps to)
 {
     Ps idle = 0;
@@ -63,8 +63,8 @@ static CollectiveRow *find_row(Arena *arena, const Plan *plan, const Instr *in, 
     return &record->collectives.at[at];
 }
 
-/* The union of all communication, minus the time that kernels cover; overlapping communications
- * count once. */
+/* Returns the time during which any communication ran, but no kernel. Communications at the same
+ * time count once. */
 static Ps exposed_union(BusyList *comm, const BusyList *busy)
 {
     Ps sum = 0, reached = INT64_MIN;

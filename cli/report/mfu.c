@@ -1,5 +1,5 @@
-/* Utilisation by the conventions in common use (--mfu): the same step and the same peak, but other
- * FLOPs for a token. */
+/* Prints the utilisation in other common conventions (--mfu). The step and the peak rate are the
+ * same; only the FLOPs that count for a token differ. */
 #include <math.h>
 #include <string.h>
 

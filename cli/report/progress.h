@@ -1,5 +1,5 @@
-/* Shows the progress of a verb: a line for some of its items of work, or one line on the terminal
- * that is overwritten. */
+/* Shows the progress of a verb, either by a line for some of its items, or by one line on the
+ * terminal that is overwritten. */
 #ifndef TANDEM_CLI_REPORT_PROGRESS_H
 #define TANDEM_CLI_REPORT_PROGRESS_H
 
@@ -8,23 +8,27 @@
 #include "cli/cli.h"
 
 typedef struct Progress {
-    FILE *to;         /* NULL: no progress is shown */
-    const char *verb; /* name in the overwritten line; NULL: progress is shown by lines */
-    uint32_t n, done; /* items of work */
-    uint32_t every;   /* by lines: every `every`-th item and the last item have a line */
+    FILE *to; /* the file to which progress is written; NULL: none is shown */
+    /* the verb's name, for a line that is overwritten; NULL: progress is shown by lines */
+    const char *verb;
+    uint32_t n, done; /* number of items; number of finished items */
+    /* if shown by lines: every `every`-th item has a line, and the last item, too */
+    uint32_t every;
     double start_s;
 } Progress;
 
-/* Returns `every` for a command without --every: 1 on a terminal, otherwise 10. */
+/* Returns the default of --every: 1 on a terminal, otherwise 10. */
 uint32_t progress_every(const Cli *cli);
-/* Shows progress by lines. They are results, so they go to standard output, unless it holds a
- * single document. */
+/* Begins to show progress by lines. The lines are results, so they go to standard output, unless it
+ * must contain only one JSON document. */
 Progress progress_by_lines(const Cli *cli, uint32_t n);
-/* Shows progress by one overwritten line, only on a terminal, never in files, pipes and logs. */
+/* Begins to show progress by one line that is overwritten. Such a line is shown only on a terminal,
+ * never in files, pipes and logs. */
 Progress progress_by_count(const Cli *cli, uint32_t n);
-/* True if the next item has a line. */
+/* True if the next item gets a line. */
 bool progress_shows(const Progress *p);
-/* Counts `more` finished items and prints the line. NULL: the items have no line. */
+/* Counts `more` finished items, and prints the line of the last one. `line` is NULL if items have
+ * no lines. */
 void progress_add(Progress *p, uint32_t more, const char *line);
 void progress_end(Progress *p);
 

@@ -1,4 +1,4 @@
-/* Prints a prediction for people and for programs. */
+/* Prints a prediction, as text for people or as JSON for programs. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -89,7 +89,7 @@ static void memory_text(Cli *cli, const PlanFile *file, const RunRecord *record)
     table_print(&t, &cli->out);
 }
 
-/* Prints the memory under the profile of the plan's system, if the plan names one. */
+/* If the plan names a framework, prints the memory that the framework would hold. */
 static void held_text(Cli *cli, const PlanFile *file)
 {
     const Runtime *runtime = &file->config.runtime;
@@ -101,7 +101,7 @@ static void held_text(Cli *cli, const PlanFile *file)
               held.fits ? paint(cli, PAINT_good, "fits") : paint(cli, PAINT_bad, "DOES NOT FIT"));
 }
 
-/* Returns the time in which a rank's loader reads the sequences of the whole step. */
+/* Returns the time in which the data loader of a rank reads the sequences of a whole step. */
 static Ps input_of(const PlanFile *file)
 {
     StepInfo step = file->plan->step;
@@ -134,7 +134,7 @@ void run_report(Cli *cli, int64_t id, bool found, const char *calibration)
     cli->run_line_end = cli->out.n;
 }
 
-/* Tells how --imbalance found the rows of each rank. */
+/* Returns words that say how --imbalance found the rows of each rank. */
 static const char *counts_text(Cli *cli, const PlanFile *file)
 {
     const char *text = cli->options.scenario.imbalance_text;

@@ -1,11 +1,12 @@
-/* Words for a scenario. The store keeps it as a key: "unfolded, jitter J, rank R x F, experts x F
- * by rank #HASH" (session/predict.c). */
+/* Words for a scenario. The store has only its key: "unfolded, jitter J, rank R x F, experts x F by
+ * rank #HASH" (session/predict.c). */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/predict.h"
 
-/* True if `*at` begins with `word` and a number. Moves `*at` behind the number. */
+/* If the text at *at begins with `word` and a number, moves *at behind the number and
+ * returns true. */
 static bool takes_number(const char **at, const char *word, double *number)
 {
     const size_t n = strlen(word);
@@ -17,7 +18,7 @@ static bool takes_number(const char **at, const char *word, double *number)
     return true;
 }
 
-/* Returns "" for a part that changes nothing, and other texts as they are. */
+/* Returns the words for one part of a key. They are "" for a part that changes nothing. */
 static const char *part_said(Arena *arena, const char *part, const char *counts)
 {
     static const char by_rank[] = " by rank #";
@@ -39,7 +40,8 @@ static const char *part_said(Arena *arena, const char *part, const char *counts)
 
 const char *scenario_said(Arena *arena, const char *key, const char *counts)
 {
-    static const char all[] = "every rank simulated"; /* jitter and stragglers imply it */
+    /* not mentioned, because jitter and stragglers always need it */
+    static const char all[] = "every rank simulated";
     Str s = str_in(arena);
     for (const char *at = key; *at != 0;) {
         const char *comma = strstr(at, ", ");

@@ -17,7 +17,7 @@
 
 enum { MOST_DRAWS = 50 * 1000 * 1000 };
 
-/* The nodes that send tokens to experts, in the order of the model. */
+/* The ops that send tokens to experts, one for each layer, in the order of the model. */
 typedef struct Senders {
     LIST(NodeId) ids;
 } Senders;
@@ -32,12 +32,13 @@ static Senders senders_of(const Graph *g, Arena *arena)
 }
 
 typedef struct Shares {
-    LIST(double) at; /* [layer][rank] */
+    LIST(double) at; /* [layer][rank]: the number of rows */
     uint32_t ranks, n_layers;
-    double sum; /* of the busiest rank's load in each layer */
+    double sum; /* sum over layers of the busiest rank's load */
 } Shares;
 
-/* Adds a layer, and returns the load of the busiest rank. A rank has consecutive experts. */
+/* Adds a layer, and returns the load of its busiest rank. The experts of one rank have consecutive
+ * numbers. */
 static double add_layer(Shares *s, const double *chosen, int64_t experts, Arena *arena)
 {
     const uint32_t first = s->at.n, ranks = s->ranks;
@@ -63,7 +64,7 @@ static double mean_of(const Shares *s, RowLoads *loads)
     return s->sum / s->n_layers;
 }
 
-/* Returns the tokens of one exchange: the tokens of all ranks over which the experts are
+/* Returns the number of tokens in one exchange: those of all ranks over which the experts are
  * divided. */
 static double tokens_of(const Plan *plan, const Node *n)
 {
@@ -77,10 +78,10 @@ static double tokens_of(const Plan *plan, const Node *n)
     return tokens / mesh_size(mesh, apart);
 }
 
-/* Draws the experts of each token of a layer with equal chances, none twice. Returns false without
- * drawing if the layer needs more than `left` choices, because a sample of its tokens would look
- * less even than all its tokens. Only the first layer is always drawn, if need be for some of its
- * tokens. */
+/* Draws the experts of every token of a layer. All experts have the same chance, and a token never
+ * gets an expert twice. If the layer needs more than `left` draws, returns false without drawing:
+ * drawing only for some of the tokens would make the layer look more uneven than it is. The first
+ * layer is an exception: it is always drawn, if necessary for some of its tokens only. */
 static bool draw_layer(const Plan *plan, const Node *n, uint64_t stream, uint64_t seed,
                        double *chosen, uint64_t *last, uint64_t *left)
 {
@@ -110,7 +111,8 @@ double shares_drawn(const PlanFile *file, uint32_t ranks, Arena *arena, RowLoads
     const Senders s = senders_of(&plan->graph, arena);
     const size_t most = (size_t)experts_most(&plan->graph) + 1;
     double *chosen = arena_array(arena, most, sizeof *chosen);
-    uint64_t *last = arena_array(arena, most, sizeof *last); /* [expert]: the newest token */
+    /* [expert]: the last token that chose it */
+    uint64_t *last = arena_array(arena, most, sizeof *last);
     Shares shares = {.ranks = ranks};
     uint64_t left = MOST_DRAWS;
     for (uint32_t n = 0; n < s.ids.n; n++) {
@@ -121,8 +123,8 @@ double shares_drawn(const PlanFile *file, uint32_t ranks, Arena *arena, RowLoads
     return shares.n_layers ? mean_of(&shares, loads) : 1;
 }
 
-/* Reads the numbers of one line of a file: counts or shares, one for each expert. Returns how many
- * there are; UINT32_MAX: something else than numbers of at least 0. */
+/* Reads a line of counts or shares, one number for each expert. Returns how many there are, or
+ * UINT32_MAX if the line contains anything but numbers of at least 0. */
 static uint32_t read_line(const char *line, double *numbers, uint32_t room)
 {
     uint32_t n = 0;
@@ -154,7 +156,8 @@ bool shares_write(Cli *cli, const Plan *plan, const LoadCounts *counts, const ch
     return cli_write_file(cli, path, str_text(&text), text.n);
 }
 
-/* Returns the first line of a file that holds anything but counts and comments; 0: none. */
+/* Returns the number of the first line that contains anything but counts and comments, or 0 if
+ * there is none. */
 static uint32_t line_without_counts(const char *path)
 {
     FILE *from = fopen(path, "r");

@@ -1,5 +1,5 @@
-/* tandem show --mesh: the coordinates of each rank in the mesh. It works before any pass has run,
- * and therefore also for meshes that no pass can use yet. */
+/* tandem show --mesh: prints the coordinates of each rank in the mesh. No pass has run before, so
+ * this works even for meshes that the plan's passes refuse. */
 #include <inttypes.h>
 
 #include "cli/cli.h"
@@ -12,7 +12,7 @@ typedef struct View {
     Cli *cli;
     const Config *config;
     const Mesh *mesh;
-    uint32_t per_node; /* 0: unknown */
+    uint32_t per_node; /* number of ranks in a node; 0: unknown */
     EpFold fold;
 } View;
 
@@ -106,7 +106,7 @@ static void show_ranks(const View *v, Rank first, Rank end)
 {
     const char *heads[AXIS_NAMES + 6];
     uint32_t n = 0;
-    /* folded experts have columns of their own */
+    /* folded experts have columns of their own, so the axis ep is left out */
     const AxisNames left_out = v->fold.ep > 1 ? axes_with(AXIS_FOLDS) : 0;
     heads[n++] = ">rank";
     heads[n++] = ">node";

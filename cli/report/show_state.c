@@ -1,5 +1,6 @@
-/* tandem show --state: prints the contents of a checkpoint of the plan, rank by rank, and the cost
- * of bringing all of it to one rank. The contents are proven complete and without duplicates. */
+/* tandem show --state: prints which parts of the model's state each rank writes to a checkpoint,
+ * and the cost of moving all of it to one rank. It is proven that the parts are complete and that
+ * none occurs twice. */
 #include <inttypes.h>
 
 #include "cli/cli.h"
@@ -72,8 +73,8 @@ static void show_rank(Cli *cli, const State *state, Rank rank)
     if (rows != NULL) json_put(cli->json, "slices", rows);
 }
 
-/* Computes bytes on the wire and time of bringing `kind` to the first stage; false after
- * diagnostics. */
+/* Computes the bytes and the time of moving state of this kind to the first stage. Returns false
+ * after diagnostics. */
 static bool cost(Cli *cli, const PlanFile *file, StateKind kind, Ps *time, uint64_t *bytes,
                  uint64_t *device)
 {
@@ -119,7 +120,8 @@ void show_state(Cli *cli, const PlanFile *file)
     Str *out = &cli->out;
     str_add(out, "state       ");
     for (int k = 0; k < STATE_KIND_COUNT; k++)
-        if (k != STATE_buffer || total.kind_bytes[k] > 0) /* few models have such buffers */
+        /* few models have buffers, so a row of zeros is left out */
+        if (k != STATE_buffer || total.kind_bytes[k] > 0)
             str_print(out, "%s%s %s", k > 0 ? ", " : "", state_kind_name((StateKind)k),
                       str_bytes(cli->arena, total.kind_bytes[k]));
     str_print(out, "; %s in all%s\n", str_bytes(cli->arena, total.written_bytes),

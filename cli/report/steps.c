@@ -1,4 +1,4 @@
-/* The steps of a run: the line of each step, and the summary at the end. */
+/* Prints the line of each step of a run, and the summary at the end. */
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>

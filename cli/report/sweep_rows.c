@@ -1,4 +1,4 @@
-/* The units, prices and energies that the rows of a sweep share. */
+/* Functions about units, prices and energies of the rows of a sweep. */
 #include "cli/sweep/sweep.h"
 
 const char *rows_count(const SweepRows *rows)

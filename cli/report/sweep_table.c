@@ -1,5 +1,5 @@
-/* The rows of a sweep, ranked. Points that did not fit are sorted by how nearly they missed. If no
- * point fits, this list is the answer. */
+/* Prints the points of a sweep, the best first. Points that did not fit follow, sorted by how much
+ * they exceed the memory. If no point fits, this second list is the answer. */
 #include "cli/sweep/sweep.h"
 #include "planner/base/plural.h"
 
@@ -11,7 +11,8 @@
 typedef enum RankBy { BY_tokens, BY_gpu, BY_memory, BY_usd, BY_energy, BY_score, BY_COUNT } RankBy;
 static const char *by_names[BY_COUNT] = {"tokens", "gpu", "memory", "usd", "energy", NULL};
 
-static RankBy sort_by; /* a process has only one sweep, and qsort has no argument for this */
+/* global, because qsort gives its function no argument, and a process has only one sweep */
+static RankBy sort_by;
 
 bool sweep_order(Cli *cli, const char *score)
 {
@@ -29,7 +30,7 @@ bool sweep_order(Cli *cli, const char *score)
     return false;
 }
 
-/* A larger merit is better. */
+/* Returns the number by which rows are ranked. A larger one is better. */
 static double merit(const SweepRow *row, RankBy by)
 {
     if (by == BY_gpu) return row->tokens_per_s_per_device;
@@ -48,7 +49,7 @@ static int by_merit(const void *a, const void *b)
     if (x->status == SWEEP_too_large && x->peak_bytes != y->peak_bytes)
         return x->peak_bytes < y->peak_bytes ? -1 : 1;
     double left = merit(x, sort_by), right = merit(y, sort_by);
-    if (left == right) /* for example if no row has a price */
+    if (left == right) /* true for example if no row has a price */
         left = x->tokens_per_s, right = y->tokens_per_s;
     if (x->status == SWEEP_fits && left != right) return left > right ? -1 : 1;
     return x->index < y->index ? -1 : 1;
@@ -113,7 +114,7 @@ void price_note(Cli *cli, const SweepRows *rows)
                 "price       unknown: no price of a GPU hour is known; --price USD gives one\n");
 }
 
-/* The columns that exist only in some sweeps. */
+/* Which columns the table has besides those that every sweep has. */
 typedef struct Columns {
     bool price, days, usd, joules, mwh, score;
 } Columns;
@@ -139,7 +140,8 @@ static uint32_t add_heads(Cli *cli, const SweepRows *rows, const Columns *column
                       *each = arena_print(arena, ">per %s", rows_device(rows));
     const char *const always[] = {">ranks", ">step",    rate,      each,
                                   ">MFU",   ">exposed", ">memory", ">run"};
-    const int one = (int)strlen(counts) - 1; /* "token" */
+    /* length of the unit's name without its plural: "token" */
+    const int one = (int)strlen(counts) - 1;
     uint32_t n = 0;
     while (n < sizeof always / sizeof *always) heads[n] = always[n], n++;
     if (columns->price) heads[n++] = arena_print(arena, ">USD/M%.*s", one, counts);
@@ -151,7 +153,7 @@ static uint32_t add_heads(Cli *cli, const SweepRows *rows, const Columns *column
     return n;
 }
 
-/* Adds a number, or "-" if it is not known. */
+/* Adds a cell with a number, or "-" if the number is not known. */
 static void number_cell(Table *t, double value)
 {
     if (value > 0)
@@ -200,7 +202,7 @@ static void ranking_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows,
     price_note(cli, rows);
 }
 
-/* Lists the points of one status. `unmet`: only those that fall short of `require`. */
+/* Lists the points that have one status. `unmet`: lists only points that `require` rejects. */
 static void losers_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows, SweepStatus status,
                         bool unmet, const char *title)
 {
@@ -218,8 +220,8 @@ static void losers_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows, 
     if (n > limit) str_print(&cli->out, "  and %" PRIu32 " more (--limit, --csv)\n", n - limit);
 }
 
-/* Returns a point if all points are refused for the same reason; else NULL. The reason is reported
- * once, as an error. */
+/* If all points were refused for the same reason, returns one of them; the reason is then reported
+ * once, as an error. Otherwise returns NULL. */
 static const SweepRow *refused_alike(const SweepRows *rows)
 {
     for (uint32_t i = 0; i < rows->n; i++) {
@@ -232,8 +234,8 @@ static const SweepRow *refused_alike(const SweepRows *rows)
     return rows->n > 0 ? &rows->at[0] : NULL;
 }
 
-/* Returns the location for a point's message. A point's own setting stands in --try or in
- * `vary`. */
+/* Returns the location for a message about a point. If the message is about the point's own
+ * setting, this is the --try or the line of `vary` that gave the setting. */
 static Loc place_of(const SweepKeys *keys, Loc loc)
 {
     static const char set[] = "--set ";
@@ -261,7 +263,7 @@ static bool was_compiled(const SweepRow *row)
     return row->status == SWEEP_fits || row->status == SWEEP_too_large;
 }
 
-/* Tells the warnings that all compiled points share. */
+/* Prints once each warning that all compiled points have in common. */
 static void tell_warnings(Cli *cli, const SweepKeys *keys, const SweepRows *rows)
 {
     uint32_t first = 0;
@@ -279,7 +281,7 @@ static void tell_warnings(Cli *cli, const SweepKeys *keys, const SweepRows *rows
     }
 }
 
-/* Reports the error that all n points share. */
+/* Reports once the error that all n points have in common. */
 static void tell_refused(Cli *cli, const SweepKeys *keys, const SweepRow *row, uint32_t n)
 {
     Diagnostic told = row->error;
@@ -410,7 +412,7 @@ static json_t *row_json(const Cli *cli, const SweepKeys *keys, const SweepRow *r
 
 void sweep_report(Cli *cli, const SweepKeys *keys, SweepRows *rows)
 {
-    /* Without a price the rows are still printed, because they took long to compute. */
+    /* even without a price the rows are printed, because it took long to compute them */
     const uint32_t n_fit = count(rows, SWEEP_fits);
     const bool unpriced = sort_by == BY_usd && n_fit > 0 && !rows_priced(rows);
     const bool unpowered = sort_by == BY_energy && n_fit > 0 && !rows_powered(rows);
@@ -441,8 +443,8 @@ void sweep_report(Cli *cli, const SweepKeys *keys, SweepRows *rows)
         diag_hint(&cli->diag, "--set cluster.device.watts=700 names it");
     }
     if (n_fit > count_unmet(rows)) return;
-    for (uint32_t i = 0; i < rows->n; i++)
-        if (rows->at[i].failed != FAULT_none) return; /* the failure was reported already */
+    for (uint32_t i = 0; i < rows->n; i++) /* an error of the system was reported already */
+        if (rows->at[i].failed != FAULT_none) return;
     if (n_fit > 0) {
         cli_error(cli, FAULT_infeasible, "nothing-fits",
                   "of %" PRIu32 " combination%s that fit%s, none fulfils `require`", n_fit,

@@ -1,6 +1,6 @@
-/* Says when a sweep compares schedules under unequal traffic. A schedule decides how often a rank
- * gathers weights and reduces gradients. If schedules differ in how often they do so, their ranking
- * also reflects that traffic. */
+/* Warns if a sweep compares schedules that need different amounts of traffic. A schedule determines
+ * how often a rank gathers weights and reduces gradients. If schedules differ in this, their
+ * ranking shows the cost of this traffic, too. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@ static bool has_numbers(const SweepRow *r)
     return r->status == SWEEP_fits || r->status == SWEEP_too_large;
 }
 
-/* True if the larger number is more than 1/50 larger. */
+/* True if the larger number exceeds the smaller one by more than 1/50. */
 static bool unequal(uint64_t a, uint64_t b)
 {
     const uint64_t less = a < b ? a : b, more = a < b ? b : a;

@@ -13,14 +13,14 @@
 #include "planner/base/plural.h"
 #include "sim/runtime/runtime.h"
 
-/* The rows of a class. They come from the `tandem accuracy` report that belongs to
- * the costs of this version (tests/bench/error_bar.py). */
+/* The errors of one class of measurements. They come from the report of `tandem accuracy` for the
+ * costs of this version (tests/bench/error_bar.py). */
 typedef struct Class {
     ErrorOf of;
     const char *profile, *gpu;
     uint32_t n;
     double p50, p90;
-    bool assumed; /* the rows do not state their power limit */
+    bool assumed; /* the measurements do not give their power limit */
 } Class;
 static const Class classes[] = {
 #define MADE(day)
@@ -42,10 +42,10 @@ static const char made[] =
 #undef BAR
 #undef ASSUMED
     ;
-enum { ENOUGH = 5 }; /* least number of rows; the errors of a smaller class say nothing */
+enum { ENOUGH = 5 }; /* errors of fewer measurements than this say nothing */
 
 typedef struct TrustFit {
-    const char *made; /* the day */
+    const char *made; /* the day on which the table was made */
     uint32_t n;
     double p50, p90;
 } TrustFit;
@@ -54,7 +54,7 @@ static int64_t seconds_of_day(const char *day)
 {
     int year = 0, month = 0, of_month = 0;
     if (sscanf(day, "%d-%d-%d", &year, &month, &of_month) != 3) return 0;
-    /* days since 1970 by the civil calendar, because C11 has no timegm */
+    /* converts a date to days since 1970, because C11 has no timegm */
     int64_t y = month <= 2 ? year - 1 : year, era = y / 400, m = (month + 9) % 12;
     int64_t of_era = (y - era * 400) * 365 + (y - era * 400) / 4 - (y - era * 400) / 100;
     return (era * 146097 + of_era + (153 * m + 2) / 5 + of_month - 1 - 719468) * 86400;
@@ -66,7 +66,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Errors of runs that this store has both predicted and measured. */
+/* Computes the errors of those runs in this store that were both predicted and measured. */
 static void errors_of_store(Cli *cli, Store *store, Trust *out)
 {
     LIST(double) errors = {0};
@@ -112,7 +112,8 @@ static const Class *class_of(ErrorOf of, const char *profile, const char *gpu, b
     return NULL;
 }
 
-/* Counts the rows that state all, with the profile and with the GPU; NULL: any. */
+/* Counts the measurements with this profile and GPU that give all values. NULL stands for any
+ * profile or any GPU. */
 static uint32_t rows_of(ErrorOf of, const char *profile, const char *gpu)
 {
     uint32_t n = 0;
@@ -125,7 +126,8 @@ static uint32_t rows_of(ErrorOf of, const char *profile, const char *gpu)
     return n;
 }
 
-/* Finds the largest class with the same profile, or else with the same GPU; NULL: there is none. */
+/* Returns the largest class with the same profile or, if there is none, with the same GPU. Returns
+ * NULL if there is neither. */
 static const Class *nearest(ErrorOf of, const char *profile, const char *gpu)
 {
     const Class *best = NULL;
@@ -195,8 +197,8 @@ Trust trust_of(Cli *cli, const Cluster *cluster, const Runtime *runtime, Store *
     return trust;
 }
 
-/* Returns the kind of machine if no measurements of its collectives by size are published; NULL for
- * other machines. */
+/* Returns the kind of a machine on which no measurements of collectives by size were published, or
+ * NULL for other machines. */
 static const char *unmeasured(const Cluster *cluster, const NcclQuestion *q)
 {
     if (cluster->intra == FABRIC_pcie && q->ranks_per_node > 1)
@@ -208,8 +210,8 @@ static const char *unmeasured(const Cluster *cluster, const NcclQuestion *q)
     return NULL;
 }
 
-/* The errors of predicted collectives. Between nodes, they are errors on networks that the fit did
- * not use. Within a node, there are only the errors of the fit itself. */
+/* Returns the size of errors of predicted collectives. Between nodes, these are errors on networks
+ * that were not used in the fit. Within a node, only the errors of the fit itself are known. */
 Trust trust_of_net(const Cluster *cluster, const NcclQuestion *q)
 {
     bool between_nodes = q->n_nodes > 1;
@@ -231,13 +233,14 @@ Trust trust_of_net(const Cluster *cluster, const NcclQuestion *q)
     return trust;
 }
 
-/* Writes null for a class that covers all. */
+/* Writes a text, or null if the class has no profile or no GPU because it covers all. */
 static void text_or_null(json_t *root, const char *key, const char *text)
 {
     json_put(root, key, text == NULL ? json_null() : json_string(text));
 }
 
-/* Names the nearest rows, as "31 published runs of torchtitan on H100", or "none". */
+/* Returns words for the measurements most like the plan: "31 published runs of torchtitan on H100",
+ * or "none". */
 static const char *near_text(Arena *arena, const ErrorBar *bar)
 {
     if (bar->near_profile == NULL) return "none";
@@ -333,7 +336,7 @@ const char *trust_text(Arena *arena, const Trust *trust)
     if (bar->n == 0)
         return arena_print(arena, "costs %s; error not known: no %s to compare with", age,
                            trust->basis);
-    /* with few own runs, the ninth decile is the largest error */
+    /* a store has few runs, so its ninth decile is simply the largest error */
     const bool own = !trust->is_modelled;
     if (own && bar->n == 1)
         return arena_print(arena, "costs %s; error of 1 earlier run of this store: %.1f %%", age,
@@ -353,7 +356,8 @@ void trust_report(Cli *cli, const Trust *trust)
     const CostCounts *c = &trust->counts;
     uint32_t kernels = c->kernels_measured + c->kernels_modelled,
              collectives = c->collectives_measured + c->collectives_modelled;
-    if (kernels == 0) return; /* an older version stored the run without these counts */
+    /* an older version of Tandem stored the run, and it did not count costs */
+    if (kernels == 0) return;
     str_print(&cli->out, "measured    costs of %" PRIu32 " of %" PRIu32 " kernel%s",
               c->kernels_measured, kernels, str_s(kernels));
     if (collectives > 0)

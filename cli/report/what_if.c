@@ -1,5 +1,5 @@
-/* sim --what-if: simulates the plan with other settings and hardware. Each change has a row of its
- * own; the last row has all changes together. */
+/* tandem sim --what-if: simulates the plan with other settings or hardware. Each change has a row,
+ * and the last row has all changes together. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -11,8 +11,7 @@
 enum { N_HALVINGS = 7 };
 static const double FACTOR_MOST = 64, NEAR = 1.01;
 
-/* Short names of keys. `rate`: the value is a speed, so a larger one cannot make the step
- * longer. */
+/* Short names for keys. `rate`: the value is a speed, so a larger one cannot lengthen the step. */
 typedef struct ShortKey {
     const char *word, *key;
     bool rate;
@@ -30,29 +29,30 @@ static const ShortKey short_keys[] = {
 };
 
 typedef struct Other {
-    const char *text;    /* "nic=2x" */
-    const char *setting; /* "cluster.nic_bytes_per_s=1e11" */
+    const char *text;    /* the change as the user gave it: "nic=2x" */
+    const char *setting; /* the setting that it means: "cluster.nic_bytes_per_s=1e11" */
     const char *key;
-    double value; /* the plan's own value; 0: the change is not a factor */
+    double value; /* for a change by a factor: the plan's own value; 0: the change gives a value */
     bool rate;
-    bool ranks; /* the number of ranks or the sizes of the mesh change */
+    bool ranks; /* the change affects the number of ranks or the sizes of the mesh */
 } Other;
 
 /* A row of the table. */
 typedef struct Row {
     const char *text;
     bool made, fits;
-    const char *reason; /* the reason if there are no numbers */
+    const char *reason; /* why the row has no numbers; NULL: it has numbers */
     Prediction p;
     uint64_t memory;
-    const char *device; /* the library's name of the GPU; NULL: the plan could not be loaded */
+    /* the library's name of the row's GPU; NULL: the plan could not be loaded */
+    const char *device;
 } Row;
 
 typedef struct WhatIf {
     Cli *cli;
     const PlanFile *file;
     Store *store;
-    const PredictOptions *how; /* options of the unchanged plan */
+    const PredictOptions *how; /* the options with which the unchanged plan was predicted */
     LIST(Other) changes;
 } WhatIf;
 
@@ -62,8 +62,8 @@ static const char *scaled(Arena *arena, const char *key, double value, bool whol
     return arena_print(arena, "%s=%.17g", key, value);
 }
 
-/* Names the short keys, after `hint`, which may be NULL. If the key of a change looks like a short
- * key, names only this one. */
+/* Adds a hint that lists the short names, after the words `hint`, which may be NULL. If the key of
+ * a change looks like one of the short names, the hint lists only this one. */
 static void hint_short_keys(Cli *cli, const char *key, const char *hint)
 {
     enum { N = sizeof short_keys / sizeof *short_keys };
@@ -81,7 +81,7 @@ static void hint_short_keys(Cli *cli, const char *key, const char *hint)
                   hint != NULL ? "; " : "", str_text(&all));
 }
 
-/* Reads "nic=2x" or "parallel.ac=full". */
+/* Reads a change such as "nic=2x" or "parallel.ac=full". */
 static bool read_change(WhatIf *w, const char *text)
 {
     Cli *cli = w->cli;
@@ -125,7 +125,7 @@ static const Diagnostic *first_error(const Diag *d)
     return NULL;
 }
 
-/* Returns a separate command with additional settings. */
+/* Returns a copy of the command with additional settings. */
 static Cli with_settings(const WhatIf *w, const TextList *settings)
 {
     Cli one = *w->cli;
@@ -139,7 +139,7 @@ static Cli with_settings(const WhatIf *w, const TextList *settings)
     return one;
 }
 
-/* Loads and simulates the plan with additional settings. Nothing is stored. */
+/* Loads and simulates the plan with additional settings. Stores nothing. */
 static Row simulate(WhatIf *w, const char *text, const TextList *settings)
 {
     Cli one = with_settings(w, settings);
@@ -166,8 +166,8 @@ static Row simulate(WhatIf *w, const char *text, const TextList *settings)
     return row;
 }
 
-/* Simulates one change, or all. If the plan's data ranks no longer fit the mesh, dp_shard takes the
- * ranks that remain. */
+/* Simulates one change, or all of them together. If the mesh then does not use all ranks, dp_shard
+ * gets the ranks that remain. */
 static Row simulate_change(WhatIf *w, const char *text, const TextList *settings, bool ranks)
 {
     const Row row = simulate(w, text, settings);
@@ -188,7 +188,7 @@ static Row with_factor(WhatIf *w, const Other *c, double factor)
     return simulate(w, c->text, &list);
 }
 
-/* Returns the least factor whose step is at most 1 % longer than the step with FACTOR_MOST; 0:
+/* Returns the smallest factor whose step is at most 1 % longer than the step with FACTOR_MOST. 0:
  * unknown. */
 static double enough(WhatIf *w, const Other *c)
 {
@@ -237,7 +237,8 @@ static void row_text(Cli *cli, Table *t, const Row *row, double price, double fa
 {
     Arena *arena = cli->arena;
     if (strncmp(row->text, "gpu=", 4) == 0 && row->device != NULL)
-        table_cell(t, "  gpu=%s", row->device); /* "H100" says less than the name of one product */
+        /* a name such as "H100" may stand for several products, so the row names one */
+        table_cell(t, "  gpu=%s", row->device);
     else
         table_cell(t, "  %s", row->text);
     if (!row->made) {
@@ -291,16 +292,16 @@ static void report(WhatIf *w, const Row *rows, const double *factors, uint32_t n
                       rows[i].reason != NULL ? rows[i].reason : "no prediction");
 }
 
-/* True if the error says that the plan has no such key, or that the value is an unknown word or of
- * a wrong type. */
+/* True if the error means that no plan can have the setting: the key does not exist, or its value
+ * is an unknown word or of a wrong type. */
 static bool is_mistake(const Diagnostic *error)
 {
     return strncmp(error->rule, "unknown-", 8) == 0 || strcmp(error->rule, "wrong-type") == 0;
 }
 
-/* Loads the plan with the changed setting. Returns false if no plan can have such a setting. If
- * only this plan refuses it, for example because a size does not divide, the row of the setting
- * shows the reason. */
+/* Loads the plan with the changed setting. Returns false after an error if no plan can have this
+ * setting. If only this plan refuses it, for example because a size does not divide, returns true,
+ * and the row of the setting shows the reason. */
 static bool check_change(const WhatIf *w, const Other *change)
 {
     TextList own = {NULL, 0, 0};
@@ -344,7 +345,7 @@ void what_if_report(Cli *cli, const PlanFile *file, Store *store, const PredictO
     uint32_t n = 0;
     bool ranks = false;
     rows[n++] = simulate(&w, "as it is", &all);
-    if (!rows[0].made) return; /* its errors were already reported */
+    if (!rows[0].made) return; /* the errors of the unchanged plan were already reported */
     for (uint32_t i = 0; i < w.changes.n; i++) {
         const Other *c = &w.changes.at[i];
         TextList own = {NULL, 0, 0};

@@ -1,6 +1,6 @@
-/* Predicts how other programs would run the plan. If a plan names a runtime, that runtime is
- * predicted, and `sim` also predicts Tandem's own executor. If the plan names none, each framework
- * that could run it is predicted. */
+/* Predicts how other programs would run the plan. If the plan names a runtime, its framework is
+ * predicted, and `sim` predicts Tandem's own executor, too. Otherwise each framework that could run
+ * the plan is predicted. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 typedef struct Profile {
     const char *name;
     PassName pass;
-    uint32_t lacks; /* axes that the framework does not have: 1 << AxisName */
+    uint32_t lacks; /* axes that the framework does not support: 1 << AxisName */
 } Profile;
 static const Profile profiles[] = {
 #define PROFILE(name, pass, lacks) {name, pass, lacks},
@@ -22,15 +22,16 @@ static const Profile profiles[] = {
 #undef PROFILE
 };
 
-/* One framework's answer. */
+/* The prediction for one framework. */
 typedef struct FrameworkAnswer {
     const char *name;
     Held held;
-    Ps step_ps; /* 0: not requested */
-    bool could; /* the framework can run the plan */
+    Ps step_ps; /* time of a step; 0: not asked for */
+    bool could; /* false if the framework cannot run the plan */
     bool is_new;
-    Hash128 key;   /* the answer's key in the store */
-    Recipe recipe; /* for an answer from the store, only the scripts are set */
+    Hash128 key; /* the key under which the store has this answer */
+    /* what the answer was made from; if the store had the answer, only the scripts are set */
+    Recipe recipe;
 } FrameworkAnswer;
 typedef LIST(FrameworkAnswer) Answers;
 
@@ -43,23 +44,23 @@ static bool could_run(const Config *c, const Profile *profile)
     return false;
 }
 
-/* The request to which all answers belong. */
+/* What all answers have in common: the plan, and what is asked about it. */
 typedef struct Question {
     Cli *cli;
     const PlanFile *file;
-    bool timed;               /* step times are wanted, too */
-    const Scenario *scenario; /* NULL: ranks and experts do not differ */
-    Store *store;             /* the store of earlier answers; NULL: none */
+    bool timed;               /* true if the times of steps are asked for */
+    const Scenario *scenario; /* NULL: all ranks, and all experts, are equal */
+    Store *store;             /* the store with earlier answers; NULL: none */
     KnownScripts scripts;
 } Question;
 
 struct Whose {
     Answers all;
-    bool asked;  /* the plan has such answers */
-    Ps own_step; /* of Tandem's own executor; 0: not requested */
+    bool asked;  /* false if other programs cannot run such a plan */
+    Ps own_step; /* time of a step with Tandem's own executor; 0: not asked for */
 };
 
-/* Returns how the scenario's ranks and experts are simulated. */
+/* Returns options with which the scenario is simulated. */
 static SimOptions how_of(const Question *q)
 {
     const Scenario *s = q->scenario;
@@ -79,7 +80,7 @@ static Held held_of(const Question *q, const PlanFile *file)
     return session_held_uneven(file, how.loads, how.imbalance);
 }
 
-/* Returns the scenario's part of the key of an answer. */
+/* Returns the part of an answer's key that describes the scenario. */
 static const char *scenario_key(const Question *q)
 {
     const SimOptions how = how_of(q);
@@ -88,8 +89,8 @@ static const char *scenario_key(const Question *q)
     return session_scenario(q->cli->arena, &same);
 }
 
-/* `aperiodic` receives true if the time can only be computed from all micro-batches; NULL: the plan
- * has all of them. */
+/* Returns the time of a step. *aperiodic becomes true if the time can be computed only with all
+ * micro-batches. `aperiodic` is NULL if the plan has all of them. */
 static Ps step_of(const Question *q, const PlanFile *file, const Runtime *runtime, Arena *arena,
                   bool *aperiodic)
 {
@@ -106,8 +107,9 @@ static Ps step_of(const Question *q, const PlanFile *file, const Runtime *runtim
     return report.step_ps;
 }
 
-/* Compiles the plan under another profile, as session_compile does, and fills in the answer.
- * Returns false if options->fewer is set, and only the plan of all micro-batches has the answer. */
+/* Compiles the plan under another framework's profile, as session_compile does, and fills in the
+ * answer. Returns false if options->fewer is set, and only the plan with all micro-batches gives
+ * the answer. */
 static bool compile_answer(const Question *q, const PlanOptions *o, const Config *config,
                            Graph *graph, Arena *arena, FrameworkAnswer *out)
 {
@@ -121,7 +123,8 @@ static bool compile_answer(const Question *q, const PlanOptions *o, const Config
     return !aperiodic;
 }
 
-/* One framework to predict: its configuration, its model, and the place of the result. */
+/* A framework that the store has no answer for: its configuration, its model, and where its answer
+ * goes. */
 typedef struct Missing {
     FrameworkAnswer *to;
     PlanOptions how;
@@ -130,9 +133,10 @@ typedef struct Missing {
 } Missing;
 typedef LIST(Missing) MissingList;
 
-/* Answers by compiling and simulating the plan under another profile. A profile also sets defaults
- * of passes. If the program stays the same, as in most cases, it is used again. Otherwise simulates
- * a step of fewer micro-batches if session_fewer allows it, as sweeps do. */
+/* Makes an answer: compiles the plan under another profile and simulates it. A profile may set
+ * defaults of passes, but usually the plan's program does not change and is used again. If the
+ * program changes, a step of fewer micro-batches is simulated where session_fewer allows it, as in
+ * sweeps. */
 static void make_answer(const Question *q, Missing *m, Arena *arena)
 {
     FrameworkAnswer *out = m->to;
@@ -152,14 +156,14 @@ static void make_answer(const Question *q, Missing *m, Arena *arena)
     compile_answer(q, &m->how, config, &m->graph, arena, out);
 }
 
-/* Answers that several threads compute at the same time. Their scripts have run already, and the
- * rest of the work only reads the plan. */
+/* Answers that several threads compute at the same time. The scripts were run before; the threads
+ * only read the plan. */
 typedef struct Making {
     const Question *q;
     MissingList missing;
 } Making;
 
-/* The call behind the last answer simulates the plan itself. */
+/* Makes the i-th answer. The call after the last answer simulates the plan itself. */
 static void make_one(void *self, uint32_t i)
 {
     Making *all = self;
@@ -172,13 +176,13 @@ static void make_one(void *self, uint32_t i)
     arena_free(arena);
 }
 
-/* True if ranks do not differ, and experts do not either. */
+/* True if all ranks, and all experts, are equal. */
 static bool is_even(const Scenario *s)
 {
     return s == NULL || (!s->is_uneven && s->imbalance <= 1 && s->loads == NULL);
 }
 
-/* True if `sim` is going to simulate the plan without any options of its own. */
+/* True if `sim` will simulate the plan itself with the same options as the answers. */
 static bool looks_ahead(const Question *q)
 {
     const Options *o = &q->cli->options;
@@ -207,11 +211,13 @@ static uint64_t count_of(const json_t *row, const char *key)
     return (uint64_t)json_integer_value(json_object_get(row, key));
 }
 
-/* Reads a stored answer. Returns false if there is none, or if its scripts have changed. */
+/* Reads an answer from the store. Returns false if it has none, or if the scripts have changed
+ * since. */
 static bool find_answer(Question *q, FrameworkAnswer *out)
 {
     Arena *arena = q->cli->arena;
-    Diag ignored = diag_in(arena); /* without the store the answer is computed again */
+    /* without the store the answer is computed again, so errors of the store do not matter here */
+    Diag ignored = diag_in(arena);
     FoundAnswer found;
     if (q->store == NULL || !store_find_answer(q->store, out->key, arena, &found, &ignored))
         return false;
@@ -241,8 +247,8 @@ static void keep_answer(const Cli *cli, Store *store, FrameworkAnswer *a)
     json_decref(row);
 }
 
-/* Looks in the store for the prediction of one framework. If it is not there, runs the plan's
- * script for that framework. The resulting configuration is added to `missing`. */
+/* Looks up the answer for one framework. If the store does not have it, runs the plan's script for
+ * that framework and adds the result to `missing`. */
 static void begin_answer(Question *q, FrameworkAnswer *a, MissingList *missing)
 {
     Arena *arena = q->cli->arena;
@@ -267,7 +273,7 @@ static void begin_answer(Question *q, FrameworkAnswer *a, MissingList *missing)
         list_push(arena, missing, m);
 }
 
-/* head: the words before the framework's name */
+/* Prints an answer. head: the words before the framework's name. */
 static void print_answer(Cli *cli, const char *head, const FrameworkAnswer *a)
 {
     Arena *arena = cli->arena;
@@ -278,7 +284,7 @@ static void print_answer(Cli *cli, const char *head, const FrameworkAnswer *a)
     str_add(&cli->out, "\n");
 }
 
-/* Lists the frameworks that could run the plan. */
+/* Returns the frameworks that could run the plan, without answers. */
 static Answers frameworks(const Config *c, Arena *arena)
 {
     Answers all = {NULL, 0, 0};
@@ -294,11 +300,12 @@ static Answers frameworks(const Config *c, Arena *arena)
 typedef struct EarlyAnswers EarlyAnswers;
 struct EarlyAnswers {
     Question q;
-    PlanFile file; /* the configuration alone */
+    PlanFile file; /* a plan file that has only the configuration */
     Answers all;
-    Making making;    /* answers that need a program of their own */
-    MissingList rest; /* answers that may be computed with the plan's own program */
-    uint32_t next;    /* the first answer that no thread has taken; used atomically */
+    Making making;    /* answers that need a program of their own, because the profile changes it */
+    MissingList rest; /* answers that perhaps need no program of their own */
+    /* index of the first answer that no thread has begun; read and written atomically */
+    uint32_t next;
     pthread_t thread;
 };
 
@@ -334,7 +341,7 @@ void plan_file_ask_early(Cli *cli, const Config *config, bool timed)
     if (pthread_create(&e->thread, NULL, answer_early, e) == 0) cli->early = e;
 }
 
-/* Predicts the frameworks that the thread has not begun, then waits for the thread. */
+/* Makes the answers that the thread has not begun, and waits for the thread. */
 static void settle_early(Cli *cli)
 {
     (void)answer_early(cli->early);
@@ -350,8 +357,8 @@ void plan_file_forget(Cli *cli)
     settle_early(cli);
 }
 
-/* If the plan names a runtime, answers for it, and in `sim` for Tandem's own executor. Otherwise
- * answers for every framework that could run the plan. */
+/* Returns all answers. If the plan names a runtime, they are for its framework and, in `sim`, for
+ * Tandem's own executor. Otherwise they are for every framework that could run the plan. */
 static Answers answers(Question *q)
 {
     Answers all = {NULL, 0, 0};

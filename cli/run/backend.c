@@ -1,5 +1,5 @@
-/* Chooses a run's backend and its options, how plans are lowered for it, and the name under which
- * this machine's measurements of it are stored. */
+/* Chooses the backend of a run and the backend's options. Also determines how plans are lowered for
+ * it, and under which name measurements of this machine are stored. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ bool run_on(const Cli *cli, const char *backend)
     return strcmp(run_backend(cli), backend) == 0;
 }
 
-/* Finds the index of `word` in the list; returns false after a diagnostic. NULL gives 0. */
+/* Finds the index of `word` in a list of words. NULL gives 0. Returns false after a diagnostic. */
 static bool choose(Cli *cli, const char *option, const char *word, const char *const *words,
                    uint32_t n, uint32_t *choice)
 {
@@ -45,7 +45,7 @@ static bool is_given(const Cli *cli, int id)
     return value->is_set || value->text != NULL;
 }
 
-/* Lists the options that only this backend has, as in "--graph, --via and --tf32". */
+/* Returns the options that only this backend has, as in "--graph, --via and --tf32". */
 static const char *options_of(Cli *cli, const char *backend)
 {
     Str all = str_in(cli->arena);
@@ -63,7 +63,7 @@ static const char *options_of(Cli *cli, const char *backend)
     return str_text(&all);
 }
 
-/* Stores a given option in the backend's own options. Returns false after a diagnostic. */
+/* Stores the value of an option that belongs to the backend. Returns false after a diagnostic. */
 static bool read_own(Cli *cli, int id, void *own)
 {
     const BackendOption *option = &backend_options[id];

@@ -1,4 +1,4 @@
-/* The options of `tandem run` about checkpoints, and its lines about them. */
+/* Options of `tandem run` about checkpoints, and the lines that it prints about them. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -39,7 +39,7 @@ bool run_checkpoint_ready(Cli *cli, const PlanFile *file, uint32_t steps)
 CheckpointOptions run_checkpoint_options(const Cli *cli, const char *data)
 {
     const RunVerbOptions *o = &cli->options.run;
-    /* The first process alone writes the manifest, and prints warnings. */
+    /* only the first process writes the manifest and prints warnings */
     const bool named = (o->save != NULL || o->load != NULL) && run_is_first();
     return (CheckpointOptions){.save = o->save,
                                .every = o->save_every,

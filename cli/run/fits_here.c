@@ -1,5 +1,5 @@
-/* Compares the memory of all ranks with this machine's. A run on CPUs starts them all here, and so
- * does the measurement of its kernels. */
+/* Checks that this machine has enough memory for all ranks. A run on CPUs starts all of them here,
+ * and so does the measurement of its kernels. */
 #include <inttypes.h>
 
 #include "cli/run/run.h"

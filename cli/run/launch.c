@@ -1,4 +1,4 @@
-/* The processes of a run: this process's own part, starting the others, and measuring the costs
+/* The processes of a run: runs a rank in this process, starts the others, and measures the costs
  * that the run's prediction needs. */
 #include <inttypes.h>
 #include <signal.h>
@@ -37,20 +37,22 @@ const char *run_signal_name(int number)
 bool run_launch(Cli *cli, uint32_t n_ranks, const char *const *argv, LaunchEnd *end)
 {
     LIST(const char *) words = {NULL, 0, 0};
-    /* The shell found a relative path, but mpirun does not look in the same places. */
+    /* use the absolute path: the shell may have found the command in a folder where mpirun does not
+     * look */
     const char *own = machine_own_path(cli->arena);
     list_push(cli->arena, &words, own != NULL ? own : cli->program);
     for (uint32_t i = 1; argv[i] != NULL; i++) list_push(cli->arena, &words, argv[i]);
-    /* Some launchers give ranks a terminal of their own; only this process knows the user's
-     * terminal. */
+    /* whether to show progress is decided here, because some launchers give each rank a terminal of
+     * its own */
     list_push(cli->arena, &words,
               color_wanted(cli, STDOUT_FILENO) ? "--color=always" : "--color=never");
-    /* Only ranks of this verb have the option; processes that measure for it do not. */
+    /* a process that only measures for this verb does not have this option */
     const bool is_own = strcmp(argv[1], cli->verb->name) == 0;
     if (is_own && (cli->verb->options & OPTIONS_run) != 0) {
         list_push(cli->arena, &words, "--every");
         list_push(cli->arena, &words, arena_print(cli->arena, "%" PRIu32, progress_every(cli)));
-        if (cli->options.run.load != NULL) { /* the checkpoint itself: `latest` may change */
+        /* pass on the checkpoint's own path, because the link `latest` may change meanwhile */
+        if (cli->options.run.load != NULL) {
             list_push(cli->arena, &words, "--load");
             list_push(cli->arena, &words, cli->options.run.load);
         }
@@ -61,7 +63,7 @@ bool run_launch(Cli *cli, uint32_t n_ranks, const char *const *argv, LaunchEnd *
     uint32_t before = cli->diag.n_errors;
     int code = exec_launch(words.at, &options, end, cli->arena, &cli->diag);
     cli->exit_code = code;
-    /* The first rank has written the document, unless the run broke off. */
+    /* The first rank has written the document, unless the run ended early. */
     if (cli->json != NULL && cli->diag.n_errors == before && end->signal == 0) {
         json_decref(cli->json);
         cli->json = NULL;
@@ -71,7 +73,8 @@ bool run_launch(Cli *cli, uint32_t n_ranks, const char *const *argv, LaunchEnd *
 
 static bool find_needs(Cli *cli, const PlanFile *file, Needs *needs)
 {
-    Diag own = diag_in(cli->arena); /* a store that does not exist yet has no costs */
+    /* a store that does not exist contains no costs, so its error is ignored */
+    Diag own = diag_in(cli->arena);
     bool there = access(cli->options.db, F_OK) == 0;
     Store *store = there ? store_open(cli->options.db, true, &cli->diag) : NULL;
     if (there && store == NULL) return false;
@@ -89,7 +92,7 @@ static MeasureOn measure_on(Cli *cli, const char *backend)
     return on;
 }
 
-/* Measures in every process of the run; the first one stores. */
+/* Measures in every process of the run. Only the first process stores the results. */
 static bool measure_here(Cli *cli, const PlanFile *file, const Needs *needs, const char *backend,
                          bool first)
 {
@@ -133,7 +136,7 @@ static bool calibrate_collectives(Cli *cli, const PlanFile *file, const Needs *n
     }
     list_push(cli->arena, &argv, NULL);
     json_t *document = cli->json;
-    cli->json = NULL; /* this run writes no document */
+    cli->json = NULL; /* a run that only measures writes no document */
     LaunchEnd end;
     bool fine = run_launch(cli, file->plan->mesh.n_ranks, argv.at, &end);
     cli->json = document;
@@ -154,7 +157,7 @@ bool run_calibrate(Cli *cli, const PlanFile *file)
     Needs needs;
     if (!find_needs(cli, file, &needs)) return false;
     uint32_t n_ranks = file->plan->mesh.n_ranks;
-    /* On GPUs, the ranks of the plan measure all costs, each on its own device. */
+    /* on GPUs, the plan's ranks measure all costs, each on its own GPU */
     if (run_on(cli, "cuda") && n_ranks > 1) {
         needs.missing_collectives += needs.missing_kernels;
         return calibrate_collectives(cli, file, &needs);
@@ -170,7 +173,7 @@ void run_measure_inside(Cli *cli, const PlanFile *file)
     if (!first)
         run_silence(cli);
     else if (launch_is_supervised())
-        cli_forget_diagnostics(cli); /* the process that started this rank prints them */
+        cli_forget_diagnostics(cli); /* the process that started this rank prints the diagnostics */
     if (!find_needs(cli, file, &needs)) return;
     bool cuda = run_on(cli, "cuda");
     if (cuda && needs.missing_kernels > 0 && !measure_here(cli, file, &needs, "cuda", first))

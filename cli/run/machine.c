@@ -1,4 +1,4 @@
-/* Describes this machine, as far as its measurements depend on it. */
+/* Describes the properties of this machine on which measurements depend. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

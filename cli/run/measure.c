@@ -1,6 +1,6 @@
-/* Measures this machine in the way that the plan uses it: kernels by running the plan itself on
- * loopback, collectives by a plan that contains only them. Both use the backends' own trace
- * rows. */
+/* Measures this machine under the conditions of the plan. Kernels are measured by running the plan
+ * itself on loopback, and collectives by running a plan that contains only them. Both take the
+ * times from the rows that backends record for traces. */
 #include "cli/run/measure.h"
 
 #include <assert.h>
@@ -24,7 +24,7 @@ static Ps median_of(Ps *values, uint32_t n)
     return values[n / 2];
 }
 
-/* Half the distance between the quartiles, relative to the median; `values` are sorted. */
+/* Returns half the distance between the quartiles, relative to the median. `values` are sorted. */
 static double spread_of(const Ps *values, uint32_t n)
 {
     Ps middle = values[n / 2];
@@ -32,7 +32,8 @@ static double spread_of(const Ps *values, uint32_t n)
     return (double)(values[3 * n / 4] - values[n / 4]) / 2 / (double)middle;
 }
 
-/* Index into needs->kernels of each instruction of each program; UINT32_MAX: not a kernel. */
+/* Returns, for each instruction of each program, the index of its kernel in needs->kernels, or
+ * UINT32_MAX if it is no kernel. */
 static uint32_t **index_keys(const Plan *plan, const Needs *needs, Arena *arena)
 {
     uint32_t **index = arena_array(arena, plan->programs.n, sizeof *index);
@@ -83,8 +84,8 @@ bool measure_kernels(const Plan *plan, const Needs *needs, Store *store, const M
     if (needs->missing_kernels == 0) return true;
     uint32_t **index = index_keys(plan, needs, arena);
     MeasuredTimes *samples = arena_array(arena, needs->kernels.n, sizeof *samples);
-    /* The first step warms up. Each other step is a separate run, because only one step's rows are
-     * kept. */
+    /* the first step only warms up; each other step is a run of its own, because only the rows of
+     * one step are kept */
     for (uint32_t step = 2; step < KERNEL_STEPS; step++) {
         ExecOptions options = {.backend = on->backend,
                                .steps = step + 1,
@@ -92,7 +93,8 @@ bool measure_kernels(const Plan *plan, const Needs *needs, Store *store, const M
                                .data = data,
                                .trace_step = step,
                                .backend_options = on->options};
-        options.backend_options.alone = true; /* the store keeps costs of single kernels only */
+        /* kernels run one at a time, because the store contains costs of single kernels */
+        options.backend_options.alone = true;
         ExecResult result;
         memset(&result, 0, sizeof result);
         if (!exec_run(plan, &options, arena, &result, d)) return false;
@@ -105,13 +107,14 @@ bool measure_kernels(const Plan *plan, const Needs *needs, Store *store, const M
     return store == NULL || store_kernels(needs, samples, store, on->machine, d);
 }
 
-/* Adds a copy of argument `arg` as a root buffer of its own. */
+/* Copies argument `arg` of an instruction as a buffer of its own, which is no part of another
+ * buffer. */
 static BufferId add_buffer(Arena *arena, const Program *from, BufferId arg, Program *to)
 {
     Buffer b = from->buffers.at[arg];
     b.parent = 0;
     b.offset = to->bytes;
-    b.persistent = true; /* its values exist before the first collective reads it */
+    b.persistent = true; /* the first collective must find values in it */
     b.category = CATEGORY_communication;
     to->bytes += (b.bytes + 255) & ~UINT64_C(255);
     return list_push(arena, &to->buffers, b);
@@ -124,7 +127,7 @@ static void add_collective(Arena *arena, const Program *from, const Instr *in, u
     for (uint32_t i = 0; i < in->args.n; i++) {
         BufferId arg = program_arg(from, in, i);
         BufferId copy = 0;
-        /* An in-place collective stays in place. */
+        /* if a collective writes over its input, its copy does so, too */
         for (uint32_t k = 0; k < i; k++)
             if (program_arg(from, in, k) == arg) copy = to->args.at[args.first + k];
         if (copy == 0) copy = add_buffer(arena, from, arg, to);
@@ -150,8 +153,8 @@ static void add_collective(Arena *arena, const Program *from, const Instr *in, u
     }
 }
 
-/* Makes a plan of collectives only: instruction 1 + REPEATS * k + r is the r-th run of the k-th
- * missing collective. */
+/* Makes a plan that consists of collectives. Instruction 1 + REPEATS * k + r is run number r of
+ * missing collective k. */
 static Plan *collectives_plan(const Plan *plan, const Needs *needs, Arena *arena)
 {
     Plan *m = arena_alloc(arena, sizeof *m);
@@ -177,7 +180,7 @@ static Plan *collectives_plan(const Plan *plan, const Needs *needs, Arena *arena
 
 typedef struct Durations {
     uint32_t n, n_processes;
-    Ps *mine, *all; /* [n]; [n_processes][n]; -1: there is no such row */
+    Ps *mine, *all; /* mine: [n]; all: [n_processes][n]; -1: the process has no such row */
 } Durations;
 
 static bool run_collectives(const Plan *m, Backend *backend, Arena *arena, Durations *out, Diag *d)
@@ -193,7 +196,7 @@ static bool run_collectives(const Plan *m, Backend *backend, Arena *arena, Durat
     out->all = arena_array(arena, (size_t)out->n * out->n_processes, sizeof *out->all);
     Control control = {.step = 0};
     for (uint32_t i = 0; i < out->n; i++) out->mine[i] = -1;
-    for (int step = 0; step < 2; step++) { /* the first step warms up */
+    for (int step = 0; step < 2; step++) { /* the first step only warms up */
         Trace trace;
         memset(&trace, 0, sizeof trace);
         trace.rows.at = list_grow(arena, NULL, 0, &trace.rows.room, out->n, sizeof *trace.rows.at);
@@ -207,8 +210,8 @@ static bool run_collectives(const Plan *m, Backend *backend, Arena *arena, Durat
     return backend->exchange(backend, out->mine, out->n * sizeof *out->mine, out->all, d);
 }
 
-/* Returns the time of a collective as the member that came last measured it. The times of other
- * members include waiting. */
+/* Returns the time of a collective on the rank that came last, because the times of the other ranks
+ * include waiting. */
 static Ps last_comer(const Durations *durations, uint32_t n_local, Pc pc)
 {
     Ps least = INT64_MAX;

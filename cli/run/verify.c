@@ -16,7 +16,7 @@
 enum { ORDER_SEEDS = 3 };
 static const double tolerance = 1e-10;
 
-/* The name in plans: "fp32" for "f32". */
+/* Returns the name that plans use for a dtype: "fp32" for "f32". */
 static const char *precision_name(Arena *arena, DType t)
 {
     return t == DT_bf16 ? "bf16" : arena_print(arena, "fp%s", dtype_name(t) + 1);
@@ -46,7 +46,7 @@ static bool load_one(Cli *cli, const PlanFile *file, bool policy, Config *config
     return session_read(file->path, &read, cli->arena, config, graph, &cli->diag);
 }
 
-/* NULL: all fp64. */
+/* dtypes NULL: all tensors are fp64. */
 static Plan *one_rank_plan(Cli *cli, const PlanFile *file, const DTypeMap *dtypes)
 {
     Config *config = arena_alloc(cli->arena, sizeof *config);
@@ -104,7 +104,8 @@ static bool compare_orders(Cli *cli, const Plan *plan, const Plan *reference, Ve
     return true;
 }
 
-/* Names tensors of the model about which the comparison proves nothing. */
+/* Names the tensors that stay the same during the comparison, which therefore proves nothing about
+ * them. */
 static void warn_of_unmoved(Cli *cli, const VerifyResult *r)
 {
     Loc none = {NULL, 0};
@@ -118,12 +119,12 @@ static void warn_of_unmoved(Cli *cli, const VerifyResult *r)
 
 /* ---- the parts of the plan that the scaled-down plan lacks ---- */
 
-/* A program's work by kinds: computations, some of them recomputations; communications by their
- * axes. */
+/* The kinds of work in a program: which ops it computes, whether it computes any of them again, and
+ * along which axes it communicates. */
 typedef struct WorkKinds {
     bool op[OP_COUNT], again;
-    bool comm[OP_COUNT][1 << AXIS_NAMES]; /* by axis name; the parts of a refined axis count as
-                                           * one */
+    /* by the axes of the communication; all parts of a refined axis count as that axis */
+    bool comm[OP_COUNT][1 << AXIS_NAMES];
 } WorkKinds;
 
 static uint32_t names_of(const Mesh *mesh, AxisSet axes)
@@ -144,7 +145,9 @@ static WorkKinds *kinds_of(Cli *cli, const Plan *plan)
             OpClass class_ = op_info(in->op)->class_;
             if (class_ == OP_CLASS_comm)
                 kinds->comm[in->op][names_of(&plan->mesh, in->axes)] = true;
-            else if (class_ != OP_CLASS_reshape && in->op != OP_cast) /* all is fp64: no casts */
+            else if (class_ != OP_CLASS_reshape &&
+                     in->op != OP_cast) /* casts do not count, because in the comparison every
+                                           tensor is fp64 */
                 kinds->op[in->op] = true;
             kinds->again = kinds->again || (in->phase == PHASE_recompute && !in->unit);
         }
@@ -152,7 +155,8 @@ static WorkKinds *kinds_of(Cli *cli, const Plan *plan)
     return kinds;
 }
 
-/* A verdict covers only the scaled-down plan. Parts of the plan that it lacks were not tested. */
+/* Warns about work of the whole plan that the scaled-down plan does not do, and that the comparison
+ * therefore does not test. */
 static void warn_of_lost(Cli *cli, const Plan *whole, const Plan *scaled)
 {
     const WorkKinds *was = kinds_of(cli, whole), *is = kinds_of(cli, scaled);
@@ -176,7 +180,7 @@ static void warn_of_lost(Cli *cli, const Plan *whole, const Plan *scaled)
 
 /* ---- in the plan's own precision ---- */
 
-/* True if the precision, a pass or the optimizer asks for low precision. */
+/* True if the precision, a pass or the optimizer uses a dtype that is narrower than fp32. */
 static bool is_low(const Plan *plan)
 {
     for (uint32_t i = 0; i < plan->programs.n; i++) {
@@ -189,7 +193,7 @@ static bool is_low(const Plan *plan)
     return false;
 }
 
-/* The scaled-down plan in other dtypes than fp64, and one rank in the same dtypes. */
+/* Makes two plans in other dtypes than fp64: the scaled-down plan, and the plan for one rank. */
 static bool plans_in(Cli *cli, const DTypeMap *dtypes, const Plan **plan, const Plan **one)
 {
     PlanOptions options = {
@@ -199,7 +203,7 @@ static bool plans_in(Cli *cli, const DTypeMap *dtypes, const Plan **plan, const 
     if (file == NULL || cli->diag.n_errors > 0) return false;
     *plan = file->plan;
     *one = one_rank_plan(cli, file, dtypes);
-    if (*one != NULL) cli->diag.items.n = n_said; /* notes about the script were already printed */
+    if (*one != NULL) cli->diag.items.n = n_said; /* the notes of the script were printed before */
     return *one != NULL && verify_plan(*one, VERIFY_all, false, &cli->diag);
 }
 
@@ -263,7 +267,7 @@ static void report_rounding(Cli *cli, const RoundingResult *r)
                   : arena_print(cli->arena, "; median of %" PRIu32 " draws of data", r->draws));
 }
 
-/* Returns the sizes of the scaled-down model as text: the sizes of its fields, or of its sequences
+/* Returns the sizes of the scaled-down model in words: those of its fields, or its sequence length
  * and vocabulary. */
 static const char *sizes_text(Cli *cli, const PlanFile *file)
 {
@@ -336,8 +340,8 @@ static void report(Cli *cli, const PlanFile *file, const VerifyResult *r,
               passed ? paint(cli, PAINT_good, "PASS") : paint(cli, PAINT_bad, "FAIL"), tolerance);
 }
 
-/* Loads the plan at full size. The scaled-down plan is a different plan, which may pass although
- * this one cannot be compiled. Fit is not checked here. */
+/* Loads the plan at full size. The scaled-down plan may pass although the plan at full size cannot
+ * even be compiled, so this is tested, too. Whether the plan fits is not tested. */
 static const PlanFile *whole_plan(Cli *cli, const char *path)
 {
     PlanOptions options = {.unfitted = true, .shrink = session_is_text(path)};
@@ -356,7 +360,7 @@ void run_verify(Cli *cli)
     if (file == NULL || cli->diag.n_errors > 0) return;
     Plan *reference = one_rank_plan(cli, file, NULL);
     if (reference == NULL || !verify_plan(reference, VERIFY_all, false, &cli->diag)) return;
-    cli->diag.items.n = n_said; /* notes about the script were already printed */
+    cli->diag.items.n = n_said; /* the notes of the script were printed before */
     VerifyResult worst;
     memset(&worst, 0, sizeof worst);
     warn_of_lost(cli, whole->plan, file->plan);

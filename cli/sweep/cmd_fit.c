@@ -1,5 +1,5 @@
-/* tandem fit: finds changes with which a plan fits its cluster, and the largest
- * micro-batch and sequence. Each answer was simulated under the plan's own runtime. */
+/* tandem fit: finds changes with which a plan fits its cluster, and the largest micro-batch and
+ * sequence that fit. Each answer was simulated under the runtime of the plan. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ enum {
     LONG_TOKENS = 8192
 };
 
-/* A change is one idea. It may take more than one setting. */
+/* A change that a user could make to the plan. It may consist of several settings. */
 typedef struct FitChange {
     const char *words;
     TextList settings;
@@ -33,7 +33,7 @@ typedef struct FitSearch {
     SweepRow base;
 } FitSearch;
 
-/* The points of one question, and the result of each. */
+/* The plans that answer one question, and the result of each. */
 typedef struct FitPoints {
     TextList settings[MOST_POINTS];
     const char *words[MOST_POINTS];
@@ -43,7 +43,7 @@ typedef struct FitPoints {
 
 static FitChange *add(FitSearch *fit, const char *words)
 {
-    assert(fit->n_changes < MOST_CHANGES); /* list_changes makes fewer changes */
+    assert(fit->n_changes < MOST_CHANGES); /* list_changes makes fewer changes than this */
     FitChange *change = &fit->change[fit->n_changes++];
     *change = (FitChange){.words = words};
     return change;
@@ -70,7 +70,8 @@ static const char *mesh_key(FitSearch *fit, AxisName axis)
     return arena_print(fit->cli->arena, "mesh.%s", axis_name_text(axis));
 }
 
-/* Turns part of the data ranks into ranks of this axis, and lists its pass. */
+/* Adds a change that turns a part of the data ranks into ranks of this axis, and that adds the
+ * axis's pass. */
 static void add_axis(FitSearch *fit, const Graph *graph, AxisName axis)
 {
     const AxisInfo *info = axis_info(axis);
@@ -127,7 +128,7 @@ static void list_changes(FitSearch *fit, const Graph *graph)
 static void push(FitSearch *fit, FitPoints *points, const char *words, const TextList *a,
                  const TextList *b)
 {
-    assert(points->n < MOST_POINTS); /* there are at most this many pairs of changes */
+    assert(points->n < MOST_POINTS); /* there are at most MOST_POINTS pairs of changes */
     TextList *to = &points->settings[points->n];
     const TextList *all[] = {a, b};
     *to = (TextList){NULL, 0, 0};
@@ -148,7 +149,8 @@ static bool decide(FitSearch *fit, FitPoints *points)
 }
 
 static const SweepRows
-    *sorted; /* the points of the current request; global because qsort has no argument */
+    /* the plans that are being sorted; global, because qsort gives its function no argument */
+    *sorted;
 
 static int by_speed(const void *a, const void *b)
 {
@@ -180,8 +182,8 @@ static json_t *row_json(const FitSearch *fit, const FitPoints *points, uint32_t 
     return out;
 }
 
-/* Reports the changes that fit, the fastest first. Returns the index of the fastest, or UINT32_MAX
- * if none fits. */
+/* Prints the changes with which the plan fits, the fastest first. Returns the index of the fastest,
+ * or UINT32_MAX if none fits. */
 static uint32_t report_changes(FitSearch *fit, const FitPoints *points, const char *title)
 {
     Cli *cli = fit->cli;
@@ -209,14 +211,15 @@ static uint32_t report_changes(FitSearch *fit, const FitPoints *points, const ch
     return order[0];
 }
 
-/* A setting whose largest value is searched for. */
+/* A setting for which the largest value that fits is searched. */
 typedef struct Most {
     const char *title, *key;
-    int64_t from, to; /* to: inclusive */
-    bool other_model; /* values are different models, whose speeds say nothing of each other */
+    int64_t from, to; /* the values that are tried, from `from` to `to`, both included */
+    /* each value is another model, so the speeds of two values cannot be compared */
+    bool other_model;
 } Most;
 
-/* Tries values of a setting on top of the settings `also`. */
+/* Tries values of a setting, together with the settings `also`. */
 static bool try_values(FitSearch *fit, const Most *ask, const TextList *also, const int64_t *values,
                        uint32_t n, FitPoints *points)
 {
@@ -232,7 +235,7 @@ static bool try_values(FitSearch *fit, const Most *ask, const TextList *also, co
 }
 
 typedef struct MostFound {
-    int64_t most, fastest; /* 0: none fits */
+    int64_t most, fastest; /* the largest value that fits, and the fastest; 0: no value fits */
     double speed;
     const char *counts;
 } MostFound;
@@ -255,9 +258,9 @@ static const char *fastest_text(Cli *cli, const MostFound *found)
                        str_count(cli->arena, (uint64_t)(found->speed + .5)), found->counts);
 }
 
-/* Reports the largest tried value that fits. First doubles the value. Then tries the eighths
- * between the largest value that fits and its double. A value counts as one that does not fit if
- * the plan refuses it, for example because it does not divide. */
+/* Prints the largest value that fits, among those that were tried. First, the value is doubled
+ * until it does not fit. Then the eighths between the last two values are tried. A value also does
+ * not fit if the plan refuses it, for example because it does not divide. */
 static bool report_most(FitSearch *fit, const Most *ask, const TextList *also)
 {
     Cli *cli = fit->cli;
@@ -270,7 +273,7 @@ static bool report_most(FitSearch *fit, const Most *ask, const TextList *also)
     enter(&found, points, values);
     const char *rule = points->rows.at[0].error.rule;
     if (found.most == 0 && rule != NULL && strcmp(rule, "unknown-key") == 0)
-        return true; /* the model has no such setting */
+        return true; /* the model has no such setting, so there is nothing to report */
     n = 0;
     const int64_t base = found.most;
     for (int64_t k = 9; base > 0 && k < 16; k++)
@@ -324,8 +327,8 @@ static bool read_base(FitSearch *fit, Graph *graph)
     return true;
 }
 
-/* Tries single changes, then pairs of them if no single change fits. Returns NULL if nothing fits.
- */
+/* Tries single changes and, if none of them fits, pairs of changes. Returns the settings of the
+ * fastest change, or NULL if nothing fits. */
 static const TextList *find_change(FitSearch *fit, bool *fine)
 {
     FitPoints *one = arena_alloc(fit->cli->arena, sizeof *one);
@@ -347,8 +350,8 @@ static const TextList *find_change(FitSearch *fit, bool *fine)
     return best != UINT32_MAX ? &two->settings[best] : NULL;
 }
 
-/* Lists the sizes whose largest value is searched for. For a plan of fields only the micro-batch is
- * listed. Returns their number. */
+/* Lists the sizes for which the largest value is searched: only the micro-batch for a plan of
+ * fields, otherwise also the sequence. Returns their number. */
 static uint32_t list_sizes(const FitSearch *fit, const Graph *graph, Most asked[3])
 {
     const Config *c = &fit->config;
@@ -360,7 +363,7 @@ static uint32_t list_sizes(const FitSearch *fit, const Graph *graph, Most asked[
     return c->height > 0 ? 1 : 3;
 }
 
-/* Adds a point unless one with the same settings exists. */
+/* Adds a plan, unless there is one with the same settings already. */
 static void push_new(FitSearch *fit, FitPoints *points, const TextList *settings)
 {
     Arena *arena = fit->cli->arena;
@@ -371,8 +374,8 @@ static void push_new(FitSearch *fit, FitPoints *points, const TextList *settings
     push(fit, points, "", settings, NULL);
 }
 
-/* --dry-run: the plan, the single changes, and the first values of each size. Later points depend
- * on the results of these. */
+/* --dry-run: lists the plan, the single changes, and the first values of each size. Other plans
+ * depend on the results of these. */
 static void list_points(FitSearch *fit, const Graph *graph)
 {
     FitPoints *points = arena_alloc(fit->cli->arena, sizeof *points);

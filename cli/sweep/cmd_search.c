@@ -1,5 +1,6 @@
-/* tandem search: proposes the space of plans and decides its points by bounds and simulations. It
- * proves the winners in full, and reports why the other points lost. */
+/* tandem search: lists the layouts of a plan that are possible (the space; each is a point of it),
+ * and finds the fastest by bounds and simulations. Proves the winners in full, and prints why the
+ * other points lost. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,13 +13,14 @@ enum { N_WINNERS = N_BEST, MOST_REASONS = 32 };
 typedef struct Search {
     Cli *cli;
     SearchSpace space;
-    SweepRows rows;   /* all points, in the order of the space */
-    uint32_t *ranked; /* points with numbers that fit, the fastest first */
+    SweepRows rows;   /* all points in the order in which space_of lists them */
+    uint32_t *ranked; /* indices of the points that fit and have numbers, the fastest first */
     uint32_t n_ranked;
 } Search;
 
 static const SweepRows
-    *sorted; /* the only search of a process; global because qsort has no argument */
+    /* the search that is being sorted; global, because qsort gives its function no argument */
+    *sorted;
 
 static int by_speed(const void *a, const void *b)
 {
@@ -28,8 +30,8 @@ static int by_speed(const void *a, const void *b)
     return x->index < y->index ? -1 : 1;
 }
 
-/* True if point `index` is the script's own plan, and the search proposes a point with an equal
- * plan. Then only the proposed point is ranked. */
+/* True if `index` is the point of the script's own plan and the search has listed another point
+ * with an equal plan. Only that other point is then ranked. */
 static bool is_proposed(const Search *s, uint32_t index)
 {
     if (index != s->space.own) return false;
@@ -50,9 +52,9 @@ static void rank(Search *s)
     qsort(s->ranked, s->n_ranked, sizeof *s->ranked, by_speed);
 }
 
-/* Proves the first N_WINNERS points, if they are not proven yet, and simulates them as `sim` does.
- * A point that fails its proofs is not a winner, and the next point moves up. Returns how
- * many points were decided; below 0: an error. */
+/* Proves the first N_WINNERS points that are not proven yet, and simulates them as `sim` does. A
+ * point whose proof fails loses, and the next point takes its place. Returns how many points were
+ * tried. A number below 0 means an error. */
 static int64_t prove_first(Search *s)
 {
     const uint32_t n = s->n_ranked < N_WINNERS ? s->n_ranked : N_WINNERS;
@@ -126,8 +128,8 @@ static uint32_t count(const Search *s, SweepStatus status, const char *rule)
     return n;
 }
 
-/* True if the point is on the front of time against memory: no faster point needs less memory.
- * `least` is the least memory of the faster points. */
+/* True if no faster point needs as little memory as this one. `least` is the least memory of all
+ * faster points. */
 static bool is_on_front(const SweepRow *row, uint64_t *least)
 {
     if (row->peak_bytes >= *least) return false;
@@ -201,7 +203,8 @@ static void report_text(const Search *s)
     str_print(&cli->out, "trust       %s\n", s->rows.at[s->ranked[0]].trust);
 }
 
-/* Says why a point is not among the ten best. A point with numbers lost by its speed. */
+/* Returns the reason why a point is not among the ten best. A point that has numbers was
+ * too slow. */
 static const char *why_lost(const Search *s, const SweepRow *row, uint32_t place)
 {
     if (row->status != SWEEP_fits) return row->error.text;
@@ -233,7 +236,7 @@ static void csv_row(const Search *s, uint32_t index, uint32_t place)
     str_add(out, "\n");
 }
 
-/* Prints every point of the space: those that fit, fastest first, then the others. */
+/* Prints every point: first those that fit, the fastest first, and then the others. */
 static void report_csv(const Search *s)
 {
     bool *is_ranked = arena_array(s->cli->arena, s->rows.n + 1, sizeof *is_ranked);

@@ -1,5 +1,5 @@
-/* tandem sweep: every combination of settings, each loaded, compiled, proven and simulated as `sim`
- * would. */
+/* tandem sweep: tries every combination of settings. Each is loaded, compiled, proven and simulated
+ * as by `sim`. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,14 +14,17 @@ enum { MOST_PLANS = 10000, MOST_READ = 8, SLURM_JOBS = 4 };
 typedef struct Sweep {
     Cli *cli;
     SweepKeys keys;
-    FrontSweep *script; /* NULL: FILE is a plan */
-    const char *path;   /* the plan's script */
-    const Config *plan; /* under --set; NULL: no condition needs it, or it cannot be read */
+    FrontSweep *script; /* a script that returned a sweep; NULL: FILE is a plan */
+    const char *path;   /* path of the plan's script */
+    /* the plan with the settings of --set; NULL: no condition needs the plan, or the plan cannot be
+     * read */
+    const Config *plan;
     uint32_t n_plans;
-    uint32_t *combination; /* [plan] its number among all combinations of --try */
+    /* [plan] the number of the combination of settings among all combinations of --try */
+    uint32_t *combination;
 } Sweep;
 
-/* Returns the index of a key. A key of --try replaces the same key of the script. */
+/* Returns the entry for a key. If both --try and the script give a key, --try counts. */
 static SweepKey *place_of(Sweep *sweep, const char *key, uint32_t n_script)
 {
     for (uint32_t k = 0; k < n_script; k++)
@@ -84,7 +87,7 @@ static const char **values_of(const SweepKeys *keys, uint32_t index, Arena *aren
     return values;
 }
 
-/* Reads FILE, a sweep's script or a plan's. */
+/* Reads FILE, which is the script of a sweep or of a plan. */
 static bool open_file(Cli *cli, Sweep *sweep)
 {
     if (session_is_text(cli->args[0]))
@@ -121,8 +124,9 @@ static TextList settings_of(const Sweep *sweep, uint32_t combination)
     return list;
 }
 
-/* Returns the plan under --set, for the conditions. NULL if there are no conditions, or if the plan
- * cannot be read; in that case each point reports its own errors. */
+/* Returns the plan with the settings of --set, for conditions that name the plan's sizes. Returns
+ * NULL if there are no conditions. Also returns NULL if the plan cannot be read: each point then
+ * reports its own errors. */
 static const Config *plan_of(Cli *cli, const Sweep *sweep)
 {
     if (cli->options.sweep.where.n == 0 && sweep->script == NULL) return NULL;
@@ -134,8 +138,8 @@ static const Config *plan_of(Cli *cli, const Sweep *sweep)
     return session_read(sweep->path, &options, cli->arena, config, &graph, &told) ? config : NULL;
 }
 
-/* Lists the settings of every combination that --where keeps and that belongs to this shard, in
- * order. Returns NULL after diagnostics. A shard may be empty. */
+/* Returns the settings of all combinations that satisfy --where and belong to this shard, in order.
+ * A shard may be empty. Returns NULL after diagnostics. */
 static TextList *all_settings(Sweep *sweep)
 {
     Cli *cli = sweep->cli;
@@ -162,7 +166,7 @@ static TextList *all_settings(Sweep *sweep)
     return n_kept > 0 ? all : NULL;
 }
 
-/* Quotes a word for the shell. */
+/* Appends a word in the quotes that a shell needs. */
 static void quote(Str *out, const char *word)
 {
     if (word[0] != 0 && word[strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -175,8 +179,9 @@ static void quote(Str *out, const char *word)
     str_add(out, "'");
 }
 
-/* Checks a sweep before its job is written, because a job that fails wastes its turn in the queue.
- * At least one of the first points must load, and each part of the sweep must have a point. */
+/* Checks a sweep before the script of its job is printed, because a job that fails has waited in
+ * the queue for nothing. One of the first points must load, and each part of the sweep must have a
+ * point. */
 static bool slurm_can_start(Cli *cli, const PointJob *job)
 {
     if (cli->options.sweep.slurm > job->n)
@@ -203,8 +208,8 @@ static bool slurm_can_start(Cli *cli, const PointJob *job)
     return fine;
 }
 
-/* Prints the same command as an array job. Each part writes a store of its own, because a store on
- * a network file system cannot be shared. */
+/* Prints the script of an array job that runs the same command in parts. Each part writes a store
+ * of its own, because a store on a network file system cannot be shared. */
 static void slurm_script(Cli *cli)
 {
     Str text = str_in(cli->arena), *out = &text;
@@ -235,8 +240,7 @@ static void slurm_script(Cli *cli)
         str_add(&cli->out, str_text(out));
 }
 
-/* If there are more shards than points, a part of an array job has nothing to do, which is not an
- * error. */
+/* If there are more parts than points, some parts have nothing to do. This is no error. */
 static void empty_shard(Cli *cli)
 {
     if (cli->json == NULL) {
@@ -248,17 +252,18 @@ static void empty_shard(Cli *cli)
     json_put(cli->json, "rows", json_array());
 }
 
-/* Creates the sweep's row in the store, then decides its points. */
+/* Adds the sweep to the store, and then simulates its points. */
 static bool decide_stored(Cli *cli, PointJob *job, SweepRows *rows)
 {
     if (cli->options.no_store) return points_decide(job, rows);
     Store *store = store_open(cli->options.db, false, &cli->diag);
     if (store == NULL) return false;
     job->sweep = sweep_begin(cli, store, job->path, job->settings, job->n);
-    /* the processes open it again, because SQLite connections do not survive a fork */
+    /* each process opens the store itself, because SQLite's connections do not survive a fork */
     store_close(store);
     if (job->sweep == 0 || !points_decide(job, rows)) return false;
-    Diag unseen = diag_in(cli->arena); /* the points have already reported a full disk */
+    /* points that could not be stored have reported a full disk already */
+    Diag unseen = diag_in(cli->arena);
     store = store_open(cli->options.db, false, &unseen);
     if (store != NULL) sweep_end(store, job->sweep, &unseen);
     store_close(store);
@@ -267,7 +272,8 @@ static bool decide_stored(Cli *cli, PointJob *job, SweepRows *rows)
 
 /* ---- the best plan under other programs */
 
-/* Everything that the lines about the best plan depend on, except the scripts. */
+/* Returns the hash of everything on which the lines about the best plan depend, except
+ * the scripts. */
 static Hash128 key_of_best(const Cli *cli, const char *path, const PlanOptions *o)
 {
     const char *asked =
@@ -276,13 +282,13 @@ static Hash128 key_of_best(const Cli *cli, const char *path, const PlanOptions *
     return hash_bytes(asked, strlen(asked));
 }
 
-/* Prints the lines that an earlier sweep stored. Returns false if there are none, or if a script
- * has changed since. */
+/* Prints the lines about the best plan if an earlier sweep stored them. Returns false if none did,
+ * or if a script has changed since. */
 static bool found_best(Cli *cli, const char *path, const PlanOptions *o, Store *store)
 {
     FoundAnswer found;
     KnownScripts scripts = {.fresh = {NULL, 0, 0}};
-    Diag ignored = diag_in(cli->arena); /* without the store the lines are made again */
+    Diag ignored = diag_in(cli->arena); /* without the store, the lines are computed again */
     if (store == NULL ||
         !store_find_answer(store, key_of_best(cli, path, o), cli->arena, &found, &ignored) ||
         !recipe_is_fresh(&scripts, &found, path, cli->arena))
@@ -298,7 +304,7 @@ static void keep_best(Cli *cli, const char *path, const PlanOptions *o, Recipe *
                       const char *text, Store *store)
 {
     if (store == NULL || recipe->scripts.n == 0) return;
-    Diag ignored = diag_in(cli->arena); /* the points themselves are stored */
+    Diag ignored = diag_in(cli->arena); /* only these lines are lost; the points are in the store */
     json_t *said = json_object();
     json_text(said, "text", text);
     char *answer = json_dumps(said, JSON_COMPACT);
@@ -312,7 +318,7 @@ static void keep_best(Cli *cli, const char *path, const PlanOptions *o, Recipe *
 
 static void tell_best(Cli *cli, const char *path, const PlanOptions *options, Store *store)
 {
-    Diag told = diag_in(cli->arena); /* the point has already printed its warnings */
+    Diag told = diag_in(cli->arena); /* the warnings were printed with the point */
     Config *config = arena_alloc(cli->arena, sizeof *config);
     Graph graph;
     Recipe recipe = {.head = ""};
@@ -336,15 +342,15 @@ static void tell_best(Cli *cli, const char *path, const PlanOptions *options, St
     plan_file_close(cli);
 }
 
-/* The ranking holds for one executor, so the best plan is also simulated for each framework that
- * could run it. */
+/* Simulates the best plan for each framework that could run it, because the ranking holds for only
+ * one executor. */
 static void whose_of_best(Cli *cli, const PointJob *job, const SweepRows *rows)
 {
     if (cli->json != NULL || cli->options.sweep.csv || rows->n == 0) return;
     if (rows->at[0].status != SWEEP_fits || rows->at[0].unmet) return;
     const TextList *own = &job->settings[rows->at[0].index];
     for (uint32_t i = 0; i < own->n; i++) list_push(cli->arena, &cli->options.set, own->at[i]);
-    /* the processes that decided the points have ended */
+    /* threads are allowed again: the processes that simulated the points have ended */
     parallel_allow(jobs_number(cli->options.jobs, MOST_JOBS));
     const PlanOptions quick = {.unproven = true};
     const PlanOptions options = plan_file_options(cli, &quick);

@@ -1,6 +1,6 @@
-/* tandem fit --tokens: prints the duration of a training run by the number of nodes, and the least
- * number that meets a deadline or a budget. Each number of nodes is simulated as a plan of its
- * own. */
+/* tandem fit --tokens: prints how long a training takes on different numbers of nodes. Also prints
+ * the smallest number of nodes that meets a deadline or a budget. The plan is simulated for each
+ * number of nodes. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -13,14 +13,14 @@ static const uint32_t MOST_NODES = 16384;
 
 typedef struct GpuQuestion {
     Cli *cli;
-    uint32_t nodes[MOST_NUMBERS]; /* [rows.n] in order */
+    uint32_t nodes[MOST_NUMBERS]; /* [rows.n]: the numbers of nodes, in increasing order */
     TextList settings[MOST_NUMBERS];
     uint32_t n;
     SweepRows rows;
 } GpuQuestion;
 
-/* Lists the numbers of nodes whose data ranks divide the batch. One data axis grows: dp_replicate
- * if nothing is sharded, otherwise dp_shard. The other axes keep their sizes. */
+/* Lists the numbers of nodes for which the batch divides evenly over the data ranks. Only one axis
+ * of the mesh grows with the nodes: dp_replicate if nothing is sharded, otherwise dp_shard. */
 static void list_nodes(GpuQuestion *q, const Config *config, const TextList *also)
 {
     Arena *arena = q->cli->arena;
@@ -29,7 +29,7 @@ static void list_nodes(GpuQuestion *q, const Config *config, const TextList *als
     const int64_t data = config_data_ranks(config);
     const bool whole = config_ranks(config, axes_with(AXIS_UNITS)) == 1 && data > 1;
     const char *grows = whole ? "mesh.dp_replicate=" : "mesh.dp_shard=";
-    int64_t model = 1; /* ranks over which a sequence or a part of the model is divided */
+    int64_t model = 1; /* product of the axes other than the two data axes */
     for (uint32_t a = 0; a < AXIS_NAMES; a++) model *= config->axis_size[a];
     model /= data;
     for (uint32_t nodes = 1; nodes <= MOST_NODES && q->n < MOST_NUMBERS; nodes++) {
@@ -52,8 +52,8 @@ static const SweepRow *row_of(const GpuQuestion *q, uint32_t i)
     return row->status == SWEEP_fits && row->tokens_per_s > 0 ? row : NULL;
 }
 
-/* Prints one row for each number of nodes. The efficiency compares the speed of a GPU with its
- * speed on the fewest nodes. */
+/* Prints a row for each number of nodes. The efficiency is the speed of a GPU / its speed on the
+ * smallest number of nodes. */
 static void report_table(const GpuQuestion *q)
 {
     Cli *cli = q->cli;
@@ -99,8 +99,8 @@ static void report_table(const GpuQuestion *q)
         json_decref(list);
 }
 
-/* Reports which numbers of nodes meet the deadline and the budget. If none does, names the nearest
- * miss. */
+/* Prints which numbers of nodes meet the deadline and the budget. If none does, prints the one that
+ * misses them by the least. */
 static void report_limits(const GpuQuestion *q)
 {
     Cli *cli = q->cli;

@@ -1,5 +1,5 @@
-/* Each process writes its results to an unnamed file of its own; the parent reads the files when
- * all processes have ended. */
+/* Divides work among processes. Each process writes its results to a temporary file without a name.
+ * The parent reads these files when all processes have ended. */
 #include "cli/sweep/jobs.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ uint32_t jobs_number(uint32_t wanted, uint32_t n_work)
 }
 
 /* ---- an interruption */
-static const char *kept_text; /* a signal handler has no argument */
+static const char *kept_text; /* global, because a signal handler has no argument */
 static volatile sig_atomic_t interrupted;
 
 void jobs_on_interrupt(const char *kept)
@@ -35,7 +35,8 @@ static void on_interrupt(int number)
     interrupted = number;
 }
 
-/* The terminal signals the child processes, too. The parent waits for them, and then ends. */
+/* The terminal sends a signal to the child processes, too. The parent waits for their end, and then
+ * ends itself. */
 static void watch(struct sigaction old[2])
 {
     static const int numbers[] = {SIGINT, SIGTERM};
@@ -61,8 +62,8 @@ static pid_t start(const Worker *job, JobWork work, void *self)
     fflush(NULL);
     const pid_t parent = getpid(), pid = fork();
     if (pid != 0) return pid;
-    /* If the command ends, its work processes end too, even if only the first process got the
-     * signal. */
+    /* If the parent ends, its child processes must end, too, even if only the parent got
+     * a signal. */
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) _exit(1);
     work(self, job);
@@ -72,10 +73,11 @@ static pid_t start(const Worker *job, JobWork work, void *self)
 void job_item_done(const Worker *job)
 {
     ssize_t written = job->count >= 0 ? write(job->count, "", 1) : 0;
-    (void)written; /* an incomplete count is harmless */
+    (void)written; /* a byte that is lost only makes the shown count too small */
 }
 
-/* Each byte stands for a finished item. The pipe ends when the last process has ended. */
+/* Shows the progress. Each byte in the pipe stands for a finished item. The pipe is closed when the
+ * last process has ended. */
 static void follow(Progress *progress, int count)
 {
     char bytes[64];
@@ -100,7 +102,7 @@ bool jobs_fork(Cli *cli, uint32_t n_jobs, uint32_t n_work, JobWork work, void *s
             fine = cli_error(cli, FAULT_internal, "job-process", "cannot start a process: %s",
                              strerror(errno));
     }
-    watch(old); /* called after the children have started, so they keep the default action */
+    watch(old); /* called only after the children have started, so that signals end them as usual */
     if (watched) {
         close(count[1]);
         follow(&progress, count[0]);

@@ -8,19 +8,22 @@
 
 enum { MOST_JOBS = 64 };
 typedef struct Worker {
-    /* this process does every n_jobs-th item of the work, beginning with item `index` */
+    /* index: number of this process; the process does the items index, index + n_jobs, index + 2
+     * n_jobs, ... */
     uint32_t index, n_jobs;
-    FILE *file; /* data written here arrives in the parent */
-    int count;  /* descriptor for counting finished items; -1: the count is not shown */
+    FILE *file; /* the parent can read the data that the process writes here */
+    /* file descriptor to which the process writes a byte for each finished item; -1: no count is
+     * shown */
+    int count;
 } Worker;
 typedef void (*JobWork)(void *self, const Worker *job);
 void job_item_done(const Worker *job);
 
-/* Returns the number of processes: `wanted`, or the number of cores if it is 0, but at most
- * `n_work`. */
+/* Returns the number of processes to start: `wanted`, or the number of cores if `wanted` is 0, but
+ * at most `n_work`. */
 uint32_t jobs_number(uint32_t wanted, uint32_t n_work);
-/* From now on, if the user interrupts the command, it prints `kept` (NULL: nothing) and ends with
- * the same signal. */
+/* If the user interrupts the command from now on, prints `kept` (NULL: nothing), and ends the
+ * process with the same signal. */
 void jobs_on_interrupt(const char *kept);
 /* Calls work(self, worker) in n_jobs processes and waits for all of them. Sets file[i] to a
  * temporary file with the output of process i, positioned at its start; NULL if the file could not

@@ -1,22 +1,22 @@
-/* The order in which processes decide the points of a sweep. Points that differ only in their
- * cluster or runtime often have the same plan, which a process makes once if these points follow
- * each other (session/reuse.c). The order changes no result. */
+/* The order in which processes simulate the points of a sweep. Points that differ only in their
+ * cluster or runtime often have the same plan. A process makes this plan only once if these points
+ * follow each other (session/reuse.c). The order changes no result. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/sweep/point.h"
 #include "planner/front/keys/fields.h"
 
-/* Several pieces for each process, so that all processes end at about the same time. */
+/* several pieces of work for each process, so that all processes end at about the same time */
 enum { PIECES_OF_A_JOB = 4 };
 
-/* A point, and the parts of its settings. Part [0] has all settings but those of hardware and
- * runtime; part [1] has the runtime's. Points are grouped by part [0], and in each group by part
- * [1]. */
+/* A point and its settings in two parts. Part [1] has the settings of the runtime. Part [0] has all
+ * other settings except those of the cluster. Points with equal parts [0] form a group, and are
+ * sorted by part [1] inside it. */
 enum { PARTS = 2 };
 typedef struct GroupedPoint {
     Hash128 part[PARTS];
-    uint32_t leader[PARTS]; /* the first point whose parts are equal, up to this part */
+    uint32_t leader[PARTS]; /* [k]: the first point that has the same parts 0 to k */
     uint32_t index;
 } GroupedPoint;
 
@@ -25,7 +25,8 @@ static bool is_in(const char *setting, const char *table)
     return field_is_in(setting, strcspn(setting, "="), table, strlen(table));
 }
 
-/* Returns the number of the part to which a setting belongs; PARTS: to none. */
+/* Returns the part to which a setting belongs, or PARTS for a setting of the cluster, which belongs
+ * to none. */
 static uint32_t part_of(const char *setting)
 {
     if (is_in(setting, "cluster") || is_in(setting, "gpu")) return PARTS;
@@ -56,7 +57,7 @@ static int by_leaders(const void *a, const void *b)
     return x->index < y->index ? -1 : 1;
 }
 
-/* Sets the leaders of part k. Points with equal parts follow each other. */
+/* Sets leader[k] of all points. Points with equal parts must follow each other. */
 static void find_leaders(GroupedPoint *place, uint32_t n, uint32_t k)
 {
     const size_t bytes = (k + 1) * sizeof place->part[0];

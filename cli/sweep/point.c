@@ -2,7 +2,7 @@
  * is killed, these are kept, and the same command finds them again. A point that was decided before
  * is looked up. Its key consists of the settings, the build and the measured costs; the scripts are
  * compared by content. No script runs for it. */
-#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
+#define _DEFAULT_SOURCE /* for MAP_ANONYMOUS */
 #include "cli/sweep/point.h"
 
 #include <assert.h>
@@ -18,21 +18,21 @@
 #include "planner/base/cores.h"
 #include "planner/base/log.h"
 
-/* A process that decides points. */
+/* A process that simulates points. */
 typedef struct Decider {
     const PointJob *job;
-    Store *store;        /* NULL: nothing is stored or found */
-    Arena *kept;         /* outlives a point */
-    FrontScript *script; /* held open for all points */
-    PlanReuse *reuse;    /* NULL: no points differ only in their cluster or runtime */
+    Store *store;        /* NULL: results are neither stored nor looked up */
+    Arena *kept;         /* memory that is not freed between points */
+    FrontScript *script; /* the plan's script, which stays open for all points */
+    PlanReuse *reuse;    /* plans that points share; NULL: no two points share one */
     KnownScripts scripts;
-    const char *context; /* the part of the key that all points share */
+    const char *context; /* the part of a point's key that is the same for all points */
     const char *build;
-    const char *no_store; /* the reason if the store cannot be opened in this process */
+    const char *no_store; /* the reason why this process cannot open the store; NULL: it can */
 } Decider;
 
-/* Returns the first error that explains why there are no numbers, or else the first "does not
- * fit". */
+/* Returns the first error that explains why a point has no numbers. If there is none, returns the
+ * first error "does not fit". */
 static const Diagnostic *first_error(const Diag *d, bool infeasible)
 {
     for (uint32_t i = 0; i < d->items.n; i++)
@@ -42,8 +42,8 @@ static const Diagnostic *first_error(const Diag *d, bool infeasible)
     return NULL;
 }
 
-/* Returns the bytes of weights and gradients that the slowest rank gathers and reduces in a
- * step. */
+/* Returns how many bytes of weights and gradients the slowest rank gathers and reduces in
+ * a step. */
 static uint64_t unit_bytes(const RunRecord *r)
 {
     uint64_t bytes = 0;
@@ -86,7 +86,7 @@ void point_status(json_t *row, SweepStatus status, const Diagnostic *error)
     if (error != NULL) json_put(row, "error", diagnostic_json(error));
 }
 
-/* Keeps the warnings of a point, because the table prints the warnings that all points share. */
+/* Adds the warnings of a point to its answer, because the table needs those that all share. */
 static void put_warnings(json_t *row, const Diag *d)
 {
     json_t *list = json_array();
@@ -98,8 +98,8 @@ static void put_warnings(json_t *row, const Diag *d)
     json_put(row, "warnings", list);
 }
 
-/* Compiles, proves and simulates a point. Returns false after diagnostics, or if the plan has fewer
- * micro-batches and these do not give the step's time. */
+/* Compiles, proves and simulates a point. Returns false after diagnostics, or if the plan has too
+ * few micro-batches to compute the time of the whole step. */
 static bool predict_point(const Decider *decider, Cli *one, const Config *config, Graph *graph,
                           const PlanOptions *load, PlanFile **file, Prediction *prediction)
 {
@@ -116,8 +116,9 @@ static bool predict_point(const Decider *decider, Cli *one, const Config *config
            predict(one, *file, decider->store, &options, true, prediction);
 }
 
-/* Enters the speed of a point that fits. A search will probably report such a point, so its plan is
- * proven while it is there. If the proof fails, the search tries it again and reports the error. */
+/* Enters the speed of a point that fits into the list of best speeds. A search will probably report
+ * such a point, so its plan is proven now. If the proof fails, the search repeats it and reports
+ * it. */
 static void enter(const PointJob *job, Cli *one, const PlanFile *file, double speed, json_t *row)
 {
     Diag told = diag_in(one->arena);
@@ -128,8 +129,8 @@ static void enter(const PointJob *job, Cli *one, const PlanFile *file, double sp
     best_enter(job->best, speed);
 }
 
-/* Makes the answer of a point: loads, compiles, proves and simulates it as `sim` would. `recipe`
- * gets the settings and scripts that it used; `unstored` is true if the store refused it. */
+/* Makes the answer for a point: loads, compiles, proves and simulates it as `sim` does. `recipe`
+ * receives its settings and scripts. `unstored` becomes true if the run could not be stored. */
 static json_t *answer_of(const Decider *decider, Cli *one, uint32_t index, Recipe *recipe,
                          bool *unstored)
 {
@@ -185,7 +186,7 @@ static json_t *answer_of(const Decider *decider, Cli *one, uint32_t index, Recip
     return row;
 }
 
-/* Returns the hash of everything that an answer depends on, except the scripts. */
+/* Returns the hash of everything on which an answer depends, except the scripts. */
 static Hash128 key_of(const Decider *decider, const Cli *one)
 {
     const PlanOptions told = {.set = one->options.set.at,
@@ -199,8 +200,8 @@ static Hash128 key_of(const Decider *decider, const Cli *one)
     return hash_bytes(str_text(&key), key.n);
 }
 
-/* Another program may have written the answer. True if all numbers that a table reads exist and are
- * possible. */
+/* True if an answer from the store has all numbers that a table reads, and possible ones. Another
+ * program may have written it. */
 static bool is_answer(const json_t *row)
 {
     const json_int_t status = json_integer_value(json_object_get(row, "status"));
@@ -225,8 +226,8 @@ static json_t *found_answer(Decider *decider, const Cli *one, Hash128 key, Diag 
     return NULL;
 }
 
-/* Stores an answer, unless the scripts did not end. Then their list is missing, and a later command
- * could not check whether they have changed. */
+/* Stores an answer. It is not stored if the scripts did not run to their end, because the list of
+ * scripts is then incomplete, and a later command could not tell whether they have changed. */
 static void keep_answer(const Decider *decider, Cli *one, Hash128 key, Recipe *recipe,
                         const json_t *row)
 {
@@ -238,7 +239,7 @@ static void keep_answer(const Decider *decider, Cli *one, Hash128 key, Recipe *r
     free(text);
 }
 
-/* Decides one point and writes its answer as one line of JSON. */
+/* Makes the answer for one point, and writes it as one line of JSON. */
 static void decide(Decider *decider, uint32_t index, Arena *arena, FILE *out)
 {
     const PointJob *job = decider->job;
@@ -260,8 +261,7 @@ static void decide(Decider *decider, uint32_t index, Arena *arena, FILE *out)
         Recipe recipe = {.head = ""};
         bool unstored = false;
         row = answer_of(decider, &one, index, &recipe, &unstored);
-        /* The time bound depends on the results of other points, so such an answer is not stored.
-         */
+        /* an answer that a time bound gave depends on the other points, so it is not stored */
         const json_t *error = json_object_get(row, "error");
         const char *rule = json_string_value(json_object_get(error, "rule"));
         if (rule != NULL && strcmp(rule, "bound-time") == 0) unstored = true;
@@ -287,8 +287,8 @@ static void decide(Decider *decider, uint32_t index, Arena *arena, FILE *out)
     json_decref(row);
 }
 
-/* Names this machine. The name includes the BLAS library only if the store has measured costs. No
- * other cost depends on it, and loading the library takes long. */
+/* Returns the name of this machine. It contains the BLAS library only if the store has measured
+ * costs. Other costs do not depend on this library, and loading it takes long. */
 static const char *machine_of(const Decider *decider, Diag *d)
 {
     if (measured_any(decider->store, d)) return machine_key(decider->kept);
@@ -296,7 +296,7 @@ static const char *machine_of(const Decider *decider, Diag *d)
                        (unsigned)cores_online());
 }
 
-/* Returns the part of the key that all points of this process share. */
+/* Returns the part of a point's key that is the same for all points of this process. */
 static const char *context_of(const Decider *decider, Diag *d)
 {
     const Options *o = &decider->job->cli->options;
@@ -314,8 +314,7 @@ static void work(void *self, const Worker *worker)
     Arena *kept = arena_new(), *arena = arena_new();
     Diag diag = diag_in(kept);
     Decider decider = {.job = job, .kept = kept, .build = build_name(kept)};
-    /* Points need the same memory one after the other, so each point reuses the memory of the
-     * previous one. */
+    /* let malloc keep freed memory, because each point needs about as much as the one before */
     mallopt(M_MMAP_THRESHOLD, 1 << 30);
     mallopt(M_TRIM_THRESHOLD, 1 << 30);
     const Options *o = &job->cli->options;
@@ -356,7 +355,7 @@ static const char *text_of(const json_t *row, const char *key, Arena *arena)
     return text != NULL ? arena_dup(arena, text) : NULL;
 }
 
-/* Reads the warnings of a point. An entry without its texts is left out. */
+/* Reads the warnings from the answer for a point. Leaves out an entry without texts. */
 static void hear_warnings(const json_t *row, Arena *arena, SweepRow *to)
 {
     size_t i;
@@ -373,7 +372,7 @@ static void hear(FILE *file, Arena *arena, SweepRows *rows)
     json_t *line;
     while ((line = json_loadf(file, JSON_DISABLE_EOF_CHECK, NULL)) != NULL) {
         uint32_t index = (uint32_t)count_of(line, "index");
-        assert(index < rows->n); /* one of our own processes wrote it */
+        assert(index < rows->n); /* a process of this command wrote it */
         rows->at[index] =
             (SweepRow){.index = index,
                        .status = (SweepStatus)count_of(line, "status"),
@@ -409,7 +408,7 @@ static uint32_t jobs_of(const PointJob *job)
     return jobs_number(job->cli->options.jobs, job->n_order);
 }
 
-/* Decides the points of job->order; each process takes the next piece that no process has taken. */
+/* Simulates the points of job->order. Each process takes one piece of them after the other. */
 static bool decide_order(PointJob *job, SweepRows *rows)
 {
     FILE *file[MOST_JOBS] = {NULL};
@@ -431,8 +430,8 @@ static bool decide_order(PointJob *job, SweepRows *rows)
     return fine;
 }
 
-static const SweepRows *bounded; /* the rows that by_bound compares, because qsort passes no
-                                  * argument */
+/* the rows that by_bound compares; global, because qsort gives its function no argument */
+static const SweepRows *bounded;
 
 static int by_bound(const void *a, const void *b)
 {
@@ -442,8 +441,9 @@ static int by_bound(const void *a, const void *b)
     return i < k ? -1 : 1;
 }
 
-/* First bounds every point. Then decides the remaining points in the order of their time bounds.
- * This order finds the best points early, and their speeds reject the rest. */
+/* First computes a lower bound of the step time of every point, then simulates points in the order
+ * of these bounds. So the best points are found early, and their speeds rule out most of the
+ * others. */
 static bool decide_by_bounds(PointJob *job, SweepRows *rows)
 {
     job->bounds_only = true;
@@ -486,7 +486,7 @@ bool points_decide(const PointJob *job, SweepRows *rows)
         cli_error(cli, FAULT_store, "store-error", "%s was not stored: %s",
                   point_text(cli->arena, &job->settings[i], ""),
                   row->index == i ? row->unstored : "its process wrote nothing");
-        break; /* the others would fail in the same way */
+        break; /* the remaining points would fail for the same reason */
     }
     for (uint32_t i = 0; i < rows->n; i++) {
         const SweepRow *row = &rows->at[i];

@@ -1,4 +1,4 @@
-/* Rejects points by lower bounds, before they are compiled. */
+/* Rules out points by lower bounds of their memory and time, before they are compiled. */
 #include <inttypes.h>
 #include <sched.h>
 #include <string.h>
@@ -7,8 +7,9 @@
 #include "session/bound.h"
 #include "session/bound_layers.h"
 
-/* Locks the list of best speeds. Returns false if another process keeps the lock. A process that
- * was killed may keep it for ever. The search is correct without the list; it only takes longer. */
+/* Locks the list of best speeds. Returns false if another process holds the lock for too long: a
+ * process that was killed never releases it. Without the list the search only takes longer, and its
+ * result is the same. */
 static bool take_turn(BestSpeeds *best)
 {
     enum { MOST_TRIES = 100000 };
@@ -45,13 +46,14 @@ static bool reject(json_t *row, uint64_t bytes, const char *rule, const char *te
     return true;
 }
 
-/* Measured kernels may be faster than the kernel models of the time bounds. */
+/* Returns true if bounds of time hold for this point. They come from models of kernels, and
+ * measured kernels may be faster. */
 static bool is_timed(const PointJob *job, const Cli *one, Ps step_ps)
 {
     return job->best != NULL && step_ps > 0 && one->options.machine == NULL;
 }
 
-/* Returns the tokens of a second in which a step takes this time. */
+/* Returns the tokens per second of a step that takes this time. */
 static double speed_of(const Config *c, Ps step_ps)
 {
     return (double)c->global_batch * (double)c->seq * PS_PER_S / (double)step_ps;
@@ -72,7 +74,7 @@ static bool is_too_slow(const PointJob *job, Cli *one, const Config *config, con
                               graph_counts(graph), N_BEST));
 }
 
-/* By the weights, gradients, moments and activations of all ranks together. */
+/* Rules out a point by the sum of weights, gradients, moments and activations of all ranks. */
 static bool is_too_large(Cli *one, const Device *device, const Bounds *b, json_t *row)
 {
     Arena *arena = one->arena;
@@ -87,7 +89,7 @@ static bool is_too_large(Cli *one, const Device *device, const Bounds *b, json_t
                               str_bytes(arena, b->kept_bytes), str_bytes(arena, usable)));
 }
 
-/* By the bytes that live at one time. */
+/* Rules out a point by the bytes that one rank must hold at the same time. */
 static bool is_too_full(Cli *one, uint64_t need, uint64_t usable, json_t *row)
 {
     if (need <= usable) return false;
@@ -96,7 +98,7 @@ static bool is_too_full(Cli *one, uint64_t need, uint64_t usable, json_t *row)
                               str_bytes(one->arena, need), str_bytes(one->arena, usable)));
 }
 
-/* By the memory of a plan of fewer micro-batches. */
+/* Rules out a point by the memory of a plan with fewer micro-batches. */
 static bool shorter_decides(Cli *one, const Config *config, Graph *graph, const PlanOptions *load,
                             json_t *row)
 {
@@ -104,7 +106,7 @@ static bool shorter_decides(Cli *one, const Config *config, Graph *graph, const 
     shorter.fewer = bound_microbatches(config);
     shorter.by_period = shorter.unplaced = shorter.unproven = true;
     if (shorter.fewer == 0) return false;
-    Diag told = diag_in(one->arena); /* the whole plan reports the same error */
+    Diag told = diag_in(one->arena); /* the plan of all micro-batches would report the same error */
     const PlanFile *file = session_compile(config, graph, &shorter, one->arena, &told);
     if (file == NULL || file->plan->programs.n == 0) return false;
     const Capacity c = session_capacity(file, one->arena);
@@ -112,14 +114,16 @@ static bool shorter_decides(Cli *one, const Config *config, Graph *graph, const 
                        usable_bytes(c.device_bytes, c.reserved_bytes), row);
 }
 
-/* A close bound is worth its time unless ten points are likely to be faster than this one. */
+/* True if a tight bound is worth its time. It is not if ten points are likely to be faster than
+ * this one anyway. */
 static bool is_worth_it(const PointJob *job, const Cli *one, const Config *config, Ps step_ps)
 {
     return !job->bounds_only || !is_timed(job, one, step_ps) ||
            speed_of(config, step_ps) >= best_least(job->likely);
 }
 
-/* Decides by plans of a few layers. `step_ps` is the rough bound, and receives a closer one. */
+/* Rules out a point by the time of plans with only a few layers. `step_ps` has the rough bound, and
+ * receives the tight one. */
 static bool layers_decide(const PointJob *job, Cli *one, const Config *config, Graph *graph,
                           const PlanOptions *load, Ps *step_ps, json_t *row)
 {

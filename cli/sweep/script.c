@@ -1,5 +1,5 @@
-/* tandem sweep FILE.lua: the points come from `vary` and `where` of the script; `require` and
- * `score` judge their results. Everything else works as with --try. */
+/* tandem sweep FILE.lua: `vary` and `where` of the script give the points, and `require` and
+ * `score` judge their results. All other steps are the same as with --try. */
 #include <string.h>
 
 #include "cli/sweep/sweep.h"

@@ -1,5 +1,5 @@
-/* Makes a point of every combination of sizes that divide evenly. All other conditions are left to
- * the passes: a refusal is also an answer. */
+/* Lists the points of a search: every combination of sizes that divide evenly. Other conditions are
+ * left to the passes, whose refusal also tells the user something. */
 #include "cli/sweep/space.h"
 
 #include <inttypes.h>
@@ -12,14 +12,14 @@
 enum { MOST_POINTS = 100000, MOST_STAGES = 16, MOST_MICRO = 16, MOST_SPLIT = 8 };
 enum { LONG_TOKENS = 32768 };
 
-/* The properties of the model and the script that determine the space. */
+/* The properties of the model and of the script on which the points depend. */
 typedef struct SpaceFacts {
     const Config *config;
     uint32_t n_ranks, per_node, layers, heads, kv_heads;
     int64_t experts;
 } SpaceFacts;
 
-/* One way to use the ranks. */
+/* A mesh: one way to use the ranks. */
 typedef struct MeshUse {
     uint32_t size[AXIS_NAMES];
 } MeshUse;
@@ -34,8 +34,8 @@ static AxisNames copies_axes(void)
     return axes_cutting(INDEX_samples) & ~axes_with(AXIS_STATES);
 }
 
-/* True if a pass splits the model over this axis. The two data axes have no such pass; they get the
- * ranks that the other axes leave. */
+/* True if a pass divides the model over this axis. The two data axes have no such pass. They get
+ * the ranks that the other axes leave. */
 static bool is_of_model(AxisName axis)
 {
     return axis_info(axis)->pass != NULL;
@@ -85,7 +85,7 @@ static bool is_listed(const SpaceFacts *f, AxisName axis)
     return false;
 }
 
-/* True if the sizes of model and batch allow n ranks along the axis. */
+/* True if the axis can have n ranks, as far as the sizes of model and batch decide this. */
 static bool may_have(const SpaceFacts *f, AxisName axis, uint32_t n)
 {
     const AxisInfo *info = axis_info(axis);
@@ -106,7 +106,7 @@ static uint32_t most_ranks(const SpaceFacts *f, AxisName axis)
     return MOST_SPLIT;
 }
 
-/* A setting that the command line fixes is not a dimension of the space. */
+/* True if the command line fixes this setting. The search then does not vary it. */
 static bool is_fixed(const Cli *cli, const char *key)
 {
     const size_t n = strlen(key);
@@ -116,8 +116,8 @@ static bool is_fixed(const Cli *cli, const char *key)
     return false;
 }
 
-/* True if the command line fixes the size at another value. A value of -1 stands for all ranks that
- * remain, so it fixes nothing. */
+/* True if the command line fixes the size of an axis at another value. The value -1 stands for all
+ * remaining ranks, so it fixes nothing. */
 static bool is_other(const Cli *cli, const char *key, uint32_t value)
 {
     const size_t n = strlen(key);
@@ -140,8 +140,9 @@ static void add_count(Cli *cli, TextList *list, const char *key, int64_t value)
     add(cli, list, key, arena_print(cli->arena, "%" PRId64, value));
 }
 
-/* Lists the pass of the axis. If each axis of the pass has one rank, removes the pass. The script's
- * pipeline schedule may need another number of stages, so the proposal replaces it. */
+/* Adds the setting that lists the pass of this axis, or removes the pass if each of its axes has
+ * only one rank. A pipeline schedule of the script is replaced, because it may need another number
+ * of stages. */
 static void add_pass(Cli *cli, TextList *list, const SpaceFacts *f, const MeshUse *way,
                      AxisName axis)
 {
@@ -149,7 +150,8 @@ static void add_pass(Cli *cli, TextList *list, const SpaceFacts *f, const MeshUs
     const AxisNames all = axes_of_pass(spec->name);
     const bool listed = is_listed(f, axis), stages = axis_info(axis)->flags & AXIS_STAGES;
     const char *key = arena_print(cli->arena, "parallel.%s", spec->name);
-    if (axes_first(all) != axis) return; /* a pass is listed once, by its first axis */
+    /* a pass with several axes is added only once, with its first axis */
+    if (axes_first(all) != axis) return;
     if (ranks_of(way, all) == 1) {
         if (listed) add(cli, list, key, "none");
     } else if (spec->proposal != NULL && (!listed || stages)) {
@@ -185,10 +187,10 @@ static Hash128 hash_of(const TextList *list, Arena *arena)
     return hash_bytes(str_text(&text), text.n);
 }
 
-/* Enters the point into the table of points. Returns false if an equal point exists. */
+/* Adds the point to the table of points. Returns false if an equal point is in the table. */
 static bool is_new(Cli *cli, SearchSpace *space, const TextList *list)
 {
-    enum { SLOTS = 1 << 18 }; /* more than twice MOST_POINTS */
+    enum { SLOTS = 1 << 18 }; /* the table is never more than half full */
     _Static_assert(SLOTS > 2 * MOST_POINTS, "the table is never full");
     if (space->seen == NULL) space->seen = arena_array(cli->arena, SLOTS, sizeof *space->seen);
     const Hash128 hash = hash_of(list, cli->arena);
@@ -205,7 +207,7 @@ static void push(Cli *cli, SearchSpace *space, const TextList *list)
         space->n_left_out++;
         return;
     }
-    /* Only fixed settings can make two points equal. */
+    /* without fixed settings, no two points are equal */
     if (cli->options.set.n > 0 && !is_new(cli, space, list)) return;
     if (space->n == space->room) {
         const uint32_t room = space->room * 2 + 64;
@@ -217,19 +219,19 @@ static void push(Cli *cli, SearchSpace *space, const TextList *list)
     space->settings[space->n++] = *list;
 }
 
-/* Adds the points of one mesh: micro-batches, recomputation and sharding. */
+/* Adds the points of one mesh, which differ in micro-batch, recomputation and sharding. */
 static void add_points(Cli *cli, SearchSpace *space, const SpaceFacts *f, const MeshUse *way)
 {
     static const char *const recompute[] = {"none", "selective", "full"};
     const int64_t data = ranks_of(way, axes_cutting(INDEX_samples));
     const uint32_t stages = ranks_of(way, axes_with(AXIS_STAGES));
     const int64_t batch = f->config->global_batch;
-    /* over one rank, all ways to shard are equal */
+    /* on one rank, all strategies of sharding are the same */
     const uint32_t n_shardings = way->size[shards_axis()] > 1 ? 2 : 1;
     for (int64_t micro = 1; micro <= MOST_MICRO; micro *= 2) {
         if (batch % (micro * data) != 0) break;
         if (stages > 1 && batch / (micro * data) < stages)
-            break; /* such a pipeline would be mostly idle */
+            break; /* most of the time, such a pipeline would be idle */
         for (uint32_t r = 0; r < 3; r++)
             for (uint32_t shard = 0; shard < n_shardings; shard++) {
                 TextList list = {NULL, 0, 0};
@@ -245,7 +247,7 @@ static void add_points(Cli *cli, SearchSpace *space, const SpaceFacts *f, const 
     }
 }
 
-/* Divides the ranks that remain between shards (dp_shard) and copies (dp_replicate). */
+/* Divides the remaining ranks between dp_shard and dp_replicate. */
 static void add_data_ways(Cli *cli, SearchSpace *space, const SpaceFacts *f, MeshUse way)
 {
     const AxisName shards = shards_axis(), copies = axes_first(copies_axes());
@@ -254,7 +256,7 @@ static void add_data_ways(Cli *cli, SearchSpace *space, const SpaceFacts *f, Mes
     const uint32_t data = f->n_ranks / model;
     way.size[shards] = data;
     if (!is_other(cli, mesh_key(cli, shards), data)) add_points(cli, space, f, &way);
-    /* Weights are sharded within a node and copied between nodes. */
+    /* also try shard groups that stay within one node; their copies are then in other nodes */
     const uint32_t local = f->per_node / ranks_of(&way, ~(axes_with(AXIS_STAGES | AXIS_UNITS)));
     if (local < 2 || local >= data || data % local != 0) return;
     way.size[shards] = local;
@@ -262,7 +264,7 @@ static void add_data_ways(Cli *cli, SearchSpace *space, const SpaceFacts *f, Mes
     if (!is_other(cli, mesh_key(cli, shards), local)) add_points(cli, space, f, &way);
 }
 
-/* Tries each size of this mesh axis. For each size, tries the sizes of the axes inside it. */
+/* Tries each size of this mesh axis and, for each, all sizes of the axes inside it. */
 static void add_ways(Cli *cli, SearchSpace *space, const SpaceFacts *f, uint32_t a, MeshUse *way)
 {
     const AxisName axis = (AxisName)a;
@@ -284,7 +286,7 @@ static void add_ways(Cli *cli, SearchSpace *space, const SpaceFacts *f, uint32_t
     way->size[a] = 1;
 }
 
-/* Explains a --set that leaves no mesh to propose. */
+/* Returns the reason why a --set leaves no mesh. */
 static const char *why_empty(Cli *cli, const SpaceFacts *f)
 {
     const AxisName stages = axes_first(axes_with(AXIS_STAGES));
@@ -304,7 +306,7 @@ void space_of(Cli *cli, const Config *config, const Graph *graph, SearchSpace *s
     if (space->n == 0) space->empty = why_empty(cli, &f);
 }
 
-/* Returns the settings of the plan that a condition may ask for. */
+/* Returns the settings of the plan itself that a condition may name. */
 static TextList own_values(Cli *cli, const Config *config)
 {
     TextList list = {NULL, 0, 0};

@@ -1,34 +1,35 @@
-/* The space of a search: all legal layouts of this model on this cluster, as settings of the
- * script. */
+/* The points of a search: all layouts of this model on this cluster that are allowed, as settings
+ * of the script. */
 #ifndef TANDEM_CLI_SWEEP_SPACE_H
 #define TANDEM_CLI_SWEEP_SPACE_H
 
 #include "cli/sweep/point.h"
 
 typedef struct SearchSpace {
-    TextList *settings; /* [n] */
+    TextList *settings; /* [n]: the settings of each point */
     uint32_t n, room;
-    uint32_t n_ranks, n_left_out; /* n_left_out: points beyond the limit */
-    uint32_t own;                 /* index of the point of the plan itself; UINT32_MAX: it was left
-                                   * out */
-    const char *empty;            /* why no mesh can be proposed; NULL: some can */
-    Hash128 *seen; /* hashes of the points, in a table of slots; NULL: not needed yet */
+    /* n_left_out: number of points that were left out because there are too many */
+    uint32_t n_ranks, n_left_out;
+    /* index of the point that is the plan itself; UINT32_MAX: it is not among the points */
+    uint32_t own;
+    const char *empty; /* the reason why there is no mesh; NULL: there is one */
+    Hash128 *seen;     /* hash table of the points; NULL: not needed so far */
 } SearchSpace;
 
-/* Returns the size of the index that an axis splits: tokens, rows, columns, experts. 0: the model
- * has no such index, so the axis cannot serve it. INT64_MAX: the axis splits no index. */
+/* Returns how many tokens, rows, columns or experts the axis can divide among ranks. 0: the model
+ * has none of these, so the axis cannot be used. INT64_MAX: the axis divides none of these. */
 int64_t space_size(const Config *config, int64_t experts, AxisName axis);
 
-/* Returns the options with which the plan is read before a setting is chosen. If the script's own
- * number of data ranks does not fit the axes that --set fixes, dp_shard gets the ranks that remain,
+/* Returns the options with which the plan is read before the search has chosen settings. If the
+ * script's data ranks do not fit the axes that --set fixes, dp_shard gets the ranks that remain,
  * and *freed is set. */
 PlanOptions space_options(Cli *cli, bool *freed);
 
-/* Makes every combination of mesh axes, micro-batch, recomputation and sharding that the sizes of
- * model, batch and cluster allow. If `--set` fixes a setting, only that value is tried. */
+/* Lists every combination of mesh, micro-batch, recomputation and sharding that the sizes of model,
+ * batch and cluster allow. If --set fixes a setting, only its value is used. */
 void space_of(Cli *cli, const Config *config, const Graph *graph, SearchSpace *space);
 
-/* Adds the plan itself as a point, unless a --where excludes it. `freed` comes from
+/* Adds the plan itself as a point, unless a --where excludes it. `freed` is the result of
  * space_options. */
 void space_add_plan(Cli *cli, const Config *config, bool freed, SearchSpace *space);
 

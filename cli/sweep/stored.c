@@ -1,4 +1,4 @@
-/* Sweeps and their points in the store: which settings gave which run. */
+/* Stores sweeps and their points: which settings led to which run. */
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
@@ -33,7 +33,7 @@ int64_t sweep_begin(Cli *cli, Store *store, const char *script, const TextList *
     return id;
 }
 
-/* {"mesh.tp":"2"}: SQLite's own functions read it. */
+/* Returns settings as JSON, such as {"mesh.tp":"2"}, because SQLite can read JSON. */
 static const char *settings_json(const TextList *settings, Arena *arena)
 {
     Str out = str_in(arena);
@@ -54,7 +54,7 @@ bool sweep_put_point(Store *store, int64_t sweep, uint32_t point, const TextList
                      int64_t run, SweepStatus status, Arena *arena, Diag *d)
 {
     static const char *const words[] = {"ok", "infeasible", "invalid", "infeasible"};
-    assert(status < sizeof words / sizeof words[0]); /* only decided points are stored */
+    assert(status < sizeof words / sizeof words[0]); /* an open point is never stored */
     return db_run(store_db(store), d,
                   "INSERT OR REPLACE INTO sweep_point(sweep, point, settings, run, status) "
                   "VALUES(?,?,?,nullif(?, 0),?)",

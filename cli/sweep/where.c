@@ -1,6 +1,6 @@
-/* --where: a condition over the settings of a point. `tp*pp <= 64 and micro ~= 2` keeps the points
- * for which it is true. It is an expression of Lua. A name is a setting's key, an axis of the mesh,
- * or the last part of a key. */
+/* --where: a condition over the settings of a point, such as `tp*pp <= 64 and micro ~= 2`. Only
+ * points for which it is true are simulated. The condition is an expression in the syntax of Lua. A
+ * name in it is the key of a setting, an axis of the mesh, or the last word of a key. */
 #include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
@@ -9,17 +9,17 @@
 
 #include "cli/sweep/sweep.h"
 
-/* A number; or a text, which can only be compared. */
+/* A value in a condition: a number, or a text, which can only be compared. */
 typedef struct WhereValue {
     double number;
-    const char *text; /* NULL: a number */
+    const char *text; /* NULL: the value is a number */
 } WhereValue;
 
 typedef struct Condition {
     Cli *cli;
     const char *whole, *at;
-    const TextList *lists[2]; /* settings; if a key comes twice, the last one counts */
-    const Config *plan;       /* NULL: unknown */
+    const TextList *lists[2]; /* the settings; if a key comes twice, the last setting counts */
+    const Config *plan;       /* the plan, for sizes of axes; NULL: unknown */
     bool failed;
 } Condition;
 
@@ -47,7 +47,7 @@ static bool is_word(char letter)
     return isalnum((unsigned char)letter) || letter == '_';
 }
 
-/* Reads the sign or word if it comes next. */
+/* If the next sign or word is `sign`, moves behind it and returns true. */
 static bool take(Condition *c, const char *sign)
 {
     const size_t n = strlen(sign);
@@ -67,7 +67,7 @@ static WhereValue value_of(const char *text, Arena *arena)
     return (WhereValue){0, arena_dup(arena, text)};
 }
 
-/* True if `name` is the key of the setting, or (`part`) the last part of the key. */
+/* True if `name` is the key of the setting or, with `part`, the last word of the key. */
 static bool is_key(const char *setting, const char *name, bool part)
 {
     const size_t key = strcspn(setting, "="), n = strlen(name);
@@ -75,7 +75,7 @@ static bool is_key(const char *setting, const char *name, bool part)
     return key == n || (part && setting[key - n - 1] == '.');
 }
 
-/* Returns the value of the last setting that has this key; NULL if none has. */
+/* Returns the value of the last setting with this key, or NULL if there is none. */
 static const char *setting_of(const Condition *c, const char *name, bool part)
 {
     for (uint32_t l = 2; l-- > 0;)
@@ -86,7 +86,7 @@ static const char *setting_of(const Condition *c, const char *name, bool part)
     return NULL;
 }
 
-/* Returns the axis that `name` names, as in tp or mesh.tp; AXIS_NAMES if it names none. */
+/* Returns the axis that a name such as tp or mesh.tp means, or AXIS_NAMES if it means none. */
 static AxisName axis_of(const char *name)
 {
     if (strncmp(name, "mesh.", 5) == 0) name += 5;
@@ -95,7 +95,7 @@ static AxisName axis_of(const char *name)
     return (AxisName)a;
 }
 
-/* Names the nearest setting, or all of them. */
+/* Adds a hint with the setting whose name is nearest, or with all names. */
 static void hint_name(const Condition *c, const char *name)
 {
     TextList keys = {NULL, 0, 0};
@@ -117,9 +117,10 @@ static void hint_name(const Condition *c, const char *name)
         diag_hint(&c->cli->diag, "%s", str_text(&all));
 }
 
-/* A bare axis name means the mesh: tp is mesh.tp, never the pass parallel.tp. If no setting names
- * the axis, the plan's own size is used. The size of dp_shard may follow from the others, so a
- * setting must name it. */
+/* Returns the value of a name. The name of an axis alone stands for the mesh: tp is mesh.tp, never
+ * the pass parallel.tp. If no setting gives the size of an axis, the size in the plan is used. For
+ * dp_shard this would be wrong, because its size depends on the other axes; so a setting must give
+ * it. */
 static WhereValue name_value(Condition *c)
 {
     Arena *arena = c->cli->arena;
@@ -208,7 +209,7 @@ static WhereValue comparison(Condition *c)
     if (s == 7 || c->failed) return v;
     const WhereValue w = sum(c);
     const bool texts = v.text != NULL && w.text != NULL;
-    if (!texts && (v.text != NULL || w.text != NULL)) /* a text never equals a number */
+    if (!texts && (v.text != NULL || w.text != NULL)) /* a text and a number are never equal */
         return s >= 2 && s <= 4 ? number_of(s != 2) : fail(c, "both sides must be numbers");
     const int order = texts                 ? strcmp(v.text, w.text)
                       : v.number < w.number ? -1
@@ -256,7 +257,8 @@ static void put_name(Cli *cli, FrontPairs *names, const char *key, const char *v
 void where_names(Cli *cli, const TextList *settings, const Config *plan, FrontPairs *names)
 {
     const TextList *lists[] = {&cli->options.set, settings};
-    for (int pass = 0; pass < 3; pass++) { /* last parts; axes; whole keys */
+    /* look first for the last words of keys, then for axes, then for whole keys */
+    for (int pass = 0; pass < 3; pass++) {
         for (uint32_t a = 0; pass == 1 && plan != NULL && a < AXIS_NAMES; a++)
             if (!axes_have(axes_with(AXIS_UNITS), (AxisName)a))
                 put_name(cli, names, axis_name_text((AxisName)a),
