@@ -1,5 +1,5 @@
-/* The public C interface: one handle, one arena. If memory is exhausted, the call unwinds to its
- * entry. The jump is safe because only the arena owns memory. */
+/* The public C interface. Each handle has one arena. If memory runs out, a call jumps back to its
+ * entry. The jump is safe because the arena owns all memory. */
 #include "include/tandem.h"
 
 #include <locale.h>
@@ -12,16 +12,16 @@
 #include "session/session.h"
 
 struct TandemPlan {
-    Arena *arena; /* NULL if memory ran out while the plan was loaded */
+    Arena *arena; /* NULL: memory ran out while the plan was loaded */
     Diag diag;
-    ArenaScope scope; /* the scope of the call in progress */
+    ArenaScope scope; /* what the current call has allocated */
     jmp_buf full;
-    locale_t c; /* the locale with a decimal point */
+    locale_t c; /* a locale that writes numbers with a decimal point */
     bool out_of_memory;
     bool compiled, proven, simulated;
     const char *path;
     const PlanFile *file;
-    Plan *plan; /* file's */
+    Plan *plan; /* the plan of `file` */
     SimReport report;
 };
 
@@ -37,12 +37,12 @@ static void on_full(void *self)
     longjmp(plan->full, 1);
 }
 
-/* The body of every call. If memory is exhausted, all that the call has allocated is freed. The
- * call then returns `failed`, and so do all later calls. Texts, hashes and scripts use decimal
- * points, whatever locale the calling program has chosen. Its locale is restored afterwards. */
+/* The body of every call. If memory runs out, all that the call has allocated is freed. The call
+ * then returns `failed`, and so do all later calls. Texts, hashes and scripts need decimal points,
+ * whatever locale the calling program has chosen. Its locale is restored afterwards. */
 #define CALL(plan, type, failed, call)                                                             \
     do {                                                                                           \
-        type volatile result = (failed); /* it is set after setjmp */                              \
+        type volatile result = (failed); /* volatile, because it is set after setjmp */            \
         if ((plan)->out_of_memory) return result;                                                  \
         locale_t before = uselocale((plan)->c);                                                    \
         arena_scope_open(&(plan)->scope, on_full, (plan));                                         \
@@ -141,8 +141,8 @@ static bool check(TandemPlan *plan)
     if (!plan->compiled) return false;
     const uint32_t before = plan->diag.n_errors;
     plan->proven = session_prove(plan->file, false, plan->arena, &plan->diag);
-    return plan->diag.n_errors == before; /* a plan that does not fit is an error, but not a failed
-                                           * proof */
+    /* an error that the plan does not fit does not make the proof fail */
+    return plan->diag.n_errors == before;
 }
 
 bool tandem_check(TandemPlan *plan)
@@ -150,7 +150,7 @@ bool tandem_check(TandemPlan *plan)
     CALL(plan, bool, false, check(plan));
 }
 
-/* True if a measured cost could not be read, so that a modelled cost was used in its place. */
+/* True if a measured cost could not be read. A modelled cost was then used instead. */
 static bool store_failed(const Diag *d, uint32_t from)
 {
     for (uint32_t i = from; i < d->items.n; i++)
@@ -201,8 +201,8 @@ bool tandem_simulate(TandemPlan *plan, const TandemSimOptions *options)
     CALL(plan, bool, false, predict(plan, options));
 }
 
-/* each row: a name, whether every compiled plan has the number (otherwise only after
- * tandem_simulate), its value */
+/* each row: name of a number; true if every compiled plan has it, false if only a simulation gives
+ * it; its value */
 #define NUMBERS(X)                                                                                 \
     X(params, true, (double)p->plan->graph.info.n_params)                                          \
     X(params_without_input_embedding, true, (double)p->plan->graph.info.n_params_no_embedding)     \

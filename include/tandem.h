@@ -27,53 +27,54 @@ extern "C" {
 
 typedef struct TandemPlan TandemPlan;
 
-/* The version of the library, as in "0.1.0". */
+/* Returns the version of the library, such as "0.1.0". */
 const char *tandem_version(void);
 
 /* Loads a script (.lua), applies the "key=value" settings to its plan{} table, and compiles it into
- * one program for each role. Or reads the text of a plan (.plan), which takes no settings. Always
- * returns a handle, even after an error; NULL only if there is no memory for one. */
+ * one program for each role. Or loads the text of a plan (.plan), which takes no settings. Returns
+ * a handle even after an error. Returns NULL only if there is no memory for a handle. */
 TandemPlan *tandem_load(const char *path, const char *const *settings, size_t n_settings);
-void tandem_free(TandemPlan *plan); /* NULL is fine */
+void tandem_free(TandemPlan *plan); /* `plan` may be NULL */
 
-/* The exit code that the command would end with: 0 while nothing failed, 1 internal error, 3 the
+/* Returns the exit code that the command would give: 0 nothing failed, 1 internal error, 3 the
  * script is invalid, 4 the plan does not fit, 7 the store failed. */
 int tandem_status(const TandemPlan *plan);
-/* Returns all diagnostics so far: as text of one or two lines each, or as a JSON array of
+/* Return all diagnostics so far: as text of one or two lines for each, or as a JSON array of
  * objects. */
 const char *tandem_diagnostics(TandemPlan *plan);
 const char *tandem_diagnostics_json(TandemPlan *plan);
 
-/* Proves the plan (layouts, scale, races, deadlock, coverage) and checks that it fits its device.
- * True if it is proven and fits. */
+/* Proves the plan (layouts, scale, races, deadlock, coverage), and checks that it fits its device.
+ * Returns true if both succeed. */
 bool tandem_check(TandemPlan *plan);
 
 typedef struct TandemSimOptions {
-    bool unfolded;     /* simulate every rank, even if several ranks do the same work */
-    uint64_t seed;     /* seed of random draws */
-    const char *store; /* a tandem.db with measured costs of this machine; NULL: none */
-    /* the machine whose costs are used, as `tandem calibrate` prints it; NULL: none */
+    bool unfolded;     /* true: simulates every rank, even if several ranks do the same work */
+    uint64_t seed;     /* seed of all random draws */
+    const char *store; /* path of a tandem.db with measured costs of this machine; NULL: none */
+    /* the machine whose costs are used, by the name that `tandem calibrate` prints; NULL: none */
     const char *machine;
 } TandemSimOptions;
-/* Predicts one steady step on the plan's cluster. `options` may be NULL. A plan that does not fit
- * is still simulated. A plan without a cluster (loaded from text) or with a failed proof is not
- * simulated. */
+/* Predicts one step on the plan's cluster, after the first steps have warmed up. `options` may be
+ * NULL. A plan that does not fit is still simulated. A plan without a cluster (loaded from text),
+ * or with a failed proof, is not. */
 bool tandem_simulate(TandemPlan *plan, const TandemSimOptions *options);
 
 /* Finds a number of the plan or, after tandem_simulate, of the prediction. Returns false if no
- * number has that name, or if the number exists only after tandem_simulate. tandem_number_name(i)
- * lists the names for i = 0, 1, ... until NULL. */
+ * number has this name, or if it needs tandem_simulate first. tandem_number_name(i) returns the
+ * names for i = 0, 1, ..., and then NULL. */
 bool tandem_number(const TandemPlan *plan, const char *name, double *value);
 const char *tandem_number_name(size_t i);
 
-/* Returns 32 hex digits: the hash of the plan's exact text. Returns NULL if the plan did not
+/* Returns the hash of the plan's exact text, as 32 hex digits. Returns NULL if the plan did not
  * compile. */
 const char *tandem_plan_id(TandemPlan *plan);
-/* tandem_plan_text returns the exact text, which tandem_load can read; tandem_plan_show returns the
+/* tandem_plan_text returns the exact text, which tandem_load can read. tandem_plan_show returns the
  * form for people. Both return NULL if the plan did not compile. */
 const char *tandem_plan_text(TandemPlan *plan);
 const char *tandem_plan_show(TandemPlan *plan);
-/* Returns all numbers of tandem_number that exist, and the MFU's formula, as one JSON object. */
+/* Returns one JSON object with all numbers of tandem_number that exist, and the formula of
+ * the MFU. */
 const char *tandem_report_json(TandemPlan *plan);
 
 #ifdef __cplusplus

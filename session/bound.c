@@ -1,6 +1,6 @@
-/* Lower bounds of memory and time. Each bound is an average over ranks, which the fullest or
- * slowest rank reaches or exceeds. Costs that do not follow from the graph alone are left out:
- * copies for tensor parallelism, workspace, bubbles, communication. */
+/* Lower bounds of memory and time. Each bound is an average over ranks, and the fullest or slowest
+ * rank needs at least the average. Costs that do not follow from the graph alone are left out:
+ * copies for tensor parallelism, workspace, pipeline bubbles, communication. */
 #include "session/bound.h"
 
 #include <math.h>
@@ -37,15 +37,15 @@ static double fewer_bytes(DType a, DType b)
                                              : dtype_bytes(b);
 }
 
-/* True if parts of the model may have no gradient. The passes decide which parts, so no work of the
- * backward pass is certain. */
+/* True if parts of the model may have no gradient. Only the passes decide which parts, so no bound
+ * may count work of the backward pass. */
 static bool may_be_frozen(const Config *c)
 {
     return config_pass(c, PASS_freeze) != NULL;
 }
 
-/* Counts the ranks that certainly hold a copy of each weight and of each moment. Experts may be
- * carved out of the data axes; in that case no copy is certain. */
+/* The number of ranks that certainly hold a copy of each weight, and of each moment. If experts are
+ * carved out of the data axes, ranks hold different experts, so no copy is certain. */
 typedef struct Copies {
     double weights, states;
 } Copies;
@@ -77,8 +77,8 @@ static double param_elements(const Graph *g, bool blocks_only)
     return n;
 }
 
-/* Returns the bytes of a gradient for each parameter. Clipping by the norm needs all gradients at
- * the same time. */
+/* Returns the bytes of gradients for each parameter. To clip by the norm, all gradients must exist
+ * at the same time. */
 static double gradient_of(const Config *c)
 {
     if (c->optimizer.clip_norm <= 0 || may_be_frozen(c)) return 0;
@@ -101,12 +101,13 @@ static uint64_t gradient_bytes(const Config *c, const Graph *g, bool blocks_only
 static uint64_t state_bytes(const Config *c, const Graph *g, bool blocks_only)
 {
     const PassConfig *zero = config_pass(c, PASS_zero);
-    if (is_offloaded(c)) return 0; /* all of the state lies in host memory */
+    if (is_offloaded(c)) return 0; /* all of this state is in host memory */
     const Copies copies = copies_of(c);
     const double n = param_elements(g, blocks_only) / ranks_of(c);
-    /* Weights that all ranks hold may have the compute type. */
+    /* a weight that all ranks hold may have the type of computation */
     double weight = zero != NULL ? fewer_bytes(c->param, c->compute) : dtype_bytes(c->param);
-    double moments = 0, rest = dtype_bytes(c->param); /* moments: in the type of weights at rest */
+    /* moments have the type in which weights are stored between steps */
+    double moments = 0, rest = dtype_bytes(c->param);
     if (zero != NULL && zero->zero.preserve_fp32_weights == CHOICE_no) rest = weight;
     if (may_be_frozen(c))
         weight = fmin(fewer_bytes(c->param, c->compute),
@@ -125,7 +126,8 @@ static double elements_of(const Tensor *t)
     return n;
 }
 
-/* Returns the elements of the largest activation that enters the block of node n from outside. */
+/* Raises most[layer of n] to the number of elements of the largest input that comes from another
+ * layer. */
 static void note_input(const Graph *g, const Node *n, double *most)
 {
     for (uint8_t i = 0; i < n->n_in; i++) {
@@ -163,7 +165,7 @@ bool bound_in_region(const Config *c, const Graph *g, const Node *n)
     return false;
 }
 
-/* A slice of a tensor may lie in that tensor's memory. */
+/* True if the tensor may be a view: a slice of a tensor may be in that tensor's memory. */
 static bool may_alias(const Graph *g, TensorId t)
 {
     const NodeId by = g->tensors.at[t].producer;
@@ -172,12 +174,13 @@ static bool may_alias(const Graph *g, TensorId t)
     return op->class_ == OP_CLASS_reshape || (op->flags & (OP_SCATTERS | OP_TAKES)) != 0;
 }
 
-/* Returns the bytes that a micro-step keeps from forward to backward, on all ranks together: the
- * tensors that gradients need, unless a region computes them again. */
+/* Returns the bytes that all ranks together keep from the forward to the backward pass of a
+ * micro-step. These are the tensors that gradients need, except those that are recomputed. */
 static double needed_bytes(const Config *c, const Graph *g, Arena *scratch)
 {
     bool *needed = arena_array(scratch, g->tensors.n + 1, sizeof *needed);
-    const bool head = stages_of(c) < 2; /* in a pipeline, the fullest rank may not hold the head */
+    /* in a pipeline, the fullest rank may be one without the head */
+    const bool head = stages_of(c) < 2;
     for (NodeId id = 1; id < g->nodes.n; id++)
         if (head || g->nodes.at[id].layer > 0) bound_mark_needed(&g->nodes.at[id], needed);
     double sum = 0;
@@ -190,9 +193,9 @@ static double needed_bytes(const Config *c, const Graph *g, Arena *scratch)
     return sum;
 }
 
-/* Counts the elements that a micro-step certainly keeps from forward to backward, inside blocks.
- * Without recomputation it keeps the input of each product, for the gradient of its weight.
- * Otherwise it keeps the input of each block. */
+/* Returns the number of elements that a micro-step certainly keeps inside blocks from the forward
+ * to the backward pass. Without recomputation, each product keeps its input for the gradient of its
+ * weight. With recomputation, each block keeps its input. */
 static double kept_elements(const Config *c, const Graph *g, Arena *scratch)
 {
     const PassConfig *ac = config_pass(c, PASS_ac);
@@ -214,7 +217,8 @@ static double kept_elements(const Config *c, const Graph *g, Arena *scratch)
     return sum;
 }
 
-/* Returns the number of micro-batches that the first rank of a pipeline holds at the same time. */
+/* Returns the number of micro-batches whose activations the first rank of a pipeline holds at the
+ * same time. */
 static double in_flight(const Config *c, double steps)
 {
     const PassConfig *pp = config_pass(c, PASS_pp);
@@ -233,7 +237,8 @@ static double steps_of(const Config *c)
 static uint64_t kept_bytes(const Config *c, const Graph *g)
 {
     const PassConfig *ac = config_pass(c, PASS_ac);
-    if (ac != NULL && ac->ac == AC_modules) return 0; /* a region may be larger than a block */
+    /* a region may contain several blocks and then keeps less */
+    if (ac != NULL && ac->ac == AC_modules) return 0;
     if (may_be_frozen(c)) return 0;
     Arena *scratch = arena_new();
     const PassConfig *eight = config_pass(c, PASS_float8);
@@ -241,7 +246,7 @@ static uint64_t kept_bytes(const Config *c, const Graph *g)
         eight && eight->float8.recipe == FLOAT8_nvfp4 && eight->float8.keep_quantised;
     const double size = in_four ? 0.5 : eight ? 1 : dtype_bytes(c->compute);
     double bytes = kept_elements(c, g, scratch) * size;
-    /* A profile's kernels, and passes that fuse or cut ops, may keep other tensors. */
+    /* other tensors may be kept by a framework's kernels, and by passes that fuse or split ops */
     if (!eight && c->runtime.name == NULL && config_pass(c, PASS_compile) == NULL &&
         config_pass(c, PASS_tile) == NULL && config_pass(c, PASS_domain) == NULL)
         bytes = fmax(bytes, needed_bytes(c, g, scratch));
@@ -249,15 +254,16 @@ static uint64_t kept_bytes(const Config *c, const Graph *g)
     return (uint64_t)(bytes * in_flight(c, steps_of(c)) / ranks_of(c));
 }
 
-/* FLOPs of one micro-step on all ranks, in products with weights and in attention. */
+/* FLOPs of one micro-step on all ranks, in products with weights and in attention. Only work that
+ * certainly exists is counted. */
 typedef struct Products {
-    double all;       /* forward, and the part of the backward pass that certainly exists */
-    double blocks;    /* forward, inside blocks */
-    double outside;   /* behind the blocks (the head): forward and backward */
-    double attention; /* FLOPs of all attention, forward and backward */
+    double all;       /* the forward pass, and as much of the backward pass as is certain */
+    double blocks;    /* the forward pass inside blocks */
+    double outside;   /* the head, which follows the blocks: forward and backward pass */
+    double attention; /* all attention: forward and backward pass */
 } Products;
 
-/* Returns the FLOPs of one node; 0: it is neither a product nor attention. */
+/* Returns the FLOPs of one node. 0: the node is neither a product nor attention. */
 static double flops_of(const Graph *g, const Node *n)
 {
     Binding b;
@@ -269,8 +275,8 @@ static double flops_of(const Graph *g, const Node *n)
 static Products products_of(const Config *c, const Graph *g, Arena *scratch)
 {
     Products p = {0};
-    const bool forward = may_be_frozen(c); /* if parts may be frozen, only forward products are
-                                            * certain */
+    /* if parts of the model may be frozen, only products of the forward pass are certain */
+    const bool forward = may_be_frozen(c);
     double *flops_at = arena_array(scratch, g->nodes.n + 1, sizeof *flops_at);
     SeenWorks seen = {.n = 0};
     for (NodeId id = 1; id < g->nodes.n; id++) {
@@ -279,7 +285,7 @@ static Products products_of(const Config *c, const Graph *g, Arena *scratch)
         const double flops = first != id ? flops_at[first] : flops_of(g, n);
         flops_at[id] = flops;
         if (flops == 0) continue;
-        if (op_attends(n->op)) { /* two products forward, and five backward */
+        if (op_attends(n->op)) { /* attention computes two products forward, and five backward */
             p.attention += forward ? flops : 3 * flops;
             continue;
         }
@@ -289,14 +295,15 @@ static Products products_of(const Config *c, const Graph *g, Arena *scratch)
         p.all += both;
         if (n->layer > 0)
             p.blocks += flops;
-        else if (p.blocks > 0) /* nodes are listed in the order of execution */
+        else if (p.blocks >
+                 0) /* nodes are in the order of execution, so this one follows the blocks */
             p.outside += both;
     }
     return p;
 }
 
-/* True if each rank has one stage, all stages have equally many blocks, and the first stage gets
- * its last gradient after the last stage has computed it. */
+/* True if each rank has one stage, all stages have the same number of blocks, and the first stage
+ * receives the last gradient only after the last stage has computed it. */
 static bool is_plain_pipeline(const Config *c, const Graph *g)
 {
     const PassConfig *pp = config_pass(c, PASS_pp);
@@ -306,9 +313,9 @@ static bool is_plain_pipeline(const Config *c, const Graph *g)
     return pp->pp.schedule == SCHEDULE_1f1b || pp->pp.schedule == SCHEDULE_gpipe;
 }
 
-/* Returns the FLOPs that all ranks together could do in the time of a pipeline's step. The last
- * rank waits until the first micro-batch has passed all other stages. The first rank ends after the
- * last micro-batch has come back. */
+/* Returns the FLOPs that all ranks could compute in the time of a step of a pipeline, idle time
+ * included. The last rank waits until the first micro-batch has passed all other stages. The first
+ * rank ends after the last micro-batch has come back. */
 static double pipeline_flops(const Config *c, const Graph *g, const Products *p, double steps)
 {
     const double stages = stages_of(c);
@@ -323,8 +330,7 @@ static bool computes_twice(const Config *c)
     return ac != NULL && ac->ac == AC_full && ac->ac_every <= 1 && ac->ac_ops.n == 0;
 }
 
-/* Returns the sum of the times of one rank's kernels, in seconds; 0 if their sizes are not
- * known. */
+/* Returns the total time of one rank's kernels [seconds], or 0 if their sizes are not known. */
 static double kernels_s(const Config *c, const Graph *g, double steps)
 {
     KernelTimes t;
@@ -344,20 +350,22 @@ Ps bound_step_ps(const Config *c, const Graph *g)
     double rate = 0, peak = 0;
     if (c->cluster.is_local || g->tensors.n < 2) return 0;
     if (device->peak_flops[c->compute] <= 0) return 0;
-    for (uint32_t t = 1; t < DT_COUNT; t++) { /* 8-bit products, or TF32 in place of fp32 */
+    /* some products may use 8 bits, or TF32 instead of fp32, so the fastest rate counts */
+    for (uint32_t t = 1; t < DT_COUNT; t++) {
         if (t != c->compute && !eight && !single) continue;
         if (device->peak_flops[t] <= 0) continue;
         peak = fmax(peak, device->peak_flops[t]);
         rate = fmax(rate, kernel_gemm_most(device, (DType)t, timed));
     }
-    /* A framework's own kernels may be faster than the library's. */
+    /* a framework may have faster kernels than the models of Tandem's own */
     if (c->runtime.name != NULL || eight || single) rate = fmax(rate, peak);
     const double steps = steps_of(c);
     Arena *scratch = arena_new();
     const Products p = products_of(c, g, scratch);
     arena_free(scratch);
     const double again =
-        computes_twice(c) && !may_be_frozen(c) ? p.blocks : 0; /* attention is not added */
+        /* attention is not counted as recomputed */
+        computes_twice(c) && !may_be_frozen(c) ? p.blocks : 0;
     const double even = (p.all + again) * steps / rate + p.attention * steps / peak,
                  piped = pipeline_flops(c, g, &p, steps) / rate;
     const double seconds = fmax(fmax(even, piped) / ranks_of(c), kernels_s(c, g, steps));
@@ -369,12 +377,11 @@ Bounds bounds_of(const Config *config, const Graph *graph)
     Bounds b = {.state_bytes = state_bytes(config, graph, false)};
     if (graph->tensors.n < 2) return b;
     b.kept_bytes = kept_bytes(config, graph);
-    /* The micro-batches in flight lie on the first rank of a pipeline, which has blocks but no
-     * head. */
+    /* The first rank of a pipeline holds the most micro-batches. It has blocks, but no head. */
     const bool blocks = in_flight(config, steps_of(config)) > 1;
     if (blocks) b.state_bytes = state_bytes(config, graph, true);
-    /* With one micro-step, gradients can reuse the memory of kept activations. So only the larger
-     * of the two counts. */
+    /* With one micro-step, gradients can use the memory of activations that are freed. So only the
+     * larger of the two counts. */
     const uint64_t gradients = gradient_bytes(config, graph, blocks);
     if (steps_of(config) < 2)
         b.kept_bytes = b.kept_bytes > gradients ? b.kept_bytes - gradients : 0;

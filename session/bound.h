@@ -1,6 +1,7 @@
-/* Lower bounds of a plan's memory and step time, from its configuration and graph, before lowering.
- * A plan never needs less memory or time than its bounds, so a search may use them to reject
- * points. The bounds leave out every cost that depends on the program, so they are loose. */
+/* Lower bounds of a plan's memory and step time, from its configuration and its graph, before it is
+ * lowered. A plan never needs less memory or time than its bounds, so a search may use them to rule
+ * out points. Costs that depend on the program are left out, so the real memory and time may be
+ * much larger. */
 #ifndef TANDEM_SESSION_BOUND_H
 #define TANDEM_SESSION_BOUND_H
 
@@ -9,28 +10,30 @@
 #include "planner/ir/trace.h"
 
 typedef struct Bounds {
-    uint64_t state_bytes; /* weights, gradients and moments between steps, of the fullest rank */
-    /* the inputs of blocks that the fullest rank keeps from forward to backward */
+    /* weights, gradients and moments that the fullest rank holds between steps */
+    uint64_t state_bytes;
+    /* inputs of blocks that the fullest rank keeps from the forward to the backward pass */
     uint64_t kept_bytes;
 } Bounds;
 Bounds bounds_of(const Config *config, const Graph *graph);
-/* Returns a lower bound of the step's time: all products and attention, spread evenly over the
- * ranks, plus the time to fill a pipeline. 0: unknown. */
+/* Returns a lower bound of the step's time: the time of all products and attention, spread evenly
+ * over the ranks, plus the time to fill a pipeline. 0: unknown. */
 Ps bound_step_ps(const Config *config, const Graph *graph);
 
 /* ---- bound_pipeline.c: a tighter bound of memory, for pipelines of many micro-batches */
-/* Returns the number of micro-batches of the short plan from which the bound is computed; 0: the
- * plan has no such bound. */
+/* The bound of bound_bytes is computed from a plan with few micro-batches. Returns their number; 0:
+ * there is no such bound. */
 uint32_t bound_microbatches(const Config *config);
-/* Returns a lower bound of the bytes that the fullest rank of the whole plan needs. few: the plan
- * of bound_microbatches micro-batches; its buffers need no offsets. all: the whole plan has no more
- * micro-batches. */
+/* Returns a lower bound of the bytes that the fullest rank of the whole plan needs. few: a plan of
+ * bound_microbatches micro-batches, whose buffers need no offsets. all: the whole plan has just as
+ * many micro-batches. */
 uint64_t bound_bytes(const Plan *few, bool all);
 
 /* ---- shared by the files of the bounds */
-/* Marks the tensors that the gradients of a node need. */
+/* Sets needed[tensor] for the tensors that the gradients of a node need. */
 void bound_mark_needed(const Node *n, bool *needed);
-/* True if ac puts this node into a region, so that its results may be recomputed. */
+/* True if activation recomputation puts this node into a region, so that its results may be
+ * computed again. */
 bool bound_in_region(const Config *c, const Graph *g, const Node *n);
 
 #endif

@@ -1,6 +1,7 @@
-/* The least time that a rank's products and attention take, from the kernels of their local sizes.
- * A rank usually computes them one after the other on one stream, so their sum bounds the step. A
- * pass may cut a product along tokens, rows or columns; the fastest of these cuts is used. */
+/* A lower bound of the time that a rank needs for its products and attention, from the sizes of its
+ * kernels. A rank usually runs them one after the other on one stream, so a step takes at least
+ * their sum. A pass may split a product along tokens, rows or columns; the bound uses the fastest
+ * of these kernels. */
 #include "session/bound_kernels.h"
 
 #include <math.h>
@@ -14,21 +15,23 @@
 
 enum { MOST_SHAPES = 64 };
 
-/* Times of one product of a micro-step on one rank. */
+/* Times of one product on one rank in one micro-step. */
 typedef struct ProductTimes {
-    double n, k, forward_s, input_s, weight_s; /* input: the gradient of its input */
+    /* sizes n and k; times of the product, of its input's gradient, and of its weight's gradient */
+    double n, k, forward_s, input_s, weight_s;
 } ProductTimes;
 
 typedef struct Local {
     const Device *device;
     DType dtype;
-    const GemmFit *timed; /* runtime_products */
-    double tokens, tp;    /* tokens of a micro-step on one rank */
+    const GemmFit *timed; /* constants of the runtime's products (runtime_products) */
+    double tokens, tp;    /* tokens of a micro-step on one rank; size of tp */
     ProductTimes known[MOST_SHAPES];
     uint32_t n_known;
 } Local;
 
-/* Returns the least time of this product if a pass may cut any one of its sizes into `tp` parts. */
+/* Returns the shortest time of this product, if a pass may split any one of its sizes into `tp`
+ * parts. */
 static double fastest_s(const Local *l, double m, double n, double k)
 {
     const Device *on = l->device;
@@ -49,8 +52,8 @@ static ProductTimes product_s(Local *l, double n, double k)
     return t;
 }
 
-/* Attention of a micro-step on one rank; `b` binds the global sizes. Attention with windows, caps
- * or tables may skip work, so its time is left out. */
+/* Returns the time of attention on one rank in one micro-step; `b` has the global sizes. Returns 0
+ * for attention with windows, caps or tables, which may skip work. */
 static double attention_s(const Config *c, const Local *l, const Graph *g, const Node *n,
                           const Binding *b, bool backward)
 {
@@ -72,8 +75,8 @@ static double attention_s(const Config *c, const Local *l, const Graph *g, const
     return kernel_lasting_attention_s(l->device, &work);
 }
 
-/* Times of the nodes that recomputation runs again. Gradients need the results of some of these
- * nodes. The other nodes of a region compute inputs of these nodes. */
+/* Returns the time of the nodes that are recomputed. Gradients need the results of some nodes, and
+ * to recompute those, the other nodes of the region must run, too. */
 static double again_s(const Config *c, const Graph *g, const double *forward_s, Arena *scratch)
 {
     for (uint32_t i = 0; i < c->n_passes; i++) {
@@ -91,7 +94,8 @@ static double again_s(const Config *c, const Graph *g, const double *forward_s, 
         for (uint8_t i = 0; i < n->n_out; i++) wanted = wanted || needed[n->out[i]];
         if (!wanted || !bound_in_region(c, g, n)) continue;
         sum += forward_s[id];
-        for (uint8_t i = 0; i < n->n_in; i++) { /* a block's input is kept */
+        /* the input of a block is kept, so it is not recomputed */
+        for (uint8_t i = 0; i < n->n_in; i++) {
             const NodeId by = g->tensors.at[n->in[i]].producer;
             if (by != 0 && g->nodes.at[by].layer == n->layer) needed[n->in[i]] = true;
         }
@@ -99,7 +103,7 @@ static double again_s(const Config *c, const Graph *g, const double *forward_s, 
     return sum;
 }
 
-/* True if the plan has only passes and axes whose effect on the sizes of kernels is known here. */
+/* True if this file knows how all passes and axes of the plan change the sizes of kernels. */
 static bool applies(const Config *c)
 {
     const AxisNames known =
@@ -185,7 +189,8 @@ bool bound_kernels(const Config *c, const Graph *g, KernelTimes *out)
             out->forward_s += forward;
             out->input_s += input;
             out->blocks_s += forward + input + weight;
-        } else if (out->forward_s > 0) { /* nodes are listed in the order of execution */
+        } else if (out->forward_s >
+                   0) { /* nodes are in the order of execution, so this one follows the blocks */
             out->head_s += forward + input + weight;
         }
     }

@@ -1,20 +1,22 @@
-/* Times of kernels for the lower bound of a step. */
+/* Times of kernels, for the lower bound of a step's time. */
 #ifndef TANDEM_SESSION_BOUND_KERNELS_H
 #define TANDEM_SESSION_BOUND_KERNELS_H
 
 #include "planner/front/config.h"
 
-/* Lower bounds of the time of one micro-step's kernels [seconds], on one rank that holds all
+/* Lower bounds of the times of one micro-step's kernels [seconds], on one rank that holds all
  * layers. */
 typedef struct KernelTimes {
-    double forward_s; /* blocks, forward */
-    double input_s;   /* blocks, gradients of inputs (those of weights may come later) */
-    double blocks_s;  /* blocks, forward and backward, without recomputation */
-    double again_s;   /* kernels that recomputation runs again */
-    double head_s;    /* nodes behind the blocks, forward and backward */
+    double forward_s; /* forward pass of the blocks */
+    /* gradients of the blocks' inputs; gradients of weights may be computed later */
+    double input_s;
+    double blocks_s; /* forward and backward pass of the blocks, without recomputation */
+    double again_s;  /* the kernels that recomputation repeats */
+    double head_s;   /* forward and backward pass of the nodes that follow the blocks */
 } KernelTimes;
-/* Returns the first node in [1, id] that does the same work as node `id`: the same op on inputs of
- * equal shapes. Most layers repeat the work of the first layer. The caller zeroes `seen` first. */
+/* Returns the first node that does the same work as node `id`: the same op on inputs of equal
+ * shapes. Most layers do the same work as the first one, so times are computed only once. The
+ * caller zeroes `seen` first. */
 enum { MOST_WORKS = 64 };
 typedef struct SeenWorks {
     NodeId first[MOST_WORKS];
@@ -22,8 +24,8 @@ typedef struct SeenWorks {
 } SeenWorks;
 NodeId bound_first_alike(SeenWorks *seen, const Graph *graph, NodeId id);
 
-/* Computes the times of `out`. Returns false if a pass, an axis or a profile changes the sizes or
- * times of kernels in a way that is not known here. */
+/* Fills in `out`. Returns false if a pass, an axis or a profile changes the sizes or times of
+ * kernels in a way that this file does not know. */
 bool bound_kernels(const Config *config, const Graph *graph, KernelTimes *out);
 
 #endif

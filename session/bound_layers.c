@@ -12,12 +12,14 @@
 #include "planner/base/hash.h"
 #include "session/bound.h"
 
-/* Micro-batches of a plan without stages. Its step repeats from the second micro-batch on. */
+/* For a plan without pipeline stages: the number of micro-batches. The times repeat from the second
+ * micro-batch on. */
 enum { FEW_MICROBATCHES = 4 };
 
 /* ---- equal layers */
 
-/* Describes a node's input or output as seen from its layer. */
+/* Adds an input or output of a node to a hash. A tensor of the node's own layer counts by its place
+ * in the layer, so that equal layers get equal hashes. */
 static uint64_t mix_tensor(uint64_t h, const Graph *g, const uint32_t *place, NodeId id, TensorId t)
 {
     const Tensor *tensor = &g->tensors.at[t];
@@ -52,8 +54,8 @@ static uint64_t mix_node(uint64_t h, const Graph *g, const uint32_t *place, Node
 }
 
 typedef struct Layers {
-    uint32_t n;             /* 0: they differ */
-    uint64_t each, outside; /* hashes of one layer, and of all nodes outside layers */
+    uint32_t n;             /* number of layers; 0: they differ */
+    uint64_t each, outside; /* each: hash of one layer; outside: hash of all nodes outside layers */
 } Layers;
 
 static Layers layers_of(const Graph *g, Arena *scratch)
@@ -61,8 +63,8 @@ static Layers layers_of(const Graph *g, Arena *scratch)
     Layers l = {.n = g->info.n_layers};
     uint64_t *hash = arena_array(scratch, l.n + 1, sizeof *hash);
     uint32_t *n_nodes = arena_array(scratch, l.n + 1, sizeof *n_nodes);
-    uint32_t *place = arena_array(scratch, g->nodes.n, sizeof *place); /* [node]: the node's place
-                                                                        * in its layer */
+    /* [node]: the node's position in its layer */
+    uint32_t *place = arena_array(scratch, g->nodes.n, sizeof *place);
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const uint32_t layer = g->nodes.at[id].layer;
         if (layer > l.n) return (Layers){0};
@@ -79,7 +81,7 @@ static Layers layers_of(const Graph *g, Arena *scratch)
 
 /* ---- passes */
 
-/* True if a path of the pattern names one layer by its number. */
+/* True if a path of the pattern names a layer by its number. */
 static bool names_a_layer(const Patterns *p)
 {
     for (uint32_t i = 0; i < p->n; i++)
@@ -99,10 +101,10 @@ static bool treats_layers_alike(const PassConfig *p)
            p->pp.layers_per_stage == 0;
 }
 
-/* True if no unit has parameters of two layers. A unit of many layers has one collective, which
- * takes less time than one for each layer would. The difference between the two small plans (see
- * the head of the file) does not contain this saving. If a bucket ends at the end of one layer, a
- * bucket ends at the end of every layer. */
+/* True if no unit has parameters of two layers. The collective of a unit with many layers takes
+ * less time than one collective for each layer. The difference between the two small plans (see the
+ * head of this file) cannot show this. If a bucket ends where one layer ends, then a bucket ends
+ * wherever a layer ends. */
 static bool units_stay_in_layers(const Graph *g)
 {
     for (UnitId u = 1; u < g->units.n; u++) {
@@ -118,10 +120,10 @@ static bool units_stay_in_layers(const Graph *g)
     return true;
 }
 
-/* Returns the layers of a stage in the smaller plan. The first and the last layer may differ from
- * the others. For memory, two more kinds of layers count, because they are in memory at the same
- * time: layers that are gathered ahead, and the layer before, whose gradients are still being
- * reduced. */
+/* Returns the number of layers on each stage of the smaller plan. The first and the last layer may
+ * differ from the others. If memory is bounded, too, the plan needs the layers that are in memory
+ * together with them: those that are gathered ahead, and the one before, whose gradients are still
+ * being reduced. */
 static uint32_t few_layers(const Config *c, bool sized)
 {
     uint32_t ahead = 1;
@@ -132,7 +134,7 @@ static uint32_t few_layers(const Config *c, bool sized)
     return ahead + 1 + sized;
 }
 
-/* Returns the number of stages of a model; each of them has equally many layers. */
+/* Returns the number of stages. All stages have the same number of layers. */
 static uint32_t stages_of(const Config *c)
 {
     const PassConfig *pp = config_pass(c, PASS_pp);
@@ -153,7 +155,7 @@ typedef struct Sampler {
     const Config *config; /* the configuration of the whole plan */
     const Layers *whole;
     uint32_t fewer;
-    bool sized; /* the programs bound the memory, too */
+    bool sized; /* true if the small plans also bound the memory */
 } Sampler;
 
 static uint32_t fewer_of(const Config *c)
@@ -176,7 +178,8 @@ static void measure(const Sampler *s, PlanFile *file, Arena *arena, Diag *told, 
     out->usable_bytes = usable_bytes(c.device_bytes, c.reserved_bytes);
 }
 
-/* Compiles the script with `layers` layers. Returns false if that gives another model. */
+/* Compiles the script with `layers` layers. Returns false if the script then describes a model of
+ * another kind. */
 static bool sample(const Sampler *s, uint32_t layers, Arena *arena, Sample *out)
 {
     PlanOptions o = *s->load;
@@ -188,7 +191,8 @@ static bool sample(const Sampler *s, uint32_t layers, Arena *arena, Sample *out)
     o.unproven = o.unplaced = true;
     o.fewer = s->fewer;
     o.by_period = true;
-    Diag told = diag_in(arena); /* the whole plan reports its own errors */
+    /* errors are dropped here, because the whole plan reports them, too */
+    Diag told = diag_in(arena);
     Config *config = arena_alloc(arena, sizeof *config);
     Graph graph;
     *out = (Sample){0};
@@ -202,13 +206,13 @@ static bool sample(const Sampler *s, uint32_t layers, Arena *arena, Sample *out)
     return true;
 }
 
-/* Returns the value `more` steps behind `b`, on the line through `a` and `b`. */
+/* Continues the line through the values `a` and `b`: returns the value `more` steps after `b`. */
 static uint64_t beyond(uint64_t a, uint64_t b, uint32_t more)
 {
     return b <= a ? b : b + (b - a) * more;
 }
 
-/* True if the two small plans together are smaller than the whole one. */
+/* True if the two small plans together take less work than the whole plan. */
 static bool is_cheaper(const Config *c, uint32_t layers, uint32_t few, uint32_t fewer)
 {
     const uint32_t n = session_microbatches(c);
@@ -238,7 +242,8 @@ bool bound_layers(const char *path, const PlanOptions *load, const Config *confi
     const Layers whole = layers_of(graph, arena);
     const uint32_t stages = stages_of(config), fewer = fewer_of(config);
     if (whole.n == 0 || whole.n % stages != 0 || config->cluster.is_local) return false;
-    /* a program begins in the same way if its step has more micro-batches */
+    /* memory can be bounded only if programs begin in the same way for any number
+     * of micro-batches */
     bool sized = fewer == 0 || stages == 1 || bound_microbatches(config) > 0;
     if (!is_cheaper(config, whole.n / stages, few_layers(config, sized), fewer)) sized = false;
     const uint32_t few = few_layers(config, sized);
@@ -251,6 +256,7 @@ bool bound_layers(const char *path, const PlanOptions *load, const Config *confi
                  .sized = sized};
     if (!two_samples(&s, few, stages, arena, out)) return false;
     if (out->step_ps > 0 || s.fewer == 0 || stages > 1) return true;
-    s.fewer = session_fewer(config, true); /* try more micro-batches: times did not repeat yet */
+    /* the times did not repeat yet, so try more micro-batches */
+    s.fewer = session_fewer(config, true);
     return two_samples(&s, few, stages, arena, out);
 }

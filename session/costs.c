@@ -1,5 +1,5 @@
-/* Decides which measured costs a prediction uses. The command and libtandem both call it, so they
- * cannot give different numbers for one plan. */
+/* Decides which measured costs a prediction uses. Both the command and libtandem call this
+ * function, so they cannot give different numbers for the same plan. */
 #include <string.h>
 
 #include "session/session.h"

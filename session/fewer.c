@@ -1,8 +1,8 @@
-/* Computes a step of many micro-batches from a plan of a few, the short plan. It is lowered,
- * proven, placed and simulated like any other. Each micro-batch that it lacks would do the same as
- * one that it has. So its proofs hold for the long plan by induction, and sim/period.c checks that
- * times repeat. Times of a pipeline need not repeat, so its programs are lengthened (plan_expand)
- * and simulated whole. Tests compare both ways on the corpus. */
+/* Computes a step of many micro-batches from a plan with few, the short plan. The short plan is
+ * lowered, proven, placed and simulated like any plan. Each micro-batch that it lacks would do the
+ * same as one that it has. So its proofs hold for the long plan by induction, and sim/period.c
+ * checks that times repeat. In a pipeline times need not repeat, so its programs are lengthened
+ * (plan_expand) and simulated whole. Tests compare both ways for many plans. */
 #include "planner/lower/expand.h"
 #include "planner/lower/memory/placement.h"
 #include "session/session.h"
@@ -33,9 +33,8 @@ bool session_settled(const Plan *plan)
     return settled;
 }
 
-/* If the script defines the pipeline's schedule, the order of actions may depend on the number of
- * micro-batches in any way.
- */
+/* True if the script defines the schedule of the pipeline. The order of its actions may then depend
+ * on the number of micro-batches in any way. */
 static bool has_own_order(const Config *c)
 {
     for (uint32_t i = 0; i < c->n_passes; i++)
@@ -50,7 +49,7 @@ uint32_t session_fewer(const Config *c, bool by_period)
     if (c->cluster.is_local) return 0;
     if (stages > 1 && !by_period) return plan_expands_from(c, n);
     if (stages > 1 && has_own_order(c)) return 0;
-    /* some schedules need a multiple of the number of stages */
+    /* rounded up, because some schedules need a multiple of the number of stages */
     const uint32_t piped = (2 * stages + PLAN_BEHIND_FILLING + stages - 1) / stages * stages,
                    few = stages > 1 ? piped : WITHOUT_STAGES;
     return plan_saves_enough(few, n) ? few : 0;

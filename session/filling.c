@@ -1,5 +1,5 @@
-/* Tries the sizes that a hint of the error mesh-product names. A size that fills the cluster may
- * break another rule: 3 does not divide the heads, 12 does not divide the batch. */
+/* Tests the sizes that the hint of the error mesh-product names. A size that fills the cluster may
+ * break another rule: 3 may not divide the heads, or 12 not the batch. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,8 +11,8 @@ static bool same_key(const char *a, const char *b)
     return strncmp(a, b, n) == 0;
 }
 
-/* True if the plan with this setting is made, breaks no rule and fits. Proofs are left out: a plan
- * that the passes made holds them. */
+/* True if the plan with this setting compiles, breaks no rule and fits. It is not proven here,
+ * because the passes make correct plans. */
 static bool is_fine(const char *path, const PlanOptions *o, const char *setting)
 {
     Arena *arena = arena_new();
@@ -48,7 +48,7 @@ void session_try_fillings(const char *path, const PlanOptions *o, const Config *
     }
     if (error == NULL) return;
     Str fine = str_in(d->arena);
-    const char *last = NULL; /* the last setting that was fine */
+    const char *last = NULL; /* the last setting that passed the test */
     for (uint32_t i = 0; i < config->fills.n; i++) {
         const char *setting = config->fills.at[i], *equals = strchr(setting, '=');
         if (!is_fine(path, o, setting)) continue;

@@ -44,7 +44,7 @@ static bool read_file(const char *path, Str *out, Diag *d)
     return fine;
 }
 
-/* Finds the cluster for a plan's text, which names none itself. */
+/* Reads the cluster for a plan that is given as text, because such a text names no cluster. */
 static void named_cluster(PlanFile *file, const PlanOptions *o, uint32_t n_ranks, Arena *arena,
                           Diag *d)
 {
@@ -85,7 +85,8 @@ static PlanFile *load_text(const char *path, const PlanOptions *o, Arena *arena,
     file->plan = text_parse_sealed(path, str_text(&text), text.n, arena, d, &seals);
     if (file->plan == NULL) return NULL;
     if (seals.n_errors > 0) {
-        /* a proof that fails says what is wrong; a seal says only that a value was changed */
+        /* seals are reported after proofs: a failed proof says what is wrong, a seal only that a
+         * value was changed */
         if (verify_plan(file->plan, VERIFY_all, true, d)) diag_add_all(d, &seals);
         return NULL;
     }
@@ -117,18 +118,18 @@ bool session_read(const char *path, const PlanOptions *o, Arena *arena, Config *
     return true;
 }
 
-/* Prepares a plan of a few micro-batches for its longer step. */
+/* Prepares the plan of a few micro-batches for the longer step that it represents. */
 static void lengthen(PlanFile *file, const Config *config, const PlanOptions *o, Arena *arena)
 {
     file->unsettled = !o->unplaced && !session_settled(file->plan);
     if (o->by_period || file->unsettled) return;
-    /* the two plans have different schedules */
+    /* the two plans have different schedules, so their programs do not correspond */
     if (!plan_expands_from(config, file->microbatches)) return;
     file->whole = plan_expand(file->plan, file->microbatches, arena);
     file->unsettled = file->whole == NULL;
 }
 
-/* Makes the plan in `arena`. file->plan stays NULL after errors. */
+/* Compiles the plan in `arena`. After errors, file->plan remains NULL. */
 static void make_plan(PlanFile *file, Planned *planned, Graph *graph, const PlanOptions *o,
                       const LowerOptions *lower, Arena *arena, Diag *d)
 {
@@ -156,12 +157,12 @@ static LowerOptions lower_options(const Config *config, const PlanOptions *o)
     lower.parent = o->parent;
     lower.unplaced = o->unplaced;
     lower.unpadded = o->unpadded;
-    /* with by_period, the longer program is never made */
+    /* with by_period, the programs of all micro-batches are not needed */
     if (o->fewer > 0 && !o->by_period) lower.microbatches = session_microbatches(config);
     return lower;
 }
 
-/* Takes the plan from the plans of earlier loads, or makes it there. */
+/* Takes the plan from those that earlier loads made. If it is not there, makes it there. */
 static void take_kept(PlanFile *file, KeptPlan *kept, Planned *planned, Graph *graph,
                       const PlanOptions *o, const LowerOptions *lower, Diag *d)
 {
@@ -233,7 +234,7 @@ Capacity session_capacity(const PlanFile *file, Arena *arena)
                             comm_memory_most(file->plan, cluster, NULL, arena, &communicators));
 }
 
-/* Joins words as "a, b, or c". */
+/* Joins words as in "a, b, or c". */
 static const char *alternatives(Arena *arena, const char *const *word, uint32_t n)
 {
     Str s = str_in(arena);
@@ -246,8 +247,8 @@ static const char *alternatives(Arena *arena, const char *const *word, uint32_t 
     return str_text(&s);
 }
 
-/* True if a rank of cp could hold a part of the tokens: fields have none, and dropless experts
- * refuse cp (cp-dropless). */
+/* True if a rank of cp could hold a part of each sequence. Fields have no sequences, and experts
+ * that drop no token refuse cp (cp-dropless). */
 static bool may_use_cp(const PlanFile *file)
 {
     const Graph *g = &file->plan->graph;
@@ -256,7 +257,8 @@ static bool may_use_cp(const PlanFile *file)
     return file->config.height == 0;
 }
 
-/* Returns the settings that save memory and that the plan does not have yet. */
+/* Returns the settings that would save memory and that the plan does not have yet, for the hint of
+ * "does-not-fit". */
 static FitAdvice fit_advice(const PlanFile *file, Arena *arena)
 {
     const Config *c = &file->config;
@@ -279,8 +281,8 @@ void session_fit(const PlanFile *file, Arena *arena, Diag *d)
     if (file->plan->programs.n == 0 || !file->has_cluster) return;
     const Capacity capacity = session_capacity(file, arena);
     const FitAdvice advice = fit_advice(file, arena);
-    if (file->is_text)
-        verify_fit(file->plan, &capacity, d); /* the settings of such a plan are not known */
+    if (file->is_text) /* a plan from text has no settings that a hint could name */
+        verify_fit(file->plan, &capacity, d);
     else
         verify_fit_advising(file->plan, &capacity, &advice, d);
 }
@@ -296,7 +298,7 @@ void session_identify(PlanFile *file)
 {
     Arena *scratch = arena_new();
     file->id = text_plan_id(file->plan, scratch);
-    /* a whole plan with these few micro-batches must have another id */
+    /* a whole plan with just these micro-batches must get another id than this short plan */
     if (file->microbatches > 0) {
         const char *whole =
             arena_print(scratch, "%s %" PRIu32, hash_hex(scratch, file->id), file->microbatches);
@@ -305,12 +307,14 @@ void session_identify(PlanFile *file)
     arena_free(scratch);
 }
 
-/* Proves a kept plan once, and gives it its id. Says what the proofs found, and checks the fit. */
+/* Proves a kept plan at its first use, and gives it its id. Reports the results of the proofs at
+ * each use, and checks that the plan fits. */
 static void judge_kept(PlanFile *file, const PlanOptions *o, Arena *arena, Diag *d)
 {
     KeptPlan *kept = file->kept;
     if (!kept->judged) {
-        kept->proofs = diag_in(kept->arena); /* proofs that ran out of memory may have left some */
+        /* the earlier proofs ran out of memory and may have left diagnostics */
+        kept->proofs = diag_in(kept->arena);
         kept->proven = verify_plan(kept->file.plan, VERIFY_all, false, &kept->proofs);
         session_identify(&kept->file);
         kept->judged = true;
@@ -320,7 +324,7 @@ static void judge_kept(PlanFile *file, const PlanOptions *o, Arena *arena, Diag 
     file->id = kept->file.id;
 }
 
-/* Adds proofs, fit and id to a compiled plan. */
+/* Proves a plan that was just compiled, checks that it fits, and gives it its id. */
 static PlanFile *judge(PlanFile *file, const PlanOptions *o, Arena *arena, Diag *d)
 {
     if (o->stop_after != NULL || o->unproven) return file;
@@ -333,7 +337,7 @@ static PlanFile *judge(PlanFile *file, const PlanOptions *o, Arena *arena, Diag 
     else
         session_prove(file, o->unfitted, arena, d);
     if (file->plan->programs.n == 0)
-        return NULL; /* the text has no programs, and this was reported */
+        return NULL; /* the text contains no programs, which was reported */
     session_identify(file);
     return file;
 }
@@ -344,7 +348,7 @@ PlanFile *session_finish(const Config *config, Graph *graph, const PlanOptions *
     PlanFile *file = session_compile(config, graph, o, arena, d);
     if (file == NULL) return NULL;
     file->recipe = recipe_of(config, o, arena);
-    /* the proofs and the memory of this short plan say nothing about the whole plan */
+    /* proofs and memory of this short plan say nothing about the whole plan */
     if (file->unsettled) return file;
     return judge(file, o, arena, d);
 }

@@ -1,4 +1,4 @@
-/* The distinct kernels and collectives of a plan, and a hash of their known costs. */
+/* Lists the distinct kernels and collectives of a plan, and makes a hash of their known costs. */
 #include "session/needs.h"
 
 #include <assert.h>
@@ -35,7 +35,7 @@ static void collect(const Plan *plan, uint32_t program, Arena *arena, Needs *nee
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = program_instr(p, pc);
         OpClass class_ = op_info(in->op)->class_;
-        /* A send has no group to measure; the simulator uses its own model for messages. */
+        /* a send has no group that could be measured; the simulator has a model for messages */
         if (in->op == OP_send || in->op == OP_recv) continue;
         if (class_ == OP_CLASS_comm) {
             CollectiveNeed need = {.op = in->op,
@@ -65,7 +65,7 @@ static bool same_collective(const CollectiveNeed *a, const CollectiveNeed *b)
     return a->op == b->op && a->n_ranks == b->n_ranks && a->bytes == b->bytes;
 }
 
-/* Turns sorted lists into lists of distinct elements with counts. */
+/* Makes sorted lists distinct, and counts how often each element occurred. */
 static void make_distinct(Needs *needs)
 {
     uint32_t n = 0;
@@ -88,7 +88,8 @@ static void make_distinct(Needs *needs)
     needs->collectives.n = n;
 }
 
-/* store_get_collective would also interpolate, but only exact measurements count here. */
+/* Returns the time of a collective that was measured at exactly this size. store_get_collective
+ * would also interpolate between sizes. */
 static Ps exact_collective(Store *store, const char *machine, const char *backend,
                            const CollectiveNeed *need, Diag *d)
 {

@@ -1,5 +1,6 @@
-/* The measurements that a prediction needs: the distinct kernels and collectives of a plan, their
- * times in the store, and a hash of all inputs other than the plan. */
+/* The measurements that a prediction needs: the distinct kernels and collectives of a plan and
+ * their times in the store. Also makes a hash of everything that a prediction reads besides the
+ * plan. */
 #ifndef TANDEM_SESSION_NEEDS_H
 #define TANDEM_SESSION_NEEDS_H
 
@@ -7,12 +8,13 @@
 #include "store/store.h"
 
 typedef struct KernelNeed {
-    const char *key; /* cost_key */
+    const char *key; /* the kernel's key, from cost_key */
     OpKind op;
-    uint32_t program, n; /* program: the program of `pc`. n: the number of instructions with this
-                          * key in all programs */
-    Pc pc;               /* one of these instructions */
-    Ps known_ps;         /* -1: not in the store */
+    /* program: the program that contains `pc`. n: number of instructions with this key in all
+     * programs */
+    uint32_t program, n;
+    Pc pc;       /* one of the instructions with this key */
+    Ps known_ps; /* time in the store; -1: none */
 } KernelNeed;
 
 typedef struct CollectiveNeed {
@@ -20,26 +22,27 @@ typedef struct CollectiveNeed {
     AxisSet axes;
     uint32_t n_ranks, program, n;
     Pc pc;
-    uint64_t bytes; /* plan_comm_bytes */
+    uint64_t bytes; /* the size as plan_comm_bytes counts it */
     DType dtype;
-    Ps known_ps; /* time measured at this very size; -1: not in the store */
-    Ps used_ps;  /* the time that the simulator uses, perhaps interpolated between two measured
-                  * sizes; -1: none */
+    Ps known_ps; /* time that was measured at exactly this size; -1: the store has none */
+    /* the time that the simulator uses, which may be interpolated between two measured sizes; -1:
+     * none */
+    Ps used_ps;
 } CollectiveNeed;
 
 typedef struct Needs {
-    LIST(KernelNeed) kernels; /* sorted by key */
+    LIST(KernelNeed) kernels; /* in the order of their keys */
     LIST(CollectiveNeed) collectives;
     uint32_t missing_kernels, missing_collectives;
 } Needs;
 
-/* Finds the needs of `plan` and looks them up. store: NULL: no time is known. backend: the backend
- * of whose collectives the times are looked up. */
+/* Finds the needs of `plan` and looks up their times. If `store` is NULL, no time is known.
+ * backend: times of collectives are those measured on this backend. */
 void needs_find(const Plan *plan, Store *store, const char *machine, const char *backend,
                 Arena *arena, Needs *needs, Diag *d);
 
-/* Returns a hash (12 hex digits) of every input of a prediction except the plan: every field of the
- * cluster and of the runtime profile (field_text), and the measured costs. */
+/* Returns a hash (12 hex digits) of everything that a prediction reads besides the plan: every
+ * field of the cluster and of the runtime's profile (field_text), and the measured costs. */
 const char *calibration_id(const Cluster *cluster, const Runtime *runtime, const Needs *needs,
                            Arena *arena);
 

@@ -1,5 +1,6 @@
-/* Simulates a plan once and keeps the prediction under its key: the plan, the cluster, the request,
- * the engine version, and a hash of all costs. A simulation reads nothing else. */
+/* Simulates a plan and stores the prediction under a key, so that it is simulated only once. The
+ * key consists of all that the simulation reads: the plan, the cluster, the options, the version of
+ * the engine, and a hash of all costs. */
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
@@ -48,15 +49,16 @@ Held session_held_uneven(const PlanFile *file, const struct RowLoads *loads, dou
                            imbalance);
 }
 
-/* True if `how` asks for nothing but the default simulation. It has then only zero bytes, apart
- * from fields that do not change the result. */
+/* True if `how` only asks for the default simulation. All of its bytes are then zero, except fields
+ * that do not change the result. */
 static bool is_plain(const PlanFile *file, const SimOptions *how)
 {
     static const SimOptions plain;
     SimOptions rest = *how;
     if (rest.imbalance <= 1) rest.imbalance = 0;
     if (rest.seed == file->config.seed) rest.seed = 0;
-    if (rest.store == NULL) rest.backend = NULL; /* a backend matters only with measured costs */
+    /* without measured costs, the backend changes nothing */
+    if (rest.store == NULL) rest.backend = NULL;
     return memcmp(&rest, &plain, sizeof rest) == 0;
 }
 
@@ -96,7 +98,8 @@ void session_simulate_ahead(const PlanFile *file, Arena *arena)
     memset(&plain, 0, sizeof plain);
     const bool fine =
         session_simulate(file, &file->config.cluster, &plain, arena, &ahead->report, &d);
-    ahead->known = fine && d.items.n == 0; /* session_predict simulates again to report them */
+    /* after an error, session_predict simulates again and reports it */
+    ahead->known = fine && d.items.n == 0;
 }
 
 static void fill_record(RunRecord *record, const SimReport *report, Arena *arena)
@@ -121,7 +124,7 @@ static const char key_query[] =
     "plan = ? AND cluster = ? AND scenario = ? AND backend = ? AND engine = ? AND calibration = ? "
     "AND seed = ?";
 
-/* Finds the stored prediction with exactly this key, and its rows if they are wanted. */
+/* Finds the stored prediction with exactly this key, and its rows if `trace` is set. */
 static bool find_stored(Store *store, bool trace, Arena *arena, Predicted *out, Diag *d)
 {
     const RunRecord *r = &out->record;
@@ -200,7 +203,7 @@ PredictOptions session_plain_options(const PlanFile *file)
     return (PredictOptions){.cluster = &file->config.cluster, .backend = "", .imbalance = 1};
 }
 
-/* Fills in the key of a prediction. */
+/* Fills in the fields of a record that form the key of a prediction. */
 static void begin(const PlanFile *file, Store *store, const PredictOptions *options, Arena *arena,
                   Predicted *out, Diag *d)
 {
@@ -240,16 +243,19 @@ bool session_predict(const PlanFile *file, Store *store, const PredictOptions *o
     begin(file, store, options, arena, out, d);
     const uint32_t before = d->n_errors;
     if (store != NULL && find_stored(store, options->trace, arena, out, d)) return true;
-    if (d->n_errors > before) return false; /* the stored prediction is damaged */
+    /* the stored prediction is damaged, which was reported */
+    if (d->n_errors > before) return false;
     if (!simulate(file, store, options, arena, out, d)) return false;
     if (store == NULL || !options->keep) return true;
-    /* A plan loaded from text has no recipe, and readers of a trace need every instruction. */
+    /* Store the text if there is no recipe to make the plan again (a plan loaded from text), or if
+     * a trace is stored, whose readers need every instruction. */
     if (file->is_text || options->trace) record->plan_text = session_text(file, arena);
     record->program = file->plan;
     Recipe recipe = file->recipe;
     recipe_read_scripts(&recipe, store, arena, d);
     if (!file->is_text) record->recipe = &recipe;
     out->id = store_run(store, record, d);
-    record->recipe = NULL; /* it is valid only during this call */
+    /* the recipe is valid only during this call, so the record must not keep it */
+    record->recipe = NULL;
     return true;
 }

@@ -1,6 +1,5 @@
-/* Runs proofs beside other work: a second thread proves a plan. Meanwhile the first thread goes on,
- * and only reads the plan. The layers below session/ have no state that threads share, so both
- * threads may read the plan at the same time. */
+/* Proves a plan in a second thread while the first thread does other work that only reads the plan.
+ * This is safe because the layers below session/ have no state that threads share. */
 #include <pthread.h>
 
 #include "session/session.h"
@@ -8,7 +7,7 @@
 struct Proof {
     pthread_t thread;
     const PlanFile *file;
-    Arena *arena; /* the thread's own */
+    Arena *arena; /* an arena that only the second thread uses */
     Diag diag;
     bool unfitted, runs;
 };
@@ -26,7 +25,7 @@ void session_begin_proof(PlanFile *file, bool unfitted, Arena *arena)
     *p = (Proof){.file = file, .arena = arena_new(), .unfitted = unfitted};
     p->diag = diag_in(p->arena);
     p->runs = pthread_create(&p->thread, NULL, prove, p) == 0;
-    if (!p->runs) prove(p); /* the system has no thread to give */
+    if (!p->runs) prove(p); /* the system refused a new thread, so prove the plan here */
     file->proof = p;
 }
 

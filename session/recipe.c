@@ -1,5 +1,6 @@
-/* Recipes: they make a plan again, and show whether an earlier answer is still valid. */
-#define _GNU_SOURCE /* dl_iterate_phdr */
+/* A recipe consists of all that is needed to make a plan again: options and scripts. It also shows
+ * whether an earlier answer is still valid. */
+#define _GNU_SOURCE /* for dl_iterate_phdr */
 #include <elf.h>
 #include <inttypes.h>
 #include <link.h>
@@ -55,8 +56,8 @@ Recipe recipe_of(const Config *config, const PlanOptions *o, Arena *arena)
     for (uint32_t i = 0; i < config->scripts.n; i++) {
         const ScriptFile *s = &config->scripts.at[i];
         RecipeScript script = {.name = s->name, .shipped = s->shipped, .hash = s->hash};
-        recipe_add(&recipe, &script, arena); /* a named cluster may use scripts that the plan uses,
-                                              * too */
+        /* the scripts of a named cluster may be scripts of the plan, too */
+        recipe_add(&recipe, &script, arena);
     }
     return recipe;
 }
@@ -66,7 +67,7 @@ static const char *place_of(const char *name, bool shipped, Arena *arena)
     return shipped ? arena_print(arena, "%s/%s", front_scripts_dir(), name) : name;
 }
 
-/* Returns NULL if the file cannot be read. */
+/* Returns the text of a script, or NULL if the file cannot be read. */
 static const char *read_script(const char *path, Arena *arena, size_t *bytes)
 {
     FILE *file = fopen(path, "rb");
@@ -105,8 +106,8 @@ static bool among(const Hash128 *list, uint32_t n, Hash128 hash)
     return false;
 }
 
-/* A script beside the plan has precedence over one of the library, so a new file may hide the
- * library's script. The library's own parts cannot be hidden. */
+/* True if a script beside the plan would be loaded instead of the library's script of this name.
+ * The library's own parts (tandem/) cannot be hidden in this way. */
 static bool is_hidden(const char *name, const char *plan, Arena *arena)
 {
     if (strncmp(name, "tandem/", 7) == 0 || strncmp(name, "dialects/", 9) == 0) return false;
@@ -115,8 +116,8 @@ static bool is_hidden(const char *name, const char *plan, Arena *arena)
     return access(arena_print(arena, "%.*s%s", folder, plan, name), F_OK) == 0;
 }
 
-/* Returns true if the file of the line still has the same bytes. A file that was absent must still
- * be absent. */
+/* Returns true if the file of this line of a list still has the same bytes. If the line says that
+ * the file was missing, it must still be missing. */
 static bool line_is_fresh(const char *line, size_t n, const char *plan, Arena *arena)
 {
     RecipeScript s;
@@ -151,11 +152,12 @@ bool recipe_is_fresh(KnownScripts *known, const FoundAnswer *found, const char *
 /* ---- the program ---- */
 
 typedef struct BuildNote {
-    uintptr_t inside; /* an address that lies in the object to be found */
+    uintptr_t inside; /* an address in the object to be found */
     Str *out;
 } BuildNote;
 
-/* Reads the linker's note of an object: a hash of its whole content. */
+/* Reads the notes that the linker put into an object. One of them is a hash of the object's whole
+ * content. */
 static void read_notes(const ElfW(Nhdr) * note, size_t bytes, Str *out)
 {
     const char *at = (const char *)note, *end = at + bytes;

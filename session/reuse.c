@@ -1,11 +1,13 @@
-/* The key of a kept plan has everything that makes a plan: the part of the configuration that the
- * planner may read (planned.h), the traced graph, and the options of the load. While a plan is
- * made, the rest of the configuration is zero (plan_compile_planned), so no plan depends on it. */
+/* The key of a kept plan contains all that determines a plan: the part of the configuration that
+ * the planner may read (planned.h), the graph of the model, and the options of the load. While a
+ * plan is made, the rest of the configuration is zero (plan_compile_planned), so no plan can depend
+ * on that rest. */
 #include "session/reuse.h"
 
 #include <string.h>
 
-/* A point may need both a plan of fewer micro-batches and one of the whole step. */
+/* number of kept plans: a point may need a plan of fewer micro-batches and a plan of the
+ * whole step */
 enum { PLACES = 2 };
 
 struct PlanReuse {

@@ -1,5 +1,5 @@
-/* A thin wrapper of SQLite: every call is checked, and every failure becomes a diagnostic.
- * db_open.c opens stores. */
+/* A thin wrapper of SQLite. Every call of SQLite is checked, and every failure becomes a
+ * diagnostic. db_open.c opens files. */
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ void db_fail(Db *db, Diag *d, const char *doing)
     if ((code & 0xFF) == SQLITE_FULL) diag_hint(d, "the disk is full, but no stored data was lost");
 }
 
-/* Names a statement in messages by its first words, without the values. */
+/* Returns the first words of a statement, without values, as a name for it in messages. */
 static const char *first_words(const char *sql, char *to, size_t room)
 {
     size_t n = strcspn(sql, "(;\n");
@@ -51,11 +51,11 @@ bool db_commit(Db *db, Diag *d)
 
 void db_rollback(Db *db)
 {
-    /* The failure may already have ended the transaction; in that case there is nothing to roll
-     * back. */
+    /* SQLite may have ended the transaction because of the failure; then there is nothing to roll
+     * back */
     if (sqlite3_get_autocommit(db->sqlite)) return;
-    /* If there is no memory even for this, closing the store rolls back, and no new transaction
-     * begins. */
+    /* this may fail for lack of memory; closing the store then rolls back, and no new transaction
+     * can begin */
     (void)sqlite3_exec(db->sqlite, "ROLLBACK", NULL, NULL, NULL);
 }
 
@@ -81,9 +81,8 @@ static DbStatement *statement_of(Db *db, Diag *d, const char *sql)
         sqlite3_reset(st->sqlite);
         return st;
     }
-    DbStatement *to = arena_alloc(db->arena, sizeof *to); /* allocated first, so that no statement
-                                                           * of SQLite stays open if memory ends
-                                                           * here */
+    /* allocate this first: if memory runs out here, no statement of SQLite must be left open */
+    DbStatement *to = arena_alloc(db->arena, sizeof *to);
     *to = (DbStatement){.db = db, .sql = arena_dup(db->arena, sql)};
     sqlite3_stmt *st = NULL;
     const char *rest = NULL;
@@ -93,7 +92,8 @@ static DbStatement *statement_of(Db *db, Diag *d, const char *sql)
         db_fail(db, d, first_words(sql, words, sizeof words));
         return NULL;
     }
-    assert(st != NULL && rest[strspn(rest, " \n\t;")] == 0); /* one statement */
+    /* the text must contain only one statement */
+    assert(st != NULL && rest[strspn(rest, " \n\t;")] == 0);
     to->sqlite = st;
     to->next = db->statements;
     db->statements = to;
@@ -187,7 +187,7 @@ double db_double(DbStatement *st, int column)
 const char *db_text(DbStatement *st, int column)
 {
     assert(has_column(st, column));
-    /* asked first, because a value turns to NULL if there is no memory for its text */
+    /* ask first: without memory for the value's text, SQLite would turn it to NULL */
     const bool is_null = db_is_null(st, column);
     const char *text = (const char *)sqlite3_column_text(st->sqlite, column);
     if (text == NULL && !is_null) arena_full();
@@ -197,7 +197,7 @@ const char *db_text(DbStatement *st, int column)
 const void *db_blob(DbStatement *st, int column, size_t *bytes)
 {
     assert(has_column(st, column));
-    /* The size is read first, because the blob turns to NULL if there is no memory for it. */
+    /* read the size first: without memory for the blob, SQLite would turn it to NULL */
     *bytes = (size_t)sqlite3_column_bytes(st->sqlite, column);
     const void *blob = sqlite3_column_blob(st->sqlite, column);
     if (blob == NULL && *bytes > 0) arena_full();

@@ -1,13 +1,13 @@
-/* Tandem's own SQL functions, for migrations and seals. */
+/* SQL functions that Tandem adds to SQLite, for migrations and seals. */
 #include "planner/base/str.h"
 #include "store/db_private.h"
 #include "store/pack.h"
 
-/* Implements tandem_pack(TEXT): returns the text in the form of pack.c. Migrations convert old
- * texts with it. */
+/* tandem_pack(TEXT): returns the text in the packed form of pack.c. Migrations use it to convert
+ * texts. */
 static void pack_function(sqlite3_context *context, int n, sqlite3_value **values)
 {
-    if (n != 1 || sqlite3_value_type(values[0]) == SQLITE_NULL) return; /* NULL stays NULL */
+    if (n != 1 || sqlite3_value_type(values[0]) == SQLITE_NULL) return; /* NULL gives NULL */
     const void *text = sqlite3_value_text(values[0]);
     if (text == NULL) {
         sqlite3_result_error_nomem(context);
@@ -20,9 +20,9 @@ static void pack_function(sqlite3_context *context, int n, sqlite3_value **value
     arena_free(arena);
 }
 
-/* Adds a value to a digest together with its type and length, so that a move of bytes between
- * neighbouring values changes the digest. Each step of the chain also hashes the step before it, so
- * that the order matters. Returns false if there is no memory for the value's bytes. */
+/* Adds a value to a digest, with its type and length, so that bytes cannot move from one value to
+ * the next without changing the digest. Each step hashes the digest so far, so the order of values
+ * counts. Returns false if there is no memory for the value's bytes. */
 static bool add_value(uint64_t *digest, sqlite3_value *value)
 {
     struct {
@@ -46,7 +46,7 @@ static bool add_value(uint64_t *digest, sqlite3_value *value)
     return true;
 }
 
-/* Implements tandem_digest(VALUE, ...): 64 bits that depend on each value and on their order. */
+/* tandem_digest(VALUE, ...): returns 64 bits that depend on all values and on their order. */
 static void digest_function(sqlite3_context *context, int n, sqlite3_value **values)
 {
     uint64_t digest = 0;
@@ -58,8 +58,8 @@ static void digest_function(sqlite3_context *context, int n, sqlite3_value **val
     sqlite3_result_int64(context, (sqlite3_int64)digest);
 }
 
-/* Implements the aggregate tandem_total(INTEGER): the sum modulo 2^64. The order of rows does not
- * matter, and no sum overflows. */
+/* tandem_total(INTEGER): an aggregate that returns the sum modulo 2^64. It does not depend on the
+ * order of rows, and cannot overflow. */
 static void total_step(sqlite3_context *context, int n, sqlite3_value **values)
 {
     uint64_t *sum = sqlite3_aggregate_context(context, sizeof *sum);

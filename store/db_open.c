@@ -1,7 +1,7 @@
-/* Opens a store: reads the header before SQLite may touch the file, refuses foreign files, then
- * migrates. A new store is built under a temporary name and linked to its own name when it is
- * complete. No process ever sees an incomplete store. If two processes create it at once, the store
- * of the first one stays. */
+/* Opens a store. Reads the header before SQLite touches the file, refuses files of other programs,
+ * and then migrates. A new store is built under a temporary name, and gets its own name when it is
+ * complete, so no process sees an incomplete store. If two processes create it at the same time,
+ * the store of the first one remains. */
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>
@@ -20,7 +20,7 @@
 
 enum {
     BUSY_MS = 10000,
-    HEADER_BYTES = 100, /* https://www.sqlite.org/fileformat.html section 1.3 */
+    HEADER_BYTES = 100, /* see https://www.sqlite.org/fileformat.html section 1.3 */
     QUICK_CHECK_MAX_BYTES = 16 << 20
 };
 
@@ -29,7 +29,8 @@ typedef struct Opening {
     bool read_only;
     const char *const *migrations;
     uint32_t n;
-    const char *const *fresh; /* statements, up to NULL; NULL: there are none */
+    /* statements that make the tables of a new file; NULL ends the list; NULL: no list */
+    const char *const *fresh;
     Diag *d;
 } Opening;
 
@@ -57,7 +58,8 @@ static uint32_t big_endian(const unsigned char *at, size_t n)
     return value;
 }
 
-/* True if a log with content exists. It may hold pages that the file lacks. */
+/* True if the file has a log that is not empty. The log may hold pages that are not in the file
+ * yet. */
 static bool has_log(const Opening *o)
 {
     static const char *const ending[] = {"-wal", "-journal"};
@@ -69,9 +71,9 @@ static bool has_log(const Opening *o)
     return false;
 }
 
-/* Checks the file by its header alone, without writing. A log is copied into the file from its
- * first page on, and removed at the end. The header is therefore read first, then the log, then the
- * length. */
+/* Checks the file by its header only, without writing. Another process may be copying its log into
+ * the file; it begins with the first page and removes the log at the end. Therefore the header is
+ * read first, then the log, then the length. */
 static bool header_is_ours(const Opening *o)
 {
     unsigned char header[HEADER_BYTES];
@@ -101,8 +103,8 @@ static bool header_is_ours(const Opening *o)
     return !is_newer(o, (int64_t)big_endian(header + 60, 4));
 }
 
-/* WAL needs memory shared between all users of the file; network file systems have none. The
- * numbers come from linux/magic.h and from the file systems' own sources. */
+/* True if the file system lets processes share memory, which a write-ahead log needs. Network file
+ * systems do not. The numbers come from linux/magic.h and from the sources of the file systems. */
 static bool has_shared_memory(const char *path)
 {
     static const uint32_t without[] = {
@@ -130,24 +132,25 @@ static bool is_there(const char *path)
     return stat(path, &about) == 0;
 }
 
-/* True if a log can lie beside the store: it exists or can be created. Otherwise errno holds the
- * reason. */
+/* True if a log can be beside the store, because it exists or can be created. Otherwise errno has
+ * the reason. */
 static bool takes_a_log(const char *path, Arena *arena)
 {
     return is_there(arena_print(arena, "%s-wal", path)) ||
            access(folder_of(path, arena), W_OK) == 0;
 }
 
-/* Checks that the store can be written. SQLite would open a file even if it cannot write the file,
- * or cannot create a log beside it. The error would come only with the first row, after the row's
- * values were measured. */
+/* Checks that the store can be written. SQLite opens a file even if it can write neither the file
+ * nor a log beside it. The error would come only with the first row, after its values were
+ * measured. */
 static bool may_be_written(const Opening *o)
 {
     Arena *arena = o->d->arena;
     struct stat about;
     const char *what = "it";
     bool may = access(o->path, W_OK) == 0 || errno == ENOENT;
-    /* The log of a symbolic link's target lies beside the target; SQLite finds it. */
+    /* if the store is a symbolic link, its log is beside the link's target, where SQLite
+     * finds it */
     if (may && (lstat(o->path, &about) != 0 || !S_ISLNK(about.st_mode))) {
         what = "its folder";
         may = takes_a_log(o->path, arena);
@@ -158,8 +161,9 @@ static bool may_be_written(const Opening *o)
     return false;
 }
 
-/* A log is read through shared memory, which is a file beside the store. If that file cannot be
- * created and there is no log, no process can change the store. It is then read without a log. */
+/* Returns how to open a store that nobody can change. A log needs shared memory, which is a file
+ * beside the store. If this file cannot be created and there is no log, no process can change the
+ * store, and it is read without a log. */
 static const char *unchanging(const char *path, Arena *arena)
 {
     if (takes_a_log(path, arena)) return NULL;
@@ -171,7 +175,8 @@ static const char *unchanging(const char *path, Arena *arena)
     return str_text(&uri);
 }
 
-/* Messages give the store's name, even while it is built under another name. */
+/* Connects to the file `path`. Messages name the store, even while it is built under
+ * another name. */
 static Db *connect(const Opening *o, const char *path, int flags)
 {
     Arena *arena = arena_new();
@@ -193,7 +198,7 @@ static Db *connect(const Opening *o, const char *path, int flags)
     db_add_functions(db->sqlite);
     sqlite3_db_config(db->sqlite, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(db->sqlite, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-    /* Until the file is accepted, closing must not move the log into it. */
+    /* until the file is accepted, closing it must not copy the log into it */
     sqlite3_db_config(db->sqlite, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     if (db_exec(db,
                 "PRAGMA foreign_keys=ON; PRAGMA temp_store=MEMORY; PRAGMA mmap_size=0; "
@@ -213,7 +218,7 @@ static int64_t user_version(Db *db, Diag *d)
     return version;
 }
 
-/* Runs migration number `version` unless another process has done so meanwhile. */
+/* Runs migration number `version`, unless another process has run it meanwhile. */
 static bool migrate_once(Db *db, const Opening *o)
 {
     char set_version[64];
@@ -247,7 +252,8 @@ static bool migrate(Db *db, const Opening *o)
     }
 }
 
-/* quick_check begins with the name of the database, on a line of its own. */
+/* Returns the first problem that quick_check found. The first line of its report only has the name
+ * of the database. */
 static const char *first_finding(DbStatement *st)
 {
     const char *text = db_text(st, 0), *line = strchr(text, '\n');
@@ -265,8 +271,9 @@ static bool is_sound(Db *db, const Opening *o, off_t size)
     return is_ok;
 }
 
-/* Chooses the write-ahead log where memory can be shared. The file stores this mode, so only the
- * first opening changes it. If another connection is busy, its mode stays and is sufficient. */
+/* Chooses the write-ahead log where processes can share memory. The file stores this choice, so
+ * only the first opening makes it. If another connection is active, its choice remains, which is
+ * fine. */
 static bool choose_journal(Db *db, const char *path, const Opening *o)
 {
     const bool wal = has_shared_memory(path);
@@ -291,7 +298,7 @@ static void allow_checkpoint_on_close(Db *db)
     sqlite3_db_config(db->sqlite, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
 }
 
-/* Creates in a new file the tables as they are after all migrations. */
+/* Makes the tables of a new file in the form that they have after all migrations. */
 static bool make_tables(Db *db, const Opening *o)
 {
     char set_version[64];
@@ -321,9 +328,9 @@ static bool sync_directory(Arena *arena, const char *path)
     return is_done;
 }
 
-/* The log of a deleted store holds that store's last pages. A new store must neither adopt nor
- * delete them. Another process that creates the store at this moment links the store's name before
- * its log appears. */
+/* Refuses to create a store beside a log that an earlier store of this name left. The log has that
+ * store's last pages, which a new store must neither use nor delete. A process that creates the
+ * store right now is no problem, because it links the store's name before its log appears. */
 static bool refuses_stray_log(const Opening *o)
 {
     static const char *const ending[] = {"-wal", "-journal"};
@@ -343,26 +350,26 @@ static bool create(const Opening *o)
 {
     Arena *arena = arena_new();
     const char *draft = arena_print(arena, "%s.new-%ld", o->path, (long)getpid());
-    unlink(draft); /* a killed process with the same process id may have left this file */
+    unlink(draft); /* a process with the same id may have been killed and have left this file */
     unlink(arena_print(arena, "%s-journal", draft));
     Db *db = connect(o, draft, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
     bool is_built = db != NULL && set_up_new(db, draft, o);
     db_close(db);
     bool is_named = is_built && link(draft, o->path) == 0;
-    /* another process has created the store first */
+    /* another process has created the store first, which is fine */
     if (is_built && !is_named && errno == EEXIST) is_named = true;
-    /* this file system has no hard links */
+    /* this file system has no hard links, so rename instead */
     if (is_built && !is_named && rename(draft, o->path) == 0) is_named = true;
     if (is_built && !is_named) refuse(o, "store-open", strerror(errno));
     unlink(draft);
-    /* if a crash undoes the rename, the store is simply created again */
+    /* if a crash undoes the rename, the next command creates the store again */
     if (is_named) (void)sync_directory(arena, o->path);
     arena_free(arena);
     return is_named;
 }
 
-/* Removes the drafts NAME.new-PID of killed processes that were building the store. A draft stays
- * while any process has its id, even another program. */
+/* Removes files NAME.new-PID of processes that were killed while they built the store. A file stays
+ * as long as any process, even of another program, has this id. */
 static void remove_stray_drafts(const Opening *o)
 {
     Arena *arena = arena_new();
@@ -440,9 +447,9 @@ static int count_ops(void *self)
     return db->ops_left <= 0;
 }
 
-/* Another program wrote the schema, perhaps maliciously, so the file may execute nothing of its
- * own. Reading also has limits of work and memory, which an honest file of this length does not
- * reach. */
+/* Another program wrote the tables, perhaps with bad intent, so nothing that the file defines may
+ * be executed. Reading is limited in work and memory. The limits are far above what an honest file
+ * of this length needs. */
 Db *db_open_foreign(const char *path, Diag *d)
 {
     const Opening o = {path, true, NULL, 0, NULL, d};
@@ -456,7 +463,8 @@ Db *db_open_foreign(const char *path, Diag *d)
     sqlite3_db_config(db->sqlite, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
     sqlite3_db_config(db->sqlite, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
     sqlite3_progress_handler(db->sqlite, FOREIGN_LOOK_OPS, count_ops, db);
-    sqlite3_hard_heap_limit64(foreign_heap_bytes); /* limits the whole process, until db_close */
+    /* a limit for the whole process, until db_close */
+    sqlite3_hard_heap_limit64(foreign_heap_bytes);
     db->limits_heap = true;
     return db;
 }

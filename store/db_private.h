@@ -1,4 +1,4 @@
-/* Shared by db.c and db_open.c only. */
+/* Declarations that only db.c, db_open.c and db_functions.c share. */
 #ifndef TANDEM_STORE_DB_PRIVATE_H
 #define TANDEM_STORE_DB_PRIVATE_H
 
@@ -14,22 +14,22 @@ struct DbStatement {
 };
 
 struct Db {
-    Arena *arena; /* the arena also holds this struct */
+    Arena *arena; /* also contains this struct */
     sqlite3 *sqlite;
     const char *path;
     DbStatement *statements;
-    /* state of reading a foreign file */
-    int64_t ops_left; /* steps of SQLite's virtual machine that are still allowed */
+    /* state while another program's file is read */
+    int64_t ops_left; /* steps of SQLite's virtual machine that reading may still take */
     bool limits_heap;
 };
 
-/* Releases the resources of the connection other than its arena. */
+/* Releases everything that the connection has, except its arena. */
 void db_release(void *self);
 
 /* Adds the SQL functions of db_functions.c to a connection. */
 void db_add_functions(sqlite3 *sqlite);
 
-/* Adds SQLite's newest error as a diagnostic: "cannot <doing>: ...". */
+/* Reports SQLite's newest error as a diagnostic: "cannot <doing>: ...". */
 void db_fail(Db *db, Diag *d, const char *doing);
 
 #endif

@@ -26,7 +26,8 @@ static void add_field(Str *out, const char *text)
     if (quoted) str_add(out, "\"");
 }
 
-/* Lists the columns' names and the expression that prints each: a blob as hexadecimal digits. */
+/* Lists the columns of a table, and for each the expression that prints it: a blob is printed in
+ * hexadecimal. */
 static uint32_t list_columns(Db *db, const char *name, Str *heads, Str *query, Diag *d)
 {
     uint32_t n = 0;
@@ -55,7 +56,8 @@ bool store_csv(Store *store, const char *name, Str *out, Diag *d)
     Str heads = str_in(out->arena), query = str_in(out->arena);
     str_add(&query, "SELECT");
     const uint32_t n = list_columns(db, name, &heads, &query, d);
-    str_print(&query, " FROM \"%s\"", name); /* a name from the file's own catalogue */
+    /* no user input: the name comes from the file's own catalogue */
+    str_print(&query, " FROM \"%s\"", name);
     str_print(out, "%s\n", str_text(&heads));
     DbStatement *st = db_prepare(db, d, str_text(&query), "");
     while (db_step(st, d)) {

@@ -1,6 +1,6 @@
-/* Takes over the rows of another store. Plans, scripts and answers are keyed by their content, so
- * equal rows have equal keys. Runs get new numbers; the temporary table `moved` maps old numbers to
- * new ones. */
+/* Copies the rows of another store. Plans, scripts and answers have keys made from their content,
+ * so equal rows have equal keys. Runs get new numbers. The temporary table `moved` has the old and
+ * the new number of each run. */
 #include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -20,8 +20,8 @@ static const char contents[] =
     " n_instructions, n_buffers) SELECT plan, program, purpose, stage, first_rank, n_ranks, bytes,"
     " n_instructions, n_buffers FROM other.role;\n";
 
-/* Two predictions are equal if their keys are equal. Two measurements are equal if their times and
- * results are equal. */
+/* Copies runs that this store lacks. Two predictions are the same if their keys are equal, two
+ * measurements if their times and results are equal. */
 static const char runs[] =
     "CREATE TEMP TABLE moved(old INTEGER PRIMARY KEY, new INTEGER NOT NULL, fresh INTEGER NOT "
     "NULL);\n"
@@ -58,7 +58,7 @@ static const char details[] =
     "others FROM other.cores JOIN moved m"
     " ON m.old = run WHERE m.fresh;\n";
 
-/* Keeps the newer of two measurements of one cost. */
+/* If both stores measured the same cost, the newer measurement stays. */
 static const char costs[] =
     "INSERT INTO kernel_cost(machine, key, median_ps, spread, n, made_at) SELECT machine, key,"
     " median_ps, spread, n, made_at FROM other.kernel_cost WHERE true ON CONFLICT DO UPDATE SET"
@@ -127,8 +127,8 @@ bool store_merge(Store *store, const char *path, Merged *merged, Diag *d)
     if (is_same_file(store_db(store), path))
         return diag_error(d, FAULT_usage, "same-store", (Loc){.file = arena_dup(d->arena, path)},
                           "a store cannot be merged into itself");
-    /* The store is first opened on its own, so that a foreign file is refused and an older store is
-     * migrated. */
+    /* open the store normally first, which refuses files of other programs and migrates older
+     * stores */
     Store *other = store_open(path, false, d);
     if (other == NULL) return false;
     const bool sound = seals_hold(store_db(other), d);

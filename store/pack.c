@@ -1,5 +1,5 @@
-/* Compresses texts with zlib. The length comes first, little-endian, because decompression needs
- * it. */
+/* Compresses texts with zlib. The length of the text is written before it, little-endian, because
+ * decompression needs it. */
 #include "store/pack.h"
 
 #include <assert.h>
@@ -8,7 +8,9 @@
 
 enum { LENGTH_BYTES = 8 };
 static const uint64_t most_bytes = UINT64_C(1)
-                                   << 32; /* limit of a text: a damaged length is refused */
+                                   /* the longest text; a larger length means that the bytes are
+                                    * damaged */
+                                   << 32;
 
 const void *pack_bytes(Arena *arena, const void *bytes, size_t n, size_t *packed)
 {
@@ -18,7 +20,7 @@ const void *pack_bytes(Arena *arena, const void *bytes, size_t n, size_t *packed
     for (int i = 0; i < LENGTH_BYTES; i++) to[i] = (unsigned char)((uint64_t)n >> (8 * i));
     int code = compress2(to + LENGTH_BYTES, &room, bytes, (uLong)n, Z_BEST_SPEED);
     if (code == Z_MEM_ERROR) arena_full();
-    assert(code == Z_OK); /* the space is zlib's own bound */
+    assert(code == Z_OK); /* cannot fail: the buffer has the size that zlib asked for */
     *packed = LENGTH_BYTES + room;
     return to;
 }
@@ -30,7 +32,8 @@ const char *unpack_text(Arena *arena, const void *packed, size_t n, size_t *byte
     if (from == NULL || n < LENGTH_BYTES) return NULL;
     for (int i = 0; i < LENGTH_BYTES; i++) length |= (uint64_t)from[i] << (8 * i);
     if (length > most_bytes || length / 1100 > n)
-        return NULL; /* zlib makes a text at most 1,032 times shorter */
+        /* zlib never makes a text more than 1,032 times shorter, so this length is damaged */
+        return NULL;
     char *text = arena_alloc(arena, (size_t)length + 1);
     uLongf got = (uLongf)length;
     if (uncompress((Bytef *)text, &got, from + LENGTH_BYTES, (uLong)(n - LENGTH_BYTES)) != Z_OK ||

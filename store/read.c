@@ -1,5 +1,5 @@
-/* Reads runs back. A file that another program has edited may hold unknown ops or categories. These
- * are reported and never used. */
+/* Reads runs from the store. If another program has changed the file, it may contain unknown ops or
+ * categories, which are reported and not used. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>

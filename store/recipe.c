@@ -1,4 +1,5 @@
-/* Scripts by the hash of their content, lists of scripts, and answers that were made from them. */
+/* Stores scripts by the hash of their content, lists of scripts, and the answers that were made
+ * from them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,8 +39,8 @@ static uint64_t read_hex(const char *digits)
 bool store_script_line(const char *line, size_t n, Arena *arena, RecipeScript *s)
 {
     *s = (RecipeScript){.shipped = strncmp(line, "library ", 8) == 0};
-    const size_t at = s->shipped ? 8 : 4; /* where the hash's 32 digits begin; a space follows them
-                                           */
+    /* the hash has 32 digits and begins here; a space follows it */
+    const size_t at = s->shipped ? 8 : 4;
     if (n < at + 34) return false;
     s->hash.hi = read_hex(line + at);
     s->hash.lo = read_hex(line + at + 16);
@@ -73,7 +74,7 @@ bool store_put_scripts(Db *db, const Recipe *recipe, Hash128 *hash, Diag *d)
     return fine;
 }
 
-/* A list's key is the hash of its text. */
+/* True if the text is the list with this key: the key is the hash of the text. */
 static bool is_list(const char *list, Hash128 key, Diag *d)
 {
     if (list == NULL) return false;

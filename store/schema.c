@@ -1,6 +1,6 @@
-/* Tables and views of the store. Times are integer picoseconds, and sizes are bytes. A REAL that
- * may not be a number (a loss that diverged) is nullable, because SQLite stores NaN as NULL.
- * Unsigned 64-bit values keep their bits in signed columns. */
+/* The tables and views of the store. Times are integers in picoseconds, and sizes are in bytes. A
+ * REAL column can be NULL if its value may be no number, as a loss that diverged: SQLite stores NaN
+ * as NULL. Unsigned 64-bit values are stored with the same bits in signed columns. */
 #include "store/private.h"
 
 static const char runs[] = "CREATE TABLE plan("
@@ -46,7 +46,7 @@ static const char runs[] = "CREATE TABLE plan("
                            " trace_step INTEGER,"
                            " made_at INTEGER NOT NULL DEFAULT (unixepoch())"
                            ") STRICT;\n"
-                           /* equal predictions are stored once */
+                           /* the same prediction is stored only once */
                            "CREATE UNIQUE INDEX run_key ON run(plan, cluster, scenario, backend, "
                            "seed, engine, calibration)"
                            " WHERE kind = 'predicted';\n"
@@ -126,8 +126,8 @@ static const char costs[] =
     " PRIMARY KEY(sweep, point)"
     ") STRICT, WITHOUT ROWID;\n";
 
-/* The fastest algorithm of a device for a call, in bytes that only the device's library
- * understands. */
+/* For each product on each device: the algorithm that was the fastest. Only the device's library
+ * understands the bytes that describe it. */
 static const char choices[] = "CREATE TABLE product_choice("
                               " device TEXT NOT NULL,"
                               " call TEXT NOT NULL,"
@@ -147,8 +147,8 @@ static const char views[] =
     " round(r.peak_bytes / 1073741824.0, 3) AS peak_gib, r.peak_rank, r.steps_done,"
     " datetime(r.made_at, 'unixepoch') AS made_at"
     " FROM run r ORDER BY r.id;\n"
-    /* pairs each measurement with the newest prediction of the same plan; plain_compare replaces
-     * this view */
+    /* gives each measurement the newest prediction of the same plan; plain_compare replaces this
+     * view later */
     "CREATE VIEW v_compare AS SELECT m.id AS measured, p.id AS predicted, m.name AS plan,"
     " round(p.step_ps / 1e9, 3) AS predicted_ms, round(m.step_ps / 1e9, 3) AS measured_ms,"
     " round(p.step_ps * 1.0 / nullif(m.step_ps, 0), 3) AS ratio,"
@@ -156,7 +156,7 @@ static const char views[] =
     " FROM run m LEFT JOIN run p ON p.id ="
     "  (SELECT max(id) FROM run q WHERE q.plan = m.plan AND q.kind = 'predicted')"
     " WHERE m.kind = 'measured' ORDER BY m.id;\n"
-    /* joins the same instruction of the same rank, predicted and measured */
+    /* gives, for each instruction of each rank, the predicted and the measured time */
     "CREATE VIEW v_instruction AS SELECT c.measured AS run, m.rank, m.pc,"
     " (p.end_ps - p.start_ps) / 1e6 AS predicted_us, (m.end_ps - m.start_ps) / 1e6 AS measured_us,"
     " p.start_ps / 1e6 AS predicted_start_us, m.start_ps / 1e6 AS measured_start_us, m.bytes"
@@ -179,7 +179,8 @@ static const char views[] =
     " FROM sweep w JOIN sweep_point s ON s.sweep = w.id LEFT JOIN v_run v ON v.id = s.run"
     " ORDER BY w.id, v.step_ms;\n";
 
-/* The date of each measured cost; and for each run the error that its prediction may have. */
+/* The date of each measured cost; and for each run the size of the error that its prediction may
+ * have. */
 static const char trust[] =
     "ALTER TABLE kernel_cost ADD COLUMN made_at INTEGER NOT NULL DEFAULT 0;\n"
     "ALTER TABLE collective_cost ADD COLUMN made_at INTEGER NOT NULL DEFAULT 0;\n"
@@ -192,8 +193,8 @@ static const char trust[] =
     " error_p90 REAL"
     ") STRICT;\n";
 
-/* The use of the cores while a run was measured, in cores. Without it the run's times mean
- * little. */
+/* How busy the cores were while a run was measured, in cores. On a busy machine, the run's times
+ * mean little. */
 static const char cores[] = "CREATE TABLE cores("
                             " run INTEGER PRIMARY KEY REFERENCES run(id) ON DELETE CASCADE,"
                             " cores INTEGER NOT NULL,"
@@ -202,15 +203,15 @@ static const char cores[] = "CREATE TABLE cores("
                             " others REAL NOT NULL"
                             ") STRICT;\n";
 
-/* Numbers of measured and of modelled costs that a prediction used. */
+/* How many measured and how many modelled costs a prediction used. */
 static const char cost_counts[] = "ALTER TABLE trust ADD COLUMN kernels_measured INTEGER;\n"
                                   "ALTER TABLE trust ADD COLUMN kernels_modelled INTEGER;\n"
                                   "ALTER TABLE trust ADD COLUMN collectives_measured INTEGER;\n"
                                   "ALTER TABLE trust ADD COLUMN collectives_modelled INTEGER;\n";
 
-/* A plan is stored as the data that make it again: its recipe, and the scripts by the hash of their
- * content. Its text is stored packed, and only with a trace or measurements, whose readers need
- * each instruction. */
+/* A plan is stored as all that is needed to make it again: its recipe and its scripts, by the hash
+ * of their content. Its packed text is stored only with a trace or with measurements, because their
+ * readers need each instruction. */
 static const char recipes[] =
     "CREATE TABLE script("
     " hash BLOB PRIMARY KEY CHECK(length(hash) = 16),"
@@ -226,8 +227,8 @@ static const char recipes[] =
     "ALTER TABLE plan ADD COLUMN packed BLOB;\n"
     "UPDATE plan SET packed = tandem_pack(text) WHERE text <> '';\n"
     "ALTER TABLE plan DROP COLUMN text;\n"
-    /* answers of sweeps and searches, keyed by all that they depend on, so that they are found
-     * without making a plan */
+    /* Answers of sweeps and searches. The key is a hash of everything on which an answer depends,
+     * so that it is found without making a plan. */
     "CREATE TABLE found("
     " key BLOB PRIMARY KEY CHECK(length(key) = 16),"
     " scripts BLOB NOT NULL REFERENCES script_list(hash),"
@@ -238,7 +239,7 @@ static const char recipes[] =
     "CREATE INDEX found_run ON found(run);\n"
     "CREATE INDEX sweep_point_run ON sweep_point(run);\n";
 
-/* Digests of rows, and in their owners the sums of the digests of details (seals.h). */
+/* Digests of rows. A row that owns detail rows has the sum of their digests (seals.h). */
 static const char digests[] = "ALTER TABLE plan ADD COLUMN digest INTEGER;\n"
                               "ALTER TABLE run ADD COLUMN digest INTEGER;\n"
                               "ALTER TABLE script ADD COLUMN digest INTEGER;\n"
@@ -257,8 +258,8 @@ static const char digests[] = "ALTER TABLE plan ADD COLUMN digest INTEGER;\n"
                               "ALTER TABLE run ADD COLUMN step_sum INTEGER;\n"
                               "ALTER TABLE run ADD COLUMN trace_sum INTEGER;\n";
 
-/* Compares each measurement with the newest prediction of the plan. Predictions with a slow rank or
- * with uneven experts do not count. */
+/* Gives each measurement the newest prediction of its plan. Predictions with a slow rank or with
+ * uneven experts do not count. */
 static const char plain_compare[] =
     "DROP VIEW v_compare;\n"
     "CREATE VIEW v_compare AS SELECT m.id AS measured, p.id AS predicted, m.name AS plan,"

@@ -1,4 +1,4 @@
-/* Writes and checks the digests of rows; seals.h explains their purpose. */
+/* Writes and checks the digests of rows. seals.h explains why they exist. */
 #include "store/seals.h"
 
 #include <inttypes.h>
@@ -6,7 +6,7 @@
 
 #include "store/private.h"
 
-enum { MOST_NAMED = 20 }; /* limit for the damaged rows of a table that are reported */
+enum { MOST_NAMED = 20 }; /* at most this many damaged rows of each table are reported */
 
 typedef struct Seal {
     const char *table, *keys, *columns;
@@ -21,7 +21,7 @@ static const Seal seals[] = {SEALS(SEAL)};
 static const Detail details[] = {DETAILS(DETAIL)};
 enum { N_SEALS = sizeof seals / sizeof *seals, N_DETAILS = sizeof details / sizeof *details };
 
-/* Prints `prefix` before each name of a list such as "machine, key". */
+/* Appends a list of names such as "machine, key", with `prefix` before each name. */
 static void add_names(Str *out, const char *names, const char *prefix)
 {
     while (*names != 0) {
@@ -32,7 +32,8 @@ static void add_names(Str *out, const char *names, const char *prefix)
     }
 }
 
-/* Triggers exist only in this connection, because they call functions that other programs lack. */
+/* The triggers that write digests exist only in this connection, because they call functions that
+ * other programs do not have. */
 bool seal_rows(Db *db, Diag *d)
 {
     static const char *const events[] = {"INSERT", "UPDATE"};
@@ -56,14 +57,15 @@ bool seal_rows(Db *db, Diag *d)
     return fine;
 }
 
-/* The sum of the digests of all details that belong to the row of the owner in the query. */
+/* Appends SQL for the sum of the digests of all details that belong to the owner's row in the
+ * query. */
 static void add_sum(Str *sql, const Detail *t)
 {
     str_print(sql, "(SELECT tandem_total(tandem_digest(%s)) FROM %s t WHERE t.%s = %s.id)",
               t->columns, t->table, t->link, t->owner);
 }
 
-/* Leaves an existing sum as it is, because a new sum would hide a change. */
+/* An existing sum is not computed again, because a new sum would hide that a row was changed. */
 bool seal_details(Db *db, int64_t run, Diag *d)
 {
     bool fine = true;
@@ -82,7 +84,7 @@ bool seal_details(Db *db, int64_t run, Diag *d)
     return fine;
 }
 
-/* Prints a row's name for messages: "id = 3", blobs as hexadecimal digits. */
+/* Appends SQL for the name of a row in messages: "id = 3", with blobs in hexadecimal. */
 static void add_name(Str *sql, const char *keys)
 {
     for (const char *sep = ""; *keys != 0; sep = ", ") {
@@ -95,7 +97,8 @@ static void add_name(Str *sql, const char *keys)
     }
 }
 
-/* Reports each row of the query: `table`, then the row's name, then `what` changed. */
+/* Reports each row that the query returns. `table` and the row's name are the subject, `what` was
+ * changed. */
 static bool report(Db *db, const char *table, const char *what, const char *sql, int64_t run,
                    Diag *d)
 {

@@ -9,7 +9,7 @@
 
 #include "store/store.h"
 
-/* The columns under a digest. Queries of one row need them, too. */
+/* The columns from which the digest of a row is made. Queries of one row need them, too. */
 #define SEALED_plan "id, name, n_ranks, recipe, scripts, packed"
 #define SEALED_run                                                                                 \
     "kind, plan, name, cluster, scenario, backend, engine, calibration, seed, n_ranks, "           \
@@ -20,8 +20,9 @@
 #define SEALED_collective_cost "machine, backend, op, n_ranks, bytes, median_ps, made_at"
 #define SEALED_product_choice  "device, call, choice, median_ps"
 
-/* SEAL(table, columns of the key, columns under the digest). The number of a run is not under its
- * digest, because merging stores changes it. A test compares the columns with the schema. */
+/* SEAL(table, columns of the key, columns under the digest). The digest of a run does not contain
+ * its number, because the number changes when stores are merged. A test compares the columns with
+ * the tables. */
 #define SEALS(SEAL)                                                                                \
     SEAL(plan, "id", SEALED_plan)                                                                  \
     SEAL(run, "id", SEALED_run)                                                                    \
@@ -38,7 +39,7 @@
          "collectives_measured, collectives_modelled")                                             \
     SEAL(cores, "run", "cores, running, ready, others")
 
-/* DETAIL(table, its owner, the column that names the owner, columns under the digest) */
+/* DETAIL(table, table of its owner, the column that names the owner, columns under the digest) */
 #define DETAILS(DETAIL)                                                                            \
     DETAIL(role, plan, "plan",                                                                     \
            "program, purpose, stage, first_rank, n_ranks, bytes, n_instructions, n_buffers")       \
@@ -47,21 +48,22 @@
     DETAIL(step, run, "run", "step, loss, grad_norm, time_ps")                                     \
     DETAIL(trace, run, "run", "step, rank, pc, start_ps, end_ps, bytes")
 
-/* From now on, this connection seals each row that it writes to a table in SEALS. */
+/* Makes this connection write a digest with each row of a table in SEALS. */
 bool seal_rows(Db *db, Diag *d);
-/* Seals the details of run `run` and of its plan that have no seal yet. Call it after the last
- * detail is written, in the same transaction. */
+/* Computes the sums for the details of run `run` and of its plan, unless they exist. Call it after
+ * the last detail was written, in the same transaction. */
 bool seal_details(Db *db, int64_t run, Diag *d);
-/* Reports "store-damaged" for each changed row of the store, at most 20 for each table. */
+/* Checks all rows of the store. Reports "store-damaged" for each row that was changed, but for at
+ * most 20 rows of each table. */
 bool seals_hold(Db *db, Diag *d);
-/* Returns false after reporting "store-damaged" if the row of the run or of its plan was changed,
- * or one of their details. The trace is checked only if `with_trace`, because reading a long trace
- * takes time. */
+/* Checks the row of a run, the row of its plan, and their details. Returns false after reporting
+ * "store-damaged" if one was changed. The trace is checked only if `with_trace`, because a long
+ * trace takes time to read. */
 bool run_seals_hold(Db *db, int64_t run, bool with_trace, Diag *d);
-/* A column to add to queries of one row: true if the row has not changed since it was written. */
+/* A column for queries of one row. It is true if the row has not changed since it was written. */
 #define INTACT(columns) "digest IS NULL OR digest = tandem_digest(" columns ")"
-/* Returns column `column` of a query that ends with INTACT; reports "store-damaged" if it is false.
- * `name` names the row of `table` in the message. */
+/* Returns the value of column `column`, which must be INTACT. If it is false, reports
+ * "store-damaged" for the row `name` of `table`. */
 bool seal_intact(DbStatement *st, int column, const char *table, const char *name, Diag *d);
 
 #endif

@@ -1,4 +1,4 @@
-/* Opens the store, and keeps measured costs by machine. write.c and read.c handle runs. */
+/* Opens the store, and reads and writes measured costs. write.c and read.c handle runs. */
 #include "store/store.h"
 
 #include <assert.h>
@@ -134,8 +134,8 @@ typedef struct CostPoint {
     double bytes, ps;
 } CostPoint;
 
-/* Finds the measured size next to `bytes`: the largest one not above it, or the smallest one not
- * below it. */
+/* Finds the measured size nearest to `bytes`: the largest one that is not above it (`below`), or
+ * the smallest one that is not below it. */
 static bool neighbour(Store *store, bool below, const char *machine, const char *backend, OpKind op,
                       uint32_t n_ranks, uint64_t bytes, CostPoint *out, Diag *d)
 {
@@ -154,9 +154,9 @@ static bool neighbour(Store *store, bool below, const char *machine, const char 
     return found;
 }
 
-/* Between two sizes, time is modelled as a power of bytes. This is exact where latency dominates
- * (power 0) and where bandwidth does (power 1). Above the largest size it grows in proportion to
- * bytes; below the smallest size it stays constant. */
+/* Between two measured sizes, the time is modelled as a power of the bytes. This is exact where
+ * latency determines it (power 0) and where bandwidth does (power 1). Above the largest size, the
+ * time grows in proportion to the bytes. Below the smallest size, it is constant. */
 Ps store_get_collective(Store *store, const char *machine, const char *backend, OpKind op,
                         uint32_t n_ranks, uint64_t bytes, Diag *d)
 {

@@ -1,4 +1,4 @@
-/* Writes runs: the plan, its roles and all other data of a run, in one IMMEDIATE transaction. */
+/* Writes a run with all its data, its plan and the plan's roles, in one transaction. */
 #include <assert.h>
 #include <string.h>
 
@@ -29,7 +29,7 @@ static bool put_roles(Db *db, Diag *d, const unsigned char *id, const Plan *plan
     return fine;
 }
 
-/* Returns what the store has of the plan: 0: nothing; 1: its row; 2: also its text. */
+/* Returns what the store has of the plan: 0: nothing; 1: its row; 2: its row and its text. */
 static int known_plan(Db *db, Diag *d, const unsigned char *plan)
 {
     DbStatement *st = db_prepare(db, d, "SELECT packed IS NOT NULL FROM plan WHERE id = ?", "b",
@@ -162,8 +162,8 @@ static bool has_trace_rows(Db *db, Diag *d, int64_t id)
     return has;
 }
 
-/* Runs inside the transaction. A prediction that was stored without its trace gets the trace
- * now. */
+/* Writes everything, inside the transaction. If the prediction was stored without its trace, adds
+ * the trace. */
 static int64_t put_all(Db *db, Diag *d, const unsigned char *plan, const RunRecord *run)
 {
     const uint32_t before = d->n_errors;

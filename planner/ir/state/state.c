@@ -1,6 +1,7 @@
-/* Lists the state that a rank holds between steps. A flat unit is cut into equal parts, whatever
- * the borders of its tensors. So a rank's part of a tensor is an interval of the tensor's elements.
- * Such an interval is a few boxes: the end of a row, whole rows, and the beginning of a row. */
+/* Lists the state that a rank holds between steps. A flat unit is cut into equal parts, without
+ * regard to where its tensors begin and end. So a rank's part of a tensor is an interval of the
+ * tensor's elements. Such an interval consists of at most a few boxes: the end of a row, whole
+ * rows, and the beginning of a row. */
 #include "planner/ir/state/state.h"
 
 #include <assert.h>
@@ -10,7 +11,8 @@
 
 struct State {
     const Plan *plan;
-    uint32_t *home; /* [tensor]: 1 + the first program that holds it; other programs hold copies */
+    /* [tensor]: 1 + the first program that holds the tensor; later programs hold copies of it */
+    uint32_t *home;
 };
 
 const char *state_kind_name(StateKind k)
@@ -29,14 +31,14 @@ typedef struct StateWalk {
     const State *state;
     Arena *arena;
     StateSlices *slices;
-    StateSlice base; /* a slice without its box */
+    StateSlice base; /* all fields of a slice except its box */
     const Tensor *t;
-    Shape shape; /* the shape of the tensor when it is used */
+    Shape shape; /* the shape that the tensor has when it is used */
     int64_t local[MAX_DIMS];
-    Interval box[MAX_DIMS];  /* the box in local indices */
-    Interval at[MAX_DIMS];   /* the box in global indices */
-    Interval from[MAX_DIMS]; /* the box in local indices of the part */
-    int64_t before;          /* position of the tensor's first element in the buffer */
+    Interval box[MAX_DIMS];  /* the box in local indices of the rank's tensor */
+    Interval at[MAX_DIMS];   /* the box in global indices of the whole tensor */
+    Interval from[MAX_DIMS]; /* the box in local indices of the part that this rank holds */
+    int64_t before;          /* offset of the tensor's first element in the buffer [elements] */
 } StateWalk;
 
 static void emit(StateWalk *w)
@@ -48,8 +50,9 @@ static void emit(StateWalk *w)
     list_push(w->arena, w->slices, *s);
 }
 
-/* Emits features [lo, hi) of the original order. In the local tensor they begin at group `group`
- * and feature `feature`. After `each` features they continue in the next group. */
+/* Appends features [lo, hi) of the original order. In the local tensor they begin at feature
+ * `feature` of group `group`. Each group has `each` of these features, and the next group continues
+ * them. */
 static void emit_features(StateWalk *w, int64_t lo, int64_t hi, int64_t group, int64_t feature,
                           int64_t each)
 {
@@ -66,15 +69,15 @@ static void emit_features(StateWalk *w, int64_t lo, int64_t hi, int64_t group, i
     s->first = first;
 }
 
-/* Emits features that are stored by groups, in the order of the segments. If a segment is whole in
- * neighbouring groups, these groups are emitted together. Otherwise each group is emitted by
- * itself. */
+/* Appends features that are stored by groups, in the original order of the segments. Where several
+ * neighbouring groups have a whole segment, they are appended together. Other groups are appended
+ * one by one. */
 static void emit_segments(StateWalk *w)
 {
     const Deals *deals = &w->state->plan->graph.deals;
     const Deal *order = &deals->deals.at[w->t->order];
     Interval groups = w->at[w->t->order_dim], features = w->at[w->t->order_dim + 1], at;
-    /* no axis splits features, so local and global indices are equal */
+    /* no axis splits features, so local indices are global indices */
     const int64_t group = w->from[w->t->order_dim].lo;
     int64_t before = 0;
     for (uint32_t k = 0; deal_interval(deals, w->t->order, order->size, order->n_parts, 0, k, &at);
@@ -96,7 +99,7 @@ static void emit_box(StateWalk *w)
 {
     int64_t stride = 1, first = w->before;
     for (int d = w->shape.n_dims - 1; d >= 0; d--) {
-        /* in the original order, both are one dimension */
+        /* the original order has both dimensions as one */
         int to = w->t->order && d > w->t->order_dim ? d - 1 : d;
         const bool is_group = w->t->order && d == w->t->order_dim;
         const bool is_feature = w->t->order && d == w->t->order_dim + 1;
@@ -104,7 +107,7 @@ static void emit_box(StateWalk *w)
         w->base.size[to] = w->at[d].hi - w->at[d].lo;
         if (!is_group) w->base.stride[to] = stride;
         if (!is_group && !is_feature)
-            first += w->from[d].lo * stride; /* otherwise emit_features adds the offset */
+            first += w->from[d].lo * stride; /* in the other case, emit_features adds this offset */
         stride *= w->local[d];
     }
     w->base.first = (uint64_t)first;
@@ -114,8 +117,8 @@ static void emit_box(StateWalk *w)
         emit(w);
 }
 
-/* Turns a local interval of dimension d into global intervals. There are several if the deal has
- * several. */
+/* Turns an interval of local indices in dimension d into intervals of global indices. There are
+ * several if the rank holds several intervals (a deal). */
 static void place(StateWalk *w, int d)
 {
     const Plan *plan = w->state->plan;
@@ -125,7 +128,7 @@ static void place(StateWalk *w, int d)
     }
     uint32_t parts = shape_parts(&w->shape, &plan->mesh, d),
              part = shape_part(&w->shape, &plan->mesh, d, w->base.rank);
-    int64_t before = 0; /* local index of the interval's first element */
+    int64_t before = 0; /* the local index at which the current interval of the deal begins */
     Interval at = {0, w->shape.dim[d]};
     for (uint32_t k = 0; parts == 1 ? k == 0
                                     : deal_interval(&plan->graph.deals, w->shape.deal[d],
@@ -142,8 +145,8 @@ static void place(StateWalk *w, int d)
     }
 }
 
-/* Splits elements [lo, hi) of dimensions d and later into boxes. The box of earlier dimensions is
- * known. */
+/* Splits the elements [lo, hi) of the dimensions from d on into boxes. For earlier dimensions the
+ * box is known. */
 static void cut(StateWalk *w, int d, uint64_t lo, uint64_t hi)
 {
     uint64_t row = 1;
@@ -171,7 +174,7 @@ static void cut(StateWalk *w, int d, uint64_t lo, uint64_t hi)
     }
 }
 
-/* True if the rank is the first of the ranks with equal copies. */
+/* True if this rank is the first one among the ranks that hold equal copies. */
 static bool is_writer(const State *state, const StateWalk *w, AxisSet split)
 {
     const Mesh *mesh = &state->plan->mesh;
@@ -181,20 +184,22 @@ static bool is_writer(const State *state, const StateWalk *w, AxisSet split)
            mesh_part(mesh, w->base.rank, others) == 0;
 }
 
-/* Writes the sizes of the tensor in its original order. Returns the number of dimensions. */
+/* Writes the sizes of the tensor in its original order, and returns the number of
+ * its dimensions. */
 static uint8_t original_dims(const Tensor *t, int64_t dim[MAX_DIMS])
 {
     uint8_t n = 0;
     for (int d = 0; d < t->n_dims; d++) {
         bool inner =
-            t->order && d == t->order_dim + 1; /* it is one dimension with the dimension before */
+            /* the original order has this dimension and the one before as one */
+            t->order && d == t->order_dim + 1;
         int to = inner ? n - 1 : n++;
         dim[to] = inner ? dim[to] * t->dim[d] : t->dim[d];
     }
     return n;
 }
 
-/* Returns the number of elements of the tensor on this rank. */
+/* Prepares to list a tensor. Returns the number of its elements on this rank. */
 static uint64_t begin_tensor(StateWalk *w, TensorId id)
 {
     const Plan *plan = w->state->plan;
@@ -213,8 +218,8 @@ static uint64_t begin_tensor(StateWalk *w, TensorId id)
     return n;
 }
 
-/* Emits the elements of one tensor among elements [lo, hi) of a flat unit. The tensor begins at
- * element `flat`. */
+/* Appends the part of a tensor that is among the elements [lo, hi) of a flat unit. The tensor
+ * begins at element `flat` of the unit. */
 static void take_tensor(StateWalk *w, TensorId id, uint64_t lo, uint64_t hi, AxisSet split)
 {
     const Tensor *t = &w->state->plan->graph.tensors.at[id];
@@ -227,7 +232,7 @@ static void take_tensor(StateWalk *w, TensorId id, uint64_t lo, uint64_t hi, Axi
     cut(w, 0, lo, hi < n ? hi : n);
 }
 
-/* Emits a tensor that is whole on every rank of its program. */
+/* Appends a tensor that every rank of its program holds whole. */
 static void take_buffer(StateWalk *w, BufferId b, const Buffer *at)
 {
     w->base.kind = STATE_buffer;
@@ -242,7 +247,7 @@ static void take_buffer(StateWalk *w, BufferId b, const Buffer *at)
 
 /* ---- buffers ---- */
 
-/* The first moment of a unit lies before its second. */
+/* Finds the kind of state in a buffer. A unit's first moment comes before its second. */
 static bool kind_of(const Buffer *b, UnitId *moment_of, StateKind *kind)
 {
     if (b->parent || !b->persistent || !b->unit) return false;
@@ -296,8 +301,8 @@ static void take_flat(StateWalk *w, BufferId b, const Buffer *at)
         take_tensor(w, unit->params.at[i], lo, lo + n, split);
 }
 
-/* Places the slices of a rank in its file. Wide dtypes come first, so each slice is aligned to its
- * dtype. */
+/* Gives each slice of a rank a position in the rank's file. Slices of wide dtypes come first, so
+ * every slice is aligned to its dtype. */
 static void place_in_file(StateSlices *slices, uint32_t from)
 {
     uint64_t end = 0;

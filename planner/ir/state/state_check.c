@@ -1,7 +1,7 @@
-/* Checks that each element of the state is written exactly once. The boxes of one tensor are
- * compared by a sweep, dimension by dimension. Between two neighbouring edges the set of active
- * boxes is constant, so the check recurses into the next dimension with that set. In the last
- * dimension the set must be a single box. */
+/* Checks that each element of the state is written exactly once. For each tensor, the check moves
+ * along the first dimension, over all edges of boxes. Between two neighbouring edges, always the
+ * same boxes are active. For these boxes the check continues in the next dimension. In the last
+ * dimension, exactly one box must be active. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@ typedef struct Check {
     const StateSlice *at; /* all slices that are written, sorted by tensor */
     Diag *d;
     Arena *arena;
-    Interval where[MAX_DIMS]; /* intervals of the dimensions before this one */
+    Interval where[MAX_DIMS]; /* the current interval in each dimension before this one */
 } Check;
 
 static const Loc none = {NULL, 0};
@@ -74,7 +74,7 @@ static int by_lo(const void *a, const void *b)
 
 static bool sweep(Check *c, const StateSlice *tensor, const uint32_t *boxes, uint32_t n, int d);
 
-/* Checks the `active` boxes, which all cover where[0..d]. */
+/* Checks the boxes `active`, which all contain the intervals where[0..d]. */
 static bool look(Check *c, const StateSlice *tensor, const uint32_t *active, uint32_t n, int d)
 {
     if (n == 0) return report_gap(c, tensor, d + 1);
@@ -122,7 +122,7 @@ static bool same_tensor(const StateSlice *a, const StateSlice *b)
     return true;
 }
 
-/* Slices first..first+n have one name and one kind. */
+/* Checks the slices first to first + n - 1, which belong to one tensor and one kind. */
 static bool check_tensor(Check *c, uint32_t first, uint32_t n)
 {
     const StateSlice *s = &c->at[first];
@@ -136,8 +136,8 @@ static bool check_tensor(Check *c, uint32_t first, uint32_t n)
     return sweep(c, s, boxes, n, 0);
 }
 
-/* Reports every parameter of the plan that is missing, and its moments if other parameters have
- * them. */
+/* Reports parameters of the plan that are missing. Also reports missing moments, if other
+ * parameters have moments. */
 static void check_missing(const Plan *plan, const bool *seen, const bool kinds[], Diag *d)
 {
     for (TensorId t = 1; t < plan->graph.tensors.n; t++)

@@ -1,5 +1,6 @@
-/* Checks a plan that was read from text, before other code uses its indices. The verifier checks
- * whether the plan makes sense. This file only ensures that the plan is safe to read. */
+/* Checks a plan that was read from text, before other code uses its indices. The verifier later
+ * checks whether the plan makes sense. This file only ensures that no index leads outside
+ * its list. */
 #include <inttypes.h>
 
 #include "planner/ir/layout/padding.h"
@@ -11,7 +12,7 @@ typedef struct Checker {
     Diag *diag;
 } Checker;
 
-#define MOST_BYTES  (UINT64_C(1) << 56) /* small enough that the sum of two still fits */
+#define MOST_BYTES  (UINT64_C(1) << 56) /* the sum of two such numbers cannot overflow */
 #define MOST_POINTS (INT64_C(1) << 56)
 enum { MOST_MICROBATCHES = 1 << 24 };
 
@@ -32,7 +33,8 @@ static bool check_dims(const int64_t *dim, uint32_t n)
     return true;
 }
 
-/* A table of intervals must have as many parts as the layout makes, and the dimension's size. */
+/* Checks a layout. A table of intervals must have as many parts as the layout makes, and must cover
+ * the dimension's size. */
 static bool check_layout(const Checker *c, const Layout *l, const int64_t *dim, const DealId *deal,
                          uint32_t n_dims)
 {
@@ -64,7 +66,8 @@ static bool check_deals(const Checker *c)
         for (uint32_t k = 0; k < d->n; k++) {
             const Interval *part = &deals->intervals.at[d->first + k];
             const bool around = d->kind == DEAL_halo || d->kind == DEAL_overlap;
-            const int64_t beyond = around ? d->size : 0; /* a halo may wrap around */
+            /* a halo beyond the border may continue at the other side */
+            const int64_t beyond = around ? d->size : 0;
             if (part->lo < -beyond || part->hi < part->lo || part->hi > d->size + beyond)
                 return bad(c, "deal", i, "an interval out of range");
         }
@@ -83,7 +86,8 @@ static bool check_shapes(const Checker *c)
     return true;
 }
 
-/* The chain of parents must end at the root. A walk that reaches its own mark is a cycle. */
+/* Checks that the chain of parents of every module ends at the root. If a walk meets a mark that it
+ * has made itself, the chain is a cycle. */
 static bool check_modules(const Checker *c)
 {
     const Graph *g = &c->plan->graph;
@@ -99,8 +103,8 @@ static bool check_modules(const Checker *c)
     return true;
 }
 
-/* A tensor's order must be a table of segments. The table must give each group equally many
- * features of each segment, so that every element has a position. */
+/* Checks the order of a fused projection. It must be a table of segments in which each group gets
+ * the same number of features of each segment. Then every element has a position. */
 static bool check_order(const Checker *c, const Tensor *t)
 {
     const Deals *deals = &c->plan->graph.deals;

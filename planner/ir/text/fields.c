@@ -1,5 +1,5 @@
-/* The records of a plan's text as tables. program.def lists the fields of buffers and instructions,
- * and this file lists all others. */
+/* Tables of the fields of each record in a plan's text. program.def has the fields of buffers and
+ * instructions; this file has all others. */
 #include <assert.h>
 
 #include "planner/ir/text/private.h"
@@ -68,7 +68,7 @@ static const TextField nccl_fields[] = {
     WORD("cta_policy", NcclSettings, cta_policy, cta_policies, given),
 };
 
-/* The name comes first, so that the plan's id can leave it out. */
+/* the name comes first, so that the plan's id can skip it */
 static const TextField model_fields[] = {
     FIELD(ModelInfo, name, text, label),
     KEY("params", ModelInfo, n_params, u64, proven),
@@ -83,9 +83,11 @@ static const TextField model_fields[] = {
 };
 
 static const TextField axis_fields[] = {
-    FIELD(Axis, text, text, proven), WORD("of", Axis, name, axis_names, proven),
+    FIELD(Axis, text, text, proven),
+    WORD("of", Axis, name, axis_names, proven),
     FIELD(Axis, size, u32, proven),
-    FIELD(Axis, apart, u32, free), /* another order of the ranks gives another correct plan */
+    /* "free", because a plan with another order of ranks is correct, too */
+    FIELD(Axis, apart, u32, free),
 };
 
 static const TextField deal_fields[] = {
@@ -193,7 +195,7 @@ static const TextField program_fields[] = {
 };
 
 static const TextField buffer_fields[] = {
-/* not by KEY, which would expand `bool` before it is a part of FIELD_bool */
+/* not with KEY, which would expand `bool` before it becomes a part of FIELD_bool */
 #define BUFFER(key, field, form, trust, next)                                                      \
     {key, FIELD_##form, AT(Buffer, field), 0, 0, NULL, TRUST_##trust, #field},
 #define BUFFER_WORD(key, field, words, trust, next) WORD(key, Buffer, field, words, trust),

@@ -8,19 +8,21 @@
 
 #include "planner/ir/text/private.h"
 
-/* The numbers and the short lists of a record take at most MOST_NUMBERS bytes. Longer lists are
- * counted separately. */
+/* A block holds the bytes of a record. Its numbers and short lists take at most MOST_NUMBERS bytes.
+ * Longer lists are hashed on their own. */
 enum { BLOCK = 1 << 15, MOST_NUMBERS = 4096, MOST_WORDS = 1024, SHORT = 64 };
 
-/* A field, prepared for hashing. */
+/* A field with all that is needed to hash it. */
 typedef struct Hashed {
     const TextField *field;
     FieldType type;
     uint32_t tag, offset;
-    uint32_t words, n_words; /* where Coder.word holds the hashes of its names; 0: it has no names,
-                              * or is a number */
-    bool always;             /* hashed even if it is zero */
-    bool plain;              /* 32 bits: a number, or the index of a name */
+    /* position and number of the hashes of its names in Coder.word; 0: the field has no names, or
+     * is a number */
+    uint32_t words, n_words;
+    bool always; /* true if the field is hashed even if it is zero */
+    /* true if the field has 32 bits and is a number or the index of a name */
+    bool plain;
 } Hashed;
 
 typedef struct Coder {
@@ -28,9 +30,9 @@ typedef struct Coder {
     const Program *program;
     Hasher *hasher;
     Arena *scratch;
-    TextSeal *seal; /* NULL, or the seal to which each record is added */
+    TextSeal *seal; /* the seal to which each record is added; NULL: none */
     uint32_t n_sealed;
-    bool spilled; /* the hasher has the first bytes of a long record */
+    bool spilled; /* true if the first bytes of a long record are already in the hasher */
     Hashed field[RECORD_COUNT][MOST_FIELDS];
     uint32_t n_fields[RECORD_COUNT], word[MOST_WORDS], n_words, ops;
     size_t n;
@@ -39,7 +41,7 @@ typedef struct Coder {
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "values are hashed as they lie");
 
-/* FNV-1a; never 0, which ends a record. */
+/* Returns the tag of a field (FNV-1a). It is never 0, because 0 ends a record. */
 static uint32_t tag_of(const char *key, uint32_t place)
 {
     uint32_t h = 2166136261U + place;
@@ -164,7 +166,7 @@ static void put_list(Coder *c, const Hashed *h, const void *record)
     }
 }
 
-/* A list of at most SHORT elements of 32 bits. */
+/* Appends a list of at most SHORT elements of 32 bits. */
 static unsigned char *put_short(unsigned char *to, uint32_t tag, const uint32_t *items, uint32_t n)
 {
     if (n == 0) return to;
@@ -175,8 +177,8 @@ static unsigned char *put_short(unsigned char *to, uint32_t tag, const uint32_t 
     return to;
 }
 
-/* The arguments or the predecessors of an instruction, if they are few. Returns NULL if they are
- * many. */
+/* Appends the arguments or the predecessors of an instruction. Returns NULL if there are too many
+ * of them for the block. */
 static unsigned char *put_few(const Coder *c, const Hashed *h, const Instr *in, unsigned char *to)
 {
     const bool args = h->type == FIELD_args;
@@ -188,7 +190,7 @@ static unsigned char *put_few(const Coder *c, const Hashed *h, const Instr *in, 
     return to;
 }
 
-/* A tag and a byte, if that is not zero. */
+/* Appends a tag and a byte, unless the byte is zero. */
 static unsigned char *put_byte(unsigned char *to, uint32_t tag, const void *at)
 {
     const unsigned char byte = *(const unsigned char *)at;
@@ -198,7 +200,7 @@ static unsigned char *put_byte(unsigned char *to, uint32_t tag, const void *at)
     return to + sizeof tag + 1;
 }
 
-/* A tag and 64 bits, if they are not zero. */
+/* Appends a tag and 64 bits, unless they are zero. */
 static unsigned char *put_wide(unsigned char *to, uint32_t tag, const void *at)
 {
     uint64_t wide;
@@ -209,7 +211,7 @@ static unsigned char *put_wide(unsigned char *to, uint32_t tag, const void *at)
     return to + sizeof tag + sizeof wide;
 }
 
-/* A tag and `n` bytes at `at`, if they are not all zero. */
+/* Appends a tag and the `n` bytes at `at`, unless all of them are zero. */
 static unsigned char *put_number(unsigned char *to, uint32_t tag, const void *at, size_t n)
 {
     unsigned char any = 0;
@@ -237,7 +239,7 @@ static unsigned char *put_plain(const Coder *c, const Hashed *h, const void *at,
     return put_word(to, h->tag, c->word[h->words + value]);
 }
 
-/* Adds a record to the seal. Its bytes are in the buffer. The first bytes of a long record are in
+/* Adds a record to the seal. The record's bytes are in the buffer; those that did not fit are in
  * the hasher. */
 static void seal_record(Coder *c)
 {
@@ -264,7 +266,7 @@ static void put_record(Coder *c, TextRecordKind kind, const void *record)
     *to++ = (unsigned char)(kind + 1);
     for (const Hashed *h = c->field[kind]; h < end; h++) {
         const void *at = (const char *)record + h->offset;
-        if (h->plain) { /* most fields are */
+        if (h->plain) { /* the most common case */
             to = put_plain(c, h, at, to);
             continue;
         }
@@ -283,12 +285,12 @@ static void put_record(Coder *c, TextRecordKind kind, const void *record)
         case FIELD_bool: to = put_byte(to, h->tag, at); break;
         case FIELD_axes: to = put_number(to, h->tag, at, sizeof(AxisSet)); break;
         case FIELD_hash: to = put_number(to, h->tag, at, sizeof(Hash128)); break;
-        case FIELD_layout: /* a byte an axis, as it is printed */
+        case FIELD_layout: /* one byte for each axis, as in the text */
         case FIELD_split: to = put_number(to, h->tag, at, c->plan->mesh.n_axes); break;
         case FIELD_u32:
         case FIELD_i32:
         case FIELD_word:
-        case FIELD_op: /* plain */
+        case FIELD_op: /* handled above as a plain field */
         case FIELD_loc: break;
         case FIELD_text:
         case FIELD_dims:
@@ -323,14 +325,14 @@ static void put_ranks(Coder *c)
     }
 }
 
-/* The elements of a list whose [0] is none. */
+/* All elements of a list whose element 0 means "none". */
 #define PUT_ALL(kind, list)                                                                        \
     do {                                                                                           \
         if (c->seal == NULL) put_u32(c, (list).n);                                                 \
         for (uint32_t i_ = 1; i_ < (list).n; i_++) put_record(c, kind, &(list).at[i_]);            \
     } while (0)
 
-/* All records of one kind. */
+/* Hashes all records of one kind. */
 static void put_kind(Coder *c, TextRecordKind kind)
 {
     const Plan *plan = c->plan;
@@ -380,10 +382,11 @@ static void put_plan(Coder *c)
     flush(c);
 }
 
-/* Seals the records of a kind with the only field that `c` now has for this kind. */
+/* Returns the seal over all records of a kind. `c` contains only the field to be sealed. */
 static TextSeal seal_kind(Coder *c, TextRecordKind kind)
 {
-    TextSeal seal = {.sum = c->field[kind][0].tag}; /* so that the seal of no record is not 0 */
+    /* start with the tag, so that a seal over no records is not 0 */
+    TextSeal seal = {.sum = c->field[kind][0].tag};
     c->seal = &seal;
     c->n_sealed = 0;
     if (kind < RECORD_program) put_kind(c, kind);
@@ -418,11 +421,13 @@ uint32_t text_seal_place(TextSeal was, TextSeal now, uint32_t n)
 {
     uint64_t sum = now.sum - was.sum, place = now.place - was.place;
     if (sum == 0) return 0;
-    /* place = at * sum, modulo a power of two; the quotient needs an odd divisor */
+    /* Solves place * sum = at, modulo a power of two. The inverse exists only for an odd number, so
+     * common factors of two are removed first. */
     const int zeros = __builtin_ctzll(sum);
     if (place << (63 - zeros) << 1 != 0) return 0;
     sum >>= zeros, place >>= zeros;
-    uint64_t inverse = sum; /* right in 3 bits; each round doubles them */
+    /* correct in the lowest 3 bits; each round doubles the number of correct bits */
+    uint64_t inverse = sum;
     for (int i = 0; i < 5; i++) inverse *= 2 - sum * inverse;
     const uint64_t at = place * inverse << zeros >> zeros;
     return at <= n ? (uint32_t)at : 0;

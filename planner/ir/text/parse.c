@@ -1,5 +1,5 @@
-/* Reads plans from text. The text is not trusted, because anybody may have written the file. The
- * first error ends the reading. Indices are checked once all records are read (check.c). */
+/* Reads a plan from its text. The text may come from anybody, so every value is checked. The first
+ * error ends the reading. Indices are checked after all records were read (check.c). */
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
@@ -12,9 +12,10 @@ typedef struct Parser {
     uint32_t line;
     Diag *diag;
     bool seen[RECORD_COUNT];
-    LIST(uint32_t) lines[RECORD_COUNT]; /* the line of each record */
+    LIST(uint32_t) lines[RECORD_COUNT]; /* the line at which each record stands */
     TextSeals seals;
-    uint32_t seal_line[RECORD_COUNT]; /* 0: these records have no seal */
+    /* the line with the seals of a kind of records; 0: there is none */
+    uint32_t seal_line[RECORD_COUNT];
 } Parser;
 
 enum { MAX_MESH_RANKS = 1 << 22 };
@@ -37,8 +38,8 @@ static bool at_line_end(const Parser *p)
     return p->at == p->end || *p->at == '\n';
 }
 
-/* Takes the next word of the line: up to a space that is not inside quotes. It is empty at the
- * line's end. */
+/* Takes the next word of the line. A word ends at a space outside quotes. At the end of the line
+ * the word is empty. */
 static Token next_token(Parser *p)
 {
     while (!at_line_end(p) && *p->at == ' ') p->at++;
@@ -54,8 +55,8 @@ static Token next_token(Parser *p)
     return t;
 }
 
-/* Finds the field that `t` (key=value) names, and makes t its value. The search begins at
- * `hint`. */
+/* Finds the field of a token such as key=value, and shortens the token to the value. The search
+ * begins with field number `hint`. */
 static const TextField *find_field(const Record *record, Token *t, uint32_t hint, uint32_t *index)
 {
     const char *equal = memchr(t->at, '=', (size_t)(t->end - t->at));
@@ -74,7 +75,7 @@ static const TextField *find_field(const Record *record, Token *t, uint32_t hint
 static bool fail_field(Parser *p, const Record *record, const TextField *f, Token t)
 {
     Arena *arena = p->reader.arena;
-    if (f->type == FIELD_deals) /* as many as there are dims */
+    if (f->type == FIELD_deals) /* a tensor has as many deals as dimensions */
         return fail(
             p, arena_print(arena, "%s.%s: more than %s.dims", record->word, f->key, record->word),
             t);
@@ -168,7 +169,7 @@ static bool read_program_line(Parser *p)
     return true;
 }
 
-/* Reads "ranks 0 0-7": in rank order, without gaps. */
+/* Reads a line such as "ranks 0 0-7". The ranks must come in order and without gaps. */
 static bool read_ranks(Parser *p, uint32_t *n_done)
 {
     Plan *plan = p->reader.plan;
@@ -190,7 +191,7 @@ static bool read_ranks(Parser *p, uint32_t *n_done)
     return word.at == word.end ? true : fail(p, "unexpected text", word);
 }
 
-/* Returns the field's index. Makes t its value. */
+/* Returns the number of the field that the token names, and shortens the token to the value. */
 static uint32_t sealed_field(const Record *record, Token *t)
 {
     const char *equal = memchr(t->at, '=', (size_t)(t->end - t->at));
@@ -202,7 +203,7 @@ static uint32_t sealed_field(const Record *record, Token *t)
     return i;
 }
 
-/* Reads the 16 digits of `t` from `at` on. */
+/* Reads 16 hexadecimal digits of the token, beginning at character `at`. */
 static bool read_hex(Token t, uint32_t at, uint64_t *out)
 {
     static const char hex[] = "0123456789abcdef";
@@ -226,7 +227,7 @@ static bool has_seal(const Parser *p, int kind, uint32_t field)
     return !text_seal_equal(p->seals.of[kind][field], none);
 }
 
-/* Reads "seal tensor role=0123456789abcdef0123456789abcdef ...". */
+/* Reads a line such as "seal tensor role=0123456789abcdef0123456789abcdef ...". */
 static bool read_seals(Parser *p)
 {
     const Token word = next_token(p);
@@ -246,7 +247,7 @@ static bool read_seals(Parser *p)
     }
 }
 
-/* Reports a field whose values do not have the seal that the text states for them. */
+/* Reports that the values of a field do not match the seal in the text. */
 static void report_seal(Parser *p, int kind, uint32_t field, TextSeal now, Diag *seals)
 {
     const Record *record = text_record((TextRecordKind)kind);
@@ -265,7 +266,7 @@ static void report_seal(Parser *p, int kind, uint32_t field, TextSeal now, Diag 
     diag_hint(seals, "change the script, and print the plan again");
 }
 
-/* Compares the seals of the text with those of the plan that was read from it. */
+/* Compares the seals in the text with seals computed from the plan that was read. */
 static bool check_seals(Parser *p, Diag *seals)
 {
     if (!p->seen[RECORD_seal]) {
@@ -286,7 +287,7 @@ static bool check_seals(Parser *p, Diag *seals)
     return holds;
 }
 
-/* Refuses a second record of a kind that may occur only once. */
+/* Refuses the second record of a kind that may occur only once. */
 static bool once(Parser *p, TextRecordKind kind, void *record)
 {
     Token here = {p->at, p->at};
@@ -346,7 +347,7 @@ static void prepare(Plan *plan, Arena *arena)
     list_reserve_none(arena, &plan->shapes);
 }
 
-/* Reports a text that is no plan, or a plan in the form of another version of Tandem. */
+/* Reports that the text is no plan, or that another version of Tandem wrote it in another form. */
 static void refuse_header(Parser *p, Token start)
 {
     static const char word[] = "tandem plan ";
@@ -361,8 +362,8 @@ static void refuse_header(Parser *p, Token start)
     diag_hint(p->diag, "print the plan again from its script: `tandem show PLAN --text`");
 }
 
-/* seals: where to report seals, for a text that must have them; NULL: a text without seals is fine,
- * and a wrong seal is an error like any other. */
+/* Reads a plan. If `seals` is not NULL, the text must have seals, and errors about seals go there.
+ * If `seals` is NULL, seals may be missing, and a wrong seal is an error like any other. */
 static Plan *parse(const char *file, const char *text, size_t bytes, Arena *arena, Diag *d,
                    Diag *seals)
 {

@@ -1,6 +1,7 @@
-/* The exact text of a plan is a list of records, one a line: a word, an index, then key=value for
- * every field that is not zero. Printer and parser use the same table for each record, so they
- * cannot disagree. Only the files of planner/ir/text and tests include this. */
+/* The exact text of a plan is a list of records, one in each line: a word, an index, and then
+ * key=value for every field that is not zero. One table describes each kind of record. Both the
+ * printer and the parser use it, so they cannot differ. Only the files of planner/ir/text and tests
+ * include this header. */
 #ifndef TANDEM_IR_TEXT_PRIVATE_H
 #define TANDEM_IR_TEXT_PRIVATE_H
 
@@ -16,22 +17,24 @@ typedef enum FieldType {
     FIELD_i64,
     FIELD_f64,
     FIELD_bool,
-    FIELD_word, /* an enum, by the names of the field */
+    FIELD_word, /* an enum, written as one of the field's names */
     FIELD_op,
-    FIELD_text, /* const char *, quoted; NULL prints nothing */
+    FIELD_text, /* const char *, written in quotes; NULL is not written */
     FIELD_loc,
     FIELD_hash,
-    FIELD_axes,      /* AxisSet: "dp_shard,tp" */
-    FIELD_layout,    /* Layout: "tp:1,dp_shard:sum" */
-    FIELD_split,     /* char[MAX_AXES]: "tp:k" */
-    FIELD_dims,      /* int64_t[]; the uint8_t at offset `count` holds their number: "[2,4096]" */
-    FIELD_deals,     /* DealId[], with the same kind of count */
-    FIELD_ids,       /* uint32_t[] with the same kind of count; at most `room` of them */
+    FIELD_axes,   /* AxisSet, such as "dp_shard,tp" */
+    FIELD_layout, /* Layout, such as "tp:1,dp_shard:sum" */
+    FIELD_split,  /* char[MAX_AXES], such as "tp:k" */
+    /* int64_t[], such as "[2,4096]"; the uint8_t at offset `count` is the number of elements */
+    FIELD_dims,
+    FIELD_deals, /* DealId[], with a number of elements as for FIELD_dims */
+    /* uint32_t[] of at most `room` elements, with a number of elements as for FIELD_dims */
+    FIELD_ids,
     FIELD_list,      /* LIST(uint32_t) */
-    FIELD_numbers,   /* double[room], up to the last that is not 0: "1.5,2" */
-    FIELD_intervals, /* Deal.first, n in Deals.intervals: "0-4,28-32" */
-    FIELD_args,      /* Instr.args in Program.args: "3,4>5" */
-    FIELD_after      /* Instr.after in Program.after */
+    FIELD_numbers,   /* double[room], such as "1.5,2"; zeros at the end are not written */
+    FIELD_intervals, /* Deal.first and n, as the intervals in Deals.intervals: "0-4,28-32" */
+    FIELD_args,      /* Instr.args, as the buffers in Program.args: "3,4>5" */
+    FIELD_after      /* Instr.after, as the instructions in Program.after */
 } FieldType;
 
 /* The effect of changing a field's value in the text. A field is proven, free or a label. The
@@ -59,19 +62,21 @@ typedef enum TextTrust {
 typedef LIST(uint32_t) IdList;
 
 typedef struct TextField {
-    const char *key; /* NULL: the value is always printed, without a key, at a fixed position */
+    /* the field's name in the text; NULL: the value comes at a fixed position without a name */
+    const char *key;
     FieldType type;
-    uint16_t offset, count; /* byte offsets in the record */
-    uint32_t room;          /* FIELD_word: number of names; FIELD_ids: size of the array */
+    /* offsets in the record, in bytes: of the value, and of its number of elements */
+    uint16_t offset, count;
+    uint32_t room; /* FIELD_word: number of names; FIELD_ids: the most elements */
     const char *const *names;
     TextTrust trust;
-    const char *member; /* its name in the record, for a field without a key */
+    const char *member; /* for a field without a key: the member of the record */
 } TextField;
 
 typedef enum TextRecordKind {
     RECORD_plan,
     RECORD_step,
-    RECORD_nccl, /* written only if a setting is made */
+    RECORD_nccl, /* written only if the plan sets an option of NCCL */
     RECORD_model,
     RECORD_axis,
     RECORD_deal,
@@ -83,10 +88,10 @@ typedef enum TextRecordKind {
     RECORD_unit,
     RECORD_graph,
     RECORD_program,
-    RECORD_buffer, /* "%12 ..." */
-    RECORD_instr,  /* "12 ..." */
-    RECORD_ranks,  /* the ranks that run a program; has no fields */
-    RECORD_seal,   /* the hashes of a record's fields; has no fields of its own */
+    RECORD_buffer, /* written as "%12 ..." */
+    RECORD_instr,  /* written as "12 ..." */
+    RECORD_ranks,  /* the ranks that run each program; the record has no fields */
+    RECORD_seal,   /* the seals of a kind of records; the record has no fields of its own */
     RECORD_COUNT
 } TextRecordKind;
 
@@ -96,20 +101,21 @@ typedef struct Record {
     uint32_t n_fields;
 } Record;
 const Record *text_record(TextRecordKind kind);
-/* Returns how many numbers a field of FIELD_numbers has. */
+/* Returns the number of elements of a FIELD_numbers, without the zeros at the end. */
 uint32_t text_numbers(const TextField *f, const void *record);
-/* True for a proven field. */
+/* True if the field is one of the proven fields, which have seals. */
 static inline bool text_has_seal(const TextField *f)
 {
     return f->trust != TRUST_free && f->trust != TRUST_label;
 }
-/* Returns the key, or the member's name for a field without a key. */
+/* Returns the key of a field or, if it has none, the name of its member. */
 const char *text_field_name(const TextField *f);
 
 enum { MOST_FIELDS = 64 };
-/* The seal of a field: the sum of the hashes of its values, and the sum of each hash times the
- * number of its record. If one value changes, the quotient of both differences is the number of its
- * record. 0, 0: the field has no seal, because it is free or a label. */
+/* The seal of a field: the sum of the hashes of its values in all records, and the sum of each hash
+ * times the number of its record. If only one value changes, both sums change, and the quotient of
+ * the two differences is the number of its record. Both sums are 0 if the field has no seal,
+ * because it is free or a label. */
 typedef struct TextSeal {
     uint64_t sum, place;
 } TextSeal;
@@ -121,16 +127,17 @@ static inline bool text_seal_equal(TextSeal a, TextSeal b)
 {
     return a.sum == b.sum && a.place == b.place;
 }
-/* Returns the number of the only record, from 1, in which the values of two seals differ. Returns 0
- * if they differ in no record or in several of the first n. */
+/* Returns the number, from 1 to n, of the only record whose value explains the difference of two
+ * seals. Returns 0 if there is no such record. */
 uint32_t text_seal_place(TextSeal was, TextSeal now, uint32_t n);
 
-/* The number goes up when texts of the old form cannot be read any more. */
+/* The number in this line is increased when the form of texts changes so that old texts cannot be
+ * read any more. */
 #define TEXT_HEADER_LINE "tandem plan 2"
 #define TEXT_HEADER      TEXT_HEADER_LINE "\n"
 
-/* Checks that every index is inside its list, that no view has a view as parent, and that sizes and
- * counts are within their bounds. Reports "plan-syntax" at line 0 of `file`. */
+/* Checks that every index is inside its list, that the parent of a view is no view, and that sizes
+ * and counts are within their limits. Reports "plan-syntax" at line 0 of `file`. */
 bool text_check(const Plan *plan, const char *file, Diag *d);
 
 #endif

@@ -1,4 +1,5 @@
-/* Prints plans exactly. The writer fills a block by hand: large plans have half a million lines. */
+/* Prints plans exactly. A large plan has half a million lines, so the writer fills a block of
+ * memory itself, without printf. */
 #include "planner/ir/text/text.h"
 
 #include <assert.h>
@@ -106,7 +107,7 @@ static void put_axes(TextWriter *w, AxisSet axes)
     }
 }
 
-/* Writes "tp:1,dp_shard:sum": each axis that is not WHOLE. */
+/* Writes a layout such as "tp:1,dp_shard:sum". Axes that are WHOLE are left out. */
 static void put_layout(TextWriter *w, const Layout *l)
 {
     bool any = false;
@@ -214,7 +215,7 @@ static size_t plain_bytes(FieldType type)
     case FIELD_numbers:
     case FIELD_intervals:
     case FIELD_args:
-    case FIELD_after: return 0; /* their counts are printed elsewhere */
+    case FIELD_after: return 0; /* other fields print the counts of these lists */
     }
     return 0;
 }
@@ -375,7 +376,7 @@ static void put_program(TextWriter *w, uint32_t index)
     }
 }
 
-/* Writes "ranks 0 0-7": runs of ranks, in rank order. */
+/* Writes a line such as "ranks 0 0-7", which has the ranks of a program in order. */
 static void put_ranks(TextWriter *w)
 {
     const Plan *plan = w->plan;
@@ -393,8 +394,8 @@ static void put_ranks(TextWriter *w)
     }
 }
 
-/* Writes "seal tensor role=0123456789abcdef0123456789abcdef ...": the seals of a record's fields.
- */
+/* Writes a line such as "seal tensor role=0123456789abcdef0123456789abcdef ...", with the seals of
+ * a record's fields. */
 static void put_seals(TextWriter *w)
 {
     static const char hex[] = "0123456789abcdef";

@@ -1,5 +1,5 @@
-/* Reads values of a plan's text from untrusted bytes. A number must fit its type, a list must fit
- * its array, and every name must be known. */
+/* Reads values of a plan's text, which may come from anybody. A number must fit its type, a list
+ * must fit its array, and every name must be known. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -119,7 +119,7 @@ static int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Reads a quoted text and stops behind the closing quote. */
+/* Reads a text in quotes, and moves behind the closing quote. */
 static bool read_quoted(ValueReader *r, Token *t, const char **out)
 {
     if (!take(t, '"')) return wrong(r, "expected a quoted text");
@@ -167,7 +167,7 @@ static bool read_hash(ValueReader *r, Token t, Hash128 *out)
     return true;
 }
 
-/* Reads the atomic axis at the front of the token, and moves the token behind it. */
+/* Reads the axis at the beginning of the token, and moves the token behind it. */
 static bool read_axis(ValueReader *r, Token *t, uint32_t *axis)
 {
     const char *end = t->at;
@@ -265,7 +265,7 @@ static bool read_ids(ValueReader *r, const TextField *f, Token t, char *record)
 {
     uint32_t n;
     uint8_t *count = (uint8_t *)record + f->count;
-    /* The number of deals is the number of dimensions, which come before them. */
+    /* a tensor has as many deals as dimensions, and the dimensions were read before */
     const uint32_t room = f->type == FIELD_deals ? *count : f->room;
     if (!read_u32s(r, &t, (uint32_t *)(void *)(record + f->offset), room, &n)) return false;
     if (f->type == FIELD_deals && n != *count)
@@ -311,7 +311,7 @@ static bool read_intervals(ValueReader *r, Token t, Deal *deal)
     return t.at == t.end ? true : wrong(r, "expected low-high");
 }
 
-/* a backend's workspace arguments come after the op's own */
+/* behind the op's own arguments there may be arguments for a backend's workspace */
 enum { MAX_INSTR_ARGS = MAX_ARGS + 4 };
 
 static bool read_args(ValueReader *r, Token t, Instr *in)
