@@ -264,16 +264,19 @@ static void hold_arguments(const Keeper *k)
 }
 
 /* A framework with a buffer of whole gradients also has one of whole weights, which exists while
- * the optimizer runs. */
+ * the optimizer runs. A plan may gather the weights of a unit several times a step; then the last
+ * gathered copy stands for that buffer. */
 static void hold_weights(const Keeper *k)
 {
     const Program *p = k->program;
     if (!k->runtime->holds_gradients || k->runtime->scatters_gradients) return;
-    for (BufferId id = 1; id < p->buffers.n; id++) {
+    bool *held = arena_array(k->arena, k->plan->graph.units.n, sizeof *held);
+    for (BufferId id = p->buffers.n; id-- > 1;) {
         const Buffer *b = &p->buffers.at[id];
         const bool in_use = b->category == CATEGORY_gathered || b->category == CATEGORY_parameter;
-        if (in_use && !b->persistent && b->parent == 0 && b->unit != 0)
-            keep_until(k, id, p->code.n - 1);
+        if (!in_use || b->persistent || b->parent != 0 || b->unit == 0 || held[b->unit]) continue;
+        held[b->unit] = true;
+        keep_until(k, id, p->code.n - 1);
     }
 }
 
