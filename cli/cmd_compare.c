@@ -265,9 +265,7 @@ static void compare_runs(Cli *cli, Store *store, int64_t id)
         return;
     }
     if (!load_side(cli, store, other, &predicted)) return;
-    const char *text = store_plan_text(store, measured.record.plan, cli->arena, &cli->diag);
-    if (text == NULL) return;
-    Plan *plan = text_parse(measured.record.plan_name, text, strlen(text), cli->arena, &cli->diag);
+    Plan *plan = plan_stored(cli, store, id, measured.record.plan);
     if (plan == NULL) return;
     Comparison c;
     memset(&c, 0, sizeof c);

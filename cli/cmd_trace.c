@@ -38,9 +38,7 @@ static void write_trace(Cli *cli, Store *store, int64_t id)
                                   : "only measured runs of at least 2 steps have a trace");
         return;
     }
-    const char *text = store_plan_text(store, run.plan, cli->arena, &cli->diag);
-    if (text == NULL) return;
-    Plan *plan = text_parse(run.plan_name, text, strlen(text), cli->arena, &cli->diag);
+    Plan *plan = plan_stored(cli, store, id, run.plan);
     uint32_t n = 0;
     Rank *ranks = NULL;
     if (plan == NULL || !read_ranks(cli, cli->options.ranks, plan->mesh.n_ranks, &n, &ranks))

@@ -10,6 +10,7 @@
 #include "planner/base/parallel.h"
 #include "planner/front/fold.h"
 #include "planner/ir/experts.h"
+#include "planner/ir/text/text.h"
 #include "planner/passes/passes.h"
 #include "sim/sim.h"
 
@@ -298,4 +299,11 @@ void plan_file_memory(Cli *cli, const PlanFile *file)
     str_print(&cli->out, " + %s reserved: %s %s\n", str_bytes(cli->arena, reserved),
               fits ? paint(cli, PAINT_good, "fits") : paint(cli, PAINT_bad, "DOES NOT FIT"),
               str_bytes(cli->arena, device->memory_bytes));
+}
+
+Plan *plan_stored(Cli *cli, Store *store, int64_t id, Hash128 plan)
+{
+    const char *text = store_plan_text(store, plan, cli->arena, &cli->diag);
+    const char *run = arena_print(cli->arena, "the plan of run %" PRId64, id);
+    return text == NULL ? NULL : text_parse(run, text, strlen(text), cli->arena, &cli->diag);
 }

@@ -1,5 +1,6 @@
 /* docs/reference/plan-text.md: the records of a plan's text, and how the proofs treat each field.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "planner/ir/text/private.h"
@@ -25,6 +26,23 @@ static void add_record(Str *out, const Record *record)
         str_add(out, " ");
     }
     str_add(out, "|\n");
+}
+
+static void add_labels(Arena *arena, Str *out)
+{
+    str_add(out, "\n## Labels\n\n");
+    page_text(out, "No number depends on a label. The text has labels for people and messages:");
+    str_add(out, "\n| record | label | tells |\n|---|---|---|\n");
+    for (int k = 0; k < RECORD_ranks; k++) {
+        const Record *record = text_record((TextRecordKind)k);
+        for (uint32_t i = 0; i < record->n_fields; i++) {
+            const TextField *f = &record->fields[i];
+            assert((f->trust == TRUST_label) == (f->purpose != NULL));
+            if (f->purpose == NULL) continue;
+            str_print(out, "| `%s` | `%s` | %s |\n", record->word, text_field_name(f),
+                      page_cell(arena, f->purpose));
+        }
+    }
 }
 
 /* The attributes of one row of attrs.def without their bounds. */
@@ -112,6 +130,7 @@ const char *page_plan_text(Arena *arena)
     for (int t = 0; t < TRUST_COUNT; t++) str_add(&out, "|---");
     str_add(&out, "|\n");
     for (int k = 0; k < RECORD_ranks; k++) add_record(&out, text_record((TextRecordKind)k));
+    add_labels(arena, &out);
     add_table_of_attributes(&out);
     return str_text(&out);
 }

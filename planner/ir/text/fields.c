@@ -30,25 +30,31 @@ static const char *const deals[] = {"equal",    "ceil", "rows",    "listed",
 #define AT(record, member) (uint16_t) offsetof(record, member)
 #define FIELD(record, member, type, trust)                                                         \
     {                                                                                              \
-#member, FIELD_##type, AT(record, member), 0, 0, NULL, TRUST_##trust, #member              \
+#member, FIELD_##type, AT(record, member), 0, 0, NULL, TRUST_##trust, #member, NULL        \
     }
 #define KEY(key, record, member, type, trust)                                                      \
     {                                                                                              \
-        key, FIELD_##type, AT(record, member), 0, 0, NULL, TRUST_##trust, #member                  \
+        key, FIELD_##type, AT(record, member), 0, 0, NULL, TRUST_##trust, #member, NULL            \
+    }
+#define LABEL(key, record, member, type, purpose)                                                  \
+    {                                                                                              \
+        key, FIELD_##type, AT(record, member), 0, 0, NULL, TRUST_label, #member, purpose           \
     }
 #define WORD(key, record, member, names, trust)                                                    \
     {                                                                                              \
         key, FIELD_word, AT(record, member), 0, sizeof names / sizeof names[0], names,             \
-            TRUST_##trust, #member                                                                 \
+            TRUST_##trust, #member, NULL                                                           \
     }
 #define MANY(key, record, member, type, count, room, trust)                                        \
     {                                                                                              \
         key, FIELD_##type, AT(record, member), AT(record, count), room, NULL, TRUST_##trust,       \
-            #member                                                                                \
+            #member, NULL                                                                          \
     }
 
-static const TextField plan_fields[] = {FIELD(Plan, n_match, u32, proven),
-                                        FIELD(Plan, parent, hash, label)};
+static const TextField plan_fields[] = {
+    FIELD(Plan, n_match, u32, proven),
+    LABEL("parent", Plan, parent, hash,
+          "the plan from which `run --verify` made this smaller one")};
 
 static const TextField step_fields[] = {
     KEY("microbatches", StepInfo, n_microbatches, u32, proven),
@@ -70,7 +76,7 @@ static const TextField nccl_fields[] = {
 
 /* the name comes first, so that the plan's id can skip it */
 static const TextField model_fields[] = {
-    FIELD(ModelInfo, name, text, label),
+    LABEL("name", ModelInfo, name, text, "the model in reports"),
     KEY("params", ModelInfo, n_params, u64, proven),
     KEY("params_no_embedding", ModelInfo, n_params_no_embedding, u64, reported),
     KEY("layers", ModelInfo, n_layers, u32, reported),
@@ -96,12 +102,14 @@ static const TextField deal_fields[] = {
     FIELD(Deal, bound, u32, free),         KEY("intervals", Deal, first, intervals, free),
 };
 
-#define ATTRIBUTE_double(name)  {#name, FIELD_f64, AT(Attrs, name), 0, 0, NULL, TRUST_by_op, #name},
-#define ATTRIBUTE_int64_t(name) {#name, FIELD_i64, AT(Attrs, name), 0, 0, NULL, TRUST_by_op, #name},
-#define X(type, name)           ATTRIBUTE_##type(name)
+#define ATTRIBUTE_double(name)                                                                     \
+    {#name, FIELD_f64, AT(Attrs, name), 0, 0, NULL, TRUST_by_op, #name, NULL},
+#define ATTRIBUTE_int64_t(name)                                                                    \
+    {#name, FIELD_i64, AT(Attrs, name), 0, 0, NULL, TRUST_by_op, #name, NULL},
+#define X(type, name) ATTRIBUTE_##type(name)
 static const TextField attrs_fields[] = {
     ATTRIBUTES(X){"rope_pair", FIELD_numbers, AT(Attrs, rope_pair), 0, ROPE_PAIRS, NULL,
-                  TRUST_by_op, "rope_pair"},
+                  TRUST_by_op, "rope_pair", NULL},
 };
 #undef X
 
@@ -112,13 +120,14 @@ static const TextField shape_fields[] = {
 };
 
 static const TextField module_fields[] = {
-    FIELD(Module, path, text, label),
-    KEY("class", Module, class_, text, label),
+    LABEL("path", Module, path, text, "the module in messages and reports"),
+    LABEL("class", Module, class_, text, "the kind of module, for `show --after`"),
     FIELD(Module, parent, u32, reported),
     FIELD(Module, layer, u32, reported),
     KEY("block", Module, is_block, bool, reported),
-    FIELD(Module, fsdp2_shard, bool, label),
-    KEY("at", Module, loc, loc, label),
+    LABEL("fsdp2_shard", Module, fsdp2_shard, bool,
+          "the model asked `fsdp2{}` for a unit with this module alone"),
+    LABEL("at", Module, loc, loc, "the line of the script, for messages"),
 };
 
 static const TextField tensor_fields[] = {
@@ -129,16 +138,18 @@ static const TextField tensor_fields[] = {
     MANY("deals", Tensor, deal, deals, n_dims, MAX_DIMS, free),
     FIELD(Tensor, use, layout, reported),
     FIELD(Tensor, kept, layout, proven),
-    KEY("fixed", Tensor, use_is_fixed, bool, label),
+    LABEL("fixed", Tensor, use_is_fixed, bool, "a pass, not the propagation, chose the layout"),
     FIELD(Tensor, producer, u32, proven),
     FIELD(Tensor, grad, u32, proven),
     FIELD(Tensor, grad_of, u32, proven),
     FIELD(Tensor, module, u32, reported),
     WORD("rest", Tensor, rest_dtype, dtypes, proven),
     WORD("reduce", Tensor, reduce_dtype, dtypes, proven),
-    WORD("tp", Tensor, tp, styles, label),
-    KEY("column", Tensor, column_dim, u8, label),
-    KEY("row", Tensor, row_dim, u8, label),
+    {"tp", FIELD_word, AT(Tensor, tp), 0, sizeof styles / sizeof styles[0], styles, TRUST_label,
+     "tp", "the style in which `tp{}` divides a parameter"},
+    LABEL("column", Tensor, column_dim, u8,
+          "the dimension that `tp{}` divides if tp is column or vocab"),
+    LABEL("row", Tensor, row_dim, u8, "the dimension that `tp{}` divides if tp is row"),
     FIELD(Tensor, order, u32, given),
     FIELD(Tensor, order_dim, u8, given),
     WORD("init", Tensor, init.kind, inits, given),
@@ -147,14 +158,15 @@ static const TextField tensor_fields[] = {
     KEY("stream", Tensor, init_stream, u64, given),
     FIELD(Tensor, unit, u32, proven),
     KEY("flat", Tensor, flat_offset, u64, proven),
-    FIELD(Tensor, partial, axes, label),
+    LABEL("partial", Tensor, partial, axes,
+          "the axes on which a gradient is a sum of parts, for `show --after`"),
     FIELD(Tensor, input_embedding, bool, reported),
     FIELD(Tensor, frozen, bool, proven),
-    KEY("at", Tensor, loc, loc, label),
+    LABEL("at", Tensor, loc, loc, "the line of the script, for messages"),
 };
 
 static const TextField node_fields[] = {
-    {NULL, FIELD_op, AT(Node, op), 0, 0, NULL, TRUST_proven, "op"},
+    {NULL, FIELD_op, AT(Node, op), 0, 0, NULL, TRUST_proven, "op", NULL},
     MANY("in", Node, in, ids, n_in, MAX_IN, proven),
     MANY("out", Node, out, ids, n_out, MAX_OUT, proven),
     FIELD(Node, attrs, u32, given),
@@ -166,11 +178,11 @@ static const TextField node_fields[] = {
     FIELD(Node, forward, u32, proven),
     FIELD(Node, split, split, reported),
     FIELD(Node, keep, bool, reported),
-    KEY("at", Node, loc, loc, label),
+    LABEL("at", Node, loc, loc, "the line of the script, for messages"),
 };
 
 static const TextField unit_fields[] = {
-    FIELD(Unit, name, text, label),
+    LABEL("name", Unit, name, text, "the unit in messages and reports"),
     FIELD(Unit, params, list, proven),
     FIELD(Unit, shard, axes, proven),
     FIELD(Unit, replicate, axes, reported),
@@ -197,14 +209,16 @@ static const TextField program_fields[] = {
 static const TextField buffer_fields[] = {
 /* not with KEY, which would expand `bool` before it becomes a part of FIELD_bool */
 #define BUFFER(key, field, form, trust, next)                                                      \
-    {key, FIELD_##form, AT(Buffer, field), 0, 0, NULL, TRUST_##trust, #field},
+    {key, FIELD_##form, AT(Buffer, field), 0, 0, NULL, TRUST_##trust, #field, NULL},
+#define BUFFER_LABEL(key, field, form, purpose, next)                                              \
+    {key, FIELD_##form, AT(Buffer, field), 0, 0, NULL, TRUST_label, #field, purpose},
 #define BUFFER_WORD(key, field, words, trust, next) WORD(key, Buffer, field, words, trust),
 #include "planner/ir/program.def"
 };
 
 static const TextField instr_fields[] = {
 #define INSTR(key, field, form, trust, next)                                                       \
-    {key, FIELD_##form, AT(Instr, field), 0, 0, NULL, TRUST_##trust, #field},
+    {key, FIELD_##form, AT(Instr, field), 0, 0, NULL, TRUST_##trust, #field, NULL},
 #define INSTR_WORD(key, field, words, trust, next) WORD(key, Instr, field, words, trust),
 #include "planner/ir/program.def"
 };

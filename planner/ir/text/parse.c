@@ -359,7 +359,8 @@ static void refuse_header(Parser *p, Token start)
         return;
     }
     fail(p, "this version of Tandem reads \"" TEXT_HEADER_LINE "\", but the text begins", line);
-    diag_hint(p->diag, "print the plan again from its script: `tandem show PLAN --text`");
+    diag_hint(p->diag,
+              "make the plan again from its script: `tandem show PLAN --text`, `sim` or `run`");
 }
 
 /* Reads a plan. If `seals` is not NULL, the text must have seals, and errors about seals go there.

@@ -70,7 +70,8 @@ typedef struct TextField {
     uint32_t room; /* FIELD_word: number of names; FIELD_ids: the most elements */
     const char *const *names;
     TextTrust trust;
-    const char *member; /* for a field without a key: the member of the record */
+    const char *member;  /* for a field without a key: the member of the record */
+    const char *purpose; /* of a label: why the text has it; NULL for other fields */
 } TextField;
 
 typedef enum TextRecordKind {

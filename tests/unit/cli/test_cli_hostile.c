@@ -258,6 +258,41 @@ static void values_are_named(void **state)
     arena_free(arena);
 }
 
+/* A store may hold the plans of an older version of Tandem. The error names the run, not a line of
+ * its script. */
+static void an_older_plan_names_its_run(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag diag = {.arena = arena};
+    const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
+    Store *store = store_open(db, false, &diag);
+    assert_non_null(store);
+    Trace trace = {.step = 1};
+    list_push(arena, &trace.rows, ((TraceRow){.step = 1, .pc = 1, .end_ps = 5}));
+    const RunRecord run = {.kind = RUN_measured,
+                           .plan = {1, 2},
+                           .plan_name = "old.lua",
+                           .plan_text = "tandem plan 1\n",
+                           .cluster = "c",
+                           .scenario = "",
+                           .backend = "mpi",
+                           .engine = "1",
+                           .calibration = "",
+                           .n_ranks = 1,
+                           .status = "ok",
+                           .mfu_formula = "",
+                           .trace = &trace};
+    const int64_t id = store_run(store, &run, &diag);
+    store_close(store);
+    assert_int_equal(diag.n_errors, 0);
+    assert_int_equal(id, 1);
+    EXPECT(arena, 3, "the plan of run 1:1: error[plan-syntax]: this version of Tandem reads",
+           "trace", "1", "--db", db);
+    EXPECT(arena, 0, NULL, "runs", "--db", db);
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -271,6 +306,7 @@ int main(void)
         cmocka_unit_test(a_full_standard_output),
         cmocka_unit_test(without_a_store_by_the_environment),
         cmocka_unit_test(values_are_named),
+        cmocka_unit_test(an_older_plan_names_its_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
