@@ -141,7 +141,7 @@ CommandResult command_run(Arena *arena, double timeout_s, const char *const *arg
     return command_run_program(arena, timeout_s, argv);
 }
 
-enum { MOST_FOLDERS = 256, MOST_PATH = 4096 };
+enum { MOST_FOLDERS = 512, MOST_PATH = 4096 };
 /* absolute paths, because a test may change its working directory */
 static char *folders[MOST_FOLDERS];
 static size_t n_folders;

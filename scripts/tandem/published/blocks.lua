@@ -88,6 +88,13 @@ function m.norm_ops(row, ops)
   end
 end
 
+-- Changes the profile's ops if the row does not fuse SwiGLU (--no-bias-swiglu-fusion): silu is a kernel of its own in each
+-- direction, and its output is kept.
+function m.mlp_ops(row, ops)
+  if not has(row, "fusions_off", "swiglu") then return end
+  ops.silu, ops.silu_grad = { kernels = 1, passes = 1 }, { kernels = 1, passes = 1 }
+end
+
 -- Changes the profile's ops for products of experts. With 8 or 4 bits they keep their inputs in that form for the gradients of
 -- the weights (Transformer Engine, pytorch/module/grouped_linear.py). Plans compute them in 16 bits.
 function m.expert_ops(row, ops)

@@ -70,12 +70,16 @@ function m.switch(cell)
   return nil
 end
 
+-- True if the row's optimizer is Adam with states of usual width.
+function m.is_adam(row) return m.has(row, "optimizer", "adam") and not m.has(row, "optimizer", "8[%s_%-]*bit") and not m.has(row, "optimizer", "mini") end
+
 -- Returns whether the row uses sequence parallelism with tp.
 function m.sequence(row) return m.switch(row.sp) == true end
 
 -- Returns the state that the row keeps in host memory: "optimizer", "parameters", "activations" or nil. If the
 -- row says only "offload", DeepSpeed and Megatron offload the optimizer, and FSDP also offloads the parameters.
 function m.offloads(row)
+  for _, word in ipairs { "optimizer", "parameters", "activations" } do if row.offload == word then return word end end
   local first = m.has(row, "framework", "deepspeed") or m.has(row, "framework", "megatron") or m.has(row, "framework", "nemo")
   for _, key in ipairs { "zero_stage", "flag", "framework" } do
     local cell = (row[key] or ""):lower()

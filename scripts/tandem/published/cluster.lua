@@ -67,7 +67,7 @@ return function(row)
   local cluster = require "clusters.gpu" { gpu = name, nodes = (n + per_node - 1) // per_node, devices_per_node = per_node,
     nics_per_node = nics, nic_gb_per_s = nic_gb_per_s, watts = watts_of(row, name) }
   -- Tensor cores multiply TF32 at half the rate of 16-bit numbers.
-  if cells.has(row, "precision", "^tf32") and gpus.gpus[name].bf16 then cluster.device.peak_flops.f32 = gpus.gpus[name].bf16 / 2 * 1e12 end
+  if (cells.has(row, "precision", "^tf32") or cells.has(row, "precision", "^f%a*32%s*%(tf32")) and gpus.gpus[name].bf16 then cluster.device.peak_flops.f32 = gpus.gpus[name].bf16 / 2 * 1e12 end
   local four = cells.is_float4(row) and gpus.gpus[name].fp4
   if four then cluster.device.peak_flops.e4m3 = four * 1e12 end
   cluster.device.reserved_bytes = cluster.device.reserved_bytes + exchange_bytes(row, per_node)

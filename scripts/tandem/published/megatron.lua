@@ -84,7 +84,12 @@ function m.place(row, data, shared)
   if shared > 1 and at.micro % shared == 0 then
     at.data, at.cp, at.micro = data * shared, 1, at.micro // shared
   end
-  local cut, stages = ep * expert_tp(row), count(row, "pp", 1)
+  local stages = count(row, "pp", 1)
+  if cells.is_open(row.etp) and count(row, "n_gpus") % (ep * expert_tp(row) * stages) ~= 0 and count(row, "n_gpus") % (ep * stages) == 0 then
+    row.etp = "1" -- the only usual size with which the run could start
+    cells.note("etp is not stated; 1 is assumed, because %d x tp %d x pp %d ranks are too many", ep, count(row, "tp"), stages)
+  end
+  local cut = ep * expert_tp(row)
   if count(row, "n_gpus") % (cut * stages) ~= 0 then
     refuse("%d GPUs do not divide over pp %d x ep %d x expert tensor parallel size %d", count(row, "n_gpus"), stages, ep, expert_tp(row))
   end
@@ -420,7 +425,7 @@ end
 -- A step or a layer that was captured as a CUDA graph starts at once. For each node of the graph,
 -- the host takes about a microsecond, and the device needs no doorbell from the host. This is
 -- assumed to shorten a kernel's start by 2 us.
-function m.is_graph(row) return has(row, "cuda_graph", "cuda_graph=[1t]") end
+function m.is_graph(row) return has(row, "cuda_graph", "cuda_graph=[1t]") or cells.switch(row.cuda_graph) == true or has(row, "cuda_graph", "^full") and not has(row, "cuda_graph", "=") end
 -- True if the host runs Megatron-Core's Python modules, so that its host times hold. Megatron-Bridge and NeMo
 -- do so. NeMo's own host times come from large models, which never wait for the host, so they are not used.
 function m.runs_modules(row)

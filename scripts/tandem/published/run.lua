@@ -5,7 +5,8 @@ local gpus, cells, megatrons = require "tandem.gpus", require "tandem.published.
 local fitted, trainers = require "tandem.fitted", require "tandem.published.trainer"
 local recipes, losses = require "tandem.published.recipes", require "tandem.published.loss"
 local model, defaults = require "tandem.published.models", require "tandem.published.defaults"
-local blocks = require "tandem.published.blocks"
+local blocks, releases = require "tandem.published.blocks", require "tandem.published.releases"
+local month_of, is_before = releases.month, releases.is_before
 local refuse, count, has = cells.refuse, cells.count, cells.has
 
 -- ---- parallelism
@@ -39,7 +40,8 @@ local function checkpointing(row, how)
   if some then return some_blocks(row, some) end
   if has(row, "ac", "^full") or cells.switch(row.ac) then return ac "full" end
   if cells.switch(row.ac) == false or has(row, "ac", "^none") then return nil end
-  if has(row, "ac", "selective%(layer, every 2nd") then return ac { mode = "full", every = 2 } end
+  local every = tonumber((row.ac or ""):match "^selective%(layer, every (%d+)")
+  if every then return ac { mode = "full", every = every > 1 and every or nil } end
   -- If the row says no more than "selective", Megatron recomputes the attention core, and
   -- torchtitan applies its policy of ops.
   local titan = has(row, "framework", "^torchtitan") or has(row, "framework", "torchtune") or has(row, "framework", "vescale")
@@ -54,7 +56,8 @@ local function gathers_bytes(row)
 end
 -- Returns the dtype of products that are neither in 8 nor in 4 bits. TF32 is fp32 at another rate (published/cluster.lua).
 local function half_of(row, how)
-  if has(row, "precision", "^t?fp?32") or has(row, "precision", "^float32") then return "fp32" end
+  local wide = has(row, "precision", "^t?fp?32") or has(row, "precision", "^float32")
+  if wide and not row.precision:gsub("%b()", ""):lower():find "f[lp]?%a*16" then return "fp32" end
   if has(row, "precision", "fp16") or how.half == "fp16" then return "fp16" end
   return "bf16"
 end
@@ -198,20 +201,6 @@ local function mesh(row, sharded)
   return axes
 end
 
--- Returns the month of the row's framework ("2025-04"). nil: the row does not say. The number of a NeMo
--- release is its month.
-local function month_of(row)
-  local year, month = row.framework:lower():match "^nemo%s+(2%d)%.(%d%d)"
-  return (row.framework_month or ""):match "^20%d%d%-%d%d" or row.framework:match "20%d%d%-%d%d" or year and ("20%s-%s"):format(year, month)
-end
-
--- True if the row's framework is from before this month. A row may state only a year. A row that does not
--- say counts as later.
-local function is_before(row, month)
-  local own = month_of(row) or row.framework:match "%f[%d]20%d%d%f[%D]"
-  return own ~= nil and own < month:sub(1, #own)
-end
-
 local m = {}
 
 m.cluster = require "tandem.published.cluster"
@@ -240,17 +229,20 @@ end
 
 -- Since May 2025, torchtitan calls cuDNN's attention on Blackwell (#1196), and since October on all GPUs
 -- (#1776). Until December, its list of kept ops named only the other kernels (#2095), so cuDNN's
--- attention is recomputed. This is also assumed on Blackwell if the row does not state its month.
+-- attention is recomputed. This is also assumed on Blackwell if the row does not state its month. Other frameworks that
+-- take torchtitan's profile leave the choice to PyTorch.
 local function torchtitan(row)
   local data, stage = ranks(row) * sharers(row), cells.stage(row)
   local gpu = gpus.gpus[gpus.find(row.gpu)]
   local arch, month = gpu and gpu.arch, month_of(row)
-  local forgets = month and month < "2025-12" and (arch == "Hopper" and month >= "2025-10" or arch == "Blackwell" and month >= "2025-05")
-    or not month and arch == "Blackwell"
+  local lists = has(row, "framework", "^torchtitan")
+  local forgets = lists and month and month < "2025-12" and (arch == "Hopper" and month >= "2025-10" or arch == "Blackwell" and month >= "2025-05")
+    or lists and not month and arch == "Blackwell"
   local old = is_before(row, "2025-04")  -- #1033: since then the loss is compiled too
   local runtime = not old and "torchtitan" or count(row, "tp") > 1 and "torchtitan2024_tp" or "torchtitan2024"
   -- cuDNN's kernel takes only 16 bits.
-  local flash = arch == "Hopper" and (is_before(row, "2025-10") or half_of(row, {}) == "fp32")
+  local flash = (arch == "Hopper" or arch == "Blackwell" and not lists) and
+    (lists and is_before(row, "2025-10") or not lists and releases.prefers_flash(row) or half_of(row, {}) == "fp32")
   return { forgets_attention = forgets, attention = flash and "flash2" or nil, runtime = runtime, mesh = mesh(row, stage ~= 0), byte_gather = stage ~= 0,
     compile = "block", keep_gathered = true, micro = micro_of(row), data = data > 1 and titan_data(row, stage) or nil }
 end
@@ -309,6 +301,12 @@ end
 
 local zero_names = { "optim", "optim_grads", "optim_grads_params" }
 
+-- Returns false if products wait for this communication of the distributed optimizer; nil: they do not.
+local function waits(row, stage, key)
+  if stage ~= 1 or cells.flag(row, key) ~= false then return nil end
+  return false
+end
+
 -- Megatron's distributed optimizer shards over the ranks of dp x cp, which hold the same weights. ZeRO
 -- stages 2 and 3 are those of Megatron-FSDP (--data-parallel-sharding-strategy). LoRA (of NeMo and
 -- Megatron-Bridge) keeps the base in 16 bits, without gradients.
@@ -324,13 +322,14 @@ local function megatron(row)
   axes.ep_mode = at.folded and "folded" or nil
   axes[stage > 0 and "dp_shard" or "dp_replicate"] = at.folded and at.data or at.data // at.ep
   local shared, n_cp = at.data * at.cp, sharers(row)
+  local names = not cells.is_open(row.transformer_impl) or not cells.is_open(row.attention_backend)
   local how = { runtime = "megatron", is_megatron = true, lora = lora, param = lora and "bf16" or nil,
-    ops = (row.transformer_impl or "") ~= "" and megatrons.ops(row) or nil,
-    scores = (row.transformer_impl or "") ~= "" and megatrons.writes_scores(row), micro = at.micro, ep = at.ep, cp = at.cp,
+    ops = names and megatrons.ops(row) or nil, scores = names and megatrons.writes_scores(row), micro = at.micro, ep = at.ep, cp = at.cp,
     n_micro = count(row, "global_batch_seqs") // (at.micro * at.data), ring = at.cp < n_cp and n_cp or nil,
     reduce = half and "bf16" or nil, mesh = axes,
     data = shared > 1 and (stage == 0 and (at.ep > 1 and zero { strategy = "no_shard" } or ddp {})
-      or zero { strategy = zero_names[stage], grad_reduce_in_fp32 = stage == 1 and not half or nil }) or nil }
+      or zero { strategy = zero_names[stage], grad_reduce_in_fp32 = stage == 1 and not half or nil,
+        overlap_grad_reduce = waits(row, stage, "overlap_grad_reduce"), overlap_param_gather = waits(row, stage, "overlap_param_gather") }) or nil }
   if not how.data and at.ep > 1 then how.data = zero { strategy = "no_shard" } end
   return how
 end
@@ -338,8 +337,7 @@ end
 -- Megatron-LM of 2021 and 2022 wrote scores to memory. Its core brought flash attention in 2023.
 local function megatron_lm(row)
   local how = megatron(row)
-  local year = row.framework:match "20%d%d" or (row.framework_month or ""):match "^20%d%d"
-  how.runtime = year and tonumber(year) < 2023 and "megatron2022" or "megatron_core"
+  how.runtime = is_before(row, "2023-01") and "megatron2022" or "megatron_core"
   return how
 end
 
@@ -347,7 +345,6 @@ end
 -- The vocabulary is padded as in Megatron, to a multiple of 128 times tp.
 local function megatron_deepspeed(row)
   local stage, data = cells.stage(row) or 0, ranks(row)
-  if has(row, "zero_stage", "^unstated") then stage = 0 end
   local multiple = 128 * count(row, "tp")
   local year = row.framework:match "20%d%d"
   local flash = has(row, "framework", "flash") or has(row, "flag", "flash") or has(row, "attention_backend", "flash")
@@ -442,17 +439,19 @@ local function profile(row, how)
     losses.changes(row, own, how, tonumber(row.deferral_limit))
     own.attention = megatrons.attention(row, month_of(row)) or own.attention
   end
+  own.attention = releases.attention(row) or own.attention
   if how.scores then own.attention = "unfused" end
   own.ops = copy_of(own.ops)
   for name, op in pairs(how.ops or {}) do own.ops[name] = op end
   if how.is_megatron then
     blocks.attention_ops(row, own.ops)
     blocks.norm_ops(row, own.ops)
+    blocks.mlp_ops(row, own.ops)
     if not how.lora then blocks.expert_ops(row, own.ops) end
     if not how.lora and cells.stage(row) == 1 then blocks.optimizer(row, own, how.reduce == "bf16", recipes.moments(row)) end
   end
   if how.ring then megatrons.adds_ring(own.ops, how.ring) end
-  if (has(row, "ac", "^selective%(attention core%)") or has(row, "ac", "^selective%(core_attn%)")) and own.ops.attention ~= nil then
+  if has(row, "ac", "^selective%(.*core_attn") and own.ops.attention ~= nil then
     own.ops.attention = copy_of(own.ops.attention)
     own.ops.attention.scores = 0
   end
@@ -484,7 +483,7 @@ function m.plan(row)
     cells.untimed("the host's update of the offloaded optimizer")
   end
   local half = half_of(row, how)
-  if has(row, "optimizer", "muon") then cells.note("AdamW stands for %s", row.optimizer) end
+  if not cells.is_open(row.optimizer) and not cells.is_adam(row) then cells.note("AdamW stands for %s", row.optimizer) end
   return plan {
     name = row.id, runtime = profile(row, how), model = model(row, how), cluster = cluster, mesh = how.mesh,
     batch = { global = count(row, "global_batch_seqs"), micro = how.micro or count(row, "micro_batch"), seq = megatrons.tokens(row) },

@@ -87,6 +87,56 @@ local function among(text, words)
   return first, n
 end
 
+-- The modules that --recompute-modules can name, and words that add nothing.
+local modules = { core_attn = "core_attn", moe_act = "moe_act", layernorm = "layernorm", layernorms = "layernorm", mla_up_proj = "mla_up_proj",
+  mlp = "mlp", moe = "moe", shared_experts = "shared_experts" }
+local plain = { recompute = true, recomputation = true, activation = true, activations = true, checkpoint = true, checkpointing = true,
+  granularity = true, modules = true, module = true, default = true, only = true, ["and"] = true, of = true, the = true, mode = true, ac = true,
+  policy = true, per = true, block = true, layer = true, layers = true }
+
+-- Returns the tables' words for what a selective recomputation recomputes, "" if the text says nothing about it; nil: the text
+-- has an unknown word.
+local function selected(text, is_titan)
+  text = text:gsub("attention core", "core_attn"):gsub("core attention", "core_attn"):gsub("%f[%w]attention%f[%W]", "core_attn")
+  local every = text:match "every%s+(%d+)" or text:match "every%s+(%l+)%s+layer" or text:match "layer[%s:=]+(%d+)" or is_titan and text:match "^%W*(%d+)%W*$"
+  if every == "other" or every == "second" then every = "2" end
+  if tonumber(every) then return ("(layer, every %d)"):format(tonumber(every)) end
+  local named = {}
+  for word in text:gmatch "[%w_%.]+" do
+    if word == "op" or word == "ops" then return "(op)" end
+    if modules[word] then named[#named + 1] = modules[word] elseif not plain[word] then return nil end
+  end
+  return #named > 0 and ("(%s)"):format(table.concat(named, " ")) or ""
+end
+
+-- Turns a recomputation that begins with "selective" or "full" into the tables' words: "selective (op)", "selective: moe_act",
+-- "full, block, 8 layers". The first of its parts that says something counts: the words, then each bracket.
+local function detail(row)
+  local lower = row.ac:lower()
+  local kind, rest = lower:match "^(selective)(.*)$"
+  if not kind then
+    local n = lower:match "^full.-%f[%a]block%f[%A][^%d]-(%d+)" or lower:match "^full%D-(%d+)[%s%-_]*blocks?%f[%A]" or lower:match "^full.-(%d+).-%f[%a]block%f[%A]"
+    if n and not lower:find "per block" then row.ac = ("full block %d"):format(tonumber(n)) end
+    return
+  end
+  if rest:find "^ %(ratio" or rest:find "^ with empty list" then return end
+  local titan = cells.has(row, "framework", "torchtitan") or cells.has(row, "framework", "torchtune") or cells.has(row, "framework", "vescale")
+  local said = selected(rest:match "^[^%(%[;]*", titan)
+  for part in rest:gmatch "%b()" do if said == "" then said = selected(part, titan) end end
+  for part in rest:gmatch "%b[]" do if said == "" then said = selected(part, titan) end end
+  if not said then refuse("ac", row.ac) end
+  row.ac = "selective" .. said
+end
+
+-- A row may state Megatron's options instead (--recompute-granularity and others).
+local function granularity(row)
+  local cell = (row.recompute_granularity or ""):lower()
+  if not cells.is_open(row.ac) or cell == "" then return end
+  local n = (row.recompute_num_layers or ""):match "%d+"
+  local some = cell == "full" and n and cells.has(row, "recompute_method", "^block")
+  row.ac = some and "full block " .. n or cell == "selective" and ("selective(%s)"):format(row.recompute_modules or "") or cell
+end
+
 local function recomputation(row)
   local text = row.ac:match "^%s*(.-)%s*$"
   local lower, start = text:lower(), word_of(row.ac)
@@ -151,7 +201,8 @@ function m.normalise(row)
     if not cells.has(row, "compile", "compile") and not cells.has(row, "compile", "inductor") then refuse("compile", row.compile) end
     row.compile = "yes"
   end
-  if not cells.is_open(row.ac) then recomputation(row) end
+  granularity(row)
+  if not cells.is_open(row.ac) then recomputation(row) detail(row) end
   if not cells.is_open(row.precision) then precision(row) end
   if not cells.is_open(row.zero_stage) and cells.stage(row) == nil then refuse("zero_stage", row.zero_stage) end
   if not cells.is_open(row.n_gpus) and not cells.is_open(row.zero_stage) then hybrid(row) end

@@ -14,6 +14,11 @@
 #include "tests/support/document.h"
 #include "tests/support/published_row.h"
 
+#define TITAN   "framework=torchtitan 2026;tp=1;sp=0;zero_stage=3;"
+#define MIXTURE "model=mixtral;moe_experts=8;moe_topk=2;moe_ffn=1024;"
+#define NODES   LONG "n_gpus=64;global_batch_seqs=32;"
+#define LONG    "seq=16384;d_model=2048;n_heads=16;n_kv_heads=16;"
+
 /* A cell in the words of the tables, and others with the same meaning; NULL ends them. */
 static const struct {
     const char *usual, *others[12];
@@ -65,6 +70,46 @@ static const struct {
     {"peak_mem=1", {"1.0", "1 GiB", "1024 MiB", "1 GB"}},
     {"oom=1", {"yes", "True", "OOM", "1.0"}},
     {"oom=", {"0", "no", "False", "n/a", "0.0"}},
+    {TITAN "ac=selective(op)",
+     {"ac=selective (op)", "ac=selective op", "ac=Selective: op", "ac=selective/op"}},
+    {TITAN "ac=\"selective(layer, every 2nd [default])\"",
+     {"ac=selective (2)", "ac=selective layer 2", "ac=selective: every second layer"}},
+    {"ac=full block 2",
+     {"\"full, block, 2 layers\"", "full (block 2)",
+      "ac=;recompute_granularity=full;recompute_method=block;recompute_num_layers=2"}},
+    {MIXTURE "ac=selective(moe_act)",
+     {"ac=selective: moe_act", "ac=selective moe_act", "ac=selective (moe_act)",
+      "ac=selective recompute [moe_act]",
+      "ac=;recompute_granularity=selective;recompute_modules=[moe_act]"}},
+    {TITAN "framework=torchtitan;compile=yes;framework_month=2025-02",
+     {"framework_month=2025/2", "framework_month=Feb 2025", "framework_month=20250201",
+      "framework=torchtitan (February 2025);framework_month=",
+      "framework=torchtitan (PyTorch 2.8.0.dev20250201);framework_month=",
+      "framework=torchtitan (PyTorch 2.6);framework_month=", "framework_month=2024"}},
+    {LONG "framework=torchtune 0.6;tp=1;zero_stage=3;attention_backend=flash_attention_2",
+     {"attention_backend="}},
+    {LONG "framework=NeMo 24.05",
+     {"framework=NeMo:24.05", "framework=NeMo Framework 24.05", "attention_backend=flash"}},
+    {MIXTURE "framework=NeMo 25.07;ep=4;pp=2;missing=x;etp=1", {"etp="}},
+    {"framework=DeepSpeed 0.19;tp=1;sp=0;zero_stage=3",
+     {"framework=DeepSpeed 0.19 ZeRO-3;zero_stage="}},
+    {"cuda_graph=FULL_CUDA_GRAPH=1", {"1", "true", "full_iteration"}},
+    {"precision=bf16", {"FP32 weights with bf16 compute"}},
+};
+
+/* Two rows whose predictions differ in time, memory or group. */
+static const char *const others[][2] = {
+    {LONG "attention_backend=flash", LONG "attention_backend=fused"},
+    {LONG "attention_backend=flash", LONG "attention_backend=unfused"},
+    {LONG "attention_backend=flash", LONG "attention_backend=flash-attn 3"},
+    {NODES "overlap_grad_reduce=1", NODES "overlap_grad_reduce=0"},
+    {NODES "overlap_param_gather=1", NODES "overlap_param_gather=0"},
+    {"cuda_graph=0", "cuda_graph=1"},
+    {"optimizer=adamw", "optimizer=adafactor"},
+    {"optimizer=adamw", "optimizer=adamw 8-bit"},
+    {LONG "fusions_off=", LONG "fusions_off=no-bias-swiglu-fusion"},
+    {LONG "precision=fp32", LONG "precision=fp32 (TF32)"},
+    {MIXTURE "ac=none", MIXTURE "ac=selective: moe_act"},
 };
 
 /* A cell whose meaning is not certain, and the column that the reason names. */
@@ -124,6 +169,8 @@ static const char *const refused[][2] = {
     {"peak_mem=0x10", "peak_mem"},
     {"oom=perhaps", "oom"},
     {"gpu=TPU v5p", "GPU"},
+    {"framework=xtuner;tp=1;sp=0;zero_stage=3;ac=selective_checkpoint=1.0", "ac"},
+    {"ac=selective (half of them)", "ac"},
 };
 
 /* Returns the scores of a row as one text, without its measured values' place in the file. */
@@ -170,6 +217,21 @@ static void other_spellings_are_read_alike(void **state)
     }
 }
 
+static void stated_cells_change_the_prediction(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        Arena *arena = arena_new();
+        char *one = scores_of(arena, others[i][0]), *two = scores_of(arena, others[i][1]);
+        if (strlen(one) < 8 || strlen(two) < 8 || strcmp(one, two) == 0)
+            fail_msg("'%s' and '%s' are predicted alike: %s\n%s", others[i][0], others[i][1], one,
+                     reason_of(arena, others[i][1]));
+        free(one);
+        free(two);
+        arena_free(arena);
+    }
+}
+
 static void uncertain_cells_are_refused_by_name(void **state)
 {
     (void)state;
@@ -186,6 +248,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(other_spellings_are_read_alike),
+        cmocka_unit_test(stated_cells_change_the_prediction),
         cmocka_unit_test(uncertain_cells_are_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -317,7 +317,7 @@ static void a_limit_without_watts_is_an_assumption(void **state)
 }
 
 /* torchtitan's attention is cuDNN's on Blackwell. On Hopper it is FlashAttention-2 until September
- * 2025. */
+ * 2025. Other users of its profile leave the choice to PyTorch. */
 static void attention_follows_the_architecture(void **state)
 {
     (void)state;
@@ -329,13 +329,17 @@ static void attention_follows_the_architecture(void **state)
                 {"torchtitan 2024", "H100-SXM-80GB", true},
                 {"torchtitan 2025-10", "H100-SXM-80GB", false},
                 {"torchtitan", "H100-SXM-80GB", false},
-                {"torchtitan 2025-06", "B200", false}};
+                {"torchtitan 2025-06", "B200", false},
+                {"torchtune 0.6", "H100-SXM-80GB", true},
+                {"torchtune with PyTorch 2.8", "B200", true},
+                {"PyTorch 2.11 FSDP2", "H100-SXM-80GB", false}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const Cell row[N_OWN] = {{"framework", rows[i].framework},
                                  {"model", "llama"},
                                  {"zero_stage", "3"},
                                  {"seq", "8192"},
                                  {"global_batch_seqs", "4"},
+                                 {"attention_backend", ""},
                                  {"gpu", rows[i].gpu}};
         const double is = predicted(row, "step time", NULL, arena),
                      flash = predicted(row, "step time", "runtime.attention=flash2", arena),
