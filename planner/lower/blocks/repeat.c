@@ -29,6 +29,7 @@ typedef struct Mark {
     uint32_t n[MADE_COUNT]; /* the lengths of the lists */
     Counters counters;
     Fixed fixed;
+    Lower all;                /* to find changes of members that steps.c does not list */
     LIST(WordChange) changes; /* the words that the block changed in the arrays */
     LIST(uint32_t)
     versions; /* the versions that the block made, copied before later blocks change
@@ -107,6 +108,7 @@ static void add_mark(Lower *l)
     for (MadeList made = 0; made < MADE_COUNT; made++) mark->n[made] = steps_made(l, made).n;
     mark->counters = steps_counters(l);
     mark->fixed = steps_fixed(l);
+    memcpy(&mark->all, l, sizeof *l);
     if (r->n_marks++ == 0) return;
     for (ChangedPart part = 0; part < PART_COUNT; part++) list_changes(l, part, mark);
     const StepWords all = steps_made(l, MADE_versions);
@@ -178,6 +180,8 @@ static bool blocks_in_step(const Lower *l)
 {
     const Mark *m = l->repeat->mark;
     if (m[3].fixed.n_pending > MOST_PENDING) return false;
+    /* this may be a forgotten member, so the blocks are not copied */
+    if (!steps_only_listed(&m[0].all, &m[3].all)) return false;
     if (memcmp(&m[3].fixed, &m[2].fixed, sizeof(Fixed)) != 0 ||
         memcmp(&m[2].fixed, &m[1].fixed, sizeof(Fixed)) != 0)
         return false;

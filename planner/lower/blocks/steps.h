@@ -63,6 +63,9 @@ typedef struct Fixed {
 Counters steps_counters(const Lower *l);
 void steps_set_counters(Lower *l, const Counters *c);
 Fixed steps_fixed(const Lower *l);
+/* True if `now` differs from `before` only in members that steps.c lists. Arrays and lists are not
+ * looked into. */
+bool steps_only_listed(const Lower *before, const Lower *now);
 
 static inline uint32_t word_at(const void *at, size_t i)
 {

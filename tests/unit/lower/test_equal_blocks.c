@@ -11,6 +11,7 @@
 
 #include "planner/base/str.h"
 #include "planner/ir/text/text.h"
+#include "planner/lower/blocks/steps.h"
 #include "tests/support/loaded.h"
 #include "tests/support/plans/corpus.h"
 
@@ -177,12 +178,26 @@ static void irregular_is_equal(void **state)
     }
 }
 
+static void unlisted_members_are_seen(void **state)
+{
+    (void)state;
+    Lower a, b;
+    memset(&a, 0, sizeof a);
+    memset(&b, 0, sizeof b);
+    b.unit.last_release = 1;
+    b.emit.stream_end[STREAM_tp] = 1;
+    assert_true(steps_only_listed(&a, &b));
+    b.stage.next_transfer = 1;
+    assert_false(steps_only_listed(&a, &b));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(corpus_is_equal),
         cmocka_unit_test(library_is_equal),
         cmocka_unit_test(irregular_is_equal),
+        cmocka_unit_test(unlisted_members_are_seen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
