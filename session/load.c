@@ -162,7 +162,7 @@ static LowerOptions lower_options(const Config *config, const PlanOptions *o)
     return lower;
 }
 
-/* Takes the plan from those that earlier loads made. If it is not there, makes it there. */
+/* Takes the plan from the plans that earlier loads made. A plan that is not there is made there. */
 static void take_kept(PlanFile *file, KeptPlan *kept, Planned *planned, Graph *graph,
                       const PlanOptions *o, const LowerOptions *lower, Diag *d)
 {

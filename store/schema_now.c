@@ -1,4 +1,4 @@
-/* This file is written by tests/unit/store/test_schema_now.c with SNAP_UPDATE=1. */
+/* Written by tests/unit/store/test_schema_now.c with SNAP_UPDATE=1. */
 #include "store/private.h"
 
 /* clang-format off */

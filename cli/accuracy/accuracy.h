@@ -12,7 +12,7 @@
 typedef struct Csv {
     const char *path;
     LIST(const char *) columns;
-    LIST(const char *) cells; /* the cells of row 0, then those of row 1, ... */
+    LIST(const char *) cells; /* the cells, row after row */
     uint32_t n_rows;
 } Csv;
 /* Reads a table from a file. Returns false after reporting "csv-open", or "csv-syntax" with the

@@ -81,7 +81,7 @@ typedef struct Ranges {
     /* number of collectives that were called since the last kernel was launched */
     uint32_t n_waiting;
     Collective kind;
-    /* said: the values that the last range gave; call: those of the last collective */
+    /* said: values that the last range gave; call: values of the last collective */
     uint64_t said[SAID_COUNT], call[SAID_COUNT];
 } Ranges;
 

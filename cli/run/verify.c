@@ -1,8 +1,8 @@
 /* tandem run --verify: compares the scaled-down plan on many ranks with one rank, in fp64, tensor
- * by tensor. A plan with the pass float8 is compared again with only its products rounded: both
- * runs then round equal values, so their results still agree closely. A plan in low precision is
- * also run in its own precision: the errors of many ranks, relative to fp64, may be only about as
- * large as those of one rank. */
+ * by tensor. A plan with the pass float8 is compared a second time, with only its products
+ * quantised. Both runs then round equal values, so their results still agree closely. A plan in low
+ * precision is also run in its own precision. The errors of many ranks, relative to fp64, may then
+ * be only about as large as the errors of one rank. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>

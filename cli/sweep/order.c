@@ -10,9 +10,9 @@
 /* several pieces of work for each process, so that all processes end at about the same time */
 enum { PIECES_OF_A_JOB = 4 };
 
-/* A point and its settings in two parts. Part [1] has the settings of the runtime. Part [0] has all
- * other settings except those of the cluster. Points with equal parts [0] form a group, and are
- * sorted by part [1] inside it. */
+/* A point, with its settings in two parts. Part [1] has the settings of the runtime. Part [0] has
+ * all other settings except those of the cluster. Points are sorted by part [0], and among equal
+ * ones by part [1]. */
 enum { PARTS = 2 };
 typedef struct GroupedPoint {
     Hash128 part[PARTS];

@@ -79,7 +79,7 @@ typedef struct PpOptions {
     /* the most activations (stage x micro-batch) on a rank; 0: no limit (greedy_v: 2 x pp) */
     uint32_t cap;
     uint32_t layers_per_stage; /* the user gives this or chunks; 0: not given */
-    /* used if the number of stages is not a multiple of pp. 0: error; 1: round up; 2: round down */
+    /* the rounding of a number of stages that is no multiple of pp. 0: error; 1: up; 2: down */
     uint32_t round;
     /* number of stages in an uneven split (blocks of each stage); 0: an even split */
     uint32_t n_split;
@@ -214,7 +214,7 @@ typedef struct ZeroOptions {
     Choice grad_reduce_in_fp32;                             /* unset: precision.reduce decides */
     Choice preserve_fp32_weights;                           /* unset: precision.param decides */
     Choice average_in_collective, calculate_per_token_loss; /* see zero_options.c */
-    bool fsdp_double_buffer; /* two fixed buffers, which units of equal size use in turn */
+    bool fsdp_double_buffer; /* units of equal size use two fixed buffers alternately */
     /* the two fixed buffers are registered, so collectives take fewer SMs; needs
      * fsdp_double_buffer */
     bool nccl_ub;
@@ -357,7 +357,7 @@ enum { MOST_TORUS_AXES = 4 };
 typedef struct Topology {
     TopologyKind kind;
     uint32_t sizes[MOST_TORUS_AXES]; /* length of each axis; 0 and 1: no such axis */
-    uint32_t groups, routers, nodes; /* number of groups; routers of a group; nodes of a router */
+    uint32_t groups, routers, nodes; /* groups; routers in each group; nodes on each router */
     /* links of a router to other groups, spread evenly over these groups */
     uint32_t ways_out;
     double link_bytes_per_s; /* torus: any link; dragonfly: a link within a group */
@@ -451,14 +451,13 @@ typedef struct Config {
     uint32_t ep_lent[AXIS_NAMES];
     Loc model_loc, mesh_loc, batch_loc, precision_loc;
     Loc axis_loc[AXIS_NAMES];
-    int64_t global_batch, micro_batch, seq;   /* sequences of a step; sequences of a data rank in a
-                                                 micro-step; tokens of a sequence */
+    /* sequences of a step; of a data rank's micro-step; tokens of each */
+    int64_t global_batch, micro_batch, seq;
     int64_t channels, targets, height, width; /* sizes of a batch of fields; 0: tokens */
     Denominator denominator;                  /* denominator of the loss; default kept */
     /* microbatch_mean: number of sequences averaged as one group; else 0 */
     int64_t group;
-    /* the dtype of parameters at rest; the dtype of computation; the dtype in which gradients are
-     * summed */
+    /* dtypes: of parameters between steps; of computation; of sums of gradients */
     DType param, compute, reduce;
     Optimizer optimizer;
     uint32_t n_passes;

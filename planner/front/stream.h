@@ -77,8 +77,7 @@ typedef enum StreamState { STREAM_record, STREAM_end, STREAM_late, STREAM_damage
 typedef struct Channel {
     int fd;
     unsigned char *at;
-    /* bytes in the buffer; size of the buffer; bytes in the buffer that were read; all bytes
-     * received */
+    /* bytes in the buffer; its size; bytes of it that were read; all bytes ever received */
     size_t n, room, used, total;
     int error; /* errno of the system call that failed; 0: none failed */
 } Channel;

@@ -6,13 +6,13 @@
 local fitted = require "tandem.fitted_fabrics"
 local MiB = 1 << 20
 
--- The fitted numbers of a network, and the properties in `flags`.
+-- Returns the fitted numbers of a network, with the properties in `flags` added.
 local function with(name, flags)
   for key, value in pairs(fitted[name]) do flags[key] = value end
   return flags
 end
 
--- What networks without a fit take from EFA's three generations, whose ranks have 12.5, 50 and 50 GB/s: the means of the
+-- Networks without a fit take two means over EFA's three generations, whose ranks have 12.5, 50 and 50 GB/s: of the
 -- bytes of each NIC that fill the pipeline, and of spread_s.
 local fill, spread_s = 0, 0
 for name, bytes_per_s in pairs { efa1 = 12.5e9, efa2 = 50e9, efa4 = 50e9 } do
@@ -20,8 +20,8 @@ for name, bytes_per_s in pairs { efa1 = 12.5e9, efa2 = 50e9, efa4 = 50e9 } do
   spread_s = spread_s + fitted[name].spread_s / 3
 end
 
--- Adds the ramp of NICs of gb_per_s GB/s to a network without a fit. It is complete when each channel has a chunk of NCCL's
--- buffers. A buffer (`buffer_bytes`) of n times NCCL's own size takes n times as long to fill.
+-- Adds the ramp to a network without a fit, whose NICs have gb_per_s GB/s. The ramp is complete when each channel has a
+-- chunk of NCCL's buffers. With buffers (`buffer_bytes`) of n times NCCL's own size, this takes n times as long.
 local function like_efa(f, gb_per_s)
   f.ramp_s, f.spread_s = (f.buffer_bytes or 4 * MiB) / (4 * MiB) * fill / (gb_per_s * 1e9), spread_s
   return f

@@ -2,5 +2,5 @@
 return require "clusters.node" ("leonardo", {
   device = "A100-SXM4-40GB", per_node = 4, intra = "mesh", links = 300,
   nics = 4, nic_gbit = 100, fabric = "ib", -- two dual-port HDR100
-  nodes_per_group = 180, group_oversubscription = 1.5, -- dragonfly+
+  nodes_per_group = 180, group_oversubscription = 1.5, -- groups of a dragonfly+ network
 })

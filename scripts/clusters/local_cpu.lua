@@ -5,10 +5,10 @@ return function(options)
     name = "local_cpu",
     is_local = true,
     nodes = 1,
-    devices_per_node = 0,          -- the front fills in the mesh's ranks, the cores and the memory
+    devices_per_node = 0,          -- 0: filled in later from the mesh and the machine
     cores_per_node = options.cores or 0,
     intra = "host",
-    intra_bytes_per_s = 5e9,       -- a copy through shared memory
+    intra_bytes_per_s = 5e9,       -- the rate of a copy through shared memory
     nics_per_node = 0,
     nic_bytes_per_s = 0,
     oversubscription = 1.0,
@@ -16,7 +16,7 @@ return function(options)
     device = {
       name = "CPU core", arch = "cpu", sms = 1,
       memory_bytes = 0,
-      reserved_bytes = 64 << 20,   -- the process itself and MPI
+      reserved_bytes = 64 << 20,   -- memory of the process itself and of MPI
       hbm_bytes_per_s = 10e9,
       -- AVX2 at about 2 GHz, two FMA units: 64 and 32; narrower types are emulated in fp32
       peak_flops = { f32 = 60e9, f64 = 30e9, bf16 = 60e9, f16 = 60e9, e4m3 = 60e9, e5m2 = 60e9, e8m0 = 60e9, e2m1x2 = 60e9 },
@@ -24,7 +24,7 @@ return function(options)
       gemm_efficiency = 0.6,
       memory_efficiency = 0.7,
       launch_s = 0,
-      kernel_floor_s = 200e-9,     -- a call
+      kernel_floor_s = 200e-9,     -- the time of a call
       usd_per_hour = 0,
     },
   }

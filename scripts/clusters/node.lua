@@ -3,14 +3,14 @@
 -- nics: the NICs of a node. nic_gbit: the Gbit/s of a NIC. fabric: the network's name
 -- (clusters/fabrics.lua). Further keys are cluster options, such as oversubscription or nodes_per_group.
 local gpus, fabric_named = require "tandem.gpus", require "clusters.fabrics"
--- USD an hour: the median of on-demand listings, May 2026
+-- price of one GPU in USD per hour: the median of on-demand listings of May 2026
 local prices = { ["A100-SXM4-80GB"] = 1.64, ["H100-SXM5-80GB"] = 2.95, ["H200-SXM-141GB"] = 4.00 }
--- The options that a plan may set beside the name of a cluster.
+-- The options of a cluster that a plan may set, besides the cluster's name.
 local known = { "nodes", "watts", "oversubscription", "nodes_per_group", "group_oversubscription", "pcie", "topology" }
 local is_known = {}
 for _, key in ipairs(known) do is_known[key] = true end
 
--- Merges the library's part (a PCIe box, a topology) with the caller's changes.
+-- Merges a table of the library (a PCIe box, a topology) with the plan's changes.
 local function part_of(spec, options)
   local part = {}
   for key, value in pairs(spec or {}) do part[key] = value end
@@ -33,7 +33,7 @@ return function(name, spec)
       intra = spec.intra or "nvswitch", pcie = part_of(spec.pcie, options.pcie), intra_bytes_per_s = spec.links * 1e9,
       nics_per_node = spec.nics or 0, nic_bytes_per_s = (spec.nic_gbit or 0) * 1e9 / 8,
       fabric = fabric_named(spec.fabric or "ib"),
-      host_link_bytes_per_s = .88 * gpus.gpus[spec.device].pcie * 1e9, -- measured: 55.4 of 63 GB/s
+      host_link_bytes_per_s = .88 * gpus.gpus[spec.device].pcie * 1e9, -- measured: 55.4 GB/s over a link of 63 GB/s
       host_bytes_per_s = spec.host_bytes_per_s,
       host_memory_bytes = spec.host_memory_bytes,
       oversubscription = options.oversubscription or spec.oversubscription or 1.0,
@@ -41,7 +41,7 @@ return function(name, spec)
       group_oversubscription = options.group_oversubscription or spec.group_oversubscription,
       topology = part_of(spec.topology, options.topology),
       rings = spec.rings,
-      collective_launch_s = 8e-6,  -- one process for each GPU, calls back to back: 6-10 us measured
+      collective_launch_s = 8e-6,  -- with one process for each GPU and calls back to back, 6-10 us were measured
       device = device,
     }
   end

@@ -26,7 +26,7 @@ local function plain(c, init, out_init)
   }
 end
 
--- Adds SwiGLU experts. If shared MLPs are requested, adds one beside the experts, whatever the requested number.
+-- A mixture of SwiGLU experts. If any number of shared MLPs is requested, one is added, as KempnerForge does.
 local function mixture(c, init, out_init)
   local routed = nn.moe { dim = c.dim, hidden = c.expert_hidden, experts = c.num_experts, top_k = c.moe_top_k,
     capacity_factor = c.moe_capacity_factor > 0 and c.moe_capacity_factor or "all", aux_loss = c.moe_aux_loss_weight,
@@ -61,8 +61,8 @@ local function block(c, i)
   }
 end
 
--- Image tokens are random vectors with the stated number of features. The adapter turns these into
--- the decoder's features.
+-- Turns the features of image tokens into features of the decoder. The image tokens themselves are
+-- random vectors.
 local function adapter(c)
   local i = c.images
   local hidden = i.hidden > 0 and i.hidden or c.dim
@@ -95,7 +95,7 @@ local function cross_block(c)
   }
 end
 
--- Returns the output of the decoder for the text x and the image.
+-- Returns the output of the decoder for the text x together with the image.
 local function with_image(m, c, x)
   local i, text = c.images, x.shape[2]
   local image = m.adapter(nn.image { height = 1, width = i.tokens, patch = 1, channels = i.features })
@@ -126,7 +126,7 @@ local function build(c)
   }
 end
 
--- The smallest model of the same structure. Sizes that tp cuts are multiples of tp.
+-- The smallest model of the same structure. Sizes that tp splits are multiples of tp.
 local function shrink(c, mesh)
   local tp = mesh.tp
   local experts = c.num_experts > 0 and 2 * math.max(mesh.ep, 2) or 0

@@ -54,7 +54,7 @@ local function attention(c, out_init)
   }
 end
 
--- tp cuts these modules by columns: the linears of attention, and the linears that are named here.
+-- Marks these modules for tp to split by columns: the linears of attention, and those named here.
 local function columns(c, ...)
   if c.fused then return { "attention.wqkv", ... } end
   return { "attention.wq", "attention.wk", "attention.wv", ... }

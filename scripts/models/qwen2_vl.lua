@@ -15,11 +15,11 @@ local sizes = {
   ["tiny"] = { dim = 48, layers = 2, heads = 4, kv_heads = 2, hidden = 80, vocab = 64, rows = 4, columns = 8, sections = { 2, 2, 2 },
     vision = { dim = 32, layers = 2, heads = 4, patch = 4, channels = 6, eps = 1e-6, head_dim = false, hidden = false } },
 }
--- A still image counts as two equal frames, so a point has 2 x 3 numbers.
+-- A still image counts as two equal frames, so each of its points has 2 x 3 numbers.
 local encoder_of_all = { dim = 1280, layers = 32, heads = 16, patch = 14, channels = 6, eps = 1e-6, head_dim = false, hidden = false }
 local defaults = { vocab = 151936, head_dim = false, theta = 1e6, eps = 1e-6, tied = false, before = 0, rows = 32, columns = 32,
   sections = { 16, 24, 24 }, vision = encoder_of_all }
-local side = 2 -- of the square of patches that become one token
+local side = 2 -- side of the square of patches that become one token
 
 local function vision_block(c, image)
   local hidden, out_init = c.hidden or 4 * c.dim, nn.normal(0, 0.02 / math.sqrt(2 * c.layers))

@@ -76,7 +76,7 @@ local function build(c)
     head = nn.linear(c.dim, c.vocab, { weight = not c.gated and embed or nil }),
     tp_vocab = { "embed", "head" },
     forward = function(m, tokens, labels)
-      local target = tokens.shape[2] - nn.within("t5", "source", c.source, 1, tokens.shape[2] - 1) -- the rest: the decoder's
+      local target = tokens.shape[2] - nn.within("t5", "source", c.source, 1, tokens.shape[2] - 1) -- the decoder's tokens
       local memory = m.encoder(m.embed(nn.span(tokens, 0, c.source)))
       local x = m.decoder(m.embed(nn.span(tokens, c.source, target)), memory)
       if not c.gated then x = nn.scale(x, 1 / math.sqrt(c.dim)) end

@@ -74,7 +74,7 @@ local function build(c)
   }
 end
 
--- At most two levels for each stage, of one layer each. A width is a prime times mesh.multiple.
+-- At most two levels for each stage, with one layer each. A width is a prime times mesh.multiple.
 local function shrink(c, mesh)
   local dim, depth = {}, {}
   for i = 1, math.min(#c.dim, 2 * mesh.stages) do

@@ -25,7 +25,7 @@ local sizes = {
 local defaults = { mult = 4, ff_dropout = 0.0, eps = 1e-5, interp = true, latitude = true, use_spectral_norm = false,
   pad_mode = "mirror", decoder = "transpose", field = false }
 
--- Returns the two sides of a padding, which is a number or a pair.
+-- Returns the padding of the two sides of a direction: a number means both sides, a pair one each.
 local function sides(pad)
   if type(pad) == "table" then return pad[1], pad[2] end
   return pad, pad
@@ -41,7 +41,7 @@ local function cross_embed(c, n_in, n_out, kernels, stride)
       spectral_norm = c.use_spectral_norm })
   end
   local function read(m, i, x)
-    local pad = kernels[i] - stride -- an odd number of rows: one more at the end
+    local pad = kernels[i] - stride -- if the number of padding rows is odd, the end gets one more
     local uneven = { pad // 2, pad - pad // 2 }
     return m.convs[i](pad % 2 == 0 and x or nn.pad(x, { rows = uneven, columns = uneven }))
   end
@@ -52,7 +52,7 @@ local function cross_embed(c, n_in, n_out, kernels, stride)
   end }
 end
 
--- Makes a bias for each offset between two points of a window.
+-- Makes a bias for the offset between each two points of a window.
 local function position_bias(c, dim, window)
   local how = { bias = true, spectral_norm = c.use_spectral_norm }
   local function layer(n_in)
@@ -114,7 +114,7 @@ local function conv3(c, n_in, n_out)
   return nn.conv2d(n_in, n_out, { kernel = 3, padding = 1, spectral_norm = c.use_spectral_norm })
 end
 
--- Makes the grid twice as fine, with n_out channels.
+-- Layers that make the grid twice as fine. n_out: the number of channels.
 local growing = {
   transpose = function(c, n_in, n_out, kernel)
     return { grow = nn.conv_transpose2d(n_in, n_out, { kernel = kernel, stride = 2, padding = (kernel - 2) // 2,
@@ -151,7 +151,7 @@ local function up_block(c, n_in, n_out)
   }
 end
 
--- The last up-block: from the finest level back to the grid.
+-- The last up-block, which goes from the finest level back to the grid.
 local function last_up(c, n_in, n_out)
   local parts = growing[c.decoder](c, n_in, n_out, 4)
   if c.decoder ~= "shuffle" then return nn.module(parts) end
@@ -213,7 +213,7 @@ local function build(c)
   }
 end
 
--- Returns a small padding: none, equal sides or unequal sides, as in the original.
+-- Returns a small padding of the same kind as the original: none, equal sides or unequal sides.
 local function few(pad)
   local first, last = sides(pad)
   if first + last == 0 then return 0 end

@@ -6,11 +6,11 @@
 
 -- kind: documented; defaults of deepspeed/runtime/zero/config.py
 return require "runtimes.eager" { name = "deepspeed", fitted = "fsdp1",
-  bucket_elements = 5e8,    -- reduce_bucket_size
-  prefetch_elements = 5e7,  -- stage3_prefetch_bucket_size
-  live_elements = 1e9,      -- stage3_max_live_parameters
-  reuse_elements = 1e9,     -- stage3_max_reuse_distance
+  bucket_elements = 5e8,    -- called reduce_bucket_size in DeepSpeed
+  prefetch_elements = 5e7,  -- called stage3_prefetch_bucket_size
+  live_elements = 1e9,      -- called stage3_max_live_parameters
+  reuse_elements = 1e9,     -- called stage3_max_reuse_distance
   holds_arguments = true,
   makes_states = false,
-  persist_elements = 1e5,   -- stage3_param_persistence_threshold
+  persist_elements = 1e5,   -- called stage3_param_persistence_threshold
 }

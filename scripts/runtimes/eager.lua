@@ -24,7 +24,7 @@ local nn_ops = {
   xent_pick_grad = { kernels = 1, passes = 0 },
 }
 
--- Returns a profile: the common values and ops, where `how` does not replace them.
+-- Returns a profile. It has the common values and ops, except those that `how` replaces.
 return function(how)
   local ops = {}
   for name, op in pairs(nn_ops) do ops[name] = op end

@@ -9,7 +9,7 @@
 
 -- kind: source; the framework's modules and kernels, named at the head of the script
 return require "runtimes.eager" { name = "kempnerforge", fitted = "torchtitan", reports = "allocated",
-  reports_rank = "first", keeps_outputs = true, keeps_received = true,  -- PyTorch's stages
+  reports_rank = "first", keeps_outputs = true, keeps_received = true,  -- as PyTorch's pipeline stages do
   holds_logits = true, expands_kv = true, casts_gradients = true, starts_whole = true,
   attention = { "flash2", Hopper = "cudnn", Blackwell = "cudnn" },
   ops = { xent_max = { kernels = 2, passes = 3, saved = 2 },

@@ -28,10 +28,10 @@ return require "runtimes.eager" { name = "megatron", attention = "cudnn",
     conv_groups = remade_part, conv_groups_grad = part, step_size = remade_part, step_size_grad = part,
     state_scan = { kernels = 5, passes = 1 }, state_scan_grad = { kernels = 14, passes = 1 }, state_scan_shared = part,
     slots = { kernels = 1, passes = 1, waits = true },
-    -- The activation between the products of an expert also multiplies by the router's weights
-    -- (core/transformer/moe/experts.py). So the sum over experts has no gradient for these weights, and
-    -- the output of the second product is not kept.
+    -- The activation between the two products of an expert also multiplies by the router's weights
+    -- (core/transformer/moe/experts.py). The sum over experts therefore needs no gradient for these
+    -- weights, and the output of the second product is not kept.
     combine_weights = { kernels = 1, passes = 1, reads_none = true },
     xent_max = { kernels = 2, passes = 3, saved = 4 }, xent_pick = { kernels = 1, passes = 0, waits = true },
     xent_sumexp_grad = { kernels = 2, passes = 5, in_place = "backward" }, quantise = half }, delayed = true, waits_messages = true,
-  keeps_quantised = true, holds_gradients = true }  -- core/distributed/param_and_grad_buffer.py; it reduces in place
+  keeps_quantised = true, holds_gradients = true }  -- param_and_grad_buffer.py reduces in place

@@ -8,9 +8,10 @@ local known = require("tandem.nn_reference").known
 local tensors = check.tensors
 local op, param, use, new_module = module.op, module.param, module.use, module.new_module
 local attention = {}
-local distances = {} -- number of buckets of a table, by its tensor
+local distances = {} -- number of buckets of each table of distances; the key is the table's tensor
 
--- qk_norm = true or { eps = 1e-6 }: RMSNorm of each query and key head before RoPE.
+-- Reads the option qk_norm. true or { eps = 1e-6 } means an RMSNorm of each query head and each key
+-- head before RoPE.
 local function head_norms(nn, who, fields, want, size)
   if not want then return end
   if type(want) ~= "boolean" then check.options(who .. " qk_norm", want, { eps = true }) end

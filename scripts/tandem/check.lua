@@ -1,11 +1,11 @@
--- What the library knows about its values, and the checks of arguments. An error of a check names
--- the function that was called, the expected and the given value, and the calling line.
+-- The library's records about its values, and checks of arguments. The error of a check names the
+-- function that was called, the expected and the given value, and the line of the call.
 local _, core = ...
 local check = {
-  modules = {},  -- module -> its facts
-  tensors = {},  -- tensor -> its id in the graph
-  inits = {},    -- initial value -> its kind and numbers
-  segments = {}, -- id of a tensor whose features are unequal segments in groups -> those segments
+  modules = {},  -- [module]: the module's name, parameters and other facts
+  tensors = {},  -- [tensor]: the tensor's id in the graph
+  inits = {},    -- [initial value]: its kind and its numbers
+  segments = {}, -- [tensor's id]: for features that are unequal segments stored by groups, the sizes of the segments
 }
 local modules, tensors, inits = check.modules, check.tensors, check.inits
 
@@ -21,7 +21,7 @@ function check.kind_of(value)
   return tensors[value] and "tensor" or "table"
 end
 
--- Returns a short value itself; for any other value, returns its type.
+-- Returns the value itself if it is short, otherwise its type, as text for a message.
 function check.value_text(value)
   if math.type(value) == "float" then return ("%.14g"):format(value) end
   if type(value) == "string" and #value <= 40 then return ("the text '%s'"):format(value) end
@@ -32,7 +32,7 @@ function check.shape_text(shape) return "[" .. table.concat(shape, ", ") .. "]" 
 
 -- ---- checks of arguments
 
--- Checks an integer between two bounds. location: where the mistake was made (nil: on the calling line).
+-- Checks that a value is an integer between two bounds. location: where the mistake was made; nil: on the calling line.
 function check.within(who, what, value, least, most, location)
   if math.type(value) == "float" and math.tointeger(value) then value = math.tointeger(value) end
   if math.type(value) ~= "integer" then
@@ -70,7 +70,8 @@ function check.word(who, what, value, words)
     type(value) == "string" and core.near(value, words) or "one of: " .. table.concat(words, ", "))
 end
 
--- Checks a list with a given number of entries. why: the purpose of the entries, for the message.
+-- Checks that a list has the right number of entries. why: what the entries are for, for the
+-- message.
 function check.entries(who, what, value, n, why)
   if type(value) ~= "table" or #value ~= n then
     core.fail("wrong-type", ("%s: %s needs %d entries, %s"):format(who, what, n, why))
@@ -128,7 +129,8 @@ function check.init(who, value, default)
   return inits[value]
 end
 
--- Refuses groups of segments, because they are not heads: an op over the last dimension needs a single segment.
+-- Refuses features that are segments stored by groups. An op over the last dimension would read them as heads, so it
+-- needs a single segment.
 function check.one_segment(who, id)
   if check.segments[id] then
     core.fail("fused-segments", ("%s: the input consists of segments of %s features, but one segment is needed"):format(who,

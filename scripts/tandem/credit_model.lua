@@ -4,7 +4,8 @@ local _, core = ...
 local dialect = require "tandem.dialect"
 local reader = {}
 
--- The types of miles-credit's registry. The value is the decoder; false: this version does not plan the type.
+-- The types of models that miles-credit knows. The value is the form of the decoder; false: this version of Tandem
+-- cannot plan the type.
 local types = { wxformer = "shuffle", wxformer_base = "shuffle", crossformer = "transpose", camulator = false,
   ["crossformer-diffusion"] = false, ["unet-diffusion"] = false, ["crossformer-ensemble"] = false,
   ["crossformer-style"] = false, unet = false, fuxi = false, swin = false, graph = false, debugger = false, wrf = false,
@@ -27,7 +28,8 @@ local may_be_zero = { channels = true, surface_channels = true, input_only_chann
 local known = {}
 for _, group in ipairs { counts, stages, plain } do for key in pairs(group) do known[key] = true end end
 
--- name: the key's name in messages, if this is not the key that stands on the line
+-- Returns an integer of the configuration. name: the key's name in messages, if it is not the key
+-- on the line.
 local function integer(d, at, value, least, name)
   local n = math.tointeger(tonumber(value))
   if not n or n < least then
@@ -37,7 +39,7 @@ local function integer(d, at, value, least, name)
   return n
 end
 
--- Checks a stage's list: each entry, also of lists inside it, must be a count.
+-- Checks the list of a stage. Each entry, also in lists inside it, must be a count.
 local function check_entries(d, at, name, value)
   for i, entry in ipairs(value) do
     local own = ("%s[%d]"):format(name, i)
@@ -47,8 +49,8 @@ local function check_entries(d, at, name, value)
   end
 end
 
--- Returns one value for each of the four stages. If a list has another length, miles-credit fails
--- without a message.
+-- Returns a value for each of the four stages. miles-credit itself fails without a message if a
+-- list has another length.
 local function four(d, block, key)
   local value = block[key]
   if value == nil then value = stages[key] end
@@ -65,7 +67,8 @@ local function four(d, block, key)
   return value
 end
 
--- Returns { before, after } in each direction (nil: error) and the mode. Without padding_conf, pad_lat and pad_lon mirror.
+-- Returns { before, after } for each direction (nil: there was an error), and the padding's mode. Without padding_conf,
+-- the values pad_lat and pad_lon apply, with mirrored edges.
 local function padding(d, block)
   local conf, at = block.padding_conf, "model.padding_conf"
   if not conf then
@@ -101,7 +104,8 @@ local function padding(d, block)
   return pair "pad_lat", pair "pad_lon", conf.mode
 end
 
--- Walks the stages along one direction. Returns the first stage that whole windows do not fill, its points, and the window.
+-- Follows the sizes of the stages along one direction. Returns the first stage that is not filled by whole windows, its
+-- number of points, and the window.
 local function first_unfit(c, points)
   for i = 1, 4 do
     local stride = c.cross_embed_strides[i]
@@ -135,7 +139,8 @@ local function check_along(d, c, key, size, points, pad)
     .. "windows of %d"):format(points, all, stage - 1, left, window), hint)
 end
 
--- Checks widths. dim[1], the number of groups of the decoder's norms, must divide the decoder's widths. Heads must be whole.
+-- Checks the widths. dim[1] is the number of groups of the decoder's norms, so it must divide the decoder's widths. The
+-- number of heads must be whole.
 local function check_widths(d, c)
   for i = 1, 4 do
     local kernels = #c.cross_embed_kernel_sizes[i]
@@ -189,7 +194,7 @@ local function not_planned(d, block, c)
   end
 end
 
--- Returns the model and its field; both nil after an error that leaves nothing to read.
+-- Returns the model and its field. Returns nil for both if an error leaves nothing to read.
 function reader.read(d, block)
   d:known_keys(block, known, "model", "model")
   if types[block.type] == nil then
@@ -225,7 +230,7 @@ function reader.read(d, block)
   c.local_window_size = windows[1]
   for i, kernels in ipairs(c.cross_embed_kernel_sizes) do
     if type(kernels) ~= "table" then kernels = { kernels } else kernels = dialect.copy(kernels) end
-    table.sort(kernels) -- as in miles-credit: the smallest has the most channels
+    table.sort(kernels) -- miles-credit gives the smallest kernel the most channels
     c.cross_embed_kernel_sizes[i] = kernels
   end
   local lat, lon, mode = padding(d, block)

@@ -18,7 +18,8 @@ end
 local meta = { __metatable = false }
 meta.__index = meta
 
--- d.original: the plan reproduces the system's own mistakes, which are reported as findings.
+-- Creates a reader. If d.original is set, the plan reproduces the system's own mistakes, which are
+-- then reported as findings instead of errors.
 function dialect.new(system, config)
   local d = setmetatable({ system = system, config = config, location = core.location(true), n_errors = 0 }, meta)
   if type(config) ~= "table" then
@@ -33,8 +34,8 @@ function dialect.new(system, config)
   return d
 end
 
--- Returns the line of a key, as in "distributed.tp" or { "distributed", "tp_plan", "model.norm" };
--- nil: use the line of the call.
+-- Returns the line of a key of the configuration. path: "distributed.tp" or { "distributed",
+-- "tp_plan", "model.norm" }. Returns nil if the line of the call is to be used.
 function meta:at(path)
   local parts = type(path) == "table" and path or {}
   for part in (type(path) == "string" and path or ""):gmatch "[^.]+" do parts[#parts + 1] = part end
@@ -44,18 +45,19 @@ end
 function meta:error(rule, path, text, hint)
   self.n_errors = self.n_errors + 1
   core.report(rule, text, hint, self:at(path))
-  if self.original then core.stop() end  -- these systems stop at the first mistake
+  if self.original then core.stop() end  -- the original system stops at the first mistake, so nothing after it is read
 end
 function meta:warn(rule, path, text, hint) core.warn(rule, text, hint, self:at(path)) end
 function meta:note(rule, path, text, hint) core.note(rule, text, hint, self:at(path)) end
 
--- Reports a mistake of the system: as an error, or with as = "original" as a finding. Returns true for a finding.
+-- Reports a mistake of the original system: normally as an error, and with as = "original" as a finding. Returns true
+-- for a finding.
 function meta:mistake(rule, path, text, hint)
   if self.original then self:note(rule, path, text, hint) else self:error(rule, path, text, hint) end
   return self.original
 end
 
--- Ends the script if any error was reported so far.
+-- If any error was reported so far, ends the script.
 function meta:stop() core.stop() end
 
 local function check_integer(value)
@@ -86,7 +88,8 @@ local function value_of(d, path, key, row, value)
   return row[2]
 end
 
--- Checks that `known` has every key of `given`. `where` is the system's name for the section.
+-- Reports keys of `given` that `known` lacks. `where` is the original system's name for the
+-- section.
 function meta:known_keys(given, known, path, where)
   for key in pairs(given) do
     if known[key] == nil then
@@ -97,8 +100,8 @@ function meta:known_keys(given, known, path, where)
   end
 end
 
--- Returns a section of the configuration with its defaults filled in. keys: name -> { kind,
--- default, words }.
+-- Returns a section of the configuration, with defaults for the keys that are missing. keys: name
+-- -> { kind, default, words }.
 function meta:section(name, keys, where)
   local given = self.config[name]
   if given == nil then given = {} end
@@ -114,7 +117,7 @@ function meta:section(name, keys, where)
   return section
 end
 
--- Refuses numbers of a section below 0. If `what` is "positive" and not "non-negative", refuses 0, too.
+-- Reports negative numbers of a section. If `what` is "positive" and not "non-negative", also reports zeros.
 function meta:bounded(section, name, keys, what)
   for _, key in ipairs(keys) do
     local value = section[key]
@@ -125,15 +128,15 @@ function meta:bounded(section, name, keys, what)
   end
 end
 
--- Returns the divisors of n up to `most`, as in "2 or 4".
+-- Returns the divisors of n up to `most` as words: "2 or 4".
 function dialect.divisors(n, most)
   local list = {}
   for k = 1, math.min(n, most or n) do if n % k == 0 then list[#list + 1] = tostring(k) end end
   return table.concat(list, ", ")
 end
 
--- Returns the greatest common divisor of the given numbers. It skips 0 and all values that are not
--- whole numbers.
+-- Returns the greatest common divisor of its arguments. Zeros and values that are not whole numbers
+-- are skipped.
 function dialect.common(...)
   local common, numbers = 0, { n = select("#", ...), ... }
   for i = 1, numbers.n do
@@ -150,6 +153,7 @@ function dialect.copy(t)
   return own
 end
 
--- wrap(f) returns a dialect's function. It reports the errors of f at the line of its caller.
+-- wrap(f) returns the function of a dialect that scripts call. Errors of f are reported at the
+-- caller's line.
 dialect.wrap = core.wrap
 return dialect

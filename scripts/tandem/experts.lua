@@ -1,6 +1,6 @@
--- Mixture of experts: nn.moe routes tokens to experts and back, and experts.linear is one product
--- of the experts. A routing group is one sequence. So the share of the batch on a rank never
--- decides which tokens are dropped.
+-- Mixture of experts. nn.moe sends tokens to experts and back. experts.linear is one product of the
+-- experts. Choices compete only within one sequence. Therefore it does not matter for dropped
+-- tokens how the batch is divided over ranks.
 local _, core = ...
 local check = require "tandem.check"
 local module = require "tandem.module"
@@ -9,8 +9,9 @@ local modules, tensors = check.modules, check.tensors
 local op, param, use, new_module = module.op, module.param, module.use, module.new_module
 local experts = {}
 
--- rows [experts, b, capacity, in_features] -> [experts, b, capacity, out_features]. With counts
--- [experts, b] (dropless experts), only the rows that tokens take are computed.
+-- Returns a product of experts: rows [experts, b, capacity, in_features] -> [experts, b, capacity,
+-- out_features]. With counts [experts, b] (experts that drop no token), only the rows that have
+-- tokens are computed.
 function experts.linear(who, n, n_in, n_out, init, bias)
   local info = { tp_styles = { column = true, row = true }, params = {} }
   local own = param(info, "weight", { n, n_in, n_out }, { init = init, column = 2, row = 1 })
@@ -32,7 +33,7 @@ function experts.linear(who, n, n_in, n_out, init, bias)
   end, {}, info)
 end
 
--- Returns the number of tokens of one sequence that an expert has room for.
+-- Returns how many tokens of one sequence an expert can take.
 local function capacity_of(c, seq)
   if c.factor == "all" or c.factor == "dropless" then return seq end
   return math.max(1, math.min(seq, math.ceil(c.factor * seq * c.top_k / c.experts)))
@@ -60,7 +61,8 @@ local function read_factor(who, value)
   return factor
 end
 
--- Checks the groups of experts. A token chooses only from the best groups.
+-- Checks the groups of experts, if there are any. A token then chooses only experts of the best
+-- groups.
 local function read_groups(who, options, c)
   c.groups = check.count(who, "groups", options.groups, 1)
   c.top_groups = check.count(who, "top_groups", options.top_groups, c.groups)
@@ -109,14 +111,14 @@ local function read(who, options)
   return c
 end
 
--- Adds to the loss of each token, [b], the sum of the balance losses of all layers.
+-- Adds the balance losses `own` of a layer to the sum over layers, one number for each sample [b].
 local function add_balance(own)
   local sum = module.balance
   module.balance = sum and op("add", nil, tensors[sum], tensors[own]) or own
 end
 
--- Makes nn.moe from nn's linear and silu: x [b,s,dim] -> [b,s,dim]. An expert is a SwiGLU. If
--- `gated` is false, it is two products with GELU between them.
+-- Makes nn.moe from the linear and silu of nn. nn.moe maps x [b,s,dim] to [b,s,dim]. An expert is a
+-- SwiGLU or, if `gated` is false, two products with GELU between them.
 function experts.moe(nn, standard)
   return core.wrap(function(options)
     local who = "nn.moe"

@@ -1,22 +1,22 @@
--- Families of models: the config of one size with the plan's changes, checks of its numbers, and
--- smaller models of the same structure.
+-- Families of models. A family gives the config of each size with the plan's changes, checks of its
+-- numbers, and a smaller model of the same structure.
 local _, core = ...
 local check = require "tandem.check"
 local words = check.words
 local families = {}
 
--- [config]: the family that made it
+-- [config]: the name of the family that made the config
 local made = setmetatable({}, { __mode = "k" })
 
--- Returns the name of the family that made the model's config, such as "phi". nil: the model is the
--- user's own, even if its name is that of a family.
+-- Returns the name of the family that made this model's config, such as "phi". Returns nil if the
+-- model is the user's own, even if it has the name of a family.
 function families.of(model)
   local config = type(model) == "table" and rawget(model, "config")
   return type(config) == "table" and made[config] or nil
 end
 
--- Returns the defaults of a part of a model with the plan's changes. A key with the default false
--- may be left out.
+-- Returns the defaults of a part of a model, with the plan's changes. The key of a default that is
+-- false may be missing.
 local function merged(family, part, given, defaults, location)
   local who, config = ("models.%s: %s"):format(family, part), {}
   if type(given) ~= "table" then
@@ -37,9 +37,9 @@ local function merged(family, part, given, defaults, location)
 end
 
 function families.add(nn)
-  -- Returns the config of one size of a family with the plan's changes. what: "3.1-8b" or { size = "3.1-8b",
-  -- layers = 4 }. parts: the keys whose tables keep their defaults where the plan's table is silent; the
-  -- plan replaces all other tables as a whole. Mistakes are the plan's, so they are reported at its line.
+  -- Returns the config of one size of a family, with the plan's changes. what: "3.1-8b" or { size = "3.1-8b", layers =
+  -- 4 }. parts: keys whose values are tables in which the plan may change single entries. Any other table is replaced
+  -- as a whole. Mistakes are reported at the plan's line.
   nn.family = core.wrap(function(family, what, sizes, defaults, parts)
     local location = core.location(true)
     local options = type(what) == "table" and what or { size = what }
@@ -68,8 +68,8 @@ function families.add(nn)
     return family .. "-" .. size, config
   end)
 
-  -- Returns the numbers of heads in a shrunk model. A rank of tp has one KV head if the original has
-  -- enough, otherwise several ranks hold the same KV head, as in the original. Each rank has one or two query heads.
+  -- Returns the numbers of query heads and KV heads of a shrunk model. As in the original, a rank of tp has one KV
+  -- head, or several ranks share a KV head. Each rank has one or two query heads.
   nn.small_heads = core.wrap(function(heads, kv_heads, mesh)
     local function gcd(a, b) return b == 0 and a or gcd(b, a % b) end
     local tp, outer = mesh.tp, gcd(kv_heads, mesh.full_tp)
@@ -79,11 +79,11 @@ function families.add(nn)
         kv_heads, mesh.full_tp), "`tandem check` names the sizes of tp that work")
     end
     local groups = sharing == 1 and tp or math.min(outer, tp > 2 and tp % 2 == 0 and 2 or 1)
-    local parts = sharing == 1 and mesh.cp or 1 -- cp may divide heads that tp leaves whole
+    local parts = sharing == 1 and mesh.cp or 1 -- cp may divide the heads among its ranks if tp does not
     return tp * math.min(repeats // sharing, 2) * parts, groups * parts
   end)
 
-  -- Returns a copy of a config with some values changed.
+  -- Returns a copy of a config in which some values are changed.
   nn.with = core.wrap(function(config, changes)
     local copy = {}
     for key, value in pairs(config) do copy[key] = value end
@@ -92,8 +92,8 @@ function families.add(nn)
     return copy
   end)
 
-  -- For shrink(config, mesh): returns the smallest decoder of the same structure. A size is odd
-  -- unless a number of ranks must divide it.
+  -- For a function shrink(config, mesh): returns the smallest decoder of the same structure. Sizes
+  -- are odd, except those that must divide evenly over ranks.
   nn.small = core.wrap(function(c, mesh, changes)
     local small = nn.with(c, { layers = math.min(c.layers, 2 * mesh.stages), dim = 13 * mesh.multiple, vocab = 29,
       head_dim = 4, hidden = mesh.tp * 7 * mesh.block, seq = 5 * mesh.block * mesh.tp * mesh.cp * (mesh.cp > 1 and 2 or 1) })
@@ -102,17 +102,18 @@ function families.add(nn)
       small.heads, small.kv_heads = heads, c.kv_heads and kv_heads
     end
     if type(c.rope_scaling) == "table" and c.rope_scaling.kind == "longrope" then
-      -- LongRoPE: a factor for each of two pairs, and an original context that is shorter than the sequences
+      -- LongRoPE: a factor for each of two pairs, and a context that is shorter than the sequences,
+      -- so that the long factors are used
       small.rope_scaling = { kind = "longrope", context = 2, length = small.seq, short = { 1.1, 2.0 }, long = { 1.5, 3.0 } }
     end
-    if c.experts then -- two experts for each rank, and enough of them to choose from
+    if c.experts then -- each rank has two experts, and a token chooses from enough of them
       small.experts = 2 * math.max(mesh.ep, 2)
       small.top_k = math.min(c.top_k, 2)
     end
     return nn.with(small, changes or {})
   end)
 
-  -- Checks an integer of a model's config while the model is built.
+  -- While a model is built: checks that a number of its config is an integer between two bounds.
   nn.within = core.wrap(function(family, key, value, least, most, multiple)
     local who = "models." .. family
     value = check.within(who, key, value, least, most)

@@ -9,7 +9,8 @@ local op, param, use, new_module = module.op, module.param, module.use, module.n
 local fields = {}
 local modes = { zeros = 0, reflect = 1, circular = 2, symmetric = 3 }
 
--- Takes one number for both directions, or { height, width }. least: 1, or 0 for padding.
+-- Reads a size that is one number for both directions, or { height, width }. least: 1, or 0 for
+-- padding.
 local function pair(who, what, value, default, least)
   if value == nil then value = default end
   local list = type(value) == "table" and value or { value, value }
@@ -56,7 +57,7 @@ local function field(who, x, channels)
   return id
 end
 
--- Checks that a window fits into its dimension, and that mirrored padding has enough rows to mirror.
+-- Checks that a window fits into its dimension, and that there are enough rows to mirror.
 local function check_fit(who, x, how)
   for i = 1, 2 do
     local size, what = x.shape[2 + i], i == 1 and "height" or "width"
@@ -73,7 +74,7 @@ local function check_fit(who, x, how)
   end
 end
 
--- A 1x1 convolution is a linear over channels, so tp may split it by columns or rows.
+-- True for a 1x1 convolution. It is a linear over channels, so tp may split it by columns or rows.
 local function is_plain(how)
   for i = 1, 2 do
     if how.kernel[i] ~= 1 or how.stride[i] ~= 1 or how.before[i] ~= 0 or how.dilation[i] ~= 1 then return false end
@@ -110,7 +111,8 @@ local function read_conv(who, known, normal, n_in, n_out, options)
   return n_in, n_out, options, how
 end
 
--- read: the number of channels in the second index of the weight. made: the number in its first index.
+-- Returns the weight of a convolution. made: the channels in the weight's first index. read: those
+-- in its second index.
 local function weight_of(info, how, made, read, plain)
   local dims = { made // how.groups, read // how.groups, how.kernel[1], how.kernel[2] }
   if how.groups > 1 then table.insert(dims, 1, how.groups) end
@@ -229,7 +231,7 @@ function fields.add(nn, known, normal, check_norm, over_norm)
   pool "avg_pool2d"
   pool "max_pool2d"
 
-  -- A pooling over windows of one point only pads or crops.
+  -- Pads or crops a field: a pooling over windows of one point does nothing else.
   local function padded(who, x, rows, columns, mode)
     local how = { kernel = { 1, 1 }, stride = { 1, 1 }, dilation = { 1, 1 }, before = { rows[1], columns[1] },
       after = { rows[2], columns[2] }, mode = mode }
@@ -237,14 +239,14 @@ function fields.add(nn, known, normal, check_norm, over_norm)
     return op("avg_pool2d", window(how), field(who, x))
   end
 
-  -- The rows beyond a pole are the rows on the other side of the globe: mirrored, and turned by
-  -- half a circle.
+  -- Adds rows beyond the poles. They are the rows on the other side of the globe: mirrored, and
+  -- turned by half a circle.
   local function behind_poles(who, x, rows)
     local y = padded(who, x, rows, { 0, 0 }, { modes.symmetric, modes.zeros })
     return op("turn_poles", { h_before = math.max(rows[1], 0), h_after = math.max(rows[2], 0) }, tensors[y])
   end
 
-  -- Negative numbers crop. Rows: { top, bottom }, columns: { left, right }.
+  -- Pads a field; negative numbers crop it. Rows: { top, bottom }, columns: { left, right }.
   nn.pad = core.wrap(function(x, options)
     local who = "nn.pad"
     field(who, x)

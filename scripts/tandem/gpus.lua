@@ -100,9 +100,9 @@ local aliases = {
 
 local m = { gpus = gpus, arch = arch }
 
--- Returns the library's name for a GPU that a published source or a driver calls `name`; nil:
--- unknown. Words may stand around the name: any text that contains a known name is accepted. For a
--- name that a user writes, call m.known instead.
+-- Returns the library's name for the GPU that a published source or a driver calls `name`, or nil
+-- if it is unknown. Any text that contains a known name is accepted, with other words around it.
+-- For a name that a user writes, call m.known instead.
 function m.find(name)
   if gpus[name] then return name end
   local text = name:upper():gsub("GIB", "GB"):gsub("(%d)%s+GB", "%1GB")
@@ -112,16 +112,17 @@ function m.find(name)
   return nil
 end
 
--- Returns the parts of a name in upper case, without the generation of the socket: "H100-SXM5-80GB"
--- is H100, SXM, 80GB.
+-- Splits a name into its parts, in upper case and without the generation of the socket:
+-- "H100-SXM5-80GB" gives H100, SXM, 80GB.
 local function parts(name)
   local list = {}
   for part in name:upper():gmatch "[^%s%-]+" do list[#list + 1] = part:match "^SXM%d$" and "SXM" or part end
   return list
 end
 
--- True if `name` is the key or consists of some of its parts: in order, the first one included. Examples: "h200",
--- "A100-40GB", "RTX 4090". The end of the first part is enough: "4090". A misspelt name has a part that the key lacks.
+-- True if a user may mean the GPU `key` by `name`. This is so if `name` is the key, or its first part and some of the
+-- others in order: "h200", "A100-40GB", "RTX 4090". Of the first part, the end is enough: "4090". A misspelt name has a
+-- part that the key does not have.
 local function abbreviates(name, key)
   local given, own, at = parts(name), parts(key), 0
   local joined = table.concat(given)
@@ -133,8 +134,8 @@ local function abbreviates(name, key)
   return #given > 0
 end
 
--- Returns the library's name for a GPU that a user calls `name`: a name of the library or a part of
--- one. If there is none, returns nil and a hint.
+-- Returns the library's name for the GPU that a user calls `name`, which is a library's name or a
+-- part of one. If there is none, returns nil and a hint.
 function m.known(name)
   local of_upper, all, short = {}, {}, {}
   for key in pairs(gpus) do
@@ -149,7 +150,7 @@ function m.known(name)
   return nil, near and ("did you mean '%s'?"):format(of_upper[near]) or "GPUs are " .. table.concat(short, ", ")
 end
 
--- As m.known, but raises an error for an unknown name.
+-- Like m.known, but raises an error if the name is unknown.
 function m.named(name)
   if type(name) ~= "string" then
     core.fail("wrong-type", ("clusters.gpu: gpu must be a text, not a %s"):format(type(name)))
@@ -159,7 +160,7 @@ function m.named(name)
   return found
 end
 
--- Each GPU has a usual CPU. Returns the time in which this CPU issues an op, relative to an 8480C (DGX H100).
+-- Returns the time in which the usual CPU beside this GPU launches an op, relative to an 8480C (the CPU of a DGX H100).
 function m.host_factor(name)
   if name:find "^G[BH]%d" then return fitted.hosts.grace end
   return gpus[name].arch == "Ampere" and fitted.hosts.epyc_7742 or 1
@@ -170,10 +171,10 @@ end
 -- kind: assumed; as the line above says
 local still_part <const> = 0.15
 
--- Returns the part of the peak's clock that large products keep under a limit of `watts`
--- (sim/compute/power.c). `chip` keeps a fitted part under its usual limit. The power of switching rises
--- with the number of multiprocessors and with the cube of the clock, which follows from the peak of one
--- multiprocessor. The power at any clock rises with the number of multiprocessors.
+-- Returns the fraction of the peak's clock that large products keep under a power limit of `watts`
+-- (sim/compute/power.c). `chip` is the related GPU whose fitted fraction holds under its usual limit. Switching power
+-- grows with the number of multiprocessors and with the cube of the clock, which follows from the peak of one
+-- multiprocessor. The power that is drawn at any clock grows with the number of multiprocessors.
 local function sustained(g, watts)
   local chip = gpus[g.chip] or g
   local part = fitted.sustained[chip.fit or g.arch] or arch[g.arch].sustained or 0.9
@@ -183,7 +184,8 @@ local function sustained(g, watts)
   return math.min(1, part * (switching / (chip.watts - still)) ^ (1 / 3))
 end
 
--- Returns a cluster's device by the library's name; `watts`: its power limit if unusual.
+-- Returns the device of a cluster by the library's name. watts: its power limit; nil: the usual
+-- one.
 function m.device(name, watts)
   local g = gpus[name]
   local a = arch[g.arch]

@@ -40,7 +40,8 @@ local function read_factors(who, name, list)
   return copy
 end
 
--- Returns the lists of factors, the original context and the gain of queries and keys.
+-- Reads the options of LongRoPE. Returns the two lists of factors, the original context, and the
+-- attention factor.
 function longrope.read(who, scaling)
   check.options(who .. " scaling", scaling, keys)
   local own = { short = read_factors(who, "short", scaling.short), long = read_factors(who, "long", scaling.long) }
@@ -63,7 +64,7 @@ function longrope.read(who, scaling)
   return own
 end
 
--- The attributes for a sequence of this shape, [b, s, ..., d].
+-- Adds to `attrs` the attributes for a sequence of this shape, [b, s, ..., d].
 function longrope.attrs(who, attrs, shape)
   local own, size = attrs.by_length, shape[#shape]
   local turned = (attrs.rope_dims or 0) > 0 and attrs.rope_dims or size

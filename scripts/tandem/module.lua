@@ -1,12 +1,12 @@
--- Tensors and modules: the parts of a model before and during tracing. A parameter becomes a tensor
--- of the graph when it is first used.
+-- Tensors and modules, from which models are made. When a parameter is first used, it becomes a
+-- tensor of the graph.
 local _, core = ...
 local check = require "tandem.check"
 local modules, tensors, inits = check.modules, check.tensors, check.inits
 local kind_of, shape_text, words = check.kind_of, check.shape_text, check.words
 
-local m = {}       -- functions that the rest of the library needs from this file
-local current = 0  -- id of the module whose forward is running
+local m = {}       -- functions of this file that the rest of the library calls
+local current = 0  -- id of the module whose `forward` is running now
 
 local is_option = { forward = true, tp_col = true, tp_row = true, tp_vocab = true,
   fsdp2_shard = true }
@@ -21,7 +21,8 @@ local function tensor(id)
   return t
 end
 
--- An output with the shape of its first input inherits that input's segments.
+-- Adds an op to the graph. If its output has the shape of its first input, the output has the same
+-- segments.
 local function op(name, attrs, first, ...)
   local result = tensor(core.op(name, current, attrs, first, ...))
   local own = check.segments[first]
@@ -55,7 +56,8 @@ tensor_meta.__index = core.wrap(function(_, key)
 end)
 -- ---- modules
 
--- Records the module when it is first called, after its parents. Blocks get their numbers in the order in which they run.
+-- Adds a module to the graph when it is first called, after the modules around it. Blocks are numbered in the order in
+-- which they run.
 local n_blocks = 0
 local function place_module(info)
   if info.id then return info.id end
@@ -83,12 +85,13 @@ end
 local module_meta = { __metatable = false, __call = core.wrap(enter) }
 module_meta.__tostring = core.wrap(function(m) return "nn." .. modules[m].class end)
 module_meta.__index = core.wrap(function(m, key)
-  if modules[m].is_list and math.type(key) == "integer" then return nil end  -- ends ipairs
+  if modules[m].is_list and math.type(key) == "integer" then return nil end  -- nil ends a loop with ipairs
   core.fail("unknown-key", ("nn.%s has no field '%s'"):format(modules[m].class, tostring(key)),
     core.near(tostring(key), words(m)))
 end)
 
--- Tracing a module adds at least the module, its parameters, an op that reads them, and the result of the op.
+-- A lower bound of the number of records in the trace. Each module adds at least itself, its parameters, an op that
+-- reads them, and the op's result.
 local n_expected = 0
 
 local function new_module(class, forward, fields, extra)
@@ -154,8 +157,9 @@ local function compound(class, is_block)
 end
 m.module, m.block = compound("module", false), compound("block", true)
 
--- nn.list { a, b, c }, or nn.list(n, function(i) return a end) with i from 0, as in paths. Calling
--- the list calls each element with the output of the one before.
+-- Makes a list of modules: nn.list { a, b, c }, or nn.list(n, function(i) return a end), where i
+-- begins with 0 as in paths. Calling the list calls its elements, each with the output of the one
+-- before.
 m.list = core.wrap(function(items, make)
   local list = {}
   if type(items) == "table" and not modules[items] and not tensors[items] then
@@ -184,7 +188,8 @@ end)
 
 -- ---- parameters
 
--- Parameters become tensors when first used, so their order is the order of use.
+-- Returns a parameter's tensor, and makes it at the first use. So parameters are ordered by their
+-- first use.
 local function param(info, name, dims, how)
   local own = info.params[name]
   if not own then
@@ -207,14 +212,15 @@ local function use(own)
   return own.id
 end
 
--- A tensor that lives between steps. Its first values are drawn like those of a weight.
+-- Returns a tensor that lives between steps. Its first values are drawn like those of a weight.
 local function state(info, name, dims, order)
   local id = place_module(info)
   return core.state(info.path ~= "" and info.path .. "." .. name or name, id, info.location, order,
     table.unpack(dims))
 end
 
--- The bias of a row linear is added after the sum, so it is whole on every rank.
+-- Returns how tp splits a bias. The bias of a row linear is added after the sum over ranks, so
+-- every rank has it whole.
 local function bias_style(style) return style == "row" and "none" or style or "none" end
 
 local function add_bias(x, info)
@@ -222,8 +228,8 @@ local function add_bias(x, info)
   return own and op("bias", nil, tensors[x], use(own)) or x
 end
 
-m.offsets = {} -- the offsets of windows that were asked for, by their size
-m.balance = false  -- the balance losses of mixtures of experts, for each token: a tensor [b]
+m.offsets = {} -- [size]: tensors with the offsets of windows that a model has asked for
+m.balance = false  -- sum of the balance losses of all mixtures of experts, one number for each sample [b]; false: none
 m.tensor, m.op, m.new_module, m.place_module = tensor, op, new_module, place_module
 m.param, m.use, m.state, m.add_bias, m.bias_style = param, use, state, add_bias, bias_style
 return m

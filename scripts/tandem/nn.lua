@@ -30,7 +30,7 @@ local function init(kind, a, b)
   return value
 end
 nn.zeros, nn.ones = init("zeros", 0.0, 0.0), init("ones", 0.0, 0.0)
-nn.uninitialized = init("none", 0.0, 0.0) -- refused: see `tandem explain init-missing`
+nn.uninitialized = init("none", 0.0, 0.0) -- an error at its use: see `tandem explain init-missing`
 nn.normal = core.wrap(function(mean, deviation)
   return init("normal", check.number("nn.normal", "the mean", mean, 0.0),
     check.number("nn.normal", "the deviation", deviation, 1.0))
@@ -42,7 +42,7 @@ end)
 
 local standard = init("normal", 0.0, 0.02)
 
--- True for initial values that are all 0: a weight of zeros has no norm to divide by.
+-- True if all initial values are 0. Such a weight has the norm 0, by which nothing can be divided.
 local function is_zero(how)
   local kind, a, b = table.unpack(how)
   return kind == "zeros" or ((kind == "normal" or kind == "uniform") and a == 0 and b == 0)
@@ -83,9 +83,9 @@ local function over_norm(x, info, weight, in_dims, out_dims, each, outputs)
   return op("divide", nil, tensors[x], info.sigma)
 end
 
--- A linear map by one of the contractions. n_in: the number of dimensions of x that are summed.
--- column: the dimension of the weight and of the bias that a column split cuts. how.each: if
--- out_dims are groups and their features, the features of each segment in a group.
+-- Returns a linear map. n_in: how many dimensions of x are summed over. column: the dimension of
+-- the weight and of the bias that a split by columns divides. how.each: if the outputs are groups
+-- of features, how many features of each segment a group has.
 local function linear(who, op_name, in_dims, out_dims, column, how)
   local dims, bias = {}, {}
   for _, n in ipairs(in_dims) do dims[#dims + 1] = n end
@@ -165,8 +165,8 @@ nn.embedding = core.wrap(function(vocab, dim, options)
   end, {}, info)
 end)
 
--- Learned positions: a table of max_len rows. A sequence uses the first seq rows, so rows that no
--- sequence reaches are left out.
+-- nn.position: learned positions, a table of max_len rows. A model uses only the first rows, one
+-- for each token of a sequence. Other rows are left out of the table.
 nn.position = core.wrap(function(max_len, dim, options)
   local who = "nn.position"
   max_len, dim = check.count(who, "max_len", max_len), check.count(who, "dim", dim)
@@ -206,7 +206,7 @@ nn.rmsnorm = core.wrap(function(dim, options)
   local eps, info = check_eps(who, options.eps), { params = {} }
   local weight = param(info, "weight", { dim }, { init = check.init(who, options.init, nn.ones) })
   return new_module("rmsnorm", function(_, x)
-    if tensors[x] and #x.shape > 3 and x.shape[#x.shape] == dim then  -- heads: each head by itself
+    if tensors[x] and #x.shape > 3 and x.shape[#x.shape] == dim then  -- the norm of each head
       check.one_segment(who, tensors[x])
       return op("rmsnorm_heads", { eps = eps }, tensors[x], use(weight))
     end
@@ -232,7 +232,8 @@ local function activation(name)
   return core.wrap(function(x) return op(name, nil, check.tensor("nn." .. name, "the input", x)) end)
 end
 nn.silu, nn.gelu = activation "silu", activation "gelu"
--- x sigmoid(1.702 x), as in CLIP and Qwen2-VL. It is three ops, of which one keeps a tensor for the backward pass.
+-- nn.quick_gelu: x sigmoid(1.702 x), as in CLIP and Qwen2-VL. It consists of three ops, of which one keeps a tensor for
+-- the backward pass.
 nn.quick_gelu = core.wrap(function(x)
   check.tensor("nn.quick_gelu", "the input", x)
   return nn.scale(nn.silu(nn.scale(x, 1.702)), 1 / 1.702)
@@ -263,7 +264,8 @@ nn.sinusoid = core.wrap(function(x, options)
   return op("sinusoid", { theta = theta }, id)
 end)
 
--- Takes tokens [first, first + count) of each sequence. x may be ids, labels or activations.
+-- nn.span: takes the tokens from `first` to first + count - 1 of each sequence. x: ids, labels or
+-- activations.
 nn.span = core.wrap(function(x, first, count)
   local who = "nn.span"
   local id = check.tensor(who, "the input", x)
@@ -280,9 +282,10 @@ local scaling_keys = { kind = true, factor = true, low = true, high = true, cont
 local yarn_keys = { kind = true, factor = true, slow = true, fast = true, context = true, truncate = true, mscale = true,
   mscale_all_dim = true }
 
--- YaRN divides the frequencies of pairs that turn fewer than `slow` times within the original
--- context, and keeps those of pairs that turn more than `fast` times. It also lengthens queries and
--- keys. Returns the factor by which latent attention multiplies its scores.
+-- Sets the attributes of YaRN. It divides the frequencies of pairs that turn fewer than `slow`
+-- times within the original context, and keeps those of pairs that turn more than `fast` times. It
+-- also multiplies queries and keys by a number. Returns the factor for the scores of latent
+-- attention.
 local function yarn_attrs(who, attrs, scaling)
   check.options(who .. " scaling", scaling, yarn_keys)
   if scaling.factor == nil or scaling.context == nil then
@@ -330,7 +333,7 @@ local function rope_attrs(who, theta, scaling, image)
   return attrs, scores
 end
 
--- dims: only the first `dims` elements of a head are rotated; nil: all are.
+-- Checks the option dims: how many elements of a head are rotated, from the first; nil: all.
 local function rope_dims(who, dims, size)
   if dims == nil then return 0 end
   dims = check.count(who, "rope_dims", dims)
@@ -361,7 +364,7 @@ nn.rope = core.wrap(function(x, options)
   return rope("nn.rope", x, (rope_attrs("nn.rope", options.theta, options.scaling, options.image)))
 end)
 
--- The probability of dropping must be below 1.
+-- Checks the probability with which dropout drops an element. It must be below 1.
 local function check_drop(who, value)
   local drop = check.number(who, "p", value, 0.0)
   if not (drop >= 0 and drop < 1) then
@@ -371,7 +374,7 @@ local function check_drop(who, value)
   return drop
 end
 
--- Each call is a separate place in the model, so it draws numbers of its own.
+-- nn.dropout: each call is a place of its own in the model, so each draws other random numbers.
 nn.dropout = core.wrap(function(x, p)
   local id, drop = check.tensor("nn.dropout", "the input", x), check_drop("nn.dropout", p)
   if p == nil then core.fail("missing-key", "nn.dropout: p is missing", "nn.dropout(x, 0.1)") end

@@ -36,7 +36,7 @@ function rope_image.read(who, image)
   return own
 end
 
--- Adds the attributes for a sequence of this shape, [b, s, ..., d].
+-- Adds to `attrs` the attributes for a sequence of this shape, [b, s, ..., d].
 function rope_image.add(who, attrs, image, shape, turned)
   local tokens, pairs_that_turn, first = shape[2], turned // 2, image.first or 0
   local time, down = 0, pairs_that_turn // 2

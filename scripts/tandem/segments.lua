@@ -32,8 +32,10 @@ local function read_list(who, list, n_out)
   return count, not equal and common or nil
 end
 
--- segments = 2 or { n, n } gives the number of equal segments. With { a, b, c }, returns the number
--- of groups; how.each is the part of each segment in a group, how.segments the sizes of the segments.
+-- Reads the option segments. 2 or { n, n } means equal segments, and the function returns their
+-- number. { a, b, c } means unequal segments, and the function returns the number of groups. It
+-- then sets how.each, the features of each segment in a group, and how.segments, the sizes of the
+-- segments.
 function segments.read(who, given, n_out, how)
   if type(given) == "table" and not check.modules[given] then
     local count, groups = read_list(who, given, n_out)

@@ -9,7 +9,8 @@ local tensors, inits = check.tensors, check.inits
 local op, param, use, new_module = module.op, module.param, module.use, module.new_module
 local state_space = {}
 
--- A convolution of each feature over the last tokens, then silu. dims: the dimensions of the features.
+-- A convolution of each feature over the last tokens of the sequence, followed by silu. dims: the
+-- dimensions of the features.
 local function convolution(name, dims, window, uniform)
   local info = { params = {}, tp_styles = { column = true } }
   local taps = {}
@@ -24,7 +25,8 @@ end
 function state_space.add(nn, own)
   local linear, standard = own.linear, own.standard
 
-  -- At the start, steps are between some 0.001 and 0.1, and decay rates exp(a_log) are between 1 and 16.
+  -- The scan of a state-space layer. At the start, its steps are between about 0.001 and 0.1, and
+  -- its decay rates exp(a_log) are between 1 and 16.
   local function scan(groups, repeats, chunk)
     local info, dims = { params = {}, tp_styles = { column = true } }, { groups, repeats }
     local bias = param(info, "dt_bias", dims, { init = inits[nn.uniform(math.log(0.001), math.log(0.1))], column = 0 })
@@ -83,7 +85,8 @@ function state_space.add(nn, own)
     }
   end)
 
-  -- Returns the pattern of config.layers layers. letters: letter -> its meaning. Errors name the plan's line.
+  -- Reads the pattern of a hybrid's layers. letters: letter -> its meaning. Returns one letter for each of
+  -- config.layers layers. Errors name the plan's line.
   nn.layer_pattern = core.wrap(function(family, config, letters)
     local who, location, pattern, meanings = "models." .. family, core.location(true), config.pattern, {}
     for letter, meaning in pairs(letters) do meanings[#meanings + 1] = ("%s (%s)"):format(letter, meaning) end
@@ -108,13 +111,13 @@ function state_space.add(nn, own)
     return pattern:rep(1 + layers // #pattern):sub(1, layers)
   end)
 
-  -- Returns the heads and groups of a shrunk mixer. A single group stays single. tp and cp cut
-  -- groups or heads in the same way as in the original.
+  -- Returns the numbers of heads and groups of a shrunk mixer. One group stays one group. tp and cp
+  -- split groups or heads in the same way as in the original.
   nn.small_scan_heads = core.wrap(function(heads, groups, mesh)
     if groups == 1 then return 2 * mesh.tp * mesh.cp, 1 end
     if mesh.tp == 1 and groups % mesh.cp == 0 then return 4 * mesh.cp, 2 * mesh.cp end
     if mesh.tp == 1 then
-      local own = mesh.cp % 2 == 0 and groups % 2 == 0 and 2 or 1 -- ranks of cp share the groups
+      local own = mesh.cp % 2 == 0 and groups % 2 == 0 and 2 or 1 -- ranks of cp divide the groups among themselves
       return 2 * own * mesh.cp, own
     end
     if groups % mesh.full_tp ~= 0 then return nn.small_heads(heads, groups, mesh) end

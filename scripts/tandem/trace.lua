@@ -1,4 +1,4 @@
--- Turns a model into its trace: names every module, notes how it may be split, and runs it once.
+-- Traces a model: names every module, records how each may be split, and runs the model once.
 local _, core = ...
 local check = require "tandem.check"
 local modules, tensors = check.modules, check.tensors
@@ -6,7 +6,8 @@ local kind_of, shape_text, words = check.kind_of, check.shape_text, check.words
 local module = require "tandem.module"
 local tensor, place_module = module.tensor, module.place_module
 
--- Names a module and all modules below it; the first path to a shared module is its name.
+-- Names a module and all modules inside it. A module that several parents share is named by its
+-- first path.
 local function name_tree(module, path, parent, order)
   local info = modules[module]
   if info.path then return end

@@ -4,8 +4,8 @@ local cells = require "tandem.published.cells"
 local refuse, count, has = cells.refuse, cells.count, cells.has
 local m = {}
 
--- Returns which layers have experts. The cell states a period ("2": every second layer) or Python's
--- list ("([0]*1+[1]*15)"). If it is open, all layers have experts.
+-- Returns which layers have experts. The cell gives a period ("2": every second layer) or a list in
+-- Python ("([0]*1+[1]*15)"). If the cell is empty, all layers have experts.
 function m.mixture_layers(row, layers)
   local cell, is = (row.moe_layer_freq or ""):gsub("%s", ""), {}
   local period = math.tointeger(tonumber(cell))
@@ -20,7 +20,8 @@ function m.mixture_layers(row, layers)
   return is
 end
 
--- Reads "q_lora=1536 kv_lora=512 qk_head=128 qk_pos=64 v_head=128".
+-- Returns one number of the cell with the sizes of latent attention, such as "q_lora=1536
+-- kv_lora=512 qk_head=128 qk_pos=64 v_head=128".
 function m.latent(row, key) return tonumber((row.mla or ""):match(key .. "=(%d+)")) or 0 end
 
 -- True if queries and keys have norms. Qwen 3 has them (qk_layernorm).
@@ -45,7 +46,7 @@ function m.recomputed(row)
   local active = named(row, "moe_act") and not remade
   local letters = not cells.is_open(row.hybrid_pattern) and row.hybrid_pattern:match("^[^/]*"):gsub("[^M*%-E]", "") or nil
   local has_experts = not cells.is_open(row.moe_experts) and not letters and m.mixture_layers(row, n) or {}
-  for i = 1, n + count(row, "mtp_layers", 0) do  -- further heads have a block like the last one
+  for i = 1, n + count(row, "mtp_layers", 0) do  -- predicted-token heads (MTP) repeat the last block
     local mixes = has_experts[math.min(i, n)]
     local multiplies = not mixes
     if letters then mixes, multiplies = letters:sub(i, i) == "E", letters:sub(i, i) == "-" end
@@ -59,10 +60,11 @@ function m.recomputed(row)
   return paths, active and not mixed and not dense and { "linear", "dispatch", "combine", "topk", "route", "slots", "balance", "add" } or nil
 end
 
--- Returns the bytes that rotation adds for each element of queries and keys. With Megatron's own attention (`local`), values stay
--- a view of the product of q, k and v, so the product stays. A norm of the keys keeps this product, too, because it saves
--- the keys as a view of it. If each query has a key, its norm saves a view as well, and only the values are added
--- (core/transformer/attention.py: SelfAttention.get_query_key_value_tensors).
+-- Returns the bytes that rotation adds for each element of queries and keys. With Megatron's own attention (`local`),
+-- the values are a view of the product of q, k and v, so this product stays allocated. A norm of the keys saves a view
+-- of the product, too, so it has the same effect. If there are as many keys as queries, the norm of the queries saves a
+-- view as well, and only the values are added (core/transformer/attention.py:
+-- SelfAttention.get_query_key_value_tensors).
 local function kept_product(row)
   if has(row, "transformer_impl", "^local") then return 2 end
   return m.norms_heads(row) and (count(row, "n_kv_heads") < count(row, "n_heads") and 2 or 1) or nil
@@ -95,8 +97,9 @@ function m.mlp_ops(row, ops)
   ops.silu, ops.silu_grad = { kernels = 1, passes = 1 }, { kernels = 1, passes = 1 }
 end
 
--- Changes the profile's ops for products of experts. With 8 or 4 bits they keep their inputs in that form for the gradients of
--- the weights (Transformer Engine, pytorch/module/grouped_linear.py). Plans compute them in 16 bits.
+-- Changes the profile's ops for products of experts. With 8-bit or 4-bit operands, such a product keeps its quantised
+-- input for the gradient of its weight (Transformer Engine, pytorch/module/grouped_linear.py). Plans compute these
+-- products in 16 bits.
 function m.expert_ops(row, ops)
   if not cells.is_float8(row) and not cells.is_float4(row) then return end
   ops.linear_experts = { kernels = 1, passes = 1, keeps_bytes = true }

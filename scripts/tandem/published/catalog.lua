@@ -13,7 +13,8 @@ local mla3 = "q_lora=1536 kv_lora=512 qk_head=128 qk_pos=64 v_head=128"
 local mla2 = "q_lora=0 kv_lora=512 qk_head=128 qk_pos=64 v_head=128"
 -- kind: documented; config.json of each model, or its paper
 local known = {
-  -- The name of a distilled model contains another model's name. The distilled model has that model's shape.
+  -- The name of a distilled model also contains the name of its teacher (deepseek). These rows come first, so that it
+  -- gets its own shape.
   { "distill.*llama.*%f[%d%.]8b", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 128256 },
   { "distill.*llama.*%f[%d%.]70b", l = 80, d = 8192, h = 64, kv = 8, ff = 28672, v = 128256 },
   { "distill.*qwen.*%f[%d%.]1%.5b", l = 28, d = 1536, h = 12, kv = 2, ff = 8960, v = 151936 },
@@ -215,8 +216,8 @@ local function first_of(list, plain)
   return nil
 end
 
--- Returns the configuration of the model with this name, and a text that says where the
--- configuration is from; nil: unknown.
+-- Returns the configuration of the model with this name, and a text that names its source. Returns
+-- nil if the model is unknown.
 function m.find(name)
   local plain = name:lower():gsub("[%s_]", "-")
   local entry = first_of(known, plain)
@@ -233,8 +234,8 @@ local function matrices_of(entry)
   return 3
 end
 
--- Returns the number of parameters of a configuration, without norms and biases; nil: its mixers
--- are not plain attention.
+-- Returns the number of parameters of a configuration, without norms and biases. Returns nil if its
+-- mixers are not plain attention.
 function m.parameters(entry)
   if entry.hybrid or entry.mla then return nil end
   local dim, head = entry.d, entry.hd or entry.d // entry.h
@@ -244,8 +245,8 @@ function m.parameters(entry)
     matrices_of(entry) * dim * ((entry.l - experts) * entry.ff + experts * each)
 end
 
--- Returns the vocabulary that the model's name or the tokenizer's name implies, and a text that says
--- where it is from; nil: none.
+-- Returns the vocabulary that the name of the model or of its tokenizer implies, and a text that
+-- names its source. Returns nil if neither is known.
 function m.vocabulary(name, from)
   local entry, where = m.find(name)
   for _, known_one in ipairs(vocabularies) do

@@ -4,19 +4,21 @@ local _, core = ...
 local m = {}
 
 function m.refuse(...) core.fail("published-row", string.format(...)) end
--- Records a value that the row does not state, or a part of the plan that replaces another part.
+-- Records that a value was assumed because the row does not give it, or that a part of the plan
+-- stands for another part.
 function m.note(...) core.note("assumed-cell", string.format(...)) end
 
--- Records an unstated value on which only the row's time depends.
+-- Records an assumed value that changes only the row's time, not its memory.
 function m.note_time(...) core.note("assumed-time", string.format(...)) end
 
--- Records that the row's step time is not scored.
+-- Records that the row's step time is not to be compared with a prediction.
 function m.untimed(why) core.note("untimed-row", ("the step time depends on %s, which the row does not state"):format(why)) end
 
--- True if a cell is open. `tandem accuracy` empties cells that say in words that a value is not known (cli/accuracy/csv.c).
+-- True if a cell is empty. `tandem accuracy` empties cells that say in words that a value is not known
+-- (cli/accuracy/csv.c).
 function m.is_open(cell) return (cell or "") == "" end
 
--- Returns the cell as a count. An open cell, and a degree of 0, give `default` if there is one.
+-- Returns the cell as a count. An empty cell, and a degree of 0, give `default` if there is one.
 -- Words after the number are ignored: "50257 (padded; ...)", "8,192", "8k".
 function m.count(row, key, default)
   local cell = row[key] or ""
@@ -31,15 +33,15 @@ end
 
 function m.has(row, key, pattern) return (row[key] or ""):lower():find(pattern) ~= nil end
 
--- Reads a switch: true, false, or nil if the cell is open. Any other word, such as "deepep", counts
--- as true.
+-- Reads a switch: returns true, false, or nil if the cell is empty. Any other word, such as
+-- "deepep", counts as true.
 function m.flag(row, key)
   if m.is_open(row[key]) then return nil end
   local word = row[key]:lower():match "^%s*([%w]*)"
   return not (word == "0" or word == "no" or word == "false" or word == "off" or word == "none" or word == "disabled")
 end
 
--- Returns the ZeRO stage that the row states, 0 to 3; nil if it states none, or in unknown words.
+-- Returns the row's ZeRO stage, 0 to 3. Returns nil if the row gives none, or in unknown words.
 function m.stage(row)
   if m.is_open(row.zero_stage) then return nil end
   local cell = row.zero_stage:lower()
@@ -52,7 +54,7 @@ function m.stage(row)
   return nil
 end
 
--- is_float8: true if products have 8 bits. is_float4: true if they have 4 bits.
+-- is_float8: true if products have 8-bit operands. is_float4: true if they have 4-bit operands.
 function m.is_float8(row)
   return m.has(row, "precision", "float8") or m.has(row, "precision", "fp8") or m.has(row, "precision", "wise") or
     m.has(row, "precision", "e4m3") or m.has(row, "precision", "mx.*8")
@@ -62,7 +64,7 @@ function m.is_float4(row) return m.has(row, "precision", "fp4") end
 -- True if the weights are frozen and small added matrices are trained (LoRA).
 function m.is_lora(row) return m.has(row, "flag", "lora") or m.has(row, "model", "lora") or m.has(row, "framework", "lora") end
 
--- Returns true if a word switches something on, false if it switches it off; nil: another word, or none.
+-- Returns true if the word means "on", false if it means "off", and nil for any other word or an empty cell.
 function m.switch(cell)
   local word = (cell or ""):lower():match "^%s*([%w]*)%s*$"
   if word == "yes" or word == "true" or word == "on" or word == "1" then return true end
@@ -73,7 +75,7 @@ end
 -- True if the row's optimizer is Adam with states of usual width.
 function m.is_adam(row) return m.has(row, "optimizer", "adam") and not m.has(row, "optimizer", "8[%s_%-]*bit") and not m.has(row, "optimizer", "mini") end
 
--- Returns whether the row uses sequence parallelism with tp.
+-- True if the row uses sequence parallelism together with tp.
 function m.sequence(row) return m.switch(row.sp) == true end
 
 -- Returns the state that the row keeps in host memory: "optimizer", "parameters", "activations" or nil. If the

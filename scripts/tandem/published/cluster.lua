@@ -18,8 +18,9 @@ local function nics_of(row, per_node)
   return nil, nil
 end
 
--- Returns how many GPUs one set of NVLink switches connects. GB200 and GB300 have domains of a
--- whole rack (18 trays of 4), unless the row names another domain ("NVL36", "NVL4").
+-- Returns how many GPUs are connected by the same NVLink switches. For GB200 and GB300 these are
+-- the GPUs of a whole rack (18 trays of 4), unless the row names a smaller domain ("NVL36",
+-- "NVL4").
 local function domain_of(row, gpu, n, per_node)
   local said = tonumber((row.interconnect or ""):match "NVL(%d+)")
   if not said and not gpu:find "^GB[23]00" then return per_node end
@@ -31,13 +32,15 @@ local function domain_of(row, gpu, n, per_node)
   return per_node
 end
 
--- Returns the limit of power in watts that the GPU's cell states ("H100 500W"); nil: the usual one.
+-- Returns the power limit in watts that the cell of the GPU gives ("H100 500W"). Returns nil for
+-- the usual limit.
 local function watts_of(row, gpu)
   local watts = tonumber(row.gpu:match "(%d+)%s?W%f[%W]")
   return watts and watts > 0 and watts <= 2 * gpus.gpus[gpu].watts and watts or nil
 end
 
--- Returns the bytes of the buffers for exchanges between experts. These are outside the framework's allocator.
+-- Returns the bytes of the buffers through which ranks of experts exchange tokens. The framework's allocator does not
+-- count these buffers.
 local function exchange_bytes(row, per_node)
   if cells.is_open(row.moe_experts) then return 0 end
   local sharers = cells.count(row, "cp", 1) * (cells.sequence(row) and cells.count(row, "tp", 1) or 1)

@@ -33,7 +33,7 @@ function m.of(row)
   return { zero_stage = (tonumber(row.dp_shard or "") or 1) > 1 and "3" or "0" }
 end
 
--- Writes `value` into an open cell and records a note.
+-- Writes `value` into an empty cell, and records a note that it was assumed.
 local function assume(row, key, value, why)
   row[key] = tostring(value)
   row.assumed[#row.assumed + 1] = key
@@ -46,13 +46,13 @@ end
 
 -- ---- the model
 
--- Returns the layers with experts, in the form of Megatron's option.
+-- Returns which layers have experts, in the form of Megatron's option.
 local function layers_with_experts(entry, layers)
   if entry.first then return ("([0]*%d+[1]*%d)"):format(entry.first, layers - entry.first) end
   return entry.every and tostring(entry.every) or nil
 end
 
--- Refuses the row if its model's configuration has another number of parameters than the row states (in billions).
+-- Refuses the row if the model's configuration has another number of parameters than the row gives (in billions).
 local function check_size(row, entry)
   local stated, layers = tonumber(row.params_b), tonumber(row.n_layers)
   local own = catalog.parameters(entry)
@@ -128,9 +128,10 @@ end
 
 -- ---- precision, recomputation, states
 
--- Runs whose page says that they take the fastest precision (precision_default) train in 8 bits if the
--- GPU can. On Blackwell, NVIDIA's containers train in 4 bits since 25.09 (Transformer Engine 2.8:
--- NVFP4BlockScaling). If the row names files, the answer of most files counts.
+-- Returns the precision of runs whose page says only that they take the fastest one
+-- (precision_default). They train in 8 bits if the GPU can. On Blackwell, NVIDIA's containers train
+-- in 4 bits since 25.09 (Transformer Engine 2.8: NVFP4BlockScaling). If the row names configuration
+-- files, the precision of most of these files counts.
 local function fill_precision(row)
   if not is_open(row.precision) then return end
   local n_files, n_four = named_files(row)
@@ -176,8 +177,8 @@ local function bytes_of(row)
   return n * states, kept * 1.0 * count(row, "seq", 4096) * dim * layers
 end
 
--- Returns the least number of ranks that holds the model in nine tenths of its memory. The number
--- is a power of two, and the batch must have a sample for each group of so many ranks.
+-- Returns the smallest number of ranks that can hold the model in nine tenths of their memory. It
+-- is a power of two. The batch must have at least one sample for each group of so many ranks.
 local function replica(row, n_gpus, gpu)
   local states, kept = bytes_of(row)
   local ranks, most = 1, gpu.memory * 1048576 * 0.9
@@ -192,7 +193,7 @@ local function product(row)
   return count(row, "tp", 1) * count(row, "pp", 1) * count(row, "cp", 1)
 end
 
--- If the cell `gpu` is open, another cell may name the GPU, as in "dgx_h100" or "8 x H100 SXM".
+-- If the cell `gpu` is empty, another cell may name the GPU, as in "dgx_h100" or "8 x H100 SXM".
 local function fill_gpu(row)
   if not is_open(row.gpu) then return end
   for _, key in ipairs { "platform", "interconnect", "environment", "model", "source_path", "source" } do
@@ -236,8 +237,8 @@ local function fill_chunks(row)
   end
 end
 
--- If all weights are sharded, the ranks need no other axis. Otherwise tp takes the ranks of a node,
--- and pp takes the rest.
+-- Chooses the mesh. If all weights are sharded, no other axis is needed. Otherwise tp gets the
+-- ranks of a node, and pp gets the rest.
 local function fill_mesh(row)
   local gpu = gpus.gpus[gpus.find(row.gpu) or ""] or refuse("no such GPU in the library: %s", row.gpu)
   local open = is_open(row.tp) and is_open(row.pp)
@@ -252,8 +253,9 @@ local function fill_mesh(row)
   local split = cells.flag(row, "overlap_tp") and "1" or m.of(row).sp
   if count(row, "tp") > 1 then assume_open(row, "sp", split, "the framework's recipes") end
   if not is_open(row.n_gpus) then return end
-  -- Takes whole nodes. Each data rank keeps at least four micro-batches for each stage, so the bubble is
-  -- negligible (GPipe, arXiv 1811.06965). The step time depends on the number of data ranks, so it is not scored.
+  -- Takes whole nodes. There are at least four micro-batches for each pipeline stage, so the bubble is small (GPipe,
+  -- arXiv 1811.06965). The step time depends on the number of data ranks, which is assumed, so the step time is not
+  -- scored.
   local need, per_node = product(row), count(row, "gpus_per_node", gpus.find(row.gpu):find "^GB" and 4 or 8)
   need = math.max(need, count(row, "pp", 1) * count(row, "ep", 1) * count(row, "etp", 1))
   local data = count(row, "dp_shard", 1) * count(row, "dp_replicate", 1)
@@ -267,8 +269,9 @@ local function fill_mesh(row)
   assume(row, "n_gpus", -(-need // product(row)) * product(row), "the whole nodes that its mesh needs")
 end
 
--- If the row states the tokens of a step, they give the global batch exactly. Otherwise a row
--- without a global batch has one micro-batch on each data rank, as in Megatron (arguments.py).
+-- If the row gives the tokens of a step, the global batch follows exactly. Otherwise, a row without
+-- a global batch is assumed to have one micro-batch on each data rank, as Megatron does
+-- (arguments.py).
 local function fill_batch(row)
   local data = math.max(1, count(row, "n_gpus") // product(row))
   local each = (row.global_batch_seqs or ""):match "^%s*(%d+)%s+per DP"
@@ -288,7 +291,8 @@ local function fill_batch(row)
   end
 end
 
--- Makes the batch a multiple of micro-batch x data ranks. If possible, the micro-batch shrinks; otherwise the batch grows.
+-- Makes the batch a multiple of micro-batch x data ranks. The micro-batch is made smaller if that is enough; otherwise
+-- the batch is made larger.
 local function even_batch(row)
   local data, micro, batch = math.max(1, count(row, "n_gpus") // product(row)), count(row, "micro_batch"), count(row, "global_batch_seqs")
   if batch % (micro * data) == 0 then return end
@@ -307,7 +311,7 @@ function m.fill(row)
   spelling.normalise(row)
   local open_seq = is_open(row.seq)
   fill_gpu(row)
-  for _, key in ipairs { "tp", "pp", "cp", "ep", "vp" } do  -- "0" and "None" are one rank, too
+  for _, key in ipairs { "tp", "pp", "cp", "ep", "vp" } do  -- "0" and "None" mean one rank, too
     if not is_open(row[key]) then row[key] = tostring(count(row, key, 1)) end
   end
   fill_model(row)
@@ -320,7 +324,7 @@ function m.fill(row)
   fill_mesh(row)
   fill_chunks(row)
   fill_vocabulary(row)
-  if not has(row, "framework", "^kempnerforge") then  -- its own batch follows from its script
+  if not has(row, "framework", "^kempnerforge") then  -- KempnerForge's script gives its own batch
     fill_batch(row)
     even_batch(row)
   end

@@ -4,7 +4,7 @@ local recipes = require "tandem.published.recipes"
 local count, has, flag = cells.count, cells.has, cells.flag
 local m = {}
 
--- Returns a copy of the table with these changes.
+-- Returns a copy of the table in which these entries are changed.
 local function with(from, changes)
   local own = {}
   for key, value in pairs(from) do own[key] = value end
@@ -12,8 +12,8 @@ local function with(from, changes)
   return own
 end
 
--- True if the loss holds a second fp32 copy of the logits. Until June 2024 (Megatron-Core 0.7), the loss made this copy to
--- subtract in it, and its caller held the first copy (core/tensor_parallel/cross_entropy.py).
+-- True if the loss holds a second fp32 copy of the logits. Until June 2024 (Megatron-Core 0.7), the loss made a copy to
+-- subtract in, while its caller still held the first one (core/tensor_parallel/cross_entropy.py).
 local function copies_logits(row)
   local major, minor = row.framework:lower():match "core[%s_v%-]*(%d+)%.(%d+)"
   return major ~= nil and tonumber(major) == 0 and tonumber(minor) < 8
@@ -41,9 +41,10 @@ local function further(row, data)
   return n * 4 * tokens * cut + (count(row, "pp") > 1 and math.floor(states * cut * count(row, "d_model")) or 0)
 end
 
--- Changes the profile's head and loss as the row says. A fused loss (--cross-entropy-loss-fusion) is compiled
--- (core/fusions/fused_cross_entropy.py: jit_fuser). Its gradient is a new fp32 tensor; the eager gradient is
--- computed in place. Transformer Engine's fused loss works in the 16-bit logits (pytorch/cross_entropy.py).
+-- Changes the head and the loss of the profile as the row says. A fused loss (--cross-entropy-loss-fusion) is compiled
+-- (core/fusions/fused_cross_entropy.py: jit_fuser), and its gradient is a new fp32 tensor. Without fusion, the gradient
+-- is computed in place. Transformer Engine's fused loss computes in the 16-bit logits themselves
+-- (pytorch/cross_entropy.py).
 function m.changes(row, own, how, stated_limit)
   local data = math.max(1, count(row, "n_gpus") // (count(row, "tp") * count(row, "pp")))
   local held = (deferred(row, how.n_micro, stated_limit) or 0) + (further(row, data) or 0)

@@ -60,11 +60,11 @@ end
 local function gcd(a, b) return b == 0 and a or gcd(b, a % b) end
 m.common_divisor = gcd
 
--- Returns the number of ranks that cut each expert's matrices: the size of tp unless the row says otherwise.
--- All recipes of Megatron-Bridge set expert_tensor_parallel_size = 1 (067f987d: perf_recipes and recipes).
+-- Returns over how many ranks each expert's matrices are divided. This is the size of tp, unless the row says
+-- otherwise. All recipes of Megatron-Bridge set expert_tensor_parallel_size = 1 (067f987d: perf_recipes and recipes).
 local function expert_tp(row) return count(row, "etp", has(row, "framework", "^megatron%-bridge") and 1 or count(row, "tp")) end
 
--- True if the plan takes the ranks of ep from tp first, then from the `data` ranks.
+-- True if the plan takes the ranks of ep first from tp, and then from the `data` ranks.
 function m.folds(row, data)
   local tp, ep = count(row, "tp"), count(row, "ep", 1)
   return tp > 1 and expert_tp(row) == 1 and cells.sequence(row) and ep % tp == 0 and data % (ep // tp) == 0
@@ -99,7 +99,7 @@ function m.place(row, data, shared)
   return at
 end
 
--- True if the plan's tp cuts the experts that `ep` data ranks share.
+-- True if tp divides the matrices of the experts in the plan. `ep` data ranks share these experts.
 function m.cuts_experts(row, ep)
   local tp = count(row, "tp")
   return tp > 1 and count(row, "ep", 1) * expert_tp(row) >= ep * tp
@@ -177,7 +177,7 @@ function m.schedule(row)
   end
 end
 
--- Megatron's default width of an attention head is d_model / heads.
+-- Returns the attention of the row. Megatron's default for the width of a head is d_model / heads.
 local function attention_of(row, shape)
   local dim, heads = count(row, "d_model"), count(row, "n_heads")
   local rank = blocks.latent(row, "q_lora")
@@ -192,7 +192,7 @@ local function attention_of(row, shape)
     rope_theta = shape.rope and 10000.0 or nil }, { "wq", "wk", "wv" }
 end
 
--- A block with a mixer alone (`second` is nil), or with attention and an MLP.
+-- Makes a block: a mixer alone (`second` is nil), or attention followed by an MLP.
 local function block_of(norm, dim, first, columns, second)
   local cut = {}
   for i, name in ipairs(columns) do cut[i] = "first." .. name end
@@ -288,12 +288,12 @@ function m.model(row, cut_experts)
     -- Llama-like recipes switch biases off (--disable-bias-linear). GPT's recipes keep them.
     bias = not is_gated(row) and has(row, "normalization", "^layer") }
   if has(row, "model", "^t5") then return encoder_and_decoder(row, shape) end
-  -- Ranks that share sequences get no table of positions, because the plan could not train it. The
-  -- table is about 1 / 50 of the embedding.
+  -- If ranks share sequences, the model gets no table of positions, because the plan could not
+  -- train one. The table would be about 1 / 50 of the embedding.
   local learned = has(row, "position_embedding", "^learned") and count(row, "cp", 1) == 1
   local layers = cells.is_open(row.hybrid_pattern) and plain_layers(row, shape) or hybrid_layers(row, shape)
-  -- Each head that predicts a further token (MTP) is planned as one more block. The product that joins the vectors
-  -- of two tokens is left out. Its head and loss take no time in the plan; loss.lua counts their bytes.
+  -- Each head that predicts a further token (MTP) is planned as one more block. Not planned: the product that joins the
+  -- vectors of two tokens, and the time of its head and loss. loss.lua counts their bytes.
   local further = count(row, "mtp_layers", 0)
   if further > 0 then cells.note("%d more blocks stand for the heads that predict further tokens", further) end
   for _ = 1, further do layers[#layers + 1] = layers[#layers] end
@@ -312,9 +312,9 @@ end
 
 local function number(row, key) return tonumber((row[key] or ""):match "^[%d%.]+") or 0 end
 
--- True if attention writes its scores. The row may state the kernel. If not, Transformer Engine
--- chooses flash attention. Megatron's own block ("local") writes scores unless flash attention is
--- requested.
+-- True if attention writes its scores to memory. The row may name the kernel. If not, Transformer
+-- Engine is assumed to choose flash attention. Megatron's own block ("local") writes scores unless
+-- flash attention is requested.
 function m.writes_scores(row)
   local backend = (row.attention_backend or ""):lower()
   if backend:find "flash" or backend:find "^fused" or backend:find "cudnn" then return false end
@@ -339,8 +339,8 @@ function m.adds_ring(ops, n)
   end
 end
 
--- True if PyTorch computes the softmax of scores in fp32 (core/fusions/fused_softmax.py:
--- forward_torch_softmax). Then four bytes are saved for each score instead of two.
+-- True if PyTorch computes the softmax of the scores in fp32 (core/fusions/fused_softmax.py:
+-- forward_torch_softmax). Four bytes are then saved for each score instead of two.
 local function unfused_softmax(row) return has(row, "fusions_off", "no%-masked%-softmax%-fusion") end
 
 -- Returns the ops of the profile that the row changes. Bytes for each score (Korthikanti et al.,
@@ -351,12 +351,12 @@ function m.ops(row)
   if m.writes_scores(row) then
     ops.attention = { kernels = 6, passes = 1, scores = (number(row, "attention_dropout") > 0 and 5 or 2) + (unfused_softmax(row) and 2 or 0) }
     ops.attention_grad = { kernels = 9, passes = 1 }
-    ops.attention_wide, ops.attention_wide_grad = ops.attention, ops.attention_grad  -- MLA's
+    ops.attention_wide, ops.attention_wide_grad = ops.attention, ops.attention_grad  -- for MLA
   end
   if number(row, "hidden_dropout") > 0 then ops.add = { kernels = 1, passes = 1.7, saved = 1 } end
   ops.layernorm = { kernels = 1, passes = 1 }
-  -- For experts without a gate, a kernel of its own multiplies GELU's output by the router's
-  -- weights. It keeps GELU's output (core/transformer/moe/experts.py: bias_act_func).
+  -- Experts without a gate use a separate kernel that multiplies the output of GELU by the router's
+  -- weights. This kernel saves the output of GELU (core/transformer/moe/experts.py: bias_act_func).
   if not cells.is_open(row.moe_experts) and cells.is_open(row.hybrid_pattern) and has(row, "activation", "^gelu") then
     ops.gelu = { kernels = 1, passes = 2, saved = 2 }
   end
@@ -415,19 +415,19 @@ function m.exchange_part(row, per_node, n_micro, folded)
   if ep == 1 then return nil end
   local nodes, part = math.max(1, count(row, "ep", 1) * expert_tp(row) // per_node), 1
   if recipes.is_flex(row) and nodes > 1 then part = math.min(1, (1 - (1 - 1 / nodes) ^ k) * nodes / k * 48 / 43) end
-  -- Beside sequence parallelism, a rank of Megatron exchanges only its own part of the tokens. A plan's
-  -- rank exchanges all, unless ep is folded (`place`).
+  -- With sequence parallelism, a rank of Megatron exchanges only its own part of the tokens. In a
+  -- plan every rank of tp exchanges all of them, unless ep is folded (`place`).
   if cells.sequence(row) and expert_tp(row) < count(row, "tp") and not folded then part = part * expert_tp(row) / count(row, "tp") end
   if recipes.overlaps_ep(row) then part = part * recipes.longer_part(row, n_micro) end
   return part
 end
 
--- A step or a layer that was captured as a CUDA graph starts at once. For each node of the graph,
--- the host takes about a microsecond, and the device needs no doorbell from the host. This is
--- assumed to shorten a kernel's start by 2 us.
+-- True if a step or a layer was captured as a CUDA graph. Its kernels then start without a call of
+-- the host: for each node of the graph, the host takes about a microsecond, and it need not notify
+-- the device. This is assumed to save 2 us for each kernel.
 function m.is_graph(row) return has(row, "cuda_graph", "cuda_graph=[1t]") or cells.switch(row.cuda_graph) == true or has(row, "cuda_graph", "^full") and not has(row, "cuda_graph", "=") end
--- True if the host runs Megatron-Core's Python modules, so that its host times hold. Megatron-Bridge and NeMo
--- do so. NeMo's own host times come from large models, which never wait for the host, so they are not used.
+-- True if the host runs the Python modules of Megatron-Core, as in Megatron-Bridge and NeMo, so that its host times
+-- hold. NeMo's own host times are not used: they come from large models, in which the device never waits for the host.
 function m.runs_modules(row)
   return not m.is_graph(row) and (has(row, "framework", "^megatron%-bridge") or has(row, "framework", "^nemo"))
 end
@@ -445,7 +445,7 @@ function m.attention(row, release)
   return release >= "2024-01" and release <= "2024-08" and "flash2" or nil
 end
 
--- Returns the bytes of cuBLAS's workspace that the environment sets; nil: none.
+-- Returns the bytes of cuBLAS's workspace that the environment sets, or nil if it sets none.
 -- CUBLAS_WORKSPACE_CONFIG=:4096:8 means 8 times 4096 KiB.
 function m.workspace(row)
   local config, bytes = (row.env or ""):match "CUBLAS_WORKSPACE_CONFIG=([:%d]+)", 0

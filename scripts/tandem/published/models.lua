@@ -13,7 +13,7 @@ local function qwen3(row)
     heads = count(row, "n_heads"), kv_heads = count(row, "n_kv_heads"), hidden = count(row, "d_ff"),
     vocab = count(row, "vocab") }
 end
--- GPT with learned positions and biases. MPT is planned in this way, too, but without biases.
+-- Makes GPT, with learned positions and biases. MPT is planned in the same way, but without biases.
 local function gpt(row, how)
   local vocab = how.vocab or count(row, "vocab")
   return require "models.gpt2" { size = "124m", layers = count(row, "n_layers"), dim = count(row, "d_model"),
@@ -66,11 +66,11 @@ local blocks = {
   { "^t5", { activation = "gelu", normalization = "LayerNorm", position_embedding = "learned_absolute", untie_embeddings = "0" } },
   { "^gpt%-?3", { activation = "gelu", normalization = "LayerNorm", position_embedding = "learned_absolute", untie_embeddings = "0" } },
 }
--- Models in which some layers let attention see only a window of tokens.
+-- Models in which attention of some layers sees only a window of tokens.
 local windowed = { "gpt%-?oss", "gemma[%s_-]?[23][%s_-]", "llama[%s_-]?4[%s_-]" }
 local is_family
 local function stated_blocks(row, how)
-  local family  -- of its name
+  local family  -- the family that the model's name gives
   for _, known in ipairs(blocks) do
     if not family and has(row, "model", known[1]) then family = known[2] end
   end
@@ -101,14 +101,14 @@ function is_family(row)
   return false
 end
 
--- True if the row states a shape that the function of its family cannot make.
+-- True if the row has a shape that the function for its family cannot make.
 local function is_special(row)
   local dim, heads = count(row, "d_model"), count(row, "n_heads")
   return not cells.is_open(row.moe_experts) or not cells.is_open(row.mla) or not cells.is_open(row.hybrid_pattern) or
     count(row, "head_dim", dim // heads) ~= dim // heads or has(row, "model", "santacoder")
 end
 
--- Families that no decoder of attention and MLPs can represent.
+-- Families that cannot be planned as a decoder of attention and MLPs.
 local others = { "rwkv", "mamba", "jamba", "hyena", "retnet", "diffusion", "^vit", "resnet", "whisper", "dlrm", "^flux" }
 
 return function(row, how)
@@ -116,7 +116,7 @@ return function(row, how)
     if has(row, "model", other) then refuse("no model of this family: %s", row.model) end
   end
   if has(row, "model", "^t5") then return stated_blocks(row, how) end
-  -- The variants are gated delta nets and DeepSeek's sparse attention (--experimental-attention-variant).
+  -- "attention-variant" means gated delta nets or DeepSeek's sparse attention (--experimental-attention-variant)
   if has(row, "notes", "attention%-variant") or has(row, "notes", "linear%-attention") then
     cells.note("plain attention stands for the variant of these notes: %s", row.notes)
   end

@@ -98,15 +98,15 @@ local frameworks = {
   { "^nemo", { { "^nemotron%-340b", "", "", gradients = "bf16" } } },
 }
 
--- Returns the layers that stay in 16 bits while the others compute in 4 bits; nil: none. torchtitan's "bf16
--- tail" converts the first 85 % of the layers (components/quantization/nvfp4.py, nvfp4_bf16_tail_fqns).
+-- Returns the layers that stay in 16 bits while others compute in 4 bits, or nil if there are none. torchtitan's "bf16
+-- tail" keeps the last 15 % of the layers in 16 bits (components/quantization/nvfp4.py, nvfp4_bf16_tail_fqns).
 function m.tail(row)
   local list, n = {}, cells.count(row, "n_layers")
   for i = n * 85 // 100, has(row, "precision", "tail") and n - 1 or -1 do list[#list + 1] = ("layers.%d"):format(i) end
   return #list > 0 and list or nil
 end
 
--- True if the entry has no such number, or if the row states the same one.
+-- True if the entry names no such number, or the same number as the row.
 local function states(row, key, n) return not n or not cells.is_open(row[key]) and cells.count(row, key, 1) == n end
 
 local function has_mesh(row, known)
@@ -125,8 +125,8 @@ local function holds(row, known)
     (not known.fsdp or (stage == nil or stage == 3) and not has(row, "precision", "mx") and not has(row, "fp8_recipe", "^mx"))
 end
 
--- Finds the columns of the row's recipe once, while its mesh holds only cells that the row states.
--- Later the mesh is filled, and an assumed degree must not choose a recipe.
+-- Finds the row's recipe. This happens only once, while the mesh has only cells that the row itself
+-- gives. Cells that are assumed later must not choose a recipe.
 function m.find(row)
   row.recipe = {}
   for _, framework in ipairs(frameworks) do
@@ -141,7 +141,7 @@ end
 -- Returns the value of this column in the row's recipe; nil: the column is open, or no recipe is known.
 local function of(row, column) return row.recipe[column] end
 
--- Each returns what the row's recipe says; nil: no recipe is known.
+-- Each of these functions returns what the row's recipe says, or nil if no recipe is known.
 function m.ac(row) return of(row, "ac") end
 function m.zero(row) return of(row, "zero") end
 function m.offload(row) return of(row, "offload") end
@@ -159,13 +159,15 @@ function m.no_nvls(row) return has(row, "framework", "^megatron%-bridge") end
 -- True if gradients are summed and reduced in bf16.
 function m.half_gradients(row) return of(row, "gradients") == "bf16" end
 
--- Returns the type of the optimizer's moments if it is not that of the weights at rest. The cell exp_avg_dtype wins.
+-- Returns the type of the optimizer's moments, or nil if it is the type in which weights are stored. The cell
+-- exp_avg_dtype overrides the recipe.
 function m.moments(row)
   if not cells.is_open(row.exp_avg_dtype) then return has(row, "exp_avg_dtype", "bf") and "bf16" or nil end
   return of(row, "moments")
 end
 
--- Returns the name of the dispatcher of tokens, in lower case. The cell moe_dispatcher wins.
+-- Returns the name of the token dispatcher in lower case. The cell moe_dispatcher overrides the
+-- recipe.
 local function exchange(row)
   return (cells.is_open(row.moe_dispatcher) and of(row, "exchange") or row.moe_dispatcher or ""):lower()
 end
@@ -191,16 +193,18 @@ function m.exchange_bytes(row, tokens, ep, per_node)
   return most * (node + between)
 end
 
--- True if another micro-batch computes during exchanges. The cell overlap_ep wins. If a row names
--- its dispatcher, it differs from the recipe, so the recipe says nothing about its overlap.
+-- True if another micro-batch computes during exchanges. The cell overlap_ep overrides the recipe.
+-- A row that names its own dispatcher does not follow the recipe, so the recipe says nothing about
+-- its overlap.
 function m.overlaps_ep(row)
   local told = cells.flag(row, "overlap_ep")
   if told ~= nil then return told end
   return cells.is_open(row.moe_dispatcher) and of(row, "overlap_ep") == "1"
 end
 
--- Returns the part of an exchange for whose time a step is longer, if another micro-batch computes during exchanges. At the
--- beginning and the end of a step nothing overlaps. At other times the exchange takes multiprocessors from kernels.
+-- Returns the fraction of an exchange by which a step becomes longer, although another micro-batch computes during
+-- exchanges. At the beginning and the end of a step nothing can overlap. At other times the exchange takes
+-- multiprocessors from the kernels that run beside it.
 -- kind: source; Megatron-LM, transformer_config.py (moe_deepep_num_sms, moe_hybridep_num_sms); Megatron-Bridge's recipes
 -- (_benchmark_common: 32 for HybridEP); NCCL's thread blocks are assumed to be as many as HybridEP's by default
 function m.longer_part(row, n_micro)

@@ -11,8 +11,9 @@ local refuse, count, has = cells.refuse, cells.count, cells.has
 
 -- ---- parallelism
 
--- full: every block is recomputed. (op): torchtitan's policy keeps attention and every second product of a block. (layer):
--- every second block is recomputed. Flash attention recomputes the attention core anyway, so that option changes nothing.
+-- full: every block is recomputed. (op): torchtitan's policy, which keeps attention and every second product of a
+-- block. (layer): every second block is recomputed. A row that recomputes the attention core has no pass, as flash
+-- attention does so anyway.
 local function some_blocks(row, n)
   local each = (count(row, "n_layers") // count(row, "pp") + n // 2) // n
   return ac { mode = "full", every = each > 1 and each or nil }
@@ -35,15 +36,16 @@ local function policy_of_ops(how)
 end
 
 local function checkpointing(row, how)
-  -- "full block 21" recomputes 21 blocks of each stage. The plan recomputes every n-th block instead.
+  -- "full block 21" recomputes 21 blocks of each stage. The plan has every n-th block in their
+  -- place.
   local some = tonumber((row.ac or ""):match "^full block (%d+)" or (row.ac or ""):match "^full %(block, (%d+) layers")
   if some then return some_blocks(row, some) end
   if has(row, "ac", "^full") or cells.switch(row.ac) then return ac "full" end
   if cells.switch(row.ac) == false or has(row, "ac", "^none") then return nil end
   local every = tonumber((row.ac or ""):match "^selective%(layer, every (%d+)")
   if every then return ac { mode = "full", every = every > 1 and every or nil } end
-  -- If the row says no more than "selective", Megatron recomputes the attention core, and
-  -- torchtitan applies its policy of ops.
+  -- A row may say only "selective". Megatron then recomputes the attention core, and torchtitan
+  -- applies its policy of ops.
   local titan = has(row, "framework", "^torchtitan") or has(row, "framework", "torchtune") or has(row, "framework", "vescale")
   if has(row, "ac", "selective%(op%)") or titan and has(row, "ac", "^selective$") then return policy_of_ops(how) end
   if has(row, "ac", "^selective") then return some_modules(row) end
@@ -71,10 +73,10 @@ local function sharers(row)
   if n == 1 and not has(row, "sp", "ulysses [2-9]") and not has(row, "sp", "ulysses 1%d") then return 1 end
   if has(row, "framework", "^torchtitan") then return n end
   -- A ring of Transformer Engine moves as many bytes as a gather of keys and values, and overlaps
-  -- equally well. A rank of the ring holds two parts of them at a time instead of all.
+  -- as well. But a rank of the ring holds only two parts of them at a time instead of all.
   if not has(row, "sp", "ulysses") then return n end
   local said = math.tointeger(tonumber(row.sp:match "(%d+)")) or n
-  -- DeepSpeed repeats KV heads if there are fewer heads than ranks.
+  -- if there are fewer KV heads than ranks, DeepSpeed repeats them
   if count(row, "n_kv_heads") % said ~= 0 and count(row, "n_heads") % said == 0 then row.n_kv_heads = tostring(said) end
   return said
 end
@@ -87,8 +89,8 @@ end
 
 local function add(list, pass) if pass then list[#list + 1] = pass end end
 
--- True if the row's ranks pass keys and values around a ring, or if the row does not name the way
--- in which they share sequences.
+-- True if the row's ranks pass keys and values around a ring. Also true if the row does not say how
+-- ranks share sequences.
 local function is_ring(row)
   return count(row, "cp") > 1 and not has(row, "framework", "^torchtitan") and not has(row, "sp", "ulysses")
 end
@@ -179,8 +181,8 @@ local function ranks(row)
   return n // (n_tp * n_pp * n_cp)
 end
 
--- Puts all ranks with different samples on the axis that shards. If the row divides them into
--- shards and replicas, both axes get their part.
+-- Puts all ranks with different samples on the axis that shards weights. If the row names shards
+-- and replicas, each gets its own axis.
 local function mesh(row, sharded)
   local own = ranks(row)
   local ep = megatrons.common_divisor(own, count(row, "ep", 1))
@@ -217,9 +219,9 @@ local function micro_of(row)
   return own // pieces
 end
 
--- Returns the pass over ranks with different samples. Stage 2 keeps gathered weights for the backward pass
--- (reshard_after_forward=False: docs/fsdp.md). Under pp, torchtitan does so by default. A row that states
--- stage 0 replicates weights.
+-- Returns the pass for ranks with different samples. In torchtitan, stage 2 keeps gathered weights for the backward
+-- pass (reshard_after_forward=False: docs/fsdp.md), and this is the default under pp. In a row of stage 0, every rank
+-- has all weights.
 local function titan_data(row, stage)
   if stage == 0 then return ddp {} end
   if stage == 1 then refuse("%s shards weights, so its ZeRO stage 1 is not modelled", row.framework) end
@@ -238,18 +240,18 @@ local function torchtitan(row)
   local lists = has(row, "framework", "^torchtitan")
   local forgets = lists and month and month < "2025-12" and (arch == "Hopper" and month >= "2025-10" or arch == "Blackwell" and month >= "2025-05")
     or lists and not month and arch == "Blackwell"
-  local old = is_before(row, "2025-04")  -- #1033: since then the loss is compiled too
+  local old = is_before(row, "2025-04")  -- since #1033, the loss is compiled, too
   local runtime = not old and "torchtitan" or count(row, "tp") > 1 and "torchtitan2024_tp" or "torchtitan2024"
-  -- cuDNN's kernel takes only 16 bits.
+  -- cuDNN's kernel computes only in 16 bits
   local flash = (arch == "Hopper" or arch == "Blackwell" and not lists) and
     (lists and is_before(row, "2025-10") or not lists and releases.prefers_flash(row) or half_of(row, {}) == "fp32")
   return { forgets_attention = forgets, attention = flash and "flash2" or nil, runtime = runtime, mesh = mesh(row, stage ~= 0), byte_gather = stage ~= 0,
     compile = "block", keep_gathered = true, micro = micro_of(row), data = data > 1 and titan_data(row, stage) or nil }
 end
 
--- Returns the number of sequences of a step. If the row does not state it, it follows from the tokens per
--- second. A run that ran out of memory has no tokens per second. The script that measured mixtures of experts
--- takes micro-batches until each rank has 8 sequences (benchmarks/moe_expert_parallel/moe_ep_bench.sh).
+-- Returns the number of sequences of a step. If the row does not give it, it is computed from the tokens per second. A
+-- run that ran out of memory has none. For mixtures of experts, the script of the measurement takes micro-batches until
+-- each rank has 8 sequences (benchmarks/moe_expert_parallel/moe_ep_bench.sh).
 local function kempnerforge_batch(row, at_once)
   if not cells.is_open(row.global_batch_seqs) then return count(row, "global_batch_seqs") end
   local rate, step_s = tonumber(row.tokens_per_s_per_gpu), tonumber(row.step_time_s)
@@ -270,18 +272,18 @@ local function kempnerforge(row)
     model = { dim = count(row, "d_model"), n_layers = count(row, "n_layers"), n_heads = count(row, "n_heads"),
       n_kv_heads = count(row, "n_kv_heads"), ffn_hidden_dim = count(row, "d_ff"), vocab_size = count(row, "vocab"),
       max_seq_len = count(row, "seq"), num_experts = row.moe_experts ~= "" and count(row, "moe_experts") or 0,
-      -- KempnerForge drops no token. For each expert, its products run over as many rows as the
-      -- fullest expert has. No row states that number. The number of tokens is assumed, because
-      -- before training most tokens go to the same experts.
+      -- KempnerForge drops no token. In its products, every expert gets as many rows as the fullest
+      -- expert has. No row gives that number, so the number of all tokens is assumed: before
+      -- training, most tokens choose the same experts.
       moe_top_k = row.moe_topk ~= "" and count(row, "moe_topk") or nil },
     distributed = { dp_shard = at.dp_shard, dp_replicate = at.dp_replicate, ep = ep, tp = at.tp, pp = at.pp },
     train = { batch_size = micro, seq_len = count(row, "seq"), grad_accum_steps = steps // (micro * data),
       compile_model = row.compile == "yes", activation_checkpointing = (row.ac == "full" or row.ac == "selective") and row.ac or "none" },
   }
-  if row.ac ~= "selective" then checkpointing(row) end -- refuses options that the configuration cannot express
+  if row.ac ~= "selective" then checkpointing(row) end -- only its errors count
   for _, pass in ipairs(own.parallel) do
     local shards = pass.reshard_after_forward ~= nil or pass.keep_gathered ~= nil or pass.reshard_root ~= nil
-    if shards and not pass.plan then pass.copy = true end  -- not tp{}
+    if shards and not pass.plan then pass.copy = true end  -- a pass with `plan` is tp{}, which has no such option
   end
   -- FSDP does not wrap a single device, so gradients have the parameters' dtype. Under tp it wraps even a single rank.
   if count(row, "n_gpus") == 1 then own.precision.reduce = "bf16" end
@@ -315,7 +317,7 @@ local function megatron(row)
   local lora = cells.is_lora(row)
   if lora then stage = 0 end
   local at = megatrons.place(row, ranks(row), sharers(row))
-  local half = recipes.half_gradients(row) -- otherwise fp32, as in Megatron-LM
+  local half = recipes.half_gradients(row) -- without such a recipe, fp32 as in Megatron-LM
   local told = cells.flag(row, "grad_reduce_in_bf16")
   if told ~= nil then half = told end
   local axes = { pp = count(row, "pp"), tp = count(row, "tp"), cp = at.cp, ep = at.ep > 1 and at.ep or nil }
@@ -341,8 +343,8 @@ local function megatron_lm(row)
   return how
 end
 
--- If a row does not state the ZeRO stage, plain data parallelism is assumed (vTrain's rows).
--- The vocabulary is padded as in Megatron, to a multiple of 128 times tp.
+-- A row without a ZeRO stage is assumed to use plain data parallelism (as the rows of vTrain). The
+-- vocabulary is padded as in Megatron, to a multiple of 128 times tp.
 local function megatron_deepspeed(row)
   local stage, data = cells.stage(row) or 0, ranks(row)
   local multiple = 128 * count(row, "tp")
@@ -382,7 +384,7 @@ local function colossal(row)
   return nanotron(row)
 end
 
--- MaxText: weights are sharded as in FSDP; XLA compiles the whole model.
+-- MaxText: weights are sharded as in FSDP, and XLA compiles the whole model.
 local function maxtext(row)
   row.compile = "yes"
   return { runtime = "maxtext", mesh = mesh(row, true), compile = "model", data = ranks(row) > 1 and fsdp2 {} or nil }
@@ -412,7 +414,7 @@ local frameworks = {
   { "nemo", megatron }, { "^nvidia", megatron }, { "nvidia release", megatron }, { "rocm", megatron }, { "^llmboost", megatron },
 }
 
--- Returns the profile with the row's changes. If the attention core is recomputed, scores are not saved.
+-- Returns the profile with the row's changes. If the attention core is recomputed, attention saves no scores.
 local function profile(row, how)
   local own = copy_of(require("runtimes." .. how.runtime))
   own.host_optimizer, own.frozen_base = how.host_optimizer, how.lora or nil
@@ -423,7 +425,7 @@ local function profile(row, how)
   end
   own.host_factor = slower
   own.attention = how.attention or own.attention
-  -- A profile reports the rank whose log is printed. The memory of a process comes from another tool, which sees all ranks.
+  -- A profile names the rank whose log counts. The memory of a process comes from another tool, which sees all ranks.
   if has(row, "peak_mem_kind", "^process") then own.reports_rank = "most" end
   own.workspace_bytes = how.is_megatron and megatrons.workspace(row) or nil
   own.library_bytes = how.is_megatron and megatrons.library(row, gpus.gpus[gpus.find(row.gpu) or ""]) or nil

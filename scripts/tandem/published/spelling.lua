@@ -11,7 +11,7 @@ local function refuse(key, cell) cells.refuse("%s is not known: %s", key, cell:s
 local counts = { "n_layers", "d_model", "n_heads", "n_kv_heads", "d_ff", "vocab", "moe_experts", "moe_topk", "n_gpus", "gpus_per_node",
   "tp", "pp", "vp", "cp", "ep", "dp_shard", "dp_replicate", "micro_batch", "global_batch_seqs", "seq" }
 
--- Counts of which a cell may state only a part: "8 per GPU", "2/node", "4 a GPU".
+-- Counts for which a cell may give only a part of the whole: "8 per GPU", "2/node", "4 a GPU".
 local wholes = { n_gpus = true, global_batch_seqs = true, n_layers = true, moe_experts = true }
 local parts = { "/", "%f[%a]per%f[%A]", "%f[%a]each%f[%A]", "%f[%a]an? %a*gpu", "%f[%a]an? node" }
 local large = { "^%s*[kmb]%f[%A]", "^%s*thousand", "^%s*million", "^%s*billion" }
@@ -21,14 +21,14 @@ local function finds(text, patterns)
   return false
 end
 
--- Returns a text in lower case without what it has in brackets.
+-- Returns a text in lower case, without its parts in brackets.
 local function unbracketed(text) return (text:lower():gsub("%b()", " "):gsub("%b[]", " ")) end
 
--- Sizes, which are large and of which a cell states one.
+-- Sizes. They are large numbers, and a cell never lists several of them.
 local sizes = { d_model = true, d_ff = true, vocab = true, seq = true, global_batch_seqs = true }
 
--- True if the commas of a number separate thousands: "14,336". Other columns than sizes could also list several numbers
--- ("8,128" GPUs). There, only a group that begins with 0 is certain: "1,024".
+-- True if the commas in a number separate thousands, as in "14,336". In a column that is no size, commas could also
+-- separate several numbers ("8,128" GPUs). There, only a group that begins with 0 is certain: "1,024".
 local function has_thousands(digits, key)
   local groups = digits:match "^%d%d?%d?(,.*)$"
   return groups and groups:gsub(",%d%d%d%f[%D]", "") == "" and (sizes[key] or groups:find "^,0") ~= nil
@@ -50,7 +50,7 @@ local function whole(row, key)
   local digits, unit, rest = text:match "^(%d[%d,]*)([kK]?)(.*)$"
   if not digits then return nil end
   if digits:find "," and not has_thousands(digits, key) then refuse(key, cell) end
-  -- the words behind a count begin with a space, a bracket or a semicolon
+  -- after a count, other words must begin with a space, a bracket or a semicolon
   if rest ~= "" and not rest:find "^[%s%(%[;]" or rest:find "^%s*[%-/+~]" then refuse(key, cell) end
   local words = unbracketed(rest)
   local other = words:find "%d" or key == "n_gpus" and words:find "node" or key == "global_batch_seqs" and rest:lower():find "token"
@@ -64,7 +64,7 @@ end
 local yes = { ["1"] = true, ["1.0"] = true, yes = true, y = true, ["true"] = true, on = true, enabled = true }
 local no = { ["0"] = true, ["0.0"] = true, no = true, n = true, ["false"] = true, off = true, none = true, disabled = true, eager = true }
 
--- The first word of a cell, in lower case: "no (TE graphs)" is "no".
+-- Returns the first word of a cell in lower case: "no" for "no (TE graphs)".
 local function word_of(cell) return cell:lower():match "^%s*([%w%.]*)" end
 
 local function switch(row, key, on, off)
@@ -78,7 +78,8 @@ end
 local recomputes = { "full", "selective", "none", "see recipe" }
 local denials = { "no", "not", "non", "off", "false", "without", "disabled", "never" }
 
--- Returns the first of the words that a text in lower case has, and how many of them it has.
+-- Counts which of the words a text in lower case contains. Returns the first of them, and their
+-- number.
 local function among(text, words)
   local first, n = nil, 0
   for _, word in ipairs(words) do
@@ -143,7 +144,7 @@ local function recomputation(row)
   local outside = unbracketed(text):gsub("with empty list = none", "")
   local found, n = among(lower, recomputes)
   local said, denied = select(2, among(outside, recomputes)), among(outside, denials)
-  if yes[start] then -- a bracket may say how: "yes (selective)"
+  if yes[start] then -- words in brackets may say how: "yes (selective)"
     if n > 1 or found == "none" or denied then refuse("ac", row.ac) end
     row.ac = found or "full"
   elseif no[start] then
@@ -156,13 +157,13 @@ local function recomputation(row)
     row.ac = word .. text:sub(#word + 1)
   else
     if n == 0 and (lower:find "^every layer" or lower:find "^all layers" or lower:find "^gradient.checkpointing") then found, n = "full", 1 end
-    if n == 0 and lower:find "^default" then found, n = "", 1 end -- the framework's
+    if n == 0 and lower:find "^default" then found, n = "", 1 end -- the default of the framework
     if n ~= 1 or among(lower, denials) then refuse("ac", row.ac) end
     row.ac = found
   end
 end
 
--- Words of precision that a plan can have; Lightning's "16-mixed" is fp16, "32-true" fp32.
+-- Words for precisions that a plan can have. Lightning's "16-mixed" is fp16, "32-true" is fp32.
 local precisions = { "bf16", "bfloat16", "fp16", "float16", "fp8", "float8", "wise", "e4m3", "mx", "fp4", "fp32", "float32", "tf32" }
 local function precision(row)
   local text = row.precision:lower()
@@ -174,7 +175,8 @@ local function precision(row)
   refuse("precision", row.precision)
 end
 
--- HSDP replicates groups of ranks that shard. A row that states no group has PyTorch's default one, a node (_init_utils.py).
+-- Reads the groups of HSDP, in which weights are sharded and which are replicated. If a row gives no group, the group
+-- is PyTorch's default, a node (_init_utils.py).
 local function hybrid(row)
   if not row.zero_stage:lower():find "hsdp" and not row.zero_stage:lower():find "hybrid" then return end
   if not cells.is_open(row.dp_shard) and not cells.is_open(row.dp_replicate) then return end
@@ -186,14 +188,14 @@ local function hybrid(row)
   cells.note("the ranks that share weights are not stated; a group of %d is assumed", shard)
 end
 
--- Turns the cells of a row into the tables' words.
+-- Replaces the words in the cells of a row by those that the tables use.
 function m.normalise(row)
   for _, key in ipairs(counts) do
     local open = cells.is_open(row[key]) or row[key]:lower():find "^%s*no" or key == "global_batch_seqs" and row[key]:lower():find "per dp"
     local n = not open and whole(row, key)
     if n then row[key] = tostring(n) end
   end
-  for _, key in ipairs { "moe_experts", "moe_topk" } do  -- a model without experts
+  for _, key in ipairs { "moe_experts", "moe_topk" } do  -- cells that say that there are no experts become empty
     if cells.is_open(row[key]) or row[key] == "0" or cells.has(row, key, "^%s*no") then row[key] = "" end
   end
   if not cells.is_open(row.sp) and not switch(row, "sp", "1", "0") and not cells.has(row, "sp", "^ulysses") then refuse("sp", row.sp) end

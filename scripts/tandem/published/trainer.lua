@@ -3,8 +3,8 @@ local cells = require "tandem.published.cells"
 local count, has = cells.count, cells.has
 local m = {}
 
--- Returns the number of chunks in which Liger's head and loss work (liger_kernel's fused_linear_cross_entropy).
--- A chunk has a power of two of tokens. Its logits have about as many numbers as the head's whole input.
+-- Returns the number of chunks of Liger's head and loss (liger_kernel's fused_linear_cross_entropy). The number of
+-- tokens in a chunk is a power of two. A chunk has about as many logits as the head's whole input has numbers.
 function m.liger_pieces(row)
   local tokens, ratio = count(row, "micro_batch") * count(row, "seq"), -(-count(row, "vocab") // count(row, "d_model"))
   local wanted, chunk = -(-tokens // ratio), 1
@@ -52,8 +52,9 @@ local function adapters(row, ops)
   return own
 end
 
--- Returns the profile's name, the row's own ops of the loss, and the pieces of a fused head and
--- loss. Under LoRA the head is wrapped, so the plugin's fused loss (Liger's) has no effect.
+-- Returns the profile's name, the row's own ops of the loss, and the number of chunks of a fused
+-- head and loss. Under LoRA the head is wrapped, so the plugin's fused loss (Liger's) has no
+-- effect.
 function m.trainer(row)
   local kernels = has(row, "framework", "fast%-kernels") or has(row, "framework", "liger")
   local runtime = kernels and "hf_trainer_kernels" or "hf_trainer"
