@@ -2,7 +2,9 @@
  * lowered, proven, placed and simulated like any plan. Each micro-batch that it lacks would do the
  * same as one that it has. So its proofs hold for the long plan by induction, and sim/period.c
  * checks that times repeat. In a pipeline times need not repeat, so its programs are lengthened
- * (plan_expand) and simulated whole. Tests compare both ways for many plans. */
+ * (plan_expand) and simulated whole. Tests compare both ways for many plans. Offsets need not
+ * repeat, even if they are equal in all interior micro-batches of the short plan. Then the long
+ * plan's arena may be larger (docs/explanation/search.md). */
 #include "planner/lower/expand.h"
 #include "planner/lower/memory/placement.h"
 #include "session/session.h"
