@@ -56,7 +56,8 @@ typedef struct SimVerbOptions {
 
 typedef struct RunVerbOptions {
     const char *backend, *data, *steps_text, *every_text, *timeout_text;
-    const char *save, *load, *save_every_text, *keep_text; /* options about checkpoints */
+    /* values of the options about checkpoints */
+    const char *save, *load, *save_every_text, *keep_text;
     uint32_t steps, every, save_every, keep;
     double timeout_s;
     /* the file to which the run writes how often experts were chosen; NULL: none */
@@ -68,7 +69,7 @@ typedef struct RunVerbOptions {
 /* Every option of every verb has a field here. The table in options.c says which verb has which
  * option. */
 typedef struct Options {
-    TextList set; /* each is KEY=VALUE */
+    TextList set; /* values of --set, each such as "mesh.tp=4" */
     const char *db, *color, *output, *cluster, *nodes, *ranks, *machine;
     const char *seed_text, *n_text, *limit_text, *jobs_text, *price_text, *tokens_text, *pue_text;
     uint64_t seed;

@@ -12,7 +12,8 @@
 #include "session/session.h"
 
 struct TandemPlan {
-    Arena *arena; /* NULL: memory ran out while the plan was loaded */
+    /* owns all memory of the handle; NULL: memory ran out while the plan was loaded */
+    Arena *arena;
     Diag diag;
     ArenaScope scope; /* what the current call has allocated */
     jmp_buf full;

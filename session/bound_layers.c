@@ -145,7 +145,7 @@ static uint32_t stages_of(const Config *c)
 /* ---- the two plans */
 
 typedef struct Sample {
-    Ps step_ps; /* 0: unknown */
+    Ps step_ps; /* time of the plan's step; 0: unknown */
     uint64_t bytes, usable_bytes;
 } Sample;
 

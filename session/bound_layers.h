@@ -6,7 +6,7 @@
 #include "session/session.h"
 
 typedef struct LayerBounds {
-    Ps step_ps;     /* 0: unknown */
+    Ps step_ps;     /* lower bound of the step's time; 0: unknown */
     uint64_t bytes; /* bytes that the fullest rank needs; 0: unknown */
     /* bytes of a device that remain for the plan besides its communicators */
     uint64_t usable_bytes;

@@ -7,7 +7,8 @@
  * texts. */
 static void pack_function(sqlite3_context *context, int n, sqlite3_value **values)
 {
-    if (n != 1 || sqlite3_value_type(values[0]) == SQLITE_NULL) return; /* NULL gives NULL */
+    /* a value of NULL gives NULL */
+    if (n != 1 || sqlite3_value_type(values[0]) == SQLITE_NULL) return;
     const void *text = sqlite3_value_text(values[0]);
     if (text == NULL) {
         sqlite3_result_error_nomem(context);

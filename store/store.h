@@ -42,9 +42,10 @@ typedef struct CollectiveRow {
 typedef struct RecipeScript {
     /* the name in diagnostics: the script's path, or its path in the library's folder */
     const char *name;
-    bool shipped;     /* true if the script is a file of the library */
-    Hash128 hash;     /* hash of its bytes; 0: the file could not be read */
-    const char *text; /* NULL: the store already has the text, or it could not be read again */
+    bool shipped; /* true if the script is a file of the library */
+    Hash128 hash; /* hash of its bytes; 0: the file could not be read */
+    /* the script's text; NULL: the store already has it, or it could not be read again */
+    const char *text;
     size_t bytes;
 } RecipeScript;
 static inline bool recipe_was_absent(const RecipeScript *script)
@@ -67,7 +68,7 @@ typedef struct RunRecord {
     const Plan *program;
     /* the exact text, which is stored only with a trace or measurements; NULL: it is not stored */
     const char *plan_text;
-    const Recipe *recipe; /* NULL: the recipe is not known */
+    const Recipe *recipe; /* all that is needed to make the plan again; NULL: not known */
     /* these texts are never NULL; "": unknown */
     const char *cluster, *scenario, *backend, *engine, *calibration;
     uint64_t seed;

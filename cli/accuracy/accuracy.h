@@ -46,7 +46,7 @@ typedef struct Score {
     const char *source; /* the publication from which the row comes */
     /* dev-cal: constants may be fitted to the row; dev-val: no constant was fitted to it */
     const char *split;
-    const char *label; /* the row's id */
+    const char *label; /* the name that the table of published runs gives to the row */
     /* the profile and the GPU (as trust_gpu returns it) of the measurement; "": it has none */
     const char *profile, *gpu;
     double measured, predicted; /* two positive numbers in the same unit; for a verdict: 1 or 0 */
@@ -91,8 +91,11 @@ void scores_report(Cli *cli, const char *name, const char *path, const Scores *s
 bool scores_plot(Cli *cli, const char *path, const Scores *const *all, uint32_t n);
 
 /* ---- the sections */
-bool score_runs(Cli *cli, const Csv *csv, Scores *scores);    /* see runs.c */
-bool score_kernels(Cli *cli, const Csv *csv, Scores *scores); /* see kernels.c */
-bool score_comm(Cli *cli, const Csv *csv, Scores *scores);    /* see comm.c */
+/* Scores rows of training runs (runs.c). */
+bool score_runs(Cli *cli, const Csv *csv, Scores *scores);
+/* Scores rows of kernels (kernels.c). */
+bool score_kernels(Cli *cli, const Csv *csv, Scores *scores);
+/* Scores rows of collectives (comm.c). */
+bool score_comm(Cli *cli, const Csv *csv, Scores *scores);
 
 #endif

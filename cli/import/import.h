@@ -124,8 +124,11 @@ typedef struct NcclTestText {
     bool known;       /* true if the text names the collective */
     Collective kind;
 } NcclTestText;
-bool nccl_tests_read(const char *path, Arena *arena, NcclTestText *out, Diag *d); /* nccl.c */
-bool chrome_trace_read(const char *path, ImportSink *sink, Diag *d);              /* trace.c */
-bool nsys_read(const char *path, ImportSink *sink, Arena *arena, Diag *d);        /* nsys.c */
+/* Reads the text of nccl-tests (nccl.c). */
+bool nccl_tests_read(const char *path, Arena *arena, NcclTestText *out, Diag *d);
+/* Reads a trace of PyTorch's profiler (trace.c). */
+bool chrome_trace_read(const char *path, ImportSink *sink, Diag *d);
+/* Reads an export of Nsight Systems (nsys.c). */
+bool nsys_read(const char *path, ImportSink *sink, Arena *arena, Diag *d);
 
 #endif

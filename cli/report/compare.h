@@ -4,6 +4,7 @@
 
 #include "cli/cli.h"
 
-void compare_two(Cli *cli, Store *store, const int64_t id[2]); /* compare_two.c */
+/* Prints the runs with these two numbers (compare_two.c). */
+void compare_two(Cli *cli, Store *store, const int64_t id[2]);
 
 #endif

@@ -1,4 +1,4 @@
-/* See progress.h. */
+/* Writes the lines of progress. progress.h describes the functions. */
 #include "cli/report/progress.h"
 
 #include <assert.h>

@@ -49,7 +49,7 @@ typedef struct Question {
     Cli *cli;
     const PlanFile *file;
     bool timed;               /* true if the times of steps are asked for */
-    const Scenario *scenario; /* NULL: all ranks, and all experts, are equal */
+    const Scenario *scenario; /* how ranks and experts differ; NULL: all are equal */
     Store *store;             /* the store with earlier answers; NULL: none */
     KnownScripts scripts;
 } Question;

@@ -25,7 +25,8 @@ static const char *precision_name(Arena *arena, DType t)
 /* Loads the plan for one rank, with the same model and micro-steps. The rank's micro-batch holds
  * the samples of all data ranks. Passes that need an axis are dropped, and nothing is recomputed.
  * float8 stays if the comparison measures the rounding of its products. With `policy`, the dtypes
- * of FSDP2's policy stay, too. (With copied units, gradients are made in the dtype in use.) */
+ * of FSDP2's policy replace those of `precision`. With fsdp2 { copy = true }, gradients have the
+ * dtype of computation. */
 static bool load_one(Cli *cli, const PlanFile *file, bool policy, Config *config, Graph *graph)
 {
     uint32_t n = cli->options.set.n;

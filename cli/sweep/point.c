@@ -21,7 +21,7 @@
 /* A process that simulates points. */
 typedef struct Decider {
     const PointJob *job;
-    Store *store;        /* NULL: results are neither stored nor looked up */
+    Store *store;        /* where results are stored; NULL: nowhere */
     Arena *kept;         /* memory that is not freed between points */
     FrontScript *script; /* the plan's script, which stays open for all points */
     PlanReuse *reuse;    /* plans that points share; NULL: no two points share one */

@@ -47,8 +47,8 @@ typedef struct SweepRow {
     bool fsdp2; /* true if the plan shards its data with fsdp2 */
     Ps step_ps, exposed_ps;
     double tokens_per_s, tokens_per_s_per_device, mfu;
-    double usd_per_token;    /* price; 0: unknown */
-    double joules_per_token; /* energy; 0: unknown */
+    double usd_per_token;    /* price of a token in USD; 0: unknown */
+    double joules_per_token; /* energy of a token in joules; 0: unknown */
     /* unit of the throughput: "tokens" or "points"; NULL: the row has no numbers */
     const char *counts;
     /* the word for a device (plan_file_device); NULL: the row has no numbers */

@@ -12,7 +12,7 @@
 /* A value in a condition: a number, or a text, which can only be compared. */
 typedef struct WhereValue {
     double number;
-    const char *text; /* NULL: the value is a number */
+    const char *text; /* a text; NULL: the value is a number */
 } WhereValue;
 
 typedef struct Condition {

@@ -210,7 +210,7 @@ typedef struct ZeroOptions {
     bool has_units;
     int64_t bucket_size;    /* elements of a bucket; 0: the larger of 40M and 1M * data ranks */
     bool disable_bucketing; /* each unit gets one bucket, whatever its size */
-    Choice overlap_grad_reduce, overlap_param_gather;       /* default yes */
+    Choice overlap_grad_reduce, overlap_param_gather;       /* unset: yes */
     Choice grad_reduce_in_fp32;                             /* unset: precision.reduce decides */
     Choice preserve_fp32_weights;                           /* unset: precision.param decides */
     Choice average_in_collective, calculate_per_token_loss; /* see zero_options.c */
@@ -276,7 +276,7 @@ typedef struct PassConfig {
     DomainOptions domain;
     DdpOptions ddp;
     ZeroOptions zero;
-    CompilePer compile; /* default block */
+    CompilePer compile; /* which ops are compiled together; default block */
     TileOptions tile;
 } PassConfig;
 
@@ -385,7 +385,7 @@ typedef struct Cluster {
     Device device;
     uint32_t nodes, devices_per_node;
     Fabric intra;
-    PcieBox pcie;             /* for FABRIC_pcie */
+    PcieBox pcie;             /* PCIe links; only for FABRIC_pcie */
     double intra_bytes_per_s; /* rate between devices of a node, per device and direction */
     uint32_t nics_per_node;
     double host_link_bytes_per_s; /* host to device and back, per device and direction; 0: PCIe 5 */
@@ -415,8 +415,8 @@ static inline Capacity cluster_capacity(const Cluster *c, uint64_t communicators
 }
 
 enum { MOST_PASSES = 16 };
-/* The meaning of mesh.ep: a factor of the world size, or carved out of the dp x cp x tp ranks of a
- * stage. */
+/* extra: mesh.ep multiplies the number of ranks. folded: the ranks of ep are taken from the dp, cp
+ * and tp ranks of a stage. */
 #define EP_MODES(X) X(extra) X(folded)
 typedef enum EpMode {
 #define X(name) EP_##name,
@@ -434,7 +434,7 @@ typedef struct ScriptFile {
 } ScriptFile;
 
 typedef struct Config {
-    const char *file;         /* the script */
+    const char *file;         /* path of the plan's script */
     LIST(ScriptFile) scripts; /* all files that were read, in this order; empty after a crash */
     uint64_t source_lines;
     /* filled only after the error mesh-product: settings such as "mesh.tp=4", each of which alone

@@ -5,7 +5,7 @@
 #include "planner/base/list.h"
 
 typedef struct KeptTexts {
-    Arena *arena; /* holds the texts */
+    Arena *arena; /* owns the memory of the texts */
     LIST(const char *) all;
 } KeptTexts;
 

@@ -1,6 +1,6 @@
 -- Leonardo Booster: 4 custom A100, all linked to all, 4 ports of HDR100; dragonfly+.
 return require "clusters.node" ("leonardo", {
   device = "A100-SXM4-40GB", per_node = 4, intra = "mesh", links = 300,
-  nics = 4, nic_gbit = 100, fabric = "ib", -- two dual-port HDR100
+  nics = 4, nic_gbit = 100, fabric = "ib", -- two cards with two ports of HDR100 each
   nodes_per_group = 180, group_oversubscription = 1.5, -- groups of a dragonfly+ network
 })

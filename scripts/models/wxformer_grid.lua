@@ -20,7 +20,7 @@ local sizes = {
     dim = { 8, 8, 16, 16 }, depth = { 1, 1, 1, 1 }, dim_head = 4, local_window_size = 2,
     global_window_size = { 4, 2, 1, 1 }, cross_embed_kernel_sizes = { { 4, 8 }, { 2, 4 }, { 2, 4 }, { 2, 4 } },
     pad_lat = 0, pad_lon = 0, image_height = 32, image_width = 64 }),
-  ["0.25deg"] = published, -- config/arXiv_2024/wxformer_6h_single_step.yml
+  ["0.25deg"] = published, -- in miles-credit: config/arXiv_2024/wxformer_6h_single_step.yml
 }
 local defaults = { mult = 4, ff_dropout = 0.0, eps = 1e-5, interp = true, latitude = true, use_spectral_norm = false,
   pad_mode = "mirror", decoder = "transpose", field = false }

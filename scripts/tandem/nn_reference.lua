@@ -250,7 +250,7 @@ local list = {
       .. "original's." },
 }
 
-local known = {} -- known["nn.linear"].bias == true
+local known = {} -- such as known["nn.linear"].bias == true
 for _, entry in ipairs(list) do
   known[entry.name] = {}
   for _, option in ipairs(entry.options or {}) do known[entry.name][option[1]] = true end

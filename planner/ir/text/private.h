@@ -30,7 +30,7 @@ typedef enum FieldType {
     FIELD_deals, /* DealId[], with a number of elements as for FIELD_dims */
     /* uint32_t[] of at most `room` elements, with a number of elements as for FIELD_dims */
     FIELD_ids,
-    FIELD_list,      /* LIST(uint32_t) */
+    FIELD_list,      /* LIST(uint32_t), such as "1,2,3" */
     FIELD_numbers,   /* double[room], such as "1.5,2"; zeros at the end are not written */
     FIELD_intervals, /* Deal.first and n, as the intervals in Deals.intervals: "0-4,28-32" */
     FIELD_args,      /* Instr.args, as the buffers in Program.args: "3,4>5" */

@@ -351,7 +351,7 @@ function m.ops(row)
   if m.writes_scores(row) then
     ops.attention = { kernels = 6, passes = 1, scores = (number(row, "attention_dropout") > 0 and 5 or 2) + (unfused_softmax(row) and 2 or 0) }
     ops.attention_grad = { kernels = 9, passes = 1 }
-    ops.attention_wide, ops.attention_wide_grad = ops.attention, ops.attention_grad  -- for MLA
+    ops.attention_wide, ops.attention_wide_grad = ops.attention, ops.attention_grad  -- for latent attention (MLA)
   end
   if number(row, "hidden_dropout") > 0 then ops.add = { kernels = 1, passes = 1.7, saved = 1 } end
   ops.layernorm = { kernels = 1, passes = 1 }
