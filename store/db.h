@@ -13,7 +13,7 @@
 typedef struct Db Db;
 typedef struct DbStatement DbStatement;
 
-enum { DB_APPLICATION_ID = 0x544e444d }; /* "TNDM" */
+enum { DB_APPLICATION_ID = 0x544e444d }; /* "TNDM" in ASCII, by which a store is recognised */
 
 /* Opens or creates the file `path`, and runs migrations[user_version..n-1], each in a transaction
  * of its own. A new file gets its name only when it is complete, so an empty file with this name is

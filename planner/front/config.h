@@ -210,7 +210,7 @@ typedef struct ZeroOptions {
     bool has_units;
     int64_t bucket_size;    /* elements of a bucket; 0: the larger of 40M and 1M * data ranks */
     bool disable_bucketing; /* each unit gets one bucket, whatever its size */
-    Choice overlap_grad_reduce, overlap_param_gather;       /* unset: yes */
+    Choice overlap_grad_reduce, overlap_param_gather;       /* unset: both overlap */
     Choice grad_reduce_in_fp32;                             /* unset: precision.reduce decides */
     Choice preserve_fp32_weights;                           /* unset: precision.param decides */
     Choice average_in_collective, calculate_per_token_loss; /* see zero_options.c */
@@ -307,7 +307,7 @@ typedef struct Device {
     double peak_flops[DT_COUNT]; /* rate of products of dense matrices; 0: no such products */
     /* products multiply 8-bit blocks with a scale for each block (mxfp8), at peak_flops[DT_e8m0] */
     bool block_scales;
-    /* efficiency of products and of memory traffic in the wave model */
+    /* fractions of the peak rate and of the bandwidth that long kernels reach */
     double gemm_efficiency, memory_efficiency;
     double sustained;    /* fraction of gemm_efficiency that remains under the power limit; 0: 1 */
     double light_power;  /* power without products / power of large products; 0: 1 */

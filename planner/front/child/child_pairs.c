@@ -10,7 +10,8 @@ typedef struct PairKey {
     bool is_integer;
     lua_Integer integer;
     lua_Number number;
-    const char *text; /* remains valid, because a list or a stack slot holds the Lua string */
+    /* the address stays valid, because a list or a stack slot holds the Lua string */
+    const char *text;
     size_t n;
     lua_Integer at; /* its index in the list of keys */
 } PairKey;

@@ -106,7 +106,7 @@ function m.tail(row)
   return #list > 0 and list or nil
 end
 
--- True if the entry names no such number, or the same number as the row.
+-- True if the entry does not depend on this number, or if the row gives the same number.
 local function states(row, key, n) return not n or not cells.is_open(row[key]) and cells.count(row, key, 1) == n end
 
 local function has_mesh(row, known)

@@ -31,8 +31,8 @@ function m.month(row)
     torch[name:match "torch%s*v?(2%.%d+)" or ""]
 end
 
--- True if the row's framework is from before this month. A row may state only a year. A row that does not
--- say counts as later.
+-- True if the row's framework is from before this month. A row may give only a year. A row that gives no date counts as
+-- later.
 function m.is_before(row, month)
   local year = "%f[%d]20%d%d%f[%D]"
   local own = m.month(row) or (row.framework_month or ""):match(year) or row.framework:match(year)
