@@ -23,6 +23,7 @@ local known = {
   { "distill.*qwen.*%f[%d%.]32b", l = 64, d = 5120, h = 40, kv = 8, ff = 27648, v = 152064 },
   { "mistral.*minitron" }, { "distill" }, { "deepseek.*llama" }, { "deepseek.*qwen" }, { "vision" }, { "multimodal" }, { "qwen3%-next" }, { "qwen3%.%d" },
   { "qwen2?%.?5?%-?vl" }, { "falcon%-?[3hm]" },
+  { "deepseek.*v3.*%f[%d]16b", l = 27, d = 2048, h = 16, kv = 16, ff = 10944, v = 102400, e = 64, k = 6, me = 1408, sh = 2816, first = 1, mla = mla2 },  -- torchtitan's small variant
   { "deepseek.*v2.*lite", l = 27, d = 2048, h = 16, kv = 16, ff = 10944, v = 102400, e = 64, k = 6, me = 1408, sh = 2816, first = 1, mla = mla2 },
   { "moonlight", l = 27, d = 2048, h = 16, kv = 16, ff = 11264, v = 163840, e = 64, k = 6, me = 1408, sh = 2816, first = 1, mla = mla2 },
   { "deepseek.*v2", l = 60, d = 5120, h = 128, kv = 128, ff = 12288, v = 102400, e = 160, k = 6, me = 1536, sh = 3072, first = 1, mla = mla3 },
@@ -234,14 +235,24 @@ local function matrices_of(entry)
   return 3
 end
 
--- Returns the number of parameters of a configuration, without norms and biases. Returns nil if its
--- mixers are not plain attention.
-function m.parameters(entry)
-  if entry.hybrid or entry.mla then return nil end
+-- Returns the parameters of a layer's attention.
+local function attention_of(entry)
   local dim, head = entry.d, entry.hd or entry.d // entry.h
+  if not entry.mla then return 2 * dim * head * (entry.h + entry.kv) end
+  local function width(key) return tonumber(entry.mla:match(key .. "=(%d+)")) end
+  local q, rank, nope, rope, value = width "q_lora", width "kv_lora", width "qk_head", width "qk_pos", width "v_head"
+  local queries = entry.h * (nope + rope)
+  return (q > 0 and q * (dim + queries) or dim * queries) + dim * (rank + rope) + rank * entry.h * (nope + value) + entry.h * value * dim
+end
+
+-- Returns the number of parameters of a configuration, without norms and biases; nil: its mixers
+-- are not attention.
+function m.parameters(entry)
+  if entry.hybrid then return nil end
+  local dim = entry.d
   local experts = entry.e and (entry.l - (entry.first or 0)) // (entry.every or 1) or 0
   local each = entry.e and entry.e * entry.me + (entry.sh or 0) or 0
-  return ((entry.tied or entry.ties) and 1 or 2) * entry.v * dim + entry.l * 2 * dim * head * (entry.h + entry.kv) +
+  return ((entry.tied or entry.ties) and 1 or 2) * entry.v * dim + entry.l * attention_of(entry) +
     matrices_of(entry) * dim * ((entry.l - experts) * entry.ff + experts * each)
 end
 

@@ -82,7 +82,7 @@ function m.sequence(row) return m.switch(row.sp) == true end
 -- row says only "offload", DeepSpeed and Megatron offload the optimizer, and FSDP also offloads the parameters.
 function m.offloads(row)
   for _, word in ipairs { "optimizer", "parameters", "activations" } do if row.offload == word then return word end end
-  local first = m.has(row, "framework", "deepspeed") or m.has(row, "framework", "megatron") or m.has(row, "framework", "nemo")
+  local first = m.stage(row) == 2 or m.stage(row) == 1 or m.has(row, "framework", "xtuner") or m.has(row, "framework", "deepspeed") or m.has(row, "framework", "megatron") or m.has(row, "framework", "nemo")
   for _, key in ipairs { "zero_stage", "flag", "framework" } do
     local cell = (row[key] or ""):lower()
     if cell:find "offload" and not cell:find "no[%s_-]*offload" and not cell:find "without[%s_-]*offload" then

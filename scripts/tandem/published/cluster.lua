@@ -7,12 +7,16 @@ local recipes = require "tandem.published.recipes"
 local function nics_of(row, per_node)
   local text = row.interconnect or ""
   text = text:match "[Cc]ompute: ([^,;]*)" or text
+  text = text:gsub("G[Bb][Pp][Ss]", "Gb/s"):gsub("Gbit/s", "Gb/s"):gsub("(%d)%s+x%s*(%d)", "%1x%2")
   local n, gbit = text:match "(%d+)x(%d+)%s*Gb"
   if not n then n, gbit = text:match "(%d+)x%s[^,;]-%s(%d+)%s*Gb" end
-  local whole = text:match "(%d+)%s*Gb/s per node" or text:match "(%d+)%s*Gb/s %a+ node%-node"
+  -- Ethernet with a rate is assumed to be one NIC of a node, unless the text says otherwise.
+  local ethernet = not n and (text:match "%f[%d](%d+)GbE" or text:match "%f[%d](%d+)%s?G[%w/]* Ethernet")
+  if ethernet then return 1, tonumber(ethernet) / 8 end
+  local whole = text:match "EFA%w* (%d%d%d%d)%s*Gb/s" or text:match "(%d%d%d%d)%s*Gb/s EFA" or text:match "(%d+)%s*Gb/s per node" or text:match "(%d+)%s*Gb/s %a+ node%-node"
   if n then return math.tointeger(tonumber(n)), tonumber(gbit) / 8 end
   if whole then return per_node, tonumber(whole) / 8 / per_node end
-  local each = text:match "%f[%a]IB (%d+)%s*Gb/s" or text:match "%f[%a][NHX]DR (%d+)%s*Gb" or text:match "(%d+)%s*Gb/s RDMA" or
+  local each = text:match "%f[%a]IB (%d+)%s*Gb/s" or text:match "%f[%a][NHX]DR (%d+)%s*Gb" or text:match "(%d+)%s*Gb/s RDMA" or text:match "(%d+)%s*Gb/s [NHX]DR" or
     text:match "(%d+)%s*Gb/s RoCE" or text:match "(%d+)%s*Gb/s CX%-%d"
   if each then return per_node, tonumber(each) / 8 end
   return nil, nil

@@ -52,12 +52,22 @@ local function layers_with_experts(entry, layers)
   return entry.every and tostring(entry.every) or nil
 end
 
--- Refuses the row if the model's configuration has another number of parameters than the row gives (in billions).
+-- Returns the size in a model's name ("DeepSeek V3 16B"), in billions; nil: it names none. Llama 4 names the parameters that a
+-- token uses.
+local function named_size(name)
+  local text = " " .. name:lower()
+  return not text:find "llama[%s_-]?4" and tonumber(text:match "[^%dxa%.](%d+%.?%d*)[%s_-]?b%f[%A]") or nil
+end
+
+-- Refuses the row if its model's configuration has another number of parameters than the row states (in billions). Names are
+-- rounded: Gemma 7B has 8.5 billion.
 local function check_size(row, entry)
-  local stated, layers = tonumber(row.params_b), tonumber(row.n_layers)
+  local stated, layers, most = tonumber(row.params_b), tonumber(row.n_layers), 1.1
+  if not stated then stated, most = named_size(row.model), 1.6 end
   local own = catalog.parameters(entry)
   if not stated or not own or layers and layers ~= entry.l then return end
-  if math.abs(own / 1e9 / stated - 1) > 0.1 then
+  local ratio = own / 1e9 / stated
+  if ratio > most or ratio < (most < 1.2 and 0.9 or 1 / most) then
     refuse("the public configuration of %s has %.1f billion parameters, but the row states %g", row.model, own / 1e9, stated)
   end
 end

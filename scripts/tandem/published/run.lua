@@ -467,12 +467,13 @@ local function framework(row)
     end
   end
   -- For an unknown framework: torchtitan's profile if all weights are sharded, otherwise Megatron's.
-  local sharded = cells.stage(row) == 3 and count(row, "pp") == 1
+  local sharded = (cells.stage(row) == 3 or has(row, "framework", "fsdp") and cells.stage(row) == 2) and count(row, "pp") == 1
   cells.note("framework %s is not known; the profile of %s stands for it", row.framework, sharded and "torchtitan" or "Megatron")
   return (sharded and torchtitan or megatron)(row)
 end
 
 function m.plan(row)
+  if has(row, "framework", "qlora") or has(row, "model", "qlora") or has(row, "flag", "qlora") then refuse("a frozen base in 4 bits (QLoRA) is not modelled") end
   defaults.fill(row)
   local how, cluster = framework(row), m.cluster(row)
   how.per_node = cluster.devices_per_node

@@ -188,8 +188,15 @@ local function hybrid(row)
   cells.note("the ranks that share weights are not stated; a group of %d is assumed", shard)
 end
 
--- Replaces the words in the cells of a row by those that the tables use.
+-- Megatron's frameworks in other words: "Megatron Bridge", "NVIDIA Megatron-LM", "MCore".
+local function framework(row)
+  local name = row.framework:gsub("^[Nn][Vv][Ii][Dd][Ii][Aa]%s+([Mm]egatron)", "%1"):gsub("^[Mm][Cc]ore%f[%A]", "Megatron-Core")
+  row.framework = name:gsub("^[Mm]egatron[%s_]*([BbLlCcDd][RrMmOoEe])", "Megatron-%1")
+end
+
+-- Turns the cells of a row into the tables' words.
 function m.normalise(row)
+  framework(row)
   for _, key in ipairs(counts) do
     local open = cells.is_open(row[key]) or row[key]:lower():find "^%s*no" or key == "global_batch_seqs" and row[key]:lower():find "per dp"
     local n = not open and whole(row, key)

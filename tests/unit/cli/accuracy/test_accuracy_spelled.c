@@ -94,6 +94,12 @@ static const struct {
     {"framework=DeepSpeed 0.19;tp=1;sp=0;zero_stage=3",
      {"framework=DeepSpeed 0.19 ZeRO-3;zero_stage="}},
     {"cuda_graph=FULL_CUDA_GRAPH=1", {"1", "true", "full_iteration"}},
+    {"framework=Megatron-Bridge", {"Megatron Bridge", "NVIDIA Megatron-Bridge", "MegatronBridge"}},
+    {"framework=Megatron-Core 0.12", {"Megatron Core 0.12", "MCore 0.12", "megatron_core 0.12"}},
+    {NODES "interconnect=8x200Gb IB",
+     {"interconnect=8 x 200 Gbps IB", "interconnect=200 Gbps RoCE", "interconnect=200Gb/s HDR"}},
+    {"framework=xtuner;tp=1;sp=0;zero_stage=ZeRO-2 offload optimizer",
+     {"zero_stage=ZeRO-2 offload"}},
     {"precision=bf16", {"FP32 weights with bf16 compute"}},
 };
 
@@ -105,6 +111,8 @@ static const char *const others[][2] = {
     {NODES "overlap_grad_reduce=1", NODES "overlap_grad_reduce=0"},
     {NODES "overlap_param_gather=1", NODES "overlap_param_gather=0"},
     {"cuda_graph=0", "cuda_graph=1"},
+    {NODES "interconnect=", NODES "interconnect=10GbE"},
+    {NODES "interconnect=", NODES "interconnect=net: 10G Ethernet"},
     {"optimizer=adamw", "optimizer=adafactor"},
     {"optimizer=adamw", "optimizer=adamw 8-bit"},
     {LONG "fusions_off=", LONG "fusions_off=no-bias-swiglu-fusion"},
@@ -171,6 +179,8 @@ static const char *const refused[][2] = {
     {"gpu=TPU v5p", "GPU"},
     {"framework=xtuner;tp=1;sp=0;zero_stage=3;ac=selective_checkpoint=1.0", "ac"},
     {"ac=selective (half of them)", "ac"},
+    {"model=llama3-8b QLoRA", "QLoRA"},
+    {"model=DeepSeek V3 32B;n_layers=;d_model=;n_heads=;n_kv_heads=;d_ff=", "billion"},
 };
 
 /* Returns the scores of a row as one text, without its measured values' place in the file. */
