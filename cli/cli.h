@@ -98,7 +98,7 @@ typedef struct Cli {
     const char *program; /* name of the command (argv[0]) */
     const char *const *argv;
     int argc;
-    const char *const *args; /* the arguments that are neither the verb nor options */
+    const char *const *args; /* all arguments except the verb and the options */
     uint32_t n_args;
     Str out; /* the result as text, which is printed at the end, or not at all with --json */
     size_t run_line,
@@ -106,7 +106,8 @@ typedef struct Cli {
          * such line */
         run_line_end;
     json_t *json; /* with --json: the result as a document; otherwise NULL */
-    /* the script of PLAN, open so that it can be loaded again; NULL: not open */
+    /* The process of PLAN's script. It stays open, because a verb may load the plan again. NULL:
+     * there is none. */
     FrontScript *script;
     /* answers of frameworks that a thread computes meanwhile (whose.c); NULL: none */
     struct EarlyAnswers *early;

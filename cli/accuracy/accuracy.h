@@ -59,7 +59,7 @@ typedef struct Unscored {
 typedef struct Scores {
     LIST(Score) rows;
     LIST(Unscored) reasons;
-    /* number of rows in the file; number of rows that have at least one score */
+    /* the number of rows in the file, and how many of them have a score */
     uint32_t n_rows, n_scored;
 } Scores;
 

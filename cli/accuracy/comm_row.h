@@ -15,8 +15,8 @@ typedef struct CommRow {
     double bus_bytes_per_s;
 } CommRow;
 
-/* The library clusters that were loaded so far, by name. To load one starts a process, so each is
- * loaded only once. */
+/* The clusters of the library that earlier rows have loaded, by name. To load one starts a process,
+ * so each is loaded only once. */
 typedef struct CommClusters {
     Arena *arena;
     struct CommCluster {

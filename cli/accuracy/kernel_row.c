@@ -23,7 +23,7 @@ const Device *kernel_row_device(KernelDevices *devices, const char *name)
     Graph graph;
     memset(&config, 0, sizeof config);
     memset(&graph, 0, sizeof graph);
-    /* a device can only be read as part of a plan, so this is the smallest plan that is possible */
+    /* Only a plan can name a device. So this text is a plan, as small as possible. */
     const char *code = arena_print(
         devices->arena,
         "local nn, e = require 'tandem.nn'\n"
@@ -98,7 +98,7 @@ double kernel_row_measured_s(const Csv *csv, uint32_t row, double flops, double 
 }
 
 /* Returns the bytes that a product moves for each element of its result. A plain product writes 16
- * or 32 bits. A gradient of weights that is added to its buffer reads and writes 32 bits. */
+ * or 32 bits. A product that adds to a gradient's buffer reads 32 bits and writes 32 bits. */
 static double result_bytes(const Csv *csv, uint32_t row)
 {
     if (strcmp(csv_cell(csv, row, "accumulate"), "1") == 0) return 8;
@@ -133,7 +133,7 @@ static const char *read_layer(const Csv *csv, uint32_t row, KernelRow *out)
     const double sizes[KERNEL_ROW_PRODUCTS][2] = {{three, h}, {h, h}, {ff, h}, {h, ff}};
     bool forward = strstr(shape, "fprop") != NULL, inputs = strstr(shape, "dgrad") != NULL;
     bool makes = out->dtype == DT_e4m3 && strstr(csv_cell(csv, row, "notes"), "autocast") != NULL;
-    /* made: number of elements in the n_made operands that are quantised */
+    /* The product has n_made quantised operands, which together have `made` elements. */
     double flops = 0, made = 0, n_made = 0;
     for (int i = 0; i < KERNEL_ROW_PRODUCTS; i++) {
         double n = sizes[i][0], k = sizes[i][1]; /* n: outputs of the linear layer; k: inputs */

@@ -47,7 +47,7 @@ typedef struct KernelRow {
     bool block;
     /* the source repeated the product without a pause, so the device was hot */
     bool loops;
-    /* bytes that are moved for each element of a product's result */
+    /* bytes that the kernel moves for each element of a product's result */
     double out_bytes;
     double product[KERNEL_ROW_PRODUCTS][3]; /* m, n, k of each product; 0: no such product */
     /* number of products in one kernel; number of times that the kernel runs */

@@ -66,21 +66,10 @@ StepWords steps_made(const Lower *l, MadeList made)
 
 Counters steps_counters(const Lower *l)
 {
-    Counters c = {.floor = l->emit.floor,
-                  .compute_waits = l->emit.compute_waits,
-                  .send_waits = {l->emit.send_waits[0], l->emit.send_waits[1]},
-                  .match = l->emit.match,
-                  .launch = l->emit.launch,
-                  .next_use = l->unit.next_use,
-                  .last_release = l->unit.last_release,
-                  .last_reduce = l->unit.last_reduce,
-                  .previous_reduce = l->unit.previous_reduce,
-                  .last_copy_out = l->unit.last_copy_out,
-                  .last_offload = l->unit.last_offload,
-                  .previous_offload = l->unit.previous_offload,
-                  .last_host_sum = l->unit.last_host_sum,
-                  .previous_host_sum = l->unit.previous_host_sum,
-                  .grad_after = l->grad.after};
+    Counters c = {0};
+#define X(name, member) c.name = l->member;
+    COUNTERS(X)
+#undef X
     for (uint32_t i = 0; i < l->unit.pending.n && i < MOST_PENDING; i++) {
         c.pending_unit[i] = l->unit.pending.at[i].unit;
         c.pending_part[i] = l->unit.pending.at[i].part;
@@ -90,22 +79,9 @@ Counters steps_counters(const Lower *l)
 
 void steps_set_counters(Lower *l, const Counters *c)
 {
-    l->emit.floor = c->floor;
-    l->emit.compute_waits = c->compute_waits;
-    l->emit.send_waits[0] = c->send_waits[0];
-    l->emit.send_waits[1] = c->send_waits[1];
-    l->emit.match = c->match;
-    l->emit.launch = c->launch;
-    l->unit.next_use = c->next_use;
-    l->unit.last_release = c->last_release;
-    l->unit.last_reduce = c->last_reduce;
-    l->unit.previous_reduce = c->previous_reduce;
-    l->unit.last_copy_out = c->last_copy_out;
-    l->unit.last_offload = c->last_offload;
-    l->unit.previous_offload = c->previous_offload;
-    l->unit.last_host_sum = c->last_host_sum;
-    l->unit.previous_host_sum = c->previous_host_sum;
-    l->grad.after = c->grad_after;
+#define X(name, member) l->member = c->name;
+    COUNTERS(X)
+#undef X
     for (uint32_t i = 0; i < l->unit.pending.n && i < MOST_PENDING; i++) {
         l->unit.pending.at[i].unit = c->pending_unit[i];
         l->unit.pending.at[i].part = c->pending_part[i];

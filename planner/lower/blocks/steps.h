@@ -45,13 +45,30 @@ StepWords steps_made(const Lower *l, MadeList made);
 /* The most gradients that may still wait for their reduction at the end of a block. */
 enum { MOST_PENDING = 4 };
 
-/* The single numbers that grow from block to block by a constant. */
+/* The single numbers that grow from block to block by a constant: the name of each, and the member
+ * of Lower that has it. */
+#define COUNTERS(X)                                                                                \
+    X(floor, emit.floor)                                                                           \
+    X(compute_waits, emit.compute_waits)                                                           \
+    X(forward_waits, emit.send_waits[0])                                                           \
+    X(backward_waits, emit.send_waits[1])                                                          \
+    X(match, emit.match)                                                                           \
+    X(launch, emit.launch)                                                                         \
+    X(next_use, unit.next_use)                                                                     \
+    X(last_release, unit.last_release)                                                             \
+    X(last_reduce, unit.last_reduce)                                                               \
+    X(previous_reduce, unit.previous_reduce)                                                       \
+    X(last_copy_out, unit.last_copy_out)                                                           \
+    X(last_offload, unit.last_offload)                                                             \
+    X(previous_offload, unit.previous_offload)                                                     \
+    X(last_host_sum, unit.last_host_sum)                                                           \
+    X(previous_host_sum, unit.previous_host_sum)                                                   \
+    X(grad_after, grad.after)
+
 typedef struct Counters {
-    Pc floor, compute_waits, send_waits[2];
-    uint32_t match, launch, next_use;
-    Pc last_release, last_reduce, previous_reduce, last_copy_out;
-    Pc last_offload, previous_offload, last_host_sum, previous_host_sum;
-    Pc grad_after;
+#define X(name, member) uint32_t name;
+    COUNTERS(X)
+#undef X
     uint32_t pending_unit[MOST_PENDING], pending_part[MOST_PENDING];
 } Counters;
 
