@@ -97,8 +97,9 @@ def drawn(texts, seed):
             yield name, site
 
 
-def attack(tree, reach, texts, mutants, n, jobs, slow_s, say):
-    """Tries mutants [(file, site)] until n of them count. Returns [(fate, file, site, test)] in the order in which they were drawn."""
+def attack(tree, reach, texts, mutants, n, jobs, slow_s, say, kept_in=None):
+    """Tries mutants [(file, site)] until n of them count. Returns [(fate, file, site, test)] in the order in which they were drawn.
+    After each mutant, it writes the survivors so far to the file `kept_in`, so that a draw can be stopped."""
     todo, done, lock = enumerate(mutants), {}, threading.Lock()
 
     def worker(number):
@@ -115,6 +116,8 @@ def attack(tree, reach, texts, mutants, n, jobs, slow_s, say):
             fate, test, n_tests = trial.fate(name, text, site, reach.of(name, site.line, in_function(text, site.line)))
             with lock:
                 done[i] = (fate, name, site, test)
+                if kept_in:
+                    again.keep(kept_in, [done[k] for k in sorted(done)], texts)
             if fate not in (SAME, REFUSED):
                 say(f"{fate:18} {name}:{site.line}: {shown(text, site)}"
                     + (f"  [{test}]" if test else f"  [{n_tests} tests]") + f"  {time.time() - start:.0f} s")
@@ -200,8 +203,8 @@ def main():
         fates = attack(tree, reach, texts, again.kept(survivors, texts, say), 0, options.jobs, options.slow, say)
     else:
         say(f"seed {options.seed}, {len(texts)} files, {len(reach.tests)} tests")
-        fates = attack(tree, reach, texts, drawn(texts, options.seed), options.n, options.jobs, options.slow, say)
-        again.keep(survivors, fates, texts)
+        fates = attack(tree, reach, texts, drawn(texts, options.seed), options.n, options.jobs, options.slow, say,
+                       survivors)
     return 0 if report(fates, texts, say) >= options.least else 1
 
 

@@ -151,7 +151,11 @@ class Planted(unittest.TestCase):
         unused = planted("x + 1", "").line
         self.assertEqual(reach.of("code/small.c", unused, True), [])
         texts = {"code/small.c": (SMALL, {line, unused})}
-        fates = attack(self.tree, reach, texts, drawn(texts, 1), 0, 2, 0, lambda text: None)
+        kept = os.path.join(self.tree.build, "survivors.json")
+        fates = attack(self.tree, reach, texts, drawn(texts, 1), 0, 2, 0, lambda text: None, kept)
+        with open(kept) as f:
+            self.assertEqual([x["line"] for x in json.load(f)],
+                             [s.line for fate, _, s, _ in fates if fate in (LIVES, UNREACHED)])
         said = []
         share = report(fates, texts, said.append)
         self.assertTrue(0 < share < 100)
