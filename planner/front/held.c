@@ -171,7 +171,6 @@ static bool ask(FrontScript *s, const FrontOptions *o, Draft *draft, Rebuild *b)
         if (!script_start(script, s->path, s->code, &own, SCRIPT_held, draft->d)) return false;
     }
     script->done = script->ended = false;
-    script->status = 0;
     script->channel.total = 0;
     s->traces.model = model_settings(o, draft->arena);
     send_request(script, o, draft->arena);

@@ -71,22 +71,25 @@ static Ps run(const Steps *s, Period *period, bool *found)
     return step;
 }
 
+/* Four micro-batches are the fewest in which a period can be found. */
 static void longer_steps_add_periods(void **state)
 {
     (void)state;
     const Ps issues[] = {0, 1, 60};
-    for (size_t i = 0; i < sizeof issues / sizeof *issues; i++) {
-        const Steps few = {.n = 6, .issue = issues[i], .issue_last = issues[i]},
-                    many = {.n = 20, .issue = issues[i], .issue_last = issues[i]};
+    for (size_t i = 0; i < 2 * sizeof issues / sizeof *issues; i++) {
+        const uint32_t fewest = i % 2 == 0 ? 4 : 6;
+        const Ps each = issues[i / 2];
+        const Steps few = {.n = fewest, .issue = each, .issue_last = each},
+                    many = {.n = 20, .issue = each, .issue_last = each};
         Period period, of_many;
         bool found, found_in_many;
         const Ps short_ps = run(&few, &period, &found),
                  long_ps = run(&many, &of_many, &found_in_many);
         assert_true(found && found_in_many);
         assert_int_equal(period.microbatches, 1);
-        assert_int_equal(period.length, issues[i] == 60 ? 180 : 60);
+        assert_int_equal(period.length, each == 60 ? 180 : 60);
         assert_int_equal(of_many.length, period.length);
-        assert_int_equal(short_ps + 14 * period.length, long_ps);
+        assert_int_equal(short_ps + (20 - fewest) * period.length, long_ps);
     }
 }
 

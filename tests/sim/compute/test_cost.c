@@ -140,6 +140,8 @@ static void memory_bound_in_closed_form(void **state)
     Pc add = add_op(plan, OP_add, 2, shapes, 3, DT_bf16);
     Pc again = add_op(plan, OP_add, 2, shapes, 3, DT_bf16);
     Pc copy = add_op(plan, OP_copy, 1, shapes, 2, DT_bf16);
+    /* the sizes of its indices are unknown, because it has one input more than its op */
+    Pc unbound = add_op(plan, OP_silu, 2, shapes, 3, DT_bf16);
     const Program *p = &plan->programs.at[0];
     Cost *cost = cost_new(&cluster, NULL, NULL, NULL, arena, &d);
     CostModel model = cost_model(cost);
@@ -147,12 +149,13 @@ static void memory_bound_in_closed_form(void **state)
     Ps expected = (Ps)llround((3e-6 + bytes / part) * 1e12);
     assert_int_equal(model.compute(model.self, plan, p, program_instr(p, add)), expected);
     assert_int_equal(model.compute(model.self, plan, p, program_instr(p, again)), expected);
+    assert_int_equal(model.compute(model.self, plan, p, program_instr(p, unbound)), expected);
     expected = (Ps)llround((3e-6 + bytes * 2 / 3 / part) * 1e12);
     assert_int_equal(model.compute(model.self, plan, p, program_instr(p, copy)), expected);
     CostCounts counts;
     cost_counts(cost, &counts);
     assert_int_equal(counts.kernels_measured, 0);
-    assert_int_equal(counts.kernels_modelled, 2);
+    assert_int_equal(counts.kernels_modelled, 3);
     arena_free(arena);
 }
 

@@ -161,6 +161,26 @@ static void one_rank_a_node_uses_its_nic(void **state)
     assert_true(fabs(choice.nic_bytes - .75 * (1 << 30)) < 1);
 }
 
+/* A ring over several nodes, whose NICs are faster than the ports of its devices: the ports decide,
+ * and it does not matter how many nodes there are. */
+static void ports_limit_rings_between_nodes(void **state)
+{
+    (void)state;
+    for (uint32_t nodes = 2; nodes <= 4; nodes++) {
+        Cluster c = dgx_h100(nodes, 8);
+        c.nic_bytes_per_s = 1e12;
+        const NcclFit fit = *nccl_fit(&c);
+        const NcclQuestion q = {COLLECTIVE_all_gather, nodes, 8, UINT64_C(1) << 34, .fit = &fit};
+        const NcclChoice choice = nccl_answer(&c, &q);
+        assert_string_equal(choice.algorithm, "Ring");
+        assert_string_equal(choice.protocol, "Simple");
+        const double port = nccl_port_bytes_per_s(&c) * fit.gather;
+        const double us = choice.port_bytes / port * 1e6;
+        if (fabs((double)choice.fluid_ps / 1e6 / us - 1) > 1e-6)
+            fail_msg("%u nodes: %g us, expected %g", nodes, (double)choice.fluid_ps / 1e6, us);
+    }
+}
+
 static void more_bytes_never_take_less_time(void **state)
 {
     (void)state;
@@ -482,6 +502,7 @@ int main(void)
         cmocka_unit_test(bus_bandwidth_in_a_node),
         cmocka_unit_test(switch_point_of_one_node),
         cmocka_unit_test(one_rank_a_node_uses_its_nic),
+        cmocka_unit_test(ports_limit_rings_between_nodes),
         cmocka_unit_test(more_bytes_never_take_less_time),
         cmocka_unit_test(a_network_may_rule_protocols_out),
         cmocka_unit_test(trees_load_the_busiest_node),

@@ -248,6 +248,10 @@ static void files_are_checked(void **state)
         {"0F0,0SEND_F0\n1F0\n", "0SEND_F0 has no matching 1RECV_F0 on another rank"},
         {"0F0\n1F0,1B0,1SEND_B0\n", "1SEND_B0 has no matching 0RECV_B0 on another rank"},
         {"0F0,0SEND_F0,1RECV_F0,1F0\n", "0SEND_F0 would send data from a rank to itself"},
+        /* the largest table of stages and micro-batches, and one that is larger */
+        {"2047F2047,2047SEND_B2047\n1F0\n",
+         "2047SEND_B2047 is not on the line of the rank that computes its stage"},
+        {"2047F2048,2047SEND_B2048\n1F0\n", "2048 stages times 2049 micro-batches are more than"},
     };
     const char *folder = command_new_folder(arena);
     int failed = 0;
@@ -315,6 +319,9 @@ static void functions_are_checked(void **state)
         {"function() return { [0] = {}, {}, x = {} } end",
          "error[schedule-ranks]: schedule: there is a list for rank string, but the mesh has 2"},
         {"function() return { [-1] = {} } end", "there is a list for rank -1, but the mesh has 2"},
+        /* the line is that of the function, which need not be that of pp{} */
+        {"(\nfunction() return 7 end)",
+         ":3: error[schedule-ranks]: schedule returns number, but must return a list"},
         {"print",
          ":2: error[schedule-ranks]: schedule returns nil, but must return a list for each"},
     };

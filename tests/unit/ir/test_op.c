@@ -464,6 +464,24 @@ static void binding_again(void **state)
     assert_int_equal(d.n_errors, 0);
 }
 
+/* An output without dimensions that is to be derived is not an output that is known to be a
+ * scalar: a binding kept for the first must not be found for the second. */
+static void a_derived_output_is_no_scalar(void **state)
+{
+    (void)state;
+    Binding b;
+    const int64_t nothing[1] = {0};
+    const Loc loc = {NULL, 0};
+    for (int64_t size = 4; size < 400; size++) {
+        const Dims in[] = {DIMS(2, 3, size), DIMS(size, 6)}, derived = {0, NULL},
+                   scalar = {0, nothing}, known = DIMS(2, 3, 6);
+        assert_true(op_bind(OP_linear, in, 2, &derived, 1, &b, loc, NULL));
+        assert_false(op_bind(OP_linear, in, 2, &scalar, 1, &b, loc, NULL));
+        assert_true(op_bind(OP_linear, in, 2, &known, 1, &b, loc, NULL));
+        assert_false(op_bind(OP_linear, in, 2, &scalar, 1, &b, loc, NULL));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -476,6 +494,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(ellipsis, setup, teardown),
         cmocka_unit_test_setup_teardown(mismatches, setup, teardown),
         cmocka_unit_test_setup_teardown(binding_again, setup, teardown),
+        cmocka_unit_test(a_derived_output_is_no_scalar),
         cmocka_unit_test(windows_of_signatures),
         cmocka_unit_test(windows),
         cmocka_unit_test(composite),

@@ -153,29 +153,31 @@ static size_t number_bytes(const TextField *f)
                                                           : 0;
 }
 
-/* Writes a number into field i and none into field k, then the reverse. The ids must differ unless
- * the texts are equal. */
+/* Writes a number, or a name, into field i and none into field k, then the reverse. The ids must
+ * differ unless the texts are equal. */
 static void check_places(Plan *plan, const Record *r, unsigned char *record, Arena *arena)
 {
     static const unsigned char number[8] = {77}, none[8] = {0};
+    static const char *const name = "name";
     for (uint32_t i = 0; i < r->n_fields; i++)
         for (uint32_t k = i + 1; k < r->n_fields; k++) {
             const TextField *f[2] = {&r->fields[i], &r->fields[k]};
-            const size_t n = number_bytes(f[0]);
-            if (n < 4 || n != number_bytes(f[1])) continue;
+            const bool names = f[0]->type == FIELD_text && f[1]->type == FIELD_text;
+            const size_t n = names ? sizeof name : number_bytes(f[0]);
+            if (n < 4 || (!names && n != number_bytes(f[1]))) continue;
             unsigned char old[2][8];
             Hash128 id[2];
             const char *text[2];
             for (int to = 0; to < 2; to++) memcpy(old[to], record + f[to]->offset, n);
             for (int to = 0; to < 2; to++) {
-                memcpy(record + f[to]->offset, number, n);
+                memcpy(record + f[to]->offset, names ? (const void *)&name : number, n);
                 memcpy(record + f[!to]->offset, none, n);
                 id[to] = text_plan_id(plan, arena);
                 text[to] = plain(plan, arena);
             }
             for (int to = 0; to < 2; to++) memcpy(record + f[to]->offset, old[to], n);
             if (memcmp(&id[0], &id[1], sizeof *id) == 0 && strcmp(text[0], text[1]) != 0)
-                fail_msg("%s: a number in %s or in %s gives one id", r->word,
+                fail_msg("%s: the same value in %s or in %s gives one id", r->word,
                          f[0]->key ? f[0]->key : "a bare word", f[1]->key ? f[1]->key : "another");
         }
 }

@@ -75,6 +75,44 @@ static void a_kernel_saves_what_stays_inside(void **state)
     arena_free(arena);
 }
 
+static bool sums_over_rows(OpKind op)
+{
+    for (uint32_t j = 0; j < op_info(op)->sig.n_out; j++)
+        if (op_sums_rows(op, j)) return true;
+    return false;
+}
+
+/* The gradient of a norm sums over rows, so it visits them in another order than the ops that work
+ * row by row. It begins its kernel, and only the search for a largest magnitude joins it. */
+static void gradients_of_norms_begin_kernels(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 16; i++) {
+        Arena *arena = arena_new();
+        Diag d = diag_in(arena);
+        Tiny t = tiny_default();
+        t.compile = true, t.compile_per = i & 1 ? COMPILE_model : COMPILE_block;
+        t.gpt2 = i & 2, t.variant = i & 4 ? TINY_normed : TINY_plain,
+        t.ac = i & 8 ? AC_full : AC_none;
+        const Plan *plan = tiny_plan(&t, false, arena, &d);
+        assert_non_null(plan);
+        const Program *p = &plan->programs.at[0];
+        uint32_t n_gradients = 0;
+        for (Pc pc = 1; pc < p->code.n; pc++) {
+            const Instr *in = &p->code.at[pc];
+            if (!op_joins_kernel(in->op) || op_info(in->op)->flags & (OP_MAGNITUDE | OP_OF_LOSS) ||
+                !sums_over_rows(in->op))
+                continue;
+            n_gradients++;
+            assert_true(!in->fuse || plan_begins_kernel(p, in));
+            for (const Instr *part = in; (part = plan_next_part(p, part)) != NULL;)
+                assert_true(op_info(part->op)->flags & OP_MAGNITUDE);
+        }
+        assert_true(n_gradients >= 2 * t.layers);
+        arena_free(arena);
+    }
+}
+
 static void a_kernel_of_the_model_may_cross_blocks(void **state)
 {
     (void)state;
@@ -260,6 +298,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rowwise_ops_are_those_without_sums),
         cmocka_unit_test(a_kernel_saves_what_stays_inside),
+        cmocka_unit_test(gradients_of_norms_begin_kernels),
         cmocka_unit_test(a_kernel_of_the_model_may_cross_blocks),
         cmocka_unit_test(the_loss_reads_its_logits_once),
         cmocka_unit_test(a_largest_magnitude_is_found_where_it_is_made),

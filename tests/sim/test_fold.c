@@ -1,0 +1,120 @@
+/* Folding against a slow and obvious method: classes are divided until no two ranks of a class
+ * differ in the classes of their groups' members or of their peers. All ranks are on one node, so
+ * no network adds differences. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "tests/sim/synthetic.h"
+
+enum { MOST_RANKS = 48 };
+
+/* Adds messages around a ring of ranks and collectives to some programs. */
+static Plan *draw(Arena *arena, Random *r, uint32_t pp, uint32_t dp, uint32_t tp)
+{
+    static const AxisName axes[] = {AXIS_pp, AXIS_dp_shard, AXIS_tp};
+    Plan *plan = synthetic_plan(arena, pp, dp, tp, random_below(r, 2) ? pp : 1);
+    uint32_t match = 1;
+    for (uint32_t i = 0; i < plan->programs.n; i++)
+        for (uint32_t k = 0; k < 3; k++) {
+            const AxisSet along = synthetic_axis(plan, axes[k]);
+            const uint32_t kind = random_below(r, 4);
+            if (mesh_size(&plan->mesh, along) < 2) continue;
+            if (kind == 0) synthetic_comm(plan, i, STREAM_tp, OP_all_reduce, along, 0, match++, 8);
+            if (kind < 2) continue;
+            synthetic_comm(plan, i, STREAM_cp, OP_send, along, 1, match, 8);
+            if (kind == 2) synthetic_comm(plan, i, STREAM_cp, OP_recv, along, -1, match, 8);
+            match++;
+        }
+    return plan;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Writes all that distinguishes a rank: its class, and for each communication of its program the
+ * classes of the ranks that take part, in ascending order. Returns the number of words. */
+static uint32_t describe(const Plan *plan, const uint32_t *class_of, Rank rank, uint32_t *out)
+{
+    const Mesh *mesh = &plan->mesh;
+    const Program *p = plan_program(plan, rank);
+    uint32_t n = 0;
+    out[n++] = class_of[rank];
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        const uint32_t size = mesh_size(mesh, in->axes), part = mesh_part(mesh, rank, in->axes);
+        if (in->hop != 0) {
+            const uint32_t to = (part + size + (uint32_t)in->hop) % size;
+            out[n++] = class_of[mesh_member(mesh, rank, in->axes, to)];
+            continue;
+        }
+        for (uint32_t k = 0; k < size; k++)
+            out[n + k] = class_of[mesh_member(mesh, rank, in->axes, k)];
+        qsort(out + n, size, sizeof *out, by_number);
+        n += size;
+    }
+    return n;
+}
+
+/* Divides the classes once by comparing all pairs of ranks. Returns the new number of classes. */
+static uint32_t divide(const Plan *plan, uint32_t *class_of)
+{
+    static uint32_t words[MOST_RANKS][1024];
+    uint32_t n[MOST_RANKS], fresh[MOST_RANKS], n_classes = 0;
+    const uint32_t n_ranks = plan->mesh.n_ranks;
+    for (Rank r = 0; r < n_ranks; r++) {
+        n[r] = describe(plan, class_of, r, words[r]);
+        Rank like = 0;
+        while (like < r && (plan->program_of[like] != plan->program_of[r] || n[like] != n[r] ||
+                            memcmp(words[like], words[r], n[r] * sizeof **words) != 0))
+            like++;
+        fresh[r] = like < r ? fresh[like] : n_classes++;
+    }
+    memcpy(class_of, fresh, n_ranks * sizeof *fresh);
+    return n_classes;
+}
+
+static void classes_are_those_of_a_slow_method(void **state)
+{
+    (void)state;
+    uint32_t n_folded = 0, n_divided_twice = 0;
+    for (uint64_t seed = 0; seed < 600; seed++) {
+        Arena *arena = arena_new();
+        Random r = {seed, 0};
+        const uint32_t pp = 1 + random_below(&r, 3), tp = 1 + random_below(&r, 2),
+                       dp = 1 + random_below(&r, 8), every = 1 + random_below(&r, 6);
+        const Plan *plan = draw(arena, &r, pp, dp, tp);
+        const uint32_t n_ranks = plan->mesh.n_ranks;
+        assert_true(n_ranks <= MOST_RANKS);
+        uint32_t apart[MOST_RANKS], class_of[MOST_RANKS];
+        for (Rank k = 0; k < n_ranks; k++) class_of[k] = apart[k] = k % every == 0;
+        uint32_t before = 0, n = 0, rounds = 0;
+        for (; n != before || rounds == 0; rounds++) {
+            before = n;
+            n = divide(plan, class_of);
+        }
+        const Fold *fold =
+            fold_ranks_on(plan, (FoldNodes){.apart = every > 1 ? apart : NULL}, false, arena);
+        if (fold->n_classes != n)
+            fail_msg("seed %u: %u classes, expected %u", (unsigned)seed, fold->n_classes, n);
+        assert_memory_equal(fold->class_of, class_of, n_ranks * sizeof *class_of);
+        n_folded += n > 1 && n < n_ranks;
+        n_divided_twice += rounds > 3 && n < n_ranks;
+        arena_free(arena);
+    }
+    assert_true(n_folded > 100);
+    assert_true(n_divided_twice > 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(classes_are_those_of_a_slow_method)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
