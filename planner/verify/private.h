@@ -8,6 +8,7 @@
  *
  * The others:
  *   verify.c     the proofs in order, fit
+ *   copies/      plans with fewer blocks
  *   report.c     reports
  *   fit.c        memory of the cluster's devices and hosts
  *   dtype.c      the dtype that each value must have
@@ -292,6 +293,10 @@ static inline uint32_t verify_gradient_arg(const Instr *in)
 }
 /* ---- stated.c: part of verify_metadata ---- */
 void verify_stated(Verifier *v);
+/* Checks those facts of a plan that no plan with fewer blocks shows (copies/copies.h). */
+void verify_whole_stated(Verifier *v);
+void verify_whole_graph(Verifier *v);   /* structure.c */
+void verify_whole_program(Verifier *v); /* program.c */
 /* ---- derived.c: part of verify_metadata ---- */
 void verify_derived(Verifier *v);
 /* ---- attributes.c: part of verify_metadata ---- */

@@ -251,8 +251,6 @@ static void check_instr(Verifier *v, Pc pc)
     if (attrs->accumulate >> (verify_n_args(in) - in->n_in) || attrs->accumulate < 0 ||
         (attrs->accumulate && !sums))
         verify_report(v, RULE, pc, "must add to its outputs, but its op cannot add");
-    if (in->launch && info->class_ != OP_CLASS_comm)
-        verify_report(v, RULE, pc, "has a launch number, but only communications may have one");
     switch (info->class_) {
     case OP_CLASS_none: break;
     case OP_CLASS_compute:
@@ -276,6 +274,8 @@ static void check_launches(Verifier *v)
     for (Pc pc = 1; pc < n; pc++) {
         const Instr *in = &v->p->code.at[pc];
         uint32_t *current = &now[in->stream];
+        if (in->launch && !verify_is_comm(in))
+            verify_report(v, RULE, pc, "has a launch number, but only communications may have one");
         if (in->launch == *current) continue;
         if (*current) runs[*current].ended = true;
         *current = in->launch;
@@ -289,6 +289,13 @@ static void check_launches(Verifier *v)
         }
         runs[in->launch] = (ProgramState){in->stream, true, false};
     }
+}
+
+void verify_whole_program(Verifier *v)
+{
+    for (BufferId b = 1; b < v->p->buffers.n; b++) check_buffer(v, b);
+    check_launches(v);
+    verify_kernels(v);
 }
 
 bool verify_structure_program(Verifier *v)

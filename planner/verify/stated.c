@@ -172,6 +172,17 @@ static void check_flags(Verifier *v)
     }
 }
 
+void verify_whole_stated(Verifier *v)
+{
+    check_names(v);
+    check_matches(v);
+    for (v->program = 0; v->program < v->plan->programs.n; v->program++) {
+        v->p = &v->plan->programs.at[v->program];
+        check_arenas(v);
+    }
+    v->p = NULL;
+}
+
 void verify_stated(Verifier *v)
 {
     check_names(v);

@@ -374,9 +374,27 @@ static void check_step(Verifier *v)
             (unsigned long long)info->n_params_no_embedding);
 }
 
+static void check_counts(Verifier *v)
+{
+    const Plan *plan = v->plan;
+    uint64_t n_mb = plan->step.n_microbatches, n_code = 0;
+    for (uint32_t i = 0; i < plan->programs.n; i++) n_code += plan->programs.at[i].code.n;
+    if (n_mb == 0 || n_mb > n_code || n_mb * v->g->tensors.n > UINT64_C(1) << 26)
+        verify_report(v, RULE, 0,
+                      "the plan states %llu micro-batches, but has only %llu instructions",
+                      (unsigned long long)n_mb, (unsigned long long)n_code);
+}
+
+void verify_whole_graph(Verifier *v)
+{
+    check_counts(v);
+    check_step(v);
+}
+
 void verify_structure_graph(Verifier *v)
 {
     const Plan *plan = v->plan;
+    uint64_t n_code = 0;
     check_mesh(v);
     if (v->n_reported) return;
     if (plan->shapes.n == 0 || v->g->tensors.n == 0 || v->g->nodes.n == 0 || v->g->attrs.n == 0) {
@@ -384,12 +402,7 @@ void verify_structure_graph(Verifier *v)
                       "the plan lacks the empty first shape, tensor, node or attributes");
         return;
     }
-    uint64_t n_mb = plan->step.n_microbatches, n_code = 0;
-    for (uint32_t i = 0; i < plan->programs.n; i++) n_code += plan->programs.at[i].code.n;
-    if (n_mb == 0 || n_mb > n_code || n_mb * v->g->tensors.n > UINT64_C(1) << 26)
-        verify_report(v, RULE, 0,
-                      "the plan states %llu micro-batches, but has only %llu instructions",
-                      (unsigned long long)n_mb, (unsigned long long)n_code);
+    check_counts(v);
     check_deals(v);
     if (v->n_reported) return;
     check_shapes(v);
@@ -404,6 +417,7 @@ void verify_structure_graph(Verifier *v)
         return;
     }
     check_step(v);
+    for (uint32_t i = 0; i < plan->programs.n; i++) n_code += plan->programs.at[i].code.n;
     if (plan->n_match > n_code + 1)
         verify_report(v, RULE, 0, "the plan states %u matches, but has only %llu instructions",
                       plan->n_match, (unsigned long long)n_code);
