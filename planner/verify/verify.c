@@ -208,7 +208,7 @@ static bool prove_shorter(const Verifier *v)
     few.d = whole.d = &unheard;
     if (!structure(&few)) return false;
     whole.local_elements = few.local_elements; /* both plans have the same shapes */
-    prove_part(&whole, PROOF_whole); /* first, because the proof of races relies on it */
+    prove_part(&whole, PROOF_whole);           /* first, because the proof of races relies on it */
     if (whole.n_reported) return false;
     Apart *all = copies_for_parts(&few, SHORT_PARTS + WHOLE_PARTS), *rest = all + SHORT_PARTS;
     memcpy(rest, copies_for_parts(&whole, WHOLE_PARTS), WHOLE_PARTS * sizeof *rest);

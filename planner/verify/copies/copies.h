@@ -29,7 +29,7 @@ typedef struct Items {
     bool *fixed;         /* [item]: two blocks use this same item, so it belongs to none */
 } Items;
 
-typedef struct Copies {
+typedef struct BlockCopies {
     const Plan *plan;
     const Graph *g;
     const Program *p;
@@ -38,7 +38,7 @@ typedef struct Copies {
     Items of[ITEM_KINDS];
     bool *differs;   /* [block]: the next block is not its copy */
     uint32_t *reach; /* [block]: the largest distance of a block to which it refers */
-} Copies;
+} BlockCopies;
 
 /* ---- range.c ---- */
 /* True if no index of the plan is out of range, so that the functions below may follow them. */
@@ -47,11 +47,11 @@ bool copies_in_range(const Plan *plan);
 /* ---- runs.c ---- */
 /* Finds the blocks of the forward nodes: the sequence of nodes that repeats most often. Returns
  * false if there are too few. Then finds the blocks of the backward nodes and the instructions. */
-bool copies_find(Copies *b);
+bool copies_find(BlockCopies *b);
 
 /* ---- same.c ---- */
 /* Finds the counterparts of tensors, units and buffers, and compares each block with the next. */
-void copies_compare(Copies *b);
+void copies_compare(BlockCopies *b);
 
 /* ---- shorten.c ---- */
 /* Returns a plan without most of the equal blocks of `plan`; NULL if there are too few. */

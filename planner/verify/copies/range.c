@@ -10,10 +10,10 @@ static bool nodes_in_range(const Graph *g)
             n->forward >= g->nodes.n || n->attrs >= g->attrs.n ||
             (n->module && n->module >= g->modules.n))
             return false;
-        for (uint32_t i = 0; i < n->n_in; i++)
-            if (!n->in[i] || n->in[i] >= g->tensors.n) return false;
-        for (uint32_t j = 0; j < n->n_out; j++)
-            if (!n->out[j] || n->out[j] >= g->tensors.n) return false;
+        for (uint32_t i = 0; i < MAX_IN; i++)
+            if (n->in[i] >= g->tensors.n || (i < n->n_in && !n->in[i])) return false;
+        for (uint32_t j = 0; j < MAX_OUT; j++)
+            if (n->out[j] >= g->tensors.n || (j < n->n_out && !n->out[j])) return false;
     }
     return true;
 }

@@ -26,7 +26,7 @@ static uint32_t find_length(const Graph *g)
     return 0;
 }
 
-static void put_forward(Copies *b, uint32_t first, uint32_t length)
+static void put_forward(BlockCopies *b, uint32_t first, uint32_t length)
 {
     Items *nodes = &b->of[OF_nodes];
     for (uint32_t i = 0; i < b->n * length; i++) {
@@ -36,7 +36,7 @@ static void put_forward(Copies *b, uint32_t first, uint32_t length)
     }
 }
 
-static bool find_forward(Copies *b)
+static bool find_forward(BlockCopies *b)
 {
     const Graph *g = b->g;
     const uint32_t length = find_length(g);
@@ -117,7 +117,7 @@ static void put_runs(Items *items, const Begins *all)
     }
 }
 
-static void find_backward(Copies *b)
+static void find_backward(BlockCopies *b)
 {
     Begins begins = {0};
     const Items *nodes = &b->of[OF_nodes];
@@ -127,7 +127,7 @@ static void find_backward(Copies *b)
 }
 
 /* A unit belongs to the block of the first node that reads its first parameter. */
-static void find_units(Copies *b)
+static void find_units(BlockCopies *b)
 {
     const Graph *g = b->g;
     uint32_t *reader = arena_array(b->arena, g->tensors.n, sizeof *reader);
@@ -139,7 +139,7 @@ static void find_units(Copies *b)
             b->of[OF_units].block[u] = b->of[OF_nodes].block[reader[g->units.at[u].params.at[0]]];
 }
 
-static void find_code(Copies *b)
+static void find_code(BlockCopies *b)
 {
     Begins begins = {0};
     for (Pc pc = 1; pc < b->p->code.n; pc++) {
@@ -154,7 +154,7 @@ static void find_code(Copies *b)
     put_runs(&b->of[OF_code], &begins);
 }
 
-bool copies_find(Copies *b)
+bool copies_find(BlockCopies *b)
 {
     if (!find_forward(b)) return false;
     find_backward(b);

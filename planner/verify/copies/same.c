@@ -20,7 +20,7 @@ static void pair(Items *of, uint32_t x, uint32_t y)
     }
 }
 
-static void pair_nodes(Copies *b)
+static void pair_nodes(BlockCopies *b)
 {
     const Items *of = &b->of[OF_nodes];
     Items *tensors = &b->of[OF_tensors];
@@ -35,7 +35,7 @@ static void pair_nodes(Copies *b)
             pair(&b->of[OF_units], b->g->tensors.at[t].unit, b->g->tensors.at[tensors->up[t]].unit);
 }
 
-static void pair_code(Copies *b)
+static void pair_code(BlockCopies *b)
 {
     const Items *of = &b->of[OF_code];
     Items *buffers = &b->of[OF_buffers];
@@ -76,7 +76,7 @@ static void end_owners(Items *of)
 
 /* A tensor belongs to the block of the first node that uses it, and a unit to that of its first
  * parameter. */
-static void own_tensors(Copies *b)
+static void own_tensors(BlockCopies *b)
 {
     Items *tensors = &b->of[OF_tensors], *units = &b->of[OF_units];
     forget_owners(tensors);
@@ -96,7 +96,7 @@ static void own_tensors(Copies *b)
 
 /* A buffer belongs to the block of its unit or of its tensor. Otherwise it belongs to the block of
  * the first instruction that uses it or a part of it. */
-static void own_buffers(Copies *b)
+static void own_buffers(BlockCopies *b)
 {
     Items *buffers = &b->of[OF_buffers];
     forget_owners(buffers);
@@ -195,15 +195,15 @@ static inline bool same_bytes(const void *x, const void *y, const void *mask, si
 }
 #define SAME_BYTES(x, y, mask) same_bytes(x, y, &(mask), sizeof *(x))
 
-typedef struct Comparison {
-    Copies *b;
+typedef struct BlockComparison {
+    BlockCopies *b;
     Masks masks;
     uint32_t block, reach; /* the block that is compared with the next; its largest distance so far
                             */
-} Comparison;
+} BlockComparison;
 
 /* True if a reference of the block to item x is that of the next block to item y. */
-static inline bool refers(Comparison *c, const Items *of, uint32_t x, uint32_t y)
+static inline bool refers(BlockComparison *c, const Items *of, uint32_t x, uint32_t y)
 {
     const uint32_t to = of->block[x];
     if (!to) return x == y;
@@ -219,7 +219,7 @@ static bool same_init(const Init *x, const Init *y)
            memcmp(&x->b, &y->b, sizeof x->b) == 0;
 }
 
-static bool same_tensor(Comparison *c, const Tensor *x, const Tensor *y)
+static bool same_tensor(BlockComparison *c, const Tensor *x, const Tensor *y)
 {
     const Items *of = c->b->of;
     return SAME_BYTES(x, y, c->masks.tensor) && same_init(&x->init, &y->init) &&
@@ -229,19 +229,19 @@ static bool same_tensor(Comparison *c, const Tensor *x, const Tensor *y)
            refers(c, &of[OF_units], x->unit, y->unit);
 }
 
-static bool same_node(Comparison *c, const Node *x, const Node *y)
+static bool same_node(BlockComparison *c, const Node *x, const Node *y)
 {
     const Items *of = c->b->of;
     bool same = SAME_BYTES(x, y, c->masks.node) && !x->layer == !y->layer &&
                 !x->region == !y->region && refers(c, &of[OF_nodes], x->forward, y->forward);
-    for (uint32_t i = 0; same && i < x->n_in; i++)
+    for (uint32_t i = 0; same && i < MAX_IN; i++)
         same = refers(c, &of[OF_tensors], x->in[i], y->in[i]);
-    for (uint32_t j = 0; same && j < x->n_out; j++)
+    for (uint32_t j = 0; same && j < MAX_OUT; j++)
         same = refers(c, &of[OF_tensors], x->out[j], y->out[j]);
     return same;
 }
 
-static bool same_unit(Comparison *c, const Unit *x, const Unit *y)
+static bool same_unit(BlockComparison *c, const Unit *x, const Unit *y)
 {
     bool same = SAME_BYTES(x, y, c->masks.unit) && x->params.n == y->params.n;
     for (uint32_t i = 0; same && i < x->params.n; i++)
@@ -249,7 +249,7 @@ static bool same_unit(Comparison *c, const Unit *x, const Unit *y)
     return same;
 }
 
-static bool same_instr(Comparison *c, const Instr *x, const Instr *y)
+static bool same_instr(BlockComparison *c, const Instr *x, const Instr *y)
 {
     const Items *of = c->b->of;
     const BufferId *own = c->b->p->args.at + x->args.first,
@@ -262,7 +262,7 @@ static bool same_instr(Comparison *c, const Instr *x, const Instr *y)
     return same;
 }
 
-static bool same_buffer(Comparison *c, const Buffer *x, const Buffer *y)
+static bool same_buffer(BlockComparison *c, const Buffer *x, const Buffer *y)
 {
     const Items *of = c->b->of;
     return SAME_BYTES(x, y, c->masks.buffer) && (!x->parent || x->offset == y->offset) &&
@@ -273,7 +273,7 @@ static bool same_buffer(Comparison *c, const Buffer *x, const Buffer *y)
            refers(c, &of[OF_units], x->unit, y->unit);
 }
 
-static bool same_item(Comparison *c, ItemKind kind, uint32_t x, uint32_t y)
+static bool same_item(BlockComparison *c, ItemKind kind, uint32_t x, uint32_t y)
 {
     const Graph *g = c->b->g;
     const Program *p = c->b->p;
@@ -290,9 +290,9 @@ static bool same_item(Comparison *c, ItemKind kind, uint32_t x, uint32_t y)
 
 /* Compares all items of one kind. Each item of a block must have a counterpart in the next block,
  * in the same order, and this must be all that the next block has. */
-static void compare_items(Comparison *c, ItemKind kind)
+static void compare_items(BlockComparison *c, ItemKind kind)
 {
-    Copies *b = c->b;
+    BlockCopies *b = c->b;
     const Items *of = &b->of[kind];
     uint32_t *n = arena_array(b->arena, b->n + 2, sizeof *n),
              *newest = arena_array(b->arena, b->n + 2, sizeof *newest);
@@ -313,7 +313,7 @@ static void compare_items(Comparison *c, ItemKind kind)
         if (n[block] != n[block + 1]) b->differs[block] = true;
 }
 
-void copies_compare(Copies *b)
+void copies_compare(BlockCopies *b)
 {
     pair_nodes(b);
     pair_code(b);
@@ -322,7 +322,7 @@ void copies_compare(Copies *b)
     b->differs = arena_array(b->arena, b->n + 2, sizeof *b->differs);
     b->reach = arena_array(b->arena, b->n + 2, sizeof *b->reach);
     b->differs[b->n] = b->differs[b->n + 1] = true;
-    Comparison c = {.b = b};
+    BlockComparison c = {.b = b};
     set_masks(&c.masks);
     for (int kind = 0; kind < ITEM_KINDS; kind++) compare_items(&c, (ItemKind)kind);
 }

@@ -1,5 +1,5 @@
-/* Makes the shorter plan. Copies [first, end) are left out. A reference to one of them becomes a
- * reference to the block at the same distance in the shorter plan. */
+/* Makes the shorter plan. BlockCopies [first, end) are left out. A reference to one of them becomes
+ * a reference to the block at the same distance in the shorter plan. */
 #include <string.h>
 
 #include "planner/verify/copies/copies.h"
@@ -7,7 +7,7 @@
 enum { LEAST_SAVED = 3 }; /* blocks */
 
 typedef struct Shorter {
-    Copies blocks;
+    BlockCopies blocks;
     uint32_t first, end, reach;
     uint32_t *number[ITEM_KINDS]; /* [item]: its number in the shorter plan */
     uint32_t n[ITEM_KINDS];       /* the number of items in the shorter plan */
@@ -19,7 +19,7 @@ typedef struct Shorter {
  * reach, and so must each block that is left out. */
 static bool choose(Shorter *s)
 {
-    const Copies *b = &s->blocks;
+    const BlockCopies *b = &s->blocks;
     uint32_t saved = 0;
     for (uint32_t first = 1, last; first <= b->n; first = last + 1) {
         uint32_t reach = 1;
@@ -96,8 +96,8 @@ static void add_nodes(Shorter *s, Graph *to)
         const uint32_t block = s->blocks.of[OF_nodes].block[id];
         Node n = g->nodes.at[id];
         n.forward = moved(s, OF_nodes, block, n.forward);
-        for (uint32_t i = 0; i < n.n_in; i++) n.in[i] = moved(s, OF_tensors, block, n.in[i]);
-        for (uint32_t j = 0; j < n.n_out; j++) n.out[j] = moved(s, OF_tensors, block, n.out[j]);
+        for (uint32_t i = 0; i < MAX_IN; i++) n.in[i] = moved(s, OF_tensors, block, n.in[i]);
+        for (uint32_t j = 0; j < MAX_OUT; j++) n.out[j] = moved(s, OF_tensors, block, n.out[j]);
         list_push(s->blocks.arena, &to->nodes, n);
     }
 }

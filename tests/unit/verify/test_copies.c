@@ -226,8 +226,8 @@ static void decides_as_the_whole_plan(void **state)
     const uint32_t n = plans(all);
     uint32_t n_shorter = 0;
     parallel_allow(1);
-    for (uint32_t i = of ? (uint32_t)atoi(of) : 0; i < n; i++) {
-        if (of && i != (uint32_t)atoi(of)) break;
+    for (uint32_t i = 0; i < n; i++) {
+        if (of && i != strtoul(of, NULL, 10)) continue;
         Arena *arena = arena_new();
         Diag d = diag_in(arena);
         Plan *plan = tiny_plan(&all[i], false, arena, &d);
