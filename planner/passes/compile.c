@@ -6,7 +6,9 @@
  * and where a complete sum over rows is needed. With `block`, a kernel also ends at the end of a
  * block, because FSDP gathers and frees weights there. The cross-entropy's sums over one row of
  * logits are one library kernel, so they are fused even without compile. The transposed copy of a
- * quantised tensor is fused without compile too. */
+ * quantised tensor is fused without compile too. A recomputed op joins the kernel of the gradients
+ * that need it: the kernel then recomputes the value in registers and writes it only for readers
+ * outside of the kernel. */
 #include <assert.h>
 
 #include "planner/passes/compile.h"
@@ -109,6 +111,7 @@ typedef struct Fuser {
     const Plan *plan;
     Program *p;
     bool compiles;
+    bool mixes; /* true: recomputed ops join kernels of the backward pass */
     CompilePer per;
     bool *is_awaited; /* [pc]: true if an instruction on another stream waits for it */
     /* the first and the last instruction of the current kernel; the last is also the newest
@@ -199,27 +202,42 @@ static bool shares_logits(const Fuser *f, const Instr *before, const Instr *in)
            program_arg(f->p, before, 0) == program_arg(f->p, in, 0);
 }
 
-static bool in_step(const Instr *a, const Instr *b)
+/* True if both phases are the same, or if `mixes` is true and they are the backward pass and its
+ * recomputation. */
+static bool same_phase(const Instr *a, const Instr *b, bool mixes)
 {
-    return a->origin && b->origin && !b->after.n && a->phase == b->phase &&
+    const bool backward = a->phase == PHASE_backward || b->phase == PHASE_backward;
+    const bool again = a->phase == PHASE_recompute || b->phase == PHASE_recompute;
+    return a->phase == b->phase || (mixes && backward && again);
+}
+
+static bool in_step(const Instr *a, const Instr *b, bool mixes)
+{
+    return a->origin && b->origin && !b->after.n && same_phase(a, b, mixes) &&
            a->microbatch == b->microbatch;
+}
+
+/* True if the origins of both instructions are compiled together. */
+static bool same_code(const Plan *plan, CompilePer per, const Instr *a, const Instr *b)
+{
+    const Graph *g = &plan->graph;
+    ModuleId first = g->nodes.at[a->origin].module, next = g->nodes.at[b->origin].module;
+    return per != COMPILE_block || block_of(g, first) == block_of(g, next);
 }
 
 bool compile_together(const Plan *plan, CompilePer per, const Instr *first, const Instr *next)
 {
-    const Graph *g = &plan->graph;
-    if (!in_step(first, next)) return false;
-    ModuleId a = g->nodes.at[first->origin].module, b = g->nodes.at[next->origin].module;
-    return per != COMPILE_block || block_of(g, a) == block_of(g, b);
+    return in_step(first, next, false) && same_code(plan, per, first, next);
 }
 
 static bool joins(const Fuser *f, const Instr *before, const Instr *in)
 {
-    if (f->is_awaited[f->last] || !in_step(before, in)) return false;
+    const bool both_by_rows = goes_by_rows(before) && goes_by_rows(in);
+    if (f->is_awaited[f->last] || !in_step(before, in, f->mixes && both_by_rows)) return false;
     if (shares_logits(f, before, in)) return true;
-    if (!f->compiles || !compile_together(f->plan, f->per, before, in)) return false;
-    return goes_by_rows(before) && goes_by_rows(in) && !is_alone(f, before, in) &&
-           same_rows(f, before, in) && !needs_sum(f, in);
+    if (!f->compiles || !same_code(f->plan, f->per, before, in)) return false;
+    return both_by_rows && !is_alone(f, before, in) && same_rows(f, before, in) &&
+           !needs_sum(f, in);
 }
 
 /* Fuses the op that quantises and the op that transposes its result: one library kernel, with or
@@ -273,6 +291,8 @@ bool pass_fuse(Job *job)
         Program *p = &job->plan->programs.at[i];
         Fuser f = {.plan = job->plan, .p = p, .compiles = pass != NULL};
         if (pass) f.per = pass->compile;
+        /* other frameworks' kernels of recomputation are modelled without this */
+        f.mixes = pass && !job->config->runtime.name;
         f.is_awaited = arena_array(job->scratch, p->code.n + 1, sizeof *f.is_awaited);
         /* other frameworks compute these ops in separate kernels after the product, so fusing would
          * falsify their times */

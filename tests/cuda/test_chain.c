@@ -34,7 +34,8 @@ static uint64_t below(uint64_t n)
     return rng_below(seed_now, 1, draws++, n);
 }
 
-static void pool_fill(Pool *p)
+/* `half`: all buffers are aligned and of bf16, for which some chains have kernels of their own. */
+static void pool_fill(Pool *p, bool half)
 {
     static const DType dtypes[] = {DT_f32, DT_bf16, DT_f16};
     static const int64_t rows[] = {1, 4, 37}, row[] = {8, 13, 64, 256};
@@ -44,10 +45,10 @@ static void pool_fill(Pool *p)
     for (int i = 0; i < ALL; i++) {
         int64_t n = i < BUFFERS ? p->rows * p->row : i < BUFFERS + VECTORS ? p->row : p->rows;
         bool maximum = i >= BUFFERS + VECTORS;
-        p->dtype[i] = maximum ? DT_f32 : below(4) == 0 ? dtypes[below(3)] : usual;
+        p->dtype[i] = maximum ? DT_f32 : half ? DT_bf16 : below(4) == 0 ? dtypes[below(3)] : usual;
         p->bytes[i] = (uint64_t)n * dtype_bytes(p->dtype[i]);
-        p->at[i] =
-            compare_alloc(p->bytes[i], !maximum && below(5) == 0 ? dtype_bytes(p->dtype[i]) : 0);
+        const bool odd = !maximum && !half && below(5) == 0;
+        p->at[i] = compare_alloc(p->bytes[i], odd ? dtype_bytes(p->dtype[i]) : 0);
         for (int64_t k = 0; k < n; k++)
             number_write(p->dtype[i], p->start[i], (uint64_t)k,
                          rng_normal(seed_now, (uint64_t)i + 2, (uint64_t)k));
@@ -206,7 +207,7 @@ static void drawn_runs(void **state)
         uint32_t n = 2 + (uint32_t)below(CUDA_CHAIN_MAX + 1);
         int latest = -1;
         draws = 0;
-        pool_fill(&pool);
+        pool_fill(&pool, false);
         for (uint32_t i = 0; i < n; i++) {
             op[i] = &ops[below(N_OPS)];
             args[i] = draw_part(&pool, op[i], i, latest);
@@ -223,22 +224,25 @@ static void drawn_runs(void **state)
 
 /* ---- gated units ---- */
 
-/* Draws a gated unit (n: 2) or its gradient (n: 3) in random buffers. Often these are the same
- * memory, so that its own kernel must refuse. Returns true if that kernel may run. */
+/* Draws a gated unit (n: 2), its gradient (n: 3), or the gradient that recomputes silu (n: 4), in
+ * random buffers. Often these are the same memory, so that its own kernel must refuse. Returns true
+ * if that kernel may run. */
 static bool gate_of(Pool *p, uint32_t n, KernelArgs *args, CudaChainPart *part, const Op **op)
 {
-    static const Op unit[] = {{OP_silu, cuda_silu, false}, {OP_mul, cuda_mul, false}};
-    static const Op grad[] = {{OP_mul, cuda_mul, false},
-                              {OP_mul, cuda_mul, false},
-                              {OP_silu_grad, cuda_silu_grad, false}};
+    static const Op silu = {OP_silu, cuda_silu, false}, mul = {OP_mul, cuda_mul, false};
+    static const Op slope = {OP_silu_grad, cuda_silu_grad, false};
+    static const Op *const ops_of[3][4] = {
+        {&silu, &mul}, {&mul, &mul, &slope}, {&mul, &silu, &mul, &slope}};
     int at[BUFFERS]; /* places of gate, up, d, silu, middle, out, out of the gate */
     bool apart = below(2) == 0;
     for (int i = 0; i < BUFFERS; i++) at[i] = apart ? i : (int)below(7);
     if (apart && below(2)) at[6] = at[4];
-    const int of[2][3][3] = {{{at[0], at[4]}, {at[4], at[1], at[5]}},
-                             {{at[2], at[1], at[4]}, {at[2], at[3], at[5]}, {at[4], at[0], at[6]}}};
+    const int of[3][4][3] = {
+        {{at[0], at[4]}, {at[4], at[1], at[5]}},
+        {{at[2], at[1], at[4]}, {at[2], at[3], at[5]}, {at[4], at[0], at[6]}},
+        {{at[2], at[1], at[4]}, {at[0], at[3]}, {at[2], at[3], at[5]}, {at[4], at[0], at[6]}}};
     for (uint32_t i = 0; i < n; i++) {
-        op[i] = n == 2 ? &unit[i] : &grad[i];
+        op[i] = ops_of[n - 2][i];
         args[i] = args_of(p, op[i], of[n - 2][i], op_info(op[i]->op)->sig.n_in);
         part[i] = (CudaChainPart){op[i]->op, &args[i], 0};
     }
@@ -249,22 +253,23 @@ static void gated_units(void **state)
 {
     (void)state;
     static Pool pool;
-    uint32_t own[2] = {0}, declined = 0;
-    for (seed_now = 1001; seed_now <= 1240; seed_now++) {
-        KernelArgs args[3];
-        CudaChainPart part[3];
-        const Op *op[3];
+    uint32_t own[3] = {0}, declined = 0, halves = 0;
+    for (seed_now = 1001; seed_now <= 1360; seed_now++) {
+        KernelArgs args[4];
+        CudaChainPart part[4];
+        const Op *op[4];
         draws = 0;
-        pool_fill(&pool);
-        const uint32_t n = 2 + (uint32_t)below(2);
+        const bool half = below(4) == 0;
+        pool_fill(&pool, half);
+        const uint32_t n = 2 + (uint32_t)below(3);
         const bool apart = gate_of(&pool, n, args, part, op);
         const uint32_t length = cuda_gate_length(part, n);
         if (apart) assert_int_equal(length, n);
-        own[n - 2] += length > 0, declined += length == 0;
+        own[n - 2] += length > 0, declined += length == 0, halves += half && length > 0;
         assert_true(check_run(&pool, part, op, n, 1 + seed_now % 3));
         compare_free();
     }
-    assert_true(own[0] > 60 && own[1] > 60 && declined > 30);
+    assert_true(own[0] > 60 && own[1] > 60 && own[2] > 60 && declined > 30 && halves > 30);
 }
 
 /* ---- a sum and its norm ---- */

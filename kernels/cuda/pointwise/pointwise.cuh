@@ -4,6 +4,7 @@
 #ifndef TANDEM_KERNELS_CUDA_POINTWISE_CUH
 #define TANDEM_KERNELS_CUDA_POINTWISE_CUH
 
+#include "kernels/cuda/fast.cuh"
 #include "kernels/cuda/number.cuh"
 
 /* The fully element-wise ops of the table of ops. Each is a kernel of its own and can be a step of
@@ -13,8 +14,8 @@
     X(add, x0[k] + x1[k])                                                                          \
     X(mul, x0[k] * x1[k])                                                                          \
     X(scale, scale *x0[k])                                                                         \
-    X(silu, x0[k] * point_sigmoid(x0[k]))                                                          \
-    X(silu_grad, x0[k] * point_silu_slope(x1[k]))                                                  \
+    X(silu, x0[k] * device_sigmoid(x0[k]))                                                         \
+    X(silu_grad, x0[k] * point_slope(x1[k], device_sigmoid(x1[k])))                                \
     X(sigmoid, point_sigmoid(x0[k]))                                                               \
     X(sigmoid_grad, x0[k] * x1[k] * (1.0f - x1[k]))                                                \
     X(relu, x0[k] > 0 ? x0[k] : 0)                                                                 \
@@ -46,10 +47,15 @@ DEVICE float point_sigmoid(float x)
     return device_divide(1.0f, 1.0f + device_exp(-x));
 }
 
+/* Returns the slope of silu at x, where its sigmoid is s. */
+DEVICE float point_slope(float x, float s)
+{
+    return s * (1.0f + x * (1.0f - s));
+}
+
 DEVICE float point_silu_slope(float x)
 {
-    float s = point_sigmoid(x);
-    return s * (1.0f + x * (1.0f - s));
+    return point_slope(x, point_sigmoid(x));
 }
 
 DEVICE float point_clamped(float x, float limit)

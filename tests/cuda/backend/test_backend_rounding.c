@@ -30,12 +30,15 @@ static const struct Case {
     bool gpt2, compile;
     Eight eight;
     AcMode ac;
+    uint32_t ac_ops;     /* ops whose outputs are kept: bits of tiny_ac_ops */
     DType compute, rest; /* rest: dtype of weights, gradients and moments between uses */
     bool timed;          /* products' and attention's kernels are timed, as in `run` */
     int64_t experts, top_k;
 } cases[] = {
     {"Llama, heads of 64", 64, .compute = DT_bf16},
     {"Llama, heads of 128, recomputed", 128, .compute = DT_bf16, .ac = AC_full, .compile = true},
+    {"Llama, silu alone recomputed", 64, .compute = DT_bf16, .ac = AC_full, .ac_ops = 0x7fdf,
+     .compile = true},
     {"Llama, heads of 128, all bf16", 128, .compute = DT_bf16, .rest = DT_bf16, .compile = true},
     {"Llama, heads of 128, ways that were timed", 128, .compute = DT_bf16, .timed = true},
     {"Llama, heads of 64, fp16", 64, .compute = DT_f16},
@@ -66,7 +69,7 @@ static Tiny tiny_of(const struct Case *c)
     t.dim = 64, t.hidden = 96;
     t.deviation = 0.125, t.scale = c->head_dim == 64 ? 0.125 : 0.0883883; /* activations near 1 */
     t.microbatches = 2;
-    t.ac = c->ac;
+    t.ac = c->ac, t.ac_ops = c->ac_ops;
     t.compile = c->compile;
     t.compute = c->compute;
     t.experts = c->experts, t.capacity = 80, t.aux_loss = 0.5;

@@ -113,6 +113,41 @@ static void gradients_of_norms_begin_kernels(void **state)
     }
 }
 
+/* If silu alone is recomputed, it joins the kernel of its gradient. The forward kernel then does
+ * not write it, and the gradient does not read it. */
+static void a_recomputed_op_joins_its_gradient(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Tiny t = tiny_default();
+    const uint32_t silu_bit = 5;
+    assert_string_equal(tiny_ac_ops[silu_bit], "silu");
+    t.compile = true, t.ac = AC_full;
+    t.ac_ops = ((1u << TINY_AC_OPS) - 1) & ~(1u << silu_bit);
+    Plan *plan = tiny_plan(&t, false, arena, &d);
+    assert_non_null(plan);
+    assert_true(verify_plan(plan, VERIFY_all, false, &d));
+    const Program *p = &plan->programs.at[0];
+    const Pc again = find(p, OP_silu, PHASE_recompute),
+             slope = find(p, OP_silu_grad, PHASE_backward);
+    const Pc silu = find(p, OP_silu, PHASE_forward), mul = find(p, OP_mul, PHASE_forward);
+    const Instr *in = p->code.at;
+    const uint64_t one = p->buffers.at[program_arg(p, &in[silu], 0)].bytes;
+    assert_int_not_equal(again, 0);
+    assert_int_not_equal(in[again].fuse, 0);
+    assert_int_equal(slope - again, 2); /* the product between them reads silu */
+    uint64_t bytes = 0;
+    for (Pc pc = again - 1; pc <= slope; pc++) {
+        assert_int_equal(in[pc].fuse, in[again].fuse);
+        bytes += plan_kernel_bytes(plan, p, &in[pc]);
+    }
+    assert_int_equal(bytes, 5 * one);
+    assert_int_equal(plan_kernel_bytes(plan, p, &in[silu]) + plan_kernel_bytes(plan, p, &in[mul]),
+                     3 * one);
+    arena_free(arena);
+}
+
 static void a_kernel_of_the_model_may_cross_blocks(void **state)
 {
     (void)state;
@@ -299,6 +334,7 @@ int main(void)
         cmocka_unit_test(rowwise_ops_are_those_without_sums),
         cmocka_unit_test(a_kernel_saves_what_stays_inside),
         cmocka_unit_test(gradients_of_norms_begin_kernels),
+        cmocka_unit_test(a_recomputed_op_joins_its_gradient),
         cmocka_unit_test(a_kernel_of_the_model_may_cross_blocks),
         cmocka_unit_test(the_loss_reads_its_logits_once),
         cmocka_unit_test(a_largest_magnitude_is_found_where_it_is_made),
