@@ -53,28 +53,78 @@ DEVICE float online_largest(const Raw raw[ONLINE_AHEAD])
     return fmaxf(FLOAT_OF_BITS(most << 16), FLOAT_OF_BITS(most & 0xffff0000u));
 }
 
+#define LOG2_E 1.44269504088896341f
+
 /* Adds ONLINE_AHEAD whole groups of bf16 numbers in a third of the instructions of online_add,
- * because the sum is rescaled at most once for all of them. Returns false and adds nothing if no
- * maximum has been found so far. */
+ * because the sum is rescaled at most once for all of them. Its terms are 2^(z log2(e) - c), where
+ * c is top * log2(e), rounded; online_from_half makes up for this rounding. Returns false and adds
+ * nothing if no maximum has been found so far. */
 DEVICE bool online_add_all(Online *o, const Raw raw[ONLINE_AHEAD])
 {
-    const float top = fmaxf(o->top, online_largest(raw));
+    const float top = fmaxf(o->top, online_largest(raw)), c = top * LOG2_E;
     if (top == -INFINITY) return false;
-    if (top > o->top && o->top != -INFINITY) o->below *= device_exp_below(o->top - top);
+    if (top > o->top && o->top != -INFINITY) o->below *= device_exp2(o->top * LOG2_E - c);
     o->top = top;
     UNROLL for (int u = 0; u < ONLINE_AHEAD; u++)
     {
         float z[EIGHT];
         widen_any(KINDS_real, DT_bf16, &raw[u], z);
-        UNROLL for (int k = 0; k < EIGHT; k++) o->below += device_exp_below(z[k] - top);
+        UNROLL for (int k = 0; k < EIGHT; k++) o->below += device_exp2(fmaf(z[k], LOG2_E, -c));
     }
     return true;
 }
 
-DEVICE Online online_part(const OnlineArgs *a, int64_t row)
+/* Returns the sum of online_add_all relative to exp(top), for the largest logit `top` of the row.
+ */
+DEVICE float online_from_half(const Online *o, float top)
+{
+    return o->below * device_exp2(fmaf(-top, LOG2_E, o->top * LOG2_E));
+}
+
+/* Loads eight bf16 logits of a row, of which only the first n count; the others become minus
+ * infinity. The whole group lies in the row's memory if n > 0. */
+DEVICE Raw online_fetch(const OnlineArgs *a, int64_t at, int n)
+{
+    const uint32_t nothing = 0xff80ff80u;
+    Raw raw = raw_zero();
+    if (n > 0) raw = fetch(array_as_bf16(a->z), at, EIGHT);
+    if (n == EIGHT) return raw;
+    UNROLL for (int k = 0; k < EIGHT / 2; k++)
+    {
+        if (2 * k + 1 == n) raw.word[k] = (raw.word[k] & 0xffffu) | (nothing & 0xffff0000u);
+        if (2 * k >= n) raw.word[k] = nothing;
+    }
+    return raw;
+}
+
+/* Adds this thread's logits of a row of aligned bf16 numbers. */
+DEVICE Online online_half(const OnlineArgs *a, int64_t row)
+{
+    const int each = (int)blockDim.x * EIGHT, valid = (int)a->valid;
+    Online o;
+    o.top = -INFINITY, o.below = 0, o.plain = 0;
+    for (int at = (int)threadIdx.x * EIGHT; at < valid; at += each * ONLINE_AHEAD) {
+        Raw raw[ONLINE_AHEAD];
+        UNROLL for (int u = 0; u < ONLINE_AHEAD; u++)
+        {
+            const int v = at + u * each;
+            raw[u] = online_fetch(a, row * a->width + v, (int)eight_of(v, valid));
+        }
+        if (online_add_all(&o, raw)) continue;
+        UNROLL for (int u = 0; u < ONLINE_AHEAD; u++)
+        {
+            float z[EIGHT];
+            widen_any(KINDS_real, DT_bf16, &raw[u], z);
+            online_add(&o, z, EIGHT, false);
+        }
+    }
+    return o;
+}
+
+/* Adds this thread's logits of any row. */
+DEVICE Online online_any(const OnlineArgs *a, int64_t row)
 {
     const bool plain = a->pick == ONLINE_smooth;
-    const bool whole = !plain && a->z.dtype == DT_bf16 && a->z.wide;
     Online o;
     o.top = -INFINITY, o.below = 0, o.plain = 0;
     for (int64_t at = threadIdx.x * EIGHT; at < a->valid;
@@ -85,8 +135,6 @@ DEVICE Online online_part(const OnlineArgs *a, int64_t row)
             int64_t v = at + u * (int64_t)blockDim.x * EIGHT;
             raw[u] = fetch(a->z, row * a->width + v, eight_of(v, a->valid));
         }
-        const int64_t last = at + (ONLINE_AHEAD - 1) * (int64_t)blockDim.x * EIGHT;
-        if (whole && last + EIGHT <= a->valid && online_add_all(&o, raw)) continue;
         UNROLL for (int u = 0; u < ONLINE_AHEAD; u++)
         {
             int n = eight_of(at + u * (int64_t)blockDim.x * EIGHT, a->valid);
@@ -101,33 +149,50 @@ DEVICE Online online_part(const OnlineArgs *a, int64_t row)
     return o;
 }
 
-/* Returns the contribution of this rank's part of the vocabulary to the logit of the row's
- * label. */
-DEVICE float online_pick(const OnlineArgs *a, int64_t row, float plain)
+/* Returns the logit of the row's label; 0 if the label lies in another rank's part of the
+ * vocabulary. */
+DEVICE float online_logit(const OnlineArgs *a, int64_t row)
 {
     int64_t label = a->labels[row], v = label - a->start;
     if (label >= a->all) atomicMax(a->fault, a->fault_code);
-    float picked = label >= 0 && v >= 0 && v < a->valid ? read_one(a->z, row * a->width + v) : 0;
-    if (a->pick == ONLINE_smooth) picked = label < 0 ? 0 : a->keep * picked + a->each * plain;
-    return picked;
+    return label >= 0 && v >= 0 && v < a->valid ? read_one(a->z, row * a->width + v) : 0;
+}
+
+/* Computes the sums of a row. `half`: the logits are aligned bf16 numbers, and none is smoothed.
+ * The label's logit is loaded first, so that the block does not wait for it at the end. */
+DEVICE void online_row(const OnlineArgs *a, const bool half, float *held)
+{
+    const int64_t row = blockIdx.x;
+    const bool picks = a->pick != ONLINE_nothing && threadIdx.x == 0;
+    float picked = picks ? online_logit(a, row) : 0;
+    Online o = half ? online_half(a, row) : online_any(a, row);
+    float top = block_max(o.top, held), plain = o.plain;
+    float total = o.below;
+    if (o.top > -INFINITY)
+        total = half ? online_from_half(&o, top) : o.below * device_exp(o.top - top);
+    __syncthreads();
+    block_sum_two(&total, &plain, held);
+    if (threadIdx.x > 0) return;
+    if (top == -INFINITY && a->valid > 0)
+        total = NAN; /* in two passes, this would be exp(-infinity
+                        + infinity), which is NaN */
+    write_one(a->top, row, top);
+    if (a->sums) write_one(a->total, row, total);
+    if (a->pick == ONLINE_smooth)
+        picked = a->labels[row] < 0 ? 0 : a->keep * picked + a->each * plain;
+    if (picks) write_one(a->picked, row, picked);
 }
 
 KERNEL(xent_online, OnlineArgs, ONLINE_THREADS, 4)
 {
     SHARED(float, held); /* two numbers for each warp */
-    int64_t row = blockIdx.x;
-    Online o = online_part(&a, row);
-    float top = block_max(o.top, held), plain = o.plain;
-    float total = o.top == -INFINITY ? o.below : o.below * device_exp(o.top - top);
-    __syncthreads();
-    block_sum_two(&total, &plain, held);
-    if (threadIdx.x > 0) return;
-    if (top == -INFINITY && a.valid > 0)
-        total = NAN; /* in two passes, this would be exp(-infinity
-                        + infinity), which is NaN */
-    write_one(a.top, row, top);
-    if (a.sums) write_one(a.total, row, total);
-    if (a.pick != ONLINE_nothing) write_one(a.picked, row, online_pick(&a, row, plain));
+    online_row(&a, false, held);
+}
+
+KERNEL(xent_online_half, OnlineArgs, ONLINE_THREADS, 6)
+{
+    SHARED(float, held);
+    online_row(&a, true, held);
 }
 
 static bool is_pick(OpKind op)
@@ -179,6 +244,9 @@ bool cuda_xent_run(const CudaChainPart *part, uint32_t n, const CudaContext *cud
     }
     int64_t threads = ONLINE_THREADS;
     while (threads > WARP && threads * EIGHT >= 2 * p.width) threads /= 2;
-    return LAUNCH(xent_online, max->size['b'] * max->size['s'], threads,
-                  2 * MAX_WARPS * sizeof(float), p, cuda, error);
+    const int64_t rows = max->size['b'] * max->size['s'];
+    const size_t held = 2 * MAX_WARPS * sizeof(float);
+    if (array_is_bf16(p.z) && p.pick != ONLINE_smooth)
+        return LAUNCH(xent_online_half, rows, threads, held, p, cuda, error);
+    return LAUNCH(xent_online, rows, threads, held, p, cuda, error);
 }

@@ -1,13 +1,16 @@
 /* Gradients of norms for bf16 rows of common widths. A thread computes the same eight columns in
  * all rows of its block, so that its sums for dweight and dbias stay in registers. A group of
- * threads processes two rows at a time. If dx is added to existing values, each thread then has 96
- * bytes of loads under way, which is enough for the full speed of memory. */
+ * threads processes two rows at a time. While it does so, the numbers of its next two rows arrive
+ * in shared memory, where each thread reads only its own. So loads are always under way, also
+ * during the barriers for the sums over a row. */
 #include "kernels/cuda/norm/norm_grad.cuh"
+#include "kernels/cuda/product/mma.cuh"
 
 enum {
     COLUMN_THREADS = 256,
     COLUMN_BLOCKS_PER_SM = 3,
     COLUMN_ROWS = 2,   /* rows that a group of threads processes at a time */
+    COLUMN_STAGES = 2, /* such pairs of rows in shared memory */
     COLUMN_VALUES = 4, /* values that are summed over the threads of a row: two for each of these
                           rows */
     /* numbers of shared memory that column_sums needs */
@@ -16,46 +19,63 @@ enum {
                         the same bits */
 };
 
-/* This thread's columns of one row, as they were loaded. */
+/* What a thread keeps in shared memory: its weights, and for each row dy, x, and the earlier dx. */
+enum { KEPT_dy, KEPT_x, KEPT_old, KEPT_OF_ROW };
+enum { KEPT_ALL = 1 + COLUMN_STAGES * COLUMN_ROWS * KEPT_OF_ROW };
+
+/* Returns the place of eight bf16 numbers of this thread in row j of a stage. `kept` begins with
+ * the weights of all threads. */
+DEVICE uint4 *column_slot(uint4 *kept, int stage, int j, int which)
+{
+    const int slot = 1 + (stage * COLUMN_ROWS + j) * KEPT_OF_ROW + which;
+    return kept + slot * (int)blockDim.x + (int)threadIdx.x;
+}
+
+DEVICE Raw column_raw(const uint4 *slot)
+{
+    const uint4 four = *ALIGNED(const uint4, slot);
+    Raw raw = raw_zero();
+    raw.word[0] = four.x, raw.word[1] = four.y, raw.word[2] = four.z, raw.word[3] = four.w;
+    return raw;
+}
+
+/* Statistics of a row: mean, and 1 / deviation. */
 typedef struct Column {
-    Raw dy, x, old;
     float mean, r;
 } Column;
 
-DEVICE Column column_load(const NormGradArgs *a, const bool centred, int row, int column, bool own)
+DEVICE void column_copy(uint4 *slot, Array x, int64_t at, bool real)
 {
-    const Array dy = array_as_bf16(a->dy), x = array_as_bf16(a->x);
-    const bool real = row < (int)a->rows.n;
-    const int64_t at = (int64_t)row * (int)a->rows.width + column;
-    const int n = real && own ? EIGHT : 0;
+    copy_start(shared_of(slot), x.at + at * (int)sizeof(uint16_t), real);
+}
+
+/* Starts to copy this thread's columns of a row to a stage, zeros if the row or the columns do not
+ * exist. Returns the row's statistics. */
+DEVICE Column column_start(const NormGradArgs *a, const bool centred, int row, int column, bool own,
+                           uint4 *kept, int stage, int j)
+{
+    const bool exists = row < (int)a->rows.n, real = exists && own;
+    const int64_t at = real ? (int64_t)row * (int)a->rows.width + column : 0;
     Column c;
-    c.dy = fetch(dy, at, n), c.x = fetch(x, at, n), c.old = raw_zero();
-    if (a->accumulate) c.old = fetch(array_as_bf16(a->dx), at, n);
-    c.r = real ? ((const float *)a->r.at)[row] : 0;
-    c.mean = real && centred ? ((const float *)a->mean.at)[row] : 0;
+    column_copy(column_slot(kept, stage, j, KEPT_dy), a->dy, at, real);
+    column_copy(column_slot(kept, stage, j, KEPT_x), a->x, at, real);
+    if (a->accumulate) column_copy(column_slot(kept, stage, j, KEPT_old), a->dx, at, real);
+    c.r = exists ? ((const float *)a->r.at)[row] : 0;
+    c.mean = exists && centred ? ((const float *)a->mean.at)[row] : 0;
     return c;
 }
 
-/* Keeps the thread's weights in shared memory, to save registers. */
-DEVICE void column_keep(Raw weight, uint4 *kept)
-{
-    uint4 four;
-    four.x = weight.word[0], four.y = weight.word[1];
-    four.z = weight.word[2], four.w = weight.word[3];
-    *ALIGNED(uint4, kept) = four;
-}
-
 /* Computes for eight columns: dy in fp32, g = dy * weight, away = x - mean. */
-DEVICE void column_slopes(const Column *c, const uint4 *kept, float dy[EIGHT], float g[EIGHT],
-                          float away[EIGHT])
+DEVICE void column_slopes(const Column *c, uint4 *kept, int stage, int j, float dy[EIGHT],
+                          float g[EIGHT], float away[EIGHT])
 {
-    const uint4 four = *ALIGNED(const uint4, kept);
     float weight[EIGHT];
-    Raw raw = raw_zero();
-    raw.word[0] = four.x, raw.word[1] = four.y, raw.word[2] = four.z, raw.word[3] = four.w;
-    widen_any(KINDS_real, DT_bf16, &raw, weight);
-    widen_any(KINDS_real, DT_bf16, &c->dy, dy);
-    widen_any(KINDS_real, DT_bf16, &c->x, away);
+    const Raw raw[] = {column_raw(kept + threadIdx.x),
+                       column_raw(column_slot(kept, stage, j, KEPT_dy)),
+                       column_raw(column_slot(kept, stage, j, KEPT_x))};
+    widen_any(KINDS_real, DT_bf16, &raw[0], weight);
+    widen_any(KINDS_real, DT_bf16, &raw[1], dy);
+    widen_any(KINDS_real, DT_bf16, &raw[2], away);
     UNROLL for (int k = 0; k < EIGHT; k++)
     {
         g[k] = dy[k] * weight[k];
@@ -65,11 +85,11 @@ DEVICE void column_slopes(const Column *c, const uint4 *kept, float dy[EIGHT], f
 
 /* Adds one row to the sums of this thread's columns. `by` gets this thread's part of two sums over
  * the row: of g, and of g * away. */
-DEVICE void column_add(const Column *c, const bool centred, const uint4 *weight,
+DEVICE void column_add(const Column *c, const bool centred, uint4 *kept, int stage, int j,
                        float dweight[EIGHT], float dbias[EIGHT], float by[2])
 {
     float dy[EIGHT], g[EIGHT], away[EIGHT];
-    column_slopes(c, weight, dy, g, away);
+    column_slopes(c, kept, stage, j, dy, g, away);
     by[0] = by[1] = 0;
     UNROLL for (int k = 0; k < EIGHT; k++)
     {
@@ -79,33 +99,22 @@ DEVICE void column_add(const Column *c, const bool centred, const uint4 *weight,
     }
 }
 
-/* Makes the compiler forget the numbers that it widened for the first pass. Otherwise it would keep
- * them until the second pass, in four times as many registers. */
-DEVICE void column_forget(Column *c)
-{
-#ifdef __CUDACC__
-    UNROLL for (int i = 0; i < EIGHT / 2;
-                i++) asm volatile("" : "+r"(c->dy.word[i]), "+r"(c->x.word[i]));
-#else
-    (void)c;
-#endif
-}
-
 /* Writes dx of this thread's columns. `means` has the means of g, and of g times the normalised
  * input. Returns the largest magnitude that it writes. */
 DEVICE uint32_t column_write(const NormGradArgs *a, const Column *c, const bool centred,
-                             const uint4 *weight, int64_t at, const float means[2])
+                             uint4 *kept, int stage, int j, int64_t at, const float means[2])
 {
     const float least = c->r * means[0], slope = -c->r * c->r * means[1];
     float dy[EIGHT], g[EIGHT], away[EIGHT], dx[EIGHT], old[EIGHT];
-    column_slopes(c, weight, dy, g, away);
+    column_slopes(c, kept, stage, j, dy, g, away);
     UNROLL for (int k = 0; k < EIGHT; k++)
     {
         dx[k] = centred ? fmaf(g[k], c->r, -least) : g[k] * c->r;
         dx[k] = fmaf(away[k], slope, dx[k]);
     }
     if (a->accumulate) {
-        widen_any(KINDS_real, DT_bf16, &c->old, old);
+        const Raw raw = column_raw(column_slot(kept, stage, j, KEPT_old));
+        widen_any(KINDS_real, DT_bf16, &raw, old);
         UNROLL for (int k = 0; k < EIGHT; k++) dx[k] = old[k] + dx[k];
     }
     store(array_as_bf16(a->dx), at, EIGHT, dx);
@@ -168,43 +177,63 @@ DEVICE void column_finish(const NormGradArgs *a, const bool centred, int per_row
     }
 }
 
+/* Computes two rows, whose numbers lie in `stage`. */
+DEVICE void column_rows(const NormGradArgs *a, const bool centred, const bool finds, int row,
+                        const Column c[COLUMN_ROWS], uint4 *kept, int stage, float *held,
+                        float dweight[EIGHT], float dbias[EIGHT])
+{
+    const int per_row = a->rows.lanes, column = (int)threadIdx.x % per_row * EIGHT;
+    const bool own = column < a->rows.width;
+    const float width = (float)a->rows.width;
+    float value[COLUMN_VALUES];
+    UNROLL for (int j = 0; j < COLUMN_ROWS; j++)
+    {
+        float by[2];
+        column_add(&c[j], centred, kept, stage, j, dweight, dbias, by);
+        value[j] = by[1], value[COLUMN_ROWS + j] = by[0];
+    }
+    column_sums(centred ? COLUMN_VALUES : COLUMN_ROWS, per_row, value,
+                held + stage * (HELD_VALUES / 2));
+    UNROLL for (int j = 0; j < COLUMN_ROWS; j++)
+    {
+        const float means[2] = {value[COLUMN_ROWS + j] / width, value[j] * c[j].r / width};
+        const int64_t at = (int64_t)(row + j) * (int)a->rows.width + column;
+        uint32_t most = 0;
+        if (own && row + j < (int)a->rows.n)
+            most = column_write(a, &c[j], centred, kept, stage, j, at, means);
+        if (finds) column_raise(a, row + j, most);
+    }
+}
+
 /* Computes the rows of a block. `finds`: it also finds the largest magnitudes of dx. */
 DEVICE void column_block(const NormGradArgs *a, const bool centred, const bool finds, float *held)
 {
     const int per_row = a->rows.lanes, groups = (int)blockDim.x / per_row;
     const int group = (int)threadIdx.x / per_row, column = (int)threadIdx.x % per_row * EIGHT;
     const bool own = column < a->rows.width;
-    const int each = groups * COLUMN_ROWS, n = (int)a->rows.n;
-    const float width = (float)a->rows.width;
+    const int n = (int)a->rows.n, step = (int)gridDim.x * groups * COLUMN_ROWS;
+    uint4 *const kept = ALIGNED(uint4, held + HELD_VALUES);
     float dweight[EIGHT], dbias[EIGHT];
-    int turn = 0;
-    uint4 *const weight = ALIGNED(uint4, held + HELD_VALUES) + threadIdx.x;
-    column_keep(fetch(array_as_bf16(a->weight), column, own ? EIGHT : 0), weight);
+    Column next[COLUMN_ROWS];
+    int row = ((int)blockIdx.x * groups + group) * COLUMN_ROWS, stage = 0;
     UNROLL for (int k = 0; k < EIGHT; k++) dweight[k] = dbias[k] = 0;
-    for (int first = (int)blockIdx.x * each; first < n; first += (int)gridDim.x * each) {
-        const int row = first + group * COLUMN_ROWS;
+    column_copy(kept + threadIdx.x, a->weight, own ? column : 0, own);
+    UNROLL for (int j = 0; j < COLUMN_ROWS; j++) next[j] =
+        column_start(a, centred, row + j, column, own, kept, 0, j);
+    copies_commit();
+    for (int first = (int)blockIdx.x * groups * COLUMN_ROWS; first < n; first += step) {
         Column c[COLUMN_ROWS];
-        float by[COLUMN_ROWS][2], value[COLUMN_VALUES];
-        UNROLL for (int j = 0; j < COLUMN_ROWS; j++) c[j] =
-            column_load(a, centred, row + j, column, own);
         UNROLL for (int j = 0; j < COLUMN_ROWS; j++)
         {
-            column_add(&c[j], centred, weight, dweight, dbias, by[j]);
-            value[j] = by[j][1], value[COLUMN_ROWS + j] = by[j][0];
+            c[j] = next[j];
+            next[j] = column_start(a, centred, row + step + j, column, own, kept, 1 - stage, j);
         }
-        column_sums(centred ? COLUMN_VALUES : COLUMN_ROWS, per_row, value,
-                    held + turn * (HELD_VALUES / 2));
-        turn = 1 - turn;
-        UNROLL for (int j = 0; j < COLUMN_ROWS; j++)
-        {
-            const float means[2] = {value[COLUMN_ROWS + j] / width, value[j] * c[j].r / width};
-            const int64_t at = (int64_t)(row + j) * (int)a->rows.width + column;
-            uint32_t most = 0;
-            column_forget(&c[j]);
-            if (own && row + j < n) most = column_write(a, &c[j], centred, weight, at, means);
-            if (finds) column_raise(a, row + j, most);
-        }
+        copies_commit();
+        copies_wait(1);
+        column_rows(a, centred, finds, row, c, kept, stage, held, dweight, dbias);
+        row += step, stage = 1 - stage;
     }
+    copies_wait(0);
     column_finish(a, centred, per_row, own, dweight, dbias, held);
 }
 
@@ -265,7 +294,7 @@ bool norm_grad_columns(NormGradArgs p, const CudaContext *cuda, CudaError *error
     const int64_t parts = norm_grad_column_parts(p.rows.n, p.rows.width);
     const uint64_t sums = (uint64_t)(groups * p.sums * EIGHT * (per_row + 4));
     const uint64_t held =
-        HELD_VALUES * sizeof(float) + (uint64_t)(groups * per_row) * sizeof(uint4);
+        HELD_VALUES * sizeof(float) + (uint64_t)(groups * per_row) * KEPT_ALL * sizeof(uint4);
     const uint64_t bytes = sums * sizeof(float) > held ? sums * sizeof(float) : held;
     if (p.amax.of == AMAX_rows &&
         !device_zero(p.amax.out, (uint64_t)p.rows.n * sizeof(float), cuda, error))
