@@ -5,10 +5,12 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "planner/base/str.h"
 #include "planner/ir/graph.h"
+#include "tests/support/plans/tiny.h"
 
 static int setup(void **state)
 {
@@ -147,6 +149,39 @@ static void prints(void **state)
                         "  split {tp:n}  model.lua:3\n");
 }
 
+/* A tensor stored by groups lists the sizes of its segments, which fill its dimension. */
+static void prints_the_order_of_segments(void **state)
+{
+    Diag d = diag_in(*state);
+    Tiny t = tiny_default();
+    t.fused = true, t.tp = 2, t.groups = 4, t.repeat = 2;
+    const Plan *plan = tiny_plan(&t, false, *state, &d);
+    assert_non_null(plan);
+    Str out = str_in(*state);
+    graph_print(&plan->graph, &plan->mesh, &out);
+    uint32_t n_ordered = 0;
+    for (TensorId p = 1; p < plan->graph.tensors.n; p++) {
+        const Tensor *at = &plan->graph.tensors.at[p];
+        if (at->role != ROLE_param || !at->order) continue;
+        const char *line = strstr(str_text(&out), arena_print(*state, "%%%u %s ", p, at->name));
+        assert_non_null(line);
+        line = strstr(line, " segments ");
+        assert_non_null(line);
+        line += strlen(" segments ");
+        int64_t sum = 0;
+        for (char *end = NULL; *line != ' '; line = *end == ',' ? end + 1 : end) {
+            const int64_t size = strtoll(line, &end, 10);
+            assert_true(end > line && size > 0);
+            sum += size;
+        }
+        int64_t features = 1; /* of a group */
+        for (int k = at->order_dim + 1; k < at->n_dims; k++) features *= at->dim[k];
+        assert_int_equal(sum, features);
+        n_ordered++;
+    }
+    assert_true(n_ordered == t.layers);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -156,6 +191,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(producer_is_the_first, setup, teardown),
         cmocka_unit_test_setup_teardown(attributes_are_interned, setup, teardown),
         cmocka_unit_test_setup_teardown(prints, setup, teardown),
+        cmocka_unit_test_setup_teardown(prints_the_order_of_segments, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

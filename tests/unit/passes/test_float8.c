@@ -455,6 +455,22 @@ static bool maxima_along_the_other_index(Case *c, NodeId id)
 }
 
 /* The graph itself may be wrong, and the program would follow it. */
+/* Each dtype of fsdp2.mp alone contradicts float8{}. */
+static void every_policy_is_refused(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 4; i++) {
+        Diag d = diag_in(arena);
+        Tiny t = with(FLOAT8_tensorwise);
+        t.dim = 32, t.hidden = 32, t.head_dim = 16, t.dp_shard = 2;
+        if (i == 1) t.fsdp2.mp.param = DT_bf16;
+        if (i == 2) t.fsdp2.mp.reduce = DT_f32;
+        if (i == 3) t.fsdp2.mp.output = DT_bf16;
+        assert_int_equal(tiny_plan(&t, false, arena, &d) != NULL, i == 0);
+        if (i > 0) says(&d, "fsdp2-conflict", "fsdp2.mp does not work with float8{}");
+    }
+}
+
 static void scales_that_do_not_fit(void **state)
 {
     (void)state;
@@ -552,6 +568,7 @@ int main(void)
         TEST(what_is_saved),
         TEST(maximum_not_reduced),
         TEST(order),
+        TEST(every_policy_is_refused),
         TEST(scales_that_do_not_fit),
         TEST(gathers_bytes),
         TEST(gathered_wrongly),

@@ -206,6 +206,21 @@ static void same_micro_batch_twice(void **state)
 
 /* ---- order ---- */
 
+/* A report names the micro-batch of the value that is there, and of the value that should be. */
+static void value_of_another_micro_batch(void **state)
+{
+    (void)state;
+    Spoiled c = spoiled_sharded();
+    Instr *silu = &c.p->code.at[spoiled_find(&c, OP_silu, STREAM_compute, PHASE_forward, 1)];
+    const Graph *g = &c.plan->graph;
+    const char *name = g->tensors.at[g->nodes.at[silu->origin].in[0]].name;
+    silu->microbatch = 0;
+    spoiled_rejected(
+        &c, "verify-layout",
+        arena_print(c.arena, "input 0 should be %s of micro-batch 0, but is %s of micro-batch 1",
+                    name, name));
+}
+
 static void gather_without_wait(void **state)
 {
     (void)state;
@@ -330,6 +345,7 @@ int main(void)
         cmocka_unit_test(states_exchanged),
         cmocka_unit_test(recomputation_draws_samples),
         cmocka_unit_test(same_micro_batch_twice),
+        cmocka_unit_test(value_of_another_micro_batch),
         cmocka_unit_test(gather_without_wait),
         cmocka_unit_test(weights_never_gathered),
         cmocka_unit_test(memory_reused_too_early),

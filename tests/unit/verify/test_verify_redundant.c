@@ -39,14 +39,12 @@ static Plan *gathered_again(const Plan *plan, Arena *arena)
     return NULL;
 }
 
-static void each_redundant_communication_is_told(void **state)
+/* Repeats the first gather of a model up to MOST times. */
+static void check(const Tiny *t)
 {
-    (void)state;
     Arena *arena = arena_new();
-    Tiny t = tiny_default();
-    t.layers = 2, t.dp_shard = 2;
     Diag d = diag_in(arena);
-    const Plan *plan = tiny_plan(&t, false, arena, &d);
+    const Plan *plan = tiny_plan(t, false, arena, &d);
     assert_non_null(plan);
     for (uint32_t n = 0; n <= MOST; n++) {
         if (n > 0) plan = gathered_again(plan, arena);
@@ -74,8 +72,29 @@ static void each_redundant_communication_is_told(void **state)
     arena_free(arena);
 }
 
+/* A gathered unit lies in a buffer with views for its weights. */
+static void each_redundant_communication_is_told(void **state)
+{
+    (void)state;
+    Tiny t = tiny_default();
+    t.layers = 2, t.dp_shard = 2;
+    check(&t);
+}
+
+/* A gathered activation has a buffer of its own, which the proofs look at as a whole. */
+static void also_of_activations(void **state)
+{
+    (void)state;
+    Tiny t = tiny_default();
+    t.layers = 2, t.tp = 2, t.tp_options.sequence = true;
+    check(&t);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_redundant_communication_is_told)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_redundant_communication_is_told),
+        cmocka_unit_test(also_of_activations),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
