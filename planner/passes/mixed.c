@@ -68,7 +68,6 @@ static TensorId add_cast(Mixed *m, TensorId from, DType to, ModuleId module, con
     TensorId out = graph_tensor(m->g, arena, name, ROLE_activation, to, t.n_dims, t.dim, at->loc);
     m->g->tensors.at[out].module = module;
     NodeId id = graph_node(m->g, arena, OP_cast, &from, 1, &out, 1, NULL, module, at->loc);
-    m->g->nodes.at[id].layer = at->layer;
     m->g->nodes.at[id].stage = at->stage;
     return out;
 }

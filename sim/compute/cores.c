@@ -129,7 +129,6 @@ static uint32_t add_task(Cores *c, uint32_t side, uint32_t id, Ps work, Ps now)
     Task *task = &c->tasks.at[t];
     task->transfer = side == 1;
     task->id = id;
-    task->since = now;
     task->left = (double)work;
     task->speed = 0; /* computed when the instant ends */
     task->version++;

@@ -346,6 +346,13 @@ static const struct {
     {"tensor 1 name=\"\\x00\"\n", 2, "escape"},
     {"node 1 frobnicate\n", 2, "unknown op"},
     {"node 1 linear in=1,2\n", 0, "unknown input"},
+    /* the first number behind the last element */
+    {"node 1 silu out=1\n", 0, "unknown output"},
+    {"tensor 1 name=\"x\"\nnode 1 silu in=1 out=2\n", 0, "unknown output"},
+    {"node 1 silu module=1\n", 0, "unknown module"},
+    {"node 1 silu attrs=1\n", 0, "unknown attributes"},
+    {"node 1 silu forward=2\n", 0, "unknown forward node"},
+    {"graph loss=1\n", 0, "unknown loss"},
     {"node 1 linear in=1,2,3,4,5,6,7,8,9\n", 2, "too many numbers"},
     {"module 1 path=\"a\" parent=2\nmodule 2 path=\"b\" parent=1\n", 0, "own ancestor"},
     {"%1 f32 input\n", 2, "outside a program"},

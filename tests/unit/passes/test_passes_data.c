@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "tests/support/compiled.h"
+#include "tests/support/plans/tiny.h"
 
 static void fsdp2_counts(void **state)
 {
@@ -264,6 +265,31 @@ static void hsdp_counts(void **state)
                      4 * padded_elements(plan) / 2);
 }
 
+/* fsdp2.mp casts what enters and what leaves a unit. Each cast belongs to the layer of its module,
+ * because the nodes of a layer must follow each other. */
+static void casts_belong_to_layers(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Tiny t = tiny_default();
+    t.layers = 3, t.dp_shard = 2;
+    t.fsdp2.mp.param = DT_bf16, t.fsdp2.mp.output = DT_f32;
+    t.fsdp2.mp.cast_forward_inputs = true;
+    const Plan *plan = tiny_plan(&t, false, arena, &d);
+    assert_non_null(plan);
+    const Graph *g = &plan->graph;
+    uint32_t n_casts = 0;
+    for (NodeId id = 1; id <= g->n_forward; id++) {
+        const Node *n = &g->nodes.at[id];
+        if (n->op != OP_cast || !n->module) continue;
+        assert_int_equal(n->layer, g->modules.at[n->module].layer);
+        n_casts += n->layer > 0;
+    }
+    assert_true(n_casts > t.layers);
+    arena_free(arena);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, compile_setup, compile_teardown)
@@ -271,6 +297,7 @@ int main(void)
                                        TEST(what_stays_gathered),
                                        TEST(kept_for_the_step),
                                        TEST(mixed_precision_policy),
+                                       TEST(casts_belong_to_layers),
                                        TEST(data_passes_without_ranks),
                                        TEST(reshard_to_a_part),
                                        TEST(zero_counts),

@@ -204,6 +204,17 @@ static void same_micro_batch_twice(void **state)
     spoiled_rejected(&c, "verify-layout", "tokens");
 }
 
+/* The mark of packed buffers belongs to the op pack. Without a report, the values of such an output
+ * would be looked at no more. */
+static void output_marked_as_packed(void **state)
+{
+    (void)state;
+    Spoiled c = spoiled_sharded();
+    const Instr *silu = &c.p->code.at[spoiled_find(&c, OP_silu, STREAM_compute, PHASE_forward, 0)];
+    c.p->buffers.at[program_arg(c.p, silu, 1)].packed = true;
+    spoiled_rejected(&c, "verify-layout", "output 0 is marked as packed");
+}
+
 /* ---- order ---- */
 
 /* A report names the micro-batch of the value that is there, and of the value that should be. */
@@ -345,6 +356,7 @@ int main(void)
         cmocka_unit_test(states_exchanged),
         cmocka_unit_test(recomputation_draws_samples),
         cmocka_unit_test(same_micro_batch_twice),
+        cmocka_unit_test(output_marked_as_packed),
         cmocka_unit_test(value_of_another_micro_batch),
         cmocka_unit_test(gather_without_wait),
         cmocka_unit_test(weights_never_gathered),
