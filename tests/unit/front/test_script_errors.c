@@ -216,6 +216,8 @@ static void settings_fit_the_plan(void **state)
          "there is no 'layers' in the model's config\n"},
         {"model = { config = { 5, 6 }, build = print }", "model.3=1",
          "  hint: its entries are numbered 1 to 2\n"},
+        {"model = { config = { 5 }, build = print }", "model.3=1",
+         "  hint: its entries are numbered 1 to 1\n"},
         {"model = tiny", "parallel=tp",
          "error[unknown-key]: parallel is a list of passes, so it cannot be set as a whole"},
         {"model = tiny", "parallel.tpp.sequence=true", "the plan's parallel list has no 'tpp'"},

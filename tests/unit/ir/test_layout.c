@@ -187,6 +187,13 @@ static void shapes_tile(void **state)
     assert_int_equal(shape_parts(&both, &m, 0), 6);
     assert_int_equal(shape_part(&both, &m, 0, 5), 3); /* rank 5: dp_shard 1, cp 0, tp 1 */
     assert_int_equal(shape_start(&both, &m, &deals, 0, 5), 6);
+    /* a dimension that no axis splits is whole on each rank, also with a deal */
+    const Shape whole = {.n_dims = 1, .dim = {32}, .deal = {deal_zigzag(&deals, *state, 32, 4)}};
+    for (Rank r = 0; r < m.n_ranks; r++) {
+        assert_int_equal(shape_start(&whole, &m, &deals, 0, r), 0);
+        assert_int_equal(shape_valid(&whole, &m, &deals, 0, r), 32);
+        assert_int_equal(shape_local_dim(&whole, &m, &deals, 0), 32);
+    }
     assert_false(shape_equal(&s, &both));
     assert_true(shape_equal(&s, &s));
     Shape scalar = {.n_dims = 0};

@@ -353,6 +353,18 @@ static void fused_heads_beside_a_ring(void **state)
     }
 }
 
+/* All layers have the same heads, so heads that cannot be divided are reported once. */
+static void heads_are_reported_once(void **state)
+{
+    (void)state;
+    Diag d = diag_in(arena);
+    Tiny t = tiny_context();
+    t.layers = 3, t.groups = 3;
+    assert_null(tiny_plan(&t, false, arena, &d));
+    assert_int_equal(d.n_errors, 1);
+    assert_string_equal(d.items.at[0].rule, "divides-heads");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -378,6 +390,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(fused_heads_beside_a_ring, test_arena_setup,
                                         test_arena_teardown),
         cmocka_unit_test_setup_teardown(keys_of_each_hop, test_arena_setup, test_arena_teardown),
+        cmocka_unit_test_setup_teardown(heads_are_reported_once, test_arena_setup,
+                                        test_arena_teardown),
     };
     return cmocka_run_group_tests_name("context", tests, NULL, NULL);
 }
