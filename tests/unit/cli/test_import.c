@@ -14,6 +14,15 @@
 #include "planner/base/rng.h"
 #include "store/db.h"
 #include "tests/support/command.h"
+#include "tests/support/slowest.h"
+
+static Slowest slowest; /* among damaged and foreign files */
+
+static void in_time(const char *name, double cpu_s)
+{
+    if (!slowest_note(&slowest, name, cpu_s))
+        fail_msg("%s takes %g s of processor time", name, cpu_s);
+}
 
 typedef struct Draws {
     uint64_t seed, n;
@@ -91,7 +100,9 @@ static void damaged_text(void **state)
         Arena *own = arena_new();
         Diag d = diag_in(own);
         NcclTestText text;
+        const double before_s = slowest_own_s();
         bool fine = nccl_tests_read(path, own, &text, &d);
+        in_time("damaged text of nccl-tests", slowest_own_s() - before_s);
         assert_int_equal(d.n_errors, fine ? 0 : 1);
         refused += !fine;
         for (uint32_t k = 0; fine && k < text.rows.n; k++)
@@ -190,7 +201,9 @@ static void damaged_traces(void **state)
         Arena *own = arena_new();
         Diag d = diag_in(own);
         ImportSink *sink = sink_new(own);
+        const double before_s = slowest_own_s();
         bool fine = chrome_trace_read(path, sink, &d);
+        in_time("a damaged trace", slowest_own_s() - before_s);
         assert_int_equal(d.n_errors, fine ? 0 : 1);
         meet_all(sink);
         for (uint32_t k = 0; k < sink->all.n; k++)
@@ -338,6 +351,7 @@ static void a_schema_that_never_ends_is_refused(void **state)
     assert_non_null(db);
     db_close(db);
     CommandResult r = COMMAND(arena, 60, "import", path, "--dry-run");
+    in_time("a view without end", r.cpu_s);
     assert_int_equal(r.exit_code, 3);
     if (!strstr(r.err, "import-syntax") || !strstr(r.err, "NVTX_EVENTS is a view"))
         fail_msg("%s", r.err);
@@ -497,5 +511,7 @@ int main(void)
         cmocka_unit_test(a_long_trace_in_little_memory),
         cmocka_unit_test(imported_collectives_are_used),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    slowest_print(&slowest, "foreign files");
+    return failed;
 }
