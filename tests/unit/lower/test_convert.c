@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include "planner/ir/layout/halo.h"
+#include "planner/ir/layout/stride.h"
 #include "planner/lower/compile.h"
 #include "planner/lower/lower.h"
 #include "tests/support/plans/plans.h"
@@ -112,8 +114,35 @@ static void parts_nest_at_every_step(void **state)
     arena_free(arena);
 }
 
+/* A value is apart from the others if its rows lie in strides and it has no halo. */
+static void values_in_strides_are_apart(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Graph g;
+    graph_init(&g, arena);
+    const Lower l = {.g = &g};
+    static const Interval held[] = {{0, 7}, {5, 12}};
+    const DealId ceil = deal_ceil(&g.deals, arena, 11, 2),
+                 strided = deal_strided(&g.deals, arena, 12, 2, 2),
+                 halo = deal_around(&g.deals, arena, DEAL_halo, 12, 2, held);
+    const struct {
+        DealId deal[2];
+        bool apart;
+    } cases[] = {{{0, 0}, false},         {{ceil, 0}, false},      {{0, halo}, false},
+                 {{strided, 0}, true},    {{ceil, strided}, true}, {{strided, halo}, false},
+                 {{halo, strided}, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const Shape s = {
+            .n_dims = 2, .dim = {12, 12}, .deal = {cases[i].deal[0], cases[i].deal[1]}};
+        assert_int_equal(lower_shape_is_apart(&l, &s), cases[i].apart);
+    }
+    arena_free(arena);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(parts_nest_at_every_step)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(parts_nest_at_every_step),
+                                       cmocka_unit_test(values_in_strides_are_apart)};
     return cmocka_run_group_tests_name("convert", tests, NULL, NULL);
 }

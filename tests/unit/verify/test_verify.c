@@ -215,6 +215,29 @@ static void output_marked_as_packed(void **state)
     spoiled_rejected(&c, "verify-layout", "output 0 is marked as packed");
 }
 
+/* The gradients of two parameters with equally many elements, but other shapes, have exchanged
+ * their places in the unit. */
+static void gradients_in_places_of_others(void **state)
+{
+    (void)state;
+    const Tiny t = tiny_default();
+    Spoiled c = spoiled_of(&t, false);
+    Buffer *first = c.p->buffers.at, *end = first + c.p->buffers.n, *other = end;
+    for (first++; first < end; first++) {
+        if (!first->parent || c.p->buffers.at[first->parent].category != CATEGORY_gradient)
+            continue;
+        for (other = first + 1; other < end; other++)
+            if (other->parent == first->parent && other->bytes == first->bytes &&
+                other->shape != first->shape)
+                break;
+        if (other < end) break;
+    }
+    assert_true(first < end);
+    const uint64_t was = first->offset;
+    first->offset = other->offset, other->offset = was;
+    spoiled_rejected(&c, "verify-layout", "does not have the layout of its parameter");
+}
+
 /* ---- order ---- */
 
 /* A report names the micro-batch of the value that is there, and of the value that should be. */
@@ -357,6 +380,7 @@ int main(void)
         cmocka_unit_test(recomputation_draws_samples),
         cmocka_unit_test(same_micro_batch_twice),
         cmocka_unit_test(output_marked_as_packed),
+        cmocka_unit_test(gradients_in_places_of_others),
         cmocka_unit_test(value_of_another_micro_batch),
         cmocka_unit_test(gather_without_wait),
         cmocka_unit_test(weights_never_gathered),
