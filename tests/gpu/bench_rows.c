@@ -323,6 +323,7 @@ static int place(const Row *row, char *at[SETS][TENSORS])
             if (t->fill == FILL_ids) fill_ids(at[s][i], tensor_bytes(t) / sizeof(int32_t));
             if (t->fill == FILL_ones) fill_ones(at[s][i], tensor_bytes(t) / sizeof(double));
         }
+    CHECK(cudaDeviceSynchronize, ()); /* the stream of the kernels does not wait for copies */
     return sets;
 }
 
@@ -495,6 +496,5 @@ int main(int argc, char **argv)
     open_bench(grid);
     time_copy();
     for (int i = 0; i < N_ROWS; i++) time_row(&rows[i]);
-    CHECK(cudaDeviceSynchronize, ());
     return 0;
 }
