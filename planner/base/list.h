@@ -33,6 +33,11 @@
 /* Gives index 0 of an empty list to a zeroed element that stands for "none". */
 #define list_reserve_none(arena, list) ((void)((list)->n == 0 ? list_add(arena, list) : 0))
 
+/* Makes room for `more` elements behind the list's last one. */
+#define list_reserve(arena, list, more)                                                            \
+    ((list)->at =                                                                                  \
+         list_grow((arena), (list)->at, (list)->n, &(list)->room, more, sizeof *(list)->at))
+
 /* Returns an array that starts with the first n elements of `at` and then has room for `more`
  * elements. The new room is not initialised. Sets *room to the number of elements that fit. */
 void *list_grow(Arena *arena, void *at, uint32_t n, uint32_t *room, uint32_t more, size_t size);

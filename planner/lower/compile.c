@@ -92,9 +92,13 @@ static void *copy_of(const Job *job, const void *at, uint32_t n, size_t size)
     return copy;
 }
 
-static Snapshot snapshot_take(const Job *job)
+/* Returns the graph before a pass. The last check has stored it already, unless an error has been
+ * found or no check has run yet. */
+static Snapshot snapshot_take(const Job *job, const CheckedGraph *checked, bool failed)
 {
     const Graph *g = &job->plan->graph;
+    if (!failed && checked->tensors.n > 0)
+        return (Snapshot){*g, checked->tensors.at, checked->nodes.at, checked->units.at};
     return (Snapshot){.graph = *g,
                       .tensors = copy_of(job, g->tensors.at, g->tensors.n, sizeof *g->tensors.at),
                       .nodes = copy_of(job, g->nodes.at, g->nodes.n, sizeof *g->nodes.at),
@@ -126,7 +130,7 @@ static bool run_pass(Job *job, CheckedGraph *checked, const Pass *pass, bool fai
 {
     uint32_t before = job->diag->n_errors;
     Snapshot snapshot = {.tensors = NULL};
-    if (reports(pass)) snapshot = snapshot_take(job);
+    if (reports(pass)) snapshot = snapshot_take(job, checked, failed);
     bool ok = pass->spec ? pass->spec->run(job) : pass->run(job), sound = true;
     assert(ok || job->diag->n_errors > before);
     if (ok && !failed) {

@@ -210,19 +210,15 @@ static void add_code(Expander *e, Pc first, Pc end, uint32_t periods)
     for (Pc pc = first; pc < end; pc++) add_instr(e, pc, periods, &launch, &fuse);
 }
 
-#define RESERVE(arena, list, wanted)                                                               \
-    (list)->at =                                                                                   \
-        list_grow((arena), (list)->at, (list)->n, &(list)->room, wanted, sizeof *(list)->at)
-
 /* Allocates memory for the whole program at once, because a list that grows is copied each time. */
 static void reserve(Expander *e)
 {
     const Program *p = e->from;
     const Instr *a = &p->code.at[e->a], *b = &p->code.at[e->b];
-    RESERVE(e->arena, &e->to->code, p->code.n + e->more * e->length);
-    RESERVE(e->arena, &e->to->buffers, p->buffers.n + e->more * e->n_made);
-    RESERVE(e->arena, &e->to->args, p->args.n + e->more * (b->args.first - a->args.first));
-    RESERVE(e->arena, &e->to->after, p->after.n + e->more * (b->after.first - a->after.first));
+    list_reserve(e->arena, &e->to->code, p->code.n + e->more * e->length);
+    list_reserve(e->arena, &e->to->buffers, p->buffers.n + e->more * e->n_made);
+    list_reserve(e->arena, &e->to->args, p->args.n + e->more * (b->args.first - a->args.first));
+    list_reserve(e->arena, &e->to->after, p->after.n + e->more * (b->after.first - a->after.first));
 }
 
 static bool expand(Expander *e)

@@ -229,10 +229,6 @@ static void lower_program(Lower *l)
     lower_update(l);
 }
 
-#define RESERVE(arena, list, wanted)                                                               \
-    (list)->at =                                                                                   \
-        list_grow((arena), (list)->at, (list)->n, &(list)->room, wanted, sizeof *(list)->at)
-
 /* Allocates memory for a program as long as `before`, the program of the previous stage. If
  * `before` is NULL, allocates two instructions for each node and micro-batch. Without this, lists
  * would be copied each time they grow; unused memory costs nothing. */
@@ -244,12 +240,12 @@ static void reserve(Lower *l, const Program *before)
     if (before != NULL) like = *before;
     const uint32_t code = like.code.n + like.code.n / 16;
     const uint32_t buffers = like.buffers.n + like.buffers.n / 16;
-    RESERVE(l->arena, &l->p->code, code);
-    RESERVE(l->arena, &l->p->args, like.args.n + like.args.n / 16);
-    RESERVE(l->arena, &l->p->after, like.after.n + like.after.n / 16);
-    RESERVE(l->arena, &l->p->buffers, buffers);
-    RESERVE(l->scratch, &l->emit.clocks, code);
-    RESERVE(l->scratch, &l->emit.access, buffers);
+    list_reserve(l->arena, &l->p->code, code);
+    list_reserve(l->arena, &l->p->args, like.args.n + like.args.n / 16);
+    list_reserve(l->arena, &l->p->after, like.after.n + like.after.n / 16);
+    list_reserve(l->arena, &l->p->buffers, buffers);
+    list_reserve(l->scratch, &l->emit.clocks, code);
+    list_reserve(l->scratch, &l->emit.access, buffers);
 }
 
 bool pass_lower(Job *job)

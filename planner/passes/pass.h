@@ -53,16 +53,13 @@ TensorId gradient_of(Job *job, TensorId id);
  * them. */
 void compile_gradients(Job *job);
 
-/* The graph at the last check, so that check_graph can skip unchanged nodes. All fields except the
- * arena are zero at the beginning. */
-typedef struct CheckedDims {
-    uint32_t n_dims;
-    int64_t dim[MAX_DIMS];
-} CheckedDims;
+/* The graph as it was at the last check. check_graph skips what has not changed since, and a pass
+ * that fails is undone with it. All fields except the arena are zero at the beginning. */
 typedef struct CheckedGraph {
     Arena *arena;
+    LIST(Tensor) tensors;
     LIST(Node) nodes;
-    LIST(CheckedDims) dims; /* [tensor] */
+    LIST(Unit) units;
     uint32_t n_modules, n_attrs, n_axes;
 } CheckedGraph;
 /* Checks the graph's structure after a pass; reports "graph-structure". */

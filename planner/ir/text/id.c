@@ -12,6 +12,21 @@
  * Longer lists are hashed on their own. */
 enum { BLOCK = 1 << 15, MOST_NUMBERS = 4096, MOST_WORDS = 1024, SHORT = 64 };
 
+/* The places of the fields of buffers and instructions in their tables. */
+enum {
+#define BUFFER(key, field, ...)       AT_BUFFER_##field,
+#define BUFFER_WORD(key, field, ...)  AT_BUFFER_##field,
+#define BUFFER_LABEL(key, field, ...) AT_BUFFER_##field,
+#include "planner/ir/program.def"
+    BUFFER_FIELDS
+};
+enum {
+#define INSTR(key, field, ...)      AT_INSTR_##field,
+#define INSTR_WORD(key, field, ...) AT_INSTR_##field,
+#include "planner/ir/program.def"
+    INSTR_FIELDS
+};
+
 /* A field with all that is needed to hash it. */
 typedef struct Hashed {
     const TextField *field;
@@ -88,6 +103,8 @@ static Coder *coder_new(const Plan *plan, Arena *scratch)
         const Record *r = text_record((TextRecordKind)k);
         for (uint32_t i = 0; i < r->n_fields; i++) add_field(c, k, i, &r->fields[i]);
     }
+    assert(c->n_fields[RECORD_buffer] == BUFFER_FIELDS &&
+           c->n_fields[RECORD_instr] == INSTR_FIELDS);
     return c;
 }
 
@@ -239,6 +256,48 @@ static unsigned char *put_plain(const Coder *c, const Hashed *h, const void *at,
     return put_word(to, h->tag, c->word[h->words + value]);
 }
 
+/* Buffers and instructions are most of a plan, so the functions below append their fields without a
+ * loop over the table. They are generated from the same table, in the same order. */
+#define APPEND_u32(h, value)  ((value) != 0 ? put_word(to, (h)->tag, (uint32_t)(value)) : to)
+#define APPEND_i32(h, value)  APPEND_u32(h, value)
+#define APPEND_op(h, value)   APPEND_word(h, value)
+#define APPEND_u64(h, value)  put_wide(to, (h)->tag, &(value))
+#define APPEND_bool(h, value) put_byte(to, (h)->tag, &(value))
+#define APPEND_axes(h, value) put_number(to, (h)->tag, &(value), sizeof(AxisSet))
+#define APPEND_word(h, value) put_plain(c, h, &(value), to)
+
+static unsigned char *put_buffer(const Coder *c, const Buffer *b, unsigned char *to)
+{
+    const Hashed *h = c->field[RECORD_buffer];
+#define BUFFER(key, field, form, ...) to = APPEND_##form(&h[AT_BUFFER_##field], b->field);
+#define BUFFER_WORD(key, field, ...)  to = APPEND_word(&h[AT_BUFFER_##field], b->field);
+#include "planner/ir/program.def"
+    return to;
+}
+
+/* Returns NULL if the instruction has too many arguments or predecessors for the block. */
+static unsigned char *put_instr(const Coder *c, const Instr *in, unsigned char *to)
+{
+    const Hashed *h = c->field[RECORD_instr];
+    if (in->args.n > SHORT || in->after.n > SHORT) return NULL;
+#define APPEND_args(h, value)        put_few(c, h, in, to)
+#define APPEND_after(h, value)       put_few(c, h, in, to)
+#define INSTR(key, field, form, ...) to = APPEND_##form(&h[AT_INSTR_##field], in->field);
+#define INSTR_WORD(key, field, ...)  to = APPEND_word(&h[AT_INSTR_##field], in->field);
+#include "planner/ir/program.def"
+    return to;
+}
+
+/* Appends all fields of a record. Returns NULL if only put_record can append it: a seal counts one
+ * field, and other kinds of records are few. */
+static unsigned char *put_common(const Coder *c, TextRecordKind kind, const void *record,
+                                 unsigned char *to)
+{
+    if (c->seal != NULL) return NULL;
+    if (kind == RECORD_buffer) return put_buffer(c, record, to);
+    return kind == RECORD_instr ? put_instr(c, record, to) : NULL;
+}
+
 /* Adds a record to the seal. The record's bytes are in the buffer; those that did not fit are in
  * the hasher. */
 static void seal_record(Coder *c)
@@ -264,6 +323,12 @@ static void put_record(Coder *c, TextRecordKind kind, const void *record)
     if (c->n + MOST_NUMBERS > BLOCK) flush(c);
     unsigned char *to = c->at + c->n;
     *to++ = (unsigned char)(kind + 1);
+    unsigned char *const all = put_common(c, kind, record, to);
+    if (all != NULL) {
+        c->n = (size_t)(all - c->at);
+        put_u32(c, 0);
+        return;
+    }
     for (const Hashed *h = c->field[kind]; h < end; h++) {
         const void *at = (const char *)record + h->offset;
         if (h->plain) { /* the most common case */

@@ -229,9 +229,6 @@ static uint32_t equal_uses(const Lower *l, uint32_t n)
 
 /* ---- copies */
 
-#define GROW(arena, list, more)                                                                    \
-    (list)->at = list_grow((arena), (list)->at, (list)->n, &(list)->room, more, sizeof *(list)->at)
-
 /* Writes n words at `to`. The words before `to` are those of at least two blocks, of `words` words
  * each. The difference between the last two blocks is added again for each further block. */
 static void copy_words(uint32_t *to, size_t words, size_t n)
@@ -271,13 +268,13 @@ static uint32_t n_new(const Lower *l, MadeList made, uint32_t copies)
 
 static void copy_lists(Lower *l, uint32_t copies)
 {
-    GROW(l->arena, &l->p->code, n_new(l, MADE_code, copies));
-    GROW(l->arena, &l->p->args, n_new(l, MADE_args, copies));
-    GROW(l->arena, &l->p->after, n_new(l, MADE_after, copies));
-    GROW(l->arena, &l->p->buffers, n_new(l, MADE_buffers, copies));
-    GROW(l->scratch, &l->emit.clocks, n_new(l, MADE_clocks, copies));
-    GROW(l->scratch, &l->grad.shared, n_new(l, MADE_shared, copies));
-    GROW(l->scratch, &l->value.versions, n_new(l, MADE_versions, copies));
+    list_reserve(l->arena, &l->p->code, n_new(l, MADE_code, copies));
+    list_reserve(l->arena, &l->p->args, n_new(l, MADE_args, copies));
+    list_reserve(l->arena, &l->p->after, n_new(l, MADE_after, copies));
+    list_reserve(l->arena, &l->p->buffers, n_new(l, MADE_buffers, copies));
+    list_reserve(l->scratch, &l->emit.clocks, n_new(l, MADE_clocks, copies));
+    list_reserve(l->scratch, &l->grad.shared, n_new(l, MADE_shared, copies));
+    list_reserve(l->scratch, &l->value.versions, n_new(l, MADE_versions, copies));
     for (MadeList made = 0; made < MADE_COUNT; made++) copy_made(l, made, copies);
     l->p->code.n += n_new(l, MADE_code, copies);
     l->p->args.n += n_new(l, MADE_args, copies);
@@ -293,7 +290,7 @@ static void copy_lists(Lower *l, uint32_t copies)
 static void note_copies(Lower *l)
 {
     const uint32_t more = l->p->buffers.n - l->emit.access.n;
-    GROW(l->scratch, &l->emit.access, more);
+    list_reserve(l->scratch, &l->emit.access, more);
     memset(l->emit.access.at + l->emit.access.n, 0, more * sizeof *l->emit.access.at);
     l->emit.access.n += more;
     for (Pc pc = l->repeat->mark[COMPARED].n[MADE_code]; pc < l->p->code.n; pc++) {

@@ -1,7 +1,7 @@
 /* Checks conditions that the graph must meet after every pass: indices are in range; layouts name
  * existing dimensions; each index that a node splits may be split by its op, and agrees with the
- * layouts of the node's arguments. The check takes linear time. A node that has not changed since
- * the last check is skipped if its tensors have the same sizes as then. */
+ * layouts of the node's arguments. The check takes linear time. A tensor that has not changed since
+ * the last check is skipped, and so is such a node if no tensor has another size than then. */
 #include <assert.h>
 #include <string.h>
 
@@ -42,63 +42,77 @@ static bool node_fits(const Graph *g, const Node *n, uint32_t n_axes, Diag *d)
     return n->module < g->modules.n && n->attrs < g->attrs.n && n->forward < g->nodes.n;
 }
 
-/* Returns how many nodes need not be checked again if they are unchanged. Returns 0 if a tensor, or
- * a number on which all nodes depend, has changed. */
-static uint32_t comparable(const CheckedGraph *last, const Graph *g, uint32_t n_axes)
+static bool tensor_fits(const Job *job, const Tensor *t, const char *pass)
 {
-    if (last->n_axes != n_axes || g->nodes.n < last->nodes.n || g->tensors.n < last->dims.n ||
-        g->modules.n < last->n_modules || g->attrs.n < last->n_attrs)
-        return 0;
-    for (TensorId t = 1; t < last->dims.n; t++) {
-        const CheckedDims *old = &last->dims.at[t];
+    if (!layout_fits(&t->use, job->plan->mesh.n_axes, t->n_dims))
+        return fail(job->diag, pass, t->loc, "has a layout that does not fit", t->name);
+    if (t->unit >= job->plan->graph.units.n && t->unit)
+        return fail(job->diag, pass, t->loc, "is in no unit", t->name);
+    return true;
+}
+
+/* Checks the tensors that have changed since the last check, all if `last` knows none, and stores
+ * them. Sets *resized to true if one of those of the last check has another size now. */
+static bool tensors_fit(const Job *job, CheckedGraph *last, const char *pass, bool *resized)
+{
+    const Graph *g = &job->plan->graph;
+    const uint32_t known = last->tensors.n < g->tensors.n ? last->tensors.n : g->tensors.n;
+    *resized = g->tensors.n < last->tensors.n;
+    last->tensors.n = known;
+    list_reserve(last->arena, &last->tensors, g->tensors.n - known);
+    for (TensorId t = 0; t < g->tensors.n; t++) {
         const Tensor *now = &g->tensors.at[t];
-        if (old->n_dims != now->n_dims || memcmp(old->dim, now->dim, sizeof now->dim) != 0)
-            return 0;
+        Tensor *old = &last->tensors.at[t];
+        if (t < known && memcmp(old, now, sizeof *now) == 0) continue;
+        if (t > 0 && !tensor_fits(job, now, pass)) return false;
+        if (t < known &&
+            (old->n_dims != now->n_dims || memcmp(old->dim, now->dim, sizeof now->dim)))
+            *resized = true;
+        memcpy(old, now, sizeof *old); /* with the padding bytes, which are compared next time */
     }
-    return last->nodes.n;
+    last->tensors.n = g->tensors.n;
+    return true;
 }
 
-/* Makes room for the nodes of this check. */
-static void make_room(CheckedGraph *last, const Graph *g)
+/* Checks and stores the nodes that have changed since the last check, or all of them. */
+static bool nodes_fit(const Job *job, CheckedGraph *last, const char *pass, bool all)
 {
-    while (last->nodes.n < g->nodes.n) list_add(last->arena, &last->nodes);
+    const Graph *g = &job->plan->graph;
+    const uint32_t known = last->nodes.n < g->nodes.n ? last->nodes.n : g->nodes.n;
+    last->nodes.n = known;
+    list_reserve(last->arena, &last->nodes, g->nodes.n - known);
+    for (NodeId id = 0; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        Node *old = &last->nodes.at[id];
+        if (!all && id < known && memcmp(n, old, sizeof *n) == 0) continue;
+        if (id > 0 && !node_fits(g, n, job->plan->mesh.n_axes, job->diag))
+            return fail(job->diag, pass, n->loc, "is malformed", op_info(n->op)->name);
+        memcpy(old, n, sizeof *old); /* with the padding bytes */
+    }
+    last->nodes.n = g->nodes.n;
+    return true;
 }
 
-/* Stores the sizes of tensors for the next check. If `equal` is true, only those of new tensors are
- * stored. */
-static void remember(CheckedGraph *last, const Graph *g, uint32_t n_axes, bool equal)
+static void keep_units(CheckedGraph *last, const Graph *g)
 {
-    TensorId t = equal ? last->dims.n : 1;
-    last->n_axes = n_axes, last->n_modules = g->modules.n, last->n_attrs = g->attrs.n;
-    while (last->dims.n < g->tensors.n) list_add(last->arena, &last->dims);
-    for (t = t > 0 ? t : 1; t < g->tensors.n; t++) {
-        CheckedDims *to = &last->dims.at[t];
-        to->n_dims = g->tensors.at[t].n_dims;
-        memcpy(to->dim, g->tensors.at[t].dim, sizeof to->dim);
-    }
+    last->units.n = 0;
+    list_reserve(last->arena, &last->units, g->units.n);
+    if (g->units.n > 0) memcpy(last->units.at, g->units.at, g->units.n * sizeof *g->units.at);
+    last->units.n = g->units.n;
 }
 
 bool check_graph(const Job *job, CheckedGraph *last, const char *pass)
 {
     const Graph *g = &job->plan->graph;
-    uint32_t n_axes = job->plan->mesh.n_axes;
-    for (TensorId t = 1; t < g->tensors.n; t++) {
-        const Tensor *at = &g->tensors.at[t];
-        if (!layout_fits(&at->use, n_axes, at->n_dims))
-            return fail(job->diag, pass, at->loc, "has a layout that does not fit", at->name);
-        if (at->unit >= g->units.n && at->unit)
-            return fail(job->diag, pass, at->loc, "is in no unit", at->name);
-    }
-    const uint32_t n_known = comparable(last, g, n_axes);
-    make_room(last, g);
-    for (NodeId id = 1; id < g->nodes.n; id++) {
-        const Node *n = &g->nodes.at[id];
-        if (id < n_known && memcmp(n, &last->nodes.at[id], sizeof *n) == 0) continue;
-        if (!node_fits(g, n, n_axes, job->diag))
-            return fail(job->diag, pass, n->loc, "is malformed", op_info(n->op)->name);
-        memcpy(&last->nodes.at[id], n, sizeof *n); /* memcpy also copies the padding bytes of the
-                                                      struct, which are compared next time */
-    }
-    remember(last, g, n_axes, n_known > 0);
+    const uint32_t n_axes = job->plan->mesh.n_axes;
+    bool resized;
+    const bool anew = last->n_axes != n_axes || g->units.n < last->units.n ||
+                      g->nodes.n < last->nodes.n || g->modules.n < last->n_modules ||
+                      g->attrs.n < last->n_attrs;
+    if (anew) last->tensors.n = 0;
+    if (!tensors_fit(job, last, pass, &resized)) return false;
+    if (!nodes_fit(job, last, pass, anew || resized)) return false;
+    keep_units(last, g);
+    last->n_axes = n_axes, last->n_modules = g->modules.n, last->n_attrs = g->attrs.n;
     return true;
 }
