@@ -314,12 +314,12 @@ void report_memory(const Plan *simulated, const Cluster *cluster, const SimOptio
         const Program *p = &plan->programs.at[i];
         if (p->bytes > plan->programs.at[worst].bytes) worst = i;
         Arena *scratch = arena_new();
-        MemoryCurve curve;
-        memory_curve(plan, p, scratch, &curve);
-        uint64_t *at = curve.at[curve.peak], live = 0;
+        MemoryPeak peak;
+        memory_peak(p, scratch, &peak);
+        uint64_t *at = peak.at, live = 0;
         for (Category c = 1; c < CATEGORY_COUNT; c++) live += at[c];
         const uint64_t free = p->bytes > live ? p->bytes - live : 0;
-        at[CATEGORY_waiting] = curve.waiting < free ? curve.waiting : free;
+        at[CATEGORY_waiting] = peak.waiting < free ? peak.waiting : free;
         for (Category c = 1; c < CATEGORY_COUNT; c++) {
             const uint64_t bytes = at[c];
             if (bytes > 0) list_push(arena, &report->memory_rows, ((MemoryRow){i, c, bytes}));

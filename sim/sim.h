@@ -405,18 +405,17 @@ DeviceModel cores_device(Cores *cores);
 
 /* ---- memory and reports ---- */
 
-/* Live bytes of device memory in the order of the program: at[pc] has the bytes of each
- * category. */
-typedef struct MemoryCurve {
-    uint64_t (*at)[CATEGORY_COUNT];
-    uint32_t n;
-    Pc peak;
+/* The instruction at which most bytes of device memory are live, and the live bytes of each category
+ * of buffers at this instruction. */
+typedef struct MemoryPeak {
+    uint64_t at[CATEGORY_COUNT];
+    Pc pc;
     /* largest number of bytes that are reserved for buffers at one time, in multiples of 256 */
     uint64_t in_use;
     uint64_t waiting; /* in_use minus the largest number of live bytes: buffers that unfinished
                          communications may still read */
-} MemoryCurve;
-void memory_curve(const Plan *plan, const Program *p, Arena *arena, MemoryCurve *curve);
+} MemoryPeak;
+void memory_peak(const Program *p, Arena *arena, MemoryPeak *peak);
 
 /* Returns the memory under the profile `runtime`, which must have a name. */
 Held sim_held(const Plan *plan, const Cluster *cluster, const Runtime *runtime);

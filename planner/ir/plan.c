@@ -70,18 +70,6 @@ ShapeId plan_shape(Plan *plan, const Shape *shape)
     return id;
 }
 
-BufferId program_root(const Program *p, BufferId b, uint64_t *offset)
-{
-    uint64_t sum = 0;
-    const Buffer *buffer = &p->buffers.at[b];
-    for (; buffer->parent; buffer = &p->buffers.at[b]) {
-        sum += buffer->offset;
-        b = buffer->parent;
-    }
-    if (offset) *offset = sum + buffer->offset;
-    return b;
-}
-
 static uint64_t bytes_of(const Program *p, const Instr *in, uint32_t from, uint32_t to)
 {
     uint64_t bytes = 0;

@@ -180,9 +180,19 @@ static inline BufferId program_arg(const Program *p, const Instr *in, uint32_t i
     assert(i < in->args.n);
     return p->args.at[in->args.first + i];
 }
-BufferId program_root(const Program *p, BufferId b,
-                      uint64_t *offset); /* Returns the root that contains `b`, and sets *offset to
-                                            the absolute offset of `b`. */
+/* Returns the root that contains `b`. If `offset` is not NULL, sets it to the absolute offset of
+ * `b`. */
+static inline BufferId program_root(const Program *p, BufferId b, uint64_t *offset)
+{
+    uint64_t sum = 0;
+    const Buffer *buffer = &p->buffers.at[b];
+    for (; buffer->parent; buffer = &p->buffers.at[b]) {
+        sum += buffer->offset;
+        b = buffer->parent;
+    }
+    if (offset) *offset = sum + buffer->offset;
+    return b;
+}
 
 /* Returns the bytes that a collective moves, as NCCL counts them. all_reduce: the bytes of the
  * buffer; all_gather: of the whole output; reduce_scatter: of the whole input; all_to_all: of the

@@ -1,4 +1,5 @@
-/* Live bytes of device memory at each instruction of a program, for each category of buffers. */
+/* The instruction of a program at which most bytes of device memory are live, and the live bytes of
+ * each category of buffers at this instruction. */
 #include <assert.h>
 
 #include "planner/lower/memory/gaps.h"
@@ -29,61 +30,71 @@ static BufferId taken_over(const Program *p, Pc pc)
 
 /* Finds the largest number of bytes in use. The pass that places buffers has computed it already,
  * unless the plan was read from text. */
-static void find_in_use(const Program *p, Arena *arena, MemoryCurve *curve)
+static void find_in_use(const Program *p, Arena *arena, MemoryPeak *peak)
 {
     Lives lives;
     uint64_t bottom = 0, alive;
-    curve->in_use = p->in_use;
-    curve->waiting = p->in_use - p->alive;
+    peak->in_use = p->in_use;
+    peak->waiting = p->in_use - p->alive;
     if (p->in_use > 0) return;
     for (BufferId id = 1; id < p->buffers.n; id++)
         if (is_root(p, id) && p->buffers.at[id].persistent)
             bottom += gaps_round(p->buffers.at[id].bytes);
-    curve->in_use = bottom;
-    curve->waiting = 0;
+    peak->in_use = bottom;
+    peak->waiting = 0;
     if (p->code.n == 0) return;
     lives_read(&lives, p, arena);
     lives_of_space(&lives, SPACE_device);
     uint64_t *at = arena_array(arena, p->code.n, sizeof *at);
-    curve->in_use = lives_in_use(&lives, bottom, at, &alive);
-    curve->waiting = curve->in_use - alive;
+    peak->in_use = lives_in_use(&lives, bottom, at, &alive);
+    peak->waiting = peak->in_use - alive;
 }
 
-void memory_curve(const Plan *plan, const Program *p, Arena *arena, MemoryCurve *curve)
+/* The first and the last instruction at which a root buffer counts as live. */
+static Pc live_from(const Buffer *b)
 {
-    (void)plan;
-    uint32_t n = p->code.n == 0 ? 1 : p->code.n;
-    /* differences may wrap around below 0, but their sums do not */
-    curve->at = arena_array(arena, (size_t)n + 1, sizeof *curve->at);
-    curve->n = n;
-    curve->peak = 0;
-    find_in_use(p, arena, curve);
+    return b->persistent ? 0 : b->first;
+}
+
+static Pc live_to(const Buffer *b, uint32_t n)
+{
+    return b->persistent || b->result ? n - 1 : b->last;
+}
+
+void memory_peak(const Program *p, Arena *arena, MemoryPeak *peak)
+{
+    const uint32_t n = p->code.n == 0 ? 1 : p->code.n;
+    /* [pc]: how much the live bytes grow. Differences may wrap around below 0, but their sums do
+     * not. */
+    uint64_t *more = arena_array(arena, (size_t)n + 1, sizeof *more), sum = 0, highest = 0;
+    *peak = (MemoryPeak){.pc = 0};
+    find_in_use(p, arena, peak);
     for (BufferId id = 1; id < p->buffers.n; id++) {
         const Buffer *b = &p->buffers.at[id];
         if (!is_root(p, id)) continue;
-        Pc first = b->persistent ? 0 : b->first;
-        Pc last = b->persistent || b->result ? n - 1 : b->last;
+        const Pc first = live_from(b), last = live_to(b, n);
         assert(first <= last);
         assert(last < n);
-        curve->at[first][b->category] += b->bytes;
-        curve->at[last + 1][b->category] -= b->bytes;
+        more[first] += b->bytes;
+        more[last + 1] -= b->bytes;
     }
     for (Pc pc = 1; pc < n; pc++) {
-        BufferId input = taken_over(p, pc);
-        if (input == 0) continue;
-        const Buffer *b = &p->buffers.at[input];
-        curve->at[pc][b->category] -= b->bytes;
-        curve->at[pc + 1][b->category] += b->bytes;
+        const uint64_t bytes = p->buffers.at[taken_over(p, pc)].bytes;
+        more[pc] -= bytes;
+        more[pc + 1] += bytes;
     }
-    uint64_t highest = 0;
     for (Pc pc = 0; pc < n; pc++) {
-        uint64_t sum = 0;
-        for (uint32_t c = 0; c < CATEGORY_COUNT; c++) {
-            if (pc > 0) curve->at[pc][c] += curve->at[pc - 1][c];
-            sum += curve->at[pc][c];
-        }
+        sum += more[pc];
         if (sum <= highest) continue;
         highest = sum;
-        curve->peak = pc;
+        peak->pc = pc;
     }
+    for (BufferId id = 1; id < p->buffers.n; id++) {
+        const Buffer *b = &p->buffers.at[id];
+        if (is_root(p, id) && live_from(b) <= peak->pc && peak->pc <= live_to(b, n))
+            peak->at[b->category] += b->bytes;
+    }
+    if (peak->pc == 0) return;
+    const Buffer *input = &p->buffers.at[taken_over(p, peak->pc)];
+    peak->at[input->category] -= input->bytes;
 }

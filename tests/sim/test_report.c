@@ -119,16 +119,20 @@ static void memory_at_the_peak(void **state)
     BufferId host = add_buffer(plan, 0, 9999, CATEGORY_optimizer, 1, 5);
     p->buffers.at[host].space = SPACE_host;
     p->bytes = 2050;
-    MemoryCurve curve;
-    memory_curve(plan, p, arena, &curve);
-    assert_int_equal(curve.n, 6);
-    assert_int_equal(curve.peak, 4);
-    assert_int_equal(curve.at[3][CATEGORY_activation], 300);
-    assert_int_equal(curve.at[4][CATEGORY_activation], 300);
-    assert_int_equal(curve.at[4][CATEGORY_gathered], 50);
-    assert_int_equal(curve.at[0][CATEGORY_parameter], 1000);
-    assert_int_equal(curve.at[5][CATEGORY_parameter], 1000);
-    assert_int_equal(curve.at[5][CATEGORY_gathered], 0);
+    MemoryPeak peak;
+    memory_peak(p, arena, &peak);
+    assert_int_equal(peak.pc, 4);
+    assert_int_equal(peak.at[CATEGORY_activation], 300);
+    assert_int_equal(peak.at[CATEGORY_gathered], 50);
+    assert_int_equal(peak.at[CATEGORY_parameter], 1000);
+    p->buffers.at[view].parent = 0; /* a root has a category of its own, and a peak earlier */
+    p->buffers.at[view].first = p->buffers.at[view].last = 3;
+    p->buffers.at[view].bytes = 51;
+    memory_peak(p, arena, &peak);
+    assert_int_equal(peak.pc, 3);
+    assert_int_equal(peak.at[CATEGORY_activation], 300); /* `after` takes the bytes of `before` */
+    assert_int_equal(peak.at[CATEGORY_gathered], 51);
+    p->buffers.at[view] = (Buffer){.parent = weights, .offset = 10, .bytes = 20};
     Cluster cluster = {.device = {.memory_bytes = 3000, .reserved_bytes = 900}};
     SimReport report = {0};
     report_memory(plan, &cluster, &(SimOptions){0}, arena, &report);

@@ -101,12 +101,14 @@ static bool add_value(const Field *f, const void *at, Str *value)
  * them. Their rows give offsets in a Draft, in which the struct begins at `from`. */
 static void add_table(const char *table, const void *of, size_t from, Str *out)
 {
-    for (uint32_t i = 0; field_at(false, i) != NULL; i++) {
-        const Field *f = field_at(false, i);
-        const bool is_in = field_is_in(f->path, strlen(f->path), table, strlen(table));
-        if (f->kind == FIELD_table || !is_in || field_why_idle(f->path)) continue;
+    const size_t n = strlen(table);
+    const Field *f;
+    for (uint32_t i = 0; (f = field_at(false, i)) != NULL; i++) {
+        if (f->path[0] != table[0] || f->kind == FIELD_table) continue;
         Str value = str_in(out->arena);
+        if (!field_is_in(f->path, strlen(f->path), table, n)) continue;
         if (!add_value(f, (const char *)of + (f->offset - from), &value)) continue;
+        if (field_why_idle(f->path)) continue;
         str_add(out, f->path);
         str_add_bytes(out, " ", 1);
         str_add_bytes(out, value.at, value.n);

@@ -319,13 +319,16 @@ static void note_version(Lower *l, TensorId t)
 static void copy_changes(Lower *l, uint32_t copies)
 {
     const Mark *m = l->repeat->mark;
+    StepWords parts[PART_COUNT];
+    for (ChangedPart part = 0; part < PART_COUNT; part++)
+        parts[part] = steps_part(l, part, l->repeat->first_version);
     for (uint32_t k = 1; k <= copies; k++)
         for (uint32_t i = 0; i < m[3].changes.n; i++) {
             const WordChange *y = &m[2].changes.at[i], *z = &m[3].changes.at[i];
-            const StepWords w = steps_part(l, z->part, l->repeat->first_version);
+            const StepWords *w = &parts[z->part];
             const uint32_t at = z->at + k * (z->at - y->at);
-            assert(at < w.n * w.each);
-            word_set(w.at, at, z->value + k * (z->value - y->value));
+            assert(at < w->n * w->each);
+            word_set(w->at, at, z->value + k * (z->value - y->value));
             if (z->part == PART_versions_of) note_version(l, at);
         }
     Counters counters = m[3].counters;

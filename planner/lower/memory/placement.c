@@ -291,7 +291,8 @@ static bool try_way(Placing *m, bool *repeats)
             m->of[k].n = m->next[k] = 0;
         }
         m->rocks.next = 0;
-        for (BufferId b = 1; b < m->p->buffers.n; b++) m->wish[b] = m->p->buffers.at[b].offset;
+        for (BufferId b = 1; m->again && b < m->p->buffers.n; b++)
+            m->wish[b] = m->p->buffers.at[b].offset;
         if (!place_all(m)) return false;
         *repeats = !m->periodic || repeats_now(m);
         /* with slots, another round would move the buffers of the filling pipeline */

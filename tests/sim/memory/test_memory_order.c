@@ -33,15 +33,15 @@ typedef struct Need {
 
 /* The memory pass has computed the bytes in use. A program that was read from a text has no such
  * numbers, so they are computed again. */
-static void check_told(const Plan *plan, const Program *p, const MemoryCurve *told, Arena *arena)
+static void check_told(const Program *p, const MemoryPeak *told, Arena *arena)
 {
     Program read = *p;
-    MemoryCurve curve;
+    MemoryPeak peak;
     assert_true(p->in_use > 0);
     read.in_use = read.alive = 0;
-    memory_curve(plan, &read, arena, &curve);
-    assert_int_equal(told->in_use, curve.in_use);
-    assert_int_equal(told->waiting, curve.waiting);
+    memory_peak(&read, arena, &peak);
+    assert_int_equal(told->in_use, peak.in_use);
+    assert_int_equal(told->waiting, peak.waiting);
 }
 
 static Need need_of(const Plan *plan, Arena *arena)
@@ -49,10 +49,10 @@ static Need need_of(const Plan *plan, Arena *arena)
     Need worst = {0, 0, 0};
     for (uint32_t i = 0; i < plan->programs.n; i++) {
         const Program *p = &plan->programs.at[i];
-        MemoryCurve curve;
-        memory_curve(plan, p, arena, &curve);
-        check_told(plan, p, &curve, arena);
-        const double in_use = (double)curve.in_use, bytes = (double)p->bytes;
+        MemoryPeak peak;
+        memory_peak(p, arena, &peak);
+        check_told(p, &peak, arena);
+        const double in_use = (double)peak.in_use, bytes = (double)p->bytes;
         if ((bytes - MIB) / in_use - 1 > worst.holes) worst.holes = (bytes - MIB) / in_use - 1;
         if (bytes > worst.arena) worst.in_use = in_use, worst.arena = bytes;
     }

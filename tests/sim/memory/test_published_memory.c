@@ -128,11 +128,11 @@ static void near(const char *name, const char *what, double is, double expected,
         fail_msg("%s: %s is %.2f GiB, the form says %.2f", name, what, is / GIB, expected / GIB);
 }
 
-static double live_at_peak(const Plan *plan, const Program *p, Arena *arena, MemoryCurve *curve)
+static double live_at_peak(const Program *p, Arena *arena, MemoryPeak *peak)
 {
     double live = 0;
-    memory_curve(plan, p, arena, curve);
-    for (int c = 0; c < CATEGORY_COUNT; c++) live += (double)curve->at[curve->peak][c];
+    memory_peak(p, arena, peak);
+    for (int c = 0; c < CATEGORY_COUNT; c++) live += (double)peak->at[c];
     return live;
 }
 
@@ -146,9 +146,9 @@ static void term_by_term(void **state)
         Arena *arena = arena_new();
         const Plan *plan = plan_of(r, arena);
         const Program *p = &plan->programs.at[0];
-        MemoryCurve curve;
-        const double live = live_at_peak(plan, p, arena, &curve);
-        const uint64_t *at = curve.at[curve.peak];
+        MemoryPeak peak;
+        const double live = live_at_peak(p, arena, &peak);
+        const uint64_t *at = peak.at;
         const Terms t = ours(r);
         print_message("%-18s %8.1f %8.1f %8.1f %8.1f %8.1f %8.1f\n", r->name,
                       (double)p->bytes / GIB, live / GIB, ((double)p->bytes - live) / GIB,
@@ -197,9 +197,9 @@ static void stage_by_stage(void **state)
         double released = 0;
         for (uint32_t stage = 0; stage < r->pp; stage++) {
             const Program *p = &plan->programs.at[stage];
-            MemoryCurve curve;
-            double live = live_at_peak(plan, p, arena, &curve), theirs = stage_published(r, stage);
-            const uint64_t *at = curve.at[curve.peak];
+            MemoryPeak peak;
+            double live = live_at_peak(p, arena, &peak), theirs = stage_published(r, stage);
+            const uint64_t *at = peak.at;
             double P = stage_parameters(r, stage);
             print_message("%-12s %6u %8.1f %8.1f %8.1f %8s\n", r->name, stage,
                           (double)p->bytes / GIB, live / GIB, theirs / GIB,
