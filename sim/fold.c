@@ -14,17 +14,27 @@ typedef struct Need {
     AxisSet axes;
     int32_t hop; /* for a send or receive; 0 for a group */
     bool group;
+    uint32_t hop_at; /* for a send or receive: the index of its axes and hop in Folder.hops */
     /* pattern of the group's messages. EDGE_tree also stands for a ring, because the size of the
      * data decides between the two */
     EdgeKind kind;
 } Need;
 typedef LIST(Need) NeedList;
 
+/* The axes and the distance of a send or receive. */
+typedef struct Hop {
+    AxisSet axes;
+    int32_t hop;
+} Hop;
+
 typedef struct Folder {
     const Plan *plan;
     Fold *fold;
     Arena *arena, *scratch;
-    NeedList *needs;             /* [program]: what the program needs */
+    NeedList *needs; /* [program]: what the program needs */
+    LIST(Hop) hops;
+    Rank
+        *peer; /* [number of the hop * n_ranks + rank]: the other rank; UINT32_MAX: there is none */
     Colour *colour, *next, *sum; /* [rank] */
     uint32_t *group;             /* [number of the axes * n_ranks + rank]: smallest rank of the
                                     rank's group */
@@ -67,6 +77,13 @@ static uint32_t nic_of(const Fold *f, Rank rank)
     return fold_node_of(f, rank) * per_node + local * per_node / f->devices_per_node;
 }
 
+static uint32_t hop_at(Folder *w, Hop hop)
+{
+    for (uint32_t i = 0; i < w->hops.n; i++)
+        if (w->hops.at[i].axes == hop.axes && w->hops.at[i].hop == hop.hop) return i;
+    return list_push(w->scratch, &w->hops, hop);
+}
+
 static void add_need(Folder *w, uint32_t program, Need need)
 {
     NeedList *list = &w->needs[program];
@@ -76,6 +93,7 @@ static void add_need(Folder *w, uint32_t program, Need need)
             have->kind == need.kind)
             return;
     }
+    if (!need.group) need.hop_at = hop_at(w, (Hop){need.axes, need.hop});
     list_push(w->scratch, list, need);
     if (need.group && fold_axes(w->fold, need.axes) == UINT32_MAX) {
         list_push(w->arena, &w->fold->axes, ((FoldAxes){.axes = need.axes}));
@@ -94,7 +112,7 @@ static void collect_needs(Folder *w)
                             : op_exchanges(in->op)    ? EDGE_exchange
                             : in->op == OP_all_reduce ? EDGE_tree
                                                       : EDGE_ring;
-            add_need(w, i, (Need){in->axes, group ? 0 : in->hop, group, kind});
+            add_need(w, i, (Need){in->axes, group ? 0 : in->hop, group, 0, kind});
         }
     }
 }
@@ -104,7 +122,22 @@ static void collect_needs(Folder *w)
 static bool meets_peer(const Folder *w, Rank r, uint32_t i, Rank *peer)
 {
     const Need *need = &w->needs[w->plan->program_of[r]].at[i];
-    return !need->group && fold_peer(&w->plan->mesh, r, need->axes, need->hop, peer);
+    if (need->group) return false;
+    *peer = w->peer[(size_t)need->hop_at * w->fold->n_ranks + r];
+    return *peer != UINT32_MAX;
+}
+
+/* Each refinement asks for all peers, so they are computed once. */
+static void find_peers(Folder *w)
+{
+    const uint32_t n = w->fold->n_ranks;
+    w->peer = arena_array(w->scratch, (size_t)w->hops.n * n, sizeof *w->peer);
+    for (uint32_t i = 0; i < w->hops.n; i++)
+        for (Rank r = 0; r < n; r++) {
+            Rank *peer = &w->peer[(size_t)i * n + r];
+            if (!fold_peer(&w->plan->mesh, r, w->hops.at[i].axes, w->hops.at[i].hop, peer))
+                *peer = UINT32_MAX;
+        }
 }
 
 static uint32_t n_needs(const Folder *w, Rank r)
@@ -206,8 +239,7 @@ static void start_colours(Folder *w)
         const NeedList *needs = &w->needs[w->plan->program_of[r]];
         for (uint32_t i = 0; i < needs->n; i++) {
             Rank peer;
-            if (needs->at[i].group) continue;
-            if (!fold_peer(&w->plan->mesh, r, needs->at[i].axes, needs->at[i].hop, &peer)) continue;
+            if (!meets_peer(w, r, i, &peer)) continue;
             uint64_t away = fold_node_of(f, peer) != fold_node_of(f, r);
             if (pod_of(f, peer) != pod_of(f, r)) away = 2;
             w->colour[r] = colour_chain(w->colour[r], colour_of(away, away));
@@ -444,6 +476,7 @@ Fold *fold_ranks_on(const Plan *plan, FoldNodes nodes, bool unfolded, Arena *are
     w.sum = arena_array(scratch, f->n_ranks, sizeof *w.sum);
     w.here = arena_array(scratch, f->n_ranks, sizeof *w.here);
     collect_needs(&w);
+    find_peers(&w);
     find_groups(&w);
     find_edges(&w);
     settle_classes(&w, unfolded);

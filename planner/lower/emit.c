@@ -152,9 +152,10 @@ static void wait_for(Lower *l, Pc pc, Clock *clock)
     for (Pc member = pc; member; member--) {
         const Instr *in = &l->p->code.at[member];
         if (in->stream != last->stream) continue;
-        if (member != pc && (!last->launch || in->launch != last->launch)) break;
+        if (member != pc && in->launch != last->launch) break;
         list_push(l->arena, &l->p->after, member);
         clock_join(clock, &l->emit.clocks.at[member]);
+        if (!last->launch) return; /* the search below may pass over many other instructions */
     }
 }
 

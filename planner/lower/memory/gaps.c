@@ -124,7 +124,11 @@ uint64_t extents_clear(const Extent *others, uint32_t n, uint64_t start, uint64_
 uint64_t gaps_take(Gaps *m, uint64_t size, const Knowledge *now, const Extent *others, uint32_t n)
 {
     GapRun run = {0, 0, 0};
-    for (uint32_t i = 0; next_run(m, &i, now, &run);) {
+    for (uint32_t i = 0; i < m->list.n; i++) {
+        const Gap *gap = &m->list.at[i];
+        if (!is_free(m, i, now)) continue;
+        if (gap->offset != run.end) run.first = i, run.start = gap->offset;
+        run.end = gap->offset + gap->size;
         if (run.end - run.start < size) continue;
         const uint64_t start = extents_clear(others, n, run.start, size);
         if (start + size > run.end) continue;

@@ -46,6 +46,7 @@ static void find_clocks(Lives *l)
 {
     const Program *p = l->p;
     Clock done[STREAM_COUNT], group[STREAM_COUNT];
+    memset(&l->clocks[0], 0, sizeof l->clocks[0]);
     memset(done, 0, sizeof done);
     memset(group, 0, sizeof group);
     uint32_t launch[STREAM_COUNT] = {0};
@@ -82,26 +83,32 @@ static void check_first(const Lives *l, const Buffer *b, Pc pc)
            l->clocks[pc].at[first->stream] >= b->first);
 }
 
+/* Marks that instruction pc uses the buffer. */
+static inline void mark(Buffer *b, Pc pc)
+{
+    if (!b->first) b->first = pc;
+    b->last = pc;
+}
+
 static void find_lives(Lives *l, bool checked)
 {
     Program *p = l->p;
     for (BufferId b = 1; b < p->buffers.n; b++) p->buffers.at[b].first = p->buffers.at[b].last = 0;
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
+        const BufferId *arg = p->args.at + in->args.first;
         for (uint32_t i = 0; i < in->args.n; i++) {
-            BufferId b = program_arg(p, in, i);
-            BufferId pair[2] = {b, p->buffers.at[b].parent};
-            for (int k = 0; k < 2; k++) {
-                if (!pair[k]) continue;
-                Buffer *at = &p->buffers.at[pair[k]];
-                if (!at->first) {
-                    at->first = pc;
-                    assert(!checked || at->parent || at->persistent || i >= in->n_in);
-                }
-                if (checked && !at->parent) check_first(l, at, pc);
-                at->last = pc;
-                l->touched[pair[k]].at[in->stream] = pc;
+            BufferId root = arg[i];
+            Buffer *at = &p->buffers.at[root];
+            if (at->parent) {
+                mark(at, pc);
+                root = at->parent;
+                at = &p->buffers.at[root];
             }
+            assert(!checked || at->first || at->persistent || i >= in->n_in);
+            mark(at, pc);
+            if (checked) check_first(l, at, pc);
+            l->touched[root].at[in->stream] = pc;
         }
     }
 }
@@ -112,12 +119,9 @@ void lives_mark(Program *p)
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
         for (uint32_t i = 0; i < in->args.n; i++) {
-            const BufferId b = program_arg(p, in, i), pair[2] = {b, p->buffers.at[b].parent};
-            for (int k = 0; k < 2 && pair[k]; k++) {
-                Buffer *at = &p->buffers.at[pair[k]];
-                if (!at->first) at->first = pc;
-                at->last = pc;
-            }
+            Buffer *at = &p->buffers.at[program_arg(p, in, i)];
+            mark(at, pc);
+            if (at->parent) mark(&p->buffers.at[at->parent], pc);
         }
     }
 }
@@ -185,11 +189,8 @@ static End find_end(const Lives *l, BufferId b)
 {
     const Pc behind = (Pc)l->p->code.n;
     const Clock *busy = &l->touched[b];
-    Pc newest = 0;
     if (l->p->buffers.at[b].result) return (End){&l->never, behind};
-    for (int s = 0; s < CLOCK_ROOM; s++)
-        if (busy->at[s] > newest) newest = busy->at[s];
-    uint32_t lo = l->n_steady[newest], hi = lo;
+    uint32_t lo = l->n_steady[l->p->buffers.at[b].last], hi = lo;
     for (uint32_t step = 1; hi < l->steady.n; step *= 2) {
         if (clock_passed(busy, &l->clocks[l->steady.at[hi]])) break;
         lo = hi + 1;
@@ -303,7 +304,8 @@ uint64_t lives_in_use(const Lives *l, uint64_t bottom, uint64_t *in_use, uint64_
 static void find(Lives *l, Program *p, Arena *scratch, bool checked)
 {
     *l = (Lives){.p = p, .scratch = scratch};
-    l->clocks = arena_array(scratch, p->code.n, sizeof *l->clocks);
+    uint32_t room = 0; /* find_clocks sets all clocks, so they need not be zeroed */
+    l->clocks = list_grow(scratch, NULL, 0, &room, p->code.n, sizeof *l->clocks);
     l->launches = arena_array(scratch, p->code.n, sizeof *l->launches);
     l->touched = arena_array(scratch, p->buffers.n, sizeof *l->touched);
     l->n_steady = arena_array(scratch, p->code.n, sizeof *l->n_steady);

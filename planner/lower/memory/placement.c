@@ -275,6 +275,18 @@ static uint64_t end_of_all(const Lives *l)
     return end;
 }
 
+/* Stores the offsets of the last round as wishes of the next. Returns true if any has changed. */
+static bool keep_offsets(Placing *m)
+{
+    bool any = false;
+    for (BufferId b = 1; b < m->p->buffers.n; b++) {
+        const uint64_t offset = m->p->buffers.at[b].offset;
+        any = any || m->wish[b] != offset;
+        m->wish[b] = offset;
+    }
+    return any;
+}
+
 /* Tries one method, in rounds, until all micro-batches use the same offsets. Returns false if the
  * result is not better than the best so far. */
 static bool try_way(Placing *m, bool *repeats)
@@ -291,8 +303,8 @@ static bool try_way(Placing *m, bool *repeats)
             m->of[k].n = m->next[k] = 0;
         }
         m->rocks.next = 0;
-        for (BufferId b = 1; m->again && b < m->p->buffers.n; b++)
-            m->wish[b] = m->p->buffers.at[b].offset;
+        /* from the second round on, a round depends only on the offsets of the round before it */
+        if (m->again && !keep_offsets(m) && round > 1) return true;
         if (!place_all(m)) return false;
         *repeats = !m->periodic || repeats_now(m);
         /* with slots, another round would move the buffers of the filling pipeline */

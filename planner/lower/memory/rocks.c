@@ -61,7 +61,8 @@ static void place_rocks(Rocks *r, uint64_t bottom)
         Rock *rock = &r->list.at[order[i].rock];
         rock->offset = place_rock(r, placed, i, rock, bottom);
         uint32_t k = i;
-        for (; k > 0 && placed[k - 1].lo > rock->offset; k--) placed[k] = placed[k - 1];
+        while (k > 0 && placed[k - 1].lo > rock->offset) k--;
+        memmove(&placed[k + 1], &placed[k], (i - k) * sizeof *placed);
         placed[k] = (Placed){rock->offset, rock->offset + rock->size, order[i].rock};
     }
     r->order = arena_array(scratch, n, sizeof *r->order);

@@ -31,10 +31,12 @@ static bool find_partial(Job *job)
     for (NodeId id = g->n_forward + 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
         Binding b;
-        if (!graph_bind(g, n, &b, job->diag)) return false;
+        bool bound = false;
         for (uint32_t j = 0; j < n->n_out; j++) {
             TensorId p = g->tensors.at[n->out[j]].grad_of;
             if (!p || !tensor_trains(&g->tensors.at[p])) continue;
+            if (!bound && !graph_bind(g, n, &b, job->diag)) return false;
+            bound = true;
             for (uint32_t a = 0; a < job->plan->mesh.n_axes; a++) {
                 if (job->data_axes >> a & 1) continue;
                 bool partial =
