@@ -168,6 +168,7 @@ static void check_reduced(const OpInfo *info)
 
 static void build(void)
 {
+    roles_build();
     table.info[OP_none].name = table.info[OP_none].signature = "";
     for (uint32_t i = 0; i < N_ROWS; i++) {
         OpInfo *info = &table.info[rows[i].op];

@@ -120,9 +120,18 @@ typedef struct SigTerm {
     SigDim dim[MAX_DIMS];
 } SigTerm;
 
+/* A set of letters: bit 0 is A, bit 32 is a. */
+typedef uint64_t Letters;
+
+static inline Letters letters_with(char letter)
+{
+    return letter >= 'A' && letter <= 'z' ? UINT64_C(1) << (letter - 'A') : 0;
+}
+
 typedef struct Signature {
     uint8_t n_in, n_out;
     SigTerm in[MAX_IN], out[MAX_OUT];
+    Letters uses; /* the letters of all terms */
 } Signature;
 
 /* One backward node of an op: `op` reads `in`, and its outputs add to the gradients of the

@@ -32,7 +32,10 @@ static inline const SigTerm *sig_term(const Signature *sig, uint32_t arg)
 }
 bool sig_term_uses(const SigTerm *term, char letter);
 /* true if the letter occurs anywhere in the signature, also inside ( ) */
-bool sig_uses(const Signature *sig, char letter);
+static inline bool sig_uses(const Signature *sig, char letter)
+{
+    return (sig->uses & letters_with(letter)) != 0;
+}
 bool sig_has_ellipsis(const Signature *sig);
 bool sig_is_windowed(const Signature *sig); /* true if it has an index h~ or w~ */
 
@@ -43,5 +46,8 @@ bool sig_bind(const Signature *sig, const char *name, const char *text, const Di
               Loc loc, Diag *d);
 int sig_output_dims(const Signature *sig, const Binding *b, uint32_t j, int64_t dim[MAX_DIMS]);
 bool sig_may_split(const Signature *sig, char letter);
+
+/* Finds the letters of each role. Called once, before the first question about roles. */
+void roles_build(void);
 
 #endif

@@ -113,6 +113,15 @@ static bool check_reads(SignatureParser *p, const Signature *sig)
     return true;
 }
 
+static void find_letters(Signature *sig)
+{
+    for (uint32_t a = 0; a < (uint32_t)sig->n_in + sig->n_out; a++) {
+        const SigTerm *t = sig_term(sig, a);
+        for (uint32_t i = 0; i < t->n_dims; i++)
+            sig->uses |= letters_with(t->dim[i].letter) | letters_with(t->dim[i].inner);
+    }
+}
+
 bool op_parse_signature(const char *text, Signature *sig, Diag *d)
 {
     SignatureParser p = {text, text, d};
@@ -122,17 +131,8 @@ bool op_parse_signature(const char *text, Signature *sig, Diag *d)
     p.at += 2;
     if (!parse_terms(&p, sig->out, &sig->n_out, MAX_OUT)) return false;
     if (*p.at) return fail(&p, "unexpected text");
+    find_letters(sig);
     return check_reads(&p, sig);
-}
-
-bool sig_uses(const Signature *sig, char letter)
-{
-    for (uint32_t a = 0; a < (uint32_t)sig->n_in + sig->n_out; a++) {
-        const SigTerm *t = sig_term(sig, a);
-        for (uint32_t i = 0; i < t->n_dims; i++)
-            if (t->dim[i].letter == letter || t->dim[i].inner == letter) return true;
-    }
-    return false;
 }
 
 bool sig_is_windowed(const Signature *sig)
