@@ -22,17 +22,17 @@ typedef struct Need {
 typedef LIST(Need) NeedList;
 
 /* The axes and the distance of a send or receive. */
-typedef struct Hop {
+typedef struct FoldHop {
     AxisSet axes;
     int32_t hop;
-} Hop;
+} FoldHop;
 
 typedef struct Folder {
     const Plan *plan;
     Fold *fold;
     Arena *arena, *scratch;
     NeedList *needs; /* [program]: what the program needs */
-    LIST(Hop) hops;
+    LIST(FoldHop) hops;
     Rank
         *peer; /* [number of the hop * n_ranks + rank]: the other rank; UINT32_MAX: there is none */
     Colour *colour, *next, *sum; /* [rank] */
@@ -77,7 +77,7 @@ static uint32_t nic_of(const Fold *f, Rank rank)
     return fold_node_of(f, rank) * per_node + local * per_node / f->devices_per_node;
 }
 
-static uint32_t hop_at(Folder *w, Hop hop)
+static uint32_t hop_at(Folder *w, FoldHop hop)
 {
     for (uint32_t i = 0; i < w->hops.n; i++)
         if (w->hops.at[i].axes == hop.axes && w->hops.at[i].hop == hop.hop) return i;
@@ -93,7 +93,7 @@ static void add_need(Folder *w, uint32_t program, Need need)
             have->kind == need.kind)
             return;
     }
-    if (!need.group) need.hop_at = hop_at(w, (Hop){need.axes, need.hop});
+    if (!need.group) need.hop_at = hop_at(w, (FoldHop){need.axes, need.hop});
     list_push(w->scratch, list, need);
     if (need.group && fold_axes(w->fold, need.axes) == UINT32_MAX) {
         list_push(w->arena, &w->fold->axes, ((FoldAxes){.axes = need.axes}));

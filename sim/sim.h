@@ -405,8 +405,8 @@ DeviceModel cores_device(Cores *cores);
 
 /* ---- memory and reports ---- */
 
-/* The instruction at which most bytes of device memory are live, and the live bytes of each category
- * of buffers at this instruction. */
+/* The instruction at which most bytes of device memory are live, and the live bytes of each
+ * category of buffers at this instruction. */
 typedef struct MemoryPeak {
     uint64_t at[CATEGORY_COUNT];
     Pc pc;

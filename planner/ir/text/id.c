@@ -194,13 +194,11 @@ static unsigned char *put_short(unsigned char *to, uint32_t tag, const uint32_t 
     return to;
 }
 
-/* Appends the arguments or the predecessors of an instruction. Returns NULL if there are too many
- * of them for the block. */
+/* Appends the arguments or the predecessors of an instruction, at most SHORT. */
 static unsigned char *put_few(const Coder *c, const Hashed *h, const Instr *in, unsigned char *to)
 {
     const bool args = h->type == FIELD_args;
     const Span list = args ? in->args : in->after;
-    if (list.n > SHORT) return NULL;
     to = put_short(to, h->tag, (args ? c->program->args.at : c->program->after.at) + list.first,
                    list.n);
     if (args && list.n > 0) *to++ = (unsigned char)in->n_in;
@@ -334,13 +332,6 @@ static void put_record(Coder *c, TextRecordKind kind, const void *record)
         if (h->plain) { /* the most common case */
             to = put_plain(c, h, at, to);
             continue;
-        }
-        if (h->type == FIELD_args || h->type == FIELD_after) {
-            unsigned char *const behind = put_few(c, h, record, to);
-            if (behind != NULL) {
-                to = behind;
-                continue;
-            }
         }
         switch (h->type) {
         case FIELD_u64:
