@@ -1,6 +1,5 @@
-/* memmove for the sanitizers' build: the linker sends all calls to __wrap_memmove. The library's
- * function moves one byte at a time, which took a fifth of the time of tests that place buffers.
- * This one checks the same bytes, and lets the library's function report a fault. */
+/* Options of AddressSanitizer, and its memmove. Both are in every program of the sanitizers' build.
+ */
 #include <sanitizer/asan_interface.h>
 #include <string.h>
 
@@ -9,6 +8,16 @@ enum { WORD = 32 };
 void *__real_memmove(void *to, const void *from, size_t n);
 void *__wrap_memmove(void *to, const void *from, size_t n);
 
+/* A failed check of undefined behaviour is an illegal instruction. AddressSanitizer prints its line
+ * and stack. 2: it keeps this signal although cmocka asks for it. */
+const char *__asan_default_options(void)
+{
+    return "handle_sigill=2";
+}
+
+/* The linker sends all calls of memmove to __wrap_memmove. The library's function moves one byte at
+ * a time, which took a fifth of the time of tests that place buffers. This one checks the same
+ * bytes, and lets the library's function report a fault. */
 static void move_word(char *to, const char *from)
 {
     char word[WORD];
