@@ -130,35 +130,67 @@ static const char *name_of(Arena *arena, const char *what, bool assumed)
     return assumed ? arena_print(arena, "%s, not all stated", what) : what;
 }
 
+static bool is_one_of(const char *text, const char *const *words)
+{
+    while (*words != NULL && strcasecmp(text, *words) != 0) words++;
+    return *words != NULL;
+}
+
 typedef struct CellUnit {
     const char *name; /* name: NULL in the last entry */
     double factor;
 } CellUnit;
 
+/* Copies a cell without the commas that separate thousands: "10,500.5" becomes "10500.5". Other
+ * commas stay. */
+static void without_thousands(const char *cell, char *to, size_t most)
+{
+    size_t n = 0;
+    for (size_t i = 0; cell[i] != 0 && n + 1 < most; i++) {
+        const bool digit = i > 0 && cell[i - 1] >= '0' && cell[i - 1] <= '9';
+        if (cell[i] == ',' && digit && strspn(cell + i + 1, "0123456789") == 3) continue;
+        to[n++] = cell[i];
+    }
+    to[n] = 0;
+}
+
+/* True if the text is a unit, or a unit of each step or each device: "s", "s/it", "ms per step". */
+static bool is_unit(const char *text, const char *unit)
+{
+    static const char *const each[] = {"step", "iter",   "it",   "iteration",
+                                       "gpu",  "device", "rank", NULL};
+    const size_t n = strlen(unit);
+    if (strncasecmp(text, unit, n) != 0) return false;
+    text += n;
+    if (*text == 0) return true;
+    if (n == 0) return false;
+    text += strspn(text, " ");
+    const bool slash = *text == '/', per = strncasecmp(text, "per ", 4) == 0;
+    return (slash || per) && is_one_of(text + (slash ? 1 : 4), each);
+}
+
 /* Returns the number in a cell, in the first unit of the column: "2.84", "2.84 s", "2840 ms", "65.3
- * GiB". Returns NAN for other texts, for a unit of another column and for an empty cell. */
+ * GiB", "65,300 MiB". Returns NAN for other texts, for a unit of another column and for an empty
+ * cell. */
 static double quantity(const Csv *csv, uint32_t row, const char *column)
 {
-    static const CellUnit times[] = {{"", 1},        {"s", 1},     {"sec", 1},
-                                     {"seconds", 1}, {"ms", 1e-3}, {NULL, 0}};
-    static const CellUnit sizes[] = {{"", 1},           {"GiB", 1}, {"GB", 1}, {"MiB", 1 / 1024.},
-                                     {"MB", 1 / 1024.}, {NULL, 0}};
-    const char *text = csv_cell(csv, row, column);
+    static const CellUnit times[] = {{"", 1},      {"s", 1},       {"sec", 1},
+                                     {"secs", 1},  {"second", 1},  {"seconds", 1},
+                                     {"ms", 1e-3}, {"msec", 1e-3}, {"milliseconds", 1e-3},
+                                     {"min", 60},  {NULL, 0}};
+    static const CellUnit sizes[] = {
+        {"", 1}, {"GiB", 1}, {"GB", 1}, {"G", 1}, {"MiB", 1 / 1024.}, {"MB", 1 / 1024.}, {NULL, 0}};
+    char cell[64];
+    without_thousands(csv_cell(csv, row, column), cell, sizeof cell);
+    const char *text = cell, *end;
     while (*text == ' ') text++;
-    const char *end;
     const double value = csv_decimal(text, &end);
     if (isnan(value)) return NAN;
     while (*end == ' ') end++;
     for (const CellUnit *u = strcmp(column, "step_time_s") == 0 ? times : sizes; u->name != NULL;
          u++)
-        if (strcmp(end, u->name) == 0) return value * u->factor;
+        if (is_unit(end, u->name)) return value * u->factor;
     return NAN;
-}
-
-static bool is_one_of(const char *text, const char *const *words)
-{
-    while (*words != NULL && strcasecmp(text, *words) != 0) words++;
-    return *words != NULL;
 }
 
 /* True if the row says that the run ran out of memory. */
@@ -200,6 +232,13 @@ static void score_step(const Csv *csv, const RowRun *run, const RowOut *out, boo
     row_score(out, step_name(run, assumed), step_s, (double)run->report.step_ps / (double)PS_PER_S);
 }
 
+/* True if a tool measured the memory from outside, which sees all memory of a process. */
+static bool of_process(const char *kind)
+{
+    return strstr(kind, "process") == kind || strstr(kind, "nvidia-smi") == kind ||
+           strstr(kind, "rocm-smi") == kind || strstr(kind, "amd-smi") == kind;
+}
+
 /* Scores the memory of a row. The profile says which kind of memory the framework reports, unless
  * the row itself says it. */
 static void score_memory(const Csv *csv, const RowRun *run, const RowOut *out, bool assumed)
@@ -211,10 +250,10 @@ static void score_memory(const Csv *csv, const RowRun *run, const RowOut *out, b
     /* the cell names no unit */
     bytes *= in_mb && !isnan(csv_number(csv, out->row, "peak_mem")) ? MIB : GIB;
     if (!(bytes > 0) || strstr(kind, "at OOM") != NULL || strstr(kind, "param_opt") != NULL) return;
-    MemoryKind of = strstr(kind, "reserved") != NULL  ? MEMORY_reserved
-                    : strstr(kind, "alloc") != NULL   ? MEMORY_allocated
-                    : strstr(kind, "process") == kind ? MEMORY_process
-                                                      : run->config.runtime.reports;
+    MemoryKind of = strstr(kind, "reserved") != NULL ? MEMORY_reserved
+                    : strstr(kind, "alloc") != NULL  ? MEMORY_allocated
+                    : of_process(kind)               ? MEMORY_process
+                                                     : run->config.runtime.reports;
     row_score(out, name_of(run->arena, names[of], assumed), bytes,
               (double)run->report.held.logged[of]);
 }

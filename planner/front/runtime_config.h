@@ -182,6 +182,7 @@ typedef struct Runtime {
     bool keeps_returned;
     double update_bytes; /* bytes for each element that is updated, allocated during the update */
     double master_bytes; /* bytes of each element of the optimizer's fp32 weights; 0: four */
+    double moment_bytes; /* bytes of each element of each moment; 0: those of the plan's dtype */
     /* for LoRA: the model's weights have no gradients and no optimizer state */
     bool frozen_base;
     /* a product beside a gather or a reduction over tp is cut into as many parts as tp has ranks.

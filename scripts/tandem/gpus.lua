@@ -87,6 +87,7 @@ end
 -- false: a GPU that the library lacks, although its name contains the name of a known GPU.
 local aliases = {
   { "RTX PRO", false }, { "RTX.*BLACKWELL", false }, { "A4[05]00", false }, { "GB10%f[%D]", false }, { "V100S", false },
+  { "%f[%a]MIG%f[%A]", false }, { "MI300A", false }, { "MI308", false },
   { "H100.*96GB", "H100-SXM5-96GB-HBM2e" }, { "H100.*META", "H100-SXM5-96GB-HBM2e" },
   { "H100.*PCIE", "H100-PCIe-80GB" }, { "H100.*NVL[%s%-]?94", "H100-NVL-94GB" }, { "H100[%s%-]NVL%f[%W]", "H100-NVL-94GB" }, { "H100", "H100-SXM5-80GB" },
   { "GH200.*14[14]", "GH200-144GB" }, { "GH200", "GH200-96GB" }, { "H200.*NVL%f[%W]", "H200-NVL-141GB" }, { "H200", "H200-SXM-141GB" }, { "H800", "H800-SXM-80GB" }, { "H20", "H20-96GB" },
@@ -94,7 +95,7 @@ local aliases = {
   { "A800", "A800-SXM4-80GB" }, { "A40", "A40-48GB" }, { "6000.*ADA", "RTX6000Ada-48GB" }, { "A6000", "A6000-48GB" }, { "A5000", "A5000-24GB" }, { "A30%f[%W]", "A30-24GB" }, { "3090", "RTX3090-24GB" },
   { "GB300", "GB300-279GB" }, { "B300", "B300-SXM-288GB" }, { "GB200", "GB200-186GB" }, { "B200", "B200-SXM-180GB" },
   { "V100.*PCIE.*16%s?GB", "V100-PCIe-16GB" }, { "V100.*PCIE", "V100-PCIe-32GB" }, { "V100.*16%s?GB", "V100-SXM2-16GB" }, { "V100", "V100-SXM2-32GB" }, { "L20%f[%W]", "L20-48GB" }, { "L40S", "L40S-48GB" }, { "L40", "L40-48GB" }, { "L4", "L4-24GB" }, { "4090", "RTX4090-24GB" },
-  { "MI30[0A8]", "MI300X-192GB" }, { "MI325", "MI325X-256GB" }, { "MI35[05]", "MI355X-288GB" },
+  { "MI300", "MI300X-192GB" }, { "MI325", "MI325X-256GB" }, { "MI35[05]", "MI355X-288GB" },
   { "BLACKWELL ULTRA", "B300-SXM-288GB" }, { "BLACKWELL", "B200-SXM-180GB" }, { "HOPPER", "H100-SXM5-80GB" },
 }
 
@@ -105,7 +106,7 @@ local m = { gpus = gpus, arch = arch }
 -- For a name that a user writes, call m.known instead.
 function m.find(name)
   if gpus[name] then return name end
-  local text = name:upper():gsub("GIB", "GB"):gsub("(%d)%s+GB", "%1GB")
+  local text = name:upper():gsub("GIB", "GB"):gsub("(%d)%s+GB", "%1GB"):gsub("(%d)G%f[%W]", "%1GB"):gsub("PCI%-E", "PCIE")
   for _, alias in ipairs(aliases) do
     if text:find(alias[1]) then return alias[2] or nil end
   end

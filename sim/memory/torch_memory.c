@@ -188,12 +188,16 @@ static void prepare_states(Replay *r)
     }
 }
 
-/* Returns the bytes of a resident buffer, as a fraction of the plan's. part: that of weights. */
-static double stored_part(const Replay *r, const Buffer *b, double part)
+/* Allocates a buffer that stays until the end of the run. part: the part of the plan's bytes that
+ * weights take. A profile may give moments and master weights bytes of their own. */
+static void stays_allocated(const Replay *r, const Buffer *b, double part)
 {
-    if (!b->persistent || b->category != CATEGORY_parameter) return 1;
-    const bool master = b->unit != 0 && b->dtype == DT_f32 && r->runtime->master_bytes > 0;
-    return master ? r->runtime->master_bytes / dtype_bytes(b->dtype) : part;
+    const bool weight = b->category == CATEGORY_parameter, master = weight && b->unit != 0;
+    double own = b->category == CATEGORY_optimizer ? r->runtime->moment_bytes : 0;
+    if (master && b->dtype == DT_f32) own = r->runtime->master_bytes;
+    if (!b->persistent || (!weight && own <= 0)) part = 1;
+    if (b->persistent && own > 0) part = own / dtype_bytes(b->dtype);
+    torch_allocate(r->allocator, (uint64_t)((double)b->bytes * part), STREAM_compute);
 }
 
 static void prepare(Replay *r)
@@ -213,8 +217,7 @@ static void prepare(Replay *r)
         const Buffer *b = &p->buffers.at[id];
         if (!is_had(r, id) || r->block[id] == LATER) continue;
         if (stays(r, b) || r->kept.received[id]) {
-            torch_allocate(r->allocator, (uint64_t)((double)b->bytes * stored_part(r, b, part)),
-                           STREAM_compute);
+            stays_allocated(r, b, part);
         } else {
             Pc at = had_at(r, b);
             r->next_buffer[id] = r->first[at];
@@ -427,8 +430,7 @@ static void step(Replay *r, bool first)
             give_back_after(r, own->to, torch_allocate(r->allocator, own->bytes, own->stream));
         }
         for (BufferId id = first ? r->first_state[pc] : 0; id != 0; id = r->next_state[id])
-            if (is_had(r, id))
-                torch_allocate(r->allocator, p->buffers.at[id].bytes, STREAM_compute);
+            if (is_had(r, id)) stays_allocated(r, &p->buffers.at[id], 1);
         have_buffers(r, pc, in);
         added_product(r, pc, in);
         returned_gradient(r, pc, in);

@@ -69,6 +69,10 @@ static const char *const columns[][2] = {{"id", "a"},
                                          {"overlap_grad_reduce", ""},
                                          {"overlap_param_gather", ""},
                                          {"interconnect", ""},
+                                         {"num_distopt_instances", ""},
+                                         {"moe_capacity", ""},
+                                         {"mla", ""},
+                                         {"tokens_per_s_per_gpu", ""},
                                          {"notes", ""},
                                          {"flag", ""},
                                          {"missing", ""},
@@ -85,17 +89,24 @@ static const char *cell_of(Arena *arena, int column, const char *changes)
     return arena_print(arena, "%.*s", (int)strcspn(at, ";"), at);
 }
 
-json_t *published_row_scored(Arena *arena, const char *changes)
+json_t *published_rows_scored(Arena *arena, const char *const *changes, size_t n)
 {
     Str s = str_in(arena);
     for (int i = 0; i < N_COLUMNS; i++) str_print(&s, "%s%s", i == 0 ? "" : ",", columns[i][0]);
     str_add(&s, "\n");
-    for (int i = 0; i < N_COLUMNS; i++)
-        str_print(&s, "%s%s", i == 0 ? "" : ",", cell_of(arena, i, changes));
-    str_add(&s, "\n");
+    for (size_t row = 0; row < n; row++) {
+        for (int i = 0; i < N_COLUMNS; i++)
+            str_print(&s, "%s%s", i == 0 ? "" : ",", cell_of(arena, i, changes[row]));
+        str_add(&s, "\n");
+    }
     CommandResult r =
         COMMAND(arena, 60, "accuracy", "--runs", command_table(arena, str_text(&s)), "--json");
     return document_of(r, 0);
+}
+
+json_t *published_row_scored(Arena *arena, const char *changes)
+{
+    return published_rows_scored(arena, &changes, 1);
 }
 
 double published_row_predicted(Arena *arena, const char *changes, const char *what)

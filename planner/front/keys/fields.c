@@ -250,6 +250,7 @@ static const Field plan_fields[] = {
     {"runtime.keeps_returned", FIELD_bool, IN(config.runtime.keeps_returned), 0, 0, NULL},
     {"runtime.update_bytes", FIELD_f64, IN(config.runtime.update_bytes), 0, 64, NULL},
     {"runtime.master_bytes", FIELD_f64, IN(config.runtime.master_bytes), 0, 4, NULL},
+    {"runtime.moment_bytes", FIELD_f64, IN(config.runtime.moment_bytes), 0, 8, NULL},
     {"runtime.frozen_base", FIELD_bool, IN(config.runtime.frozen_base), 0, 0, NULL},
     {"runtime.overlaps_tp", FIELD_bool, IN(config.runtime.overlaps_tp), 0, 0, NULL},
     {"runtime.exchange_part", FIELD_f64, IN(config.runtime.exchange_part), 0, 1, NULL},

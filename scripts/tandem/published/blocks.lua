@@ -111,7 +111,7 @@ end
 -- the step (core/optimizer/distrib_optimizer.py: _copy_model_grads_to_main_grads). half: true if gradients have 16 bits.
 function m.optimizer(row, own, half, moments)
   local bits8 = cells.is_float8(row) or cells.is_float4(row)
-  if moments == "bf16" then
+  if moments == "bf16" or moments == "fp16" then
     own.update_bytes, own.master_bytes = 8, not bits8 and 2 or nil
   elseif half then
     own.update_bytes = 4

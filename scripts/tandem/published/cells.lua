@@ -41,17 +41,46 @@ function m.flag(row, key)
   return not (word == "0" or word == "no" or word == "false" or word == "off" or word == "none" or word == "disabled")
 end
 
+-- Words for ZeRO stages. The first match counts, from stage 0 on; "os+g" is stage 2 of the ZeRO paper, and "optim_grads" Megatron-FSDP's.
+local stages = {
+  [0] = { "^%s*ddp", "^%s*no", "unsharded", "zero[%s:=]*off", "zero[%s:=]*no", "^%s*without", "^%s*false", "^%s*off", "^%s*plain", "^%s*data%s?parallel", "^%s*dp%s*$", "replicate" },
+  [1] = { "dist%a*[%s_-]*optimizer", "dist[_-]?opt", "optimizer%s*states?%s*$", "^%s*optim%s*$", "^%s*os%s*$", "low[_%s-]level[_%s-]zero", "sharded optimizer" },
+  [2] = { "shard_grad_op", "optim_grads%s*$", "os%s*%+%s*g%s*$", "zero%-?2" },
+  [3] = { "hsdp", "hybrid", "full[%s_-]?shard", "fsdp", "fully%s?sharded", "optim_grads_params", "os%s*%+%s*g%s*%+%s*p", "zero%-?infinity", "zero%+%+", "gemini" },
+}
+
 -- Returns the row's ZeRO stage, 0 to 3. Returns nil if the row gives none, or in unknown words.
 function m.stage(row)
   if m.is_open(row.zero_stage) then return nil end
   local cell = row.zero_stage:lower()
-  local digit = cell:match "^%s*(%d)" or cell:match "zero[%s_-]*(%d)" or cell:match "stage[%s_-]*(%d)"
+  local digit = cell:match "^%s*(%d)" or cell:match "zero[%s_-]*stage[%s_=:-]*(%d)" or cell:match "zero[%s_-]*(%d)" or cell:match "stage[%s_=:-]*(%d)"
   if digit then return tonumber(digit) <= 3 and tonumber(digit) or nil end
-  if cell:find "^ddp" or cell:find "^no" or cell:find "^false" or cell:find "^off" then return 0 end
-  if cell:find "shard_grad_op" then return 2 end
-  if cell:find "distributed optimizer" or cell:find "dist[_-]?opt" then return 1 end
-  if cell:find "hsdp" or cell:find "hybrid" or cell:find "full[%s_-]?shard" or cell:find "fsdp" then return 3 end
+  local roman = cell:match "zero[%s_-]*(i+)%f[%A]" or cell:match "stage[%s_-]*(i+)%f[%A]"
+  if roman then return #roman <= 3 and #roman or nil end
+  for stage = 0, 3 do
+    for _, word in ipairs(stages[stage]) do if cell:find(word) then return stage end end
+  end
   return nil
+end
+
+-- Returns a measured number of the row, such as the tokens in a second ("10,500", "10.5k", "10500 tok/s"); nil: the cell is
+-- open. A cell with other words is refused.
+function m.number(row, key)
+  if m.is_open(row[key]) then return nil end
+  local text = row[key]:match "^%s*~?(.-)%s*$"
+  local digits, rest = text:match "^(%d[%d,]*%.?%d*)%s*(.*)$"
+  local plain = tonumber(text)
+  if plain and not text:find "[xX]" then return plain end
+  if not digits or digits:find "," and not digits:find "^%d%d?%d?,%d%d%d" or digits:gsub(",%d%d%d%f[%D]", ""):find "," then m.refuse("%s is not a number: %s", key, text:sub(1, 40)) end
+  local thousand = rest:find "^[kK]%f[%A]"
+  if rest:find "%d" then m.refuse("%s is not a number: %s", key, text:sub(1, 40)) end
+  return tonumber((digits:gsub(",", ""))) * (thousand and 1000 or 1)
+end
+
+-- Returns the row's step time in seconds, as cli/accuracy/runs.c reads it; nil: the cell is open.
+function m.seconds(row)
+  local n = m.number(row, "step_time_s")
+  return n and n * (row.step_time_s:lower():find "%d%s*m" and 1e-3 or 1)
 end
 
 -- is_float8: true if products have 8-bit operands. is_float4: true if they have 4-bit operands.
@@ -72,8 +101,22 @@ function m.switch(cell)
   return nil
 end
 
--- True if the row's optimizer is Adam with states of usual width.
-function m.is_adam(row) return m.has(row, "optimizer", "adam") and not m.has(row, "optimizer", "8[%s_%-]*bit") and not m.has(row, "optimizer", "mini") end
+-- The bytes of the moments of a weight, and whether they are those of Adam, for optimizers by their names. The first match
+-- counts. 8 bits: 1 byte, and 4 for the scale of 256 numbers (bitsandbytes: optimizer_update_8bit_blockwise).
+-- One: the optimizer has one moment of the usual width. Adafactor's two vectors for a matrix are left out.
+-- kind: source; the optimizers' papers and PyTorch's, bitsandbytes' and transformers' implementations
+local eight = 2 * (1 + 4 / 256)
+local optimizers = {
+  { "adam%a*[%s_%-]*mini", one = true }, { "adam.*8[%s_%-]*bit", bytes = eight, adam = true }, { "8[%s_%-]*bit.*adam", bytes = eight, adam = true },
+  { "lion.*8[%s_%-]*bit", bytes = eight / 2 }, { "8[%s_%-]*bit.*lion", bytes = eight / 2 }, { "adam", adam = true }, { "lion", one = true },
+  { "adafactor", bytes = 0.01 }, { "muon", one = true }, { "momentum", one = true }, { "sgd", bytes = 0.01 },
+}
+
+-- Returns what is known of the row's optimizer; nil: the cell is open, or has another name.
+function m.optimizer(row)
+  for _, known in ipairs(optimizers) do if m.has(row, "optimizer", known[1]) then return known end end
+  return nil
+end
 
 -- True if the row uses sequence parallelism together with tp.
 function m.sequence(row) return m.switch(row.sp) == true end

@@ -1,32 +1,12 @@
 -- The cluster of a row of published training runs. The row may name its GPU by any name that the library knows.
 local cells, gpus, megatrons = require "tandem.published.cells", require "tandem.gpus", require "tandem.published.megatron"
-local recipes = require "tandem.published.recipes"
-
--- Returns a node's NICs and their GB/s: "8x400Gb IB", "4x ConnectX-7 IB NDR 400 Gb/s" (NICs for storage are others), or the rate
--- of all of them, "400Gb/s per node", "1600Gb/s RoCE node-node". A rate without a number, "IB 400 Gb/s", is of one NIC a GPU.
-local function nics_of(row, per_node)
-  local text = row.interconnect or ""
-  text = text:match "[Cc]ompute: ([^,;]*)" or text
-  text = text:gsub("G[Bb][Pp][Ss]", "Gb/s"):gsub("Gbit/s", "Gb/s"):gsub("(%d)%s+x%s*(%d)", "%1x%2")
-  local n, gbit = text:match "(%d+)x(%d+)%s*Gb"
-  if not n then n, gbit = text:match "(%d+)x%s[^,;]-%s(%d+)%s*Gb" end
-  -- Ethernet with a rate is assumed to be one NIC of a node, unless the text says otherwise.
-  local ethernet = not n and (text:match "%f[%d](%d+)GbE" or text:match "%f[%d](%d+)%s?G[%w/]* Ethernet")
-  if ethernet then return 1, tonumber(ethernet) / 8 end
-  local whole = text:match "EFA%w* (%d%d%d%d)%s*Gb/s" or text:match "(%d%d%d%d)%s*Gb/s EFA" or text:match "(%d+)%s*Gb/s per node" or text:match "(%d+)%s*Gb/s %a+ node%-node"
-  if n then return math.tointeger(tonumber(n)), tonumber(gbit) / 8 end
-  if whole then return per_node, tonumber(whole) / 8 / per_node end
-  local each = text:match "%f[%a]IB (%d+)%s*Gb/s" or text:match "%f[%a][NHX]DR (%d+)%s*Gb" or text:match "(%d+)%s*Gb/s RDMA" or text:match "(%d+)%s*Gb/s [NHX]DR" or
-    text:match "(%d+)%s*Gb/s RoCE" or text:match "(%d+)%s*Gb/s CX%-%d"
-  if each then return per_node, tonumber(each) / 8 end
-  return nil, nil
-end
+local recipes, network = require "tandem.published.recipes", require "tandem.published.network"
 
 -- Returns how many GPUs are connected by the same NVLink switches. For GB200 and GB300 these are
 -- the GPUs of a whole rack (18 trays of 4), unless the row names a smaller domain ("NVL36",
 -- "NVL4").
 local function domain_of(row, gpu, n, per_node)
-  local said = tonumber((row.interconnect or ""):match "NVL(%d+)")
+  local said = tonumber((row.interconnect or ""):upper():match "NVL[%s%-]?(%d+)" or gpu:find "^GB" and row.gpu:upper():match "NVL[%s%-]?(%d+)")
   if not said and not gpu:find "^GB[23]00" then return per_node end
   local domain = math.tointeger(said or 72)
   if n <= domain then return n end
@@ -39,7 +19,7 @@ end
 -- Returns the power limit in watts that the cell of the GPU gives ("H100 500W"). Returns nil for
 -- the usual limit.
 local function watts_of(row, gpu)
-  local watts = tonumber(row.gpu:match "(%d+)%s?W%f[%W]")
+  local watts = tonumber(row.gpu:match "(%d+)%s?W%f[%W]" or row.gpu:match "(%d+)%s?[Ww]atts?%f[%W]")
   return watts and watts > 0 and watts <= 2 * gpus.gpus[gpu].watts and watts or nil
 end
 
@@ -51,15 +31,40 @@ local function exchange_bytes(row, per_node)
   return recipes.exchange_bytes(row, cells.count(row, "micro_batch", 1) * megatrons.tokens(row) // sharers, cells.count(row, "ep", 1), per_node)
 end
 
+-- Returns the library's name for the row's GPU. If the row's GPUs have only PCIe, and the cell of the GPU names no board, the
+-- GPU is the card for PCIe.
+local function gpu_of(row)
+  local name, link = gpus.find(row.gpu), network.pcie(row.interconnect or "")
+  if not name then cells.refuse("no such GPU in the library: %s", row.gpu) end
+  if not link or not gpus.gpus[name].link then return name, link end
+  local card = name:gsub("%-SXM%d?", "-PCIe")
+  local board = row.gpu:upper():find "SXM" or row.gpu:upper():find "HGX" or row.gpu:upper():find "DGX"
+  if not board and gpus.gpus[card] then return card, link end
+  cells.note("NVLink stands for the links of these words: %s", row.interconnect)
+  return name, nil
+end
+
+-- Returns the bytes of memory that the cell of the GPU gives ("A100 64GB") if the library's GPU of this name has another
+-- memory; nil: it has not, or the cell gives none. GH200's larger number counts the memory of its host.
+local function memory_of(row, name)
+  local text = row.gpu:upper():gsub("GIB", "GB"):gsub("%d+%.?%d*%s*[GT]B/S", "")
+  local gb, own = tonumber(text:match "%f[%d](%d%d%d?)%s*GB%f[%W]"), gpus.gpus[name].memory * 1048576
+  if not gb or name:find "^GH" or math.abs(gb * 1e9 / own - 1) < 0.12 then return nil end
+  cells.note("the memory of %s is taken from the row; its other numbers are those of %s", row.gpu, name)
+  return gb * 1e9
+end
+
 -- Returns the cluster of `row`.
 return function(row)
-  local name = gpus.find(row.gpu)
-  if not name then cells.refuse("no such GPU in the library: %s", row.gpu) end
+  local name, pcie = gpu_of(row)
   if cells.has(row, "gpu", "power limit") and not watts_of(row, name) then
     cells.note_time("the limit of power is not stated; the usual %d W are assumed", gpus.gpus[name].watts)
   end
   local n, per_node = cells.count(row, "n_gpus"), cells.count(row, "gpus_per_node", 8)
-  local nics, nic_gb_per_s = nics_of(row, per_node)
+  local nics, nic_gb_per_s = network.cards(row.interconnect or "", per_node, gpus.gpus[name].arch)
+  if not nics and n > per_node and network.has_rate(row.interconnect or "") then
+    cells.note("the network is not known: %s; the usual card of the GPU is assumed", row.interconnect:sub(1, 60))
+  end
   local domain = domain_of(row, name, n, per_node)
   if domain > per_node then
     if nics then nics = nics * (domain // per_node) end
@@ -78,6 +83,10 @@ return function(row)
   local four = cells.is_float4(row) and gpus.gpus[name].fp4
   if four then cluster.device.peak_flops.e4m3 = four * 1e12 end
   cluster.device.reserved_bytes = cluster.device.reserved_bytes + exchange_bytes(row, per_node)
+  if pcie and pcie > 0 and cluster.intra == "pcie" then
+    cluster.intra_bytes_per_s, cluster.host_link_bytes_per_s = pcie * 1e9, .88 * pcie * 1e9
+  end
+  cluster.device.memory_bytes = memory_of(row, name) or cluster.device.memory_bytes
   if recipes.no_nvls(row) then cluster.fabric.no_nvls = true end
   if megatrons.is_graph(row) then cluster.device.kernel_floor_s = math.max(2e-6, cluster.device.kernel_floor_s - 2e-6) end
   return cluster

@@ -89,6 +89,7 @@ local function fill_model(row)
     assume_open(row, "moe_layer_freq", layers_with_experts(entry, count(row, "n_layers")), from)
     if entry.tied then assume_open(row, "untie_embeddings", 0, from) end
   end
+  if row.needs_mla and is_open(row.mla) then refuse("the sizes of latent attention (mla) are not stated, and no public configuration is known: %s", row.model) end
   if is_open(row.d_model) or is_open(row.n_layers) then
     refuse("the model's width and layers are not stated, and no public configuration is known: %s", row.model or "")
   end
@@ -293,7 +294,7 @@ local function fill_batch(row)
       m.of(row).whole and "the framework does not accumulate gradients by default" or "one sequence at a time")
   end
   if is_open(row.global_batch_seqs) then
-    local micro, rate, step_s = count(row, "micro_batch"), tonumber(row.tokens_per_s_per_gpu), tonumber(row.step_time_s)
+    local micro, rate, step_s = count(row, "micro_batch"), cells.number(row, "tokens_per_s_per_gpu"), cells.seconds(row)
     local pieces = rate and step_s and rate * count(row, "n_gpus") * step_s / count(row, "seq") / (micro * data) or 1
     if not (rate and step_s) then row.no_time = "the sequences of a step" end
     assume(row, "global_batch_seqs", math.max(1, math.floor(pieces + .5)) * micro * data,

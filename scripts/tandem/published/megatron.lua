@@ -37,12 +37,20 @@ local function mlp(row, dim, hidden, bias)
     forward = function(self, x) return self.down(act(self.gate(x)) * self.up(x)) end }
 end
 
+-- Returns how many rows the products of experts have for each row that balanced experts would get. With padding
+-- (--moe-pad-expert-input-to-capacity), these are the rows of the capacity. A capacity below 1 drops tokens.
+local function capacity(row)
+  local factor = tonumber((row.moe_capacity or ""):match "(%d+%.?%d*)")
+  if not factor or factor <= 0 or (row.moe_capacity or ""):find "^%s*%-" then return 1 end
+  return (has(row, "moe_capacity", "pad") or factor < 1) and factor or 1
+end
+
 -- Tokens are shared evenly over the experts: Megatron drops none, and its routers are balanced. Before the exchange, tokens
 -- may become narrower (moe_latent_size; core/transformer/moe/moe_layer.py). The plan's router reads the narrow tokens.
 local function mixture(row, dim, cut)
   local width = count(row, "moe_latent", dim)
   local routed = nn.moe { dim = width, hidden = count(row, "moe_ffn", count(row, "d_ff")), experts = count(row, "moe_experts"),
-    top_k = count(row, "moe_topk", 1), capacity_factor = 1, gated = is_gated(row) }
+    top_k = count(row, "moe_topk", 1), capacity_factor = capacity(row), gated = is_gated(row) }
   local col, back = cut and { "routed.w1" } or {}, cut and { "routed.w2" } or {}
   if cut and is_gated(row) then col[2] = "routed.w3" end
   local narrows = width < dim
@@ -283,7 +291,7 @@ function m.model(row, cut_experts)
   row.names_parts = true
   if has(row, "notes", "encoder") and not has(row, "model", "^t5") then refuse("an encoder beside the decoder is not in this version") end
   local dim, vocab, tied = count(row, "d_model"), count(row, "vocab"), flag(row, "untie_embeddings") == false
-  local shape = { norm = norm_of(row), rope = has(row, "position_embedding", "^rope"), causal = not has(row, "model", "^bert"),
+  local shape = { norm = norm_of(row), rope = has(row, "position_embedding", "^ro[pt]"), causal = not has(row, "model", "^bert"),
     cut_experts = cut_experts,
     -- Llama-like recipes switch biases off (--disable-bias-linear). GPT's recipes keep them.
     bias = not is_gated(row) and has(row, "normalization", "^layer") }

@@ -160,10 +160,21 @@ function m.no_nvls(row) return has(row, "framework", "^megatron%-bridge") end
 function m.half_gradients(row) return of(row, "gradients") == "bf16" end
 
 -- Returns the type of the optimizer's moments, or nil if it is the type in which weights are stored. The cell
--- exp_avg_dtype overrides the recipe.
+-- exp_avg_dtype overrides the recipe. Moments of 8 bits are planned in 16 bits, and `moment_bytes` gives their bytes.
 function m.moments(row)
-  if not cells.is_open(row.exp_avg_dtype) then return has(row, "exp_avg_dtype", "bf") and "bf16" or nil end
-  return of(row, "moments")
+  if cells.is_open(row.exp_avg_dtype) then return of(row, "moments") end
+  if has(row, "exp_avg_dtype", "bf") or has(row, "exp_avg_dtype", "8") then return "bf16" end
+  if has(row, "exp_avg_dtype", "16") or has(row, "exp_avg_dtype", "half") then return "fp16" end
+  if has(row, "exp_avg_dtype", "32") or has(row, "exp_avg_dtype", "^float$") then return nil end
+  cells.refuse("exp_avg_dtype is not known: %s", row.exp_avg_dtype)
+end
+
+-- Returns the bytes of each moment of a weight if no plan has them (8 bits, one moment instead of two); nil: a plan has them.
+function m.moment_bytes(row)
+  local known = cells.optimizer(row)
+  if known and known.bytes then return known.bytes / 2 end
+  local each = has(row, "exp_avg_dtype", "8") and 1 or known and known.one and ({ bf16 = 2, fp16 = 2 })[m.moments(row)] or known and known.one and 4
+  return each and (known and known.one and each / 2 or each) or nil
 end
 
 -- Returns the name of the token dispatcher in lower case. The cell moe_dispatcher overrides the

@@ -6,80 +6,12 @@ local fitted, trainers = require "tandem.fitted", require "tandem.published.trai
 local recipes, losses = require "tandem.published.recipes", require "tandem.published.loss"
 local model, defaults = require "tandem.published.models", require "tandem.published.defaults"
 local blocks, releases = require "tandem.published.blocks", require "tandem.published.releases"
+local passes = require "tandem.published.passes"
 local month_of, is_before = releases.month, releases.is_before
 local refuse, count, has = cells.refuse, cells.count, cells.has
 
--- ---- parallelism
-
--- full: every block is recomputed. (op): torchtitan's policy, which keeps attention and every second product of a
--- block. (layer): every second block is recomputed. A row that recomputes the attention core has no pass, as flash
--- attention does so anyway.
-local function some_blocks(row, n)
-  local each = (count(row, "n_layers") // count(row, "pp") + n // 2) // n
-  return ac { mode = "full", every = each > 1 and each or nil }
-end
-
--- Megatron's modules (--recompute-modules). Norms are small, so they are left out. Flash attention recomputes the attention
--- core anyway. If scores are written and the core is recomputed, the profile keeps no scores. The
--- model of a family has other modules: there, recomputing the products of an MLP stands for recomputing the MLP.
-local function some_modules(row)
-  local modules, ops = blocks.recomputed(row)
-  if modules then return ac { modules = modules, ops = ops } end
-  if not row.names_parts and has(row, "ac", "[%(%[ ]mlp") then
-    return ac { mode = "full", ops = { "attention", "linear_q", "linear_kv", "linear_o" } }
-  end
-  return nil
-end
-
-local function policy_of_ops(how)
-  return ac { mode = "full", ops = how and how.forgets_attention and { "linear" } or { "attention", "linear" }, alternate = true }
-end
-
-local function checkpointing(row, how)
-  -- "full block 21" recomputes 21 blocks of each stage. The plan has every n-th block in their
-  -- place.
-  local some = tonumber((row.ac or ""):match "^full block (%d+)" or (row.ac or ""):match "^full %(block, (%d+) layers")
-  if some then return some_blocks(row, some) end
-  if has(row, "ac", "^full") or cells.switch(row.ac) then return ac "full" end
-  if cells.switch(row.ac) == false or has(row, "ac", "^none") then return nil end
-  local every = tonumber((row.ac or ""):match "^selective%(layer, every (%d+)")
-  if every then return ac { mode = "full", every = every > 1 and every or nil } end
-  -- A row may say only "selective". Megatron then recomputes the attention core, and torchtitan
-  -- applies its policy of ops.
-  local titan = has(row, "framework", "^torchtitan") or has(row, "framework", "torchtune") or has(row, "framework", "vescale")
-  if has(row, "ac", "selective%(op%)") or titan and has(row, "ac", "^selective$") then return policy_of_ops(how) end
-  if has(row, "ac", "^selective") then return some_modules(row) end
-  return nil
-end
-
 local is_float8, is_float4 = cells.is_float8, cells.is_float4
-local function gathers_bytes(row)
-  return is_float8(row) and not has(row, "precision", "rowwise") and not has(row, "precision", "mx") and not has(row, "precision", "bfloat16 all%-gather")
-end
--- Returns the dtype of products that are neither in 8 nor in 4 bits. TF32 is fp32 at another rate (published/cluster.lua).
-local function half_of(row, how)
-  local wide = has(row, "precision", "^t?fp?32") or has(row, "precision", "^float32")
-  if wide and not row.precision:gsub("%b()", ""):lower():find "f[lp]?%a*16" then return "fp32" end
-  if has(row, "precision", "fp16") or how.half == "fp16" then return "fp16" end
-  return "bf16"
-end
-
--- Returns how many ranks share a sequence. In torchtitan they gather keys and values
--- (context_parallel_rotate_method is "allgather" by default). In Ulysses they exchange tokens for
--- heads, and repeat KV heads if these are too few. `goes_around` tells whether the plan uses a ring or,
--- in its place, a gather.
-local function sharers(row)
-  local n = count(row, "cp")
-  if n == 1 and not has(row, "sp", "ulysses [2-9]") and not has(row, "sp", "ulysses 1%d") then return 1 end
-  if has(row, "framework", "^torchtitan") then return n end
-  -- A ring of Transformer Engine moves as many bytes as a gather of keys and values, and overlaps
-  -- as well. But a rank of the ring holds only two parts of them at a time instead of all.
-  if not has(row, "sp", "ulysses") then return n end
-  local said = math.tointeger(tonumber(row.sp:match "(%d+)")) or n
-  -- if there are fewer KV heads than ranks, DeepSpeed repeats them
-  if count(row, "n_kv_heads") % said ~= 0 and count(row, "n_heads") % said == 0 then row.n_kv_heads = tostring(said) end
-  return said
-end
+local sharers, checkpointing, gathers_bytes = passes.sharers, passes.checkpointing, passes.gathers_bytes
 
 local function copy_of(from)
   local copy = {}
@@ -87,91 +19,7 @@ local function copy_of(from)
   return copy
 end
 
-local function add(list, pass) if pass then list[#list + 1] = pass end end
-
--- True if the row's ranks pass keys and values around a ring. Also true if the row does not say how
--- ranks share sequences.
-local function is_ring(row)
-  return count(row, "cp") > 1 and not has(row, "framework", "^torchtitan") and not has(row, "sp", "ulysses")
-end
-
--- True if the plan also uses a ring. Megatron and NeMo use one by default (cp_comm_type p2p). A plan's ring can
--- compute only plain attention. For other attention, and for other frameworks than NeMo, a gather stands for the ring.
-local function goes_around(row)
-  if not is_ring(row) then return false end
-  local plain = cells.is_open(row.mla) and cells.is_open(row.hybrid_pattern)
-  if plain and has(row, "framework", "^nemo") then return true end
-  cells.note("a gather of keys and values stands for the ring over cp = %d", count(row, "cp"))
-  return false
-end
-
--- Megatron's Mamba mixers also exchange tokens for heads (mamba_context_parallel.py). A plan uses
--- one way for all layers, and cannot exchange tokens for heads of mixers beside tp.
-local function trades_heads(row)
-  local scans = has(row, "hybrid_pattern", "^[^/]*m") and count(row, "tp") == 1
-  return has(row, "sp", "^ulysses") or scans and count(row, "n_kv_heads") % count(row, "cp") == 0
-end
-
-local function is_block_float8(row) return not is_float4(row) and (has(row, "precision", "mx") or has(row, "fp8_recipe", "^mx")) end
-
--- Returns the kind of scales of 8-bit operands. NVFP4 has a scale for 16 elements. Its products are planned
--- with rowwise 8-bit operands at the 4-bit peak (`cluster`), so memory counts twice the bytes of its operands.
--- Blocks of MXFP8 are planned only on GPUs that multiply blocks, and on ranks with whole blocks of tokens.
-local function scales_of(row, how)
-  if not is_block_float8(row) then return (is_float4(row) or has(row, "precision", "rowwise")) and "rowwise" or "tensorwise" end
-  local name = gpus.find(row.gpu)
-  local shared, tokens = how.cp or sharers(row), megatrons.tokens(row) // (cells.sequence(row) and count(row, "tp") or 1)
-  local known = name and gpus.arch[gpus.gpus[name].arch].block_scales
-  if known and (shared == 1 or trades_heads(row)) and tokens // shared % 32 == 0 then return "mxfp8" end
-  cells.note("scales of rows stand for the blocks of MXFP8: %s", not known and "the GPU does not multiply blocks" or
-    shared > 1 and "ranks share sequences" or "a rank's tokens are not whole blocks")
-  return "rowwise"
-end
-
-local function eight_bits(row, how)
-  if not is_float8(row) and not is_float4(row) then return nil end
-  return float8 { recipe = scales_of(row, how), skip_indivisible = true, skip = recipes.tail(row),
-    fsdp_gather = how.byte_gather and gathers_bytes(row) or nil }
-end
-
-local function micro_batches(row, how)
-  local data = (how.mesh.dp_shard or 1) * (how.mesh.dp_replicate or 1) * (how.mesh.ep or 1)
-  return count(row, "global_batch_seqs") // ((how.micro or count(row, "micro_batch")) * data)
-end
-
--- Returns the largest number of chunks of a rank, up to `vp`, for which each chunk has experts. A plan adds up the
--- losses of experts from stage to stage and cannot skip a stage. (In Llama 4 Maverick, every second layer has experts.)
-local function chunks_with_experts(row, n_pp, vp)
-  local period, layers, most = math.tointeger(tonumber(row.moe_layer_freq)), count(row, "n_layers"), vp
-  if not period or cells.is_open(row.moe_experts) then return vp end
-  while vp > 1 and (most % vp ~= 0 or layers // (n_pp * vp) % period ~= 0) do vp = vp - 1 end
-  if vp ~= most then cells.note("%d chunks stand for %d, so that each has experts", vp, most) end
-  return vp
-end
-
--- Returns the passes of any framework, in the order that the planner needs.
-local function passes(row, how)
-  local list, n_tp, n_pp = {}, count(row, "tp"), count(row, "pp")
-  if n_pp > 1 then
-    local vp, split = count(row, "vp", 1), how.is_megatron and megatrons.split(row) or nil
-    local n_micro, own = how.n_micro or micro_batches(row, how), how.is_megatron and vp > 1 and megatrons.schedule(row) or nil
-    -- With fewer blocks than stages, or micro-batch groups of another size than pp, one stage a rank stands for it.
-    if split and #split ~= n_pp * vp or n_micro % n_pp ~= 0 and not own or not split and count(row, "n_layers") < n_pp * vp then vp = 1 end
-    if split and #split ~= n_pp * vp then split = nil end
-    vp = chunks_with_experts(row, n_pp, vp)
-    add(list, pp { schedule = vp > 1 and (own or "interleaved_1f1b") or "1f1b", chunks = vp > 1 and vp or nil, split = split })
-  end
-  if n_tp > 1 then add(list, tp { sequence = cells.sequence(row), keep_gathered = how.keep_gathered }) end
-  if (how.ep or count(row, "ep", 1)) > 1 then add(list, ep {}) end
-  local around = goes_around(row)
-  if (how.cp or sharers(row)) > 1 then add(list, cp { mode = trades_heads(row) and "all_to_all" or around and "ring" or "all_gather" }) end
-  add(list, eight_bits(row, how))
-  if how.pieces and how.pieces > 1 then add(list, tile { pieces = how.pieces }) end
-  add(list, how.ac ~= false and checkpointing(row, how) or nil)
-  add(list, how.data)
-  if row.compile == "yes" and how.compile then add(list, compile(how.compile)) end
-  return list
-end
+-- ---- ranks and axes
 
 local function ranks(row)
   local n, n_tp, n_pp, n_cp = count(row, "n_gpus"), count(row, "tp"), count(row, "pp"), sharers(row)
@@ -191,7 +39,8 @@ local function mesh(row, sharded)
     row.ep = tostring(ep)
   end
   local data = own // ep
-  local shard, replicate = tonumber(row.dp_shard), tonumber(row.dp_replicate)
+  local shard = tonumber(row.dp_shard)
+  local replicate = tonumber(row.dp_replicate) or shard and shard > 1 and data % shard == 0 and data // shard
   local axes = { pp = count(row, "pp"), tp = count(row, "tp"), cp = sharers(row), ep = ep > 1 and ep or nil }
   if not sharded then
     axes.dp_replicate = data
@@ -244,7 +93,7 @@ local function torchtitan(row)
   local runtime = not old and "torchtitan" or count(row, "tp") > 1 and "torchtitan2024_tp" or "torchtitan2024"
   -- cuDNN's kernel computes only in 16 bits
   local flash = (arch == "Hopper" or arch == "Blackwell" and not lists) and
-    (lists and is_before(row, "2025-10") or not lists and releases.prefers_flash(row) or half_of(row, {}) == "fp32")
+    (lists and is_before(row, "2025-10") or not lists and releases.prefers_flash(row) or passes.half_of(row, {}) == "fp32")
   return { forgets_attention = forgets, attention = flash and "flash2" or nil, runtime = runtime, mesh = mesh(row, stage ~= 0), byte_gather = stage ~= 0,
     compile = "block", keep_gathered = true, micro = micro_of(row), data = data > 1 and titan_data(row, stage) or nil }
 end
@@ -254,7 +103,7 @@ end
 -- each rank has 8 sequences (benchmarks/moe_expert_parallel/moe_ep_bench.sh).
 local function kempnerforge_batch(row, at_once)
   if not cells.is_open(row.global_batch_seqs) then return count(row, "global_batch_seqs") end
-  local rate, step_s = tonumber(row.tokens_per_s_per_gpu), tonumber(row.step_time_s)
+  local rate, step_s = cells.number(row, "tokens_per_s_per_gpu"), cells.seconds(row)
   local micro = count(row, "micro_batch")
   local pieces = rate and step_s and rate * count(row, "n_gpus") * step_s / count(row, "seq") / at_once or 8 // micro
   return math.max(1, math.floor(pieces + .5)) * at_once
@@ -303,10 +152,29 @@ end
 
 local zero_names = { "optim", "optim_grads", "optim_grads_params" }
 
--- Returns false if products wait for this communication of the distributed optimizer; nil: they do not.
+-- Returns false if products wait for this communication of gradients or weights; nil: they do not. Ranks of stage 0 gather no
+-- weights. Megatron-FSDP (stages 2 and 3) always overlaps.
 local function waits(row, stage, key)
-  if stage ~= 1 or cells.flag(row, key) ~= false then return nil end
+  if cells.flag(row, key) ~= false or stage == 0 and key == "overlap_param_gather" then return nil end
+  if stage > 1 then cells.note("%s = %s is left out: ZeRO stage %d overlaps", key, row[key], stage) return nil end
   return false
+end
+
+-- Returns the pass of Megatron's ranks with different samples if they shard nothing. Without overlap, all gradients are one
+-- bucket (core/distributed/distributed_data_parallel.py).
+local function unsharded(row, ep)
+  if waits(row, 0, "overlap_grad_reduce") == false then return zero { strategy = "no_shard", overlap_grad_reduce = false, bucket_size = 1 << 50 } end
+  return ep > 1 and zero { strategy = "no_shard" } or ddp {}
+end
+
+-- Returns over how many of `data` ranks states or weights are shared: all, unless the row states a smaller group. Megatron calls the
+-- number of such groups num_distributed_optimizer_instances.
+local function shards_of(row, data)
+  local instances, shard = count(row, "num_distopt_instances", 1), count(row, "dp_shard", data)
+  if instances > 1 and data % instances == 0 then return data // instances end
+  if instances > 1 then cells.note("%d instances of the optimizer do not divide %d ranks; one stands for them", instances, data) end
+  local replicate = count(row, "dp_replicate", data // math.min(shard, data))
+  return shard < data and data % shard == 0 and shard > 1 and shard * replicate == data and shard or data
 end
 
 -- Megatron's distributed optimizer shards over the ranks of dp x cp, which hold the same weights. ZeRO
@@ -322,14 +190,20 @@ local function megatron(row)
   if told ~= nil then half = told end
   local axes = { pp = count(row, "pp"), tp = count(row, "tp"), cp = at.cp, ep = at.ep > 1 and at.ep or nil }
   axes.ep_mode = at.folded and "folded" or nil
-  axes[stage > 0 and "dp_shard" or "dp_replicate"] = at.folded and at.data or at.data // at.ep
+  local own = at.folded and at.data or at.data // at.ep
+  if stage > 0 then
+    axes.dp_shard = shards_of(row, own)
+    if axes.dp_shard < own then axes.dp_replicate = own // axes.dp_shard end
+  else
+    axes.dp_replicate = own
+  end
   local shared, n_cp = at.data * at.cp, sharers(row)
   local names = not cells.is_open(row.transformer_impl) or not cells.is_open(row.attention_backend)
   local how = { runtime = "megatron", is_megatron = true, lora = lora, param = lora and "bf16" or nil,
     ops = names and megatrons.ops(row) or nil, scores = names and megatrons.writes_scores(row), micro = at.micro, ep = at.ep, cp = at.cp,
     n_micro = count(row, "global_batch_seqs") // (at.micro * at.data), ring = at.cp < n_cp and n_cp or nil,
     reduce = half and "bf16" or nil, mesh = axes,
-    data = shared > 1 and (stage == 0 and (at.ep > 1 and zero { strategy = "no_shard" } or ddp {})
+    data = shared > 1 and (stage == 0 and unsharded(row, at.ep)
       or zero { strategy = zero_names[stage], grad_reduce_in_fp32 = stage == 1 and not half or nil,
         overlap_grad_reduce = waits(row, stage, "overlap_grad_reduce"), overlap_param_gather = waits(row, stage, "overlap_param_gather") }) or nil }
   if not how.data and at.ep > 1 then how.data = zero { strategy = "no_shard" } end
@@ -362,6 +236,12 @@ local function deepspeed(row)
     host_optimizer = row.offload == "optimizer" or cells.offloads(row) == "optimizer", pieces = liger and trainers.liger_pieces(row) or nil }
 end
 
+-- XTuner V1 shards with PyTorch's FSDP2; older releases call DeepSpeed. Releases before V1 have numbers 0.1 and 0.2.
+local function xtuner(row)
+  local new = has(row, "framework", "xtuner[%s_/-]*v?[1-9]") or has(row, "framework", "fsdp")
+  return (new and torchtitan or deepspeed)(row)
+end
+
 -- NeMo Automodel: weights and moments are bf16, as in Hugging Face's configurations. Gradients are
 -- summed in fp32. Liger's kernels are used, except under tensor parallelism.
 local function automodel(row)
@@ -390,6 +270,21 @@ local function maxtext(row)
   return { runtime = "maxtext", mesh = mesh(row, true), compile = "model", data = ranks(row) > 1 and fsdp2 {} or nil }
 end
 
+-- Levanter and EasyLM: JAX programs that shard weights, as MaxText.
+local function jax(row)
+  cells.note("framework %s has no profile; MaxText's stands for it", row.framework)
+  return maxtext(row)
+end
+
+-- OLMo: PyTorch's FSDP1, gradients reduced in fp32 (configs of the 7B; olmo/config.py: FSDPConfig). OLMo-core calls FSDP2.
+local function olmo(row)
+  cells.note("framework %s has no profile; that of PyTorch's FSDP stands for it", row.framework)
+  if has(row, "framework", "olmo[%s_-]*core") then return torchtitan(row) end
+  local how = fms(row)
+  how.reduce = nil
+  return how
+end
+
 -- Hugging Face's Trainer: one GPU, DDP, or FSDP1 through accelerate. Weights and moments keep the dtype
 -- in which the model was loaded.
 local function trainer(row)
@@ -404,8 +299,8 @@ end
 local frameworks = {
   { "automodel", automodel }, { "^torchtitan", torchtitan }, { "^kempnerforge", kempnerforge }, { "^composer", foundry },
   { "^pytorch fsdp1", fms }, { "^megatron%-deepspeed", megatron_deepspeed }, { "^megatron%-lm", megatron_lm },
-  { "^megatron%-core", megatron_lm }, { "^megatron", megatron }, { "^nemo", megatron }, { "^deepspeed", deepspeed }, { "^xtuner", deepspeed },
-  { "nanotron", nanotron }, { "internevo", nanotron }, { "maxtext", maxtext }, { "neox", megatron_deepspeed },
+  { "^megatron%-core", megatron_lm }, { "^megatron", megatron }, { "^nemo", megatron }, { "^deepspeed", deepspeed }, { "^xtuner", xtuner },
+  { "nanotron", nanotron }, { "internevo", nanotron }, { "maxtext", maxtext }, { "levanter", jax }, { "easylm", jax }, { "olmo", olmo }, { "neox", megatron_deepspeed },
   { "llm%-foundry", foundry }, { "deepspeed", deepspeed },
   { "fsdp2", torchtitan }, { "torchtune", torchtitan }, { "vescale", torchtitan }, { "colossal", colossal },
   { "hf trainer", trainer }, { "^hf", trainer }, { "hugging ?face", trainer }, { "accelerate", trainer }, { "transformers", trainer },
@@ -423,7 +318,7 @@ local function profile(row, how)
     own.kernel_s, own.tensor_s = fitted.megatron_core.kernel_s, fitted.megatron_core.tensor_s
     slower = gpus.host_factor(gpus.find(row.gpu))
   end
-  own.host_factor = slower
+  own.host_factor, own.moment_bytes = slower, recipes.moment_bytes(row)
   own.attention = how.attention or own.attention
   -- A profile names the rank whose log counts. The memory of a process comes from another tool, which sees all ranks.
   if has(row, "peak_mem_kind", "^process") then own.reports_rank = "most" end
@@ -485,12 +380,13 @@ function m.plan(row)
     how.host_optimizer = true
     cells.untimed("the host's update of the offloaded optimizer")
   end
-  local half = half_of(row, how)
-  if not cells.is_open(row.optimizer) and not cells.is_adam(row) then cells.note("AdamW stands for %s", row.optimizer) end
+  local half = passes.half_of(row, how)
+  local known = cells.optimizer(row)
+  if not cells.is_open(row.optimizer) and not (known and known.adam) then cells.note("AdamW stands for %s, but for the bytes of its moments", row.optimizer) end
   return plan {
     name = row.id, runtime = profile(row, how), model = model(row, how), cluster = cluster, mesh = how.mesh,
     batch = { global = count(row, "global_batch_seqs"), micro = how.micro or count(row, "micro_batch"), seq = megatrons.tokens(row) },
-    parallel = passes(row, how),
+    parallel = passes.passes(row, how),
     precision = { param = how.param or "fp32", compute = half, reduce = how.reduce or "fp32" },
     optimizer = adamw { state = recipes.moments(row) },
   }

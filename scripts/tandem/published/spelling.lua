@@ -34,6 +34,13 @@ local function has_thousands(digits, key)
   return groups and groups:gsub(",%d%d%d%f[%D]", "") == "" and (sizes[key] or groups:find "^,0") ~= nil
 end
 
+-- Returns a number with the unit k. A length of 65k, 131k, 262k or 524k is a power of two in thousands.
+local function scaled(n, unit)
+  if unit == "" then return math.tointeger(n) end
+  for _, power in ipairs { 65536, 131072, 262144, 524288 } do if n == power // 1000 then return power end end
+  return math.tointeger(n * 1024)
+end
+
 -- "8,192", "64.0", "64 GPUs", "50257 (padded)", "8k"; nodes x GPUs of each for n_gpus: "8x8", "8 nodes x 8". `has_thousands` says
 -- when a comma separates thousands. Other cells with several numbers ("4-8", "4/8", "8,16", "4 or 8", "2x4") say nothing certain, and "4M tokens" or
 -- "2 nodes" counts something else. Returns nil for words.
@@ -56,7 +63,44 @@ local function whole(row, key)
   local other = words:find "%d" or key == "n_gpus" and words:find "node" or key == "global_batch_seqs" and rest:lower():find "token"
   if other or finds(words, large) or wholes[key] and finds(words, parts) then refuse(key, cell) end
   if unit ~= "" and key ~= "seq" and key ~= "global_batch_seqs" then refuse(key, cell) end
-  return math.tointeger(tonumber((digits:gsub(",", ""))) * (unit ~= "" and 1024 or 1))
+  return scaled(tonumber((digits:gsub(",", ""))), unit)
+end
+
+-- Reads "1M" tokens of a sequence, and a batch that is given in tokens, "4M tokens": a whole number of sequences, whether M
+-- is 10^6 or 2^20. If both give a whole number, they must be equal. Returns nil for other cells.
+local function tokens(row, key)
+  local cell = row[key]
+  local digits, unit, rest = cell:match "^%s*(%d[%d,]*%.?%d*)%s*([kKmM]?)(.*)$"
+  if not digits or digits:find "," and not has_thousands(digits, key) then return nil end
+  local n, word = tonumber((digits:gsub(",", ""))), unit:lower()
+  if key == "seq" and word == "m" and not rest:find "^%a" then return math.tointeger(n * (1 << 20)) end
+  if key ~= "global_batch_seqs" or not rest:lower():find "^%s*tokens%s*$" and not rest:lower():find "^%s*tokens?%s*/%s*step" then return nil end
+  local seq, found = tonumber(row.seq), nil
+  for _, each in ipairs(word == "m" and { 1e6, 1 << 20 } or word == "k" and { 1e3, 1 << 10 } or { 1 }) do
+    local count = seq and math.tointeger(n * each / seq)
+    if count and found and count ~= found then refuse(key, cell) end
+    found = count or found
+  end
+  return found
+end
+
+-- Counts that another cell completes: "2 nodes" of `gpus_per_node` GPUs, "2 nodes (8 GPUs each)", and a batch of "2 per GPU" if
+-- every GPU has samples of its own. Returns nil for other cells.
+local function completed(row, key)
+  local text = row[key]:lower()
+  if key == "n_gpus" then
+    local nodes, rest = text:match "^%s*(%d+)%s*nodes?%f[%A](.*)$"
+    local each = rest and (rest:match "(%d+)%D*gpu" or rest:match "of%s+(%d+)" or rest:match "x%s*(%d+)") or row.gpus_per_node
+    if nodes and (not rest:find "%d" or rest:match "(%d+)%D*gpu" or rest:match "of%s+(%d+)") then return math.tointeger(tonumber(nodes) * (tonumber(each) or refuse(key, row[key]))) end
+  elseif key == "global_batch_seqs" then
+    local each, rest = text:match "^%s*(%d+)%s*(.*)$"
+    local alone = true
+    for _, axis in ipairs { "tp", "pp", "cp" } do alone = alone and (cells.is_open(row[axis]) or cells.count(row, axis, 1) == 1) end
+    if each and alone and (rest:find "^%a*%s*per%s+gpu%s*$" or rest:find "^%a*%s*/%s*gpu%s*$" or rest:find "^%a*%s*an?%s+gpu%s*$" or rest:find "^%a*%s*per%s+device%s*$") then
+      return math.tointeger(tonumber(each) * cells.count(row, "n_gpus"))
+    end
+  end
+  return nil
 end
 
 -- ---- words
@@ -138,7 +182,66 @@ local function granularity(row)
   row.ac = some and "full block " .. n or cell == "selective" and ("selective(%s)"):format(row.recompute_modules or "") or cell
 end
 
+-- Policies of MaxText (remat_policy) and OLMo (ActivationCheckpointingStrategy), by the ops whose outputs stay. The longest name
+-- comes first. kind: source; MaxText, src/MaxText/layers/decoders.py (get_remat_policy); OLMo, olmo/model.py
+local policies = {
+  { "minimal_with_context", "keeps linear attention" }, { "minimal_flash", "keeps linear attention" }, { "minimal", "keeps linear" },
+  { "save_dot_with_context_except_mlp", "keeps linear_q linear_kv linear_o attention" }, { "save_dot_except_mlp", "keeps linear_q linear_kv linear_o" },
+  { "save_qkv_proj", "keeps linear_q linear_kv" }, { "qkv_proj_offloaded", "keeps linear_q linear_kv" }, { "save_out_proj", "keeps linear_o" },
+  { "fine_grained", "keeps linear" }, { "whole_layer", "full" },
+}
+local numbers = { one = 1, two = 2, three = 3, four = 4, eight = 8, half = 0.5, other = 2, second = 2, third = 3, fourth = 4, alternate = 2 }
+
+-- Returns the part of the layers that a text recomputes: "0.4", "40 %", "one_in_two", "every 2nd layer", "10 of 32 layers". nil: it names none.
+local function part_of(text, row)
+  local ratio = tonumber(text:match "^%s*(0?%.%d+)%s*$") or tonumber(text:match "ratio[%s:=]*(0?%.%d+)")
+  local percent = text:match "(%d+%.?%d*)%s*%%"
+  if ratio or percent then return ratio or tonumber(percent) / 100 end
+  local n, of = text:match "(%w+)[%s_%-]*in[%s_%-]+(%w+)"
+  if not n then n, of = text:match "(%d+)%s*of%s*t?h?e?%s*(%d+)" end
+  if not n then n, of = text:match "(%d+)%s*/%s*(%d+)" end
+  n, of = tonumber(n) or numbers[n or ""], tonumber(of) or numbers[of or ""]
+  if n and of and n <= of then return n / of end
+  local every = text:match "every%s+(%w+)" or text:match "%f[%a]alternate%f[%A]" and "other"
+  every = every and (numbers[every] or tonumber(every:match "^(%d+)"))
+  if every then return 1 / every end
+  if text:find "%f[%a]half%f[%A]" then return 0.5 end
+  local some = tonumber(text:match "first%s+(%d+)" or text:match "^%s*(%d+)%s+layers%s*$")
+  return some and not cells.is_open(row.n_layers) and math.min(1, some / cells.count(row, "n_layers")) or nil
+end
+
+-- Turns a policy, a part of the layers and an option with a value ("gradient_checkpointing=False") into the words that
+-- `recomputation` knows. Returns true if nothing is left to do.
+local function policy(row)
+  local lower = row.ac:lower()
+  local value = lower:match "^[%a_%-%s]*checkpoint[%a_%-%s]*[:=]%s*(%S.*)$" or lower:match "^[%a_%-%s]*recompute[%a_%-%s]*[:=]%s*(%S.*)$" or
+    lower:match "^[%a_%-%s]*remat[%a_%-%s]*[:=]%s*(%S.*)$" or lower:match "^remat%s+(%S.*)$"
+  if value and not lower:find "^full" and not lower:find "^selective" then row.ac, lower = value, value end
+  for _, known in ipairs(policies) do
+    if lower:find(known[1]) then
+      if lower:find "offload" then cells.note("activations that the row offloads to host memory stay on the device") end
+      row.ac = known[2]
+      return true
+    end
+  end
+  local bare = unbracketed(lower):match "^%s*(.-)%s*$"
+  if bare:find "^%-*recompute[%s_%-]activations$" then row.ac = "selective(core_attn)" return true end -- Megatron's option
+  if bare:find "^per[%s_%-]op" or bare:find "%f[%a]sac%f[%A]" or bare:find "^ops?$" then row.ac = "selective(op)" return true end
+  local block = lower:match "^block%D-(%d+)"
+  if block then row.ac = "full block " .. block return true end
+  if select(2, among(lower, recomputes)) == 0 and not among(bare, denials) and not bare:find "%d" and not bare:find "budget" then
+    for _, word in ipairs { "checkpoint", "recomput", "^gc$", "unsloth", "partition_activations", "^uniform", "^remat" } do
+      if bare:find(word) then row.ac = "full" return true end
+    end
+  end
+  if lower:find "^selective" or lower:find "^none" or lower:find "block" then return false end
+  local part = part_of(lower, row)
+  if part and part < 1 then row.ac = ("full part %g"):format(part) end
+  return part ~= nil and part < 1
+end
+
 local function recomputation(row)
+  if policy(row) then return end
   local text = row.ac:match "^%s*(.-)%s*$"
   local lower, start = text:lower(), word_of(row.ac)
   local outside = unbracketed(text):gsub("with empty list = none", "")
@@ -166,13 +269,42 @@ end
 -- Words for precisions that a plan can have. Lightning's "16-mixed" is fp16, "32-true" is fp32.
 local precisions = { "bf16", "bfloat16", "fp16", "float16", "fp8", "float8", "wise", "e4m3", "mx", "fp4", "fp32", "float32", "tf32" }
 local function precision(row)
+  row.precision = row.precision:gsub("^[Tt]orch%.", "")
   local text = row.precision:lower()
-  if text:find "^16%-" or text:find "^half" then row.precision = "fp16" return end
-  if text:find "^32%-" or text:find "^32$" then row.precision = "fp32" return end
+  if text:find "int[48]" or text:find "w8a8" then refuse("precision", row.precision) end
+  if text:find "brain%s*float" and not text:find "fp8" then row.precision = "bf16" return end
+  local half = text:find "^16%-" or text:find "^half"
+  if half and not text:find "bf16" and not text:find "bfloat" then row.precision = "fp16" return end
+  if text:find "^32%-" or text:find "^32$" or text:find "^single" or text:find "^full%s*precision" then row.precision = "fp32" return end
+  if text:find "^8%-bit" then row.precision = "fp8 " .. text end
   if text:find "float16" and not text:find "bfloat16" then row.precision = row.precision .. " fp16" end
   if text:find "^%s*mixed[%s_%-]*$" or text:find "^%s*mixed[%s_%-]*precision%s*$" then row.precision = "" return end
-  for _, word in ipairs(precisions) do if text:find(word) then return end end
+  for _, word in ipairs(precisions) do if row.precision:lower():find(word) then return end end
   refuse("precision", row.precision)
+end
+
+-- Whether PyTorch compiles the model. A cell may name a mode of torch.compile, or the part that it compiles.
+local function compiled(row)
+  if switch(row, "compile", "yes", "no") then return end
+  local text = row.compile:lower()
+  if text:find "^%s*not%f[%A]" or text:find "^%s*without" then row.compile = "no" return end
+  for _, word in ipairs { "compile", "inductor", "max%-autotune", "reduce%-overhead", "^default", "^jit", "^regional", "^full", "^model", "^block", "^loss" } do
+    if text:find(word) then row.compile = "yes" return end
+  end
+  refuse("compile", row.compile)
+end
+
+-- Sequence parallelism: that of Megatron beside tp, or DeepSpeed's Ulysses, whose cell has a number of ranks: "ulysses 8". Frameworks
+-- that have only Ulysses may give only the number.
+local function sequences(row)
+  if switch(row, "sp", "1", "0") then return end
+  local text = row.sp:lower()
+  local n, only = text:match "%d+", cells.has(row, "framework", "xtuner") or cells.has(row, "framework", "deepspeed") and not cells.has(row, "framework", "megatron")
+  if text:find "ulysses" then row.sp = "ulysses " .. (n or "1") return end
+  if n and only and text:find "^%s*%a*[%s=]*%d+%s*$" then row.sp = "ulysses " .. n return end
+  if text:find "^%s*not%f[%A]" or text:find "^%s*without" then row.sp = "0" return end
+  if not n and (text:find "^%s*with%s+tp" or text:find "sequence[%s_%-]*parallel" or text:find "^%s*megatron") then row.sp = "1" return end
+  refuse("sp", row.sp)
 end
 
 -- Reads the groups of HSDP, in which weights are sharded and which are replicated. If a row gives no group, the group
@@ -188,32 +320,118 @@ local function hybrid(row)
   cells.note("the ranks that share weights are not stated; a group of %d is assumed", shard)
 end
 
--- Megatron's frameworks in other words: "Megatron Bridge", "NVIDIA Megatron-LM", "MCore".
+-- Names of frameworks in other words: "Megatron Bridge", "NVIDIA Megatron-LM", "MCore", "LLM Foundry", "pytorch/torchtitan". The owner
+-- of a repository is left out if it stands before a known name. In a pattern, "-" stands for a blank, "-", "_" or nothing.
+local names = { "megatron-lm", "megatron-core", "megatron-bridge", "megatron-deepspeed", "llm-foundry", "gpt-neox", "llama-factory", "colossal-ai", "torch-titan",
+  "torch-tune", "max-text", "intern-evo", "nano-tron", "deep-speed", "x-tuner", "ve-scale", "kempner-forge", "fms-fsdp", "hugging-face", "nemo-automodel", "nemo" }
+local joined = { ["torch-titan"] = "torchtitan", ["torch-tune"] = "torchtune", ["max-text"] = "maxtext", ["intern-evo"] = "internevo", ["nano-tron"] = "nanotron",
+  ["deep-speed"] = "deepspeed", ["x-tuner"] = "xtuner", ["ve-scale"] = "vescale", ["kempner-forge"] = "kempnerforge", ["hugging-face"] = "huggingface",
+  ["colossal-ai"] = "colossal-ai" }
+local owners = { "nvidia%-nemo", "nvidia", "pytorch", "meta%-pytorch", "mosaicml", "databricks", "microsoft", "deepspeedai", "huggingface", "eleutherai", "hpcaitech",
+  "internlm", "allenai", "stanford%-crfm", "volcengine", "google", "ai%-hypercomputer", "hiyouga", "kempnerinstitute" }
+
 local function framework(row)
-  local name = row.framework:gsub("^[Nn][Vv][Ii][Dd][Ii][Aa]%s+([Mm]egatron)", "%1"):gsub("^[Mm][Cc]ore%f[%A]", "Megatron-Core")
-  row.framework = name:gsub("^[Mm]egatron[%s_]*([BbLlCcDd][RrMmOoEe])", "Megatron-%1")
+  local text = row.framework:gsub("^[Mm][Cc]ore%f[%A]", "Megatron-Core")
+  for _, owner in ipairs(text:find "Release" and {} or owners) do  -- "NVIDIA NeMo Framework Release 25.09" is the name of a container
+    local rest = text:lower():match("^%s*" .. owner .. "[%s/]+()")
+    for _, name in ipairs(rest and names or {}) do
+      if text:lower():find("^" .. name:gsub("%-", "[%%s_%%-]*"), rest) then text = text:sub(rest) break end
+    end
+  end
+  for _, name in ipairs(names) do
+    local at, stop = text:lower():find((name:gsub("%-", "[%%s_%%-]*")))
+    if at then text = text:sub(1, at - 1) .. (joined[name] or text:sub(at, at) .. name:sub(2)) .. text:sub(stop + 1) end
+  end
+  row.framework = text
+end
+
+-- Billions of parameters: "8B", "350M", "8,030,000,000".
+local function billions(row)
+  local digits, unit = row.params_b:match "^%s*~?(%d[%d,]*%.?%d*)%s*([kKmMbBtT]?)"
+  local n = digits and tonumber((digits:gsub(",", "")))
+  if not n then return end
+  local word = unit:lower()
+  row.params_b = ("%.10g"):format(n * (word == "m" and 1e-3 or word == "t" and 1e3 or word == "" and n > 1e5 and 1e-9 or 1))
+end
+
+-- The group of ranks that shares states or weights, if the ZeRO stage names it: "1 (zero1 size 8)", "ZeRO-1 over 8 ranks", "HSDP (8 x 4)",
+-- "ZeRO-3 within a node". InternEvo's `zero1` is the size of this group (-1: all ranks; 1: no ZeRO).
+local function shared_group(row)
+  local text = row.zero_stage:lower()
+  local shard, replicate = text:match "hsdp%D-(%d+)%s*x%s*(%d+)"
+  if not shard then shard, replicate = text:match "hybrid%D-(%d+)%s*x%s*(%d+)" end
+  if shard then
+    if cells.is_open(row.dp_shard) then row.dp_shard = shard end
+    if cells.is_open(row.dp_replicate) then row.dp_replicate = replicate end
+    return
+  end
+  local intern = cells.has(row, "framework", "internevo") and (text:match "zero1[%s:=({size]*(%-?%d+)" or text:match "^%s*1%D-size[%s:=]*(%-?%d+)")
+  if intern == "1" then row.zero_stage = "0" return end
+  if intern then row.zero_stage = "1" end
+  local size = intern or text:match "size[%s:=]*(%d+)" or text:match "groups?%s*of%s*(%d+)" or text:match "over%s+(%d+)%s+%a" or text:match "across%s+(%d+)%s+%a" or
+    text:match "(%d+)%s+ranks" or text:match "mics%D-(%d+)" or text:match "hpz%D-(%d+)"
+  if not size and (text:find "within an? node" or text:find "intra%-node" or text:find "per node") then size = row.gpus_per_node end
+  if tonumber(size) and tonumber(size) > 1 and cells.is_open(row.dp_shard) then row.dp_shard = size end
+end
+
+-- Degrees with a name before or behind them: "TP=2", "pp4", "mbs 1", "top-2", "2-way". A number of GPUs may name the GPU: "16x H100".
+local function bare_count(row, key)
+  local text = row[key]:lower():gsub("^%s+", "")
+  local n = text:match "^[a-z]+[%s=:%-]*(%d+)%s*$" or text:match "^(%d+)%-way%s*$"
+  if n and (not text:find "^%a" or text:find("^" .. key) or text:find "^[tpcve]p" or text:find "^[mg]bs" or text:find "^top") then row[key] = n end
+  if key == "moe_topk" and text:match "^(%d+)%s+of%s+%d+%s*$" then row[key] = text:match "^%d+" end
+  if key == "n_gpus" then row[key] = row[key]:gsub("^(%s*%d+%s*x%s*%d+)%s*x?%s+[GHAVBLM][BHI]?%d%d%d?%d?%a*[%w%-%s]*$", "%1"):gsub("^(%s*%d+)%s*x?%s+[GHAVBLM][BHI]?%d%d%d?%d?%a*[%w%-%s]*$", "%1") end
+  if key == "dp_shard" and (text:find "^%-1" or text:find "^auto" or text:find "^all") then row[key] = "" end
+end
+
+-- Cells of Megatron's columns: the implementation of a block, the sizes of latent attention, fusions that are off.
+local latent = { { "q_lora_rank", "q_lora" }, { "kv_lora_rank", "kv_lora" }, { "qk_nope_head_dim", "qk_head" }, { "qk_rope_head_dim", "qk_pos" },
+  { "qk_pos_emb_head_dim", "qk_pos" }, { "qk_head_dim", "qk_head" }, { "v_head_dim", "v_head" } }
+local function megatron_words(row)
+  local made_by = (row.transformer_impl or ""):lower()
+  if made_by ~= "" then
+    if made_by:find "local" or made_by:find "native" then row.transformer_impl = "local"
+    elseif made_by:find "^%s*te%f[%A]" or made_by:find "transformer[%s_%-]*engine" then row.transformer_impl = "transformer_engine"
+    else refuse("transformer_impl", row.transformer_impl) end
+  end
+  if not cells.is_open(row.mla) then
+    local text = row.mla:lower():gsub("%s*[:=]%s*", "=")
+    for _, name in ipairs(latent) do text = text:gsub(name[1], name[2]) end
+    if not text:find "=" and no[word_of(text)] then text = "none" end
+    if not text:find "=" and text ~= "none" then text, row.needs_mla = "", true end
+    row.mla = text
+  end
+  if not cells.is_open(row.fusions_off) then
+    local text = row.fusions_off:lower():gsub("_", "-")
+    for _, name in ipairs { "masked-softmax", "gradient-accumulation", "bias-swiglu", "rope", "bias-gelu" } do
+      local pattern = name:gsub("%-", "[%%s%%-]")
+      if text:find(pattern) then text = text .. " no-" .. name .. "-fusion" end
+    end
+    row.fusions_off = text
+  end
 end
 
 -- Turns the cells of a row into the tables' words.
 function m.normalise(row)
   framework(row)
+  megatron_words(row)
   for _, key in ipairs(counts) do
+    if not cells.is_open(row[key]) then bare_count(row, key) end
     local open = cells.is_open(row[key]) or row[key]:lower():find "^%s*no" or key == "global_batch_seqs" and row[key]:lower():find "per dp"
-    local n = not open and whole(row, key)
+    local n = not open and (tokens(row, key) or completed(row, key) or whole(row, key))
     if n then row[key] = tostring(n) end
   end
+  if not cells.is_open(row.params_b) then billions(row) end
   for _, key in ipairs { "moe_experts", "moe_topk" } do  -- cells that say that there are no experts become empty
     if cells.is_open(row[key]) or row[key] == "0" or cells.has(row, key, "^%s*no") then row[key] = "" end
   end
-  if not cells.is_open(row.sp) and not switch(row, "sp", "1", "0") and not cells.has(row, "sp", "^ulysses") then refuse("sp", row.sp) end
-  if not cells.is_open(row.compile) and not switch(row, "compile", "yes", "no") then
-    if not cells.has(row, "compile", "compile") and not cells.has(row, "compile", "inductor") then refuse("compile", row.compile) end
-    row.compile = "yes"
-  end
+  if not cells.is_open(row.sp) then sequences(row) end
+  if not cells.is_open(row.compile) then compiled(row) end
   granularity(row)
   if not cells.is_open(row.ac) then recomputation(row) detail(row) end
   if not cells.is_open(row.precision) then precision(row) end
   if not cells.is_open(row.zero_stage) and cells.stage(row) == nil then refuse("zero_stage", row.zero_stage) end
+  if not cells.is_open(row.zero_stage) then shared_group(row) end
   if not cells.is_open(row.n_gpus) and not cells.is_open(row.zero_stage) then hybrid(row) end
 end
 

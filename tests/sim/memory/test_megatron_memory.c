@@ -144,6 +144,18 @@ static void an_update_has_whole_weights_beside_it(void **state)
     if (is - less < .99 * n / 4 || is - less > 1.01 * n / 4) fail_msg("%g less", is - less);
 }
 
+/* Moments of one byte take three bytes less than fp32 moments, twice for each weight of a rank. */
+static void moments_can_take_a_byte(void **state)
+{
+    (void)state;
+    static const char wide[] = "require 'models.llama' { size = 'tiny', layers = 8, dim = 2048,\n"
+                               "  heads = 16, kv_heads = 16, hidden = 8192, vocab = 1024 }";
+    const double n = 8 * (4 * 2048. * 2048 + 3 * 2048. * 8192) + 2 * 1024. * 2048,
+                 is = (double)allocated("megatron", "", wide, "zero 'optim'"),
+                 less = (double)allocated("megatron", "r.moment_bytes = 1", wide, "zero 'optim'");
+    if (is - less < .99 * n * 6 / 8 || is - less > 1.01 * n * 6 / 8) fail_msg("%g", is - less);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -152,6 +164,7 @@ int main(void)
         cmocka_unit_test(embeddings_of_a_frozen_base_stay_16_bits),
         cmocka_unit_test(uneven_rows_can_differ),
         cmocka_unit_test(an_update_has_whole_weights_beside_it),
+        cmocka_unit_test(moments_can_take_a_byte),
     };
     return cmocka_run_group_tests_name("Megatron's memory", tests, NULL, NULL);
 }

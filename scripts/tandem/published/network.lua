@@ -1,0 +1,125 @@
+-- Reads the cell `interconnect` of a row of published training runs: the network cards of a node, their rate, and the
+-- links within a node. Sources write these in many ways: "8x400Gb IB", "400Gb/s RoCE per GPU", "PCIe Gen4".
+local m = {}
+
+-- Words of links within a node, and of cards for other uses. A part of the cell with such a word names no network between nodes.
+local near = { "nvlink", "nvswitch", "nvl%d", "xgmi", "infinity fabric", "pcie", "pci%-e" }
+local apart = { "storage", "management", "mgmt", "front%-?end" }
+local networks = { "infiniband", "%f[%a]ib%f[%A]", "roce", "rdma", "ethernet", "gbe%f[%A]", "gige", "%f[%a]efa", "slingshot", "omni%-?path",
+  "%f[%a][efhnx]dr", "connectx", "%f[%a]cx%-?%d", "%f[%a]nics?%f[%A]", "%f[%a]hcas?%f[%A]", "bluefield", "tcpx" }
+local totals = { "per node", "/node", "%f[%a]a node", "node%-node", "node to node", "per host", "/host", "per server", "/server", "per instance",
+  "per machine", "aggregate", "in total", "%f[%a]total" }
+local of_each = { "per gpu", "/gpu", "a gpu", "per device", "%f[%a]each%f[%A]", "per nic", "/nic", "per port", "per rail" }
+
+-- Gbit/s of a network or a card that a cell names without a number. The longest name comes first.
+-- kind: datasheet; InfiniBand's generations, NVIDIA's cards, HPE Slingshot, Omni-Path
+local generations = { { "hdr[%s%-]?100", 100 }, { "ndr[%s%-]?200", 200 }, { "%f[%a]fdr", 56 }, { "%f[%a]edr", 100 }, { "%f[%a]hdr", 200 }, { "%f[%a]ndr", 400 },
+  { "%f[%a]xdr", 800 }, { "connectx[%s%-]?5", 100 }, { "connectx[%s%-]?6", 200 }, { "connectx[%s%-]?7", 400 }, { "connectx[%s%-]?8", 800 },
+  { "%f[%a]cx%-?5", 100 }, { "%f[%a]cx%-?6", 200 }, { "%f[%a]cx%-?7", 400 }, { "%f[%a]cx%-?8", 800 }, { "slingshot[%s%-]?10", 100 }, { "slingshot", 200 }, { "omni%-?path", 100 } }
+
+-- Gbit/s of all cards of a cloud's machine. kind: documented; the pages of AWS (P4, P5) and Google (A3) on their machines
+local machines = { { "p4de?%f[%W]", 400 }, { "p5e?n?%f[%W]", 3200 }, { "a3[%s%-]?mega", 1600 }, { "a3[%s%-]?high", 800 } }
+
+-- GB/s of 16 lanes of a generation of PCIe, each way. kind: datasheet; PCI-SIG
+local lanes = { [3] = 15.75, [4] = 31.5, [5] = 63, [6] = 121 }
+
+local function finds(text, words)
+  for _, word in ipairs(words) do if text:find(word) then return true end end
+  return false
+end
+
+-- Writes rates in one way: "400 Gbps", "400Gbit/s" and "400G" become "400gb", and "50 GB/s" becomes "400gb".
+local function uniform(cell)
+  local text = cell:gsub("(%d),(%d%d%d)%f[%D]", "%1%2"):gsub("G[Bb][Pp][Ss]", "Gb/s"):gsub("G[Bb]its?/s", "Gb/s"):gsub("G[Bb]it", "Gb")
+  text = text:gsub("%d+%s*GB%f[^%w/]", " "):gsub("%-%d+g%f[%A]", " ") -- memory, and the end of a machine's name
+  text = text:gsub("(%d+%.?%d*)%s*GB/s", function(n) return ("%g bytegb"):format(8 * tonumber(n)) end)
+  text = text:gsub("(%d+%.?%d*)%s*TB/s", function(n) return ("%g bytegb"):format(8000 * tonumber(n)) end)
+  text = text:gsub("(%d+%.?%d*)%s*Tb[p/]s", function(n) return ("%ggb"):format(1000 * tonumber(n)) end)
+  text = text:lower():gsub("(%d)%s*gb/s", "%1gb"):gsub("(%d)%s*gb%f[%A]", "%1gb"):gsub("(%d)%s*g%f[%A]", "%1gb"):gsub("(%d)%s*gb?e%f[%A]", "%1gb ethernet")
+  text = text:gsub("(%d)%s*gige", "%1gb ethernet"):gsub("%s*[x*]%s*(%d)", "x%1"):gsub("(%d)%s+x%f[%A]", "%1x")
+  return (text:gsub("(%d)x([a-z])", "%1x %2"))
+end
+
+-- Returns the rate in a part of the cell, and where its digits begin; nil: the part names none.
+local function rate_of(part)
+  local at, _, gbit = part:find "(%d+%.?%d*)gb"
+  if not at and finds(part, networks) then at, _, gbit = part:find "(%d+%.?%d*) bytegb" end
+  if at then return tonumber(gbit), at end
+  if not finds(part, networks) then return nil end
+  at, _, gbit = part:find "%f[%d]([1248]00)%f[%D]"
+  if at and not part:find "[a-z]%-?[1248]00" then return tonumber(gbit), at end
+  for _, known in ipairs(generations) do
+    at = part:find(known[1])
+    if at then return known[2], at end
+  end
+  return nil
+end
+
+-- Returns the number of cards that stands before the rate ("8x400gb", "4x connectx-7 ib ndr 400gb", "8 nics of 400gb") or behind it
+-- ("400gb x8"); nil: the part gives no number.
+local function cards_of(part, at)
+  local before, after = part:sub(1, at - 1), part:sub(at)
+  return tonumber(before:match "(%d+)x$" or before:match "^.*%f[%w](%d+)x%s" or part:find("^%a", at) and before:match "(%d+)%s+$" or
+    before:match "(%d+)%s+nics?%f[%A]" or before:match "(%d+)%s+hcas?%f[%A]" or
+    before:match "(%d+)%s+[a-z%s]*cards?%f[%A]" or before:match "(%d+)%s+[a-z%s]*ports?%f[%A]" or before:match "(%d+)%s+rails?%f[%A]" or after:match "^[%d%.]+gbx(%d+)" or after:match "^[%d%.]+gb%s[a-z]+x(%d+)")
+end
+
+-- Returns the number of a node's cards and the Gbit/s of each; nil: this part names none.
+local function cards(part, per_node)
+  if finds(part, apart) or finds(part, near) and not finds(part, networks) then return nil end
+  local gbit, at = rate_of(part)
+  if not gbit or gbit == 0 then return nil end
+  local n = cards_of(part, at)
+  if n and n > 0 and n <= 64 then return math.tointeger(n), gbit end
+  if finds(part, of_each) then return per_node, gbit end
+  if finds(part, totals) or gbit > 800 or part:find "%f[%a]efa" then return per_node, gbit / per_node end
+  -- Ethernet with a rate is assumed to be one card of a node, unless the cell says otherwise.
+  if part:find "ethernet" and not part:find "roce" and not part:find "rdma" then return 1, gbit end
+  return per_node, gbit
+end
+
+-- Splits the cell where another network begins. Text in brackets is left out.
+local function parts_of(text)
+  local list = {}
+  text = text:gsub("net:", ";"):gsub(" and ", ";"):gsub("%s%+%s", ";"):gsub("%s/%s", ";")
+  for part in text:gmatch "[^;,]+" do
+    -- what a link within a node says of itself: "nvlink4 900 bytegb", "nvlink 7200bytegb"
+    for _, word in ipairs(near) do part = part:gsub(word .. "[%w%.%-]*[%s:]*gen?%s*%d*%s*[%d%.]* ?b?y?t?e?g?b?", " "):gsub(word .. "[%w%.%-]*[%s:]*[%d%.]*%s*bytegb", " ") end
+    list[#list + 1] = part
+  end
+  return list
+end
+
+-- Gbit/s of the cards of AWS's machines with GPUs of a generation, for a cell that says only "EFA".
+-- kind: documented; AWS's pages of P3, P4 and P5
+local of_aws = { Volta = 100, Ampere = 400, Hopper = 3200 }
+
+-- Returns the number of a node's network cards and the GB/s of each; nil: the cell does not say. arch: the GPU's generation.
+function m.cards(cell, per_node, arch)
+  local text = uniform(cell)
+  for _, form in ipairs { (text:gsub("%b()", " ")), (text:gsub("[()]", ";")) } do
+    for _, part in ipairs(parts_of(form)) do
+      local n, gbit = cards(part, per_node)
+      if n then return n, gbit / 8 end
+    end
+  end
+  for _, known in ipairs(machines) do
+    if text:find(known[1]) then return per_node, known[2] / per_node / 8 end
+  end
+  if text:find "%f[%a]efa%f[%W]" and of_aws[arch] then return per_node, of_aws[arch] / per_node / 8 end
+  return nil, nil
+end
+
+-- True if the cell gives a rate that `cards` may have missed.
+function m.has_rate(cell) return uniform(cell):find "%dgb" ~= nil end
+
+-- Returns the GB/s each way of PCIe if a node's GPUs have no other links. 0: the cell names PCIe, but no generation. nil: it does not.
+function m.pcie(cell)
+  local text = cell:lower():gsub("pci%-e", "pcie")
+  local _, stop = text:find "%f[%w]pcie"
+  if not stop or text:find "nvl" or text:find "nvswitch" or text:find "xgmi" or text:find "sxm" or text:find "pcie%-nic" or text:find "gpu%-pcie" then return nil end
+  local n = text:match "pcie%s*g?e?n?[%s%-]*([3456])" or text:match "gen[%s%-]*([3456])[%s%-]*pcie"
+  return lanes[tonumber(n)] or 0
+end
+
+return m

@@ -1,0 +1,178 @@
+-- The passes of a row of published training runs: parallelism, recomputation, number types.
+local gpus, cells, megatrons = require "tandem.gpus", require "tandem.published.cells", require "tandem.published.megatron"
+local recipes, blocks = require "tandem.published.recipes", require "tandem.published.blocks"
+local count, has = cells.count, cells.has
+local m = {}
+
+-- full: every block is recomputed. (op): torchtitan's policy, which keeps attention and every second product of a
+-- block. (layer): every second block is recomputed. A row that recomputes the attention core has no pass, as flash
+-- attention does so anyway.
+local function some_blocks(row, n)
+  local each = (count(row, "n_layers") // count(row, "pp") + n // 2) // n
+  return ac { mode = "full", every = each > 1 and each or nil }
+end
+
+-- Megatron's modules (--recompute-modules). Norms are small, so they are left out. Flash attention recomputes the attention
+-- core anyway. If scores are written and the core is recomputed, the profile keeps no scores. The
+-- model of a family has other modules: there, recomputing the products of an MLP stands for recomputing the MLP.
+local function some_modules(row)
+  local modules, ops = blocks.recomputed(row)
+  if modules then return ac { modules = modules, ops = ops } end
+  if not row.names_parts and has(row, "ac", "[%(%[ ]mlp") then
+    return ac { mode = "full", ops = { "attention", "linear_q", "linear_kv", "linear_o" } }
+  end
+  return nil
+end
+
+local function policy_of_ops(how)
+  return ac { mode = "full", ops = how and how.forgets_attention and { "linear" } or { "attention", "linear" }, alternate = true }
+end
+
+function m.checkpointing(row, how)
+  -- "full block 21" recomputes 21 blocks of each stage. The plan has every n-th block in their
+  -- place.
+  local some = tonumber((row.ac or ""):match "^full block (%d+)" or (row.ac or ""):match "^full %(block, (%d+) layers")
+  if some then return some_blocks(row, some) end
+  local part = tonumber((row.ac or ""):match "^full part ([%d%.]+)")
+  if part then
+    local own = count(row, "n_layers") // count(row, "pp")
+    local n = math.floor(part * own + 0.5)
+    return n > 0 and some_blocks(row, n) or nil
+  end
+  if has(row, "ac", "^full") or cells.switch(row.ac) then return ac "full" end
+  if cells.switch(row.ac) == false or has(row, "ac", "^none") then return nil end
+  local every = tonumber((row.ac or ""):match "^selective%(layer, every (%d+)")
+  if every then return ac { mode = "full", every = every > 1 and every or nil } end
+  -- A row may say only "selective". Megatron then recomputes the attention core, and torchtitan
+  -- applies its policy of ops.
+  local titan = has(row, "framework", "^torchtitan") or has(row, "framework", "torchtune") or has(row, "framework", "vescale")
+  if has(row, "ac", "selective%(op%)") or titan and has(row, "ac", "^selective$") then return policy_of_ops(how) end
+  local kept = (row.ac or ""):match "^keeps (.*)$"
+  if kept then
+    local ops = {}
+    for op in kept:gmatch "%S+" do ops[#ops + 1] = op end
+    return ac { mode = "full", ops = ops }
+  end
+  if has(row, "ac", "^selective$") and not has(row, "framework", "megatron") and not has(row, "framework", "nemo") and not has(row, "framework", "kempner") then
+    cells.note("%s does not say what %s recomputes; the attention core is assumed, which flash attention recomputes anyway", row.framework, row.ac)
+  end
+  if has(row, "ac", "^selective") then return some_modules(row) end
+  return nil
+end
+
+local is_float8, is_float4 = cells.is_float8, cells.is_float4
+function m.gathers_bytes(row)
+  return is_float8(row) and not has(row, "precision", "rowwise") and not has(row, "precision", "mx") and not has(row, "precision", "bfloat16 all%-gather")
+end
+-- Returns the dtype of products that are neither in 8 nor in 4 bits. TF32 is fp32 at another rate (published/cluster.lua).
+function m.half_of(row, how)
+  local wide = has(row, "precision", "^t?fp?32") or has(row, "precision", "^float32")
+  if wide and not row.precision:gsub("%b()", ""):lower():find "f[lp]?%a*16" then return "fp32" end
+  if has(row, "precision", "fp16") or how.half == "fp16" then return "fp16" end
+  return "bf16"
+end
+
+-- Returns how many ranks share a sequence. In torchtitan they gather keys and values
+-- (context_parallel_rotate_method is "allgather" by default). In Ulysses they exchange tokens for
+-- heads, and repeat KV heads if these are too few. `goes_around` tells whether the plan uses a ring or,
+-- in its place, a gather.
+function m.sharers(row)
+  local n = count(row, "cp")
+  if n == 1 and not has(row, "sp", "ulysses [2-9]") and not has(row, "sp", "ulysses 1%d") then return 1 end
+  if has(row, "framework", "^torchtitan") then return n end
+  -- A ring of Transformer Engine moves as many bytes as a gather of keys and values, and overlaps
+  -- as well. But a rank of the ring holds only two parts of them at a time instead of all.
+  if not has(row, "sp", "ulysses") then return n end
+  local said = math.tointeger(tonumber(row.sp:match "(%d+)")) or n
+  -- if there are fewer KV heads than ranks, DeepSpeed repeats them
+  if count(row, "n_kv_heads") % said ~= 0 and count(row, "n_heads") % said == 0 then row.n_kv_heads = tostring(said) end
+  return said
+end
+
+local function add(list, pass) if pass then list[#list + 1] = pass end end
+
+-- True if the row's ranks pass keys and values around a ring. Also true if the row does not say how
+-- ranks share sequences.
+local function is_ring(row)
+  return count(row, "cp") > 1 and not has(row, "framework", "^torchtitan") and not has(row, "sp", "ulysses")
+end
+
+-- True if the plan also uses a ring. Megatron and NeMo use one by default (cp_comm_type p2p). A plan's ring can
+-- compute only plain attention. For other attention, and for other frameworks than NeMo, a gather stands for the ring.
+local function goes_around(row)
+  if not is_ring(row) then return false end
+  local plain = cells.is_open(row.mla) and cells.is_open(row.hybrid_pattern)
+  if plain and has(row, "framework", "^nemo") then return true end
+  cells.note("a gather of keys and values stands for the ring over cp = %d", count(row, "cp"))
+  return false
+end
+
+-- Megatron's Mamba mixers also exchange tokens for heads (mamba_context_parallel.py). A plan uses
+-- one way for all layers, and cannot exchange tokens for heads of mixers beside tp.
+local function trades_heads(row)
+  local scans = has(row, "hybrid_pattern", "^[^/]*m") and count(row, "tp") == 1
+  return has(row, "sp", "^ulysses") or scans and count(row, "n_kv_heads") % count(row, "cp") == 0
+end
+
+local function is_block_float8(row) return not is_float4(row) and (has(row, "precision", "mx") or has(row, "fp8_recipe", "^mx")) end
+
+-- Returns the kind of scales of 8-bit operands. NVFP4 has a scale for 16 elements. Its products are planned
+-- with rowwise 8-bit operands at the 4-bit peak (`cluster`), so memory counts twice the bytes of its operands.
+-- Blocks of MXFP8 are planned only on GPUs that multiply blocks, and on ranks with whole blocks of tokens.
+local function scales_of(row, how)
+  if not is_block_float8(row) then return (is_float4(row) or has(row, "precision", "rowwise")) and "rowwise" or "tensorwise" end
+  local name = gpus.find(row.gpu)
+  local shared, tokens = how.cp or m.sharers(row), megatrons.tokens(row) // (cells.sequence(row) and count(row, "tp") or 1)
+  local known = name and gpus.arch[gpus.gpus[name].arch].block_scales
+  if known and (shared == 1 or trades_heads(row)) and tokens // shared % 32 == 0 then return "mxfp8" end
+  cells.note("scales of rows stand for the blocks of MXFP8: %s", not known and "the GPU does not multiply blocks" or
+    shared > 1 and "ranks share sequences" or "a rank's tokens are not whole blocks")
+  return "rowwise"
+end
+
+local function eight_bits(row, how)
+  if not is_float8(row) and not is_float4(row) then return nil end
+  return float8 { recipe = scales_of(row, how), skip_indivisible = true, skip = recipes.tail(row),
+    fsdp_gather = how.byte_gather and m.gathers_bytes(row) or nil }
+end
+
+local function micro_batches(row, how)
+  local data = (how.mesh.dp_shard or 1) * (how.mesh.dp_replicate or 1) * (how.mesh.ep or 1)
+  return count(row, "global_batch_seqs") // ((how.micro or count(row, "micro_batch")) * data)
+end
+
+-- Returns the largest number of chunks of a rank, up to `vp`, for which each chunk has experts. A plan adds up the
+-- losses of experts from stage to stage and cannot skip a stage. (In Llama 4 Maverick, every second layer has experts.)
+local function chunks_with_experts(row, n_pp, vp)
+  local period, layers, most = math.tointeger(tonumber(row.moe_layer_freq)), count(row, "n_layers"), vp
+  if not period or cells.is_open(row.moe_experts) then return vp end
+  while vp > 1 and (most % vp ~= 0 or layers // (n_pp * vp) % period ~= 0) do vp = vp - 1 end
+  if vp ~= most then cells.note("%d chunks stand for %d, so that each has experts", vp, most) end
+  return vp
+end
+
+-- Returns the passes of any framework, in the order that the planner needs.
+function m.passes(row, how)
+  local list, n_tp, n_pp = {}, count(row, "tp"), count(row, "pp")
+  if n_pp > 1 then
+    local vp, split = count(row, "vp", 1), how.is_megatron and megatrons.split(row) or nil
+    local n_micro, own = how.n_micro or micro_batches(row, how), how.is_megatron and vp > 1 and megatrons.schedule(row) or nil
+    -- With fewer blocks than stages, or micro-batch groups of another size than pp, one stage a rank stands for it.
+    if split and #split ~= n_pp * vp or n_micro % n_pp ~= 0 and not own or not split and count(row, "n_layers") < n_pp * vp then vp = 1 end
+    if split and #split ~= n_pp * vp then split = nil end
+    vp = chunks_with_experts(row, n_pp, vp)
+    add(list, pp { schedule = vp > 1 and (own or "interleaved_1f1b") or "1f1b", chunks = vp > 1 and vp or nil, split = split })
+  end
+  if n_tp > 1 then add(list, tp { sequence = cells.sequence(row), keep_gathered = how.keep_gathered }) end
+  if (how.ep or count(row, "ep", 1)) > 1 then add(list, ep {}) end
+  local around = goes_around(row)
+  if (how.cp or m.sharers(row)) > 1 then add(list, cp { mode = trades_heads(row) and "all_to_all" or around and "ring" or "all_gather" }) end
+  add(list, eight_bits(row, how))
+  if how.pieces and how.pieces > 1 then add(list, tile { pieces = how.pieces }) end
+  add(list, how.ac ~= false and m.checkpointing(row, how) or nil)
+  add(list, how.data)
+  if row.compile == "yes" and how.compile then add(list, compile(how.compile)) end
+  return list
+end
+
+return m

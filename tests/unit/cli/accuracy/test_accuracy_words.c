@@ -1,0 +1,285 @@
+/* tandem accuracy on cells in the words of frameworks' documents and of other tables: ZeRO groups,
+ * recomputation policies, networks, GPUs, optimizers, counts. All rows are in one table. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "tests/support/document.h"
+#include "tests/support/published_row.h"
+
+#define FSDP    "tp=1;sp=0;zero_stage=3;"
+#define TITAN   "framework=torchtitan 2026;" FSDP
+#define INTERN  "framework=InternEvo;tp=1;sp=0;n_gpus=64;global_batch_seqs=64;zero_stage=1"
+#define NODES   "n_gpus=64;seq=16384;global_batch_seqs=64;"
+#define LARGE   "d_model=4096;seq=4096;n_heads=32;n_kv_heads=8;d_ff=14336;vocab=32000;n_layers=2;"
+#define MIXTURE "model=mixtral;moe_experts=8;moe_topk=2;moe_ffn=1024;ep=4;missing=x;"
+#define FORGE                                                                                      \
+    "framework=KempnerForge;" FSDP "global_batch_seqs=;step_time_s=0.8;tokens_per_s_per_gpu=20480"
+#define MLA "q_lora=0 kv_lora=512 qk_head=128 qk_pos=64 v_head=128"
+#define LATENT                                                                                     \
+    "model=moonlight;tp=1;sp=0;d_model=2048;n_heads=16;n_kv_heads=16;d_ff=11264;n_layers=2;"       \
+    "missing=x;"
+
+enum { MOST = 24, MOST_ROWS = 400 };
+
+/* A row in the words of the tables, and others that mean the same; a text without "=" is another
+ * cell for the first column that the row names. NULL ends the list. */
+static const struct {
+    const char *usual, *others[MOST];
+} same[] = {
+    {INTERN ";dp_shard=8;dp_replicate=8",
+     {"zero_stage=zero1 8;dp_shard=;dp_replicate=", "zero_stage=1 (zero1 size 8);dp_shard=",
+      "zero_stage=zero1=8;dp_shard=", "zero_stage=ZeRO-1 over 8 ranks;dp_shard=",
+      "zero_stage=1 (groups of 8);dp_shard=", "zero_stage=ZeRO-1 within a node;dp_shard=",
+      "dp_replicate="}},
+    {"zero_stage=0;framework=InternEvo;tp=1;sp=0", {"zero_stage=zero1=1"}},
+    {NODES "num_distopt_instances=2", {"dp_shard=16;dp_replicate=2;num_distopt_instances="}},
+    {TITAN,
+     {"zero_stage=ZeRO-III", "zero_stage=stage: 3", "zero_stage=fully sharded",
+      "zero_stage=optim_grads_params", "zero_stage=os+g+p", "zero_stage=ZeRO-Infinity"}},
+    {"zero_stage=2;framework=DeepSpeed;tp=1;sp=0",
+     {"ZeRO stage II", "SHARD_GRAD_OP", "os+g", "optim_grads", "zero_stage=stage=2"}},
+    {"zero_stage=1",
+     {"distributed-optimizer", "use_distributed_optimizer", "optim", "os", "ZeRO stage: 1"}},
+    {"zero_stage=0",
+     {"plain DP", "data parallel", "DP", "replicated", "no ZeRO", "unsharded", "ZeRO off"}},
+    {NODES "exp_avg_dtype=fp8", {"exp_avg_dtype=uint8", "exp_avg_dtype=float8_e4m3"}},
+    {"optimizer=adamw 8-bit", {"paged_adamw_8bit", "adamw_bnb_8bit", "AdamW8bit"}},
+    {"optimizer=adamw", {"adamw_torch_fused", "distributed_fused_adam", "FusedAdam"}},
+    {NODES "interconnect=8x400Gb IB",
+     {"interconnect=EFA 3200 Gbps", "interconnect=\"3,200 Gbps EFA\"", "interconnect=400Gb/s NDR",
+      "interconnect=8 x NDR InfiniBand", "interconnect=NVLink (900 GB/s)+8 NICs of 400 Gb/s",
+      "interconnect=NVLink / 8x400G IB", "interconnect=8xNDR",
+      "interconnect=50 GB/s InfiniBand per GPU", "interconnect=p5.48xlarge"}},
+    {NODES "interconnect=8x25Gb IB",
+     {"interconnect=200 Gb/s IB per node", "interconnect=8 cards of 25 Gb/s",
+      "interconnect=25Gb/s RoCE"}},
+    {NODES "interconnect=1x25Gb Ethernet",
+     {"interconnect=Ethernet 25 Gb/s", "interconnect=25GbE", "interconnect=25 GigE"}},
+    {NODES "interconnect=4x200Gb IB",
+     {"interconnect=IB 200Gbps x 4", "interconnect=4 HDR InfiniBand ports",
+      "interconnect=4 x HDR"}},
+    {LARGE "gpu=H100-PCIe-80GB",
+     {"gpu=H100 PCI-E", "gpu=H100 80GB;interconnect=PCIe Gen5", "gpu=H100-80GB-PCIe"}},
+    {LARGE "gpu=A100-SXM4-40GB", {"gpu=A100-40G", "gpu=A100 40G", "gpu=DGX A100 (40 GB)"}},
+    {LARGE "gpu=H100 500W",
+     {"gpu=H100 @ 500W", "gpu=H100 (power capped at 500 W)", "gpu=H100 500 Watt"}},
+    {NODES "gpu=GB200;interconnect=NVL36",
+     {"gpu=GB200 NVL36;interconnect=", "interconnect=NVL 36", "interconnect=nvl36"}},
+    {"framework=Megatron-LM", {"NVIDIA/Megatron-LM core_r0.8.0", "megatron lm", "MegatronLM"}},
+    {TITAN, {"framework=pytorch/torchtitan v0.2.0", "framework=Torch Titan"}},
+    {"framework=composer/llm-foundry FSDP1;" FSDP,
+     {"LLM Foundry 0.20", "mosaicml/llm-foundry", "llmfoundry"}},
+    {"framework=GPT-NeoX", {"EleutherAI/gpt-neox", "GPT NeoX 2.0", "gptneox"}},
+    {"framework=NeMo Automodel;" FSDP, {"NVIDIA-NeMo/Automodel", "nemo_automodel"}},
+    {"framework=nanotron", {"huggingface/nanotron", "nano-tron"}},
+    {"framework=Levanter;" FSDP, {"stanford-crfm/levanter", "Levanter (JAX)"}},
+    {TITAN "framework_month=2025-10;framework=PyTorch FSDP2",
+     {"framework=XTuner V1", "framework=xtuner v1.0 (FSDP2)"}},
+    {"framework=xtuner + DeepSpeed;" FSDP, {"xtuner 0.1.23", "XTuner (DeepSpeed)"}},
+    {"framework=HF Trainer;" FSDP "ac=full",
+     {"ac=gradient_checkpointing=True", "ac=gradient checkpointing (use_reentrant=False)", "ac=GC",
+      "ac=unsloth", "ac=activation checkpointing", "ac=checkpointing: full"}},
+    {"framework=HF Trainer;" FSDP "ac=none",
+     {"ac=gradient_checkpointing=False", "ac=gradient checkpointing: no",
+      "ac=no gradient checkpointing"}},
+    {INTERN ";ac=full block 2",
+     {"ac=checkpoint=0.5", "ac=0.5", "ac=50 % of layers", "ac=every other layer",
+      "ac=1 in 2 layers", "ac=2 of 4 layers", "ac=half of the layers", "ac=one_in_two",
+      "ac=full (every 2nd layer)", "ac=block 2"}},
+    {INTERN ";ac=full", {"ac=checkpoint=1", "ac=whole_layer", "ac=checkpoint every layer"}},
+    {INTERN ";ac=none", {"ac=checkpoint=0", "ac=checkpoint: false"}},
+    {"ac=selective(core_attn)", {"--recompute-activations", "recompute-activations"}},
+    {TITAN "ac=selective(op)", {"ac=op", "ac=SAC", "ac=per op SAC", "ac=per_op"}},
+    {"framework=MaxText;" FSDP "ac=minimal",
+     {"ac=remat_policy: minimal", "ac=remat minimal", "ac=fine_grained"}},
+    {LARGE "precision=fp32",
+     {"precision=torch.float32", "precision=single", "precision=full precision"}},
+    {LARGE "precision=fp8", {"precision=8-bit float", "precision=te_fp8"}},
+    {TITAN "compile=yes", {"compile=max-autotune", "compile=default", "compile=jit"}},
+    {TITAN "compile=no", {"compile=not compiled", "compile=without compile"}},
+    {"sp=1", {"sequence_parallel", "sequence parallel", "with tp", "Megatron SP"}},
+    {"sp=ulysses 4;framework=xtuner;" FSDP, {"sp=4", "sp=DeepSpeed-Ulysses 4", "sp=Ulysses SP=4"}},
+    {"seq=131072;d_model=256;n_heads=2;n_kv_heads=2;d_ff=512;n_layers=1;tp=1;sp=0",
+     {"128k", "131k", "\"131,072\""}},
+    {"global_batch_seqs=1024", {"1M tokens", "\"1,048,576 tokens\""}},
+    {"global_batch_seqs=16;tp=1;sp=0", {"2 per GPU", "2/GPU", "2 per device"}},
+    {"n_gpus=16;global_batch_seqs=16",
+     {"2 nodes", "2 nodes (8 GPUs each)", "2 nodes of 8", "2 x 8 H100", "16x H100", "16 H100s"}},
+    {"tp=2", {"TP=2", "tp2", "2-way"}},
+    {"pp=2", {"PP2", "pp=2", "2 stages"}},
+    {MIXTURE, {"moe_topk=top-2", "moe_topk=2 of 8", "moe_experts=8 experts", "ep=EP4"}},
+    {LATENT "mla=" MLA,
+     {"mla=1", "mla=yes",
+      "mla=q_lora_rank: 0 kv_lora_rank: 512 qk_nope_head_dim: 128 qk_rope_head_dim: 64 "
+      "v_head_dim: 128"}},
+    {"transformer_impl=local", {"native", "Megatron local"}},
+    {"transformer_impl=transformer_engine", {"TE", "Transformer Engine"}},
+    {"step_time_s=1", {"1 s/it", "1 s/step", "1000 ms/iter", "1 sec per step", "\"1,000 ms\""}},
+    {"peak_mem=1", {"1 GiB/GPU", "\"1,024 MiB\"", "1 gib"}},
+    {"peak_mem_kind=process GiB", {"nvidia-smi GiB", "nvidia-smi memory.used (GiB)"}},
+    {FORGE, {"tokens_per_s_per_gpu=\"20,480\"", "tokens_per_s_per_gpu=20480 tok/s"}},
+};
+
+/* Pairs of rows whose predictions differ in time, memory or group. */
+static const char *const others[][2] = {
+    {NODES "zero_stage=0;overlap_grad_reduce=1", NODES "zero_stage=0;overlap_grad_reduce=0"},
+    {INTERN, INTERN ";dp_shard=8"},
+    {NODES "num_distopt_instances=1", NODES "num_distopt_instances=2"},
+    {NODES "exp_avg_dtype=bf16", NODES "exp_avg_dtype=fp8"},
+    {NODES "exp_avg_dtype=fp32", NODES "exp_avg_dtype=fp16"},
+    {NODES "optimizer=adamw", NODES "optimizer=paged_adamw_8bit"},
+    {NODES "optimizer=adafactor", NODES "optimizer=lion"},
+    {NODES "interconnect=EFA", NODES "interconnect=EFA;gpu=A100"},
+    {NODES "interconnect=", NODES "interconnect=IB EDR"},
+    {"gpu=A100 80GB", "gpu=A100 64GB"},
+    {"gpu=H20 96GB", "gpu=H20 141GB"},
+    {LARGE "gpu=RTX 4090;interconnect=PCIe Gen4", LARGE "gpu=RTX 4090;interconnect=PCIe Gen3"},
+    {"framework=DeepSpeed 0.14;" FSDP "ac=none", "framework=DeepSpeed 0.14;" FSDP "ac=selective"},
+    {"framework=HF Trainer;" FSDP "ac=none", "framework=HF Trainer;" FSDP "ac=selective"},
+    {"framework=llm-foundry;" FSDP "ac=none", "framework=llm-foundry;" FSDP "ac=selective"},
+    {"framework=MaxText;" FSDP "ac=minimal", "framework=MaxText;" FSDP "ac=minimal_flash"},
+    {"framework=MaxText;" FSDP "ac=minimal", "framework=MaxText;" FSDP "ac=save_qkv_proj"},
+    {"framework=XTuner V1;" FSDP, "framework=XTuner 0.1;" FSDP},
+    {MIXTURE "moe_capacity=1.25", MIXTURE "moe_capacity=1.25 (pad)"},
+    {FORGE, "tokens_per_s_per_gpu=40960;" FORGE},
+};
+
+/* Rows that are refused, and words of the reason. */
+static const char *const refused[][2] = {
+    {"exp_avg_dtype=something", "exp_avg_dtype"},
+    {"precision=bf16 (weights int8)", "weights int8"},
+    {"ac=memory_budget", "memory_budget"},
+    {"gpu=MI300A", "MI300A"},
+    {"gpu=H100 MIG 3g.40gb", "MIG"},
+    {"transformer_impl=of tomorrow", "transformer_impl"},
+    {"global_batch_seqs=4.1M tokens", "4.1M tokens"},
+    {"global_batch_seqs=3 per GPU", "3 per GPU"},
+    {"n_gpus=2 nodes;gpus_per_node=", "2 nodes"},
+    {"tokens_per_s_per_gpu=2 to 3;" FORGE, "tokens_per_s_per_gpu"},
+};
+
+typedef struct Table {
+    const char *rows[MOST_ROWS];
+    size_t n;
+} Table;
+
+/* Adds a row. Returns its number, which is also its id. */
+static size_t add(Arena *arena, Table *t, const char *first, const char *then)
+{
+    assert_true(t->n < MOST_ROWS);
+    t->rows[t->n] = arena_print(arena, "id=r%zu;%s;%s", t->n, first, then);
+    return t->n++;
+}
+
+/* Adds a row that means the same as `usual`. The first cell that a row names counts. */
+static size_t add_other(Arena *arena, Table *t, const char *usual, const char *other)
+{
+    if (strchr(other, '=') != NULL && strchr(usual, ';') != NULL)
+        return add(arena, t, other, usual);
+    const int n = (int)(strchr(usual, '=') - usual);
+    return add(arena, t, arena_print(arena, "%.*s=%s", n, usual, other), usual);
+}
+
+/* Returns the scores of a row as one text, without the row's id; "" if it was refused. */
+static const char *scores_of(Arena *arena, const json_t *root, size_t row)
+{
+    const char *id = arena_print(arena, "r%zu", row), *text = "";
+    const json_t *scores = json_object_get(json_object_get(root, "runs"), "scores");
+    for (size_t i = 0; i < json_array_size(scores); i++) {
+        const json_t *s = json_array_get(scores, i);
+        if (strcmp(json_string_value(json_object_get(s, "row")), id) != 0) continue;
+        text =
+            arena_print(arena, "%s%s %.17g; ", text, json_string_value(json_object_get(s, "what")),
+                        json_number_value(json_object_get(s, "predicted")));
+    }
+    return text;
+}
+
+static const char *reasons_of(Arena *arena, const json_t *root)
+{
+    const char *text = "";
+    const json_t *list = json_object_get(json_object_get(root, "runs"), "not_scored");
+    for (size_t i = 0; i < json_array_size(list); i++)
+        text = arena_print(arena, "%s\n%s", text,
+                           json_string_value(json_object_get(json_array_get(list, i), "reason")));
+    return text;
+}
+
+static void other_words_are_read_alike(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Table t = {.n = 0};
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        add(arena, &t, same[i].usual, "");
+        for (size_t k = 0; k < MOST && same[i].others[k] != NULL; k++)
+            add_other(arena, &t, same[i].usual, same[i].others[k]);
+    }
+    json_t *root = published_rows_scored(arena, t.rows, t.n);
+    size_t row = 0, n_wrong = 0;
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        const char *want = scores_of(arena, root, row++);
+        if (strlen(want) < 8) print_error("refused: %s\n", same[i].usual), n_wrong++;
+        for (size_t k = 0; k < MOST && same[i].others[k] != NULL; k++, row++) {
+            const char *found = scores_of(arena, root, row);
+            if (strcmp(want, found) == 0) continue;
+            print_error("'%s' is read differently:\n%s\n%s\n", t.rows[row], want, found);
+            n_wrong++;
+        }
+    }
+    if (n_wrong > 0) fail_msg("%zu rows; reasons: %s", n_wrong, reasons_of(arena, root));
+    json_decref(root);
+    arena_free(arena);
+}
+
+static void stated_cells_change_the_prediction(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Table t = {.n = 0};
+    const size_t n = sizeof others / sizeof *others;
+    for (size_t i = 0; i < 2 * n; i++) /* of two cells for a column, the first counts */
+        add(arena, &t, strrchr(others[i / 2][i % 2], ';') == NULL ? "" : "source=s",
+            others[i / 2][i % 2]);
+    json_t *root = published_rows_scored(arena, t.rows, t.n);
+    for (size_t i = 0; i < n; i++) {
+        const char *one = scores_of(arena, root, 2 * i), *two = scores_of(arena, root, 2 * i + 1);
+        if (strlen(one) < 8 || strlen(two) < 8 || strcmp(one, two) == 0)
+            fail_msg("'%s' and '%s' are predicted alike: %s\n%s", others[i][0], others[i][1], one,
+                     reasons_of(arena, root));
+    }
+    json_decref(root);
+    arena_free(arena);
+}
+
+static void uncertain_cells_are_refused_by_name(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        json_t *root = published_row_scored(arena, refused[i][0]);
+        const char *why = reasons_of(arena, root);
+        if (strstr(why, refused[i][1]) == NULL)
+            fail_msg("'%s' is not refused by name: '%s'", refused[i][0], why);
+        json_decref(root);
+    }
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(other_words_are_read_alike),
+        cmocka_unit_test(stated_cells_change_the_prediction),
+        cmocka_unit_test(uncertain_cells_are_refused_by_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
