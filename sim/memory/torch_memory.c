@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "sim/memory/torch_kept.h"
+#include "sim/memory/update_memory.h"
 #include "sim/memory/zero_memory.h"
 
 /* A tensor that is freed after some instruction, as an entry of a list. */
@@ -30,10 +31,7 @@ typedef struct Replay {
     uint32_t *first_zero, *next_zero; /* [pc], [zero.tensors]: the same for tensors of ZeRO */
     LIST(PendingFree) pending;        /* entry 0 is unused */
     LIST(uint64_t) returned;          /* sizes for which one tensor is kept for ever */
-    Pc update_first, update_last;     /* first and last instruction of the optimizer; 0: it makes no
-                                         temporary tensors */
-    uint64_t update_bytes;            /* bytes that the optimizer allocates for the time of all its
-                                         instructions */
+    UpdateMemory update;
 } Replay;
 
 /* Value in Replay.block: the first step will make this tensor. */
@@ -387,23 +385,6 @@ static void returned_gradient(Replay *r, Pc pc, const Instr *in)
     torch_allocate(r->allocator, bytes, STREAM_compute);
 }
 
-/* Allocates the temporary tensors of an optimizer that updates a list of tensors at once. */
-static void update_tensors(Replay *r)
-{
-    const Program *p = r->program;
-    Pc first = 0, last = 0;
-    uint64_t bytes = 0;
-    for (Pc pc = 1; r->runtime->update_bytes > 0 && pc < p->code.n; pc++) {
-        const Instr *in = &p->code.at[pc];
-        if (!op_is_optimizer(in->op)) continue;
-        const Buffer *b = &p->buffers.at[program_arg(p, in, 0)];
-        bytes += (uint64_t)((double)b->bytes / dtype_bytes(b->dtype) * r->runtime->update_bytes);
-        if (first == 0) first = pc;
-        last = pc;
-    }
-    r->update_first = first, r->update_last = last, r->update_bytes = bytes;
-}
-
 /* Allocates the temporary product that an eager op adds to the gradient of a weight. */
 static void added_product(Replay *r, Pc pc, const Instr *in)
 {
@@ -434,9 +415,9 @@ static void step(Replay *r, bool first)
         have_buffers(r, pc, in);
         added_product(r, pc, in);
         returned_gradient(r, pc, in);
-        if (pc == r->update_first && r->update_bytes > 0 && !r->runtime->frozen_base)
-            give_back_after(r, r->update_last,
-                            torch_allocate(r->allocator, r->update_bytes, STREAM_compute));
+        for (uint32_t i = 0; pc == r->update.first && i < r->update.tensors.n; i++)
+            give_back_after(r, r->update.last,
+                            torch_allocate(r->allocator, r->update.tensors.at[i], STREAM_compute));
         gradient_of_received(r, in);
         own_tensors(r, pc, in);
         for (uint32_t at = r->last[pc]; at != 0; at = r->pending.at[at].next)
@@ -485,7 +466,7 @@ TorchStats torch_memory(const Plan *plan, const Program *p, const Runtime *runti
     if (runtime->library_bytes > 0)
         torch_allocate(r.allocator, (uint64_t)runtime->library_bytes, STREAM_compute);
     prepare(&r);
-    update_tensors(&r);
+    r.update = update_memory(plan, p, runtime, arena);
     step(&r, true);
     r.pending.n = 1;
     torch_reset_peaks(r.allocator);
