@@ -7,8 +7,9 @@ local m = {}
 -- full: every block is recomputed. (op): torchtitan's policy, which keeps attention and every second product of a
 -- block. (layer): every second block is recomputed. A row that recomputes the attention core has no pass, as flash
 -- attention does so anyway.
-local function some_blocks(row, n)
-  local each = (count(row, "n_layers") // count(row, "pp") + n // 2) // n
+-- `own`: the blocks among which n are recomputed.
+local function some_blocks(own, n)
+  local each = (own + n // 2) // n
   return ac { mode = "full", every = each > 1 and each or nil }
 end
 
@@ -29,15 +30,15 @@ local function policy_of_ops(how)
 end
 
 function m.checkpointing(row, how)
-  -- "full block 21" recomputes 21 blocks of each stage. The plan has every n-th block in their
-  -- place.
+  -- "full block 21" recomputes 21 blocks of each part of the pipeline, which is a stage or a chunk of a stage
+  -- (core/transformer/transformer_block.py: _checkpointed_forward). The plan has every n-th block in their place.
   local some = tonumber((row.ac or ""):match "^full block (%d+)" or (row.ac or ""):match "^full %(block, (%d+) layers")
-  if some then return some_blocks(row, some) end
+  if some then return some_blocks(count(row, "n_layers") // (count(row, "pp") * count(row, "vp", 1)), some) end
   local part = tonumber((row.ac or ""):match "^full part ([%d%.]+)")
   if part then
     local own = count(row, "n_layers") // count(row, "pp")
     local n = math.floor(part * own + 0.5)
-    return n > 0 and some_blocks(row, n) or nil
+    return n > 0 and some_blocks(own, n) or nil
   end
   if has(row, "ac", "^full") or cells.switch(row.ac) then return ac "full" end
   if cells.switch(row.ac) == false or has(row, "ac", "^none") then return nil end

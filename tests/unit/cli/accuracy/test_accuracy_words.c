@@ -27,6 +27,11 @@
     "model=moonlight;tp=1;sp=0;d_model=2048;n_heads=16;n_kv_heads=16;d_ff=11264;n_layers=2;"       \
     "missing=x;"
 
+/* The blocks of the 405B are small here: 126 of them, one a chunk but for the ends. */
+#define NVFP4_405B                                                                                 \
+    "framework=Megatron-Bridge;model=llama3.1-405b;gpu=GB200;gpus_per_node=4;precision=nvfp4;"     \
+    "tp=4;pp=16;vp=8;n_layers=126;missing=x;"
+
 enum { MOST = 24, MOST_ROWS = 400 };
 
 /* A row in the words of the tables, and others that mean the same; a text without "=" is another
@@ -120,6 +125,8 @@ static const struct {
      {"mla=1", "mla=yes",
       "mla=q_lora_rank: 0 kv_lora_rank: 512 qk_nope_head_dim: 128 qk_rope_head_dim: 64 "
       "v_head_dim: 128"}},
+    {"pp=2;vp=2;n_layers=8;ac=full", {"ac=full block 2", "ac=full block 4"}},
+    {NVFP4_405B "n_gpus=128;global_batch_seqs=16;ac=full", {"ac=", "ac=full block 1"}},
     {"transformer_impl=local", {"native", "Megatron local"}},
     {"transformer_impl=transformer_engine", {"TE", "Transformer Engine"}},
     {"step_time_s=1", {"1 s/it", "1 s/step", "1000 ms/iter", "1 sec per step", "\"1,000 ms\""}},
@@ -148,6 +155,9 @@ static const char *const others[][2] = {
     {"framework=MaxText;" FSDP "ac=minimal", "framework=MaxText;" FSDP "ac=minimal_flash"},
     {"framework=MaxText;" FSDP "ac=minimal", "framework=MaxText;" FSDP "ac=save_qkv_proj"},
     {"framework=XTuner V1;" FSDP, "framework=XTuner 0.1;" FSDP},
+    {"pp=2;vp=2;n_layers=8;ac=full block 1", "pp=2;vp=2;n_layers=8;ac=full"},
+    {NVFP4_405B "n_gpus=128;global_batch_seqs=16;ac=none",
+     NVFP4_405B "n_gpus=128;global_batch_seqs=16;ac="},
     {MIXTURE "moe_capacity=1.25", MIXTURE "moe_capacity=1.25 (pad)"},
     {FORGE, "tokens_per_s_per_gpu=40960;" FORGE},
 };
