@@ -16,8 +16,8 @@ local m = {}
 -- mtp: the heads that predict further tokens (mtp_num_layers). layout: the blocks of each part of the
 -- pipeline (pipeline_model_parallel_layout). accounts: true if the embedding and the loss count as
 -- blocks (account_for_embedding_in_pipeline_split). cut: the entry counts only for rows with tp > 1.
--- tp, pp, vp, ep, mb, gpus, parts: the entry counts only for rows that state this degree, this micro-batch, so many GPUs, or
--- so many parts of the pipeline, because releases differ in them. fsdp: the entry counts only for rows that
+-- tp, pp, vp, ep, mb, gpus, batch, parts: the entry counts only for rows that state this degree, this micro-batch, so many GPUs,
+-- this batch, or so many parts of the pipeline, because releases differ in them. fsdp: the entry counts only for rows that
 -- state ZeRO stage 3 or no stage, and whose 8-bit operands are not in blocks: the recipes of MXFP8 have a
 -- pipeline. The entries are of pre-training, so no entry for a model counts for LoRA.
 -- Recipes named large_scale, dev and hsdp are left out. For Qwen3 235B on B200 and B300, the recipes of 64 GPUs count.
@@ -74,7 +74,7 @@ local bridge = {
   { "llama3.*405b", "^G?B300", "bf16", fsdp = true, tp = 2, pp = 1, zero = "3", offload = 40 },
   { "llama3.*405b", "^GB200", "fp8", fsdp = true, tp = 2, pp = 1, zero = "3", offload = 92 },
   { "llama3.*405b", "^GB300", "fp8", fsdp = true, tp = 2, pp = 1, zero = "3", offload = 10 },
-  { "llama3.*405b", "^G?B200", "fp4", gpus = 128, pp = 16, vp = 8, ac = "full block 1" },
+  { "llama3.*405b", "^G?B200", "fp4", gpus = 128, batch = 64, pp = 16, vp = 8, ac = "full block 1" },
   { "llama3.*405b", "", "", accounts = true },
   { "nemotron.?3.?nano", "^H100", "fp8", ep = 8, ac = "selective(moe layernorm core_attn moe_act)" },
   { "nemotron.?3.?nano", "^H100", "fp8", ac = "selective(layernorm)" },
@@ -112,7 +112,7 @@ local function states(row, key, n) return not n or not cells.is_open(row[key]) a
 
 local function has_mesh(row, known)
   local n_pp = cells.count(row, "pp", 1)
-  for key, cell in pairs { tp = "tp", pp = "pp", vp = "vp", ep = "ep", mb = "micro_batch", gpus = "n_gpus" } do
+  for key, cell in pairs { tp = "tp", pp = "pp", vp = "vp", ep = "ep", mb = "micro_batch", gpus = "n_gpus", batch = "global_batch_seqs" } do
     if not states(row, cell, known[key]) then return false end
   end
   return (not known.cut or cells.count(row, "tp", 1) > 1) and

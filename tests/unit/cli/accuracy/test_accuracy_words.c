@@ -126,7 +126,7 @@ static const struct {
       "mla=q_lora_rank: 0 kv_lora_rank: 512 qk_nope_head_dim: 128 qk_rope_head_dim: 64 "
       "v_head_dim: 128"}},
     {"pp=2;vp=2;n_layers=8;ac=full", {"ac=full block 2", "ac=full block 4"}},
-    {NVFP4_405B "n_gpus=128;global_batch_seqs=16;ac=full", {"ac=", "ac=full block 1"}},
+    {NVFP4_405B "n_gpus=128;global_batch_seqs=64;ac=full", {"ac=", "ac=full block 1"}},
     {"transformer_impl=local", {"native", "Megatron local"}},
     {"transformer_impl=transformer_engine", {"TE", "Transformer Engine"}},
     {"step_time_s=1", {"1 s/it", "1 s/step", "1000 ms/iter", "1 sec per step", "\"1,000 ms\""}},
@@ -156,8 +156,8 @@ static const char *const others[][2] = {
     {"framework=MaxText;" FSDP "ac=minimal", "framework=MaxText;" FSDP "ac=save_qkv_proj"},
     {"framework=XTuner V1;" FSDP, "framework=XTuner 0.1;" FSDP},
     {"pp=2;vp=2;n_layers=8;ac=full block 1", "pp=2;vp=2;n_layers=8;ac=full"},
-    {NVFP4_405B "n_gpus=128;global_batch_seqs=16;ac=none",
-     NVFP4_405B "n_gpus=128;global_batch_seqs=16;ac="},
+    {NVFP4_405B "n_gpus=128;global_batch_seqs=64;ac=none",
+     NVFP4_405B "n_gpus=128;global_batch_seqs=64;ac="},
     {MIXTURE "moe_capacity=1.25", MIXTURE "moe_capacity=1.25 (pad)"},
     {FORGE, "tokens_per_s_per_gpu=40960;" FORGE},
 };
