@@ -99,8 +99,8 @@ json_t *published_rows_scored(Arena *arena, const char *const *changes, size_t n
             str_print(&s, "%s%s", i == 0 ? "" : ",", cell_of(arena, i, changes[row]));
         str_add(&s, "\n");
     }
-    CommandResult r =
-        COMMAND(arena, 60, "accuracy", "--runs", command_table(arena, str_text(&s)), "--json");
+    CommandResult r = COMMAND(arena, n > 1 ? 300 : 60, "accuracy", "--runs",
+                              command_table(arena, str_text(&s)), "--json");
     return document_of(r, 0);
 }
 

@@ -126,7 +126,6 @@ static const struct {
       "mla=q_lora_rank: 0 kv_lora_rank: 512 qk_nope_head_dim: 128 qk_rope_head_dim: 64 "
       "v_head_dim: 128"}},
     {"pp=2;vp=2;n_layers=8;ac=full", {"ac=full block 2", "ac=full block 4"}},
-    {NVFP4_405B "n_gpus=128;global_batch_seqs=64;ac=full", {"ac=", "ac=full block 1"}},
     {"transformer_impl=local", {"native", "Megatron local"}},
     {"transformer_impl=transformer_engine", {"TE", "Transformer Engine"}},
     {"step_time_s=1", {"1 s/it", "1 s/step", "1000 ms/iter", "1 sec per step", "\"1,000 ms\""}},
