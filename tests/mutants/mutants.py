@@ -51,8 +51,9 @@ class Trial:
             self.originals[name] = self.object_of(name, text, os.path.join(self.work, "original.o"))
         return self.originals[name]
 
-    def fate(self, name, text, site, tests):
-        """Returns (fate, the test that decided it, the number of tests that ran). tests: [(seconds, name)]."""
+    def fate(self, name, text, site, tests, passed=()):
+        """Returns (fate, the test that decided it, the number of tests that ran). tests: [(seconds, name)]. passed: the
+        names of tests that need not run."""
         out = os.path.join(self.work, "mutant.o")
         mutant = self.object_of(name, changed(text, site), out)
         if mutant is None:
@@ -67,9 +68,11 @@ class Trial:
             if self.slow_s and seconds > self.slow_s and n:  # the quickest test runs in any case
                 continue
             n += 1
-            passed, in_time, _ = self.tree.run(self.tests[test], self.work, os.path.join(self.work, "run"),
-                                               self.least_limit_s + 10 * seconds)
-            if not passed:
+            if test in passed:
+                continue
+            fine, in_time, _ = self.tree.run(self.tests[test], self.work, os.path.join(self.work, "run"),
+                                             self.least_limit_s + 10 * seconds)
+            if not fine:
                 return (KILLED if in_time else LATE), test, n
         return LIVES, "", n
 
@@ -97,10 +100,12 @@ def drawn(texts, seed):
             yield name, site
 
 
-def attack(tree, reach, texts, mutants, n, jobs, slow_s, say, kept_in=None):
+def attack(tree, reach, texts, mutants, n, jobs, slow_s, say, kept_in=None, passed=()):
     """Tries mutants [(file, site)] until n of them count. Returns [(fate, file, site, test)] in the order in which they were drawn.
-    After each mutant, it writes the survivors so far to the file `kept_in`, so that a draw can be stopped."""
+    After each mutant, it writes the survivors so far to the file `kept_in`, so that a draw can be stopped. passed: tests
+    that all of these mutants are known to pass."""
     todo, done, lock = enumerate(mutants), {}, threading.Lock()
+    quick = [t for t, found in reach.tests.items() if not slow_s or found["seconds"] <= slow_s]
 
     def worker(number):
         trial = Trial(tree, slow_s, os.path.join(tree.build, "work", str(number)))
@@ -113,11 +118,11 @@ def attack(tree, reach, texts, mutants, n, jobs, slow_s, say, kept_in=None):
                 done[i] = ("running", name, site, "")  # counts as one, until it is known
             text = texts[name][0]
             start = time.time()
-            fate, test, n_tests = trial.fate(name, text, site, reach.of(name, site.line, in_function(text, site.line)))
+            fate, test, n_tests = trial.fate(name, text, site, reach.of(name, site.line, in_function(text, site.line)), passed)
             with lock:
                 done[i] = (fate, name, site, test)
                 if kept_in:
-                    again.keep(kept_in, [done[k] for k in sorted(done)], texts)
+                    again.keep(kept_in, [done[k] for k in sorted(done)], texts, quick)
             if fate not in (SAME, REFUSED):
                 say(f"{fate:18} {name}:{site.line}: {shown(text, site)}"
                     + (f"  [{test}]" if test else f"  [{n_tests} tests]") + f"  {time.time() - start:.0f} s")
@@ -199,8 +204,11 @@ def main():
         raise SystemExit("no such file among those that are drawn from")
     survivors = os.path.join(tree.build, "survivors.json")
     if options.again:
-        say(f"survivors of the last draw, {len(reach.tests)} tests")
-        fates = attack(tree, reach, texts, again.kept(survivors, texts, say), 0, options.jobs, options.slow, say)
+        passed = again.passed(survivors, {t.name: t.command[0] for t in tree.tests},
+                              [os.path.join(source, name) for name in known] + reach.headers())
+        say(f"survivors of the last draw, {len(reach.tests)} tests; the draw has tried {len(passed)} of them already")
+        fates = attack(tree, reach, texts, again.kept(survivors, texts, say), 0, options.jobs, options.slow, say,
+                       passed=passed)
     else:
         say(f"seed {options.seed}, {len(texts)} files, {len(reach.tests)} tests")
         fates = attack(tree, reach, texts, drawn(texts, options.seed), options.n, options.jobs, options.slow, say,

@@ -68,11 +68,13 @@ class Reach:
         if failed:
             say("left out, because they fail without a mutant: " + " ".join(sorted(failed)))
 
+    def headers(self):
+        return [os.path.join(folder, f) for top in {n.split("/")[0] for n in self.names}
+                for folder, _, files in os.walk(os.path.join(self.tree.source, top))
+                for f in files if f.endswith((".h", ".def"))]
+
     def newest_header(self):
-        return max((os.path.getmtime(os.path.join(folder, f))
-                    for top in {n.split("/")[0] for n in self.names}
-                    for folder, _, files in os.walk(os.path.join(self.tree.source, top))
-                    for f in files if f.endswith((".h", ".def"))), default=0)
+        return max(map(os.path.getmtime, self.headers()), default=0)
 
     def _kept(self, test):
         return os.path.join(self.folder, test.name.replace("/", "-") + ".json")

@@ -154,8 +154,14 @@ class Planted(unittest.TestCase):
         kept = os.path.join(self.tree.build, "survivors.json")
         fates = attack(self.tree, reach, texts, drawn(texts, 1), 0, 2, 0, lambda text: None, kept)
         with open(kept) as f:
-            self.assertEqual([x["line"] for x in json.load(f)],
+            self.assertEqual([x["line"] for x in json.load(f)["survivors"]],
                              [s.line for fate, _, s, _ in fates if fate in (LIVES, UNREACHED)])
+        passed = again.passed(kept, {"unit/program": self.tree.tests[0].command[0]}, [])
+        self.assertEqual(passed, {"unit/program"})
+        # a test that is known to pass does not run, so it kills nothing
+        self.assertTrue(any(fate == KILLED for fate, *_ in fates))
+        spared = attack(self.tree, reach, texts, drawn(texts, 1), 0, 2, 0, lambda text: None, passed=passed)
+        self.assertFalse(any(fate == KILLED for fate, *_ in spared))
         said = []
         share = report(fates, texts, said.append)
         self.assertTrue(0 < share < 100)
@@ -226,6 +232,16 @@ class Draw(unittest.TestCase):
                           (UNREACHED, "small.c", two, "")], texts)
         said = []
         self.assertEqual(list(again.kept(path, texts, said.append)), [("small.c", one), ("small.c", two)])
+        program = os.path.join(folder, "program")
+        again.keep(path, [(LIVES, "small.c", one, ""), (UNREACHED, "small.c", two, "")], texts, ["t", "gone"])
+        shutil.copy(path, program)
+        os.utime(program, (0, 0))
+        self.assertEqual(again.passed(path, {"t": program, "new": program}, []), {"t"})
+        self.assertEqual(again.passed(path, {"t": program}, [program]), {"t"})
+        later = os.path.getmtime(path) + 9
+        os.utime(program, (later, later))
+        self.assertEqual(again.passed(path, {"t": program}, []), set())  # the test is newer than the draw
+        self.assertEqual(again.passed(path, {"t": path}, [program]), set())  # the code is newer
         moved = {"small.c": ("\n" + SMALL.replace("n -= 1", "n -= 3"), None)}
         self.assertEqual([s.line for _, s in again.kept(path, moved, said.append)], [one.line + 1])
         self.assertEqual([x.split()[:2] for x in said], [["GONE", f"small.c:{two.line}:"]])
