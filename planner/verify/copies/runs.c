@@ -61,11 +61,17 @@ typedef struct Begin {
 } Begin;
 typedef LIST(Begin) Begins;
 
-static void add_begin(Arena *arena, Begins *all, uint32_t at, uint32_t block, uint32_t part)
+/* Adds the place if it begins another block or part. A block begins behind the last item of the
+ * block before it: items between the two, such as gathers of weights, prepare the next block. `end`
+ * is the place behind that last item. */
+static void add_begin(Arena *arena, Begins *all, Begin begin, uint32_t end)
 {
     const Begin *newest = all->n ? &all->at[all->n - 1] : NULL;
-    if (block == 0 || (newest && newest->block == block && newest->part == part)) return;
-    const Begin begin = {at, block, part};
+    if (begin.block == 0) return;
+    if (newest && newest->part == begin.part) {
+        if (newest->block == begin.block) return;
+        begin.at = end;
+    }
     list_push(arena, all, begin);
 }
 
@@ -122,7 +128,7 @@ static void find_backward(BlockCopies *b)
     Begins begins = {0};
     const Items *nodes = &b->of[OF_nodes];
     for (NodeId id = b->g->n_forward + 1; id < b->g->nodes.n; id++)
-        add_begin(b->arena, &begins, id, nodes->block[b->g->nodes.at[id].forward], 0);
+        add_begin(b->arena, &begins, (Begin){id, nodes->block[b->g->nodes.at[id].forward], 0}, id);
     put_runs(&b->of[OF_nodes], &begins);
 }
 
@@ -142,14 +148,18 @@ static void find_units(BlockCopies *b)
 static void find_code(BlockCopies *b)
 {
     Begins begins = {0};
+    uint32_t end = 0; /* the place behind the last instruction of the newest block */
     for (Pc pc = 1; pc < b->p->code.n; pc++) {
         const Instr *in = &b->p->code.at[pc];
-        if (in->stream != STREAM_compute) continue;
         const bool of_unit = in->phase == PHASE_start || in->phase == PHASE_update;
-        const uint32_t part = of_unit ? in->phase : in->phase == PHASE_forward ? 0 : PHASE_COUNT;
-        add_begin(b->arena, &begins, pc,
-                  of_unit ? b->of[OF_units].block[in->unit] : b->of[OF_nodes].block[in->origin],
-                  in->microbatch * (PHASE_COUNT + 1) + part);
+        const uint32_t block = of_unit ? b->of[OF_units].block[in->unit]
+                                       : b->of[OF_nodes].block[in->origin],
+                       part = of_unit                      ? in->phase
+                              : in->phase == PHASE_forward ? 0
+                                                           : PHASE_COUNT;
+        const Begin begin = {pc, block, in->microbatch * (PHASE_COUNT + 1) + part};
+        if (in->stream == STREAM_compute) add_begin(b->arena, &begins, begin, end);
+        if (begins.n && block == begins.at[begins.n - 1].block) end = pc + 1;
     }
     put_runs(&b->of[OF_code], &begins);
 }
