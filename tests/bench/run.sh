@@ -43,6 +43,14 @@ counts() {
     rm -f "$work"/callgrind.*
 }
 
+# Prints a row with the count of a command, and the command.
+counted() {
+    what=$1
+    shift
+    told=$(echo "$*" | sed "s#^$tandem#tandem#; s#$work/##g")
+    echo "| instructions (callgrind) of $what: \`$told\` | $(counts "$@") | |"
+}
+
 # Prints the largest resident memory of a command, in MiB, as GNU time reports it.
 most_memory() {
     if [ ! -x /usr/bin/time ]; then
@@ -85,26 +93,22 @@ stored_bytes() {
         echo "| \`tandem check\` of Llama-3.1-405B on 16,384 GPUs (pp 16, tp 8, 16 micro-batches), proofs" \
             "included | $("$work/command" 5 - "$tandem" check scripts/plans/llama3_405b.lua) | 1000 ms |"
         rm -f "$work/t.db"
-        echo "| instructions (callgrind) of \`tandem sim\` of 8B, new store |" \
-            "$(counts "$tandem" sim "$plan" --db "$work/t.db") | |"
-        echo "| instructions (callgrind) of the same again, answered from the store |" \
-            "$(counts "$tandem" sim "$plan" --db "$work/t.db") | |"
-        echo "| instructions (callgrind) of \`tandem sim\` of 405B on 16,384 GPUs |" \
-            "$(counts "$tandem" sim scripts/plans/llama3_405b.lua --db none) | |"
+        counted "8B, new store" "$tandem" sim "$plan" --db "$work/t.db"
+        counted "the same again, answered from the store" "$tandem" sim "$plan" --db "$work/t.db"
+        counted "405B on 16,384 GPUs" "$tandem" sim scripts/plans/llama3_405b.lua --db none
         echo "| most memory of \`tandem sim\` of 405B on 16,384 GPUs |" \
             "$(most_memory "$tandem" sim scripts/plans/llama3_405b.lua --db none) | 300 MiB |"
         sweep="sweep $plan --set mesh.dp_shard=-1 --try mesh.tp=1,2,4 --try batch.micro=1,2,4"
         sweep="$sweep --try parallel.ac=none,selective,full -j 1 --db $work/s.db"
         # shellcheck disable=SC2086
-        echo "| instructions (callgrind) of the sweep of 27 plans, new store |" \
-            "$(counts "$tandem" $sweep) | |"
+        counted "the sweep of 27 plans, new store" "$tandem" $sweep
         # shellcheck disable=SC2086
         echo "| \`tandem sweep\` of 27 plans of 8B, simulated and stored, one process |" \
             "$("$work/command" 3 "$work/s.db" "$tandem" $sweep) | 90 ms of processor time |"
         # shellcheck disable=SC2086
         echo "| the same again: 27 look-ups | $("$work/command" 5 - "$tandem" $sweep) | 27 ms |"
         # shellcheck disable=SC2086
-        echo "| instructions (callgrind) of the look-ups | $(counts "$tandem" $sweep) | |"
+        counted "the look-ups" "$tandem" $sweep
         echo "| stored bytes of a point: the 27 plans' store, less an empty one, divided by 27 |" \
             "$(stored_bytes "$work/s.db") | 8192 |"
         other="sweep $plan --set mesh.dp_shard=-1 --try cluster=dgx_h100,dgx_a100,hgx_h200"
@@ -113,8 +117,7 @@ stored_bytes() {
         echo "| \`tandem sweep\` of 24 points of 8B on three clusters under four runtimes, one process |" \
             "$("$work/command" 5 - "$tandem" $other) | |"
         # shellcheck disable=SC2086
-        echo "| instructions (callgrind) of the process that decides 24 points of 8B on three clusters under four runtimes |" \
-            "$(counts "$tandem" $other | cut -d';' -f1) | |"
+        counted "24 points of 8B on three clusters under four runtimes" "$tandem" $other
         many="sweep $plan --set mesh.dp_shard=-1 --set batch.global=256 --try mesh.tp=1,2,4"
         many="$many --try batch.micro=1,2 --try parallel.ac=none,selective,full -j 1 --db none"
         # shellcheck disable=SC2086
@@ -124,9 +127,9 @@ stored_bytes() {
         echo "| the same with every micro-batch simulated (--exact) |" \
             "$("$work/command" 3 - "$tandem" $many --exact) | |"
         # shellcheck disable=SC2086
-        echo "| instructions (callgrind) of the sweep | $(counts "$tandem" $many) | |"
+        counted "the sweep" "$tandem" $many
         # shellcheck disable=SC2086
-        echo "| instructions (callgrind) of it with --exact | $(counts "$tandem" $many --exact) | |"
+        counted "it with --exact" "$tandem" $many --exact
         echo "| \`tandem search\` of 8B with one micro-batch size, bounds on, one process |" \
             "$("$work/command" 1 - "$tandem" search "$plan" --set batch.micro=1 -j 1 --db none) | |"
         echo "| \`tandem search\` of 70B on 16 GPUs, 511 points, one process |" \
@@ -138,8 +141,7 @@ stored_bytes() {
             "$("$work/command" 3 - "$tandem" $pipe --set batch.global=256 --try mesh.pp=16 -j 1 \
                 --db none) | 20 ms of processor time |"
         # shellcheck disable=SC2086
-        echo "| instructions (callgrind) of the same |" \
-            "$(counts "$tandem" $pipe --set batch.global=256 --try mesh.pp=16 -j 1 --db none) | |"
+        counted "the same" "$tandem" $pipe --set batch.global=256 --try mesh.pp=16 -j 1 --db none
         ranks="sim scripts/plans/llama3_70b_pp.lua --set cluster.nodes=128 --set mesh.dp_shard=-1"
         ranks="$ranks --set batch.global=256 --db none"
         # shellcheck disable=SC2086
