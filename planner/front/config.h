@@ -171,6 +171,7 @@ typedef struct Fsdp2Options {
     /* the modules that are units; if none is given: the blocks, and the modules that ask for it */
     Patterns units;
     bool defer_grad_sync; /* default false: reduce in each micro-batch; true: in the last only */
+    bool pipeline_stage;  /* default false; true: gather and reduce as torch's PipelineStage does */
 } Fsdp2Options;
 typedef enum DomainAs { DOMAIN_exact, DOMAIN_original } DomainAs;
 typedef struct DomainOptions {

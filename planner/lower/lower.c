@@ -168,6 +168,7 @@ static void lower_actions(Lower *l)
         in_flight -= a->kind == ACTION_B || a->kind == ACTION_W;
     }
     lower_transfers(l, UINT32_MAX);
+    lower_reduce_last(l);
     lower_flush_pending(l, 0);
 }
 

@@ -316,24 +316,24 @@ void lower_ring_backward(Lower *l, Emit *e);
 
 /* ---- unit.c ---- */
 void lower_units_start(Lower *l);
-/* Returns the weight in its layout of use. Gathers its unit if necessary, and begins to gather the
- * next units. */
+/* Returns the weight in its layout of use. Gathers its unit if necessary, and the next units. */
 BufferId lower_weight(Lower *l, TensorId param);
 /* Releases the units whose last reader in this pass is n, unless they must stay gathered. */
 void lower_after_node(Lower *l, NodeId n);
 bool lower_defers(const Lower *l, UnitId u);
-/* the number of reductions of the unit in a step */
-uint32_t lower_n_windows(const Lower *l, UnitId u);
+uint32_t lower_n_windows(const Lower *l, UnitId u); /* reductions of the unit in a step */
 /* True if the gathered weights are kept from the forward pass to the backward pass. */
 bool lower_stays_gathered(const Lower *l, UnitId u);
-
-/* Gathers the weights of u after the update, for the next step. */
-void lower_gather_updated(Lower *l, UnitId u);
+/* True if weights stay gathered after the backward pass of this micro-batch. */
+bool lower_outlives_backward(const Lower *l, uint32_t microbatch);
+void lower_gather_updated(Lower *l, UnitId u); /* gathers u after the update, for the next step */
 
 /* ---- reduce.c ---- */
 /* Returns the view in which the gradient of `param` is summed. *home is its layout. */
 BufferId lower_grad_home(Lower *l, TensorId param, Layout *home);
 void lower_grad_arrived(Lower *l, TensorId param);
+/* Emits the reductions that wait for the end of the last backward pass. */
+void lower_reduce_last(Lower *l);
 void lower_flush_pending(Lower *l, uint32_t keep);
 
 /* ---- turns.c ---- */

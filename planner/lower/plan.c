@@ -278,6 +278,7 @@ static void plan_action(Lower *l, const Action *a, bool *resident)
     }
     for (UnitId u = 1; u < g->units.n; u++)
         if ((l->unit.last_backward[u] || l->unit.last_forward[u]) && stage_of(l, u) == a->stage &&
+            !(backward && lower_outlives_backward(l, a->microbatch)) &&
             (((backward || !l->unit.last_backward[u]) && !l->job->sharding.resident) ||
              !lower_stays_gathered(l, u)))
             resident[u] = false;

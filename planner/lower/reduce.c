@@ -238,5 +238,15 @@ void lower_grad_arrived(Lower *l, TensorId param)
     UnitState *s = &l->unit.of[u];
     l->grad.arrived[param]++;
     assert(s->n_contributions > 0);
-    if (--s->n_contributions == 0) end_window(l, u);
+    if (--s->n_contributions == 0 && !l->job->sharding.options.pipeline_stage) end_window(l, u);
+}
+
+void lower_reduce_last(Lower *l)
+{
+    if (!l->job->sharding.options.pipeline_stage) return;
+    l->emit.floor = l->emit.stream_end[STREAM_compute];
+    for (UnitId u = 1; u < l->g->units.n; u++)
+        if (l->unit.of[u].n_per_microbatch > 0 && l->unit.of[u].n_contributions == 0)
+            end_window(l, u);
+    l->emit.floor = 0;
 }

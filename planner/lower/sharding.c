@@ -23,6 +23,11 @@ bool lower_stays_gathered(const Lower *l, UnitId u)
     return unit_is_root(l->job, u) && !l->job->sharding.options.reshard_root;
 }
 
+bool lower_outlives_backward(const Lower *l, uint32_t microbatch)
+{
+    return l->job->sharding.options.pipeline_stage && microbatch + 1 < l->n_microbatches;
+}
+
 void lower_set_axes(const Lower *l, Layout *layout, AxisSet axes, int8_t on)
 {
     for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)

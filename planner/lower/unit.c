@@ -252,7 +252,7 @@ void lower_after_node(Lower *l, NodeId n)
             if (ends_in_forward(l, u)) release(l, u, l->unit.last_backward[u] != 0);
         return;
     }
-    if (l->job->sharding.resident) return;
+    if (l->job->sharding.resident || lower_outlives_backward(l, l->microbatch)) return;
     /* a unit whose use has not begun was gathered for the next micro-batch */
     for (UnitId u = l->unit.backward_ends[n]; u; u = l->unit.next_backward_end[u])
         if (l->unit.of[u].begun) release(l, u, false);

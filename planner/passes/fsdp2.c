@@ -230,6 +230,7 @@ static bool pass_fsdp2(Job *job)
         job->sharding.resident = job->sharding.options.defer_grad_sync = true;
         job->sharding.options.reshard_after_forward = RESHARD_false;
     }
+    if (pass->fsdp2.pipeline_stage) job->sharding.options.defer_grad_sync = true;
     const MpPolicy *mp = &pass->fsdp2.mp;
     bool has_policy = job->data_axes && (mp->param || mp->reduce || mp->output);
     const AxisSet left_out =
@@ -289,6 +290,10 @@ static const PassOption options[] = {
     OPTION_FLAG(fsdp2.defer_grad_sync, 0, "",
                 "true: gradients are reduced only after the last micro-batch of a step. Until then "
                 "each rank holds whole gradients."),
+    OPTION_FLAG(fsdp2.pipeline_stage, 0, "",
+                "true: as in PyTorch's PipelineStage, weights stay gathered after a backward pass "
+                "until the next forward pass frees them, and all gradients are reduced together "
+                "after the last backward pass."),
     OPTION_END,
 };
 
@@ -307,6 +312,7 @@ static void print(const PassConfig *pass, Str *out)
     if (o->copy) str_add(out, ", copies");
     if (o->offload) str_add(out, ", offload");
     if (!o->over_ep) str_add(out, ", not over ep");
+    if (o->pipeline_stage) str_add(out, ", as a pipeline stage");
     str_add(out, ")");
 }
 

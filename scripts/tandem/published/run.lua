@@ -75,7 +75,8 @@ local function titan_data(row, stage)
   if stage == 0 then return ddp {} end
   if stage == 1 then refuse("%s shards weights, so its ZeRO stage 1 is not modelled", row.framework) end
   local staged = count(row, "pp") > 1
-  return fsdp2 { copy = not gathers_bytes(row), reshard_after_forward = not staged and stage ~= 2, keep_gathered = staged or nil }
+  return fsdp2 { copy = not gathers_bytes(row), reshard_after_forward = not staged and stage ~= 2, keep_gathered = staged or nil,
+    pipeline_stage = staged or nil }
 end
 
 -- Since May 2025, torchtitan calls cuDNN's attention on Blackwell (#1196), and since October on all GPUs

@@ -111,6 +111,13 @@ static void each_option(const Visit *v)
         t.compute = k % 2 ? DT_bf16 : DT_f32;
         v->visit(v->self, &t);
     }
+    for (uint32_t k = 0; k < 8; k++) {
+        Tiny t = sizes(k & 1);
+        t.dp_shard = 2, t.layers = 2, t.microbatches = 3, t.pp = 1 + (k & 1), t.tp = 1 + k / 4;
+        t.fsdp2.pipeline_stage = true, t.fsdp2.copy = k & 2, t.fsdp2.keep_gathered = k == 5;
+        t.fsdp2.reshard_root = k == 3 || k == 4;
+        v->visit(v->self, &t);
+    }
     for (uint32_t tp = 1; tp <= 2; tp++) {
         Tiny t = sizes(false);
         t.dp_shard = 4, t.layers = 3, t.microbatches = 2, t.tp = tp;
@@ -457,7 +464,7 @@ const char *corpus_name(const Tiny *t, Arena *arena)
         arena,
         "%s layers %u micro-batches %u dp_replicate %u dp_shard %u tp %u%s%s%s%s ac %s reshard "
         "%s%s "
-        "prefetch %u%s%s%s%s%s%s%s%s variant %d loss by %d drop %g smooth %g",
+        "prefetch %u%s%s%s%s%s%s%s%s%s variant %d loss by %d drop %g smooth %g",
         t->gpt2 ? "gpt2" : "llama", t->layers, t->microbatches, t->dp_replicate, t->dp_shard, t->tp,
         t->tp_options.sequence ? " sequence" : "", t->tp_options.loss_parallel ? "" : " whole-loss",
         t->tp_options.keep_gathered ? " keep-gathered" : "",
@@ -466,8 +473,8 @@ const char *corpus_name(const Tiny *t, Arena *arena)
         reshard[t->fsdp2.reshard_after_forward], t->fsdp2.reshard_root ? " reshard-root" : "",
         t->fsdp2.prefetch, t->fsdp2.defer_grad_sync ? " defer" : "",
         t->fsdp2.reshard_last ? "" : " keep-last", t->fsdp2.keep_gathered ? " keep" : "",
-        t->sgd ? " sgd" : "", t->use_zero ? " zero " : "", t->use_zero ? zero[t->zero] : "",
-        t->pp > 1 ? arena_print(arena, " pp %u ", t->pp) : "",
+        t->fsdp2.pipeline_stage ? " stage" : "", t->sgd ? " sgd" : "", t->use_zero ? " zero " : "",
+        t->use_zero ? zero[t->zero] : "", t->pp > 1 ? arena_print(arena, " pp %u ", t->pp) : "",
         t->pp > 1 ? schedule_traits(t->pp_options.schedule).name : "", (int)t->variant,
         (int)t->denominator, t->dropout, t->smoothing);
     return arena_print(

@@ -110,6 +110,58 @@ static void kept_for_the_step(void **state)
         }
 }
 
+/* Returns true if every reduction of a unit follows the last backward computation of the step. */
+static bool reductions_come_last(const Plan *plan)
+{
+    const Program *p = &plan->programs.at[0];
+    Pc last = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        const bool computes = in->origin && in->stream == STREAM_compute;
+        if (computes && in->phase == PHASE_backward) last = pc;
+    }
+    for (Pc pc = 1; pc < p->code.n; pc++)
+        if (p->code.at[pc].op == OP_reduce_scatter && pc < last) return false;
+    return true;
+}
+
+/* As a stage of PyTorch's pipelines: weights stay gathered after a backward pass until the next
+ * forward pass frees them. So m micro-batches gather a block m + 1 times. In 1F1B these are w + 1
+ * forward passes (w of them warm up) and the m - w backward passes that follow a forward pass.
+ * Gradients are reduced once, after the last backward pass. The root unit of the first of two
+ * stages has only an embedding, whose weights no backward pass reads. */
+static void pipeline_stage(void **state)
+{
+    (void)state;
+    for (uint32_t pp = 1; pp <= 2; pp++)
+        for (uint32_t m = 2; m <= 6; m += 4)
+            for (int copy = 0; copy < 2; copy++) {
+                const uint32_t L = 4, blocks = L / pp;
+                Tiny t = tiny_default();
+                t.dp_shard = 4, t.layers = L, t.microbatches = m, t.pp = pp;
+                t.fsdp2.defer_grad_sync = t.fsdp2.reshard_root = true, t.fsdp2.copy = copy;
+                uint32_t root = pp == 1 ? 2 * m : m;
+                assert_int_equal(comm_count(compile(&t), OP_all_gather, AXIS_dp_shard).n,
+                                 2 * m * blocks + root);
+                assert_false(reductions_come_last(compile(&t)));
+                t.fsdp2.pipeline_stage = true;
+                root = pp == 1 ? m + 1 : m;
+                const Plan *plan = compile(&t);
+                assert_int_equal(comm_count(plan, OP_all_gather, AXIS_dp_shard).n,
+                                 (m + 1) * blocks + root);
+                assert_int_equal(comm_count(plan, OP_reduce_scatter, AXIS_dp_shard).n, blocks + 1);
+                assert_true(reductions_come_last(plan));
+                t.fsdp2.reshard_root = false;
+                root = 1;
+                assert_int_equal(comm_count(compile(&t), OP_all_gather, AXIS_dp_shard).n,
+                                 (m + 1) * blocks + root);
+                t.fsdp2.keep_gathered = true;
+                assert_int_equal(comm_count(compile(&t), OP_all_gather, AXIS_dp_shard).n,
+                                 blocks + 1);
+                assert_true(reductions_come_last(compile(&t)));
+            }
+}
+
 static uint32_t count_op(const Plan *plan, OpKind op, DType from, DType to)
 {
     const Program *p = &plan->programs.at[0];
@@ -296,6 +348,7 @@ int main(void)
     const struct CMUnitTest tests[] = {TEST(fsdp2_counts),
                                        TEST(what_stays_gathered),
                                        TEST(kept_for_the_step),
+                                       TEST(pipeline_stage),
                                        TEST(mixed_precision_policy),
                                        TEST(casts_belong_to_layers),
                                        TEST(data_passes_without_ranks),
