@@ -188,6 +188,12 @@ typedef struct Runtime {
     /* a product beside a gather or a reduction over tp is cut into as many parts as tp has ranks.
      * It waits only for the communication of one part */
     bool overlaps_tp;
+    /* the outermost dimension of activations is the sequence, so tp's gathers and reductions of a
+     * sequence need no copies */
+    bool sequence_first;
+    /* attention between ranks of cp is a ring, and the host issues this many kernels for each of
+     * them; 0: one call, as without cp */
+    double ring_kernels;
     /* the fraction of an exchange between ranks of experts for which products wait; 0: the whole
      * exchange */
     double exchange_part;

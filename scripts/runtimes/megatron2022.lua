@@ -5,6 +5,6 @@
 
 -- kind: source; the framework's modules and kernels, named at the head of the script
 local one = { kernels = 1, passes = 1 }
-return require "runtimes.eager" { name = "megatron2022", attention = "unfused",
+return require "runtimes.eager" { name = "megatron2022", attention = "unfused", sequence_first = true,
   ops = { add = { kernels = 1, passes = 1.7, saved = 1 }, attention = { kernels = 8, passes = 1, scores = 5 },
     attention_grad = { kernels = 12, passes = 1 }, layernorm = one } }

@@ -60,11 +60,25 @@ static bool finds_whole(const Plan *plan, const Instr *in)
            op_has_pairs(g->nodes.at[in->origin + 1].op);
 }
 
+/* Returns true for a copy before a reduction over tp, or after a gather over tp, that brings the
+ * parts of a sequence into order. The plan's activations begin with the batch; there is no copy if
+ * they begin with the sequence. */
+static bool orders_sequence(const Plan *plan, const Instr *in)
+{
+    enum { SEQUENCE = 1 };
+    if (in->op != OP_pack && in->op != OP_unpack) return false;
+    const Instr *comm = in->op == OP_pack ? in + 1 : in - 1;
+    const AxisSet tp = mesh_axes_of(&plan->mesh, axes_with(AXIS_WEIGHTS));
+    return comm->op == (in->op == OP_pack ? OP_reduce_scatter : OP_all_gather) && comm->unit == 0 &&
+           (comm->axes & ~tp) == 0 && graph_attrs_at(&plan->graph, in->attrs)->dim == SEQUENCE;
+}
+
 bool runtime_leaves_out(const Runtime *runtime, const Plan *plan, const Program *p, const Instr *in)
 {
     if (runtime_is_own(runtime)) return false;
     if (runtime->frozen_base && is_training(p, in)) return true;
     if (finds_whole(plan, in)) return is_scale(plan, p, in);
+    if (runtime->sequence_first && orders_sequence(plan, in)) return true;
     if (!runtime->delayed) return false;
     const char *name = op_info(in->op)->name;
     if (strncmp(name, "amax", 4) == 0 || is_scale(plan, p, in)) return true;
@@ -143,6 +157,22 @@ bool runtime_waits(const Runtime *runtime, const Instr *in)
            (in->phase == PHASE_forward || in->phase == PHASE_recompute);
 }
 
+/* Returns how many ranks of cp hold the keys that attention reads at once. A ring in the plan reads
+ * the keys of one rank after the other. */
+static double ring_steps(const Plan *plan, const Program *p, const Instr *in)
+{
+    enum { KEYS = 1 };
+    const AxisSet cp = mesh_axes_of(&plan->mesh, axes_cutting(INDEX_tokens));
+    if (cp == 0 || in->origin == 0 || in->n_in <= KEYS) return 1;
+    const NodeId forward = plan->graph.nodes.at[in->origin].forward;
+    const OpKind op = forward != 0 ? plan->graph.nodes.at[forward].op : in->op;
+    if (!op_mixes_tokens(op)) return 1;
+    const uint32_t keys = forward != 0 && in->phase == PHASE_backward ? KEYS + 1 : KEYS;
+    const Layout *layout =
+        &plan_shape_at(plan, p->buffers.at[program_arg(p, in, keys)].shape)->layout;
+    return layout_axes_split(layout, 1) & cp ? 1 : mesh_size(&plan->mesh, cp);
+}
+
 Ps runtime_issue_ps(const Runtime *runtime, const Plan *plan, const Program *p, const Instr *in)
 {
     const OpInfo *info = op_info(in->op);
@@ -156,6 +186,8 @@ Ps runtime_issue_ps(const Runtime *runtime, const Plan *plan, const Program *p, 
         s = runtime->update_s;
     } else {
         double kernels = runtime->op[in->op].kernels;
+        const double steps = runtime->ring_kernels > 0 ? ring_steps(plan, p, in) : 1;
+        if (steps > 1) kernels = steps * runtime->ring_kernels;
         bool cut = in->origin != 0 && in->phase != PHASE_update &&
                    mesh_axes_of(&plan->mesh, axes_with(AXIS_WEIGHTS)) != 0;
         s = kernels * runtime->kernel_s + (cut && kernels > 0 ? runtime->tensor_s : 0);

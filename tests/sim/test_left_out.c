@@ -1,5 +1,7 @@
 /* Kernels that another system does not start. With delayed scaling, the 8-bit copy of a weight is
- * made once a step, in the first micro-batch; a frozen base keeps its copies for the whole run. */
+ * made once a step, in the first micro-batch; a frozen base keeps its copies for the whole run. If
+ * activations begin with the sequence, tp's gathers and reductions of sequences need no copies. And
+ * kernels that another system starts more often: a ring of cp calls attention for each rank. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,15 +16,17 @@
 
 enum { MICROBATCHES = 3 };
 
-static const Plan *float8_plan(Config *config, Arena *arena)
+/* Compiles a tiny Llama for two H100. `how` has the options that differ between tests. */
+static const Plan *tiny_plan(const char *how, Config *config, Arena *arena)
 {
-    static const char code[] =
+    const char *code = arena_print(
+        arena,
         "return plan { model = require 'models.llama' { size = 'tiny', layers = 2, vocab = 4096 "
         "},\n"
-        "runtime = require 'runtimes.megatron', mesh = { dp_shard = 2 },\n"
+        "runtime = require 'runtimes.megatron',\n"
         "cluster = require 'clusters.gpu' { gpu = 'H100', devices_per_node = 2 },\n"
-        "batch = { micro = 2, global = 12, seq = 128 }, precision = { compute = 'bf16' },\n"
-        "parallel = { float8 { skip_indivisible = true }, zero 'optim' } }";
+        "precision = { compute = 'bf16' }, %s }",
+        how);
     Diag d = diag_in(arena);
     Graph *graph = arena_alloc(arena, sizeof *graph);
     memset(graph, 0, sizeof *graph);
@@ -31,6 +35,15 @@ static const Plan *float8_plan(Config *config, Arena *arena)
     const LowerOptions lower = lower_options_default();
     const Plan *plan = plan_compile(config, graph, &lower, NULL, arena, &d);
     assert_non_null(plan);
+    return plan;
+}
+
+static const Plan *float8_plan(Config *config, Arena *arena)
+{
+    const Plan *plan = tiny_plan("mesh = { dp_shard = 2 }, batch = { micro = 2, global = 12, "
+                                 "seq = 128 }, parallel = { float8 { skip_indivisible = true }, "
+                                 "zero 'optim' }",
+                                 config, arena);
     assert_int_equal(plan->step.n_microbatches, MICROBATCHES);
     return plan;
 }
@@ -70,8 +83,99 @@ static void weights_are_quantised_once_or_never(void **state)
     arena_free(arena);
 }
 
+/* Returns how many copies before and after collectives the runtime makes. */
+static uint32_t copies(const Plan *plan, const Runtime *runtime)
+{
+    const Program *p = &plan->programs.at[0];
+    uint32_t n = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        const bool copies = in->op == OP_pack || in->op == OP_unpack;
+        n += copies && !runtime_leaves_out(runtime, plan, p, in);
+    }
+    return n;
+}
+
+/* A block has two groups of products. Each group gathers its input and reduces its output. In the
+ * backward pass, it gathers the gradient of its output and, again, its input, and reduces the
+ * gradient of its input: 10 for each block. The embedding reduces its output and gathers the
+ * gradient. The head gathers its input twice and reduces the gradient. With one sequence in a
+ * micro-batch, nothing has to be ordered. Parts of cp are never in order. */
+static void sequences_first_need_no_copies(void **state)
+{
+    (void)state;
+    static const char *const how[] = {
+        "mesh = { tp = 2 }, batch = { micro = 2, global = 2, seq = 128 }, parallel = { tp { "
+        "sequence = true } }",
+        "mesh = { tp = 2 }, batch = { micro = 1, global = 2, seq = 128 }, parallel = { tp { "
+        "sequence = true } }",
+        "mesh = { cp = 2 }, batch = { micro = 2, global = 2, seq = 128 }, parallel = { cp {} }"};
+    uint32_t all[3], left[3];
+    for (int i = 0; i < 3; i++) {
+        Arena *arena = arena_new();
+        Config config = {0};
+        const Plan *plan = tiny_plan(how[i], &config, arena);
+        assert_true(config.runtime.sequence_first);
+        left[i] = copies(plan, &config.runtime);
+        config.runtime.sequence_first = false;
+        all[i] = copies(plan, &config.runtime);
+        arena_free(arena);
+    }
+    assert_int_equal(left[0], 0);
+    assert_int_equal(all[0], 2 * 10 + 2 + 3);
+    assert_int_equal(all[1], 0);
+    assert_true(all[2] > 0);
+    assert_int_equal(left[2], all[2]);
+}
+
+/* Returns the host's time for one attention, in kernels. All attentions of the pass take the same.
+ */
+static double attention_kernels(const char *how, double ring_kernels, Phase phase)
+{
+    Arena *arena = arena_new();
+    Config config = {0};
+    const Plan *plan = tiny_plan(how, &config, arena);
+    const Program *p = &plan->programs.at[0];
+    config.runtime.ring_kernels = ring_kernels;
+    double all = 0;
+    uint32_t n = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        if (strncmp(op_info(in->op)->name, "attention", 9) != 0 || in->phase != phase) continue;
+        all += (double)runtime_issue_ps(&config.runtime, plan, p, in);
+        n++;
+    }
+    assert_true(n > 0);
+    arena_free(arena);
+    return all / n / (double)ps_of(config.runtime.kernel_s * (double)PS_PER_S);
+}
+
+/* A framework's ring calls attention once for each rank of cp, in both directions, although the
+ * plan gathers the keys and calls it once. If the plan itself has a ring, its calls are separate.
+ */
+static void rings_call_attention_for_each_rank(void **state)
+{
+    (void)state;
+    static const char gathered[] =
+        "mesh = { cp = 2 }, batch = { micro = 2, global = 2, seq = 128 }, parallel = { cp {} }";
+    static const char ring[] = "mesh = { cp = 2 }, batch = { micro = 2, global = 2, seq = 128 }, "
+                               "parallel = { cp { mode = 'ring' } }";
+    static const char none[] =
+        "mesh = { dp_shard = 2 }, batch = { micro = 1, global = 2, seq = 128 }, parallel = { zero "
+        "'optim' }";
+    for (Phase phase = PHASE_forward; phase <= PHASE_backward; phase++) {
+        if (phase != PHASE_forward && phase != PHASE_backward) continue;
+        assert_float_equal(attention_kernels(gathered, 2, phase), 2 * 2, 1e-6);
+        assert_float_equal(attention_kernels(gathered, 0, phase), 1, 1e-6);
+        assert_float_equal(attention_kernels(ring, 2, phase), 1, 1e-6);
+        assert_float_equal(attention_kernels(none, 2, phase), 1, 1e-6);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(weights_are_quantised_once_or_never)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(weights_are_quantised_once_or_never),
+                                       cmocka_unit_test(sequences_first_need_no_copies),
+                                       cmocka_unit_test(rings_call_attention_for_each_rank)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

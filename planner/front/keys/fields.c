@@ -253,6 +253,8 @@ static const Field plan_fields[] = {
     {"runtime.moment_bytes", FIELD_f64, IN(config.runtime.moment_bytes), 0, 8, NULL},
     {"runtime.frozen_base", FIELD_bool, IN(config.runtime.frozen_base), 0, 0, NULL},
     {"runtime.overlaps_tp", FIELD_bool, IN(config.runtime.overlaps_tp), 0, 0, NULL},
+    {"runtime.sequence_first", FIELD_bool, IN(config.runtime.sequence_first), 0, 0, NULL},
+    {"runtime.ring_kernels", FIELD_f64, IN(config.runtime.ring_kernels), 0, 100, NULL},
     {"runtime.exchange_part", FIELD_f64, IN(config.runtime.exchange_part), 0, 1, NULL},
     {"runtime.own_exchange", FIELD_bool, IN(config.runtime.own_exchange), 0, 0, NULL},
     {"runtime.keeps_quantised", FIELD_bool, IN(config.runtime.keeps_quantised), 0, 0, NULL},
