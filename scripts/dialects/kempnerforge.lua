@@ -217,9 +217,9 @@ local function passes(job, mesh)
       units = crosses and { "layers.*.attention", "layers.*.mlp", "cross_attention_layers.*" }
         or { "layers.*.attention", "layers.*.mlp" } }
   elseif mesh.dp_shard > 1 then
-    -- Its documents ask for reshard_after_forward = false under pp, but scripts/train.py does not set it.
-    list[#list + 1] = fsdp2 { reshard_after_forward = true, reshard_root = true, defer_grad_sync = true,
-      pipeline_stage = c.pp > 1 }
+    -- Under pp, the schedule keeps gathered weights until the last backward pass.
+    list[#list + 1] = c.pp > 1 and fsdp2 { keep_gathered = true }
+      or fsdp2 { reshard_after_forward = true, reshard_root = true, defer_grad_sync = true }
   end
   if c.tp > 1 then list[#list + 1] = materialize {} end
   if t.compile_model then list[#list + 1] = compile "model" end

@@ -75,8 +75,7 @@ local function titan_data(row, stage)
   if stage == 0 then return ddp {} end
   if stage == 1 then refuse("%s shards weights, so its ZeRO stage 1 is not modelled", row.framework) end
   local staged = count(row, "pp") > 1
-  return fsdp2 { copy = not gathers_bytes(row), reshard_after_forward = not staged and stage ~= 2, keep_gathered = staged or nil,
-    pipeline_stage = staged or nil }
+  return fsdp2 { copy = not gathers_bytes(row), reshard_after_forward = not staged and stage ~= 2, keep_gathered = staged or nil, pipeline_stage = staged or nil }
 end
 
 -- Since May 2025, torchtitan calls cuDNN's attention on Blackwell (#1196), and since October on all GPUs
@@ -130,10 +129,11 @@ local function kempnerforge(row)
     train = { batch_size = micro, seq_len = count(row, "seq"), grad_accum_steps = steps // (micro * data),
       compile_model = row.compile == "yes", activation_checkpointing = (row.ac == "full" or row.ac == "selective") and row.ac or "none" },
   }
-  if row.ac ~= "selective" then checkpointing(row) end -- only its errors count
+  if row.ac ~= "selective" then checkpointing(row) end -- only its errors count. Under pp, train.py reshards after each forward pass:
   for _, pass in ipairs(own.parallel) do
     local shards = pass.reshard_after_forward ~= nil or pass.keep_gathered ~= nil or pass.reshard_root ~= nil
     if shards and not pass.plan then pass.copy = true end  -- a pass with `plan` is tp{}, which has no such option
+    if pass.copy and pass.keep_gathered then pass.keep_gathered, pass.reshard_after_forward, pass.reshard_root, pass.pipeline_stage = nil, true, true, true end
   end
   -- FSDP does not wrap a single device, so gradients have the parameters' dtype. Under tp it wraps even a single rank.
   if count(row, "n_gpus") == 1 then own.precision.reduce = "bf16" end
