@@ -268,21 +268,12 @@ static uint32_t n_new(const Lower *l, MadeList made, uint32_t copies)
 
 static void copy_lists(Lower *l, uint32_t copies)
 {
-    list_reserve(l->arena, &l->p->code, n_new(l, MADE_code, copies));
-    list_reserve(l->arena, &l->p->args, n_new(l, MADE_args, copies));
-    list_reserve(l->arena, &l->p->after, n_new(l, MADE_after, copies));
-    list_reserve(l->arena, &l->p->buffers, n_new(l, MADE_buffers, copies));
-    list_reserve(l->scratch, &l->emit.clocks, n_new(l, MADE_clocks, copies));
-    list_reserve(l->scratch, &l->grad.shared, n_new(l, MADE_shared, copies));
-    list_reserve(l->scratch, &l->value.versions, n_new(l, MADE_versions, copies));
-    for (MadeList made = 0; made < MADE_COUNT; made++) copy_made(l, made, copies);
-    l->p->code.n += n_new(l, MADE_code, copies);
-    l->p->args.n += n_new(l, MADE_args, copies);
-    l->p->after.n += n_new(l, MADE_after, copies);
-    l->p->buffers.n += n_new(l, MADE_buffers, copies);
-    l->emit.clocks.n += n_new(l, MADE_clocks, copies);
-    l->grad.shared.n += n_new(l, MADE_shared, copies);
-    l->value.versions.n += n_new(l, MADE_versions, copies);
+#define X(name, list, memory, moves)                                                               \
+    list_reserve(l->memory, &l->list, n_new(l, MADE_##name, copies));                              \
+    copy_made(l, MADE_##name, copies);                                                             \
+    l->list.n += n_new(l, MADE_##name, copies);
+    MADE_LISTS(X)
+#undef X
 }
 
 /* Records the copied instructions in the tables in which lower_emit records those that it

@@ -8,6 +8,13 @@
 
 #define AT(type, field)    (offsetof(type, field) / sizeof(uint32_t))
 #define MOVES(type, field) (UINT32_C(1) << AT(type, field))
+#define INSTR_MOVES                                                                                \
+    (MOVES(Instr, launch) | MOVES(Instr, match) | MOVES(Instr, args.first) |                       \
+     MOVES(Instr, after.first) | MOVES(Instr, origin) | MOVES(Instr, unit))
+#define BUFFER_MOVES (MOVES(Buffer, parent) | MOVES(Buffer, tensor) | MOVES(Buffer, unit))
+#define VERSION_MOVES                                                                              \
+    (MOVES(Version, buffer) | MOVES(Version, rows) | MOVES(Version, consumer) |                    \
+     MOVES(Version, next))
 
 StepWords steps_part(const Lower *l, ChangedPart part, uint32_t first_version)
 {
@@ -16,8 +23,6 @@ StepWords steps_part(const Lower *l, ChangedPart part, uint32_t first_version)
                           MOVES(UnitState, grad) | MOVES(UnitState, gathered) |
                           MOVES(UnitState, kept) | MOVES(UnitState, last_use) |
                           MOVES(UnitState, reduced) | MOVES(UnitState, full_grad);
-    const uint32_t version = MOVES(Version, buffer) | MOVES(Version, rows) |
-                             MOVES(Version, consumer) | MOVES(Version, next);
     switch (part) {
     case PART_versions_of: return (StepWords){l->value.versions_of, tensors, 1, 1};
     case PART_grads:
@@ -31,7 +36,7 @@ StepWords steps_part(const Lower *l, ChangedPart part, uint32_t first_version)
     case PART_versions: {
         Version *at = l->value.versions.at;
         return (StepWords){at ? at + first_version : NULL, l->value.versions.n - first_version,
-                           sizeof(Version) / 4, version};
+                           sizeof(Version) / 4, VERSION_MOVES};
     }
     case PART_COUNT: break;
     }
@@ -41,23 +46,11 @@ StepWords steps_part(const Lower *l, ChangedPart part, uint32_t first_version)
 
 StepWords steps_made(const Lower *l, MadeList made)
 {
-    const uint32_t instr = MOVES(Instr, launch) | MOVES(Instr, match) | MOVES(Instr, args.first) |
-                           MOVES(Instr, after.first) | MOVES(Instr, origin) | MOVES(Instr, unit);
-    const uint32_t buffer = MOVES(Buffer, parent) | MOVES(Buffer, tensor) | MOVES(Buffer, unit);
-    const uint32_t version = MOVES(Version, buffer) | MOVES(Version, rows) |
-                             MOVES(Version, consumer) | MOVES(Version, next);
     switch (made) {
-    case MADE_code: return (StepWords){l->p->code.at, l->p->code.n, sizeof(Instr) / 4, instr};
-    case MADE_args: return (StepWords){l->p->args.at, l->p->args.n, 1, 1};
-    case MADE_after: return (StepWords){l->p->after.at, l->p->after.n, 1, 1};
-    case MADE_buffers:
-        return (StepWords){l->p->buffers.at, l->p->buffers.n, sizeof(Buffer) / 4, buffer};
-    case MADE_clocks:
-        return (StepWords){l->emit.clocks.at, l->emit.clocks.n, sizeof(Clock) / 4, UINT32_MAX};
-    case MADE_versions:
-        return (StepWords){l->value.versions.at, l->value.versions.n, sizeof(Version) / 4, version};
-    case MADE_shared:
-        return (StepWords){l->grad.shared.at, l->grad.shared.n, sizeof(SharedGrad) / 4, 7};
+#define X(name, list, memory, moves)                                                               \
+    case MADE_##name: return (StepWords){l->list.at, l->list.n, sizeof *l->list.at / 4, moves};
+        MADE_LISTS(X)
+#undef X
     case MADE_COUNT: break;
     }
     assert(0 && "a list");
@@ -90,40 +83,33 @@ void steps_set_counters(Lower *l, const Counters *c)
 
 Fixed steps_fixed(const Lower *l)
 {
-    Fixed f = {.n_losses = l->scalar.n_losses,
-               .n_started = l->value.started.n,
-               .n_returning = l->grad.returning.n,
-               .n_pending = l->unit.pending.n,
-               .phase = l->phase};
+    Fixed f = {.last = 0};
+#define X(name, member) f.name = l->member;
+    FIXED(X)
+#undef X
     for (uint32_t i = 0; i < l->unit.pending.n; i++)
         f.last = 2 * f.last + l->unit.pending.at[i].last;
     return f;
 }
 
-/* A new member of Lower must be listed in this file if lowering a block changes it. Then adapt the
- * number. */
-_Static_assert(sizeof(void *) != 8 || sizeof(Lower) == 2488,
-               "list the new member in steps.c if blocks change it");
-
-/* Sets everything to 0 that is listed above. */
+/* Sets everything to 0 that the tables list, and what follows from it. A member of Lower that
+ * blocks change but no table lists keeps blocks from being copied. An array that blocks change must
+ * be a ChangedPart; test_equal_blocks finds one that is not. */
 static void clear_listed(Lower *l)
 {
     const Counters none = {0};
-    l->unit.pending.n = 0;
-    steps_set_counters(l, &none);
+#define X(name, member) l->member = 0;
+    FIXED(X)
+#undef X
+    steps_set_counters(l, &none); /* after FIXED, so that no gradient is pending */
     memset(l->emit.stream_end, 0, sizeof l->emit.stream_end);
     memset(l->emit.newest_attrs, 0, sizeof l->emit.newest_attrs);
-    l->phase = 0;
-    l->scalar.n_losses = 0;
-    memset(&l->emit.clocks, 0, sizeof l->emit.clocks);
-    memset(&l->emit.access, 0, sizeof l->emit.access);
-    memset(&l->emit.elements, 0, sizeof l->emit.elements);
-    memset(&l->value.versions, 0, sizeof l->value.versions);
-    memset(&l->value.started, 0, sizeof l->value.started);
-    memset(&l->unit.pending, 0, sizeof l->unit.pending);
-    memset(&l->grad.shared, 0, sizeof l->grad.shared);
-    memset(&l->grad.shared_of, 0, sizeof l->grad.shared_of);
-    memset(&l->grad.returning, 0, sizeof l->grad.returning);
+#define X(name, list, memory, moves) memset(&l->list, 0, sizeof l->list);
+    MADE_IN_LOWER(X)
+#undef X
+#define X(list) memset(&l->list, 0, sizeof l->list);
+    OTHER_LISTS(X)
+#undef X
 }
 
 bool steps_only_listed(const Lower *before, const Lower *now)

@@ -18,18 +18,34 @@ typedef enum ChangedPart {
     PART_COUNT
 } ChangedPart;
 
-/* The lists to which lowering appends elements. An appended element never changes later, except in
- * MADE_versions. */
+/* THE tables of the lists to which lowering appends elements: the name of each, the member of Lower
+ * that leads to it, the arena in which it grows, and the words of an element that may grow from
+ * block to block by a constant (as `moves` of StepWords). An appended element never changes later,
+ * except in `versions`. */
+#define MADE_IN_PROGRAM(X)                                                                         \
+    X(code, p->code, arena, INSTR_MOVES)                                                           \
+    X(args, p->args, arena, 1)                                                                     \
+    X(after, p->after, arena, 1)                                                                   \
+    X(buffers, p->buffers, arena, BUFFER_MOVES)
+#define MADE_IN_LOWER(X)                                                                           \
+    X(clocks, emit.clocks, scratch, UINT32_MAX)                                                    \
+    X(shared, grad.shared, scratch, UINT32_MAX)                                                    \
+    X(versions, value.versions, scratch, VERSION_MOVES)
+#define MADE_LISTS(X) MADE_IN_PROGRAM(X) MADE_IN_LOWER(X)
 typedef enum MadeList {
-    MADE_code,
-    MADE_args,
-    MADE_after,
-    MADE_buffers,
-    MADE_clocks,
-    MADE_shared,
-    MADE_versions,
-    MADE_COUNT
+#define X(name, list, memory, moves) MADE_##name,
+    MADE_LISTS(X)
+#undef X
+        MADE_COUNT
 } MadeList;
+
+/* The other lists of Lower that blocks change. `access` and `shared_of` follow from the
+ * instructions and buffers, `elements` from the shapes. The others must have equal lengths (FIXED).
+ */
+#define OTHER_LISTS(X)                                                                             \
+    X(emit.access)                                                                                 \
+    X(emit.elements)                                                                               \
+    X(value.started) X(unit.pending) X(grad.shared_of) X(grad.returning)
 
 /* An array of n elements with `each` words. Bit i of `moves` is 1 if word i of an element may grow
  * from block to block by a constant. The other words are the same in equal blocks. */
@@ -73,8 +89,18 @@ typedef struct Counters {
 } Counters;
 
 /* The single numbers that must be equal in all blocks. */
+#define FIXED(X)                                                                                   \
+    X(n_losses, scalar.n_losses)                                                                   \
+    X(n_started, value.started.n)                                                                  \
+    X(n_returning, grad.returning.n)                                                               \
+    X(n_pending, unit.pending.n)                                                                   \
+    X(phase, phase)
+
 typedef struct Fixed {
-    uint32_t n_losses, n_started, n_returning, n_pending, phase, last;
+#define X(name, member) uint32_t name;
+    FIXED(X)
+#undef X
+    uint32_t last; /* one bit for each pending gradient: Pending.last */
 } Fixed;
 
 Counters steps_counters(const Lower *l);
