@@ -146,7 +146,7 @@ function experts.moe(nn, standard)
       if c.groups > 1 then sizes.expert_groups, sizes.top_groups, sizes.sigmoid = c.groups, c.top_groups, c.sigmoid and 1 or 0 end
       local ids
       if bias then
-        sizes.scale, sizes.sigmoid = c.rate, 1
+        sizes.scale, sizes.sigmoid = c.rate, c.groups > 1 and 1 or nil
         ids = tensors[op("topk_biased", sizes, logits, use(bias))]
         sizes.scale = nil
       else

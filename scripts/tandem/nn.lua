@@ -310,6 +310,17 @@ local function yarn_attrs(who, attrs, scaling)
   return gain(all) ^ 2
 end
 
+-- Checks the scaling of Llama 3.1. It divides the frequencies of pairs that turn at most `low` times
+-- within the original context, and keeps those of pairs that turn at least `high` times.
+local function check_ramp(who, factor, low, high)
+  local what = ("%s: rope_scaling has factor = %g, low = %g, high = %g"):format(who, factor, low, high)
+  if factor < 1 then
+    core.fail("out-of-range", what, "factor must be 1 or more: factor = 1 keeps all frequencies, and leaving out rope_scaling does the same")
+  end
+  if low < 0 then core.fail("out-of-range", what, "low and high must not be negative: low = 0") end
+  if low > high then core.fail("out-of-range", what, ("low must not be above high: low = %g"):format(high)) end
+end
+
 local function rope_attrs(who, theta, scaling, image)
   local attrs, scores = { theta = check.number(who, "theta", theta, 10000.0) }, 1
   if attrs.theta <= 0 then core.fail("out-of-range", who .. ": theta must be positive") end
@@ -329,6 +340,7 @@ local function rope_attrs(who, theta, scaling, image)
     attrs.rope_low = check.number(who, "low", scaling.low, 1.0)
     attrs.rope_high = check.number(who, "high", scaling.high, 4.0)
     attrs.rope_context = check.count(who, "context", scaling.context, 8192)
+    check_ramp(who, attrs.rope_factor, attrs.rope_low, attrs.rope_high)
   end
   return attrs, scores
 end

@@ -202,18 +202,40 @@ static const char *grid_fault(OpKind op, const Attrs *a)
     return NULL;
 }
 
+/* Checks the scaling of rotary positions. Without rope_factor, the other attributes would have no
+ * effect. Returns NULL, or what is wrong. */
+static const char *ramp_fault(OpKind op, const Attrs *a)
+{
+    AttrBounds ignored;
+    if (!op_attr_bounds(op, ATTR_rope_factor, &ignored)) return NULL;
+    if (a->rope_yarn != 0 && (a->rope_factor < 1 || a->theta <= 1 || a->rope_low <= 0))
+        return "rope_yarn needs rope_factor of 1 or more, theta above 1 and rope_low above 0";
+    if (a->rope_factor == 0 && (a->rope_low != 0 || a->rope_high != 0 || a->rope_context != 0))
+        return "rope_low, rope_high and rope_context need rope_factor";
+    if (a->rope_factor == 0) return NULL;
+    if (a->rope_factor < 1) return "rope_factor must be 1 or more; 0: no scaling";
+    if (a->rope_context < 1) return "rope_factor needs rope_context of 1 or more";
+    return a->rope_low > a->rope_high ? "rope_low must not be above rope_high" : NULL;
+}
+
+/* Checks the groups of experts. Without their number, the other attributes would have no effect.
+ * Returns NULL, or what is wrong. */
+static const char *groups_fault(const Attrs *a)
+{
+    if (a->expert_groups == 0 && (a->top_groups != 0 || a->sigmoid != 0))
+        return "top_groups and sigmoid need expert_groups";
+    if (a->expert_groups != 0 && (a->top_groups < 1 || a->top_groups > a->expert_groups))
+        return "expert_groups needs top_groups between 1 and expert_groups";
+    return NULL;
+}
+
 /* Returns NULL, or the condition between attributes that is violated. */
 static const char *relation_fault(OpKind op, const Attrs *a)
 {
-    AttrBounds ignored;
     if (pairs_fault(op, a)) return pairs_fault(op, a);
     if (grid_fault(op, a)) return grid_fault(op, a);
-    const bool ramp = a->rope_factor != 0 && op_attr_bounds(op, ATTR_rope_factor, &ignored);
-    if (a->rope_yarn != 0 && (a->rope_factor < 1 || a->theta <= 1 || a->rope_low <= 0))
-        return "rope_yarn needs rope_factor of 1 or more, theta above 1 and rope_low above 0";
-    if (ramp && a->rope_context < 1) return "rope_factor needs rope_context of 1 or more";
-    if (a->rope_yarn != 0 && a->rope_low > a->rope_high)
-        return "rope_low must not be above rope_high";
+    if (ramp_fault(op, a)) return ramp_fault(op, a);
+    if (groups_fault(a)) return groups_fault(a);
     if (a->rope_dims % 2 != 0) return "rope_dims must be even: pairs of elements turn";
     if (a->lo > a->hi) return "lo must not be above hi";
     if (a->chunks == 1) return "chunks must be 0 or 2";

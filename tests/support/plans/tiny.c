@@ -298,10 +298,8 @@ static TensorId attention(Build *b, TensorId x)
 static Attrs expert_sizes(const Tiny *t)
 {
     const bool all = t->dropless || !t->capacity;
-    return (Attrs){.top_k = t->top_k,
-                   .experts = t->experts,
-                   .capacity = all ? t->seq : t->capacity,
-                   .sigmoid = t->balance_rate > 0};
+    return (Attrs){
+        .top_k = t->top_k, .experts = t->experts, .capacity = all ? t->seq : t->capacity};
 }
 
 /* counts: the counts of uneven rows; 0: rows are not uneven */
@@ -471,16 +469,9 @@ static void trace(Build *b, int64_t batch, const Config *c)
         z = over_norm(b, op(b, OP_linear, 2, x, w, 0, NULL), w, 1);
     }
     loss(b, z, io[1], c);
-    b->g->info = (ModelInfo){"tiny",
-                             0,
-                             0,
-                             t->layers,
-                             (uint32_t)t->dim,
-                             (uint32_t)(t->groups * t->repeat),
-                             (uint32_t)t->groups,
-                             (uint32_t)t->head_dim,
-                             (uint32_t)t->vocab,
-                             (uint32_t)t->seq};
+    b->g->info.name = "tiny";
+    b->g->info.seq = (uint32_t)t->seq;
+    graph_find_info(b->g);
 }
 
 void tiny_build(const Tiny *t, Arena *arena, Config *config, Graph *graph)

@@ -18,7 +18,7 @@
 static Attrs sound_attrs(OpKind op)
 {
     /* An attribute that must stay below another one; the other one gets its largest value. */
-    static const uint32_t large[] = {ATTR_hi, ATTR_rope_context, ATTR_rope_high};
+    static const uint32_t large[] = {ATTR_hi, ATTR_rope_factor, ATTR_rope_context, ATTR_rope_high};
     Attrs attrs;
     memset(&attrs, 0, sizeof attrs);
     for (uint32_t i = 0; i < ATTRS; i++) {
@@ -39,7 +39,7 @@ static const char *read_with(OpKind op, uint32_t attr, double x)
 {
     const Attrs attrs = sound_attrs(op);
     Str text = str_in(arena);
-    str_add(&text, "tandem plan 2\nattrs 1");
+    str_add(&text, "tandem plan 3\nattrs 1");
     for (uint32_t i = 0; i < ATTRS; i++) {
         const double value = i == attr ? x : attr_get(&attrs, i);
         if (value == 0) continue;
@@ -240,6 +240,36 @@ static void attributes_that_contradict_each_other_are_refused(void **state)
     assert_non_null(strstr(fault_of(OP_rope, a), "hi are allowed only with rows and columns"));
     a = (Attrs){.theta = 1e4, .rows = 4, .columns = 6, .first = 1, .hi = 2, .count = 2};
     assert_non_null(strstr(fault_of(OP_rope, a), "first must be 0"));
+    /* Llama's scaling without its factor would change nothing, in silence */
+    const Attrs llama = {
+        .theta = 1e4, .rope_factor = 8, .rope_low = 1, .rope_high = 4, .rope_context = 8192};
+    assert_string_equal(fault_of(OP_rope, llama), "");
+    a = llama, a.rope_factor = 0;
+    assert_non_null(strstr(fault_of(OP_rope, a), "need rope_factor"));
+    a.rope_low = a.rope_high = 0;
+    assert_non_null(strstr(fault_of(OP_rope, a), "need rope_factor"));
+    a.rope_context = 0;
+    assert_string_equal(fault_of(OP_rope, a), "");
+    a.rope_gain = 2; /* a factor of its own, which LongRoPE has without rope_factor */
+    assert_string_equal(fault_of(OP_rope, a), "");
+    a = llama, a.rope_factor = 0.5;
+    assert_non_null(strstr(fault_of(OP_rope, a), "rope_factor must be 1 or more"));
+    a = llama, a.rope_low = 5;
+    assert_non_null(strstr(fault_of(OP_rope, a), "rope_low must not be above"));
+    /* groups of experts without their number would change nothing, in silence */
+    const Attrs experts = {
+        .top_k = 2, .experts = 8, .capacity = 4, .expert_groups = 4, .top_groups = 2, .sigmoid = 1};
+    assert_string_equal(fault_of(OP_topk, experts), "");
+    a = experts, a.expert_groups = 0;
+    assert_non_null(strstr(fault_of(OP_topk, a), "need expert_groups"));
+    a.sigmoid = 0;
+    assert_non_null(strstr(fault_of(OP_topk, a), "need expert_groups"));
+    a.top_groups = 0, a.sigmoid = 1;
+    assert_non_null(strstr(fault_of(OP_topk, a), "need expert_groups"));
+    a.sigmoid = 0;
+    assert_string_equal(fault_of(OP_topk, a), "");
+    a = experts, a.top_groups = 0;
+    assert_non_null(strstr(fault_of(OP_topk, a), "expert_groups needs top_groups"));
     a = (Attrs){.lo = 8, .hi = 7};
     assert_non_null(strstr(fault_of(OP_sumsq, a), "lo must not be above hi"));
     a = (Attrs){.parts = 2, .chunks = 1};

@@ -198,7 +198,7 @@ static void a_bias_balances(void **state)
     int32_t ids[2];
     const Value of_logits = {DT_f64, 3, {1, 2, 3}, logits}, of_bias = {DT_f64, 1, {3}, bias};
     const Value of_ids = {DT_i32, 3, {1, 2, 1}, ids}, of_counts = {DT_f64, 1, {3}, counts};
-    const Attrs choose = {.top_k = 1, .experts = 3, .capacity = 2, .sigmoid = 1};
+    const Attrs choose = {.top_k = 1, .experts = 3, .capacity = 2};
     eval_op(OP_topk_biased, &choose, (Value[]){of_logits, of_bias, of_ids}, 2, 1, NULL, NULL, 0);
     assert_int_equal(ids[0], 2); /* 0.269 + 0.6 against 0.731 */
     assert_int_equal(ids[1], 2); /* 0.5 + 0.6 against 0.881 */
