@@ -96,6 +96,15 @@ void lower_units_start(Lower *l)
     lower_turns_start(l);
 }
 
+/* True if the gathered weights lie in registered memory: one of the two buffers that units use in
+ * turn, or memory in which the weights of all units stay gathered. Megatron's FSDP allocates both
+ * in NCCL's pool. */
+static bool is_registered(const Lower *l, UnitId u)
+{
+    const bool stays = l->job->sharding.resident && l->unit.takes_turns != NULL;
+    return l->job->sharding.registered && (stays || lower_takes_turns(l, u));
+}
+
 static void gather_from(Lower *l, UnitId u, BufferId from)
 {
     UnitState *s = &l->unit.of[u];
@@ -108,7 +117,7 @@ static void gather_from(Lower *l, UnitId u, BufferId from)
               .n_out = 1,
               .arg = {from, s->gathered},
               .after = {l->unit.last_release}};
-    e.attrs.registered = l->job->sharding.registered && lower_takes_turns(l, u);
+    e.attrs.registered = is_registered(l, u);
     if (l->job->sharding.gather_waits) e.after[1] = l->emit.stream_end[STREAM_compute];
     lower_emit(l, &e);
 }

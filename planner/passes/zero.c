@@ -113,9 +113,10 @@ static const PassOption options[] = {
                   "Only true is allowed: the loss is divided by the tokens of the whole step."),
     OPTION_FLAG(zero.fsdp_double_buffer, 0, "",
                 "true: units of equal size use two fixed buffers in turn."),
-    OPTION_FLAG(zero.nccl_ub, 0, "",
-                "true: like fsdp_double_buffer. The two buffers are also registered with NCCL, so "
-                "collectives use fewer SMs."),
+    OPTION_FLAG(
+        zero.nccl_ub, 0, "",
+        "true: like fsdp_double_buffer. The two buffers, and weights that stay gathered, are "
+        "also registered with NCCL, so collectives use fewer SMs."),
     OPTION_CHOICE(zero.keep_fp8_transpose_cache, "false", "",
                   "Not supported. The error names an alternative."),
     OPTION_CHOICE(zero.check_for_nan_in_grad, "false", "",

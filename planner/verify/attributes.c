@@ -83,33 +83,40 @@ static void check_nodes(Verifier *v)
 
 /* ---- registered memory ---- */
 
-/* True if the buffer lies in memory that several units use in turn. */
-static bool is_room(const Program *p, BufferId b)
+/* Finds the units that use memory in turn [unit]. Sets *stay if only their gradients do: the
+ * weights of all units then stay gathered. */
+static bool *find_in_turn(Verifier *v, bool *stay)
 {
-    const Buffer *root = &p->buffers.at[program_root(p, b, NULL)];
-    return root->persistent && root->unit == 0 &&
-           (root->category == CATEGORY_gradient || root->category == CATEGORY_gathered);
+    const Program *p = v->p;
+    bool *in_turn = arena_array(v->arena, v->g->units.n, sizeof *in_turn), of[2] = {false, false};
+    for (Pc pc = 1; pc < p->code.n; pc++)
+        for (uint32_t i = 0; i < p->code.at[pc].args.n; i++) {
+            const BufferId b = program_arg(p, &p->code.at[pc], i);
+            if (!verify_is_room(p, b)) continue;
+            in_turn[p->code.at[pc].unit] = true;
+            of[p->buffers.at[program_root(p, b, NULL)].category == CATEGORY_gathered] = true;
+        }
+    *stay = of[0] && !of[1];
+    return in_turn;
 }
 
-/* Checks that the plan registers either all the memory that units use in turn, or none, and that
- * no other collective claims registered memory. */
+/* Checks that the plan registers either all the memory that units use in turn, or none, and with it
+ * weights that stay gathered. No other collective may claim registered memory. */
 static void check_registered(Verifier *v, const Instr **first)
 {
     const Program *p = v->p;
-    bool *in_turn = arena_array(v->arena, v->g->units.n, sizeof *in_turn); /* [unit] */
-    for (Pc pc = 1; pc < p->code.n; pc++)
-        for (uint32_t i = 0; i < p->code.at[pc].args.n; i++)
-            if (is_room(p, program_arg(p, &p->code.at[pc], i))) in_turn[p->code.at[pc].unit] = true;
+    bool stay = false;
+    const bool *in_turn = find_in_turn(v, &stay);
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
         if (in->op != OP_all_gather && in->op != OP_reduce_scatter) continue;
-        const bool may = in->unit && in_turn[in->unit];
+        const bool may = in->unit && (in_turn[in->unit] || (stay && in->op == OP_all_gather));
         const int64_t is = verify_attrs(v, pc)->registered;
         if (may && *first == NULL) *first = in;
         const int64_t should = may ? graph_attrs_at(v->g, (*first)->attrs)->registered : 0;
         if (is != should)
             verify_report(v, RULE, pc, "states registered=%lld, but %s", (long long)is,
-                          may ? "another collective on memory that units use in turn differs"
+                          may ? "another collective on memory of this kind differs"
                               : "its memory belongs to one unit");
     }
 }

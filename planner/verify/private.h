@@ -472,4 +472,12 @@ void value_amax_range(Verifier *v, Pc pc); /* range.c */
 void value_quantise_range(Verifier *v, Pc pc);
 void value_end(Verifier *v); /* checks the conditions at the end of a step */
 
+/* True if the buffer lies in memory that several units use in turn. */
+static inline bool verify_is_room(const Program *p, BufferId b)
+{
+    const Buffer *root = &p->buffers.at[program_root(p, b, NULL)];
+    return root->persistent && !root->unit &&
+           (root->category == CATEGORY_gradient || root->category == CATEGORY_gathered);
+}
+
 #endif

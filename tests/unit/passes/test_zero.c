@@ -340,6 +340,32 @@ static void double_buffer(void **state)
                      4 * padded(plan) / 3 + 2 * 4 * padded_of(plan, "layers.0"));
 }
 
+/* Weights that stay gathered lie in registered memory, too, whatever the size of their unit. Only
+ * the gradients of units of another size do not. */
+static void weights_that_stay_are_registered(void **state)
+{
+    (void)state;
+    for (int eager = 0; eager <= 1; eager++) {
+        Tiny t = mixed(2);
+        t.dp_shard = 3, t.zero = ZERO_optim_grads;
+        t.zero_options.nccl_ub = true;
+        t.zero_options.gather = eager ? ZERO_GATHER_eager : ZERO_GATHER_lazy;
+        const Plan *plan = compile(&t);
+        const Program *p = &plan->programs.at[0];
+        uint32_t n[2][2] = {{0}}; /* [gather][registered] */
+        for (Pc pc = 1; pc < p->code.n; pc++) {
+            const Instr *in = &p->code.at[pc];
+            const bool gathers = in->op == OP_all_gather;
+            if (!in->unit || (!gathers && in->op != OP_reduce_scatter)) continue;
+            n[gathers][graph_attrs_at(&plan->graph, in->attrs)->registered != 0]++;
+        }
+        assert_int_equal(n[1][1], LAYERS + 1);
+        assert_int_equal(n[1][0], 0);
+        assert_int_equal(n[0][1], 2 * LAYERS);
+        assert_int_equal(n[0][0], 2);
+    }
+}
+
 /* A schedule that mixes the weight gradients of several micro-batches holds all of them whole. */
 static void double_buffer_and_zb_h1(void **state)
 {
@@ -367,6 +393,7 @@ int main(void)
         TEST(dtypes),
         TEST(buckets),
         TEST(double_buffer),
+        TEST(weights_that_stay_are_registered),
         TEST(double_buffer_and_zb_h1),
     };
     return cmocka_run_group_tests_name("zero", tests, NULL, NULL);
