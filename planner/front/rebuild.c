@@ -346,34 +346,15 @@ bool rebuild_record(Rebuild *b, RecordKind kind, Reader *r)
            g->tensors.at[g->loss].role == ROLE_loss;
 }
 
-static uint64_t elements(const Tensor *t)
-{
-    uint64_t n = 1;
-    for (int d = 0; d < t->n_dims; d++) n *= (uint64_t)t->dim[d];
-    return n;
-}
-
-/* Counts the parameters. An embedding table that the head shares is also the weight of a product,
- * so it counts among the weights of products. */
-static void count_params(Graph *g)
+/* An embedding table that the head shares is also the weight of a product, so it counts among the
+ * weights of products. */
+static void find_embeddings(Graph *g)
 {
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
         if (op_info(n->op)->class_ == OP_CLASS_contract)
             g->tensors.at[n->in[1]].input_embedding = false;
     }
-    for (TensorId id = 1; id < g->tensors.n; id++) {
-        const Tensor *t = &g->tensors.at[id];
-        if (t->role != ROLE_param) continue;
-        g->info.n_params += elements(t);
-        if (!t->input_embedding) g->info.n_params_no_embedding += elements(t);
-    }
-}
-
-/* Returns the size of the dimension with role `role` of w, which is input 1 of the op. */
-static uint32_t weight_size(OpKind op, const Tensor *w, IndexRole role)
-{
-    return (uint32_t)w->dim[op_dim(op, 1, role)];
 }
 
 bool rebuild_finish(Rebuild *b, Diag *d)
@@ -382,30 +363,9 @@ bool rebuild_finish(Rebuild *b, Diag *d)
     const Config *c = &b->draft->config;
     if (g->loss == 0) return false;
     if (g->info.name == NULL) g->info.name = "model";
-    count_params(g);
+    find_embeddings(g);
     g->info.seq = (uint32_t)c->seq;
-    for (ModuleId m = 1; m < g->modules.n; m++)
-        if (g->modules.at[m].layer > g->info.n_layers) g->info.n_layers = g->modules.at[m].layer;
-    for (NodeId id = 1; id < g->nodes.n; id++) {
-        const Node *n = &g->nodes.at[id];
-        if (n->n_in < 2) continue;
-        const Tensor *w = &g->tensors.at[n->in[1]];
-        if (op_info(n->op)->flags & OP_LOOKS_UP && g->info.vocab == 0) {
-            g->info.vocab = weight_size(n->op, w, INDEX_vocab);
-            g->info.d_model = weight_size(n->op, w, INDEX_features);
-        }
-        if (op_info(n->op)->flags & OP_OF_LOSS && op_dim(n->op, 0, INDEX_vocab) >= 0 &&
-            /* the model reads labels, but has no embedding table from which the vocabulary would
-             * follow */
-            g->info.vocab == 0)
-            g->info.vocab = (uint32_t)g->tensors.at[n->in[0]].dim[op_dim(n->op, 0, INDEX_vocab)];
-        if (op_joins_heads(n->op) && g->info.n_heads == 0) {
-            if (g->info.d_model == 0) g->info.d_model = weight_size(n->op, w, INDEX_features);
-            g->info.n_kv_heads = weight_size(n->op, w, INDEX_groups);
-            g->info.n_heads = g->info.n_kv_heads * weight_size(n->op, w, INDEX_heads);
-            g->info.head_dim = weight_size(n->op, w, INDEX_head);
-        }
-    }
+    graph_find_info(g);
     if (b->varied && g->info.n_params > MOST_ELEMENTS_SHRUNK) {
         diag_error(d, FAULT_input, "shrink-missing", draft_loc(b->draft, "model"),
                    "the model is too large for --verify and has no function shrink");

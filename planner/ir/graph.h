@@ -205,6 +205,8 @@ TensorId graph_op(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_
                   const Attrs *attrs, ModuleId module, Loc loc, Diag *d);
 /* Sets each tensor's producer again, after nodes have moved. */
 void graph_find_producers(Graph *g);
+/* Sets the numbers of `info` that follow from the graph: all but name and seq. */
+void graph_find_info(Graph *g);
 /* Returns the number of tokens of each sequence that the loss counts; 0 if it counts the points of
  * fields. This can be fewer tokens than a sequence has, because an encoder's tokens have no
  * labels. */

@@ -136,7 +136,10 @@ static bool is_wired(const Graph *g, const Node *n, const Node *of, const Backwa
 static const char *forward_fault(const Graph *g, NodeId id, const bool *listed_op)
 {
     const Node *n = &g->nodes.at[id];
-    if (id <= g->n_forward) return n->forward ? "is in the forward pass" : NULL;
+    if (id <= g->n_forward && n->forward) return "is in the forward pass";
+    for (uint32_t j = 0; id <= g->n_forward && j < n->n_out; j++)
+        if (g->tensors.at[n->out[j]].grad_of) return "computes a gradient";
+    if (id <= g->n_forward) return NULL;
     if (!n->forward) return "is in the backward pass";
     if (n->forward > g->n_forward) return "cannot belong to a backward node";
     const Node *of = &g->nodes.at[n->forward];
@@ -259,11 +262,25 @@ static TensorId tensor_of(const Verifier *v, Pc pc, uint32_t i, const Node *n)
     return v->p->buffers.at[program_arg(v->p, in, 0)].tensor;
 }
 
+/* True if the buffer holds weights or gradients, but names no unit. */
+static bool lacks_unit(const Program *p, BufferId b)
+{
+    const Buffer *at = &p->buffers.at[b];
+    const Category c = at->category;
+    return !at->unit && !verify_is_room(p, b) &&
+           (c == CATEGORY_parameter || c == CATEGORY_optimizer || c == CATEGORY_gradient ||
+            c == CATEGORY_gathered || c == CATEGORY_communication);
+}
+
 static void check_args(Verifier *v, Pc pc, const Node *n)
 {
     const Instr *in = &v->p->code.at[pc];
     UnitId unit = 0;
-    bool room = false; /* true: memory that several units use, one after the other */
+    bool room = false;
+    /* the largest magnitudes of weights, which lie together for several units */
+    const bool has_maxima = (op_info(in->op)->flags & OP_RANGE) != 0;
+    /* the buffer holds a rank's part of weights, or of a gradient */
+    const bool is_part = in->op == OP_slice || (in->op == OP_pass && in->origin);
     for (uint32_t i = 0; i < in->args.n; i++) {
         const BufferId b = program_arg(v->p, in, i);
         const Buffer *at = &v->p->buffers.at[b];
@@ -283,11 +300,14 @@ static void check_args(Verifier *v, Pc pc, const Node *n)
                           ", but the buffer that contains it states %" PRIu32,
                           b, at->unit, unit);
         if (!n && at->unit) unit = at->unit;
-        room = room || (!at->unit &&
-                        (at->category == CATEGORY_gradient || at->category == CATEGORY_gathered));
+        room = room || verify_is_room(v->p, b);
+        if (!n && in->unit && !is_part && !has_maxima && lacks_unit(v->p, b))
+            verify_report(v, RULE, pc,
+                          "buffer %" PRIu32
+                          " (%s) states no unit, but it is used for unit %" PRIu32,
+                          b, category_name(at->category), in->unit);
     }
-    /* the buffer holds a rank's part of weights, or of a gradient */
-    if (in->op == OP_slice || (in->op == OP_pass && in->origin)) unit = 0, room = false;
+    if (is_part) unit = 0, room = false;
     if (in->unit != unit && !(room && !unit && !n))
         verify_report(v, RULE, pc,
                       "states unit=%" PRIu32 ", but its buffers belong to unit %" PRIu32, in->unit,

@@ -129,26 +129,45 @@ static const char *flag_fault(const Buffer *b, bool is_updated_from)
     return NULL;
 }
 
-/* Checks the buffer of the norm, which a run reports after the step. */
-static void check_scalars(Verifier *v, Pc pc)
+/* Checks the buffers of the norm, which a run reports after the step. Marks them in `reported`. */
+static void check_scalars(Verifier *v, Pc pc, bool *reported)
 {
     const Instr *in = &v->p->code.at[pc];
-    const BufferId b = program_root(v->p, program_arg(v->p, in, in->n_in), NULL);
-    if (!v->p->buffers.at[b].persistent)
-        verify_report(v, RULE, pc,
-                      "writes the norm of the step to buffer %" PRIu32
-                      ", which must keep its value between steps",
-                      b);
+    const uint32_t of_norm[] = {0, in->n_in};
+    for (uint32_t i = 0; i < 2; i++) {
+        const BufferId b = program_root(v->p, program_arg(v->p, in, of_norm[i]), NULL);
+        reported[b] = true;
+        if (!v->p->buffers.at[b].persistent)
+            verify_report(v, RULE, pc,
+                          "has the norm of the step in buffer %" PRIu32
+                          ", which must keep its value between steps",
+                          b);
+    }
+}
+
+/* Checks that of the numbers of a step only those live on that a run reports. */
+static void check_lasting(Verifier *v, const bool *reported)
+{
+    for (BufferId b = 1; b < v->p->buffers.n; b++) {
+        const Buffer *at = &v->p->buffers.at[b];
+        if (at->parent || !at->persistent || at->category != CATEGORY_state) continue;
+        if (!at->tensor && !reported[b])
+            verify_report(v, RULE, 0,
+                          "buffer %" PRIu32
+                          " states persistent, but its number is not read after the step",
+                          b);
+    }
 }
 
 static void check_flags(Verifier *v)
 {
     const Program *p = v->p;
-    bool *updated_from = arena_array(v->arena, p->buffers.n, sizeof *updated_from);
+    bool *updated_from = arena_array(v->arena, p->buffers.n, sizeof *updated_from),
+         *reported = arena_array(v->arena, p->buffers.n, sizeof *reported);
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
         const uint32_t flags = op_info(in->op)->flags;
-        if (in->op == OP_clip_coef) check_scalars(v, pc);
+        if (in->op == OP_clip_coef) check_scalars(v, pc, reported);
         if (!(flags & OP_UPDATES) || flags & OP_ONCE) continue;
         /* The last input holds the scalars of the step. The other inputs belong to the unit, and
          * the last of these is the gradient. */
@@ -170,6 +189,7 @@ static void check_flags(Verifier *v)
             verify_report(v, RULE, 0, "buffer %" PRIu32 " (%s) %s", b, category_name(at->category),
                           fault);
     }
+    check_lasting(v, reported);
 }
 
 void verify_whole_stated(Verifier *v)

@@ -10,10 +10,17 @@
 static const char *const meanings[] = {TRUSTS(X)};
 #undef X
 
+/* The classes of fields that the text has come first. */
+enum { WRITTEN = TRUST_derived };
+
 static void add_record(Str *out, const Record *record)
 {
+    bool any = false;
+    for (uint32_t i = 0; i < record->n_fields; i++)
+        any = any || text_is_written(&record->fields[i]);
+    if (!any) return;
     str_print(out, "| `%s` ", record->word);
-    for (int t = 0; t < TRUST_COUNT; t++) {
+    for (int t = 0; t < WRITTEN; t++) {
         const char *separator = "";
         str_add(out, "| ");
         for (uint32_t i = 0; i < record->n_fields; i++) {
@@ -28,21 +35,85 @@ static void add_record(Str *out, const Record *record)
     str_add(out, "|\n");
 }
 
-static void add_labels(Arena *arena, Str *out)
+typedef bool Chosen(const TextField *f);
+
+static bool is_label(const TextField *f)
 {
-    str_add(out, "\n## Labels\n\n");
-    page_text(out, "No number depends on a label. The text has labels for people and messages:");
-    str_add(out, "\n| record | label | tells |\n|---|---|---|\n");
+    return f->trust == TRUST_label;
+}
+
+static bool is_derived(const TextField *f)
+{
+    return f->trust == TRUST_derived;
+}
+
+/* True for a field that the text has although it partly follows from other fields. */
+static bool is_twice(const TextField *f)
+{
+    return f->note != NULL && !is_label(f) && !is_derived(f);
+}
+
+static void add_notes(Arena *arena, Str *out, const char *title, Chosen *chosen)
+{
+    str_print(out, "\n| record | field | %s |\n|---|---|---|\n", title);
     for (int k = 0; k < RECORD_ranks; k++) {
         const Record *record = text_record((TextRecordKind)k);
         for (uint32_t i = 0; i < record->n_fields; i++) {
             const TextField *f = &record->fields[i];
-            assert((f->trust == TRUST_label) == (f->purpose != NULL));
-            if (f->purpose == NULL) continue;
-            str_print(out, "| `%s` | `%s` | %s |\n", record->word, text_field_name(f),
-                      page_cell(arena, f->purpose));
+            assert(f->note != NULL || !(is_label(f) || is_derived(f)));
+            if (chosen(f))
+                str_print(out, "| `%s` | `%s` | %s |\n", record->word, text_field_name(f),
+                          page_cell(arena, f->note));
         }
     }
+}
+
+/* The fields that views share with their roots. */
+static void add_shared(Str *out)
+{
+    const Record *record = text_record(RECORD_buffer);
+    str_add(out, "\n");
+    for (uint32_t i = 0, n = 0; i < record->n_fields; i++)
+        if (record->fields[i].of_root)
+            str_print(out, "%s`%s`", n++ > 0 ? ", " : "A view does not state ",
+                      text_field_name(&record->fields[i]));
+    str_add(out, ". Its root does.\n");
+}
+
+/* The fields that no reader needs, because only passes read them. */
+static void add_passes(Arena *arena, Str *out)
+{
+    const char *separator = "Only passes read ";
+    Str list = str_in(arena);
+    for (int k = 0; k < RECORD_ranks; k++) {
+        const Record *record = text_record((TextRecordKind)k);
+        for (uint32_t i = 0; i < record->n_fields; i++) {
+            const TextField *f = &record->fields[i];
+            if (f->trust != TRUST_of_passes) continue;
+            str_print(&list, "%s`%s.%s`", separator, record->word, text_field_name(f));
+            separator = ", ";
+        }
+    }
+    str_add(&list, ". The text does not have these, because a plan in a text has gone through all "
+                   "passes.");
+    str_add(out, "\n");
+    page_text(out, str_text(&list));
+}
+
+static void add_unwritten(Arena *arena, Str *out)
+{
+    str_add(out, "\n## Labels\n\n");
+    page_text(out, "No number depends on a label. The text has labels for people and messages:");
+    add_notes(arena, out, "tells", is_label);
+    str_add(out, "\n## Derived fields\n\n");
+    page_text(out, "Other fields determine these fields. The text does not have them, and the "
+                   "reader derives them. A text that states one is refused (plan-syntax).");
+    add_notes(arena, out, "is", is_derived);
+    add_shared(out);
+    add_passes(arena, out);
+    str_add(out, "\n");
+    page_text(out, "Other fields often determine these, too, but the text has them:");
+    add_notes(arena, out, "because", is_twice);
 }
 
 /* The attributes of one row of attrs.def without their bounds. */
@@ -111,7 +182,7 @@ const char *page_plan_text(Arena *arena)
               "A field is proven, free, or a label. A change of a proven field is refused, and "
               "the error names the field. The table gives the proof of each field:");
     str_add(&out, "\n| | |\n|---|---|\n");
-    for (int t = 0; t < TRUST_COUNT; t++)
+    for (int t = 0; t < WRITTEN; t++)
         str_print(&out, "| %s | %s |\n", titles[t], page_cell(arena, meanings[t]));
     str_add(&out, "\n");
     page_text(
@@ -125,12 +196,12 @@ const char *page_plan_text(Arena *arena)
               "The test exec/test_plan_fields changes single fields of many plans and holds each "
               "field to this table. It also tries the proofs without the seals.");
     str_add(&out, "\n| record ");
-    for (int t = 0; t < TRUST_COUNT; t++) str_print(&out, "| %s ", titles[t]);
+    for (int t = 0; t < WRITTEN; t++) str_print(&out, "| %s ", titles[t]);
     str_add(&out, "|\n|---");
-    for (int t = 0; t < TRUST_COUNT; t++) str_add(&out, "|---");
+    for (int t = 0; t < WRITTEN; t++) str_add(&out, "|---");
     str_add(&out, "|\n");
     for (int k = 0; k < RECORD_ranks; k++) add_record(&out, text_record((TextRecordKind)k));
-    add_labels(arena, &out);
+    add_unwritten(arena, &out);
     add_table_of_attributes(&out);
     return str_text(&out);
 }

@@ -4,9 +4,14 @@
  * proofs must refuse it without them. Where the table says that only the seal can refuse it,
  * because reports alone read the field, the results must be those of one rank. So must they if a
  * change of a free field is accepted. A label must change neither results nor prediction. No change
- * may end the executor. The default is a seeded sample. TANDEM_FIELDS=all tries all plans, and more
- * changes of each. TANDEM_PART=2/8 tries the second of eight parts of the plans, and prints its
- * progress. TANDEM_FIELDS_SEED chooses another sample. */
+ * may end the executor.
+ *
+ * Fields of records of the same sort are a class: a field of all instructions of one op, of buffers
+ * of one category, of tensors of one role, and so on. Most plans have the same classes. So a class
+ * is tried in the first plan that has it, and then in fewer and fewer: in plan i with probability
+ * 1 / i. The default is a sample of the plans. TANDEM_FIELDS=all visits all plans.
+ * TANDEM_PART=2/8 visits the second of eight parts of the plans, and prints its progress.
+ * TANDEM_FIELDS_SEED chooses other changes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,34 +31,32 @@
 #include "planner/ir/text/private.h"
 #include "planner/verify/verify.h"
 #include "sim/sim.h"
+#include "tests/support/places.h"
 #include "tests/support/plans/corpus.h"
 
 #define TOLERANCE 1e-10
 
-/* One field of one line of a text: where its value stands, and the line's end. */
-typedef struct Place {
-    TextRecordKind kind;
-    uint32_t field;
-    const char *at, *end; /* the value; empty: the field is not written */
-    const char *line_end;
-} Place;
-typedef LIST(Place) Places;
+/* What a run knows of a class of fields. */
+typedef struct Class {
+    uint32_t n_plans, n_tries; /* the plans that have it, and the changes of it */
+    uint32_t n_here, chosen;   /* in this plan: the number of its places, and one of them */
+} Class;
 
 #ifdef __SANITIZE_ADDRESS__
-enum { EVERY = 200, PER_FIELD = 1 }; /* the sanitizer makes tests slower */
+enum { EVERY = 400 }; /* the sanitizer makes tests slower */
 #else
-enum { EVERY = 60, PER_FIELD = 2 };
+enum { EVERY = 120 };
 #endif
 
 typedef struct Tally {
     uint64_t seed;
-    uint32_t every,
-        per_field; /* tries 1 plan of `every`; about `per_field` changes for each field of it */
+    uint32_t every;       /* visits one of so many plans */
     uint32_t part, parts; /* tries part `part` of `parts` of these plans */
-    uint32_t n_seen, n_broken;
+    uint32_t n_seen, n_plans, n_broken;
     uint32_t n[TRUST_COUNT][2]; /* refused by the proofs, accepted */
     uint32_t accepted[RECORD_COUNT][MOST_FIELDS];
     uint32_t differ[RECORD_COUNT][MOST_FIELDS]; /* accepted, with other results */
+    Class class_[RECORD_COUNT][MOST_FIELDS][PLACE_SORTS];
 } Tally;
 
 static const char *trust_name(TextTrust trust)
@@ -62,121 +65,6 @@ static const char *trust_name(TextTrust trust)
     static const char *const names[] = {TRUSTS(X)};
 #undef X
     return names[trust];
-}
-
-static const char *token_end(const char *at)
-{
-    bool quoted = false;
-    for (; *at != 0 && *at != '\n' && (quoted || *at != ' '); at++) {
-        if (*at == '\\' && quoted && at[1] != 0)
-            at++;
-        else if (*at == '"')
-            quoted = !quoted;
-    }
-    return at;
-}
-
-static bool find_record(const char *line, TextRecordKind *kind, const char **fields)
-{
-    const char *end = token_end(line);
-    const char *next = *end == ' ' ? end + 1 : end;
-    if (*line == '%') {
-        *kind = RECORD_buffer;
-        *fields = next;
-        return true;
-    }
-    if (*line >= '0' && *line <= '9') {
-        *kind = RECORD_instr;
-        *fields = next;
-        return true;
-    }
-    for (int k = 0; k < RECORD_ranks; k++) {
-        const char *word = text_record((TextRecordKind)k)->word;
-        if (strlen(word) != (size_t)(end - line) || strncmp(word, line, strlen(word)) != 0)
-            continue;
-        *kind = (TextRecordKind)k;
-        *fields = next;
-        if (*next >= '0' && *next <= '9') {
-            end = token_end(next);
-            *fields = *end == ' ' ? end + 1 : end;
-        }
-        return true;
-    }
-    return false;
-}
-
-static void add_places(Arena *arena, const char *fields, TextRecordKind kind, Places *places)
-{
-    const Record *record = text_record(kind);
-    const char *line_end = fields + strcspn(fields, "\n");
-    for (uint32_t i = 0; i < record->n_fields; i++) {
-        const char *key = record->fields[i].key;
-        Place p = {kind, i, line_end, line_end, line_end};
-        uint32_t word = 0;
-        for (const char *at = fields; at < line_end;) {
-            const char *end = token_end(at);
-            if (key == NULL ? word == i
-                            : strncmp(at, key, strlen(key)) == 0 && at[strlen(key)] == '=') {
-                p.at = key == NULL ? at : at + strlen(key) + 1;
-                p.end = end;
-            }
-            word++;
-            at = *end == ' ' ? end + 1 : end;
-        }
-        list_push(arena, places, p);
-    }
-}
-
-static Places find_places(const char *text, Arena *arena)
-{
-    Places places = {NULL, 0, 0};
-    for (const char *line = text; *line != 0;) {
-        TextRecordKind kind;
-        const char *fields;
-        if (find_record(line, &kind, &fields)) add_places(arena, fields, kind, &places);
-        line += strcspn(line, "\n");
-        line += *line == '\n';
-    }
-    return places;
-}
-
-/* A changed value: the value of the same field in another line, or a number that is one more. NULL:
- * there is none. */
-static const char *other_value(const Places *all, const Place *p, uint64_t draw, Arena *arena)
-{
-    const char *now = arena_copy(arena, p->at, (size_t)(p->end - p->at));
-    const FieldType type = text_record(p->kind)->fields[p->field].type;
-    const bool number = type <= FIELD_f64;
-    if (number && draw % 2 == 0)
-        return type == FIELD_f64
-                   ? arena_print(arena, "%g", 2 * strtod(now, NULL) + 1)
-                   : arena_print(arena, "%lld", (long long)(strtoull(now, NULL, 10) + 1));
-    if (type == FIELD_bool) return *now != 0 ? "" : "1";
-    for (uint32_t k = 0; k < all->n; k++) {
-        const Place *q = &all->at[(draw + k) % all->n];
-        if (q->kind != p->kind || q->field != p->field) continue;
-        const char *value = arena_copy(arena, q->at, (size_t)(q->end - q->at));
-        if (strcmp(value, now) != 0) return value;
-    }
-    return NULL;
-}
-
-static const char *edit(const char *text, const Place *p, const char *value, Arena *arena)
-{
-    const char *key = text_record(p->kind)->fields[p->field].key;
-    Str out = str_in(arena);
-    const char *from = p->at;
-    if (p->at == p->end) {
-        if (key == NULL || *value == 0) return NULL;
-        str_print(&out, "%.*s %s=%s%s", (int)(p->line_end - text), text, key, value, p->line_end);
-        return str_text(&out);
-    }
-    if (*value == 0) {
-        if (key == NULL) return NULL;
-        from -= strlen(key) + 2;
-    }
-    str_print(&out, "%.*s%s%s", (int)(from - text), text, value, p->end);
-    return str_text(&out);
 }
 
 static bool exec_differs(const Tiny *t, const Plan *mutant)
@@ -280,16 +168,18 @@ static const char *unsealed(const Subject *s, const TextField *field, const Plac
                        seals.items.at[0].loc.line, seals.items.at[0].text);
 }
 
-static void try_one(Tally *tally, const Subject *s, const Place *p, const char *value, Arena *arena)
+/* Tries one change. `thorough`: also without the short cuts of the proofs. */
+static bool try_one(Tally *tally, const Subject *s, const Place *p, const char *value,
+                    bool thorough, Arena *arena)
 {
     Diag d = diag_in(arena), full = diag_in(arena);
     const TextField *field = &text_record(p->kind)->fields[p->field];
-    const char *changed = edit(s->text, p, value, arena);
-    if (changed == NULL || strcmp(changed, s->text) == 0) return;
+    const char *changed = places_edit(s->text, p, value, arena);
+    if (changed == NULL || strcmp(changed, s->text) == 0) return false;
     Plan *plan = text_parse("changed", changed, strlen(changed), arena, &d);
     const uint32_t proofs = VERIFY_all & ~VERIFY_redundant;
     bool accepted = plan != NULL && verify_plan(plan, proofs, true, &d);
-    if (plan != NULL)
+    if (plan != NULL && (thorough || accepted))
         assert_int_equal(verify_plan(plan, proofs | VERIFY_in_full, true, &full), accepted);
     tally->n[field->trust][accepted]++;
     tally->accepted[p->kind][p->field] += accepted;
@@ -297,11 +187,12 @@ static void try_one(Tally *tally, const Subject *s, const Place *p, const char *
     tally->differ[p->kind][p->field] += ends == DIFFERS;
     const char *fault = accepted ? broken(s, field->trust, plan, ends) : NULL;
     if (fault == NULL) fault = unsealed(s, field, p, changed, arena);
-    if (fault == NULL) return;
+    if (fault == NULL) return true;
     if (tally->n_broken++ < 40)
         print_error("%s.%s, called %s, changed to '%s' %s: %s\n    %.150s\n",
                     text_record(p->kind)->word, text_field_name(field), trust_name(field->trust),
                     value, fault, corpus_name(s->tiny, arena), line_of(s->text, p->at, arena));
+    return true;
 }
 
 /* Zeros are right in every layout, so no layout is wrong for buffers that hold only zeros. True if
@@ -342,7 +233,40 @@ static bool says_nothing(const Plan *plan, const char *text, const Place *p, Are
     return zeros;
 }
 
-/* Tries a few changes of each field of each record. */
+/* Chooses one place of each class that the plan has. */
+static void choose(Tally *tally, const Places *places)
+{
+    for (int k = 0; k < RECORD_COUNT; k++)
+        for (uint32_t i = 0; i < MOST_FIELDS; i++)
+            for (uint32_t sort = 0; sort < PLACE_SORTS; sort++)
+                tally->class_[k][i][sort].n_here = 0;
+    for (uint32_t i = 0; i < places->all.n; i++) {
+        const Place *p = &places->all.at[i];
+        Class *const c = &tally->class_[p->kind][p->field][p->sort];
+        c->n_plans += c->n_here == 0;
+        c->n_here++;
+        if (rng_below(tally->seed + 1, tally->n_seen, i, c->n_here) == 0) c->chosen = i;
+    }
+}
+
+/* Tries changes of the chosen places. A class that many plans had before is tried seldom. */
+static void try_classes(Tally *tally, const Plan *plan, const Subject *s, const Places *places)
+{
+    Arena *scratch = arena_new();
+    for (uint32_t i = 0; i < places->all.n; i++) {
+        const Place *p = &places->all.at[i];
+        Class *const c = &tally->class_[p->kind][p->field][p->sort];
+        if (c->n_here == 0 || c->chosen != i) continue;
+        if (rng_below(tally->seed + 2, tally->n_seen, i, c->n_plans) > 0) continue;
+        const uint64_t draw = rng_below(tally->seed, tally->n_seen, i, 1u << 30);
+        const char *value = places_other_value(places, p, draw, scratch);
+        if (value != NULL && !says_nothing(plan, s->text, p, scratch))
+            c->n_tries += try_one(tally, s, p, value, draw / 2 % 4 == 0, scratch);
+        arena_reset(scratch);
+    }
+    arena_free(scratch);
+}
+
 static void visit(void *self, const Tiny *t)
 {
     Tally *tally = self;
@@ -350,10 +274,12 @@ static void visit(void *self, const Tiny *t)
     if (k % tally->every != 0 || k / tally->every % tally->parts != tally->part) return;
     if (tally->parts > 1)
         fprintf(stderr, "plan %u, %u s\n", k, (unsigned)(clock() / CLOCKS_PER_SEC));
-    Arena *arena = arena_new(), *scratch = arena_new();
+    Arena *arena = arena_new();
     Diag d = diag_in(arena);
     const Plan *plan = tiny_plan(t, true, arena, &d);
     assert_non_null(plan);
+    /* once in this process, too, because this loads libraries, which each child then need not */
+    if (tally->n_plans++ == 0) assert_false(exec_differs(t, plan));
     Str text = str_in(arena);
     text_print(plan, 0, &text);
     Cluster cluster;
@@ -362,21 +288,28 @@ static void visit(void *self, const Tiny *t)
     text_print(plan, TEXT_WITH_SEALS, &sealed);
     Subject s = {t, str_text(&text), str_text(&sealed) + text.n, &cluster, predict(plan, &cluster)};
     if (!s.predicted.works) fail_msg("%s is not simulated", corpus_name(t, arena));
-    Places all = find_places(s.text, arena);
-    uint32_t count[RECORD_COUNT][MOST_FIELDS] = {{0}};
-    for (uint32_t i = 0; i < all.n; i++) count[all.at[i].kind][all.at[i].field]++;
-    for (uint32_t i = 0; i < all.n; i++) {
-        const Place *p = &all.at[i];
-        const uint64_t draw = rng_below(tally->seed, tally->n_seen, i, 1u << 30);
-        const uint64_t pick =
-            rng_below(tally->seed + 1, tally->n_seen, i, count[p->kind][p->field]);
-        const char *value = other_value(&all, p, draw, scratch);
-        if (pick < tally->per_field && value != NULL && !says_nothing(plan, s.text, p, scratch))
-            try_one(tally, &s, p, value, scratch);
-        arena_reset(scratch);
-    }
-    arena_free(scratch);
+    const Places *places = places_find(plan, s.text, arena);
+    choose(tally, places);
+    try_classes(tally, plan, &s, places);
     arena_free(arena);
+}
+
+/* Prints the numbers of plans, classes and changes. Returns the number of classes without a change,
+ * because no other value was found or the fields say nothing. */
+static uint32_t print_classes(const Tally *tally)
+{
+    uint32_t n = 0, n_tried = 0, n_tries = 0;
+    for (int k = 0; k < RECORD_COUNT; k++)
+        for (uint32_t i = 0; i < MOST_FIELDS; i++)
+            for (uint32_t sort = 0; sort < PLACE_SORTS; sort++) {
+                const Class *c = &tally->class_[k][i][sort];
+                n += c->n_plans > 0;
+                n_tried += c->n_tries > 0;
+                n_tries += c->n_tries;
+            }
+    print_message("%u plans, %u classes of fields, %u of them changed, %u changes\n",
+                  tally->n_plans, n, n_tried, n_tries);
+    return n - n_tried;
 }
 
 static void print_sealed(const Tally *tally)
@@ -396,22 +329,27 @@ static void every_field_keeps_its_promise(void **state)
     (void)state;
     const char *which = getenv("TANDEM_FIELDS"), *seed = getenv("TANDEM_FIELDS_SEED");
     const bool all = which != NULL && strcmp(which, "all") == 0;
-    Tally tally = {.seed = seed ? strtoull(seed, NULL, 10) : 5,
-                   .parts = 1,
-                   .every = all ? 1 : EVERY,
-                   .per_field = all ? 8 : PER_FIELD};
+    Tally *tally = calloc(1, sizeof *tally);
+    assert_non_null(tally);
+    tally->seed = seed != NULL ? strtoull(seed, NULL, 10) : 5;
+    tally->parts = 1;
+    tally->every = all ? 1 : EVERY;
     const char *part = getenv("TANDEM_PART");
     char *slash = NULL;
-    if (part != NULL) tally.part = (uint32_t)strtoul(part, &slash, 10) - 1;
-    if (slash != NULL && *slash == '/') tally.parts = (uint32_t)strtoul(slash + 1, NULL, 10);
-    assert_true(tally.parts > 0 && tally.part < tally.parts);
-    corpus_each(visit, &tally);
+    if (part != NULL) tally->part = (uint32_t)strtoul(part, &slash, 10) - 1;
+    if (slash != NULL && *slash == '/') tally->parts = (uint32_t)strtoul(slash + 1, NULL, 10);
+    assert_true(tally->parts > 0 && tally->part < tally->parts);
+    corpus_each(visit, tally);
+    const uint32_t n_untried = print_classes(tally), n_broken = tally->n_broken;
     for (int t = 0; t < TRUST_COUNT; t++)
-        print_message("%-8s the proofs refuse %6u changes and accept %6u\n",
-                      trust_name((TextTrust)t), tally.n[t][0], tally.n[t][1]);
-    print_sealed(&tally);
-    assert_true(tally.n[TRUST_proven][0] > 50);
-    assert_int_equal(tally.n_broken, 0);
+        if (tally->n[t][0] + tally->n[t][1] > 0)
+            print_message("%-8s the proofs refuse %6u changes and accept %6u\n",
+                          trust_name((TextTrust)t), tally->n[t][0], tally->n[t][1]);
+    print_sealed(tally);
+    print_message("%u classes have no change to try\n", n_untried);
+    assert_true(tally->n[TRUST_proven][0] > 50);
+    free(tally);
+    assert_int_equal(n_broken, 0);
 }
 
 int main(void)

@@ -9,61 +9,68 @@ static const char *const streams[] = {STREAMS(X)};
 static const char *const phases[] = {PHASES(X)};
 static const char *const categories[] = {CATEGORIES(X)};
 static const char *const purposes[] = {PURPOSES(X)};
-static const char *const denominators[] = {DENOMINATORS(X)};
 static const char *const registers[] = {NCCL_REGISTERS(X)};
 static const char *const cta_policies[] = {NCCL_CTA_POLICIES(X)};
 #undef X
-static const char *const axis_names[] = {
-#define AXIS(name, ...) #name,
-#include "planner/ir/axes.def"
-};
 #define X(name, bytes) #name,
 static const char *const dtypes[] = {"none", DTYPES(X)};
 #undef X
 static const char *const spaces[] = {"device", "host"};
-static const char *const roles[] = {"activation", "param", "gradient", "input", "loss", "state"};
+/* the text names only the role that does not follow from the graph */
+static const char *const roles[] = {NULL, NULL, NULL, NULL, NULL, "state"};
 static const char *const inits[] = {"none", "zeros", "ones", "normal", "uniform"};
-static const char *const styles[] = {"none", "column", "row", "vocab"};
 static const char *const deals[] = {"equal",    "ceil", "rows",    "listed",
                                     "segments", "halo", "overlap", "strided"};
 
 #define AT(record, member) (uint16_t) offsetof(record, member)
-#define FIELD(record, member, type, trust)                                                         \
+#define FIELD(record, m, t, class)                                                                 \
     {                                                                                              \
-#member, FIELD_##type, AT(record, member), 0, 0, NULL, TRUST_##trust, #member, NULL        \
+        .key = #m, .type = FIELD_##t, .offset = AT(record, m), .trust = TRUST_##class,             \
+        .member = #m                                                                               \
     }
-#define KEY(key, record, member, type, trust)                                                      \
+#define KEY(k, record, m, t, class)                                                                \
     {                                                                                              \
-        key, FIELD_##type, AT(record, member), 0, 0, NULL, TRUST_##trust, #member, NULL            \
+        .key = k, .type = FIELD_##t, .offset = AT(record, m), .trust = TRUST_##class, .member = #m \
     }
-#define LABEL(key, record, member, type, purpose)                                                  \
+/* a field with a text for the docs: how it is derived, or why the text has it although it follows
+ */
+#define NOTED(k, record, m, t, class, why)                                                         \
     {                                                                                              \
-        key, FIELD_##type, AT(record, member), 0, 0, NULL, TRUST_label, #member, purpose           \
+        .key = k, .type = FIELD_##t, .offset = AT(record, m), .trust = TRUST_##class,              \
+        .member = #m, .note = why                                                                  \
     }
-#define WORD(key, record, member, names, trust)                                                    \
+#define LABEL(k, record, m, t, tells)                                                              \
     {                                                                                              \
-        key, FIELD_word, AT(record, member), 0, sizeof names / sizeof names[0], names,             \
-            TRUST_##trust, #member, NULL                                                           \
+        .key = k, .type = FIELD_##t, .offset = AT(record, m), .trust = TRUST_label, .member = #m,  \
+        .note = tells                                                                              \
     }
-#define MANY(key, record, member, type, count, room, trust)                                        \
+#define WORD(k, record, m, words, class)                                                           \
     {                                                                                              \
-        key, FIELD_##type, AT(record, member), AT(record, count), room, NULL, TRUST_##trust,       \
-            #member, NULL                                                                          \
+        .key = k, .type = FIELD_word, .offset = AT(record, m),                                     \
+        .room = sizeof words / sizeof words[0], .names = words, .trust = TRUST_##class,            \
+        .member = #m                                                                               \
+    }
+#define MANY(k, record, m, t, n, most, class)                                                      \
+    {                                                                                              \
+        .key = k, .type = FIELD_##t, .offset = AT(record, m), .count = AT(record, n),              \
+        .room = most, .trust = TRUST_##class, .member = #m                                         \
     }
 
 static const TextField plan_fields[] = {
-    FIELD(Plan, n_match, u32, proven),
+    NOTED("n_match", Plan, n_match, u32, derived, "1 + the largest match of an instruction"),
     LABEL("parent", Plan, parent, hash,
           "the plan from which `run --verify` made this smaller one")};
 
 static const TextField step_fields[] = {
-    KEY("microbatches", StepInfo, n_microbatches, u32, proven),
-    WORD("denominator", StepInfo, denominator, denominators, proven),
+    NOTED("microbatches", StepInfo, n_microbatches, u32, derived, "global_batch / micro_batch"),
+    NOTED("denominator", StepInfo, denominator, word, derived,
+          "the op of the loss, and its attribute count_all"),
     FIELD(StepInfo, global_batch, i64, proven),
     FIELD(StepInfo, micro_batch, i64, proven),
     FIELD(StepInfo, seq, i64, proven),
-    KEY("tokens", StepInfo, global_tokens, f64, proven),
-    FIELD(StepInfo, group, i64, proven),
+    NOTED("tokens", StepInfo, global_tokens, f64, derived,
+          "microbatches times the tokens or points that the loss counts"),
+    NOTED("group", StepInfo, group, i64, derived, "the attribute group of the loss"),
     FIELD(StepInfo, seed, u64, given),
 };
 
@@ -77,20 +84,23 @@ static const TextField nccl_fields[] = {
 /* the name comes first, so that the plan's id can skip it */
 static const TextField model_fields[] = {
     LABEL("name", ModelInfo, name, text, "the model in reports"),
-    KEY("params", ModelInfo, n_params, u64, proven),
-    KEY("params_no_embedding", ModelInfo, n_params_no_embedding, u64, reported),
-    KEY("layers", ModelInfo, n_layers, u32, reported),
-    FIELD(ModelInfo, d_model, u32, reported),
-    KEY("heads", ModelInfo, n_heads, u32, reported),
-    KEY("kv_heads", ModelInfo, n_kv_heads, u32, reported),
-    FIELD(ModelInfo, head_dim, u32, reported),
-    FIELD(ModelInfo, vocab, u32, reported),
-    FIELD(ModelInfo, seq, u32, reported),
+    NOTED("params", ModelInfo, n_params, u64, derived, "the elements of all parameters"),
+    NOTED("params_no_embedding", ModelInfo, n_params_no_embedding, u64, derived,
+          "the elements of all parameters without input_embedding"),
+    NOTED("layers", ModelInfo, n_layers, u32, derived, "the number of blocks"),
+    NOTED("d_model", ModelInfo, d_model, u32, derived,
+          "the features of the embedding table, or of the attention"),
+    NOTED("heads", ModelInfo, n_heads, u32, derived, "the query heads of the attention"),
+    NOTED("kv_heads", ModelInfo, n_kv_heads, u32, derived, "the key heads of the attention"),
+    NOTED("head_dim", ModelInfo, head_dim, u32, derived, "the features of a head of the attention"),
+    NOTED("vocab", ModelInfo, vocab, u32, derived,
+          "the rows of the embedding table, or the classes of the loss"),
+    NOTED("seq", ModelInfo, seq, u32, derived, "seq of step"),
 };
 
 static const TextField axis_fields[] = {
     FIELD(Axis, text, text, proven),
-    WORD("of", Axis, name, axis_names, proven),
+    NOTED("of", Axis, name, word, derived, "the part of text before a point"),
     FIELD(Axis, size, u32, proven),
     /* "free", because a plan with another order of ranks is correct, too */
     FIELD(Axis, apart, u32, free),
@@ -103,13 +113,25 @@ static const TextField deal_fields[] = {
 };
 
 #define ATTRIBUTE_double(name)                                                                     \
-    {#name, FIELD_f64, AT(Attrs, name), 0, 0, NULL, TRUST_by_op, #name, NULL},
+    {.key = #name,                                                                                 \
+     .type = FIELD_f64,                                                                            \
+     .offset = AT(Attrs, name),                                                                    \
+     .trust = TRUST_by_op,                                                                         \
+     .member = #name},
 #define ATTRIBUTE_int64_t(name)                                                                    \
-    {#name, FIELD_i64, AT(Attrs, name), 0, 0, NULL, TRUST_by_op, #name, NULL},
+    {.key = #name,                                                                                 \
+     .type = FIELD_i64,                                                                            \
+     .offset = AT(Attrs, name),                                                                    \
+     .trust = TRUST_by_op,                                                                         \
+     .member = #name},
 #define X(type, name) ATTRIBUTE_##type(name)
 static const TextField attrs_fields[] = {
-    ATTRIBUTES(X){"rope_pair", FIELD_numbers, AT(Attrs, rope_pair), 0, ROPE_PAIRS, NULL,
-                  TRUST_by_op, "rope_pair", NULL},
+    ATTRIBUTES(X){.key = "rope_pair",
+                  .type = FIELD_numbers,
+                  .offset = AT(Attrs, rope_pair),
+                  .room = ROPE_PAIRS,
+                  .trust = TRUST_by_op,
+                  .member = "rope_pair"},
 };
 #undef X
 
@@ -121,12 +143,11 @@ static const TextField shape_fields[] = {
 
 static const TextField module_fields[] = {
     LABEL("path", Module, path, text, "the module in messages and reports"),
-    LABEL("class", Module, class_, text, "the kind of module, for `show --after`"),
+    KEY("class", Module, class_, text, of_passes),
     FIELD(Module, parent, u32, reported),
-    FIELD(Module, layer, u32, reported),
+    NOTED("layer", Module, layer, u32, derived, "the number of the block that contains the module"),
     KEY("block", Module, is_block, bool, reported),
-    LABEL("fsdp2_shard", Module, fsdp2_shard, bool,
-          "the model asked `fsdp2{}` for a unit with this module alone"),
+    FIELD(Module, fsdp2_shard, bool, of_passes),
     LABEL("at", Module, loc, loc, "the line of the script, for messages"),
 };
 
@@ -138,41 +159,42 @@ static const TextField tensor_fields[] = {
     MANY("deals", Tensor, deal, deals, n_dims, MAX_DIMS, free),
     FIELD(Tensor, use, layout, reported),
     FIELD(Tensor, kept, layout, proven),
-    LABEL("fixed", Tensor, use_is_fixed, bool, "a pass, not the propagation, chose the layout"),
-    FIELD(Tensor, producer, u32, proven),
+    FIELD(Tensor, use_is_fixed, bool, of_passes),
+    NOTED("producer", Tensor, producer, u32, derived, "the first node with the tensor in out"),
     FIELD(Tensor, grad, u32, proven),
-    FIELD(Tensor, grad_of, u32, proven),
+    NOTED("grad_of", Tensor, grad_of, u32, derived, "the tensor that names this one in grad"),
     FIELD(Tensor, module, u32, reported),
-    WORD("rest", Tensor, rest_dtype, dtypes, proven),
-    WORD("reduce", Tensor, reduce_dtype, dtypes, proven),
-    {"tp", FIELD_word, AT(Tensor, tp), 0, sizeof styles / sizeof styles[0], styles, TRUST_label,
-     "tp", "the style in which `tp{}` divides a parameter"},
-    LABEL("column", Tensor, column_dim, u8,
-          "the dimension that `tp{}` divides if tp is column or vocab"),
-    LABEL("row", Tensor, row_dim, u8, "the dimension that `tp{}` divides if tp is row"),
+    NOTED("rest", Tensor, rest_dtype, word, derived, "rest of its unit"),
+    NOTED("reduce", Tensor, reduce_dtype, word, derived, "reduce of its unit"),
+    KEY("tp", Tensor, tp, u32, of_passes),
+    FIELD(Tensor, column_dim, u8, of_passes),
+    FIELD(Tensor, row_dim, u8, of_passes),
     FIELD(Tensor, order, u32, given),
     FIELD(Tensor, order_dim, u8, given),
     WORD("init", Tensor, init.kind, inits, given),
     KEY("init_a", Tensor, init.a, f64, given),
     KEY("init_b", Tensor, init.b, f64, given),
-    KEY("stream", Tensor, init_stream, u64, given),
-    FIELD(Tensor, unit, u32, proven),
+    NOTED("stream", Tensor, init_stream, u64, derived,
+          "a hash of the name of a parameter or state"),
+    NOTED("unit", Tensor, unit, u32, derived, "the unit that lists the tensor in params"),
     KEY("flat", Tensor, flat_offset, u64, proven),
-    LABEL("partial", Tensor, partial, axes,
-          "the axes on which a gradient is a sum of parts, for `show --after`"),
+    FIELD(Tensor, partial, axes, of_passes),
     FIELD(Tensor, input_embedding, bool, reported),
     FIELD(Tensor, frozen, bool, proven),
     LABEL("at", Tensor, loc, loc, "the line of the script, for messages"),
 };
 
 static const TextField node_fields[] = {
-    {NULL, FIELD_op, AT(Node, op), 0, 0, NULL, TRUST_proven, "op", NULL},
+    KEY(NULL, Node, op, op, proven),
     MANY("in", Node, in, ids, n_in, MAX_IN, proven),
     MANY("out", Node, out, ids, n_out, MAX_OUT, proven),
-    FIELD(Node, attrs, u32, given),
+    NOTED("attrs", Node, attrs, u32, given,
+          "a backward node may have only some attributes of its forward node"),
     FIELD(Node, module, u32, reported),
-    FIELD(Node, layer, u32, reported),
-    FIELD(Node, stage, u32, reported),
+    NOTED("layer", Node, layer, u32, derived, "the layer of the module"),
+    NOTED("stage", Node, stage, u32, reported,
+          "a rank may run two stages that follow each other, so its program does not tell them "
+          "apart"),
     FIELD(Node, region, u32, reported),
     FIELD(Node, tile, u32, proven),
     FIELD(Node, forward, u32, proven),
@@ -195,31 +217,60 @@ static const TextField unit_fields[] = {
 };
 
 static const TextField graph_fields[] = {
-    KEY("forward", Graph, n_forward, u32, proven),
-    FIELD(Graph, loss, u32, proven),
+    NOTED("forward", Graph, n_forward, u32, derived,
+          "the number of nodes before the first with forward"),
+    NOTED("loss", Graph, loss, u32, derived, "the first output of the node that computes the loss"),
 };
 
 static const TextField program_fields[] = {
     WORD(NULL, Program, purpose, purposes, proven),
-    FIELD(Program, stage, u32, proven),
-    FIELD(Program, bytes, u64, proven),
-    FIELD(Program, host_bytes, u64, proven),
+    NOTED("stage", Program, stage, u32, derived, "the place of its ranks along the axes of stages"),
+    NOTED("bytes", Program, bytes, u64, derived, "the end of the highest buffer on the device"),
+    NOTED("host_bytes", Program, host_bytes, u64, derived,
+          "the end of the highest buffer on the host"),
 };
 
 static const TextField buffer_fields[] = {
-/* not with KEY, which would expand `bool` before it becomes a part of FIELD_bool */
-#define BUFFER(key, field, form, trust, next)                                                      \
-    {key, FIELD_##form, AT(Buffer, field), 0, 0, NULL, TRUST_##trust, #field, NULL},
-#define BUFFER_LABEL(key, field, form, purpose, next)                                              \
-    {key, FIELD_##form, AT(Buffer, field), 0, 0, NULL, TRUST_label, #field, purpose},
-#define BUFFER_WORD(key, field, words, trust, next) WORD(key, Buffer, field, words, trust),
+/* not with KEY, which would expand bool before it becomes a part of FIELD_bool */
+#define BUFFER(k, field, form, class, next)                                                        \
+    {.key = k,                                                                                     \
+     .type = FIELD_##form,                                                                         \
+     .offset = AT(Buffer, field),                                                                  \
+     .trust = TRUST_##class,                                                                       \
+     .member = #field},
+#define BUFFER_NOTED(k, field, form, class, why, next)                                             \
+    {.key = k,                                                                                     \
+     .type = FIELD_##form,                                                                         \
+     .offset = AT(Buffer, field),                                                                  \
+     .trust = TRUST_##class,                                                                       \
+     .member = #field,                                                                             \
+     .note = why},
+#define BUFFER_ROOT(k, field, form, next)                                                          \
+    {.key = k,                                                                                     \
+     .type = FIELD_##form,                                                                         \
+     .offset = AT(Buffer, field),                                                                  \
+     .trust = TRUST_proven,                                                                        \
+     .member = #field,                                                                             \
+     .of_root = true},
+#define BUFFER_WORD(key, field, words, class, next) WORD(key, Buffer, field, words, class),
 #include "planner/ir/program.def"
 };
 
 static const TextField instr_fields[] = {
-#define INSTR(key, field, form, trust, next)                                                       \
-    {key, FIELD_##form, AT(Instr, field), 0, 0, NULL, TRUST_##trust, #field, NULL},
-#define INSTR_WORD(key, field, words, trust, next) WORD(key, Instr, field, words, trust),
+#define INSTR_NOTED(k, field, form, class, why, next)                                              \
+    {.key = k,                                                                                     \
+     .type = FIELD_##form,                                                                         \
+     .offset = AT(Instr, field),                                                                   \
+     .trust = TRUST_##class,                                                                       \
+     .member = #field,                                                                             \
+     .note = why},
+#define INSTR(k, field, form, class, next)                                                         \
+    {.key = k,                                                                                     \
+     .type = FIELD_##form,                                                                         \
+     .offset = AT(Instr, field),                                                                   \
+     .trust = TRUST_##class,                                                                       \
+     .member = #field},
+#define INSTR_WORD(key, field, words, class, next) WORD(key, Instr, field, words, class),
 #include "planner/ir/program.def"
 };
 

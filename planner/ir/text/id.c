@@ -14,9 +14,8 @@ enum { BLOCK = 1 << 15, MOST_NUMBERS = 4096, MOST_WORDS = 1024, SHORT = 64 };
 
 /* The places of the fields of buffers and instructions in their tables. */
 enum {
-#define BUFFER(key, field, ...)       AT_BUFFER_##field,
-#define BUFFER_WORD(key, field, ...)  AT_BUFFER_##field,
-#define BUFFER_LABEL(key, field, ...) AT_BUFFER_##field,
+#define BUFFER(key, field, ...)      AT_BUFFER_##field,
+#define BUFFER_WORD(key, field, ...) AT_BUFFER_##field,
 #include "planner/ir/program.def"
     BUFFER_FIELDS
 };
@@ -87,7 +86,8 @@ static void add_field(Coder *c, uint32_t kind, uint32_t place, const TextField *
     if (f->type != FIELD_word) return;
     h->words = add_words(c, f->room);
     h->n_words = f->room;
-    for (uint32_t i = 0; i < f->room; i++) c->word[h->words + i] = tag_of(f->names[i], 0);
+    for (uint32_t i = 0; i < f->room; i++)
+        c->word[h->words + i] = f->names[i] != NULL ? tag_of(f->names[i], 0) : 0;
 }
 
 static Coder *coder_new(const Plan *plan, Arena *scratch)
@@ -251,7 +251,8 @@ static unsigned char *put_plain(const Coder *c, const Hashed *h, const void *at,
     if (value == 0 && !h->always) return to;
     if (h->n_words == 0) return put_word(to, h->tag, value);
     assert(value < h->n_words);
-    return put_word(to, h->tag, c->word[h->words + value]);
+    const uint32_t word = c->word[h->words + value]; /* 0: the text has no such word */
+    return word != 0 ? put_word(to, h->tag, word) : to;
 }
 
 /* Buffers and instructions are most of a plan, so the functions below append their fields without a
@@ -267,8 +268,11 @@ static unsigned char *put_plain(const Coder *c, const Hashed *h, const void *at,
 static unsigned char *put_buffer(const Coder *c, const Buffer *b, unsigned char *to)
 {
     const Hashed *h = c->field[RECORD_buffer];
-#define BUFFER(key, field, form, ...) to = APPEND_##form(&h[AT_BUFFER_##field], b->field);
-#define BUFFER_WORD(key, field, ...)  to = APPEND_word(&h[AT_BUFFER_##field], b->field);
+#define BUFFER(key, field, form, ...)      to = APPEND_##form(&h[AT_BUFFER_##field], b->field);
+#define BUFFER_ROOT(key, field, form, ...) to = APPEND_##form(&h[AT_BUFFER_##field], b->field);
+#define BUFFER_WORD(key, field, ...)       to = APPEND_word(&h[AT_BUFFER_##field], b->field);
+#define BUFFER_NOTED(key, field, form, trust, ...)                                                 \
+    if (TRUST_##trust != TRUST_derived) to = APPEND_##form(&h[AT_BUFFER_##field], b->field);
 #include "planner/ir/program.def"
     return to;
 }
@@ -329,6 +333,8 @@ static void put_record(Coder *c, TextRecordKind kind, const void *record)
     }
     for (const Hashed *h = c->field[kind]; h < end; h++) {
         const void *at = (const char *)record + h->offset;
+        if (!text_is_written(h->field)) continue;
+        if (c->seal != NULL && text_is_shared(h->field, record)) continue;
         if (h->plain) { /* the most common case */
             to = put_plain(c, h, at, to);
             continue;
@@ -471,22 +477,6 @@ void text_seals(const Plan *plan, Arena *scratch, TextSeals *seals)
                 seal_kind(c, (TextRecordKind)k);
         }
     }
-}
-
-uint32_t text_seal_place(TextSeal was, TextSeal now, uint32_t n)
-{
-    uint64_t sum = now.sum - was.sum, place = now.place - was.place;
-    if (sum == 0) return 0;
-    /* Solves place * sum = at, modulo a power of two. The inverse exists only for an odd number, so
-     * common factors of two are removed first. */
-    const int zeros = __builtin_ctzll(sum);
-    if (place << (63 - zeros) << 1 != 0) return 0;
-    sum >>= zeros, place >>= zeros;
-    /* correct in the lowest 3 bits; each round doubles the number of correct bits */
-    uint64_t inverse = sum;
-    for (int i = 0; i < 5; i++) inverse *= 2 - sum * inverse;
-    const uint64_t at = place * inverse << zeros >> zeros;
-    return at <= n ? (uint32_t)at : 0;
 }
 
 Hash128 text_plan_id(const Plan *plan, Arena *scratch)

@@ -83,6 +83,31 @@ static bool fail_field(Parser *p, const Record *record, const TextField *f, Toke
     return fail(p, arena_print(arena, "%s.%s: %s", record->word, name, p->reader.problem), t);
 }
 
+/* Refuses a field that no text has, because the reader derives it or does not need it. */
+static bool refuse_unwritten(Parser *p, const Record *record, const TextField *f, Token t)
+{
+    const char *why = f->trust == TRUST_derived ? "other fields determine it" : "nobody reads it";
+    return fail(p,
+                arena_print(p->reader.arena, "%s.%s: a text must not state it, because %s",
+                            record->word, text_field_name(f), why),
+                t);
+}
+
+/* Refuses a view that states a value which it shares with its root. `seen` has the fields of the
+ * line. */
+static bool check_view(Parser *p, const Record *record, TextRecordKind kind, uint64_t seen,
+                       const void *at)
+{
+    const Token here = {p->at, p->at};
+    for (uint32_t i = 0; kind == RECORD_buffer && i < record->n_fields; i++)
+        if (seen >> i & 1 && text_is_shared(&record->fields[i], at))
+            return fail(p,
+                        arena_print(p->reader.arena, "buffer.%s: a view has the value of its root",
+                                    text_field_name(&record->fields[i])),
+                        here);
+    return true;
+}
+
 static bool read_fields(Parser *p, TextRecordKind kind, void *at)
 {
     const Record *record = text_record(kind);
@@ -97,9 +122,10 @@ static bool read_fields(Parser *p, TextRecordKind kind, void *at)
     }
     for (uint32_t hint = i;; hint = i + 1) {
         Token t = next_token(p), value = t;
-        if (t.at == t.end) return true;
+        if (t.at == t.end) return check_view(p, record, kind, seen, at);
         const TextField *f = find_field(record, &value, hint, &i);
         if (!f) return fail(p, "unknown field", t);
+        if (!text_is_written(f)) return refuse_unwritten(p, record, f, t);
         if (seen >> i & 1) return fail(p, "a field twice", t);
         seen |= UINT64_C(1) << i;
         if (!text_read(&p->reader, f, value, at)) return fail_field(p, record, f, t);
@@ -119,6 +145,17 @@ static bool read_index(Parser *p, uint64_t expected)
     (read_index(p, (list)->n) &&                                                                   \
      read_fields(p, kind, (list_add(p->reader.arena, list), &(list)->at[(list)->n - 1])))
 
+/* Sets the name of the axis whose text is "dp_shard", or "dp_shard.1" for one part of it. */
+static bool find_axis_name(Axis *axis)
+{
+    const Token name = {axis->text, axis->text + strcspn(axis->text, ".")};
+    for (int a = 0; a < AXIS_NAMES; a++) {
+        axis->name = (AxisName)a;
+        if (text_is(name, axis_name_text(axis->name))) return true;
+    }
+    return false;
+}
+
 static bool read_axis_record(Parser *p)
 {
     Mesh *mesh = &p->reader.plan->mesh;
@@ -132,6 +169,7 @@ static bool read_axis_record(Parser *p)
     const char *const letters = "abcdefghijklmnopqrstuvwxyz0123456789_.";
     if (!axis.text || !*axis.text || axis.text[strspn(axis.text, letters)])
         return fail(p, "axis.text is no plain name", here);
+    if (!find_axis_name(&axis)) return fail(p, "axis.text names no axis", here);
     const uint32_t most = MAX_MESH_RANKS / mesh->n_ranks;
     if (axis.size < 2 || axis.size > most) return fail(p, "axis.size is out of bounds", here);
     for (uint32_t a = 0; a < mesh->n_axes; a++)
@@ -245,6 +283,22 @@ static bool read_seals(Parser *p)
             !read_seal(value, &p->seals.of[kind][i]))
             return fail(p, "expected a field's seal", t);
     }
+}
+
+uint32_t text_seal_place(TextSeal was, TextSeal now, uint32_t n)
+{
+    uint64_t sum = now.sum - was.sum, place = now.place - was.place;
+    if (sum == 0) return 0;
+    /* Solves place * sum = at, modulo a power of two. The inverse exists only for an odd number, so
+     * common factors of two are removed first. */
+    const int zeros = __builtin_ctzll(sum);
+    if (place << (63 - zeros) << 1 != 0) return 0;
+    sum >>= zeros, place >>= zeros;
+    /* correct in the lowest 3 bits; each round doubles the number of correct bits */
+    uint64_t inverse = sum;
+    for (int i = 0; i < 5; i++) inverse *= 2 - sum * inverse;
+    const uint64_t at = place * inverse << zeros >> zeros;
+    return at <= n ? (uint32_t)at : 0;
 }
 
 /* Reports that the values of a field do not match the seal in the text. */
@@ -402,6 +456,7 @@ static Plan *parse(const char *file, const char *text, size_t bytes, Arena *aren
         return NULL;
     }
     if (!text_check(plan, p->file, d)) return NULL;
+    text_derive(plan);
     if (seals != NULL) return check_seals(p, seals), plan;
     return !p->seen[RECORD_seal] || check_seals(p, d) ? plan : NULL;
 }

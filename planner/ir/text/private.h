@@ -51,7 +51,9 @@ typedef enum FieldType {
              "refuse a change, or only the seal.")                                                 \
     X(free, "A change is refused, or gives another legal program with the same results. Its time " \
             "may differ.")                                                                         \
-    X(label, "A change affects no number of the executor or the simulator, and no proof.")
+    X(label, "A change affects no number of the executor or the simulator, and no proof.")         \
+    X(derived, "Other fields determine it. The text does not have it, and the reader derives it.") \
+    X(of_passes, "Only passes read it, and a plan that is read from its text has passed them.")
 typedef enum TextTrust {
 #define X(name, meaning) TRUST_##name,
     TRUSTS(X)
@@ -70,8 +72,12 @@ typedef struct TextField {
     uint32_t room; /* FIELD_word: number of names; FIELD_ids: the most elements */
     const char *const *names;
     TextTrust trust;
-    const char *member;  /* for a field without a key: the member of the record */
-    const char *purpose; /* of a label: why the text has it; NULL for other fields */
+    const char *member; /* for a field without a key: the member of the record */
+    /* a note for the docs: what a label is for, how the reader derives the field, or why the text
+     * has it although it follows from other fields; NULL: none */
+    const char *note;
+    /* true if a view has the same value as its root; the text of a view does not have it */
+    bool of_root;
 } TextField;
 
 typedef enum TextRecordKind {
@@ -104,11 +110,23 @@ typedef struct Record {
 const Record *text_record(TextRecordKind kind);
 /* Returns the number of elements of a FIELD_numbers, without the zeros at the end. */
 uint32_t text_numbers(const TextField *f, const void *record);
+/* True if the text has the field. */
+static inline bool text_is_written(const TextField *f)
+{
+    return f->trust != TRUST_derived && f->trust != TRUST_of_passes;
+}
 /* True if the field is one of the proven fields, which have seals. */
 static inline bool text_has_seal(const TextField *f)
 {
-    return f->trust != TRUST_free && f->trust != TRUST_label;
+    return f->trust != TRUST_free && f->trust != TRUST_label && text_is_written(f);
 }
+/* True if the record is a view of a buffer, and the field has the same value as in its root. */
+static inline bool text_is_shared(const TextField *f, const void *record)
+{
+    return f->of_root && ((const Buffer *)record)->parent != 0;
+}
+/* Returns the bytes of a value of this type; 0 if it has a list or a location. */
+size_t text_plain_bytes(FieldType type);
 /* Returns the key of a field or, if it has none, the name of its member. */
 const char *text_field_name(const TextField *f);
 
@@ -134,9 +152,11 @@ uint32_t text_seal_place(TextSeal was, TextSeal now, uint32_t n);
 
 /* The number in this line is increased when the form of texts changes so that old texts cannot be
  * read any more. */
-#define TEXT_HEADER_LINE "tandem plan 2"
+#define TEXT_HEADER_LINE "tandem plan 3"
 #define TEXT_HEADER      TEXT_HEADER_LINE "\n"
 
+/* Sets the fields that the text does not have (derive.c). Indices must have been checked. */
+void text_derive(Plan *plan);
 /* Checks that every index is inside its list, that the parent of a view is no view, and that sizes
  * and counts are within their limits. Reports "plan-syntax" at line 0 of `file`. */
 bool text_check(const Plan *plan, const char *file, Diag *d);

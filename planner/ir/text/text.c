@@ -190,7 +190,7 @@ static bool all_zero(const void *at, size_t bytes)
     return memcmp(at, zero, bytes) == 0;
 }
 
-static size_t plain_bytes(FieldType type)
+size_t text_plain_bytes(FieldType type)
 {
     switch (type) {
     case FIELD_u8:
@@ -220,6 +220,13 @@ static size_t plain_bytes(FieldType type)
     return 0;
 }
 
+static uint32_t u32_at(const void *at)
+{
+    uint32_t value;
+    memcpy(&value, at, sizeof value);
+    return value;
+}
+
 static bool is_zero(const TextWriter *w, const TextField *f, const char *record)
 {
     const char *at = record + f->offset;
@@ -233,6 +240,7 @@ static bool is_zero(const TextWriter *w, const TextField *f, const char *record)
     case FIELD_list: return ((const IdList *)(const void *)at)->n == 0;
     case FIELD_numbers: return text_numbers(f, record) == 0;
     case FIELD_intervals: return ((const Deal *)(const void *)record)->n == 0;
+    case FIELD_word: return u32_at(at) == 0 || f->names[u32_at(at)] == NULL;
     case FIELD_args:
     case FIELD_after: return ((const Span *)(const void *)at)->n == 0;
     case FIELD_u8:
@@ -242,22 +250,14 @@ static bool is_zero(const TextWriter *w, const TextField *f, const char *record)
     case FIELD_i64:
     case FIELD_f64:
     case FIELD_bool:
-    case FIELD_word:
     case FIELD_op:
     case FIELD_text:
     case FIELD_hash:
     case FIELD_axes:
     case FIELD_layout:
-    case FIELD_split: return all_zero(at, plain_bytes(f->type));
+    case FIELD_split: return all_zero(at, text_plain_bytes(f->type));
     }
     return true;
-}
-
-static uint32_t u32_at(const void *at)
-{
-    uint32_t value;
-    memcpy(&value, at, sizeof value);
-    return value;
 }
 
 static void put_number(TextWriter *w, FieldType type, const void *at)
@@ -324,7 +324,8 @@ static void put_fields(TextWriter *w, TextRecordKind kind, const void *record)
     const Record *r = text_record(kind);
     for (uint32_t i = 0; i < r->n_fields; i++) {
         const TextField *f = &r->fields[i];
-        if (f->key && is_zero(w, f, record)) continue;
+        if (!text_is_written(f) || (f->key && is_zero(w, f, record))) continue;
+        if (text_is_shared(f, record)) continue;
         put_char(w, ' ');
         if (f->key) {
             put_text(w, f->key);
@@ -358,7 +359,6 @@ static void put_graph(TextWriter *w, const Graph *g)
     for (uint32_t i = 1; i < g->tensors.n; i++) put_indexed(w, RECORD_tensor, i, &g->tensors.at[i]);
     for (uint32_t i = 1; i < g->nodes.n; i++) put_indexed(w, RECORD_node, i, &g->nodes.at[i]);
     for (uint32_t i = 1; i < g->units.n; i++) put_indexed(w, RECORD_unit, i, &g->units.at[i]);
-    put_record(w, RECORD_graph, g);
 }
 
 static void put_program(TextWriter *w, uint32_t index)

@@ -93,7 +93,7 @@ static bool read_number(ValueReader *r, FieldType type, Token t, void *at)
 static bool read_word(ValueReader *r, const TextField *f, Token t, void *at)
 {
     for (uint32_t i = 0; i < f->room; i++) {
-        if (!text_is(t, f->names[i])) continue;
+        if (f->names[i] == NULL || !text_is(t, f->names[i])) continue;
         memcpy(at, &i, sizeof i);
         return true;
     }

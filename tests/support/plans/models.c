@@ -50,7 +50,7 @@ static TensorId param(Builder *m, const char *name, double mean, uint32_t n, con
     Tensor *p = &m->g->tensors.at[t];
     p->rest_dtype = p->reduce_dtype = DT_f64;
     p->init = (Init){INIT_normal, mean, m->spread};
-    p->init_stream = t; /* any number that identifies the tensor */
+    p->init_stream = hash_bytes(name, strlen(name)).lo;
     p->module = m->module;
     set_style(p);
     return t;

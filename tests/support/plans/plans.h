@@ -34,8 +34,8 @@ Plan *plans_everything(Arena *arena);
  * all_reduce of a row-cut second linear, which accumulates its weight's gradient. */
 Plan *plans_linear(Arena *arena);
 
-/* True if the plans are equal in every list and number; names are compared as text. Prints the
- * first difference. */
+/* True if the plans are equal in every list and number, except those that only passes read. Names
+ * are compared as text. Prints the first difference. */
 bool plans_equal(const Plan *a, const Plan *b);
 
 #endif

@@ -240,6 +240,17 @@ static void attributes_that_contradict_each_other_are_refused(void **state)
     assert_non_null(strstr(fault_of(OP_rope, a), "hi are allowed only with rows and columns"));
     a = (Attrs){.theta = 1e4, .rows = 4, .columns = 6, .first = 1, .hi = 2, .count = 2};
     assert_non_null(strstr(fault_of(OP_rope, a), "first must be 0"));
+    a = (Attrs){.lo = 8, .hi = 7};
+    assert_non_null(strstr(fault_of(OP_sumsq, a), "lo must not be above hi"));
+    a = (Attrs){.parts = 2, .chunks = 1};
+    assert_non_null(strstr(fault_of(OP_pack, a), "chunks must be 0 or 2"));
+}
+
+/* An attribute that would have no effect without another one. */
+static void attributes_without_effect_are_refused(void **state)
+{
+    (void)state;
+    Attrs a;
     /* Llama's scaling without its factor would change nothing, in silence */
     const Attrs llama = {
         .theta = 1e4, .rope_factor = 8, .rope_low = 1, .rope_high = 4, .rope_context = 8192};
@@ -270,10 +281,6 @@ static void attributes_that_contradict_each_other_are_refused(void **state)
     assert_string_equal(fault_of(OP_topk, a), "");
     a = experts, a.top_groups = 0;
     assert_non_null(strstr(fault_of(OP_topk, a), "expert_groups needs top_groups"));
-    a = (Attrs){.lo = 8, .hi = 7};
-    assert_non_null(strstr(fault_of(OP_sumsq, a), "lo must not be above hi"));
-    a = (Attrs){.parts = 2, .chunks = 1};
-    assert_non_null(strstr(fault_of(OP_pack, a), "chunks must be 0 or 2"));
 }
 
 /* Sizes that attributes state, and that a kernel would follow beyond its buffers. */
@@ -326,6 +333,7 @@ int main(void)
         TEST(not_a_number_is_refused),
         TEST(bounds_follow_from_the_formulas),
         TEST(attributes_that_contradict_each_other_are_refused),
+        TEST(attributes_without_effect_are_refused),
         TEST(sizes_must_fit_the_attributes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
