@@ -237,7 +237,9 @@ static void equals_loopback(const struct Case *c, uint32_t seed, Arena *arena)
 #endif
         assert_in_range(run.rank[0].highest, least, most);
         assert_int_equal(run.rank[0].host_highest > 0, c->offload);
+#ifndef TANDEM_GPU /* there, other ranks take and free memory of the same device meanwhile */
         assert_true(run.rank[0].outside >= 1 << 20); /* the double's context */
+#endif
     }
 }
 

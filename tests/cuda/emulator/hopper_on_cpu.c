@@ -106,6 +106,11 @@ uint32_t shared_window(Shared at)
     return WINDOW + (uint32_t)(at - (unsigned char *)device_shared);
 }
 
+int thread_again(void)
+{
+    return (int)threadIdx.x;
+}
+
 unsigned char *hopper_memory(uint32_t window, uint32_t bytes)
 {
     if (window < WINDOW || window + bytes > WINDOW + device_shared_bytes())

@@ -60,6 +60,7 @@ bool tensor_map_make(TensorMap *map, const struct TensorShape *t, const CudaCont
                      CudaError *error);
 
 uint32_t shared_window(unsigned char *at);
+int thread_again(void);
 
 void barrier_init(unsigned char *barrier, uint32_t arrivals);
 void barriers_ready(void);

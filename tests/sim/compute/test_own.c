@@ -27,16 +27,17 @@ static Device h200(void)
     return kernel_sustained(&d);
 }
 
-/* Attention in traced steps of gpt2_124m, gpt2_1_5b and llama_1b. The gradient of gpt2_1_5b was
- * measured before the gradient as one kernel existed, so it is not here. gpt2_1_5b was not used to
- * choose the constants. */
+/* Attention forward, in traced steps of gpt2_124m, gpt2_1_5b and llama_1b (gpt2_1_5b was not used
+ * to choose the constants), and its gradient in one kernel, timed alone. In a step the clock is
+ * lower; earlier forms of that kernel took 1.14 and 1.20 times as long there. */
 static const struct {
     double samples, tokens, groups, heads;
     bool backward;
     double us;
 } attentions[] = {
-    {64, 1024, 12, 1, false, 480}, {64, 1024, 12, 1, true, 1133}, {16, 1024, 25, 1, false, 265},
-    {4, 4096, 8, 4, false, 871},   {4, 4096, 8, 4, true, 2481},
+    {64, 1024, 12, 1, false, 480}, {16, 1024, 25, 1, false, 265}, {4, 4096, 8, 4, false, 871},
+    {64, 1024, 12, 1, true, 930},  {16, 1024, 25, 1, true, 502},  {4, 4096, 8, 4, true, 1530},
+    {1, 16384, 8, 4, true, 5615},
 };
 
 static AttentionWork attention_of(double samples, double tokens, double groups, double heads)
@@ -58,7 +59,8 @@ static void attention_is_as_measured(void **state)
                                        attentions[i].groups, attentions[i].heads);
         w.backward = attentions[i].backward;
         const double us = 1e6 * (d.kernel_floor_s + kernel_lasting_attention_s(&d, &w));
-        if (fabs(us / attentions[i].us - 1) > .06)
+        const double ratio = us / attentions[i].us;
+        if (w.backward ? ratio < 1.08 || ratio > 1.32 : fabs(ratio - 1) > .06)
             fail_msg("attention %zu takes %.0f us, measured %.0f", i, us, attentions[i].us);
     }
 }

@@ -4,14 +4,18 @@
  * of all heads in that group. The block also stores dS of each tile in shared memory, because both
  * warpgroups need all of it: the block's share of dQ for a tile is dS K over all 128 keys. With
  * heads of 64 numbers, each warpgroup computes this share for half of the queries; with heads of
- * 128 numbers, for half of the columns. A second fetching warp adds the share to dQ in device
- * memory, in fp32.
+ * 128 numbers, for half of the columns. Two other warps of the fetching warpgroup add the shares to
+ * dQ in device memory, in fp32, in turn.
  *
  *   issue S^T = K Q^T and dP^T = V dO^T
  *   wait for S^T; compute P^T = exp(S^T - lse); issue dV += P^T dO
  *   wait for dP^T; compute and store dS^T = P^T (dP^T - delta); issue dK += dS^T Q
  *   wait until both warpgroups have stored dS; issue the share of dQ = dS K
  *   wait for dK and release the slot; wait for the share of dQ and hand it to the adding warp
+ *
+ * With heads of 128 numbers, S^T of the next tile is issued before the share of dQ is handed over,
+ * so that the tensor cores have work meanwhile. (Measured on an H200: 8 % faster. With heads of 64
+ * numbers it is 3 % slower.)
  *
  * Shared memory has room for dS twice, because a warpgroup may begin the next tile while the other
  * one still multiplies dS of this tile. A warpgroup may overwrite dS of a tile after it has seen
@@ -42,6 +46,9 @@ enum {
 
 typedef struct F(State) {
     float dk[HEAD / 2], dv[HEAD / 2];
+#if HEAD == 128
+    float s[COLUMNS / 2]; /* S^T of the tile that comes next */
+#endif
 } F(State);
 
 DEVICE Shared F(scores_of)(HopperShared s, int i)
@@ -81,10 +88,12 @@ DEVICE void F(produce)(const HopperGradArgs *h, HopperShared s)
     }
 }
 
-/* Runs in the one thread that adds to dQ in device memory. For each tile of queries, the blocks add
- * in a fixed order. The block of the head's first keys stores its share of dQ; each other block
- * adds its share after the block before it. */
-DEVICE void F(add_up)(const HopperGradArgs *h, HopperShared s)
+/* Runs in adding thread `adder`, which adds this block's share of every GRAD_ADDERS-th tile to dQ
+ * in device memory. For each tile of queries, the blocks add in a fixed order. The block of the
+ * head's first keys stores its share of dQ; each other block adds its share after the block before
+ * it. While one thread waits until its numbers have arrived, another one already adds the next
+ * tile. */
+DEVICE void F(add_up)(const HopperGradArgs *h, HopperShared s, int adder)
 {
     const GradWork work = grad_work(h, grad_ticket(s), COLUMNS);
     const AttentionPlace *const at = &work.at;
@@ -96,7 +105,9 @@ DEVICE void F(add_up)(const HopperGradArgs *h, HopperShared s)
     {
         float *const to = h->scratch.dq + (int64_t)step.of_all * (COLUMNS * HEAD);
         uint32_t *const counter = h->scratch.turns + step.of_all;
-        barrier_wait(barriers.sums_full, (uint32_t)i & 1);
+        grad_next(&step, walk);
+        if (i % GRAD_ADDERS != adder) continue;
+        barrier_wait(barriers.sums_full + adder * 8, (uint32_t)(i / GRAD_ADDERS) & 1);
         counter_wait(counter, turn);
         if (turn == 0)
             bulk_put(to, F(sums_of)(s), F(sums_bytes));
@@ -106,7 +117,6 @@ DEVICE void F(add_up)(const HopperGradArgs *h, HopperShared s)
         barrier_arrive(barriers.sums_empty);
         bulks_wait();
         counter_set(counter, turn + 1);
-        grad_next(&step, walk);
     }
 }
 
@@ -139,7 +149,7 @@ DEVICE void F(hand_over)(const float dq[GRAD_SUMS], HopperShared shared, int gro
     }
     shared_to_async();
     __syncwarp();
-    if (thread % WARP == 0) barrier_arrive(barriers.sums_full);
+    if (thread % WARP == 0) barrier_arrive(barriers.sums_full + i % GRAD_ADDERS * 8);
 }
 
 /* Stores dS, rounded, for the products of both warpgroups. The number of the chunk is combined by
@@ -159,11 +169,14 @@ DEVICE void F(keep)(uint32_t ds[COLUMNS / 16][4], HopperShared shared, int row, 
     if (lane == 0) barrier_arrive(grad_barriers(shared).scores_full);
 }
 
+#if HEAD == 64
 /* Runs in one warpgroup and processes the queries in slot i. It is a function because an array
  * declared in the body of the loop would occupy registers from one tile to the next. */
-DEVICE void F(one_slot)(const AttentionArgs *a, F(State) * state, HopperShared shared, int group,
-                        int limit, int i)
+DEVICE void F(one_slot)(const AttentionArgs *a, F(State) * state, HopperShared shared, int limit,
+                        int i, int next)
 {
+    (void)next;
+    const int group = (int)threadIdx.x / WARPGROUP - 1;
     const HopperSlot slot = hopper_slot_of(shared, GRAD_SLOTS, i, F(slot_bytes));
     const float *const rows = (const float *)shared_pointer(slot.at + 2 * F(tile_bytes));
     const int mine = group * 64 + (int)threadIdx.x / WARP % 4 * 16 + (int)threadIdx.x % WARP / 4;
@@ -190,20 +203,78 @@ DEVICE void F(one_slot)(const AttentionArgs *a, F(State) * state, HopperShared s
     products_wait(0);
     F(hand_over)(dq, shared, group, i);
 }
+#else
+/* Returns the address of the warpgroup's keys. It asks for the thread's number again, because an
+ * address that is kept from tile to tile would occupy a register. */
+DEVICE Shared F(keys_of)(HopperShared shared)
+{
+    return shared.own + grad_group() * 64 * 128;
+}
 
-/* Runs in one computing warpgroup and processes all tiles. */
+/* Computes S^T of the first tile. */
+DEVICE void F(first_scores)(F(State) * state, HopperShared shared)
+{
+    const HopperSlot first = hopper_slot_of(shared, GRAD_SLOTS, 0, F(slot_bytes));
+    barrier_wait(first.full, first.parity);
+    F(rows_by_rows)(state->s, F(keys_of)(shared), first.at);
+    products_wait(0);
+}
+
+/* Runs in one warpgroup and processes the queries in slot i, whose S^T is there. Then it computes
+ * S^T of slot `next`. It is a function because an array declared in the body of the loop would
+ * occupy registers from one tile to the next. For the same reason, S^T of the next tile has an
+ * array of its own. */
+DEVICE void F(one_slot)(const AttentionArgs *a, F(State) * state, HopperShared shared, int limit,
+                        int i, int next)
+{
+    const HopperSlot slot = hopper_slot_of(shared, GRAD_SLOTS, i, F(slot_bytes));
+    const HopperSlot after = hopper_slot_of(shared, GRAD_SLOTS, next, F(slot_bytes));
+    const float *const rows = (const float *)shared_pointer(slot.at + 2 * F(tile_bytes));
+    float dp[COLUMNS / 2], dq[GRAD_SUMS], s[COLUMNS / 2];
+    uint32_t p[COLUMNS / 16][4], ds[COLUMNS / 16][4];
+    F(rows_by_rows)(dp, F(keys_of)(shared) + F(own_bytes), slot.at + F(tile_bytes));
+    F(exponentials)(state->s, rows, a->scale * LOG2_E, grad_row(), limit);
+    F(round)(p, state->s);
+    F(times)(state->dv, p, slot.at + F(tile_bytes));
+    products_wait(1);
+    F(differentiate)(dp, state->s, rows + COLUMNS);
+    F(round)(ds, dp);
+    F(times)(state->dk, ds, slot.at);
+    F(keep)(ds, shared, grad_row(), i);
+    barrier_wait(grad_barriers(shared).scores_full, (uint32_t)i & 1);
+    F(sum_up)(dq, F(scores_of)(shared, i), shared.own, grad_group() * HOPPER_ROWS * 128);
+    products_wait(1);
+    __syncwarp();
+    hopper_give_back(slot);
+    barrier_wait(after.full, after.parity);
+    F(rows_by_rows)(s, F(keys_of)(shared), after.at);
+    products_wait(1);
+    F(hand_over)(dq, shared, grad_group(), i);
+    products_wait(0);
+    UNROLL for (int k = 0; k < COLUMNS / 2; k++) state->s[k] = s[k];
+}
+#endif
+
+/* Runs in one computing warpgroup and processes all tiles. The last tile has no next one; with
+ * heads of 128 numbers, its own S^T is computed once more, because a branch there would make ptxas
+ * wait for each product. */
 DEVICE void F(consume)(const HopperGradArgs *h, F(State) * state, HopperShared shared,
-                       const GradWork *work, int group)
+                       const GradWork *work)
 {
     const AttentionArgs *const a = &h->a;
     const GradWalk *const walk = &work->walk;
     const int limit = hopper_limit(a, &work->at);
     int tile = walk->first;
     barrier_wait(shared.barriers, 0);
+    if (walk->n == 0) return;
+#if HEAD == 128
+    F(first_scores)(state, shared);
+#endif
     UNROLL_1 for (int i = 0; i < walk->n; i++)
     {
         F(one_slot)
-        (a, state, shared, group, limit + (int)attention_behind(a, tile * COLUMNS), i);
+        (a, state, shared, limit + (int)attention_behind(a, tile * COLUMNS), i,
+         i + 1 < walk->n ? i + 1 : i);
         tile = tile + 1 < walk->end ? tile + 1 : walk->first;
     }
 }
@@ -238,13 +309,14 @@ KERNEL_OF(F(attention), HopperGradArgs, HOPPER_THREADS, 1)
     if (group == 0) {
         registers_shrink(HOPPER_PRODUCER_REGISTERS);
         if (threadIdx.x == 0) F(produce)(&a, shared);
-        if (threadIdx.x == WARP) F(add_up)(&a, shared);
+        if (threadIdx.x == WARP) F(add_up)(&a, shared, 0);
+        if (threadIdx.x == 2 * WARP) F(add_up)(&a, shared, 1);
     } else {
         registers_grow(HOPPER_CONSUMER_REGISTERS);
         const GradWork work = grad_work(&a, grad_ticket(shared), COLUMNS);
         F(State) state;
         UNROLL for (int i = 0; i < HEAD / 2; i++) state.dk[i] = state.dv[i] = 0;
-        F(consume)(&a, &state, shared, &work, group - 1);
+        F(consume)(&a, &state, shared, &work);
         F(finish)(&a.a, &state, &work.at, shared, (group - 1) * 64);
     }
 }

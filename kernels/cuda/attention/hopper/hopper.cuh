@@ -109,6 +109,15 @@ DEVICE uint32_t shared_window(Shared at)
     return at;
 }
 
+/* Returns threadIdx.x. The compiler asks the device at each call, so it does not keep the number,
+ * or what is computed from it, in a register. */
+DEVICE int thread_again(void)
+{
+    int x;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
+    return x;
+}
+
 /* ---- barriers ---- */
 
 DEVICE void barrier_init(Shared barrier, uint32_t arrivals)
@@ -231,13 +240,12 @@ DEVICE void counter_wait(uint32_t *counter, uint32_t value)
                      : "l"(__cvta_generic_to_global(counter))
                      : "memory");
     while (is != value);
-    asm volatile("fence.proxy.async;" ::: "memory");
+    asm volatile("fence.proxy.async.global;" ::: "memory");
 }
 
 DEVICE void counter_set(uint32_t *counter, uint32_t value)
 {
-    asm volatile("fence.proxy.async;\n\t"
-                 "fence.acq_rel.gpu;\n\t"
+    asm volatile("fence.proxy.async.global;\n\t"
                  "st.release.gpu.global.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(counter)),
                  "r"(value)
                  : "memory");
