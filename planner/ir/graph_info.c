@@ -23,7 +23,9 @@ static void find_widths(Graph *g, const Node *n)
 {
     ModelInfo *info = &g->info;
     const Tensor *w = &g->tensors.at[n->in[1]];
-    if (op_info(n->op)->flags & OP_LOOKS_UP && info->vocab == 0) {
+    /* the gradient of a table does not read the table */
+    if (op_info(n->op)->flags & OP_LOOKS_UP && op_dim(n->op, 1, INDEX_vocab) >= 0 &&
+        info->vocab == 0) {
         info->vocab = weight_size(n->op, w, INDEX_vocab);
         info->d_model = weight_size(n->op, w, INDEX_features);
     }

@@ -6,12 +6,12 @@
 
 /* ---- the graph ---- */
 
-/* The forward nodes come first, and none of them belongs to another node. */
+/* The forward nodes come first, and none of them states `forward`. */
 static void find_forward(Graph *g)
 {
-    g->n_forward = 0;
-    for (NodeId id = 1; id < g->nodes.n && g->n_forward == 0; id++)
-        if (g->nodes.at[id].forward != 0) g->n_forward = id - 1;
+    NodeId id = 1;
+    while (id < g->nodes.n && g->nodes.at[id].forward == 0) id++;
+    g->n_forward = id < g->nodes.n ? id - 1 : 0;
 }
 
 static void find_units(Graph *g)
@@ -58,8 +58,8 @@ static void find_roles(Graph *g)
     }
 }
 
-/* Blocks are layers, counted from 1. What lies inside a block belongs to its layer. A parent comes
- * before its modules. */
+/* Blocks are layers, counted from 1. A module inside a block belongs to the layer of the block. A
+ * parent comes before its modules. */
 static void find_layers(Graph *g)
 {
     uint32_t n = 0;

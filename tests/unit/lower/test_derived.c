@@ -148,8 +148,38 @@ static void a_reader_derives_what_the_planner_made(void **state)
         }
 }
 
+/* Reads a text that no planner made. The reader must refuse it or find its fields without errors of
+ * memory. Returns NULL if it refuses the text. */
+static Plan *read_odd(const char *text, Arena *arena)
+{
+    Diag d = diag_in(arena);
+    const char *whole = arena_print(arena, "%s%s", TEXT_HEADER, text);
+    return text_parse("odd", whole, strlen(whole), arena, &d);
+}
+
+static void graphs_without_a_forward_pass(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    /* the gradient of an embedding reads no table, so it tells no sizes of a table */
+    const Plan *plan = read_odd("tensor 1 name=\"a\" dims=[7,8,9]\n"
+                                "tensor 2 name=\"b\" dtype=f32 dims=[3,4,5]\n"
+                                "node 1 embed_grad in=1,2 out=2\n",
+                                arena);
+    assert_non_null(plan);
+    assert_int_equal(plan->graph.info.vocab, 0);
+    assert_int_equal(plan->graph.info.d_model, 0);
+    plan = read_odd("node 1 none forward=2\nnode 2 none forward=1\n", arena);
+    assert_non_null(plan);
+    assert_int_equal(plan->graph.n_forward, 0);
+    arena_free(arena);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_reader_derives_what_the_planner_made)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_reader_derives_what_the_planner_made),
+        cmocka_unit_test(graphs_without_a_forward_pass),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
