@@ -255,6 +255,9 @@ static void compare_runs(Cli *cli, Store *store, int64_t id)
         diag_hint(&cli->diag, "`tandem runs` lists all runs");
         return;
     }
+    /* first, because a new prediction of a plan that cannot be read would have another plan id */
+    Plan *plan = plan_stored(cli, store, id, &measured.record);
+    if (plan == NULL) return;
     int64_t other = find_prediction(cli, store, &measured.record);
     if (other == 0) {
         if (cli->diag.n_errors > 0) return;
@@ -265,8 +268,6 @@ static void compare_runs(Cli *cli, Store *store, int64_t id)
         return;
     }
     if (!load_side(cli, store, other, &predicted)) return;
-    Plan *plan = plan_stored(cli, store, id, measured.record.plan);
-    if (plan == NULL) return;
     Comparison c;
     memset(&c, 0, sizeof c);
     join(cli->arena, plan, &predicted.trace, &measured.trace, &c);

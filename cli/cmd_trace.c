@@ -38,7 +38,7 @@ static void write_trace(Cli *cli, Store *store, int64_t id)
                                   : "only measured runs of at least 2 steps have a trace");
         return;
     }
-    Plan *plan = plan_stored(cli, store, id, run.plan);
+    Plan *plan = plan_stored(cli, store, id, &run);
     uint32_t n = 0;
     Rank *ranks = NULL;
     if (plan == NULL || !read_ranks(cli, cli->options.ranks, plan->mesh.n_ranks, &n, &ranks))

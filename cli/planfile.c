@@ -301,9 +301,20 @@ void plan_file_memory(Cli *cli, const PlanFile *file)
               str_bytes(cli->arena, device->memory_bytes));
 }
 
-Plan *plan_stored(Cli *cli, Store *store, int64_t id, Hash128 plan)
+Plan *plan_stored(Cli *cli, Store *store, int64_t id, const RunRecord *run)
 {
-    const char *text = store_plan_text(store, plan, cli->arena, &cli->diag);
-    const char *run = arena_print(cli->arena, "the plan of run %" PRId64, id);
-    return text == NULL ? NULL : text_parse(run, text, strlen(text), cli->arena, &cli->diag);
+    const char *text = store_plan_text(store, run->plan, cli->arena, &cli->diag);
+    if (text == NULL) return NULL;
+    const char *name = arena_print(cli->arena, "the plan of run %" PRId64, id);
+    Plan *plan = text_parse(name, text, strlen(text), cli->arena, &cli->diag);
+    if (plan != NULL) return plan;
+    /* the script gives a plan with another id, so only a new run has a plan that can be read */
+    if (run->kind == RUN_predicted)
+        diag_hint(&cli->diag, "`tandem sim %s --trace` predicts again", run->plan_name);
+    else
+        diag_hint(&cli->diag,
+                  "`tandem run %s` measures again; `tandem compare RUN %" PRId64
+                  "` compares two runs without their plans",
+                  run->plan_name, id);
+    return NULL;
 }

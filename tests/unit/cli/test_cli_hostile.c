@@ -106,20 +106,20 @@ static void texts_that_lie(void **state)
     const char *path = arena_print(arena, "%s/t.plan", command_new_folder(arena));
     const char *golden =
         command_read_file(arena, TANDEM_SOURCE_DIR "/tests/golden/one_rank.plan", NULL);
-    const char *life = strstr(golden, " first=87 last=89 ");
-    assert_non_null(life);
-    const char *changed = arena_print(arena, "%.*s first=87 last=0 %s", (int)(life - golden),
-                                      golden, life + strlen(" first=87 last=89 "));
+    const char *seq = strstr(golden, " seq=16 ");
+    assert_non_null(seq);
+    const char *changed =
+        arena_print(arena, "%.*s seq=32 %s", (int)(seq - golden), golden, seq + strlen(" seq=16 "));
     command_write_file(path, golden);
     EXPECT(arena, 3, "error[plan-seal]: the text has no seals", "check", path);
     /* a proof says more than a seal, so it comes first */
     command_write_file(path, changed);
-    EXPECT(arena, 3, "state 87 to 0", "check", path);
+    EXPECT(arena, 3, "`step` states 1 of 32", "check", path);
     const CommandResult r = COMMAND(arena, 60, "check", path);
     assert_null(strstr(r.err, "plan-seal"));
     write_sealed(arena, path, changed);
-    EXPECT(arena, 3, "state 87 to 0", "check", path);
-    EXPECT(arena, 3, "state 87 to 0", "sim", path, "--cluster", "dgx_h100", "--dry-run");
+    EXPECT(arena, 3, "`step` states 1 of 32", "check", path);
+    EXPECT(arena, 3, "`step` states 1 of 32", "sim", path, "--cluster", "dgx_h100", "--dry-run");
     const char *programs = strstr(golden, "\nattrs 4 ");
     assert_non_null(programs);
     write_sealed(arena, path, arena_print(arena, "%.*s\n", (int)(programs - golden), golden));
@@ -289,6 +289,10 @@ static void an_older_plan_names_its_run(void **state)
     assert_int_equal(id, 1);
     EXPECT(arena, 3, "the plan of run 1:1: error[plan-syntax]: this version of Tandem reads",
            "trace", "1", "--db", db);
+    /* a new prediction has another plan id, so `sim` is no way forward */
+    static const char measure[] = "hint: `tandem run old.lua` measures again";
+    EXPECT(arena, 3, measure, "trace", "1", "--db", db);
+    EXPECT(arena, 3, measure, "compare", "1", "--db", db);
     EXPECT(arena, 0, NULL, "runs", "--db", db);
     arena_free(arena);
 }
