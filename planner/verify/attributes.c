@@ -83,8 +83,8 @@ static void check_nodes(Verifier *v)
 
 /* ---- registered memory ---- */
 
-/* Finds the units that use memory in turn [unit]. Sets *stay if only their gradients do: the
- * weights of all units then stay gathered. */
+/* Returns, for each unit, whether it uses memory in turn with other units [unit]. Sets *stay if
+ * this memory holds only gradients. The weights of all units then stay gathered. */
 static bool *find_in_turn(Verifier *v, bool *stay)
 {
     const Program *p = v->p;

@@ -145,7 +145,7 @@ static void check_scalars(Verifier *v, Pc pc, bool *reported)
     }
 }
 
-/* Checks that of the numbers of a step only those live on that a run reports. */
+/* Checks that a number of a step lives on after the step only if a run reports it. */
 static void check_lasting(Verifier *v, const bool *reported)
 {
     for (BufferId b = 1; b < v->p->buffers.n; b++) {

@@ -106,13 +106,17 @@ static void add_unwritten(Arena *arena, Str *out)
     page_text(out, "No number depends on a label. The text has labels for people and messages:");
     add_notes(arena, out, "tells", is_label);
     str_add(out, "\n## Derived fields\n\n");
-    page_text(out, "Other fields determine these fields. The text does not have them, and the "
-                   "reader derives them. A text that states one is refused (plan-syntax).");
+    page_text(out,
+              "Other fields determine the fields of this table. The text does not have them, and "
+              "the reader derives them. A text that states one is refused (plan-syntax).");
     add_notes(arena, out, "is", is_derived);
     add_shared(out);
     add_passes(arena, out);
     str_add(out, "\n");
-    page_text(out, "Other fields often determine these, too, but the text has them:");
+    page_text(
+        out,
+        "In most plans, other fields determine the fields below. In some plans they do not, so the "
+        "text has them:");
     add_notes(arena, out, "because", is_twice);
 }
 
@@ -175,7 +179,8 @@ const char *page_plan_text(Arena *arena)
     page_text(
         &out,
         "The text is a list of records, one a line. A record has a word, a number, and key=value "
-        "for every field that is not zero. Reading the text gives the same plan. Somebody may have "
+        "for every field that is not zero. The fields that others determine are left out. Reading "
+        "the text gives the same plan. Somebody may have "
         "changed the text, so `check` proves the plan again.");
     str_add(&out, "\n");
     page_text(&out,

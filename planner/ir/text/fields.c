@@ -57,20 +57,20 @@ static const char *const deals[] = {"equal",    "ceil", "rows",    "listed",
     }
 
 static const TextField plan_fields[] = {
-    NOTED("n_match", Plan, n_match, u32, derived, "1 + the largest match of an instruction"),
+    NOTED("n_match", Plan, n_match, u32, derived, "1 + the largest `match` of an instruction"),
     LABEL("parent", Plan, parent, hash,
           "the plan from which `run --verify` made this smaller one")};
 
 static const TextField step_fields[] = {
-    NOTED("microbatches", StepInfo, n_microbatches, u32, derived, "global_batch / micro_batch"),
+    NOTED("microbatches", StepInfo, n_microbatches, u32, derived, "`global_batch` / `micro_batch`"),
     NOTED("denominator", StepInfo, denominator, word, derived,
-          "the op of the loss, and its attribute count_all"),
+          "the op of the loss and its attribute `count_all`"),
     FIELD(StepInfo, global_batch, i64, proven),
     FIELD(StepInfo, micro_batch, i64, proven),
     FIELD(StepInfo, seq, i64, proven),
     NOTED("tokens", StepInfo, global_tokens, f64, derived,
           "microbatches times the tokens or points that the loss counts"),
-    NOTED("group", StepInfo, group, i64, derived, "the attribute group of the loss"),
+    NOTED("group", StepInfo, group, i64, derived, "the attribute `group` of the loss"),
     FIELD(StepInfo, seed, u64, given),
 };
 
@@ -86,7 +86,7 @@ static const TextField model_fields[] = {
     LABEL("name", ModelInfo, name, text, "the model in reports"),
     NOTED("params", ModelInfo, n_params, u64, derived, "the elements of all parameters"),
     NOTED("params_no_embedding", ModelInfo, n_params_no_embedding, u64, derived,
-          "the elements of all parameters without input_embedding"),
+          "the elements of all parameters that do not state `input_embedding`"),
     NOTED("layers", ModelInfo, n_layers, u32, derived, "the number of blocks"),
     NOTED("d_model", ModelInfo, d_model, u32, derived,
           "the features of the embedding table, or of the attention"),
@@ -95,12 +95,12 @@ static const TextField model_fields[] = {
     NOTED("head_dim", ModelInfo, head_dim, u32, derived, "the features of a head of the attention"),
     NOTED("vocab", ModelInfo, vocab, u32, derived,
           "the rows of the embedding table, or the classes of the loss"),
-    NOTED("seq", ModelInfo, seq, u32, derived, "seq of step"),
+    NOTED("seq", ModelInfo, seq, u32, derived, "`seq` of `step`"),
 };
 
 static const TextField axis_fields[] = {
     FIELD(Axis, text, text, proven),
-    NOTED("of", Axis, name, word, derived, "the part of text before a point"),
+    NOTED("of", Axis, name, word, derived, "the part of `text` before the point"),
     FIELD(Axis, size, u32, proven),
     /* "free", because a plan with another order of ranks is correct, too */
     FIELD(Axis, apart, u32, free),
@@ -160,12 +160,13 @@ static const TextField tensor_fields[] = {
     FIELD(Tensor, use, layout, reported),
     FIELD(Tensor, kept, layout, proven),
     FIELD(Tensor, use_is_fixed, bool, of_passes),
-    NOTED("producer", Tensor, producer, u32, derived, "the first node with the tensor in out"),
+    NOTED("producer", Tensor, producer, u32, derived,
+          "the first node that lists the tensor in `out`"),
     FIELD(Tensor, grad, u32, proven),
-    NOTED("grad_of", Tensor, grad_of, u32, derived, "the tensor that names this one in grad"),
+    NOTED("grad_of", Tensor, grad_of, u32, derived, "the tensor that names this one in `grad`"),
     FIELD(Tensor, module, u32, reported),
-    NOTED("rest", Tensor, rest_dtype, word, derived, "rest of its unit"),
-    NOTED("reduce", Tensor, reduce_dtype, word, derived, "reduce of its unit"),
+    NOTED("rest", Tensor, rest_dtype, word, derived, "`rest` of its unit"),
+    NOTED("reduce", Tensor, reduce_dtype, word, derived, "`reduce` of its unit"),
     KEY("tp", Tensor, tp, u32, of_passes),
     FIELD(Tensor, column_dim, u8, of_passes),
     FIELD(Tensor, row_dim, u8, of_passes),
@@ -176,7 +177,7 @@ static const TextField tensor_fields[] = {
     KEY("init_b", Tensor, init.b, f64, given),
     NOTED("stream", Tensor, init_stream, u64, derived,
           "a hash of the name of a parameter or state"),
-    NOTED("unit", Tensor, unit, u32, derived, "the unit that lists the tensor in params"),
+    NOTED("unit", Tensor, unit, u32, derived, "the unit that lists the tensor in `params`"),
     KEY("flat", Tensor, flat_offset, u64, proven),
     FIELD(Tensor, partial, axes, of_passes),
     FIELD(Tensor, input_embedding, bool, reported),
@@ -218,13 +219,14 @@ static const TextField unit_fields[] = {
 
 static const TextField graph_fields[] = {
     NOTED("forward", Graph, n_forward, u32, derived,
-          "the number of nodes before the first with forward"),
+          "the number of nodes before the first node that states `forward`"),
     NOTED("loss", Graph, loss, u32, derived, "the first output of the node that computes the loss"),
 };
 
 static const TextField program_fields[] = {
     WORD(NULL, Program, purpose, purposes, proven),
-    NOTED("stage", Program, stage, u32, derived, "the place of its ranks along the axes of stages"),
+    NOTED("stage", Program, stage, u32, derived,
+          "the pipeline stage of its ranks, by their place in the mesh"),
     NOTED("bytes", Program, bytes, u64, derived, "the end of the highest buffer on the device"),
     NOTED("host_bytes", Program, host_bytes, u64, derived,
           "the end of the highest buffer on the host"),

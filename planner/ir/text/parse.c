@@ -86,7 +86,8 @@ static bool fail_field(Parser *p, const Record *record, const TextField *f, Toke
 /* Refuses a field that no text has, because the reader derives it or does not need it. */
 static bool refuse_unwritten(Parser *p, const Record *record, const TextField *f, Token t)
 {
-    const char *why = f->trust == TRUST_derived ? "other fields determine it" : "nobody reads it";
+    const char *why =
+        f->trust == TRUST_derived ? "other fields determine it" : "only passes read it";
     return fail(p,
                 arena_print(p->reader.arena, "%s.%s: a text must not state it, because %s",
                             record->word, text_field_name(f), why),
@@ -94,15 +95,16 @@ static bool refuse_unwritten(Parser *p, const Record *record, const TextField *f
 }
 
 /* Refuses a view that states a value which it shares with its root. `seen` has the fields of the
- * line. */
+ * line, whose text begins at `line`. */
 static bool check_view(Parser *p, const Record *record, TextRecordKind kind, uint64_t seen,
-                       const void *at)
+                       const void *at, const char *line)
 {
-    const Token here = {p->at, p->at};
+    const Token here = {line, p->at};
     for (uint32_t i = 0; kind == RECORD_buffer && i < record->n_fields; i++)
         if (seen >> i & 1 && text_is_shared(&record->fields[i], at))
             return fail(p,
-                        arena_print(p->reader.arena, "buffer.%s: a view has the value of its root",
+                        arena_print(p->reader.arena,
+                                    "buffer.%s: a view must not state it, because its root does",
                                     text_field_name(&record->fields[i])),
                         here);
     return true;
@@ -111,6 +113,7 @@ static bool check_view(Parser *p, const Record *record, TextRecordKind kind, uin
 static bool read_fields(Parser *p, TextRecordKind kind, void *at)
 {
     const Record *record = text_record(kind);
+    const char *const line = p->at + !at_line_end(p); /* without the space */
     uint64_t seen = 0;
     list_push(p->reader.arena, &p->lines[kind], p->line);
     uint32_t i = 0;
@@ -122,7 +125,7 @@ static bool read_fields(Parser *p, TextRecordKind kind, void *at)
     }
     for (uint32_t hint = i;; hint = i + 1) {
         Token t = next_token(p), value = t;
-        if (t.at == t.end) return check_view(p, record, kind, seen, at);
+        if (t.at == t.end) return check_view(p, record, kind, seen, at, line);
         const TextField *f = find_field(record, &value, hint, &i);
         if (!f) return fail(p, "unknown field", t);
         if (!text_is_written(f)) return refuse_unwritten(p, record, f, t);
@@ -412,7 +415,9 @@ static void refuse_header(Parser *p, Token start)
         fail(p, "a plan begins with \"" TEXT_HEADER_LINE "\", this", start);
         return;
     }
-    fail(p, "this version of Tandem reads \"" TEXT_HEADER_LINE "\", but the text begins", line);
+    fail(p,
+         "this version of Tandem reads \"" TEXT_HEADER_LINE "\", not the text of another version",
+         line);
     diag_hint(p->diag,
               "make the plan again from its script: `tandem show PLAN --text`, `sim` or `run`");
 }

@@ -316,9 +316,9 @@ static const struct {
     {"axis 0 text=\"part\" size=2\n", 2, "names no axis"},
     {"axis 0 text=\"tp2\" size=2\n", 2, "names no axis"},
     {"program 0 train\n%1 f32 input bytes=4\n%2 f32 input in=1 unit=1\n", 4,
-     "buffer.unit: a view has the value of its root"},
+     "buffer.unit: a view must not state it"},
     {"program 0 train\n%1 f32 input bytes=4\n%2 f32 input persistent=1 in=1\n", 4,
-     "buffer.persistent: a view has the value of its root"},
+     "buffer.persistent: a view must not state it"},
     {"tensor 1 name=\"x\" role=param\n", 2, "unknown word"},
     {"nccl max_ctas=65\n", 0, "more than 64 thread blocks"},
     {"nccl min_ctas=3 max_ctas=2\n", 0, "min_ctas is more than max_ctas"},
@@ -440,9 +440,9 @@ static void unwritten_fields_are_refused(void **state)
             const char *text =
                 arena_print(*state, TEXT_HEADER "%s%s %s=1\n", r->word, head, text_field_name(f));
             assert_null(parse(text, *state, &d));
-            const char *says = arena_print(*state, "%s.%s: a text must not state it, because %s",
-                                           r->word, text_field_name(f),
-                                           f->trust == TRUST_derived ? "other fields" : "nobody");
+            const char *says = arena_print(
+                *state, "%s.%s: a text must not state it, because %s", r->word, text_field_name(f),
+                f->trust == TRUST_derived ? "other fields" : "only passes");
             if (strstr(d.items.at[0].text, says) == NULL)
                 fail_msg("%s is said of %s", d.items.at[0].text, text);
             assert_int_equal(d.items.at[0].loc.line, 2);
