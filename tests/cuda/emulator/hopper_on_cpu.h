@@ -1,10 +1,10 @@
 /* Defines the names of kernels/cuda/attention/hopper/hopper.cuh for the CPU, by the rules stated
- * there. A product writes its registers when it is awaited. Until then they hold a NaN with a known
- * pattern. The test ends if that pattern has changed by then. It finds its shared operands by the
- * descriptor. It reads them at issue or at the wait, as the test selects. Boxes arrive when they
- * are fetched, or only when a thread must wait for them. Bulks to global memory read and arrive at
- * once or as late as possible, like boxes. Each must have its turn: a counter_wait stands before
- * it, and counter_set behind the wait for it. */
+ * there. A product writes its registers when it is awaited. Until then its registers, those of a
+ * left factor as well, hold a NaN with a known pattern. The test ends if that pattern has changed
+ * by then. A product finds its shared operands by the descriptor. It reads them at issue or at the
+ * wait, as the test selects. Boxes arrive when they are fetched, or only when a thread must wait
+ * for them. Bulks to global memory read and arrive at once or as late as possible, like boxes. Each
+ * must have its turn: a counter_wait stands before it, and counter_set behind the wait for it. */
 #ifndef TANDEM_TESTS_CUDA_HOPPER_ON_CPU_H
 #define TANDEM_TESTS_CUDA_HOPPER_ON_CPU_H
 
@@ -95,7 +95,7 @@ typedef struct DeviceProduct {
     uint32_t n; /* columns */
     float *d;   /* [n / 2] */
     uint64_t a, b;
-    const uint32_t *registers;
+    uint32_t *registers;
     bool columns; /* B's rows are k */
     bool add;
     bool turned; /* A's rows are k */
@@ -121,8 +121,7 @@ PRODUCT_ROWS(f16, 128)
 PRODUCT_TURNED(bf16)
 PRODUCT_TURNED(f16)
 #define PRODUCT_COLUMNS(type, columns)                                                             \
-    static inline void product_columns_##columns##_##type(float *d, const uint32_t a[4],           \
-                                                          uint64_t b)                              \
+    static inline void product_columns_##columns##_##type(float *d, uint32_t a[4], uint64_t b)     \
     {                                                                                              \
         const DeviceProduct p = {DT_##type, columns, d, 0, b, a, true, true, false};               \
         device_product(&p);                                                                        \

@@ -6,7 +6,9 @@
 #include "tests/cuda/emulator/watch.h"
 
 enum { MAX_THREADS = 1024, MAX_PRODUCTS = 32, MAX_HELD = 4, MAX_RESULTS = 64, DEPTH = 16 };
-static const uint32_t under_way = 0x7fc0dead; /* contents of D's registers until they are awaited */
+/* Contents of the registers of A and D until they are awaited (a NaN in fp32, and in bf16 one of
+ * two), so that a kernel that reads them computes wrong numbers. */
+static const uint32_t under_way = 0x7fc0dead;
 
 typedef struct Issued {
     DeviceProduct p;
@@ -117,7 +119,7 @@ static void check_matrix(uint64_t matrix, bool columns)
 static float register_number(const struct Thread *warp, uint32_t index, uint32_t lower, uint32_t k)
 {
     const Issued *i = &warp[threadIdx.x % 32 / 4 * 4 + k % 8 / 2].issued[index];
-    uint32_t word = i->p.registers[lower + k / 8 * 2];
+    uint32_t word = i->a[lower + k / 8 * 2];
     return widen(i->p.dtype, (uint16_t)(word >> k % 2 * 16));
 }
 
@@ -173,6 +175,26 @@ static void hold(struct Thread *t, const DeviceProduct *p)
     h->products++;
 }
 
+/* Takes the contents of A's registers, which no running product may have yet. */
+static void hold_a(struct Thread *t, uint32_t index)
+{
+    uint32_t *const at = t->issued[index].p.registers;
+    for (uint32_t i = 0; i < index; i++)
+        if (t->issued[i].p.registers == at)
+            hopper_broken("registers that are A of two running products");
+    memcpy(t->issued[index].a, at, sizeof t->issued[index].a);
+    for (int k = 0; k < 4; k++) at[k] = under_way;
+}
+
+/* Gives them back. */
+static void give_back_a(const Issued *i)
+{
+    for (int k = 0; k < 4; k++)
+        if (i->p.registers[k] != under_way)
+            hopper_broken("registers of A were written before the product was waited for");
+    memcpy(i->p.registers, i->a, sizeof i->a);
+}
+
 static void check_alike(uint32_t index)
 {
     const struct Thread *warp = &threads[threadIdx.x / 32 * 32];
@@ -214,7 +236,7 @@ void device_product(const DeviceProduct *given)
     }
     hold(t, &p);
     t->issued[index] = (Issued){.p = p, .group = t->group};
-    if (p.registers) memcpy(t->issued[index].a, p.registers, sizeof t->issued[index].a);
+    if (p.registers) hold_a(t, index);
     device_warp_meets(0xffffffffu);
     check_alike(index);
     if (!is_early) return;
@@ -249,8 +271,7 @@ static void finish(struct Thread *t, const Issued *i)
 {
     if (watch_is_on() && !i->p.registers) note_rows_of_a(&i->p);
     Held *h = held_of(t, i->p.d);
-    if (i->p.registers && memcmp(i->a, i->p.registers, sizeof i->a) != 0)
-        hopper_broken("registers of A were written before the product was waited for");
+    if (i->p.registers) give_back_a(i);
     if (--h->products > 0) return;
     for (uint32_t k = 0; k < h->n / 2; k++)
         if (memcmp(&h->d[k], &under_way, sizeof under_way) != 0)

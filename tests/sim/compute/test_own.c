@@ -173,12 +173,13 @@ static double step_s(const char *script)
     return s;
 }
 
-/* The target is 5 %. The constants come from kernels, not from these steps. */
+/* The target is 5 %. The constants come from kernels, not from these steps. The numbers are means
+ * of the two steps of each plan that were measured last (docs/explanation/on-an-h200.md). */
 static void steps_are_as_measured(void **state)
 {
     (void)state;
-    assert_true(fabs(step_s("gpt2_124m.lua") / .8652 - 1) < .05);
-    assert_true(fabs(step_s("llama_1b.lua") / 1.9598 - 1) < .05);
+    assert_true(fabs(step_s("gpt2_124m.lua") / .870 - 1) < .05);
+    assert_true(fabs(step_s("llama_1b.lua") / 1.9285 - 1) < .05);
 }
 
 int main(void)

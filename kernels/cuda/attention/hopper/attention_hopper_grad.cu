@@ -80,7 +80,7 @@ typedef struct GradWork {
 } GradWork;
 
 /* Reads the ticket again in each kind of warp (volatile). Otherwise the compiler would read it once
- * and keep, in each of the two fetching threads, registers that only the other one needs. */
+ * and keep, in the fetching and in each adding thread, registers that only another one needs. */
 DEVICE uint32_t grad_ticket(HopperShared s)
 {
     return *(const volatile uint32_t *)shared_pointer(grad_barriers(s).ticket);
