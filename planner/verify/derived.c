@@ -72,17 +72,20 @@ static void check_roles(Verifier *v)
 
 /* ---- nodes ---- */
 
-/* True if the tensor is the quantised or transposed form of another one. */
-static bool is_recoded(const Graph *g, TensorId x)
+/* Returns the tensor whose quantised or transposed form is x; 0: x is no such form. Nodes of a text
+ * may read each other's results in a circle, so only earlier nodes count. */
+static TensorId recoded_from(const Graph *g, TensorId x)
 {
-    const OpInfo *maker = op_info(g->nodes.at[g->tensors.at[x].producer].op);
-    return maker->flags & (OP_QUANTISES | OP_TURNS);
+    const NodeId maker = g->tensors.at[x].producer;
+    const TensorId from = g->nodes.at[maker].in[0];
+    if (!(op_info(g->nodes.at[maker].op)->flags & (OP_QUANTISES | OP_TURNS))) return 0;
+    return g->tensors.at[from].producer < maker ? from : 0;
 }
 
 /* Returns the tensor of which x is the quantised or transposed form, or x itself. */
 static TensorId source_of(const Graph *g, TensorId x)
 {
-    while (is_recoded(g, x)) x = g->nodes.at[g->tensors.at[x].producer].in[0];
+    for (TensorId from; (from = recoded_from(g, x)) != 0;) x = from;
     return x;
 }
 
@@ -91,7 +94,7 @@ static bool reads(const Graph *g, const Node *n, TensorId t)
 {
     for (uint32_t i = 0; i < n->n_in; i++) {
         TensorId x = n->in[i];
-        while (x != t && is_recoded(g, x)) x = g->nodes.at[g->tensors.at[x].producer].in[0];
+        while (x != t && x != 0) x = recoded_from(g, x);
         if (x == t) return true;
     }
     return false;
@@ -198,7 +201,7 @@ static void check_stages(Verifier *v)
         const Program *p = plan_program(v->plan, r);
         if (p->stage != stage) {
             verify_report(v, RULE, 0,
-                          "program %" PRIu32 " states stage=%" PRIu32 ", but its rank %" PRIu32
+                          "program %" PRIu32 " runs stage %" PRIu32 ", but its rank %" PRIu32
                           " is on stage %" PRIu32,
                           v->plan->program_of[r], p->stage, r, stage);
             return;
