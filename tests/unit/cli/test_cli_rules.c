@@ -18,7 +18,8 @@
 /* Kebab-case words in quotes that are not rules. */
 static const char *const not_rules[] = {
     "dev-cal",      "dry-run",  "exit-codes", "micro-batch", "absent-or-known",
-    "share-device", "per-node", "save-every", "what-if",     NULL,
+    "share-device", "per-node", "save-every", "what-if",     "nvidia-smi",
+    "rocm-smi",     "amd-smi",  NULL,
 };
 
 static bool is_listed(const char *id)
