@@ -136,6 +136,15 @@ static bool is_one_of(const char *text, const char *const *words)
     return *words != NULL;
 }
 
+/* True if a text contains a word. Case does not count. */
+static bool has_text(const char *text, const char *word)
+{
+    const size_t n = strlen(word);
+    for (; *text != 0; text++)
+        if (strncasecmp(text, word, n) == 0) return true;
+    return false;
+}
+
 typedef struct CellUnit {
     const char *name; /* name: NULL in the last entry */
     double factor;
@@ -166,7 +175,23 @@ static bool is_unit(const char *text, const char *unit)
     if (n == 0) return false;
     text += strspn(text, " ");
     const bool slash = *text == '/', per = strncasecmp(text, "per ", 4) == 0;
-    return (slash || per) && is_one_of(text + (slash ? 1 : 4), each);
+    if (!slash && !per) return false;
+    text += slash ? 1 : 4;
+    return is_one_of(text + strspn(text, " "), each);
+}
+
+/* Ends a cell's text before a remark: a spread ("1.5 +/- 0.1"), or a bracket at its end, which
+ * gives a part of the device's memory or says how steps were counted ("65.3GiB(81%)", "1.5 s
+ * (median)"). */
+static void without_remark(char *text)
+{
+    char *spread = strstr(text, "+/-");
+    if (spread == NULL) spread = strstr(text, "\302\261"); /* the sign for plus or minus */
+    if (spread != NULL && spread > text) *spread = 0;
+    size_t n = strlen(text);
+    char *open = strrchr(text, '(');
+    if (open != NULL && open > text && n > 0 && text[n - 1] == ')') *open = 0;
+    for (n = strlen(text); n > 0 && text[n - 1] == ' '; n--) text[n - 1] = 0;
 }
 
 /* Returns the number in a cell, in the first unit of the column: "2.84", "2.84 s", "2840 ms", "65.3
@@ -178,12 +203,15 @@ static double quantity(const Csv *csv, uint32_t row, const char *column)
                                      {"secs", 1},  {"second", 1},  {"seconds", 1},
                                      {"ms", 1e-3}, {"msec", 1e-3}, {"milliseconds", 1e-3},
                                      {"min", 60},  {NULL, 0}};
-    static const CellUnit sizes[] = {
-        {"", 1}, {"GiB", 1}, {"GB", 1}, {"G", 1}, {"MiB", 1 / 1024.}, {"MB", 1 / 1024.}, {NULL, 0}};
+    static const CellUnit sizes[] = {{"", 1},           {"GiB", 1},         {"GB", 1},
+                                     {"G", 1},          {"TB", 1e3},        {"MiB", 1 / 1024.},
+                                     {"MB", 1 / 1024.}, {"bytes", 1 / GIB}, {"B", 1 / GIB},
+                                     {NULL, 0}};
     char cell[64];
     without_thousands(csv_cell(csv, row, column), cell, sizeof cell);
+    without_remark(cell);
     const char *text = cell, *end;
-    while (*text == ' ') text++;
+    text += strspn(text, " ~");
     const double value = csv_decimal(text, &end);
     if (isnan(value)) return NAN;
     while (*end == ' ') end++;
@@ -196,8 +224,15 @@ static double quantity(const Csv *csv, uint32_t row, const char *column)
 /* True if the row says that the run ran out of memory. */
 static bool ran_out(const Csv *csv, uint32_t row)
 {
-    static const char *const words[] = {"1", "1.0", "yes", "true", "oom", NULL};
-    return is_one_of(csv_cell(csv, row, "oom"), words);
+    static const char *const words[] = {"1", "1.0", "yes", "y", "true", NULL};
+    static const char *const denials[] = {"no", "not", "without", NULL};
+    char first[16];
+    const char *cell = csv_cell(csv, row, "oom");
+    cell += strspn(cell, " ");
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(cell, " (,;"), cell);
+    if (is_one_of(first, denials)) return false;
+    return is_one_of(first, words) || has_text(cell, "oom") || has_text(cell, "out of memory") ||
+           has_text(cell, "out-of-memory");
 }
 
 /* Returns the first measured column whose cell cannot be understood, or NULL if there is none. */
@@ -205,7 +240,8 @@ static const char *unreadable(const Csv *csv, uint32_t row)
 {
     static const char *const columns[] = {"step_time_s", "peak_mem"};
     static const char *const none[] = {"", "none", NULL};
-    static const char *const fitted[] = {"0", "0.0", "no", "false", NULL};
+    static const char *const fitted[] = {"0",      "0.0", "no",      "n",    "false", "ok",
+                                         "no oom", "fit", "not oom", "fits", NULL};
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
         const char *text = csv_cell(csv, row, columns[i]);
         if (!is_one_of(text, none) && isnan(quantity(csv, row, columns[i]))) return columns[i];
@@ -235,8 +271,13 @@ static void score_step(const Csv *csv, const RowRun *run, const RowOut *out, boo
 /* True if a tool measured the memory from outside, which sees all memory of a process. */
 static bool of_process(const char *kind)
 {
-    return strstr(kind, "process") == kind || strstr(kind, "nvidia-smi") == kind ||
-           strstr(kind, "rocm-smi") == kind || strstr(kind, "amd-smi") == kind;
+    static const char *const tools[] = {"process",    "nvidia-smi", "nvidia_smi", "rocm-smi",
+                                        "amd-smi",    "nvml",       "nvtop",      "dcgm",
+                                        "device mem", "gpu memory", NULL};
+    for (size_t i = 0; tools[i] != NULL; i++)
+        if (strncasecmp(kind, tools[i], strlen(tools[i])) == 0) return true;
+    /* "used (nvidia-smi)"; a cell that begins with "peak_mem" means the framework's number */
+    return !has_text(kind, "peak_mem") && (has_text(kind, "nvidia-smi") || has_text(kind, "nvml"));
 }
 
 /* Scores the memory of a row. The profile says which kind of memory the framework reports, unless
@@ -250,10 +291,10 @@ static void score_memory(const Csv *csv, const RowRun *run, const RowOut *out, b
     /* the cell names no unit */
     bytes *= in_mb && !isnan(csv_number(csv, out->row, "peak_mem")) ? MIB : GIB;
     if (!(bytes > 0) || strstr(kind, "at OOM") != NULL || strstr(kind, "param_opt") != NULL) return;
-    MemoryKind of = strstr(kind, "reserved") != NULL ? MEMORY_reserved
-                    : strstr(kind, "alloc") != NULL  ? MEMORY_allocated
-                    : of_process(kind)               ? MEMORY_process
-                                                     : run->config.runtime.reports;
+    MemoryKind of = has_text(kind, "reserved") ? MEMORY_reserved
+                    : has_text(kind, "alloc")  ? MEMORY_allocated
+                    : of_process(kind)         ? MEMORY_process
+                                               : run->config.runtime.reports;
     row_score(out, name_of(run->arena, names[of], assumed), bytes,
               (double)run->report.held.logged[of]);
 }

@@ -13,9 +13,6 @@
 -- form (Transformer Engine, pytorch/module/linear.py and layernorm_linear.py: _linear_forward_impl,
 -- _LayerNormLinear.forward). The projection behind the attention keeps attention's output itself,
 -- because attention keeps it, too (core/transformer/attention.py: set_save_original_input).
--- With cp, Transformer Engine calls attention once for each rank of cp. It copies halves of the operands and corrects
--- log-sum-exps and outputs: about ten small ops of 6 us, like torchtitan's (context_parallel.py:
--- AttnFuncWithCPAndKVP2P). Together they take the host as long as one more kernel.
 
 -- kind: source; the framework's modules and kernels, named at the head of the script
 local one, half = { kernels = 1, passes = 1 }, { kernels = 0.5, passes = 0.5 }
@@ -37,5 +34,9 @@ return require "runtimes.eager" { name = "megatron", attention = "cudnn",
     combine_weights = { kernels = 1, passes = 1, reads_none = true },
     xent_max = { kernels = 2, passes = 3, saved = 4 }, xent_pick = { kernels = 1, passes = 0, waits = true },
     xent_sumexp_grad = { kernels = 2, passes = 5, in_place = "backward" }, quantise = half }, delayed = true, waits_messages = true,
-  ring_kernels = 2, sequence_first = true, -- [s, b, h] (core/tensor_parallel/mappings.py: _gather_along_first_dim)
-  keeps_quantised = true, holds_gradients = true }  -- param_and_grad_buffer.py reduces in place
+  sequence_first = true, -- [s, b, h] (core/tensor_parallel/mappings.py: _gather_along_first_dim)
+  keeps_quantised = true, holds_gradients = true,  -- param_and_grad_buffer.py reduces in place
+  -- With cp, Transformer Engine calls attention once for each rank of cp, and about ten small ops beside it: copies of
+  -- halves, corrections of log-sum-exps and outputs (context_parallel.py: AttnFuncWithCPAndKVP2P).
+  -- kind: assumed; the host needs as long for the small ops of a ring's step as for one more kernel of Megatron
+  ring_kernels = 2 }

@@ -44,9 +44,9 @@ end
 -- Words for ZeRO stages. The first match counts, from stage 0 on; "os+g" is stage 2 of the ZeRO paper, and "optim_grads" Megatron-FSDP's.
 local stages = {
   [0] = { "^%s*ddp", "^%s*no", "unsharded", "zero[%s:=]*off", "zero[%s:=]*no", "^%s*without", "^%s*false", "^%s*off", "^%s*plain", "^%s*data%s?parallel", "^%s*dp%s*$", "replicate" },
-  [1] = { "dist%a*[%s_-]*optimizer", "dist[_-]?opt", "optimizer%s*states?%s*$", "^%s*optim%s*$", "^%s*os%s*$", "low[_%s-]level[_%s-]zero", "sharded optimizer" },
+  [1] = { "dist%a*[%s_-]*optimizer", "dist%a*[%s_-]?opt", "optimizer%s*states?%s*$", "^%s*optim%s*$", "^%s*os%s*$", "low[_%s-]level[_%s-]zero", "sharded optimizer" },
   [2] = { "shard_grad_op", "optim_grads%s*$", "os%s*%+%s*g%s*$", "zero%-?2" },
-  [3] = { "hsdp", "hybrid", "full[%s_-]?shard", "fsdp", "fully%s?sharded", "optim_grads_params", "os%s*%+%s*g%s*%+%s*p", "zero%-?infinity", "zero%+%+", "gemini" },
+  [3] = { "hsdp", "hybrid", "full[%s_-]?shard", "fsdp", "fully[%s%-]?sharded", "optim_grads_params", "os%s*%+%s*g%s*%+%s*p", "zero%-?infinity", "zero%+%+", "gemini" },
 }
 
 -- Returns the row's ZeRO stage, 0 to 3. Returns nil if the row gives none, or in unknown words.
@@ -55,8 +55,11 @@ function m.stage(row)
   local cell = row.zero_stage:lower()
   local digit = cell:match "^%s*(%d)" or cell:match "zero[%s_-]*stage[%s_=:-]*(%d)" or cell:match "zero[%s_-]*(%d)" or cell:match "stage[%s_=:-]*(%d)"
   if digit then return tonumber(digit) <= 3 and tonumber(digit) or nil end
+  digit = cell:match "%f[%a]z(%d)%f[%W]" or cell:match "_z(%d)%f[%W_]"
+  if digit then return tonumber(digit) <= 3 and tonumber(digit) or nil end
   local roman = cell:match "zero[%s_-]*(i+)%f[%A]" or cell:match "stage[%s_-]*(i+)%f[%A]"
   if roman then return #roman <= 3 and #roman or nil end
+  if cell:find "hsdp" or cell:find "hybrid" then return 3 end -- may also give the number of replicas
   for stage = 0, 3 do
     for _, word in ipairs(stages[stage]) do if cell:find(word) then return stage end end
   end

@@ -6,7 +6,7 @@ local m = {}
 local near = { "nvlink", "nvswitch", "nvl%d", "xgmi", "infinity fabric", "pcie", "pci%-e" }
 local apart = { "storage", "management", "mgmt", "front%-?end" }
 local networks = { "infiniband", "%f[%a]ib%f[%A]", "roce", "rdma", "ethernet", "gbe%f[%A]", "gige", "%f[%a]efa", "slingshot", "omni%-?path",
-  "%f[%a][efhnx]dr", "connectx", "%f[%a]cx%-?%d", "%f[%a]nics?%f[%A]", "%f[%a]hcas?%f[%A]", "bluefield", "tcpx" }
+  "%f[%a][efhnx]dr", "connectx", "%f[%a]cx%-?%d", "%f[%a]nics?%f[%A]", "%f[%a]hcas?%f[%A]", "bluefield", "tcpx", "%f[%a]tcp%f[%A]" }
 local totals = { "per node", "/node", "%f[%a]a node", "node%-node", "node to node", "per host", "/host", "per server", "/server", "per instance",
   "per machine", "aggregate", "in total", "%f[%a]total" }
 local of_each = { "per gpu", "/gpu", "a gpu", "per device", "%f[%a]each%f[%A]", "per nic", "/nic", "per port", "per rail" }
@@ -70,11 +70,12 @@ local function cards(part, per_node)
   local gbit, at = rate_of(part)
   if not gbit or gbit == 0 then return nil end
   local n = cards_of(part, at)
+  if n == 1 and finds(part, of_each) then return per_node, gbit end -- "1 NIC per GPU"
   if n and n > 0 and n <= 64 then return math.tointeger(n), gbit end
   if finds(part, of_each) then return per_node, gbit end
   if finds(part, totals) or gbit > 800 or part:find "%f[%a]efa" then return per_node, gbit / per_node end
   -- Ethernet with a rate is assumed to be one card of a node, unless the cell says otherwise.
-  if part:find "ethernet" and not part:find "roce" and not part:find "rdma" then return 1, gbit end
+  if (part:find "ethernet" or part:find "%f[%a]tcp%f[%A]") and not part:find "roce" and not part:find "rdma" then return 1, gbit end
   return per_node, gbit
 end
 

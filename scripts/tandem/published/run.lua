@@ -39,7 +39,8 @@ local function mesh(row, sharded)
     row.ep = tostring(ep)
   end
   local data = own // ep
-  local shard = tonumber(row.dp_shard)
+  local shard, copies = tonumber(row.dp_shard), tonumber(row.dp_replicate)
+  if not shard and copies and copies > 1 and copies < data and data % copies == 0 and cells.stage(row) == 3 then shard = data // copies end
   local replicate = tonumber(row.dp_replicate) or shard and shard > 1 and data % shard == 0 and data // shard
   local axes = { pp = count(row, "pp"), tp = count(row, "tp"), cp = sharers(row), ep = ep > 1 and ep or nil }
   if not sharded then
@@ -304,7 +305,7 @@ local frameworks = {
   { "nanotron", nanotron }, { "internevo", nanotron }, { "maxtext", maxtext }, { "levanter", jax }, { "easylm", jax }, { "olmo", olmo }, { "neox", megatron_deepspeed },
   { "llm%-foundry", foundry }, { "deepspeed", deepspeed },
   { "fsdp2", torchtitan }, { "torchtune", torchtitan }, { "vescale", torchtitan }, { "colossal", colossal },
-  { "hf trainer", trainer }, { "^hf", trainer }, { "hugging ?face", trainer }, { "accelerate", trainer }, { "transformers", trainer },
+  { "hf trainer", trainer }, { "^hf", trainer }, { "^trl", trainer }, { "sfttrainer", trainer }, { "hugging ?face", trainer }, { "accelerate", trainer }, { "transformers", trainer },
   { "axolotl", trainer }, { "lightning", trainer }, { "llama%-factory", trainer },
   -- Submitters to MLPerf name NVIDIA's and AMD's containers, which hold NeMo and Megatron.
   { "nemo", megatron }, { "^nvidia", megatron }, { "nvidia release", megatron }, { "rocm", megatron }, { "^llmboost", megatron },

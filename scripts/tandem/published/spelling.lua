@@ -1,7 +1,7 @@
 -- Spellings of the same cell. Sources write a switch, a count, a ZeRO stage or a recomputation in their own words; this file
 -- turns them into the words that the tables of published runs use. A word that it does not know is refused by name, so that no
 -- row is silently read otherwise.
-local cells = require "tandem.published.cells"
+local cells, words = require "tandem.published.cells", require "tandem.published.words"
 local m = {}
 
 local function refuse(key, cell) cells.refuse("%s is not known: %s", key, cell:sub(1, 60)) end
@@ -9,7 +9,7 @@ local function refuse(key, cell) cells.refuse("%s is not known: %s", key, cell:s
 -- ---- counts
 
 local counts = { "n_layers", "d_model", "n_heads", "n_kv_heads", "d_ff", "vocab", "moe_experts", "moe_topk", "n_gpus", "gpus_per_node",
-  "tp", "pp", "vp", "cp", "ep", "dp_shard", "dp_replicate", "micro_batch", "global_batch_seqs", "seq" }
+  "tp", "pp", "vp", "cp", "ep", "dp_shard", "dp_replicate", "micro_batch", "seq", "global_batch_seqs" }  -- a batch in tokens needs the length of a sequence
 
 -- Counts for which a cell may give only a part of the whole: "8 per GPU", "2/node", "4 a GPU".
 local wholes = { n_gpus = true, global_batch_seqs = true, n_layers = true, moe_experts = true }
@@ -34,9 +34,10 @@ local function has_thousands(digits, key)
   return groups and groups:gsub(",%d%d%d%f[%D]", "") == "" and (sizes[key] or groups:find "^,0") ~= nil
 end
 
--- Returns a number with the unit k. A length of 65k, 131k, 262k or 524k is a power of two in thousands.
+-- Returns a number with the unit k. A length of 33k, 65k, 131k, 262k or 524k is a power of two in thousands.
 local function scaled(n, unit)
   if unit == "" then return math.tointeger(n) end
+  if n == 33 then return 32768 end
   for _, power in ipairs { 65536, 131072, 262144, 524288 } do if n == power // 1000 then return power end end
   return math.tointeger(n * 1024)
 end
@@ -59,11 +60,17 @@ local function whole(row, key)
   if digits:find "," and not has_thousands(digits, key) then refuse(key, cell) end
   -- after a count, other words must begin with a space, a bracket or a semicolon
   if rest ~= "" and not rest:find "^[%s%(%[;]" or rest:find "^%s*[%-/+~]" then refuse(key, cell) end
-  local words = unbracketed(rest)
-  local other = words:find "%d" or key == "n_gpus" and words:find "node" or key == "global_batch_seqs" and rest:lower():find "token"
-  if other or finds(words, large) or wholes[key] and finds(words, parts) then refuse(key, cell) end
+  local after = unbracketed(rest)
+  local other = after:find "%d" or key == "n_gpus" and words.before_nodes(after) or key == "global_batch_seqs" and (after:find "%f[%a]tok" or rest:lower():find "[%(%[]%s*tok")
+  if other or finds(after, large) or wholes[key] and finds(after, parts) then refuse(key, cell) end
   if unit ~= "" and key ~= "seq" and key ~= "global_batch_seqs" then refuse(key, cell) end
   return scaled(tonumber((digits:gsub(",", ""))), unit)
+end
+
+-- True if the words behind a number say that it counts the tokens of a step: "tokens", "toks/step", "tokens per batch".
+function m.counts_tokens(text)
+  local rest = text:match "^%s*tokens?%f[%A](.*)$" or text:match "^%s*toks?%f[%A](.*)$"
+  return rest ~= nil and (rest:find "^%s*$" or rest:find "^%s*/%s*step" or rest:find "^%s*per%s+step" or rest:find "^%s*per%s+batch" or rest:find "^%s*/%s*batch") ~= nil
 end
 
 -- Reads "1M" tokens of a sequence, and a batch that is given in tokens, "4M tokens": a whole number of sequences, whether M
@@ -74,8 +81,9 @@ local function tokens(row, key)
   if not digits or digits:find "," and not has_thousands(digits, key) then return nil end
   local n, word = tonumber((digits:gsub(",", ""))), unit:lower()
   if key == "seq" and word == "m" and not rest:find "^%a" then return math.tointeger(n * (1 << 20)) end
-  if key ~= "global_batch_seqs" or not rest:lower():find "^%s*tokens%s*$" and not rest:lower():find "^%s*tokens?%s*/%s*step" then return nil end
+  if key ~= "global_batch_seqs" or not m.counts_tokens(rest:lower()) then return nil end
   local seq, found = tonumber(row.seq), nil
+  if word == "k" and scaled(n, "k") ~= n * 1024 then n, word = scaled(n, "k"), "" end
   for _, each in ipairs(word == "m" and { 1e6, 1 << 20 } or word == "k" and { 1e3, 1 << 10 } or { 1 }) do
     local count = seq and math.tointeger(n * each / seq)
     if count and found and count ~= found then refuse(key, cell) end
@@ -120,7 +128,7 @@ end
 -- Recomputation. A cell begins with a switch or the table's own word, or it has one of these words among others: "activation
 -- checkpointing (full)". A cell that also has another of them, or denies the word, says nothing certain: "none / full", "full: no".
 local recomputes = { "full", "selective", "none", "see recipe" }
-local denials = { "no", "not", "non", "off", "false", "without", "disabled", "never" }
+local denials = { "no", "not", "non", "off", "false", "without", "disabled", "never", "w/o" }
 
 -- Counts which of the words a text in lower case contains. Returns the first of them, and their
 -- number.
@@ -142,7 +150,7 @@ local plain = { recompute = true, recomputation = true, activation = true, activ
 -- Returns the tables' words for what a selective recomputation recomputes, "" if the text says nothing about it; nil: the text
 -- has an unknown word.
 local function selected(text, is_titan)
-  text = text:gsub("attention core", "core_attn"):gsub("core attention", "core_attn"):gsub("%f[%w]attention%f[%W]", "core_attn")
+  text = text:gsub("attention core", "core_attn"):gsub("core attention", "core_attn"):gsub("%f[%w]attention%f[%W]", "core_attn"):gsub("%f[%w_]attn%f[^%w_]", "core_attn")
   local every = text:match "every%s+(%d+)" or text:match "every%s+(%l+)%s+layer" or text:match "layer[%s:=]+(%d+)" or is_titan and text:match "^%W*(%d+)%W*$"
   if every == "other" or every == "second" then every = "2" end
   if tonumber(every) then return ("(layer, every %d)"):format(tonumber(every)) end
@@ -226,11 +234,16 @@ local function policy(row)
   end
   local bare = unbracketed(lower):match "^%s*(.-)%s*$"
   if bare:find "^%-*recompute[%s_%-]activations$" then row.ac = "selective(core_attn)" return true end -- Megatron's option
-  if bare:find "^per[%s_%-]op" or bare:find "%f[%a]sac%f[%A]" or bare:find "^ops?$" then row.ac = "selective(op)" return true end
+  local sac = bare:find "%f[%a]sac%f[%A]" and selected(bare:gsub("%f[%a]sac%f[%A]", " "):gsub("layer%-wise", " "), true)
+  if bare:find "^per[%s_%-]op" or bare:find "^ops?$" or bare:find "^selective_op$" or bare:find "op%-level" then row.ac = "selective(op)" return true end
+  if bare:find "%f[%a]sac%f[%A]" then row.ac = "selective" .. (sac and sac ~= "" and sac or "(op)") return true end
+  -- modules without "selective": "core_attn", "recompute attention"
+  local modules_of = not bare:find "^full" and not bare:find "^selective" and not among(bare, denials) and bare:find "att" and selected(bare)
+  if modules_of and modules_of:find "^%(core_attn" then row.ac = "selective" .. modules_of return true end
   local block = lower:match "^block%D-(%d+)"
   if block then row.ac = "full block " .. block return true end
   if select(2, among(lower, recomputes)) == 0 and not among(bare, denials) and not bare:find "%d" and not bare:find "budget" then
-    for _, word in ipairs { "checkpoint", "recomput", "^gc$", "unsloth", "partition_activations", "^uniform", "^remat" } do
+    for _, word in ipairs { "checkpoint", "recomput", "^gc$", "^gc on$", "ckpt", "unsloth", "^all blocks", "^every block", "on every block", "partition_activations", "^uniform", "^remat" } do
       if bare:find(word) then row.ac = "full" return true end
     end
   end
@@ -244,6 +257,8 @@ local function recomputation(row)
   if policy(row) then return end
   local text = row.ac:match "^%s*(.-)%s*$"
   local lower, start = text:lower(), word_of(row.ac)
+  -- a cell that only denies: "without AC", "w/o AC", "AC off", "not used"
+  if lower:find "^without" or lower:find "^w/o" or lower:find "^not%s+%a+$" and not lower:find "full" and not lower:find "selective" or lower:find "^%a+%s+off$" and not lower:find "full" then row.ac = "none" return end
   local outside = unbracketed(text):gsub("with empty list = none", "")
   local found, n = among(lower, recomputes)
   local said, denied = select(2, among(outside, recomputes)), among(outside, denials)
@@ -277,6 +292,7 @@ local function precision(row)
   if half and not text:find "bf16" and not text:find "bfloat" then row.precision = "fp16" return end
   if text:find "^32%-" or text:find "^32$" or text:find "^single" or text:find "^full%s*precision" then row.precision = "fp32" return end
   if text:find "^8%-bit" then row.precision = "fp8 " .. text end
+  if text:find "microscal" and not text:find "mx" and not text:find "fp4" then row.precision = "mxfp8 " .. text end
   if text:find "float16" and not text:find "bfloat16" then row.precision = row.precision .. " fp16" end
   if text:find "^%s*mixed[%s_%-]*$" or text:find "^%s*mixed[%s_%-]*precision%s*$" then row.precision = "" return end
   for _, word in ipairs(precisions) do if row.precision:lower():find(word) then return end end
@@ -288,7 +304,7 @@ local function compiled(row)
   if switch(row, "compile", "yes", "no") then return end
   local text = row.compile:lower()
   if text:find "^%s*not%f[%A]" or text:find "^%s*without" then row.compile = "no" return end
-  for _, word in ipairs { "compile", "inductor", "max%-autotune", "reduce%-overhead", "^default", "^jit", "^regional", "^full", "^model", "^block", "^loss" } do
+  for _, word in ipairs { "compile", "inductor", "max%-autotune", "reduce%-overhead", "^default", "^jit", "^regional", "^full", "^model", "^block", "^loss", "^layer", "^per%f[%A]" } do
     if text:find(word) then row.compile = "yes" return end
   end
   refuse("compile", row.compile)
@@ -303,7 +319,7 @@ local function sequences(row)
   if text:find "ulysses" then row.sp = "ulysses " .. (n or "1") return end
   if n and only and text:find "^%s*%a*[%s=]*%d+%s*$" then row.sp = "ulysses " .. n return end
   if text:find "^%s*not%f[%A]" or text:find "^%s*without" then row.sp = "0" return end
-  if not n and (text:find "^%s*with%s+tp" or text:find "sequence[%s_%-]*parallel" or text:find "^%s*megatron") then row.sp = "1" return end
+  if not n and (text:find "^%s*sp%s*$" or text:find "tp%s*%+%s*sp" or text:find "^%s*seq%a*[%s_%-]*parallel" or text:find "^%s*with%s+tp" or text:find "sequence[%s_%-]*parallel" or text:find "^%s*megatron") then row.sp = "1" return end
   refuse("sp", row.sp)
 end
 
@@ -331,7 +347,9 @@ local owners = { "nvidia%-nemo", "nvidia", "pytorch", "meta%-pytorch", "mosaicml
   "internlm", "allenai", "stanford%-crfm", "volcengine", "google", "ai%-hypercomputer", "hiyouga", "kempnerinstitute" }
 
 local function framework(row)
-  local text = row.framework:gsub("^[Mm][Cc]ore%f[%A]", "Megatron-Core")
+  local text = row.framework:gsub("^[Mm][Cc]ore%f[%A]", "Megatron-Core"):gsub("^[Mm]%-?[Bb]ridge%f[%A]", "Megatron-Bridge"):gsub("^[Nn]e[Mm]o[%s/]+([Mm]egatron[%s_%-]*[Bb]ridge)", "%1")
+  text = text:gsub("^[Mm]osaic[Mm][Ll]%s+[Cc]omposer", "composer/llm-foundry"):gsub("^[Tt]itan%f[%A]", "torchtitan"):gsub("^[Ii]ntern[Ll][Mm][%-%s]*[Tt]rain", "InternEvo")
+  if text:find "^[Mm]egatron%s*$" or text:find "^[Mm]egatron%s*[%(2]" then text = text:gsub("^[Mm]egatron", "Megatron-LM") end
   for _, owner in ipairs(text:find "Release" and {} or owners) do  -- "NVIDIA NeMo Framework Release 25.09" is the name of a container
     local rest = text:lower():match("^%s*" .. owner .. "[%s/]+()")
     for _, name in ipairs(rest and names or {}) do
@@ -358,11 +376,17 @@ end
 -- "ZeRO-3 within a node". InternEvo's `zero1` is the size of this group (-1: all ranks; 1: no ZeRO).
 local function shared_group(row)
   local text = row.zero_stage:lower()
-  local shard, replicate = text:match "hsdp%D-(%d+)%s*x%s*(%d+)"
-  if not shard then shard, replicate = text:match "hybrid%D-(%d+)%s*x%s*(%d+)" end
-  if shard then
-    if cells.is_open(row.dp_shard) then row.dp_shard = shard end
-    if cells.is_open(row.dp_replicate) then row.dp_replicate = replicate end
+  local is_hybrid = text:find "hsdp" or text:find "hybrid"
+  local shard, replicate
+  if is_hybrid then
+    shard, replicate = text:match "%D(%d+)%s*[x*]%s*(%d+)"
+    -- PyTorch shards within a node by default, so the size of a node is that of the group that shards: "4x8", "8x4"
+    if shard and replicate == (row.gpus_per_node or "") then shard, replicate = replicate, shard end
+    if not shard then shard, replicate = text:match "shard%a*[%s=:]*(%d+)", text:match "replica%a*[%s=:]*(%d+)" end
+  end
+  if shard or is_hybrid and replicate then
+    if cells.is_open(row.dp_shard) and shard then row.dp_shard = shard end
+    if cells.is_open(row.dp_replicate) and replicate then row.dp_replicate = replicate end
     return
   end
   local intern = cells.has(row, "framework", "internevo") and (text:match "zero1[%s:=({size]*(%-?%d+)" or text:match "^%s*1%D-size[%s:=]*(%-?%d+)")
@@ -414,13 +438,18 @@ end
 -- Turns the cells of a row into the tables' words.
 function m.normalise(row)
   framework(row)
+  words.switches(row)
+  if not cells.is_open(row.attention_backend) then words.attention(row) end
+  if not cells.is_open(row.gpu) then words.gpu(row) end
   megatron_words(row)
   for _, key in ipairs(counts) do
-    if not cells.is_open(row[key]) then bare_count(row, key) end
+    if not cells.is_open(row[key]) then words.count(row, key) bare_count(row, key) end
     local open = cells.is_open(row[key]) or row[key]:lower():find "^%s*no" or key == "global_batch_seqs" and row[key]:lower():find "per dp"
     local n = not open and (tokens(row, key) or completed(row, key) or whole(row, key))
     if n then row[key] = tostring(n) end
   end
+  for _, key in ipairs { "etp", "mtp_layers", "head_dim", "moe_ffn" } do if not cells.is_open(row[key]) then words.count(row, key) end end
+  if not cells.is_open(row.moe_layer_freq) then words.layers_with_experts(row) end
   if not cells.is_open(row.params_b) then billions(row) end
   for _, key in ipairs { "moe_experts", "moe_topk" } do  -- cells that say that there are no experts become empty
     if cells.is_open(row[key]) or row[key] == "0" or cells.has(row, key, "^%s*no") then row[key] = "" end

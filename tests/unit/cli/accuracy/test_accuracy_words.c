@@ -16,6 +16,8 @@
 
 #define FSDP    "tp=1;sp=0;zero_stage=3;"
 #define TITAN   "framework=torchtitan 2026;" FSDP
+#define LONG    "seq=16384;d_model=2048;n_heads=16;n_kv_heads=16;"
+#define BLOCKS  "normalization=RMSNorm;"
 #define INTERN  "framework=InternEvo;tp=1;sp=0;n_gpus=64;global_batch_seqs=64;zero_stage=1"
 #define NODES   "n_gpus=64;seq=16384;global_batch_seqs=64;"
 #define LARGE   "d_model=4096;seq=4096;n_heads=32;n_kv_heads=8;d_ff=14336;vocab=32000;n_layers=2;"
@@ -32,7 +34,7 @@
     "framework=Megatron-Bridge;model=llama3.1-405b;gpu=GB200;gpus_per_node=4;precision=nvfp4;"     \
     "tp=4;pp=16;vp=8;n_layers=126;missing=x;"
 
-enum { MOST = 24, MOST_ROWS = 400 };
+enum { MOST = 24, MOST_ROWS = 500 };
 
 /* A row in the words of the tables, and others that mean the same; a text without "=" is another
  * cell for the first column that the row names. NULL ends the list. */
@@ -118,9 +120,53 @@ static const struct {
     {"global_batch_seqs=16;tp=1;sp=0", {"2 per GPU", "2/GPU", "2 per device"}},
     {"n_gpus=16;global_batch_seqs=16",
      {"2 nodes", "2 nodes (8 GPUs each)", "2 nodes of 8", "2 x 8 H100", "16x H100", "16 H100s"}},
-    {"tp=2", {"TP=2", "tp2", "2-way"}},
+    {"n_gpus=64;global_batch_seqs=64",
+     {"8 machines", "8 hosts", "8 DGX H100 nodes", "8 servers of 8", "8 nodes (64 GPUs)",
+      "8 nodes x 8 H100", "8 × 8", "64x"}},
+    {"tp=2", {"TP=2", "tp2", "2-way", "tensor_model_parallel_size=2", "TP2 (async)"}},
     {"pp=2", {"PP2", "pp=2", "2 stages"}},
+    {"vp=1;pp=2;n_layers=4", {"vp=1F1B", "vp=False"}},
+    {"n_layers=4", {"4L", "L=4"}},
+    {"n_kv_heads=2", {"GQA 2", "GQA-2", "GQA (2 groups)"}},
+    {"n_kv_heads=1;tp=1;sp=0", {"n_kv_heads=MQA"}},
+    {"n_kv_heads=8", {"MHA", "same"}},
+    {"d_ff=4096", {"4x", "4*d_model"}},
+    {"micro_batch=1", {"1/GPU", "bs=1", "per_device_train_batch_size=1"}},
+    {"seq=32768;d_model=256;n_heads=2;n_kv_heads=2;d_ff=512;n_layers=1;tp=1;sp=0",
+     {"33k", "32 k", "ctx 32768", "max_seq_len 32768"}},
+    {"global_batch_seqs=128",
+     {"131072 tok", "131k tokens", "131072 toks/step", "128 (131072 tokens)", "batch of 128"}},
     {MIXTURE, {"moe_topk=top-2", "moe_topk=2 of 8", "moe_experts=8 experts", "ep=EP4"}},
+    {MIXTURE "moe_layer_freq=2",
+     {"moe_layer_freq=every second layer", "moe_layer_freq=1/2", "moe_layer_freq=\"[1, 0, 1, 0]\"",
+      "moe_layer_freq=([1]*1+[0]*1)*2", "moe_layer_freq=1010"}},
+    {MIXTURE "moe_layer_freq=([0]*1+[1]*3)",
+     {"moe_layer_freq=first 1 dense", "moe_layer_freq=\"[0,1,1,1]\""}},
+    {BLOCKS "activation=swiglu", {"activation=SiLU", "activation=silu (gated)"}},
+    {LONG "attention_backend=unfused",
+     {"attention_backend=math", "attention_backend=eager", "attention_backend=naive",
+      "attention_backend=no flash", "attention_backend=without flash attention"}},
+    {LONG "attention_backend=fused", {"attention_backend=NVTE_FLASH_ATTN=0"}},
+    {"cuda_graph=1", {"enabled"}},
+    {NODES "grad_reduce_in_bf16=0", {"grad_reduce_in_bf16=fp32"}},
+    {TITAN "dp_shard=8;dp_replicate=4;n_gpus=32;global_batch_seqs=32",
+     {"dp_shard=", "zero_stage=HSDP 4x8;dp_shard=;dp_replicate=",
+      "zero_stage=\"HSDP (replicate=4, shard=8)\";dp_shard=;dp_replicate="}},
+    {TITAN "ac=\"selective(layer, every 2nd [default])\"", {"ac=SAC 2", "ac=layer-wise SAC 2"}},
+    {TITAN "ac=none", {"ac=without AC", "ac=w/o AC", "ac=AC off"}},
+    {"ac=selective(core_attn)", {"core_attn", "recompute core_attn", "selective (attn)"}},
+    {"framework=Megatron-Bridge", {"NeMo Megatron-Bridge", "MBridge"}},
+    {"gpu=B200;precision=mxfp8", {"precision=FP8 microscaling"}},
+    {NODES "interconnect=8x400Gb IB", {"interconnect=1 NIC per GPU 400Gb/s"}},
+    {NODES "interconnect=1x100Gb Ethernet", {"interconnect=100Gb/s TCP"}},
+    {"gpu=H100-SXM", {"p5.48xlarge", "a3-highgpu-8g", "H-100"}},
+    {"peak_mem=65.3", {"65.3GiB(81%)", "~65.3", "65.3 GiB (max)"}},
+    {"step_time_s=1.5", {"1.5 +/- 0.1", "1.5 s (median)", "1.5 s / step", "~1.5 s"}},
+    {"peak_mem_kind=reserved GiB", {"Reserved", "RESERVED (GiB)"}},
+    {"peak_mem_kind=nvidia-smi GiB",
+     {"NVIDIA-SMI", "NVML used GiB", "GPU memory used", "used (nvidia-smi)"}},
+    {"oom=1;step_time_s=;peak_mem=", {"Out of memory", "CUDA OOM", "y", "OOM (step 1)"}},
+    {"oom=", {"no OOM", "fits", "n"}},
     {LATENT "mla=" MLA,
      {"mla=1", "mla=yes",
       "mla=q_lora_rank: 0 kv_lora_rank: 512 qk_nope_head_dim: 128 qk_rope_head_dim: 64 "
@@ -172,6 +218,8 @@ static const char *const refused[][2] = {
     {"global_batch_seqs=4.1M tokens", "4.1M tokens"},
     {"global_batch_seqs=3 per GPU", "3 per GPU"},
     {"n_gpus=2 nodes;gpus_per_node=", "2 nodes"},
+    {"n_gpus=2 hosts;gpus_per_node=", "2 hosts"},
+    {"n_gpus=64 GPUs on 8 nodes", "n_gpus"},
     {"tokens_per_s_per_gpu=2 to 3;" FORGE, "tokens_per_s_per_gpu"},
 };
 

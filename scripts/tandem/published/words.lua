@@ -1,0 +1,152 @@
+-- Further words for cells of published training runs: counts of nodes, names of sizes, kernels of attention, cloud machines.
+-- `spelling.lua` calls these functions before it reads a cell as a count or a switch.
+local cells = require "tandem.published.cells"
+local m = {}
+
+-- Names of sizes and degrees that may stand before a number: "GQA 2", "bs=1", "seq_len 4096", "hidden_size=1024".
+local names = {
+  n_layers = { "l", "layers", "num_layers", "n_layers", "num_hidden_layers" }, d_model = { "h", "d", "hidden", "hidden_size", "d_model", "dim", "width" },
+  n_heads = { "h", "heads", "num_heads", "n_heads", "num_attention_heads" }, n_kv_heads = { "gqa", "mqa", "kv", "kv_heads", "groups", "num_query_groups", "num_key_value_heads" },
+  d_ff = { "ffn", "ff", "d_ff", "ffn_hidden_size", "intermediate_size" }, vocab = { "v", "vocab", "vocab_size" },
+  seq = { "s", "seq", "ctx", "context", "seq_len", "seqlen", "seq_length", "max_seq_len", "sequence_length", "context_length" },
+  micro_batch = { "b", "bs", "mb", "mbs", "local_batch", "local_batch_size", "batch_size", "micro_batch_size", "per_device_train_batch_size", "per_device_batch_size",
+    "device_train_microbatch_size", "train_micro_batch_size_per_gpu" },
+  global_batch_seqs = { "b", "gbs", "bs", "gb", "batch", "batch_of", "batch_size", "global_batch", "global_batch_size" },
+  moe_experts = { "e", "experts", "num_experts" }, moe_topk = { "k", "top_k", "topk", "top" }, etp = { "etp" }, mtp_layers = { "mtp" },
+  head_dim = { "d", "head_dim" }, vp = { "vp", "vpp", "v", "interleaved", "chunks" }, n_gpus = { "x", "n", "gpus" },
+  tp = { "t", "tp_size", "tensor_parallel", "tensor_model_parallel_size", "tensor_parallel_degree" }, pp = { "p", "pp_size", "pipeline_model_parallel_size" },
+  cp = { "ring", "p2p", "cp_size", "context_parallel_size" }, ep = { "ep_size", "expert_model_parallel_size" },
+}
+
+-- Units that may follow a number at once: "4L", "8x", "8E", "1/GPU".
+local units = { n_layers = { "l" }, d_model = { "d", "h" }, n_heads = { "q", "h" }, moe_experts = { "e" }, n_gpus = { "x" }, tp = { "x" },
+  gpus_per_node = { "x", "/node", "gpus/node", "gpu/node" }, micro_batch = { "/gpu", "/device", "/rank" } }
+
+local function has_word(list, word)
+  for _, known in ipairs(list or {}) do if known == word then return true end end
+  return false
+end
+
+-- Returns the number of GPUs of a cell that counts nodes ("8 machines", "8 nodes (64 GPUs)", "8 servers of 8", "8 DGX H100 nodes"); nil: it
+-- counts none. A number of GPUs in brackets is that of all nodes, unless the cell says that it is that of each.
+local machines = { "nodes?", "machines?", "hosts?", "servers?", "instances?", "dgx", "hgx", "boxes", "vms?" }
+
+-- Returns the words up to a word for nodes; nil: the text has none.
+function m.before_nodes(text)
+  local first
+  for _, word in ipairs(machines) do
+    local at = text:find("%f[%w]" .. word .. "%f[%W]")
+    if at and (not first or at < first) then first = at end
+  end
+  return first and text:sub(1, first - 1)
+end
+
+local function gpus_of_nodes(row)
+  local text = row.n_gpus:lower()
+  local nodes, rest = text:match "^%s*(%d+)%s*x?%s*(%a.*)$"
+  if not nodes then return nil end
+  local words = rest:gsub("%f[%w][ghablmvr][bhi]?%d%d%d?%d?%f[%W]", " "):gsub("%d+%s*g[i]?b", " ") -- the GPU's own name and memory
+  local before = m.before_nodes(words)
+  if not before or before:find "[%d(/]" then return nil end
+  for _, word in ipairs { "gpu", "%f[%a]per%f[%A]", "%f[%a]an?%f[%A]", "each", "%f[%a]in%f[%A]", "%f[%a]on%f[%A]" } do if before:find(word) then return nil end end
+  local number, per_node = tonumber(words:match "%d+"), not cells.is_open(row.gpus_per_node) and cells.count(row, "gpus_per_node") or nil
+  local n = tonumber(nodes)
+  if select(2, words:gsub("%d+", "")) > 1 then return nil end
+  if not number then return per_node and n * per_node end
+  local each = words:find "each" or words:find "per" or words:find "/" or words:find "%f[%a]of%s+%d" or words:find "x%s*%d" or words:find "with%s+%d" or words:find "%*%s*%d"
+  if each or number == per_node and number < 2 * n then return n * number end
+  if per_node and number == n * per_node or not per_node and number % n == 0 and number > n then return number end
+  return per_node == number and n * number or nil
+end
+
+-- Writes a count in the words that `spelling.lua` knows.
+function m.count(row, key)
+  row[key] = row[key]:gsub("×", "x")
+  local text = row[key]:lower():gsub("^%s+", ""):gsub("%s+$", "")
+  if key == "n_gpus" then
+    local n = gpus_of_nodes(row)
+    if n then row[key] = ("%d"):format(n) return end
+  elseif key == "n_kv_heads" and (text:find "^mha%s*$" or text:find "^same" or text:find "^=%s*n_heads") then row[key] = row.n_heads or "" return
+  elseif key == "n_kv_heads" and text:find "^mqa%s*$" then row[key] = "1" return
+  elseif key == "d_ff" then
+    local times = tonumber(text:match "^(%d)%s*[xh*]%s*d?_?[mh]?[%a_]*$")
+    if times then row[key] = tostring(times * cells.count(row, "d_model")) return end
+  elseif key == "vp" and (text:find "^1f1b" or text:find "^false" or text:find "^off") then row[key] = "1" return
+  elseif key == "moe_topk" and text:find "^%d+%s*/%s*%d+$" then row[key] = text:match "^%d+" return
+  elseif key == "moe_experts" then
+    local routed, shared = text:match "^(%d+)%s*%a*%s*%+%s*(%d+)%s*shared"
+    if routed then
+      row[key] = routed
+      if cells.is_open(row.moe_shared_ffn) and not cells.is_open(row.moe_ffn) then row.moe_shared_ffn = tostring(tonumber(shared) * cells.count(row, "moe_ffn")) end
+      return
+    end
+  end
+  local name, n, rest = text:match "^([%a_%s]-)[%s_]*[:=(%-]?%s*(%d[%d,]*k?)%)?(.*)$"
+  name = name and name:gsub("%s+", "_")
+  if name and name ~= "" and (has_word(names[key], name) or name == key) and not rest:find "%d" then row[key] = n .. rest:gsub("^%a+", "") return end
+  n, rest = text:match "^(%d+)%s*([%a/]+)$"
+  if n and has_word(units[key], rest) then row[key] = n return end
+  n, rest = text:match "^(%d+)%s+(k)%f[%A]"
+  if n and (key == "seq" or key == "global_batch_seqs") then row[key] = n .. rest end
+end
+
+-- The kernel of attention. Words that name none leave the choice to the framework.
+function m.attention(row)
+  local text = row.attention_backend:lower()
+  local off = text:find "^no%s+flash" or text:find "^without%s+flash" or text:find "flash[%a_%s%-]*[:=]%s*0" or text:find "flash[%a_%s%-]*[:=]%s*false"
+  if text:find "flash_attn=0" or text:find "nvte_flash" and off then row.attention_backend = "fused" return end
+  if text:find "fused_attn=0" then row.attention_backend = "flash" return end
+  for _, word in ipairs { "%f[%a]math", "eager", "naive", "vanilla", "standard", "^none", "^baddbmm" } do
+    if off or text:find(word) then row.attention_backend = "unfused" return end
+  end
+  if text:find "^fa%s*$" then row.attention_backend = "flash" end
+end
+
+-- Switches of Megatron's columns. A cell may name the dtype of gradients instead of yes or no.
+function m.switches(row)
+  local reduce = (row.grad_reduce_in_bf16 or ""):lower()
+  if reduce:find "fp32" or reduce:find "float32" then row.grad_reduce_in_bf16 = "0" end
+  local graph = (row.cuda_graph or ""):lower()
+  if graph:find "^enabled" then row.cuda_graph = "1" end
+  if not cells.is_open(row.activation) then
+    local text = row.activation:lower()
+    local gated = text:find "%f[%a]gated" or text:find "^swi%-" or text:find "^silu%s*$" -- a configuration's hidden_act
+    if text:find "ungated" or text:find "non%-gated" or text:find "not gated" then gated = nil end
+    if gated then row.activation = text:find "gelu" and "geglu" or "swiglu" end
+  end
+  if (row.normalization or ""):lower():find "^ln%f[%A]" then row.normalization = "LayerNorm" end
+end
+
+-- The layers with experts, in the form of Megatron's option. A cell may say "[0, 1, 1]", "([0]*1+[1]*2)*2", "every 2" or "first 3 dense".
+function m.layers_with_experts(row)
+  local cell = row.moe_layer_freq:lower():gsub("%s+", " ")
+  local every = cell:match "every (%w+)"
+  every = every and (tonumber(every:match "^%d+") or (every == "other" or every == "second") and 2 or every == "layer" and 1) or tonumber(cell:match "^1 ?/ ?(%d+)$")
+  if every then row.moe_layer_freq = tostring(math.tointeger(every)) return end
+  local dense = tonumber(cell:match "^first (%d+) %a* ?dense" or cell:match "^(%d+) dense" or cell:match "^first (%d+) layers? dense")
+  if dense and not cells.is_open(row.n_layers) then
+    row.moe_layer_freq = ("([0]*%d+[1]*%d)"):format(dense, cells.count(row, "n_layers") - dense)
+    return
+  end
+  local text = cell:gsub(" ", "")
+  if not text:find "%[" or text:find "[^%d%[%]%(%)%+%*,]" then
+    if #text > 2 and text:find "^[01]+$" then text = "[" .. text:gsub("(%d)", "%1,") .. "]" else return end
+  end
+  local function joined(part, times) return part:rep(tonumber(times)) end
+  text = text:gsub("%[([01,]*)%]%*(%d+)", function(list, times) return joined((list:gsub(",", "")), times) end)
+  text = text:gsub("%[([01,]*)%]", function(list) return (list:gsub(",", "")) end):gsub("%+", "")
+  text = text:gsub("%(([01]*)%)%*(%d+)", joined):gsub("[()]", "")
+  if not text:find "^[01]+$" then return end
+  row.moe_layer_freq = text:gsub("%d", "+[%0]*1"):sub(2)
+end
+
+-- GPUs of clouds' machines. kind: documented; the pages of AWS, Google and Azure on their machines
+local clouds = { { "p5%.", "H100-SXM5-80GB" }, { "p5en?%.", "H200" }, { "p4d%.", "A100-SXM4-40GB" }, { "p4de%.", "A100-SXM4-80GB" },
+  { "a3%-high", "H100-SXM5-80GB" }, { "a3%-mega", "H100-SXM5-80GB" }, { "a3%-ultra", "H200" }, { "a2%-high", "A100-SXM4-40GB" }, { "a2%-ultra", "A100-SXM4-80GB" } }
+function m.gpu(row)
+  local text = row.gpu:lower()
+  for _, known in ipairs(clouds) do if text:find("%f[%w]" .. known[1]) then row.gpu = known[2] return end end
+  row.gpu = row.gpu:gsub("^([HAB])%-(%d%d%d)", "%1%2")
+end
+
+return m
