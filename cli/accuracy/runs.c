@@ -1,5 +1,6 @@
 /* tandem accuracy --runs FILE: published training runs. The library's tandem/published/run.lua
  * knows the rules of each framework and turns a row into a plan. The plan is then simulated. */
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,13 +137,21 @@ static bool is_one_of(const char *text, const char *const *words)
     return *words != NULL;
 }
 
-/* True if a text contains a word. Case does not count. */
-static bool has_text(const char *text, const char *word)
+/* True if a text begins with words. Case does not count, and "-" and "_" are blanks. */
+static bool begins(const char *text, const char *words)
 {
-    const size_t n = strlen(word);
-    for (; *text != 0; text++)
-        if (strncasecmp(text, word, n) == 0) return true;
-    return false;
+    for (; *words != 0; text++, words++) {
+        const char c = (char)tolower((unsigned char)*text);
+        if ((c == '-' || c == '_' ? ' ' : c) != *words) return false;
+    }
+    return true;
+}
+
+/* True if a text contains words, as `begins` compares them. */
+static bool has_text(const char *text, const char *words)
+{
+    while (*text != 0 && !begins(text, words)) text++;
+    return *text != 0;
 }
 
 typedef struct CellUnit {
@@ -231,8 +240,7 @@ static bool ran_out(const Csv *csv, uint32_t row)
     cell += strspn(cell, " ");
     snprintf(first, sizeof first, "%.*s", (int)strcspn(cell, " (,;"), cell);
     if (is_one_of(first, denials)) return false;
-    return is_one_of(first, words) || has_text(cell, "oom") || has_text(cell, "out of memory") ||
-           has_text(cell, "out-of-memory");
+    return is_one_of(first, words) || has_text(cell, "oom") || has_text(cell, "out of memory");
 }
 
 /* Returns the first measured column whose cell cannot be understood, or NULL if there is none. */
@@ -271,13 +279,12 @@ static void score_step(const Csv *csv, const RowRun *run, const RowOut *out, boo
 /* True if a tool measured the memory from outside, which sees all memory of a process. */
 static bool of_process(const char *kind)
 {
-    static const char *const tools[] = {"process",    "nvidia-smi", "nvidia_smi", "rocm-smi",
-                                        "amd-smi",    "nvml",       "nvtop",      "dcgm",
-                                        "device mem", "gpu memory", NULL};
+    static const char *const tools[] = {"process", "nvidia smi", "rocm smi",   "amd smi",    "nvml",
+                                        "nvtop",   "dcgm",       "device mem", "gpu memory", NULL};
     for (size_t i = 0; tools[i] != NULL; i++)
-        if (strncasecmp(kind, tools[i], strlen(tools[i])) == 0) return true;
-    /* "used (nvidia-smi)"; a cell that begins with "peak_mem" means the framework's number */
-    return !has_text(kind, "peak_mem") && (has_text(kind, "nvidia-smi") || has_text(kind, "nvml"));
+        if (begins(kind, tools[i])) return true;
+    /* "used (nvidia smi)"; a cell that begins with "peak_mem" means the framework's number */
+    return !begins(kind, "peak mem") && (has_text(kind, "nvidia smi") || has_text(kind, "nvml"));
 }
 
 /* Scores the memory of a row. The profile says which kind of memory the framework reports, unless

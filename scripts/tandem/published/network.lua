@@ -84,7 +84,7 @@ local function parts_of(text)
   local list = {}
   text = text:gsub("net:", ";"):gsub(" and ", ";"):gsub("%s%+%s", ";"):gsub("%s/%s", ";")
   for part in text:gmatch "[^;,]+" do
-    -- what a link within a node says of itself: "nvlink4 900 bytegb", "nvlink 7200bytegb"
+    -- removes the name and the rate of a link within a node: "nvlink4 900 bytegb", "nvlink 7200bytegb"
     for _, word in ipairs(near) do part = part:gsub(word .. "[%w%.%-]*[%s:]*gen?%s*%d*%s*[%d%.]* ?b?y?t?e?g?b?", " "):gsub(word .. "[%w%.%-]*[%s:]*[%d%.]*%s*bytegb", " ") end
     list[#list + 1] = part
   end
