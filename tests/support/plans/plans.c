@@ -219,10 +219,10 @@ static void add_code(Plan *plan, DealId ceil)
                                          .after = {first, second}});
     p->code.at[third].hop = -1;
     p->code.at[third].unit = 1;
-    p->bytes = UINT64_C(44238372864);
+    p->bytes = UINT64_C(44238372864); /* more than 32 bits hold; the end of buffer a */
+    p->buffers.at[a].offset = p->bytes - p->buffers.at[a].bytes;
     p->host_bytes = 576;
     p->purpose = PURPOSE_gather;
-    p->stage = 1;
 }
 
 Plan *plans_everything(Arena *arena)

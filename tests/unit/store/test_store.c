@@ -247,7 +247,7 @@ static void roles_are_read_off_the_plan(void **state)
     assert_int_equal(number(f, "SELECT first_rank FROM role WHERE program = 1"), 3);
     assert_int_equal(number(f, "SELECT bytes FROM role WHERE program = 1"), INT64_C(44238372864));
     assert_int_equal(number(f, "SELECT n_instructions * 100 + n_buffers FROM v_role "
-                               "WHERE program = 1 AND purpose = 'gather' AND stage = 1"),
+                               "WHERE program = 1 AND purpose = 'gather' AND stage = 0"),
                      303);
 }
 
