@@ -2,11 +2,10 @@
  * lowered, proven, placed and simulated like any plan. Each micro-batch that it lacks would do the
  * same as one that it has. So its proofs hold for the long plan by induction, and sim/period.c
  * checks that times repeat. In a pipeline times need not repeat, so its programs are lengthened
- * (plan_expand) and simulated whole. Tests compare both ways for many plans. Offsets need not
- * repeat, even if they are equal in all interior micro-batches of the short plan. Then the long
- * plan's arena may be larger (docs/explanation/search.md). */
+ * (plan_expand) and simulated whole. Tests compare both ways for many plans. If the offsets of the
+ * short plan repeat, the long plan gets them, too (shorter.h). */
 #include "planner/lower/expand.h"
-#include "planner/lower/memory/placement.h"
+#include "planner/lower/memory/shorter.h"
 #include "session/session.h"
 
 uint32_t session_microbatches(const Config *c)
@@ -22,17 +21,9 @@ void session_set_microbatches(Config *c, Graph *graph, uint32_t n, Arena *arena)
 
 bool session_settled(const Plan *plan)
 {
-    Arena *scratch = arena_new();
-    bool settled = true;
-    for (uint32_t i = 0; i < plan->programs.n && settled; i++) {
-        const Program *p = &plan->programs.at[i];
-        if (plan->programs.n > 1)
-            settled = p->repeats;
-        else
-            settled = !placement_periodic(p) || placement_repeats(p, scratch);
-    }
-    arena_free(scratch);
-    return settled;
+    for (uint32_t i = 0; i < plan->programs.n; i++)
+        if (!plan->programs.at[i].repeats) return false;
+    return true;
 }
 
 /* True if the script defines the schedule of the pipeline. The order of its actions may then depend
@@ -46,13 +37,12 @@ static bool has_own_order(const Config *c)
 
 uint32_t session_fewer(const Config *c, bool by_period)
 {
-    enum { WITHOUT_STAGES = PLACEMENT_SETTLED + 2 };
     const uint32_t stages = config_ranks(c, axes_with(AXIS_STAGES)), n = session_microbatches(c);
     if (c->cluster.is_local) return 0;
     if (stages > 1 && !by_period) return plan_expands_from(c, n);
     if (stages > 1 && has_own_order(c)) return 0;
     /* rounded up, because some schedules need a multiple of the number of stages */
     const uint32_t piped = (2 * stages + PLAN_BEHIND_FILLING + stages - 1) / stages * stages,
-                   few = stages > 1 ? piped : WITHOUT_STAGES;
+                   few = stages > 1 ? piped : SHORTER_MICROBATCHES;
     return plan_saves_enough(few, n) ? few : 0;
 }

@@ -5,38 +5,72 @@
 #include "planner/lower/expand.h"
 #include "planner/lower/memory/gaps.h"
 #include "planner/lower/memory/placement.h"
+#include "planner/lower/memory/shorter.h"
 #include "planner/passes/pass.h"
 
-/* Places persistent buffers first and all other buffers above them. Returns the end of the highest
- * buffer in bytes. */
-static uint64_t place_space(Lives *l, Space space, bool in_slots, bool *repeats)
+/* Places the buffers that are kept between steps, from address 0 on. Returns their end. */
+static uint64_t place_kept(Lives *l, Space space)
 {
-    Program *p = l->p;
     uint64_t bottom = 0;
-    for (BufferId b = 1; b < p->buffers.n; b++) {
-        Buffer *at = &p->buffers.at[b];
+    for (BufferId b = 1; b < l->p->buffers.n; b++) {
+        Buffer *at = &l->p->buffers.at[b];
         if (at->parent || !at->persistent || at->space != space) continue;
         at->offset = bottom;
         bottom += gaps_round(at->bytes);
     }
     lives_of_space(l, space);
-    return placement_choose(l, bottom, in_slots, repeats);
+    return bottom;
+}
+
+static bool uses_host(const Program *p)
+{
+    bool host = false;
+    for (BufferId b = 1; b < p->buffers.n; b++) host |= p->buffers.at[b].space == SPACE_host;
+    return host;
+}
+
+/* Places persistent buffers first and all other buffers above them. */
+static void place(Lives *l, bool in_slots)
+{
+    Program *p = l->p;
+    bool host_repeats = true;
+    p->bytes = placement_choose(l, place_kept(l, SPACE_device), in_slots, &p->repeats);
+    p->host_bytes = 0;
+    if (uses_host(p))
+        p->host_bytes = placement_choose(l, place_kept(l, SPACE_host), in_slots, &host_repeats);
+    p->repeats = p->repeats && host_repeats;
+}
+
+/* Places the program like its short program, so that a plan of few micro-batches shows the memory
+ * of the whole plan. Returns false if that is not possible. */
+static bool place_like_shorter(Lives *l, Arena *scratch)
+{
+    Program *p = l->p;
+    Shorter shorter;
+    Lives few;
+    if (!shorter_make(&shorter, p, scratch)) return false;
+    lives_read(&few, &shorter.program, scratch);
+    place(&few, false);
+    if (!few.p->repeats) return false;
+    uint64_t *given = arena_array(scratch, p->buffers.n, sizeof *given);
+    for (BufferId b = 1; b < p->buffers.n; b++)
+        given[b] = few.p->buffers.at[shorter.like[b]].offset;
+    p->repeats = true;
+    p->host_bytes = 0;
+    return placement_follow(l, place_kept(l, SPACE_device), given, &p->bytes) &&
+           (!uses_host(p) || placement_follow(l, place_kept(l, SPACE_host), given, &p->host_bytes));
 }
 
 static void place_program(Program *p, bool unplaced, bool in_slots, Arena *scratch)
 {
     Lives l;
-    bool host = false, host_repeats = true;
     if (!p->code.n) return;
     if (unplaced) {
         lives_mark(p);
         return;
     }
     lives_find(&l, p, scratch);
-    for (BufferId b = 1; b < p->buffers.n; b++) host |= p->buffers.at[b].space == SPACE_host;
-    p->bytes = place_space(&l, SPACE_device, in_slots, &p->repeats);
-    p->host_bytes = host ? place_space(&l, SPACE_host, in_slots, &host_repeats) : 0;
-    p->repeats = p->repeats && host_repeats;
+    if (!place_like_shorter(&l, scratch)) place(&l, in_slots);
 }
 
 static void place_one(void *self, uint32_t i)

@@ -65,6 +65,9 @@ typedef struct Placing {
     uint32_t n_microbatches;
     bool periodic;
     bool again; /* this is a later round */
+    /* [buffer]: the offset that it must get; NULL: offsets are chosen */
+    const uint64_t *given;
+    bool taken; /* a given offset was not free */
 } Placing;
 
 /* Returns the buffer of `model` that serves the same purpose as `b`; 0 if there is none. Both lists
@@ -116,9 +119,18 @@ static uint64_t fit(Placing *m, BufferId b, const Knowledge *now)
     return gaps_take(&m->gaps, size, now, NULL, 0);
 }
 
+static uint64_t take_given(Placing *m, BufferId b, const Knowledge *now)
+{
+    const uint64_t offset = m->given[b], size = gaps_round(m->p->buffers.at[b].bytes);
+    if (size > 0 && (offset < m->bottom || !gaps_take_at(&m->gaps, offset, size, now)))
+        m->taken = true;
+    return offset;
+}
+
 static uint64_t slot(Placing *m, BufferId b, Pc pc)
 {
     const Knowledge now = lives_knows(m->l, pc);
+    if (m->given) return take_given(m, b, &now);
     if (m->slots.slot && m->slots.slot[b]) return m->slots.slot[b] - 1;
     const BufferId like = asks_like(m, m->p->code.at[pc].microbatch, b);
     if (!like) return fit(m, b, &now);
@@ -369,6 +381,25 @@ static bool takes_slots(Placing *m)
     if (m->n_microbatches >= m->slots.most + PLAN_BEHIND_FILLING - 1) return true;
     m->slots.slot = NULL;
     return false;
+}
+
+bool placement_follow(Lives *l, uint64_t bottom, const uint64_t *given, uint64_t *bytes)
+{
+    Placing m;
+    start(&m, l, bottom);
+    m.given = given;
+    /* A joined gap counts as free only after all its parts are. So if a buffer finds its bytes
+     * taken, no gaps are joined in a second try, which takes more time. */
+    for (int k = 0; k < 2 && (k == 0 || m.taken); k++) {
+        gaps_init(&m.gaps, bottom, m.scratch);
+        if (k > 0) m.gaps.many = UINT32_MAX;
+        m.taken = false;
+        place_all(&m);
+    }
+    for (BufferId b = 1; b < m.p->buffers.n; b++)
+        m.taken |= l->taken_over[b] && m.p->buffers.at[b].offset != given[b];
+    *bytes = end_of_all(l);
+    return !m.taken;
 }
 
 uint64_t placement_choose(Lives *l, uint64_t bottom, bool in_slots, bool *repeats)

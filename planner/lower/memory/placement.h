@@ -23,5 +23,8 @@ bool placement_repeats(const Program *p, Arena *scratch);
  * if additional micro-batches would get the same offsets. Returns the end of the highest buffer of
  * the space. */
 uint64_t placement_choose(Lives *l, uint64_t bottom, bool in_slots, bool *repeats);
+/* Gives the buffers that `l` lists the offsets in given[buffer], and sets *bytes to the end of the
+ * highest one. Returns false if two buffers would use the same bytes at the same time. */
+bool placement_follow(Lives *l, uint64_t bottom, const uint64_t *given, uint64_t *bytes);
 
 #endif
