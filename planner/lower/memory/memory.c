@@ -46,7 +46,7 @@ static void place(Lives *l, bool in_slots)
 static bool place_like_shorter(Lives *l, Arena *scratch)
 {
     Program *p = l->p;
-    Shorter shorter;
+    ShortProgram shorter;
     Lives few;
     if (!shorter_make(&shorter, p, scratch)) return false;
     lives_read(&few, &shorter.program, scratch);

@@ -9,7 +9,7 @@ typedef struct Shortening {
     const Program *from;
     Program *to;
     Arena *arena;
-    BufferId *like;      /* see Shorter */
+    BufferId *like;      /* see ShortProgram */
     uint32_t *born;      /* [buffer]: the micro-batch that first uses it */
     BufferId *next;      /* [buffer]: its counterpart one micro-batch later; 0: not known */
     uint32_t n;          /* the number of micro-batches */
@@ -127,9 +127,9 @@ static bool copy_code(Shortening *s, Pc first, Pc end, Pc shift)
     return true;
 }
 
-bool shorter_make(Shorter *shorter, const Program *p, Arena *arena)
+bool shorter_make(ShortProgram *shorter, const Program *p, Arena *arena)
 {
-    *shorter = (Shorter){.program.purpose = p->purpose, .program.stage = p->stage};
+    *shorter = (ShortProgram){.program.purpose = p->purpose, .program.stage = p->stage};
     Shortening s = {.from = p, .to = &shorter->program, .arena = arena};
     if (!find_cut(&s)) return false;
     s.born = arena_array(arena, p->buffers.n, sizeof *s.born);

@@ -10,15 +10,15 @@
  * and the last. session_fewer compiles a step of as many. */
 enum { SHORTER_MICROBATCHES = PLACEMENT_SETTLED + 2 };
 
-typedef struct Shorter {
+typedef struct ShortProgram {
     Program program;
     /* [buffer of the long program]: its counterpart in the short one; 0: it has none, because no
      * instruction uses it */
     BufferId *like;
-} Shorter;
+} ShortProgram;
 
 /* Makes the short program of `p`. Buffer.first must be set. Returns false if `p` has no more
  * micro-batches, or if they do not repeat. */
-bool shorter_make(Shorter *s, const Program *p, Arena *arena);
+bool shorter_make(ShortProgram *s, const Program *p, Arena *arena);
 
 #endif

@@ -83,7 +83,7 @@ static void a_long_step_takes_the_offsets_of_a_short_one(void **state)
         const Plan *few = compiled(t, SHORTER_MICROBATCHES, arena),
                    *all = compiled(t, SHORTER_MICROBATCHES + 1 + below(i, 30, 8), arena);
         const Program *p = &few->programs.at[0], *q = &all->programs.at[0];
-        Shorter shorter;
+        ShortProgram shorter;
         const bool is_shorter = shorter_make(&shorter, q, arena);
         if (is_shorter) expect_same(i, &shorter.program, p);
         n_shorter += is_shorter;
@@ -109,7 +109,7 @@ static void a_changed_micro_batch_has_no_counterpart(void **state)
     Arena *arena = arena_new();
     const Plan *plan = compiled(tiny_default(), 9, arena);
     const Program *p = &plan->programs.at[0];
-    Shorter shorter;
+    ShortProgram shorter;
     assert_true(shorter_make(&shorter, p, arena));
     uint32_t n_changed = 0;
     for (Pc pc = 1; pc < p->code.n; pc++) {
