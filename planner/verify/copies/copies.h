@@ -1,18 +1,29 @@
 /* Makes a plan with fewer blocks from a plan with many equal blocks, so that the proofs need not
- * visit each block. Nothing is taken from the passes: equal blocks are found in the plan itself,
- * and are compared field by field.
+ * visit each block. It uses nothing that the passes know. It finds equal blocks in the plan itself,
+ * and compares them field by field.
  *
- * The argument. Say that blocks 1 to n follow each other, and block k + 1 is block k with each
- * number moved by one block: nodes, tensors, units, instructions and buffers. `reach` is the
- * largest distance, in blocks, of any of these references. In the shorter plan, one block with all
- * its neighbours within reach is as in the whole plan. A block that was left out has the same
- * neighbours, with other numbers. No proof depends on the numbers, so a proof that accepts this
- * block also accepts the block that was left out.
+ * The argument. Say that blocks 1 to n follow each other, and that each block is a copy of the
+ * block before it: all references to nodes, tensors, units, instructions and buffers move on by one
+ * block. `reach` is the largest distance, in blocks, of any of these references. The shorter plan
+ * has 2 * reach + 1 of these blocks, so the middle one has all its neighbours within reach. An item
+ * outside the equal blocks refers to none of them, except that a neighbouring block may do so
+ * within reach. So nothing outside refers to the middle block or to a block that was left out. A
+ * block that was left out therefore has the same surroundings as the middle one, with other
+ * numbers. No proof depends on numbers, so a proof that accepts the middle block also accepts the
+ * block that was left out.
+ *
+ * Values could still travel farther than references. An instruction that computes a graph node
+ * cannot carry a wrong value on, because its inputs must be those of the node. Copies and
+ * communications could carry it, in a buffer that all blocks use. A plan in which a block reads
+ * such a buffer before it writes it has no shorter plan. They could also carry it through a row of
+ * buffers, one in each block. A buffer that names a tensor or a unit cannot do this, because
+ * verify_derived compares these names with those of the source. The names move on by one block, so
+ * `reach` would count the distance. Nothing excludes a row of buffers without names.
  *
  * Some properties depend on the numbers, or on all blocks together: the order of instructions, the
  * places of buffers, names, and sums over all tensors. verify.c proves them on the whole plan. In
- * the shorter plan, instructions therefore wait for nothing and start alone, and no two buffers
- * share bytes. */
+ * the shorter plan, an instruction therefore waits for no other, no communications start together,
+ * and no two buffers share bytes. */
 #ifndef TANDEM_VERIFY_COPIES_H
 #define TANDEM_VERIFY_COPIES_H
 
@@ -26,7 +37,7 @@ typedef struct Items {
     uint32_t *block;     /* [item]: the number of its block, from 1; 0: it belongs to no block */
     uint32_t *up, *down; /* [item]: its counterpart in the next block, and in the block before; 0:
                             there is none */
-    bool *fixed;         /* [item]: two blocks use this same item, so it belongs to none */
+    bool *fixed;         /* [item]: several blocks use this same item, so it belongs to none */
 } Items;
 
 typedef struct BlockCopies {
@@ -36,7 +47,7 @@ typedef struct BlockCopies {
     Arena *arena;
     uint32_t n; /* blocks have the numbers 1 to n */
     Items of[ITEM_KINDS];
-    bool *differs;   /* [block]: the next block is not its copy */
+    bool *differs;   /* [block]: true if the next block is not its copy */
     uint32_t *reach; /* [block]: the largest distance of a block to which it refers */
 } BlockCopies;
 
@@ -53,8 +64,19 @@ bool copies_find(BlockCopies *b);
 /* Finds the counterparts of tensors, units and buffers, and compares each block with the next. */
 void copies_compare(BlockCopies *b);
 
+/* ---- outside.c ---- */
+/* Blocks to which an item of no block refers differ from their neighbours. */
+void copies_touch(BlockCopies *b);
+/* True if `block` reads a value that the block before it wrote to a buffer of no block. Such values
+ * may travel farther than any reference shows. */
+bool copies_carry(const BlockCopies *b, uint32_t block);
+
 /* ---- shorten.c ---- */
-/* Returns a plan without most of the equal blocks of `plan`; NULL if there are too few. */
+/* Finds the blocks of a plan, and compares each with the next. Returns false if there are too few
+ * blocks, if the plan has several programs, or if it sends messages between two ranks. */
+bool copies_of(BlockCopies *b, const Plan *plan, Arena *arena);
+/* Returns a plan without most of the equal blocks of `plan`; NULL if there are too few equal
+ * blocks, or if the argument above does not hold. */
 const Plan *copies_shorten(const Plan *plan, Arena *arena);
 
 #endif

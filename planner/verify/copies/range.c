@@ -1,5 +1,5 @@
-/* Checks that all indices of a plan are in range. The proofs of structure do the same with reports.
- * They run later, on the shorter plan only. */
+/* Checks that all indices of a plan are in range. The proofs of structure check the same and report
+ * faults, but they run later, and only on the shorter plan. */
 #include "planner/verify/copies/copies.h"
 
 static bool nodes_in_range(const Graph *g)

@@ -1,5 +1,5 @@
-/* Makes the shorter plan. BlockCopies [first, end) are left out. A reference to one of them becomes
- * a reference to the block at the same distance in the shorter plan. */
+/* Makes the shorter plan. Blocks [first, end) are left out. A reference to one of them becomes a
+ * reference to the block that has the same distance in the shorter plan. */
 #include <string.h>
 
 #include "planner/verify/copies/copies.h"
@@ -58,17 +58,21 @@ static void number_items(Shorter *s, ItemKind kind)
     ((list)->at = list_grow((s)->blocks.arena, NULL, 0, &(list)->room, wanted, sizeof *(list)->at))
 
 /* Returns the number that item x has in the shorter plan if an item of `block` refers to it. An
- * item that belongs to no block must not refer to a block that is left out. */
+ * item that belongs to no block must not refer to an equal block. Other blocks may refer to equal
+ * blocks only within reach. So no item outside the equal blocks refers to the middle one of those
+ * that stay. */
 static uint32_t moved(Shorter *s, ItemKind kind, uint32_t block, uint32_t x)
 {
     const Items *of = &s->blocks.of[kind];
-    const uint32_t to = of->block[x];
+    const uint32_t to = of->block[x], far = to > block ? to - block : block - to;
     const bool before = block && block < s->first, behind = block >= s->end;
     if (!to) return s->number[kind][x];
+    /* the equal blocks are those that are left out, reach + 1 before them and reach behind them */
+    const bool is_equal = to + s->reach + 1 >= s->first && to < s->end + s->reach;
+    if (is_equal && (!block || far > s->reach)) s->failed = true;
     if ((before && to >= s->first + s->reach) || (behind && to + s->reach < s->end))
         s->failed = true;
     if (stays(s, kind, x)) return s->number[kind][x];
-    if (!before && !behind) s->failed = true;
     for (uint32_t k = s->first; k < s->end && !s->failed; k++) x = before ? of->up[x] : of->down[x];
     return s->failed ? 0 : s->number[kind][x];
 }
@@ -205,26 +209,34 @@ static Items new_items(Arena *arena, uint32_t n)
     return of;
 }
 
-const Plan *copies_shorten(const Plan *plan, Arena *arena)
+bool copies_of(BlockCopies *b, const Plan *plan, Arena *arena)
 {
-    if (plan->programs.n != 1 || plan->graph.n_forward == 0 || !copies_in_range(plan)) return NULL;
+    if (plan->programs.n != 1 || plan->graph.n_forward == 0 || !copies_in_range(plan)) return false;
     const Program *p = &plan->programs.at[0];
     const Graph *g = &plan->graph;
-    Shorter s = {.blocks = {.plan = plan, .g = g, .p = p, .arena = arena}};
+    *b = (BlockCopies){.plan = plan, .g = g, .p = p, .arena = arena};
     const uint32_t n[ITEM_KINDS] = {[OF_nodes] = g->nodes.n,
                                     [OF_tensors] = g->tensors.n,
                                     [OF_units] = g->units.n,
                                     [OF_code] = p->code.n,
                                     [OF_buffers] = p->buffers.n};
-    for (int kind = 0; kind < ITEM_KINDS; kind++) s.blocks.of[kind] = new_items(arena, n[kind]);
-    if (has_messages(p) || !copies_find(&s.blocks)) return NULL;
-    copies_compare(&s.blocks);
-    if (!choose(&s)) return NULL;
+    for (int kind = 0; kind < ITEM_KINDS; kind++) b->of[kind] = new_items(arena, n[kind]);
+    if (has_messages(p) || !copies_find(b)) return false;
+    copies_compare(b);
+    copies_touch(b);
+    return true;
+}
+
+const Plan *copies_shorten(const Plan *plan, Arena *arena)
+{
+    Shorter s = {.failed = false};
+    if (!copies_of(&s.blocks, plan, arena)) return NULL;
+    if (!choose(&s) || copies_carry(&s.blocks, s.first)) return NULL;
     for (int kind = 0; kind < ITEM_KINDS; kind++) number_items(&s, (ItemKind)kind);
     Plan *few = arena_alloc(arena, sizeof *few);
     Program *to = arena_array(arena, 1, sizeof *to);
     *few = *plan;
-    *to = (Program){.purpose = p->purpose, .stage = p->stage};
+    *to = (Program){.purpose = s.blocks.p->purpose, .stage = s.blocks.p->stage};
     few->programs.at = to;
     few->programs.n = few->programs.room = 1;
     shorten_graph(&s, &few->graph);
