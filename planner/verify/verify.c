@@ -238,7 +238,9 @@ bool verify_plan(const Plan *plan, uint32_t proofs, bool user_plan, Diag *d)
                   .fault = user_plan ? FAULT_input : FAULT_internal,
                   .proofs = proofs | VERIFY_structure,
                   .by_root = proofs & VERIFY_races && !(proofs & VERIFY_in_full)};
-    const bool in_full = (proofs & VERIFY_in_full) || (proofs & VERIFY_all) != VERIFY_all;
+    /* a text may come from anywhere, so it gets no proof that relies on equal blocks */
+    const bool in_full =
+        user_plan || (proofs & VERIFY_in_full) || (proofs & VERIFY_all) != VERIFY_all;
     if (!in_full && prove_shorter(&v)) {
         arena_free(v.arena);
         return true;
