@@ -179,7 +179,8 @@ static void sums_over_whole_vocabularies(void **state)
             }
 }
 
-/* A part of a vocabulary; a padded one; and one that is all padding. */
+/* A part of a vocabulary; a padded one with an odd number of ids; and one that is all padding. Each
+ * in fp32, in bf16 that is not aligned, and in aligned bf16. */
 static void sums_over_parts_of_vocabularies(void **state)
 {
     (void)state;
@@ -188,14 +189,14 @@ static void sums_over_parts_of_vocabularies(void **state)
     } parts[] = {{0, 40}, {40, 40}, {80, 21}, {101, 0}};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         for (int order = 0; order < ORDERS; order++)
-            for (int k = 0; k < 2; k++) {
+            for (int k = 0; k < 3; k++) {
                 Logits l = {10,
                             40,
                             parts[i].start,
                             parts[i].valid,
                             101,
                             k ? DT_bf16 : DT_f32,
-                            k,
+                            k == 1,
                             k ? OP_xent_smooth : OP_xent_pick,
                             3};
                 check_logits(&l, SPECIAL_none, (Order)order);
