@@ -255,7 +255,8 @@ static void compare_runs(Cli *cli, Store *store, int64_t id)
         diag_hint(&cli->diag, "`tandem runs` lists all runs");
         return;
     }
-    /* first, because a new prediction of a plan that cannot be read would have another plan id */
+    /* The plan is read before its prediction is looked for. If it cannot be read, advice to predict
+     * it again would not help: the new prediction would have another plan id. */
     Plan *plan = plan_stored(cli, store, id, &measured.record);
     if (plan == NULL) return;
     int64_t other = find_prediction(cli, store, &measured.record);

@@ -23,8 +23,9 @@ typedef struct RopeArgs {
     Array x, y;
     int64_t batches, seq; /* x is [batches, seq, heads, width] */
     int32_t heads, width;
-    int32_t turned, per_head;    /* turned: elements of a head that are rotated; per_head: groups of
-                                    a head: eight pairs, or eight elements that are not rotated */
+    int32_t turned, per_head;    /* turned: number of rotated elements of a head; per_head: number
+                                    of groups of a head. A group is eight pairs, or eight elements
+                                    that are not rotated */
     int64_t start, half, second; /* position of the first token; position of the first token from
                                     local index `half` on */
     int64_t round, together;     /* a round is `round` positions of `together` sequences */
@@ -102,7 +103,7 @@ DEVICE RopeItem rope_item(const RopeArgs *a, int i)
     return item;
 }
 
-/* Returns the item that lies `by` after `from`. */
+/* Returns the item at a distance of `by` behind item `from`. */
 DEVICE RopeItem rope_next(const RopeArgs *a, RopeItem from, RopeItem by)
 {
     from.group += by.group, from.head += by.head, from.token += by.token;

@@ -20,6 +20,8 @@ typedef struct HopperGradArgs {
     uint32_t beside;
 } HopperGradArgs;
 
+static_assert(GRAD_ADDERS == 2, "attention_hopper_grad.cuh starts two adding threads");
+
 /* Addresses in shared memory, after the barriers of the ring. scores_full: dS of a tile is stored.
  * sums_full: a barrier for each adding thread; the block's share of dQ is stored. sums_empty: that
  * share has been read. ticket: the block's ticket. */

@@ -47,7 +47,7 @@ enum {
 typedef struct F(State) {
     float dk[HEAD / 2], dv[HEAD / 2];
 #if HEAD == 128
-    float s[COLUMNS / 2]; /* S^T of the tile that comes next */
+    float s[COLUMNS / 2]; /* S^T of the next tile, computed ahead of its turn */
 #endif
 } F(State);
 
@@ -204,8 +204,8 @@ DEVICE void F(one_slot)(const AttentionArgs *a, F(State) * state, HopperShared s
     F(hand_over)(dq, shared, group, i);
 }
 #else
-/* Returns the address of the warpgroup's keys. It asks for the thread's number again, because an
- * address that is kept from tile to tile would occupy a register. */
+/* Returns the address of the warpgroup's keys. The address is computed again at each call. If it
+ * were kept for all tiles, it would occupy a register. */
 DEVICE Shared F(keys_of)(HopperShared shared)
 {
     return shared.own + grad_group() * 64 * 128;

@@ -109,8 +109,8 @@ DEVICE uint32_t shared_window(Shared at)
     return at;
 }
 
-/* Returns threadIdx.x. The compiler asks the device at each call, so it does not keep the number,
- * or what is computed from it, in a register. */
+/* Returns threadIdx.x. Each call reads it from the device. So the compiler keeps neither this
+ * number nor results of it in registers between calls. */
 DEVICE int thread_again(void)
 {
     int x;
