@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-#include "exec/options.h"
+#include "exec/module/options.h"
 #include "planner/base/diag.h"
 #include "session/session.h"
 

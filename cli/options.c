@@ -128,7 +128,7 @@ static const Option option_table[] = {
      ((uses)&BACKEND_RUNS ? OPTIONS_run : 0) |                                                     \
          ((uses)&BACKEND_CALIBRATES ? OPTIONS_calibrate : 0),                                      \
      help},
-#include "exec/options.def"
+#include "exec/module/options.def"
     {"steps", 0, OPTION_text, "N", FIELD(run.steps_text), OPTIONS_run,
      "the number of steps of the training, instead of the plan's"},
     {"data", 0, OPTION_text, "FILE", FIELD(run.data), OPTIONS_run,

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "exec/launch/status.h"
-#include "exec/modules.h"
+#include "exec/module/modules.h"
 #include "planner/base/clock.h"
 
 extern char **environ;
