@@ -1,6 +1,6 @@
-/* The tables and views of the store. Times are integers in picoseconds, and sizes are in bytes. A
- * REAL column can be NULL if its value may be no number, as a loss that diverged: SQLite stores NaN
- * as NULL. Unsigned 64-bit values are stored with the same bits in signed columns. */
+/* The tables and views of the store. Times are integers in picoseconds, and sizes are in bytes.
+ * SQLite stores NaN as NULL. So a REAL column can be NULL if its value may be NaN, such as a loss
+ * that diverged. Unsigned 64-bit values are stored with the same bits in signed columns. */
 #include "store/private.h"
 
 static const char runs[] = "CREATE TABLE plan("

@@ -9,7 +9,8 @@
 
 #include "store/store.h"
 
-/* The columns from which the digest of a row is made. Queries of one row need them, too. */
+/* The columns from which the digest of a row is made. INTACT needs the same columns in a query of
+ * one row. */
 #define SEALED_plan "id, name, n_ranks, recipe, scripts, packed"
 #define SEALED_run                                                                                 \
     "kind, plan, name, cluster, scenario, backend, engine, calibration, seed, n_ranks, "           \

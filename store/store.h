@@ -1,7 +1,7 @@
 /* The store of experiments: predictions and measurements of plans, in an SQLite file. Tables are
  * STRICT, times are integers in picoseconds, sizes are in bytes, and there are views for people. A
- * prediction has the key (plan id, cluster, scenario, seed, engine version, calibration). A key
- * that the store has is not simulated again. */
+ * prediction has the key (plan id, cluster, scenario, seed, engine version, calibration). A
+ * prediction whose key is in the store is not simulated again. */
 #ifndef TANDEM_STORE_STORE_H
 #define TANDEM_STORE_STORE_H
 

@@ -1,6 +1,7 @@
 /* A model before placement on ranks: global shapes, one micro-batch, forward nodes and (after the
- * backward pass) gradient nodes. It holds no collectives; passes only write layouts and marks on
- * it. The verifier checks lowered programs against this graph. */
+ * backward pass) gradient nodes. It has no collectives. A pass that distributes the model only
+ * writes layouts and marks into the graph. The verifier checks lowered programs against this
+ * graph. */
 #ifndef TANDEM_IR_GRAPH_H
 #define TANDEM_IR_GRAPH_H
 

@@ -11,8 +11,8 @@
  *   `match` (for send and recv: the sender and the receiver). It finishes for all members together.
  * - Instructions with the same non-zero `fuse` follow each other on the compute stream and may run
  *   as one kernel. Buffers that only these instructions use then need not be written to memory.
- *   Either all of them work row by row, or the first is a product, and the others work on the
- *   elements of its result or sum one of its operands. */
+ *   Either all of them work row by row, or the first is a product. Then each other instruction
+ *   works on the elements of its result, or sums one of its operands. */
 #ifndef TANDEM_IR_PLAN_H
 #define TANDEM_IR_PLAN_H
 
@@ -131,8 +131,7 @@ typedef struct Program {
     uint32_t stage;
 } Program;
 
-/* The settings of a step that a program needs to start and to report. Every program has buffers for
- * these tensors. */
+/* The settings of a step that a program needs to start and to report. */
 typedef struct StepInfo {
     uint32_t n_microbatches;                /* the number of micro-batches in a step */
     Denominator denominator;                /* the divisor of the loss */

@@ -97,7 +97,8 @@ enum {                     /* OpInfo.flags */
        /* with attrs.accumulate, merges its result with attention over other keys; not a sum */
        OP_MERGES = 1 << 28,
        OP_COUNTED = 1 << 29, /* its last input counts the uneven rows that it reads or writes */
-       /* index B is a block of attrs.group neighbours, which share a scale, or A is its pairs */
+       /* index B counts the attrs.group neighbours of a block, which share a scale; index A counts
+        * pairs of them */
        OP_BLOCKS = 1 << 30
 };
 
@@ -185,7 +186,7 @@ typedef struct OpInfo {
  * and aborts. */
 extern const OpInfo *op_rows;
 const OpInfo *op_rows_build(void);
-/* Returns the table row of `op`. For OP_none all fields are 0. It is inline, because every walk
+/* Returns the table row of `op`. For OP_none all fields are 0. It is inline, because every loop
  * over a program calls it for every instruction. */
 static inline const OpInfo *op_info(OpKind op)
 {

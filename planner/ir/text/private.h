@@ -37,10 +37,10 @@ typedef enum FieldType {
     FIELD_after      /* Instr.after, as the instructions in Program.after */
 } FieldType;
 
-/* The effect of changing a field's value in the text. A field is proven, free or a label. The
- * proven fields have four rows here: a change of a given or a reported field contradicts no other
- * field, so only its seal refuses it, and the op decides the class of an attribute (attrs.def).
- * Tests check the class of each field. */
+/* Classes of fields, by the effect of changing a value in the text. Fields of the classes proven,
+ * given, reported and by_op have seals (TextSeal). A changed value of a given or a reported field
+ * contradicts no other field, so only its seal refuses the change. For an attribute (by_op),
+ * attrs.def says which class it has. Tests check the class of each field. */
 #define TRUSTS(X)                                                                                  \
     X(proven, "A change contradicts other fields, and the proofs refuse it.")                      \
     X(given, "An input of the computation, such as a seed or an initial value. Its seal refuses "  \
@@ -115,7 +115,7 @@ static inline bool text_is_written(const TextField *f)
 {
     return f->trust != TRUST_derived && f->trust != TRUST_of_passes;
 }
-/* True if the field is one of the proven fields, which have seals. */
+/* True if the field has a seal. */
 static inline bool text_has_seal(const TextField *f)
 {
     return f->trust != TRUST_free && f->trust != TRUST_label && text_is_written(f);

@@ -180,8 +180,8 @@ void lower_gather_updated(Lower *l, UnitId u)
     gather_from(l, u, in_use_dtype(l, u, CATEGORY_communication));
 }
 
-/* True if use k is the last one in a forward pass, and not its only one. Then it is far away from
- * the previous backward pass. */
+/* True if use k is the last one in a forward pass, and not its only one. The reductions of the
+ * previous backward pass have then ended long before. */
 static bool ends_forward(const Lower *l, uint32_t k)
 {
     const UnitUse *use = &l->unit.uses.at[k];
