@@ -452,7 +452,7 @@ typedef struct Config {
     uint32_t ep_lent[AXIS_NAMES];
     Loc model_loc, mesh_loc, batch_loc, precision_loc;
     Loc axis_loc[AXIS_NAMES];
-    /* sequences of a step; of a data rank's micro-step; tokens of each */
+    /* sequences of a step; sequences of a micro-step of a data rank; tokens of a sequence */
     int64_t global_batch, micro_batch, seq;
     int64_t channels, targets, height, width; /* sizes of a batch of fields; 0: tokens */
     Denominator denominator;                  /* denominator of the loss; default kept */

@@ -64,9 +64,10 @@ typedef enum MemoryRank {
         MEMORY_RANK_COUNT
 } MemoryRank;
 
-/* The framework's kernels for one of Tandem's ops, if the op is not compiled. */
+/* The passes in which the outputs of an op reuse the memory of its inputs. */
 typedef enum InPlace { IN_PLACE_never, IN_PLACE_backward, IN_PLACE_always } InPlace;
 
+/* The framework's kernels for one of Tandem's ops, if the op is not compiled. */
 typedef struct RuntimeOp {
     /* kernels that the host launches for this op; 0: the op runs inside another op's kernel */
     double kernels;

@@ -39,8 +39,8 @@ static uint32_t by_fours(uint32_t n, bool sizes_follow)
 }
 
 /* True if axis a must be reduced before axis b. The larger axis comes first. Of equal axes the
- * outermost comes first, except an axis of pipeline stages, which comes last: without it, --verify
- * would not test the pipeline. */
+ * outermost comes first, except an axis of pipeline stages, which comes last. Without stages,
+ * --verify would not test the pipeline. */
 static bool is_reduced_before(const Config *c, uint32_t a, uint32_t b)
 {
     if (c->axis_size[a] != c->axis_size[b]) return c->axis_size[a] > c->axis_size[b];

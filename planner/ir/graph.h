@@ -122,10 +122,9 @@ typedef struct Module {
 typedef struct Unit {
     const char *name;      /* "layers.3", "root", "bucket 2" */
     LIST(TensorId) params; /* in the order of the flat buffer */
-    AxisSet shard,
-        /* between steps the unit is FLAT over `shard`; gradients are also summed over
-         * `replicate` */
-        replicate;
+    /* between steps, the flat buffer is split over `shard`; gradients are also summed over
+     * `replicate` */
+    AxisSet shard, replicate;
     uint64_t elements; /* includes inner gaps, excludes the final padding */
     uint64_t padded;   /* `elements` rounded up to a multiple of the number of shards, and of the
                           alignment */

@@ -291,7 +291,7 @@ bool pass_fuse(Job *job)
         Program *p = &job->plan->programs.at[i];
         Fuser f = {.plan = job->plan, .p = p, .compiles = pass != NULL};
         if (pass) f.per = pass->compile;
-        /* other frameworks' kernels of recomputation are modelled without this */
+        /* the times of other frameworks' recomputation are modelled without this fusion */
         f.mixes = pass && !job->config->runtime.name;
         f.is_awaited = arena_array(job->scratch, p->code.n + 1, sizeof *f.is_awaited);
         /* other frameworks compute these ops in separate kernels after the product, so fusing would

@@ -1,11 +1,11 @@
 /* 8-bit matrix products: each covered linear reads quantised operands. The scale maps the largest
  * magnitude, of the whole tensor (tensorwise) or of each row (rowwise), to the largest number of
- * the type. mxfp8 has a power of two for each block of 32 numbers, which never leaves its rank.
- * nvfp4 has 4-bit numbers, a scale for each block of 16 and one for the tensor. The graph has a
- * node for each step. If a tensor is split, layouts make its largest magnitude a maximum over all
- * its ranks. Weights at rest keep their dtype. These linears are not covered: heads, unless
- * requested, because their logits determine the loss; routers and experts; modules that the user
- * excludes; sizes that the hardware's 8-bit products cannot take. */
+ * the type. mxfp8 has a scale for each block of 32 numbers, a power of two. nvfp4 has 4-bit
+ * numbers, a scale for each block of 16 and one for the tensor. Scales of blocks never leave their
+ * rank. The graph has a node for each step. If a tensor is split, layouts make its largest
+ * magnitude a maximum over all its ranks. Weights at rest keep their dtype. These linears are not
+ * covered: heads, unless requested, because their logits determine the loss; routers and experts;
+ * modules that the user excludes; sizes that the hardware's 8-bit products cannot take. */
 #include "planner/passes/graph/float8.h"
 
 #include <assert.h>
@@ -268,7 +268,7 @@ static void cover(Float8 *f, Node n)
     append(f, n);
 }
 
-/* Renumbers the nodes. An operand must be quantised before its first reader. */
+/* Rebuilds the list of nodes, so that each operand is quantised before its first reader. */
 static void rewrite(Float8 *f, const Reason *reasons)
 {
     Graph *g = &f->job->plan->graph;

@@ -249,9 +249,10 @@ static void check_root(Verifier *v, BufferId b)
                       b, at->tensor, at->unit);
 }
 
-/* Returns the tensor that the buffer of argument i must name, if this instruction determines it:
- * only the first instruction that writes a buffer does. The destination of a message or a copy has
- * the tensor of its source. Weights have names and are found by them. */
+/* Returns the tensor that the buffer of argument i must name. It is known for an input that is a
+ * weight, and for outputs at the first instruction that writes the buffer. The destination of a
+ * message or a copy has the tensor of its source. Otherwise returns the tensor that the buffer
+ * names. */
 static TensorId tensor_of(const Verifier *v, Pc pc, uint32_t i, const Node *n)
 {
     const Instr *in = &v->p->code.at[pc];

@@ -22,7 +22,7 @@ enum {
     VERIFY_coverage = 32, /* each logical element of weights, gradients, states and batch is handled
                            * exactly once; recomputation changes no state */
     VERIFY_redundant = 64, /* communication whose result is unused or already present (warning) */
-    VERIFY_metadata = 128, /* what the plan says about itself: step, axes, units, categories */
+    VERIFY_metadata = 128, /* statements of the plan about itself: step, axes, units, categories */
     VERIFY_all = 255,
     /* for tests: leave out all short cuts. They change no answer and no report. */
     VERIFY_in_full = 256

@@ -38,10 +38,9 @@ typedef struct Source {
     size_t n;
     Hash128 hash;     /* hash of the text; zero until the text has been sent */
     uint32_t n_lines; /* number of lines of the text; 0: not counted yet */
-    bool shipped,
-        /* shipped: the file is in the library's folder. library: it is in the subfolder tandem/ or
-         * dialects/, whose lines are never shown as the user's */
-        library;
+    /* shipped: the file is in the library's folder. library: it is in the subfolder tandem/ or
+     * dialects/, whose lines are never shown as the user's */
+    bool shipped, library;
 } Source;
 
 /* A script that was required but not found. */
@@ -92,9 +91,9 @@ typedef struct Child {
     const FrontOptions *options;
     int script_dir, library_dir; /* folders of the script and of the library; -1: not open */
     const char *library;         /* path of the library's folder */
-    int no_script_dir,
-        /* errno of the failed attempt to open the library's folder; 0: no attempt failed */
-        no_library_dir;
+    /* errno of the failed attempt to open the folder of the script, and that of the library; 0: no
+     * attempt failed */
+    int no_script_dir, no_library_dir;
     double cpu_s;
     /* entry 0 is unused, because number 0 means "no source" */
     Source source[CHILD_MOST_FILES + CHILD_MOST_SETS + 1];
@@ -187,10 +186,9 @@ _Noreturn void child_raise(lua_State *L, const char *rule, ScriptLoc loc, const 
 uint32_t child_source(Child *c, const Source *source);
 /* Appends the location's file number and line to the record that is being written. */
 void child_put_loc(Child *c, ScriptLoc loc);
-void child_send_files(
-    /* Sends the names of new files. Call it only between records, because the names are records,
-     * too. */
-    Child *c);
+/* Sends the names of new files. Call it only between records, because the names are records, too.
+ */
+void child_send_files(Child *c);
 /* Sends the names and content hashes of all files from which the plan was made so far. A script
  * that was given as text has no file and is left out. */
 void child_send_sources(Child *c);

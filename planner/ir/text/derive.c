@@ -27,7 +27,7 @@ static void find_units(Graph *g)
     }
 }
 
-/* The text says only which tensors are state. */
+/* The text states only the role of state tensors. The graph determines the other roles. */
 static Role role_of(const Graph *g, const Tensor *t, TensorId id)
 {
     const Node *maker = &g->nodes.at[t->producer];

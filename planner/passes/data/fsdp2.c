@@ -1,7 +1,7 @@
-/* FSDP2 and HSDP. Each block is one flat unit, as is each module that asks for this with
- * fsdp2_shard; if the user lists modules, only these are units. All other parameters form the root
- * unit. Between steps, units are FLAT over dp_shard and whole over dp_replicate; they are gathered
- * for use. */
+/* FSDP2 and HSDP. Each block is one flat unit, and so is each module that asks for this with
+ * fsdp2_shard. If the user lists modules, only these are units. All other parameters form the root
+ * unit. Between steps, the flat buffer of a unit is split over dp_shard and whole over
+ * dp_replicate. It is gathered for use. */
 #include <assert.h>
 
 #include "planner/ir/layout/mesh_view.h"

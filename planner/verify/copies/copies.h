@@ -65,10 +65,10 @@ bool copies_find(BlockCopies *b);
 void copies_compare(BlockCopies *b);
 
 /* ---- outside.c ---- */
-/* Blocks to which an item of no block refers differ from their neighbours. */
+/* Marks each block to which an item outside all blocks refers as different from its neighbours. */
 void copies_touch(BlockCopies *b);
-/* True if `block` reads a value that the block before it wrote to a buffer of no block. Such values
- * may travel farther than any reference shows. */
+/* True if `block` reads a value that the block before it wrote to a buffer outside all blocks. Such
+ * values may travel farther than any reference shows. */
 bool copies_carry(const BlockCopies *b, uint32_t block);
 
 /* ---- shorten.c ---- */
