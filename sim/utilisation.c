@@ -42,10 +42,10 @@ static bool has_frozen(const Graph *g)
     return false;
 }
 
-/* Returns the factor in the FLOPs of an attention for each query, which are factor x (heads x width
- * of a head) x keys. The factor is 12 times the fraction of the keys that a query sees (half if
- * attention is causal, less in a window). If only frozen weights come before, only the forward pass
- * counts, which is a third. */
+/* The FLOPs of attention for each query are factor x (heads x width of a head) x keys. Returns this
+ * factor, which is 12 times the fraction of the keys that a query sees (half if attention is
+ * causal, less in a window). If only frozen weights come before the attention, only its forward
+ * pass counts, which is a third. */
 static double attention_factor(const Graph *g, const Node *n, const Binding *b, bool frozen)
 {
     const bool forward = frozen && !g->tensors.at[n->out[0]].grad;

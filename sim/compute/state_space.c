@@ -27,8 +27,8 @@ static double states_s(const Chunked *s, double times)
     return times * product_s(s, s->heads, s->L, s->E, s->Q);
 }
 
-/* Returns the time of `times` products of the L x L scores of a chunk, below the diagonal, with the
- * features of each head. */
+/* Returns the time of `times` products of a chunk's L x L scores with the features of each head.
+ * Only scores below the diagonal count. */
 static double weighed_s(const Chunked *s, double times)
 {
     return times * product_s(s, s->heads, s->L, s->E, s->L) / 2;
