@@ -212,8 +212,8 @@ static void reserve_rows(ExecRun *run)
 
 /* ---- steps ---- */
 
-/* Finds the cause after the norm of the gradients was not finite. No weight was updated, so the
- * step can be run again, with a check of every number. */
+/* Finds out why the norm of the gradients was not finite. No weight was updated, so the step runs
+ * again, with a check of every number. */
 static bool report_not_finite(ExecRun *run, const Control *control)
 {
     BadNumber mine, *all = arena_array(run->arena, run->n_processes, sizeof *all);

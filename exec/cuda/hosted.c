@@ -1,5 +1,5 @@
-/* Communications through the host, for GPUs that NCCL cannot connect and for several ranks on one
- * GPU. A stream copies the input to pinned memory and then writes a word, which asks for the
+/* Sends communications through the host, for GPUs that NCCL cannot connect and for several ranks on
+ * one GPU. A stream copies the input to pinned memory and then writes a word, which asks for the
  * communication. A thread carries it out over MPI as the CPU backend does, with sums in the order
  * of ranks, and writes another word as the answer. The stream waits for the answer before it copies
  * the result back. Copies and waits in the streams do all this, so CUDA graphs can contain them.
@@ -306,8 +306,8 @@ static bool wait_for(Cuda *c, const uint32_t *word, uint32_t value, cudaStream_t
            cuda_fail(c, "cuda", "rank %u: cuStreamWaitValue32: error %d", c->rank, (int)result);
 }
 
-/* Copies the inputs of communications that start together to pinned memory or, if `is_back` is
- * true, their results back to the device. */
+/* Copies the inputs of communications that start together to pinned memory. If `is_back` is true,
+ * copies their results back to the device instead. */
 static bool copy(Cuda *c, const HostedStart *start, bool is_back, cudaStream_t stream)
 {
     const Hosted *h = c->comms.hosted;

@@ -30,7 +30,7 @@ typedef struct LaunchOptions {
     double timeout_s;       /* the run ends if no rank makes progress for this many seconds */
 } LaunchOptions;
 
-/* Describes how a run ended whose ranks did not end by themselves. */
+/* Describes how a run ended if its ranks did not end by themselves. */
 typedef struct LaunchEnd {
     int signal;    /* signal that this process has received and passed on; 0: none */
     bool stepped;  /* every rank had begun its first step */
