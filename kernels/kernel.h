@@ -66,8 +66,8 @@ typedef struct KernelArgs {
      * holds chunks p and 2 parts - 1 - p. parts * part_size may be larger than middle: elements
      * beyond middle are zero in a part, and unpack drops them. copy uses only elements[0]. */
     int64_t outer, middle, inner, part_start, part_size;
-    /* Ops halo_*: `middle` is how many rows of its own a rank has, in a buffer without a halo;
-     * `part_size` is how many rows the buffer with a halo has. Strips, which are sent to
+    /* Ops halo_*: `middle` is the number of a rank's own rows, in a buffer without a halo.
+     * `part_size` is the number of rows of the buffer with a halo. Strips, which are sent to
      * neighbours, are [2, outer, halo.strip, inner]. */
     Halo halo;
     Interval own_columns; /* the columns that belong to this rank, for the sides of a convolution;

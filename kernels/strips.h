@@ -1,7 +1,7 @@
-/* A convolution that is computed in parts (IN_ROWS in ops.def): which output points each part
- * computes, and where each input row lies. The border op computes the points that need rows of
- * neighbour ranks. Its first input has only the rank's own rows; the rows of neighbours lie in the
- * strips that the rank has received. */
+/* Finds the output points that each part of a convolution computes (IN_ROWS in ops.def), and where
+ * each input row lies. The border op computes the points that need rows of neighbour ranks. Its
+ * first input has only the rank's own rows; the rows of neighbours lie in the strips that the rank
+ * has received. */
 #ifndef TANDEM_KERNELS_STRIPS_H
 #define TANDEM_KERNELS_STRIPS_H
 

@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-/* Lies in device memory. The backend writes it before each step. */
+/* The control block, which lies in device memory. The backend writes it before each step. */
 typedef struct CudaControl {
     int64_t step; /* number of the step, from 0 */
     double lr;
@@ -68,14 +68,14 @@ typedef struct CudaAttentionLibrary {
                 CudaError *error);
 } CudaAttentionLibrary;
 
-/* Attention or its gradient by our kernels for compute capability 9.0, if they accept the call.
- * cuda_attention and cuda_attention_grad never use these kernels. attention_chooser uses them where
- * they were faster in a timing. */
+/* cuda_attention_hopper computes attention or its gradient by our kernels for compute capability
+ * 9.0, if they accept the call. cuda_attention and cuda_attention_grad never use these kernels.
+ * attention_chooser uses them where they were faster in a timing. */
 bool cuda_attention_hopper_takes(OpKind op, const KernelArgs *args, const CudaContext *cuda);
 bool cuda_attention_hopper(OpKind op, const KernelArgs *args, const CudaContext *cuda,
                            CudaError *error);
-/* The gradient of attention in one kernel, which needs five matrix products for each score instead
- * of seven. */
+/* cuda_attention_one computes the gradient of attention in one kernel, which needs five matrix
+ * products for each score instead of seven. */
 bool cuda_attention_one_takes(const KernelArgs *args, const CudaContext *cuda);
 bool cuda_attention_one(const KernelArgs *args, const CudaContext *cuda, CudaError *error);
 

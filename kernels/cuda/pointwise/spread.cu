@@ -1,6 +1,6 @@
-/* Element-wise ops of which one input is a single row, has one number for each row, or is a part of
- * longer rows: biases, the balance loss that is added to each token, quantisation, and segments of
- * fused projections. */
+/* Element-wise ops with a special input, which is a single row, has one number for each row, or is
+ * a part of longer rows: biases, the balance loss that is added to each token, quantisation, and
+ * segments of fused projections. */
 #include "kernels/cuda/pointwise/point_launch.cuh"
 
 /* x [b,s,...], bias [...] -> y [b,s,...] */

@@ -47,7 +47,7 @@ typedef struct GemmMatrix {
  * in bytes of the vectors and matrices that they use. */
 typedef struct GemmAlong {
     bool bias;      /* the bias [m] is added */
-    bool other;     /* the matrix C [m,n] that is added is another one than D */
+    bool other;     /* the matrix C [m,n] that is added is not D */
     bool input;     /* the call writes the input of GELU, or the gradient of GELU reads it */
     bool adds_sums; /* the sums must be added to existing values, which a kernel of our own does
                        afterwards */
