@@ -29,7 +29,7 @@ typedef struct ErrorBar {
 /* How far a prediction can be trusted: the errors of similar predictions, and the age of
  * the costs. */
 typedef struct Trust {
-    const char *basis; /* which measurements the errors were found with, in words */
+    const char *basis; /* words that name the measurements from which the errors were found */
     int64_t made_at;   /* date of the oldest cost, in seconds since 1970; 0: no cost was measured */
     bool is_modelled;  /* no cost was measured, so made_at is the date of the table of errors */
     /* profile and GPU of the prediction; NULL: its error does not depend on them */

@@ -200,8 +200,8 @@ static Hash128 key_of(const Decider *decider, const Cli *one)
     return hash_bytes(str_text(&key), key.n);
 }
 
-/* True if an answer from the store has all numbers that a table reads, with possible values.
- * Another program may have written it. */
+/* Returns true if an answer from the store has all numbers that a table reads, with possible
+ * values. Another program may have written it. */
 static bool is_answer(const json_t *row)
 {
     const json_int_t status = json_integer_value(json_object_get(row, "status"));

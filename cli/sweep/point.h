@@ -79,7 +79,7 @@ int64_t sweep_begin(Cli *cli, Store *store, const char *script, const TextList *
 bool sweep_put_point(Store *store, int64_t sweep, uint32_t point, const TextList *settings,
                      int64_t run, SweepStatus status, Arena *arena, Diag *d);
 bool sweep_end(Store *store, int64_t sweep, Diag *d);
-/* True if the store contains measured costs of any machine. */
+/* Returns true if the store contains measured costs of any machine. */
 bool measured_any(Store *store, Diag *d);
 /* Returns a hash of the measurements on which predictions, and the sizes of their
  * errors, depend. */

@@ -145,7 +145,8 @@ local function same(a, b)
   return true
 end
 
--- True if hf.rope_scaling has the sections of time, row and column that models.qwen2_vl has.
+-- Returns true if hf.rope_scaling has the sections of time, row and column that models.qwen2_vl
+-- has.
 local function says_sections(d, given, sections)
   local kind = given.rope_type or given.type
   local stated = given.mrope_section

@@ -121,9 +121,9 @@ local function parts(name)
   return list
 end
 
--- True if a user may mean the GPU `key` by `name`. This is so if `name` is the key, or its first part and some of the
--- others in order: "h200", "A100-40GB", "RTX 4090". Of the first part, the end is enough: "4090". A misspelt name has a
--- part that the key does not have.
+-- Returns true if a user may mean the GPU `key` by `name`. This is so if `name` is the key, or its
+-- first part and some of the others in order: "h200", "A100-40GB", "RTX 4090". Of the first part,
+-- the end is enough: "4090". A misspelt name has a part that the key does not have.
 local function abbreviates(name, key)
   local given, own, at = parts(name), parts(key), 0
   local joined = table.concat(given)

@@ -59,10 +59,10 @@ end
 
 -- Divides x by sigma, the largest singular value of the weight that made x, like torch's
 -- parametrizations.spectral_norm. Each step makes one power iteration: u = W v and v = W^T u, each
--- divided by its length; then sigma = u^T W v. W is a matrix: one side is the weight's first index
+-- divided by its length. Then sigma = u^T W v. W is a matrix: one side is the weight's first index
 -- (in_first) or its last index, the other side is all other indices. outputs: "first" or "second",
--- the index of a convolution's weight that holds the output channels. If a module is called twice,
--- it has one norm.
+-- the index of a convolution's weight that holds the output channels. A module that is called twice
+-- has one norm.
 local unit = { eps = 1e-12 }
 local function over_norm(x, info, weight, in_dims, out_dims, each, outputs)
   if not info.sigma then

@@ -1,6 +1,6 @@
--- What the recipes of Megatron-Bridge and NeMo choose: recomputation, the types of gradients and
--- moments, the exchange between ranks of experts. It fills rows that name only framework, model, GPU
--- and precision. Also: the layers that torchtitan keeps in 16 bits.
+-- The choices of the recipes of Megatron-Bridge and NeMo: recomputation, the types of gradients and
+-- moments, and the exchange between ranks of experts. They fill rows that name only framework,
+-- model, GPU and precision. This file also lists the layers that torchtitan keeps in 16 bits.
 local cells, gpus = require "tandem.published.cells", require "tandem.gpus"
 local has = cells.has
 local m = {}

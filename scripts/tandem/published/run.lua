@@ -59,8 +59,9 @@ m.cluster = require "tandem.published.cluster"
 
 -- ---- frameworks, chosen by the beginning of the cell `framework`
 
--- Returns the micro-batch of an old torchtitan; nil: the row's cell counts. It had a local batch and a number of micro-batches
--- (pipeline_parallel_microbatches): by default the number of pipeline ranks, since #781 (January 2025) that of stages.
+-- Returns the micro-batch of an old torchtitan; nil: the row's cell counts. It had a local batch
+-- and a number of micro-batches (pipeline_parallel_microbatches). The default is the number of
+-- pipeline ranks and, since #781 (January 2025), the number of stages.
 local function micro_of(row)
   if count(row, "pp") == 1 or not is_before(row, "2025-04") then return nil end
   local pieces = count(row, "pp") * (is_before(row, "2025-01") and 1 or count(row, "vp", 1))
