@@ -42,11 +42,14 @@ void watch_waited(uint32_t barrier, uint32_t warp);
 void watch_read(const void *at, uint64_t bytes);
 void watch_write(void *at, uint64_t bytes);
 void watch_atomic(void *at, uint64_t bytes);
-void watch_arrival(void *at, uint64_t bytes); /* for a write that was counted when it began */
-void watch_late_read(const void *at, uint64_t bytes); /* ... for a read that is not counted */
-void watch_wide(const void *at, uint64_t bytes);      /* the next accesses there are one access */
+/* the end of a write that was counted at its beginning */
+void watch_arrival(void *at, uint64_t bytes);
+void watch_late_read(const void *at, uint64_t bytes); /* a read that is not counted */
+/* the next accesses to these bytes count as one access */
+void watch_wide(const void *at, uint64_t bytes);
 /* Boxes and products use another proxy. They may read stored data only if the storing thread has
- * called the fence since, before this thread. `replaced`: they write the memory from now on. */
+ * called the fence after the store, and this thread comes after that. `replaced`: they overwrite
+ * the memory from now on. */
 void watch_to_async(void);
 void watch_async(const void *at, uint64_t bytes, bool replaced);
 /* Returns memory for kernels. No byte of it may be touched before it is allowed. */
@@ -54,10 +57,10 @@ void *watch_alloc(uint64_t bytes);
 void watch_free(void *at);
 void watch_allow(const void *at, uint64_t bytes, bool allowed);
 void watch_count(bool on);
-/* Returns a kernel's counts since the last call. */
+/* watch_counts returns a kernel's counts since its last call. */
 WatchCounts watch_counts(const char *kernel);
 WatchCounts watch_counts_so_far(const char *kernel);
-/* the i-th kernel that was counted; NULL: there are no more */
+/* Returns the name of the i-th kernel that was counted; NULL: there are no more. */
 const char *watch_kernel(uint32_t i);
 #else
 static inline bool watch_is_on(void)
