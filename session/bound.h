@@ -16,8 +16,8 @@ typedef struct Bounds {
     uint64_t kept_bytes;
 } Bounds;
 Bounds bounds_of(const Config *config, const Graph *graph);
-/* Returns a lower bound of the step's time: the time of all products and attention, spread evenly
- * over the ranks, plus the time to fill a pipeline. 0: unknown. */
+/* Returns a lower bound of the step's time; 0: unknown. It is the time of all products and
+ * attention, spread evenly over the ranks, plus the time to fill a pipeline. */
 Ps bound_step_ps(const Config *config, const Graph *graph);
 
 /* ---- bound_pipeline.c: a tighter bound of memory, for pipelines of many micro-batches */

@@ -247,8 +247,8 @@ bool session_predict(const PlanFile *file, Store *store, const PredictOptions *o
     if (d->n_errors > before) return false;
     if (!simulate(file, store, options, arena, out, d)) return false;
     if (store == NULL || !options->keep) return true;
-    /* Store the text if there is no recipe to make the plan again (a plan loaded from text), or if
-     * a trace is stored, whose readers need every instruction. */
+    /* Store the text if there is no recipe to make the plan again, as for a plan loaded from text.
+     * Also store it with a trace, whose readers need every instruction. */
     if (file->is_text || options->trace) record->plan_text = session_text(file, arena);
     record->program = file->plan;
     Recipe recipe = file->recipe;

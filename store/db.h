@@ -39,9 +39,10 @@ bool db_begin(Db *db, Diag *d);                 /* begins a transaction with BEG
 bool db_commit(Db *db, Diag *d);
 void db_rollback(Db *db);
 
-/* Prepares a statement and binds the arguments by `format`, one letter each: i int64_t, d double, s
- * const char * (NULL gives NULL), b const void * and size_t. A statement is prepared only once for
- * each text, unless the first one is still being read. Returns NULL on failure. */
+/* Prepares a statement and binds the arguments by `format`, which has one letter for each. i:
+ * int64_t. d: double. s: const char * (NULL gives NULL). b: const void * and size_t. A statement is
+ * prepared only once for each text, unless the first one is still being read. Returns NULL on
+ * failure. */
 DbStatement *db_prepare(Db *db, Diag *d, const char *sql, const char *format, ...);
 /* Moves to the next row. Returns true if there is one. Returns false after the last row (the
  * statement is then reset), after a failure that was reported to `d`, or if `st` is NULL. */

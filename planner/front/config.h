@@ -16,8 +16,8 @@ typedef enum PassName {
 } PassName;
 
 /* For each schedule: its name, the least and the greatest number of stages ("chunks") on a rank,
- * and the placement of stages on p ranks. loop: rank r has stages r, r + p, ...; v: rank r has
- * stages r and 2p - 1 - r. */
+ * and the placement of stages on p ranks. In a loop, rank r has stages r, r + p, and so on. In a v,
+ * rank r has stages r and 2p - 1 - r. */
 #define SCHEDULES(X)                                                                               \
     X(gpipe, 1, 1, loop)                                                                           \
     X(1f1b, 1, 1, loop)                                                                            \

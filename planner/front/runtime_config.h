@@ -73,8 +73,8 @@ typedef struct RuntimeOp {
     double kernels;
     /* memory traffic / traffic of reading each input and writing each output once */
     double passes;
-    /* bytes for each element of the op's largest argument that are allocated until the op's
-     * gradient has run, in addition to the tensors that Tandem's op keeps */
+    /* bytes for each element of the op's largest argument, allocated until the op's gradient has
+     * run. They are additional to the tensors that Tandem's op keeps */
     double saved;
     /* bytes for each element of the op's largest argument, allocated only while the op runs */
     double scratch;

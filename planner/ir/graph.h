@@ -43,8 +43,8 @@ typedef struct Init {
 typedef enum TpStyle { TP_none, TP_column, TP_row, TP_vocab } TpStyle;
 
 typedef struct Tensor {
-    const char
-        *name; /* parameters: dotted path, "layers.3.attention.wq.weight"; else unique text */
+    /* of a parameter: its dotted path, "layers.3.attention.wq.weight"; otherwise any unique text */
+    const char *name;
     Role role;
     DType dtype; /* dtype of an activation, or of a weight while it is gathered for use */
     uint8_t n_dims;

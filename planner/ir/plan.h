@@ -194,8 +194,8 @@ static inline BufferId program_root(const Program *p, BufferId b, uint64_t *offs
 }
 
 /* Returns the bytes that a collective moves, as NCCL counts them. all_reduce: the bytes of the
- * buffer; all_gather: of the whole output; reduce_scatter: of the whole input; all_to_all: of the
- * whole buffer that one rank sends. */
+ * buffer. all_gather: those of the whole output. reduce_scatter: those of the whole input.
+ * all_to_all: those of the whole buffer that one rank sends. */
 uint64_t plan_comm_bytes(const Plan *plan, const Program *p, const Instr *in);
 /* plan_flops returns the FLOPs of an instruction on one rank. plan_hbm_bytes, below, returns the
  * bytes that it reads from and writes to device memory. Each input is read once, each output is

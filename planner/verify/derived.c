@@ -1,6 +1,6 @@
-/* Checks fields in a plan's text that follow from other fields, such as the producer of a tensor or
- * the forward node of a backward node. No value depends on these fields, but predictions of time
- * and memory read them. */
+/* Checks fields in a plan's text that follow from other fields. Examples are the producer of a
+ * tensor, and the forward node of a backward node. No value depends on these fields, but
+ * predictions of time and memory read them. */
 #include <inttypes.h>
 
 #include "planner/verify/private.h"

@@ -48,9 +48,9 @@
 #include "planner/verify/value/map.h"
 #include "planner/verify/verify.h"
 
-/* For each lane, the newest instruction that is known to have finished. A lane is a stream. For a
- * stream with launch groups there is one lane for each position in a group, because members of a
- * group may finish in any order. */
+/* For each lane, the newest instruction that is known to have finished. A lane is a stream. A
+ * stream with launch groups has one lane for each position in a group, because members of a group
+ * may finish in any order. */
 typedef struct HappensBefore {
     uint32_t n_lanes;
     uint32_t *lane; /* [pc] */
@@ -256,9 +256,9 @@ bool verify_structure_program(Verifier *v);
 void verify_order(Verifier *v); /* fills v->order */
 void verify_races(Verifier *v);
 /* True if all ranks run one program without messages, and no member of a launch group waits for an
- * instruction behind the group's first member. Then no rank waits forever: with each group at the
- * position of its first member, every instruction waits only for earlier ones, and all ranks reach
- * each communication in this order. */
+ * instruction behind the group's first member. Then no rank waits forever. Think of each group at
+ * the position of its first member: every instruction waits only for earlier ones, and all ranks
+ * reach communications in this order. */
 bool verify_ends_in_order(const Plan *plan);
 /* Returns [root]: true if a view has only a part of the root's bytes. */
 bool *verify_has_views(const Program *p, Arena *arena);

@@ -163,8 +163,8 @@ _Noreturn void child_serve_sweep(Child *c);
 
 /* ---- child.c */
 void child_open_errors(lua_State *L);
-/* Ends an evaluation with the given `status` of lua_pcall: sends the error on top of the stack, if
- * any, and the names of the files that were read. */
+/* Ends an evaluation, for which lua_pcall returned `status`. Sends the error on top of the stack,
+ * if there is one, and the names of the files that were read. */
 bool child_finish(Child *c, int status);
 /* A message handler for lua_pcall: turns any error into one of Tandem with a location. */
 int child_on_error(lua_State *L);
@@ -277,8 +277,8 @@ const char *child_kind(lua_State *L, int index, ScriptLoc *loc);
 void child_flatten(Child *c);
 void child_default_cluster(Child *c);
 void child_named_runtime(Child *c);
-void child_runtime_defaults(
-    Child *c); /* sets defaults of passes that depend on the runtime, after the settings */
+/* Sets the defaults of passes that depend on the runtime. Call it after child_apply_sets. */
+void child_runtime_defaults(Child *c);
 /* Pushes the value of a setting as Lua type: 4, 3e-4, true, or a text. */
 void child_push_value(lua_State *L, const char *value);
 void child_apply_sets(Child *c); /* applies the settings to the plan table on top of the stack */

@@ -31,9 +31,9 @@ typedef struct Start {
 
 /* ---- the plan's tables, and their content */
 
-/* Adds the table on top of the stack, and all tables in it, to the list `seen`, and copies of their
- * content to the list `kept`. Returns false if a table has a metatable, or if there are too many
- * tables. */
+/* Adds the table on top of the stack, and all tables in it, to the list `seen`. Adds copies of
+ * their content to the list `kept`. Returns false if a table has a metatable, or if there are too
+ * many tables. */
 static bool note_table(lua_State *L, int seen, int kept, int nesting)
 {
     const int table = lua_gettop(L);

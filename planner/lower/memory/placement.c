@@ -91,8 +91,8 @@ static uint32_t settled(const Placing *m)
 }
 
 /* Returns the buffer whose offset `b` should get, so that all micro-batches use the same offsets.
- * In the first round this is the counterpart in the previous micro-batch; in later rounds it is the
- * counterpart in a settled micro-batch of the previous round. */
+ * In the first round, this is the counterpart in the previous micro-batch. In later rounds, it is
+ * the counterpart in a settled micro-batch of the previous round. */
 static BufferId asks_like(Placing *m, uint32_t microbatch, BufferId b)
 {
     if (!m->periodic) return 0;

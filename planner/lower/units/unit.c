@@ -96,9 +96,9 @@ void lower_units_start(Lower *l)
     lower_turns_start(l);
 }
 
-/* True if the gathered weights lie in registered memory: one of the two buffers that units use in
- * turn, or memory in which the weights of all units stay gathered. Megatron's FSDP allocates both
- * in NCCL's pool. */
+/* True if the gathered weights lie in registered memory. This is one of the two buffers that units
+ * use in turn, or memory in which the weights of all units stay gathered. Megatron's FSDP allocates
+ * both in NCCL's pool. */
 static bool is_registered(const Lower *l, UnitId u)
 {
     const bool stays = l->job->sharding.resident && l->unit.takes_turns != NULL;

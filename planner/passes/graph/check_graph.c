@@ -1,8 +1,8 @@
-/* Checks conditions that the graph must meet after every pass: indices are in range; layouts name
- * existing dimensions; each index that a node splits may be split by its op, and agrees with the
- * layouts of the node's arguments. The check takes linear time. Tensors that have not changed since
- * the last check are skipped. Nodes that have not changed are skipped, too, unless a tensor has
- * changed its size. */
+/* Checks conditions that the graph must meet after every pass. Indices are in range. Layouts name
+ * existing dimensions. The op of a node allows the split of each index that the node splits, and
+ * the layouts of the node's arguments agree with it. The check takes linear time. Tensors that have
+ * not changed since the last check are skipped. Nodes that have not changed are skipped, too,
+ * unless a tensor has changed its size. */
 #include <assert.h>
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * and compares them field by field.
  *
  * The argument. Say that blocks 1 to n follow each other, and that each block is a copy of the
- * block before it: all references to nodes, tensors, units, instructions and buffers move on by one
+ * block before it. All references to nodes, tensors, units, instructions and buffers move on by one
  * block. `reach` is the largest distance, in blocks, of any of these references. The shorter plan
  * has 2 * reach + 1 of these blocks, so the middle one has all its neighbours within reach. An item
  * outside the equal blocks refers to none of them, except that a neighbouring block may do so

@@ -291,7 +291,7 @@ static bool same_item(BlockComparison *c, ItemKind kind, uint32_t x, uint32_t y)
 }
 
 /* Compares all items of one kind. Each item of a block must have a counterpart in the next block,
- * in the same order, and this must be all that the next block has. */
+ * in the same order. The next block may have no other items. */
 static void compare_items(BlockComparison *c, ItemKind kind)
 {
     BlockCopies *b = c->b;
