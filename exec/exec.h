@@ -53,7 +53,7 @@ typedef struct ExecResult {
 } ExecResult;
 
 /* Runs the plan. The initial value of an element depends only on the seed, the tensor's name and
- * the element's number in the whole tensor, so it is the same for every way of splitting the
+ * the element's number in the whole tensor. So it is the same for every way of splitting the
  * tensor. Reports not-finite, version-mismatch, plan-mismatch, or an error of the backend. */
 bool exec_run(const Plan *plan, const ExecOptions *options, Arena *arena, ExecResult *result,
               Diag *d);

@@ -1,6 +1,6 @@
-/* A training run: opens the backend, compares versions and plans with the other processes,
- * initialises parameters where they lie, runs steps, and reads the reported numbers from buffers of
- * the plan. */
+/* A training run. It opens the backend, compares versions and plans with the other processes, and
+ * initialises parameters where they lie. Then it runs steps, and reads the reported numbers from
+ * buffers of the plan. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>

@@ -34,7 +34,7 @@ static inline Interval strips_held(const KernelArgs *a, char letter)
 }
 
 /* Returns the rows that the centre part computes. If a rank needs a halo of rows, these are the
- * first half of the inner rows; the other half is computed while this halo is being exchanged. */
+ * first half of the inner rows. The other half is computed while this halo is being exchanged. */
 static inline Interval strips_centre_rows(Interval inner, int64_t all)
 {
     if (inner.hi - inner.lo < all) inner.hi = inner.lo + (inner.hi - inner.lo + 1) / 2;

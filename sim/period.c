@@ -2,7 +2,7 @@
  * micro-batches have passed. Two periods are compared, because an instruction may begin in one and
  * end in the next. All decisions of the engine depend only on the instructions in progress and on
  * differences of times. So if two successive periods are equal, each further group of micro-batches
- * makes the step longer by this period, and the rest of the step stays the same. */
+ * makes the step longer by this period. The rest of the step stays the same. */
 #include "sim/period.h"
 
 #include <string.h>

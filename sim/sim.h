@@ -295,7 +295,7 @@ static inline Moment *moment_of(const Timeline *line, Pc pc)
     return &line->first[(size_t)pc * line->stride];
 }
 
-/* The start of a burst: the host begins to issue the instructions from `first` on, without waiting.
+/* The start of a burst, in which the host issues the instructions from `first` on without waiting.
  * by: the instruction for whose end the host waited before this burst; 0: it did not wait. */
 typedef struct HostStart {
     Pc first, by;

@@ -190,9 +190,9 @@ static bool is_unit(const char *text, const char *unit)
     return is_one_of(text + strspn(text, " "), each);
 }
 
-/* Ends a cell's text before a remark: a spread ("1.5 +/- 0.1"), or a bracket at its end, which
- * gives a part of the device's memory or says how steps were counted ("65.3GiB(81%)", "1.5 s
- * (median)"). */
+/* Ends a cell's text before a remark. A remark is a spread ("1.5 +/- 0.1") or a bracket at the end.
+ * The bracket gives a part of the device's memory ("65.3GiB(81%)") or says how steps were counted
+ * ("1.5 s (median)"). */
 static void without_remark(char *text)
 {
     char *spread = strstr(text, "+/-");

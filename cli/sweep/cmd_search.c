@@ -1,6 +1,6 @@
-/* tandem search: lists the layouts of a plan that are possible (the space; each is a point of it),
- * and finds the fastest by bounds and simulations. Proves the winners in full, and prints why the
- * other points lost. */
+/* tandem search: lists the possible layouts of a plan and finds the fastest by bounds and
+ * simulations. The list is the search's space, and each layout is a point of it. Proves the winners
+ * in full, and prints why the other points lost. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -226,8 +226,8 @@ static json_t *found_answer(Decider *decider, const Cli *one, Hash128 key, Diag 
     return NULL;
 }
 
-/* Stores an answer. It is not stored if the scripts did not run to their end, because the list of
- * scripts is then incomplete, and a later command could not tell whether they have changed. */
+/* Stores an answer. It is not stored if the scripts did not run to their end. The list of scripts
+ * is then incomplete, so a later command could not tell whether they have changed. */
 static void keep_answer(const Decider *decider, Cli *one, Hash128 key, Recipe *recipe,
                         const json_t *row)
 {

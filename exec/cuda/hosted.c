@@ -53,9 +53,9 @@ struct Hosted {
 };
 
 /* Each word has only one writer. The stream writes its request, and withdraws it after it has seen
- * the answer. Then the thread withdraws the answer. A reader must not clear the other side's word:
- * a copy may write a word several times (memmove of the C library writes four bytes twice), so the
- * request could appear again after it was cleared. */
+ * the answer. Then the thread withdraws the answer. A reader must not clear the other side's word,
+ * because a copy may write a word several times (memmove of the C library writes four bytes twice).
+ * The request could appear again after it was cleared. */
 static uint32_t *asked(const Hosted *h, uint32_t k)
 {
     return &h->words[k];

@@ -271,8 +271,8 @@ bool memory_place(Cuda *c);
 bool memory_fill(Cuda *c); /* fills the arenas with zeros, or with poison */
 void memory_close(Cuda *c);
 /* Waits for writes of the host before streams read the data. cudaMemset, and cudaMemcpy from memory
- * that is not pinned, may return before the default stream has finished, and our streams do not
- * wait for the default stream. */
+ * that is not pinned, may return before the default stream has finished. Our streams do not wait
+ * for the default stream. */
 bool memory_settle(Cuda *c);
 bool memory_read(Cuda *c, BufferId b, void *to);
 bool memory_write(Cuda *c, BufferId b, const void *from);

@@ -13,8 +13,8 @@
  * NULL. */
 bool launch_inside(uint32_t *n_ranks, uint32_t *rank, const char **flavour);
 
-/* Must be the first call in `main`. In a rank that exec_launch has started, it forks: the child
- * continues as the rank, and the parent waits for the child and records how it ends. In any other
+/* Must be the first call in `main`. In a rank that exec_launch has started, it forks. The child
+ * continues as the rank. The parent waits for the child and records how it ends. In any other
  * process, it does nothing. */
 void launch_supervise(void);
 /* Returns true in a rank that exec_launch has started. Returns false if the user has called mpirun

@@ -6,7 +6,7 @@
 #include "exec/process/transport.h"
 
 /* How a communication moves data. For a sum, each member is responsible for one block of the
- * elements: it receives this block from all members and adds the copies in the order of ranks. So
+ * elements. It receives this block from all members and adds the copies in the order of ranks. So
  * all backends produce the same bits. */
 typedef enum TransferMethod {
     METHOD_none, /* the group has a single member: the data are copied */

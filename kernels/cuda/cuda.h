@@ -30,8 +30,8 @@ typedef struct CudaControl {
     uint64_t seed; /* from which all random draws are derived */
 } CudaControl;
 
-/* A kernel that finds a fault stores it in the device word CudaContext.fault: the CudaFault in the
- * high bits, the number of the instruction (pc) in the low bits. If several faults occur, the
+/* A kernel that finds a fault stores it in the device word CudaContext.fault. The high bits have
+ * the CudaFault, the low bits the number of the instruction (pc). If several faults occur, the
  * largest value stays. 0 means that there was none. */
 enum { CUDA_FAULT_PC_BITS = 28 };
 typedef enum CudaFault {

@@ -51,8 +51,8 @@ static double host_s(const Cluster *cluster, const Plan *plan, const Program *p,
 
 /* Returns the time of the kernel before an 8-bit product. It bounds the scales from below. Except
  * on Blackwell, it also transposes each operand that is not contiguous along the summed index
- * (cuBLAS' documentation, 8-bit data types), so it reads and writes one byte for each number of
- * these. */
+ * (cuBLAS' documentation, 8-bit data types). For each number of these operands it reads and writes
+ * a byte. */
 static double turned_s(const Device *device, const Binding *b, const int64_t size['z' + 1])
 {
     /* compute capability 12 also needs the transposition, and has another arch name */

@@ -223,8 +223,8 @@ double kernel_grouped_gemm_s(const Device *device, DType dtype, uint32_t n_group
 
 /* At its end, a tile stores its results, so this time grows with their bytes. Since Hopper, the
  * results of one tile are stored during the products of the next one. Kernels with scales for
- * blocks are an exception (`stores_apart`): a block of DeepGEMM (a6d97a1) stores a tile's results
- * before it multiplies again, so all stores add to the time, at the rate of memory. */
+ * blocks are an exception (`stores_apart`). A block of DeepGEMM (a6d97a1) stores a tile's results
+ * before it multiplies again. So all stores add to the time, at the rate of memory. */
 double kernel_product_s(const Device *device, const GemmWork *w, const GemmFit *fit)
 {
     GemmFit own = fit != NULL ? *fit : *kernel_gemm_fit(device);

@@ -1,8 +1,8 @@
-/* Computes the time of a state-space scan in its published kernels, which work in chunks of L
- * tokens with matrix products on tensor cores (SSD, arxiv.org/abs/2405.21060;
- * github.com/state-spaces/mamba, ops/triton). Between these kernels, data pass through memory in
- * fp32: the states of each chunk, and the scores of each group. Each product is assumed to have the
- * efficiency of an ordinary product of its size. */
+/* Computes the time of a state-space scan in its published kernels (SSD, arxiv.org/abs/2405.21060;
+ * github.com/state-spaces/mamba, ops/triton). They work in chunks of L tokens with matrix products
+ * on tensor cores. Between these kernels, data pass through memory in fp32: the states of each
+ * chunk, and the scores of each group. Each product is assumed to have the efficiency of an
+ * ordinary product of its size. */
 #include <assert.h>
 #include <math.h>
 

@@ -242,8 +242,8 @@ static uint64_t may_become(const TorchAllocator *a, const Pool *pool, uint32_t i
 }
 
 /* Returns the free block to use for `bytes` bytes; 0: there is none. Like PyTorch, it starts with
- * the first block that is large enough, and goes on as long as the next block could grow to a
- * smaller size. */
+ * the smallest block that is large enough. It goes on to the next block as long as that one would
+ * be smaller after growing. */
 static uint32_t best_fit(const TorchAllocator *a, const Pool *pool, uint64_t bytes)
 {
     uint32_t best = 0;

@@ -365,7 +365,7 @@ static void have_buffers(Replay *r, Pc pc, const Instr *in)
 enum { RETURNED_BYTES = 2 };
 
 /* Allocates the tensor that the product for a weight's gradient makes besides the permanent buffer
- * of the gradient. Either a hook adds this tensor to the buffer and releases it, or the product
+ * of the gradient. Either a hook adds this tensor to the buffer and releases it. Or the product
  * itself adds to the buffer, and autograd gets a tensor that nothing reads. Transformer Engine
  * keeps one such tensor for each size of a block's weights (get_dummy_wgrad). */
 static void returned_gradient(Replay *r, Pc pc, const Instr *in)

@@ -49,9 +49,9 @@ bool runtime_quantises_weight(const Program *p, const Instr *in)
 }
 
 /* Returns true if the instruction finds the largest magnitude of a whole tensor of 4-bit numbers
- * (nvfp4), or reduces it. (The node after it quantises the tensor.) Frameworks find this magnitude
- * in every step, but each rank uses only its own part of the tensor. In Transformer Engine, the
- * ranks of tp use one magnitude if sequences are gathered. */
+ * (nvfp4), or reduces it over ranks. (The node after it quantises the tensor.) Frameworks find this
+ * magnitude in every step, but each rank uses only its own part of the tensor. In Transformer
+ * Engine, the ranks of tp use one magnitude if sequences are gathered. */
 static bool finds_whole(const Plan *plan, const Instr *in)
 {
     const Graph *g = &plan->graph;

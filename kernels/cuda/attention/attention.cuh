@@ -34,8 +34,8 @@ typedef struct AttentionArgs {
      * S and jump = 0. A query with a larger number has a larger position. */
     int64_t half, jump;
     /* Numbers of heads (of all sequences) that blocks process at the same time, tile by tile (see
-     * order_beside): in kernels whose blocks hold queries, and in kernels whose blocks hold
-     * keys. */
+     * order_beside). The first is for kernels whose blocks hold queries, the second for kernels
+     * whose blocks hold keys. */
     uint32_t beside_queries, beside_keys;
     DType dtype;
     float scale;

@@ -74,8 +74,8 @@ DEVICE bool online_add_all(Online *o, const Raw raw[ONLINE_AHEAD])
     return true;
 }
 
-/* Returns the sum of online_add_all relative to exp(top), for the largest logit `top` of the row.
- */
+/* Returns the sum of exp(z - top) from the sum that online_add_all made. `top` is the largest logit
+ * of the row. */
 DEVICE float online_from_half(const Online *o, float top)
 {
     return o->below * device_exp2(fmaf(-top, LOG2_E, o->top * LOG2_E));

@@ -18,8 +18,8 @@ enum {
     TURN_GROUPS = TURN_TILE / TURN_OUT                  /* threads along a row of the output */
 };
 
-/* How a number is scaled: not at all (it is moved unchanged), by one factor for the whole matrix,
- * or by the factor of its row or of its column. */
+/* How a number is scaled. moved: not at all. all: by one factor for the whole matrix. rows,
+ * columns: by the factor of its row or column. */
 typedef enum TurnScale { TURN_moved, TURN_all, TURN_rows, TURN_columns } TurnScale;
 
 typedef struct TurnArgs {

@@ -79,12 +79,14 @@ function m.folds(row, data)
   return tp > 1 and expert_tp(row) == 1 and cells.sequence(row) and ep % tp == 0 and data % (ep // tp) == 0
 end
 
--- Returns the plan's axes for experts. If tp does not cut experts (--expert-tensor-parallel-size 1), Megatron takes the ranks
--- of ep first from tp, and each rank of tp has its own part of the tokens. A plan's folded ep does so, too (`folded`).
--- Otherwise a plan's ep must be a part of `data`, the ranks with different samples, but Megatron's ep may also extend over cp.
--- So the ranks of cp are planned as data ranks with fewer samples each. If tp cuts the experts, a rank has as many bytes of
--- experts and as many products as in Megatron. A plan cannot exchange the heads of a Mamba mixer beside tp. So beside tp,
--- ranks that share the sequences of such a mixer are planned as data ranks, too.
+-- Returns the plan's axes for experts. If tp does not cut experts (--expert-tensor-parallel-size
+-- 1), Megatron takes the ranks of ep first from tp. Each rank of tp then has its own part of the
+-- tokens. A plan's folded ep does so, too (`folded`). Otherwise a plan's ep must be a part of
+-- `data`, the ranks with different samples, but Megatron's ep may also extend over cp. So the ranks
+-- of cp are planned as data ranks with fewer samples each. If tp cuts the experts, a rank has as
+-- many bytes of experts and as many products as in Megatron. A plan cannot exchange the heads of a
+-- Mamba mixer beside tp. So beside tp, ranks that share the sequences of such a mixer are planned
+-- as data ranks, too.
 function m.place(row, data, shared)
   local at = { data = data, cp = shared, micro = count(row, "micro_batch"), ep = 1 }
   local ep = count(row, "ep", 1)
@@ -128,9 +130,10 @@ function m.layout(row)
   return split
 end
 
--- Returns the number of blocks in each part of the pipeline; nil: all are equal. A part is a stage, or
--- a chunk if a rank has several. The row states the layout, or the numbers of the first and the last
--- part, or that the embedding and the loss count as blocks (MLPerf's ASYM_PP_EMBED and ASYM_PP_LOSS).
+-- Returns the number of blocks in each part of the pipeline; nil: all are equal. A part is a stage,
+-- or a chunk if a rank has several. The row states the layout, or the numbers of the first and the
+-- last part. Or it states that the embedding and the loss count as blocks (MLPerf's ASYM_PP_EMBED
+-- and ASYM_PP_LOSS).
 function m.split(row)
   local layers, notes, layout = count(row, "n_layers"), row.notes or "", m.layout(row)
   local blocks = 0
@@ -435,7 +438,7 @@ function m.exchange_part(row, per_node, n_micro, folded)
 end
 
 -- Returns true if a step or a layer was captured as a CUDA graph. Its kernels then start without a
--- call of the host: for each node of the graph, the host takes about a microsecond, and it need not
+-- call of the host. For each node of the graph, the host takes about a microsecond, and it need not
 -- notify the device. This is assumed to save 2 us for each kernel.
 function m.is_graph(row) return has(row, "cuda_graph", "cuda_graph=[1t]") or cells.switch(row.cuda_graph) == true or has(row, "cuda_graph", "^full") and not has(row, "cuda_graph", "=") end
 -- Returns true if the host runs the Python modules of Megatron-Core, as in Megatron-Bridge and

@@ -126,8 +126,8 @@ local function holds(row, known)
     (not known.fsdp or (stage == nil or stage == 3) and not has(row, "precision", "mx") and not has(row, "fp8_recipe", "^mx"))
 end
 
--- Finds the row's recipe. This happens only once, while the mesh has only cells that the row itself
--- gives. Cells that are assumed later must not choose a recipe.
+-- Finds the row's recipe. Must be called while the mesh has only cells that the row itself gives,
+-- because cells that are assumed later must not choose a recipe.
 function m.find(row)
   row.recipe = {}
   for _, framework in ipairs(frameworks) do

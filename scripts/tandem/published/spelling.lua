@@ -93,8 +93,9 @@ local function tokens(row, key)
   return found
 end
 
--- Counts that another cell completes: "2 nodes" of `gpus_per_node` GPUs, "2 nodes (8 GPUs each)", and a batch of "2 per GPU" if
--- every GPU has samples of its own. Returns nil for other cells.
+-- Counts that another cell completes. Examples are "2 nodes" of `gpus_per_node` GPUs, "2 nodes (8
+-- GPUs each)", and a batch of "2 per GPU" if every GPU has its own samples. Returns nil for other
+-- cells.
 local function completed(row, key)
   local text = row[key]:lower()
   if key == "n_gpus" then

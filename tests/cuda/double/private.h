@@ -156,9 +156,9 @@ typedef struct DoubleProducts {
     WorkspaceBytes workspace;
 } DoubleProducts;
 extern const DoubleProducts double_products;
-/* The work of a kernel when its stream reaches it, on addresses that the host may use. It is done
- * by the CPU's kernels (kernels.c), or by the device's own kernels, thread by thread
- * (kernels_emulated.c). */
+/* How the double does the work of a kernel. It runs when the kernel's stream reaches it, on
+ * addresses that the host may use. It is done by the CPU's kernels (kernels.c), or by the device's
+ * own kernels, thread by thread (kernels_emulated.c). */
 typedef struct DoubleKernels {
     WorkspaceBytes scratch;
     void (*run)(OpKind op, const KernelArgs *args, const CudaContext *cuda);

@@ -1,11 +1,11 @@
-/* Watches the memory accesses of a kernel's threads: the compiler inserts a call before every load
- * and store (-fsanitize=thread, with the functions below instead of its library). A test ends when
- * a kernel touches memory that it was not given. It also ends when two threads touch the same bytes
- * of shared or global memory, one of them writing, and nothing orders them. Accesses are ordered by
- * a barrier of the block, __syncwarp, a named barrier, a barrier in shared memory, or the end of
- * the kernel. (Shuffles, ballots and products of a warp order nothing.) Hopper's boxes and products
- * must not touch data that was stored without a fence between. A race is found even if no tried
- * order of threads would show it.
+/* Watches the memory accesses of a kernel's threads. The compiler inserts a call before every load
+ * and store (-fsanitize=thread). The functions below take the place of its library. A test ends
+ * when a kernel touches memory that it was not given. It also ends when two threads touch the same
+ * bytes of shared or global memory, one of them writing, and nothing orders them. Accesses are
+ * ordered by a barrier of the block, __syncwarp, a named barrier, a barrier in shared memory, or
+ * the end of the kernel. (Shuffles, ballots and products of a warp order nothing.) Hopper's boxes
+ * and products must not touch data that was stored without a fence between. A race is found even if
+ * no tried order of threads would show it.
  *
  * TANDEM_WATCH=print counts each kernel's requests to the memory system and prints a table at the
  * end. For global memory it compares the 32-byte sectors that warps touch with the fewest that hold

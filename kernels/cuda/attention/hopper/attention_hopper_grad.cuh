@@ -1,8 +1,8 @@
 /* Computes dQ, dK and dV in one kernel for compute capability 9.0, one dtype and one head size. It
  * needs five matrix products for each score. A block holds 128 keys and values of one group, 64 for
  * each of two computing warpgroups, as in attention_hopper_keys.cuh. It reads the tiles of queries
- * of all heads in that group. The block also stores dS of each tile in shared memory, because both
- * warpgroups need all of it: the block's share of dQ for a tile is dS K over all 128 keys. With
+ * of all heads in that group. The block's share of dQ for a tile is dS K over all 128 keys. So both
+ * warpgroups need all of dS, and the block also stores it in shared memory for each tile. With
  * heads of 64 numbers, each warpgroup computes this share for half of the queries. With heads of
  * 128 numbers, it computes the share for half of the columns. Two other warps of the fetching
  * warpgroup add the shares to dQ in device memory, in fp32, in turn.

@@ -9,10 +9,10 @@
  * Products (wgmma.mma_async). All threads of a warpgroup issue the same product. D [64, n] lies in
  * registers: warp w has rows 16 w to 16 w + 15, laid out as C in mma.cuh, one tile of eight columns
  * after another. If A is in registers, it is laid out as A in mma.cuh. From the issue of a product
- * to products_wait, threads must not read or write the registers of D and A, and must not write
- * shared operands. products_fence must stand before the first product, and before each product
- * whose registers ordinary code has accessed since the last one. No fence is needed between
- * products of one shape that add to the same D.
+ * to products_wait, threads must not read or write the registers of D and A. They must not write
+ * shared operands either. products_fence must stand before the first product. It must also stand
+ * before each product whose registers ordinary code has accessed since the last one. No fence is
+ * needed between products of one shape that add to the same D.
  *
  * Matrices in shared memory (matrix_of). Bits 0-13 of a descriptor are address / 16, bits 16-29 the
  * leading offset / 16, and bits 32-45 the stride offset / 16. Bits 62-63 name the swizzle: 1 means
