@@ -34,7 +34,7 @@ typedef struct SweepOptions {
     const char *by, *shard, *slurm_text;
     uint32_t shard_index, n_shards; /* for --shard 2/8: 1 and 8; without the option: 0 and 1 */
     uint32_t slurm;
-    bool exhaustive, csv;
+    bool exhaustive, csv, prove;
 } SweepOptions;
 
 typedef struct FitOptions {

@@ -39,6 +39,8 @@ static const Option option_table[] = {
      "rank by tokens (per second; default), gpu (per second and GPU), memory, usd, energy"},
     {"exhaustive", 0, OPTION_flag, NULL, FIELD(sweep.exhaustive), OPTIONS_search,
      "simulate every plan of the search, even if a lower bound rejects it"},
+    {"prove", 0, OPTION_flag, NULL, FIELD(sweep.prove), OPTIONS_sweep,
+     "prove every plan of the sweep, not only the best one"},
     {"csv", 0, OPTION_flag, NULL, FIELD(sweep.csv), OPTIONS_sweep | OPTIONS_search,
      "print all rows as CSV, instead of a table"},
     {"price", 0, OPTION_text, "USD", FIELD(price_text),

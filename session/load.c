@@ -296,6 +296,12 @@ bool session_prove(const PlanFile *file, bool unfitted, Arena *arena, Diag *d)
 
 void session_identify(PlanFile *file)
 {
+    KeptPlan *kept = file->kept;
+    if (kept != NULL && file != &kept->file) {
+        if (kept->file.id.hi == 0 && kept->file.id.lo == 0) session_identify(&kept->file);
+        file->id = kept->file.id;
+        return;
+    }
     Arena *scratch = arena_new();
     file->id = text_plan_id(file->plan, scratch);
     /* a whole plan with the same number of micro-batches must not get the id of this short plan */
@@ -316,12 +322,12 @@ static void judge_kept(PlanFile *file, const PlanOptions *o, Arena *arena, Diag 
         /* the earlier proofs ran out of memory and may have left diagnostics */
         kept->proofs = diag_in(kept->arena);
         kept->proven = verify_plan(kept->file.plan, VERIFY_all, false, &kept->proofs);
-        session_identify(&kept->file);
         kept->judged = true;
     }
     diag_add_all(d, &kept->proofs);
+    file->proven = kept->proven;
     if (kept->proven && !o->unfitted) session_fit(file, arena, d);
-    file->id = kept->file.id;
+    session_identify(file);
 }
 
 /* Proves a plan that was just compiled, checks that it fits, and gives it its id. */
@@ -335,7 +341,7 @@ static PlanFile *judge(PlanFile *file, const PlanOptions *o, Arena *arena, Diag 
     if (o->settles_later && !file->is_text)
         session_begin_proof(file, o->unfitted, arena);
     else
-        session_prove(file, o->unfitted, arena, d);
+        file->proven = session_prove(file, o->unfitted, arena, d);
     if (file->plan->programs.n == 0)
         return NULL; /* the text contains no programs, which was reported */
     session_identify(file);

@@ -50,6 +50,7 @@ typedef struct PlanFile {
     KnownHeld *memory;     /* the memory, once it was computed; NULL: it is computed each time */
     KnownReport *ahead;    /* the simulation, if it was made in advance; NULL: none */
     Proof *proof;          /* a proof that runs in a second thread; NULL: none */
+    bool proven;           /* the proofs of `plan` ended without a fault */
     struct KeptPlan *kept; /* the entry that keeps the plan for later loads; NULL: it is not kept */
 } PlanFile;
 

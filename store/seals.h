@@ -38,7 +38,8 @@
     SEAL(trust, "run",                                                                             \
          "basis, calibrated_at, n, error_p50, error_p90, kernels_measured, kernels_modelled, "     \
          "collectives_measured, collectives_modelled")                                             \
-    SEAL(cores, "run", "cores, running, ready, others")
+    SEAL(cores, "run", "cores, running, ready, others")                                            \
+    SEAL(proof, "plan", "plan, build, made_at")
 
 /* DETAIL(table, table of its owner, the column that names the owner, columns under the digest) */
 #define DETAILS(DETAIL)                                                                            \
