@@ -28,8 +28,7 @@ typedef struct BackendOptions {
                                ../lib/tandem */
     /* choices of algorithms from earlier runs; NULL: none are known, and no algorithm is timed */
     const KernelChoices *choices;
-    /* options that only this backend has (exec/module/options.h); NULL: their defaults */
-    const void *own;
+    const void *own; /* options that only this backend has (exec/options.h); NULL: their defaults */
 } BackendOptions;
 
 /* Where the outputs of a step first contain a number that is not finite. */

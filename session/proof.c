@@ -9,13 +9,13 @@ struct Proof {
     const PlanFile *file;
     Arena *arena; /* an arena that only the second thread uses */
     Diag diag;
-    bool unfitted, runs, proven;
+    bool unfitted, runs;
 };
 
 static void *prove(void *self)
 {
     Proof *p = self;
-    p->proven = session_prove(p->file, p->unfitted, p->arena, &p->diag);
+    session_prove(p->file, p->unfitted, p->arena, &p->diag);
     return NULL;
 }
 
@@ -35,7 +35,6 @@ void session_settle(PlanFile *file, Diag *d)
     if (p == NULL) return;
     if (p->runs) pthread_join(p->thread, NULL);
     diag_add_all(d, &p->diag);
-    file->proven = p->proven;
     arena_free(p->arena);
     file->proof = NULL;
 }

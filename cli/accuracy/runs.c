@@ -116,7 +116,7 @@ static bool predict_row(const RowOut *out, RowRun *run)
     return true;
 }
 
-/* Returns true if the row's script gave a note with this rule. */
+/* True if the row's script gave a note with this rule. */
 static bool has_note(const Diag *d, const char *rule)
 {
     for (uint32_t i = 0; i < d->items.n; i++)
@@ -137,7 +137,7 @@ static bool is_one_of(const char *text, const char *const *words)
     return *words != NULL;
 }
 
-/* Returns true if a text begins with words. Case does not count, and "-" and "_" are blanks. */
+/* True if a text begins with words. Case does not count, and "-" and "_" are blanks. */
 static bool begins(const char *text, const char *words)
 {
     for (; *words != 0; text++, words++) {
@@ -147,7 +147,7 @@ static bool begins(const char *text, const char *words)
     return true;
 }
 
-/* Returns true if a text contains words, as `begins` compares them. */
+/* True if a text contains words, as `begins` compares them. */
 static bool has_text(const char *text, const char *words)
 {
     while (*text != 0 && !begins(text, words)) text++;
@@ -172,8 +172,7 @@ static void without_thousands(const char *cell, char *to, size_t most)
     to[n] = 0;
 }
 
-/* Returns true if the text is a unit, or a unit of each step or each device: "s", "s/it", "ms per
- * step". */
+/* True if the text is a unit, or a unit of each step or each device: "s", "s/it", "ms per step". */
 static bool is_unit(const char *text, const char *unit)
 {
     static const char *const each[] = {"step", "iter",   "it",   "iteration",
@@ -190,9 +189,26 @@ static bool is_unit(const char *text, const char *unit)
     return is_one_of(text + strspn(text, " "), each);
 }
 
-/* Ends a cell's text before a remark. A remark is a spread ("1.5 +/- 0.1") or a bracket at the end.
- * The bracket gives a part of the device's memory ("65.3GiB(81%)") or says how steps were counted
- * ("1.5 s (median)"). */
+/* True if the text counts steps in a second: "it/s", "steps per second". */
+static bool is_rate(const char *text)
+{
+    static const char *const steps[] = {"it",    "its",       "iter",       "iters", "step",
+                                        "steps", "iteration", "iterations", NULL};
+    static const char *const seconds[] = {"s", "sec", "second", NULL};
+    char word[16];
+    const size_t n = strcspn(text, " /");
+    snprintf(word, sizeof word, "%.*s", (int)n, text);
+    if (!is_one_of(word, steps)) return false;
+    text += n + strspn(text + n, " ");
+    const bool slash = *text == '/', per = strncasecmp(text, "per ", 4) == 0;
+    if (!slash && !per) return false;
+    text += slash ? 1 : 4;
+    return is_one_of(text + strspn(text, " "), seconds);
+}
+
+/* Ends a cell's text before a remark: a spread ("1.5 +/- 0.1"), or a bracket at its end, which
+ * gives a part of the device's memory or says how steps were counted ("65.3GiB(81%)", "1.5 s
+ * (median)"). */
 static void without_remark(char *text)
 {
     char *spread = strstr(text, "+/-");
@@ -204,9 +220,9 @@ static void without_remark(char *text)
     for (n = strlen(text); n > 0 && text[n - 1] == ' '; n--) text[n - 1] = 0;
 }
 
-/* Returns the number in a cell, in the first unit of the column: "2.84", "2.84 s", "2840 ms", "65.3
- * GiB", "65,300 MiB". Returns NAN for other texts, for a unit of another column and for an empty
- * cell. */
+/* Returns the number in a cell, in the first unit of the column: "2.84", "2.84 s", "2840 ms", "0.35
+ * it/s", "65.3 GiB", "65,300 MiB". PyTorch's tools write GB for GiB. Returns NAN for other texts,
+ * for a unit of another column and for an empty cell. */
 static double quantity(const Csv *csv, uint32_t row, const char *column)
 {
     static const CellUnit times[] = {{"", 1},      {"s", 1},       {"sec", 1},
@@ -225,13 +241,14 @@ static double quantity(const Csv *csv, uint32_t row, const char *column)
     const double value = csv_decimal(text, &end);
     if (isnan(value)) return NAN;
     while (*end == ' ') end++;
-    for (const CellUnit *u = strcmp(column, "step_time_s") == 0 ? times : sizes; u->name != NULL;
-         u++)
+    const bool is_time = strcmp(column, "step_time_s") == 0;
+    if (is_time && is_rate(end)) return value > 0 ? 1 / value : NAN;
+    for (const CellUnit *u = is_time ? times : sizes; u->name != NULL; u++)
         if (is_unit(end, u->name)) return value * u->factor;
     return NAN;
 }
 
-/* Returns true if the row says that the run ran out of memory. */
+/* True if the row says that the run ran out of memory. */
 static bool ran_out(const Csv *csv, uint32_t row)
 {
     static const char *const words[] = {"1", "1.0", "yes", "y", "true", NULL};
@@ -277,13 +294,14 @@ static void score_step(const Csv *csv, const RowRun *run, const RowOut *out, boo
     row_score(out, step_name(run, assumed), step_s, (double)run->report.step_ps / (double)PS_PER_S);
 }
 
-/* Returns true if a tool measured the memory from outside, which sees all memory of a process. */
+/* True if a tool measured the memory from outside, which sees all memory of a process. */
 static bool of_process(const char *kind)
 {
     static const char *const tools[] = {"process", "nvidia smi", "rocm smi",   "amd smi",    "nvml",
                                         "nvtop",   "dcgm",       "device mem", "gpu memory", NULL};
     for (size_t i = 0; tools[i] != NULL; i++)
         if (begins(kind, tools[i])) return true;
+    if (has_text(kind, "process total") || has_text(kind, "cuda context")) return true;
     /* "used (nvidia smi)"; a cell that begins with "peak_mem" means the framework's number */
     return !begins(kind, "peak mem") && (has_text(kind, "nvidia smi") || has_text(kind, "nvml"));
 }
@@ -321,8 +339,8 @@ static void score_need(const Csv *csv, const RowRun *run, const RowOut *out, boo
               (double)run->report.held.allocated_bytes);
 }
 
-/* Returns true if the row describes a run that gave a result. A run that ended without a number and
- * without a reason says nothing. */
+/* True if the row describes a run that gave a result. A run that ended without a number and without
+ * a reason says nothing. */
 static bool was_run(const Csv *csv, uint32_t row, bool oom)
 {
     static const char *const numbers[] = {"step_time_s", "tokens_per_s_per_gpu", "peak_mem"};

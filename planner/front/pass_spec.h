@@ -82,9 +82,10 @@ typedef struct PassSpec {
     void (*print)(const PassConfig *pass, Str *out);
     /* makes the options fit a small plan; NULL: --verify keeps the options */
     void (*shrink)(PassConfig *pass, Shrink *shrink);
-    /* give the warning "not-applied" if an axis, or an option, has no effect */
-    void (*warn_axes)(const Config *c, const PassConfig *pass, Diag *d);
-    void (*warn_options)(const Config *c, const PassConfig *pass, Diag *d);
+    void (*warn_axes)(const Config *c, const PassConfig *pass,
+                      Diag *d); /* gives the warning "not-applied" if an axis has no effect */
+    void (*warn_options)(const Config *c, const PassConfig *pass,
+                         Diag *d); /* gives the warning "not-applied" if an option has no effect */
 } PassSpec;
 
 /* planner/passes/passes.c defines this array. Only the linker connects the two, so that files of

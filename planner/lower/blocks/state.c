@@ -63,8 +63,7 @@ static bool views_in_step(const Lower *l, const BufferId view[3], const BufferId
     return !seen || in_step(view[0], view[1], view[2]);
 }
 
-/* The units of three blocks that were compared last. The next parameters of the blocks are often in
- * the same units, which then need no second comparison. */
+/* Three blocks' units that were compared last. A block's parameters mostly share one. */
 typedef struct Units3 {
     UnitId a, b, c;
 } Units3;

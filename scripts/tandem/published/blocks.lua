@@ -1,6 +1,6 @@
 -- The blocks of Megatron's published runs: which layers have experts, which activations of a block stay for the backward
 -- pass, and which are computed again.
-local cells = require "tandem.published.cells"
+local cells, hybrid = require "tandem.published.cells", require "tandem.published.hybrid"
 local refuse, count, has = cells.refuse, cells.count, cells.has
 local m = {}
 
@@ -24,15 +24,15 @@ end
 -- kv_lora=512 qk_head=128 qk_pos=64 v_head=128".
 function m.latent(row, key) return tonumber((row.mla or ""):match(key .. "=(%d+)")) or 0 end
 
--- Returns true if queries and keys have norms. Qwen 3 has them (qk_layernorm).
+-- True if queries and keys have norms. Qwen 3 has them (qk_layernorm).
 function m.norms_heads(row)
   return (has(row, "notes", "qk%-layernorm") or has(row, "model", "^qwen3")) and m.latent(row, "kv_lora") == 0
 end
 
 local function named(row, module) return has(row, "ac", "[%(%[ ]" .. module .. "[%]%),; ]") end
 
--- Returns true if the queries, keys and values of latent attention are computed again from their
--- small projections (core/transformer/multi_latent_attention.py: qkv_up_checkpoint).
+-- True if the queries, keys and values of latent attention are computed again from their small projections
+-- (core/transformer/multi_latent_attention.py: qkv_up_checkpoint).
 local function remakes_latent(row) return m.latent(row, "kv_lora") > 0 and named(row, "mla_up_proj") end
 
 -- Returns the paths of the modules that --recompute-modules names; nil: none. Also returns the ops in them whose
@@ -44,9 +44,10 @@ function m.recomputed(row)
   local paths, n = {}, count(row, "n_layers")
   local mixed, dense, remade = named(row, "moe"), named(row, "mlp"), remakes_latent(row)
   local active = named(row, "moe_act") and not remade
-  local letters = not cells.is_open(row.hybrid_pattern) and row.hybrid_pattern:match("^[^/]*"):gsub("[^M*%-E]", "") or nil
+  local letters, _, head = hybrid.read(row)
+  if letters then letters = letters .. (head ~= "" and head or letters:sub(-1)):rep(count(row, "mtp_layers", 0)) end
   local has_experts = not cells.is_open(row.moe_experts) and not letters and m.mixture_layers(row, n) or {}
-  for i = 1, n + count(row, "mtp_layers", 0) do  -- predicted-token heads (MTP) repeat the last block
+  for i = 1, n + hybrid.further_blocks(row) do  -- predicted-token heads (MTP) repeat the last block
     local mixes = has_experts[math.min(i, n)]
     local multiplies = not mixes
     if letters then mixes, multiplies = letters:sub(i, i) == "E", letters:sub(i, i) == "-" end

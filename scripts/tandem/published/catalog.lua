@@ -3,15 +3,12 @@
 -- "-" replaces blanks and underscores. The first match counts. A pattern without a shape means
 -- that no configuration is known. "%f[%d%.]2b" matches the size 2b, but not the end of 12b or 1.2b.
 
--- l, d: layers and width
--- h, kv, hd: heads, KV heads, and the width of a head
--- ff, v: the width of an MLP, and the vocabulary
--- e, k, me, sh: experts, experts of a token, the width of an expert, and the width of shared experts
--- first, every: the number of first layers without experts; n if every n-th layer has experts
--- mla: the sizes of DeepSeek's latent attention
--- tied: embedding and head are one matrix; ties: they are in the family's own model
--- hybrid, mh: the letters of a hybrid's layers, as Megatron writes them; heads of its Mamba mixers
--- lat: the width of the tokens that experts read; nil: the model's width
+-- l: layers. d: width. h: heads. kv: KV heads. hd: width of a head. ff: width of an MLP. v: vocabulary.
+-- e: experts. k: experts of a token. me: width of an expert. sh: width of shared experts. first: the
+-- number of first layers without experts. every: every n-th layer has experts. mla: DeepSeek's latent
+-- attention. tied: embedding and head are one matrix. ties: the family's own model ties them. hybrid:
+-- the letters of a hybrid's layers, as Megatron writes them. mh: heads of a hybrid's Mamba mixers. lat: the width of the tokens that
+-- experts read; nil: the model's width.
 local mla3 = "q_lora=1536 kv_lora=512 qk_head=128 qk_pos=64 v_head=128"
 local mla2 = "q_lora=0 kv_lora=512 qk_head=128 qk_pos=64 v_head=128"
 -- kind: documented; config.json of each model, or its paper
@@ -202,9 +199,9 @@ local unread = {
 -- Vocabularies of tokenizers, for rows in which only the vocabulary is open. `of` is the pattern of
 -- the cell vocab_from, other patterns match the model's name. MLPerf's 405B uses the tokenizer of
 -- Mixtral 8x22B. MLPerf's GPT-3 and the tokenizer of GPT-2 have 50,257 entries (the benchmark's
--- README). Megatron's T5 has BERT's cased vocabulary and 100 sentinels.
+-- README). Megatron's T5 has BERT's cased vocabulary and 100 sentinels. BERT's lower-case vocabulary has 30,522 entries.
 local vocabularies = {
-  { "", of = "mixtral 8x22b", v = 32768 }, { "t5", v = 28996 + 100 }, { "bert", v = 30522 },
+  { "", of = "mixtral 8x22b", v = 32768 }, { "bert", of = "%f[%a]cased%-vocab", v = 28996 }, { "t5", v = 28996 + 100 }, { "bert", v = 30522 },
   { "gpt", v = 50257 }, { "opt", v = 50272 }, { "mpt", v = 50432 }, { "bloom", v = 250880 },
 }
 
@@ -239,7 +236,7 @@ local function matrices_of(entry)
 end
 
 -- Returns the parameters of a layer's attention.
-local function attention_of(entry)
+function m.attention(entry)
   local dim, head = entry.d, entry.hd or entry.d // entry.h
   if not entry.mla then return 2 * dim * head * (entry.h + entry.kv) end
   local function width(key) return tonumber(entry.mla:match(key .. "=(%d+)")) end
@@ -255,7 +252,7 @@ function m.parameters(entry)
   local dim = entry.d
   local experts = entry.e and (entry.l - (entry.first or 0)) // (entry.every or 1) or 0
   local each = entry.e and entry.e * entry.me + (entry.sh or 0) or 0
-  return ((entry.tied or entry.ties) and 1 or 2) * entry.v * dim + entry.l * attention_of(entry) +
+  return ((entry.tied or entry.ties) and 1 or 2) * entry.v * dim + entry.l * m.attention(entry) +
     matrices_of(entry) * dim * ((entry.l - experts) * entry.ff + experts * each)
 end
 
@@ -264,7 +261,7 @@ end
 function m.vocabulary(name, from)
   local entry, where = m.find(name)
   for _, known_one in ipairs(vocabularies) do
-    if known_one.of and from:lower():find(known_one.of) then return known_one.v, "the vocabulary of its tokenizer" end
+    if known_one.of and name:lower():find(known_one[1]) and from:lower():find(known_one.of) then return known_one.v, "the vocabulary of its tokenizer" end
   end
   if entry then return entry.v, where end
   for _, known_one in ipairs(vocabularies) do

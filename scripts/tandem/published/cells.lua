@@ -14,8 +14,8 @@ function m.note_time(...) core.note("assumed-time", string.format(...)) end
 -- Records that the row's step time is not to be compared with a prediction.
 function m.untimed(why) core.note("untimed-row", ("the step time depends on %s, which the row does not state"):format(why)) end
 
--- Returns true if a cell is empty. `tandem accuracy` empties cells that say in words that a value
--- is not known (cli/accuracy/csv.c).
+-- True if a cell is empty. `tandem accuracy` empties cells that say in words that a value is not known
+-- (cli/accuracy/csv.c).
 function m.is_open(cell) return (cell or "") == "" end
 
 -- Returns the cell as a count. An empty cell, and a degree of 0, give `default` if there is one.
@@ -82,8 +82,10 @@ end
 
 -- Returns the row's step time in seconds, as cli/accuracy/runs.c reads it; nil: the cell is open.
 function m.seconds(row)
-  local n = m.number(row, "step_time_s")
-  return n and n * (row.step_time_s:lower():find "%d%s*m" and 1e-3 or 1)
+  local n, text = m.number(row, "step_time_s"), (row.step_time_s or ""):lower()
+  if not n then return nil end
+  if text:find "%d%s*ite?r?s?%a*%s*/" or text:find "%d%s*steps?%s*/" or text:find "%d%s*%a+%s*per%s+sec" then return n > 0 and 1 / n or nil end
+  return n * (text:find "%d%s*min" and 60 or text:find "%d%s*m" and 1e-3 or 1)
 end
 
 -- is_float8: true if products have 8-bit operands. is_float4: true if they have 4-bit operands.
@@ -93,7 +95,7 @@ function m.is_float8(row)
 end
 function m.is_float4(row) return m.has(row, "precision", "fp4") end
 
--- Returns true if the weights are frozen and small added matrices are trained (LoRA).
+-- True if the weights are frozen and small added matrices are trained (LoRA).
 function m.is_lora(row) return m.has(row, "flag", "lora") or m.has(row, "model", "lora") or m.has(row, "framework", "lora") end
 
 -- Returns true if the word means "on", false if it means "off", and nil for any other word or an empty cell.
@@ -121,7 +123,7 @@ function m.optimizer(row)
   return nil
 end
 
--- Returns true if the row uses sequence parallelism together with tp.
+-- True if the row uses sequence parallelism together with tp.
 function m.sequence(row) return m.switch(row.sp) == true end
 
 -- Returns the state that the row keeps in host memory: "optimizer", "parameters", "activations" or nil. If the

@@ -4,6 +4,7 @@
 local cells, catalog, gpus = require "tandem.published.cells", require "tandem.published.catalog", require "tandem.gpus"
 local count, has, is_open, refuse = cells.count, cells.has, cells.is_open, cells.refuse
 local recipes, spelling = require "tandem.published.recipes", require "tandem.published.spelling"
+local held, hybrid, options = require "tandem.published.held", require "tandem.published.hybrid", require "tandem.published.options"
 local m = {}
 
 -- Documented defaults of frameworks.
@@ -270,7 +271,12 @@ local function fill_mesh(row)
   local need, per_node = product(row), count(row, "gpus_per_node", gpus.find(row.gpu):find "^GB" and 4 or 8)
   need = math.max(need, count(row, "pp", 1) * count(row, "ep", 1) * count(row, "etp", 1))
   local data = count(row, "dp_shard", 1) * count(row, "dp_replicate", 1)
-  if data == 1 then
+  local whole = need > per_node and -(-need // per_node) * per_node or need
+  local from_memory = data == 1 and held.gpus(row, whole, product(row) * count(row, "global_batch_seqs", 1) // count(row, "micro_batch", 1))
+  if from_memory then
+    row.no_time = "the number of GPUs"
+    return assume(row, "n_gpus", from_memory, "the memory that it holds between steps")
+  elseif data == 1 then
     local pieces = count(row, "global_batch_seqs", 1) // count(row, "micro_batch", 1)
     while pieces >= 8 * data * count(row, "pp", 1) do data = 2 * data end
     row.no_time = "the number of GPUs"
@@ -319,7 +325,9 @@ end
 function m.fill(row)
   row.assumed = {}
   for _, key in ipairs { "gpu", "framework", "model", "sp", "compile", "moe_experts", "ep" } do row[key] = row[key] or "" end
+  options.fill(row)
   spelling.normalise(row)
+  hybrid.fill(row)
   local open_seq = is_open(row.seq)
   fill_gpu(row)
   for _, key in ipairs { "tp", "pp", "cp", "ep", "vp" } do  -- "0" and "None" mean one rank, too

@@ -2,14 +2,13 @@
 -- model that a row's cells state, and the effect of the framework's options on memory and passes.
 local recipes = require "tandem.published.recipes"
 local cells, nn, experts = require "tandem.published.cells", require "tandem.nn", require "tandem.experts"
-local blocks = require "tandem.published.blocks"
+local blocks, hybrid = require "tandem.published.blocks", require "tandem.published.hybrid"
 local refuse, count, has, flag = cells.refuse, cells.count, cells.has, cells.flag
 local m = {}
 
 -- ---- the model
 
--- Returns true if the row states the parts of its blocks. Only a table with Megatron's own columns
--- does so.
+-- True if the row states the parts of its blocks. Only a table with Megatron's own columns does so.
 function m.states_blocks(row) return (row.normalization or "") ~= "" and (row.activation or "") ~= "" end
 
 local function norm_of(row)
@@ -73,20 +72,18 @@ m.common_divisor = gcd
 -- otherwise. All recipes of Megatron-Bridge set expert_tensor_parallel_size = 1 (067f987d: perf_recipes and recipes).
 local function expert_tp(row) return count(row, "etp", has(row, "framework", "^megatron%-bridge") and 1 or count(row, "tp")) end
 
--- Returns true if the plan takes the ranks of ep first from tp, and then from the `data` ranks.
+-- True if the plan takes the ranks of ep first from tp, and then from the `data` ranks.
 function m.folds(row, data)
   local tp, ep = count(row, "tp"), count(row, "ep", 1)
   return tp > 1 and expert_tp(row) == 1 and cells.sequence(row) and ep % tp == 0 and data % (ep // tp) == 0
 end
 
--- Returns the plan's axes for experts. If tp does not cut experts (--expert-tensor-parallel-size
--- 1), Megatron takes the ranks of ep first from tp. Each rank of tp then has its own part of the
--- tokens. A plan's folded ep does so, too (`folded`). Otherwise a plan's ep must be a part of
--- `data`, the ranks with different samples, but Megatron's ep may also extend over cp. So the ranks
--- of cp are planned as data ranks with fewer samples each. If tp cuts the experts, a rank has as
--- many bytes of experts and as many products as in Megatron. A plan cannot exchange the heads of a
--- Mamba mixer beside tp. So beside tp, ranks that share the sequences of such a mixer are planned
--- as data ranks, too.
+-- Returns the plan's axes for experts. If tp does not cut experts (--expert-tensor-parallel-size 1), Megatron takes the ranks
+-- of ep first from tp, and each rank of tp has its own part of the tokens. A plan's folded ep does so, too (`folded`).
+-- Otherwise a plan's ep must be a part of `data`, the ranks with different samples, but Megatron's ep may also extend over cp.
+-- So the ranks of cp are planned as data ranks with fewer samples each. If tp cuts the experts, a rank has as many bytes of
+-- experts and as many products as in Megatron. A plan cannot exchange the heads of a Mamba mixer beside tp. So beside tp,
+-- ranks that share the sequences of such a mixer are planned as data ranks, too.
 function m.place(row, data, shared)
   local at = { data = data, cp = shared, micro = count(row, "micro_batch"), ep = 1 }
   local ep = count(row, "ep", 1)
@@ -110,8 +107,7 @@ function m.place(row, data, shared)
   return at
 end
 
--- Returns true if tp divides the matrices of the experts in the plan. `ep` data ranks share these
--- experts.
+-- True if tp divides the matrices of the experts in the plan. `ep` data ranks share these experts.
 function m.cuts_experts(row, ep)
   local tp = count(row, "tp")
   return tp > 1 and count(row, "ep", 1) * expert_tp(row) >= ep * tp
@@ -130,19 +126,23 @@ function m.layout(row)
   return split
 end
 
--- Returns the number of blocks in each part of the pipeline; nil: all are equal. A part is a stage,
--- or a chunk if a rank has several. The row states the layout, or the numbers of the first and the
--- last part. Or it states that the embedding and the loss count as blocks (MLPerf's ASYM_PP_EMBED
--- and ASYM_PP_LOSS).
+-- Returns the number of blocks in each part of the pipeline; nil: all are equal. A part is a stage, or
+-- a chunk if a rank has several. The row states the layout, or the numbers of the first and the last
+-- part, or that the embedding and the loss count as blocks (MLPerf's ASYM_PP_EMBED and ASYM_PP_LOSS).
 function m.split(row)
   local layers, notes, layout = count(row, "n_layers"), row.notes or "", m.layout(row)
   local blocks = 0
   for _, n in ipairs(layout or {}) do blocks = blocks + n end
-  if layout and blocks == layers + count(row, "mtp_layers", 0) then return layout end
+  if layout and blocks == layers + hybrid.further_blocks(row) then return layout end
   if layout then cells.note("the pipeline layout has %d blocks, but the model has %d; equal stages stand for it", blocks, layers) end
   local first = tonumber(notes:match "decoder%-first%-pipeline%-num%-layers=(%d+)")
   local last = tonumber(notes:match "decoder%-last%-pipeline%-num%-layers=(%d+)")
   local parts = count(row, "pp")
+  local _, own = hybrid.read(row)
+  if own and #own == parts * count(row, "vp", 1) then
+    own[#own] = own[#own] + hybrid.further_blocks(row)
+    return own
+  end
   local both = notes:find "account%-for%-embedding" or has(row, "model", "account_for_embedding") or recipes.accounts(row)
   local asymmetric = notes:find "ASYM_PP_EMBED=True" and notes:find "ASYM_PP_LOSS=True"
   if both or asymmetric then
@@ -150,7 +150,7 @@ function m.split(row)
     if (layers + 2) % parts ~= 0 then return nil end
     first, last = (layers + 2) // parts - 1, (layers + 2) // parts - 1
   end
-  local further, whole = count(row, "mtp_layers", 0), parts * count(row, "vp", 1)
+  local further, whole = hybrid.further_blocks(row), parts * count(row, "vp", 1)
   if not first and not last then
     if further == 0 or parts == 1 or layers % whole ~= 0 then return nil end
     parts, first = whole, layers // whole
@@ -227,17 +227,19 @@ local function mamba(row, dim)
     groups = option("num%-groups", 8), state = option("state%-dim", 128), chunk = 128 }
 end
 
--- The layers of a hybrid's pattern: M Mamba, * attention, - MLP, E experts. The pattern's parts
--- after "/" are heads that predict further tokens; they are left out.
-local function hybrid_layers(row, shape)
+-- Makes the blocks of a hybrid's letters. Attention stands for gated delta nets.
+local function hybrid_layers(row, shape, letters)
   local layers, dim = {}, count(row, "d_model")
-  for letter in row.hybrid_pattern:match("^[^/]*"):gmatch "[M*%-E]" do
-    local first, columns = nil, {}
-    if letter == "*" then first, columns = attention_of(row, shape)
-    elseif letter == "M" then first = mamba(row, dim)
-    elseif letter == "E" then first = mixture(row, dim, shape.cut_experts)
-    else first = mlp(row, dim, count(row, "d_ff"), shape.bias) end
-    layers[#layers + 1] = function() return block_of(shape.norm, dim, first, columns) end
+  if letters:find "[GD]" then cells.note("plain attention stands for the variants of it in %s", row.hybrid_pattern) end
+  for letter in letters:gmatch "." do
+    layers[#layers + 1] = function()
+      local first, columns = nil, {}
+      if letter == "M" then first = mamba(row, dim)
+      elseif letter == "E" then first = mixture(row, dim, shape.cut_experts)
+      elseif letter == "-" then first = mlp(row, dim, count(row, "d_ff"), shape.bias)
+      else first, columns = attention_of(row, shape) end
+      return block_of(shape.norm, dim, first, columns)
+    end
   end
   return layers
 end
@@ -255,15 +257,15 @@ local function plain_layers(row, shape)
   return layers
 end
 
--- T5: a sequence has the encoder's tokens (the row states them), then the decoder's
--- (--decoder-seq-length: 128 in Megatron's examples and tests). T5's table of distances is left out.
-local decoder_tokens = 128
-function m.tokens(row) return count(row, "seq") + (has(row, "model", "^t5") and decoder_tokens or 0) end
+-- T5: a sequence has the encoder's tokens, then the decoder's (--decoder-seq-length). If the row does not state these, 128 are
+-- assumed, as in Megatron's examples and tests. T5's table of distances is left out.
+local function decoder_tokens(row) return count(row, "decoder_seq", 128) end
+function m.tokens(row) return count(row, "seq") + (has(row, "model", "^t5") and decoder_tokens(row) or 0) end
 
 local function encoder_and_decoder(row, shape)
-  cells.note("the decoder's tokens are not stated; %d are assumed", decoder_tokens)
+  if cells.is_open(row.decoder_seq) then cells.note("the decoder's tokens are not stated; %d are assumed", decoder_tokens(row)) end
   local dim, vocab, seq = count(row, "d_model"), count(row, "vocab"), count(row, "seq")
-  local n, target = count(row, "n_layers"), decoder_tokens
+  local n, target = count(row, "n_layers"), decoder_tokens(row)
   local embed, bidirectional = nn.embedding(vocab, dim), {}
   for key, value in pairs(shape) do bidirectional[key] = value end
   bidirectional.causal = false
@@ -282,7 +284,7 @@ local function encoder_and_decoder(row, shape)
         return h + self.mlp(self.ln_2(h))
       end }
   end
-  return nn.module { embed = embed, encoder = nn.list(n, encodes), decoder = nn.list(n, decodes), norm = shape.norm(dim),
+  return nn.module { embed = embed, encoder = nn.list(n, encodes), decoder = nn.list(count(row, "decoder_layers", n), decodes), norm = shape.norm(dim),
     head = nn.linear(dim, vocab, { weight = embed }), tp_vocab = { "embed", "head" },
     forward = function(self, tokens, labels)
       local memory, x = self.embed(nn.span(tokens, 0, seq)), self.embed(nn.span(tokens, seq, target))
@@ -304,12 +306,16 @@ function m.model(row, cut_experts)
   -- If ranks share sequences, the model gets no table of positions, because the plan could not
   -- train one. The table would be about 1 / 50 of the embedding.
   local learned = has(row, "position_embedding", "^learned") and count(row, "cp", 1) == 1
-  local layers = cells.is_open(row.hybrid_pattern) and plain_layers(row, shape) or hybrid_layers(row, shape)
+  local letters, _, head_letters = hybrid.read(row)
+  local layers = letters and hybrid_layers(row, shape, letters) or plain_layers(row, shape)
   -- Each head that predicts a further token (MTP) is planned as one more block. Not planned: the product that joins the
   -- vectors of two tokens, and the time of its head and loss. loss.lua counts their bytes.
   local further = count(row, "mtp_layers", 0)
   if further > 0 then cells.note("%d more blocks stand for the heads that predict further tokens", further) end
-  for _ = 1, further do layers[#layers + 1] = layers[#layers] end
+  local head = (head_letters or "") ~= "" and hybrid_layers(row, shape, head_letters) or { layers[#layers] }
+  for _ = 1, further do
+    for _, layer in ipairs(head) do layers[#layers + 1] = layer end
+  end
   local embed = nn.embedding(vocab, dim)
   return nn.module { embed = embed, position = learned and nn.position(count(row, "seq"), dim) or nil,
     layers = nn.list(#layers, function(i) return layers[i + 1]() end), norm = shape.norm(dim),
@@ -325,9 +331,9 @@ end
 
 local function number(row, key) return tonumber((row[key] or ""):match "^[%d%.]+") or 0 end
 
--- Returns true if attention writes its scores to memory. The row may name the kernel. If not,
--- Transformer Engine is assumed to choose flash attention. Megatron's own block ("local") writes
--- scores unless flash attention is requested.
+-- True if attention writes its scores to memory. The row may name the kernel. If not, Transformer
+-- Engine is assumed to choose flash attention. Megatron's own block ("local") writes scores unless
+-- flash attention is requested.
 function m.writes_scores(row)
   local backend = (row.attention_backend or ""):lower()
   if backend:find "flash" or backend:find "^fused" or backend:find "cudnn" then return false end
@@ -352,9 +358,8 @@ function m.adds_ring(ops, n)
   end
 end
 
--- Returns true if PyTorch computes the softmax of the scores in fp32
--- (core/fusions/fused_softmax.py: forward_torch_softmax). Four bytes are then saved for each score
--- instead of two.
+-- True if PyTorch computes the softmax of the scores in fp32 (core/fusions/fused_softmax.py:
+-- forward_torch_softmax). Four bytes are then saved for each score instead of two.
 local function unfused_softmax(row) return has(row, "fusions_off", "no%-masked%-softmax%-fusion") end
 
 -- Returns the ops of the profile that the row changes. Bytes for each score (Korthikanti et al.,
@@ -412,9 +417,8 @@ function m.gradients(row, own)
   own.keeps_returned = te and not has(row, "fusions_off", "no%-gradient%-accumulation%-fusion") or nil
 end
 
--- Returns true if communication over tp overlaps with products (tp_comm_overlap). If the row does
--- not say, it does in runs of NeMo and Megatron-Bridge with sequence parallelism, because their
--- recipes request it.
+-- True if communication over tp overlaps with products (tp_comm_overlap). If the row does not say, it
+-- does in runs of NeMo and Megatron-Bridge with sequence parallelism, because their recipes request it.
 function m.overlaps(row)
   local told = flag(row, "overlap_tp")
   if told == nil then told = has(row, "framework", "nemo") or has(row, "framework", "^megatron%-bridge") end
@@ -437,13 +441,12 @@ function m.exchange_part(row, per_node, n_micro, folded)
   return part
 end
 
--- Returns true if a step or a layer was captured as a CUDA graph. Its kernels then start without a
--- call of the host. For each node of the graph, the host takes about a microsecond, and it need not
--- notify the device. This is assumed to save 2 us for each kernel.
+-- True if a step or a layer was captured as a CUDA graph. Its kernels then start without a call of
+-- the host: for each node of the graph, the host takes about a microsecond, and it need not notify
+-- the device. This is assumed to save 2 us for each kernel.
 function m.is_graph(row) return has(row, "cuda_graph", "cuda_graph=[1t]") or cells.switch(row.cuda_graph) == true or has(row, "cuda_graph", "^full") and not has(row, "cuda_graph", "=") end
--- Returns true if the host runs the Python modules of Megatron-Core, as in Megatron-Bridge and
--- NeMo, so that its host times hold. NeMo's own host times are not used: they come from large
--- models, in which the device never waits for the host.
+-- True if the host runs the Python modules of Megatron-Core, as in Megatron-Bridge and NeMo, so that its host times
+-- hold. NeMo's own host times are not used: they come from large models, in which the device never waits for the host.
 function m.runs_modules(row)
   return not m.is_graph(row) and (has(row, "framework", "^megatron%-bridge") or has(row, "framework", "^nemo"))
 end

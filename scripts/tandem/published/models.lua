@@ -101,7 +101,7 @@ function is_family(row)
   return false
 end
 
--- Returns true if the row has a shape that the function for its family cannot make.
+-- True if the row has a shape that the function for its family cannot make.
 local function is_special(row)
   local dim, heads = count(row, "d_model"), count(row, "n_heads")
   return not cells.is_open(row.moe_experts) or not cells.is_open(row.mla) or not cells.is_open(row.hybrid_pattern) or
@@ -111,10 +111,19 @@ end
 -- Families that cannot be planned as a decoder of attention and MLPs.
 local others = { "rwkv", "mamba", "jamba", "hyena", "retnet", "diffusion", "^vit", "resnet", "whisper", "dlrm", "^flux" }
 
+-- Words of a model's name for something else than training one language model.
+local elsewhere = { { "%f[%a]inference%f[%A]", "inference is not planned" }, { "%f[%a]grpo%f[%A]", "reinforcement learning is not planned" },
+  { "%f[%a]ppo%f[%A]", "reinforcement learning is not planned" }, { "llava", "the sizes of the vision encoder are not stated" },
+  { "%f[%a]vlm%f[%A]", "the sizes of the vision encoder are not stated" }, { "multimodal", "the sizes of the vision encoder are not stated" } }
+
 return function(row, how)
   for _, other in ipairs(others) do
     if has(row, "model", other) then refuse("no model of this family: %s", row.model) end
   end
+  for _, known in ipairs(elsewhere) do
+    if has(row, "model", known[1]) then refuse("%s: %s", known[2], row.model) end
+  end
+  if has(row, "model", "distill") and has(row, "notes", "kd%-") then cells.note("the teacher of the distillation is left out: %s", row.model) end
   if has(row, "model", "^t5") then return stated_blocks(row, how) end
   -- "attention-variant" means gated delta nets or DeepSeek's sparse attention (--experimental-attention-variant)
   if has(row, "notes", "attention%-variant") or has(row, "notes", "linear%-attention") then

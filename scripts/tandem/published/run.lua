@@ -6,7 +6,7 @@ local fitted, trainers = require "tandem.fitted", require "tandem.published.trai
 local recipes, losses = require "tandem.published.recipes", require "tandem.published.loss"
 local model, defaults = require "tandem.published.models", require "tandem.published.defaults"
 local blocks, releases = require "tandem.published.blocks", require "tandem.published.releases"
-local passes = require "tandem.published.passes"
+local passes, words = require "tandem.published.passes", require "tandem.published.words"
 local month_of, is_before = releases.month, releases.is_before
 local refuse, count, has = cells.refuse, cells.count, cells.has
 
@@ -59,9 +59,8 @@ m.cluster = require "tandem.published.cluster"
 
 -- ---- frameworks, chosen by the beginning of the cell `framework`
 
--- Returns the micro-batch of an old torchtitan; nil: the row's cell counts. It had a local batch
--- and a number of micro-batches (pipeline_parallel_microbatches). The default is the number of
--- pipeline ranks and, since #781 (January 2025), the number of stages.
+-- Returns the micro-batch of an old torchtitan; nil: the row's cell counts. It had a local batch and a number of micro-batches
+-- (pipeline_parallel_microbatches): by default the number of pipeline ranks, since #781 (January 2025) that of stages.
 local function micro_of(row)
   if count(row, "pp") == 1 or not is_before(row, "2025-04") then return nil end
   local pieces = count(row, "pp") * (is_before(row, "2025-01") and 1 or count(row, "vp", 1))
@@ -131,8 +130,7 @@ local function kempnerforge(row)
     train = { batch_size = micro, seq_len = count(row, "seq"), grad_accum_steps = steps // (micro * data),
       compile_model = row.compile == "yes", activation_checkpointing = (row.ac == "full" or row.ac == "selective") and row.ac or "none" },
   }
-  if row.ac ~= "selective" then checkpointing(row) end -- called only to report its errors
-  -- Under pp, train.py reshards after each forward pass.
+  if row.ac ~= "selective" then checkpointing(row) end -- only its errors count. Under pp, train.py reshards after each forward pass:
   for _, pass in ipairs(own.parallel) do
     local shards = pass.reshard_after_forward ~= nil or pass.keep_gathered ~= nil or pass.reshard_root ~= nil
     if shards and not pass.plan then pass.copy = true end  -- a pass with `plan` is tp{}, which has no such option
@@ -164,8 +162,8 @@ local function waits(row, stage, key)
   return false
 end
 
--- Returns the data pass of a Megatron run that shards no states. Without overlap, all gradients are
--- one bucket (core/distributed/distributed_data_parallel.py).
+-- Returns the pass of Megatron's ranks with different samples if they shard nothing. Without overlap, all gradients are one
+-- bucket (core/distributed/distributed_data_parallel.py).
 local function unsharded(row, ep)
   if waits(row, 0, "overlap_grad_reduce") == false then return zero { strategy = "no_shard", overlap_grad_reduce = false, bucket_size = 1 << 50 } end
   return ep > 1 and zero { strategy = "no_shard" } or ddp {}
@@ -324,8 +322,7 @@ local function profile(row, how)
   end
   own.host_factor, own.moment_bytes = slower, recipes.moment_bytes(row)
   own.attention = how.attention or own.attention
-  -- A profile names the rank whose log counts. The memory of a process comes from another tool, which sees all ranks.
-  if has(row, "peak_mem_kind", "^process") then own.reports_rank = "most" end
+  own.reports_rank = words.reporting_rank(row) or own.reports_rank
   own.workspace_bytes = how.is_megatron and megatrons.workspace(row) or nil
   own.library_bytes = how.is_megatron and megatrons.library(row, gpus.gpus[gpus.find(row.gpu) or ""]) or nil
   if how.lora and is_float8(row) then own.ops = megatrons.keeps_bytes(row, own.ops) end
@@ -348,6 +345,7 @@ local function profile(row, how)
     blocks.attention_ops(row, own.ops)
     blocks.norm_ops(row, own.ops)
     blocks.mlp_ops(row, own.ops)
+    require("tandem.published.offload").changes(row, own.ops)
     if not how.lora then blocks.expert_ops(row, own.ops) end
     if not how.lora and cells.stage(row) == 1 then blocks.optimizer(row, own, how.reduce == "bf16", recipes.moments(row)) end
   end

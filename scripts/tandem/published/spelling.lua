@@ -1,6 +1,6 @@
--- Spellings of the same cell. Sources write a switch, a count, a ZeRO stage or a recomputation in
--- their own words. This file turns them into the words that the tables of published runs use. It
--- refuses an unknown word by name, so no row is silently misread.
+-- Spellings of the same cell. Sources write a switch, a count, a ZeRO stage or a recomputation in their own words; this file
+-- turns them into the words that the tables of published runs use. A word that it does not know is refused by name, so that no
+-- row is silently read otherwise.
 local cells, words = require "tandem.published.cells", require "tandem.published.words"
 local m = {}
 
@@ -42,10 +42,9 @@ local function scaled(n, unit)
   return math.tointeger(n * 1024)
 end
 
--- "8,192", "64.0", "64 GPUs", "50257 (padded)", "8k"; nodes x GPUs of each for n_gpus: "8x8", "8
--- nodes x 8". `has_thousands` says when a comma separates thousands. Other cells with several
--- numbers ("4-8", "4/8", "8,16", "4 or 8", "2x4") have no certain meaning, and "4M tokens" or "2
--- nodes" counts something else. Returns nil for words.
+-- "8,192", "64.0", "64 GPUs", "50257 (padded)", "8k"; nodes x GPUs of each for n_gpus: "8x8", "8 nodes x 8". `has_thousands` says
+-- when a comma separates thousands. Other cells with several numbers ("4-8", "4/8", "8,16", "4 or 8", "2x4") say nothing certain, and "4M tokens" or
+-- "2 nodes" counts something else. Returns nil for words.
 local function whole(row, key)
   local cell = row[key]
   local text = cell:match "^%s*(.-)%s*$"
@@ -93,9 +92,8 @@ local function tokens(row, key)
   return found
 end
 
--- Counts that another cell completes. Examples are "2 nodes" of `gpus_per_node` GPUs, "2 nodes (8
--- GPUs each)", and a batch of "2 per GPU" if every GPU has its own samples. Returns nil for other
--- cells.
+-- Counts that another cell completes: "2 nodes" of `gpus_per_node` GPUs, "2 nodes (8 GPUs each)", and a batch of "2 per GPU" if
+-- every GPU has samples of its own. Returns nil for other cells.
 local function completed(row, key)
   local text = row[key]:lower()
   if key == "n_gpus" then
@@ -127,9 +125,8 @@ local function switch(row, key, on, off)
   return true
 end
 
--- Recomputation. A cell begins with a switch or the table's own word, or it has one of these words
--- among others: "activation checkpointing (full)". A cell that also has another of these words, or
--- denies the word, has no certain meaning: "none / full", "full: no".
+-- Recomputation. A cell begins with a switch or the table's own word, or it has one of these words among others: "activation
+-- checkpointing (full)". A cell that also has another of them, or denies the word, says nothing certain: "none / full", "full: no".
 local recomputes = { "full", "selective", "none", "see recipe" }
 local denials = { "no", "not", "non", "off", "false", "without", "disabled", "never", "w/o" }
 
@@ -150,8 +147,8 @@ local plain = { recompute = true, recomputation = true, activation = true, activ
   granularity = true, modules = true, module = true, default = true, only = true, ["and"] = true, of = true, the = true, mode = true, ac = true,
   policy = true, per = true, block = true, layer = true, layers = true }
 
--- Returns the tables' words for the parts that a selective recomputation recomputes. Returns "" if
--- the text does not name them, and nil if the text has an unknown word.
+-- Returns the tables' words for what a selective recomputation recomputes, "" if the text says nothing about it; nil: the text
+-- has an unknown word.
 local function selected(text, is_titan)
   text = text:gsub("attention core", "core_attn"):gsub("core attention", "core_attn"):gsub("%f[%w]attention%f[%W]", "core_attn"):gsub("%f[%w_]attn%f[^%w_]", "core_attn")
   local every = text:match "every%s+(%d+)" or text:match "every%s+(%l+)%s+layer" or text:match "layer[%s:=]+(%d+)" or is_titan and text:match "^%W*(%d+)%W*$"
@@ -165,16 +162,11 @@ local function selected(text, is_titan)
   return #named > 0 and ("(%s)"):format(table.concat(named, " ")) or ""
 end
 
--- Turns a recomputation that begins with "selective" or "full" into the tables' words: "selective (op)", "selective: moe_act",
--- "full, block, 8 layers". The first of its parts that says something counts: the words, then each bracket.
+-- Turns a recomputation that begins with "selective" into the tables' words: "selective (op)", "selective: moe_act". The first of its parts that says something counts: the words, then each bracket.
 local function detail(row)
   local lower = row.ac:lower()
   local kind, rest = lower:match "^(selective)(.*)$"
-  if not kind then
-    local n = lower:match "^full.-%f[%a]block%f[%A][^%d]-(%d+)" or lower:match "^full%D-(%d+)[%s%-_]*blocks?%f[%A]" or lower:match "^full.-(%d+).-%f[%a]block%f[%A]"
-    if n and not lower:find "per block" then row.ac = ("full block %d"):format(tonumber(n)) end
-    return
-  end
+  if not kind then return end
   if rest:find "^ %(ratio" or rest:find "^ with empty list" then return end
   local titan = cells.has(row, "framework", "torchtitan") or cells.has(row, "framework", "torchtune") or cells.has(row, "framework", "vescale")
   local said = selected(rest:match "^[^%(%[;]*", titan)
@@ -243,8 +235,10 @@ local function policy(row)
   -- modules without "selective": "core_attn", "recompute attention"
   local modules_of = not bare:find "^full" and not bare:find "^selective" and not among(bare, denials) and bare:find "att" and selected(bare)
   if modules_of and modules_of:find "^%(core_attn" then row.ac = "selective" .. modules_of return true end
-  local block = lower:match "^block%D-(%d+)"
-  if block then row.ac = "full block " .. block return true end
+  if not lower:find "^selective" and not lower:find "^none" then
+    local method = words.recomputed_layers(lower)
+    if method then row.ac = method return true end
+  end
   if select(2, among(lower, recomputes)) == 0 and not among(bare, denials) and not bare:find "%d" and not bare:find "budget" then
     for _, word in ipairs { "checkpoint", "recomput", "^gc$", "^gc on$", "ckpt", "unsloth", "^all blocks", "^every block", "on every block", "partition_activations", "^uniform", "^remat" } do
       if bare:find(word) then row.ac = "full" return true end
@@ -295,7 +289,8 @@ local function precision(row)
   if half and not text:find "bf16" and not text:find "bfloat" then row.precision = "fp16" return end
   if text:find "^32%-" or text:find "^32$" or text:find "^single" or text:find "^full%s*precision" then row.precision = "fp32" return end
   if text:find "^8%-bit" then row.precision = "fp8 " .. text end
-  if text:find "microscal" and not text:find "mx" and not text:find "fp4" then row.precision = "mxfp8 " .. text end
+  local blocks_of_32 = text:find "block%a*[%s_%-]*32%f[%D]" or text:find "1%s*x%s*32%f[%D]"
+  if (text:find "microscal" or blocks_of_32) and not text:find "mx" and not text:find "fp4" then row.precision = "mxfp8 " .. text end
   if text:find "float16" and not text:find "bfloat16" then row.precision = row.precision .. " fp16" end
   if text:find "^%s*mixed[%s_%-]*$" or text:find "^%s*mixed[%s_%-]*precision%s*$" then row.precision = "" return end
   for _, word in ipairs(precisions) do if row.precision:lower():find(word) then return end end

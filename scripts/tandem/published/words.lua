@@ -1,6 +1,6 @@
 -- Further words for cells of published training runs: counts of nodes, names of sizes, kernels of attention, cloud machines.
 -- `spelling.lua` calls these functions before it reads a cell as a count or a switch.
-local cells = require "tandem.published.cells"
+local cells, catalog = require "tandem.published.cells", require "tandem.published.catalog"
 local m = {}
 
 -- Names of sizes and degrees that may stand before a number: "GQA 2", "bs=1", "seq_len 4096", "hidden_size=1024".
@@ -27,9 +27,8 @@ local function has_word(list, word)
   return false
 end
 
--- Returns the number of GPUs of a cell that counts nodes ("8 machines", "8 nodes (64 GPUs)", "8
--- servers of 8", "8 DGX H100 nodes"); nil: it counts none. A number of GPUs in brackets counts the
--- GPUs of all nodes, unless the cell says that it counts those of each node.
+-- Returns the number of GPUs of a cell that counts nodes ("8 machines", "8 nodes (64 GPUs)", "8 servers of 8", "8 DGX H100 nodes"); nil: it
+-- counts none. A number of GPUs in brackets is that of all nodes, unless the cell says that it is that of each.
 local machines = { "nodes?", "machines?", "hosts?", "servers?", "instances?", "dgx", "hgx", "boxes", "vms?" }
 
 -- Returns the words up to a word for nodes; nil: the text has none.
@@ -60,6 +59,17 @@ local function gpus_of_nodes(row)
   return per_node == number and n * number or nil
 end
 
+-- A vocabulary in thousands ("128k") is a rounded number. The vocabulary of the row's model counts if it rounds to the
+-- same number; otherwise thousands are assumed.
+local function thousands(row, n)
+  local own = catalog.vocabulary(row.model or "", "")
+  for _, unit in ipairs { 1000, 1024 } do
+    if own and (own // unit == n or (own + unit // 2) // unit == n) then return own end
+  end
+  cells.note("the vocabulary %s is rounded; %d is assumed", row.vocab, 1000 * n)
+  return 1000 * n
+end
+
 -- Writes a count in the words that `spelling.lua` knows.
 function m.count(row, key)
   row[key] = row[key]:gsub("×", "x")
@@ -72,6 +82,9 @@ function m.count(row, key)
   elseif key == "d_ff" then
     local times = tonumber(text:match "^(%d)%s*[xh*]%s*d?_?[mh]?[%a_]*$")
     if times then row[key] = tostring(times * cells.count(row, "d_model")) return end
+  elseif key == "vocab" and text:find "^%d+%s*k%f[%A]" then
+    row.vocab = tostring(math.tointeger(thousands(row, tonumber(text:match "^%d+"))))
+    return
   elseif key == "vp" and (text:find "^1f1b" or text:find "^false" or text:find "^off") then row[key] = "1" return
   elseif key == "moe_topk" and text:find "^%d+%s*/%s*%d+$" then row[key] = text:match "^%d+" return
   elseif key == "moe_experts" then
@@ -89,6 +102,25 @@ function m.count(row, key)
   if n and has_word(units[key], rest) then row[key] = n return end
   n, rest = text:match "^(%d+)%s+(k)%f[%A]"
   if n and (key == "seq" or key == "global_batch_seqs") then row[key] = n .. rest end
+end
+
+-- Megatron's two methods of full recomputation, in the words of `spelling.lua`; nil: the text names neither. "block" recomputes so
+-- many layers of each part of a pipeline: "recompute method block, 2 layers", "block 2", "full recompute 2 layers". "uniform"
+-- recomputes all layers in groups of so many.
+function m.recomputed_layers(text)
+  local n = text:match "layers?[%s:=]+(%d+)" or not text:find "%f[%a]of%f[%A]" and not text:find "every" and text:match "(%d+)[%s%-_]*layers?%f[%A]"
+  if text:find "%f[%a]uniform%f[%A]" then
+    n = tonumber(n or text:match "uniform%D-(%d+)")
+    if n and n > 1 then cells.note("layers that are recomputed one by one stand for groups of %d layers", n) end
+    return "full"
+  end
+  local each = text:find "per block" or text:find "every block" or text:find "each block" or text:find "all blocks"
+  if text:find "%f[%a]blocks?%f[%A]" and not each then
+    local begins = text:find "^block" or text:find "^full" or text:find "method"
+    n = begins and (text:match "%f[%a]blocks?%f[%A]%D-(%d+)" or text:match "^full%D-(%d+)") or n
+    return n and ("full block %d"):format(tonumber(n)) or nil
+  end
+  return text:find "^full" and tonumber(n or 1) > 1 and ("full block %d"):format(tonumber(n)) or nil
 end
 
 -- The kernel of attention. Words that name none leave the choice to the framework.
@@ -139,6 +171,16 @@ function m.layers_with_experts(row)
   text = text:gsub("%(([01]*)%)%*(%d+)", joined):gsub("[()]", "")
   if not text:find "^[01]+$" then return end
   row.moe_layer_freq = text:gsub("%d", "+[%0]*1"):sub(2)
+end
+
+-- Returns the rank whose memory the row gives; nil: the row does not say, so the framework's log counts. The memory of a process
+-- comes from another tool, which sees all ranks.
+function m.reporting_rank(row)
+  local text = (row.peak_mem_kind or ""):lower()
+  if text:find "max[%a]* over%s+%a*%s*ranks" or text:find "max[%a]* over%s+%a*%s*gpus" or text:find "max[%a]* of all" then return "most" end
+  if text:find "last rank" or text:find "last stage" then return "last" end
+  if text:find "%f[%a]rank[%s%-]*0" or text:find "first rank" or text:find "first stage" then return "first" end
+  return (text:find "^process" or text:find "process total") and "most" or nil
 end
 
 -- GPUs of clouds' machines. kind: documented; the pages of AWS, Google and Azure on their machines

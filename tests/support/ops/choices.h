@@ -11,10 +11,9 @@
 bool choices_fill(OpKind op, uint32_t arg, const Attrs *attrs, Value *v);
 
 /* ---- experts that drop no token (planner/ir/layout/rows.h) ---- */
-/* Rooms of an expert beyond the number of tokens of a sequence, so that some rooms have no
- * token. */
+/* Fills an expert's rooms that have no token. (Slots and counts must be consistent.) */
 enum { CHOICES_SPARE = 2 };
-/* Returns true if the argument consists of uneven rows. Tests give such an argument memory for all
+/* True if the argument consists of uneven rows. Tests give such an argument memory for all
  * rooms. */
 bool choices_are_rows(OpKind op, uint32_t arg);
 /* choices_rooms moves rows to their rooms, with zeros in the other rooms. choices_rows moves them

@@ -24,7 +24,17 @@
 #define MIXTURE "model=mixtral;moe_experts=8;moe_topk=2;moe_ffn=1024;ep=4;missing=x;"
 #define FORGE                                                                                      \
     "framework=KempnerForge;" FSDP "global_batch_seqs=;step_time_s=0.8;tokens_per_s_per_gpu=20480"
-#define MLA "q_lora=0 kv_lora=512 qk_head=128 qk_pos=64 v_head=128"
+#define MLA     "q_lora=0 kv_lora=512 qk_head=128 qk_pos=64 v_head=128"
+#define HYBRID  "model=hybrid;tp=1;sp=0;normalization=RMSNorm;activation=gelu;n_layers=4;"
+#define OFFLOAD "fine-grained-activation-offloading offload-modules="
+#define HELD                                                                                       \
+    "n_gpus=;d_model=4096;n_heads=32;n_kv_heads=32;d_ff=16384;n_layers=2;vocab=32000;tp=4;"        \
+    "global_batch_seqs=512;activation=gelu;"
+#define PIECES                                                                                     \
+    "model=hybrid;tp=1;sp=0;normalization=RMSNorm;activation=gelu;pp=2;vp=2;n_layers=8;missing=x;" \
+    "hybrid_pattern=M-M*M-M*"
+#define T5    "model=t5;normalization=LayerNorm;activation=gelu;missing=x;"
+#define EIGHT "n_layers=4;" LARGE "normalization=RMSNorm;activation=swiglu;precision=fp8;"
 #define LATENT                                                                                     \
     "model=moonlight;tp=1;sp=0;d_model=2048;n_heads=16;n_kv_heads=16;d_ff=11264;n_layers=2;"       \
     "missing=x;"
@@ -176,8 +186,28 @@ static const struct {
     {"transformer_impl=transformer_engine", {"TE", "Transformer Engine"}},
     {"step_time_s=1", {"1 s/it", "1 s/step", "1000 ms/iter", "1 sec per step", "\"1,000 ms\""}},
     {"peak_mem=1", {"1 GiB/GPU", "\"1,024 MiB\"", "1 gib"}},
-    {"peak_mem_kind=process GiB", {"nvidia-smi GiB", "nvidia-smi memory.used (GiB)"}},
+    {"peak_mem_kind=process GiB",
+     {"nvidia-smi GiB", "nvidia-smi memory.used (GiB)",
+      "peak_mem GiB (max over ranks of process total)"}},
     {FORGE, {"tokens_per_s_per_gpu=\"20,480\"", "tokens_per_s_per_gpu=20480 tok/s"}},
+    {FORGE, {"step_time_s=1.25 it/s", "step_time_s=1.25 steps per second", "step_time_s=800 ms"}},
+    {"vocab=128256;model=llama3.1-8b", {"128k", "128 k", "128k (padded)"}},
+    {"vocab=32000;model=llama2-7b", {"32k", "32K tokens", "31k"}},
+    {"vocab=151936;model=qwen3-8b", {"152k", "151k", "148k"}},
+    {"gpu=B200;precision=mxfp8",
+     {"precision=fp8 block32", "precision=fp8 (block 32)", "precision=FP8 1x32"}},
+    {"ac=full block 2",
+     {"full recompute 2 layers", "\"recompute method block, 2 layers\"", "full 2 blocks",
+      "\"recompute method block, N layers 2\"", "block recompute of 2 layers"}},
+    {"ac=full",
+     {"uniform 1", "full (uniform 1)", "\"full recompute, 1 layer\"", "full (per block)"}},
+    {PIECES,
+     {"hybrid_pattern=M-|M*|M-|M*;vp=;n_layers=", "hybrid_pattern=M-|M*|M-|M*;n_layers=11"}},
+    {HYBRID "hybrid_pattern=M*M-;mtp_layers=2", {"hybrid_pattern=M*M-/-/-;mtp_layers="}},
+    {T5 "notes=", {"notes=decoder seq 128"}},
+    {T5 "notes=decoder seq 256", {"notes=decoder-seq-length=256"}},
+    {MIXTURE "moe_latent=256", {"moe_latent=;notes=moe-latent-size=256"}},
+    {NODES "exp_avg_dtype=bf16", {"exp_avg_dtype=;notes=exp-avg-dtype=bf16"}},
 };
 
 /* Pairs of rows whose predictions differ in time, memory or group. */
@@ -205,6 +235,22 @@ static const char *const others[][2] = {
      NVFP4_405B "n_gpus=128;global_batch_seqs=64;ac="},
     {MIXTURE "moe_capacity=1.25", MIXTURE "moe_capacity=1.25 (pad)"},
     {FORGE, "tokens_per_s_per_gpu=40960;" FORGE},
+    {"model=llama;vocab=128000", "model=llama;vocab=128k"}, /* the second is assumed */
+    {"ac=full", "ac=full (uniform 2)"},
+    {LONG "notes=", LONG "notes=" OFFLOAD "[qkv_linear]"},
+    {LONG "attention_backend=unfused;notes=" OFFLOAD "[qkv_linear]",
+     LONG "attention_backend=unfused;notes=" OFFLOAD "[qkv_linear core_attn]"},
+    {"pp=2;peak_mem_kind=peak_mem_alloc GiB (rank 0)",
+     "pp=2;peak_mem_kind=peak_mem_alloc GiB (last rank)"},
+    {HELD "mem_allocated_gib=2", HELD "mem_allocated_gib=4.5"}, /* 128 and 8 GPUs */
+    {HELD "mem_allocated_gib=2", HELD "mem_allocated_gib="},
+    {HYBRID "hybrid_pattern=M*M-/-", HYBRID "hybrid_pattern=M*M-/*"},
+    {HYBRID "hybrid_pattern=M*M-", HYBRID "hybrid_pattern=MGM-"},
+    {T5 "notes=decoder seq 128", T5 "notes=decoder seq 256"},
+    {T5 "notes=decoder 4 layers", T5 "notes=decoder 2 layers"},
+    {EIGHT "notes=", EIGHT "notes=first-last-layers-bf16"},
+    {EIGHT "notes=first-last-layers-bf16",
+     EIGHT "notes=first-last-layers-bf16 num-layers-at-end-in-bf16=2"},
 };
 
 /* Rows that are refused, and words of the reason. */
@@ -213,6 +259,14 @@ static const char *const refused[][2] = {
     {"precision=bf16 (weights int8)", "weights int8"},
     {"ac=memory_budget", "memory_budget"},
     {"gpu=MI300A", "MI300A"},
+    {"step_time_s=3 samples/s", "step_time_s"},
+    {"notes=" OFFLOAD "[router]", "router"},
+    {HYBRID "hybrid_pattern=M*X-", "hybrid_pattern"},
+    {HYBRID "hybrid_pattern=M*M-/-/*", "heads"},
+    {"model=gpt_dynamic_inference_tp1_pp1", "inference"},
+    {"model=gpt_grpo_tp1_pp1", "reinforcement"},
+    {"model=multimodal_llava_mcore_te_tp1_pp1", "vision encoder"},
+    {"model=mimo_vlm_pretrain_tp1", "vision encoder"},
     {"gpu=H100 MIG 3g.40gb", "MIG"},
     {"transformer_impl=of tomorrow", "transformer_impl"},
     {"global_batch_seqs=4.1M tokens", "4.1M tokens"},
@@ -317,6 +371,19 @@ static void stated_cells_change_the_prediction(void **state)
     arena_free(arena);
 }
 
+static void a_rate_of_steps_is_a_time(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    json_t *root = published_row_scored(arena, "step_time_s=0.5 it/s");
+    const json_t *scores = json_object_get(json_object_get(root, "runs"), "scores");
+    assert_string_equal("step time",
+                        json_string_value(json_object_get(json_array_get(scores, 0), "what")));
+    assert_true(2 == json_number_value(json_object_get(json_array_get(scores, 0), "measured")));
+    json_decref(root);
+    arena_free(arena);
+}
+
 static void uncertain_cells_are_refused_by_name(void **state)
 {
     (void)state;
@@ -336,6 +403,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(other_words_are_read_alike),
         cmocka_unit_test(stated_cells_change_the_prediction),
+        cmocka_unit_test(a_rate_of_steps_is_a_time),
         cmocka_unit_test(uncertain_cells_are_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

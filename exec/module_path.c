@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "exec/module/modules.h"
+#include "exec/modules.h"
 
 static const char *own_folder(Arena *arena)
 {

@@ -1,0 +1,38 @@
+-- Options of Megatron in the cell `notes` ("moe-latent-size=1024; exp-avg-dtype=bf16"). An option fills the column of the same
+-- meaning if that column is open.
+local cells = require "tandem.published.cells"
+local m = {}
+
+-- Columns by the options that give their values.
+local columns = {
+  ["moe-latent-size"] = "moe_latent", ["exp-avg-dtype"] = "exp_avg_dtype", ["mtp-num-layers"] = "mtp_layers", ["mamba-num-heads"] = "mamba_heads",
+  ["num-distributed-optimizer-instances"] = "num_distopt_instances", ["expert-tensor-parallel-size"] = "etp", ["moe-ffn-hidden-size"] = "moe_ffn",
+  ["moe-shared-expert-intermediate-size"] = "moe_shared_ffn", ["moe-layer-freq"] = "moe_layer_freq", ["kv-channels"] = "head_dim",
+  ["pipeline-model-parallel-layout"] = "pipeline_layout", ["decoder-seq-length"] = "decoder_seq", ["decoder-num-layers"] = "decoder_layers",
+  ["cp-comm-type"] = "cp_comm", ["num-layers-at-start-in-bf16"] = "first_bf16", ["num-layers-at-end-in-bf16"] = "last_bf16",
+}
+
+-- Words that state the same as an option.
+local words = { { "decoder seq (%d+)", "decoder_seq" }, { "decoder (%d+) layers", "decoder_layers" } }
+
+local function fill(row, column, value) if cells.is_open(row[column]) then row[column] = value end end
+
+function m.fill(row)
+  local notes = row.notes or ""
+  for name, value in notes:gmatch "%-?%-?([%a][%w%-]*)=([^;]+)" do
+    local column = columns[name:lower()]
+    if column then fill(row, column, value:match "^%s*(.-)%s*$") end
+  end
+  for _, known in ipairs(words) do
+    local value = notes:match(known[1])
+    if value then fill(row, known[2], value) end
+  end
+  if notes:find "first%-last%-layers%-bf16" then
+    fill(row, "first_bf16", "1")
+    fill(row, "last_bf16", "1")
+  else
+    row.first_bf16, row.last_bf16 = nil, nil
+  end
+end
+
+return m
