@@ -96,7 +96,7 @@ gpu-pack:
 	@sh tests/gpu/pack.sh build/release
 
 # Tries mutants of the C code, drawn by seed: runs the tests that reach the changed line, and prints
-# the mutants that survive. FILES="sim/net planner/passes/cp.c:213 ..." draws only from these; N=0
+# the mutants that survive. FILES="sim/net planner/passes/cp/cp.c:213 ..." draws only from these; N=0
 # tries every mutant. SLOW=20 leaves out tests that take longer than 20 s. AGAIN=1 tries the survivors
 # of the last draw again.
 SEED = 1

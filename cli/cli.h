@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-#include "exec/options.h"
+#include "exec/module/options.h"
 #include "planner/base/diag.h"
 #include "session/session.h"
 
@@ -34,7 +34,7 @@ typedef struct SweepOptions {
     const char *by, *shard, *slurm_text;
     uint32_t shard_index, n_shards; /* for --shard 2/8: 1 and 8; without the option: 0 and 1 */
     uint32_t slurm;
-    bool exhaustive, csv;
+    bool exhaustive, csv, prove;
 } SweepOptions;
 
 typedef struct FitOptions {
@@ -250,8 +250,8 @@ void plan_file_close(Cli *cli);
  * all of its fields count as zero. */
 PlanOptions plan_file_options(Cli *cli, const PlanOptions *options);
 /* Returns the plan of run `id`, read from its stored text. Reports an error and returns NULL if the
- * store has no text, or if another version of Tandem stored it in another form; the hint then says
- * how to make the run again. */
+ * store has no text, or if another version of Tandem stored it in another form. The hint of the
+ * error then says how to make the run again. */
 Plan *plan_stored(Cli *cli, Store *store, int64_t id, const RunRecord *run);
 /* Returns false after an error if the plan reproduces another system's mistakes. Such a plan may be
  * inspected but not run. */

@@ -9,7 +9,7 @@
 
 #include "cli/cli.h"
 #include "exec/cuda/module.h"
-#include "exec/modules.h"
+#include "exec/module/modules.h"
 #include "kernels/kernel.h"
 #include "planner/base/cores.h"
 #include "planner/base/plural.h"

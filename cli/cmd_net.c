@@ -67,8 +67,7 @@ static bool find_cluster(Cli *cli, NetTable *t)
     return true;
 }
 
-/* Chooses how many ranks of the group are in each node, in the way in which groups of data ranks
- * lie. */
+/* Chooses how many ranks of the group are in each node, as for a group of data ranks. */
 static bool choose_per_node(Cli *cli, NetTable *t)
 {
     const Cluster *c = &t->cluster;

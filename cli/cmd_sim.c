@@ -6,7 +6,7 @@
 #include "cli/predict.h"
 #include "cli/repeat.h"
 
-/* True if the plan can be simulated: its only error may be that it does not fit. */
+/* Returns true if the plan can be simulated: its only error may be that it does not fit. */
 static bool is_sound(const Diag *d)
 {
     for (uint32_t i = 0; i < d->items.n; i++)

@@ -39,6 +39,8 @@ static const Option option_table[] = {
      "rank by tokens (per second; default), gpu (per second and GPU), memory, usd, energy"},
     {"exhaustive", 0, OPTION_flag, NULL, FIELD(sweep.exhaustive), OPTIONS_search,
      "simulate every plan of the search, even if a lower bound rejects it"},
+    {"prove", 0, OPTION_flag, NULL, FIELD(sweep.prove), OPTIONS_sweep,
+     "prove every plan of the sweep, not only the best one"},
     {"csv", 0, OPTION_flag, NULL, FIELD(sweep.csv), OPTIONS_sweep | OPTIONS_search,
      "print all rows as CSV, instead of a table"},
     {"price", 0, OPTION_text, "USD", FIELD(price_text),
@@ -128,7 +130,7 @@ static const Option option_table[] = {
      ((uses)&BACKEND_RUNS ? OPTIONS_run : 0) |                                                     \
          ((uses)&BACKEND_CALIBRATES ? OPTIONS_calibrate : 0),                                      \
      help},
-#include "exec/options.def"
+#include "exec/module/options.def"
     {"steps", 0, OPTION_text, "N", FIELD(run.steps_text), OPTIONS_run,
      "the number of steps of the training, instead of the plan's"},
     {"data", 0, OPTION_text, "FILE", FIELD(run.data), OPTIONS_run,

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Adds the warnings that a simulation's numbers give reason for. */
+/* Adds the warnings that follow from the numbers of a simulation. */
 static void warn_of(Cli *cli, const PlanFile *file, const PredictOptions *options,
                     const Predicted *made)
 {

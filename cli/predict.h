@@ -29,7 +29,7 @@ typedef struct ErrorBar {
 /* How far a prediction can be trusted: the errors of similar predictions, and the age of
  * the costs. */
 typedef struct Trust {
-    const char *basis; /* which measurements the errors were found with, in words */
+    const char *basis; /* words that name the measurements from which the errors were found */
     int64_t made_at;   /* date of the oldest cost, in seconds since 1970; 0: no cost was measured */
     bool is_modelled;  /* no cost was measured, so made_at is the date of the table of errors */
     /* profile and GPU of the prediction; NULL: its error does not depend on them */
@@ -87,8 +87,7 @@ double faults_report(Cli *cli, const PlanFile *file,
 /* Reads --jitter and --straggler. Returns false if neither was given, or after diagnostics. */
 bool unevenness_of(Cli *cli, uint32_t n_ranks, Unevenness *out);
 /* Reads --imbalance. Returns the factor, or 1 if the option was not given or was wrong. *loads
- * receives the loads of all ranks, if they were drawn or counted; NULL: only the factor
- * is known. */
+ * receives the loads of all ranks if they were drawn or counted, otherwise NULL. */
 double imbalance_of(Cli *cli, const PlanFile *file, const RowLoads **loads);
 /* The values of the options --jitter, --straggler and --imbalance. */
 typedef struct Scenario {
@@ -144,8 +143,8 @@ void training_report(Cli *cli, const PlanFile *file, const Prediction *p, double
 /* Returns the price of one device in USD per hour: the value of --price, or else the library's
  * price. 0: unknown. */
 double price_of(const Cli *cli, const Cluster *cluster);
-/* Returns the energy of a token in joules, times the PUE, if every board draws its power limit all
- * the time. 0: the power limit is unknown. */
+/* Returns the joules that a token costs if every board draws its power limit all the time. They
+ * include the PUE. Returns 0 if the power limit is unknown. */
 double joules_per_token_of(const Cli *cli, const Cluster *cluster, double tokens_per_s_per_device);
 /* sim --pue and --tokens: prints the energy of a step and of the whole training. */
 void energy_report(Cli *cli, const PlanFile *file, const Prediction *p, double goodput);

@@ -30,13 +30,13 @@ static const Verb verb_table[] = {
      "A stored prediction is not made again.",
      "tandem sim scripts/plans/llama3_8b.lua", PLAN_GROUPS | OPTIONS_sim, cmd_sim},
     {"sweep", "PLAN|SWEEP", 1, 1, "Predict every combination of settings, and rank them",
-     "Compiles, proves and simulates each combination of the --try values. A combination that "
-     "does\n"
-     "not fit or is refused is listed with its reason. Predictions are stored as they are made, "
-     "so\n"
-     "the same command continues after a stop. --set applies to all combinations. SWEEP is a "
-     "script that\n"
-     "names a plan, values, conditions and a score: docs/how-to/sweep-from-a-script.md.",
+     "Compiles and simulates each combination of the --try values, and proves the best plan. A\n"
+     "combination that does not fit or is refused is listed with its reason. Predictions are "
+     "stored as\n"
+     "they are made, so the same command continues after a stop. --set applies to all "
+     "combinations.\n"
+     "SWEEP is a script that names a plan, values, conditions and a score:\n"
+     "docs/how-to/sweep-from-a-script.md.",
      "tandem sweep scripts/plans/llama3_8b.lua --set mesh.dp_shard=-1 --try mesh.tp=1,2,4,8",
      PLAN_GROUPS | OPTIONS_sweep, cmd_sweep},
     {"search", "PLAN", 1, 1, "Find the fastest layout of a model on its cluster",

@@ -28,7 +28,8 @@ typedef struct BackendOptions {
                                ../lib/tandem */
     /* choices of algorithms from earlier runs; NULL: none are known, and no algorithm is timed */
     const KernelChoices *choices;
-    const void *own; /* options that only this backend has (exec/options.h); NULL: their defaults */
+    /* options that only this backend has (exec/module/options.h); NULL: their defaults */
+    const void *own;
 } BackendOptions;
 
 /* Where the outputs of a step first contain a number that is not finite. */

@@ -34,7 +34,7 @@ enum { BLOCK = 256 };
 REDUCE_TYPE(f32, float)
 REDUCE_TYPE(f64, double)
 
-/* Reduces numbers of low precision: they are added in fp32, and the sum is rounded once. */
+/* Reduces numbers of low precision. They are added in fp32, and the sum is rounded once. */
 static void reduce_low(DType dtype, Reduce reduce, void *out, const void *const *part,
                        uint32_t n_parts, uint64_t n)
 {

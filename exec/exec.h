@@ -53,7 +53,7 @@ typedef struct ExecResult {
 } ExecResult;
 
 /* Runs the plan. The initial value of an element depends only on the seed, the tensor's name and
- * the element's number in the whole tensor, so it is the same for every way of splitting the
+ * the element's number in the whole tensor. So it is the same for every way of splitting the
  * tensor. Reports not-finite, version-mismatch, plan-mismatch, or an error of the backend. */
 bool exec_run(const Plan *plan, const ExecOptions *options, Arena *arena, ExecResult *result,
               Diag *d);
@@ -76,11 +76,11 @@ DataSource *data_synthetic(uint64_t seed, int64_t vocab, double ignored_fraction
  * independent random numbers. */
 DataSource *data_ragged(uint64_t seed, int64_t vocab, Arena *arena);
 
-/* Compares a plan with a run of the same model on one rank (`reference`). Both run one step in
- * fp64 on the loopback backend. On each rank, the comparison covers the loss, the norm of the
- * gradients, every gradient and every updated parameter. A difference is max |a - b| / max |b|. For
- * a gradient, the divisor is at least 1e-4 times the largest gradient, because some gradients are
- * zero apart from rounding.
+/* Compares a plan with a run of the same model on one rank (`reference`). Both run one step in fp64
+ * on the loopback backend. On each rank, the comparison covers the loss, the norm of the gradients,
+ * every gradient and every updated parameter. A difference is max |a - b| / max |b|. For a
+ * gradient, the divisor is at least 1e-4 times the largest gradient, because some gradients consist
+ * only of rounding errors.
  *
  * Returns false with verify-mismatch if a difference is larger than `tolerance`. Returns false with
  * verify-nothing if the comparison would prove nothing, for example because all gradients are zero.
@@ -113,7 +113,7 @@ bool exec_verify(const Plan *plan, const Plan *reference, const DataSource *data
  * divided by the root mean square of the exact values. If several ranks hold an element, its
  * largest difference counts. Second moments are compared by their square roots, as Adam uses them.
  * The plan passes if error of plan <= times * error of one_rank + 1e-3. `times` is 1.5 for the
- * gradient as a whole, the norm and the loss; it is 1.5 + 10 / sqrt(n) for the gradient and each
+ * gradient as a whole, the norm and the loss. It is 1.5 + 10 / sqrt(n) for the gradient and each
  * moment of a parameter with n elements. (Two computations in one precision have errors of similar
  * size, even if their values are not close.) Updated weights are not judged. If the plan does not
  * pass, returns false with verify-mismatch. */

@@ -5,8 +5,8 @@
 
 #include "exec/backend.h"
 
-/* Returns true for the op that reads the ids of chosen experts and gives each choice a slot, or
- * drops the choice. */
+/* Returns true for the op that reads the ids of chosen experts. It gives each choice a slot or
+ * drops it. */
 static bool gives_rooms(OpKind op)
 {
     return op_info(op)->flags & OP_INDEXES && op_index_args(op) & 1 && !op_counts_rows(op);

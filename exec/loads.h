@@ -1,6 +1,7 @@
-/* Counts how often each expert is chosen during a run, and how many choices are dropped. The counts
- * are updated after each instruction that assigns slots to choices. The host counts if it can read
- * the backend's memory; otherwise the device counts. */
+/* Counts how often each expert is chosen during a run, and how many choices are dropped. A choice
+ * is one expert that one token chooses. The counts are updated after each instruction that assigns
+ * slots to choices. The host counts if it can read the backend's memory; otherwise the device
+ * counts. */
 #ifndef TANDEM_EXEC_LOADS_H
 #define TANDEM_EXEC_LOADS_H
 
@@ -23,8 +24,7 @@ LoadCounts *loads_new(const Plan *plan, Arena *arena);
 /* Returns 1 + the number of the layer whose choices `rank` must count after the instruction; 0:
  * none. If several ranks do the same work, only one of them counts. */
 uint32_t loads_layer(const LoadCounts *l, const Plan *plan, Rank rank, const Instr *in);
-/* Adds the numbers of choices (a token chooses an expert) that instruction `in` has computed on
- * `rank`. */
+/* Adds the choices that instruction `in` has computed on `rank` to the counts. */
 void loads_count(LoadCounts *l, const Plan *plan, Rank rank, const Instr *in,
                  const KernelArgs *args);
 

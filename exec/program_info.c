@@ -1,5 +1,5 @@
-/* Computes facts that are the same for all ranks of a program: which instructions each instruction
- * waits for, bindings of indices, and how often each buffer is accessed. */
+/* Computes facts that are the same for all ranks of a program. They are the instructions that each
+ * instruction waits for, bindings of indices, and how often each buffer is accessed. */
 #include <assert.h>
 
 #include "exec/ready.h"
@@ -19,8 +19,8 @@ static bool same_launch(const Program *p, Pc a, Pc b)
 }
 
 /* Collects in b->before the instructions that instruction pc waits for. If several communications
- * start together with pc, these are all instructions that any of them names in `after`, and the
- * communications that started before them on the stream. */
+ * start together with pc, these are the instructions that any of them names in `after`. The
+ * communications that started before them on the stream belong to these instructions, too. */
 static void collect_before(InfoBuild *b, Pc pc, const Pc *next)
 {
     const Program *p = b->p;

@@ -32,8 +32,8 @@ static bool fail(const RankState *r, Pc pc, Arena *arena, Diag *d, const char *w
 
 /* ---- local instructions ---- */
 
-/* Sets outer, middle, inner, part_start and part_size, which kernels/kernel.h describes, for an op
- * that changes how a value lies in memory. */
+/* Sets outer, middle, inner, part_start and part_size (kernels/kernel.h) for an op that changes how
+ * a value lies in memory. */
 static bool set_extents(const RankState *r, const Instr *in, KernelArgs *a)
 {
     const Mesh *mesh = &r->plan->mesh;

@@ -17,7 +17,7 @@ typedef struct ProgramInfo {
     const Program *p;
     uint32_t *n_before; /* [pc]: number of instructions that must finish before instruction pc
                            starts */
-    /* [pc]: where the list of instruction pc begins in `then`; it ends where the next list
+    /* [pc]: first entry of the list of instruction pc in `then`; the list ends where the next one
      * begins */
     uint32_t *first;
     Pc *then;                /* for each instruction, the instructions that wait for it, in
@@ -64,8 +64,8 @@ typedef struct Ready {
 } Ready;
 
 /* ---- a rank: its memory, and how far it has come in the step ---- */
-/* Which dtypes the kernels of a device accept and how much scratch memory they need, for a device
- * whose kernels do not run on this host. */
+/* Describes a device whose kernels do not run on this host: the dtypes that its kernels accept, and
+ * their scratch memory. */
 typedef struct RankMachine {
     bool (*accepts)(OpKind op, const DType *dtype, uint32_t n_args);
     WorkspaceBytes workspace;
@@ -143,8 +143,8 @@ void reduce_in_order(DType dtype, Reduce reduce, void *out, const void *const *p
  * their parts. */
 void collective_move(const Comm *const *member, uint32_t n_members);
 
-/* ---- uneven.c ---- the exchange of rows of experts, where each rank may send another number of
- * rows (planner/ir/layout/rows.h) */
+/* ---- uneven.c ---- the exchange of rows of experts, in which each rank may send a different
+ * number of rows (planner/ir/layout/rows.h) */
 /* Returns how many rows this member receives. */
 int64_t uneven_rows_to(const Comm *c);
 /* Returns how many rows the samples of part `part` have for one expert. `side` is the table of
@@ -157,8 +157,8 @@ int64_t uneven_room(const Comm *c);    /* how many rows fit into this member's m
 /* Moves the rows of an exchange. All members must have arrived, and each must have memory for its
  * rows. */
 void uneven_move(const Comm *const *member, uint32_t n_members);
-/* Returns a message for an exchange with too many rows. It names the rank and the layer, and a
- * bound that would suffice. */
+/* Returns a message for an exchange with too many rows. It names the rank, the layer, and a bound
+ * on rows that would suffice. */
 const char *uneven_overflow(const Plan *plan, const Program *p, Pc pc, const Comm *c, Rank rank,
                             Arena *arena);
 

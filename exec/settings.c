@@ -1,5 +1,5 @@
-/* Collects the settings of a training that its checkpoints record: the schedule of the learning
- * rate, and the attributes of the instructions that clip gradients and update weights. */
+/* Collects the settings of a training that its checkpoints record. They are the schedule of the
+ * learning rate, and the attributes of the instructions that clip gradients and update weights. */
 #include <inttypes.h>
 
 #include "exec/settings.h"

@@ -1,6 +1,6 @@
-/* Exchanges rows between ranks that have samples and ranks that have experts, where each rank may
- * send another number of rows. On both sides, the rows of one expert from one rank are contiguous.
- * The exchange moves such runs: for one expert after the other, from one rank after the other. */
+/* Exchanges rows between ranks that have samples and ranks that have experts. Each rank may send a
+ * different number of rows. On both sides, the rows of one expert from one rank are contiguous. The
+ * exchange moves these runs, expert by expert and, for each expert, rank by rank. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>

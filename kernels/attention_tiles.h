@@ -1,4 +1,4 @@
-/* Which calls of attention the GPU kernels with tiles can compute. The CUDA kernels use these
+/* Tells which calls of attention the GPU kernels with tiles can compute. The CUDA kernels use these
  * functions to refuse other calls. The simulator uses them to find out which kernel will compute a
  * call. */
 #ifndef TANDEM_KERNELS_ATTENTION_TILES_H

@@ -2,8 +2,8 @@
  * direction has n buckets. Each distance below n / 2 has its own bucket. Longer distances are
  * divided among the other buckets by their logarithm, and the last bucket contains all distances
  * from `most` on. Causal attention has one direction. Other attention has two, and its second half
- * of buckets is for keys after the query. All kernels read the bounds of the buckets from here, so
- * that a rounding error of a logarithm cannot put a distance into different buckets in different
+ * of buckets is for keys after the query. All kernels read the bounds of the buckets from here. So
+ * a rounding error of a logarithm cannot put a distance into different buckets in different
  * kernels. */
 #ifndef TANDEM_KERNELS_BUCKETS_H
 #define TANDEM_KERNELS_BUCKETS_H

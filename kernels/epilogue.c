@@ -16,8 +16,8 @@ static bool has_types(const EpiloguePart *product)
     return a == b && !is_eight_bit(a) && (out == a || out == DT_f32);
 }
 
-/* The result of the parts so far, which is the first output of the last part: where it lies in
- * memory, its dtype and its number of elements. */
+/* The result of the parts so far: its place in memory, its dtype and its number of elements. It is
+ * the first output of the last part. */
 typedef struct ChainValue {
     const EpiloguePart *product;
     uint64_t at;

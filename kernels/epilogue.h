@@ -1,9 +1,10 @@
 /* Ops that a library can compute in the same call as a product, because they need only the
- * product's output or operands. These are the forms that cublasLt offers: a bias, then GELU (whose
- * input may be written, too) or a sum with another tensor; the gradient of GELU; and the sum of an
- * operand over its rows, which is the gradient of a bias. Bias and GELU use the fp32 sums before
- * rounding. The planner's pass for fusion and the code that launches kernels both call these
- * functions. They depend on no library. */
+ * product's output or operands. cublasLt offers these forms:
+ *   - a bias, then GELU or a sum with another tensor; the input of GELU may be written, too
+ *   - the gradient of GELU
+ *   - the sum of an operand over its rows, which is the gradient of a bias
+ * Bias and GELU use the fp32 sums before rounding. The planner's pass for fusion and the code that
+ * launches kernels both call these functions. They depend on no library. */
 #ifndef TANDEM_KERNELS_EPILOGUE_H
 #define TANDEM_KERNELS_EPILOGUE_H
 

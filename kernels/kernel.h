@@ -8,8 +8,8 @@
 #include "planner/ir/layout/stride.h"
 #include "planner/ir/op/op.h"
 
-/* Names a part of one row of a sample's field: columns column to column + n - 1 of one channel of
- * the input field or of the target field. */
+/* Names a part of one row of a sample's field. It has columns `column` to column + n - 1 of one
+ * channel of the input field or of the target field. */
 typedef struct FieldLine {
     int64_t step, sample; /* sample: global number of the sample in its micro-step */
     uint32_t microbatch;
@@ -46,9 +46,9 @@ typedef struct KernelArgs {
                                the largest part */
     int64_t start['z' + 1]; /* global number of the first local element */
     /* Global number of local element size/2. A rank's part may consist of two chunks of equal size
-     * (zigzag): element i < size/2 has the global number start + i, and element i >= size/2 has
-     * second + (i - size/2). For a single chunk, this is start + size/2. Only the tokens `s` may be
-     * in two chunks, and `T` in ops that read a part of the keys. */
+     * (zigzag). Then element i has the global number start + i if i < size/2, otherwise second + (i
+     * - size/2). For a single chunk, this is start + size/2. Only the tokens `s` may be in two
+     * chunks, and `T` in ops that read a part of the keys. */
     int64_t second['z' + 1];
     int64_t valid['z' + 1];     /* how many local elements are real; the others are zero padding */
     int64_t rows;               /* product of the sizes of the `...` indices; 1 if there are none */
@@ -66,8 +66,8 @@ typedef struct KernelArgs {
      * holds chunks p and 2 parts - 1 - p. parts * part_size may be larger than middle: elements
      * beyond middle are zero in a part, and unpack drops them. copy uses only elements[0]. */
     int64_t outer, middle, inner, part_start, part_size;
-    /* Ops halo_*: `middle` is how many rows of its own a rank has, in a buffer without a halo;
-     * `part_size` is how many rows the buffer with a halo has. Strips, which are sent to
+    /* Ops halo_*: `middle` is the number of a rank's own rows, in a buffer without a halo.
+     * `part_size` is the number of rows of the buffer with a halo. Strips, which are sent to
      * neighbours, are [2, outer, halo.strip, inner]. */
     Halo halo;
     Interval own_columns; /* the columns that belong to this rank, for the sides of a convolution;

@@ -188,9 +188,9 @@ void number_round(DType to, const float *x, void *y, int64_t n)
     if (to == DT_e2m1x2) round_pairs(x, y, n);
 }
 
-/* Rounds x toward zero to a float, and sets the float's last bit if it differs from x. If the
- * result is then rounded to a format with at least two bits less, this gives the same as rounding x
- * once (Boldo and Melquiond, When double rounding is odd). */
+/* Rounds x toward zero to a float, and sets the float's last bit if it differs from x. Rounding the
+ * result to a format with at least two bits less then gives the same as rounding x once (Boldo and
+ * Melquiond, When double rounding is odd). */
 static float round_to_odd(double x)
 {
     float near = (float)x;

@@ -1,10 +1,12 @@
 /* Describes a contraction of ops.def as one matrix product. Each letter of the contraction's
- * signature is an index of one of four kinds: a row index occurs in one input and the output, a
- * column index in the other input and the output, a summed index only in both inputs, a batch index
- * in all three. In every argument, the letters of one kind are neighbours and have the same order.
- * So all letters of a kind act as one index, and no element has to be moved. An argument whose
- * kinds have the opposite order is read as a transposed matrix. This file knows no ops, dtypes or
- * libraries. */
+ * signature is an index of one of four kinds:
+ *   row      occurs in one input and the output
+ *   column   occurs in the other input and the output
+ *   summed   occurs only in both inputs
+ *   batch    occurs in all three
+ * In every argument, the letters of one kind are neighbours and have the same order. So all letters
+ * of a kind act as one index, and no element has to be moved. An argument whose kinds have the
+ * opposite order is read as a transposed matrix. This file knows no ops, dtypes or libraries. */
 #ifndef TANDEM_KERNELS_PRODUCT_H
 #define TANDEM_KERNELS_PRODUCT_H
 

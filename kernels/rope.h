@@ -1,4 +1,4 @@
-/* How rotary position embeddings scale their frequencies for contexts longer than the one of
+/* Scales the frequencies of rotary position embeddings for contexts longer than the one of
  * pre-training (attrs.rope_*). Each pair of elements rotates with its own frequency. It keeps a
  * fraction of this frequency; the rest is divided by a factor:
  *   Llama 3.1  the fraction grows from 0 to 1 with the pair's number of turns in that context
@@ -6,12 +6,12 @@
  *   LongRoPE   the frequency of each pair is divided by its own factor
  *
  * Sequences with an image: attrs.rows and attrs.columns are the size of the image in tokens, and
- * attrs.first is its first token. Pairs below attrs.lo rotate by the time of a token, pairs below
- * attrs.hi by its row in the image, all others by its column. For a token of text these three are
- * the same number. All tokens of an image have the same time, and text after the image goes on
- * after the larger side of the image. If attrs.count is set, the sequence is an image alone (in an
- * encoder): each of the groups of pairs starts again from the first frequency, and patches are
- * ordered in blocks of count x count. */
+ * attrs.first is its first token. Each token has three positions: a time, a row and a column. Pairs
+ * below attrs.lo rotate by the time, pairs from there below attrs.hi by the row, and all others by
+ * the column. For a token of text, the three are the same number. All tokens of an image have the
+ * same time. The text after the image goes on after the largest position in the image. If
+ * attrs.count is set, the sequence is an image alone (in an encoder): each of the groups of pairs
+ * starts again from the first frequency, and patches are ordered in blocks of count x count. */
 #ifndef TANDEM_KERNELS_ROPE_H
 #define TANDEM_KERNELS_ROPE_H
 

@@ -1,7 +1,7 @@
-/* A convolution that is computed in parts (IN_ROWS in ops.def): which output points each part
- * computes, and where each input row lies. The border op computes the points that need rows of
- * neighbour ranks. Its first input has only the rank's own rows; the rows of neighbours lie in the
- * strips that the rank has received. */
+/* Finds the output points that each part of a convolution computes (IN_ROWS in ops.def), and where
+ * each input row lies. The border op computes the points that need rows of neighbour ranks. Its
+ * first input has only the rank's own rows; the rows of neighbours lie in the strips that the rank
+ * has received. */
 #ifndef TANDEM_KERNELS_STRIPS_H
 #define TANDEM_KERNELS_STRIPS_H
 
@@ -34,7 +34,7 @@ static inline Interval strips_held(const KernelArgs *a, char letter)
 }
 
 /* Returns the rows that the centre part computes. If a rank needs a halo of rows, these are the
- * first half of the inner rows; the other half is computed while this halo is being exchanged. */
+ * first half of the inner rows. The other half is computed while this halo is being exchanged. */
 static inline Interval strips_centre_rows(Interval inner, int64_t all)
 {
     if (inner.hi - inner.lo < all) inner.hi = inner.lo + (inner.hi - inner.lo + 1) / 2;

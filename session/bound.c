@@ -302,8 +302,8 @@ static Products products_of(const Config *c, const Graph *g, Arena *scratch)
     return p;
 }
 
-/* True if each rank has one stage, all stages have the same number of blocks, and the first stage
- * receives the last gradient only after the last stage has computed it. */
+/* True if each rank has one stage, and all stages have the same number of blocks. The first stage
+ * must receive the last gradient only after the last stage has computed it. */
 static bool is_plain_pipeline(const Config *c, const Graph *g)
 {
     const PassConfig *pp = config_pass(c, PASS_pp);

@@ -16,8 +16,8 @@ typedef struct Bounds {
     uint64_t kept_bytes;
 } Bounds;
 Bounds bounds_of(const Config *config, const Graph *graph);
-/* Returns a lower bound of the step's time: the time of all products and attention, spread evenly
- * over the ranks, plus the time to fill a pipeline. 0: unknown. */
+/* Returns a lower bound of the step's time; 0: unknown. It is the time of all products and
+ * attention, spread evenly over the ranks, plus the time to fill a pipeline. */
 Ps bound_step_ps(const Config *config, const Graph *graph);
 
 /* ---- bound_pipeline.c: a tighter bound of memory, for pipelines of many micro-batches */
@@ -25,8 +25,8 @@ Ps bound_step_ps(const Config *config, const Graph *graph);
  * there is no such bound. */
 uint32_t bound_microbatches(const Config *config);
 /* Returns a lower bound of the bytes that the fullest rank of the whole plan needs. few: a plan of
- * bound_microbatches micro-batches, whose buffers need no offsets. all: the whole plan has just as
- * many micro-batches. */
+ * bound_microbatches micro-batches, whose buffers need no offsets. all: true if the whole plan has
+ * no more micro-batches than `few`. */
 uint64_t bound_bytes(const Plan *few, bool all);
 
 /* ---- shared by the files of the bounds */

@@ -1,9 +1,9 @@
 /* Bounds from two plans of the same script: one of few layers, and one with one layer more on each
  * stage. If all layers are equal, each further layer adds at least as much time and memory as the
- * difference between the two plans. The reason: a step takes the longest path through its program,
- * and this path passes equal layers in the same way. With one layer more, or one less, it is still
- * a path. (Nothing else may use the network and the devices.) A test compares the bounds with whole
- * plans. */
+ * difference between the two plans. The reason: the time of a step is the length of the longest
+ * path through its program. A path passes equal layers in the same way. So it remains a path if its
+ * part in one layer is repeated or left out. This holds only if nothing else uses the network and
+ * the devices. A test compares the bounds with whole plans. */
 #include "session/bound_layers.h"
 
 #include <inttypes.h>
@@ -101,10 +101,9 @@ static bool treats_layers_alike(const PassConfig *p)
            p->pp.layers_per_stage == 0;
 }
 
-/* True if no unit has parameters of two layers. The collective of a unit with many layers takes
- * less time than one collective for each layer. The difference between the two small plans (see the
- * head of this file) cannot show this. If a bucket ends where one layer ends, then a bucket ends
- * wherever a layer ends. */
+/* True if no unit has parameters of two layers. One collective for several layers takes less time
+ * than one collective for each layer, but both small plans have few layers. So their difference
+ * could be larger than the time that a layer adds in the whole plan. */
 static bool units_stay_in_layers(const Graph *g)
 {
     for (UnitId u = 1; u < g->units.n; u++) {
@@ -120,10 +119,10 @@ static bool units_stay_in_layers(const Graph *g)
     return true;
 }
 
-/* Returns the number of layers on each stage of the smaller plan. The first and the last layer may
- * differ from the others. If memory is bounded, too, the plan needs the layers that are in memory
- * together with them: those that are gathered ahead, and the one before, whose gradients are still
- * being reduced. */
+/* Returns the number of layers on each stage of the smaller plan: the current layer and those that
+ * are gathered ahead. These are at least two, because the first and the last layer may differ from
+ * the others. A bound of memory (`sized`) needs one more: the layer before, whose gradients are
+ * still being reduced. */
 static uint32_t few_layers(const Config *c, bool sized)
 {
     uint32_t ahead = 1;

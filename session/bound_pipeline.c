@@ -1,7 +1,7 @@
 /* A lower bound of a pipeline's memory, from a plan with few micro-batches. Under 1f1b, programs
  * begin in the same way for any number of micro-batches. Buffers that are needed at the same time
- * in this beginning are also needed at the same time in the whole plan, whatever their
- * offsets are. */
+ * in this beginning are also needed at the same time in the whole plan. Their offsets do not
+ * matter. */
 #include "session/bound.h"
 #include "session/session.h"
 

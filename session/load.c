@@ -162,7 +162,8 @@ static LowerOptions lower_options(const Config *config, const PlanOptions *o)
     return lower;
 }
 
-/* Takes the plan from the plans that earlier loads made. A plan that is not there is made there. */
+/* Uses the plan that the entry `kept` has. If the entry is empty, first compiles the plan into
+ * it. */
 static void take_kept(PlanFile *file, KeptPlan *kept, Planned *planned, Graph *graph,
                       const PlanOptions *o, const LowerOptions *lower, Diag *d)
 {
@@ -205,10 +206,9 @@ static bool is_padded(const Plan *plan)
     return false;
 }
 
-/* A profile sets keep_gathered and float8.keep_quantised if the plan does not
- * (child_runtime_defaults). The passes float8,
- * compile and pad depend on whether the plan names a runtime. No other part of the planner reads
- * the runtime. */
+/* A profile sets keep_gathered and float8.keep_quantised if the plan does not set them
+ * (child_runtime_defaults). The passes float8, compile and pad depend on whether the plan names a
+ * runtime. No other part of the planner reads the runtime. */
 bool session_same_program(const Config *a, const Plan *plan, const Config *b)
 {
     if (!a->runtime.name != !b->runtime.name && (a->runtime.name || is_padded(plan))) return false;
@@ -296,9 +296,15 @@ bool session_prove(const PlanFile *file, bool unfitted, Arena *arena, Diag *d)
 
 void session_identify(PlanFile *file)
 {
+    KeptPlan *kept = file->kept;
+    if (kept != NULL && file != &kept->file) {
+        if (kept->file.id.hi == 0 && kept->file.id.lo == 0) session_identify(&kept->file);
+        file->id = kept->file.id;
+        return;
+    }
     Arena *scratch = arena_new();
     file->id = text_plan_id(file->plan, scratch);
-    /* a whole plan with just these micro-batches must get another id than this short plan */
+    /* a whole plan with the same number of micro-batches must not get the id of this short plan */
     if (file->microbatches > 0) {
         const char *whole =
             arena_print(scratch, "%s %" PRIu32, hash_hex(scratch, file->id), file->microbatches);
@@ -316,12 +322,12 @@ static void judge_kept(PlanFile *file, const PlanOptions *o, Arena *arena, Diag 
         /* the earlier proofs ran out of memory and may have left diagnostics */
         kept->proofs = diag_in(kept->arena);
         kept->proven = verify_plan(kept->file.plan, VERIFY_all, false, &kept->proofs);
-        session_identify(&kept->file);
         kept->judged = true;
     }
     diag_add_all(d, &kept->proofs);
+    file->proven = kept->proven;
     if (kept->proven && !o->unfitted) session_fit(file, arena, d);
-    file->id = kept->file.id;
+    session_identify(file);
 }
 
 /* Proves a plan that was just compiled, checks that it fits, and gives it its id. */
@@ -335,7 +341,7 @@ static PlanFile *judge(PlanFile *file, const PlanOptions *o, Arena *arena, Diag 
     if (o->settles_later && !file->is_text)
         session_begin_proof(file, o->unfitted, arena);
     else
-        session_prove(file, o->unfitted, arena, d);
+        file->proven = session_prove(file, o->unfitted, arena, d);
     if (file->plan->programs.n == 0)
         return NULL; /* the text contains no programs, which was reported */
     session_identify(file);
@@ -348,7 +354,7 @@ PlanFile *session_finish(const Config *config, Graph *graph, const PlanOptions *
     PlanFile *file = session_compile(config, graph, o, arena, d);
     if (file == NULL) return NULL;
     file->recipe = recipe_of(config, o, arena);
-    /* proofs and memory of this short plan say nothing about the whole plan */
+    /* the proofs and the memory of this short plan do not hold for the whole plan */
     if (file->unsettled) return file;
     return judge(file, o, arena, d);
 }

@@ -41,8 +41,8 @@ typedef struct Needs {
 void needs_find(const Plan *plan, Store *store, const char *machine, const char *backend,
                 Arena *arena, Needs *needs, Diag *d);
 
-/* Returns a hash (12 hex digits) of everything that a prediction reads besides the plan: every
- * field of the cluster and of the runtime's profile (field_text), and the measured costs. */
+/* Returns a hash (12 hex digits) of everything that a prediction reads besides the plan. This is
+ * every field of the cluster and of the runtime's profile (field_text), and the measured costs. */
 const char *calibration_id(const Cluster *cluster, const Runtime *runtime, const Needs *needs,
                            Arena *arena);
 

@@ -242,15 +242,18 @@ bool session_predict(const PlanFile *file, Store *store, const PredictOptions *o
     RunRecord *record = &out->record;
     begin(file, store, options, arena, out, d);
     const uint32_t before = d->n_errors;
-    if (store != NULL && find_stored(store, options->trace, arena, out, d)) return true;
+    if (store != NULL && find_stored(store, options->trace, arena, out, d))
+        return !file->proven || !options->keep ||
+               store_put_proof(store, file->id, build_name(arena), d);
     /* the stored prediction is damaged, which was reported */
     if (d->n_errors > before) return false;
     if (!simulate(file, store, options, arena, out, d)) return false;
     if (store == NULL || !options->keep) return true;
-    /* Store the text if there is no recipe to make the plan again (a plan loaded from text), or if
-     * a trace is stored, whose readers need every instruction. */
+    /* Store the text if there is no recipe to make the plan again, as for a plan loaded from text.
+     * Also store it with a trace, whose readers need every instruction. */
     if (file->is_text || options->trace) record->plan_text = session_text(file, arena);
     record->program = file->plan;
+    if (file->proven) record->proven_by = build_name(arena);
     Recipe recipe = file->recipe;
     recipe_read_scripts(&recipe, store, arena, d);
     if (!file->is_text) record->recipe = &recipe;

@@ -9,13 +9,13 @@ struct Proof {
     const PlanFile *file;
     Arena *arena; /* an arena that only the second thread uses */
     Diag diag;
-    bool unfitted, runs;
+    bool unfitted, runs, proven;
 };
 
 static void *prove(void *self)
 {
     Proof *p = self;
-    session_prove(p->file, p->unfitted, p->arena, &p->diag);
+    p->proven = session_prove(p->file, p->unfitted, p->arena, &p->diag);
     return NULL;
 }
 
@@ -35,6 +35,7 @@ void session_settle(PlanFile *file, Diag *d)
     if (p == NULL) return;
     if (p->runs) pthread_join(p->thread, NULL);
     diag_add_all(d, &p->diag);
+    file->proven = p->proven;
     arena_free(p->arena);
     file->proof = NULL;
 }

@@ -1,7 +1,7 @@
-/* The key of a kept plan contains all that determines a plan: the part of the configuration that
- * the planner may read (planned.h), the graph of the model, and the options of the load. While a
- * plan is made, the rest of the configuration is zero (plan_compile_planned), so no plan can depend
- * on that rest. */
+/* The key of a kept plan contains all that determines a plan. These are the part of the
+ * configuration that the planner may read (planned.h), the graph of the model, and the options of
+ * the load. While a plan is made, the rest of the configuration is zero (plan_compile_planned), so
+ * no plan can depend on that rest. */
 #include "session/reuse.h"
 
 #include <string.h>

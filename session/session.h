@@ -50,6 +50,7 @@ typedef struct PlanFile {
     KnownHeld *memory;     /* the memory, once it was computed; NULL: it is computed each time */
     KnownReport *ahead;    /* the simulation, if it was made in advance; NULL: none */
     Proof *proof;          /* a proof that runs in a second thread; NULL: none */
+    bool proven;           /* the proofs of `plan` ended without a fault */
     struct KeptPlan *kept; /* the entry that keeps the plan for later loads; NULL: it is not kept */
 } PlanFile;
 
@@ -176,9 +177,9 @@ void session_begin_proof(PlanFile *file, bool unfitted, Arena *arena);
 void session_settle(PlanFile *file, Diag *d);
 
 /* ---- fewer.c: derives a step of many micro-batches from a step of a few ---- */
-/* Returns a number of micro-batches that can represent the longer step of this configuration,
- * because each further micro-batch would do the same as an earlier one. Returns 0 if the step has
- * hardly more micro-batches, or if the cluster is this machine. by_period: only the times of a
+/* Returns a number of micro-batches that can represent the step of this configuration, which has
+ * more of them. Each further micro-batch would do the same as an earlier one. Returns 0 if the step
+ * has hardly more micro-batches, or if the cluster is this machine. by_period: only the times of a
  * pipeline must repeat. Otherwise its programs and the offsets of its buffers must repeat, too
  * (plan_expand). */
 uint32_t session_fewer(const Config *config, bool by_period);
@@ -210,9 +211,9 @@ Held session_held(const PlanFile *file);
  * SimOptions. */
 Held session_held_uneven(const PlanFile *file, const struct RowLoads *loads, double imbalance);
 /* Simulates the plan on `cluster` under its own runtime. If the file's plan has fewer micro-batches
- * than its configuration, the report is about the configuration's step. If its time can be computed
- * only from the whole plan, report->aperiodic is set. Zero in `how` means: one step, the seed of
- * the plan, the runtime of the plan. */
+ * than its configuration, the report is about the configuration's step. If the time of that step
+ * can be computed only from the whole plan, sets report->aperiodic. Zero in `how` means: one step,
+ * the seed of the plan, the runtime of the plan. */
 bool session_simulate(const PlanFile *file, const Cluster *cluster, const SimOptions *how,
                       Arena *arena, SimReport *report, Diag *d);
 
@@ -234,8 +235,8 @@ typedef struct PredictOptions {
     const struct RowLoads *loads;
 } PredictOptions;
 
-/* Returns words for how ranks and experts differ, or "" if they do not. The text is a part of a
- * prediction's key. */
+/* Describes in words how ranks and experts differ; "" if they do not differ. The text is a part of
+ * a prediction's key. */
 const char *session_scenario(Arena *arena, const PredictOptions *options);
 
 typedef struct Predicted {

@@ -94,9 +94,9 @@ static void add_part(const PathWalk *w, uint32_t class_, Pc pc, bool host, Ps fr
     list_push(w->arena, &w->report->path, part);
 }
 
-/* Follows the host, for an instruction that the host issued only at *at. Moves *at back to the time
- * at which the host last ended a wait for an instruction, and returns that instruction. Returns 0
- * if the host has not waited in this step. */
+/* Finds why an instruction was issued only at *at. Returns the instruction for which the host
+ * waited last before it, and moves *at back to the end of that wait. Returns 0 if the host has not
+ * waited in this step. */
 static Pc follow_host(const PathWalk *w, uint32_t class_, Pc pc, Ps *at)
 {
     const HostLine *host = &w->result->host[class_];

@@ -30,7 +30,7 @@ typedef struct Engine {
     jobs; /* by the number of the job, which is a compute instruction on a shared
              device */
     uint32_t free_job;
-    bool changed, net_busy, device_busy; /* changed: the models must be asked again */
+    bool changed, net_busy, device_busy; /* changed: ask the models again for their next events */
     uint32_t net_id, device_id;
     Ps net_when, device_when;
     Ps now, step_start;
@@ -171,8 +171,8 @@ static void begin(Engine *e, uint32_t class_, Pc leader, Pc by)
         begin_issued(e, class_, leader);
 }
 
-/* After the end of instruction pc, lets the host begin all bursts that do not wait for anything any
- * more. */
+/* Notes that instruction pc has ended. Lets the host begin each burst that waits for no other
+ * instruction. */
 static void go_on(Engine *e, uint32_t class_, Pc pc)
 {
     const Code *code = e->code_of[class_];

@@ -1,6 +1,7 @@
-/* Prepares programs for the engine. It stores successors of instructions instead of predecessors,
- * treats communications that start together as one unit, computes durations and sizes of transfers
- * once, and numbers the places where communications meet (slots). */
+/* Prepares programs for the engine. It stores the successors of each instruction instead of its
+ * predecessors. Communications that start together become one unit. Durations and sizes of
+ * transfers are computed once. A slot is a place where the members of one communication meet; slots
+ * are numbered. */
 #include <assert.h>
 #include <string.h>
 
@@ -115,9 +116,9 @@ static bool compile_comm(Compiler *c, uint32_t program, Pc pc, Code *code)
     return true;
 }
 
-/* Finds launch groups: communications that follow each other on one stream with the same non-zero
- * launch number. For the first member (the leader) of each group, before[pc] becomes the last
- * member of the previous group on the stream. */
+/* Finds launch groups. A launch group is a run of communications on one stream with the same
+ * non-zero launch number. For the first member (the leader) of each group, before[pc] becomes the
+ * last member of the previous group on the stream. */
 static void find_launches(const Program *p, Code *code, Pc *before)
 {
     Pc last[STREAM_COUNT] = {0};
@@ -143,8 +144,8 @@ static void count_edge(Code *code, Pc from, Pc to_leader)
     code->need[to_leader]++;
 }
 
-/* Adds a successor to the list of `from`. During this, step[from + 1].successors is the next free
- * entry of that list. */
+/* Adds a successor to the list of `from`. While lists are filled, step[from + 1].successors is the
+ * next free entry of the list of `from`. */
 static void fill_edge(Code *code, Pc from, Pc to_leader)
 {
     code->successors[code->step[from + 1].successors++] = to_leader;

@@ -22,7 +22,8 @@ typedef struct Step {
     uint32_t lets; /* number of the burst before which the host waits for the end of this
                       instruction; 0: the host never waits for it */
     bool on_host;  /* the instruction uses the host's memory, and therefore no SM of the device */
-    /* where its list in Code.successors begins; it ends where the list of the next step begins */
+    /* first entry of its list in Code.successors; the list ends where that of the next step
+     * begins */
     uint32_t successors;
     uint32_t comm;     /* number of its entry in Code.comms; 0: it is a computation */
     Pc next_in_launch; /* the next member of the group; 0: none */

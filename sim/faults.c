@@ -20,8 +20,8 @@ double faults_goodput(const Faults *f, double interval_s)
     return interval_s / (f->mtbf_s * exp(f->restart_s / f->mtbf_s) * expm1(part));
 }
 
-/* Daly's estimate: sqrt(2 d m) (1 + sqrt(d / 2m) / 3 + d / 18m) - d if d < 2m, otherwise m, with d
- * and m as above. Without the two small terms it is Young's estimate. */
+/* Daly's estimate, with d and m as above: sqrt(2 d m) (1 + sqrt(d / 2m) / 3 + d / 18m) - d if d <
+ * 2m, otherwise m. Without the two small terms it is Young's estimate. */
 double faults_best_interval_s(const Faults *f)
 {
     assert(f->mtbf_s > 0);

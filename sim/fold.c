@@ -179,8 +179,9 @@ static void find_edges(Folder *w)
 }
 
 /* Finds how the groups along the i-th set of axes are distributed over nodes (or pods). Sets
- * sum[leader] to a hash of how many members are on each node, and here[r] to how many members are
- * on r's own node. Members are in ascending order, so the members on a node are neighbours. */
+ * sum[leader] to a hash of the numbers of members on each node. Sets here[r] to the number of
+ * members on r's own node. Members are in ascending order, so the members on a node are
+ * neighbours. */
 static void find_patterns(Folder *w, uint32_t i, uint32_t (*place_of)(const Fold *f, Rank rank))
 {
     const Fold *f = w->fold;
@@ -339,8 +340,8 @@ static uint32_t number(const Folder *w, uint32_t *class_of)
 }
 
 /* Finds the classes of nodes, of NICs or of pods (as `key` says) and writes them to of[class]. Two
- * nodes are in one class if the smallest classes of their ranks are equal. All ranks of a node lie
- * within `span` consecutive ranks. */
+ * nodes are in one class if the smallest classes of their ranks are equal. A node has at most
+ * `span` ranks, which are consecutive. */
 static uint32_t number_nodes(const Folder *w, Key key, uint32_t span, uint32_t *of, uint32_t *count)
 {
     const Fold *f = w->fold;

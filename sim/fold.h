@@ -2,8 +2,8 @@
  *
  * Ranks of a class have the same program, peers of the same classes, and groups that are
  * distributed over nodes in the same way. The ranks with which they share a node, a NIC or a
- * network link also have the same classes. Starting from coarse classes, these are divided until
- * nothing changes. */
+ * network link also have the same classes. Folding starts with coarse classes and divides them
+ * until nothing changes. */
 #ifndef TANDEM_SIM_FOLD_H
 #define TANDEM_SIM_FOLD_H
 
@@ -19,10 +19,11 @@ typedef struct FoldGroup {
     AxisSet axes;
     Rank first; /* smallest rank of one of these groups */
     uint32_t n_ranks, n_nodes, min_per_node, max_per_node;
-    /* how many NICs the members use on the node with the most members; 0: the group lies on one
+    /* number of NICs that the members use on the node with most members; 0: the group lies on one
      * node */
     uint32_t n_nics;
-    /* over how many pods the group extends; how many members are in the pod with the most */
+    /* n_pods: number of pods over which the group extends; max_per_pod: members in the pod with
+     * most members */
     uint32_t n_pods, max_per_pod;
     uint32_t n_members;
     FoldMember *members;

@@ -2,7 +2,7 @@
  * micro-batches have passed. Two periods are compared, because an instruction may begin in one and
  * end in the next. All decisions of the engine depend only on the instructions in progress and on
  * differences of times. So if two successive periods are equal, each further group of micro-batches
- * makes the step longer by this period, and the rest of the step stays the same. */
+ * makes the step longer by this period. The rest of the step stays the same. */
 #include "sim/period.h"
 
 #include <string.h>
@@ -41,8 +41,8 @@ static bool is_counterpart(const PeriodSearch *s, Pc a, Pc b)
            x->unit == y->unit && (x->fuse != 0) == (y->fuse != 0) && same_args(s->p, x, y);
 }
 
-/* Returns true if a and b wait for corresponding instructions: for those at the same distance, or
- * for the same instruction at the beginning of the step. */
+/* Returns true if a and b wait for corresponding instructions. These are either counterparts, too,
+ * or the same instruction at the beginning of the step. */
 static bool same_order(const PeriodSearch *s, Pc a, Pc b)
 {
     const Instr *x = &s->p->code.at[a], *y = &s->p->code.at[b];
@@ -55,7 +55,7 @@ static bool same_order(const PeriodSearch *s, Pc a, Pc b)
     return true;
 }
 
-/* Returns true if the instruction had to wait for the host after all that it waits for had
+/* Returns true if the host issued the instruction only after everything else that it waits for had
  * ended. */
 static bool was_late(const Timeline *line, Pc pc)
 {
@@ -103,10 +103,11 @@ static bool host_waits(const PeriodSearch *s, Pc first)
 }
 
 /* Returns true if further periods will take the same time for host and device. There are three
- * cases: the host waits for the device in each period; or the host takes exactly one period to
- * issue the instructions of a period; or the host takes less, and no instruction has waited for it
- * in these periods or after them. (With more periods, the host would be further ahead, and
- * instructions would wait for it less.) */
+ * cases.
+ *   1. The host waits for the device in each period.
+ *   2. The host takes exactly one period to issue the instructions of a period.
+ *   3. The host takes less, and no instruction has waited for it in these periods or after them.
+ * With more periods, the host would be further ahead, and instructions would wait for it less. */
 static bool host_keeps_pace(const PeriodSearch *s, Pc first)
 {
     if (host_waits(s, first)) return true;

@@ -1,7 +1,7 @@
 /* Makes the report of a simulated step. Exposed communication is the time during which the slowest
  * rank's compute stream is idle because its next instruction waits for a communication. Each wait
- * is followed from effect to cause. An interval is assigned to the communication that was in
- * progress, or for which the stream waited. */
+ * is followed from effect to cause, and its time is assigned to the communication that caused
+ * it. */
 #include "sim/report.h"
 
 #include <assert.h>
@@ -65,7 +65,7 @@ static uint32_t collective_row(Reporter *r, const Instr *in, uint64_t bytes)
         ((CollectiveRow){.op = in->op, .axes = axes, .stream = stream, .bytes = bytes}));
 }
 
-/* A communication whose row is known. Later ones that are like it get the same row without a
+/* A communication whose row is known. Later communications of the same kind get this row without a
  * comparison of texts. */
 typedef struct Alike {
     OpKind op;

@@ -4,7 +4,7 @@
 
 #include "sim/sim.h"
 
-/* How a longer step differs from the simulated one: instructions that were reached in [from, to)
+/* How a longer step differs from the simulated one. Instructions that were reached in [from, to)
  * run `times` times, and the step ends later by `later`. */
 typedef struct Repeats {
     Ps from, to, later;

@@ -20,7 +20,7 @@
 /* A model of the time that one compute instruction takes alone on its device. */
 typedef struct CostModel {
     Ps (*compute)(const void *self, const Plan *plan, const Program *p, const Instr *in);
-    /* The same for a rank with its own number of rows of experts (compute/rows_share.h). */
+    /* Returns the same for a rank with its own number of rows of experts (compute/rows_share.h). */
     Ps (*compute_rows)(const void *self, const Plan *plan, const Program *p, const Instr *in,
                        const RowsShare *rows);
     /* Returns how long the host takes to issue an instruction. The host issues instructions in the
@@ -30,9 +30,11 @@ typedef struct CostModel {
     /* Returns the bytes of device memory that the instruction moves as it is executed (fused, or in
      * several passes). NULL: its inputs and outputs are moved once each. */
     double (*bytes)(const void *self, const Plan *plan, const Program *p, const Instr *in);
-    /* Returns true for a communication that the modelled system does not do. NULL: it does all. */
+    /* Returns true for a communication that the modelled system leaves out. NULL: it leaves out
+     * none. */
     bool (*leaves_out)(const void *self, const Plan *plan, const Program *p, const Instr *in);
-    /* Returns for which fraction of a communication later instructions wait, in (0, 1]. NULL: 1. */
+    /* Returns the fraction of a communication for which later instructions wait, in (0, 1]. NULL:
+     * 1. */
     double (*waited)(const void *self, const Plan *plan, const Instr *in);
     Ps issue_from; /* when the host begins to issue, counted from the beginning of the step */
     /* true: before the host issues a kernel, it waits for the messages between stages that the
@@ -56,10 +58,10 @@ typedef struct Transfer {
     uint64_t bytes;            /* plan_comm_bytes */
     DType dtype;
     bool registered; /* its buffers are registered with the network */
-    /* For an exchange of rows of experts with other numbers of rows on each rank (imbalance.h):
-     * number of its layer, from 1; 0: it is no such exchange. back: the rows return to the ranks of
-     * their tokens. out, in [class]: which fractions of `bytes` a member sends and receives; NULL:
-     * all bytes. */
+    /* For an exchange in which each rank has its own number of rows of experts (imbalance.h).
+     * layer: number of the layer, from 1; 0: it is no such exchange. back: the rows return to the
+     * ranks of their tokens. out, in [class]: the fractions of `bytes` that a member sends and
+     * receives; NULL: all bytes. */
     uint32_t layer;
     bool back;
     const double *out, *in;
@@ -67,10 +69,10 @@ typedef struct Transfer {
 
 /* A network model has a state, because transfers share links. `next` returns the transfer that ends
  * next if nothing else starts, or NET_RATES if rates change before that. When this time has come,
- * the engine passes the returned value to `finish`. The engine first asks for events that are due
- * at `now` (settle is false; the answer is false if there is none). It lets rates settle only at
- * the end of an instant, so that all events of the instant count together, in whatever order they
- * came. */
+ * the engine passes the returned value to `finish`. With `settle` false, the engine asks for an
+ * event that is due at `now`; `next` returns false if there is none. At the end of an instant, the
+ * engine sets `settle`, and the model computes new rates. So all events of an instant count
+ * together, whatever their order. */
 #define NET_RATES UINT32_MAX
 typedef struct NetModel {
     void (*start)(void *self, uint32_t id, const Transfer *t, Ps now);
@@ -293,7 +295,7 @@ static inline Moment *moment_of(const Timeline *line, Pc pc)
     return &line->first[(size_t)pc * line->stride];
 }
 
-/* The start of a burst: the host begins to issue the instructions from `first` on, without waiting.
+/* The start of a burst, in which the host issues the instructions from `first` on without waiting.
  * by: the instruction for whose end the host waited before this burst; 0: it did not wait. */
 typedef struct HostStart {
     Pc first, by;
@@ -385,7 +387,7 @@ typedef struct Faults {
     double checkpoint_s, restart_s; /* seconds to write a checkpoint; seconds to resume after a
                                        failure */
 } Faults;
-/* Returns which fraction of the time is useful work, if a checkpoint is written after every
+/* Returns the fraction of the time that is useful work if a checkpoint is written after every
  * `interval_s` seconds of work. */
 double faults_goodput(const Faults *faults, double interval_s);
 double faults_best_interval_s(const Faults *faults); /* Daly's estimate of the best interval, in
@@ -425,8 +427,8 @@ Held sim_held_uneven(const Plan *plan, const Cluster *cluster, const Runtime *ru
                      const struct RowLoads *loads, double imbalance);
 
 /* Returns the FLOPs per token of the default MFU: 6 x (parameters without input embedding) + 6 x
- * layers x (heads x width of a head) x seq; if attention is not causal, with 12 in place of the
- * second 6. Only experts that a token uses count. */
+ * layers x (heads x width of a head) x seq. If attention is not causal, the second 6 becomes 12.
+ * Only experts that a token uses count. */
 double mfu_flops_per_token(const Graph *g);
 
 #endif

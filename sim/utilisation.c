@@ -1,5 +1,5 @@
-/* Model FLOPs utilisation: the FLOPs that the tokens of a step need by some convention, divided by
- * the time and by the dense peak of the devices. */
+/* Model FLOPs utilisation. A convention says how many FLOPs the tokens of a step need. They are
+ * divided by the time and by the dense peak of the devices. */
 #include "sim/utilisation.h"
 
 #include <string.h>
@@ -42,10 +42,10 @@ static bool has_frozen(const Graph *g)
     return false;
 }
 
-/* Returns the factor in the FLOPs of an attention for each query, which are factor x (heads x width
- * of a head) x keys. The factor is 12 times the fraction of the keys that a query sees (half if
- * attention is causal, less in a window). If only frozen weights come before, only the forward pass
- * counts, which is a third. */
+/* The FLOPs of attention for each query are factor x (heads x width of a head) x keys. Returns this
+ * factor, which is 12 times the fraction of the keys that a query sees (half if attention is
+ * causal, less in a window). If only frozen weights come before the attention, only its forward
+ * pass counts, which is a third. */
 static double attention_factor(const Graph *g, const Node *n, const Binding *b, bool frozen)
 {
     const bool forward = frozen && !g->tensors.at[n->out[0]].grad;
@@ -239,9 +239,9 @@ static double square_attention(const Graph *g)
     return sum;
 }
 
-/* Returns how many of a parameter's 6 FLOPs a model with frozen weights does not need: 2 for the
- * gradient of this parameter if it is frozen, and 2 for the gradient of its input if nothing before
- * it is trained. */
+/* Returns how many of a parameter's 6 FLOPs a model with frozen weights does not need. These are 2
+ * for the gradient of this parameter if it is frozen, and 2 for the gradient of its input if
+ * nothing before it is trained. */
 static double spared(const Graph *g, const Node *n, uint32_t i)
 {
     const bool looks_up = op_info(n->op)->flags & OP_LOOKS_UP,

@@ -4,7 +4,7 @@
 
 #include "sim/sim.h"
 
-/* The conventions of --mfu, and what each of them counts for a token. */
+/* The conventions of --mfu, each with a description of the FLOPs that it counts for a token. */
 #define MFU_CONVENTIONS(X)                                                                         \
     X(model, "attention under its mask, no input embedding; the default")                          \
     X(square, "attention without its mask")                                                        \

@@ -18,10 +18,10 @@ enum { DB_APPLICATION_ID = 0x544e444d }; /* "TNDM" in ASCII, by which a store is
 /* Opens or creates the file `path`, and runs migrations[user_version..n-1], each in a transaction
  * of its own. A new file gets its name only when it is complete, so an empty file with this name is
  * refused as damaged. Refuses a file with another application_id, a newer user_version or damage,
- * and a folder. Length and header are always checked, and quick_check runs up to 16 MiB. The bytes
- * of a refused file do not change. On file systems without shared memory (such as NFS), uses the
- * DELETE journal and reports this. `read_only` never creates and never migrates a file. ":memory:"
- * is a store that only this process sees. Rules: store-open, store-foreign, store-newer,
+ * and a folder. Always checks length and header. Runs SQLite's quick_check on files up to 16 MiB.
+ * The bytes of a refused file do not change. On file systems without shared memory (such as NFS),
+ * uses the DELETE journal and reports this. `read_only` never creates and never migrates a file.
+ * ":memory:" is a store that only this process sees. Rules: store-open, store-foreign, store-newer,
  * store-older, store-damaged, store-error. */
 Db *db_open(const char *path, bool read_only, const char *const *migrations, uint32_t n, Diag *d);
 /* Like db_open, but makes the tables of a new file with the statements `fresh`, a list that ends
@@ -39,9 +39,10 @@ bool db_begin(Db *db, Diag *d);                 /* begins a transaction with BEG
 bool db_commit(Db *db, Diag *d);
 void db_rollback(Db *db);
 
-/* Prepares a statement and binds the arguments by `format`, one letter each: i int64_t, d double, s
- * const char * (NULL gives NULL), b const void * and size_t. A statement is prepared only once for
- * each text, unless the first one is still being read. Returns NULL on failure. */
+/* Prepares a statement and binds the arguments by `format`, which has one letter for each. i:
+ * int64_t. d: double. s: const char * (NULL gives NULL). b: const void * and size_t. A statement is
+ * prepared only once for each text, unless the first one is still being read. Returns NULL on
+ * failure. */
 DbStatement *db_prepare(Db *db, Diag *d, const char *sql, const char *format, ...);
 /* Moves to the next row. Returns true if there is one. Returns false after the last row (the
  * statement is then reset), after a failure that was reported to `d`, or if `st` is NULL. */

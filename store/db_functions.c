@@ -21,8 +21,8 @@ static void pack_function(sqlite3_context *context, int n, sqlite3_value **value
     arena_free(arena);
 }
 
-/* Adds a value to a digest, with its type and length, so that bytes cannot move from one value to
- * the next without changing the digest. Each step hashes the digest so far, so the order of values
+/* Adds a value to a digest, with its type and length. So bytes cannot move from one value to the
+ * next without changing the digest. Each step hashes the digest so far, so the order of values
  * counts. Returns false if there is no memory for the value's bytes. */
 static bool add_value(uint64_t *digest, sqlite3_value *value)
 {

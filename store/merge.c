@@ -18,7 +18,9 @@ static const char contents[] =
     " WHERE packed IS NULL;\n"
     "INSERT OR IGNORE INTO role(plan, program, purpose, stage, first_rank, n_ranks, bytes,"
     " n_instructions, n_buffers) SELECT plan, program, purpose, stage, first_rank, n_ranks, bytes,"
-    " n_instructions, n_buffers FROM other.role;\n";
+    " n_instructions, n_buffers FROM other.role;\n"
+    "INSERT OR IGNORE INTO proof(plan, build, made_at) SELECT plan, build, made_at FROM "
+    "other.proof;\n";
 
 /* Copies runs that this store lacks. Two predictions are the same if their keys are equal, two
  * measurements if their times and results are equal. */

@@ -7,10 +7,8 @@
 #include <zlib.h>
 
 enum { LENGTH_BYTES = 8 };
-static const uint64_t most_bytes = UINT64_C(1)
-                                   /* the longest text; a larger length means that the bytes are
-                                    * damaged */
-                                   << 32;
+/* The length of the longest text. A larger stored length means that the bytes are damaged. */
+static const uint64_t most_bytes = UINT64_C(1) << 32;
 
 const void *pack_bytes(Arena *arena, const void *bytes, size_t n, size_t *packed)
 {

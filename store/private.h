@@ -14,10 +14,8 @@ extern const uint32_t store_n_migrations;
  * hex digits of an id. */
 enum { STORE_HASH_BYTES = 16 };
 void store_hash_bytes(Hash128 h, unsigned char bytes[STORE_HASH_BYTES]);
-
-Hash128 store_hash_of(DbStatement *st,
-                      /* reads a hash from a blob; returns 0 if the blob is not a hash */
-                      int column);
+/* Reads a hash from a blob. Returns 0 if the blob is not a hash. */
+Hash128 store_hash_of(DbStatement *st, int column);
 
 /* Statements that make the tables of a new store as all migrations together make them. NULL ends
  * the list. test_schema_now writes and checks this list. */

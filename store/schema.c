@@ -1,6 +1,6 @@
-/* The tables and views of the store. Times are integers in picoseconds, and sizes are in bytes. A
- * REAL column can be NULL if its value may be no number, as a loss that diverged: SQLite stores NaN
- * as NULL. Unsigned 64-bit values are stored with the same bits in signed columns. */
+/* The tables and views of the store. Times are integers in picoseconds, and sizes are in bytes.
+ * SQLite stores NaN as NULL. So a REAL column can be NULL if its value may be NaN, such as a loss
+ * that diverged. Unsigned 64-bit values are stored with the same bits in signed columns. */
 #include "store/private.h"
 
 static const char runs[] = "CREATE TABLE plan("
@@ -271,7 +271,34 @@ static const char plain_compare[] =
     "  AND q.scenario IN ('', 'unfolded'))"
     " WHERE m.kind = 'measured' ORDER BY m.id;\n";
 
-static const char *const migrations[] = {runs,  costs,       views,   choices, trust,
-                                         cores, cost_counts, recipes, digests, plain_compare};
+/* Plans that a build of Tandem proved. A sweep proves only the plan that it reports as best. The
+ * table comes after the views: if SQLite lists a view first, its quick_check leaves out the list of
+ * free pages (damaged/stores.txt has such files). */
+static const char proofs[] =
+    "DROP VIEW v_sweep;\n"
+    "DROP VIEW v_run;\n"
+    "CREATE VIEW v_run AS SELECT r.id, r.kind, r.name AS plan, lower(hex(r.plan)) AS plan_id,"
+    " r.cluster, r.scenario, r.backend, r.n_ranks, r.status,"
+    " EXISTS(SELECT 1 FROM proof f WHERE f.plan = r.plan) AS proven,"
+    " round(r.step_ps / 1e9, 3) AS step_ms,"
+    " round(r.compute_ps / 1e9, 3) AS compute_ms,"
+    " round(r.exposed_ps / 1e9, 3) AS exposed_ms,"
+    " round(r.tokens_per_s_per_device, 1) AS tokens_per_s_per_device,"
+    " round(r.mfu, 4) AS mfu, r.mfu_formula,"
+    " round(r.peak_bytes / 1073741824.0, 3) AS peak_gib, r.peak_rank, r.steps_done,"
+    " datetime(r.made_at, 'unixepoch') AS made_at"
+    " FROM run r ORDER BY r.id;\n"
+    "CREATE VIEW v_sweep AS SELECT w.id AS sweep, w.script, s.point, s.settings, s.status, v.*"
+    " FROM sweep w JOIN sweep_point s ON s.sweep = w.id LEFT JOIN v_run v ON v.id = s.run"
+    " ORDER BY w.id, v.step_ms;\n"
+    "CREATE TABLE proof("
+    " plan BLOB PRIMARY KEY REFERENCES plan(id) ON DELETE CASCADE,"
+    " build TEXT NOT NULL,"
+    " made_at INTEGER NOT NULL DEFAULT (unixepoch()),"
+    " digest INTEGER"
+    ") STRICT, WITHOUT ROWID;\n";
+
+static const char *const migrations[] = {runs,        costs,   views,   choices,       trust, cores,
+                                         cost_counts, recipes, digests, plain_compare, proofs};
 const char *const *const store_migrations = migrations;
 const uint32_t store_n_migrations = sizeof migrations / sizeof migrations[0];

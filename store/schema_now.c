@@ -56,13 +56,6 @@ const char *const store_schema_now[] = {
     "run(id) ON DELETE SET NULL, status TEXT NOT NULL CHECK(status IN ('ok', 'infeasible', "
     "'invalid', 'failed')), digest INTEGER, PRIMARY KEY(sweep, point)) STRICT, WITHOUT "
     "ROWID;",
-    "CREATE VIEW v_run AS SELECT r.id, r.kind, r.name AS plan, lower(hex(r.plan)) "
-    "AS plan_id, r.cluster, r.scenario, r.backend, r.n_ranks, r.status, round(r.step_ps "
-    "/ 1e9, 3) AS step_ms, round(r.compute_ps / 1e9, 3) AS compute_ms, round(r.exposed_ps "
-    "/ 1e9, 3) AS exposed_ms, round(r.tokens_per_s_per_device, 1) AS tokens_per_s_per_device, "
-    "round(r.mfu, 4) AS mfu, r.mfu_formula, round(r.peak_bytes / 1073741824.0, 3) "
-    "AS peak_gib, r.peak_rank, r.steps_done, datetime(r.made_at, 'unixepoch') AS "
-    "made_at FROM run r ORDER BY r.id;",
     "CREATE VIEW v_instruction AS SELECT c.measured AS run, m.rank, m.pc, (p.end_ps "
     "- p.start_ps) / 1e6 AS predicted_us, (m.end_ps - m.start_ps) / 1e6 AS measured_us, "
     "p.start_ps / 1e6 AS predicted_start_us, m.start_ps / 1e6 AS measured_start_us, "
@@ -80,9 +73,6 @@ const char *const store_schema_now[] = {
     "CREATE VIEW v_role AS SELECT lower(hex(r.plan)) AS plan_id, p.name AS plan, "
     "r.program, r.purpose, r.stage, r.first_rank, r.n_ranks, r.bytes, r.n_instructions, "
     "r.n_buffers FROM role r JOIN plan p ON p.id = r.plan;",
-    "CREATE VIEW v_sweep AS SELECT w.id AS sweep, w.script, s.point, s.settings, "
-    "s.status, v.* FROM sweep w JOIN sweep_point s ON s.sweep = w.id LEFT JOIN v_run "
-    "v ON v.id = s.run ORDER BY w.id, v.step_ms;",
     "CREATE TABLE product_choice( device TEXT NOT NULL, call TEXT NOT NULL, choice "
     "BLOB NOT NULL, median_ps INTEGER NOT NULL, digest INTEGER, PRIMARY KEY(device, "
     "call)) STRICT, WITHOUT ROWID;",
@@ -110,5 +100,19 @@ const char *const store_schema_now[] = {
     "LEFT JOIN run p ON p.id =  (SELECT max(id) FROM run q WHERE q.plan = m.plan "
     "AND q.kind = 'predicted'  AND q.scenario IN ('', 'unfolded')) WHERE m.kind "
     "= 'measured' ORDER BY m.id;",
+    "CREATE VIEW v_run AS SELECT r.id, r.kind, r.name AS plan, lower(hex(r.plan)) "
+    "AS plan_id, r.cluster, r.scenario, r.backend, r.n_ranks, r.status, EXISTS(SELECT "
+    "1 FROM proof f WHERE f.plan = r.plan) AS proven, round(r.step_ps / 1e9, 3) "
+    "AS step_ms, round(r.compute_ps / 1e9, 3) AS compute_ms, round(r.exposed_ps "
+    "/ 1e9, 3) AS exposed_ms, round(r.tokens_per_s_per_device, 1) AS tokens_per_s_per_device, "
+    "round(r.mfu, 4) AS mfu, r.mfu_formula, round(r.peak_bytes / 1073741824.0, 3) "
+    "AS peak_gib, r.peak_rank, r.steps_done, datetime(r.made_at, 'unixepoch') AS "
+    "made_at FROM run r ORDER BY r.id;",
+    "CREATE VIEW v_sweep AS SELECT w.id AS sweep, w.script, s.point, s.settings, "
+    "s.status, v.* FROM sweep w JOIN sweep_point s ON s.sweep = w.id LEFT JOIN v_run "
+    "v ON v.id = s.run ORDER BY w.id, v.step_ms;",
+    "CREATE TABLE proof( plan BLOB PRIMARY KEY REFERENCES plan(id) ON DELETE CASCADE, "
+    "build TEXT NOT NULL, made_at INTEGER NOT NULL DEFAULT (unixepoch()), digest "
+    "INTEGER) STRICT, WITHOUT ROWID;",
     NULL};
 /* clang-format on */

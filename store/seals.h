@@ -9,7 +9,8 @@
 
 #include "store/store.h"
 
-/* The columns from which the digest of a row is made. Queries of one row need them, too. */
+/* The columns from which the digest of a row is made. INTACT needs the same columns in a query of
+ * one row. */
 #define SEALED_plan "id, name, n_ranks, recipe, scripts, packed"
 #define SEALED_run                                                                                 \
     "kind, plan, name, cluster, scenario, backend, engine, calibration, seed, n_ranks, "           \
@@ -37,7 +38,8 @@
     SEAL(trust, "run",                                                                             \
          "basis, calibrated_at, n, error_p50, error_p90, kernels_measured, kernels_modelled, "     \
          "collectives_measured, collectives_modelled")                                             \
-    SEAL(cores, "run", "cores, running, ready, others")
+    SEAL(cores, "run", "cores, running, ready, others")                                            \
+    SEAL(proof, "plan", "plan, build, made_at")
 
 /* DETAIL(table, table of its owner, the column that names the owner, columns under the digest) */
 #define DETAILS(DETAIL)                                                                            \

@@ -1,7 +1,7 @@
 /* The store of experiments: predictions and measurements of plans, in an SQLite file. Tables are
  * STRICT, times are integers in picoseconds, sizes are in bytes, and there are views for people. A
- * prediction has the key (plan id, cluster, scenario, seed, engine version, calibration). A key
- * that the store has is not simulated again. */
+ * prediction has the key (plan id, cluster, scenario, seed, engine version, calibration). A
+ * prediction whose key is in the store is not simulated again. */
 #ifndef TANDEM_STORE_STORE_H
 #define TANDEM_STORE_STORE_H
 
@@ -69,6 +69,8 @@ typedef struct RunRecord {
     /* the exact text, which is stored only with a trace or measurements; NULL: it is not stored */
     const char *plan_text;
     const Recipe *recipe; /* all that is needed to make the plan again; NULL: not known */
+    /* the build of Tandem that proved the plan; NULL: the plan is not proven */
+    const char *proven_by;
     /* these texts are never NULL; "": unknown */
     const char *cluster, *scenario, *backend, *engine, *calibration;
     uint64_t seed;
@@ -90,6 +92,9 @@ bool store_has_run(Store *store, int64_t id, Diag *d);
 /* Stores a run in one transaction. Returns its id, or 0 on failure. If the store has a prediction
  * with the same key, returns the id of that prediction; adds the trace to it if it had none. */
 int64_t store_run(Store *store, const RunRecord *run, Diag *d);
+/* Notes that this build proved the plan. Does nothing if the store already knows a proof of the
+ * plan, or lacks the plan. */
+bool store_put_proof(Store *store, Hash128 plan, const char *build, Diag *d);
 /* An SQL condition: true for runs in which all ranks and experts are equal. "unfolded" only says
  * that every rank was simulated. */
 #define STORE_IS_PLAIN "scenario IN ('', 'unfolded')"

@@ -62,6 +62,22 @@ static bool put_recipe(Db *db, Diag *d, const unsigned char *plan, const Recipe 
                   recipe->head, hash, sizeof hash, plan, (size_t)STORE_HASH_BYTES);
 }
 
+/* Notes that the plan is proven. Does nothing if the store knows that, or has no such plan. */
+static bool put_proof(Db *db, Diag *d, const unsigned char *plan, const char *build)
+{
+    if (build == NULL) return true;
+    return db_run(db, d,
+                  "INSERT OR IGNORE INTO proof(plan, build) SELECT id, ? FROM plan WHERE id = ?",
+                  "sb", build, plan, (size_t)STORE_HASH_BYTES);
+}
+
+bool store_put_proof(Store *store, Hash128 plan, const char *build, Diag *d)
+{
+    unsigned char id[STORE_HASH_BYTES];
+    store_hash_bytes(plan, id);
+    return put_proof(store_db(store), d, id, build);
+}
+
 static bool put_plan(Db *db, Diag *d, const unsigned char *plan, const RunRecord *run)
 {
     int known = known_plan(db, d, plan);
@@ -167,7 +183,7 @@ static bool has_trace_rows(Db *db, Diag *d, int64_t id)
 static int64_t put_all(Db *db, Diag *d, const unsigned char *plan, const RunRecord *run)
 {
     const uint32_t before = d->n_errors;
-    if (!put_plan(db, d, plan, run)) return 0;
+    if (!put_plan(db, d, plan, run) || !put_proof(db, d, plan, run->proven_by)) return 0;
     int64_t id = run->kind == RUN_predicted ? find_prediction(db, d, plan, run) : 0;
     const bool old = id != 0;
     if (old && !run_seals_hold(db, id, false, d)) return 0;

@@ -165,9 +165,9 @@ static bool says(const char *text, const char *word)
     return strstr(text, word) != NULL;
 }
 
-/* True if the text says that the switches between nodes use SHARP. NVLink's own SHARP does not
- * count ("NVLink4 SHARP" is NVLS), nor does a SHARP that the word before it denies, nor a longer
- * name such as the job run-SHARP-3. */
+/* Returns true if the text says that the switches between nodes use SHARP. Three uses of the word
+ * do not count: NVLink's own SHARP ("NVLink4 SHARP" is NVLS), a SHARP that the word before it
+ * denies, and longer names such as the job run-SHARP-3. */
 static bool says_sharp(const char *text)
 {
     static const char *const others[] = {"NVLink", "NVLink3", "NVLink4", "NVLink5",

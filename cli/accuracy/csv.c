@@ -137,7 +137,7 @@ double csv_number(const Csv *csv, uint32_t row, const char *column)
     return *end != 0 ? NAN : value;
 }
 
-/* True if the cell says in words that the source does not give this value. */
+/* Returns true if the cell says in words that the source does not give this value. */
 static bool is_open(const char *cell)
 {
     static const char *const whole[] = {"", "-", "?", "nan", "null"};

@@ -71,7 +71,7 @@ static DType dtype_of(const char *text)
     return dtype;
 }
 
-/* True if each block of 8-bit numbers has its own scale. */
+/* Returns true if each block of 8-bit numbers has its own scale. */
 static bool has_blocks(const char *dtype)
 {
     return strcasestr(dtype, "block") != NULL || strstr(dtype, "128x128") != NULL ||

@@ -1,5 +1,5 @@
-/* Facts that a page states of all its rows, or that a cell states in its own words, while the
- * tables have columns for them. scripts/tandem/published/pages.csv lists them:
+/* Adds facts that belong in a column of the table, but that a page states for all its rows, or a
+ * cell states in words. scripts/tandem/published/pages.csv lists these facts:
  *
  *   table   the section that reads the rows: runs, kernels, comm
  *   where   conditions, separated by " & ": column~text (the cell contains it), column=text (it is

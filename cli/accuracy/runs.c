@@ -116,7 +116,7 @@ static bool predict_row(const RowOut *out, RowRun *run)
     return true;
 }
 
-/* True if the row's script gave a note with this rule. */
+/* Returns true if the row's script gave a note with this rule. */
 static bool has_note(const Diag *d, const char *rule)
 {
     for (uint32_t i = 0; i < d->items.n; i++)
@@ -137,7 +137,7 @@ static bool is_one_of(const char *text, const char *const *words)
     return *words != NULL;
 }
 
-/* True if a text begins with words. Case does not count, and "-" and "_" are blanks. */
+/* Returns true if a text begins with words. Case does not count, and "-" and "_" are blanks. */
 static bool begins(const char *text, const char *words)
 {
     for (; *words != 0; text++, words++) {
@@ -147,7 +147,7 @@ static bool begins(const char *text, const char *words)
     return true;
 }
 
-/* True if a text contains words, as `begins` compares them. */
+/* Returns true if a text contains words, as `begins` compares them. */
 static bool has_text(const char *text, const char *words)
 {
     while (*text != 0 && !begins(text, words)) text++;
@@ -172,7 +172,8 @@ static void without_thousands(const char *cell, char *to, size_t most)
     to[n] = 0;
 }
 
-/* True if the text is a unit, or a unit of each step or each device: "s", "s/it", "ms per step". */
+/* Returns true if the text is a unit, or a unit of each step or each device: "s", "s/it", "ms per
+ * step". */
 static bool is_unit(const char *text, const char *unit)
 {
     static const char *const each[] = {"step", "iter",   "it",   "iteration",
@@ -206,9 +207,9 @@ static bool is_rate(const char *text)
     return is_one_of(text + strspn(text, " "), seconds);
 }
 
-/* Ends a cell's text before a remark: a spread ("1.5 +/- 0.1"), or a bracket at its end, which
- * gives a part of the device's memory or says how steps were counted ("65.3GiB(81%)", "1.5 s
- * (median)"). */
+/* Ends a cell's text before a remark. A remark is a spread ("1.5 +/- 0.1") or a bracket at the end.
+ * The bracket gives a part of the device's memory ("65.3GiB(81%)") or says how steps were counted
+ * ("1.5 s (median)"). */
 static void without_remark(char *text)
 {
     char *spread = strstr(text, "+/-");
@@ -248,7 +249,7 @@ static double quantity(const Csv *csv, uint32_t row, const char *column)
     return NAN;
 }
 
-/* True if the row says that the run ran out of memory. */
+/* Returns true if the row says that the run ran out of memory. */
 static bool ran_out(const Csv *csv, uint32_t row)
 {
     static const char *const words[] = {"1", "1.0", "yes", "y", "true", NULL};
@@ -294,7 +295,7 @@ static void score_step(const Csv *csv, const RowRun *run, const RowOut *out, boo
     row_score(out, step_name(run, assumed), step_s, (double)run->report.step_ps / (double)PS_PER_S);
 }
 
-/* True if a tool measured the memory from outside, which sees all memory of a process. */
+/* Returns true if a tool measured the memory from outside, which sees all memory of a process. */
 static bool of_process(const char *kind)
 {
     static const char *const tools[] = {"process", "nvidia smi", "rocm smi",   "amd smi",    "nvml",
@@ -339,8 +340,8 @@ static void score_need(const Csv *csv, const RowRun *run, const RowOut *out, boo
               (double)run->report.held.allocated_bytes);
 }
 
-/* True if the row describes a run that gave a result. A run that ended without a number and without
- * a reason says nothing. */
+/* Returns true if the row describes a run that gave a result. A run that ended without a number and
+ * without a reason says nothing. */
 static bool was_run(const Csv *csv, uint32_t row, bool oom)
 {
     static const char *const numbers[] = {"step_time_s", "tokens_per_s_per_gpu", "peak_mem"};

@@ -1,7 +1,8 @@
-/* SQLite exports of Nsight Systems (`nsys export --type sqlite`). A kernel there has a name and a
- * grid but no operator shapes, so it cannot be matched with a plan's op. Kernels are therefore only
- * counted. NCCL's calls are NVTX ranges. New versions store their bytes and communicator in them,
- * so their kernels become collectives with a size. */
+/* Reads SQLite exports of Nsight Systems (`nsys export --type sqlite`). A kernel there has a name
+ * and a grid but no operator shapes, so it cannot be matched with a plan's op. Kernels are
+ * therefore only counted. NCCL's calls are NVTX ranges. New versions of NCCL also store the bytes
+ * and the communicator of a call in its range. The kernels of such calls become collectives with a
+ * size. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

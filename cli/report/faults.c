@@ -203,7 +203,7 @@ static double most_imbalance(const PlanFile *file, uint32_t ep, Arena *arena)
     return most;
 }
 
-/* True if the plan has experts, and none of them ever drops a token. */
+/* Returns true if the plan has experts, and none of them ever drops a token. */
 static bool drops_nobody(const Graph *g)
 {
     bool any = false, all = true;
@@ -231,7 +231,8 @@ static void warn_of_bound(Cli *cli, const PlanFile *file, double factor)
     diag_hint(&cli->diag, "bound may be %.9g", enough);
 }
 
-/* True if the whole text is a number. Otherwise --imbalance gives a word or the name of a file. */
+/* Returns true if the whole text is a number. Otherwise --imbalance gives a word or the name of a
+ * file. */
 static bool is_number(const char *text)
 {
     char *end = NULL;

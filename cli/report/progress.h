@@ -25,7 +25,7 @@ Progress progress_by_lines(const Cli *cli, uint32_t n);
 /* Begins to show progress by one line that is overwritten. Such a line is shown only on a terminal,
  * never in files, pipes and logs. */
 Progress progress_by_count(const Cli *cli, uint32_t n);
-/* True if the next item gets a line. */
+/* Returns true if the next item gets a line. */
 bool progress_shows(const Progress *p);
 /* Counts `more` finished items, and prints the line of the last one. `line` is NULL if items have
  * no lines. */

@@ -55,6 +55,25 @@ static int by_merit(const void *a, const void *b)
     return x->index < y->index ? -1 : 1;
 }
 
+/* Returns the order in which rows can be ranked: that of --by, unless no row has its number. */
+static RankBy possible_order(const SweepRows *rows)
+{
+    const bool lacks =
+        (sort_by == BY_usd && !rows_priced(rows)) || (sort_by == BY_energy && !rows_powered(rows));
+    return lacks ? BY_tokens : sort_by;
+}
+
+SweepRow *sweep_best(const SweepRows *rows)
+{
+    const RankBy asked = sort_by;
+    SweepRow *best = NULL;
+    sort_by = possible_order(rows);
+    for (uint32_t i = 0; i < rows->n; i++)
+        if (best == NULL || by_merit(&rows->at[i], best) < 0) best = &rows->at[i];
+    sort_by = asked;
+    return best != NULL && best->status == SWEEP_fits && !best->unmet ? best : NULL;
+}
+
 static uint32_t count(const SweepRows *rows, SweepStatus status)
 {
     uint32_t n = 0;
@@ -315,6 +334,10 @@ static void report_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows, 
     str_print(&cli->out, "best        %s\n",
               sweep_settings(cli->arena, keys, rows->at[0].values, "--set "));
     str_print(&cli->out, "trust       %s\n", rows->at[0].trust);
+    if (n_fit + n_large > 1)
+        str_print(&cli->out, "proven      %s\n",
+                  cli->options.sweep.prove ? "all plans with a prediction"
+                                           : "only the best plan (--prove proves all)");
     traffic_note(cli, keys, rows);
 }
 
@@ -347,7 +370,7 @@ static void report_csv(const Cli *cli, Str *out, const SweepKeys *keys, const Sw
         str_add(out, ",");
     }
     str_add(out, "status,ranks,step_s,tokens_per_s,tokens_per_s_per_device,mfu,exposed_s,"
-                 "peak_bytes,usd_per_token,joules_per_token,run,plan_id,rule,reason");
+                 "peak_bytes,usd_per_token,joules_per_token,run,plan_id,proven,rule,reason");
     if (days) str_add(out, ",days,usd,mwh");
     str_add(out, by_names[BY_score] != NULL ? ",score\n" : "\n");
     for (uint32_t i = 0; i < rows->n; i++) {
@@ -358,13 +381,14 @@ static void report_csv(const Cli *cli, Str *out, const SweepKeys *keys, const Sw
         }
         str_add(out, r->unmet ? "unmet" : sweep_status_name(r->status));
         if (r->status == SWEEP_refused)
-            str_add(out, ",,,,,,,,,,,,");
+            str_add(out, ",,,,,,,,,,,,,");
         else
-            str_print(out,
-                      ",%" PRIu64 ",%.9g,%.9g,%.9g,%.6g,%.9g,%" PRIu64 ",%.9g,%.9g,%" PRIu64 ",%s,",
-                      r->ranks, (double)r->step_ps / 1e12, r->tokens_per_s,
-                      r->tokens_per_s_per_device, r->mfu, (double)r->exposed_ps / 1e12,
-                      r->peak_bytes, r->usd_per_token, r->joules_per_token, r->run, r->plan_id);
+            str_print(
+                out,
+                ",%" PRIu64 ",%.9g,%.9g,%.9g,%.6g,%.9g,%" PRIu64 ",%.9g,%.9g,%" PRIu64 ",%s,%d,",
+                r->ranks, (double)r->step_ps / 1e12, r->tokens_per_s, r->tokens_per_s_per_device,
+                r->mfu, (double)r->exposed_ps / 1e12, r->peak_bytes, r->usd_per_token,
+                r->joules_per_token, r->run, r->plan_id, r->proven);
         csv_field(out, r->error.rule != NULL ? r->error.rule : "");
         str_add(out, ",");
         csv_field(out, r->error.text != NULL ? r->error.text : "");
@@ -407,6 +431,7 @@ static json_t *row_json(const Cli *cli, const SweepKeys *keys, const SweepRow *r
         json_put(row, "usd", r->usd_per_token > 0 ? json_real(row_usd(cli, r)) : json_null());
     }
     json_put(row, "run", r->run > 0 ? json_integer((json_int_t)r->run) : json_null());
+    json_put(row, "proven", json_boolean(r->proven));
     return row;
 }
 
@@ -416,8 +441,7 @@ void sweep_report(Cli *cli, const SweepKeys *keys, SweepRows *rows)
     const uint32_t n_fit = count(rows, SWEEP_fits);
     const bool unpriced = sort_by == BY_usd && n_fit > 0 && !rows_priced(rows);
     const bool unpowered = sort_by == BY_energy && n_fit > 0 && !rows_powered(rows);
-    if (unpriced || unpowered) sort_by = BY_tokens;
-    const RankBy by = sort_by;
+    const RankBy by = sort_by = possible_order(rows);
     qsort(rows->at, rows->n, sizeof *rows->at, by_merit);
     tell_warnings(cli, keys, rows);
     if (cli->json != NULL) {

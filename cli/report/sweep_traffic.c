@@ -23,7 +23,7 @@ static bool has_numbers(const SweepRow *r)
     return r->status == SWEEP_fits || r->status == SWEEP_too_large;
 }
 
-/* True if the larger number exceeds the smaller one by more than 1/50. */
+/* Returns true if the larger number exceeds the smaller one by more than 1/50. */
 static bool unequal(uint64_t a, uint64_t b)
 {
     const uint64_t less = a < b ? a : b, more = a < b ? b : a;

@@ -1,5 +1,5 @@
-/* The size of a prediction's error, which is printed with every prediction and stored with the run.
- * It consists of the measurements from which the costs come, their date, and the errors of similar
+/* Estimates how far a prediction can be trusted. The estimate is printed with every prediction and
+ * stored with the run. It contains the source of the costs, their date, and the errors of similar
  * predictions. Under a profile, these are the errors of published runs of this profile on this GPU.
  * If there are too few such runs the error is unknown, because errors of other runs would say
  * nothing about this one. */

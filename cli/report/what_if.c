@@ -292,8 +292,8 @@ static void report(WhatIf *w, const Row *rows, const double *factors, uint32_t n
                       rows[i].reason != NULL ? rows[i].reason : "no prediction");
 }
 
-/* True if the error means that no plan can have the setting: the key does not exist, or its value
- * is an unknown word or of a wrong type. */
+/* Returns true if the error means that no plan can have the setting. In that case the key does not
+ * exist, or its value is an unknown word or of a wrong type. */
 static bool is_mistake(const Diagnostic *error)
 {
     return strncmp(error->rule, "unknown-", 8) == 0 || strcmp(error->rule, "wrong-type") == 0;

@@ -176,13 +176,13 @@ static void make_one(void *self, uint32_t i)
     arena_free(arena);
 }
 
-/* True if all ranks, and all experts, are equal. */
+/* Returns true if all ranks, and all experts, are equal. */
 static bool is_even(const Scenario *s)
 {
     return s == NULL || (!s->is_uneven && s->imbalance <= 1 && s->loads == NULL);
 }
 
-/* True if `sim` will simulate the plan itself with the same options as the answers. */
+/* Returns true if `sim` will simulate the plan itself with the same options as the answers. */
 static bool looks_ahead(const Question *q)
 {
     const Options *o = &q->cli->options;

@@ -6,7 +6,7 @@
 #include "cli/run/run.h"
 #include "exec/cuda/module.h"
 #include "exec/cuda/options.h"
-#include "exec/modules.h"
+#include "exec/module/modules.h"
 
 const char *run_backend(const Cli *cli)
 {

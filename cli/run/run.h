@@ -47,7 +47,7 @@ bool run_checkpoint_ready(Cli *cli, const PlanFile *file, uint32_t steps);
 /* Returns the options about checkpoints for the executor. data: path of the file with the run's
  * data; NULL: the data are drawn at random. */
 CheckpointOptions run_checkpoint_options(const Cli *cli, const char *data);
-/* True if the rule of this diagnostic is about checkpoints. */
+/* Returns true if the rule of this diagnostic is about checkpoints. */
 bool run_is_of_checkpoint(const Diagnostic *item);
 /* Prints warnings about checkpoints at once, while the training continues. */
 void run_checkpoint_warnings(Cli *cli);

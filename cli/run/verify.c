@@ -181,7 +181,8 @@ static void warn_of_lost(Cli *cli, const Plan *whole, const Plan *scaled)
 
 /* ---- in the plan's own precision ---- */
 
-/* True if the precision, a pass or the optimizer uses a dtype that is narrower than fp32. */
+/* Returns true if the precision, a pass or the optimizer uses a dtype that is narrower than
+ * fp32. */
 static bool is_low(const Plan *plan)
 {
     for (uint32_t i = 0; i < plan->programs.n; i++) {

@@ -1,6 +1,6 @@
-/* tandem search: lists the layouts of a plan that are possible (the space; each is a point of it),
- * and finds the fastest by bounds and simulations. Proves the winners in full, and prints why the
- * other points lost. */
+/* tandem search: lists the possible layouts of a plan and finds the fastest by bounds and
+ * simulations. The list is the search's space, and each layout is a point of it. Proves the winners
+ * in full, and prints why the other points lost. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,8 +30,8 @@ static int by_speed(const void *a, const void *b)
     return x->index < y->index ? -1 : 1;
 }
 
-/* True if `index` is the point of the script's own plan and the search has listed another point
- * with an equal plan. Only that other point is then ranked. */
+/* Returns true if `index` is the point of the script's own plan and the search has listed another
+ * point with an equal plan. Only that other point is then ranked. */
 static bool is_proposed(const Search *s, uint32_t index)
 {
     if (index != s->space.own) return false;
@@ -128,8 +128,8 @@ static uint32_t count(const Search *s, SweepStatus status, const char *rule)
     return n;
 }
 
-/* True if no faster point needs as little memory as this one. `least` is the least memory of all
- * faster points. */
+/* Returns true if no faster point needs as little memory as this one. `least` is the least memory
+ * of all faster points. */
 static bool is_on_front(const SweepRow *row, uint64_t *least)
 {
     if (row->peak_bytes >= *least) return false;

@@ -1,5 +1,5 @@
-/* tandem sweep: tries every combination of settings. Each is loaded, compiled, proven and simulated
- * as by `sim`. */
+/* tandem sweep: tries every combination of settings. Each is loaded, compiled and simulated as by
+ * `sim`. The plan that the sweep reports as best is also proven. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -368,7 +368,10 @@ static void whose_of_best(Cli *cli, const PointJob *job, const SweepRows *rows)
 static void decide_points(Cli *cli, Sweep *sweep)
 {
     if (!can_start(cli, sweep) || !read_keys(cli, sweep)) return;
-    PointJob job = {.cli = cli, .path = sweep->path, .settings = all_settings(sweep)};
+    PointJob job = {.cli = cli,
+                    .path = sweep->path,
+                    .settings = all_settings(sweep),
+                    .unproven = !cli->options.sweep.prove};
     if (job.settings == NULL) return;
     job.n = sweep->n_plans;
     if (cli->options.sweep.slurm > 0) {
@@ -388,6 +391,7 @@ static void decide_points(Cli *cli, Sweep *sweep)
     if (!sweep_script_judge(cli, sweep->script, job.settings, sweep->plan, &rows)) return;
     for (uint32_t i = 0; i < rows.n; i++)
         rows.at[i].values = values_of(&sweep->keys, sweep->combination[i], cli->arena);
+    if (!sweep_prove(&job, &rows)) return;
     sweep_report(cli, &sweep->keys, &rows);
     whose_of_best(cli, &job, &rows);
 }

@@ -9,8 +9,8 @@ bool fit_gpus_check(Cli *cli); /* Checks the options. Called before any predicti
 /* Returns false after an error if --tokens was given for a plan of this machine. Called before any
  * prediction. */
 bool fit_gpus_can(Cli *cli, const Config *config);
-/* With --tokens: prints how long a training takes on each number of nodes, with the additional
- * settings `also`, and the smallest number of nodes that is enough. Returns false after reporting
+/* With --tokens: prints how long a training takes on each number of nodes, and the smallest number
+ * that is enough. `also` has settings in addition to the plan's. Returns false after reporting
  * diagnostics. */
 bool fit_gpus(Cli *cli, const Config *config, const TextList *also);
 

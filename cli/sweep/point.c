@@ -92,14 +92,13 @@ static void put_warnings(json_t *row, const Diag *d)
     json_t *list = json_array();
     for (uint32_t i = 0; i < d->items.n; i++) {
         const Diagnostic *item = &d->items.at[i];
-        if (item->severity != SEVERITY_warning) continue;
-        json_array_append_new(list, diagnostic_json(item));
+        if (item->severity == SEVERITY_warning) json_array_append_new(list, diagnostic_json(item));
     }
     json_put(row, "warnings", list);
 }
 
-/* Compiles, proves and simulates a point. Returns false after diagnostics, or if the plan has too
- * few micro-batches to compute the time of the whole step. */
+/* Compiles and simulates a point. Proves it unless job->unproven. Returns false after diagnostics,
+ * or if the plan has too few micro-batches to compute the time of the whole step. */
 static bool predict_point(const Decider *decider, Cli *one, const Config *config, Graph *graph,
                           const PlanOptions *load, PlanFile **file, Prediction *prediction)
 {
@@ -117,15 +116,20 @@ static bool predict_point(const Decider *decider, Cli *one, const Config *config
 }
 
 /* Enters the speed of a point that fits into the list of best speeds. A search will probably report
- * such a point, so its plan is proven now. If the proof fails, the search repeats it and reports
- * it. */
-static void enter(const PointJob *job, Cli *one, const PlanFile *file, double speed, json_t *row)
+ * such a point, so its plan is proven now. If the proof fails, the search repeats and reports it.
+ */
+static void enter(const Decider *decider, Cli *one, const PlanFile *file, json_t *row)
 {
-    Diag told = diag_in(one->arena);
+    const PointJob *job = decider->job;
     if (job->best == NULL) return;
+    const double speed = json_number_value(json_object_get(row, "tokens_per_s"));
+    Diag told = diag_in(one->arena);
     if (job->unproven && speed >= best_least(job->best) &&
-        session_prove(file, true, one->arena, &told))
+        session_prove(file, true, one->arena, &told)) {
         json_put(row, "proven", json_true());
+        if (decider->store != NULL)
+            store_put_proof(decider->store, file->id, decider->build, &one->diag);
+    }
     best_enter(job->best, speed);
 }
 
@@ -165,9 +169,8 @@ static json_t *answer_of(const Decider *decider, Cli *one, uint32_t index, Recip
         const Held held = predict_held(one, file);
         if (held.process_bytes > 0) prediction.record.peak_bytes = held.process_bytes;
         put_prediction(row, one, file, &prediction);
-        if (first_error(&one->diag, true) == NULL)
-            enter(decider->job, one, file, json_number_value(json_object_get(row, "tokens_per_s")),
-                  row);
+        if (first_error(&one->diag, true) == NULL) enter(decider, one, file, row);
+        if (file->proven) json_put(row, "proven", json_true());
         *unstored = failure != NULL;
         if (failure != NULL) json_text(row, "unstored", failure->text);
     } else if (!refused) {
@@ -200,8 +203,8 @@ static Hash128 key_of(const Decider *decider, const Cli *one)
     return hash_bytes(str_text(&key), key.n);
 }
 
-/* True if an answer from the store has all numbers that a table reads, with possible values.
- * Another program may have written it. */
+/* Returns true if an answer from the store has all numbers that a table reads, with possible
+ * values. Another program may have written it. */
 static bool is_answer(const json_t *row)
 {
     const json_int_t status = json_integer_value(json_object_get(row, "status"));
@@ -209,10 +212,9 @@ static bool is_answer(const json_t *row)
         status > SWEEP_bounded)
         return false;
     if (status != SWEEP_fits) return true;
-    static const char *const positive[] = {"step_ps", "ranks", "peak_bytes"};
-    for (size_t i = 0; i < sizeof positive / sizeof *positive; i++)
-        if (json_integer_value(json_object_get(row, positive[i])) <= 0) return false;
-    return true;
+    return json_integer_value(json_object_get(row, "step_ps")) > 0 &&
+           json_integer_value(json_object_get(row, "ranks")) > 0 &&
+           json_integer_value(json_object_get(row, "peak_bytes")) > 0;
 }
 
 static json_t *found_answer(Decider *decider, const Cli *one, Hash128 key, Diag *d)
@@ -226,8 +228,8 @@ static json_t *found_answer(Decider *decider, const Cli *one, Hash128 key, Diag 
     return NULL;
 }
 
-/* Stores an answer. It is not stored if the scripts did not run to their end, because the list of
- * scripts is then incomplete, and a later command could not tell whether they have changed. */
+/* Stores an answer. It is not stored if the scripts did not run to their end. The list of scripts
+ * is then incomplete, so a later command could not tell whether they have changed. */
 static void keep_answer(const Decider *decider, Cli *one, Hash128 key, Recipe *recipe,
                         const json_t *row)
 {
@@ -253,8 +255,7 @@ static void decide(Decider *decider, uint32_t index, Arena *arena, FILE *out)
     for (uint32_t l = 0; l < 2; l++)
         for (uint32_t i = 0; i < all[l]->n; i++) list_push(arena, &one.options.set, all[l]->at[i]);
     const bool stored = decider->store != NULL;
-    Hash128 key = {0, 0};
-    if (stored) key = key_of(decider, &one);
+    const Hash128 key = stored ? key_of(decider, &one) : (Hash128){0, 0};
     bool failed = false;
     json_t *row = stored ? found_answer(decider, &one, key, &one.diag) : NULL;
     if (row == NULL) {
@@ -264,9 +265,9 @@ static void decide(Decider *decider, uint32_t index, Arena *arena, FILE *out)
         /* an answer that a time bound gave depends on the other points, so it is not stored */
         const json_t *error = json_object_get(row, "error");
         const char *rule = json_string_value(json_object_get(error, "rule"));
-        if (rule != NULL && strcmp(rule, "bound-time") == 0) unstored = true;
-        if (json_integer_value(json_object_get(row, "status")) == SWEEP_open) unstored = true;
-        if (json_object_get(row, "failed") != NULL) unstored = failed = true;
+        const bool open = json_integer_value(json_object_get(row, "status")) == SWEEP_open;
+        failed = json_object_get(row, "failed") != NULL;
+        if (failed || open || (rule != NULL && strcmp(rule, "bound-time") == 0)) unstored = true;
         if (stored && !unstored) keep_answer(decider, &one, key, &recipe, row);
     } else {
         json_put(row, "found", json_true());

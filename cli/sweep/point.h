@@ -28,7 +28,7 @@ typedef struct PointJob {
     /* [n] settings of each point, such as "mesh.tp=4", in addition to those of --set */
     TextList *settings;
     int64_t sweep; /* the sweep's number in the store; 0: it is not stored */
-    bool unproven; /* skips the proofs: a search proves only its winners */
+    bool unproven; /* skips the proofs: sweeps and searches prove only their winners */
     /* true if lower bounds of memory may rule out points before they are compiled */
     bool bounded;
     /* true if only the N_BEST fastest points matter; then lower bounds of time may rule out points,
@@ -56,6 +56,12 @@ bool points_decide(const PointJob *job, SweepRows *rows);
 /* ---- point.c, for reject.c */
 void point_status(json_t *row, SweepStatus status, const Diagnostic *error);
 
+/* ---- prove.c */
+/* Proves the plan of the best row of a sweep. If the proof fails, reports an error that names the
+ * point, refuses the row, and proves the next best. job: the task that made the rows. Returns false
+ * after reporting diagnostics if a process failed or the store cannot be written. */
+bool sweep_prove(const PointJob *job, SweepRows *rows);
+
 /* ---- order.c */
 /* Fills in `order` and `piece`, which must have room for all points. */
 void points_order(PointJob *job, uint32_t n_jobs);
@@ -79,7 +85,7 @@ int64_t sweep_begin(Cli *cli, Store *store, const char *script, const TextList *
 bool sweep_put_point(Store *store, int64_t sweep, uint32_t point, const TextList *settings,
                      int64_t run, SweepStatus status, Arena *arena, Diag *d);
 bool sweep_end(Store *store, int64_t sweep, Diag *d);
-/* True if the store contains measured costs of any machine. */
+/* Returns true if the store contains measured costs of any machine. */
 bool measured_any(Store *store, Diag *d);
 /* Returns a hash of the measurements on which predictions, and the sizes of their
  * errors, depend. */

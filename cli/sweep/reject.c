@@ -114,8 +114,8 @@ static bool shorter_decides(Cli *one, const Config *config, Graph *graph, const 
                        usable_bytes(c.device_bytes, c.reserved_bytes), row);
 }
 
-/* True if a tight bound is worth its time. It is not if ten points are likely to be faster than
- * this one anyway. */
+/* Returns true if a tight bound is worth its time. It is not if ten points are likely to be faster
+ * than this one anyway. */
 static bool is_worth_it(const PointJob *job, const Cli *one, const Config *config, Ps step_ps)
 {
     return !job->bounds_only || !is_timed(job, one, step_ps) ||

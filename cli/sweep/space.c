@@ -34,8 +34,8 @@ static AxisNames copies_axes(void)
     return axes_cutting(INDEX_samples) & ~axes_with(AXIS_STATES);
 }
 
-/* True if a pass divides the model over this axis. The two data axes have no such pass. They get
- * the ranks that the other axes leave. */
+/* Returns true if a pass divides the model over this axis. The two data axes have no such pass.
+ * They get the ranks that the other axes leave. */
 static bool is_of_model(AxisName axis)
 {
     return axis_info(axis)->pass != NULL;
@@ -85,7 +85,7 @@ static bool is_listed(const SpaceFacts *f, AxisName axis)
     return false;
 }
 
-/* True if the axis can have n ranks, as far as the sizes of model and batch decide this. */
+/* Returns true if the axis can have n ranks, as far as the sizes of model and batch decide this. */
 static bool may_have(const SpaceFacts *f, AxisName axis, uint32_t n)
 {
     const AxisInfo *info = axis_info(axis);
@@ -106,7 +106,7 @@ static uint32_t most_ranks(const SpaceFacts *f, AxisName axis)
     return MOST_SPLIT;
 }
 
-/* True if the command line fixes this setting. The search then does not vary it. */
+/* Returns true if the command line fixes this setting. The search then does not vary it. */
 static bool is_fixed(const Cli *cli, const char *key)
 {
     const size_t n = strlen(key);
@@ -116,8 +116,8 @@ static bool is_fixed(const Cli *cli, const char *key)
     return false;
 }
 
-/* True if the command line fixes the size of an axis at another value. The value -1 stands for all
- * remaining ranks, so it fixes nothing. */
+/* Returns true if the command line fixes the size of an axis at another value. The value -1 stands
+ * for all remaining ranks, so it fixes nothing. */
 static bool is_other(const Cli *cli, const char *key, uint32_t value)
 {
     const size_t n = strlen(key);

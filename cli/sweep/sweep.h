@@ -58,7 +58,7 @@ typedef struct SweepRow {
     const char *unstored; /* the reason why the store did not accept the row; NULL: it did */
     double score;         /* the value of `score` in the script */
     bool unmet;           /* the point fits, but `require` in the script rejects it */
-    bool proven;          /* the plan was proven; a search proves only its winners */
+    bool proven;          /* the plan was proven; sweeps and searches prove only their winners */
     bool close;           /* step_ps is a tight lower bound, from plans with few layers */
 } SweepRow;
 typedef LIST(SweepRow) SweepRows;
@@ -130,6 +130,8 @@ void csv_field(Str *out, const char *text); /* appends a field of CSV, in quotes
 /* Reads --by. Called before any prediction. `score`: the name of the script's score; NULL: it has
  * none. */
 bool sweep_order(Cli *cli, const char *score);
+/* Returns the best of the rows, or NULL if no row fits and fulfils `require`. */
+SweepRow *sweep_best(const SweepRows *rows);
 /* Prints the rows as text, CSV or JSON, the best first. */
 void sweep_report(Cli *cli, const SweepKeys *keys, SweepRows *rows);
 

@@ -67,7 +67,7 @@ static WhereValue value_of(const char *text, Arena *arena)
     return (WhereValue){0, arena_dup(arena, text)};
 }
 
-/* True if `name` is the key of the setting or, with `part`, the last word of the key. */
+/* Returns true if `name` is the key of the setting or, with `part`, the last word of the key. */
 static bool is_key(const char *setting, const char *name, bool part)
 {
     const size_t key = strcspn(setting, "="), n = strlen(name);

@@ -53,12 +53,13 @@ bool checkpoint_find(const char *path, const Plan *plan, Arena *arena, Checkpoin
 bool checkpoint_load(const CheckpointOptions *options, const Plan *plan, Backend *backend,
                      Arena *arena, CheckpointInfo *info, Diag *d);
 /* Checks that a training of `steps` steps has at least one step left after `from`. A run that saves
- * may also have no step left: it then only writes the state again, divided over files as its own
- * plan divides it. Reports checkpoint-steps. */
+ * may also have no step left. It then only saves the state again, in files that fit its own plan.
+ * Reports checkpoint-steps. */
 bool checkpoint_has_steps(const CheckpointInfo *from, uint32_t steps, bool saves, Diag *d);
-/* Checks that a run which has loaded `from` (path NULL: nothing) may save into the folder: it would
- * replace no checkpoint but `from`, all checkpoints in the folder come before its own ones, and no
- * other process is saving there. Reports checkpoint-used, -busy. */
+/* Checks that a run may save into the folder after it has loaded `from` (path NULL: nothing). There
+ * are three conditions. The run would replace no checkpoint but `from`. All checkpoints in the
+ * folder come before its own ones. No other process is saving there. Reports checkpoint-used,
+ * -busy. */
 bool checkpoint_can_save(const char *save, const CheckpointInfo *from, Arena *arena, Diag *d);
 /* Prepares the folder options->save: creates it, locks it, makes the checks of
  * checkpoint_can_save(), and removes leftovers of earlier saves. All processes must call this

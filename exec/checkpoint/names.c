@@ -35,7 +35,7 @@ bool checkpoint_is_whole(const char *folder, Arena *arena)
 }
 
 /* Returns the path of the checkpoint with this name in `folder`; NULL: there is none. While a new
- * save of the same step takes its place, an old checkpoint has another name for a moment; this
+ * save of the same step replaces an old checkpoint, the old one has another name for a moment. This
  * function finds it, too. */
 static const char *in_folder(const char *folder, const char *name, Arena *arena)
 {
@@ -118,8 +118,9 @@ static const FolderEntry *newest_in(const char *folder, const char *training, bo
     return newest;
 }
 
-/* Returns the newest checkpoint of the same training as `found`, the one that `latest` names. A run
- * may have been killed after it saved a checkpoint and before it changed `latest`. */
+/* `found` is the checkpoint that `latest` names. Returns the newest checkpoint of the same
+ * training. A run may have been killed after it saved a checkpoint and before it changed
+ * `latest`. */
 static const char *at_least(const char *found, const char *folder, Arena *arena)
 {
     bool mixed = false;

@@ -90,7 +90,7 @@ bool checkpoint_is_whole(const char *folder, Arena *arena); /* true if the folde
 bool checkpoint_hint_older(const char *path, Arena *arena, Diag *d);
 
 /* ---- folder.c ---- */
-/* A folder whose name is that of a checkpoint, in the folder into which runs save. */
+/* A folder with the name of a checkpoint, inside the folder into which runs save. */
 typedef struct FolderEntry {
     const char *path;
     uint64_t step;
@@ -108,8 +108,8 @@ bool folder_suits(const char *save, const CheckpointInfo *from, Arena *arena, Di
 /* Reports checkpoint-busy. Returns false. */
 bool folder_report_busy(const char *save, const char *holder, Diag *d);
 /* Removes the leftovers of saves that were not completed. If such a save only lacks its final name,
- * it gets this name instead. folder_sweep and folder_keep return 0, or errno after an error; *which
- * is then the folder on which they failed. */
+ * it gets this name instead. folder_sweep and folder_keep return 0. After an error they return
+ * errno and set *which to the folder on which they failed. */
 int folder_sweep(const char *save, Arena *arena, const char **which);
 /* Removes all checkpoints of the training except the `keep` newest ones. Symbolic links, and
  * folders with files that no checkpoint has written, stay and do not count. */
@@ -136,8 +136,9 @@ int folder_make(const char *path); /* creates a folder and the folders above it;
                                       errno */
 /* Returns true if a checkpoint uses files with this name. */
 bool folder_wrote(const char *name);
-/* Returns 0 if there is no such folder, or if it contains only files that a checkpoint has written.
- * Returns errno otherwise: ENOTEMPTY for other files, ELOOP or ENOTDIR for a symbolic link. */
+/* Returns 0 if the folder does not exist, or if it contains only files that a checkpoint has
+ * written. Returns errno otherwise: ENOTEMPTY for other files, ELOOP or ENOTDIR for a symbolic
+ * link. */
 int folder_check(const char *path);
 const char *folder_foreign(const char *path, Arena *arena); /* returns the first file that no
                                                                checkpoint has written; NULL: there

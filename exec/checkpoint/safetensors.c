@@ -1,7 +1,7 @@
-/* The safetensors format (huggingface.co/docs/safetensors): 8 bytes with the length of a JSON
- * header, little-endian; then the header, padded with spaces to a multiple of 8; then the tensors,
- * one after the other without gaps. If only a part of a tensor is stored, its name contains the
- * intervals of that part. */
+/* The safetensors format (huggingface.co/docs/safetensors). A file begins with 8 bytes that contain
+ * the length of a JSON header, little-endian. The header follows, padded with spaces to a multiple
+ * of 8. Then come the tensors, one after the other without gaps. If only a part of a tensor is
+ * stored, its name contains the intervals of that part. */
 #include <inttypes.h>
 #include <string.h>
 

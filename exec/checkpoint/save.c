@@ -300,8 +300,8 @@ static bool prepare(Save *s, Diag *d)
     return error == 0 || cannot_write(s, d, s->folder, error);
 }
 
-/* Gives the finished folder its final name. If an earlier run has saved the same step, that
- * checkpoint first gets another name, which readers know as well. */
+/* Gives the finished folder its final name. If an earlier run has saved the same step, the old
+ * checkpoint is first renamed. Readers know this other name as well. */
 static int give_name(const Save *s)
 {
     const char *old = arena_print(s->scratch, "%s%s", s->final, CHECKPOINT_OLD);

@@ -2,11 +2,11 @@
  * (axes, stream) of the plan. All of them are split from a first one that contains all ranks. All
  * ranks create the communicators and warm them up in the same order.
  *
- * NCCL chooses the order in which a sum is added; it depends on the communicator, the algorithm and
- * the size. (On the CPU, the order is that of the ranks.) Each hop rounds to the dtype of the
- * buffers. Equal runs give equal bits; if NCCL uses NVLS, they may not, and NCCL_ALGO can exclude
- * NVLS. Other backends give results that differ in the last bits. Maxima are exact, and so are
- * collectives that only move data. */
+ * NCCL chooses the order in which numbers are added. The order depends on the communicator, the
+ * algorithm and the size. (On the CPU, the order is that of the ranks.) Each hop rounds to the
+ * dtype of the buffers. Two runs of a plan give the same bits, unless NCCL uses NVLS. NCCL_ALGO can
+ * exclude NVLS. Other backends give results that differ in the last bits. Maxima are exact, and so
+ * are collectives that only move data. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -69,8 +69,8 @@ static bool split(Cuda *c, CudaComm *comm)
 
 enum { SENDS_TO = 1, RECEIVES_FROM = 2 };
 
-/* Marks the members that exchange messages with this rank in instruction `in`, if the message comes
- * from member `from` of the group. */
+/* Marks the members that exchange messages with this rank (`mine`) in instruction `in`, as seen by
+ * member `from` of the group, which sends. */
 static void add_peers(const Instr *in, uint32_t from, uint32_t n, uint32_t mine,
                       unsigned char *peers)
 {
@@ -221,8 +221,8 @@ static void *abort_all(void *self)
     return NULL;
 }
 
-/* Waits until `until` for the device to stop running the aborted work. Returns false if it does
- * not; a lost device never becomes idle. */
+/* Waits until `until` for the device to stop running the aborted work. Returns false if the device
+ * still runs it then. A lost device never becomes idle. */
 static bool is_idle(Cuda *c, double until)
 {
     const struct timespec pause = {0, 1000000};

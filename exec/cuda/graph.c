@@ -11,8 +11,8 @@ static bool capture(Cuda *c, const Segment *s, cudaGraphExec_t *exec)
 {
     cudaStream_t main = c->streams.of[STREAM_compute];
     cudaGraph_t graph = NULL;
-    /* with this flag, communications keep their own priority; without it, they would get that of
-     * the launching stream */
+    /* with this flag, communications keep their own priority instead of getting that of the
+     * launching stream */
     const unsigned long long flags = cudaGraphInstantiateFlagUseNodePriority;
     if (!CHECK_CUDA(c, cudaStreamBeginCapture, (main, cudaStreamCaptureModeThreadLocal)))
         return false;

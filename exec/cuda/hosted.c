@@ -1,5 +1,5 @@
-/* Communications through the host, for GPUs that NCCL cannot connect and for several ranks on one
- * GPU. A stream copies the input to pinned memory and then writes a word, which asks for the
+/* Sends communications through the host, for GPUs that NCCL cannot connect and for several ranks on
+ * one GPU. A stream copies the input to pinned memory and then writes a word, which asks for the
  * communication. A thread carries it out over MPI as the CPU backend does, with sums in the order
  * of ranks, and writes another word as the answer. The stream waits for the answer before it copies
  * the result back. Copies and waits in the streams do all this, so CUDA graphs can contain them.
@@ -53,9 +53,9 @@ struct Hosted {
 };
 
 /* Each word has only one writer. The stream writes its request, and withdraws it after it has seen
- * the answer. Then the thread withdraws the answer. A reader must not clear the other side's word:
- * a copy may write a word several times (memmove of the C library writes four bytes twice), so the
- * request could appear again after it was cleared. */
+ * the answer. Then the thread withdraws the answer. A reader must not clear the other side's word,
+ * because a copy may write a word several times (memmove of the C library writes four bytes twice).
+ * The request could appear again after it was cleared. */
 static uint32_t *asked(const Hosted *h, uint32_t k)
 {
     return &h->words[k];
@@ -306,8 +306,8 @@ static bool wait_for(Cuda *c, const uint32_t *word, uint32_t value, cudaStream_t
            cuda_fail(c, "cuda", "rank %u: cuStreamWaitValue32: error %d", c->rank, (int)result);
 }
 
-/* Copies the inputs of communications that start together to pinned memory or, if `is_back` is
- * true, their results back to the device. */
+/* Copies the inputs of communications that start together to pinned memory. If `is_back` is true,
+ * copies their results back to the device instead. */
 static bool copy(Cuda *c, const HostedStart *start, bool is_back, cudaStream_t stream)
 {
     const Hosted *h = c->comms.hosted;

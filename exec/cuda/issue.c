@@ -1,5 +1,5 @@
 /* Issues instructions to the streams in the order of issue. An instruction first waits for events
- * of other streams; then its kernel, copy or communication runs; then an event is recorded if
+ * of other streams. Then its kernel, copy or communication runs. Then an event is recorded if
  * another stream waits for it. Direct execution and the capture of graphs make the same calls. */
 #include <assert.h>
 #include <stdio.h>
@@ -93,9 +93,8 @@ bool issue_open(Cuda *c)
 }
 
 /* Returns which outputs (bit j: output j) of the instruction at position `at` are only used within
- * its chain. The chain has n instructions from position `first` on. All accesses in the program
- * count, also accesses through views. One access from outside of the chain is enough to keep an
- * output. */
+ * its chain. The chain has n instructions from position `first` on. A single access from outside of
+ * the chain is enough to keep an output, even an access through a view. */
 static uint32_t unread_outputs(const Cuda *c, uint32_t first, uint32_t n, uint32_t at)
 {
     const Program *p = c->state.info->p;

@@ -1,8 +1,8 @@
 /* Launches each kind of kernel once, before communicators exist. The first launch of a kernel loads
  * it, and while the driver loads, it may wait for all running work. A communication that runs at
  * that time may wait for this rank, so neither would ever end. The driver could load all kernels at
- * the start, but cuBLAS has thousands, which would take memory and time. NCCL loads its own kernels
- * when it starts. */
+ * the start. But cuBLAS has thousands of kernels, and loading them would take memory and time. NCCL
+ * loads its own kernels when it starts. */
 #include <string.h>
 #include <time.h>
 
@@ -10,9 +10,10 @@
 #include "planner/base/clock.h"
 #include "planner/base/list.h"
 
-/* Returns the properties of an address that affect the choice of kernels: its alignment and, in a
- * launch of several instructions, the first argument with the same address. If buffers coincide, a
- * fused kernel refuses the chain, and the general kernel for chains runs instead. */
+/* Returns a hash of two properties of an address that affect the choice of kernels. One is its
+ * alignment. The other, in a launch of several instructions, is the first argument with the same
+ * address. If buffers coincide, a fused kernel refuses the chain, and the general kernel for chains
+ * runs instead. */
 static uintptr_t place_of(const Cuda *c, uint32_t at, uint32_t n, const void *ptr)
 {
     enum { WIDEST = 16 }; /* bytes of the widest access */

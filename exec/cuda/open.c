@@ -1,7 +1,8 @@
 /* Opens and closes the CUDA backend, with one process for each rank and one device for each
  * process. While the backend opens, no rank may wait for a rank that has failed. So each rank first
- * does the work that needs no other rank; then all ranks check that all have succeeded; then they
- * do the work in which all take part. Closing releases everything that was opened. */
+ * does the work that needs no other rank. Then the ranks check that all of them have succeeded.
+ * Only then do they begin the work in which all take part. Closing releases everything that was
+ * opened. */
 #include <assert.h>
 #include <string.h>
 

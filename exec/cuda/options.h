@@ -8,12 +8,12 @@
 
 /* How a step is turned into CUDA graphs. */
 typedef enum CudaGraphs {
-    /* like CUDA_GRAPHS_whole for short programs, and like CUDA_GRAPHS_cut for long ones; like
-     * CUDA_GRAPHS_none if communications go through the host */
+    /* whole for short programs, cut for long ones, and none if communications go through the
+     * host */
     CUDA_GRAPHS_auto,
     CUDA_GRAPHS_whole, /* the whole step is one graph */
-    CUDA_GRAPHS_cut,   /* three graphs: one for the first micro-batch, one for all inner ones, one
-                          for the last */
+    CUDA_GRAPHS_cut,   /* three graphs: for the first micro-batch, for all inner ones, and for the
+                          last */
     CUDA_GRAPHS_none
 } CudaGraphs;
 

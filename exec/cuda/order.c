@@ -1,8 +1,8 @@
-/* The order of issue: an order in which each instruction comes after all that it waits for, and
- * communications that start together are neighbours. An event must be recorded before another
- * stream can wait for it. The order of instruction numbers does not guarantee this: in a group of
- * communications that start together, a later one may wait for an instruction with a larger number
- * than the first one. */
+/* Makes the order of issue. In it, each instruction comes after all instructions that it waits for,
+ * and communications that start together are neighbours. This is needed because an event must be
+ * recorded before another stream can wait for it. The order of instruction numbers does not
+ * guarantee it. In a group of communications that start together, a later one may wait for an
+ * instruction whose number is larger than that of the first one. */
 #include "exec/cuda/order.h"
 
 #include <assert.h>

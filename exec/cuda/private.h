@@ -49,7 +49,8 @@ typedef struct Staged {
 } Staged;
 
 /* Begin and end of each launch of a traced step. If a launch carries out several instructions, the
- * first of them gets the whole time of the launch. The others get an empty interval at its end. */
+ * first instruction gets the whole time of the launch. The others get an empty interval at its
+ * end. */
 typedef struct CudaTrace {
     cudaEvent_t *begin, *end; /* [pc]; NULL: this step is not traced */
     Pc *lead;                 /* [pc]: first instruction of the launch that carries out instruction
@@ -69,8 +70,9 @@ typedef struct Scan {
 
 /* watch.c, check.c: progress of a step, and position of each stream. */
 typedef struct CudaWatch {
-    /* true while the device runs a step, or the host waits for it: the run then ends if there is no
-     * progress within the timeout. At other times, work on the host may take patience_s seconds. */
+    /* true while the device runs a step, or while the host waits for it. The run then ends if there
+     * is no progress within the timeout. At other times, work on the host may take patience_s
+     * seconds. */
     _Atomic bool watched;
     double patience_s;
     double more_s; /* seconds that exchanges may take beyond patience_s; see Backend.patience */
@@ -119,7 +121,7 @@ typedef struct CudaGpu {
     uint32_t *fault_host, *fault_device;
 } CudaGpu;
 
-/* libraries.c: what computes attention. */
+/* libraries.c: the kernels that compute attention. */
 typedef struct CudaKernels {
     struct CudnnAttention *cudnn;     /* NULL: the user did not ask for cuDNN */
     CudaAttentionLibrary attention;   /* attention by cuDNN */
@@ -169,7 +171,7 @@ typedef struct CudaLaunches {
     int64_t n_steps;
 } CudaLaunches;
 
-/* scan.c, step.c: what a step has found. */
+/* scan.c, step.c: findings of a step, such as numbers that are not finite. */
 typedef struct CudaStepFindings {
     CudaTrace trace;
     char **scans; /* [STREAM_COUNT]: pinned memory, during a search for numbers that are not finite;
@@ -269,8 +271,8 @@ bool memory_place(Cuda *c);
 bool memory_fill(Cuda *c); /* fills the arenas with zeros, or with poison */
 void memory_close(Cuda *c);
 /* Waits for writes of the host before streams read the data. cudaMemset, and cudaMemcpy from memory
- * that is not pinned, may return before the default stream has finished, and our streams do not
- * wait for the default stream. */
+ * that is not pinned, may return before the default stream has finished. Our streams do not wait
+ * for the default stream. */
 bool memory_settle(Cuda *c);
 bool memory_read(Cuda *c, BufferId b, void *to);
 bool memory_write(Cuda *c, BufferId b, const void *from);
@@ -328,8 +330,8 @@ bool hosted_issue(Cuda *c, const Pc *pc, uint32_t n);
 /* ---- issue.c ---- */
 bool issue_open(Cuda *c);
 void issue_close(Cuda *c);
-/* Returns how many instructions, from position `at` of the order on, are fused into one kernel, and
- * describes them in `part`; 0 or 1: the first one is not fused. */
+/* Returns how many instructions, from position `at` of the order on, are fused into one kernel.
+ * Describes them in `part`. If it returns 0 or 1, the first instruction is not fused. */
 uint32_t issue_kernel(const Cuda *c, uint32_t at, CudaChainPart part[CUDA_CHAIN_MAX]);
 /* Finds launches of several instructions, and outputs that need not be written. Must be called
  * after products and segments were chosen. */

@@ -1,7 +1,7 @@
 /* Brings the data of micro-batches from the host to the device. For each batch instruction there is
- * pinned memory with the data of this step, and ordinary memory that the host fills with the data
- * of the next step while the device works. If several micro-batches use one graph, the instruction
- * copies from a slot on the device, into which the data are copied before. */
+ * pinned memory with the data of this step. While the device works, the host fills ordinary memory
+ * with the data of the next step. If several micro-batches use one graph, the data are first copied
+ * to a slot on the device, and the instruction copies from this slot. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Exchanges rows of experts, where each rank may send another number of rows (exec/uneven.c), by
- * messages of NCCL. The sizes of the messages are known only during the step. So the host waits for
+/* Exchanges rows of experts by messages of NCCL. Each rank may send a different number of rows
+ * (exec/uneven.c). The sizes of the messages are known only during the step. So the host waits for
  * the tables of counts, and a step with such an exchange cannot be a CUDA graph. */
 #include "exec/cuda/private.h"
 

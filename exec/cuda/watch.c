@@ -100,8 +100,8 @@ static Ending ending_of(Cuda *c)
 }
 
 /* Ends all ranks after the report. Stops the communicating thread, so that this thread may use MPI,
- * and aborts communicators. It frees nothing: freeing waits for streams, which may never end, and
- * they end with the process. */
+ * and aborts communicators. It frees nothing, because freeing waits for streams, which may never
+ * end. Streams end with the process. */
 static void end_ranks(void *self, int code)
 {
     Cuda *c = self;

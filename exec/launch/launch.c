@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "exec/launch/status.h"
-#include "exec/modules.h"
+#include "exec/module/modules.h"
 #include "planner/base/clock.h"
 
 extern char **environ;
@@ -162,8 +162,8 @@ typedef struct Watch {
     int signal;      /* signal that this process has received and passed on; 0: none */
     bool is_dead_known;
     Str dead; /* such as "rank 2 (pid 123, step 7) died" */
-    /* last time at which no rank was lost; at which all ranks were present; at which no rank was
-     * present */
+    /* lost_s: last time at which no rank was lost; left_s: at which all ranks were present; came_s:
+     * at which no rank was present */
     double lost_s, left_s, came_s;
     uint64_t count;    /* number of finished instructions of all ranks together */
     double progress_s; /* time at which `count` last changed */

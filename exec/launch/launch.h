@@ -13,8 +13,8 @@
  * NULL. */
 bool launch_inside(uint32_t *n_ranks, uint32_t *rank, const char **flavour);
 
-/* Must be the first call in `main`. In a rank that exec_launch has started, it forks: the child
- * continues as the rank, and the parent waits for the child and records how it ends. In any other
+/* Must be the first call in `main`. In a rank that exec_launch has started, it forks. The child
+ * continues as the rank. The parent waits for the child and records how it ends. In any other
  * process, it does nothing. */
 void launch_supervise(void);
 /* Returns true in a rank that exec_launch has started. Returns false if the user has called mpirun
@@ -30,7 +30,7 @@ typedef struct LaunchOptions {
     double timeout_s;       /* the run ends if no rank makes progress for this many seconds */
 } LaunchOptions;
 
-/* Describes how a run ended whose ranks did not end by themselves. */
+/* Describes how a run ended if its ranks did not end by themselves. */
 typedef struct LaunchEnd {
     int signal;    /* signal that this process has received and passed on; 0: none */
     bool stepped;  /* every rank had begun its first step */

@@ -1,6 +1,6 @@
-/* The status record: where each rank of this machine is, in memory that the ranks and the command
- * which launched them both map. So the position of a rank can be read even if the rank has died or
- * was stopped. */
+/* The status record contains the position of each rank of this machine. The ranks and the command
+ * that launched them all map its memory. So the position of a rank can be read even if the rank has
+ * died or was stopped. */
 #ifndef TANDEM_EXEC_LAUNCH_STATUS_H
 #define TANDEM_EXEC_LAUNCH_STATUS_H
 

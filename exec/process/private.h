@@ -6,7 +6,7 @@
 #include "exec/process/transport.h"
 
 /* How a communication moves data. For a sum, each member is responsible for one block of the
- * elements: it receives this block from all members and adds the copies in the order of ranks. So
+ * elements. It receives this block from all members and adds the copies in the order of ranks. So
  * all backends produce the same bits. */
 typedef enum TransferMethod {
     METHOD_none, /* the group has a single member: the data are copied */
@@ -17,10 +17,9 @@ typedef enum TransferMethod {
     METHOD_exchange_sum_gather, /* large all_reduce: like METHOD_exchange_sum, then the sums are
                                    gathered */
     METHOD_exchange,            /* all_to_all */
-    METHOD_rows,                /* exchange_uneven: each member gets as many rows as the tables of
-                                   counts say */
-    METHOD_strips,              /* halo_exchange: messages go only to the two neighbours and come
-                                   only from them */
+    METHOD_rows,   /* exchange_uneven: the tables of counts say how many rows each member gets */
+    METHOD_strips, /* halo_exchange: messages go only to the two neighbours and come
+                      only from them */
     METHOD_rotate, /* rotate: the input goes to the next member, the output comes from the previous
                       one */
     METHOD_native_all_reduce,

@@ -1,4 +1,4 @@
-/* Transfers of the mpi backend: a communication is started without waiting for it, and makes
+/* Transfers of the mpi backend. A communication is started without waiting for its end, and makes
  * progress whenever it is polled. */
 #include <assert.h>
 #include <limits.h>
@@ -80,9 +80,8 @@ static void rotate(Process *p, PreparedTransfer *w)
     w->counts[(me + 1) % n] = w->in_counts[(me + n - 1) % n] = w->n;
 }
 
-/* Prepares a halo exchange. Strip 0 goes to the next member, and one comes from the previous
- * member. Strip 1 goes the other way. If two members wrap around, both strips go to the same peer
- * and come from it. */
+/* Prepares a halo exchange. Strip 0 of each member goes to the next member, and strip 1 to the
+ * previous one. If two members wrap around, both strips go to the same peer and come from it. */
 static void cut_strips(Process *p, PreparedTransfer *w, int strip)
 {
     const uint32_t n = w->comm->n_members, me = w->comm->part;

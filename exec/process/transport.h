@@ -1,9 +1,9 @@
 /* The functions that the mpi backend needs from an MPI library: start-up, groups of ranks, and
  * transfers that run in the background and can be tested. Each installed MPI has a module that
- * exports `const Transport tandem_transport`; the module and the command use no other symbol of
- * each other. Counts are numbers of elements of `bytes` bytes each. Pointers and arrays must stay
- * valid until the request is done. Functions return false on failure; `error` then returns the
- * reason as text. */
+ * exports `const Transport tandem_transport`. The command uses no other symbol of the module, and
+ * the module uses none of the command. Counts are numbers of elements of `bytes` bytes each.
+ * Pointers and arrays must stay valid until the request is done. Functions return false on failure;
+ * `error` then returns the reason as text. */
 #ifndef TANDEM_EXEC_PROCESS_TRANSPORT_H
 #define TANDEM_EXEC_PROCESS_TRANSPORT_H
 

@@ -69,8 +69,8 @@ bool verify_rounding_measure(Backend *made, const Plan *plan, const Plan *one_ra
 bool verify_rounding_report(const RoundingError *e, const char *more, Diag *d);
 
 /* Smallest divisor of a gradient's error, as a fraction of the largest gradient of all tensors. It
- * is needed because some gradients are zero apart from rounding, such as that of a bias of
- * attention keys. For second moments, the square of this fraction is used. */
+ * is needed because some gradients, such as that of a bias of attention keys, consist only of
+ * rounding errors. For second moments, the square of this fraction is used. */
 #define GRADIENT_FLOOR 1e-4
 
 /* Learning rate of the step that is compared. */

@@ -1,9 +1,9 @@
 /* Compares a plan in low precision with one rank in the same precision. The values of the two
- * differ by rounding, so each is compared with a run in fp64, and then the two errors are compared
- * with each other. Gradients and moments are judged, but updated weights are not. The reason:
- * Adam's first step moves every weight by the same amount, however small its gradient. If rounding
- * changes the sign of a tiny gradient, the weight differs by two such steps, which says nothing
- * about the size of the error. */
+ * differ by rounding. So each is first compared with a run in fp64. Then the two errors are
+ * compared with each other. Gradients and moments are judged, but updated weights are not. The
+ * reason: Adam's first step moves every weight by the same amount, however small its gradient. If
+ * rounding changes the sign of a tiny gradient, the weight differs by two such steps, however small
+ * the error is. */
 #include <assert.h>
 #include <math.h>
 

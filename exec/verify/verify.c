@@ -302,7 +302,7 @@ static double step_factor(const Verify *v)
 }
 
 /* Returns how much a weight may differ because of rounding in Adam. Adam's first step is lr g /
- * (|g| + eps). If a gradient g is zero apart from rounding, the step is lr / eps times its rounding
+ * (|g| + eps). If a gradient g consists only of a rounding error, the step is lr / eps times this
  * error. Weights may differ by this much whatever the tolerance is. */
 static double adam_noise(const Verify *v, const Whole *w, const double largest[KINDS])
 {

@@ -38,8 +38,9 @@ static inline double cpu_amax_bound(double amax)
     return amax < 1e-12 ? 1e-12 : amax;
 }
 
-/* Returns the scale of a block whose largest magnitude is `most`: the smallest power of two, within
- * the range of e8m0, for which `most` is at most `largest` times the scale. NaN stays NaN. */
+/* Returns the scale of a block whose largest magnitude is `most`. It is the smallest power of two
+ * for which `most` is at most `largest` times the scale, within the range of e8m0. NaN stays
+ * NaN. */
 static inline double cpu_block_scale(double most, double largest)
 {
     int exponent;

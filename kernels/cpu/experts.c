@@ -48,8 +48,8 @@ void cpu_slots(const KernelArgs *a)
 
 #else
 
-/* Returns true if x is larger than `than`. A NaN counts as larger than any number, so that it is
- * not lost. */
+/* Returns true if x is larger than `than`. A NaN counts as larger than any number, so that it
+ * reaches the result. */
 static inline bool F(is_larger)(REAL x, REAL than)
 {
     return x > than || (x != x && than == than);

@@ -1,5 +1,5 @@
-/* Rotary position embedding in half-split form: element e of the first half and element e + E/2
- * form a pair, which is rotated by the angle position * theta^(-2e/E). Positions are global
+/* Rotary position embedding in half-split form. Element e of the first half and element e + E/2
+ * form a pair. The pair is rotated by the angle position * theta^(-2e/E). Positions are global
  * (cpu_whole_index). Llama 3.1, YaRN and LongRoPE scale the frequencies, and images have rows and
  * columns (see rope.h). If attrs.rope_dims is set, only that many first elements of E are rotated,
  * as if E were that number. */

@@ -1,7 +1,7 @@
-/* Sums over the rows of a matrix, column by column: the gradients of biases, and the second stage
- * of these and of the gradients of norm weights. In the first stage, a block adds rows of 256
- * columns: each of its warps adds every eighth row, each lane has eight columns, and at the end the
- * sums of the warps are added in order. The second stage has few rows. To have enough blocks
+/* Sums over the rows of a matrix, column by column. This file computes the gradients of biases, and
+ * the second stage for the gradients of norm weights. In the first stage, a block adds rows of 256
+ * columns. Each of its warps adds every eighth row, and each lane has eight columns. At the end,
+ * the sums of the warps are added in order. The second stage has few rows. To have enough blocks
  * nevertheless, a block then adds only eight columns, and each pair of lanes adds every 128th
  * row. */
 #include "kernels/cuda/columns.cuh"

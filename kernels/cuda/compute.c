@@ -52,8 +52,7 @@ static bool takes_eight(OpKind op)
 static bool accepts(OpKind op, uint32_t arg, DType t)
 {
     if (op == OP_fill && t == DT_f64)
-        return true; /* a pipeline stage without a loss adds zero to
-                        its sum of losses, which is fp64 */
+        return true; /* a pipeline stage without a loss adds zero to its fp64 sum of losses */
     switch (kernel_argument(op, arg)) {
     case ARGUMENT_index: return t == DT_i32;
     case ARGUMENT_scalars: return t == DT_f64;

@@ -23,15 +23,15 @@
 extern "C" {
 #endif
 
-/* Lies in device memory. The backend writes it before each step. */
+/* The control block, which lies in device memory. The backend writes it before each step. */
 typedef struct CudaControl {
     int64_t step; /* number of the step, from 0 */
     double lr;
     uint64_t seed; /* from which all random draws are derived */
 } CudaControl;
 
-/* A kernel that finds a fault stores it in the device word CudaContext.fault: the CudaFault in the
- * high bits, the number of the instruction (pc) in the low bits. If several faults occur, the
+/* A kernel that finds a fault stores it in the device word CudaContext.fault. The high bits have
+ * the CudaFault, the low bits the number of the instruction (pc). If several faults occur, the
  * largest value stays. 0 means that there was none. */
 enum { CUDA_FAULT_PC_BITS = 28 };
 typedef enum CudaFault {
@@ -68,14 +68,14 @@ typedef struct CudaAttentionLibrary {
                 CudaError *error);
 } CudaAttentionLibrary;
 
-/* Attention or its gradient by our kernels for compute capability 9.0, if they accept the call.
- * cuda_attention and cuda_attention_grad never use these kernels. attention_chooser uses them where
- * they were faster in a timing. */
+/* cuda_attention_hopper computes attention or its gradient by our kernels for compute capability
+ * 9.0, if they accept the call. cuda_attention and cuda_attention_grad never use these kernels.
+ * attention_chooser uses them where they were faster in a timing. */
 bool cuda_attention_hopper_takes(OpKind op, const KernelArgs *args, const CudaContext *cuda);
 bool cuda_attention_hopper(OpKind op, const KernelArgs *args, const CudaContext *cuda,
                            CudaError *error);
-/* The gradient of attention in one kernel, which needs five matrix products for each score instead
- * of seven. */
+/* cuda_attention_one computes the gradient of attention in one kernel, which needs five matrix
+ * products for each score instead of seven. */
 bool cuda_attention_one_takes(const KernelArgs *args, const CudaContext *cuda);
 bool cuda_attention_one(const KernelArgs *args, const CudaContext *cuda, CudaError *error);
 

@@ -59,8 +59,8 @@ KERNEL(dropout_rows, DropoutArgs, DROPOUT_THREADS, DROPOUT_BLOCKS_PER_SM)
 }
 
 /* Lists the dimensions from the inside to the outside; number 0 is a row. A dimension is merged
- * with the one inside it if this rank has all of that one. Their elements are then contiguous in
- * the whole tensor. */
+ * with the next inner one if this rank has the whole inner dimension. The elements of both are then
+ * contiguous in the whole tensor. */
 static void dropout_dims(const KernelArgs *args, DropoutArgs *p)
 {
     const Binding *b = args->binding;

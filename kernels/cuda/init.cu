@@ -28,9 +28,8 @@ DEVICE double init_value(const InitArgs *a, uint64_t element)
     return a->a + (a->b - a->a) * normal_fraction(low);
 }
 
-/* Rounds x toward zero to a float, and sets the float's last bit if it differs from x. If the
- * result is later rounded to a narrower dtype, the number is the same as if x had been rounded only
- * once. */
+/* Rounds x toward zero to a float, and sets the float's last bit if it differs from x. Rounding the
+ * result to a narrower dtype then gives the same number as rounding x once. */
 DEVICE float init_round_to_odd(double x)
 {
     float near = (float)x;

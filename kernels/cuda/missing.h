@@ -1,6 +1,7 @@
 /* The list of ops without a kernel for CUDA devices. Their entry in a table of kernels is NULL, and
- * kernel_cuda_accepts refuses them. (Products of blocks have no kernel either; see
- * cuda_contract_accepts.) A file that makes a table of kernels includes this file after cuda.h. */
+ * kernel_cuda_accepts refuses them. Products of operands with block scales have no kernel either
+ * (see cuda_contract_accepts). A file that makes a table of kernels includes this file after
+ * cuda.h. */
 #ifndef TANDEM_KERNELS_CUDA_MISSING_H
 #define TANDEM_KERNELS_CUDA_MISSING_H
 

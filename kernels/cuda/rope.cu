@@ -9,8 +9,8 @@
 #include "kernels/cuda/number.cuh"
 #include "kernels/rope.h"
 
-/* ROPE_AHEAD: items that a thread loads at a time; ROPE_FILL: rounds for each multiprocessor that
- * keep it busy; ROPE_KNOWN: largest number of frequencies that the host computes */
+/* ROPE_AHEAD: items that a thread loads at a time; ROPE_FILL: number of rounds that keep a
+ * multiprocessor busy; ROPE_KNOWN: largest number of frequencies that the host computes */
 enum {
     ROPE_THREADS = 128,
     ROPE_BLOCKS_PER_SM = 6,
@@ -92,7 +92,7 @@ typedef struct RopeItem {
     int group, head, token; /* token: counted from the first one of the round */
 } RopeItem;
 
-/* Returns the item with number i, or how far i items are. */
+/* Returns the item with number i. Also used for the distance of i items. */
 DEVICE RopeItem rope_item(const RopeArgs *a, int i)
 {
     RopeItem item;
@@ -103,7 +103,7 @@ DEVICE RopeItem rope_item(const RopeArgs *a, int i)
     return item;
 }
 
-/* Returns the item at a distance of `by` behind item `from`. */
+/* Returns the item at the distance `by` after item `from`. */
 DEVICE RopeItem rope_next(const RopeArgs *a, RopeItem from, RopeItem by)
 {
     from.group += by.group, from.head += by.head, from.token += by.token;

@@ -1,7 +1,7 @@
-/* The update of the parameters at the end of a step: sums of squares, mean loss and clipping
- * coefficient, then AdamW or SGD over a flat unit in one launch. Values that change from step to
- * step come from the control block. If the norm of the gradients is not finite, no parameter is
- * changed. */
+/* The update of the parameters at the end of a step. First come sums of squares, the mean loss and
+ * the clipping coefficient. Then one launch of AdamW or SGD updates a flat unit. Values that change
+ * from step to step come from the control block. If the norm of the gradients is not finite, no
+ * parameter is changed. */
 #include "kernels/cuda/draw.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/reduce.cuh"

@@ -1,9 +1,9 @@
 /* Arenas: a chain of blocks filled from the front. A block that is used again after a reset is
- * zeroed only up to the highest byte ever written. Freed blocks wait in a pool for the next arena,
- * because the kernel takes longer to map a fresh page than a program takes to fill it. Under
+ * zeroed only up to the highest byte ever written. Freed blocks wait in a pool for the next arena.
+ * The system needs longer to map a fresh page than a program needs to fill it. Under
  * AddressSanitizer, all bytes that are not handed out are poisoned, with a gap behind each
  * allocation. AddressSanitizer then finds overruns, as it does with malloc. The pool stays empty.
- */
+ * */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS, madvise */
 #include "planner/base/arena.h"
 

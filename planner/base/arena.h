@@ -30,8 +30,8 @@ char *arena_print(Arena *arena, const char *format, ...) __attribute__((format(p
 bool arena_has(const Arena *arena, const void *address);
 size_t arena_bytes(const Arena *arena); /* bytes handed out since the arena was made or reset */
 
-/* A caller that wants to go on after memory is exhausted opens a scope. `on_full` does a longjmp to
- * the caller, which then unwinds the scope. A scope belongs to one thread. */
+/* A caller that must continue after memory is exhausted opens a scope. Its function `on_full` does
+ * a longjmp to the caller, which then unwinds the scope. A scope belongs to one thread. */
 typedef struct ArenaScope {
     struct ArenaScope *outer;
     Arena *newest; /* the arenas that were made in the scope and are not freed yet */

@@ -1,5 +1,5 @@
-/* Diagnostics are part of the product. Every violation is collected; the first one does not end the
- * search for others:
+/* Diagnostics: errors, warnings and notes about a plan. All violations are collected, because the
+ * first one does not end the search for others:
  *     llama.lua:14: error[divides-heads]: heads = 12 cannot be split over tp = 8
  *       hint: tp may be 1, 2, 3, 4, 6 or 12
  * Rule ids are kebab-case; `tandem explain RULE` explains a rule. */

@@ -1,6 +1,6 @@
 /* Keeps a hash index for a list. Each hit in the index is compared with the list's record, so the
- * index never returns a wrong record, even if a record was changed after it had been entered. In
- * that case, however, a match may be missed. */
+ * index never returns a wrong record. If a record was changed after it had been entered, a match
+ * may be missed. */
 #include "planner/base/intern.h"
 
 #include <assert.h>

@@ -1,6 +1,6 @@
 /* Finds a record in a list by its bytes, so that equal records are stored only once (plan_shape,
- * graph_attrs). The list stays as it is; an Intern only makes the search faster. A zeroed Intern
- * works for any list. */
+ * graph_attrs). An Intern does not change the list. It only makes the search faster. A zeroed
+ * Intern works for any list. */
 #ifndef TANDEM_BASE_INTERN_H
 #define TANDEM_BASE_INTERN_H
 

@@ -32,8 +32,9 @@ size_t double_text(char out[DOUBLE_ROOM], double value);
  * U+FFFD. */
 void str_add_json(Str *s, const char *text);
 
-/* Returns the index of the first byte of `text` that is a control character or is not part of
- * well-formed UTF-8; n if there is none. `text` has n bytes and then a 0 byte. */
+/* Returns the index of the first unreadable byte of `text`: a control character, or a byte that is
+ * not part of well-formed UTF-8. Returns n if there is none. `text` has n bytes and then a 0
+ * byte. */
 size_t str_unreadable(const char *text, size_t n);
 /* Returns `text` with each unreadable byte (see str_unreadable) written as \xNN. A text longer than
  * `most` bytes is cut and ends in "...". Line ends and tabs stay. Returns `text` itself if nothing

@@ -16,8 +16,8 @@ typedef enum PassName {
 } PassName;
 
 /* For each schedule: its name, the least and the greatest number of stages ("chunks") on a rank,
- * and the placement of stages on p ranks. loop: rank r has stages r, r + p, ...; v: rank r has
- * stages r and 2p - 1 - r. */
+ * and the placement of stages on p ranks. In a loop, rank r has stages r, r + p, and so on. In a v,
+ * rank r has stages r and 2p - 1 - r. */
 #define SCHEDULES(X)                                                                               \
     X(gpipe, 1, 1, loop)                                                                           \
     X(1f1b, 1, 1, loop)                                                                            \
@@ -452,7 +452,7 @@ typedef struct Config {
     uint32_t ep_lent[AXIS_NAMES];
     Loc model_loc, mesh_loc, batch_loc, precision_loc;
     Loc axis_loc[AXIS_NAMES];
-    /* sequences of a step; of a data rank's micro-step; tokens of each */
+    /* sequences of a step; sequences of a micro-step of a data rank; tokens of a sequence */
     int64_t global_batch, micro_batch, seq;
     int64_t channels, targets, height, width; /* sizes of a batch of fields; 0: tokens */
     Denominator denominator;                  /* denominator of the loss; default kept */

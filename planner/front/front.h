@@ -1,6 +1,6 @@
 /* Turns a Lua script into a Config and a Graph. Only the files of planner/front include lua.h. A
- * script is evaluated in a forked process with hard limits on CPU time, memory and depth of calls,
- * so a hostile or endless script only causes an error message. */
+ * script is evaluated in a forked process with hard limits on CPU time, memory and depth of calls.
+ * So a hostile or endless script only causes an error message. */
 #ifndef TANDEM_FRONT_FRONT_H
 #define TANDEM_FRONT_FRONT_H
 
@@ -10,8 +10,8 @@ typedef struct FrontOptions {
     /* settings such as "mesh.tp=4", applied to the table that the script gives to plan{} */
     const char *const *set;
     uint32_t n_set;
-    /* make the plan small for --verify: two layers, the smallest sizes that are allowed, at most 16
-     * ranks; axes with several ranks keep 2 or 3 */
+    /* make the plan small for --verify: two layers, the smallest allowed sizes, at most 16 ranks.
+     * An axis with several ranks keeps at least two */
     bool shrink;
     double cpu_seconds; /* limit on the script's processor time; 0: 5 s */
     /* a cluster of the library that replaces the script's; NULL: the script's cluster stays */

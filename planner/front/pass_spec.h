@@ -82,10 +82,9 @@ typedef struct PassSpec {
     void (*print)(const PassConfig *pass, Str *out);
     /* makes the options fit a small plan; NULL: --verify keeps the options */
     void (*shrink)(PassConfig *pass, Shrink *shrink);
-    void (*warn_axes)(const Config *c, const PassConfig *pass,
-                      Diag *d); /* gives the warning "not-applied" if an axis has no effect */
-    void (*warn_options)(const Config *c, const PassConfig *pass,
-                         Diag *d); /* gives the warning "not-applied" if an option has no effect */
+    /* give the warning "not-applied" if an axis, or an option, has no effect */
+    void (*warn_axes)(const Config *c, const PassConfig *pass, Diag *d);
+    void (*warn_options)(const Config *c, const PassConfig *pass, Diag *d);
 } PassSpec;
 
 /* planner/passes/passes.c defines this array. Only the linker connects the two, so that files of

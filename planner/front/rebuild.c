@@ -31,8 +31,8 @@ static bool add_module(Rebuild *b, Reader *r)
     return true;
 }
 
-/* Replaces an initial value by one that shows mistakes in a comparison: biases are not 0, norms are
- * not 1, and weights are so large that all gradients are of order 1. */
+/* Replaces an initial value by one that shows mistakes in a comparison. Biases are not 0, and norms
+ * are not 1. Weights are so large that all gradients are of order 1. */
 static Init varied(Init init)
 {
     if (init.kind == INIT_ones) return (Init){INIT_normal, 1, 0.1};

@@ -64,16 +64,17 @@ typedef enum MemoryRank {
         MEMORY_RANK_COUNT
 } MemoryRank;
 
-/* The framework's kernels for one of Tandem's ops, if the op is not compiled. */
+/* The passes in which the outputs of an op reuse the memory of its inputs. */
 typedef enum InPlace { IN_PLACE_never, IN_PLACE_backward, IN_PLACE_always } InPlace;
 
+/* The framework's kernels for one of Tandem's ops, if the op is not compiled. */
 typedef struct RuntimeOp {
     /* kernels that the host launches for this op; 0: the op runs inside another op's kernel */
     double kernels;
     /* memory traffic / traffic of reading each input and writing each output once */
     double passes;
-    /* bytes for each element of the op's largest argument that are allocated until the op's
-     * gradient has run, in addition to the tensors that Tandem's op keeps */
+    /* bytes for each element of the op's largest argument, allocated until the op's gradient has
+     * run. They are additional to the tensors that Tandem's op keeps */
     double saved;
     /* bytes for each element of the op's largest argument, allocated only while the op runs */
     double scratch;

@@ -27,8 +27,8 @@ static uint32_t least_divisor(uint32_t n)
     return k;
 }
 
-/* Returns the small size of an axis of n ranks: 4 if n is a multiple of 4, because the ranks then
- * outnumber the KV heads of the small model and --verify tests that case. If the model keeps its
+/* Returns the small size of an axis of n ranks. It is 4 if n is a multiple of 4: the ranks then
+ * outnumber the KV heads of the small model, so --verify tests that case. If the model keeps its
  * sizes, the result must divide n: then it divides every size that n divides. */
 static uint32_t by_fours(uint32_t n, bool sizes_follow)
 {
@@ -39,8 +39,8 @@ static uint32_t by_fours(uint32_t n, bool sizes_follow)
 }
 
 /* True if axis a must be reduced before axis b. The larger axis comes first. Of equal axes the
- * outermost comes first, except an axis of pipeline stages, which comes last: without it, --verify
- * would not test the pipeline. */
+ * outermost comes first, except an axis of pipeline stages, which comes last. Without stages,
+ * --verify would not test the pipeline. */
 static bool is_reduced_before(const Config *c, uint32_t a, uint32_t b)
 {
     if (c->axis_size[a] != c->axis_size[b]) return c->axis_size[a] > c->axis_size[b];

@@ -1,7 +1,7 @@
-/* The records that the process that evaluates a script and its parent exchange. A record consists
- * of its kind, the length of its payload, and the payload: integers, doubles, and texts with their
- * length. The reader trusts no length. If a payload is too short or too long, the reader sets
- * `bad`. */
+/* The records that two processes exchange: the child, which evaluates a script, and its parent. A
+ * record consists of its kind, the length of its payload, and the payload: integers, doubles, and
+ * texts with their length. The reader trusts no length. If a payload is too short or too long, the
+ * reader sets `bad`. */
 #ifndef TANDEM_FRONT_STREAM_H
 #define TANDEM_FRONT_STREAM_H
 

@@ -6,8 +6,8 @@
 #include "planner/ir/graph.h"
 
 /* Returns an array with one entry for each tensor: the dispatch node that made the token rows in
- * the tensor, or 0 if the tensor has no token rows. Gradients of such rows have an entry, too.
- * Returns NULL if the graph has no experts. */
+ * the tensor. The entry is 0 if the tensor has no token rows. Gradients of such rows have an entry,
+ * too. Returns NULL if the graph has no experts. */
 const NodeId *experts_rows(const Graph *g, Arena *arena);
 
 /* A node's input that is a parameter of experts. One dimension of the parameter counts the

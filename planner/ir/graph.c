@@ -126,7 +126,7 @@ bool graph_is_statistic(const Graph *g, TensorId t)
 {
     const Node *n = &g->nodes.at[g->tensors.at[t].producer];
     if (g->tensors.at[t].role != ROLE_activation || !n->op) return false;
-    /* an `add` node of this kind adds the imbalances of several layers */
+    /* an `add` of one-dimensional tensors adds the imbalances of several layers */
     if (n->op == OP_add) return g->tensors.at[t].n_dims == 1;
     return n->out[0] != t || op_info(n->op)->flags & (OP_ONCE | OP_WIDE);
 }
@@ -146,8 +146,8 @@ static const char *output_name(const Graph *g, Arena *arena, OpKind op, ModuleId
     return arena_print(arena, "%s%s%s.%u", path, dot, name, g->nodes.n);
 }
 
-/* An op that takes entries of a tensor has one index that no input has. Sets the size of this
- * index: the number of entries taken. */
+/* An op that takes entries of a tensor has one index that no input has. Sets the size of this index
+ * to the number of entries that the op takes. */
 static bool take_part(OpKind op, Binding *b, const Attrs *attrs, Loc loc, Diag *d)
 {
     for (uint32_t i = 0; i < b->n_letters; i++) {

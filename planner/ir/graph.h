@@ -1,6 +1,7 @@
 /* A model before placement on ranks: global shapes, one micro-batch, forward nodes and (after the
- * backward pass) gradient nodes. It holds no collectives; passes only write layouts and marks on
- * it. The verifier checks lowered programs against this graph. */
+ * backward pass) gradient nodes. It has no collectives. A pass that distributes the model only
+ * writes layouts and marks into the graph. The verifier checks lowered programs against this
+ * graph. */
 #ifndef TANDEM_IR_GRAPH_H
 #define TANDEM_IR_GRAPH_H
 
@@ -42,8 +43,8 @@ typedef struct Init {
 typedef enum TpStyle { TP_none, TP_column, TP_row, TP_vocab } TpStyle;
 
 typedef struct Tensor {
-    const char
-        *name; /* parameters: dotted path, "layers.3.attention.wq.weight"; else unique text */
+    /* of a parameter: its dotted path, "layers.3.attention.wq.weight"; otherwise any unique text */
+    const char *name;
     Role role;
     DType dtype; /* dtype of an activation, or of a weight while it is gathered for use */
     uint8_t n_dims;
@@ -121,10 +122,9 @@ typedef struct Module {
 typedef struct Unit {
     const char *name;      /* "layers.3", "root", "bucket 2" */
     LIST(TensorId) params; /* in the order of the flat buffer */
-    AxisSet shard,
-        /* between steps the unit is FLAT over `shard`; gradients are also summed over
-         * `replicate` */
-        replicate;
+    /* between steps, the flat buffer is split over `shard`; gradients are also summed over
+     * `replicate` */
+    AxisSet shard, replicate;
     uint64_t elements; /* includes inner gaps, excludes the final padding */
     uint64_t padded;   /* `elements` rounded up to a multiple of the number of shards, and of the
                           alignment */

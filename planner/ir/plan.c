@@ -120,7 +120,8 @@ static bool bind_global(const Plan *plan, const Program *p, const Instr *in, Bin
     return op_bind(in->op, dims, n_in, dims + n_in, n_out, b, none, NULL);
 }
 
-/* Returns the local part of a composite (hp) or affine (h*S+I) dimension, in units of its leading
+/* Given n, a local size or a start in a dimension of `global` elements, returns it in units of the
+ * dimension's leading index `letter`. The two differ in composite dimensions: (hp) has leading
  * index h. */
 static int64_t leading(const Binding *b, char letter, int64_t global, int64_t n)
 {

@@ -11,8 +11,8 @@
  *   `match` (for send and recv: the sender and the receiver). It finishes for all members together.
  * - Instructions with the same non-zero `fuse` follow each other on the compute stream and may run
  *   as one kernel. Buffers that only these instructions use then need not be written to memory.
- *   Either all of them work row by row, or the first is a product, and the others work on the
- *   elements of its result or sum one of its operands. */
+ *   Either all of them work row by row, or the first is a product. Then each other instruction
+ *   works on the elements of its result, or sums one of its operands. */
 #ifndef TANDEM_IR_PLAN_H
 #define TANDEM_IR_PLAN_H
 
@@ -131,8 +131,7 @@ typedef struct Program {
     uint32_t stage;
 } Program;
 
-/* The settings of a step that a program needs to start and to report. Every program has buffers for
- * these tensors. */
+/* The settings of a step that a program needs to start and to report. */
 typedef struct StepInfo {
     uint32_t n_microbatches;                /* the number of micro-batches in a step */
     Denominator denominator;                /* the divisor of the loss */
@@ -195,8 +194,8 @@ static inline BufferId program_root(const Program *p, BufferId b, uint64_t *offs
 }
 
 /* Returns the bytes that a collective moves, as NCCL counts them. all_reduce: the bytes of the
- * buffer; all_gather: of the whole output; reduce_scatter: of the whole input; all_to_all: of the
- * whole buffer that one rank sends. */
+ * buffer. all_gather: those of the whole output. reduce_scatter: those of the whole input.
+ * all_to_all: those of the whole buffer that one rank sends. */
 uint64_t plan_comm_bytes(const Plan *plan, const Program *p, const Instr *in);
 /* plan_flops returns the FLOPs of an instruction on one rank. plan_hbm_bytes, below, returns the
  * bytes that it reads from and writes to device memory. Each input is read once, each output is

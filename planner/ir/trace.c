@@ -1,5 +1,5 @@
-/* Traces for chrome://tracing and Perfetto: the JSON array of complete events, one process a rank,
- * one thread a stream. */
+/* Writes traces for chrome://tracing and Perfetto: a JSON array of complete events. Each rank is a
+ * process, and each of its streams is a thread. */
 #include "planner/ir/trace.h"
 
 #include <inttypes.h>
@@ -102,7 +102,7 @@ void trace_chrome(const Plan *plan, const Trace *trace, const Rank *ranks, uint3
         const TraceRow *row = &trace->rows.at[i];
         if (fits(plan, row) && wanted(row->rank, ranks, n_ranks)) print_row(plan, row, out);
     }
-    /* Closes a list whose every event ends in a comma. */
+    /* Every event above ends in a comma. So one more event, without a comma, closes the list. */
     str_print(out,
               "{\"ph\":\"M\",\"name\":\"tandem_step\",\"pid\":0,\"tid\":0,"
               "\"args\":{\"step\":%" PRIu32 "}}\n]}\n",

@@ -5,7 +5,7 @@
 
 #include "planner/ir/op/op_private.h"
 
-/* Far above any grid; it keeps products within 64 bits. */
+/* More rows than any grid has. The limit keeps products within 64 bits. */
 enum { MOST_ROWS = 1 << 24 };
 
 Window window_of(const Attrs *a, char letter)
@@ -160,7 +160,8 @@ static bool solve(Binding *b, char letter, const Window *w)
            window_outputs(w, *inputs) == *outputs;
 }
 
-/* The kernel's own index, if the row has one: I along h, J along w. */
+/* True if the window has the size of the kernel's index (I along h, J along w), or if the op has no
+ * such index. */
 static bool kernel_fits(const Binding *b, char letter, const Window *w)
 {
     const int64_t size = b->size[letter == 'h' ? 'I' : 'J'];

@@ -1,6 +1,6 @@
-/* Windows: which rows of its input each output row of a convolution or a pooling reads. A signature
- * marks such an index with `~`. "bch~w~" are the rows and columns that output rows h and columns w
- * read. The attributes of a node give the rest of the relation, one window a direction. */
+/* A window states which input rows an output row of a convolution or a pooling reads. A signature
+ * marks an index of such input rows with `~`: "bch~w~" has the rows and columns that output rows h
+ * and columns w read. The attributes of a node state its windows, one for each direction. */
 #ifndef TANDEM_IR_WINDOW_H
 #define TANDEM_IR_WINDOW_H
 

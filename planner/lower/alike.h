@@ -36,8 +36,9 @@ static inline bool instrs_same(const Instr *x, const Instr *y)
         ;
 }
 
-/* True if y can also replace x in a later period: beyond the conditions of instrs_same, y has the
- * same communication, waits and fusion as x. The caller compares the lists `args` and `after`. */
+/* True if y can also replace x in a later period. In addition to the conditions of instrs_same, y
+ * must have the same communication, waits and fusion as x. The caller compares the lists `args` and
+ * `after`. */
 static inline bool instrs_alike(const Instr *x, const Instr *y)
 {
 #define INSTR      ALIKE

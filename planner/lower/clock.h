@@ -30,9 +30,9 @@ static inline bool clock_passed(const Clock *busy, const Clock *now)
 }
 
 /* The instructions that are known to have finished when an instruction starts. Here a steady
- * instruction is a computation that belongs to no launch group. Steady instructions run in order,
- * so at the start of one, at least those instructions have finished that had finished at the start
- * of an earlier one. */
+ * instruction is a computation that belongs to no launch group. Steady instructions run in order.
+ * So when one starts, all instructions have finished that had finished when an earlier one
+ * started. */
 typedef struct Knowledge {
     const Clock *clock;
     /* for a steady instruction, its own pc; otherwise the newest computation that has finished */
@@ -49,8 +49,8 @@ typedef struct End {
     Pc known;
 } End;
 
-/* True if `now` is after `end`. The clock of `now` includes everything that had finished before the
- * newest finished computation started. */
+/* True if `now` is after `end`. The first test needs no clocks: all users that had finished when
+ * the newest finished computation started have finished at `now`, too. */
 static inline bool knows_passed(const Knowledge *now, const End *end)
 {
     return now->computed >= end->known || (!now->steady && clock_passed(end->busy, now->clock));

@@ -170,8 +170,8 @@ BufferId lower_unpad(Lower *l, BufferId from)
     return from;
 }
 
-/* True if `axes` split dimension d into equal, consecutive parts of each range that the other axes
- * leave. */
+/* True if `axes` split each range of dimension d that the other axes give to a rank into equal,
+ * consecutive parts. */
 static bool follow(const Lower *l, BufferId from, const Shape *cut, AxisSet axes, int d)
 {
     const AxisSet others = (AxisSet)(layout_axes_split(&cut->layout, d) & ~axes);
@@ -217,7 +217,7 @@ static BufferId exchange_rows(Lower *l, BufferId from, AxisSet axes, int d, Node
     set_axes(l, &to.layout, axes, SPLIT(d));
     layout[1] = to.layout;
     const TensorId counts = counts_of(l, l->p->buffers.at[from].tensor);
-    /* an axis that splits features has no counts */
+    /* the counts have no features, so an axis that splits features does not split them */
     for (uint32_t k = 0; k < 2; k++)
         for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
             if (layout_is_partial(layout[k].on[a]) || layout_dim(layout[k].on[a]) >= ROWS_DIMS)
@@ -266,8 +266,8 @@ static BufferId exchange(Lower *l, BufferId from, AxisSet axes, int c, int d, No
 }
 
 /* True if axis `axis` cannot be changed yet. The parts of a dimension nest in the order of the mesh
- * axes. So an axis can begin to split the dimension only after the axes outside it, and an axis
- * outside it that stops splitting the dimension must do so first. */
+ * axes. So an axis can begin to split the dimension only after all outer axes that split it have
+ * begun. An outer axis that stops splitting the dimension must stop before that. */
 static bool must_wait(const Layout *a, const Layout *b, AxisSet group, uint32_t axis)
 {
     if (!layout_is_split(b->on[axis])) return false;
@@ -293,8 +293,8 @@ static bool leaves_later(const Lower *l, BufferId from, const Layout *b, uint32_
     return false;
 }
 
-/* Returns the axes that make the same change from `a` to `b` as the first axis with `change`: with
- * the same dimensions or reduction. */
+/* Finds the first axis that needs `change` on the way from the layout of `from` to `b`. Returns all
+ * axes that need this change of the same dimensions, or with the same reduction. */
 static AxisSet axes_of(const Lower *l, BufferId from, const Layout *b, Change change, int8_t *key)
 {
     const Layout *a = &lower_shape(l, from)->layout;

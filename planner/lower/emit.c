@@ -144,8 +144,8 @@ static void collect(const Lower *l, const Emit *e, Clock *dep)
     need_pc(l, l->emit.send_waits[1], dep);
 }
 
-/* Adds to `clock` that `pc` has finished, and with it all members of its launch group. An
- * instruction that needs one member waits for all, because members end in any order. */
+/* Notes in `clock` that `pc` and all members of its launch group have finished. An instruction that
+ * needs one member waits for all, because members end in any order. */
 static void wait_for(Lower *l, Pc pc, Clock *clock)
 {
     const Instr *last = &l->p->code.at[pc];

@@ -17,8 +17,8 @@ typedef struct Gather {
     StateKind kind;
     uint32_t *match;          /* [tensor]: the match number of the transfer of this tensor to the
                                  first stage */
-    Pc done[UNITS_IN_FLIGHT]; /* the instructions after which the newest units were free; a ring
-                                 buffer */
+    Pc done[UNITS_IN_FLIGHT]; /* the instructions after which the device memory of the newest units
+                               * is free; a ring buffer */
     uint32_t n_done;
 } Gather;
 

@@ -163,9 +163,9 @@ static void used(Lower *l, const Node *n)
         if (l->g->tensors.at[n->in[i]].role == ROLE_gradient) l->grad.of[n->in[i]].n_uses--;
 }
 
-/* For a gradient that is summed over an axis although every rank of the axis has computed the whole
- * of it: scales it, so that each rank contributes an equal fraction. An example is the position
- * bias of attention if ranks have parts of a field. */
+/* Every rank of an axis may have computed the whole of a gradient that is then summed over this
+ * axis. Scales this gradient, so that each rank contributes an equal fraction. An example is the
+ * position bias of attention if ranks have parts of a field. */
 static BufferId share_out(Lower *l, BufferId from, const Layout *home, NodeId origin)
 {
     Shape s = *lower_shape(l, from);
@@ -189,8 +189,8 @@ static BufferId share_out(Lower *l, BufferId from, const Layout *home, NodeId or
     return out;
 }
 
-/* For a gradient that is summed over an axis of which each rank has computed only the range of its
- * heads: each rank contributes this range, and zeros elsewhere. */
+/* Each rank of an axis may have computed a gradient only for the range of its own heads. A sum over
+ * this axis then needs zeros for the other heads. Puts the range among zeros. */
 static BufferId place_part(Lower *l, BufferId from, const Layout *home, NodeId origin)
 {
     Shape s = *lower_shape(l, from);
@@ -384,8 +384,8 @@ void lower_backward_node(Lower *l, NodeId id)
         e.arg[n.n_in + j] = output_buffer(l, id, j, made, &accumulate[j], &temporary[j]);
         if (accumulate[j]) e.attrs.accumulate |= 1 << j;
     }
-    /* This comes only now because, until here, the node's inputs count as unread; so no output was
-     * added to a sum that the node reads. */
+    /* Until here, the node's inputs count as unread. So no output was added to a sum that the node
+     * reads. */
     used(l, &n);
     if (!in_rows) lower_add_workspace(l, id, &e);
     e.after[0] = l->grad.after;

@@ -117,8 +117,8 @@ typedef struct Emitter {
     AttrsId newest_attrs[OP_COUNT];
 } Emitter;
 
-/* For halo.c: an exchange that has begun but not ended. Other instructions may be emitted before
- * its end, which copies the received strips to their rows. */
+/* For halo.c: an exchange that has begun but not ended. Other instructions may be emitted before it
+ * ends. Its end copies the received strips to their rows. */
 typedef struct HaloStep {
     BufferId from, strips;
     Shape held; /* the shape after the exchange */
@@ -126,7 +126,7 @@ typedef struct HaloStep {
 } HaloStep;
 
 /* An exchange that begins before the node that reads its result is lowered. If only columns are
- * being exchanged, that node begins the exchange of rows. */
+ * being exchanged, the reader begins the exchange of rows. */
 typedef struct HaloStarted {
     TensorId tensor;
     uint32_t microbatch;
@@ -157,14 +157,14 @@ typedef struct Values {
     Layout *arg_layouts;   /* the layouts of all arguments of all nodes */
     uint32_t *arg_first;   /* [node]: its first entry in arg_layouts and in `around` */
     const DealId **around; /* [argument]: the deals of dimensions with a halo; NULL: no halo */
-    bool any_around;       /* some argument has a halo */
+    bool any_around;       /* true if some argument has a halo */
     uint64_t *workspace;   /* [node]: the bytes of scratch memory of its kernel */
 } Values;
 
 /* For unit.c, turns.c, offload.c, copy.c and float8.c: parameters, unit by unit. */
 typedef struct Units {
     UnitState *of;     /* [unit] */
-    bool *takes_turns; /* [unit]: it uses the two pairs of buffers below; NULL: no unit does */
+    bool *takes_turns; /* [unit]: true: it uses the pairs of buffers below; NULL: no unit does */
     Turns turns_weights, turns_grads;
     /* [unit]: the last node that reads its weights, in the forward pass and in the backward pass */
     NodeId *last_forward, *last_backward;
@@ -172,7 +172,7 @@ typedef struct Units {
      * list; [unit]: the next unit in the same list; 0: none. */
     UnitId *forward_ends, *next_forward_end, *backward_ends, *next_backward_end;
     bool *is_last; /* [unit]: true for the last block of its stage */
-    /* [unit]: some of its gradients are sums over pieces of tokens */
+    /* [unit]: true if some of its gradients are sums over pieces of tokens */
     bool *sums_pieces;
     bool *is_mixed; /* [unit]: true if gradients of several micro-batches arrive in a mixed order */
     LIST(UnitUse) uses;
@@ -229,7 +229,7 @@ typedef struct Scalars {
 typedef struct BlockRun {
     NodeId first;       /* the first node of the first block */
     uint32_t length, n; /* length: the nodes of a block; n: the blocks of the run */
-    /* the first block's forward nodes, and the step to those of the next block */
+    /* the run's first forward node, their number in a block, and their distance between blocks */
     uint32_t forward, forward_length, forward_step;
 } BlockRun;
 
@@ -266,7 +266,7 @@ typedef struct Emit {
     UnitId unit;
     uint32_t n_in, n_out;
     BufferId arg[MAX_ARGS];
-    /* instructions for which it waits in addition to those that follow from its buffers; 0: none */
+    /* instructions for which it waits besides those that its buffers imply; 0: none */
     Pc after[4];
 } Emit;
 Pc lower_emit(Lower *l, const Emit *e);
@@ -295,7 +295,7 @@ Stream lower_value_stream(const Lower *l, AxisSet axes, OpKind op);
 BufferId lower_unpad(Lower *l, BufferId from);
 /* Returns a buffer with the value of `from` in layout `to`. */
 BufferId lower_convert(Lower *l, BufferId from, const Layout *to, NodeId origin, Category category);
-/* Returns tensor t in `layout`. It may convert, gather or recompute the tensor. */
+/* Returns a buffer with tensor t in `layout`. May convert, gather or recompute the tensor. */
 BufferId lower_want(Lower *l, TensorId t, const Layout *layout, NodeId origin);
 /* Returns input i of node n as the node needs it, including its halo. */
 BufferId lower_want_arg(Lower *l, NodeId n, uint32_t i);
@@ -316,7 +316,7 @@ void lower_ring_backward(Lower *l, Emit *e);
 
 /* ---- unit.c ---- */
 void lower_units_start(Lower *l);
-/* Returns the weight in its layout of use. Gathers its unit if necessary, and the next units. */
+/* Returns the weight in the layout in which it is used. May gather its unit and the next units. */
 BufferId lower_weight(Lower *l, TensorId param);
 /* Releases the units whose last reader in this pass is n, unless they must stay gathered. */
 void lower_after_node(Lower *l, NodeId n);
@@ -329,7 +329,7 @@ bool lower_outlives_backward(const Lower *l, uint32_t microbatch);
 void lower_gather_updated(Lower *l, UnitId u); /* gathers u after the update, for the next step */
 
 /* ---- reduce.c ---- */
-/* Returns the view in which the gradient of `param` is summed. *home is its layout. */
+/* Returns the view in which the gradient of `param` is summed, and sets *home to its layout. */
 BufferId lower_grad_home(Lower *l, TensorId param, Layout *home);
 void lower_grad_arrived(Lower *l, TensorId param);
 /* Emits the reductions that wait for the end of the last backward pass. */
@@ -401,7 +401,7 @@ void lower_forward_node(Lower *l, NodeId n);
 BufferId lower_state(Lower *l, TensorId t);
 /* Adds the scratch memory of node n's kernel as the last argument. */
 void lower_add_workspace(Lower *l, NodeId n, Emit *e);
-/* The same for an instruction that belongs to no node. */
+/* Does the work of lower_add_workspace for an instruction that belongs to no node. */
 void lower_add_scratch(Lower *l, Emit *e);
 /* Returns the layout of argument `arg` of node n. Inputs come first, then outputs. */
 static inline const Layout *lower_arg_layout(const Lower *l, NodeId n, uint32_t arg)

@@ -1,6 +1,6 @@
-/* Decisions before the program is written: the layout of every argument, the tensors that are kept
- * for the backward pass, the order in which a rank uses units, and the number of contributions to
- * each gradient. */
+/* Decisions before the program is written. They are the layout of every argument, the tensors that
+ * are kept for the backward pass, the order in which a rank uses units, and the number of
+ * contributions to each gradient. */
 #include <assert.h>
 #include <string.h>
 

@@ -1,9 +1,9 @@
-/* Ring attention. A rank first computes with the keys and values of its own tokens, then with those
- * of the previous rank of the ring, and so on. While a rank computes with the current range of
- * keys, the next range is being received, so a rank holds two ranges. In the forward pass, the
- * result of each hop is merged with the earlier result. In the backward pass, the gradients of a
- * range of keys travel one hop after the range, and each rank adds its contribution. One more hop
- * brings them to the rank that owns the keys. */
+/* Ring attention. A rank first computes with the keys and values of its own tokens. Then it
+ * computes with those of the previous rank of the ring, and so on. While a rank computes with the
+ * current range of keys, the next range is being received, so a rank holds two ranges. In the
+ * forward pass, the result of each hop is merged with the earlier result. In the backward pass, the
+ * gradients of a range of keys travel one hop after the range, and each rank adds its contribution.
+ * One more hop brings them to the rank that owns the keys. */
 #include <assert.h>
 
 #include "planner/lower/lower.h"

@@ -4,7 +4,7 @@
 #include "planner/ir/experts.h"
 #include "planner/passes/pass.h"
 
-/* What check_axis must know about the passes of a plan. */
+/* Facts about the passes of a plan that check_axis needs. */
 typedef struct Listed {
     AxisNames own;   /* the axes that the listed passes use */
     uint32_t n_data; /* number of data passes */

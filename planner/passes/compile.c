@@ -7,7 +7,7 @@
  * block, because FSDP gathers and frees weights there. The cross-entropy's sums over one row of
  * logits are one library kernel, so they are fused even without compile. The transposed copy of a
  * quantised tensor is fused without compile too. A recomputed op joins the kernel of the gradients
- * that need it: the kernel then recomputes the value in registers and writes it only for readers
+ * that need it. The kernel then recomputes the value in registers, and writes it only for readers
  * outside of the kernel. */
 #include <assert.h>
 
@@ -193,8 +193,8 @@ static bool needs_sum(const Fuser *f, const Instr *in)
     return false;
 }
 
-/* True if both instructions read the same row of logits and can share the read: the maximum, the
- * sum of exponentials, and the logit of the label. */
+/* True if both instructions read the same row of logits and can share the read. Such instructions
+ * compute the maximum, the sum of exponentials, or the logit of the label. */
 static bool shares_logits(const Fuser *f, const Instr *before, const Instr *in)
 {
     return reads_row_of_logits(before) && reads_row_of_logits(in) &&
@@ -291,7 +291,7 @@ bool pass_fuse(Job *job)
         Program *p = &job->plan->programs.at[i];
         Fuser f = {.plan = job->plan, .p = p, .compiles = pass != NULL};
         if (pass) f.per = pass->compile;
-        /* other frameworks' kernels of recomputation are modelled without this */
+        /* the times of other frameworks' recomputation are modelled without this fusion */
         f.mixes = pass && !job->config->runtime.name;
         f.is_awaited = arena_array(job->scratch, p->code.n + 1, sizeof *f.is_awaited);
         /* other frameworks compute these ops in separate kernels after the product, so fusing would

@@ -79,8 +79,8 @@ static const char *legal(const Cut *c)
     return str_text(&s);
 }
 
-/* Returns a text with the sizes of the field nearest to the present one with which the whole model
- * can be split over c->n ranks; "" if there is none within FAR. */
+/* Returns a text with sizes of the field with which the whole model can be split over c->n ranks.
+ * They are the nearest ones to the present size. Returns "" if there is none within FAR. */
 static const char *nearest(const Cut *c)
 {
     enum { FAR = 512 };

@@ -1,7 +1,7 @@
 /* Expert parallelism: the experts of a layer are divided among the ranks of ep, SPLIT(expert). The
  * pass assigns no other layout. Tokens are split by sequence, so the change of layout before and
  * after the experts is an exchange of tokens between ranks. With ep_mode = "folded", experts are
- * divided over ranks of cp and tp, too. These ranks have the same sequences, so each rank computes
+ * divided over ranks of cp and tp, too. These ranks have the same sequences. So each rank computes
  * the rows of its own experts, and the sums of a token's rows are partial sums. */
 #include <assert.h>
 

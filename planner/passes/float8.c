@@ -1,11 +1,12 @@
 /* 8-bit matrix products: each covered linear reads quantised operands. The scale maps the largest
- * magnitude, of the whole tensor (tensorwise) or of each row (rowwise), to the largest number of
- * the type. mxfp8 has a power of two for each block of 32 numbers, which never leaves its rank.
- * nvfp4 has 4-bit numbers, a scale for each block of 16 and one for the tensor. The graph has a
- * node for each step. If a tensor is split, layouts make its largest magnitude a maximum over all
- * its ranks. Weights at rest keep their dtype. These linears are not covered: heads, unless
- * requested, because their logits determine the loss; routers and experts; modules that the user
- * excludes; sizes that the hardware's 8-bit products cannot take. */
+ * magnitude to the largest number of the type. There is one scale for the whole tensor (tensorwise)
+ * or for each row (rowwise). mxfp8 has a scale for each block of 32 numbers, a power of two. nvfp4
+ * has 4-bit numbers, a scale for each block of 16 and one for the tensor. Scales of blocks never
+ * leave their rank. The graph has a node for each step. If a tensor is split, layouts make its
+ * largest magnitude a maximum over all its ranks. Weights at rest keep their dtype. Routers,
+ * experts, and modules that the user excludes are not covered. Nor are sizes that the hardware's
+ * 8-bit products cannot take. Heads are covered only if requested, because their logits determine
+ * the loss. */
 #include "planner/passes/graph/float8.h"
 
 #include <assert.h>
@@ -268,7 +269,7 @@ static void cover(Float8 *f, Node n)
     append(f, n);
 }
 
-/* Renumbers the nodes. An operand must be quantised before its first reader. */
+/* Rebuilds the list of nodes, so that each operand is quantised before its first reader. */
 static void rewrite(Float8 *f, const Reason *reasons)
 {
     Graph *g = &f->job->plan->graph;
@@ -320,8 +321,8 @@ static void report(Float8 *f)
                       n, why[r]);
 }
 
-/* Reports an error if blocks are used with cp: each rank of cp has two chunks of each sequence, and
- * blocks may not cross from one to the other. */
+/* Reports an error if blocks are used with cp. Each rank of cp has two chunks of each sequence, and
+ * a block may not cross from one chunk to the other. */
 static bool check_chunks(Float8 *f)
 {
     Diag *d = f->job->diag;

@@ -1,7 +1,7 @@
-/* Builds the mesh from the configuration. An axis is refined into two if an option needs only some
- * of its ranks: dp_shard if reshard_after_forward is a number, tp if it has more ranks than there
- * are KV heads, cp if a ring goes over groups of ranks, and tp or cp if experts are divided over
- * some of their ranks. */
+/* Builds the mesh from the configuration. An axis is refined into two axes if an option needs only
+ * some of its ranks. dp_shard is refined if reshard_after_forward is a number. tp is refined if it
+ * has more ranks than there are KV heads. cp is refined if a ring goes over groups of ranks. tp and
+ * cp are also refined if experts are divided over some of their ranks. */
 #include <assert.h>
 
 #include "planner/ir/experts.h"

@@ -1,6 +1,6 @@
-/* FSDP2's mixed-precision policy. It sets the dtype of every unit's parameters, adds casts of the
- * inputs and outputs of units, and sets the dtypes of all activations that depend on them. It finds
- * the units by their modules. Layouts and gradients are assigned later. */
+/* FSDP2's mixed-precision policy. It sets the dtype of every unit's parameters, and adds casts of
+ * the inputs and outputs of units. It also sets the dtypes of all activations that depend on them.
+ * It finds the units by their modules. Layouts and gradients are assigned later. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"

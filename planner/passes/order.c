@@ -40,8 +40,8 @@ static bool is_left_out(const Config *config, uint32_t i)
     return pass_specs[name]->is_data && i != best;
 }
 
-/* Returns a correct order of the user's list, with few moves: it repeatedly takes the first
- * remaining pass, in the user's order, that need not wait for another pass. */
+/* Returns a correct order of the user's list, with few moves. Of the passes that remain, always
+ * takes the first one that need not wait for another pass. */
 static const char *right_list(const Config *config, Arena *arena)
 {
     Str s = str_in(arena);

@@ -53,8 +53,9 @@ TensorId gradient_of(Job *job, TensorId id);
  * them. */
 void compile_gradients(Job *job);
 
-/* The graph as it was at the last check. check_graph skips what has not changed since, and a pass
- * that fails is undone with it. All fields except the arena are zero at the beginning. */
+/* The graph as it was at the last check. check_graph skips tensors and nodes that have not changed
+ * since then. If a pass fails, the graph is restored from this copy. All fields except the arena
+ * are zero at the beginning. */
 typedef struct CheckedGraph {
     Arena *arena;
     LIST(Tensor) tensors;
@@ -69,9 +70,9 @@ bool check_graph(const Job *job, CheckedGraph *last, const char *pass);
  * it names none, reports "pattern-matched-nothing" or "pattern-not-module" with the nearest path.
  * `where` is the name of the option: "tp.plan". */
 uint32_t pattern_mark(Job *job, const char *where, const Pattern *pattern, bool *matched);
-/* tp { plan }: layouts for parameters, which are read before parameters are placed, and for
- * activations, which are read afterwards. tp_plan_params returns the number of modules that the
- * table names; UINT32_MAX after errors. */
+/* Read tp { plan }: tp_plan_params reads the layouts of parameters, before parameters are placed.
+ * tp_plan_activations reads the layouts of activations, afterwards. tp_plan_params returns the
+ * number of modules that the table names; UINT32_MAX after errors. */
 typedef struct TpPlan {
     uint32_t *of_module; /* [module]: 1 + index of its pattern; 0: none */
 } TpPlan;
@@ -125,8 +126,8 @@ uint32_t param_rank(const Job *job, TensorId param);
  * exchange their gradients and make the same update. */
 uint32_t param_second_rank(const Job *job, TensorId param);
 
-/* Makes units by block, FLAT over `shard`. Parameters outside of blocks form the root unit, or
- * several. */
+/* Makes a unit of each block: a flat buffer that is split over `shard`. Parameters outside of
+ * blocks form the root unit, or several. */
 typedef struct UnitRule {
     AxisSet shard, replicate;
     uint64_t root_elements; /* the root is cut into units of this many elements; 0: it is not cut */

@@ -17,8 +17,8 @@ typedef struct LowerOptions {
     bool unpadded;         /* for comparisons: odd vocabularies get no padding */
     /* for comparisons: equal blocks are lowered one by one, none is a copy of another */
     bool every_block;
-    uint32_t
-        *n_copied; /* for tests: counts the instructions that are copies; NULL: nobody counts */
+    /* for tests: counts the instructions that are copies; NULL: nobody counts */
+    uint32_t *n_copied;
 } LowerOptions;
 
 /* Set by pp. Without pp there is a single pipeline rank. */

@@ -169,8 +169,8 @@ static bool make_schedule(Schedule *s, const PassConfig *pass, uint32_t p, uint3
     return false;
 }
 
-/* Returns the fraction of a step in which ranks are idle, if a forward action, an input gradient
- * and a weight gradient of a stage all take the same time. */
+/* Returns the fraction of a step in which ranks are idle. Assumes that a forward action, an input
+ * gradient and a weight gradient of a stage all take the same time. */
 static double idle_of(const Schedule *s)
 {
     double work = 3.0 * s->n_microbatches * s->n_stages / s->n_ranks;
@@ -234,8 +234,8 @@ bool passes_pipeline(const Config *config, const Plan *plan, Arena *arena, Pipel
 }
 
 /* Gives each node its stage. If a later block calls a module of an earlier block, the module runs
- * in the stage of the caller, because activations are sent only to later stages. Two pipeline ranks
- * then have its weight. */
+ * in the stage of the caller. The reason is that activations are sent only to later stages. Two
+ * pipeline ranks then have its weight. */
 static void place_nodes(Job *job, uint32_t n_stages, uint32_t n_blocks, const PpOptions *o)
 {
     Graph *g = &job->plan->graph;

@@ -2,12 +2,12 @@
  * logits.
  *
  * The region is everything between the input of the head's product and the loss. Each piece takes
- * some tokens of every sequence from the region's inputs (one `tokens` node each), repeats the
- * region's ops on them, and adds its contribution to the loss. The loss's divisor is outside the
- * region. Node.tile marks the pieces. The backward pass derives gradients piece by piece. The
- * lowering puts a piece's backward nodes directly after its forward nodes, because no gradient
- * needs the whole loss. The pass runs right after propagation and keeps its layouts; it inserts no
- * collective. */
+ * some tokens of every sequence from the region's inputs, with one `tokens` node for each input. It
+ * repeats the region's ops on them, and adds its contribution to the loss. The loss's divisor is
+ * outside the region. Node.tile marks the pieces. The backward pass derives gradients piece by
+ * piece. The lowering puts a piece's backward nodes directly after its forward nodes, because no
+ * gradient needs the whole loss. The pass runs right after propagation and keeps its layouts; it
+ * inserts no collective. */
 #include <assert.h>
 #include <string.h>
 

@@ -46,9 +46,9 @@ static bool has_scales(OpKind op)
     return info->scaling != SCALING_none || info->flags & OP_QUANTISES;
 }
 
-/* Returns the node from which the node takes its sizes of experts, or its groups of channels. The
- * first is the node that made one of its inputs. The second is the node that summed the same
- * channels. 0: there is none. */
+/* Returns the node whose attributes node n must repeat; 0: there is none. For sizes of experts, it
+ * is the node that made an input of n. For groups of channels, it is the node that summed the same
+ * channels. */
 static NodeId chosen_by(const Graph *g, const Node *n)
 {
     AttrBounds group;
@@ -83,8 +83,8 @@ static void check_nodes(Verifier *v)
 
 /* ---- registered memory ---- */
 
-/* Returns, for each unit, whether it uses memory in turn with other units [unit]. Sets *stay if
- * this memory holds only gradients. The weights of all units then stay gathered. */
+/* Returns [unit]: true if the unit uses memory in turn with other units. Sets *stay if this memory
+ * holds only gradients. The weights of all units then stay gathered. */
 static bool *find_in_turn(Verifier *v, bool *stay)
 {
     const Program *p = v->p;
@@ -100,8 +100,8 @@ static bool *find_in_turn(Verifier *v, bool *stay)
     return in_turn;
 }
 
-/* Checks that the plan registers either all the memory that units use in turn, or none, and with it
- * weights that stay gathered. No other collective may claim registered memory. */
+/* Checks that the plan registers either all memory that units use in turn and all weights that stay
+ * gathered, or none of them. No other collective may claim registered memory. */
 static void check_registered(Verifier *v, const Instr **first)
 {
     const Program *p = v->p;

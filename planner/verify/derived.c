@@ -1,6 +1,6 @@
-/* Checks fields in a plan's text that follow from other fields, such as the producer of a tensor or
- * the forward node of a backward node. No value depends on these fields, but predictions of time
- * and memory read them. */
+/* Checks fields in a plan's text that follow from other fields. Examples are the producer of a
+ * tensor, and the forward node of a backward node. No value depends on these fields, but
+ * predictions of time and memory read them. */
 #include <inttypes.h>
 
 #include "planner/verify/private.h"
@@ -249,9 +249,10 @@ static void check_root(Verifier *v, BufferId b)
                       b, at->tensor, at->unit);
 }
 
-/* Returns the tensor that the buffer of argument i must name, if this instruction determines it:
- * only the first instruction that writes a buffer does. The destination of a message or a copy has
- * the tensor of its source. Weights have names and are found by them. */
+/* Returns the tensor that the buffer of argument i must name. It is known for an input that is a
+ * weight, and for outputs at the first instruction that writes the buffer. The destination of a
+ * message or a copy has the tensor of its source. Otherwise returns the tensor that the buffer
+ * names. */
 static TensorId tensor_of(const Verifier *v, Pc pc, uint32_t i, const Node *n)
 {
     const Instr *in = &v->p->code.at[pc];

@@ -1,7 +1,7 @@
-/* Checks what a plan says about itself, such as the size of a step, names of axes and categories of
- * buffers. No value depends on this, but memory tables and reports do, and somebody may have edited
- * the text. Each of these fields is derived again from the instructions and the graph. The seed is
- * an input, so it cannot be checked. */
+/* Checks the statements of a plan about itself, such as the size of a step, names of axes and
+ * categories of buffers. No value depends on them, but memory tables and reports do, and somebody
+ * may have edited the text. Each of these fields is derived again from the instructions and the
+ * graph. The seed is an input, so it cannot be checked. */
 #include <string.h>
 
 #include "planner/verify/private.h"

@@ -125,11 +125,11 @@ typedef struct ClockSweep {
     BufferId *heir;       /* [root]: the buffer that has taken its bytes; 0: none */
     uint64_t *lo;         /* [buffer]: its address */
     BufferId *root;       /* [buffer] */
-    /* [root]: all accesses are to all its bytes, and `map` says that these bytes are its own. Then
-     * `writer` [root] and `newest` replace the map. */
+    /* [root]: has_views: some access is to a part of its bytes. is_known: no access is, and `map`
+     * says that all its bytes are its own. Then `writer` [root] and `newest` replace the map. */
     bool *has_views, *is_known;
     Pc *writer;
-    bool by_root; /* use them */
+    bool by_root; /* true if races are sought by root buffer, with is_known */
     bool failed;  /* a check by root failed */
 } ClockSweep;
 

@@ -1,4 +1,4 @@
-/* Shared by the verifier's files.
+/* Declarations that the files of the verifier share.
  *
  * The first proofs check structure. Later proofs rely on this structure, so that no damaged plan
  * can crash them:
@@ -48,9 +48,9 @@
 #include "planner/verify/value/map.h"
 #include "planner/verify/verify.h"
 
-/* For each lane, the newest instruction that is known to have finished. A lane is a stream. For a
- * stream with launch groups there is one lane for each position in a group, because members of a
- * group may finish in any order. */
+/* For each lane, the newest instruction that is known to have finished. A lane is a stream. A
+ * stream with launch groups has one lane for each position in a group, because members of a group
+ * may finish in any order. */
 typedef struct HappensBefore {
     uint32_t n_lanes;
     uint32_t *lane; /* [pc] */
@@ -139,7 +139,8 @@ typedef struct Verifier {
     Arena *arena;
     Fault fault;
     uint32_t proofs;
-    bool by_root; /* races are sought: values of whole buffers need no map of bytes */
+    bool by_root; /* true if the race proof runs, too; values of whole buffers then need no map of
+                   * bytes */
     uint32_t n_reported, n_left_out, n_warned;
     /* the program that is being proven */
     uint32_t program;
@@ -158,7 +159,7 @@ typedef struct Verifier {
     /* interned shapes of the verifier's own, and caches by shape */
     LIST(Shape) shapes;
     uint32_t *shape_slots, n_shape_slots;
-    uint32_t *canon;          /* [ShapeId] */
+    uint32_t *canon;          /* [ShapeId]: the number of the shape in `shapes` */
     uint64_t *local_elements; /* [ShapeId] */
     LIST(Bound *) bounds;
     uint32_t *bound_slots, n_bound_slots;
@@ -255,9 +256,9 @@ bool verify_structure_program(Verifier *v);
 void verify_order(Verifier *v); /* fills v->order */
 void verify_races(Verifier *v);
 /* True if all ranks run one program without messages, and no member of a launch group waits for an
- * instruction behind the group's first member. Then no rank waits forever: with each group at the
- * position of its first member, every instruction waits only for earlier ones, and all ranks reach
- * each communication in this order. */
+ * instruction behind the group's first member. Then no rank waits forever. Think of each group at
+ * the position of its first member: every instruction waits only for earlier ones, and all ranks
+ * reach communications in this order. */
 bool verify_ends_in_order(const Plan *plan);
 /* Returns [root]: true if a view has only a part of the root's bytes. */
 bool *verify_has_views(const Program *p, Arena *arena);
@@ -293,7 +294,7 @@ static inline uint32_t verify_gradient_arg(const Instr *in)
 }
 /* ---- stated.c: part of verify_metadata ---- */
 void verify_stated(Verifier *v);
-/* Checks those facts of a plan that no plan with fewer blocks shows (copies/copies.h). */
+/* Check facts that a plan with fewer blocks (copies/copies.h) does not show. */
 void verify_whole_stated(Verifier *v);
 void verify_whole_graph(Verifier *v);   /* structure.c */
 void verify_whole_program(Verifier *v); /* program.c */
@@ -397,15 +398,6 @@ void value_shapes_start(Verifier *v);
  * returns a bad value. `what` and `arg` name the argument in the message. */
 Val value_read(Verifier *v, Pc pc, BufferId b, const char *what, uint32_t arg);
 /* Does the work of value_read for `bytes` bytes at `address`, as a value of `shape`. */
-/* ---- whole.c ---- */
-void value_whole_start(Verifier *v);
-/* Returns the value of buffer b if it is held outside the map and has this shape; else NULL. */
-const Val *value_whole(Verifier *v, BufferId b, uint32_t shape);
-/* Puts a value that is held outside the map into the map. */
-void value_spread(Verifier *v, BufferId b);
-/* Holds a value outside the map. Returns false if the map must hold it. */
-bool value_write_whole(Verifier *v, BufferId b, uint64_t bytes, uint32_t val);
-
 Val value_read_at(Verifier *v, Pc pc, BufferId b, uint64_t address, uint64_t bytes, uint32_t shape,
                   const char *what, uint32_t arg);
 /* Writes a value to buffer b. The value gets the shape, dtype and bytes of b. */
@@ -419,6 +411,15 @@ uint32_t value_add_list(Verifier *v, const ValueEntry *at, uint32_t n);
 Val value_sum(Verifier *v, Pc pc, const Val *a, const Val *b);
 bool value_present(Verifier *v, Pc pc, const Val *val, BufferId *where);
 
+/* ---- whole.c ---- */
+void value_whole_start(Verifier *v);
+/* Returns the value of buffer b if it is held outside the map and has this shape; else NULL. */
+const Val *value_whole(Verifier *v, BufferId b, uint32_t shape);
+/* Puts a value that is held outside the map into the map. */
+void value_spread(Verifier *v, BufferId b);
+/* Holds a value outside the map. Returns false if the map must hold it. */
+bool value_write_whole(Verifier *v, BufferId b, uint64_t bytes, uint32_t val);
+
 /* ---- state.c ---- */
 void verify_graph_state(Verifier *v);
 void value_end_of_state(Verifier *v, BufferId b);
@@ -431,9 +432,8 @@ void value_memory_start(Verifier *v); /* sets the values of persistent buffers a
 /* ---- the effect of an instruction on memory ---- */
 void value_compute(Verifier *v, Pc pc); /* op.c: for ops of the graph */
 void value_move(Verifier *v, Pc pc);    /* move.c: for pass, cast, fill, RESHAPE and COMM */
-/* move.c: for an all_reduce over stages. Contributes this program's part, once. Returns true when
- * every stage has contributed. */
-/* *brought is the newest pc for which this program has contributed its part. */
+/* move.c: for an all_reduce over stages. Contributes this program's part, unless *brought says that
+ * it has done so at `pc`. Returns true when every stage has contributed. */
 bool value_meet_stages(Verifier *v, Pc pc, Pc *brought);
 bool value_exchange(Verifier *v, Pc pc); /* send, recv; returns false if the other program has not
                                             reached the communication yet */

@@ -10,8 +10,8 @@ typedef struct ProgramState {
     bool *has_views;
     Vals vals;
     uint32_t *present_slots, n_present_slots, *n_updates;
-    Pc brought; /* the all_reduce over stages to which the program has contributed and whose end it
-                   waits for */
+    Pc brought; /* the all_reduce over stages to which the program has contributed, and for whose
+                 * end it waits */
     bool begun, ended;
 } ProgramState;
 

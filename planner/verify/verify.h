@@ -22,7 +22,7 @@ enum {
     VERIFY_coverage = 32, /* each logical element of weights, gradients, states and batch is handled
                            * exactly once; recomputation changes no state */
     VERIFY_redundant = 64, /* communication whose result is unused or already present (warning) */
-    VERIFY_metadata = 128, /* what the plan says about itself: step, axes, units, categories */
+    VERIFY_metadata = 128, /* statements of the plan about itself: step, axes, units, categories */
     VERIFY_all = 255,
     /* for tests: leave out all short cuts. They change no answer and no report. */
     VERIFY_in_full = 256
@@ -35,9 +35,9 @@ enum {
  * plan) or, with `user_plan`, FAULT_input.
  */
 bool verify_plan(const Plan *plan, uint32_t proofs, bool user_plan, Diag *d);
-/* verify_fit compares the peak bytes of each role with its device's memory, and the host bytes of
- * all ranks of a node with the node's host memory. Reports FAULT_infeasible: "does-not-fit" with
- * the worst rank, "host-does-not-fit" with the worst node. */
+/* verify_fit compares the peak bytes of each program with the memory of a device. It also compares
+ * the host bytes of all ranks of a node with the host memory of a node. Reports FAULT_infeasible:
+ * "does-not-fit" with the worst rank, "host-does-not-fit" with the worst node. */
 typedef struct Capacity {
     uint64_t device_bytes, reserved_bytes; /* bytes of a device; the part of these bytes that no
                                             * plan may use */

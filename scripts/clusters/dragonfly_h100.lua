@@ -1,6 +1,6 @@
 -- 8 H100 a node in a dragonfly of 9 groups of 16 nodes. A group has 8 routers with 2 nodes each
 -- (800 GB/s). A router has 800 GB/s to the 7 other routers of its group together, and 400 GB/s on 4
--- links to other groups; each pair of groups has 4 links.
+-- links to other groups. Each pair of groups has 4 links.
 return require "clusters.node" ("dragonfly_h100", {
   device = "H100-SXM5-80GB", links = 450,
   nics = 8, nic_gbit = 400, fabric = "ib",

@@ -12,8 +12,9 @@ local function with(name, flags)
   return flags
 end
 
--- Networks without a fit take two means over EFA's three generations, whose ranks have 12.5, 50 and 50 GB/s: of the
--- bytes of each NIC that fill the pipeline, and of spread_s.
+-- Networks without a fit take two means over the three generations of EFA. One is of the bytes of
+-- each NIC that fill the pipeline, the other of spread_s. The ranks of these generations have 12.5,
+-- 50 and 50 GB/s.
 local fill, spread_s = 0, 0
 for name, bytes_per_s in pairs { efa1 = 12.5e9, efa2 = 50e9, efa4 = 50e9 } do
   fill = fill + fitted[name].ramp_s * fitted[name].achieved * bytes_per_s / 3

@@ -1,5 +1,6 @@
 -- NeMo Automodel's rules for Mamba-2, and for hybrids of attention and state-space layers
--- (Nemotron-H): how cp divides their heads, which modules tp cuts, and which layers are recomputed.
+-- (Nemotron-H). They say how cp divides heads, which modules tp cuts, and which layers are
+-- recomputed.
 local dialect = require "tandem.dialect"
 local families = require "tandem.families"
 local hybrid = {}

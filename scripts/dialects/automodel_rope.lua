@@ -9,10 +9,13 @@ rope.hf_keys = { rope_scaling = { "list" }, max_position_embeddings = { "integer
 
 local at, types = "hf.rope_scaling", "types: linear, llama3, yarn, longrope"
 
--- keys: the keys of Hugging Face's table. needs: the keys that a recipe must state. context: the key of
--- the original context, in tokens. length: the key of the stretched one. longest_is_context: without
--- its key, the original context is max_position_embeddings. (Beside Llama's scaling that key is the
--- stretched context.) make: returns the library's rope_scaling.
+-- keys: the keys of Hugging Face's table
+-- needs: the keys that a recipe must state
+-- context: the key of the original context, in tokens
+-- length: the key of the stretched context
+-- longest_is_context: if the recipe has no such key, the original context is max_position_embeddings
+--   (beside Llama's scaling, max_position_embeddings is the stretched context)
+-- make: returns the library's rope_scaling
 local number = { "number" }
 local kinds = {
   default = { keys = {}, needs = {}, make = function() return false end },
@@ -145,7 +148,8 @@ local function same(a, b)
   return true
 end
 
--- True if hf.rope_scaling has the sections of time, row and column that models.qwen2_vl has.
+-- Returns true if hf.rope_scaling has the sections of time, row and column that models.qwen2_vl
+-- has.
 local function says_sections(d, given, sections)
   local kind = given.rope_type or given.type
   local stated = given.mrope_section

@@ -184,7 +184,7 @@ local registered = {
   Gemma3ForCausalLM = { llama_plan, gemma_sequence, false },
   NemotronHForCausalLM = { hybrid.tp_plan }, PhiForCausalLM = { phi_plan }, Phi3ForCausalLM = { phi3_plan },
 }
--- True for classes that have a plan of their own, or for which the base plan is made.
+-- Classes that have a plan of their own, or for which the base plan is made.
 local of_base = { MistralForCausalLM = true, MixtralForCausalLM = true, Qwen3MoeForCausalLM = true, GPT2LMHeadModel = true,
   Gemma2ForCausalLM = true }
 function tensor.knows(class) return registered[class] ~= nil or of_base[class] == true end

@@ -293,8 +293,8 @@ local function optimizer_of(d, trainer)
     clip_norm = clip or 0 }
 end
 
--- Returns FSDP2 over dp, DDP over dp, or nothing. With nothing, a dp above 1 trains so many
--- separate models.
+-- Returns FSDP2 over dp, DDP over dp, or nothing. With nothing, each rank of dp trains a separate
+-- model.
 local function data_pass(d, trainer, p, dp)
   if p.data == "fsdp2" then return fsdp2 {}, { dp_shard = dp } end
   if p.data == "ddp" then return ddp {}, { dp_replicate = dp } end

@@ -37,7 +37,7 @@ local function check_world(d, c, world)
 end
 
 local function is_moe(m) return m.num_experts > 0 end
--- True if any layer keeps a plain MLP.
+-- Returns true if any layer keeps a plain MLP.
 local function has_dense(m)
   return not is_moe(m) or m.moe_frequency > 1 or m.n_layers < m.moe_frequency
 end
@@ -49,7 +49,7 @@ local function hidden_of(m)
   return 256 * ((raw + 255) // 256)
 end
 
--- True if the activations between linears are split along the sequence.
+-- Returns true if the activations between linears are split along the sequence.
 local function splits_sequence(c, m) return c.pp == 1 and not m.tie_embeddings and not is_moe(m) end
 
 -- Returns how many ranks the other axes leave to this axis and dp_shard. The axis' size must divide this number.

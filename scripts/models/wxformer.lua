@@ -1,9 +1,10 @@
 -- The transformer of WXFormer (miles-credit): levels of growing width, whose blocks have short
 -- attention, long attention and feed-forward. Use: require "models.wxformer" "tiny", or { size =
--- "tiny", depth = { 2, 2 } } to change parts of it. It reads tokens, not a grid: a linear map
+-- "tiny", depth = { 2, 2 } } to change parts of it. It reads tokens, not a grid. A linear map
 -- replaces the strided convolution between levels, attention covers the whole sequence and not
 -- windows, and there is no decoder. As in miles-credit, a level is the unit of sharding and
--- checkpointing. use_spectral_norm divides the weight of each linear, also of the head, by its norm.
+-- checkpointing. use_spectral_norm divides the weight of each linear, also of the head, by its
+-- norm.
 local nn = require "tandem.nn"
 
 -- for each level: dim and depth; heads = dim / dim_head

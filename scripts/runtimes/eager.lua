@@ -1,8 +1,10 @@
--- PyTorch's eager kernels for each op of Tandem. Fields: `kernels`, the number of kernels that the op
--- launches; `passes`, its memory traffic, as a multiple of reading the inputs and writing the
--- outputs once; `saved`, `scratch`, bytes for each element of the largest argument, kept for the
--- backward pass or only while the op runs. A profile starts from this table and replaces the
--- entries that differ. Its host times are fitted (tandem/fitted.lua).
+-- PyTorch's eager kernels for each op of Tandem. An entry has these fields:
+-- kernels: the number of kernels that the op launches
+-- passes: its memory traffic, as a multiple of reading the inputs and writing the outputs once
+-- saved: bytes for each element of the largest argument that are kept for the backward pass
+-- scratch: the same, for bytes that exist only while the op runs
+-- A profile starts from this table and replaces the entries that differ. Its host times are fitted
+-- (tandem/fitted.lua).
 
 -- kind: source; PyTorch's eager kernels, counted in its source
 local fitted = require "tandem.fitted"

@@ -74,7 +74,8 @@ local function check_fit(who, x, how)
   end
 end
 
--- True for a 1x1 convolution. It is a linear over channels, so tp may split it by columns or rows.
+-- Returns true for a 1x1 convolution. It is a linear over channels, so tp may split it by columns
+-- or rows.
 local function is_plain(how)
   for i = 1, 2 do
     if how.kernel[i] ~= 1 or how.stride[i] ~= 1 or how.before[i] ~= 0 or how.dilation[i] ~= 1 then return false end

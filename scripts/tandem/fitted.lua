@@ -3,7 +3,7 @@ return {
   -- kind: fitted; dev-cal rows by framework and GPU, as docs/reference/fit.md lists them
   -- the part of the peak of short measurements that large products sustain in a long run, by architecture; of one GPU alone
   sustained = { Ampere = 0.9, H100_at_500_W = 0.68, Hopper = 0.75 },
-  -- what a GPU's cores draw without products, of what they draw in large products (sim/compute/power.c)
+  -- the power of a GPU's cores without products, relative to their power in large products (sim/compute/power.c)
   light = { Ampere = 1, H100_at_500_W = 1, Hopper = 0.3 },
   -- how much longer a CPU takes to issue an op than the 8480C of a DGX H100: the EPYC 7742 of DGX A100, and Grace
   hosts = { epyc_7742 = 1.4, grace = 1.32 },

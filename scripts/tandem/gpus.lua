@@ -5,14 +5,17 @@ local fitted, fitted_kernels = require "tandem.fitted", require "tandem.fitted_k
 -- kind: documented; units
 local MiB, GB = 1 << 20, 1e9
 
--- Numbers of each architecture. gemm_efficiency: the part of the dense peak that large products reach.
--- Ampere's and Hopper's are in fitted_kernels. CDNA's and Ada's are assumed. Blackwell's comes from
--- cuBLAS' 1,610 TFLOP/s for 8192 cubed on a B200 (14 waves and 5 us). memory_efficiency: the part of the
--- nominal bandwidth that a kernel with much traffic reaches, chosen by hand from dev-cal rows of published
--- kernels. sustained: Blackwell's is Hopper's. (SimuMax's machine sustained 1,100 TFLOP/s under a lower
--- power limit.) block_scales: products multiply 8-bit blocks with a scale for each block (MXFP8), as fast
--- as other 8-bit numbers. nvfp4: products multiply 4-bit numbers in blocks of 16 with e4m3 scales, at the
--- rate `fp4`. (CDNA4's 4-bit products have blocks of 32 and scales that are powers of two.)
+-- Numbers of each architecture.
+-- gemm_efficiency: the part of the dense peak that large products reach. Ampere's and Hopper's are in
+--   fitted_kernels. CDNA's and Ada's are assumed. Blackwell's comes from cuBLAS' 1,610 TFLOP/s for
+--   8192 cubed on a B200 (14 waves and 5 us).
+-- memory_efficiency: the part of the nominal bandwidth that a kernel with much traffic reaches. It was
+--   chosen by hand from dev-cal rows of published kernels.
+-- sustained: Blackwell's is Hopper's. (SimuMax's machine sustained 1,100 TFLOP/s under a lower limit.)
+-- block_scales: products multiply 8-bit blocks with a scale for each block (MXFP8), as fast as other
+--   8-bit numbers.
+-- nvfp4: products multiply 4-bit numbers in blocks of 16 with e4m3 scales, at the rate `fp4`. (CDNA4's
+--   4-bit products have blocks of 32 and scales that are powers of two.)
 -- kind: assumed; by hand from dev-cal rows of published kernels, or the related architecture's
 local arch = {
   Volta = { gemm_efficiency = 0.75, memory_efficiency = 0.83, kernel_floor_s = 3e-6 },
@@ -25,10 +28,14 @@ local arch = {
   CDNA4 = { gemm_efficiency = 0.60, memory_efficiency = 0.72, kernel_floor_s = 8e-6, sustained = fitted.sustained.Hopper, light = fitted.light.Hopper, block_scales = true },
 }
 
--- memory: MiB that the driver leaves. hbm: nominal GB/s. mem: the measured part of hbm. bf16, fp8, fp4,
--- fp32: dense TFLOP/s. link: GB/s of NVLink or xGMI each way. pcie: GB/s each way. watts: the power limit.
--- chip: another GPU with the same kind of multiprocessors. fit: the name of the GPU's own sustained part
--- in fitted.lua. exps: the exponentials that a multiprocessor computes in a clock cycle (16 if left out).
+-- memory: MiB that the driver leaves
+-- hbm, mem: nominal GB/s of the memory; the fraction of them that was measured
+-- bf16, fp8, fp4, fp32: dense TFLOP/s
+-- link, pcie: GB/s each way, of NVLink or xGMI and of PCIe
+-- watts: the power limit
+-- chip: another GPU with the same kind of multiprocessors
+-- fit: the name of the GPU's own sustained part in fitted.lua
+-- exps: the exponentials that a multiprocessor computes in a clock cycle (16 if left out)
 -- kind: datasheet; the maker's page of each GPU; memory as its driver prints it
 local gpus = {
   ["V100-SXM2-32GB"] = { arch = "Volta", sms = 80, memory = 32510, hbm = 900, fp16 = 125, fp32 = 15.7, link = 150, pcie = 15.75, watts = 300 },
@@ -121,9 +128,9 @@ local function parts(name)
   return list
 end
 
--- True if a user may mean the GPU `key` by `name`. This is so if `name` is the key, or its first part and some of the
--- others in order: "h200", "A100-40GB", "RTX 4090". Of the first part, the end is enough: "4090". A misspelt name has a
--- part that the key does not have.
+-- Returns true if a user may mean the GPU `key` by `name`. This is so if `name` is the key, or its
+-- first part and some of the others in order: "h200", "A100-40GB", "RTX 4090". Of the first part,
+-- the end is enough: "4090". A misspelt name has a part that the key does not have.
 local function abbreviates(name, key)
   local given, own, at = parts(name), parts(key), 0
   local joined = table.concat(given)

@@ -59,10 +59,10 @@ end
 
 -- Divides x by sigma, the largest singular value of the weight that made x, like torch's
 -- parametrizations.spectral_norm. Each step makes one power iteration: u = W v and v = W^T u, each
--- divided by its length; then sigma = u^T W v. W is a matrix: one side is the weight's first index
+-- divided by its length. Then sigma = u^T W v. W is a matrix: one side is the weight's first index
 -- (in_first) or its last index, the other side is all other indices. outputs: "first" or "second",
--- the index of a convolution's weight that holds the output channels. If a module is called twice,
--- it has one norm.
+-- the index of a convolution's weight that holds the output channels. A module that is called twice
+-- has one norm.
 local unit = { eps = 1e-12 }
 local function over_norm(x, info, weight, in_dims, out_dims, each, outputs)
   if not info.sigma then
@@ -282,10 +282,9 @@ local scaling_keys = { kind = true, factor = true, low = true, high = true, cont
 local yarn_keys = { kind = true, factor = true, slow = true, fast = true, context = true, truncate = true, mscale = true,
   mscale_all_dim = true }
 
--- Sets the attributes of YaRN. It divides the frequencies of pairs that turn fewer than `slow`
--- times within the original context, and keeps those of pairs that turn more than `fast` times. It
--- also multiplies queries and keys by a number. Returns the factor for the scores of latent
--- attention.
+-- Sets the attributes of YaRN. Within the original context, some pairs turn fewer than `slow`
+-- times: their frequencies are divided. Others turn more than `fast` times and keep theirs. YaRN
+-- also multiplies queries and keys by a number. Returns the factor for the scores of latent attention.
 local function yarn_attrs(who, attrs, scaling)
   check.options(who .. " scaling", scaling, yarn_keys)
   if scaling.factor == nil or scaling.context == nil then
@@ -310,8 +309,8 @@ local function yarn_attrs(who, attrs, scaling)
   return gain(all) ^ 2
 end
 
--- Checks the scaling of Llama 3.1. It divides the frequencies of pairs that turn at most `low` times
--- within the original context, and keeps those of pairs that turn at least `high` times.
+-- Checks the scaling of Llama 3.1. Within the original context, some pairs turn at most `low`
+-- times: their frequencies are divided. Others turn at least `high` times and keep theirs.
 local function check_ramp(who, factor, low, high)
   local what = ("%s: rope_scaling has factor = %g, low = %g, high = %g"):format(who, factor, low, high)
   if factor < 1 then

@@ -32,10 +32,9 @@ local function read_list(who, list, n_out)
   return count, not equal and common or nil
 end
 
--- Reads the option segments. 2 or { n, n } means equal segments, and the function returns their
--- number. { a, b, c } means unequal segments, and the function returns the number of groups. It
--- then sets how.each, the features of each segment in a group, and how.segments, the sizes of the
--- segments.
+-- Reads the option segments. For equal segments, 2 or { n, n }, the function returns their number.
+-- For unequal ones, { a, b, c }, it returns the number of groups. It then sets how.each, the
+-- features of each segment in a group, and how.segments, the sizes of the segments.
 function segments.read(who, given, n_out, how)
   if type(given) == "table" and not check.modules[given] then
     local count, groups = read_list(who, given, n_out)

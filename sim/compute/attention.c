@@ -76,9 +76,9 @@ static double padded(AttentionKernel kernel, double width, double other)
 
 /* Returns the FLOP/s of matrix products on one multiprocessor. An architecture without fitted
  * constants uses those of a related one, scaled by the ratio of their efficiencies in large
- * products. FlashAttention-2 and Triton's first kernels use only instructions of Ampere. For these
- * instructions, a multiprocessor of Blackwell counts as fast as one of Hopper, which has a peak of
- * 7.5 TFLOP/s. */
+ * products. FlashAttention-2 and Triton's first kernels use only instructions of Ampere. A
+ * multiprocessor of Blackwell is assumed to run these instructions at most as fast as one of
+ * Hopper, whose peak is 7.5 TFLOP/s. */
 static double rate_of(const Device *device, const AttentionWork *w, const AttentionFit *fit)
 {
     static const double hopper = 989.4e12 / 132;
@@ -104,7 +104,7 @@ static double exponentials(const Device *device)
  * a norm of order 3, which is an assumption. With it, the forward pass on a B200 lies between the
  * two published kernels and close to the rate of large products. Tiles are 128 x 128. The forward
  * kernel reads both operands of the first product and the values from shared memory. The backward
- * kernel reads both operands of two products, and one operand of each other product; it also writes
+ * kernel reads both operands of two products, and one operand of each other product. It also writes
  * and reads the gradient of scores and the fp32 gradient of queries. Sums lie in tensor memory. */
 static double blackwell_score_s(const Device *device, const AttentionWork *w)
 {
@@ -202,9 +202,9 @@ static double flash_s(const Device *device, const AttentionWork *w, const Attent
     return s + 2 * device->kernel_floor_s + kernel_memory_s(device, bytes);
 }
 
-/* The kernels of Tandem's executor (kernels/cuda/choose): with mma.sync; with Hopper's
- * instructions; and one kernel with these instructions that computes the whole gradient. Whether
- * cuDNN may be chosen is an option of a run; this is not modelled. */
+/* The kernels of Tandem's executor (kernels/cuda/choose). OWN_mma uses mma.sync. OWN_hopper uses
+ * Hopper's instructions. OWN_one uses these, too, and computes the whole gradient in one kernel.
+ * Whether cuDNN may be chosen is an option of a run, which is not modelled. */
 typedef enum OwnAttention { OWN_mma, OWN_hopper, OWN_one, OWN_ATTENTIONS } OwnAttention;
 
 /* Returns true if the kernel accepts the call. */
@@ -215,7 +215,8 @@ static bool own_takes(OwnAttention own, const AttentionWork *w)
                         dtype_bytes(w->dtype) == 2;
     if (own == OWN_mma) return true;
     if (own == OWN_hopper || !hopper) return hopper;
-    /* for parts of the keys, the executor has no scratch memory for the gradient in one kernel */
+    /* if attention sees only a part of the keys, the executor does not reserve the scratch memory
+     * that OWN_one needs */
     return w->backward && !w->in_parts &&
            attention_in_whole_tiles(tile, (int64_t)w->queries, (int64_t)w->keys);
 }

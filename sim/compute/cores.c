@@ -141,8 +141,9 @@ static uint32_t add_task(Cores *c, uint32_t side, uint32_t id, Ps work, Ps now)
     return t;
 }
 
-/* Adds a member to a task. A task's place in the list keeps its entries of `members` after the task
- * ends; a later task that needs no more entries uses them again. */
+/* Adds a member to a task, which has `of` members in the end. The list of tasks uses an entry again
+ * after its task has ended. The entry keeps its range of `members`, which a later task with at most
+ * as many members uses again. */
 static void add_member(Cores *c, uint32_t t, uint32_t class_, uint32_t of)
 {
     Task *task = &c->tasks.at[t];

@@ -36,13 +36,12 @@ struct Cost {
 
 /* ---- models ---- */
 
-/* Returns the time of an instruction on the host or over the link to the host. Measured on one H200
- * with PCIe 5 x16: 55.4 GB/s. Host memory: for each of 8 devices, an eighth of two sockets with 8
- * channels of DDR5-4800 (614 GB/s), times 0.7. */
+/* Returns the time of an instruction on the host or over the link to the host. */
 static double host_s(const Cluster *cluster, const Plan *plan, const Program *p, const Instr *in)
 {
     double link = cluster->host_link_bytes_per_s, memory = cluster->host_bytes_per_s;
-    if (link <= 0) link = 55.4e9;
+    if (link <= 0) link = 55.4e9; /* measured on one H200 with PCIe 5 x16 */
+    /* an eighth of two sockets with 8 channels of DDR5-4800 (614 GB/s), times 0.7 */
     if (memory <= 0) memory = 54e9;
     const Buffer *first = &p->buffers.at[program_arg(p, in, 0)];
     const Buffer *last = &p->buffers.at[program_arg(p, in, in->args.n - 1u)];
@@ -50,9 +49,10 @@ static double host_s(const Cluster *cluster, const Plan *plan, const Program *p,
     return crosses ? (double)last->bytes / link : (double)plan_hbm_bytes(plan, p, in) / memory;
 }
 
-/* Returns the time of the kernels before an 8-bit product. They bound the scales and, on all
- * devices but Blackwell, transpose an operand that is not contiguous along the summed index
- * (cuBLAS' documentation, 8-bit data types). This reads and writes one byte for each number. */
+/* Returns the time of the kernel before an 8-bit product. It bounds the scales from below. Except
+ * on Blackwell, it also transposes each operand that is not contiguous along the summed index
+ * (cuBLAS' documentation, 8-bit data types). For each number of these operands it reads and writes
+ * a byte. */
 static double turned_s(const Device *device, const Binding *b, const int64_t size['z' + 1])
 {
     /* compute capability 12 also needs the transposition, and has another arch name */
@@ -161,12 +161,13 @@ static double product_s(const Cost *c, DType dtype, const ProductWork *w)
     return kernel_lasting_s(&c->cluster.device, dtype, 2 * w->batch * w->m * w->n * w->k, s);
 }
 
-/* Returns the time of products of each expert's rows. All experts of a rank have equally many. */
+/* Returns the time of a product for each expert of a rank. All have equally many rows. */
 static double uneven_s(const Device *device, const Plan *plan, const Program *p, const Instr *in,
                        const RowsShare *uneven)
 {
     const Buffer *first = &p->buffers.at[program_arg(p, in, 0)];
-    const bool of_weight = op_dim(in->op, 1, INDEX_rooms) >= 0; /* true: it sums over rows */
+    /* true: the product makes the gradient of a weight, so it sums over rows */
+    const bool of_weight = op_dim(in->op, 1, INDEX_rooms) >= 0;
     const Shape *rows = plan_shape_at(plan, first->shape);
     const Shape *weight =
         plan_shape_at(plan, p->buffers.at[program_arg(p, in, of_weight ? 3 : 1)].shape);
@@ -215,12 +216,13 @@ static double model_s(const Cost *c, const Plan *plan, const Program *p, const I
     int64_t *rows = &size[(int)op_letter(in->op, INDEX_height)];
     if (share < 1) *rows = (int64_t)ceil((double)*rows * share);
     if (info->class_ == OP_CLASS_contract) {
-        /* more than one pass: other kernels also read and write memory */
+        /* passes after the first one are separate kernels, so their memory traffic adds time */
         floor_s += kernel_memory_s(device, fmax(as->passes - 1, 0) * bytes);
         memory = kernel_memory_s(device, fmin(as->passes, 1) * bytes);
         ProductWork work = work_of_product(&b, size);
         work.k *= dtype_numbers(dtype);
-        if (info->scaling == SCALING_blocks) dtype = DT_e8m0; /* with its own rate */
+        /* products with scales for blocks have a rate of their own */
+        if (info->scaling == SCALING_blocks) dtype = DT_e8m0;
         compute = product_s(c, dtype, &work);
         if (!work_is_aligned(p, in, &b, size)) compute *= kernel_unaligned(device);
         if (info->scaling != SCALING_none && !(info->flags & OP_BLOCKS) &&
@@ -368,7 +370,7 @@ static Ps part_ps(const Cost *c, const Plan *plan, const Program *p, const Instr
     return ps_of(s * (double)PS_PER_S);
 }
 
-/* Returns the time that an op adds which is fused with a product. Its memory traffic is counted at
+/* Returns the time that an op adds if it is fused with a product. Its memory traffic is counted at
  * the product. Its arithmetic runs on other cores after the product. Tandem's executor runs some of
  * these ops as kernels of their own. */
 static Ps epilogue_ps(const Cost *c, const Plan *plan, const Program *p, const Instr *in,

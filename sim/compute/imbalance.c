@@ -10,8 +10,8 @@
  * spread evenly over the n ranks that exchange rows (along ep). So a rank receives (n - 1) / n of
  * its rows from the others, and sends them 1 / n of their rows. An exchange ends for all n ranks
  * when the busiest rank has received its rows, or has sent them back. Ranks along tp and cp may
- * have different experts as well. Such ranks have the same tokens and exchange no rows with each
- * other; each exchange carries the rows of other experts. */
+ * have different experts as well. Such ranks have the same tokens but exchange no rows with each
+ * other. Each of them exchanges the rows of its own experts along ep. */
 #include <assert.h>
 #include <math.h>
 

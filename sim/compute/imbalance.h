@@ -25,8 +25,8 @@ uint32_t *loads_members(const Plan *plan, Arena *arena);
 
 /* A model that changes the costs and transfers of a plan with experts. */
 typedef struct Imbalance Imbalance;
-/* Returns which fraction of the slots in an exchange is really sent. It is below 1 only if the
- * profile sets `pads_late`. */
+/* Returns the fraction of the slots of an exchange that is really sent (a slot is room for one
+ * row). It is below 1 only if the profile sets `pads_late`. */
 double imbalance_exchanged(const Plan *plan, const Runtime *runtime);
 /* Makes the model. If `loads` is not NULL, it has the loads of each rank, and `factor` is
  * ignored. */
@@ -36,10 +36,10 @@ CostModel imbalance_cost(Imbalance *b);
 NetModel imbalance_net(Imbalance *b);
 
 /* For the engine. imbalance_layer returns the number of the layer with experts (from 1) whose rows
- * an instruction computes or exchanges; 0: it has no such rows, or all ranks have the same loads.
- * *back tells whether an exchange sends rows back to the ranks of their tokens. imbalance_compute
- * returns the time of an instruction on a class of ranks, with the rows of that class in that
- * layer. */
+ * an instruction computes or exchanges. It returns 0 if the instruction has no such rows, or if all
+ * ranks have the same loads. It sets *back to true for an exchange that sends rows back to the
+ * ranks of their tokens. imbalance_compute returns the time of an instruction on a class of ranks,
+ * with the rows of that class in that layer. */
 uint32_t imbalance_layer(const Imbalance *b, const Plan *plan, const Program *p, const Instr *in,
                          bool *back);
 Ps imbalance_compute(const Imbalance *b, const Plan *plan, const Program *p, const Instr *in,

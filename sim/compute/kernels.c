@@ -125,10 +125,10 @@ static double tile_rate(const GemmFit *fit, size_t i)
 }
 
 /* Returns for how many tiles of a multiprocessor the start and the end take extra time. Since
- * Hopper, a block of cuBLAS stays on its multiprocessor: it loads the operands of the next tile
- * while it computes the present one, and stores results while it computes the next one. So only the
- * start of the first tile and the end of the last one take extra time. The constants of Tandem's
- * executor (`timed`) were measured as a time of each tile, so they count for each. */
+ * Hopper, a block of cuBLAS stays on its multiprocessor. While it computes a tile, it loads the
+ * operands of the next tile and stores the results of the previous one. So only the start of the
+ * first tile and the end of the last one take extra time. The constants of Tandem's executor
+ * (`timed`) were measured as a time of each tile, so they count for each. */
 static double exposed_tiles(const Device *device, double waves, const GemmFit *fit)
 {
     return kernel_is_young(device) && !fit->timed ? fmin(waves, 1) : waves;
@@ -192,11 +192,12 @@ double kernel_gemm_s(const Device *device, DType dtype, double batch, double m, 
 
 /* Returns by which factor a product takes longer if its rows do not begin at multiples of 16 bytes.
  * Tensor memory access needs such multiples; for other rows, cuBLAS uses a kernel for Ampere on
- * newer devices, too. Measured on one H200 with the products of GPT-2's head in bf16, vocabularies
- * of 50257 and 50304 (cublasLt 13.1 under PyTorch 2.11). 65536 x 768: 49.1, 35.8 and 33.5 ms
- * against 8.2, 7.1 and 7.0 ms. 16384 x 1600: 27.4, 20.7 and 18.8 ms against 3.9, 3.7 and 3.7 ms.
- * The mean ratio is 5.5. No source was found for Ampere, so the factor is 1 there. Blackwell is
- * assumed to be like Hopper. */
+ * newer devices, too. The factor was measured on one H200 with the three products of GPT-2's head
+ * in bf16 (cublasLt 13.1 under PyTorch 2.11). A vocabulary of 50257 is not aligned, one of 50304
+ * is. For 65536 x 768, the products take 49.1, 35.8 and 33.5 ms instead of 8.2, 7.1 and 7.0 ms. For
+ * 16384 x 1600, they take 27.4, 20.7 and 18.8 ms instead of 3.9, 3.7 and 3.7 ms. The mean ratio is
+ * 5.5. No source was found for Ampere, so the factor is 1 there. Blackwell is assumed to be like
+ * Hopper. */
 double kernel_unaligned(const Device *device)
 {
     return kernel_is_young(device) ? 5.5 : 1;
@@ -222,8 +223,8 @@ double kernel_grouped_gemm_s(const Device *device, DType dtype, uint32_t n_group
 
 /* At its end, a tile stores its results, so this time grows with their bytes. Since Hopper, the
  * results of one tile are stored during the products of the next one. Kernels with scales for
- * blocks are an exception (`stores_apart`): a block of DeepGEMM (a6d97a1) stores a tile's results
- * before it multiplies again, so all stores add to the time, at the rate of memory. */
+ * blocks are an exception (`stores_apart`). A block of DeepGEMM (a6d97a1) stores a tile's results
+ * before it multiplies again. So all stores add to the time, at the rate of memory. */
 double kernel_product_s(const Device *device, const GemmWork *w, const GemmFit *fit)
 {
     GemmFit own = fit != NULL ? *fit : *kernel_gemm_fit(device);

@@ -42,15 +42,17 @@ double kernel_gemm_most(const Device *device, DType dtype, const GemmFit *fit);
 double kernel_gemm_s(const Device *device, DType dtype, double batch, double m, double n, double k,
                      const GemmFit *fit);
 
-/* A product. out_bytes: bytes that are moved for each number of the result. kernel_product makes
- * one with 16-bit results; adding to fp32 numbers moves 8 bytes. */
+/* A product. out_bytes: bytes of memory traffic for each number of the result (2 for a 16-bit
+ * result, 8 if the product is added to an fp32 number). kernel_product makes a product with 16-bit
+ * results. */
 typedef struct GemmWork {
     DType dtype;
     double batch, m, n, k, out_bytes;
 } GemmWork;
 GemmWork kernel_product(DType dtype, double batch, double m, double n, double k);
-/* Returns the same time plus the time that depends on out_bytes. Before Hopper, this is a time at
- * the end of each tile. Since Hopper, it counts only if the kernel stores results separately. */
+/* Returns the time of kernel_gemm_s plus the time to store the results, which depends on out_bytes.
+ * Before Hopper, each tile ends with this time. Since Hopper, the time counts only if
+ * `stores_apart` is true. */
 double kernel_product_s(const Device *device, const GemmWork *work, const GemmFit *fit);
 
 /* Returns the factor by which a product takes longer if its rows do not begin at multiples of 16

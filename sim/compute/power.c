@@ -1,12 +1,12 @@
-/* Clocks under a power limit. A device draws
+/* Computes clocks under a power limit. A device draws
  *
  *     still + W * x * f^3
  *
- * at a clock of f times the clock of its peak. `still` is what it draws at any clock: idle cores
- * and memory. The rest is switching power, C V^2 f, and the voltage V rises with f. x is the power
- * that the kernel's cores take, as a fraction of the power in large products: `light` without
- * products, 1 at the rate of large products, and linear between. The device lowers f until the sum
- * is within its limit P, so
+ * at a clock of f times the clock of its peak. `still` is the power that idle cores and memory draw
+ * at any clock. The rest is switching power, C V^2 f, and the voltage V rises with f. The kernel's
+ * cores take x times the power that they take in large products. x is `light` without products, 1
+ * at the rate of large products, and linear between. The device lowers f until the sum is within
+ * its limit P, so
  *
  *     f = cbrt((P - still) / (W * x)), at most 1.
  *

@@ -1,8 +1,8 @@
-/* Computes the time of a state-space scan in its published kernels, which work in chunks of L
- * tokens with matrix products on tensor cores (SSD, arxiv.org/abs/2405.21060;
- * github.com/state-spaces/mamba, ops/triton). Between these kernels, data pass through memory in
- * fp32: the states of each chunk, and the scores of each group. Each product is assumed to have the
- * efficiency of an ordinary product of its size. */
+/* Computes the time of a state-space scan in its published kernels (SSD, arxiv.org/abs/2405.21060;
+ * github.com/state-spaces/mamba, ops/triton). They work in chunks of L tokens with matrix products
+ * on tensor cores. Between these kernels, data pass through memory in fp32: the states of each
+ * chunk, and the scores of each group. Each product is assumed to have the efficiency of an
+ * ordinary product of its size. */
 #include <assert.h>
 #include <math.h>
 
@@ -27,8 +27,8 @@ static double states_s(const Chunked *s, double times)
     return times * product_s(s, s->heads, s->L, s->E, s->Q);
 }
 
-/* Returns the time of `times` products of the L x L scores of a chunk, below the diagonal, with the
- * features of each head. */
+/* Returns the time of `times` products of a chunk's L x L scores with the features of each head.
+ * Only scores below the diagonal count. */
 static double weighed_s(const Chunked *s, double times)
 {
     return times * product_s(s, s->heads, s->L, s->E, s->L) / 2;

@@ -1,8 +1,8 @@
 /* Computes the times of kernels that mostly move memory. The time consists of a start, the bytes at
  * a fraction of the memory's rate, and a time for each row if a block processes one row at a time.
- * A part of the data is still in the cache, where the previous kernel has left it; the fewer bytes
- * there are, the larger this part is. The model counts the bytes that must be moved; if a kernel
- * reads some of them repeatedly, the fitted fraction `part` contains this. */
+ * The previous kernel has left a part of the data in the cache. The fewer bytes there are, the
+ * larger this part is. The model counts each byte that must be moved once. If a kernel reads some
+ * bytes repeatedly, the fitted fraction `part` contains this. */
 #include <math.h>
 
 #include "sim/compute/kernels.h"

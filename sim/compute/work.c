@@ -56,10 +56,10 @@ static bool has_index(const SigTerm *term, char letter)
 }
 
 /* Returns the matrix product that a convolution equals. Each index of the convolution belongs to
- * one of the product's groups of indices. The points of a window are an index of the operand with
- * windows. The product sums over them, as over channels; in the gradient of the weight, they are an
- * index of the result. The size of an index of rows or columns counts the output's points, even in
- * a term that reads the rows of a window. */
+ * one of the product's groups of indices. The points of a window are an index of the operand that
+ * is read in windows. The product sums over them, as over channels. In the gradient of the weight,
+ * they are an index of the result instead. For an index of rows or columns, `size` counts the
+ * points of the output, even in a term that reads windows. */
 ProductWork work_of_convolution(OpKind op, const int64_t size['z' + 1])
 {
     const Signature *sig = &op_info(op)->sig;

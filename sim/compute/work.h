@@ -1,7 +1,7 @@
-/* Describes the work of an instruction by sizes that a trace of another framework contains, too: a
- * product by its sizes, attention by its heads and tokens, a norm by its rows, an element-wise op
- * by its elements. The store keeps the kernels of imported traces under keys made of these
- * sizes. */
+/* Describes the work of an instruction by sizes that a trace of another framework contains, too. A
+ * product is described by its sizes, attention by its heads and tokens, a norm by its rows, and an
+ * element-wise op by its elements. The store keeps the kernels of imported traces under keys made
+ * of these sizes. */
 #ifndef TANDEM_SIM_COMPUTE_WORK_H
 #define TANDEM_SIM_COMPUTE_WORK_H
 
@@ -18,15 +18,15 @@ ProductWork work_of_product(const Binding *b, const int64_t size['z' + 1]);
 bool work_is_convolution(OpKind op);
 ProductWork work_of_convolution(OpKind op, const int64_t size['z' + 1]);
 
-/* Returns true if the rows of both operands and of the result begin at multiples of 16 bytes. A row
- * of an argument consists of its last indices of one kind: summed indices, rows of the left
- * operand, or columns of the right operand. */
+/* Returns true if the rows of both operands and of the result begin at multiples of 16 bytes. An
+ * index of a product is summed, counts rows of the left operand, or counts columns of the right
+ * one. A row of an argument consists of its last indices, as long as they are of the same kind. */
 bool work_is_aligned(const Program *p, const Instr *in, const Binding *b,
                      const int64_t size['z' + 1]);
 
-/* Returns the key of a product. Transposed operands have the same key. So have products with m and
- * n swapped, because the key lists the smaller one first. For 8-bit dtypes, the key only says that
- * numbers have 8 bits. */
+/* Returns the key of a product. Whether operands are transposed does not change the key. Neither
+ * does swapping m and n, because the key lists the smaller one first. For 8-bit dtypes, the key
+ * only says that numbers have 8 bits. */
 const char *work_product_key(Arena *arena, DType dtype, const ProductWork *work);
 
 typedef struct HeadsWork {

@@ -1,8 +1,9 @@
 /* Device memory of a rank's communicators: NCCL's own buffers, which lie outside of a plan's arena.
- * On each channel, a connection has a buffer for each protocol at its receiving end (nccl.h), in
- * memory of 2 MiB pieces, and one such piece at its sending end. If the connection goes through a
- * NIC, the buffers of LL128 and Simple exist at both ends. NCCL allocates the buffers of an
- * algorithm at its first use, so only algorithms that the plan's collectives use count.
+ * Memory for connections comes in pieces of 2 MiB. On each channel, a connection has a buffer for
+ * each protocol at its receiving end (nccl.h), and one piece at its sending end. If the connection
+ * goes through a NIC, the buffers of LL128 and Simple exist at both ends. NCCL allocates the
+ * buffers of an algorithm at its first use, so only algorithms that the plan's collectives use
+ * count.
  *
  * Tandem's executor makes one communicator for each pair (axes, stream) that occurs in any program,
  * on all ranks. It warms up each of them by reducing one word (exec/cuda/comm.c). Other frameworks
@@ -19,8 +20,7 @@
 #include "sim/net/nccl.h"
 #include "sim/runtime/runtime.h"
 
-/* Size of the pieces in which memory is allocated that another device maps
- * (cuMemGetAllocationGranularity). */
+/* Size of the pieces of memory that another device maps (cuMemGetAllocationGranularity). */
 enum { PIECE_BYTES = 2 << 20 };
 static const uint64_t sender_bytes = PIECE_BYTES;
 static const uint64_t nic_messages_bytes =
@@ -72,7 +72,7 @@ static void place(const Plan *plan, Rank rank, uint32_t devices_per_node, CommMe
     }
 }
 
-/* What a program's communications, and the warm-up, need of one communicator. */
+/* Resources that a program's communications, and the warm-up, need from one communicator. */
 typedef struct GroupUse {
     bool ring, tree, nvls;
     uint8_t *to, *from; /* [part]: true if a message goes to that part; true if a message comes from
@@ -191,8 +191,8 @@ static void count_messages(const Plan *plan, Rank rank, const Cluster *cluster, 
 }
 
 /* Adds the bytes for collectives. For each channel, one rank of a node has the outgoing connection
- * to other nodes, and one rank has the incoming one. An edge of a tree carries both directions, an
- * edge of a ring only one; a node has two edges of a tree on average. */
+ * to other nodes, and one rank has the incoming one. An edge of a tree carries both directions, and
+ * an edge of a ring only one. A node has two edges of a tree on average. */
 static void count_collectives(const Plan *plan, const Cluster *cluster, const GroupUse *use,
                               CommMemory *m)
 {

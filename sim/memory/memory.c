@@ -12,9 +12,9 @@ static bool is_root(const Program *p, BufferId id)
     return id != 0 && b->parent == 0 && b->space == SPACE_device && b->bytes > 0;
 }
 
-/* Returns the root buffer of an input whose memory output `out` of instruction pc takes over: the
- * input ends with pc, and the output begins at its offset. During pc, the two count as one buffer.
- * Returns 0 if there is none. */
+/* Returns the root buffer of an input whose memory output `out` of instruction pc takes over. Such
+ * an input ends with pc, and the output begins at its offset. During pc, the two count as one
+ * buffer. Returns 0 if there is none. */
 static BufferId taken_over(const Program *p, Pc pc)
 {
     const Instr *in = program_instr(p, pc);

@@ -177,8 +177,8 @@ static uint32_t grow(TorchAllocator *a, uint32_t pool, uint64_t bytes)
     uint32_t last = a->pools.at[pool].last;
     if (last && !a->blocks.at[last].used && !a->blocks.at[last].unmapped) {
         uint64_t more = round_up(bytes - a->blocks.at[last].bytes, step);
-        reserve(a, more); /* reserve() may have given back the pages of this very block; then all of
-                             its bytes are missing */
+        reserve(a, more); /* reserve() may have given back the pages of this block, and then all
+                             `bytes` are missing */
         if (a->blocks.at[last].unmapped) count_reserved(a, a->blocks.at[last].bytes);
         take_free(a, last);
         a->blocks.at[last].bytes += more;
@@ -231,7 +231,7 @@ static void split(TorchAllocator *a, uint32_t id, uint64_t bytes)
 }
 
 /* Returns the size to which a free block could grow. The last block of an expandable segment can
- * grow without limit. A block before pages that were given back can take these pages over. */
+ * grow without limit. If the pages after a block were given back, the block can grow into them. */
 static uint64_t may_become(const TorchAllocator *a, const Pool *pool, uint32_t id)
 {
     const TorchBlock *b = &a->blocks.at[id];
@@ -242,8 +242,8 @@ static uint64_t may_become(const TorchAllocator *a, const Pool *pool, uint32_t i
 }
 
 /* Returns the free block to use for `bytes` bytes; 0: there is none. Like PyTorch, it starts with
- * the first block that is large enough, and goes on as long as the next block could grow to a
- * smaller size. */
+ * the smallest block that is large enough. It goes on to the next block as long as that one would
+ * be smaller after growing. */
 static uint32_t best_fit(const TorchAllocator *a, const Pool *pool, uint64_t bytes)
 {
     uint32_t best = 0;

@@ -38,8 +38,8 @@ static const bool *offloaded_modules(const Keeper *k)
     return is;
 }
 
-/* True if the framework makes the instruction's output again in the backward pass. It then also
- * makes its quantised form again. */
+/* Returns true if the framework recomputes the instruction's output in the backward pass. It then
+ * recomputes the quantised form of the output, too. */
 static bool is_remade(const Keeper *k, const Instr *in)
 {
     const Program *p = k->program;
@@ -70,7 +70,8 @@ static void find_needed(const Keeper *k)
     }
 }
 
-/* True if no instruction after pc reads an output of `in`, apart from those that are absent. */
+/* Returns true if no instruction after pc reads an output of `in`, apart from those that are
+ * absent. */
 static bool only_absent_read(const Keeper *k, const Instr *in, const bool *read)
 {
     for (uint32_t i = in->n_in; i < in->args.n; i++) {
@@ -80,9 +81,9 @@ static bool only_absent_read(const Keeper *k, const Instr *in, const bool *read)
     return in->args.n > in->n_in;
 }
 
-/* Returns [pc]: true if the framework does not run the instruction. It has no op for a gradient
- * that it computes from other tensors (`reads_none`), and none that only moves the inputs of such a
- * gradient. */
+/* Returns [pc]: true if the framework does not run the instruction. This is true for gradients that
+ * it computes from other tensors (`reads_none`), and for instructions that only move the inputs of
+ * such gradients. */
 static const bool *absent_instructions(const Keeper *k)
 {
     const Program *p = k->program;
@@ -143,7 +144,8 @@ static void forget_untrained(const Keeper *k)
     }
 }
 
-/* True for a value between ops, as it is or in the order of an exchange. */
+/* Returns true for a value that one op passes to another, in its own order or in the order of an
+ * exchange. */
 static bool is_value(const Buffer *b)
 {
     return b->category == CATEGORY_activation || b->category == CATEGORY_communication;
@@ -201,10 +203,10 @@ static void hold_nodes(const Keeper *k)
 }
 
 /* Keeps tensors that are sent between pipeline stages. PyTorch's schedules keep the output of each
- * micro-batch on the last stage until the next step; until May 2025 they did this on every stage
- * (pytorch/pytorch #153383). A stage also has permanent tensors for what each micro-batch receives,
- * in both directions. */
-static void keep_what_is_sent(const Keeper *k)
+ * micro-batch on the last stage until the next step. Until May 2025, they did this on every stage
+ * (pytorch/pytorch #153383). A stage also has permanent tensors for the activations and gradients
+ * that each micro-batch receives. */
+static void keep_sent_tensors(const Keeper *k)
 {
     const Program *p = k->program;
     const Runtime *how = k->runtime;
@@ -296,8 +298,8 @@ static void hold_logits(const Keeper *k)
     if (before != 0) keep_until(k, before, p->code.n - 1);
 }
 
-/* Returns an array [node]: true for nodes in recomputed regions that lead to an op whose result a
- * module keeps. */
+/* Returns an array [node]. It is true for a node in a recomputed region if a module keeps the
+ * result of an op that depends on this node. */
 static bool *nodes_of_kept_graphs(const Keeper *k)
 {
     const Graph *g = &k->plan->graph;
@@ -351,7 +353,7 @@ TorchKept torch_kept(const Plan *plan, const Program *p, const Runtime *runtime,
     if (!runtime->frozen_base) hold_nodes(&k);
     narrow_inputs(&k);
     hold_arguments(&k);
-    keep_what_is_sent(&k);
+    keep_sent_tensors(&k);
     hold_logits(&k);
     hold_weights(&k);
     keep_graphs(&k);

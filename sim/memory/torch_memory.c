@@ -100,7 +100,7 @@ static bool reads_buffer(const Program *p, Pc pc, const Buffer *b)
 /* Returns the instruction at whose issue the buffer is allocated. In the backward pass, hooks
  * gather the units, and the first hook runs when the gradient of the loss exists, even if the plan
  * gathers earlier. */
-static Pc had_at(const Replay *r, const Buffer *b)
+static Pc allocated_at(const Replay *r, const Buffer *b)
 {
     const Program *p = r->program;
     if (p->code.at[b->first].op != OP_all_gather || b->persistent) return b->first;
@@ -111,8 +111,8 @@ static Pc had_at(const Replay *r, const Buffer *b)
 }
 
 /* Allocates the gradient of a received tensor. Autograd makes it as a separate tensor and keeps it
- * with the received tensor until the next step. In the plan, the gradient lies in the memory of the
- * output's received gradient. */
+ * with the received tensor until the next step. The plan instead writes it into the memory of the
+ * gradient that the stage received for its output. */
 static void gradient_of_received(Replay *r, const Instr *in)
 {
     if (!r->runtime->keeps_received || in->op != OP_send || in->phase != PHASE_backward) return;
@@ -186,8 +186,8 @@ static void prepare_states(Replay *r)
     }
 }
 
-/* Allocates a buffer that stays until the end of the run. part: the part of the plan's bytes that
- * weights take. A profile may give moments and master weights bytes of their own. */
+/* Allocates a buffer that stays until the end of the run. A weight takes `part` times its bytes in
+ * the plan. A profile may give moments and master weights bytes of their own. */
 static void stays_allocated(const Replay *r, const Buffer *b, double part)
 {
     const bool weight = b->category == CATEGORY_parameter, master = weight && b->unit != 0;
@@ -217,7 +217,7 @@ static void prepare(Replay *r)
         if (stays(r, b) || r->kept.received[id]) {
             stays_allocated(r, b, part);
         } else {
-            Pc at = had_at(r, b);
+            Pc at = allocated_at(r, b);
             r->next_buffer[id] = r->first[at];
             r->first[at] = id;
         }
@@ -274,8 +274,8 @@ static double saved_of(const Replay *r, const Instr *in)
     return saved;
 }
 
-/* Allocates the tensors that only the profile's op makes. In the first pass through a recomputed
- * region, and in a module whose saved tensors are in host memory, none of them is kept. */
+/* Allocates the tensors that only the profile's op makes. None of them is kept in the first pass
+ * through a recomputed region, or in a module whose saved tensors are in host memory. */
 static void own_tensors(Replay *r, Pc pc, const Instr *in)
 {
     const RuntimeOp *as = &r->runtime->op[in->op];
@@ -365,7 +365,7 @@ static void have_buffers(Replay *r, Pc pc, const Instr *in)
 enum { RETURNED_BYTES = 2 };
 
 /* Allocates the tensor that the product for a weight's gradient makes besides the permanent buffer
- * of the gradient. Either a hook adds this tensor to the buffer and releases it, or the product
+ * of the gradient. Either a hook adds this tensor to the buffer and releases it. Or the product
  * itself adds to the buffer, and autograd gets a tensor that nothing reads. Transformer Engine
  * keeps one such tensor for each size of a block's weights (get_dummy_wgrad). */
 static void returned_gradient(Replay *r, Pc pc, const Instr *in)

@@ -10,7 +10,7 @@
 /* Replays two steps of program `p`. The peaks are those of the second step and of building the
  * whole model. Weights and optimizer states exist from the start. Gradients exist from their first
  * use to the end of the step, as with set_to_none. A buffer is allocated when the host issues the
- * instruction that uses it first, on the stream of this instruction, and freed when the host has
+ * instruction that uses it first, on the stream of this instruction. It is freed when the host has
  * issued the instruction that uses it last. All segments together may have at most limit_bytes
  * bytes. */
 TorchStats torch_memory(const Plan *plan, const Program *p, const Runtime *runtime,

@@ -1,8 +1,8 @@
 /* See update_memory.h. An optimizer that updates a list of tensors at once makes a temporary tensor
- * for each of them (torch.optim: _multi_tensor_adamw; Transformer Engine, fused_adam.py:
- * get_unscaled_state; Megatron-LM, distrib_optimizer.py: _copy_model_grads_to_main_grads). The
- * allocator can put such tensors into the space of activations that were freed, which has no room
- * for one tensor of all their bytes. */
+ * for each of them. Sources: torch.optim (_multi_tensor_adamw), Transformer Engine's fused_adam.py
+ * (get_unscaled_state), Megatron-LM's distrib_optimizer.py (_copy_model_grads_to_main_grads). The
+ * allocator can put such tensors into gaps that freed activations left, where a single large tensor
+ * would not fit. */
 #include "sim/memory/update_memory.h"
 
 #include <string.h>

@@ -216,11 +216,11 @@ static bool used_again_soon(const Zero *z, uint32_t i)
     return false;
 }
 
-/* Finds where the host waits for the device. This matters because weights come from the pool of the
- * stream that gathers and are recorded for the compute stream: their bytes are not used again
- * before the device has passed their release (free_param), and the host learns this only when it
- * waits. It waits where Hugging Face's attention checks whether a sequence is packed
- * (_is_packed_sequence), and where it reads a reduced gradient. */
+/* Finds where the host waits for the device. Weights come from the pool of the stream that gathers,
+ * and are recorded for the compute stream. So their bytes are used again only after the device has
+ * passed their release (free_param). The host notices this only when it waits. It waits where
+ * Hugging Face's attention checks whether a sequence is packed (_is_packed_sequence), and where it
+ * reads a reduced gradient. */
 static void find_waits(Zero *z)
 {
     z->waits = arena_array(z->arena, (size_t)z->p->code.n + 1, sizeof *z->waits);
@@ -257,8 +257,8 @@ static void fetch_and_release(Zero *z)
 
 /* Stage 3 copies a gradient into the bucket on the stream for reductions and tells the allocator so
  * (record_stream). The allocator then keeps the gradient's bytes until that stream has passed the
- * copy. The host does not wait for the copy. It waits for the stream only where it reads a reduced
- * part: in each reduction, if the optimizer is on the host. */
+ * copy. The host does not wait for the copy. It waits for the stream only to read a reduced part,
+ * which happens in each reduction if the optimizer is on the host. */
 static void release_copied(Zero *z, const Bucket *b, Pc pc)
 {
     for (uint32_t i = b->from; i < z->out->tensors.n; i++) {
@@ -267,8 +267,8 @@ static void release_copied(Zero *z, const Bucket *b, Pc pc)
     }
 }
 
-/* Adds the tensors of one reduction. (stage3.py, __reduce_and_partition_ipg_grads:) Several
- * gradients are interleaved by rank into one tensor; a single gradient stays where it is. If the
+/* Adds the tensors of one reduction. Several gradients are interleaved by rank into one tensor, and
+ * a single gradient stays where it is (stage3.py, __reduce_and_partition_ipg_grads). If the
  * optimizer is on the host, the norm of each part is computed in fp64, and the part is copied from
  * the device. Stages 1 and 2 copy the bucket to a flat tensor to reduce it. */
 static void reduce(Zero *z, Bucket *b, Pc pc)

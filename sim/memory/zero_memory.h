@@ -1,8 +1,11 @@
-/* Memory that DeepSpeed's ZeRO uses besides the plan's buffers: buckets, weights that are fetched
- * early and kept for their next use, 16-bit weights between steps besides the optimizer's fp32
- * weights, and copies that reductions and updates make. The model follows the files stage3.py,
- * partitioned_param_coordinator.py, partition_parameters.py (all_gather_coalesced),
- * coalesced_collectives.py and stage_1_and_2.py of deepspeed/runtime/zero. */
+/* Memory that DeepSpeed's ZeRO uses besides the plan's buffers:
+ *   - buckets
+ *   - weights that are fetched early and kept for their next use
+ *   - 16-bit weights between steps, besides the optimizer's fp32 weights
+ *   - copies that reductions and updates make
+ * The model follows the files stage3.py, partitioned_param_coordinator.py, partition_parameters.py
+ * (all_gather_coalesced), coalesced_collectives.py and stage_1_and_2.py of
+ * deepspeed/runtime/zero. */
 #ifndef TANDEM_SIM_MEMORY_ZERO_MEMORY_H
 #define TANDEM_SIM_MEMORY_ZERO_MEMORY_H
 

@@ -95,8 +95,9 @@ enum { MOST_BOX_DEVICES = 64 };
 double pcie_ring_bytes_per_s(const Cluster *cluster, uint32_t n_devices);
 double pcie_exchange_bytes_per_s(const Cluster *cluster, uint32_t n_devices);
 
-/* Returns the time of a collective on buffers in windows (NcclBuffers). nccl_buffers_possible must
- * be true. least_us is the time in microseconds of a reduction in the switch. */
+/* Returns the time of a collective on buffers in windows (NcclBuffers), for which
+ * nccl_buffers_possible must be true. least_us is the time in microseconds of a reduction in the
+ * switch. */
 NcclChoice nccl_answer_mapped(const NcclCase *c, NcclBuffers buffers, double least_us);
 
 /* Returns the time to fill the levels of a tree of nodes with one chunk of each channel. Returns 0

@@ -1,6 +1,6 @@
-/* The number of channels for messages (as in NCCL's paths.cc and enqueue.cc). A communicator has a
- * power of two of channels. Each peer gets as many of them as its path can use, but fewer if there
- * are many peers. A channel is one thread block, so it occupies one SM. */
+/* Computes the number of channels for messages, as in NCCL's paths.cc and enqueue.cc. A
+ * communicator has a power of two of channels. Each peer gets as many of them as its path can use,
+ * but fewer if there are many peers. A channel is one thread block, so it occupies one SM. */
 #include <math.h>
 
 #include "sim/net/nccl.h"

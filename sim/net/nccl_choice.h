@@ -42,8 +42,9 @@ typedef enum NcclAlgorithm {
  * the caller waits for each call, as in benchmarks. one_process: one process calls for all devices
  * of a node, as nccl-tests does without MPI. */
 typedef enum NcclIssue { NCCL_pipelined, NCCL_blocking, NCCL_one_process } NcclIssue;
-/* Where buffers lie. plain: anywhere. symmetric: in windows that all ranks map, for which NCCL has
- * other kernels. copy_engine: in such windows, and copy engines move the data without any SM. */
+/* Where buffers lie. plain: anywhere. symmetric: in windows, which all ranks map into their memory;
+ * NCCL has special kernels for these. copy_engine: also in windows, and copy engines move the data
+ * without any SM. */
 typedef enum NcclBuffers { NCCL_plain, NCCL_symmetric, NCCL_copy_engine } NcclBuffers;
 
 /* The constants of a generation of devices: one row of nccl_fit.def, in its order. */
@@ -75,15 +76,16 @@ typedef struct NcclChoice {
     double port_bytes, nic_bytes;
 } NcclChoice;
 NcclChoice nccl_answer(const Cluster *cluster, const NcclQuestion *question);
-/* Answers the same question for a group that fills the first nodes of the cluster in order and uses
- * the network alone. Uplinks of nodes and pods limit it if they are slower than their NICs, as
+/* Returns NCCL's choice for a group that fills the first nodes of the cluster in order and uses the
+ * network alone. Uplinks of nodes and pods limit its rate if they are slower than their NICs, as
  * net_maxmin.c does for plans. */
 NcclChoice nccl_answer_alone(const Cluster *cluster, const NcclQuestion *question);
 /* Returns the choice for an op of a plan, which is issued pipelined. */
 NcclChoice nccl_choose(const Cluster *cluster, OpKind op, uint32_t n_nodes, uint32_t ranks_per_node,
                        uint64_t bytes);
-/* Returns the same with the plan's NCCL settings. If these put buffers in windows, NCCL's kernels
- * for windows are used, or copy engines if the settings ask for them and NCCL can use them. */
+/* Returns the same with the plan's NCCL settings. Suppose that these put buffers in windows. Then
+ * NCCL's kernels for windows are used. Copy engines are used instead if the settings ask for them
+ * and NCCL can use them. */
 NcclChoice nccl_choose_as(const Cluster *cluster, const NcclSettings *settings, OpKind op,
                           uint32_t n_nodes, uint32_t ranks_per_node, uint64_t bytes);
 /* Returns the pattern of messages between nodes, for an op with the algorithm of this name.

@@ -1,5 +1,5 @@
-/* The rings, trees and switch reductions that NCCL's search finds on a machine: how many channels,
- * and the speed of each (as in src/graph/topo.cc, paths.cc, search.cc of NCCL). */
+/* Finds rings, trees and switch reductions as NCCL's search does on a machine: how many channels,
+ * and the speed of each. The files of NCCL are src/graph/topo.cc, paths.cc and search.cc. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -177,7 +177,7 @@ static Rings switch_heads(const NcclCase *c, double port)
         if (*speed <= port / (r.channels + 1) + 1e-9) r.intra = *speed;
     }
     /* The speed between nodes is at most twice the speed inside a node. Measurements on 5 and 6
-     * H200 and on 8 B200 show that the list of speeds is no further limit. */
+     * H200 and on 8 B200 show that the speed need not be one of the search's list. */
     r.inter = 2 * r.intra;
     if (c->n_nodes > 1) r.inter = fmin(r.inter, search_rate(c));
     return r;

@@ -1,12 +1,12 @@
-/* The time to fill a tree of nodes. On each level, the NICs of a node send one chunk of every
- * channel before the next level can begin. NCCL's tuner counts only the latency of a hop. Sizes of
- * chunks are from enqueue.cc and transport/nvls.cc of NCCL. */
+/* Computes the time to fill a tree of nodes. On each level, the NICs of a node send one chunk of
+ * every channel before the next level can begin. NCCL's tuner counts only the latency of a hop.
+ * Sizes of chunks are from enqueue.cc and transport/nvls.cc of NCCL. */
 #include <math.h>
 
 #include "sim/net/nccl.h"
 
-/* Returns the bytes of a chunk of NVLSTree. at_once is how many chunks a node processes at a
- * time. */
+/* Returns the bytes of a chunk of NVLSTree. at_once: number of chunks that a node processes at the
+ * same time. */
 static double switch_chunk(const NcclCase *c, double at_once)
 {
     double chunk = c->n_nodes >= 4 ? 64 << 10 : NCCL_SWITCH_CHUNK_BYTES;
@@ -29,8 +29,8 @@ static double tree_chunk(const NcclCase *c, uint32_t protocol, double channels)
     return chunk;
 }
 
-/* Data pass each level twice, up and down, with one hop each. One of these hops is left out,
- * because the time of the bytes already contains it. */
+/* Data cross each level in two hops, one up and one down. One hop is left out, because the time of
+ * the bytes already contains it. */
 double nccl_levels_us(const NcclCase *c, NcclAlgorithm algorithm, uint32_t protocol,
                       double channels, double hop_bytes_per_us)
 {

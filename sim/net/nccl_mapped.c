@@ -1,5 +1,6 @@
-/* Registered buffers, with which collectives need fewer SMs. If buffers lie in windows that all
- * ranks map, NCCL uses special kernels (src/symmetric.cc), or copy engines, which need no SM. */
+/* Models registered buffers, with which collectives need fewer SMs. If buffers lie in windows that
+ * all ranks map, NCCL uses special kernels (src/symmetric.cc), or copy engines, which need no
+ * SM. */
 #include <math.h>
 
 #include "sim/net/nccl.h"
@@ -74,7 +75,7 @@ static double window_us(const NcclCase *c, const WindowKernel *w, double sms, bo
     return (low_latency ? w->low_latency_us : w->base_us) + soft_plus(bytes / (1e3 * rate) - 1);
 }
 
-/* Chooses the number of SMs as NCCL does, which adds 2.5 % of the time for each SM. Besides the
+/* Chooses the number of SMs as NCCL does. NCCL adds 2.5 % to the time for each SM. Besides the
  * latency, only the port limits the transfer. */
 static NcclChoice symmetric(const NcclCase *c)
 {

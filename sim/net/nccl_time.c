@@ -15,9 +15,9 @@ static const char *const algorithm_name[] = {
 #undef X
 };
 
-/* Extra microseconds of a call: if the caller waits for it; if one process calls for all devices.
- * Measured with nccl-tests and torch on 8 A100, H200 and B200: 20 to 25 us, compared with 6 to 10
- * us in graphs. */
+/* Extra microseconds. blocking_us: of a call for which the caller waits. one_process_send_us: of
+ * each send if one process calls for all devices. Both were measured with nccl-tests and torch on 8
+ * A100, H200 and B200: calls take 20 to 25 us, compared with 6 to 10 us in graphs. */
 static const double blocking_us = 14, one_process_send_us = 8.2;
 
 /* Number of heads of a reduction in the switch on one board; `nvls` and the filling were fitted to
@@ -136,8 +136,8 @@ static double all_channels(const NcclCase *c)
     return fmin(2 * c->ring.channels, 64);
 }
 
-/* Returns which fraction of the bandwidth is left if the plan limits the number of thread blocks.
- * Each block is assumed to carry the same number of bytes. */
+/* Returns the fraction of the bandwidth that is left if the plan limits the number of thread
+ * blocks. Each block is assumed to carry the same number of bytes. */
 static double part_left(const NcclCase *c, double channels)
 {
     double most = c->settings.max_ctas;
@@ -198,7 +198,8 @@ static uint32_t channels_for(const NcclCase *c, NcclAlgorithm algorithm, uint32_
     return (uint32_t)n;
 }
 
-/* Returns how many messages follow each other so that the network delays each of them. */
+/* Returns the number of messages between nodes that follow one another. The latency of the network
+ * delays each of them. */
 static double messages(const NcclCase *c, NcclAlgorithm algorithm)
 {
     if (c->n_nodes <= 1) return 0;
@@ -221,10 +222,10 @@ static double filled(double us, double at_bytes, double bytes)
     return us <= 0 ? 0 : us * bytes / (bytes + fmax(at_bytes, 1));
 }
 
-/* Returns the time [us] of the fabric's ramp. It was fitted to all-reduces, which go between nodes
- * twice; other collectives go once. A tree with Simple passes on only whole chunks (all_reduce.h:
- * ProtoSimple<1, 1>). Until every channel has a chunk, its hops do not overlap, so the ramp grows
- * in proportion to the bytes; after that it stays the same. */
+/* Returns the time [us] of the fabric's ramp. It was fitted to all-reduces, whose data go between
+ * nodes twice. Data of other collectives go once. A tree with Simple passes on only whole chunks
+ * (all_reduce.h: ProtoSimple<1, 1>). Until every channel has a chunk, its hops do not overlap, so
+ * the ramp grows in proportion to the bytes; after that it stays the same. */
 static double fabric_ramp_us(const NcclCase *c, bool whole_chunks)
 {
     const NetworkFabric *fabric = &c->cluster->fabric;
@@ -273,15 +274,15 @@ static NcclEstimate takes(const NcclCase *c, NcclAlgorithm algorithm, uint32_t p
         e.latency_us += ramp_us(c, algorithm, fit);
         e.bytes_per_us = c->bytes / simple_us(c, algorithm, fit, links);
     }
-    /* all data that leave a node together have the rate of a tree */
+    /* data that leave a node together move at the rate of a tree */
     double hop = fmin(nics_bytes_per_us(c), tree_leaves(c->n_nodes) * e.bytes_per_us);
     e.latency_us += nccl_levels_us(c, algorithm, protocol, channels, hop);
     e.bytes_per_us *= left;
     return e;
 }
 
-/* Returns the time with the tuner's algorithm and the fastest protocol. Versions of NCCL change the
- * protocol at different sizes, but all of them aim at the fastest one. */
+/* Returns the time with the tuner's algorithm and the fastest protocol. The size at which NCCL
+ * changes the protocol differs between versions, but each version tries to use the fastest one. */
 static NcclChoice collective(const NcclCase *c, const NcclFit *fit)
 {
     NcclAlgorithm algorithm = NCCL_Ring;
@@ -306,8 +307,8 @@ static NcclChoice collective(const NcclCase *c, const NcclFit *fit)
 }
 
 /* Returns the time of an all-to-all: n sends and receives in one launch. (Below 4 KiB it takes 10.5
- * us on 8 H20.) A gather or a scatter is the part of an all-to-all in which its root takes part. A
- * NIC carries only the traffic of its own ranks. */
+ * us on 8 H20.) For a gather or a scatter, only the messages to or from its root count. A NIC
+ * carries only the traffic of its own ranks. */
 static NcclChoice exchange(const NcclCase *c, const NcclFit *fit)
 {
     double n = c->n_ranks, g = c->per_node, s = c->bytes;

@@ -51,8 +51,8 @@ static uint32_t cap_index(const NcclCase *c)
     return c->n_nodes <= 1 ? 0 : c->n_nodes <= 2 ? 1 : 2;
 }
 
-/* Returns the bandwidth [GB/s] that the tuner uses: for up to two nodes the speed inside a node,
- * for more nodes the speed between nodes. */
+/* Returns the bandwidth [GB/s] that the tuner uses. It is the speed inside a node for up to two
+ * nodes, and the speed between nodes otherwise. */
 static double bus_of(const NcclCase *c, const Rings *r)
 {
     return r->channels * (c->n_nodes <= 2 ? r->intra : r->inter);
@@ -64,8 +64,8 @@ static bool goes_round(Collective kind)
            kind == COLLECTIVE_reduce_scatter;
 }
 
-/* Returns the latency [us] of a chain of all ranks that is filled once. All channels are equal, so
- * the tuner counts each hop once. */
+/* Returns the latency [us] of filling a chain of all ranks once. All channels are equal, so the
+ * tuner counts each hop once. */
 static double chain_latency_us(const NcclCase *c, uint32_t protocol)
 {
     NcclAlgorithm row = protocol == SIMPLE ? NCCL_Tree : NCCL_Ring;

@@ -1,11 +1,11 @@
-/* Transfers that run at the same time share links. A transfer is a latency, then a flow of bytes
- * through the port, the NIC and the node's uplink of each member. It is at most as fast as NCCL's
- * model lets it run alone. If the flows need more than a link can carry, rates are max-min fair:
- * all rates rise together until a link is full or a flow has its full rate (net_fill.c).
+/* Transfers that run at the same time share links. A transfer begins with its latency. Then its
+ * bytes flow through the port, the NIC and the node's uplink of each member. It is at most as fast
+ * as NCCL's model lets it run alone. If the flows need more than a link can carry, rates are
+ * max-min fair (net_fill.c). That is, all rates rise together until a link is full or a flow has
+ * its full rate.
  *
- * Demands are integers, so every sum of them is exact. So the result does not depend on the order
- * of flows, or on whether a folded flow stands for several. A flow is recomputed only when its own
- * rate changes. */
+ * Demands are integers, so their sums are exact. The result therefore depends neither on the order
+ * of flows nor on folding. A flow is recomputed only when its own rate changes. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -115,9 +115,9 @@ static void use_measured(MaxMin *m, OpKind op, uint32_t n_ranks, uint64_t bytes,
     choice->time_ps = measured;
 }
 
-/* Adds a link that the flow uses `count` times, and limits the flow's rate to capacity / count, so
- * that a flow that runs alone has full speed. If `thinned` is true, the rate is not limited,
- * because the link may be slower than NCCL's model assumes. */
+/* Adds a link that the flow uses `count` times. Limits the flow's rate to capacity / count, so that
+ * a flow that runs alone has full speed. If `thinned` is true, the rate is not limited, because the
+ * link may be slower than NCCL's model assumes. */
 static void add_use(MaxMin *m, FlowShape *shape, uint32_t link, uint32_t count, double bytes,
                     bool thinned)
 {
@@ -198,7 +198,7 @@ static void add_routed(MaxMin *m, FlowShape *shape, const Transfer *t, const Ncc
     }
 }
 
-/* Adds the links that a class uses. out, in: which fractions of the transfer's bytes the class
+/* Adds the links that a class uses. out, in: the fractions of the transfer's bytes that the class
  * sends and receives. */
 static void add_uses(MaxMin *m, FlowShape *shape, const NcclChoice *choice, uint32_t class_,
                      double pod, double out, double in)

@@ -81,8 +81,8 @@ struct MaxMin {
                                    being made */
     int64_t *capacity, *wanted; /* [link] bytes/s: what the link can carry; what all its running
                                    flows would need at full speed */
-    int64_t *frozen, *rising;   /* [link], during a filling: the sum of rates that are fixed; the
-                                   sum of full rates that still rise */
+    int64_t *frozen, *rising; /* [link], during a filling: the sum of the rates that are fixed; the
+                                 sum of the full rates of flows whose rates still rise */
     double *full; /* [link], during a filling: the common rate of its flows at which the link is
                      full */
     Ps now;

@@ -50,8 +50,9 @@ static uint32_t torus_path(const Routes *r, uint32_t from, uint32_t to, uint32_t
 
 /* Writes the path through a dragonfly network. The outgoing links of a group lead to all other
  * groups in turn, so each pair of groups has the same number of links. The routers of a group share
- * their links to another group evenly. A path uses at most one link to the router with the outgoing
- * link and, in the other group, at most one link from the router where the outgoing link ends. */
+ * their links to another group evenly. A path goes to the router with the outgoing link, over this
+ * link, and from its end to the last router. Inside each of the two groups, it uses at most one
+ * link. */
 static uint32_t dragonfly_path(const Routes *r, uint32_t from, uint32_t to, uint32_t *links)
 {
     const Topology *t = &r->topology;

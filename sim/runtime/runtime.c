@@ -49,9 +49,9 @@ bool runtime_quantises_weight(const Program *p, const Instr *in)
 }
 
 /* Returns true if the instruction finds the largest magnitude of a whole tensor of 4-bit numbers
- * (nvfp4), or reduces it. (The node after it quantises the tensor.) Frameworks find this magnitude
- * in every step, but each rank takes that of its own part (Transformer Engine: all ranks of tp if
- * sequences are gathered). */
+ * (nvfp4), or reduces it over ranks. (The node after it quantises the tensor.) Frameworks find this
+ * magnitude in every step, but each rank uses only its own part of the tensor. In Transformer
+ * Engine, the ranks of tp use one magnitude if sequences are gathered. */
 static bool finds_whole(const Plan *plan, const Instr *in)
 {
     const Graph *g = &plan->graph;
@@ -61,8 +61,8 @@ static bool finds_whole(const Plan *plan, const Instr *in)
 }
 
 /* Returns true for a copy before a reduction over tp, or after a gather over tp, that brings the
- * parts of a sequence into order. The plan's activations begin with the batch; there is no copy if
- * they begin with the sequence. */
+ * parts of a sequence into order. The plan's activations begin with the batch, so they need this
+ * copy. Activations that begin with the sequence do not. */
 static bool orders_sequence(const Plan *plan, const Instr *in)
 {
     enum { SEQUENCE = 1 };

@@ -43,7 +43,7 @@ const GemmFit *runtime_products(const Runtime *runtime, const Device *device);
 double runtime_unfused_s(const Device *device, DType dtype, double heads, double queries,
                          double keys, double head, bool backward);
 
-/* Returns for which fraction of a communication products wait, in (0, 1]. With `overlaps_tp`, a
+/* Returns the fraction of a communication for which products wait, in (0, 1]. With `overlaps_tp`, a
  * product next to a gather or a reduction over tp is cut into as many pieces as there are ranks. It
  * waits only for one piece, and the other pieces are sent while it computes. For an exchange
  * between the ranks of experts, the fraction is `exchange_part` of the profile. */

@@ -44,9 +44,10 @@ HEAD = """/* Errors of predictions against published runs to which no number was
 GRID = 20      # quantiles that stand for a source
 ENOUGH = 5     # rows of a class
 SLACK = .05    # of coverage
-NET_HEAD = """/* Errors of predicted times of collectives: within a node (dev-cal; most rows were used in the fit), then between
- * nodes: each fitted network predicted by the fits of the others, and a network of dev-val, which has no fit. Each network
- * of 5 rows or more has the same weight. Day, number of rows, median, ninth decile. tests/bench/error_bar.py writes this file. */
+NET_HEAD = """/* Errors of predicted times of collectives. First row: within a node, from dev-cal rows; most of them were used in the
+ * fit. Second row: between nodes. Each fitted network was predicted by the fits of the others, and a network of dev-val has
+ * no fit. Each network of 5 rows or more has the same weight. Columns: day, number of rows, median, ninth decile.
+ * tests/bench/error_bar.py writes this file. */
 """
 KINDS = {"step time": "step", "memory allocated": "allocated", "memory reserved": "reserved"}
 # Rows that do not state their power limit have a bar of their own. It is used, with a mark, if too few rows state the limit.

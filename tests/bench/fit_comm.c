@@ -16,7 +16,7 @@ enum { MOST_ROWS = 4096, N_FIT = 18, N_FABRIC = 5 };
 
 typedef struct Row {
     CommRow row;
-    const char *fabric; /* "" within a node */
+    const char *fabric; /* "": the link inside a node */
     const char *source;
     uint32_t generation, sweep;
 } Row;

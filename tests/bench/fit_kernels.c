@@ -94,7 +94,8 @@ static const double traffic_high[N_TRAFFIC] = {30, 1, 10, .6};
 static const double gemm_low[N_GEMM] = {.5, .6, .6, 0, 0, .5, .5, .4, .3};
 static const double gemm_high[N_GEMM] = {.95, 1.2, 1.2, 10, 10, 1, 1, 1, 1};
 
-/* The best product of a search, in 16 and in 8 bits, by device: the relative speed of 8 bits. */
+/* By device: the rate of the best product that the search found, in 16 and in 8 bits. Their ratio
+ * is the relative speed of 8 bits. */
 static double found_tflops[KERNEL_ROW_DEVICES][2];
 
 static void best_found(const KernelRow *r)
@@ -179,7 +180,7 @@ static double loss(const Group *g, int without, int only)
         if ((int)r->source == without || (only != ALL && (int)r->source != only)) continue;
         double weight = g->kind == KERNEL_ROW_products && r->row.product[0][0] < 1024
                             ? .2
-                            : 1; /* training weighs more */
+                            : 1; /* the larger products of training weigh more */
         sum[r->source] += weight * fabs(log(predicted_s(g, &r->row) / r->row.measured_s));
         n[r->source] += weight;
     }
@@ -239,7 +240,8 @@ static void make_groups(void)
         ATTENTION_KERNELS(X)
 #undef X
     };
-    for (uint32_t i = 0; i + 1 < N_LINES; i += 2) { /* forward, then backward */
+    /* a line of the forward pass, then one of the backward pass */
+    for (uint32_t i = 0; i + 1 < N_LINES; i += 2) {
         Group *g = &groups[n_groups++];
         *g = (Group){.name = lines[i].kernel, .arch = lines[i].arch, .kind = KERNEL_ROW_attention};
         while (strcmp(kernels[g->kernel], g->name) != 0) g->kernel++;
@@ -254,7 +256,8 @@ static void make_groups(void)
                      .kernel = (int)traffic[i].kernel};
         memcpy(g->at, &traffic[i].fit, sizeof traffic[i].fit);
         for (int k = 0; k < N_TRAFFIC; k++)
-            g->at[k] = fmax(g->at[k], 1e-3); /* so that no number starts from 0 */
+            g->at[k] =
+                fmax(g->at[k], 1e-3); /* the search scales numbers, so none may start from 0 */
     }
 }
 
@@ -412,7 +415,7 @@ int main(int argc, char **argv)
           "|\n|---|---|---|---|---|---|---|---|\n",
           f);
     for (uint32_t i = 0; i < n_groups; i++) {
-        if (groups[i].n == 0) continue; /* its numbers stay */
+        if (groups[i].n == 0) continue; /* without rows its numbers stay */
         double before = loss(&groups[i], ALL, ALL);
         descend(&groups[i], ALL);
         printf("%s %s: %u rows, %.1f %% -> %.1f %%\n", groups[i].arch, groups[i].name, groups[i].n,

@@ -288,7 +288,7 @@ def write(fitted, sustained, light, hosts, old):
              "  -- kind: fitted; dev-cal rows by framework and GPU, as docs/reference/fit.md lists them",
              "  -- the part of the peak of short measurements that large products sustain in a long run, by architecture; of one GPU alone",
              "  sustained = { %s }," % ", ".join(f"{k} = {v:g}" for k, v in sorted(sustained.items())),
-             "  -- what a GPU's cores draw without products, of what they draw in large products (sim/compute/power.c)",
+             "  -- the power of a GPU's cores without products, relative to their power in large products (sim/compute/power.c)",
              "  light = { %s }," % ", ".join(f"{k} = {v:g}" for k, v in sorted(light.items())),
              "  -- how much longer a CPU takes to issue an op than the 8480C of a DGX H100: the EPYC 7742 of DGX A100, and Grace",
              "  hosts = { %s }," % ", ".join(f"{k} = {v:.3g}" for k, v in hosts.items()),

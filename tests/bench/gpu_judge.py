@@ -15,7 +15,9 @@ FAMILIES = {  # kind: pattern of ops, its limit
 THROUGHPUT = [  # target, PyTorch's plan, our plans, least ratio of our tokens/s to PyTorch's
     ("124M against PyTorch", "gpt2_124m", ["gpt2_124m"], 1.10),
     ("1.5B against PyTorch", "gpt2_1_5b", ["gpt2_1_5b"], 1.05),
+    ("1B against PyTorch", "llama_1b", ["llama_1b"], 1.05),
     ("8B against PyTorch, same plan", "llama_8b", ["llama_8b"], 1.00),
+    ("8B in bf16 against PyTorch, same plan", "llama_8b_bf16", ["llama_8b_bf16"], 1.20),
     ("8B, best plan, against PyTorch's 8B", "llama_8b", ["llama_8b", "llama_8b_bf16", "llama_8b_fp8"], 1.20),
 ]
 STEP_ERROR, MEMORY_ERROR = 0.05, 0.03

@@ -184,7 +184,7 @@ static int64_t ids_in_all(const CudaCase *c, const Sizes *sizes)
     if (c->op == OP_slots) return c->attrs.experts;
     if (ids_of(c->op) == IDS_experts) return sizes->size['N'];
     int64_t n = c->part != NULL ? c->part->global->size['v'] : sizes->size['v'];
-    return n != 0 ? n : 50; /* only labels, for which any number will do */
+    return n != 0 ? n : 50; /* these are only labels, for which any bound will do */
 }
 
 static bool is_fresh(const Bench *b, uint32_t arg)
@@ -221,7 +221,7 @@ static Bench bench_new(const CudaCase *c, const Sizes *sizes, DType real, DType 
                                    : b.device[home].at;
         if (home != i) b.exact[i].at = b.exact[home].at;
         if (home == i && !is_fresh(&b, i)) fill(&b, i, c->types[i], n_ids);
-        /* labels of -1 are written */
+        /* Outputs of i32 start with 0x7f: a label of -1 must be written, not left. */
         if (t == DT_i32 && is_fresh(&b, i)) memset(b.device[i].at, 0x7f, bytes);
         b.before[i] = arena_alloc(b.arena, bytes + 1);
         memcpy(b.before[i], b.device[i].at, bytes);

@@ -14,16 +14,18 @@ typedef struct Sizes {
     int64_t ellipsis[2];
 } Sizes;
 
-/* Each letter describes one argument:
- *   f p  the precision under test: any sign, positive     F P  the same in fp32
- *   q 8-bit d f64, positive i ids, some outside the vocabulary
- * kept */
+/* Each letter of `types` describes one argument:
+ *   f, p   the precision under test: numbers of any sign; positive numbers
+ *   F, P   the same in fp32
+ *   q      an 8-bit dtype
+ *   d      f64, positive numbers
+ *   i      i32: ids of tokens or experts, labels, slots */
 typedef struct CudaCase {
     OpKind op;
     CudaKernel kernel;
     const char *types;
     Attrs attrs;
-    uint32_t accumulates; /* outputs that may accumulate */
+    uint32_t accumulates; /* bit j: output j may accumulate */
     const Part *part;     /* NULL: every index is complete */
     double tolerance;     /* in units of fp32's last place, relative to the largest output; 0: 16 */
 } CudaCase;
@@ -31,15 +33,15 @@ typedef struct CudaCase {
 /* Alignment of arguments in memory: to 256 bytes, or only to their element size. */
 typedef enum Lie { LIE_aligned, LIE_odd, LIES } Lie;
 
-/* Runs the case in a precision (an 8-bit one for q too). Adds to the outputs in `accumulate`. Fails
- * the running test if anything is wrong. */
+/* Runs the case with dtype `real` for f and p, and `eight` for q. Bit j of `accumulate`: the kernel
+ * adds to output j. Fails the running test if anything is wrong. */
 void compare(const CudaCase *c, const Sizes *sizes, DType real, DType eight, uint32_t accumulate,
              Lie lie);
-/* The same for a part of a split tensor, with every precision, with and without sums, and with both
- * alignments. c.part and part.global need not be set. */
+/* Runs the case for a part of a split tensor, with every precision, with and without accumulation,
+ * and with both alignments. c.part and part.global need not be set. */
 void compare_part(CudaCase c, const Sizes *local, const Sizes *whole, Part part);
-/* TANDEM_OPS: compares only ops whose names contain these words, for example the ops of a faulty
- * kernel. */
+/* Returns false for ops that the variable TANDEM_OPS leaves out. It lists words, and only ops whose
+ * names contain one of them are compared. */
 bool compare_asks_for(OpKind op);
 /* Returns the op's indices in a whole tensor of these sizes, for Part.global. */
 void compare_global(OpKind op, const Sizes *sizes, Binding *b);

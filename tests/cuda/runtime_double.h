@@ -8,11 +8,12 @@
 
 typedef struct RuntimeDouble {
     double now_ms;
-    int64_t objects; /* memory and events made and not released */
+    int64_t objects; /* blocks of memory and events that were made and not released */
     bool no_memory;  /* cudaMalloc fails */
-    /* waits for events so far; the device is lost from the lost_at-th on; 0: never */
+    /* number of waits for events so far */
     uint32_t waits;
-    uint32_t lost_at, hangs_at; /* from this wait on, waits never end */
+    uint32_t lost_at, hangs_at; /* number of the wait from which on the device is lost, or from
+                                   which on waits never end; 0: never */
 } RuntimeDouble;
 extern RuntimeDouble runtime_double;
 

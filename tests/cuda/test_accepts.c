@@ -10,7 +10,7 @@
 #include "exec/ready.h"
 #include "kernels/cuda/cuda.h"
 #include "planner/passes/passes.h"
-#include "tests/support/plans/corpus.h"
+#include "tests/support/corpus/corpus.h"
 
 typedef struct Count {
     uint32_t plans, instructions, refused;

@@ -108,7 +108,8 @@ static KernelArgs args_of(Pool *p, const Op *op, const int *arg, uint32_t n_in)
         a.rows = p->row, a.size['b'] = 1, a.size['s'] = p->rows;
     if (is_amax(op->op)) {
         a.elements[1] = op->op == OP_amax ? 1 : p->rows;
-        a.ptr[2] = p->scratch, a.dtype[2] = DT_u8, a.n_args = 3; /* for the op alone */
+        /* scratch, which only the op alone takes */
+        a.ptr[2] = p->scratch, a.dtype[2] = DT_u8, a.n_args = 3;
     }
     return a;
 }
@@ -151,7 +152,7 @@ static bool may_stay_unread(const CudaChainPart *part, uint32_t k, uint32_t leng
     return true;
 }
 
-static uint32_t n_dropped, n_largest; /* counted over fused parts */
+static uint32_t n_dropped, n_largest; /* fused dropouts; fused ops for the largest magnitude */
 
 /* Runs the parts one by one, then by chains; returns true if something was fused. */
 static bool check_run(Pool *p, CudaChainPart *part, const Op *const *op, uint32_t n, uint64_t order)
@@ -288,7 +289,7 @@ static void check_sum_and_norm(DType t, int64_t rows, int64_t width, bool layer,
 {
     Value x = value_of(t, 3, rows, width, 1), more = value_of(t, 3, rows, width, 2);
     Value weight = value_of(t, 1, 0, width, 3), bias = value_of(t, 1, 0, width, 4);
-    Value out[2][4]; /* sum and y of a norm with a sum, mean or r, r */
+    Value out[2][4]; /* sum, y, then mean and r of layernorm or r of rmsnorm */
     CudaError error;
     for (int fused = 0; fused < 2; fused++) {
         for (int k = 0; k < 2; k++) out[fused][k] = value_of(t, 3, rows, width, 6);

@@ -1,4 +1,5 @@
-/* The counts of experts' choices on the target: the counts by hand, added to earlier ones. */
+/* The counts of experts' choices on the target. They must equal counts made by hand, which are
+ * added to earlier ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -19,25 +19,25 @@
 enum { TOP, TOTAL, PICKED, SUMS };
 
 typedef struct Logits {
-    int64_t rows, width, start, valid, all; /* valid: 0: none here */
+    int64_t rows, width, start, valid, all; /* valid: the labels that exist here; 0: none */
     DType real;
     bool odd;
     OpKind pick;
     double scale;
 } Logits;
 
-/* A row's special number in place of its largest; 0: nothing special. */
+/* A number that replaces a row's largest one. SPECIAL_none: no replacement. */
 typedef enum Special {
     SPECIAL_none,
     SPECIAL_nan,
     SPECIAL_inf,
     SPECIAL_minus_inf,
-    SPECIAL_half_minus_inf, /* in place of the row's first half */
+    SPECIAL_half_minus_inf, /* in place of each number of the row's first half */
     SPECIALS
 } Special;
 
 typedef struct Row {
-    Value z, label, sum[SUMS]; /* on the device */
+    Value z, label, sum[SUMS]; /* the device's copies */
     Value exact_z, exact[SUMS];
     unsigned char *first;
 } Row;

@@ -1,4 +1,5 @@
-/* Initial values on the target: the bits of kernel_init_value, for each kind, type and place. */
+/* Initial values on the target. They must have the bits of kernel_init_value for each kind, type
+ * and place. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -342,7 +342,8 @@ static CudaCase case_of(uint32_t i, DType eight, const Sizes *sizes)
 {
     CudaCase c = cases[i];
     if (op_info(c.op)->flags & OP_TAKES) c.attrs.first = first_taken(sizes);
-    if (c.op == OP_xent_loss_mean || c.op == OP_xent_loss_mean_grad) /* a piece of the labels */
+    /* the labels are the last piece of the sequence */
+    if (c.op == OP_xent_loss_mean || c.op == OP_xent_loss_mean_grad)
         c.attrs.first = sizes->size['T'] - sizes->size['s'];
     if (op_info(c.op)->flags & OP_QUANTISES || c.op == OP_quantise_range)
         c.attrs.scale = eight == DT_e4m3 ? 448 : 57344;
@@ -350,19 +351,21 @@ static CudaCase case_of(uint32_t i, DType eight, const Sizes *sizes)
     if (c.op == OP_xent_loss_mean_grad || c.op == OP_xent_loss_grad) c.attrs.z_loss = 0.02;
     c.attrs.top_k = sizes->size['K'], c.attrs.experts = sizes->size['e'];
     c.attrs.capacity = has_uneven_rows(c.op) ? sizes->size['S'] + CHOICES_SPARE : sizes->size['m'];
-    c.attrs.normalise = strchr(c.types, 'F') != NULL; /* route: one of two cases */
+    /* route: one of its two cases, chosen by the types */
+    c.attrs.normalise = strchr(c.types, 'F') != NULL;
     if (op_mixes_tokens(c.op)) {
         const bool causal = sizes == &even || sizes == &tall;
         c.attrs.causal = causal, c.attrs.window = causal ? 3 : 0, c.attrs.cap = causal ? 2 : 0;
         c.attrs.distance = 6,
         c.tolerance = 160; /* an exponential of a difference magnifies its rounding */
     }
-    if (op_keeps_state(c.op)) c.tolerance = 100;   /* each token decays by a rounded exponential */
+    /* each token multiplies the state by a rounded exponential */
+    if (op_keeps_state(c.op)) c.tolerance = 100;
     if (is_uneven_product(c.op)) c.tolerance = 32; /* sums of some hundred products */
     c.attrs.mean = 0.1;
     if (c.op == OP_merge_tokens || c.op == OP_merge_tokens_grad) c.attrs.count = sizes->size['I'];
     if ((c.op == OP_topk || c.op == OP_topk_biased) &&
-        c.attrs.experts % 2 == 0) { /* not of odd sizes: all groups are one there */
+        c.attrs.experts % 2 == 0) { /* with an odd number of experts there is one group */
         c.attrs.expert_groups = c.attrs.experts / 2, c.attrs.sigmoid = 1;
         c.attrs.top_groups = (c.attrs.experts / 2 + 1) / 2;
         while (2 * c.attrs.top_groups < c.attrs.top_k) c.attrs.top_groups++;
@@ -384,7 +387,7 @@ static Sizes sizes_of(OpKind op, const Sizes *sizes)
         if (op == of_logits[i]) own.size['N'] = own.size['e'];
     own.size['O'] = own.size['S'] + CHOICES_SPARE;
     if (is_uneven_product(op) && own.size['k'] > MOST_UNEVEN) own.size['k'] = MOST_UNEVEN;
-    const unsigned char apart = sums_apart(op); /* the other index keeps its size */
+    const unsigned char apart = sums_apart(op); /* the limit is for this index only */
     if (apart && own.size[apart] > MOST_APART) own.size[apart] = MOST_APART;
     Attrs ignored = {0};
     if (fields_has(op)) set_field(op, sizes, &own, &ignored);

@@ -27,11 +27,11 @@
 
 enum { SAMPLE = 6, MAX_PROGRAMS = 4, AT_LEAST = 40, TIMEOUT_S = 400 };
 #define KERNELS "kernels/cuda/"
-#define WHERE   "at"   /* the folder in which a mutated file is found before the original */
-#define NEVER   "none" /* a file that no kernel uses */
+#define WHERE   "at"   /* compilers look here first and so find the mutated file */
+#define NEVER   "none" /* no kernel uses a file of this name */
 
 typedef struct Mutant {
-    uint32_t line; /* line of the table */
+    uint32_t line; /* number of the line in the table */
     const char *heading, *file, *source, *program[MAX_PROGRAMS];
     uint32_t n_programs;
     const char *old, *fresh, *why;
@@ -286,7 +286,7 @@ static void table_is_whole(void **state)
     arena_free(arena);
 }
 
-/* The same without a change: the program must run to its end. */
+/* Builds and runs the programs in the same way without a fault: each must run to its end. */
 static void without_a_fault_nothing_fails(void **state)
 {
     (void)state;

@@ -273,7 +273,7 @@ static void unknown_labels_are_faults(void **state)
     static const struct {
         OpKind op;
         CudaKernel kernel;
-        bool back; /* dpicked, labels -> dlogits; else logits, labels -> picked */
+        bool back; /* true: dpicked and labels give dlogits; false: logits and labels give picked */
     } ops[] = {{OP_xent_pick, cuda_xent_pick, false},
                {OP_xent_smooth, cuda_xent_smooth, false},
                {OP_xent_pick_grad, cuda_xent_pick_grad, true},
@@ -343,7 +343,7 @@ static void draws_of_rounding(void **state)
     const Control control = {.step = now->step, .lr = now->lr, .seed = now->seed};
     const Attrs attrs = {.beta1 = .9, .beta2 = .95, .eps = 1e-8, .stochastic = 1, .site = 7};
     for (int64_t start = 0; start < 6; start++) {
-        Value v[2][5]; /* the CPU's; the device's: param, m, v, grad, clip */
+        Value v[2][5]; /* v[0]: the CPU's; v[1]: the device's; each has param, m, v, grad, clip */
         for (int side = 0; side < 2; side++)
             for (int i = 0; i < 5; i++) {
                 v[side][i] = (Value){i == 4 ? DT_f64 : i == 3 ? DT_f32 : DT_bf16, 1, {N}, NULL};
@@ -453,7 +453,8 @@ static void moves_of_chunks(void **state)
 static void halo(OpKind op, CudaKernel kernel, DType t, Halo h, uint64_t odd)
 {
     enum { OUTER = 3, INNER = 5 };
-    const int64_t row = OUTER * INNER, rows = h.own.hi - h.own.lo + 2; /* two of padding */
+    /* two rows more, for padding */
+    const int64_t row = OUTER * INNER, rows = h.own.hi - h.own.lo + 2;
     const int64_t own = row * rows, held = row * (h.held.hi - h.held.lo + 1);
     const bool of_held = op == OP_halo_cut || op == OP_halo_fold;
     const bool joins = op == OP_halo_join || op == OP_halo_fold;

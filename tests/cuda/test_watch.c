@@ -24,11 +24,11 @@ enum { THREADS = 64, BLOCKS = 2, N = THREADS * BLOCKS };
 
 typedef enum Wrong {
     WRONG_none,
-    WRONG_no_barrier,     /* a thread reads a number that a thread of another warp writes */
-    WRONG_shuffle_orders, /* a thread reads a number of its own warp, after only a shuffle */
-    WRONG_no_second,      /* it writes again while another thread may still read */
-    WRONG_two_blocks,     /* two blocks write one number */
-    WRONG_no_atomic,      /* all threads raise one number */
+    WRONG_no_barrier,     /* a thread reads a number that another warp's thread writes */
+    WRONG_shuffle_orders, /* a thread reads its own warp's number after only a shuffle */
+    WRONG_no_second,      /* a thread writes again while another may still read */
+    WRONG_two_blocks,     /* two blocks write the same number */
+    WRONG_no_atomic,      /* all threads raise the same number without an atomic */
     WRONG_reads_beyond,
     WRONG_writes_beyond,
     WRONGS
@@ -111,11 +111,11 @@ static void each_fault_is_seen(void **state)
 /* ---- boxes and products see ordinary stores only behind a fence ---- */
 
 typedef enum Fence {
-    FENCE_between, /* after the stores, before the barrier */
+    FENCE_between, /* after the stores and before the barrier */
     FENCE_none,
-    FENCE_before, /* the stores */
-    FENCE_behind, /* the barrier */
-    FENCE_of_one, /* by one of the threads that stored */
+    FENCE_before, /* before the stores */
+    FENCE_behind, /* after the barrier */
+    FENCE_of_one, /* called by only one of the threads that stored */
     FENCES
 } Fence;
 
@@ -123,7 +123,7 @@ typedef struct StoredArgs {
     TensorMap map;
     float *y;
     int32_t fence;
-    bool box; /* a box over the stored data; else a product of it */
+    bool box; /* true: a box reads the stored data; false: a product does */
 } StoredArgs;
 
 enum { ROWS = 64, TILE_BYTES = ROWS * 128 };

@@ -42,7 +42,7 @@ typedef struct ColumnRow {
 } ColumnRow;
 extern const ColumnRow column_rows[];
 extern const uint32_t n_column_rows;
-/* True if `word` is one of the words of `words`. */
+/* Returns true if `word` is one of the words of `words`. */
 bool page_has_word(const char *words, const char *word);
 
 #endif

@@ -38,7 +38,7 @@ static inline void make_program(Synthetic *y)
     list_reserve_none(y->arena, &synthetic_program(y)->buffers);
 }
 
-/* Adds a buffer of n local elements. Their global indices do not matter here. */
+/* Adds a buffer of n local elements. The tests do not use their global indices. */
 static inline BufferId buffer_at(Synthetic *y, int64_t n, DType dtype, bool persistent,
                                  uint64_t offset)
 {
@@ -101,8 +101,8 @@ static inline AxisSet axis(const Synthetic *y, AxisName name)
     return mesh_axes(&y->plan->mesh, name);
 }
 
-/* Plan for four ranks (2 x 2). It has every kind of communication, pieces of unequal sizes, and two
- * large sums in one launch. Buffer 1 is the input. All buffers keep their contents between
+/* Makes a plan for four ranks (2 x 2). It has every kind of communication, pieces of unequal sizes,
+ * and two large sums in one launch. Buffer 1 is the input. All buffers keep their contents between
  * steps. */
 static inline void make_every_transfer(Synthetic *y, DType dtype)
 {
@@ -141,7 +141,8 @@ static inline void make_every_transfer(Synthetic *y, DType dtype)
 #undef MAKE
 }
 
-/* Input numbers that differ between ranks. Their sums depend on the order of additions. */
+/* Fills the input with numbers that differ between ranks, and whose sums depend on the order of
+ * additions. */
 static inline void fill_input(const Synthetic *y, Backend *b, Rank r)
 {
     const Buffer *in = &y->plan->programs.at[0].buffers.at[1];

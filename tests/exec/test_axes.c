@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "exec/exec.h"
-#include "tests/support/plans/corpus.h"
+#include "tests/support/corpus/corpus.h"
 
 #define TOLERANCE 1e-10
 

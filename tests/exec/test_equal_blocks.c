@@ -11,7 +11,7 @@
 
 #include "exec/exec.h"
 #include "planner/base/str.h"
-#include "tests/support/plans/corpus.h"
+#include "tests/support/corpus/corpus.h"
 
 #define TOLERANCE 1e-10
 

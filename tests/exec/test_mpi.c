@@ -17,7 +17,7 @@
 
 #include "exec/exec.h"
 #include "exec/launch/launch.h"
-#include "exec/modules.h"
+#include "exec/module/modules.h"
 #include "tests/exec/synthetic.h"
 #include "tests/support/plans/tiny.h"
 

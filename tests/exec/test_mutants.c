@@ -18,7 +18,7 @@
 #include "planner/base/parallel.h"
 #include "planner/base/rng.h"
 #include "planner/verify/verify.h"
-#include "tests/support/plans/corpus.h"
+#include "tests/support/corpus/corpus.h"
 #include "tests/support/plans/mutate.h"
 
 #ifdef __SANITIZE_ADDRESS__

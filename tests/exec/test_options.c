@@ -10,7 +10,7 @@
 
 #include "exec/backend.h"
 #include "exec/cuda/options.h"
-#include "exec/options.h"
+#include "exec/module/options.h"
 
 static bool is_backend(const char *name)
 {

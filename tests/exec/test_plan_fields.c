@@ -31,8 +31,8 @@
 #include "planner/ir/text/private.h"
 #include "planner/verify/verify.h"
 #include "sim/sim.h"
-#include "tests/support/places.h"
-#include "tests/support/plans/corpus.h"
+#include "tests/support/corpus/corpus.h"
+#include "tests/support/fields/places.h"
 
 #define TOLERANCE 1e-10
 

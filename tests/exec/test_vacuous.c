@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "exec/exec.h"
-#include "tests/support/plans/corpus.h"
+#include "tests/support/corpus/corpus.h"
 #include "tests/support/plans/tiny.h"
 
 enum { VOCAB = 29, MOST_LABELS = 8 * 16 };

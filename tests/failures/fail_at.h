@@ -1,5 +1,5 @@
-/* Agreement between the library fail_at and a test about which call fails. It is stored in a file
- * that the test and all processes of the command map, so that their calls are counted together. */
+/* Tells the library fail_at which call must fail. The test and all processes of the command map the
+ * file with this state, so that their calls are counted together. */
 #ifndef TANDEM_TESTS_FAILURES_FAIL_AT_H
 #define TANDEM_TESTS_FAILURES_FAIL_AT_H
 
@@ -8,21 +8,22 @@
 
 enum { MOST_PLACES = 8192 };
 
-/* A place that takes memory: the functions that are active at the call. */
+/* A place in the code that takes memory, identified by the functions that are active at the
+ * call. */
 typedef struct FailPlace {
     atomic_uint_fast64_t path;  /* a hash of the return addresses; 0: none */
-    atomic_uint_fast64_t first; /* the number of the first call from there */
+    atomic_uint_fast64_t first; /* number of the first call from this place */
 } FailPlace;
 
 typedef enum FailKind { FAIL_nothing, FAIL_memory, FAIL_file } FailKind;
 
 typedef struct FailState {
-    uint32_t kind;    /* a FailKind: the calls that are counted */
+    uint32_t kind;    /* a FailKind: the kind of calls that are counted */
     uint32_t forever; /* 1: all calls from number `at` on fail; 0: only that call fails */
-    uint64_t at;      /* the first is 1; 0: none fails */
+    uint64_t at;      /* number of the call that fails, from 1; 0: none fails */
     atomic_uint_fast64_t counted, failed;
     atomic_int_fast64_t live; /* blocks of memory that were allocated and not freed */
-    uint32_t notes;           /* 1: fill `place` */
+    uint32_t notes;           /* 1: `place` is filled in */
     FailPlace place[MOST_PLACES];
 } FailState;
 
@@ -31,8 +32,8 @@ typedef struct FailState {
 /* The environment variable with a part of a library's name; dlopen fails for this library. */
 #define FAIL_LIBRARY "TANDEM_FAIL_LIBRARY"
 
-/* If the library is linked into the test itself: the state that counts calls. NULL: count
- * nothing. */
+/* Sets the state that counts calls, if the library is linked into the test itself. NULL: calls are
+ * not counted. */
 void fail_at_use(FailState *state);
 
 #endif

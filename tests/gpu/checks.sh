@@ -6,19 +6,22 @@
 #     limit  seconds for all checks;    most    seconds for one check
 #     jobs   the number of checks that may run side by side
 #     tandem the command
+# It may also set `least`, the seconds that must be left when a check begins.
 # A check that was cut short because all time was used up was not run. It did not fail.
 : "${work:?}" "${logs:?}" "${limit:?}" "${most:?}" "${jobs:?}"
 cannot=77 # exit code of a check that cannot run here; its last line says why
-n_checks=0 began=$(date +%s)
+n_checks=0 began=$(date +%s) least=5 places=0
 mkdir -p "$logs"
 
 # One line in this pipe for each place that is free.
 mkfifo "$work/places" && exec 9<>"$work/places" || exit 1
-while [ $n_checks -lt "$jobs" ]; do
-    echo >&9
-    n_checks=$((n_checks + 1))
-done
-n_checks=0
+
+# at_most N: from now on, at most N checks run side by side.
+at_most() {
+    while [ $places -lt "$1" ]; do echo >&9 && places=$((places + 1)); done
+    while [ $places -gt "$1" ]; do read -r _ <&9 && places=$((places - 1)); done
+}
+at_most "$jobs"
 
 spare() { echo $((limit - ($(date +%s) - began))); }
 
@@ -54,7 +57,7 @@ report() {
 carry_out() {
     start=$(date +%s)
     : >"$at/out.txt"
-    if [ "$(left)" -lt 5 ]; then
+    if [ "$(spare)" -lt "$least" ]; then
         report skipped 0 'the time is up'
         return
     fi
@@ -109,10 +112,8 @@ alone() {
 
 count() { cat "$work"/*/verdict 2>/dev/null | grep -cx "$1"; }
 
-# finish SCHEMA JSON: writes the document. Returns false if a check failed, or if none passed: then
-# nothing was shown to work.
-finish() {
-    together
+# document SCHEMA JSON: writes what the checks have given so far.
+document() {
     passed=$(count passed) failures=$(count FAILED) skipped=$(count skipped)
     total=$(($(date +%s) - began))
     {
@@ -124,6 +125,13 @@ finish() {
         done
         printf '\n] }\n'
     } >"$2"
+}
+
+# finish SCHEMA JSON: writes the document. Returns false if a check failed, or if none passed: then
+# nothing was shown to work.
+finish() {
+    together
+    document "$1" "$2"
     echo "$passed passed, $failures failed, $skipped skipped, $total s, $2"
     [ "$failures" -eq 0 ] && [ "$passed" -gt 0 ]
 }

@@ -2,8 +2,10 @@
 # contact.sh STEP [OUT]: a step of the checks and measurements on a machine with a GPU. It is the
 # program `contact` of the pack that pack.sh makes; it needs a CUDA driver, Python with PyTorch or a
 # CUDA toolkit, and no network, compiler or package manager. OUT, the folder for JSON and logs, is
-# `tandem-gpu-out` unless it is named, or $OUT is set. Each step ends within 9 minutes:
+# `tandem-gpu-out` unless it is named, or $OUT is set. Each step ends within 10 minutes:
 #
+#     all      every check and measurement, the most valuable first, in TANDEM_SECONDS (default 560). It
+#              names the parts that are left; PARTS='NAME...' carries out only these
 #     smoke    each family of kernels, a tiny plan in three graph modes, ranks that share the GPU and
 #              meet over TCP, GPT-2 124M: checks results, end and speed
 #     check    all of tests/gpu/check.sh
@@ -17,7 +19,7 @@ step=${1:-}
 out=${2:-${OUT:-tandem-gpu-out}}
 build=$here/build
 case $step in
-smoke | check | bench | bench8b | torch | torch8b) ;;
+all | smoke | check | bench | bench8b | torch | torch8b) ;;
 *)
     sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
     exit 2
@@ -32,7 +34,7 @@ echo "libraries of the pack in use:${added:- none}"
 if [ -n "$absent" ]; then echo "not found here, and not in the pack: $absent"; fi
 {
     ldd "$build/tandem_cuda.so"
-    nvidia-smi --query-gpu=name,memory.total,memory.used,driver_version,clocks.max.sm --format=csv,noheader
+    timeout 20 nvidia-smi --query-gpu=name,memory.total,memory.used,driver_version,clocks.max.sm --format=csv,noheader
 } >"$out/$step/machine.txt" 2>&1
 
 smoke() {
@@ -116,6 +118,12 @@ bench() {
 small='gpt2_124m gpt2_1_5b llama_1b' large='llama_8b llama_8b_fp8 llama_8b_bf16'
 # shellcheck disable=SC2086
 case $step in
+all)
+    PARTS=${PARTS:-}
+    # shellcheck source=SCRIPTDIR/all.sh
+    . "$here/tests/gpu/all.sh"
+    exit "$code"
+    ;;
 smoke) smoke ;;
 check) check ;;
 bench) bench bench --ours $small ;;

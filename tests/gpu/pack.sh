@@ -45,7 +45,9 @@ cp -R "$source/scripts" "$top/scripts" || exit 1
 cp "$source/docs/explanation/accuracy.md" "$top/docs/explanation/" || exit 1
 cp "$source"/tests/bench/gpu_bench.py "$source"/tests/bench/gpu_judge.py "$source"/tests/bench/gpu_torch.py \
     "$top/tests/bench/" || exit 1
-cp "$source/tests/gpu/check.sh" "$source/tests/gpu/checks.sh" "$source/tests/gpu/machine.sh" "$top/tests/gpu/" || exit 1
+for file in all.sh check.sh checks.sh machine.sh ring.lua; do
+    cp "$source/tests/gpu/$file" "$top/tests/gpu/" || exit 1
+done
 cp "$source/tests/gpu/contact.sh" "$top/contact" || exit 1
 cp "$source/tests/gpu/command.sh" "$top/tandem" || exit 1
 cp "$source/LICENSE" "$top/" || exit 1

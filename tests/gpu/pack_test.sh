@@ -30,13 +30,13 @@ done
 said=$(clean "$pack/tandem" sim "$pack/scripts/plans/tiny_text.lua" --db sim.db 2>&1) || fail "sim: $said"
 said=$(clean "$pack/tandem" doctor 2>&1)
 echo "$said" | grep -q "^ok  *scripts  *$pack/scripts" || fail "doctor: $said"
-for step in smoke check bench bench8b torch torch8b; do
+for step in all smoke check bench bench8b torch torch8b; do
     said=$(clean OUT="$work/out" "$pack/contact" $step 2>&1)
     code=$?
     [ $code -eq 6 ] || fail "$step: code $code, not 6: $said"
     echo "$said" | grep -q 'not run: ' || fail "$step does not say that it did not run: $said"
 done
-for name in smoke check bench bench8b; do
+for name in all smoke check bench bench8b; do
     grep -q '"run": false, "why": "[^"]' "$work/out/$name.json" || fail "$name.json does not say why"
     [ -s "$work/out/$name/machine.txt" ] || fail "$name leaves no log"
 done

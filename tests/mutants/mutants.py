@@ -23,7 +23,7 @@ from reach import Reach  # noqa: E402
 from tree import HERE, Tree  # noqa: E402
 
 # Folders without faults: they start and end processes, and need libraries that are not linked here.
-FOLDERS = ["planner", "sim", "exec/data", "exec/loopback", "exec/verify", "exec/*.c"]
+FOLDERS = ["planner", "sim", "exec/data", "exec/loopback", "exec/module", "exec/verify", "exec/*.c"]
 KINDS = ["unit", "sim", "golden", "exec", "docs", "cuda/test_backend_command"]
 KILLED, LATE, LIVES, UNREACHED, SAME, REFUSED = "killed", "killed by time-out", "LIVES", "NOT REACHED", "same", "refused"
 

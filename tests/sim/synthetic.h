@@ -1,5 +1,6 @@
-/* Tiny hand-made plans for the simulator's tests. An instruction contains its duration (microbatch:
- * picoseconds), communications have a given size, and the models use both directly. */
+/* Tiny hand-made plans for the simulator's tests. A compute instruction contains its duration: its
+ * member `microbatch` is a number of picoseconds. Communications have a given size. The models use
+ * both directly. */
 #ifndef TANDEM_TESTS_SIM_SYNTHETIC_H
 #define TANDEM_TESTS_SIM_SYNTHETIC_H
 
@@ -27,8 +28,8 @@ static inline Plan *synthetic_plan(Arena *arena, uint32_t pp, uint32_t dp, uint3
         list_add(arena, &p->buffers);
         p->stage = i;
     }
-    /* Makes one program for each pipeline coordinate if there are enough durations, else one for
-     * all ranks. */
+    /* with several programs, each pipeline stage has its own; otherwise one program is for all
+     * ranks */
     plan->program_of = arena_array(arena, plan->mesh.n_ranks, sizeof *plan->program_of);
     for (Rank r = 0; r < plan->mesh.n_ranks; r++) {
         if (n_programs > 1) plan->program_of[r] = r / (plan->mesh.n_ranks / n_programs);
@@ -94,7 +95,7 @@ static inline Ps synthetic_cost_compute(const void *self, const Plan *plan, cons
 }
 static const CostModel synthetic_cost = {.compute = synthetic_cost_compute};
 
-/* Every transfer takes `bytes` picoseconds, whatever other transfers run. */
+/* A network on which every transfer takes `bytes` picoseconds, whatever other transfers run. */
 typedef struct FixedNet {
     Arena *arena;
     struct {
@@ -147,7 +148,7 @@ static inline bool run_fixed(const Plan *plan, bool unfolded, uint32_t steps, Ar
     return engine_run(plan, &options, arena, result, d);
 }
 
-/* True if the instructions of two ranks began and ended at the same times. */
+/* Returns true if the instructions of two ranks began and ended at the same times. */
 static inline bool same_times(const Timeline *x, const Timeline *y, const Program *p)
 {
     for (Pc pc = 1; pc < p->code.n; pc++) {
@@ -157,8 +158,8 @@ static inline bool same_times(const Timeline *x, const Timeline *y, const Progra
     return true;
 }
 
-/* ---- random plans ---- all ranks of a pipeline stage run one program; stages send to the next
- * stage. They are made in one global order, so that nothing can deadlock. */
+/* ---- random plans ---- All ranks of a pipeline stage run one program, and stages send to the next
+ * stage. Communications are added in one global order, so nothing can deadlock. */
 typedef struct Random {
     uint64_t seed, at;
 } Random;

@@ -1,4 +1,4 @@
-/* Compiles tiny models for tests of passes. Each test has its own arena. */
+/* Compiles tiny models for tests of passes. */
 #ifndef TANDEM_TESTS_COMPILED_H
 #define TANDEM_TESTS_COMPILED_H
 
@@ -23,6 +23,6 @@ typedef struct CommCount {
 /* Returns the number of collectives of one op on one axis name, outside the update, in program
  * 0. */
 CommCount comm_count(const Plan *plan, OpKind op, AxisName axis);
-uint64_t padded_elements(const Plan *plan); /* sums over all units */
+uint64_t padded_elements(const Plan *plan); /* sum over all units */
 
 #endif

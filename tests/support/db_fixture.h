@@ -16,8 +16,8 @@ extern const char *const db_fixture_schema[2];
 int db_fixture_setup(void **state);
 int db_fixture_teardown(void **state);
 Db *db_fixture_open(DbFixture *f);
-void db_fixture_fine(DbFixture *f); /* asserts that nothing was reported */
-/* asserts that only this rule was reported, then clears it */
+void db_fixture_fine(DbFixture *f); /* Asserts that nothing was reported. */
+/* Asserts that only this rule was reported, and then clears the diagnostics. */
 void db_fixture_rule(DbFixture *f, const char *rule);
 int64_t db_fixture_count(DbFixture *f, Db *db, const char *sql);
 

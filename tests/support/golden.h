@@ -20,7 +20,8 @@ typedef struct Golden {
 /* Reads the file `name` of tests/data/golden, such as "llama.safetensors". Returns false, with a
  * line on stderr, if it cannot be read or is not well formed. */
 bool golden_read(const char *name, Arena *arena, Golden *golden);
-/* Finds "grad/" + "norm.weight"; NULL if there is none. */
+/* Returns the tensor whose name is `group` followed by `name`, such as "grad/" and "norm.weight";
+ * NULL: there is none. */
 const GoldenTensor *golden_find(const Golden *golden, const char *group, const char *name);
 
 #endif

@@ -13,7 +13,8 @@ typedef struct Spoiled {
 } Spoiled;
 
 Spoiled spoiled_of(const Tiny *t, bool fp64);
-/* Data parallel 2 (sharded or replicated) x tp 2, three micro-batches. */
+/* Return valid plans for two data ranks (sharded or replicated) x tp 2, with three
+ * micro-batches. */
 Spoiled spoiled_sharded(void);
 Spoiled spoiled_replicated(void);
 

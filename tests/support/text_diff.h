@@ -5,14 +5,13 @@
 
 #include "planner/base/str.h"
 
-/* The lines that differ, in order; equal lines are left out:
- *     - text a removed line
- *     + text an added line
- *     ~ WORD: -a +b a line whose first word (WORD) is the same but whose other words differ
+/* Appends the lines that differ, in order. Equal lines are left out.
+ *     - TEXT           a removed line
+ *     + TEXT           an added line
+ *     ~ WORD: -a +b    a line whose first word stays, but whose other words differ
  * A line "@" separates changes that are not adjacent. Lines are compared without normalisation, and
- * the longest common subsequence is kept. Texts should have at most about 2,000 lines each: the
- * time is proportional to the product of their lengths.
- */
+ * the longest common subsequence is kept. Texts should have at most about 2,000 lines each, because
+ * the time is proportional to the product of their lengths. */
 void text_diff(const char *before, const char *after, Str *out);
 
 #endif

@@ -84,7 +84,7 @@ static void F(quantise_by_columns)(const KernelArgs *a, int64_t rows, int64_t co
 }
 
 #define TOKENS (a->size['b'] * a->size['s'])
-/* Defines an op on any tensor by a function for matrices: the tensor is seen as a matrix, with a
+/* Defines an op on any tensor by a function for matrices. The tensor is seen as a matrix, with a
  * scale for each row or for each column. */
 #define SEEN_AS(name, kernel, rows, columns)                                                       \
     static void F(name)(const KernelArgs *a)                                                       \

@@ -1,5 +1,6 @@
-/* Ops that join features (or tokens) which all members of a group have in common with features of
- * each member, and ops that split the gradient into both again.
+/* All members of a group share some features (or tokens), and each member has some of its own.
+ * These ops join the shared features with those of each member. Their gradients split the two
+ * again.
  *   join_heads    a token is a group, and its heads are the members
  *   join_tokens   each sequence is a group of one member; the tokens of x come before those of y
  *   lead_tokens   all sequences are members of one group; the common tokens come first in each

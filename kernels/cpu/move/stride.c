@@ -6,8 +6,8 @@
 
 #include "kernels/cpu/cpu.h"
 
-/* Copies all pieces that this rank and rank `other` exchange: from the rank's part to the message
- * if `packs` is true, from the message to the part if not. */
+/* Copies all pieces that this rank and rank `other` exchange. If `packs` is true, it copies from
+ * the rank's part to the message, otherwise from the message to the part. */
 static void copy_pieces(const KernelArgs *a, char *part, char *message, uint32_t other, bool packs)
 {
     const Strides *s = &a->strides;

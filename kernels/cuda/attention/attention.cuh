@@ -18,11 +18,11 @@
 
 typedef struct AttentionArgs {
     const void *dout, *q, *k, *v; /* Q [B,S,G,R,E]; K and V [B,T,G,E]; dout [B,S,G,R,E] is the
-                                     gradient of O, which only the gradient reads */
-    const void *out;              /* O, which the gradient reads */
-    const float *lse;             /* [B,S,G,R]: the log-sum-exp of each row of S, which the gradient
-                                     reads */
-    void *to_out;                 /* attention writes O and lse here */
+                                     gradient of O, read only by the kernels of the gradient */
+    const void *out;              /* O, read by the kernels of the gradient */
+    const float
+        *lse; /* [B,S,G,R]: the log-sum-exp of each row of S, read by the kernels of the gradient */
+    void *to_out; /* attention writes O and lse here */
     float *to_lse;
     void *dq, *dk, *dv; /* the gradient writes the gradients of Q, K and V here */
     float *delta;       /* [B,S,G,R]: scratch memory of the gradient, in which it keeps the sum of
@@ -33,9 +33,9 @@ typedef struct AttentionArgs {
      * local query `half`, and the chunks are `jump` tokens apart in the sequence. Otherwise half =
      * S and jump = 0. A query with a larger number has a larger position. */
     int64_t half, jump;
-    /* Blocks process this many heads (of all sequences) at the same time, tile by tile: see
-     * order_beside. One number is for kernels whose blocks hold queries, one for kernels whose
-     * blocks hold keys. */
+    /* Numbers of heads (of all sequences) that blocks process at the same time, tile by tile (see
+     * order_beside). The first is for kernels whose blocks hold queries, the second for kernels
+     * whose blocks hold keys. */
     uint32_t beside_queries, beside_keys;
     DType dtype;
     float scale;
@@ -58,8 +58,8 @@ typedef struct AttentionPlace {
     int64_t head;           /* number of the query head in the sequence: g R + r */
 } AttentionPlace;
 
-/* Returns the tile of the block with number `block`. (A caller may also pass a ticket, a number
- * that a block drew.) The tensor has n rows, in tiles of `tile` rows. */
+/* Returns the tile of the block with number `block`. A caller may also pass a ticket, which is a
+ * number that a block has drawn. The tensor has n rows, in tiles of `tile` rows. */
 DEVICE AttentionPlace attention_place_of(const AttentionArgs *a, uint32_t block, int64_t n,
                                          int64_t tile, int64_t heads_a_group, uint32_t beside,
                                          bool last_first)

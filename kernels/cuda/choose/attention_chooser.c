@@ -107,8 +107,8 @@ static TimedChoice *find(const AttentionChooser *w, const char *name)
 }
 
 /* Takes the stored choice of a call. Returns false if there is none, or if the stored kernel cannot
- * compute this call: the gradient in one kernel needs scratch memory that another call of the same
- * name may lack. */
+ * compute this call. (The gradient in one kernel needs scratch memory, which two calls of one name
+ * need not both have.) */
 static bool use_kept(const AttentionChooser *w, TimedChoice *call, OpKind op,
                      const KernelArgs *args, const CudaContext *cuda)
 {

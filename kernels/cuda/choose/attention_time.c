@@ -37,9 +37,9 @@ static bool fill_one(const AttentionBench *b, uint32_t i)
 
 /* Fills the inputs with random numbers. For the gradient, lse comes from a forward pass, but the
  * output of attention is random as well. Suppose it were the true output. For a query that sees few
- * keys, the gradients of queries and keys would then be differences of nearly equal numbers (for
- * one key, nothing but rounding errors), and candidates could not be compared. For a query that
- * sees many keys, the gradients hardly depend on the output. */
+ * keys, the gradients of queries and keys would then be differences of nearly equal numbers. For
+ * one key, they would be nothing but rounding errors. So candidates could not be compared. For a
+ * query that sees many keys, the gradients hardly depend on the output. */
 static bool fill(const AttentionBench *b)
 {
     enum { OUT = 4 };
@@ -106,9 +106,9 @@ static bool fine(const char *call, cudaError_t status, CudaError *error)
     return false;
 }
 
-/* Waits until the launched kernel ends, at most b->patience_s seconds. On a kind of device where it
- * never ran before, a kernel with barriers and moving registers might never end. After that, the
- * process must not wait for the device any more. */
+/* Waits until the launched kernel ends, at most b->patience_s seconds. A kernel with barriers and
+ * moving registers might never end on a new kind of device. After that, the process must not wait
+ * for the device any more. */
 static bool wait_for(const AttentionBench *b, CudaAttentionKernel kernel, CudaError *error)
 {
     const double until = clock_s() + b->patience_s;

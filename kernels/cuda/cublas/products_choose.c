@@ -1,7 +1,7 @@
-/* Describes a call of cublasLtMatmul and chooses its algorithm: the stored choice if there is one,
- * or the fastest in a timing, or the library's first suggestion. Only algorithms that add in a
- * fixed order are used. Either one block of threads computes each output element, or partial sums
- * go to the workspace and a separate step adds them. */
+/* Describes a call of cublasLtMatmul and chooses its algorithm. It takes the stored choice if there
+ * is one. Otherwise it takes the fastest in a timing, or the library's first suggestion. Only
+ * algorithms that add in a fixed order are used. Either one block of threads computes each output
+ * element, or partial sums go to the workspace and a separate step adds them. */
 #include <assert.h>
 #include <string.h>
 

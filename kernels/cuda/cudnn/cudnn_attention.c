@@ -1,7 +1,7 @@
 /* Attention as a graph of cuDNN operations, in the only form that cuDNN recognises. The product of
  * the scores reads K^T where K lies, by strides. Our own kernels compute the gradient. On Hopper,
- * cuDNN adds to dQ in varying order, so equal runs would not give equal bits; its only graph that
- * writes dQ directly gave wrong numbers on an H200 (cuDNN 9.19). */
+ * cuDNN adds to dQ in varying order, so equal runs would not give equal bits. The only graph of
+ * cuDNN that writes dQ directly gave wrong numbers on an H200 (cuDNN 9.19). */
 #include "kernels/cuda/cudnn/cudnn_attention.h"
 
 #include <stdio.h>

@@ -66,7 +66,7 @@ void cudnn_index(GraphBuilder *g, GraphTensor x, int64_t axis, GraphTensor y);
 void cudnn_reduce(GraphBuilder *g, cudnnReduceTensorOp_t op, GraphTensor x, GraphTensor y);
 /* Returns a finalised execution plan with the first engine configuration that can execute the
  * graph. Returns NULL if there is none, which is not an error. If `device` (the properties of a
- * device) is given instead of a handle, no plan is made; then *viable gets the number of
+ * device) is given instead of a handle, no plan is made. Then *viable gets the number of
  * configurations that the library accepts. */
 Descriptor cudnn_plan(GraphBuilder *g, cudnnHandle_t handle, Descriptor device, uint32_t *viable);
 /* Destroys all descriptors of the builder except `kept`. */

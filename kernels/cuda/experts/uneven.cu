@@ -1,8 +1,8 @@
 /* Mixture of experts without a fixed number of slots for each expert (see
- * planner/ir/layout/rows.h): copies tokens to rows and back, multiplies uneven groups of rows, and
- * adds biases. Rows are ordered by expert, and within an expert by sequence. So the first row of an
- * expert and sequence is the sum of all counts before theirs. Memory after the last row is set to
- * zero. */
+ * planner/ir/layout/rows.h). Kernels copy tokens to rows and back, multiply uneven groups of rows,
+ * and add biases. Rows are ordered by expert, and within an expert by sequence. So the number of
+ * the first row of an expert and sequence is the sum of all counts before it. Memory after the last
+ * row is set to zero. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduce.cuh"

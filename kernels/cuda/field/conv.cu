@@ -1,9 +1,9 @@
-/* Convolutions and their gradients. Each result is a sum: over the taps of a window, over the
+/* Convolutions and their gradients. Each output number is a sum over the taps of a window, over the
  * output points whose windows read an input point, or over all points. */
 #include "kernels/cuda/field/field.cuh"
 
-/* Output element [b,(g n),h,w] of a convolution is a sum over taps [c,I,J]. This returns the term
- * of tap t: an element of x [b,(g c),H,W] times an element of weight [g,n,c,I,J]. */
+/* Output element [b,(g n),h,w] of a convolution is a sum over taps [c,I,J]. Returns the term of tap
+ * t: an element of x [b,(g c),H,W] times an element of weight [g,n,c,I,J]. */
 DEVICE float conv(const FieldArgs *a, int64_t i, int64_t t)
 {
     int64_t y = field_place(a, i), p = y % a->points, plane = y / a->points;
@@ -15,8 +15,8 @@ DEVICE float conv(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(conv)
 
-/* The gradient of element [b,(g c),H,W] of x is a sum over [n,I,J]. This returns the term t: the
- * sum over the points of y [b,(g n),h,w] whose tap reads that element. */
+/* The gradient of element [b,(g c),H,W] of x is a sum over [n,I,J]. Returns term t: the sum over
+ * the points of y [b,(g n),h,w] whose tap reads that element. */
 DEVICE float conv_back(const FieldArgs *a, int64_t i, int64_t t)
 {
     int64_t plane = i / (a->h.rows * a->w.rows), at = i % (a->h.rows * a->w.rows);
@@ -27,8 +27,8 @@ DEVICE float conv_back(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(conv_back)
 
-/* The gradient of weight [g,n,c,I,J] is a sum over the points of all samples. This returns the term
- * of point t. */
+/* The gradient of weight [g,n,c,I,J] is a sum over the points of all samples. Returns the term of
+ * point t. */
 DEVICE float conv_weight(const FieldArgs *a, int64_t i, int64_t t)
 {
     int64_t tap = i % a->taps, c = i / a->taps % a->c, n = i / a->taps / a->c % a->n;

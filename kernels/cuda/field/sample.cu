@@ -17,7 +17,7 @@ DEVICE float pool_mean(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(pool_mean)
 
-/* The gradient of an element of x is a sum over taps. This returns the term of tap t. */
+/* The gradient of an element of x is a sum over taps. Returns the term of tap t. */
 DEVICE float pool_mean_grad(const FieldArgs *a, int64_t i, int64_t t)
 {
     int64_t all = a->h.rows * a->w.rows;

@@ -55,10 +55,10 @@ DEVICE float online_largest(const Raw raw[ONLINE_AHEAD])
 
 #define LOG2_E 1.44269504088896341f
 
-/* Adds ONLINE_AHEAD whole groups of bf16 numbers in a third of the instructions of online_add,
- * because the sum is rescaled at most once for all of them. Its terms are 2^(z log2(e) - c), where
- * c is top * log2(e), rounded; online_from_half makes up for this rounding. Returns false and adds
- * nothing if no maximum has been found so far. */
+/* Adds ONLINE_AHEAD whole groups of bf16 numbers. This takes a third of the instructions of
+ * online_add, because the sum is rescaled at most once for all of them. The terms are 2^(z log2(e)
+ * - c), where c is top * log2(e), rounded. online_from_half corrects this rounding. Returns false
+ * and adds nothing if no maximum has been found so far. */
 DEVICE bool online_add_all(Online *o, const Raw raw[ONLINE_AHEAD])
 {
     const float top = fmaxf(o->top, online_largest(raw)), c = top * LOG2_E;
@@ -74,8 +74,8 @@ DEVICE bool online_add_all(Online *o, const Raw raw[ONLINE_AHEAD])
     return true;
 }
 
-/* Returns the sum of online_add_all relative to exp(top), for the largest logit `top` of the row.
- */
+/* Returns the sum of exp(z - top) from the sum that online_add_all made. `top` is the largest logit
+ * of the row. */
 DEVICE float online_from_half(const Online *o, float top)
 {
     return o->below * device_exp2(fmaf(-top, LOG2_E, o->top * LOG2_E));

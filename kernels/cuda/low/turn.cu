@@ -1,7 +1,7 @@
 /* Transposed copies of 8-bit operands. A tensor is seen as a matrix. A kernel that also quantises
  * reads the numbers once and writes them in both orders, or only transposed if no instruction reads
- * the other copy. Numbers that are already 8-bit are moved unchanged. If a plan is run with all
- * dtypes mapped to fp32, the numbers are wider, and a plain kernel transposes them. */
+ * the other copy. Numbers that are already 8-bit are moved unchanged. If a plan runs with all
+ * dtypes replaced by fp32, a plain kernel transposes the wider numbers. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/pointwise/fused.h"
 #include "kernels/cuda/pointwise/pointwise.cuh"
@@ -18,8 +18,8 @@ enum {
     TURN_GROUPS = TURN_TILE / TURN_OUT                  /* threads along a row of the output */
 };
 
-/* How a number is scaled: not at all (it is moved unchanged), by one factor for the whole matrix,
- * or by the factor of its row or of its column. */
+/* How a number is scaled. moved: not at all. all: by one factor for the whole matrix. rows,
+ * columns: by the factor of its row or column. */
 typedef enum TurnScale { TURN_moved, TURN_all, TURN_rows, TURN_columns } TurnScale;
 
 typedef struct TurnArgs {

@@ -6,8 +6,8 @@
 
 enum { HALO_THREADS = 256, HALO_BLOCKS_PER_SM = 8, HALO_SOURCES = 3 };
 
-/* One term of the output: rows to to to + n - 1 of the output get rows from `from` on of buffer x,
- * which has `rows` rows. */
+/* One term of the output. Rows `to` to to + n - 1 of the output get the rows of buffer x that begin
+ * at `from`. x has `rows` rows. */
 typedef struct HaloSource {
     Array x;
     int64_t offset; /* number of elements before the first row; not 0 for the second strip */

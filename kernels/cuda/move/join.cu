@@ -1,5 +1,5 @@
-/* Joins features that all members of a group have in common with features of each member, and
- * splits the gradient into both again. kernels/cpu/move/join.c defines groups and members. A thread
+/* Joins the features that all members of a group share with the features of each member, and splits
+ * the gradient into the two again. kernels/cpu/move/join.c defines groups and members. A thread
  * computes one element of the result. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
@@ -40,8 +40,7 @@ KERNEL(join_own, JoinArgs, JOIN_THREADS, 4)
     write_one(a.y, i, a.accumulate ? read_one(a.y, i) + x : x);
 }
 
-/* Returns the arguments; `w` is the number of elements that each unit of the sizes X and U stands
- * for. */
+/* Returns the arguments; X and U count pieces of `w` elements. */
 static JoinArgs join_args(const KernelArgs *args, int64_t groups, int64_t G, int64_t w)
 {
     JoinArgs a;

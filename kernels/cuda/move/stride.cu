@@ -10,8 +10,7 @@ typedef struct StrideArgs {
     Array from, to;
     Strides strides;
     int64_t outer, piece, n; /* piece: elements of a piece; n: elements of the whole output */
-    bool packs, in_rows;     /* in_rows: the buffer that is no message has the rank's contiguous
-                                rows */
+    bool packs, in_rows; /* in_rows: the rank's own buffer (not the messages) has contiguous rows */
 } StrideArgs;
 
 /* Two ranks exchange several pieces. Returns the position, in the whole dimension, of the k-th

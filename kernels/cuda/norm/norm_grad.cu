@@ -10,9 +10,9 @@
 
 enum { GRAD_THREADS = 256 };
 
-/* A thread's elements of a row, as they were loaded; widened to fp32 they would take too many
- * registers. For fp32 inputs even this takes too many: each group of eight elements is then loaded
- * where it is used, and loaded again in the second pass. */
+/* A thread's elements of a row, as they were loaded. They are not kept in fp32, because that would
+ * take too many registers. For fp32 inputs, each group of eight elements is loaded where it is
+ * used, and loaded again in the second pass. */
 typedef struct Slope {
     Raw dy[HELD], x[HELD];
 } Slope;
@@ -56,7 +56,7 @@ DEVICE void slope_weighted(const bool half, const NormGradArgs *a, const Slopes 
 }
 
 /* Returns true if a block's sums are in shared memory. The kernel for 16-bit numbers always has
- * them there; rows that are too wide for this go to the other kernel. */
+ * them there. The other kernel computes rows that are too wide for this. */
 DEVICE bool sums_in_shared(const bool half, const NormGradArgs *a)
 {
     return half || a->in_shared;

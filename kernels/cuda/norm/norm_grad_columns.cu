@@ -131,8 +131,8 @@ DEVICE void column_raise(const NormGradArgs *a, int64_t row, uint32_t most)
 }
 
 /* Adds each value over the threads of the row; each thread gets the sums. Successive calls use
- * different halves of `held`, so that a warp that is already in the next call does not overwrite
- * numbers that other warps still read. */
+ * different halves of `held`. So a warp that is already in the next call does not overwrite numbers
+ * that other warps still read. */
 DEVICE void column_sums(const int n, int per_row, float value[COLUMN_VALUES], float *held)
 {
     const int warp = (int)threadIdx.x / WARP;
@@ -151,8 +151,8 @@ DEVICE void column_sums(const int n, int per_row, float value[COLUMN_VALUES], fl
 }
 
 /* Adds the sums of the block's groups and writes the result. The position of a column in shared
- * memory is chosen so that the lanes of a warp use different banks, both when they have
- * neighbouring groups of eight columns and when they have neighbouring columns. */
+ * memory is chosen so that the lanes of a warp use different banks. This holds if they have
+ * neighbouring groups of eight columns, and also if they have neighbouring columns. */
 DEVICE void column_finish(const NormGradArgs *a, const bool centred, int per_row, bool own,
                           const float dweight[EIGHT], const float dbias[EIGHT], float *shared)
 {

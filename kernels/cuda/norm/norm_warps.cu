@@ -1,7 +1,7 @@
-/* RMSNorm and LayerNorm for bf16 rows of common widths. norm.cu, which has the kernels for other
- * rows, describes the ops that can be fused with a norm. A warp normalises one or two rows by
- * itself, without barriers. It loads all elements before it uses the first one. Each lane then has
- * at least 64 bytes of loads under way, which is enough for the full speed of memory. */
+/* RMSNorm and LayerNorm for bf16 rows of common widths. norm.cu has the kernels for other rows, and
+ * describes the ops that can be fused with a norm. A warp normalises one or two rows by itself,
+ * without barriers. It loads all elements before it uses the first one. Each lane then has at least
+ * 64 bytes of loads under way, which is enough for the full speed of memory. */
 #include "kernels/cuda/norm/norm.cuh"
 
 enum { ROW_WARPS_THREADS = 256, MOST_EIGHTS = 16, MOST_ROWS = 2 };

@@ -226,8 +226,8 @@ static bool chain_joins(const CudaChainPart *part, int64_t *n, int64_t *row)
 
 /* ---- building the arguments of a chain ---- */
 
-/* Where the output of each step would lie in memory. While a chain is built, values are numbered as
- * if there were CHAIN_LOADS loads: the values of steps begin at CHAIN_LOADS. */
+/* Addresses in memory that the outputs of steps would have. While a chain is built, values are
+ * numbered as if there were CHAIN_LOADS loads: the values of steps begin at CHAIN_LOADS. */
 typedef struct ChainHome {
     void *at[CUDA_CHAIN_MAX];
     DType dtype[CUDA_CHAIN_MAX];

@@ -21,8 +21,8 @@ typedef uint32_t CudaRunLength(const CudaChainPart *part, uint32_t n);
 typedef bool CudaRun(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
                      CudaError *error);
 
-/* A norm, and one or both of: the sum before it (written only if another instruction reads the
- * sum), and the largest magnitude of its output. */
+/* A norm, fused with the sum before it, with the largest magnitude of its output, or with both. The
+ * sum is written only if another instruction reads it. */
 CudaRunLength cuda_norm_length;
 CudaRun cuda_norm_run;
 

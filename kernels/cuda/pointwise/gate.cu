@@ -1,8 +1,9 @@
 /* Gated units (SwiGLU) and their gradient, each in one launch. The general kernel for chains
  * (chain.cu) could compute the same ops. But it interprets them, which on an H200 took more than
  * twice as long as moving the data. After each op, the value is rounded to the dtype that its
- * buffer has in memory. The gradient may recompute silu(gate). Then neither the unit writes it to
- * memory nor the gradient reads it: one tensor of four less, and one of six less. */
+ * buffer has in memory. The gradient may recompute silu(gate). Then the unit does not write it to
+ * memory, and the gradient does not read it. This saves one of four tensors in the unit, and one of
+ * six in the gradient. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/pointwise/fused.h"
 #include "kernels/cuda/pointwise/pointwise.cuh"
@@ -170,8 +171,9 @@ static bool gate_part(const CudaChainPart *part, OpKind op, int64_t n)
 }
 
 /* Returns true if input i of part k is value `in`. If an earlier part has made the value, it must
- * be the last part that wrote this memory. If not, no earlier part may have written it, and all
- * readers must read the same memory: `from` has the input that read the value first. */
+ * be the last part that wrote this memory. Otherwise no earlier part may have written this memory,
+ * and all parts must read the value from the same memory. `from` and `at` name the first input that
+ * read the value. */
 static bool gate_reads(const CudaChainPart *part, const GatePart *form, uint32_t k, uint32_t i,
                        const KernelArgs *from[GATE_VALUES], uint32_t at[GATE_VALUES])
 {

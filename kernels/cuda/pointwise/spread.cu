@@ -1,6 +1,6 @@
-/* Element-wise ops of which one input is a single row, has one number for each row, or is a part of
- * longer rows: biases, the balance loss that is added to each token, quantisation, and segments of
- * fused projections. */
+/* Element-wise ops with a special input: a single row, one number for each row, or a part of longer
+ * rows. They are biases, the balance loss that is added to each token, quantisation, and segments
+ * of fused projections. */
 #include "kernels/cuda/pointwise/point_launch.cuh"
 
 /* x [b,s,...], bias [...] -> y [b,s,...] */
@@ -59,8 +59,8 @@ bool cuda_quantise_range(const KernelArgs *args, const CudaContext *cuda, CudaEr
 
 /* ---- ops that take columns out of longer rows, or write them back */
 
-/* Copies columns from to from + n - 1 out of rows of `pitch` elements (argument `longer`), or
- * writes them back if this argument is the output. */
+/* Copies columns `from` to from + n - 1 out of argument `longer`, whose rows have `pitch` elements.
+ * If this argument is the output, writes the columns back. */
 static bool take(const KernelArgs *args, uint32_t longer, int64_t rows, int64_t pitch, int64_t from,
                  int64_t n, const CudaContext *cuda, CudaError *error)
 {

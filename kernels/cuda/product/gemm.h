@@ -1,7 +1,7 @@
 /* Describes a contraction as one call of the library function cublasLtMatmul, without calling the
  * library. The library's matrices are column-major, so a row-major z = x y is computed as D^T = y^T
- * x^T: the library's A is our right operand, its B is our left operand, its D is our output. No
- * data are moved for this. This file needs no device and no CUDA header. */
+ * x^T. The library's A is our right operand, its B our left operand, and its D our output. No data
+ * are moved for this. This file needs no device and no CUDA header. */
 #ifndef TANDEM_KERNELS_CUDA_PRODUCT_GEMM_H
 #define TANDEM_KERNELS_CUDA_PRODUCT_GEMM_H
 
@@ -47,7 +47,7 @@ typedef struct GemmMatrix {
  * in bytes of the vectors and matrices that they use. */
 typedef struct GemmAlong {
     bool bias;      /* the bias [m] is added */
-    bool other;     /* the matrix C [m,n] that is added is another one than D */
+    bool other;     /* the matrix C [m,n] that is added is not D */
     bool input;     /* the call writes the input of GELU, or the gradient of GELU reads it */
     bool adds_sums; /* the sums must be added to existing values, which a kernel of our own does
                        afterwards */

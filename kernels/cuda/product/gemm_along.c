@@ -1,7 +1,7 @@
 /* Describes a product and the ops after it as one call of cublasLtMatmul, if the library's manual
- * allows it. Operands, output, bias and the input of GELU must have one dtype (sums and biases: the
- * output's dtype). Addresses of vectors and of GELU's input must be multiples of 16 bytes; rows of
- * GELU's input must be multiples of 8 elements. An 8-bit product can only add another matrix. */
+ * allows it. Operands, output and the input of GELU must have one dtype. Sums and biases must have
+ * the output's dtype. Addresses of vectors and of GELU's input must be multiples of 16 bytes; rows
+ * of GELU's input must be multiples of 8 elements. An 8-bit product can only add another matrix. */
 #include <string.h>
 
 #include "kernels/cuda/product/gemm.h"

@@ -1,7 +1,7 @@
-/* Functions for the instructions of compute capability 8.0 that attention uses: matrix products by
- * a warp, and copies into shared memory that run while the threads continue. The PTX manual defines
- * these layouts for mma.m16n8k16. Each register of A and B holds two numbers; g = lane / 4 and
- * t = lane % 4; the pairs are (row, column):
+/* Functions for the instructions of compute capability 8.0 that attention uses. They are matrix
+ * products by a warp, and copies into shared memory that run while the threads continue. The PTX
+ * manual defines these layouts for mma.m16n8k16. Each register of A and B holds two numbers.
+ * Positions are given as (row, column), with g = lane / 4 and t = lane % 4:
  *
  *    A [16,16]  a0 (g, 2t..) a1 (g+8, 2t..) a2 (g, 2t+8..) a3 (g+8, 2t+8..)
  *    B [16,8]   b0 (2t.., g) b1 (2t+8.., g)
@@ -14,7 +14,7 @@
 #include "kernels/cuda/number.cuh"
 
 #ifdef __CUDACC__
-/* For loops that index no array in registers: unrolling them would bring nothing. */
+/* For loops that index no array in registers, so that unrolling would bring nothing. */
 #define UNROLL_1 _Pragma("unroll 1")
 #define UNROLL_4 _Pragma("unroll 4")
 

@@ -53,8 +53,8 @@ DEVICE void turn_tile(const Turn *t, int64_t tile, uint8_t *shared)
     }
 }
 
-/* Copies largest magnitudes and raises each to at least 1e-12, as the op's definition does: a
- * tensor of zeros must not have a scale of 0. */
+/* Copies largest magnitudes and raises each to at least 1e-12, as the op's definition does.
+ * Otherwise a tensor of zeros would have a scale of 0. */
 DEVICE void bound_scales(const BoundArgs *b)
 {
     for (int64_t i = threadIdx.x; i < b->n; i += TURN_THREADS) {
@@ -206,7 +206,7 @@ bool product_fill(DType t, void *x, uint64_t bytes, uint32_t which, const CudaCo
     f.x.dtype = (int32_t)t;
     f.x.wide = false;
     f.n = (int64_t)(bytes / dtype_bytes(t));
-    /* tensors draw from one circle of 2^32 numbers; these begin far from those of another tensor */
+    /* all tensors take their numbers from one cycle of 2^32 numbers, and begin at distant places */
     f.from = which * 2246822507u;
     return LAUNCH(product_random, blocks_for(f.n, FILL_THREADS, FILL_BLOCKS), FILL_THREADS, 0, f,
                   cuda, error);

@@ -38,10 +38,9 @@ typedef struct Source {
     size_t n;
     Hash128 hash;     /* hash of the text; zero until the text has been sent */
     uint32_t n_lines; /* number of lines of the text; 0: not counted yet */
-    bool shipped,
-        /* shipped: the file is in the library's folder. library: it is in the subfolder tandem/ or
-         * dialects/, whose lines are never shown as the user's */
-        library;
+    /* shipped: the file is in the library's folder. library: it is in the subfolder tandem/ or
+     * dialects/, whose lines are never shown as the user's */
+    bool shipped, library;
 } Source;
 
 /* A script that was required but not found. */
@@ -92,9 +91,9 @@ typedef struct Child {
     const FrontOptions *options;
     int script_dir, library_dir; /* folders of the script and of the library; -1: not open */
     const char *library;         /* path of the library's folder */
-    int no_script_dir,
-        /* errno of the failed attempt to open the library's folder; 0: no attempt failed */
-        no_library_dir;
+    /* errno of the failed attempt to open the folder of the script, and that of the library; 0: no
+     * attempt failed */
+    int no_script_dir, no_library_dir;
     double cpu_s;
     /* entry 0 is unused, because number 0 means "no source" */
     Source source[CHILD_MOST_FILES + CHILD_MOST_SETS + 1];
@@ -164,8 +163,8 @@ _Noreturn void child_serve_sweep(Child *c);
 
 /* ---- child.c */
 void child_open_errors(lua_State *L);
-/* Ends an evaluation with the given `status` of lua_pcall: sends the error on top of the stack, if
- * any, and the names of the files that were read. */
+/* Ends an evaluation, for which lua_pcall returned `status`. Sends the error on top of the stack,
+ * if there is one, and the names of the files that were read. */
 bool child_finish(Child *c, int status);
 /* A message handler for lua_pcall: turns any error into one of Tandem with a location. */
 int child_on_error(lua_State *L);
@@ -187,10 +186,9 @@ _Noreturn void child_raise(lua_State *L, const char *rule, ScriptLoc loc, const 
 uint32_t child_source(Child *c, const Source *source);
 /* Appends the location's file number and line to the record that is being written. */
 void child_put_loc(Child *c, ScriptLoc loc);
-void child_send_files(
-    /* Sends the names of new files. Call it only between records, because the names are records,
-     * too. */
-    Child *c);
+/* Sends the names of new files. Call it only between records, because the names are records, too.
+ */
+void child_send_files(Child *c);
 /* Sends the names and content hashes of all files from which the plan was made so far. A script
  * that was given as text has no file and is left out. */
 void child_send_sources(Child *c);
@@ -279,8 +277,8 @@ const char *child_kind(lua_State *L, int index, ScriptLoc *loc);
 void child_flatten(Child *c);
 void child_default_cluster(Child *c);
 void child_named_runtime(Child *c);
-void child_runtime_defaults(
-    Child *c); /* sets defaults of passes that depend on the runtime, after the settings */
+/* Sets the defaults of passes that depend on the runtime. Call it after child_apply_sets. */
+void child_runtime_defaults(Child *c);
 /* Pushes the value of a setting as Lua type: 4, 3e-4, true, or a text. */
 void child_push_value(lua_State *L, const char *value);
 void child_apply_sets(Child *c); /* applies the settings to the plan table on top of the stack */

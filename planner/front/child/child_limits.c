@@ -29,8 +29,8 @@ static bool is_spent(Child *c)
     return c->n_tight > TIGHT_MOST;
 }
 
-/* Lua's allocator. An allocation beyond the limit ends with an error that the script cannot hide:
- * scripts have no finalizers, because those run without hooks, and Lua only warns about their
+/* Lua's allocator. An allocation beyond the limit raises an error that the script cannot hide.
+ * Scripts have no finalizers, because a finalizer runs without hooks, and Lua only warns about its
  * memory errors. */
 void *child_allocate(void *self, void *at, size_t old, size_t size)
 {

@@ -1,6 +1,6 @@
 /* require: loads other scripts, which must lie in the script's folder or in the library. The name
- * "a.b" is opened folder by folder, each beneath the previous one, and links are refused, so that
- * no name leads out of these folders. */
+ * "a.b" is opened folder by folder, each beneath the previous one. Links are refused, so that no
+ * name leads out of these folders. */
 #define _GNU_SOURCE /* for strcasestr */
 #include <ctype.h>
 #include <dirent.h>

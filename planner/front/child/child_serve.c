@@ -1,8 +1,8 @@
 /* A script that is held open. The script was run once, up to its plan. Each request names settings,
  * and the answer is the same as if the script had been run again under them:
  *
- * - The settings change the plan's tables in place. After the answer every table of the plan
- * gets its old content back.
+ * - The settings change the plan's tables in place. After the answer, every table of the plan gets
+ *   its old content back.
  * - Functions of the script (a model, a schedule) may change anything, so they run in a process of
  *   their own, a fork of this one.
  * - A whole request also runs in such a process if its settings load further scripts or change the
@@ -21,7 +21,7 @@ enum {
     MOST_TEXT = 4096 /* the greatest length of one setting [bytes] */
 };
 
-/* The state of the process at the begin of each request. */
+/* The state of the process at the beginning of each request. */
 typedef struct Start {
     /* the records of files and warnings from the script's only run; each answer repeats them */
     Str records;
@@ -31,9 +31,9 @@ typedef struct Start {
 
 /* ---- the plan's tables, and their content */
 
-/* Adds the table on top of the stack, and all tables in it, to the list `seen`, and copies of their
- * content to the list `kept`. Returns false if a table has a metatable, or if there are too many
- * tables. */
+/* Adds the table on top of the stack, and all tables in it, to the list `seen`. Adds copies of
+ * their content to the list `kept`. Returns false if a table has a metatable, or if there are too
+ * many tables. */
 static bool note_table(lua_State *L, int seen, int kept, int nesting)
 {
     const int table = lua_gettop(L);

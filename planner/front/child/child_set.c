@@ -96,9 +96,9 @@ static _Noreturn void no_such_entry(Child *c, const Setting *s, const char *wher
     child_raise(c->L, "unknown-key", s->loc, hint, "there is no '%s' in %s", part, where);
 }
 
-/* Leaves the table that holds the setting's key on top of the stack, for settings of the model's
- * config: model.layers = 2 sets a key of the config, model.rope_scaling.length = 8192 sets a key of
- * a table in it. The key must already exist. Several models may share a config, so the function
+/* For a setting of the model's config, leaves the table that holds its key on top of the stack.
+ * model.layers = 2 sets a key of the config. model.rope_scaling.length = 8192 sets a key of a table
+ * in the config. The key must already exist. Several models may share a config, so the function
  * first replaces it by a copy. */
 static void enter_model(Child *c, const Setting *s)
 {

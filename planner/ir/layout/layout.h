@@ -72,9 +72,8 @@ typedef struct Layout {
 } Layout; /* zeroed memory means WHOLE on all axes */
 
 bool layout_equal(const Layout *a, const Layout *b);
-AxisSet layout_axes_split(
-    const Layout *l,
-    int d); /* axes that split dimension d; with d < 0, axes that split any dimension */
+/* Returns the axes that split dimension d; if d < 0, the axes that split any dimension. */
+AxisSet layout_axes_split(const Layout *l, int d);
 AxisSet layout_axes_partial(const Layout *l);
 /* Returns for example "tp:1 dp_shard:0" or "tp:sum", in the order of the mesh. Numbers are
  * dimensions. "whole" means that no axis splits the tensor. */
@@ -172,9 +171,9 @@ int64_t shape_start(const Shape *s, const Mesh *mesh, const Deals *deals, int d,
 int64_t shape_valid(const Shape *s, const Mesh *mesh, const Deals *deals, int d, Rank rank);
 /* Returns the number of parts into which dimension d is split. */
 uint32_t shape_parts(const Shape *s, const Mesh *mesh, int d);
-uint32_t shape_part(const Shape *s, const Mesh *mesh, int d,
-                    Rank rank); /* The part of dimension d that `rank` holds. If several axes split
-                                   the dimension, the outermost axis counts most. */
+/* Returns the part of dimension d that `rank` holds. If several axes split the dimension, the
+ * outermost axis counts most. */
+uint32_t shape_part(const Shape *s, const Mesh *mesh, int d, Rank rank);
 
 /* ---- changes of layout ---- Returns the collective that changes layout `from` into `to` on one
  * axis. */

@@ -68,7 +68,7 @@ Rank mesh_next(const Mesh *mesh, Rank member, AxisSet axes);
 /* Returns the smallest rank of the group along `axes` that contains `rank`. This number identifies
  * the group. */
 Rank mesh_group(const Mesh *mesh, Rank rank, AxisSet axes);
-const char *mesh_axes_text(Arena *arena, const Mesh *mesh,
-                           AxisSet axes); /* for example "dp_shard,tp"; "-" for the empty set */
+/* Returns for example "dp_shard,tp"; "-" for the empty set. */
+const char *mesh_axes_text(Arena *arena, const Mesh *mesh, AxisSet axes);
 
 #endif

@@ -16,7 +16,7 @@ DealId deal_whole(const Deals *deals, DealId id);
  * is kept. */
 Shape shape_under(const Deals *deals, const Layout *layout, int n_dims, const int64_t *dim,
                   const DealId *deal);
-/* For a deal without a table of intervals: true if its parts together have room for all indices,
+/* For a deal without a table of intervals. True if its parts together have room for all indices,
  * and no part has a buffer of more than `most` elements. */
 bool deal_padding_fits(const Deal *d, int64_t most);
 

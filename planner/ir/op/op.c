@@ -208,8 +208,8 @@ typedef struct BoundShape {
 } BoundShape;
 enum { BOUNDS = 1024 };
 
-/* Returns this thread's stored bindings [BOUNDS]. Their memory is allocated when a thread first
- * binds. Thread-local memory would be zeroed at the start of every process and thread. */
+/* Each thread has stored bindings [BOUNDS], whose memory is allocated when the thread first binds.
+ * Thread-local memory would be zeroed at the start of every process and thread. */
 static pthread_key_t bounds_key;
 static pthread_once_t bounds_once = PTHREAD_ONCE_INIT;
 static void bounds_make_key(void)

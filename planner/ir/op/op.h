@@ -97,7 +97,8 @@ enum {                     /* OpInfo.flags */
        /* with attrs.accumulate, merges its result with attention over other keys; not a sum */
        OP_MERGES = 1 << 28,
        OP_COUNTED = 1 << 29, /* its last input counts the uneven rows that it reads or writes */
-       /* index B is a block of attrs.group neighbours, which share a scale, or A is its pairs */
+       /* index B counts the attrs.group neighbours of a block, which share a scale; index A counts
+        * pairs of them */
        OP_BLOCKS = 1 << 30
 };
 
@@ -185,7 +186,7 @@ typedef struct OpInfo {
  * and aborts. */
 extern const OpInfo *op_rows;
 const OpInfo *op_rows_build(void);
-/* Returns the table row of `op`. For OP_none all fields are 0. It is inline, because every walk
+/* Returns the table row of `op`. For OP_none all fields are 0. It is inline, because every loop
  * over a program calls it for every instruction. */
 static inline const OpInfo *op_info(OpKind op)
 {
@@ -363,9 +364,9 @@ bool op_joins_heads(OpKind op);
 
 /* For a scaled contraction: true if the last indices of operand i are the summed ones. */
 bool op_lies_along(OpKind op, uint32_t i);
-/* True if the op works row by row: it sums nothing, and each point of the first output depends
- * only on its own row (the leading [b,s]) of the inputs. Such ops can run as one kernel. Derived
- * from the signature. */
+/* True if the op works row by row: it sums nothing. Each point of the first output depends only on
+ * its own row (the leading [b,s]) of the inputs. Such ops can run as one kernel. Derived from the
+ * signature. */
 bool op_is_rowwise(OpKind op);
 /* True if the op may join a kernel that works row by row: the op is rowwise, or a sum that the
  * table marks OP_IN_KERNEL. */
@@ -373,9 +374,9 @@ bool op_joins_kernel(OpKind op);
 /* True if output j sums over many rows. The sum is complete only when the kernel ends, so no other
  * op in the same kernel may read it. */
 bool op_sums_rows(OpKind op, uint32_t j);
-/* Returns the layout of argument `arg` on an axis that splits `letter`: the layout that an input
- * must have, or the layout that an output gets. It is SPLIT(dim), WHOLE, PARTIAL_SUM or
- * PARTIAL_MAX. letter 0: WHOLE. */
+/* Returns the layout that argument `arg` has on an axis that splits `letter`. An input must have
+ * this layout, and an output gets it. It is SPLIT(dim), WHOLE, PARTIAL_SUM or PARTIAL_MAX. letter
+ * 0: WHOLE. */
 int8_t op_axis_layout(OpKind op, const Binding *b, uint32_t arg, char letter);
 
 /* For an op that looks up entries of a table in argument `arg`: returns the letter of the table's

@@ -173,7 +173,7 @@ static bool within(const AttrBounds *b, double x)
 }
 
 /* Checks the factors of rope_pair: the frequencies must stay finite, and no other attribute may
- * scale the same frequencies. Returns what is wrong; NULL: nothing. */
+ * scale the same frequencies. Returns the fault; NULL: none. */
 static const char *pairs_fault(OpKind op, const Attrs *a)
 {
     AttrBounds ignored;
@@ -187,8 +187,8 @@ static const char *pairs_fault(OpKind op, const Attrs *a)
 }
 
 /* Checks the attributes of a grid of image patches: it needs both rows and columns. In an encoder,
- * both are multiples of the side of a merged block, and some pairs rotate by row. Returns NULL, or
- * what is wrong. */
+ * both are multiples of the side of a merged block, and some pairs rotate by row. Returns the
+ * fault; NULL: none. */
 static const char *grid_fault(OpKind op, const Attrs *a)
 {
     if (op != OP_rope && op != OP_rope_grad) return NULL;
@@ -203,7 +203,7 @@ static const char *grid_fault(OpKind op, const Attrs *a)
 }
 
 /* Checks the scaling of rotary positions. Without rope_factor, the other attributes would have no
- * effect. Returns what is wrong; NULL: nothing. */
+ * effect. Returns the fault; NULL: none. */
 static const char *ramp_fault(OpKind op, const Attrs *a)
 {
     AttrBounds ignored;
@@ -219,7 +219,7 @@ static const char *ramp_fault(OpKind op, const Attrs *a)
 }
 
 /* Checks the groups of experts. Without their number, the other attributes would have no effect.
- * Returns what is wrong; NULL: nothing. */
+ * Returns the fault; NULL: none. */
 static const char *groups_fault(const Attrs *a)
 {
     if (a->expert_groups == 0 && (a->top_groups != 0 || a->sigmoid != 0))

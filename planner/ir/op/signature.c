@@ -28,7 +28,7 @@ static bool fail(const SignatureParser *p, const char *what)
                       p->text, what, p->at);
 }
 
-/* After "(": "hp)". */
+/* Parses the rest of a composite dimension after its "(", such as "hp)". */
 static bool parse_group(SignatureParser *p, SigDim *dim)
 {
     if (!lower(*p->at) && !upper(*p->at)) return fail(p, "expected an index");
@@ -216,7 +216,7 @@ void sig_blocks(const Signature *sig, const char *signature, bool in_pairs, char
     assert(n > 0 && (size_t)n < room);
 }
 
-/* "d0,i0,i1,o1>0,1" */
+/* Parses the wires of a backward op, such as "d0,i0,i1,o1>0,1". */
 static void parse_wires(const char *at, const char *end, Backward *w)
 {
     for (; at < end && *at != '>'; at += *at == ',') {

@@ -1,5 +1,6 @@
-/* Derives the fields that the text of a plan does not have, because other fields determine them:
- * those called `derived` in the tables, and the fields that a view shares with its root. */
+/* Derives the fields that the text of a plan does not have, because other fields determine them.
+ * These are the fields called `derived` in the tables, and those that a view shares with its
+ * root. */
 #include <string.h>
 
 #include "planner/ir/text/private.h"
@@ -27,7 +28,7 @@ static void find_units(Graph *g)
     }
 }
 
-/* The text says only which tensors are state. */
+/* The text states only the role of state tensors. The graph determines the other roles. */
 static Role role_of(const Graph *g, const Tensor *t, TensorId id)
 {
     const Node *maker = &g->nodes.at[t->producer];

@@ -32,8 +32,9 @@ static const char *const deals[] = {"equal",    "ceil", "rows",    "listed",
     {                                                                                              \
         .key = k, .type = FIELD_##t, .offset = AT(record, m), .trust = TRUST_##class, .member = #m \
     }
-/* a field with a text for the docs: how it is derived, or why the text has it although it follows
- */
+/* a field with a note for the docs: how the reader derives it, or why the text has it although it
+ * follows from other fields
+ * */
 #define NOTED(k, record, m, t, class, why)                                                         \
     {                                                                                              \
         .key = k, .type = FIELD_##t, .offset = AT(record, m), .trust = TRUST_##class,              \

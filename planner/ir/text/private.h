@@ -1,7 +1,7 @@
-/* The exact text of a plan is a list of records, one in each line: a word, an index, and then
- * key=value for every field that is not zero. One table describes each kind of record. Both the
- * printer and the parser use it, so they cannot differ. Only the files of planner/ir/text and tests
- * include this header. */
+/* The exact text of a plan is a list of records, one in each line. A record is a word, an index,
+ * and then key=value for every field that is not zero. One table describes each kind of record.
+ * Both the printer and the parser use it, so they cannot differ. Only the files of planner/ir/text
+ * and tests include this header. */
 #ifndef TANDEM_IR_TEXT_PRIVATE_H
 #define TANDEM_IR_TEXT_PRIVATE_H
 
@@ -37,10 +37,10 @@ typedef enum FieldType {
     FIELD_after      /* Instr.after, as the instructions in Program.after */
 } FieldType;
 
-/* The effect of changing a field's value in the text. A field is proven, free or a label. The
- * proven fields have four rows here: a change of a given or a reported field contradicts no other
- * field, so only its seal refuses it, and the op decides the class of an attribute (attrs.def).
- * Tests check the class of each field. */
+/* Classes of fields, by the effect of changing a value in the text. Fields of the classes proven,
+ * given, reported and by_op have seals (TextSeal). A changed value of a given or a reported field
+ * contradicts no other field, so only its seal refuses the change. For an attribute (by_op),
+ * attrs.def says which class it has. Tests check the class of each field. */
 #define TRUSTS(X)                                                                                  \
     X(proven, "A change contradicts other fields, and the proofs refuse it.")                      \
     X(given, "An input of the computation, such as a seed or an initial value. Its seal refuses "  \
@@ -115,7 +115,7 @@ static inline bool text_is_written(const TextField *f)
 {
     return f->trust != TRUST_derived && f->trust != TRUST_of_passes;
 }
-/* True if the field is one of the proven fields, which have seals. */
+/* True if the field has a seal. */
 static inline bool text_has_seal(const TextField *f)
 {
     return f->trust != TRUST_free && f->trust != TRUST_label && text_is_written(f);
@@ -131,10 +131,10 @@ size_t text_plain_bytes(FieldType type);
 const char *text_field_name(const TextField *f);
 
 enum { MOST_FIELDS = 64 };
-/* The seal of a field: the sum of the hashes of its values in all records, and the sum of each hash
- * times the number of its record. If only one value changes, both sums change, and the quotient of
- * the two differences is the number of its record. Both sums are 0 if the field has no seal,
- * because it is free or a label. */
+/* The seal of a field has two sums over all records. One is the sum of the hashes of its values.
+ * The other is the sum of each hash times the number of its record. If only one value changes, both
+ * sums change, and the quotient of the two differences is the number of its record. Both sums are 0
+ * if the field has no seal, because it is free or a label. */
 typedef struct TextSeal {
     uint64_t sum, place;
 } TextSeal;
@@ -157,8 +157,8 @@ uint32_t text_seal_place(TextSeal was, TextSeal now, uint32_t n);
 
 /* Sets the fields that the text does not have (derive.c). Indices must have been checked. */
 void text_derive(Plan *plan);
-/* Checks that every index is inside its list, that the parent of a view is no view, and that sizes
- * and counts are within their limits. Reports "plan-syntax" at line 0 of `file`. */
+/* Checks that every index is inside its list, and that the parent of a view is no view. Also checks
+ * that sizes and counts are within their limits. Reports "plan-syntax" at line 0 of `file`. */
 bool text_check(const Plan *plan, const char *file, Diag *d);
 
 #endif

@@ -1,6 +1,6 @@
 /* Finds runs of equal blocks. Two blocks are equal if they have the same ops with the same
- * attributes, shapes and layouts, and if the numbers of tensors, nodes and units in one block
- * become those of the other by adding a constant to each. Names and modules are not compared. */
+ * attributes, shapes and layouts. The numbers of tensors, nodes and units in the two blocks may
+ * differ only by constants. Names and modules are not compared. */
 #include <string.h>
 
 #include "planner/lower/blocks/blocks.h"

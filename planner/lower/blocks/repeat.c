@@ -1,10 +1,10 @@
 /* Copies the instructions of equal blocks (blocks.c). Blocks are lowered one by one, until three
  * blocks in a row differ by constant steps: in their instructions and buffers, and in their changes
- * to the state of the lowering (steps.c). The state that these and the next blocks met when the run
- * began must differ by constant steps, too (state.c). Then lowering the next block would change all
- * numbers by the same steps again. So the following blocks are written by adding the steps. The
- * last blocks of a run are lowered as usual, because a unit is gathered some blocks before its
- * use. */
+ * to the state of the lowering (steps.c). At the start of the run, the state of these blocks and of
+ * the next ones must differ by constant steps, too (state.c). Then lowering the next block would
+ * change all numbers by the same steps again. So the following blocks are written by adding the
+ * steps. The last blocks of a run are lowered as usual, because a unit is gathered some blocks
+ * before its use. */
 #include <assert.h>
 #include <string.h>
 
@@ -14,8 +14,8 @@
 enum {
     COMPARED = 3, /* the number of newest blocks that are compared */
     FEWEST = 2,   /* fewer blocks are not copied, because a later try may copy more */
-    /* After so many blocks without equal steps, and as many more as are gathered in advance, no
-     * block of the run is copied. */
+    /* Copying is tried again at each block of a run, up to the block of this number plus the number
+     * of units that are gathered in advance. */
     MOST_TRIED = 6
 };
 
@@ -124,9 +124,9 @@ static bool in_step(uint32_t x, uint32_t y, uint32_t z, bool moves)
     return z - y == y - x && (moves || z == y);
 }
 
-/* True if each number in the clocks of the newest block is that of the block before, or larger by
- * `step`. Only these two blocks are compared, because the differences of clocks become constant one
- * block later than those of instructions. */
+/* True if each number in the clocks of the newest block equals the number in the block before, or
+ * exceeds it by `step`. Only these two blocks are compared, because the differences of clocks
+ * become constant one block later than those of instructions. */
 static bool clocks_in_step(const uint32_t *y, uint32_t words, uint32_t step)
 {
     for (uint32_t i = 0; i < words; i++)
@@ -180,7 +180,7 @@ static bool blocks_in_step(const Lower *l)
 {
     const Mark *m = l->repeat->mark;
     if (m[3].fixed.n_pending > MOST_PENDING) return false;
-    /* this may be a forgotten member, so the blocks are not copied */
+    /* a member that no table lists has changed, so the blocks are not copied */
     if (!steps_only_listed(&m[0].all, &m[3].all)) return false;
     if (memcmp(&m[3].fixed, &m[2].fixed, sizeof(Fixed)) != 0 ||
         memcmp(&m[2].fixed, &m[1].fixed, sizeof(Fixed)) != 0)
@@ -194,8 +194,8 @@ static bool blocks_in_step(const Lower *l)
     return changes_in_step(l);
 }
 
-/* True if the gathers for use y and z of a unit, like those for x and y, differ by equal steps. The
- * units may belong to blocks behind the run. */
+/* x, y and z are uses of units. True if their gathers differ by equal steps: y from x in the same
+ * way as z from y. The units may belong to blocks behind the run. */
 static bool uses_in_step(const Lower *l, const UnitUse *x, const UnitUse *y, const UnitUse *z)
 {
     const BlockCopier *r = l->repeat;
@@ -367,7 +367,7 @@ NodeId repeat_before(Lower *l, NodeId id)
     return id + copies * run->length;
 }
 
-/* Numbers the kinds of units. Units that resemble none of the newest kinds are a new kind. */
+/* Numbers the kinds of units. A unit that resembles none of the newest kinds begins a new kind. */
 static uint32_t *find_kinds(const Lower *l)
 {
     enum { NEWEST = 4 };

@@ -63,7 +63,8 @@ static bool views_in_step(const Lower *l, const BufferId view[3], const BufferId
     return !seen || in_step(view[0], view[1], view[2]);
 }
 
-/* Three blocks' units that were compared last. A block's parameters mostly share one. */
+/* The units of three blocks that were compared last. The next parameters of the blocks are often in
+ * the same units, which then need no second comparison. */
 typedef struct Units3 {
     UnitId a, b, c;
 } Units3;

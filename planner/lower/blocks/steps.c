@@ -92,9 +92,9 @@ Fixed steps_fixed(const Lower *l)
     return f;
 }
 
-/* Sets everything to 0 that the tables list, and what follows from it. A member of Lower that
- * blocks change but no table lists keeps blocks from being copied. An array that blocks change must
- * be a ChangedPart; test_equal_blocks finds one that is not. */
+/* Sets to 0 all members that the tables list, and those that follow from them. If blocks change a
+ * member of Lower that no table lists, they are not copied. An array that blocks change must be a
+ * ChangedPart; test_equal_blocks finds one that is not. */
 static void clear_listed(Lower *l)
 {
     const Counters none = {0};

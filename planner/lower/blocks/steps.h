@@ -18,10 +18,10 @@ typedef enum ChangedPart {
     PART_COUNT
 } ChangedPart;
 
-/* THE tables of the lists to which lowering appends elements: the name of each, the member of Lower
- * that leads to it, the arena in which it grows, and the words of an element that may grow from
- * block to block by a constant (as `moves` of StepWords). An appended element never changes later,
- * except in `versions`. */
+/* THE tables of the lists to which lowering appends elements. A row has the name of a list, the
+ * member of Lower that leads to it, and the arena in which it grows. Its last column says which
+ * words of an element may grow from block to block by a constant (as `moves` of StepWords). An
+ * appended element never changes later, except in `versions`. */
 #define MADE_IN_PROGRAM(X)                                                                         \
     X(code, p->code, arena, INSTR_MOVES)                                                           \
     X(args, p->args, arena, 1)                                                                     \
@@ -106,8 +106,8 @@ typedef struct Fixed {
 Counters steps_counters(const Lower *l);
 void steps_set_counters(Lower *l, const Counters *c);
 Fixed steps_fixed(const Lower *l);
-/* True if `now` differs from `before` only in members that steps.c lists. Arrays and lists are not
- * looked into. */
+/* True if `now` differs from `before` only in members that steps.c lists. Does not compare the
+ * elements of arrays and lists. */
 bool steps_only_listed(const Lower *before, const Lower *now);
 
 static inline uint32_t word_at(const void *at, size_t i)

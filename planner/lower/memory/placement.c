@@ -91,8 +91,8 @@ static uint32_t settled(const Placing *m)
 }
 
 /* Returns the buffer whose offset `b` should get, so that all micro-batches use the same offsets.
- * In the first round this is the counterpart in the previous micro-batch; in later rounds it is the
- * counterpart in a settled micro-batch of the previous round. */
+ * In the first round, this is the counterpart in the previous micro-batch. In later rounds, it is
+ * the counterpart in a settled micro-batch of the previous round. */
 static BufferId asks_like(Placing *m, uint32_t microbatch, BufferId b)
 {
     if (!m->periodic) return 0;
@@ -388,8 +388,8 @@ bool placement_follow(Lives *l, uint64_t bottom, const uint64_t *given, uint64_t
     Placing m;
     start(&m, l, bottom);
     m.given = given;
-    /* A joined gap counts as free only after all its parts are. So if a buffer finds its bytes
-     * taken, no gaps are joined in a second try, which takes more time. */
+    /* A joined gap counts as free only when all its parts are free. So the given bytes of a buffer
+     * may seem to be taken. A second try then joins no gaps, which takes more time. */
     for (int k = 0; k < 2 && (k == 0 || m.taken); k++) {
         gaps_init(&m.gaps, bottom, m.scratch);
         if (k > 0) m.gaps.many = UINT32_MAX;

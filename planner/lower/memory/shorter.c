@@ -100,9 +100,9 @@ static bool copy_buffers(Shortening *s)
     return true;
 }
 
-/* Copies instructions [first, end), which move by `shift`. Returns false if one of them uses a
- * buffer of an earlier micro-batch than the one before, or waits for an instruction whose
- * counterpart would be before the step. */
+/* Copies instructions [first, end), which move by `shift`. Returns false if an instruction uses a
+ * buffer that is more than one micro-batch older. Also returns false if it waits for an instruction
+ * whose counterpart would be before the step. */
 static bool copy_code(Shortening *s, Pc first, Pc end, Pc shift)
 {
     const Program *p = s->from;

@@ -1,5 +1,5 @@
-/* Slots: offsets for buffers of which several micro-batches of a pipeline need one each at the same
- * time. */
+/* In a pipeline, several micro-batches need a buffer for the same purpose at the same time. Slots
+ * are the offsets of these buffers. */
 #ifndef TANDEM_LOWER_SLOTS_H
 #define TANDEM_LOWER_SLOTS_H
 

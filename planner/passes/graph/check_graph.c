@@ -1,7 +1,8 @@
-/* Checks conditions that the graph must meet after every pass: indices are in range; layouts name
- * existing dimensions; each index that a node splits may be split by its op, and agrees with the
- * layouts of the node's arguments. The check takes linear time. A tensor that has not changed since
- * the last check is skipped, and so is such a node if no tensor has another size than then. */
+/* Checks conditions that the graph must meet after every pass. Indices are in range. Layouts name
+ * existing dimensions. The op of a node allows the split of each index that the node splits, and
+ * the layouts of the node's arguments agree with it. The check takes linear time. Tensors that have
+ * not changed since the last check are skipped. Nodes that have not changed are skipped, too,
+ * unless a tensor has changed its size. */
 #include <assert.h>
 #include <string.h>
 
@@ -51,8 +52,8 @@ static bool tensor_fits(const Job *job, const Tensor *t, const char *pass)
     return true;
 }
 
-/* Checks the tensors that have changed since the last check, all if `last` knows none, and stores
- * them. Sets *resized to true if one of those of the last check has another size now. */
+/* Checks and stores the tensors that have changed since the last check. Sets *resized to true if a
+ * tensor of the last check has another size now. */
 static bool tensors_fit(const Job *job, CheckedGraph *last, const char *pass, bool *resized)
 {
     const Graph *g = &job->plan->graph;

@@ -21,7 +21,7 @@ static uint64_t align_up(uint64_t n, uint64_t to)
 
 /* Sets Tensor.partial of every parameter: the axes on which every contribution to its gradient is
  * partial. If one contribution is whole on an axis, the partial contributions are summed over this
- * axis before they are added to it, because a later sum would count the whole one once for each
+ * axis before the whole one is added. A later sum would count the whole contribution once for each
  * rank. (Example: an embedding that is also the head. The embedding reads all tokens, the head only
  * some of them.) */
 static bool find_partial(Job *job)

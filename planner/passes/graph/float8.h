@@ -37,7 +37,7 @@ Attrs float8_attrs(const Graph *g, OpKind op, TensorId a, TensorId b);
  * quantised. */
 TensorId float8_source(const Graph *g, TensorId quantised);
 /* Adds the nodes for the gradients of a scaled contraction: of its input, of its weight, or both.
- * again[forward tensor] is the quantised form that an earlier backward node has made; all readers
- * share it. */
+ * again[forward tensor] is the quantised form that an earlier backward node has made. All readers
+ * share this form. */
 bool float8_backward(Job *job, NodeId forward, bool of_input, bool of_weight, Quantised *again);
 #endif

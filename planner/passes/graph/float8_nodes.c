@@ -1,7 +1,7 @@
-/* Makes the nodes before a scaled contraction. One node finds the largest magnitude of an operand
- * (over all of it, or along the index that the contraction sums), and another node makes the 8-bit
- * operand. For blocks, a single node makes both the operand and its scales. For blocks of 4-bit
- * numbers, this node also reads the largest magnitude. */
+/* Makes the nodes before a scaled contraction. One node finds the largest magnitude of an operand:
+ * of all of it, or along the index that the contraction sums. Another node makes the 8-bit operand.
+ * For blocks, a single node makes both the operand and its scales. For blocks of 4-bit numbers,
+ * this node also reads the largest magnitude. */
 #include <assert.h>
 
 #include "planner/passes/graph/float8.h"

@@ -1,9 +1,9 @@
 /* Quantised inputs that are kept for the gradients of weights. With scales for rows or blocks, the
  * gradient of a weight reads its input in another quantised form than the forward product.
  * backward.c makes this form in the backward pass, so the unquantised input is kept until then.
- * float8 { keep_quantised = true } makes the form in the forward pass, after the first form, and
- * keeps only the form. Two kinds of inputs do not change, because this would save no memory: inputs
- * that another backward node reads, and inputs of a layer that ac recomputes. */
+ * With float8 { keep_quantised = true }, the forward pass makes this second form, after the first
+ * one, and only the second form is kept. Two kinds of inputs do not change, because this would save
+ * no memory: inputs that another backward node reads, and inputs of a layer that ac recomputes. */
 #include <assert.h>
 #include <string.h>
 

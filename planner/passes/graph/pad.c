@@ -1,6 +1,6 @@
 /* Pads the vocabulary of the logits, so that rows of the head's matrices are aligned. A vocabulary
- * of 50257 numbers in 16 bits has odd rows. Every row except the first then begins at an address
- * that is not a multiple of 16 bytes, which tensor memory access and 16-byte loads need.
+ * of 50257 numbers in 16 bits has odd rows. Most rows then begin at addresses that are no multiples
+ * of 16 bytes. Tensor memory access and 16-byte loads need such multiples.
  *
  * Padding is a deal: a part's buffer has more elements than indices. The sizes in the graph stay
  * the same. Here the weights that make the logits get the deal. Propagation passes it on to

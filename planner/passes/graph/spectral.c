@@ -1,8 +1,8 @@
 /* The gradient of a weight through its spectral norm. z = x W / sigma with sigma = u^T W v, where u
  * and v are constants. In addition to the product's contribution, dL/dW has the term -(sum dz z /
  * sigma) v u^T. The sum over batch and sequence stays a partial sum. If batch and sequence are
- * split over ranks, each rank contributes the part of its own tokens, as the product does, and no
- * rank waits for others. */
+ * split over ranks, each rank contributes the part of its own tokens, as in the product. So no rank
+ * waits for others. */
 #include "planner/passes/graph/spectral.h"
 
 #include <assert.h>

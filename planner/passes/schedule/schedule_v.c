@@ -1,5 +1,5 @@
-/* The schedules in a V: rank r holds stage r on the way down and stage 2p - 1 - r on the way up, so
- * the first and the last stage meet on rank 0. */
+/* The schedules in a V: rank r of p ranks holds stage r on the way down and stage 2p - 1 - r on the
+ * way up. So rank 0 holds the first and the last stage. */
 #include <assert.h>
 
 #include "planner/passes/schedule/schedule.h"

@@ -1,7 +1,8 @@
-/* Tensor parallelism: column and row linears, vocabulary-parallel embedding, head and loss; with
- * `sequence` the activations between the pairs are SPLIT(seq). This pass only assigns layouts. The
- * lowering inserts the collectives, including the easily forgotten sums of norm-weight gradients. A
- * plan by path patterns overrides the styles that the model itself lists (tp_plan.c). */
+/* Tensor parallelism: column and row linears, and embedding, head and loss with a split vocabulary.
+ * With `sequence`, the activations between a row linear and the next column linear are SPLIT(seq).
+ * This pass only assigns layouts. The lowering inserts the collectives, including the easily
+ * forgotten sums of norm-weight gradients. A plan by path patterns overrides the styles that the
+ * model itself lists (tp_plan.c). */
 #include <assert.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Splits heads over tp. Groups (KV heads) are split first. If tp has more ranks than there are
- * groups, the groups are split over the outer axes of tp, and the query heads of a group over the
- * inner axes. K and V are whole on the inner axes, so their gradients are summed over them. */
+ * groups, the outer axes of tp split the groups. The inner axes split the query heads of each
+ * group. K and V are whole on the inner axes, so their gradients are summed over them. */
 #include <assert.h>
 #include <string.h>
 
@@ -147,7 +147,7 @@ bool tp_place_heads(const Job *job, Tensor *t, HeadDims heads, uint32_t *rest)
 }
 
 /* Handles fused projections. Several ranks along the inner axes of tp have the same groups, so a
- * fused projection is whole on these axes: each rank computes all of it and takes its own query
+ * fused projection is whole on these axes. Each rank computes all of it and takes its own query
  * heads. A projection that the plan leaves whole does not change. */
 void tp_place_fused(Job *job)
 {

@@ -175,8 +175,8 @@ static bool leaves_sequence(const Job *job, const DimRoles *roles, ModuleId modu
            roles_dim(&roles[g->nodes.at[last].out[0]], INDEX_tokens) >= 0;
 }
 
-/* Checks the styles: a module that is to be split must have a weight, and a module whose output is
- * to be split over the sequence must have such an output. */
+/* Checks the styles. A module that is to be split must have a weight. A module whose output is to
+ * be split over the sequence must have an output with a sequence. */
 static void check_styles(Job *job, const Patterns *patterns, const TpPlan *plan)
 {
     const Graph *g = &job->plan->graph;

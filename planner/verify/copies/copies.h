@@ -3,7 +3,7 @@
  * and compares them field by field.
  *
  * The argument. Say that blocks 1 to n follow each other, and that each block is a copy of the
- * block before it: all references to nodes, tensors, units, instructions and buffers move on by one
+ * block before it. All references to nodes, tensors, units, instructions and buffers move on by one
  * block. `reach` is the largest distance, in blocks, of any of these references. The shorter plan
  * has 2 * reach + 1 of these blocks, so the middle one has all its neighbours within reach. An item
  * outside the equal blocks refers to none of them, except that a neighbouring block may do so
@@ -65,10 +65,10 @@ bool copies_find(BlockCopies *b);
 void copies_compare(BlockCopies *b);
 
 /* ---- outside.c ---- */
-/* Blocks to which an item of no block refers differ from their neighbours. */
+/* Marks each block to which an item outside all blocks refers as different from its neighbours. */
 void copies_touch(BlockCopies *b);
-/* True if `block` reads a value that the block before it wrote to a buffer of no block. Such values
- * may travel farther than any reference shows. */
+/* True if `block` reads a value that the block before it wrote to a buffer outside all blocks. Such
+ * values may travel farther than any reference shows. */
 bool copies_carry(const BlockCopies *b, uint32_t block);
 
 /* ---- shorten.c ---- */

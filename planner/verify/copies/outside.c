@@ -1,6 +1,6 @@
-/* Finds two things that the comparison of one block with the next cannot show: items outside the
- * blocks that refer to a block, and values that pass from block to block through a buffer of no
- * block. */
+/* Finds two things that the comparison of one block with the next cannot show. The first are items
+ * outside the blocks that refer to a block. The second are values that pass from block to block
+ * through a buffer outside the blocks. */
 #include "planner/verify/copies/copies.h"
 
 /* An item of no block refers to item x. The block of x then differs from its neighbours, to which

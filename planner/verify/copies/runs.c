@@ -2,7 +2,11 @@
  * Backward nodes and instructions belong to the block of their forward node. */
 #include "planner/verify/copies/copies.h"
 
-enum { LEAST_BLOCKS = 6, MOST_NODES = 2048 }; /* of a model; of a block */
+enum {
+    LEAST_BLOCKS = 6,
+    MOST_NODES = 2048
+}; /* the fewest blocks of a model, the most nodes of a
+    * block */
 
 /* True if two nodes may be the same node of different blocks. */
 static bool may_repeat(const Node *x, const Node *y)

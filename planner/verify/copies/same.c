@@ -74,8 +74,8 @@ static void end_owners(Items *of)
     for (uint32_t i = 0; i < of->n; i++) own(of, i, 0);
 }
 
-/* A tensor belongs to the block of the first node that uses it, and a unit to that of its first
- * parameter. */
+/* A tensor belongs to the block of the first node that uses it. A unit belongs to the block of its
+ * first parameter. */
 static void own_tensors(BlockCopies *b)
 {
     Items *tensors = &b->of[OF_tensors], *units = &b->of[OF_units];
@@ -121,7 +121,8 @@ static void own_buffers(BlockCopies *b)
 
 /* ---- comparison ---- */
 
-/* Bytes that are compared: 0xff; bytes of names, of references and of places: 0. */
+/* Masks of records: 0xff for bytes that are compared, 0 for bytes of names, references and
+ * places. */
 typedef struct Masks {
     Tensor tensor;
     Node node;
@@ -202,7 +203,8 @@ typedef struct BlockComparison {
                             */
 } BlockComparison;
 
-/* True if a reference of the block to item x is that of the next block to item y. */
+/* True if a reference of the block to item x corresponds to a reference of the next block to item
+ * y. */
 static inline bool refers(BlockComparison *c, const Items *of, uint32_t x, uint32_t y)
 {
     const uint32_t to = of->block[x];
@@ -289,7 +291,7 @@ static bool same_item(BlockComparison *c, ItemKind kind, uint32_t x, uint32_t y)
 }
 
 /* Compares all items of one kind. Each item of a block must have a counterpart in the next block,
- * in the same order, and this must be all that the next block has. */
+ * in the same order. The next block may have no other items. */
 static void compare_items(BlockComparison *c, ItemKind kind)
 {
     BlockCopies *b = c->b;

@@ -15,8 +15,9 @@ typedef struct Shorter {
     uint64_t bytes[2];            /* [space]: the arena so far */
 } Shorter;
 
-/* Finds the longest sequence of equal blocks. One block of it must keep all its neighbours within
- * reach, and so must each block that is left out. */
+/* Finds the sequence of equal blocks from which the most blocks can be left out. `reach` + 1 blocks
+ * stay before them, and `reach` blocks behind them. So all blocks within reach of the middle one of
+ * these are equal. The same held for each block that is left out. */
 static bool choose(Shorter *s)
 {
     const BlockCopies *b = &s->blocks;

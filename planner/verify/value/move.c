@@ -148,7 +148,7 @@ static bool check_slice(Move *m)
     return true;
 }
 
-/* Checks the op `place`, which copies a part into a whole buffer and fills the rest with zeros, so
+/* Checks the op `place`. It copies a part into a whole buffer and fills the rest with zeros, so
  * that the sum over ranks is the whole. */
 static bool check_place(Move *m)
 {

@@ -1,6 +1,6 @@
 /* Checks one hop of ring attention, which uses the keys of one rank. The deals of queries and keys
  * show from which rank the keys come. The node is complete when every rank has used the keys of
- * every rank once; the values of all hops then add up to the value of the node. */
+ * every rank once. The values of all hops then add up to the value of the node. */
 #include "planner/verify/private.h"
 
 static bool complain(Verifier *v, Pc pc, const char *what)

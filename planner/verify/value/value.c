@@ -10,7 +10,7 @@
 
 /* ---- shapes ---- */
 
-/* Writes the shape to `plain`, without the deals that do not affect a value: a split dimension
+/* Writes the shape to `plain`, without the deals that do not affect a value. A split dimension
  * keeps its deal only if the deal has a table of intervals or padding. Returns the hash of
  * `plain`. */
 static uint32_t hash_shape(const Verifier *v, const Shape *s, Shape *plain)

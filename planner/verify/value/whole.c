@@ -1,6 +1,7 @@
 /* Values of buffers whose accesses are all to all their bytes. Such a value is found by its buffer
- * instead of its bytes. This is right while no other buffer takes the bytes: verify_races finds
- * every access to a buffer that has lost bytes, and then all proofs look at bytes. */
+ * instead of its bytes. This is right while no other buffer takes the bytes. verify_races finds
+ * every access to a buffer that has lost bytes. If there is one, all proofs are repeated with
+ * bytes. */
 #include "planner/verify/private.h"
 
 static BufferId root_of(const Verifier *v, BufferId b)

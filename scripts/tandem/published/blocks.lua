@@ -24,15 +24,15 @@ end
 -- kv_lora=512 qk_head=128 qk_pos=64 v_head=128".
 function m.latent(row, key) return tonumber((row.mla or ""):match(key .. "=(%d+)")) or 0 end
 
--- True if queries and keys have norms. Qwen 3 has them (qk_layernorm).
+-- Returns true if queries and keys have norms. Qwen 3 has them (qk_layernorm).
 function m.norms_heads(row)
   return (has(row, "notes", "qk%-layernorm") or has(row, "model", "^qwen3")) and m.latent(row, "kv_lora") == 0
 end
 
 local function named(row, module) return has(row, "ac", "[%(%[ ]" .. module .. "[%]%),; ]") end
 
--- True if the queries, keys and values of latent attention are computed again from their small projections
--- (core/transformer/multi_latent_attention.py: qkv_up_checkpoint).
+-- Returns true if the queries, keys and values of latent attention are computed again from their
+-- small projections (core/transformer/multi_latent_attention.py: qkv_up_checkpoint).
 local function remakes_latent(row) return m.latent(row, "kv_lora") > 0 and named(row, "mla_up_proj") end
 
 -- Returns the paths of the modules that --recompute-modules names; nil: none. Also returns the ops in them whose

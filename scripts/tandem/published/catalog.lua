@@ -3,12 +3,15 @@
 -- "-" replaces blanks and underscores. The first match counts. A pattern without a shape means
 -- that no configuration is known. "%f[%d%.]2b" matches the size 2b, but not the end of 12b or 1.2b.
 
--- l: layers. d: width. h: heads. kv: KV heads. hd: width of a head. ff: width of an MLP. v: vocabulary.
--- e: experts. k: experts of a token. me: width of an expert. sh: width of shared experts. first: the
--- number of first layers without experts. every: every n-th layer has experts. mla: DeepSeek's latent
--- attention. tied: embedding and head are one matrix. ties: the family's own model ties them. hybrid:
--- the letters of a hybrid's layers, as Megatron writes them. mh: heads of a hybrid's Mamba mixers. lat: the width of the tokens that
--- experts read; nil: the model's width.
+-- l, d: layers and width
+-- h, kv, hd: heads, KV heads, and the width of a head
+-- ff, v: the width of an MLP, and the vocabulary
+-- e, k, me, sh: experts, experts of a token, the width of an expert, and the width of shared experts
+-- first, every: the number of first layers without experts; n if every n-th layer has experts
+-- mla: the sizes of DeepSeek's latent attention
+-- tied: embedding and head are one matrix; ties: they are in the family's own model
+-- hybrid, mh: the letters of a hybrid's layers, as Megatron writes them; heads of its Mamba mixers
+-- lat: the width of the tokens that experts read; nil: the model's width
 local mla3 = "q_lora=1536 kv_lora=512 qk_head=128 qk_pos=64 v_head=128"
 local mla2 = "q_lora=0 kv_lora=512 qk_head=128 qk_pos=64 v_head=128"
 -- kind: documented; config.json of each model, or its paper

@@ -14,8 +14,8 @@ function m.note_time(...) core.note("assumed-time", string.format(...)) end
 -- Records that the row's step time is not to be compared with a prediction.
 function m.untimed(why) core.note("untimed-row", ("the step time depends on %s, which the row does not state"):format(why)) end
 
--- True if a cell is empty. `tandem accuracy` empties cells that say in words that a value is not known
--- (cli/accuracy/csv.c).
+-- Returns true if a cell is empty. `tandem accuracy` empties cells that say in words that a value
+-- is not known (cli/accuracy/csv.c).
 function m.is_open(cell) return (cell or "") == "" end
 
 -- Returns the cell as a count. An empty cell, and a degree of 0, give `default` if there is one.
@@ -95,7 +95,7 @@ function m.is_float8(row)
 end
 function m.is_float4(row) return m.has(row, "precision", "fp4") end
 
--- True if the weights are frozen and small added matrices are trained (LoRA).
+-- Returns true if the weights are frozen and small added matrices are trained (LoRA).
 function m.is_lora(row) return m.has(row, "flag", "lora") or m.has(row, "model", "lora") or m.has(row, "framework", "lora") end
 
 -- Returns true if the word means "on", false if it means "off", and nil for any other word or an empty cell.
@@ -123,7 +123,7 @@ function m.optimizer(row)
   return nil
 end
 
--- True if the row uses sequence parallelism together with tp.
+-- Returns true if the row uses sequence parallelism together with tp.
 function m.sequence(row) return m.switch(row.sp) == true end
 
 -- Returns the state that the row keeps in host memory: "optimizer", "parameters", "activations" or nil. If the

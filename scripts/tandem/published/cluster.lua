@@ -44,8 +44,9 @@ local function gpu_of(row)
   return name, nil
 end
 
--- Returns the bytes of memory that the cell of the GPU gives ("A100 64GB") if the library's GPU of this name has another
--- memory; nil: it has not, or the cell gives none. GH200's larger number counts the memory of its host.
+-- Returns the bytes of memory that the cell of the GPU gives ("A100 64GB"). nil: the cell gives
+-- none, or the library's GPU of this name has the same. GH200's larger number counts the memory of
+-- its host.
 local function memory_of(row, name)
   local text = row.gpu:upper():gsub("GIB", "GB"):gsub("%d+%.?%d*%s*[GT]B/S", "")
   local gb, own = tonumber(text:match "%f[%d](%d%d%d?)%s*GB%f[%W]"), gpus.gpus[name].memory * 1048576

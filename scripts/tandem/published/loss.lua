@@ -12,8 +12,9 @@ local function with(from, changes)
   return own
 end
 
--- True if the loss holds a second fp32 copy of the logits. Until June 2024 (Megatron-Core 0.7), the loss made a copy to
--- subtract in, while its caller still held the first one (core/tensor_parallel/cross_entropy.py).
+-- Returns true if the loss holds a second fp32 copy of the logits. Until June 2024 (Megatron-Core
+-- 0.7), the loss made a copy to subtract in, while its caller still held the first one
+-- (core/tensor_parallel/cross_entropy.py).
 local function copies_logits(row)
   local major, minor = row.framework:lower():match "core[%s_v%-]*(%d+)%.(%d+)"
   return major ~= nil and tonumber(major) == 0 and tonumber(minor) < 8

@@ -8,7 +8,8 @@ local m = {}
 
 -- ---- the model
 
--- True if the row states the parts of its blocks. Only a table with Megatron's own columns does so.
+-- Returns true if the row states the parts of its blocks. Only a table with Megatron's own columns
+-- does so.
 function m.states_blocks(row) return (row.normalization or "") ~= "" and (row.activation or "") ~= "" end
 
 local function norm_of(row)
@@ -72,18 +73,20 @@ m.common_divisor = gcd
 -- otherwise. All recipes of Megatron-Bridge set expert_tensor_parallel_size = 1 (067f987d: perf_recipes and recipes).
 local function expert_tp(row) return count(row, "etp", has(row, "framework", "^megatron%-bridge") and 1 or count(row, "tp")) end
 
--- True if the plan takes the ranks of ep first from tp, and then from the `data` ranks.
+-- Returns true if the plan takes the ranks of ep first from tp, and then from the `data` ranks.
 function m.folds(row, data)
   local tp, ep = count(row, "tp"), count(row, "ep", 1)
   return tp > 1 and expert_tp(row) == 1 and cells.sequence(row) and ep % tp == 0 and data % (ep // tp) == 0
 end
 
--- Returns the plan's axes for experts. If tp does not cut experts (--expert-tensor-parallel-size 1), Megatron takes the ranks
--- of ep first from tp, and each rank of tp has its own part of the tokens. A plan's folded ep does so, too (`folded`).
--- Otherwise a plan's ep must be a part of `data`, the ranks with different samples, but Megatron's ep may also extend over cp.
--- So the ranks of cp are planned as data ranks with fewer samples each. If tp cuts the experts, a rank has as many bytes of
--- experts and as many products as in Megatron. A plan cannot exchange the heads of a Mamba mixer beside tp. So beside tp,
--- ranks that share the sequences of such a mixer are planned as data ranks, too.
+-- Returns the plan's axes for experts. If tp does not cut experts (--expert-tensor-parallel-size
+-- 1), Megatron takes the ranks of ep first from tp. Each rank of tp then has its own part of the
+-- tokens. A plan's folded ep does so, too (`folded`). Otherwise a plan's ep must be a part of
+-- `data`, the ranks with different samples, but Megatron's ep may also extend over cp. So the ranks
+-- of cp are planned as data ranks with fewer samples each. If tp cuts the experts, a rank has as
+-- many bytes of experts and as many products as in Megatron. A plan cannot exchange the heads of a
+-- Mamba mixer beside tp. So beside tp, ranks that share the sequences of such a mixer are planned
+-- as data ranks, too.
 function m.place(row, data, shared)
   local at = { data = data, cp = shared, micro = count(row, "micro_batch"), ep = 1 }
   local ep = count(row, "ep", 1)
@@ -107,7 +110,8 @@ function m.place(row, data, shared)
   return at
 end
 
--- True if tp divides the matrices of the experts in the plan. `ep` data ranks share these experts.
+-- Returns true if tp divides the matrices of the experts in the plan. `ep` data ranks share these
+-- experts.
 function m.cuts_experts(row, ep)
   local tp = count(row, "tp")
   return tp > 1 and count(row, "ep", 1) * expert_tp(row) >= ep * tp
@@ -126,9 +130,10 @@ function m.layout(row)
   return split
 end
 
--- Returns the number of blocks in each part of the pipeline; nil: all are equal. A part is a stage, or
--- a chunk if a rank has several. The row states the layout, or the numbers of the first and the last
--- part, or that the embedding and the loss count as blocks (MLPerf's ASYM_PP_EMBED and ASYM_PP_LOSS).
+-- Returns the number of blocks in each part of the pipeline; nil: all are equal. A part is a stage,
+-- or a chunk if a rank has several. The row states the layout, or the numbers of the first and the
+-- last part. Or it states that the embedding and the loss count as blocks (MLPerf's ASYM_PP_EMBED
+-- and ASYM_PP_LOSS).
 function m.split(row)
   local layers, notes, layout = count(row, "n_layers"), row.notes or "", m.layout(row)
   local blocks = 0
@@ -331,9 +336,9 @@ end
 
 local function number(row, key) return tonumber((row[key] or ""):match "^[%d%.]+") or 0 end
 
--- True if attention writes its scores to memory. The row may name the kernel. If not, Transformer
--- Engine is assumed to choose flash attention. Megatron's own block ("local") writes scores unless
--- flash attention is requested.
+-- Returns true if attention writes its scores to memory. The row may name the kernel. If not,
+-- Transformer Engine is assumed to choose flash attention. Megatron's own block ("local") writes
+-- scores unless flash attention is requested.
 function m.writes_scores(row)
   local backend = (row.attention_backend or ""):lower()
   if backend:find "flash" or backend:find "^fused" or backend:find "cudnn" then return false end
@@ -358,8 +363,9 @@ function m.adds_ring(ops, n)
   end
 end
 
--- True if PyTorch computes the softmax of the scores in fp32 (core/fusions/fused_softmax.py:
--- forward_torch_softmax). Four bytes are then saved for each score instead of two.
+-- Returns true if PyTorch computes the softmax of the scores in fp32
+-- (core/fusions/fused_softmax.py: forward_torch_softmax). Four bytes are then saved for each score
+-- instead of two.
 local function unfused_softmax(row) return has(row, "fusions_off", "no%-masked%-softmax%-fusion") end
 
 -- Returns the ops of the profile that the row changes. Bytes for each score (Korthikanti et al.,
@@ -417,8 +423,9 @@ function m.gradients(row, own)
   own.keeps_returned = te and not has(row, "fusions_off", "no%-gradient%-accumulation%-fusion") or nil
 end
 
--- True if communication over tp overlaps with products (tp_comm_overlap). If the row does not say, it
--- does in runs of NeMo and Megatron-Bridge with sequence parallelism, because their recipes request it.
+-- Returns true if communication over tp overlaps with products (tp_comm_overlap). If the row does
+-- not say, it does in runs of NeMo and Megatron-Bridge with sequence parallelism, because their
+-- recipes request it.
 function m.overlaps(row)
   local told = flag(row, "overlap_tp")
   if told == nil then told = has(row, "framework", "nemo") or has(row, "framework", "^megatron%-bridge") end
@@ -441,12 +448,13 @@ function m.exchange_part(row, per_node, n_micro, folded)
   return part
 end
 
--- True if a step or a layer was captured as a CUDA graph. Its kernels then start without a call of
--- the host: for each node of the graph, the host takes about a microsecond, and it need not notify
--- the device. This is assumed to save 2 us for each kernel.
+-- Returns true if a step or a layer was captured as a CUDA graph. Its kernels then start without a
+-- call of the host. For each node of the graph, the host takes about a microsecond, and it need not
+-- notify the device. This is assumed to save 2 us for each kernel.
 function m.is_graph(row) return has(row, "cuda_graph", "cuda_graph=[1t]") or cells.switch(row.cuda_graph) == true or has(row, "cuda_graph", "^full") and not has(row, "cuda_graph", "=") end
--- True if the host runs the Python modules of Megatron-Core, as in Megatron-Bridge and NeMo, so that its host times
--- hold. NeMo's own host times are not used: they come from large models, in which the device never waits for the host.
+-- Returns true if the host runs the Python modules of Megatron-Core, as in Megatron-Bridge and
+-- NeMo, so that its host times hold. NeMo's own host times are not used: they come from large
+-- models, in which the device never waits for the host.
 function m.runs_modules(row)
   return not m.is_graph(row) and (has(row, "framework", "^megatron%-bridge") or has(row, "framework", "^nemo"))
 end

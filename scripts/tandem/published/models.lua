@@ -101,7 +101,7 @@ function is_family(row)
   return false
 end
 
--- True if the row has a shape that the function for its family cannot make.
+-- Returns true if the row has a shape that the function for its family cannot make.
 local function is_special(row)
   local dim, heads = count(row, "d_model"), count(row, "n_heads")
   return not cells.is_open(row.moe_experts) or not cells.is_open(row.mla) or not cells.is_open(row.hybrid_pattern) or

@@ -111,7 +111,7 @@ function m.cards(cell, per_node, arch)
   return nil, nil
 end
 
--- True if the cell gives a rate that `cards` may have missed.
+-- Returns true if the cell gives a rate that `cards` may have missed.
 function m.has_rate(cell) return uniform(cell):find "%dgb" ~= nil end
 
 -- Returns the GB/s each way of PCIe if a node's GPUs have no other links. 0: the cell names PCIe, but no generation. nil: it does not.

@@ -13,9 +13,10 @@ local function some_blocks(own, n)
   return ac { mode = "full", every = each > 1 and each or nil }
 end
 
--- Megatron's modules (--recompute-modules). Norms are small, so they are left out. Flash attention recomputes the attention
--- core anyway. If scores are written and the core is recomputed, the profile keeps no scores. The
--- model of a family has other modules: there, recomputing the products of an MLP stands for recomputing the MLP.
+-- Megatron's modules (--recompute-modules). Norms are small, so they are left out. Flash attention
+-- recomputes the attention core anyway. If scores are written and the core is recomputed, the
+-- profile keeps no scores. A model of a family has other modules. There, recomputing the products
+-- of an MLP stands for recomputing the MLP.
 local function some_modules(row)
   local modules, ops = blocks.recomputed(row)
   if modules then return ac { modules = modules, ops = ops } end

@@ -1,26 +1,32 @@
--- What the recipes of Megatron-Bridge and NeMo choose: recomputation, the types of gradients and
--- moments, the exchange between ranks of experts. It fills rows that name only framework, model, GPU
--- and precision. Also: the layers that torchtitan keeps in 16 bits.
+-- The choices of the recipes of Megatron-Bridge and NeMo: recomputation, the types of gradients and
+-- moments, and the exchange between ranks of experts. They fill rows that name only framework,
+-- model, GPU and precision. This file also lists the layers that torchtitan keeps in 16 bits.
 local cells, gpus = require "tandem.published.cells", require "tandem.gpus"
 local has = cells.has
 local m = {}
 
 -- An entry begins with patterns of the model, the GPU and the precision. In each column, the first
--- matching entry with a value counts. ac: the recomputation (recompute_modules). moments: the type of
--- the optimizer's moments (exp_avg_dtype), if it is not that of the weights at rest. gradients: the
--- type in which gradients are summed and reduced (grad_reduce_in_fp32). exchange: the dispatcher of
--- tokens (moe_token_dispatcher_type, moe_flex_dispatcher_backend). overlap_ep: 1 if another micro-batch
--- computes during exchanges (overlap_moe_expert_parallel_comm). zero: the ZeRO stage (use_megatron_fsdp).
--- offload: the number of first layers whose activations are in host memory (cpu_offloading_num_layers).
--- loss: the fused loss, of Transformer Engine (te) or compiled (native) (cross_entropy_fusion_impl).
--- mtp: the heads that predict further tokens (mtp_num_layers). layout: the blocks of each part of the
--- pipeline (pipeline_model_parallel_layout). accounts: true if the embedding and the loss count as
--- blocks (account_for_embedding_in_pipeline_split). cut: the entry counts only for rows with tp > 1.
--- tp, pp, vp, ep, mb, gpus, batch, parts: the entry counts only for rows that state this degree, this micro-batch, so many GPUs,
--- this batch, or so many parts of the pipeline, because releases differ in them. fsdp: the entry counts only for rows that
--- state ZeRO stage 3 or no stage, and whose 8-bit operands are not in blocks: the recipes of MXFP8 have a
--- pipeline. The entries are of pre-training, so no entry for a model counts for LoRA.
--- Recipes named large_scale, dev and hsdp are left out. For Qwen3 235B on B200 and B300, the recipes of 64 GPUs count.
+-- matching entry with a value counts. The columns, with the option of Megatron that has the value:
+-- ac: the recomputation (recompute_modules)
+-- moments: the type of the optimizer's moments, if it is not that of the weights at rest (exp_avg_dtype)
+-- gradients: the type in which gradients are summed and reduced (grad_reduce_in_fp32)
+-- exchange: the dispatcher of tokens (moe_token_dispatcher_type, moe_flex_dispatcher_backend)
+-- overlap_ep: 1 if another micro-batch computes during exchanges (overlap_moe_expert_parallel_comm)
+-- zero: the ZeRO stage (use_megatron_fsdp)
+-- offload: the number of first layers whose activations are in host memory (cpu_offloading_num_layers)
+-- loss: the fused loss: te is Transformer Engine's, native is compiled (cross_entropy_fusion_impl)
+-- mtp: the heads that predict further tokens (mtp_num_layers)
+-- layout: the blocks of each part of the pipeline (pipeline_model_parallel_layout)
+-- accounts: true if the embedding and the loss count as blocks (account_for_embedding_in_pipeline_split)
+-- Releases differ in some rows. So these columns say for which rows the entry counts:
+-- cut: rows with tp > 1
+-- tp, pp, vp, ep, mb, gpus, batch, parts: rows that state this degree, micro-batch, number of GPUs,
+--   batch, or number of parts of the pipeline
+-- fsdp: rows that state ZeRO stage 3 or no stage, and whose 8-bit operands are not in blocks; the
+--   recipes of MXFP8 have a pipeline
+-- The entries are of pre-training, so no entry for a model counts for LoRA. Recipes named
+-- large_scale, dev and hsdp are left out. For Qwen3 235B on B200 and B300, the recipes of 64 GPUs
+-- count.
 -- kind: source; Megatron-Bridge 067f987d: src/megatron/bridge/perf_recipes, recipes; tags v0.3.0 to v0.5.1: scripts/performance/configs
 local bridge = {
   { "deepseek.*v3", "^H100", "", ac = "selective(mla_up_proj mlp)" },
@@ -130,8 +136,8 @@ local function holds(row, known)
     (not known.fsdp or (stage == nil or stage == 3) and not has(row, "precision", "mx") and not has(row, "fp8_recipe", "^mx"))
 end
 
--- Finds the row's recipe. This happens only once, while the mesh has only cells that the row itself
--- gives. Cells that are assumed later must not choose a recipe.
+-- Finds the row's recipe. Must be called while the mesh has only cells that the row itself gives,
+-- because cells that are assumed later must not choose a recipe.
 function m.find(row)
   row.recipe = {}
   for _, framework in ipairs(frameworks) do

@@ -31,16 +31,17 @@ function m.month(row)
     torch[name:match "torch%s*v?(2%.%d+)" or ""]
 end
 
--- True if the row's framework is from before this month. A row may give only a year. A row that gives no date counts as
--- later.
+-- Returns true if the row's framework is from before this month. A row may give only a year. A row
+-- that gives no date counts as later.
 function m.is_before(row, month)
   local year = "%f[%d]20%d%d%f[%D]"
   local own = m.month(row) or (row.framework_month or ""):match(year) or row.framework:match(year)
   return own ~= nil and own < month:sub(1, #own)
 end
 
--- True if the row's PyTorch prefers FlashAttention-2 to cuDNN's attention on Hopper and Blackwell, as it did before
--- release 2.11 (sdp_utils.cpp: check_prefer_cudnn_attention). A row that states no release is assumed to have an older one.
+-- Returns true if the row's PyTorch prefers FlashAttention-2 to cuDNN's attention on Hopper and
+-- Blackwell, as it did before release 2.11 (sdp_utils.cpp: check_prefer_cudnn_attention). A row
+-- that states no release is assumed to have an older one.
 function m.prefers_flash(row)
   local major, minor = row.framework:lower():match "torch%s*v?(%d+)%.(%d+)"
   if major then return tonumber(major) * 100 + tonumber(minor) < 211 end

@@ -59,8 +59,9 @@ m.cluster = require "tandem.published.cluster"
 
 -- ---- frameworks, chosen by the beginning of the cell `framework`
 
--- Returns the micro-batch of an old torchtitan; nil: the row's cell counts. It had a local batch and a number of micro-batches
--- (pipeline_parallel_microbatches): by default the number of pipeline ranks, since #781 (January 2025) that of stages.
+-- Returns the micro-batch of an old torchtitan; nil: the row's cell counts. It had a local batch
+-- and a number of micro-batches (pipeline_parallel_microbatches). The default is the number of
+-- pipeline ranks and, since #781 (January 2025), the number of stages.
 local function micro_of(row)
   if count(row, "pp") == 1 or not is_before(row, "2025-04") then return nil end
   local pieces = count(row, "pp") * (is_before(row, "2025-01") and 1 or count(row, "vp", 1))
@@ -130,7 +131,8 @@ local function kempnerforge(row)
     train = { batch_size = micro, seq_len = count(row, "seq"), grad_accum_steps = steps // (micro * data),
       compile_model = row.compile == "yes", activation_checkpointing = (row.ac == "full" or row.ac == "selective") and row.ac or "none" },
   }
-  if row.ac ~= "selective" then checkpointing(row) end -- only its errors count. Under pp, train.py reshards after each forward pass:
+  if row.ac ~= "selective" then checkpointing(row) end -- called only to report its errors
+  -- Under pp, train.py reshards after each forward pass.
   for _, pass in ipairs(own.parallel) do
     local shards = pass.reshard_after_forward ~= nil or pass.keep_gathered ~= nil or pass.reshard_root ~= nil
     if shards and not pass.plan then pass.copy = true end  -- a pass with `plan` is tp{}, which has no such option
@@ -162,8 +164,8 @@ local function waits(row, stage, key)
   return false
 end
 
--- Returns the pass of Megatron's ranks with different samples if they shard nothing. Without overlap, all gradients are one
--- bucket (core/distributed/distributed_data_parallel.py).
+-- Returns the data pass of a Megatron run that shards no states. Without overlap, all gradients are
+-- one bucket (core/distributed/distributed_data_parallel.py).
 local function unsharded(row, ep)
   if waits(row, 0, "overlap_grad_reduce") == false then return zero { strategy = "no_shard", overlap_grad_reduce = false, bucket_size = 1 << 50 } end
   return ep > 1 and zero { strategy = "no_shard" } or ddp {}

@@ -1,6 +1,6 @@
--- Spellings of the same cell. Sources write a switch, a count, a ZeRO stage or a recomputation in their own words; this file
--- turns them into the words that the tables of published runs use. A word that it does not know is refused by name, so that no
--- row is silently read otherwise.
+-- Spellings of the same cell. Sources write a switch, a count, a ZeRO stage or a recomputation in
+-- their own words. This file turns them into the words that the tables of published runs use. It
+-- refuses an unknown word by name, so no row is silently misread.
 local cells, words = require "tandem.published.cells", require "tandem.published.words"
 local m = {}
 
@@ -42,9 +42,10 @@ local function scaled(n, unit)
   return math.tointeger(n * 1024)
 end
 
--- "8,192", "64.0", "64 GPUs", "50257 (padded)", "8k"; nodes x GPUs of each for n_gpus: "8x8", "8 nodes x 8". `has_thousands` says
--- when a comma separates thousands. Other cells with several numbers ("4-8", "4/8", "8,16", "4 or 8", "2x4") say nothing certain, and "4M tokens" or
--- "2 nodes" counts something else. Returns nil for words.
+-- "8,192", "64.0", "64 GPUs", "50257 (padded)", "8k"; nodes x GPUs of each for n_gpus: "8x8", "8
+-- nodes x 8". `has_thousands` says when a comma separates thousands. Other cells with several
+-- numbers ("4-8", "4/8", "8,16", "4 or 8", "2x4") have no certain meaning, and "4M tokens" or "2
+-- nodes" counts something else. Returns nil for words.
 local function whole(row, key)
   local cell = row[key]
   local text = cell:match "^%s*(.-)%s*$"
@@ -92,8 +93,9 @@ local function tokens(row, key)
   return found
 end
 
--- Counts that another cell completes: "2 nodes" of `gpus_per_node` GPUs, "2 nodes (8 GPUs each)", and a batch of "2 per GPU" if
--- every GPU has samples of its own. Returns nil for other cells.
+-- Counts that another cell completes. Examples are "2 nodes" of `gpus_per_node` GPUs, "2 nodes (8
+-- GPUs each)", and a batch of "2 per GPU" if every GPU has its own samples. Returns nil for other
+-- cells.
 local function completed(row, key)
   local text = row[key]:lower()
   if key == "n_gpus" then
@@ -125,8 +127,9 @@ local function switch(row, key, on, off)
   return true
 end
 
--- Recomputation. A cell begins with a switch or the table's own word, or it has one of these words among others: "activation
--- checkpointing (full)". A cell that also has another of them, or denies the word, says nothing certain: "none / full", "full: no".
+-- Recomputation. A cell begins with a switch or the table's own word, or it has one of these words
+-- among others: "activation checkpointing (full)". A cell that also has another of these words, or
+-- denies the word, has no certain meaning: "none / full", "full: no".
 local recomputes = { "full", "selective", "none", "see recipe" }
 local denials = { "no", "not", "non", "off", "false", "without", "disabled", "never", "w/o" }
 
@@ -147,8 +150,8 @@ local plain = { recompute = true, recomputation = true, activation = true, activ
   granularity = true, modules = true, module = true, default = true, only = true, ["and"] = true, of = true, the = true, mode = true, ac = true,
   policy = true, per = true, block = true, layer = true, layers = true }
 
--- Returns the tables' words for what a selective recomputation recomputes, "" if the text says nothing about it; nil: the text
--- has an unknown word.
+-- Returns the tables' words for the parts that a selective recomputation recomputes. Returns "" if
+-- the text does not name them, and nil if the text has an unknown word.
 local function selected(text, is_titan)
   text = text:gsub("attention core", "core_attn"):gsub("core attention", "core_attn"):gsub("%f[%w]attention%f[%W]", "core_attn"):gsub("%f[%w_]attn%f[^%w_]", "core_attn")
   local every = text:match "every%s+(%d+)" or text:match "every%s+(%l+)%s+layer" or text:match "layer[%s:=]+(%d+)" or is_titan and text:match "^%W*(%d+)%W*$"

@@ -27,8 +27,9 @@ local function has_word(list, word)
   return false
 end
 
--- Returns the number of GPUs of a cell that counts nodes ("8 machines", "8 nodes (64 GPUs)", "8 servers of 8", "8 DGX H100 nodes"); nil: it
--- counts none. A number of GPUs in brackets is that of all nodes, unless the cell says that it is that of each.
+-- Returns the number of GPUs of a cell that counts nodes ("8 machines", "8 nodes (64 GPUs)", "8
+-- servers of 8", "8 DGX H100 nodes"); nil: it counts none. A number of GPUs in brackets counts the
+-- GPUs of all nodes, unless the cell says that it counts those of each node.
 local machines = { "nodes?", "machines?", "hosts?", "servers?", "instances?", "dgx", "hgx", "boxes", "vms?" }
 
 -- Returns the words up to a word for nodes; nil: the text has none.

@@ -9,7 +9,7 @@
 
 #include "tests/sim/synthetic.h"
 
-enum { PIECES = 16 }; /* of a tree's buffer */
+enum { PIECES = 16 }; /* a tree's buffer is sent in this many pieces */
 
 /* The exchange while it is built. The axis pp numbers the nodes, tp the devices of a node. */
 typedef struct Exchange {

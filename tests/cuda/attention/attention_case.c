@@ -34,7 +34,7 @@ static int64_t elements_of(const AttentionCase *c, const char *dims)
     return n;
 }
 
-/* Memory for argument i of both runs, with the same numbers; outputs start as NaN. */
+/* Allocates argument i of both runs and fills both with the same numbers. Outputs start as NaN. */
 static void add(AttentionRun *run, uint32_t i, const char *dims, DType dtype, bool filled)
 {
     /* Queries are the first input of the forward pass; the first input of the gradient must differ
@@ -79,7 +79,7 @@ static void set_common(AttentionRun *run, KernelArgs *a, const Control *control)
     }
     a->start['s'] = c->start_s;
     run->binding->size['s'] = c->start_s + c->s + 3;
-    if (c->drop > 0) { /* local parts may begin anywhere */
+    if (c->drop > 0) { /* a rank's part of these dimensions may begin anywhere */
         a->start['b'] = 1;
         a->start['g'] = 2;
         a->start['r'] = 1;
@@ -93,7 +93,7 @@ static void set_common(AttentionRun *run, KernelArgs *a, const Control *control)
     }
     if (c->second_s == 0) return;
     a->second['s'] = c->second_s;
-    run->binding->size['s'] = c->T + 3; /* as in a run with all of them */
+    run->binding->size['s'] = c->T + 3; /* the same binding as in a run of all queries */
 }
 
 AttentionRun attention_run(Arena *arena, const AttentionCase *c, const Control *control)

@@ -25,17 +25,18 @@ typedef struct AttentionRun {
     uint32_t n_in, n_out;
 } AttentionRun;
 
-/* Makes arguments in the target's memory, between guards: compare.h. */
+/* Makes the arguments of the forward pass in the target's memory, between guards (compare.h). */
 AttentionRun attention_run(Arena *arena, const AttentionCase *c, const Control *control);
-/* Takes the results of the forward run from its CPU side. */
+/* Makes the arguments of the gradient. Its inputs q, k, v, out and lse are the CPU's numbers of the
+ * forward run. */
 AttentionRun gradient_run(Arena *arena, const AttentionCase *c, const Control *control,
                           const AttentionRun *forward);
 
-/* Gives argument i of a run with some of the queries the numbers of the run with all queries. */
+/* Copies argument i from the run with all queries to a run with only some of them. */
 void attention_take_rows(const AttentionRun *run, const AttentionRun *whole, uint32_t i);
 
-/* True if output i (an argument) agrees with the CPU's result within the precision of its type.
- * Otherwise *why describes the difference. */
+/* Returns true if argument i, an output, agrees with the CPU's result within the precision of its
+ * type. Otherwise *why describes the difference. */
 enum { ATTENTION_WHY = 128 };
 bool attention_is_near(const AttentionRun *run, uint32_t i, char why[ATTENTION_WHY]);
 

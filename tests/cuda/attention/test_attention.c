@@ -94,7 +94,7 @@ static void check_output(const AttentionRun *run, uint32_t i)
     if (!attention_is_near(run, i, why)) fail_msg("%s: %s", target_case_now(), why);
 }
 
-/* Names the run for messages. */
+/* Names the run in messages of failures. */
 static void name_run(const AttentionRun *run)
 {
     const AttentionCase *c = run->c;
@@ -106,7 +106,8 @@ static void name_run(const AttentionRun *run)
                 c->drop, cuda->compute_capability, cuda->attention ? ", by a library" : "");
 }
 
-/* Runs it in two orders from the same memory: the bits must be equal. */
+/* Runs the attention twice from the same memory, with the device's threads in two orders. Both runs
+ * must give equal bits. */
 static void run_twice(const AttentionRun *run, void *const *before)
 {
     void *first[MAX_CASE_ARGS];
@@ -131,7 +132,8 @@ static void run_twice(const AttentionRun *run, void *const *before)
     }
 }
 
-/* Runs our own kernels, Hopper's too, and the library's. */
+/* Compares the results of each implementation with the CPU's: our general kernels, our kernels for
+ * Hopper and the library's. */
 static void run_and_compare(const AttentionRun *run)
 {
     void *before[MAX_CASE_ARGS];
@@ -174,7 +176,7 @@ static void check_case(const AttentionCase *c)
 }
 
 #ifdef __SANITIZE_ADDRESS__
-enum { EVERY = 2 }; /* without dropout all results are compared */
+enum { EVERY = 2 }; /* this takes every second case; results without dropout are all compared */
 #else
 enum { EVERY = 1 };
 #endif

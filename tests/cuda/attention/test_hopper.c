@@ -118,7 +118,7 @@ static CudaContext context(void)
     return (CudaContext){.n_sms = 1, .compute_capability = 90, .l2_bytes = L2_BYTES};
 }
 
-static bool is_one; /* the gradient is one kernel */
+static bool is_one; /* the gradient runs as one kernel */
 
 static bool call(const AttentionRun *run, const CudaContext *cuda, CudaError *error)
 {
@@ -127,7 +127,8 @@ static bool call(const AttentionRun *run, const CudaContext *cuda, CudaError *er
                : cuda_attention_hopper(run->op, &run->device, cuda, error);
 }
 
-/* Bit 0: boxes arrive early; bit 1: products read early. With an odd seed warps run far ahead. */
+/* Launches with a schedule of the emulator. Bit 0 of `when`: boxes arrive early; bit 1: products
+ * read early. With an odd seed warps run far ahead of each other. */
 static void launch(const AttentionRun *run, uint32_t when, uint64_t seed)
 {
     CudaError error = {""};
@@ -159,7 +160,8 @@ static void sums_are_near(const AttentionRun *run)
     }
 }
 
-/* Runs four times from the same memory: the bits must be equal, and near the CPU's. */
+/* Runs four times from the same memory. All four must give equal bits, which must be near the CPU's
+ * results. */
 static void run_and_compare(const AttentionRun *run)
 {
     const CudaContext cuda = context();
@@ -327,7 +329,7 @@ static void powers_by_products(void **state)
         worst = fmax(worst, fabs(y / is - 1));
     }
     assert_true(worst <= 6.3e-6);
-    assert_true(worst > 1e-6); /* and not exp2 itself */
+    assert_true(worst > 1e-6); /* so it was not exp2 itself that ran */
     for (float x = -126.f; x > -400; x -= 0.37f) {
         const float y = exp2_by_products(x, 1);
         assert_true(y >= 0 && y <= 1.2e-38f);
@@ -425,8 +427,8 @@ static const char *const fault_names[HOPPER_n_faults] = {
 typedef struct Subject {
     const char *kernel;
     bool of_gradient;
-    uint32_t first_out, last_out; /* outputs of this kernel */
-    AttentionCase c;              /* with heads of 64 instead of its E */
+    uint32_t first_out, last_out; /* the outputs that this kernel writes */
+    AttentionCase c;              /* its E is replaced by the size of a head under test */
     bool one;                     /* the gradient in one kernel */
 } Subject;
 
@@ -469,7 +471,7 @@ static void launch_with_fault(void *self, void *stream, const DeviceLaunch *laun
     if (!here && strstr(launch->name, "attention_hopper") != NULL) return; /* another subject */
     device_hopper_fault(here ? planted.fault : HOPPER_sound);
     device_run(launch);
-    device_hopper_fault(planted.fault); /* for tensors too */
+    device_hopper_fault(planted.fault); /* tensor maps that are made later have the fault too */
 }
 
 /* True if the test of these numbers fails. */
@@ -481,8 +483,8 @@ static bool fails_with(HopperFault fault, const Subject *subject, int head)
     char why[ATTENTION_WHY];
     AttentionCase c = subject->c;
     c.E = head;
-    if (subject->of_gradient && head == 128) /* its tiles have half the rows */
-        c.s = (c.s + 1) / 2, c.T = (c.T + 1) / 2;
+    /* tiles of the gradient have half the rows with this head */
+    if (subject->of_gradient && head == 128) c.s = (c.s + 1) / 2, c.T = (c.T + 1) / 2;
     AttentionRun run = attention_run(arena_new(), &c, NULL);
     kernel_cpu(run.op)(&run.cpu);
     if (subject->of_gradient) {

@@ -185,7 +185,7 @@ static void start(Live *live, RanksRun *run, Arena *arena)
     for (Rank r = 0; r < n; r++) live->child[r] = start_rank(run, r, n, port, live->err);
 }
 
-/* Records which ranks have ended; kills the others when their time is up. */
+/* Records which ranks have ended. When their time is up, kills the others. */
 static void reap(Live *live)
 {
     RanksRun *run = live->run;

@@ -18,9 +18,9 @@ typedef struct RankReport {
     /* over all layers and ranks: choices of each expert, and those that were dropped */
     uint64_t chosen[RANKS_EXPERTS], dropped;
     uint32_t n_rows; /* rows of the trace, on the first rank */
-    /* rows of it that begin before their predecessor on the stream has ended */
+    /* rows of the trace that begin before the previous row of their stream has ended */
     uint32_t n_overlaps;
-    uint32_t launches, captures; /* of graphs */
+    uint32_t launches, captures; /* launches and captures of graphs */
     uint32_t n_unread;           /* outputs that chains need not write, in the order of issue */
     char said[4096];             /* diagnostics, and objects that the double found unreleased */
 } RankReport;
@@ -32,11 +32,11 @@ typedef struct RanksRun {
     const DataSource *data;
     const char *script; /* the double's script */
     double lr;
-    uint32_t steps; /* 0: 3 */
+    uint32_t steps; /* 0 stands for 3 */
     CheckpointOptions checkpoint;
     bool trace;
-    double patience_s; /* time limit after which the ranks are killed; 0: 400 */
-    RankReport *rank;  /* [RANKS_MOST]: results, as are the fields below */
+    double patience_s; /* time limit after which the ranks are killed; 0 stands for 400 */
+    RankReport *rank;  /* [RANKS_MOST]; this field and the next ones are results */
     char *errors;      /* standard error of the forked ranks */
     double took_s;
 } RanksRun;
@@ -44,7 +44,8 @@ typedef struct RanksRun {
 /* Runs the plan on the CUDA backend over the double: one rank in this process, several in forked
  * ones. */
 void ranks_run(RanksRun *run, Arena *arena);
-/* Several runs with more than one rank, RANKS_AT_ONCE at a time: for runs that mostly wait. */
+/* Does the same for several runs with more than one rank, RANKS_AT_ONCE at a time. Useful for runs
+ * that mostly wait. */
 void ranks_run_all(RanksRun *runs, uint32_t n, Arena *arena);
 /* Reserves a port of this machine until the socket is closed. Callers that ask for any port, or
  * that connect, do not get it. A rank that gets the number may listen there. */

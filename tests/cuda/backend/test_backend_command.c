@@ -248,7 +248,7 @@ static void ranks_of_torchrun(void **state)
     close(port_socket);
     check(r, 0, "done        5 steps", NULL);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    /* Other backends cannot connect ranks in this way. */
+    /* Only the CUDA backend connects ranks through these variables; the CPU's refuses them. */
     check(COMMAND(arena, MOST_S, "run", PLAN, "--steps", "5", "--set", "mesh.dp_shard=2", "--set",
                   "mesh.tp=1"),
           6, NULL, "error[module-missing]: MASTER_ADDR is set, so");
@@ -266,7 +266,7 @@ static void calibration_fills_the_tables(void **state)
     r = COMMAND(arena, MOST_S, "calibrate", PLAN, "--backend", "cuda");
     check(r, 0, "all_gather dp_shard", NULL);
     check(r, 0, "0 kernels, 0 collectives", NULL);
-    /* The CPU's tables do not change. */
+    /* The calibration of the CUDA backend leaves the tables of the CPU's backend as they were. */
     check(COMMAND(arena, MOST_S, "calibrate", PLAN, "--dry-run", ONE), 0,
           "to measure    59 kernels", NULL);
     /* A prediction for the backend uses the tables. */

@@ -195,7 +195,7 @@ static void equals_loopback(const struct Case *c, uint32_t seed, Arena *arena)
     for (int m = 0; m < (plan->mesh.n_ranks > 1 ? N_MODES_RANKS : N_MODES); m++) {
         char what[96];
         if (c->dropless && plan->mesh.n_ranks > 1 && m > 0)
-            break; /* no graph exchanges their rows */
+            break; /* graphs never contain the exchange of dropless rows */
         snprintf(script, sizeof script, "seed=%u%s", seed, m < 3 ? "" : " branches=serial");
         bool by_turns = N_MODES_RANKS == 2 && plan->mesh.n_ranks > 1 && m == 1;
         run.cuda.graphs = modes[by_turns ? 1 + seed % 2 : (uint32_t)m];
@@ -237,8 +237,8 @@ static void equals_loopback(const struct Case *c, uint32_t seed, Arena *arena)
 #endif
         assert_in_range(run.rank[0].highest, least, most);
         assert_int_equal(run.rank[0].host_highest > 0, c->offload);
-#ifndef TANDEM_GPU /* there, other ranks take and free memory of the same device meanwhile */
-        assert_true(run.rank[0].outside >= 1 << 20); /* the double's context */
+#ifndef TANDEM_GPU /* on a device, other ranks allocate from the same memory meanwhile */
+        assert_true(run.rank[0].outside >= 1 << 20); /* at least the context of the double */
 #endif
     }
 }
@@ -259,7 +259,7 @@ static void plans(void **state)
     (void)state;
     for (uint32_t i = 0; i < N_CASES; i++) {
         if (!is_of_this_part(i)) continue;
-#ifdef TANDEM_GPU /* a case may hang there, or time may run out */
+#ifdef TANDEM_GPU /* on a device a case may hang, or the time may end */
         fprintf(stderr, "%s\n", cases[i].name);
 #endif
         Arena *arena = arena_new();

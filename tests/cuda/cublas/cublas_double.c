@@ -48,7 +48,7 @@ typedef struct Limits {
 typedef struct Algorithm {
     uint64_t magic;
     int32_t way, scheme;
-    uint32_t align; /* of all addresses */
+    uint32_t align; /* least alignment of all addresses */
     uint32_t epilogue;
 } Algorithm;
 static const uint64_t magic = UINT64_C(0x6c746d6174);

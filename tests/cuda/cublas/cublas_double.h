@@ -1,21 +1,27 @@
-/* A test double of cublasLt: multiplies matrices by the described layouts. It refuses the calls
- * that the manual of cuBLASLt forbids. For products these are 8-bit operands that are not
- * contiguous along k, types that cannot be combined, scales that the device has no mode for,
- * unaligned sizes and addresses, and too little scratch. For epilogues these are a vector or GELU's
- * input that is missing, surplus, unaligned, in rows that are not a multiple of 8, or overlapping
- * memory that others read. runtime_double.c, or the backend's double, has the calls of the
- * runtime.
+/* A test double of cublasLt, which multiplies matrices by the described layouts. It refuses the
+ * calls that the manual of cuBLASLt forbids:
+ *   - products with 8-bit operands that are not contiguous along k, with dtypes that cannot be
+ *     combined, with scales for which the device has no mode, with unaligned sizes or addresses, or
+ *     with too little scratch memory
+ *   - epilogues whose vector or input of GELU is missing, surplus or unaligned, has rows that are
+ *     not a multiple of 8, or overlaps memory that others read
+ *   - an algorithm that belongs to another epilogue or is none
+ *   - a workspace that does not begin at a multiple of 256 bytes
+ * The heuristic refuses with NOT_SUPPORTED, a check or a product with INVALID_VALUE. The library
+ * does not check whether addresses are less aligned than the algorithm was asked for, so such
+ * addresses end the test. runtime_double.c, or the backend's double, has the calls of the runtime.
  *
- * Refused with NOT_SUPPORTED by the heuristic, and with INVALID_VALUE by a check or a product: what
- * is named above; an algorithm that belongs to another epilogue or is none; a workspace that does
- * not begin at a multiple of 256 bytes. Addresses that are less aligned than the algorithm was
- * asked for end the test: the library does not check them.
  * Delayed: a product runs when its stream reaches it. The scales, vectors and the workspace must
  * hold their numbers until then.
- * Not imitated: sizes and leading dimensions beyond 32 bits; two products on different streams that
- * share a workspace; the library's own memory; an empty list with status SUCCESS; limits of single
- * algorithms; the order of bias and rounding within an epilogue; scales of blocks, which no plan
- * uses here. */
+ *
+ * Not imitated:
+ *   - sizes and leading dimensions beyond 32 bits
+ *   - two products on different streams that share a workspace
+ *   - the library's own memory
+ *   - an empty list with status SUCCESS
+ *   - limits of single algorithms
+ *   - the order of bias and rounding within an epilogue
+ *   - scales of blocks, which no plan uses here */
 #ifndef TANDEM_TESTS_CUDA_CUBLAS_DOUBLE_H
 #define TANDEM_TESTS_CUDA_CUBLAS_DOUBLE_H
 
@@ -23,20 +29,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The algorithms that it suggests, in this order. Each one sums in its own order, so that the bits
- * tell them apart. The first is not repeatable, and running it ends the test. */
+/* The algorithms that the double suggests, in this order. Each one sums in its own order, so that
+ * the bits tell them apart. The first is not repeatable, and running it ends the test. */
 enum { DOUBLE_WAY_atomic, DOUBLE_WAY_plain, DOUBLE_WAY_split, DOUBLE_WAY_backwards, DOUBLE_WAYS };
 
 typedef struct CublasDouble {
     uint64_t version;
     double ms[DOUBLE_WAYS];       /* time of a product; below 0: it fails */
-    double epilogue_ms;           /* additional time with an epilogue or another C */
+    double epilogue_ms;           /* additional time if there is an epilogue, or if C is not D */
     bool forgets;                 /* the epilogue's work is left out of the results */
     uint32_t capability;          /* the device's compute capability; 0: 90 */
     bool refuses;                 /* no call is supported */
     const char *fails;            /* this call fails */
     uint32_t suggested, products; /* number of calls so far */
-    uint32_t with_epilogue;       /* products that had one */
+    uint32_t with_epilogue;       /* number of products with an epilogue */
     /* products with 8-bit operands; how many of them have a scale for each row */
     uint32_t eight_bit;
     uint32_t rowwise;
@@ -49,8 +55,9 @@ typedef struct CublasDouble {
 extern CublasDouble cublas_double;
 void cublas_double_reset(void);
 
-/* Functions of the runtime: runs `run` on a copy of its arguments when the stream reaches it;
- * returns an address of the device that the double may touch; lets time pass. */
+/* Functions that the double of the runtime provides. cublas_double_enqueue runs `run` on a copy of
+ * its arguments when the stream reaches it. cublas_double_at translates an address of the device to
+ * one that the double may touch. cublas_double_spend lets time pass. */
 void cublas_double_enqueue(void *stream, void (*run)(void *), const void *args, size_t bytes);
 void *cublas_double_at(const void *device);
 void cublas_double_spend(double ms);

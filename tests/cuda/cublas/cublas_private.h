@@ -27,7 +27,7 @@ typedef struct Described {
     int32_t batch;
 } Described;
 
-/* A launch as it was described when it was issued. */
+/* A launch, as it was described at its issue. */
 typedef struct Launch {
     Operation o;
     Described a, b, d;

@@ -62,7 +62,7 @@ const DoubleProducts double_products = {contraction, cuda_contract_accepts, work
 bool product_plain(OpKind op, const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     KernelArgs own = *args;
-    own.n_args = args->n_in + 1; /* without the library's scratch */
+    own.n_args = args->n_in + 1; /* inputs and the output, without the library's scratch */
     return double_kernel(op)(&own, cuda, error);
 }
 

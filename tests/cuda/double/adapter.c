@@ -47,7 +47,7 @@ static void spoil_some(OpKind op, const KernelArgs *a)
 
 static void run(void *self)
 {
-    Launch copy = *(const Launch *)self; /* a graph may run it again */
+    Launch copy = *(const Launch *)self; /* a graph may run self again, so it must not change */
     const Launch *l = &copy;
     KernelArgs *a = &copy.args;
     const CudaControl *block = double_translate(l->control);

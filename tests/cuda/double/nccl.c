@@ -63,7 +63,8 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
     return ncclSuccess;
 }
 
-/* NULL: the rank that made the id is gone, or has given up. */
+/* Maps the file of the communicator. Returns NULL if the rank that made the id is gone or has given
+ * up. */
 static Shared *map_shared(const char *path)
 {
     int fd = open(path, O_RDWR);
@@ -107,7 +108,7 @@ static bool is_open(ncclComm_t c)
 {
     if (c->is_open) return true;
     c->is_open = !c->hangs && (int)atomic_load(&c->shared->n_joined) == c->n;
-    if (c->is_open && c->made_id) close_id(); /* all ranks have opened it */
+    if (c->is_open && c->made_id) close_id(); /* all ranks have opened the file */
     return c->is_open;
 }
 
@@ -162,7 +163,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, in
     if (config->magic != fresh.magic || config->size != fresh.size) return ncclInvalidArgument;
     if (!asks_as_scripted(config)) return ncclInvalidUsage;
     Shared *file = map_shared(id.internal);
-    if (file == NULL) return ncclSystemError; /* NCCL's result for a refused connection */
+    if (file == NULL) return ncclSystemError; /* NCCL returns this for a refused connection */
     *comm = join(file, 1, rank, n, config->blocking != 0, scripted.kind == SCRIPT_hang);
     if (scripted.kind == SCRIPT_async) (*comm)->async = (ncclResult_t)scripted.code;
     (*comm)->made_id = rank == 0;

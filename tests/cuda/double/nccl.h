@@ -59,9 +59,9 @@ struct ncclComm {
     ncclWindow_t *window_out;
     ncclResult_t async;
     uint64_t sequence;
-    char *peer[MOST_RANKS];        /* device memory of the other ranks */
-    bool connected[2][MOST_RANKS]; /* for sending to a rank; for receiving from it */
-    bool used[KIND_recv + 1];      /* which collectives */
+    char *peer[MOST_RANKS];        /* mapped device memory of the other ranks */
+    bool connected[2][MOST_RANKS]; /* connections for sending to a rank; for receiving from it */
+    bool used[KIND_recv + 1];      /* [kind]: this collective was used */
     void *temp;
     size_t temp_bytes;
     int n_registered;
@@ -76,11 +76,12 @@ typedef struct Op {
     void *to;
     uint64_t count;
     int type, op, peer;
-    bool hangs, stays; /* stays: even an abort does not end it */
+    bool hangs, stays; /* hangs: the operation never ends; stays: even an abort does not end it */
 } Op;
 
 size_t nccl_type_bytes(int type);
-/* Called once when the operation starts, then until it is done. */
+/* Returns a task that runs the operations. It is called when they start, and again until they are
+ * done. */
 Task *nccl_task(const Op *ops, uint32_t n);
 
 #endif

@@ -37,7 +37,7 @@ typedef enum ObjectKind {
 typedef struct World {
     Arena *arena;
     uint64_t seed, n_draws, memory;
-    uint32_t queue; /* the most that a stream holds; 0: as many as a device */
+    uint32_t queue; /* largest number of tasks that a stream holds; 0: as many as on a device */
     /* number of the stream that runs before all others (0: none); number of streams ever made */
     uint32_t first, n_streams;
     /* queues of the device, from CUDA_DEVICE_MAX_CONNECTIONS at the first call */
@@ -47,13 +47,13 @@ typedef struct World {
      * use */
     bool connects_late;
     bool serial;                    /* branches of a graph run one node at a time, as captured */
-    bool serial_drawn;              /* ... in a random order */
+    bool serial_drawn;              /* with `serial`: branches run in a random order */
     int min_ctas, max_ctas, policy; /* settings that communicators must ask for */
     bool must_ask;
     bool no_windows; /* NCCL has no symmetric memory between these devices */
     int n_devices, capability, driver, current;
     bool same_uuid;
-    const char *wrong; /* an op */
+    const char *wrong; /* name of the op whose results are wrong; NULL: none */
     int64_t live[OBJECT_KINDS];
     cudaError_t last, lost; /* lost: a kernel has faulted, and nothing runs afterwards */
     double now_ms;          /* time on the devices' clock */
@@ -70,10 +70,11 @@ typedef struct Buried {
     struct Buried *next;
 } Buried;
 void double_bury(ObjectKind kind, Buried *at);
-/* reports a use that CUDA leaves undefined, and ends the test */
+/* Reports a use that CUDA leaves undefined, and ends the test. */
 _Noreturn void double_misuse(const char *what);
 
-/* Every function begins with this. */
+/* Every function of the double begins with this macro. It counts the call, and returns an error if
+ * the script says so. */
 #define CUDA_CALL(name)                                                                            \
     do {                                                                                           \
         Scripted scripted_ = double_script(#name);                                                 \
@@ -83,7 +84,8 @@ _Noreturn void double_misuse(const char *what);
 
 /* ---- memory.c ---- */
 void *double_translate(const void *at); /* returns an address that the double itself may touch */
-/* Returns the file that holds this process's device memory, and an address's place in it. */
+/* double_memory_file returns the file that holds this process's device memory. double_memory_offset
+ * returns the offset of an address in that file. */
 bool double_is_pinned(const void *at);
 void double_finish_all(void); /* runs all work that streams hold */
 bool double_default_is_busy(void);
@@ -95,7 +97,7 @@ enum { DEVICE_FOLD = 1 }; /* all devices of a process share one range of address
 
 /* ---- stream.c ---- */
 typedef enum Progress {
-    PROGRESS_none, /* true if the stream waits for something */
+    PROGRESS_none, /* the stream waits for something */
     PROGRESS_some,
     PROGRESS_done
 } Progress;
@@ -114,7 +116,7 @@ void double_enqueue(cudaStream_t stream, Task *task); /* Adds the task to the st
 /* Lets streams run until `done` returns true. Aborts if that can never happen. */
 void double_run_until(bool (*done)(void *self), void *self);
 bool double_run_some(void); /* runs a few random tasks; false: all streams wait */
-/* A kernel, or other work at its place in the stream, on a copy of `args`. */
+/* A kernel, or other work, that runs at its place in the stream on a copy of `args`. */
 typedef void (*DoubleFunction)(void *args);
 void double_launch(cudaStream_t stream, DoubleFunction run, const void *args, size_t bytes);
 void double_streams_reset(void);
@@ -124,9 +126,10 @@ cudaError_t double_spoil_capture(void); /* reports a call that a capture forbids
 struct CUevent_st {
     Buried buried;
     bool has_timing;
-    uint64_t recorded, done; /* generations */
+    uint64_t recorded, done; /* numbers of records: made so far; done so far */
     double ms;
-    cudaGraph_t graph; /* its last record was captured, as node - 1 of this graph */
+    cudaGraph_t graph; /* the graph in which the last record was captured, as node - 1; NULL: it was
+                          not captured */
     uint32_t node;
 };
 
@@ -136,7 +139,7 @@ struct CUstream_st {
     int priority;
     bool is_gone;                /* destroyed, but its work still runs */
     void *state;                 /* state of the queue's head, once it has begun */
-    cudaGraph_t graph;           /* the stream is being captured */
+    cudaGraph_t graph;           /* the graph into which the stream is being captured; NULL: none */
     uint32_t last;               /* 1 + the last node of this stream */
     uint32_t waits[16], n_waits; /* nodes that its next node follows */
     struct CUstream_st *next;
@@ -153,9 +156,9 @@ typedef struct DoubleProducts {
     WorkspaceBytes workspace;
 } DoubleProducts;
 extern const DoubleProducts double_products;
-/* The work of a kernel when its stream reaches it, on addresses that the host may use. It is done
- * by the CPU's kernels (kernels.c), or by the device's own kernels, thread by thread
- * (kernels_emulated.c). */
+/* How the double does the work of a kernel. It runs when the kernel's stream reaches it, on
+ * addresses that the host may use. It is done by the CPU's kernels (kernels.c), or by the device's
+ * own kernels, thread by thread (kernels_emulated.c). */
 typedef struct DoubleKernels {
     WorkspaceBytes scratch;
     void (*run)(OpKind op, const KernelArgs *args, const CudaContext *cuda);
@@ -175,10 +178,11 @@ struct CUgraph_st {
     Arena *arena;
     LIST(GraphNode) nodes;
     cudaStream_t origin;
-    bool is_spoilt, has_priorities; /* its kernels come from streams with several priorities */
-    uint32_t users;                 /* the graph and its executables */
+    bool is_spoilt;
+    bool has_priorities; /* its kernels come from streams with several priorities */
+    uint32_t users;      /* how many objects refer to it: the graph itself and its executables */
 };
 void double_leave_capture(cudaGraph_t graph);         /* ends the capture of all its streams */
-void double_capture(cudaStream_t stream, Task *task); /* NULL: only a mark, as for an event */
+void double_capture(cudaStream_t stream, Task *task); /* task NULL: only a mark, as for an event */
 
 #endif

@@ -14,8 +14,8 @@ enum { STUCK_S = 120 };
 /* The most work that a stream holds, like a device's queue; a caller with more must wait. */
 enum { QUEUE = 1024 };
 
-static cudaStream_t streams;        /* all existing streams */
-static uint32_t n_rests;            /* since the last task ran */
+static cudaStream_t streams;        /* a list of all existing streams */
+static uint32_t n_rests;            /* turns without a task to run, since the last task ran */
 static struct CUstream_st standard; /* the default stream, for calls without a stream */
 
 void double_streams_reset(void)

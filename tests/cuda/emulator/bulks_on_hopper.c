@@ -9,7 +9,7 @@
 enum { MAX_THREADS = 1024, MAX_BULKS = 4 };
 
 typedef struct Bulk {
-    float *to, *value; /* value: the number that was read; NULL: nothing yet */
+    float *to, *value; /* value: the number read; NULL: not read yet */
     const unsigned char *from;
     uint32_t bytes;
     bool add, arrived;
@@ -18,7 +18,7 @@ typedef struct Bulk {
 static struct Turn {
     Bulk bulk[MAX_BULKS];
     uint32_t n;
-    uint64_t block; /* that has waited for its turn */
+    uint64_t block; /* serial number of the block that has waited for its turn */
 } turns[MAX_THREADS];
 
 static bool is_early;

@@ -19,8 +19,8 @@ typedef struct Fiber {
     Context context;
     FiberState state;
     uint32_t mask;               /* lanes of the warp barrier */
-    bool orders;                 /* it orders the lanes' memory accesses */
-    WarpWork *work;              /* runs when its lanes have come; NULL: none */
+    bool orders;                 /* the barrier orders the lanes' memory accesses */
+    WarpWork *work;              /* done when all lanes have come; NULL: nothing */
     uint64_t given, got;         /* values that a thread gives to a shuffle, and gets from it */
     uint32_t from;               /* the thread whose value the shuffle reads */
     bool (*is_over)(void *what); /* the condition that ends the wait of a WAITING thread */

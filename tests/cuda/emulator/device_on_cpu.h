@@ -24,7 +24,8 @@ typedef struct DeviceLaunch {
     const char *name;
     uint64_t blocks, threads, shared_bytes;
     uint64_t args_bytes;
-    unsigned char args[4096]; /* the bytes of arguments that a launch may have, as on a device */
+    /* a launch has at most this many bytes of arguments, as on a device */
+    unsigned char args[4096];
 } DeviceLaunch;
 
 /* Runs all threads of a launch at once. */
@@ -32,15 +33,16 @@ void device_run(const DeviceLaunch *launch);
 /* Sets the order of blocks, and of threads at each barrier; 0: ascending. With an odd seed, each
  * warp runs as far as it can before the next one starts. */
 void device_set_seed(uint64_t seed);
-/* Receives launches, memsets and copies (a test double's stream) instead of running them at once.
- * `bytes` of memory at `to` become those at `from`, or 0 if that is NULL. NULL: there is none. */
+/* A queue that receives launches, memsets and copies instead of running them at once, such as the
+ * stream of a test double. `copy` sets `bytes` bytes at `to` to those at `from`, or to 0 if `from`
+ * is NULL. device_set_queue(NULL): there is no queue. */
 typedef struct DeviceQueue {
     void *self;
     void (*launch)(void *self, void *stream, const DeviceLaunch *launch);
     void (*copy)(void *self, void *stream, void *to, const void *from, uint64_t bytes);
 } DeviceQueue;
 void device_set_queue(const DeviceQueue *queue);
-/* Launches so far. */
+/* Returns the number of launches so far. */
 uint64_t device_n_launches(void);
 
 /* ---- for kernels ---- */
@@ -113,9 +115,10 @@ bool device_copy(void *to, const void *from, uint64_t bytes, const CudaContext *
 #define ALIGNED(type, p) ((type *)device_aligned((uintptr_t)(p), sizeof(type), __FILE__, __LINE__))
 void *device_aligned(uintptr_t p, size_t bytes, const char *file, int line);
 
-/* Barriers of the block, and of the warp's lanes in `mask`. The third synchronises lanes but does
- * not order their memory accesses, like shuffles and products. The fourth calls `work` for the
- * lanes of `mask` from thread `first`, after all lanes have arrived and before any continues. */
+/* __syncthreads is a barrier of the block, and device_warp_barrier a barrier of the warp's lanes in
+ * `mask`. device_warp_meets synchronises lanes but does not order their memory accesses, as in
+ * shuffles and products. device_warp_works calls `work` for the lanes of `mask` from thread
+ * `first`, after all lanes have arrived and before any continues. */
 typedef void WarpWork(uint32_t first, uint32_t mask);
 void __syncthreads(void);
 void device_warp_barrier(uint32_t mask);
@@ -126,11 +129,10 @@ static inline void __syncwarp(void)
     device_warp_barrier(0xffffffffu);
 }
 void __threadfence(void);
-/* Another kind of wait: other threads run until `is_over` returns true. If that never happens, the
- * test ends. */
+/* Lets other threads run until `is_over` returns true. If that never happens, the test ends. */
 void device_wait_until(bool (*is_over)(void *what), void *what);
 void device_stall(void);            /* lets other threads run first, as if this thread were slow */
-uint64_t device_shared_bytes(void); /* of this launch */
+uint64_t device_shared_bytes(void); /* bytes of shared memory of this launch */
 uint64_t device_block_serial(void); /* number of the block since the start, from 1 */
 
 /* Returns the value of lane `from(lane)` of the warp. */

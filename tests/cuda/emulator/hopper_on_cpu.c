@@ -15,7 +15,7 @@ typedef struct Barrier {
     uint32_t arrivals, pending, parity; /* counts of the current phase */
     int64_t bytes;                      /* bytes expected and not yet arrived */
     bool ready, async;                  /* visible to other threads; visible to boxes */
-    uint32_t by;                        /* the thread that made it */
+    uint32_t by;                        /* the thread that initialised the barrier */
 } Barrier;
 
 typedef struct Box {
@@ -32,7 +32,8 @@ static struct Block {
     Box box[MAX_BOXES];
     uint32_t n_barriers, n_boxes;
     uint32_t here[NUMBERED], round[NUMBERED], warps[NUMBERED];
-    uint32_t last_turn[NUMBERED][1024]; /* round in which a thread came to it, plus 1 */
+    uint32_t last_turn[NUMBERED][1024]; /* for each numbered barrier: 1 + the last round to which
+                                           the thread came */
     uint32_t registers[1024], pool;
 } block;
 

@@ -1,10 +1,11 @@
 /* Defines the names of kernels/cuda/attention/hopper/hopper.cuh for the CPU, by the rules stated
- * there. A product writes its registers when it is awaited. Until then its registers, those of a
- * left factor as well, hold a NaN with a known pattern. The test ends if that pattern has changed
- * by then. A product finds its shared operands by the descriptor. It reads them at issue or at the
- * wait, as the test selects. Boxes arrive when they are fetched, or only when a thread must wait
- * for them. Bulks to global memory read and arrive at once or as late as possible, like boxes. Each
- * must have its turn: a counter_wait stands before it, and counter_set behind the wait for it. */
+ * there. A product writes its registers when it is awaited. Until then these registers, and those
+ * of a left factor, hold a NaN with a known pattern. The test ends if a register no longer has that
+ * pattern at the wait. A product finds its shared operands by the descriptor. It reads them at
+ * issue or at the wait, as the test selects. Boxes arrive when they are fetched, or only when a
+ * thread must wait for them. Bulk copies to global memory read and arrive at once or as late as
+ * possible, like boxes. Each must have its turn: a counter_wait must stand before it, and a
+ * counter_set after the wait for its end. */
 #ifndef TANDEM_TESTS_CUDA_HOPPER_ON_CPU_H
 #define TANDEM_TESTS_CUDA_HOPPER_ON_CPU_H
 
@@ -25,26 +26,26 @@ uint32_t device_hopper_under_way(void);
 typedef enum HopperFault {
     HOPPER_sound,
     HOPPER_no_wait_for_boxes,    /* no wait for a full slot */
-    HOPPER_no_wait_for_slots,    /* thread 0 does not wait for an empty slot */
-    HOPPER_wrong_phase,          /* a wait for the other parity */
-    HOPPER_no_wait_for_products, /* at all */
+    HOPPER_no_wait_for_slots,    /* waits of thread 0 for an empty slot are left out */
+    HOPPER_wrong_phase,          /* waits are for the other parity */
+    HOPPER_no_wait_for_products, /* no wait for products */
     HOPPER_one_group_too_many,   /* one group too many is left running */
     HOPPER_no_products_fence,
     HOPPER_no_barriers_ready,
     HOPPER_no_shared_to_async,
     HOPPER_one_arrival_too_few, /* barriers release threads before all have arrived */
-    HOPPER_half_the_bytes,      /* are expected */
+    HOPPER_half_the_bytes,      /* barriers expect only half of the bytes */
     HOPPER_map_not_swizzled,
     HOPPER_matrix_not_swizzled,
     HOPPER_wrong_stride, /* wrong stride of a matrix in shared memory */
     HOPPER_no_tail_mask, /* tensors end before the last unmasked rows */
-    HOPPER_no_turn,      /* sums that wait for no counter */
+    HOPPER_no_turn,      /* adding to dQ waits for no counter */
     HOPPER_no_bulks_wait,
     HOPPER_n_faults
 } HopperFault;
-enum { HOPPER_TAIL = 60 }; /* number of rows that such a tensor lacks */
+enum { HOPPER_TAIL = 60 }; /* number of rows that a tensor lacks with HOPPER_no_tail_mask */
 void device_hopper_fault(HopperFault fault);
-/* the tensors that lack rows are the tensors with this many rows */
+/* Sets which tensors lack rows with HOPPER_no_tail_mask: those with this many rows. */
 void device_hopper_tail(uint64_t rows);
 
 /* ---- for kernels ---- */
@@ -96,9 +97,9 @@ typedef struct DeviceProduct {
     float *d;   /* [n / 2] */
     uint64_t a, b;
     uint32_t *registers;
-    bool columns; /* B's rows are k */
+    bool columns; /* rows of B in memory belong to numbers of k */
     bool add;
-    bool turned; /* A's rows are k */
+    bool turned; /* rows of A in memory belong to numbers of k */
 } DeviceProduct;
 void device_product(const DeviceProduct *p);
 

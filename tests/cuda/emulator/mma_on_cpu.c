@@ -108,7 +108,7 @@ typedef struct Copy {
 } Copy;
 static struct Copies {
     Copy copy[MAX_COPIES];
-    uint32_t n, group; /* the open group */
+    uint32_t n, group; /* group: the one that is open */
 } copies[WARPS * 32];
 
 static bool is_early;

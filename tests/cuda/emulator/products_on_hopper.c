@@ -27,7 +27,7 @@ typedef struct Held {
 static struct Thread {
     Issued issued[MAX_PRODUCTS];
     Held held[MAX_HELD];
-    uint32_t n_issued, n_held, group; /* the open group */
+    uint32_t n_issued, n_held, group; /* group: the one that is open */
     bool fenced;
 } threads[MAX_THREADS];
 
@@ -175,7 +175,7 @@ static void hold(struct Thread *t, const DeviceProduct *p)
     h->products++;
 }
 
-/* Takes the contents of A's registers, which no running product may have yet. */
+/* Takes the contents of A's registers. No running product may have them yet. */
 static void hold_a(struct Thread *t, uint32_t index)
 {
     uint32_t *const at = t->issued[index].p.registers;
@@ -186,7 +186,8 @@ static void hold_a(struct Thread *t, uint32_t index)
     for (int k = 0; k < 4; k++) at[k] = under_way;
 }
 
-/* Gives them back. */
+/* Gives the registers of A back after the product, and checks that nothing has written them
+ * meanwhile. */
 static void give_back_a(const Issued *i)
 {
     for (int k = 0; k < 4; k++)

@@ -26,9 +26,9 @@ enum {
 #define ARENA (UINT64_C(4) << 30) /* bytes of addresses; pages are allocated when touched */
 
 typedef struct Access {
-    uint32_t time, block; /* block: its serial number */
+    uint32_t time, block; /* block: the serial number of the block */
     uint16_t thread;
-    uint8_t bytes; /* bytes of the word, one bit each */
+    uint8_t bytes; /* a bit for each byte of the word */
     bool atomic;
 } Access;
 
@@ -50,10 +50,11 @@ static struct Watch {
     uint32_t since;                 /* time at which the current memory began */
     uint32_t block_at, warp_at[MAX_WARPS], learnt[MAX_WARPS][MAX_WARPS];
     bool has_learnt;
-    uint32_t to_async_at[MAX_THREADS][FENCES]; /* when the thread called the fence, latest first */
+    /* the last times at which the thread called the fence, latest first */
+    uint32_t to_async_at[MAX_THREADS][FENCES];
     Phases phases[MAX_PHASES];
     Word of_shared[MOST_SHARED / WORD];
-    unsigned char *arena, *allowed; /* one byte for each */
+    unsigned char *arena, *allowed; /* one byte of `allowed` for each byte of the arena */
     Word *of_arena;
     uint64_t used, live;
 } watch = {.time = 1};

@@ -1,11 +1,11 @@
-/* Watches the memory accesses of a kernel's threads: the compiler inserts a call before every load
- * and store (-fsanitize=thread, with the functions below instead of its library). A test ends when
- * a kernel touches memory that it was not given. It also ends when two threads touch the same bytes
- * of shared or global memory, one of them writing, and nothing orders them. Accesses are ordered by
- * a barrier of the block, __syncwarp, a named barrier, a barrier in shared memory, or the end of
- * the kernel. (Shuffles, ballots and products of a warp order nothing.) Hopper's boxes and products
- * must not touch data that was stored without a fence between. A race is found even if no tried
- * order of threads would show it.
+/* Watches the memory accesses of a kernel's threads. The compiler inserts a call before every load
+ * and store (-fsanitize=thread). The functions below take the place of its library. A test ends
+ * when a kernel touches memory that it was not given. It also ends when two threads touch the same
+ * bytes of shared or global memory, one of them writing, and nothing orders them. Accesses are
+ * ordered by a barrier of the block, __syncwarp, a named barrier, a barrier in shared memory, or
+ * the end of the kernel. (Shuffles, ballots and products of a warp order nothing.) Hopper's boxes
+ * and products must not touch data that was stored without a fence between. A race is found even if
+ * no tried order of threads would show it.
  *
  * TANDEM_WATCH=print counts each kernel's requests to the memory system and prints a table at the
  * end. For global memory it compares the 32-byte sectors that warps touch with the fewest that hold
@@ -42,11 +42,14 @@ void watch_waited(uint32_t barrier, uint32_t warp);
 void watch_read(const void *at, uint64_t bytes);
 void watch_write(void *at, uint64_t bytes);
 void watch_atomic(void *at, uint64_t bytes);
-void watch_arrival(void *at, uint64_t bytes); /* for a write that was counted when it began */
-void watch_late_read(const void *at, uint64_t bytes); /* ... for a read that is not counted */
-void watch_wide(const void *at, uint64_t bytes);      /* the next accesses there are one access */
+/* the end of a write that was counted at its beginning */
+void watch_arrival(void *at, uint64_t bytes);
+void watch_late_read(const void *at, uint64_t bytes); /* a read that is not counted */
+/* the next accesses to these bytes count as one access */
+void watch_wide(const void *at, uint64_t bytes);
 /* Boxes and products use another proxy. They may read stored data only if the storing thread has
- * called the fence since, before this thread. `replaced`: they write the memory from now on. */
+ * called the fence after the store, and this thread comes after that. `replaced`: they overwrite
+ * the memory from now on. */
 void watch_to_async(void);
 void watch_async(const void *at, uint64_t bytes, bool replaced);
 /* Returns memory for kernels. No byte of it may be touched before it is allowed. */
@@ -54,10 +57,10 @@ void *watch_alloc(uint64_t bytes);
 void watch_free(void *at);
 void watch_allow(const void *at, uint64_t bytes, bool allowed);
 void watch_count(bool on);
-/* Returns a kernel's counts since the last call. */
+/* watch_counts returns a kernel's counts since its last call. */
 WatchCounts watch_counts(const char *kernel);
 WatchCounts watch_counts_so_far(const char *kernel);
-/* the i-th kernel that was counted; NULL: there are no more */
+/* Returns the name of the i-th kernel that was counted; NULL: there are no more. */
 const char *watch_kernel(uint32_t i);
 #else
 static inline bool watch_is_on(void)

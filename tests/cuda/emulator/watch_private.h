@@ -7,7 +7,7 @@
 
 typedef enum AccessKind { ACCESS_read, ACCESS_write, ACCESS_atomic } AccessKind;
 
-/* An access by the running thread, at `from` in the code. */
+/* Records an access by the running thread, at address `from` of the code. */
 void watch_access(const void *at, uint64_t bytes, AccessKind kind, const void *from);
 
 void count_launch(const char *kernel);

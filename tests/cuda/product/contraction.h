@@ -10,7 +10,7 @@ enum { CONTRACTION_GUARD = 16 }; /* elements after the end of each argument */
 
 typedef struct Contraction {
     Arena *arena;
-    void *block[MAX_ARGS]; /* the target's */
+    void *block[MAX_ARGS]; /* memory of the target, which also contains the guards */
     OpKind op;
     Binding *binding;
     KernelArgs args;

@@ -10,9 +10,9 @@ enum { PARTS = 3 };
 
 typedef struct Form {
     const char *name;
-    OpKind op[PARTS]; /* OP_none: there are no more */
+    OpKind op[PARTS]; /* OP_none: no further op */
     uint32_t epilogue;
-    bool reads_input; /* others read GELU's input */
+    bool reads_input; /* other instructions read GELU's input */
     bool adds;        /* the bias's gradient is added to existing values */
 } Form;
 
@@ -23,7 +23,7 @@ typedef struct Chain {
     KernelArgs args[PARTS];
     CudaChainPart part[PARTS];
     uint32_t n;
-    void *block[8]; /* the target's */
+    void *block[8]; /* memory of the target */
     uint32_t n_blocks;
     double *must;      /* expected first output of the last part */
     double *must_kept; /* expected input of GELU */
@@ -37,9 +37,9 @@ extern const uint32_t product_n_forms;
 Chain chain_of(const Form *f, uint64_t draw, DType in, DType out);
 void chain_point(Chain *ch);
 void chain_free(Chain *ch);
-/* Returns the form of that name in bf16, with rows of a multiple of 8. */
+/* Returns a chain of the form with this name, in bf16, whose rows are multiples of 8. */
 Chain chain_of_eights(const char *name);
-/* NULL: everything is as expected; else the difference. */
+/* Returns a description of the first difference from the expected results; NULL: there is none. */
 const char *chain_wrong(const Chain *ch, const Form *f);
 
 /* ---- products on the target, or on the double with a Hopper's properties */

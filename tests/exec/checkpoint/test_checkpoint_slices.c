@@ -11,7 +11,7 @@
 
 #include "exec/checkpoint/private.h"
 #include "exec/flat.h"
-#include "tests/support/plans/corpus.h"
+#include "tests/support/corpus/corpus.h"
 
 typedef struct Places {
     const Plan *plan;

@@ -14,7 +14,7 @@
 #include "planner/lower/gather.h"
 #include "planner/verify/verify.h"
 #include "sim/sim.h"
-#include "tests/support/plans/corpus.h"
+#include "tests/support/corpus/corpus.h"
 
 typedef struct Look {
     const Plan *plan;

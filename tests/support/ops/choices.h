@@ -11,9 +11,10 @@
 bool choices_fill(OpKind op, uint32_t arg, const Attrs *attrs, Value *v);
 
 /* ---- experts that drop no token (planner/ir/layout/rows.h) ---- */
-/* Fills an expert's rooms that have no token. (Slots and counts must be consistent.) */
+/* Rooms of an expert beyond the number of tokens of a sequence, so that some rooms have no
+ * token. */
 enum { CHOICES_SPARE = 2 };
-/* True if the argument consists of uneven rows. Tests give such an argument memory for all
+/* Returns true if the argument consists of uneven rows. Tests give such an argument memory for all
  * rooms. */
 bool choices_are_rows(OpKind op, uint32_t arg);
 /* choices_rooms moves rows to their rooms, with zeros in the other rooms. choices_rows moves them

@@ -1,13 +1,13 @@
 /* Evaluates a graph on one rank, node by node, with the CPU kernels. Every tensor has its own
  * memory. Gradients are derived here from the op table, independently of the backward pass and of
- * the executor. This evaluation is the oracle for both; central differences test it. */
+ * the executor. This evaluation is the oracle for both. Central differences test it. */
 #ifndef TANDEM_TESTS_SUPPORT_EVAL_H
 #define TANDEM_TESTS_SUPPORT_EVAL_H
 
 #include "kernels/kernel.h"
 #include "planner/ir/graph.h"
 
-/* An argument of a kernel: row-major memory at `at` with these dims. */
+/* An argument of a kernel: a row-major array at `at` with these dimensions. */
 typedef struct Value {
     DType dtype;
     uint8_t n_dims;
@@ -17,19 +17,21 @@ typedef struct Value {
 
 enum { PART_EMPTY = -1 };
 
-/* The part of each index that the arguments cover. NULL for eval_op: the whole index. */
+/* The part of each index that the arguments cover. If eval_op gets NULL, they cover the whole
+ * index. */
 typedef struct Part {
     int64_t start['z' + 1];
-    /* if the part is two chunks; 0: `start` and half the local size give the second chunk */
+    /* start of the second chunk if the part is two chunks; 0: `start` and half the local size give
+     * the second chunk */
     int64_t second['z' + 1];
-    int64_t valid['z' + 1]; /* 0: the whole local size; PART_EMPTY: nothing */
+    int64_t valid['z' + 1]; /* number of real elements; 0: the whole local size; PART_EMPTY: none */
     const Binding *global;  /* binding of the unsplit op */
 } Part;
 
 int64_t value_elements(const Value *v);
-int64_t value_numbers(const Value *v); /* elements that are pairs have two numbers */
+int64_t value_numbers(const Value *v); /* number of numbers; an element that is a pair has two */
 Value value_new(Arena *arena, DType dtype, uint32_t n_dims, const int64_t *dim);
-double value_get(const Value *v, int64_t i); /* number i */
+double value_get(const Value *v, int64_t i); /* returns number i */
 void value_set(Value *v, int64_t i, double x);
 /* Fills memory with NaN (floats) or -1, so that a read before the first write is visible. */
 void value_poison(Value *v);
@@ -55,14 +57,15 @@ typedef struct Eval {
     Arena *arena;
     const Graph *graph;
     Value *value; /* [graph->tensors.n] */
-    Value *grad;  /* [graph->tensors.n], for floating-point tensors; at NULL: no gradient arrived */
+    Value *grad;  /* [graph->tensors.n], for floating-point tensors; its `at` is NULL if no gradient
+                     has arrived */
     Control control;
     uint32_t microbatch;
-    bool frozen; /* state is not updated any more, and values computed from it stay */
+    bool frozen; /* state is no longer updated, and the values computed from it stay as they are */
 } Eval;
 
-/* Memory for every tensor of the graph; floating-point ones are `real` (DT_f64 or DT_f32). Aborts
- * if a node's shapes do not bind. The graph may hold backward nodes; they are ignored. */
+/* Makes memory for every tensor of the graph. Floating-point tensors have the dtype `real` (DT_f64
+ * or DT_f32). Aborts if a node's shapes do not bind. Backward nodes of the graph are ignored. */
 Eval eval_new(Arena *arena, const Graph *graph, DType real, const DataSource *data);
 /* Sets parameters and state by their initialisers. */
 void eval_init(Eval *e, uint64_t seed);

@@ -7,7 +7,7 @@
 
 enum { FIELD_VARIANTS = 2 };
 
-/* True if the op reads or writes fields [b,c,h,w], or data for attention in windows. */
+/* Returns true if the op reads or writes fields [b,c,h,w], or data for attention in windows. */
 bool fields_has(OpKind op);
 /* Sets the sizes and attributes that the op needs beyond b, c, n, g, h, w, u and t; `size` gives
  * those. Variants differ in padding, kind of resizing and weights of rows. */
@@ -15,8 +15,8 @@ void fields_set(OpKind op, int variant, int64_t size['z' + 1], Attrs *attrs);
 /* Fills in the dimensions of a term without an ellipsis from the sizes of its letters. Returns
  * their number. */
 uint32_t fields_dims(const SigTerm *term, const int64_t size['z' + 1], int64_t dim[MAX_DIMS]);
-/* Finds the rows of h~ (or w~) that output rows [a, b) read. *lo may be negative if the padding is
- * periodic. */
+/* Finds the rows of h~ (or w~) that output rows `from` to `to` - 1 read. *lo may be negative if the
+ * padding is periodic. */
 void fields_rows(OpKind op, const Binding *b, const Attrs *attrs, char letter, int64_t from,
                  int64_t to, int64_t *lo, int64_t *hi);
 

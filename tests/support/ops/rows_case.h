@@ -10,17 +10,18 @@ enum { ROWS_MOST_PARTS = 4 };
 
 typedef struct RowsCase {
     Attrs attrs;
-    bool groups;                             /* the ops with groups */
-    int64_t b, g, c, n, rows, made, columns; /* of the whole op; rows: of x; made: rows of y */
+    bool groups; /* true: the ops are those with groups */
+    /* sizes of the whole op; rows: rows of x; made: rows of y */
+    int64_t b, g, c, n, rows, made, columns;
     uint32_t n_parts;
-    int64_t own_rows,
-        made_rows; /* rows of a part's buffers of x and y: the largest part's number */
+    /* rows of the buffers of x and of y, which are those of the largest part */
+    int64_t own_rows, made_rows;
     Halo halo[ROWS_MOST_PARTS];
     Interval out[ROWS_MOST_PARTS];
     double *x, *y, *weight; /* random numbers, for the whole op */
 } RowsCase;
 
-/* Draws windows with strides, dilations, even kernels and all modes. */
+/* Draws a case. Windows may have strides, dilations, even sizes and any mode of padding. */
 void rows_case_draw(RowsCase *c, Arena *arena, uint64_t seed);
 /* Returns `dense`, or its counterpart with groups if c->groups. */
 OpKind rows_case_op(const RowsCase *c, OpKind dense);

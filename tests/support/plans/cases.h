@@ -3,15 +3,15 @@
  * and ID.NAME.lua are the scripts of a row. A script begins with comments that state the expected
  * result:
  *
- *   -- expect: error[RULE] TEXT | TEXT      a diagnostic of that rule, with all of the texts in it
- *   -- expect: warning[RULE] TEXT           (warning and note likewise)
+ *   -- expect: error[RULE] TEXT | TEXT  (a diagnostic of that rule, with all of the texts in it)
+ *   -- expect: warning[RULE] TEXT       (warning and note likewise)
  *   -- expect: no warning[RULE]
- *   -- expect: ok FACT | FACT it is planned and proven, and these facts hold
- *   -- set: mesh.tp=4                       as --set
- *   -- instead: REASON why the row is not refused, although its system refuses it
+ *   -- expect: ok FACT | FACT           (it is planned and proven, and these facts hold)
+ *   -- set: mesh.tp=4                   (as --set)
+ *   -- instead: REASON                  (why the row is not refused, although its system refuses
+ * it)
  *
- * Every error must be expected, and every expectation must be met. Facts are read in
- * cases_fact.c. */
+ * Every error must be expected, and every expectation must be met. cases_fact.c reads the facts. */
 #ifndef TANDEM_TESTS_CASES_H
 #define TANDEM_TESTS_CASES_H
 
@@ -24,7 +24,8 @@ typedef struct CaseRow {
 typedef struct CaseRows {
     LIST(CaseRow) at;
 } CaseRows;
-/* Fields may be quoted, with "" for a quote. Aborts if the file does not exist. */
+/* Reads the rows of a CSV file. Fields may be quoted, with "" for a quote. Aborts if the file does
+ * not exist. */
 CaseRows cases_read(const char *path, Arena *arena);
 
 typedef struct Expectation {
@@ -40,7 +41,8 @@ typedef struct CaseScript {
 /* Reads the expectations that a script states. Returns false, with a line on stderr, if they are
  * not valid. */
 bool cases_script(const char *path, Arena *arena, CaseScript *script);
-/* Returns 0 if everything is as expected; else prints the differences. */
+/* Returns 0 if everything is as expected. Otherwise prints the differences and returns another
+ * number. */
 int cases_run(const CaseScript *script);
 
 /* ---- cases_fact.c */

@@ -9,14 +9,15 @@
 enum { NET_MOST_LAYERS = 8 };
 
 typedef enum NetKind {
-    NET_conv,      /* with a bias and gelu */
+    NET_conv,      /* a convolution with a bias, then gelu */
     NET_transpose, /* a transposed convolution with a bias */
     NET_residual,  /* x + silu(conv(x)): keeps the shape */
     NET_norm,      /* a group norm with two groups */
     NET_pool,      /* average pooling */
-    NET_shuffle, /* pooling by h.kernel x w.kernel, a conv, then a shuffle of its channels back into
-                    points */
-    NET_earth,   /* conv on the field with `before` more rows behind each pole, as on a globe */
+    NET_shuffle,   /* pooling by h.kernel x w.kernel, a convolution, then a shuffle that turns its
+                      channels back into points */
+    NET_earth, /* a convolution on the field with `before` more rows beyond each pole, as on a globe
+                */
     NET_attention, /* x + attention in windows of h.kernel x w.kernel points, biased by position */
     NET_apart,     /* the same, but the points of a window are spread over the field */
     NET_KINDS
@@ -33,7 +34,7 @@ typedef struct Net {
     NetLayer layer[NET_MOST_LAYERS];
     bool latitude; /* the loss weighs rows by latitude */
     bool spectral; /* convolutions, also transposed ones, divide by the norm of their weight */
-    int64_t micro; /* samples per data rank and micro-step */
+    int64_t micro; /* number of samples of a data rank in a micro-step */
     uint32_t microbatches;
     uint32_t domain, domain_w, dp_shard, dp_replicate, tp;
     bool use_ddp; /* true: ddp; false: fsdp2 */
@@ -50,8 +51,8 @@ typedef struct Net {
 /* Returns a net on one rank, of 12 x 8 points and 4 channels, with windows of 3 x 3, stride 1 and
  * zero padding. */
 Net net_default(void);
-/* Returns a window that keeps the size (stride 1), or divides it by `stride` if it divides evenly.
- */
+/* Returns a window that keeps the size (stride 1), or that divides it by `stride` if it divides
+ * evenly. */
 Window net_window(int64_t kernel, int64_t stride, int64_t dilation, WindowMode mode);
 Net net_one_rank(const Net *n);
 void net_build(const Net *n, Arena *arena, Config *config, Graph *graph);

@@ -9,7 +9,7 @@ Plan *plans_new(Arena *arena, const uint32_t *sizes);
 /* Adds a program that every rank runs. The returned pointer is valid until another program is
  * added. */
 Program *plans_program(Plan *plan);
-/* A whole (unsplit) root buffer of `n` elements. */
+/* Adds a root buffer of `n` elements, which is not split. */
 BufferId plans_flat(Plan *plan, Program *p, int64_t n, DType dtype, Category category);
 BufferId plans_buffer(Plan *plan, Program *p, const Shape *shape, DType dtype, Category category);
 BufferId plans_view(Plan *plan, Program *p, BufferId parent, const Shape *shape, uint64_t offset);
@@ -20,7 +20,7 @@ typedef struct PlansInstr {
     AxisSet axes;
     uint32_t launch, match, microbatch;
     Phase phase;
-    BufferId in[MAX_IN], out[MAX_OUT]; /* 0 ends each */
+    BufferId in[MAX_IN], out[MAX_OUT]; /* 0 ends each list */
     Pc after[8];                       /* 0 ends the list */
     Attrs attrs;
     NodeId origin;
@@ -34,8 +34,8 @@ Plan *plans_everything(Arena *arena);
  * all_reduce of a row-cut second linear, which accumulates its weight's gradient. */
 Plan *plans_linear(Arena *arena);
 
-/* True if the plans are equal in every list and number, except those that only passes read. Names
- * are compared as text. Prints the first difference. */
+/* Returns true if the plans are equal in every list and number, except those that only passes read.
+ * Names are compared as text. Prints the first difference. */
 bool plans_equal(const Plan *a, const Plan *b);
 
 #endif

@@ -12,7 +12,8 @@ typedef enum TinyVariant {
     TINY_doubled,     /* adds x + x after each block: one op reads one value twice */
     TINY_normed,      /* adds x + norm(x): an op reads the sum to which its own gradient is added */
     TINY_column_only, /* feed-forward has column linears, but no row linear */
-    /* feed-forward has a row linear, but no column linears; its activations change dimension */
+    /* feed-forward has a row linear, but no column linears, so its activations are split along
+     * another dimension */
     TINY_row_only,
     TINY_VARIANTS
 } TinyVariant;
@@ -22,20 +23,19 @@ typedef struct Tiny {
     bool gpt2;    /* layernorm, gelu, learned positions, biases, tied head; else Llama */
     bool fused;   /* q, k, v and gate, up are one weight each */
     bool unequal; /* feed-forward: two MLPs that are added, one twice as wide (fused: one weight) */
-    bool whole_table; /* the embedding, and a tied head, are not split by the vocabulary */
+    bool whole_table; /* neither the embedding nor a tied head is split by the vocabulary */
     bool spectral;    /* linears, except a tied head, are divided by their weights' norm */
     /* biases of all linears, also in Llama; norms of each query and key head */
     bool biases, qk_norm;
-    bool scans; /* state-space layers instead of attention, with its heads */
+    bool scans; /* state-space layers with attention's heads take the place of attention */
     /* number of experts; 0: the feed-forward is not a mixture. A mixture is neither fused nor
-     * unequal.
-     */
+     * unequal. */
     int64_t experts;
     /* A token goes to top_k experts. An expert has room for `capacity` tokens of a sequence (0: for
      * all). */
     int64_t top_k, capacity;
-    bool dropless;   /* uneven rows without a capacity; a rank has memory for `bound` times its mean
-                      * share */
+    bool dropless;   /* rows are uneven, without a capacity; a rank has memory for `bound` times its
+                        mean share */
     double bound;    /* 0: memory for all rows that can arrive */
     bool normalise;  /* the chosen experts' weights sum to 1 */
     double aux_loss; /* the loss adds this factor times the imbalance of the choices */
@@ -51,7 +51,8 @@ typedef struct Tiny {
      * addition to the ranks of ep. 0 or 1: none. cp may lend ranks only if tp lends all of its own,
      * and ep may be more than 1 only if cp lends all of its own. */
     uint32_t tp_lent, cp_lent;
-    /* ddp, also over ep and cp. Without it: fsdp2 if dp_shard, ep or cp > 1, else ddp */
+    /* true: ddp, also over ep and cp; false: fsdp2 if dp_shard, ep or cp is above 1, otherwise
+     * ddp */
     bool use_ddp;
     CpOptions cp_options;
     PpOptions pp_options;
@@ -80,9 +81,10 @@ typedef struct Tiny {
     double clip;       /* global-norm bound; 0: none */
     bool unpadded;     /* an odd vocabulary is not padded */
     Denominator denominator;
-    int64_t group;            /* microbatch_mean; 0: micro */
+    int64_t group;            /* group of sequences for microbatch_mean; 0: `micro` */
     double smoothing, z_loss; /* label smoothing and z_loss of the loss */
-    /* standard deviation of weights; scale of attention's scores; 0: 0.3, 0.5 */
+    /* standard deviation of weights (0 stands for 0.3); scale of attention's scores (0 stands for
+     * 0.5) */
     double deviation, scale;
     /* probability of dropout after the embedding, in attention's scores, and on each residual */
     double dropout;
@@ -94,20 +96,19 @@ enum { TINY_AC_OPS = 15 };
 extern const char *const tiny_ac_ops[TINY_AC_OPS];
 
 /* Modules that a tiny model may freeze. Only a model that freezes its embedding has a module for
- * it.
- */
+ * it. */
 enum { TINY_FROZEN = 5, TINY_FROZEN_TABLE = 1 };
 extern const char *const tiny_frozen[TINY_FROZEN];
 
 /* Returns the number of ranks that read different samples. */
 int64_t tiny_data_ranks(const Tiny *t);
 void tiny_config(const Tiny *t, Arena *arena, Config *config);
-/* Llama: 2 layers, dim 12, 4 groups of 1 head of 4, hidden 16, vocab 29, seq 8, one rank. */
+/* Returns a Llama with 2 layers, dim 12, 4 groups of 1 head of 4, hidden 16, vocab 29, seq 8, one
+ * rank. */
 Tiny tiny_default(void);
 void tiny_build(const Tiny *t, Arena *arena, Config *config, Graph *graph);
 /* Builds the model (tiny_build) and compiles it for the CPU (plan_compile). Returns NULL after
- * diagnostics. fp64: all real dtypes become f64; otherwise they stay.
- */
+ * diagnostics. fp64: all real dtypes become f64; otherwise they stay. */
 Plan *tiny_plan(const Tiny *t, bool fp64, Arena *arena, Diag *d);
 Plan *tiny_plan_in(const Tiny *t, DTypeMap dtypes, Arena *arena, Diag *d);
 /* Returns the same model with the same micro-steps on one rank. */

@@ -18,7 +18,7 @@
 
 #include "cli/cli.h"
 #include "exec/launch/status.h"
-#include "exec/modules.h"
+#include "exec/module/modules.h"
 #include "store/store.h"
 #include "tests/support/command.h"
 

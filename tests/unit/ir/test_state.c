@@ -11,7 +11,7 @@
 
 #include "planner/base/str.h"
 #include "planner/ir/state/state.h"
-#include "tests/support/plans/corpus.h"
+#include "tests/support/corpus/corpus.h"
 
 typedef struct Corpus {
     uint32_t n_plans;

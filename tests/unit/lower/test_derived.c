@@ -13,8 +13,8 @@
 #include "kernels/kernel.h"
 #include "planner/ir/text/private.h"
 #include "planner/lower/compile.h"
+#include "tests/support/corpus/corpus.h"
 #include "tests/support/loaded.h"
-#include "tests/support/plans/corpus.h"
 
 typedef struct Tally {
     uint32_t n_seen, every, n_plans;

@@ -12,8 +12,8 @@
 #include "planner/base/str.h"
 #include "planner/ir/text/text.h"
 #include "planner/lower/blocks/steps.h"
+#include "tests/support/corpus/corpus.h"
 #include "tests/support/loaded.h"
-#include "tests/support/plans/corpus.h"
 
 enum { LAYERS = 14 }; /* of a stage */
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "tests/support/plans/corpus.h"
+#include "tests/support/corpus/corpus.h"
 
 typedef struct Tally {
     uint32_t plans, launches;

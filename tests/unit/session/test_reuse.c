@@ -13,7 +13,7 @@
 #include "planner/front/pass_spec.h"
 #include "planner/front/planned.h"
 #include "session/session.h"
-#include "tests/support/change_field.h"
+#include "tests/support/fields/change_field.h"
 #include "tests/support/test_arena.h"
 
 static const char llama[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";

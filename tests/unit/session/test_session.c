@@ -15,8 +15,8 @@
 #include "planner/front/parent.h"
 #include "session/needs.h"
 #include "session/session.h"
-#include "tests/support/change_field.h"
 #include "tests/support/command.h"
+#include "tests/support/fields/change_field.h"
 #include "tests/support/test_arena.h"
 
 static bool is_of(const char *path, const char *table)

@@ -48,6 +48,7 @@ static int64_t put_run(Fixture *f, uint64_t seed)
     RunRecord r = {.kind = RUN_predicted,
                    .plan = {seed, 7},
                    .plan_name = "a.lua",
+                   .proven_by = "a build",
                    .plan_text = "text of a plan",
                    .program = plans_everything(f->arena),
                    .recipe = &recipe,

@@ -23,7 +23,7 @@
 #include "planner/ir/text/text.h"
 #include "planner/verify/verify.h"
 #include "tests/support/command.h"
-#include "tests/support/plans/corpus.h"
+#include "tests/support/corpus/corpus.h"
 
 enum { MOST_USES = 3, VALUES = 10 };
 

@@ -12,7 +12,7 @@
 #include "planner/base/parallel.h"
 #include "planner/base/rng.h"
 #include "planner/verify/verify.h"
-#include "tests/support/plans/corpus.h"
+#include "tests/support/corpus/corpus.h"
 
 typedef struct Field {
     const char *name;

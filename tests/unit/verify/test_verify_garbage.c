@@ -12,7 +12,7 @@
 #include "planner/base/rng.h"
 #include "planner/ir/text/text.h"
 #include "planner/verify/verify.h"
-#include "tests/support/plans/corpus.h"
+#include "tests/support/corpus/corpus.h"
 #include "tests/support/plans/mutate.h"
 #include "tests/support/plans/plans.h"
 

@@ -9,7 +9,7 @@
 
 #include "planner/base/parallel.h"
 #include "planner/verify/verify.h"
-#include "tests/support/plans/corpus.h"
+#include "tests/support/corpus/corpus.h"
 
 typedef struct Count {
     uint32_t n, failed;

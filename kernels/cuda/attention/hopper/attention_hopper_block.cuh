@@ -101,8 +101,8 @@ DEVICE void hopper_give_back(HopperSlot slot)
     if (threadIdx.x % WARP == 0) barrier_arrive(slot.empty);
 }
 
-/* seen: how many keys each of this thread's two rows may see; by_all: how many keys all rows of the
- * warpgroup may see. */
+/* seen: number of keys that each of this thread's two rows may see. by_all: number of keys that all
+ * rows of the warpgroup may see. */
 typedef struct HopperRows {
     int seen[2], by_all;
 } HopperRows;
@@ -124,8 +124,8 @@ DEVICE int64_t hopper_keys(const AttentionArgs *a, const AttentionPlace *at)
     return attention_visible(a, (last < a->S ? last : a->S) - 1);
 }
 
-/* Returns the limit with which query q of the block's tile sees the first q - limit of the block's
- * keys (at most all of them). */
+/* Returns `limit`. A query that is q tokens behind query 0 sees the block's first limit + q keys
+ * (at most all of them). */
 DEVICE int hopper_limit(const AttentionArgs *a, const AttentionPlace *at)
 {
     const int64_t most = 2 * HOPPER_ROWS, least = -INT64_C(0x7fffffff);

@@ -1,11 +1,11 @@
 /* Computes dQ, dK and dV in one kernel for compute capability 9.0, one dtype and one head size. It
  * needs five matrix products for each score. A block holds 128 keys and values of one group, 64 for
  * each of two computing warpgroups, as in attention_hopper_keys.cuh. It reads the tiles of queries
- * of all heads in that group. The block also stores dS of each tile in shared memory, because both
- * warpgroups need all of it: the block's share of dQ for a tile is dS K over all 128 keys. With
- * heads of 64 numbers, each warpgroup computes this share for half of the queries; with heads of
- * 128 numbers, for half of the columns. Two other warps of the fetching warpgroup add the shares to
- * dQ in device memory, in fp32, in turn.
+ * of all heads in that group. The block's share of dQ for a tile is dS K over all 128 keys. So both
+ * warpgroups need all of dS, and the block also stores it in shared memory for each tile. With
+ * heads of 64 numbers, each warpgroup computes this share for half of the queries. With heads of
+ * 128 numbers, it computes the share for half of the columns. Two other warps of the fetching
+ * warpgroup add the shares to dQ in device memory, in fp32, in turn.
  *
  *   issue S^T = K Q^T and dP^T = V dO^T
  *   wait for S^T; compute P^T = exp(S^T - lse); issue dV += P^T dO
@@ -14,12 +14,12 @@
  *   wait for dK and release the slot; wait for the share of dQ and hand it to an adding warp
  *
  * With heads of 128 numbers, S^T of the next tile is issued before the share of dQ is handed over,
- * so that the tensor cores have work meanwhile. (Measured on an H200: 5 to 6 % faster. With heads
- * of 64 numbers it is 2 to 6 % slower.)
+ * so that the tensor cores have work meanwhile. On an H200, this made the kernel 5 to 6 % faster.
+ * With heads of 64 numbers it would be 2 to 6 % slower, so it is not done.
  *
  * Shared memory has room for dS twice, because a warpgroup may begin the next tile while the other
  * one still multiplies dS of this tile. A warpgroup may overwrite dS of a tile after it has seen
- * the other warpgroup's dS of the next tile: the other warpgroup stores that only after its
+ * the other warpgroup's dS of the next tile. The other warpgroup stores the next dS only after its
  * products with the old dS have ended.
  *
  * The kernel takes only full tiles. The causal mask is then the only mask of keys. With another
@@ -255,9 +255,9 @@ DEVICE void F(one_slot)(const AttentionArgs *a, F(State) * state, HopperShared s
 }
 #endif
 
-/* Runs in one computing warpgroup and processes all tiles. The last tile has no next one; with
- * heads of 128 numbers, its own S^T is computed once more, because a branch there would make ptxas
- * wait for each product. */
+/* Runs in one computing warpgroup and processes all tiles. The last tile has no next one. With
+ * heads of 128 numbers, S^T of the last tile itself is then computed once more, because a branch
+ * would make ptxas wait for each product. */
 DEVICE void F(consume)(const HopperGradArgs *h, F(State) * state, HopperShared shared,
                        const GradWork *work)
 {

@@ -51,7 +51,7 @@ DEVICE void F(produce)(const HopperKeysArgs *h, HopperShared s, const AttentionP
     {
         const HopperSlot slot = hopper_slot(s, i, F(slot_bytes));
         float *const rows = F(rows_of)(slot);
-        /* rows of the copied box from here on contain no query of this tile */
+        /* rows of the copied box from `end` on contain no query of this tile */
         const int64_t end = attention_end(&h->a, query);
         barrier_wait(slot.empty, slot.parity ^ 1);
         if (lane == 0) {

@@ -1,6 +1,6 @@
-/* Two things that attention_hopper_grad.cu (the gradient in one kernel) needs: the layout of its
- * scratch memory, and the list of the tiles of queries that a block of keys reads. All functions
- * are pure, so that a test can check them for every block of a launch. */
+/* Things that attention_hopper_grad.cu (the gradient in one kernel) needs. They are the layout of
+ * its scratch memory, and the list of the tiles of queries that a block of keys reads. All
+ * functions are pure, so that a test can check them for every block of a launch. */
 #ifndef TANDEM_KERNELS_CUDA_ATTENTION_HOPPER_ATTENTION_HOPPER_SUMS_CUH
 #define TANDEM_KERNELS_CUDA_ATTENTION_HOPPER_ATTENTION_HOPPER_SUMS_CUH
 
@@ -42,8 +42,8 @@ static inline GradScratch grad_scratch(const AttentionArgs *a, int head)
     return s;
 }
 
-/* The tiles of queries that a block of keys reads: tiles first to end - 1 of each head of the
- * group, `n` tiles in all these heads together. A tile of queries has the same number for all
+/* The tiles of queries that a block of keys reads. They are tiles first to end - 1 of each head of
+ * the group. All heads together have `n` of them. A tile of queries has the same number for all
  * blocks. Fewer queries see later keys, so every block before this one also reads the tiles that
  * this block reads. So the n-th block that adds to a tile of queries holds the n-th tile of
  * keys. */

@@ -1,27 +1,28 @@
-/* Functions for the instructions that only compute capability 9.0 has (code for sm_90a) and that
- * attention uses: products by a warpgroup (four warps, the first a multiple of four), which run
- * while its threads continue; copies of boxes of a tensor, which one thread starts; and barriers in
- * shared memory, which count arrivals and bytes. tests/cuda/emulator/hopper_on_cpu.h defines the
- * same names for the CPU, and ends the test if a kernel breaks one of the rules below. These are
- * the rules of the PTX manual:
+/* Functions for instructions of attention that only compute capability 9.0 has (code for sm_90a):
+ *   - products by a warpgroup (four warps, the first a multiple of four), which run while its
+ * threads continue
+ *   - copies of boxes of a tensor, which one thread starts
+ *   - barriers in shared memory, which count arrivals and bytes
+ * tests/cuda/emulator/hopper_on_cpu.h defines the same names for the CPU, and ends the test if a
+ * kernel breaks one of the rules below. These are the rules of the PTX manual:
  *
  * Products (wgmma.mma_async). All threads of a warpgroup issue the same product. D [64, n] lies in
  * registers: warp w has rows 16 w to 16 w + 15, laid out as C in mma.cuh, one tile of eight columns
  * after another. If A is in registers, it is laid out as A in mma.cuh. From the issue of a product
- * to products_wait, threads must not read or write the registers of D and A, and must not write
- * shared operands. products_fence must stand before the first product, and before each product
- * whose registers ordinary code has accessed since the last one. No fence is needed between
- * products of one shape that add to the same D.
+ * to products_wait, threads must not read or write the registers of D and A. They must not write
+ * shared operands either. products_fence must stand before the first product. It must also stand
+ * before each product whose registers ordinary code has accessed since the last one. No fence is
+ * needed between products of one shape that add to the same D.
  *
  * Matrices in shared memory (matrix_of). Bits 0-13 of a descriptor are address / 16, bits 16-29 the
- * leading offset / 16, bits 32-45 the stride offset / 16; bits 62-63 name the swizzle: 1 means 128
- * bytes. A row has 64 16-bit numbers, 128 bytes. The swizzle puts the 16 bytes with address x at
- * x ^ (x >> 7 & 7) << 4. Eight rows, 1024 bytes, are one pattern, and the address of a tile is a
+ * leading offset / 16, and bits 32-45 the stride offset / 16. Bits 62-63 name the swizzle: 1 means
+ * 128 bytes. A row has 64 16-bit numbers, 128 bytes. The swizzle puts the 16 bytes with address x
+ * at x ^ (x >> 7 & 7) << 4. Eight rows, 1024 bytes, are one pattern, and the address of a tile is a
  * multiple of 1024. Let k be the index that a product sums over. If k runs along a row
- * (MATRIX_rows), the stride offset leads from eight rows to the next eight rows, the leading offset
- * is unused, and the next 16 numbers of k are 32 bytes further. If k runs from row to row
+ * (MATRIX_rows), the stride offset leads from eight rows to the next eight rows, and the leading
+ * offset is unused. The next 16 numbers of k are then 32 bytes further. If k runs from row to row
  * (MATRIX_columns; the manual calls B "transposed"), the stride offset leads from eight numbers of
- * k to the next eight, and the leading offset from 64 columns to the next 64.
+ * k to the next eight. The leading offset then leads from 64 columns to the next 64.
  *
  * Barriers (mbarrier). A phase of a barrier ends after as many arrivals as barrier_init stated and
  * after all announced bytes have arrived. Then the next phase begins. barrier_wait(b, parity)
@@ -34,7 +35,7 @@
  * order. Each box counts all its bytes on its barrier. Elements outside of the tensor become zero.
  * Box copies and products access memory through another proxy than loads and stores. A thread that
  * has waited for a copy or a product may use ordinary loads and stores afterwards. A thread that
- * has stored data for a copy or a product must call shared_to_async; then that thread and the
+ * has stored data for a copy or a product must call shared_to_async. Then that thread and the
  * thread that starts the copy or product must meet at a barrier.
  *
  * Bulk copies (cp.async.bulk, cp.reduce.async.bulk). They move a contiguous range, a multiple of 16

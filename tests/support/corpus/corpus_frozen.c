@@ -1,6 +1,6 @@
 /* Models of which a part is not trained. */
 #include "planner/passes/schedule/schedule.h"
-#include "tests/support/plans/corpus.h"
+#include "tests/support/corpus/corpus.h"
 
 /* Parts that are not trained: the table at the beginning, where the backward pass then stops, whole
  * blocks, and modules within blocks. */

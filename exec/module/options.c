@@ -1,5 +1,5 @@
 /* Combines the option tables of all backends, and stores the value of an option in its field. */
-#include "exec/options.h"
+#include "exec/module/options.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ const BackendOption backend_options[BACKEND_OPTION_COUNT] = {
                               .most = most_,                                                       \
                               .uses = uses_,                                                       \
                               .help = help_},
-#include "exec/options.def"
+#include "exec/module/options.def"
 };
 
 static const struct {

@@ -13,7 +13,7 @@ void corpus_experts(void (*visit)(void *self, const Tiny *t), void *self);
 void corpus_context(void (*visit)(void *self, const Tiny *t), void *self);
 /* Calls `visit` only for members in which some parameters are not trained. */
 void corpus_frozen(void (*visit)(void *self, const Tiny *t), void *self);
-/* "llama dp_shard 2 tp 2 sequence ac full ..." */
+/* Returns a name such as "llama dp_shard 2 tp 2 sequence ac full ...". */
 const char *corpus_name(const Tiny *t, Arena *arena);
 
 #endif

@@ -1,5 +1,5 @@
 /* Meshes up to 8 ranks, kinds of checkpointing, micro-batches, options, pipelines, ZeRO. */
-#include "tests/support/plans/corpus.h"
+#include "tests/support/corpus/corpus.h"
 
 #include "planner/base/str.h"
 

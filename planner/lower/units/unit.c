@@ -96,9 +96,9 @@ void lower_units_start(Lower *l)
     lower_turns_start(l);
 }
 
-/* True if the gathered weights lie in registered memory: one of the two buffers that units use in
- * turn, or memory in which the weights of all units stay gathered. Megatron's FSDP allocates both
- * in NCCL's pool. */
+/* True if the gathered weights lie in registered memory. This is one of the two buffers that units
+ * use in turn, or memory in which the weights of all units stay gathered. Megatron's FSDP allocates
+ * both in NCCL's pool. */
 static bool is_registered(const Lower *l, UnitId u)
 {
     const bool stays = l->job->sharding.resident && l->unit.takes_turns != NULL;
@@ -180,8 +180,8 @@ void lower_gather_updated(Lower *l, UnitId u)
     gather_from(l, u, in_use_dtype(l, u, CATEGORY_communication));
 }
 
-/* True if use k is the last one in a forward pass, and not its only one. Then it is far away from
- * the previous backward pass. */
+/* True if use k is the last one in a forward pass, and not its only one. The reductions of the
+ * previous backward pass have then ended long before. */
 static bool ends_forward(const Lower *l, uint32_t k)
 {
     const UnitUse *use = &l->unit.uses.at[k];

@@ -1,4 +1,4 @@
-#include "tests/support/places.h"
+#include "tests/support/fields/places.h"
 
 #include <assert.h>
 #include <stdlib.h>

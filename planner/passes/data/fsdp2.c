@@ -1,7 +1,7 @@
-/* FSDP2 and HSDP. Each block is one flat unit, as is each module that asks for this with
- * fsdp2_shard; if the user lists modules, only these are units. All other parameters form the root
- * unit. Between steps, units are FLAT over dp_shard and whole over dp_replicate; they are gathered
- * for use. */
+/* FSDP2 and HSDP. Each block is one flat unit, and so is each module that asks for this with
+ * fsdp2_shard. If the user lists modules, only these are units. All other parameters form the root
+ * unit. Between steps, the flat buffer of a unit is split over dp_shard and whole over
+ * dp_replicate. It is gathered for use. */
 #include <assert.h>
 
 #include "planner/ir/layout/mesh_view.h"
@@ -91,8 +91,8 @@ static UnitId root_for(Job *job, TensorId t, const UnitRule *rule, Roots *roots)
 
 /* Makes the unit of the experts of a block. ep already divides experts, so this unit is sharded
  * over the other axes only. If experts were in the unit of the rest of the block, the block would
- * have to wait, between its two exchanges of tokens, for a reduction in which only some ranks take
- * part. */
+ * have to wait for a reduction between its two exchanges of tokens. Only some ranks take part in
+ * this reduction. */
 static UnitId experts_unit(Job *job, ModuleId m, const UnitRule *rule, AxisSet own)
 {
     const char *path = m ? job->plan->graph.modules.at[m].path : "root";
@@ -196,7 +196,7 @@ static void check_offload(Job *job, const PassConfig *pass)
     }
 }
 
-/* Reports an error for options that contradict float8{}: float8 sets the dtypes of the products
+/* Reports an error for options that contradict float8{}. float8 sets the dtypes of the products
  * that it covers, and has its own option for 8-bit gathers. */
 static void check_float8(Job *job, const PassConfig *pass)
 {

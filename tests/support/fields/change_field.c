@@ -1,4 +1,4 @@
-#include "tests/support/change_field.h"
+#include "tests/support/fields/change_field.h"
 
 #include <string.h>
 

@@ -137,6 +137,7 @@ static RunRecord run_record(Cli *cli, const PlanFile *file, const char *status)
     record.plan_name = file->path;
     record.plan_text = session_text(file, cli->arena);
     record.program = file->plan;
+    if (file->proven) record.proven_by = build_name(cli->arena);
     record.cluster = run_machine(cli);
     record.scenario = record.calibration = record.mfu_formula = "";
     record.backend = run_backend(cli);

@@ -1,9 +1,9 @@
 /* State-space layers under context parallelism. Each rank gets whole sequences for some of the
  * heads: tokens are exchanged for heads before the convolutions, and back after the scan. Groups
- * are split first. If cp has more ranks than there are groups, several ranks have the same group:
- * each has other heads of the group, and all of the group's B and C. For the convolutions, the
- * features of B and C are divided over these ranks. cp never splits a dimension that tp has split:
- * if tp splits groups, cp splits the heads of each group, and if tp splits heads, cp splits
+ * are split first. If cp has more ranks than there are groups, several ranks have the same group.
+ * Each of them has other heads of the group, and all of the group's B and C. For the convolutions,
+ * the features of B and C are divided over these ranks. cp never splits a dimension that tp has
+ * split. If tp splits groups, cp splits the heads of each group. If tp splits heads, cp splits
  * groups. */
 #include <assert.h>
 
@@ -77,8 +77,8 @@ static int64_t gcd(int64_t a, int64_t b)
     return b == 0 ? a : gcd(b, a % b);
 }
 
-/* True if cp may become two axes, so that several ranks can have the same group: the outer axis
- * splits the groups, and the inner axis the heads of each group. */
+/* True if cp may become two axes, so that several ranks can have the same group. The outer axis
+ * splits the groups. The inner axis splits the heads of each group. */
 static bool may_refine(const Job *job)
 {
     return pass_config(job, PASS_cp)->cp.mode != CP_ring && pass_ranks(job->config, PASS_tp) == 1;

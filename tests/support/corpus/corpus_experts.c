@@ -1,5 +1,5 @@
 /* Mixtures of experts, shared over ep or not, together with other axes of the mesh. */
-#include "tests/support/plans/corpus.h"
+#include "tests/support/corpus/corpus.h"
 
 typedef struct Visit {
     void (*visit)(void *self, const Tiny *t);

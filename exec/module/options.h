@@ -33,7 +33,7 @@ enum { /* bits of BackendOption.uses */
 
 typedef enum BackendOptionId {
 #define BACKEND_OPTION(backend, type, id, ...) BACKEND_OPTION_##id,
-#include "exec/options.def"
+#include "exec/module/options.def"
     BACKEND_OPTION_COUNT
 } BackendOptionId;
 

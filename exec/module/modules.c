@@ -6,7 +6,7 @@
 
 #include "exec/cuda/module.h"
 #include "exec/launch/launch.h"
-#include "exec/modules.h"
+#include "exec/module/modules.h"
 #include "exec/process/process.h"
 
 static const char *choose_flavour(const char *module_dir, Arena *arena)

@@ -1,5 +1,5 @@
 /* Sequences shared over cp, together with other axes of the mesh. */
-#include "tests/support/plans/corpus.h"
+#include "tests/support/corpus/corpus.h"
 
 typedef struct Visit {
     void (*visit)(void *self, const Tiny *t);

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "exec/modules.h"
+#include "exec/module/modules.h"
 
 static const char *own_folder(Arena *arena)
 {

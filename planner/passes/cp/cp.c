@@ -65,8 +65,8 @@ static bool may_ring(const Job *job)
     return !scans(job);
 }
 
-/* Returns a text for hints: it advises a ring, in which heads are not exchanged, so that their
- * number does not limit the ranks of cp. Returns "" if the model cannot use a ring. */
+/* Returns a text for hints that advises a ring. A ring does not exchange heads, so their number
+ * does not limit the ranks of cp. Returns "" if the model cannot use a ring. */
 static const char *or_ring(const Job *job, const PassConfig *pass)
 {
     return pass->cp.mode == CP_all_to_all && may_ring(job) ? "; or use mode = \"ring\"" : "";

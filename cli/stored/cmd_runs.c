@@ -6,14 +6,16 @@
 
 static const char query[] =
     "SELECT id, kind, lower(hex(plan)), name, cluster, backend, n_ranks, status, step_ps, "
-    "peak_bytes, mfu, scenario, " INTACT(SEALED_run) " FROM run ORDER BY id DESC LIMIT ?";
+    "peak_bytes, mfu, scenario, " INTACT(
+        SEALED_run) ", EXISTS(SELECT 1 FROM proof WHERE "
+                    "proof.plan = run.plan) FROM run ORDER BY id DESC LIMIT ?";
 
 typedef struct RunRow {
     int64_t id, step_ps;
     uint64_t n_ranks, peak_bytes;
     const char *kind, *plan, *name, *cluster, *backend, *status, *scenario;
     double mfu;
-    bool has_mfu;
+    bool has_mfu, proven;
 } RunRow;
 typedef LIST(RunRow) RunRows;
 
@@ -30,6 +32,7 @@ static RunRow read_row(Cli *cli, DbStatement *st)
     r.has_mfu = !db_is_null(st, 10) && db_double(st, 10) > 0;
     r.mfu = r.has_mfu ? db_double(st, 10) : 0;
     r.scenario = arena_dup(cli->arena, db_text(st, 11));
+    r.proven = db_int(st, 13) != 0;
     return r;
 }
 
@@ -43,6 +46,7 @@ static void row_text(Cli *cli, Table *t, const RunRow *r, bool scenarios)
     table_cell(t, "%s", format_time(cli->arena, r->step_ps));
     table_cell(t, "%s", str_bytes(cli->arena, r->peak_bytes));
     table_cell(t, "%s", r->has_mfu ? arena_print(cli->arena, "%.1f %%", r->mfu * 100) : "-");
+    table_cell(t, "%s", r->proven ? "yes" : "-");
     table_cell(t, "%s", r->name);
     const char *scenario = r->scenario[0] != 0 ? scenario_said(cli->arena, r->scenario, NULL) : "-";
     if (scenarios) table_cell(t, "%s", scenario);
@@ -51,11 +55,11 @@ static void row_text(Cli *cli, Table *t, const RunRow *r, bool scenarios)
 /* The column of scenarios appears only if a run has a scenario. */
 static void report_text(Cli *cli, const RunRows *rows)
 {
-    static const char *const heads[] = {">run",  "kind",  "plan id", ">ranks", "status",
-                                        ">step", ">peak", ">MFU",    "script", "scenario"};
+    static const char *const heads[] = {">run",  "kind", "plan id", ">ranks", "status",  ">step",
+                                        ">peak", ">MFU", "proven",  "script", "scenario"};
     bool scenarios = false;
     for (uint32_t i = 0; i < rows->n; i++) scenarios = scenarios || rows->at[i].scenario[0] != 0;
-    Table t = table_in(cli->arena, scenarios ? 10 : 9, heads);
+    Table t = table_in(cli->arena, scenarios ? 11 : 10, heads);
     for (uint32_t i = 0; i < rows->n; i++) row_text(cli, &t, &rows->at[i], scenarios);
     table_print(&t, &cli->out);
 }
@@ -72,6 +76,7 @@ static json_t *row_json(const RunRow *r)
     json_text(row, "backend", r->backend);
     json_count(row, "ranks", r->n_ranks);
     json_text(row, "status", r->status);
+    json_put(row, "proven", json_boolean(r->proven));
     json_count(row, "step_ps", (uint64_t)r->step_ps);
     json_count(row, "peak_bytes", r->peak_bytes);
     json_put(row, "mfu", r->has_mfu ? json_real(r->mfu) : json_null());
