@@ -20,7 +20,8 @@
 #include "tests/support/slowest.h"
 
 enum { MOST_LINE = 4096 };
-static const double most_s = 60; /* of a busy machine; the limit is one of processor time */
+/* By the clock, because the machine may be busy. Processor time has a lower limit. */
+static const double most_s = 60;
 
 typedef struct File {
     char *at;

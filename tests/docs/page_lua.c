@@ -52,7 +52,7 @@ static void add_entry(lua_State *L, Str *out)
     lua_pop(L, 1);
 }
 
-/* The first sentence of the comment that a script begins with. */
+/* Returns the first sentence of the comment with which a script begins. */
 static const char *first_sentence(Arena *arena, const char *script)
 {
     Str out = str_in(arena);

@@ -12,7 +12,7 @@ static void add_words(Str *out, int x, int y, const char *text, const char *how)
     str_print(out, "<text x=\"%d\" y=\"%d\"%s>%s</text>\n", x, y, how, text);
 }
 
-/* A box with a title and lines below it; its height. */
+/* Adds a box with a title and lines below it. Returns its height. */
 static int add_box(Str *out, int x, int y, int width, const char *title, const char *const *lines,
                    uint32_t n)
 {

@@ -113,7 +113,7 @@ static const char *default_text(Arena *arena, const Field *f, const char *from)
 typedef struct PlanPage {
     Arena *arena;
     Str out;
-    const char *from; /* a plan, or a pass, with nothing set */
+    const char *from; /* values of a plan, or of a pass, in which nothing is set */
     const char *last; /* the pattern of the last row; its other keys are named once */
     bool in_table;
 } PlanPage;
@@ -153,7 +153,7 @@ static void add_plan(PlanPage *w)
                        "follow below; `--set batch.micro=2` changes one.");
     const char *first_op = NULL;
     size_t op_length = 0;
-    for (int section = 0; section < 2; section++) /* first the keys without a table */
+    for (int section = 0; section < 2; section++) /* first the keys that belong to no table */
         for (uint32_t i = 0; field_at(false, i) != NULL; i++) {
             const Field *f = field_at(false, i);
             const FieldDoc *doc = field_doc(f->path);

@@ -10,7 +10,7 @@
 static const char *const meanings[] = {TRUSTS(X)};
 #undef X
 
-/* The classes of fields that the text has come first. */
+/* The classes below this one are of fields that the text has. */
 enum { WRITTEN = TRUST_derived };
 
 static void add_record(Str *out, const Record *record)
@@ -68,7 +68,7 @@ static void add_notes(Arena *arena, Str *out, const char *title, Chosen *chosen)
     }
 }
 
-/* The fields that views share with their roots. */
+/* Adds the fields that views share with their roots. */
 static void add_shared(Str *out)
 {
     const Record *record = text_record(RECORD_buffer);
@@ -80,7 +80,7 @@ static void add_shared(Str *out)
     str_add(out, ". Its root does.\n");
 }
 
-/* The fields that no reader needs, because only passes read them. */
+/* Adds the fields that no reader needs, because only passes read them. */
 static void add_passes(Arena *arena, Str *out)
 {
     const char *separator = "Only passes read ";
@@ -120,7 +120,7 @@ static void add_unwritten(Arena *arena, Str *out)
     add_notes(arena, out, "because", is_twice);
 }
 
-/* The attributes of one row of attrs.def without their bounds. */
+/* Adds the attributes of one row of attrs.def, without their bounds. */
 static void add_names(Str *out, const char *list)
 {
     const char *separator = "";

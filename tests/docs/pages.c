@@ -90,7 +90,7 @@ static void add_option(Str *out, const Option *option)
     str_print(out, "` | %s |\n", page_cell(out->arena, option->help));
 }
 
-/* Writes the options of a verb; groups 0: the options of every verb. */
+/* Writes the options of a verb. groups = 0: the options that every verb has. */
 static void add_options(Str *out, uint32_t groups)
 {
     bool any = false;

@@ -70,7 +70,9 @@ static size_t number_at(const char *at)
     return n;
 }
 
-/* Rounding differs between processors: 2.04e-15, `ratio 1.24` and the worst tensor match any. */
+/* Returns the length of a text that may be any other, because processors round differently: a
+ * number like 2.04e-15, the number after "ratio", or the name of the worst tensor. Returns 0 for
+ * other texts. */
 static size_t loose_at(const char *start, const char *at)
 {
     static const char worst[] = " tensors (";
@@ -201,7 +203,8 @@ static void in_a_fresh_folder(Arena *arena, const char *home)
     assert_int_equal(mkdir("build", 0777), 0); /* make demo keeps its store there */
 }
 
-/* models/mine.lua: in a folder below the document's folder. */
+/* Writes a script. The folder of a path like models/mine.lua is made below the document's
+ * folder. */
 static void write_script(Arena *arena, const char *path, const char *text)
 {
     const char *slash = strchr(path, '/');

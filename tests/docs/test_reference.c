@@ -123,7 +123,7 @@ static void every_column_of_the_store_is_told(void **state)
         }
     }
     assert_true(n > 100);
-    assert_int_equal(n, told); /* ... and no others */
+    assert_int_equal(n, told); /* the page has no other columns */
     store_close(store);
     arena_free(arena);
 }

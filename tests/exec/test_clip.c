@@ -17,7 +17,7 @@
 
 typedef struct Row {
     uint32_t pp, replicate, shard, tp;
-    int zero; /* -1: fsdp2 or ddp */
+    int zero; /* a ZeroStrategy; -1: fsdp2 or ddp instead of zero */
 } Row;
 
 static Tiny tiny_of(const Row *r)

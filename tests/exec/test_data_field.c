@@ -25,7 +25,7 @@ static double value_of(int64_t time, int64_t channel, int64_t row, int64_t colum
 typedef struct File {
     const char *magic, *header;
     int version;
-    size_t bytes; /* of values that are written */
+    size_t bytes; /* bytes of values in the file */
     bool is_double;
 } File;
 
@@ -103,7 +103,7 @@ static void check_lines(Arena *arena, bool is_double)
         assert_memory_equal(part, &target[4], sizeof part);
     }
     for (int t = 0; t < TIMES - 1; t++) assert_true(seen[t]);
-    assert_false(seen[TIMES - 1]); /* nothing follows it */
+    assert_false(seen[TIMES - 1]); /* the last time has no target */
 }
 
 static void a_line_is_a_time_and_its_target_the_next(void **state)
@@ -122,7 +122,7 @@ static void other_files_are_refused(void **state)
     static const struct {
         File file;
         const char *told;
-        int64_t channels, height; /* of the model; 0: as in the file */
+        int64_t channels, height; /* sizes of the model; 0: as in the file */
     } cases[] = {
         {{"\x93PUMPY", SHAPE("<f4", "False", "5, 5, 12, 8"), 1, BYTES, false},
          "it is not a file of numpy",

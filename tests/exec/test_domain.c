@@ -285,21 +285,22 @@ static void what_does_not_fit_is_refused(void **state)
     const NetLayer globe[] = {{NET_earth, behind, net_window(1, 1, 1, WINDOW_zero)}};
     const NetLayer shuffled[] = {{NET_conv, same, same}, {NET_shuffle, half, half}};
     const NetLayer windows[] = {{NET_conv, same, same}, {NET_attention, half, half}};
-    Net n = with(5, 1, 1, conv); /* 12 rows over 5: parts of 3 leave none to the last */
+    /* 12 rows over 5 ranks: parts of 3 rows leave none to the last rank */
+    Net n = with(5, 1, 1, conv);
     refused(&n, "domain-divides");
     n = with(4, 1, 1, far); /* 3 rows a rank, a halo of 4 */
     refused(&n, "domain-halo");
     /* 3 rows on each rank; 8 rows are read behind the pole, up to the third rank's rows */
     n = with(4, 1, 1, globe);
     refused(&n, "domain-halo");
-    n = with(1, 5, 1, conv); /* 8 columns over 5: parts of 2 leave none to the last */
+    n = with(1, 5, 1, conv); /* 8 columns over 5 ranks: parts of 2 leave none to the last rank */
     refused(&n, "domain-divides");
-    n = with(4, 1, 2, deep); /* 6 rows over 4 after the stride */
+    n = with(4, 1, 2, deep); /* 6 rows over 4 ranks after the stride */
     refused(&n, "domain-divides");
-    n = with(2, 1, 2, shuffled); /* 7 rows over 2, of which each becomes two */
+    n = with(2, 1, 2, shuffled); /* 7 rows over 2 ranks; each row becomes two */
     n.height = 14;
     refused(&n, "domain-windows");
-    n = with(2, 1, 2, windows); /* 6 rows: 3 windows of 2 over 2 */
+    n = with(2, 1, 2, windows); /* 6 rows are 3 windows of 2 rows, over 2 ranks */
     n.height = 6;
     refused(&n, "domain-windows");
     n = with(1, 2, 2, windows); /* the same for columns */

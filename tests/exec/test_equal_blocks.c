@@ -15,7 +15,7 @@
 
 #define TOLERANCE 1e-10
 
-enum { LAYERS = 14 }; /* of a stage */
+enum { LAYERS = 14 }; /* blocks of a stage */
 
 /* Compiles a model. With `every_block`, no block is a copy. Sets *n_copied to the number of
  * instructions that are copies. */

@@ -39,7 +39,8 @@
 /* What a run knows of a class of fields. */
 typedef struct Class {
     uint32_t n_plans, n_tries; /* the plans that have it, and the changes of it */
-    uint32_t n_here, chosen;   /* in this plan: the number of its places, and one of them */
+    /* in this plan: the number of places that have it, and the place to change */
+    uint32_t n_here, chosen;
 } Class;
 
 #ifdef __SANITIZE_ADDRESS__
@@ -50,12 +51,12 @@ enum { EVERY = 120 };
 
 typedef struct Tally {
     uint64_t seed;
-    uint32_t every;       /* visits one of so many plans */
+    uint32_t every;       /* 1 / the fraction of plans that is visited */
     uint32_t part, parts; /* tries part `part` of `parts` of these plans */
     uint32_t n_seen, n_plans, n_broken;
-    uint32_t n[TRUST_COUNT][2]; /* refused by the proofs, accepted */
+    uint32_t n[TRUST_COUNT][2]; /* changes that the proofs refused, and that they accepted */
     uint32_t accepted[RECORD_COUNT][MOST_FIELDS];
-    uint32_t differ[RECORD_COUNT][MOST_FIELDS]; /* accepted, with other results */
+    uint32_t differ[RECORD_COUNT][MOST_FIELDS]; /* changes that were accepted and changed results */
     Class class_[RECORD_COUNT][MOST_FIELDS][PLACE_SORTS];
 } Tally;
 

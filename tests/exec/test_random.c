@@ -78,7 +78,7 @@ static void draw_pipeline(Draw *d, Tiny *t)
     t->microbatches = t->pp * (1 + twice + draw(d, 2)) + (divides ? 0 : draw(d, 2));
     uint32_t n_stages = t->pp * t->pp_options.chunks;
     t->layers = n_stages + draw(d, 3);
-    if (draw(d, 2)) { /* the additional blocks go to any stages */
+    if (draw(d, 2)) { /* blocks beyond one for each stage go to any stages */
         t->pp_options.n_split = n_stages;
         for (uint32_t s = 0; s < n_stages; s++) t->pp_options.split[s] = 1;
         for (uint32_t i = n_stages; i < t->layers; i++) t->pp_options.split[draw(d, n_stages)]++;
@@ -92,7 +92,7 @@ static void draw_fsdp2(Draw *d, Tiny *t)
     t->fsdp2.keep_gathered = draw(d, 5) == 0;
     t->fsdp2.copy = draw(d, 3) == 0;
     t->fsdp2.offload = draw(d, 3) == 0;
-    /* refused for a table that is tied across stages */
+    /* offload is refused if stages share a table */
     if (t->pp > 1 && t->gpt2) t->fsdp2.offload = false;
     if (draw(d, 4) == 0) t->fsdp2.mp.param = DT_bf16, t->fsdp2.mp.output = DT_f32;
     if (t->fsdp2.keep_gathered) {
@@ -143,7 +143,7 @@ static void draw_experts(Draw *d, Tiny *t)
     t->router_z = draw(d, 3) == 0 ? 0.05 : 0;
     t->balance_rate = draw(d, 3) == 0 ? 0.01 : 0;
     if (!t->use_zero || t->ep == 1 || t->dp_shard > 1) return;
-    t->zero = (ZeroStrategy)draw(d, ZERO_COUNT); /* ep alone can also shard */
+    t->zero = (ZeroStrategy)draw(d, ZERO_COUNT); /* ZeRO can also shard over ep alone */
     t->zero_options = (ZeroOptions){0};
     draw_zero(d, t);
     if (t->use_float8) t->float8.fsdp_gather = false;
@@ -155,7 +155,7 @@ static void draw_context(Draw *d, Tiny *t)
     const uint32_t n_ranks = t->pp * t->dp_replicate * t->dp_shard * t->tp * t->ep;
     if (draw(d, 2) != 0 || t->tile) return;
     t->cp_options.mode = (CpMode)draw(d, CP_MODE_COUNT);
-    /* sequence parallelism cuts tokens the other way round */
+    /* sequence parallelism of tp and an exchange of cp cannot both cut the tokens */
     const bool tokens_cut = t->tp > 1 && t->tp_options.sequence;
     if (tokens_cut && t->cp_options.mode == CP_all_to_all) t->cp_options.mode = CP_all_gather;
     t->cp = 2 + draw(d, 3);

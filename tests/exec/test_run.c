@@ -331,14 +331,14 @@ static void scalars_are_compared(void **state)
     uint32_t n_planted = 0;
     for (Pc pc = 1; pc < n; pc++) {
         Instr *in = &norm->programs.at[0].code.at[pc];
-        /* half of the elements that the first one counts */
+        /* the norm counts only half of the elements of its first segment */
         if (in->op == OP_sumsq && !n_planted++) {
             Attrs attrs = *graph_attrs_at(&norm->graph, in->attrs);
             attrs.hi = attrs.lo + (attrs.hi - attrs.lo) / 2;
             in->attrs = graph_attrs(&norm->graph, arena, &attrs);
         }
         in = &loss->programs.at[0].code.at[pc];
-        if (in->op == OP_step_mean) { /* the mean becomes the count divided by the count */
+        if (in->op == OP_step_mean) { /* the mean becomes 1, the count divided by the count */
             BufferId *arg = &loss->programs.at[0].args.at[in->args.first];
             arg[0] = arg[1];
         }

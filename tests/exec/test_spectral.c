@@ -367,7 +367,8 @@ static void the_state_is_advanced_once_a_step(void **state)
 {
     (void)state;
     static const struct {
-        uint32_t pp, replicate, shard, tp, n_state; /* n_state: on all ranks */
+        /* n_state: number of states on all ranks together */
+        uint32_t pp, replicate, shard, tp, n_state;
         AcMode ac;
     } rows[] = {{1, 1, 1, 1, 30, AC_none},
                 {1, 1, 2, 2, 120, AC_full},

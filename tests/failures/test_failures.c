@@ -36,13 +36,15 @@
 static const char tiny[] = TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua";
 
 enum { MOST_ARGUMENTS = 12, SEED = 1, MOST_FAULTS = 20 };
-static const double most_s = 60; /* of a busy machine; the limit is one of processor time */
+/* By the clock, because the machine may be busy. Processor time has a lower limit. */
+static const double most_s = 60;
 
 typedef struct Bench {
     Arena *arena;
-    const char *folder, *db, *sound; /* the store in use; a store that is copied to it */
+    /* db: the store in use; sound: a store that is copied to it before each case */
+    const char *folder, *db, *sound;
     FailState *state;
-    uint32_t n_rows; /* of the sound store */
+    uint32_t n_rows; /* rows of the sound store */
     uint32_t n_faults;
     Slowest slowest;
 } Bench;
@@ -126,7 +128,7 @@ static const char *fault_of(const CommandResult *r, const CommandResult *whole)
 typedef struct Case {
     const char *name;
     const char *arguments[MOST_ARGUMENTS];
-    bool stores, is_new; /* it is given a store; the store is not there before */
+    bool stores, is_new; /* the command gets a store; that store does not exist yet */
     /* by FailKind: how many of the first calls fail, and how many others are drawn */
     uint32_t first[3], drawn[3];
 } Case;
@@ -269,7 +271,7 @@ static void sweep_into_a_store(void **state)
     all_of(&(Case){"sweep",
                    {"sweep", tiny, "--try", "seed=1,2", "--jobs", "1", "--db", "DB"},
                    .stores = true,
-                   .first = {0, 0, 80}, /* the script's process and its answers */
+                   .first = {0, 0, 80}, /* calls for the script's process and its answers */
                    .drawn = {0, 25, 20}});
 }
 

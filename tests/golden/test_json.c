@@ -67,7 +67,7 @@ static bool is_common(const char *key)
     return strncmp(key, "diagnostics", 11) == 0;
 }
 
-/* Does cli/documents.def describe this key of this verb? */
+/* Returns true if cli/documents.def describes this key of this verb. */
 static bool listed(const char *verb, const char *key)
 {
     for (uint32_t i = 0; i < n_document_rows; i++)
@@ -77,7 +77,7 @@ static bool listed(const char *verb, const char *key)
     return false;
 }
 
-/* Every key of a row is in the documents. */
+/* Every key of a row must be in the documents. */
 static void row_is_printed(const Keys *keys, const DocumentRow *row, const char *verb)
 {
     for (const char *at = row->keys; *at != 0;) {
@@ -90,7 +90,7 @@ static void row_is_printed(const Keys *keys, const DocumentRow *row, const char 
     }
 }
 
-/* The keys of one more document; its schema. */
+/* Adds the keys of one more document. Returns its schema. */
 static const char *collect_document(Keys *keys, const char *const *arguments)
 {
     Arena *arena = keys->arena;
@@ -105,7 +105,7 @@ static const char *collect_document(Keys *keys, const char *const *arguments)
     return schema;
 }
 
-/* `others`, unless NULL: the same verb with other keys; ends in NULL. */
+/* `others`: arguments of the same verb that give other keys, ending in NULL; NULL: none. */
 static void check(Arena *arena, const char *const *arguments, const char *const *const *others)
 {
     Keys keys = {.arena = arena};

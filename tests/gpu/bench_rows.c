@@ -31,10 +31,10 @@ enum {
     TENSORS = 8,
     PARTS = 4,
     ARGS = 8,
-    SETS = 6,   /* most sets of tensors */
+    SETS = 6,   /* largest number of sets of tensors */
     CALLS = 12, /* calls in a graph */
     ROUNDS = 9,
-    WARM = 2,         /* first rounds, which do not count */
+    WARM = 2,         /* rounds at the start that are not counted */
     MOST_HELD = 2000, /* rests of 10 us after which the gate opens by itself */
     IDS_BELOW = 32000 /* less than any vocabulary here */
 };
@@ -54,13 +54,13 @@ typedef struct RowTensor {
 typedef struct RowPart {
     OpKind op;
     uint32_t n_in, n_out;
-    int arg[ARGS]; /* tensors: inputs, then outputs */
+    int arg[ARGS]; /* numbers of tensors: the inputs, then the outputs */
     uint32_t accumulate;
 } RowPart;
 
 typedef struct Row {
     const char *name;
-    int calls; /* in a step of the plan */
+    int calls; /* calls in a step of the plan */
     RowTensor tensor[TENSORS];
     RowPart part[PARTS];
 } Row;

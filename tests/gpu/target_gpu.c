@@ -17,9 +17,9 @@ static struct Target {
     cudaStream_t stream;
     bool captures;
     uint32_t n_launches;
-    uint32_t n_shared_most; /* bytes that a block may ask for */
+    uint32_t n_shared_most; /* bytes of shared memory that a block may ask for */
     uint32_t capability;   /* compute capability of the device, for any value in a test's context */
-    CudnnAttention *cudnn; /* NULL: not installed */
+    CudnnAttention *cudnn; /* NULL: cuDNN is not installed */
     CudaAttentionLibrary attention;
 } the;
 

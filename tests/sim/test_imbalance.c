@@ -89,7 +89,7 @@ static void busiest_rank_sets_the_pace(void **state)
 /* Returns the time of one exchange of tokens. `width` is the number of features of a token. */
 static Ps exchange_ps(int64_t width, double imbalance)
 {
-    enum { EXCHANGES = 2 * 4 }; /* of two layers: there and back, forward and backward */
+    enum { EXCHANGES = 2 * 4 }; /* in two layers: there and back, forward and backward */
     Arena *arena = arena_new();
     Tiny t = tiny_default();
     Diag d = diag_in(arena);

@@ -108,7 +108,8 @@ static void a_training_that_begins_again(void **state)
     refused(&(CheckpointOptions){.save = folder, .load = in("step-00000002")}, 3, "checkpoint-used",
             in("step-00000004 belongs to a later step"), "another folder");
     assert_string_equal(checkpoint_newest(folder, arena), in("step-00000004"));
-    works(&(CheckpointOptions){.save = folder, .load = folder}, 4); /* the same step */
+    /* a save of the same step is allowed */
+    works(&(CheckpointOptions){.save = folder, .load = folder}, 4);
     works(&(CheckpointOptions){.save = folder, .load = in("step-00000004/"), .keep = 1}, 5);
     assert_true(is_there("step-00000005") && !is_there("step-00000004"));
     assert_false(is_there("step-00000002"));
@@ -176,7 +177,7 @@ static void foreign_files_stay(void **state)
     assert_false(is_there("step-00000003"));
 }
 
-/* A checkpoint that was moved to another disk, and a link in its place. */
+/* A checkpoint was moved to another disk, and a link is in its place. */
 static void links_are_not_followed(void **state)
 {
     (void)state;

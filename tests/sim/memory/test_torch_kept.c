@@ -98,7 +98,7 @@ static void a_node_gives_back_all_at_once(void **state)
     assert_int_equal(peak_mib(&s), 108);
     s.runtime.is_compiled = false;
     s.p->code.at[1].op = OP_silu;
-    s.runtime.op[OP_silu].remade = true; /* y too: both exist only at 1 */
+    s.runtime.op[OP_silu].remade = true; /* y is made again, too, so both exist only at 1 */
     assert_int_equal(peak_mib(&s), 100);
     arena_free(s.arena);
 }
@@ -260,7 +260,7 @@ static void gradients_become_of_the_parameters_type(void **state)
     assert_int_equal(peak_mib(&s), 64);
     s.runtime.casts_gradients = true;
     assert_int_equal(peak_mib(&s), 32);
-    s.p->code.at[1].op = OP_fill; /* not reduced yet */
+    s.p->code.at[1].op = OP_fill; /* a gradient that is not reduced yet */
     assert_int_equal(peak_mib(&s), 64);
     arena_free(s.arena);
 }

@@ -14,7 +14,7 @@
 #include "sim/sim.h"
 
 static const double MIB = 1048576;
-static double elements; /* parameters of the model */
+static double elements; /* number of the model's parameters */
 
 /* Returns what a rank holds with so many bytes for each updated element. `sizes` are sizes of the
  * model. */

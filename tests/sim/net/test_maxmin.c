@@ -333,7 +333,7 @@ static void alike_ranks_fold(void **state)
     (void)state;
     assert_int_equal(classes_of(1, 8, 2, 8), 1);
     assert_int_equal(classes_of(1, 2, 8, 8), 1);
-    assert_int_equal(classes_of(2, 8, 2, 8), 2);    /* one rank on each stage */
+    assert_int_equal(classes_of(2, 8, 2, 8), 2);    /* there is one rank on each stage */
     assert_int_equal(classes_of(1, 1, 3, 4), 1);    /* three of a node's four devices */
     assert_int_equal(classes_of(1, 2048, 8, 8), 1); /* and quickly */
     assert_int_equal(classes_of(16, 128, 8, 8), 16);

@@ -45,7 +45,7 @@ static void builds(void **state)
     assert_int_equal(t->n_dims, 3);
     assert_int_equal(t->dim[2], 4);
     assert_int_equal(t->producer, 1);
-    assert_int_equal(g.nodes.at[1].layer, 1); /* from its module */
+    assert_int_equal(g.nodes.at[1].layer, 1); /* the layer comes from the module */
     assert_int_equal(g.nodes.at[1].module, module);
     Binding b;
     assert_true(graph_bind(&g, &g.nodes.at[1], &b, &d));
@@ -174,7 +174,7 @@ static void prints_the_order_of_segments(void **state)
             assert_true(end > line && size > 0);
             sum += size;
         }
-        int64_t features = 1; /* of a group */
+        int64_t features = 1; /* features of a group */
         for (int k = at->order_dim + 1; k < at->n_dims; k++) features *= at->dim[k];
         assert_int_equal(sum, features);
         n_ordered++;

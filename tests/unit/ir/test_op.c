@@ -464,8 +464,8 @@ static void binding_again(void **state)
     assert_int_equal(d.n_errors, 0);
 }
 
-/* An output without dimensions that is to be derived is not an output that is known to be a
- * scalar: a binding kept for the first must not be found for the second. */
+/* An output whose dimensions are not derived yet has none, like a scalar. A binding that was kept
+ * for the one must not be found for the other. */
 static void a_derived_output_is_no_scalar(void **state)
 {
     (void)state;

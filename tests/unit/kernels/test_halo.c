@@ -19,7 +19,7 @@ typedef struct Case {
     bool wraps;
     Deals deals;
     DealId id;
-    int64_t own_rows, held_rows; /* of a buffer */
+    int64_t own_rows, held_rows; /* rows of a buffer */
     double whole[N], own[MOST_PARTS][N], held[MOST_PARTS][2 * N], strips[2][MOST_PARTS][2 * N];
 } Case;
 
@@ -137,8 +137,8 @@ static void halos_come_from_neighbours(void **state)
                     for (int64_t i = 0; i < INNER; i++) {
                         const double is = *element(c->held[p], c->held_rows, o, k, i);
                         if (k >= h.held.hi - h.held.lo) {
-                            assert_true(is ==
-                                        0); /* padding of a part that is smaller than the largest */
+                            /* a part that is smaller than the largest has padding */
+                            assert_true(is == 0);
                             continue;
                         }
                         int64_t row = deal_index(&c->deals, c->id, c->size, c->n_parts, p, k);

@@ -326,7 +326,8 @@ static Value padded_logits(Arena *arena, DType real, int64_t n, int64_t V, int64
 {
     Value z = filled(arena, real, 9, DIMS(1, n, V));
     for (int64_t i = 0; i < n * V; i++)
-        if (i % V >= valid) value_set(&z, i, 50); /* would dominate everything if it counted */
+        if (i % V >= valid)
+            value_set(&z, i, 50); /* padding would dominate everything if it counted */
     return z;
 }
 

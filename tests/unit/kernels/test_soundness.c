@@ -35,11 +35,11 @@ static const char ellipsis[] = "yz";
 
 typedef struct Case {
     OpKind op;
-    char letter; /* in the binding */
+    char letter; /* the letter in the binding */
     uint32_t n_parts;
     int64_t size['z' + 1]; /* global */
     Attrs attrs;
-    DType real; /* fp64 unless set */
+    DType real; /* fp64 if it is not set */
     Arena *arena;
     uint32_t n_in, n_out;
     Value args[MAX_ARGS]; /* unsplit */

@@ -15,7 +15,7 @@ enum { MOST_PARTS = 5, MOST_PIECES = 6, MOST_ROWS = 3, OUTER = 2, INNER = 3 };
 enum { N = OUTER * MOST_PARTS * MOST_PIECES * MOST_ROWS * INNER };
 
 typedef struct Case {
-    int64_t size, rows; /* rows: of a part */
+    int64_t size, rows; /* rows: the rows of a part */
     uint32_t n_parts, pieces;
     Deals deals;
     DealId id;

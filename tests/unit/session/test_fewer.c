@@ -362,7 +362,7 @@ static void other_schedules_are_not_lengthened(void **state)
     arena_free(arena);
 }
 
-typedef struct Place { /* of a field in its record */
+typedef struct Place { /* the place of a field in its record */
     size_t at, size;
 } Place;
 

@@ -87,7 +87,7 @@ static void the_key_has_what_the_planner_reads(void **state)
         n_out += !matters;
     }
     assert_true(n_in > 20);
-    assert_true(n_out > 500); /* or the table was not found */
+    assert_true(n_out > 500); /* fewer would mean that the table was not found */
 }
 
 /* A plan with one pass; the key has every option of it. */

@@ -18,7 +18,7 @@
 typedef struct Want {
     OpKind op;
     Stream stream;      /* STREAM_none: any */
-    const char *unit;   /* for this unit; NULL: any */
+    const char *unit;   /* the unit it belongs to; NULL: any */
     const char *module; /* its node belongs to a module whose path ends so; NULL: any */
     Phase phase;        /* PHASE_none: any */
     uint32_t microbatch, nth;

@@ -1,5 +1,5 @@
-/* Are the parts of one deal pieces of the parts of another? Compares the verifier's answer with a
- * comparison of every index. */
+/* Tests whether the verifier finds that the parts of one deal are pieces of the parts of another.
+ * Its answer is compared with a comparison of every index. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

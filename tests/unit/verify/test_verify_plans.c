@@ -38,12 +38,13 @@ static void visit(void *self, const Tiny *t)
         Arena *arena = arena_new();
         Diag d = diag_in(arena);
         const Plan *plan = tiny_plan(t, fp64, arena, &d);
-        uint32_t said = d.items.n; /* by the passes, about options that do not apply */
+        uint32_t said = d.items.n; /* the passes may have reported options that do not apply */
         bool ok = plan && verify_plan(plan, VERIFY_all, false, &d) &&
                   same_reports(plan, VERIFY_all, 3, said, &d) &&
                   same_reports(plan, VERIFY_all | VERIFY_in_full, 1, said, &d);
         count->n++;
-        bool warns = d.items.n > said + d.n_errors; /* only about gathers that were requested */
+        /* warnings may only be about gathers that were requested */
+        bool warns = d.items.n > said + d.n_errors;
         if (!ok || d.n_errors || (warns && t->tp_options.share_gathers)) {
             Str s = str_in(arena);
             diag_print(&d, &s);

@@ -15,7 +15,7 @@
 
 enum { MOST = 12, LISTED = 8 };
 
-/* Who waited for instruction `pc` waits for the next one instead. */
+/* Instructions that waited for `pc` wait for the next instruction instead. */
 static void wait_for_next(Program *p, Pc pc)
 {
     for (uint32_t i = 0; i < p->after.n; i++)
@@ -64,7 +64,7 @@ static void check(const Tiny *t)
         }
         if (wrong <= LISTED) assert_int_equal(n_present, n);
         assert_int_equal(n_present + n_unused, wrong <= LISTED ? wrong : LISTED);
-        /* Who does not ask is told nothing. */
+        /* Nothing is reported without a request. */
         d = diag_in(arena);
         assert_true(verify_plan(plan, VERIFY_all & ~VERIFY_redundant, false, &d));
         assert_int_equal(d.items.n, 0);
