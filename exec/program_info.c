@@ -1,8 +1,10 @@
 /* Computes facts that are the same for all ranks of a program. They are the instructions that each
- * instruction waits for, bindings of indices, and how often each buffer is accessed. */
+ * instruction waits for, bindings of indices, and how often each buffer is accessed. Also describes
+ * an instruction for messages. */
 #include <assert.h>
 
 #include "exec/ready.h"
+#include "planner/ir/text/text.h"
 
 typedef struct InfoBuild {
     const Program *p;
@@ -120,4 +122,26 @@ const ProgramInfo *program_info(const Plan *plan, const Program *p, Arena *arena
         if (plan_bind(plan, p, in, 0, binding, NULL, NULL, NULL)) info->binding[pc] = binding;
     }
     return info;
+}
+
+const char *instr_text(const Plan *plan, const Program *p, Pc pc, Arena *arena)
+{
+    Str s = str_in(arena);
+    text_instr(plan, p, pc, arena, &s);
+    Str one = str_in(arena);
+    str_add(&one, "instruction");
+    for (const char *word = str_text(&s); *word;) { /* replace the spaces between columns by a
+                                                       single one */
+        size_t n = strcspn(word, " \n");
+        if (n > 0) str_print(&one, " %.*s", (int)n, word);
+        word += n;
+        while (*word == ' ' || *word == '\n') word++;
+    }
+    return str_text(&one);
+}
+
+Loc instr_loc(const Plan *plan, const Instr *in)
+{
+    Loc none = {NULL, 0};
+    return in->origin ? plan->graph.nodes.at[in->origin].loc : none;
 }

@@ -6,7 +6,6 @@
 
 #include "exec/ready.h"
 #include "kernels/number.h"
-#include "planner/ir/text/text.h"
 
 void rank_begin(RankState *r)
 {
@@ -144,28 +143,6 @@ bool rank_find_bad(const RankState *r, Pc pc, BadNumber *bad)
         return true;
     }
     return false;
-}
-
-const char *instr_text(const Plan *plan, const Program *p, Pc pc, Arena *arena)
-{
-    Str s = str_in(arena);
-    text_instr(plan, p, pc, arena, &s);
-    Str one = str_in(arena);
-    str_add(&one, "instruction");
-    for (const char *word = str_text(&s); *word;) { /* replace the spaces between columns by a
-                                                       single one */
-        size_t n = strcspn(word, " \n");
-        if (n > 0) str_print(&one, " %.*s", (int)n, word);
-        word += n;
-        while (*word == ' ' || *word == '\n') word++;
-    }
-    return str_text(&one);
-}
-
-Loc instr_loc(const Plan *plan, const Instr *in)
-{
-    Loc none = {NULL, 0};
-    return in->origin ? plan->graph.nodes.at[in->origin].loc : none;
 }
 
 Pc rank_unfinished(const RankState *r, Stream stream, const bool *finished)

@@ -23,11 +23,6 @@ void hash_to_bytes(Hash128 id, unsigned char bytes[16])
     }
 }
 
-const char *hash_short(Arena *arena, Hash128 id)
-{
-    return arena_copy(arena, hash_hex(arena, id), 12);
-}
-
 static const Plan *simulated(const PlanFile *file)
 {
     return file->whole != NULL ? file->whole : file->plan;

@@ -270,7 +270,6 @@ const char *cluster_text(Arena *arena, const Cluster *cluster);
 
 /* converts an id to the bytes by which the store keeps it */
 void hash_to_bytes(Hash128 id, unsigned char bytes[16]);
-const char *hash_short(Arena *arena, Hash128 id); /* returns the first 12 hex digits of an id */
 
 /* ---- recipe.c ---- */
 /* Returns the options that determine a plan, one `key value` in each line. With the scripts, they

@@ -44,14 +44,6 @@ typedef struct Folder {
     bool networked;              /* some ranks communicate with ranks on other nodes */
 } Folder;
 
-bool fold_peer(const Mesh *mesh, Rank rank, AxisSet axes, int32_t hop, Rank *peer)
-{
-    uint32_t size = mesh_size(mesh, axes);
-    if (axes == 0 || size < 2) return false;
-    *peer = mesh_member(mesh, rank, axes, mesh_hop(mesh_part(mesh, rank, axes), hop, size));
-    return true;
-}
-
 uint32_t fold_axes(const Fold *fold, AxisSet axes)
 {
     for (uint32_t i = 0; i < fold->axes.n; i++) {

@@ -6,6 +6,14 @@
 #include <assert.h>
 #include <string.h>
 
+bool fold_peer(const Mesh *mesh, Rank rank, AxisSet axes, int32_t hop, Rank *peer)
+{
+    uint32_t size = mesh_size(mesh, axes);
+    if (axes == 0 || size < 2) return false;
+    *peer = mesh_member(mesh, rank, axes, mesh_hop(mesh_part(mesh, rank, axes), hop, size));
+    return true;
+}
+
 uint32_t fold_node_of(const Fold *f, Rank rank)
 {
     return f->devices_per_node == 0 ? 0 : rank / f->devices_per_node;

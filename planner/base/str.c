@@ -333,6 +333,11 @@ const char *hash_hex(Arena *arena, Hash128 h)
     return arena_print(arena, "%016" PRIx64 "%016" PRIx64, h.hi, h.lo);
 }
 
+const char *hash_short(Arena *arena, Hash128 id)
+{
+    return arena_copy(arena, hash_hex(arena, id), 12);
+}
+
 const char *str_exact(Arena *arena, double number)
 {
     const char *text = NULL;

@@ -72,5 +72,6 @@ Hasher *hasher_new(Arena *arena);
 void hasher_add(Hasher *h, const void *bytes, size_t n);
 Hash128 hasher_end(const Hasher *h);
 const char *hash_hex(Arena *arena, Hash128 h);
+const char *hash_short(Arena *arena, Hash128 h); /* returns the first 12 digits */
 
 #endif

@@ -280,3 +280,19 @@ void lower_pass(Lower *l, BufferId from, BufferId to, bool accumulate, Pc after,
     e.attrs.accumulate = accumulate;
     lower_emit(l, &e);
 }
+
+void lower_add_scratch(Lower *l, Emit *e)
+{
+    DType dtype[MAX_ARGS];
+    int64_t elements[MAX_ARGS];
+    uint32_t n = e->n_in + e->n_out;
+    if (!l->job->options.workspace) return;
+    for (uint32_t i = 0; i < n; i++) {
+        const Buffer *b = &l->p->buffers.at[e->arg[i]];
+        dtype[i] = b->dtype;
+        elements[i] = (int64_t)(b->bytes / dtype_bytes(b->dtype));
+    }
+    uint64_t bytes = l->job->options.workspace(e->op, dtype, elements, n);
+    Shape s = {.n_dims = 1, .dim = {(int64_t)bytes}};
+    if (bytes) e->arg[e->n_in + e->n_out++] = lower_buffer(l, &s, DT_u8, CATEGORY_workspace);
+}

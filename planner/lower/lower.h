@@ -272,6 +272,8 @@ typedef struct Emit {
 Pc lower_emit(Lower *l, const Emit *e);
 /* Returns the instruction of a node, without its arguments. */
 Emit lower_emit_of(const Lower *l, NodeId node);
+/* Adds the kernel's scratch memory as the last argument, for an instruction of no node. */
+void lower_add_scratch(Lower *l, Emit *e);
 /* Emits an instruction that copies `from` to `to`, or adds `from` to `to` if `accumulate` is true.
  * The instruction also waits for `after`. */
 void lower_pass(Lower *l, BufferId from, BufferId to, bool accumulate, Pc after, NodeId origin);
@@ -401,8 +403,6 @@ void lower_forward_node(Lower *l, NodeId n);
 BufferId lower_state(Lower *l, TensorId t);
 /* Adds the scratch memory of node n's kernel as the last argument. */
 void lower_add_workspace(Lower *l, NodeId n, Emit *e);
-/* Does the work of lower_add_workspace for an instruction that belongs to no node. */
-void lower_add_scratch(Lower *l, Emit *e);
 /* Returns the layout of argument `arg` of node n. Inputs come first, then outputs. */
 static inline const Layout *lower_arg_layout(const Lower *l, NodeId n, uint32_t arg)
 {

@@ -46,7 +46,7 @@ bool pass_memory(Job *job);  /* chooses the offsets of buffers */
  * layouts. */
 void pad_outputs(Graph *g, const Node *n, const Binding *b);
 
-/* backward.c: returns the gradient tensor of `id`, and makes it if there is none. */
+/* gradient.c: returns the gradient tensor of `id`, and makes it if there is none. */
 TensorId gradient_of(Job *job, TensorId id);
 
 /* compile_product.c: if compile is listed, orders the gradient nodes so that compile can fuse
@@ -113,8 +113,6 @@ bool tp_heads_fit(int64_t groups, int64_t repeat, uint32_t tp);
 
 /* Returns the module of the innermost FSDP unit that contains `module`; 0 for the root unit. */
 ModuleId unit_module(const Job *job, ModuleId module);
-/* frozen.c: gives frozen parameters units of their own. */
-void units_of_frozen(Job *job);
 /* Returns how often an expert must be chosen for its bias to stay unchanged: the choices of a step
  * divided by the number of experts. Node `counter` counts the choices. */
 double mean_count(const Job *job, const Node *counter);

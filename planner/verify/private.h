@@ -346,7 +346,7 @@ bool value_is_received(const Val *val, int d);
 /* ---- bind.c ---- */
 Bound *verify_bound(Verifier *v, Pc pc);
 
-/* ---- graph.c ---- */
+/* ---- hash.c ---- */
 Hash128 value_add(Hash128 a, Hash128 b);
 static inline bool value_same(Hash128 a, Hash128 b)
 {
@@ -370,20 +370,22 @@ static inline Hash128 value_moment(uint32_t which, TensorId t)
 }
 Hash128 value_norm(Hash128 gradient); /* value of the sum of squares of a whole gradient */
 Hash128 value_clip(Hash128 norm, double clip);
-/* Returns the value of output j of step_mean. 0: the mean loss; 1: the factor that turns sums into
- * means. */
-Hash128 value_step_mean(const Verifier *v, uint32_t j);
 Hash128 value_contribution(const Verifier *v, NodeId node, uint32_t j, uint32_t mb);
 static inline Hash128 value_of_tensor(const Verifier *v, TensorId t, uint32_t mb)
 {
     return v->vn[(size_t)t * v->n_mb + mb];
 }
-/* Returns the parameter that has the value `leaf` when the step begins; 0 if there is none. */
-TensorId value_param(const Verifier *v, Hash128 leaf);
 const char *value_name(Verifier *v, Hash128 vn); /* for messages */
 /* Returns a text that says why value `is` differs from the sum of tensor t over micro-batches; ""
  * if no simple reason is found. */
 const char *value_difference(Verifier *v, TensorId t, Hash128 is);
+
+/* ---- graph.c ---- */
+/* Returns the value of output j of step_mean. 0: the mean loss; 1: the factor that turns sums into
+ * means. */
+Hash128 value_step_mean(const Verifier *v, uint32_t j);
+/* Returns the parameter that has the value `leaf` when the step begins; 0 if there is none. */
+TensorId value_param(const Verifier *v, Hash128 leaf);
 
 /* ---- value.c ---- */
 /* Returns the shape's number; equal shapes have equal numbers. */

@@ -47,7 +47,9 @@ bool sig_bind(const Signature *sig, const char *name, const char *text, const Di
 int sig_output_dims(const Signature *sig, const Binding *b, uint32_t j, int64_t dim[MAX_DIMS]);
 bool sig_may_split(const Signature *sig, char letter);
 
-/* Finds the letters of each role. Called once, before the first question about roles. */
-void roles_build(void);
+/* The letters of each role, as a text and as a set. The sets are built with the table of ops, so a
+ * function must call op_info before it uses them. */
+extern const char *const role_letters[INDEX_ROLES];
+extern Letters role_letters_in[INDEX_ROLES];
 
 #endif

@@ -5,25 +5,9 @@
 
 #include "planner/ir/op/op_private.h"
 
-static const char *const letters_of[INDEX_ROLES] = {
-#define ROLE(name, letters) [INDEX_##name] = letters,
-#include "planner/ir/op/ops.def"
-};
-
-/* The same letters as sets. They are built with the table of ops, so a function must call op_info
- * before it uses them. */
-static Letters letters_in[INDEX_ROLES];
-
-void roles_build(void)
-{
-    for (int role = INDEX_none; role < INDEX_ROLES; role++)
-        for (const char *c = letters_of[role]; c != NULL && *c != 0; c++)
-            letters_in[role] |= letters_with(*c);
-}
-
 static inline bool plays(IndexRole role, char letter)
 {
-    return (letters_in[role] & letters_with(letter)) != 0;
+    return (role_letters_in[role] & letters_with(letter)) != 0;
 }
 
 static bool is_whole(char letter)
@@ -43,8 +27,8 @@ static char letter_with(OpKind op, IndexRole role, bool whole)
 {
     assert(role > INDEX_none && role < INDEX_ROLES);
     const Signature *sig = &op_info(op)->sig;
-    if (!(sig->uses & letters_in[role])) return 0;
-    for (const char *c = letters_of[role]; *c; c++)
+    if (!(sig->uses & role_letters_in[role])) return 0;
+    for (const char *c = role_letters[role]; *c; c++)
         if (is_whole(*c) == whole && sig_uses(sig, *c)) return *c;
     return 0;
 }
@@ -62,7 +46,7 @@ char op_whole_letter(OpKind op, IndexRole role)
 int op_dim(OpKind op, uint32_t arg, IndexRole role)
 {
     const Signature *sig = &op_info(op)->sig;
-    if (arg >= (uint32_t)sig->n_in + sig->n_out || !(sig->uses & letters_in[role])) return -1;
+    if (arg >= (uint32_t)sig->n_in + sig->n_out || !(sig->uses & role_letters_in[role])) return -1;
     const SigTerm *term = sig_term(sig, arg);
     const int end = term->ellipsis >= 0 ? term->ellipsis : term->n_dims;
     for (int d = 0; d < end; d++)

@@ -8,19 +8,6 @@
 #include "planner/passes/pass.h"
 #include "planner/passes/schedule/schedule.h"
 
-ModuleId unit_module(const Job *job, ModuleId module)
-{
-    for (ModuleId m = module; m; m = job->plan->graph.modules.at[m].parent)
-        if (job->sharding.is_unit && job->sharding.is_unit[m]) return m;
-    return 0;
-}
-
-bool unit_is_root(const Job *job, UnitId unit)
-{
-    const Graph *g = &job->plan->graph;
-    return unit_module(job, g->tensors.at[g->units.at[unit].params.at[0]].module) == 0;
-}
-
 /* Chooses the modules that are units: those that the user lists. Without a list: the blocks, and
  * the modules with fsdp2_shard. */
 static void choose_units(Job *job, const PassConfig *pass, const UnitRule *rule)

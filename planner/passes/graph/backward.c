@@ -19,23 +19,6 @@ static uint32_t wire_arg(const Node *f, Wire w)
     return w.kind == WIRE_i ? w.index : (uint32_t)f->n_in + w.index;
 }
 
-TensorId gradient_of(Job *job, TensorId id)
-{
-    Graph *g = &job->plan->graph;
-    if (g->tensors.at[id].grad) return g->tensors.at[id].grad;
-    Tensor t = g->tensors.at[id];
-    const char *name = arena_print(job->arena, "grad(%s)", t.name);
-    DType dtype = t.role == ROLE_param ? t.reduce_dtype : t.dtype;
-    TensorId grad = graph_tensor(g, job->arena, name, ROLE_gradient, dtype, t.n_dims, t.dim, t.loc);
-    Tensor *at = &g->tensors.at[grad];
-    at->use = t.use;
-    for (int d = 0; d < t.n_dims; d++) at->deal[d] = t.deal[d];
-    at->module = t.module;
-    at->grad_of = id;
-    g->tensors.at[id].grad = grad;
-    return grad;
-}
-
 /* Returns the letter that the backward op's row uses for the index which is `letter` in the forward
  * node's row. */
 static char follow_letter(const Node *f, const Binding *forward, const Backward *w,

@@ -146,12 +146,6 @@ void verify_kernels(Verifier *v)
     if (v->n_reported == before) check_waits(v, next);
 }
 
-bool verify_overlap(const Program *p, BufferId a, BufferId b)
-{
-    uint64_t x = verify_address(p, a), y = verify_address(p, b);
-    return x < y + p->buffers.at[b].bytes && y < x + p->buffers.at[a].bytes;
-}
-
 bool verify_alike(const Program *p, BufferId a, BufferId b)
 {
     const Buffer *x = &p->buffers.at[a], *y = &p->buffers.at[b];

@@ -64,3 +64,9 @@ void verify_product_part(Verifier *v, Pc pc, const Instr *product, const Instr *
                       in->fuse);
     }
 }
+
+bool verify_overlap(const Program *p, BufferId a, BufferId b)
+{
+    uint64_t x = verify_address(p, a), y = verify_address(p, b);
+    return x < y + p->buffers.at[b].bytes && y < x + p->buffers.at[a].bytes;
+}

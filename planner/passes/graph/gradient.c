@@ -1,0 +1,19 @@
+/* The gradient tensor of a tensor. Passes that write the backward pass share it. */
+#include "planner/passes/pass.h"
+
+TensorId gradient_of(Job *job, TensorId id)
+{
+    Graph *g = &job->plan->graph;
+    if (g->tensors.at[id].grad) return g->tensors.at[id].grad;
+    Tensor t = g->tensors.at[id];
+    const char *name = arena_print(job->arena, "grad(%s)", t.name);
+    DType dtype = t.role == ROLE_param ? t.reduce_dtype : t.dtype;
+    TensorId grad = graph_tensor(g, job->arena, name, ROLE_gradient, dtype, t.n_dims, t.dim, t.loc);
+    Tensor *at = &g->tensors.at[grad];
+    at->use = t.use;
+    for (int d = 0; d < t.n_dims; d++) at->deal[d] = t.deal[d];
+    at->module = t.module;
+    at->grad_of = id;
+    g->tensors.at[id].grad = grad;
+    return grad;
+}
