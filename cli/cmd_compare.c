@@ -224,8 +224,8 @@ static int64_t wanted_run(Cli *cli, Store *store)
     return number_of(cli, cli->args[0]);
 }
 
-/* Returns the prediction that was made for this run or, without one, the newest prediction of the
- * plan in which all ranks and experts are equal. */
+/* Returns the prediction that was made for this run. If there is none, returns the plan's newest
+ * prediction in which all ranks and experts are equal. */
 static int64_t find_prediction(Cli *cli, Store *store, const RunRecord *measured)
 {
     unsigned char plan[16];

@@ -92,8 +92,8 @@ static void reduce_piece(const Comm *const *member, uint32_t n_members, uint32_t
 
 static void all_reduce(const Comm *const *member, uint32_t n_members)
 {
-    /* some members have input and output in the same memory, so a block must be read from all
-     * members before it is written to any of them */
+    /* some members have input and output in the same memory: read a block from all members before
+     * writing it to any */
     uint64_t element = dtype_bytes(member[0]->dtype), n = member[0]->in_bytes / element;
     double block[BLOCK]; /* room for BLOCK elements of any dtype */
     for (uint64_t from = 0; from < n; from += BLOCK) {

@@ -239,9 +239,9 @@ static double square_attention(const Graph *g)
     return sum;
 }
 
-/* Returns how many of a parameter's 6 FLOPs a model with frozen weights does not need. These are 2
- * for the gradient of this parameter if it is frozen, and 2 for the gradient of its input if
- * nothing before it is trained. */
+/* Returns how many of a parameter's 6 FLOPs a model with frozen weights does not need. If this
+ * parameter is frozen, 2 are spared for its gradient. If nothing before it is trained, 2 are spared
+ * for the gradient of its input. */
 static double spared(const Graph *g, const Node *n, uint32_t i)
 {
     const bool looks_up = op_info(n->op)->flags & OP_LOOKS_UP,

@@ -1,7 +1,7 @@
 /* Makes the order of issue. In it, each instruction comes after all instructions that it waits for,
  * and communications that start together are neighbours. This is needed because an event must be
  * recorded before another stream can wait for it. The order of instruction numbers does not
- * guarantee it. In a group of communications that start together, a later one may wait for an
+ * guarantee it. Some communications start together in a group. A later one may wait for an
  * instruction whose number is larger than that of the first one. */
 #include "exec/cuda/order.h"
 

@@ -317,8 +317,8 @@ static double adam_noise(const Verify *v, const Whole *w, const double largest[K
     return 0;
 }
 
-/* Judges one tensor. Errors of gradients and moments are measured relative to the tensor's own
- * values, but not less than a fraction of the largest values of all tensors. */
+/* Judges one tensor. Errors of gradients and moments are divided by the size of the tensor's own
+ * values. This size counts as at least a fraction of the largest values of all tensors. */
 static void judge_tensor(Verify *v, const Whole *w, const double largest[KINDS], double *worst)
 {
     VerifyResult *result = v->result;

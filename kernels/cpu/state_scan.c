@@ -32,8 +32,8 @@ BOTH(state_scan_shared)
 
 #else
 
-/* One head of one sample. The distance of neighbouring tokens in memory is heads * E elements in x
- * and dy, `heads` elements in `step`, and groups * Q elements in B and C. */
+/* One head of one sample. Distance of neighbouring tokens in elements: heads * E in x and dy; heads
+ * in `step`; groups * Q in B and C. */
 typedef struct F(Head) {
     const REAL *dy, *x, *step, *B, *C;
     int64_t S, E, Q, head, x_row, step_row, b_row, x_at, step_at, b_at;

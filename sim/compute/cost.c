@@ -125,7 +125,7 @@ static double scan_s(const Cost *c, DType dtype, const Instr *in, const Attrs *a
 }
 
 /* Returns the time of a convolution. cuDNN computes it as the matrix product that it equals,
- * without writing the windows to memory, and its rate follows the sizes of that product (NVIDIA,
+ * without writing the windows to memory. The rate follows the sizes of that product (NVIDIA,
  * Convolutional Layers User's Guide,
  * docs.nvidia.com/deeplearning/performance/dl-performance-convolutional). Groups with few channels
  * do not fill a tile. For these, the general cores are faster, at half of their peak (an

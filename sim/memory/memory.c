@@ -1,5 +1,5 @@
-/* The instruction of a program at which most bytes of device memory are live, and the live bytes of
- * each category of buffers at this instruction. */
+/* Finds the instruction of a program at which most bytes of device memory are live, and the live
+ * bytes of each category of buffers there. */
 #include <assert.h>
 
 #include "planner/lower/memory/gaps.h"

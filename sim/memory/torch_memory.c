@@ -98,8 +98,8 @@ static bool reads_buffer(const Program *p, Pc pc, const Buffer *b)
 }
 
 /* Returns the instruction at whose issue the buffer is allocated. In the backward pass, hooks
- * gather the units, and the first hook runs when the gradient of the loss exists, even if the plan
- * gathers earlier. */
+ * gather the units, even if the plan gathers earlier. The first hook runs when the gradient of the
+ * loss exists. */
 static Pc allocated_at(const Replay *r, const Buffer *b)
 {
     const Program *p = r->program;

@@ -89,8 +89,8 @@ double nccl_steps(const NcclCase *c);
 double nccl_crossings(const NcclCase *c);
 
 /* These are for nodes with PCIe links and use the rates that NCCL assumes. pcie_ring_bytes_per_s
- * returns the rate of each hop in a ring of the first n devices, pcie_exchange_bytes_per_s the rate
- * of each device if all devices send to all others. */
+ * returns the rate of each hop in a ring of the first n devices. pcie_exchange_bytes_per_s returns
+ * the rate of each device if all devices send to all others. */
 enum { MOST_BOX_DEVICES = 64 };
 double pcie_ring_bytes_per_s(const Cluster *cluster, uint32_t n_devices);
 double pcie_exchange_bytes_per_s(const Cluster *cluster, uint32_t n_devices);

@@ -98,8 +98,8 @@ bool nccl_buffers_possible(const Cluster *cluster, const NcclQuestion *question)
  * for other buffers. */
 uint32_t nccl_registered_channels(const Cluster *cluster, OpKind op, uint32_t n_nodes,
                                   uint32_t ranks_per_node);
-/* These return the rate in bytes/s at which one device sends to the others of its node, and the
- * rate at which one NIC sends to the network, both as NCCL counts them. */
+/* These return rates in bytes/s as NCCL counts them. The port's rate is that at which one device
+ * sends to the others of its node. The NIC's rate is that at which one NIC sends to the network. */
 double nccl_port_bytes_per_s(const Cluster *cluster);
 double nccl_nic_bytes_per_s(const Cluster *cluster);
 

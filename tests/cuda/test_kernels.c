@@ -1,6 +1,7 @@
 /* Every CUDA kernel of ops.def except contractions and attention, on the target, against the CPU's
- * kernels in fp64. Cases cover each precision, sizes that do and do not fill vectors and blocks,
- * rows wider than a block holds, memory that allows no wide access, and parts of split tensors. */
+ * kernels in fp64. Cases cover each precision, and sizes that do and do not fill vectors and
+ * blocks. They also have rows wider than a block holds, memory that allows no wide access, and
+ * parts of split tensors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

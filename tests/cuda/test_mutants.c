@@ -2,13 +2,12 @@
  * Each record of mutants.txt is a kernel with one fault. Its file is compiled with the fault, and
  * linked before the others into the programs that the record names. (PROGRAM=OPS: only its cases of
  * ops whose names contain these words; watched_*: with loads and stores watched.) Each of these
- * programs must fail. The test fails if a program does not fail or runs to its end, if a mutant
- * does not compile, or if its text is not exactly once in the file. Programs linked with the
- * unchanged file must pass, so that a failure shows the fault. By default, the whole table is read,
- * and a seeded sample is run; TANDEM_MUTANTS=all runs all. TANDEM_MUTANTS_SEED chooses another
- * sample. TANDEM_MUTANTS_OF selects records whose heading contains these words.
- * TANDEM_MUTANTS_PART=i/n runs every n-th of these from the i-th on, for several processes at once.
- */
+ * programs must fail. The test fails if a program survives its mutant, if a mutant does not
+ * compile, or if its text is not exactly once in the file. Programs linked with the unchanged file
+ * must pass, so that a failure shows the fault. By default, the whole table is read, and a seeded
+ * sample is run; TANDEM_MUTANTS=all runs all. TANDEM_MUTANTS_SEED chooses another sample.
+ * TANDEM_MUTANTS_OF selects records whose heading contains these words. TANDEM_MUTANTS_PART=i/n
+ * runs every n-th of these from the i-th on, for several processes at once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

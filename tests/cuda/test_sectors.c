@@ -1,7 +1,7 @@
 /* How kernels with aligned tensors access memory. It compares the 32-byte sectors of each warp's
- * requests with the fewest that hold their bytes, and the passes of shared memory with those
- * without bank conflicts (watch.h). No GPU has measured this, but a bad layout would show here.
- * TANDEM_WATCH=print prints the table. */
+ * requests with the fewest that hold their bytes. It compares the passes of shared memory with
+ * those without bank conflicts (watch.h). No GPU has measured this, but a bad layout would show
+ * here. TANDEM_WATCH=print prints the table. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

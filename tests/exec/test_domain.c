@@ -150,7 +150,7 @@ static void attention_in_windows(void **state)
 }
 
 /* Windows whose points are at a fixed distance. Each rank computes a share of the windows and gets
- * rows and columns from all ranks, even if the number of points is no multiple of the ranks. If the
+ * rows and columns from all ranks. The number of points need not be a multiple of the ranks. If the
  * number of windows is no multiple of the ranks, the field is gathered. */
 static void attention_to_points_apart(void **state)
 {

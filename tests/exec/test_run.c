@@ -1,6 +1,5 @@
-/* Runs: the learning rate, data that every sharding reads equally, results that do not depend on
- * the interleaving, reports of numbers that are not finite, and a comparison that must find faults.
- */
+/* Runs: the learning rate, and data that every sharding reads equally. Results do not depend on the
+ * interleaving, numbers that are not finite are reported, and the comparison finds faults. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
-/* Measures the highest rates of the GPU: bytes a second of copies within its memory (read and
- * written), and FLOPs a second of a large product by cuBLASLt, in bf16 and, if the GPU has them, in
- * 8 bits. Operands are random, because equal bytes need less power and so less time. Also reports
- * the device's memory, and how much of it is used by a context alone. The output is one JSON
- * object. Without a GPU, the program prints the reason and ends with code 6. */
+/* Measures the highest rates of the GPU. One is bytes a second of copies within its memory (read
+ * and written). The others are FLOPs a second of a large product by cuBLASLt, in bf16 and, if the
+ * GPU has them, in 8 bits. Operands are random, because equal bytes need less power and so less
+ * time. Also reports the device's memory, and how much of it is used by a context alone. The output
+ * is one JSON object. Without a GPU, the program prints the reason and ends with code 6. */
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
-/* Part of the command in the sanitizers' build only. Libraries stay loaded to the end, so that the
- * leak report can name the MPI plugin of an allocation, and tests/support/lsan.supp can separate
- * its allocations from ours. */
+/* Part of the command in the sanitizers' build only. Libraries stay loaded to the end. So the leak
+ * report can name the MPI plugin of an allocation, and tests/support/lsan.supp can separate its
+ * allocations from ours. */
 int dlclose(void *module);
 int dlclose(void *module)
 {

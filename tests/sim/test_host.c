@@ -188,7 +188,7 @@ static double megatron_s(const char *pipeline, const char *change, uint32_t micr
 }
 
 /* The host limits the time of these small kernels. With one stage on each rank, hosts work one
- * after another while the pipeline fills, so the step takes n + 3 passes of a micro-batch instead
+ * after another while the pipeline fills. So the step takes n + 3 passes of a micro-batch instead
  * of n. With several stages on each rank, Megatron overlaps messages, and its hosts do not wait. */
 static void hosts_of_a_pipeline_wait_in_turn(void **state)
 {

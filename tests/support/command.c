@@ -1,5 +1,5 @@
-/* Runs a child in its own process group, reads both of its outputs as they come, and kills the
- * whole group when its time is up. A test can then neither hang nor leave ranks behind. */
+/* Runs a child in its own process group and reads both of its outputs as they come. When its time
+ * is up, kills the whole group. A test can then neither hang nor leave ranks behind. */
 #undef _XOPEN_SOURCE
 #define _XOPEN_SOURCE 700 /* nftw, realpath */
 #include "tests/support/command.h"

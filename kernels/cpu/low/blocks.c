@@ -78,8 +78,8 @@ static F(Blocks) F(blocks_of)(const KernelArgs *a, uint32_t arg, ProductMatrix i
     return x;
 }
 
-/* Copies rows row to row + rows - 1 and columns column to column + columns - 1 of the matrix, each
- * number multiplied with its scale. */
+/* Copies a part of the matrix and multiplies each number with its scale. The part has `rows` rows
+ * from `row` on, and `columns` columns from `column` on. */
 static void F(unscale)(const F(Blocks) * x, int64_t row, int64_t rows, int64_t column,
                        int64_t columns, REAL *to, int64_t leading)
 {

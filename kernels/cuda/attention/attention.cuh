@@ -153,7 +153,7 @@ DEVICE bool attention_keeps(const AttentionArgs *a, const CudaDrawKey *key,
 }
 
 /* ---- tiles: matrices [rows, head] of 16-bit numbers in shared memory. A chunk is 16 bytes of a
- * row. The order of chunks differs from row to row, so that chunks with the same number in eight
+ * row. The order of chunks differs from row to row. So chunks with the same number in eight
  * neighbouring rows lie in different banks and can be read at once. */
 
 DEVICE Shared tile_chunk(Shared tile, int head, int row, int chunk)

@@ -58,7 +58,7 @@ bool product_takes(CudaProducts *p, const ProductCall *call, const cublasLtMatmu
 bool product_is_none(const cublasLtMatmulAlgo_t *algo);
 
 /* ---- products_time.c: sets *best to the number of the fastest of `n` algorithms, by median time
- * on separate memory. *best is n if no algorithm could be timed for lack of memory, and n + 1 if
+ * on separate memory. *best is n if no algorithm could be timed for lack of memory. It is n + 1 if
  * the call is a chain whose parts are faster one by one. Returns false if the device failed. */
 typedef struct ProductAlgorithm {
     cublasLtMatmulAlgo_t algo;

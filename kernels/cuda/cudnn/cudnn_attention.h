@@ -13,9 +13,9 @@ extern "C" {
 
 typedef struct CudnnAttention CudnnAttention;
 
-/* Loads cuDNN. Returns NULL with *error if the library was not found, if Tandem was built without
- * support for it, or if it cannot use the current device. `device_json` is NULL, or for tests the
- * properties of a device in the form that cuDNN prints them. */
+/* Loads cuDNN. Returns NULL with *error in three cases: the library was not found, Tandem was built
+ * without support for it, or it cannot use the current device. `device_json` is NULL, or for tests
+ * the properties of a device in the form that cuDNN prints them. */
 CudnnAttention *cudnn_attention_open(const char *device_json, CudaError *error);
 /* Makes cuDNN's execution plan for an instruction and sets *taken to true. Sets *taken to false if
  * cuDNN does not accept the instruction. This function may allocate memory. */

@@ -1,5 +1,6 @@
-/* Convolutions and their gradients. Each output number is a sum over the taps of a window, over the
- * output points whose windows read an input point, or over all points. */
+/* Convolutions and their gradients. An output number of the forward pass is a sum over the taps of
+ * a window. In the input's gradient, it is a sum over the output points whose windows read an input
+ * point. In the weight's gradient, it is a sum over all points. */
 #include "kernels/cuda/field/field.cuh"
 
 /* Output element [b,(g n),h,w] of a convolution is a sum over taps [c,I,J]. Returns the term of tap

@@ -1,6 +1,6 @@
-/* Spectral norm. Kernels multiply a weight with the two vectors of the power iteration, divide by
- * the norm, and compute the norm's contribution to the gradient of the weight. All kernels but the
- * last two run once a step. */
+/* Spectral norm. Kernels multiply a weight with the two vectors of the power iteration, and divide
+ * by the norm. One computes the norm's contribution to the gradient of the weight. All kernels but
+ * the last two run once a step. */
 #include "kernels/cuda/pointwise/point_launch.cuh"
 #include "kernels/cuda/reduce.cuh"
 

@@ -43,8 +43,8 @@ typedef struct GemmMatrix {
     uint64_t turned_bytes; /* bytes of the transposed copy */
 } GemmMatrix;
 
-/* Ops that the library computes in the same call as the product (its epilogue), and the alignment
- * in bytes of the vectors and matrices that they use. */
+/* The epilogue: ops that the library computes in the same call as the product. Also the alignment
+ * in bytes of the vectors and matrices that these ops use. */
 typedef struct GemmAlong {
     bool bias;      /* the bias [m] is added */
     bool other;     /* the matrix C [m,n] that is added is not D */

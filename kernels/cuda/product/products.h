@@ -36,7 +36,7 @@ CudaProducts *cuda_products_open(const CudaProductOptions *options, CudaError *e
 /* Chooses the algorithm of a call before the first step. This function may allocate memory, launch
  * kernels and wait for the device. If a call was not prepared, its first launch chooses an
  * algorithm without timing. Only algorithms that give equal bits for equal arguments are
- * candidates. The choice depends on sizes, layouts, dtypes and alignments alone, so an instruction
+ * candidates. The choice depends on sizes, layouts, dtypes and alignments alone. So an instruction
  * gives the same result with and without the capture of a CUDA graph. */
 bool cuda_products_prepare(OpKind op, const KernelArgs *args, const CudaContext *cuda,
                            CudaError *error);

@@ -34,12 +34,12 @@ local function loss_of(row, runtime)
 end
 
 -- PEFT's ops beside a frozen product (peft/tuners/lora/layer.py). They are a cast of the input to
--- fp32 (adapters are fp32), a dropout, a product to the rank and one back, the scale, the sum, and
--- a cast. Their traffic, in numbers of 2 bytes, is 9.5 for each number of the input and 14 for each
--- number of the output. In the backward pass it is 14.5 and 14. A profile has no costs for a
--- product's gradients, so their traffic is added to the product. If a recomputed block runs the
--- product twice, half of it is added. kind: source; traffic of PEFT's kernels, counted in its
--- source, with a dropout as fms-hf-tuning's default has
+-- fp32 (adapters are fp32), a dropout, and a product to the rank and one back. Then come the scale,
+-- the sum, and a cast. Their traffic, in numbers of 2 bytes, is 9.5 for each number of the input
+-- and 14 for each number of the output. In the backward pass it is 14.5 and 14. A profile has no
+-- costs for a product's gradients, so their traffic is added to the product. If a recomputed block
+-- runs the product twice, half of it is added. kind: source; traffic of PEFT's kernels, counted in
+-- its source, with a dropout as fms-hf-tuning's default has
 local adapter = { kernels = 8, passes = 13, back_kernels = 9, back_passes = 14 }
 local function adapters(row, ops)
   if not cells.is_lora(row) then return ops end

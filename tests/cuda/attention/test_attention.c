@@ -1,8 +1,8 @@
 /* Attention and its gradient on the target, compared with the CPU kernels in fp64 on the same
  * numbers. Cases cover types, head sizes, groups, ragged sizes, parts of the whole in one or two
  * chunks, causal masks, dropout and accumulation. Two orders must give the same bits. The test runs
- * our own kernels for the smallest device and for the target's, the kernels with Hopper's
- * instructions, and a library's if it accepts the case. */
+ * our own kernels for the smallest device and for the target's. It also runs the kernels with
+ * Hopper's instructions, and a library's if it accepts the case. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

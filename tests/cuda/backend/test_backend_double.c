@@ -1,6 +1,6 @@
 /* Tests of the double itself: it must find the faults that it is made for. A race gives different
- * results for different seeds, a missing wait in a plan changes its numbers, the host cannot touch
- * device memory, and calls that CUDA forbids are refused. */
+ * results for different seeds, and a missing wait in a plan changes its numbers. The host cannot
+ * touch device memory. Calls that CUDA forbids are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

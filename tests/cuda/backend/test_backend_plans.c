@@ -1,6 +1,6 @@
-/* Whole plans on the CUDA backend over the double. They must give the losses and norms of loopback,
- * and the same bits with and without graphs, in any legal order of streams, and leave nothing
- * behind. */
+/* Whole plans on the CUDA backend over the double. They must give the losses and norms of loopback.
+ * The bits must be the same with and without graphs, in any legal order of streams. Nothing may be
+ * left behind. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

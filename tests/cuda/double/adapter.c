@@ -118,8 +118,8 @@ static void load_kernel(Hash128 kernel)
         double_misuse("a kernel is loaded while communications may run");
 }
 
-/* The kernel of a launch depends on the ops, on the types and alignment of their arguments and, in
- * a chain, on which buffers are the same memory. */
+/* The kernel of a launch depends on the ops, and on the types and alignment of their arguments. In
+ * a chain it also depends on which buffers are the same memory. */
 static void load(const CudaChainPart *part, uint32_t n)
 {
     Hash128 all[CUDA_CHAIN_MAX];

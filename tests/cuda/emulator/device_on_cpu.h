@@ -1,7 +1,7 @@
 /* Defines the names of kernels/cuda/device.cuh for the CPU. Kernels are compiled as C with this
  * file included first, and run thread by thread. Every thread is a fiber. At a barrier or shuffle
  * it lets other threads of its block or warp run, in an order drawn from a seed. Shared memory is
- * full of NaNs when a block begins. Errors that end the test are a wide load that is not aligned, a
+ * full of NaNs when a block begins. Three errors end the test: a wide load that is not aligned, a
  * barrier that some threads of a block never reach, and more shared memory than a device has. */
 #ifndef TANDEM_TESTS_CUDA_DEVICE_ON_CPU_H
 #define TANDEM_TESTS_CUDA_DEVICE_ON_CPU_H

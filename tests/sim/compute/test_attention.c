@@ -81,8 +81,9 @@ static void masked_steps_are_skipped(void **state)
     assert_true(us(&many, &blind) > 1.5 * us(&many, &plain));
 }
 
-/* A tile of 128 queries with a window of 100 keys covers at most 4 steps of 64, whether they are 64
- * or 1,024 tokens from the start. A window wider than all keys changes nothing. */
+/* A tile of 128 queries with a window of 100 keys covers at most 4 steps of 64. It does not matter
+ * whether the queries are 64 or 1,024 tokens from the start. A window wider than all keys changes
+ * nothing. */
 static void a_window_bounds_the_steps(void **state)
 {
     (void)state;

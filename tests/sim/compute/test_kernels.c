@@ -1,5 +1,5 @@
-/* The cost of kernels that move memory and of products of groups, computed by hand where their
- * structure determines it, and compared with every published row of a sample. */
+/* The cost of kernels that move memory and of products of groups. It is computed by hand where
+ * their structure determines it, and compared with every published row of a sample. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -190,7 +190,7 @@ static void different_rails_do_not_disturb(void **state)
 }
 
 /* Four nodes in pods of two. A pod's uplink has a quarter of the nodes' rate. A ring of all 32
- * ranks sends as much out of a pod as out of a node, and the uplink carries half of that rate. An
+ * ranks sends as much out of a pod as out of a node. The uplink carries half of that rate. An
  * exchange sends half of all bytes out of the pod. */
 static void pods_have_less_between_them(void **state)
 {

@@ -361,8 +361,8 @@ static void change_attrs(const Plan *plan, Plan *out, Arena *arena, Mutation m)
     in->attrs = (AttrsId)list_push(arena, &out->graph.attrs, a);
 }
 
-/* Gives a gradient another mask than its forward node has, in the graph and in the programs alike,
- * and removes its link to the forward node. */
+/* Gives a gradient another mask than its forward node has, and removes its link to the forward
+ * node. The graph and the programs are changed alike. */
 static void change_forward(Plan *out, Arena *arena, NodeId id)
 {
     Node *n = &out->graph.nodes.at[id];

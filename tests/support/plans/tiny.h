@@ -48,8 +48,8 @@ typedef struct Tiny {
     uint32_t microbatches;
     uint32_t dp_shard, dp_replicate, cp, ep, tp, pp;
     /* Experts folded over the mesh: the numbers of tp ranks and of cp ranks that share them, in
-     * addition to the ranks of ep. 0 or 1: none. cp may lend ranks only if tp lends all of its own,
-     * and ep may be more than 1 only if cp lends all of its own. */
+     * addition to the ranks of ep. 0 or 1: none. cp may lend ranks only if tp lends all of its own.
+     * ep may be more than 1 only if cp lends all of its own. */
     uint32_t tp_lent, cp_lent;
     /* true: ddp, also over ep and cp; false: fsdp2 if dp_shard, ep or cp is above 1, otherwise
      * ddp */

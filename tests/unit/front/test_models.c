@@ -348,7 +348,7 @@ static void plans_compute_what_one_rank_does(void **state)
 }
 
 /* gpt-oss has a sink for each head. Heads are cut over tp, then over the ranks of cp that exchange
- * them, so a rank's gradient of the sinks is a part of a part. */
+ * them. So a rank's gradient of the sinks is a part of a part. */
 static void sinks_are_cut_over_tp_and_cp(void **state)
 {
     (void)state;

@@ -1,6 +1,5 @@
-/* Attributes of ops have bounds (planner/ir/op/attrs.def). For each attribute of each op, a plan's
- * text is read with the attribute at its bounds, beyond them, and where the op has no such
- * attribute. */
+/* Attributes of ops have bounds (planner/ir/op/attrs.def). Each attribute of each op is tried in a
+ * plan's text: at its bounds, beyond them, and where the op has no such attribute. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -98,8 +98,8 @@ static void a_text_without_seals_is_refused_as_a_file(void **state)
     seal_refuses(str_text(&out), "the text has no seals", *state);
 }
 
-/* Adds 1 to the number of `key` in the first `n` records that begin with `word`, and sets *line to
- * the line of the last one. Returns NULL if there are not so many. */
+/* Adds 1 to the number of `key` in the first `n` records that begin with `word`. Sets *line to the
+ * line of the last one. Returns NULL if there are not so many. */
 static const char *add_one(const char *text, const char *word, const char *key, uint32_t n,
                            uint32_t *line, Arena *arena)
 {

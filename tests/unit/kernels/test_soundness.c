@@ -1,5 +1,5 @@
 /* A wrong row of the op table must not be able to vouch for itself. For every row and every
- * splittable index, the inputs are split as op_axis_layout says, the kernel runs on each part, and
+ * splittable index, the inputs are split as op_axis_layout says. The kernel runs on each part, and
  * the outputs are combined as op_axis_layout claims. The result must equal the unsplit run. If an
  * index in capitals (which must be whole) is split nevertheless, the result must differ. */
 #include <setjmp.h>

@@ -95,8 +95,8 @@ static void where_nothing_goes_along(void **state)
     arena_free(arena);
 }
 
-/* Parameters that the library reads in vectors of 16 bytes begin at a multiple of 16 bytes, in 16
- * bits too, whatever precedes them in their unit. */
+/* Parameters that the library reads in vectors of 16 bytes begin at a multiple of 16 bytes. This
+ * also holds for 16-bit parameters, and whatever precedes them in their unit. */
 static void parameters_are_aligned(void **state)
 {
     (void)state;

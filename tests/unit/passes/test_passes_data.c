@@ -1,5 +1,6 @@
-/* Data parallelism: the collectives of FSDP2, ZeRO, DDP and HSDP counted and weighed against closed
- * forms, the tensors that they keep gathered, and the dtypes that they move. */
+/* Data parallelism. The collectives of FSDP2, ZeRO, DDP and HSDP are counted, and their bytes are
+ * compared with closed forms. Also the tensors that these passes keep gathered, and the dtypes that
+ * they move. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

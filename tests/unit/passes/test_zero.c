@@ -1,6 +1,6 @@
-/* DDP, ZeRO-1, 2, 3 and hybrid sharding against closed forms of the bytes moved in a step and held
- * between steps, for micro-batches and group sizes that are prime. Then the effect of each option
- * of zero{}. P: padded elements, D: shards, m: micro-batches, L: blocks. */
+/* Compares DDP, ZeRO-1, 2, 3 and hybrid sharding with closed forms of the bytes moved in a step and
+ * held between steps. Numbers of micro-batches and sizes of groups are prime. Then tests the effect
+ * of each option of zero{}. P: padded elements, D: shards, m: micro-batches, L: blocks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

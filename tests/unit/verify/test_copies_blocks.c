@@ -184,8 +184,8 @@ static bool is_changed(uint64_t which, uint32_t i, uint32_t n)
     return which == 4 ? i == 3 || i == 4 : i < 3;
 }
 
-/* Gives one argument of an instruction in many blocks the value that it has in the next or in the
- * second next block, or in the first block. */
+/* Changes one argument of an instruction in many blocks. The argument gets the value that it has in
+ * the next, the second next, or the first block. */
 static void change_args(Tally *t, const Plan *plan, const BlockCopies *b)
 {
     const Program *was = &plan->programs.at[0];

@@ -195,8 +195,8 @@ static void settings_of_updates(void **state)
     }
 }
 
-/* An attribute that the op lacks, in the last of several nodes with this op and in all its
- * instructions, so that no comparison shows a difference. */
+/* Sets an attribute that the op lacks, in the last of several nodes with this op. All its
+ * instructions have it, too, so that no comparison shows a difference. */
 static void attributes_that_ops_lack(void **state)
 {
     (void)state;

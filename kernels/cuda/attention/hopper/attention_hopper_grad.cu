@@ -41,7 +41,7 @@ DEVICE GradBarriers grad_barriers(HopperShared s)
 
 /* Draws the block's ticket and initialises its barriers. Tickets are numbered in the order in which
  * blocks begin, and a block computes the tile that belongs to its ticket. Among the tiles of keys
- * of one head, a later tile has a later ticket (order_place), so a block only waits for blocks with
+ * of one head, a later tile has a later ticket (order_place). So a block only waits for blocks with
  * earlier tickets. Blocks with earlier tickets have begun, and stay on their multiprocessors until
  * they end. Hence the unfinished block with the earliest ticket never waits, and it ends. By
  * induction all blocks end, however many fit on the device and in whatever order the device starts

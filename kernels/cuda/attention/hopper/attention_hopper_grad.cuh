@@ -256,7 +256,7 @@ DEVICE void F(one_slot)(const AttentionArgs *a, F(State) * state, HopperShared s
 #endif
 
 /* Runs in one computing warpgroup and processes all tiles. The last tile has no next one. With
- * heads of 128 numbers, S^T of the last tile itself is then computed once more, because a branch
+ * heads of 128 numbers, S^T of the last tile is then computed twice. A branch that avoids this
  * would make ptxas wait for each product. */
 DEVICE void F(consume)(const HopperGradArgs *h, F(State) * state, HopperShared shared,
                        const GradWork *work)

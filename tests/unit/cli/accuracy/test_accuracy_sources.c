@@ -52,9 +52,9 @@ static double allocated_of(const char *source, const char *gpu, const char *rest
 /* torchao's page says that its H100s ran a torchtitan with an eager loss: three more fp32 copies of
  * the logits. On Blackwell, attention's output (2 bytes an element) and one number for each head
  * are not kept. By the page on upgrading GPUs, stage 3 had the optimizer on the host. That saves 14
- * bytes for each parameter, shared over the ranks, less 10 for each parameter of the largest
- * weight, whose norm needs them on the device. A layer's weights are then released sooner, because
- * its host waits at each reduction. */
+ * bytes for each parameter, shared over the ranks. For the largest weight it saves 10 less for each
+ * parameter, because its norm needs these on the device. A layer's weights are then released
+ * sooner, because its host waits at each reduction. */
 static void what_ran_is_what_the_source_says(void **state)
 {
     (void)state;

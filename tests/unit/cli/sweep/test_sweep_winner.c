@@ -1,6 +1,6 @@
 /* A sweep proves the plan that it reports as best, and refuses this plan if it is wrong. The
- * wrapped function plan_compile_planned doubles a factor of a gradient in all plans with
- * micro-batches of two sequences, as a fault of the planner could do it. */
+ * wrapped function plan_compile_planned plays a fault of the planner. It doubles a factor of a
+ * gradient in all plans with micro-batches of two sequences. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
