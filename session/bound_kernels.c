@@ -75,8 +75,8 @@ static double attention_s(const Config *c, const Local *l, const Graph *g, const
     return kernel_lasting_attention_s(l->device, &work);
 }
 
-/* Returns the time of the nodes that are recomputed. Gradients need the results of some nodes, and
- * to recompute those, the other nodes of the region must run, too. */
+/* Returns the time of the nodes that are recomputed. To recompute the results that gradients need,
+ * the nodes of the region that these results depend on must run, too. */
 static double again_s(const Config *c, const Graph *g, const double *forward_s, Arena *scratch)
 {
     for (uint32_t i = 0; i < c->n_passes; i++) {

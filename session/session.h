@@ -87,7 +87,7 @@ typedef struct PlanOptions {
     /* number of micro-batches to compile (session_fewer). session_simulate computes the time of the
      * whole step from this short step. 0: all micro-batches */
     uint32_t fewer;
-    /* with `fewer`: true if the time of a pipeline, too, may be extrapolated from a period */
+    /* with `fewer`: true if even the time of a pipeline may be extrapolated from a period */
     bool by_period;
     bool unfitted; /* true: a plan that does not fit its cluster is no error */
     /* true: the hint of mesh-product names only sizes with which the plan breaks no other rule */

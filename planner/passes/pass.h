@@ -145,8 +145,8 @@ void zero_check_options(const Config *config, Diag *d);
 /* Applies FSDP2's mixed-precision policy to parameters, units and activations. Casts an activation
  * where another unit reads it. Reports "mp-dtypes". */
 bool mixed_precision(Job *job, const MpPolicy *policy);
-/* Returns the data axes that shard a parameter in the model itself (experts, over ep). Its gradient
- * is summed over the other data axes only. */
+/* Returns the data axes over which the model itself divides a parameter: ep for experts. The
+ * gradient of the parameter is summed over the other data axes only. */
 AxisSet own_axes(const Job *job, TensorId param);
 /* Returns the deal of a sequence over `parts` ranks: cut first over cp, then over tp; 0: the equal
  * deal. */

@@ -34,7 +34,8 @@ typedef struct ShardingJob {
     /* [module]: the module has a flat unit of its own; NULL without fsdp2 */
     const bool *is_unit;
     bool resident;      /* weights are gathered once a step and stay gathered */
-    bool gathers_bytes; /* set by float8: sharded units of covered weights are gathered in 8 bits */
+    bool gathers_bytes; /* set by float8: sharded units of the weights that it covers are gathered
+                         * in 8 bits */
     bool gather_eager; /* weights are gathered right after the update, not before their first use */
     bool gather_waits, reduce_waits; /* computation waits for each gather; for each reduction */
     bool double_buffer;              /* units of equal size take turns in two buffers */

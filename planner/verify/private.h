@@ -156,7 +156,7 @@ typedef struct Verifier {
     double loss_scale;   /* the factor of each token's loss in the graph; 0: unknown */
     bool has_gradients;
     uint32_t *leaf_slots, n_leaf_slots; /* hash table: value number of a parameter -> tensor */
-    /* interned shapes of the verifier's own, and caches by shape */
+    /* shapes that the verifier itself stores, each once, and caches by shape */
     LIST(Shape) shapes;
     uint32_t *shape_slots, n_shape_slots;
     uint32_t *canon;          /* [ShapeId]: the number of the shape in `shapes` */

@@ -19,25 +19,25 @@
     X(double, beta1)                                                                               \
     X(double, beta2)                                                                               \
     X(double, weight_decay)                                                                        \
-    X(double, clip)          /* global-norm bound; 0: no clipping */                               \
-    X(double, smoothing)     /* label smoothing */                                                 \
-    X(double, cap)           /* soft cap; 0: none */                                               \
-    X(double, z_loss)        /* coefficient of the squared log-sum-exp */                          \
-    X(double, mean)          /* sign_step: the count that leaves the value unchanged */            \
-    X(double, drop)          /* probability of dropping an element; above 0: draws numbers */      \
-    X(int64_t, site)         /* dropout: a part of the random key, one for each place in the       \
-                              * model */                                                           \
-    X(int64_t, group)        /* numbers that share a scale; sequences that share a denominator */  \
-    X(int64_t, count_all)    /* xent_loss: count ignored tokens too */                             \
-    X(int64_t, rope_context) /* original context length of the scaling */                          \
-    X(int64_t, rope_yarn)    /* 0: Llama 3.1; 1: YaRN; 2: YaRN between whole pairs */              \
-    X(int64_t, rope_dims)    /* how many of a head's first elements turn; 0: all */                \
-    X(int64_t, window)       /* attention: keys that a query sees; 0: all */                       \
-    X(int64_t, chunk)        /* state_scan: tokens of a chunk of the published kernels */          \
-    X(int64_t, distance)     /* attention_table: the distance at which the last bucket begins */   \
-    X(int64_t, segment)      /* which part of a fused projection of equal parts */                 \
-    X(int64_t, first)        /* the first of a group's features to take */                         \
-    X(int64_t, count)                                                                              \
+    X(double, clip)           /* global-norm bound; 0: no clipping */                              \
+    X(double, smoothing)      /* label smoothing */                                                \
+    X(double, cap)            /* soft cap; 0: none */                                              \
+    X(double, z_loss)         /* coefficient of the squared log-sum-exp */                         \
+    X(double, mean)           /* sign_step: the count that leaves the value unchanged */           \
+    X(double, drop)           /* probability of dropping an element; above 0: draws numbers */     \
+    X(int64_t, site)          /* dropout: a part of the random key, one for each place in the      \
+                               * model */                                                          \
+    X(int64_t, group)         /* numbers that share a scale; sequences that share a denominator */ \
+    X(int64_t, count_all)     /* xent_loss: count ignored tokens too */                            \
+    X(int64_t, rope_context)  /* original context length of the scaling */                         \
+    X(int64_t, rope_yarn)     /* 0: Llama 3.1; 1: YaRN; 2: YaRN between whole pairs */             \
+    X(int64_t, rope_dims)     /* how many of a head's first elements turn; 0: all */               \
+    X(int64_t, window)        /* attention: keys that a query sees; 0: all */                      \
+    X(int64_t, chunk)         /* state_scan: tokens of a chunk of the published kernels */         \
+    X(int64_t, distance)      /* attention_table: the distance at which the last bucket begins */  \
+    X(int64_t, segment)       /* the part to take of a fused projection of equal parts */          \
+    X(int64_t, first)         /* the first of a group's features to take */                        \
+    X(int64_t, count)         /* the number of features, tokens or channels to take */             \
     X(int64_t, top_k)         /* number of experts of a token */                                   \
     X(int64_t, experts)       /* number of all experts */                                          \
     X(int64_t, capacity)      /* tokens of a sequence for which an expert has room */              \
@@ -52,7 +52,7 @@
     X(int64_t, chunks)     /* pack, unpack: 2: the dimension is dealt out in a zigzag */           \
     X(int64_t, accumulate) /* bit j: out[j] += */                                                  \
     X(int64_t, causal)                                                                             \
-    X(int64_t, reduce)   /* Reduce of a collective */                                              \
+    X(int64_t, reduce)   /* collective: its reduction (Reduce in op.h) */                          \
     X(int64_t, h_kernel) /* the window of h~ (window.h) */                                         \
     X(int64_t, h_stride)                                                                           \
     X(int64_t, h_dilation)                                                                         \

@@ -229,8 +229,8 @@ static uint32_t equal_uses(const Lower *l, uint32_t n)
 
 /* ---- copies */
 
-/* Writes n words at `to`. The words before `to` are those of at least two blocks, of `words` words
- * each. The difference between the last two blocks is added again for each further block. */
+/* Writes n words at `to`. Before `to` lie the words of at least two blocks, with `words` words
+ * each. Each new block differs from the block before it as the last two blocks differ. */
 static void copy_words(uint32_t *to, size_t words, size_t n)
 {
     typedef uint32_t Four __attribute__((vector_size(16), aligned(4), may_alias));

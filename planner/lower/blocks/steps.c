@@ -1,5 +1,5 @@
 /* The state that lowering a block changes: arrays, lists and single numbers of Lower. repeat.c
- * compares these of one block with those of the next, as words of 32 bits. */
+ * compares this state in one block and in the next, as words of 32 bits. */
 #include "planner/lower/blocks/steps.h"
 
 #include <assert.h>

@@ -3,8 +3,8 @@
  * through a buffer outside the blocks. */
 #include "planner/verify/copies/copies.h"
 
-/* An item of no block refers to item x. The block of x then differs from its neighbours, to which
- * that item does not refer. */
+/* Notes that an item outside all blocks refers to item x. The block of x then differs from its
+ * neighbours, to which this item does not refer. */
 static void touch(BlockCopies *b, ItemKind kind, uint32_t x)
 {
     const uint32_t block = b->of[kind].block[x];
@@ -55,7 +55,7 @@ void copies_touch(BlockCopies *b)
 
 /* ---- values that pass from block to block ---- */
 
-/* The accesses of one block to a root of no block, since the block began. */
+/* The accesses of one block to a root buffer outside all blocks, since the block began. */
 typedef struct SharedRoot {
     uint32_t run;    /* the run to which the other fields belong */
     bool read_first; /* the block reads the root before it writes it */

@@ -16,8 +16,8 @@ typedef struct Shorter {
 } Shorter;
 
 /* Finds the sequence of equal blocks from which the most blocks can be left out. `reach` + 1 blocks
- * stay before them, and `reach` blocks behind them. So all blocks within reach of the middle one of
- * these are equal. The same held for each block that is left out. */
+ * stay before them, and `reach` blocks behind them. All blocks within reach of the middle one of
+ * them are equal. The same is true for each block that is left out. */
 static bool choose(Shorter *s)
 {
     const BlockCopies *b = &s->blocks;
@@ -59,9 +59,9 @@ static void number_items(Shorter *s, ItemKind kind)
     ((list)->at = list_grow((s)->blocks.arena, NULL, 0, &(list)->room, wanted, sizeof *(list)->at))
 
 /* Returns the number that item x has in the shorter plan if an item of `block` refers to it. An
- * item that belongs to no block must not refer to an equal block. Other blocks may refer to equal
- * blocks only within reach. So no item outside the equal blocks refers to the middle one of those
- * that stay. */
+ * item outside all blocks must not refer to an equal block. Other blocks may refer to equal blocks
+ * only within reach. So no item outside the equal blocks refers to the middle one of the equal
+ * blocks that stay. */
 static uint32_t moved(Shorter *s, ItemKind kind, uint32_t block, uint32_t x)
 {
     const Items *of = &s->blocks.of[kind];

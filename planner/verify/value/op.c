@@ -262,7 +262,7 @@ static bool check_draw(const OpStep *s, const Node *n, const Val *in)
     return true;
 }
 
-/* True if the op divides a value, which all ranks along some axes have, by the number of these
+/* True if all ranks along some axes have the input, and the op divides it by the number of these
  * ranks. The quotients are then partial sums. */
 static bool shares_out(const OpStep *s)
 {
