@@ -93,8 +93,8 @@ static Ps issue_time(const PeriodSearch *s, Pc first)
     return sum;
 }
 
-/* Returns true if the host waits for the device in a period. Its work then restarts from that
- * point, so equal times of the instructions imply equal times of the host. */
+/* Returns true if the host waits for the device in a period. The host goes on when that wait ends,
+ * so if the instructions have equal times, the host has, too. */
 static bool host_waits(const PeriodSearch *s, Pc first)
 {
     for (uint32_t i = 1; i < s->host->n; i++)

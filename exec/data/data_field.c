@@ -13,7 +13,8 @@
 
 enum { STREAM_TIME = 6, STREAM_NOISE = 7, WAVE_TIMES = 1 << 12, WAVE_PERIOD = 24 };
 
-/* Returns the number of a stream of random numbers: for one use, step and micro-batch. */
+/* Returns the number of a stream of random numbers. Each use, step and micro-batch has its own
+ * stream. */
 static uint64_t stream_of(uint64_t use, const FieldLine *f)
 {
     return use << 60 ^ (uint64_t)f->step << 24 ^ f->microbatch;

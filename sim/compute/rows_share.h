@@ -20,9 +20,9 @@ double rows_factor(const RowsShare *rows, const Program *p, const Instr *in);
 /* Returns the number of rows of the first argument: the product of all its dimensions but the last
  * one. */
 double rows_in(const RowsShare *rows, const Plan *plan, const Program *p, const Instr *in);
-/* Returns the bytes that the instruction moves with the rank's number of rows: as plan_kernel_bytes
- * counts them if `part` is true, otherwise as plan_hbm_bytes does. If the rank has no rows, no
- * other input is read either. */
+/* Returns the bytes that the instruction moves with the rank's number of rows. They are counted
+ * like plan_kernel_bytes if `part` is true, otherwise like plan_hbm_bytes. If the rank has no rows,
+ * no other input is read either. */
 double rows_moved(const RowsShare *rows, const Plan *plan, const Program *p, const Instr *in,
                   bool part);
 /* Multiplies, for a product, the size of the index that counts rows. All arguments with rows have

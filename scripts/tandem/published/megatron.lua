@@ -349,9 +349,10 @@ function m.writes_scores(row)
   return backend == "" and has(row, "env", "nvte_allow_nondeterministic_algo=0") and image ~= nil and image < "24.05"
 end
 
--- Beside experts, ranks that share sequences are planned as data ranks (`place`). In Megatron they still pass keys and
--- values around a ring. This adds the ring's ops: for each rank of the ring, some twelve in each direction (copies of parts,
--- a message each way, the kernel, corrections; Transformer Engine, attention/dot_product_attention/context_parallel.py).
+-- Beside experts, ranks that share sequences are planned as data ranks (`place`). In Megatron they
+-- still pass keys and values around a ring. This adds the ring's ops, some twelve in each direction
+-- for each rank of the ring. They are copies of parts, a message each way, the kernel, and
+-- corrections (Transformer Engine, attention/dot_product_attention/context_parallel.py).
 -- kind: source; ops of a step of the ring, counted in its source
 local ring_ops = 12
 function m.adds_ring(ops, n)

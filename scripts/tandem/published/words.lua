@@ -18,7 +18,7 @@ local names = {
   cp = { "ring", "p2p", "cp_size", "context_parallel_size" }, ep = { "ep_size", "expert_model_parallel_size" },
 }
 
--- Units that may follow a number at once: "4L", "8x", "8E", "1/GPU".
+-- Units that may follow a number without a blank: "4L", "8x", "8E", "1/GPU".
 local units = { n_layers = { "l" }, d_model = { "d", "h" }, n_heads = { "q", "h" }, moe_experts = { "e" }, n_gpus = { "x" }, tp = { "x" },
   gpus_per_node = { "x", "/node", "gpus/node", "gpu/node" }, micro_batch = { "/gpu", "/device", "/rank" } }
 
