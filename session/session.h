@@ -40,8 +40,9 @@ typedef struct PlanFile {
     /* if `plan` has fewer micro-batches than the step of the configuration: the number in that
      * step; otherwise 0 */
     uint32_t microbatches;
-    /* The programs of all micro-batches, for a pipeline whose `plan` has fewer: its times may not
-     * repeat, so they are simulated whole. Its buffers have no offsets. Otherwise NULL. */
+    /* The programs of all micro-batches, for a pipeline whose `plan` has fewer. The times of a
+     * pipeline may not repeat, so these programs are simulated. Its buffers have no offsets.
+     * Otherwise NULL. */
     const Plan *whole;
     /* proofs and memory of `plan` do not hold for all micro-batches: buffers would get other
      * offsets, or a pipeline's programs do not repeat */

@@ -97,8 +97,8 @@ static void add_name(Str *sql, const char *keys)
     }
 }
 
-/* Reports each row that the query returns. `table` and the row's name are the subject, `what` was
- * changed. */
+/* Reports each row that the query returns. `what` is the text that follows the names of the table
+ * and of the row in the message. */
 static bool report(Db *db, const char *table, const char *what, const char *sql, int64_t run,
                    Diag *d)
 {

@@ -279,7 +279,7 @@ static bool must_wait(const Layout *a, const Layout *b, AxisSet group, uint32_t 
 }
 
 /* True if an axis inside `axis` also changes from splitting tokens to splitting another dimension.
- * The inner axis must change first, because the ranges that the other axes leave are in zigzag
+ * The inner axis must change first, because the ranges that remain for the other axes are in zigzag
  * order. */
 static bool leaves_later(const Lower *l, BufferId from, const Layout *b, uint32_t axis)
 {

@@ -1,8 +1,8 @@
 /* Exchanges rows of a split dimension between ranks.
  *
- * Halos: a rank receives the neighbouring rows that its windows read, and later sends back the sums
- * for these rows. If two dimensions have halos, the strips of the second exchange include the halo
- * of the first, and so the corners.
+ * Halos: a rank receives the neighbouring rows that its windows read. In the backward pass, it
+ * sends back its contributions to the gradients of these rows. If two dimensions have halos, the
+ * strips of the second exchange include the halo of the first, and so the corners.
  *
  * Strides: a rank exchanges its contiguous rows for rows at equal distances, or the other way
  * round. */

@@ -115,8 +115,8 @@ void lower_start_ahead(Lower *l, NodeId id)
     }
 }
 
-/* Begins the exchanges of all branches that read the same value with different halos. They run
- * during the first branch. */
+/* Begins the exchanges of all branches that read the same value with different halos. The exchanges
+ * run during the first branch. */
 static void start_branches(Lower *l, NodeId id, TensorId t)
 {
     const uint32_t stage = l->g->nodes.at[id].stage;

@@ -229,7 +229,7 @@ typedef struct Scalars {
 typedef struct BlockRun {
     NodeId first;       /* the first node of the first block */
     uint32_t length, n; /* length: the nodes of a block; n: the blocks of the run */
-    /* the run's first forward node, their number in a block, and their distance between blocks */
+    /* the run's first forward node, the forward nodes of a block, the distance between blocks */
     uint32_t forward, forward_length, forward_step;
 } BlockRun;
 

@@ -170,7 +170,8 @@ static void sum_scalars(Lower *l, const NormAccounts *norm)
     if (axes) sum_scalar(l, axes, count, l->scalar.count, origin, k++);
     for (uint32_t i = 0; i < norm->n; i++) {
         if (!norm->account[i].axes) continue;
-        /* each view is a new buffer, and its number is in the text of the plan */
+        /* two statements, because each view is a new buffer, and the text of the plan has the
+         * buffers' numbers */
         BufferId sum = slot_view(l, l->scalar.norm_table, i, 0);
         BufferId part = slot_view(l, l->scalar.norm_table, i, norm->account[i].axes);
         sum_scalar(l, norm->account[i].axes, part, sum, 0, k++);

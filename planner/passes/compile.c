@@ -2,13 +2,13 @@
  * would fuse them. Gradients of norms join such kernels, and so does the search for the largest
  * magnitude of a kernel's output (for 8-bit products). A product is fused with the ops that its
  * library call can also compute (compile_product.c). The pass itself only checks its place in the
- * list. Fusing is a mark on the lowered program. A kernel ends where another stream waits for it,
- * and where a complete sum over rows is needed. With `block`, a kernel also ends at the end of a
- * block, because FSDP gathers and frees weights there. The cross-entropy's sums over one row of
- * logits are one library kernel, so they are fused even without compile. The transposed copy of a
- * quantised tensor is fused without compile too. A recomputed op joins the kernel of the gradients
- * that need it. The kernel then recomputes the value in registers, and writes it only for readers
- * outside of the kernel. */
+ * list. pass_fuse later marks the kernels in the lowered program. A kernel ends where another
+ * stream waits for it, and where a complete sum over rows is needed. With `block`, a kernel also
+ * ends at the end of a block, because FSDP gathers and frees weights there. The cross-entropy's
+ * sums over one row of logits are one library kernel, so they are fused even without compile. The
+ * transposed copy of a quantised tensor is fused without compile too. A recomputed op joins the
+ * kernel of the gradients that need it. The kernel then recomputes the value in registers, and
+ * writes it only for readers outside of the kernel. */
 #include <assert.h>
 
 #include "planner/passes/compile.h"

@@ -58,8 +58,8 @@ static const char *right_list(const Config *config, Arena *arena)
             if (free_) next = i;
         }
         if (next == UINT32_MAX)
-            break; /* all passes are taken; there is always one, because the
-                      edges form no cycle */
+            break; /* all passes are taken: the edges form no cycle, so some remaining pass never
+                    * has to wait */
         done[next] = true;
         str_print(&s, "%s%s{...}", any ? ", " : "", pass_word(config->passes[next].name));
         any = true;

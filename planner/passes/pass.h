@@ -94,7 +94,7 @@ uint32_t cp_parts(const Job *job, uint32_t ranks);
  * group of a scan. */
 void cp_refine(Job *job);
 void cp_scan_refine(Job *job);
-/* Returns the index of a state-space node that `axis`, a part of cp, splits. */
+/* Returns the letter of the index of a state-space node that `axis`, a part of cp, splits. */
 char cp_scan_letter(const Job *job, const Node *n, uint32_t axis);
 /* True if cp can divide the heads of a state-space node evenly. Otherwise reports
  * "divides-heads". */

@@ -37,7 +37,7 @@ typedef struct ShardingJob {
     bool gathers_bytes; /* set by float8: sharded units of the weights that it covers are gathered
                          * in 8 bits */
     bool gather_eager; /* weights are gathered right after the update, not before their first use */
-    bool gather_waits, reduce_waits; /* computation waits for each gather; for each reduction */
+    bool gather_waits, reduce_waits; /* computation waits for each gather, or for each reduction */
     bool double_buffer;              /* units of equal size take turns in two buffers */
     bool registered;                 /* these buffers are registered with the network */
 } ShardingJob;

@@ -323,7 +323,8 @@ typedef struct Hop {
  * the same op with all keys. Reports an error and returns false if the ranges of keys do not
  * fit. */
 bool value_hop(Verifier *v, Pc pc, uint32_t *shape, Hop *hop);
-/* Returns the value of output j after hop i alone. The values of all hops add up to the graph's. */
+/* Returns the value of output j after hop i alone. The values of all hops add up to the value in
+ * the graph. */
 Hash128 value_of_hop(const Verifier *v, Pc pc, const Hop *hop, uint32_t i, const Val *in,
                      uint32_t j);
 /* Checks a hop that merges its output: `old`, the output so far, must hold exactly the hops before

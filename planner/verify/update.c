@@ -1,6 +1,6 @@
 /* Checks the end of a step. The squared norm must count each element once, and the factor for
  * clipping must follow from all elements. The optimizer must update each parameter once, with its
- * whole gradient. This file also runs programs instruction by instruction. */
+ * whole gradient. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>

@@ -9,14 +9,14 @@
 #include "planner/ir/plan.h"
 
 enum {
-    VERIFY_structure =
-        1, /* indices, counts, bounds, dtypes, args match op rows, streams legal: always first */
+    VERIFY_structure = 1, /* indices, counts, bounds and dtypes; arguments fit the rows of ops;
+                           * streams are allowed. Always first */
     VERIFY_layouts =
         2, /* every instruction computes the graph's value; no PARTIAL value is read as whole */
     VERIFY_scale = 4, /* every parameter's gradient is divided by the global tokens exactly once;
                        * the norm counts each element once */
-    VERIFY_races = 8, /* instructions that touch overlapping bytes, one writing, are ordered; no
-                       * read before a write */
+    VERIFY_races = 8, /* if two instructions touch the same bytes and one of them writes, they are
+                       * ordered; nothing is read before it is written */
     VERIFY_deadlock = 16, /* all members of a communicator issue the same sequence; no circle of
                            * waits */
     VERIFY_coverage = 32, /* each logical element of weights, gradients, states and batch is handled

@@ -101,7 +101,8 @@ static void clear_listed(Lower *l)
 #define X(name, member) l->member = 0;
     FIXED(X)
 #undef X
-    steps_set_counters(l, &none); /* after FIXED, so that no gradient is pending */
+    steps_set_counters(l, &none); /* set after the members in FIXED, so that no gradient is
+                                   * pending */
     memset(l->emit.stream_end, 0, sizeof l->emit.stream_end);
     memset(l->emit.newest_attrs, 0, sizeof l->emit.newest_attrs);
 #define X(name, list, memory, moves) memset(&l->list, 0, sizeof l->list);

@@ -45,9 +45,9 @@ void lives_read(Lives *l, const Program *p, Arena *scratch);
 /* Lists the buffers of one memory space by their first and last instruction. */
 void lives_of_space(Lives *l, Space space);
 /* Sets in_use[pc] to the number of bytes in use when pc runs, including `bottom` bytes of
- * persistent buffers. A buffer counts until an instruction reuses its bytes, or could certainly do
- * so. Returns the largest in_use. Sets *alive to the largest total size of the buffers that are
- * between their first and last use at the same time. */
+ * persistent buffers. A buffer counts until another buffer takes its bytes, or until its users have
+ * certainly finished. Returns the largest in_use. Sets *alive to the largest total size of the
+ * buffers that are between their first and last use at the same time. */
 uint64_t lives_in_use(const Lives *l, uint64_t bottom, uint64_t *in_use, uint64_t *alive);
 /* Returns the buffer whose memory output `out` of instruction pc takes over; 0: none. */
 BufferId lives_taken_over(const Lives *l, Pc pc, BufferId out);

@@ -319,7 +319,8 @@ static bool try_way(Placing *m, bool *repeats)
         if (m->again && !keep_offsets(m) && round > 1) return true;
         if (!place_all(m)) return false;
         *repeats = !m->periodic || repeats_now(m);
-        /* with slots, another round would move the buffers of the filling pipeline */
+        /* with slots, another round would move the buffers that are in use while the pipeline
+         * fills */
         if (*repeats || m->slots.slot) return true;
     }
     return true;

@@ -7,7 +7,7 @@
 #include "planner/lower/memory/placement.h"
 
 /* The number of micro-batches that a short program keeps: the first ones up to PLACEMENT_SETTLED,
- * and the last. session_fewer compiles a step of as many. */
+ * and the last. session_fewer compiles a step with this number of micro-batches. */
 enum { SHORTER_MICROBATCHES = PLACEMENT_SETTLED + 2 };
 
 typedef struct ShortProgram {

@@ -324,8 +324,8 @@ static void shrink(PassConfig *pass, Shrink *s)
     o->reshard_to = 2;
 }
 
-/* Warns if every rank has all parameters for itself. With a single data rank, FSDP2's precision
- * policy has no effect, either. */
+/* Warns if every rank holds all parameters. With a single data rank, FSDP2's precision policy has
+ * no effect, either. */
 static void warn_axes(const Config *config, const PassConfig *pass, Diag *d)
 {
     const Fsdp2Options *o = &pass->fsdp2;

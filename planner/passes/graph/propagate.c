@@ -35,8 +35,8 @@ static char letter_of_output(const Graph *g, const Node *n, const Binding *b, ui
 }
 
 /* The user's axis may have been refined into several axes. True if a parameter decides the split on
- * another one of them than `axis`. All ranks along `axis` then do the same work. An activation that
- * is split over both axes could not be gathered over only one of them. */
+ * one of these axes other than `axis`. All ranks along `axis` then do the same work. An activation
+ * that is split over both axes could not be gathered over only one of them. */
 static bool is_led_by_sibling(const Job *job, const Node *n, const Binding *b, uint32_t axis)
 {
     const Mesh *mesh = &job->plan->mesh;

@@ -15,10 +15,11 @@
  * Values could still travel farther than references. An instruction that computes a graph node
  * cannot carry a wrong value on, because its inputs must be those of the node. Copies and
  * communications could carry it, in a buffer that all blocks use. A plan in which a block reads
- * such a buffer before it writes it has no shorter plan. They could also carry it through a row of
- * buffers, one in each block. A buffer that names a tensor or a unit cannot do this, because
- * verify_derived compares these names with those of the source. The names move on by one block, so
- * `reach` would count the distance. Nothing excludes a row of buffers without names.
+ * such a buffer before it writes it has no shorter plan. Copies and communications could also carry
+ * a wrong value through a row of buffers, one in each block. A buffer that names a tensor or a unit
+ * cannot do this, because verify_derived compares these names with those of the source. The names
+ * move on by one block, so `reach` would count the distance. Nothing excludes a row of buffers
+ * without names.
  *
  * Some properties depend on the numbers, or on all blocks together: the order of instructions, the
  * places of buffers, names, and sums over all tensors. verify.c proves them on the whole plan. In
