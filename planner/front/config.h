@@ -270,7 +270,7 @@ typedef struct PassConfig {
     Patterns ac_modules; /* for AC_modules: the modules that are regions */
     /* ops whose outputs a region keeps; "linear" also stands for linear_q, ... */
     Patterns ac_ops;
-    /* of the products in a region that ac_ops names, keep only the first, the third and so on */
+    /* do not keep a region's second, fourth, ... product, even if ac_ops names it */
     bool ac_alternate;
     FreezeOptions freeze;
     Fsdp2Options fsdp2;

@@ -17,7 +17,7 @@ static uint32_t take(uint32_t size, uint32_t missing, uint32_t *taken)
 
 /* Takes the ranks of ep first from tp, then from cp, and then from the data axes, the innermost
  * first. The ranks of a group are then consecutive. Returns false if the sizes of the axes do not
- * divide as this needs. */
+ * allow this. */
 static bool take_experts(const uint32_t size[AXIS_NAMES], uint32_t ep, uint32_t lent[AXIS_NAMES],
                          uint32_t carved[AXIS_NAMES])
 {

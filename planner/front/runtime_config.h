@@ -74,7 +74,7 @@ typedef struct RuntimeOp {
     /* memory traffic / traffic of reading each input and writing each output once */
     double passes;
     /* bytes for each element of the op's largest argument, allocated until the op's gradient has
-     * run. They are additional to the tensors that Tandem's op keeps */
+     * run. Not counted: the tensors that Tandem's op keeps */
     double saved;
     /* bytes for each element of the op's largest argument, allocated only while the op runs */
     double scratch;

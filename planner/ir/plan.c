@@ -121,8 +121,8 @@ static bool bind_global(const Plan *plan, const Program *p, const Instr *in, Bin
 }
 
 /* Given n, a local size or a start in a dimension of `global` elements, returns it in units of the
- * dimension's leading index `letter`. The two differ in composite dimensions: (hp) has leading
- * index h. */
+ * dimension's leading index `letter`. Only in a composite dimension do the units differ: (hp) has
+ * leading index h, thus the unit is p elements. */
 static int64_t leading(const Binding *b, char letter, int64_t global, int64_t n)
 {
     int64_t size = b->size[(int)letter];

@@ -10,8 +10,8 @@ typedef int64_t Ps; /* picoseconds */
 #define PS_PER_S INT64_C(1000000000000)
 /* The longest time that is reported, 11.6 days. A Ps can hold the sum of nine of them. */
 #define PS_MOST INT64_C(1000000000000000000)
-/* `picoseconds` rounded to the nearest. Returns PS_MOST if it is larger or infinite, 0 if it is
- * negative or not a number. Every division by a rate goes through here. */
+/* Rounds `picoseconds` to the nearest whole number. Returns PS_MOST if they are more or infinite, 0
+ * if they are negative or not a number. Every division by a rate goes through here. */
 static inline Ps ps_of(double picoseconds)
 {
     if (!(picoseconds > 0)) return 0;

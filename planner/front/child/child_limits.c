@@ -71,8 +71,8 @@ static void stop_hook(lua_State *L, lua_Debug *ar)
 }
 
 /* Signal handler: reports the line that runs now by reading the interpreter's stack. While C code
- * runs, the stack does not change. If it changes nevertheless, the process at worst ends without
- * reporting its line. */
+ * runs, the stack does not change. If the signal interrupts a change of the stack, the process at
+ * worst ends without reporting its line. */
 static void last_words(Child *c)
 {
     struct {

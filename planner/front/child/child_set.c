@@ -130,8 +130,8 @@ static void enter_model(Child *c, const Setting *s)
     lua_pop(L, 1);
 }
 
-/* Follows the setting's path from its part number `first` to the last part but one. Makes tables
- * that are missing. */
+/* Follows the setting's path from its part number `first` to the part before the last one. Makes
+ * the tables that are missing. */
 static void enter_tables(Child *c, const Setting *s, uint32_t first)
 {
     lua_State *L = c->L;

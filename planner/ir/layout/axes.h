@@ -69,8 +69,8 @@ AxisNames axes_with(uint32_t flags);    /* returns the axes that have any of the
 AxisNames axes_cutting(IndexRole role); /* returns the axes that split this index of the batch */
 /* returns the axes that split some index of the batch; gradients are summed over them */
 AxisNames axes_cutting_batch(void);
-AxisNames axes_trading(IndexRole role);   /* returns the axes whose all_to_all splits this index
-                                             instead of   `cuts` */
+AxisNames axes_trading(IndexRole role);   /* returns the axes whose all_to_all makes this index the
+                                           * split one (AxisInfo.trades) */
 AxisNames axes_of_pass(const char *pass); /* returns the axes whose layouts this pass assigns */
 /* returns the outermost axis of the set; AXIS_NAMES for an empty set */
 AxisName axes_first(AxisNames names);

@@ -19,8 +19,8 @@ typedef struct Halo {
 } Halo;
 
 /* Makes a deal whose parts overlap. DEAL_halo: each part has copies of its neighbours' rows.
- * DEAL_overlap: each part has its summands for rows that several parts sum up. held: the interval
- * of each part. In a periodic dimension, an interval may exceed the edges. */
+ * DEAL_overlap: if several parts have a row, each of them has its own summand of this row. held:
+ * the interval of each part. In a periodic dimension, an interval may exceed the edges. */
 DealId deal_around(Deals *deals, Arena *arena, DealKind kind, int64_t size, uint32_t n_parts,
                    const Interval *held);
 static inline bool deal_is_around(const Deals *deals, DealId id)

@@ -83,9 +83,9 @@ const char *layout_text(Arena *arena, const Mesh *mesh, const Layout *l);
  * equal and consecutive. */
 typedef uint32_t DealId;
 /* rows: space for the tokens of experts, of which only the used space is stored (rows.h). halo:
- * each part has its own indices and copies of its neighbours' (halo.h). overlap: parts overlap, and
- * each part has its summands of the common sum. strided: each part has ranges at equal distances
- * (stride.h). */
+ * each part has its own indices and copies of its neighbours' (halo.h). overlap: several parts may
+ * have a row, and each of them has a summand of it. strided: each part has ranges at equal
+ * distances (stride.h). */
 typedef enum DealKind {
     DEAL_equal,
     DEAL_ceil,

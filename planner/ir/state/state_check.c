@@ -1,7 +1,7 @@
 /* Checks that each element of the state is written exactly once. For each tensor, the check moves
- * along the first dimension, over all edges of boxes. Between two neighbouring edges, always the
- * same boxes are active. For these boxes the check continues in the next dimension. In the last
- * dimension, exactly one box must be active. */
+ * along the first dimension, over all edges of boxes. Between two neighbouring edges, the same
+ * boxes cover every index. For these boxes, the check continues in the next dimension. In the last
+ * dimension, exactly one box must cover each index. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -10,7 +10,7 @@ typedef struct Checker {
     const Plan *plan;
     const char *file;
     Diag *diag;
-    uint64_t n_instr; /* of all programs; there are not more matches */
+    uint64_t n_instr; /* instructions of all programs; no plan has more matches than these */
 } Checker;
 
 #define MOST_BYTES  (UINT64_C(1) << 56) /* the sum of two such numbers cannot overflow */

@@ -290,8 +290,9 @@ static unsigned char *put_instr(const Coder *c, const Instr *in, unsigned char *
     return to;
 }
 
-/* Appends all fields of a record. Returns NULL if only put_record can append it: a seal counts one
- * field, and other kinds of records are few. */
+/* Appends all fields of a buffer or an instruction, the most common records. Returns NULL for other
+ * records, and for a seal, which leaves out shared fields. put_record then appends the fields one
+ * by one. */
 static unsigned char *put_common(const Coder *c, TextRecordKind kind, const void *record,
                                  unsigned char *to)
 {
