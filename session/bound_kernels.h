@@ -24,8 +24,8 @@ typedef struct SeenWorks {
 } SeenWorks;
 NodeId bound_first_alike(SeenWorks *seen, const Graph *graph, NodeId id);
 
-/* Fills in `out`. Returns false if a pass, an axis or a profile changes the sizes or times of
- * kernels in a way that this file does not know. */
+/* Fills in `out`. Returns false if this file does not know how some pass, axis or profile changes
+ * the sizes or times of kernels. */
 bool bound_kernels(const Config *config, const Graph *graph, KernelTimes *out);
 
 #endif

@@ -30,9 +30,9 @@ const char *config_mesh_text(Arena *arena, const Config *c);
  * innermost first: "tp 2, 2 of dp_shard 4". NULL: each rank has all experts. */
 const char *config_folded_text(Arena *arena, const Config *c);
 
-/* If experts are divided over ranks of cp or tp: reorders the axes of `mesh`, so that experts are
- * divided first over cp and tp, and each share is then divided over ep. A token then crosses
- * between two neighbours at most once. */
+/* Reorders the axes of `mesh` if experts are divided over ranks of cp or tp. Experts are then
+ * divided first over cp and tp, and each share is divided over ep. A token then crosses between two
+ * neighbours at most once. */
 void config_nest_experts(const Config *c, Mesh *mesh);
 
 /* Returns the mesh before passes refine it. */

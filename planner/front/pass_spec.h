@@ -1,7 +1,7 @@
-/* A PassSpec holds all that Tandem knows of one pass: its options, its order constraints, and the
- * functions that print, shrink, check and run the pass. Each pass defines its PassSpec in its file
- * under planner/passes. Code that reads a plan, checks the order, prints or shrinks loops over
- * these constants. */
+/* A PassSpec holds all that Tandem knows of one pass. It has the options, the order constraints,
+ * and the functions that print, shrink, check and run the pass. Each pass defines its PassSpec in
+ * its file under planner/passes. Code that reads a plan, checks the order, prints or shrinks loops
+ * over these constants. */
 #ifndef TANDEM_FRONT_PASS_SPEC_H
 #define TANDEM_FRONT_PASS_SPEC_H
 

@@ -15,8 +15,8 @@ typedef struct Planned {
 void config_planned(const Config *config, Planned *out);
 
 /* Appends bytes to `key` that identify the configuration among all configurations of one script
- * that is held open. Returns false if no such bytes exist: the configuration has a schedule of its
- * own, or refers to memory in `arena`, the arena of its load. */
+ * that is held open. Returns false if no such bytes exist. This is so if the configuration has a
+ * schedule of its own, or refers to memory in `arena`, the arena of its load. */
 bool planned_key(const Planned *planned, const Arena *arena, Str *key);
 
 #endif

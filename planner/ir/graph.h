@@ -211,8 +211,8 @@ void graph_find_info(Graph *g);
  * fields. This can be fewer tokens than a sequence has, because an encoder's tokens have no
  * labels. */
 int64_t graph_labels(const Graph *g);
-/* Returns the tensor that holds the number of tokens that the loss counts: the second output of the
- * loss node; 0 if there is no loss. */
+/* Returns the second output of the loss node, the number of tokens that the loss counts. Returns 0
+ * if there is no loss. */
 TensorId graph_count(const Graph *g);
 /* Returns t if t is a parameter. If t is the quantised form of a parameter, returns that parameter.
  * Otherwise returns 0. */

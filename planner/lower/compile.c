@@ -124,8 +124,8 @@ static bool reports(const Pass *pass)
     return pass->spec ? pass->spec->reports : pass->reports;
 }
 
-/* Runs one pass. If an error has been found, the units are deleted, so that a second data pass can
- * make its own units and report its own errors. Returns false if no further pass can run. */
+/* Runs one pass. After an error, it deletes the units, so that a second data pass can make its own
+ * and report its own errors. Returns false if no further pass can run. */
 static bool run_pass(Job *job, CheckedGraph *checked, const Pass *pass, bool failed)
 {
     uint32_t before = job->diag->n_errors;

@@ -16,8 +16,8 @@ Plan *plan_compile(const Config *config, Graph *graph, const LowerOptions *optio
 
 /* Do the work of plan_compile in two parts. plan_compile_planned reads only `planned`, a part of
  * the configuration. plan_place_diagnostics changes the locations of diagnostics from item `first`
- * on: where a diagnostic names a line of a library model, it then names the line of the user's
- * script that uses the model. */
+ * on. It replaces a line of a library model by the line of the user's script that uses the
+ * model. */
 Plan *plan_compile_planned(const Planned *planned, Graph *graph, const LowerOptions *options,
                            const char *stop_after, Arena *arena, Diag *d);
 void plan_place_diagnostics(const Config *config, Diag *d, uint32_t first);

@@ -253,8 +253,9 @@ static bool is_transfer(const Instr *in)
     return in->op == OP_send || in->op == OP_recv;
 }
 
-/* Numbers the matches in the order of pass_lower: first transfers by boundary between stages and
- * micro-batch, then the scalars of all stages, then all other collectives in program order. */
+/* Numbers the matches in the order of pass_lower. Transfers come first, ordered by boundary between
+ * stages and by micro-batch. Then come the scalars of all stages, and all other collectives in
+ * program order. */
 static bool number_matches(const Plan *few, Plan *plan, uint32_t n_few, uint32_t n)
 {
     uint32_t least = UINT32_MAX, others = 0;

@@ -434,9 +434,9 @@ void lower_find_halos(Lower *l, NodeId id, const Binding *b);
 const DealId *lower_arg_around(const Lower *l, NodeId n, uint32_t arg);
 /* Returns the shape of argument `arg` of node n. */
 Shape lower_arg_shape(const Lower *l, NodeId n, uint32_t arg);
-/* Adds to the rank's own rows of `from` the contributions that its neighbours computed for these
- * rows, and returns the sum. lower_fold_begin and lower_fold_end do the same in two calls;
- * instructions emitted between them overlap with the exchange. */
+/* Receives the neighbours' contributions to the rank's own rows of `from`, and returns the sum.
+ * lower_fold_begin and lower_fold_end do the same in two calls. Instructions emitted between these
+ * calls overlap with the exchange. */
 BufferId lower_fold(Lower *l, BufferId from, NodeId origin);
 HaloStep lower_fold_begin(Lower *l, BufferId from, NodeId origin);
 BufferId lower_fold_end(Lower *l, HaloStep *step, NodeId origin);

@@ -104,7 +104,7 @@ bool cp_scan_fits(const Job *job, const Node *n);
 void tp_refine(Job *job);
 /* Assigns SPLIT(groups) on the outer axes of tp while they divide the groups, and SPLIT(repeat) or
  * WHOLE on the other axes of tp. Returns false if the query heads of a group cannot be cut in this
- * way; *rest then is the number of parts that would be needed. */
+ * way. *rest is then the number of parts that would be needed. */
 bool tp_place_heads(const Job *job, Tensor *t, HeadDims heads, uint32_t *rest);
 /* Splits the query heads of a fused projection in the same way as those of a separate query
  * projection (wq). */

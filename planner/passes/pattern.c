@@ -20,7 +20,7 @@ static bool part_fits(const char *pattern, const char *path)
 }
 
 /* Returns the number of leading names, separated by dots, in which the pattern and the path match.
- * *rest and *path_rest are the remaining texts, NULL at an end. */
+ * *rest and *path_rest are the texts after these names; NULL if no name follows. */
 static uint32_t parts_fit(const char *pattern, const char *path, const char **rest,
                           const char **path_rest)
 {

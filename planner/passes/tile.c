@@ -133,7 +133,8 @@ static bool cuts_tokens(const Tile *t, const Node *n, uint32_t arg, uint32_t a)
     return dim >= 0 && n->split[a] && n->split[a] == b.letter[arg][dim];
 }
 
-/* Finds t->step: pieces must be multiples of the number of parts into which ranks cut them. */
+/* Finds t->step, the number of ranks that divide each piece. The number of tokens of a piece must
+ * be a multiple of it. */
 static bool find_step(Tile *t)
 {
     const Mesh *mesh = &t->job->plan->mesh;

@@ -256,9 +256,9 @@ bool verify_structure_program(Verifier *v);
 void verify_order(Verifier *v); /* fills v->order */
 void verify_races(Verifier *v);
 /* True if all ranks run one program without messages, and no member of a launch group waits for an
- * instruction behind the group's first member. Then no rank waits forever. Think of each group at
- * the position of its first member: every instruction waits only for earlier ones, and all ranks
- * reach communications in this order. */
+ * instruction behind the group's first member. Then no rank waits forever: imagine each group at
+ * the position of its first member. Every instruction then waits only for earlier ones, and all
+ * ranks reach communications in this order. */
 bool verify_ends_in_order(const Plan *plan);
 /* Returns [root]: true if a view has only a part of the root's bytes. */
 bool *verify_has_views(const Program *p, Arena *arena);
@@ -305,8 +305,8 @@ void verify_attributes(Verifier *v);
 void verify_dtypes(Verifier *v);
 
 /* ---- nest.c ---- */
-/* True if `cut` divides each rank's range of dimension d in `whole` into equal parts over `axes`,
- * and each rank has the part with its own index. Works for dimensions in which each rank has at
+/* True if `cut` divides each rank's range of dimension d in `whole` into equal parts over `axes`.
+ * Each rank must have the part with its own index. Works for dimensions in which each rank has at
  * most two intervals. */
 bool verify_nests(const Verifier *v, const Shape *whole, const Shape *cut, int d, AxisSet axes);
 /* True if, for every i, part i of dimension d in `b` has the indices that part i - `by` has in

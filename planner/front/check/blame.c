@@ -66,8 +66,8 @@ static bool names(const char *text, const char *word, size_t n)
     return false;
 }
 
-/* True if the setting `set` gave this value. Also true if `value` is a table, `set` gave a value in
- * this table, and the message contains the key or the word that `set` gave. */
+/* True if the setting `set` gave this value. If `value` is a table, `set` may instead give a value
+ * in it. The message must then contain the key or the word that `set` gave. */
 static bool gave(const char *set, const char *value, size_t n, const char *message)
 {
     const char *equals = strchr(set, '='), *key = set;

@@ -76,8 +76,8 @@ _Noreturn void child_run(Child *c)
     lua_atpanic(L, on_panic);
     c->L = L;
     memcpy(lua_getextraspace(L), &c, sizeof(Child *));
-    /* scripts run only shortly, so garbage is collected rarely; at the memory limit Lua collects
-     * anyway */
+    /* a script runs only for a short time, so garbage is collected rarely; at the memory limit, Lua
+     * collects it anyway */
     lua_gc(L, LUA_GCINC, 800, 0, 0);
     child_open_errors(L);
     child_limit(c);

@@ -7,9 +7,9 @@
 
 static const char ops[] = "runtime.ops.";
 
-/* Each row: an op on uneven rows (of experts that drop no token), and the op that does the same if
- * all experts have equally many rows. A profile describes modules of a framework, which are the
- * same for both, so it gives one cost for the two. */
+/* Each row: an op for experts with different numbers of rows, because no token is dropped; the same
+ * op for experts with equal numbers of rows. A profile describes modules of a framework, which are
+ * the same for both, so it gives one cost for the two. */
 static const struct {
     const char *uneven, *even;
 } forms[] = {

@@ -128,8 +128,8 @@ DealId deal_zigzag(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts);
 bool deal_is_zigzag(const Deals *deals, DealId id);
 /* Cuts each part of a listed deal into k equal parts, in the order of its elements. */
 DealId deal_cut(Deals *deals, Arena *arena, DealId id, uint32_t k);
-/* Returns deal `id` with all parts moved by one: part i gets the indices of part i - 1, and part 0
- * gets the indices of the last part. */
+/* Returns deal `id` with all parts moved by one. Part i gets the indices of part i - 1, and part 0
+ * gets those of the last part. */
 DealId deal_turn(Deals *deals, Arena *arena, DealId id, int64_t size, uint32_t n_parts);
 /* Makes a deal of consecutive segments, such as queries, keys and values. Each segment is divided
  * evenly: part i has indices i * each[s] to (i + 1) * each[s] of segment s. */

@@ -303,8 +303,8 @@ static inline bool op_is_border(OpKind op)
 {
     return op != OP_none && op_in_rows(op_of_rows(op)).border == op;
 }
-/* Returns the dimension of argument `arg` that has the keys' tokens; -1: none has. The op needs
- * this dimension whole. */
+/* Returns the dimension of argument `arg` that has the keys' tokens; -1 if there is none. The op
+ * needs this dimension whole. */
 int op_keys_dim(OpKind op, uint32_t arg);
 /* For an op of op_mixes_tokens: returns the size of each role, given the size of each letter. */
 typedef struct HeadsSizes {

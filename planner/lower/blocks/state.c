@@ -99,7 +99,8 @@ static bool param_in_step(const Lower *l, TensorId a, TensorId b, TensorId c, Un
 }
 
 /* Compares the inputs and outputs of nodes id, id + step and id + 2 * step. In a backward run, the
- * step to the next block's forward nodes is negative, so the sums wrap around. */
+ * forward nodes of the next block have smaller numbers. `step` is then negative modulo 2^32, so the
+ * sums wrap around. */
 static bool node_in_step(const Lower *l, NodeId id, uint32_t step, Units3 *equal)
 {
     const Node *nodes = l->g->nodes.at;

@@ -135,7 +135,7 @@ static void list_extents(Rocks *r, uint64_t *set)
 
 void rocks_ahead(Rocks *r, BufferId b)
 {
-    /* the most rocks that may begin after b begins and before b has certainly ended */
+    /* the most rocks to examine that begin after the last instruction of b */
     enum { DOUBTFUL = 8 };
     const Lives *l = r->l;
     const BufferId heir = l->heir[b];

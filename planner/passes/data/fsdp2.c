@@ -77,9 +77,8 @@ static UnitId root_for(Job *job, TensorId t, const UnitRule *rule, Roots *roots)
 }
 
 /* Makes the unit of the experts of a block. ep already divides experts, so this unit is sharded
- * over the other axes only. If experts were in the unit of the rest of the block, the block would
- * have to wait for a reduction between its two exchanges of tokens. Only some ranks take part in
- * this reduction. */
+ * over the other axes only. With experts in the unit of the rest, the block would have to wait for
+ * a reduction between its two exchanges of tokens. Only some ranks take part in this reduction. */
 static UnitId experts_unit(Job *job, ModuleId m, const UnitRule *rule, AxisSet own)
 {
     const char *path = m ? job->plan->graph.modules.at[m].path : "root";

@@ -8,8 +8,8 @@
 #include "planner/ir/layout/mesh_view.h"
 #include "planner/passes/pass.h"
 
-/* The number of elements in a bucket if the user gives none: the larger of 40 million and 1 million
- * for each data rank, as in megatron-fsdp. */
+/* The default number of elements in a bucket, as in megatron-fsdp. It is 1 million for each data
+ * rank, but at least 40 million. */
 static const uint64_t least_bucket = 40000000, bucket_a_rank = 1000000;
 
 static uint64_t bucket_elements(const Job *job, const ZeroOptions *o)

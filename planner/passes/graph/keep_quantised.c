@@ -3,7 +3,8 @@
  * backward.c makes this form in the backward pass, so the unquantised input is kept until then.
  * With float8 { keep_quantised = true }, the forward pass makes this second form, after the first
  * one, and only the second form is kept. Two kinds of inputs do not change, because this would save
- * no memory: inputs that another backward node reads, and inputs of a layer that ac recomputes. */
+ * no memory. They are inputs that another backward node reads, and inputs of a layer that ac
+ * recomputes. */
 #include <assert.h>
 #include <string.h>
 

@@ -46,8 +46,9 @@ uint32_t schedule_v_half_cap(uint32_t n_ranks);
 /* Returns the smallest cap with which schedule_greedy succeeds. */
 uint32_t schedule_greedy_least(uint32_t n_ranks, uint32_t n_microbatches, Arena *scratch);
 /* Makes a schedule from the script's own lists. Reports "schedule-ranks" if there is not one list
- * for each rank. Reports "schedule-placement" if a stage is on no rank, on several ranks or not
- * where the script demands it, or if a rank has no stage. Returns false after a report. */
+ * for each rank. Reports "schedule-placement" if a stage is on no rank, on several ranks or on
+ * another rank than the script demands. Also reports it if a rank has no stage. Returns false after
+ * a report. */
 bool schedule_own(Schedule *s, const PpOptions *o, uint32_t n_ranks, uint32_t n_microbatches,
                   const ScheduleLocs *locs, Arena *arena, Diag *d);
 /* Starts a schedule with empty lists and the stage placement of `kind`. */

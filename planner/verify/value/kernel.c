@@ -3,9 +3,8 @@
  * outside the kernel. Instructions outside the kernel may wait only for the last of them.
  *
  * A kernel processes rows in any order. So a buffer may use the bytes of another buffer of the
- * kernel only if both have the same layout. A sum over rows is complete only at the end of the
- * kernel, so no instruction of the kernel may read the sum. product.c checks kernels that begin
- * with a product. */
+ * kernel only if both have the same layout. A sum over rows is complete only at the end, so no
+ * instruction of the kernel may read it. product.c checks kernels that begin with a product. */
 #include "planner/verify/private.h"
 
 #define RULE "verify-structure"

@@ -1,10 +1,10 @@
 /* Checks a region that is cut into pieces along the tokens: the pieces together must give the
- * result of the whole. The check shares no code with the pass. From the graph alone, it derives two
- * properties of each value: the tokens that the value covers, and the computation that made it from
- * values of the whole model. Results that leave the pieces are the loss, its count, and gradients
- * of weights and of the region's input. Each result must contain every token exactly once, and must
- * use all tokens in the same computation. Other proofs show that programs compute the graph's
- * values. */
+ * result of the whole. The check shares no code with the pass. It derives two properties of each
+ * value from the graph alone. One is the set of tokens that the value covers. The other is the
+ * computation that made it from values of the whole model. Results that leave the pieces are the
+ * loss, its count, and gradients of weights and of the region's input. Each result must contain
+ * every token exactly once, and must use all tokens in the same computation. Other proofs show that
+ * programs compute the graph's values. */
 #include <stdlib.h>
 #include <string.h>
 
