@@ -1,7 +1,7 @@
 -- Written by tests/bench/fit_runs.py from rows marked dev-cal alone; docs/reference/fit.md is its report.
 return {
   -- kind: fitted; dev-cal rows by framework and GPU, as docs/reference/fit.md lists them
-  -- the part of the peak of short measurements that large products sustain in a long run, by architecture; of one GPU alone
+  -- of the peak of short measurements, large products sustain this part in a long run; by architecture, or of one GPU
   sustained = { Ampere = 0.9, H100_at_500_W = 0.68, Hopper = 0.75 },
   -- the power of a GPU's cores without products, relative to their power in large products (sim/compute/power.c)
   light = { Ampere = 1, H100_at_500_W = 1, Hopper = 0.3 },

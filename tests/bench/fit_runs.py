@@ -286,7 +286,7 @@ def kept(old, name):
 def write(fitted, sustained, light, hosts, old):
     lines = ["-- Written by tests/bench/fit_runs.py from rows marked dev-cal alone; docs/reference/fit.md is its report.", "return {",
              "  -- kind: fitted; dev-cal rows by framework and GPU, as docs/reference/fit.md lists them",
-             "  -- the part of the peak of short measurements that large products sustain in a long run, by architecture; of one GPU alone",
+             "  -- of the peak of short measurements, large products sustain this part in a long run; by architecture, or of one GPU",
              "  sustained = { %s }," % ", ".join(f"{k} = {v:g}" for k, v in sorted(sustained.items())),
              "  -- the power of a GPU's cores without products, relative to their power in large products (sim/compute/power.c)",
              "  light = { %s }," % ", ".join(f"{k} = {v:g}" for k, v in sorted(light.items())),

@@ -71,9 +71,11 @@ local function kept_product(row)
   return m.norms_heads(row) and (count(row, "n_kv_heads") < count(row, "n_heads") and 2 or 1) or nil
 end
 
--- Changes the profile's ops for attention. The queries and keys of latent attention are rotated in place or copied, and its
--- values are copied, so no product stays beside them (core/transformer/multi_latent_attention.py: qkv_up_proj_and_rope_apply;
--- core/fusions/fused_mla_yarn_rope_apply.py). With `mla_up_proj`, `moe_act` is here: the output of an expert's activation is not kept.
+-- Changes the profile's ops for attention. In latent attention, queries and keys are rotated in
+-- place or copied, and values are copied. So none of them is a view that keeps a product allocated
+-- (core/transformer/multi_latent_attention.py: qkv_up_proj_and_rope_apply;
+-- core/fusions/fused_mla_yarn_rope_apply.py). If a row recomputes `mla_up_proj`, its `moe_act` is
+-- handled here: the output of an expert's activation is not kept.
 function m.attention_ops(row, ops)
   local is_latent = m.latent(row, "kv_lora") > 0
   local added = not is_latent and kept_product(row) or nil
