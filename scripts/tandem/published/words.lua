@@ -105,9 +105,10 @@ function m.count(row, key)
   if n and (key == "seq" or key == "global_batch_seqs") then row[key] = n .. rest end
 end
 
--- Megatron's two methods of full recomputation, in the words of `spelling.lua`; nil: the text names neither. "block" recomputes so
--- many layers of each part of a pipeline: "recompute method block, 2 layers", "block 2", "full recompute 2 layers". "uniform"
--- recomputes all layers in groups of so many.
+-- Returns one of Megatron's two methods of full recomputation, in the words of `spelling.lua`; nil: the
+-- text names neither. "block" recomputes the stated number of layers of each part of a pipeline:
+-- "recompute method block, 2 layers", "block 2", "full recompute 2 layers". "uniform" recomputes all
+-- layers, in groups of the stated number.
 function m.recomputed_layers(text)
   local n = text:match "layers?[%s:=]+(%d+)" or not text:find "%f[%a]of%f[%A]" and not text:find "every" and text:match "(%d+)[%s%-_]*layers?%f[%A]"
   if text:find "%f[%a]uniform%f[%A]" then
