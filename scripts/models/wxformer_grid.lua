@@ -2,14 +2,12 @@
 -- window attention, then up-blocks back to the grid. The first windows have adjacent points, the
 -- next ones points at regular distances. models.wxformer is the same stack on tokens. Use: require
 -- "models.wxformer_grid" "1deg", or { size = "tiny", depth = { 1, 1, 1, 1 } }. The published model
--- has one layer for q, k and v. Here these are three layers, because tensor parallelism needs them
--- apart.
+-- has one layer for q, k and v. Here these are three, because tensor parallelism needs them apart.
 -- pad_lat, pad_lon: the padding of the grid: a number, or { top, bottom } and { left, right }
--- pad_mode: "mirror" mirrors the latitudes; "earth" takes the rows beyond a pole from the other side
---   of the globe. Longitude is periodic in both.
--- decoder: "transpose": transposed convolutions; "resize": bilinear, then a convolution
---   (miles-credit's upsample_v_conv); "shuffle": a convolution, then channels become points
---   (upsample_with_ps)
+-- pad_mode: beyond a pole, "mirror" takes mirrored rows, "earth" those of the other side of the globe
+-- decoder: "transpose": transposed convolutions; "resize": bilinear, then a convolution (miles-credit's
+--   upsample_v_conv); "shuffle": a convolution, then channels become points (upsample_with_ps)
+-- Longitude is periodic with both values of pad_mode.
 local nn, check = require "tandem.nn", require "tandem.check"
 
 local published = { levels = 16, channels = 4, surface_channels = 7, input_only_channels = 3, output_only_channels = 0,
