@@ -313,8 +313,8 @@ static bool is_plain_pipeline(const Config *c, const Graph *g)
     return pp->pp.schedule == SCHEDULE_1f1b || pp->pp.schedule == SCHEDULE_gpipe;
 }
 
-/* Returns the FLOPs that all ranks could compute in the time of a step of a pipeline, idle time
- * included. The last rank waits until the first micro-batch has passed all other stages. The first
+/* Returns the FLOPs that all ranks could compute during a pipeline's step if none was ever idle; 0:
+ * not known. The last rank waits until the first micro-batch has passed all other stages. The first
  * rank ends after the last micro-batch has come back. */
 static double pipeline_flops(const Config *c, const Graph *g, const Products *p, double steps)
 {

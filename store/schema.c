@@ -209,9 +209,9 @@ static const char cost_counts[] = "ALTER TABLE trust ADD COLUMN kernels_measured
                                   "ALTER TABLE trust ADD COLUMN collectives_measured INTEGER;\n"
                                   "ALTER TABLE trust ADD COLUMN collectives_modelled INTEGER;\n";
 
-/* A plan is stored as all that is needed to make it again: its recipe and its scripts, by the hash
- * of their content. Its packed text is stored only with a trace or with measurements, because their
- * readers need each instruction. */
+/* Of a plan, the store has what is needed to make it again: its recipe and its scripts. A script's
+ * key is the hash of its content. The plan's packed text is stored only with a trace or with
+ * measurements, because their readers need each instruction. */
 static const char recipes[] =
     "CREATE TABLE script("
     " hash BLOB PRIMARY KEY CHECK(length(hash) = 16),"

@@ -152,8 +152,7 @@ bool store_csv(Store *store, const char *name, Str *out, Diag *d);
 bool store_recipe(Store *store, int64_t run, Arena *arena, Recipe *recipe, Diag *d);
 
 /* Stores the measured time of a kernel. `machine` names the measured machine ("local:<cpu
- * model>:<cores>:<kernels of OpenBLAS>"). The key is such as "linear f32 bsk,kn s=256
- * k=64 n=128". */
+ * model>:<cores>:<kernels of OpenBLAS>"). A key looks like "linear f32 bsk,kn s=256 k=64 n=128". */
 bool store_put_kernel(Store *store, const char *machine, const char *key, Ps median_ps,
                       double spread, uint32_t n, Diag *d);
 /* Returns the measured time of a kernel, or -1 if there is none. */

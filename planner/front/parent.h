@@ -10,7 +10,7 @@
 
 enum { MOST_RANKS = 131072 };
 
-/* The source location of one value of the plan. `path` is such as "batch.micro". */
+/* The source location of one value of the plan. An example of `path`: "batch.micro". */
 typedef struct Seen {
     const char *path;
     Loc loc;

@@ -15,7 +15,7 @@ struct Job;
 
 /* One option of a pass. */
 typedef struct PassOption {
-    /* field: the option's type and its offset in PassConfig; the path is such as "tp.sequence" */
+    /* field: the option's type and its offset in PassConfig; its path, for example "tp.sequence" */
     Field field;
     /* the default: a number, 0 or 1 for a bool, or the index of a word. NAN: no default
      * is stored */

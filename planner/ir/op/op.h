@@ -356,8 +356,8 @@ bool op_takes_piece(OpKind op);
 bool op_returns_piece(OpKind op);
 /* True for attention, or its gradient, if a value has as many features as a key. */
 bool op_is_plain_attention(OpKind op);
-/* For OP_TAKES: returns the dimension of which the op takes entries: of in[0] or, for a gradient,
- * of out[0]. For other ops: -1. */
+/* For OP_TAKES: returns the dimension of in[0] from which the op takes entries. For the gradient of
+ * such an op, it is a dimension of out[0]. For other ops: -1. */
 int op_taken_dim(OpKind op);
 /* True for a product that sums over heads: attention's output projection. */
 bool op_joins_heads(OpKind op);

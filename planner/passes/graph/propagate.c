@@ -220,8 +220,8 @@ static void put_back(const Job *job, const Node *n, uint32_t axis)
     if (!out->deal[d]) out->deal[d] = job->context.seq_deal;
 }
 
-/* Gives the rows of experts that drop no token a deal of kind DEAL_rows: only rooms that have a
- * token are stored. */
+/* Gives a deal of kind DEAL_rows to the rows of experts that drop no token. A rank then stores only
+ * rows that have a token (layout/rows.h). */
 static void place_rows(Job *job, const Node *n)
 {
     const char rooms = op_whole_letter(n->op, INDEX_rooms);
