@@ -30,6 +30,11 @@ bool sweep_order(Cli *cli, const char *score)
     return false;
 }
 
+bool sweep_ranks_by_tokens(void)
+{
+    return sort_by == BY_tokens;
+}
+
 /* Returns the number by which rows are ranked. A larger one is better. */
 static double merit(const SweepRow *row, RankBy by)
 {

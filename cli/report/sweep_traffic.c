@@ -6,6 +6,18 @@
 
 #include "cli/sweep/sweep.h"
 
+uint64_t unit_bytes(const RunRecord *r)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < r->collectives.n; i++) {
+        const CollectiveRow *row = &r->collectives.at[i];
+        if (strcmp(row->stream, stream_name(STREAM_dp_gather)) == 0 ||
+            strcmp(row->stream, stream_name(STREAM_dp_reduce)) == 0)
+            bytes += row->n * row->bytes;
+    }
+    return bytes;
+}
+
 static bool is_schedule(const char *key)
 {
     return strcmp(key, "parallel.pp.schedule") == 0 || strcmp(key, "parallel.pp") == 0;

@@ -371,7 +371,8 @@ static void decide_points(Cli *cli, Sweep *sweep)
     PointJob job = {.cli = cli,
                     .path = sweep->path,
                     .settings = all_settings(sweep),
-                    .unproven = !cli->options.sweep.prove};
+                    .unproven = !cli->options.sweep.prove,
+                    .proves_best = !cli->options.sweep.prove && sweep_ranks_by_tokens()};
     if (job.settings == NULL) return;
     job.n = sweep->n_plans;
     if (cli->options.sweep.slurm > 0) {

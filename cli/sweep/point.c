@@ -1,17 +1,14 @@
-/* Decides points in several processes. Each process stores its predictions as it makes them. If it
- * is killed, these are kept, and the same command finds them again. A point that was decided before
- * is looked up. Its key consists of the settings, the build and the measured costs; the scripts are
- * compared by content. No script runs for it. */
-#define _DEFAULT_SOURCE /* for MAP_ANONYMOUS */
+/* Decides points in one of several processes. Each process stores its predictions as it makes them.
+ * If it is killed, these are kept, and the same command finds them again. A point that was decided
+ * before is looked up. Its key consists of the settings, the build and the measured costs; the
+ * scripts are compared by content. No script runs for it. */
 #include "cli/sweep/point.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <malloc.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "cli/predict.h"
 #include "cli/sweep/jobs.h"
@@ -28,6 +25,7 @@ typedef struct Decider {
     KnownScripts scripts;
     const char *context; /* the part of a point's key that is the same for all points */
     const char *build;
+    BestPlan best;        /* the fastest plan of this process, if job->proves_best */
     const char *no_store; /* the reason why this process cannot open the store; NULL: it can */
 } Decider;
 
@@ -40,20 +38,6 @@ static const Diagnostic *first_error(const Diag *d, bool infeasible)
             (d->items.at[i].fault == FAULT_infeasible) == infeasible)
             return &d->items.at[i];
     return NULL;
-}
-
-/* Returns how many bytes of weights and gradients the slowest rank gathers and reduces in
- * a step. */
-static uint64_t unit_bytes(const RunRecord *r)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < r->collectives.n; i++) {
-        const CollectiveRow *row = &r->collectives.at[i];
-        if (strcmp(row->stream, stream_name(STREAM_dp_gather)) == 0 ||
-            strcmp(row->stream, stream_name(STREAM_dp_reduce)) == 0)
-            bytes += row->n * row->bytes;
-    }
-    return bytes;
 }
 
 static void put_prediction(json_t *row, const Cli *cli, const PlanFile *file, const Prediction *p)
@@ -133,13 +117,18 @@ static void enter(const Decider *decider, Cli *one, const PlanFile *file, json_t
     best_enter(job->best, speed);
 }
 
-/* Makes the answer for a point: loads, compiles, proves and simulates it as `sim` does. `recipe`
- * receives its settings and scripts. `unstored` becomes true if the run could not be stored. */
-static json_t *answer_of(const Decider *decider, Cli *one, uint32_t index, Recipe *recipe,
-                         bool *unstored)
+/* What decide() needs besides the answer for a point. */
+typedef struct Made {
+    Recipe recipe;        /* its settings and scripts */
+    bool unstored;        /* the run could not be stored */
+    const PlanFile *file; /* its plan, if it fits; NULL: it does not, or other points share it */
+} Made;
+
+/* Makes the answer for a point: loads, compiles and simulates it as `sim` does. */
+static json_t *answer_of(const Decider *decider, Cli *one, uint32_t index, Made *made)
 {
     json_t *row = json_object();
-    const PlanOptions given = {.made_of = recipe,
+    const PlanOptions given = {.made_of = &made->recipe,
                                .unproven = decider->job->unproven,
                                .script = decider->script,
                                .reuse = decider->reuse};
@@ -171,13 +160,14 @@ static json_t *answer_of(const Decider *decider, Cli *one, uint32_t index, Recip
         put_prediction(row, one, file, &prediction);
         if (first_error(&one->diag, true) == NULL) enter(decider, one, file, row);
         if (file->proven) json_put(row, "proven", json_true());
-        *unstored = failure != NULL;
+        made->unstored = failure != NULL;
         if (failure != NULL) json_text(row, "unstored", failure->text);
     } else if (!refused) {
         refused = true;
         error = first_error(&one->diag, false);
     }
     if (!refused) error = first_error(&one->diag, true);
+    if (!refused && error == NULL && file->kept == NULL) made->file = file;
     if (refused && error != NULL && (error->fault == FAULT_internal || error->fault == FAULT_store))
         json_count(row, "failed", error->fault);
     point_status(row,
@@ -217,13 +207,20 @@ static bool is_answer(const json_t *row)
            json_integer_value(json_object_get(row, "peak_bytes")) > 0;
 }
 
+/* True if the answer needs no proof, or has one. */
+static bool is_judged(const json_t *row)
+{
+    return json_integer_value(json_object_get(row, "status")) != SWEEP_fits ||
+           json_is_true(json_object_get(row, "proven"));
+}
+
 static json_t *found_answer(Decider *decider, const Cli *one, Hash128 key, Diag *d)
 {
     FoundAnswer found;
     if (!store_find_answer(decider->store, key, one->arena, &found, d)) return NULL;
     if (!recipe_is_fresh(&decider->scripts, &found, decider->job->path, decider->kept)) return NULL;
     json_t *row = json_loads(found.answer, 0, NULL);
-    if (is_answer(row)) return row;
+    if (is_answer(row) && (decider->job->unproven || is_judged(row))) return row;
     json_decref(row);
     return NULL;
 }
@@ -241,8 +238,9 @@ static void keep_answer(const Decider *decider, Cli *one, Hash128 key, Recipe *r
     free(text);
 }
 
-/* Makes the answer for one point, and writes it as one line of JSON. */
-static void decide(Decider *decider, uint32_t index, Arena *arena, FILE *out)
+/* Makes the answer for one point, and writes it as one line of JSON. Returns true if
+ * decider->best has taken the plan, which is in `arena`. */
+static bool decide(Decider *decider, uint32_t index, Arena *arena, FILE *out)
 {
     const PointJob *job = decider->job;
     Cli one = *job->cli;
@@ -257,22 +255,25 @@ static void decide(Decider *decider, uint32_t index, Arena *arena, FILE *out)
     const bool stored = decider->store != NULL;
     const Hash128 key = stored ? key_of(decider, &one) : (Hash128){0, 0};
     bool failed = false;
+    Made made = {.recipe = {.head = ""}};
     json_t *row = stored ? found_answer(decider, &one, key, &one.diag) : NULL;
     if (row == NULL) {
-        Recipe recipe = {.head = ""};
-        bool unstored = false;
-        row = answer_of(decider, &one, index, &recipe, &unstored);
+        row = answer_of(decider, &one, index, &made);
         /* an answer that a time bound gave depends on the other points, so it is not stored */
         const json_t *error = json_object_get(row, "error");
         const char *rule = json_string_value(json_object_get(error, "rule"));
         const bool open = json_integer_value(json_object_get(row, "status")) == SWEEP_open;
         failed = json_object_get(row, "failed") != NULL;
-        if (failed || open || (rule != NULL && strcmp(rule, "bound-time") == 0)) unstored = true;
-        if (stored && !unstored) keep_answer(decider, &one, key, &recipe, row);
+        if (failed || open || (rule != NULL && strcmp(rule, "bound-time") == 0))
+            made.unstored = true;
+        if (stored && !made.unstored) keep_answer(decider, &one, key, &made.recipe, row);
     } else {
         json_put(row, "found", json_true());
-        if (json_integer_value(json_object_get(row, "status")) == SWEEP_fits)
-            best_enter(job->best, json_number_value(json_object_get(row, "tokens_per_s")));
+    }
+    const double speed = json_number_value(json_object_get(row, "tokens_per_s"));
+    if (json_integer_value(json_object_get(row, "status")) == SWEEP_fits) {
+        if (json_object_get(row, "found") != NULL) best_enter(job->best, speed);
+        best_enter(job->fastest, speed);
     }
     json_count(row, "index", index);
     if (decider->no_store != NULL) json_text(row, "unstored", decider->no_store);
@@ -285,7 +286,50 @@ static void decide(Decider *decider, uint32_t index, Arena *arena, FILE *out)
     fputc('\n', out);
     log_debug("%" PRIu32 " of %" PRIu32 ": status %d", index + 1, job->n,
               (int)json_integer_value(json_object_get(row, "status")));
+    const bool is_best = job->fastest != NULL && made.file != NULL && speed > decider->best.speed;
+    if (is_best) {
+        json_decref(decider->best.row);
+        decider->best = (BestPlan){decider->best.arena,
+                                   made.file,
+                                   made.recipe,
+                                   key,
+                                   speed,
+                                   made.unstored ? NULL : json_incref(row)};
+    }
     json_decref(row);
+    return is_best;
+}
+
+/* Proves the fastest plan of this process, unless another process has a faster one, and writes its
+ * answer once more. If the proof has anything to report, nothing is written: sweep_prove() then
+ * proves the plan again, and reports it. */
+static void prove_best(const Decider *decider, FILE *out)
+{
+    const BestPlan *best = &decider->best;
+    if (best->row == NULL || best_most(decider->job->fastest) > best->speed) return;
+    Cli one = *decider->job->cli;
+    one.arena = best->arena;
+    one.diag = diag_in(best->arena);
+    if (!session_prove(best->file, true, one.arena, &one.diag) || one.diag.items.n > 0) return;
+    json_put(best->row, "proven", json_true());
+    Recipe recipe = best->recipe;
+    if (decider->store != NULL) {
+        store_put_proof(decider->store, best->file->id, decider->build, &one.diag);
+        keep_answer(decider, &one, best->key, &recipe, best->row);
+    }
+    json_dumpf(best->row, out, JSON_COMPACT);
+    fputc('\n', out);
+}
+
+/* Gives the memory of the newest plan to decider->best, and returns other memory for the next
+ * point. */
+static Arena *hand_over(BestPlan *best, Arena *arena)
+{
+    Arena *spare = best->arena;
+    best->arena = arena;
+    if (spare == NULL) return arena_new();
+    arena_reset(spare);
+    return spare;
 }
 
 /* Returns the name of this machine. It contains the BLAS library only if the store has measured
@@ -301,7 +345,7 @@ static const char *machine_of(const Decider *decider, Diag *d)
 static const char *context_of(const Decider *decider, Diag *d)
 {
     const Options *o = &decider->job->cli->options;
-    const char *how = decider->job->bounded ? "bounded" : decider->job->unproven ? "unproven" : "";
+    const char *how = decider->job->bounded ? "bounded" : "";
     return arena_print(decider->kept, "%s\nmachine %s\nprice %s\npue %g\ncosts %s\n%s\n%s%s\n",
                        decider->build, o->machine != NULL ? o->machine : "",
                        o->price_text != NULL ? o->price_text : "", o->pue, machine_of(decider, d),
@@ -309,7 +353,7 @@ static const char *context_of(const Decider *decider, Diag *d)
                        o->exact ? " exact" : "");
 }
 
-static void work(void *self, const Worker *worker)
+void points_work(void *self, const Worker *worker)
 {
     const PointJob *job = self;
     Arena *kept = arena_new(), *arena = arena_new();
@@ -327,174 +371,18 @@ static void work(void *self, const Worker *worker)
     if (decider.store != NULL) decider.context = context_of(&decider, &diag);
     for (uint32_t p; (p = atomic_fetch_add(job->next, 1)) < job->n_pieces;)
         for (uint32_t i = job->piece[p]; i < job->piece[p + 1]; i++) {
-            decide(&decider, job->order[i], arena, worker->file);
-            arena_reset(arena);
+            if (decide(&decider, job->order[i], arena, worker->file))
+                arena = hand_over(&decider.best, arena);
+            else
+                arena_reset(arena);
             job_item_done(worker);
         }
+    prove_best(&decider, worker->file);
+    json_decref(decider.best.row);
+    if (decider.best.arena != NULL) arena_free(decider.best.arena);
     reuse_free(decider.reuse);
     front_close(decider.script);
     store_close(decider.store);
     arena_free(arena);
     arena_free(kept);
-}
-
-/* ---- the parent ---- */
-
-static double real_of(const json_t *row, const char *key)
-{
-    return json_number_value(json_object_get(row, key));
-}
-
-static uint64_t count_of(const json_t *row, const char *key)
-{
-    return (uint64_t)json_integer_value(json_object_get(row, key));
-}
-
-static const char *text_of(const json_t *row, const char *key, Arena *arena)
-{
-    const char *text = json_string_value(json_object_get(row, key));
-    return text != NULL ? arena_dup(arena, text) : NULL;
-}
-
-/* Reads the warnings from the answer for a point. Leaves out an entry without texts. */
-static void hear_warnings(const json_t *row, Arena *arena, SweepRow *to)
-{
-    size_t i;
-    const json_t *warning;
-    json_array_foreach(json_object_get(row, "warnings"), i, warning)
-    {
-        const Diagnostic item = diagnostic_of(warning, arena);
-        if (item.rule != NULL && item.text != NULL) list_push(arena, &to->warnings, item);
-    }
-}
-
-static void hear(FILE *file, Arena *arena, SweepRows *rows)
-{
-    json_t *line;
-    while ((line = json_loadf(file, JSON_DISABLE_EOF_CHECK, NULL)) != NULL) {
-        uint32_t index = (uint32_t)count_of(line, "index");
-        assert(index < rows->n); /* a process of this command wrote it */
-        rows->at[index] =
-            (SweepRow){.index = index,
-                       .status = (SweepStatus)count_of(line, "status"),
-                       .failed = (Fault)count_of(line, "failed"),
-                       .found = json_is_true(json_object_get(line, "found")),
-                       .error = diagnostic_of(json_object_get(line, "error"), arena),
-                       .plan_id = text_of(line, "plan_id", arena),
-                       .trust = text_of(line, "trust", arena),
-                       .ranks = count_of(line, "ranks"),
-                       .peak_bytes = count_of(line, "peak_bytes"),
-                       .unit_bytes = count_of(line, "unit_bytes"),
-                       .fsdp2 = json_is_true(json_object_get(line, "fsdp2")),
-                       .run = count_of(line, "run"),
-                       .step_ps = (Ps)count_of(line, "step_ps"),
-                       .exposed_ps = (Ps)count_of(line, "exposed_ps"),
-                       .tokens_per_s = real_of(line, "tokens_per_s"),
-                       .tokens_per_s_per_device = real_of(line, "tokens_per_s_per_device"),
-                       .mfu = real_of(line, "mfu"),
-                       .usd_per_token = real_of(line, "usd_per_token"),
-                       .joules_per_token = real_of(line, "joules_per_token"),
-                       .counts = text_of(line, "counts", arena),
-                       .device = text_of(line, "device", arena),
-                       .proven = json_is_true(json_object_get(line, "proven")),
-                       .close = json_is_true(json_object_get(line, "close")),
-                       .unstored = text_of(line, "unstored", arena)};
-        hear_warnings(line, arena, &rows->at[index]);
-        json_decref(line);
-    }
-}
-
-static uint32_t jobs_of(const PointJob *job)
-{
-    return jobs_number(job->cli->options.jobs, job->n_order);
-}
-
-/* Simulates the points of job->order. Each process takes one piece of them after the other. */
-static bool decide_order(PointJob *job, SweepRows *rows)
-{
-    FILE *file[MOST_JOBS] = {NULL};
-    Cli *cli = job->cli;
-    const uint32_t n_jobs = jobs_of(job);
-    atomic_store(job->next, 0);
-    jobs_on_interrupt(cli->options.no_store
-                          ? "nothing is kept (--db none)"
-                          : arena_print(cli->arena,
-                                        "the points decided so far are kept in %s; the same "
-                                        "command goes on from there",
-                                        cli->options.db));
-    const bool fine = jobs_fork(cli, n_jobs, job->n_order, work, job, file);
-    jobs_on_interrupt(NULL);
-    for (uint32_t i = 0; i < n_jobs && file[i] != NULL; i++) {
-        hear(file[i], cli->arena, rows);
-        fclose(file[i]);
-    }
-    return fine;
-}
-
-/* the rows that by_bound compares; global, because qsort gives its function no argument */
-static const SweepRows *bounded;
-
-static int by_bound(const void *a, const void *b)
-{
-    const uint32_t i = *(const uint32_t *)a, k = *(const uint32_t *)b;
-    const Ps x = bounded->at[i].step_ps, y = bounded->at[k].step_ps;
-    if (x != y) return x < y ? -1 : 1;
-    return i < k ? -1 : 1;
-}
-
-/* First computes a lower bound of the step time of every point, then simulates points in the order
- * of these bounds. So the best points are found early, and their speeds rule out most of the
- * others. */
-static bool decide_by_bounds(PointJob *job, SweepRows *rows)
-{
-    job->bounds_only = true;
-    if (!decide_order(job, rows)) return false;
-    job->bounds_only = false;
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < rows->n; i++)
-        if (rows->at[i].index == i && rows->at[i].status == SWEEP_open) job->order[n++] = i;
-    bounded = rows;
-    qsort(job->order, n, sizeof *job->order, by_bound);
-    job->n_order = job->n_pieces = n;
-    for (uint32_t i = 0; i <= n; i++) job->piece[i] = i;
-    job->bound = rows->at;
-    return n == 0 || decide_order(job, rows);
-}
-
-bool points_decide(const PointJob *job, SweepRows *rows)
-{
-    Cli *cli = job->cli;
-    PointJob own = *job;
-    PointShared *shared =
-        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared == MAP_FAILED)
-        return cli_error(cli, FAULT_internal, "out-of-memory", "no memory to share");
-    own.next = &shared->next;
-    own.best = job->ranked ? &shared->best : NULL;
-    own.likely = &shared->likely;
-    own.order = arena_array(cli->arena, job->n + 1, sizeof *own.order);
-    own.piece = arena_array(cli->arena, job->n + 1, sizeof *own.piece);
-    own.n_order = job->n;
-    points_order(&own, jobs_of(&own));
-    for (uint32_t i = 0; i < job->n; i++)
-        list_push(cli->arena, rows, ((SweepRow){.index = UINT32_MAX}));
-    const bool fine = own.ranked ? decide_by_bounds(&own, rows) : decide_order(&own, rows);
-    munmap(shared, sizeof *shared);
-    if (!fine) return false;
-    for (uint32_t i = 0; i < rows->n; i++) {
-        const SweepRow *row = &rows->at[i];
-        if (row->index == i && row->unstored == NULL) continue;
-        cli_error(cli, FAULT_store, "store-error", "%s was not stored: %s",
-                  point_text(cli->arena, &job->settings[i], ""),
-                  row->index == i ? row->unstored : "its process wrote nothing");
-        break; /* the remaining points would fail for the same reason */
-    }
-    for (uint32_t i = 0; i < rows->n; i++) {
-        const SweepRow *row = &rows->at[i];
-        if (row->index != i) return false;
-        if (row->failed != FAULT_none)
-            cli_error(cli, row->failed, row->error.rule, "%s: %s",
-                      point_text(cli->arena, &job->settings[i], ""), row->error.text);
-    }
-    return true;
 }

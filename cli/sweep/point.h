@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 
+#include "cli/sweep/jobs.h"
 #include "cli/sweep/sweep.h"
 
 enum { N_BEST = 10 };
@@ -20,6 +21,16 @@ typedef struct PointShared {
     BestSpeeds likely; /* the best speeds that points could have according to their bounds */
 } PointShared;
 
+/* The fastest plan of a process, which is kept until the process has no more points. */
+typedef struct BestPlan {
+    Arena *arena; /* memory that has the plan; NULL: there was no plan yet */
+    const PlanFile *file;
+    Recipe recipe;
+    Hash128 key;  /* key of its answer in the store */
+    double speed; /* tokens per second */
+    json_t *row;  /* its answer; NULL: there is none, or it could not be stored */
+} BestPlan;
+
 /* The task to simulate points of one script. */
 typedef struct PointJob {
     Cli *cli;
@@ -29,6 +40,8 @@ typedef struct PointJob {
     TextList *settings;
     int64_t sweep; /* the sweep's number in the store; 0: it is not stored */
     bool unproven; /* skips the proofs: sweeps and searches prove only their winners */
+    /* with `unproven`: each process proves its fastest plan, because that one may be the best */
+    bool proves_best;
     /* true if lower bounds of memory may rule out points before they are compiled */
     bool bounded;
     /* true if only the N_BEST fastest points matter; then lower bounds of time may rule out points,
@@ -38,6 +51,7 @@ typedef struct PointJob {
     /* ---- filled in by points_decide */
     BestSpeeds *best; /* the best speeds so far; NULL: bounds of time are not used */
     BestSpeeds *likely;
+    BestSpeeds *fastest; /* the best speeds so far, if proves_best; otherwise NULL */
     /* true if no point is to be simulated; points that no bound rules out stay open */
     bool bounds_only;
     const SweepRow *bound; /* [n] the bounds of all points; NULL: they are not known yet */
@@ -53,7 +67,9 @@ typedef struct PointJob {
  * process failed or the store cannot be written. */
 bool points_decide(const PointJob *job, SweepRows *rows);
 
-/* ---- point.c, for reject.c */
+/* ---- point.c, for points.c and reject.c */
+/* Decides points until none is left: the work of one process. self: the PointJob. */
+void points_work(void *self, const Worker *worker);
 void point_status(json_t *row, SweepStatus status, const Diagnostic *error);
 
 /* ---- prove.c */
@@ -69,6 +85,7 @@ void points_order(PointJob *job, uint32_t n_jobs);
 /* ---- reject.c */
 /* Enters a speed into the list; does nothing if `best` is NULL. */
 void best_enter(BestSpeeds *best, double tokens_per_s);
+double best_most(BestSpeeds *best); /* returns the best speed; 0: there is none */
 double best_least(
     /* returns the lowest of the N_BEST best speeds; 0: there are fewer than N_BEST speeds */
     BestSpeeds *best);

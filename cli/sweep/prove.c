@@ -1,5 +1,6 @@
-/* Proves the plan that a sweep reports as best. The points of a sweep are simulated without proofs,
- * because most of them lose. */
+/* Proves the plan that a sweep reports as best, unless a process has proven it already
+ * (PointJob.proves_best). The points of a sweep are simulated without proofs, because most of them
+ * lose. */
 #include "cli/sweep/point.h"
 
 #include <string.h>

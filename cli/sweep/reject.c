@@ -30,12 +30,22 @@ void best_enter(BestSpeeds *best, double tokens_per_s)
     atomic_flag_clear(&best->busy);
 }
 
-double best_least(BestSpeeds *best)
+static double best_at(BestSpeeds *best, uint32_t place)
 {
     if (!take_turn(best)) return 0;
-    const double least = best->tokens_per_s[N_BEST - 1];
+    const double speed = best->tokens_per_s[place];
     atomic_flag_clear(&best->busy);
-    return least;
+    return speed;
+}
+
+double best_least(BestSpeeds *best)
+{
+    return best_at(best, N_BEST - 1);
+}
+
+double best_most(BestSpeeds *best)
+{
+    return best_at(best, 0);
 }
 
 static bool reject(json_t *row, uint64_t bytes, const char *rule, const char *text)

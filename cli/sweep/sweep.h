@@ -70,6 +70,9 @@ void energy_note(Cli *cli, const SweepRows *rows);
  * tables. */
 void price_note(Cli *cli, const SweepRows *rows);
 /* ---- cli/report/sweep_traffic.c */
+/* Returns how many bytes of weights and gradients the slowest rank gathers and reduces in
+ * a step. */
+uint64_t unit_bytes(const RunRecord *record);
 /* If the schedules in the table move different amounts of weights and gradients, prints a line that
  * says so. */
 void traffic_note(Cli *cli, const SweepKeys *keys, const SweepRows *rows);
@@ -130,6 +133,7 @@ void csv_field(Str *out, const char *text); /* appends a field of CSV, in quotes
 /* Reads --by. Called before any prediction. `score`: the name of the script's score; NULL: it has
  * none. */
 bool sweep_order(Cli *cli, const char *score);
+bool sweep_ranks_by_tokens(void); /* true if the order is that of tokens per second */
 /* Returns the best of the rows, or NULL if no row fits and fulfils `require`. */
 SweepRow *sweep_best(const SweepRows *rows);
 /* Prints the rows as text, CSV or JSON, the best first. */

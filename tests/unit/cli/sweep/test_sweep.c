@@ -235,8 +235,7 @@ static void a_found_point_is_looked_up(void **state)
                   again = command_run(arena, 120, arguments);
     assert_int_equal(first.exit_code, 0);
     assert_string_equal(first.out, again.out);
-    /* the answer of the best point is stored twice: as it was simulated, and as it was proven */
-    assert_int_equal(stored_number(arena, db, "SELECT count(*) FROM found"), 5);
+    assert_int_equal(stored_number(arena, db, "SELECT count(*) FROM found"), 4);
     assert_int_equal(stored_number(arena, db, "SELECT count(*) FROM run"), 2);
     assert_int_equal(stored_number(arena, db, "SELECT count(*) FROM v_sweep WHERE step_ms > 0"), 2);
     assert_int_equal(stored_number(arena, db,
