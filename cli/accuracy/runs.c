@@ -221,6 +221,16 @@ static void without_remark(char *text)
     for (n = strlen(text); n > 0 && text[n - 1] == ' '; n--) text[n - 1] = 0;
 }
 
+/* Removes the device's memory from a part of it: "71 / 80 GB" becomes "71 GB". */
+static void without_whole(char *text)
+{
+    char *slash = strchr(text, '/');
+    if (slash == NULL) return;
+    const char *whole = slash + 1 + strspn(slash + 1, " ");
+    const size_t n = strspn(whole, "0123456789.");
+    if (n > 0) memmove(slash, whole + n, strlen(whole + n) + 1);
+}
+
 /* Returns the number in a cell, in the first unit of the column: "2.84", "2.84 s", "2840 ms", "0.35
  * it/s", "65.3 GiB", "65,300 MiB". PyTorch's tools write GB for GiB. Returns NAN for other texts,
  * for a unit of another column and for an empty cell. */
@@ -237,12 +247,13 @@ static double quantity(const Csv *csv, uint32_t row, const char *column)
     char cell[64];
     without_thousands(csv_cell(csv, row, column), cell, sizeof cell);
     without_remark(cell);
+    const bool is_time = strcmp(column, "step_time_s") == 0;
+    if (!is_time) without_whole(cell);
     const char *text = cell, *end;
     text += strspn(text, " ~");
     const double value = csv_decimal(text, &end);
     if (isnan(value)) return NAN;
     while (*end == ' ') end++;
-    const bool is_time = strcmp(column, "step_time_s") == 0;
     if (is_time && is_rate(end)) return value > 0 ? 1 / value : NAN;
     for (const CellUnit *u = is_time ? times : sizes; u->name != NULL; u++)
         if (is_unit(end, u->name)) return value * u->factor;

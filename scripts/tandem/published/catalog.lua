@@ -116,6 +116,7 @@ local known = {
   { "starcoder2.*%f[%d%.]3b", l = 30, d = 3072, h = 24, kv = 2, ff = 12288, v = 49152 },
   { "granite.*%f[%d%.]8b", l = 40, d = 4096, h = 32, kv = 8, ff = 12800, v = 49152 },
   { "olmo.*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 100352 },
+  { "gpt%-?3%-%(mlperf", l = 96, d = 12288, h = 96, kv = 96, ff = 49152, v = 51200 }, -- MLPerf's GPT-3 has 175 billion parameters
   { "gpt%-?3.*%f[%d%.]175b", l = 96, d = 12288, h = 96, kv = 96, ff = 49152, v = 51200 },
   { "gpt%-?3.*%f[%d%.]20b", l = 44, d = 6144, h = 48, kv = 48, ff = 24576, v = 51200 },
   { "gpt%-?3.*%f[%d%.]5b", l = 24, d = 4096, h = 32, kv = 32, ff = 16384, v = 51200 },
@@ -182,6 +183,7 @@ local known = {
   { "gpt%-?2.*medium", l = 24, d = 1024, h = 16, kv = 16, ff = 4096, v = 50257, ties = true },
   { "gpt%-?2$", l = 12, d = 768, h = 12, kv = 12, ff = 3072, v = 50257, ties = true },
   -- kind: documented; NeMo 8cfedd72: nemo/collections/llm/bert/model (bert.py, base.py); the vocabulary from llm-analysis d841e40
+  { "bert%-%(mlperf", l = 24, d = 1024, h = 16, kv = 16, ff = 4096, v = 30522, tied = true }, -- MLPerf's BERT is BERT large
   { "bert.*large", l = 24, d = 1024, h = 16, kv = 16, ff = 4096, v = 30522, tied = true },
   { "bert.*base", l = 12, d = 768, h = 12, kv = 12, ff = 3072, v = 30522, tied = true },
 }

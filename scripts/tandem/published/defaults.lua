@@ -76,6 +76,11 @@ end
 -- If the model is known, its configuration also gives options for which the table has no column.
 local function fill_model(row)
   local entry, from = catalog.find(row.model or "")
+  if not entry and tonumber(row.params_b) and not named_size(row.model or "") then
+    local name = ("%s-%gb"):format(row.model or "", tonumber(row.params_b)) -- "llama2" with 70 billion parameters
+    entry, from = catalog.find(name)
+    if entry then row.model = name end
+  end
   local shaped = not is_open(row.d_model) and not is_open(row.n_layers)
   local same = entry and (not shaped or tonumber(row.d_model) == entry.d)
   if same then

@@ -93,10 +93,15 @@ end
 
 local function add(list, pass) if pass then list[#list + 1] = pass end end
 
+-- True if Megatron's ranks exchange tokens for heads instead of a ring (--cp-comm-type a2a). Each rank then needs a KV head.
+local function trades_tokens(row)
+  return has(row, "cp_comm", "^%W*a2a%W*$") and count(row, "n_kv_heads") % (count(row, "tp") * count(row, "cp")) == 0
+end
+
 -- True if the row's ranks pass keys and values around a ring. Also true if the row does not say how
 -- ranks share sequences.
 local function is_ring(row)
-  return count(row, "cp") > 1 and not has(row, "framework", "^torchtitan") and not has(row, "sp", "ulysses")
+  return count(row, "cp") > 1 and not has(row, "framework", "^torchtitan") and not has(row, "sp", "ulysses") and not trades_tokens(row)
 end
 
 -- True if the plan also uses a ring. Megatron and NeMo use one by default (cp_comm_type p2p). A plan's ring can
@@ -113,7 +118,7 @@ end
 -- one way for all layers, and cannot exchange tokens for heads of mixers beside tp.
 local function trades_heads(row)
   local scans = has(row, "hybrid_pattern", "^[^/]*m") and count(row, "tp") == 1
-  return has(row, "sp", "^ulysses") or scans and count(row, "n_kv_heads") % count(row, "cp") == 0
+  return has(row, "sp", "^ulysses") or trades_tokens(row) or scans and count(row, "n_kv_heads") % count(row, "cp") == 0
 end
 
 local function is_block_float8(row) return not is_float4(row) and (has(row, "precision", "mx") or has(row, "fp8_recipe", "^mx")) end
@@ -122,6 +127,11 @@ local function is_block_float8(row) return not is_float4(row) and (has(row, "pre
 -- with rowwise 8-bit operands at the 4-bit peak (`cluster`), so memory counts twice the bytes of its operands.
 -- Blocks of MXFP8 are planned only on GPUs that multiply blocks, and on ranks with whole blocks of tokens.
 local function scales_of(row, how)
+  local by_blocks = has(row, "precision", "block") or has(row, "fp8_recipe", "^block") or has(row, "precision", "128%s*x%s*128")
+  if not is_block_float8(row) and by_blocks and not is_float4(row) then
+    cells.note("scales of rows stand for those of blocks of 128 numbers")
+    return "rowwise"
+  end
   if not is_block_float8(row) then return (is_float4(row) or has(row, "precision", "rowwise")) and "rowwise" or "tensorwise" end
   local name = gpus.find(row.gpu)
   local shared, tokens = how.cp or m.sharers(row), megatrons.tokens(row) // (cells.sequence(row) and count(row, "tp") or 1)

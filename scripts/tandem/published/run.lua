@@ -300,16 +300,29 @@ local function trainer(row)
     data = data > 1 and (stage > 0 and fsdp2 { reshard_after_forward = stage == 3 } or ddp {}) or nil }
 end
 
+-- Unsloth changes the kernels of Hugging Face's Trainer.
+local function unsloth(row)
+  cells.note("framework %s has no profile; that of Hugging Face's Trainer stands for it", row.framework)
+  return trainer(row)
+end
+
+-- Forks of Megatron-LM, and frameworks that call Megatron-Core: Pai-Megatron-Patch, FlagScale, Primus, MegaScale.
+local function fork(row)
+  cells.note("framework %s has no profile; Megatron-Core's stands for it", row.framework)
+  return megatron_lm(row)
+end
+
 local frameworks = {
   { "automodel", automodel }, { "^torchtitan", torchtitan }, { "^kempnerforge", kempnerforge }, { "^composer", foundry },
-  { "^pytorch fsdp1", fms }, { "^megatron%-deepspeed", megatron_deepspeed }, { "^megatron%-lm", megatron_lm },
-  { "^megatron%-core", megatron_lm }, { "^megatron", megatron }, { "^nemo", megatron }, { "^deepspeed", deepspeed }, { "^xtuner", xtuner },
+  { "^pytorch fsdp1", fms }, { "megatron%-deepspeed", megatron_deepspeed }, { "^megatron%-lm", megatron_lm },
+  { "^megatron%-core", megatron_lm }, { "^megatron%-bridge", megatron }, { "^megatron", megatron_lm }, { "^nemo", megatron }, { "^deepspeed", deepspeed }, { "^xtuner", xtuner },
   { "nanotron", nanotron }, { "internevo", nanotron }, { "maxtext", maxtext }, { "levanter", jax }, { "easylm", jax }, { "olmo", olmo }, { "neox", megatron_deepspeed },
   { "llm%-foundry", foundry }, { "deepspeed", deepspeed },
   { "fsdp2", torchtitan }, { "torchtune", torchtitan }, { "vescale", torchtitan }, { "colossal", colossal },
   { "hf trainer", trainer }, { "^hf", trainer }, { "^trl", trainer }, { "sfttrainer", trainer }, { "hugging ?face", trainer }, { "accelerate", trainer }, { "transformers", trainer },
-  { "axolotl", trainer }, { "lightning", trainer }, { "llama%-factory", trainer },
+  { "axolotl", trainer }, { "lit%-?gpt", olmo }, { "lightning", trainer }, { "llama%-factory", trainer }, { "unsloth", unsloth }, { "fms%-fsdp", fms },
   -- Submitters to MLPerf name NVIDIA's and AMD's containers, which hold NeMo and Megatron.
+  { "megatron", fork }, { "flagscale", fork }, { "^primus", fork }, { "megascale", fork },
   { "nemo", megatron }, { "^nvidia", megatron }, { "nvidia release", megatron }, { "rocm", megatron }, { "^llmboost", megatron },
 }
 
@@ -372,7 +385,9 @@ local function framework(row)
 end
 
 function m.plan(row)
-  if has(row, "framework", "qlora") or has(row, "model", "qlora") or has(row, "flag", "qlora") then refuse("a frozen base in 4 bits (QLoRA) is not modelled") end
+  for _, key in ipairs { "framework", "model", "flag", "precision" } do
+    if words.names_four_bits(row[key] or "") then refuse("a frozen base in 4 bits (QLoRA) is not modelled: %s", row[key]:sub(1, 60)) end
+  end
   defaults.fill(row)
   local how, cluster = framework(row), m.cluster(row)
   how.per_node = cluster.devices_per_node

@@ -235,9 +235,10 @@ local function policy(row)
   local sac = bare:find "%f[%a]sac%f[%A]" and selected(bare:gsub("%f[%a]sac%f[%A]", " "):gsub("layer%-wise", " "), true)
   if bare:find "^per[%s_%-]op" or bare:find "^ops?$" or bare:find "^selective_op$" or bare:find "op%-level" then row.ac = "selective(op)" return true end
   if bare:find "%f[%a]sac%f[%A]" then row.ac = "selective" .. (sac and sac ~= "" and sac or "(op)") return true end
-  -- modules without "selective": "core_attn", "recompute attention"
-  local modules_of = not bare:find "^full" and not bare:find "^selective" and not among(bare, denials) and bare:find "att" and selected(bare)
-  if modules_of and modules_of:find "^%(core_attn" then row.ac = "selective" .. modules_of return true end
+  -- modules without "selective": "core_attn", "recompute attention", "moe_act recompute"
+  local is_module = bare:find "att" or bare:find "%f[%w_]moe_act%f[^%w_]" or bare:find "layernorm" or bare:find "%f[%w_]mlp%f[^%w_]" or bare:find "mla_up_proj"
+  local modules_of = not bare:find "^full" and not bare:find "^selective" and not among(bare, denials) and is_module and selected(bare)
+  if modules_of and modules_of:find "^%([cmls]" then row.ac = "selective" .. modules_of return true end
   if not lower:find "^selective" and not lower:find "^none" then
     local method = words.recomputed_layers(lower)
     if method then row.ac = method return true end

@@ -175,6 +175,15 @@ function m.layers_with_experts(row)
   row.moe_layer_freq = text:gsub("%d", "+[%0]*1"):sub(2)
 end
 
+-- True if a text says that the weights of a frozen model have 4 bits.
+function m.names_four_bits(text)
+  local lower = text:lower()
+  for _, word in ipairs { "qlora", "gptq", "%f[%w]nf4%f[%W]", "%f[%w]awq%f[%W]", "bitsandbytes", "%f[%a]bnb%f[%A]", "4%-?bit base", "base in 4 bits", "load_in_4bit" } do
+    if lower:find(word) then return true end
+  end
+  return false
+end
+
 -- Returns the rank whose memory the row gives; nil: the row does not say, so the framework's log counts. The memory of a process
 -- comes from another tool, which sees all ranks.
 function m.reporting_rank(row)

@@ -26,6 +26,7 @@
     "framework=KempnerForge;" FSDP "global_batch_seqs=;step_time_s=0.8;tokens_per_s_per_gpu=20480"
 #define MLA     "q_lora=0 kv_lora=512 qk_head=128 qk_pos=64 v_head=128"
 #define HYBRID  "model=hybrid;tp=1;sp=0;normalization=RMSNorm;activation=gelu;n_layers=4;"
+#define NAMED   "n_layers=;d_model=;n_heads=;n_kv_heads=;d_ff=;vocab=;tp=8;n_gpus=8;"
 #define OFFLOAD "fine-grained-activation-offloading offload-modules="
 #define HELD                                                                                       \
     "n_gpus=;d_model=4096;n_heads=32;n_kv_heads=32;d_ff=16384;n_layers=2;vocab=32000;tp=4;"        \
@@ -170,7 +171,7 @@ static const struct {
     {NODES "interconnect=8x400Gb IB", {"interconnect=1 NIC per GPU 400Gb/s"}},
     {NODES "interconnect=1x100Gb Ethernet", {"interconnect=100Gb/s TCP"}},
     {"gpu=H100-SXM", {"p5.48xlarge", "a3-highgpu-8g", "H-100"}},
-    {"peak_mem=65.3", {"65.3GiB(81%)", "~65.3", "65.3 GiB (max)"}},
+    {"peak_mem=65.3", {"65.3 / 80", "65.3/80 GB", "65.3GiB(81%)", "~65.3", "65.3 GiB (max)"}},
     {"step_time_s=1.5", {"1.5 +/- 0.1", "1.5 s (median)", "1.5 s / step", "~1.5 s"}},
     {"peak_mem_kind=reserved GiB", {"Reserved", "RESERVED (GiB)"}},
     {"peak_mem_kind=nvidia-smi GiB",
@@ -204,6 +205,16 @@ static const struct {
     {PIECES,
      {"hybrid_pattern=M-|M*|M-|M*;vp=;n_layers=", "hybrid_pattern=M-|M*|M-|M*;n_layers=11"}},
     {HYBRID "hybrid_pattern=M*M-;mtp_layers=2", {"hybrid_pattern=M*M-/-/-;mtp_layers="}},
+    {"ac=selective(mlp);activation=swiglu;" BLOCKS, {"recompute mlp", "selective: mlp", "mlp"}},
+    {MIXTURE "ac=selective(moe_act);activation=swiglu;" BLOCKS,
+     {"ac=moe_act", "ac=moe_act recompute", "ac=selective moe_act"}},
+    {"framework=Pai-Megatron-Patch", {"FlagScale", "Primus (Megatron-LM)", "MegaScale"}},
+    {"framework=Megatron-Core", {"Megatron-SWIFT"}},
+    {"framework=PyTorch FSDP1;" FSDP, {"PyTorch FSDP (fms-fsdp)"}},
+    {"framework=Megatron-DeepSpeed", {"Sailor fork of Megatron-DeepSpeed"}},
+    {"cp=2;tp=1;sp=0;notes=cp-comm-type=a2a", {"notes=cp-comm-type=[a2a]"}},
+    {NAMED "model=llama2-70b;params_b=70", {"model=llama2"}},
+    {NAMED "model=gpt3-175b", {"model=gpt3 (MLPerf v4.1)"}},
     {T5 "notes=", {"notes=decoder seq 128"}},
     {T5 "notes=decoder seq 256", {"notes=decoder-seq-length=256"}},
     {MIXTURE "moe_latent=256", {"moe_latent=;notes=moe-latent-size=256"}},
@@ -237,6 +248,9 @@ static const char *const others[][2] = {
     {FORGE, "tokens_per_s_per_gpu=40960;" FORGE},
     {"model=llama;vocab=128000", "model=llama;vocab=128k"}, /* the second is assumed */
     {"ac=full", "ac=full (uniform 2)"},
+    {"gpu=B200;precision=fp8", "gpu=B200;precision=fp8 blockwise"},
+    {"gpu=B200;precision=fp8 rowwise", "gpu=B200;precision=fp8 blockwise"}, /* is a stand-in */
+    {"cp=2;tp=1;sp=0;notes=", "cp=2;tp=1;sp=0;notes=cp-comm-type=a2a"},
     {LONG "notes=", LONG "notes=" OFFLOAD "[qkv_linear]"},
     {LONG "attention_backend=unfused;notes=" OFFLOAD "[qkv_linear]",
      LONG "attention_backend=unfused;notes=" OFFLOAD "[qkv_linear core_attn]"},
@@ -261,6 +275,9 @@ static const char *const refused[][2] = {
     {"gpu=MI300A", "MI300A"},
     {"step_time_s=3 samples/s", "step_time_s"},
     {"notes=" OFFLOAD "[router]", "router"},
+    {"flag=LoRA r=16 (GPTQ base)", "4 bits"},
+    {"framework=HF Trainer + bnb", "4 bits"},
+    {"model=mistral-7b (nf4)", "4 bits"},
     {HYBRID "hybrid_pattern=M*X-", "hybrid_pattern"},
     {HYBRID "hybrid_pattern=M*M-/-/*", "heads"},
     {"model=gpt_dynamic_inference_tp1_pp1", "inference"},
