@@ -76,26 +76,29 @@ static bool is_sequence(const Lower *l, BufferId from, int d)
     return lower_is_sequence(l, own ? own : t ? l->g->tensors.at[t].deal[d] : 0);
 }
 
-/* Returns the axes along which ranks read different tokens of the batch. */
-static AxisSet cutting_tokens(const Lower *l)
+/* Returns the axes that split tokens in a zigzag. Groups of cp ranks may divide its parts. */
+static AxisSet zigzag_axes(const Lower *l)
 {
-    return mesh_axes_of(&l->plan->mesh, axes_cutting(INDEX_tokens));
+    const uint32_t n = l->g->deals.deals.at[l->job->context.seq_deal].n_parts;
+    AxisSet axes = mesh_axes_of(&l->plan->mesh, axes_cutting(INDEX_tokens));
+    while (axes && mesh_size(&l->plan->mesh, axes) > n)
+        axes &= (AxisSet) ~(1u << (31 - __builtin_clz(axes)));
+    return axes;
 }
 
-/* Gathers dimension d. If only tp splits the tokens of a cp rank, the gathered parts are in the
- * right order. The parts of several cp ranks must be reordered after the gather. */
+/* Gathers dimension d. Pieces of one part of the zigzag are in the right order after the gather.
+ * The parts themselves must be reordered. */
 static BufferId gather(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin,
                        Category category)
 {
     Shape to = *lower_shape(l, from);
-    const DealId deal = to.deal[d];
     const bool tokens = is_sequence(l, from, d);
-    const AxisSet inner = (AxisSet)(axes & ~cutting_tokens(l));
+    const AxisSet inner = (AxisSet)(axes & ~zigzag_axes(l));
     if (tokens && inner && inner != axes)
         return gather(l, gather(l, from, inner, d, origin, category), (AxisSet)(axes & ~inner), d,
                       origin, category);
     const bool zigzag = tokens && !inner;
-    bool direct = outer_elements(l, &to, d) == 1 && (!deal || (tokens && !zigzag));
+    bool direct = outer_elements(l, &to, d) == 1 && (!to.deal[d] || (tokens && !zigzag));
     set_axes(l, &to.layout, axes, WHOLE);
     if (!layout_axes_split(&to.layout, d)) to.deal[d] = 0;
     if (tokens) to.deal[d] = sequence_deal(l->job, shape_parts(&to, &l->plan->mesh, d));
@@ -118,7 +121,7 @@ static BufferId scatter(Lower *l, BufferId from, AxisSet axes, int d, NodeId ori
     Shape to = *lower_shape(l, from);
     uint32_t parts = mesh_size(&l->plan->mesh, axes);
     const bool tokens = is_sequence(l, from, d);
-    const AxisSet context = (AxisSet)(axes & cutting_tokens(l));
+    const AxisSet context = (AxisSet)(axes & zigzag_axes(l));
     if (tokens && context && context != axes)
         return scatter(l, scatter(l, from, context, d, origin, category),
                        (AxisSet)(axes & ~context), d, origin, category);
@@ -151,8 +154,8 @@ static BufferId cut(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin)
     Shape to = *lower_shape(l, from);
     uint32_t parts = mesh_size(&l->plan->mesh, axes);
     const bool tokens = is_sequence(l, from, d);
-    /* cp splits the tokens when the batch is read; no conversion of layouts splits them over cp */
-    assert(!tokens || !(axes & cutting_tokens(l)));
+    /* cp splits the tokens when the batch is read, so no conversion of layouts does so */
+    assert(!tokens || !(axes & zigzag_axes(l)));
     if (!tokens) to.deal[d] = deal_for(l, from, d, parts);
     set_axes(l, &to.layout, axes, SPLIT(d));
     if (tokens) to.deal[d] = sequence_deal(l->job, shape_parts(&to, &l->plan->mesh, d));
@@ -184,10 +187,7 @@ static bool follow(const Lower *l, BufferId from, const Shape *cut, AxisSet axes
 static bool is_zigzag(const Lower *l, BufferId from, const Shape *cut, AxisSet axes, int d)
 {
     const AxisSet others = (AxisSet)(layout_axes_split(&cut->layout, d) & ~axes);
-    const Deal *deal = &l->g->deals.deals.at[l->job->context.seq_deal];
-    return is_sequence(l, from, d) && (axes & (0u - axes)) > others &&
-           !(axes & ~cutting_tokens(l)) &&
-           deal->n_parts == mesh_size(&l->plan->mesh, cutting_tokens(l));
+    return is_sequence(l, from, d) && (axes & (0u - axes)) > others && !(axes & ~zigzag_axes(l));
 }
 
 /* Returns the tensor that holds the numbers of uneven rows of tensor t. It is an input of the op

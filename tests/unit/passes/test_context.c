@@ -264,6 +264,27 @@ static void a_ring_goes_over_groups(void **state)
     }
 }
 
+/* A mean of each micro-batch needs the labels of whole sequences, and so does its gradient. A group
+ * first gathers the pieces of its part of the zigzag. The groups then gather these parts. */
+static void labels_of_groups_are_gathered_twice(void **state)
+{
+    (void)state;
+    Tiny t = tiny_context();
+    t.cp_options.mode = CP_ring, t.cp_options.all_to_all = 2, t.cp = 4, t.seq = 16;
+    t.denominator = DENOMINATOR_microbatch_mean;
+    const Plan *plan = right_plan(&t);
+    const Program *p = &plan->programs.at[0];
+    const AxisSet cp = mesh_axes(&plan->mesh, AXIS_cp), inner = cp & (AxisSet)(cp - 1);
+    uint32_t n = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        if (in->op != OP_all_gather || in->stream != STREAM_cp) continue;
+        assert_int_equal(in->axes, n++ % 2 == 0 ? inner : cp ^ inner);
+        assert_true(p->buffers.at[program_arg(p, in, 0)].dtype == DT_i32);
+    }
+    assert_true(n > 0 && n % 2 == 0);
+}
+
 /* tp has cut the heads, and the groups of cp cut the heads of one tp rank further. A rank then has
  * groups / (tp x all_to_all) KV heads. No rank of tp gathers heads for this, although tp lies
  * inside cp in the mesh. */
@@ -384,6 +405,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(parts_go_round_the_ring, test_arena_setup,
                                         test_arena_teardown),
         cmocka_unit_test_setup_teardown(a_ring_goes_over_groups, test_arena_setup,
+                                        test_arena_teardown),
+        cmocka_unit_test_setup_teardown(labels_of_groups_are_gathered_twice, test_arena_setup,
                                         test_arena_teardown),
         cmocka_unit_test_setup_teardown(heads_of_tp_are_divided_further, test_arena_setup,
                                         test_arena_teardown),
