@@ -4,8 +4,10 @@
  * not changed since the last check are skipped. Nodes that have not changed are skipped, too,
  * unless a tensor has changed its size. */
 #include <assert.h>
+#include <stddef.h>
 #include <string.h>
 
+#include "planner/ir/init.h"
 #include "planner/passes/pass.h"
 
 static bool fail(Diag *d, const char *pass, Loc loc, const char *what, const char *name)
@@ -52,6 +54,33 @@ static bool tensor_fits(const Job *job, const Tensor *t, const char *pass)
     return true;
 }
 
+/* ---- what has not changed ---- */
+
+static bool same_loc(const Loc *x, const Loc *y)
+{
+    return x->file == y->file && x->line == y->line;
+}
+
+/* Compares all bytes from field `from` to the end of field `to`. */
+#define SAME_FIELDS(x, y, record, from, to)                                                        \
+    (memcmp((const char *)(x) + offsetof(record, from),                                            \
+            (const char *)(y) + offsetof(record, from),                                            \
+            offsetof(record, to) + sizeof((x)->to) - offsetof(record, from)) == 0)
+
+/* A copied Loc or Init may bring any values for the bytes between its fields, so these bytes are
+ * not compared. */
+static bool same_tensor(const Tensor *x, const Tensor *y)
+{
+    return SAME_FIELDS(x, y, Tensor, name, module) && same_loc(&x->loc, &y->loc) &&
+           SAME_FIELDS(x, y, Tensor, rest_dtype, order_dim) && init_equal(&x->init, &y->init) &&
+           SAME_FIELDS(x, y, Tensor, init_stream, frozen);
+}
+
+static bool same_node(const Node *x, const Node *y)
+{
+    return SAME_FIELDS(x, y, Node, op, split) && same_loc(&x->loc, &y->loc);
+}
+
 /* Checks and stores the tensors that have changed since the last check. Sets *resized to true if a
  * tensor of the last check has another size now. */
 static bool tensors_fit(const Job *job, CheckedGraph *last, const char *pass, bool *resized)
@@ -64,12 +93,12 @@ static bool tensors_fit(const Job *job, CheckedGraph *last, const char *pass, bo
     for (TensorId t = 0; t < g->tensors.n; t++) {
         const Tensor *now = &g->tensors.at[t];
         Tensor *old = &last->tensors.at[t];
-        if (t < known && memcmp(old, now, sizeof *now) == 0) continue;
+        if (t < known && same_tensor(old, now)) continue;
         if (t > 0 && !tensor_fits(job, now, pass)) return false;
         if (t < known &&
             (old->n_dims != now->n_dims || memcmp(old->dim, now->dim, sizeof now->dim)))
             *resized = true;
-        memcpy(old, now, sizeof *old); /* with the padding bytes, which are compared next time */
+        *old = *now;
     }
     last->tensors.n = g->tensors.n;
     return true;
@@ -85,10 +114,10 @@ static bool nodes_fit(const Job *job, CheckedGraph *last, const char *pass, bool
     for (NodeId id = 0; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
         Node *old = &last->nodes.at[id];
-        if (!all && id < known && memcmp(n, old, sizeof *n) == 0) continue;
+        if (!all && id < known && same_node(n, old)) continue;
         if (id > 0 && !node_fits(g, n, job->plan->mesh.n_axes, job->diag))
             return fail(job->diag, pass, n->loc, "is malformed", op_info(n->op)->name);
-        memcpy(old, n, sizeof *old); /* with the padding bytes */
+        *old = *n;
     }
     last->nodes.n = g->nodes.n;
     return true;

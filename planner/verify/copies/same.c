@@ -1,9 +1,9 @@
 /* Finds the counterparts of tensors, units and buffers, and compares each block with the next. Two
  * items are compared byte by byte, so a new field cannot be forgotten. Only fields that name other
  * items are left out, and these items are compared as counterparts. */
-#include <assert.h>
 #include <string.h>
 
+#include "planner/ir/init.h"
 #include "planner/verify/copies/copies.h"
 
 /* ---- counterparts ---- */
@@ -133,8 +133,6 @@ typedef struct Masks {
 
 #define LEAVE_OUT(record, field) memset(&(record).field, 0, sizeof(record).field)
 
-static_assert(sizeof(Init) == 3 * sizeof(double), "same_init compares all fields");
-
 /* No proof reads the module, the layer and the region of a node. Waits, launch groups, kernels and
  * places in the arena are proven on the whole plan. */
 static void set_masks(Masks *m)
@@ -214,17 +212,10 @@ static inline bool refers(BlockComparison *c, const Items *of, uint32_t x, uint3
     return of->up[x] == y && of->block[y] == to + 1;
 }
 
-/* Compares the fields one by one, because the bytes between them may have any value. */
-static bool same_init(const Init *x, const Init *y)
-{
-    return x->kind == y->kind && memcmp(&x->a, &y->a, sizeof x->a) == 0 &&
-           memcmp(&x->b, &y->b, sizeof x->b) == 0;
-}
-
 static bool same_tensor(BlockComparison *c, const Tensor *x, const Tensor *y)
 {
     const Items *of = c->b->of;
-    return SAME_BYTES(x, y, c->masks.tensor) && same_init(&x->init, &y->init) &&
+    return SAME_BYTES(x, y, c->masks.tensor) && init_equal(&x->init, &y->init) &&
            refers(c, &of[OF_nodes], x->producer, y->producer) &&
            refers(c, &of[OF_tensors], x->grad, y->grad) &&
            refers(c, &of[OF_tensors], x->grad_of, y->grad_of) &&

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "planner/passes/pass.h"
@@ -56,8 +57,23 @@ static void the_whole_graph_is_kept(void **state)
     assert_int_equal(last.tensors.n, g->tensors.n);
     assert_int_equal(last.nodes.n, g->nodes.n);
     assert_int_equal(last.units.n, g->units.n);
-    assert_memory_equal(last.tensors.at, g->tensors.at, g->tensors.n * sizeof *g->tensors.at);
-    assert_memory_equal(last.nodes.at, g->nodes.at, g->nodes.n * sizeof *g->nodes.at);
+    for (TensorId t = 0; t < g->tensors.n; t++) {
+        const Tensor *is = &last.tensors.at[t], *was = &g->tensors.at[t];
+        assert_ptr_equal(is->name, was->name);
+        assert_memory_equal(is->dim, was->dim, sizeof is->dim);
+        assert_memory_equal(&is->use, &was->use, sizeof is->use);
+        assert_int_equal(is->init.kind, was->init.kind);
+        assert_int_equal(is->loc.line, was->loc.line);
+        assert_int_equal(is->unit, was->unit);
+        assert_int_equal(is->frozen, was->frozen);
+    }
+    for (NodeId id = 0; id < g->nodes.n; id++) {
+        const Node *is = &last.nodes.at[id], *was = &g->nodes.at[id];
+        assert_int_equal(is->op, was->op);
+        assert_memory_equal(is->in, was->in, sizeof is->in);
+        assert_memory_equal(is->split, was->split, sizeof is->split);
+        assert_int_equal(is->loc.line, was->loc.line);
+    }
     assert_memory_equal(last.units.at, g->units.at, g->units.n * sizeof *g->units.at);
 }
 
@@ -103,6 +119,46 @@ static void a_changed_node_is_checked(void **state)
     assert_true(check(plan, &last));
 }
 
+/* Gives the bytes between the fields of a tensor's Init and Loc, and behind those of a node's Loc,
+ * the values of `memory`. The fields stay. */
+static void fill_gaps(Graph *g, void *memory)
+{
+    Tensor *t = &g->tensors.at[1];
+    Node *n = &g->nodes.at[1];
+    Init *init = memory;
+    init->kind = t->init.kind, init->a = t->init.a, init->b = t->init.b;
+    memcpy(&t->init, init, sizeof *init);
+    Loc *loc = memory;
+    loc->file = t->loc.file, loc->line = t->loc.line;
+    memcpy(&t->loc, loc, sizeof *loc);
+    loc->file = n->loc.file, loc->line = n->loc.line;
+    memcpy(&n->loc, loc, sizeof *loc);
+}
+
+/* A check stores all bytes of a record that has changed. So the old bytes show that the record does
+ * not count as changed. Valgrind sees the second comparison read bytes that were never set. */
+static void bytes_between_fields_are_no_change(void **state)
+{
+    (void)state;
+    CheckedGraph last;
+    Plan *plan = sound_plan(&last);
+    const Tensor tensor = last.tensors.at[1];
+    const Node node = last.nodes.at[1];
+    void *memory = malloc(sizeof(Init));
+    assert_non_null(memory);
+    for (int i = 0; i < 2; i++) {
+        if (i == 0) memset(memory, 0xa5, sizeof(Init));
+        fill_gaps(&plan->graph, memory);
+        assert_true(check(plan, &last));
+        if (i == 0) assert_memory_equal(&last.tensors.at[1], &tensor, sizeof tensor);
+        if (i == 0) assert_memory_equal(&last.nodes.at[1], &node, sizeof node);
+        free(memory);
+        memory = malloc(sizeof(Init));
+        assert_non_null(memory);
+    }
+    free(memory);
+}
+
 /* Neither tensors nor nodes change here, but what they refer to is gone. */
 static void shorter_lists_are_noticed(void **state)
 {
@@ -130,6 +186,7 @@ int main(void)
         TEST(a_changed_tensor_is_checked),
         TEST(a_node_with_a_resized_tensor_is_checked),
         TEST(a_changed_node_is_checked),
+        TEST(bytes_between_fields_are_no_change),
         TEST(shorter_lists_are_noticed),
     };
     return cmocka_run_group_tests_name("check_graph", tests, NULL, NULL);
