@@ -13,6 +13,7 @@
  *   fit.c        memory of the cluster's devices and hosts
  *   dtype.c      the dtype that each value must have
  *   bind.c       ops bound to shapes
+ *   kinds.h      the proof of values that an op gets
  *   order.c      happens-before and races
  *   kernel.c     instructions that run as one kernel
  *   product.c    kernels that begin with a product

@@ -1,6 +1,6 @@
 /* Runs every program with values in the place of numbers. A program that receives a value waits for
  * the program that sends it. */
-#include "planner/verify/private.h"
+#include "planner/verify/kinds.h"
 
 /* The state of one program while the other programs run. */
 typedef struct ProgramState {
@@ -22,15 +22,15 @@ static bool step(Verifier *v, ProgramState *r, Pc pc)
         return false;
     if (verify_is_p2p(in)) return value_exchange(v, pc);
     const OpInfo *info = op_info(in->op);
-    const OpClass class_ = info->class_;
-    if (op_is_halo(in->op) || in->op == OP_halo_exchange)
+    if (verify_is_computed(in->op))
+        value_compute(v, pc);
+    else if (op_is_halo(in->op) || in->op == OP_halo_exchange)
         value_halo(v, pc);
     else if (op_is_stride(in->op) || (in->op == OP_all_to_all && value_has_strides(v, pc)))
         value_strides(v, pc);
     else if (in->op == OP_exchange_uneven)
         value_exchange_uneven(v, pc);
-    else if (class_ == OP_CLASS_comm || class_ == OP_CLASS_reshape || in->op == OP_pass ||
-             in->op == OP_cast || in->op == OP_fill)
+    else if (verify_is_moved(in->op))
         value_move(v, pc);
     else if (in->op == OP_sumsq)
         value_sumsq(v, pc);
@@ -42,10 +42,8 @@ static bool step(Verifier *v, ProgramState *r, Pc pc)
         value_quantise_range(v, pc);
     else if (in->op == OP_clip_coef)
         value_clip_coef(v, pc);
-    else if (info->flags & OP_UPDATES && !(info->flags & OP_ONCE))
-        value_update(v, pc);
     else
-        value_compute(v, pc);
+        value_update(v, pc);
     return true;
 }
 

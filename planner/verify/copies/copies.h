@@ -14,12 +14,11 @@
  *
  * Values could still travel farther than references. An instruction that computes a graph node
  * cannot carry a wrong value on, because its inputs must be those of the node. Copies and
- * communications could carry it, in a buffer that all blocks use. A plan in which a block reads
- * such a buffer before it writes it has no shorter plan. Copies and communications could also carry
- * a wrong value through a row of buffers, one in each block. A buffer that names a tensor or a unit
- * cannot do this, because verify_derived compares these names with those of the source. The names
- * move on by one block, so `reach` would count the distance. Nothing excludes a row of buffers
- * without names.
+ * communications could carry it, in a buffer that all blocks use, or through a row of buffers, one
+ * in each block. travel.c therefore follows each value through the shorter plan, from the tensor
+ * that it is to each instruction of the equal blocks that reads it. If one of these ways is longer
+ * than `reach`, there is no shorter plan. Otherwise a block that was left out gets its values on
+ * the same ways as the middle one.
  *
  * Some properties depend on the numbers, or on all blocks together: the order of instructions, the
  * places of buffers, names, and sums over all tensors. verify.c proves them on the whole plan. In
@@ -68,9 +67,20 @@ void copies_compare(BlockCopies *b);
 /* ---- outside.c ---- */
 /* Marks each block to which an item outside all blocks refers as different from its neighbours. */
 void copies_touch(BlockCopies *b);
-/* True if `block` reads a value that the block before it wrote to a buffer outside all blocks. Such
- * values may travel farther than any reference shows. */
-bool copies_carry(const BlockCopies *b, uint32_t block);
+
+/* ---- travel.c ---- */
+/* The blocks of a shorter plan. */
+typedef struct FewBlocks {
+    const Plan *plan;
+    uint32_t *block[ITEM_KINDS]; /* [item]: the number of its block; 0: it belongs to none */
+    Pc *middle;           /* [pc]: its counterpart in the middle one of the equal blocks; outside
+                             the equal blocks: itself */
+    uint32_t first, last; /* the equal blocks */
+    uint32_t reach;
+} FewBlocks;
+/* True if an instruction of an equal block reads a value that has come farther than `reach` blocks
+ * since the proofs compared it with a tensor of the graph. */
+bool copies_travel(const FewBlocks *few, Arena *arena);
 
 /* ---- shorten.c ---- */
 /* Finds the blocks of a plan, and compares each with the next. Returns false if there are too few

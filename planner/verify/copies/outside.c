@@ -1,6 +1,5 @@
-/* Finds two things that the comparison of one block with the next cannot show. The first are items
- * outside the blocks that refer to a block. The second are values that pass from block to block
- * through a buffer outside the blocks. */
+/* Finds items outside the blocks that refer to a block, which the comparison of one block with the
+ * next cannot show. */
 #include "planner/verify/copies/copies.h"
 
 /* Notes that an item outside all blocks refers to item x. The block of x then differs from its
@@ -51,43 +50,4 @@ void copies_touch(BlockCopies *b)
         touch(b, OF_units, in->unit);
         for (uint32_t i = 0; i < in->args.n; i++) touch(b, OF_buffers, program_arg(p, in, i));
     }
-}
-
-/* ---- values that pass from block to block ---- */
-
-/* The accesses of one block to a root buffer outside all blocks, since the block began. */
-typedef struct SharedRoot {
-    uint32_t run;    /* the run to which the other fields belong */
-    bool read_first; /* the block reads the root before it writes it */
-    bool written;
-} SharedRoot;
-
-static bool carries(SharedRoot *r, uint32_t run, bool writes)
-{
-    if (r->run != run) *r = (SharedRoot){.run = run};
-    if (writes)
-        r->written = true;
-    else if (!r->written)
-        r->read_first = true;
-    return r->read_first && r->written;
-}
-
-bool copies_carry(const BlockCopies *b, uint32_t block)
-{
-    const Program *p = b->p;
-    const uint32_t *code = b->of[OF_code].block, *buffers = b->of[OF_buffers].block;
-    SharedRoot *of = arena_array(b->arena, p->buffers.n, sizeof *of);
-    uint32_t run = 0;
-    for (Pc pc = 1; pc < p->code.n; pc++) {
-        const Instr *in = &p->code.at[pc];
-        if (code[pc] != block) continue;
-        run += code[pc - 1] != block;
-        const int64_t sums = graph_attrs_at(b->g, in->attrs)->accumulate;
-        for (uint32_t i = 0; i < in->args.n; i++) {
-            const BufferId root = program_root(p, program_arg(p, in, i), NULL);
-            const bool adds = i >= in->n_in && sums >> (i - in->n_in) & 1;
-            if (!buffers[root] && !adds && carries(&of[root], run, i >= in->n_in)) return true;
-        }
-    }
-    return false;
 }

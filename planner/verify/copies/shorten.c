@@ -228,11 +228,52 @@ bool copies_of(BlockCopies *b, const Plan *plan, Arena *arena)
     return true;
 }
 
+/* Returns the block of each item of the shorter plan, in which blocks have consecutive numbers. */
+static uint32_t *blocks_of_few(const Shorter *s, ItemKind kind)
+{
+    const Items *of = &s->blocks.of[kind];
+    uint32_t *block = arena_array(s->blocks.arena, s->n[kind], sizeof *block);
+    for (uint32_t i = 0; i < of->n; i++)
+        if (stays(s, kind, i))
+            block[s->number[kind][i]] =
+                of->block[i] < s->end ? of->block[i] : of->block[i] - (s->end - s->first);
+    return block;
+}
+
+/* Returns the counterpart of each instruction in the middle block. */
+static Pc *middle_of_few(const Shorter *s)
+{
+    const Items *code = &s->blocks.of[OF_code];
+    const uint32_t *number = s->number[OF_code];
+    Pc *middle = arena_array(s->blocks.arena, s->n[OF_code], sizeof *middle);
+    for (Pc pc = 0; pc < s->n[OF_code]; pc++) middle[pc] = pc;
+    for (Pc pc = 1; pc < code->n; pc++) {
+        if (code->block[pc] != s->first - 1) continue;
+        Pc low = pc, high = pc;
+        for (uint32_t k = 0; k < s->reach; k++) middle[number[low = code->down[low]]] = number[pc];
+        for (uint32_t k = s->first; k < s->end; k++) high = code->up[high];
+        for (uint32_t k = 0; k < s->reach; k++) middle[number[high = code->up[high]]] = number[pc];
+    }
+    return middle;
+}
+
+/* True if a value travels farther than `reach` among the equal blocks of the shorter plan. */
+static bool travels(const Shorter *s, const Plan *plan)
+{
+    FewBlocks few = {.plan = plan,
+                     .middle = middle_of_few(s),
+                     .first = s->first - s->reach - 1,
+                     .last = s->first + s->reach - 1,
+                     .reach = s->reach};
+    for (int kind = 0; kind < ITEM_KINDS; kind++)
+        few.block[kind] = blocks_of_few(s, (ItemKind)kind);
+    return copies_travel(&few, s->blocks.arena);
+}
+
 const Plan *copies_shorten(const Plan *plan, Arena *arena)
 {
     Shorter s = {.failed = false};
-    if (!copies_of(&s.blocks, plan, arena)) return NULL;
-    if (!choose(&s) || copies_carry(&s.blocks, s.first)) return NULL;
+    if (!copies_of(&s.blocks, plan, arena) || !choose(&s)) return NULL;
     for (int kind = 0; kind < ITEM_KINDS; kind++) number_items(&s, (ItemKind)kind);
     Plan *few = arena_alloc(arena, sizeof *few);
     Program *to = arena_array(arena, 1, sizeof *to);
@@ -243,5 +284,5 @@ const Plan *copies_shorten(const Plan *plan, Arena *arena)
     shorten_graph(&s, &few->graph);
     add_buffers(&s, to);
     add_code(&s, to, &few->n_match);
-    return s.failed ? NULL : few;
+    return s.failed || travels(&s, few) ? NULL : few;
 }

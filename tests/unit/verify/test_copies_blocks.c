@@ -16,7 +16,7 @@
 #include "tests/support/plans/mutate.h"
 #include "tests/support/plans/tiny.h"
 
-enum { MOST_BLOCKS = 64 };
+enum { MOST_BLOCKS = 32 };
 
 /* The same item in each block, in the order of blocks. */
 typedef struct Chain {
@@ -171,6 +171,91 @@ static void share_outputs(Tally *t, const Plan *plan, const BlockCopies *b)
     arena_free(arena);
 }
 
+/* ---- a value that travels through a row of buffers ---- */
+
+enum { ROW = 12 }; /* buffers of a row; the shorter plan has fewer blocks */
+
+/* The instructions of one op in all blocks, and one of their inputs: the first block finds it
+ * before all blocks, and another block finds its own. */
+typedef struct RowReader {
+    Chain code;
+    uint32_t arg;
+} RowReader;
+
+static RowReader find_row_reader(const BlockCopies *b)
+{
+    const Program *p = b->p;
+    const Items *code = &b->of[OF_code], *buffers = &b->of[OF_buffers];
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        if (in->op != OP_rmsnorm_grad || code->down[pc] || !code->up[pc]) continue;
+        for (uint32_t i = 0; i < in->n_in; i++) {
+            const Buffer *at = &p->buffers.at[program_arg(p, in, i)];
+            if (at->category == CATEGORY_activation && !buffers->block[program_arg(p, in, i)] &&
+                p->code.at[at->first].phase == PHASE_forward)
+                return (RowReader){chain_of(code, pc), i};
+        }
+    }
+    fail_msg("no block reads a value from before all blocks");
+    return (RowReader){.arg = 0};
+}
+
+/* Adds an instruction that passes `from` on to `to`, and returns its number. */
+static Pc add_pass(Program *p, BufferId from, BufferId to, Arena *arena)
+{
+    const Pc pc = (Pc)list_add(arena, &p->code);
+    Instr *pass = &p->code.at[pc];
+    pass->op = OP_pass, pass->stream = STREAM_compute, pass->phase = PHASE_backward;
+    pass->args = (Span){p->args.n, 2}, pass->n_in = 1;
+    list_push(arena, &p->args, from);
+    list_push(arena, &p->args, to);
+    return pc;
+}
+
+/* Each block has a row of buffers. The backward pass of a block puts its own value into the first
+ * buffer, and moves the values of the next block's row on by one. The last block begins with rows
+ * of the value from before all blocks. The first block finds this value at the end of its row only
+ * if there are fewer blocks than buffers in a row. */
+static void carry_in_rows(Tally *t, const Plan *plan, const BlockCopies *b)
+{
+    const RowReader r = find_row_reader(b);
+    Arena *arena = arena_new();
+    Plan *wide = mutate_copy(plan, arena);
+    Program *p = &wide->programs.at[0];
+    const uint32_t n_code = p->code.n, n = r.code.n;
+    BufferId row[MOST_BLOCKS][ROW], value[MOST_BLOCKS];
+    assert_true(n > ROW + 2);
+    for (uint32_t k = 0; k < n; k++) {
+        value[k] = program_arg(p, &p->code.at[r.code.at[k]], r.arg);
+        for (uint32_t i = 0; i < ROW; i++) {
+            row[k][i] = (BufferId)list_add(arena, &p->buffers);
+            Buffer *own = &p->buffers.at[row[k][i]];
+            memcpy(own, &p->buffers.at[value[0]], sizeof *own); /* with the bytes between fields */
+            own->category = CATEGORY_workspace;
+            own->tensor = 0;
+            own->offset = (p->bytes + 255) / 256 * 256;
+            p->bytes = own->offset + own->bytes;
+        }
+    }
+    Pc *order = arena_array(arena, n_code + (n + 1) * ROW, sizeof *order);
+    uint32_t n_order = 0;
+    for (Pc pc = 1; pc < n_code; pc++) {
+        uint32_t k = 0;
+        while (k < n && r.code.at[k] != pc) k++;
+        for (uint32_t i = 0; k < n && i < ROW; i++) {
+            const BufferId from = k == n - 1 ? value[0] : i == 0 ? value[k] : row[k + 1][i - 1];
+            order[n_order++] = add_pass(p, from, row[k][i], arena);
+        }
+        order[n_order++] = pc;
+    }
+    p->args.at[p->code.at[r.code.at[0]].args.first + r.arg] = row[0][ROW - 1];
+    const Plan *out = in_order(wide, order, n_order, arena);
+    Diag full = diag_in(arena);
+    assert_false(verify_plan(out, VERIFY_all | VERIFY_in_full, false, &full));
+    compare(t, out, "row", r.code.at[0], r.arg);
+    arena_free(arena);
+}
+
 /* ---- any change in many blocks ---- */
 
 /* Draws the blocks that are changed: all, all but the first and the last three, every second, all
@@ -252,8 +337,8 @@ static void decides_as_the_whole_plan(void **state)
     Tally t = {.n_changes = wanted ? strtoul(wanted, NULL, 10) : 25,
                .seed = seed ? strtoul(seed, NULL, 10) << 32 : 0};
     Tiny all[] = {sharded(), sharded(), sharded(), sharded()};
-    all[0].fsdp2.prefetch = 0;
-    all[1].use_zero = true, all[1].zero = ZERO_optim;
+    all[0].fsdp2.prefetch = 0, all[0].layers = 20;
+    all[1].use_zero = true, all[1].zero = ZERO_optim, all[1].layers = 20;
     all[2].ac = AC_full;
     all[3].experts = 4, all[3].top_k = 2, all[3].ep = 2;
     parallel_allow(1);
@@ -267,6 +352,7 @@ static void decides_as_the_whole_plan(void **state)
         assert_true(copies_of(&b, plan, arena));
         change_squares(&t, plan, &b);
         share_outputs(&t, plan, &b);
+        if (i < 2) carry_in_rows(&t, plan, &b);
         for (uint64_t k = 0; k < t.n_changes; k++) {
             change_args(&t, plan, &b);
             change_order(&t, plan, &b);
