@@ -2,12 +2,14 @@
  * Each record of mutants.txt is a kernel with one fault. Its file is compiled with the fault, and
  * linked before the others into the programs that the record names. (PROGRAM=OPS: only its cases of
  * ops whose names contain these words; watched_*: with loads and stores watched.) Each of these
- * programs must fail. The test fails if a program survives its mutant, if a mutant does not
- * compile, or if its text is not exactly once in the file. Programs linked with the unchanged file
- * must pass, so that a failure shows the fault. By default, the whole table is read, and a seeded
- * sample is run; TANDEM_MUTANTS=all runs all. TANDEM_MUTANTS_SEED chooses another sample.
- * TANDEM_MUTANTS_OF selects records whose heading contains these words. TANDEM_MUTANTS_PART=i/n
- * runs every n-th of these from the i-th on, for several processes at once. */
+ * programs must fail. The test fails if a program passes or runs out of time, if a mutant does not
+ * compile, or if its text is not exactly once in the file. (An emulator in which all threads wait
+ * ends with an error, so a program that runs on has not detected the fault.) Programs linked with
+ * the unchanged file must pass, so that a failure shows the fault. By default, the whole table is
+ * read, and a seeded sample is run; TANDEM_MUTANTS=all runs all. TANDEM_MUTANTS_SEED chooses
+ * another sample. TANDEM_MUTANTS_OF selects records whose heading contains these words.
+ * TANDEM_MUTANTS_PART=i/n runs every n-th of these from the i-th on, for several processes at once.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -221,30 +223,36 @@ static const char run_script[] = "ulimit -c 0; " WHERE "/program >" WHERE "/log 
                                  "done\n"
                                  "wait $p";
 
-typedef enum Fate { KILLED, SURVIVES, DOES_NOT_BUILD, NO_LONGER_APPLIES, FATES } Fate;
-static const char *const fate_names[FATES] = {"killed", "SURVIVES", "DOES NOT BUILD",
-                                              "NO LONGER APPLIES"};
+typedef enum Fate {
+    KILLED,
+    SURVIVES,
+    RUNS_OUT_OF_TIME,
+    DOES_NOT_BUILD,
+    NO_LONGER_APPLIES,
+    FATES
+} Fate;
+static const char *const fate_names[FATES] = {"killed", "SURVIVES", "RUNS OUT OF TIME",
+                                              "DOES NOT BUILD", "NO LONGER APPLIES"};
 
 static bool is_watched(const char *name)
 {
     return strncmp(name, "watched_", 8) == 0 || strcmp(name, "test_sectors") == 0;
 }
 
-/* Runs PROGRAM or PROGRAM=OPS with one file of kernels compiled anew, from the text if there is
- * one. */
+/* Runs PROGRAM or PROGRAM=OPS, for at most `limit_s`, with one file of kernels compiled anew, from
+ * the text if there is one. */
 static Fate run_program(Arena *arena, const Mutant *m, const char *text, const char *program,
-                        const char **why, double *seconds)
+                        double limit_s, const char **why, double *seconds)
 {
     const char *of = strchr(program, '='), *name = program;
     if (of != NULL) name = arena_copy(arena, program, (size_t)(of - program));
     if (!compile(arena, m, text, is_watched(name), why) || !link_program(arena, name, why))
         return DOES_NOT_BUILD;
     const char *set = of ? arena_print(arena, "export TANDEM_OPS=%s; ", of + 1) : "";
-    CommandResult r = shell(arena, TIMEOUT_S, arena_print(arena, "%s%s", set, run_script));
-    *why = r.timed_out                          ? "it does not end"
-           : r.signal != 0 || r.exit_code > 128 ? "aborts"
-                                                : "fails";
+    CommandResult r = shell(arena, limit_s, arena_print(arena, "%s%s", set, run_script));
     *seconds += r.seconds;
+    *why = r.timed_out ? "has no result" : r.signal != 0 || r.exit_code > 128 ? "aborts" : "fails";
+    if (r.timed_out) return RUNS_OUT_OF_TIME;
     return r.exit_code == 0 ? SURVIVES : KILLED;
 }
 
@@ -257,7 +265,7 @@ static Fate try_one(Arena *arena, const Mutant *m)
     double seconds = 0;
     for (uint32_t i = 0; i < m->n_programs && fate == KILLED; i++) {
         program = m->program[i];
-        fate = run_program(arena, m, text, program, &why, &seconds);
+        fate = run_program(arena, m, text, program, TIMEOUT_S, &why, &seconds);
     }
     print_message("%-17s mutants.txt:%-4u %5.1f s  %s %s\n", fate_names[fate], m->line, seconds,
                   m->heading, fate == KILLED ? why : "");
@@ -308,10 +316,28 @@ static void without_a_fault_nothing_fails(void **state)
         const char *why = "";
         double seconds = 0;
         if ((sound[i].always || (which && strcmp(which, "all") == 0)) &&
-            run_program(arena, &m, NULL, sound[i].program, &why, &seconds) != SURVIVES)
+            run_program(arena, &m, NULL, sound[i].program, TIMEOUT_S, &why, &seconds) != SURVIVES)
             fail_msg("%s, unchanged, %s: %s", sound[i].source, sound[i].program, why);
         arena_free(arena);
     }
+}
+
+/* A loop that adds the same number for ever is no fault that the program detects. */
+static void an_endless_run_is_not_killed(void **state)
+{
+    (void)state;
+    enum { LIMIT_S = 6 };
+    const Mutant m = {.file = "update.cu",
+                      .source = "update.cu",
+                      .old = "part < a.n_parts; part += WARP",
+                      .fresh = "part < a.n_parts; part += 0 * WARP"};
+    Arena *arena = arena_new();
+    const char *why = "", *text = mutated(arena, &m, &why);
+    double seconds = 0;
+    if (text == NULL) fail_msg("%s", why);
+    const Fate fate = run_program(arena, &m, text, "test_kernels=sumsq", LIMIT_S, &why, &seconds);
+    assert_string_equal(fate_names[fate], fate_names[RUNS_OUT_OF_TIME]);
+    arena_free(arena);
 }
 
 static void no_mutant_survives(void **state)
@@ -336,12 +362,16 @@ static void no_mutant_survives(void **state)
         count[try_one(scratch, m)]++;
         arena_reset(scratch);
     }
-    print_message("%u killed, %u survive, %u do not build, %u no longer apply\n", count[KILLED],
-                  count[SURVIVES], count[DOES_NOT_BUILD], count[NO_LONGER_APPLIES]);
+    print_message(
+        "%u killed, %u survive, %u run out of time, %u do not build, %u no longer apply\n",
+        count[KILLED], count[SURVIVES], count[RUNS_OUT_OF_TIME], count[DOES_NOT_BUILD],
+        count[NO_LONGER_APPLIES]);
     arena_free(scratch);
     arena_free(arena);
-    assert_int_equal(count[SURVIVES] + count[DOES_NOT_BUILD] + count[NO_LONGER_APPLIES], 0);
-    assert_true(count[KILLED] > 0);
+    uint32_t n_tried = 0;
+    for (int f = 0; f < FATES; f++) n_tried += count[f];
+    assert_int_equal(count[KILLED], n_tried);
+    assert_true(n_tried > 0);
 }
 
 int main(void)
@@ -349,6 +379,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(table_is_whole),
         cmocka_unit_test(without_a_fault_nothing_fails),
+        cmocka_unit_test(an_endless_run_is_not_killed),
         cmocka_unit_test(no_mutant_survives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
