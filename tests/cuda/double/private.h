@@ -84,6 +84,7 @@ _Noreturn void double_misuse(const char *what);
 
 /* ---- memory.c ---- */
 void *double_translate(const void *at); /* returns an address that the double itself may touch */
+void double_fill(void *to, int value, uint64_t bytes); /* fills device memory */
 /* double_memory_file returns the file that holds this process's device memory. double_memory_offset
  * returns the offset of an address in that file. */
 bool double_is_pinned(const void *at);

@@ -281,7 +281,7 @@ typedef struct Fill {
 static void run_fill(void *args)
 {
     const Fill *f = args;
-    memset(double_translate(f->to), f->value, f->bytes);
+    double_fill(f->to, f->value, f->bytes);
 }
 
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream)

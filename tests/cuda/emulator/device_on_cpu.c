@@ -8,29 +8,38 @@
 
 /* Stacks lie a power of two and 17 cache lines apart. With a power of two alone, all stacks would
  * share few lines of the processor's cache. */
-enum { MAX_THREADS = 1024, STACK_BYTES = (128 << 10) + 17 * 64, GUARD = 64 };
+enum { MAX_THREADS = 1024, STACK_BYTES = (128 << 10) + 17 * 64, GUARD = 64, NONE = MAX_THREADS };
 static const unsigned char guard_byte = 0xa5;
 
 typedef enum FiberState { READY, AT_BLOCK_BARRIER, AT_WARP_BARRIER, WAITING, ENDED } FiberState;
 typedef struct Context {
     void *stack, *frame, *resumes;
 } Context;
-typedef struct Fiber {
-    Context context;
-    FiberState state;
-    uint32_t mask;               /* lanes of the warp barrier */
-    bool orders;                 /* the barrier orders the lanes' memory accesses */
-    WarpWork *work;              /* done when all lanes have come; NULL: nothing */
-    uint64_t given, got;         /* values that a thread gives to a shuffle, and gets from it */
-    uint32_t from;               /* the thread whose value the shuffle reads */
+/* What a thread has told the others of its warp. */
+typedef struct Arrival {
+    WarpWork *work; /* done when all lanes have come; NULL: nothing */
+    uint32_t mask;  /* lanes of the warp barrier */
+    bool orders;    /* the barrier orders the lanes' memory accesses */
+} Arrival;
+/* A shuffle: the value that a thread gives, the value that it gets, and whose value that is. */
+typedef struct Exchange {
+    uint64_t given, got;
+    uint32_t from;
+} Exchange;
+typedef struct Wait {
     bool (*is_over)(void *what); /* the condition that ends the wait of a WAITING thread */
     void *what;
-} Fiber;
+} Wait;
 
 DeviceIndex device_thread, device_block, device_block_size, device_grid_size;
 void *device_shared;
 
-static Fiber fibers[MAX_THREADS];
+/* By thread. Each loop over threads reads few of these fields, so each has an array of its own. */
+static Context contexts[MAX_THREADS];
+static unsigned char states[MAX_THREADS]; /* FiberState */
+static Arrival arrivals[MAX_THREADS];
+static Exchange exchanges[MAX_THREADS];
+static Wait waits[MAX_THREADS];
 static uint32_t n_in[ENDED + 1]; /* threads of the block in each state */
 static char *stacks;
 static Context scheduler;
@@ -38,64 +47,6 @@ static uint32_t running;
 static const DeviceLaunch *current;
 static uint64_t seed, random_state, n_launches, n_blocks;
 static const DeviceQueue *queue;
-
-/* ---- switching ---- */
-
-/* Inlined, because a processor always predicts a return to another stack wrongly. */
-#ifndef __x86_64__
-#error "write switch_to for this processor: it saves what a called function must keep"
-#endif
-#define VECTORS                                                                                    \
-    "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",       \
-        "xmm11", "xmm12", "xmm13", "xmm14", "xmm15"
-static inline __attribute__((always_inline)) void switch_to(Context *save, const Context *to)
-{
-    __asm__ volatile("movq %%rsp, 0(%0)\n movq %%rbp, 8(%0)\n"
-                     "leaq 1f(%%rip), %%rcx\n movq %%rcx, 16(%0)\n"
-                     "movq 0(%1), %%rsp\n movq 8(%1), %%rbp\n"
-                     "jmp *16(%1)\n"
-                     "1:\n"
-                     : "+D"(save), "+S"(to)
-                     :
-                     : "rax", "rbx", "rcx", "rdx", "r8", "r9", "r10", "r11", "r12", "r13", "r14",
-                       "r15", VECTORS, "memory", "cc");
-}
-
-static void set_state(Fiber *fiber, FiberState state)
-{
-    n_in[fiber->state]--;
-    n_in[state]++;
-    fiber->state = state;
-}
-
-static inline void rest(FiberState state)
-{
-    set_state(&fibers[running], state);
-    switch_to(&fibers[running].context, &scheduler);
-}
-
-static void fiber_begins(void)
-{
-    current->thread(current->args);
-    rest(ENDED);
-    assert(0 && "an ended thread runs again");
-}
-
-static void fiber_prepare(uint32_t i)
-{
-    char *top = stacks + (size_t)(i + 1) * STACK_BYTES;
-    void (*entry)(void) = fiber_begins;
-    fibers[i] = (Fiber){.state = READY};
-    fibers[i].context.stack = top - 64 - 8; /* as after a call: 8 below a multiple of 16 */
-    memcpy(&fibers[i].context.resumes, &entry, sizeof entry);
-}
-
-static void fiber_run(uint32_t i)
-{
-    running = i;
-    device_thread.x = i;
-    switch_to(&scheduler, &fibers[i].context);
-}
 
 /* ---- orders ---- */
 
@@ -133,6 +84,96 @@ static uint32_t order_next(Order order, uint32_t at, uint32_t n)
     return (uint32_t)(next < n ? next : next - n);
 }
 
+/* ---- switching ---- */
+
+/* Inlined, because a processor always predicts a return to another stack wrongly. */
+#ifndef __x86_64__
+#error "write switch_to for this processor: it saves what a called function must keep"
+#endif
+#define VECTORS                                                                                    \
+    "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",       \
+        "xmm11", "xmm12", "xmm13", "xmm14", "xmm15"
+static inline __attribute__((always_inline)) void switch_to(Context *save, const Context *to)
+{
+    __asm__ volatile("movq %%rsp, 0(%0)\n movq %%rbp, 8(%0)\n"
+                     "leaq 1f(%%rip), %%rcx\n movq %%rcx, 16(%0)\n"
+                     "movq 0(%1), %%rsp\n movq 8(%1), %%rbp\n"
+                     "jmp *16(%1)\n"
+                     "1:\n"
+                     : "+D"(save), "+S"(to)
+                     :
+                     : "rax", "rbx", "rcx", "rdx", "r8", "r9", "r10", "r11", "r12", "r13", "r14",
+                       "r15", VECTORS, "memory", "cc");
+}
+
+static void set_state(uint32_t i, FiberState state)
+{
+    n_in[states[i]]--;
+    n_in[state]++;
+    states[i] = (unsigned char)state;
+}
+
+/* A pass runs each READY thread once, of `n` from `first` on, up to its next barrier. */
+static struct Pass {
+    Order order;
+    uint32_t first, n, at, left; /* the place of the next thread; how many are left */
+    uint32_t end;                /* the number of threads of the block */
+} pass;
+
+/* Returns the next READY thread of the pass, or NONE. */
+static uint32_t next_of_pass(void)
+{
+    while (pass.left > 0) {
+        const uint32_t i = pass.first + pass.at;
+        pass.left--;
+        pass.at = order_next(pass.order, pass.at, pass.n);
+        if (i < pass.end && states[i] == READY) return i;
+    }
+    return NONE;
+}
+
+static void choose(uint32_t i)
+{
+    running = i;
+    device_thread.x = i;
+}
+
+/* Leaves the running thread in this state. The next thread of the pass continues, without a switch
+ * to the scheduler in between. */
+static inline void rest(FiberState state)
+{
+    const uint32_t mine = running;
+    set_state(mine, state);
+    const uint32_t next = next_of_pass();
+    if (next != NONE) choose(next);
+    switch_to(&contexts[mine], next != NONE ? &contexts[next] : &scheduler);
+}
+
+static void run_pass(uint32_t first, uint32_t n, uint32_t end, Order order)
+{
+    pass = (struct Pass){order, first, n, (uint32_t)order.first, n, end};
+    const uint32_t next = next_of_pass();
+    if (next == NONE) return;
+    choose(next);
+    switch_to(&scheduler, &contexts[next]);
+}
+
+static void fiber_begins(void)
+{
+    current->thread(current->args);
+    rest(ENDED);
+    assert(0 && "an ended thread runs again");
+}
+
+static void fiber_prepare(uint32_t i)
+{
+    char *top = stacks + (size_t)(i + 1) * STACK_BYTES;
+    void (*entry)(void) = fiber_begins;
+    states[i] = READY;
+    contexts[i] = (Context){.stack = top - 64 - 8}; /* as after a call: 8 below a multiple of 16 */
+    memcpy(&contexts[i].resumes, &entry, sizeof entry);
+}
+
 /* ---- barriers ---- */
 
 void __syncthreads(void)
@@ -145,9 +186,7 @@ static void meet(uint32_t mask, bool orders, WarpWork *work)
     uint32_t lane = running % 32, n = device_block_size.x - running / 32 * 32;
     if (n < 32) mask &= (1u << n) - 1; /* an incomplete warp */
     assert(mask >> lane & 1);
-    fibers[running].mask = mask;
-    fibers[running].orders = orders;
-    fibers[running].work = work;
+    arrivals[running] = (Arrival){work, mask, orders};
     rest(AT_WARP_BARRIER);
 }
 
@@ -169,8 +208,7 @@ void device_warp_works(uint32_t mask, WarpWork *work)
 void device_wait_until(bool (*is_over)(void *what), void *what)
 {
     while (!is_over(what)) {
-        fibers[running].is_over = is_over;
-        fibers[running].what = what;
+        waits[running] = (Wait){is_over, what};
         rest(WAITING);
     }
 }
@@ -195,12 +233,13 @@ void __threadfence(void) {}
 static void shuffle(uint32_t first, uint32_t mask)
 {
     for (uint32_t lane = 0; lane < 32; lane++)
-        if (mask >> lane & 1) fibers[first + lane].got = fibers[fibers[first + lane].from].given;
+        if (mask >> lane & 1)
+            exchanges[first + lane].got = exchanges[exchanges[first + lane].from].given;
 }
 
 uint64_t device_shuffle(uint32_t mask, uint64_t bits, uint32_t from)
 {
-    Fiber *mine = &fibers[running];
+    Exchange *mine = &exchanges[running];
     mine->given = bits;
     mine->from = running / 32 * 32 + from % 32;
     assert(mine->from < device_block_size.x && (mask >> from % 32 & 1));
@@ -212,14 +251,14 @@ static void ballot(uint32_t first, uint32_t mask)
 {
     uint64_t all = 0;
     for (uint32_t lane = 0; lane < 32; lane++)
-        if (mask >> lane & 1) all |= fibers[first + lane].given << lane;
+        if (mask >> lane & 1) all |= exchanges[first + lane].given << lane;
     for (uint32_t lane = 0; lane < 32; lane++)
-        if (mask >> lane & 1) fibers[first + lane].got = all;
+        if (mask >> lane & 1) exchanges[first + lane].got = all;
 }
 
 uint32_t __ballot_sync(uint32_t mask, int predicate)
 {
-    Fiber *mine = &fibers[running];
+    Exchange *mine = &exchanges[running];
     mine->given = predicate != 0;
     device_warp_works(mask, ballot);
     return (uint32_t)mine->got;
@@ -245,12 +284,12 @@ uint32_t atomicAdd(uint32_t *p, uint32_t x)
 /* Returns true if all lanes have come to the warp barrier of thread i. */
 static bool is_complete(uint32_t first, uint32_t i)
 {
-    const uint32_t mask = fibers[i].mask;
+    const Arrival mine = arrivals[i];
     for (uint32_t lane = 0; lane < 32; lane++) {
-        const Fiber *other = &fibers[first + lane];
-        if (!(mask >> lane & 1)) continue;
-        if (other->state != AT_WARP_BARRIER || other->mask != mask) return false;
-        assert(other->work == fibers[i].work && other->orders == fibers[i].orders);
+        const Arrival *other = &arrivals[first + lane];
+        if (!(mine.mask >> lane & 1)) continue;
+        if (states[first + lane] != AT_WARP_BARRIER || other->mask != mine.mask) return false;
+        assert(other->work == mine.work && other->orders == mine.orders);
     }
     return true;
 }
@@ -261,15 +300,15 @@ static bool release_warp(uint32_t first, uint32_t n)
 {
     bool any = false;
     for (uint32_t i = first; i < first + 32 && i < n; i++) {
-        Fiber *at = &fibers[i];
-        if (at->state == AT_WARP_BARRIER && is_complete(first, i)) {
-            if (at->orders) watch_warp_barrier(first / 32, at->mask);
-            if (at->work != NULL) at->work(first, at->mask);
+        if (states[i] == AT_WARP_BARRIER && is_complete(first, i)) {
+            const Arrival at = arrivals[i];
+            if (at.orders) watch_warp_barrier(first / 32, at.mask);
+            if (at.work != NULL) at.work(first, at.mask);
             for (uint32_t lane = 0; lane < 32; lane++)
-                if (at->mask >> lane & 1) set_state(&fibers[first + lane], READY);
+                if (at.mask >> lane & 1) set_state(first + lane, READY);
             any = true;
-        } else if (at->state == WAITING && at->is_over(at->what)) {
-            set_state(at, READY);
+        } else if (states[i] == WAITING && waits[i].is_over(waits[i].what)) {
+            set_state(i, READY);
             any = true;
         }
     }
@@ -281,13 +320,13 @@ static bool release(uint32_t n)
 {
     if (n_in[ENDED] == n) return true;
     if (n_in[AT_BLOCK_BARRIER] == n) {
-        for (uint32_t i = 0; i < n; i++) set_state(&fibers[i], READY);
+        for (uint32_t i = 0; i < n; i++) set_state(i, READY);
         watch_block_barrier();
         return false;
     }
-    for (uint32_t first = 0; first < n; first += 32)
-        if (release_warp(first, n)) return false;
-    if (n_in[READY]) return false;
+    bool any = n_in[READY] > 0;
+    for (uint32_t first = 0; first < n; first += 32) any |= release_warp(first, n);
+    if (any) return false;
     fprintf(stderr,
             "%s: %u threads wait for the block, %u for their warp, %u in shared memory, %u have "
             "ended\n",
@@ -301,10 +340,7 @@ static bool release(uint32_t n)
 /* Runs every thread up to its next barrier of any kind. */
 static void run_all_a_little(uint32_t n)
 {
-    Order order = draw_order(n);
-    uint32_t next = (uint32_t)order.first;
-    for (uint32_t i = 0; i < n; i++, next = order_next(order, next, n))
-        if (fibers[next].state == READY) fiber_run(next);
+    run_pass(0, n, n, draw_order(n));
 }
 
 /* Runs one warp after the other, each as far as possible. So warps overtake each other where they
@@ -313,16 +349,10 @@ static void run_warps_far(uint32_t n)
 {
     uint32_t n_warps = (n + 31) / 32;
     Order warps = draw_order(n_warps), lanes = draw_order(32);
-    uint32_t warp = (uint32_t)warps.first, lane = (uint32_t)lanes.first;
-    for (uint32_t w = 0; w < n_warps; w++, warp = order_next(warps, warp, n_warps)) {
-        uint32_t first = warp * 32;
-        do
-            for (uint32_t i = 0; i < 32; i++, lane = order_next(lanes, lane, 32)) {
-                uint32_t next = first + lane;
-                if (next < n && fibers[next].state == READY) fiber_run(next);
-            }
-        while (release_warp(first, n));
-    }
+    uint32_t warp = (uint32_t)warps.first;
+    for (uint32_t w = 0; w < n_warps; w++, warp = order_next(warps, warp, n_warps)) do
+            run_pass(warp * 32, 32, n, lanes);
+        while (release_warp(warp * 32, n));
 }
 
 static void run_block(uint64_t block, uint32_t n)

@@ -1,11 +1,20 @@
-/* Products of a warpgroup on the CPU: see hopper_on_cpu.h. Each lane computes its own elements from
- * shared memory, as the descriptors say, and from the registers of its warp's other lanes. */
+/* Products of a warpgroup on the CPU: see hopper_on_cpu.h. Each warp computes its 16 rows from
+ * shared memory, as the descriptors say, and from the registers of its lanes. Each lane gets the
+ * elements that the PTX manual gives to it. */
 #include <stdlib.h>
 
 #include "tests/cuda/emulator/hopper_private.h"
 #include "tests/cuda/emulator/watch.h"
 
-enum { MAX_THREADS = 1024, MAX_PRODUCTS = 32, MAX_HELD = 4, MAX_RESULTS = 64, DEPTH = 16 };
+enum {
+    MAX_THREADS = 1024,
+    MAX_PRODUCTS = 32,
+    MAX_HELD = 4,
+    MAX_RESULTS = 64,
+    DEPTH = 16,
+    ROWS = 16,
+    MAX_COLUMNS = 128
+};
 /* Contents of the registers of A and D until they are awaited (a NaN in fp32, and in bf16 one of
  * two), so that a kernel that reads them computes wrong numbers. */
 static const uint32_t under_way = 0x7fc0dead;
@@ -28,6 +37,7 @@ static struct Thread {
     Issued issued[MAX_PRODUCTS];
     Held held[MAX_HELD];
     uint32_t n_issued, n_held, group; /* group: the one that is open */
+    uint32_t running;                 /* the wait leaves as many groups running */
     bool fenced;
 } threads[MAX_THREADS];
 
@@ -56,7 +66,12 @@ INNER_LOOP static float widen(DType t, uint16_t bits)
 {
     static float half[1 << 16];
     static bool filled;
-    if (t == DT_bf16) return FLOAT_OF_BITS((uint32_t)bits << 16);
+    if (t == DT_bf16) {
+        const uint32_t word = (uint32_t)bits << 16;
+        float x;
+        memcpy(&x, &word, sizeof x);
+        return x;
+    }
     for (uint32_t i = 0; !filled && i < 1 << 16; i++) {
         uint16_t x = (uint16_t)i;
         number_widen(DT_f16, &x, &half[i], 1);
@@ -114,15 +129,6 @@ static void check_matrix(uint64_t matrix, bool columns)
 
 /* ---- computing ---- */
 
-/* Returns number k of row lane / 4 + 8 `lower`, from the registers of the four lanes that hold the
- * row. */
-static float register_number(const struct Thread *warp, uint32_t index, uint32_t lower, uint32_t k)
-{
-    const Issued *i = &warp[threadIdx.x % 32 / 4 * 4 + k % 8 / 2].issued[index];
-    uint32_t word = i->a[lower + k / 8 * 2];
-    return widen(i->p.dtype, (uint16_t)(word >> k % 2 * 16));
-}
-
 static Held *held_of(struct Thread *t, const float *d)
 {
     for (uint32_t i = 0; i < t->n_held; i++)
@@ -130,29 +136,90 @@ static Held *held_of(struct Thread *t, const float *d)
     return NULL;
 }
 
-INNER_LOOP static void compute(struct Thread *t, uint32_t index)
+/* Reads the rows of A that the warp multiplies. Row r of the warp is in the registers of the four
+ * lanes from 4 (r % 8) on, or in shared memory. */
+INNER_LOOP static void read_rows(const struct Thread *warp, uint32_t first, uint32_t index,
+                                 float a[ROWS][DEPTH])
 {
-    Issued *i = &t->issued[index];
-    const DeviceProduct *p = &i->p;
-    const struct Thread *warp = &threads[threadIdx.x / 32 * 32];
-    Held *h = held_of(t, p->d);
-    float a[2][DEPTH], b[DEPTH];
-    uint32_t lane = threadIdx.x % 32, row = threadIdx.x / 32 % 4 * 16 + lane / 4;
-    for (uint32_t lower = 0; lower < 2; lower++) {
-        if (!p->registers) shared_row(p->dtype, p->a, p->turned, row + 8 * lower, a[lower]);
-        for (uint32_t k = 0; p->registers && k < DEPTH; k++)
-            a[lower][k] = register_number(warp, index, lower, k);
-    }
-    for (uint32_t n = 0; n < p->n / 8; n++)
-        for (uint32_t c = 0; c < 2; c++) {
-            shared_row(p->dtype, p->b, p->columns, n * 8 + lane % 4 * 2 + c, b);
-            for (uint32_t lower = 0; lower < 2; lower++) {
-                float sum = 0, *d = &h->value[n * 4 + lower * 2 + c];
-                for (uint32_t k = 0; k < DEPTH; k++) sum += a[lower][k] * b[k];
-                *d = p->add ? *d + sum : sum;
-            }
+    const DeviceProduct *p = &warp[0].issued[index].p;
+    for (uint32_t r = 0; r < ROWS; r++) {
+        if (!p->registers) {
+            shared_row(p->dtype, p->a, p->turned, first / 32 % 4 * ROWS + r, a[r]);
+            continue;
         }
-    i->computed = true;
+        for (uint32_t k = 0; k < DEPTH; k++) {
+            const uint32_t word = warp[r % 8 * 4 + k % 8 / 2].issued[index].a[r / 8 + k / 8 * 2];
+            a[r][k] = widen(p->dtype, (uint16_t)(word >> k % 2 * 16));
+        }
+    }
+}
+
+typedef float Four __attribute__((vector_size(16)));
+
+/* sum[column] is summed along k in ascending order. */
+INNER_LOOP static void multiply_row(const float a[DEPTH], Four b[DEPTH][MAX_COLUMNS / 4],
+                                    uint32_t n, Four sum[MAX_COLUMNS / 4])
+{
+    for (uint32_t c = 0; c < n / 4; c += 2) {
+        Four even = {0}, odd = {0};
+        for (uint32_t k = 0; k < DEPTH; k++) {
+            const Four x = {a[k], a[k], a[k], a[k]};
+            even += x * b[k][c];
+            odd += x * b[k][c + 1];
+        }
+        sum[c] = even, sum[c + 1] = odd;
+    }
+}
+
+/* Computes product `index` of a warp. */
+INNER_LOOP static void compute(struct Thread *warp, uint32_t first, uint32_t index)
+{
+    static float a[ROWS][DEPTH];
+    static Four b[DEPTH][MAX_COLUMNS / 4], sum[ROWS][MAX_COLUMNS / 4];
+    const DeviceProduct *p = &warp[0].issued[index].p;
+    read_rows(warp, first, index, a);
+    for (uint32_t n = 0; n < p->n; n++) {
+        float column[DEPTH];
+        shared_row(p->dtype, p->b, p->columns, n, column);
+        for (uint32_t k = 0; k < DEPTH; k++) b[k][n / 4][n % 4] = column[k];
+    }
+    for (uint32_t r = 0; r < ROWS; r++) multiply_row(a[r], b, p->n, sum[r]);
+    for (uint32_t lane = 0; lane < 32; lane++) {
+        float *const value = held_of(&warp[lane], warp[lane].issued[index].p.d)->value;
+        for (uint32_t i = 0; i < p->n / 2; i++) {
+            const uint32_t row = lane / 4 + i / 2 % 2 * 8,
+                           column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+            const float x = sum[row][column / 4][column % 4];
+            value[i] = p->add ? value[i] + x : x;
+        }
+        warp[lane].issued[index].computed = true;
+    }
+}
+
+/* Checks that all lanes have issued the same product, and computes it if products read early. */
+static void begin_product(uint32_t first, uint32_t mask)
+{
+    struct Thread *const warp = &threads[first];
+    const uint32_t index = warp->n_issued - 1;
+    (void)mask;
+    for (uint32_t i = 0; i < 32; i++) {
+        const DeviceProduct *x = &warp[i].issued[index].p, *y = &warp[0].issued[index].p;
+        if (warp[i].n_issued != warp->n_issued || x->a != y->a || x->b != y->b || x->n != y->n ||
+            x->add != y->add || x->dtype != y->dtype || x->columns != y->columns ||
+            x->turned != y->turned || (x->registers == NULL) != (y->registers == NULL) ||
+            warp[i].issued[index].group != warp[0].issued[index].group)
+            hopper_broken("lanes of a warp issue different products");
+    }
+    if (is_early) compute(warp, first, index);
+}
+
+static void compute_awaited(uint32_t first, uint32_t mask)
+{
+    struct Thread *const warp = &threads[first];
+    (void)mask;
+    for (uint32_t i = 0; i < warp->n_issued; i++)
+        if (warp->issued[i].group + warp->running < warp->group && !warp->issued[i].computed)
+            compute(warp, first, i);
 }
 
 /* ---- issuing and waiting ---- */
@@ -164,7 +231,8 @@ static void hold(struct Thread *t, const DeviceProduct *p)
         hopper_broken("a product whose registers no products_fence has ordered");
     if (h != NULL && h->n != p->n) hopper_broken("another shape on the same registers");
     if (h == NULL) {
-        assert(t->n_held < MAX_HELD && p->n / 2 <= MAX_RESULTS);
+        assert(t->n_held < MAX_HELD && p->n / 2 <= MAX_RESULTS && p->n <= MAX_COLUMNS &&
+               p->n % 8 == 0);
         h = &t->held[t->n_held++];
         h->d = p->d;
         h->n = p->n;
@@ -194,17 +262,6 @@ static void give_back_a(const Issued *i)
         if (i->p.registers[k] != under_way)
             hopper_broken("registers of A were written before the product was waited for");
     memcpy(i->p.registers, i->a, sizeof i->a);
-}
-
-static void check_alike(uint32_t index)
-{
-    const struct Thread *warp = &threads[threadIdx.x / 32 * 32];
-    for (uint32_t i = 0; i < 32; i++) {
-        const DeviceProduct *x = &warp[i].issued[index].p, *y = &warp[0].issued[index].p;
-        if (warp[i].n_issued <= index || x->a != y->a || x->b != y->b || x->n != y->n ||
-            x->add != y->add || x->dtype != y->dtype)
-            hopper_broken("lanes of a warp issue different products");
-    }
 }
 
 /* Watches `rows` of 16 numbers each, 16 bytes at a time. */
@@ -238,11 +295,7 @@ void device_product(const DeviceProduct *given)
     hold(t, &p);
     t->issued[index] = (Issued){.p = p, .group = t->group};
     if (p.registers) hold_a(t, index);
-    device_warp_meets(0xffffffffu);
-    check_alike(index);
-    if (!is_early) return;
-    compute(t, index);
-    device_warp_meets(0xffffffffu);
+    device_warp_works(0xffffffffu, begin_product);
 }
 
 void products_fence(void)
@@ -288,10 +341,8 @@ void products_wait(uint32_t groups)
     uint32_t kept = 0, n = t->n_issued;
     if (hopper_fault() == HOPPER_no_wait_for_products && n < MAX_PRODUCTS / 2) return;
     if (hopper_fault() == HOPPER_one_group_too_many) groups++;
-    device_warp_meets(0xffffffffu);
-    for (uint32_t i = 0; i < n; i++)
-        if (t->issued[i].group + groups < t->group && !t->issued[i].computed) compute(t, i);
-    device_warp_meets(0xffffffffu);
+    t->running = groups;
+    device_warp_works(0xffffffffu, compute_awaited);
     for (uint32_t i = 0; i < n; i++) {
         if (t->issued[i].group + groups < t->group)
             finish(t, &t->issued[i]);

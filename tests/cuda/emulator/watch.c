@@ -26,7 +26,7 @@ enum {
 #define ARENA (UINT64_C(4) << 30) /* bytes of addresses; pages are allocated when touched */
 
 typedef struct Access {
-    uint32_t time, block; /* block: the serial number of the block */
+    uint32_t time; /* of a block before this one if it is less than watch.begun */
     uint16_t thread;
     uint8_t bytes; /* a bit for each byte of the word */
     bool atomic;
@@ -44,8 +44,6 @@ typedef struct Phases {
 
 static struct Watch {
     const char *kernel;
-    unsigned char *shared;
-    uint64_t shared_bytes;
     uint32_t time, launched, begun; /* when this kernel began; when this block began */
     uint32_t since;                 /* time at which the current memory began */
     uint32_t block_at, warp_at[MAX_WARPS], learnt[MAX_WARPS][MAX_WARPS];
@@ -54,10 +52,11 @@ static struct Watch {
     uint32_t to_async_at[MAX_THREADS][FENCES];
     Phases phases[MAX_PHASES];
     Word of_shared[MOST_SHARED / WORD];
-    unsigned char *arena, *allowed; /* one byte of `allowed` for each byte of the arena */
+    unsigned char *allowed; /* one byte for each byte of the arena */
     Word *of_arena;
     uint64_t used, live;
 } watch = {.time = 1};
+WatchedMemory watched;
 
 /* ---- memory of kernels ---- */
 
@@ -71,8 +70,9 @@ static void *reserve(uint64_t bytes)
 
 void *watch_alloc(uint64_t bytes)
 {
-    if (watch.arena == NULL) {
-        watch.arena = reserve(ARENA);
+    if (watched.arena == NULL) {
+        watched.arena = reserve(ARENA);
+        watched.arena_bytes = ARENA;
         watch.allowed = reserve(ARENA);
         watch.of_arena = reserve(ARENA / WORD * sizeof *watch.of_arena);
     }
@@ -80,8 +80,8 @@ void *watch_alloc(uint64_t bytes)
     watch.used = (at + bytes + MARGIN) / 256 * 256;
     assert(watch.used < ARENA);
     watch.live++;
-    watch_allow(watch.arena + at, bytes, true);
-    return watch.arena + at;
+    watch_allow(watched.arena + at, bytes, true);
+    return watched.arena + at;
 }
 
 /* Space is reused when none of it is in use. */
@@ -94,8 +94,8 @@ void watch_free(void *at)
 
 void watch_allow(const void *at, uint64_t bytes, bool allowed)
 {
-    uint64_t from = (uint64_t)((const unsigned char *)at - watch.arena);
-    if ((const unsigned char *)at < watch.arena || from + bytes > ARENA) return;
+    uint64_t from = (uint64_t)((const unsigned char *)at - watched.arena);
+    if ((const unsigned char *)at < watched.arena || from + bytes > ARENA) return;
     memset(watch.allowed + from, allowed, bytes);
 }
 
@@ -111,8 +111,8 @@ void watch_launch(const char *kernel)
 void watch_block(unsigned char *shared, uint64_t bytes)
 {
     assert(bytes <= MOST_SHARED);
-    watch.shared = shared;
-    watch.shared_bytes = bytes;
+    watched.shared = shared;
+    watched.shared_bytes = bytes;
     watch.block_at = watch.begun = ++watch.time;
     if (watch.has_learnt) {
         memset(watch.learnt, 0, sizeof watch.learnt);
@@ -123,7 +123,7 @@ void watch_block(unsigned char *shared, uint64_t bytes)
 
 void watch_block_end(void)
 {
-    watch.shared = NULL;
+    watched.shared = NULL;
     count_block_end();
 }
 
@@ -179,98 +179,106 @@ void watch_waited(uint32_t barrier, uint32_t warp)
     learn(watch.learnt[warp], watch.phases[barrier].over);
 }
 
-static bool is_before(const Access *x, const Access *now)
+static inline bool is_before(const Access *x, const Access *now)
 {
-    uint32_t warp = now->thread / 32, of = x->thread / 32;
     if (x->time < watch.since || !(x->bytes & now->bytes)) return true;
-    if (x->block != now->block) return false;
-    return x->thread == now->thread || x->time < watch.block_at ||
-           (warp == of && x->time < watch.warp_at[warp]) || x->time < watch.learnt[warp][of];
+    if (x->time < watch.begun) return false;
+    if (x->time < watch.block_at || x->thread == now->thread) return true;
+    const uint32_t warp = now->thread / 32, of = x->thread / 32;
+    return (warp == of && x->time < watch.warp_at[warp]) || x->time < watch.learnt[warp][of];
 }
 
 /* ---- one access ---- */
 
-static void broken(const char *what, const unsigned char *at, const Access *now, const Access *by)
+static void broken(const char *what, const unsigned char *at, const Access *by)
 {
-    bool is_shared = at >= watch.shared && at < watch.shared + watch.shared_bytes;
+    bool is_shared = at >= watched.shared && at < watched.shared + watched.shared_bytes;
     fprintf(stderr, "%s: thread %u of block %u %s, byte %llu of %s memory", watch.kernel,
             threadIdx.x, blockIdx.x, what,
-            (unsigned long long)(at - (is_shared ? watch.shared : watch.arena)),
+            (unsigned long long)(at - (is_shared ? watched.shared : watched.arena)),
             is_shared ? "shared" : "global");
     if (by != NULL)
         fprintf(stderr, ": so does thread %u of %s block, and nothing orders the two", by->thread,
-                by->block == now->block ? "the same" : "another");
+                by->time >= watch.begun ? "the same" : "another");
     fprintf(stderr, "\n");
     abort();
 }
 
-static void put(Access *to, const Access *now)
+static inline void put(Access *to, const Access *now)
 {
-    uint8_t bytes = to->time == now->time && to->thread == now->thread && to->block == now->block
-                        ? to->bytes
-                        : 0;
+    uint8_t bytes = to->time == now->time && to->thread == now->thread ? to->bytes : 0;
     *to = *now;
     to->bytes |= bytes;
 }
 
-static void note_read(Word *w, const Access *now)
+static inline void note_read(Word *w, const Access *now)
 {
     Access *last = &w->read[0];
-    bool same_block = last->block == now->block;
+    bool same_block = last->time >= watch.begun;
     if (!same_block || last->thread != now->thread)
         w->read[same_block && last->thread / 32 == now->thread / 32 ? 1 : 2] = *last;
     put(last, now);
 }
 
-static void access_word(Word *w, const unsigned char *at, const Access *now, AccessKind kind)
+static inline void access_word(Word *w, const unsigned char *at, const Access *now, AccessKind kind)
 {
     if (!is_before(&w->write, now) && !(now->atomic && w->write.atomic))
         broken(kind == ACCESS_read ? "reads what another writes" : "writes what another writes", at,
-               now, &w->write);
+               &w->write);
     if (kind == ACCESS_read) {
         note_read(w, now);
         return;
     }
     for (int i = 0; i < READS; i++)
-        if (!is_before(&w->read[i], now)) broken("writes what another reads", at, now, &w->read[i]);
+        if (!is_before(&w->read[i], now)) broken("writes what another reads", at, &w->read[i]);
     put(&w->write, now);
 }
 
-static void check_allowed(const unsigned char *at, uint64_t first, uint64_t bytes, AccessKind kind)
+static inline void check_allowed(const unsigned char *at, uint64_t first, uint64_t bytes,
+                                 AccessKind kind)
 {
+    uint32_t word;
+    memcpy(&word, watch.allowed + first, sizeof word);
+    if (bytes == WORD && word == 0x01010101) return;
+    if (bytes == 1 && watch.allowed[first]) return;
     const unsigned char *none = memchr(watch.allowed + first, 0, bytes);
     if (none != NULL)
         broken(kind == ACCESS_read ? "reads what it was not given" : "writes what it was not given",
-               at + (none - watch.allowed) - first, NULL, NULL);
+               at + (none - watch.allowed) - first, NULL);
 }
 
-void watch_access(const void *p, uint64_t bytes, AccessKind kind, const void *from)
+static void access_words(Word *words, const unsigned char *at, uint64_t first, uint64_t bytes,
+                         AccessKind kind)
 {
-    const unsigned char *at = p;
-    Word *words;
-    uint64_t first;
-    if (watch.shared == NULL || bytes == 0) return;
-    bool is_shared = at >= watch.shared && at < watch.shared + watch.shared_bytes;
-    if (is_shared) {
-        words = watch.of_shared, first = (uint64_t)(at - watch.shared);
-        if (first + bytes > watch.shared_bytes)
-            broken("touches what lies behind shared memory", at, NULL, NULL);
-    } else if (watch.arena != NULL && at >= watch.arena && at < watch.arena + ARENA) {
-        words = watch.of_arena, first = (uint64_t)(at - watch.arena);
-        check_allowed(at, first, bytes, kind);
-    } else {
-        return;
-    }
-    watch.since = is_shared ? watch.begun : watch.launched;
-    Access now = {watch.time, (uint32_t)device_block_serial(), (uint16_t)threadIdx.x, 0,
-                  kind == ACCESS_atomic};
+    Access now = {watch.time, (uint16_t)threadIdx.x, 0, kind == ACCESS_atomic};
     for (uint64_t i = first / WORD; i <= (first + bytes - 1) / WORD; i++) {
         uint64_t low = i * WORD < first ? first % WORD : 0;
         uint64_t high = i * WORD + WORD > first + bytes ? (first + bytes) % WORD : WORD;
         now.bytes = (uint8_t)((1u << high) - (1u << low));
         access_word(&words[i], at, &now, kind);
     }
-    if (from != NULL) count_access(at, bytes, is_shared, from);
+}
+
+void watch_access_watched(const void *p, uint64_t bytes, AccessKind kind, const void *from)
+{
+    const unsigned char *at = p;
+    const uint64_t in_shared = (uint64_t)(at - watched.shared);
+    const bool is_shared = in_shared < watched.shared_bytes;
+    const uint64_t first = is_shared ? in_shared : (uint64_t)(at - watched.arena);
+    if (is_shared && first + bytes > watched.shared_bytes)
+        broken("touches what lies behind shared memory", at, NULL);
+    if (!is_shared) check_allowed(at, first, bytes, kind);
+    watch.since = is_shared ? watch.begun : watch.launched;
+    Word *const words = is_shared ? watch.of_shared : watch.of_arena;
+    if (first % WORD + bytes <= WORD) { /* most accesses */
+        const uint32_t ones = ((1u << bytes) - 1) << first % WORD;
+        const Access now = {watch.time, (uint16_t)threadIdx.x, (uint8_t)ones,
+                            kind == ACCESS_atomic};
+        access_word(&words[first / WORD], at, &now, kind);
+    } else {
+        access_words(words, at, first, bytes, kind);
+    }
+    if (from != NULL && watch_counting) count_access(at, bytes, is_shared, from);
 }
 
 void watch_to_async(void)
@@ -294,19 +302,18 @@ static bool is_fenced(const Access *write, const Access *now)
 void watch_async(const void *p, uint64_t bytes, bool replaced)
 {
     const unsigned char *at = p;
-    if (watch.shared == NULL) return;
-    assert(at >= watch.shared && at + bytes <= watch.shared + watch.shared_bytes);
-    const uint64_t first = (uint64_t)(at - watch.shared) / WORD;
-    const Access now = {watch.time, (uint32_t)device_block_serial(), (uint16_t)threadIdx.x, 15,
-                        false};
-    assert((at - watch.shared) % WORD == 0 && bytes % WORD == 0);
+    if (watched.shared == NULL) return;
+    assert(at >= watched.shared && at + bytes <= watched.shared + watched.shared_bytes);
+    const uint64_t first = (uint64_t)(at - watched.shared) / WORD;
+    const Access now = {watch.time, (uint16_t)threadIdx.x, 15, false};
+    assert((at - watched.shared) % WORD == 0 && bytes % WORD == 0);
     watch.since = watch.begun;
     for (uint64_t i = first; i < first + bytes / WORD; i++) {
         Access *const write = &watch.of_shared[i].write;
         if (write->time >= watch.begun && write->bytes != 0) {
             if (!is_fenced(write, &now))
                 broken("has a box or product touch what was stored, and no fence is between", at,
-                       &now, write);
+                       write);
         }
         if (replaced) write->bytes = 0;
     }

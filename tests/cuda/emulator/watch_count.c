@@ -37,7 +37,7 @@ static CountedKernel *current;
 static uint32_t n_kernels, n_visits, n_requests;
 static Visits visits[PLACES];
 static Request requests[REQUESTS];
-static bool is_on;
+bool watch_counting;
 
 /* ---- one request ---- */
 
@@ -158,7 +158,7 @@ static void gather(const void *at, uint64_t bytes, bool is_shared, const void *f
 
 void count_block_end(void)
 {
-    if (!is_on || current == NULL) return;
+    if (!watch_counting || current == NULL) return;
     count_all();
     memset(visits, 0, sizeof visits);
     n_visits = 0;
@@ -176,7 +176,7 @@ static uint32_t n_wides;
 
 void watch_wide(const void *at, uint64_t bytes)
 {
-    if (!is_on || current == NULL) return;
+    if (!watch_counting || current == NULL) return;
     wides[n_wides++ % WIDES] = (struct Wide){(uintptr_t)at, (uint32_t)bytes, threadIdx.x,
                                              (uint32_t)device_block_serial(), false};
 }
@@ -195,7 +195,7 @@ static struct Wide *wide_of(const void *at)
 
 void count_access(const void *at, uint64_t bytes, bool is_shared, const void *from)
 {
-    if (!is_on || current == NULL) return;
+    if (!watch_counting || current == NULL) return;
     struct Wide *w = wide_of(at);
     if (w == NULL) {
         gather(at, bytes, is_shared, from);
@@ -218,12 +218,12 @@ static CountedKernel *kernel_of(const char *name)
 
 void count_launch(const char *kernel)
 {
-    current = is_on ? kernel_of(kernel) : NULL;
+    current = watch_counting ? kernel_of(kernel) : NULL;
 }
 
 void watch_count(bool on)
 {
-    is_on = on;
+    watch_counting = on;
 }
 
 WatchCounts watch_counts_so_far(const char *kernel)
@@ -266,6 +266,6 @@ __attribute__((constructor)) static void begin(void)
 {
     const char *what = getenv("TANDEM_WATCH");
     if (what == NULL || strcmp(what, "print") != 0) return;
-    is_on = true;
+    watch_counting = true;
     atexit(print_all);
 }
