@@ -71,6 +71,10 @@ typedef enum InPlace { IN_PLACE_never, IN_PLACE_backward, IN_PLACE_always } InPl
 typedef struct RuntimeOp {
     /* kernels that the host launches for this op; 0: the op runs inside another op's kernel */
     double kernels;
+    /* further calls of PyTorch's functions that belong to this op, each of which launches a kernel
+     * on few bytes. They are part of no Python module of their own, so the host needs call_s for
+     * each */
+    double calls;
     /* memory traffic / traffic of reading each input and writing each output once */
     double passes;
     /* bytes for each element of the op's largest argument, allocated until the op's gradient has
@@ -108,6 +112,7 @@ typedef struct Runtime {
     const char *name;
     AttentionKernel attention;
     double kernel_s;   /* host time to launch a kernel of an op that is not compiled */
+    double call_s;     /* host time for one of an op's further calls (RuntimeOp.calls) */
     double compiled_s; /* host time to launch a kernel of a compiled region */
     /* additional host time for each op if tp > 1, because its tensors then carry a
      * layout (DTensor) */
@@ -192,9 +197,9 @@ typedef struct Runtime {
     /* the outermost dimension of activations is the sequence, so tp's gathers and reductions of a
      * sequence need no copies */
     bool sequence_first;
-    /* attention between ranks of cp is a ring, and the host issues this many kernels for each of
-     * them; 0: one call, as without cp */
-    double ring_kernels;
+    /* attention between ranks of cp is a ring. For each of them, the host issues this many kernels
+     * in the forward and in the backward pass; 0: one call, as without cp */
+    double ring_kernels, ring_grad_kernels;
     /* the fraction of an exchange between ranks of experts for which products wait; 0: the whole
      * exchange */
     double exchange_part;

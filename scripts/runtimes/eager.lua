@@ -35,7 +35,7 @@ return function(how)
   -- (Adam.step, "Lazy state initialization"), Apex's optimizers/fused_adam.py (FusedAdam.step) and
   -- Transformer Engine's pytorch/optimizers/fused_adam.py (FusedAdam.step calls initialize_state).
   -- kind: assumed; host times of a profile without fitted ones
-  local profile = { attention = "flash2", kernel_s = 6e-6, compiled_s = 4e-6, tensor_s = 0, collective_s = 30e-6,
+  local profile = { attention = "flash2", kernel_s = 6e-6, call_s = 6e-6, compiled_s = 4e-6, tensor_s = 0, collective_s = 30e-6,
     unit_s = 200e-6, update_s = 100e-6, step_s = 5e-3, delayed = false, expandable = false, reports = "reserved",
     makes_states = true }
   for key, value in pairs(fitted[how.fitted or how.name] or {}) do profile[key] = value end

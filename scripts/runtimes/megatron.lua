@@ -21,22 +21,36 @@ local one, half = { kernels = 1, passes = 1 }, { kernels = 0.5, passes = 0.5 }
 -- the forward ones again, and 10 of its own. The mixer saves its input and the scan's output
 -- (MambaSplitConv1dScanCombinedFn). It computes the convolutions and the step again.
 local part, remade_part = { kernels = 0, passes = 1 }, { kernels = 0, passes = 1, remade = true }
-return require "runtimes.eager" { name = "megatron", attention = "cudnn",
-  ops = { rmsnorm = one, rmsnorm_grad = one, rope = one, rope_grad = one,
-    silu = { kernels = 0, passes = 0, remade = true }, silu_grad = { kernels = 0, passes = 0 },
-    conv_heads = { kernels = 1, passes = 1, remade = true },
-    conv_groups = remade_part, conv_groups_grad = part, step_size = remade_part, step_size_grad = part,
-    state_scan = { kernels = 5, passes = 1 }, state_scan_grad = { kernels = 14, passes = 1 }, state_scan_shared = part,
-    slots = { kernels = 1, passes = 1, waits = true },
-    -- The activation between the two products of an expert also multiplies by the router's weights
-    -- (core/transformer/moe/experts.py). The sum over experts therefore needs no gradient for these
-    -- weights, and the output of the second product is not kept.
-    combine_weights = { kernels = 1, passes = 1, reads_none = true },
-    xent_max = { kernels = 2, passes = 3, saved = 4 }, xent_pick = { kernels = 1, passes = 0, waits = true },
-    xent_sumexp_grad = { kernels = 2, passes = 5, in_place = "backward" }, quantise = half }, delayed = true, waits_messages = true,
+local ops = { rmsnorm = one, rmsnorm_grad = one, rope = one, rope_grad = one,
+  silu = { kernels = 0, passes = 0, remade = true }, silu_grad = { kernels = 0, passes = 0 },
+  conv_heads = { kernels = 1, passes = 1, remade = true },
+  conv_groups = remade_part, conv_groups_grad = part, step_size = remade_part, step_size_grad = part,
+  state_scan = { kernels = 5, passes = 1 }, state_scan_grad = { kernels = 14, passes = 1 }, state_scan_shared = part,
+  -- The router (core/transformer/moe/router.py, moe_utils.py): beside topk, a softmax, a cast, and two masks of four
+  -- calls. For the auxiliary loss, a softmax, topk and a mask again, sums, products and the record of the loss.
+  -- The dispatcher that gathers tokens (token_dispatcher.py): the parts of its own experts, their sums, the sort
+  -- of the tokens and of their weights. The sum over experts: zeros, index_add and casts. Autograd's functions
+  -- for the gradients are fewer, because indices and masks have none.
+  topk = { kernels = 1, passes = 1, calls = 9 }, route = { kernels = 0, passes = 1 }, route_grad = { kernels = 0, passes = 1, calls = 4 },
+  balance = { kernels = 0, passes = 1, calls = 14 }, balance_grad = { kernels = 0, passes = 1, calls = 5 },
+  slots = { kernels = 1, passes = 1, calls = 5, waits = true },
+  dispatch = { kernels = 1, passes = 1, calls = 8 }, dispatch_grad = { kernels = 1, passes = 1, calls = 5 },
+  combine = { kernels = 1, passes = 1, calls = 4 }, combine_grad = { kernels = 1, passes = 1, calls = 1 },
+  -- The activation between the two products of an expert also multiplies by the router's weights
+  -- (core/transformer/moe/experts.py). The sum over experts therefore needs no gradient for these
+  -- weights, and the output of the second product is not kept.
+  combine_weights = { kernels = 1, passes = 1, reads_none = true },
+  xent_max = { kernels = 2, passes = 3, saved = 4 }, xent_pick = { kernels = 1, passes = 0, waits = true },
+  xent_sumexp_grad = { kernels = 2, passes = 5, in_place = "backward" }, quantise = half }
+-- Experts that drop no token, and routers with sigmoids, make the same calls.
+for name, like in pairs { dispatch_uneven = "dispatch", dispatch_uneven_grad = "dispatch_grad", combine_uneven = "combine",
+  combine_uneven_grad = "combine_grad", topk_biased = "topk", route_sigmoid = "route", route_sigmoid_grad = "route_grad" } do
+  ops[name] = ops[like]
+end
+return require "runtimes.eager" { name = "megatron", attention = "cudnn", ops = ops, delayed = true, waits_messages = true,
   sequence_first = true, -- [s, b, h] (core/tensor_parallel/mappings.py: _gather_along_first_dim)
   keeps_quantised = true, holds_gradients = true,  -- param_and_grad_buffer.py reduces in place
-  -- With cp, Transformer Engine calls attention once for each rank of cp, and about ten small ops beside it: copies of
-  -- halves, corrections of log-sum-exps and outputs (context_parallel.py: AttnFuncWithCPAndKVP2P).
-  -- kind: assumed; the host needs as long for the small ops of a ring's step as for one more kernel of Megatron
-  ring_kernels = 2 }
+  -- With cp, Transformer Engine calls attention once for each rank of cp. Each time it launches three kernels: attention, and
+  -- the corrections of the log-sum-exp and of the output, which are compiled. In the backward pass there are four: the
+  -- gradient, and the sums of the gradients of queries, keys and values (context_parallel.py: AttnFuncWithCPAndKVP2P).
+  ring_kernels = 3, ring_grad_kernels = 4 }

@@ -193,7 +193,7 @@ static double model_s(const Cost *c, const Plan *plan, const Program *p, const I
 {
     const Device *device = &c->cluster.device;
     const OpInfo *info = op_info(in->op);
-    double floor_s = device->kernel_floor_s * as->kernels, compute = 0;
+    double floor_s = device->kernel_floor_s * (as->kernels + as->calls), compute = 0;
     const double bytes = rows_moved(uneven, plan, p, in, false);
     double memory = kernel_memory_s(device, as->passes * bytes);
     Binding b;

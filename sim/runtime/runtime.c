@@ -186,11 +186,14 @@ Ps runtime_issue_ps(const Runtime *runtime, const Plan *plan, const Program *p, 
         s = runtime->update_s;
     } else {
         double kernels = runtime->op[in->op].kernels;
-        const double steps = runtime->ring_kernels > 0 ? ring_steps(plan, p, in) : 1;
-        if (steps > 1) kernels = steps * runtime->ring_kernels;
+        const double ring =
+            in->phase == PHASE_backward ? runtime->ring_grad_kernels : runtime->ring_kernels;
+        const double steps = ring > 0 ? ring_steps(plan, p, in) : 1;
+        s = runtime->op[in->op].calls * runtime->call_s;
+        if (steps > 1) kernels = steps * ring;
         bool cut = in->origin != 0 && in->phase != PHASE_update &&
                    mesh_axes_of(&plan->mesh, axes_with(AXIS_WEIGHTS)) != 0;
-        s = kernels * runtime->kernel_s + (cut && kernels > 0 ? runtime->tensor_s : 0);
+        s += kernels * runtime->kernel_s + (cut && kernels > 0 ? runtime->tensor_s : 0);
     }
     if (runtime->pass_s > 0 && begins_pass(p, in)) s += runtime->pass_s;
     return ps_of(s * runtime_host_factor(runtime) * (double)PS_PER_S);

@@ -31,9 +31,10 @@ PROFILES = [
     ("megatron", "NeMo", {"kernel_s": HOST, "collective_s": COMM}),
     ("megatron2022", "Megatron-DeepSpeed", {"kernel_s": HOST, "collective_s": COMM, "step_s": STEP}),
     ("megatron_core", "Megatron-Core", {
-        "kernel_s": [u * US for u in (40, 50, 56, 63, 70, 80, 100)], "collective_s": [u * US for u in (7, 15, 30, 60, 120)],
-        "tensor_s": [u * US for u in (0, 15, 33, 60)], "message_s": [u * US for u in (100, 250, 500, 700, 900, 1400)],
-        "pass_s": [u * US for u in (0, 200, 400, 900, 1500)], "step_s": [u * 1e-3 for u in (5, 10, 18, 25, 35)]}),
+        "kernel_s": [u * US for u in (40, 50, 56, 60, 63, 66, 70, 80, 100)], "call_s": [u * US for u in (2, 4, 6, 8, 11, 15, 20)],
+        "collective_s": [u * US for u in (7, 15, 30, 60, 120)],
+        "tensor_s": [u * US for u in (0, 15, 22, 30, 40, 60)], "message_s": [u * US for u in (100, 250, 500, 700, 900, 1400)],
+        "pass_s": [u * US for u in (0, 200, 360, 600, 900, 1500)], "step_s": [u * 1e-3 for u in (5, 10, 18, 25, 35)]}),
 ]
 # For each CPU: the beginning of the cell `gpu` of rows on systems with this CPU. The 8480C of DGX H100 has the factor 1.
 CPUS = [("epyc_7742", "A100"), ("grace", "GB200")]

@@ -129,7 +129,7 @@ static void sequences_first_need_no_copies(void **state)
 }
 
 /* Returns the host's time for one attention, in kernels. All attentions of the pass take the same.
- */
+ * The gradient has one kernel more for each rank of the ring. */
 static double attention_kernels(const char *how, double ring_kernels, Phase phase)
 {
     Arena *arena = arena_new();
@@ -137,6 +137,7 @@ static double attention_kernels(const char *how, double ring_kernels, Phase phas
     const Plan *plan = tiny_plan(how, &config, arena);
     const Program *p = &plan->programs.at[0];
     config.runtime.ring_kernels = ring_kernels;
+    config.runtime.ring_grad_kernels = ring_kernels > 0 ? ring_kernels + 1 : 0;
     double all = 0;
     uint32_t n = 0;
     for (Pc pc = 1; pc < p->code.n; pc++) {
@@ -165,17 +166,41 @@ static void rings_call_attention_for_each_rank(void **state)
         "'optim' }";
     for (Phase phase = PHASE_forward; phase <= PHASE_backward; phase++) {
         if (phase != PHASE_forward && phase != PHASE_backward) continue;
-        assert_float_equal(attention_kernels(gathered, 2, phase), 2 * 2, 1e-6);
+        const float each = phase == PHASE_forward ? 2 : 3;
+        assert_float_equal(attention_kernels(gathered, 2, phase), 2 * each, 1e-6);
         assert_float_equal(attention_kernels(gathered, 0, phase), 1, 1e-6);
         assert_float_equal(attention_kernels(ring, 2, phase), 1, 1e-6);
         assert_float_equal(attention_kernels(none, 2, phase), 1, 1e-6);
     }
 }
 
+/* Each of an op's further calls takes call_s on the host, beside its kernels. */
+static void further_calls_take_the_host_longer(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Config config = {0};
+    const Plan *plan = tiny_plan("mesh = { dp_shard = 2 }, batch = { micro = 1, global = 2, seq = "
+                                 "128 }, parallel = { zero 'optim' }",
+                                 &config, arena);
+    const Program *p = &plan->programs.at[0];
+    Pc pc = 1;
+    while (strcmp(op_info(p->code.at[pc].op)->name, "attention") != 0) pc++;
+    const Instr *in = &p->code.at[pc];
+    config.runtime.call_s = 1e-6;
+    const Ps without = runtime_issue_ps(&config.runtime, plan, p, in);
+    config.runtime.op[in->op].calls = 3;
+    assert_int_equal(runtime_issue_ps(&config.runtime, plan, p, in), without + 3000000);
+    config.runtime.op[in->op].kernels = 0;
+    assert_int_equal(runtime_issue_ps(&config.runtime, plan, p, in), 3000000);
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(weights_are_quantised_once_or_never),
                                        cmocka_unit_test(sequences_first_need_no_copies),
-                                       cmocka_unit_test(rings_call_attention_for_each_rank)};
+                                       cmocka_unit_test(rings_call_attention_for_each_rank),
+                                       cmocka_unit_test(further_calls_take_the_host_longer)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

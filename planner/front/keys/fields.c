@@ -213,6 +213,7 @@ static const Field plan_fields[] = {
     {"runtime.name", FIELD_text, IN(config.runtime.name), 0, 0, NULL},
     {"runtime.attention", FIELD_word, IN(config.runtime.attention), 0, 0, attention_kernels},
     {"runtime.kernel_s", FIELD_f64, IN(config.runtime.kernel_s), 0, 1, NULL},
+    {"runtime.call_s", FIELD_f64, IN(config.runtime.call_s), 0, 1, NULL},
     {"runtime.compiled_s", FIELD_f64, IN(config.runtime.compiled_s), 0, 1, NULL},
     {"runtime.tensor_s", FIELD_f64, IN(config.runtime.tensor_s), 0, 1, NULL},
     {"runtime.collective_s", FIELD_f64, IN(config.runtime.collective_s), 0, 1, NULL},
@@ -255,6 +256,7 @@ static const Field plan_fields[] = {
     {"runtime.overlaps_tp", FIELD_bool, IN(config.runtime.overlaps_tp), 0, 0, NULL},
     {"runtime.sequence_first", FIELD_bool, IN(config.runtime.sequence_first), 0, 0, NULL},
     {"runtime.ring_kernels", FIELD_f64, IN(config.runtime.ring_kernels), 0, 100, NULL},
+    {"runtime.ring_grad_kernels", FIELD_f64, IN(config.runtime.ring_grad_kernels), 0, 100, NULL},
     {"runtime.exchange_part", FIELD_f64, IN(config.runtime.exchange_part), 0, 1, NULL},
     {"runtime.own_exchange", FIELD_bool, IN(config.runtime.own_exchange), 0, 0, NULL},
     {"runtime.keeps_quantised", FIELD_bool, IN(config.runtime.keeps_quantised), 0, 0, NULL},
@@ -279,6 +281,12 @@ static const Field plan_fields[] = {
                                                         0,                                         \
                                                         1e3,                                       \
                                                         NULL},                                     \
+        {"runtime.ops." #row ".calls",                                                             \
+         FIELD_f64,                                                                                \
+         IN(config.runtime.op[OP_##row].calls),                                                    \
+         0,                                                                                        \
+         1e3,                                                                                      \
+         NULL},                                                                                    \
         {"runtime.ops." #row ".passes",                                                            \
          FIELD_f64,                                                                                \
          IN(config.runtime.op[OP_##row].passes),                                                   \
@@ -394,7 +402,7 @@ const Field *field_at(bool of_pass, uint32_t i)
 }
 
 /* slots of the hash table; a power of two, so that a mask finds the slot */
-enum { N_SLOTS = 8192 };
+enum { N_SLOTS = 16384 };
 static_assert(2 * N_PLAN_FIELDS <= N_SLOTS, "the index would be slow");
 /* hash table, by path: 1 + the index of a field of the plan; 0: empty. Filled at the first call */
 static uint16_t slots[N_SLOTS];

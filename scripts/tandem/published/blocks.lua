@@ -100,12 +100,34 @@ function m.mlp_ops(row, ops)
   ops.silu, ops.silu_grad = { kernels = 1, passes = 1 }, { kernels = 1, passes = 1 }
 end
 
--- Changes the profile's ops for products of experts. With 8-bit or 4-bit operands, such a product keeps its quantised
+local function more_calls(ops, name, n)
+  local own = {}
+  for key, value in pairs(ops[name]) do own[key] = value end
+  own.calls = math.max(0, (own.calls or 0) + n)
+  ops[name] = own
+end
+
+-- Changes the calls of Megatron's dispatcher. Exchanging tokens (alltoall) needs the numbers of tokens that each rank sends
+-- and receives: five sums and copies, and six copies to the host. It also exchanges the weights of the router, and sorts the
+-- tokens that arrive by expert (core/transformer/moe/token_dispatcher.py: MoEAlltoAllTokenDispatcher). With
+-- --moe-permute-fusion, one kernel of Transformer Engine moves tokens and weights (moe_utils.py: permute, unpermute).
+-- kind: source; calls of the dispatcher's functions
+local alltoall, fused = { slots = 11, dispatch = 5, dispatch_grad = 4, combine = 2, combine_grad = 2 }, { dispatch = -7, dispatch_grad = -4, combine = -4, combine_grad = -1 }
+local function dispatcher_ops(row, ops)
+  for name, n in pairs(has(row, "moe_dispatcher", "^alltoall") and alltoall or {}) do more_calls(ops, name, n) end
+  for name, n in pairs(has(row, "notes", "moe%-permute%-fusion") and fused or {}) do more_calls(ops, name, n) end
+end
+
+-- Changes the profile's ops for experts. Without --moe-grouped-gemm, each expert of a rank has products of its own
+-- (core/transformer/moe/experts.py: SequentialMLP). With 8-bit or 4-bit operands, such a product keeps its quantised
 -- input for the gradient of its weight (Transformer Engine, pytorch/module/grouped_linear.py). Plans compute these
 -- products in 16 bits.
 function m.expert_ops(row, ops)
-  if not cells.is_float8(row) and not cells.is_float4(row) then return end
-  ops.linear_experts = { kernels = 1, passes = 1, keeps_bytes = true }
+  if cells.is_open(row.moe_experts) then return end
+  local bits8 = cells.is_float8(row) or cells.is_float4(row)
+  local own = cells.flag(row, "moe_grouped_gemm") == false and math.max(1, count(row, "moe_experts") // count(row, "ep", 1)) or 1
+  if bits8 or own > 1 then ops.linear_experts = { kernels = own, passes = 1, keeps_bytes = bits8 or nil } end
+  dispatcher_ops(row, ops)
 end
 
 -- Changes the memory of the profile's optimizer. With moments in 16 bits, Transformer Engine's FusedAdam makes fp32 copies of all

@@ -353,6 +353,8 @@ end
 -- still pass keys and values around a ring. This adds the ring's ops, some twelve in each direction
 -- for each rank of the ring. They are copies of parts, a message each way, the kernel, and
 -- corrections (Transformer Engine, attention/dot_product_attention/context_parallel.py).
+-- A plan that gathers keys has copies and messages of its own, so there the profile counts only the
+-- kernels (ring_kernels).
 -- kind: source; ops of a step of the ring, counted in its source
 local ring_ops = 12
 function m.adds_ring(ops, n)

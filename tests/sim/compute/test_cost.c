@@ -159,7 +159,8 @@ static void memory_bound_in_closed_form(void **state)
     arena_free(arena);
 }
 
-/* An op whose kernel a profile names takes that kernel's time, which includes its start. */
+/* An op whose kernel a profile names takes that kernel's time, which includes its start. Each of
+ * its further calls starts a kernel, too. */
 static void named_kernels_in_closed_form(void **state)
 {
     (void)state;
@@ -177,6 +178,7 @@ static void named_kernels_in_closed_form(void **state)
     for (int kernel = TRAFFIC_any; kernel < TRAFFIC_KERNEL_COUNT; kernel++) {
         runtime.op[OP_rmsnorm].kernel = (TrafficKernel)kernel;
         runtime.op[OP_rmsnorm].kernels = 2;
+        runtime.op[OP_rmsnorm].calls = kernel;
         CostModel model = cost_model(cost_new(&cluster, &runtime, NULL, NULL, arena, &d));
         double s = bytes / (.8 * 3.35e12);
         if (kernel != TRAFFIC_any) {
@@ -184,7 +186,7 @@ static void named_kernels_in_closed_form(void **state)
             double far = 1 - fit->near * 25e6 / bytes;
             s = bytes * far / (fit->part * 3.35e12) + rows * fit->row_us * 1e-6 / 132;
         }
-        Ps expected = (Ps)llround((2 * 5e-6 + s) * 1e12);
+        Ps expected = (Ps)llround(((2 + kernel) * 5e-6 + s) * 1e12);
         Ps got = model.compute(model.self, plan, p, program_instr(p, norm));
         assert_true(llabs((long long)(got - expected)) <= 1);
     }
