@@ -123,6 +123,29 @@ static bool is_backward_of(const Graph *g, const Node *n, const Node *of)
     return makes ? !foreign : touches;
 }
 
+/* Returns a fault of a backward node that makes or reads helper values: values of the backward pass
+ * that are no gradients, such as 8-bit forms. Several forward nodes may have the same inputs, so
+ * these values tell to which of them the node belongs. [tensor] first_reader: the first backward
+ * node that reads it; 0: none. */
+static const char *helper_fault(const Graph *g, const Node *n, const NodeId *first_reader)
+{
+    bool makes = false, has_helper = false, has_own = false, is_read = false, is_own = false;
+    for (uint32_t j = 0; j < n->n_out; j++) {
+        const NodeId reader = first_reader[n->out[j]];
+        makes = makes || g->tensors.at[n->out[j]].grad_of;
+        is_read = is_read || reader;
+        is_own = is_own || (reader && g->nodes.at[reader].forward == n->forward);
+    }
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        const Tensor *x = &g->tensors.at[n->in[i]];
+        if (x->grad_of || x->producer <= g->n_forward) continue;
+        has_helper = true;
+        has_own = has_own || g->nodes.at[x->producer].forward == n->forward;
+    }
+    if (!makes && is_read && !is_own) return "computes a value for the gradient of another node";
+    return has_helper && !has_own ? "reads a value for the gradient of another node" : NULL;
+}
+
 /* True if the node reads the values that the row of the forward op requires for this backward op.
  */
 static bool is_wired(const Graph *g, const Node *n, const Node *of, const Backward *w)
@@ -136,7 +159,8 @@ static bool is_wired(const Graph *g, const Node *n, const Node *of, const Backwa
     return true;
 }
 
-static const char *forward_fault(const Graph *g, NodeId id, const bool *listed_op)
+static const char *forward_fault(const Graph *g, NodeId id, const bool *listed_op,
+                                 const NodeId *first_reader)
 {
     const Node *n = &g->nodes.at[id];
     if (id <= g->n_forward && n->forward) return "is in the forward pass";
@@ -154,7 +178,8 @@ static const char *forward_fault(const Graph *g, NodeId id, const bool *listed_o
         if (is_wired(g, n, of, &info->backward[k])) return NULL;
     }
     if (listed || listed_op[n->op]) return "lacks an input that the gradient of that node needs";
-    return is_backward_of(g, n, of) ? NULL : "computes no gradient of that node";
+    if (!is_backward_of(g, n, of)) return "computes no gradient of that node";
+    return helper_fault(g, n, first_reader);
 }
 
 static void check_nodes(Verifier *v)
@@ -166,8 +191,12 @@ static void check_nodes(Verifier *v)
     for (int op = OP_none + 1; op < OP_COUNT; op++)
         for (uint32_t k = 0; k < op_info((OpKind)op)->n_backward; k++)
             listed[op_info((OpKind)op)->backward[k].op] = true;
+    NodeId *first_reader = arena_array(v->arena, g->tensors.n, sizeof *first_reader);
+    for (NodeId id = g->nodes.n; id-- > g->n_forward + 1;)
+        for (uint32_t i = 0; i < g->nodes.at[id].n_in; i++)
+            first_reader[g->nodes.at[id].in[i]] = id;
     for (NodeId id = 1; id < g->nodes.n; id++) {
-        const char *fault = forward_fault(g, id, listed);
+        const char *fault = forward_fault(g, id, listed, first_reader);
         if (fault)
             verify_report(v, RULE, 0,
                           "graph node %" PRIu32 " (%s) states forward=%" PRIu32 ", but it %s", id,
@@ -325,6 +354,9 @@ static void check_instructions(Verifier *v)
         const Node *n = &v->g->nodes.at[in->origin];
         const bool is_node = in->origin && verify_is_of_node(in, n) && in->op != OP_pass;
         check_args(v, pc, is_node ? n : NULL);
+        if (in->op == OP_pass && !in->origin && !verify_accumulates(v, in, 0))
+            verify_report(v, RULE, pc,
+                          "adds nothing and belongs to no graph node, so its op must be copy");
     }
 }
 

@@ -200,13 +200,13 @@ static RowReader find_row_reader(const BlockCopies *b)
     return (RowReader){.arg = 0};
 }
 
-/* Adds an instruction that passes `from` on to `to`, and returns its number. */
-static Pc add_pass(Program *p, BufferId from, BufferId to, Arena *arena)
+/* Adds an instruction of the node that passes `from` on to `to`, and returns its number. */
+static Pc add_pass(Program *p, NodeId origin, BufferId from, BufferId to, Arena *arena)
 {
     const Pc pc = (Pc)list_add(arena, &p->code);
     Instr *pass = &p->code.at[pc];
     pass->op = OP_pass, pass->stream = STREAM_compute, pass->phase = PHASE_backward;
-    pass->args = (Span){p->args.n, 2}, pass->n_in = 1;
+    pass->args = (Span){p->args.n, 2}, pass->n_in = 1, pass->origin = origin;
     list_push(arena, &p->args, from);
     list_push(arena, &p->args, to);
     return pc;
@@ -244,7 +244,7 @@ static void carry_in_rows(Tally *t, const Plan *plan, const BlockCopies *b)
         while (k < n && r.code.at[k] != pc) k++;
         for (uint32_t i = 0; k < n && i < ROW; i++) {
             const BufferId from = k == n - 1 ? value[0] : i == 0 ? value[k] : row[k + 1][i - 1];
-            order[n_order++] = add_pass(p, from, row[k][i], arena);
+            order[n_order++] = add_pass(p, p->code.at[pc].origin, from, row[k][i], arena);
         }
         order[n_order++] = pc;
     }

@@ -219,9 +219,52 @@ static void attributes_that_ops_lack(void **state)
     spoiled_rejected(&c, "verify-structure", "eps");
 }
 
+/* Two linears may have the same input, so both need its 8-bit form. Only one of them owns it. */
+static void backward_nodes_of_other_nodes(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 2; kind++) {
+        Tiny t = tiny_default();
+        t.spectral = kind == 0;
+        t.use_float8 = kind == 1, t.float8.recipe = FLOAT8_rowwise;
+        Spoiled c = spoiled_of(&t, false);
+        Graph *g = &c.plan->graph;
+        for (NodeId id = g->n_forward + 1; id < g->nodes.n; id++) {
+            Node *n = &g->nodes.at[id];
+            const NodeId own = n->forward;
+            for (NodeId of = 1; of <= g->n_forward; of++) {
+                if (of == own || g->nodes.at[of].op != g->nodes.at[own].op) continue;
+                Diag d = diag_in(c.plan->arena);
+                n->forward = of;
+                if (verify_plan(c.plan, VERIFY_metadata, true, &d))
+                    fail_msg("node %u (%s) may state %u instead of %u", id, op_info(n->op)->name,
+                             of, own);
+            }
+            n->forward = own;
+        }
+        Diag d = diag_in(c.plan->arena);
+        assert_true(verify_plan(c.plan, VERIFY_all, false, &d));
+    }
+}
+
+/* A copy and a pass that adds nothing compute the same, so only one of them is allowed. */
+static void copies_that_are_called_pass(void **state)
+{
+    (void)state;
+    Tiny t = tiny_default();
+    t.dp_shard = 2, t.fsdp2.copy = true;
+    Spoiled c = spoiled_of(&t, false);
+    Pc pc = 1;
+    while (c.plan->programs.at[0].code.at[pc].op != OP_copy) pc++;
+    c.plan->programs.at[0].code.at[pc].op = OP_pass;
+    tells(&c, "its op must be copy");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(backward_nodes_of_other_nodes),
+        cmocka_unit_test(copies_that_are_called_pass),
         cmocka_unit_test(sizes_of_a_step),
         cmocka_unit_test(names_of_axes),
         cmocka_unit_test(lengths_of_units),
