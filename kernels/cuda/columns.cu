@@ -67,9 +67,10 @@ enum { FEW_COLUMNS = 8, FEW_ROWS = COLUMN_THREADS / 2, FEW_EACH = FEW_COLUMNS / 
 
 typedef struct FewArgs {
     const float *x;
-    Array out;
+    ColumnOut to[COLUMN_OUTS];
     int64_t rows, pitch, columns;
-    bool wide, accumulate; /* wide: four columns can be loaded at once */
+    int64_t blocks; /* of an output */
+    bool wide;      /* four columns can be loaded at once */
 } FewArgs;
 
 /* Loads n <= 4 columns of a row and sets the rest to 0. */
@@ -106,11 +107,14 @@ KERNEL(column_few_rows, FewArgs, COLUMN_THREADS, 4)
 {
     SHARED(float, held); /* [warp, column] */
     const int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
-    const int64_t first = (int64_t)blockIdx.x * FEW_COLUMNS, column = first + lane % 2 * FEW_EACH;
-    const int64_t left = a.columns - column;
+    const bool second = blockIdx.x >= a.blocks;
+    const int64_t block = blockIdx.x - (second ? a.blocks : 0), first = block * FEW_COLUMNS;
+    const int64_t column = first + lane % 2 * FEW_EACH, left = a.columns - column;
+    const ColumnOut to = second ? a.to[1] : a.to[0];
     float total[FEW_EACH];
     UNROLL for (int k = 0; k < FEW_EACH; k++) total[k] = 0;
-    few_add(&a, column, left < FEW_EACH ? (int)left : (int)FEW_EACH, total);
+    few_add(&a, column + (second ? a.columns : 0), left < FEW_EACH ? (int)left : (int)FEW_EACH,
+            total);
     UNROLL for (int k = 0; k < FEW_EACH; k++)
     {
         float x = total[k];
@@ -121,20 +125,21 @@ KERNEL(column_few_rows, FewArgs, COLUMN_THREADS, 4)
     if (threadIdx.x >= FEW_COLUMNS || first + threadIdx.x >= a.columns) return;
     float sum = 0;
     for (int w = 0; w < COLUMN_WARPS; w++) sum += held[w * FEW_COLUMNS + (int)threadIdx.x];
-    if (a.accumulate) sum = read_one(a.out, first + threadIdx.x) + sum;
-    write_one(a.out, first + threadIdx.x, sum);
+    if (to.accumulate) sum = read_one(to.out, first + threadIdx.x) + sum;
+    write_one(to.out, first + threadIdx.x, sum);
 }
 
-bool columns_finish(const float *x, int64_t rows, int64_t pitch, Array out, int64_t columns,
-                    bool accumulate, const CudaContext *cuda, CudaError *error)
+bool columns_finish(const float *x, int64_t rows, int64_t columns, const ColumnOut *outs,
+                    uint32_t n_outs, const CudaContext *cuda, CudaError *error)
 {
     FewArgs p;
     memset(&p, 0, sizeof p);
-    p.x = x, p.out = out;
-    p.rows = rows, p.pitch = pitch, p.columns = columns;
-    p.wide = (uintptr_t)x % 16 == 0 && pitch % FEW_EACH == 0;
-    p.accumulate = accumulate;
-    return LAUNCH(column_few_rows, ceil_div(columns, FEW_COLUMNS), COLUMN_THREADS,
+    assert(n_outs >= 1 && n_outs <= COLUMN_OUTS);
+    for (uint32_t i = 0; i < n_outs; i++) p.to[i] = outs[i];
+    p.x = x, p.rows = rows, p.pitch = n_outs * columns, p.columns = columns;
+    p.blocks = ceil_div(columns, FEW_COLUMNS);
+    p.wide = (uintptr_t)x % 16 == 0 && columns % FEW_EACH == 0;
+    return LAUNCH(column_few_rows, n_outs * p.blocks, COLUMN_THREADS,
                   COLUMN_WARPS * FEW_COLUMNS * sizeof(float), p, cuda, error);
 }
 
@@ -148,11 +153,12 @@ static bool column_launch(ColumnArgs p, int64_t parts, const CudaContext *cuda, 
                   COLUMN_WARPS * COLUMN_TILE * sizeof(float), p, cuda, error);
 }
 
-/* Returns into how many parts the rows are divided. There are enough parts to keep the device busy;
- * each part has at least 64 rows, so that the second stage is cheap. */
+/* Returns into how many parts the rows are divided. There are enough parts to keep the device busy,
+ * but never more than COLUMN_PARTS blocks, which run at the same time on an H100. Each part has at
+ * least 64 rows, so that the second stage is cheap. */
 static int64_t bias_parts(int64_t rows, int64_t columns)
 {
-    int64_t parts = ceil_div(COLUMN_PARTS, ceil_div(columns, COLUMN_TILE)), most = rows / 64;
+    int64_t parts = COLUMN_PARTS / ceil_div(columns, COLUMN_TILE), most = rows / 64;
     if (parts > most) parts = most;
     return parts > 1 ? parts : 1;
 }
@@ -171,16 +177,16 @@ static bool column_gradient(const KernelArgs *args, int64_t rows, int64_t column
 {
     ColumnArgs p;
     int64_t parts = bias_parts(rows, columns);
-    const Array out = array_of(args, 1, columns);
+    ColumnOut to;
+    to.out = array_of(args, 1, columns), to.accumulate = accumulates(args, 0);
     memset(&p, 0, sizeof p);
     p.x = array_of(args, 0, columns);
     p.rows = rows, p.pitch = p.columns = columns;
-    p.out = out, p.accumulate = accumulates(args, 0);
+    p.out = to.out, p.accumulate = to.accumulate;
     if (parts == 1) return column_launch(p, 1, cuda, error);
     p.out = array_f32(args->ptr[2], columns), p.accumulate = false;
     return column_launch(p, parts, cuda, error) &&
-           columns_finish((const float *)args->ptr[2], parts, columns, out, columns,
-                          accumulates(args, 0), cuda, error);
+           columns_finish((const float *)args->ptr[2], parts, columns, &to, 1, cuda, error);
 }
 
 /* dy [b,s,...] -> dbias [...], the sum over b and s */

@@ -17,9 +17,17 @@ static inline uint64_t column_parts(int64_t rows)
     return (uint64_t)(rows < COLUMN_PARTS ? rows : COLUMN_PARTS);
 }
 
-/* The second stage: adds up the rows of x [rows, columns], which begin `pitch` elements apart, and
- * writes the sums to out [columns]. If `accumulate` is true, it adds them to out. */
-bool columns_finish(const float *x, int64_t rows, int64_t pitch, Array out, int64_t columns,
-                    bool accumulate, const CudaContext *cuda, CudaError *error);
+/* The sums of `columns` columns. If `accumulate` is true, they are added to `out`. */
+typedef struct ColumnOut {
+    Array out;
+    bool accumulate;
+} ColumnOut;
+
+enum { COLUMN_OUTS = 2 };
+
+/* The second stage: adds up the rows of x [rows, n_outs, columns], and writes the sums of each of
+ * the matrices [rows, columns] to its output. */
+bool columns_finish(const float *x, int64_t rows, int64_t columns, const ColumnOut *outs,
+                    uint32_t n_outs, const CudaContext *cuda, CudaError *error);
 
 #endif

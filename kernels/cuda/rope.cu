@@ -3,19 +3,22 @@
  * where positions are global. A block computes the sines and cosines of a few positions once, for
  * all heads and for several sequences. Its threads then rotate eight pairs at a time. Angles are
  * computed in turns in fp64, because only the fraction of a turn matters; sines of fractions are
- * exact enough in fp32. */
+ * exact enough in fp32. The number of sequences of a block is chosen so that the blocks fill the
+ * device evenly. */
 #include "kernels/cuda/fast.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/rope.h"
 
-/* ROPE_AHEAD: items that a thread loads at a time; ROPE_FILL: number of rounds that keep a
- * multiprocessor busy; ROPE_KNOWN: largest number of frequencies that the host computes */
+/* ROPE_AHEAD: items that a thread loads at a time; ROPE_SETUP: about as many items could be rotated
+ * while the angles of a block are computed; ROPE_TOGETHER: most sequences of a block; ROPE_KNOWN:
+ * largest number of frequencies that the host computes */
 enum {
     ROPE_THREADS = 128,
-    ROPE_BLOCKS_PER_SM = 6,
+    ROPE_BLOCKS_PER_SM = 8,
     ROPE_AHEAD = 2,
-    ROPE_FILL = 6,
+    ROPE_SETUP = 4,
+    ROPE_TOGETHER = 64,
     ROPE_KNOWN = 128
 };
 
@@ -28,8 +31,9 @@ typedef struct RopeArgs {
                                     that are not rotated */
     int64_t start, half, second; /* position of the first token; position of the first token from
                                     local index `half` on */
-    int64_t round, together;     /* a round is `round` positions of `together` sequences */
-    int64_t rounds, n_rounds;    /* rounds of a sequence; of all */
+    int32_t round, together;     /* a block rotates `round` positions of `together` sequences */
+    int32_t apart;               /* elements from a sequence of a block to the next */
+    int64_t rounds, n_rounds;    /* rounds of a sequence; of all sequences */
     RopeRamp ramp;
     RopeGrid grid;
     double log_theta, sign;
@@ -56,20 +60,26 @@ DEVICE int64_t rope_position(const RopeArgs *a, int64_t at)
     return at < a->half ? a->start + at : a->second + at - a->half;
 }
 
-/* `half`: x and y are aligned arrays of bf16 numbers, and so are the halves of heads. */
-DEVICE Array rope_array(const bool half, Array x)
+/* The calls that a kernel is compiled for.
+ * ROPE_half: x and y are aligned arrays of bf16 numbers, and so are the halves of heads; the host
+ * has computed the frequencies.
+ * ROPE_usual: also, whole heads are rotated, by the positions of their tokens, and y is
+ * overwritten. This kernel needs fewer registers, so more blocks run at a time. */
+typedef enum RopeKind { ROPE_any, ROPE_half, ROPE_usual } RopeKind;
+
+DEVICE Array rope_array(const RopeKind kind, Array x)
 {
-    return half ? array_as_bf16(x) : x;
+    return kind != ROPE_any ? array_as_bf16(x) : x;
 }
 
-DEVICE void rope_write(const RopeArgs *a, const bool half, int64_t at, int n, float y[EIGHT])
+DEVICE void rope_write(const RopeArgs *a, const RopeKind kind, int64_t at, int n, float y[EIGHT])
 {
     float old[EIGHT];
-    if (a->accumulate) {
-        load(rope_array(half, a->y), at, n, old);
+    if (kind != ROPE_usual && a->accumulate) {
+        load(rope_array(kind, a->y), at, n, old);
         UNROLL for (int k = 0; k < EIGHT; k++) y[k] = old[k] + y[k];
     }
-    store(rope_array(half, a->y), at, n, y);
+    store(rope_array(kind, a->y), at, n, y);
 }
 
 /* Loads eight sines or cosines. A row whose length is no multiple of eight is not aligned. */
@@ -87,153 +97,184 @@ DEVICE void rope_angles(const float *of, int n, bool aligned, float v[EIGHT])
     }
 }
 
-/* A group of a head, for one thread. */
+/* A group of a head, for one thread. Token and batch are counted from the first of the block. */
 typedef struct RopeItem {
-    int group, head, token; /* token: counted from the first one of the round */
+    int group, head, token, batch;
 } RopeItem;
 
-/* Returns the item with number i. Also used for the distance of i items. */
-DEVICE RopeItem rope_item(const RopeArgs *a, int i)
+/* Returns the item with number i. Also used for the distance of i items. `n`: tokens of a sequence
+ * in this block */
+DEVICE RopeItem rope_item(const RopeArgs *a, int n, int i)
 {
     RopeItem item;
-    item.token = i / (a->heads * a->per_head);
-    i -= item.token * a->heads * a->per_head;
     item.head = i / a->per_head;
     item.group = i - item.head * a->per_head;
+    item.token = item.head / a->heads;
+    item.head -= item.token * a->heads;
+    item.batch = item.token / n;
+    item.token -= item.batch * n;
     return item;
 }
 
 /* Returns the item at the distance `by` after item `from`. */
-DEVICE RopeItem rope_next(const RopeArgs *a, RopeItem from, RopeItem by)
+DEVICE RopeItem rope_next(const RopeArgs *a, int n, RopeItem from, RopeItem by)
 {
-    from.group += by.group, from.head += by.head, from.token += by.token;
+    from.group += by.group, from.head += by.head, from.token += by.token, from.batch += by.batch;
     if (from.group >= a->per_head) from.group -= a->per_head, from.head++;
     if (from.head >= a->heads) from.head -= a->heads, from.token++;
+    if (from.token >= n) from.token -= n, from.batch++;
     return from;
 }
 
 /* The elements of an item, and its numbers as they were loaded. */
 typedef struct RopeGroup {
-    int at, angle, n;  /* at: first element, counted from the first one of the round; angle: index
+    int at, angle, n;  /* at: first element, counted from the first one of the block; angle: index
                           of its sine, -1 if the group is not rotated; n: pairs or elements */
     Raw first, second; /* of the first and the second half of a head */
 } RopeGroup;
 
-/* Loads an item's numbers. `base`: number of the round's first element */
-DEVICE RopeGroup rope_load(const RopeArgs *a, const bool half, int64_t base, RopeItem item)
+/* Loads an item's numbers. `base`: number of the block's first element */
+DEVICE RopeGroup rope_load(const RopeArgs *a, const RopeKind kind, int64_t base, RopeItem item)
 {
     const int pairs = a->turned / 2, turns = (pairs + EIGHT - 1) / EIGHT;
-    const bool turned = item.group < turns;
+    const bool turned = kind == ROPE_usual || item.group < turns;
     const int e = item.group * EIGHT + (turned ? 0 : a->turned - turns * EIGHT);
-    const Array x = rope_array(half, a->x);
+    const Array x = rope_array(kind, a->x);
     RopeGroup g;
-    g.at = (item.token * a->heads + item.head) * a->width + e;
+    g.at = item.batch * a->apart + (item.token * a->heads + item.head) * a->width + e;
     g.angle = turned ? item.token * pairs + e : -1;
-    g.n = half ? EIGHT : eight_of(e, turned ? pairs : a->width);
-    g.first = fetch(x, base + g.at, half ? EIGHT : g.n);
+    g.n = kind != ROPE_any ? EIGHT : eight_of(e, turned ? pairs : a->width);
+    g.first = fetch(x, base + g.at, kind != ROPE_any ? EIGHT : g.n);
     g.second = raw_zero();
-    if (turned) g.second = fetch(x, base + g.at + pairs, half ? EIGHT : g.n);
+    if (turned) g.second = fetch(x, base + g.at + pairs, kind != ROPE_any ? EIGHT : g.n);
     return g;
 }
 
 /* Rotates up to eight pairs, or copies up to eight elements. */
-DEVICE void rope_turn(const RopeArgs *a, const bool half, int64_t base, const RopeGroup *g,
+DEVICE void rope_turn(const RopeArgs *a, const RopeKind kind, int64_t base, const RopeGroup *g,
                       const float *sines, const float *cosines)
 {
-    const int pairs = a->turned / 2, n = half ? EIGHT : g->n;
-    const bool aligned = half || pairs % EIGHT == 0;
+    const int pairs = a->turned / 2, n = kind != ROPE_any ? EIGHT : g->n;
+    const bool aligned = kind != ROPE_any || pairs % EIGHT == 0;
     float x1[EIGHT], x2[EIGHT], y1[EIGHT], y2[EIGHT], s[EIGHT], c[EIGHT];
-    widen_all(rope_array(half, a->x), &g->first, x1);
-    if (g->angle < 0) {
-        rope_write(a, half, base + g->at, n, x1);
+    widen_all(rope_array(kind, a->x), &g->first, x1);
+    if (kind != ROPE_usual && g->angle < 0) {
+        rope_write(a, kind, base + g->at, n, x1);
         return;
     }
     rope_angles(sines + g->angle, n, aligned, s);
     rope_angles(cosines + g->angle, n, aligned, c);
-    widen_all(rope_array(half, a->x), &g->second, x2);
+    widen_all(rope_array(kind, a->x), &g->second, x2);
     UNROLL for (int k = 0; k < EIGHT; k++)
     {
         y1[k] = x1[k] * c[k] - x2[k] * s[k];
         y2[k] = x1[k] * s[k] + x2[k] * c[k];
     }
-    rope_write(a, half, base + g->at, n, y1);
-    rope_write(a, half, base + g->at + pairs, n, y2);
+    rope_write(a, kind, base + g->at, n, y1);
+    rope_write(a, kind, base + g->at + pairs, n, y2);
 }
 
-/* Rotates n tokens of a sequence. `base`: number of their first element */
-DEVICE void rope_tokens(const RopeArgs *a, const bool half, const int ahead, int64_t base, int n,
-                        const float *sines, const float *cosines)
+/* The items of a thread: the next one, and the distance to the one after it. */
+typedef struct RopeWalk {
+    RopeItem next, by;
+    int64_t base;   /* first element of the block */
+    int n, batches; /* tokens of a sequence in this block; number of its sequences */
+} RopeWalk;
+
+/* Loads the next items. Groups of items that do not exist have n = 0. */
+DEVICE void rope_fetch(const RopeArgs *a, const RopeKind kind, const int ahead, RopeWalk *walk,
+                       RopeGroup group[ROPE_AHEAD])
 {
-    const RopeItem by = rope_item(a, ROPE_THREADS);
-    RopeItem next = rope_item(a, (int)threadIdx.x);
-    while (next.token < n) {
-        RopeGroup group[ROPE_AHEAD];
-        UNROLL for (int u = 0; u < ahead; u++)
-        {
-            group[u].n = 0;
-            if (next.token < n) group[u] = rope_load(a, half, base, next);
-            next = rope_next(a, next, by);
-        }
-        UNROLL for (int u = 0; u < ahead; u++)
-        {
-            if (group[u].n > 0) rope_turn(a, half, base, &group[u], sines, cosines);
-        }
+    UNROLL for (int u = 0; u < ahead; u++)
+    {
+        group[u].n = 0;
+        if (walk->next.batch < walk->batches) group[u] = rope_load(a, kind, walk->base, walk->next);
+        walk->next = rope_next(a, walk->n, walk->next, walk->by);
     }
 }
 
-/* Rotates the rounds of a block. Shared memory has sines [round, pairs]; the cosines and then the
- * frequencies [pairs] follow. */
-DEVICE void rope_rounds(const RopeArgs *a, const bool half, const int ahead, float *sines)
+/* Computes the angles of n tokens from local index `first` on: sines and cosines [n, pairs]. */
+DEVICE void rope_compute(const RopeArgs *a, const RopeKind kind, int64_t first, int n, float *sines,
+                         float *cosines)
 {
     const int pairs = a->turned / 2;
-    float *cosines = sines + a->round * pairs;
-    double *frequency = (double *)(cosines + a->round * pairs);
-    for (int e = (int)threadIdx.x; e < pairs; e += ROPE_THREADS)
-        frequency[e] = a->knows ? a->turns[e] : rope_frequency(a, e);
-    for (int64_t round = blockIdx.x; round < a->n_rounds; round += gridDim.x) {
-        const int64_t of = split_row(round, a->rounds, a->n_rounds);
-        const int64_t first = (round - of * a->rounds) * a->round;
-        const int n = (int)(a->seq - first < a->round ? a->seq - first : a->round);
-        __syncthreads();
-        for (int i = (int)threadIdx.x; i < n * pairs; i += ROPE_THREADS) {
-            float sine, cosine;
-            const int64_t position = rope_position(a, first + i / pairs);
-            const double turn =
-                (double)rope_place(&a->grid, i % pairs, position) * frequency[i % pairs];
-            device_sincos_turn((float)(turn - rint(turn)), &sine, &cosine);
-            sines[i] = (float)(a->sign * a->ramp.gain) * sine;
-            cosines[i] = (float)a->ramp.gain * cosine;
+    for (int i = (int)threadIdx.x; i < n * pairs; i += ROPE_THREADS) {
+        float sine, cosine;
+        const int e = i % pairs;
+        const int64_t position = rope_position(a, first + i / pairs);
+        const double frequency = kind != ROPE_any || a->knows ? a->turns[e] : rope_frequency(a, e);
+        const int64_t place = kind == ROPE_usual ? position : rope_place(&a->grid, e, position);
+        const double turn = (double)place * frequency;
+        device_sincos_turn((float)(turn - rint(turn)), &sine, &cosine);
+        sines[i] = (float)(a->sign * a->ramp.gain) * sine;
+        cosines[i] = (float)a->ramp.gain * cosine;
+    }
+    __syncthreads();
+}
+
+/* Rotates the round of a block. Shared memory has sines [round, pairs]; the cosines follow. The
+ * first items are loaded before the angles are computed, so that both happen at the same time. */
+DEVICE void rope_round(const RopeArgs *a, const RopeKind kind, const int ahead, float *sines)
+{
+    const int64_t of = split_row(blockIdx.x, a->rounds, a->n_rounds), batch = of * a->together;
+    const int64_t first = (blockIdx.x - of * a->rounds) * a->round, left = a->batches - batch;
+    const int n = (int)(a->seq - first < a->round ? a->seq - first : a->round);
+    float *cosines = sines + a->round * (a->turned / 2);
+    RopeWalk walk;
+    RopeGroup group[ROPE_AHEAD];
+    walk.next = rope_item(a, n, (int)threadIdx.x), walk.by = rope_item(a, n, ROPE_THREADS);
+    walk.base = (batch * a->seq + first) * a->heads * a->width;
+    walk.n = n, walk.batches = left < a->together ? (int)left : a->together;
+    rope_fetch(a, kind, ahead, &walk, group);
+    rope_compute(a, kind, first, n, sines, cosines);
+    while (group[0].n > 0) {
+        UNROLL for (int u = 0; u < ahead; u++)
+        {
+            if (group[u].n > 0) rope_turn(a, kind, walk.base, &group[u], sines, cosines);
         }
-        __syncthreads();
-        for (int64_t batch = of * a->together; batch < (of + 1) * a->together && batch < a->batches;
-             batch++)
-            rope_tokens(a, half, ahead, (batch * a->seq + first) * a->heads * a->width, n, sines,
-                        cosines);
+        rope_fetch(a, kind, ahead, &walk, group);
     }
 }
 
 KERNEL(rope_any, RopeArgs, ROPE_THREADS, 5)
 {
     SHARED(float, sines);
-    rope_rounds(&a, false, 1, sines);
+    rope_round(&a, ROPE_any, 1, sines);
 }
 
-KERNEL(rope_half, RopeArgs, ROPE_THREADS, ROPE_BLOCKS_PER_SM)
+KERNEL(rope_half, RopeArgs, ROPE_THREADS, 5)
 {
     SHARED(float, sines);
-    rope_rounds(&a, true, ROPE_AHEAD, sines);
+    rope_round(&a, ROPE_half, ROPE_AHEAD, sines);
 }
 
-/* Divides the tokens into rounds. If sequences are many, a round has several of them, which share
- * their angles. */
+KERNEL(rope_usual, RopeArgs, ROPE_THREADS, ROPE_BLOCKS_PER_SM)
+{
+    SHARED(float, sines);
+    rope_round(&a, ROPE_usual, ROPE_AHEAD, sines);
+}
+
+/* Divides the tokens into rounds, one for each block. Sequences that share a block share its
+ * angles. The device computes blocks in waves; the best number of sequences makes the waves
+ * shortest. */
 static void rope_divide(RopeArgs *p, int64_t pairs, const CudaContext *cuda)
 {
-    p->round = pairs > 0 && pairs < ROPE_THREADS ? ROPE_THREADS / pairs : 1;
+    const int64_t at_once = (int64_t)cuda->n_sms * ROPE_BLOCKS_PER_SM;
+    int64_t least = INT64_MAX;
+    p->round = pairs > 0 && pairs < ROPE_THREADS ? (int32_t)(ROPE_THREADS / pairs) : 1;
     p->rounds = ceil_div(p->seq, p->round);
-    p->together = p->rounds * p->batches / ((int64_t)cuda->n_sms * ROPE_FILL);
-    if (p->together < 1) p->together = 1;
-    if (p->together > p->batches) p->together = p->batches;
-    p->n_rounds = p->batches > 0 ? p->rounds * ceil_div(p->batches, p->together) : 0;
+    const int64_t items = ceil_div((int64_t)p->round * p->heads * p->per_head, ROPE_THREADS);
+    const int64_t apart = p->seq * p->heads * p->width;
+    p->together = 1, p->n_rounds = 0;
+    for (int64_t together = 1; together <= p->batches && together <= ROPE_TOGETHER; together++) {
+        if (together > 1 && together * apart > INT32_MAX) break;
+        const int64_t blocks = p->rounds * ceil_div(p->batches, together);
+        const int64_t time = ceil_div(blocks, at_once) * (ROPE_SETUP + together * items);
+        if (time >= least) continue;
+        least = time;
+        p->together = (int32_t)together, p->n_rounds = blocks;
+    }
+    p->apart = p->together > 1 ? (int32_t)apart : 0;
 }
 
 /* x [b,s,...,E] -> y; both may be the same memory */
@@ -265,11 +306,12 @@ static bool rope_launch(const KernelArgs *args, double sign, const CudaContext *
     p.knows = pairs <= ROPE_KNOWN;
     for (int64_t e = 0; p.knows && e < pairs; e++) p.turns[e] = rope_frequency(&p, e);
     rope_divide(&p, pairs, cuda);
-    const size_t shared = (size_t)pairs * (sizeof(double) + 2 * (size_t)p.round * sizeof(float));
-    const int64_t blocks = blocks_for(p.n_rounds, 1, (int64_t)cuda->n_sms * ROPE_BLOCKS_PER_SM);
-    if (array_is_bf16(p.x) && array_is_bf16(p.y))
-        return LAUNCH(rope_half, blocks, ROPE_THREADS, shared, p, cuda, error);
-    return LAUNCH(rope_any, blocks, ROPE_THREADS, shared, p, cuda, error);
+    const size_t shared = 2 * (size_t)(pairs * p.round) * sizeof(float);
+    if (!array_is_bf16(p.x) || !array_is_bf16(p.y) || !p.knows)
+        return LAUNCH(rope_any, p.n_rounds, ROPE_THREADS, shared, p, cuda, error);
+    if (p.turned < p.width || p.accumulate || p.grid.rows > 0)
+        return LAUNCH(rope_half, p.n_rounds, ROPE_THREADS, shared, p, cuda, error);
+    return LAUNCH(rope_usual, p.n_rounds, ROPE_THREADS, shared, p, cuda, error);
 }
 
 bool cuda_rope(const KernelArgs *args, const CudaContext *cuda, CudaError *error)

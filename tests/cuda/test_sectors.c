@@ -189,7 +189,7 @@ static const struct {
     {"pick_rows", 4, USUAL},          /* one number of each row */
     {"sort_scatter", 2, USUAL},       /* an entry goes to its digit's place */
     {"slots_of_experts", 1.5, USUAL}, /* each choice is numbered in place by its expert's warp */
-    {"rope_half", USUAL, 2},          /* lanes of eight heads read the same angles, 16 bytes each */
+    {"rope_usual", USUAL, 2},         /* lanes of eight heads read the same angles, 16 bytes each */
     /* lse and delta of one of four neighbouring heads; boxes are not counted */
     {"attention_hopper_dq_f16_64", 1.2, USUAL},
     {"attention_hopper_dkv_f16_64", 1.2, USUAL},

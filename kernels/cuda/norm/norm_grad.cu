@@ -253,13 +253,12 @@ static bool norm_grad(const KernelArgs *args, NormGradArgs p, int64_t n, int64_t
     const int64_t parts = columns ? norm_grad_column_parts(n, width) : grad_parts(n, width);
     if (!(columns ? norm_grad_columns(p, cuda, error) : norm_grad_first(p, parts, cuda, error)))
         return false;
+    ColumnOut to[COLUMN_OUTS];
     for (uint32_t j = 0; j < (uint32_t)p.sums; j++) {
-        Array out = array_of(args, args->n_in + 1 + j, width);
-        if (!columns_finish(p.parts + j * (uint64_t)width, parts, p.sums * width, out, width,
-                            accumulates(args, 1 + j), cuda, error))
-            return false;
+        to[j].out = array_of(args, args->n_in + 1 + j, width);
+        to[j].accumulate = accumulates(args, 1 + j);
     }
-    return true;
+    return columns_finish(p.parts, parts, width, to, (uint32_t)p.sums, cuda, error);
 }
 
 /* dy [n,width], x [n,width], weight [width], r [n] -> dx [n,width], dweight [width] */

@@ -131,6 +131,7 @@ DEVICE void row_block(const NormArgs *a, const int eights, const int rows, const
 ROW_KERNEL(2, 2, 4, 2)
 ROW_KERNEL(3, 2, 4, 2)
 ROW_KERNEL(4, 2, 3, 2)
+ROW_KERNEL(7, 1, 4, 2)
 ROW_KERNEL(8, 1, 3, 2)
 ROW_KERNEL(16, 1, 2, 1)
 
@@ -156,5 +157,6 @@ bool norm_warps(NormArgs p, const CudaContext *cuda, CudaError *error)
     if (eights == 2) return ROW_LAUNCH(2);
     if (eights == 3) return ROW_LAUNCH(3);
     if (eights == 4) return ROW_LAUNCH(4);
-    return eights <= 8 ? ROW_LAUNCH(8) : ROW_LAUNCH(16);
+    if (eights <= 7) return ROW_LAUNCH(7);
+    return eights == 8 ? ROW_LAUNCH(8) : ROW_LAUNCH(16);
 }
