@@ -11,10 +11,9 @@ void cores_text(const CoreUse *use, uint32_t n_ranks, Str *out)
 {
     if (use->cores == 0) return;
     str_print(out,
-              "cores       %" PRIu32 ": of %" PRIu32
-              " rank%s %.2f ran at a time, %.2f could have run; "
-              "other work used %.2f cores\n",
-              use->cores, n_ranks, n_ranks == 1 ? "" : "s", use->running, use->ready, use->others);
+              "cores       %" PRIu32 ": on average %.2f of %" PRIu32
+              " rank%s ran and %.2f were ready to run; other work used %.2f cores\n",
+              use->cores, use->running, n_ranks, n_ranks == 1 ? "" : "s", use->ready, use->others);
     if (use->others < negligible || use->ready - use->running < negligible) return;
     str_add(
         out,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/predict.h"
+#include "planner/base/plural.h"
 #include "planner/front/pass_spec.h"
 
 /* Settings of NCCL that --explain tries if NCCL does the communication. Each pass lists settings of
@@ -129,9 +130,9 @@ static void path_text(Cli *cli, const PlanFile *file, const Explained *e)
     static const char *const heads[] = {"  what", ">n", ">time", ">share", ">if it took no time"};
     const SimReport *r = &e->report;
     str_print(&cli->out,
-              "critical path of %s stretch%s, which add up to the step; it ends on rank "
+              "critical path: %s part%s, whose times add up to the step; it ends on rank "
               "%" PRIu32 "\n",
-              str_count(cli->arena, r->path.n), r->path.n == 1 ? "" : "es", r->slowest);
+              str_count(cli->arena, r->path.n), str_s(r->path.n), r->slowest);
     Table t = table_in(cli->arena, 5, heads);
     for (uint32_t i = 0, n = 0; i < r->path_sums.n && i < 16; i++) {
         const PathSum *row = &r->path_sums.at[i];
@@ -183,7 +184,7 @@ static void kinds_text(Cli *cli, const Explained *e)
     static const char *const heads[] = {"  kind",   ">n",      ">time",     ">flop/byte",
                                         ">of peak", ">of HBM", "  bound by"};
     const SimReport *r = &e->report;
-    str_add(&cli->out, "kernels of the slowest rank against the device's roofs\n");
+    str_add(&cli->out, "kernels of the slowest rank against the device's peaks\n");
     Table t = table_in(cli->arena, 7, heads);
     for (uint32_t i = 0; i < r->kinds.n; i++) {
         const KindRow *row = &r->kinds.at[i];

@@ -94,7 +94,7 @@ static const char *hours(Arena *arena, double seconds)
 {
     if (seconds < 120) return arena_print(arena, "%.3g s", seconds);
     if (seconds < 7200) return arena_print(arena, "%.3g min", seconds / 60);
-    return arena_print(arena, "%.3g h", seconds / 3600);
+    return arena_print(arena, seconds < 999.5 * 3600 ? "%.3g h" : "%.0f h", seconds / 3600);
 }
 
 static void report(Cli *cli, const PlanFile *file, const Prediction *p, const Faults *f,
@@ -118,18 +118,20 @@ static void report(Cli *cli, const PlanFile *file, const Prediction *p, const Fa
         return;
     }
     Arena *arena = cli->arena;
-    str_print(
-        &cli->out, "faults      one in %s of %" PRIu32 " node%s; a checkpoint of %s every %s%s, ",
-        hours(arena, f->mtbf_s), file->config.cluster.nodes, str_s(file->config.cluster.nodes),
-        hours(arena, f->checkpoint_s), hours(arena, interval_s), best ? " (Daly's best)" : "");
-    str_print(&cli->out, "a restart of %s\n", hours(arena, f->restart_s));
+    str_print(&cli->out,
+              "faults      of %" PRIu32 " node%s, one fails every %s; a restart takes %s\n",
+              file->config.cluster.nodes, str_s(file->config.cluster.nodes),
+              hours(arena, f->mtbf_s), hours(arena, f->restart_s));
+    str_print(&cli->out, "            a checkpoint every %s%s takes %s\n", hours(arena, interval_s),
+              best ? " (Daly's optimum)" : "", hours(arena, f->checkpoint_s));
     if (bytes > 0)
         str_print(&cli->out, "checkpoint  %s at %s bytes a second; the training waits for it\n",
                   str_bytes(arena, bytes), cli->options.scenario.storage_text);
-    str_print(&cli->out,
-              "goodput     %.2f %% (%d drawn runs: %.2f %%, from %.2f to %.2f): %s %s/s\n",
-              100 * goodput, DRAWN_RUNS, 100 * drawn.mean, 100 * drawn.low, 100 * drawn.high,
-              str_count(arena, (uint64_t)(speed * goodput + .5)), plan_file_counts(file));
+    str_print(
+        &cli->out,
+        "goodput     %.2f %% (mean of %d simulated runs: %.2f %%, from %.2f to %.2f): %s %s/s\n",
+        100 * goodput, DRAWN_RUNS, 100 * drawn.mean, 100 * drawn.low, 100 * drawn.high,
+        str_count(arena, (uint64_t)(speed * goodput + .5)), plan_file_counts(file));
 }
 
 double faults_report(Cli *cli, const PlanFile *file, const Prediction *p)
@@ -281,7 +283,7 @@ double imbalance_of(Cli *cli, const PlanFile *file, const RowLoads **loads)
     } else if (file->config.runtime.name == NULL && !drops_nobody(&file->plan->graph)) {
         cli_error(cli, FAULT_usage, "option-value",
                   "--imbalance %s: under Tandem's executor each expert has a fixed number of "
-                  "slots, so uneven choices drop tokens but take no longer",
+                  "places, so an uneven choice drops tokens but takes no longer",
                   text);
         diag_hint(&cli->diag,
                   "it is for experts that drop no token: capacity_factor = \"dropless\", or "

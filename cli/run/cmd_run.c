@@ -263,10 +263,10 @@ static void summary(Cli *cli, const PlanFile *file, Steps *s, const ExecResult *
     }
     Str *out = &cli->out;
     str_print(out,
-              "done        %" PRIu32 " step%s in %.1f s; loss %.4f at first, %.4f the mean of the "
-              "last %" PRIu32 " (x %.2f)\n",
-              s->progress.done, str_s(s->progress.done), s->seconds, s->first_loss, last,
-              s->progress.done < 10 ? s->progress.done : 10, last / s->first_loss);
+              "done        %" PRIu32 " step%s in %.1f s; loss %.4f at first, mean of the last "
+              "%" PRIu32 ": %.4f (%.2f of the first)\n",
+              s->progress.done, str_s(s->progress.done), s->seconds, s->first_loss,
+              s->progress.done < 10 ? s->progress.done : 10, last, last / s->first_loss);
     str_print(out,
               "step        %s measured (median), %s predicted: %s (predicted / measured - 1)\n",
               format_time(cli->arena, median), format_time(cli->arena, s->predicted_ps),

@@ -269,8 +269,9 @@ static void check_root(Verifier *v, BufferId b)
                       at->unit, category_name(at->category));
     const Role role = v->g->tensors.at[at->tensor].role;
     if (at->category == CATEGORY_state && at->tensor && !at->persistent && role != ROLE_state)
-        verify_report(v, RULE, 0, "buffer %" PRIu32 " is called state, but holds tensor %" PRIu32,
-                      b, at->tensor);
+        verify_report(v, RULE, 0,
+                      "buffer %" PRIu32 " has category state, but holds tensor %" PRIu32, b,
+                      at->tensor);
     if (at->unit && at->tensor && at->category == CATEGORY_optimizer)
         verify_report(v, RULE, 0,
                       "buffer %" PRIu32 " states tensor=%" PRIu32

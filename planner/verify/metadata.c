@@ -325,7 +325,7 @@ static const char *category_fault(const Verifier *v, BufferId b, uint32_t use, b
         return c == (copied ? CATEGORY_communication : CATEGORY_gradient) ? NULL
                                                                           : "is a whole gradient";
     if (use & USE_part)
-        return c == CATEGORY_communication ? NULL : "is a reduced part, to be added";
+        return c == CATEGORY_communication ? NULL : "is a part of a reduced gradient";
     if (use & USE_value) return c == CATEGORY_activation ? NULL : "is a value of the graph";
     if (use & USE_packed || (at->packed && !batch && !(use & USE_read)))
         return c == CATEGORY_communication ? NULL : "is packed to be sent";
@@ -372,14 +372,15 @@ static void check_categories(Verifier *v, uint32_t *of_tensor)
     for (BufferId b = 1; b < p->buffers.n; b++) {
         const Buffer *at = &p->buffers.at[b];
         if (at->parent && at->category != p->buffers.at[program_root(p, b, NULL)].category)
-            verify_report(v, RULE, 0,
-                          "buffer %u is called %s, but the buffer that contains it is called %s", b,
-                          category_name(at->category),
-                          category_name(p->buffers.at[program_root(p, b, NULL)].category));
+            verify_report(
+                v, RULE, 0,
+                "buffer %u has category %s, but the buffer that contains it has category %s", b,
+                category_name(at->category),
+                category_name(p->buffers.at[program_root(p, b, NULL)].category));
         if (at->parent || !touched[b] || at->category == CATEGORY_workspace) continue;
         const char *fault = category_fault(v, b, use[b], copied[b]);
         if (fault)
-            verify_report(v, RULE, 0, "buffer %u is called %s, but %s", b,
+            verify_report(v, RULE, 0, "buffer %u has category %s, but %s", b,
                           category_name(at->category), fault);
     }
 }

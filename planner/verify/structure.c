@@ -114,7 +114,8 @@ static void check_deals(Verifier *v)
             ok = d->per_part > 0 && deal_table(d) == d->n &&
                  (uint64_t)d->first + d->n <= deals->intervals.n;
         if (!ok)
-            verify_report(v, RULE, 0, "deal %u has impossible fields", i);
+            verify_report(v, RULE, 0,
+                          "deal %u has fields that contradict each other or are out of range", i);
         else if (d->kind == DEAL_listed && !tiles(v, d))
             verify_report(v, "verify-coverage", 0,
                           "deal %u does not give each of its %lld indices to exactly one part", i,
@@ -204,7 +205,7 @@ static void check_tensors(Verifier *v)
         else
             fault = layout_fault(v, at->n_dims, at->dim, at->deal, &at->use);
         if (!fault && at->frozen && at->role != ROLE_param)
-            fault = "is called frozen, but only parameters can be frozen";
+            fault = "is marked frozen, but only parameters can be frozen";
         if (!fault && layout_axes_partial(&at->use))
             fault = "is a partial sum when it is used, but must be whole or split";
         if (fault) verify_report(v, RULE, 0, "tensor %u (%s) %s", t, name, fault);

@@ -178,7 +178,7 @@ static bool check_buffers(const Checker *c, const Program *p)
         if (b->bytes > MOST_BYTES || b->offset > MOST_BYTES)
             return bad(c, "buffer", i, "sizes out of range");
         if (b->parent >= p->buffers.n || b->parent == i || p->buffers.at[b->parent].parent)
-            return bad(c, "buffer", i, "lies in something that is not a buffer of its own");
+            return bad(c, "buffer", i, "its parent is missing, is the buffer itself, or is a view");
         if (b->tensor >= g->tensors.n || b->unit >= g->units.n)
             return bad(c, "buffer", i, "unknown tensor or unit");
     }

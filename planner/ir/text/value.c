@@ -58,6 +58,17 @@ static bool read_double(ValueReader *r, Token t, double *out)
     return *end == 0 ? true : wrong(r, "expected a number");
 }
 
+/* Returns the error for a number that a field of this type cannot hold. */
+static const char *number_expected(FieldType type)
+{
+    return type == FIELD_i64   ? "expected a whole number from -2^63 to 2^63 - 1"
+           : type == FIELD_i32 ? "expected a whole number from -2^31 to 2^31 - 1"
+           : type == FIELD_u64 ? "expected a whole number from 0 to 2^64 - 1"
+           : type == FIELD_u32 ? "expected a whole number from 0 to 2^32 - 1"
+           : type == FIELD_u8  ? "expected a whole number from 0 to 255"
+                               : "expected 0 or 1";
+}
+
 static bool read_number(ValueReader *r, FieldType type, Token t, void *at)
 {
     uint64_t value = 0;
@@ -74,7 +85,7 @@ static bool read_number(ValueReader *r, FieldType type, Token t, void *at)
                              : type == FIELD_u8  ? UINT8_MAX
                                                  : 1,
                              &value);
-    if (!fine || t.at != t.end) return wrong(r, "expected a number that fits");
+    if (!fine || t.at != t.end) return wrong(r, number_expected(type));
     if (type == FIELD_i64)
         *(int64_t *)at = number;
     else if (type == FIELD_i32)

@@ -77,9 +77,9 @@ static bool find_part(const Tiles *t, NodeId id, Part *part)
     const bool whole = n->n_in && op_reads_whole_labels(n->op, n->n_in - 1u) && part->hi;
     const Part taken = {a->first, a->first + a->count, n->tile};
     if (whole && (t->of[n->in[n->n_in - 1]].hi || a->first != part->lo))
-        return report(t, id, "counts the labels of wrong tokens", *part, taken);
+        return report(t, id, "counts the labels of tokens that are not its own", *part, taken);
     if (op_returns_piece(n->op) && !same_tokens(taken, *part))
-        return report(t, id, "writes gradients of wrong tokens", *part, taken);
+        return report(t, id, "writes gradients of tokens that are not its own", *part, taken);
     if (op_takes_piece(n->op)) {
         if (part->hi)
             return report(t, id, "takes a piece of a tensor that is itself a piece", *part, taken);
@@ -125,7 +125,7 @@ static void add_outputs(Tiles *t, NodeId id, Part part)
         }
         const bool again = t->of[out].hi != 0;
         if (again && !same_tokens(t->of[out], part))
-            report(t, id, "adds to a value of wrong tokens", part, t->of[out]);
+            report(t, id, "adds to a value of other tokens", part, t->of[out]);
         t->made[out] = again ? value_add(t->made[out], made) : made;
         t->of[out] = part;
     }

@@ -20,7 +20,7 @@ const char *value_rows_fault(OpKind op, const Binding *b, uint32_t arg, int d)
     const bool places = info->flags & (OP_PLACED | OP_CHUNKED | OP_DRAWS | OP_MAGNITUDE);
     if (term->ellipsis >= 0 && term->n_dims == 0 && info->reduce == REDUCE_none && !places)
         return NULL;
-    return "has only the rows that experts received, but the op reads as if all rooms were stored";
+    return "holds only the rows that experts received, but the op also reads empty places";
 }
 
 static bool is_rows(const Verifier *v, TensorId t)

@@ -272,8 +272,8 @@ static void what_cannot_be_said_is_not(void **state)
     EXPECT(arena, 2, "step  ", "a number alone is in seconds", "sim", plan, "--dry-run", "--mtbf",
            "1h", "--checkpoint", "1x");
     /* 8.03 G parameters and their moments in fp32 are 96.36 GB */
-    EXPECT(arena, 0, "a checkpoint of 9.64 s every", NULL, "sim", plan, "--dry-run", "--mtbf", "1h",
-           "--storage", "10G");
+    EXPECT(arena, 0, "takes 9.64 s", NULL, "sim", plan, "--dry-run", "--mtbf", "1h", "--storage",
+           "10G");
     EXPECT(arena, 2, "step  ", "bytes a second are expected", "sim", plan, "--dry-run", "--mtbf",
            "1h", "--storage", "10x");
     EXPECT(arena, 2, "step  ", "--storage and --checkpoint both", "sim", plan, "--dry-run",

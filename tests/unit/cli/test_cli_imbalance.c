@@ -128,7 +128,7 @@ static void a_layer_is_drawn_to_its_end(void **state)
 static void only_what_can_be(void **state)
 {
     (void)state;
-    refused("", EIGHT, "1.5", "uneven choices drop tokens but take no longer");
+    refused("", EIGHT, "1.5", "an uneven choice drops tokens but takes no longer");
     refused(DROPS_NOBODY, "dp_shard = 8", "1.5", "does not divide experts over ranks");
     /* each rank has one of 4 experts, and a token with 2 choices sends it at most one */
     refused(DROPS_NOBODY, EIGHT, "2.5", "to 2 (one of 4 ranks receives all rows");

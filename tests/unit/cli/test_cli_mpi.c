@@ -38,10 +38,10 @@ static void a_text_is_learnt_on_four_ranks(void **state)
     assert_non_null(strstr(r.out, "(predicted "));
     const char *done = strstr(r.out, "done        200 steps");
     assert_non_null(done);
-    const char *factor = strstr(done, "(x ");
+    const char *factor = strchr(done, '(');
     assert_non_null(factor);
-    double ratio = strtod(factor + 3, NULL);
-    if (!(ratio > 0 && ratio < 0.6)) fail_msg("loss only falls to x %.2f", ratio);
+    double ratio = strtod(factor + 1, NULL);
+    if (!(ratio > 0 && ratio < 0.6)) fail_msg("loss only falls to %.2f of the first", ratio);
     r = COMMAND(arena, 60, "compare", "--db", db, "--json");
     json_t *compared = parse(&r);
     assert_true(document_number(compared, "unjoined_rows") == 0);

@@ -250,7 +250,7 @@ static void wrong_pieces(void **state)
     rejects(&c, "must be summed over each of 10 tokens once");
     c = case_of(&t);
     set_attrs(&c, nth(&c, OP_tokens_grad, 3, 0), -1, 0, 1);
-    rejects(&c, "writes gradients of wrong tokens");
+    rejects(&c, "writes gradients of tokens that are not its own");
     c = case_of(&t);
     set_attrs(&c, nth(&c, OP_xent_loss, 2, 0), 0, 0, 0.1);
     /* one piece is computed in another way */
@@ -271,10 +271,10 @@ static void wrong_labels(void **state)
     t.denominator = DENOMINATOR_microbatch_mean;
     Case c = case_of(&t);
     set_attrs(&c, nth(&c, OP_xent_loss_mean, 2, 0), 1, 0, 1);
-    rejects(&c, "counts the labels of wrong tokens");
+    rejects(&c, "counts the labels of tokens that are not its own");
     c = case_of(&t);
     set_attrs(&c, nth(&c, OP_xent_loss_mean_grad, 3, 0), -1, 0, 1);
-    rejects(&c, "counts the labels of wrong tokens");
+    rejects(&c, "counts the labels of tokens that are not its own");
 }
 
 /* A piece's share of the loss, or of a gradient, is missing in the graph and in the program. */

@@ -210,7 +210,7 @@ static void a_deal_must_hold_its_indices(void **state)
     DealId id = 1;
     while (!deal_is_padded(&plan->graph.deals, id)) id++;
     plan->graph.deals.deals.at[id].per_part = VOCAB - 1;
-    is_rejected(plan, arena, "has impossible fields");
+    is_rejected(plan, arena, "has fields that contradict each other or are out of range");
     plan->graph.deals.deals.at[id].per_part = PADDED - 1;
     is_rejected(plan, arena, "bytes, but its shape needs");
     arena_free(arena);
