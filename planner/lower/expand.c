@@ -24,7 +24,7 @@ uint32_t plan_expands_from(const Config *c, uint32_t n)
     return plan_saves_enough(few, n) ? few : 0;
 }
 
-typedef LIST(BufferId) Made;
+typedef LIST(BufferId) BufferIds;
 
 typedef struct Expander {
     const Program *from;
@@ -37,7 +37,7 @@ typedef struct Expander {
     BufferId first_made; /* the first buffer that A makes */
     uint32_t n_made;     /* buffers made in one period */
     uint32_t forward;    /* the micro-batch whose forward work is in A */
-    Made *made;          /* [micro-batch]: the buffers that belong to it */
+    BufferIds *made;     /* [micro-batch]: the buffers that belong to it */
     uint32_t n_launches, n_fuses;
 } Expander;
 
@@ -149,7 +149,7 @@ static bool find_period(Expander *e)
 static BufferId counterpart(const Expander *e, BufferId b, uint32_t microbatch)
 {
     const Buffer *all = e->from->buffers.at;
-    const Made *own = &e->made[all[b].microbatch], *other = &e->made[microbatch];
+    const BufferIds *own = &e->made[all[b].microbatch], *other = &e->made[microbatch];
     uint32_t place = 0;
     for (uint32_t i = 0; own->at[i] != b; i++) place += buffers_alike(&all[own->at[i]], &all[b]);
     for (uint32_t i = 0; i < other->n; i++)
