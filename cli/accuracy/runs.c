@@ -306,6 +306,16 @@ static void score_step(const Csv *csv, const RowRun *run, const RowOut *out, boo
     row_score(out, step_name(run, assumed), step_s, (double)run->report.step_ps / (double)PS_PER_S);
 }
 
+/* Returns the measured memory in bytes. */
+static double memory_of(const Csv *csv, uint32_t row)
+{
+    const char *kind = csv_cell(csv, row, "peak_mem_kind");
+    const bool in_mb = strstr(kind, " MB") != NULL || strstr(kind, " MiB") != NULL;
+    /* the cell names no unit */
+    const bool bare = !isnan(csv_number(csv, row, "peak_mem"));
+    return quantity(csv, row, "peak_mem") * (in_mb && bare ? MIB : GIB);
+}
+
 /* Returns true if a tool measured the memory from outside, which sees all memory of a process. */
 static bool of_process(const char *kind)
 {
@@ -313,9 +323,22 @@ static bool of_process(const char *kind)
                                         "nvtop",   "dcgm",       "device mem", "gpu memory", NULL};
     for (size_t i = 0; tools[i] != NULL; i++)
         if (begins(kind, tools[i])) return true;
-    if (has_text(kind, "process total") || has_text(kind, "cuda context")) return true;
+    const bool without = has_text(kind, "without cuda") || has_text(kind, "excluding cuda");
+    if (has_text(kind, "process total") || has_text(kind, "cuda context")) return !without;
     /* "used (nvidia smi)"; a cell that begins with "peak_mem" means the framework's number */
     return !begins(kind, "peak mem") && (has_text(kind, "nvidia smi") || has_text(kind, "nvml"));
+}
+
+/* Returns true if peak_mem is a part of something else than the device's memory, such as the
+ * reserved memory: "12.3 / 14.5 GiB". */
+static bool is_other_part(const Csv *csv, uint32_t row, uint64_t device_bytes)
+{
+    const char *cell = csv_cell(csv, row, "peak_mem"), *slash = strchr(cell, '/');
+    const double whole = slash == NULL ? 0 : strtod(slash + 1, NULL);
+    if (!(whole > 0)) return false;
+    const double part = strtod(cell + strspn(cell, " ~"), NULL);
+    const double ratio = memory_of(csv, row) * whole / part / (double)device_bytes;
+    return !(ratio > 0.85 && ratio < 1.15); /* GB for GiB, and memory that the driver keeps */
 }
 
 /* Scores the memory of a row. The profile says which kind of memory the framework reports, unless
@@ -324,10 +347,7 @@ static void score_memory(const Csv *csv, const RowRun *run, const RowOut *out, b
 {
     static const char *const names[] = {"memory reserved", "memory allocated", "memory of process"};
     const char *kind = csv_cell(csv, out->row, "peak_mem_kind");
-    bool in_mb = strstr(kind, " MB") != NULL || strstr(kind, " MiB") != NULL;
-    double bytes = quantity(csv, out->row, "peak_mem");
-    /* the cell names no unit */
-    bytes *= in_mb && !isnan(csv_number(csv, out->row, "peak_mem")) ? MIB : GIB;
+    const double bytes = memory_of(csv, out->row);
     if (!(bytes > 0) || strstr(kind, "at OOM") != NULL || strstr(kind, "param_opt") != NULL) return;
     MemoryKind of = has_text(kind, "reserved") ? MEMORY_reserved
                     : has_text(kind, "alloc")  ? MEMORY_allocated
@@ -373,7 +393,12 @@ static void score_row(const Csv *csv, RowOut *out)
     if (bad != NULL) {
         const char *cell = csv_cell(csv, out->row, bad);
         row_reason(out, arena_print(arena, "%s is not known: %.40s", bad, cell));
-    } else if (predict_row(out, &run)) {
+    } else if (!predict_row(out, &run)) {
+        row_reason(out, first_error(&run.diag));
+    } else if (is_other_part(csv, out->row, run.config.cluster.device.memory_bytes)) {
+        const char *cell = csv_cell(csv, out->row, "peak_mem");
+        row_reason(out, arena_print(arena, "peak_mem is no part of the device's: %.40s", cell));
+    } else {
         out->profile = run.config.runtime.name;
         out->gpu = trust_gpu(arena, run.config.cluster.device.name);
         bool oom = ran_out(csv, out->row);
@@ -387,8 +412,6 @@ static void score_row(const Csv *csv, RowOut *out)
             row_verdict(out, name_of(arena, "fits", assumed), fits, run.report.fits);
         else
             row_reason(out, "the row does not state whether the run fitted");
-    } else {
-        row_reason(out, first_error(&run.diag));
     }
     arena_free(arena);
 }

@@ -95,8 +95,16 @@ function m.is_float8(row)
 end
 function m.is_float4(row) return m.has(row, "precision", "fp4") end
 
+-- Returns a text in lower case, without the words that it denies: "no LoRA", "without QLoRA".
+function m.affirmed(text)
+  return ((text or ""):lower():gsub("%f[%a]not?%s+%a+", ""):gsub("%f[%a]without%s+%a+", ""))
+end
+
 -- Returns true if the weights are frozen and small added matrices are trained (LoRA).
-function m.is_lora(row) return m.has(row, "flag", "lora") or m.has(row, "model", "lora") or m.has(row, "framework", "lora") end
+function m.is_lora(row)
+  for _, key in ipairs { "flag", "model", "framework" } do if m.affirmed(row[key]):find "lora" then return true end end
+  return false
+end
 
 -- Returns true if the word means "on", false if it means "off", and nil for any other word or an empty cell.
 function m.switch(cell)

@@ -29,6 +29,7 @@ end
 -- Fills the cells that the pattern implies: the layers, the chunks of each rank, the heads. Megatron, too, takes the number of
 -- layers from the pattern.
 function m.fill(row)
+  if cells.has(row, "hybrid_pattern", "^%s*no") then row.hybrid_pattern = "" end -- "none"
   local letters, parts, _, heads = m.read(row)
   if not letters then return end
   row.n_layers = tostring(#letters)

@@ -15,10 +15,35 @@ local columns = {
 -- Words that state the same as an option.
 local words = { { "decoder seq (%d+)", "decoder_seq" }, { "decoder (%d+) layers", "decoder_layers" } }
 
+-- Words at the start of a remark that deny all of it.
+local denials = { "^%s*no%s", "^%s*not%s", "^%s*without%s", "^%s*w/o%s", "^%s*tried%s" }
+
+-- Words that deny one option, or leave it unset: "--no-x", "x=False", "x (not used)".
+local unset = { "^%s*%-*no%-", "=%s*false%s*$", "=%s*off%s*$", "=%s*none%s*$", "=%s*null%s*$", "=%s*default%s*$", "%f[%a]not%s+%a+%)?%s*$", "%f[%a]unused%)?%s*$",
+  "%f[%a]disabled%)?%s*$" }
+
+local function matches(text, patterns)
+  for _, pattern in ipairs(patterns) do if text:lower():find(pattern) then return true end end
+  return false
+end
+
+-- Returns the notes without options that the run did not use. Options that share a remark are separated by ";".
+local function in_force(notes)
+  local kept = {}
+  for remark in notes:gmatch "[^;]+" do
+    local parts = matches(remark, denials) and "" or remark:gsub("[,%s]+(%-*%a[%w_%-]*=)", ";%1")
+    for part in parts:gmatch "[^;]+" do
+      if not matches(part, unset) then kept[#kept + 1] = part:match "^%s*(.-)%s*$" end
+    end
+  end
+  return table.concat(kept, "; ")
+end
+
 local function fill(row, column, value) if cells.is_open(row[column]) then row[column] = value end end
 
 function m.fill(row)
-  local notes = row.notes or ""
+  local notes = in_force(row.notes or "")
+  row.notes = notes
   for name, value in notes:gmatch "%-?%-?([%a][%w%-]*)=([^;]+)" do
     local column = columns[name:lower()]
     if column then fill(row, column, value:match "^%s*(.-)%s*$") end

@@ -293,7 +293,7 @@ local function precision(row)
   if half and not text:find "bf16" and not text:find "bfloat" then row.precision = "fp16" return end
   if text:find "^32%-" or text:find "^32$" or text:find "^single" or text:find "^full%s*precision" then row.precision = "fp32" return end
   if text:find "^8%-bit" then row.precision = "fp8 " .. text end
-  local blocks_of_32 = text:find "block%a*[%s_%-]*32%f[%D]" or text:find "1%s*x%s*32%f[%D]"
+  local blocks_of_32 = cells.is_float8(row) and (text:find "block%a*[%s_%-]*32%f[%D]" or text:find "1%s*x%s*32%f[%D]")
   if (text:find "microscal" or blocks_of_32) and not text:find "mx" and not text:find "fp4" then row.precision = "mxfp8 " .. text end
   if text:find "float16" and not text:find "bfloat16" then row.precision = row.precision .. " fp16" end
   if text:find "^%s*mixed[%s_%-]*$" or text:find "^%s*mixed[%s_%-]*precision%s*$" then row.precision = "" return end

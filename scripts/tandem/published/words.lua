@@ -83,7 +83,7 @@ function m.count(row, key)
   elseif key == "d_ff" then
     local times = tonumber(text:match "^(%d)%s*[xh*]%s*d?_?[mh]?[%a_]*$")
     if times then row[key] = tostring(times * cells.count(row, "d_model")) return end
-  elseif key == "vocab" and text:find "^%d+%s*k%f[%A]" then
+  elseif key == "vocab" and text:find "^%d+%s*k%f[%A]%D*$" then
     row.vocab = tostring(math.tointeger(thousands(row, tonumber(text:match "^%d+"))))
     return
   elseif key == "vp" and (text:find "^1f1b" or text:find "^false" or text:find "^off") then row[key] = "1" return
@@ -110,8 +110,10 @@ end
 -- "recompute method block, 2 layers", "block 2", "full recompute 2 layers". "uniform" recomputes all
 -- layers, in groups of the stated number.
 function m.recomputed_layers(text)
+  if text:find "except" or text:find "all but" then cells.refuse("ac is not known: %s", text:sub(1, 40)) end
   local n = text:match "layers?[%s:=]+(%d+)" or not text:find "%f[%a]of%f[%A]" and not text:find "every" and text:match "(%d+)[%s%-_]*layers?%f[%A]"
-  if text:find "%f[%a]uniform%f[%A]" then
+  local groups = text:find "layers? per checkpoint" or text:find "layers? per segment" or text:find "layers? per group"
+  if groups or text:find "%f[%a]uniform%f[%A]" then
     n = tonumber(n or text:match "uniform%D-(%d+)")
     if n and n > 1 then cells.note("layers that are recomputed one by one stand for groups of %d layers", n) end
     return "full"
@@ -175,13 +177,13 @@ function m.layers_with_experts(row)
   row.moe_layer_freq = text:gsub("%d", "+[%0]*1"):sub(2)
 end
 
--- True if a text says that the weights of a frozen model have 4 bits.
+-- True if a text says that the weights of a frozen model have 4 bits. The library bitsandbytes also has optimizers of 8 bits.
 function m.names_four_bits(text)
-  local lower = text:lower()
-  for _, word in ipairs { "qlora", "gptq", "%f[%w]nf4%f[%W]", "%f[%w]awq%f[%W]", "bitsandbytes", "%f[%a]bnb%f[%A]", "4%-?bit base", "base in 4 bits", "load_in_4bit" } do
+  local lower = cells.affirmed(text)
+  for _, word in ipairs { "qlora", "gptq", "%f[%w]nf4%f[%W]", "%f[%w]awq%f[%W]", "4%-?bit base", "base in 4 bits", "load_in_4bit" } do
     if lower:find(word) then return true end
   end
-  return false
+  return (lower:find "bitsandbytes" or lower:find "%f[%a]bnb%f[%A]") ~= nil and not lower:find "8[%s_%-]?bit"
 end
 
 -- Returns the rank whose memory the row gives; nil: the row does not say, so the framework's log counts. The memory of a process

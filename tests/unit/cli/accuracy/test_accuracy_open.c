@@ -234,8 +234,8 @@ static void a_frozen_base_keeps_bytes(void **state)
 }
 
 /* DeepEP sends a token once to each node, so an exchange between nodes takes less time than NCCL's.
- * Within a node nothing changes. With overlap most of an exchange is hidden, but it takes
- * multiprocessors. */
+ * Within a node only the dispatcher's calls differ. With overlap most of an exchange is hidden, but
+ * it takes multiprocessors. */
 static void an_exchange_sends_a_token_once_to_each_node(void **state)
 {
     (void)state;
@@ -254,7 +254,7 @@ static void an_exchange_sends_a_token_once_to_each_node(void **state)
         s[i][1] = published_row_predicted(arena, arena_print(arena, "%s;%s", rest, nccl), stated);
     }
     assert_true(s[0][0] > 0 && s[0][0] < .9 * s[0][1]);
-    assert_true(s[1][0] > 0 && s[1][0] == s[1][1]);
+    assert_true(s[1][0] > 0 && s[1][0] <= s[1][1] && s[1][1] < 1.02 * s[1][0]);
     for (int k = 0; k < 2; k++) {
         const char *row = arena_print(arena, "%s;%s;overlap_ep=1", two, k == 0 ? flex : nccl);
         const double hidden = published_row_predicted(arena, row, stated);

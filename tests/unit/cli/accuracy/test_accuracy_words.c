@@ -219,6 +219,23 @@ static const struct {
     {T5 "notes=decoder seq 256", {"notes=decoder-seq-length=256"}},
     {MIXTURE "moe_latent=256", {"moe_latent=;notes=moe-latent-size=256"}},
     {NODES "exp_avg_dtype=bf16", {"exp_avg_dtype=;notes=exp-avg-dtype=bf16"}},
+    {EIGHT "notes=",
+     {"notes=--no-first-last-layers-bf16", "notes=without first-last-layers-bf16",
+      "notes=first-last-layers-bf16=False", "notes=first-last-layers-bf16 (not used)"}},
+    {LONG "notes=",
+     {"notes=no " OFFLOAD "[qkv_linear]", "notes=fine-grained-activation-offloading=False"}},
+    {"head_dim=64;mtp_layers=1",
+     {"head_dim=;mtp_layers=;notes=\"kv-channels=64, mtp-num-layers=1\"",
+      "head_dim=;mtp_layers=;notes=kv-channels=64 --mtp-num-layers=1"}},
+    {"head_dim=;notes=", {"notes=kv-channels=default", "notes=mtp-num-layers=null"}},
+    {"ac=full (uniform 2)", {"ac=full (2 layers per checkpoint)"}},
+    {"hybrid_pattern=", {"none", "no"}},
+    {"gpu=B200;precision=fp8 blockwise", {"precision=fp8 128x128", "precision=fp8 (1 x 128)"}},
+    {"precision=bf16", {"precision=bf16 1x32", "precision=bf16 (block 32)"}},
+    {"framework=HF Trainer;tp=1;sp=0",
+     {"framework=HF Trainer + adamw_bnb_8bit", "framework=HF Trainer (bitsandbytes 8-bit)",
+      "flag=no QLoRA;framework=HF Trainer"}},
+    {"peak_mem_kind=peak_mem GiB", {"peak_mem_kind=peak_mem GiB (without CUDA context)"}},
 };
 
 /* Pairs of rows whose predictions differ in time, memory or group. */
@@ -292,6 +309,11 @@ static const char *const refused[][2] = {
     {"n_gpus=2 hosts;gpus_per_node=", "2 hosts"},
     {"n_gpus=64 GPUs on 8 nodes", "n_gpus"},
     {"tokens_per_s_per_gpu=2 to 3;" FORGE, "tokens_per_s_per_gpu"},
+    {"vocab=128k-256k", "vocab"},
+    {"vocab=32k or 128k", "vocab"},
+    {"ac=full except the last 2 layers", "except"},
+    {"peak_mem=41 / 39 GB", "peak_mem"},
+    {"peak_mem=12.3 / 14.5 GiB", "peak_mem"},
 };
 
 typedef struct Table {
