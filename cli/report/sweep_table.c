@@ -273,31 +273,17 @@ static Loc place_of(const SweepKeys *keys, Loc loc)
     return loc;
 }
 
-static bool has_warning(const SweepRow *row, const Diagnostic *warning)
-{
-    for (uint32_t i = 0; i < row->warnings.n; i++)
-        if (strcmp(row->warnings.at[i].rule, warning->rule) == 0 &&
-            strcmp(row->warnings.at[i].text, warning->text) == 0)
-            return true;
-    return false;
-}
-
-static bool was_compiled(const SweepRow *row)
-{
-    return row->status == SWEEP_fits || row->status == SWEEP_too_large;
-}
-
 /* Prints once each warning that all compiled points have in common. */
 static void tell_warnings(Cli *cli, const SweepKeys *keys, const SweepRows *rows)
 {
     uint32_t first = 0;
-    while (first < rows->n && !was_compiled(&rows->at[first])) first++;
+    while (first < rows->n && !row_is_predicted(&rows->at[first])) first++;
     if (first == rows->n) return;
     for (uint32_t w = 0; w < rows->at[first].warnings.n; w++) {
         const Diagnostic *warning = &rows->at[first].warnings.at[w];
         bool shared = true;
         for (uint32_t i = first + 1; i < rows->n && shared; i++)
-            shared = !was_compiled(&rows->at[i]) || has_warning(&rows->at[i], warning);
+            shared = !row_is_predicted(&rows->at[i]) || row_has_warning(&rows->at[i], warning);
         if (!shared) continue;
         Diagnostic told = *warning;
         told.loc = place_of(keys, warning->loc);
@@ -339,10 +325,7 @@ static void report_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows, 
     str_print(&cli->out, "best        %s\n",
               sweep_settings(cli->arena, keys, rows->at[0].values, "--set "));
     str_print(&cli->out, "trust       %s\n", rows->at[0].trust);
-    if (n_fit + n_large > 1)
-        str_print(&cli->out, "proven      %s\n",
-                  cli->options.sweep.prove ? "all plans with a prediction"
-                                           : "only the best plan (--prove proves all)");
+    sweep_tell_proven(cli, rows);
     traffic_note(cli, keys, rows);
 }
 

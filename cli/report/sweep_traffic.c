@@ -30,11 +30,6 @@ static bool differ_only_in(uint32_t key, uint32_t n_keys, const SweepRow *a, con
     return true;
 }
 
-static bool has_numbers(const SweepRow *r)
-{
-    return r->status == SWEEP_fits || r->status == SWEEP_too_large;
-}
-
 /* Returns true if the larger number exceeds the smaller one by more than 1/50. */
 static bool unequal(uint64_t a, uint64_t b)
 {
@@ -51,8 +46,8 @@ void traffic_note(Cli *cli, const SweepKeys *keys, const SweepRows *rows)
     for (uint32_t i = 0; key < keys->n && i < rows->n; i++)
         for (uint32_t k = i + 1; k < rows->n; k++) {
             const SweepRow *a = &rows->at[i], *b = &rows->at[k];
-            if (!has_numbers(a) || !has_numbers(b) || !unequal(a->unit_bytes, b->unit_bytes) ||
-                !differ_only_in(key, keys->n, a, b))
+            if (!row_is_predicted(a) || !row_is_predicted(b) ||
+                !unequal(a->unit_bytes, b->unit_bytes) || !differ_only_in(key, keys->n, a, b))
                 continue;
             str_print(&cli->out,
                       "traffic     not equal: %s moves %s of weights and gradients in a step, "

@@ -207,10 +207,11 @@ static bool is_answer(const json_t *row)
            json_integer_value(json_object_get(row, "peak_bytes")) > 0;
 }
 
-/* True if the answer needs no proof, or has one. */
+/* True if the answer needs no proof, or has one. A plan that does not fit has a prediction, too. */
 static bool is_judged(const json_t *row)
 {
-    return json_integer_value(json_object_get(row, "status")) != SWEEP_fits ||
+    const json_int_t status = json_integer_value(json_object_get(row, "status"));
+    return (status != SWEEP_fits && status != SWEEP_too_large) ||
            json_is_true(json_object_get(row, "proven"));
 }
 

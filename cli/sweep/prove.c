@@ -3,23 +3,12 @@
  * lose. */
 #include "cli/sweep/point.h"
 
-#include <string.h>
-
-static bool has_warning(const SweepRow *row, const Diagnostic *warning)
-{
-    for (uint32_t i = 0; i < row->warnings.n; i++)
-        if (strcmp(row->warnings.at[i].rule, warning->rule) == 0 &&
-            strcmp(row->warnings.at[i].text, warning->text) == 0)
-            return true;
-    return false;
-}
-
 /* Reports the warnings that only the proof of a row gave. The report of the sweep leaves out
  * warnings that other rows lack. */
 static void tell_warnings(Cli *cli, const SweepRow *simulated, const SweepRow *proven)
 {
     for (uint32_t i = 0; i < proven->warnings.n; i++)
-        if (!has_warning(simulated, &proven->warnings.at[i]))
+        if (!row_has_warning(simulated, &proven->warnings.at[i]))
             diag_add(&cli->diag, proven->warnings.at[i]);
 }
 

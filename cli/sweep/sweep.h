@@ -82,6 +82,9 @@ void traffic_note(Cli *cli, const SweepKeys *keys, const SweepRows *rows);
 const char *rows_count(const SweepRows *rows);
 /* Returns the word for a device: "GPU" or "rank". */
 const char *rows_device(const SweepRows *rows);
+bool row_is_predicted(const SweepRow *row); /* true if the row has the numbers of a prediction */
+/* Returns true if the row has a warning with the same rule and the same text. */
+bool row_has_warning(const SweepRow *row, const Diagnostic *warning);
 /* rows_priced: true if any row has a price. rows_powered: true if any row has an energy. */
 bool rows_priced(const SweepRows *rows);
 bool rows_powered(const SweepRows *rows);
@@ -91,6 +94,9 @@ bool rows_powered(const SweepRows *rows);
 double row_days(const Cli *cli, const SweepRow *r);
 double row_usd(const Cli *cli, const SweepRow *r);
 double row_mwh(const Cli *cli, const SweepRow *r);
+
+/* Tells, below the table, which plans are proven. Prints nothing if there is only one plan. */
+void sweep_tell_proven(Cli *cli, const SweepRows *rows);
 
 /* ---- where.c */
 /* Sets *holds to true if all conditions of --where are true for these settings. plan: gives the

@@ -64,28 +64,33 @@ static int run(Arena *arena, const char *folder, char **arguments)
     return WEXITSTATUS(status);
 }
 
-static json_t *sweep(Arena *arena, const char *folder, const char *more, int code)
+/* Runs a sweep of two points, with two more options at most. NULL: there is none. */
+static void run_sweep(Arena *arena, const char *folder, const char *first, const char *second,
+                      int code)
 {
-    char *arguments[] = {"tandem",
+    const char *db = arena_print(arena, "--db=%s/s.db", folder);
+    const char *all[] = {"tandem",
                          "sweep",
-                         (char *)(uintptr_t)llama,
-                         "--set",
-                         "model.layers=2",
-                         "--set",
-                         "mesh.dp_shard=-1",
-                         "--try",
-                         "batch.micro=1,2",
-                         "--db",
-                         (char *)(uintptr_t)arena_print(arena, "%s/s.db", folder),
-                         "--json",
-                         "-j",
-                         "1",
-                         (char *)(uintptr_t)more,
+                         llama,
+                         "--set=model.layers=2",
+                         "--set=mesh.dp_shard=-1",
+                         "--try=batch.micro=1,2",
+                         "-j1",
+                         db,
+                         first,
+                         second,
                          NULL};
+    char *arguments[sizeof all / sizeof *all];
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) arguments[i] = (char *)(uintptr_t)all[i];
     const int got = run(arena, folder, arguments);
     if (got != code)
         print_message("%s", command_read_file(arena, arena_print(arena, "%s/err", folder), NULL));
     assert_int_equal(got, code);
+}
+
+static json_t *sweep(Arena *arena, const char *folder, const char *more, int code)
+{
+    run_sweep(arena, folder, "--json", more, code);
     json_t *root = json_load_file(arena_print(arena, "%s/out", folder), 0, NULL);
     assert_non_null(root);
     return root;
@@ -148,6 +153,48 @@ static void only_the_best_plan_is_proven(void **state)
     arena_free(arena);
 }
 
+/* Returns true if the table of a sweep says this about proofs. */
+static bool tells(Arena *arena, const char *folder, const char *more, const char *what)
+{
+    run_sweep(arena, folder, more, NULL, 0);
+    const char *out = command_read_file(arena, arena_print(arena, "%s/out", folder), NULL);
+    return strstr(out, arena_print(arena, "proven      %s\n", what)) != NULL;
+}
+
+/* A later sweep finds the proofs of --prove in the store, and says so. */
+static void the_table_tells_what_is_proven(void **state)
+{
+    (void)state;
+    static const char best[] = "only the best plan (--prove proves all)";
+    static const char all[] = "all plans with a prediction";
+    Arena *arena = arena_new();
+    const char *folder = command_new_folder(arena);
+    is_planted = false;
+    assert_true(tells(arena, folder, NULL, best));
+    assert_true(tells(arena, folder, NULL, best));
+    assert_true(tells(arena, folder, "--prove", all));
+    assert_true(tells(arena, folder, NULL, all));
+    arena_free(arena);
+}
+
+/* A plan that does not fit has a prediction, so --prove proves it, too. This is also true if the
+ * store has its prediction without a proof. */
+static void a_plan_that_does_not_fit_is_proven(void **state)
+{
+    (void)state;
+    static const char memory[] = "--set=cluster.device.memory_bytes=11e9";
+    Arena *arena = arena_new();
+    const char *folder = command_new_folder(arena);
+    is_planted = false;
+    run_sweep(arena, folder, memory, NULL, 0);
+    assert_int_equal(number(arena, folder, "SELECT sum(proven) FROM v_run"), 1);
+    assert_int_equal(
+        number(arena, folder, "SELECT count(*) FROM v_run WHERE status = 'infeasible'"), 1);
+    run_sweep(arena, folder, memory, "--prove", 0);
+    assert_int_equal(number(arena, folder, "SELECT sum(proven) FROM v_run"), 2);
+    arena_free(arena);
+}
+
 static void a_wrong_winner_is_refused(void **state)
 {
     (void)state;
@@ -179,6 +226,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_the_best_plan_is_proven),
+        cmocka_unit_test(the_table_tells_what_is_proven),
+        cmocka_unit_test(a_plan_that_does_not_fit_is_proven),
         cmocka_unit_test(a_wrong_winner_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
