@@ -23,16 +23,20 @@ static void put_quoted(Str *s, const char *text)
     str_add(s, "\"");
 }
 
-/* Returns a Lua script that gives the row to run.lua: the row's cells as texts, by column. */
+/* Returns a Lua script that gives the row to run.lua: the row's cells as texts, by column. Empty
+ * cells are left out. Otherwise a row's prediction depends on whether the table has a column for
+ * other rows. */
 static const char *script_of(const Csv *csv, uint32_t row, Arena *arena)
 {
     Str s = str_in(arena);
     str_add(&s, "return require(\"tandem.published.run\").plan {\n");
     for (uint32_t i = 0; i < csv->columns.n; i++) {
+        const char *cell = csv->cells.at[(size_t)row * csv->columns.n + i];
+        if (cell[0] == 0) continue;
         str_add(&s, "  [");
         put_quoted(&s, csv->columns.at[i]);
         str_add(&s, "] = ");
-        put_quoted(&s, csv->cells.at[(size_t)row * csv->columns.n + i]);
+        put_quoted(&s, cell);
         str_add(&s, ",\n");
     }
     str_add(&s, "}\n");

@@ -63,7 +63,7 @@ return function(row)
   end
   local n, per_node = cells.count(row, "n_gpus"), cells.count(row, "gpus_per_node", 8)
   local nics, nic_gb_per_s = network.cards(row.interconnect or "", per_node, gpus.gpus[name].arch)
-  if row.nic_gb_per_s then nics, nic_gb_per_s = per_node, tonumber(row.nic_gb_per_s) end
+  if not cells.is_open(row.nic_gb_per_s) then nics, nic_gb_per_s = per_node, tonumber(row.nic_gb_per_s) end
   if not nics and n > per_node and network.has_rate(row.interconnect or "") then
     cells.note("the network is not known: %s; the usual card of the GPU is assumed", row.interconnect:sub(1, 60))
   end

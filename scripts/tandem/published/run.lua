@@ -1,6 +1,7 @@
 -- Turns a row of published training runs into the plan that ran. `tandem accuracy --runs FILE` calls
--- this file with the texts of the row's cells. If the planner lacks a feature, or the row does not
--- state a number, an error of rule published-row gives the reason. The report counts these reasons.
+-- this file with the texts of the row's cells. Empty cells are left out. If the planner lacks a
+-- feature, or the row does not state a number, an error of rule published-row gives the reason. The
+-- report counts these reasons.
 local gpus, cells, megatrons = require "tandem.gpus", require "tandem.published.cells", require "tandem.published.megatron"
 local fitted, trainers = require "tandem.fitted", require "tandem.published.trainer"
 local recipes, losses = require "tandem.published.recipes", require "tandem.published.loss"
@@ -122,11 +123,11 @@ local function kempnerforge(row)
     cluster = m.cluster(row),
     model = { dim = count(row, "d_model"), n_layers = count(row, "n_layers"), n_heads = count(row, "n_heads"),
       n_kv_heads = count(row, "n_kv_heads"), ffn_hidden_dim = count(row, "d_ff"), vocab_size = count(row, "vocab"),
-      max_seq_len = count(row, "seq"), num_experts = row.moe_experts ~= "" and count(row, "moe_experts") or 0,
+      max_seq_len = count(row, "seq"), num_experts = not cells.is_open(row.moe_experts) and count(row, "moe_experts") or 0,
       -- KempnerForge drops no token. In its products, every expert gets as many rows as the fullest
       -- expert has. No row gives that number, so the number of all tokens is assumed: before
       -- training, most tokens choose the same experts.
-      moe_top_k = row.moe_topk ~= "" and count(row, "moe_topk") or nil },
+      moe_top_k = not cells.is_open(row.moe_topk) and count(row, "moe_topk") or nil },
     distributed = { dp_shard = at.dp_shard, dp_replicate = at.dp_replicate, ep = ep, tp = at.tp, pp = at.pp },
     train = { batch_size = micro, seq_len = count(row, "seq"), grad_accum_steps = steps // (micro * data),
       compile_model = row.compile == "yes", activation_checkpointing = (row.ac == "full" or row.ac == "selective") and row.ac or "none" },
@@ -140,7 +141,7 @@ local function kempnerforge(row)
   end
   -- FSDP does not wrap a single device, so gradients have the parameters' dtype. Under tp it wraps even a single rank.
   if count(row, "n_gpus") == 1 then own.precision.reduce = "bf16" end
-  own.name, own.runtime = row.id, row.moe_experts ~= "" and "kempnerforge_experts" or "kempnerforge"
+  own.name, own.runtime = row.id, not cells.is_open(row.moe_experts) and "kempnerforge_experts" or "kempnerforge"
   return { plan = own }
 end
 

@@ -6,11 +6,14 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/accuracy/accuracy.h"
 #include "cli/accuracy/kernel_row.h"
+#include "planner/base/str.h"
 #include "tests/support/command.h"
+#include "tests/support/published_row.h"
 
 static Csv table_of(Arena *arena, const char *section, const char *text)
 {
@@ -82,12 +85,66 @@ static void columns_of_kernels_are_read(void **state)
     arena_free(arena);
 }
 
+/* Rows of several pages. The list of pages adds a column with the network's rate for KempnerForge's
+ * row. The first row names its own network cards. */
+static const char *const mixed[] = {
+    "id=a;framework=Megatron-DeepSpeed;gpu=A100-SXM;n_gpus=16;global_batch_seqs=16;tp=1;zero_stage="
+    ";"
+    "d_model=4096;d_ff=16384;interconnect=1x100Gb IB",
+    "id=b;framework=KempnerForge;gpu=H200;n_gpus=16;global_batch_seqs=16;tp=1;sp=0;zero_stage=3",
+    "id=c;source=MLPerf;framework=NVIDIA NeMo Framework Release 25.04;precision=;missing=precision",
+    "id=d;source=functional tests;source_path=megatron-lm/functional_tests;gpu=",
+    "id=e;source=nemo2405;framework=NeMo;n_gpus=16;global_batch_seqs=16",
+};
+enum { N_MIXED = sizeof mixed / sizeof *mixed };
+
+/* Returns the scores of a row as text. Ends the test if the row has no prediction. */
+static const char *scores_of(Arena *arena, const json_t *root, const char *changes)
+{
+    const json_t *scores = json_object_get(json_object_get(root, "runs"), "scores");
+    Str s = str_in(arena);
+    uint32_t n = 0;
+    for (size_t i = 0; i < json_array_size(scores); i++) {
+        const json_t *score = json_array_get(scores, i);
+        const char *id = json_string_value(json_object_get(score, "row"));
+        if (strncmp(id, changes + strlen("id="), 1) != 0) continue;
+        char *text = json_dumps(score, JSON_SORT_KEYS);
+        str_print(&s, "%s\n", text);
+        free(text);
+        n++;
+    }
+    if (n == 0) fail_msg("no prediction of the row %s", changes);
+    return str_text(&s);
+}
+
+/* A row has the same prediction alone and in any table, before or behind any other row. */
+static void other_rows_change_no_prediction(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *reversed[N_MIXED];
+    for (size_t i = 0; i < N_MIXED; i++) reversed[i] = mixed[N_MIXED - 1 - i];
+    json_t *one_way = published_rows_scored(arena, mixed, N_MIXED);
+    json_t *other_way = published_rows_scored(arena, reversed, N_MIXED);
+    for (size_t i = 0; i < N_MIXED; i++) {
+        json_t *own = published_row_scored(arena, mixed[i]);
+        const char *alone = scores_of(arena, own, mixed[i]);
+        assert_string_equal(scores_of(arena, one_way, mixed[i]), alone);
+        assert_string_equal(scores_of(arena, other_way, mixed[i]), alone);
+        json_decref(own);
+    }
+    json_decref(one_way);
+    json_decref(other_way);
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_page_fills_open_cells_of_its_rows),
         cmocka_unit_test(a_stated_cell_counts),
         cmocka_unit_test(columns_of_kernels_are_read),
+        cmocka_unit_test(other_rows_change_no_prediction),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
