@@ -40,7 +40,8 @@ typedef struct PointJob {
     TextList *settings;
     int64_t sweep; /* the sweep's number in the store; 0: it is not stored */
     bool unproven; /* skips the proofs: sweeps and searches prove only their winners */
-    /* with `unproven`: each process proves its fastest plan, because that one may be the best */
+    /* with `unproven`: each process proves its fastest plan, unless another process has found a
+     * faster one. So the best plan of all is proven. */
     bool proves_best;
     /* true if lower bounds of memory may rule out points before they are compiled */
     bool bounded;

@@ -9,9 +9,9 @@
 /* What one write put into a range of bytes, or what was there when the step began. */
 typedef struct ValueVersion {
     uint32_t block; /* the block that wrote it; 0: none */
-    uint32_t like; /* the version that the same instruction of the middle block writes; itself if it
-                      is outside the equal blocks */
-    Span from;     /* a range of Journey.from: the versions from which it was made */
+    uint32_t like;  /* its counterpart: the version that the same instruction writes in the middle
+                       block; outside the equal blocks: this version */
+    Span from;      /* a range of Journey.from: the versions from which it was made */
     /* The first and the last block on its way here: blocks that wrote it, and the block of the
      * tensor that it is known to hold, or of the tensors from which it was made; 0: none. */
     uint32_t low, high;
@@ -187,8 +187,9 @@ static void learn(const Journey *j, ValueVersion *v)
     v->high = like->high + v->block - like->block;
 }
 
-/* If a moved value is known, so is the value before the move. In the equal blocks, only those of
- * the middle block have all their readers in equal blocks, so the others learn from them. */
+/* If a moved value is known, so is the value before the move. All readers of a value of the middle
+ * block are in equal blocks. At both ends of the equal blocks, readers may be outside. So the
+ * versions of the other equal blocks take over what is known of the middle block's. */
 static void know_sources(Journey *j)
 {
     const FewBlocks *few = j->few;
@@ -209,8 +210,9 @@ static void know_sources(Journey *j)
     }
 }
 
-/* Completes `low` and `high`. What no block writes is in the shorter plan, too, so its way does not
- * count. (Sums over all blocks, such as the norm, are proven on the whole plan.) */
+/* Completes `low` and `high`. The way of a version that no block writes does not count, because the
+ * shorter plan has this version, too. (Sums over all blocks, such as the norm, are proven on the
+ * whole plan.) */
 static void measure(Journey *j)
 {
     for (uint32_t i = 1; i < j->versions.n; i++) {
