@@ -125,8 +125,9 @@ static bool is_backward_of(const Graph *g, const Node *n, const Node *of)
 
 /* Returns a fault of a backward node that makes or reads helper values: values of the backward pass
  * that are no gradients, such as 8-bit forms. Several forward nodes may have the same inputs, so
- * these values tell to which of them the node belongs. [tensor] first_reader: the first backward
- * node that reads it; 0: none. */
+ * these values tell to which of them the node belongs. A node that quantises or transposes may read
+ * a form that other gradients share, but its own output tells where it belongs. [tensor]
+ * first_reader: the first backward node that reads it; 0: none. */
 static const char *helper_fault(const Graph *g, const Node *n, const NodeId *first_reader)
 {
     bool makes = false, has_helper = false, has_own = false, is_read = false, is_own = false;
@@ -143,6 +144,7 @@ static const char *helper_fault(const Graph *g, const Node *n, const NodeId *fir
         has_own = has_own || g->nodes.at[x->producer].forward == n->forward;
     }
     if (!makes && is_read && !is_own) return "computes a value for the gradient of another node";
+    if (is_own && (op_info(n->op)->flags & (OP_QUANTISES | OP_TURNS))) return NULL;
     return has_helper && !has_own ? "reads a value for the gradient of another node" : NULL;
 }
 

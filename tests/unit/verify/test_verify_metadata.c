@@ -247,6 +247,23 @@ static void backward_nodes_of_other_nodes(void **state)
     }
 }
 
+/* Under tp with sequences, the gradients of two linears share an 8-bit form. Each of them has a
+ * transposed form of its own, made from the shared one. */
+static void gradients_that_share_an_8_bit_form(void **state)
+{
+    (void)state;
+    for (uint32_t layers = 1; layers <= 2; layers++) {
+        Tiny t = tiny_default();
+        t.layers = layers, t.tp = 2, t.tp_options.sequence = true,
+        t.tp_options.loss_parallel = true;
+        t.dim = 14, t.groups = 1, t.repeat = 4, t.vocab = 30, t.tp_options.share_gathers = true;
+        t.use_float8 = true, t.float8.recipe = FLOAT8_rowwise;
+        Spoiled c = spoiled_of(&t, false);
+        Diag d = diag_in(c.plan->arena);
+        assert_true(verify_plan(c.plan, VERIFY_metadata, false, &d));
+    }
+}
+
 /* A copy and a pass that adds nothing compute the same, so only one of them is allowed. */
 static void copies_that_are_called_pass(void **state)
 {
@@ -264,6 +281,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(backward_nodes_of_other_nodes),
+        cmocka_unit_test(gradients_that_share_an_8_bit_form),
         cmocka_unit_test(copies_that_are_called_pass),
         cmocka_unit_test(sizes_of_a_step),
         cmocka_unit_test(names_of_axes),
