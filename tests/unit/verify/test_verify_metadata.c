@@ -242,8 +242,7 @@ static void backward_nodes_of_other_nodes(void **state)
             }
             n->forward = own;
         }
-        Diag d = diag_in(c.plan->arena);
-        assert_true(verify_plan(c.plan, VERIFY_all, false, &d));
+        spoiled_accepted(&c);
     }
 }
 
@@ -259,8 +258,7 @@ static void gradients_that_share_an_8_bit_form(void **state)
         t.dim = 14, t.groups = 1, t.repeat = 4, t.vocab = 30, t.tp_options.share_gathers = true;
         t.use_float8 = true, t.float8.recipe = FLOAT8_rowwise;
         Spoiled c = spoiled_of(&t, false);
-        Diag d = diag_in(c.plan->arena);
-        assert_true(verify_plan(c.plan, VERIFY_metadata, false, &d));
+        spoiled_accepted(&c);
     }
 }
 
