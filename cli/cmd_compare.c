@@ -224,8 +224,9 @@ static int64_t wanted_run(Cli *cli, Store *store)
     return number_of(cli, cli->args[0]);
 }
 
-/* Returns the prediction that was made for this run. If there is none, returns the plan's newest
- * prediction in which all ranks and experts are equal. */
+/* Returns the number of the newest prediction of the plan for the run's backend and calibration. If
+ * there is none, returns the newest prediction for any backend and calibration. Both assume that
+ * all ranks are equal and that all experts get equally many tokens. */
 static int64_t find_prediction(Cli *cli, Store *store, const RunRecord *measured)
 {
     unsigned char plan[16];

@@ -6,7 +6,8 @@
 #include "cli/predict.h"
 #include "cli/repeat.h"
 
-/* Returns true if the plan can be simulated: its only error may be that it does not fit. */
+/* Returns true if the plan can be simulated. A plan that does not fit can be; a plan with any other
+ * error cannot. */
 static bool is_sound(const Diag *d)
 {
     for (uint32_t i = 0; i < d->items.n; i++)

@@ -1,10 +1,10 @@
 /* Answers a repeated `sim` without simulating. When a prediction is stored, the output of the
  * command is stored as an answer. The answer's key is the command line, the program, and the day,
- * because the printed age of the costs depends on the day. The answer lists the scripts that were
- * read, and the scripts that were looked for and missing. It is valid as long as the scripts that
- * were read have the same bytes, and the others are still missing. The same command then prints the
- * answer, without reading a script or compiling a plan. No answer is stored if the output depends
- * on anything else: measured costs, this machine, a file of counts, or a trace. */
+ * because the printed age of the costs depends on the day. The answer lists the scripts that `sim`
+ * read, and the paths at which it looked for a script and found none. An answer is valid while each
+ * of these scripts has the same bytes, and each of these paths is empty. The same command then
+ * prints the answer, and neither runs a script nor compiles a plan. No answer is stored if the
+ * output depends on anything else: measured costs, this machine, a file of counts, or a trace. */
 #include "cli/repeat.h"
 
 #include <inttypes.h>

@@ -181,8 +181,7 @@ static void warn_of_lost(Cli *cli, const Plan *whole, const Plan *scaled)
 
 /* ---- in the plan's own precision ---- */
 
-/* Returns true if the precision, a pass or the optimizer uses a dtype that is narrower than
- * fp32. */
+/* Returns true if a buffer of the plan has elements of 16 bits or fewer. */
 static bool is_low(const Plan *plan)
 {
     for (uint32_t i = 0; i < plan->programs.n; i++) {

@@ -10,8 +10,8 @@ bool fit_gpus_check(Cli *cli); /* Checks the options. Called before any predicti
  * prediction. */
 bool fit_gpus_can(Cli *cli, const Config *config);
 /* With --tokens: prints how long a training takes on each number of nodes, and the smallest number
- * that is enough. `also` has settings in addition to the plan's. Returns false after reporting
- * diagnostics. */
+ * that is enough. also: settings of these plans beside those of the command line. Returns false
+ * after reporting diagnostics. */
 bool fit_gpus(Cli *cli, const Config *config, const TextList *also);
 
 #endif

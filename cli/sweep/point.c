@@ -1,7 +1,7 @@
-/* Decides points in one of several processes. Each process stores its predictions as it makes them.
- * If it is killed, these are kept, and the same command finds them again. A point that was decided
- * before is looked up. Its key consists of the settings, the build and the measured costs; the
- * scripts are compared by content. No script runs for it. */
+/* Decides points in one of several processes. Each process stores a prediction as soon as it has
+ * one. If the sweep is killed, the store keeps these predictions, and the same command goes on from
+ * them. A point that was decided before is looked up. Its key consists of the settings, the build
+ * and the measured costs; the scripts are compared by content. No script runs for it. */
 #include "cli/sweep/point.h"
 
 #include <inttypes.h>
@@ -207,7 +207,8 @@ static bool is_answer(const json_t *row)
            json_integer_value(json_object_get(row, "peak_bytes")) > 0;
 }
 
-/* True if the answer needs no proof, or has one. A plan that does not fit has a prediction, too. */
+/* True if the answer can be used although proofs were asked for: its plan is proven, or the point
+ * has no prediction. A plan that does not fit does have a prediction, so it needs a proof, too. */
 static bool is_judged(const json_t *row)
 {
     const json_int_t status = json_integer_value(json_object_get(row, "status"));

@@ -23,7 +23,7 @@ typedef struct PointShared {
 
 /* The fastest plan of a process, which is kept until the process has no more points. */
 typedef struct BestPlan {
-    Arena *arena; /* memory that has the plan; NULL: there was no plan yet */
+    Arena *arena; /* holds the plan; NULL: this process has compiled no plan yet */
     const PlanFile *file;
     Recipe recipe;
     Hash128 key;  /* key of its answer in the store */
@@ -74,9 +74,9 @@ void points_work(void *self, const Worker *worker);
 void point_status(json_t *row, SweepStatus status, const Diagnostic *error);
 
 /* ---- prove.c */
-/* Proves the plan of the best row of a sweep. If the proof fails, reports an error that names the
- * point, refuses the row, and proves the next best. job: the task that made the rows. Returns false
- * after reporting diagnostics if a process failed or the store cannot be written. */
+/* Proves the plan of the best row of a sweep. If the proof fails, an error names the point, the row
+ * becomes a refused one, and the next best plan is proven. job: the task that made the rows.
+ * Returns false after reporting diagnostics if a process failed or the store cannot be written. */
 bool sweep_prove(const PointJob *job, SweepRows *rows);
 
 /* ---- order.c */
@@ -86,10 +86,10 @@ void points_order(PointJob *job, uint32_t n_jobs);
 /* ---- reject.c */
 /* Enters a speed into the list; does nothing if `best` is NULL. */
 void best_enter(BestSpeeds *best, double tokens_per_s);
-double best_most(BestSpeeds *best); /* returns the best speed; 0: there is none */
-double best_least(
-    /* returns the lowest of the N_BEST best speeds; 0: there are fewer than N_BEST speeds */
-    BestSpeeds *best);
+/* Returns the best speed; 0: there is none. */
+double best_most(BestSpeeds *best);
+/* Returns the lowest of the N_BEST best speeds; 0: there are fewer than N_BEST speeds. */
+double best_least(BestSpeeds *best);
 /* Returns true if a lower bound shows that the point cannot fit, or cannot be among the best. The
  * row then names this bound. With job->bounds_only, returns true for every point. */
 bool bounds_decide(const PointJob *job, Cli *one, const Config *config, Graph *graph,
