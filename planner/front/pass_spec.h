@@ -78,7 +78,7 @@ typedef struct PassSpec {
     /* settings that `sim --explain` tries if the plan lists the pass. A NULL ends the list; NULL:
      * no list */
     const char *const *trials;
-    /* prints the pass's line of `check` */
+    /* prints the pass and its options for `check`; NULL: the pass's name is printed */
     void (*print)(const PassConfig *pass, Str *out);
     /* makes the options fit a small plan; NULL: --verify keeps the options */
     void (*shrink)(PassConfig *pass, Shrink *shrink);
@@ -97,6 +97,15 @@ static inline const PassSpec *pass_spec_of(const char *name)
     for (uint32_t i = 0; i < PASS_NAME_COUNT; i++)
         if (strcmp(pass_specs[i]->name, name) == 0) return pass_specs[i];
     return NULL;
+}
+
+/* Prints a pass and its options for `check`. */
+static inline void pass_print(const PassSpec *spec, const PassConfig *pass, Str *out)
+{
+    if (spec->print)
+        spec->print(pass, out);
+    else
+        str_add(out, spec->name);
 }
 
 /* Macros for the rows of an option table. `member` is the field of PassConfig that the option sets;

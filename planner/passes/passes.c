@@ -35,7 +35,7 @@ const char *passes_text(Arena *arena, const Config *config)
     Str text = str_in(arena);
     for (uint32_t i = 0; i < config->n_passes; i++) {
         if (i > 0) str_add(&text, ", ");
-        pass_specs[config->passes[i].name]->print(&config->passes[i], &text);
+        pass_print(pass_specs[config->passes[i].name], &config->passes[i], &text);
     }
     return text.n == 0 ? "none" : str_text(&text);
 }

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <string.h>
 
+#include "planner/front/pass_spec.h"
 #include "tests/support/compiled.h"
 
 /* Sequence parallel: 6 all_gathers and 4 reduce_scatters for each layer (4 and 4 if the gathered
@@ -133,11 +134,33 @@ static void refusals(void **state)
     assert_non_null(strstr(d->hint, "2, 3"));
 }
 
+static void print_options(const PassConfig *pass, Str *out)
+{
+    str_print(out, "pass(%g MiB)", pass->ddp.bucket_mib);
+}
+
+/* A pass without options needs no function that prints them. */
+static void a_pass_is_printed_by_name(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Str out = str_in(arena);
+    const PassConfig config = {.ddp.bucket_mib = 25};
+    pass_print(&(PassSpec){.name = "pass"}, &config, &out);
+    str_add(&out, ", ");
+    pass_print(&(PassSpec){.name = "pass", .print = print_options}, &config, &out);
+    assert_string_equal(str_text(&out), "pass, pass(25 MiB)");
+    arena_free(arena);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, compile_setup, compile_teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(sequence_parallel_counts), TEST(plain_tensor_parallel_counts),
-        TEST(full_recompute_counts), TEST(unshared_gathers), TEST(refusals)};
+    const struct CMUnitTest tests[] = {TEST(sequence_parallel_counts),
+                                       TEST(plain_tensor_parallel_counts),
+                                       TEST(full_recompute_counts),
+                                       TEST(unshared_gathers),
+                                       TEST(refusals),
+                                       cmocka_unit_test(a_pass_is_printed_by_name)};
     return cmocka_run_group_tests_name("passes", tests, NULL, NULL);
 }
