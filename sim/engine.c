@@ -30,7 +30,11 @@ typedef struct Engine {
     jobs; /* by the number of the job, which is a compute instruction on a shared
              device */
     uint32_t free_job;
-    bool changed, net_busy, device_busy; /* changed: ask the models again for their next events */
+    /* net_changed, device_changed: ask the models again for their next events. If only the device
+     * has changed, the network's next event remains the same, unless both share the cores of the
+     * host. If the network has changed, the device is asked, too, because transfers slow kernels
+     * down. */
+    bool net_changed, device_changed, net_busy, device_busy;
     uint32_t net_id, device_id;
     Ps net_when, device_when;
     Ps now, step_start;
@@ -91,7 +95,7 @@ static void start_transfer(Engine *e, const SimComm *comm, uint32_t arrivals, ui
         moment_of(&e->line[a->class_], a->pc)->start = e->now - e->step_start;
     }
     e->options->net->start(e->options->net->self, id, &t, e->now);
-    e->changed = true;
+    e->net_changed = true;
 }
 
 /* Notes that one member of a communication is ready. If it is the last one, the transfer starts. */
@@ -133,6 +137,12 @@ static Ps alone_ps(const Engine *e, uint32_t class_, Pc pc)
     return imbalance_compute(e->options->uneven, e->plan, p, &p->code.at[pc], step->layer, class_);
 }
 
+static void changed_device(Engine *e)
+{
+    e->device_changed = true;
+    if (e->options->device->is_host) e->net_changed = true;
+}
+
 static void begin_issued(Engine *e, uint32_t class_, Pc leader)
 {
     const Code *code = e->code_of[class_];
@@ -153,7 +163,7 @@ static void begin_issued(Engine *e, uint32_t class_, Pc leader)
             e->jobs.at[id] = (Arrival){class_, pc, 0};
             e->options->device->start(e->options->device->self, id, class_, alone_ps(e, class_, pc),
                                       e->now);
-            e->changed = true;
+            changed_device(e);
         }
     }
 }
@@ -214,7 +224,7 @@ static void end_transfer(Engine *e)
     NetModel *net = e->options->net;
     uint32_t id = e->net_id;
     net->finish(net->self, id, e->now);
-    e->changed = true;
+    e->net_changed = true;
     if (id == NET_RATES) return;
     uint32_t at = e->transits.at[id].arrivals;
     e->transits.at[id].next_free = e->free_transit;
@@ -233,7 +243,7 @@ static void end_job(Engine *e)
     DeviceModel *device = e->options->device;
     uint32_t id = e->device_id;
     device->finish(device->self, id, e->now);
-    e->changed = true;
+    changed_device(e);
     if (id == NET_RATES) return;
     Arrival job = e->jobs.at[id];
     e->jobs.at[id].next = e->free_job;
@@ -241,13 +251,19 @@ static void end_job(Engine *e)
     end(e, job.class_, job.pc);
 }
 
-/* Handles all events of the models at this instant. If the network has changed, the device model is
- * asked as well, because both may share one resource. */
-static bool end_due(Engine *e)
+/* True if an event of the network is due at this instant. */
+static bool net_is_due(Engine *e)
 {
     NetModel *net = e->options->net;
+    if (!e->net_changed) return e->net_busy && e->net_when <= e->now;
+    return net->next(net->self, e->now, false, &e->net_id, &e->net_when);
+}
+
+/* Handles one event of the models at this instant. Returns false if there is none. */
+static bool end_due(Engine *e)
+{
     DeviceModel *device = e->options->device;
-    if (net->next(net->self, e->now, false, &e->net_id, &e->net_when)) {
+    if (net_is_due(e)) {
         end_transfer(e);
         return true;
     }
@@ -264,8 +280,8 @@ static void settle(Engine *e)
     if (device != NULL) {
         e->device_busy = device->next(device->self, e->now, true, &e->device_id, &e->device_when);
     }
-    e->net_busy = net->next(net->self, e->now, true, &e->net_id, &e->net_when);
-    e->changed = false;
+    if (e->net_changed) e->net_busy = net->next(net->self, e->now, true, &e->net_id, &e->net_when);
+    e->net_changed = e->device_changed = false;
 }
 
 /* Handles events until none is left: first all events of one instant, then the new rates, and then
@@ -275,7 +291,7 @@ static void run_step(Engine *e)
     while (e->now <= PS_MOST) {
         const Event *top = heap_top(&e->heap);
         if (top == NULL || top->time != e->now) {
-            if (e->changed) {
+            if (e->net_changed || e->device_changed) {
                 if (end_due(e)) continue;
                 settle(e);
             }
