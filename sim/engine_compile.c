@@ -151,7 +151,9 @@ static void fill_edge(Code *code, Pc from, Pc to_leader)
     code->successors[code->step[from + 1].successors++] = to_leader;
 }
 
-static void each_edge(const Program *p, Code *code, const Pc *before, Edge edge)
+/* Calls edge() for every pair of an instruction and a leader that waits for it. It is inlined, so
+ * that the compiler makes one loop for each function. */
+static inline void each_edge(const Program *p, Code *code, const Pc *before, Edge edge)
 {
     for (Pc pc = 1; pc < code->n; pc++) {
         const Instr *in = &p->code.at[pc];

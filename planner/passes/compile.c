@@ -232,12 +232,12 @@ bool compile_together(const Plan *plan, CompilePer per, const Instr *first, cons
 
 static bool joins(const Fuser *f, const Instr *before, const Instr *in)
 {
-    const bool both_by_rows = goes_by_rows(before) && goes_by_rows(in);
-    if (f->is_awaited[f->last] || !in_step(before, in, f->mixes && both_by_rows)) return false;
+    if (f->is_awaited[f->last] || !in_step(before, in, f->mixes)) return false;
+    const bool both_by_rows = f->compiles && goes_by_rows(before) && goes_by_rows(in);
+    if (!both_by_rows && !in_step(before, in, false)) return false;
     if (shares_logits(f, before, in)) return true;
-    if (!f->compiles || !same_code(f->plan, f->per, before, in)) return false;
-    return both_by_rows && !is_alone(f, before, in) && same_rows(f, before, in) &&
-           !needs_sum(f, in);
+    if (!both_by_rows || !same_code(f->plan, f->per, before, in)) return false;
+    return !is_alone(f, before, in) && same_rows(f, before, in) && !needs_sum(f, in);
 }
 
 /* Fuses the op that quantises and the op that transposes its result: one library kernel, with or
@@ -297,7 +297,8 @@ bool pass_fuse(Job *job)
         /* other frameworks compute these ops in separate kernels after the product, so fusing would
          * falsify their times */
         const bool products = pass && !job->config->runtime.name;
-        ProductFuser with = product_fuser(job->plan, p, f.per, f.is_awaited, job->scratch);
+        ProductFuser with;
+        if (products) with = product_fuser(job->plan, p, f.per, f.is_awaited, job->scratch);
         fuse_program(&f, products ? &with : NULL);
     }
     return true;

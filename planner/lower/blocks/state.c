@@ -18,8 +18,8 @@ static bool same_buffer(const Lower *l, BufferId a, BufferId b)
            x->space == y->space && x->bytes == y->bytes && x->packed == y->packed;
 }
 
-/* Compares three lists of versions. The numbers are those of their first versions. */
-static bool versions_in_step(const Lower *l, uint32_t a, uint32_t b, uint32_t c)
+/* Compares three lists of versions, of which at least one is not empty. */
+static bool lists_in_step(const Lower *l, uint32_t a, uint32_t b, uint32_t c)
 {
     const Version *all = l->value.versions.at;
     for (; a && b && c; a = all[a].next, b = all[b].next, c = all[c].next) {
@@ -34,6 +34,12 @@ static bool versions_in_step(const Lower *l, uint32_t a, uint32_t b, uint32_t c)
             return false;
     }
     return !a && !b && !c;
+}
+
+/* Compares three lists of versions. The numbers are those of their first versions. */
+static inline bool versions_in_step(const Lower *l, uint32_t a, uint32_t b, uint32_t c)
+{
+    return (a | b | c) == 0 || lists_in_step(l, a, b, c);
 }
 
 static bool value_in_step(const Lower *l, TensorId a, TensorId b, TensorId c)

@@ -40,7 +40,7 @@ static void take(Gaps *m, uint32_t i, uint64_t offset, uint64_t size)
     uint32_t n_new = (head.size > 0) + (uint32_t)tail;
     if (n_new > k - i) list_add(m->arena, &m->list); /* one gap is split into two */
     uint32_t behind = m->list.n - (n_new > k - i) - k;
-    memmove(&m->list.at[i + n_new], &m->list.at[k], behind * sizeof(Gap));
+    if (n_new != k - i) memmove(&m->list.at[i + n_new], &m->list.at[k], behind * sizeof(Gap));
     m->list.n = i + n_new + behind;
     if (head.size > 0) m->list.at[i++] = head;
     if (tail) m->list.at[i] = rest;

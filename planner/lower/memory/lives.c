@@ -301,24 +301,33 @@ uint64_t lives_in_use(const Lives *l, uint64_t bottom, uint64_t *in_use, uint64_
     return most;
 }
 
+/* Returns an array that is not zeroed first. */
+static void *bare(Arena *scratch, uint32_t n, size_t size)
+{
+    uint32_t room = 0;
+    return list_grow(scratch, NULL, 0, &room, n, size);
+}
+
 static void find(Lives *l, Program *p, Arena *scratch, bool checked)
 {
     *l = (Lives){.p = p, .scratch = scratch};
-    uint32_t room = 0; /* find_clocks sets all clocks, so they need not be zeroed */
-    l->clocks = list_grow(scratch, NULL, 0, &room, p->code.n, sizeof *l->clocks);
+    /* The bare arrays have an entry for each instruction, or for each buffer that is in a list. All
+     * these entries are written before they are read. */
+    l->clocks = bare(scratch, p->code.n, sizeof *l->clocks);
     l->launches = arena_array(scratch, p->code.n, sizeof *l->launches);
     l->touched = arena_array(scratch, p->buffers.n, sizeof *l->touched);
-    l->n_steady = arena_array(scratch, p->code.n, sizeof *l->n_steady);
+    l->n_steady = bare(scratch, p->code.n, sizeof *l->n_steady);
     l->end = arena_array(scratch, p->buffers.n, sizeof *l->end);
     for (int s = 0; s < CLOCK_ROOM; s++) l->never.at[s] = INT32_MAX;
-    l->kernel = arena_array(scratch, p->code.n, sizeof *l->kernel);
-    l->kernel_end = arena_array(scratch, p->code.n, sizeof *l->kernel_end);
-    l->starts = arena_array(scratch, p->code.n, sizeof *l->starts);
-    l->ends = arena_array(scratch, p->code.n, sizeof *l->ends);
-    l->next_start = arena_array(scratch, p->buffers.n, sizeof *l->next_start);
+    l->kernel = bare(scratch, p->code.n, sizeof *l->kernel);
+    l->kernel_end = bare(scratch, p->code.n, sizeof *l->kernel_end);
+    l->starts = bare(scratch, p->code.n, sizeof *l->starts);
+    l->ends = bare(scratch, p->code.n, sizeof *l->ends);
+    l->next_start = bare(scratch, p->buffers.n, sizeof *l->next_start);
     l->taken_over = arena_array(scratch, p->buffers.n, sizeof *l->taken_over);
     l->heir = arena_array(scratch, p->buffers.n, sizeof *l->heir);
-    l->next_end = arena_array(scratch, p->buffers.n, sizeof *l->next_end);
+    l->next_end = bare(scratch, p->buffers.n, sizeof *l->next_end);
+    if (p->code.n > 0) l->n_steady[0] = l->kernel[0] = l->kernel_end[0] = 0;
     find_launches(l);
     find_clocks(l);
     list_steady(l);
