@@ -30,6 +30,12 @@ static bool layout_fits(const Layout *l, uint32_t n_axes, int n_dims)
     return true;
 }
 
+/* True if the node's module, attributes and forward node exist. */
+static bool names_exist(const Graph *g, const Node *n)
+{
+    return n->module < g->modules.n && n->attrs < g->attrs.n && n->forward < g->nodes.n;
+}
+
 static bool node_fits(const Graph *g, const Node *n, uint32_t n_axes, Diag *d)
 {
     Binding b;
@@ -42,7 +48,7 @@ static bool node_fits(const Graph *g, const Node *n, uint32_t n_axes, Diag *d)
         if (n->split[a] &&
             (a >= n_axes || b.size[(int)n->split[a]] == 0 || !op_may_split(n->op, n->split[a])))
             return false;
-    return n->module < g->modules.n && n->attrs < g->attrs.n && n->forward < g->nodes.n;
+    return names_exist(g, n);
 }
 
 static bool tensor_fits(const Job *job, const Tensor *t, const char *pass)
@@ -112,6 +118,15 @@ static bool tensors_fit(const Job *job, CheckedGraph *last, const char *pass, bo
     return true;
 }
 
+/* True if the node has the op, arguments and splits of the last check. If no tensor has another
+ * size either, its signature still fits. */
+static bool binds_alike(const Node *x, const Node *y)
+{
+    return x->op == y->op && x->n_in == y->n_in && x->n_out == y->n_out &&
+           memcmp(x->in, y->in, sizeof x->in) == 0 && memcmp(x->out, y->out, sizeof x->out) == 0 &&
+           memcmp(x->split, y->split, sizeof x->split) == 0;
+}
+
 /* Checks and stores the nodes that have changed since the last check, or all of them. */
 static bool nodes_fit(const Job *job, CheckedGraph *last, const char *pass, bool all)
 {
@@ -124,7 +139,9 @@ static bool nodes_fit(const Job *job, CheckedGraph *last, const char *pass, bool
         const Node *n = &g->nodes.at[id];
         Node *old = &last->nodes.at[id];
         if (!all && id < known && same_node(n, old)) continue;
-        if (id > 0 && !node_fits(g, n, job->plan->mesh.n_axes, job->diag))
+        const bool alike = !all && id < known && binds_alike(n, old);
+        if (id > 0 &&
+            !(alike ? names_exist(g, n) : node_fits(g, n, job->plan->mesh.n_axes, job->diag)))
             return fail(job->diag, pass, n->loc, "is malformed", op_info(n->op)->name);
         *old = *n;
     }
