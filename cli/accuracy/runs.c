@@ -225,14 +225,19 @@ static void without_remark(char *text)
     for (n = strlen(text); n > 0 && text[n - 1] == ' '; n--) text[n - 1] = 0;
 }
 
-/* Removes the device's memory from a part of it: "71 / 80 GB" becomes "71 GB". */
+/* Removes the device's memory from a part of it: "71 / 80 GB" and "71 GB / 80 GB" become "71 GB".
+ */
 static void without_whole(char *text)
 {
     char *slash = strchr(text, '/');
     if (slash == NULL) return;
     const char *whole = slash + 1 + strspn(slash + 1, " ");
     const size_t n = strspn(whole, "0123456789.");
-    if (n > 0) memmove(slash, whole + n, strlen(whole + n) + 1);
+    char *end = slash;
+    while (end > text && end[-1] == ' ') end--;
+    const bool has_unit = end > text && isalpha((unsigned char)end[-1]);
+    if (n > 0 && has_unit) *end = 0;
+    if (n > 0 && !has_unit) memmove(slash, whole + n, strlen(whole + n) + 1);
 }
 
 /* Returns the number in a cell, in the first unit of the column: "2.84", "2.84 s", "2840 ms", "0.35
@@ -310,14 +315,36 @@ static void score_step(const Csv *csv, const RowRun *run, const RowOut *out, boo
     row_score(out, step_name(run, assumed), step_s, (double)run->report.step_ps / (double)PS_PER_S);
 }
 
-/* Returns the measured memory in bytes. */
+/* Returns true if the tool that printed the row's memory divides by 10^9. "gigabytes" is in the
+ * names under which Composer and Megatron-Bridge log their memory.
+ * kind: source; Composer: callbacks/memory_monitor.py; Megatron-Bridge:
+ * training/utils/train_utils.py (report_memory); LitGPT: finetune/lora.py */
+static bool has_decimal_gb(const Csv *csv, uint32_t row)
+{
+    static const char *const words[] = {"1e9", "10^9", "decimal", "gigabytes", NULL};
+    static const char *const tools[] = {"litgpt", "lit gpt", "composer", "llm foundry", NULL};
+    const char *kind = csv_cell(csv, row, "peak_mem_kind"), *cell = csv_cell(csv, row, "peak_mem");
+    for (size_t i = 0; words[i] != NULL; i++)
+        if (has_text(kind, words[i])) return true;
+    if (!has_text(kind, "gb") && !has_text(cell, "gb")) return false;
+    for (size_t i = 0; tools[i] != NULL; i++)
+        if (has_text(csv_cell(csv, row, "framework"), tools[i])) return true;
+    return false;
+}
+
+/* Returns the measured memory in bytes. A number without a unit that is larger than any device's
+ * memory counts smaller units than its column. */
 static double memory_of(const Csv *csv, uint32_t row)
 {
+    enum { MOST_GIB = 2000, MOST_MIB = 2000 * 1024 };
     const char *kind = csv_cell(csv, row, "peak_mem_kind");
     const bool in_mb = strstr(kind, " MB") != NULL || strstr(kind, " MiB") != NULL;
     /* the cell names no unit */
     const bool bare = !isnan(csv_number(csv, row, "peak_mem"));
-    return quantity(csv, row, "peak_mem") * (in_mb && bare ? MIB : GIB);
+    const double value = quantity(csv, row, "peak_mem");
+    if (bare && value > MOST_MIB) return value;
+    if (bare && (in_mb || value > MOST_GIB)) return value * MIB;
+    return value * (has_decimal_gb(csv, row) ? 1e9 : GIB);
 }
 
 /* Returns true if a tool measured the memory from outside, which sees all memory of a process. */
@@ -357,8 +384,10 @@ static void score_memory(const Csv *csv, const RowRun *run, const RowOut *out, b
                     : has_text(kind, "alloc")  ? MEMORY_allocated
                     : of_process(kind)         ? MEMORY_process
                                                : run->config.runtime.reports;
-    row_score(out, name_of(run->arena, names[of], assumed), bytes,
-              (double)run->report.held.logged[of]);
+    const char *name = name_of(run->arena, names[of], assumed);
+    if (has_note(&run->diag, "measured-cell"))
+        name = arena_print(run->arena, "%s, GPUs from measured memory", names[of]);
+    row_score(out, name, bytes, (double)run->report.held.logged[of]);
 }
 
 /* Scores a row that gives the memory that the model needs (parameters and optimizer, then

@@ -115,6 +115,8 @@ local known = {
   { "starcoder2.*%f[%d%.]7b", l = 32, d = 4608, h = 36, kv = 4, ff = 18432, v = 49152 },
   { "starcoder2.*%f[%d%.]3b", l = 30, d = 3072, h = 24, kv = 2, ff = 12288, v = 49152 },
   { "granite.*%f[%d%.]8b", l = 40, d = 4096, h = 32, kv = 8, ff = 12800, v = 49152 },
+  -- kind: documented; OLMo-core: nn/transformer/config.py (olmo2_7B is llama2_7B, olmo2_13B is llama2_13B)
+  { "olmo%-?2.*%f[%d%.]13b", l = 40, d = 5120, h = 40, kv = 40, ff = 13824, v = 100352 },
   { "olmo.*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 100352 },
   { "gpt%-?3%-%(mlperf", l = 96, d = 12288, h = 96, kv = 96, ff = 49152, v = 51200 }, -- MLPerf's GPT-3 has 175 billion parameters
   { "gpt%-?3.*%f[%d%.]175b", l = 96, d = 12288, h = 96, kv = 96, ff = 49152, v = 51200 },
@@ -181,7 +183,20 @@ local known = {
   { "gpt%-?2.*xl", l = 48, d = 1600, h = 25, kv = 25, ff = 6400, v = 50257, ties = true },
   { "gpt%-?2.*large", l = 36, d = 1280, h = 20, kv = 20, ff = 5120, v = 50257, ties = true },
   { "gpt%-?2.*medium", l = 24, d = 1024, h = 16, kv = 16, ff = 4096, v = 50257, ties = true },
+  { "gpt%-?2.*774m", l = 36, d = 1280, h = 20, kv = 20, ff = 5120, v = 50257, ties = true },
+  { "gpt%-?2.*3[45]5m", l = 24, d = 1024, h = 16, kv = 16, ff = 4096, v = 50257, ties = true },
+  { "gpt%-?2.*1[%.p]?5%d*[bm]", l = 48, d = 1600, h = 25, kv = 25, ff = 6400, v = 50257, ties = true },
+  { "gpt%-?2.*1[12][74]m", l = 12, d = 768, h = 12, kv = 12, ff = 3072, v = 50257, ties = true },
+  { "gpt%-?2.*small", l = 12, d = 768, h = 12, kv = 12, ff = 3072, v = 50257, ties = true },
   { "gpt%-?2$", l = 12, d = 768, h = 12, kv = 12, ff = 3072, v = 50257, ties = true },
+  -- kind: documented; LitGPT: config.py, which quotes each config.json
+  { "pythia.*%f[%d%.]12b", l = 36, d = 5120, h = 40, kv = 40, ff = 20480, v = 50688 },
+  { "pythia.*%f[%d%.]6%.9b", l = 32, d = 4096, h = 32, kv = 32, ff = 16384, v = 50432 },
+  { "pythia.*%f[%d%.]2%.8b", l = 32, d = 2560, h = 32, kv = 32, ff = 10240, v = 50304 },
+  { "pythia.*%f[%d%.]1%.4b", l = 24, d = 2048, h = 16, kv = 16, ff = 8192, v = 50304 },
+  { "pythia.*%f[%d%.]1b", l = 16, d = 2048, h = 8, kv = 8, ff = 8192, v = 50304 },
+  { "pythia.*410m", l = 24, d = 1024, h = 16, kv = 16, ff = 4096, v = 50304 },
+  { "pythia.*160m", l = 12, d = 768, h = 12, kv = 12, ff = 3072, v = 50304 },
   -- kind: documented; NeMo 8cfedd72: nemo/collections/llm/bert/model (bert.py, base.py); the vocabulary from llm-analysis d841e40
   { "bert%-%(mlperf", l = 24, d = 1024, h = 16, kv = 16, ff = 4096, v = 30522, tied = true }, -- MLPerf's BERT is BERT large
   { "bert.*large", l = 24, d = 1024, h = 16, kv = 16, ff = 4096, v = 30522, tied = true },
@@ -198,6 +213,22 @@ local unread = {
   { "deepseek.*%f[%d%.]7b", l = 30, d = 4096, h = 32, kv = 32, ff = 11008, v = 102400 },
   { "yi.*%f[%d%.]34b", l = 60, d = 7168, h = 56, kv = 8, ff = 20480, v = 64000 },
   { "yi.*%f[%d%.]9b", l = 48, d = 4096, h = 32, kv = 4, ff = 11008, v = 64000 },
+  { "opt%-175b", l = 96, d = 12288, h = 96, kv = 96, ff = 49152, v = 50272, ties = true },
+  { "opt%-125m", l = 12, d = 768, h = 12, kv = 12, ff = 3072, v = 50272, ties = true },
+  { "turing.*530b", l = 105, d = 20480, h = 128, kv = 128, ff = 81920, v = 50257, ties = true },
+  { "mt%-nlg", l = 105, d = 20480, h = 128, kv = 128, ff = 81920, v = 50257, ties = true },
+  { "gpt%-?3.*%f[%d%.]13b", l = 40, d = 5120, h = 40, kv = 40, ff = 20480, v = 50257, ties = true },
+  { "gpt%-?3.*%f[%d%.]6%.7b", l = 32, d = 4096, h = 32, kv = 32, ff = 16384, v = 50257, ties = true },
+  { "gpt%-?3.*%f[%d%.]2%.7b", l = 32, d = 2560, h = 32, kv = 32, ff = 10240, v = 50257, ties = true },
+  { "gpt%-?3.*%f[%d%.]1%.3b", l = 24, d = 2048, h = 16, kv = 16, ff = 8192, v = 50257, ties = true },
+  { "gpt%-?3.*%f[%d%.]350m", l = 24, d = 1024, h = 16, kv = 16, ff = 4096, v = 50257, ties = true },
+  { "gpt%-?3.*%f[%d%.]125m", l = 12, d = 768, h = 12, kv = 12, ff = 3072, v = 50257, ties = true },
+  { "bloom.*%f[%d%.]3b", l = 30, d = 2560, h = 32, kv = 32, ff = 10240, v = 250880, tied = true },
+  { "bloom.*560m", l = 24, d = 1024, h = 16, kv = 16, ff = 4096, v = 250880, tied = true },
+  { "phi%-?2", l = 32, d = 2560, h = 32, kv = 32, ff = 10240, v = 51200 },
+  { "phi%-?1", l = 24, d = 2048, h = 32, kv = 32, ff = 8192, v = 51200 },
+  { "phi%-?3.*medium", l = 40, d = 5120, h = 40, kv = 10, ff = 17920, v = 32064 },
+  { "mpt%-13b", l = 40, d = 5120, h = 40, kv = 40, ff = 20480, v = 50368, ties = true },
   { "minitron.*%f[%d%.]8b", l = 32, d = 4096, h = 48, kv = 8, ff = 16384, v = 256000, hd = 128 },
 }
 
@@ -232,7 +263,7 @@ function m.find(name)
 end
 
 -- Families whose MLP has no gate, so it has two matrices.
-local ungated = { "nemotron", "minitron", "starcoder", "gpt%-?3", "gpt%-?2", "gpt%-?j", "neox", "falcon", "bloom", "opt%-", "mpt%-", "bert" }
+local ungated = { "turing", "mt%-nlg", "pythia", "phi%-?2", "phi%-?1", "nemotron", "minitron", "starcoder", "gpt%-?3", "gpt%-?2", "gpt%-?j", "neox", "falcon", "bloom", "opt%-", "mpt%-", "bert" }
 local function matrices_of(entry)
   for _, name in ipairs(ungated) do
     if entry[1]:find(name, 1, true) then return 2 end

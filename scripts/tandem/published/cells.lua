@@ -11,6 +11,9 @@ function m.note(...) core.note("assumed-cell", string.format(...)) end
 -- Records an assumed value that changes only the row's time, not its memory.
 function m.note_time(...) core.note("assumed-time", string.format(...)) end
 
+-- Records that a cell was filled from a measured result of the row.
+function m.note_measured(...) core.note("measured-cell", string.format(...)) end
+
 -- Records that the row's step time is not to be compared with a prediction.
 function m.untimed(why) core.note("untimed-row", ("the step time depends on %s, which the row does not state"):format(why)) end
 
@@ -43,8 +46,8 @@ end
 
 -- Words for ZeRO stages. The first match counts, from stage 0 on; "os+g" is stage 2 of the ZeRO paper, and "optim_grads" Megatron-FSDP's.
 local stages = {
-  [0] = { "^%s*ddp", "^%s*no", "unsharded", "zero[%s:=]*off", "zero[%s:=]*no", "^%s*without", "^%s*false", "^%s*off", "^%s*plain", "^%s*data%s?parallel", "^%s*dp%s*$", "replicate" },
-  [1] = { "dist%a*[%s_-]*optimizer", "dist%a*[%s_-]?opt", "optimizer%s*states?%s*$", "^%s*optim%s*$", "^%s*os%s*$", "low[_%s-]level[_%s-]zero", "sharded optimizer" },
+  [0] = { "optimizer[%s:=]+no%f[%A]", "optimizer[%s:=]+false", "optimizer[%s:=]+off", "^%s*ddp", "^%s*no", "unsharded", "zero[%s:=]*off", "zero[%s:=]*no", "^%s*without", "^%s*false", "^%s*off", "^%s*plain", "^%s*data%s?parallel", "^%s*dp%s*$", "replicate" },
+  [1] = { "dist%a*[%s_-]*optimizer", "dist%a*[%s_-]?opt", "optimizer%s*states?%s*$", "^%s*optim%s*$", "^%s*os%s*$", "low[_%s-]level[_%s-]zero", "sharded optimizer", "^%s*do%s*[:=]%s*true" },
   [2] = { "shard_grad_op", "optim_grads%s*$", "os%s*%+%s*g%s*$", "zero%-?2" },
   [3] = { "hsdp", "hybrid", "full[%s_-]?shard", "fsdp", "fully[%s%-]?sharded", "optim_grads_params", "os%s*%+%s*g%s*%+%s*p", "zero%-?infinity", "zero%+%+", "gemini" },
 }

@@ -27,6 +27,15 @@ local frameworks = {
   { "composer", zero_stage = "3", whole = true }, { "foundry", zero_stage = "3", whole = true },
 }
 
+-- Frameworks that do not cut products over ranks, or do so only on request. Their rows leave tp and pp open because there is none.
+local uncut = { "deepspeed", "fsdp", "%f[%a]ddp%f[%A]", "^hf", "hugging", "transformers", "trainer", "^trl", "accelerate", "axolotl", "llama%-factory", "unsloth",
+  "lightning", "lit%-?gpt", "torchtune", "torchtitan", "composer", "foundry", "nanogpt", "llm%.c", "maxtext" }
+local function cuts_products(row)
+  if has(row, "framework", "megatron") or has(row, "framework", "neox") or has(row, "framework", "nemo") then return true end
+  for _, word in ipairs(uncut) do if has(row, "framework", word) then return false end end
+  return true
+end
+
 function m.of(row)
   for _, known in ipairs(frameworks) do
     if has(row, "framework", known[1]) then return known end
@@ -258,7 +267,7 @@ end
 -- ranks of a node, and pp gets the rest.
 local function fill_mesh(row)
   local gpu = gpus.gpus[gpus.find(row.gpu) or ""] or refuse("no such GPU in the library: %s", row.gpu)
-  local open = is_open(row.tp) and is_open(row.pp)
+  local open = is_open(row.tp) and is_open(row.pp) and cuts_products(row)
   if open and not is_open(row.n_gpus) and (cells.stage(row) or 0) < 3 then
     local ranks = replica(row, count(row, "n_gpus"), gpu) // count(row, "cp", 1)
     local tp = math.max(1, math.min(ranks, count(row, "gpus_per_node", 8), 8))
@@ -268,6 +277,9 @@ local function fill_mesh(row)
   end
   for _, key in ipairs { "tp", "pp", "cp" } do assume_open(row, key, 1, "the axis is not named") end
   local split = cells.flag(row, "overlap_tp") and "1" or m.of(row).sp
+  -- Megatron refuses to train experts with tp but without sequence parallelism (core/transformer/moe/moe_layer.py: forward)
+  local calls_megatron = has(row, "framework", "megatron") or has(row, "framework", "flagscale") or has(row, "framework", "^primus")
+  if not is_open(row.moe_experts) and calls_megatron then split = "1" end
   if count(row, "tp") > 1 then assume_open(row, "sp", split, "the framework's recipes") end
   if not is_open(row.n_gpus) then return end
   -- Takes whole nodes. There are at least four micro-batches for each pipeline stage, so the bubble is small (GPipe,
@@ -280,6 +292,7 @@ local function fill_mesh(row)
   local from_memory = data == 1 and held.gpus(row, whole, product(row) * count(row, "global_batch_seqs", 1) // count(row, "micro_batch", 1))
   if from_memory then
     row.no_time = "the number of GPUs"
+    cells.note_measured("the number of GPUs is taken from measured memory")
     return assume(row, "n_gpus", from_memory, "the memory that it holds between steps")
   elseif data == 1 then
     local pieces = count(row, "global_batch_seqs", 1) // count(row, "micro_batch", 1)

@@ -56,6 +56,8 @@ local blocks = {
   { "starcoder2", { activation = "gelu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "0" } },
   { "gemma", { activation = "geglu", normalization = "RMSNorm", position_embedding = "rope", untie_embeddings = "0" } },
   { "falcon", { activation = "gelu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "0" } },
+  { "pythia", { activation = "gelu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "1" } },
+  { "phi%-?[12]%f[%D]", { activation = "gelu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "1" } },
   { "neox", { activation = "gelu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "1" } },
   { "gpt%-?j", { activation = "gelu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "1" } },
   -- BLOOM adds slopes to attention's scores instead of positions. They have no weights.
@@ -117,7 +119,8 @@ local elsewhere = { { "%f[%a]inference%f[%A]", "inference is not planned" }, { "
   { "%f[%a]vlm%f[%A]", "the sizes of the vision encoder are not stated" }, { "multimodal", "the sizes of the vision encoder are not stated" } }
 
 return function(row, how)
-  for _, other in ipairs(others) do
+  local states = not cells.is_open(row.hybrid_pattern) -- the pattern names the layers of any hybrid
+  for _, other in ipairs(states and {} or others) do
     if has(row, "model", other) then refuse("no model of this family: %s", row.model) end
   end
   for _, known in ipairs(elsewhere) do

@@ -315,7 +315,7 @@ end
 
 local frameworks = {
   { "automodel", automodel }, { "^torchtitan", torchtitan }, { "^kempnerforge", kempnerforge }, { "^composer", foundry },
-  { "^pytorch fsdp1", fms }, { "megatron%-deepspeed", megatron_deepspeed }, { "^megatron%-lm", megatron_lm },
+  { "^pytorch fsdp1", fms }, { "^pytorch%s+ddp", torchtitan }, { "nanogpt", torchtitan }, { "megatron%-deepspeed", megatron_deepspeed }, { "^megatron%-lm", megatron_lm },
   { "^megatron%-core", megatron_lm }, { "^megatron%-bridge", megatron }, { "^megatron", megatron_lm }, { "^nemo", megatron }, { "^deepspeed", deepspeed }, { "^xtuner", xtuner },
   { "nanotron", nanotron }, { "internevo", nanotron }, { "maxtext", maxtext }, { "levanter", jax }, { "easylm", jax }, { "olmo", olmo }, { "neox", megatron_deepspeed },
   { "llm%-foundry", foundry }, { "deepspeed", deepspeed },
@@ -393,6 +393,7 @@ function m.plan(row)
   local how, cluster = framework(row), m.cluster(row)
   how.per_node = cluster.devices_per_node
   if how.plan then return how.plan end
+  if how.lora == nil and cells.is_lora(row) then how.lora, how.param = true, "bf16" end
   local off = cells.offloads(row)
   if off == "parameters" then refuse("offload to host memory (parameters) is not modelled for this framework") end
   if off == "activations" then cells.note("activations that the row offloads to host memory stay on the device") end

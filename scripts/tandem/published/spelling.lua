@@ -148,13 +148,14 @@ local modules = { core_attn = "core_attn", moe_act = "moe_act", layernorm = "lay
   mlp = "mlp", moe = "moe", shared_experts = "shared_experts" }
 local plain = { recompute = true, recomputation = true, activation = true, activations = true, checkpoint = true, checkpointing = true,
   granularity = true, modules = true, module = true, default = true, only = true, ["and"] = true, of = true, the = true, mode = true, ac = true,
-  policy = true, per = true, block = true, layer = true, layers = true }
+  policy = true, per = true, block = true, layer = true, layers = true, option = true, with = true, sequence = true, parallel = true,
+  parallelism = true, sp = true, flash = true }
 
 -- Returns the tables' words for the parts that a selective recomputation recomputes. Returns "" if
 -- the text does not name them, and nil if the text has an unknown word.
 local function selected(text, is_titan)
   text = text:gsub("attention core", "core_attn"):gsub("core attention", "core_attn"):gsub("%f[%w]attention%f[%W]", "core_attn"):gsub("%f[%w_]attn%f[^%w_]", "core_attn")
-  local every = text:match "every%s+(%d+)" or text:match "every%s+(%l+)%s+layer" or text:match "layer[%s:=]+(%d+)" or is_titan and text:match "^%W*(%d+)%W*$"
+  local every = text:match "every%s+(%d+)" or text:match "every%s+(%l+)%s+layer" or text:match "layer[%s:=]+(%d+)" or text:match "option[%s:=\"']*(%d+)" or is_titan and text:match "^%W*(%d+)%W*$"
   if every == "other" or every == "second" then every = "2" end
   if tonumber(every) then return ("(layer, every %d)"):format(tonumber(every)) end
   local named = {}
@@ -244,7 +245,7 @@ local function policy(row)
     if method then row.ac = method return true end
   end
   if select(2, among(lower, recomputes)) == 0 and not among(bare, denials) and not bare:find "%d" and not bare:find "budget" then
-    for _, word in ipairs { "checkpoint", "recomput", "^gc$", "^gc on$", "ckpt", "unsloth", "^all blocks", "^every block", "on every block", "partition_activations", "^uniform", "^remat" } do
+    for _, word in ipairs { "checkpoint", "recomput", "^gc$", "^gc on$", "ckpt", "unsloth", "^all blocks", "^every block", "on every block", "partition_activations", "^uniform", "^remat", "^%-g$" } do
       if bare:find(word) then row.ac = "full" return true end
     end
   end
@@ -255,6 +256,9 @@ local function policy(row)
 end
 
 local function recomputation(row)
+  -- parts of a cell that say nothing more: "selective, not full", "true; use_reentrant: false"
+  row.ac = row.ac:gsub("[,;%(]%s*not%s+%a+%s*%)?%s*$", ""):gsub("[,;%(]?%s*[%a_]*reentrant%s*[:=]%s*%a+%)?", "")
+  row.ac = row.ac:gsub("^%s*[Ss]el%s*$", "selective"):gsub("^%s*[Ss]elected%s+", "selective "):gsub("feed_forward", "mlp")
   if policy(row) then return end
   local text = row.ac:match "^%s*(.-)%s*$"
   local lower, start = text:lower(), word_of(row.ac)
@@ -285,7 +289,7 @@ end
 -- Words for precisions that a plan can have. Lightning's "16-mixed" is fp16, "32-true" is fp32.
 local precisions = { "bf16", "bfloat16", "fp16", "float16", "fp8", "float8", "wise", "e4m3", "mx", "fp4", "fp32", "float32", "tf32" }
 local function precision(row)
-  row.precision = row.precision:gsub("^[Tt]orch%.", "")
+  row.precision = words.without_denied(row.precision:gsub("^[Tt]orch%.", ""))
   local text = row.precision:lower()
   if text:find "int[48]" or text:find "w8a8" then refuse("precision", row.precision) end
   if text:find "brain%s*float" and not text:find "fp8" then row.precision = "bf16" return end
@@ -318,10 +322,13 @@ local function sequences(row)
   if switch(row, "sp", "1", "0") then return end
   local text = row.sp:lower()
   local n, only = text:match "%d+", cells.has(row, "framework", "xtuner") or cells.has(row, "framework", "deepspeed") and not cells.has(row, "framework", "megatron")
-  if text:find "ulysses" then row.sp = "ulysses " .. (n or "1") return end
+  if text:find "ulysses" or text:find "all[%s_%-]*to[%s_%-]*all" then row.sp = "ulysses " .. (n or "1") return end
   if n and only and text:find "^%s*%a*[%s=]*%d+%s*$" then row.sp = "ulysses " .. n return end
-  if text:find "^%s*not%f[%A]" or text:find "^%s*without" then row.sp = "0" return end
-  if not n and (text:find "^%s*sp%s*$" or text:find "tp%s*%+%s*sp" or text:find "^%s*seq%a*[%s_%-]*parallel" or text:find "^%s*with%s+tp" or text:find "sequence[%s_%-]*parallel" or text:find "^%s*megatron") then row.sp = "1" return end
+  if text:find "^%s*not%f[%A]" or text:find "^%s*without" or text:find "^%s*w/o" or text:find "^%s*all[%s_%-]*reduce" then row.sp = "0" return end
+  -- a ring is context parallelism
+  if n and text:find "ring" and (cells.is_open(row.cp) or cells.count(row, "cp", 1) == tonumber(n)) then row.sp, row.cp = "0", n return end
+  if text:find "reduce[%s_%-]*scatter" then row.sp = "1" return end -- nanotron's mode of tp
+  if not n and (text:find "^%s*w/%s*sp" or text:find "^%s*sp%s*$" or text:find "tp[%s%+%-/]*sp" or text:find "^%s*seq%a*[%s_%-]*parallel" or text:find "^%s*with%s+tp" or text:find "sequence[%s_%-]*parallel" or text:find "^%s*megatron") then row.sp = "1" return end
   refuse("sp", row.sp)
 end
 
@@ -450,6 +457,7 @@ function m.normalise(row)
     local n = not open and (tokens(row, key) or completed(row, key) or whole(row, key))
     if n then row[key] = tostring(n) end
   end
+  if not cells.is_open(row.moe_shared_ffn) and row.moe_shared_ffn:lower():find "^%s*no" then row.moe_shared_ffn = "" end
   for _, key in ipairs { "etp", "mtp_layers", "head_dim", "moe_ffn" } do if not cells.is_open(row[key]) then words.count(row, key) end end
   if not cells.is_open(row.moe_layer_freq) then words.layers_with_experts(row) end
   if not cells.is_open(row.params_b) then billions(row) end
@@ -461,6 +469,7 @@ function m.normalise(row)
   granularity(row)
   if not cells.is_open(row.ac) then recomputation(row) detail(row) end
   if not cells.is_open(row.precision) then precision(row) end
+  if cells.has(row, "framework", "internevo") then row.zero_stage = (row.zero_stage or ""):gsub("^%s*(%-?%d+)%s*%(zero1%s*%)", "zero1 %1") end
   if not cells.is_open(row.zero_stage) and cells.stage(row) == nil then refuse("zero_stage", row.zero_stage) end
   if not cells.is_open(row.zero_stage) then shared_group(row) end
   if not cells.is_open(row.n_gpus) and not cells.is_open(row.zero_stage) then hybrid(row) end

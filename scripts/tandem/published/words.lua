@@ -8,7 +8,8 @@ local names = {
   n_layers = { "l", "layers", "num_layers", "n_layers", "num_hidden_layers" }, d_model = { "h", "d", "hidden", "hidden_size", "d_model", "dim", "width" },
   n_heads = { "h", "heads", "num_heads", "n_heads", "num_attention_heads" }, n_kv_heads = { "gqa", "mqa", "kv", "kv_heads", "groups", "num_query_groups", "num_key_value_heads" },
   d_ff = { "ffn", "ff", "d_ff", "ffn_hidden_size", "intermediate_size" }, vocab = { "v", "vocab", "vocab_size" },
-  seq = { "s", "seq", "ctx", "context", "seq_len", "seqlen", "seq_length", "max_seq_len", "sequence_length", "context_length" },
+  seq = { "s", "seq", "ctx", "context", "seq_len", "seqlen", "seq_length", "max_seq_len", "sequence_length", "context_length", "sequence_len", "cutoff_len", "max_length",
+    "block_size" },
   micro_batch = { "b", "bs", "mb", "mbs", "local_batch", "local_batch_size", "batch_size", "micro_batch_size", "per_device_train_batch_size", "per_device_batch_size",
     "device_train_microbatch_size", "train_micro_batch_size_per_gpu" },
   global_batch_seqs = { "b", "gbs", "bs", "gb", "batch", "batch_of", "batch_size", "global_batch", "global_batch_size" },
@@ -21,6 +22,19 @@ local names = {
 -- Units that may follow a number without a blank: "4L", "8x", "8E", "1/GPU".
 local units = { n_layers = { "l" }, d_model = { "d", "h" }, n_heads = { "q", "h" }, moe_experts = { "e" }, n_gpus = { "x" }, tp = { "x" },
   gpus_per_node = { "x", "/node", "gpus/node", "gpu/node" }, micro_batch = { "/gpu", "/device", "/rank" } }
+
+-- Words that the name of an option has, by the count that the option sets: "ici_tensor_parallelism=8", "sequence_len: 8192". A name
+-- with a word of `not_in` sets another count.
+local stems = { tp = { "tensor" }, pp = { "pipeline" }, cp = { "context", "ring" }, ep = { "expert" }, vp = { "virtual", "interleave", "chunk" },
+  seq = { "seq", "context", "ctx", "_len", "max_length", "block_size" }, micro_batch = { "micro", "per_device", "local_batch", "mbs" },
+  global_batch_seqs = { "global", "gbs", "total_batch" }, n_gpus = { "world_size", "gpus", "devices" } }
+local not_in = { "layer", "vocab", "dcn" }
+
+local function names_option(key, name)
+  for _, word in ipairs(not_in) do if name:find(word) then return false end end
+  for _, word in ipairs(stems[key] or {}) do if name:find(word) then return true end end
+  return false
+end
 
 local function has_word(list, word)
   for _, known in ipairs(list or {}) do if known == word then return true end end
@@ -71,6 +85,22 @@ local function thousands(row, n)
   return 1000 * n
 end
 
+-- Degrees of parallelism. A cell may say that an axis is not used: "off", "disabled".
+local degrees = { tp = true, pp = true, vp = true, cp = true, ep = true }
+local function is_off(text)
+  local word = text:match "^[%a/]*"
+  return word == "off" or word == "disabled" or word == "false" or word == "without" or word == "unused" or text:find "^not used" ~= nil
+end
+
+-- Returns the chunks of a rank if the cell gives the layers of a chunk (--num-layers-per-virtual-pipeline-stage); nil: it does not.
+function m.chunks_of_layers(row, text)
+  local bare = text:gsub("%b()", " ")
+  local each = bare:find "layer" and tonumber(bare:match "%d+")
+  if not each or each == 0 or cells.is_open(row.n_layers) or bare:find "%d%D+%d" then return nil end
+  local stage = cells.count(row, "n_layers") / cells.count(row, "pp", 1)
+  return stage % each == 0 and tostring(math.tointeger(stage // each)) or nil
+end
+
 -- Writes a count in the words that `spelling.lua` knows.
 function m.count(row, key)
   row[key] = row[key]:gsub("×", "x")
@@ -86,7 +116,10 @@ function m.count(row, key)
   elseif key == "vocab" and text:find "^%d+%s*k%f[%A]%D*$" then
     row.vocab = tostring(math.tointeger(thousands(row, tonumber(text:match "^%d+"))))
     return
-  elseif key == "vp" and (text:find "^1f1b" or text:find "^false" or text:find "^off") then row[key] = "1" return
+  elseif key == "vp" and text:find "^1f1b" then row[key] = "1" return
+  elseif key == "vp" and m.chunks_of_layers(row, text) then row[key] = m.chunks_of_layers(row, text) return
+  elseif degrees[key] and is_off(text) then row[key] = "1" return
+  elseif key == "global_batch_seqs" and text:find "tok[%a]*%s*%(%d[%d,]*%s*seq" then row[key] = text:match "%((%d[%d,]*)%s*seq" return
   elseif key == "moe_topk" and text:find "^%d+%s*/%s*%d+$" then row[key] = text:match "^%d+" return
   elseif key == "moe_experts" then
     local routed, shared = text:match "^(%d+)%s*%a*%s*%+%s*(%d+)%s*shared"
@@ -98,7 +131,8 @@ function m.count(row, key)
   end
   local name, n, rest = text:match "^([%a_%s]-)[%s_]*[:=(%-]?%s*(%d[%d,]*k?)%)?(.*)$"
   name = name and name:gsub("%s+", "_")
-  if name and name ~= "" and (has_word(names[key], name) or name == key) and not rest:find "%d" then row[key] = n .. rest:gsub("^%a+", "") return end
+  local known = name and name ~= "" and (has_word(names[key], name) or name == key or text:find "^[%a_%s]+[:=]" and names_option(key, name))
+  if known and not rest:find "%d" then row[key] = n .. rest:gsub("^%a+", "") return end
   n, rest = text:match "^(%d+)%s*([%a/]+)$"
   if n and has_word(units[key], rest) then row[key] = n return end
   n, rest = text:match "^(%d+)%s+(k)%f[%A]"
@@ -184,6 +218,16 @@ function m.names_four_bits(text)
     if lower:find(word) then return true end
   end
   return (lower:find "bitsandbytes" or lower:find "%f[%a]bnb%f[%A]") ~= nil and not lower:find "8[%s_%-]?bit"
+end
+
+-- Returns a text without the number types that it denies: "bf16 (no fp8)", "bf16 (fp8 off)".
+function m.without_denied(text)
+  local kept = text
+  for _, name in ipairs { "[Ff][Pp]8", "[Ff]loat8", "[Mm][Xx][Ff][Pp]8", "[Ff][Pp]4", "[Nn][Vv][Ff][Pp]4", "[Tt][Ff]32", "8%-bit" } do
+    for _, word in ipairs { "[Nn]o", "[Nn]ot", "[Nn]on", "[Ww]ithout", "w/o" } do kept = kept:gsub("%f[%w]" .. word .. "[%s%-]+" .. name .. "%f[^%w]", "") end
+    for _, word in ipairs { "[Oo]ff", "[Ff]alse", "[Nn]o", "[Dd]isabled" } do kept = kept:gsub("%f[%w]" .. name .. "%s*[:=]?%s*" .. word .. "%f[%A]", "") end
+  end
+  return kept
 end
 
 -- Returns the rank whose memory the row gives; nil: the row does not say, so the framework's log counts. The memory of a process

@@ -12,6 +12,7 @@
 
 #include "cli/accuracy/accuracy.h"
 #include "tests/support/command.h"
+#include "tests/support/published_row.h"
 
 enum { TOKENS = 4096, DIM = 1024, HIDDEN = 4096, EXPERT = 1536 };
 
@@ -214,9 +215,55 @@ static void a_long_step_follows_from_few(void **state)
     arena_free(arena);
 }
 
+/* Tools print GB for 2^30 bytes, but LitGPT and Composer divide by 10^9. */
+static void gigabytes_are_those_of_the_tool(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *row;
+        double bytes;
+    } cells[] = {{"peak_mem=2 GB", 2. * (1 << 30)},
+                 {"peak_mem=2 GB;framework=LitGPT;tp=1;sp=0;zero_stage=3", 2e9},
+                 {"peak_mem=2;peak_mem_kind=GB (max_memory_allocated / 1e9)", 2e9},
+                 {"peak_mem=2;peak_mem_kind=memory/peak_allocated_mem gigabytes", 2e9},
+                 {"peak_mem=2048;peak_mem_kind=max allocated MB", 2. * (1 << 30)}};
+    Arena *arena = arena_new();
+    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
+        json_t *root = published_row_scored(arena, cells[i].row);
+        const json_t *scores = json_object_get(json_object_get(root, "runs"), "scores");
+        double measured = 0;
+        for (size_t k = 0; k < json_array_size(scores); k++) {
+            const json_t *s = json_array_get(scores, k);
+            if (strstr(json_string_value(json_object_get(s, "what")), "memory") != NULL)
+                measured = json_number_value(json_object_get(s, "measured"));
+        }
+        if (measured != cells[i].bytes) fail_msg("'%s': %.17g bytes", cells[i].row, measured);
+        json_decref(root);
+    }
+    arena_free(arena);
+}
+
+/* A row that takes its number of GPUs from measured memory does not test memory. */
+static void memory_that_gives_the_gpus_is_apart(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *row = "n_gpus=;d_model=4096;n_heads=32;n_kv_heads=32;d_ff=16384;n_layers=2;"
+                      "vocab=32000;tp=4;global_batch_seqs=512;activation=gelu;peak_mem=5";
+    const char *held = arena_print(arena, "%s;mem_allocated_gib=2", row);
+    const char *apart = "memory allocated, GPUs from measured memory";
+    const char *others = "memory allocated, not all stated";
+    assert_true(published_row_predicted(arena, held, apart) > 0);
+    assert_true(published_row_predicted(arena, held, others) == 0);
+    assert_true(published_row_predicted(arena, row, others) > 0);
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_that_gives_the_gpus_is_apart),
+        cmocka_unit_test(gigabytes_are_those_of_the_tool),
         cmocka_unit_test(norms_of_heads_keep_the_product),
         cmocka_unit_test(norms_are_computed_again),
         cmocka_unit_test(recipes_fuse_the_loss),

@@ -34,6 +34,9 @@
 #define PIECES                                                                                     \
     "model=hybrid;tp=1;sp=0;normalization=RMSNorm;activation=gelu;pp=2;vp=2;n_layers=8;missing=x;" \
     "hybrid_pattern=M-M*M-M*"
+#define SMALL                                                                                      \
+    "zero_stage=0;sp=0;model=llama3.2-1b;gpu=A100-40GB;n_layers=16;d_model=2048;n_heads=32;"       \
+    "n_kv_heads=8;d_ff=8192;vocab=128256;"
 #define T5    "model=t5;normalization=LayerNorm;activation=gelu;missing=x;"
 #define EIGHT "n_layers=4;" LARGE "normalization=RMSNorm;activation=swiglu;precision=fp8;"
 #define LATENT                                                                                     \
@@ -45,7 +48,7 @@
     "framework=Megatron-Bridge;model=llama3.1-405b;gpu=GB200;gpus_per_node=4;precision=nvfp4;"     \
     "tp=4;pp=16;vp=8;n_layers=126;missing=x;"
 
-enum { MOST = 24, MOST_ROWS = 500 };
+enum { MOST = 24, MOST_ROWS = 700 };
 
 /* A row in the words of the tables, and others that mean the same; a text without "=" is another
  * cell for the first column that the row names. NULL ends the list. */
@@ -236,6 +239,33 @@ static const struct {
      {"framework=HF Trainer + adamw_bnb_8bit", "framework=HF Trainer (bitsandbytes 8-bit)",
       "flag=no QLoRA;framework=HF Trainer"}},
     {"peak_mem_kind=peak_mem GiB", {"peak_mem_kind=peak_mem GiB (without CUDA context)"}},
+    {"pp=2;vp=2;n_layers=8",
+     {"vp=num-layers-per-virtual-pipeline-stage 2", "vp=2 layers per virtual stage"}},
+    {"cp=1;ep=1", {"cp=off;ep=none", "cp=disabled", "cp=not used"}},
+    {"tp=2", {"ici_tensor_parallelism=2", "tensor_parallel_degree: 2"}},
+    {"seq=4096", {"sequence_len: 4096", "cutoff_len 4096", "max_length=4096"}},
+    {"global_batch_seqs=1024", {"1M tokens (1024 seqs)"}},
+    {"precision=bf16",
+     {"bf16 (no fp8)", "bf16 (fp8 off)", "bf16 without FP8", "bf16; fp8: false", "bf16 (non-fp8)"}},
+    {TITAN "ac=\"selective(layer, every 2nd [default])\"", {"ac=\"selective, option=2\""}},
+    {"framework=HF Trainer;" FSDP "ac=full", {"ac=true; use_reentrant: false", "ac=-g"}},
+    {"ac=selective(core_attn)",
+     {"\"selective (attention), not full\"", "ac=selective core_attn + sequence parallel"}},
+    {"ac=selective", {"sel", "selective + sequence parallel"}},
+    {"framework=nanotron;sp=1", {"sp=REDUCE_SCATTER", "sp=TP-SP", "sp=w/ SP"}},
+    {"framework=nanotron;sp=0", {"sp=ALL_REDUCE", "sp=w/o SP"}},
+    {"sp=ulysses 4;framework=colossal-ai;" FSDP, {"sp=all_to_all 4"}},
+    {"cp=2;tp=1;sp=0", {"sp=zigzag-ring 2", "cp=;sp=ring attention 2"}},
+    {INTERN ";dp_shard=8;dp_replicate=8", {"zero_stage=8 (zero1);dp_shard=;dp_replicate="}},
+    {"zero_stage=1", {"DO=true"}},
+    {"zero_stage=0", {"use_distributed_optimizer: false", "distributed optimizer: no"}},
+    {MIXTURE "moe_shared_ffn=", {"moe_shared_ffn=none"}},
+    {"framework=FlagScale;" MIXTURE "tp=2;ep=2;sp=1;missing=x", {"sp="}},
+    {"framework=Megatron-Core;" MIXTURE "tp=2;ep=2;sp=1", {"sp="}},
+    {SMALL "framework=HF Trainer DDP;tp=1;pp=1;missing=x", {"tp=;pp="}},
+    {SMALL "framework=PyTorch DDP;tp=1;pp=1;missing=x", {"tp=;pp="}},
+    {SMALL "framework=DeepSpeed;zero_stage=2;tp=1;pp=1;missing=x", {"tp=;pp="}},
+    {"peak_mem=65.3", {"65.3 GB / 80 GB", "66867.2", "70115340902"}},
 };
 
 /* Pairs of rows whose predictions differ in time, memory or group. */
@@ -280,6 +310,8 @@ static const char *const others[][2] = {
     {T5 "notes=decoder seq 128", T5 "notes=decoder seq 256"},
     {T5 "notes=decoder 4 layers", T5 "notes=decoder 2 layers"},
     {EIGHT "notes=", EIGHT "notes=first-last-layers-bf16"},
+    {"framework=torchtune;" FSDP "flag=LoRA r=8", "framework=torchtune;" FSDP "flag="},
+    {"framework=NeMo Automodel;" FSDP "flag=LoRA r=8", "framework=NeMo Automodel;" FSDP "flag="},
     {EIGHT "notes=first-last-layers-bf16",
      EIGHT "notes=first-last-layers-bf16 num-layers-at-end-in-bf16=2"},
 };
