@@ -186,6 +186,8 @@ static Db *connect(const Opening *o, const char *path, int flags)
     arena_at_end(arena, db_release, db);
     const char *uri = flags & SQLITE_OPEN_READONLY ? unchanging(path, arena) : NULL;
     if (uri != NULL) path = uri, flags |= SQLITE_OPEN_URI;
+    /* SQLite must not read a path as a URI */
+    if (uri == NULL && strncmp(path, "file:", 5) == 0) path = arena_print(arena, "./%s", path);
     flags |= SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
     if (sqlite3_open_v2(path, &db->sqlite, flags, NULL) != SQLITE_OK) {
         refuse(o, "store-open",

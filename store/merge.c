@@ -1,9 +1,11 @@
 /* Copies the rows of another store. Plans, scripts and answers have keys made from their content,
  * so equal rows have equal keys. Runs get new numbers. The temporary table `moved` has the old and
  * the new number of each run. */
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "store/private.h"
 #include "store/seals.h"
@@ -131,6 +133,9 @@ bool store_merge(Store *store, const char *path, Merged *merged, Diag *d)
                           "a store cannot be merged into itself");
     /* open the store normally first, which refuses files of other programs and migrates older
      * stores */
+    if (access(path, F_OK) != 0) /* store_open would create it */
+        return diag_error(d, FAULT_store, "store-open", (Loc){.file = arena_dup(d->arena, path)},
+                          "%s", strerror(errno));
     Store *other = store_open(path, false, d);
     if (other == NULL) return false;
     const bool sound = seals_hold(store_db(other), d);

@@ -89,7 +89,7 @@ static bool read_change(WhatIf *w, const char *text)
     if (equals == NULL || equals == text || equals[1] == 0)
         return cli_error(cli, FAULT_usage, "option-value",
                          "--what-if %s: KEY=VALUE is expected, as in nic=2x or gpu=B200", text);
-    Other c = {.text = text, .setting = text};
+    Other c = {.text = str_path(cli->arena, text), .setting = text};
     c.key = arena_copy(cli->arena, text, (size_t)(equals - text));
     for (size_t i = 0; i < sizeof short_keys / sizeof *short_keys; i++)
         if (strcmp(short_keys[i].word, c.key) == 0) {

@@ -20,8 +20,13 @@ typedef struct Condition {
     const char *whole, *at;
     const TextList *lists[2]; /* the settings; if a key comes twice, the last setting counts */
     const Config *plan;       /* the plan, for sizes of axes; NULL: unknown */
+    uint32_t depth;           /* parentheses, minus signs and nots around the value that is read */
     bool failed;
 } Condition;
+
+/* More of them would need more stack than there is. MOST_SHOWN: bytes of a condition in a message.
+ */
+enum { MOST_DEPTH = 200, MOST_SHOWN = 60 };
 
 static WhereValue number_of(double x)
 {
@@ -30,9 +35,11 @@ static WhereValue number_of(double x)
 
 static WhereValue fail(Condition *c, const char *what)
 {
+    const bool is_long = strlen(c->whole) > MOST_SHOWN;
     if (!c->failed)
-        cli_error(c->cli, FAULT_usage, "option-value", "--where \"%s\": %s at '%.20s'", c->whole,
-                  what, *c->at != 0 ? c->at : "the end");
+        cli_error(c->cli, FAULT_usage, "option-value", "--where \"%.*s%s\": %s at '%.20s'",
+                  MOST_SHOWN, c->whole, is_long ? "..." : "", what,
+                  *c->at != 0 ? c->at : "the end");
     c->failed = true;
     return number_of(0);
 }
@@ -145,16 +152,28 @@ static WhereValue name_value(Condition *c)
 }
 
 static WhereValue any_of(Condition *c);
+static WhereValue primary(Condition *c);
+static WhereValue negation(Condition *c);
+
+/* Reads a value inside parentheses, behind a minus sign or behind `not`. */
+static WhereValue inner(Condition *c, WhereValue (*read)(Condition *))
+{
+    if (c->depth == MOST_DEPTH) return fail(c, "too many parentheses, minus signs or nots");
+    c->depth++;
+    const WhereValue v = read(c);
+    c->depth--;
+    return v;
+}
 
 static WhereValue primary(Condition *c)
 {
     skip_space(c);
     if (take(c, "(")) {
-        const WhereValue v = any_of(c);
+        const WhereValue v = inner(c, any_of);
         return take(c, ")") ? v : fail(c, "')' is expected");
     }
     if (take(c, "-")) {
-        const WhereValue v = primary(c);
+        const WhereValue v = inner(c, primary);
         return v.text == NULL ? number_of(-v.number) : fail(c, "a minus sign needs a number");
     }
     if (*c->at == '\'' || *c->at == '"') {
@@ -226,7 +245,7 @@ static bool is_true(WhereValue v)
 
 static WhereValue negation(Condition *c)
 {
-    return take(c, "not") ? number_of(!is_true(negation(c))) : comparison(c);
+    return take(c, "not") ? number_of(!is_true(inner(c, negation))) : comparison(c);
 }
 
 static WhereValue all_of(Condition *c)
