@@ -77,7 +77,6 @@ static bool same_loc(const Loc *x, const Loc *y)
  * not compared. */
 static bool same_tensor(const Tensor *x, const Tensor *y)
 {
-    if (memcmp(x, y, sizeof *x) == 0) return true;
     return SAME_FIELDS(x, y, Tensor, name, module) && same_loc(&x->loc, &y->loc) &&
            SAME_FIELDS(x, y, Tensor, rest_dtype, order_dim) && init_equal(&x->init, &y->init) &&
            SAME_FIELDS(x, y, Tensor, init_stream, frozen);
@@ -88,18 +87,11 @@ static bool same_node(const Node *x, const Node *y)
     return SAME_FIELDS(x, y, Node, op, split) && same_loc(&x->loc, &y->loc);
 }
 
-/* True if both lists have the same bytes. Most passes change no tensor or no node, and this single
- * comparison shows it. */
-#define SAME_BYTES(x, y)                                                                           \
-    ((x)->n == (y)->n && memcmp((x)->at, (y)->at, (x)->n * sizeof *(x)->at) == 0)
-
 /* Checks and stores the tensors that have changed since the last check. Sets *resized to true if a
  * tensor of the last check has another size now. */
 static bool tensors_fit(const Job *job, CheckedGraph *last, const char *pass, bool *resized)
 {
     const Graph *g = &job->plan->graph;
-    *resized = false;
-    if (last->tensors.n > 0 && SAME_BYTES(&last->tensors, &g->tensors)) return true;
     const uint32_t known = last->tensors.n < g->tensors.n ? last->tensors.n : g->tensors.n;
     *resized = g->tensors.n < last->tensors.n;
     last->tensors.n = known;
@@ -131,7 +123,6 @@ static bool binds_alike(const Node *x, const Node *y)
 static bool nodes_fit(const Job *job, CheckedGraph *last, const char *pass, bool all)
 {
     const Graph *g = &job->plan->graph;
-    if (!all && last->nodes.n > 0 && SAME_BYTES(&last->nodes, &g->nodes)) return true;
     const uint32_t known = last->nodes.n < g->nodes.n ? last->nodes.n : g->nodes.n;
     last->nodes.n = known;
     list_reserve(last->arena, &last->nodes, g->nodes.n - known);
