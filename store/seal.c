@@ -8,14 +8,17 @@
 
 enum { MOST_NAMED = 20 }; /* at most this many damaged rows of each table are reported */
 
+typedef enum SealUpdate { SEAL_WHOLE, SEAL_PARTS } SealUpdate;
 typedef struct Seal {
-    const char *table, *keys, *columns;
+    const char *table;
+    SealUpdate update;
+    const char *keys, *columns;
 } Seal;
 typedef struct Detail {
     const char *table, *owner, *link, *columns;
 } Detail;
 
-#define SEAL(table, keys, columns)          {#table, keys, columns},
+#define SEAL(table, update, keys, columns)  {#table, SEAL_##update, keys, columns},
 #define DETAIL(table, owner, link, columns) {#table, #owner, link, columns},
 static const Seal seals[] = {SEALS(SEAL)};
 static const Detail details[] = {DETAILS(DETAIL)};
@@ -32,6 +35,14 @@ static void add_names(Str *out, const char *names, const char *prefix)
     }
 }
 
+/* Appends the condition of a trigger that the row was as Tandem wrote it before the update. */
+static void add_intact_before(Str *sql, const Seal *s)
+{
+    str_add(sql, "WHEN OLD.digest ISNULL OR OLD.digest = tandem_digest(");
+    add_names(sql, s->columns, "OLD.");
+    str_add(sql, ") ");
+}
+
 /* The triggers that write digests exist only in this connection, because they call functions that
  * other programs do not have. */
 bool seal_rows(Db *db, Diag *d)
@@ -42,10 +53,12 @@ bool seal_rows(Db *db, Diag *d)
     for (uint32_t i = 0; i < N_SEALS; i++) {
         const Seal *s = &seals[i];
         for (uint32_t e = 0; e < 2; e++) {
-            str_print(&sql, "CREATE TEMP TRIGGER seal_%s_%s AFTER %s%s%s ON main.%s BEGIN UPDATE ",
-                      s->table, events[e], events[e], e == 1 ? " OF " : "",
-                      e == 1 ? s->columns : "", s->table);
-            str_print(&sql, "%s SET digest = tandem_digest(%s) WHERE (", s->table, s->columns);
+            str_print(&sql, "CREATE TEMP TRIGGER seal_%s_%s AFTER %s%s%s ON main.%s ", s->table,
+                      events[e], events[e], e == 1 ? " OF " : "", e == 1 ? s->columns : "",
+                      s->table);
+            if (e == 1 && s->update == SEAL_PARTS) add_intact_before(&sql, s);
+            str_print(&sql, "BEGIN UPDATE %s SET digest = tandem_digest(%s) WHERE (", s->table,
+                      s->columns);
             add_names(&sql, s->keys, "");
             str_add(&sql, ") = (");
             add_names(&sql, s->keys, "NEW.");

@@ -21,25 +21,26 @@
 #define SEALED_collective_cost "machine, backend, op, n_ranks, bytes, median_ps, made_at"
 #define SEALED_product_choice  "device, call, choice, median_ps"
 
-/* SEAL(table, columns of the key, columns under the digest). The digest of a run does not contain
- * its number, because the number changes when stores are merged. A test compares the columns with
- * the tables. */
+/* SEAL(table, update, columns of the key, columns under the digest). The digest of a run does not
+ * contain its number, because the number changes when stores are merged. A test compares the
+ * columns with the tables. An update writes all values of a row that are no keys (WHOLE), or some
+ * of them (PARTS). An update of PARTS does not seal a row that was changed before. */
 #define SEALS(SEAL)                                                                                \
-    SEAL(plan, "id", SEALED_plan)                                                                  \
-    SEAL(run, "id", SEALED_run)                                                                    \
-    SEAL(script, "hash", "hash, bytes, packed")                                                    \
-    SEAL(script_list, "hash", "hash, list")                                                        \
-    SEAL(found, "key", SEALED_found)                                                               \
-    SEAL(kernel_cost, "machine, key", SEALED_kernel_cost)                                          \
-    SEAL(collective_cost, "machine, backend, op, n_ranks, bytes", SEALED_collective_cost)          \
-    SEAL(product_choice, "device, call", SEALED_product_choice)                                    \
-    SEAL(sweep, "id", "script, space, seed, n_points, status, made_at")                            \
-    SEAL(sweep_point, "sweep, point", "point, settings, status")                                   \
-    SEAL(trust, "run",                                                                             \
+    SEAL(plan, PARTS, "id", SEALED_plan)                                                           \
+    SEAL(run, PARTS, "id", SEALED_run)                                                             \
+    SEAL(script, PARTS, "hash", "hash, bytes, packed")                                             \
+    SEAL(script_list, PARTS, "hash", "hash, list")                                                 \
+    SEAL(found, PARTS, "key", SEALED_found)                                                        \
+    SEAL(kernel_cost, WHOLE, "machine, key", SEALED_kernel_cost)                                   \
+    SEAL(collective_cost, WHOLE, "machine, backend, op, n_ranks, bytes", SEALED_collective_cost)   \
+    SEAL(product_choice, WHOLE, "device, call", SEALED_product_choice)                             \
+    SEAL(sweep, PARTS, "id", "script, space, seed, n_points, status, made_at")                     \
+    SEAL(sweep_point, PARTS, "sweep, point", "point, settings, status")                            \
+    SEAL(trust, PARTS, "run",                                                                      \
          "basis, calibrated_at, n, error_p50, error_p90, kernels_measured, kernels_modelled, "     \
          "collectives_measured, collectives_modelled")                                             \
-    SEAL(cores, "run", "cores, running, ready, others")                                            \
-    SEAL(proof, "plan", "plan, build, made_at")
+    SEAL(cores, PARTS, "run", "cores, running, ready, others")                                     \
+    SEAL(proof, PARTS, "plan", "plan, build, made_at")
 
 /* DETAIL(table, table of its owner, the column that names the owner, columns under the digest) */
 #define DETAILS(DETAIL)                                                                            \
