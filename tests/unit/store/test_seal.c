@@ -275,8 +275,8 @@ static void an_update_seals_no_other_change(void **state)
             const char *sql = arena_print(f->arena, "UPDATE %s SET %s = %s", c->table, c->name,
                                           changed(c, f->arena));
             assert_true(db_exec(db, sql, &f->diag) && seal_rows(db, &f->diag));
-            sql = arena_print(f->arena, "UPDATE %s SET %s = %s", c->table, other->name,
-                              other->name);
+            sql =
+                arena_print(f->arena, "UPDATE %s SET %s = %s", c->table, other->name, other->name);
             assert_true(db_exec(db, sql, &f->diag));
             if (seals_hold(db, &found))
                 fail_msg("an update of %s.%s sealed a change of %s", c->table, other->name,
