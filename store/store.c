@@ -41,7 +41,7 @@ Store *store_open_brief(const char *path, Diag *d)
 
 bool store_ready(const char *path, Diag *d)
 {
-    Store *store = store_open(path, false, d);
+    Store *store = store_open_brief(path, d);
     store_close(store);
     return store != NULL;
 }

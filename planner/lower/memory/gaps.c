@@ -181,8 +181,7 @@ void gaps_compact(Gaps *m, const Knowledge *now)
 void gaps_give(Gaps *m, uint64_t offset, uint64_t size, End end, const Knowledge *now)
 {
     const Gap gap = {.offset = offset, .size = size, .end = end};
-    list_push(m->arena, &m->list, gap);
-    uint32_t lo = 0, hi = m->list.n - 1; /* the index of the new gap */
+    uint32_t lo = 0, hi = m->list.n; /* the index of the new gap */
     while (lo < hi) {
         const uint32_t i = lo + (hi - lo) / 2;
         if (m->list.at[i].offset > offset)
@@ -190,7 +189,8 @@ void gaps_give(Gaps *m, uint64_t offset, uint64_t size, End end, const Knowledge
         else
             lo = i + 1;
     }
-    memmove(&m->list.at[lo + 1], &m->list.at[lo], (m->list.n - 1 - lo) * sizeof(Gap));
+    m->list.at = list_room(m->arena, &m->list);
+    memmove(&m->list.at[lo + 1], &m->list.at[lo], (m->list.n++ - lo) * sizeof(Gap));
     m->list.at[lo] = gap;
     if (m->list.n > m->many) gaps_compact(m, now);
 }
