@@ -70,6 +70,30 @@ bool seal_rows(Db *db, Diag *d)
     return fine;
 }
 
+/* Appends a name in quotes to a list of SQL. */
+static void add_quoted(Str *sql, const char *name)
+{
+    str_print(sql, "%s'%s'", str_text(sql)[sql->n - 1] == '(' ? "" : ", ", name);
+}
+
+bool tables_are_no_views(Db *db, Diag *d)
+{
+    Arena *arena = arena_new();
+    Str sql = str_in(arena);
+    str_add(&sql, "SELECT name FROM sqlite_schema WHERE type = 'view' AND name IN (");
+    for (uint32_t i = 0; i < N_SEALS; i++) add_quoted(&sql, seals[i].table);
+    for (uint32_t i = 0; i < N_DETAILS; i++) add_quoted(&sql, details[i].table);
+    str_add(&sql, ")");
+    DbStatement *st = db_prepare(db, d, str_text(&sql), "");
+    bool fine = st != NULL;
+    while (db_step(st, d))
+        fine = diag_error(d, FAULT_store, "store-damaged",
+                          (Loc){.file = arena_dup(d->arena, db_file(db))},
+                          "%s is a view, but Tandem makes a table of this name", db_text(st, 0));
+    arena_free(arena);
+    return fine;
+}
+
 /* Appends SQL for the sum of the digests of all details that belong to the owner's row in the
  * query. */
 static void add_sum(Str *sql, const Detail *t)

@@ -51,6 +51,9 @@
     DETAIL(step, run, "run", "step, loss, grad_norm, time_ps")                                     \
     DETAIL(trace, run, "run", "step, rank, pc, start_ps, end_ps, bytes")
 
+/* Returns false after reporting each table of the store in whose place there is a view. A view may
+ * compute rows without end. */
+bool tables_are_no_views(Db *db, Diag *d);
 /* Makes this connection write a digest with each row of a table in SEALS. */
 bool seal_rows(Db *db, Diag *d);
 /* Computes the sums for the details of run `run` and of its plan, unless they exist. Call it after

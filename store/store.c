@@ -26,7 +26,7 @@ Store *store_open(const char *path, bool read_only, Diag *d)
     Db *db =
         db_open_fresh(path, read_only, store_migrations, store_n_migrations, store_schema_now, d);
     if (!db) return NULL;
-    if (!read_only && !seal_rows(db, d)) {
+    if (!tables_are_no_views(db, d) || (!read_only && !seal_rows(db, d))) {
         db_close(db);
         return NULL;
     }
@@ -36,7 +36,9 @@ Store *store_open(const char *path, bool read_only, Diag *d)
 Store *store_open_brief(const char *path, Diag *d)
 {
     Db *db = db_open_fresh(path, false, store_migrations, store_n_migrations, store_schema_now, d);
-    return db != NULL ? store_of(db) : NULL;
+    if (db != NULL && tables_are_no_views(db, d)) return store_of(db);
+    db_close(db);
+    return NULL;
 }
 
 bool store_ready(const char *path, Diag *d)
