@@ -193,6 +193,8 @@ int cli_finish(Cli *cli);
 void cli_flush_diagnostics(Cli *cli);
 /* Drops the diagnostics so far without printing them. They still count for the exit code. */
 void cli_forget_diagnostics(Cli *cli);
+/* Appends a word in the quotes that a shell needs. */
+void cli_add_word(Str *out, const char *word);
 /* Writes a file. The file gets its name only when it is complete. A device, a pipe or the target of
  * a link is written directly. Returns false after a diagnostic. */
 bool cli_write_file(Cli *cli, const char *path, const void *bytes, size_t n);

@@ -302,3 +302,15 @@ void table_print(const Table *t, Str *out)
         print_cell(text, width[column], right, column + 1 == t->n_columns, out);
     }
 }
+
+void cli_add_word(Str *out, const char *word)
+{
+    if (word[0] != 0 && word[strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                          "0123456789_-+=.,/:@%")] == 0) {
+        str_add(out, word);
+        return;
+    }
+    str_add(out, "'");
+    for (; *word != 0; word++) str_print(out, *word == '\'' ? "'\\''" : "%c", *word);
+    str_add(out, "'");
+}

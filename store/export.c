@@ -93,14 +93,19 @@ bool store_recipe(Store *store, int64_t run, Arena *arena, Recipe *recipe, Diag 
 {
     *recipe = (Recipe){.head = NULL};
     if (!run_seals_hold(store_db(store), run, false, d)) return false;
-    DbStatement *st = db_prepare(store_db(store), d,
-                                 "SELECT p.recipe, l.list FROM run r JOIN plan p ON p.id = r.plan "
-                                 "JOIN script_list l ON l.hash = p.scripts WHERE r.id = ?",
-                                 "i", run);
+    DbStatement *st =
+        db_prepare(store_db(store), d,
+                   "SELECT p.recipe, l.list, l.hash, l.digest IS NULL OR l.digest = "
+                   "tandem_digest(l.hash, l.list) FROM run r JOIN plan p ON p.id = r.plan "
+                   "JOIN script_list l ON l.hash = p.scripts WHERE r.id = ?",
+                   "i", run);
     if (!db_step(st, d)) return false;
     recipe->head = arena_dup(arena, db_text(st, 0));
     const char *list = arena_dup(arena, db_text(st, 1));
+    const char *hash = hash_hex(arena, store_hash_of(st, 2));
+    const bool intact = seal_intact(st, 3, "script_list", hash, d);
     db_reset(st);
+    if (!intact) return false;
     while (*list != 0) {
         size_t n = strcspn(list, "\n");
         RecipeScript script;

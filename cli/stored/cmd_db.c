@@ -153,18 +153,41 @@ static bool write_below(Cli *cli, const char *folder, const RecipeScript *s)
 static const char *command_of(Cli *cli, const char *head, const char *folder, const char *script)
 {
     Str out = str_in(cli->arena);
-    str_print(&out, "TANDEM_SCRIPTS=%s/library tandem sim %s/own/%s", folder, folder, script);
+    str_add(&out, "TANDEM_SCRIPTS=");
+    cli_add_word(&out, arena_print(cli->arena, "%s/library", folder));
+    str_add(&out, " tandem sim ");
+    cli_add_word(&out, arena_print(cli->arena, "%s/own/%s", folder, script));
     static const char *const words[] = {"set ", "cluster ", "nodes ", "seed "};
     while (*head != 0) {
         size_t n = strcspn(head, "\n");
         for (uint32_t i = 0; i < sizeof words / sizeof *words; i++) {
             size_t w = strlen(words[i]);
-            if (strncmp(head, words[i], w) == 0)
-                str_print(&out, " --%.*s '%.*s'", (int)w - 1, words[i], (int)(n - w), head + w);
+            if (strncmp(head, words[i], w) != 0) continue;
+            str_print(&out, " --%.*s ", (int)w - 1, words[i]);
+            cli_add_word(&out, arena_copy(cli->arena, head + w, n - w));
         }
         head += n + (head[n] != 0);
     }
     return str_text(&out);
+}
+
+/* Returns the path of a script below the folder of its plan or of the library. Returns NULL if it
+ * is in another folder, as only a store from another program says. `plan` is the script of the
+ * plan. */
+static const char *path_below(const RecipeScript *s, const RecipeScript *plan)
+{
+    const char *slash = strrchr(plan->name, '/'), *path = s->name;
+    const size_t prefix = slash == NULL ? 0 : (size_t)(slash - plan->name) + 1;
+    if (!s->shipped) {
+        if (strncmp(path, plan->name, prefix) != 0) return NULL;
+        path += prefix;
+    }
+    for (const char *part = path;; part++) {
+        const size_t n = strcspn(part, "/");
+        if (n == 0 || (n == 2 && strncmp(part, "..", 2) == 0)) return NULL;
+        part += n;
+        if (*part == 0) return path;
+    }
 }
 
 /* Writes the scripts of a run's plan into a folder, with one subfolder for the plan's own scripts
@@ -184,16 +207,23 @@ static void export_run(Cli *cli, Store *store, int64_t run)
                       "the store does not know the scripts of run %" PRId64, run);
         return;
     }
-    const char *slash = strrchr(recipe.scripts.at[0].name, '/');
-    const size_t prefix = slash == NULL ? 0 : (size_t)(slash - recipe.scripts.at[0].name) + 1;
     const char *own = arena_print(cli->arena, "%s/own", folder),
                *library = arena_print(cli->arena, "%s/library", folder);
     for (uint32_t i = 0; i < recipe.scripts.n; i++) {
         RecipeScript s = recipe.scripts.at[i];
-        if (!s.shipped) s.name += prefix;
+        const char *path = path_below(&s, &recipe.scripts.at[0]);
+        if (path == NULL) {
+            cli_error(cli, FAULT_store, "store-damaged",
+                      "the script %s of run %" PRId64
+                      " is not below the folder of its plan or of the library",
+                      s.name, run);
+            return;
+        }
+        s.name = path;
         if (!write_below(cli, s.shipped ? library : own, &s)) return;
     }
-    const char *command = command_of(cli, recipe.head, folder, recipe.scripts.at[0].name + prefix);
+    const char *command = command_of(cli, recipe.head, folder,
+                                     path_below(&recipe.scripts.at[0], &recipe.scripts.at[0]));
     str_print(&cli->out, "%s: %" PRIu32 " script%s\n%s\n", folder, recipe.scripts.n,
               str_s(recipe.scripts.n), command);
     if (cli->json == NULL) return;

@@ -166,19 +166,6 @@ static TextList *all_settings(Sweep *sweep)
     return n_kept > 0 ? all : NULL;
 }
 
-/* Appends a word in the quotes that a shell needs. */
-static void quote(Str *out, const char *word)
-{
-    if (word[0] != 0 && word[strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                          "0123456789_-+=.,/:@%")] == 0) {
-        str_add(out, word);
-        return;
-    }
-    str_add(out, "'");
-    for (; *word != 0; word++) str_print(out, *word == '\'' ? "'\\''" : "%c", *word);
-    str_add(out, "'");
-}
-
 /* Checks a sweep before the script of its job is printed, because a job that fails has waited in
  * the queue for nothing. One of the first points must load, and each part of the sweep must have a
  * point. */
@@ -228,7 +215,7 @@ static void slurm_script(Cli *cli)
         }
         if (strncmp(word, "--slurm=", 8) == 0) continue;
         str_add(out, " ");
-        quote(out, word);
+        cli_add_word(out, word);
     }
     str_print(out, " --shard \"$SLURM_ARRAY_TASK_ID/%" PRIu32 "\" \\\n   ",
               cli->options.sweep.slurm);
