@@ -138,6 +138,7 @@ typedef struct Float8Options {
     bool fsdp_gather;      /* default false; true: ranks gather sharded weights in 8 bits */
     bool head;             /* default false: the product that makes the logits is not quantised */
     bool skip_indivisible; /* modules with sizes that do not fit are left out; false: an error */
+    bool gather_first;     /* default false; true: tp gathers tokens before they are quantised */
     bool keep_quantised;   /* inputs kept for gradients of weights are kept in 8 bits */
     Patterns skip, only;   /* modules to leave out; the only modules to quantise */
     /* allows sizes that are not a multiple of 16, because the plan was scaled down for a comparison

@@ -231,6 +231,17 @@ static bool is_linear(const Graph *g, const Node *n)
            g->tensors.at[n->in[1]].role == ROLE_param;
 }
 
+bool float8_gathers_first(const Job *job, const Node *n, uint32_t axis, char letter)
+{
+    const PassConfig *pass = pass_config(job, PASS_float8);
+    const Graph *g = &job->plan->graph;
+    return pass && pass->float8.gather_first && pass->float8.recipe == FLOAT8_rowwise &&
+           op_info(n->op)->flags & (OP_MAGNITUDE | OP_QUANTISES) &&
+           g->tensors.at[n->in[0]].role != ROLE_param &&
+           axis_info(job->plan->mesh.axis[axis].name)->flags & AXIS_WEIGHTS &&
+           op_role(n->op, letter) == INDEX_tokens;
+}
+
 /* ---- rewriting ---- */
 
 static Quantised quantised(Float8 *f, const Node *reader, uint32_t i)
@@ -363,6 +374,16 @@ static bool check_gather(Float8 *f)
     return true;
 }
 
+/* Warns if the option gather_first changes nothing. Other scales are computed with the gather of
+ * quantised tokens. */
+static void check_order(Float8 *f)
+{
+    if (f->pass->float8.gather_first && f->scaling != SCALING_rowwise)
+        diag_warning(f->job->diag, "not-applied", f->pass->loc,
+                     "float8 { gather_first = true } has no effect with recipe = \"%s\"",
+                     recipes[f->pass->float8.recipe]);
+}
+
 static bool pass_float8(Job *job)
 {
     Graph *g = &job->plan->graph;
@@ -371,6 +392,7 @@ static bool pass_float8(Job *job)
     const Float8Options *o = &f.pass->float8;
     uint32_t before = job->diag->n_errors;
     f.scaling = scaling_of[o->recipe];
+    check_order(&f);
     f.skip = arena_array(job->scratch, g->modules.n + 1, sizeof *f.skip);
     f.only = arena_array(job->scratch, g->modules.n + 1, sizeof *f.only);
     for (uint32_t i = 0; i < o->skip.n; i++)
@@ -408,6 +430,11 @@ static const PassOption options[] = {
         float8.keep_quantised, 0, "",
         "true: the backward pass reads the quantised input that the forward pass made. false: it "
         "quantises the input again. tensorwise always keeps the quantised input."),
+    OPTION_FLAG(
+        float8.gather_first, 0, "",
+        "true: with sequence parallelism, tokens are gathered before they are quantised, so each "
+        "rank of tp quantises all of them, as torchao does. false: quantised tokens are gathered. "
+        "Only with rowwise scales."),
     OPTION_LIST("float8.skip", modules, float8.skip, 0, NULL, "none", "",
                 "Paths of modules that are not converted."),
     OPTION_LIST("float8.only", modules, float8.only, 0,
@@ -426,8 +453,9 @@ static const PassEdge before[] = {
 
 static void print(const PassConfig *pass, Str *out)
 {
-    str_print(out, "float8(%s%s%s)", recipes[pass->float8.recipe],
+    str_print(out, "float8(%s%s%s%s)", recipes[pass->float8.recipe],
               pass->float8.fsdp_gather ? ", 8-bit gathers" : "",
+              pass->float8.gather_first ? ", gathers before scales" : "",
               pass->float8.keep_quantised ? ", quantised inputs are kept" : "");
 }
 

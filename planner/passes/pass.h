@@ -36,6 +36,9 @@ bool pass_propagate(Job *job);  /* sets Node.split, and Tensor.use of every acti
 bool pass_backward(Job *job);   /* adds the gradient nodes */
 /* Moves quantised inputs of weight gradients to the forward pass. */
 bool pass_keep_quantised(Job *job);
+/* True if node n quantises tokens or finds their magnitudes only after tp has gathered them, so its
+ * index `letter`, which `axis` splits in its input, is whole (float8 { gather_first = true }). */
+bool float8_gathers_first(const Job *job, const Node *n, uint32_t axis, char letter);
 bool pass_turn(Job *job);    /* adds transposed copies of 8-bit operands */
 bool pass_flatten(Job *job); /* chooses the order and offsets of parameters in their units */
 bool pass_lower(Job *job);   /* makes the programs, including all collectives */

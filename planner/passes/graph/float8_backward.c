@@ -48,6 +48,7 @@ static bool place(const Derive *v, TensorId made)
     for (uint32_t a = 0; a < job->plan->mesh.n_axes; a++) {
         int8_t on = split_of_first(job, n, x, a);
         n->split[a] = layout_is_split(on) ? b.letter[0][layout_dim(on)] : 0;
+        if (n->split[a] && float8_gathers_first(job, n, a, n->split[a])) n->split[a] = 0;
         for (uint32_t j = 0; j < n->n_out; j++) {
             Tensor *out = &g->tensors.at[n->out[j]];
             int8_t is = op_axis_layout(n->op, &b, n->n_in + j, n->split[a]);

@@ -197,6 +197,7 @@ static char wanted_split(const Job *job, const Node *n, const Binding *b, uint32
     if (letter || is_led_by_sibling(job, n, b, axis)) return letter;
     letter = letter_of_inputs(g, n, b, axis, false);
     if (!letter) letter = letter_of_output(g, n, b, axis);
+    if (letter && float8_gathers_first(job, n, axis, letter)) return 0;
     return leaves_ring(job, n, axis, letter) ? 0 : letter;
 }
 

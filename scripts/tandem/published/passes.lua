@@ -144,7 +144,11 @@ end
 
 local function eight_bits(row, how)
   if not is_float8(row) and not is_float4(row) then return nil end
-  return float8 { recipe = scales_of(row, how), skip_indivisible = true, skip = recipes.tail(row),
+  local scales = scales_of(row, how)
+  -- With scales of rows, torchtitan gathers tokens in 16 bits. Only tensorwise scales have parallel styles that gather 8 bits
+  -- (torchtitan, models/llama3/infra/parallelize.py: enable_float8_tensorwise_tp).
+  local first = scales == "rowwise" and has(row, "framework", "^torchtitan") and has(row, "precision", "rowwise") and cells.sequence(row)
+  return float8 { recipe = scales, gather_first = first or nil, skip_indivisible = true, skip = recipes.tail(row),
     fsdp_gather = how.byte_gather and m.gathers_bytes(row) or nil }
 end
 

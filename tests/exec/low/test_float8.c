@@ -93,7 +93,37 @@ static void ranks_round_as_one_does(void **state)
         if (t.float8.recipe == FLOAT8_tensorwise) continue;
         t.float8.keep_quantised = true;
         check(&t, i + 1);
+        if (t.float8.recipe != FLOAT8_rowwise) continue;
+        t.float8.gather_first = true;
+        check(&t, i + 1);
+        t.float8.keep_quantised = false;
+        check(&t, i + 1);
     }
+}
+
+/* Returns the number of gathers of 8-bit numbers in the first program. */
+static uint32_t gathers_of_bytes(const Tiny *t)
+{
+    Pair p = pair_of(t, 3);
+    const Program *program = &p.plan->programs.at[0];
+    uint32_t n = 0;
+    for (Pc pc = 1; pc < program->code.n; pc++) {
+        const Instr *in = &program->code.at[pc];
+        n += in->op == OP_all_gather &&
+             program->buffers.at[program->args.at[in->args.first]].dtype == DT_e4m3;
+    }
+    arena_free(p.arena);
+    return n;
+}
+
+static void tokens_are_gathered_first(void **state)
+{
+    (void)state;
+    Tiny t = sizes();
+    t.tp = 2, t.tp_options.sequence = true, t.float8.recipe = FLOAT8_rowwise;
+    assert_true(gathers_of_bytes(&t) > 0);
+    t.float8.gather_first = true;
+    assert_int_equal(gathers_of_bytes(&t), 0);
 }
 
 /* ---- planted bugs ---- */
@@ -200,6 +230,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_round_as_one_does),
+        cmocka_unit_test(tokens_are_gathered_first),
         cmocka_unit_test(gradients_of_another_size_are_seen),
         cmocka_unit_test(a_missing_maximum_is_seen),
         cmocka_unit_test(another_kept_form_is_seen),

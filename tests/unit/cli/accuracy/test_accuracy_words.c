@@ -265,6 +265,8 @@ static const struct {
     {SMALL "framework=HF Trainer DDP;tp=1;pp=1;missing=x", {"tp=;pp="}},
     {SMALL "framework=PyTorch DDP;tp=1;pp=1;missing=x", {"tp=;pp="}},
     {SMALL "framework=DeepSpeed;zero_stage=2;tp=1;pp=1;missing=x", {"tp=;pp="}},
+    {"framework=torchtitan 2026;zero_stage=3;tp=2;sp=1;missing=x", {"sp="}},
+    {"framework=NeMo Automodel;zero_stage=3;tp=1;sp=0;missing=x", {"zero_stage="}},
     {"peak_mem=65.3", {"65.3 GB / 80 GB", "66867.2", "70115340902"}},
 };
 
@@ -312,6 +314,9 @@ static const char *const others[][2] = {
     {EIGHT "notes=", EIGHT "notes=first-last-layers-bf16"},
     {"framework=torchtune;" FSDP "flag=LoRA r=8", "framework=torchtune;" FSDP "flag="},
     {"framework=NeMo Automodel;" FSDP "flag=LoRA r=8", "framework=NeMo Automodel;" FSDP "flag="},
+    /* torchtitan gathers 16 bits if scales are those of rows */
+    {"framework=torchtitan 2026;zero_stage=3;tp=2;sp=1;seq=8192;precision=float8 rowwise",
+     "framework=torchtune 2026;zero_stage=3;tp=2;sp=1;seq=8192;precision=float8 rowwise"},
     {EIGHT "notes=first-last-layers-bf16",
      EIGHT "notes=first-last-layers-bf16 num-layers-at-end-in-bf16=2"},
 };
