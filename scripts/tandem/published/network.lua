@@ -8,7 +8,7 @@ local apart = { "storage", "management", "mgmt", "front%-?end" }
 local networks = { "infiniband", "%f[%a]ib%f[%A]", "roce", "rdma", "ethernet", "gbe%f[%A]", "gige", "%f[%a]efa", "slingshot", "omni%-?path",
   "%f[%a][efhnx]dr", "connectx", "%f[%a]cx%-?%d", "%f[%a]nics?%f[%A]", "%f[%a]hcas?%f[%A]", "bluefield", "tcpx", "%f[%a]tcp%f[%A]" }
 local totals = { "per node", "/node", "%f[%a]a node", "node%-node", "node to node", "per host", "/host", "per server", "/server", "per instance",
-  "per machine", "aggregate", "in total", "%f[%a]total" }
+  "per machine", "gb node", "aggregate", "in total", "%f[%a]total" }
 local of_each = { "per gpu", "/gpu", "a gpu", "per device", "%f[%a]each%f[%A]", "per nic", "/nic", "per port", "per rail" }
 
 -- Gbit/s of a network or a card that a cell names without a number. The longest name comes first.
@@ -116,7 +116,7 @@ function m.has_rate(cell) return uniform(cell):find "%dgb" ~= nil end
 
 -- Returns the GB/s each way of PCIe if a node's GPUs have no other links. 0: the cell names PCIe, but no generation. nil: it does not.
 function m.pcie(cell)
-  local text = cell:lower():gsub("pci%-e", "pcie")
+  local text = cell:lower():gsub("pci%-e", "pcie"):gsub("no%s+nvlink", ""):gsub("without%s+nvlink", "")
   local _, stop = text:find "%f[%w]pcie"
   if not stop or text:find "nvl" or text:find "nvswitch" or text:find "xgmi" or text:find "sxm" or text:find "pcie%-nic" or text:find "gpu%-pcie" then return nil end
   local n = text:match "pcie%s*g?e?n?[%s%-]*([3456])" or text:match "gen[%s%-]*([3456])[%s%-]*pcie"

@@ -149,7 +149,7 @@ local modules = { core_attn = "core_attn", moe_act = "moe_act", layernorm = "lay
 local plain = { recompute = true, recomputation = true, activation = true, activations = true, checkpoint = true, checkpointing = true,
   granularity = true, modules = true, module = true, default = true, only = true, ["and"] = true, of = true, the = true, mode = true, ac = true,
   policy = true, per = true, block = true, layer = true, layers = true, option = true, with = true, sequence = true, parallel = true,
-  parallelism = true, sp = true, flash = true }
+  parallelism = true, sp = true, flash = true, recompute_modules = true, recompute_granularity = true }
 
 -- Returns the tables' words for the parts that a selective recomputation recomputes. Returns "" if
 -- the text does not name them, and nil if the text has an unknown word.
@@ -257,7 +257,7 @@ end
 
 local function recomputation(row)
   -- parts of a cell that say nothing more: "selective, not full", "true; use_reentrant: false"
-  row.ac = row.ac:gsub("[,;%(]%s*not%s+%a+%s*%)?%s*$", ""):gsub("[,;%(]?%s*[%a_]*reentrant%s*[:=]%s*%a+%)?", "")
+  row.ac = row.ac:gsub("[,;%(]%s*not%s+%a+%s*%)?%s*$", ""):gsub(",?%s*non%-reentrant", ""):gsub("[,;%(]?%s*[%a_]*reentrant%s*[:=]%s*%a+%)?", "")
   row.ac = row.ac:gsub("^%s*[Ss]el%s*$", "selective"):gsub("^%s*[Ss]elected%s+", "selective "):gsub("feed_forward", "mlp")
   if policy(row) then return end
   local text = row.ac:match "^%s*(.-)%s*$"
@@ -359,6 +359,7 @@ local function framework(row)
   local text = row.framework:gsub("^[Mm][Cc]ore%f[%A]", "Megatron-Core"):gsub("^[Mm]%-?[Bb]ridge%f[%A]", "Megatron-Bridge"):gsub("^[Nn]e[Mm]o[%s/]+([Mm]egatron[%s_%-]*[Bb]ridge)", "%1")
   text = text:gsub("^[Mm]osaic[Mm][Ll]%s+[Cc]omposer", "composer/llm-foundry"):gsub("^[Tt]itan%f[%A]", "torchtitan"):gsub("^[Ii]ntern[Ll][Mm][%-%s]*[Tt]rain", "InternEvo")
   if text:find "^[Mm]egatron%s*$" or text:find "^[Mm]egatron%s*[%(2]" then text = text:gsub("^[Mm]egatron", "Megatron-LM") end
+  if text:lower():find "^primus" and text:lower():find "torchtitan" then text = "torchtitan (" .. text .. ")" end -- one of its two backends
   for _, owner in ipairs(text:find "Release" and {} or owners) do  -- "NVIDIA NeMo Framework Release 25.09" is the name of a container
     local rest = text:lower():match("^%s*" .. owner .. "[%s/]+()")
     for _, name in ipairs(rest and names or {}) do
@@ -401,7 +402,7 @@ local function shared_group(row)
   local intern = cells.has(row, "framework", "internevo") and (text:match "zero1[%s:=({size]*(%-?%d+)" or text:match "^%s*1%D-size[%s:=]*(%-?%d+)")
   if intern == "1" then row.zero_stage = "0" return end
   if intern then row.zero_stage = "1" end
-  local size = intern or text:match "size[%s:=]*(%d+)" or text:match "groups?%s*of%s*(%d+)" or text:match "over%s+(%d+)%s+%a" or text:match "across%s+(%d+)%s+%a" or
+  local size = intern or text:match "fsdp2?%s*=%s*(%d+)" or text:match "size[%s:=]*(%d+)" or text:match "groups?%s*of%s*(%d+)" or text:match "over%s+(%d+)%s+%a" or text:match "across%s+(%d+)%s+%a" or
     text:match "(%d+)%s+ranks" or text:match "mics%D-(%d+)" or text:match "hpz%D-(%d+)"
   if not size and (text:find "within an? node" or text:find "intra%-node" or text:find "per node") then size = row.gpus_per_node end
   if tonumber(size) and tonumber(size) > 1 and cells.is_open(row.dp_shard) then row.dp_shard = size end

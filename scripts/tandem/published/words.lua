@@ -14,7 +14,7 @@ local names = {
     "device_train_microbatch_size", "train_micro_batch_size_per_gpu" },
   global_batch_seqs = { "b", "gbs", "bs", "gb", "batch", "batch_of", "batch_size", "global_batch", "global_batch_size" },
   moe_experts = { "e", "experts", "num_experts" }, moe_topk = { "k", "top_k", "topk", "top" }, etp = { "etp" }, mtp_layers = { "mtp" },
-  head_dim = { "d", "head_dim" }, vp = { "vp", "vpp", "v", "interleaved", "chunks" }, n_gpus = { "x", "n", "gpus" },
+  head_dim = { "d", "head_dim" }, vp = { "vp", "vpp", "v", "interleaved", "chunks" }, n_gpus = { "x", "n", "gpus", "world_size" },
   tp = { "t", "tp_size", "tensor_parallel", "tensor_model_parallel_size", "tensor_parallel_degree" }, pp = { "p", "pp_size", "pipeline_model_parallel_size" },
   cp = { "ring", "p2p", "cp_size", "context_parallel_size" }, ep = { "ep_size", "expert_model_parallel_size" },
 }
@@ -119,6 +119,9 @@ function m.count(row, key)
   elseif key == "vp" and text:find "^1f1b" then row[key] = "1" return
   elseif key == "vp" and m.chunks_of_layers(row, text) then row[key] = m.chunks_of_layers(row, text) return
   elseif degrees[key] and is_off(text) then row[key] = "1" return
+  elseif key == "global_batch_seqs" and text:find "^%d[%d,]*%s*%a*%s*/%s*step%s*$" and not text:find "tok" then row[key] = text:match "^%d[%d,]*" return
+  elseif key == "global_batch_seqs" and text:find "^%d+%s*x%s*%d+%s*tokens?%s*$" and text:match "x%s*(%d+)" == row.seq then row[key] = text:match "^%d+" return
+  elseif key == "seq" and text:find "^%d+[%d,]*%s*k?,%s*%a+$" then row[key] = text:match "^%d+[%d,]*%s*k?" return
   elseif key == "global_batch_seqs" and text:find "tok[%a]*%s*%(%d[%d,]*%s*seq" then row[key] = text:match "%((%d[%d,]*)%s*seq" return
   elseif key == "moe_topk" and text:find "^%d+%s*/%s*%d+$" then row[key] = text:match "^%d+" return
   elseif key == "moe_experts" then
@@ -225,6 +228,9 @@ function m.without_denied(text)
   local kept = text
   for _, name in ipairs { "[Ff][Pp]8", "[Ff]loat8", "[Mm][Xx][Ff][Pp]8", "[Ff][Pp]4", "[Nn][Vv][Ff][Pp]4", "[Tt][Ff]32", "8%-bit" } do
     for _, word in ipairs { "[Nn]o", "[Nn]ot", "[Nn]on", "[Ww]ithout", "w/o" } do kept = kept:gsub("%f[%w]" .. word .. "[%s%-]+" .. name .. "%f[^%w]", "") end
+    -- 8 bits that only move, beside products in 16 bits
+    local moves = text:lower():find "^%s*bf?l?o?a?t?16" and { "dispatch", "all%-gather", "comm%a*", "kv" } or {}
+    for _, word in ipairs(moves) do kept = kept:gsub("%f[%w]" .. name .. "%s+" .. word, "") end
     for _, word in ipairs { "[Oo]ff", "[Ff]alse", "[Nn]o", "[Dd]isabled" } do kept = kept:gsub("%f[%w]" .. name .. "%s*[:=]?%s*" .. word .. "%f[%A]", "") end
   end
   return kept
@@ -242,7 +248,7 @@ end
 
 -- GPUs of clouds' machines. kind: documented; the pages of AWS, Google and Azure on their machines
 local clouds = { { "p5%.", "H100-SXM5-80GB" }, { "p5en?%.", "H200" }, { "p4d%.", "A100-SXM4-40GB" }, { "p4de%.", "A100-SXM4-80GB" },
-  { "a3%-high", "H100-SXM5-80GB" }, { "a3%-mega", "H100-SXM5-80GB" }, { "a3%-ultra", "H200" }, { "a2%-high", "A100-SXM4-40GB" }, { "a2%-ultra", "A100-SXM4-80GB" } }
+  { "a3[%s%-]high", "H100-SXM5-80GB" }, { "a3[%s%-]mega", "H100-SXM5-80GB" }, { "a3[%s%-]ultra", "H200" }, { "a2%-high", "A100-SXM4-40GB" }, { "a2%-ultra", "A100-SXM4-80GB" } }
 function m.gpu(row)
   local text = row.gpu:lower()
   for _, known in ipairs(clouds) do if text:find("%f[%w]" .. known[1]) then row.gpu = known[2] return end end

@@ -267,6 +267,17 @@ static const struct {
     {SMALL "framework=DeepSpeed;zero_stage=2;tp=1;pp=1;missing=x", {"tp=;pp="}},
     {"framework=torchtitan 2026;zero_stage=3;tp=2;sp=1;missing=x", {"sp="}},
     {"framework=NeMo Automodel;zero_stage=3;tp=1;sp=0;missing=x", {"zero_stage="}},
+    {"precision=bf16", {"bf16 with fp8 dispatch", "bf16 compute; fp8 all-gather"}},
+    {NODES "zero_stage=1",
+     {"zero_stage=DDP + distributed optimizer", "zero_stage=distributed_fused_adam"}},
+    {TITAN, {"zero_stage=1D FSDP", "zero_stage=2D (FSDP + TP)", "zero_stage=fully_shard"}},
+    {"framework=Megatron-FSDP;tp=1;sp=0;n_gpus=32;global_batch_seqs=32;zero_stage=3;dp_shard=8",
+     {"zero_stage=FSDP=8;dp_shard="}},
+    {"framework=torchtitan;" FSDP "missing=x", {"framework=Primus (torchtitan backend)"}},
+    {LARGE "gpu=H100-PCIe-80GB", {"gpu=H100;interconnect=PCIe 5.0 without NVLink"}},
+    {"ac=full", {"\"yes, non-reentrant\""}},
+    {"n_gpus=8", {"world size 8"}},
+    {"global_batch_seqs=128", {"128/step", "128 seqs/step", "128 x 1024 tokens"}},
     {"peak_mem=65.3", {"65.3 GB / 80 GB", "66867.2", "70115340902"}},
 };
 
