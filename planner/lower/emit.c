@@ -129,16 +129,17 @@ static void need_pc(const Lower *l, Pc pc, Clock *dep)
     if (pc > *newest) *newest = pc;
 }
 
-static void collect(const Lower *l, const Emit *e, Clock *dep)
+static void collect(const Lower *l, const Instr *in, const BufferId *arg, const Pc after[4],
+                    Clock *dep)
 {
-    for (uint32_t i = 0; i < e->n_in + e->n_out; i++) {
-        const Access *a = &l->emit.access.at[root_of(l, e->arg[i])];
+    for (uint32_t i = 0; i < in->args.n; i++) {
+        const Access *a = &l->emit.access.at[root_of(l, arg[i])];
         clock_join(dep, &a->written);
-        if (i >= e->n_in) clock_join(dep, &a->read);
+        if (i >= in->n_in) clock_join(dep, &a->read);
     }
-    for (int k = 0; k < 4; k++) need_pc(l, e->after[k], dep);
+    for (int k = 0; k < 4; k++) need_pc(l, after[k], dep);
     need_pc(l, l->emit.floor, dep);
-    if (e->stream != STREAM_compute) return;
+    if (in->stream != STREAM_compute) return;
     need_pc(l, l->emit.compute_waits, dep);
     need_pc(l, l->emit.send_waits[0], dep);
     need_pc(l, l->emit.send_waits[1], dep);
@@ -177,12 +178,12 @@ static void add_edges(Lower *l, Instr *in, Clock *clock, const Clock *dep)
 
 /* Returns the instruction after which this one runs on its stream. Members of a launch group start
  * together, so each runs after the instruction before the group. */
-static Pc stream_predecessor(const Lower *l, const Emit *e)
+static Pc stream_predecessor(const Lower *l, const Instr *in)
 {
-    Pc pc = l->emit.stream_end[e->stream];
-    while (e->launch && pc && l->p->code.at[pc].launch == e->launch) {
+    Pc pc = l->emit.stream_end[in->stream];
+    while (in->launch && pc && l->p->code.at[pc].launch == in->launch) {
         Pc before = pc - 1;
-        while (before && l->p->code.at[before].stream != e->stream) before--;
+        while (before && l->p->code.at[before].stream != in->stream) before--;
         pc = before;
     }
     return pc;
@@ -225,10 +226,6 @@ Emit lower_emit_of(const Lower *l, NodeId node)
 
 Pc lower_emit(Lower *l, const Emit *e)
 {
-    Clock dep = {{0}};
-    collect(l, e, &dep);
-    if (e->stream == STREAM_compute)
-        l->emit.compute_waits = l->emit.send_waits[0] = l->emit.send_waits[1] = 0;
     Instr in = {.op = e->op,
                 .stream = e->stream,
                 .launch = e->launch,
@@ -240,30 +237,42 @@ Pc lower_emit(Lower *l, const Emit *e)
                 .unit = e->unit};
     in.attrs = attrs_of(l, e);
     in.hop = e->hop;
+    in.args.n = e->n_in + e->n_out;
     if (op_info(e->op)->class_ == OP_CLASS_comm) in.match = e->match ? e->match : l->emit.match++;
-    in.args = (Span){l->p->args.n, e->n_in + e->n_out};
-    for (uint32_t i = 0; i < in.args.n; i++) list_push(l->arena, &l->p->args, e->arg[i]);
+    for (int k = 0; k < 4; k++) l->emit.n_waits += e->after[k] != 0;
+    return lower_append(l, &in, e->arg, e->after);
+}
+
+Pc lower_append(Lower *l, Instr *in, const BufferId *arg, const Pc after[4])
+{
+    const Stream stream = in->stream;
+    Clock dep = {{0}};
+    collect(l, in, arg, after, &dep);
+    if (stream == STREAM_compute)
+        l->emit.compute_waits = l->emit.send_waits[0] = l->emit.send_waits[1] = 0;
+    in->args.first = l->p->args.n;
+    for (uint32_t i = 0; i < in->args.n; i++) list_push(l->arena, &l->p->args, arg[i]);
     Clock clock = {{0}};
-    Pc before = stream_predecessor(l, e);
+    Pc before = stream_predecessor(l, in);
     if (before) {
         clock = l->emit.clocks.at[before];
-        clock.at[e->stream] = before;
-        if (before == l->emit.stream_end[e->stream] && l->p->code.at[before].launch)
-            join_launch_group(l, e->stream, &clock);
+        clock.at[stream] = before;
+        if (before == l->emit.stream_end[stream] && l->p->code.at[before].launch)
+            join_launch_group(l, stream, &clock);
     }
-    if (dep.at[e->stream] > before)
-        dep.at[e->stream] = before; /* members of a launch group use different bytes, so they need
-                                       not wait for each other */
-    add_edges(l, &in, &clock, &dep);
-    Pc pc = (Pc)list_push(l->arena, &l->p->code, in);
+    if (dep.at[stream] > before)
+        dep.at[stream] = before; /* members of a launch group use different bytes, so they need not
+                                    wait for each other */
+    add_edges(l, in, &clock, &dep);
+    Pc pc = (Pc)list_push(l->arena, &l->p->code, *in);
     list_push(l->scratch, &l->emit.clocks, clock);
-    l->emit.stream_end[e->stream] = pc;
-    for (uint32_t i = 0; i < in.args.n; i++) {
-        Access *a = &l->emit.access.at[root_of(l, e->arg[i])];
-        if (i < e->n_in)
-            a->read.at[e->stream] = pc;
+    l->emit.stream_end[stream] = pc;
+    for (uint32_t i = 0; i < in->args.n; i++) {
+        Access *a = &l->emit.access.at[root_of(l, arg[i])];
+        if (i < in->n_in)
+            a->read.at[stream] = pc;
         else
-            a->written.at[e->stream] = pc;
+            a->written.at[stream] = pc;
     }
     return pc;
 }

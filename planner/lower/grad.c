@@ -25,11 +25,16 @@ static uint32_t newest_shared(const Lower *l, BufferId buffer)
     return at && at <= g->shared.n && g->shared.at[at - 1].buffer == buffer ? at : 0;
 }
 
-static void add_share(Lower *l, BufferId buffer, TensorId tensor)
+void lower_add_share(Lower *l, BufferId buffer, TensorId tensor)
 {
     const SharedGrad shared = {buffer, tensor, newest_shared(l, buffer)};
     while (l->grad.shared_of.n <= buffer) list_add(l->scratch, &l->grad.shared_of);
     l->grad.shared_of.at[buffer] = 1 + list_push(l->scratch, &l->grad.shared, shared);
+}
+
+bool lower_is_shared(const Lower *l, BufferId buffer)
+{
+    return newest_shared(l, buffer) != 0;
 }
 
 /* True if no other gradient shares `buffer`, the sum of `grad`, so that it may be written. */
@@ -420,8 +425,8 @@ void lower_pass_node(Lower *l, NodeId id)
         merge(l, grad, from, id);
     } else {
         add_sum(l, grad, from);
-        add_share(l, from, n.in[0]);
-        add_share(l, from, grad);
+        lower_add_share(l, from, n.in[0]);
+        lower_add_share(l, from, grad);
     }
     settle(l, grad, id);
 }

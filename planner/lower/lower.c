@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "planner/lower/blocks/actions.h"
 #include "planner/lower/blocks/blocks.h"
 
 /* True if the next stage is on the same rank and reads t, so that t needs no transfer. */
@@ -83,9 +84,10 @@ static NodeId next_node(Lower *l, ActionWalk *w)
     return lower_next(l, w);
 }
 
-static void lower_forward(Lower *l, uint32_t stage, uint32_t end, Pc before)
+static void forward_nodes(Lower *l, uint32_t stage)
 {
     ActionWalk walk = {.kind = ACTION_F, .stage = stage};
+    if (actions_copy(l, stage, ACTION_F)) return;
     repeat_start(l);
     for (NodeId id; (id = next_node(l, &walk)) != 0;) {
         l->phase = id <= l->g->n_forward ? PHASE_forward : PHASE_backward;
@@ -97,6 +99,12 @@ static void lower_forward(Lower *l, uint32_t stage, uint32_t end, Pc before)
         lower_after_node(l, id);
     }
     lower_end_returns(l);
+    actions_end(l, stage, ACTION_F);
+}
+
+static void lower_forward(Lower *l, uint32_t stage, uint32_t end, Pc before)
+{
+    forward_nodes(l, stage);
     l->phase = PHASE_forward;
     l->stage.receive_after = before;
     lower_transfers(l, end);
@@ -122,6 +130,7 @@ static void lower_backward(Lower *l, uint32_t stage, ActionKind kind)
 {
     ActionWalk walk = {.kind = kind, .stage = stage};
     l->phase = PHASE_backward;
+    if (actions_copy(l, stage, kind)) return;
     repeat_start(l);
     for (NodeId id; (id = next_node(l, &walk)) != 0;) {
         if (kind != ACTION_B && is_weight_gradient(l, id) != (kind == ACTION_W)) continue;
@@ -129,6 +138,7 @@ static void lower_backward(Lower *l, uint32_t stage, ActionKind kind)
         if (kind != ACTION_W) lower_after_node(l, id);
     }
     lower_end_returns(l);
+    actions_end(l, stage, kind);
 }
 
 static uint32_t end_of(const Schedule *s, const Action *a)
@@ -190,8 +200,6 @@ static void allocate(Lower *l)
         l->grad.by_microbatch[m] = arena_array(l->scratch, n_tensors, sizeof(GradState));
     }
     l->grad.arrived = arena_array(l->scratch, n_tensors, sizeof *l->grad.arrived);
-    l->value.keep = arena_array(l->scratch, n_tensors, sizeof *l->value.keep);
-    l->value.again = arena_array(l->scratch, l->g->nodes.n, sizeof *l->value.again);
     l->value.of_step = arena_array(l->scratch, n_tensors, sizeof *l->value.of_step);
     l->unit.maximum = arena_array(l->scratch, n_tensors, sizeof *l->unit.maximum);
     l->unit.weight_view = arena_array(l->scratch, n_tensors, sizeof *l->unit.weight_view);
@@ -224,6 +232,7 @@ static void lower_program(Lower *l)
     lower_count_contributions(l);
     blocks_find(l);
     repeat_prepare(l);
+    actions_prepare(l);
     lower_actions(l);
     l->microbatch = l->n_microbatches - 1;
     l->phase = PHASE_update;
@@ -282,6 +291,8 @@ bool pass_lower(Job *job)
         first.value.around = l.value.around;
         first.value.any_around = l.value.any_around;
         first.value.workspace = l.value.workspace;
+        first.value.keep = l.value.keep;
+        first.value.again = l.value.again;
         arena_reset(scratch);
     }
     arena_free(scratch);

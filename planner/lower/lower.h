@@ -12,7 +12,7 @@
  *    held.c      values with a halo, and convolutions in parts
  *    grad.c      contributions to gradients
  *    ring.c      attention over the keys of other ranks
- *    blocks/     copies of equal blocks
+ *    blocks/     copies of equal blocks, and of equal actions
  *    node.c      forward nodes
  *    lower.c     actions, and whole programs
  *    plan.c      the tensors that are kept, and the order of units
@@ -22,6 +22,7 @@
 #define TANDEM_LOWER_LOWER_H
 
 #include "planner/lower/clock.h"
+#include "planner/lower/stages.h"
 #include "planner/passes/pass.h"
 #include "planner/passes/schedule/schedule.h"
 
@@ -83,12 +84,6 @@ typedef struct SharedGrad {
     uint32_t next; /* 1 + the number of an older entry for the same buffer; 0: none */
 } SharedGrad;
 
-/* A message between `stage` and stage + 1: an activation in the forward direction, or its gradient
- * in the backward direction. */
-typedef struct StageTransfer {
-    uint32_t when, stage, microbatch;
-    bool backward, is_send;
-} StageTransfer;
 /* A pair of buffers at fixed offsets, which units of equal size use alternately. */
 typedef struct Turns {
     BufferId buffer[2];
@@ -113,6 +108,7 @@ typedef struct Emitter {
     Pc compute_waits; /* the next computation waits for this instruction */
     Pc send_waits[2]; /* the next message in each direction waits for these instructions */
     uint32_t match, launch;
+    uint32_t n_waits; /* the number of waits so far that Emit.after asked for */
     /* [op]: the attributes of its newest instruction that belongs to no node */
     AttrsId newest_attrs[OP_COUNT];
 } Emitter;
@@ -154,6 +150,7 @@ typedef struct Values {
     bool *again; /* [node]: true if the backward pass runs the node again */
     /* [tensor]: the buffer of a value that is computed once a step, or of state; 0: none */
     BufferId *of_step;
+    uint32_t n_of_step;    /* the number of entries in of_step that have been set */
     Layout *arg_layouts;   /* the layouts of all arguments of all nodes */
     uint32_t *arg_first;   /* [node]: its first entry in arg_layouts and in `around` */
     const DealId **around; /* [argument]: the deals of dimensions with a halo; NULL: no halo */
@@ -200,22 +197,6 @@ typedef struct Gradients {
     Pc after; /* the first writer of a new gradient buffer waits for this instruction */
 } Gradients;
 
-/* For stage.c: messages between pipeline stages. */
-typedef struct Stages {
-    uint32_t rank;             /* the pipeline rank of this program */
-    AxisSet pipe;              /* the pp axes */
-    LIST(TensorId) * crossing; /* [stage]: the tensors that it sends to the next stage */
-    /* [0]: forward, [1]: backward; [stage]: its first node, and the node after its last */
-    NodeId *first[2], *end[2];
-    uint32_t first_tied_match, first_p2p_match, most_crossing;
-    LIST(StageTransfer) transfers; /* the messages of this rank, in order */
-    uint32_t next_transfer, transfer_launch;
-    /* After this instruction only the newest action may still run, so the memory of older messages
-     * is free. */
-    Pc receive_after;
-    Pc newest_send[2];
-} Stages;
-
 /* For update.c: scalars of the whole step. */
 typedef struct Scalars {
     uint32_t match;
@@ -250,7 +231,8 @@ typedef struct Lower {
     Stages stage;
     Scalars scalar;
     LIST(BlockRun) blocks;
-    struct BlockCopier *repeat; /* NULL: the program has no equal blocks */
+    struct BlockCopier *repeat;   /* NULL: the program has no equal blocks */
+    struct ActionCopier *actions; /* NULL: no action is a copy of an earlier one */
 } Lower;
 
 /* ---- emit.c ---- */
@@ -270,6 +252,9 @@ typedef struct Emit {
     Pc after[4];
 } Emit;
 Pc lower_emit(Lower *l, const Emit *e);
+/* Appends an instruction that is complete except for its arguments and waits, and sets these.
+ * in->args.n is the number of arguments. The instruction also waits for `after`. */
+Pc lower_append(Lower *l, Instr *in, const BufferId *arg, const Pc after[4]);
 /* Returns the instruction of a node, without its arguments. */
 Emit lower_emit_of(const Lower *l, NodeId node);
 /* Adds the kernel's scratch memory as the last argument, for an instruction of no node. */
@@ -392,6 +377,10 @@ BufferId lower_chunk_cat(Lower *l, UnitId u);
 /* Lowers backward node n and its outputs: chooses the buffers of the outputs before the node, and
  * adds them to their sums afterwards. */
 void lower_backward_node(Lower *l, NodeId n);
+/* True if several gradients may share this buffer. */
+bool lower_is_shared(const Lower *l, BufferId buffer);
+/* Appends to the list of shares: `tensor` shares `buffer`. */
+void lower_add_share(Lower *l, BufferId buffer, TensorId tensor);
 /* Ends all exchanges of gradients that have begun. */
 void lower_end_returns(Lower *l);
 void lower_pass_node(Lower *l, NodeId n);

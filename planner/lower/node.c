@@ -27,6 +27,7 @@ BufferId lower_state(Lower *l, TensorId t)
     Shape s = tensor_shape(l->g, at, &at->use);
     BufferId b = l->value.of_step[t] =
         lower_buffer(l, &s, lower_dtype(l, at->dtype), CATEGORY_state);
+    l->value.n_of_step++;
     l->p->buffers.at[b].persistent = true;
     l->p->buffers.at[b].tensor = t;
     return b;
@@ -92,7 +93,7 @@ void lower_forward_node(Lower *l, NodeId id)
         if (at_once && !layout_equal(&lower_shape(l, out)->layout, &use))
             lower_add_version(l, n.out[j],
                               out = lower_convert(l, out, &use, id, CATEGORY_activation));
-        if (is_once(l, &n)) l->value.of_step[n.out[j]] = out;
+        if (is_once(l, &n)) l->value.of_step[n.out[j]] = out, l->value.n_of_step++;
     }
     lower_start_ahead(l, id);
 }

@@ -159,6 +159,10 @@ static void need_from(Lower *l, bool *needed, TensorId t, ModuleId region)
 void lower_find_kept(Lower *l)
 {
     const Graph *g = l->g;
+    if (l->value.keep)
+        return; /* the program of an earlier stage has found it for the whole graph */
+    l->value.keep = arena_array(l->job->scratch, l->value.tensor_room, sizeof *l->value.keep);
+    l->value.again = arena_array(l->job->scratch, g->nodes.n, sizeof *l->value.again);
     bool *needed = arena_array(l->scratch, g->tensors.n, sizeof *needed);
     for (NodeId id = g->n_forward + 1; id < g->nodes.n; id++)
         for (uint32_t i = 0; i < g->nodes.at[id].n_in && !g->nodes.at[id].tile; i++)
@@ -255,13 +259,19 @@ static void find_last_blocks(Lower *l)
     }
 }
 
-/* Adds to the list of uses those units that an action needs and that are not gathered. If the
- * action ends the use of a unit, marks the unit as not gathered. */
-static void plan_action(Lower *l, const Action *a, bool *resident)
+/* The sharded units that the forward or the backward work of a stage needs, each once, in the order
+ * of their first use. The list is the same for all micro-batches. */
+typedef struct StageUses {
+    LIST(UnitId) units;
+    bool known;
+} StageUses;
+
+static void find_uses(Lower *l, uint32_t stage, bool backward, StageUses *uses)
 {
     const Graph *g = l->g;
-    bool backward = a->kind != ACTION_F;
-    ActionWalk walk = {.kind = backward ? ACTION_B : ACTION_F, .stage = a->stage};
+    ActionWalk walk = {.kind = backward ? ACTION_B : ACTION_F, .stage = stage};
+    bool *listed = arena_array(l->scratch, g->units.n, sizeof *listed);
+    uses->known = true;
     for (NodeId id; (id = lower_next(l, &walk)) != 0;) {
         const Node *n = &g->nodes.at[id];
         /* recomputation reads the same inputs as the forward pass */
@@ -271,10 +281,25 @@ static void plan_action(Lower *l, const Action *a, bool *resident)
             TensorId param = graph_weight(g, reader->in[i]);
             if (!param) continue;
             UnitId u = g->tensors.at[param].unit;
-            UnitUse use = {u, a->microbatch, backward};
-            if (g->units.at[u].shard && !resident[u]) list_push(l->scratch, &l->unit.uses, use);
-            resident[u] = true;
+            if (g->units.at[u].shard && !listed[u]) list_push(l->scratch, &uses->units, u);
+            listed[u] = true;
         }
+    }
+}
+
+/* Adds to the list of uses those units that an action needs and that are not gathered. If the
+ * action ends the use of a unit, marks the unit as not gathered. */
+static void plan_action(Lower *l, const Action *a, StageUses *uses, bool *resident)
+{
+    const Graph *g = l->g;
+    bool backward = a->kind != ACTION_F;
+    StageUses *own = &uses[2 * a->stage + backward];
+    if (!own->known) find_uses(l, a->stage, backward, own);
+    for (uint32_t i = 0; i < own->units.n; i++) {
+        const UnitId u = own->units.at[i];
+        UnitUse use = {u, a->microbatch, backward};
+        if (!resident[u]) list_push(l->scratch, &l->unit.uses, use);
+        resident[u] = true;
     }
     for (UnitId u = 1; u < g->units.n; u++)
         if ((l->unit.last_backward[u] || l->unit.last_forward[u]) && stage_of(l, u) == a->stage &&
@@ -287,12 +312,14 @@ static void plan_action(Lower *l, const Action *a, bool *resident)
 void lower_plan_uses(Lower *l)
 {
     const Actions *actions = &l->job->pipe.schedule->of[l->stage.rank];
+    const uint32_t n_stages = l->job->pipe.schedule->n_stages;
     bool *resident = arena_array(l->scratch, l->g->units.n, sizeof *resident);
+    StageUses *uses = arena_array(l->scratch, 2 * (size_t)n_stages, sizeof *uses);
     find_last_readers(l);
     list_ends(l);
     find_last_blocks(l);
     for (uint32_t i = 0; i < actions->n; i++)
-        if (actions->at[i].kind != ACTION_W) plan_action(l, &actions->at[i], resident);
+        if (actions->at[i].kind != ACTION_W) plan_action(l, &actions->at[i], uses, resident);
 }
 
 /* ---- gradients ---- */

@@ -104,6 +104,7 @@ static void clear_listed(Lower *l)
     steps_set_counters(l, &none); /* set after the members in FIXED, so that no gradient is
                                    * pending */
     memset(l->emit.stream_end, 0, sizeof l->emit.stream_end);
+    l->emit.n_waits = l->value.n_of_step = 0; /* only actions.h reads these */
     memset(l->emit.newest_attrs, 0, sizeof l->emit.newest_attrs);
 #define X(name, list, memory, moves) memset(&l->list, 0, sizeof l->list);
     MADE_IN_LOWER(X)

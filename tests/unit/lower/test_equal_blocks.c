@@ -1,6 +1,7 @@
-/* Copies of equal blocks. A plan whose blocks are copies is, as text, the plan whose blocks were
- * all lowered one by one: for the corpus with more layers, for plans of the library, and for models
- * whose blocks are equal but read buffers that were made in another order. */
+/* Copies of equal blocks, and of equal actions of a pipeline. A plan with copies is, as text, the
+ * plan whose nodes were all lowered one by one: for the corpus with more layers, for the corpus
+ * with more micro-batches, for plans of the library, and for models whose blocks are equal but read
+ * buffers that were made in another order. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +16,10 @@
 #include "tests/support/corpus/corpus.h"
 #include "tests/support/loaded.h"
 
-enum { LAYERS = 14 }; /* of a stage */
+enum {
+    LAYERS = 14,     /* of a stage; so many blocks are copied */
+    MICROBATCHES = 8 /* of a step; so many actions are copied */
+};
 
 typedef struct Tally {
     uint32_t plans, copied; /* members that compile; members with copies */
@@ -95,12 +99,41 @@ static void corpus_is_equal(void **state)
     assert_true(tally.copied > tally.plans / 2);
 }
 
+/* The members have few layers, so only actions are copied. */
+static void visit_steps(void *self, const Tiny *member)
+{
+    Tally *tally = self;
+    Arena *arena = arena_new();
+    Tiny t = *member;
+    Config *config = arena_alloc(arena, sizeof *config);
+    Graph graph;
+    bool compiles;
+    t.microbatches = MICROBATCHES;
+    tiny_build(&t, arena, config, &graph);
+    const uint32_t n =
+        compare(corpus_name(&t, arena), config, &graph, t.unpadded, arena, &compiles);
+    tally->plans += compiles;
+    tally->copied += n > 0;
+    arena_free(arena);
+}
+
+static void steps_are_equal(void **state)
+{
+    (void)state;
+    Tally tally = {0, 0};
+    corpus_each(visit_steps, &tally);
+    print_message("%u plans, %u with copied actions\n", tally.plans, tally.copied);
+    assert_true(tally.plans > 500);
+    assert_true(tally.copied > tally.plans / 8);
+}
+
 static void library_is_equal(void **state)
 {
     (void)state;
-    static const char *const plans[] = {"llama3_8b",     "llama3_8b_128k",       "llama3_70b",
-                                        "llama3_70b_pp", "gpt2_1558m",           "mixtral_8x7b",
-                                        "llava_7b",      "mixtral_8x7b_dropless"};
+    static const char *const plans[] = {
+        "llama3_8b",  "llama3_8b_128k", "llama3_70b", "llama3_70b_pp",
+        "gpt2_1558m", "mixtral_8x7b",   "llava_7b",   "mixtral_8x7b_dropless",
+        "llama3_405b"};
     for (uint32_t i = 0; i < sizeof plans / sizeof *plans; i++) {
         const FrontOptions options = {.n_set = 0};
         Arena *arena = arena_new();
@@ -194,9 +227,8 @@ static void unlisted_members_are_seen(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(corpus_is_equal),
-        cmocka_unit_test(library_is_equal),
-        cmocka_unit_test(irregular_is_equal),
+        cmocka_unit_test(corpus_is_equal),           cmocka_unit_test(steps_are_equal),
+        cmocka_unit_test(library_is_equal),          cmocka_unit_test(irregular_is_equal),
         cmocka_unit_test(unlisted_members_are_seen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,100 @@
+/* Copies of equal actions. An action is the forward or backward work of one stage for one
+ * micro-batch. When it starts, the state of the lowering may equal the state at the start of the
+ * same action for an earlier micro-batch, except for the numbers of buffers. Lowering it would then
+ * emit the same instructions with other buffers. So the instructions are copied instead. Their
+ * waits are not copied: lower_append finds them again.
+ *
+ * An action that gathers, releases or reduces a unit, or that computes a value of the whole step,
+ * is neither copied nor taken as an original. */
+#ifndef TANDEM_LOWER_ACTIONS_H
+#define TANDEM_LOWER_ACTIONS_H
+
+#include "planner/lower/lower.h"
+
+/* Prepares the copying of actions. It must be called after all other decisions that precede the
+ * writing of the program. */
+void actions_prepare(Lower *l);
+
+/* Call this at the start of an action, after l->microbatch is set. Either copies its instructions
+ * and returns true, or returns false: the caller then lowers the nodes, and calls actions_end. */
+bool actions_copy(Lower *l, uint32_t stage, ActionKind kind);
+/* Call this after the last node of an action that was not copied. */
+void actions_end(Lower *l, uint32_t stage, ActionKind kind);
+
+/* ---- original.c: the state of the lowering around an action */
+
+/* A copy of a version, and its number in Values.versions. */
+typedef struct OldVersion {
+    Version version;
+    uint32_t number;
+} OldVersion;
+
+/* The values of one tensor: its chain of versions, then its chain of partial sums, in `old`. */
+typedef struct TensorState {
+    uint32_t first, n_versions, n_sums;
+    GradState grad;
+    uint32_t arrived;
+    BufferId weight_view, grad_view;
+} TensorState;
+
+/* The part of the state that actions of one stage read or change. */
+typedef struct StageState {
+    LIST(OldVersion) old;
+    bool shares;     /* true if several gradients shared one of their buffers */
+    TensorState *of; /* [i]: of the i-th tensor of the stage */
+    UnitState *unit; /* [i]: of its i-th unit */
+} StageState;
+
+/* The newest action of one stage and kind that was lowered node by node, and the state around it.
+ */
+typedef struct Original {
+    bool is_usable;
+    uint32_t n_unusable; /* the number of actions so far that could not serve as originals */
+    uint32_t microbatch;
+    Lower before; /* when the action began */
+    StageState start;
+    Pc first_code, end_code;
+    BufferId first_buffer, end_buffers;
+    uint32_t first_version, n_losses;
+    /* the versions and shares that the action appended; later actions may change those in the lists
+     * of Lower */
+    LIST(Version) versions;
+    LIST(SharedGrad) shares;
+    /* [tensor of the stage]: the first version, the gradient and the contributions at the end */
+    uint32_t *versions_of, *arrived;
+    GradState *grads;
+    uint32_t *used; /* [unit of the stage]: how many contributions the action made */
+    TensorId first_had, end_had;
+} Original;
+
+/* The tensors that nodes of a stage read or write, and the units of its parameters. */
+typedef struct StageItems {
+    LIST(TensorId) tensors;
+    LIST(UnitId) units;
+} StageItems;
+
+/* Stores the state before and after the action. `original_end` finds out whether the action can
+ * serve as an original. */
+void original_begin(Lower *l, const StageItems *items, Original *p);
+void original_end(Lower *l, const StageItems *items, Original *p);
+
+/* The items of the original's micro-batch and their counterparts in the current one. */
+typedef struct Counterparts {
+    uint32_t *to, *from; /* [number]: 1 + its counterpart; 0: it has none */
+    uint32_t room;
+    LIST(uint32_t) known; /* the numbers with a counterpart */
+} Counterparts;
+
+/* Compares the present state with that at the start of the original. If they are equal except for
+ * numbers, returns true, and the counterparts of all buffers and versions that the state names. */
+bool original_matches(const Lower *l, const StageItems *items, const Original *p,
+                      Counterparts *buffers, Counterparts *versions);
+/* Returns the counterpart of `number`, or 0. */
+static inline uint32_t counterpart_of(const Counterparts *c, uint32_t number)
+{
+    return c->to[number] ? c->to[number] - 1 : 0;
+}
+/* Forgets all counterparts, and makes room for numbers below n. */
+void counterparts_clear(Counterparts *c, uint32_t n, Arena *arena);
+
+#endif
