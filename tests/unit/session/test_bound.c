@@ -13,6 +13,7 @@
 
 #include "session/bound.h"
 #include "session/session.h"
+#include "tests/support/sample.h"
 
 typedef struct Tally {
     uint32_t plans, near; /* near: bounds that are at least a third of the truth */
@@ -106,12 +107,14 @@ static void a_short_pipeline_bounds_a_long_one(void **state)
     double sum = 0;
     uint32_t n = 0;
     for (size_t m = 0; m < sizeof meshes / sizeof *meshes; m++)
-        for (size_t w = 0; w < sizeof ways / sizeof *ways; w++, n++) {
+        for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+            if ((m + w) % SAMPLE(1, 3) != 0) continue;
             const char *set[] = {"model.layers=8", "batch.global=256", "parallel.pp=1f1b",
                                  meshes[m][0],     meshes[m][1],       ways[w]};
             const double part = check_shorter(set, sizeof set / sizeof *set);
             assert_true(part > .5);
             sum += part;
+            n++;
         }
     printf("bounds of %" PRIu32 " pipelines reach %.2f of their memory\n", n, sum / n);
     assert_true(sum / n > .85);

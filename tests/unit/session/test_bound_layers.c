@@ -11,6 +11,7 @@
 
 #include "planner/base/rng.h"
 #include "session/bound_layers.h"
+#include "tests/support/sample.h"
 
 enum { MOST_SET = 12 };
 
@@ -148,13 +149,13 @@ static void plans_without_stages(void **state)
     static const char *const gpt2[] = {"batch.global=256|batch.global=512",
                                        "batch.micro=4|batch.micro=8", NULL};
     Tally t = {.least_time = 1};
-    for (uint64_t seed = 1; seed <= 40; seed++) check_drawn(llama, drawn, seed, &t);
+    for (uint64_t seed = 1; seed <= SAMPLE(40, 14); seed++) check_drawn(llama, drawn, seed, &t);
     for (uint64_t seed = 1; seed <= 2; seed++) {
         check_drawn(TANDEM_SOURCE_DIR "/scripts/plans/mixtral_8x7b.lua", mixtral, seed, &t);
         check_drawn(TANDEM_SOURCE_DIR "/scripts/plans/gpt2_1558m.lua", gpt2, seed, &t);
     }
     report(&t);
-    assert_true(t.plans >= 25);
+    assert_true(t.plans >= SAMPLE(25, 9));
     assert_true(4 * t.timed >= 3 * t.plans);
     assert_true(t.time / t.timed > .9);
     assert_true(t.bytes / t.sized > .6);
@@ -177,9 +178,9 @@ static void pipelines(void **state)
         "model.layers=20|model.layers=24",
         NULL};
     Tally t = {.least_time = 1};
-    for (uint64_t seed = 1; seed <= 20; seed++) check_drawn(llama, drawn, seed, &t);
+    for (uint64_t seed = 1; seed <= SAMPLE(20, 8); seed++) check_drawn(llama, drawn, seed, &t);
     report(&t);
-    assert_true(t.plans >= 15);
+    assert_true(t.plans >= SAMPLE(15, 6));
     assert_true(2 * t.timed >= t.plans);
     assert_true(t.time / t.timed > .9);
 }

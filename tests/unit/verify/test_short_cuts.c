@@ -13,6 +13,7 @@
 #include "planner/base/rng.h"
 #include "planner/verify/verify.h"
 #include "tests/support/corpus/corpus.h"
+#include "tests/support/sample.h"
 
 typedef struct Field {
     const char *name;
@@ -130,13 +131,14 @@ static void change_no_report(void **state)
 {
     (void)state;
     const char *wanted = getenv("SHORT_CUTS");
-    Tally t = {.changes = wanted ? strtoul(wanted, NULL, 10) : 120, .every = wanted ? 1 : 16};
+    Tally t = {.changes = wanted ? strtoul(wanted, NULL, 10) : SAMPLE(120, 40),
+               .every = wanted ? 1 : 16};
     parallel_allow(1);
     corpus_each(visit, &t);
     uint32_t refused = 0;
     for (uint32_t k = 0; k < CHANGES; k++) refused += t.refused[k];
     print_message("%u plans and changes, %u refused\n", t.n, refused);
-    assert_true(t.n > 1000 && refused > 500);
+    assert_true(t.n > SAMPLE(1000, 300) && refused > SAMPLE(500, 150));
     for (uint32_t k = 0; k < INSTR_FIELDS; k++)
         if (t.refused[k] == 0) print_message("no change of %s was refused\n", instr_fields[k].name);
 }
