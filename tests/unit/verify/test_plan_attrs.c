@@ -24,8 +24,9 @@
 #include "planner/verify/verify.h"
 #include "tests/support/command.h"
 #include "tests/support/corpus/corpus.h"
+#include "tests/support/sample.h"
 
-enum { MOST_USES = 3, VALUES = 10 };
+enum { MOST_USES = SAMPLE(3, 1), VALUES = 10 };
 
 typedef enum Reach { REACH_forward, REACH_backward, REACH_other, REACH_one, REACHES } Reach;
 static const char *const reaches[] = {"forward", "backward", "other", "one"};
@@ -40,10 +41,10 @@ typedef struct Tally {
     Count of[REACHES][OP_COUNT][ATTRS];
 } Tally;
 
-/* A plan before any change. */
+/* A plan that is read from a text. Each change of it is undone. */
 typedef struct Subject {
-    const char *name, *text;
-    const Plan *plan;
+    const char *name;
+    Plan *plan;
 } Subject;
 
 /* Attributes that an op uses, and an instruction that uses them. */
@@ -65,6 +66,7 @@ static Reach reach_of(const Graph *g, const Instr *in)
                                                                    : REACH_other;
 }
 
+/* Gives instructions and nodes other attributes, which are the plan's last ones then. */
 static void change(Plan *plan, OpKind op, const Use *use, Reach reach, const Attrs *now)
 {
     Graph *g = &plan->graph;
@@ -84,6 +86,19 @@ static void change(Plan *plan, OpKind op, const Use *use, Reach reach, const Att
             Instr *in = &plan->programs.at[i].code.at[pc];
             if (in->op == op && in->attrs == use->attrs && reach_of(g, in) == reach)
                 in->attrs = changed;
+        }
+}
+
+static void undo(Plan *plan, const Use *use)
+{
+    Graph *g = &plan->graph;
+    const AttrsId changed = --g->attrs.n;
+    for (NodeId id = 1; id < g->nodes.n; id++)
+        if (g->nodes.at[id].attrs == changed) g->nodes.at[id].attrs = use->attrs;
+    for (uint32_t i = 0; i < plan->programs.n; i++)
+        for (Pc pc = 1; pc < plan->programs.at[i].code.n; pc++) {
+            Instr *in = &plan->programs.at[i].code.at[pc];
+            if (in->attrs == changed) in->attrs = use->attrs;
         }
 }
 
@@ -116,25 +131,24 @@ static bool has_another(const Plan *plan, OpKind op, const Use *use)
 static void try_one(Tally *tally, const Subject *s, OpKind op, const AttrBounds *b, const Use *use,
                     Reach reach, uint32_t draw)
 {
-    const Attrs *was = &s->plan->graph.attrs.at[use->attrs];
-    Attrs now = *was;
+    const double was = attr_get(&s->plan->graph.attrs.at[use->attrs], b->attr);
+    Attrs now = s->plan->graph.attrs.at[use->attrs];
     double value;
-    if (!other_value(b, draw, attr_get(was, b->attr), &value)) return;
+    if (!other_value(b, draw, was, &value)) return;
     attr_set(&now, b->attr, value);
     Arena *arena = arena_new();
     Diag d = diag_in(arena);
-    Plan *plan = text_parse(s->name, s->text, strlen(s->text), arena, &d);
-    assert_non_null(plan);
-    change(plan, op, use, reach, &now);
-    const bool accepted = verify_plan(plan, VERIFY_all & ~VERIFY_redundant, true, &d);
+    change(s->plan, op, use, reach, &now);
+    const bool accepted = verify_plan(s->plan, VERIFY_all & ~VERIFY_redundant, true, &d);
+    undo(s->plan, use);
     Count *count = &tally->of[reach][op][b->attr];
     *(accepted ? &count->accepted : &count->refused) += 1;
     tally->n_changes++;
     const bool may = b->is_given && (reach == REACH_forward || reach == REACH_other ||
-                                     (use->reach == REACH_other && !has_another(plan, op, use)));
+                                     (use->reach == REACH_other && !has_another(s->plan, op, use)));
     if (accepted && !may && tally->n_broken++ < 60)
         print_error("%s.%s of %s changed from %.10g to %.10g is accepted: %s\n", op_info(op)->name,
-                    attr_name(b->attr), reaches[reach], attr_get(was, b->attr), value, s->name);
+                    attr_name(b->attr), reaches[reach], was, value, s->name);
     arena_free(arena);
 }
 
@@ -193,7 +207,9 @@ static void visit(void *self, const Tiny *t)
     assert_non_null(plan);
     Str text = str_in(arena);
     text_print(plan, 0, &text);
-    const Subject s = {corpus_name(t, arena), str_text(&text), plan};
+    const Subject s = {corpus_name(t, arena),
+                       text_parse("plan", str_text(&text), text.n, arena, &d)};
+    assert_non_null(s.plan);
     try_plan(tally, &s);
     arena_free(arena);
 }
@@ -211,9 +227,8 @@ static void visit_golden(Tally *tally)
         Diag d = diag_in(arena);
         const char *path = arena_print(arena, "%s/%s", folder, entry->d_name);
         const char *text = command_read_file(arena, path, NULL);
-        const Plan *plan = text_parse(path, text, strlen(text), arena, &d);
-        assert_non_null(plan);
-        const Subject s = {path + sizeof folder, text, plan};
+        const Subject s = {path + sizeof folder, text_parse(path, text, strlen(text), arena, &d)};
+        assert_non_null(s.plan);
         try_plan(tally, &s);
         arena_free(arena);
     }
@@ -227,7 +242,7 @@ static void attributes_keep_their_promise(void **state)
     Tally *tally = calloc(1, sizeof *tally);
     assert_non_null(tally);
     tally->seed = seed != NULL ? strtoull(seed, NULL, 10) : 5;
-    tally->every = every != NULL ? (uint32_t)strtoul(every, NULL, 10) : 200;
+    tally->every = every != NULL ? (uint32_t)strtoul(every, NULL, 10) : SAMPLE(200, 600);
     corpus_each(visit, tally);
     visit_golden(tally);
     uint32_t n[REACHES][2] = {{0}};
