@@ -12,10 +12,16 @@ static const unsigned char pattern[8] = {0xa5, 0x7f, 0xa5, 0x7f, 0xa5, 0x7f, 0xf
 
 void poison_fill(void *at, uint64_t bytes)
 {
+    enum { PIECE = 4096 }; /* is read from the nearest cache */
     unsigned char *to = at;
-    uint64_t i = 0;
-    for (; i + 8 <= bytes; i += 8) memcpy(to + i, pattern, 8);
-    for (; i < bytes; i++) to[i] = pattern[i % 8];
+    uint64_t n = bytes < sizeof pattern ? bytes : sizeof pattern;
+    memcpy(to, pattern, n);
+    while (n < bytes) {
+        uint64_t more = n < PIECE ? n : PIECE;
+        if (more > bytes - n) more = bytes - n;
+        memcpy(to + n, to, more);
+        n += more;
+    }
 }
 
 uint64_t poison_end(const void *at, uint64_t lo, uint64_t hi)
