@@ -105,7 +105,7 @@ static void a_run_beside_a_saver(void **state)
         "for i in $(seq 300); do [ -e \"$k/latest\" ] && break; sleep 0.1; done\n"
         "step() { sed 's/step-0*//' \"$k/latest\"; }\n"
         "for i in 1 2 3; do\n"
-        "  run --steps $(($(step) + 50)) --load \"$k\" >load.txt 2>&1 || { cat load.txt; exit 91; "
+        "  run --steps $(($(step) + 5)) --load \"$k\" >load.txt 2>&1 || { cat load.txt; exit 91; "
         "}\n"
         "done\n"
         "run --steps 5000 --load \"$k\" --save \"$k\" >busy.txt 2>&1; code=$?\n"
