@@ -97,10 +97,11 @@ static int64_t one_number(Db *db, const char *sql, Diag *d)
 
 static bool seal_moved(Db *db, Diag *d)
 {
+    const uint32_t before = d->n_errors;
     DbStatement *st = db_prepare(db, d, "SELECT new FROM moved WHERE fresh", "");
     bool fine = true;
     while (db_step(st, d)) fine = fine && seal_details(db, db_int(st, 0), d);
-    return fine;
+    return fine && d->n_errors == before;
 }
 
 static bool take(Db *db, Merged *merged, Diag *d)

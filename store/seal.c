@@ -78,6 +78,7 @@ static void add_quoted(Str *sql, const char *name)
 
 bool tables_are_no_views(Db *db, Diag *d)
 {
+    const uint32_t before = d->n_errors;
     Arena *arena = arena_new();
     Str sql = str_in(arena);
     str_add(&sql, "SELECT name FROM sqlite_schema WHERE type = 'view' AND name IN (");
@@ -85,13 +86,11 @@ bool tables_are_no_views(Db *db, Diag *d)
     for (uint32_t i = 0; i < N_DETAILS; i++) add_quoted(&sql, details[i].table);
     str_add(&sql, ")");
     DbStatement *st = db_prepare(db, d, str_text(&sql), "");
-    bool fine = st != NULL;
     while (db_step(st, d))
-        fine = diag_error(d, FAULT_store, "store-damaged",
-                          (Loc){.file = arena_dup(d->arena, db_file(db))},
-                          "%s is a view, but Tandem makes a table of this name", db_text(st, 0));
+        diag_error(d, FAULT_store, "store-damaged", (Loc){.file = arena_dup(d->arena, db_file(db))},
+                   "%s is a view, but Tandem makes a table of this name", db_text(st, 0));
     arena_free(arena);
-    return fine;
+    return d->n_errors == before; /* a failed query is an error, too */
 }
 
 /* Appends SQL for the sum of the digests of all details that belong to the owner's row in the
@@ -134,20 +133,20 @@ static void add_name(Str *sql, const char *keys)
     }
 }
 
-/* Reports each row that the query returns. `what` is the text that follows the names of the table
- * and of the row in the message. */
+/* Reports each row that the query returns, and returns false if there is one. `what` is the text
+ * that follows the names of the table and of the row in the message. */
 static bool report(Db *db, const char *table, const char *what, const char *sql, int64_t run,
                    Diag *d)
 {
-    bool fine = true;
+    const uint32_t before = d->n_errors;
     DbStatement *st = run != 0 ? db_prepare(db, d, sql, "i", run) : db_prepare(db, d, sql, "");
     while (db_step(st, d)) {
-        fine = diag_error(d, FAULT_store, "store-damaged", (Loc){NULL, 0},
-                          "table %s, %s: %s after Tandem wrote it", table, db_text(st, 0), what);
+        diag_error(d, FAULT_store, "store-damaged", (Loc){NULL, 0},
+                   "table %s, %s: %s after Tandem wrote it", table, db_text(st, 0), what);
         diag_hint(d,
                   "other rows can be read; restore the file from a copy or use another --db FILE");
     }
-    return fine;
+    return d->n_errors == before; /* a failed query is an error, too */
 }
 
 static bool check_seal(Db *db, const Seal *s, const char *where, int64_t run, Diag *d)
