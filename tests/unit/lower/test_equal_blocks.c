@@ -155,7 +155,7 @@ static void library_is_equal(void **state)
 
 /* 20 blocks. `skip`: block i of 20 further blocks also reads the output of block skip(i). `whole`:
  * the block whose weights tp does not split. `exits`: 20 smaller blocks behind the others, whose
- * units lie between the units of the others. */
+ * units lie between the units of the others. `odd`: the block with another activation. */
 static const char model[] =
     "local nn = require 'tandem.nn'\n"
     "local n, d = 20, 8\n"
@@ -165,7 +165,7 @@ static const char model[] =
     "    fsdp2_shard = true, tp_col = split and { 'w1' } or {}, tp_row = split and 'w2' or {},\n"
     "    forward = function(m, x, beside)\n"
     "      if beside then x = x + beside end\n"
-    "      return x + m.w2(nn.silu(m.w1(m.norm(x))))\n"
+    "      return x + m.w2(nn[i == odd and 'gelu' or 'silu'](m.w1(m.norm(x))))\n"
     "    end }\n"
     "end\n"
     "local function exit()\n"
@@ -197,11 +197,13 @@ static void irregular_is_equal(void **state)
     (void)state;
     static const char *const before[] = {
         "local tp_ranks, passes = 1, { fsdp2 { prefetch = 4 } }\n"
-        "local function skip(i) return 21 - i end local whole, exits\n",
+        "local function skip(i) return 21 - i end local whole, exits, odd\n",
         "local tp_ranks, passes = 2, { tp {}, fsdp2 {} }\n"
-        "local function skip(i) return i end local whole, exits = 10\n",
+        "local function skip(i) return i end local whole, exits, odd = 10\n",
         "local tp_ranks, passes = 1, { fsdp2 { prefetch = 2 } }\n"
-        "local skip, whole, exits = nil, nil, true\n"};
+        "local skip, whole, exits, odd = nil, nil, true\n",
+        "local tp_ranks, passes, odd = 1, { fsdp2 {} }, 17\n"
+        "local skip, whole, exits\n"};
     for (uint32_t i = 0; i < sizeof before / sizeof *before; i++) {
         const FrontOptions options = {.n_set = 0};
         Arena *arena = arena_new();
