@@ -332,8 +332,8 @@ static bool has_decimal_gb(const Csv *csv, uint32_t row)
     return false;
 }
 
-/* Returns the measured memory in bytes. A number without a unit that is larger than any device's
- * memory counts smaller units than its column. */
+/* Returns the measured memory in bytes. A number without a unit may be larger than the memory of
+ * any device. Then it counts MiB or bytes. */
 static double memory_of(const Csv *csv, uint32_t row)
 {
     enum { MOST_GIB = 2000, MOST_MIB = 2000 * 1024 };

@@ -20,7 +20,7 @@ typedef struct Condition {
     const char *whole, *at;
     const TextList *lists[2]; /* the settings; if a key comes twice, the last setting counts */
     const Config *plan;       /* the plan, for sizes of axes; NULL: unknown */
-    uint32_t depth;           /* parentheses, minus signs and nots around the value that is read */
+    uint32_t depth; /* how many parentheses, minus signs and nots enclose the next value */
     bool failed;
 } Condition;
 

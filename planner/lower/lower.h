@@ -150,7 +150,7 @@ typedef struct Values {
     bool *again; /* [node]: true if the backward pass runs the node again */
     /* [tensor]: the buffer of a value that is computed once a step, or of state; 0: none */
     BufferId *of_step;
-    uint32_t n_of_step;    /* the number of entries in of_step that have been set */
+    uint32_t n_of_step;    /* how many tensors have an entry in of_step */
     Layout *arg_layouts;   /* the layouts of all arguments of all nodes */
     uint32_t *arg_first;   /* [node]: its first entry in arg_layouts and in `around` */
     const DealId **around; /* [argument]: the deals of dimensions with a halo; NULL: no halo */
@@ -252,8 +252,8 @@ typedef struct Emit {
     Pc after[4];
 } Emit;
 Pc lower_emit(Lower *l, const Emit *e);
-/* Appends an instruction that is complete except for its arguments and waits, and sets these.
- * in->args.n is the number of arguments. The instruction also waits for `after`. */
+/* Appends an instruction, and fills in its arguments and waits; the caller sets all other fields.
+ * `arg` has in->args.n buffers. The instruction also waits for the instructions `after`. */
 Pc lower_append(Lower *l, Instr *in, const BufferId *arg, const Pc after[4]);
 /* Returns the instruction of a node, without its arguments. */
 Emit lower_emit_of(const Lower *l, NodeId node);

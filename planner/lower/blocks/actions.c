@@ -77,8 +77,8 @@ typedef struct ActionMove {
     uint32_t versions, to_versions;
 } ActionMove;
 
-/* Returns the buffer that the copy uses instead of b. A buffer that is older than the original and
- * has no counterpart belongs to a unit or to the whole step. */
+/* Returns the buffer that the copy uses in place of buffer b of the original. It may be b itself:
+ * buffers of units, and of the whole step, serve all micro-batches. */
 static BufferId moved_buffer(const ActionMove *m, BufferId b)
 {
     if (b >= m->buffers) return b - m->buffers + m->to_buffers;

@@ -18,7 +18,7 @@ void actions_prepare(Lower *l);
 /* Call this at the start of an action, after l->microbatch is set. Either copies its instructions
  * and returns true, or returns false: the caller then lowers the nodes, and calls actions_end. */
 bool actions_copy(Lower *l, uint32_t stage, ActionKind kind);
-/* Call this after the last node of an action that was not copied. */
+/* Call this after the last node of an action for which actions_copy returned false. */
 void actions_end(Lower *l, uint32_t stage, ActionKind kind);
 
 /* ---- original.c: the state of the lowering around an action */
@@ -45,8 +45,8 @@ typedef struct StageState {
     UnitState *unit; /* [i]: of its i-th unit */
 } StageState;
 
-/* The newest action of one stage and kind that was lowered node by node, and the state around it.
- */
+/* An action that was lowered node by node, with the state of the lowering before and after it. For
+ * each stage and kind, the newest such action is stored. */
 typedef struct Original {
     bool is_usable;
     uint32_t n_unusable; /* the number of actions so far that could not serve as originals */

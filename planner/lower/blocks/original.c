@@ -110,7 +110,7 @@ static bool only_appended(const Lower *before, const Lower *now)
     return memcmp(&a, &b, sizeof a) == 0 && steps_only_listed(before, now);
 }
 
-/* True if the action has changed no version that was there before. */
+/* True if all versions from before the action are unchanged. */
 static bool old_versions_stay(const Lower *l, const StageState *s)
 {
     for (uint32_t i = 0; i < s->old.n; i++) {

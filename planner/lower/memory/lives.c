@@ -301,7 +301,7 @@ uint64_t lives_in_use(const Lives *l, uint64_t bottom, uint64_t *in_use, uint64_
     return most;
 }
 
-/* Returns an array that is not zeroed first. */
+/* Returns an array whose elements have no defined value yet. */
 static void *bare(Arena *scratch, uint32_t n, size_t size)
 {
     uint32_t room = 0;
