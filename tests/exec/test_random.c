@@ -252,6 +252,7 @@ static Tiny draw_plan(uint64_t seed, uint64_t index)
     t.dropless = t.experts && (t.cp == 1 || t.cp_lent == t.cp) && draw(&d, 2);
     if (t.dropless && !t.tile && draw(&d, 2))
         t.seq = 2 * t.cp * t.tp; /* few tokens: some experts get none */
+    t.float8.gather_first = t.float8.recipe == FLOAT8_rowwise && draw(&d, 2);
     return t;
 }
 
@@ -402,7 +403,8 @@ static void print_plan(const Tiny *t)
                 t->tp_options.sync_replicated_gradients, t->fused, t->unequal, t->whole_table,
                 t->spectral, t->tile);
     if (t->use_float8)
-        print_error("  float8 recipe %d gather %d\n", (int)t->float8.recipe, t->float8.fsdp_gather);
+        print_error("  float8 recipe %d gather %d gather_first %d\n", (int)t->float8.recipe,
+                    t->float8.fsdp_gather, t->float8.gather_first);
 }
 
 static void every_plan_computes_the_same(void **state)

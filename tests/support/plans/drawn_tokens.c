@@ -136,8 +136,11 @@ static void draw_data(Drawn *d, const Axes *a)
 static void draw_float8(Drawn *d, const Family *f)
 {
     if (f->experts || !f->plain || strstr(f->size, "128k") || draw(d, 2) > 0) return;
-    draw_pass(d, DRAW_WORD(d, "float8 { skip_indivisible = true }",
-                           "float8 { recipe = 'rowwise', skip_indivisible = true }"));
+    draw_pass(
+        d,
+        DRAW_WORD(d, "float8 { skip_indivisible = true }",
+                  "float8 { recipe = 'rowwise', skip_indivisible = true }",
+                  "float8 { recipe = 'rowwise', gather_first = true, skip_indivisible = true }"));
 }
 
 static void draw_passes(Drawn *d, const Family *f, const Axes *a)
