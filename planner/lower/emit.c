@@ -239,13 +239,23 @@ Pc lower_emit(Lower *l, const Emit *e)
     in.hop = e->hop;
     in.args.n = e->n_in + e->n_out;
     if (op_info(e->op)->class_ == OP_CLASS_comm) in.match = e->match ? e->match : l->emit.match++;
-    for (int k = 0; k < 4; k++) l->emit.n_waits += e->after[k] != 0;
     return lower_append(l, &in, e->arg, e->after);
+}
+
+/* Notes the waits that the lowering names for the next instruction, so that an equal action can get
+ * them, too. */
+static void note_named(Lower *l, Stream stream, const Pc after[4])
+{
+    const Pc compute = stream == STREAM_compute ? l->emit.compute_waits : 0;
+    if (!l->actions || !(after[0] | after[1] | after[2] | after[3] | compute)) return;
+    const NamedWaits named = {l->p->code.n, {after[0], after[1], after[2], after[3]}, compute};
+    list_push(l->scratch, &l->emit.named, named);
 }
 
 Pc lower_append(Lower *l, Instr *in, const BufferId *arg, const Pc after[4])
 {
     const Stream stream = in->stream;
+    note_named(l, stream, after);
     Clock dep = {{0}};
     collect(l, in, arg, after, &dep);
     if (stream == STREAM_compute)

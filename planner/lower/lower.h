@@ -59,7 +59,6 @@ typedef struct UnitState {
                             gathered */
     /* if reshard_after_forward is a number: this rank's part of the gathered weights */
     BufferId kept;
-    Pc last_use;        /* the newest instruction that read the weights */
     Pc reduced;         /* the newest reduce_scatter of the unit */
     BufferId full_grad; /* the whole gradient while it is being written */
     /* the contributions that must arrive before the gradient is reduced */
@@ -98,6 +97,13 @@ typedef struct Pending {
     bool last;
 } Pending; /* a reduced gradient that has not been accumulated yet */
 
+/* The instructions for which one instruction waits because the lowering named them. It waits for
+ * others because of its buffers. */
+typedef struct NamedWaits {
+    Pc pc, after[4]; /* Emit.after */
+    Pc compute;      /* Emitter.compute_waits; 0 if `pc` is not a computation */
+} NamedWaits;
+
 /* For emit.c: the order of instructions on streams, and their dependences. */
 typedef struct Emitter {
     LIST(Clock) clocks;     /* [pc] */
@@ -108,7 +114,7 @@ typedef struct Emitter {
     Pc compute_waits; /* the next computation waits for this instruction */
     Pc send_waits[2]; /* the next message in each direction waits for these instructions */
     uint32_t match, launch;
-    uint32_t n_waits; /* the number of waits so far that Emit.after asked for */
+    LIST(NamedWaits) named; /* in the order of their instructions; only actions.h reads them */
     /* [op]: the attributes of its newest instruction that belongs to no node */
     AttrsId newest_attrs[OP_COUNT];
 } Emitter;
@@ -174,6 +180,7 @@ typedef struct Units {
     bool *is_mixed; /* [unit]: true if gradients of several micro-batches arrive in a mixed order */
     LIST(UnitUse) uses;
     uint32_t next_use;
+    uint32_t seen_uses; /* the end of the part of the list that was read so far */
     LIST(Pending) pending;
     /* [tensor]: the newest view of a parameter or of its gradient */
     BufferId *weight_view, *grad_view;

@@ -191,11 +191,18 @@ static bool ends_forward(const Lower *l, uint32_t k)
            (next == NULL || next->backward || next->microbatch != use->microbatch);
 }
 
+/* Notes that the lowering has read the list of uses up to number k. */
+static void see_use(Lower *l, uint32_t k)
+{
+    if (k >= l->unit.seen_uses) l->unit.seen_uses = k + 1;
+}
+
 /* Begins a use of unit u, and emits the gathers of the next units. */
 static void begin_use(Lower *l, UnitId u)
 {
     uint32_t k = l->unit.next_use;
     while (k < l->unit.uses.n && l->unit.uses.at[k].unit != u) k++;
+    see_use(l, k + 1); /* ends_forward reads the next use, too */
     bool planned = k < l->unit.uses.n && l->unit.uses.at[k].microbatch == l->microbatch;
     if (!l->unit.of[u].gathered) gather(l, u, l->phase != PHASE_forward);
     l->unit.of[u].begun = true;
@@ -209,6 +216,7 @@ static void begin_use(Lower *l, UnitId u)
     /* the 8-bit unit of a module is gathered together with its other unit */
     uint32_t ahead = 0;
     for (uint32_t j = k + 1; j < l->unit.uses.n; j++) {
+        see_use(l, j + 1);
         ahead += !lower_gathers_bytes(l, l->unit.uses.at[j].unit);
         if (ahead > l->job->sharding.options.prefetch || !l->job->sharding.options.prefetch) break;
         if (!l->unit.of[l->unit.uses.at[j].unit].gathered)
@@ -242,6 +250,7 @@ static void release(Lower *l, UnitId u, bool keep)
     s->begun = s->copied = false;
     lower_turns_give(&l->unit.turns_weights, u);
     l->unit.last_release = l->emit.stream_end[STREAM_compute];
+    see_use(l, l->unit.next_use);
     bool again = l->unit.next_use < l->unit.uses.n && l->unit.uses.at[l->unit.next_use].unit == u;
     if (again && l->job->sharding.options.prefetch)
         gather(l, u, l->unit.uses.at[l->unit.next_use].backward);

@@ -13,7 +13,7 @@ enum {
 typedef struct ActionCopier {
     StageItems *items;  /* [stage]: only for stages of this rank */
     Original *original; /* [stage * ACTION_COUNT + kind] */
-    Counterparts buffers, versions;
+    Moves moves;
 } ActionCopier;
 
 /* ---- the items of a stage */
@@ -36,6 +36,29 @@ static void add_node(Lower *l, StageItems *items, const Node *n, bool *has_tenso
     for (uint32_t j = 0; j < n->n_out; j++) add_tensor(l, items, n->out[j], has_tensor, has_unit);
 }
 
+/* Adds all parameters of the units of this stage, then the units of other stages. */
+static void add_units(Lower *l, StageItems *items, bool *has_tensor, bool *has_unit)
+{
+    for (uint32_t i = 0; i < items->units.n; i++) {
+        const Unit *unit = &l->g->units.at[items->units.at[i]];
+        for (uint32_t k = 0; k < unit->params.n; k++)
+            add_tensor(l, items, unit->params.at[k], has_tensor, has_unit);
+    }
+    for (UnitId u = 1; u < l->g->units.n; u++)
+        if (!has_unit[u] && lower_unit_is_mine(l, u)) list_push(l->scratch, &items->units, u);
+}
+
+static void list_params(Lower *l, StageItems *items)
+{
+    uint32_t *place = arena_array(l->scratch, l->g->units.n, sizeof *place);
+    for (uint32_t i = 0; i < items->units.n; i++) place[items->units.at[i]] = i;
+    for (uint32_t k = 0; k < items->tensors.n; k++) {
+        const Tensor *t = &l->g->tensors.at[items->tensors.at[k]];
+        const ParamItem param = {k, place[t->unit]};
+        if (t->role == ROLE_param && t->unit) list_push(l->scratch, &items->params, param);
+    }
+}
+
 static void find_items(Lower *l, uint32_t stage, StageItems *items)
 {
     bool *has_tensor = arena_array(l->scratch, l->g->tensors.n, sizeof *has_tensor);
@@ -50,6 +73,8 @@ static void find_items(Lower *l, uint32_t stage, StageItems *items)
         if (t->role == ROLE_input)
             add_node(l, items, &l->g->nodes.at[t->producer], has_tensor, has_unit);
     }
+    add_units(l, items, has_tensor, has_unit);
+    list_params(l, items);
 }
 
 void actions_prepare(Lower *l)
@@ -72,9 +97,10 @@ void actions_prepare(Lower *l)
 /* Where the items of an original lie, and where those of its copy lie. */
 typedef struct ActionMove {
     const Original *p;
-    const ActionCopier *a;
+    const Moves *moves;
     BufferId buffers, to_buffers;
     uint32_t versions, to_versions;
+    Pc code, to_code;
 } ActionMove;
 
 /* Returns the buffer that the copy uses in place of buffer b of the original. It may be b itself:
@@ -82,14 +108,24 @@ typedef struct ActionMove {
 static BufferId moved_buffer(const ActionMove *m, BufferId b)
 {
     if (b >= m->buffers) return b - m->buffers + m->to_buffers;
-    const BufferId other = counterpart_of(&m->a->buffers, b);
+    const BufferId other = counterpart_of(&m->moves->buffers, b);
     return other ? other : b;
 }
 
 static uint32_t moved_version(const ActionMove *m, uint32_t v)
 {
     if (v >= m->versions) return v - m->versions + m->to_versions;
-    return counterpart_of(&m->a->versions, v);
+    return counterpart_of(&m->moves->versions, v);
+}
+
+static Pc moved_pc(const ActionMove *m, Pc pc)
+{
+    if (pc >= m->code) return pc - m->code + m->to_code;
+    Pc to = 0;
+    const bool known = moves_pc(m->moves, pc, &to);
+    assert(known); /* original_matches has looked for all of them */
+    (void)known;
+    return to;
 }
 
 static void copy_buffers(Lower *l, const ActionMove *m)
@@ -108,11 +144,12 @@ static void copy_buffers(Lower *l, const ActionMove *m)
 
 static void copy_code(Lower *l, const ActionMove *m)
 {
-    static const Pc no_waits[4];
-    const Pc first = m->p->first_code, end = m->p->end_code;
-    list_reserve(l->arena, &l->p->code, end - first);
-    list_reserve(l->scratch, &l->emit.clocks, end - first);
-    for (Pc pc = first; pc < end; pc++) {
+    const Pc end = m->p->end_code;
+    const uint32_t launch = m->p->start.numbers.counters.launch, to_launch = l->emit.launch;
+    uint32_t next = m->p->first_named;
+    list_reserve(l->arena, &l->p->code, end - m->code);
+    list_reserve(l->scratch, &l->emit.clocks, end - m->code);
+    for (Pc pc = m->code; pc < end; pc++) {
         Instr in;
         memcpy(&in, &l->p->code.at[pc], sizeof in); /* with its padding: repeat.c compares words */
         BufferId arg[MAX_ARGS];
@@ -120,9 +157,16 @@ static void copy_code(Lower *l, const ActionMove *m)
             arg[i] = moved_buffer(m, l->p->args.at[in.args.first + i]);
         in.microbatch = l->microbatch;
         if (in.match) in.match = l->emit.match++;
-        lower_append(l, &in, arg, no_waits);
+        if (in.launch) in.launch += to_launch - launch;
+        Pc after[4] = {0};
+        if (next < m->p->end_named && l->emit.named.at[next].pc == pc) {
+            const NamedWaits named = l->emit.named.at[next++];
+            for (int k = 0; k < 4; k++) after[k] = moved_pc(m, named.after[k]);
+            if (in.stream == STREAM_compute) l->emit.compute_waits = moved_pc(m, named.compute);
+        }
+        lower_append(l, &in, arg, after);
     }
-    if (l->job->options.n_copied) *l->job->options.n_copied += end - first;
+    if (l->job->options.n_copied) *l->job->options.n_copied += end - m->code;
 }
 
 static void copy_versions(Lower *l, const ActionMove *m)
@@ -141,21 +185,74 @@ static void copy_versions(Lower *l, const ActionMove *m)
     }
 }
 
-static void copy_state(Lower *l, const StageItems *items, const ActionMove *m)
+static void copy_tensors(Lower *l, const StageItems *items, const ActionMove *m)
 {
-    const Original *p = m->p;
-    for (uint32_t i = 0; i < items->tensors.n; i++) {
-        const TensorId t = items->tensors.at[i];
-        l->value.versions_of[t] = moved_version(m, p->versions_of[i]);
-        l->grad.of[t] = p->grads[i];
-        l->grad.of[t].sums = moved_version(m, p->grads[i].sums);
-        l->grad.arrived[t] += p->arrived[i];
+    for (uint32_t i = 0; i < m->p->changed.n; i++) {
+        const TensorEnd *end = &m->p->changed.at[i];
+        const TensorId t = items->tensors.at[end->i];
+        const TensorState *start = &m->p->start.of[end->i];
+        l->value.versions_of[t] = moved_version(m, end->versions_of);
+        l->grad.of[t] = end->grad;
+        l->grad.of[t].sums = moved_version(m, end->grad.sums);
+        l->grad.arrived[t] += end->arrived;
+        if (end->weight_view != start->weight_view)
+            l->unit.weight_view[t] = moved_buffer(m, end->weight_view);
+        if (end->grad_view != start->grad_view)
+            l->unit.grad_view[t] = moved_buffer(m, end->grad_view);
     }
-    for (uint32_t i = 0; i < items->units.n; i++)
-        l->unit.of[items->units.at[i]].n_contributions -= p->used[i];
-    l->scalar.n_losses += p->n_losses;
-    l->value.first_had[l->microbatch] = p->first_had;
-    l->value.end_had[l->microbatch] = p->end_had;
+}
+
+static void copy_units(Lower *l, const StageItems *items, const ActionMove *m)
+{
+    for (uint32_t i = 0; i < items->units.n; i++) {
+        UnitState *now = &l->unit.of[items->units.at[i]];
+        const UnitState *start = &m->p->start.unit[i], *end = &m->p->unit[i];
+        now->gathered = moved_buffer(m, end->gathered);
+        now->kept = moved_buffer(m, end->kept);
+        now->full_grad = moved_buffer(m, end->full_grad);
+        now->reduced = moved_pc(m, end->reduced);
+        now->n_contributions += end->n_contributions - start->n_contributions;
+        now->n_reduced += end->n_reduced - start->n_reduced;
+        now->begun = end->begun;
+        now->copied = end->copied;
+    }
+}
+
+/* Gives the single numbers the values that they have after the copy. `before` has those from before
+ * it. */
+static void copy_numbers(Lower *l, const ActionMove *m, const Numbers *before)
+{
+    const Numbers *start = &m->p->start.numbers, *end = &m->p->numbers;
+    Counters now = before->counters;
+#define MOVE_pc(name)         now.name = moved_pc(m, end->counters.name);
+#define MOVE_send(name)       now.name = end->counters.name;
+#define MOVE_number(name)     now.name += end->counters.name - start->counters.name;
+#define X(name, member, kind) MOVE_##kind(name)
+    COUNTERS(X)
+#undef X
+    l->unit.pending.n = 0;
+    for (uint32_t i = 0; i < end->fixed.n_pending; i++) {
+        const bool last = end->fixed.last >> (end->fixed.n_pending - 1 - i) & 1;
+        const Pending pending = {end->counters.pending_unit[i], 0, last};
+        now.pending_unit[i] = end->counters.pending_unit[i];
+        now.pending_part[i] = moved_buffer(m, end->counters.pending_part[i]);
+        list_push(l->scratch, &l->unit.pending, pending);
+    }
+    steps_set_counters(l, &now);
+    l->scalar.n_losses += m->p->n_losses;
+    l->value.first_had[l->microbatch] = m->p->first_had;
+    l->value.end_had[l->microbatch] = m->p->end_had;
+}
+
+static void copy(Lower *l, const StageItems *items, const ActionMove *m)
+{
+    const Numbers before = original_numbers(l);
+    copy_buffers(l, m);
+    copy_code(l, m);
+    copy_versions(l, m);
+    copy_tensors(l, items, m);
+    copy_units(l, items, m);
+    copy_numbers(l, m, &before);
 }
 
 bool actions_copy(Lower *l, uint32_t stage, ActionKind kind)
@@ -164,17 +261,16 @@ bool actions_copy(Lower *l, uint32_t stage, ActionKind kind)
     if (!a) return false;
     Original *p = &a->original[stage * ACTION_COUNT + kind];
     const StageItems *items = &a->items[stage];
-    if (p->is_usable && original_matches(l, items, p, &a->buffers, &a->versions)) {
+    if (p->is_usable && original_matches(l, items, p, &a->moves)) {
         const ActionMove m = {.p = p,
-                              .a = a,
+                              .moves = &a->moves,
                               .buffers = p->first_buffer,
                               .to_buffers = l->p->buffers.n,
                               .versions = p->first_version,
-                              .to_versions = l->value.versions.n};
-        copy_buffers(l, &m);
-        copy_code(l, &m);
-        copy_versions(l, &m);
-        copy_state(l, items, &m);
+                              .to_versions = l->value.versions.n,
+                              .code = p->first_code,
+                              .to_code = l->p->code.n};
+        copy(l, items, &m);
         return true;
     }
     if (p->n_unusable < MOST_UNUSABLE) original_begin(l, items, p);

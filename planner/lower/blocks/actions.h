@@ -1,15 +1,19 @@
 /* Copies of equal actions. An action is the forward or backward work of one stage for one
  * micro-batch. When it starts, the state of the lowering may equal the state at the start of the
- * same action for an earlier micro-batch, except for the numbers of buffers. Lowering it would then
- * emit the same instructions with other buffers. So the instructions are copied instead. Their
- * waits are not copied: lower_append finds them again.
+ * same action for an earlier micro-batch, except for the numbers of buffers and instructions.
+ * Lowering it would then emit the same instructions with other buffers. So the instructions are
+ * copied instead. Waits that follow from buffers are not copied: lower_append finds them again.
+ * Waits that the lowering named (NamedWaits) are copied, with the numbers of this state.
  *
- * An action that gathers, releases or reduces a unit, or that computes a value of the whole step,
- * is neither copied nor taken as an original. */
+ * Numbers of instructions are also compared with each other, as in max(last_reduce, reduced). So
+ * they must have the same order in both states. Instructions of the action itself have larger
+ * numbers than all those of the state.
+ *
+ * An action that computes a value of the whole step is neither copied nor taken as an original. */
 #ifndef TANDEM_LOWER_ACTIONS_H
 #define TANDEM_LOWER_ACTIONS_H
 
-#include "planner/lower/lower.h"
+#include "planner/lower/blocks/steps.h"
 
 /* Prepares the copying of actions. It must be called after all other decisions that precede the
  * writing of the program. */
@@ -37,13 +41,30 @@ typedef struct TensorState {
     BufferId weight_view, grad_view;
 } TensorState;
 
+/* The single numbers of the state, and the gradients that wait for their reduction. */
+typedef struct Numbers {
+    Counters counters;
+    Fixed fixed;
+    Pc computed; /* the newest computation */
+} Numbers;
+
 /* The part of the state that actions of one stage read or change. */
 typedef struct StageState {
+    Numbers numbers;
     LIST(OldVersion) old;
     bool shares;     /* true if several gradients shared one of their buffers */
     TensorState *of; /* [i]: of the i-th tensor of the stage */
-    UnitState *unit; /* [i]: of its i-th unit */
+    UnitState *unit; /* [i]: of the i-th unit */
 } StageState;
+
+/* The values of a tensor after an action that changed them. */
+typedef struct TensorEnd {
+    uint32_t i; /* its place in the list of the stage's tensors */
+    uint32_t versions_of;
+    GradState grad;
+    uint32_t arrived; /* how many contributions the action added */
+    BufferId weight_view, grad_view;
+} TensorEnd;
 
 /* An action that was lowered node by node, with the state of the lowering before and after it. For
  * each stage and kind, the newest such action is stored. */
@@ -56,21 +77,29 @@ typedef struct Original {
     Pc first_code, end_code;
     BufferId first_buffer, end_buffers;
     uint32_t first_version, n_losses;
+    uint32_t first_named, end_named; /* its NamedWaits */
+    uint32_t end_uses;               /* the action has read the list of uses up to this number */
     /* the versions and shares that the action appended; later actions may change those in the lists
      * of Lower */
     LIST(Version) versions;
     LIST(SharedGrad) shares;
-    /* [tensor of the stage]: the first version, the gradient and the contributions at the end */
-    uint32_t *versions_of, *arrived;
-    GradState *grads;
-    uint32_t *used; /* [unit of the stage]: how many contributions the action made */
+    Numbers numbers;         /* at the end */
+    LIST(TensorEnd) changed; /* the tensors that the action changed */
+    UnitState *unit;         /* [unit]: at the end */
     TensorId first_had, end_had;
 } Original;
 
-/* The tensors that nodes of a stage read or write, and the units of its parameters. */
+/* A parameter: its place in the list of tensors, and that of its unit in the list of units. */
+typedef struct ParamItem {
+    uint32_t tensor, unit;
+} ParamItem;
+
+/* The tensors that nodes of a stage read or write, with all parameters of its units. Units are
+ * those of all stages of this rank, because an action also gathers units for the next action. */
 typedef struct StageItems {
     LIST(TensorId) tensors;
     LIST(UnitId) units;
+    LIST(ParamItem) params;
 } StageItems;
 
 /* Stores the state before and after the action. `original_end` finds out whether the action can
@@ -78,17 +107,30 @@ typedef struct StageItems {
 void original_begin(Lower *l, const StageItems *items, Original *p);
 void original_end(Lower *l, const StageItems *items, Original *p);
 
-/* The items of the original's micro-batch and their counterparts in the current one. */
+/* Buffers or versions of the original's micro-batch, and their counterparts in the current one. */
 typedef struct Counterparts {
     uint32_t *to, *from; /* [number]: 1 + its counterpart; 0: it has none */
     uint32_t room;
     LIST(uint32_t) known; /* the numbers with a counterpart */
 } Counterparts;
 
+/* An instruction that the state of the original names, and its counterpart. */
+typedef struct PcPair {
+    Pc of, to;
+} PcPair;
+
+/* The numbers that the state names, and their counterparts. */
+typedef struct Moves {
+    Counterparts buffers, versions;
+    LIST(PcPair) pcs; /* in increasing order of `of`, and of `to` */
+} Moves;
+
 /* Compares the present state with that at the start of the original. If they are equal except for
- * numbers, returns true, and the counterparts of all buffers and versions that the state names. */
-bool original_matches(const Lower *l, const StageItems *items, const Original *p,
-                      Counterparts *buffers, Counterparts *versions);
+ * numbers, returns true, and the counterparts of all numbers that the state names. */
+bool original_matches(const Lower *l, const StageItems *items, const Original *p, Moves *moves);
+/* Sets *to to the counterpart of instruction `of` of the state. Returns false if there is none. */
+bool moves_pc(const Moves *moves, Pc of, Pc *to);
+Numbers original_numbers(const Lower *l);
 /* Returns the counterpart of `number`, or 0. */
 static inline uint32_t counterpart_of(const Counterparts *c, uint32_t number)
 {

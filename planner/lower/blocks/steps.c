@@ -21,8 +21,8 @@ StepWords steps_part(const Lower *l, ChangedPart part, uint32_t first_version)
     const uint32_t tensors = l->value.tensor_room;
     const uint32_t unit = MOVES(UnitState, rest) | MOVES(UnitState, m) | MOVES(UnitState, v) |
                           MOVES(UnitState, grad) | MOVES(UnitState, gathered) |
-                          MOVES(UnitState, kept) | MOVES(UnitState, last_use) |
-                          MOVES(UnitState, reduced) | MOVES(UnitState, full_grad);
+                          MOVES(UnitState, kept) | MOVES(UnitState, reduced) |
+                          MOVES(UnitState, full_grad);
     switch (part) {
     case PART_versions_of: return (StepWords){l->value.versions_of, tensors, 1, 1};
     case PART_grads:
@@ -60,7 +60,7 @@ StepWords steps_made(const Lower *l, MadeList made)
 Counters steps_counters(const Lower *l)
 {
     Counters c = {0};
-#define X(name, member) c.name = l->member;
+#define X(name, member, kind) c.name = l->member;
     COUNTERS(X)
 #undef X
     for (uint32_t i = 0; i < l->unit.pending.n && i < MOST_PENDING; i++) {
@@ -72,7 +72,7 @@ Counters steps_counters(const Lower *l)
 
 void steps_set_counters(Lower *l, const Counters *c)
 {
-#define X(name, member) l->member = c->name;
+#define X(name, member, kind) l->member = c->name;
     COUNTERS(X)
 #undef X
     for (uint32_t i = 0; i < l->unit.pending.n && i < MOST_PENDING; i++) {
@@ -104,7 +104,7 @@ static void clear_listed(Lower *l)
     steps_set_counters(l, &none); /* set after the members in FIXED, so that no gradient is
                                    * pending */
     memset(l->emit.stream_end, 0, sizeof l->emit.stream_end);
-    l->emit.n_waits = l->value.n_of_step = 0; /* only actions.h reads these */
+    l->value.n_of_step = 0; /* only actions.h reads it */
     memset(l->emit.newest_attrs, 0, sizeof l->emit.newest_attrs);
 #define X(name, list, memory, moves) memset(&l->list, 0, sizeof l->list);
     MADE_IN_LOWER(X)

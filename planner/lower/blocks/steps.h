@@ -29,6 +29,7 @@ typedef enum ChangedPart {
     X(buffers, p->buffers, arena, BUFFER_MOVES)
 #define MADE_IN_LOWER(X)                                                                           \
     X(clocks, emit.clocks, scratch, UINT32_MAX)                                                    \
+    X(named, emit.named, scratch, UINT32_MAX)                                                      \
     X(shared, grad.shared, scratch, UINT32_MAX)                                                    \
     X(versions, value.versions, scratch, VERSION_MOVES)
 #define MADE_LISTS(X) MADE_IN_PROGRAM(X) MADE_IN_LOWER(X)
@@ -61,28 +62,30 @@ StepWords steps_made(const Lower *l, MadeList made);
 /* The most gradients that may still wait for their reduction at the end of a block. */
 enum { MOST_PENDING = 4 };
 
-/* The single numbers that grow from block to block by a constant: the name of each, and the member
- * of Lower that has it. */
+/* The single numbers that grow from block to block by a constant. A row has a name, the member of
+ * Lower, and its kind. pc: an instruction, for which later ones may wait. send: also an
+ * instruction, but only the next computation waits for it. number: any other number. */
 #define COUNTERS(X)                                                                                \
-    X(floor, emit.floor)                                                                           \
-    X(compute_waits, emit.compute_waits)                                                           \
-    X(forward_waits, emit.send_waits[0])                                                           \
-    X(backward_waits, emit.send_waits[1])                                                          \
-    X(match, emit.match)                                                                           \
-    X(launch, emit.launch)                                                                         \
-    X(next_use, unit.next_use)                                                                     \
-    X(last_release, unit.last_release)                                                             \
-    X(last_reduce, unit.last_reduce)                                                               \
-    X(previous_reduce, unit.previous_reduce)                                                       \
-    X(last_copy_out, unit.last_copy_out)                                                           \
-    X(last_offload, unit.last_offload)                                                             \
-    X(previous_offload, unit.previous_offload)                                                     \
-    X(last_host_sum, unit.last_host_sum)                                                           \
-    X(previous_host_sum, unit.previous_host_sum)                                                   \
-    X(grad_after, grad.after)
+    X(floor, emit.floor, pc)                                                                       \
+    X(compute_waits, emit.compute_waits, pc)                                                       \
+    X(forward_waits, emit.send_waits[0], send)                                                     \
+    X(backward_waits, emit.send_waits[1], send)                                                    \
+    X(match, emit.match, number)                                                                   \
+    X(launch, emit.launch, number)                                                                 \
+    X(next_use, unit.next_use, number)                                                             \
+    X(seen_uses, unit.seen_uses, number)                                                           \
+    X(last_release, unit.last_release, pc)                                                         \
+    X(last_reduce, unit.last_reduce, pc)                                                           \
+    X(previous_reduce, unit.previous_reduce, pc)                                                   \
+    X(last_copy_out, unit.last_copy_out, pc)                                                       \
+    X(last_offload, unit.last_offload, pc)                                                         \
+    X(previous_offload, unit.previous_offload, pc)                                                 \
+    X(last_host_sum, unit.last_host_sum, pc)                                                       \
+    X(previous_host_sum, unit.previous_host_sum, pc)                                               \
+    X(grad_after, grad.after, pc)
 
 typedef struct Counters {
-#define X(name, member) uint32_t name;
+#define X(name, member, kind) uint32_t name;
     COUNTERS(X)
 #undef X
     uint32_t pending_unit[MOST_PENDING], pending_part[MOST_PENDING];

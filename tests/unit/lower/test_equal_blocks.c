@@ -128,7 +128,7 @@ static void steps_are_equal(void **state)
     corpus_each(visit_steps, &tally);
     print_message("%u plans, %u with copied actions\n", tally.plans, tally.copied);
     assert_true(tally.plans > 500 / EVERY);
-    assert_true(tally.copied > tally.plans / 8);
+    assert_true(tally.copied > tally.plans * 9 / 10);
 }
 
 static void library_is_equal(void **state)
