@@ -240,6 +240,18 @@ static void without_whole(char *text)
     if (n > 0 && !has_unit) memmove(slash, whole + n, strlen(whole + n) + 1);
 }
 
+/* If a second number follows ("1.41-1.43"), returns the middle of both, and moves *end behind it.
+ * NAN: the second number is smaller, or more than a tenth larger. */
+static double middle(double value, const char **end)
+{
+    const char *at = *end;
+    const size_t dash = *at == '-' ? 1 : strncmp(at, "\342\200\223", 3) == 0 ? 3 : 0;
+    if (dash == 0) return value;
+    const double other = csv_decimal(at + dash + strspn(at + dash, " "), end);
+    while (**end == ' ') (*end)++;
+    return other >= value && other <= 1.1 * value ? (value + other) / 2 : NAN;
+}
+
 /* Returns the number in a cell, in the first unit of the column: "2.84", "2.84 s", "2840 ms", "0.35
  * it/s", "65.3 GiB", "65,300 MiB". PyTorch's tools write GB for GiB. Returns NAN for other texts,
  * for a unit of another column and for an empty cell. */
@@ -260,9 +272,10 @@ static double quantity(const Csv *csv, uint32_t row, const char *column)
     if (!is_time) without_whole(cell);
     const char *text = cell, *end;
     text += strspn(text, " ~");
-    const double value = csv_decimal(text, &end);
+    double value = csv_decimal(text, &end);
     if (isnan(value)) return NAN;
     while (*end == ' ') end++;
+    value = middle(value, &end);
     if (is_time && is_rate(end)) return value > 0 ? 1 / value : NAN;
     for (const CellUnit *u = is_time ? times : sizes; u->name != NULL; u++)
         if (is_unit(end, u->name)) return value * u->factor;
@@ -308,9 +321,28 @@ static const char *step_name(const RowRun *run, bool assumed)
     return run->report.input_ps > 0 ? "step time, set by a loader" : "step time";
 }
 
+/* Returns the time of a step in which each device trains the stated number of tokens in a second;
+ * NAN: the cell is open or has another form. */
+static double step_of_rate(const Csv *csv, uint32_t row, const Config *c)
+{
+    char cell[64];
+    without_thousands(csv_cell(csv, row, "tokens_per_s_per_gpu"), cell, sizeof cell);
+    const char *end;
+    double rate = csv_decimal(cell + strspn(cell, " ~"), &end);
+    if (!(rate > 0)) return NAN;
+    while (*end == ' ') end++;
+    if (*end == 'k' || *end == 'K') rate *= 1000, end++;
+    while (*end == ' ') end++;
+    if (*end != 0 && strncasecmp(end, "tok", 3) != 0) return NAN;
+    const double devices = (double)c->cluster.nodes * c->cluster.devices_per_node;
+    return (double)c->global_batch * (double)c->seq / (rate * devices);
+}
+
 static void score_step(const Csv *csv, const RowRun *run, const RowOut *out, bool assumed)
 {
     double step_s = quantity(csv, out->row, "step_time_s");
+    if (csv_cell(csv, out->row, "step_time_s")[0] == 0)
+        step_s = step_of_rate(csv, out->row, &run->config);
     if (!(step_s > 0) || has_note(&run->diag, "untimed-row")) return;
     row_score(out, step_name(run, assumed), step_s, (double)run->report.step_ps / (double)PS_PER_S);
 }

@@ -94,7 +94,7 @@ end
 -- false: a GPU that the library lacks, although its name contains the name of a known GPU.
 local aliases = {
   { "RTX PRO", false }, { "RTX.*BLACKWELL", false }, { "A4[05]00", false }, { "GB10%f[%D]", false }, { "V100S", false },
-  { "%f[%a]MIG%f[%A]", false }, { "MI300A", false }, { "MI308", false },
+  { "%f[%a]MIG%f[%A]", false }, { "MI300A", false }, { "MI308", false }, { "H100.*CNX", false },
   { "H100.*96GB", "H100-SXM5-96GB-HBM2e" }, { "H100.*META", "H100-SXM5-96GB-HBM2e" },
   { "H100.*PCIE", "H100-PCIe-80GB" }, { "H100.*NVL[%s%-]?94", "H100-NVL-94GB" }, { "H100[%s%-]NVL%f[%W]", "H100-NVL-94GB" }, { "H100", "H100-SXM5-80GB" },
   { "GH200.*14[14]", "GH200-144GB" }, { "GH200", "GH200-96GB" }, { "H200.*NVL%f[%W]", "H200-NVL-141GB" }, { "H200", "H200-SXM-141GB" }, { "H800", "H800-SXM-80GB" }, { "H20", "H20-96GB" },

@@ -1,6 +1,11 @@
 #include "tests/support/published_row.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 #include "planner/base/str.h"
 #include "tests/support/document.h"
@@ -126,4 +131,110 @@ double published_row_predicted(Arena *arena, const char *changes, const char *wh
     }
     json_decref(root);
     return value;
+}
+
+enum { MOST_ROWS = 700 };
+
+typedef struct Table {
+    const char *rows[MOST_ROWS];
+    size_t n;
+} Table;
+
+/* Adds a row. Returns its number, which is also its id. */
+static size_t add(Arena *arena, Table *t, const char *first, const char *then)
+{
+    assert_true(t->n < MOST_ROWS);
+    t->rows[t->n] = arena_print(arena, "id=r%zu;%s;%s", t->n, first, then);
+    return t->n++;
+}
+
+/* Adds a row that means the same as `usual`. The first cell that a row names counts. */
+static size_t add_other(Arena *arena, Table *t, const char *usual, const char *other)
+{
+    if (strchr(other, '=') != NULL && strchr(usual, ';') != NULL)
+        return add(arena, t, other, usual);
+    const int n = (int)(strchr(usual, '=') - usual);
+    return add(arena, t, arena_print(arena, "%.*s=%s", n, usual, other), usual);
+}
+
+/* Returns the scores of a row as one text, without the row's id; "" if it was refused. */
+static const char *scores_of(Arena *arena, const json_t *root, size_t row)
+{
+    const char *id = arena_print(arena, "r%zu", row), *text = "";
+    const json_t *scores = json_object_get(json_object_get(root, "runs"), "scores");
+    for (size_t i = 0; i < json_array_size(scores); i++) {
+        const json_t *s = json_array_get(scores, i);
+        if (strcmp(json_string_value(json_object_get(s, "row")), id) != 0) continue;
+        text =
+            arena_print(arena, "%s%s %.17g; ", text, json_string_value(json_object_get(s, "what")),
+                        json_number_value(json_object_get(s, "predicted")));
+    }
+    return text;
+}
+
+static const char *reasons_of(Arena *arena, const json_t *root)
+{
+    const char *text = "";
+    const json_t *list = json_object_get(json_object_get(root, "runs"), "not_scored");
+    for (size_t i = 0; i < json_array_size(list); i++)
+        text = arena_print(arena, "%s\n%s", text,
+                           json_string_value(json_object_get(json_array_get(list, i), "reason")));
+    return text;
+}
+
+void spelled_rows_agree(const SpelledRow *same, size_t n)
+{
+    Arena *arena = arena_new();
+    Table t = {.n = 0};
+    for (size_t i = 0; i < n; i++) {
+        add(arena, &t, same[i].usual, "");
+        for (size_t k = 0; k < SPELLED_ROW_OTHERS && same[i].others[k] != NULL; k++)
+            add_other(arena, &t, same[i].usual, same[i].others[k]);
+    }
+    json_t *root = published_rows_scored(arena, t.rows, t.n);
+    size_t row = 0, n_wrong = 0;
+    for (size_t i = 0; i < n; i++) {
+        const char *want = scores_of(arena, root, row++);
+        if (strlen(want) < 8) print_error("refused: %s\n", same[i].usual), n_wrong++;
+        for (size_t k = 0; k < SPELLED_ROW_OTHERS && same[i].others[k] != NULL; k++, row++) {
+            const char *found = scores_of(arena, root, row);
+            if (strcmp(want, found) == 0) continue;
+            print_error("'%s' is read differently:\n%s\n%s\n", t.rows[row], want, found);
+            n_wrong++;
+        }
+    }
+    if (n_wrong > 0) fail_msg("%zu rows; reasons: %s", n_wrong, reasons_of(arena, root));
+    json_decref(root);
+    arena_free(arena);
+}
+
+void spelled_rows_differ(const char *const (*pairs)[2], size_t n)
+{
+    Arena *arena = arena_new();
+    Table t = {.n = 0};
+    for (size_t i = 0; i < 2 * n; i++) /* of two cells for a column, the first counts */
+        add(arena, &t, strrchr(pairs[i / 2][i % 2], ';') == NULL ? "" : "source=s",
+            pairs[i / 2][i % 2]);
+    json_t *root = published_rows_scored(arena, t.rows, t.n);
+    for (size_t i = 0; i < n; i++) {
+        const char *one = scores_of(arena, root, 2 * i), *two = scores_of(arena, root, 2 * i + 1);
+        if (strlen(one) < 8 || strlen(two) < 8 || strcmp(one, two) == 0)
+            fail_msg("'%s' and '%s' are predicted alike: %s\n%s", pairs[i][0], pairs[i][1], one,
+                     reasons_of(arena, root));
+    }
+    json_decref(root);
+    arena_free(arena);
+}
+
+void spelled_rows_are_refused(const char *const (*rows)[2], size_t n)
+{
+    Arena *arena = arena_new();
+    for (size_t i = 0; i < n; i++) {
+        json_t *root = published_row_scored(arena, rows[i][0]);
+        const char *why = reasons_of(arena, root);
+        if (strstr(why, rows[i][1]) == NULL)
+            fail_msg("'%s' is not refused by name: '%s'", rows[i][0], why);
+        json_decref(root);
+    }
+    arena_free(arena);
 }

@@ -1,4 +1,4 @@
-/* One row of a table of published runs, and its prediction by `tandem accuracy`. Only for tests. */
+/* Rows of a table of published runs, and their predictions by `tandem accuracy`. Only for tests. */
 #ifndef TANDEM_TESTS_SUPPORT_PUBLISHED_ROW_H
 #define TANDEM_TESTS_SUPPORT_PUBLISHED_ROW_H
 
@@ -14,5 +14,20 @@ json_t *published_row_scored(Arena *arena, const char *changes);
 json_t *published_rows_scored(Arena *arena, const char *const *changes, size_t n);
 /* Returns the row's prediction of `what`, as in "step time"; 0: there is none. */
 double published_row_predicted(Arena *arena, const char *changes, const char *what);
+
+enum { SPELLED_ROW_OTHERS = 24 };
+
+/* A row in the words of the tables, and others that mean the same; a text without "=" is another
+ * cell for the first column that the row names. NULL ends the list. */
+typedef struct SpelledRow {
+    const char *usual, *others[SPELLED_ROW_OTHERS];
+} SpelledRow;
+
+/* Ends the test unless every other form of a row is predicted as the row is. */
+void spelled_rows_agree(const SpelledRow *rows, size_t n);
+/* Ends the test unless the two rows of each pair are predicted, and differ. */
+void spelled_rows_differ(const char *const (*pairs)[2], size_t n);
+/* Ends the test unless each first text is refused, and the reason contains the second. */
+void spelled_rows_are_refused(const char *const (*rows)[2], size_t n);
 
 #endif

@@ -46,8 +46,8 @@ end
 
 -- Words for ZeRO stages. The first match counts, from stage 0 on; "os+g" is stage 2 of the ZeRO paper, and "optim_grads" Megatron-FSDP's.
 local stages = {
-  [0] = { "optimizer[%s:=]+no%f[%A]", "optimizer[%s:=]+false", "optimizer[%s:=]+off", "^%s*ddp", "^%s*no", "unsharded", "zero[%s:=]*off", "zero[%s:=]*no", "^%s*without", "^%s*false", "^%s*off", "^%s*plain", "^%s*data%s?parallel", "^%s*dp%s*$", "replicate" },
-  [1] = { "dist%a*[%s_-]*optimizer", "dist%a*[%s_-]?opt", "distributed[%s_-]fused[%s_-]adam", "optimizer%s*states?%s*$", "^%s*optim%s*$", "^%s*os%s*$", "low[_%s-]level[_%s-]zero", "sharded optimizer", "^%s*do%s*[:=]%s*true" },
+  [0] = { "optimizer[%s:=]+no%f[%A]", "optimizer[%s:=]+false", "optimizer[%s:=]+off", "^%s*ddp", "^%s*no", "unsharded", "zero[%s:=]*off", "zero[%s:=]*no", "^%s*without", "^%s*false", "^%s*off", "^%s*plain", "^%s*data%s?parallel", "^%s*dp%s*$", "^%s*dp%s+only", "^%s*vanilla", "replicate" },
+  [1] = { "dist%a*[%s_-]*optimizer", "dist%a*[%s_-]?opt", "distributed[%s_-]fused[%s_-]adam", "optimizer%s*states?%s*$", "optimizer%s*states?%s*shard", "^%s*optim%s*$", "^%s*os%s*$", "low[_%s-]level[_%s-]zero", "sharded optimizer", "^%s*do%s*[:=]%s*true" },
   [2] = { "shard_grad_op", "optim_grads%s*$", "os%s*%+%s*g%s*$", "zero%-?2" },
   [3] = { "hsdp", "hybrid", "full[%s_-]?shard", "fsdp", "fully[%s_%-]?shard", "optim_grads_params", "os%s*%+%s*g%s*%+%s*p", "zero%-?infinity", "zero%+%+", "gemini" },
 }
@@ -59,7 +59,7 @@ function m.stage(row)
   if cell:find "^%s*ddp" and cell:find "dist%a*[%s_-]*optimizer" and not cell:find "optimizer[%s:=]+no" then return 1 end -- Megatron's DDP shards on request
   local digit = cell:match "^%s*(%d)%f[^%w]" or cell:match "zero[%s_-]*stage[%s_=:-]*(%d)" or cell:match "zero[%s_-]*(%d)" or cell:match "stage[%s_=:-]*(%d)"
   if digit then return tonumber(digit) <= 3 and tonumber(digit) or nil end
-  digit = cell:match "%f[%a]z(%d)%f[%W]" or cell:match "_z(%d)%f[%W_]"
+  digit = cell:match "%f[%a]z%-?(%d)%f[%W]" or cell:match "_z(%d)%f[%W_]"
   if digit then return tonumber(digit) <= 3 and tonumber(digit) or nil end
   local roman = cell:match "zero[%s_-]*(i+)%f[%A]" or cell:match "stage[%s_-]*(i+)%f[%A]"
   if roman then return #roman <= 3 and #roman or nil end

@@ -86,9 +86,12 @@ end
 local function fill_model(row)
   local entry, from = catalog.find(row.model or "")
   if not entry and tonumber(row.params_b) and not named_size(row.model or "") then
-    local name = ("%s-%gb"):format(row.model or "", tonumber(row.params_b)) -- "llama2" with 70 billion parameters
-    entry, from = catalog.find(name)
-    if entry then row.model = name end
+    local own = tonumber(row.params_b)
+    for _, size in ipairs { own, own // 1, (own + 0.5) // 1 } do -- "llama2" with 70 or 70.6 billion parameters
+      local name = ("%s-%gb"):format(row.model or "", size)
+      if not entry then entry, from = catalog.find(name) end
+      if entry then row.model = name break end
+    end
   end
   local shaped = not is_open(row.d_model) and not is_open(row.n_layers)
   local same = entry and (not shaped or tonumber(row.d_model) == entry.d)
@@ -115,9 +118,15 @@ local function fill_model(row)
   assume_open(row, "d_ff", 4 * dim, "four times the width")
 end
 
--- Megatron pads a vocabulary to a multiple of 128 x tp.
+-- Megatron and NeMo pad a vocabulary to a multiple of 128 x tp, also a stated one (training/tokenizer/tokenizer.py:
+-- _vocab_size_with_padding). Megatron-Bridge pads only that of a tokenizer (should_pad_vocab).
 local function fill_vocabulary(row)
-  if not is_open(row.vocab) then return end
+  if not is_open(row.vocab) then
+    local pads = has(row, "framework", "^megatron%-lm") or has(row, "framework", "^megatron%-core") or has(row, "framework", "^nemo") and not has(row, "framework", "automodel")
+    local multiple = 128 * count(row, "tp", 1)
+    if pads and row.padded == nil then row.vocab = tostring(-(-count(row, "vocab") // multiple) * multiple) end
+    return
+  end
   local from = row.vocab_from or ""
   local size, why = tonumber(from:match "default (%d+)%)"), "the default of the row's configuration file"
   if not size then size, why = catalog.vocabulary(row.model or "", from) end
@@ -316,6 +325,11 @@ local function fill_batch(row)
     local own = not is_open(row.global_batch_seqs) and count(row, "global_batch_seqs") // data or 1
     assume(row, "micro_batch", m.of(row).whole and math.max(1, own) or 1,
       m.of(row).whole and "the framework does not accumulate gradients by default" or "one sequence at a time")
+  end
+  local times = count(row, "accumulated", 1) * count(row, "micro_batch") * data
+  if not is_open(row.accumulated) and is_open(row.global_batch_seqs) then row.global_batch_seqs = tostring(times) end
+  if row.must_agree and count(row, "global_batch_seqs") ~= times then
+    refuse("micro_batch and global_batch_seqs do not agree: %s x %s, %s", row.micro_batch, row.accumulated, row.global_batch_seqs)
   end
   if is_open(row.global_batch_seqs) then
     local micro, rate, step_s = count(row, "micro_batch"), cells.number(row, "tokens_per_s_per_gpu"), cells.seconds(row)

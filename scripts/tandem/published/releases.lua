@@ -22,13 +22,23 @@ end
 local torch = { ["2.0"] = "2023-03", ["2.1"] = "2023-10", ["2.2"] = "2024-01", ["2.3"] = "2024-04", ["2.4"] = "2024-07", ["2.5"] = "2024-10",
   ["2.6"] = "2025-01", ["2.7"] = "2025-04", ["2.8"] = "2025-08", ["2.9"] = "2025-10" }
 
+-- The last years of Megatron-LM's releases 1, 2 and 3. kind: source; the tags of Megatron-LM's repository
+local megatron = { ["1"] = "2020", ["2"] = "2022", ["3"] = "2022" }
+
 -- Returns the month of the row's framework ("2025-04"). nil: the row does not say. The number of a NeMo
 -- release is its month. If the row names only PyTorch's release, that release's month counts.
 function m.month(row)
   local name = row.framework:lower()
   local year, month = name:match "^nemo.-%f[%d](2%d)%.(%d%d)%f[%D]"
   return month_in((row.framework_month or ""):lower()) or month_in(name) or year and ("20%s-%s"):format(year, month) or
-    torch[name:match "torch%s*v?(2%.%d+)" or ""]
+    torch[name:match "torch%s*v?(2%.%d+)" or ""] or megatron[name:match "^megatron%-lm[%s%(]+v?([123])%.%d" or ""] or
+    m.megatron_image(name)
+end
+
+-- Megatron-LM's tags 23.04 to 24.01 are months.
+function m.megatron_image(name)
+  local year, month = name:match "^megatron%-lm[%s%(]+v?(2%d)%.([01]%d)%f[%D]"
+  return year and ("20%s-%s"):format(year, month) or nil
 end
 
 -- Returns true if the row's framework is from before this month. A row may give only a year. A row

@@ -97,7 +97,9 @@ local function torchtitan(row)
   -- cuDNN's kernel computes only in 16 bits
   local flash = (arch == "Hopper" or arch == "Blackwell" and not lists) and
     (lists and is_before(row, "2025-10") or not lists and releases.prefers_flash(row) or passes.half_of(row, {}) == "fp32")
-  return { forgets_attention = forgets, attention = flash and "flash2" or nil, runtime = runtime, mesh = mesh(row, stage ~= 0), byte_gather = stage ~= 0,
+  -- torchtune keeps weights, gradients and states in the type of the row (training.set_default_dtype in its recipes)
+  local pure = has(row, "framework", "torchtune") and "bf16" or nil
+  return { forgets_attention = forgets, param = pure, reduce = pure, attention = flash and "flash2" or nil, runtime = runtime, mesh = mesh(row, stage ~= 0), byte_gather = stage ~= 0,
     compile = "block", keep_gathered = true, micro = micro_of(row), data = data > 1 and titan_data(row, stage) or nil }
 end
 
@@ -290,11 +292,20 @@ local function olmo(row)
   return how
 end
 
+-- Lightning's precisions that end in "-true" keep weights, gradients and states in 16 bits (lightning/fabric/plugins/precision/half.py).
+local function is_true_half(row) return has(row, "precision", "^b?f?16%-true") or has(row, "precision", "^fp16%-true") end
+
+local function litgpt(row)
+  local how = olmo(row)
+  if is_true_half(row) then how.param, how.reduce = "bf16", "bf16" end
+  return how
+end
+
 -- Hugging Face's Trainer: one GPU, DDP, or FSDP1 through accelerate. Weights and moments keep the dtype
 -- in which the model was loaded.
 local function trainer(row)
   local stage, data, lora = cells.stage(row) or 0, ranks(row), cells.is_lora(row)
-  local pure = lora or has(row, "precision", "pure") or has(row, "precision", "autocast")
+  local pure = lora or has(row, "precision", "pure") or has(row, "precision", "autocast") or is_true_half(row)
   local runtime, ops, pieces = trainers.trainer(row)
   return { runtime = runtime, mesh = mesh(row, stage > 0), lora = lora, ops = ops, pieces = pieces,
     param = pure and "bf16" or nil, reduce = pure and "bf16" or nil,
@@ -316,12 +327,12 @@ end
 local frameworks = {
   { "automodel", automodel }, { "^torchtitan", torchtitan }, { "^kempnerforge", kempnerforge }, { "^composer", foundry },
   { "^pytorch fsdp1", fms }, { "^pytorch%s+ddp", torchtitan }, { "nanogpt", torchtitan }, { "megatron%-deepspeed", megatron_deepspeed }, { "^deepspeed.*megatron", megatron_deepspeed }, { "nemo.*megatron%-bridge", megatron }, { "^megatron%-lm", megatron_lm },
-  { "^megatron%-core", megatron_lm }, { "^megatron%-bridge", megatron }, { "^megatron", megatron_lm }, { "^nemo", megatron }, { "^deepspeed", deepspeed }, { "^xtuner", xtuner },
-  { "nanotron", nanotron }, { "internevo", nanotron }, { "maxtext", maxtext }, { "levanter", jax }, { "easylm", jax }, { "paxml", jax }, { "t5x", jax }, { "olmo", olmo }, { "neox", megatron_deepspeed },
+  { "^megatron%-core", megatron_lm }, { "^megatron%-bridge", megatron }, { "^megatron%-fsdp", megatron_lm }, { "^megatron%-swift", megatron_lm }, { "^megatron%s*$", megatron_lm }, { "^megatron[%s%(%d]", fork }, { "^nemo", megatron }, { "^deepspeed", deepspeed }, { "^xtuner", xtuner },
+  { "nanotron", nanotron }, { "internevo", nanotron }, { "maxtext", maxtext }, { "levanter", jax }, { "easylm", jax }, { "axlearn", jax }, { "%f[%a]pax%f[%A]", jax }, { "paxml", jax }, { "t5x", jax }, { "olmo", olmo }, { "neox", megatron_deepspeed },
   { "llm%-foundry", foundry }, { "deepspeed", deepspeed },
   { "fsdp2", torchtitan }, { "torchtune", torchtitan }, { "vescale", torchtitan }, { "colossal", colossal },
   { "hf trainer", trainer }, { "^hf", trainer }, { "^trl", trainer }, { "sfttrainer", trainer }, { "hugging ?face", trainer }, { "accelerate", trainer }, { "transformers", trainer },
-  { "axolotl", trainer }, { "lit%-?gpt", olmo }, { "lightning", trainer }, { "llama%-factory", trainer }, { "unsloth", unsloth }, { "fms%-fsdp", fms },
+  { "axolotl", trainer }, { "lit%-?gpt", litgpt }, { "lit%-?llama", litgpt }, { "lightning", trainer }, { "llama%-factory", trainer }, { "unsloth", unsloth }, { "fms%-fsdp", fms },
   -- Submitters to MLPerf name NVIDIA's and AMD's containers, which hold NeMo and Megatron.
   { "megatron", fork }, { "flagscale", fork }, { "^primus", fork }, { "megascale", fork },
   { "nemo", megatron }, { "^nvidia", megatron }, { "nvidia release", megatron }, { "rocm", megatron }, { "^llmboost", megatron },

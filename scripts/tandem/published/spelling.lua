@@ -1,7 +1,9 @@
 -- Spellings of the same cell. Sources write a switch, a count, a ZeRO stage or a recomputation in
 -- their own words. This file turns them into the words that the tables of published runs use. It
 -- refuses an unknown word by name, so no row is silently misread.
-local cells, words = require "tandem.published.cells", require "tandem.published.words"
+local cells, words, meshes = require "tandem.published.cells", require "tandem.published.words", require "tandem.published.meshes"
+local numbers = require "tandem.published.numbers"
+local has_thousands, scaled, tokens = numbers.has_thousands, numbers.scaled, numbers.tokens
 local m = {}
 
 local function refuse(key, cell) cells.refuse("%s is not known: %s", key, cell:sub(1, 60)) end
@@ -23,24 +25,6 @@ end
 
 -- Returns a text in lower case, without its parts in brackets.
 local function unbracketed(text) return (text:lower():gsub("%b()", " "):gsub("%b[]", " ")) end
-
--- Sizes. They are large numbers, and a cell never lists several of them.
-local sizes = { d_model = true, d_ff = true, vocab = true, seq = true, global_batch_seqs = true }
-
--- True if the commas in a number separate thousands, as in "14,336". In a column that is no size, commas could also
--- separate several numbers ("8,128" GPUs). There, only a group that begins with 0 is certain: "1,024".
-local function has_thousands(digits, key)
-  local groups = digits:match "^%d%d?%d?(,.*)$"
-  return groups and groups:gsub(",%d%d%d%f[%D]", "") == "" and (sizes[key] or groups:find "^,0") ~= nil
-end
-
--- Returns a number with the unit k. A length of 33k, 65k, 131k, 262k or 524k is a power of two in thousands.
-local function scaled(n, unit)
-  if unit == "" then return math.tointeger(n) end
-  if n == 33 then return 32768 end
-  for _, power in ipairs { 65536, 131072, 262144, 524288 } do if n == power // 1000 then return power end end
-  return math.tointeger(n * 1024)
-end
 
 -- "8,192", "64.0", "64 GPUs", "50257 (padded)", "8k"; nodes x GPUs of each for n_gpus: "8x8", "8
 -- nodes x 8". `has_thousands` says when a comma separates thousands. Other cells with several
@@ -68,31 +52,6 @@ local function whole(row, key)
   return scaled(tonumber((digits:gsub(",", ""))), unit)
 end
 
--- True if the words behind a number say that it counts the tokens of a step: "tokens", "toks/step", "tokens per batch".
-function m.counts_tokens(text)
-  local rest = text:match "^%s*tokens?%f[%A](.*)$" or text:match "^%s*toks?%f[%A](.*)$"
-  return rest ~= nil and (rest:find "^%s*$" or rest:find "^%s*/%s*step" or rest:find "^%s*per%s+step" or rest:find "^%s*per%s+batch" or rest:find "^%s*/%s*batch") ~= nil
-end
-
--- Reads "1M" tokens of a sequence, and a batch that is given in tokens, "4M tokens": a whole number of sequences, whether M
--- is 10^6 or 2^20. If both give a whole number, they must be equal. Returns nil for other cells.
-local function tokens(row, key)
-  local cell = row[key]
-  local digits, unit, rest = cell:match "^%s*(%d[%d,]*%.?%d*)%s*([kKmM]?)(.*)$"
-  if not digits or digits:find "," and not has_thousands(digits, key) then return nil end
-  local n, word = tonumber((digits:gsub(",", ""))), unit:lower()
-  if key == "seq" and word == "m" and not rest:find "^%a" then return math.tointeger(n * (1 << 20)) end
-  if key ~= "global_batch_seqs" or not m.counts_tokens(rest:lower()) then return nil end
-  local seq, found = tonumber(row.seq), nil
-  if word == "k" and scaled(n, "k") ~= n * 1024 then n, word = scaled(n, "k"), "" end
-  for _, each in ipairs(word == "m" and { 1e6, 1 << 20 } or word == "k" and { 1e3, 1 << 10 } or { 1 }) do
-    local count = seq and math.tointeger(n * each / seq)
-    if count and found and count ~= found then refuse(key, cell) end
-    found = count or found
-  end
-  return found
-end
-
 -- Counts that another cell completes. Examples are "2 nodes" of `gpus_per_node` GPUs, "2 nodes (8
 -- GPUs each)", and a batch of "2 per GPU" if every GPU has its own samples. Returns nil for other
 -- cells.
@@ -106,7 +65,7 @@ local function completed(row, key)
     local each, rest = text:match "^%s*(%d+)%s*(.*)$"
     local alone = true
     for _, axis in ipairs { "tp", "pp", "cp" } do alone = alone and (cells.is_open(row[axis]) or cells.count(row, axis, 1) == 1) end
-    if each and alone and (rest:find "^%a*%s*per%s+gpu%s*$" or rest:find "^%a*%s*/%s*gpu%s*$" or rest:find "^%a*%s*an?%s+gpu%s*$" or rest:find "^%a*%s*per%s+device%s*$") then
+    if each and alone and (rest:find "^%a*%s*per%s+gpu%s*$" or rest:find "^%a*%s*/%s*gpu%s*$" or rest:find "^%a*%s*an?%s+gpu%s*$" or rest:find "^%a*%s*per%s+device%s*$" or rest:find "^%a*%s*per%s+rank%s*$" or rest:find "^%a*%s*/%s*device%s*$") then
       return math.tointeger(tonumber(each) * cells.count(row, "n_gpus"))
     end
   end
@@ -144,17 +103,17 @@ local function among(text, words)
 end
 
 -- The modules that --recompute-modules can name, and words that add nothing.
-local modules = { core_attn = "core_attn", moe_act = "moe_act", layernorm = "layernorm", layernorms = "layernorm", mla_up_proj = "mla_up_proj",
+local modules = { core_attn = "core_attn", moe_act = "moe_act", layernorm = "layernorm", layernorms = "layernorm", norm = "layernorm", norms = "layernorm", mla_up_proj = "mla_up_proj",
   mlp = "mlp", moe = "moe", shared_experts = "shared_experts" }
 local plain = { recompute = true, recomputation = true, activation = true, activations = true, checkpoint = true, checkpointing = true,
   granularity = true, modules = true, module = true, default = true, only = true, ["and"] = true, of = true, the = true, mode = true, ac = true,
   policy = true, per = true, block = true, layer = true, layers = true, option = true, with = true, sequence = true, parallel = true,
-  parallelism = true, sp = true, flash = true, recompute_modules = true, recompute_granularity = true }
+  parallelism = true, sp = true, flash = true, torchtitan = true, megatron = true, recomputed = true, recompute_modules = true, recompute_granularity = true }
 
 -- Returns the tables' words for the parts that a selective recomputation recomputes. Returns "" if
 -- the text does not name them, and nil if the text has an unknown word.
 local function selected(text, is_titan)
-  text = text:gsub("attention core", "core_attn"):gsub("core attention", "core_attn"):gsub("%f[%w]attention%f[%W]", "core_attn"):gsub("%f[%w_]attn%f[^%w_]", "core_attn")
+  text = text:gsub("%f[%w]sdpa%f[%W]", "core_attn"):gsub("attention core", "core_attn"):gsub("core attention", "core_attn"):gsub("%f[%w]attention%f[%W]", "core_attn"):gsub("%f[%w_]attn%f[^%w_]", "core_attn")
   local every = text:match "every%s+(%d+)" or text:match "every%s+(%l+)%s+layer" or text:match "layer[%s:=]+(%d+)" or text:match "option[%s:=\"']*(%d+)" or is_titan and text:match "^%W*(%d+)%W*$"
   if every == "other" or every == "second" then every = "2" end
   if tonumber(every) then return ("(layer, every %d)"):format(tonumber(every)) end
@@ -213,7 +172,7 @@ local function part_of(text, row)
   every = every and (numbers[every] or tonumber(every:match "^(%d+)"))
   if every then return 1 / every end
   if text:find "%f[%a]half%f[%A]" then return 0.5 end
-  local some = tonumber(text:match "first%s+(%d+)" or text:match "^%s*(%d+)%s+layers%s*$")
+  local some = tonumber(text:match "first%s+(%d+)" or text:match "last%s+(%d+)" or text:match "^%s*(%d+)%s+layers%s*$")
   return some and not cells.is_open(row.n_layers) and math.min(1, some / cells.count(row, "n_layers")) or nil
 end
 
@@ -233,11 +192,11 @@ local function policy(row)
   end
   local bare = unbracketed(lower):match "^%s*(.-)%s*$"
   if bare:find "^%-*recompute[%s_%-]activations$" then row.ac = "selective(core_attn)" return true end -- Megatron's option
-  local sac = bare:find "%f[%a]sac%f[%A]" and selected(bare:gsub("%f[%a]sac%f[%A]", " "):gsub("layer%-wise", " "), true)
+  local sac = bare:find "%f[%a]sac%f[%A]" and selected(lower:gsub("[%(%)%[%]]", " "):gsub("%f[%a]sac%f[%A]", " "):gsub("layer%-wise", " "), true)
   if bare:find "^per[%s_%-]op" or bare:find "^ops?$" or bare:find "^selective_op$" or bare:find "op%-level" then row.ac = "selective(op)" return true end
   if bare:find "%f[%a]sac%f[%A]" then row.ac = "selective" .. (sac and sac ~= "" and sac or "(op)") return true end
   -- modules without "selective": "core_attn", "recompute attention", "moe_act recompute"
-  local is_module = bare:find "att" or bare:find "%f[%w_]moe_act%f[^%w_]" or bare:find "layernorm" or bare:find "%f[%w_]mlp%f[^%w_]" or bare:find "mla_up_proj"
+  local is_module = bare:find "att" or bare:find "%f[%w_]moe_act%f[^%w_]" or bare:find "norms?%f[%A]" or bare:find "%f[%w_]mlp%f[^%w_]" or bare:find "mla_up_proj" or bare:find "%f[%w_]moe%f[^%w_]"
   local modules_of = not bare:find "^full" and not bare:find "^selective" and not among(bare, denials) and is_module and selected(bare)
   if modules_of and modules_of:find "^%([cmls]" then row.ac = "selective" .. modules_of return true end
   if not lower:find "^selective" and not lower:find "^none" then
@@ -255,13 +214,27 @@ local function policy(row)
   return part ~= nil and part < 1
 end
 
+-- Words before the kind of recomputation, and other ways to write the kind: "recompute full block 4", "AC: selective op", "FullAC".
+local function kind_first(row)
+  local lower = row.ac:lower():match "^%s*(.-)%s*$"
+  local rest = lower:match "^recompu%a*[%s:=_%-]+(full.*)$" or lower:match "^recompu%a*[%s:=_%-]+(selective.*)$" or lower:match "^ac[%s:=]+(full.*)$" or
+    lower:match "^ac[%s:=]+(selective.*)$"
+  local named = lower:match "^recompu%a*%s*[%(%[]([%a_,%s%+]+)[%)%]]$"
+  if named and not named:find "full" and not named:find "layer%f[%A]" and not named:find "block" then rest = ("selective (%s)"):format(named) end
+  if lower:find "^every[_%s]layer$" or lower:find "^all$" or lower:find "^all layers$" then rest = "full" end
+  if rest then row.ac = rest end
+  row.ac = row.ac:gsub("^%s*[Ff]ullAC%f[%A]", "full"):gsub("^(%s*[Ss]elective)_+", "%1 ")
+end
+
 local function recomputation(row)
+  kind_first(row)
   -- parts of a cell that say nothing more: "selective, not full", "true; use_reentrant: false"
   row.ac = row.ac:gsub("[,;%(]%s*not%s+%a+%s*%)?%s*$", ""):gsub(",?%s*non%-reentrant", ""):gsub("[,;%(]?%s*[%a_]*reentrant%s*[:=]%s*%a+%)?", "")
   row.ac = row.ac:gsub("^%s*[Ss]el%s*$", "selective"):gsub("^%s*[Ss]elected%s+", "selective "):gsub("feed_forward", "mlp")
   if policy(row) then return end
   local text = row.ac:match "^%s*(.-)%s*$"
   local lower, start = text:lower(), word_of(row.ac)
+  if lower:find "offload" and not lower:find "no%s+offload" then cells.note("activations that the row offloads to host memory stay on the device") end
   -- a cell that only denies: "without AC", "w/o AC", "AC off", "not used"
   if lower:find "^without" or lower:find "^w/o" or lower:find "^not%s+%a+$" and not lower:find "full" and not lower:find "selective" or lower:find "^%a+%s+off$" and not lower:find "full" then row.ac = "none" return end
   local outside = unbracketed(text):gsub("with empty list = none", "")
@@ -291,7 +264,7 @@ local precisions = { "bf16", "bfloat16", "fp16", "float16", "fp8", "float8", "wi
 local function precision(row)
   row.precision = words.without_denied(row.precision:gsub("^[Tt]orch%.", ""))
   local text = row.precision:lower()
-  if text:find "int[48]" or text:find "w8a8" then refuse("precision", row.precision) end
+  if text:find "int[48]" or text:find "w8a8" or text:find "^%s*bf16%s*/%s*fp8%s*$" or text:find "^%s*fp8%s*/%s*bf16%s*$" then refuse("precision", row.precision) end
   if text:find "brain%s*float" and not text:find "fp8" then row.precision = "bf16" return end
   local half = text:find "^16%-" or text:find "^half"
   if half and not text:find "bf16" and not text:find "bfloat" then row.precision = "fp16" return end
@@ -357,7 +330,7 @@ local owners = { "nvidia%-nemo", "nvidia", "pytorch", "meta%-pytorch", "mosaicml
 
 local function framework(row)
   local text = row.framework:gsub("^[Mm][Cc]ore%f[%A]", "Megatron-Core"):gsub("^[Mm]%-?[Bb]ridge%f[%A]", "Megatron-Bridge"):gsub("^[Nn]e[Mm]o[%s/]+([Mm]egatron[%s_%-]*[Bb]ridge)", "%1")
-  text = text:gsub("^[Mm]osaic[Mm][Ll]%s+[Cc]omposer", "composer/llm-foundry"):gsub("^[Tt]itan%f[%A]", "torchtitan"):gsub("^[Ii]ntern[Ll][Mm][%-%s]*[Tt]rain", "InternEvo")
+  text = text:gsub("^[Mm]osaic[Mm][Ll]%s+[Cc]omposer", "composer/llm-foundry"):gsub("^[Tt]itan%f[%A]", "torchtitan"):gsub("^[Ii]ntern[Ll]?[Mm]?[%-%s]*[Tt]rain", "InternEvo"):gsub("^MLM%f[%A]", "Megatron-LM")
   if text:find "^[Mm]egatron%s*$" or text:find "^[Mm]egatron%s*[%(2]" then text = text:gsub("^[Mm]egatron", "Megatron-LM") end
   if text:lower():find "^primus" and text:lower():find "torchtitan" then text = "torchtitan (" .. text .. ")" end -- one of its two backends
   for _, owner in ipairs(text:find "Release" and {} or owners) do  -- "NVIDIA NeMo Framework Release 25.09" is the name of a container
@@ -414,7 +387,7 @@ local function bare_count(row, key)
   local n = text:match "^[a-z]+[%s=:%-]*(%d+)%s*$" or text:match "^(%d+)%-way%s*$"
   if n and (not text:find "^%a" or text:find("^" .. key) or text:find "^[tpcve]p" or text:find "^[mg]bs" or text:find "^top") then row[key] = n end
   if key == "moe_topk" and text:match "^(%d+)%s+of%s+%d+%s*$" then row[key] = text:match "^%d+" end
-  if key == "n_gpus" then row[key] = row[key]:gsub("^(%s*%d+%s*x%s*%d+)%s*x?%s+[GHAVBLM][BHI]?%d%d%d?%d?%a*[%w%-%s]*$", "%1"):gsub("^(%s*%d+)%s*x?%s+[GHAVBLM][BHI]?%d%d%d?%d?%a*[%w%-%s]*$", "%1") end
+  if key == "n_gpus" then row[key] = row[key]:gsub("^(%s*%d+%s*x%s*%d+)%s*x?%s+[GHAVBLM][BHI]?%d%d%d?%d?%a*[%w%-%s]*$", "%1"):gsub("^(%s*%d+)%s*x%s*[GHAVBLM][BHI]?%d%d%d?%d?%a*[%w%-%s]*$", "%1"):gsub("^(%s*%d+)%s*x?%s+[GHAVBLM][BHI]?%d%d%d?%d?%a*[%w%-%s]*$", "%1") end
   if key == "dp_shard" and (text:find "^%-1" or text:find "^auto" or text:find "^all") then row[key] = "" end
 end
 
@@ -452,6 +425,7 @@ function m.normalise(row)
   if not cells.is_open(row.attention_backend) then words.attention(row) end
   if not cells.is_open(row.gpu) then words.gpu(row) end
   megatron_words(row)
+  meshes.split(row)
   for _, key in ipairs(counts) do
     if not cells.is_open(row[key]) then words.count(row, key) bare_count(row, key) end
     local open = cells.is_open(row[key]) or row[key]:lower():find "^%s*no" or key == "global_batch_seqs" and row[key]:lower():find "per dp"

@@ -3,36 +3,43 @@
 local cells, catalog = require "tandem.published.cells", require "tandem.published.catalog"
 local m = {}
 
--- Names of sizes and degrees that may stand before a number: "GQA 2", "bs=1", "seq_len 4096", "hidden_size=1024".
-local names = {
-  n_layers = { "l", "layers", "num_layers", "n_layers", "num_hidden_layers" }, d_model = { "h", "d", "hidden", "hidden_size", "d_model", "dim", "width" },
-  n_heads = { "h", "heads", "num_heads", "n_heads", "num_attention_heads" }, n_kv_heads = { "gqa", "mqa", "kv", "kv_heads", "groups", "num_query_groups", "num_key_value_heads" },
-  d_ff = { "ffn", "ff", "d_ff", "ffn_hidden_size", "intermediate_size" }, vocab = { "v", "vocab", "vocab_size" },
-  seq = { "s", "seq", "ctx", "context", "seq_len", "seqlen", "seq_length", "max_seq_len", "sequence_length", "context_length", "sequence_len", "cutoff_len", "max_length",
-    "block_size" },
-  micro_batch = { "b", "bs", "mb", "mbs", "local_batch", "local_batch_size", "batch_size", "micro_batch_size", "per_device_train_batch_size", "per_device_batch_size",
-    "device_train_microbatch_size", "train_micro_batch_size_per_gpu" },
-  global_batch_seqs = { "b", "gbs", "bs", "gb", "batch", "batch_of", "batch_size", "global_batch", "global_batch_size" },
-  moe_experts = { "e", "experts", "num_experts" }, moe_topk = { "k", "top_k", "topk", "top" }, etp = { "etp" }, mtp_layers = { "mtp" },
-  head_dim = { "d", "head_dim" }, vp = { "vp", "vpp", "v", "interleaved", "chunks" }, n_gpus = { "x", "n", "gpus", "world_size" },
-  tp = { "t", "tp_size", "tensor_parallel", "tensor_model_parallel_size", "tensor_parallel_degree" }, pp = { "p", "pp_size", "pipeline_model_parallel_size" },
-  cp = { "ring", "p2p", "cp_size", "context_parallel_size" }, ep = { "ep_size", "expert_model_parallel_size" },
+-- The words of each count. names: they may stand before the number ("GQA 2", "bs=1", "seq_len 4096", "hidden_size=1024"). units: they may
+-- follow it without a blank ("4L", "8x", "1/GPU"). stems: parts of the names of options ("ici_tensor_parallelism=8", "sequence_len: 8192").
+local count_words = {
+  n_layers = { names = { "l", "layers", "num_layers", "n_layers", "num_hidden_layers" }, units = { "l" } },
+  d_model = { names = { "h", "d", "hidden", "hidden_size", "d_model", "dim", "width" }, units = { "d", "h" } },
+  n_heads = { names = { "h", "heads", "num_heads", "n_heads", "num_attention_heads" }, units = { "q", "h" } },
+  n_kv_heads = { names = { "gqa", "mqa", "kv", "kv_heads", "groups", "num_query_groups", "num_key_value_heads" } },
+  d_ff = { names = { "ffn", "ff", "d_ff", "ffn_hidden_size", "intermediate_size" } },
+  vocab = { names = { "v", "vocab", "vocab_size" } },
+  head_dim = { names = { "d", "head_dim" } },
+  moe_experts = { names = { "e", "experts", "num_experts" }, units = { "e" } },
+  moe_topk = { names = { "k", "top_k", "topk", "top" } },
+  mtp_layers = { names = { "mtp" } },
+  seq = { names = { "s", "seq", "ctx", "context", "seq_len", "seqlen", "seq_length", "max", "max_seq_len", "sequence_length", "context_length", "sequence_len",
+    "cutoff_len", "max_length", "block_size" }, stems = { "seq", "context", "ctx", "_len", "max_length", "block_size" } },
+  micro_batch = { names = { "mbs", "b", "bs", "mb", "local_batch", "local_batch_size", "batch_size", "micro_batch", "micro_batch_size",
+    "per_device_train_batch_size", "per_device_batch_size", "device_train_microbatch_size", "train_micro_batch_size_per_gpu" },
+    units = { "/gpu", "/device", "/rank" }, stems = { "micro", "per_device", "local_batch", "mbs" } },
+  global_batch_seqs = { names = { "gbs", "b", "bs", "gb", "batch", "batch_of", "batch_size", "global_batch", "global_batch_size" },
+    stems = { "global", "gbs", "total_batch" } },
+  n_gpus = { names = { "x", "n", "gpus", "world_size" }, units = { "x" }, stems = { "world_size", "gpus", "devices" } },
+  gpus_per_node = { units = { "x", "/node", "gpus/node", "gpu/node" } },
+  tp = { names = { "tp", "t", "tp_size", "tensor_parallel", "tensor_model_parallel_size", "tensor_parallel_degree" }, units = { "x" }, stems = { "tensor" } },
+  pp = { names = { "pp", "p", "pp_size", "pipeline_model_parallel_size" }, stems = { "pipeline" } },
+  vp = { names = { "vp", "vpp", "v", "interleaved", "chunks" }, units = { "x" }, stems = { "virtual", "interleave", "chunk" } },
+  cp = { names = { "cp", "ring", "p2p", "cp_size", "context_parallel_size" }, stems = { "context", "ring" } },
+  ep = { names = { "ep", "ep_size", "expert_parallel", "expert_model_parallel_size" }, stems = { "expert" } },
+  etp = { names = { "etp" } },
 }
 
--- Units that may follow a number without a blank: "4L", "8x", "8E", "1/GPU".
-local units = { n_layers = { "l" }, d_model = { "d", "h" }, n_heads = { "q", "h" }, moe_experts = { "e" }, n_gpus = { "x" }, tp = { "x" },
-  gpus_per_node = { "x", "/node", "gpus/node", "gpu/node" }, micro_batch = { "/gpu", "/device", "/rank" } }
-
--- Words that the name of an option has, by the count that the option sets: "ici_tensor_parallelism=8", "sequence_len: 8192". A name
--- with a word of `not_in` sets another count.
-local stems = { tp = { "tensor" }, pp = { "pipeline" }, cp = { "context", "ring" }, ep = { "expert" }, vp = { "virtual", "interleave", "chunk" },
-  seq = { "seq", "context", "ctx", "_len", "max_length", "block_size" }, micro_batch = { "micro", "per_device", "local_batch", "mbs" },
-  global_batch_seqs = { "global", "gbs", "total_batch" }, n_gpus = { "world_size", "gpus", "devices" } }
+-- An option whose name has one of these words sets another count.
 local not_in = { "layer", "vocab", "dcn" }
 
+-- Returns true if a name of several words is that of an option which sets the count `key`.
 local function names_option(key, name)
   for _, word in ipairs(not_in) do if name:find(word) then return false end end
-  for _, word in ipairs(stems[key] or {}) do if name:find(word) then return true end end
+  for _, word in ipairs(count_words[key] and count_words[key].stems or {}) do if name:find(word) then return true end end
   return false
 end
 
@@ -41,10 +48,15 @@ local function has_word(list, word)
   return false
 end
 
+local function words_of(key) return count_words[key] or {} end
+
+-- Returns true if a short name, such as "vpp", stands for the degree or batch `key`.
+function m.is_short_name(key, name) return #name > 1 and #name < 4 and has_word(words_of(key).names, name) end
+
 -- Returns the number of GPUs of a cell that counts nodes ("8 machines", "8 nodes (64 GPUs)", "8
 -- servers of 8", "8 DGX H100 nodes"); nil: it counts none. A number of GPUs in brackets counts the
 -- GPUs of all nodes, unless the cell says that it counts those of each node.
-local machines = { "nodes?", "machines?", "hosts?", "servers?", "instances?", "dgx", "hgx", "boxes", "vms?" }
+local machines = { "nodes?", "machines?", "hosts?", "servers?", "instances?", "trays?", "dgx", "hgx", "boxes", "vms?" }
 
 -- Returns the words up to a word for nodes; nil: the text has none.
 function m.before_nodes(text)
@@ -57,7 +69,12 @@ function m.before_nodes(text)
 end
 
 local function gpus_of_nodes(row)
-  local text = row.n_gpus:lower()
+  local text = row.n_gpus:lower():gsub("^%s*one%f[%A]", "1"):gsub("^%s*a%s+single%f[%A]", "1"):gsub("^%s*single%f[%A]", "1")
+  local each_node, of_each = text:match "^%s*(%d+)%s*n%s*(%d+)%s*g%s*$" -- "2n8g"
+  if each_node then return tonumber(each_node) * tonumber(of_each) end
+  -- all GPUs and their nodes: "16 GPUs, 2 nodes"
+  local all, on = text:match "^%s*(%d+)%s*%a*gpus?[%s,]+%a*%s*(%d+)%s+nodes?%s*$"
+  if all and not cells.is_open(row.gpus_per_node) and tonumber(all) == tonumber(on) * cells.count(row, "gpus_per_node") then return tonumber(all) end
   local nodes, rest = text:match "^%s*(%d+)%s*x?%s*(%a.*)$"
   if not nodes then return nil end
   local words = rest:gsub("%f[%w][ghablmvr][bhi]?%d%d%d?%d?%f[%W]", " "):gsub("%d+%s*g[i]?b", " ") -- the GPU's own name and memory
@@ -67,8 +84,8 @@ local function gpus_of_nodes(row)
   local number, per_node = tonumber(words:match "%d+"), not cells.is_open(row.gpus_per_node) and cells.count(row, "gpus_per_node") or nil
   local n = tonumber(nodes)
   if select(2, words:gsub("%d+", "")) > 1 then return nil end
-  if not number then return per_node and n * per_node end
-  local each = words:find "each" or words:find "per" or words:find "/" or words:find "%f[%a]of%s+%d" or words:find "x%s*%d" or words:find "with%s+%d" or words:find "%*%s*%d"
+  if not number then return per_node and n * per_node or words:find "^trays?%f[%A]" and 4 * n or nil end -- a tray of GB200 has four GPUs
+  local each = words:find "each" or words:find "per" or words:find "/%s*%a" or words:find "%f[%a]of%s+%d" or words:find "x%s*%d" or words:find "with%s+%d" or words:find "%*%s*%d"
   if each or number == per_node and number < 2 * n then return n * number end
   if per_node and number == n * per_node or not per_node and number % n == 0 and number > n then return number end
   return per_node == number and n * number or nil
@@ -101,9 +118,40 @@ function m.chunks_of_layers(row, text)
   return stage % each == 0 and tostring(math.tointeger(stage // each)) or nil
 end
 
+-- True if a batch is given as sequences of the row's own length: "128 x 8192 tokens", "128 seqs of 8k".
+function m.of_length(row, text)
+  local between, length, unit = text:match "^%d+(.-)(%d+)%s*(k?)%s*t?o?k?e?n?s?%s*$"
+  local plain = between and (between:find "^%s*x%s*$" or between:find "^%s*seq%a*%s+of%s+$" or between:find "^%s*samples%s+of%s+$")
+  return plain and tonumber(length) * (unit == "k" and 1024 or 1) == tonumber(row.seq)
+end
+
+-- A length that is a power of two in rounded thousands ("8.2k", "65.5k"), or in Ki.
+function m.length(row)
+  local text = row.seq:lower():match "^%s*(.-)%s*$"
+  row.seq = row.seq:gsub("(%d)%s*Ki%f[%A]", "%1k")
+  local digits = text:match "^(%d+%.%d)%s*k%f[%A]"
+  for power = 10, 20 do
+    if digits and ("%.1f"):format(2 ^ power / 1000) == digits then row.seq = ("%d"):format(1 << power) return end
+  end
+end
+
+-- The padded number of a vocabulary counts, because its rows exist: "128256 -> 128512", "50257 (padded to 50304)".
+function m.vocabulary(row)
+  local text = row.vocab:lower():gsub("→", "->"):gsub(",", ""):match "^%s*~?%s*(.-)%s*$"
+  local padded = text:match "^%d+%s*%->%s*(%d+)%s*$" or text:match "pad%a*%s*t?o?%s*(%d%d%d%d+)%f[^%d]"
+  if padded then row.vocab, row.padded = padded, "1" return end
+  local plain = text:match "^(%d+)%s*%(?%s*padded%s+to%s+a?%s*multiples?%s+of%s+128%s*[x*]%s*tp%s*%)?$"
+  if plain then row.vocab = plain return end
+  if text:find "padded" then row.padded = "1" end
+  if text:find "^%d+%s*k" then row.vocab = text end
+end
+
 -- Writes a count in the words that `spelling.lua` knows.
 function m.count(row, key)
   row[key] = row[key]:gsub("×", "x")
+  if key == "vocab" then m.vocabulary(row) end
+  if key == "seq" then m.length(row) end
+  if row[key]:find "^%s*~%s*%d[%d,]*%s*$" then row[key] = row[key]:gsub("~", "") cells.note("%s is rounded: ~%s", key, row[key]) end
   local text = row[key]:lower():gsub("^%s+", ""):gsub("%s+$", "")
   if key == "n_gpus" then
     local n = gpus_of_nodes(row)
@@ -120,7 +168,7 @@ function m.count(row, key)
   elseif key == "vp" and m.chunks_of_layers(row, text) then row[key] = m.chunks_of_layers(row, text) return
   elseif degrees[key] and is_off(text) then row[key] = "1" return
   elseif key == "global_batch_seqs" and text:find "^%d[%d,]*%s*%a*%s*/%s*step%s*$" and not text:find "tok" then row[key] = text:match "^%d[%d,]*" return
-  elseif key == "global_batch_seqs" and text:find "^%d+%s*x%s*%d+%s*tokens?%s*$" and text:match "x%s*(%d+)" == row.seq then row[key] = text:match "^%d+" return
+  elseif key == "global_batch_seqs" and m.of_length(row, text) then row[key] = text:match "^%d+" return
   elseif key == "seq" and text:find "^%d+[%d,]*%s*k?,%s*%a+$" then row[key] = text:match "^%d+[%d,]*%s*k?" return
   elseif key == "global_batch_seqs" and text:find "tok[%a]*%s*%(%d[%d,]*%s*seq" then row[key] = text:match "%((%d[%d,]*)%s*seq" return
   elseif key == "moe_topk" and text:find "^%d+%s*/%s*%d+$" then row[key] = text:match "^%d+" return
@@ -134,10 +182,10 @@ function m.count(row, key)
   end
   local name, n, rest = text:match "^([%a_%s]-)[%s_]*[:=(%-]?%s*(%d[%d,]*k?)%)?(.*)$"
   name = name and name:gsub("%s+", "_")
-  local known = name and name ~= "" and (has_word(names[key], name) or name == key or text:find "^[%a_%s]+[:=]" and names_option(key, name))
+  local known = name and name ~= "" and (has_word(words_of(key).names, name) or name == key or text:find "^[%a_%s]+[:=]" and names_option(key, name))
   if known and not rest:find "%d" then row[key] = n .. rest:gsub("^%a+", "") return end
   n, rest = text:match "^(%d+)%s*([%a/]+)$"
-  if n and has_word(units[key], rest) then row[key] = n return end
+  if n and has_word(words_of(key).units, rest) then row[key] = n return end
   n, rest = text:match "^(%d+)%s+(k)%f[%A]"
   if n and (key == "seq" or key == "global_batch_seqs") then row[key] = n .. rest end
 end
@@ -252,7 +300,7 @@ local clouds = { { "p5%.", "H100-SXM5-80GB" }, { "p5en?%.", "H200" }, { "p4d%.",
 function m.gpu(row)
   local text = row.gpu:lower()
   for _, known in ipairs(clouds) do if text:find("%f[%w]" .. known[1]) then row.gpu = known[2] return end end
-  row.gpu = row.gpu:gsub("^([HAB])%-(%d%d%d)", "%1%2")
+  row.gpu = row.gpu:gsub("_", "-"):gsub("^([HAB])%-(%d%d%d)", "%1%2")
 end
 
 return m

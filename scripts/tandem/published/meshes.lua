@@ -1,0 +1,128 @@
+-- Cells of published training runs that say more than one thing: several degrees ("TP2 PP4 VPP5", "4 (VPP 5)"), a degree and how it
+-- works ("4, interleaved 2", "2 (Ulysses)"), a micro-batch and how often it is accumulated ("1 x 8"). `spelling.lua` calls `split`
+-- before it reads a cell as a count.
+local cells, words = require "tandem.published.cells", require "tandem.published.words"
+local m = {}
+
+local columns = { "tp", "pp", "vp", "cp", "ep", "etp", "micro_batch", "global_batch_seqs" }
+local holders = { "tp", "pp", "vp", "cp", "ep", "etp", "micro_batch", "global_batch_seqs", "n_gpus" } -- cells that may name other columns
+
+-- Degrees that no column has: data ranks, and micro-batches that a rank accumulates.
+local extra = { dp = "data", ga = "accumulated", gas = "accumulated", accum = "accumulated", accumulation = "accumulated" }
+
+local function column_of(name)
+  for _, key in ipairs(columns) do if words.is_short_name(key, name) then return key end end
+  return extra[name]
+end
+
+-- Returns the degrees that a text names, by column: "tp2pp4", "TP=2, PP=4".
+local function named(text)
+  local found = {}
+  for name, value in text:gmatch "%f[%a](%a+)%s*[=:]?%s*(%d+)%f[%D]" do
+    local key = column_of(name)
+    if key and found[key] == nil then found[key] = value end
+  end
+  return found
+end
+
+local function has_other(found, key)
+  for other in pairs(found) do if other ~= key then return true end end
+  return false
+end
+
+-- Returns the value of the cell's own column: the value beside its name, or the number at its begin. A number of GPUs and a batch may
+-- be products: "DP2 TP2 PP4", "MBS1 x GA16 x DP8".
+local function own_value(key, text, found)
+  local own = found[key] or text:match "^%s*(%d+)%f[%D]"
+  if own and not (found.accumulated and key == "global_batch_seqs") then return own end
+  local function of(name) return tonumber(found[name] or 1) end
+  if key == "n_gpus" and found.data then return tostring(of "data" * of "tp" * of "pp" * of "cp") end
+  if key == "global_batch_seqs" and found.micro_batch and found.data and found.accumulated then
+    return tostring(of "micro_batch" * of "data" * of "accumulated")
+  end
+  return nil
+end
+
+local function degrees(row, key)
+  local text = row[key]:lower()
+  local found = named(text)
+  if not has_other(found, key) then return end
+  local own = own_value(key, text, found)
+  if not own then cells.refuse("%s is not known: %s", key, row[key]:sub(1, 60)) end
+  row[key], found[key], found.data = own, nil, nil
+  for other, value in pairs(found) do
+    local said = tonumber(row[other] or "")
+    if said and said ~= tonumber(value) then cells.refuse("%s and %s do not agree: %s, %s", key, other, text:sub(1, 40), row[other]) end
+    if cells.is_open(row[other]) then row[other] = value end
+  end
+end
+
+-- Returns a number and the text behind it; nil: the text has no number.
+local function first_number(text) return text:match "^%D-(%d+)%f[%D](.*)$" end
+
+-- Schedules without a plan of their own in these rows.
+local schedules = { "zero[%s%-]*bubble", "%f[%a]zbv?%f[%A]", "%f[%a]zb%-?h", "dual[%s%-]*pipe" }
+local function schedule(row, key)
+  local text = (row[key] or ""):lower()
+  for _, word in ipairs(schedules) do
+    if text:find(word) then
+      cells.note("1F1B stands for the schedule %s", row[key])
+      row[key] = first_number(text:gsub("h%d", "")) or (key == "vp" and "1" or nil)
+      return
+    end
+  end
+end
+
+-- Stages of a pipeline, and its chunks on a rank. torchtitan's looped schedules have two chunks (distributed/pipeline_parallel.py).
+-- kind: source; torchtitan
+local function stages(row)
+  if cells.is_open(row.pp) then return end
+  local n, rest = first_number((row.pp:lower():gsub("1f1b", "")))
+  if not n or not (rest:find "interleav" or rest:find "virtual" or rest:find "chunk" or row.pp:lower():find "^1f1b") then return end
+  row.pp = n
+  if row.vp and row.vp ~= "" or rest:match "^%W*$" then return end
+  local chunks = rest:match "%d+" and rest:match "^%W*(.-)%W*$" or cells.has(row, "framework", "torchtitan") and "2" or nil
+  if not chunks then cells.refuse("the chunks of an interleaved pipeline are not stated: pp = %s, %s", n, rest) end
+  row.vp = chunks:find "layer" and chunks or first_number(chunks)
+end
+
+-- How ranks share a sequence. Ulysses is the exchange of tokens for heads, which Megatron calls a2a.
+local function sharing(row)
+  if cells.is_open(row.cp) then return end
+  local text = row.cp:lower()
+  local n, rest = text:match "^%s*(%d+)([%s,;%(].*)$"
+  if not n or rest:find "%d+%s*x" or rest:find "[x*]%s*%d" then return end
+  local trades = (rest:find "ulysses" or rest:find "a2a" or rest:find "all[%s%-]*to[%s%-]*all") and not rest:find "p2p" and not rest:find "ring"
+  if trades and tonumber(n) > 1 then
+    if not cells.has(row, "framework", "megatron") and not cells.has(row, "framework", "nemo") then
+      if cells.is_open(row.sp) then row.sp = "ulysses " .. n end
+    elseif cells.is_open(row.cp_comm) then row.cp_comm = "a2a" end
+  end
+  if trades or rest:find "p2p" or rest:find "ring" or rest:find "gather" then row.cp = n end
+end
+
+-- "1 x 8": a micro-batch, and how often a rank accumulates it.
+local function accumulated(row)
+  if cells.is_open(row.micro_batch) then return end
+  local text = row.micro_batch:lower():gsub("×", "x")
+  local n, times, rest = text:match "^[%a%s=:%-]*(%d+)%s*x%s*(%d+)%s*(.*)$"
+  if not n or rest ~= "" and not rest:find "acc" and not rest:find "^%(?ga" then return end
+  row.micro_batch, row.accumulated, row.must_agree = n, times, "1"
+end
+
+local function expert_tensors(row)
+  local text = (row.etp or ""):lower()
+  if text:find "^%s*same" or text:find "^%s*=?%s*tp%s*$" then row.etp = row.tp or "1" end
+  if text:find "^%s*off" or text:find "^%s*none" or text:find "^%s*no%f[%A]" then row.etp = "1" end
+end
+
+function m.split(row)
+  for _, key in ipairs { "pp", "vp" } do schedule(row, key) end
+  for _, key in ipairs(holders) do if not cells.is_open(row[key]) then degrees(row, key) end end
+  stages(row)
+  sharing(row)
+  accumulated(row)
+  expert_tensors(row)
+end
+
+return m

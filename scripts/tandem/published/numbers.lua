@@ -1,0 +1,73 @@
+-- Numbers in cells of published training runs: separators of thousands, units, and batches that are given in tokens.
+local cells = require "tandem.published.cells"
+local m = {}
+
+-- Sizes. They are large numbers, and a cell never lists several of them.
+local sizes = { d_model = true, d_ff = true, vocab = true, seq = true, global_batch_seqs = true }
+
+-- True if the commas in a number separate thousands, as in "14,336". In a column that is no size, commas could also
+-- separate several numbers ("8,128" GPUs). There, only a group that begins with 0 is certain: "1,024".
+function m.has_thousands(digits, key)
+  local groups = digits:match "^%d%d?%d?(,.*)$"
+  return groups and groups:gsub(",%d%d%d%f[%D]", "") == "" and (sizes[key] or groups:find "^,0") ~= nil
+end
+
+-- Returns a number with the unit k. A length of 33k, 65k, 131k, 262k or 524k is a power of two in thousands.
+function m.scaled(n, unit)
+  if unit == "" then return math.tointeger(n) end
+  if n == 33 then return 32768 end
+  for _, power in ipairs { 65536, 131072, 262144, 524288 } do if n == power // 1000 then return power end end
+  return math.tointeger(n * 1024)
+end
+
+-- True if the words behind a number say that it counts the tokens of a step: "tokens", "toks/step", "tokens per batch".
+local function counts_tokens(text)
+  local rest = text:match "^%s*tokens?%f[%A](.*)$" or text:match "^%s*toks?%f[%A](.*)$"
+  return rest ~= nil and (rest:find "^%s*$" or rest:find "^%s*/%s*step" or rest:find "^%s*per%s+step" or rest:find "^%s*per%s+batch" or rest:find "^%s*/%s*batch") ~= nil
+end
+
+-- Returns the only number of sequences that is a multiple of the micro-batches of all data ranks, and whose tokens
+-- round to these digits of `unit`: 256 sequences of 8192 for "2.1M". nil: there is none, or there are several.
+local function rounded_batch(row, digits, unit)
+  if cells.is_open(row.n_gpus) then return nil end
+  local ranks = cells.count(row, "tp", 1) * cells.count(row, "pp", 1) * cells.count(row, "cp", 1)
+  local each, seq = math.max(1, cells.count(row, "n_gpus") // ranks) * cells.count(row, "micro_batch", 1), tonumber(row.seq)
+  local decimals = #(digits:match "%.(%d+)" or "")
+  local n, half = tonumber(digits) * unit, unit / 10 ^ decimals / 2
+  local first, last = math.ceil((n - half) / seq / each), math.floor((n + half) / seq / each)
+  if first ~= last or first < 1 then return nil end
+  cells.note("the batch is rounded: %s; %d sequences are assumed", row.global_batch_seqs, first * each)
+  return math.tointeger(first * each)
+end
+
+-- A batch that is too large to count sequences counts tokens: "4M", "512K", "1048576".
+local most_sequences = 100000
+local function implies_tokens(row, n, unit, rest)
+  local size = n * (unit == "m" and 1e6 or unit == "k" and 1e3 or 1)
+  if size < most_sequences or not rest:find "^%s*$" then return false end
+  cells.note("a batch of %s is taken as tokens", row.global_batch_seqs)
+  return true
+end
+
+-- Reads "1M" tokens of a sequence, and a batch that is given in tokens, "4M tokens": a whole number of sequences, whether M
+-- is 10^6 or 2^20. If both give a whole number, they must be equal. Returns nil for other cells.
+function m.tokens(row, key)
+  local cell = row[key]
+  local digits, unit, rest = cell:match "^%s*~?%s*(%d[%d,]*%.?%d*)%s*([kKmM]?)(.*)$"
+  if not digits or digits:find "," and not m.has_thousands(digits, key) then return nil end
+  local n, word = tonumber((digits:gsub(",", ""))), unit:lower()
+  if key == "seq" and word == "m" and not rest:find "^%a" then return math.tointeger(n * (1 << 20)) end
+  if key ~= "global_batch_seqs" or not tonumber(row.seq or "") then return nil end
+  if not counts_tokens(rest:lower()) and not implies_tokens(row, n, word, rest) then return nil end
+  local seq, found = tonumber(row.seq), nil
+  if word == "k" and m.scaled(n, "k") ~= n * 1024 then n, word = m.scaled(n, "k"), "" end
+  for _, each in ipairs(word == "m" and { 1e6, 1 << 20 } or word == "k" and { 1e3, 1 << 10 } or { 1 }) do
+    local count = math.tointeger(n * each / seq)
+    if count and found and count ~= found then cells.refuse("%s is not known: %s", key, cell:sub(1, 60)) end
+    found = count or found
+  end
+  if not found and word ~= "" then found = rounded_batch(row, (digits:gsub(",", "")), word == "m" and 1e6 or 1e3) end
+  return found or cells.refuse("%s is not known: %s", key, cell:sub(1, 60))
+end
+
+return m

@@ -1,0 +1,143 @@
+/* tandem accuracy on cells that say several things at once: whole meshes, interleaved pipelines,
+ * the way ranks share a sequence, accumulated micro-batches, rounded batches, padded vocabularies.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "planner/base/arena.h"
+#include "tests/support/published_row.h"
+
+#define MIXTURE "model=mixtral;moe_experts=8;moe_topk=2;moe_ffn=1024;missing=x;"
+#define STAGES  "n_layers=16;n_gpus=32;global_batch_seqs=32;"
+#define TITAN   "framework=torchtitan 2026;tp=1;sp=0;zero_stage=3;"
+#define CP      "tp=1;sp=0;n_kv_heads=8;"
+#define SMALL   "d_model=256;n_heads=4;n_kv_heads=4;d_ff=512;n_layers=1;"
+
+static const SpelledRow same[] = {
+    {STAGES "tp=2;pp=4;vp=2",
+     {"tp=TP2 PP4 VPP2;pp=;vp=", "tp=tp2pp4;pp=;vp=2", "tp=\"TP=2,PP=4\";pp=;vp=2",
+      "pp=PP4 (VPP 2);vp=", "pp=4 (VPP2);vp=", "pp=PP4-VPP2;vp=", "pp=4 x 2 (virtual);vp=",
+      "pp=\"4, interleaved 2\";vp=", "pp=\"4 (interleaved, 2 chunks)\";vp=",
+      "pp=4 (2 virtual stages);vp=", "pp=4 (2 layers per virtual stage);vp=", "vp=2x",
+      "n_gpus=32 (tp2 pp4 dp4)", "n_gpus=DP4 TP2 PP4"}},
+    {STAGES "pp=4;vp=1", {"pp=1F1B 4;vp=", "pp=4 (1F1B);vp="}},
+    {CP "n_gpus=16;cp=2", {"cp=\"2, p2p\"", "cp=2 (ring)", "cp=2 (a2a+p2p)"}},
+    {CP "n_gpus=16;cp=2;notes=cp-comm-type=a2a", {"cp=2 (a2a);notes=", "cp=2 (Ulysses);notes="}},
+    {MIXTURE "ep=4;etp=1;tp=2", {"ep=EP4 x ETP1;etp=", "etp=off", "ep=expert parallel 4"}},
+    {MIXTURE "ep=4;etp=2;tp=2", {"etp=same as TP", "etp== tp"}},
+    {"global_batch_seqs=16;micro_batch=1",
+     {"micro_batch=1 x 4", "micro_batch=1 \303\227 4 grad accum",
+      "micro_batch=1 x 4;global_batch_seqs=", "micro_batch=\"1/gpu, GA 4\"",
+      "global_batch_seqs=MBS1 x GA4 x DP4", "global_batch_seqs=16 seqs of 1k",
+      "global_batch_seqs=16 x 1024"}},
+    {SMALL "n_gpus=256;tp=1;sp=0;global_batch_seqs=2048;missing=x",
+     {"global_batch_seqs=2.1M tokens", "global_batch_seqs=2M", "global_batch_seqs=2097152"}},
+    {SMALL "seq=8192", {"seq=8.2k", "seq=8Ki", "seq=max 8192"}},
+    {"vocab=51200;framework=Megatron-LM",
+     {"vocab=50257 -> 51200", "vocab=50257 (padded to 51200)"}},
+    {"vocab=51200;framework=NeMo 24.09;tp=8;missing=x",
+     {"vocab=50257", "vocab=50257 padded to a multiple of 128*tp"}},
+    {"n_gpus=16;gpus_per_node=4;gpu=GB200;global_batch_seqs=16", {"n_gpus=4 trays"}},
+    {"n_gpus=16;global_batch_seqs=16",
+     {"2 nodes/16 GPUs", "2n8g", "16xH100", "\"16 GPUs, 2 nodes\"", "16 GPUs on 2 nodes"}},
+    {"ac=full block 2", {"recompute full block 2", "recompute: full block 2"}},
+    {"ac=full", {"FullAC", "every_layer", "all layers"}},
+    {MIXTURE "ac=selective(moe layernorm)", {"ac=\"recompute (moe, layernorm)\""}},
+    {"ac=selective(layernorm)", {"recompute norm"}},
+    {TITAN "ac=selective(op)", {"ac=AC: selective op"}},
+    {TITAN "ac=selective", {"ac=selective AC (torchtitan default)"}},
+    {TITAN "ac=\"selective(layer, every 2)\"", {"ac=SAC (every 2)"}},
+    {"zero_stage=1", {"Z-1", "optimizer state sharding"}},
+    {"zero_stage=0", {"DP only", "vanilla"}},
+    {"gpu=H100-NVL-94GB", {"nvidia_h100_nvl"}},
+    {"framework=Megatron-LM 2022", {"Megatron-LM v2.6", "Megatron-LM v3.0.2"}},
+    {"framework=InternEvo;missing=x", {"InternTrain", "InternLM-Train"}},
+    {"framework=MaxText;tp=1;sp=0;zero_stage=3;missing=x",
+     {"framework=AXLearn", "framework=JAX Toolbox (Pax)"}},
+};
+
+static const char *const differ[][2] = {
+    {STAGES "pp=4;vp=1", STAGES "pp=4 (zero bubble);vp=1"}, /* 1F1B stands for it */
+    {"ac=full", "ac=full + offload"},                       /* left out, so not all stated */
+    {"vocab=50257;framework=Megatron-LM;tp=8", "vocab=50257 (padded);framework=Megatron-LM;tp=8"},
+    {"framework=Megatron-LM", "framework=Megatron-style PyTorch"},
+    {"framework=LitGPT;tp=1;sp=0;precision=bf16-mixed",
+     "framework=LitGPT;tp=1;sp=0;precision=bf16-true"},
+    {"framework=torchtune 2026;tp=1;sp=0;zero_stage=3", TITAN},
+};
+
+static const char *const refused[][2] = {
+    {"tp=TP2 PP4;pp=2", "do not agree"},
+    {"pp=4 (interleaved);vp=", "chunks"},
+    {"micro_batch=1 x 8;global_batch_seqs=16", "micro_batch"},
+    {"global_batch_seqs=16 x GA 8", "global_batch_seqs"},
+    {"n_gpus=64 GPUs on 4 nodes", "n_gpus"},
+    {"precision=BF16 / FP8", "precision"},
+    {"gpu=H100 CNX", "CNX"},
+    {"step_time_s=1.4-1.9", "step_time_s"},
+    {"cp=hierarchical 2x2", "cp"},
+};
+
+/* Cells of a measured step of 8 sequences of 1024 tokens on 8 devices, and its seconds. */
+static const struct {
+    const char *row;
+    double step_s;
+} steps[] = {
+    {"step_time_s=1.41-1.43", 1.42},
+    {"step_time_s=1.41 - 1.43 s", 1.42},
+    {"step_time_s=1410\342\200\2231430 ms", 1.42},
+    {"step_time_s=;tokens_per_s_per_gpu=2048", 0.5},
+    {"step_time_s=;tokens_per_s_per_gpu=2.048k tok/s", 0.5},
+    {"step_time_s=0.25;tokens_per_s_per_gpu=2048", 0.25},
+};
+
+static void measured_steps_are_read(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        json_t *root = published_row_scored(arena, steps[i].row);
+        const json_t *scores = json_object_get(json_object_get(root, "runs"), "scores");
+        const json_t *first = json_array_get(scores, 0);
+        assert_string_equal("step time", json_string_value(json_object_get(first, "what")));
+        const double found = json_number_value(json_object_get(first, "measured"));
+        if (fabs(found / steps[i].step_s - 1) > 1e-9) fail_msg("%s: %g", steps[i].row, found);
+        json_decref(root);
+    }
+    arena_free(arena);
+}
+
+static void other_words_are_read_alike(void **state)
+{
+    (void)state;
+    spelled_rows_agree(same, sizeof same / sizeof *same);
+}
+
+static void stated_cells_change_the_prediction(void **state)
+{
+    (void)state;
+    spelled_rows_differ(differ, sizeof differ / sizeof *differ);
+}
+
+static void uncertain_cells_are_refused_by_name(void **state)
+{
+    (void)state;
+    spelled_rows_are_refused(refused, sizeof refused / sizeof *refused);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(measured_steps_are_read),
+        cmocka_unit_test(other_words_are_read_alike),
+        cmocka_unit_test(stated_cells_change_the_prediction),
+        cmocka_unit_test(uncertain_cells_are_refused_by_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
