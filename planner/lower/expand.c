@@ -26,6 +26,12 @@ uint32_t plan_expands_from(const Config *c, uint32_t n)
 
 typedef LIST(BufferId) BufferIds;
 
+/* The newest question to `counterpart` about a buffer, and its answer. */
+typedef struct Asked {
+    uint32_t microbatch;
+    BufferId other;
+} Asked;
+
 typedef struct Expander {
     const Program *from;
     Program *to;
@@ -37,7 +43,9 @@ typedef struct Expander {
     BufferId first_made; /* the first buffer that A makes */
     uint32_t n_made;     /* buffers made in one period */
     uint32_t forward;    /* the micro-batch whose forward work is in A */
+    BufferId *newest;    /* [pc]: the newest buffer that the instructions before it use */
     BufferIds *made;     /* [micro-batch]: the buffers that belong to it */
+    Asked *asked;        /* [buffer] */
     uint32_t n_launches, n_fuses;
 } Expander;
 
@@ -83,15 +91,19 @@ static bool is_backward(const Instr *in)
            (in->phase == PHASE_backward || in->phase == PHASE_recompute);
 }
 
-static BufferId newest_touched(const Program *p, Pc from, Pc to)
+/* Fills e->newest. */
+static void find_newest(Expander *e)
 {
-    BufferId newest = 0;
-    for (Pc pc = from; pc < to; pc++)
+    const Program *p = e->from;
+    e->newest = arena_array(e->scratch, p->code.n + 1, sizeof *e->newest);
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        BufferId newest = e->newest[pc];
         for (uint32_t i = 0; i < p->code.at[pc].args.n; i++) {
             const BufferId b = program_arg(p, &p->code.at[pc], i);
             if (b > newest) newest = b;
         }
-    return newest;
+        e->newest[pc + 1] = newest;
+    }
 }
 
 /* A is the period that begins at e->a. True if the instructions from `before` to A also form a
@@ -101,7 +113,7 @@ static bool follows_period(const Expander *e, Pc before)
     const Buffer *all = e->from->buffers.at;
     if (!before || e->a - before != e->length || e->first_made <= e->n_made) return false;
     const BufferId first = e->first_made - e->n_made;
-    if (newest_touched(e->from, 1, before) + 1 != first) return false;
+    if (e->newest[before] + 1 != first) return false;
     for (BufferId b = first; b < e->first_made; b++)
         if (!buffers_alike(&all[b], &all[b + e->n_made])) return false;
     return true;
@@ -124,9 +136,8 @@ static bool is_period(Expander *e, const Pc *begin, uint32_t of)
         if (in->phase == PHASE_forward && in->stream == STREAM_compute && in->microbatch > of)
             e->forward = in->microbatch;
     }
-    e->first_made = newest_touched(p, 1, e->a) + 1;
-    const BufferId next = newest_touched(p, e->a, e->b) + 1,
-                   end = newest_touched(p, e->b, e->b + e->length) + 1;
+    e->first_made = e->newest[e->a] + 1;
+    const BufferId next = e->newest[e->b] + 1, end = e->newest[e->b + e->length] + 1;
     e->n_made = next - e->first_made;
     return e->forward != 0 && next > e->first_made && end - next == e->n_made &&
            follows_period(e, begin[of - 1]);
@@ -144,9 +155,8 @@ static bool find_period(Expander *e)
 
 /* ---- buffers */
 
-/* Returns the counterpart of buffer b in another micro-batch of the short step; 0: there is none.
- */
-static BufferId counterpart(const Expander *e, BufferId b, uint32_t microbatch)
+/* Finds the counterpart of buffer b in another micro-batch of the short step; 0: there is none. */
+static BufferId find_counterpart(const Expander *e, BufferId b, uint32_t microbatch)
 {
     const Buffer *all = e->from->buffers.at;
     const BufferIds *own = &e->made[all[b].microbatch], *other = &e->made[microbatch];
@@ -155,6 +165,16 @@ static BufferId counterpart(const Expander *e, BufferId b, uint32_t microbatch)
     for (uint32_t i = 0; i < other->n; i++)
         if (buffers_alike(&all[other->at[i]], &all[b]) && place-- == 0) return other->at[i];
     return 0;
+}
+
+/* The same, but the newest answer for each buffer is known. Most periods ask for the same one. */
+static BufferId counterpart(const Expander *e, BufferId b, uint32_t microbatch)
+{
+    if (e->asked[b].microbatch != microbatch) {
+        e->asked[b].other = find_counterpart(e, b, microbatch);
+        e->asked[b].microbatch = microbatch;
+    }
+    return e->asked[b].other;
 }
 
 /* Returns the buffer that an instruction uses instead of `b` if the instruction moves by `periods`
@@ -182,6 +202,7 @@ static void add_buffers(Expander *e, BufferId first, BufferId end, uint32_t peri
 
 /* ---- instructions */
 
+/* The lists have room for the arguments and waits of the instruction. */
 static void add_instr(Expander *e, Pc pc, uint32_t periods, uint32_t *launch, uint32_t *fuse)
 {
     const Program *p = e->from;
@@ -190,12 +211,14 @@ static void add_instr(Expander *e, Pc pc, uint32_t periods, uint32_t *launch, ui
     in.microbatch += periods;
     in.args.first = e->to->args.n;
     for (uint32_t i = 0; i < args.n; i++)
-        list_push(e->arena, &e->to->args, moved(e, p->args.at[args.first + i], periods));
+        e->to->args.at[in.args.first + i] = moved(e, p->args.at[args.first + i], periods);
+    e->to->args.n += args.n;
     in.after.first = e->to->after.n;
     for (uint32_t i = 0; i < after.n; i++) {
         const Pc of = p->after.at[after.first + i];
-        list_push(e->arena, &e->to->after, of + e->length > e->a ? of + periods * e->length : of);
+        e->to->after.at[in.after.first + i] = of + e->length > e->a ? of + periods * e->length : of;
     }
+    e->to->after.n += after.n;
     if (in.launch && in.launch != *launch) e->n_launches++;
     if (in.launch) *launch = in.launch, in.launch = e->n_launches;
     if (in.fuse && in.fuse != *fuse) e->n_fuses++;
@@ -207,6 +230,13 @@ static void add_code(Expander *e, Pc first, Pc end, uint32_t periods)
 {
     uint32_t launch = 0, fuse = 0; /* the numbers of the newest launch group and of the newest
                                       kernel in `from` */
+    uint32_t n_args = 0, n_after = 0;
+    for (Pc pc = first; pc < end; pc++) {
+        n_args += e->from->code.at[pc].args.n;
+        n_after += e->from->code.at[pc].after.n;
+    }
+    list_reserve(e->arena, &e->to->args, n_args);
+    list_reserve(e->arena, &e->to->after, n_after);
     for (Pc pc = first; pc < end; pc++) add_instr(e, pc, periods, &launch, &fuse);
 }
 
@@ -227,6 +257,8 @@ static bool expand(Expander *e)
     e->made = arena_array(e->scratch, e->n_few, sizeof *e->made);
     for (BufferId b = 1; b < p->buffers.n; b++)
         list_push(e->scratch, &e->made[p->buffers.at[b].microbatch], b);
+    e->asked = arena_array(e->scratch, p->buffers.n, sizeof *e->asked);
+    find_newest(e);
     if (!find_period(e)) return false;
     const BufferId next = e->first_made + e->n_made;
     reserve(e);
