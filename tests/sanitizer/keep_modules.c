@@ -1,9 +1,58 @@
-/* Part of the command in the sanitizers' build only. Libraries stay loaded to the end. So the leak
- * report can name the MPI plugin of an allocation, and tests/support/lsan.supp can separate its
- * allocations from ours. */
+/* Part of every program of the sanitizers' build. The leak report names the code that called
+ * malloc. So tests/support/lsan.supp can separate the allocations of MPI libraries from ours. This
+ * file makes the report name those libraries. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Libraries stay loaded to the end. The report cannot name a library that was unloaded. */
 int dlclose(void *module);
 int dlclose(void *module)
 {
     (void)module;
     return 0;
+}
+
+/* MPI libraries keep some texts that they print. The C library's functions call malloc themselves,
+ * and keep no frame pointer, so the fast unwinder would not find the caller. The slow unwinder
+ * finds it, but takes most of the time of a short run. So these functions replace those of the C
+ * library; they do the same, and keep a frame pointer. */
+int vasprintf(char **to, const char *format, va_list values);
+int asprintf(char **to, const char *format, ...);
+int __vasprintf_chk(char **to, int flag, const char *format, va_list values);
+int __asprintf_chk(char **to, int flag, const char *format, ...);
+
+int vasprintf(char **to, const char *format, va_list values)
+{
+    va_list again;
+    va_copy(again, values);
+    const int n = vsnprintf(NULL, 0, format, again);
+    va_end(again);
+    *to = n < 0 ? NULL : malloc((size_t)n + 1);
+    return *to == NULL ? -1 : vsnprintf(*to, (size_t)n + 1, format, values);
+}
+
+int __vasprintf_chk(char **to, int flag, const char *format, va_list values)
+{
+    (void)flag;
+    return vasprintf(to, format, values);
+}
+
+int asprintf(char **to, const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    const int n = vasprintf(to, format, values);
+    va_end(values);
+    return n;
+}
+
+int __asprintf_chk(char **to, int flag, const char *format, ...)
+{
+    (void)flag;
+    va_list values;
+    va_start(values, format);
+    const int n = vasprintf(to, format, values);
+    va_end(values);
+    return n;
 }

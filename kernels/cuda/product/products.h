@@ -12,8 +12,11 @@
 extern "C" {
 #endif
 
-/* How many bytes of a contraction's scratch argument the library may use. */
+/* How many bytes of a contraction's scratch argument the library may use. Tests of whole plans
+ * give it fewer, because they fill the scratch memory of every step with NaNs. */
+#ifndef CUDA_PRODUCT_LIBRARY_BYTES
 #define CUDA_PRODUCT_LIBRARY_BYTES (UINT64_C(32) << 20)
+#endif
 
 typedef struct CudaProductOptions {
     bool tf32;                 /* true: the library may round fp32 operands to 19 bits, which is

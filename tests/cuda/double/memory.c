@@ -18,7 +18,8 @@ enum {
     MAX_BLOCKS = 4096,
     CONTEXT_BYTES = 1 << 20,
     PAGE = 4096,
-    MANY_BYTES = 1 << 20
+    MANY_BYTES = 1 << 20,
+    HUGE_BYTES = 64 << 20
 };
 
 typedef struct Block {
@@ -105,11 +106,20 @@ void double_fill(void *to, int value, uint64_t bytes)
     if (value != 0 || !make_hole(at, bytes)) memset(at, value, bytes);
 }
 
-/* Fills a block that the caller asked for or gave back, and some bytes behind the request. */
+/* Fills a block that the caller asked for or gave back, and some bytes behind the request. A huge
+ * block gets NaNs at its ends only, and zeros between them. The arenas of the tests' plans are
+ * smaller. Only the buffer that clears the cache is huge, and its numbers are never read. */
 static void fill_with_nan(const Block *b)
 {
-    const uint64_t n = b->asked + BEHIND;
-    memset(inside + b->offset, 0xff, n < b->bytes ? n : b->bytes);
+    char *at = inside + b->offset;
+    const uint64_t end = b->asked + BEHIND, n = end < b->bytes ? end : b->bytes;
+    const uint64_t between = n < HUGE_BYTES ? 0 : n - 2 * MANY_BYTES;
+    if (between == 0 || !make_hole(at + MANY_BYTES, between)) {
+        memset(at, 0xff, n);
+        return;
+    }
+    memset(at, 0xff, MANY_BYTES);
+    memset(at + n - MANY_BYTES, 0xff, MANY_BYTES);
 }
 
 static bool allocate(void **at, size_t bytes, uint64_t align)
