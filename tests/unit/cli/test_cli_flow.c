@@ -10,6 +10,7 @@
 
 #include "cli/cli.h"
 #include "tests/support/document.h"
+#include "tests/support/sample.h"
 
 static const char llama[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
 static const char tiny[] = TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua";
@@ -266,7 +267,6 @@ static void loopback_runs_are_compared(void **state)
     arena_free(arena);
 }
 
-/* Loopback runs the plan in bf16 as planned, as well as in fp32, with less memory. */
 /* Nothing is measured if the store cannot be written. */
 static void the_store_comes_first(void **state)
 {
@@ -285,6 +285,7 @@ static void the_store_comes_first(void **state)
     arena_free(arena);
 }
 
+/* Loopback runs the plan in bf16 as planned, as well as in fp32, with less memory. */
 static void low_precision_trains(void **state)
 {
     (void)state;
@@ -297,15 +298,17 @@ static void low_precision_trains(void **state)
     };
     double bytes = 1e9, loss = 0;
     for (int i = 0; i < 3; i++) {
-        json_t *run = DOCUMENT(arena, 0, "run", tiny, "--backend", "loopback", "--steps", "40",
-                               "--db", db, "--poison", "--set", settings[i][0], "--set",
-                               settings[i][1], "--set", settings[i][2]);
+        json_t *run = DOCUMENT(arena, 0, "run", tiny, "--backend", "loopback", "--steps",
+                               UNDER_SANITIZERS ? "10" : "40", "--db", db, "--poison", "--set",
+                               settings[i][0], "--set", settings[i][1], "--set", settings[i][2]);
         assert_true(document_number(run, "highest_byte_touched") ==
                     document_number(run, "arena_bytes"));
         assert_true(document_number(run, "arena_bytes") < 0.9 * bytes);
         bytes = document_number(run, "arena_bytes");
         if (i == 0) loss = document_number(run, "last_loss");
-        assert_true(document_number(run, "last_loss") < 0.7 * document_number(run, "first_loss"));
+        const double falls_to = UNDER_SANITIZERS ? 1 : 0.7; /* after fewer steps */
+        assert_true(document_number(run, "last_loss") <
+                    falls_to * document_number(run, "first_loss"));
         assert_true(document_number(run, "last_loss") < 1.05 * loss);
         json_decref(run);
     }

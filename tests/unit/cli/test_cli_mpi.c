@@ -11,6 +11,7 @@
 
 #include "cli/cli.h"
 #include "tests/support/document.h"
+#include "tests/support/sample.h"
 
 static const char tiny[] = TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua";
 
@@ -22,26 +23,31 @@ static json_t *parse(const CommandResult *r)
     return root;
 }
 
+enum { STEPS = SAMPLE(200, 20) };
+
 /* 4 ranks as dp_shard 2 x tp 2 learn the text: the mean of the last 10 losses is under 0.6 of the
- * first. The prediction uses this machine's own measurements. */
+ * first. (Under the sanitizers, there are fewer steps, and it is under the first.) The prediction
+ * uses this machine's own measurements. */
 static void a_text_is_learnt_on_four_ranks(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
     const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
-    CommandResult r = COMMAND(arena, 500, "run", tiny, "-n", "4", "--db", db);
+    CommandResult r = COMMAND(arena, 500, "run", tiny, "-n", "4", "--db", db,
+                              UNDER_SANITIZERS ? "--steps" : NULL, arena_print(arena, "%d", STEPS));
     if (r.exit_code != 0) fail_msg("code %d\n%s\n%s", r.exit_code, r.out, r.err);
     assert_non_null(strstr(r.out, "step    0  loss"));
-    assert_non_null(strstr(r.out, "step  199  loss"));
+    assert_non_null(strstr(r.out, arena_print(arena, "step  %3d  loss", STEPS - 1)));
     assert_non_null(strstr(r.out, "grad_norm"));
     assert_non_null(strstr(r.out, "tok/s"));
     assert_non_null(strstr(r.out, "(predicted "));
-    const char *done = strstr(r.out, "done        200 steps");
+    const char *done = strstr(r.out, arena_print(arena, "done        %d steps", STEPS));
     assert_non_null(done);
     const char *factor = strchr(done, '(');
     assert_non_null(factor);
     double ratio = strtod(factor + 1, NULL);
-    if (!(ratio > 0 && ratio < 0.6)) fail_msg("loss only falls to %.2f of the first", ratio);
+    if (!(ratio > 0 && ratio < (UNDER_SANITIZERS ? 1 : 0.6)))
+        fail_msg("loss only falls to %.2f of the first", ratio);
     r = COMMAND(arena, 60, "compare", "--db", db, "--json");
     json_t *compared = parse(&r);
     assert_true(document_number(compared, "unjoined_rows") == 0);
