@@ -141,13 +141,18 @@ static void make_answer(const Question *q, Missing *m, Arena *arena)
 {
     FrameworkAnswer *out = m->to;
     const Config *config = &m->config;
-    const PlanFile same = {
-        .path = q->file->path, .has_cluster = true, .config = *config, .plan = q->file->plan};
+    const PlanFile same = {.path = q->file->path,
+                           .has_cluster = true,
+                           .config = *config,
+                           .plan = q->file->plan,
+                           .whole = q->file->whole,
+                           .microbatches = q->file->microbatches};
     if (q->file->plan != NULL && session_same_program(&q->file->config, q->file->plan, config)) {
+        bool aperiodic = false;
         out->held = held_of(q, &same);
-        out->step_ps = q->timed ? step_of(q, &same, &config->runtime, arena, NULL) : 0;
+        out->step_ps = q->timed ? step_of(q, &same, &config->runtime, arena, &aperiodic) : 0;
         out->could = true;
-        return;
+        if (!aperiodic) return;
     }
     const bool uneven = q->scenario != NULL && q->scenario->is_uneven;
     m->how.fewer = q->timed && !uneven ? session_fewer(config, false) : 0;

@@ -257,98 +257,32 @@ static bool decide_stored(Cli *cli, PointJob *job, SweepRows *rows)
     return true;
 }
 
-/* ---- the best plan under other programs */
-
-/* Returns the hash of everything on which the lines about the best plan depend, except
- * the scripts. */
-static Hash128 key_of_best(const Cli *cli, const char *path, const PlanOptions *o)
-{
-    const char *asked =
-        arena_print(cli->arena, "%s\nbest plan said\ncolor %d\n%s", build_name(cli->arena),
-                    cli->color, recipe_head(path, o, cli->arena));
-    return hash_bytes(asked, strlen(asked));
-}
-
-/* Prints the lines about the best plan if an earlier sweep stored them. Returns false if none did,
- * or if a script has changed since. */
-static bool found_best(Cli *cli, const char *path, const PlanOptions *o, Store *store)
-{
-    FoundAnswer found;
-    KnownScripts scripts = {.fresh = {NULL, 0, 0}};
-    Diag ignored = diag_in(cli->arena); /* without the store, the lines are computed again */
-    if (store == NULL ||
-        !store_find_answer(store, key_of_best(cli, path, o), cli->arena, &found, &ignored) ||
-        !recipe_is_fresh(&scripts, &found, path, cli->arena))
-        return false;
-    json_t *said = json_loads(found.answer, 0, NULL);
-    const char *text = json_string_value(json_object_get(said, "text"));
-    if (text != NULL) str_add(&cli->out, text);
-    json_decref(said);
-    return text != NULL;
-}
-
-static void keep_best(Cli *cli, const char *path, const PlanOptions *o, Recipe *recipe,
-                      const char *text, Store *store)
-{
-    if (store == NULL || recipe->scripts.n == 0) return;
-    Diag ignored = diag_in(cli->arena); /* only these lines are lost; the points are in the store */
-    json_t *said = json_object();
-    json_text(said, "text", text);
-    char *answer = json_dumps(said, JSON_COMPACT);
-    recipe_read_scripts(recipe, store, cli->arena, &ignored);
-    if (answer != NULL)
-        store_put_answer(store, key_of_best(cli, path, o), recipe, 0, build_name(cli->arena),
-                         answer, &ignored);
-    free(answer);
-    json_decref(said);
-}
-
-static void tell_best(Cli *cli, const char *path, const PlanOptions *options, Store *store)
-{
-    Diag told = diag_in(cli->arena); /* the warnings were printed with the point */
-    Config *config = arena_alloc(cli->arena, sizeof *config);
-    Graph graph;
-    Recipe recipe = {.head = ""};
-    PlanOptions own = *options;
-    PlanFile shell = {.path = path, .has_cluster = true};
-    const PlanFile *file = &shell;
-    cli->script = front_open(path, NULL, 0, cli->arena);
-    own.script = cli->script;
-    own.made_of = &recipe;
-    bool fine = session_read(path, &own, cli->arena, config, &graph, &told);
-    shell.config = *config;
-    if (fine && config->runtime.name != NULL) {
-        file = session_finish(config, &graph, &own, cli->arena, &told);
-        fine = file != NULL;
-    }
-    const size_t before = cli->out.n;
-    if (fine)
-        plan_file_tell(cli, plan_file_ask(cli, file, true, NULL, store), "best plan", store,
-                       &recipe);
-    if (fine) keep_best(cli, path, options, &recipe, str_text(&cli->out) + before, store);
-    plan_file_close(cli);
-}
-
-/* Simulates the best plan for each framework that could run it, because the ranking holds for only
- * one executor. */
+/* Prints the lines about the best plan: those of the process that simulated it, or stored ones, or
+ * else new ones. */
 static void whose_of_best(Cli *cli, const PointJob *job, const SweepRows *rows)
 {
-    if (cli->json != NULL || cli->options.sweep.csv || rows->n == 0) return;
-    if (rows->at[0].status != SWEEP_fits || rows->at[0].unmet) return;
-    const TextList *own = &job->settings[rows->at[0].index];
+    if (!job->tells_best || rows->n == 0) return;
+    const SweepRow *best = &rows->at[0];
+    if (best->status != SWEEP_fits || best->unmet) return;
+    if (best->said != NULL) {
+        str_add(&cli->out, best->said);
+        return;
+    }
+    const TextList *own = &job->settings[best->index];
     for (uint32_t i = 0; i < own->n; i++) list_push(cli->arena, &cli->options.set, own->at[i]);
     /* threads are allowed again: the processes that simulated the points have ended */
     parallel_allow(jobs_number(cli->options.jobs, MOST_JOBS));
-    const PlanOptions quick = {.unproven = true};
-    const PlanOptions options = plan_file_options(cli, &quick);
     Diag told = diag_in(cli->arena);
     const bool stores = !cli->options.no_store;
     Store *store = stores ? store_open_brief(cli->options.db, &told) : NULL;
-    const bool found = found_best(cli, job->path, &options, store);
+    const char *found = best_found(cli, job->path, store);
     store_close(store);
-    if (found) return;
+    if (found != NULL) {
+        str_add(&cli->out, found);
+        return;
+    }
     store = stores ? store_open(cli->options.db, false, &told) : NULL;
-    tell_best(cli, job->path, &options, store);
+    best_tell(cli, job->path, store);
     store_close(store);
 }
 
@@ -359,7 +293,8 @@ static void decide_points(Cli *cli, Sweep *sweep)
                     .path = sweep->path,
                     .settings = all_settings(sweep),
                     .unproven = !cli->options.sweep.prove,
-                    .proves_best = !cli->options.sweep.prove && sweep_ranks_by_tokens()};
+                    .proves_best = !cli->options.sweep.prove && sweep_ranks_by_tokens(),
+                    .tells_best = cli->json == NULL && !cli->options.sweep.csv};
     if (job.settings == NULL) return;
     job.n = sweep->n_plans;
     if (cli->options.sweep.slurm > 0) {

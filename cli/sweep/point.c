@@ -14,6 +14,7 @@
 #include "cli/sweep/jobs.h"
 #include "planner/base/cores.h"
 #include "planner/base/log.h"
+#include "planner/base/parallel.h"
 
 /* A process that simulates points. */
 typedef struct Decider {
@@ -240,20 +241,34 @@ static void keep_answer(const Decider *decider, Cli *one, Hash128 key, Recipe *r
     free(text);
 }
 
+/* Makes the command of a point, whose results are written to no output of the sweep. */
+static void begin_point(const PointJob *job, Arena *arena, Cli *one)
+{
+    *one = *job->cli;
+    one->arena = arena;
+    one->diag = diag_in(arena);
+    one->out = str_in(arena);
+    one->json = NULL;
+}
+
+/* Sets the settings of --set and of the point. */
+static void settings_of_point(const PointJob *job, uint32_t index, Cli *one)
+{
+    one->options.set = (TextList){NULL, 0, 0};
+    const TextList *all[] = {&job->cli->options.set, &job->settings[index]};
+    for (uint32_t l = 0; l < 2; l++)
+        for (uint32_t i = 0; i < all[l]->n; i++)
+            list_push(one->arena, &one->options.set, all[l]->at[i]);
+}
+
 /* Makes the answer for one point, and writes it as one line of JSON. Returns true if
  * decider->best has taken the plan, which is in `arena`. */
 static bool decide(Decider *decider, uint32_t index, Arena *arena, FILE *out)
 {
     const PointJob *job = decider->job;
-    Cli one = *job->cli;
-    one.arena = arena;
-    one.diag = diag_in(arena);
-    one.out = str_in(arena);
-    one.json = NULL;
-    one.options.set = (TextList){NULL, 0, 0};
-    const TextList *all[] = {&job->cli->options.set, &job->settings[index]};
-    for (uint32_t l = 0; l < 2; l++)
-        for (uint32_t i = 0; i < all[l]->n; i++) list_push(arena, &one.options.set, all[l]->at[i]);
+    Cli one;
+    begin_point(job, arena, &one);
+    settings_of_point(job, index, &one);
     const bool stored = decider->store != NULL;
     const Hash128 key = stored ? key_of(decider, &one) : (Hash128){0, 0};
     bool failed = false;
@@ -302,6 +317,24 @@ static bool decide(Decider *decider, uint32_t index, Arena *arena, FILE *out)
     return is_best;
 }
 
+/* Adds the lines about the plan under other frameworks to its answer. Adds none if only a plan with
+ * all micro-batches could give them. */
+static void tell_best(const Decider *decider, Cli *one, Recipe *recipe)
+{
+    const BestPlan *best = &decider->best;
+    if (best->file->config.runtime.name != NULL && best->file->microbatches > 0) return;
+    const json_t *index = json_object_get(best->row, "index");
+    settings_of_point(decider->job, (uint32_t)json_integer_value(index), one);
+    one->script = decider->script;
+    const char *text = best_found(one, decider->job->path, decider->store);
+    if (text == NULL) {
+        /* this process has no more points, so it may use several threads */
+        parallel_allow(jobs_number(one->options.jobs, MOST_JOBS));
+        text = best_lines_of(one, best->file, recipe, decider->store);
+    }
+    json_text(best->row, "said", text);
+}
+
 /* Proves the fastest plan of this process, unless another process has a faster one, and writes its
  * answer once more. If the proof has anything to report, nothing is written: sweep_prove() then
  * proves the plan again, and reports it. */
@@ -309,9 +342,8 @@ static void prove_best(const Decider *decider, FILE *out)
 {
     const BestPlan *best = &decider->best;
     if (best->row == NULL || best_most(decider->job->fastest) > best->speed) return;
-    Cli one = *decider->job->cli;
-    one.arena = best->arena;
-    one.diag = diag_in(best->arena);
+    Cli one;
+    begin_point(decider->job, best->arena, &one);
     if (!session_prove(best->file, true, one.arena, &one.diag) || one.diag.items.n > 0) return;
     json_put(best->row, "proven", json_true());
     Recipe recipe = best->recipe;
@@ -319,6 +351,7 @@ static void prove_best(const Decider *decider, FILE *out)
         store_put_proof(decider->store, best->file->id, decider->build, &one.diag);
         keep_answer(decider, &one, best->key, &recipe, best->row);
     }
+    if (decider->job->tells_best) tell_best(decider, &one, &recipe);
     json_dumpf(best->row, out, JSON_COMPACT);
     fputc('\n', out);
 }

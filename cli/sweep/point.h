@@ -43,6 +43,7 @@ typedef struct PointJob {
     /* with `unproven`: each process proves its fastest plan, unless another process has found a
      * faster one. So the best plan of all is proven. */
     bool proves_best;
+    bool tells_best; /* prints lines about the best plan under other frameworks */
     /* true if lower bounds of memory may rule out points before they are compiled */
     bool bounded;
     /* true if only the N_BEST fastest points matter; then lower bounds of time may rule out points,
@@ -94,6 +95,16 @@ double best_least(BestSpeeds *best);
  * row then names this bound. With job->bounds_only, returns true for every point. */
 bool bounds_decide(const PointJob *job, Cli *one, const Config *config, Graph *graph,
                    const PlanOptions *load, uint32_t index, json_t *row);
+
+/* ---- best.c: the best plan under other frameworks. cli->options has the settings of the plan. */
+/* Returns the lines that an earlier sweep stored. Returns NULL if none did, or if a script has
+ * changed since. `store` may be NULL. */
+const char *best_found(Cli *cli, const char *path, Store *store);
+/* Prints the lines, and stores them. Compiles the plan. */
+void best_tell(Cli *cli, const char *path, Store *store);
+/* Does the same for a compiled plan, and returns the lines. file: the plan, with all micro-batches
+ * if it names a runtime. recipe: its recipe. cli->script: its script, held open. */
+const char *best_lines_of(Cli *cli, const PlanFile *file, Recipe *recipe, Store *store);
 
 /* ---- stored.c: sweeps in the store */
 /* Begins the sweep of these settings, or continues it if it was interrupted. Returns its number, or

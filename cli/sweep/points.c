@@ -51,6 +51,7 @@ static void hear(FILE *file, Arena *arena, SweepRows *rows)
                        .error = diagnostic_of(json_object_get(line, "error"), arena),
                        .plan_id = text_of(line, "plan_id", arena),
                        .trust = text_of(line, "trust", arena),
+                       .said = text_of(line, "said", arena),
                        .ranks = count_of(line, "ranks"),
                        .peak_bytes = count_of(line, "peak_bytes"),
                        .unit_bytes = count_of(line, "unit_bytes"),

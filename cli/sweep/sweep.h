@@ -60,6 +60,8 @@ typedef struct SweepRow {
     bool unmet;           /* the point fits, but `require` in the script rejects it */
     bool proven;          /* the plan was proven; sweeps and searches prove only their winners */
     bool close;           /* step_ps is a tight lower bound, from plans with few layers */
+    /* lines about the plan under other frameworks; NULL: its process has printed none */
+    const char *said;
 } SweepRow;
 typedef LIST(SweepRow) SweepRows;
 

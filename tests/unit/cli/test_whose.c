@@ -174,6 +174,29 @@ static void the_best_of_a_sweep_is_answered_for_all(void **state)
     arena_free(arena);
 }
 
+/* The process that simulated the best plan prints its lines. With --prove, another process compiles
+ * the plan again, and prints the same lines. */
+static void both_processes_tell_the_same(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"batch.global=16", "batch.global=256",
+                                           "runtime=torchtitan"};
+    Arena *arena = arena_new();
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        const char *said[2];
+        for (int again = 0; again < 2; again++) {
+            CommandResult r = COMMAND(arena, 60, "sweep", PLAN, "--set", "mesh.dp_shard=-1",
+                                      "--set", "model.layers=4", "--set", settings[i], "--try",
+                                      "mesh.tp=1,2", "--db", "none", again ? "--prove" : "-j1");
+            assert_int_equal(r.exit_code, 0);
+            said[again] = strstr(r.out, "best plan   under ");
+            assert_non_null(said[again]);
+        }
+        assert_string_equal(said[0], said[1]);
+    }
+    arena_free(arena);
+}
+
 /* A changed line in the store shows that a sweep prints the stored ones. */
 static void change_best_lines(Arena *arena, const char *db)
 {
@@ -222,6 +245,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_best_of_a_sweep_is_answered_for_all),
+        cmocka_unit_test(both_processes_tell_the_same),
         cmocka_unit_test(the_best_of_a_repeated_sweep_is_looked_up),
         cmocka_unit_test(frameworks_that_could_run_it_are_tried),
         cmocka_unit_test(a_tried_framework_is_as_a_named_one),
