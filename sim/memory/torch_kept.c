@@ -156,6 +156,9 @@ static bool is_value(const Buffer *b)
 static void narrow_inputs(const Keeper *k)
 {
     const Program *p = k->program;
+    bool any = false;
+    for (OpKind op = 0; op < OP_COUNT && !any; op++) any = k->runtime->op[op].keeps_bytes;
+    if (!any) return;
     for (int others = 0; others < 2; others++)
         for (Pc pc = 1; pc < p->code.n; pc++) {
             const Instr *in = &p->code.at[pc];
@@ -322,6 +325,9 @@ static bool *nodes_of_kept_graphs(const Keeper *k)
 static void keep_graphs(const Keeper *k)
 {
     const Program *p = k->program;
+    bool any = false;
+    for (OpKind op = 0; op < OP_COUNT && !any; op++) any = k->runtime->op[op].keeps_graph;
+    if (!any) return;
     const bool *node = nodes_of_kept_graphs(k);
     bool *made = arena_array(k->arena, (size_t)p->buffers.n + 1, sizeof *made);
     for (Pc pc = 1; pc < p->code.n; pc++) {
