@@ -12,7 +12,8 @@ local m = {}
 --   NeMo and Megatron-Bridge request it. nanotron's stage is 0.
 -- ac: torchtitan's is "selective". Megatron-LM, NeMo and Megatron-Bridge do not recompute.
 -- sp: recipes of NeMo and Megatron-Bridge use sequence parallelism with tp, because their overlap of
---   communication over tp needs it. torchtitan's tp has it by default, Automodel's only on request.
+--   communication over tp needs it. torchtitan's tp has it by default, Automodel's and
+--   InternEvo's (mode mtp) only on request.
 -- whole: the samples of a rank are one micro-batch, because the framework does not accumulate gradients
 --   by default.
 local frameworks = {
@@ -20,7 +21,7 @@ local frameworks = {
   { "automodel", zero_stage = "3", sp = "0" }, { "^megatron%-bridge", zero_stage = "1", sp = "1" }, { "nemo", zero_stage = "1", sp = "1" },
   { "nvidia", zero_stage = "1", sp = "1" }, { "rocm", zero_stage = "1", sp = "1" },
   { "llmboost", zero_stage = "1", sp = "1" }, { "^megatron", zero_stage = "0" }, { "nanotron", zero_stage = "0" },
-  { "internevo", zero_stage = "1", sp = "1" }, { "^torchtitan", zero_stage = "3", ac = "selective(op)", sp = "1", whole = true },
+  { "internevo", zero_stage = "1", sp = "0" }, { "^torchtitan", zero_stage = "3", ac = "selective(op)", sp = "1", whole = true },
   { "maxtext", zero_stage = "3", ac = "full", whole = true }, { "paddle", zero_stage = "1" },
   { "deepspeed", zero_stage = "0", whole = true }, { "fsdp", zero_stage = "3", whole = true },
   { "vescale", zero_stage = "3", whole = true }, { "torchtune", zero_stage = "3", whole = true },

@@ -110,6 +110,28 @@ local function accumulated(row)
   row.micro_batch, row.accumulated, row.must_agree = n, times, "1"
 end
 
+-- InternEvo's modes of tp. isp gathers weights as ZeRO-3 does, and exchanges tokens for heads. Its weights are shared within a group
+-- (weight.size) and its states among more ranks (zero1); here all ranks share both.
+-- kind: documented; InternEvo's configs/7B_isp_sft.py
+local modes = { mtp = "0", msp = "1", fsp = "1" }
+local function intern_mode(row)
+  if not cells.has(row, "framework", "internevo") then return end
+  for _, key in ipairs { "sp", "tp" } do
+    local mode = (row[key] or ""):lower():match "%f[%a]([mfi][ts]p)%f[%A]"
+    local n = (row[key] or ""):match "%d+" or (row.tp or ""):match "%d+"
+    if mode == "isp" and n then
+      if n ~= "1" then row.sp = "ulysses " .. n else row.sp = "0" end
+      row.tp, row.zero_stage, row.dp_shard, row.dp_replicate = "1", "3", "", ""
+      cells.note("weights and states are shared among all ranks, not among InternEvo's groups of weight and zero1")
+      return
+    elseif modes[mode or ""] then
+      row.sp = modes[mode]
+      if key == "tp" then row.tp = n end
+      return
+    end
+  end
+end
+
 local function expert_tensors(row)
   local text = (row.etp or ""):lower()
   if text:find "^%s*same" or text:find "^%s*=?%s*tp%s*$" then row.etp = row.tp or "1" end
@@ -117,6 +139,7 @@ local function expert_tensors(row)
 end
 
 function m.split(row)
+  intern_mode(row)
   for _, key in ipairs { "pp", "vp" } do schedule(row, key) end
   for _, key in ipairs(holders) do if not cells.is_open(row[key]) then degrees(row, key) end end
   stages(row)

@@ -58,6 +58,11 @@ static const SpelledRow same[] = {
     {"gpu=H100-NVL-94GB", {"nvidia_h100_nvl"}},
     {"framework=Megatron-LM 2022", {"Megatron-LM v2.6", "Megatron-LM v3.0.2"}},
     {"framework=InternEvo;missing=x", {"InternTrain", "InternLM-Train"}},
+    {"framework=InternEvo;tp=2;sp=1", {"sp=msp", "sp=fsp", "tp=2 (msp);sp=", "tp=2 (fsp);sp="}},
+    {"framework=InternEvo;tp=2;sp=0", {"sp=mtp", "tp=2 (mtp);sp="}},
+    {"framework=InternEvo;tp=2;sp=0;missing=x", {"sp="}},
+    {"framework=InternEvo;tp=1;sp=ulysses 2;zero_stage=3;missing=x",
+     {"tp=2;sp=isp;zero_stage=1", "tp=2 (isp);sp=;zero_stage=1", "sp=isp 2;tp="}},
     {"framework=MaxText;tp=1;sp=0;zero_stage=3;missing=x",
      {"framework=AXLearn", "framework=JAX Toolbox (Pax)"}},
 };
