@@ -224,22 +224,30 @@ local function megatron_lm(row)
   return how
 end
 
+-- DeepSpeed's data pass of stage 0. After the last backward pass, it reduces all gradients in one go (runtime/engine.py:
+-- allreduce_gradients; runtime/pipe/engine.py: _exec_reduce_grads).
+local function late_reduction() return zero { strategy = "no_shard", overlap_grad_reduce = false, bucket_size = 1 << 50 } end
+
 -- A row without a ZeRO stage is assumed to use plain data parallelism (as the rows of vTrain). The
--- vocabulary is padded as in Megatron, to a multiple of 128 times tp.
+-- vocabulary is padded as in Megatron, to a multiple of 128 times tp. In fp16, gradients are summed and reduced in 16 bits
+-- (engine.py: communication_data_type), and the optimizer copies its part of them to fp32 (zero/stage_1_and_2.py,
+-- fp16/fused_optimizer.py).
 local function megatron_deepspeed(row)
   local stage, data = cells.stage(row) or 0, ranks(row)
   local multiple = 128 * count(row, "tp")
   local year = row.framework:match "20%d%d"
   local flash = has(row, "framework", "flash") or has(row, "flag", "flash") or has(row, "attention_backend", "flash")
+  local half = passes.half_of(row, {}) == "fp16"
   return { runtime = (flash or year and tonumber(year) >= 2024) and "megatron_core" or "megatron2022", mesh = mesh(row, stage > 0), vocab = -(-count(row, "vocab") // multiple) * multiple,
-    data = data > 1 and (stage == 0 and ddp {} or zero(zero_names[stage])) or nil }
+    reduce = half and "fp16" or nil, update_bytes = half and stage < 3 and 4 or nil,
+    data = data > 1 and (stage == 0 and late_reduction() or zero(zero_names[stage])) or nil }
 end
 
 local function deepspeed(row)
   local liger = has(row, "framework", "liger") or has(row, "peak_mem_kind", "liger")
   local stage = cells.stage(row) or 0
   return { runtime = liger and "deepspeed_liger" or "deepspeed", mesh = mesh(row, stage > 0), reduce = "bf16",
-    data = ranks(row) > 1 and (stage == 0 and ddp {} or zero(zero_names[stage])) or nil,
+    data = ranks(row) > 1 and (stage == 0 and late_reduction() or zero(zero_names[stage])) or nil,
     host_optimizer = row.offload == "optimizer" or cells.offloads(row) == "optimizer", pieces = liger and trainers.liger_pieces(row) or nil }
 end
 
@@ -341,7 +349,7 @@ local frameworks = {
 -- Returns the profile with the row's changes. If the attention core is recomputed, attention saves no scores.
 local function profile(row, how)
   local own = copy_of(require("runtimes." .. how.runtime))
-  own.host_optimizer, own.frozen_base = how.host_optimizer, how.lora or nil
+  own.host_optimizer, own.frozen_base, own.update_bytes = how.host_optimizer, how.lora or nil, how.update_bytes
   local slower = how.runtime == "megatron_core" and gpus.host_factor(gpus.find(row.gpu) or "H100-SXM5-80GB") or 1
   if how.runtime == "megatron" and megatrons.runs_modules(row) then
     own.kernel_s, own.tensor_s = fitted.megatron_core.kernel_s, fitted.megatron_core.tensor_s

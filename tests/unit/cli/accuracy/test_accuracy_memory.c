@@ -259,9 +259,38 @@ static void memory_that_gives_the_gpus_is_apart(void **state)
     arena_free(arena);
 }
 
+/* Megatron-DeepSpeed in fp16: weights and gradients of 2 bytes, and master weights, two moments and
+ * the step's copy of the gradients of 4 bytes each. ZeRO shares these 16 bytes among the ranks, and
+ * stage 2 the gradients. */
+static void deepspeed_keeps_16_bit_gradients(void **state)
+{
+    (void)state;
+    static const struct {
+        int stage, n_gpus;
+        double bytes;
+    } cases[] = {{0, 1, 20}, {0, 8, 20}, {1, 8, 2 + 2 + 16. / 8}};
+    Arena *arena = arena_new();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double bytes[2];
+        for (int k = 0; k < 2; k++)
+            bytes[k] = published_row_predicted(
+                arena,
+                arena_print(
+                    arena,
+                    "framework=Megatron-DeepSpeed 2024 (flash);model=gpt;precision=fp16;tp=1;"
+                    "sp=0;zero_stage=%d;n_gpus=%d;n_layers=%d;d_model=4096;n_heads=32;"
+                    "n_kv_heads=32;d_ff=16384;seq=128;ac=full",
+                    cases[i].stage, cases[i].n_gpus, 4 * (k + 1)),
+                "memory allocated");
+        is_about((bytes[1] - bytes[0]) / (4 * 12. * 4096 * 4096), cases[i].bytes);
+    }
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(deepspeed_keeps_16_bit_gradients),
         cmocka_unit_test(memory_that_gives_the_gpus_is_apart),
         cmocka_unit_test(gigabytes_are_those_of_the_tool),
         cmocka_unit_test(norms_of_heads_keep_the_product),
