@@ -107,14 +107,19 @@ static void add_free(TorchAllocator *a, uint32_t id)
     list->at[at] = id;
 }
 
+static void take_free_at(BlockIds *list, uint32_t at)
+{
+    memmove(list->at + at, list->at + at + 1, (list->n - 1 - at) * sizeof *list->at);
+    list->n--;
+}
+
 static void take_free(TorchAllocator *a, uint32_t id)
 {
     const TorchBlock *b = &a->blocks.at[id];
     BlockIds *list = list_of(a, b);
     uint32_t at = place_of(a, list, b->bytes, b->address);
     assert(at < list->n && list->at[at] == id);
-    memmove(list->at + at, list->at + at + 1, (list->n - 1 - at) * sizeof *list->at);
-    list->n--;
+    take_free_at(list, at);
 }
 
 static void drop_block(TorchAllocator *a, uint32_t id)
@@ -241,30 +246,35 @@ static uint64_t may_become(const TorchAllocator *a, const Pool *pool, uint32_t i
     return b->bytes + (next->unmapped ? next->bytes : 0);
 }
 
-/* Returns the free block to use for `bytes` bytes; 0: there is none. Like PyTorch, it starts with
- * the smallest block that is large enough. It goes on to the next block as long as that one would
- * be smaller after growing. */
-static uint32_t best_fit(const TorchAllocator *a, const Pool *pool, uint64_t bytes)
+/* Takes the free block to use for `bytes` bytes from its list; 0: there is none. Like PyTorch, it
+ * starts with the smallest block that is large enough. It goes on to the next block as long as that
+ * one would be smaller after growing. */
+static uint32_t take_best_fit(TorchAllocator *a, Pool *pool, uint64_t bytes)
 {
-    uint32_t best = 0;
-    for (uint32_t at = place_of(a, &pool->free, bytes, 0); at < pool->free.n; at++) {
-        uint32_t id = pool->free.at[at];
-        if (best != 0 && may_become(a, pool, id) >= may_become(a, pool, best)) return best;
-        best = id;
-        if (!a->expandable) return best;
+    BlockIds *list = &pool->free;
+    uint32_t at = place_of(a, list, bytes, 0);
+    while (a->expandable && at + 1 < list->n &&
+           may_become(a, pool, list->at[at + 1]) < may_become(a, pool, list->at[at]))
+        at++;
+    if (at >= list->n) {
+        list = &pool->unmapped;
+        at = place_of(a, list, bytes, 0);
     }
-    if (best != 0) return best;
-    const uint32_t at = place_of(a, &pool->unmapped, bytes, 0);
-    return at < pool->unmapped.n ? pool->unmapped.at[at] : 0;
+    if (at >= list->n) return 0;
+    const uint32_t id = list->at[at];
+    take_free_at(list, at);
+    return id;
 }
 
 uint32_t torch_allocate(TorchAllocator *a, uint64_t bytes, uint32_t stream)
 {
     bytes = bytes == 0 ? ROUND : round_up(bytes, ROUND);
     uint32_t pool = pool_of(a, stream, bytes <= SMALL_MOST);
-    uint32_t id = best_fit(a, &a->pools.at[pool], bytes);
-    if (id == 0) id = new_segment(a, pool, bytes);
-    take_free(a, id);
+    uint32_t id = take_best_fit(a, &a->pools.at[pool], bytes);
+    if (id == 0) {
+        id = new_segment(a, pool, bytes);
+        take_free(a, id);
+    }
     split(a, id, bytes);
     TorchBlock *b = &a->blocks.at[id];
     b->used = true;
