@@ -126,16 +126,18 @@ local function build(c)
   }
 end
 
--- The smallest model of the same structure. Sizes that tp splits are multiples of tp.
+-- The smallest model of the same structure. Sizes that tp or cp splits are multiples of it: tokens of text, of an image,
+-- and of both together, and heads. Tokens and features of 8-bit products are multiples of their block of scales.
 local function shrink(c, mesh)
-  local tp = mesh.tp
+  local tp, cp, block = mesh.tp, mesh.cp, mesh.block
   local experts = c.num_experts > 0 and 2 * math.max(mesh.ep, 2) or 0
   return nn.with(c, {
-    images = c.images and nn.with(c.images, { tokens = 3, features = 5, hidden = 7, starts = true,
-      every = c.images.every and math.min(c.images.every, c.n_layers, 2), heads = 2 * tp, kv_heads = tp }),
-    num_experts = experts, moe_top_k = math.min(c.moe_top_k, 2), expert_hidden = 6,
+    images = c.images and nn.with(c.images, { tokens = 3 * block * tp, features = 5, hidden = 7, starts = true,
+      every = c.images.every and math.min(c.images.every, c.n_layers, 2), heads = 2 * tp * cp, kv_heads = tp * cp }),
+    num_experts = experts, moe_top_k = math.min(c.moe_top_k, 2), expert_hidden = 6 * block,
     n_layers = math.min(c.n_layers, 2 * mesh.stages), dim = 13 * mesh.multiple, vocab_size = 29, head_dim = 4,
-    n_kv_heads = tp * mesh.cp, n_heads = tp * mesh.cp * math.min(c.n_heads // c.n_kv_heads, 2), hidden = tp * 7, seq = 5 * tp * mesh.cp * (mesh.cp > 1 and 2 or 1),
+    n_kv_heads = tp * cp, n_heads = tp * cp * math.min(c.n_heads // c.n_kv_heads, 2), hidden = 7 * block * tp,
+    seq = 5 * block * tp * cp * (cp > 1 and 2 or 1),
   })
 end
 
