@@ -8,7 +8,7 @@
 
 enum { MOST_NAMED = 20 }; /* at most this many damaged rows of each table are reported */
 
-typedef enum SealUpdate { SEAL_WHOLE, SEAL_PARTS } SealUpdate;
+typedef enum SealUpdate { SEAL_WHOLE, SEAL_PARTS, SEAL_ALWAYS } SealUpdate;
 typedef struct Seal {
     const char *table;
     SealUpdate update;
@@ -38,7 +38,8 @@ static void add_names(Str *out, const char *names, const char *prefix)
 /* Appends the condition of a trigger that the row was as Tandem wrote it before the update. */
 static void add_intact_before(Str *sql, const Seal *s)
 {
-    str_add(sql, "WHEN OLD.digest ISNULL OR OLD.digest = tandem_digest(");
+    str_print(sql, "WHEN %sOLD.digest = tandem_digest(",
+              s->update == SEAL_PARTS ? "OLD.digest ISNULL OR " : "");
     add_names(sql, s->columns, "OLD.");
     str_add(sql, ") ");
 }
@@ -56,7 +57,7 @@ bool seal_rows(Db *db, Diag *d)
             str_print(&sql, "CREATE TEMP TRIGGER seal_%s_%s AFTER %s%s%s ON main.%s ", s->table,
                       events[e], events[e], e == 1 ? " OF " : "", e == 1 ? s->columns : "",
                       s->table);
-            if (e == 1 && s->update == SEAL_PARTS) add_intact_before(&sql, s);
+            if (e == 1 && s->update != SEAL_WHOLE) add_intact_before(&sql, s);
             str_print(&sql, "BEGIN UPDATE %s SET digest = tandem_digest(%s) WHERE (", s->table,
                       s->columns);
             add_names(&sql, s->keys, "");
@@ -141,23 +142,37 @@ static bool report(Db *db, const char *table, const char *what, const char *sql,
     const uint32_t before = d->n_errors;
     DbStatement *st = run != 0 ? db_prepare(db, d, sql, "i", run) : db_prepare(db, d, sql, "");
     while (db_step(st, d)) {
-        diag_error(d, FAULT_store, "store-damaged", (Loc){NULL, 0},
-                   "table %s, %s: %s after Tandem wrote it", table, db_text(st, 0), what);
+        diag_error(d, FAULT_store, "store-damaged", (Loc){NULL, 0}, "table %s, %s: %s", table,
+                   db_text(st, 0), what);
         diag_hint(d,
                   "other rows can be read; restore the file from a copy or use another --db FILE");
     }
     return d->n_errors == before; /* a failed query is an error, too */
 }
 
-static bool check_seal(Db *db, const Seal *s, const char *where, int64_t run, Diag *d)
+/* Reports the rows that fulfil `condition`. `where` is a further condition. */
+static bool check_rows(Db *db, const Seal *s, const char *condition, const char *what,
+                       const char *where, int64_t run, Diag *d)
 {
     Arena *arena = arena_new();
     Str sql = str_in(arena);
     str_add(&sql, "SELECT ");
     add_name(&sql, s->keys);
-    str_print(&sql, " FROM %s WHERE digest <> tandem_digest(%s)%s LIMIT %d", s->table, s->columns,
-              where, MOST_NAMED);
-    bool fine = report(db, s->table, "a value was changed", str_text(&sql), run, d);
+    str_print(&sql, " FROM %s WHERE %s%s LIMIT %d", s->table, condition, where, MOST_NAMED);
+    bool fine = report(db, s->table, what, str_text(&sql), run, d);
+    arena_free(arena);
+    return fine;
+}
+
+static bool check_seal(Db *db, const Seal *s, const char *where, int64_t run, Diag *d)
+{
+    Arena *arena = arena_new();
+    bool fine = check_rows(db, s, arena_print(arena, "digest <> tandem_digest(%s)", s->columns),
+                           "a value was changed after Tandem wrote it", where, run, d);
+    if (s->update == SEAL_ALWAYS)
+        fine = check_rows(db, s, "digest ISNULL",
+                          "the row has no digest, so Tandem did not write it", where, run, d) &&
+               fine;
     arena_free(arena);
     return fine;
 }
@@ -171,9 +186,10 @@ static bool check_details(Db *db, const Detail *t, const char *where, int64_t ru
     str_print(&sql, " FROM %s WHERE %s_sum <> ", t->owner, t->table);
     add_sum(&sql, t);
     str_print(&sql, "%s LIMIT %d", where, MOST_NAMED);
-    bool fine =
-        report(db, t->owner, arena_print(arena, "its rows in table %s were changed", t->table),
-               str_text(&sql), run, d);
+    bool fine = report(
+        db, t->owner,
+        arena_print(arena, "its rows in table %s were changed after Tandem wrote it", t->table),
+        str_text(&sql), run, d);
     arena_free(arena);
     return fine;
 }
@@ -191,11 +207,15 @@ bool run_seals_hold(Db *db, int64_t run, bool with_trace, Diag *d)
 {
     static const char this_run[] = " AND id = ?";
     static const char this_plan[] = " AND id = (SELECT plan FROM run WHERE id = ?)";
+    static const char its_proof[] = " AND plan = (SELECT plan FROM run WHERE id = ?)";
     bool fine = true;
     for (uint32_t i = 0; i < N_SEALS; i++) {
-        const bool of_run = strcmp(seals[i].table, "run") == 0;
-        if (of_run || strcmp(seals[i].table, "plan") == 0)
-            fine = check_seal(db, &seals[i], of_run ? this_run : this_plan, run, d) && fine;
+        const Seal *s = &seals[i];
+        const char *where = strcmp(s->table, "run") == 0     ? this_run
+                            : strcmp(s->table, "plan") == 0  ? this_plan
+                            : strcmp(s->table, "proof") == 0 ? its_proof
+                                                             : NULL;
+        if (where != NULL) fine = check_seal(db, s, where, run, d) && fine;
     }
     for (uint32_t i = 0; i < N_DETAILS; i++) {
         const bool of_run = strcmp(details[i].owner, "run") == 0;

@@ -1,6 +1,7 @@
 /* Seals: a digest beside each row of the store. The digest reveals a row that another program
  * changed or a faulty disk spoiled; SQLite itself detects only damage of its pages. A row without a
- * digest (NULL) comes from an older version or from another program, and is not checked.
+ * digest (NULL) comes from an older version or from another program, and is not checked. Proofs are
+ * newer than digests, so a proof without a digest is an error.
  *
  * Rows that are written with a run or plan (trace, step, memory, collective, role) have no digest
  * of their own. Their owner keeps the sum of their digests in the column TABLE_sum. */
@@ -24,7 +25,8 @@
 /* SEAL(table, update, columns of the key, columns under the digest). The digest of a run does not
  * contain its number, because the number changes when stores are merged. A test compares the
  * columns with the tables. An update writes all values of a row that are no keys (WHOLE), or some
- * of them (PARTS). An update of PARTS does not seal a row that was changed before. */
+ * of them (PARTS). An update of PARTS does not seal a row that was changed before. Each row of an
+ * ALWAYS table has a digest; its updates write PARTS. */
 #define SEALS(SEAL)                                                                                \
     SEAL(plan, PARTS, "id", SEALED_plan)                                                           \
     SEAL(run, PARTS, "id", SEALED_run)                                                             \
@@ -40,7 +42,7 @@
          "basis, calibrated_at, n, error_p50, error_p90, kernels_measured, kernels_modelled, "     \
          "collectives_measured, collectives_modelled")                                             \
     SEAL(cores, PARTS, "run", "cores, running, ready, others")                                     \
-    SEAL(proof, PARTS, "plan", "plan, build, made_at")
+    SEAL(proof, ALWAYS, "plan", "plan, build, made_at")
 
 /* DETAIL(table, table of its owner, the column that names the owner, columns under the digest) */
 #define DETAILS(DETAIL)                                                                            \
@@ -62,9 +64,9 @@ bool seal_details(Db *db, int64_t run, Diag *d);
 /* Checks all rows of the store. Reports "store-damaged" for each row that was changed, but for at
  * most 20 rows of each table. */
 bool seals_hold(Db *db, Diag *d);
-/* Checks the row of a run, the row of its plan, and their details. Returns false after reporting
- * "store-damaged" if one was changed. The trace is checked only if `with_trace`, because a long
- * trace takes time to read. */
+/* Checks the row of a run, the rows of its plan and of the plan's proof, and their details. Returns
+ * false after reporting "store-damaged" if one was changed. The trace is checked only if
+ * `with_trace`, because a long trace takes time to read. */
 bool run_seals_hold(Db *db, int64_t run, bool with_trace, Diag *d);
 /* A column for queries of one row. It is true if the row has not changed since it was written. */
 #define INTACT(columns) "digest IS NULL OR digest = tandem_digest(" columns ")"

@@ -231,6 +231,34 @@ static void damage_of_one_run_leaves_the_other(void **state)
     assert_int_equal(f->diag.n_errors, 0);
 }
 
+/* Every version of Tandem that notes proofs writes digests. So a proof without a digest is the work
+ * of another program. It is not believed, and merging does not seal it. */
+static void a_proof_without_digest_is_no_proof(void **state)
+{
+    static const char *const forgeries[] = {
+        "UPDATE proof SET digest = NULL WHERE plan = (SELECT plan FROM run WHERE id = 1)",
+        "DELETE FROM proof; INSERT INTO proof(plan, build) SELECT plan, 'x' FROM run WHERE id = 1"};
+    for (uint32_t i = 0; i < 2; i++) {
+        Fixture *f = *state;
+        Db *db = open_raw(f);
+        Diag found = diag_in(f->arena), bad = diag_in(f->arena), merge = diag_in(f->arena);
+        assert_true(db_exec(db, forgeries[i], &f->diag));
+        assert_false(seals_hold(db, &found));
+        assert_int_equal(found.n_errors, 1);
+        assert_true(says(&found, "table proof, plan = "));
+        assert_true(says(&found, "has no digest, so Tandem did not write it"));
+        db_close(db);
+        f->store = store_open(f->path, false, &f->diag);
+        assert_false(store_has_run(f->store, 1, &bad));
+        assert_true(says(&bad, "table proof"));
+        assert_true(store_has_run(f->store, 2, &f->diag));
+        Store *to = store_open(":memory:", false, &f->diag);
+        Merged merged;
+        assert_false(store_merge(to, f->path, &merged, &merge));
+        store_close(to);
+    }
+}
+
 /* If the same prediction is stored again, a change made meanwhile must not be sealed. */
 static void a_change_stays_a_change(void **state)
 {
@@ -325,6 +353,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(every_changed_value_is_found, setup, teardown),
         cmocka_unit_test_setup_teardown(a_lost_or_added_detail_is_found, setup, teardown),
         cmocka_unit_test_setup_teardown(damage_of_one_run_leaves_the_other, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_proof_without_digest_is_no_proof, setup, teardown),
         cmocka_unit_test_setup_teardown(a_change_stays_a_change, setup, teardown),
         cmocka_unit_test_setup_teardown(an_update_seals_no_other_change, setup, teardown),
         cmocka_unit_test_setup_teardown(a_damaged_store_is_not_merged, setup, teardown),
