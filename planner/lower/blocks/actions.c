@@ -81,8 +81,6 @@ void actions_prepare(Lower *l)
     const uint32_t n_stages = l->job->pipe.schedule->n_stages;
     l->actions = NULL;
     if (l->n_microbatches < LEAST_MICROBATCHES || l->job->options.every_block) return;
-    /* these write to buffers that earlier actions have made */
-    if (l->value.any_around || l->unit.takes_turns || l->job->sharding.gathers_bytes) return;
     l->actions = arena_alloc(l->scratch, sizeof *l->actions);
     l->actions->items = arena_array(l->scratch, n_stages, sizeof *l->actions->items);
     l->actions->original =

@@ -217,6 +217,48 @@ static void irregular_is_equal(void **state)
     }
 }
 
+#define FIELDS                                                                                     \
+    "model = require 'models.unet' 'tiny', batch = { global = 16, micro = 1, channels = 2, "       \
+    "height = 32, width = 64 }, "
+#define TEXT "model = require 'models.llama' 'tiny', batch = { global = 32, micro = 1, seq = 64 }, "
+
+/* Plans with many micro-batches that use what the corpus lacks: halos, batches of two sources, and
+ * units whose buffers serve all micro-batches. Actions with halos read strips of rows or columns
+ * beside the values. */
+static void other_steps_are_equal(void **state)
+{
+    (void)state;
+    static const struct {
+        bool copies; /* true if some of its actions are equal */
+        const char *plan;
+    } cases[] = {
+        {true, FIELDS "mesh = { domain = 2 }, parallel = { domain {}, ddp {} }"},
+        {true, FIELDS "mesh = { domain = 2, domain_w = 2 }, "
+                      "parallel = { domain { keep_halos = true }, ddp {} }"},
+        {true, FIELDS "mesh = { domain = 2, dp_shard = 2 }, "
+                      "parallel = { domain { interior_first = false }, zero 'optim' }"},
+        {false, TEXT "mesh = { dp_shard = 2 }, "
+                     "parallel = { zero { strategy = 'optim_grads', fsdp_double_buffer = true } }"},
+        {false, TEXT "mesh = { dp_shard = 2, pp = 2 }, parallel = { pp '1f1b', "
+                     "float8 { fsdp_gather = true, skip_indivisible = true }, "
+                     "fsdp2 { reshard_after_forward = false } }"},
+        {true, "model = require 'models.llava' 'tiny', batch = { global = 32, micro = 1, seq = 64 "
+               "}, mesh = { dp_shard = 2, pp = 2 }, parallel = { pp '1f1b', zero 'optim' }"},
+    };
+    for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const FrontOptions options = {.n_set = 0};
+        Arena *arena = arena_new();
+        bool compiles;
+        Loaded p = load_text(arena_print(arena, "return plan { %s }", cases[i].plan), &options);
+        if (!p.fine) fail_msg("%s: %s", cases[i].plan, p.errors);
+        const uint32_t n = compare(cases[i].plan, &p.config, &p.graph, false, arena, &compiles);
+        assert_true(compiles);
+        if ((n > 0) != cases[i].copies) fail_msg("%s: %u copies", cases[i].plan, n);
+        arena_free(p.arena);
+        arena_free(arena);
+    }
+}
+
 static void unlisted_members_are_seen(void **state)
 {
     (void)state;
@@ -233,9 +275,9 @@ static void unlisted_members_are_seen(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(corpus_is_equal),           cmocka_unit_test(steps_are_equal),
-        cmocka_unit_test(library_is_equal),          cmocka_unit_test(irregular_is_equal),
-        cmocka_unit_test(unlisted_members_are_seen),
+        cmocka_unit_test(corpus_is_equal),       cmocka_unit_test(steps_are_equal),
+        cmocka_unit_test(other_steps_are_equal), cmocka_unit_test(library_is_equal),
+        cmocka_unit_test(irregular_is_equal),    cmocka_unit_test(unlisted_members_are_seen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
