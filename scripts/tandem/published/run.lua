@@ -349,7 +349,8 @@ local frameworks = {
 -- Returns the profile with the row's changes. If the attention core is recomputed, attention saves no scores.
 local function profile(row, how)
   local own = copy_of(require("runtimes." .. how.runtime))
-  own.host_optimizer, own.frozen_base, own.update_bytes = how.host_optimizer, how.lora or nil, how.update_bytes
+  own.host_optimizer, own.frozen_base = how.host_optimizer, how.lora or nil
+  own.update_bytes = how.update_bytes or own.update_bytes
   local slower = how.runtime == "megatron_core" and gpus.host_factor(gpus.find(row.gpu) or "H100-SXM5-80GB") or 1
   if how.runtime == "megatron" and megatrons.runs_modules(row) then
     own.kernel_s, own.tensor_s = fitted.megatron_core.kernel_s, fitted.megatron_core.tensor_s

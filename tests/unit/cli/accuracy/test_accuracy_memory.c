@@ -259,31 +259,43 @@ static void memory_that_gives_the_gpus_is_apart(void **state)
     arena_free(arena);
 }
 
+/* The bytes of memory for each parameter of a block with matrices of 12 x 4096 x 4096 elements. */
+static double bytes_per_parameter(Arena *arena, const char *cells)
+{
+    double bytes[2];
+    for (int k = 0; k < 2; k++)
+        bytes[k] = published_row_predicted(
+            arena,
+            arena_print(arena,
+                        "%s;tp=1;sp=0;n_layers=%d;d_model=4096;n_heads=32;n_kv_heads=32;"
+                        "seq=128;ac=full",
+                        cells, 4 * (k + 1)),
+            "memory allocated");
+    return (bytes[1] - bytes[0]) / (4 * 12. * 4096 * 4096);
+}
+
 /* Megatron-DeepSpeed in fp16: weights and gradients of 2 bytes, and master weights, two moments and
- * the step's copy of the gradients of 4 bytes each. ZeRO shares these 16 bytes among the ranks, and
- * stage 2 the gradients. */
+ * the step's copy of the gradients of 4 bytes each. ZeRO shares these 16 bytes among the ranks. */
 static void deepspeed_keeps_16_bit_gradients(void **state)
 {
     (void)state;
-    static const struct {
-        int stage, n_gpus;
-        double bytes;
-    } cases[] = {{0, 1, 20}, {0, 8, 20}, {1, 8, 2 + 2 + 16. / 8}};
+#define FP16 "framework=Megatron-DeepSpeed 2024 (flash);model=gpt;precision=fp16;d_ff=16384;"
     Arena *arena = arena_new();
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        double bytes[2];
-        for (int k = 0; k < 2; k++)
-            bytes[k] = published_row_predicted(
-                arena,
-                arena_print(
-                    arena,
-                    "framework=Megatron-DeepSpeed 2024 (flash);model=gpt;precision=fp16;tp=1;"
-                    "sp=0;zero_stage=%d;n_gpus=%d;n_layers=%d;d_model=4096;n_heads=32;"
-                    "n_kv_heads=32;d_ff=16384;seq=128;ac=full",
-                    cases[i].stage, cases[i].n_gpus, 4 * (k + 1)),
-                "memory allocated");
-        is_about((bytes[1] - bytes[0]) / (4 * 12. * 4096 * 4096), cases[i].bytes);
-    }
+    is_about(bytes_per_parameter(arena, FP16 "zero_stage=0;n_gpus=1"), 20);
+    is_about(bytes_per_parameter(arena, FP16 "zero_stage=0;n_gpus=8"), 20);
+    is_about(bytes_per_parameter(arena, FP16 "zero_stage=1;n_gpus=8"), 2 + 2 + 16. / 8);
+    arena_free(arena);
+}
+
+/* Pure bf16 in Hugging Face's Trainer: a weight, a gradient, two moments, and 2 bytes more during
+ * the step. A gated block with a hidden width of 8/3 x 4096 has as many parameters. */
+static void the_trainer_takes_16_bits_for_its_step(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    is_about(bytes_per_parameter(arena, "framework=HF Trainer;model=llama;precision=pure bf16;"
+                                        "d_ff=10923;zero_stage=0;n_gpus=1"),
+             2 + 2 + 2 * 2 + 2);
     arena_free(arena);
 }
 
@@ -291,6 +303,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(deepspeed_keeps_16_bit_gradients),
+        cmocka_unit_test(the_trainer_takes_16_bits_for_its_step),
         cmocka_unit_test(memory_that_gives_the_gpus_is_apart),
         cmocka_unit_test(gigabytes_are_those_of_the_tool),
         cmocka_unit_test(norms_of_heads_keep_the_product),
