@@ -225,8 +225,10 @@ local function replica(row, n_gpus, gpu)
   return ranks
 end
 
+-- Returns the ranks that train the same samples. In Ulysses, the cell sp gives the ranks that share sequences.
 local function product(row)
-  return count(row, "tp", 1) * count(row, "pp", 1) * count(row, "cp", 1)
+  local n = math.tointeger(tonumber((row.sp or ""):match "^ulysses (%d+)")) or count(row, "cp", 1)
+  return count(row, "tp", 1) * count(row, "pp", 1) * n
 end
 
 -- If the cell `gpu` is empty, another cell may name the GPU, as in "dgx_h100" or "8 x H100 SXM".

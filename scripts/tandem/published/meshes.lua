@@ -64,6 +64,10 @@ local function first_number(text) return text:match "^%D-(%d+)%f[%D](.*)$" end
 local schedules = { "zero[%s%-]*bubble", "%f[%a]zbv?%f[%A]", "%f[%a]zb%-?h", "dual[%s%-]*pipe" }
 local function schedule(row, key)
   local text = (row[key] or ""):lower()
+  if text:find "%f[%a]afab%f[%A]" or text:find "gpipe" then -- all forward passes, then all backward passes
+    row.schedule, row[key] = "gpipe", first_number(text) or (key == "vp" and "1" or nil)
+    return
+  end
   for _, word in ipairs(schedules) do
     if text:find(word) then
       cells.note("1F1B stands for the schedule %s", row[key])
@@ -78,7 +82,7 @@ end
 local function stages(row)
   if cells.is_open(row.pp) then return end
   local n, rest = first_number((row.pp:lower():gsub("1f1b", "")))
-  if not n or not (rest:find "interleav" or rest:find "virtual" or rest:find "chunk" or row.pp:lower():find "^1f1b") then return end
+  if not n or not (rest:find "interleav" or rest:find "virtual" or rest:find "chunk" or row.pp:lower():find "1f1b") then return end
   row.pp = n
   if row.vp and row.vp ~= "" or rest:match "^%W*$" then return end
   local chunks = rest:match "%d+" and rest:match "^%W*(.-)%W*$" or cells.has(row, "framework", "torchtitan") and "2" or nil

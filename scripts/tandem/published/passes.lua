@@ -177,7 +177,7 @@ function m.passes(row, how)
     if split and #split ~= n_pp * vp or n_micro % n_pp ~= 0 and not own or not split and count(row, "n_layers") < n_pp * vp then vp = 1 end
     if split and #split ~= n_pp * vp then split = nil end
     vp = chunks_with_experts(row, n_pp, vp)
-    add(list, pp { schedule = vp > 1 and (own or "interleaved_1f1b") or "1f1b", chunks = vp > 1 and vp or nil, split = split })
+    add(list, pp { schedule = vp > 1 and (own or "interleaved_1f1b") or row.schedule or "1f1b", chunks = vp > 1 and vp or nil, split = split })
   end
   if n_tp > 1 then add(list, tp { sequence = cells.sequence(row), keep_gathered = how.keep_gathered }) end
   if (how.ep or count(row, "ep", 1)) > 1 then add(list, ep {}) end

@@ -26,7 +26,8 @@ static const SpelledRow same[] = {
       "pp=\"4, interleaved 2\";vp=", "pp=\"4 (interleaved, 2 chunks)\";vp=",
       "pp=4 (2 virtual stages);vp=", "pp=4 (2 layers per virtual stage);vp=", "vp=2x",
       "n_gpus=32 (tp2 pp4 dp4)", "n_gpus=DP4 TP2 PP4"}},
-    {STAGES "pp=4;vp=1", {"pp=1F1B 4;vp=", "pp=4 (1F1B);vp="}},
+    {STAGES "pp=4;vp=1", {"pp=1F1B 4;vp=", "pp=4 (1F1B);vp=", "pp=4-1F1B;vp="}},
+    {STAGES "pp=4 (AFAB);vp=1", {"pp=4 (GPipe);vp=1", "pp=4;vp=GPipe"}},
     {CP "n_gpus=16;cp=2", {"cp=\"2, p2p\"", "cp=2 (ring)", "cp=2 (a2a+p2p)"}},
     {CP "n_gpus=16;cp=2;notes=cp-comm-type=a2a", {"cp=2 (a2a);notes=", "cp=2 (Ulysses);notes="}},
     {MIXTURE "ep=4;etp=1;tp=2", {"ep=EP4 x ETP1;etp=", "etp=off", "ep=expert parallel 4"}},
@@ -58,6 +59,9 @@ static const SpelledRow same[] = {
     {"gpu=H100-NVL-94GB", {"nvidia_h100_nvl"}},
     {"framework=Megatron-LM 2022", {"Megatron-LM v2.6", "Megatron-LM v3.0.2"}},
     {"framework=InternEvo;missing=x", {"InternTrain", "InternLM-Train"}},
+    /* two ranks share each sequence, so four of eight train different ones */
+    {"framework=DeepSpeed;tp=1;cp=2;sp=ulysses 2;zero_stage=3;global_batch_seqs=4;missing=x",
+     {"cp=1", "cp=;missing=x"}},
     {"framework=InternEvo;tp=2;sp=1", {"sp=msp", "sp=fsp", "tp=2 (msp);sp=", "tp=2 (fsp);sp="}},
     {"framework=InternEvo;tp=2;sp=0", {"sp=mtp", "tp=2 (mtp);sp="}},
     {"framework=InternEvo;tp=2;sp=0;missing=x", {"sp="}},
@@ -68,6 +72,7 @@ static const SpelledRow same[] = {
 };
 
 static const char *const differ[][2] = {
+    {STAGES "pp=4;vp=1", STAGES "pp=4 (AFAB);vp=1"},
     {STAGES "pp=4;vp=1", STAGES "pp=4 (zero bubble);vp=1"}, /* 1F1B stands for it */
     {"ac=full", "ac=full + offload"},                       /* left out, so not all stated */
     {"vocab=50257;framework=Megatron-LM;tp=8", "vocab=50257 (padded);framework=Megatron-LM;tp=8"},
