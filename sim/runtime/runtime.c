@@ -133,13 +133,14 @@ static double comm_s(const Runtime *runtime, const Instr *in)
 
 double runtime_waited(const Runtime *runtime, const Plan *plan, const Instr *in)
 {
-    const AxisSet ep = mesh_axes_of(&plan->mesh, axes_trading(INDEX_experts));
-    if (op_exchanges(in->op) && runtime->exchange_part > 0 && (in->axes & ~ep) == 0)
-        return runtime->exchange_part;
+    if (op_exchanges(in->op) && runtime->exchange_part > 0) {
+        const AxisSet ep = mesh_axes_of(&plan->mesh, axes_trading(INDEX_experts));
+        if ((in->axes & ~ep) == 0) return runtime->exchange_part;
+    }
     const bool moves = in->op == OP_all_gather || in->op == OP_reduce_scatter;
+    if (!runtime->overlaps_tp || !moves || in->unit != 0) return 1;
     const AxisSet tp = mesh_axes_of(&plan->mesh, axes_with(AXIS_WEIGHTS));
-    if (!runtime->overlaps_tp || !moves || in->unit != 0 || (in->axes & ~tp) != 0) return 1;
-    return 1. / mesh_size(&plan->mesh, in->axes);
+    return (in->axes & ~tp) != 0 ? 1 : 1. / mesh_size(&plan->mesh, in->axes);
 }
 
 bool runtime_waits_messages(const Runtime *runtime, const Plan *plan)
@@ -191,7 +192,7 @@ Ps runtime_issue_ps(const Runtime *runtime, const Plan *plan, const Program *p, 
         const double steps = ring > 0 ? ring_steps(plan, p, in) : 1;
         s = runtime->op[in->op].calls * runtime->call_s;
         if (steps > 1) kernels = steps * ring;
-        bool cut = in->origin != 0 && in->phase != PHASE_update &&
+        bool cut = runtime->tensor_s != 0 && in->origin != 0 && in->phase != PHASE_update &&
                    mesh_axes_of(&plan->mesh, axes_with(AXIS_WEIGHTS)) != 0;
         s += kernels * runtime->kernel_s + (cut && kernels > 0 ? runtime->tensor_s : 0);
     }
