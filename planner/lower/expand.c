@@ -27,10 +27,10 @@ uint32_t plan_expands_from(const Config *c, uint32_t n)
 typedef LIST(BufferId) BufferIds;
 
 /* The newest question to `counterpart` about a buffer, and its answer. */
-typedef struct Asked {
+typedef struct Counterpart {
     uint32_t microbatch;
     BufferId other;
-} Asked;
+} Counterpart;
 
 typedef struct Expander {
     const Program *from;
@@ -45,7 +45,7 @@ typedef struct Expander {
     uint32_t forward;    /* the micro-batch whose forward work is in A */
     BufferId *newest;    /* [pc]: the newest buffer that the instructions before it use */
     BufferIds *made;     /* [micro-batch]: the buffers that belong to it */
-    Asked *asked;        /* [buffer] */
+    Counterpart *asked;  /* [buffer] */
     uint32_t n_launches, n_fuses;
 } Expander;
 
