@@ -129,7 +129,7 @@ static void report_text(Cli *cli, const Plan *plan, const ComparedRun *predicted
               "run %" PRId64 " (measured, %s, %" PRIu32 " rank%s) against prediction %" PRId64
               " (%s)\nplan %s  %s\n",
               measured->id, m->backend, m->n_ranks, str_s(m->n_ranks), predicted->id, p->cluster,
-              hash_short(cli->arena, m->plan), m->plan_name);
+              hash_short(cli->arena, m->plan), str_path(cli->arena, m->plan_name));
     Table t = table_in(cli->arena, 5, heads);
     for (uint32_t i = 0; i < c->lines.n; i++)
         line_text(cli, &t, line_name(cli->arena, plan, &c->lines.at[i]), &c->lines.at[i],

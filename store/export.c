@@ -109,7 +109,11 @@ bool store_recipe(Store *store, int64_t run, Arena *arena, Recipe *recipe, Diag 
     while (*list != 0) {
         size_t n = strcspn(list, "\n");
         RecipeScript script;
-        if (!store_script_line(list, n, arena, &script)) return false;
+        if (!store_script_line(list, n, arena, &script))
+            return diag_error(d, FAULT_store, "no-recipe", (Loc){NULL, 0},
+                              "the path of a script of run %" PRId64 " has a line break, so its "
+                              "scripts cannot be listed",
+                              run);
         list += n + (list[n] != 0);
         if (recipe_was_absent(&script)) continue;
         if (!read_script(store, &script, arena, d)) return false;

@@ -107,7 +107,8 @@ void compare_two(Cli *cli, Store *store, const int64_t id[2])
     for (int i = 0; i < 2; i++)
         str_print(&cli->out, "run %" PRId64 "  %s, plan %s, %s, %s\n", id[i],
                   run[i].kind == RUN_predicted ? "predicted" : "measured",
-                  hash_short(cli->arena, run[i].plan), run[i].cluster, run[i].plan_name);
+                  hash_short(cli->arena, run[i].plan), run[i].cluster,
+                  str_path(cli->arena, run[i].plan_name));
     const char *heads[] = {"  a step", arena_print(cli->arena, ">run %" PRId64, id[0]),
                            arena_print(cli->arena, ">run %" PRId64, id[1]), ">change"};
     Table t = table_in(cli->arena, 4, heads);

@@ -308,7 +308,8 @@ static void report_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows, 
     const uint32_t n_fit = count(rows, SWEEP_fits), n_large = count(rows, SWEEP_too_large);
     const uint32_t n_unmet = count_unmet(rows), n_good = n_fit - n_unmet;
     str_print(&cli->out, "sweep       %" PRIu32 " plan%s of %s: %" PRIu32 " %s", rows->n,
-              str_s(rows->n), cli->args[0], n_fit, str_verb(n_fit, "fits", "fit"));
+              str_s(rows->n), str_path(cli->arena, cli->args[0]), n_fit,
+              str_verb(n_fit, "fits", "fit"));
     if (n_unmet > 0) str_print(&cli->out, " (%" PRIu32 " short of `require`)", n_unmet);
     const uint32_t n_refused = rows->n - n_fit - n_large;
     str_print(&cli->out, ", %" PRIu32 " %s not, %" PRIu32 " %s refused", n_large,

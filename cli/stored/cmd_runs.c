@@ -7,8 +7,9 @@
 static const char query[] =
     "SELECT id, kind, lower(hex(plan)), name, cluster, backend, n_ranks, status, step_ps, "
     "peak_bytes, mfu, scenario, " INTACT(
-        SEALED_run) ", EXISTS(SELECT 1 FROM proof WHERE "
-                    "proof.plan = run.plan) FROM run ORDER BY id DESC LIMIT ?";
+        SEALED_run) ", EXISTS(SELECT 1 FROM proof p WHERE "
+                    "p.plan = run.plan AND p.digest = tandem_digest(p.plan, p.build, p.made_at)) "
+                    "FROM run ORDER BY id DESC LIMIT ?";
 
 typedef struct RunRow {
     int64_t id, step_ps;
@@ -47,7 +48,7 @@ static void row_text(Cli *cli, Table *t, const RunRow *r, bool scenarios)
     table_cell(t, "%s", str_bytes(cli->arena, r->peak_bytes));
     table_cell(t, "%s", r->has_mfu ? arena_print(cli->arena, "%.1f %%", r->mfu * 100) : "-");
     table_cell(t, "%s", r->proven ? "yes" : "-");
-    table_cell(t, "%s", r->name);
+    table_cell(t, "%s", str_path(cli->arena, r->name));
     const char *scenario = r->scenario[0] != 0 ? scenario_said(cli->arena, r->scenario, NULL) : "-";
     if (scenarios) table_cell(t, "%s", scenario);
 }

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "planner/ir/text/text.h"
-#include "store/store.h"
+#include "store/private.h"
 #include "tests/support/command.h"
 
 static const char llama[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
@@ -288,6 +288,51 @@ static void values_are_named(void **state)
 
 /* A store may hold the plans of an older version of Tandem. The error names the run, not a line of
  * its script. */
+/* The path of a script may hold control characters. Tables print them escaped, so that a path
+ * neither breaks a row nor changes the terminal. */
+static void a_path_is_no_control(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *folder = command_new_folder(arena), *db = arena_print(arena, "%s/t.db", folder),
+               *script = arena_print(arena, "%s/a\033[31mb\nc.lua", folder),
+               *out = arena_print(arena, "%s/out", folder);
+    command_write_file(script, "return require 'plans.tiny_text'\n");
+    EXPECT(arena, 0, NULL, "sim", script, "--db", db, "--quiet");
+    EXPECT(arena, 0, NULL, "sim", script, "--db", db, "--quiet", "--set", "batch.global=64");
+    const CommandResult r[] = {
+        COMMAND(arena, 60, "runs", "--db", db),
+        COMMAND(arena, 60, "compare", "1", "2", "--db", db),
+        COMMAND(arena, 120, "sweep", script, "--db", db, "--try", "batch.global=32,64"),
+    };
+    for (uint32_t i = 0; i < sizeof r / sizeof *r; i++) {
+        assert_int_equal(r[i].exit_code, 0);
+        if (strchr(r[i].out, '\033') != NULL) fail_msg("output %u: %s", i, r[i].out);
+        assert_non_null(strstr(r[i].out, "a\\x1b[31mb\\x0ac.lua"));
+    }
+    EXPECT(arena, 7, "the path of a script of run 1 has a line break", "db", "export", "1", "--db",
+           db, "--output", out);
+    arena_free(arena);
+}
+
+/* `runs` shows no proof that Tandem did not write. */
+static void a_forged_proof_is_not_shown(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
+    EXPECT(arena, 0, NULL, "sim", tiny, "--db", db, "--quiet");
+    assert_non_null(strstr(COMMAND(arena, 60, "runs", "--db", db).out, " yes "));
+    Db *raw = db_open(db, false, store_migrations, store_n_migrations, &d);
+    assert_non_null(raw);
+    assert_true(db_exec(raw, "UPDATE proof SET digest = NULL", &d));
+    db_close(raw);
+    assert_null(strstr(COMMAND(arena, 60, "runs", "--db", db).out, " yes "));
+    EXPECT(arena, 7, "has no digest, so Tandem did not write it", "db", "check", "--db", db);
+    arena_free(arena);
+}
+
 static void an_older_plan_names_its_run(void **state)
 {
     (void)state;
@@ -339,6 +384,8 @@ int main(void)
         cmocka_unit_test(a_full_standard_output),
         cmocka_unit_test(without_a_store_by_the_environment),
         cmocka_unit_test(values_are_named),
+        cmocka_unit_test(a_path_is_no_control),
+        cmocka_unit_test(a_forged_proof_is_not_shown),
         cmocka_unit_test(an_older_plan_names_its_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
