@@ -1,6 +1,9 @@
-/* How many cases a test draws. Under the sanitizers a case takes three to four times as long.
- * There, only the code that runs matters, and few cases run it as well as many. The numbers of all
- * cases are compared in the other builds. Only for tests. */
+/* How many cases a test draws. Under the sanitizers a case takes three to four times as long, and
+ * only the code that runs matters there. The numbers of all cases are compared in the other builds.
+ *
+ * Four such tests were measured, line by line. Their few cases run 97 % (test_fewer) to 99.9 %
+ * (test_kernels) of the lines that all their cases run. Of these 28,143 lines, 169 were run neither
+ * by them nor by the few cases of test_random_models and test_bound. Only for tests. */
 #ifndef TANDEM_TESTS_SUPPORT_SAMPLE_H
 #define TANDEM_TESTS_SUPPORT_SAMPLE_H
 
