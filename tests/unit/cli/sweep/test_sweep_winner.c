@@ -1,12 +1,16 @@
 /* A sweep proves the plan that it reports as best, and refuses this plan if it is wrong. The
  * wrapped function plan_compile_planned plays a fault of the planner. It doubles a factor of a
  * gradient in all plans with micro-batches of two sequences. */
+#ifdef TANDEM_SHARED
+#define _GNU_SOURCE /* RTLD_NEXT */
+#endif
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <dlfcn.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,10 +28,24 @@ static const char llama[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
 
 static bool is_planted; /* true if plans of micro-batch 2 get the fault */
 
+#ifdef TANDEM_SHARED
+/* All code is in one shared library. The library calls this program's function, and the program
+ * finds that of the library. */
+static Plan *__real_plan_compile_planned(const Planned *planned, Graph *graph,
+                                         const LowerOptions *options, const char *stop_after,
+                                         Arena *arena, Diag *d)
+{
+    Plan *(*real)(const Planned *, Graph *, const LowerOptions *, const char *, Arena *, Diag *);
+    *(void **)&real = dlsym(RTLD_NEXT, "plan_compile_planned");
+    return real(planned, graph, options, stop_after, arena, d);
+}
+#define __wrap_plan_compile_planned plan_compile_planned
+#else
 Plan *__real_plan_compile_planned(const Planned *planned, Graph *graph, const LowerOptions *options,
                                   const char *stop_after, Arena *arena, Diag *d);
 Plan *__wrap_plan_compile_planned(const Planned *planned, Graph *graph, const LowerOptions *options,
                                   const char *stop_after, Arena *arena, Diag *d);
+#endif
 
 Plan *__wrap_plan_compile_planned(const Planned *planned, Graph *graph, const LowerOptions *options,
                                   const char *stop_after, Arena *arena, Diag *d)
