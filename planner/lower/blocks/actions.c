@@ -6,6 +6,9 @@
 enum {
     /* The first micro-batch differs from the others. So only the third can equal an earlier one. */
     LEAST_MICROBATCHES = 3,
+    /* Copying equal blocks costs less than copying an action. So in a program with equal blocks,
+     * copies of actions save something only if most micro-batches are equal. */
+    LEAST_WITH_BLOCKS = 6,
     MOST_UNUSABLE = 3 /* so many actions of a stage are tried as originals */
 };
 
@@ -80,7 +83,8 @@ void actions_prepare(Lower *l)
 {
     const uint32_t n_stages = l->job->pipe.schedule->n_stages;
     l->actions = NULL;
-    if (l->n_microbatches < LEAST_MICROBATCHES || l->job->options.every_block) return;
+    const uint32_t least = l->blocks.n > 0 ? LEAST_WITH_BLOCKS : LEAST_MICROBATCHES;
+    if (l->n_microbatches < least || l->job->options.every_block) return;
     l->actions = arena_alloc(l->scratch, sizeof *l->actions);
     l->actions->items = arena_array(l->scratch, n_stages, sizeof *l->actions->items);
     l->actions->original =

@@ -375,10 +375,19 @@ static bool named_known(const Lower *l, const Original *p, const Moves *moves)
     return true;
 }
 
+static bool same_turns(const Turns *x, const Turns *y)
+{
+    return x->holds[0] == y->holds[0] && x->holds[1] == y->holds[1] && x->has[0] == y->has[0] &&
+           x->has[1] == y->has[1] && x->next == y->next;
+}
+
 bool original_matches(const Lower *l, const StageItems *items, const Original *p, Moves *moves)
 {
     const StageState *s = &p->start;
     const Numbers now = original_numbers(l);
+    if (!same_turns(&p->before.unit.turns_weights, &l->unit.turns_weights) ||
+        !same_turns(&p->before.unit.turns_grads, &l->unit.turns_grads))
+        return false;
     if (!is_quiet(&now) || !now.fixed.n_losses != !s->numbers.fixed.n_losses ||
         lower_outlives_backward(l, l->microbatch) != lower_outlives_backward(l, p->microbatch) ||
         !all_uses_match(l, p) || !pcs_match(l, items, p, &now, moves) || !named_known(l, p, moves))
