@@ -328,8 +328,10 @@ static void deal_out(Job *job, const PassConfig *pass, uint32_t size)
     const DealId deal = sequence_deal(job, size);
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
-        for (uint32_t j = 0; op_info(n->op)->flags & OP_SOURCE && j < n->n_out; j++)
-            g->tensors.at[n->out[j]].deal[op_dim(n->op, n->n_in + j, INDEX_tokens)] = deal;
+        for (uint32_t j = 0; op_info(n->op)->flags & OP_SOURCE && j < n->n_out; j++) {
+            const int tokens = op_dim(n->op, n->n_in + j, INDEX_tokens); /* an image has none */
+            if (tokens >= 0) g->tensors.at[n->out[j]].deal[tokens] = deal;
+        }
     }
 }
 
