@@ -46,7 +46,7 @@ end
 
 -- Words for ZeRO stages. The first match counts, from stage 0 on; "os+g" is stage 2 of the ZeRO paper, and "optim_grads" Megatron-FSDP's.
 local stages = {
-  [0] = { "optimizer[%s:=]+no%f[%A]", "optimizer[%s:=]+false", "optimizer[%s:=]+off", "^%s*ddp", "^%s*no", "unsharded", "zero[%s:=]*off", "zero[%s:=]*no", "^%s*without", "^%s*false", "^%s*off", "^%s*plain", "^%s*data%s?parallel", "^%s*dp%s*$", "^%s*dp%s+only", "^%s*vanilla", "replicate" },
+  [0] = { "optimizer[%s:=]+no%f[%A]", "optimizer[%s:=]+false", "optimizer[%s:=]+off", "^%s*ddp", "^%s*no", "unsharded", "zero[%s:=]*off", "zero[%s:=]*no", "^%s*without", "^%s*false", "^%s*off", "^%s*plain", "^%s*data%s?parallel", "^%s*dp%s*$", "^%s*dp%s+only", "^%s*vanilla%s*$", "^%s*vanilla%s+d[dp]", "replicate" },
   [1] = { "dist%a*[%s_-]*optimizer", "dist%a*[%s_-]?opt", "distributed[%s_-]fused[%s_-]adam", "optimizer%s*states?%s*$", "optimizer%s*states?%s*shard", "^%s*optim%s*$", "^%s*os%s*$", "low[_%s-]level[_%s-]zero", "sharded optimizer", "^%s*do%s*[:=]%s*true" },
   [2] = { "shard_grad_op", "optim_grads%s*$", "os%s*%+%s*g%s*$", "zero%-?2" },
   [3] = { "hsdp", "hybrid", "full[%s_-]?shard", "fsdp", "fully[%s_%-]?shard", "optim_grads_params", "os%s*%+%s*g%s*%+%s*p", "zero%-?infinity", "zero%+%+", "gemini" },

@@ -10,19 +10,22 @@ local holders = { "tp", "pp", "vp", "cp", "ep", "etp", "micro_batch", "global_ba
 -- Degrees that no column has: data ranks, and micro-batches that a rank accumulates.
 local extra = { dp = "data", ga = "accumulated", gas = "accumulated", accum = "accumulated", accumulation = "accumulated" }
 
-local function column_of(name)
+-- A name may stand for two columns ("bs"). The cell's own column comes first.
+local function column_of(name, own)
+  if words.is_short_name(own, name) then return own end
   for _, key in ipairs(columns) do if words.is_short_name(key, name) then return key end end
   return extra[name]
 end
 
--- Returns the degrees that a text names, by column: "tp2pp4", "TP=2, PP=4".
-local function named(text)
+-- Returns the degrees that a text of column `own` names ("tp2pp4", "TP=2, PP=4"), by column, and the text without them.
+local function named(text, own)
   local found = {}
-  for name, value in text:gmatch "%f[%a](%a+)%s*[=:]?%s*(%d+)%f[%D]" do
-    local key = column_of(name)
+  local rest = text:gsub("%f[%a](%a+)%s*[=:]?%s*(%d+)%f[%D]", function(name, value)
+    local key = column_of(name:lower(), own)
     if key and found[key] == nil then found[key] = value end
-  end
-  return found
+    return key and "" or nil
+  end)
+  return found, (rest:gsub("%([%s,;/&+%-]*%)", ""):gsub("[%s,;/&+%-]+$", ""))
 end
 
 local function has_other(found, key)
@@ -30,24 +33,40 @@ local function has_other(found, key)
   return false
 end
 
--- Returns the value of the cell's own column: the value beside its name, or the number at its begin. A number of GPUs and a batch may
--- be products: "DP2 TP2 PP4", "MBS1 x GA16 x DP8".
-local function own_value(key, text, found)
-  local own = found[key] or text:match "^%s*(%d+)%f[%D]"
+-- Returns the product of some degrees. A degree that the cell does not name is the row's.
+local function product(row, found, names)
+  local n = 1
+  for _, name in ipairs(names) do
+    local value = found[name] or not cells.is_open(row[name]) and row[name] or 1
+    if not tonumber(value) then cells.refuse("%s is not a number: %s", name, value) end
+    n = n * tonumber(value)
+  end
+  return ("%d"):format(n)
+end
+
+-- Returns the value of the cell's own column: the value beside its name, or the rest of the cell if it begins with a number ("8 nodes").
+-- A number of GPUs and a batch may be products: "DP2 TP2 PP4", "MBS1 x GA16 x DP8".
+local function own_value(row, key, found, rest)
+  local n, behind = rest:match "^%s*(%d+)(.*)$"
+  local own = found[key] or n and (behind:find "%w" and rest or n)
+  if key == "n_gpus" and found.data then
+    local all = product(row, found, { "data", "tp", "pp", "cp" })
+    if own and own:find "^%d+$" and own ~= all then cells.refuse("n_gpus is not the product of the degrees: %s", row[key]:sub(1, 60)) end
+    return own or all
+  end
   if own and not (found.accumulated and key == "global_batch_seqs") then return own end
-  local function of(name) return tonumber(found[name] or 1) end
-  if key == "n_gpus" and found.data then return tostring(of "data" * of "tp" * of "pp" * of "cp") end
   if key == "global_batch_seqs" and found.micro_batch and found.data and found.accumulated then
-    return tostring(of "micro_batch" * of "data" * of "accumulated")
+    return product({}, found, { "micro_batch", "data", "accumulated" })
   end
   return nil
 end
 
 local function degrees(row, key)
-  local text = row[key]:lower()
-  local found = named(text)
+  local text = row[key]
+  if key == "n_gpus" then text = text:gsub("%d+%s*[Gg]i?[Bb]%f[%A]", " ") end -- the memory of a GPU
+  local found, rest = named(text, key)
   if not has_other(found, key) then return end
-  local own = own_value(key, text, found)
+  local own = own_value(row, key, found, rest)
   if not own then cells.refuse("%s is not known: %s", key, row[key]:sub(1, 60)) end
   row[key], found[key], found.data = own, nil, nil
   for other, value in pairs(found) do
@@ -85,6 +104,7 @@ local function stages(row)
   if not n or not (rest:find "interleav" or rest:find "virtual" or rest:find "chunk" or row.pp:lower():find "1f1b") then return end
   row.pp = n
   if row.vp and row.vp ~= "" or rest:match "^%W*$" then return end
+  if rest:find "micro" then cells.refuse("pp says more than stages and chunks: %s, %s", n, rest) end
   local chunks = rest:match "%d+" and rest:match "^%W*(.-)%W*$" or cells.has(row, "framework", "torchtitan") and "2" or nil
   if not chunks then cells.refuse("the chunks of an interleaved pipeline are not stated: pp = %s, %s", n, rest) end
   row.vp = chunks:find "layer" and chunks or first_number(chunks)

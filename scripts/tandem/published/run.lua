@@ -98,7 +98,8 @@ local function torchtitan(row)
   local flash = (arch == "Hopper" or arch == "Blackwell" and not lists) and
     (lists and is_before(row, "2025-10") or not lists and releases.prefers_flash(row) or passes.half_of(row, {}) == "fp32")
   -- torchtune keeps weights, gradients and states in the type of the row (training.set_default_dtype in its recipes)
-  local pure = has(row, "framework", "torchtune") and "bf16" or nil
+  local kept = has(row, "framework", "torchtune") and passes.half_of(row, {})
+  local pure = kept and kept ~= "fp32" and kept or nil
   return { forgets_attention = forgets, param = pure, reduce = pure, attention = flash and "flash2" or nil, runtime = runtime, mesh = mesh(row, stage ~= 0), byte_gather = stage ~= 0,
     compile = "block", keep_gathered = true, micro = micro_of(row), data = data > 1 and titan_data(row, stage) or nil }
 end

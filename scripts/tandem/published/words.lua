@@ -68,6 +68,9 @@ function m.before_nodes(text)
   return first and text:sub(1, first - 1)
 end
 
+-- Trays of GB200 and GB300 have four GPUs.
+local function has_trays(row) return (row.gpu or ""):find "GB[23]00" end
+
 local function gpus_of_nodes(row)
   local text = row.n_gpus:lower():gsub("^%s*one%f[%A]", "1"):gsub("^%s*a%s+single%f[%A]", "1"):gsub("^%s*single%f[%A]", "1")
   local each_node, of_each = text:match "^%s*(%d+)%s*n%s*(%d+)%s*g%s*$" -- "2n8g"
@@ -84,7 +87,7 @@ local function gpus_of_nodes(row)
   local number, per_node = tonumber(words:match "%d+"), not cells.is_open(row.gpus_per_node) and cells.count(row, "gpus_per_node") or nil
   local n = tonumber(nodes)
   if select(2, words:gsub("%d+", "")) > 1 then return nil end
-  if not number then return per_node and n * per_node or words:find "^trays?%f[%A]" and 4 * n or nil end -- a tray of GB200 has four GPUs
+  if not number then return per_node and n * per_node or words:find "^trays?%f[%A]" and has_trays(row) and 4 * n or nil end
   local each = words:find "each" or words:find "per" or words:find "/%s*%a" or words:find "%f[%a]of%s+%d" or words:find "x%s*%d" or words:find "with%s+%d" or words:find "%*%s*%d"
   if each or number == per_node and number < 2 * n then return n * number end
   if per_node and number == n * per_node or not per_node and number % n == 0 and number > n then return number end
@@ -129,7 +132,7 @@ end
 function m.length(row)
   local text = row.seq:lower():match "^%s*(.-)%s*$"
   row.seq = row.seq:gsub("(%d)%s*Ki%f[%A]", "%1k")
-  local digits = text:match "^(%d+%.%d)%s*k%f[%A]"
+  local digits = text:match "^(%d+%.%d)%s*k%s*t?o?k?e?n?s?$"
   for power = 10, 20 do
     if digits and ("%.1f"):format(2 ^ power / 1000) == digits then row.seq = ("%d"):format(1 << power) return end
   end
@@ -139,6 +142,8 @@ end
 function m.vocabulary(row)
   local text = row.vocab:lower():gsub("→", "->"):gsub(",", ""):match "^%s*~?%s*(.-)%s*$"
   local padded = text:match "^%d+%s*%->%s*(%d+)%s*$" or text:match "pad%a*%s*t?o?%s*(%d%d%d%d+)%f[^%d]"
+  local own = tonumber(text:match "^%d+")
+  if padded and own and (tonumber(padded) < own or tonumber(padded) >= 2 * own) then padded = nil end
   if padded then row.vocab, row.padded = padded, "1" return end
   local plain = text:match "^(%d+)%s*%(?%s*padded%s+to%s+a?%s*multiples?%s+of%s+128%s*[x*]%s*tp%s*%)?$"
   if plain then row.vocab = plain return end

@@ -26,6 +26,9 @@ static const SpelledRow same[] = {
       "pp=\"4, interleaved 2\";vp=", "pp=\"4 (interleaved, 2 chunks)\";vp=",
       "pp=4 (2 virtual stages);vp=", "pp=4 (2 layers per virtual stage);vp=", "vp=2x",
       "n_gpus=32 (tp2 pp4 dp4)", "n_gpus=DP4 TP2 PP4"}},
+    {"n_gpus=64;gpus_per_node=8;global_batch_seqs=64;tp=8;sp=0",
+     {"n_gpus=8 nodes (TP8)", "n_gpus=8 x 8 (TP8)", "n_gpus=DP=8", "n_gpus=64 (TP8 DP8)",
+      "global_batch_seqs=bs=64", "global_batch_seqs=64 (MBS 1)", "n_gpus=64x H100 80GB (TP8)"}},
     {STAGES "pp=4;vp=1", {"pp=1F1B 4;vp=", "pp=4 (1F1B);vp=", "pp=4-1F1B;vp="}},
     {STAGES "pp=4 (AFAB);vp=1", {"pp=4 (GPipe);vp=1", "pp=4;vp=GPipe"}},
     {CP "n_gpus=16;cp=2", {"cp=\"2, p2p\"", "cp=2 (ring)", "cp=2 (a2a+p2p)"}},
@@ -55,7 +58,8 @@ static const SpelledRow same[] = {
     {TITAN "ac=selective", {"ac=selective AC (torchtitan default)"}},
     {TITAN "ac=\"selective(layer, every 2)\"", {"ac=SAC (every 2)"}},
     {"zero_stage=1", {"Z-1", "optimizer state sharding"}},
-    {"zero_stage=0", {"DP only", "vanilla"}},
+    {"zero_stage=0", {"DP only", "vanilla", "vanilla DDP"}},
+    {"zero_stage=3", {"vanilla FSDP"}},
     {"gpu=H100-NVL-94GB", {"nvidia_h100_nvl"}},
     {"framework=Megatron-LM 2022", {"Megatron-LM v2.6", "Megatron-LM v3.0.2"}},
     {"framework=InternEvo;missing=x", {"InternTrain", "InternLM-Train"}},
@@ -92,6 +96,11 @@ static const char *const refused[][2] = {
     {"gpu=H100 CNX", "CNX"},
     {"step_time_s=1.4-1.9", "step_time_s"},
     {"cp=hierarchical 2x2", "cp"},
+    {"n_gpus=32 (tp2 pp4 dp8)", "product of the degrees"},
+    {"n_gpus=\"1,024 (TP8 PP16)\"", "n_gpus"},
+    {"pp=\"2 (1F1B, 8 micro-batches)\";vp=", "pp says more"},
+    {"n_gpus=4 trays;gpus_per_node=;gpu=H100-SXM5-80GB", "n_gpus"},
+    {"seq=4.1k-8.2k", "seq"},
 };
 
 /* Cells of a measured step of 8 sequences of 1024 tokens on 8 devices, and its seconds. */
