@@ -167,7 +167,8 @@ static BufferId find_counterpart(const Expander *e, BufferId b, uint32_t microba
     return 0;
 }
 
-/* The same, but the newest answer for each buffer is known. Most periods ask for the same one. */
+/* Does the same as find_counterpart, but keeps the newest answer for each buffer. Most periods ask
+ * for it again. */
 static BufferId counterpart(const Expander *e, BufferId b, uint32_t microbatch)
 {
     if (e->asked[b].microbatch != microbatch) {

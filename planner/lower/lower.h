@@ -112,7 +112,7 @@ typedef struct Emitter {
     Pc stream_end[STREAM_COUNT];
     Pc floor;         /* all later instructions wait for this one; 0: none */
     Pc compute_waits; /* the next computation waits for this instruction */
-    Pc send_waits[2]; /* the next message in each direction waits for these instructions */
+    Pc send_waits[2]; /* the sends for which the next computation waits, too */
     uint32_t match, launch;
     LIST(NamedWaits) named; /* in the order of their instructions; only actions.h reads them */
     /* [op]: the attributes of its newest instruction that belongs to no node */

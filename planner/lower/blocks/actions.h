@@ -85,7 +85,7 @@ typedef struct Original {
     LIST(SharedGrad) shares;
     Numbers numbers;         /* at the end */
     LIST(TensorEnd) changed; /* the tensors that the action changed */
-    UnitState *unit;         /* [unit]: at the end */
+    UnitState *unit;         /* [place in items->units]: at the end */
     TensorId first_had, end_had;
 } Original;
 

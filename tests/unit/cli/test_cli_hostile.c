@@ -286,8 +286,6 @@ static void values_are_named(void **state)
     arena_free(arena);
 }
 
-/* A store may hold the plans of an older version of Tandem. The error names the run, not a line of
- * its script. */
 /* The path of a script may hold control characters. Tables print them escaped, so that a path
  * neither breaks a row nor changes the terminal. */
 static void a_path_is_no_control(void **state)
@@ -333,6 +331,8 @@ static void a_forged_proof_is_not_shown(void **state)
     arena_free(arena);
 }
 
+/* A store may hold the plans of an older version of Tandem. The error names the run, not a line of
+ * its script. */
 static void an_older_plan_names_its_run(void **state)
 {
     (void)state;

@@ -148,6 +148,7 @@ static void library_is_equal(void **state)
         const uint32_t n = compare(plans[i], &p.config, &p.graph, false, arena, &compiles);
         assert_true(compiles);
         print_message("%s: %u instructions are copies\n", plans[i], n);
+        assert_true(n > 0);
         arena_free(p.arena);
         arena_free(arena);
     }
