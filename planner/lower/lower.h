@@ -180,7 +180,7 @@ typedef struct Units {
     bool *is_mixed; /* [unit]: true if gradients of several micro-batches arrive in a mixed order */
     LIST(UnitUse) uses;
     uint32_t next_use;
-    uint32_t seen_uses; /* the end of the part of the list that was read so far */
+    uint32_t seen_uses; /* uses before this place were already read */
     LIST(Pending) pending;
     /* [tensor]: the newest view of a parameter or of its gradient */
     BufferId *weight_view, *grad_view;

@@ -219,8 +219,7 @@ static void copy_units(Lower *l, const StageItems *items, const ActionMove *m)
     }
 }
 
-/* Gives the single numbers the values that they have after the copy. `before` has those from before
- * it. */
+/* Sets the single numbers to their values after the copy. `before` has their values before it. */
 static void copy_numbers(Lower *l, const ActionMove *m, const Numbers *before)
 {
     const Numbers *start = &m->p->start.numbers, *end = &m->p->numbers;

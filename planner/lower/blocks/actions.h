@@ -66,8 +66,8 @@ typedef struct TensorEnd {
     BufferId weight_view, grad_view;
 } TensorEnd;
 
-/* An action that was lowered node by node, with the state of the lowering before and after it. For
- * each stage and kind, the newest such action is stored. */
+/* An action that was lowered node by node. The state of the lowering is kept from before and from
+ * after the action. Each stage has one original of each kind: its newest. */
 typedef struct Original {
     bool is_usable;
     uint32_t n_unusable; /* the number of actions so far that could not serve as originals */

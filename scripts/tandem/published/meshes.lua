@@ -90,7 +90,9 @@ local function schedule(row, key)
   for _, word in ipairs(schedules) do
     if text:find(word) then
       cells.note("1F1B stands for the schedule %s", row[key])
-      row[key] = first_number(text:gsub("h%d", "")) or (key == "vp" and "1" or nil)
+      local n = first_number((text:gsub("h%d", "")))
+      if key == "pp" and not n then cells.refuse("the stages of a pipeline are not stated: pp = %s", row.pp) end
+      row[key] = n or "1"
       return
     end
   end
@@ -131,6 +133,7 @@ local function accumulated(row)
   local text = row.micro_batch:lower():gsub("×", "x")
   local n, times, rest = text:match "^[%a%s=:%-]*(%d+)%s*x%s*(%d+)%s*(.*)$"
   if not n or rest ~= "" and not rest:find "acc" and not rest:find "^%(?ga" then return end
+  if times == row.seq then cells.refuse("micro_batch is not known: %s may be samples x their length", row.micro_batch) end
   row.micro_batch, row.accumulated, row.must_agree = n, times, "1"
 end
 

@@ -1,4 +1,4 @@
--- Numbers in cells of published training runs: separators of thousands, units, and batches that are given in tokens.
+-- Reads numbers in cells of published training runs. They may have commas and units, and a batch may count tokens.
 local cells = require "tandem.published.cells"
 local m = {}
 
@@ -26,8 +26,8 @@ local function counts_tokens(text)
   return rest ~= nil and (rest:find "^%s*$" or rest:find "^%s*/%s*step" or rest:find "^%s*per%s+step" or rest:find "^%s*per%s+batch" or rest:find "^%s*/%s*batch") ~= nil
 end
 
--- Returns the only number of sequences that is a multiple of the micro-batches of all data ranks, and whose tokens
--- round to these digits of `unit`: 256 sequences of 8192 for "2.1M". nil: there is none, or there are several.
+-- Returns the number of sequences whose tokens round to these digits of `unit`: 256 sequences of 8192 for "2.1M". It must be
+-- a multiple of the micro-batches of all data ranks. nil: there is no such number, or there are several.
 local function rounded_batch(row, digits, unit)
   if cells.is_open(row.n_gpus) then return nil end
   local ranks = cells.count(row, "tp", 1) * cells.count(row, "pp", 1) * cells.count(row, "cp", 1)
@@ -40,7 +40,7 @@ local function rounded_batch(row, digits, unit)
   return math.tointeger(first * each)
 end
 
--- A batch that is too large to count sequences counts tokens: "4M", "512K", "1048576".
+-- No batch has this many sequences, so a larger number counts tokens: "4M", "512K", "1048576".
 local most_sequences = 100000
 local function implies_tokens(row, n, unit, rest)
   local size = n * (unit == "m" and 1e6 or unit == "k" and 1e3 or 1)

@@ -101,6 +101,8 @@ static const char *const refused[][2] = {
     {"pp=\"2 (1F1B, 8 micro-batches)\";vp=", "pp says more"},
     {"n_gpus=4 trays;gpus_per_node=;gpu=H100-SXM5-80GB", "n_gpus"},
     {"seq=4.1k-8.2k", "seq"},
+    {"micro_batch=1 x 1024;seq=1024;global_batch_seqs=", "micro_batch"},
+    {"pp=zero bubble;vp=", "stages of a pipeline"},
 };
 
 /* Cells of a measured step of 8 sequences of 1024 tokens on 8 devices, and its seconds. */
