@@ -174,25 +174,40 @@ static void the_best_of_a_sweep_is_answered_for_all(void **state)
     arena_free(arena);
 }
 
-/* The process that simulated the best plan prints its lines. With --prove, another process compiles
- * the plan again, and prints the same lines. */
+/* Returns how often the script printed its line. */
+static uint32_t count_evaluations(const char *text)
+{
+    uint32_t n = 0;
+    while ((text = strstr(text, "evaluated\n")) != NULL) text++, n++;
+    return n;
+}
+
+/* The process that simulated the best plan makes its lines. With --prove, the first process makes
+ * the same lines, for which it evaluates the script again. */
 static void both_processes_tell_the_same(void **state)
 {
     (void)state;
     static const char *const settings[] = {"batch.global=16", "batch.global=256",
                                            "runtime=torchtitan"};
     Arena *arena = arena_new();
+    const char *plan = arena_print(arena, "%s/p.lua", command_new_folder(arena));
+    command_write_file(plan, "print 'evaluated'\nreturn require 'plans.llama3_8b'\n");
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         const char *said[2];
+        uint32_t evaluations[2];
         for (int again = 0; again < 2; again++) {
-            CommandResult r = COMMAND(arena, 60, "sweep", PLAN, "--set", "mesh.dp_shard=-1",
+            CommandResult r = COMMAND(arena, 60, "sweep", plan, "--set", "mesh.dp_shard=-1",
                                       "--set", "model.layers=4", "--set", settings[i], "--try",
                                       "mesh.tp=1,2", "--db", "none", again ? "--prove" : "-j1");
             assert_int_equal(r.exit_code, 0);
             said[again] = strstr(r.out, "best plan   under ");
             assert_non_null(said[again]);
+            evaluations[again] = count_evaluations(r.err);
         }
         assert_string_equal(said[0], said[1]);
+        /* before the points, and by the process of the points */
+        assert_int_equal(evaluations[0], 2);
+        assert_true(evaluations[1] > evaluations[0]);
     }
     arena_free(arena);
 }
