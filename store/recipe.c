@@ -41,7 +41,9 @@ bool store_script_line(const char *line, size_t n, Arena *arena, RecipeScript *s
     *s = (RecipeScript){.shipped = strncmp(line, "library ", 8) == 0};
     /* the hash has 32 digits and begins here; a space follows it */
     const size_t at = s->shipped ? 8 : 4;
-    if (n < at + 34) return false;
+    if (!s->shipped && strncmp(line, "own ", 4) != 0) return false;
+    if (n < at + 34 || strspn(line + at, "0123456789abcdef") != 32 || line[at + 32] != ' ')
+        return false;
     s->hash.hi = read_hex(line + at);
     s->hash.lo = read_hex(line + at + 16);
     s->name = arena_copy(arena, line + at + 33, n - at - 33);
