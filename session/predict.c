@@ -237,9 +237,12 @@ bool session_predict(const PlanFile *file, Store *store, const PredictOptions *o
     RunRecord *record = &out->record;
     begin(file, store, options, arena, out, d);
     const uint32_t before = d->n_errors;
-    if (store != NULL && find_stored(store, options->trace, arena, out, d))
-        return !file->proven || !options->keep ||
-               store_put_proof(store, file->id, build_name(arena), d);
+    /* first, because a stored prediction with a damaged proof is refused, and this proof replaces
+     * it */
+    if (store != NULL && file->proven && options->keep &&
+        !store_put_proof(store, file->id, build_name(arena), d))
+        return false;
+    if (store != NULL && find_stored(store, options->trace, arena, out, d)) return true;
     /* the stored prediction is damaged, which was reported */
     if (d->n_errors > before) return false;
     if (!simulate(file, store, options, arena, out, d)) return false;

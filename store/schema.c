@@ -298,7 +298,39 @@ static const char proofs[] =
     " digest INTEGER"
     ") STRICT, WITHOUT ROWID;\n";
 
-static const char *const migrations[] = {runs,        costs,   views,   choices,       trust, cores,
-                                         cost_counts, recipes, digests, plain_compare, proofs};
+/* A proof without a digest does not count. No view can check the digest itself, because other
+ * programs lack the function for it. The table of proofs must again come after the views, so it is
+ * made anew. */
+static const char sealed_proofs[] =
+    "CREATE TABLE kept AS SELECT * FROM proof;\n"
+    "DROP TABLE proof;\n"
+    "DROP VIEW v_sweep;\n"
+    "DROP VIEW v_run;\n"
+    "CREATE VIEW v_run AS SELECT r.id, r.kind, r.name AS plan, lower(hex(r.plan)) AS plan_id,"
+    " r.cluster, r.scenario, r.backend, r.n_ranks, r.status,"
+    " EXISTS(SELECT 1 FROM proof f WHERE f.plan = r.plan AND f.digest NOTNULL) AS proven,"
+    " round(r.step_ps / 1e9, 3) AS step_ms,"
+    " round(r.compute_ps / 1e9, 3) AS compute_ms,"
+    " round(r.exposed_ps / 1e9, 3) AS exposed_ms,"
+    " round(r.tokens_per_s_per_device, 1) AS tokens_per_s_per_device,"
+    " round(r.mfu, 4) AS mfu, r.mfu_formula,"
+    " round(r.peak_bytes / 1073741824.0, 3) AS peak_gib, r.peak_rank, r.steps_done,"
+    " datetime(r.made_at, 'unixepoch') AS made_at"
+    " FROM run r ORDER BY r.id;\n"
+    "CREATE VIEW v_sweep AS SELECT w.id AS sweep, w.script, s.point, s.settings, s.status, v.*"
+    " FROM sweep w JOIN sweep_point s ON s.sweep = w.id LEFT JOIN v_run v ON v.id = s.run"
+    " ORDER BY w.id, v.step_ms;\n"
+    "CREATE TABLE proof("
+    " plan BLOB PRIMARY KEY REFERENCES plan(id) ON DELETE CASCADE,"
+    " build TEXT NOT NULL,"
+    " made_at INTEGER NOT NULL DEFAULT (unixepoch()),"
+    " digest INTEGER"
+    ") STRICT, WITHOUT ROWID;\n"
+    "INSERT INTO proof SELECT * FROM kept;\n"
+    "DROP TABLE kept;\n";
+
+static const char *const migrations[] = {runs,    costs,         views,       choices,
+                                         trust,   cores,         cost_counts, recipes,
+                                         digests, plain_compare, proofs,      sealed_proofs};
 const char *const *const store_migrations = migrations;
 const uint32_t store_n_migrations = sizeof migrations / sizeof migrations[0];

@@ -102,8 +102,8 @@ const char *const store_schema_now[] = {
     "= 'measured' ORDER BY m.id;",
     "CREATE VIEW v_run AS SELECT r.id, r.kind, r.name AS plan, lower(hex(r.plan)) "
     "AS plan_id, r.cluster, r.scenario, r.backend, r.n_ranks, r.status, EXISTS(SELECT "
-    "1 FROM proof f WHERE f.plan = r.plan) AS proven, round(r.step_ps / 1e9, 3) "
-    "AS step_ms, round(r.compute_ps / 1e9, 3) AS compute_ms, round(r.exposed_ps "
+    "1 FROM proof f WHERE f.plan = r.plan AND f.digest NOTNULL) AS proven, round(r.step_ps "
+    "/ 1e9, 3) AS step_ms, round(r.compute_ps / 1e9, 3) AS compute_ms, round(r.exposed_ps "
     "/ 1e9, 3) AS exposed_ms, round(r.tokens_per_s_per_device, 1) AS tokens_per_s_per_device, "
     "round(r.mfu, 4) AS mfu, r.mfu_formula, round(r.peak_bytes / 1073741824.0, 3) "
     "AS peak_gib, r.peak_rank, r.steps_done, datetime(r.made_at, 'unixepoch') AS "

@@ -62,12 +62,15 @@ static bool put_recipe(Db *db, Diag *d, const unsigned char *plan, const Recipe 
                   recipe->head, hash, sizeof hash, plan, (size_t)STORE_HASH_BYTES);
 }
 
-/* Notes that the plan is proven. Does nothing if the store knows that, or has no such plan. */
+/* Notes that the plan is proven. Does nothing if the store has no such plan, or has an undamaged
+ * proof of it. A damaged proof is replaced. */
 static bool put_proof(Db *db, Diag *d, const unsigned char *plan, const char *build)
 {
     if (build == NULL) return true;
     return db_run(db, d,
-                  "INSERT OR IGNORE INTO proof(plan, build) SELECT id, ? FROM plan WHERE id = ?",
+                  "INSERT OR REPLACE INTO proof(plan, build) SELECT id, ? FROM plan WHERE id = ? "
+                  "AND NOT EXISTS (SELECT 1 FROM proof f WHERE f.plan = id AND f.digest = "
+                  "tandem_digest(f.plan, f.build, f.made_at))",
                   "sb", build, plan, (size_t)STORE_HASH_BYTES);
 }
 

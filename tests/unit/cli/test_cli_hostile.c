@@ -294,6 +294,8 @@ static void a_path_is_no_control(void **state)
     Arena *arena = arena_new();
     const char *folder = command_new_folder(arena), *db = arena_print(arena, "%s/t.db", folder),
                *script = arena_print(arena, "%s/a\033[31mb\nc.lua", folder),
+               *longer = arena_print(arena, "%s/a\n%s.lua", folder,
+                                     "a name that is as long as a line of a list of scripts"),
                *out = arena_print(arena, "%s/out", folder);
     command_write_file(script, "return require 'plans.tiny_text'\n");
     EXPECT(arena, 0, NULL, "sim", script, "--db", db, "--quiet");
@@ -310,24 +312,49 @@ static void a_path_is_no_control(void **state)
     }
     EXPECT(arena, 7, "the path of a script of run 1 has a line break", "db", "export", "1", "--db",
            db, "--output", out);
+    command_write_file(longer, "return require 'plans.tiny_text'\n");
+    const char *db2 = arena_print(arena, "%s/t2.db", folder);
+    EXPECT(arena, 0, NULL, "sim", longer, "--db", db2, "--quiet");
+    EXPECT(arena, 7, "the path of a script of run 1 has a line break", "db", "export", "1", "--db",
+           db2, "--output", out);
     arena_free(arena);
 }
 
-/* `runs` shows no proof that Tandem did not write. */
+static bool is_shown_as_proven(Arena *arena, const char *db)
+{
+    const bool of_run = strstr(COMMAND(arena, 60, "runs", "--db", db).out, " yes ") != NULL;
+    const char *view = COMMAND(arena, 60, "db", "export", "v_run", "--db", db).out;
+    assert_non_null(view);
+    assert_int_equal(strstr(view, ",ok,1,") != NULL, of_run);
+    return of_run;
+}
+
+/* Neither `runs` nor its view shows a proof that Tandem did not write. Proving the plan again
+ * replaces such a proof, and one that was changed. */
 static void a_forged_proof_is_not_shown(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
     Diag d = diag_in(arena);
     const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
+    static const char *const forged[] = {"UPDATE proof SET digest = NULL",
+                                         "UPDATE proof SET build = build || '?'"};
+    static const char *const says[] = {"has no digest, so Tandem did not write it",
+                                       "table proof, plan = "};
     EXPECT(arena, 0, NULL, "sim", tiny, "--db", db, "--quiet");
-    assert_non_null(strstr(COMMAND(arena, 60, "runs", "--db", db).out, " yes "));
-    Db *raw = db_open(db, false, store_migrations, store_n_migrations, &d);
-    assert_non_null(raw);
-    assert_true(db_exec(raw, "UPDATE proof SET digest = NULL", &d));
-    db_close(raw);
-    assert_null(strstr(COMMAND(arena, 60, "runs", "--db", db).out, " yes "));
-    EXPECT(arena, 7, "has no digest, so Tandem did not write it", "db", "check", "--db", db);
+    assert_true(is_shown_as_proven(arena, db));
+    for (size_t i = 0; i < 2; i++) {
+        Db *raw = db_open(db, false, store_migrations, store_n_migrations, &d);
+        assert_non_null(raw);
+        assert_true(db_exec(raw, forged[i], &d));
+        db_close(raw);
+        assert_null(strstr(COMMAND(arena, 60, "runs", "--db", db).out, " yes "));
+        if (i == 0) assert_false(is_shown_as_proven(arena, db));
+        EXPECT(arena, 7, says[i], "db", "check", "--db", db);
+        EXPECT(arena, 0, NULL, "sim", tiny, "--db", db, "--quiet");
+        assert_true(is_shown_as_proven(arena, db));
+        EXPECT(arena, 0, NULL, "db", "check", "--db", db);
+    }
     arena_free(arena);
 }
 

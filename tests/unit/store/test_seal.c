@@ -259,6 +259,46 @@ static void a_proof_without_digest_is_no_proof(void **state)
     }
 }
 
+static int64_t number(Db *db, const char *sql, Diag *d)
+{
+    DbStatement *st = db_prepare(db, d, sql, "");
+    const int64_t n = db_step(st, d) ? db_int(st, 0) : -1;
+    db_reset(st);
+    return n;
+}
+
+/* The view of an older store showed each proof. Now it shows those with a digest, and all proofs
+ * are kept with their digests and dates. */
+static void old_proofs_without_digest_do_not_count(void **state)
+{
+    Fixture *f = *state;
+    const char *path = arena_print(f->arena, "%s.old", f->path);
+    Db *old = db_open(path, false, store_migrations, 11, &f->diag);
+    assert_non_null(old);
+    static const char rows[] =
+        "INSERT INTO plan(id, name, n_ranks) VALUES(zeroblob(16), 'a', 1), (x'"
+        "ffffffffffffffffffffffffffffffff', 'b', 1);"
+        "INSERT INTO run(kind, plan, name, cluster, scenario, backend, engine, calibration, seed, "
+        "n_ranks, status, step_ps, compute_ps, exposed_ps, peak_bytes, peak_rank, "
+        "tokens_per_s_per_device, mfu, mfu_formula, steps_done) SELECT 'predicted', id, name, "
+        "'', '', '', '', '', 1, 1, 'ok', 1, 1, 1, 1, 0, 1, 1, '', 1 FROM plan;"
+        "INSERT INTO proof(plan, build, made_at, digest) SELECT id, name, 7, "
+        "CASE name WHEN 'a' THEN tandem_digest(id, name, 7) END FROM plan;";
+    assert_true(db_exec(old, rows, &f->diag));
+    assert_int_equal(number(old, "SELECT sum(proven) FROM v_run", &f->diag), 2);
+    db_close(old);
+    Store *store = store_open(path, false, &f->diag);
+    assert_non_null(store);
+    Db *db = store_db(store);
+    assert_int_equal(number(db, "SELECT proven FROM v_run WHERE plan = 'a'", &f->diag), 1);
+    assert_int_equal(number(db, "SELECT proven FROM v_run WHERE plan = 'b'", &f->diag), 0);
+    assert_int_equal(number(db, "SELECT count(*) FROM proof WHERE made_at = 7", &f->diag), 2);
+    assert_int_equal(number(db, "SELECT build = 'a' FROM proof WHERE digest NOTNULL", &f->diag), 1);
+    assert_int_equal(f->diag.n_errors, 0);
+    store_close(store);
+    unlink(path);
+}
+
 /* If the same prediction is stored again, a change made meanwhile must not be sealed. */
 static void a_change_stays_a_change(void **state)
 {
@@ -354,6 +394,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_lost_or_added_detail_is_found, setup, teardown),
         cmocka_unit_test_setup_teardown(damage_of_one_run_leaves_the_other, setup, teardown),
         cmocka_unit_test_setup_teardown(a_proof_without_digest_is_no_proof, setup, teardown),
+        cmocka_unit_test_setup_teardown(old_proofs_without_digest_do_not_count, setup, teardown),
         cmocka_unit_test_setup_teardown(a_change_stays_a_change, setup, teardown),
         cmocka_unit_test_setup_teardown(an_update_seals_no_other_change, setup, teardown),
         cmocka_unit_test_setup_teardown(a_damaged_store_is_not_merged, setup, teardown),
