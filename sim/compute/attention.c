@@ -11,7 +11,7 @@
  * one. The model does the same.
  *
  * There are no fitted constants for Blackwell's kernels. Their times follow from their published
- * design. */
+ * design. On AMD's CDNA, FlashAttention-2 has published rates of its own. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -33,6 +33,21 @@ static const AttentionFit blackwell_fits[2] = {
     {.own = 256, .step = 128, .resident = 1, .part = 1, .wide = 1, .fill_us = 2.5, .alone = 1},
     {.own = 128, .step = 128, .resident = 1, .part = 1, .wide = 1, .fill_us = 6.45, .alone = 1}};
 
+/* FlashAttention-2 on CDNA is another program: Composable Kernel's. An MI300X ran it at 340 TFLOP/s
+ * forward and 202 TFLOP/s backward (ROCm/flash-attention #142: the means over four batch sizes,
+ * 16,384 tokens, heads of 128, no mask). These are the parts of the peak of 1,307 TFLOP/s.
+ * PyTorch's attention on ROCm is AOTriton's kernel. It is assumed to be as fast. Tiles are
+ * Ampere's. */
+static const AttentionFit cdna_fits[2] = {
+    {.own = 128, .step = 64, .resident = 1, .part = .26, .wide = 1, .alone = 1, .eight = 1},
+    {.own = 128, .step = 64, .resident = 1, .part = .155, .wide = 1, .alone = 1, .eight = 1}};
+
+/* Returns true for AMD's GPUs of this kind. */
+static bool is_cdna(const Device *device)
+{
+    return device->arch != NULL && strncmp(device->arch, "CDNA", strlen("CDNA")) == 0;
+}
+
 const AttentionFit *kernel_attention_fit(const Device *device, AttentionKernel kernel,
                                          bool backward)
 {
@@ -53,6 +68,7 @@ const AttentionFit *kernel_attention_fit(const Device *device, AttentionKernel k
     };
     assert(kernel != ATTENTION_tandem);
     if (kernel_is_blackwell(device) && !is_old(kernel)) return &blackwell_fits[backward];
+    if (is_cdna(device) && kernel == ATTENTION_flash2) return &cdna_fits[backward];
     uint32_t arch = kernel_is_young(device) ? ARCH_Hopper : ARCH_Ampere;
     if (fits[arch][kernel][backward].own <= 0) kernel = ATTENTION_flash2;
     return &fits[arch][kernel][backward];
@@ -86,6 +102,7 @@ static double rate_of(const Device *device, const AttentionWork *w, const Attent
     const char *arch = device->arch != NULL ? device->arch : "Ampere";
     if (strcmp(arch, "Ampere") == 0 || strcmp(arch, "Hopper") == 0) return rate;
     if (kernel_is_blackwell(device)) return fmin(rate, fit->part * hopper);
+    if (is_cdna(device) && w->kernel == ATTENTION_flash2) return rate;
     double large = device->gemm_efficiency > 0 ? device->gemm_efficiency : .78;
     return rate * large / kernel_gemm_fit(device)->large;
 }

@@ -23,6 +23,16 @@ local function watts_of(row, gpu)
   return watts and watts > 0 and watts <= 2 * gpus.gpus[gpu].watts and watts or nil
 end
 
+-- Returns the same. If the cell says that power is limited, but not to how many watts, the limit of the page's maintainers is
+-- assumed (`watts_default` in pages.csv), or the usual one.
+local function limit_of(row, gpu)
+  local watts = watts_of(row, gpu)
+  if watts or not cells.has(row, "gpu", "power limit") then return watts end
+  watts = tonumber(row.watts_default)
+  cells.note_time("the limit of power is not stated; %d W are assumed", watts or gpus.gpus[gpu].watts)
+  return watts
+end
+
 -- Returns the bytes of the buffers through which ranks of experts exchange tokens. The framework's allocator does not
 -- count these buffers.
 local function exchange_bytes(row, per_node)
@@ -58,9 +68,6 @@ end
 -- Returns the cluster of `row`.
 return function(row)
   local name, pcie = gpu_of(row)
-  if cells.has(row, "gpu", "power limit") and not watts_of(row, name) then
-    cells.note_time("the limit of power is not stated; the usual %d W are assumed", gpus.gpus[name].watts)
-  end
   local n, per_node = cells.count(row, "n_gpus"), cells.count(row, "gpus_per_node", 8)
   local nics, nic_gb_per_s = network.cards(row.interconnect or "", per_node, gpus.gpus[name].arch)
   if not cells.is_open(row.nic_gb_per_s) then nics, nic_gb_per_s = per_node, tonumber(row.nic_gb_per_s) end
@@ -79,7 +86,7 @@ return function(row)
     while n % per_node ~= 0 do per_node = per_node - 1 end
   end
   local cluster = require "clusters.gpu" { gpu = name, nodes = (n + per_node - 1) // per_node, devices_per_node = per_node,
-    nics_per_node = nics, nic_gb_per_s = nic_gb_per_s, watts = watts_of(row, name) }
+    nics_per_node = nics, nic_gb_per_s = nic_gb_per_s, watts = limit_of(row, name) }
   -- Tensor cores multiply TF32 at half the rate of 16-bit numbers.
   if (cells.has(row, "precision", "^tf32") or cells.has(row, "precision", "^f%a*32%s*%(tf32")) and gpus.gpus[name].bf16 then cluster.device.peak_flops.f32 = gpus.gpus[name].bf16 / 2 * 1e12 end
   local four = cells.is_float4(row) and gpus.gpus[name].fp4

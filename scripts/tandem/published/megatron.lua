@@ -409,12 +409,13 @@ end
 
 -- Transformer Engine takes its own cuBLAS workspace from PyTorch: 32 MiB since Hopper and 4 MiB
 -- before (module/base.py, get_cublas_workspace_size_bytes), and four more for grouped products
--- (get_multi_stream_cublas_workspace).
+-- (get_multi_stream_cublas_workspace). Products that overlap with tp's communication have three of
+-- their own, one for each stream (cpp_extensions/gemm.py: get_cublas_workspace, _NUM_MAX_UB_STREAMS).
 function m.library(row, gpu)
   if has(row, "transformer_impl", "^local") or (row.transformer_impl or "") == "" then return nil end
   local one = (gpu and (gpu.arch == "Hopper" or gpu.arch == "Blackwell") and 32 or 4) << 20
   local grouped = (row.moe_experts or "") ~= "" and cells.flag(row, "moe_grouped_gemm")
-  return (grouped and 5 or 1) * one
+  return (1 + (grouped and 4 or 0) + (m.overlaps(row) and 3 or 0)) * one
 end
 
 -- The products for weights' gradients. By default a product adds to the fp32 buffer itself. Autograd

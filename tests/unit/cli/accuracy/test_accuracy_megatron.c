@@ -16,6 +16,7 @@
 typedef struct Row {
     const char *framework, *zero, *dropout, *attention, *env, *impl, *vocab, *gpu, *n_gpus, *batch;
     const char *per_node, *fusions_off, *flag;
+    const char *overlap; /* with tp = 2 and sequence parallelism: overlap_tp; NULL: no tp */
 } Row;
 
 static const Row plain = {"Megatron-Core 0.15.0",
@@ -30,7 +31,8 @@ static const Row plain = {"Megatron-Core 0.15.0",
                           "16",
                           "4",
                           "",
-                          ""};
+                          "",
+                          NULL};
 
 enum { layers = 4, dim = 512, heads = 8, seq = 1024, micro = 4 };
 
@@ -45,13 +47,15 @@ static double predicted(const Row *row, const char *what, Arena *arena)
                     "dp_replicate,zero_stage,micro_batch,global_batch_seqs,seq,precision,ac,"
                     "compile,step_time_s,peak_mem,peak_mem_kind,oom,missing,split,hidden_dropout,"
                     "attention_dropout,transformer_impl,attention_backend,env,activation,"
-                    "normalization,position_embedding,untie_embeddings,fusions_off,flag\n"
-                    "a,s,gpt3,4,512,8,8,2048,%s,,%s,%s,%s,NVLink,%s,1,0,1,1,1,1,,,%s,4,%s,1024,"
+                    "normalization,position_embedding,untie_embeddings,fusions_off,flag,"
+                    "overlap_tp\n"
+                    "a,s,gpt3,4,512,8,8,2048,%s,,%s,%s,%s,NVLink,%s,%s,1,1,1,1,,,%s,4,%s,1024,"
                     "bf16,none,no,1,1,peak_mem_alloc GiB,,,dev-cal,%s,%s,%s,%s,%s,gelu,LayerNorm,"
-                    "learned_absolute,0,%s,%s\n",
-                    row->vocab, row->gpu, row->n_gpus, row->per_node, row->framework, row->zero,
-                    row->batch, row->dropout, row->dropout, row->impl, row->attention, row->env,
-                    row->fusions_off, row->flag));
+                    "learned_absolute,0,%s,%s,%s\n",
+                    row->vocab, row->gpu, row->n_gpus, row->per_node, row->framework,
+                    row->overlap ? "2,1" : "1,0", row->zero, row->batch, row->dropout, row->dropout,
+                    row->impl, row->attention, row->env, row->fusions_off, row->flag,
+                    row->overlap ? row->overlap : ""));
     CommandResult r = COMMAND(arena, 60, "accuracy", "--runs", file, "--json");
     assert_int_equal(r.exit_code, 0);
     json_t *root = json_loads(r.out, 0, NULL);
@@ -138,6 +142,24 @@ static void a_newer_gpu_has_larger_workspaces(void **state)
     hopper.gpu = "H100-SXM-80GB";
     is_about(allocated(hopper, arena) - allocated(old, arena),
              28 * 1048576. + 2 * (32 * 1048576. - 8519680));
+    arena_free(arena);
+}
+
+/* Products that overlap with tp's communication have three workspaces beside the usual one. */
+static void an_overlap_has_workspaces_of_its_own(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const struct {
+        const char *gpu;
+        double mib;
+    } gpus[] = {{"A100-SXM-80GB", 4}, {"H100-SXM-80GB", 32}};
+    for (int i = 0; i < 2; i++) {
+        Row apart = plain, over = plain;
+        apart.gpu = over.gpu = gpus[i].gpu;
+        apart.overlap = "0", over.overlap = "1";
+        is_about(allocated(over, arena) - allocated(apart, arena), 3 * gpus[i].mib * 1048576);
+    }
     arena_free(arena);
 }
 
@@ -244,6 +266,7 @@ int main(void)
         cmocka_unit_test(hidden_dropout_keeps_masks),
         cmocka_unit_test(a_workspace_may_be_asked_for),
         cmocka_unit_test(a_newer_gpu_has_larger_workspaces),
+        cmocka_unit_test(an_overlap_has_workspaces_of_its_own),
         cmocka_unit_test(fused_gradients_keep_a_tensor_a_size),
         cmocka_unit_test(a_frozen_base_has_no_states),
         cmocka_unit_test(a_stated_stage_is_honoured),
