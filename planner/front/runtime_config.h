@@ -186,6 +186,9 @@ typedef struct Runtime {
     bool makes_gradients;
     /* with makes_gradients: for each size of weight in a block, one such tensor stays allocated */
     bool keeps_returned;
+    /* each weight has a 16-bit gradient besides the one that the optimizer reads, from its first
+     * product in a step to the end of the step */
+    bool two_gradients;
     double update_bytes; /* bytes for each element that is updated, allocated during the update */
     double master_bytes; /* bytes of each element of the optimizer's fp32 weights; 0: four */
     double moment_bytes; /* bytes of each element of each moment; 0: those of the plan's dtype */

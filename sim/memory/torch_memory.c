@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "sim/memory/model_bytes.h"
 #include "sim/memory/torch_kept.h"
 #include "sim/memory/update_memory.h"
 #include "sim/memory/zero_memory.h"
@@ -31,6 +32,7 @@ typedef struct Replay {
     uint32_t *first_zero, *next_zero; /* [pc], [zero.tensors]: the same for tensors of ZeRO */
     LIST(PendingFree) pending;        /* entry 0 is unused */
     LIST(uint64_t) returned;          /* sizes for which one tensor is kept for ever */
+    bool *has_second; /* [buffer]: in this step, the gradient's weight has a second gradient */
     UpdateMemory update;
 } Replay;
 
@@ -138,28 +140,6 @@ static void prepare_zero(Replay *r)
         torch_allocate(r->allocator, zero->resident_bytes[i], STREAM_compute);
 }
 
-/* Returns the bytes of the weights divided by their bytes in 16 bits. If a frozen base has 8-bit
- * products, the weights of its blocks exist only in 8 bits (Transformer Engine's
- * fp8_model_init). */
-static double weight_part(const Replay *r)
-{
-    const Program *p = r->program;
-    const Graph *g = &r->plan->graph;
-    bool has_copies = false;
-    double wide = 0, all = 0;
-    for (Pc pc = 1; r->runtime->frozen_base && !has_copies && pc < p->code.n; pc++)
-        has_copies = runtime_quantises_weight(p, &p->code.at[pc]);
-    for (TensorId t = 1; has_copies && t < g->tensors.n; t++) {
-        const Tensor *x = &g->tensors.at[t];
-        double elements = 1;
-        for (int d = 0; d < x->n_dims; d++) elements *= (double)x->dim[d];
-        if (x->role != ROLE_param) continue;
-        all += elements;
-        if (g->modules.at[x->module].layer == 0) wide += elements;
-    }
-    return all > 0 ? (wide + all) / (2 * all) : 1;
-}
-
 /* Lists the optimizer states that the first step makes. Optimizers of PyTorch and Apex make their
  * states in the first step, after its backward pass (torch.optim.Adam: _init_group;
  * apex.optimizers.FusedAdam: step). So states take memory that the allocator has used for
@@ -201,11 +181,12 @@ static void stays_allocated(const Replay *r, const Buffer *b, double part)
 static void prepare(Replay *r)
 {
     const Program *p = r->program;
-    const double part = weight_part(r);
+    const double part = model_weight_part(r->plan, p, r->runtime);
     r->first = arena_array(r->arena, (size_t)p->code.n + 1, sizeof *r->first);
     r->last = arena_array(r->arena, (size_t)p->code.n + 1, sizeof *r->last);
     r->next_buffer = arena_array(r->arena, (size_t)p->buffers.n + 1, sizeof *r->next_buffer);
     r->block = arena_array(r->arena, (size_t)p->buffers.n + 1, sizeof *r->block);
+    r->has_second = arena_array(r->arena, (size_t)p->buffers.n + 1, sizeof *r->has_second);
     prepare_states(r);
     list_reserve_none(r->arena, &r->pending);
     zero_memory(r->plan, p, r->runtime, r->arena, &r->zero);
@@ -364,16 +345,40 @@ static void have_buffers(Replay *r, Pc pc, const Instr *in)
 /* bytes of an element: activations have 16 bits, whatever the dtype of the accumulator */
 enum { RETURNED_BYTES = 2 };
 
+/* Returns the gradient of a weight that a product of the backward pass makes; 0: it makes none. */
+static BufferId made_gradient(const Replay *r, const Instr *in)
+{
+    if (in->args.n <= in->n_in || in->phase != PHASE_backward || in->origin == 0) return 0;
+    const BufferId id = program_arg(r->program, in, in->n_in);
+    const Buffer *b = &r->program->buffers.at[id];
+    return b->category == CATEGORY_gradient && b->unit != 0 ? id : 0;
+}
+
+/* Allocates the 16-bit gradient that a weight has besides the one that the optimizer reads. Its
+ * first product in a step makes it, and the end of the step releases it. Further products add to
+ * it. (DeepSpeed, runtime/bf16_optimizer.py: clear_lp_grads keeps the tensor until zero_grad.) */
+static void second_gradient(Replay *r, const Instr *in)
+{
+    const BufferId id = r->runtime->two_gradients ? made_gradient(r, in) : 0;
+    if (id == 0) return;
+    uint64_t offset;
+    const BufferId root = program_root(r->program, id, &offset);
+    if (r->has_second[root]) return;
+    r->has_second[root] = true;
+    const Buffer *b = &r->program->buffers.at[root];
+    const uint64_t bytes = b->bytes / dtype_bytes(b->dtype) * RETURNED_BYTES;
+    give_back_after(r, r->program->code.n - 1, torch_allocate(r->allocator, bytes, STREAM_compute));
+}
+
 /* Allocates the tensor that the product for a weight's gradient makes besides the permanent buffer
  * of the gradient. Either a hook adds this tensor to the buffer and releases it. Or the product
  * itself adds to the buffer, and autograd gets a tensor that nothing reads. Transformer Engine
  * keeps one such tensor for each size of a block's weights (get_dummy_wgrad). */
 static void returned_gradient(Replay *r, Pc pc, const Instr *in)
 {
-    if (!r->runtime->makes_gradients || in->args.n <= in->n_in || in->phase != PHASE_backward)
-        return;
-    const Buffer *b = &r->program->buffers.at[program_arg(r->program, in, in->n_in)];
-    if (b->category != CATEGORY_gradient || b->unit == 0 || in->origin == 0) return;
+    const BufferId id = r->runtime->makes_gradients ? made_gradient(r, in) : 0;
+    if (id == 0) return;
+    const Buffer *b = &r->program->buffers.at[id];
     const uint64_t bytes = b->bytes / dtype_bytes(b->dtype) * RETURNED_BYTES;
     if (!r->runtime->keeps_returned || r->plan->graph.nodes.at[in->origin].layer == 0) {
         give_back_after(r, pc, torch_allocate(r->allocator, bytes, STREAM_compute));
@@ -403,6 +408,7 @@ static void added_product(Replay *r, Pc pc, const Instr *in)
 static void step(Replay *r, bool first)
 {
     const Program *p = r->program;
+    memset(r->has_second, 0, p->buffers.n * sizeof *r->has_second);
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
         for (uint32_t i = r->first_zero[pc]; i != 0; i = r->next_zero[i]) {
@@ -415,6 +421,7 @@ static void step(Replay *r, bool first)
         have_buffers(r, pc, in);
         added_product(r, pc, in);
         returned_gradient(r, pc, in);
+        second_gradient(r, in);
         for (uint32_t i = 0; pc == r->update.first && i < r->update.tensors.n; i++)
             give_back_after(r, r->update.last,
                             torch_allocate(r->allocator, r->update.tensors.at[i], STREAM_compute));
@@ -424,22 +431,6 @@ static void step(Replay *r, bool first)
             if (r->pending.at[at].block != 0) torch_release(r->allocator, r->pending.at[at].block);
         r->last[pc] = 0;
     }
-}
-
-/* Returns the bytes of the whole model while it is being built, before it is sharded. These bytes
- * are not in use during steps. */
-static uint64_t whole_model(const Plan *plan, const Runtime *runtime)
-{
-    const AxisSet dealt = mesh_axes_of(&plan->mesh, axes_with(AXIS_WEIGHTS | AXIS_STAGES));
-    uint64_t bytes = 0;
-    for (TensorId t = 1; runtime->starts_whole && dealt == 0 && t < plan->graph.tensors.n; t++) {
-        const Tensor *x = &plan->graph.tensors.at[t];
-        uint64_t elements = dtype_bytes(x->rest_dtype);
-        if (x->role != ROLE_param) continue;
-        for (int d = 0; d < x->n_dims; d++) elements *= (uint64_t)x->dim[d];
-        bytes += elements;
-    }
-    return bytes;
 }
 
 static void at_least(uint64_t *peak, uint64_t bytes)
@@ -472,7 +463,7 @@ TorchStats torch_memory(const Plan *plan, const Program *p, const Runtime *runti
     torch_reset_peaks(r.allocator);
     step(&r, false);
     TorchStats stats = torch_stats(r.allocator);
-    const uint64_t whole = whole_model(plan, runtime);
+    const uint64_t whole = model_whole_bytes(plan, runtime);
     at_least(&stats.peak_allocated, whole);
     at_least(&stats.peak_reserved, whole);
     stats.failed = stats.failed || (limit_bytes > 0 && whole > limit_bytes);

@@ -249,6 +249,7 @@ static const Field plan_fields[] = {
     {"runtime.library_bytes", FIELD_f64, IN(config.runtime.library_bytes), 0, 1e12, NULL},
     {"runtime.makes_gradients", FIELD_bool, IN(config.runtime.makes_gradients), 0, 0, NULL},
     {"runtime.keeps_returned", FIELD_bool, IN(config.runtime.keeps_returned), 0, 0, NULL},
+    {"runtime.two_gradients", FIELD_bool, IN(config.runtime.two_gradients), 0, 0, NULL},
     {"runtime.update_bytes", FIELD_f64, IN(config.runtime.update_bytes), 0, 64, NULL},
     {"runtime.master_bytes", FIELD_f64, IN(config.runtime.master_bytes), 0, 4, NULL},
     {"runtime.moment_bytes", FIELD_f64, IN(config.runtime.moment_bytes), 0, 8, NULL},

@@ -232,16 +232,18 @@ local function late_reduction() return zero { strategy = "no_shard", overlap_gra
 -- A row without a ZeRO stage is assumed to use plain data parallelism (as the rows of vTrain). The
 -- vocabulary is padded as in Megatron, to a multiple of 128 times tp. In fp16, gradients are summed and reduced in 16 bits
 -- (engine.py: communication_data_type), and the optimizer copies its part of them to fp32 (zero/stage_1_and_2.py,
--- fp16/fused_optimizer.py).
+-- fp16/fused_optimizer.py). In bf16, stage 1, and stage 0 of a pipeline, use BF16_Optimizer (engine.py:
+-- _do_optimizer_sanity_check). It shards states, sums gradients in fp32, and keeps those in 16 bits, too (runtime/bf16_optimizer.py).
 local function megatron_deepspeed(row)
-  local stage, data = cells.stage(row) or 0, ranks(row)
+  local stage, data, half = cells.stage(row) or 0, ranks(row), passes.half_of(row, {})
   local multiple = 128 * count(row, "tp")
   local year = row.framework:match "20%d%d"
   local flash = has(row, "framework", "flash") or has(row, "flag", "flash") or has(row, "attention_backend", "flash")
-  local half = passes.half_of(row, {}) == "fp16"
-  return { runtime = (flash or year and tonumber(year) >= 2024) and "megatron_core" or "megatron2022", mesh = mesh(row, stage > 0), vocab = -(-count(row, "vocab") // multiple) * multiple,
-    reduce = half and "fp16" or nil, update_bytes = half and stage < 3 and 4 or nil,
-    data = data > 1 and (stage == 0 and late_reduction() or zero(zero_names[stage])) or nil }
+  local both = half == "bf16" and (stage == 1 or stage == 0 and (count(row, "pp") > 1 or has(row, "zero_stage", "bf16[_%s]*optim")))
+  return { runtime = (flash or year and tonumber(year) >= 2024) and "megatron_core" or "megatron2022", mesh = mesh(row, stage > 0 or both), vocab = -(-count(row, "vocab") // multiple) * multiple,
+    reduce = half == "fp16" and "fp16" or nil, update_bytes = half == "fp16" and stage < 3 and 4 or nil, two_gradients = both or nil,
+    data = data > 1 and (both and zero { strategy = "optim", grad_reduce_in_fp32 = true, overlap_grad_reduce = false }
+      or stage == 0 and late_reduction() or zero(zero_names[stage])) or nil }
 end
 
 local function deepspeed(row)
@@ -306,7 +308,7 @@ local function is_true_half(row) return has(row, "precision", "^b?f?16%-true") o
 
 local function litgpt(row)
   local how = olmo(row)
-  if is_true_half(row) then how.param, how.reduce = "bf16", "bf16" end
+  if is_true_half(row) then how.param, how.reduce = passes.half_of(row, {}), passes.half_of(row, {}) end
   return how
 end
 
@@ -352,6 +354,7 @@ local function profile(row, how)
   local own = copy_of(require("runtimes." .. how.runtime))
   own.host_optimizer, own.frozen_base = how.host_optimizer, how.lora or nil
   own.update_bytes = how.update_bytes or own.update_bytes
+  if how.two_gradients then own.two_gradients, own.holds_gradients = true, true end
   local slower = how.runtime == "megatron_core" and gpus.host_factor(gpus.find(row.gpu) or "H100-SXM5-80GB") or 1
   if how.runtime == "megatron" and megatrons.runs_modules(row) then
     own.kernel_s, own.tensor_s = fitted.megatron_core.kernel_s, fitted.megatron_core.tensor_s

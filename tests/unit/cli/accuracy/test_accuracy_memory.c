@@ -287,6 +287,19 @@ static void deepspeed_keeps_16_bit_gradients(void **state)
     arena_free(arena);
 }
 
+/* In bf16, BF16_Optimizer sums gradients in 4 bytes and keeps those of 2 bytes. It shares master
+ * weights and moments of 4 bytes among the ranks, also without ZeRO if there is a pipeline. */
+static void deepspeed_keeps_gradients_of_both_kinds(void **state)
+{
+    (void)state;
+#define BF16 "framework=Megatron-DeepSpeed 2024 (flash);model=gpt;d_ff=16384;"
+    Arena *arena = arena_new();
+    is_about(bytes_per_parameter(arena, BF16 "zero_stage=1;n_gpus=8"), 2 + 4 + 2 + 12. / 8);
+    is_about(bytes_per_parameter(arena, BF16 "zero_stage=0;pp=2;n_gpus=8"),
+             (2 + 4 + 2 + 12. / 4) / 2);
+    arena_free(arena);
+}
+
 /* Pure bf16 in Hugging Face's Trainer: a weight, a gradient, two moments, and 2 bytes more during
  * the step. A gated block with a hidden width of 8/3 x 4096 has as many parameters. */
 static void the_trainer_takes_16_bits_for_its_step(void **state)
@@ -303,6 +316,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(deepspeed_keeps_16_bit_gradients),
+        cmocka_unit_test(deepspeed_keeps_gradients_of_both_kinds),
         cmocka_unit_test(the_trainer_takes_16_bits_for_its_step),
         cmocka_unit_test(memory_that_gives_the_gpus_is_apart),
         cmocka_unit_test(gigabytes_are_those_of_the_tool),
