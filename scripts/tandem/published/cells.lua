@@ -135,6 +135,12 @@ function m.optimizer(row)
   return nil
 end
 
+-- Returns the ranks that train the same samples. In Ulysses, the cell sp gives the ranks that share sequences.
+function m.replica(row)
+  local n = math.tointeger(tonumber((row.sp or ""):match "^ulysses (%d+)")) or m.count(row, "cp", 1)
+  return m.count(row, "tp", 1) * m.count(row, "pp", 1) * n
+end
+
 -- Returns true if the row uses sequence parallelism together with tp.
 function m.sequence(row) return m.switch(row.sp) == true end
 

@@ -46,6 +46,8 @@ end
 local function gpu_of(row)
   local name, link = gpus.find(row.gpu), network.pcie(row.interconnect or "")
   if not name then cells.refuse("no such GPU in the library: %s", row.gpu) end
+  -- PyTorch counts each die of an MI250 as a device
+  if name:find "^MI250" and cells.count(row, "gpus_per_node", 8) < 8 then cells.refuse("gpu and gpus_per_node may count boards of two devices: %s, %s", row.gpu, row.gpus_per_node) end
   if not link or not gpus.gpus[name].link then return name, link end
   local card = name:gsub("%-SXM%d?", "-PCIe")
   local board = row.gpu:upper():find "SXM" or row.gpu:upper():find "HGX" or row.gpu:upper():find "DGX"

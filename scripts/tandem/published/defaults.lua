@@ -178,7 +178,7 @@ local function fill_precision(row)
   if n_files > 0 and 2 * n_four ~= n_files then four = 2 * n_four > n_files end
   if four then return assume(row, "precision", "nvfp4", n_four > 0 and "most of its configuration files" or "the fastest precision of its container") end
   local eight = contest and gpu and gpu.fp8
-  local half = gpu and gpu.arch == "Volta" and "fp16" or "bf16"
+  local half = gpu and not gpu.bf16 and "fp16" or "bf16"
   assume(row, "precision", eight and "fp8" or half, eight and "the fastest precision of its benchmark's runs" or "mixed precision of this GPU")
 end
 
@@ -223,12 +223,6 @@ local function replica(row, n_gpus, gpu)
     ranks = 2 * ranks
   end
   return ranks
-end
-
--- Returns the ranks that train the same samples. In Ulysses, the cell sp gives the ranks that share sequences.
-local function product(row)
-  local n = math.tointeger(tonumber((row.sp or ""):match "^ulysses (%d+)")) or count(row, "cp", 1)
-  return count(row, "tp", 1) * count(row, "pp", 1) * n
 end
 
 -- If the cell `gpu` is empty, another cell may name the GPU, as in "dgx_h100" or "8 x H100 SXM".
@@ -297,11 +291,11 @@ local function fill_mesh(row)
   -- Takes whole nodes. There are at least four micro-batches for each pipeline stage, so the bubble is small (GPipe,
   -- arXiv 1811.06965). The step time depends on the number of data ranks, which is assumed, so the step time is not
   -- scored.
-  local need, per_node = product(row), count(row, "gpus_per_node", gpus.find(row.gpu):find "^GB" and 4 or 8)
+  local need, per_node = cells.replica(row), count(row, "gpus_per_node", gpus.find(row.gpu):find "^GB" and 4 or 8)
   need = math.max(need, count(row, "pp", 1) * count(row, "ep", 1) * count(row, "etp", 1))
   local data = count(row, "dp_shard", 1) * count(row, "dp_replicate", 1)
   local whole = need > per_node and -(-need // per_node) * per_node or need
-  local from_memory = data == 1 and held.gpus(row, whole, product(row) * count(row, "global_batch_seqs", 1) // count(row, "micro_batch", 1))
+  local from_memory = data == 1 and held.gpus(row, whole, cells.replica(row) * count(row, "global_batch_seqs", 1) // count(row, "micro_batch", 1))
   if from_memory then
     row.no_time = "the number of GPUs"
     cells.note_measured("the number of GPUs is taken from measured memory")
@@ -311,16 +305,16 @@ local function fill_mesh(row)
     while pieces >= 8 * data * count(row, "pp", 1) do data = 2 * data end
     row.no_time = "the number of GPUs"
   end
-  need = math.max(need, product(row) * data)
+  need = math.max(need, cells.replica(row) * data)
   if need > per_node then need = -(-need // per_node) * per_node end
-  assume(row, "n_gpus", -(-need // product(row)) * product(row), "the whole nodes that its mesh needs")
+  assume(row, "n_gpus", -(-need // cells.replica(row)) * cells.replica(row), "the whole nodes that its mesh needs")
 end
 
 -- If the row gives the tokens of a step, the global batch follows exactly. Otherwise, a row without
 -- a global batch is assumed to have one micro-batch on each data rank, as Megatron does
 -- (arguments.py).
 local function fill_batch(row)
-  local data = math.max(1, count(row, "n_gpus") // product(row))
+  local data = math.max(1, count(row, "n_gpus") // cells.replica(row))
   local each = (row.global_batch_seqs or ""):match "^%s*(%d+)%s+per DP"
   if each then row.global_batch_seqs = tostring(math.tointeger(tonumber(each)) * data) end
   assume_open(row, "seq", (row.model or ""):find "^bert" and 512 or 4096, "the framework's default length")
@@ -346,7 +340,7 @@ end
 -- Makes the batch a multiple of micro-batch x data ranks. The micro-batch is made smaller if that is enough; otherwise
 -- the batch is made larger.
 local function even_batch(row)
-  local data, micro, batch = math.max(1, count(row, "n_gpus") // product(row)), count(row, "micro_batch"), count(row, "global_batch_seqs")
+  local data, micro, batch = math.max(1, count(row, "n_gpus") // cells.replica(row)), count(row, "micro_batch"), count(row, "global_batch_seqs")
   if batch % (micro * data) == 0 then return end
   if batch % data == 0 then
     while batch // data % micro ~= 0 do micro = micro - 1 end

@@ -1,6 +1,6 @@
 -- Published runs of Megatron-Core, Megatron-LM, NeMo, Megatron-Bridge and Megatron-DeepSpeed: the
 -- model that a row's cells state, and the effect of the framework's options on memory and passes.
-local recipes = require "tandem.published.recipes"
+local recipes, schedules = require "tandem.published.recipes", require "tandem.published.schedules"
 local cells, nn, experts = require "tandem.published.cells", require "tandem.nn", require "tandem.experts"
 local blocks, hybrid = require "tandem.published.blocks", require "tandem.published.hybrid"
 local refuse, count, has, flag = cells.refuse, cells.count, cells.has, cells.flag
@@ -168,31 +168,11 @@ function m.split(row)
   return split
 end
 
--- Returns Megatron's interleaved schedule for the stated number of micro-batches that pass through a
--- chunk at a time (--microbatch-group-size-per-virtual-pipeline-stage; pipeline_parallel/schedules.py,
--- get_schedule_table). nil: the row states none, so this number is the number of stages.
+-- Returns Megatron's interleaved schedule, if the row states the micro-batches that pass through a chunk at a time; nil: this number is
+-- the number of stages.
 function m.schedule(row)
   local at_once = tonumber((row.notes or ""):match "microbatch%-group%-size%-per%-virtual%-pipeline%-stage=(%d+)")
-  if not at_once then return nil end
-  return function(p, n, chunks)
-    local order, ranks = {}, {}
-    for from = 0, n - 1, at_once do
-      for chunk = 0, chunks - 1 do
-        for i = from, math.min(from + at_once, n) - 1 do order[#order + 1] = { chunk, i } end
-      end
-    end
-    for rank = 0, p - 1 do
-      local list, warm = {}, math.min(#order, 2 * (p - rank - 1) + (chunks - 1) * at_once)
-      local function add(kind, at, chunk) list[#list + 1] = ("%s%d.%d"):format(kind, chunk * p + rank, at[2]) end
-      for k = 1, #order + warm do
-        if order[k] then add("F", order[k], order[k][1]) end
-        local back = order[k - warm]
-        if back then add("B", back, chunks - 1 - back[1]) end
-      end
-      ranks[rank] = list
-    end
-    return ranks
-  end
+  return at_once and schedules.interleaved(at_once)
 end
 
 -- Returns the attention of the row. Megatron's default for the width of a head is d_model / heads.

@@ -1,7 +1,7 @@
 -- Cells of published training runs that say more than one thing: several degrees ("TP2 PP4 VPP5", "4 (VPP 5)"), a degree and how it
 -- works ("4, interleaved 2", "2 (Ulysses)"), a micro-batch and how often it is accumulated ("1 x 8"). `spelling.lua` calls `split`
 -- before it reads a cell as a count.
-local cells, words = require "tandem.published.cells", require "tandem.published.words"
+local cells, words, schedules = require "tandem.published.cells", require "tandem.published.words", require "tandem.published.schedules"
 local m = {}
 
 local columns = { "tp", "pp", "vp", "cp", "ep", "etp", "micro_batch", "global_batch_seqs" }
@@ -79,25 +79,6 @@ end
 -- Returns a number and the text behind it; nil: the text has no number.
 local function first_number(text) return text:match "^%D-(%d+)%f[%D](.*)$" end
 
--- Schedules without a plan of their own in these rows.
-local schedules = { "zero[%s%-]*bubble", "%f[%a]zbv?%f[%A]", "%f[%a]zb%-?h", "dual[%s%-]*pipe" }
-local function schedule(row, key)
-  local text = (row[key] or ""):lower()
-  if text:find "%f[%a]afab%f[%A]" or text:find "gpipe" then -- all forward passes, then all backward passes
-    row.schedule, row[key] = "gpipe", first_number(text) or (key == "vp" and "1" or nil)
-    return
-  end
-  for _, word in ipairs(schedules) do
-    if text:find(word) then
-      cells.note("1F1B stands for the schedule %s", row[key])
-      local n = first_number((text:gsub("h%d", "")))
-      if key == "pp" and not n then cells.refuse("the stages of a pipeline are not stated: pp = %s", row.pp) end
-      row[key] = n or "1"
-      return
-    end
-  end
-end
-
 -- Stages of a pipeline, and its chunks on a rank. torchtitan's looped schedules have two chunks (distributed/pipeline_parallel.py).
 -- kind: source; torchtitan
 local function stages(row)
@@ -167,9 +148,10 @@ end
 
 function m.split(row)
   intern_mode(row)
-  for _, key in ipairs { "pp", "vp" } do schedule(row, key) end
+  schedules.read(row)
   for _, key in ipairs(holders) do if not cells.is_open(row[key]) then degrees(row, key) end end
   stages(row)
+  schedules.finish(row)
   sharing(row)
   accumulated(row)
   expert_tensors(row)

@@ -30,8 +30,7 @@ end
 -- a multiple of the micro-batches of all data ranks. nil: there is no such number, or there are several.
 local function rounded_batch(row, digits, unit)
   if cells.is_open(row.n_gpus) then return nil end
-  local ranks = cells.count(row, "tp", 1) * cells.count(row, "pp", 1) * cells.count(row, "cp", 1)
-  local each, seq = math.max(1, cells.count(row, "n_gpus") // ranks) * cells.count(row, "micro_batch", 1), tonumber(row.seq)
+  local each, seq = math.max(1, cells.count(row, "n_gpus") // cells.replica(row)) * cells.count(row, "micro_batch", 1), tonumber(row.seq)
   local decimals = #(digits:match "%.(%d+)" or "")
   local n, half = tonumber(digits) * unit, unit / 10 ^ decimals / 2
   local first, last = math.ceil((n - half) / seq / each), math.floor((n + half) / seq / each)

@@ -1,6 +1,7 @@
 -- The passes of a row of published training runs: parallelism, recomputation, number types.
 local gpus, cells, megatrons = require "tandem.gpus", require "tandem.published.cells", require "tandem.published.megatron"
 local recipes, blocks = require "tandem.published.recipes", require "tandem.published.blocks"
+local schedules = require "tandem.published.schedules"
 local count, has = cells.count, cells.has
 local m = {}
 
@@ -167,18 +168,23 @@ local function chunks_with_experts(row, n_pp, vp)
   return vp
 end
 
+-- Returns the pass for a pipeline.
+local function pipeline(row, how)
+  local n_pp, vp, split = count(row, "pp"), count(row, "vp", 1), how.is_megatron and megatrons.split(row) or nil
+  local named, chunks = schedules.of(row)
+  if named then return pp { schedule = named, chunks = chunks > 1 and chunks or nil, split = split and #split == n_pp * chunks and split or nil } end
+  local n_micro, own = how.n_micro or micro_batches(row, how), how.is_megatron and vp > 1 and megatrons.schedule(row) or nil
+  -- With fewer blocks than stages, or micro-batch groups of another size than pp, one stage a rank stands for it.
+  if split and #split ~= n_pp * vp or n_micro % n_pp ~= 0 and not own or not split and count(row, "n_layers") < n_pp * vp then vp = 1 end
+  if split and #split ~= n_pp * vp then split = nil end
+  vp = chunks_with_experts(row, n_pp, vp)
+  return pp { schedule = vp > 1 and (own or "interleaved_1f1b") or "1f1b", chunks = vp > 1 and vp or nil, split = split }
+end
+
 -- Returns the passes of any framework, in the order that the planner needs.
 function m.passes(row, how)
-  local list, n_tp, n_pp = {}, count(row, "tp"), count(row, "pp")
-  if n_pp > 1 then
-    local vp, split = count(row, "vp", 1), how.is_megatron and megatrons.split(row) or nil
-    local n_micro, own = how.n_micro or micro_batches(row, how), how.is_megatron and vp > 1 and megatrons.schedule(row) or nil
-    -- With fewer blocks than stages, or micro-batch groups of another size than pp, one stage a rank stands for it.
-    if split and #split ~= n_pp * vp or n_micro % n_pp ~= 0 and not own or not split and count(row, "n_layers") < n_pp * vp then vp = 1 end
-    if split and #split ~= n_pp * vp then split = nil end
-    vp = chunks_with_experts(row, n_pp, vp)
-    add(list, pp { schedule = vp > 1 and (own or "interleaved_1f1b") or row.schedule or "1f1b", chunks = vp > 1 and vp or nil, split = split })
-  end
+  local list, n_tp = {}, count(row, "tp")
+  if count(row, "pp") > 1 then add(list, pipeline(row, how)) end
   if n_tp > 1 then add(list, tp { sequence = cells.sequence(row), keep_gathered = how.keep_gathered }) end
   if (how.ep or count(row, "ep", 1)) > 1 then add(list, ep {}) end
   local around = goes_around(row)

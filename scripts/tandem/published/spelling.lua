@@ -63,8 +63,7 @@ local function completed(row, key)
     if nodes and (not rest:find "%d" or rest:match "(%d+)%D*gpu" or rest:match "of%s+(%d+)") then return math.tointeger(tonumber(nodes) * (tonumber(each) or refuse(key, row[key]))) end
   elseif key == "global_batch_seqs" then
     local each, rest = text:match "^%s*(%d+)%s*(.*)$"
-    local alone = true
-    for _, axis in ipairs { "tp", "pp", "cp" } do alone = alone and (cells.is_open(row[axis]) or cells.count(row, axis, 1) == 1) end
+    local alone = cells.replica(row) == 1
     if each and alone and (rest:find "^%a*%s*per%s+gpu%s*$" or rest:find "^%a*%s*/%s*gpu%s*$" or rest:find "^%a*%s*an?%s+gpu%s*$" or rest:find "^%a*%s*per%s+device%s*$" or rest:find "^%a*%s*per%s+rank%s*$" or rest:find "^%a*%s*/%s*device%s*$") then
       return math.tointeger(tonumber(each) * cells.count(row, "n_gpus"))
     end
@@ -267,7 +266,7 @@ local function precision(row)
   if text:find "int[48]" or text:find "w8a8" or text:find "^%s*bf16%s*/%s*fp8%s*$" or text:find "^%s*fp8%s*/%s*bf16%s*$" then refuse("precision", row.precision) end
   if text:find "brain%s*float" and not text:find "fp8" then row.precision = "bf16" return end
   local half = text:find "^16%-" or text:find "^half"
-  if half and not text:find "bf16" and not text:find "bfloat" then row.precision = "fp16" return end
+  if half and not text:find "bf16" and not text:find "bfloat" then row.precision = text:find "true" and "fp16-true" or "fp16" return end
   if text:find "^32%-" or text:find "^32$" or text:find "^single" or text:find "^full%s*precision" then row.precision = "fp32" return end
   if text:find "^8%-bit" then row.precision = "fp8 " .. text end
   local blocks_of_32 = cells.is_float8(row) and (text:find "block%a*[%s_%-]*32%f[%D]" or text:find "1%s*x%s*32%f[%D]")
@@ -426,6 +425,7 @@ function m.normalise(row)
   if not cells.is_open(row.gpu) then words.gpu(row) end
   megatron_words(row)
   meshes.split(row)
+  if not cells.is_open(row.sp) then sequences(row) end -- before a batch, which counts the ranks that share sequences
   for _, key in ipairs(counts) do
     if not cells.is_open(row[key]) then words.count(row, key) bare_count(row, key) end
     local open = cells.is_open(row[key]) or row[key]:lower():find "^%s*no" or key == "global_batch_seqs" and row[key]:lower():find "per dp"
@@ -439,7 +439,6 @@ function m.normalise(row)
   for _, key in ipairs { "moe_experts", "moe_topk" } do  -- cells that say that there are no experts become empty
     if cells.is_open(row[key]) or row[key] == "0" or cells.has(row, key, "^%s*no") then row[key] = "" end
   end
-  if not cells.is_open(row.sp) then sequences(row) end
   if not cells.is_open(row.compile) then compiled(row) end
   granularity(row)
   if not cells.is_open(row.ac) then recomputation(row) detail(row) end

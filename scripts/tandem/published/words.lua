@@ -71,6 +71,8 @@ end
 -- Trays of GB200 and GB300 have four GPUs.
 local function has_trays(row) return (row.gpu or ""):find "GB[23]00" end
 
+local is_node = { [4] = true, [8] = true, [16] = true }
+
 local function gpus_of_nodes(row)
   local text = row.n_gpus:lower():gsub("^%s*one%f[%A]", "1"):gsub("^%s*a%s+single%f[%A]", "1"):gsub("^%s*single%f[%A]", "1")
   local each_node, of_each = text:match "^%s*(%d+)%s*n%s*(%d+)%s*g%s*$" -- "2n8g"
@@ -90,8 +92,11 @@ local function gpus_of_nodes(row)
   if not number then return per_node and n * per_node or words:find "^trays?%f[%A]" and has_trays(row) and 4 * n or nil end
   local each = words:find "each" or words:find "per" or words:find "/%s*%a" or words:find "%f[%a]of%s+%d" or words:find "x%s*%d" or words:find "with%s+%d" or words:find "%*%s*%d"
   if each or number == per_node and number < 2 * n then return n * number end
-  if per_node and number == n * per_node or not per_node and number % n == 0 and number > n then return number end
-  return per_node == number and n * number or nil
+  if per_node then return number == n * per_node and number or number == per_node and n * number or nil end
+  -- "8 nodes (64 GPUs)", but "4 nodes/8 GPUs": a node has 4, 8 or 16 GPUs
+  local is_all, is_each = number % n == 0 and is_node[number // n], is_node[number]
+  if is_all and is_each and n > 1 then cells.refuse("n_gpus counts the GPUs of all nodes or of each: %s", row.n_gpus) end
+  return is_all and number or is_each and n * number or number % n == 0 and number > n and number or nil
 end
 
 -- A vocabulary in thousands ("128k") is a rounded number. The vocabulary of the row's model counts if it rounds to the

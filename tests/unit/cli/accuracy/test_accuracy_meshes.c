@@ -19,6 +19,12 @@
 #define CP      "tp=1;sp=0;n_kv_heads=8;"
 #define SMALL   "d_model=256;n_heads=4;n_kv_heads=4;d_ff=512;n_layers=1;"
 
+/* The batch gives each pipeline eight micro-batches, so the bubble of 1F1B is a quarter of a step.
+ */
+#define LARGE                                                                                      \
+    "d_model=5120;n_heads=40;n_kv_heads=40;d_ff=20480;seq=4096;n_layers=32;n_gpus=16;tp=4;"        \
+    "micro_batch=2;global_batch_seqs=16;"
+
 static const SpelledRow same[] = {
     {STAGES "tp=2;pp=4;vp=2",
      {"tp=TP2 PP4 VPP2;pp=;vp=", "tp=tp2pp4;pp=;vp=2", "tp=\"TP=2,PP=4\";pp=;vp=2",
@@ -30,7 +36,20 @@ static const SpelledRow same[] = {
      {"n_gpus=8 nodes (TP8)", "n_gpus=8 x 8 (TP8)", "n_gpus=DP=8", "n_gpus=64 (TP8 DP8)",
       "global_batch_seqs=bs=64", "global_batch_seqs=64 (MBS 1)", "n_gpus=64x H100 80GB (TP8)"}},
     {STAGES "pp=4;vp=1", {"pp=1F1B 4;vp=", "pp=4 (1F1B);vp=", "pp=4-1F1B;vp="}},
-    {STAGES "pp=4 (AFAB);vp=1", {"pp=4 (GPipe);vp=1", "pp=4;vp=GPipe"}},
+    {STAGES "pp=4 (AFAB);vp=1", {"pp=4 (GPipe);vp=1", "pp=4;vp=GPipe", "pp=4;pp_schedule=GPipe"}},
+    {STAGES "pp=4 (AFAB);vp=2",
+     {"pp=4 (GPipe);vp=2", "pp=4;vp=;pp_schedule=LoopedBFS", "pp=4 (breadth-first);vp=2"}},
+    {STAGES "pp=4 (ZB-H1);vp=1",
+     {"pp=4-ZB1P", "pp=ZBH1 4", "pp=4 (zero-bubble)", "pp=4;vp=zero bubble",
+      "pp=4;pp_schedule=ZB-H1", "pp=4;framework=Megatron-Core 0.12 + zero-bubble"}},
+    {STAGES "pp=4 (ZB-V);vp=2",
+     {"pp=4 (ZBV);vp=", "pp=\"4 (zero bubble V, 2 chunks)\";vp=",
+      "pp=4;vp=;pp_schedule=ZBVZeroBubble", "pp=4 (v-zb);vp=1"}},
+    {STAGES "pp=4 (zero bubble);vp=2", {"pp=4;pp_schedule=InterleavedZeroBubble"}},
+    {STAGES "pp=4 (DualPipeV);vp=2;global_batch_seqs=64",
+     {"pp=4 (DualPipe-V);vp=1", "pp=8 (DualPipe);vp=1", "pp=8;vp=;pp_schedule=dualpipe"}},
+    {STAGES "pp=4;vp=1", {"pp_schedule=1F1B", "pp_schedule=PipeDream-Flush"}},
+    {STAGES TITAN "n_layers=16;pp=4;vp=2", {"vp=;pp_schedule=Interleaved1F1B"}},
     {CP "n_gpus=16;cp=2", {"cp=\"2, p2p\"", "cp=2 (ring)", "cp=2 (a2a+p2p)"}},
     {CP "n_gpus=16;cp=2;notes=cp-comm-type=a2a", {"cp=2 (a2a);notes=", "cp=2 (Ulysses);notes="}},
     {MIXTURE "ep=4;etp=1;tp=2", {"ep=EP4 x ETP1;etp=", "etp=off", "ep=expert parallel 4"}},
@@ -48,6 +67,10 @@ static const SpelledRow same[] = {
     {"vocab=51200;framework=NeMo 24.09;tp=8;missing=x",
      {"vocab=50257", "vocab=50257 padded to a multiple of 128*tp"}},
     {"n_gpus=16;gpus_per_node=4;gpu=GB200;global_batch_seqs=16", {"n_gpus=4 trays"}},
+    {"n_gpus=32;global_batch_seqs=32;gpus_per_node=", {"4 nodes/8 GPUs", "4 nodes/32 GPUs"}},
+    {SMALL "framework=DeepSpeed;tp=1;sp=ulysses 4;"
+           "zero_stage=3;n_gpus=256;seq=32768;global_batch_seqs=64;missing=x",
+     {"global_batch_seqs=2.1M tokens"}},
     {"n_gpus=16;global_batch_seqs=16",
      {"2 nodes/16 GPUs", "2n8g", "16xH100", "\"16 GPUs, 2 nodes\"", "16 GPUs on 2 nodes"}},
     {"ac=full block 2", {"recompute full block 2", "recompute: full block 2"}},
@@ -61,6 +84,12 @@ static const SpelledRow same[] = {
     {"zero_stage=0", {"DP only", "vanilla", "vanilla DDP"}},
     {"zero_stage=3", {"vanilla FSDP"}},
     {"gpu=H100-NVL-94GB", {"nvidia_h100_nvl"}},
+    {"gpu=T4-16GB;precision=fp16", {"Tesla T4", "NVIDIA T4 16GB"}},
+    {"gpu=RTX5090-32GB", {"GeForce RTX 5090", "NVIDIA RTX 5090 32GB"}},
+    {"gpu=RTXPRO6000-96GB", {"NVIDIA RTX PRO 6000 Blackwell Server Edition"}},
+    {"gpu=MI250X-64GB", {"AMD Instinct MI250X (GCD)"}},
+    {"gpu=MI350X-288GB", {"AMD Instinct MI350X"}},
+    {"gpu=A100-PCIe-80GB", {"A800 PCIe 80GB"}},
     {"framework=Megatron-LM 2022", {"Megatron-LM v2.6", "Megatron-LM v3.0.2"}},
     {"framework=InternEvo;missing=x", {"InternTrain", "InternLM-Train"}},
     /* two ranks share each sequence, so four of eight train different ones */
@@ -77,8 +106,14 @@ static const SpelledRow same[] = {
 
 static const char *const differ[][2] = {
     {STAGES "pp=4;vp=1", STAGES "pp=4 (AFAB);vp=1"},
-    {STAGES "pp=4;vp=1", STAGES "pp=4 (zero bubble);vp=1"}, /* 1F1B stands for it */
-    {"ac=full", "ac=full + offload"},                       /* left out, so not all stated */
+    {STAGES "pp=4;vp=1", STAGES "pp=4 (zero bubble);vp=1"},
+    {STAGES "pp=4 (ZB-H1);vp=1", STAGES "pp=4 (ZB-H2);vp=1"},
+    {LARGE "gpu=MI350X", LARGE "gpu=MI355X"},
+    {STAGES "pp=4 (ZB-V);vp=2", STAGES "pp=4 (V-Half);vp=2"},
+    {STAGES "pp=4 (GPipe);vp=1", STAGES "pp=4 (GPipe);vp=2"},
+    {"framework=LitGPT;tp=1;sp=0;precision=16-mixed",
+     "framework=LitGPT;tp=1;sp=0;precision=16-true"},
+    {"ac=full", "ac=full + offload"}, /* left out, so not all stated */
     {"vocab=50257;framework=Megatron-LM;tp=8", "vocab=50257 (padded);framework=Megatron-LM;tp=8"},
     {"framework=Megatron-LM", "framework=Megatron-style PyTorch"},
     {"framework=LitGPT;tp=1;sp=0;precision=bf16-mixed",
@@ -103,6 +138,14 @@ static const char *const refused[][2] = {
     {"seq=4.1k-8.2k", "seq"},
     {"micro_batch=1 x 1024;seq=1024;global_batch_seqs=", "micro_batch"},
     {"pp=zero bubble;vp=", "stages of a pipeline"},
+    {STAGES "pp=4 (ZB-V);vp=4", "zb_v has 2 chunks"},
+    {STAGES "pp=4 (Chimera)", "chimera"},
+    {"gpu=TPU v5p", "TPU v5p"},
+    {"gpu=RTX A1000", "RTX A1000"},
+    {"gpu=MI250X;gpus_per_node=4", "boards"},
+    {STAGES "pp=4;pp_schedule=of tomorrow", "pp_schedule"},
+    {STAGES "n_gpus=24;global_batch_seqs=24;pp=3 (DualPipe);tp=1", "even number"},
+    {"n_gpus=2 nodes/8 GPUs;gpus_per_node=", "of each"},
 };
 
 /* Cells of a measured step of 8 sequences of 1024 tokens on 8 devices, and its seconds. */
@@ -134,6 +177,20 @@ static void measured_steps_are_read(void **state)
     arena_free(arena);
 }
 
+static void smaller_bubbles_make_shorter_steps(void **state)
+{
+    (void)state;
+    static const char *const shorter[] = {LARGE "pp=4", LARGE "pp=4 (ZB-H1)", LARGE "pp=4 (ZB-H2)"};
+    Arena *arena = arena_new();
+    double before = INFINITY;
+    for (size_t i = 0; i < sizeof shorter / sizeof *shorter; i++) {
+        const double step_s = published_row_predicted(arena, shorter[i], "step time");
+        if (!(step_s > 0 && step_s < 0.99 * before)) fail_msg("%s: %g s", shorter[i], step_s);
+        before = step_s;
+    }
+    arena_free(arena);
+}
+
 static void other_words_are_read_alike(void **state)
 {
     (void)state;
@@ -156,6 +213,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(measured_steps_are_read),
+        cmocka_unit_test(smaller_bubbles_make_shorter_steps),
         cmocka_unit_test(other_words_are_read_alike),
         cmocka_unit_test(stated_cells_change_the_prediction),
         cmocka_unit_test(uncertain_cells_are_refused_by_name),
