@@ -2,8 +2,8 @@
  * zeroed only up to the highest byte ever written. Freed blocks wait in a pool for the next arena.
  * The system needs longer to map a fresh page than a program needs to fill it. Under
  * AddressSanitizer, all bytes that are not handed out are poisoned, with a gap behind each
- * allocation. AddressSanitizer then finds overruns, as it does with malloc. The pool stays empty.
- * */
+ * allocation. AddressSanitizer then finds overruns, as it does with malloc. Freed blocks stay
+ * poisoned until 16 MiB were freed after them, so it also finds uses of a freed arena. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS, madvise */
 #include "planner/base/arena.h"
 
@@ -21,7 +21,7 @@
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
-enum { GAP = 16, POOLS_BLOCKS = 0 };
+enum { GAP = 16, HELD_BACK = 16 << 20, HAS_REGION = 0 };
 static void hide(const void *at, size_t bytes)
 {
     ASAN_POISON_MEMORY_REGION(at, bytes);
@@ -31,7 +31,7 @@ static void show(const void *at, size_t bytes)
     ASAN_UNPOISON_MEMORY_REGION(at, bytes);
 }
 #else
-enum { GAP = 0, POOLS_BLOCKS = 1 };
+enum { GAP = 0, HELD_BACK = 0, HAS_REGION = 1 };
 static void hide(const void *at, size_t bytes)
 {
     (void)at, (void)bytes;
@@ -49,6 +49,7 @@ typedef struct Block Block;
 struct Block {
     Block *next;
     size_t size, used, dirty; /* bytes of `data`; beyond `dirty` they are zero */
+    size_t freed_at;          /* value of pool.freed when the block was added to a list */
     bool mapped;              /* the block lies in a region of large pages, and is never freed */
     alignas(ALIGN) unsigned char data[];
 };
@@ -131,8 +132,8 @@ enum { SIZES = 11, MOST_POOLED = 256 << 20 };
 static_assert(FIRST_BLOCK << (SIZES - 1) == LARGEST_STEP, "one list for each size of block");
 static struct {
     pthread_mutex_t lock;
-    Block *free[SIZES];
-    size_t bytes;
+    Block *free[SIZES], *last[SIZES]; /* last: the newest block of a list that is not empty */
+    size_t bytes, freed; /* bytes in all lists now; bytes that were ever added to a list */
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Large blocks lie in large pages, if the system has them: 2 MiB then cost one page fault instead
@@ -166,7 +167,7 @@ static bool region_grow(void)
 static Block *region_block(size_t size)
 {
     const size_t bytes = size + sizeof(Block);
-    if (bytes < LEAST_LARGE) return NULL;
+    if (!HAS_REGION || bytes < LEAST_LARGE) return NULL;
     if ((size_t)(region.end - region.at) < bytes && !region_grow()) return NULL;
     Block *block = (Block *)(void *)region.at;
     region.at += bytes;
@@ -178,7 +179,7 @@ static Block *region_block(size_t size)
 /* Returns the list for blocks of this size, or SIZES if such blocks are not pooled. */
 static int pool_index(size_t size)
 {
-    for (int i = 0; POOLS_BLOCKS && i < SIZES; i++)
+    for (int i = 0; i < SIZES; i++)
         if (size + sizeof(Block) == (size_t)FIRST_BLOCK << i) return i;
     return SIZES;
 }
@@ -189,7 +190,7 @@ static size_t pooled_size(size_t room)
 {
     size_t bytes = FIRST_BLOCK;
     while (bytes < LARGEST_STEP && bytes - sizeof(Block) < room) bytes *= 2;
-    return POOLS_BLOCKS && bytes - sizeof(Block) >= room ? bytes - sizeof(Block) : room;
+    return bytes - sizeof(Block) >= room ? bytes - sizeof(Block) : room;
 }
 
 static void pool_lock(void)
@@ -220,6 +221,7 @@ static Block *block_get(size_t size)
         pthread_once(&once, pool_survives_forks);
         pool_lock();
         block = pool.free[index];
+        if (block != NULL && pool.freed < block->freed_at + HELD_BACK) block = NULL;
         if (block != NULL) {
             pool.free[index] = block->next;
             pool.bytes -= size;
@@ -230,8 +232,27 @@ static Block *block_get(size_t size)
     }
     if (block != NULL) return block;
     block = calloc(1, sizeof *block + size);
-    if (block != NULL) block->size = size;
+    if (block == NULL) return NULL;
+    block->size = size;
+    hide(block->data, size);
     return block;
+}
+
+/* Adds a block to its list. A pool that holds blocks back gives out the block that was freed first;
+ * any other pool gives out the newest block, whose bytes may still be in the caches. */
+static void pool_add(Block *block, int index)
+{
+    if (HELD_BACK > 0 && pool.free[index] != NULL) {
+        block->next = NULL;
+        pool.last[index]->next = block;
+    } else {
+        block->next = pool.free[index];
+        pool.free[index] = block;
+    }
+    pool.last[index] = block;
+    pool.bytes += block->size;
+    pool.freed += block->size;
+    block->freed_at = pool.freed;
 }
 
 static void block_free(Block *block)
@@ -242,14 +263,14 @@ static void block_free(Block *block)
         const bool keeps = block->mapped || pool.bytes + block->size <= MOST_POOLED;
         if (keeps) {
             if (block->used > block->dirty) block->dirty = block->used;
+            hide(block->data, block->used);
             block->used = 0;
-            block->next = pool.free[index];
-            pool.free[index] = block;
-            pool.bytes += block->size;
+            pool_add(block, index);
         }
         pool_unlock();
         if (keeps) return;
     }
+    show(block->data, block->size);
     free(block);
 }
 
@@ -271,7 +292,6 @@ void arena_free(Arena *arena)
     scope_remove(arena);
     for (Block *block = arena->first, *next; block != NULL; block = next) {
         next = block->next;
-        show(block->data, block->size);
         block_free(block);
     }
     free(arena);
@@ -281,8 +301,8 @@ void arena_reset(Arena *arena)
 {
     for (Block *block = arena->first; block != NULL; block = block->next) {
         if (block->used > block->dirty) block->dirty = block->used;
+        hide(block->data, block->used);
         block->used = 0;
-        hide(block->data, block->size);
     }
     arena->now = arena->first;
     arena->handed = 0;
@@ -320,7 +340,6 @@ static void next_block(Arena *arena, size_t room)
     Block *block = block_get(size);
     if (block == NULL) arena_full();
     block->next = next;
-    hide(block->data, size);
     if (now != NULL)
         now->next = block;
     else

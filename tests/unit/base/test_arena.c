@@ -16,6 +16,10 @@
 #include "planner/base/arena.h"
 #include "planner/base/rng.h"
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
 static void assert_zero(const unsigned char *at, size_t n)
 {
     for (size_t i = 0; i < n; i++) assert_int_equal(at[i], 0);
@@ -197,10 +201,37 @@ static void a_scope_is_unwound(void **state)
     assert_int_equal(released, 11);
 }
 
-/* ---- forks beside threads ----
- * AddressSanitizer's own malloc may wait for ever in a child that was forked beside threads.
- * Under it the pool stays empty and its lock is never taken, so there is nothing to test.
- */
+/* ---- freed blocks ---- */
+
+#if defined(__SANITIZE_ADDRESS__)
+/* A use of freed memory is found while less than 16 MiB were freed after it. Then the memory is
+ * used again, and it is zero. */
+static void a_freed_block_stays_poisoned(void **state)
+{
+    (void)state;
+    enum { BYTES = 520000, ENOUGH = 100 }; /* a block of 512 KiB holds one */
+    Arena *arena = arena_new();
+    unsigned char *first = arena_alloc(arena, BYTES);
+    memset(first, 0xA5, BYTES);
+    arena_free(arena);
+    bool again = false;
+    for (size_t freed = BYTES, i = 0; i < ENOUGH; i++, freed += BYTES) {
+        if (!again) assert_true(__asan_address_is_poisoned(first + BYTES / 2));
+        arena = arena_new();
+        unsigned char *at = arena_alloc(arena, BYTES);
+        assert_true(at != first || freed > 16 << 20);
+        again = again || at == first;
+        assert_zero(at, BYTES);
+        memset(at, 0xA5, BYTES);
+        assert_true(__asan_address_is_poisoned(at + BYTES));
+        arena_free(arena);
+    }
+    assert_true(again);
+}
+#endif
+
+/* AddressSanitizer's own malloc may wait for ever in a child that was forked beside threads, so the
+ * next tests do not run under it. */
 #if !defined(__SANITIZE_ADDRESS__)
 /* The block has another size than usual. */
 static void a_freed_block_is_used_again(void **state)
@@ -262,6 +293,9 @@ static void child_of_threads_has_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+#if defined(__SANITIZE_ADDRESS__)
+        cmocka_unit_test(a_freed_block_stays_poisoned), /* the first, while the pool is empty */
+#endif
         cmocka_unit_test(is_zeroed_and_aligned),
         cmocka_unit_test(allocations_do_not_overlap),
         cmocka_unit_test(reset_keeps_the_memory),
