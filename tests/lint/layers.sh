@@ -39,8 +39,8 @@ sh "$lint/files.sh" '*.c' '*.h' '*.def' '*.cu' '*.cuh' | while read -r file; do
         else if (own == 10 && other == 9) bad("exec does not know " part[2])
     }
     /^[ \t]*#[ \t]*include[ \t]*</ {
-        only("lua.h", "^(planner/front|tests/docs)/")
-        only("lauxlib.h", "^(planner/front|tests/docs)/")
+        only("lua.h", "^(planner/front|tests/docs|tests/unit/front)/")
+        only("lauxlib.h", "^(planner/front|tests/docs|tests/unit/front)/")
         only("lualib.h", "^(planner/front|tests/docs)/")
         only("sqlite3.h", "^(store/db|tests/damaged/)")
         only("mpi.h", "^exec/mpi/")

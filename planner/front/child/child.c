@@ -2,6 +2,7 @@
  * errors, which all other files of the child need. Every failure is sent as a record with a source
  * line. */
 #include "planner/front/child/child.h"
+#include "planner/front/shipped/shipped.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -318,6 +319,11 @@ void child_load_text(Child *c, const Source *source)
                     "%s is compiled Lua, but only text is read", source->name);
     char chunk[16];
     snprintf(chunk, sizeof chunk, "=%u", loc.source);
+    if (source->shipped) {
+        Source *kept = &c->source[loc.source];
+        kept->hash = hash_bytes(source->text, source->n);
+        if (shipped_load(c->L, kept->hash, chunk) == LUA_OK) return;
+    }
     static const char mark[] = "\xEF\xBB\xBF"; /* the byte-order mark, with which some editors begin
                                                 * a file */
     size_t skip = source->n >= 3 && memcmp(source->text, mark, 3) == 0 ? 3 : 0;

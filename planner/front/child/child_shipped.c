@@ -1,0 +1,46 @@
+/* Loads the scripts of the library in their compiled form. */
+#include <assert.h>
+#include <string.h>
+
+#include "planner/front/shipped/shipped.h"
+
+/* The compiled code in three parts: the head, the name of the chunk, the rest. The compiled code
+ * itself has the name "=0". */
+enum { PARTS = 3, OLD_NAME = 3, MOST_NAME = 100, LAST_BYTE = 0x80 };
+typedef struct Parts {
+    const char *at[PARTS];
+    size_t n[PARTS];
+    int next;
+} Parts;
+
+/* A lua_Reader of Parts. */
+static const char *next_part(lua_State *L, void *self, size_t *n)
+{
+    (void)L;
+    Parts *parts = self;
+    *n = 0;
+    if (parts->next == PARTS) return NULL;
+    *n = parts->n[parts->next];
+    return parts->at[parts->next++];
+}
+
+int shipped_load(lua_State *L, Hash128 hash, const char *chunk)
+{
+    const ShippedScript *script = shipped_scripts;
+    while (script->code != NULL && (script->hash.lo != hash.lo || script->hash.hi != hash.hi))
+        script++;
+    if (script->code == NULL) return LUA_ERRSYNTAX;
+    /* Lua writes a text as its length plus one, and then the bytes. The last byte of a number has
+     * the highest bit. */
+    char name[MOST_NAME + 1];
+    const size_t length = strlen(chunk);
+    assert(length < MOST_NAME);
+    name[0] = (char)(LAST_BYTE | (length + 1));
+    memcpy(name + 1, chunk, length);
+    const char *code = (const char *)script->code;
+    const size_t skip = SHIPPED_HEAD + OLD_NAME;
+    Parts parts = {{code, name, code + skip}, {SHIPPED_HEAD, length + 1, script->n - skip}, 0};
+    const int status = lua_load(L, next_part, &parts, chunk, "b");
+    if (status != LUA_OK) lua_pop(L, 1);
+    return status;
+}

@@ -1,0 +1,101 @@
+/* A program of the build: compiles the scripts of the library and writes a C file with the table
+ * shipped_scripts. Reading the text of the library took most of the time of a small plan. */
+#include <lauxlib.h>
+#include <lua.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/base/str.h"
+#include "planner/front/shipped/shipped.h"
+
+typedef struct Grown {
+    unsigned char *at;
+    size_t n, room;
+} Grown;
+
+/* A lua_Writer that appends to Grown. */
+static int append(lua_State *L, const void *from, size_t n, void *self)
+{
+    (void)L;
+    Grown *bytes = self;
+    if (bytes->room - bytes->n < n) {
+        bytes->room = 2 * bytes->room + n;
+        unsigned char *more = realloc(bytes->at, bytes->room);
+        if (more == NULL) return 1;
+        bytes->at = more;
+    }
+    memcpy(bytes->at + bytes->n, from, n);
+    bytes->n += n;
+    return 0;
+}
+
+static bool read_file(const char *path, Grown *bytes)
+{
+    char part[4096];
+    size_t n;
+    FILE *file = fopen(path, "rb");
+    if (file == NULL) return false;
+    while ((n = fread(part, 1, sizeof part, file)) > 0)
+        if (append(NULL, part, n, bytes) != 0) break;
+    const bool fine = ferror(file) == 0 && feof(file) != 0;
+    fclose(file);
+    return fine;
+}
+
+/* Writes the bytes as an array of numbers of 64 bits, which a compiler reads faster. */
+static void write_array(FILE *out, unsigned number, const unsigned char *at, size_t n)
+{
+    fprintf(out, "static const uint64_t code_%u[] = {", number);
+    for (size_t i = 0; i < n; i += sizeof(uint64_t)) {
+        uint64_t word = 0;
+        memcpy(&word, at + i, n - i < sizeof word ? n - i : sizeof word);
+        fprintf(out, "%s0x%llx,", i % 64 == 0 ? "\n" : "", (unsigned long long)word);
+    }
+    fprintf(out, "};\n");
+}
+
+/* Compiles one script. Returns false if it cannot be compiled, or if this version of Lua does not
+ * put the name of the chunk where shipped_load() replaces it. */
+static bool compile(const char *path, Grown *text, Grown *code)
+{
+    static const unsigned char name[] = {0x83, '=', '0'};
+    if (!read_file(path, text)) return false;
+    lua_State *L = luaL_newstate();
+    if (L == NULL) return false;
+    bool fine = luaL_loadbufferx(L, (const char *)text->at, text->n, "=0", "t") == LUA_OK;
+    if (!fine) fprintf(stderr, "%s: %s\n", path, lua_tostring(L, -1));
+    fine = fine && lua_dump(L, append, code, 0) == 0;
+    lua_close(L);
+    return fine && code->n > SHIPPED_HEAD + sizeof name &&
+           memcmp(code->at + SHIPPED_HEAD, name, sizeof name) == 0;
+}
+
+int main(int argc, char **argv)
+{
+    FILE *out = argc > 1 ? fopen(argv[1], "w") : NULL;
+    if (out == NULL) return 1;
+    Grown rows = {NULL, 0, 0};
+    bool fine = true;
+    fprintf(out, "#include \"planner/front/shipped/shipped.h\"\n\n");
+    for (int i = 2; i < argc; i++) {
+        Grown text = {NULL, 0, 0}, code = {NULL, 0, 0};
+        if (compile(argv[i], &text, &code)) {
+            char row[200];
+            const Hash128 hash = hash_bytes(text.at, text.n);
+            write_array(out, (unsigned)i, code.at, code.n);
+            snprintf(row, sizeof row, "    {{.lo = 0x%llx, .hi = 0x%llx}, code_%d, %zu},\n",
+                     (unsigned long long)hash.lo, (unsigned long long)hash.hi, i, code.n);
+            fine = append(NULL, row, strlen(row), &rows) == 0 && fine;
+        } else {
+            fprintf(stderr, "%s: not compiled\n", argv[i]);
+        }
+        free(text.at);
+        free(code.at);
+    }
+    fprintf(out, "\nconst ShippedScript shipped_scripts[] = {\n%.*s    {{0, 0}, NULL, 0},\n};\n",
+            (int)rows.n, rows.n > 0 ? (const char *)rows.at : "");
+    free(rows.at);
+    return fclose(out) == 0 && fine ? 0 : 1;
+}
