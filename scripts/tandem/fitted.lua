@@ -13,4 +13,5 @@ return {
   megatron = { kernel_s = 5e-06, collective_s = 3e-05, step_s = 0.01 },
   megatron2022 = { kernel_s = 3.3e-05, collective_s = 0.00015, step_s = 0.02 },
   megatron_core = { kernel_s = 6.3e-05, call_s = 6e-06, collective_s = 1.5e-05, tensor_s = 3e-05, message_s = 0.0009, pass_s = 0.00036, step_s = 0.018 },
+  megatron_core_single = { message_s = 0.0006 },
 }

@@ -35,12 +35,13 @@ PROFILES = [
         "collective_s": [u * US for u in (7, 15, 30, 60, 120)],
         "tensor_s": [u * US for u in (0, 15, 22, 30, 40, 60)], "message_s": [u * US for u in (100, 250, 500, 700, 900, 1400)],
         "pass_s": [u * US for u in (0, 200, 360, 600, 900, 1500)], "step_s": [u * 1e-3 for u in (5, 10, 18, 25, 35)]}),
+    ("megatron_core_single", "Megatron-Core", {"message_s": [u * US for u in (100, 200, 300, 400, 500, 600, 700, 900)]}),
 ]
 # For each CPU: the beginning of the cell `gpu` of rows on systems with this CPU. The 8480C of DGX H100 has the factor 1.
 CPUS = [("epyc_7742", "A100"), ("grace", "GB200")]
 FACTORS = [1 + 0.04 * i for i in range(-8, 26)]
 # Profiles whose rows are in the second table.
-IN_MORE = ("megatron_core",)
+IN_MORE = ("megatron_core", "megatron_core_single")
 # The sustained part of a GPU's peak, by the beginning of the cell `gpu`. It is fitted to the rows of all profiles except
 # vTrain's, whose steps the host determines.
 DEVICES = [("Hopper", "H100-SXM"), ("Ampere", "A100"), ("H100_at_500_W", "H100-96GB")]
@@ -164,6 +165,11 @@ class Table:
                 found.append(r)
         return found
 
+    def sends_singly(self, row):
+        """Returns true if the run's stages send single messages (an interleaved pipeline) and its image has PyTorch 2.9."""
+        image = re.search(r"NGC PyTorch (\d+\.\d+)", row[self.at["framework"]])
+        return row[self.at["vp"]] not in ("", "1") and image is not None and image.group(1) >= "25.09"
+
     def large(self, gpu):
         at = self.at
         return [r for r in self.cal if r[at["gpu"]].startswith(gpu) and r[at["precision"]] == "fp8" and
@@ -248,6 +254,8 @@ def main():
     for name, framework, grids in PROFILES:
         table = more if name in IN_MORE else runs
         rows = table.small_megatron(framework) if name in IN_MORE else table.rows(framework)
+        if name in IN_MORE:
+            rows = [r for r in rows if table.sends_singly(r) == (name == "megatron_core_single")]
         if not rows or not wanted(name):
             continue
         fitted[name], line = fit_profile(tandem, table, rows, name, grids, old)

@@ -360,6 +360,7 @@ local function profile(row, how)
     own.kernel_s, own.tensor_s = fitted.megatron_core.kernel_s, fitted.megatron_core.tensor_s
     slower = gpus.host_factor(gpus.find(row.gpu))
   end
+  if how.runtime == "megatron_core" and releases.sends_singly(row) then own.message_s = fitted.megatron_core_single.message_s end
   own.host_factor, own.moment_bytes = slower, recipes.moment_bytes(row)
   own.attention = how.attention or own.attention
   own.reports_rank = words.reporting_rank(row) or own.reports_rank

@@ -297,6 +297,30 @@ static void a_tray_waits_for_its_data(void **state)
     arena_free(arena);
 }
 
+/* Since NVIDIA's image 25.09, the host takes less time for messages that are sent one by one, as in
+ * interleaved pipelines. Other pipelines send them in batches. */
+static void single_messages_follow_the_image(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+#define IMAGE(version)                                                                             \
+    {                                                                                              \
+        "framework", "Megatron-Core 0.15.0 / NGC PyTorch " version " (dev)"                        \
+    }
+    const Cell before[N_OWN] = {PIPELINE("2", "2", "4"), IMAGE("25.05")};
+    const Cell after[N_OWN] = {PIPELINE("2", "2", "4"), IMAGE("25.09")};
+    const double old_s = predicted(before, "step time", NULL, arena);
+    const double new_s = predicted(after, "step time", NULL, arena);
+    assert_true(new_s < old_s);
+    assert_true(predicted(before, "step time", "runtime.message_s=0.0006", arena) == new_s);
+    assert_true(predicted(after, "step time", "runtime.message_s=0.0009", arena) == old_s);
+    const Cell batches_before[N_OWN] = {PIPELINE("2", "1", "4"), IMAGE("25.05")};
+    const Cell batches_after[N_OWN] = {PIPELINE("2", "1", "4"), IMAGE("25.09")};
+    assert_true(predicted(batches_before, "step time", NULL, arena) ==
+                predicted(batches_after, "step time", NULL, arena));
+    arena_free(arena);
+}
+
 /* "Power limited" without a number of watts: only the step time stands apart. */
 static void a_limit_without_watts_is_an_assumption(void **state)
 {
@@ -427,6 +451,7 @@ int main(void)
         cmocka_unit_test(hybrids_have_mixers),
         cmocka_unit_test(a_process_is_the_fullest),
         cmocka_unit_test(a_tray_waits_for_its_data),
+        cmocka_unit_test(single_messages_follow_the_image),
         cmocka_unit_test(a_limit_without_watts_is_an_assumption),
         cmocka_unit_test(attention_follows_the_architecture),
     };
