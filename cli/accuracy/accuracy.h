@@ -29,6 +29,10 @@ double csv_decimal(const char *text, const char **end);
 /* Returns the number in a cell. Returns NAN unless the whole cell is a decimal number. */
 double csv_number(const Csv *csv, uint32_t row, const char *column);
 
+/* Copies a cell without the commas that separate thousands: "10,500.5" becomes "10500.5". Other
+ * commas stay. */
+void csv_plain(const char *cell, char *to, size_t most);
+
 /* Empties all cells whose words say that the value is not known: "?", "n/a (FSDP)", "unstated".
  * Code that reads the table then needs to test only for empty cells. */
 void csv_empty_open(Csv *csv);

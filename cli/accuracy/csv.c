@@ -137,6 +137,17 @@ double csv_number(const Csv *csv, uint32_t row, const char *column)
     return *end != 0 ? NAN : value;
 }
 
+void csv_plain(const char *cell, char *to, size_t most)
+{
+    size_t n = 0;
+    for (size_t i = 0; cell[i] != 0 && n + 1 < most; i++) {
+        const bool digit = i > 0 && cell[i - 1] >= '0' && cell[i - 1] <= '9';
+        if (cell[i] == ',' && digit && strspn(cell + i + 1, "0123456789") == 3) continue;
+        to[n++] = cell[i];
+    }
+    to[n] = 0;
+}
+
 /* Returns true if the cell says in words that the source does not give this value. */
 static bool is_open(const char *cell)
 {

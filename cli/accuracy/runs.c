@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "cli/accuracy/accuracy.h"
+#include "cli/accuracy/rates.h"
 #include "cli/predict.h"
 
 static const double MIB = 1048576., GIB = 1073741824.;
@@ -54,6 +55,7 @@ static const char *first_error(const Diag *d)
 typedef struct RowRun {
     Config config;
     SimReport report;
+    const Plan *plan; /* the last one that was simulated */
     const char *code;
     Arena *arena;
     Diag diag;
@@ -74,6 +76,7 @@ static bool simulate(RowRun *run, Graph *graph, uint32_t fewer)
     const PlanOptions how = {.unproven = true, .unplaced = true, .fewer = fewer, .by_period = true};
     const SimOptions once = {.steps = 1};
     const PlanFile *file = session_compile(&run->config, graph, &how, run->arena, &run->diag);
+    if (file != NULL) run->plan = file->plan;
     return file != NULL && session_simulate(file, &run->config.cluster, &once, run->arena,
                                             &run->report, &run->diag);
 }
@@ -162,19 +165,6 @@ typedef struct CellUnit {
     const char *name; /* name: NULL in the last entry */
     double factor;
 } CellUnit;
-
-/* Copies a cell without the commas that separate thousands: "10,500.5" becomes "10500.5". Other
- * commas stay. */
-static void without_thousands(const char *cell, char *to, size_t most)
-{
-    size_t n = 0;
-    for (size_t i = 0; cell[i] != 0 && n + 1 < most; i++) {
-        const bool digit = i > 0 && cell[i - 1] >= '0' && cell[i - 1] <= '9';
-        if (cell[i] == ',' && digit && strspn(cell + i + 1, "0123456789") == 3) continue;
-        to[n++] = cell[i];
-    }
-    to[n] = 0;
-}
 
 /* Returns true if the text is a unit, or a unit of each step or each device: "s", "s/it", "ms per
  * step". */
@@ -266,7 +256,7 @@ static double quantity(const Csv *csv, uint32_t row, const char *column)
                                      {"MB", 1 / 1024.}, {"bytes", 1 / GIB}, {"B", 1 / GIB},
                                      {NULL, 0}};
     char cell[64];
-    without_thousands(csv_cell(csv, row, column), cell, sizeof cell);
+    csv_plain(csv_cell(csv, row, column), cell, sizeof cell);
     without_remark(cell);
     const bool is_time = strcmp(column, "step_time_s") == 0;
     if (!is_time) without_whole(cell);
@@ -304,7 +294,9 @@ static const char *unreadable(const Csv *csv, uint32_t row)
                                          "no oom", "fit", "not oom", "fits", NULL};
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
         const char *text = csv_cell(csv, row, columns[i]);
-        if (!is_one_of(text, none) && isnan(quantity(csv, row, columns[i]))) return columns[i];
+        const bool part = i == 1 && percentage(text) > 0;
+        if (!is_one_of(text, none) && !part && isnan(quantity(csv, row, columns[i])))
+            return columns[i];
     }
     const bool known = ran_out(csv, row) || is_one_of(csv_cell(csv, row, "oom"), none) ||
                        is_one_of(csv_cell(csv, row, "oom"), fitted);
@@ -321,30 +313,22 @@ static const char *step_name(const RowRun *run, bool assumed)
     return run->report.input_ps > 0 ? "step time, set by a loader" : "step time";
 }
 
-/* Returns the time of a step in which each device trains the stated number of tokens in a second;
- * NAN: the cell is open or has another form. */
-static double step_of_rate(const Csv *csv, uint32_t row, const Config *c)
-{
-    char cell[64];
-    without_thousands(csv_cell(csv, row, "tokens_per_s_per_gpu"), cell, sizeof cell);
-    const char *end;
-    double rate = csv_decimal(cell + strspn(cell, " ~"), &end);
-    if (!(rate > 0)) return NAN;
-    while (*end == ' ') end++;
-    if (*end == 'k' || *end == 'K') rate *= 1000, end++;
-    while (*end == ' ') end++;
-    if (*end != 0 && strncasecmp(end, "tok", 3) != 0) return NAN;
-    const double devices = (double)c->cluster.nodes * c->cluster.devices_per_node;
-    return (double)c->global_batch * (double)c->seq / (rate * devices);
-}
-
+/* Scores the time of a step. If the row states only FLOP/s, the time also depends on the convention
+ * by which its framework counts them, so it is a group of its own. */
 static void score_step(const Csv *csv, const RowRun *run, const RowOut *out, bool assumed)
 {
+    const double predicted_s = (double)run->report.step_ps / (double)PS_PER_S;
     double step_s = quantity(csv, out->row, "step_time_s");
     if (csv_cell(csv, out->row, "step_time_s")[0] == 0)
-        step_s = step_of_rate(csv, out->row, &run->config);
-    if (!(step_s > 0) || has_note(&run->diag, "untimed-row")) return;
-    row_score(out, step_name(run, assumed), step_s, (double)run->report.step_ps / (double)PS_PER_S);
+        step_s = rate_step_s(csv, out->row, &run->config);
+    if (has_note(&run->diag, "untimed-row")) return;
+    if (step_s > 0) {
+        row_score(out, step_name(run, assumed), step_s, predicted_s);
+        return;
+    }
+    step_s = flops_step_s(csv, out->row, &run->config, run->plan);
+    if (step_s > 0)
+        row_score(out, name_of(run->arena, "step, from FLOP/s", assumed), step_s, predicted_s);
 }
 
 /* Returns true if the tool that printed the row's memory divides by 10^9. "gigabytes" is in the
@@ -365,10 +349,12 @@ static bool has_decimal_gb(const Csv *csv, uint32_t row)
 }
 
 /* Returns the measured memory in bytes. A number without a unit may be larger than the memory of
- * any device. Then it counts MiB or bytes. */
-static double memory_of(const Csv *csv, uint32_t row)
+ * any device. Then it counts MiB or bytes. A percentage is a part of the device's memory. */
+static double memory_of(const Csv *csv, uint32_t row, uint64_t device_bytes)
 {
     enum { MOST_GIB = 2000, MOST_MIB = 2000 * 1024 };
+    const double part = percentage(csv_cell(csv, row, "peak_mem"));
+    if (part > 0) return part * (double)device_bytes;
     const char *kind = csv_cell(csv, row, "peak_mem_kind");
     const bool in_mb = strstr(kind, " MB") != NULL || strstr(kind, " MiB") != NULL;
     /* the cell names no unit */
@@ -400,7 +386,7 @@ static bool is_other_part(const Csv *csv, uint32_t row, uint64_t device_bytes)
     const double whole = slash == NULL ? 0 : strtod(slash + 1, NULL);
     if (!(whole > 0)) return false;
     const double part = strtod(cell + strspn(cell, " ~"), NULL);
-    const double ratio = memory_of(csv, row) * whole / part / (double)device_bytes;
+    const double ratio = memory_of(csv, row, device_bytes) * whole / part / (double)device_bytes;
     return !(ratio > 0.85 && ratio < 1.15); /* GB for GiB, and memory that the driver keeps */
 }
 
@@ -410,7 +396,7 @@ static void score_memory(const Csv *csv, const RowRun *run, const RowOut *out, b
 {
     static const char *const names[] = {"memory reserved", "memory allocated", "memory of process"};
     const char *kind = csv_cell(csv, out->row, "peak_mem_kind");
-    const double bytes = memory_of(csv, out->row);
+    const double bytes = memory_of(csv, out->row, run->config.cluster.device.memory_bytes);
     if (!(bytes > 0) || strstr(kind, "at OOM") != NULL || strstr(kind, "param_opt") != NULL) return;
     MemoryKind of = has_text(kind, "reserved") ? MEMORY_reserved
                     : has_text(kind, "alloc")  ? MEMORY_allocated
@@ -440,7 +426,8 @@ static void score_need(const Csv *csv, const RowRun *run, const RowOut *out, boo
  * without a reason says nothing. */
 static bool was_run(const Csv *csv, uint32_t row, bool oom)
 {
-    static const char *const numbers[] = {"step_time_s", "tokens_per_s_per_gpu", "peak_mem"};
+    static const char *const numbers[] = {"step_time_s", "tokens_per_s_per_gpu", "peak_mem",
+                                          "published_tflops", "published_mfu"};
     for (uint32_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (csv_cell(csv, row, numbers[i])[0] != 0) return true;
     return oom;

@@ -1,0 +1,109 @@
+/* See rates.h. */
+#include "cli/accuracy/rates.h"
+
+#include <math.h>
+#include <string.h>
+#include <strings.h>
+
+#include "sim/utilisation.h"
+
+double percentage(const char *text)
+{
+    const char *end;
+    const double value = csv_decimal(text + strspn(text, " ~"), &end);
+    while (*end == ' ') end++;
+    if (*end != '%') return NAN;
+    for (end++; *end == ' '; end++) {
+    }
+    return *end == 0 && value > 0 && value <= 100 ? value / 100 : NAN;
+}
+
+double rate_step_s(const Csv *csv, uint32_t row, const Config *c)
+{
+    char cell[64];
+    csv_plain(csv_cell(csv, row, "tokens_per_s_per_gpu"), cell, sizeof cell);
+    const char *end;
+    double rate = csv_decimal(cell + strspn(cell, " ~"), &end);
+    if (!(rate > 0)) return NAN;
+    while (*end == ' ') end++;
+    if (*end == 'k' || *end == 'K') rate *= 1000, end++;
+    while (*end == ' ') end++;
+    if (*end != 0 && strncasecmp(end, "tok", 3) != 0) return NAN;
+    const double devices = (double)c->cluster.nodes * c->cluster.devices_per_node;
+    return (double)c->global_batch * (double)c->seq / (rate * devices);
+}
+
+/* How frameworks count the FLOPs of a token, by the beginning of the row's cell. The first entry
+ * that fits counts. kind: source; Megatron-LM, training/training.py: num_floating_point_operations
+ * (since 0.12 with half of the attention); NeMo, nemo/utils/flops_formulas.py; Megatron-Bridge,
+ * training/utils/flop_utils.py; torchtitan, models/utils.py; llm-foundry,
+ * models/mpt/modeling_mpt.py; nanoGPT, model.py; Narayanan et al., arXiv 2104.04473, section 5.1 */
+static const struct {
+    const char *framework;
+    MfuConvention counts;
+} conventions[] = {{"Megatron-LM 202", MFU_square},
+                   {"Megatron-Core core_v0.", MFU_square},
+                   {"Megatron-Core 0.1.", MFU_square},
+                   {"Megatron-Core 0.10", MFU_square},
+                   {"Megatron-Core 0.11", MFU_square},
+                   {"Megatron-Core 0.1", MFU_model},
+                   {"Megatron-Core 0.2", MFU_model},
+                   {"Megatron-Core 0.", MFU_square},
+                   {"Megatron-Bridge", MFU_model},
+                   {"Megatron-LM", MFU_square},
+                   {"NeMo", MFU_square},
+                   {"torchtitan", MFU_square},
+                   {"", MFU_all_parameters}};
+
+/* Returns the FLOPs of a token by the convention of the row's framework. */
+static double flops_per_token(const Csv *csv, uint32_t row, const Plan *plan)
+{
+    const char *framework = csv_cell(csv, row, "framework"), *formula;
+    size_t i = 0;
+    while (strncasecmp(framework, conventions[i].framework, strlen(conventions[i].framework)) != 0)
+        i++;
+    const double flops = mfu_convention_flops(plan, conventions[i].counts, &formula);
+    const bool again = strncasecmp(framework, "Megatron-LM 202", 15) == 0 &&
+                       strncasecmp(csv_cell(csv, row, "ac"), "full", 4) == 0;
+    if (!again) return flops;
+    /* the forward pass of the blocks runs twice, but not that of the head */
+    const double head = 6. * plan->graph.info.d_model * plan->graph.info.vocab;
+    return (flops - head) * 4 / 3 + head;
+}
+
+/* Returns the number in a cell, which may end in the unit TFLOP/s. NAN: it has another form. */
+static double teraflops(const Csv *csv, uint32_t row)
+{
+    char cell[64];
+    csv_plain(csv_cell(csv, row, "published_tflops"), cell, sizeof cell);
+    const char *end;
+    const double value = csv_decimal(cell + strspn(cell, " ~"), &end);
+    end += strspn(end, " ");
+    return *end == 0 || strncasecmp(end, "tflop", 5) == 0 ? value : NAN;
+}
+
+/* Returns the part of the peak that a row states: "41", "41%", "0.41". NAN: it has another form. */
+static double utilisation(const Csv *csv, uint32_t row)
+{
+    const char *cell = csv_cell(csv, row, "published_mfu");
+    const double part = percentage(cell), bare = csv_number(csv, row, "published_mfu");
+    if (!isnan(part)) return part;
+    return bare > 0 && bare <= 1 ? bare : bare > 1 && bare <= 100 ? bare / 100 : NAN;
+}
+
+double flops_step_s(const Csv *csv, uint32_t row, const Config *c, const Plan *plan)
+{
+    const Device *device = &c->cluster.device;
+    const double wide = device->peak_flops[DT_bf16],
+                 peak = wide > 0 ? wide : device->peak_flops[DT_f16];
+    double flops_per_s = 1e12 * teraflops(csv, row);
+    /* of a run in 8 bits, the row does not say of which peak */
+    const char *precision = csv_cell(csv, row, "precision");
+    const bool narrow = strpbrk(precision, "48") != NULL;
+    if (isnan(flops_per_s) && !narrow) flops_per_s = peak * utilisation(csv, row);
+    if (!(flops_per_s > 0)) return NAN;
+    const double devices = (double)c->cluster.nodes * c->cluster.devices_per_node;
+    const double tokens = (double)c->global_batch * (double)c->seq;
+    const double flops = flops_per_token(csv, row, plan) * tokens;
+    return flops > 0 ? flops / (flops_per_s * devices) : NAN;
+}

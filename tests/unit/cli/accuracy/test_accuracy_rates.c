@@ -1,0 +1,114 @@
+/* tandem accuracy on rows that state a rate or a part: FLOP/s, utilisation, percentages of memory.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "planner/base/arena.h"
+#include "tests/support/published_row.h"
+
+/* Returns the measured value of the row's score whose name begins with `what`; 0: there is none. */
+static double measured(Arena *arena, const char *row, const char *what)
+{
+    json_t *root = published_row_scored(arena, row);
+    const json_t *scores = json_object_get(json_object_get(root, "runs"), "scores");
+    double value = 0;
+    for (size_t i = 0; i < json_array_size(scores); i++) {
+        const json_t *s = json_array_get(scores, i);
+        if (strncmp(json_string_value(json_object_get(s, "what")), what, strlen(what)) == 0)
+            value = json_number_value(json_object_get(s, "measured"));
+    }
+    json_decref(root);
+    return value;
+}
+
+/* The plain row has 4 layers with a width of 1024 and a hidden width of 4096, and a vocabulary of
+ * 4096. Each of 8 devices trains a sequence of 1024 tokens in a step. */
+enum { WIDTH = 1024, HIDDEN = 4096, LAYERS = 4, TOKENS = 1024, VOCABULARY = 4096 };
+static const double products =
+    6. * WIDTH * (LAYERS * (4. * WIDTH + 3. * HIDDEN) + VOCABULARY) * TOKENS;
+static const double half_attention = 6. * LAYERS * WIDTH * TOKENS * TOKENS;
+static const double embedding = 6. * WIDTH * VOCABULARY * TOKENS;
+static const double peak = 989.4e12;
+
+static void stated_flops_give_the_step(void **state)
+{
+    (void)state;
+#define RATE "step_time_s=;missing=x;framework="
+    const struct {
+        const char *row;
+        double flops, flops_per_s;
+    } rows[] = {
+        {RATE "Megatron-Core 0.8.0;published_tflops=100", products + 2 * half_attention, 100e12},
+        {RATE "Megatron-Core 0.15.0;published_tflops=100", products + half_attention, 100e12},
+        {RATE "NeMo 25.04;published_tflops=100 TFLOP/s/GPU", products + 2 * half_attention, 100e12},
+        {RATE "Megatron-Core 0.15.0;published_mfu=50%", products + half_attention, peak / 2},
+        {RATE "Megatron-Core 0.15.0;published_mfu=50", products + half_attention, peak / 2},
+        {RATE "Megatron-Core 0.15.0;published_mfu=0.5", products + half_attention, peak / 2},
+        {RATE "HF Trainer;tp=1;sp=0;published_tflops=100",
+         products + 2 * half_attention + embedding, 100e12},
+        {RATE "Megatron-LM 2021;ac=full;published_tflops=\"1,00\"", 0, 1},
+        {RATE "Megatron-Core 0.15.0;precision=fp8;published_mfu=50", 0, 1},
+    };
+    Arena *arena = arena_new();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const double wanted = rows[i].flops / rows[i].flops_per_s,
+                     found = measured(arena, rows[i].row, "step, from FLOP/s");
+        if (fabs(found - wanted) > 1e-3 * wanted)
+            fail_msg("%s: %g, not %g", rows[i].row, found, wanted);
+    }
+    arena_free(arena);
+}
+
+/* Narayanan et al. also count the second forward pass of recomputed blocks. */
+static void recomputation_counts_where_the_source_counts_it(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const double head = 6. * WIDTH * VOCABULARY * TOKENS, all = products + 2 * half_attention;
+    const double once = measured(arena, RATE "Megatron-LM 2021;published_tflops=100", "step, from"),
+                 again = measured(arena, RATE "Megatron-LM 2021;ac=full;published_tflops=100",
+                                  "step, from");
+    assert_true(fabs(again / once - (4 * (all - head) / 3 + head) / all) < 1e-3);
+    arena_free(arena);
+}
+
+/* A row with a step time keeps it, and a row with only FLOP/s is a run that fitted. */
+static void a_stated_step_comes_first(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *both = "step_time_s=0.5;published_tflops=100";
+    assert_true(measured(arena, both, "step time") == 0.5);
+    assert_true(measured(arena, both, "step, from") == 0);
+    assert_true(measured(arena, RATE "Megatron-Core 0.12;peak_mem=;published_mfu=40", "fits") == 1);
+    arena_free(arena);
+}
+
+static void a_percentage_is_a_part_of_the_device(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const double device = 81000. * 1048576;
+    assert_true(fabs(measured(arena, "peak_mem=40%", "memory") / device - .4) < 1e-9);
+    assert_true(fabs(measured(arena, "peak_mem=~40.5 %", "memory") / device - .405) < 1e-9);
+    assert_true(measured(arena, "peak_mem=140%", "memory") == 0);
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stated_flops_give_the_step),
+        cmocka_unit_test(recomputation_counts_where_the_source_counts_it),
+        cmocka_unit_test(a_stated_step_comes_first),
+        cmocka_unit_test(a_percentage_is_a_part_of_the_device),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
