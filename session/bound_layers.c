@@ -1,83 +1,21 @@
-/* Bounds from two plans of the same script: one of few layers, and one with one layer more on each
- * stage. If all layers are equal, each further layer adds at least as much time and memory as the
- * difference between the two plans. The reason: the time of a step is the length of the longest
- * path through its program. A path passes equal layers in the same way. So it remains a path if its
- * part in one layer is repeated or left out. This holds only if nothing else uses the network and
- * the devices. A test compares the bounds with whole plans. */
+/* Bounds from two plans of the same script: one of few layers, and one with one period of layers
+ * more on each stage. (Most models repeat each layer, so their period is one layer.) Each further
+ * period adds at least as much time and memory as the difference between the two plans. The reason:
+ * the time of a step is the length of the longest path through its program. A path passes equal
+ * layers in the same way. So it remains a path if its part in one period is repeated or left out.
+ * This holds only if nothing else uses the network and the devices. A test compares the bounds with
+ * whole plans. */
 #include "session/bound_layers.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "planner/base/hash.h"
 #include "session/bound.h"
+#include "session/equal_layers.h"
 
 /* For a plan without pipeline stages: the number of micro-batches. The times repeat from the second
  * micro-batch on. */
 enum { FEW_MICROBATCHES = 4 };
-
-/* ---- equal layers */
-
-/* Adds an input or output of a node to a hash. A tensor of the node's own layer counts by its place
- * in the layer, so that equal layers get equal hashes. */
-static uint64_t mix_tensor(uint64_t h, const Graph *g, const uint32_t *place, NodeId id, TensorId t)
-{
-    const Tensor *tensor = &g->tensors.at[t];
-    const NodeId by = tensor->producer;
-    h = hash_mix(h, tensor->role);
-    h = hash_mix(h, tensor->dtype);
-    for (uint8_t d = 0; d < tensor->n_dims; d++) h = hash_mix(h, (uint64_t)tensor->dim[d]);
-    if (by == 0 || by == id) return hash_mix(h, by == id);
-    const bool same = g->nodes.at[by].layer == g->nodes.at[id].layer;
-    return hash_mix(h, same ? 2 + (place[id] - place[by]) : 1);
-}
-
-static uint64_t mix_node(uint64_t h, const Graph *g, const uint32_t *place, NodeId id)
-{
-    const Node *n = &g->nodes.at[id];
-    const Attrs *attrs = graph_attrs_at(g, n->attrs);
-    h = hash_mix(h, n->op);
-    for (uint32_t a = 0; a < ATTRS; a++) {
-        const double value = attr_get(attrs, a);
-        uint64_t bits;
-        memcpy(&bits, &value, sizeof bits);
-        h = hash_mix(h, bits);
-    }
-    for (uint32_t i = 0; i < attr_rope_pairs(attrs); i++) {
-        uint64_t bits;
-        memcpy(&bits, &attrs->rope_pair[i], sizeof bits);
-        h = hash_mix(h, bits);
-    }
-    for (uint8_t i = 0; i < n->n_in; i++) h = mix_tensor(h, g, place, id, n->in[i]);
-    for (uint8_t i = 0; i < n->n_out; i++) h = mix_tensor(h, g, place, id, n->out[i]);
-    return h;
-}
-
-typedef struct Layers {
-    uint32_t n;             /* number of layers; 0: they differ */
-    uint64_t each, outside; /* each: hash of one layer; outside: hash of all nodes outside layers */
-} Layers;
-
-static Layers layers_of(const Graph *g, Arena *scratch)
-{
-    Layers l = {.n = g->info.n_layers};
-    uint64_t *hash = arena_array(scratch, l.n + 1, sizeof *hash);
-    uint32_t *n_nodes = arena_array(scratch, l.n + 1, sizeof *n_nodes);
-    /* [node]: the node's position in its layer */
-    uint32_t *place = arena_array(scratch, g->nodes.n, sizeof *place);
-    for (NodeId id = 1; id < g->nodes.n; id++) {
-        const uint32_t layer = g->nodes.at[id].layer;
-        if (layer > l.n) return (Layers){0};
-        place[id] = n_nodes[layer]++;
-        hash[layer] = mix_node(hash[layer], g, place, id);
-    }
-    for (uint32_t i = 2; i <= l.n; i++)
-        if (hash[i] != hash[1]) return (Layers){0};
-    if (l.n == 0) return l;
-    l.each = hash[1];
-    l.outside = hash[0];
-    return l;
-}
 
 /* ---- passes */
 
@@ -98,7 +36,7 @@ static bool treats_layers_alike(const PassConfig *p)
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         if (names_a_layer(lists[i])) return false;
     return p->ac_every <= 1 && !p->pp.is_own && !p->pp.has_split && p->pp.round == 0 &&
-           p->pp.layers_per_stage == 0;
+           p->pp.layers_per_stage == 0 && !p->pp.empty_first && !p->pp.empty_last;
 }
 
 /* True if no unit has parameters of two layers. One collective for several layers takes less time
@@ -119,21 +57,25 @@ static bool units_stay_in_layers(const Graph *g)
     return true;
 }
 
-/* Returns the number of layers on each stage of the smaller plan: the current layer and those that
- * are gathered ahead. These are at least two, because the first and the last layer may differ from
- * the others. A bound of memory (`sized`) needs one more: the layer before, whose gradients are
- * still being reduced. */
-static uint32_t few_layers(const Config *c, bool sized)
+/* Returns the number of layers on each stage of the smaller plan, if the whole plan has
+ * `per_stage`: the first layers that do not repeat, the current period, and those that are gathered
+ * ahead. These are at least two periods, because the first and the last one may differ from the
+ * others. A bound of memory (`sized`) needs one more: the period before, whose gradients are still
+ * being reduced. */
+static uint32_t few_layers(const Config *c, const EqualLayers *l, uint32_t per_stage, bool sized)
 {
     uint32_t ahead = 1;
     for (uint32_t i = 0; i < c->n_passes; i++) {
         if (c->passes[i].fsdp2.prefetch > ahead) ahead = c->passes[i].fsdp2.prefetch;
         if (c->passes[i].zero.prefetch > ahead) ahead = c->passes[i].zero.prefetch;
     }
-    return ahead + 1 + sized;
+    uint32_t few = l->lead + (ahead + 1 + sized) * l->period;
+    /* both plans must end with the same layer of a period */
+    while (few < per_stage && (per_stage - few) % l->period != 0) few++;
+    return few;
 }
 
-/* Returns the number of stages. All stages have the same number of layers. */
+/* Returns the number of stages. */
 static uint32_t stages_of(const Config *c)
 {
     const PassConfig *pp = config_pass(c, PASS_pp);
@@ -152,7 +94,7 @@ typedef struct Sampler {
     const char *path;
     const PlanOptions *load;
     const Config *config; /* the configuration of the whole plan */
-    const Layers *whole;
+    const EqualLayers *whole;
     uint32_t fewer;
     bool sized; /* true if the small plans also bound the memory */
 } Sampler;
@@ -196,8 +138,8 @@ static bool sample(const Sampler *s, uint32_t layers, Arena *arena, Sample *out)
     Graph graph;
     *out = (Sample){0};
     if (!session_read(s->path, &o, arena, config, &graph, &told)) return false;
-    const Layers l = layers_of(&graph, arena);
-    if (l.n != layers || l.each != s->whole->each || l.outside != s->whole->outside) return false;
+    const EqualLayers l = equal_layers(&graph, arena);
+    if (l.n != layers || !equal_layers_continue(&l, s->whole)) return false;
     PlanFile *file = session_compile(config, &graph, &o, arena, &told);
     if (file == NULL || file->plan->programs.n == 0) return false;
     if (!units_stay_in_layers(&file->plan->graph)) return false;
@@ -211,20 +153,26 @@ static uint64_t beyond(uint64_t a, uint64_t b, uint32_t more)
     return b <= a ? b : b + (b - a) * more;
 }
 
+/* The layers of one stage. */
+typedef struct Stage {
+    uint32_t layers, period;
+} Stage;
+
 /* True if the two small plans together take less work than the whole plan. */
-static bool is_cheaper(const Config *c, uint32_t layers, uint32_t few, uint32_t fewer)
+static bool is_cheaper(const Config *c, Stage whole, uint32_t few, uint32_t fewer)
 {
     const uint32_t n = session_microbatches(c);
-    return layers >= few + 2 && (2 * few + 1) * (fewer > 0 ? fewer : n) <= layers * n;
+    return whole.layers >= few + 2 * whole.period &&
+           (2 * few + whole.period) * (fewer > 0 ? fewer : n) <= whole.layers * n;
 }
 
-static bool two_samples(const Sampler *s, uint32_t few, uint32_t stages, Arena *arena,
+static bool two_samples(const Sampler *s, Stage whole, uint32_t few, uint32_t stages, Arena *arena,
                         LayerBounds *out)
 {
     Sample a, b;
-    if (!sample(s, few * stages, arena, &a) || !sample(s, (few + 1) * stages, arena, &b))
+    if (!sample(s, few * stages, arena, &a) || !sample(s, (few + whole.period) * stages, arena, &b))
         return false;
-    const uint32_t more = s->whole->n / stages - few - 1;
+    const uint32_t more = (whole.layers - few) / whole.period - 1;
     if (a.step_ps > 0 && b.step_ps > 0)
         out->step_ps = (Ps)beyond((uint64_t)a.step_ps, (uint64_t)b.step_ps, more);
     out->bytes = beyond(a.bytes, b.bytes, more);
@@ -238,24 +186,28 @@ bool bound_layers(const char *path, const PlanOptions *load, const Config *confi
     *out = (LayerBounds){0};
     for (uint32_t i = 0; i < config->n_passes; i++)
         if (!treats_layers_alike(&config->passes[i])) return false;
-    const Layers whole = layers_of(graph, arena);
+    const EqualLayers layers = equal_layers(graph, arena);
     const uint32_t stages = stages_of(config), fewer = fewer_of(config);
-    if (whole.n == 0 || whole.n % stages != 0 || config->cluster.is_local) return false;
+    /* If some stages have one layer more, the bound is that of a plan without these layers. */
+    const Stage whole = {.layers = layers.n / stages, .period = layers.period};
+    if (layers.n == 0 || config->cluster.is_local) return false;
+    if (stages > 1 && layers.period > 1 && layers.n % (stages * layers.period) != 0) return false;
     /* memory can be bounded only if programs begin in the same way for any number
      * of micro-batches */
     bool sized = fewer == 0 || stages == 1 || bound_microbatches(config) > 0;
-    if (!is_cheaper(config, whole.n / stages, few_layers(config, sized), fewer)) sized = false;
-    const uint32_t few = few_layers(config, sized);
-    if (!is_cheaper(config, whole.n / stages, few, fewer)) return false;
+    if (!is_cheaper(config, whole, few_layers(config, &layers, whole.layers, sized), fewer))
+        sized = false;
+    const uint32_t few = few_layers(config, &layers, whole.layers, sized);
+    if (!is_cheaper(config, whole, few, fewer)) return false;
     Sampler s = {.path = path,
                  .load = load,
                  .config = config,
-                 .whole = &whole,
+                 .whole = &layers,
                  .fewer = fewer,
                  .sized = sized};
-    if (!two_samples(&s, few, stages, arena, out)) return false;
+    if (!two_samples(&s, whole, few, stages, arena, out)) return false;
     if (out->step_ps > 0 || s.fewer == 0 || stages > 1) return true;
     /* the times did not repeat yet, so try more micro-batches */
     s.fewer = session_fewer(config, true);
-    return two_samples(&s, few, stages, arena, out);
+    return two_samples(&s, whole, few, stages, arena, out);
 }

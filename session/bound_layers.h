@@ -13,9 +13,9 @@ typedef struct LayerBounds {
 } LayerBounds;
 
 /* Bounds the plan of `config` and `graph`, which session_read has made from this script and these
- * options. Returns false if it has no bounds. There are no bounds if layers differ or are few, or
- * if the model has no setting `layers`. There are none either if a pass treats layers by their
- * number, or if a unit contains several layers. */
+ * options. Returns false if it has no bounds. There are no bounds if layers do not repeat or are
+ * few, or if the model has no setting `layers`. There are none either if a pass treats layers by
+ * their number, or if a unit contains several layers. */
 bool bound_layers(const char *path, const PlanOptions *load, const Config *config,
                   const Graph *graph, Arena *arena, LayerBounds *out);
 

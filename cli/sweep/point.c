@@ -129,6 +129,7 @@ typedef struct Made {
 static json_t *answer_of(const Decider *decider, Cli *one, uint32_t index, Made *made)
 {
     json_t *row = json_object();
+    if (bounds_known_decide(decider->job, one, index, row)) return row;
     const PlanOptions given = {.made_of = &made->recipe,
                                .unproven = decider->job->unproven,
                                .script = decider->script,

@@ -69,19 +69,18 @@ static double speed_of(const Config *c, Ps step_ps)
     return (double)c->global_batch * (double)c->seq * PS_PER_S / (double)step_ps;
 }
 
-static bool is_too_slow(const PointJob *job, Cli *one, const Config *config, const Graph *graph,
-                        Ps step_ps, uint64_t need, json_t *row)
+/* counts: the noun for what a step trains on, such as "tokens" */
+static bool is_too_slow(const PointJob *job, Cli *one, double most, const char *counts, Ps step_ps,
+                        uint64_t need, json_t *row)
 {
     Arena *arena = one->arena;
-    if (!is_timed(job, one, step_ps)) return false;
-    const double most = speed_of(config, step_ps);
-    if (most >= best_least(job->best)) return false;
+    if (!is_timed(job, one, step_ps) || most >= best_least(job->best)) return false;
     return reject(row, need, "bound-time",
                   arena_print(arena,
                               "takes at least %s a step, so at most %s %s/s: %d other "
                               "points are faster",
-                              format_time(arena, step_ps), str_count(arena, (uint64_t)most),
-                              graph_counts(graph), N_BEST));
+                              format_time(arena, step_ps), str_count(arena, (uint64_t)most), counts,
+                              N_BEST));
 }
 
 /* Rules out a point by the sum of weights, gradients, moments and activations of all ranks. */
@@ -124,29 +123,37 @@ static bool shorter_decides(Cli *one, const Config *config, Graph *graph, const 
                        usable_bytes(c.device_bytes, c.reserved_bytes), row);
 }
 
-/* Returns true if a tight bound is worth its time. It is not if ten points are likely to be faster
+/* Returns true if a close bound is worth its time. It is not if ten points are likely to be faster
  * than this one anyway. */
-static bool is_worth_it(const PointJob *job, const Cli *one, const Config *config, Ps step_ps)
+static bool is_worth_it(const PointJob *job, const Cli *one, double most, Ps step_ps)
 {
-    return !job->bounds_only || !is_timed(job, one, step_ps) ||
-           speed_of(config, step_ps) >= best_least(job->likely);
+    return !job->bounds_only || !is_timed(job, one, step_ps) || most >= best_least(job->likely);
 }
 
 /* Rules out a point by the time of plans with only a few layers. `step_ps` has the rough bound, and
- * receives the tight one. */
+ * receives the close one. */
 static bool layers_decide(const PointJob *job, Cli *one, const Config *config, Graph *graph,
                           const PlanOptions *load, Ps *step_ps, json_t *row)
 {
     LayerBounds b;
     const bool known = bound_layers(job->path, load, config, graph, one->arena, &b);
     if (known && b.step_ps > *step_ps) *step_ps = b.step_ps;
-    if (is_too_slow(job, one, config, graph, *step_ps, 0, row)) return true;
+    if (is_too_slow(job, one, speed_of(config, *step_ps), graph_counts(graph), *step_ps, 0, row))
+        return true;
     if (known && b.bytes > 0) {
         if (is_too_full(one, b.bytes, b.usable_bytes, row)) return true;
         if (b.step_ps > 0) best_enter(job->likely, speed_of(config, b.step_ps));
         return false;
     }
     return shorter_decides(one, config, graph, load, row);
+}
+
+bool bounds_known_decide(const PointJob *job, Cli *one, uint32_t index, json_t *row)
+{
+    if (job->bound == NULL) return false;
+    const SweepRow *known = &job->bound[index];
+    return is_too_slow(job, one, known->tokens_per_s, known->counts, known->step_ps,
+                       known->peak_bytes, row);
 }
 
 bool bounds_decide(const PointJob *job, Cli *one, const Config *config, Graph *graph,
@@ -160,14 +167,19 @@ bool bounds_decide(const PointJob *job, Cli *one, const Config *config, Graph *g
         need = b.state_bytes + b.kept_bytes;
         if (is_too_large(one, &config->cluster.device, &b, row)) return true;
         step_ps = bound_step_ps(config, graph);
+        if (is_too_slow(job, one, speed_of(config, step_ps), graph_counts(graph), step_ps, need,
+                        row))
+            return true;
     }
-    if (is_too_slow(job, one, config, graph, step_ps, need, row)) return true;
-    const bool tries = (known == NULL || !known->close) && is_worth_it(job, one, config, step_ps);
+    const bool tries = (known == NULL || !known->close) &&
+                       is_worth_it(job, one, speed_of(config, step_ps), step_ps);
     if (tries && layers_decide(job, one, config, graph, load, &step_ps, row)) return true;
     if (!job->bounds_only) return false;
     point_status(row, SWEEP_open, NULL);
     if (tries) json_put(row, "close", json_true());
     json_count(row, "step_ps", (uint64_t)step_ps);
     json_count(row, "peak_bytes", need);
+    json_put(row, "tokens_per_s", json_real(step_ps > 0 ? speed_of(config, step_ps) : 0));
+    json_text(row, "counts", graph_counts(graph));
     return true;
 }

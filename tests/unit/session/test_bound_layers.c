@@ -185,6 +185,84 @@ static void pipelines(void **state)
     assert_true(t.time / t.timed > .9);
 }
 
+/* Returns a script for this model: Mixtral and DeepSeek begin with layers that do not repeat, and
+ * Gemma and gpt-oss repeat more than one layer. */
+static const char *script_of(const char *model, const char *parallel, char code[768])
+{
+    snprintf(code, 768,
+             "return plan { model = require 'models.%s,\n"
+             "  cluster = require 'clusters.dgx_h100' { nodes = 2 },\n"
+             "  batch = { global = 64, micro = 1, seq = 2048 }, mesh = { dp_shard = 16 },\n"
+             "  parallel = { %s }, optimizer = adamw { lr = 3e-4 },\n"
+             "  precision = { param = 'fp32', compute = 'bf16', reduce = 'fp32' } }\n",
+             model, parallel);
+    return code;
+}
+
+static void layers_that_do_not_all_repeat(void **state)
+{
+    (void)state;
+    static const char *const models[] = {
+        "mixtral' '8x7b'", "deepseek' { size = 'v2-lite', layers = 21 }",
+        "gemma' { size = '2-2b', layers = 24 }", "gemma' { size = '3-4b', layers = 46 }",
+        "gpt_oss' { size = '20b', layers = 24 }"};
+    static const char *const drawn[] = {
+        "mesh.dp_shard=-1",
+        "|mesh.tp=2|mesh.tp=4",
+        "batch.global=32|batch.global=64",
+        "parallel.ac=none|parallel.ac=selective|parallel.ac=full",
+        "parallel.fsdp2=true|parallel.fsdp2.reshard_after_forward=false|"
+        "parallel.fsdp2.prefetch=2|parallel.zero.strategy=optim|"
+        "parallel.zero.strategy=optim_grads_params",
+        "|runtime=megatron|runtime=torchtitan",
+        NULL};
+    static const char *const with_experts[] = {"ep {}, ac 'none', fsdp2 {}",
+                                               "tp {}, ac 'none', fsdp2 {}"};
+    static const char *const expert_drawn[] = {
+        "mesh.dp_shard=-1",
+        "mesh.ep=2|mesh.ep=8",
+        "batch.global=32|batch.global=64",
+        "parallel.ac=none|parallel.ac=full",
+        "parallel.fsdp2=true|parallel.zero.strategy=optim|parallel.fsdp2.prefetch=2",
+        "|runtime=megatron",
+        NULL};
+    enum { MODELS = sizeof models / sizeof *models };
+    char code[768];
+    for (uint32_t m = 0; m < MODELS; m++) {
+        Tally t = {.least_time = 1};
+        const bool experts = m < 2;
+        for (uint64_t seed = 1; seed <= SAMPLE(6, 2); seed++) {
+            const bool ep = experts && seed % 2 == 1;
+            check_drawn_text("drawn.lua", script_of(models[m], with_experts[!ep], code),
+                             ep ? expert_drawn : drawn, 100 * m + seed, &t);
+        }
+        report(&t);
+        assert_true(t.plans > 0);
+        if (t.timed == 0) fail_msg("%s has no bound from few layers", models[m]);
+        assert_true(t.time / t.timed > .75);
+    }
+}
+
+/* The first stages have one layer more than the last ones. */
+static void uneven_pipelines(void **state)
+{
+    (void)state;
+    static const char *const drawn[] = {"cluster.nodes=3",
+                                        "mesh.dp_shard=-1",
+                                        "mesh.pp=2|mesh.pp=3|mesh.pp=4",
+                                        "batch.global=48|batch.global=96",
+                                        "parallel.ac=none|parallel.ac=selective|parallel.ac=full",
+                                        "parallel.fsdp2=true|parallel.zero.strategy=optim",
+                                        "parallel.pp=1f1b|parallel.pp=gpipe|parallel.pp=zb_h1",
+                                        "model.layers=23|model.layers=26|model.layers=31",
+                                        NULL};
+    Tally t = {.least_time = 1};
+    for (uint64_t seed = 1; seed <= SAMPLE(16, 5); seed++) check_drawn(llama, drawn, seed, &t);
+    report(&t);
+    assert_true(t.plans > 0 && t.timed > 0);
+    assert_true(t.time / t.timed > .8);
+}
+
 /* Bounds from one and two layers on each stage were above the first plan's memory: two gathered
  * layers live at the same time. Bounds from two and three layers were above the second plan's. */
 static void layers_that_live_at_the_same_time(void **state)
@@ -274,9 +352,12 @@ static void unequal_layers_have_no_bound(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plans_without_stages), cmocka_unit_test(pipelines),
-        cmocka_unit_test(layers_that_live_at_the_same_time),
-        cmocka_unit_test(units_that_span_layers), cmocka_unit_test(unequal_layers_have_no_bound)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(plans_without_stages),
+                                       cmocka_unit_test(pipelines),
+                                       cmocka_unit_test(layers_that_do_not_all_repeat),
+                                       cmocka_unit_test(uneven_pipelines),
+                                       cmocka_unit_test(layers_that_live_at_the_same_time),
+                                       cmocka_unit_test(units_that_span_layers),
+                                       cmocka_unit_test(unequal_layers_have_no_bound)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
