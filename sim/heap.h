@@ -1,6 +1,7 @@
 /* A queue of events, ordered by time. Events of one instant come out in the order in which they
- * were added. Many ranks have events at the same instant, so each instant has one list of events. A
- * heap orders the instants, and a hash table finds the list of an instant. */
+ * were added. The first few events are in a sorted array, which is faster than a heap. All others
+ * are in a heap ("far"). Many ranks have events at the same instant, so each instant of the heap
+ * has one list of events. A hash table finds the list of an instant. */
 #ifndef TANDEM_SIM_HEAP_H
 #define TANDEM_SIM_HEAP_H
 
@@ -30,14 +31,20 @@ typedef struct InstantAt {
     uint32_t instant;
 } InstantAt;
 
+/* The most events of the sorted array. */
+enum { HEAP_NEAR = 24 };
+
 typedef struct Heap {
+    /* The first events, the last of them first: the next event is near[n_near - 1]. Each comes out
+     * before all events of the heap. */
+    Event near[HEAP_NEAR];
+    uint32_t n_near;
     LIST(Queued) events;    /* entry 0 is unused */
     LIST(Instant) instants; /* entry 0 is unused */
     LIST(InstantAt) order;  /* the heap, in which each instant has up to four children */
     uint32_t *table;        /* [hash of a time]: first instant in the list for this hash */
     uint32_t room, free_event, free_instant;
     uint32_t newest; /* the instant to which an event was added last */
-    Event top;
 } Heap;
 
 static inline uint32_t heap_hash(const Heap *h, Ps time)
@@ -124,54 +131,96 @@ static inline uint32_t heap_find_instant(const Heap *h, Ps time)
     return id;
 }
 
-static inline void heap_add(Heap *h, Arena *arena, Ps time, uint32_t a, uint32_t b)
+/* Adds an event to the heap, before or after the other events of its instant. */
+static inline void heap_add_far(Heap *h, Arena *arena, const Event *e, bool before)
 {
     if (h->events.n == 0) {
         list_add(arena, &h->events);
         list_add(arena, &h->instants);
     }
-    uint32_t id = heap_find_instant(h, time);
-    if (id == 0) id = heap_new_instant(h, arena, time);
+    uint32_t id = heap_find_instant(h, e->time);
+    if (id == 0) id = heap_new_instant(h, arena, e->time);
     h->newest = id;
     uint32_t event = h->free_event;
     if (event != 0)
         h->free_event = h->events.at[event].next;
     else
         event = list_add(arena, &h->events);
-    h->events.at[event] = (Queued){a, b, 0};
     Instant *at = &h->instants.at[id];
-    if (at->first != 0)
-        h->events.at[at->last].next = event;
+    h->events.at[event] = (Queued){e->a, e->b, before ? at->first : 0};
+    if (at->first == 0 || before)
+        at->last = at->first == 0 ? event : at->last, at->first = event;
     else
-        at->first = event;
-    at->last = event;
+        h->events.at[at->last].next = event, at->last = event;
 }
 
-/* Returns the first event; NULL: the queue is empty. */
-static inline const Event *heap_top(Heap *h)
+/* Removes the instants without events from the root of the heap. Returns false if no event is
+ * left. */
+static inline bool heap_clean(Heap *h)
 {
-    while (h->order.n > 0) {
-        const Instant *instant = &h->instants.at[h->order.at[0].instant];
-        if (instant->first != 0) {
-            const Queued *event = &h->events.at[instant->first];
-            h->top = (Event){instant->time, event->a, event->b};
-            return &h->top;
-        }
+    while (h->order.n > 0 && h->instants.at[h->order.at[0].instant].first == 0) {
         heap_forget_root(h);
         const InstantAt last = h->order.at[--h->order.n];
         if (h->order.n > 0) heap_sift_down(h, last);
     }
-    return NULL;
+    return h->order.n > 0;
+}
+
+/* Moves events of the heap's first instant to the empty array. Returns false if the heap is
+ * empty. */
+static inline bool heap_refill(Heap *h)
+{
+    if (!heap_clean(h)) return false;
+    Instant *instant = &h->instants.at[h->order.at[0].instant];
+    Event all[HEAP_NEAR / 2];
+    uint32_t n = 0;
+    for (uint32_t id; n < HEAP_NEAR / 2 && (id = instant->first) != 0; n++) {
+        all[n] = (Event){instant->time, h->events.at[id].a, h->events.at[id].b};
+        instant->first = h->events.at[id].next;
+        h->events.at[id].next = h->free_event;
+        h->free_event = id;
+    }
+    for (uint32_t i = 0; i < n; i++) h->near[i] = all[n - 1 - i];
+    h->n_near = n;
+    return true;
+}
+
+/* True if an event at `time` comes out after the first instant of the heap. If that instant has
+ * lost its events to the array, the events of the array are not later than it, either. */
+static inline bool heap_reaches_far(Heap *h, Ps time)
+{
+    if (h->order.n == 0 || time < h->order.at[0].time) return false;
+    return h->order.n > 1 || h->instants.at[h->order.at[0].instant].first != 0 || heap_clean(h);
+}
+
+static inline void heap_add(Heap *h, Arena *arena, Ps time, uint32_t a, uint32_t b)
+{
+    const Event e = {time, a, b};
+    const bool is_full = h->n_near == HEAP_NEAR;
+    if ((is_full && time >= h->near[0].time) || heap_reaches_far(h, time)) {
+        heap_add_far(h, arena, &e, false);
+        return;
+    }
+    if (is_full) {
+        heap_add_far(h, arena, &h->near[0], true);
+        memmove(h->near, h->near + 1, --h->n_near * sizeof *h->near);
+    }
+    uint32_t i = h->n_near++;
+    for (; i > 0 && h->near[i - 1].time <= time; i--) h->near[i] = h->near[i - 1];
+    h->near[i] = e;
+}
+
+/* Returns the first event, which stays where it is until the next call of heap_add; NULL: the queue
+ * is empty. */
+static inline const Event *heap_top(Heap *h)
+{
+    return h->n_near > 0 || heap_refill(h) ? &h->near[h->n_near - 1] : NULL;
 }
 
 /* Removes the event that heap_top has returned last. */
 static inline void heap_take(Heap *h)
 {
-    Instant *instant = &h->instants.at[h->order.at[0].instant];
-    const uint32_t event = instant->first;
-    instant->first = h->events.at[event].next;
-    h->events.at[event].next = h->free_event;
-    h->free_event = event;
+    h->n_near--;
 }
 
 #endif
