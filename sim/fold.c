@@ -36,9 +36,11 @@ typedef struct Folder {
     Rank
         *peer; /* [number of the hop * n_ranks + rank]: the other rank; UINT32_MAX: there is none */
     Colour *colour, *next, *sum; /* [rank] */
+    Colour *mixed;               /* [rank]: colour_of its colour */
     uint32_t *group;             /* [number of the axes * n_ranks + rank]: smallest rank of the
                                     rank's group */
     uint32_t *here;              /* [rank] */
+    Rank *members;               /* [number in its group]: the ranks of one group, rising */
     Colour *link;                /* [link of the network] */
     const uint32_t *apart;       /* [rank]: see FoldNodes.apart; NULL: there are no such numbers */
     bool networked;              /* some ranks communicate with ranks on other nodes */
@@ -50,23 +52,6 @@ uint32_t fold_axes(const Fold *fold, AxisSet axes)
         if (fold->axes.at[i].axes == axes) return i;
     }
     return UINT32_MAX;
-}
-
-static uint32_t pod_of(const Fold *f, Rank rank)
-{
-    return f->nodes_per_pod == 0 ? 0 : fold_node_of(f, rank) / f->nodes_per_pod;
-}
-
-/* Returns the NIC of a rank. The devices of a node share its NICs in order: with 8 devices and 4
- * NICs, neighbours use one NIC in pairs. */
-static uint32_t nic_of(const Fold *f, Rank rank)
-{
-    if (f->devices_per_node == 0) return 0;
-    uint32_t per_node = f->nics_per_node;
-    if (per_node == 0) per_node = 1;
-    if (per_node > f->devices_per_node) per_node = f->devices_per_node;
-    uint32_t local = rank % f->devices_per_node;
-    return fold_node_of(f, rank) * per_node + local * per_node / f->devices_per_node;
 }
 
 static uint32_t hop_at(Folder *w, FoldHop hop)
@@ -143,8 +128,8 @@ static void find_groups(Folder *w)
     w->group = arena_array(w->scratch, (size_t)f->axes.n * f->n_ranks, sizeof *w->group);
     for (uint32_t i = 0; i < f->axes.n; i++) {
         uint32_t *group = w->group + (size_t)i * f->n_ranks;
+        fold_leaders(f, f->axes.at[i].axes, group);
         for (Rank r = 0; r < f->n_ranks; r++) {
-            group[r] = mesh_group(&w->plan->mesh, r, f->axes.at[i].axes);
             if (fold_node_of(f, group[r]) != fold_node_of(f, r)) w->networked = true;
         }
     }
@@ -180,19 +165,17 @@ static void find_patterns(Folder *w, uint32_t i, uint32_t (*place_of)(const Fold
     AxisSet axes = f->axes.at[i].axes;
     const uint32_t *leader = w->group + (size_t)i * f->n_ranks;
     uint32_t n = mesh_size(&w->plan->mesh, axes);
+    Rank *member = w->members;
     memset(w->sum, 0, f->n_ranks * sizeof *w->sum);
     for (Rank r = 0; r < f->n_ranks; r++) {
         if (leader[r] != r) continue;
-        Rank next = r;
-        for (uint32_t k = 0, run = 0; k < n; k += run) {
-            const Rank first = next;
-            const uint32_t node = place_of(f, first);
-            for (run = 0; k + run < n && place_of(f, next) == node; run++)
-                next = mesh_next(&w->plan->mesh, next, axes);
-            for (Rank member = first, j = 0; j < run; j++) {
-                w->here[member] = run;
-                member = mesh_next(&w->plan->mesh, member, axes);
-            }
+        member[0] = r;
+        for (uint32_t k = 1; k < n; k++) member[k] = mesh_next(&w->plan->mesh, member[k - 1], axes);
+        for (uint32_t k = 0, end = 0; k < n; k = end) {
+            const uint32_t node = place_of(f, member[k]);
+            while (end < n && place_of(f, member[end]) == node) end++;
+            const uint32_t run = end - k;
+            for (uint32_t j = k; j < end; j++) w->here[member[j]] = run;
             Colour c = colour_of(run, run);
             w->sum[r].a += c.a;
             w->sum[r].b += c.b;
@@ -220,7 +203,7 @@ static void start_colours(Folder *w)
     uint32_t levels = !w->networked ? 0 : f->nodes_per_pod == 0 ? 1 : 2;
     for (uint32_t k = 0; k < f->axes.n * levels; k++) {
         uint32_t i = k % f->axes.n;
-        find_patterns(w, i, k < f->axes.n ? fold_node_of : pod_of);
+        find_patterns(w, i, k < f->axes.n ? fold_node_of : fold_pod_of);
         for (Rank r = 0; r < f->n_ranks; r++) {
             if (!program_needs(&w->needs[w->plan->program_of[r]], f->axes.at[i].axes)) continue;
             Colour lies = w->sum[w->group[(size_t)i * f->n_ranks + r]];
@@ -234,7 +217,7 @@ static void start_colours(Folder *w)
             Rank peer;
             if (!meets_peer(w, r, i, &peer)) continue;
             uint64_t away = fold_node_of(f, peer) != fold_node_of(f, r);
-            if (pod_of(f, peer) != pod_of(f, r)) away = 2;
+            if (fold_pod_of(f, peer) != fold_pod_of(f, r)) away = 2;
             w->colour[r] = colour_chain(w->colour[r], colour_of(away, away));
         }
     }
@@ -256,13 +239,13 @@ static uint32_t key_node(const Folder *w, uint32_t i, Rank r)
 static uint32_t key_nic(const Folder *w, uint32_t i, Rank r)
 {
     (void)i;
-    return nic_of(w->fold, r);
+    return fold_nic_of(w->fold, r);
 }
 
 static uint32_t key_pod(const Folder *w, uint32_t i, Rank r)
 {
     (void)i;
-    return pod_of(w->fold, r);
+    return fold_pod_of(w->fold, r);
 }
 
 static void sum_colours(Folder *w, Key key, uint32_t i)
@@ -270,9 +253,8 @@ static void sum_colours(Folder *w, Key key, uint32_t i)
     memset(w->sum, 0, w->fold->n_ranks * sizeof *w->sum);
     for (Rank r = 0; r < w->fold->n_ranks; r++) {
         Colour *sum = &w->sum[key(w, i, r)];
-        Colour c = colour_of(w->colour[r].a, w->colour[r].b);
-        sum->a += c.a;
-        sum->b += c.b;
+        sum->a += w->mixed[r].a;
+        sum->b += w->mixed[r].b;
     }
 }
 
@@ -280,6 +262,7 @@ static void refine(Folder *w)
 {
     Fold *f = w->fold;
     memcpy(w->next, w->colour, f->n_ranks * sizeof *w->next);
+    for (Rank r = 0; r < f->n_ranks; r++) w->mixed[r] = colour_of(w->colour[r].a, w->colour[r].b);
     for (uint32_t i = 0; i < f->axes.n; i++) {
         sum_colours(w, key_group, i);
         for (Rank r = 0; r < f->n_ranks; r++) {
@@ -353,44 +336,6 @@ static uint32_t number_nodes(const Folder *w, Key key, uint32_t span, uint32_t *
     return n;
 }
 
-static void describe_group(const Folder *w, FoldGroup *g, Rank first)
-{
-    const Fold *f = w->fold;
-    const Mesh *mesh = &w->plan->mesh;
-    g->first = first;
-    g->n_ranks = mesh_size(mesh, g->axes);
-    g->members = arena_array(w->arena, g->n_ranks, sizeof *g->members);
-    g->min_per_node = UINT32_MAX;
-    uint32_t run = 0, nics = 0, last_nic = UINT32_MAX, in_pod = 0;
-    for (uint32_t k = 0; k < g->n_ranks; k++) {
-        Rank m = mesh_rising(mesh, first, g->axes, k);
-        uint32_t c = f->class_of[m], i = 0;
-        while (i < g->n_members && g->members[i].class_ != c) i++;
-        if (i == g->n_members) g->members[g->n_members++].class_ = c;
-        g->members[i].n++;
-        run++;
-        in_pod++;
-        if (in_pod > g->max_per_pod) g->max_per_pod = in_pod;
-        if (nic_of(f, m) != last_nic) nics++;
-        last_nic = nic_of(f, m);
-        bool ends = k + 1 == g->n_ranks ||
-                    fold_node_of(f, mesh_rising(mesh, first, g->axes, k + 1)) != fold_node_of(f, m);
-        if (!ends) continue;
-        g->n_nodes++;
-        if (k + 1 == g->n_ranks ||
-            pod_of(f, mesh_rising(mesh, first, g->axes, k + 1)) != pod_of(f, m)) {
-            g->n_pods++;
-            in_pod = 0;
-        }
-        if (run < g->min_per_node) g->min_per_node = run;
-        if (run > g->max_per_node) g->max_per_node = run;
-        if (nics > g->n_nics) g->n_nics = nics;
-        run = nics = 0;
-        last_nic = UINT32_MAX;
-    }
-    if (g->n_nodes < 2) g->n_nics = 0;
-}
-
 static void make_groups(Folder *w)
 {
     Fold *f = w->fold;
@@ -403,7 +348,7 @@ static void make_groups(Folder *w)
             if (axes->group_of[c] != UINT32_MAX) continue;
             FoldGroup *g = &axes->groups[axes->n_groups];
             g->axes = axes->axes;
-            describe_group(w, g, key_group(w, i, f->rank_of[c]));
+            fold_describe_group(f, g, key_group(w, i, f->rank_of[c]), w->arena);
             for (uint32_t k = 0; k < g->n_members; k++) {
                 uint32_t member = g->members[k].class_;
                 if (axes->group_of[member] == UINT32_MAX) {
@@ -467,7 +412,9 @@ Fold *fold_ranks_on(const Plan *plan, FoldNodes nodes, bool unfolded, Arena *are
     w.colour = arena_array(scratch, f->n_ranks, sizeof *w.colour);
     w.next = arena_array(scratch, f->n_ranks, sizeof *w.next);
     w.sum = arena_array(scratch, f->n_ranks, sizeof *w.sum);
+    w.mixed = arena_array(scratch, f->n_ranks, sizeof *w.mixed);
     w.here = arena_array(scratch, f->n_ranks, sizeof *w.here);
+    w.members = arena_array(scratch, f->n_ranks, sizeof *w.members);
     collect_needs(&w);
     find_peers(&w);
     find_groups(&w);

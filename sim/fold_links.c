@@ -14,11 +14,6 @@ bool fold_peer(const Mesh *mesh, Rank rank, AxisSet axes, int32_t hop, Rank *pee
     return true;
 }
 
-uint32_t fold_node_of(const Fold *f, Rank rank)
-{
-    return f->devices_per_node == 0 ? 0 : rank / f->devices_per_node;
-}
-
 const FoldEdges *fold_edges(const Fold *f, EdgeKind kind, AxisSet axes, int32_t hop)
 {
     for (uint32_t i = 0; i < f->edges.n; i++) {

@@ -34,9 +34,37 @@ static inline bool colour_same(Colour x, Colour y)
     return x.a == y.a && x.b == y.b;
 }
 
+static inline uint32_t fold_node_of(const Fold *f, Rank rank)
+{
+    return f->devices_per_node == 0 ? 0 : rank / f->devices_per_node;
+}
+
+static inline uint32_t fold_pod_of(const Fold *f, Rank rank)
+{
+    return f->nodes_per_pod == 0 ? 0 : fold_node_of(f, rank) / f->nodes_per_pod;
+}
+
+/* Returns the NIC of a rank. The devices of a node share its NICs in order: with 8 devices and 4
+ * NICs, neighbours use one NIC in pairs. */
+static inline uint32_t fold_nic_of(const Fold *f, Rank rank)
+{
+    if (f->devices_per_node == 0) return 0;
+    uint32_t per_node = f->nics_per_node;
+    if (per_node == 0) per_node = 1;
+    if (per_node > f->devices_per_node) per_node = f->devices_per_node;
+    uint32_t local = rank % f->devices_per_node;
+    return fold_node_of(f, rank) * per_node + local * per_node / f->devices_per_node;
+}
+
+/* ---- fold_groups.c ---- */
+
+/* Sets leader[rank] to the smallest rank of its group along `axes`, for all ranks. */
+void fold_leaders(const Fold *f, AxisSet axes, Rank *leader);
+/* Fills in how the group of `first` is distributed. g->axes must be set. */
+void fold_describe_group(const Fold *f, FoldGroup *g, Rank first, Arena *arena);
+
 /* ---- fold_links.c ---- */
 
-uint32_t fold_node_of(const Fold *f, Rank rank);
 /* Adds the links that the messages of a collective use, or (EDGE_message) messages to the rank that
  * is `hop` steps away. */
 void fold_add_edges(Fold *f, EdgeKind kind, AxisSet axes, int32_t hop, Arena *arena);
