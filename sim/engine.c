@@ -348,7 +348,8 @@ static void prepare(Engine *e)
     list_add(a, &e->jobs);
 }
 
-/* Allocates the times of all classes, in the order that Timeline describes. */
+/* Allocates the times of all classes, in the order that Timeline describes. A step sets those of
+ * all instructions, so only those of the unused entry 0 are cleared here. */
 static void make_lines(Engine *e, Arena *arena)
 {
     const uint32_t n_programs = e->plan->programs.n;
@@ -356,9 +357,14 @@ static void make_lines(Engine *e, Arena *arena)
     Moment **next = arena_array(e->arena, n_programs, sizeof *next);
     e->line = arena_array(arena, e->fold->n_classes, sizeof *e->line);
     for (uint32_t c = 0; c < e->fold->n_classes; c++) ranks[e->code_of[c] - e->codes]++;
-    for (uint32_t i = 0; i < n_programs; i++)
-        if (ranks[i] > 0)
-            next[i] = arena_array(arena, (size_t)ranks[i] * e->codes[i].n, sizeof *next[i]);
+    for (uint32_t i = 0; i < n_programs; i++) {
+        const size_t n = (size_t)ranks[i] * e->codes[i].n;
+        uint32_t room = 0;
+        if (n == 0) continue;
+        if (n > UINT32_MAX) arena_full();
+        next[i] = list_grow(arena, NULL, 0, &room, (uint32_t)n, sizeof *next[i]);
+        memset(next[i], 0, ranks[i] * sizeof *next[i]);
+    }
     for (uint32_t c = 0; c < e->fold->n_classes; c++) {
         const size_t i = (size_t)(e->code_of[c] - e->codes);
         e->line[c] = (Timeline){next[i]++, ranks[i]};

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "sim/compute/imbalance.h"
+#include "sim/engine_alike.h"
 #include "sim/engine_private.h"
 
 /* A communication of a group of ranks, identified by (match, axes, op). The two ends of a message
@@ -29,8 +30,17 @@ typedef struct Compiler {
     const EngineOptions *options;
     Arena *arena, *scratch;
     Meetings meetings;
+    Pc *alike; /* [pc]: an earlier instruction of the program that costs the same; 0: not known */
     Diag *diag;
 } Compiler;
+
+/* Returns an array whose elements the caller will set. Clearing it first would cost time. */
+static void *array_unset(Arena *arena, size_t n, size_t size)
+{
+    uint32_t room = 0;
+    assert(n < UINT32_MAX);
+    return list_grow(arena, NULL, 0, &room, (uint32_t)n, size);
+}
 
 static void meetings_grow(Meetings *m, Arena *scratch)
 {
@@ -80,6 +90,25 @@ static Loc loc_of(const Plan *plan, const Instr *in)
     return in->origin < plan->graph.nodes.n ? plan->graph.nodes.at[in->origin].loc : (Loc){0};
 }
 
+/* Returns all of a communication but its match and its slot. */
+static SimComm comm_of(const Compiler *c, const Program *p, const Instr *in)
+{
+    const bool pair = in->op == OP_send || in->op == OP_recv;
+    const BufferId first = in->args.n > 0 ? program_arg(p, in, 0) : 0;
+    const CostModel *cost = c->options->cost;
+    const double waited = cost->waited != NULL ? cost->waited(cost->self, c->plan, in) : 1;
+    SimComm comm = {.op = in->op,
+                    .axes = pair ? UINT32_MAX : fold_axes(c->options->fold, in->axes),
+                    .axis_set = in->axes,
+                    .hop = in->hop,
+                    .bytes = (uint64_t)((double)plan_comm_bytes(c->plan, p, in) * waited),
+                    .registered = graph_attrs_at(&c->plan->graph, in->attrs)->registered != 0,
+                    .dtype = p->buffers.at[first].dtype};
+    if (c->options->uneven != NULL)
+        comm.layer = imbalance_layer(c->options->uneven, c->plan, p, in, &comm.back);
+    return comm;
+}
+
 static bool compile_comm(Compiler *c, uint32_t program, Pc pc, Code *code)
 {
     const Program *p = &c->plan->programs.at[program];
@@ -91,29 +120,42 @@ static bool compile_comm(Compiler *c, uint32_t program, Pc pc, Code *code)
                           "of the program has, too",
                           program, pc, op_info(in->op)->name, in->match);
     }
-    bool pair = in->op == OP_send || in->op == OP_recv;
-    if (mesh_size(&c->plan->mesh, in->axes) < 2) {
+    const Pc of = c->alike[pc];
+    if (of == 0 && mesh_size(&c->plan->mesh, in->axes) < 2) {
         return diag_error(c->diag, FAULT_input, "sim-peer", loc_of(c->plan, in),
                           "program %u, instruction %u: %s has no other rank to communicate with",
                           program, pc, op_info(in->op)->name);
     }
-    BufferId first = in->args.n > 0 ? program_arg(p, in, 0) : 0;
-    const CostModel *cost = c->options->cost;
-    double waited = cost->waited != NULL ? cost->waited(cost->self, c->plan, in) : 1;
-    SimComm comm = {.op = in->op,
-                    .axes = pair ? UINT32_MAX : fold_axes(c->options->fold, in->axes),
-                    .axis_set = in->axes,
-                    .hop = in->hop,
-                    .match = in->match,
-                    .slot = meeting->slot,
-                    .bytes = (uint64_t)((double)plan_comm_bytes(c->plan, p, in) * waited),
-                    .registered = graph_attrs_at(&c->plan->graph, in->attrs)->registered != 0,
-                    .dtype = p->buffers.at[first].dtype};
-    if (c->options->uneven != NULL)
-        comm.layer = imbalance_layer(c->options->uneven, c->plan, p, in, &comm.back);
+    SimComm comm = of != 0 ? code->comms.at[code->step[of].comm] : comm_of(c, p, in);
+    comm.match = in->match;
+    comm.slot = meeting->slot;
     code->step[pc].comm = code->comms.n;
     list_push(c->arena, &code->comms, comm);
     return true;
+}
+
+/* True if the modelled system leaves the instruction out. */
+static bool is_left_out(const Compiler *c, const Program *p, const Code *code, Pc pc)
+{
+    const Instr *in = &p->code.at[pc];
+    const CostModel *cost = c->options->cost;
+    const Pc of = c->alike[pc];
+    if (of != 0) return code->step[of].left_out;
+    return cost->leaves_out != NULL && cost->leaves_out(cost->self, c->plan, p, in);
+}
+
+static void compile_kernel(const Compiler *c, const Program *p, Pc pc, Code *code)
+{
+    const Instr *in = &p->code.at[pc];
+    const CostModel *cost = c->options->cost;
+    Step *step = &code->step[pc];
+    const Step *of = &code->step[c->alike[pc]];
+    bool back = false;
+    step->duration = c->alike[pc] != 0 ? of->duration : cost->compute(cost->self, c->plan, p, in);
+    assert(step->duration >= 0);
+    step->on_host = c->alike[pc] != 0 ? of->on_host : plan_touches_host(p, in);
+    if (c->options->uneven != NULL)
+        step->layer = imbalance_layer(c->options->uneven, c->plan, p, in, &back);
 }
 
 /* Finds launch groups. A launch group is a run of communications on one stream with the same
@@ -184,7 +226,7 @@ static void link_successors(Compiler *c, const Program *p, Code *code)
         code->step[pc].successors = total;
         total += n;
     }
-    code->successors = arena_array(c->arena, total + 1, sizeof *code->successors);
+    code->successors = array_unset(c->arena, total + 1, sizeof *code->successors);
     each_edge(p, code, before, fill_edge);
     code->step[0].successors = 0;
 }
@@ -255,13 +297,15 @@ static bool begin_part(Compiler *c, const Program *p, Code *code, Pc pc, Host *h
 static void issue_all(Compiler *c, const Program *p, Code *code)
 {
     const CostModel *cost = c->options->cost;
-    Ps now = cost->issue_from;
+    Ps now = cost->issue_from, *takes = array_unset(c->scratch, code->n, sizeof *takes);
     Host host = {0};
     for (Pc pc = 1; pc < code->n; pc++) {
         const Instr *in = &p->code.at[pc];
         if (begin_part(c, p, code, pc, &host)) now = 0;
         const uint32_t burst = code->bursts.n - 1;
-        now += cost->issue(cost->self, c->plan, p, in);
+        takes[pc] =
+            c->alike[pc] != 0 ? takes[c->alike[pc]] : cost->issue(cost->self, c->plan, p, in);
+        now += takes[pc];
         code->bursts.at[burst].length = now;
         Step *step = &code->step[pc], *leader = &code->step[step->leader];
         step->issued = leader->issued = now;
@@ -273,34 +317,46 @@ static void issue_all(Compiler *c, const Program *p, Code *code)
     }
 }
 
+/* Finds for each instruction an earlier one that costs the same, if the model has such ones. */
+static void find_alike(Compiler *c, const Program *p, Code *code)
+{
+    AlikeSearch *search = arena_alloc(c->scratch, sizeof *search);
+    c->alike = array_unset(c->scratch, code->n, sizeof *c->alike);
+    if (!c->options->cost->by_shape) {
+        memset(c->alike, 0, code->n * sizeof *c->alike);
+        return;
+    }
+    alike_begin(search, p, c->options->cost, c->scratch);
+    for (Pc pc = 1; pc < code->n; pc++) {
+        c->alike[pc] = alike_find(search, pc);
+        code->n_alike += c->alike[pc] != 0;
+    }
+}
+
 static bool compile_program(Compiler *c, uint32_t program, Code *code)
 {
     const Program *p = &c->plan->programs.at[program];
-    const CostModel *cost = c->options->cost;
     bool ok = true;
     code->n = p->code.n == 0 ? 1 : p->code.n;
-    code->step = arena_array(c->arena, (size_t)code->n + 1, sizeof *code->step);
-    code->need = arena_array(c->arena, (size_t)code->n + 1, sizeof *code->need);
+    code->step = array_unset(c->arena, (size_t)code->n + 1, sizeof *code->step);
+    code->need = array_unset(c->arena, (size_t)code->n + 1, sizeof *code->need);
+    code->step[0] = code->step[code->n] = (Step){0};
+    code->need[0] = code->need[code->n] = 0;
+    list_reserve(c->arena, &code->comms, code->n / 2 + 1);
     list_add(c->arena, &code->comms);
     list_push(c->arena, &code->bursts, (HostBurst){.first = 1});
+    find_alike(c, p, code);
     for (Pc pc = 1; pc < code->n; pc++) {
-        const Instr *in = &p->code.at[pc];
-        bool left_out = cost->leaves_out != NULL && cost->leaves_out(cost->self, c->plan, p, in);
-        if (left_out) {
-            code->step[pc].duration = 0;
-        } else if (op_info(in->op)->class_ == OP_CLASS_comm) {
+        code->step[pc] = (Step){.left_out = is_left_out(c, p, code, pc)};
+        code->need[pc] = 0;
+        if (code->step[pc].left_out) continue;
+        if (op_info(p->code.at[pc].op)->class_ == OP_CLASS_comm)
             ok = compile_comm(c, program, pc, code) && ok;
-        } else {
-            code->step[pc].duration = cost->compute(cost->self, c->plan, p, in);
-            assert(code->step[pc].duration >= 0);
-            code->step[pc].on_host = plan_touches_host(p, in);
-            bool back = false;
-            if (c->options->uneven != NULL)
-                code->step[pc].layer = imbalance_layer(c->options->uneven, c->plan, p, in, &back);
-        }
+        else
+            compile_kernel(c, p, pc, code);
     }
     if (ok) link_successors(c, p, code);
-    if (ok && cost->issue != NULL) issue_all(c, p, code);
+    if (ok && c->options->cost->issue != NULL) issue_all(c, p, code);
     if (ok) list_roots(c, code);
     return ok;
 }

@@ -21,6 +21,7 @@ typedef struct Step {
     uint32_t burst;
     uint32_t lets; /* number of the burst before which the host waits for the end of this
                       instruction; 0: the host never waits for it */
+    bool left_out; /* the modelled system leaves the instruction out */
     bool on_host;  /* the instruction uses the host's memory, and therefore no SM of the device */
     /* first entry of its list in Code.successors; the list ends where that of the next step
      * begins */
@@ -62,6 +63,7 @@ typedef struct Code {
     LIST(SimComm) comms;    /* entry 0 is unused */
     LIST(Pc) roots;         /* leaders that wait for nothing */
     LIST(HostBurst) bursts; /* has at least one burst */
+    uint32_t n_alike;       /* instructions whose costs are those of an earlier one */
 } Code;
 
 /* Prepares all programs, and numbers the slots, one for each communication of a group. Returns the

@@ -44,6 +44,8 @@ typedef struct CostModel {
     /* Returns true if the host waits for the end of the instruction before it issues the next one.
      * NULL: it never does. */
     bool (*waits)(const void *self, const Instr *in);
+    /* true: instructions that do the same work, by engine_alike.h, have the same costs */
+    bool by_shape;
     const void *self;
 } CostModel;
 

@@ -258,9 +258,8 @@ Cost *cost_new(const Cluster *cluster, const Runtime *runtime, Store *store, con
 {
     Cost *c = arena_alloc(arena, sizeof *c);
     *c = (Cost){.cluster = *cluster, .runtime = runtime, .store = store, .machine = machine};
-    c->arena = arena;
+    c->arena = arena, c->diag = d;
     c->cluster.device = kernel_sustained(&cluster->device);
-    c->diag = d;
     c->room = 1024;
     c->table = arena_array(arena, c->room, sizeof *c->table);
     return c;
@@ -480,8 +479,8 @@ static bool cost_waits(const void *self, const Instr *in)
 CostModel cost_model(Cost *cost)
 {
     Cost **self = arena_alloc(cost->arena, sizeof *self);
+    const bool own = runtime_is_own(cost->runtime);
     *self = cost;
-    bool own = runtime_is_own(cost->runtime);
     return (CostModel){.compute = cost_compute,
                        .compute_rows = cost_compute_rows,
                        .bytes = cost_bytes,
@@ -490,6 +489,7 @@ CostModel cost_model(Cost *cost)
                        .waited = own ? NULL : cost_waited,
                        .waits = own ? NULL : cost_waits,
                        .issue_from = own ? 0 : runtime_step_ps(cost->runtime),
+                       .by_shape = true,
                        .self = self};
 }
 

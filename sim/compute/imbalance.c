@@ -280,6 +280,7 @@ CostModel imbalance_cost(Imbalance *b)
 {
     CostModel model = b->cost;
     model.self = b;
+    model.by_shape = false; /* layers have their own rows of experts */
     model.compute = compute;
     if (model.issue != NULL) model.issue = issue;
     if (model.bytes != NULL) model.bytes = bytes;

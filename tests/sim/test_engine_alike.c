@@ -1,0 +1,166 @@
+/* Costs of an instruction may be those of an earlier one that does the same work. Here, programs
+ * are prepared with and without this short cut, and all times and sizes must be equal. Then one
+ * field after the other is changed, so that instructions which did the same work do so no longer.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "planner/base/rng.h"
+#include "session/session.h"
+#include "sim/engine_private.h"
+#include "sim/runtime/runtime.h"
+
+typedef struct Case {
+    Arena *arena;
+    Diag d;
+    PlanFile *file;
+    Plan *plan;
+} Case;
+
+static void open_case(Case *c, const char *script, const char *const *set, uint32_t n_set)
+{
+    c->arena = arena_new();
+    c->d = diag_in(c->arena);
+    const char *path = arena_print(c->arena, "%s/scripts/plans/%s", TANDEM_SOURCE_DIR, script);
+    const PlanOptions options = {.set = set, .n_set = n_set, .unproven = true, .unfitted = true};
+    c->file = session_load(path, &options, c->arena, &c->d);
+    if (c->file == NULL) fail_msg("%s: %s", path, c->d.items.at[0].text);
+    c->plan = c->file->plan;
+}
+
+static Code *prepare(Case *c, bool by_shape, Arena *arena)
+{
+    const Cluster *cluster = &c->file->config.cluster;
+    CostModel model =
+        cost_model(cost_new(cluster, &c->file->config.runtime, NULL, NULL, arena, &c->d));
+    assert_true(model.by_shape);
+    model.by_shape = by_shape;
+    model.waits_messages = runtime_waits_messages(&c->file->config.runtime, c->plan);
+    EngineOptions options = {.cost = &model};
+    options.fold =
+        fold_ranks(c->plan, cluster->devices_per_node, cluster->nics_per_node, false, arena);
+    Code *codes = arena_array(arena, c->plan->programs.n, sizeof *codes);
+    assert_true(engine_compile(c->plan, &options, arena, codes, &c->d) != UINT32_MAX);
+    return codes;
+}
+
+static void same_comm(const SimComm *x, const SimComm *y)
+{
+    assert_true(x->op == y->op && x->axes == y->axes && x->axis_set == y->axis_set);
+    assert_true(x->hop == y->hop && x->match == y->match && x->slot == y->slot);
+    assert_true(x->bytes == y->bytes && x->dtype == y->dtype && x->layer == y->layer);
+    assert_true(x->registered == y->registered && x->back == y->back);
+}
+
+static void same_code(const Code *x, const Code *y)
+{
+    assert_int_equal(x->n, y->n);
+    assert_int_equal(x->comms.n, y->comms.n);
+    assert_int_equal(x->bursts.n, y->bursts.n);
+    for (Pc pc = 1; pc < x->n; pc++) {
+        const Step *a = &x->step[pc], *b = &y->step[pc];
+        if (a->duration != b->duration || a->issued != b->issued)
+            fail_msg("instruction %u: takes %lld or %lld ps, issued at %lld or %lld ps", pc,
+                     (long long)a->duration, (long long)b->duration, (long long)a->issued,
+                     (long long)b->issued);
+        assert_true(a->burst == b->burst && a->lets == b->lets && a->layer == b->layer);
+        assert_true(a->left_out == b->left_out && a->on_host == b->on_host && a->comm == b->comm);
+        assert_int_equal(x->need[pc], y->need[pc]);
+        if (a->comm != 0) same_comm(&x->comms.at[a->comm], &y->comms.at[b->comm]);
+    }
+    for (uint32_t i = 0; i < x->bursts.n; i++)
+        assert_true(x->bursts.at[i].length == y->bursts.at[i].length);
+}
+
+/* Compares both ways. Returns the fraction of instructions that took the costs of another. */
+static double compare(Case *c)
+{
+    Arena *arena = arena_new();
+    const Code *with = prepare(c, true, arena), *without = prepare(c, false, arena);
+    double alike = 0, all = 0;
+    for (uint32_t i = 0; i < c->plan->programs.n; i++) {
+        same_code(&with[i], &without[i]);
+        assert_int_equal(without[i].n_alike, 0);
+        alike += with[i].n_alike;
+        all += with[i].n - 1;
+    }
+    arena_free(arena);
+    return alike / all;
+}
+
+#define SET(...)                                                                                   \
+    (const char *const[]){__VA_ARGS__}, sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *)
+static const struct {
+    const char *script;
+    const char *const *set;
+    uint32_t n_set;
+    double least; /* the fraction that at least takes the costs of another */
+} cases[] = {
+    {"llama3_8b.lua", SET("batch.global=64"), .8},
+    {"llama3_8b.lua", SET("runtime=torchtitan"), .6},
+    {"llama3_8b.lua", SET("runtime=megatron"), .6},
+    {"llama3_70b_pp.lua", SET("runtime=torchtitan"), .8},
+    {"llama3_70b_pp.lua", SET("runtime=megatron"), .8},
+    {"mixtral_8x7b.lua", SET("runtime=megatron"), .3},
+    {"wxformer_domain.lua", NULL, 0, .1},
+};
+
+static void costs_are_the_same(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Case c;
+        open_case(&c, cases[i].script, cases[i].set, cases[i].n_set);
+        const double alike = compare(&c);
+        if (alike < cases[i].least) fail_msg("case %zu: only %.2f are alike", i, alike);
+        arena_free(c.arena);
+    }
+}
+
+/* Changes a field of an instruction or of a buffer in which instructions of equal work may
+ * differ. */
+static void change(Case *c, uint64_t drawn)
+{
+    Program *p = &c->plan->programs.at[drawn % c->plan->programs.n];
+    const Pc pc = 1 + (Pc)((drawn >> 8) % (p->code.n - 1));
+    Instr *in = &p->code.at[pc];
+    Buffer *b = in->args.n > 0 ? &p->buffers.at[program_arg(p, in, 0)] : &p->buffers.at[1];
+    switch ((drawn >> 40) % 8) {
+    case 0: b->bytes /= 2; break;
+    case 1: b->category = CATEGORY_gathered; break;
+    case 2: b->unit = b->unit ? 0 : 1; break;
+    case 3: b->space = SPACE_host; break;
+    case 4: in->unit = in->unit ? 0 : 1; break;
+    case 5: in->microbatch = 0; break;
+    case 6: in->phase = in->phase == PHASE_forward ? PHASE_backward : PHASE_forward; break;
+    default: b->shape = p->buffers.at[1 + (drawn >> 20) % (p->buffers.n - 1)].shape;
+    }
+}
+
+static void changed_work_has_its_own_cost(void **state)
+{
+    (void)state;
+    static const char *const runtimes[] = {"runtime=none", "runtime=torchtitan",
+                                           "runtime=megatron"};
+    for (uint32_t r = 0; r < 3; r++) {
+        Case c;
+        open_case(&c, "llama3_8b.lua", &runtimes[r], 1);
+        for (uint32_t i = 0; i < 40; i++) {
+            for (uint32_t k = 0; k < 8; k++) change(&c, rng_u64(20261128, r, 8 * i + k));
+            compare(&c);
+        }
+        arena_free(c.arena);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(costs_are_the_same),
+                                       cmocka_unit_test(changed_work_has_its_own_cost)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
