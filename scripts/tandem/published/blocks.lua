@@ -113,21 +113,26 @@ end
 -- --moe-permute-fusion, one kernel of Transformer Engine moves tokens and weights (moe_utils.py: permute, unpermute).
 -- kind: source; calls of the dispatcher's functions
 local alltoall, fused = { slots = 11, dispatch = 5, dispatch_grad = 4, combine = 2, combine_grad = 2 }, { dispatch = -7, dispatch_grad = -4, combine = -4, combine_grad = -1 }
-local function dispatcher_ops(row, ops)
+local function dispatcher_ops(row, ops, planned_ep)
   for name, n in pairs(has(row, "moe_dispatcher", "^alltoall") and alltoall or {}) do more_calls(ops, name, n) end
+  -- If the ranks of ep are ranks of tp (ep x etp = tp), the plan has no exchange. The host's time for Megatron's four
+  -- exchanges, each of which is a function of autograd (core/tensor_parallel/mappings.py: _AllToAll), is added.
+  if has(row, "moe_dispatcher", "^alltoall") and count(row, "ep", 1) > 1 and planned_ep == 1 then
+    for _, name in ipairs { "dispatch", "dispatch_grad", "combine", "combine_grad" } do ops[name].kernels = ops[name].kernels + 1 end
+  end
   for name, n in pairs(has(row, "notes", "moe%-permute%-fusion") and fused or {}) do more_calls(ops, name, n) end
 end
 
 -- Changes the profile's ops for experts. Without --moe-grouped-gemm, each expert of a rank has products of its own
 -- (core/transformer/moe/experts.py: SequentialMLP). With 8-bit or 4-bit operands, such a product keeps its quantised
 -- input for the gradient of its weight (Transformer Engine, pytorch/module/grouped_linear.py). Plans compute these
--- products in 16 bits.
-function m.expert_ops(row, ops)
+-- products in 16 bits. planned_ep: the plan's degree of ep.
+function m.expert_ops(row, ops, planned_ep)
   if cells.is_open(row.moe_experts) then return end
   local bits8 = cells.is_float8(row) or cells.is_float4(row)
   local own = cells.flag(row, "moe_grouped_gemm") == false and math.max(1, count(row, "moe_experts") // count(row, "ep", 1)) or 1
   if bits8 or own > 1 then ops.linear_experts = { kernels = own, passes = 1, keeps_bytes = bits8 or nil } end
-  dispatcher_ops(row, ops)
+  dispatcher_ops(row, ops, planned_ep)
 end
 
 -- Changes the memory of the profile's optimizer. With moments in 16 bits, Transformer Engine's FusedAdam makes fp32 copies of all

@@ -387,7 +387,7 @@ local function profile(row, how)
     blocks.norm_ops(row, own.ops)
     blocks.mlp_ops(row, own.ops)
     require("tandem.published.offload").changes(row, own.ops)
-    if not how.lora then blocks.expert_ops(row, own.ops) end
+    if not how.lora then blocks.expert_ops(row, own.ops, how.ep or 1) end
     if not how.lora and cells.stage(row) == 1 then blocks.optimizer(row, own, how.reduce == "bf16", recipes.moments(row)) end
   end
   if how.ring then megatrons.adds_ring(own.ops, how.ring) end

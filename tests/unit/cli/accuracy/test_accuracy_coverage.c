@@ -356,6 +356,30 @@ static void shapes_without_a_source_say_so(void **state)
     arena_free(arena);
 }
 
+/* If the ranks of ep are ranks of tp, the plan has no exchange. The host's time for the four
+ * exchanges of a layer is added: 63 us each, in two layers and two micro-batches. */
+static void exchanges_within_tp_take_host_time(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const char row[] = "tp=4;n_gpus=4;gpus_per_node=4;global_batch_seqs=2;n_layers=2;"
+                              "moe_experts=8;moe_topk=2;moe_ffn=1024;normalization=LayerNorm;"
+                              "activation=gelu;transformer_impl=transformer_engine;missing=x";
+    const char *what = "step time, not all stated";
+    static const char *const dispatchers[] = {"alltoall", "allgather"};
+    for (int i = 0; i < 2; i++) {
+        const double none = published_row_predicted(
+            arena, arena_print(arena, "%s;ep=1;etp=4;moe_dispatcher=%s", row, dispatchers[i]),
+            what);
+        const double two = published_row_predicted(
+            arena, arena_print(arena, "%s;ep=2;etp=2;moe_dispatcher=%s", row, dispatchers[i]),
+            what);
+        const double wanted = i == 0 ? 2 * 2 * 4 * 63e-6 : 0;
+        if (none <= 0 || fabs(two - none - wanted) > 1e-7) fail_msg("%g, %g", two - none, wanted);
+    }
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -377,6 +401,7 @@ int main(void)
         cmocka_unit_test(stand_ins_are_scored_apart),
         cmocka_unit_test(names_of_other_models_take_no_shape),
         cmocka_unit_test(shapes_without_a_source_say_so),
+        cmocka_unit_test(exchanges_within_tp_take_host_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
