@@ -237,7 +237,8 @@ static bool take(Script *s, Draft *draft, Rebuild *b, bool *asked, RecordKind ki
         can_shrink = get_u32(r) != 0;
         shares = get_u32(r) != 0;
         draft->experts = get_u32(r);
-        return reader_finished(r) && !*damaged && answer(s, draft, b, shrink, can_shrink, shares);
+        *damaged = *damaged || !reader_finished(r);
+        return !*damaged && answer(s, draft, b, shrink, can_shrink, shares);
     case RECORD_field: fine = *asked && shrunk_field(draft, r, shrink); break;
     case RECORD_seq: fine = *asked && shrunk_seq(draft, r, shrink); break;
     case RECORD_name:
@@ -250,6 +251,7 @@ static bool take(Script *s, Draft *draft, Rebuild *b, bool *asked, RecordKind ki
     case RECORD_done:
         draft->config.source_lines = get_u32(r);
         s->done = reader_finished(r);
+        *damaged = !s->done;
         /* a script that is held open sends a record that ends each request */
         return s->done && s->traces != NULL;
     case RECORD_ended:
@@ -316,12 +318,12 @@ void script_explain_end(Script *s, Draft *draft, int status, StreamState state)
                    WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 }
 
-int script_end(Script *s, bool kills)
+int script_end(Script *s)
 {
     int status = 0;
     close(s->fd);
     s->fd = -1;
-    if (kills) kill(s->pid, SIGKILL);
+    kill(s->pid, SIGKILL);
     while (waitpid(s->pid, &status, 0) < 0 && errno == EINTR) {
     }
     s->pid = -1;
@@ -349,7 +351,8 @@ bool script_listen(Script *s, Draft *draft, Rebuild *b, bool shrink)
     }
     const int error = s->channel.error;
     int status = s->status;
-    if (!s->ended) status = script_end(s, state == STREAM_late || damaged || error != 0);
+    damaged = damaged || (state == STREAM_damaged && error == 0);
+    if (!s->ended) status = script_end(s);
     if (damaged)
         diag_error(draft->d, FAULT_internal, "front-damaged", (Loc){draft->config.file, 0},
                    "the process that evaluates the script sent damaged data");

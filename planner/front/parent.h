@@ -164,9 +164,9 @@ bool script_start(Script *s, const char *path, const char *code, const FrontOpti
                   ScriptUse use, Diag *d);
 /* Reads an error that the process sent, and adds it to the diagnostics. */
 bool script_error(Draft *draft, Reader *r);
-/* Waits for the end of a process that has exited or that sent damaged records. `kills`: kills the
- * process first. Returns its exit status. */
-int script_end(Script *s, bool kills);
+/* Kills the process and waits for its end. Returns its exit status; if it was about to exit, the
+ * kill does not change this status. */
+int script_end(Script *s);
 /* The seconds that the parent waits for a script, or for one of its calls. The limit is generous
  * because a busy machine may give the script only part of a processor. */
 static inline double script_patience(const Script *s)

@@ -140,7 +140,7 @@ static StreamState receive(Channel *c, double deadline_s)
         ssize_t n = recv(c->fd, c->at + c->n, c->room - c->n, 0);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0 && errno != ECONNRESET) c->error = errno;
-        if (n <= 0) return c->n == 0 ? STREAM_end : STREAM_damaged;
+        if (n <= 0) return c->error == 0 ? STREAM_end : STREAM_damaged;
         c->n += (size_t)n;
         c->total += (size_t)n;
         return c->total > STREAM_MOST_BYTES ? STREAM_damaged : STREAM_record;

@@ -72,6 +72,8 @@ const char *get_text(Reader *r, Arena *arena);
 /* True if the whole payload was read and the reader is not bad. */
 bool reader_finished(const Reader *r);
 
+/* end: the other process has closed the pipe, perhaps inside a record. damaged: the bytes are no
+ * record, or a system call failed and `error` says why. */
 typedef enum StreamState { STREAM_record, STREAM_end, STREAM_late, STREAM_damaged } StreamState;
 
 typedef struct Channel {

@@ -105,8 +105,8 @@ static bool listen_to(FrontSweep *sweep, SweepAnswer *answer, Diag *d)
         fine = take(sweep, kind, &r, answer);
     }
     if (fine && s->done) return d->n_errors == before;
-    const int error = s->channel.error, status = script_end(s, true);
-    if (!fine)
+    const int error = s->channel.error, status = script_end(s);
+    if (!fine || (state == STREAM_damaged && error == 0))
         diag_error(d, FAULT_internal, "front-damaged", (Loc){p->draft.config.file, 0},
                    "the process that evaluates the script sent damaged data");
     else if (error != 0)
@@ -135,6 +135,9 @@ static bool find_plan(FrontSweep *sweep, const char *path, Diag *d)
     const char *slash = strrchr(path, '/'), *name = p->written;
     const int folder = slash != NULL ? (int)(slash - path) + 1 : 0;
     struct stat status;
+    if (name == NULL)
+        return diag_error(d, FAULT_internal, "front-damaged", (Loc){p->draft.config.file, 0},
+                          "the process that evaluates the script named no plan");
     if (!is_inside(name)) {
         diag_error(d, FAULT_input, "script-open", p->plan,
                    "plan: %s is neither below the folder of the sweep nor in the library", name);
