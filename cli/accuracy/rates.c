@@ -5,30 +5,43 @@
 #include <string.h>
 #include <strings.h>
 
+#include "cli/accuracy/quantity.h"
 #include "sim/utilisation.h"
 
 double percentage(const char *text)
 {
     const char *end;
     const double value = csv_decimal(text + strspn(text, " ~"), &end);
-    while (*end == ' ') end++;
-    if (*end != '%') return NAN;
-    for (end++; *end == ' '; end++) {
-    }
-    return *end == 0 && value > 0 && value <= 100 ? value / 100 : NAN;
+    end += strspn(end, " ");
+    if (*end != '%' || !(value > 0 && value <= 100)) return NAN;
+    end += 1 + strspn(end + 1, " ");
+    const bool of_device = strncmp(end, "of ", 3) == 0; /* "81 % of 80 GB" */
+    return *end == 0 || of_device ? value / 100 : NAN;
+}
+
+/* Returns true if the words behind a number count tokens of a second: "tok/s", "TGS", "/GPU". */
+static bool counts_tokens(const char *words)
+{
+    static const char *const units[] = {"tok",  "tps",     "tgs",     "wps",
+                                        "/gpu", "/device", "per gpu", NULL};
+    for (size_t i = 0; units[i] != NULL; i++)
+        if (strncasecmp(words, units[i], strlen(units[i])) == 0) return true;
+    return *words == 0;
 }
 
 double rate_step_s(const Csv *csv, uint32_t row, const Config *c)
 {
     char cell[64];
     csv_plain(csv_cell(csv, row, "tokens_per_s_per_gpu"), cell, sizeof cell);
+    cell_without_remark(cell);
     const char *end;
-    double rate = csv_decimal(cell + strspn(cell, " ~"), &end);
+    double rate = csv_decimal(cell_behind_words(cell), &end);
     if (!(rate > 0)) return NAN;
     while (*end == ' ') end++;
+    rate = cell_middle(rate, &end);
     if (*end == 'k' || *end == 'K') rate *= 1000, end++;
     while (*end == ' ') end++;
-    if (*end != 0 && strncasecmp(end, "tok", 3) != 0) return NAN;
+    if (!counts_tokens(end)) return NAN;
     const double devices = (double)c->cluster.nodes * c->cluster.devices_per_node;
     return (double)c->global_batch * (double)c->seq / (rate * devices);
 }

@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "cli/accuracy/accuracy.h"
+#include "cli/accuracy/quantity.h"
 #include "cli/accuracy/rates.h"
 #include "cli/predict.h"
 
@@ -138,138 +139,16 @@ static const char *name_of(Arena *arena, const char *what, bool assumed)
     return assumed ? arena_print(arena, "%s, not all stated", what) : what;
 }
 
-static bool is_one_of(const char *text, const char *const *words)
-{
-    while (*words != NULL && strcasecmp(text, *words) != 0) words++;
-    return *words != NULL;
-}
+/* Measured columns. A run that ran out of memory may say so there. */
+static const char *const measured[] = {"step_time_s", "peak_mem", "tokens_per_s_per_gpu"};
+enum { N_MEASURED = sizeof measured / sizeof *measured };
 
-/* Returns true if a text begins with words. Case does not count, and "-" and "_" are blanks. */
-static bool begins(const char *text, const char *words)
+/* Returns true if a measured cell says that the run ran out of memory: "OOM", "OOM (>80 GB)". */
+static bool tells_failure(const char *cell)
 {
-    for (; *words != 0; text++, words++) {
-        const char c = (char)tolower((unsigned char)*text);
-        if ((c == '-' || c == '_' ? ' ' : c) != *words) return false;
-    }
-    return true;
-}
-
-/* Returns true if a text contains words, as `begins` compares them. */
-static bool has_text(const char *text, const char *words)
-{
-    while (*text != 0 && !begins(text, words)) text++;
-    return *text != 0;
-}
-
-typedef struct CellUnit {
-    const char *name; /* name: NULL in the last entry */
-    double factor;
-} CellUnit;
-
-/* Returns true if the text is a unit, or a unit of each step or each device: "s", "s/it", "ms per
- * step". */
-static bool is_unit(const char *text, const char *unit)
-{
-    static const char *const each[] = {"step", "iter",   "it",   "iteration",
-                                       "gpu",  "device", "rank", NULL};
-    const size_t n = strlen(unit);
-    if (strncasecmp(text, unit, n) != 0) return false;
-    text += n;
-    if (*text == 0) return true;
-    if (n == 0) return false;
-    text += strspn(text, " ");
-    const bool slash = *text == '/', per = strncasecmp(text, "per ", 4) == 0;
-    if (!slash && !per) return false;
-    text += slash ? 1 : 4;
-    return is_one_of(text + strspn(text, " "), each);
-}
-
-/* True if the text counts steps in a second: "it/s", "steps per second". */
-static bool is_rate(const char *text)
-{
-    static const char *const steps[] = {"it",    "its",       "iter",       "iters", "step",
-                                        "steps", "iteration", "iterations", NULL};
-    static const char *const seconds[] = {"s", "sec", "second", NULL};
-    char word[16];
-    const size_t n = strcspn(text, " /");
-    snprintf(word, sizeof word, "%.*s", (int)n, text);
-    if (!is_one_of(word, steps)) return false;
-    text += n + strspn(text + n, " ");
-    const bool slash = *text == '/', per = strncasecmp(text, "per ", 4) == 0;
-    if (!slash && !per) return false;
-    text += slash ? 1 : 4;
-    return is_one_of(text + strspn(text, " "), seconds);
-}
-
-/* Ends a cell's text before a remark. A remark is a spread ("1.5 +/- 0.1") or a bracket at the end.
- * The bracket gives a part of the device's memory ("65.3GiB(81%)") or says how steps were counted
- * ("1.5 s (median)"). */
-static void without_remark(char *text)
-{
-    char *spread = strstr(text, "+/-");
-    if (spread == NULL) spread = strstr(text, "\302\261"); /* the sign for plus or minus */
-    if (spread != NULL && spread > text) *spread = 0;
-    size_t n = strlen(text);
-    char *open = strrchr(text, '(');
-    if (open != NULL && open > text && n > 0 && text[n - 1] == ')') *open = 0;
-    for (n = strlen(text); n > 0 && text[n - 1] == ' '; n--) text[n - 1] = 0;
-}
-
-/* Removes the device's memory from a part of it: "71 / 80 GB" and "71 GB / 80 GB" become "71 GB".
- */
-static void without_whole(char *text)
-{
-    char *slash = strchr(text, '/');
-    if (slash == NULL) return;
-    const char *whole = slash + 1 + strspn(slash + 1, " ");
-    const size_t n = strspn(whole, "0123456789.");
-    char *end = slash;
-    while (end > text && end[-1] == ' ') end--;
-    const bool has_unit = end > text && isalpha((unsigned char)end[-1]);
-    if (n > 0 && has_unit) *end = 0;
-    if (n > 0 && !has_unit) memmove(slash, whole + n, strlen(whole + n) + 1);
-}
-
-/* If a second number follows ("1.41-1.43"), returns the middle of both, and moves *end behind it.
- * NAN: the second number is smaller, or more than a tenth larger. */
-static double middle(double value, const char **end)
-{
-    const char *at = *end;
-    const size_t dash = *at == '-' ? 1 : strncmp(at, "\342\200\223", 3) == 0 ? 3 : 0;
-    if (dash == 0) return value;
-    const double other = csv_decimal(at + dash + strspn(at + dash, " "), end);
-    while (**end == ' ') (*end)++;
-    return other >= value && other <= 1.1 * value ? (value + other) / 2 : NAN;
-}
-
-/* Returns the number in a cell, in the first unit of the column: "2.84", "2.84 s", "2840 ms", "0.35
- * it/s", "65.3 GiB", "65,300 MiB". PyTorch's tools write GB for GiB. Returns NAN for other texts,
- * for a unit of another column and for an empty cell. */
-static double quantity(const Csv *csv, uint32_t row, const char *column)
-{
-    static const CellUnit times[] = {{"", 1},      {"s", 1},       {"sec", 1},
-                                     {"secs", 1},  {"second", 1},  {"seconds", 1},
-                                     {"ms", 1e-3}, {"msec", 1e-3}, {"milliseconds", 1e-3},
-                                     {"min", 60},  {NULL, 0}};
-    static const CellUnit sizes[] = {{"", 1},           {"GiB", 1},         {"GB", 1},
-                                     {"G", 1},          {"TB", 1e3},        {"MiB", 1 / 1024.},
-                                     {"MB", 1 / 1024.}, {"bytes", 1 / GIB}, {"B", 1 / GIB},
-                                     {NULL, 0}};
-    char cell[64];
-    csv_plain(csv_cell(csv, row, column), cell, sizeof cell);
-    without_remark(cell);
-    const bool is_time = strcmp(column, "step_time_s") == 0;
-    if (!is_time) without_whole(cell);
-    const char *text = cell, *end;
-    text += strspn(text, " ~");
-    double value = csv_decimal(text, &end);
-    if (isnan(value)) return NAN;
-    while (*end == ' ') end++;
-    value = middle(value, &end);
-    if (is_time && is_rate(end)) return value > 0 ? 1 / value : NAN;
-    for (const CellUnit *u = is_time ? times : sizes; u->name != NULL; u++)
-        if (is_unit(end, u->name)) return value * u->factor;
-    return NAN;
+    cell += strspn(cell, " ");
+    return cell_begins(cell, "oom") || cell_begins(cell, "out of memory") ||
+           cell_begins(cell, "cuda oom");
 }
 
 /* Returns true if the row says that the run ran out of memory. */
@@ -281,25 +160,27 @@ static bool ran_out(const Csv *csv, uint32_t row)
     const char *cell = csv_cell(csv, row, "oom");
     cell += strspn(cell, " ");
     snprintf(first, sizeof first, "%.*s", (int)strcspn(cell, " (,;"), cell);
-    if (is_one_of(first, denials)) return false;
-    return is_one_of(first, words) || has_text(cell, "oom") || has_text(cell, "out of memory");
+    if (cell_is_one_of(first, denials) || cell_begins(cell, "did not")) return false;
+    for (int i = 0; i < N_MEASURED; i++)
+        if (tells_failure(csv_cell(csv, row, measured[i]))) return true;
+    return cell_is_one_of(first, words) || cell_has(cell, "oom") || cell_has(cell, "out of memory");
 }
 
 /* Returns the first measured column whose cell cannot be understood, or NULL if there is none. */
 static const char *unreadable(const Csv *csv, uint32_t row)
 {
-    static const char *const columns[] = {"step_time_s", "peak_mem"};
     static const char *const none[] = {"", "none", NULL};
-    static const char *const fitted[] = {"0",      "0.0", "no",      "n",    "false", "ok",
-                                         "no oom", "fit", "not oom", "fits", NULL};
-    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
-        const char *text = csv_cell(csv, row, columns[i]);
+    static const char *const fitted[] = {"0",           "0.0",     "no",  "n",       "false",
+                                         "ok",          "no oom",  "fit", "not oom", "fits",
+                                         "did not oom", "success", "ran", NULL};
+    for (int i = 0; i < 2; i++) { /* a rate in unknown words is left out */
+        const char *text = csv_cell(csv, row, measured[i]);
         const bool part = i == 1 && percentage(text) > 0;
-        if (!is_one_of(text, none) && !part && isnan(quantity(csv, row, columns[i])))
-            return columns[i];
+        const bool known = part || tells_failure(text) || cell_is_one_of(text, none);
+        if (!known && isnan(cell_quantity(csv, row, measured[i]))) return measured[i];
     }
-    const bool known = ran_out(csv, row) || is_one_of(csv_cell(csv, row, "oom"), none) ||
-                       is_one_of(csv_cell(csv, row, "oom"), fitted);
+    const bool known = ran_out(csv, row) || cell_is_one_of(csv_cell(csv, row, "oom"), none) ||
+                       cell_is_one_of(csv_cell(csv, row, "oom"), fitted);
     return known ? NULL : "oom";
 }
 
@@ -318,7 +199,7 @@ static const char *step_name(const RowRun *run, bool assumed)
 static void score_step(const Csv *csv, const RowRun *run, const RowOut *out, bool assumed)
 {
     const double predicted_s = (double)run->report.step_ps / (double)PS_PER_S;
-    double step_s = quantity(csv, out->row, "step_time_s");
+    double step_s = cell_quantity(csv, out->row, "step_time_s");
     if (csv_cell(csv, out->row, "step_time_s")[0] == 0)
         step_s = rate_step_s(csv, out->row, &run->config);
     if (has_note(&run->diag, "untimed-row")) return;
@@ -341,10 +222,10 @@ static bool has_decimal_gb(const Csv *csv, uint32_t row)
     static const char *const tools[] = {"litgpt", "lit gpt", "composer", "llm foundry", NULL};
     const char *kind = csv_cell(csv, row, "peak_mem_kind"), *cell = csv_cell(csv, row, "peak_mem");
     for (size_t i = 0; words[i] != NULL; i++)
-        if (has_text(kind, words[i])) return true;
-    if (!has_text(kind, "gb") && !has_text(cell, "gb")) return false;
+        if (cell_has(kind, words[i])) return true;
+    if (!cell_has(kind, "gb") && !cell_has(cell, "gb")) return false;
     for (size_t i = 0; tools[i] != NULL; i++)
-        if (has_text(csv_cell(csv, row, "framework"), tools[i])) return true;
+        if (cell_has(csv_cell(csv, row, "framework"), tools[i])) return true;
     return false;
 }
 
@@ -357,9 +238,12 @@ static double memory_of(const Csv *csv, uint32_t row, uint64_t device_bytes)
     if (part > 0) return part * (double)device_bytes;
     const char *kind = csv_cell(csv, row, "peak_mem_kind");
     const bool in_mb = strstr(kind, " MB") != NULL || strstr(kind, " MiB") != NULL;
+    char plain[64];
+    const char *end;
+    csv_plain(csv_cell(csv, row, "peak_mem"), plain, sizeof plain);
     /* the cell names no unit */
-    const bool bare = !isnan(csv_number(csv, row, "peak_mem"));
-    const double value = quantity(csv, row, "peak_mem");
+    const bool bare = !isnan(csv_decimal(plain, &end)) && *end == 0;
+    const double value = cell_quantity(csv, row, "peak_mem");
     if (bare && value > MOST_MIB) return value;
     if (bare && (in_mb || value > MOST_GIB)) return value * MIB;
     return value * (has_decimal_gb(csv, row) ? 1e9 : GIB);
@@ -371,11 +255,12 @@ static bool of_process(const char *kind)
     static const char *const tools[] = {"process", "nvidia smi", "rocm smi",   "amd smi",    "nvml",
                                         "nvtop",   "dcgm",       "device mem", "gpu memory", NULL};
     for (size_t i = 0; tools[i] != NULL; i++)
-        if (begins(kind, tools[i])) return true;
-    const bool without = has_text(kind, "without cuda") || has_text(kind, "excluding cuda");
-    if (has_text(kind, "process total") || has_text(kind, "cuda context")) return !without;
+        if (cell_begins(kind, tools[i])) return true;
+    const bool without = cell_has(kind, "without cuda") || cell_has(kind, "excluding cuda");
+    if (cell_has(kind, "process total") || cell_has(kind, "cuda context")) return !without;
     /* "used (nvidia smi)"; a cell that begins with "peak_mem" means the framework's number */
-    return !begins(kind, "peak mem") && (has_text(kind, "nvidia smi") || has_text(kind, "nvml"));
+    return !cell_begins(kind, "peak mem") &&
+           (cell_has(kind, "nvidia smi") || cell_has(kind, "nvml"));
 }
 
 /* Returns true if peak_mem is a part of something else than the device's memory, such as the
@@ -398,10 +283,13 @@ static void score_memory(const Csv *csv, const RowRun *run, const RowOut *out, b
     const char *kind = csv_cell(csv, out->row, "peak_mem_kind");
     const double bytes = memory_of(csv, out->row, run->config.cluster.device.memory_bytes);
     if (!(bytes > 0) || strstr(kind, "at OOM") != NULL || strstr(kind, "param_opt") != NULL) return;
-    MemoryKind of = has_text(kind, "reserved") ? MEMORY_reserved
-                    : has_text(kind, "alloc")  ? MEMORY_allocated
-                    : of_process(kind)         ? MEMORY_process
-                                               : run->config.runtime.reports;
+    /* "39.3 GB (reserved)" */
+    const char *cell = csv_cell(csv, out->row, "peak_mem");
+    const bool itself = cell_has(cell, "reserved") && !cell_has(cell, "alloc");
+    MemoryKind of = cell_has(kind, "reserved") || itself ? MEMORY_reserved
+                    : cell_has(kind, "alloc")            ? MEMORY_allocated
+                    : of_process(kind)                   ? MEMORY_process
+                                                         : run->config.runtime.reports;
     const char *name = name_of(run->arena, names[of], assumed);
     if (has_note(&run->diag, "measured-cell"))
         name = arena_print(run->arena, "%s, GPUs from measured memory", names[of]);
@@ -416,7 +304,7 @@ static void score_need(const Csv *csv, const RowRun *run, const RowOut *out, boo
     const char *kind = csv_cell(csv, out->row, "peak_mem_kind");
     const char *rest = csv_cell(csv, out->row, "peak_mem2");
     if (strstr(kind, "param_opt") == NULL || strstr(rest, "activation_mem") == NULL) return;
-    double gib = quantity(csv, out->row, "peak_mem") + strtod(rest, NULL);
+    double gib = cell_quantity(csv, out->row, "peak_mem") + strtod(rest, NULL);
     *fits = gib * GIB <= (double)run->config.cluster.device.memory_bytes;
     row_score(out, name_of(run->arena, "memory needed", assumed), gib * GIB,
               (double)run->report.held.allocated_bytes);

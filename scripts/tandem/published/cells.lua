@@ -46,10 +46,10 @@ end
 
 -- Words for ZeRO stages. The first match counts, from stage 0 on; "os+g" is stage 2 of the ZeRO paper, and "optim_grads" Megatron-FSDP's.
 local stages = {
-  [0] = { "optimizer[%s:=]+no%f[%A]", "optimizer[%s:=]+false", "optimizer[%s:=]+off", "^%s*ddp", "^%s*no", "unsharded", "zero[%s:=]*off", "zero[%s:=]*no", "^%s*without", "^%s*false", "^%s*off", "^%s*plain", "^%s*data%s?parallel", "^%s*dp%s*$", "^%s*dp%s+only", "^%s*vanilla%s*$", "^%s*vanilla%s+d[dp]", "replicate" },
-  [1] = { "dist%a*[%s_-]*optimizer", "dist%a*[%s_-]?opt", "distributed[%s_-]fused[%s_-]adam", "optimizer%s*states?%s*$", "optimizer%s*states?%s*shard", "^%s*optim%s*$", "^%s*os%s*$", "low[_%s-]level[_%s-]zero", "sharded optimizer", "^%s*do%s*[:=]%s*true" },
-  [2] = { "shard_grad_op", "optim_grads%s*$", "os%s*%+%s*g%s*$", "zero%-?2" },
-  [3] = { "hsdp", "hybrid", "full[%s_-]?shard", "fsdp", "fully[%s_%-]?shard", "optim_grads_params", "os%s*%+%s*g%s*%+%s*p", "zero%-?infinity", "zero%+%+", "gemini" },
+  [0] = { "optimizer[%s:=]+no%f[%A]", "optimizer[%s:=]+false", "optimizer[%s:=]+off", "^%s*ddp", "^%s*no", "unsharded", "zero[%s:=]*off", "zero[%s:=]*no", "^%s*without", "^%s*false", "^%s*off", "^%s*plain", "^%s*data%s?parallel", "^%s*dp%s*$", "^%s*dp%s+only", "^%s*vanilla%s*$", "^%s*vanilla%s+d[dp]", "replicate", "^%s*pytorch%s+ddp%s*$" },
+  [1] = { "dist%a*[%s_-]*optimizer", "dist%a*[%s_-]?opt", "distributed[%s_-]fused[%s_-]adam", "optimizer%s*states?%s*$", "optimizer%s*states?%s*shard", "^%s*optim%s*$", "^%s*p?_?os%s*$", "^%s*oss%s*$", "^%s*optimizer%s+only", "states?%s+sharded", "^%s*bf16[_%s]*optimizer", "low[_%s-]level[_%s-]zero", "sharded optimizer", "^%s*do%s*[:=]%s*true" },
+  [2] = { "shard_grad_op", "^%s*sharded%s*ddp", "^%s*grad%a*%s*%+%s*optim%a*%s*$", "optim_grads%s*$", "os%s*%+%s*g%s*$", "zero%-?2" },
+  [3] = { "hsdp", "hybrid", "full[%s_-]?shard", "fsdp", "fully[%s_%-]?shard", "optim_grads_params", "os%s*%+%s*g%s*%+%s*p", "zero%-?infinity", "zero%+%+", "gemini", "^%s*mics%f[%A]" },
 }
 
 -- Returns the row's ZeRO stage, 0 to 3. Returns nil if the row gives none, or in unknown words.
@@ -57,7 +57,7 @@ function m.stage(row)
   if m.is_open(row.zero_stage) then return nil end
   local cell = row.zero_stage:lower()
   if cell:find "^%s*ddp" and cell:find "dist%a*[%s_-]*optimizer" and not cell:find "optimizer[%s:=]+no" then return 1 end -- Megatron's DDP shards on request
-  local digit = cell:match "^%s*(%d)%f[^%w]" or cell:match "zero[%s_-]*stage[%s_=:-]*(%d)" or cell:match "zero[%s_-]*(%d)" or cell:match "stage[%s_=:-]*(%d)"
+  local digit = cell:match "^%s*(%d)%f[^%w]" or cell:match "zero[%s_-]*stage[%s_=:-]*(%d)" or cell:match "zero[%s_=:-]*(%d)" or cell:match "stage[%s_=:-]*(%d)"
   if digit then return tonumber(digit) <= 3 and tonumber(digit) or nil end
   digit = cell:match "%f[%a]z%-?(%d)%f[%W]" or cell:match "_z(%d)%f[%W_]"
   if digit then return tonumber(digit) <= 3 and tonumber(digit) or nil end

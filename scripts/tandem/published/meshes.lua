@@ -4,8 +4,8 @@
 local cells, words, schedules = require "tandem.published.cells", require "tandem.published.words", require "tandem.published.schedules"
 local m = {}
 
+-- Columns that a cell may name. A cell of these columns, and that of n_gpus, may name others.
 local columns = { "tp", "pp", "vp", "cp", "ep", "etp", "micro_batch", "global_batch_seqs" }
-local holders = { "tp", "pp", "vp", "cp", "ep", "etp", "micro_batch", "global_batch_seqs", "n_gpus" } -- cells that may name other columns
 
 -- Degrees that no column has: data ranks, and micro-batches that a rank accumulates.
 local extra = { dp = "data", ga = "accumulated", gas = "accumulated", accum = "accumulated", accumulation = "accumulated" }
@@ -13,6 +13,7 @@ local extra = { dp = "data", ga = "accumulated", gas = "accumulated", accum = "a
 -- A name may stand for two columns ("bs"). The cell's own column comes first.
 local function column_of(name, own)
   if words.is_short_name(own, name) then return own end
+  if own == "pp" and name == "v" then return "vp" end
   for _, key in ipairs(columns) do if words.is_short_name(key, name) then return key end end
   return extra[name]
 end
@@ -83,7 +84,7 @@ local function first_number(text) return text:match "^%D-(%d+)%f[%D](.*)$" end
 -- kind: source; torchtitan
 local function stages(row)
   if cells.is_open(row.pp) then return end
-  local n, rest = first_number((row.pp:lower():gsub("1f1b", "")))
+  local n, rest = first_number((row.pp:lower():gsub("1f1b", ""):gsub("%f[%a]schedule%f[%A]", "")))
   if not n or not (rest:find "interleav" or rest:find "virtual" or rest:find "chunk" or row.pp:lower():find "1f1b") then return end
   row.pp = n
   if row.vp and row.vp ~= "" or rest:match "^%W*$" then return end
@@ -96,6 +97,7 @@ end
 -- How ranks share a sequence. Ulysses is the exchange of tokens for heads, which Megatron calls a2a.
 local function sharing(row)
   if cells.is_open(row.cp) then return end
+  row.cp = row.cp:gsub("^%s*([%a%d%-]*%a[%-%a]*)%s+(%d+)%s*$", function(how, n) return how:lower():find "^%d*cp?$" and how .. n or n .. " (" .. how .. ")" end)
   local text = row.cp:lower()
   local n, rest = text:match "^%s*(%d+)([%s,;%(].*)$"
   if not n or rest:find "%d+%s*x" or rest:find "[x*]%s*%d" then return end
@@ -140,6 +142,15 @@ local function intern_mode(row)
   end
 end
 
+-- Sequence parallelism beside tp: "2 + SP", "TP2-SP", "2 (SP)". "2-way TP" has the unit behind it.
+local function tensors(row)
+  if cells.is_open(row.tp) then return end
+  local text = row.tp:lower()
+  local denied = text:find "no%s+sp" or text:find "w/o%s+sp" or text:find "without%s+sp" or text:find "sp%s*[:=]?%s*off"
+  if text:find "%f[%a]sp%f[%A]" and cells.is_open(row.sp) then row.sp = denied and "0" or "1" end
+  row.tp = row.tp:gsub("%s*[%+%-/,&]%s*[sS][pP]%s*$", ""):gsub("(%d)%-way%s+[tT][pP]%s*$", "%1")
+end
+
 local function expert_tensors(row)
   local text = (row.etp or ""):lower()
   if text:find "^%s*same" or text:find "^%s*=?%s*tp%s*$" then row.etp = row.tp or "1" end
@@ -149,7 +160,9 @@ end
 function m.split(row)
   intern_mode(row)
   schedules.read(row)
-  for _, key in ipairs(holders) do if not cells.is_open(row[key]) then degrees(row, key) end end
+  tensors(row)
+  for _, key in ipairs(columns) do if not cells.is_open(row[key]) then degrees(row, key) end end
+  if not cells.is_open(row.n_gpus) then degrees(row, "n_gpus") end
   stages(row)
   schedules.finish(row)
   sharing(row)

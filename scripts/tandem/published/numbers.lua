@@ -16,12 +16,16 @@ end
 function m.scaled(n, unit)
   if unit == "" then return math.tointeger(n) end
   if n == 33 then return 32768 end
-  for _, power in ipairs { 65536, 131072, 262144, 524288 } do if n == power // 1000 then return power end end
+  for power = 16, 26 do
+    local exact = (1 << power) / 1000
+    if n == exact // 1 or power > 19 and n == (exact + 0.5) // 1 then return 1 << power end
+  end
   return math.tointeger(n * 1024)
 end
 
 -- True if the words behind a number say that it counts the tokens of a step: "tokens", "toks/step", "tokens per batch".
 local function counts_tokens(text)
+  text = text:gsub("^%s*%((tok%a*)%)", "%1")
   local rest = text:match "^%s*tokens?%f[%A](.*)$" or text:match "^%s*toks?%f[%A](.*)$"
   return rest ~= nil and (rest:find "^%s*$" or rest:find "^%s*/%s*step" or rest:find "^%s*per%s+step" or rest:find "^%s*per%s+batch" or rest:find "^%s*/%s*batch") ~= nil
 end
@@ -56,10 +60,17 @@ function m.tokens(row, key)
   if not digits or digits:find "," and not m.has_thousands(digits, key) then return nil end
   local n, word = tonumber((digits:gsub(",", ""))), unit:lower()
   if key == "seq" and word == "m" and not rest:find "^%a" then return math.tointeger(n * (1 << 20)) end
+  local words = rest:lower()
+  if key == "micro_batch" and (word ~= "" or counts_tokens(words)) then
+    local count = tonumber(row.seq or "") and math.tointeger(m.scaled(n, word) / tonumber(row.seq))
+    return count and count > 0 and count or cells.refuse("%s is not known: %s", key, cell:sub(1, 60))
+  end
   if key ~= "global_batch_seqs" or not tonumber(row.seq or "") then return nil end
-  if not counts_tokens(rest:lower()) and not implies_tokens(row, n, word, rest) then return nil end
+  if not counts_tokens(words) and not implies_tokens(row, n, word, rest) then return nil end
   local seq, found = tonumber(row.seq), nil
-  if word == "k" and m.scaled(n, "k") ~= n * 1024 then n, word = m.scaled(n, "k"), "" end
+  -- "1048k" and "1024k" are a power of two
+  local binary = word == "k" and m.scaled(n, "k") or 0
+  if word == "k" and (binary ~= n * 1024 or n >= 128 and binary & binary - 1 == 0) then n, word = binary, "" end
   for _, each in ipairs(word == "m" and { 1e6, 1 << 20 } or word == "k" and { 1e3, 1 << 10 } or { 1 }) do
     local count = math.tointeger(n * each / seq)
     if count and found and count ~= found then cells.refuse("%s is not known: %s", key, cell:sub(1, 60)) end

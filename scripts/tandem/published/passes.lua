@@ -128,7 +128,7 @@ local function is_block_float8(row) return not is_float4(row) and (has(row, "pre
 -- with rowwise 8-bit operands at the 4-bit peak (`cluster`), so memory counts twice the bytes of its operands.
 -- Blocks of MXFP8 are planned only on GPUs that multiply blocks, and on ranks with whole blocks of tokens.
 local function scales_of(row, how)
-  local by_blocks = has(row, "precision", "block") or has(row, "fp8_recipe", "^block") or has(row, "precision", "%d%s*x%s*128%f[%D]")
+  local by_blocks = has(row, "precision", "deepseek") or has(row, "precision", "1d[x/%s]?2d") or has(row, "precision", "block") or has(row, "fp8_recipe", "^block") or has(row, "precision", "%d%s*x%s*128%f[%D]")
   if not is_block_float8(row) and by_blocks and not is_float4(row) then
     cells.note("scales of rows stand for those of blocks of 128 numbers")
     return "rowwise"

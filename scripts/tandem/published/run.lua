@@ -303,6 +303,12 @@ local function olmo(row)
   return how
 end
 
+-- FairScale's FSDP, from which PyTorch's FSDP1 was made.
+local function fairscale(row)
+  cells.note("framework %s has no profile; that of PyTorch's FSDP stands for it", row.framework)
+  return fms(row)
+end
+
 -- Lightning's precisions that end in "-true" keep weights, gradients and states in 16 bits (lightning/fabric/plugins/precision/half.py).
 local function is_true_half(row) return has(row, "precision", "^b?f?16%-true") or has(row, "precision", "^fp16%-true") end
 
@@ -316,7 +322,7 @@ end
 -- in which the model was loaded.
 local function trainer(row)
   local stage, data, lora = cells.stage(row) or 0, ranks(row), cells.is_lora(row)
-  local pure = lora or has(row, "precision", "pure") or has(row, "precision", "autocast") or is_true_half(row)
+  local pure = lora or has(row, "precision", "pure") or has(row, "precision", "^full%s+b?f") or has(row, "precision", "everything") or has(row, "precision", "autocast") or is_true_half(row)
   local runtime, ops, pieces = trainers.trainer(row)
   return { runtime = runtime, mesh = mesh(row, stage > 0), lora = lora, ops = ops, pieces = pieces,
     param = pure and "bf16" or nil, reduce = pure and "bf16" or nil,
@@ -339,7 +345,7 @@ local frameworks = {
   { "automodel", automodel }, { "^torchtitan", torchtitan }, { "^kempnerforge", kempnerforge }, { "^composer", foundry },
   { "^pytorch fsdp1", fms }, { "^pytorch%s+ddp", torchtitan }, { "nanogpt", torchtitan }, { "megatron%-deepspeed", megatron_deepspeed }, { "^deepspeed.*megatron", megatron_deepspeed }, { "nemo.*megatron%-bridge", megatron }, { "^megatron%-lm", megatron_lm },
   { "^megatron%-core", megatron_lm }, { "^megatron%-bridge", megatron }, { "^megatron%-fsdp", megatron_lm }, { "^megatron%-swift", megatron_lm }, { "^megatron%s*$", megatron_lm }, { "^megatron[%s%(%d]", fork }, { "^nemo", megatron }, { "^deepspeed", deepspeed }, { "^xtuner", xtuner },
-  { "nanotron", nanotron }, { "internevo", nanotron }, { "maxtext", maxtext }, { "levanter", jax }, { "easylm", jax }, { "axlearn", jax }, { "%f[%a]pax%f[%A]", jax }, { "paxml", jax }, { "t5x", jax }, { "olmo", olmo }, { "neox", megatron_deepspeed },
+  { "nanotron", nanotron }, { "internevo", nanotron }, { "maxtext", maxtext }, { "levanter", jax }, { "easylm", jax }, { "axlearn", jax }, { "%f[%a]pax%f[%A]", jax }, { "%f[%a]jax%f[%A]", jax }, { "pjit", jax }, { "pathways", jax }, { "fairscale", fairscale }, { "paxml", jax }, { "t5x", jax }, { "olmo", olmo }, { "neox", megatron_deepspeed },
   { "llm%-foundry", foundry }, { "deepspeed", deepspeed },
   { "fsdp2", torchtitan }, { "torchtune", torchtitan }, { "vescale", torchtitan }, { "colossal", colossal },
   { "hf trainer", trainer }, { "^hf", trainer }, { "^trl", trainer }, { "sfttrainer", trainer }, { "hugging ?face", trainer }, { "accelerate", trainer }, { "transformers", trainer },

@@ -11,7 +11,7 @@ local function refuse(key, cell) cells.refuse("%s is not known: %s", key, cell:s
 -- ---- counts
 
 local counts = { "n_layers", "d_model", "n_heads", "n_kv_heads", "d_ff", "vocab", "moe_experts", "moe_topk", "n_gpus", "gpus_per_node",
-  "tp", "pp", "vp", "cp", "ep", "dp_shard", "dp_replicate", "micro_batch", "seq", "global_batch_seqs" }  -- a batch in tokens needs the length of a sequence
+  "tp", "pp", "vp", "cp", "ep", "dp_shard", "dp_replicate", "seq", "micro_batch", "global_batch_seqs" }  -- a batch in tokens needs the length of a sequence
 
 -- Counts for which a cell may give only a part of the whole: "8 per GPU", "2/node", "4 a GPU".
 local wholes = { n_gpus = true, global_batch_seqs = true, n_layers = true, moe_experts = true }
@@ -154,6 +154,8 @@ local policies = {
   { "save_dot_with_context_except_mlp", "keeps linear_q linear_kv linear_o attention" }, { "save_dot_except_mlp", "keeps linear_q linear_kv linear_o" },
   { "save_qkv_proj", "keeps linear_q linear_kv" }, { "qkv_proj_offloaded", "keeps linear_q linear_kv" }, { "save_out_proj", "keeps linear_o" },
   { "fine_grained", "keeps linear" }, { "whole_layer", "full" },
+  -- jax.checkpoint_policies
+  { "nothing_saveable", "full" }, { "everything_saveable", "none" }, { "dots_with_no_batch_dims_saveable", "keeps linear" }, { "dots_saveable", "keeps linear attention" },
 }
 local numbers = { one = 1, two = 2, three = 3, four = 4, eight = 8, half = 0.5, other = 2, second = 2, third = 3, fourth = 4, alternate = 2 }
 
@@ -203,7 +205,7 @@ local function policy(row)
     if method then row.ac = method return true end
   end
   if select(2, among(lower, recomputes)) == 0 and not among(bare, denials) and not bare:find "%d" and not bare:find "budget" then
-    for _, word in ipairs { "checkpoint", "recomput", "^gc$", "^gc on$", "ckpt", "unsloth", "^all blocks", "^every block", "on every block", "partition_activations", "^uniform", "^remat", "^%-g$" } do
+    for _, word in ipairs { "checkpoint", "recomput", "^gc$", "^gc on$", "^ac on$", "^with ac$", "^w/ ac$", "ckpt", "unsloth", "^all blocks", "^every block", "on every block", "partition_activations", "^uniform", "^remat", "^%-g$" } do
       if bare:find(word) then row.ac = "full" return true end
     end
   end
@@ -281,8 +283,10 @@ end
 local function compiled(row)
   if switch(row, "compile", "yes", "no") then return end
   local text = row.compile:lower()
-  if text:find "^%s*not%f[%A]" or text:find "^%s*without" then row.compile = "no" return end
-  for _, word in ipairs { "compile", "inductor", "max%-autotune", "reduce%-overhead", "^default", "^jit", "^regional", "^full", "^model", "^block", "^loss", "^layer", "^per%f[%A]" } do
+  if text:find "^%s*not%f[%A]" or text:find "^%s*without" or text:find "^%s*w/o" then row.compile = "no" return end
+  -- fused kernels without a compiler of the model
+  if text:find "nvfuser" or text:find "torchscript" or text:find "^%s*cuda%s*graph" or text:find "^%s*fused%s+kernels" then row.compile = "no" return end
+  for _, word in ipairs { "compile", "inductor", "dynamo", "^xla", "max%-autotune", "reduce%-overhead", "^default", "^jit", "^regional", "^full", "^model", "^block", "^loss", "^layer", "^per%f[%A]" } do
     if text:find(word) then row.compile = "yes" return end
   end
   refuse("compile", row.compile)
@@ -291,11 +295,13 @@ end
 -- Sequence parallelism: that of Megatron beside tp, or DeepSpeed's Ulysses, whose cell has a number of ranks: "ulysses 8". Frameworks
 -- that have only Ulysses may give only the number.
 local function sequences(row)
+  row.sp = row.sp:match "^%s*[%a_%s]*[pP]arallel[%a]*%s*[:=]%s*(%a.*)$" or row.sp
   if switch(row, "sp", "1", "0") then return end
   local text = row.sp:lower()
   local n, only = text:match "%d+", cells.has(row, "framework", "xtuner") or cells.has(row, "framework", "deepspeed") and not cells.has(row, "framework", "megatron")
   if text:find "ulysses" or text:find "all[%s_%-]*to[%s_%-]*all" then row.sp = "ulysses " .. (n or "1") return end
   if n and only and text:find "^%s*%a*[%s=]*%d+%s*$" then row.sp = "ulysses " .. n return end
+  if text:find "^%s*same%s+as%s+tp" or text:find "^%s*%d+%s*$" and n == row.tp and tonumber(n) > 1 then row.sp = "1" return end -- Megatron's groups are those of tp
   if text:find "^%s*not%f[%A]" or text:find "^%s*without" or text:find "^%s*w/o" or text:find "^%s*all[%s_%-]*reduce" then row.sp = "0" return end
   -- a ring is context parallelism
   if n and text:find "ring" and (cells.is_open(row.cp) or cells.count(row, "cp", 1) == tonumber(n)) then row.sp, row.cp = "0", n return end

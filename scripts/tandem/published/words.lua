@@ -8,7 +8,7 @@ local m = {}
 local count_words = {
   n_layers = { names = { "l", "layers", "num_layers", "n_layers", "num_hidden_layers" }, units = { "l" } },
   d_model = { names = { "h", "d", "hidden", "hidden_size", "d_model", "dim", "width" }, units = { "d", "h" } },
-  n_heads = { names = { "h", "heads", "num_heads", "n_heads", "num_attention_heads" }, units = { "q", "h" } },
+  n_heads = { names = { "h", "a", "heads", "num_heads", "n_heads", "num_attention_heads" }, units = { "q", "h" } },
   n_kv_heads = { names = { "gqa", "mqa", "kv", "kv_heads", "groups", "num_query_groups", "num_key_value_heads" } },
   d_ff = { names = { "ffn", "ff", "d_ff", "ffn_hidden_size", "intermediate_size" } },
   vocab = { names = { "v", "vocab", "vocab_size" } },
@@ -16,7 +16,7 @@ local count_words = {
   moe_experts = { names = { "e", "experts", "num_experts" }, units = { "e" } },
   moe_topk = { names = { "k", "top_k", "topk", "top" } },
   mtp_layers = { names = { "mtp" } },
-  seq = { names = { "s", "seq", "ctx", "context", "seq_len", "seqlen", "seq_length", "max", "max_seq_len", "sequence_length", "context_length", "sequence_len",
+  seq = { names = { "s", "seq", "len", "ctx", "context", "seq_len", "seqlen", "seq_length", "max", "max_seq_len", "sequence_length", "context_length", "sequence_len",
     "cutoff_len", "max_length", "block_size" }, stems = { "seq", "context", "ctx", "_len", "max_length", "block_size" } },
   micro_batch = { names = { "mbs", "b", "bs", "mb", "local_batch", "local_batch_size", "batch_size", "micro_batch", "micro_batch_size",
     "per_device_train_batch_size", "per_device_batch_size", "device_train_microbatch_size", "train_micro_batch_size_per_gpu" },
@@ -28,8 +28,8 @@ local count_words = {
   tp = { names = { "tp", "t", "tp_size", "tensor_parallel", "tensor_model_parallel_size", "tensor_parallel_degree" }, units = { "x" }, stems = { "tensor" } },
   pp = { names = { "pp", "p", "pp_size", "pipeline_model_parallel_size" }, stems = { "pipeline" } },
   vp = { names = { "vp", "vpp", "v", "interleaved", "chunks" }, units = { "x" }, stems = { "virtual", "interleave", "chunk" } },
-  cp = { names = { "cp", "ring", "p2p", "cp_size", "context_parallel_size" }, stems = { "context", "ring" } },
-  ep = { names = { "ep", "ep_size", "expert_parallel", "expert_model_parallel_size" }, stems = { "expert" } },
+  cp = { names = { "cp", "c", "ring", "p2p", "cp_size", "context_parallel_size" }, stems = { "context", "ring" } },
+  ep = { names = { "ep", "e", "ep_size", "expert_parallel", "expert_model_parallel_size" }, stems = { "expert" } },
   etp = { names = { "etp" } },
 }
 
@@ -73,6 +73,18 @@ local function has_trays(row) return (row.gpu or ""):find "GB[23]00" end
 
 local is_node = { [4] = true, [8] = true, [16] = true }
 
+-- Writes a number of GPUs without the name of the GPU's plural, without a hyphen, and in digits.
+local function devices(row)
+  local text = row.n_gpus:gsub("(%f[%w][GHABLMV][BHI]?%d%d%d?%d?)s%f[%W]", "%1"):gsub("(%d)x([GHABLMV][BHI]?%d)", "%1 x %2"):gsub("(%d)%s*%-?%s*([Gg][Pp][Uu])", "%1 %2")
+  text = text:gsub("^(%s*%d%d?%d?),(%d%d%d%s+[GHABLMV][BHI]?%d)", "%1%2")
+  local lower, thousands = text:lower(), text:match "^%s*(%d%d?%d?)%s*[kK]%f[%W]"
+  local all, nodes = lower:match "^%s*(%d+)%s*/%s*(%d+)%s*nodes?%s*$"
+  if thousands then text = text:gsub("^%s*%d+%s*[kK]", ("%d"):format(1024 * tonumber(thousands))) end
+  if (lower:find "^%s*single%s" or lower:find "^%s*one%s") and not m.before_nodes(lower) then text = "1" end
+  if all and tonumber(all) > tonumber(nodes) and tonumber(all) % tonumber(nodes) == 0 then text = all end
+  row.n_gpus = text
+end
+
 local function gpus_of_nodes(row)
   local text = row.n_gpus:lower():gsub("^%s*one%f[%A]", "1"):gsub("^%s*a%s+single%f[%A]", "1"):gsub("^%s*single%f[%A]", "1")
   local each_node, of_each = text:match "^%s*(%d+)%s*n%s*(%d+)%s*g%s*$" -- "2n8g"
@@ -114,7 +126,7 @@ end
 local degrees = { tp = true, pp = true, vp = true, cp = true, ep = true }
 local function is_off(text)
   local word = text:match "^[%a/]*"
-  return word == "off" or word == "disabled" or word == "false" or word == "without" or word == "unused" or text:find "^not used" ~= nil
+  return word == "off" or text == "n" or word == "disabled" or word == "false" or word == "without" or word == "unused" or text:find "^not used" ~= nil
 end
 
 -- Returns the chunks of a rank if the cell gives the layers of a chunk (--num-layers-per-virtual-pipeline-stage); nil: it does not.
@@ -156,6 +168,18 @@ function m.vocabulary(row)
   if text:find "^%d+%s*k" then row.vocab = text end
 end
 
+-- Heads and what they are: "32Q/8KV" and "32/8" (heads of queries, and of keys), "32 x 128" (their width). Returns true if the cell
+-- says so.
+local function split_heads(row, text)
+  local n, other = text:match "^(%d+)%s*q?%a*%s*/%s*(%d+)%s*%a*$"
+  local key = n and "n_kv_heads" or "head_dim"
+  if not n then n, other = text:match "^(%d+)%s*x%s*(%d+)$" end
+  if not n then return false end
+  if not cells.is_open(row[key]) and row[key] ~= other then cells.refuse("n_heads and %s do not agree: %s, %s", key, row.n_heads, row[key]) end
+  row.n_heads, row[key] = n, other
+  return true
+end
+
 -- Writes a count in the words that `spelling.lua` knows.
 function m.count(row, key)
   row[key] = row[key]:gsub("×", "x")
@@ -163,14 +187,21 @@ function m.count(row, key)
   if key == "seq" then m.length(row) end
   if row[key]:find "^%s*~%s*%d[%d,]*%s*$" then row[key] = row[key]:gsub("~", "") cells.note("%s is rounded: ~%s", key, row[key]) end
   local text = row[key]:lower():gsub("^%s+", ""):gsub("%s+$", "")
+  if text:find "^2%s*%^%s*%d" or text:find "^2%s*%*%*%s*%d" then row[key] = text:gsub("^2%s*[%^*]+%s*(%d+)", function(n) return ("%d"):format(1 << tonumber(n)) end) return end
   if key == "n_gpus" then
+    devices(row)
     local n = gpus_of_nodes(row)
     if n then row[key] = ("%d"):format(n) return end
-  elseif key == "n_kv_heads" and (text:find "^mha%s*$" or text:find "^same" or text:find "^=%s*n_heads") then row[key] = row.n_heads or "" return
+  elseif key == "n_heads" and split_heads(row, text) then return
+  elseif key == "n_kv_heads" and text:find "^mla%s*$" then row[key], row.needs_mla = "", cells.is_open(row.mla) or nil return
+  elseif key == "n_kv_heads" and text:find "^gqa%s*%d+%s*:%s*1$" then row[key] = ("%d"):format(cells.count(row, "n_heads") // tonumber(text:match "%d+")) return
+  elseif key == "n_kv_heads" and (text:find "^mha%s*$" or text:find "^same" or text:find "^=%s*n?_?heads" or text:find "^no%s+gqa") then row[key] = row.n_heads or "" return
   elseif key == "n_kv_heads" and text:find "^mqa%s*$" then row[key] = "1" return
   elseif key == "d_ff" then
-    local times = tonumber(text:match "^(%d)%s*[xh*]%s*d?_?[mh]?[%a_]*$")
-    if times then row[key] = tostring(times * cells.count(row, "d_model")) return end
+    local times = tonumber(text:match "^(%d%.?%d*)%s*[xhd*]%s*d?_?[mh]?[%a_]*$")
+    local wide = times and math.tointeger(times * cells.count(row, "d_model"))
+    if wide then row[key] = tostring(wide) return end
+  elseif key == "d_model" and text:find "^%d+k$" then row[key] = ("%d"):format(1024 * tonumber(text:match "%d+")) return
   elseif key == "vocab" and text:find "^%d+%s*k%f[%A]%D*$" then
     row.vocab = tostring(math.tointeger(thousands(row, tonumber(text:match "^%d+"))))
     return
@@ -178,10 +209,11 @@ function m.count(row, key)
   elseif key == "vp" and m.chunks_of_layers(row, text) then row[key] = m.chunks_of_layers(row, text) return
   elseif degrees[key] and is_off(text) then row[key] = "1" return
   elseif key == "global_batch_seqs" and text:find "^%d[%d,]*%s*%a*%s*/%s*step%s*$" and not text:find "tok" then row[key] = text:match "^%d[%d,]*" return
-  elseif key == "global_batch_seqs" and m.of_length(row, text) then row[key] = text:match "^%d+" return
+  elseif (key == "global_batch_seqs" or key == "micro_batch") and m.of_length(row, text) then row[key] = text:match "^%d+" return
   elseif key == "seq" and text:find "^%d+[%d,]*%s*k?,%s*%a+$" then row[key] = text:match "^%d+[%d,]*%s*k?" return
   elseif key == "global_batch_seqs" and text:find "tok[%a]*%s*%(%d[%d,]*%s*seq" then row[key] = text:match "%((%d[%d,]*)%s*seq" return
-  elseif key == "moe_topk" and text:find "^%d+%s*/%s*%d+$" then row[key] = text:match "^%d+" return
+  elseif key == "moe_topk" and (text:find "^%d+%s*/%s*%d+$" or text:find "^%d+%s*%+%s*%d+%s*shared") then row[key] = text:match "^%d+" return
+  elseif key == "moe_experts" and text:find "^%d+%s*x%s*%d+%.?%d*b$" then row[key] = text:match "^%d+" return
   elseif key == "moe_experts" then
     local routed, shared = text:match "^(%d+)%s*%a*%s*%+%s*(%d+)%s*shared"
     if routed then
@@ -306,6 +338,8 @@ end
 
 -- GPUs of clouds' machines. kind: documented; the pages of AWS, Google and Azure on their machines
 local clouds = { { "p5%.", "H100-SXM5-80GB" }, { "p5en?%.", "H200" }, { "p4d%.", "A100-SXM4-40GB" }, { "p4de%.", "A100-SXM4-80GB" },
+  { "nd96asr", "A100-SXM4-40GB" }, { "nd40", "V100-SXM2-32GB" }, { "p3dn%.", "V100-SXM2-32GB" }, { "p3%.", "V100-SXM2-16GB" }, { "dgx%-2%f[%D]", "V100-SXM2-32GB" },
+  { "g5%.", "A10G" }, { "g6%.", "L4-24GB" }, { "g4dn%.", "T4-16GB" }, { "a2[%s%-]mega", "A100-SXM4-40GB" },
   { "a3[%s%-]high", "H100-SXM5-80GB" }, { "a3[%s%-]mega", "H100-SXM5-80GB" }, { "a3[%s%-]ultra", "H200" }, { "a2%-high", "A100-SXM4-40GB" }, { "a2%-ultra", "A100-SXM4-80GB" } }
 function m.gpu(row)
   local text = row.gpu:lower()

@@ -1,0 +1,108 @@
+/* tandem accuracy on cells as papers, READMEs and benchmark tables write them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/support/published_row.h"
+
+#define MIXTURE "model=mixtral;moe_experts=8;moe_topk=2;moe_ffn=1024;missing=x;"
+#define STAGES  "n_layers=16;n_gpus=32;global_batch_seqs=32;"
+#define CP      "tp=1;sp=0;n_kv_heads=8;"
+#define TORCH   "framework=PyTorch 2.1;tp=1;sp=0;missing=x;"
+
+static const SpelledRow same[] = {
+    {"n_gpus=32;global_batch_seqs=32",
+     {"32-GPU", "32gpus", "4 x 8xH100", "4 nodes (32 H100s)", "32/4 nodes", "32 H100s"}},
+    {"n_gpus=1024;global_batch_seqs=1024", {"\"1,024 H100s\"", "1k", "1K GPUs"}},
+    {"n_gpus=1;tp=1;sp=0;missing=x", {"single GPU", "one H100"}},
+    {"n_heads=8;n_kv_heads=4", {"8Q/4KV", "8/4", "a=8", "n_heads=8Q/4KV;n_kv_heads="}},
+    {"n_heads=8;head_dim=64", {"n_heads=8 x 64;head_dim="}},
+    {"n_kv_heads=8;missing=x", {"no GQA", "= heads", "MHA"}},
+    {"n_kv_heads=4", {"GQA 2:1"}},
+    {"d_ff=3584", {"3.5x", "3.5h", "3.5d"}},
+    {"d_model=1024", {"1k"}},
+    {MIXTURE "moe_experts=8", {"8x7B"}},
+    {MIXTURE "moe_topk=2", {"2+1 shared"}},
+    {MIXTURE "ep=4;tp=2", {"e=4"}},
+    {"tp=2;sp=1", {"2-way TP", "2 + SP", "TP2-SP", "tp=2 (SP);sp=", "tp=TP2+SP;sp="}},
+    {"sp=1", {"same as TP", "2", "sequence_parallel=True"}},
+    {"sp=0", {"sequence_parallel: false", "sequence_parallel=False", "no SP"}},
+    {"tp=2;sp=0", {"2 (no SP);sp=", "tp=2 (w/o SP);sp="}},
+    {STAGES "pp=4;vp=2", {"pp=4 (v=2);vp=", "pp=\"4 (interleaved 1F1B schedule, 2 chunks)\";vp="}},
+    {STAGES "pp=4;vp=1", {"pp=4 (1F1B schedule);vp=", "vp=N"}},
+    {CP "n_gpus=16;cp=2", {"cp=c=2", "cp=ring 2", "cp=llama3-style 2"}},
+    {CP "n_gpus=16;cp=2;notes=cp-comm-type=a2a", {"cp=Ulysses 2;notes=", "cp=a2a 2;notes="}},
+    {TORCH "zero_stage=1",
+     {"zero_stage=optimizer only", "zero_stage=zero=1", "zero_stage=P_os",
+      "zero_stage=Adam states sharded", "zero_stage=OSS"}},
+    {TORCH "zero_stage=2",
+     {"zero_stage=ShardedDDP", "zero_stage=gradient + optimizer", "zero_stage=P_os+g"}},
+    {TORCH "zero_stage=0", {"zero_stage=PyTorch DDP"}},
+    {TORCH "zero_stage=3;dp_shard=4;dp_replicate=2", {"zero_stage=MiCS 4;dp_shard=;dp_replicate="}},
+    {"seq=1024;micro_batch=2;global_batch_seqs=16",
+     {"micro_batch=2048 tokens", "micro_batch=2k tokens", "micro_batch=2 x 1024 tokens",
+      "global_batch_seqs=16k tok", "global_batch_seqs=2^4"}},
+    {"global_batch_seqs=128;seq=8192;n_gpus=64",
+     {"1048K tokens", "1024k tok", "1049k tokens", "1M (tokens)"}},
+    {"seq=8192", {"len 8192", "2**13"}},
+    {"precision=fp8 blockwise", {"DeepSeek FP8", "FP8 (1D2D)"}},
+    {"ac=full", {"AC on", "with AC", "nothing_saveable"}},
+    {"ac=none", {"everything_saveable"}},
+    {"framework=MaxText;tp=1;sp=0;zero_stage=3;missing=x;ac=minimal",
+     {"ac=dots_with_no_batch_dims_saveable", "framework=JAX/Flax pjit",
+      "framework=PaLM (Pathways)"}},
+    {"framework=torchtitan 2026;tp=1;sp=0;zero_stage=3;compile=no",
+     {"compile=w/o compile", "compile=nvFuser", "compile=CUDA graphs"}},
+    {"framework=torchtitan 2026;tp=1;sp=0;zero_stage=3;compile=yes",
+     {"compile=dynamo", "compile=XLA"}},
+    {"gpu=A100-SXM4-40GB", {"ND96asr_v4", "a2-megagpu-16g"}},
+    {"gpu=V100-SXM2-32GB;precision=fp16", {"p3dn.24xlarge", "DGX-2"}},
+    {"gpu=A10G", {"g5.48xlarge"}},
+};
+
+static const char *const differ[][2] = {
+    {"framework=HF Trainer;tp=1;sp=0;zero_stage=0;n_gpus=1;precision=bf16;missing=x",
+     "framework=HF Trainer;tp=1;sp=0;zero_stage=0;n_gpus=1;precision=full bf16;missing=x"},
+    {"framework=FairScale FSDP;tp=1;sp=0;missing=x;zero_stage=3", TORCH "zero_stage=3"},
+};
+
+static const char *const refused[][2] = {
+    {"n_heads=8/4;n_kv_heads=2", "do not agree"},
+    {"micro_batch=1000 tokens", "micro_batch"},
+    {"n_kv_heads=MLA", "mla"},
+    {"ac=memory-efficient", "ac"},
+    {"oom=X", "oom"},
+    {"peak_mem=<80GB", "peak_mem"},
+    {"gpu=Gaudi3", "Gaudi3"},
+};
+
+static void other_words_are_read_alike(void **state)
+{
+    (void)state;
+    spelled_rows_agree(same, sizeof same / sizeof *same);
+}
+
+static void stated_cells_change_the_prediction(void **state)
+{
+    (void)state;
+    spelled_rows_differ(differ, sizeof differ / sizeof *differ);
+}
+
+static void uncertain_cells_are_refused_by_name(void **state)
+{
+    (void)state;
+    spelled_rows_are_refused(refused, sizeof refused / sizeof *refused);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(other_words_are_read_alike),
+        cmocka_unit_test(stated_cells_change_the_prediction),
+        cmocka_unit_test(uncertain_cells_are_refused_by_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
