@@ -19,13 +19,18 @@ typedef struct TorchBlock {
     bool used, unmapped;
 } TorchBlock;
 
-typedef LIST(uint32_t) BlockIds;
+/* A free block in a list, with a copy of the fields by which the list is sorted. */
+typedef struct FreeBlock {
+    uint64_t bytes, address;
+    uint32_t id;
+} FreeBlock;
+typedef LIST(FreeBlock) FreeList;
 
 typedef struct Pool {
     uint32_t stream;
     bool small;
     uint32_t last; /* for an expandable pool: the last block of its segment */
-    BlockIds free, unmapped;
+    FreeList free, unmapped;
 } Pool;
 
 struct TorchAllocator {
@@ -73,17 +78,19 @@ static uint32_t new_block(TorchAllocator *a, TorchBlock block)
     return id;
 }
 
+static bool is_before(const FreeBlock *f, uint64_t bytes, uint64_t address)
+{
+    return f->bytes != bytes ? f->bytes < bytes : f->address < address;
+}
+
 /* Returns the position in a sorted list of the free block with this size and address, or the
  * position where it would stand. */
-static uint32_t place_of(const TorchAllocator *a, const BlockIds *list, uint64_t bytes,
-                         uint64_t address)
+static uint32_t place_of(const FreeList *list, uint64_t bytes, uint64_t address)
 {
     uint32_t low = 0, high = list->n;
     while (low < high) {
-        uint32_t middle = (low + high) / 2;
-        const TorchBlock *b = &a->blocks.at[list->at[middle]];
-        bool before = b->bytes != bytes ? b->bytes < bytes : b->address < address;
-        if (before)
+        const uint32_t middle = (low + high) / 2;
+        if (is_before(&list->at[middle], bytes, address))
             low = middle + 1;
         else
             high = middle;
@@ -91,35 +98,53 @@ static uint32_t place_of(const TorchAllocator *a, const BlockIds *list, uint64_t
     return low;
 }
 
-static BlockIds *list_of(TorchAllocator *a, const TorchBlock *b)
+static FreeList *list_of(TorchAllocator *a, const TorchBlock *b)
 {
     Pool *pool = &a->pools.at[b->pool];
     return b->unmapped ? &pool->unmapped : &pool->free;
 }
 
+/* Writes the block to a vacant position of its list, and moves its neighbours until the list is
+ * sorted again. */
+static void settle(TorchAllocator *a, FreeList *list, uint32_t at, uint32_t id)
+{
+    const TorchBlock *b = &a->blocks.at[id];
+    for (; at > 0 && !is_before(&list->at[at - 1], b->bytes, b->address); at--)
+        list->at[at] = list->at[at - 1];
+    for (; at + 1 < list->n && is_before(&list->at[at + 1], b->bytes, b->address); at++)
+        list->at[at] = list->at[at + 1];
+    list->at[at] = (FreeBlock){b->bytes, b->address, id};
+}
+
 static void add_free(TorchAllocator *a, uint32_t id)
 {
     const TorchBlock *b = &a->blocks.at[id];
-    BlockIds *list = list_of(a, b);
-    uint32_t at = place_of(a, list, b->bytes, b->address);
-    list_push(a->arena, list, id);
+    FreeList *list = list_of(a, b);
+    const uint32_t at = place_of(list, b->bytes, b->address);
+    list_add(a->arena, list);
     memmove(list->at + at + 1, list->at + at, (list->n - 1 - at) * sizeof *list->at);
-    list->at[at] = id;
+    list->at[at] = (FreeBlock){b->bytes, b->address, id};
 }
 
-static void take_free_at(BlockIds *list, uint32_t at)
+static void take_free_at(FreeList *list, uint32_t at)
 {
     memmove(list->at + at, list->at + at + 1, (list->n - 1 - at) * sizeof *list->at);
     list->n--;
 }
 
-static void take_free(TorchAllocator *a, uint32_t id)
+/* Returns the position of a free block in its list. */
+static uint32_t find_free(TorchAllocator *a, uint32_t id)
 {
     const TorchBlock *b = &a->blocks.at[id];
-    BlockIds *list = list_of(a, b);
-    uint32_t at = place_of(a, list, b->bytes, b->address);
-    assert(at < list->n && list->at[at] == id);
-    take_free_at(list, at);
+    const FreeList *list = list_of(a, b);
+    const uint32_t at = place_of(list, b->bytes, b->address);
+    assert(at < list->n && list->at[at].id == id);
+    return at;
+}
+
+static void take_free(TorchAllocator *a, uint32_t id)
+{
+    take_free_at(list_of(a, &a->blocks.at[id]), find_free(a, id));
 }
 
 static void drop_block(TorchAllocator *a, uint32_t id)
@@ -146,7 +171,7 @@ static void give_back(TorchAllocator *a)
     for (uint32_t i = 0; i < a->pools.n; i++) {
         Pool *pool = &a->pools.at[i];
         for (uint32_t k = pool->free.n; k-- > 0;) {
-            uint32_t id = pool->free.at[k];
+            uint32_t id = pool->free.at[k].id;
             TorchBlock *b = &a->blocks.at[id];
             if (a->expandable) {
                 a->stats.reserved -= b->bytes;
@@ -220,11 +245,22 @@ static uint32_t new_segment(TorchAllocator *a, uint32_t pool, uint64_t bytes)
     return id;
 }
 
-static void split(TorchAllocator *a, uint32_t id, uint64_t bytes)
+/* A free block that is being used: its list, and its position there. */
+typedef struct Taken {
+    FreeList *list;
+    uint32_t at;
+} Taken;
+
+/* Takes a free block from its list. If more than `bytes` bytes are left over, they become a free
+ * block of their own, in the same list. */
+static void split(TorchAllocator *a, uint32_t id, uint64_t bytes, Taken from)
 {
     uint64_t rest = a->blocks.at[id].bytes - bytes;
     bool fine = a->pools.at[a->blocks.at[id].pool].small || a->expandable;
-    if (fine ? rest < ROUND : rest <= SMALL_MOST) return;
+    if (fine ? rest < ROUND : rest <= SMALL_MOST) {
+        take_free_at(from.list, from.at);
+        return;
+    }
     TorchBlock b = a->blocks.at[id];
     uint32_t tail =
         new_block(a, (TorchBlock){b.address + bytes, rest, id, b.next, b.pool, false, b.unmapped});
@@ -232,7 +268,7 @@ static void split(TorchAllocator *a, uint32_t id, uint64_t bytes)
     if (a->pools.at[b.pool].last == id) a->pools.at[b.pool].last = tail;
     a->blocks.at[id].next = tail;
     a->blocks.at[id].bytes = bytes;
-    add_free(a, tail);
+    settle(a, from.list, from.at, tail);
 }
 
 /* Returns the size to which a free block could grow. The last block of an expandable segment can
@@ -246,36 +282,35 @@ static uint64_t may_become(const TorchAllocator *a, const Pool *pool, uint32_t i
     return b->bytes + (next->unmapped ? next->bytes : 0);
 }
 
-/* Takes the free block to use for `bytes` bytes from its list; 0: there is none. Like PyTorch, it
- * starts with the smallest block that is large enough. It goes on to the next block as long as that
- * one would be smaller after growing. */
-static uint32_t take_best_fit(TorchAllocator *a, Pool *pool, uint64_t bytes)
+/* Finds the free block to use for `bytes` bytes; 0: there is none. Like PyTorch, it starts with the
+ * smallest block that is large enough. It goes on to the next block as long as that one would be
+ * smaller after growing. */
+static uint32_t best_fit(const TorchAllocator *a, Pool *pool, uint64_t bytes, Taken *found)
 {
-    BlockIds *list = &pool->free;
-    uint32_t at = place_of(a, list, bytes, 0);
+    FreeList *list = &pool->free;
+    uint32_t at = place_of(list, bytes, 0);
     while (a->expandable && at + 1 < list->n &&
-           may_become(a, pool, list->at[at + 1]) < may_become(a, pool, list->at[at]))
+           may_become(a, pool, list->at[at + 1].id) < may_become(a, pool, list->at[at].id))
         at++;
     if (at >= list->n) {
         list = &pool->unmapped;
-        at = place_of(a, list, bytes, 0);
+        at = place_of(list, bytes, 0);
     }
-    if (at >= list->n) return 0;
-    const uint32_t id = list->at[at];
-    take_free_at(list, at);
-    return id;
+    *found = (Taken){list, at};
+    return at < list->n ? list->at[at].id : 0;
 }
 
 uint32_t torch_allocate(TorchAllocator *a, uint64_t bytes, uint32_t stream)
 {
     bytes = bytes == 0 ? ROUND : round_up(bytes, ROUND);
     uint32_t pool = pool_of(a, stream, bytes <= SMALL_MOST);
-    uint32_t id = take_best_fit(a, &a->pools.at[pool], bytes);
+    Taken found;
+    uint32_t id = best_fit(a, &a->pools.at[pool], bytes, &found);
     if (id == 0) {
         id = new_segment(a, pool, bytes);
-        take_free(a, id);
+        found = (Taken){list_of(a, &a->blocks.at[id]), find_free(a, id)};
     }
-    split(a, id, bytes);
+    split(a, id, bytes, found);
     TorchBlock *b = &a->blocks.at[id];
     b->used = true;
     if (b->unmapped) {
@@ -288,7 +323,8 @@ uint32_t torch_allocate(TorchAllocator *a, uint64_t bytes, uint32_t stream)
     return id;
 }
 
-/* Joins block `id` with the free block `next` after it; neither may be on a list of free blocks. */
+/* Joins block `id` with the block `next` after it. The caller keeps the list of free blocks right.
+ */
 static void join_next(TorchAllocator *a, uint32_t id, uint32_t next)
 {
     a->blocks.at[id].bytes += a->blocks.at[next].bytes;
@@ -297,22 +333,33 @@ static void join_next(TorchAllocator *a, uint32_t id, uint32_t next)
     if (was_last) a->pools.at[a->blocks.at[id].pool].last = id;
 }
 
+static bool is_free(const TorchAllocator *a, uint32_t id)
+{
+    return id != 0 && !a->blocks.at[id].used && !a->blocks.at[id].unmapped;
+}
+
 void torch_release(TorchAllocator *a, uint32_t block)
 {
     assert(block > 0 && block < a->blocks.n && a->blocks.at[block].used);
     a->blocks.at[block].used = false;
     a->stats.allocated -= a->blocks.at[block].bytes;
-    uint32_t next = a->blocks.at[block].next, previous = a->blocks.at[block].previous;
-    if (next && !a->blocks.at[next].used && !a->blocks.at[next].unmapped) {
-        take_free(a, next);
+    const uint32_t next = a->blocks.at[block].next, previous = a->blocks.at[block].previous;
+    FreeList *list = list_of(a, &a->blocks.at[block]);
+    uint32_t vacant = UINT32_MAX; /* the position in the list of a block that was joined */
+    if (is_free(a, next)) {
+        vacant = find_free(a, next);
         join_next(a, block, next);
     }
-    if (previous && !a->blocks.at[previous].used && !a->blocks.at[previous].unmapped) {
-        take_free(a, previous);
+    if (is_free(a, previous)) {
+        if (vacant != UINT32_MAX) take_free_at(list, vacant);
+        vacant = find_free(a, previous);
         join_next(a, previous, block);
         block = previous;
     }
-    add_free(a, block);
+    if (vacant != UINT32_MAX)
+        settle(a, list, vacant, block);
+    else
+        add_free(a, block);
 }
 
 TorchStats torch_stats(const TorchAllocator *a)
