@@ -47,6 +47,12 @@ typedef struct Expander {
     BufferIds *made;     /* [micro-batch]: the buffers that belong to it */
     Counterpart *asked;  /* [buffer] */
     uint32_t n_launches, n_fuses;
+    /* From this period on, each period is the one before it with larger numbers. */
+    uint32_t lead;
+    /* By how much the parent of each buffer that a period makes, each argument and each wait of a
+     * period is larger in the next period. */
+    uint32_t *parent_grows, *arg_grows, *after_grows;
+    uint32_t n_args, n_after, launches, fuses; /* of one period */
 } Expander;
 
 /* ---- the period */
@@ -241,6 +247,94 @@ static void add_code(Expander *e, Pc first, Pc end, uint32_t periods)
     for (Pc pc = first; pc < end; pc++) add_instr(e, pc, periods, &launch, &fuse);
 }
 
+/* ---- periods that follow from the one before */
+
+/* Returns by how much the buffer that is used instead of `b` grows from period to period, once this
+ * has become steady. */
+static uint32_t grows(Expander *e, BufferId b)
+{
+    if (b == 0) return 0;
+    if (b + e->n_made >= e->first_made) return e->n_made;
+    if (is_fixed(e->from, b)) return 0;
+    const uint32_t microbatch = e->from->buffers.at[b].microbatch;
+    if (microbatch + e->lead < e->forward) e->lead = e->forward - microbatch;
+    return e->n_made;
+}
+
+/* Fills in by how much the numbers of a period grow. */
+static void find_growth(Expander *e)
+{
+    const Program *p = e->from;
+    for (Pc pc = e->a; pc < e->b; pc++) {
+        e->n_args += p->code.at[pc].args.n;
+        e->n_after += p->code.at[pc].after.n;
+    }
+    e->parent_grows = arena_array(e->scratch, e->n_made, sizeof *e->parent_grows);
+    e->arg_grows = arena_array(e->scratch, e->n_args, sizeof *e->arg_grows);
+    e->after_grows = arena_array(e->scratch, e->n_after, sizeof *e->after_grows);
+    for (uint32_t i = 0; i < e->n_made; i++)
+        e->parent_grows[i] = grows(e, p->buffers.at[e->first_made + i].parent);
+    uint32_t arg = 0, after = 0;
+    for (Pc pc = e->a; pc < e->b; pc++) {
+        const Instr *in = &p->code.at[pc];
+        for (uint32_t i = 0; i < in->args.n; i++)
+            e->arg_grows[arg++] = grows(e, program_arg(p, in, i));
+        for (uint32_t i = 0; i < in->after.n; i++)
+            e->after_grows[after++] =
+                p->after.at[in->after.first + i] + e->length > e->a ? e->length : 0;
+    }
+}
+
+/* Adds a period that follows from the newest one. */
+static void repeat_period(Expander *e)
+{
+    Program *to = e->to;
+    list_reserve(e->arena, &to->args, e->n_args);
+    list_reserve(e->arena, &to->after, e->n_after);
+    for (uint32_t i = 0; i < e->n_made; i++) {
+        Buffer at = to->buffers.at[to->buffers.n - e->n_made];
+        at.microbatch++;
+        at.parent += e->parent_grows[i];
+        list_push(e->arena, &to->buffers, at);
+    }
+    uint32_t *args = to->args.at + to->args.n, *after = to->after.at + to->after.n;
+    for (uint32_t i = 0; i < e->n_args; i++) args[i] = (args - e->n_args)[i] + e->arg_grows[i];
+    for (uint32_t i = 0; i < e->n_after; i++)
+        after[i] = (after - e->n_after)[i] + e->after_grows[i];
+    to->args.n += e->n_args;
+    to->after.n += e->n_after;
+    for (Pc i = 0; i < e->length; i++) {
+        Instr in = to->code.at[to->code.n - e->length];
+        in.microbatch++;
+        in.args.first += e->n_args;
+        in.after.first += e->n_after;
+        if (in.launch) in.launch += e->launches;
+        if (in.fuse) in.fuse += e->fuses;
+        list_push(e->arena, &to->code, in);
+    }
+    e->n_launches += e->launches;
+    e->n_fuses += e->fuses;
+}
+
+/* Adds the periods between A and B. Returns how many of them followed from the one before. */
+static uint32_t add_periods(Expander *e)
+{
+    uint32_t n = 0;
+    for (uint32_t k = 1; k <= e->more; k++) {
+        if (k > 1 && k > e->lead) {
+            repeat_period(e);
+            n++;
+            continue;
+        }
+        const uint32_t launches = e->n_launches, fuses = e->n_fuses;
+        add_buffers(e, e->first_made, e->first_made + e->n_made, k);
+        add_code(e, e->a, e->b, k);
+        e->launches = e->n_launches - launches;
+        e->fuses = e->n_fuses - fuses;
+    }
+    return n;
+}
+
 /* Allocates memory for the whole program at once, because a list that grows is copied each time. */
 static void reserve(Expander *e)
 {
@@ -252,7 +346,7 @@ static void reserve(Expander *e)
     list_reserve(e->arena, &e->to->after, p->after.n + e->more * (b->after.first - a->after.first));
 }
 
-static bool expand(Expander *e)
+static bool expand(Expander *e, uint32_t *n_repeated)
 {
     const Program *p = e->from;
     e->made = arena_array(e->scratch, e->n_few, sizeof *e->made);
@@ -267,10 +361,8 @@ static bool expand(Expander *e)
     list_push(e->arena, &e->to->code, p->code.at[0]);
     add_buffers(e, 1, next, 0);
     add_code(e, 1, e->b, 0);
-    for (uint32_t k = 1; k <= e->more; k++) {
-        add_buffers(e, e->first_made, next, k);
-        add_code(e, e->a, e->b, k);
-    }
+    find_growth(e);
+    *n_repeated += add_periods(e);
     add_buffers(e, next, p->buffers.n, e->more);
     add_code(e, e->b, p->code.n, e->more);
     e->to->purpose = p->purpose;
@@ -326,7 +418,7 @@ static bool number_matches(const Plan *few, Plan *plan, uint32_t n_few, uint32_t
     return true;
 }
 
-Plan *plan_expand(const Plan *few, uint32_t n, Arena *arena)
+Plan *plan_expand(const Plan *few, uint32_t n, Arena *arena, uint32_t *n_repeated)
 {
     Plan *plan = arena_alloc(arena, sizeof *plan);
     *plan = *few;
@@ -336,6 +428,7 @@ Plan *plan_expand(const Plan *few, uint32_t n, Arena *arena)
     plan->step.global_batch = few->step.global_batch / n_few * n;
     plan->step.global_tokens = few->step.global_tokens / n_few * n;
     bool fine = n > n_few;
+    *n_repeated = 0;
     for (uint32_t r = 0; r < few->programs.n; r++) list_add(arena, &plan->programs);
     for (uint32_t r = 0; r < few->programs.n && fine; r++) {
         Expander e = {.from = &few->programs.at[r],
@@ -345,7 +438,7 @@ Plan *plan_expand(const Plan *few, uint32_t n, Arena *arena)
                       .n_few = n_few,
                       .n = n,
                       .more = n - n_few};
-        fine = expand(&e);
+        fine = expand(&e, n_repeated);
         arena_free(e.scratch);
     }
     return fine && number_matches(few, plan, n_few, n) ? plan : NULL;

@@ -18,8 +18,9 @@ bool plan_saves_enough(uint32_t few, uint32_t n);
 uint32_t plan_expands_from(const Config *config, uint32_t n);
 
 /* Makes a plan with n micro-batches from the plan `few`. Its code equals the code that pass_lower
- * would make for n micro-batches. Buffers get no offsets. Both plans share all other data. Returns
- * NULL if a program has no period. */
-Plan *plan_expand(const Plan *few, uint32_t n, Arena *arena);
+ * would make for n micro-batches. Buffers get no offsets. Both plans share all other data. Sets
+ * *n_repeated to the number of periods, in all programs, that were copied from the period before
+ * them. Returns NULL if a program has no period. */
+Plan *plan_expand(const Plan *few, uint32_t n, Arena *arena, uint32_t *n_repeated);
 
 #endif

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "planner/base/rng.h"
+#include "planner/lower/expand.h"
 #include "planner/verify/verify.h"
 #include "session/session.h"
 #include "tests/support/sample.h"
@@ -18,6 +19,7 @@ enum { MOST_SET = 8 };
 
 typedef struct Tally {
     uint32_t compared, aperiodic, lengthened;
+    uint32_t repeated; /* periods that were copied from the period before */
 } Tally;
 
 static PlanFile *simulate(const Config *config, const Graph *graph, const PlanOptions *o,
@@ -166,6 +168,10 @@ static void compare(const char *path, const char *const *set, uint32_t n_set, bo
     if (shorter->whole != NULL) {
         same_programs(shorter->whole, whole->plan, name);
         tally->lengthened++;
+        uint32_t n_repeated;
+        assert_non_null(
+            plan_expand(shorter->plan, whole->plan->step.n_microbatches, arena, &n_repeated));
+        tally->repeated += n_repeated;
         if (!verify_plan(whole->plan, VERIFY_all, false, &d))
             fail_msg("%s: %s", name, d.items.at[0].text);
     }
@@ -235,7 +241,7 @@ static void accumulated_gradients(void **state)
                                           "parallel.ac=none|parallel.ac=full", NULL};
     static const char *const gpt2[] = {"batch.global=1024|batch.global=2048",
                                        "batch.micro=4|batch.micro=8", NULL};
-    Tally tally = {0, 0, 0};
+    Tally tally = {0};
     for (uint64_t seed = 1; seed <= SAMPLE(24, 8); seed++)
         compare_random(TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua", llama, seed, false,
                        &tally);
@@ -257,7 +263,7 @@ static void the_whole_plan_needs_no_more(void **state)
     (void)state;
     static const char *const set[] = {"mesh.dp_shard=-1", "mesh.tp=8",        "batch.global=256",
                                       "parallel.ac=none", "runtime=megatron", "model.layers=16"};
-    Tally tally = {0, 0, 0};
+    Tally tally = {0};
     compare(TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua", set, 6, false, &tally);
     assert_int_equal(tally.compared, 1);
     assert_int_equal(tally.aperiodic, 0);
@@ -277,7 +283,7 @@ static void periods_of_pipelines(void **state)
         NULL};
     static const char *const gpipe[] = {"mesh.dp_shard=-1", "mesh.pp=4", "mesh.tp=2",
                                         "batch.global=128", "parallel.pp=gpipe"};
-    Tally tally = {0, 0, 0}, forward_first = {0, 0, 0};
+    Tally tally = {0}, forward_first = {0};
     for (uint64_t seed = 1; seed <= SAMPLE(16, 6); seed++)
         compare_random(TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua", all, seed, true, &tally);
     print_message("%u compared, %u of them aperiodic\n", tally.compared, tally.aperiodic);
@@ -317,7 +323,7 @@ static void lengthened_pipelines(void **state)
                                        "batch.global=1024|batch.global=2048",
                                        "batch.micro=4|batch.micro=8",
                                        NULL};
-    Tally tally = {0, 0, 0};
+    Tally tally = {0};
     for (uint64_t seed = 1; seed <= SAMPLE(24, 8); seed++)
         compare_random(TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua", llama, seed, false,
                        &tally);
@@ -330,6 +336,7 @@ static void lengthened_pipelines(void **state)
     print_message("%u compared, %u of them aperiodic\n", tally.compared, tally.aperiodic);
     assert_true(tally.compared >= SAMPLE(15, 5));
     assert_int_equal(tally.lengthened, tally.compared - tally.aperiodic);
+    assert_true(tally.repeated > 0);
     assert_true(2 * tally.aperiodic <= tally.compared);
 }
 
