@@ -188,8 +188,8 @@ const char *paint(const Cli *cli, Paint paint, const char *text);
 bool color_wanted(const Cli *cli, int fd);
 /* Prints diagnostics and results. Returns the exit code of the process. */
 int cli_finish(Cli *cli);
-/* Prints the diagnostics so far to standard error. A verb that takes long calls it, so that the
- * user need not wait for them. */
+/* Prints the diagnostics so far to standard error. A slow verb calls this function early, so that
+ * the user need not wait for the diagnostics. */
 void cli_flush_diagnostics(Cli *cli);
 /* Drops the diagnostics so far without printing them. They still count for the exit code. */
 void cli_forget_diagnostics(Cli *cli);
@@ -240,7 +240,7 @@ const char *plan_file_counts(const PlanFile *file);
 /* Returns the word for a device: "GPU", or "rank" if the ranks are processes of this machine. */
 const char *plan_file_device(const PlanFile *file);
 /* Calls session_load with `options` (may be NULL) and the options of the command line. If both give
- * an option, the command line's counts. */
+ * an option, the command line decides. */
 PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options);
 /* Loads the plan like plan_file_load without `options`, and keeps its script open as cli->script
  * until plan_file_close. Two threads then work beside the caller. One proves the plan, until

@@ -36,8 +36,9 @@ const char *tandem_version(void);
 TandemPlan *tandem_load(const char *path, const char *const *settings, size_t n_settings);
 void tandem_free(TandemPlan *plan); /* `plan` may be NULL */
 
-/* Returns the exit code that the command would give. 0: nothing failed. 1: internal error. 3: the
- * script is invalid. 4: the plan does not fit. 7: the store failed. */
+/* Returns the exit code that the command would give. 0: nothing failed. 1: internal error. 2: the
+ * call is invalid, such as a setting without "=" or a simulation without a cluster. 3: the script
+ * is invalid. 4: the plan does not fit. 7: the store failed. */
 int tandem_status(const TandemPlan *plan);
 /* Return all diagnostics so far: as text of one or two lines for each, or as a JSON array of
  * objects. */

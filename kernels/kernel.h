@@ -47,8 +47,8 @@ typedef struct KernelArgs {
     int64_t start['z' + 1]; /* global number of the first local element */
     /* Global number of local element size/2. A rank's part may consist of two chunks of equal size
      * (zigzag). Then element i has the global number start + i if i < size/2, otherwise second + (i
-     * - size/2). For a single chunk, this is start + size/2. Only the tokens `s` may be in two
-     * chunks, and `T` in ops that read a part of the keys. */
+     * - size/2). For a single chunk, this is start + size/2. Only two indices may be in two chunks:
+     * the tokens `s`, and the keys `T` of ops that read a part of the keys. */
     int64_t second['z' + 1];
     int64_t valid['z' + 1];     /* how many local elements are real; the others are zero padding */
     int64_t rows;               /* product of the sizes of the `...` indices; 1 if there are none */

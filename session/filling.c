@@ -1,5 +1,5 @@
 /* Tests the sizes that the hint of the error mesh-product names. A size that fills the cluster may
- * break another rule: 3 may not divide the heads, or 12 not the batch. */
+ * break another rule: for example, the number of heads might not be a multiple of it. */
 #include <stdlib.h>
 #include <string.h>
 

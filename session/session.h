@@ -41,7 +41,7 @@ typedef struct PlanFile {
      * step; otherwise 0 */
     uint32_t microbatches;
     /* The programs of all micro-batches, for a pipeline whose `plan` has fewer. The times of a
-     * pipeline may not repeat, so these programs are simulated. Its buffers have no offsets.
+     * pipeline need not repeat, so these programs are simulated. Its buffers have no offsets.
      * Otherwise NULL. */
     const Plan *whole;
     /* proofs and memory of `plan` do not hold for all micro-batches: buffers would get other
@@ -75,7 +75,8 @@ typedef struct PlanOptions {
     bool shrink;            /* true: makes the plan small and all dtypes fp64 */
     bool unpadded;          /* true: vocabularies of odd size are not padded */
     const DTypeMap *dtypes; /* with shrink: other dtypes than fp64; NULL: fp64 */
-    /* returns how much scratch memory a kernel needs; NULL: as the kernels of the cluster */
+    /* returns how much scratch memory a kernel needs; NULL: the function for the cluster's
+     * kernels */
     WorkspaceBytes workspace;
     Hash128 parent;         /* id of the plan that was made small to give this plan; zero: none */
     const char *stop_after; /* name of the last pass to run; NULL: all passes run */
@@ -219,7 +220,7 @@ bool session_simulate(const PlanFile *file, const Cluster *cluster, const SimOpt
                       Arena *arena, SimReport *report, Diag *d);
 
 /* Simulates the plan in advance, as session_predict does with session_plain_options, and keeps the
- * report for it. Other threads may read the plan at the same time. */
+ * report for that function. Other threads may read the plan at the same time. */
 void session_simulate_ahead(const PlanFile *file, Arena *arena);
 
 typedef struct PredictOptions {

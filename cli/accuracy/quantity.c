@@ -35,8 +35,7 @@ typedef struct CellUnit {
     double factor;
 } CellUnit;
 
-/* Returns true if the text is a unit, or a unit of each step or each device: "s", "s/it", "ms per
- * step". */
+/* Returns true if the text is the unit, alone or per step or device: "s", "s/it", "ms per step". */
 static bool is_unit(const char *text, const char *unit)
 {
     static const char *const each[] = {"step", "iter",   "it",   "iteration",

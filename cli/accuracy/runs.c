@@ -26,8 +26,8 @@ static void put_quoted(Str *s, const char *text)
 }
 
 /* Returns a Lua script that gives the row to run.lua: the row's cells as texts, by column. Empty
- * cells are left out. Otherwise a row's prediction depends on whether the table has a column for
- * other rows. */
+ * cells are left out. Otherwise a row's prediction would depend on columns that only other rows
+ * fill. */
 static const char *script_of(const Csv *csv, uint32_t row, Arena *arena)
 {
     Str s = str_in(arena);

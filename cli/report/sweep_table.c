@@ -138,7 +138,7 @@ void price_note(Cli *cli, const SweepRows *rows)
                 "price       unknown: no price of a GPU hour is known; --price USD gives one\n");
 }
 
-/* Which columns the table has besides those that every sweep has. */
+/* The columns of this table in addition to the columns of every sweep. */
 typedef struct Columns {
     bool price, days, usd, joules, mwh, score;
 } Columns;

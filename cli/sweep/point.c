@@ -71,7 +71,8 @@ void point_status(json_t *row, SweepStatus status, const Diagnostic *error)
     if (error != NULL) json_put(row, "error", diagnostic_json(error));
 }
 
-/* Adds the warnings of a point to its answer, because the table needs those that all share. */
+/* Adds the warnings of a point to its answer, because the table shows the warnings that all points
+ * share. */
 static void put_warnings(json_t *row, const Diag *d)
 {
     json_t *list = json_array();
@@ -118,7 +119,7 @@ static void enter(const Decider *decider, Cli *one, const PlanFile *file, json_t
     best_enter(job->best, speed);
 }
 
-/* What decide() needs besides the answer for a point. */
+/* The data that decide() needs in addition to the answer for a point. */
 typedef struct Made {
     Recipe recipe;        /* its settings and scripts */
     bool unstored;        /* the run could not be stored */
@@ -318,8 +319,8 @@ static bool decide(Decider *decider, uint32_t index, Arena *arena, FILE *out)
     return is_best;
 }
 
-/* Adds the lines about the plan under other frameworks to its answer. Adds none if only a plan with
- * all micro-batches could give them. */
+/* Adds lines to the best plan's answer: the predictions for this plan under other frameworks. Adds
+ * none if they need a plan with all micro-batches. */
 static void tell_best(const Decider *decider, Cli *one, Recipe *recipe)
 {
     const BestPlan *best = &decider->best;

@@ -69,8 +69,8 @@ static bool split(Cuda *c, CudaComm *comm)
 
 enum { SENDS_TO = 1, RECEIVES_FROM = 2 };
 
-/* Marks the members that exchange messages with this rank (`mine`) in instruction `in`, as seen by
- * member `from` of the group, which sends. */
+/* Marks the member with which this rank (`mine`) exchanges a message when member `from` of the
+ * group runs the send or receive `in`. */
 static void add_peers(const Instr *in, uint32_t from, uint32_t n, uint32_t mine,
                       unsigned char *peers)
 {
@@ -80,9 +80,9 @@ static void add_peers(const Instr *in, uint32_t from, uint32_t n, uint32_t mine,
     if (to == mine) peers[from] |= sends ? RECEIVES_FROM : SENDS_TO;
 }
 
-/* Returns an array [member]: SENDS_TO, RECEIVES_FROM, both or 0, depending on the messages between
- * this rank and the member on this communicator in a step. The result is computed from the programs
- * of all ranks, so both ends of a pair agree. */
+/* Returns an array [member]: SENDS_TO if this rank sends to the member in a step, RECEIVES_FROM if
+ * it receives from it; both or 0 are possible. Only messages on this communicator count. The result
+ * is computed from the programs of all ranks, so both ends of a pair agree. */
 static const unsigned char *find_peers(const Cuda *c, const GroupKey *key)
 {
     const Mesh *mesh = &c->plan->mesh;

@@ -200,8 +200,8 @@ static void collect(Cuda *c, Hosted *h)
             Comm *mine = arena_alloc(c->arena, sizeof *mine);
             *mine = *comm;
             /* messages between two ranks on a stream arrive in the order in which they were sent,
-             * so one match number for all of them suffices; a graph that several micro-batches
-             * share needs this */
+             * so one match number is enough for all of them. A graph that several micro-batches
+             * share needs this. */
             mine->match = groups_find(&keys, comm->axes, comm->stream);
             h->process.state.at[pc].comm = mine;
             add(h, at, pc, mine, at == h->first[s]);

@@ -84,7 +84,7 @@ bool verify_measure(Verify *v, const DataSource *data, const BackendOptions *opt
 /* Checks that the reference has all values, and that not all its gradients are zero. If not,
  * reports verify-nothing and returns false. */
 bool verify_says_something(const Verify *v);
-/* Returns true if at least one rank has each element. */
+/* Returns true if each element is on at least one rank. */
 bool verify_seen(const Verify *v, const Whole *w);
 /* Returns |a - b| / |b|; 0 if a and b are equal, also if both are zero. */
 double verify_relative(double a, double b);

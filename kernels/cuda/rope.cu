@@ -10,9 +10,9 @@
 #include "kernels/cuda/number.cuh"
 #include "kernels/rope.h"
 
-/* ROPE_AHEAD: items that a thread loads at a time; ROPE_SETUP: about as many items could be rotated
- * while the angles of a block are computed; ROPE_TOGETHER: most sequences of a block; ROPE_KNOWN:
- * largest number of frequencies that the host computes */
+/* ROPE_AHEAD: items that a thread loads at a time; ROPE_SETUP: about the number of items that could
+ * be rotated in the time that a block's angles take; ROPE_TOGETHER: most sequences of a block;
+ * ROPE_KNOWN: largest number of frequencies that the host computes */
 enum {
     ROPE_THREADS = 128,
     ROPE_BLOCKS_PER_SM = 8,

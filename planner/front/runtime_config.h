@@ -112,7 +112,7 @@ typedef struct Runtime {
     const char *name;
     AttentionKernel attention;
     double kernel_s;   /* host time to launch a kernel of an op that is not compiled */
-    double call_s;     /* host time for one of an op's further calls (RuntimeOp.calls) */
+    double call_s;     /* host time for each further call of an op (RuntimeOp.calls) */
     double compiled_s; /* host time to launch a kernel of a compiled region */
     /* additional host time for each op if tp > 1, because its tensors then carry a
      * layout (DTensor) */

@@ -1,4 +1,4 @@
-/* Compares how two parameters begin. */
+/* Compares the distributions from which two parameters get their initial values. */
 #ifndef TANDEM_IR_INIT_H
 #define TANDEM_IR_INIT_H
 

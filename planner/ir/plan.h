@@ -12,7 +12,7 @@
  * - Instructions with the same non-zero `fuse` follow each other on the compute stream and may run
  *   as one kernel. Buffers that only these instructions use then need not be written to memory.
  *   Either all of them work row by row, or the first is a product. Then each other instruction
- *   works on the elements of its result, or sums one of its operands. */
+ *   works on the elements of the product's result, or sums an operand of the product. */
 #ifndef TANDEM_IR_PLAN_H
 #define TANDEM_IR_PLAN_H
 
@@ -202,9 +202,9 @@ uint64_t plan_comm_bytes(const Plan *plan, const Program *p, const Instr *in);
  * written once, and an output to which the instruction adds is also read. */
 double plan_flops(const Plan *plan, const Program *p, const Instr *in);
 /* Returns the fraction of an op's output rows that the instruction computes. It is below 1 for the
- * inner rows and for the border of a convolution; if ranks differ, the rank with the widest border
- * counts. For uneven rows it is the fraction of the rooms that tokens take if all experts are
- * chosen equally often. */
+ * inner rows and for the border of a convolution. If ranks differ, it is the fraction of the rank
+ * with the widest border. For uneven rows it is the fraction of the rooms (layout/rows.h) that
+ * tokens take if all experts are chosen equally often. */
 double plan_rows_share(const Plan *plan, const Program *p, const Instr *in);
 uint64_t plan_hbm_bytes(const Plan *plan, const Program *p, const Instr *in);
 /* Returns the bytes that an instruction of a fused kernel (Instr.fuse) reads and writes. A value

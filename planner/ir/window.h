@@ -27,8 +27,8 @@ enum { WINDOW_MOST_POINTS = 144, WINDOW_MOST_FEATURES = 16384 };
 /* Output row o reads rows o * stride - before + k * dilation, k < kernel. `before` and `after` are
  * the rows of padding at the two edges. A negative number -n crops: no window reads the n outermost
  * rows at that edge. A resize of `from` rows to `to` has no kernel. If bilinear, output row o is
- * made of the two rows around (o + 1/2) from / to - 1/2. With the nearest point, output row o is
- * row floor(o from / to). */
+ * made of the two rows around (o + 1/2) * from / to - 1/2. With the nearest point, output row o is
+ * row floor(o * from / to). */
 typedef struct Window {
     int64_t kernel, stride, dilation, before, after;
     WindowMode mode;
@@ -44,7 +44,7 @@ static inline char window_reach(char letter)
 }
 /* The window of a node for letter h or w; the node must not be a resize. */
 Window window_of(const Attrs *attrs, char letter);
-/* True if the op has no kernel: its attributes name the size of the output. */
+/* True for a resize. It has no window size; its attributes give the size of the output. */
 bool op_resizes(OpKind op);
 /* The window of any op. b: bound to the global sizes. */
 Window op_window(OpKind op, const Binding *b, const Attrs *attrs, char letter);
@@ -65,9 +65,9 @@ Interval window_inner_rows(const Window *w, int64_t size, Interval own, Interval
 /* Returns the row of a grid of `size` rows that stands in for `row`, which may be beyond an edge;
  * -1: a zero. */
 int64_t window_row(const Window *w, int64_t size, int64_t row);
-/* For every `~` index: sets the number of rows read from the number of rows written, or the other
- * way round. Returns false if a window is malformed, or does not lead from one size to the
- * other. */
+/* For every `~` index: computes the number of input rows if the number of output rows is known, or
+ * the other way round. Returns false if a window is malformed, or does not lead from one size to
+ * the other. */
 bool op_windowed(OpKind op, Binding *b, const Attrs *attrs);
 
 #endif

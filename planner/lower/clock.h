@@ -31,8 +31,8 @@ static inline bool clock_passed(const Clock *busy, const Clock *now)
 
 /* The instructions that are known to have finished when an instruction starts. Here a steady
  * instruction is a computation that belongs to no launch group. Steady instructions run in order.
- * So when one starts, all instructions have finished that had finished when an earlier one
- * started. */
+ * So each instruction that has finished when a steady instruction starts has also finished when any
+ * later steady instruction starts. */
 typedef struct Knowledge {
     const Clock *clock;
     /* for a steady instruction, its own pc; otherwise the newest computation that has finished */

@@ -193,9 +193,9 @@ static void check_attributes(Verifier *v)
     v->p = NULL;
 }
 
-/* Proves the plan with fewer equal blocks, and what is left on the whole plan (copies/copies.h).
- * Returns false, without a report, if the plan has too few equal blocks, or if anything must be
- * reported. */
+/* Runs most proofs on a copy of the plan with fewer equal blocks, and the others on the whole plan
+ * (copies/copies.h). Returns false, without a report, if the plan has too few equal blocks or if a
+ * proof fails. */
 static bool prove_shorter(const Verifier *v)
 {
     enum { SHORT_values, SHORT_metadata, SHORT_program, SHORT_PARTS };

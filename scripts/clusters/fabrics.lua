@@ -12,8 +12,8 @@ local function with(name, flags)
   return flags
 end
 
--- Networks without a fit take two means over the three generations of EFA. One is of the bytes of
--- each NIC that fill the pipeline, the other of spread_s. The ranks of these generations have 12.5,
+-- A network without a fit takes the means of two numbers over the three generations of EFA:
+-- spread_s, and the bytes of each NIC that fill the pipeline. A rank of these generations has 12.5,
 -- 50 and 50 GB/s.
 local fill, spread_s = 0, 0
 for name, bytes_per_s in pairs { efa1 = 12.5e9, efa2 = 50e9, efa4 = 50e9 } do

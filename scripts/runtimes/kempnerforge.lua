@@ -3,7 +3,8 @@
 -- too. RMSNorm saves its input and its output in fp32, so the residual sum that it reads is not
 -- saved a second time (model/norm.py). PyTorch chooses the attention kernel: since 2.11, cuDNN's on
 -- Hopper and Blackwell (sdp_utils.cpp: check_prefer_cudnn_attention; its cuDNN is newer than 9.15).
--- KempnerForge's own profile of April 2026 names it (benchmarks/profiling/13b_24gpu_profiling.md). Keys and values are repeated for each query head
+-- KempnerForge's own profile of April 2026 names this kernel
+-- (benchmarks/profiling/13b_24gpu_profiling.md). Keys and values are repeated for each query head
 -- (model/attention.py). The training loop keeps the logits during the backward pass
 -- (scripts/train.py). Parameters at rest and gradients are bf16.
 

@@ -1,6 +1,7 @@
 /* A kernel's use of a processor, by the messages of ptxas in the build (OBJECT.log, kept by
- * cmake/ptxas_log.sh). As many blocks must fit as its definition promises. Static shared memory
- * must be within every block's limit. Only kernels in the table below may spill registers. */
+ * cmake/ptxas_log.sh). At least as many blocks must fit as the kernel's definition promises. Static
+ * shared memory must be within every block's limit. Only kernels in the table below may spill
+ * registers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,7 +38,7 @@ static const Spill spills[] = {
 };
 enum { N_SPILLS = sizeof spills / sizeof spills[0], MAX_KERNELS = 256 };
 
-/* Kernels whose number of blocks assumes that more of them fit on a Hopper than their definition
+/* Kernels that count on more blocks for each multiprocessor of a Hopper than their definition
  * promises for all architectures. */
 static const struct {
     const char *kernel;

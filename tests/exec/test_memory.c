@@ -61,7 +61,7 @@ int posix_memalign(void **at, size_t align, size_t bytes)
 #endif
 
 typedef struct Count {
-    uint64_t last; /* calls when the previous step ended */
+    uint64_t last; /* number of calls at the end of the previous step */
     uint64_t in_steps;
     uint32_t n_steps;
 } Count;

@@ -1,5 +1,5 @@
 /* Processes under a real MPI give the same bits as loopback for the same plan. When a rank dies,
- * stops or leaves, the run ends in time and names it. The test starts itself under mpirun; as a
+ * stops or leaves, the run ends soon and names this rank. The test starts itself under mpirun; as a
  * rank it does what its arguments say. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,8 +23,8 @@
 
 enum { STEPS = 3 };
 
-/* Chosen so that every pair of values of two columns occurs. The columns are data sharding, number
- * of ranks, sequence parallelism, checkpointing, micro-batches. */
+/* The cases are chosen so that each pair of values of any two columns occurs. The columns are data
+ * sharding, number of ranks, sequence parallelism, checkpointing, micro-batches. */
 static const struct Case {
     bool gpt2;
     uint32_t shard, replicate, tp;
@@ -416,8 +416,8 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Rank 1 is killed or stopped in step 2. Exit code 6 must come in time, and the diagnostic must
- * name the rank. */
+/* Rank 1 is killed or stopped in step 2. The run must end with exit code 6 before the survivors
+ * stop waiting, and the diagnostic must name the rank. */
 static void spoiled(const char *flavour, const char *how, const char *rule, const char *word)
 {
     if (is_missing(flavour)) skip();

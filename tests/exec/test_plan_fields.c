@@ -1,10 +1,10 @@
 /* planner/ir/text/fields.c states for every field of a plan's text whether it is proven, free, or a
  * label. This test changes single fields of the plans of the corpus. A change of a proven field
  * must be refused, and the error must name the field. The seals of the text refuse it, and the
- * proofs must refuse it without them. Where the table says that only the seal can refuse it,
- * because reports alone read the field, the results must be those of one rank. So must they if a
- * change of a free field is accepted. A label must change neither results nor prediction. No change
- * may end the executor.
+ * proofs must refuse it without them. Some proven fields are read only by reports, so only the seal
+ * can refuse a change. Without the seals, the results must then equal those of one rank. The same
+ * holds if a change of a free field is accepted. A label must change neither results nor
+ * prediction. No change may end the executor.
  *
  * Fields of records of the same sort are a class: a field of all instructions of one op, of buffers
  * of one category, of tensors of one role, and so on. Most plans have the same classes. So a class

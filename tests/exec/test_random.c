@@ -258,8 +258,8 @@ static Tiny draw_plan(uint64_t seed, uint64_t index)
 
 /* ---- one plan ---- */
 
-/* 8-bit products are rounded and everything else is in fp64, so the scales must be those of one
- * rank. */
+/* Only 8-bit products are rounded; everything else is in fp64. So the plan must use the same scales
+ * as one rank. */
 static bool rounds_alike(const Tiny *t, const DataSource *data, const BackendOptions *options,
                          Arena *arena, VerifyResult *result, Diag *d)
 {

@@ -346,9 +346,9 @@ static Apart apart_over(uint32_t domain, int64_t pieces)
 }
 
 /* Attention to points at a fixed distance: each rank computes its share, and no field is gathered.
- * Forward, rows are exchanged for the input (queries, keys and values are one tensor here), and
- * back for the output. Backward, they are exchanged for the input again, for two gradients and for
- * the output, and back for the three gradients of the input. */
+ * In the forward pass, rows of the input are exchanged (queries, keys and values are one tensor
+ * here), and rows of the output go back. In the backward pass, rows of the input, the output and
+ * its gradient are exchanged, and rows of the gradients of queries, keys and values go back. */
 static void attention_is_shared_out(void **state)
 {
     (void)state;

@@ -81,7 +81,7 @@ static void busiest_rank_sets_the_pace(void **state)
         assert_true(kernels_ps(&uneven, others[i]) == kernels_ps(&even, others[i]));
     assert_true(stream_ps(&uneven, STREAM_ep) > stream_ps(&even, STREAM_ep));
     assert_true(uneven.step_ps > even.step_ps);
-    /* ranks still do the same work, so they fold */
+    /* ranks still do the same work, so they are folded */
     assert_int_equal(uneven.n_classes, even.n_classes);
     arena_free(arena);
 }

@@ -1,5 +1,6 @@
-/* Uneven experts that ranks of tp or cp share, too (ep_mode = "folded"). Such ranks have the same
- * tokens, and each makes the rows of its own experts. Only ranks of ep exchange rows. */
+/* Uneven experts that are divided over ranks of tp or cp, and over ranks of ep (ep_mode =
+ * "folded"). Such ranks have the same tokens, and each makes the rows of its own experts. Only
+ * ranks of ep exchange rows. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -57,9 +58,8 @@ static Ps rank_ps(const Plan *plan, const SimReport *r, Rank rank, OpKind op)
     return sum;
 }
 
-/* Returns the bytes of the rows of a rank's tokens that go to experts of its own ranks of ep: a
- * part of 1 / (tp cp), T top_k / (tp cp) rows of WIDTH numbers. The memory for rows does not
- * matter. */
+/* Checks the bytes of an exchange. A rank sends only the rows for experts of its own group of ep: T
+ * top_k / (tp cp) rows of WIDTH numbers. The size of the reserved memory does not matter. */
 static void an_exchange_has_the_bytes_of_its_rows(void **state)
 {
     (void)state;
@@ -81,8 +81,8 @@ static void an_exchange_has_the_bytes_of_its_rows(void **state)
     }
 }
 
-/* With half of the experts, two ranks of ep exchange half of the rows. That takes as long as all
- * rows of half the width without tp and cp. */
+/* Two ranks of ep that hold half of the experts exchange half of the rows. That takes as long as an
+ * exchange of all rows at half the width, without tp and cp. */
 static void an_exchange_takes_the_time_of_its_rows(void **state)
 {
     (void)state;
@@ -147,8 +147,9 @@ static void each_rank_has_its_own_rows(void **state)
 }
 
 /* Two ranks that differ in ep exchange rows. Rank r receives half of its rows from the other, and
- * sends it half of the other's rows. So an exchange takes as long as an even one of max share(r)
- * times the bytes, over these two ranks alone. If their experts get no rows, it only begins. */
+ * sends it half of the other's rows. So the exchange takes as long as an even exchange of m times
+ * the bytes, where m is the larger share of the two ranks. If their experts get no rows, only the
+ * latency remains. */
 static void only_ranks_of_ep_exchange_rows(void **state)
 {
     (void)state;
@@ -173,7 +174,8 @@ static void only_ranks_of_ep_exchange_rows(void **state)
                 const double once = (double)rank_ps(plan, &even, r, OP_none),
                              more = (double)rank_ps(plan, &twice, r, OP_none) - once,
                              is = (double)rank_ps(plan, &own, r, OP_none);
-                /* bytes / rate, without latency; short messages are slower */
+                /* the time of the bytes grows with the rows, the latency does not; short messages
+                 * are slightly slower */
                 const double want = once + (most - 1) * more;
                 if (!(fabs(is - want) <= .02 * once))
                     fail_msg("rank %u: %.0f ps, %.0f expected of %g times the rows", r, is, want,
@@ -183,7 +185,7 @@ static void only_ranks_of_ep_exchange_rows(void **state)
         }
 }
 
-/* Ranks that hold the same experts have the same loads, and fold. */
+/* Ranks that hold the same experts have the same loads, so they are folded. */
 static void ranks_of_the_same_experts_fold(void **state)
 {
     (void)state;

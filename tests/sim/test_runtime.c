@@ -444,8 +444,8 @@ static void unfused_attention_writes_its_scores(void **state)
     assert_true(both > 1.4 * runtime_unfused_s(&device, DT_bf16, 16, 2048, 2048, 128, false));
 }
 
-/* Forward, one product makes the scores, another multiplies them by the values. Tiles have other
- * heights than widths, so it matters which of its sizes are rows. */
+/* In the forward pass, one product makes the scores, another multiplies them by the values. Tiles
+ * have other heights than widths, so it matters which of its sizes are rows. */
 static void unfused_attention_has_two_products(void **state)
 {
     (void)state;

@@ -103,7 +103,7 @@ static void bench_close(ProductBench *b)
     for (uint32_t i = 0; i < b->n_stands; i++)
         if (b->stand[i].memory) (void)cudaFree(b->stand[i].memory);
     if (b->cache) (void)cudaFree(b->cache);
-    (void)cudaGetLastError(); /* forget the error: lack of memory is none here */
+    (void)cudaGetLastError(); /* clear the library's error: lack of memory is no failure here */
 }
 
 /* Launches the call once. `algorithm` NULL: each part of the chain is launched by itself. */

@@ -36,7 +36,8 @@ static const char *short_key(const char *word)
     return NULL;
 }
 
-/* The function behind all these words. Its upvalue is the word. */
+/* The C function behind each of these global functions. Its upvalue is the index of the function's
+ * name in `words`. */
 static int mark_table(lua_State *L)
 {
     Child *c = child_of(L);

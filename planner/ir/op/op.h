@@ -94,7 +94,8 @@ enum {                     /* OpInfo.flags */
        OP_OF_TILE = 1 << 26,      /* like OP_TAKES_TOKENS, for a piece made by tile{} */
        OP_IN_PRODUCT = 1 << 27,   /* the kernel of a product may compute it from the product's
                                    * result */
-       /* with attrs.accumulate, merges its result with attention over other keys; not a sum */
+       /* with attrs.accumulate, merges its result into that for other keys, which is more than a
+        * sum */
        OP_MERGES = 1 << 28,
        OP_COUNTED = 1 << 29, /* its last input counts the uneven rows that it reads or writes */
        /* index B counts the attrs.group neighbours of a block, which share a scale; index A counts

@@ -12,8 +12,9 @@ typedef struct ValueVersion {
     uint32_t like;  /* its counterpart: the version that the same instruction writes in the middle
                        block; outside the equal blocks: this version */
     Span from;      /* a range of Journey.from: the versions from which it was made */
-    /* The first and the last block on its way here: blocks that wrote it, and the block of the
-     * tensor that it is known to hold, or of the tensors from which it was made; 0: none. */
+    /* The first and the last block that the value has passed. Counted are the blocks that wrote it,
+     * and the block of the tensor that it is known to hold, or of the tensors from which it was
+     * made. 0: none. */
     uint32_t low, high;
     bool is_known; /* an instruction has compared it with a tensor of the graph */
     bool is_moved; /* it is the same value as the one version from which it was made */

@@ -59,10 +59,10 @@ function m.prefers_flash(row)
   return not month or month < "2026-03"
 end
 
--- Returns true if stages send each message by a call of its own, and PyTorch is that of NVIDIA's images since 25.09 (2.9).
--- Megatron does so in interleaved pipelines, because it overlaps messages there. In other pipelines, one call sends all
--- messages to and from a stage (core/pipeline_parallel/p2p_communication.py: _p2p_ops, _batched_p2p_ops). With these images,
--- the host takes less time for such a message. The reason was not found.
+-- Returns true if stages send each message by a call of its own, and PyTorch comes from an image of NVIDIA since 25.09
+-- (2.9). Megatron does so in interleaved pipelines, because it overlaps messages there. In other pipelines, one call sends
+-- all messages to and from a stage (core/pipeline_parallel/p2p_communication.py: _p2p_ops, _batched_p2p_ops). With these
+-- images, the host takes less time for such a message. The reason was not found.
 function m.sends_singly(row)
   local image = row.framework:match "NGC PyTorch (%d%d%.%d%d)"
   return image ~= nil and image >= "25.09" and cells.count(row, "vp", 1) > 1

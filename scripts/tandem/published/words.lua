@@ -36,7 +36,7 @@ local count_words = {
 -- An option whose name has one of these words sets another count.
 local not_in = { "layer", "vocab", "dcn" }
 
--- Returns true if a name of several words is that of an option which sets the count `key`.
+-- Returns true if a name of several words belongs to an option that sets the count `key`.
 local function names_option(key, name)
   for _, word in ipairs(not_in) do if name:find(word) then return false end end
   for _, word in ipairs(count_words[key] and count_words[key].stems or {}) do if name:find(word) then return true end end

@@ -324,8 +324,8 @@ static void the_gradient_has_a_choice_of_its_own(void **state)
     close_session(&s);
 }
 
-/* The gradient of full tiles may be one kernel. A stored choice of it is not used for a call that
- * lacks its scratch. */
+/* The gradient of full tiles may be one kernel. A stored choice of this kernel is not used for a
+ * call without the scratch memory that it needs. */
 static void one_kernel_is_taken(void **state)
 {
     (void)state;

@@ -1,9 +1,9 @@
-/* Whole plans in bf16 and with 8-bit products, with heads of 64 and 128, for which attention has
- * kernels, on the CUDA backend. They are judged as `run --verify` judges rounding: each gradient
- * and moment of each tensor by its distance from fp64, against the CPU's in the same precision. On
- * the double, the device's own kernels run thread by thread, and products use the library's calls.
- * With `compile`, the number of products with fused ops is counted. A planted fault must be
- * found. */
+/* Runs whole plans in bf16 and with 8-bit products on the CUDA backend. Heads have 64 or 128
+ * elements, because attention has kernels for these sizes. The plans are judged as `run --verify`
+ * judges rounding: each gradient and moment of each tensor by its distance from fp64, against the
+ * CPU's in the same precision. On the double, the device's own kernels run thread by thread, and
+ * products use the library's calls. With `compile`, the number of products with fused ops is
+ * counted. A planted fault must be found. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -208,7 +208,8 @@ static void plans_on_each_capability(void **state)
     }
 }
 
-/* Half of every fourth number is visible in the gradients, whichever kernel is wrong. */
+/* A planted fault halves every fourth number of one kernel's result. It must be visible in the
+ * gradients, whichever kernel it is. */
 static void a_wrong_kernel_is_seen(void **state)
 {
     (void)state;

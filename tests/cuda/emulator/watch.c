@@ -1,10 +1,10 @@
 /* See watch.h: the order of accesses, and the memory that may be touched. watch_count.c counts.
  *
- * Time is a counter that every barrier advances. An access at time t by one thread precedes another
- * thread's current one in three cases. t is before the block's last barrier, or before the last
- * barrier of the warp that they share, or within what the other's warp has learnt of the first
- * one's warp. For every four bytes the last write and three reads are kept: the last read, the last
- * by another thread of the same warp, and the last by another warp. */
+ * Time is a counter that every barrier advances. An access of thread A at time t precedes the
+ * current access of thread B in three cases. t is before the block's last barrier. Or both are in
+ * one warp, and t is before its last barrier. Or B's warp has learnt of A's warp up to a time after
+ * t. For every four bytes the last write and three reads are kept: the last read, the last by
+ * another thread of the same warp, and the last by another warp. */
 #define _GNU_SOURCE
 #include "tests/cuda/emulator/watch_private.h"
 
@@ -288,7 +288,7 @@ void watch_to_async(void)
     at[0] = ++watch.time;
 }
 
-/* True if the thread that wrote has called the fence since, and that is before `now`. */
+/* True if the writing thread has called the fence after the write, and this call precedes `now`. */
 static bool is_fenced(const Access *write, const Access *now)
 {
     for (int i = 0; i < FENCES; i++) {

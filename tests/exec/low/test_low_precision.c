@@ -283,7 +283,7 @@ static bool passes_draws(const Plans *p, Arena *arena, uint32_t *draws)
 }
 
 /* A legal plan in bf16, which is so small that one draw in fourteen has more than 1.5 times the
- * error of one rank. With seed 146, even three of the first five draws have. */
+ * error of one rank. With seed 146, even three of the first five draws do. */
 static void a_legal_plan_is_not_refused_by_chance(void **state)
 {
     (void)state;

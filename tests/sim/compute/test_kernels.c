@@ -164,9 +164,9 @@ static void a_softmax_goes_along(void **state)
     assert_true(close_to(kernel_softmax_s(&d, 1e6), 1e6 * flops / 10e12));
 }
 
-/* The limit is 1 kW, and the device draws 0.1 of it at any clock. A kernel either draws the whole
- * limit at its clock, still + W x f^3, or runs at the full clock. Large products run at 0.75 of the
- * clock. */
+/* The limit is 1 kW, and the device draws 0.1 of it at any clock. At clock f, a kernel draws still
+ * + W x f^3. Either this is the whole limit, or f is the full clock. Large products run at 0.75 of
+ * the clock. */
 static void light_kernels_have_a_higher_clock(void **state)
 {
     (void)state;

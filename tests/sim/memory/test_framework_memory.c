@@ -157,8 +157,9 @@ static void the_first_stage_keeps_what_is_in_flight(void **state)
 }
 
 /* The number of fp32 copies of the logits at the peak, compared with a compiled loss without
- * copies. PyTorch's own loss has three, DTensor's parallel one four. Megatron's works in place on
- * one, and writes the gradient in 16 bits beside it, when the logits no longer exist. */
+ * copies. PyTorch's own loss has three, DTensor's parallel one four. Megatron's loss works in place
+ * on one copy. It writes the gradient in 16 bits beside this copy, when the logits no longer
+ * exist. */
 static void a_loss_has_so_many_copies_of_the_logits(void **state)
 {
     (void)state;

@@ -170,8 +170,8 @@ static double stage_parameters(const Row *r, uint32_t stage)
 }
 
 /* Returns the bytes of a stage by the published form for pipelines. Unlike above, weights stay
- * gathered (2 P). Saved inputs are not cut by tp, and there are as many micro-batches of them as
- * stages from this one on. Only the last stage has logits. Only rank 0 was measured, for which the
+ * gathered (2 P). Saved inputs are not cut by tp. A stage saves those of pp - stage micro-batches,
+ * if the step has so many. Only the last stage has logits. Only rank 0 was measured, for which the
  * form gives less than for the last stage; the worst stage must fit. */
 static double stage_published(const Row *r, uint32_t stage)
 {

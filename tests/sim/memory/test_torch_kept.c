@@ -122,9 +122,9 @@ static void nothing_is_kept_for_an_absent_gradient(void **state)
     }
 }
 
-/* The absent gradient at 5 reads a tensor that is gathered for it alone at 4. So the tensor at 1,
- * from which it is gathered, is freed before 200 MiB exist at 3. If another op at 5 reads the
- * gathered tensor, too, it is kept. */
+/* The framework has no op for the gradient at 5, and only this gradient reads the tensor that is
+ * gathered at 4. So the gather's input, made at 1, is freed before 200 MiB exist at 3. If an op at
+ * 6 reads the gathered tensor, too, the gather's input is kept. */
 static void nothing_is_gathered_for_an_absent_gradient(void **state)
 {
     (void)state;

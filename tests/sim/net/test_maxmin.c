@@ -189,9 +189,9 @@ static void different_rails_do_not_disturb(void **state)
     arena_free(arena);
 }
 
-/* Four nodes in pods of two. A pod's uplink has a quarter of the nodes' rate. A ring of all 32
- * ranks sends as much out of a pod as out of a node. The uplink carries half of that rate. An
- * exchange sends half of all bytes out of the pod. */
+/* Four nodes in pods of two. A pod's uplink has a quarter of the rate of its two nodes together,
+ * which is half of one node's rate. A ring of all 32 ranks sends as much out of a pod as out of a
+ * node. An exchange sends half of all bytes out of the pod. */
 static void pods_have_less_between_them(void **state)
 {
     (void)state;

@@ -227,7 +227,7 @@ static void beyond_the_largest(void **state)
         }
 }
 
-/* Any two types and any length, by way of doubles. */
+/* Converts between any two types, at any length, by way of doubles. */
 static void casts(void **state)
 {
     (void)state;
@@ -247,7 +247,8 @@ static void casts(void **state)
         }
 }
 
-/* Powers of two: each code returns, and every other number goes up to the next code. */
+/* A power of two keeps its code, and every other number is rounded up to the next power of two. The
+ * sign is dropped. */
 static void scales_go_up(void **state)
 {
     (void)state;

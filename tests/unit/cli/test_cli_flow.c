@@ -396,8 +396,8 @@ static void verify_refuses_what_check_refuses(void **state)
 }
 
 /* The comparison in low precision starts if the precision, a pass or the optimizer asks for it.
- * Right plans stay within their bounds, also with biases, which Adam's first step moves by one size
- * whatever their gradient. */
+ * Correct plans stay within their bounds, even with biases. (Adam's first step moves a bias by the
+ * same amount whatever its gradient is.) */
 static void low_precision_is_verified(void **state)
 {
     (void)state;

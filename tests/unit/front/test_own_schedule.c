@@ -319,7 +319,7 @@ static void functions_are_checked(void **state)
         {"function() return { [0] = {}, {}, x = {} } end",
          "error[schedule-ranks]: schedule: there is a list for rank string, but the mesh has 2"},
         {"function() return { [-1] = {} } end", "there is a list for rank -1, but the mesh has 2"},
-        /* the line is that of the function, which need not be that of pp{} */
+        /* the message names the line of the function, not the line of pp{} */
         {"(\nfunction() return 7 end)",
          ":3: error[schedule-ranks]: schedule returns number, but must return a list"},
         {"print",

@@ -278,7 +278,8 @@ static Exchanges exchanges(const Plan *plan)
 
 /* Experts are folded over tp, and over tp and data ranks. The test checks which axes cut them, and
  * their exchanges. A rank sends only the rows of experts that it shares out, so ranks of tp send no
- * row twice. If ep is used beside tp, it sends whole rows and gets cut rows back. */
+ * row twice. If ep is an axis of its own beside tp, a rank sends whole rows and gets cut rows
+ * back. */
 static void folded_experts_are_cut_by_ranks_of_tp(void **state)
 {
     (void)state;
@@ -404,7 +405,7 @@ static void what_a_token_meets(void **state)
     assert_int_equal(experts_active_params(&once.plan->graph), all - 3 * 8 * 4 * (6 - 2));
     if (!twice.plan) fail_msg("%s", told(&twice));
     assert_int_equal(experts_active_params(&twice.plan->graph), all - 3 * 8 * 4 * (6 - 2));
-    const Graph *g = &twice.plan->graph; /* before it is proven, a text may contain anything */
+    const Graph *g = &twice.plan->graph; /* an unproven text may contain anything */
     for (NodeId id = 1; id < g->nodes.n; id++)
         if (g->nodes.at[id].op == OP_dispatch)
             twice.plan->graph.attrs.at[g->nodes.at[id].attrs].experts = 0;

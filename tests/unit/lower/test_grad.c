@@ -11,8 +11,8 @@
 #include "planner/verify/verify.h"
 #include "tests/support/loaded.h"
 
-/* The output of unit a is read in fp32 by silu, and by unit b, which casts it to bf16. Backward,
- * the gradient of the cast arrives when that of silu exists. */
+/* The output of unit a is read in fp32 by silu, and by unit b, which casts it to bf16. In the
+ * backward pass, the gradient of the cast arrives when that of silu exists. */
 static void an_op_that_cannot_add_writes_elsewhere(void **state)
 {
     (void)state;

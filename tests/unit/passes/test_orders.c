@@ -299,8 +299,8 @@ static uint32_t count_instr(const Plan *plan, OpKind op, Phase phase, AxisName a
 }
 
 /* Sums that people forget. The gradient of a column linear's input is a partial sum on every rank.
- * The gradient of a norm's weight is one, too, if the sequence is split. Both sums follow from the
- * layouts. */
+ * The gradient of a norm's weight is also a partial sum, if the sequence is split. Both sums follow
+ * from the layouts. */
 static void sums_that_are_forgotten_are_there(void **state)
 {
     (void)state;

@@ -42,7 +42,8 @@ static const char *made_by(Arena *arena, const char *const *fresh)
     return all;
 }
 
-/* Writes the text as C strings, a line each or less. */
+/* Writes each line of the text as an element of an array of C strings. A long line becomes several
+ * literals. */
 static void write_strings(FILE *to, const char *text)
 {
     enum { WIDTH = 80 };

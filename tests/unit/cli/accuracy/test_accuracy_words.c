@@ -43,7 +43,8 @@
     "model=moonlight;tp=1;sp=0;d_model=2048;n_heads=16;n_kv_heads=16;d_ff=11264;n_layers=2;"       \
     "missing=x;"
 
-/* The blocks of the 405B are small here: 126 of them, one a chunk but for the ends. */
+/* The blocks of the 405B are small here. There are 126: one in each chunk, except in the first and
+ * the last chunk. */
 #define NVFP4_405B                                                                                 \
     "framework=Megatron-Bridge;model=llama3.1-405b;gpu=GB200;gpus_per_node=4;precision=nvfp4;"     \
     "tp=4;pp=16;vp=8;n_layers=126;missing=x;"
