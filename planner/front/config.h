@@ -373,8 +373,8 @@ typedef struct NetworkFabric {
     /* time to fill the pipeline for S bytes: ramp_s * S / (S + ramp_bytes); in a tree with the
      * protocol Simple: ramp_s * min(S / ramp_bytes, 1). ramp_bytes 0: one chunk of each channel */
     double ramp_s, ramp_bytes, buffer_bytes; /* buffer_bytes: NCCL_BUFFSIZE; 0: NCCL's own */
-    /* time to post a message in as many parts as there are channels; added to the time of messages
-     * from about 24 KiB on */
+    /* time to post a message that is cut into one part for each channel; added to the time of
+     * messages from about 24 KiB on */
     double spread_s;
     /* the network may split stores of 128 bytes, so NCCL uses neither LL nor LL128 */
     bool simple_only;
