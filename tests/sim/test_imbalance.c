@@ -13,6 +13,7 @@
 #include "planner/ir/experts.h"
 #include "sim/compute/imbalance.h"
 #include "sim/sim.h"
+#include "store/store.h"
 #include "tests/sim/eight.h"
 #include "tests/support/plans/tiny.h"
 
@@ -172,6 +173,44 @@ static void each_rank_has_its_own_rows(void **state)
         assert_true(rank_ps(plan, &own, r, OP_linear_q) == rank_ps(plan, &even, r, OP_linear_q));
     }
     assert_int_equal(own.n_classes, 4);
+    arena_free(arena);
+}
+
+/* A measured kernel was measured with even rows. A rank with another number of rows needs the
+ * measured time, changed by the factor by which the modelled time changes. */
+static void measured_kernels_scale_like_modelled_ones(void **state)
+{
+    (void)state;
+    enum { MEASURED_PS = 40000000 };
+    static const double share[] = {0.5, 1.5, 0, 2};
+    const RowLoads loads = {.n_layers = 1, .n_ranks = 4, .share = share};
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    const Cluster c = eight_h100();
+    const Plan *plan = four_ranks(256, arena);
+    const Program *p = &plan->programs.at[0];
+    Store *store = store_open(":memory:", false, &d);
+    assert_non_null(store);
+    uint32_t n = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        if (in->op != OP_silu) continue;
+        n++;
+        assert_true(
+            store_put_kernel(store, "here", cost_key(plan, p, in, arena), MEASURED_PS, 0, 1, &d));
+    }
+    assert_true(n > 0);
+    const SimOptions options = {.trace = true,
+                                .unfolded = true,
+                                .loads = &loads,
+                                .steps = 1,
+                                .store = store,
+                                .machine = "here"};
+    SimReport r;
+    assert_true(sim_run(plan, &c, &options, arena, &r, &d));
+    for (Rank rank = 0; rank < 4; rank++)
+        assert_times(rank_ps(plan, &r, rank, OP_silu), n * (Ps)MEASURED_PS, share[rank]);
+    store_close(store);
     arena_free(arena);
 }
 
@@ -383,6 +422,7 @@ int main(void)
         cmocka_unit_test(busiest_rank_sets_the_pace),
         cmocka_unit_test(an_uneven_exchange_has_its_closed_form),
         cmocka_unit_test(each_rank_has_its_own_rows),
+        cmocka_unit_test(measured_kernels_scale_like_modelled_ones),
         cmocka_unit_test(only_rows_scale_with_a_ranks_share),
         cmocka_unit_test(a_factor_on_shared_cores_has_one_busiest_rank),
         cmocka_unit_test(exchanges_of_ranks_with_own_rows_have_their_closed_form),

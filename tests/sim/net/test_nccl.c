@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -178,6 +179,19 @@ static void ports_limit_rings_between_nodes(void **state)
         const double us = choice.port_bytes / port * 1e6;
         if (fabs((double)choice.fluid_ps / 1e6 / us - 1) > 1e-6)
             fail_msg("%u nodes: %g us, expected %g", nodes, (double)choice.fluid_ps / 1e6, us);
+    }
+}
+
+/* A group of one rank copies its bytes: it reads and writes each of them once. */
+static void a_group_of_one_copies(void **state)
+{
+    (void)state;
+    Cluster c = dgx_h100(1, 8);
+    c.device.hbm_bytes_per_s = 1e12;
+    for (uint64_t bytes = 1 << 20; bytes <= 1 << 30; bytes *= 4) {
+        const NcclChoice choice = nccl_choose(&c, OP_all_gather, 1, 1, bytes);
+        assert_string_equal(choice.algorithm, "copy");
+        assert_true(llabs((long long)choice.time_ps - (long long)(2 * bytes)) <= 1);
     }
 }
 
@@ -503,6 +517,7 @@ int main(void)
         cmocka_unit_test(switch_point_of_one_node),
         cmocka_unit_test(one_rank_a_node_uses_its_nic),
         cmocka_unit_test(ports_limit_rings_between_nodes),
+        cmocka_unit_test(a_group_of_one_copies),
         cmocka_unit_test(more_bytes_never_take_less_time),
         cmocka_unit_test(a_network_may_rule_protocols_out),
         cmocka_unit_test(trees_load_the_busiest_node),

@@ -143,6 +143,24 @@ static void json_of_any_bytes_parses(void **state)
     }
 }
 
+/* A text that is too long ends with its last whole character that fits. */
+static void long_texts_end_in_whole_characters(void **state)
+{
+    static const char text[] = "a\xC3\xBC\xE2\x82\xAC\xF0\x9F\x98\x80z";
+    static const size_t ends[] = {0, 1, 3, 6, 10, 11}; /* of its characters */
+    for (size_t most = 0; most <= sizeof text; most++) {
+        size_t fits = 0;
+        for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+            if (ends[i] <= most) fits = ends[i];
+        const char *expected =
+            arena_print(*state, "%.*s%s", (int)fits, text, fits < strlen(text) ? "..." : "");
+        assert_string_equal(str_readable(*state, text, most), expected);
+    }
+    assert_string_equal(str_readable(*state, "ab\x1b[1m", 3), "ab\\x1b...");
+    assert_string_equal(str_readable(*state, "a\xFF\xFF", 5), "a\\xff...");
+    assert_string_equal(str_path(*state, "a\n\t\xFF"), "a\\x0a\\x09\\xff");
+}
+
 static void finds_the_nearest_word(void **state)
 {
     (void)state;
@@ -217,6 +235,7 @@ int main(void)
         cmocka_unit_test(whole_doubles_are_printed_alike),
         cmocka_unit_test(json_escapes),
         cmocka_unit_test(json_of_any_bytes_parses),
+        cmocka_unit_test(long_texts_end_in_whole_characters),
         cmocka_unit_test(finds_the_nearest_word),
         cmocka_unit_test(sizes_for_people),
         cmocka_unit_test(counts_for_people),
