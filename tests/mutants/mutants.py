@@ -78,7 +78,8 @@ class Trial:
 
 
 def sources(tree, paths):
-    """Returns {file: (text, lines or None)} for the paths of the command line."""
+    """Returns {file: (text, lines or None)} for the paths of the command line. Leaves out programs of the build, which
+    are in no library."""
     found = {}
     for path in paths:
         path, _, line = path.partition(":")
@@ -88,8 +89,11 @@ def sources(tree, paths):
             inside = os.path.dirname(name) == folder if one_level else name == path or name.startswith(path + "/")
             if inside:
                 with open(os.path.join(tree.source, name)) as f:
-                    lines = found.get(name, (0, set()))[1] or set()
-                    found[name] = (f.read(), lines | {int(line)} if line else None)
+                    text = f.read()
+                if "\nint main(" in text:
+                    continue
+                lines = found.get(name, (0, set()))[1] or set()
+                found[name] = (text, lines | {int(line)} if line else None)
     return found
 
 

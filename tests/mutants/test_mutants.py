@@ -15,7 +15,7 @@ import again  # noqa: E402
 import coverage  # noqa: E402
 import faults  # noqa: E402
 from draw import Site, changed, in_function, order, shown, sites  # noqa: E402
-from mutants import KILLED, LATE, LIVES, REFUSED, SAME, UNREACHED, Trial, attack, drawn, report  # noqa: E402
+from mutants import KILLED, LATE, LIVES, REFUSED, SAME, UNREACHED, Trial, attack, drawn, report, sources  # noqa: E402
 from reach import Reach  # noqa: E402
 from tree import Test, Tree  # noqa: E402
 
@@ -91,16 +91,18 @@ class SmallTree(Tree):
         os.makedirs(os.path.join(folder, "code"))
         with open(os.path.join(folder, "code/small.c"), "w") as f:
             f.write(SMALL)
-        with open(os.path.join(folder, "program.c"), "w") as f:
-            f.write(PROGRAM)
+        for name in ["program.c", "code/tool.c"]:
+            with open(os.path.join(folder, name), "w") as f:
+                f.write(PROGRAM)
 
         def cc(*words):
             subprocess.run(["cc", *words], cwd=folder, check=True)
         flags = ["-D_POSIX_C_SOURCE=200809L", "-fPIC"]
         cc(*flags, "-shared", "code/small.c", "-o", "liball.so")
         with open(os.path.join(folder, "compile_commands.json"), "w") as f:
-            json.dump([{"directory": folder, "file": os.path.join(folder, "code/small.c"), "output": "code/small.o",
-                        "command": f"cc {' '.join(flags)} -o code/small.o -c {folder}/code/small.c"}], f)
+            json.dump([{"directory": folder, "file": f"{folder}/code/{name}.c", "output": f"code/{name}.o",
+                        "command": f"cc {' '.join(flags)} -o code/{name}.o -c {folder}/code/{name}.c"}
+                       for name in ["small", "tool"]], f)
         super().__init__(folder, folder, ["unit"])
         self.link([], folder)
         cc("program.c", "-o", "program", "-Wl,--no-as-needed,--enable-new-dtags,-rpath," + folder,
@@ -133,6 +135,9 @@ class Planted(unittest.TestCase):
         self.assertEqual(self.fate(planted("x + 1", "x + 2"), ()), UNREACHED)
         self.assertEqual(self.fate(planted("a + b", "b + a")), SAME)
         self.assertEqual(self.fate(planted("a + b", 'a + "b"')), REFUSED)
+
+    def test_programs_are_left_out(self):
+        self.assertEqual(list(sources(self.tree, ["code"])), ["code/small.c"])
 
     def test_processes_of_others_are_safe(self):
         self.assertEqual(self.fate(planted("kill(pid, 0)", "kill(1, 0)")), KILLED)
