@@ -83,6 +83,11 @@ local known = {
   { "llama.*%f[%d%.]65b", l = 80, d = 8192, h = 64, kv = 64, ff = 22016, v = 32000 },
   { "codellama.*%f[%d%.]34b", l = 48, d = 8192, h = 64, kv = 8, ff = 22016, v = 32000 },
   { "llama.*%f[%d%.]3[34]b", l = 60, d = 6656, h = 52, kv = 52, ff = 17920, v = 32000 },
+  { "vicuna.*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 32000 },
+  { "vicuna.*%f[%d%.]13b", l = 40, d = 5120, h = 40, kv = 40, ff = 13824, v = 32000 },
+  { "zephyr.*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 32000 },
+  { "skywork.*%f[%d%.]13b", l = 52, d = 4608, h = 36, kv = 36, ff = 12288, v = 65519 },
+  { "minicpm.*%f[%d%.]2b", l = 40, d = 2304, h = 36, kv = 36, ff = 5760, v = 122753, tied = true },
   { "llama.*%f[%d%.]13b", l = 40, d = 5120, h = 40, kv = 40, ff = 13824, v = 32000 },
   { "llama.*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 32000 },
   { "tinyllama", l = 22, d = 2048, h = 32, kv = 4, ff = 5632, v = 32000 },
@@ -117,7 +122,7 @@ local known = {
   { "granite.*%f[%d%.]8b", l = 40, d = 4096, h = 32, kv = 8, ff = 12800, v = 49152 },
   -- kind: documented; OLMo-core: nn/transformer/config.py (olmo2_7B is llama2_7B, olmo2_13B is llama2_13B)
   { "olmo%-?2.*%f[%d%.]13b", l = 40, d = 5120, h = 40, kv = 40, ff = 13824, v = 100352 },
-  { "olmo.*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 100352 },
+  { "olmo[^e].*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 100352 },
   { "gpt%-?3%-%(mlperf", l = 96, d = 12288, h = 96, kv = 96, ff = 49152, v = 51200 }, -- MLPerf's GPT-3 has 175 billion parameters
   { "gpt%-?3.*%f[%d%.]175b", l = 96, d = 12288, h = 96, kv = 96, ff = 49152, v = 51200 },
   { "gpt%-?3.*%f[%d%.]20b", l = 44, d = 6144, h = 48, kv = 48, ff = 24576, v = 51200 },

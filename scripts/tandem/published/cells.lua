@@ -41,7 +41,9 @@ function m.has(row, key, pattern) return (row[key] or ""):lower():find(pattern) 
 function m.flag(row, key)
   if m.is_open(row[key]) then return nil end
   local word = row[key]:lower():match "^%s*([%w]*)"
-  return not (word == "0" or word == "no" or word == "false" or word == "off" or word == "none" or word == "disabled")
+  if word == "default" then return nil end
+  if row[key]:lower():find "^%s*w/o" or row[key]:lower():find "^%s*%-%-no%-" then return false end
+  return not (word == "0" or word == "n" or word == "not" or word == "without" or word == "no" or word == "false" or word == "off" or word == "none" or word == "disabled")
 end
 
 -- Words for ZeRO stages. The first match counts, from stage 0 on; "os+g" is stage 2 of the ZeRO paper, and "optim_grads" Megatron-FSDP's.

@@ -66,8 +66,10 @@ end
 -- Returns the size in a model's name ("DeepSeek V3 16B"), in billions; nil: it names none. Llama 4 names the parameters that a
 -- token uses.
 local function named_size(name)
-  local text = " " .. name:lower()
-  return not text:find "llama[%s_-]?4" and tonumber(text:match "[^%dxa%.](%d+%.?%d*)[%s_-]?b%f[%A]") or nil
+  local text, most = " " .. name:lower(), nil
+  if text:find "llama[%s_-]?4" then return nil end
+  for size in text:gmatch "[^%dxa%.](%d+%.?%d*)[%s_-]?b%f[%A]" do most = math.max(most or 0, tonumber(size)) end -- "OLMoE-1B-7B"
+  return most
 end
 
 -- Refuses the row if its model's configuration has another number of parameters than the row states (in billions). Names are

@@ -47,7 +47,7 @@ local function rate_of(part)
   if at then return tonumber(gbit), at end
   if not finds(part, networks) then return nil end
   at, _, gbit = part:find "%f[%d]([1248]00)%f[%D]"
-  if at and not part:find "[a-z]%-?[1248]00" then return tonumber(gbit), at end
+  if at and not part:gsub("%d%s?x", " "):find "[a-z]%-?[1248]00" then return tonumber(gbit), at end
   for _, known in ipairs(generations) do
     at = part:find(known[1])
     if at then return known[2], at end
@@ -61,7 +61,8 @@ local function cards_of(part, at)
   local before, after = part:sub(1, at - 1), part:sub(at)
   return tonumber(before:match "(%d+)x$" or before:match "^.*%f[%w](%d+)x%s" or part:find("^%a", at) and before:match "(%d+)%s+$" or
     before:match "(%d+)%s+nics?%f[%A]" or before:match "(%d+)%s+hcas?%f[%A]" or
-    before:match "(%d+)%s+[a-z%s]*cards?%f[%A]" or before:match "(%d+)%s+[a-z%s]*ports?%f[%A]" or before:match "(%d+)%s+rails?%f[%A]" or after:match "^[%d%.]+gbx(%d+)" or after:match "^[%d%.]+gb%s[a-z]+x(%d+)")
+    before:match "(%d+)%s+[a-z%s]*cards?%f[%A]" or before:match "(%d+)%s+[a-z%s]*ports?%f[%A]" or before:match "(%d+)%s+rails?%f[%A]" or after:match "^[%d%.]+gbx(%d+)" or after:match "^[%d%.]+gb%s[a-z]+x(%d+)" or
+    after:match "^%a%w*x(%d+)%f[%D]")
 end
 
 -- Returns the number of a node's cards and the Gbit/s of each; nil: this part names none.

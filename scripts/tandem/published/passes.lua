@@ -133,7 +133,7 @@ local function scales_of(row, how)
     cells.note("scales of rows stand for those of blocks of 128 numbers")
     return "rowwise"
   end
-  if not is_block_float8(row) then return (is_float4(row) or has(row, "precision", "rowwise")) and "rowwise" or "tensorwise" end
+  if not is_block_float8(row) then return (is_float4(row) or has(row, "precision", "rowwise") or has(row, "fp8_recipe", "rowwise")) and "rowwise" or "tensorwise" end
   local name = gpus.find(row.gpu)
   local shared, tokens = how.cp or m.sharers(row), megatrons.tokens(row) // (cells.sequence(row) and count(row, "tp") or 1)
   local known = name and gpus.arch[gpus.gpus[name].arch].block_scales

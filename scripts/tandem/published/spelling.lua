@@ -2,7 +2,7 @@
 -- their own words. This file turns them into the words that the tables of published runs use. It
 -- refuses an unknown word by name, so no row is silently misread.
 local cells, words, meshes = require "tandem.published.cells", require "tandem.published.words", require "tandem.published.meshes"
-local numbers = require "tandem.published.numbers"
+local numbers, megatron_words = require "tandem.published.numbers", require "tandem.published.megatron_words"
 local has_thousands, scaled, tokens = numbers.has_thousands, numbers.scaled, numbers.tokens
 local m = {}
 
@@ -393,43 +393,18 @@ local function bare_count(row, key)
   if n and (not text:find "^%a" or text:find("^" .. key) or text:find "^[tpcve]p" or text:find "^[mg]bs" or text:find "^top") then row[key] = n end
   if key == "moe_topk" and text:match "^(%d+)%s+of%s+%d+%s*$" then row[key] = text:match "^%d+" end
   if key == "n_gpus" then row[key] = row[key]:gsub("^(%s*%d+%s*x%s*%d+)%s*x?%s+[GHAVBLM][BHI]?%d%d%d?%d?%a*[%w%-%s]*$", "%1"):gsub("^(%s*%d+)%s*x%s*[GHAVBLM][BHI]?%d%d%d?%d?%a*[%w%-%s]*$", "%1"):gsub("^(%s*%d+)%s*x?%s+[GHAVBLM][BHI]?%d%d%d?%d?%a*[%w%-%s]*$", "%1") end
-  if key == "dp_shard" and (text:find "^%-1" or text:find "^auto" or text:find "^all") then row[key] = "" end
-end
-
--- Cells of Megatron's columns: the implementation of a block, the sizes of latent attention, fusions that are off.
-local latent = { { "q_lora_rank", "q_lora" }, { "kv_lora_rank", "kv_lora" }, { "qk_nope_head_dim", "qk_head" }, { "qk_rope_head_dim", "qk_pos" },
-  { "qk_pos_emb_head_dim", "qk_pos" }, { "qk_head_dim", "qk_head" }, { "v_head_dim", "v_head" } }
-local function megatron_words(row)
-  local made_by = (row.transformer_impl or ""):lower()
-  if made_by ~= "" then
-    if made_by:find "local" or made_by:find "native" then row.transformer_impl = "local"
-    elseif made_by:find "^%s*te%f[%A]" or made_by:find "transformer[%s_%-]*engine" then row.transformer_impl = "transformer_engine"
-    else refuse("transformer_impl", row.transformer_impl) end
-  end
-  if not cells.is_open(row.mla) then
-    local text = row.mla:lower():gsub("%s*[:=]%s*", "=")
-    for _, name in ipairs(latent) do text = text:gsub(name[1], name[2]) end
-    if not text:find "=" and no[word_of(text)] then text = "none" end
-    if not text:find "=" and text ~= "none" then text, row.needs_mla = "", true end
-    row.mla = text
-  end
-  if not cells.is_open(row.fusions_off) then
-    local text = row.fusions_off:lower():gsub("_", "-")
-    for _, name in ipairs { "masked-softmax", "gradient-accumulation", "bias-swiglu", "rope", "bias-gelu" } do
-      local pattern = name:gsub("%-", "[%%s%%-]")
-      if text:find(pattern) then text = text .. " no-" .. name .. "-fusion" end
-    end
-    row.fusions_off = text
-  end
+  if key == "gpus_per_node" then row[key] = row[key]:gsub("^(%s*%d+)%s*x?%s*[GHABLMV][BHI]?%d%d%d?%d?[%a%d%-%s]*$", "%1"):gsub("^(%s*%d+)%-[Gg][Pp][Uu].*$", "%1") end
+  if key == "dp_shard" and (text:find "^%-1" or text:find "^auto" or text:find "^all" or text:find "^full") then row[key] = "" end
+  if key == "dp_shard" and text:find "^node%s*$" then row[key] = row.gpus_per_node or "" end
+  if key == "dp_shard" or key == "dp_replicate" then row[key] = row[key]:gsub("^%s*%a+[%s=:]+(%d+)%s*$", "%1") end
 end
 
 -- Turns the cells of a row into the tables' words.
 function m.normalise(row)
   framework(row)
-  words.switches(row)
+  megatron_words.normalise(row)
   if not cells.is_open(row.attention_backend) then words.attention(row) end
   if not cells.is_open(row.gpu) then words.gpu(row) end
-  megatron_words(row)
   meshes.split(row)
   if not cells.is_open(row.sp) then sequences(row) end -- before a batch, which counts the ranks that share sequences
   for _, key in ipairs(counts) do
@@ -438,9 +413,7 @@ function m.normalise(row)
     local n = not open and (tokens(row, key) or completed(row, key) or whole(row, key))
     if n then row[key] = tostring(n) end
   end
-  if not cells.is_open(row.moe_shared_ffn) and row.moe_shared_ffn:lower():find "^%s*no" then row.moe_shared_ffn = "" end
   for _, key in ipairs { "etp", "mtp_layers", "head_dim", "moe_ffn" } do if not cells.is_open(row[key]) then words.count(row, key) end end
-  if not cells.is_open(row.moe_layer_freq) then words.layers_with_experts(row) end
   if not cells.is_open(row.params_b) then billions(row) end
   for _, key in ipairs { "moe_experts", "moe_topk" } do  -- cells that say that there are no experts become empty
     if cells.is_open(row[key]) or row[key] == "0" or cells.has(row, key, "^%s*no") then row[key] = "" end

@@ -15,7 +15,8 @@ local count_words = {
   head_dim = { names = { "d", "head_dim" } },
   moe_experts = { names = { "e", "experts", "num_experts" }, units = { "e" } },
   moe_topk = { names = { "k", "top_k", "topk", "top" } },
-  mtp_layers = { names = { "mtp" } },
+  mtp_layers = { names = { "mtp", "depth" } },
+  moe_ffn = { names = { "i", "ffn", "moe_ffn", "moe_ffn_hidden_size", "moe_intermediate_size" } },
   seq = { names = { "s", "seq", "len", "ctx", "context", "seq_len", "seqlen", "seq_length", "max", "max_seq_len", "sequence_length", "context_length", "sequence_len",
     "cutoff_len", "max_length", "block_size" }, stems = { "seq", "context", "ctx", "_len", "max_length", "block_size" } },
   micro_batch = { names = { "mbs", "b", "bs", "mb", "local_batch", "local_batch_size", "batch_size", "micro_batch", "micro_batch_size",
@@ -197,7 +198,7 @@ function m.count(row, key)
   elseif key == "n_kv_heads" and text:find "^gqa%s*%d+%s*:%s*1$" then row[key] = ("%d"):format(cells.count(row, "n_heads") // tonumber(text:match "%d+")) return
   elseif key == "n_kv_heads" and (text:find "^mha%s*$" or text:find "^same" or text:find "^=%s*n?_?heads" or text:find "^no%s+gqa") then row[key] = row.n_heads or "" return
   elseif key == "n_kv_heads" and text:find "^mqa%s*$" then row[key] = "1" return
-  elseif key == "d_ff" then
+  elseif key == "d_ff" or key == "moe_ffn" then
     local times = tonumber(text:match "^(%d%.?%d*)%s*[xhd*]%s*d?_?[mh]?[%a_]*$")
     local wide = times and math.tointeger(times * cells.count(row, "d_model"))
     if wide then row[key] = tostring(wide) return end
@@ -264,44 +265,6 @@ function m.attention(row)
     if off or text:find(word) then row.attention_backend = "unfused" return end
   end
   if text:find "^fa%s*$" then row.attention_backend = "flash" end
-end
-
--- Switches of Megatron's columns. A cell may name the dtype of gradients instead of yes or no.
-function m.switches(row)
-  local reduce = (row.grad_reduce_in_bf16 or ""):lower()
-  if reduce:find "fp32" or reduce:find "float32" then row.grad_reduce_in_bf16 = "0" end
-  local graph = (row.cuda_graph or ""):lower()
-  if graph:find "^enabled" then row.cuda_graph = "1" end
-  if not cells.is_open(row.activation) then
-    local text = row.activation:lower()
-    local gated = text:find "%f[%a]gated" or text:find "^swi%-" or text:find "^silu%s*$" -- a configuration's hidden_act
-    if text:find "ungated" or text:find "non%-gated" or text:find "not gated" then gated = nil end
-    if gated then row.activation = text:find "gelu" and "geglu" or "swiglu" end
-  end
-  if (row.normalization or ""):lower():find "^ln%f[%A]" then row.normalization = "LayerNorm" end
-end
-
--- The layers with experts, in the form of Megatron's option. A cell may say "[0, 1, 1]", "([0]*1+[1]*2)*2", "every 2" or "first 3 dense".
-function m.layers_with_experts(row)
-  local cell = row.moe_layer_freq:lower():gsub("%s+", " ")
-  local every = cell:match "every (%w+)"
-  every = every and (tonumber(every:match "^%d+") or (every == "other" or every == "second") and 2 or every == "layer" and 1) or tonumber(cell:match "^1 ?/ ?(%d+)$")
-  if every then row.moe_layer_freq = tostring(math.tointeger(every)) return end
-  local dense = tonumber(cell:match "^first (%d+) %a* ?dense" or cell:match "^(%d+) dense" or cell:match "^first (%d+) layers? dense")
-  if dense and not cells.is_open(row.n_layers) then
-    row.moe_layer_freq = ("([0]*%d+[1]*%d)"):format(dense, cells.count(row, "n_layers") - dense)
-    return
-  end
-  local text = cell:gsub(" ", "")
-  if not text:find "%[" or text:find "[^%d%[%]%(%)%+%*,]" then
-    if #text > 2 and text:find "^[01]+$" then text = "[" .. text:gsub("(%d)", "%1,") .. "]" else return end
-  end
-  local function joined(part, times) return part:rep(tonumber(times)) end
-  text = text:gsub("%[([01,]*)%]%*(%d+)", function(list, times) return joined((list:gsub(",", "")), times) end)
-  text = text:gsub("%[([01,]*)%]", function(list) return (list:gsub(",", "")) end):gsub("%+", "")
-  text = text:gsub("%(([01]*)%)%*(%d+)", joined):gsub("[()]", "")
-  if not text:find "^[01]+$" then return end
-  row.moe_layer_freq = text:gsub("%d", "+[%0]*1"):sub(2)
 end
 
 -- True if a text says that the weights of a frozen model have 4 bits. The library bitsandbytes also has optimizers of 8 bits.

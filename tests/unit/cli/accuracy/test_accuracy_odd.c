@@ -13,7 +13,44 @@
 #define CP      "tp=1;sp=0;n_kv_heads=8;"
 #define TORCH   "framework=PyTorch 2.1;tp=1;sp=0;missing=x;"
 
+/* A row with the parts of its blocks, which Megatron's own columns state. */
+#define PARTS                                                                                      \
+    "normalization=RMSNorm;activation=swiglu;position_embedding=rope;untie_embeddings=1;"          \
+    "transformer_impl=transformer_engine;attention_backend=flash;"
+#define EXPERTS PARTS MIXTURE "ep=4;tp=1;sp=0;"
+#define SHARDS  "framework=torchtitan 2026;tp=1;sp=0;zero_stage=3;n_gpus=32;global_batch_seqs=32;"
+#define UNNAMED                                                                                    \
+    "params_b=;n_layers=;d_model=;n_heads=;n_kv_heads=;d_ff=;vocab=;n_gpus=64;"                    \
+    "global_batch_seqs=64;zero_stage=3;framework=torchtitan 2026;tp=1;sp=0;missing=x;model="
+
 static const SpelledRow same[] = {
+    {"gpus_per_node=8", {"8 H100", "8xH100", "8-GPU nodes"}},
+    {SHARDS "dp_shard=8;dp_replicate=4",
+     {"dp_shard=FSDP=8", "dp_shard=fsdp 8", "dp_shard=node", "dp_replicate=DDP 4"}},
+    {"moe_ffn=2048;" EXPERTS "etp=1", {"2x", "I=2048", "moe_intermediate_size 2048"}},
+    {EXPERTS "moe_shared_ffn=512", {"moe_shared_ffn=2 x 256", "moe_shared_ffn=shared: 512"}},
+    {EXPERTS "moe_shared_ffn=", {"moe_shared_ffn=0", "moe_shared_ffn=none"}},
+    {EXPERTS "moe_layer_freq=1", {"moe_layer_freq=all", "moe_layer_freq=1 (all)"}},
+    {EXPERTS "moe_layer_freq=2", {"moe_layer_freq=alternate", "moe_layer_freq=1:1"}},
+    {EXPERTS "moe_layer_freq=first 1 dense", {"moe_layer_freq=first_k_dense_replace=1"}},
+    {EXPERTS "moe_dispatcher=alltoall", {"moe_dispatcher=a2a", "moe_dispatcher=NCCL a2a"}},
+    {EXPERTS "moe_dispatcher=deepep", {"moe_dispatcher=deep_ep"}},
+    {EXPERTS "moe_grouped_gemm=no", {"moe_grouped_gemm=SequentialMLP"}},
+    {"overlap_grad_reduce=no", {"n", "--no-overlap-grad-reduce", "without"}},
+    {"precision=fp8;fp8_recipe=blockwise",
+     {"fp8_recipe=Float8BlockScaling", "fp8_recipe=subchannel"}},
+    {PARTS "n_gpus=8",
+     {"activation=swish", "normalization=zero-centered RMSNorm", "position_embedding=yarn",
+      "untie_embeddings=separate"}},
+    {"normalization=LayerNorm;activation=gelu;position_embedding=rope;untie_embeddings=0",
+     {"untie_embeddings=tied", "untie_embeddings=shared", "normalization=pre-LN",
+      "activation=quick_gelu"}},
+    {"recompute_granularity=selective;ac=;recompute_modules=core_attn",
+     {"recompute_modules=core-attn"}},
+    {"n_gpus=16;global_batch_seqs=16;interconnect=Slingshot 4x200G",
+     {"interconnect=Cray Slingshot 4x200"}},
+    {UNNAMED "llama-13b", {"model=Vicuna 13B"}},
+    {UNNAMED "mistral-7b", {"model=Zephyr 7B beta"}},
     {"n_gpus=32;global_batch_seqs=32",
      {"32-GPU", "32gpus", "4 x 8xH100", "4 nodes (32 H100s)", "32/4 nodes", "32 H100s"}},
     {"n_gpus=1024;global_batch_seqs=1024", {"\"1,024 H100s\"", "1k", "1K GPUs"}},
@@ -64,6 +101,8 @@ static const SpelledRow same[] = {
 };
 
 static const char *const differ[][2] = {
+    {UNNAMED "OLMoE-1B-7B", UNNAMED "OLMo 7B"},
+    {EXPERTS "moe_dispatcher=a2a", EXPERTS "moe_dispatcher=allgather"},
     {"framework=HF Trainer;tp=1;sp=0;zero_stage=0;n_gpus=1;precision=bf16;missing=x",
      "framework=HF Trainer;tp=1;sp=0;zero_stage=0;n_gpus=1;precision=full bf16;missing=x"},
     {"framework=FairScale FSDP;tp=1;sp=0;missing=x;zero_stage=3", TORCH "zero_stage=3"},
