@@ -1,6 +1,6 @@
-/* Ends a run that cannot continue. First reports for every rank where it is and which instruction
- * the plan expects of it next; then ends all ranks. The launcher prints the report; if there is
- * none, this process does. */
+/* Ends a run that cannot continue. First reports where each rank is, and the next instruction that
+ * the plan expects of it. Then ends all ranks. The launcher prints the report, or this process if
+ * there is no launcher. */
 #include "exec/ending.h"
 
 #include <stdio.h>

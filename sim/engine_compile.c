@@ -317,7 +317,7 @@ static void issue_all(Compiler *c, const Program *p, Code *code)
     }
 }
 
-/* Finds for each instruction an earlier one that costs the same, if the model has such ones. */
+/* Finds for each instruction an earlier one with the same cost; there may be none. */
 static void find_alike(Compiler *c, const Program *p, Code *code)
 {
     AlikeSearch *search = arena_alloc(c->scratch, sizeof *search);

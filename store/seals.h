@@ -61,8 +61,8 @@ bool seal_rows(Db *db, Diag *d);
 /* Computes the sums for the details of run `run` and of its plan, unless they exist. Call it after
  * the last detail was written, in the same transaction. */
 bool seal_details(Db *db, int64_t run, Diag *d);
-/* Checks all rows of the store. Reports "store-damaged" for each row that was changed, but for at
- * most 20 rows of each table. */
+/* Checks all rows of the store. Reports "store-damaged" for each row that was changed, up to 20
+ * rows of each table. */
 bool seals_hold(Db *db, Diag *d);
 /* Checks the row of a run, the rows of its plan and of the plan's proof, and their details. Returns
  * false after reporting "store-damaged" if one was changed. The trace is checked only if

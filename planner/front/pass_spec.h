@@ -1,7 +1,7 @@
 /* A PassSpec holds all that Tandem knows of one pass. It has the options, the order constraints,
  * and the functions that print, shrink, check and run the pass. Each pass defines its PassSpec in
- * its file under planner/passes. Code that reads a plan, checks the order, prints or shrinks loops
- * over these constants. */
+ * its file under planner/passes. Four kinds of code loop over these constants: to read a plan, to
+ * check the order of passes, to print them, and to shrink them. */
 #ifndef TANDEM_FRONT_PASS_SPEC_H
 #define TANDEM_FRONT_PASS_SPEC_H
 

@@ -211,7 +211,7 @@ static void know_sources(Journey *j)
     }
 }
 
-/* Completes `low` and `high`. The way of a version that no block writes does not count, because the
+/* Completes `low` and `high`. If no block writes a version, they stay unchanged, because the
  * shorter plan has this version, too. (Sums over all blocks, such as the norm, are proven on the
  * whole plan.) */
 static void measure(Journey *j)

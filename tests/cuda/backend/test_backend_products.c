@@ -159,9 +159,9 @@ static void equals_loopback(const char *name, const Tiny *t, Devices on, Launche
 static void plans(void **state)
 {
     (void)state;
-    /* At least the launches of graphs while they are captured. Each block has 4 products of
-     * attention and 2 of the feed-forward. Their gradients have 6 with the sums of a bias and 1
-     * with GELU's. */
+    /* The expected number is the least: the launches while graphs are captured. Each block has 4
+     * products of attention and 2 of the feed-forward. Their gradients have 6 with the sums of a
+     * bias and 1 with GELU's. */
     Tiny t = gpt2();
     equals_loopback("GPT-2", &t, (Devices){0}, (Launched){.with_epilogue = 13 * t.layers});
     t.compute = DT_bf16, t.reduce = DT_f32;

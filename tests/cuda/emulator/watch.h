@@ -10,8 +10,8 @@
  * TANDEM_WATCH=print counts each kernel's requests to the memory system and prints a table at the
  * end. For global memory it compares the 32-byte sectors that warps touch with the fewest that hold
  * their bytes. For shared memory it compares the number of passes with the number that would do
- * without bank conflicts. The accesses of a warp's lanes at one place in the code, for the n-th
- * time, are one request. */
+ * without bank conflicts. If several lanes of a warp reach one place in the code for the n-th time,
+ * their accesses there are one request. */
 #ifndef TANDEM_TESTS_CUDA_WATCH_H
 #define TANDEM_TESTS_CUDA_WATCH_H
 

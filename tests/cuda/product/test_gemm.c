@@ -19,7 +19,7 @@
 enum { GUARD = CONTRACTION_GUARD };
 static const GemmRules hopper = {
     .eight_bit = true, .eight_bit_k_major = true, .outer_scales = true};
-/* unlike Hopper, it reads 8-bit operands in any layout */
+/* unlike Hopper, Blackwell reads 8-bit operands in any layout */
 static const GemmRules blackwell = {.eight_bit = true, .outer_scales = true};
 
 /* The shapes of a case. Under compute-sanitizer, which takes a hundred times as long, only two run:

@@ -438,7 +438,8 @@ static void published_measurements(void **state)
     assert_true(ok);
 }
 
-/* For registered buffers through a switch: megatron-fsdp's table of SMs. */
+/* Collectives on registered buffers, over a switch, take the numbers of SMs in megatron-fsdp's
+ * table. */
 static void registered_buffers_take_fewer_sms(void **state)
 {
     (void)state;

@@ -31,7 +31,7 @@ typedef struct Tally {
     uint32_t n, n_refused;
     uint32_t n_short;     /* changed plans that still have a shorter plan */
     uint32_t n_short_bad; /* of these: plans that the proofs of the whole plan refuse */
-    uint32_t n_by_values; /* of these: plans of which the shorter plan's own proofs suffice */
+    uint32_t n_by_values; /* of these: plans that the shorter plan's own proofs refuse */
 } Tally;
 
 static uint64_t draw(Tally *t, uint64_t n)

@@ -1,6 +1,6 @@
-/* Things that attention_hopper_grad.cu (the gradient in one kernel) needs. They are the layout of
- * its scratch memory, and the list of the tiles of queries that a block of keys reads. All
- * functions are pure, so that a test can check them for every block of a launch. */
+/* The layout of the scratch memory of attention_hopper_grad.cu (the gradient in one kernel), and
+ * the list of the tiles of queries that a block of keys reads. All functions are pure, so that a
+ * test can check them for every block of a launch. */
 #ifndef TANDEM_KERNELS_CUDA_ATTENTION_HOPPER_ATTENTION_HOPPER_SUMS_CUH
 #define TANDEM_KERNELS_CUDA_ATTENTION_HOPPER_ATTENTION_HOPPER_SUMS_CUH
 

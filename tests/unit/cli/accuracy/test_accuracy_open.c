@@ -94,7 +94,8 @@ static void a_default_predicts_as_the_stated_value(void **state)
     arena_free(arena);
 }
 
-/* Without the number of GPUs or of sequences a step time means nothing; memory does. */
+/* Without the number of GPUs or of sequences, a step time means nothing, but memory can be
+ * predicted. */
 static void a_step_time_that_depends_on_an_open_cell_is_not_scored(void **state)
 {
     (void)state;
