@@ -12,6 +12,7 @@
 
 #include "planner/base/rng.h"
 #include "session/session.h"
+#include "sim/engine_alike.h"
 #include "sim/engine_private.h"
 #include "sim/runtime/runtime.h"
 
@@ -158,9 +159,126 @@ static void changed_work_has_its_own_cost(void **state)
     }
 }
 
+/* ---- one field after the other */
+
+static Ps issue_none(const void *self, const Plan *plan, const Program *p, const Instr *in)
+{
+    (void)self, (void)plan, (void)p, (void)in;
+    return 0;
+}
+
+/* What differs between instruction 4 and instruction 2, or between those before them. */
+typedef enum Differs {
+    DIFFERS_nothing,
+    DIFFERS_op,
+    DIFFERS_attrs,
+    DIFFERS_phase,
+    DIFFERS_axes,
+    DIFFERS_stream,
+    DIFFERS_hop,
+    DIFFERS_n_in,
+    DIFFERS_n_args,
+    DIFFERS_unit,
+    DIFFERS_microbatch,
+    DIFFERS_no_origin,
+    DIFFERS_fuse,
+    DIFFERS_earlier_fuse,
+    DIFFERS_shape,
+    DIFFERS_dtype,
+    DIFFERS_bytes,
+    DIFFERS_space,
+    DIFFERS_category,
+    DIFFERS_buffer_unit,
+    DIFFERS_neighbours, /* both bring a sequence into order, which depends on their neighbours */
+    DIFFERS_origin,     /* from here on, the fields matter only under a profile */
+    DIFFERS_phase_before,
+    DIFFERS_microbatch_before,
+    DIFFERS_COUNT
+} Differs;
+
+static void set_difference(Program *p, Differs differs)
+{
+    Instr *x = &p->code.at[2], *before = &p->code.at[3], *y = &p->code.at[4];
+    Buffer *b = &p->buffers.at[2];
+    switch (differs) {
+    case DIFFERS_nothing: break;
+    case DIFFERS_op: y->op = OP_copy; break;
+    case DIFFERS_attrs: y->attrs++; break;
+    case DIFFERS_phase: y->phase = PHASE_backward; break;
+    case DIFFERS_axes: y->axes++; break;
+    case DIFFERS_stream: y->stream = STREAM_copy_in; break;
+    case DIFFERS_hop: y->hop++; break;
+    case DIFFERS_n_in: y->n_in--; break;
+    case DIFFERS_n_args: y->args.n--; break;
+    case DIFFERS_unit: y->unit = 1; break;
+    case DIFFERS_microbatch: y->microbatch = before->microbatch = 0; break;
+    case DIFFERS_no_origin: y->origin = 0; break;
+    case DIFFERS_fuse: y->fuse = 1; break;
+    case DIFFERS_earlier_fuse: x->fuse = 1; break;
+    case DIFFERS_shape: b->shape++; break;
+    case DIFFERS_dtype: b->dtype = DT_f32; break;
+    case DIFFERS_bytes: b->bytes++; break;
+    case DIFFERS_space: b->space = SPACE_host; break;
+    case DIFFERS_category: b->category = CATEGORY_gathered; break;
+    case DIFFERS_buffer_unit: b->unit = 1; break;
+    case DIFFERS_neighbours: x->op = y->op = OP_pack; break;
+    case DIFFERS_origin: y->origin++; break;
+    case DIFFERS_phase_before: before->phase = PHASE_backward; break;
+    case DIFFERS_microbatch_before: before->microbatch++; break;
+    case DIFFERS_COUNT: break;
+    }
+}
+
+/* Instructions 1 and 3 do other work. Buffer 1 is the argument of instruction 2, and buffer 2 that
+ * of instruction 4. Returns what is found for instruction 4. */
+static Pc found(Differs differs, bool profile)
+{
+    Arena *arena = arena_new();
+    Program p = {0};
+    list_add(arena, &p.code);
+    for (BufferId b = 0; b < 3; b++)
+        list_push(arena, &p.buffers,
+                  ((Buffer){.shape = 1, .dtype = DT_bf16, .bytes = 8, .category = CATEGORY_input}));
+    for (Pc pc = 1; pc <= 4; pc++) {
+        const BufferId b = pc / 2;
+        const Instr in = {.op = pc % 2 ? OP_fill : OP_cast,
+                          .stream = STREAM_compute,
+                          .phase = PHASE_forward,
+                          .microbatch = 1,
+                          .n_in = 1,
+                          .origin = 1 + pc % 2,
+                          .args = {p.args.n, 2}};
+        list_push(arena, &p.args, pc % 2 ? 0 : b);
+        list_push(arena, &p.args, pc % 2 ? 0 : b);
+        list_push(arena, &p.code, in);
+    }
+    set_difference(&p, differs);
+    const CostModel model = {.issue = profile ? issue_none : NULL, .by_shape = true};
+    AlikeSearch *search = arena_alloc(arena, sizeof *search);
+    alike_begin(search, &p, &model, arena);
+    Pc of = 0;
+    for (Pc pc = 1; pc <= 4; pc++) of = alike_find(search, pc);
+    arena_free(arena);
+    return of;
+}
+
+static void every_field_matters(void **state)
+{
+    (void)state;
+    for (int profile = 0; profile < 2; profile++)
+        for (Differs differs = DIFFERS_nothing; differs < DIFFERS_COUNT; differs++) {
+            const bool matters =
+                differs != DIFFERS_nothing && (profile || differs < DIFFERS_origin);
+            const Pc of = found(differs, profile);
+            if (of != (matters ? 0 : 2))
+                fail_msg("difference %d, profile %d: found %u", (int)differs, profile, of);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(costs_are_the_same),
-                                       cmocka_unit_test(changed_work_has_its_own_cost)};
+                                       cmocka_unit_test(changed_work_has_its_own_cost),
+                                       cmocka_unit_test(every_field_matters)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
