@@ -124,14 +124,20 @@ local function dispatcher_ops(row, ops, planned_ep)
 end
 
 -- Changes the profile's ops for experts. Without --moe-grouped-gemm, each expert of a rank has products of its own
--- (core/transformer/moe/experts.py: SequentialMLP). With 8-bit or 4-bit operands, such a product keeps its quantised
+-- (core/transformer/moe/experts.py: SequentialMLP). With it, one module computes the products of all experts, but the host
+-- issues each of them (Transformer Engine, common/gemm/cublaslt_gemm.cu: multi_stream_cublas_gemm). A profile has no
+-- entries for gradients of products, so the calls of both gradients are counted with the forward pass. If SwiGLU joins
+-- two products, the plan has three where Megatron has two. With 8-bit or 4-bit operands, a product keeps its quantised
 -- input for the gradient of its weight (Transformer Engine, pytorch/module/grouped_linear.py). Plans compute these
 -- products in 16 bits. planned_ep: the plan's degree of ep.
 function m.expert_ops(row, ops, planned_ep)
   if cells.is_open(row.moe_experts) then return end
-  local bits8 = cells.is_float8(row) or cells.is_float4(row)
-  local own = cells.flag(row, "moe_grouped_gemm") == false and math.max(1, count(row, "moe_experts") // count(row, "ep", 1)) or 1
-  if bits8 or own > 1 then ops.linear_experts = { kernels = own, passes = 1, keeps_bytes = bits8 or nil } end
+  local own, n = { passes = 1 }, math.max(1, count(row, "moe_experts") // count(row, "ep", 1))
+  for key, value in pairs(ops.linear_experts or {}) do own[key] = value end
+  local alone = cells.flag(row, "moe_grouped_gemm") == false
+  own.kernels, own.calls = alone and n or 1, not alone and 3 * n * (has(row, "activation", "glu") and 2 / 3 or 1) or nil
+  if cells.is_float8(row) or cells.is_float4(row) then own.keeps_bytes = true end
+  ops.linear_experts = own
   dispatcher_ops(row, ops, planned_ep)
 end
 
