@@ -66,16 +66,25 @@ static const struct {
                    {"Megatron-LM", MFU_square},
                    {"NeMo", MFU_square},
                    {"torchtitan", MFU_square},
-                   {"", MFU_all_parameters}};
+                   {"llm-foundry", MFU_all_parameters},
+                   {"composer", MFU_all_parameters},
+                   {"nanoGPT", MFU_all_parameters},
+                   {"", MFU_CONVENTION_COUNT}};
 
-/* Returns the FLOPs of a token by the convention of the row's framework. */
+/* Returns the FLOPs of a token by the convention of the row's framework. NAN: it is not known. */
 static double flops_per_token(const Csv *csv, uint32_t row, const Plan *plan)
 {
     const char *framework = csv_cell(csv, row, "framework"), *formula;
     size_t i = 0;
     while (strncasecmp(framework, conventions[i].framework, strlen(conventions[i].framework)) != 0)
         i++;
-    const double flops = mfu_convention_flops(plan, conventions[i].counts, &formula);
+    MfuConvention counts = conventions[i].counts;
+    if (counts == MFU_CONVENTION_COUNT) { /* not known: the usual conventions must agree */
+        const double least = mfu_convention_flops(plan, MFU_model, &formula);
+        counts = MFU_all_parameters;
+        if (mfu_convention_flops(plan, counts, &formula) > 1.1 * least) return NAN;
+    }
+    const double flops = mfu_convention_flops(plan, counts, &formula);
     const bool again = strncasecmp(framework, "Megatron-LM 202", 15) == 0 &&
                        strncasecmp(csv_cell(csv, row, "ac"), "full", 4) == 0;
     if (!again) return flops;

@@ -51,8 +51,9 @@ static void stated_flops_give_the_step(void **state)
         {RATE "Megatron-Core 0.15.0;published_mfu=50%", products + half_attention, peak / 2},
         {RATE "Megatron-Core 0.15.0;published_mfu=50", products + half_attention, peak / 2},
         {RATE "Megatron-Core 0.15.0;published_mfu=0.5", products + half_attention, peak / 2},
-        {RATE "HF Trainer;tp=1;sp=0;published_tflops=100",
+        {RATE "composer/llm-foundry;zero_stage=3;tp=1;sp=0;published_tflops=100",
          products + 2 * half_attention + embedding, 100e12},
+        {RATE "HF Trainer;tp=1;sp=0;published_tflops=100", 0, 1},
         {RATE "Megatron-LM 2021;ac=full;published_tflops=\"1,00\"", 0, 1},
         {RATE "Megatron-Core 0.15.0;precision=fp8;published_mfu=50", 0, 1},
     };
