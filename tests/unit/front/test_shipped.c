@@ -19,7 +19,8 @@
 
 #define LIBRARY TANDEM_SOURCE_DIR "/scripts"
 enum { LEAST_SCRIPTS = 60 };
-static const char *const folders[] = {"tandem", "models", "dialects", "clusters", "runtimes"};
+static const char *const folders[] = {"tandem",   "tandem/published", "models",
+                                      "dialects", "clusters",         "runtimes"};
 
 /* Calls visit() for each script of the library. Returns the number of scripts. */
 static uint32_t each_script(Arena *arena, void (*visit)(Arena *arena, const char *path))
