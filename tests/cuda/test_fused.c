@@ -13,6 +13,7 @@
 #include "kernels/number.h"
 #include "planner/base/rng.h"
 #include "tests/cuda/compare.h"
+#include "tests/support/sample.h"
 
 /* ---- the sums of cross-entropy over one row of logits */
 
@@ -142,7 +143,7 @@ static void check_logits(const Logits *l, Special special, Order order)
     eval_op(l->pick, &attrs, picked, 2, 1, &part, NULL, 0);
     float first[SUMS][64];
     assert_true(l->rows <= 64);
-    for (int again = 0; again < 2; again++) {
+    for (int again = 0; again < SAMPLE(2, 1); again++) {
         run_fused(l, &r, &part, &attrs, order, again ? 9 : 1);
         check_sum(l, &r, TOP, 0);
         if (order != PICK_ALONE) check_sum(l, &r, TOTAL, 2e-6);
@@ -334,7 +335,7 @@ static void check_parts(Parts *p, uint32_t launches)
         assert_true(TARGET_RUN(0, p->kernel[k](&p->args[k], target_context(), &error), &error));
     for (uint32_t i = 0; i < p->n_values; i++)
         memcpy(p->alone[i], p->value[i].at, bytes_of(&p->value[i]));
-    for (uint64_t way = 1; way < 10; way += 4) {
+    for (uint64_t way = 1; way < SAMPLE(10, 2); way += 4) {
         for (uint32_t i = 0; i < p->n_values; i++)
             memcpy(p->value[i].at, p->start[i], bytes_of(&p->value[i]));
         assert_int_equal(kernel_cuda_chain_length(p->part, p->n), p->n);

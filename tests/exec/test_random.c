@@ -18,7 +18,7 @@
 #include "tests/support/plans/tiny.h"
 
 #ifdef __SANITIZE_ADDRESS__
-enum { N_PLANS = 100, SEED = 20261124 }; /* slower builds draw fewer */
+enum { N_PLANS = 50, SEED = 20261124 }; /* slower builds draw fewer */
 #else
 enum { N_PLANS = 300, SEED = 20261121 };
 #endif

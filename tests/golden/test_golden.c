@@ -16,6 +16,7 @@
 #include "planner/ir/text/text.h"
 #include "planner/lower/compile.h"
 #include "tests/support/command.h"
+#include "tests/support/sample.h"
 #include "tests/support/text_diff.h"
 
 /* Seconds of the clock after which a command counts as one that never ends. Most take under a
@@ -124,6 +125,7 @@ static void every_pass_leaves_what_is_committed(void **state)
     uint32_t n = plans(arena, names, 64);
     assert_true(n >= 4);
     for (uint32_t i = 0; i < n; i++) {
+        if (!is_sampled(i, 3)) continue;
         const char *script = arena_print(arena, "%s/%s.lua", folder, names[i]);
         const char *before = "";
         const char *all = without_tree(arena, show(arena, script, "--after", "all"));
@@ -157,6 +159,7 @@ static void texts_are_plans(void **state)
     const char *text = arena_print(arena, "%s/sealed.plan", command_new_folder(arena));
     uint32_t n = plans(arena, names, 64);
     for (uint32_t i = 0; i < n; i++) {
+        if (!is_sampled(i + 1, 3)) continue;
         const char *script = arena_print(arena, "%s/%s.lua", folder, names[i]);
         const char *plan = arena_print(arena, "%s/%s.plan", folder, names[i]);
         size_t bytes = 0;

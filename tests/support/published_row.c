@@ -9,6 +9,7 @@
 
 #include "planner/base/str.h"
 #include "tests/support/document.h"
+#include "tests/support/sample.h"
 
 /* The columns of a table, and their cells in the plain row. */
 static const char *const columns[][2] = {{"id", "a"},
@@ -139,7 +140,9 @@ double published_row_predicted(Arena *arena, const char *changes, const char *wh
     return value;
 }
 
-enum { MOST_ROWS = 700 };
+/* Under the sanitizers, only one of PART rows is tried: scripts in Lua read the words, and the
+ * sanitizers do not see into these. */
+enum { MOST_ROWS = 700, PART = 3 };
 
 typedef struct Table {
     const char *rows[MOST_ROWS];
@@ -178,13 +181,18 @@ static const char *scores_of(Arena *arena, const json_t *root, size_t row)
     return text;
 }
 
-static const char *reasons_of(Arena *arena, const json_t *root)
+/* Returns the reasons why rows of this source were refused; NULL: of all sources. */
+static const char *reasons_of(Arena *arena, const json_t *root, const char *source)
 {
     const char *text = "";
     const json_t *list = json_object_get(json_object_get(root, "runs"), "not_scored");
-    for (size_t i = 0; i < json_array_size(list); i++)
-        text = arena_print(arena, "%s\n%s", text,
-                           json_string_value(json_object_get(json_array_get(list, i), "reason")));
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *one = json_array_get(list, i);
+        const char *of = json_string_value(json_object_get(one, "source"));
+        if (source == NULL || strcmp(of, source) == 0)
+            text = arena_print(arena, "%s\n%s", text,
+                               json_string_value(json_object_get(one, "reason")));
+    }
     return text;
 }
 
@@ -195,21 +203,22 @@ void spelled_rows_agree(const SpelledRow *same, size_t n)
     for (size_t i = 0; i < n; i++) {
         add(arena, &t, same[i].usual, "");
         for (size_t k = 0; k < SPELLED_ROW_OTHERS && same[i].others[k] != NULL; k++)
-            add_other(arena, &t, same[i].usual, same[i].others[k]);
+            if (is_sampled(i + k, PART)) add_other(arena, &t, same[i].usual, same[i].others[k]);
     }
     json_t *root = published_rows_scored(arena, t.rows, t.n);
     size_t row = 0, n_wrong = 0;
     for (size_t i = 0; i < n; i++) {
         const char *want = scores_of(arena, root, row++);
         if (strlen(want) < 8) print_error("refused: %s\n", same[i].usual), n_wrong++;
-        for (size_t k = 0; k < SPELLED_ROW_OTHERS && same[i].others[k] != NULL; k++, row++) {
-            const char *found = scores_of(arena, root, row);
+        for (size_t k = 0; k < SPELLED_ROW_OTHERS && same[i].others[k] != NULL; k++) {
+            if (!is_sampled(i + k, PART)) continue;
+            const char *found = scores_of(arena, root, row++);
             if (strcmp(want, found) == 0) continue;
-            print_error("'%s' is read differently:\n%s\n%s\n", t.rows[row], want, found);
+            print_error("'%s' is read differently:\n%s\n%s\n", t.rows[row - 1], want, found);
             n_wrong++;
         }
     }
-    if (n_wrong > 0) fail_msg("%zu rows; reasons: %s", n_wrong, reasons_of(arena, root));
+    if (n_wrong > 0) fail_msg("%zu rows; reasons: %s", n_wrong, reasons_of(arena, root, NULL));
     json_decref(root);
     arena_free(arena);
 }
@@ -219,28 +228,36 @@ void spelled_rows_differ(const char *const (*pairs)[2], size_t n)
     Arena *arena = arena_new();
     Table t = {.n = 0};
     for (size_t i = 0; i < 2 * n; i++) /* of two cells for a column, the first counts */
-        add(arena, &t, strrchr(pairs[i / 2][i % 2], ';') == NULL ? "" : "source=s",
-            pairs[i / 2][i % 2]);
+        if (is_sampled(i / 2, PART))
+            add(arena, &t, strrchr(pairs[i / 2][i % 2], ';') == NULL ? "" : "source=s",
+                pairs[i / 2][i % 2]);
     json_t *root = published_rows_scored(arena, t.rows, t.n);
+    size_t row = 0;
     for (size_t i = 0; i < n; i++) {
-        const char *one = scores_of(arena, root, 2 * i), *two = scores_of(arena, root, 2 * i + 1);
+        if (!is_sampled(i, PART)) continue;
+        const char *one = scores_of(arena, root, row++), *two = scores_of(arena, root, row++);
         if (strlen(one) < 8 || strlen(two) < 8 || strcmp(one, two) == 0)
             fail_msg("'%s' and '%s' are predicted alike: %s\n%s", pairs[i][0], pairs[i][1], one,
-                     reasons_of(arena, root));
+                     reasons_of(arena, root, NULL));
     }
     json_decref(root);
     arena_free(arena);
 }
 
+/* Each row has a source of its own, by which its reason is found. */
 void spelled_rows_are_refused(const char *const (*rows)[2], size_t n)
 {
     Arena *arena = arena_new();
+    Table t = {.n = 0};
+    for (size_t i = 0; i < n; i++)
+        if (is_sampled(i, PART)) add(arena, &t, rows[i][0], arena_print(arena, "source=q%zu", i));
+    json_t *root = published_rows_scored(arena, t.rows, t.n);
     for (size_t i = 0; i < n; i++) {
-        json_t *root = published_row_scored(arena, rows[i][0]);
-        const char *why = reasons_of(arena, root);
+        if (!is_sampled(i, PART)) continue;
+        const char *why = reasons_of(arena, root, arena_print(arena, "q%zu", i));
         if (strstr(why, rows[i][1]) == NULL)
             fail_msg("'%s' is not refused by name: '%s'", rows[i][0], why);
-        json_decref(root);
     }
+    json_decref(root);
     arena_free(arena);
 }

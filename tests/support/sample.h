@@ -4,15 +4,38 @@
  * Four such tests were measured, line by line. Their few cases run 97 % (test_fewer) to 99.9 %
  * (test_kernels) of the lines that all their cases run. All cases of the four tests run 28,143
  * lines. Of these lines, 169 are run neither by the few cases of the four nor by those of
- * test_random_models and test_bound. Only for tests. */
+ * test_random_models and test_bound.
+ *
+ * A later measurement covers 14 more tests, from test_accuracy_words to test_verify_plans. Their
+ * few cases run 93.6 % (test_hints) to 100 % of the lines that all their cases run. All cases of
+ * the 14 tests run 29,804 lines. Of these lines, 197 are run neither by the few cases of the 14 nor
+ * by 55 other tests. Only for tests. */
 #ifndef TANDEM_TESTS_SUPPORT_SAMPLE_H
 #define TANDEM_TESTS_SUPPORT_SAMPLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 enum { UNDER_SANITIZERS = 1 };
 #else
 enum { UNDER_SANITIZERS = 0 };
 #endif
+
+/* True for every case; under the sanitizers, for one of `of` cases. */
+static inline bool is_sampled(size_t index, size_t of)
+{
+    return !UNDER_SANITIZERS || index % of == 0;
+}
+
+/* True for every file of a folder; under the sanitizers, for about one of `of` files. The names
+ * decide, because folders list their files in any order. */
+static inline bool is_sampled_name(const char *name, size_t of)
+{
+    size_t sum = 0;
+    for (; *name != 0; name++) sum += (unsigned char)*name;
+    return is_sampled(sum, of);
+}
 
 #define SAMPLE(all, under_sanitizers) (UNDER_SANITIZERS ? (under_sanitizers) : (all))
 

@@ -12,6 +12,7 @@
 #include "exec/checkpoint/private.h"
 #include "exec/flat.h"
 #include "tests/support/corpus/corpus.h"
+#include "tests/support/sample.h"
 
 typedef struct Places {
     const Plan *plan;
@@ -23,7 +24,7 @@ typedef struct Places {
 } Places;
 
 typedef struct Seen {
-    uint64_t plans, slices, elements, grouped;
+    uint64_t visited, plans, slices, elements, grouped;
 } Seen;
 
 static void mark(void *self, const FlatRun *run)
@@ -95,9 +96,10 @@ static void check_rank(Places *places, const State *state, Rank rank, Seen *seen
 
 static void visit(void *self, const Tiny *t)
 {
+    Seen *seen = self;
+    if (!is_sampled(seen->visited++, 4)) return;
     Arena *arena = arena_new();
     Diag d = diag_in(arena);
-    Seen *seen = self;
     const Plan *plan = tiny_plan(t, false, arena, &d);
     assert_non_null(plan);
     const State *state = state_of(plan, arena);

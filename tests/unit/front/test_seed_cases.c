@@ -16,6 +16,7 @@
 
 #include "tests/support/command.h"
 #include "tests/support/plans/cases.h"
+#include "tests/support/sample.h"
 
 enum { MOST_SCRIPTS = 600, MOST_ROWS = 400 };
 
@@ -60,6 +61,7 @@ static bool is_refusal(const CaseScript *script)
 static void row(void **state)
 {
     const CaseRow *c = *state;
+    if (!is_sampled((size_t)(c - cases), 2)) skip();
     int failed = 0;
     const char *instead = NULL;
     uint32_t n_refused = 0, n_planned = 0;

@@ -15,6 +15,7 @@
 #include "planner/verify/verify.h"
 #include "tests/support/plans/mutate.h"
 #include "tests/support/plans/tiny.h"
+#include "tests/support/sample.h"
 
 enum { MOST_BLOCKS = 32 };
 
@@ -334,7 +335,7 @@ static void decides_as_the_whole_plan(void **state)
 {
     (void)state;
     const char *wanted = getenv("COPIES"), *seed = getenv("COPIES_SEED");
-    Tally t = {.n_changes = wanted ? strtoul(wanted, NULL, 10) : 25,
+    Tally t = {.n_changes = wanted ? strtoul(wanted, NULL, 10) : SAMPLE(25, 7),
                .seed = seed ? strtoul(seed, NULL, 10) << 32 : 0};
     Tiny all[] = {sharded(), sharded(), sharded(), sharded()};
     all[0].fsdp2.prefetch = 0, all[0].layers = 20;

@@ -17,6 +17,7 @@
 #include "planner/verify/verify.h"
 #include "tests/support/plans/mutate.h"
 #include "tests/support/plans/tiny.h"
+#include "tests/support/sample.h"
 
 enum { MOST_BLOCKS = 32 };
 
@@ -441,7 +442,7 @@ static void decides_as_the_whole_plan(void **state)
 {
     (void)state;
     const char *wanted = getenv("COPIES"), *seed = getenv("COPIES_SEED"), *of = getenv("COPIES_OF");
-    Tally t = {.n_changes = wanted ? strtoul(wanted, NULL, 10) : 30,
+    Tally t = {.n_changes = wanted ? strtoul(wanted, NULL, 10) : SAMPLE(30, 8),
                .seed = seed ? strtoul(seed, NULL, 10) << 32 : 0};
     Tiny all[8];
     const uint32_t n = plans(all);
