@@ -71,7 +71,7 @@ static void report(Cli *cli, const PlanFile *file, Store *store, const PredictOp
                    const Prediction *prediction)
 {
     prediction_report(cli, file, prediction);
-    predict_held(cli, file);
+    predict_fits(cli, file, prediction);
     double goodput = 1;
     if (cli->options.scenario.mtbf_text != NULL) goodput = faults_report(cli, file, prediction);
     if (cli->options.tokens > 0 && goodput > 0) training_report(cli, file, prediction, goodput);

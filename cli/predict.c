@@ -33,17 +33,14 @@ static bool is_infeasible(const Diag *d)
     return false;
 }
 
-Held predict_held(Cli *cli, const PlanFile *file)
+void predict_fits(Cli *cli, const PlanFile *file, const Prediction *prediction)
 {
     const Runtime *runtime = &file->config.runtime;
-    const Device *device = &file->config.cluster.device;
-    if (runtime->name == NULL) return (Held){0};
-    Held held = session_held(file);
-    if (held.fits || is_infeasible(&cli->diag)) return held;
+    const Held *held = &prediction->held;
+    if (runtime->name == NULL || held->fits || is_infeasible(&cli->diag)) return;
     cli_error(cli, FAULT_infeasible, "does-not-fit", "%s would need %s, but the device has %s",
-              runtime->name, str_bytes(cli->arena, held.process_bytes),
-              str_bytes(cli->arena, device->memory_bytes));
-    return held;
+              runtime->name, str_bytes(cli->arena, held->process_bytes),
+              str_bytes(cli->arena, file->config.cluster.device.memory_bytes));
 }
 
 bool predict(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *options,
@@ -58,6 +55,8 @@ bool predict(Cli *cli, const PlanFile *file, Store *store, const PredictOptions 
                                .found = made.found,
                                .n_events = made.n_events,
                                .n_classes = made.n_classes};
+    if (file->config.runtime.name != NULL)
+        prediction->held = session_held_uneven(file, options->loads, options->imbalance);
     prediction->trust =
         trust_of(cli, options->cluster, &file->config.runtime, store, options->machine);
     if (made.found) {

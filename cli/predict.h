@@ -47,6 +47,9 @@ typedef struct Prediction {
     bool aperiodic;
     uint64_t n_events;
     uint32_t n_classes;
+    /* the memory of the busiest rank under the framework that the plan names; all 0: it names none
+     */
+    Held held;
 } Prediction;
 
 /* Calls session_predict, and adds the size of errors and warnings. Returns false after reporting
@@ -54,10 +57,9 @@ typedef struct Prediction {
  * can still be shown. */
 bool predict(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *options,
              bool keep_unstored, Prediction *prediction);
-/* Returns the memory that another framework would hold for a plan that names it. Reports an error
- * if this memory does not fit, even if the plan's own arena fits. For a plan that names no
- * framework, all fields are 0. */
-Held predict_held(Cli *cli, const PlanFile *file);
+/* Reports an error if the memory of the framework that the plan names does not fit, even if the
+ * plan's own arena fits. */
+void predict_fits(Cli *cli, const PlanFile *file, const Prediction *prediction);
 
 /* ---- trust.c. machine: the machine whose measurements are used; NULL: none. The published runs
  * used other frameworks and were predicted under their profiles, so they give no error for a plan

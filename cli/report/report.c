@@ -90,11 +90,10 @@ static void memory_text(Cli *cli, const PlanFile *file, const RunRecord *record)
 }
 
 /* If the plan names a framework, prints the memory that the framework would hold. */
-static void held_text(Cli *cli, const PlanFile *file)
+static void held_text(Cli *cli, const PlanFile *file, Held held)
 {
     const Runtime *runtime = &file->config.runtime;
     if (runtime->name == NULL) return;
-    Held held = session_held(file);
     str_print(&cli->out, "runtime     %s: %s allocated, %s reserved, %s the process: %s\n",
               runtime->name, str_bytes(cli->arena, held.allocated_bytes),
               str_bytes(cli->arena, held.reserved_bytes), str_bytes(cli->arena, held.process_bytes),
@@ -159,7 +158,7 @@ static void report_text(Cli *cli, const PlanFile *file, const Prediction *p)
               str_count(arena, (uint64_t)(per_device + 0.5)), counted, plan_file_device(file));
     str_print(&cli->out, "MFU         %.1f %% = %s\n", r->mfu * 100, r->mfu_formula);
     if (cli->options.sim.mfu != NULL) mfu_report(cli, file, p);
-    held_text(cli, file);
+    held_text(cli, file, p->held);
     communication_text(cli, r);
     memory_text(cli, file, r);
     trust_report(cli, &p->trust);
@@ -205,7 +204,7 @@ static void report_json(Cli *cli, const PlanFile *file, const Prediction *p)
     }
     json_put(root, "memory", list);
     if (file->config.runtime.name != NULL) {
-        Held held = session_held(file);
+        const Held held = p->held;
         json_text(root, "runtime", file->config.runtime.name);
         json_count(root, "input_ps", (uint64_t)input_of(file));
         json_count(root, "allocated_bytes", held.allocated_bytes);

@@ -156,8 +156,9 @@ static Row simulate(WhatIf *w, const char *text, const TextList *settings)
         how.cluster = &file->config.cluster;
         how.keep = false;
         row.made = predict(&one, file, w->store, &how, true, &row.p);
-        const Held held = predict_held(&one, file);
-        row.memory = held.process_bytes > 0 ? held.process_bytes : row.p.record.peak_bytes;
+        if (row.made) predict_fits(&one, file, &row.p);
+        const uint64_t held = row.p.held.process_bytes;
+        row.memory = held > 0 ? held : row.p.record.peak_bytes;
         row.fits = one.diag.n_errors == 0;
     }
     const Diagnostic *error = first_error(&one.diag);

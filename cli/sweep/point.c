@@ -158,8 +158,9 @@ static json_t *answer_of(const Decider *decider, Cli *one, uint32_t index, Made 
     bool refused = file == NULL || error != NULL;
     if (predicted) {
         const Diagnostic *failure = first_error(&one->diag, false);
-        const Held held = predict_held(one, file);
-        if (held.process_bytes > 0) prediction.record.peak_bytes = held.process_bytes;
+        predict_fits(one, file, &prediction);
+        const uint64_t held = prediction.held.process_bytes;
+        if (held > 0) prediction.record.peak_bytes = held;
         put_prediction(row, one, file, &prediction);
         if (first_error(&one->diag, true) == NULL) enter(decider, one, file, row);
         if (file->proven) json_put(row, "proven", json_true());

@@ -158,6 +158,34 @@ static void a_prediction_says_so(void **state)
     arena_free(arena);
 }
 
+/* The lines `under` and `runtime` tell the same memory, that of the busiest rank. */
+static void memory_is_that_of_the_busiest_rank(void **state)
+{
+    (void)state;
+    static const char *const factor[] = {"1", "2"};
+    double bytes[2];
+    Arena *arena = arena_new();
+    write_plan(arena, "'dropless'", "runtime = 'megatron',", EIGHT, "bound = 4");
+    for (int i = 0; i < 2; i++) {
+        CommandResult text = COMMAND(arena, 60, "sim", "imbalance.lua", "--dry-run", "--imbalance",
+                                     factor[i], "--set", "batch.micro=64"),
+                      json = COMMAND(arena, 60, "sim", "imbalance.lua", "--dry-run", "--imbalance",
+                                     factor[i], "--set", "batch.micro=64", "--json");
+        const char *under = strstr(text.out, "under       megatron: ");
+        const char *runtime = strstr(text.out, "runtime     megatron: ");
+        const char *process = strstr(json.out, "\"process_bytes\": ");
+        if (under == NULL || runtime == NULL || process == NULL)
+            fail_msg("%s%s%s", text.out, text.err, json.out);
+        under += strlen("under       megatron: ");
+        runtime = strstr(runtime, " reserved, ") + strlen(" reserved, ");
+        const size_t n = strcspn(under, ",");
+        if (strncmp(under, runtime, n) != 0) fail_msg("two memories of one plan:\n%s", text.out);
+        bytes[i] = strtod(process + strlen("\"process_bytes\": "), NULL);
+    }
+    assert_true(bytes[1] > bytes[0]);
+    arena_free(arena);
+}
+
 /* Parts of the store's key that change nothing, and its hash, are not printed. */
 static void only_given_options_are_said(void **state)
 {
@@ -448,6 +476,7 @@ int main(void)
         cmocka_unit_test(counts_of_a_file_and_drawn_choices),
         cmocka_unit_test(a_layer_is_drawn_to_its_end),
         cmocka_unit_test(a_prediction_says_so),
+        cmocka_unit_test(memory_is_that_of_the_busiest_rank),
         cmocka_unit_test(only_given_options_are_said),
         cmocka_unit_test(dropless_experts_may_be_uneven),
         cmocka_unit_test(a_run_beyond_the_bound_is_warned_of),
