@@ -36,10 +36,11 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DEF = os.path.join(ROOT, "cli/report/error_bar.def")
 ROWS = os.path.join(ROOT, "tests/data/predicted_runs.csv")
-HEAD = """/* Errors of predictions against published runs to which no number was fitted (dev-val), by profile and GPU: number of
- * rows, median, ninth decile. Each source of rows has the same weight. WIDER gives the factors by which the bars of a
- * single source are widened. They come from predicting each source by the bars of the others.
- * tests/bench/error_bar.py writes this file from the scores of `tandem accuracy`. */
+HEAD = """/* Errors of predictions against published runs to which no number was fitted (dev-val), by profile
+ * and GPU: number of rows, median, ninth decile. Each source of rows has the same weight. WIDER
+ * gives the factors by which the bars of a single source are widened. They come from predicting
+ * each source by the bars of the others. tests/bench/error_bar.py writes this file from the scores
+ * of `tandem accuracy`. */
 """
 GRID = 20      # quantiles that stand for a source
 ENOUGH = 5     # rows of a class
