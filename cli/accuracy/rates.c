@@ -2,6 +2,7 @@
 #include "cli/accuracy/rates.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -15,7 +16,8 @@ double percentage(const char *text)
     end += strspn(end, " ");
     if (*end != '%' || !(value > 0 && value <= 100)) return NAN;
     end += 1 + strspn(end + 1, " ");
-    const bool of_device = strncmp(end, "of ", 3) == 0; /* "81 % of 80 GB" */
+    /* "81 % of 80 GB", but not "81 % of reserved" */
+    const bool of_device = strncmp(end, "of ", 3) == 0 && strtod(end + 3, NULL) > 0;
     return *end == 0 || of_device ? value / 100 : NAN;
 }
 
@@ -47,22 +49,15 @@ double rate_step_s(const Csv *csv, uint32_t row, const Config *c)
 }
 
 /* How frameworks count the FLOPs of a token, by the beginning of the row's cell. The first entry
- * that fits counts. kind: source; Megatron-LM, training/training.py: num_floating_point_operations
- * (since 0.12 with half of the attention); NeMo, nemo/utils/flops_formulas.py; Megatron-Bridge,
+ * that fits counts. Megatron-Core is not listed, because the count depends on its release. kind:
+ * source; Megatron-LM, training/training.py: num_floating_point_operations (since 0.12 with half of
+ * the attention); NeMo, nemo/utils/flops_formulas.py; Megatron-Bridge,
  * training/utils/flop_utils.py; torchtitan, models/utils.py; llm-foundry,
  * models/mpt/modeling_mpt.py; nanoGPT, model.py; Narayanan et al., arXiv 2104.04473, section 5.1 */
 static const struct {
     const char *framework;
     MfuConvention counts;
-} conventions[] = {{"Megatron-LM 202", MFU_square},
-                   {"Megatron-Core core_v0.", MFU_square},
-                   {"Megatron-Core 0.1.", MFU_square},
-                   {"Megatron-Core 0.10", MFU_square},
-                   {"Megatron-Core 0.11", MFU_square},
-                   {"Megatron-Core 0.1", MFU_model},
-                   {"Megatron-Core 0.2", MFU_model},
-                   {"Megatron-Core 0.", MFU_square},
-                   {"Megatron-Bridge", MFU_model},
+} conventions[] = {{"Megatron-Bridge", MFU_model},
                    {"Megatron-LM", MFU_square},
                    {"NeMo", MFU_square},
                    {"torchtitan", MFU_square},
@@ -71,29 +66,60 @@ static const struct {
                    {"nanoGPT", MFU_all_parameters},
                    {"", MFU_CONVENTION_COUNT}};
 
-/* Returns the FLOPs of a token by the convention of the row's framework. NAN: it is not known. */
-static double flops_per_token(const Csv *csv, uint32_t row, const Plan *plan)
+/* Returns true if a text begins with another, which it moves behind. Case does not count. */
+static bool skips(const char **text, const char *first)
 {
-    const char *framework = csv_cell(csv, row, "framework"), *formula;
+    const size_t n = strlen(first);
+    if (strncasecmp(*text, first, n) != 0) return false;
+    *text += n;
+    return true;
+}
+
+/* Returns the framework's convention; MFU_CONVENTION_COUNT: it is not known. */
+static MfuConvention convention_of(const char *framework)
+{
+    if (skips(&framework, "Megatron-Core ")) { /* "0.12", "v0.12", "core_v0.12.0" */
+        skips(&framework, "core_");
+        skips(&framework, "v");
+        if (skips(&framework, "0."))
+            return strtol(framework, NULL, 10) >= 12 ? MFU_model : MFU_square;
+        return MFU_CONVENTION_COUNT;
+    }
     size_t i = 0;
     while (strncasecmp(framework, conventions[i].framework, strlen(conventions[i].framework)) != 0)
         i++;
-    MfuConvention counts = conventions[i].counts;
+    return conventions[i].counts;
+}
+
+/* Returns true if the row is from Narayanan et al. and recomputes all blocks. They count the
+ * forward pass of recomputed blocks twice. */
+static bool counts_again(const char *framework, const Config *c)
+{
+    const PassConfig *ac = config_pass(c, PASS_ac);
+    const bool theirs = strncasecmp(framework, "Megatron-LM 2021", 16) == 0 ||
+                        strncasecmp(framework, "Megatron-LM 2022", 16) == 0;
+    return theirs && ac != NULL && ac->ac == AC_full && ac->ac_every <= 1 && ac->ac_ops.n == 0;
+}
+
+/* Returns the FLOPs of a token by the convention of the row's framework. NAN: it is not known. */
+static double flops_per_token(const Csv *csv, uint32_t row, const Config *c, const Plan *plan)
+{
+    const char *framework = csv_cell(csv, row, "framework"), *formula;
+    MfuConvention counts = convention_of(framework);
     if (counts == MFU_CONVENTION_COUNT) { /* not known: the usual conventions must agree */
         const double least = mfu_convention_flops(plan, MFU_model, &formula);
         counts = MFU_all_parameters;
         if (mfu_convention_flops(plan, counts, &formula) > 1.1 * least) return NAN;
     }
     const double flops = mfu_convention_flops(plan, counts, &formula);
-    const bool again = strncasecmp(framework, "Megatron-LM 202", 15) == 0 &&
-                       strncasecmp(csv_cell(csv, row, "ac"), "full", 4) == 0;
-    if (!again) return flops;
-    /* the forward pass of the blocks runs twice, but not that of the head */
+    if (!counts_again(framework, c)) return flops;
+    /* the forward pass of the head runs once */
     const double head = 6. * plan->graph.info.d_model * plan->graph.info.vocab;
     return (flops - head) * 4 / 3 + head;
 }
 
-/* Returns the number in a cell, which may end in the unit TFLOP/s. NAN: it has another form. */
+/* Returns the number in a cell, which may end in the unit TFLOP/s. NAN: it has another form, or
+ * counts all FLOPs of the hardware. */
 static double teraflops(const Csv *csv, uint32_t row)
 {
     char cell[64];
@@ -101,6 +127,7 @@ static double teraflops(const Csv *csv, uint32_t row)
     const char *end;
     const double value = csv_decimal(cell + strspn(cell, " ~"), &end);
     end += strspn(end, " ");
+    if (cell_has(end, "hfu") || cell_has(end, "hardware")) return NAN;
     return *end == 0 || strncasecmp(end, "tflop", 5) == 0 ? value : NAN;
 }
 
@@ -116,16 +143,15 @@ static double utilisation(const Csv *csv, uint32_t row)
 double flops_step_s(const Csv *csv, uint32_t row, const Config *c, const Plan *plan)
 {
     const Device *device = &c->cluster.device;
-    const double wide = device->peak_flops[DT_bf16],
+    const double wide = device->peak_flops[c->compute == DT_f32 ? DT_f32 : DT_bf16],
                  peak = wide > 0 ? wide : device->peak_flops[DT_f16];
     double flops_per_s = 1e12 * teraflops(csv, row);
     /* of a run in 8 bits, the row does not say of which peak */
-    const char *precision = csv_cell(csv, row, "precision");
-    const bool narrow = strpbrk(precision, "48") != NULL;
+    const bool narrow = config_pass(c, PASS_float8) != NULL;
     if (isnan(flops_per_s) && !narrow) flops_per_s = peak * utilisation(csv, row);
     if (!(flops_per_s > 0)) return NAN;
     const double devices = (double)c->cluster.nodes * c->cluster.devices_per_node;
     const double tokens = (double)c->global_batch * (double)c->seq;
-    const double flops = flops_per_token(csv, row, plan) * tokens;
+    const double flops = flops_per_token(csv, row, c, plan) * tokens;
     return flops > 0 ? flops / (flops_per_s * devices) : NAN;
 }

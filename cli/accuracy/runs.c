@@ -241,8 +241,9 @@ static double memory_of(const Csv *csv, uint32_t row, uint64_t device_bytes)
     char plain[64];
     const char *end;
     csv_plain(csv_cell(csv, row, "peak_mem"), plain, sizeof plain);
+    cell_without_remark(plain);
     /* the cell names no unit */
-    const bool bare = !isnan(csv_decimal(plain, &end)) && *end == 0;
+    const bool bare = !isnan(csv_decimal(cell_behind_words(plain), &end)) && *end == 0;
     const double value = cell_quantity(csv, row, "peak_mem");
     if (bare && value > MOST_MIB) return value;
     if (bare && (in_mb || value > MOST_GIB)) return value * MIB;
@@ -264,14 +265,19 @@ static bool of_process(const char *kind)
 }
 
 /* Returns true if peak_mem is a part of something else than the device's memory, such as the
- * reserved memory: "12.3 / 14.5 GiB". */
+ * reserved memory: "12.3 / 14.5 GiB", "12.3 of 14.5 GiB", "85% of 14.5 GiB". */
 static bool is_other_part(const Csv *csv, uint32_t row, uint64_t device_bytes)
 {
-    const char *cell = csv_cell(csv, row, "peak_mem"), *slash = strchr(cell, '/');
-    const double whole = slash == NULL ? 0 : strtod(slash + 1, NULL);
+    const char *cell = csv_cell(csv, row, "peak_mem"), *slash = strchr(cell, '/'),
+               *of = strstr(cell, " of ");
+    const double whole = slash != NULL ? strtod(slash + 1, NULL)
+                         : of != NULL  ? strtod(of + 4, NULL)
+                                       : 0;
     if (!(whole > 0)) return false;
-    const double part = strtod(cell + strspn(cell, " ~"), NULL);
-    const double ratio = memory_of(csv, row, device_bytes) * whole / part / (double)device_bytes;
+    const char *number = cell_behind_words(cell);
+    const double part = strtod(number, NULL);
+    const double unit = percentage(cell) > 0 ? GIB : memory_of(csv, row, device_bytes) / part;
+    const double ratio = unit * whole / (double)device_bytes;
     return !(ratio > 0.85 && ratio < 1.15); /* GB for GiB, and memory that the driver keeps */
 }
 
@@ -285,11 +291,13 @@ static void score_memory(const Csv *csv, const RowRun *run, const RowOut *out, b
     if (!(bytes > 0) || strstr(kind, "at OOM") != NULL || strstr(kind, "param_opt") != NULL) return;
     /* "39.3 GB (reserved)" */
     const char *cell = csv_cell(csv, out->row, "peak_mem");
-    const bool itself = cell_has(cell, "reserved") && !cell_has(cell, "alloc");
-    MemoryKind of = cell_has(kind, "reserved") || itself ? MEMORY_reserved
-                    : cell_has(kind, "alloc")            ? MEMORY_allocated
-                    : of_process(kind)                   ? MEMORY_process
-                                                         : run->config.runtime.reports;
+    if (!cell_has(kind, "reserved") && !cell_has(kind, "alloc") &&
+        (cell_has(cell, "reserved") || cell_has(cell, "alloc")))
+        kind = cell_has(cell, "alloc") ? "alloc" : "reserved";
+    const MemoryKind of = cell_has(kind, "reserved") ? MEMORY_reserved
+                          : cell_has(kind, "alloc")  ? MEMORY_allocated
+                          : of_process(kind)         ? MEMORY_process
+                                                     : run->config.runtime.reports;
     const char *name = name_of(run->arena, names[of], assumed);
     if (has_note(&run->diag, "measured-cell"))
         name = arena_print(run->arena, "%s, GPUs from measured memory", names[of]);

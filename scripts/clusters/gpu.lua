@@ -4,8 +4,8 @@
 -- of its own generation.
 local gpus, node = require "tandem.gpus", require "clusters.node"
 
--- GB/s of the NIC that came with a generation
-local nics = { Volta = 12.5, Ampere = 25, Ada = 25, Hopper = 50, Blackwell = 50, CDNA3 = 50, CDNA4 = 50 }
+-- GB/s of the NIC that came with a generation. CDNA2's is a die's part: Frontier and LUMI have 4 x 25 GB/s for 8 dies.
+local nics = { Volta = 12.5, Ampere = 25, Ada = 25, Hopper = 50, Blackwell = 50, CDNA2 = 12.5, CDNA3 = 50, CDNA4 = 50 }
 
 local own = { "gpu", "name", "devices_per_node", "nics_per_node", "nic_gb_per_s", "fabric" }
 

@@ -24,6 +24,8 @@ local arch = {
   Hopper = { memory_efficiency = 0.80, kernel_floor_s = 5e-6 },
   Blackwell = { gemm_efficiency = 0.73, memory_efficiency = 0.80, kernel_floor_s = 5e-6, sustained = fitted.sustained.Hopper, light = fitted.light.Hopper, block_scales = true, nvfp4 = true },
   -- The sustained part of CDNA was never fitted. Hopper's stands for it, because both chips take about as much power.
+  -- CDNA2 has CDNA3's numbers.
+  CDNA2 = { gemm_efficiency = 0.50, memory_efficiency = 0.72, kernel_floor_s = 8e-6, sustained = fitted.sustained.Hopper, light = fitted.light.Hopper },
   CDNA3 = { gemm_efficiency = 0.50, memory_efficiency = 0.72, kernel_floor_s = 8e-6, sustained = fitted.sustained.Hopper, light = fitted.light.Hopper },
   CDNA4 = { gemm_efficiency = 0.60, memory_efficiency = 0.72, kernel_floor_s = 8e-6, sustained = fitted.sustained.Hopper, light = fitted.light.Hopper, block_scales = true },
 }
@@ -77,13 +79,16 @@ local gpus = {
   ["L40-48GB"] = { arch = "Ada", sms = 142, memory = 46068, hbm = 864, bf16 = 181, fp8 = 362, fp32 = 90.5, pcie = 31.5, watts = 300 },
   ["L40S-48GB"] = { arch = "Ada", sms = 142, memory = 46068, hbm = 864, bf16 = 362, fp8 = 733, fp32 = 91.6, pcie = 31.5, watts = 350 },
   ["RTX4090-24GB"] = { arch = "Ada", sms = 128, memory = 24564, hbm = 1008, bf16 = 165.2, fp8 = 330.3, fp32 = 82.6, pcie = 31.5, watts = 450 },
-  -- Blackwell for graphics has the tensor cores of Ada, not those of a B200, so it runs the same kernels as Ada.
+  -- Blackwell for graphics lacks B200's tensor memory, so it runs the kernels written for Ada.
   ["RTX5090-32GB"] = { arch = "Ada", sms = 170, memory = 32607, hbm = 1792, bf16 = 209.5, fp8 = 419, fp32 = 104.8, pcie = 63, watts = 575 },
+  -- The Server Edition has slower memory. The Max-Q has half the power. Its peaks are scaled by 3,511 / 4,000 (its TOPS in 4 bits).
+  ["RTXPRO6000-Server-96GB"] = { arch = "Ada", sms = 188, memory = 97887, hbm = 1597, bf16 = 503.8, fp8 = 1007.6, fp32 = 126, pcie = 63, watts = 600 },
+  ["RTXPRO6000-MaxQ-96GB"] = { arch = "Ada", chip = "RTXPRO6000-96GB", sms = 188, memory = 97887, hbm = 1792, bf16 = 442.2, fp8 = 884.4, fp32 = 110.6, pcie = 63, watts = 300 },
   ["RTXPRO6000-96GB"] = { arch = "Ada", sms = 188, memory = 97887, hbm = 1792, bf16 = 503.8, fp8 = 1007.6, fp32 = 126, pcie = 63, watts = 600 },
-  -- A device is one of the two dies of a board, with half of the board's limit of power. CDNA3's numbers stand for CDNA2's.
-  ["MI250X-64GB"] = { arch = "CDNA3", sms = 110, memory = 65520, hbm = 1638, bf16 = 191.5, fp32 = 47.9, link = 150, pcie = 31.5, watts = 280 },
-  ["MI250-64GB"] = { arch = "CDNA3", sms = 104, memory = 65520, hbm = 1638, bf16 = 181, fp32 = 45.3, link = 150, pcie = 31.5, watts = 280 },
-  ["MI210-64GB"] = { arch = "CDNA3", sms = 104, memory = 65520, hbm = 1638, bf16 = 181, fp32 = 45.3, pcie = 31.5, watts = 300 },
+  -- A device is one of the two dies of a board, with half of the board's limit of power.
+  ["MI250X-64GB"] = { arch = "CDNA2", sms = 110, memory = 65520, hbm = 1638, bf16 = 191.5, fp32 = 47.9, link = 150, pcie = 31.5, watts = 280 },
+  ["MI250-64GB"] = { arch = "CDNA2", sms = 104, memory = 65520, hbm = 1638, bf16 = 181, fp32 = 45.3, link = 150, pcie = 31.5, watts = 280 },
+  ["MI210-64GB"] = { arch = "CDNA2", sms = 104, memory = 65520, hbm = 1638, bf16 = 181, fp32 = 45.3, pcie = 31.5, watts = 300 },
   ["MI300X-192GB"] = { arch = "CDNA3", sms = 304, memory = 196592, hbm = 5300, bf16 = 1307.4, fp8 = 2614.9, fp32 = 163.4, link = 448, pcie = 63, watts = 750 },
   ["MI325X-256GB"] = { arch = "CDNA3", chip = "MI300X-192GB", sms = 304, memory = 262128, hbm = 6000, bf16 = 1307.4, fp8 = 2614.9, fp32 = 163.4, link = 448, pcie = 63, watts = 1000 },
   ["MI350X-288GB"] = { arch = "CDNA4", chip = "MI355X-288GB", sms = 256, memory = 294896, hbm = 8000, bf16 = 2309.6, fp8 = 4614, fp4 = 9200, fp32 = 144.2, link = 535, pcie = 63, watts = 1000 },
@@ -103,15 +108,15 @@ end
 -- Patterns of GPU names in published sources and in drivers, in upper case. The first match counts.
 -- false: a GPU that the library lacks, although its name contains the name of a known GPU.
 local aliases = {
-  { "RTX PRO 6000", "RTXPRO6000-96GB" }, { "RTX PRO", false }, { "RTX.*BLACKWELL", false }, { "RTX A[12]000", false }, { "A4[05]00", false }, { "GB10%f[%D]", false }, { "V100S", false },
-  { "%f[%a]MIG%f[%A]", false }, { "MI300A", false }, { "MI308", false }, { "H100.*CNX", false },
+  { "%f[%a]MIG%f[%A]", false }, { "RTX PRO 6000.*SERVER", "RTXPRO6000-Server-96GB" }, { "RTX PRO 6000.*MAX%-?Q", "RTXPRO6000-MaxQ-96GB" }, { "RTX PRO 6000", "RTXPRO6000-96GB" }, { "RTX PRO", false }, { "RTX.*BLACKWELL", false }, { "RTX A[12]000", false }, { "A4[05]00", false }, { "GB10%f[%D]", false }, { "V100S", false },
+  { "MI300A", false }, { "MI308", false }, { "H100.*CNX", false },
   { "H100.*96GB", "H100-SXM5-96GB-HBM2e" }, { "H100.*META", "H100-SXM5-96GB-HBM2e" },
   { "H100.*PCIE", "H100-PCIe-80GB" }, { "H100.*NVL[%s%-]?94", "H100-NVL-94GB" }, { "H100[%s%-]NVL%f[%W]", "H100-NVL-94GB" }, { "H100", "H100-SXM5-80GB" },
   { "GH200.*14[14]", "GH200-144GB" }, { "GH200", "GH200-96GB" }, { "H200.*NVL%f[%W]", "H200-NVL-141GB" }, { "H200", "H200-SXM-141GB" }, { "H800.*PCIE", "H100-PCIe-80GB" }, { "H800", "H800-SXM-80GB" }, { "H20", "H20-96GB" },
   { "A100.*PCIE.*40%s?GB", "A100-PCIe-40GB" }, { "A100.*40%s?GB.*PCIE", "A100-PCIe-40GB" }, { "A100.*PCIE", "A100-PCIe-80GB" }, { "A100.*40GB", "A100-SXM4-40GB" }, { "A100", "A100-SXM4-80GB" }, { "A10G", "A10G" }, { "A10", "A10" },
-  { "A800.*PCIE", "A100-PCIe-80GB" }, { "A800", "A800-SXM4-80GB" }, { "A40", "A40-48GB" }, { "6000.*ADA", "RTX6000Ada-48GB" }, { "A6000", "A6000-48GB" }, { "A5000", "A5000-24GB" }, { "A30%f[%W]", "A30-24GB" }, { "3090", "RTX3090-24GB" },
+  { "A800.*PCIE", "A100-PCIe-80GB" }, { "A800", "A800-SXM4-80GB" }, { "A40", "A40-48GB" }, { "6000.*ADA", "RTX6000Ada-48GB" }, { "A6000", "A6000-48GB" }, { "A5000", "A5000-24GB" }, { "A30%f[%W]", "A30-24GB" }, { "%f[%d]3090%f[%D]", "RTX3090-24GB" },
   { "GB300", "GB300-279GB" }, { "B300", "B300-SXM-288GB" }, { "GB200", "GB200-186GB" }, { "B200", "B200-SXM-180GB" },
-  { "V100.*PCIE.*16%s?GB", "V100-PCIe-16GB" }, { "V100.*PCIE", "V100-PCIe-32GB" }, { "V100.*16%s?GB", "V100-SXM2-16GB" }, { "V100", "V100-SXM2-32GB" }, { "L20%f[%W]", "L20-48GB" }, { "L40S", "L40S-48GB" }, { "L40", "L40-48GB" }, { "L4", "L4-24GB" }, { "4090", "RTX4090-24GB" }, { "5090", "RTX5090-32GB" },
+  { "V100.*PCIE.*16%s?GB", "V100-PCIe-16GB" }, { "V100.*PCIE", "V100-PCIe-32GB" }, { "V100.*16%s?GB", "V100-SXM2-16GB" }, { "V100", "V100-SXM2-32GB" }, { "L20%f[%W]", "L20-48GB" }, { "L40S", "L40S-48GB" }, { "L40", "L40-48GB" }, { "L4", "L4-24GB" }, { "%f[%d]4090%f[%D]", "RTX4090-24GB" }, { "%f[%d]5090%f[%D]", "RTX5090-32GB" },
   { "%f[%a]T4%f[^%w]", "T4-16GB" }, { "MI250X", "MI250X-64GB" }, { "MI250", "MI250-64GB" }, { "MI210", "MI210-64GB" },
   { "MI300", "MI300X-192GB" }, { "MI325", "MI325X-256GB" }, { "MI350", "MI350X-288GB" }, { "MI355", "MI355X-288GB" },
   { "BLACKWELL ULTRA", "B300-SXM-288GB" }, { "BLACKWELL", "B200-SXM-180GB" }, { "HOPPER", "H100-SXM5-80GB" },

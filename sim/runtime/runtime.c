@@ -174,6 +174,15 @@ static double ring_steps(const Plan *plan, const Program *p, const Instr *in)
     return layout_axes_split(layout, 1) & cp ? 1 : mesh_size(&plan->mesh, cp);
 }
 
+/* Returns how many further calls an instruction makes. A product's calls are those of its forward
+ * pass and of both gradients, all of which its first run counts. So a recomputed product makes a
+ * third of them. */
+static double calls_of(const Runtime *runtime, const Instr *in)
+{
+    const double calls = runtime->op[in->op].calls;
+    return in->phase == PHASE_recompute && op_is_product(in->op) ? calls / 3 : calls;
+}
+
 Ps runtime_issue_ps(const Runtime *runtime, const Plan *plan, const Program *p, const Instr *in)
 {
     const OpInfo *info = op_info(in->op);
@@ -190,7 +199,7 @@ Ps runtime_issue_ps(const Runtime *runtime, const Plan *plan, const Program *p, 
         const double ring =
             in->phase == PHASE_backward ? runtime->ring_grad_kernels : runtime->ring_kernels;
         const double steps = ring > 0 ? ring_steps(plan, p, in) : 1;
-        s = runtime->op[in->op].calls * runtime->call_s;
+        s = calls_of(runtime, in) * runtime->call_s;
         if (steps > 1) kernels = steps * ring;
         bool cut = runtime->tensor_s != 0 && in->origin != 0 && in->phase != PHASE_update &&
                    mesh_axes_of(&plan->mesh, axes_with(AXIS_WEIGHTS)) != 0;

@@ -8,8 +8,8 @@
 static const char attention[] = "runtime.attention";
 
 /* The architectures of the library's GPUs (scripts/tandem/gpus.lua). */
-static const char *const archs[] = {"Volta",     "Ampere", "Ada",  "Hopper",
-                                    "Blackwell", "CDNA3",  "CDNA4"};
+static const char *const archs[] = {"Volta",     "Ampere", "Ada",   "Hopper",
+                                    "Blackwell", "CDNA2",  "CDNA3", "CDNA4"};
 enum { N_ARCHS = sizeof archs / sizeof *archs };
 
 bool draft_is_attention(const char *path)

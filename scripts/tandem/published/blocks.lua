@@ -125,11 +125,14 @@ end
 
 -- Changes the profile's ops for experts. Without --moe-grouped-gemm, each expert of a rank has products of its own
 -- (core/transformer/moe/experts.py: SequentialMLP). With it, one module computes the products of all experts, but the host
--- issues each of them (Transformer Engine, common/gemm/cublaslt_gemm.cu: multi_stream_cublas_gemm). A profile has no
--- entries for gradients of products, so the calls of both gradients are counted with the forward pass. If SwiGLU joins
--- two products, the plan has three where Megatron has two. With 8-bit or 4-bit operands, a product keeps its quantised
--- input for the gradient of its weight (Transformer Engine, pytorch/module/grouped_linear.py). Plans compute these
--- products in 16 bits. planned_ep: the plan's degree of ep.
+-- issues each of them (Transformer Engine, common/gemm/cublaslt_gemm.cu: multi_stream_cublas_gemm).
+--
+-- A profile has no entries for gradients of products. So a product's calls include those of both gradients. If SwiGLU
+-- joins two products, the plan has three where Megatron has two.
+--
+-- With 8-bit or 4-bit operands, a product keeps its quantised input for the gradient of its weight (Transformer Engine,
+-- pytorch/module/grouped_linear.py). Plans compute these products in 16 bits.
+-- planned_ep: the plan's degree of ep.
 function m.expert_ops(row, ops, planned_ep)
   if cells.is_open(row.moe_experts) then return end
   local own, n = { passes = 1 }, math.max(1, count(row, "moe_experts") // count(row, "ep", 1))

@@ -229,17 +229,35 @@ end
 -- allreduce_gradients; runtime/pipe/engine.py: _exec_reduce_grads).
 local function late_reduction() return zero { strategy = "no_shard", overlap_grad_reduce = false, bucket_size = 1 << 50 } end
 
+-- Returns true if the row says that gradients are summed in fp32 ("grad_accum_dtype=fp32").
+local function sums_in_fp32(row)
+  for _, key in ipairs { "precision", "zero_stage", "flag", "notes" } do
+    if has(row, key, "grad[%a_%s]*[=:%s]+f[lp]%a*32") or has(row, key, "f[lp]%a*32[%s_%-]*grad") then return true end
+  end
+  return cells.flag(row, "grad_reduce_in_bf16") == false
+end
+
+-- Returns true if DeepSpeed uses BF16_Optimizer (engine.py: get_data_types, _do_optimizer_sanity_check). Without ZeRO, the
+-- releases until 2025 sum bf16 gradients in fp32, and use it. With stage 1 they use it only if the configuration asks for fp32
+-- sums, and the states are not offloaded. Other rows with stage 1 get it if they have a pipeline: the pipelines of older
+-- releases fail in bf16 with ZeRO's own optimizer (DeepSpeed #3693, #4713). This is assumed for all releases.
+local function has_bf16_optimizer(row, stage)
+  if passes.half_of(row, {}) ~= "bf16" then return false end
+  if stage == 0 then return true end
+  return stage == 1 and not cells.offloads(row) and (sums_in_fp32(row) or count(row, "pp") > 1)
+end
+
 -- A row without a ZeRO stage is assumed to use plain data parallelism (as the rows of vTrain). The
 -- vocabulary is padded as in Megatron, to a multiple of 128 times tp. In fp16, gradients are summed and reduced in 16 bits
 -- (engine.py: communication_data_type), and the optimizer copies its part of them to fp32 (zero/stage_1_and_2.py,
--- fp16/fused_optimizer.py). In bf16, stage 1, and stage 0 of a pipeline, use BF16_Optimizer (engine.py:
--- _do_optimizer_sanity_check). It shards states, sums gradients in fp32, and keeps those in 16 bits, too (runtime/bf16_optimizer.py).
+-- fp16/fused_optimizer.py). BF16_Optimizer shards states, sums gradients in fp32, and keeps those in 16 bits, too
+-- (runtime/bf16_optimizer.py).
 local function megatron_deepspeed(row)
   local stage, data, half = cells.stage(row) or 0, ranks(row), passes.half_of(row, {})
   local multiple = 128 * count(row, "tp")
   local year = row.framework:match "20%d%d"
   local flash = has(row, "framework", "flash") or has(row, "flag", "flash") or has(row, "attention_backend", "flash")
-  local both = half == "bf16" and (stage == 1 or stage == 0 and (count(row, "pp") > 1 or has(row, "zero_stage", "bf16[_%s]*optim")))
+  local both = has_bf16_optimizer(row, stage)
   return { runtime = (flash or year and tonumber(year) >= 2024) and "megatron_core" or "megatron2022", mesh = mesh(row, stage > 0 or both), vocab = -(-count(row, "vocab") // multiple) * multiple,
     reduce = half == "fp16" and "fp16" or nil, update_bytes = half == "fp16" and stage < 3 and 4 or nil, two_gradients = both or nil,
     data = data > 1 and (both and zero { strategy = "optim", grad_reduce_in_fp32 = true, overlap_grad_reduce = false }

@@ -288,15 +288,24 @@ static void deepspeed_keeps_16_bit_gradients(void **state)
 }
 
 /* In bf16, BF16_Optimizer sums gradients in 4 bytes and keeps those of 2 bytes. It shares master
- * weights and moments of 4 bytes among the ranks, also without ZeRO if there is a pipeline. */
+ * weights and moments of 4 bytes among the ranks, also without ZeRO. With ZeRO stage 1, DeepSpeed
+ * uses it if gradients are summed in fp32, and the rows of pipelines are assumed to use it. */
 static void deepspeed_keeps_gradients_of_both_kinds(void **state)
 {
     (void)state;
 #define BF16 "framework=Megatron-DeepSpeed 2024 (flash);model=gpt;d_ff=16384;"
     Arena *arena = arena_new();
-    is_about(bytes_per_parameter(arena, BF16 "zero_stage=1;n_gpus=8"), 2 + 4 + 2 + 12. / 8);
-    is_about(bytes_per_parameter(arena, BF16 "zero_stage=0;pp=2;n_gpus=8"),
-             (2 + 4 + 2 + 12. / 4) / 2);
+    const double whole = 2 + 4 + 2 + 12. / 8, half = (2 + 4 + 2 + 12. / 4) / 2;
+    is_about(bytes_per_parameter(arena, BF16 "zero_stage=0;n_gpus=8"), whole);
+    is_about(bytes_per_parameter(arena, BF16 "zero_stage=0;pp=2;n_gpus=8"), half);
+    is_about(bytes_per_parameter(arena, BF16 "zero_stage=1;pp=2;n_gpus=8"), half);
+    is_about(bytes_per_parameter(arena, BF16 "zero_stage=1;flag=grad_accum_dtype: fp32;n_gpus=8"),
+             whole);
+    /* without the 2 bytes */
+    const double own = bytes_per_parameter(arena, BF16 "zero_stage=1;n_gpus=8"),
+                 off = bytes_per_parameter(
+                     arena, BF16 "zero_stage=1;pp=2;n_gpus=8;flag=optimizer offload to CPU");
+    assert_true(own > 0 && own < whole - 1.5 && off < half - .8);
     arena_free(arena);
 }
 

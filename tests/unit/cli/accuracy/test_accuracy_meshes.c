@@ -86,7 +86,7 @@ static const SpelledRow same[] = {
     {"gpu=H100-NVL-94GB", {"nvidia_h100_nvl"}},
     {"gpu=T4-16GB;precision=fp16", {"Tesla T4", "NVIDIA T4 16GB"}},
     {"gpu=RTX5090-32GB", {"GeForce RTX 5090", "NVIDIA RTX 5090 32GB"}},
-    {"gpu=RTXPRO6000-96GB", {"NVIDIA RTX PRO 6000 Blackwell Server Edition"}},
+    {"gpu=RTXPRO6000-Server-96GB", {"NVIDIA RTX PRO 6000 Blackwell Server Edition"}},
     {"gpu=MI250X-64GB", {"AMD Instinct MI250X (GCD)"}},
     {"gpu=MI350X-288GB", {"AMD Instinct MI350X"}},
     {"gpu=A100-PCIe-80GB", {"A800 PCIe 80GB"}},

@@ -17,6 +17,7 @@
 #define PARTS                                                                                      \
     "normalization=RMSNorm;activation=swiglu;position_embedding=rope;untie_embeddings=1;"          \
     "transformer_impl=transformer_engine;attention_backend=flash;"
+#define NODES   "seq=16384;d_model=2048;n_heads=16;n_kv_heads=16;n_gpus=64;global_batch_seqs=32;"
 #define EXPERTS PARTS MIXTURE "ep=4;tp=1;sp=0;"
 #define SHARDS  "framework=torchtitan 2026;tp=1;sp=0;zero_stage=3;n_gpus=32;global_batch_seqs=32;"
 #define UNNAMED                                                                                    \
@@ -36,7 +37,7 @@ static const SpelledRow same[] = {
     {EXPERTS "moe_dispatcher=alltoall", {"moe_dispatcher=a2a", "moe_dispatcher=NCCL a2a"}},
     {EXPERTS "moe_dispatcher=deepep", {"moe_dispatcher=deep_ep"}},
     {EXPERTS "moe_grouped_gemm=no", {"moe_grouped_gemm=SequentialMLP"}},
-    {"overlap_grad_reduce=no", {"n", "--no-overlap-grad-reduce", "without"}},
+    {"overlap_grad_reduce=no;" NODES, {"n", "--no-overlap-grad-reduce", "without"}},
     {"precision=fp8;fp8_recipe=blockwise",
      {"fp8_recipe=Float8BlockScaling", "fp8_recipe=subchannel"}},
     {PARTS "n_gpus=8",
@@ -101,6 +102,7 @@ static const SpelledRow same[] = {
 };
 
 static const char *const differ[][2] = {
+    {NODES "overlap_grad_reduce=no", NODES "overlap_grad_reduce=yes"},
     {UNNAMED "OLMoE-1B-7B", UNNAMED "OLMo 7B"},
     {EXPERTS "moe_dispatcher=a2a", EXPERTS "moe_dispatcher=allgather"},
     {"framework=HF Trainer;tp=1;sp=0;zero_stage=0;n_gpus=1;precision=bf16;missing=x",
@@ -112,8 +114,8 @@ static const char *const refused[][2] = {
     {"n_heads=8/4;n_kv_heads=2", "do not agree"},
     {"micro_batch=1000 tokens", "micro_batch"},
     {"n_kv_heads=MLA", "mla"},
-    {"ac=memory-efficient", "ac"},
-    {"oom=X", "oom"},
+    {"ac=memory-efficient", "ac is not known"},
+    {"oom=X", "oom is not known"},
     {"peak_mem=<80GB", "peak_mem"},
     {"gpu=Gaudi3", "Gaudi3"},
 };

@@ -56,6 +56,16 @@ static void stated_flops_give_the_step(void **state)
         {RATE "HF Trainer;tp=1;sp=0;published_tflops=100", 0, 1},
         {RATE "Megatron-LM 2021;ac=full;published_tflops=\"1,00\"", 0, 1},
         {RATE "Megatron-Core 0.15.0;precision=fp8;published_mfu=50", 0, 1},
+        {RATE "Megatron-Core core_v0.15.0;published_tflops=100", products + half_attention, 100e12},
+        {RATE "Megatron-Core core_v0.11.0;published_tflops=100", products + 2 * half_attention,
+         100e12},
+        {RATE "Megatron-Core 0.2.0;published_tflops=100", products + 2 * half_attention, 100e12},
+        {RATE "Megatron-Core 0.15.0;precision=tf32;published_mfu=50", products + half_attention,
+         peak / 4},
+        {RATE "Megatron-Core 0.15.0;precision=fp32;published_mfu=50", products + half_attention,
+         66.9e12 / 2},
+        {RATE "Megatron-Core 0.15.0;published_tflops=156 TFLOP/s (HFU)", 0, 1},
+        {RATE "Megatron-Core 0.15.0;published_tflops=156 (hardware)", 0, 1},
     };
     Arena *arena = arena_new();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -77,6 +87,12 @@ static void recomputation_counts_where_the_source_counts_it(void **state)
                  again = measured(arena, RATE "Megatron-LM 2021;ac=full;published_tflops=100",
                                   "step, from");
     assert_true(fabs(again / once - (4 * (all - head) / 3 + head) / all) < 1e-3);
+    /* some of the blocks, and a later source */
+    static const char *const others[] = {RATE
+                                         "Megatron-LM 2021;ac=full block 2;published_tflops=100",
+                                         RATE "Megatron-LM 2024;ac=full;published_tflops=100"};
+    for (int i = 0; i < 2; i++)
+        assert_true(fabs(measured(arena, others[i], "step, from") / once - 1) < 1e-3);
     arena_free(arena);
 }
 
@@ -118,6 +134,11 @@ static void words_around_a_number_are_read(void **state)
         {"peak_mem=\"42,949,672,960\"", "memory allocated", 40 * GIB},
         {"peak_mem=40 GB (reserved);peak_mem_kind=", "memory reserved", 40 * GIB},
         {"peak_mem=40 GB reserved;peak_mem_kind=", "memory reserved", 40 * GIB},
+        {"framework=NeMo 25.04;peak_mem=40 GB allocated;peak_mem_kind=", "memory allocated",
+         40 * GIB},
+        {"peak_mem=max 40960", "memory allocated", 40 * GIB},
+        {"peak_mem=40960 peak", "memory allocated", 40 * GIB},
+        {"peak_mem=40960*", "memory allocated", 40 * GIB},
         {"step_time_s=OOM", "fits", 0},
         {"peak_mem=OOM (>80 GB);step_time_s=", "fits", 0},
         {TOKENS_S "OOM", "fits", 0},
@@ -141,6 +162,10 @@ static void a_percentage_is_a_part_of_the_device(void **state)
     assert_true(fabs(measured(arena, "peak_mem=~40.5 %", "memory") / device - .405) < 1e-9);
     assert_true(isnan(measured(arena, "peak_mem=140%", "memory")));
     assert_true(fabs(measured(arena, "peak_mem=40% of 80 GB", "memory") / device - .4) < 1e-9);
+    static const char *const parts[] = {"peak_mem=81 % of reserved", "peak_mem=85% of 14.5 GiB",
+                                        "peak_mem=12.3 GiB of 14.5 GiB", "peak_mem=12.3 of 14.5"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (!isnan(measured(arena, parts[i], "memory"))) fail_msg("scored: %s", parts[i]);
     arena_free(arena);
 }
 
