@@ -3,8 +3,8 @@
  * period adds at least as much time and memory as the difference between the two plans. The reason:
  * the time of a step is the length of the longest path through its program. A path passes equal
  * layers in the same way. So it remains a path if its part in one period is repeated or left out.
- * This holds only if nothing else uses the network and the devices. A test compares the bounds with
- * whole plans. */
+ * This holds only if nothing else uses the network and the devices, and if the time of a kernel
+ * does not depend on the number of layers. A test compares the bounds with whole plans. */
 #include "session/bound_layers.h"
 
 #include <inttypes.h>
@@ -58,8 +58,8 @@ static bool units_stay_in_layers(const Graph *g)
 }
 
 /* Returns the number of layers on each stage of the smaller plan, if the whole plan has
- * `per_stage`: the first layers that do not repeat, the current period, and those that are gathered
- * ahead. These are at least two periods, because the first and the last one may differ from the
+ * `per_stage`. They are the first layers that do not repeat, the current period, and the periods
+ * that are gathered ahead: at least one, because the first and the last period may differ from the
  * others. A bound of memory (`sized`) needs one more: the period before, whose gradients are still
  * being reduced. */
 static uint32_t few_layers(const Config *c, const EqualLayers *l, uint32_t per_stage, bool sized)

@@ -1,5 +1,5 @@
 /* Lower bounds that include communication, computed from plans with few layers. They take much less
- * time than the whole plan, and are much tighter than the bounds of bound.h. */
+ * time than the whole plan, and are much closer than the bounds of bound.h. */
 #ifndef TANDEM_SESSION_BOUND_LAYERS_H
 #define TANDEM_SESSION_BOUND_LAYERS_H
 

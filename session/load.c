@@ -125,8 +125,7 @@ static void lengthen(PlanFile *file, const Config *config, const PlanOptions *o,
     if (o->by_period || file->unsettled) return;
     /* the two plans have different schedules, so their programs do not correspond */
     if (!plan_expands_from(config, file->microbatches)) return;
-    uint32_t n_repeated;
-    file->whole = plan_expand(file->plan, file->microbatches, arena, &n_repeated);
+    file->whole = plan_expand(file->plan, file->microbatches, arena, NULL);
     file->unsettled = file->whole == NULL;
 }
 

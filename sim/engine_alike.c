@@ -1,5 +1,5 @@
-/* See engine_alike.h. An instruction probably follows the same instruction as its counterpart does,
- * so the search first looks behind the counterpart of the previous instruction. */
+/* See engine_alike.h. If the previous instruction has a counterpart, the search first tries the
+ * instruction behind that counterpart. */
 #include "sim/engine_alike.h"
 
 #include <string.h>

@@ -185,8 +185,8 @@ static inline bool heap_refill(Heap *h)
     return true;
 }
 
-/* True if an event at `time` comes out after the first instant of the heap. If that instant has
- * lost its events to the array, the events of the array are not later than it, either. */
+/* True if an event at `time` comes out after the first instant of the heap. All events of that
+ * instant may be in the array already. Even then, no event of the array is later than it. */
 static inline bool heap_reaches_far(Heap *h, Ps time)
 {
     if (h->order.n == 0 || time < h->order.at[0].time) return false;

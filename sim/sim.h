@@ -44,7 +44,8 @@ typedef struct CostModel {
     /* Returns true if the host waits for the end of the instruction before it issues the next one.
      * NULL: it never does. */
     bool (*waits)(const void *self, const Instr *in);
-    /* true: instructions that do the same work, by engine_alike.h, have the same costs */
+    /* true: all functions give the same costs for instructions that do the same work, as
+     * engine_alike.h compares it. So they may not read an instruction's layer or micro-batch. */
     bool by_shape;
     const void *self;
 } CostModel;

@@ -21,6 +21,7 @@ static const char contents[] =
     "INSERT OR IGNORE INTO role(plan, program, purpose, stage, first_rank, n_ranks, bytes,"
     " n_instructions, n_buffers) SELECT plan, program, purpose, stage, first_rank, n_ranks, bytes,"
     " n_instructions, n_buffers FROM other.role;\n"
+    /* a proof of this store is kept even if it is damaged; proving the plan again replaces it */
     "INSERT OR IGNORE INTO proof(plan, build, made_at) SELECT plan, build, made_at FROM "
     "other.proof;\n";
 

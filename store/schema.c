@@ -302,7 +302,7 @@ static const char proofs[] =
  * programs lack the function for it. The table of proofs must again come after the views, so it is
  * made anew. */
 static const char sealed_proofs[] =
-    "CREATE TABLE kept AS SELECT * FROM proof;\n"
+    "CREATE TEMP TABLE kept_proof AS SELECT * FROM proof;\n"
     "DROP TABLE proof;\n"
     "DROP VIEW v_sweep;\n"
     "DROP VIEW v_run;\n"
@@ -326,8 +326,8 @@ static const char sealed_proofs[] =
     " made_at INTEGER NOT NULL DEFAULT (unixepoch()),"
     " digest INTEGER"
     ") STRICT, WITHOUT ROWID;\n"
-    "INSERT INTO proof SELECT * FROM kept;\n"
-    "DROP TABLE kept;\n";
+    "INSERT INTO proof SELECT * FROM kept_proof;\n"
+    "DROP TABLE kept_proof;\n";
 
 static const char *const migrations[] = {runs,    costs,         views,       choices,
                                          trust,   cores,         cost_counts, recipes,

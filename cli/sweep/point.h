@@ -91,8 +91,8 @@ void best_enter(BestSpeeds *best, double tokens_per_s);
 double best_most(BestSpeeds *best);
 /* Returns the lowest of the N_BEST best speeds; 0: there are fewer than N_BEST speeds. */
 double best_least(BestSpeeds *best);
-/* Does the same as bounds_decide, but only with a bound that is known already. So the script need
- * not run. */
+/* Returns true if the known bound of the point's time is too slow by now. The row then names it. So
+ * the script need not run. */
 bool bounds_known_decide(const PointJob *job, Cli *one, uint32_t index, json_t *row);
 /* Returns true if a lower bound shows that the point cannot fit, or cannot be among the best. The
  * row then names this bound. With job->bounds_only, returns true for every point. */

@@ -59,7 +59,7 @@ typedef struct SweepRow {
     double score;         /* the value of `score` in the script */
     bool unmet;           /* the point fits, but `require` in the script rejects it */
     bool proven;          /* the plan was proven; sweeps and searches prove only their winners */
-    bool close;           /* step_ps is a tight lower bound, from plans with few layers */
+    bool close;           /* step_ps is a close lower bound, from plans with few layers */
     /* lines about the plan under other frameworks; NULL: its process has printed none */
     const char *said;
 } SweepRow;

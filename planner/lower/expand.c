@@ -47,10 +47,10 @@ typedef struct Expander {
     BufferIds *made;     /* [micro-batch]: the buffers that belong to it */
     Counterpart *asked;  /* [buffer] */
     uint32_t n_launches, n_fuses;
-    /* From this period on, each period is the one before it with larger numbers. */
+    /* Each period after this one is a copy of the period before it, with larger numbers. */
     uint32_t lead;
-    /* By how much the parent of each buffer that a period makes, each argument and each wait of a
-     * period is larger in the next period. */
+    /* The growth of a number from one period to the next: of the parent of each buffer that a
+     * period makes, of each argument, and of each wait. */
     uint32_t *parent_grows, *arg_grows, *after_grows;
     uint32_t n_args, n_after, launches, fuses; /* of one period */
 } Expander;
@@ -249,8 +249,8 @@ static void add_code(Expander *e, Pc first, Pc end, uint32_t periods)
 
 /* ---- periods that follow from the one before */
 
-/* Returns by how much the buffer that is used instead of `b` grows from period to period, once this
- * has become steady. */
+/* Returns the growth of the buffer that is used instead of `b` in later periods. Raises e->lead if
+ * this growth begins only after more periods. */
 static uint32_t grows(Expander *e, BufferId b)
 {
     if (b == 0) return 0;
@@ -428,7 +428,7 @@ Plan *plan_expand(const Plan *few, uint32_t n, Arena *arena, uint32_t *n_repeate
     plan->step.global_batch = few->step.global_batch / n_few * n;
     plan->step.global_tokens = few->step.global_tokens / n_few * n;
     bool fine = n > n_few;
-    *n_repeated = 0;
+    uint32_t repeated = 0;
     for (uint32_t r = 0; r < few->programs.n; r++) list_add(arena, &plan->programs);
     for (uint32_t r = 0; r < few->programs.n && fine; r++) {
         Expander e = {.from = &few->programs.at[r],
@@ -438,8 +438,9 @@ Plan *plan_expand(const Plan *few, uint32_t n, Arena *arena, uint32_t *n_repeate
                       .n_few = n_few,
                       .n = n,
                       .more = n - n_few};
-        fine = expand(&e, n_repeated);
+        fine = expand(&e, &repeated);
         arena_free(e.scratch);
     }
+    if (n_repeated != NULL) *n_repeated = repeated;
     return fine && number_matches(few, plan, n_few, n) ? plan : NULL;
 }

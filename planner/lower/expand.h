@@ -19,8 +19,8 @@ uint32_t plan_expands_from(const Config *config, uint32_t n);
 
 /* Makes a plan with n micro-batches from the plan `few`. Its code equals the code that pass_lower
  * would make for n micro-batches. Buffers get no offsets. Both plans share all other data. Sets
- * *n_repeated to the number of periods, in all programs, that were copied from the period before
- * them. Returns NULL if a program has no period. */
+ * *n_repeated (unless it is NULL) to the number of periods, in all programs, that were copied from
+ * the period before them. Returns NULL if a program has no period. */
 Plan *plan_expand(const Plan *few, uint32_t n, Arena *arena, uint32_t *n_repeated);
 
 #endif

@@ -56,16 +56,19 @@ static void write_array(FILE *out, unsigned number, const unsigned char *at, siz
     fprintf(out, "};\n");
 }
 
-/* Compiles one script. Returns false if it cannot be compiled, or if this version of Lua does not
- * put the name of the chunk where shipped_load() replaces it. */
-static bool compile(const char *path, Grown *text, Grown *code)
+/* Compiles one script. Returns false if this version of Lua does not put the name of the chunk
+ * where shipped_load() replaces it. *broken becomes true if the script is no correct Lua. */
+static bool compile(const char *path, Grown *text, Grown *code, bool *broken)
 {
     static const unsigned char name[] = {0x83, '=', '0'};
     if (!read_file(path, text)) return false;
     lua_State *L = luaL_newstate();
     if (L == NULL) return false;
     bool fine = luaL_loadbufferx(L, (const char *)text->at, text->n, "=0", "t") == LUA_OK;
-    if (!fine) fprintf(stderr, "%s: %s\n", path, lua_tostring(L, -1));
+    if (!fine) {
+        fprintf(stderr, "%s: %s\n", path, lua_tostring(L, -1));
+        *broken = true;
+    }
     fine = fine && lua_dump(L, append, code, 0) == 0;
     lua_close(L);
     return fine && code->n > SHIPPED_HEAD + sizeof name &&
@@ -77,11 +80,11 @@ int main(int argc, char **argv)
     FILE *out = argc > 1 ? fopen(argv[1], "w") : NULL;
     if (out == NULL) return 1;
     Grown rows = {NULL, 0, 0};
-    bool fine = true;
+    bool fine = true, broken = false;
     fprintf(out, "#include \"planner/front/shipped/shipped.h\"\n\n");
     for (int i = 2; i < argc; i++) {
         Grown text = {NULL, 0, 0}, code = {NULL, 0, 0};
-        if (compile(argv[i], &text, &code)) {
+        if (compile(argv[i], &text, &code, &broken)) {
             char row[200];
             const Hash128 hash = hash_bytes(text.at, text.n);
             write_array(out, (unsigned)i, code.at, code.n);
@@ -97,5 +100,5 @@ int main(int argc, char **argv)
     fprintf(out, "\nconst ShippedScript shipped_scripts[] = {\n%.*s    {{0, 0}, NULL, 0},\n};\n",
             (int)rows.n, rows.n > 0 ? (const char *)rows.at : "");
     free(rows.at);
-    return fclose(out) == 0 && fine ? 0 : 1;
+    return fclose(out) == 0 && fine && !broken ? 0 : 1;
 }

@@ -1,5 +1,7 @@
 /* The scripts of the library, compiled when Tandem was built. A script is found by the hash of its
- * text, so a script that was changed since then is read as text. */
+ * text, so a script that was changed since then is read as text. Lua checks the version (5.4) of
+ * compiled code and the sizes of its numbers, but not the release: after an update of Lua's shared
+ * library, build Tandem again. */
 #ifndef TANDEM_FRONT_SHIPPED_H
 #define TANDEM_FRONT_SHIPPED_H
 

@@ -17,9 +17,9 @@
 
 /* Kebab-case words in quotes that are not rules. */
 static const char *const not_rules[] = {
-    "dev-cal",      "dry-run",  "exit-codes", "micro-batch", "absent-or-known",
-    "share-device", "per-node", "save-every", "what-if",     "nvidia-smi",
-    "rocm-smi",     "amd-smi",  NULL,
+    "dev-cal",      "dry-run",  "exit-codes",  "micro-batch", "absent-or-known",
+    "share-device", "per-node", "save-every",  "what-if",     "nvidia-smi",
+    "rocm-smi",     "amd-smi",  "llm-foundry", NULL,
 };
 
 static bool is_listed(const char *id)

@@ -240,6 +240,34 @@ static void layers_that_do_not_all_repeat(void **state)
         assert_true(t.plans > 0);
         if (t.timed == 0) fail_msg("%s has no bound from few layers", models[m]);
         assert_true(t.time / t.timed > .75);
+        assert_true(m == 3 || t.bytes / t.sized > .85); /* Gemma 3: periods of six layers */
+    }
+}
+
+/* The first stage has the layers that do not repeat, or each stage has whole periods. */
+static void stages_of_layers_that_do_not_all_repeat(void **state)
+{
+    (void)state;
+    static const char *const models[] = {"mixtral' '8x7b'",
+                                         "deepseek' { size = 'v2-lite', layers = 21 }",
+                                         "gemma' { size = '2-2b', layers = 24 }"};
+    static const char *const drawn[] = {
+        "parallel.pp=1f1b|parallel.pp=1f1b|parallel.pp=zb_h1",
+        "mesh.pp=2",
+        "mesh.dp_shard=-1",
+        "batch.global=128|batch.global=256",
+        "parallel.ac=none|parallel.ac=full",
+        "parallel.fsdp2=true|parallel.zero.strategy=optim|parallel.fsdp2.prefetch=2",
+        NULL};
+    char code[768];
+    for (uint32_t m = 0; m < sizeof models / sizeof *models; m++) {
+        Tally t = {.least_time = 1};
+        for (uint64_t seed = 1; seed <= SAMPLE(4, 2); seed++)
+            check_drawn_text("drawn.lua", script_of(models[m], "ac 'none', fsdp2 {}", code), drawn,
+                             100 * m + seed, &t);
+        report(&t);
+        if (t.timed == 0) fail_msg("%s has no bound from few layers", models[m]);
+        assert_true(t.time / t.timed > .75);
     }
 }
 
@@ -356,6 +384,7 @@ int main(void)
                                        cmocka_unit_test(pipelines),
                                        cmocka_unit_test(layers_that_do_not_all_repeat),
                                        cmocka_unit_test(uneven_pipelines),
+                                       cmocka_unit_test(stages_of_layers_that_do_not_all_repeat),
                                        cmocka_unit_test(layers_that_live_at_the_same_time),
                                        cmocka_unit_test(units_that_span_layers),
                                        cmocka_unit_test(unequal_layers_have_no_bound)};
