@@ -34,30 +34,87 @@ function m.count(row, key, default)
   return value
 end
 
+-- Words that deny the name behind them, and words that may stand between: "without zero bubble", "not using LoRA", "no CPU offload".
+local deniers = { no = true, ["not"] = true, non = true, without = true, ["w/o"] = true, never = true }
+local between = { using = true, use = true, used = true, with = true, the = true, a = true, an = true, any = true, torch = true, cpu = true, host = true,
+  optimizer = true, activation = true, activations = true, weight = true, parameter = true, full = true }
+-- Words that deny the name before them: "SP off", "offload (disabled)".
+local off = { off = true, ["false"] = true, disabled = true, unused = true }
+local used = { used = true, enabled = true, applied = true, active = true, on = true, set = true }
+
+-- Returns the length of what follows a name and denies it: "=0", ": no", " (off)", " not used". "ZeRO-3 (no offload)" denies something else.
+local function denial_after(tail)
+  local mark, word, more = tail:match "^[%s_%-]*([%(%[:=]*)%s*([%w/]+)(.*)$"
+  if not word then return nil end
+  local denies = off[word]
+  if word == "0" then denies = mark ~= "" and not more:find "^%.%d" end
+  if word == "no" or word == "none" then denies = mark:find "=" or not more:find "^%s+%a" end
+  if word == "not" and used[more:match "^%s+(%a+)" or ""] then denies, more = true, more:gsub("^%s+%a+", "") end
+  return denies and #tail - #more or nil
+end
+
+-- Returns the places of a name with the words that deny it in a text in lower case; nil: the text does not deny it.
+local function denied_at(text, from, to)
+  local head, word = text:sub(1, from - 1), nil
+  repeat
+    head, word = head:match "^(.-)([%a/]+)[%s_%-%.]*$"
+    if deniers[word or ""] then return #head + 1, to end
+  until not between[word or ""]
+  local tail = text:sub(to + 1)
+  local glued = #tail:match "^[%w_%-]*"
+  local n = denial_after(tail)
+  if n then return from, to + n end
+  n = denial_after(tail:sub(glued + 1))
+  if n then return from, to + glued + n end
+end
+
+-- Returns a text without those of the names that it denies, and without the denial. Also returns whether it denies any. A name is a pattern in lower case.
+function m.without_denied(text, names)
+  local any = false
+  for _, name in ipairs(names) do
+    local from, to = text:lower():find(name)
+    while from do
+      local first, last = denied_at(text:lower(), from, to)
+      if first then text, any = text:sub(1, first - 1) .. text:sub(last + 1), true end
+      from, to = text:lower():find(name, first or to + 1)
+    end
+  end
+  return text, any
+end
+
+-- Returns true if the text has a name that it does not deny.
+function m.affirms(text, name) return m.without_denied(text or "", { name }):lower():find(name) ~= nil end
+
 function m.has(row, key, pattern) return (row[key] or ""):lower():find(pattern) ~= nil end
 
+local no = { ["0"] = true, n = true, ["not"] = true, non = true, without = true, no = true, ["false"] = true, off = true, none = true, disabled = true,
+  never = true, unused = true, unfused = true }
+
 -- Reads a switch: returns true, false, or nil if the cell is empty. Any other word, such as
--- "deepep", counts as true.
+-- "deepep", counts as true, unless the cell denies it: "overlap: off".
 function m.flag(row, key)
   if m.is_open(row[key]) then return nil end
   local word = row[key]:lower():match "^%s*([%w]*)"
   if word == "default" then return nil end
   if row[key]:lower():find "^%s*w/o" or row[key]:lower():find "^%s*%-%-no%-" then return false end
-  return not (word == "0" or word == "n" or word == "not" or word == "without" or word == "no" or word == "false" or word == "off" or word == "none" or word == "disabled")
+  local text = row[key]:lower()
+  local last = text:match "^[%w%s_%-]+[%s:=%(%[]+(%w+)%W*$"
+  return not (no[word] or no[last] or used[text:match "%f[%a]not%s+(%a+)%W*$" or ""])
 end
 
 -- Words for ZeRO stages. The first match counts, from stage 0 on; "os+g" is stage 2 of the ZeRO paper, and "optim_grads" Megatron-FSDP's.
 local stages = {
-  [0] = { "optimizer[%s:=]+no%f[%A]", "optimizer[%s:=]+false", "optimizer[%s:=]+off", "^%s*ddp", "^%s*no", "unsharded", "zero[%s:=]*off", "zero[%s:=]*no", "^%s*without", "^%s*false", "^%s*off", "^%s*plain", "^%s*data%s?parallel", "^%s*dp%s*$", "^%s*dp%s+only", "^%s*vanilla%s*$", "^%s*vanilla%s+d[dp]", "replicate", "^%s*pytorch%s+ddp%s*$" },
-  [1] = { "dist%a*[%s_-]*optimizer", "dist%a*[%s_-]?opt", "distributed[%s_-]fused[%s_-]adam", "optimizer%s*states?%s*$", "optimizer%s*states?%s*shard", "^%s*optim%s*$", "^%s*p?_?os%s*$", "^%s*oss%s*$", "^%s*optimizer%s+only", "states?%s+sharded", "^%s*bf16[_%s]*optimizer", "low[_%s-]level[_%s-]zero", "sharded optimizer", "^%s*do%s*[:=]%s*true" },
+  [0] = { "optimizer[%s:=]+no%f[%A]", "optimizer[%s:=]+false", "optimizer[%s:=]+off", "^%s*ddp", "^%s*no", "unsharded", "zero[%s:=]*off", "zero[%s:=]*no", "^%s*without", "^%s*w/o", "^%s*false", "^%s*off", "^%s*plain", "^%s*data%s?parallel", "^%s*dp%s*$", "^%s*dp%s+only", "^%s*vanilla%s*$", "^%s*vanilla%s+d[dp]", "^%s*%a*%s*replicate", "^%s*pytorch%s+ddp%s*$" },
+  [1] = { "dist%a*[%s_-]*optimizer", "dist%a*[%s_-]?opt", "distributed[%s_-]fused[%s_-]adam", "optimizer%s*states?%s*$", "optimizer%s*states?%s*shard", "^%s*optim%s*$", "^%s*p?_?os%s*$", "^%s*oss%s*$", "^%s*optimizer%s+only", "adam%a*%s+states?%s+shard", "^%s*bf16[_%s]*optimizer", "low[_%s-]level[_%s-]zero", "sharded optimizer", "^%s*do%s*[:=]%s*true" },
   [2] = { "shard_grad_op", "^%s*sharded%s*ddp", "^%s*grad%a*%s*%+%s*optim%a*%s*$", "optim_grads%s*$", "os%s*%+%s*g%s*$", "zero%-?2" },
   [3] = { "hsdp", "hybrid", "full[%s_-]?shard", "fsdp", "fully[%s_%-]?shard", "optim_grads_params", "os%s*%+%s*g%s*%+%s*p", "zero%-?infinity", "zero%+%+", "gemini", "^%s*mics%f[%A]" },
 }
 
--- Returns the row's ZeRO stage, 0 to 3. Returns nil if the row gives none, or in unknown words.
-function m.stage(row)
-  if m.is_open(row.zero_stage) then return nil end
-  local cell = row.zero_stage:lower()
+-- Names of ways to share states that a cell may deny: "FSDP off", "no ZeRO-3", "use_distributed_optimizer=0".
+local sharing = { "zero[%s_%-]*%d?", "[fh]sdp%d?", "hybrid", "dist%a*[%s_%-]*opt%a*", "%f[%a]shard%a*" }
+
+-- Returns the stage that a text in lower case names; nil: it names none, or in unknown words.
+local function named_stage(cell)
   if cell:find "^%s*ddp" and cell:find "dist%a*[%s_-]*optimizer" and not cell:find "optimizer[%s:=]+no" then return 1 end -- Megatron's DDP shards on request
   local digit = cell:match "^%s*(%d)%f[^%w]" or cell:match "zero[%s_-]*stage[%s_=:-]*(%d)" or cell:match "zero[%s_=:-]*(%d)" or cell:match "stage[%s_=:-]*(%d)"
   if digit then return tonumber(digit) <= 3 and tonumber(digit) or nil end
@@ -65,11 +122,23 @@ function m.stage(row)
   if digit then return tonumber(digit) <= 3 and tonumber(digit) or nil end
   local roman = cell:match "zero[%s_-]*(i+)%f[%A]" or cell:match "stage[%s_-]*(i+)%f[%A]"
   if roman then return #roman <= 3 and #roman or nil end
+  local list = "param%a*[%s,&+/]+a?n?d?%s*grad%a*[%s,&+/]+a?n?d?%s*optim"
+  if cell:find(list) and cell:find "shard" then return 3 end
   if cell:find "hsdp" or cell:find "hybrid" then return 3 end -- may also give the number of replicas
   for stage = 0, 3 do
     for _, word in ipairs(stages[stage]) do if cell:find(word) then return stage end end
   end
   return nil
+end
+
+-- Returns the row's ZeRO stage, 0 to 3. Returns nil if the row gives none, or in unknown words. FSDP that keeps gathered weights is stage 2.
+function m.stage(row)
+  if m.is_open(row.zero_stage) then return nil end
+  local cell, denied = m.without_denied(row.zero_stage:lower(), sharing)
+  local resharded, kept = m.without_denied(cell, { "reshard%a*" })
+  local stage = named_stage(resharded)
+  if stage == 3 and kept and cell:find "fsdp" then return 2 end
+  return stage or denied and 0 or nil
 end
 
 -- Returns a measured number of the row, such as the tokens in a second ("10,500", "10.5k", "10500 tok/s"); nil: the cell is
@@ -101,14 +170,9 @@ function m.is_float8(row)
 end
 function m.is_float4(row) return m.has(row, "precision", "fp4") end
 
--- Returns a text in lower case, without the words that it denies: "no LoRA", "without QLoRA".
-function m.affirmed(text)
-  return ((text or ""):lower():gsub("%f[%a]not?%s+%a+", ""):gsub("%f[%a]without%s+%a+", ""))
-end
-
 -- Returns true if the weights are frozen and small added matrices are trained (LoRA).
 function m.is_lora(row)
-  for _, key in ipairs { "flag", "model", "framework" } do if m.affirmed(row[key]):find "lora" then return true end end
+  for _, key in ipairs { "flag", "model", "framework" } do if m.affirms(row[key], "q?lora") then return true end end
   return false
 end
 
@@ -133,7 +197,8 @@ local optimizers = {
 
 -- Returns what is known of the row's optimizer; nil: the cell is open, or has another name.
 function m.optimizer(row)
-  for _, known in ipairs(optimizers) do if m.has(row, "optimizer", known[1]) then return known end end
+  local text = m.without_denied((row.optimizer or ""):lower(), { "8[%s_%-]*bit", "%a*momentum", "adam%a*", "lion", "adafactor", "muon", "sgd" })
+  for _, known in ipairs(optimizers) do if text:find(known[1]) then return known end end
   return nil
 end
 
@@ -153,7 +218,7 @@ function m.offloads(row)
   local first = m.stage(row) == 2 or m.stage(row) == 1 or m.has(row, "framework", "xtuner") or m.has(row, "framework", "deepspeed") or m.has(row, "framework", "megatron") or m.has(row, "framework", "nemo")
   for _, key in ipairs { "zero_stage", "flag", "framework" } do
     local cell = (row[key] or ""):lower()
-    if cell:find "offload" and not cell:find "no[%s_-]*offload" and not cell:find "without[%s_-]*offload" then
+    if m.affirms(cell, "offload") then
       if cell:find "activ" then return "activations" end
       return (cell:find "optim" or first and not cell:find "param" and not cell:find "weights") and "optimizer" or "parameters"
     end

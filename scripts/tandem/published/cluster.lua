@@ -23,7 +23,7 @@ local function watts_of(row, gpu)
   return watts and watts > 0 and watts <= 2 * gpus.gpus[gpu].watts and watts or nil
 end
 
--- Returns the same. If the cell says that power is limited, but not to how many watts, the limit of the page's maintainers is
+-- Returns the limit for the plan, in watts. If the cell says that power is limited, but not to how many watts, the limit of the page's maintainers is
 -- assumed (`watts_default` in pages.csv), or the usual one.
 local function limit_of(row, gpu)
   local watts = watts_of(row, gpu)
@@ -58,10 +58,11 @@ end
 
 -- Returns the bytes of memory that the cell of the GPU gives ("A100 64GB"). nil: the cell gives
 -- none, or the library's GPU of this name has the same. GH200's larger number counts the memory of
--- its host.
+-- its host. The data sheet of MI250 gives the memory of a board, which has two devices.
 local function memory_of(row, name)
   local text = row.gpu:upper():gsub("GIB", "GB"):gsub("%d+%.?%d*%s*[GT]B/S", "")
   local gb, own = tonumber(text:match "%f[%d](%d%d%d?)%s*GB%f[%W]"), gpus.gpus[name].memory * 1048576
+  if name:find "^MI250" and gb == 128 then gb = 64 end
   if not gb or name:find "^GH" or math.abs(gb * 1e9 / own - 1) < 0.12 then return nil end
   cells.note("the memory of %s is taken from the row; its other numbers are those of %s", row.gpu, name)
   return gb * 1e9

@@ -296,6 +296,7 @@ local function fill_mesh(row)
   local need, per_node = cells.replica(row), count(row, "gpus_per_node", gpus.find(row.gpu):find "^GB" and 4 or 8)
   need = math.max(need, count(row, "pp", 1) * count(row, "ep", 1) * count(row, "etp", 1))
   local data = count(row, "dp_shard", 1) * count(row, "dp_replicate", 1)
+  if data > 1 and is_open(row.dp_replicate) then data = data * (row.directions or 1) end
   local whole = need > per_node and -(-need // per_node) * per_node or need
   local from_memory = data == 1 and held.gpus(row, whole, cells.replica(row) * count(row, "global_batch_seqs", 1) // count(row, "micro_batch", 1))
   if from_memory then
@@ -316,12 +317,12 @@ end
 -- a global batch is assumed to have one micro-batch on each data rank, as Megatron does
 -- (arguments.py).
 local function fill_batch(row)
-  local data = math.max(1, count(row, "n_gpus") // cells.replica(row))
+  local data = math.max(1, count(row, "n_gpus") // cells.replica(row) // (row.directions or 1))
   local each = (row.global_batch_seqs or ""):match "^%s*(%d+)%s+per DP"
   if each then row.global_batch_seqs = tostring(math.tointeger(tonumber(each)) * data) end
   assume_open(row, "seq", (row.model or ""):find "^bert" and 512 or 4096, "the framework's default length")
   if is_open(row.micro_batch) then
-    local own = not is_open(row.global_batch_seqs) and count(row, "global_batch_seqs") // data or 1
+    local own = not is_open(row.global_batch_seqs) and count(row, "global_batch_seqs") // data // (row.directions or 1) or 1
     assume(row, "micro_batch", m.of(row).whole and math.max(1, own) or 1,
       m.of(row).whole and "the framework does not accumulate gradients by default" or "one sequence at a time")
   end
@@ -332,7 +333,7 @@ local function fill_batch(row)
   end
   if is_open(row.global_batch_seqs) then
     local micro, rate, step_s = count(row, "micro_batch"), cells.number(row, "tokens_per_s_per_gpu"), cells.seconds(row)
-    local pieces = rate and step_s and rate * count(row, "n_gpus") * step_s / count(row, "seq") / (micro * data) or 1
+    local pieces = rate and step_s and rate * count(row, "n_gpus") * step_s / count(row, "seq") / (micro * data) or row.directions or 1
     if not (rate and step_s) then row.no_time = "the sequences of a step" end
     assume(row, "global_batch_seqs", math.max(1, math.floor(pieces + .5)) * micro * data,
       rate and step_s and "the tokens of a step" or "a micro-batch for each data rank")
@@ -358,6 +359,8 @@ function m.fill(row)
   for _, key in ipairs { "gpu", "framework", "model", "sp", "compile", "moe_experts", "ep" } do row[key] = row[key] or "" end
   options.fill(row)
   spelling.normalise(row)
+  -- the two halves of DualPipe hold the same weights
+  if row.directions and not is_open(row.dp_replicate) then row.dp_replicate = tostring(row.directions * count(row, "dp_replicate", 1)) end
   hybrid.fill(row)
   local open_seq = is_open(row.seq)
   fill_gpu(row)

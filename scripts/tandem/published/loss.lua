@@ -60,7 +60,7 @@ function m.changes(row, own, how, stated_limit)
   if copies_logits(row) then own.ops = with(own.ops, { xent_max = with(own.ops.xent_max, { scratch = 4 }) }) end
   local fusion = cells.is_open(row.cross_entropy_fusion) and recipes.loss(row) or row.cross_entropy_fusion
   if flag({ fusion = fusion }, "fusion") ~= true then return end
-  if fusion:lower():find "%f[%a]te%f[%A]" then
+  if cells.affirms(fusion, "%f[%a]te%f[%A]") then
     own.ops = with(own.ops, { xent_max = { kernels = 1, passes = 1 }, xent_sumexp_grad = { kernels = 1, passes = 1, in_place = "backward" } })
   else
     own.ops = with(own.ops, { xent_sumexp_grad = { kernels = 2, passes = 5, scratch = 4, in_place = "backward" } })

@@ -4,42 +4,63 @@ local m = {}
 
 local function refuse(key, cell) cells.refuse("%s is not known: %s", key, cell:sub(1, 60)) end
 
--- Switches of Megatron's columns. A cell may name the dtype of gradients instead of yes or no.
+-- Switches of Megatron's columns. A cell may name the dtype of gradients instead of yes or no. Names that a cell denies do not count.
 local function switches(row)
-  local reduce = (row.grad_reduce_in_bf16 or ""):lower()
-  if reduce:find "fp32" or reduce:find "float32" then row.grad_reduce_in_bf16 = "0" end
-  local graph = (row.cuda_graph or ""):lower()
-  if graph:find "^enabled" then row.cuda_graph = "1" end
+  local function affirmed(key, names) return cells.without_denied((row[key] or ""):lower(), names) end
+  local reduce, not_wide = affirmed("grad_reduce_in_bf16", { "fp32", "float32" })
+  if reduce:find "fp32" or reduce:find "float32" then row.grad_reduce_in_bf16 = "0" elseif not_wide then row.grad_reduce_in_bf16 = "1" end
+  local graph, no_graph = affirmed("cuda_graph", { "^full%a*", "enabled", "cuda[%s_%-]*graphs?%f[^%w_]" })
+  if no_graph then row.cuda_graph = "0" elseif graph:find "^enabled" then row.cuda_graph = "1" end
   if not cells.is_open(row.activation) then
-    local text = row.activation:lower()
-    local gated = text:find "%f[%a]gated" or text:find "^swi%-" or text:find "^silu%s*$" -- a configuration's hidden_act
-    if text:find "ungated" or text:find "non%-gated" or text:find "not gated" then gated = nil end
-    if gated then row.activation = text:find "gelu" and "geglu" or "swiglu" end
+    local text, not_gated = affirmed("activation", { "%f[%a]gat%a*", "%f[%a]glu%f[%A]", "swiglu", "geglu", "reglu" })
+    not_gated = not_gated or text:find "ungated"
+    local gated = text:find "%f[%a]gated" or text:find "^swi%-" or text:find "^silu%s*$" or text:find "^swish" -- a configuration's hidden_act
+    row.activation = not_gated and text:gsub("^%W+", ""):gsub("^swish", "silu") or row.activation
+    if gated and not not_gated then row.activation = text:find "gelu" and "geglu" or "swiglu" end
   end
-  local norm = (row.normalization or ""):lower()
-  if norm:find "rms" then row.normalization = "RMSNorm" elseif norm:find "%f[%a]ln%f[%A]" then row.normalization = "LayerNorm" end
+  local norm, denied = affirmed("normalization", { "rms[%s_%-]*%a*", "layer[%s_%-]*norm", "%f[%a]ln%f[%A]" })
+  if norm:find "rms" then row.normalization = "RMSNorm" elseif norm:find "%f[%a]ln%f[%A]" then row.normalization = "LayerNorm" elseif denied then row.normalization = norm end
   local act = (row.activation or ""):lower()
-  if act:find "^swish" then row.activation = "swiglu" elseif act:find "^%a+[_%s]gelu$" then row.activation = "gelu" end
-  local place = (row.position_embedding or ""):lower()
-  if place:find "yarn" or place:find "mrope" then row.position_embedding = "rope" end
-  local tie = (row.untie_embeddings or ""):lower()
-  if tie:find "^%s*tied" or tie:find "^%s*shared" then row.untie_embeddings = "0" end
+  if act:find "^%a+[_%s]gelu$" then row.activation = "gelu" end
+  local place, unplaced = affirmed("position_embedding", { "m?rope", "rotary", "yarn", "learned%a*" })
+  if place:find "yarn" or place:find "mrope" then row.position_embedding = "rope" elseif unplaced then row.position_embedding = place end
+  local tie, untied = affirmed("untie_embeddings", { "%f[%a]ti[ey]%a*", "%f[%a]tying", "%f[%a]shar%a*" })
+  if tie:find "%f[%a]ti[ey]" or tie:find "%f[%a]tying" or tie:find "%f[%a]shar" then row.untie_embeddings = "0" elseif untied then row.untie_embeddings = "1" end
+  if not cells.is_open(row.exp_avg_dtype) then row.exp_avg_dtype = affirmed("exp_avg_dtype", { "b?fp?l?o?a?t?16", "b?fp?l?o?a?t?8", "fp32" }) end
+  if not cells.is_open(row.moe_capacity) then row.moe_capacity = affirmed("moe_capacity", { "pad%a*" }) end
 end
 
--- The layers with experts, in the form of Megatron's option. A cell may say "[0, 1, 1]", "([0]*1+[1]*2)*2", "every 2" or "first 3 dense".
+local ordinals = { other = 2, second = 2, third = 3, fourth = 4, layer = 1, block = 1 }
+
+-- Returns the number of the first layers that are dense in a text, "first 3 layers dense", "all but first layer"; nil: it says nothing of them.
+local function dense_layers(text)
+  text = text:gsub("%f[%a]the%f[%A] ?", ""):gsub("%f[%a]is%f[%A] ?", ""):gsub("%f[%a]are%f[%A] ?", ""):gsub("%f[%a]for%f[%A] ?", "")
+  text = text:gsub("%f[%a]first (%a)", "first 1 %1"):gsub("first%s*$", "first 1")
+  return tonumber(text:match "^first (%d+) %a* ?dense" or text:match "^(%d+) dense" or text:match "^1 ?%(first (%d+) %a* ?dense" or text:match "^all[^%w]* ?but first (%d+)" or
+    text:match "^all[^%w]* ?except first (%d+)" or text:match "^every layer but first (%d+)" or text:match "^every layer except first (%d+)")
+end
+
+-- Returns the period of layers with experts that a text names: "all", "every 4th layer", "interleaved", "interleave_moe_layer_step=2"; nil: none.
+local function period_of(text)
+  if text:find "^all ?$" or text:find "^all %a*[%s%-]*layers?$" or text:find "^1 ?%( ?all" or text:find "^1 ?%( ?every layer" then return 1 end
+  if text:find "dense" and not text:find "^altern" or text:find "except" or text:find "%f[%a]but%f[%A]" or text:find "^not?%f[%A]" or text:find "^without" then return nil end
+  local every = text:match "every (%w+)"
+  if every then return ordinals[every] or tonumber(every:match "^%d+") end
+  local stated = text:match "^1 ?/ ?(%d+)$" or text:match "^interleave_moe_layer_step%W*(%d+)$" or text:match "^decoder_sparse_step%W*(%d+)$" or text:match "^moe_layer_freq%W*(%d+)$"
+  if stated then return tonumber(stated) end
+  return (text:find "^1:1%s*$" or text:find "^altern[%a ]*$" or text:find "^interleav[%a ]*$") and 2 or nil
+end
+
+-- The layers with experts, in the form of Megatron's option. A cell may also be "[0, 1, 1]" or "([0]*1+[1]*2)*2". Other texts stay
+-- as they are, and are refused by name.
 local function layers_with_experts(row)
-  local cell = row.moe_layer_freq:lower():gsub("%s+", " ")
-  if cell:find "^all" or cell:find "^1 ?%(" then row.moe_layer_freq = "1" return end
-  if cell:find "^altern" or cell:find "^interleav" or cell:find "^1:1" then cell = "every other" end
-  cell = cell:gsub("^first_k_dense_replace ?[:=] ?(%d+)", "first %1 dense")
-  local every = cell:match "every (%w+)"
-  every = every and (tonumber(every:match "^%d+") or (every == "other" or every == "second") and 2 or every == "layer" and 1) or tonumber(cell:match "^1 ?/ ?(%d+)$")
-  if every then row.moe_layer_freq = tostring(math.tointeger(every)) return end
-  local dense = tonumber(cell:match "^first (%d+) %a* ?dense" or cell:match "^(%d+) dense" or cell:match "^first (%d+) layers? dense")
+  local cell = row.moe_layer_freq:lower():gsub("%s+", " "):match "^ ?(.-) ?$":gsub("^first_k_dense_replace ?[:=] ?(%d+)", "first %1 dense")
+  local dense, period = dense_layers(cell), period_of(cell)
   if dense and not cells.is_open(row.n_layers) then
     row.moe_layer_freq = ("([0]*%d+[1]*%d)"):format(dense, cells.count(row, "n_layers") - dense)
     return
   end
+  if period then row.moe_layer_freq = tostring(math.tointeger(period)) return end
   local text = cell:gsub(" ", "")
   if not text:find "%[" or text:find "[^%d%[%]%(%)%+%*,]" then
     if #text > 2 and text:find "^[01]+$" then text = "[" .. text:gsub("(%d)", "%1,") .. "]" else return end
@@ -54,14 +75,21 @@ end
 
 -- Experts: how they get their tokens, the widths of their products, and whether these are one product.
 local function experts(row)
-  local how = (row.moe_dispatcher or ""):lower()
-  if how:find "deep[_%-%s]ep" then row.moe_dispatcher = "deepep" elseif how:find "%f[%a]a2a" or how:find "all[%s_%-]to[%s_%-]all" then row.moe_dispatcher = "alltoall" end
-  if (row.moe_grouped_gemm or ""):lower():find "sequential" then row.moe_grouped_gemm = "0" end
+  local how, denied = cells.without_denied((row.moe_dispatcher or ""):lower():gsub("deep[_%-%s]ep", "deepep"), { "deepep", "hybridep", "flex" })
+  if denied or how:find "deepep" then row.moe_dispatcher = how end
+  if denied and not how:find "all" and not how:find "a2a" then
+    cells.note("the dispatcher of tokens is not named; alltoall is assumed: %s", how)
+    row.moe_dispatcher = "alltoall"
+  end
+  local flex = how:find "deepep" or how:find "hybridep" or how:find "flex"
+  if not flex and (how:find "%f[%a]a2a" or how:find "all[%s_%-]?to[%s_%-]?all") then row.moe_dispatcher = "alltoall" end
+  if cells.affirms(row.moe_grouped_gemm, "sequential") then row.moe_grouped_gemm = "0" end
   local shared = (row.moe_shared_ffn or ""):lower()
   local n, width = shared:match "^%s*(%d+)%s*x%s*(%d+)"
   if n then row.moe_shared_ffn = ("%d"):format(tonumber(n) * tonumber(width)) end
-  if shared:find "^%s*0%s*$" or shared:find "^%s*no" then row.moe_shared_ffn = "" end
+  if shared ~= "" and cells.flag(row, "moe_shared_ffn") == false then row.moe_shared_ffn = "" end
   if shared:find "^%s*shared" then row.moe_shared_ffn = shared:match "%d+" or "" end
+  if not cells.is_open(row.mtp_layers) and cells.flag(row, "mtp_layers") == false then row.mtp_layers = "0" end
   if (row.mtp_layers or ""):lower():find "^%s*yes" then row.mtp_layers = "1" end
   if not cells.is_open(row.moe_layer_freq) then layers_with_experts(row) end
 end
@@ -78,9 +106,10 @@ end
 local latent = { { "q_lora_rank", "q_lora" }, { "kv_lora_rank", "kv_lora" }, { "qk_nope_head_dim", "qk_head" }, { "qk_rope_head_dim", "qk_pos" },
   { "qk_pos_emb_head_dim", "qk_pos" }, { "qk_head_dim", "qk_head" }, { "v_head_dim", "v_head" } }
 local function megatron_words(row)
-  local made_by = (row.transformer_impl or ""):lower()
-  if made_by ~= "" then
-    if made_by:find "local" or made_by:find "native" then row.transformer_impl = "local"
+  local made_by, denied = cells.without_denied((row.transformer_impl or ""):lower(), { "local", "native", "%f[%a]te%f[%A]", "transformer[%s_%-]*engine" })
+  if made_by ~= "" or denied then
+    if denied and row.transformer_impl:lower():find "engine" and not made_by:find "engine" then row.transformer_impl = "local"
+    elseif made_by:find "local" or made_by:find "native" then row.transformer_impl = "local"
     elseif made_by:find "^%s*te%f[%A]" or made_by:find "transformer[%s_%-]*engine" then row.transformer_impl = "transformer_engine"
     else refuse("transformer_impl", row.transformer_impl) end
   end

@@ -84,7 +84,8 @@ local function first_number(text) return text:match "^%D-(%d+)%f[%D](.*)$" end
 -- kind: source; torchtitan
 local function stages(row)
   if cells.is_open(row.pp) then return end
-  local n, rest = first_number((row.pp:lower():gsub("1f1b", ""):gsub("%f[%a]schedule%f[%A]", "")))
+  local text = cells.without_denied(row.pp:lower(), { "interleav%a*", "virtual%a*", "chunk%a*" })
+  local n, rest = first_number((text:gsub("1f1b", ""):gsub("%f[%a]schedule%f[%A]", "")))
   if not n or not (rest:find "interleav" or rest:find "virtual" or rest:find "chunk" or row.pp:lower():find "1f1b") then return end
   row.pp = n
   if row.vp and row.vp ~= "" or rest:match "^%W*$" then return end
@@ -98,7 +99,7 @@ end
 local function sharing(row)
   if cells.is_open(row.cp) then return end
   row.cp = row.cp:gsub("^%s*([%a%d%-]*%a[%-%a]*)%s+(%d+)%s*$", function(how, n) return how:lower():find "^%d*cp?$" and how .. n or n .. " (" .. how .. ")" end)
-  local text = row.cp:lower()
+  local text = cells.without_denied(row.cp:lower(), { "ulysses", "a2a", "all[%s%-]*to[%s%-]*all" })
   local n, rest = text:match "^%s*(%d+)([%s,;%(].*)$"
   if not n or rest:find "%d+%s*x" or rest:find "[x*]%s*%d" then return end
   local trades = (rest:find "ulysses" or rest:find "a2a" or rest:find "all[%s%-]*to[%s%-]*all") and not rest:find "p2p" and not rest:find "ring"
@@ -145,16 +146,15 @@ end
 -- Sequence parallelism beside tp: "2 + SP", "TP2-SP", "2 (SP)". "2-way TP" has the unit behind it.
 local function tensors(row)
   if cells.is_open(row.tp) then return end
-  local text = row.tp:lower()
-  local denied = text:find "no%s+sp" or text:find "w/o%s+sp" or text:find "without%s+sp" or text:find "sp%s*[:=]?%s*off"
-  if text:find "%f[%a]sp%f[%A]" and cells.is_open(row.sp) then row.sp = denied and "0" or "1" end
-  row.tp = row.tp:gsub("%s*[%+%-/,&]%s*[sS][pP]%s*$", ""):gsub("(%d)%-way%s+[tT][pP]%s*$", "%1")
+  local name = "%f[%a]sp%f[%A]"
+  if row.tp:lower():find(name) and cells.is_open(row.sp) then row.sp = cells.affirms(row.tp, name) and "1" or "0" end
+  row.tp = row.tp:gsub("%s*[%(,]?%s*[sS][pP]%s*[:=]%s*[01]%s*%)?%s*$", ""):gsub("%s*[%+%-/,&]%s*[sS][pP]%s*$", ""):gsub("(%d)%-way%s+[tT][pP]%s*$", "%1")
 end
 
 local function expert_tensors(row)
   local text = (row.etp or ""):lower()
   if text:find "^%s*same" or text:find "^%s*=?%s*tp%s*$" then row.etp = row.tp or "1" end
-  if text:find "^%s*off" or text:find "^%s*none" or text:find "^%s*no%f[%A]" then row.etp = "1" end
+  if text ~= "" and cells.flag(row, "etp") == false then row.etp = "1" end
 end
 
 function m.split(row)

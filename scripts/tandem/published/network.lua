@@ -1,5 +1,6 @@
 -- Reads the cell `interconnect` of a row of published training runs: the network cards of a node, their rate, and the
 -- links within a node. Sources write these in many ways: "8x400Gb IB", "400Gb/s RoCE per GPU", "PCIe Gen4".
+local cells = require "tandem.published.cells"
 local m = {}
 
 -- Words of links within a node, and of cards for other uses. A part of the cell with such a word names no network between nodes.
@@ -30,7 +31,7 @@ end
 
 -- Writes rates in one way: "400 Gbps", "400Gbit/s" and "400G" become "400gb", and "50 GB/s" becomes "400gb".
 local function uniform(cell)
-  local text = cell:gsub("(%d),(%d%d%d)%f[%D]", "%1%2"):gsub("G[Bb][Pp][Ss]", "Gb/s"):gsub("G[Bb]its?/s", "Gb/s"):gsub("G[Bb]it", "Gb")
+  local text = cells.without_denied(cell, networks):gsub("(%d),(%d%d%d)%f[%D]", "%1%2"):gsub("G[Bb][Pp][Ss]", "Gb/s"):gsub("G[Bb]its?/s", "Gb/s"):gsub("G[Bb]it", "Gb")
   text = text:gsub("%d+%s*GB%f[^%w/]", " "):gsub("%-%d+g%f[%A]", " ") -- memory, and the end of a machine's name
   text = text:gsub("(%d+%.?%d*)%s*GB/s", function(n) return ("%g bytegb"):format(8 * tonumber(n)) end)
   text = text:gsub("(%d+%.?%d*)%s*TB/s", function(n) return ("%g bytegb"):format(8000 * tonumber(n)) end)
@@ -58,7 +59,7 @@ end
 -- Returns the number of cards that stands before the rate ("8x400gb", "4x connectx-7 ib ndr 400gb", "8 nics of 400gb") or behind it
 -- ("400gb x8"); nil: the part gives no number.
 local function cards_of(part, at)
-  local before, after = part:sub(1, at - 1), part:sub(at)
+  local before, after = part:sub(1, at - 1), part:sub(at):gsub("^connectx[%s%-]?%d", "card"):gsub("^cx[%s%-]?%d", "card") -- not "x7"
   return tonumber(before:match "(%d+)x$" or before:match "^.*%f[%w](%d+)x%s" or part:find("^%a", at) and before:match "(%d+)%s+$" or
     before:match "(%d+)%s+nics?%f[%A]" or before:match "(%d+)%s+hcas?%f[%A]" or
     before:match "(%d+)%s+[a-z%s]*cards?%f[%A]" or before:match "(%d+)%s+[a-z%s]*ports?%f[%A]" or before:match "(%d+)%s+rails?%f[%A]" or after:match "^[%d%.]+gbx(%d+)" or after:match "^[%d%.]+gb%s[a-z]+x(%d+)" or
@@ -117,7 +118,7 @@ function m.has_rate(cell) return uniform(cell):find "%dgb" ~= nil end
 
 -- Returns the GB/s each way of PCIe if a node's GPUs have no other links. 0: the cell names PCIe, but no generation. nil: it does not.
 function m.pcie(cell)
-  local text = cell:lower():gsub("pci%-e", "pcie"):gsub("no%s+nvlink", ""):gsub("without%s+nvlink", "")
+  local text = cells.without_denied(cell:lower():gsub("pci%-e", "pcie"), { "nvlink%d?", "nvswitch", "pcie" })
   local _, stop = text:find "%f[%w]pcie"
   if not stop or text:find "nvl" or text:find "nvswitch" or text:find "xgmi" or text:find "sxm" or text:find "pcie%-nic" or text:find "gpu%-pcie" then return nil end
   local n = text:match "pcie%s*g?e?n?[%s%-]*([3456])" or text:match "gen[%s%-]*([3456])[%s%-]*pcie"

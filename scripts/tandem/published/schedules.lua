@@ -7,21 +7,22 @@ local m = {}
 -- no plan has.
 -- kind: documented; Qi et al., arXiv 2401.10241 and 2405.15362; torch.distributed.pipelining.schedules; deepseek-ai/DualPipe
 local names = {
-  { "dual-pipe-v%f[%A]", "dualpipe_v" }, { "dual-pipe", "dualpipe" },
+  { "dual-pipe-v%f[%A]", "dualpipe_v" }, { "dual-pipe%f[%A]", "dualpipe" },
   { "interleaved-zero-bubble", "zero_bubble" }, { "zb-v-zero-bubble", "zb_v" },
   { "zb-h-1", "zb_h1" }, { "zb-1-p", "zb_h1" }, { "zero-bubble-h-1", "zb_h1" }, { "zb-h-2", "zb_h2" }, { "zb-2-p", "zb_h2" }, { "zero-bubble-h-2", "zb_h2" },
-  { "zb-v%f[%A]", "zb_v" }, { "zero-bubble-v%f[%A]", "zb_v" }, { "v-zb%f[%A]", "zb_v" }, { "v-half%f[%A]", "v_half" }, { "v-min%f[%A]", false },
-  { "zero-bubble", "zero_bubble" }, { "%f[%a]zb%f[%A]", "zero_bubble" },
-  { "looped-bfs", "breadth_first" }, { "breadth-first", "breadth_first" }, { "%f[%a]afab%f[%A]", "gpipe" }, { "g-pipe", "gpipe" },
-  { "all-forward-all-backward", "gpipe" }, { "f-then-b%f[%A]", "gpipe" }, { "fill-drain", "gpipe" },
+  { "zb-v%f[%A]", "zb_v" }, { "zero-bubble-v%f[%A]", "zb_v" }, { "%f[%a]v-zb%f[%A]", "zb_v" }, { "%f[%a]v-half%f[%A]", "v_half" }, { "%f[%a]v-min%f[%A]", false },
+  { "%f[%a]zero-bubble", "zero_bubble" }, { "%f[%a]zb%f[%A]", "zero_bubble" },
+  { "looped-bfs", "breadth_first" }, { "breadth-first", "breadth_first" }, { "%f[%a]afab%f[%A]", "gpipe" }, { "%f[%a]g-pipe%f[%A]", "gpipe" },
+  { "all-forward-all-backward", "gpipe" }, { "%f[%a]f-then-b%f[%A]", "gpipe" }, { "fill-drain", "gpipe" },
   { "pipedream-flush", "1f1b" }, { "pipedream", false }, { "chimera", false }, { "hanayo", false }, { "terapipe", false }, { "seq-1f1b", false },
   { "%f[%a]bpipe%f[%A]", false }, { "pipe-offload", false },
 }
 for _, known in ipairs(names) do known[1] = known[1]:gsub("%-", "[%%s_%%-]*") end
 
--- Returns the schedule that a text in lower case names, and the text without its name. nil: the text names none.
+-- Returns the schedule that a text in lower case names, and the text without its name. nil: the text names none, or denies it.
 local function named(text)
   for _, known in ipairs(names) do
+    text = cells.without_denied(text, { known[1] })
     local from, to = text:find(known[1])
     if from and not known[2] then cells.refuse("no plan has the schedule %s", text:sub(from, to)) end
     if from then return known[2], text:sub(1, from - 1) .. text:sub(to + 1) end
@@ -37,12 +38,13 @@ local counts, words = { "pp", "vp" }, { "pp_schedule", "pipeline_schedule", "fra
 
 -- DualPipe over an even number of ranks gives each rank two of as many stages, and runs in both directions at once. Cut in half, it
 -- is two pipelines with DualPipeV, each over half of the ranks. Bubble, weights and activations of a device are equal
--- (README of deepseek-ai/DualPipe, "Pipeline Bubbles and Memory Usage Comparison").
+-- (README of deepseek-ai/DualPipe, "Pipeline Bubbles and Memory Usage Comparison"). The plan then has twice as many data
+-- ranks as the row (`directions`).
 local function halves(row)
   local n = tonumber(row.pp or "")
   if not n or n == 1 then row.pipeline = nil return end
   if n % 2 ~= 0 then cells.refuse("DualPipe needs an even number of stages: pp = %s", row.pp) end
-  row.pp, row.pipeline = ("%d"):format(n // 2), "dualpipe_v"
+  row.pp, row.pipeline, row.directions = ("%d"):format(n // 2), "dualpipe_v", 2
 end
 
 -- Moves the name of a schedule out of the cells of a row, into its field `pipeline`.
@@ -60,7 +62,7 @@ function m.read(row)
     local name, rest = named(text)
     row.pipeline = row.pipeline or name
     if not name and key:find "schedule" then
-      local looped = text:find "interleav"
+      local looped = cells.affirms(text, "interleav%a*")
       if text ~= "" and not looped and not text:find "1f1b" then cells.refuse("%s is not known: %s", key, row[key]:sub(1, 40)) end
       if looped and cells.is_open(row.vp) and not cells.is_open(row.pp) then row.pp = row.pp .. " (interleaved)" end
     elseif name and key:find "schedule" and rest:find "%d" and cells.is_open(row.pp) then

@@ -32,7 +32,7 @@ local function unbracketed(text) return (text:lower():gsub("%b()", " "):gsub("%b
 -- nodes" counts something else. Returns nil for words.
 local function whole(row, key)
   local cell = row[key]
-  local text = cell:match "^%s*(.-)%s*$"
+  local text = cell:match "^%s*(.-)%s*$":gsub("^(%d+),%s", "%1; ") -- "4, using a schedule"
   local plain = not text:find "[xX]" and tonumber(text)
   if plain then return math.tointeger(plain) or refuse(key, cell) end
   local nodes, each = text:match "^(%d+)%s*%a*%s*[xX*]%s*(%d+)%s*%a*$"
@@ -52,16 +52,10 @@ local function whole(row, key)
   return scaled(tonumber((digits:gsub(",", ""))), unit)
 end
 
--- Counts that another cell completes. Examples are "2 nodes" of `gpus_per_node` GPUs, "2 nodes (8
--- GPUs each)", and a batch of "2 per GPU" if every GPU has its own samples. Returns nil for other
--- cells.
+-- A count that another cell completes: a batch of "2 per GPU" if every GPU has its own samples. Returns nil for other cells.
 local function completed(row, key)
   local text = row[key]:lower()
-  if key == "n_gpus" then
-    local nodes, rest = text:match "^%s*(%d+)%s*nodes?%f[%A](.*)$"
-    local each = rest and (rest:match "(%d+)%D*gpu" or rest:match "of%s+(%d+)" or rest:match "x%s*(%d+)") or row.gpus_per_node
-    if nodes and (not rest:find "%d" or rest:match "(%d+)%D*gpu" or rest:match "of%s+(%d+)") then return math.tointeger(tonumber(nodes) * (tonumber(each) or refuse(key, row[key]))) end
-  elseif key == "global_batch_seqs" then
+  if key == "global_batch_seqs" then
     local each, rest = text:match "^%s*(%d+)%s*(.*)$"
     local alone = cells.replica(row) == 1
     if each and alone and (rest:find "^%a*%s*per%s+gpu%s*$" or rest:find "^%a*%s*/%s*gpu%s*$" or rest:find "^%a*%s*an?%s+gpu%s*$" or rest:find "^%a*%s*per%s+device%s*$" or rest:find "^%a*%s*per%s+rank%s*$" or rest:find "^%a*%s*/%s*device%s*$") then
@@ -230,6 +224,8 @@ end
 local function recomputation(row)
   kind_first(row)
   -- parts of a cell that say nothing more: "selective, not full", "true; use_reentrant: false"
+  local denied = select(2, cells.without_denied(row.ac, { "recomput%a*", "checkpoint%a*", "ckpt", "remat%a*", "^%s*ac", "^%s*gc" }))
+  if denied and select(2, among(row.ac:lower(), recomputes)) == 0 then row.ac = "none" return end
   row.ac = row.ac:gsub("[,;%(]%s*not%s+%a+%s*%)?%s*$", ""):gsub(",?%s*non%-reentrant", ""):gsub("[,;%(]?%s*[%a_]*reentrant%s*[:=]%s*%a+%)?", "")
   row.ac = row.ac:gsub("^%s*[Ss]el%s*$", "selective"):gsub("^%s*[Ss]elected%s+", "selective "):gsub("feed_forward", "mlp")
   if policy(row) then return end
@@ -282,8 +278,8 @@ end
 -- Whether PyTorch compiles the model. A cell may name a mode of torch.compile, or the part that it compiles.
 local function compiled(row)
   if switch(row, "compile", "yes", "no") then return end
-  local text = row.compile:lower()
-  if text:find "^%s*not%f[%A]" or text:find "^%s*without" or text:find "^%s*w/o" then row.compile = "no" return end
+  local text, denied = cells.without_denied(row.compile:lower(), { "compile%a*", "inductor", "dynamo", "max%-autotune", "xla", "jit" })
+  if denied or text:find "^%s*not%f[%A]" or text:find "^%s*without" or text:find "^%s*w/o" then row.compile = "no" return end
   -- fused kernels without a compiler of the model
   if text:find "nvfuser" or text:find "torchscript" or text:find "^%s*cuda%s*graph" or text:find "^%s*fused%s+kernels" then row.compile = "no" return end
   for _, word in ipairs { "compile", "inductor", "dynamo", "^xla", "max%-autotune", "reduce%-overhead", "^default", "^jit", "^regional", "^full", "^model", "^block", "^loss", "^layer", "^per%f[%A]" } do
@@ -296,6 +292,7 @@ end
 -- that have only Ulysses may give only the number.
 local function sequences(row)
   row.sp = row.sp:match "^%s*[%a_%s]*[pP]arallel[%a]*%s*[:=]%s*(%a.*)$" or row.sp
+  if select(2, cells.without_denied(row.sp, { "%f[%a]sp%f[%A]", "seq%a*[%s_%-]*parallel%a*", "ulysses" })) then row.sp = "0" return end
   if switch(row, "sp", "1", "0") then return end
   local text = row.sp:lower()
   local n, only = text:match "%d+", cells.has(row, "framework", "xtuner") or cells.has(row, "framework", "deepspeed") and not cells.has(row, "framework", "megatron")
@@ -416,7 +413,7 @@ function m.normalise(row)
   for _, key in ipairs { "etp", "mtp_layers", "head_dim", "moe_ffn" } do if not cells.is_open(row[key]) then words.count(row, key) end end
   if not cells.is_open(row.params_b) then billions(row) end
   for _, key in ipairs { "moe_experts", "moe_topk" } do  -- cells that say that there are no experts become empty
-    if cells.is_open(row[key]) or row[key] == "0" or cells.has(row, key, "^%s*no") then row[key] = "" end
+    if cells.is_open(row[key]) or row[key] == "0" or cells.has(row, key, "^%s*no") or cells.flag(row, key) == false then row[key] = "" end
   end
   if not cells.is_open(row.compile) then compiled(row) end
   granularity(row)

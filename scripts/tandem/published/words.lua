@@ -1,6 +1,6 @@
 -- Further words for cells of published training runs: counts of nodes, names of sizes, kernels of attention, cloud machines.
 -- `spelling.lua` calls these functions before it reads a cell as a count or a switch.
-local cells, catalog = require "tandem.published.cells", require "tandem.published.catalog"
+local cells, catalog, gpus = require "tandem.published.cells", require "tandem.published.catalog", require "tandem.gpus"
 local m = {}
 
 -- The words of each count. names: they may stand before the number ("GQA 2", "bs=1", "seq_len 4096", "hidden_size=1024"). units: they may
@@ -74,14 +74,23 @@ local function has_trays(row) return (row.gpu or ""):find "GB[23]00" end
 
 local is_node = { [4] = true, [8] = true, [16] = true }
 
--- Writes a number of GPUs without the name of the GPU's plural, without a hyphen, and in digits.
+-- Returns the text without "single" or "one" before a node's number of GPUs ("Single 8xH100", "one 8-GPU node"); "1" if it means one
+-- GPU: the rest is "GPU" or the name of one.
+local function single(text)
+  local rest = text:match "^%s*[Ss]ingle%s+(.*)$" or text:match "^%s*[Oo]ne%s+(.*)$"
+  if not rest or rest:find "^%d" then return rest and (rest:match "^(%d+)%s*[Gg][Pp][Uu]s?%s+%a+%s*$" or rest) or text end
+  if m.before_nodes(rest:lower()) or rest:find "%dx" or rest:find "x%s*%d" then return text end
+  return (rest:lower():find "^gpu%f[%A]" or gpus.find(rest)) and "1" or text
+end
+
+-- Writes a number of GPUs without a plural s, without a hyphen, and in digits.
 local function devices(row)
   local text = row.n_gpus:gsub("(%f[%w][GHABLMV][BHI]?%d%d%d?%d?)s%f[%W]", "%1"):gsub("(%d)x([GHABLMV][BHI]?%d)", "%1 x %2"):gsub("(%d)%s*%-?%s*([Gg][Pp][Uu])", "%1 %2")
   text = text:gsub("^(%s*%d%d?%d?),(%d%d%d%s+[GHABLMV][BHI]?%d)", "%1%2")
   local lower, thousands = text:lower(), text:match "^%s*(%d%d?%d?)%s*[kK]%f[%W]"
   local all, nodes = lower:match "^%s*(%d+)%s*/%s*(%d+)%s*nodes?%s*$"
   if thousands then text = text:gsub("^%s*%d+%s*[kK]", ("%d"):format(1024 * tonumber(thousands))) end
-  if (lower:find "^%s*single%s" or lower:find "^%s*one%s") and not m.before_nodes(lower) then text = "1" end
+  text = single(text)
   if all and tonumber(all) > tonumber(nodes) and tonumber(all) % tonumber(nodes) == 0 then text = all end
   row.n_gpus = text
 end
@@ -102,14 +111,17 @@ local function gpus_of_nodes(row)
   local number, per_node = tonumber(words:match "%d+"), not cells.is_open(row.gpus_per_node) and cells.count(row, "gpus_per_node") or nil
   local n = tonumber(nodes)
   if select(2, words:gsub("%d+", "")) > 1 then return nil end
+  local is_total = number and (words:find "%f[%a]total" or words:find "in all%f[%A]" or words:find "altogether" or words:find "overall")
+  if is_total and number % n == 0 and (not per_node or number == n * per_node) then return number end
+  if is_total then cells.refuse("n_gpus and its nodes do not agree: %s", row.n_gpus) end
   if not number then return per_node and n * per_node or words:find "^trays?%f[%A]" and has_trays(row) and 4 * n or nil end
   local each = words:find "each" or words:find "per" or words:find "/%s*%a" or words:find "%f[%a]of%s+%d" or words:find "x%s*%d" or words:find "with%s+%d" or words:find "%*%s*%d"
   if each or number == per_node and number < 2 * n then return n * number end
-  if per_node then return number == n * per_node and number or number == per_node and n * number or nil end
-  -- "8 nodes (64 GPUs)", but "4 nodes/8 GPUs": a node has 4, 8 or 16 GPUs
-  local is_all, is_each = number % n == 0 and is_node[number // n], is_node[number]
+  if per_node then return number == n * per_node and number or number == per_node and n * number or cells.refuse("n_gpus and gpus_per_node do not agree: %s, %s", row.n_gpus, row.gpus_per_node) end
+  -- "8 nodes (64 GPUs)", but "3 nodes/8 GPUs": a node has 4, 8 or 16 GPUs
+  local is_all, is_each = number % n == 0, is_node[number]
   if is_all and is_each and n > 1 then cells.refuse("n_gpus counts the GPUs of all nodes or of each: %s", row.n_gpus) end
-  return is_all and number or is_each and n * number or number % n == 0 and number > n and number or nil
+  return is_all and number or is_each and n * number or nil
 end
 
 -- A vocabulary in thousands ("128k") is a rounded number. The vocabulary of the row's model counts if it rounds to the
@@ -127,7 +139,7 @@ end
 local degrees = { tp = true, pp = true, vp = true, cp = true, ep = true }
 local function is_off(text)
   local word = text:match "^[%a/]*"
-  return word == "off" or text == "n" or word == "disabled" or word == "false" or word == "without" or word == "unused" or text:find "^not used" ~= nil
+  return word == "off" or word == "w/o" or text == "n" or word == "disabled" or word == "false" or word == "without" or word == "unused" or text:find "^not used" ~= nil
 end
 
 -- Returns the chunks of a rank if the cell gives the layers of a chunk (--num-layers-per-virtual-pipeline-stage); nil: it does not.
@@ -257,10 +269,14 @@ end
 
 -- The kernel of attention. Words that name none leave the choice to the framework.
 function m.attention(row)
-  local text = row.attention_backend:lower()
-  local off = text:find "^no%s+flash" or text:find "^without%s+flash" or text:find "flash[%a_%s%-]*[:=]%s*0" or text:find "flash[%a_%s%-]*[:=]%s*false"
-  if text:find "flash_attn=0" or text:find "nvte_flash" and off then row.attention_backend = "fused" return end
-  if text:find "fused_attn=0" then row.attention_backend = "flash" return end
+  local whole = row.attention_backend:lower()
+  local text, off = cells.without_denied(whole, { "flash[%s_%-]*att%a*[%s_%-]*%d?", "flash[%s_%-]*%d?", "%f[%a]fa[_%-]?%d" })
+  off = off and not text:find "flash" and not text:find "%f[%a]fa[_%-]?%d"
+  if whole:find "flash_attn=0" or whole:find "nvte_flash" and off then row.attention_backend = "fused" return end
+  if whole:find "fused_attn=0" then row.attention_backend = "flash" return end
+  text = cells.without_denied(text, { "fused", "cudnn", "triton", "xformers", "eager", "math", "%f[%d]%d%f[%D]" })
+  row.attention_backend = text
+  if off and (text:find "fused" or text:find "cudnn" or text:find "triton" or text:find "xformers" or text:find "efficient") then return end
   for _, word in ipairs { "%f[%a]math", "eager", "naive", "vanilla", "standard", "^none", "^baddbmm" } do
     if off or text:find(word) then row.attention_backend = "unfused" return end
   end
@@ -269,7 +285,7 @@ end
 
 -- True if a text says that the weights of a frozen model have 4 bits. The library bitsandbytes also has optimizers of 8 bits.
 function m.names_four_bits(text)
-  local lower = cells.affirmed(text)
+  local lower = cells.without_denied(text:lower(), { "q?lora", "bitsandbytes", "%f[%a]bnb%f[%A]", "gptq", "%f[%w]nf4%f[%W]", "%f[%w]awq%f[%W]", "load_in_4bit" })
   for _, word in ipairs { "qlora", "gptq", "%f[%w]nf4%f[%W]", "%f[%w]awq%f[%W]", "4%-?bit base", "base in 4 bits", "load_in_4bit" } do
     if lower:find(word) then return true end
   end
@@ -278,13 +294,15 @@ end
 
 -- Returns a text without the number types that it denies: "bf16 (no fp8)", "bf16 (fp8 off)".
 function m.without_denied(text)
-  local kept = text
-  for _, name in ipairs { "[Ff][Pp]8", "[Ff]loat8", "[Mm][Xx][Ff][Pp]8", "[Ff][Pp]4", "[Nn][Vv][Ff][Pp]4", "[Tt][Ff]32", "8%-bit" } do
-    for _, word in ipairs { "[Nn]o", "[Nn]ot", "[Nn]on", "[Ww]ithout", "w/o" } do kept = kept:gsub("%f[%w]" .. word .. "[%s%-]+" .. name .. "%f[^%w]", "") end
+  local names = { "mxfp8", "nvfp4", "fp8", "float8", "fp4", "tf32", "8%-bit" }
+  local kept = cells.without_denied(text, names)
+  for _, name in ipairs(names) do
     -- 8 bits that only move, beside products in 16 bits
     local moves = text:lower():find "^%s*bf?l?o?a?t?16" and { "dispatch", "all%-gather", "comm%a*", "kv" } or {}
-    for _, word in ipairs(moves) do kept = kept:gsub("%f[%w]" .. name .. "%s+" .. word, "") end
-    for _, word in ipairs { "[Oo]ff", "[Ff]alse", "[Nn]o", "[Dd]isabled" } do kept = kept:gsub("%f[%w]" .. name .. "%s*[:=]?%s*" .. word .. "%f[%A]", "") end
+    for _, word in ipairs(moves) do
+      local from, to = kept:lower():find("%f[%w]" .. name .. "%s+" .. word)
+      if from then kept = kept:sub(1, from - 1) .. kept:sub(to + 1) end
+    end
   end
   return kept
 end

@@ -67,7 +67,7 @@ static const SpelledRow same[] = {
     {"vocab=51200;framework=NeMo 24.09;tp=8;missing=x",
      {"vocab=50257", "vocab=50257 padded to a multiple of 128*tp"}},
     {"n_gpus=16;gpus_per_node=4;gpu=GB200;global_batch_seqs=16", {"n_gpus=4 trays"}},
-    {"n_gpus=32;global_batch_seqs=32;gpus_per_node=", {"4 nodes/8 GPUs", "4 nodes/32 GPUs"}},
+    {"n_gpus=32;global_batch_seqs=32;gpus_per_node=", {"4 nodes/32 GPUs"}},
     {SMALL "framework=DeepSpeed;tp=1;sp=ulysses 4;"
            "zero_stage=3;n_gpus=256;seq=32768;global_batch_seqs=64;missing=x",
      {"global_batch_seqs=2.1M tokens"}},

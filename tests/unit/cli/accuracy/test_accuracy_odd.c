@@ -99,6 +99,69 @@ static const SpelledRow same[] = {
     {"gpu=A100-SXM4-40GB", {"ND96asr_v4", "a2-megagpu-16g"}},
     {"gpu=V100-SXM2-32GB;precision=fp16", {"p3dn.24xlarge", "DGX-2"}},
     {"gpu=A10G", {"g5.48xlarge"}},
+    {"gpu=MI250X-64GB", {"MI250X 128GB"}},
+    {STAGES "pp=4;vp=2", {"pp=\"4 (interleaving pipeline, 2 chunks)\";vp="}},
+    {STAGES "pp=4;vp=1",
+     {"pp=\"4, using pipeline schedule\"", "flag=without zero bubble", "pp=4 (no zero bubble)",
+      "framework=Megatron-Core 0.12 (training pipeline)", "pp=4 (not interleaved);vp=",
+      "flag=zero_bubble=False", "pp=4 (1F1B without interleaving);vp=", "vp=w/o interleaving"}},
+    {"global_batch_seqs=64;n_layers=16;n_gpus=32;pp=8 (DualPipe);vp=1",
+     {"micro_batch=1 x 32;global_batch_seqs=", "micro_batch=1 x 32",
+      "global_batch_seqs=32 per DP"}},
+    {"n_gpus=16;global_batch_seqs=16;gpus_per_node=",
+     {"8 nodes (16 GPUs total)", "\"8 nodes, 16 GPUs in all\""}},
+    {"n_gpus=8", {"Single 8xH100", "one 8-GPU node"}},
+    {"n_gpus=16;global_batch_seqs=16;seq=16384;interconnect=InfiniBand ConnectX-7",
+     {"interconnect=InfiniBand ConnectX7", "interconnect=IB CX7"}},
+    {EXPERTS "n_layers=8;moe_layer_freq=[0]*1+[1]*7",
+     {"moe_layer_freq=all but first layer", "moe_layer_freq=1 (first layer dense)"}},
+    {EXPERTS "n_layers=8;moe_layer_freq=4", {"moe_layer_freq=\"interleaved, every 4th layer\""}},
+    {EXPERTS "moe_layer_freq=1", {"moe_layer_freq=interleave_moe_layer_step 1"}},
+    {EXPERTS "moe_dispatcher=deepep",
+     {"moe_dispatcher=DeepEP all-to-all", "moe_dispatcher=flex (DeepEP a2a)"}},
+};
+
+/* Cells that deny what they name, and rows without it. */
+static const SpelledRow denied[] = {
+    {"untie_embeddings=1;" PARTS, {"not tied", "without tying", "tie_word_embeddings=False"}},
+    {"untie_embeddings=0;" PARTS, {"tie_word_embeddings=True", "not untied"}},
+    {"activation=silu (no glu);" PARTS, {"\"swish, not gated\"", "non-gated silu"}},
+    {"activation=gelu;" PARTS, {"gelu (not geglu)", "gelu (gated: no)", "non gated gelu"}},
+    {"normalization=LayerNorm;" PARTS, {"LayerNorm (not RMSNorm)"}},
+    {"position_embedding=none;" PARTS, {"rope: off", "without rope"}},
+    {"transformer_impl=local;" PARTS, {"local (not TE)", "without Transformer Engine"}},
+    {"moe_grouped_gemm=0;" EXPERTS, {"grouped gemm: off", "grouped gemm not used"}},
+    {"moe_dispatcher=alltoall;" EXPERTS, {"NCCL a2a (no DeepEP)", "deepep: off"}},
+    {"moe_capacity=1.5;" EXPERTS, {"1.5 (no pad)", "1.5 without padding"}},
+    {"moe_shared_ffn=;" EXPERTS, {"without", "w/o shared"}},
+    {"exp_avg_dtype=fp32;" EXPERTS, {"fp32 (not bf16)"}},
+    {"grad_reduce_in_bf16=1;" NODES, {"bf16 (not fp32)", "not fp32"}},
+    {"grad_reduce_in_bf16=0;" NODES, {"bf16: off", "not bf16"}},
+    {"overlap_grad_reduce=0;" NODES,
+     {"overlap off", "overlap (disabled)", "--overlap-grad-reduce=0", "overlap not used"}},
+    {"attention_backend=flash 2;" NODES, {"flash-attn 2 (not 3)", "FA2 (no FA3)"}},
+    {"attention_backend=unfused;" NODES, {"flash off", "sdpa (no flash)"}},
+    {"cross_entropy_fusion=native;" NODES, {"\"native, not te\""}},
+    {"cross_entropy_fusion=0;" NODES, {"unfused", "fused (disabled)"}},
+    {"cuda_graph=0", {"full: off", "enabled: no", "no CUDA graphs"}},
+    {"optimizer=sgd", {"sgd without momentum", "SGD (momentum=0)"}},
+    {"optimizer=adamw", {"adamw (no 8-bit)"}},
+    {"precision=bf16", {"bf16 (fp8=0)", "bf16 (FP8 not used)", "\"bf16, not using FP8\""}},
+    {"ac=none", {"activation checkpointing (disabled)", "AC (off)"}},
+    {"ac=full", {"gradient checkpointing (no offload)"}},
+    {"compile=no;framework=torchtitan 2026;tp=1;sp=0;zero_stage=3",
+     {"torch.compile=False", "inductor off", "model not compiled"}},
+    {"sp=0", {"SP=0", "sequence parallelism disabled", "Megatron SP off"}},
+    {"tp=2;sp=0", {"tp=2 (SP=0);sp=", "tp=2 (SP disabled);sp="}},
+    {CP "n_gpus=16;cp=2", {"cp=2 (not Ulysses)"}},
+    {"zero_stage=0;" TORCH, {"no ZeRO-3", "FSDP off", "use_distributed_optimizer=0", "NO_SHARD"}},
+    {"zero_stage=1;" TORCH,
+     {"ZeRO-1 (no offload)", "\"distributed optimizer, params replicated\""}},
+    {"zero_stage=3;" TORCH, {"FSDP (all states sharded)", "ZeRO-3 (CPU offload disabled)"}},
+    {"zero_stage=2;framework=torchtitan 2026;tp=1;sp=0", {"FSDP2 (reshard_after_forward=False)"}},
+    {"zero_stage=3;framework=HF Trainer;tp=1;sp=0;missing=x",
+     {"flag=lora=False", "flag=not using LoRA", "flag=load_in_4bit=False", "flag=without QLoRA"}},
+    {"interconnect=25GbE;" NODES, {"\"no InfiniBand, 25GbE\"", "25GbE (no RDMA)"}},
 };
 
 static const char *const differ[][2] = {
@@ -118,12 +181,23 @@ static const char *const refused[][2] = {
     {"oom=X", "oom is not known"},
     {"peak_mem=<80GB", "peak_mem"},
     {"gpu=Gaudi3", "Gaudi3"},
+    {"n_gpus=4 nodes (8 GPUs);gpus_per_node=", "n_gpus"},
+    {"n_gpus=8 nodes (16 GPUs)", "n_gpus"},
+    {"n_gpus=One p4d.24xlarge", "n_gpus"},
+    {EXPERTS "moe_layer_freq=1:15", "moe_layer_freq"},
+    {EXPERTS "moe_layer_freq=not every layer", "moe_layer_freq"},
 };
 
 static void other_words_are_read_alike(void **state)
 {
     (void)state;
     spelled_rows_agree(same, sizeof same / sizeof *same);
+}
+
+static void denied_names_do_not_count(void **state)
+{
+    (void)state;
+    spelled_rows_agree(denied, sizeof denied / sizeof *denied);
 }
 
 static void stated_cells_change_the_prediction(void **state)
@@ -142,6 +216,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(other_words_are_read_alike),
+        cmocka_unit_test(denied_names_do_not_count),
         cmocka_unit_test(stated_cells_change_the_prediction),
         cmocka_unit_test(uncertain_cells_are_refused_by_name),
     };
