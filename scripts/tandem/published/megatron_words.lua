@@ -10,7 +10,8 @@ local function switches(row)
   local reduce, not_wide = affirmed("grad_reduce_in_bf16", { "fp32", "float32" })
   if reduce:find "fp32" or reduce:find "float32" then row.grad_reduce_in_bf16 = "0" elseif not_wide then row.grad_reduce_in_bf16 = "1" end
   local graph, no_graph = affirmed("cuda_graph", { "^full%a*", "enabled", "cuda[%s_%-]*graphs?%f[^%w_]" })
-  if no_graph then row.cuda_graph = "0" elseif graph:find "^enabled" then row.cuda_graph = "1" end
+  local settings = graph:find "=%s*[1t]" -- a list of settings has graphs if one of them does
+  if no_graph and not settings then row.cuda_graph = "0" elseif graph:find "^enabled" then row.cuda_graph = "1" end
   if not cells.is_open(row.activation) then
     local text, not_gated = affirmed("activation", { "%f[%a]gat%a*", "%f[%a]glu%f[%A]", "swiglu", "geglu", "reglu" })
     not_gated = not_gated or text:find "ungated"
