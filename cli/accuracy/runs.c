@@ -56,7 +56,7 @@ static const char *first_error(const Diag *d)
 typedef struct RowRun {
     Config config;
     SimReport report;
-    const Plan *plan; /* the last one that was simulated */
+    const Plan *plan; /* the plan that was simulated last */
     const char *code;
     Arena *arena;
     Diag diag;

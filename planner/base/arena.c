@@ -132,8 +132,8 @@ enum { SIZES = 11, MOST_POOLED = 256 << 20 };
 static_assert(FIRST_BLOCK << (SIZES - 1) == LARGEST_STEP, "one list for each size of block");
 static struct {
     pthread_mutex_t lock;
-    Block *free[SIZES], *last[SIZES]; /* last: the newest block of a list that is not empty */
-    size_t bytes, freed; /* bytes in all lists now; bytes that were ever added to a list */
+    Block *free[SIZES], *last[SIZES]; /* last[i]: the newest block of list i */
+    size_t bytes, freed; /* bytes: in the lists now. freed: of all blocks so far. */
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Large blocks lie in large pages, if the system has them: 2 MiB then cost one page fault instead
