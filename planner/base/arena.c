@@ -133,7 +133,7 @@ static_assert(FIRST_BLOCK << (SIZES - 1) == LARGEST_STEP, "one list for each siz
 static struct {
     pthread_mutex_t lock;
     Block *free[SIZES], *last[SIZES]; /* last[i]: the newest block of list i */
-    size_t bytes, freed; /* bytes: in the lists now. freed: of all blocks so far. */
+    size_t bytes, freed;              /* bytes: in the lists now. freed: of all blocks so far. */
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Large blocks lie in large pages, if the system has them: 2 MiB then cost one page fault instead
