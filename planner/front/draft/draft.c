@@ -176,11 +176,18 @@ static void hint_words(Draft *draft, const char *word, const char *const *names,
         diag_hint(draft->d, "%s: %s", what, draft_list(draft->arena, names, n));
 }
 
-/* Returns the reason why a key of other systems does not exist in Tandem. */
+#define ZERO_STAGES                                                                                \
+    "'optim' for ZeRO-1, 'optim_grads' for ZeRO-2 or 'optim_grads_params' for ZeRO-3"
+
+/* Returns a hint about a key that other systems have and Tandem does not: the reason why it is
+ * missing, or the key to use instead. Returns NULL for all other keys. */
 static const char *why_absent(const char *within, const char *key)
 {
     static const char *const absent[][3] = {
-        {"tp", "async", "this version does not overlap a gather with the product that reads it"}};
+        {"tp", "async", "this version does not overlap a gather with the product that reads it"},
+        {"zero", "stage", "use strategy = " ZERO_STAGES},
+        {"zero", "level", "use strategy = " ZERO_STAGES},
+        {"zero", "zero_stage", "use strategy = " ZERO_STAGES}};
     for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
         if (strcmp(absent[i][0], within) == 0 && strcmp(absent[i][1], key) == 0)
             return absent[i][2];
@@ -295,9 +302,7 @@ static bool hint_misnomer(Draft *draft, const char *path, const char *word)
 {
     if (strcmp(path, "zero.strategy") != 0) return false;
     if (strcmp(word, "params") != 0 && strcmp(word, "grads_params") != 0) return false;
-    diag_hint(
-        draft->d,
-        "use 'optim' for ZeRO-1, 'optim_grads' for ZeRO-2 or 'optim_grads_params' for ZeRO-3");
+    diag_hint(draft->d, "use " ZERO_STAGES);
     return true;
 }
 
