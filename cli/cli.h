@@ -193,6 +193,9 @@ int cli_finish(Cli *cli);
 void cli_flush_diagnostics(Cli *cli);
 /* Drops the diagnostics so far without printing them. They still count for the exit code. */
 void cli_forget_diagnostics(Cli *cli);
+/* Appends a line of help: `left` in a column of this width, then `text`. If `left` is wider than
+ * the column, `text` goes to a second line. */
+void help_line(Str *out, int width, const char *left, const char *text);
 /* Appends a word in the quotes that a shell needs. */
 void cli_add_word(Str *out, const char *word);
 /* Writes a file. The file gets its name only when it is complete. A device, a pipe or the target of

@@ -68,11 +68,11 @@ static void report_start(Cli *cli, const Plan *plan)
     }
     str_print(
         &cli->out,
-        "start       %s of %s tensors have an initialiser; each rank creates its own parts (%s)",
+        "start       %s of %s tensors have an initialiser; each rank creates only its parts, %s",
         str_count(cli->arena, s.n_initialised), str_count(cli->arena, s.n_tensors),
         str_bytes(cli->arena, s.own_bytes));
     if (s.whole_bytes > s.own_bytes)
-        str_print(&cli->out, ", not %s", str_bytes(cli->arena, s.whole_bytes));
+        str_print(&cli->out, " of %s", str_bytes(cli->arena, s.whole_bytes));
     str_add(&cli->out, "\n");
 }
 

@@ -104,7 +104,8 @@ static bool choose_ranks(Cli *cli, NetTable *t)
     if (n < 2 || n % nodes != 0) {
         cli_error(cli, FAULT_usage, "option-value",
                   "--gpus %" PRIu32
-                  ": the group needs at least 2 GPUs, and the same number on each node of %" PRIu32,
+                  ": the group needs at least 2 GPUs, and the same number on each node; a node has "
+                  "%" PRIu32,
                   n, per_node);
         diag_hint(&cli->diag, "use %" PRIu32 ", which are %" PRIu32 " whole node%s",
                   nodes * per_node, nodes, str_s(nodes));

@@ -31,7 +31,7 @@ static bool is_measured(Cli *cli, Store *store, const char *machine)
         there = there || strcmp(names.at[names.n - 1], machine) == 0;
     }
     if (there) return true;
-    cli_error(cli, FAULT_usage, "no-machine", "the store has no measurements of the machine '%s",
+    cli_error(cli, FAULT_usage, "no-machine", "the store has no measurements of the machine '%s'",
               machine);
     const char *near = str_nearest(machine, names.at, names.n);
     if (near != NULL)

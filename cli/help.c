@@ -80,7 +80,7 @@ void help_overview(Str *out)
                  "usage: tandem VERB [arguments] [options]\n\n");
     for (uint32_t i = 0; i < n_verbs; i++) {
         const char *left = arena_print(out->arena, "%s %s", verbs[i].name, verbs[i].arguments);
-        str_print(out, "  %-20s %s\n", left, verbs[i].summary);
+        help_line(out, 20, left, verbs[i].summary);
     }
     str_add(out, "\nExamples\n  tandem check scripts/plans/llama3_8b.lua\n  tandem sim "
                  "scripts/plans/llama3_8b.lua --set mesh.tp=4 --set mesh.dp_shard=4\n  tandem run "

@@ -217,7 +217,7 @@ void options_help(const Verb *verb, Str *out)
             str_print(&left, "[=%s]", option->value);
         else if (option->value != NULL)
             str_print(&left, " %s", option->value);
-        str_print(out, "  %-23s %s\n", str_text(&left), option->help);
+        help_line(out, 23, str_text(&left), option->help);
     }
 }
 
@@ -313,7 +313,7 @@ static bool read_shard(Cli *cli, const char *text, uint32_t *index, uint32_t *n)
 }
 
 /* Refuses an option that would have no effect because another option is missing. */
-static bool goes_with(Cli *cli)
+static bool has_needed_options(Cli *cli)
 {
     const Options *o = &cli->options;
     const bool is_net = (cli->verb->options & OPTIONS_net) != 0;
@@ -330,10 +330,14 @@ static bool goes_with(Cli *cli)
         {o->scenario.interval_text != NULL, o->scenario.mtbf_text != NULL, "interval", "--mtbf"},
     };
     bool fine = true;
-    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
-        if (pairs[i].given && !pairs[i].other)
-            fine = cli_error(cli, FAULT_usage, "option-value", "--%s goes with %s", pairs[i].name,
-                             pairs[i].others);
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        if (!pairs[i].given || pairs[i].other) continue;
+        fine = cli_error(cli, FAULT_usage, "option-value", "--%s needs %s", pairs[i].name,
+                         pairs[i].others);
+        if (i == 0)
+            diag_hint(&cli->diag, "--set cluster.nodes=%s changes the cluster of the plan",
+                      o->nodes);
+    }
     return fine;
 }
 
@@ -377,7 +381,7 @@ static bool check_values(Cli *cli)
     for (uint32_t i = 0; i < o->set.n; i++)
         if (strchr(o->set.at[i], '=') == NULL || o->set.at[i][0] == '=')
             fine = bad_value(cli, "set", o->set.at[i], "KEY=VALUE");
-    return goes_with(cli) && fine;
+    return has_needed_options(cli) && fine;
 }
 
 static void store_value(Cli *cli, const Option *option, const char *value)

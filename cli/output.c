@@ -303,6 +303,13 @@ void table_print(const Table *t, Str *out)
     }
 }
 
+void help_line(Str *out, int width, const char *left, const char *text)
+{
+    str_print(out, "  %-*s", width, left);
+    if (strlen(left) > (size_t)width) str_print(out, "\n  %-*s", width, "");
+    str_print(out, " %s\n", text);
+}
+
 void cli_add_word(Str *out, const char *word)
 {
     if (word[0] != 0 && word[strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -160,8 +160,9 @@ static void report_text(Cli *cli, const PlanFile *file)
     if (!file->is_text && passes_pipeline(&file->config, plan, cli->arena, &pipe))
         str_print(out,
                   "pipeline    %" PRIu32 " stages; at most %" PRIu32
-                  " of their activations on a rank at once (%" PRIu32
-                  "); idle %.1f %% if F, I and W take equal times\n",
+                  " of their activations on a rank at once (rank %" PRIu32
+                  "); idle %.1f %% if forward, input gradients and weight gradients take equal "
+                  "times\n",
                   pipe.n_stages, pipe.peak, pipe.rank, 100 * pipe.idle);
     str_print(out, "program     %" PRIu32 " role%s, %s instructions, %s of them communication\n",
               plan->programs.n, plan->programs.n == 1 ? "" : "s",
@@ -293,7 +294,7 @@ void plan_file_memory(Cli *cli, const PlanFile *file)
     str_print(&cli->out, "memory      %s on rank %" PRIu32, str_bytes(cli->arena, arena_bytes),
               rank);
     if (!file->has_cluster) {
-        str_add(&cli->out, "; no device to fit (--cluster names one)\n");
+        str_add(&cli->out, "; no device to compare with (--cluster names one)\n");
         return;
     }
     str_print(&cli->out, " + %s reserved: %s %s\n", str_bytes(cli->arena, reserved),

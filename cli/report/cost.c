@@ -25,7 +25,7 @@ void energy_report(Cli *cli, const PlanFile *file, const Prediction *p, double g
         if (cli->options.pue_text == NULL) return;
         cli_error(cli, FAULT_usage, "option-value", "--pue: the power of a %s is not known",
                   device->name != NULL ? device->name : "device");
-        diag_hint(&cli->diag, "--set cluster.device.watts=700 names it");
+        diag_hint(&cli->diag, "add for example --set cluster.device.watts=700");
         return;
     }
     const double step_s = (double)r->step_ps / (double)PS_PER_S,

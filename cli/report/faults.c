@@ -65,7 +65,8 @@ static bool duration(Cli *cli, const char *option, const char *text, const char 
             return true;
         }
     }
-    cli_error(cli, FAULT_usage, "option-value", "--%s %s: no positive time", option, text);
+    cli_error(cli, FAULT_usage, "option-value", "--%s %s: a positive time is expected", option,
+              text);
     diag_hint(&cli->diag, "as in 90s, 30min, 2h or 1d; a number alone is in %s",
               strcmp(own, "h") == 0 ? "hours" : "seconds");
     return false;
@@ -181,8 +182,8 @@ bool unevenness_of(Cli *cli, uint32_t n_ranks, Unevenness *out)
     if (o->scenario.straggler_text[0] < '0' || o->scenario.straggler_text[0] > '9' || *end != 0 ||
         rank >= n_ranks || !(factor >= 1 && factor <= 1000))
         return cli_error(cli, FAULT_usage, "option-value",
-                         "--straggler %s: a rank below %" PRIu32
-                         " and a factor from 1 on, as in 3:1.2",
+                         "--straggler %s: RANK:FACTOR is expected, with a rank below %" PRIu32
+                         " and a factor from 1 to 1000, as in 3:1.2",
                          o->scenario.straggler_text, n_ranks);
     out->straggler = (Rank)rank;
     out->straggler_factor = factor;

@@ -94,7 +94,7 @@ static void held_text(Cli *cli, const PlanFile *file, Held held)
 {
     const Runtime *runtime = &file->config.runtime;
     if (runtime->name == NULL) return;
-    str_print(&cli->out, "runtime     %s: %s allocated, %s reserved, %s the process: %s\n",
+    str_print(&cli->out, "runtime     %s: %s allocated, %s reserved, %s for the process: %s\n",
               runtime->name, str_bytes(cli->arena, held.allocated_bytes),
               str_bytes(cli->arena, held.reserved_bytes), str_bytes(cli->arena, held.process_bytes),
               held.fits ? paint(cli, PAINT_good, "fits") : paint(cli, PAINT_bad, "DOES NOT FIT"));

@@ -453,7 +453,7 @@ void sweep_report(Cli *cli, const SweepKeys *keys, SweepRows *rows)
     if (unpowered) {
         cli_error(cli, FAULT_usage, "option-value",
                   "--by energy: no power is known for these GPUs");
-        diag_hint(&cli->diag, "--set cluster.device.watts=700 names it");
+        diag_hint(&cli->diag, "add for example --set cluster.device.watts=700");
     }
     if (n_fit > count_unmet(rows)) return;
     for (uint32_t i = 0; i < rows->n; i++) /* an error of the system was reported already */

@@ -269,9 +269,12 @@ static const DbWord *db_word(Cli *cli)
                   w->needs != NULL ? " " : "", w->needs != NULL ? w->needs : "");
         return NULL;
     }
-    cli_error(cli, FAULT_usage, "option-value", "tandem db has no action '%s", cli->args[0]);
+    cli_error(cli, FAULT_usage, "option-value", "tandem db has no action '%s'", cli->args[0]);
     const char *near = str_nearest(cli->args[0], names, N_DB_WORDS);
-    if (near != NULL) diag_hint(&cli->diag, "did you mean %s?", near);
+    if (near != NULL)
+        diag_hint(&cli->diag, "did you mean %s?", near);
+    else
+        diag_hint(&cli->diag, "the actions are %s", cli->verb->arguments);
     return NULL;
 }
 

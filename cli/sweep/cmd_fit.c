@@ -299,7 +299,7 @@ static bool read_base(FitSearch *fit, Graph *graph)
     Cli *cli = fit->cli;
     if (session_is_text(cli->args[0]))
         return cli_error(cli, FAULT_usage, "needs-script",
-                         "%s is a plan's text: this needs the script", cli->args[0]);
+                         "%s is the text of a plan, but `fit` needs the script", cli->args[0]);
     const bool stores = !cli->options.no_store && !cli->options.dry_run;
     if (stores && !store_ready(cli->options.db, &cli->diag)) return false;
     const PlanOptions options = plan_file_options(cli, NULL);

@@ -299,7 +299,7 @@ static bool make_space(Search *s)
     Cli *cli = s->cli;
     if (session_is_text(cli->args[0]))
         return cli_error(cli, FAULT_usage, "needs-script",
-                         "%s is a plan's text: this needs the script", cli->args[0]);
+                         "%s is the text of a plan, but `search` needs the script", cli->args[0]);
     bool freed;
     const PlanOptions options = space_options(cli, &freed);
     Config config;

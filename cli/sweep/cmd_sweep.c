@@ -92,7 +92,7 @@ static bool open_file(Cli *cli, Sweep *sweep)
 {
     if (session_is_text(cli->args[0]))
         return cli_error(cli, FAULT_usage, "needs-script",
-                         "%s is a plan's text: this needs the script", cli->args[0]);
+                         "%s is the text of a plan, but `sweep` needs the script", cli->args[0]);
     if (!sweep_script_open(cli, &sweep->keys, &sweep->script)) return false;
     sweep->path = sweep->script != NULL ? sweep->script->plan : cli->args[0];
     if (sweep->script == NULL && cli->options.sweep.try_.n == 0) {

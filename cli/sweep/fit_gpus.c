@@ -127,7 +127,7 @@ static void report_limits(const GpuQuestion *q)
         str_add(&cli->out, "\n");
         return;
     }
-    cli_error(cli, FAULT_infeasible, "nothing-fits", "no number of nodes keeps the %s",
+    cli_error(cli, FAULT_infeasible, "nothing-fits", "no number of nodes meets the %s",
               most_days > 0 && most_usd > 0 ? "deadline and the budget"
               : most_days > 0               ? "deadline"
                                             : "budget");

@@ -33,16 +33,18 @@ static void options_that_would_change_nothing(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
-    EXPECT(arena, 2, "--checkpoint goes with --mtbf", "sim", llama, "--checkpoint", "3");
-    EXPECT(arena, 2, "--storage goes with --mtbf", "sim", llama, "--storage", "3");
-    EXPECT(arena, 2, "--restart goes with --mtbf", "sim", llama, "--restart", "3");
-    EXPECT(arena, 2, "--interval goes with --mtbf", "sim", llama, "--interval", "3");
-    EXPECT(arena, 2, "--rank goes with --state or --mesh", "show", llama, "--rank", "1");
+    EXPECT(arena, 2, "--checkpoint needs --mtbf", "sim", llama, "--checkpoint", "3");
+    EXPECT(arena, 2, "--storage needs --mtbf", "sim", llama, "--storage", "3");
+    EXPECT(arena, 2, "--restart needs --mtbf", "sim", llama, "--restart", "3");
+    EXPECT(arena, 2, "--interval needs --mtbf", "sim", llama, "--interval", "3");
+    EXPECT(arena, 2, "--rank needs --state or --mesh", "show", llama, "--rank", "1");
     EXPECT(arena, 2, "--after mesh and --mesh exclude each other", "show", llama, "--after", "mesh",
            "--mesh");
     EXPECT(arena, 2, "--after all and --text exclude each other", "show", llama, "--after", "all",
            "--text");
-    EXPECT(arena, 2, "--nodes goes with --cluster", "check", llama, "--nodes", "2");
+    EXPECT(arena, 2,
+           "--nodes needs --cluster\n  hint: --set cluster.nodes=2 changes the cluster of the plan",
+           "check", llama, "--nodes", "2");
     EXPECT(arena, 2, "--nodes 0: at least 1", "net", "dgx_h100", "--nodes", "0");
     EXPECT(arena, 2, "-n 0: at least 1", "net", "dgx_h100", "-n", "0");
     EXPECT(arena, 2, "--limit 0: at least 1", "runs", "--limit", "0");
