@@ -61,17 +61,27 @@ local function read_factor(who, value)
   return factor
 end
 
--- Checks the groups of experts, if there are any. A token then chooses only experts of the best
--- groups.
+-- Returns the reason why the groups of experts do not work; nil: they do.
+local function fault_of_groups(c)
+  local each = c.experts // c.groups
+  if c.groups > 64 or c.experts % c.groups ~= 0 then
+    return ("groups = %d must divide experts = %d, and be at most 64"):format(c.groups, c.experts)
+  end
+  if c.top_groups > c.groups then return ("top_groups = %d is more than groups = %d"):format(c.top_groups, c.groups) end
+  if each * c.top_groups < c.top_k then
+    return ("top_k = %d is more than the experts of the best groups: %d x %d"):format(c.top_k, c.top_groups, each)
+  end
+  if c.sigmoid and c.groups > 1 and each < 2 then
+    return ("groups = %d with sigmoid = true: each group needs two experts or more"):format(c.groups)
+  end
+end
+
+-- Reads the groups of experts, if there are any. A token then chooses only experts of the best groups.
 local function read_groups(who, options, c)
   c.groups = check.count(who, "groups", options.groups, 1)
   c.top_groups = check.count(who, "top_groups", options.top_groups, c.groups)
-  local each = c.experts // c.groups
-  if c.groups > 64 or c.experts % c.groups ~= 0 or c.top_groups > c.groups or each * c.top_groups < c.top_k
-    or (c.sigmoid and c.groups > 1 and each < 2) then
-    core.fail("out-of-range", ("%s: top_k = %d from %d of %d groups of %d experts"):format(who, c.top_k, c.top_groups,
-      c.groups, c.experts), "groups must divide experts, and the chosen groups must have at least top_k experts")
-  end
+  local fault = fault_of_groups(c)
+  if fault then core.fail("out-of-range", who .. ": " .. fault, "groups = 1: a token chooses from all experts") end
 end
 
 local function read(who, options)
