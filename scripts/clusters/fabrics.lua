@@ -13,8 +13,8 @@ local function with(name, flags)
 end
 
 -- A network without a fit takes the means of two numbers over the three generations of EFA:
--- spread_s, and the bytes of each NIC that fill the pipeline. A rank of these generations has 12.5,
--- 50 and 50 GB/s.
+-- spread_s, and the bytes of each NIC that fill the pipeline. In these generations, a rank's share of
+-- the NICs is 12.5, 50 and 50 GB/s.
 local fill, spread_s = 0, 0
 for name, bytes_per_s in pairs { efa1 = 12.5e9, efa2 = 50e9, efa4 = 50e9 } do
   fill = fill + fitted[name].ramp_s * fitted[name].achieved * bytes_per_s / 3
@@ -55,9 +55,9 @@ local fabrics = {
   ethernet = like_efa({ achieved = .85, message_s = 30e-6, simple_only = true, no_nvls = true }, 12.5),
 }
 return function(name)
-  if type(name) == "table" then error("clusters.fabrics is a list of networks between nodes, no cluster", 0) end
+  if type(name) == "table" then error("clusters.fabrics is a list of networks between nodes, not a cluster", 0) end
   local f = fabrics[name]
-  if f == nil then error("clusters.fabrics knows no network '" .. tostring(name) .. "'") end
+  if f == nil then error("clusters.fabrics has no network '" .. tostring(name) .. "'") end
   f.name = name
   return f
 end

@@ -1,4 +1,4 @@
--- 8 H100 a node, RoCE at 400 Gbit/s, in pods of full bandwidth; the uplink of a pod has a seventh of it.
+-- 8 H100 a node, RoCE at 400 Gbit/s, in pods of 32 nodes; the uplink of a pod has a seventh of its nodes' rate.
 return require "clusters.node" ("fat_tree_h100", {
   device = "H100-SXM5-80GB", links = 450,
   nics = 8, nic_gbit = 400, fabric = "roce",

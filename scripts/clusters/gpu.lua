@@ -1,5 +1,5 @@
--- A cluster of any GPU of the library. gpu: the GPU's name or a part of it, as in require
--- "clusters.gpu" { gpu = "H200", nodes = 2 }. A node has the usual form for its GPU. GPUs with
+-- A cluster of any GPU of the library, by the GPU's name or a part of it: require "clusters.gpu"
+-- { gpu = "H200", nodes = 2 }. A node has the usual form for its GPU. GPUs with
 -- links are connected by a switch (AMD's: each with each), other GPUs by PCIe. Each GPU has a NIC
 -- of its own generation.
 local gpus, node = require "tandem.gpus", require "clusters.node"

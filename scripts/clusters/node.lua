@@ -24,7 +24,7 @@ local function part_of(spec, options)
 end
 
 return function(name, spec)
-  if type(spec) ~= "table" then error("clusters.node makes clusters of parts and is none itself", 0) end
+  if type(spec) ~= "table" then error("clusters.node makes a cluster from its parts; it is not a cluster itself", 0) end
   return function(options)
     for key in pairs(options) do
       if not is_known[key] then

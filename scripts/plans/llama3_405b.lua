@@ -1,4 +1,4 @@
--- 16,384 GPUs: 16 pipeline stages, 8 tensor ranks, 128 data ranks. The weights of a stage stay
+-- Llama-3.1-405B on 16,384 H100: 16 pipeline stages, 8 tensor ranks, 128 data ranks. The weights of a stage stay
 -- gathered for the 16 micro-batches of a step.
 return plan {
   model = require "models.llama" "3.1-405b",

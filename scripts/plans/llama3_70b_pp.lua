@@ -1,4 +1,5 @@
--- Llama-3.1-70B on 8 nodes of 8 H100: four pipeline stages of tensor-parallel nodes, two replicas sharded.
+-- Llama-3.1-70B on 8 nodes of 8 H100: four pipeline stages of two nodes each. tp splits weights within a
+-- node, and FSDP2 shards them over the two nodes of a stage.
 return plan {
   model   = require "models.llama" "3.1-70b",
   cluster = require "clusters.dgx_h100" { nodes = 8 },

@@ -1,18 +1,23 @@
 -- Megatron-Core with TransformerEngine: norms, rope, swiglu and cross-entropy are fused, and attention
--- is cuDNN's. Products add gradients directly to fp32 accumulators. SwiGLU is one kernel in each
--- direction (core/fusions/fused_bias_swiglu.py). It saves its inputs and computes silu again. Its bytes
--- are those of its products: three tensors in the forward pass, and six in the backward pass, of which
--- the kernel moves five. Transformer Engine copies the values, because their strides differ from those
--- of the rotated keys (dot_product_attention/utils.py: get_qkv_layout). So the product of q, k and v is
--- not kept. The loss subtracts, exponentiates and
--- multiplies in place. So the loss has one tensor, a softmax in fp32, and its gradient overwrites it
--- (core/tensor_parallel/cross_entropy.py). With 8 bits and delayed scaling, norms and swiglu already
--- write three of a block's four operands in 8 bits. Four of its seven gradients are quantised
--- separately, some by swiglu, each with its transpose. That makes half of the plan's kernels and bytes.
--- In the forward pass, a linear quantises its input for the gradient of its weight, and keeps only that
--- form (Transformer Engine, pytorch/module/linear.py and layernorm_linear.py: _linear_forward_impl,
--- _LayerNormLinear.forward). The projection behind the attention keeps attention's output itself,
--- because attention keeps it, too (core/transformer/attention.py: set_save_original_input).
+-- is cuDNN's. Products add gradients directly to fp32 accumulators.
+--
+-- SwiGLU: one kernel in each direction (core/fusions/fused_bias_swiglu.py). It saves its inputs and
+-- computes silu again. Its bytes are those of its products: three tensors in the forward pass, and six
+-- in the backward pass, of which the kernel moves five.
+--
+-- q, k and v: Transformer Engine copies the values, because their strides differ from those of the
+-- rotated keys (dot_product_attention/utils.py: get_qkv_layout). So the product of q, k and v is not kept.
+--
+-- Loss: it subtracts, exponentiates and multiplies in place. So it has one tensor, a softmax in fp32,
+-- and its gradient overwrites this tensor (core/tensor_parallel/cross_entropy.py).
+--
+-- 8 bits with delayed scaling: norms and swiglu already write three of a block's four operands in 8
+-- bits. Four of a block's seven gradients are quantised by kernels, some by swiglu, each with its
+-- transpose. That makes half of the plan's kernels and bytes. In the forward pass, a linear quantises
+-- its input for the gradient of its weight, and keeps only that form (Transformer Engine,
+-- pytorch/module/linear.py and layernorm_linear.py: _linear_forward_impl, _LayerNormLinear.forward).
+-- The projection behind the attention keeps attention's output itself, because attention keeps it, too
+-- (core/transformer/attention.py: set_save_original_input).
 
 -- kind: source; the framework's modules and kernels, named at the head of the script
 local one, half = { kernels = 1, passes = 1 }, { kernels = 0.5, passes = 0.5 }
@@ -26,11 +31,12 @@ local ops = { rmsnorm = one, rmsnorm_grad = one, rope = one, rope_grad = one,
   conv_heads = { kernels = 1, passes = 1, remade = true },
   conv_groups = remade_part, conv_groups_grad = part, step_size = remade_part, step_size_grad = part,
   state_scan = { kernels = 5, passes = 1 }, state_scan_grad = { kernels = 14, passes = 1 }, state_scan_shared = part,
-  -- The router (core/transformer/moe/router.py, moe_utils.py): beside topk, a softmax, a cast, and two masks of four
-  -- calls. For the auxiliary loss, a softmax, topk and a mask again, sums, products and the record of the loss.
-  -- The dispatcher that gathers tokens (token_dispatcher.py): the parts of its own experts, their sums, the sort
-  -- of the tokens and of their weights. The sum over experts: zeros, index_add and casts. Autograd's functions
-  -- for the gradients are fewer, because indices and masks have none.
+  -- `calls` counts PyTorch's functions that the host calls beside the op itself. Autograd calls fewer for the
+  -- gradients, because indices and masks have none.
+  -- Router (core/transformer/moe/router.py, moe_utils.py): a softmax, a cast, and two masks of four calls each.
+  -- Auxiliary loss: a softmax, topk and a mask again, sums, products, and the record of the loss.
+  -- Dispatcher that gathers tokens (token_dispatcher.py): it takes the parts of its own experts, sums them, and
+  -- sorts the tokens and their weights. The sum over experts takes zeros, index_add and casts.
   topk = { kernels = 1, passes = 1, calls = 9 }, route = { kernels = 0, passes = 1 }, route_grad = { kernels = 0, passes = 1, calls = 4 },
   balance = { kernels = 0, passes = 1, calls = 14 }, balance_grad = { kernels = 0, passes = 1, calls = 5 },
   slots = { kernels = 1, passes = 1, calls = 5, waits = true },

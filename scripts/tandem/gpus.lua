@@ -191,7 +191,8 @@ function m.host_factor(name)
 end
 
 -- The power that a GPU draws at any clock, as a part of its usual limit. An idle H100 draws some 70 of
--- 700 W, an idle A100 some 55 of 400 W. Half as much is assumed for the memory traffic of products.
+-- 700 W, an idle A100 some 55 of 400 W: about a tenth. The other 0.05 are assumed for the memory traffic
+-- of products.
 -- kind: assumed; as the line above says
 local still_part <const> = 0.15
 

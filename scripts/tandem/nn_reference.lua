@@ -114,7 +114,7 @@ local list = {
       { "normalise", "true", "The weights of the chosen experts add up to 1." },
       { "bias", "false", "Adds biases to the router and to the experts." },
       { "limit", "", "Limits the gates, as in gpt-oss. The gate x is capped at limit and becomes x sigmoid(1.702 x). The other "
-        .. "product is clamped to -limit and limit, plus 1, and multiplied by the gate." },
+        .. "product is clamped between -limit and limit. Then 1 is added, and the sum is multiplied by the gate." },
       { "scaling", "1", "The factor of the weights." },
       { "sigmoid", "false", "The weights are sigmoids of the logits instead of their softmax. Needs aux_loss = 0." },
       { "groups", "1", "The number of groups of experts. A token uses only the best groups. The score of a group is its largest logit "

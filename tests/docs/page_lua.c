@@ -52,7 +52,8 @@ static void add_entry(lua_State *L, Str *out)
     lua_pop(L, 1);
 }
 
-/* Returns the first sentence of the comment with which a script begins. */
+/* Returns the first sentence of the comment with which a script begins. The next sentence begins
+ * with a capital letter, a quoted name or a bracket. */
 static const char *first_sentence(Arena *arena, const char *script)
 {
     Str out = str_in(arena);
@@ -63,7 +64,9 @@ static const char *first_sentence(Arena *arena, const char *script)
     }
     char *text = arena_dup(arena, str_text(&out));
     for (char *at = text; *at != 0; at++)
-        if (at[0] == '.' && at[1] == ' ' && isupper((unsigned char)at[2])) at[1] = 0;
+        if (at[0] == '.' && at[1] == ' ' &&
+            (isupper((unsigned char)at[2]) || strchr("`(\"", at[2])))
+            at[1] = 0;
     return text;
 }
 

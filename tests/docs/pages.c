@@ -107,20 +107,24 @@ static void add_options(Str *out, uint32_t groups)
 const char *page_command(Arena *arena)
 {
     Str out = page_begin(arena, "The command", "cli/verbs.c, cli/options.c and cli/help.c");
-    str_add(&out, "`tandem VERB [arguments] [options]`. `tandem VERB --help` prints the same.\n\n"
-                  "| verb | task |\n|---|---|\n");
+    page_text(&out,
+              "`tandem VERB [arguments] [options]`. `tandem VERB --help` prints the same. Each "
+              "verb also takes the [options of every verb](#options-of-every-verb).");
+    str_add(&out, "\n| verb | task |\n|---|---|\n");
     for (uint32_t i = 0; i < n_verbs; i++) {
         const Verb *v = &verbs[i];
         str_print(&out, "| [`%s%s%s`](#%s) | %s |\n", v->name, v->arguments[0] ? " " : "",
                   page_cell(arena, v->arguments), v->name, v->summary);
     }
+    str_add(&out, "\n");
     for (uint32_t i = 0; i < n_verbs; i++) {
         const Verb *v = &verbs[i];
-        str_print(&out, "\n## %s\n\n```\n%s\n```\n\n", v->name, v->example);
+        str_print(&out, "## %s\n\n```\n%s\n```\n\n", v->name, v->example);
         str_print(&out, "%s.\n", v->summary);
         if (v->about[0] != 0) page_text(&out, v->about);
         str_add(&out, "\n");
-        add_options(&out, v->options & ~(uint32_t)NEEDS_STORE);
+        const uint32_t own = v->options & ~(uint32_t)NEEDS_STORE;
+        if (own != 0) add_options(&out, own);
     }
     str_add(&out, "## Options of every verb\n\n");
     add_options(&out, 0);
@@ -141,7 +145,7 @@ const char *page_rules(Arena *arena)
 {
     Str out = page_begin(arena, "Rules", "cli/rules/rules.def");
     page_text(&out, "Every diagnostic names its rule: `error[divides-heads]`. "
-                    "`tandem explain divides-heads` prints the same story.");
+                    "`tandem explain divides-heads` prints the same text.");
     const Rule **sorted = arena_array(arena, n_rules, sizeof *sorted);
     for (uint32_t i = 0; i < n_rules; i++) sorted[i] = &rules[i];
     qsort(sorted, n_rules, sizeof *sorted, by_id);

@@ -42,7 +42,7 @@ local between = { using = true, use = true, used = true, with = true, the = true
 local off = { off = true, ["false"] = true, disabled = true, unused = true }
 local used = { used = true, enabled = true, applied = true, active = true, on = true, set = true }
 
--- Returns the length of what follows a name and denies it: "=0", ": no", " (off)", " not used". "ZeRO-3 (no offload)" denies something else.
+-- Returns the length of the words behind a name that deny it: "=0", ": no", " (off)", " not used". "ZeRO-3 (no offload)" denies something else.
 local function denial_after(tail)
   local mark, word, more = tail:match "^[%s_%-]*([%(%[:=]*)%s*([%w/]+)(.*)$"
   if not word then return nil end

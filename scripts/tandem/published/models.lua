@@ -113,7 +113,7 @@ end
 -- Families that cannot be planned as a decoder of attention and MLPs.
 local others = { "rwkv", "mamba", "jamba", "hyena", "retnet", "diffusion", "^vit", "resnet", "whisper", "dlrm", "^flux" }
 
--- Words of a model's name for something else than training one language model.
+-- Words in a model's name which say that the row is not the training of one language model, and the reason to refuse it.
 local elsewhere = { { "%f[%a]inference%f[%A]", "inference is not planned" }, { "%f[%a]grpo%f[%A]", "reinforcement learning is not planned" },
   { "%f[%a]ppo%f[%A]", "reinforcement learning is not planned" }, { "llava", "the sizes of the vision encoder are not stated" },
   { "%f[%a]vlm%f[%A]", "the sizes of the vision encoder are not stated" }, { "multimodal", "the sizes of the vision encoder are not stated" } }

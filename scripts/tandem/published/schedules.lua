@@ -33,7 +33,7 @@ end
 -- Returns a text without empty brackets, and without marks at its ends.
 local function trimmed(text) return (text:gsub("[%(%[][%s,;+]*[%)%]]", " "):gsub("([%(%[])[%s,;]+", "%1"):gsub("[%s,;]+([%)%]])", "%1"):match "^[%s,;:+_%-]*(.-)[%s,;:+_%-]*$") end
 
--- Cells that may name a schedule. Those of the first kind also give a number of stages or chunks.
+-- Cells that may name a schedule. Those in `counts` also give a number of stages or chunks.
 local counts, words = { "pp", "vp" }, { "pp_schedule", "pipeline_schedule", "framework", "flag" }
 
 -- DualPipe over an even number of ranks gives each rank two of as many stages, and runs in both directions at once. Cut in half, it
@@ -85,7 +85,7 @@ local function looped_order(n, chunks, at_once)
   return order
 end
 
--- Returns the list of a rank. warm: forward passes before the first backward pass. waits: weight gradients that may wait while the
+-- Returns a rank's list of actions. warm: forward passes before the first backward pass. waits: weight gradients that may wait while the
 -- rank runs others; nil: a backward pass is one action. `backward_first`: after the warm-up, the backward pass precedes.
 local function actions(p, rank, order, chunks, warm, waits, backward_first)
   local list, n_weights = {}, 0

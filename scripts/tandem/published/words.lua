@@ -181,8 +181,8 @@ function m.vocabulary(row)
   if text:find "^%d+%s*k" then row.vocab = text end
 end
 
--- Heads and what they are: "32Q/8KV" and "32/8" (heads of queries, and of keys), "32 x 128" (their width). Returns true if the cell
--- says so.
+-- Reads a cell that gives more than the number of heads: "32Q/8KV" and "32/8" (query heads and key heads), "32 x 128" (heads and
+-- their width). Returns true if the cell is of this kind.
 local function split_heads(row, text)
   local n, other = text:match "^(%d+)%s*q?%a*%s*/%s*(%d+)%s*%a*$"
   local key = n and "n_kv_heads" or "head_dim"
