@@ -1,5 +1,5 @@
 /* Compares two buffers, or two instructions, of different micro-batches field by field. program.def
- * lists the fields. */
+ * lists the fields; its column `next` says how a field may differ (SAME, ZERO, LIST or OWN). */
 #ifndef TANDEM_LOWER_ALIKE_H
 #define TANDEM_LOWER_ALIKE_H
 
@@ -16,7 +16,7 @@
 #define ALIKE_OWN(field)
 #define ALIKE(key, field, form, trust, next) ALIKE_##next(field)
 
-/* True if y can be the counterpart of x in a later micro-batch. */
+/* True if buffer y can play the role of x in a later micro-batch. */
 static inline bool buffers_alike(const Buffer *x, const Buffer *y)
 {
 #define BUFFER      ALIKE
@@ -26,7 +26,7 @@ static inline bool buffers_alike(const Buffer *x, const Buffer *y)
         ;
 }
 
-/* True if y can do the work of x in a later micro-batch. */
+/* True if instruction y can do the work of x in a later micro-batch. */
 static inline bool instrs_same(const Instr *x, const Instr *y)
 {
 #define INSTR      SAME
@@ -36,9 +36,9 @@ static inline bool instrs_same(const Instr *x, const Instr *y)
         ;
 }
 
-/* True if y can also replace x in a later period. In addition to the conditions of instrs_same, y
- * must have the same communication, waits and fusion as x. The caller compares the lists `args` and
- * `after`. */
+/* True if y can also replace x in a later period of the program (expand.c). In addition to the
+ * conditions of instrs_same, y must have the same communication, waits and fusion as x. The caller
+ * compares the lists `args` and `after`. */
 static inline bool instrs_alike(const Instr *x, const Instr *y)
 {
 #define INSTR      ALIKE

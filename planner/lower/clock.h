@@ -12,6 +12,7 @@ typedef struct Clock {
     Pc at[CLOCK_ROOM];
 } Clock;
 
+/* Raises each entry of `into` to the entry of `from`, if that is larger. */
 static inline void clock_join(Clock *into, const Clock *from)
 {
     for (int s = 0; s < CLOCK_ROOM; s++) {
@@ -29,7 +30,7 @@ static inline bool clock_passed(const Clock *busy, const Clock *now)
     return late >= 0;
 }
 
-/* The instructions that are known to have finished when an instruction starts. Here a steady
+/* The instructions that are known to have finished when an instruction starts. A "steady"
  * instruction is a computation that belongs to no launch group. Steady instructions run in order.
  * So each instruction that has finished when a steady instruction starts has also finished when any
  * later steady instruction starts. */
@@ -49,8 +50,9 @@ typedef struct End {
     Pc known;
 } End;
 
-/* True if `now` is after `end`. The first test needs no clocks: all users that had finished when
- * the newest finished computation started have finished at `now`, too. */
+/* True if all users of the bytes of `end` have finished at `now`. The first test needs no clocks:
+ * users that had finished when the newest finished computation started have finished at `now`,
+ * too. */
 static inline bool knows_passed(const Knowledge *now, const End *end)
 {
     return now->computed >= end->known || (!now->steady && clock_passed(end->busy, now->clock));

@@ -440,13 +440,13 @@ BufferId lower_find_version(const Lower *l, TensorId t, const Layout *layout)
     return find_version(l, t, layout, 0);
 }
 
-/* Returns the buffer of t that holds strided rows. Versions that contain only strips or messages
- * are skipped, because they are not complete values. */
-BufferId lower_find_apart(const Lower *l, TensorId t)
+/* Versions that contain only strips or messages are skipped, because they are not complete
+ * values. */
+BufferId lower_find_strided(const Lower *l, TensorId t)
 {
     for (uint32_t i = l->value.versions_of[t]; i; i = l->value.versions.at[i].next) {
         const Version *v = &l->value.versions.at[i];
-        if (v->around && !v->rows && lower_is_apart(l, v->buffer)) return v->buffer;
+        if (v->around && !v->rows && lower_is_strided(l, v->buffer)) return v->buffer;
     }
     return 0;
 }
@@ -474,9 +474,9 @@ BufferId lower_want(Lower *l, TensorId t, const Layout *layout, NodeId origin)
     Layout use = tensor->use;
     BufferId from = find_version(l, t, &use, 0);
     if (!from) from = find_version(l, t, NULL, 0);
-    const BufferId apart = from ? 0 : lower_find_apart(l, t);
-    if (apart) {
-        lower_add_version(l, t, lower_fold(l, apart, origin));
+    const BufferId strided = from ? 0 : lower_find_strided(l, t);
+    if (strided) {
+        lower_add_version(l, t, lower_fold(l, strided, origin));
         return lower_want(l, t, layout, origin);
     }
     if (!from && tensor->role == ROLE_input) { /* each stage reads its own part of the batch */

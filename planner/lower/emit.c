@@ -79,6 +79,7 @@ BufferId lower_view(Lower *l, BufferId parent, const Shape *shape, DType dtype,
     return id;
 }
 
+/* True if a collective `op` along this axis runs on the axis's own stream. */
 static bool carries(const AxisInfo *axis, OpKind op)
 {
     switch (axis->carries) {
@@ -129,6 +130,7 @@ static void need_pc(const Lower *l, Pc pc, Clock *dep)
     if (pc > *newest) *newest = pc;
 }
 
+/* Sets *dep to the newest instruction of each stream for which `in` must wait. */
 static void collect(const Lower *l, const Instr *in, const BufferId *arg, const Pc after[4],
                     Clock *dep)
 {
@@ -145,8 +147,9 @@ static void collect(const Lower *l, const Instr *in, const BufferId *arg, const 
     need_pc(l, l->emit.send_waits[1], dep);
 }
 
-/* Notes in `clock` that `pc` and all members of its launch group have finished. An instruction that
- * needs one member waits for all, because members end in any order. */
+/* Adds a wait for `pc` and for all members of its launch group, and notes in `clock` that they have
+ * finished. An instruction that needs one member waits for all, because members end in any
+ * order. */
 static void wait_for(Lower *l, Pc pc, Clock *clock)
 {
     const Instr *last = &l->p->code.at[pc];
@@ -160,7 +163,7 @@ static void wait_for(Lower *l, Pc pc, Clock *clock)
     }
 }
 
-/* Adds waits for those dependences that do not follow from the previous instruction of the stream.
+/* Adds waits for the dependences that do not follow from the previous instruction of the stream.
  * The newest instructions are added first, because waiting for them often makes other waits
  * unnecessary. */
 static void add_edges(Lower *l, Instr *in, Clock *clock, const Clock *dep)
@@ -242,8 +245,8 @@ Pc lower_emit(Lower *l, const Emit *e)
     return lower_append(l, &in, e->arg, e->after);
 }
 
-/* Notes the waits that the lowering names for the next instruction, so that an equal action can get
- * them, too. */
+/* Notes the waits that the lowering requests for the next instruction, so that a copy of this
+ * action (actions.h) can get them, too. */
 static void note_named(Lower *l, Stream stream, const Pc after[4])
 {
     const Pc compute = stream == STREAM_compute ? l->emit.compute_waits : 0;

@@ -26,7 +26,7 @@ uint32_t plan_expands_from(const Config *c, uint32_t n)
 
 typedef LIST(BufferId) BufferIds;
 
-/* The newest question to `counterpart` about a buffer, and its answer. */
+/* The newest call of `counterpart` for a buffer, and its result. */
 typedef struct Counterpart {
     uint32_t microbatch;
     BufferId other;
@@ -39,13 +39,13 @@ typedef struct Expander {
     /* n_few: the micro-batches of `from`, the short step. n: those of `to`, the long step. more:
      * the number of micro-batches that `to` has in addition */
     uint32_t n_few, n, more;
-    Pc a, b, length;     /* the first instruction of A and of B, and the length of a period */
-    BufferId first_made; /* the first buffer that A makes */
-    uint32_t n_made;     /* buffers made in one period */
-    uint32_t forward;    /* the micro-batch whose forward work is in A */
-    BufferId *newest;    /* [pc]: the newest buffer that the instructions before it use */
-    BufferIds *made;     /* [micro-batch]: the buffers that belong to it */
-    Counterpart *asked;  /* [buffer] */
+    Pc a, b, length;          /* the first instruction of A and of B, and the length of a period */
+    BufferId first_made;      /* the first buffer that A makes */
+    uint32_t n_made;          /* buffers made in one period */
+    uint32_t forward;         /* the micro-batch whose forward work is in A */
+    BufferId *newest;         /* [pc]: the newest buffer that the instructions before it use */
+    BufferIds *made;          /* [micro-batch]: the buffers that belong to it */
+    Counterpart *newest_call; /* [buffer] */
     uint32_t n_launches, n_fuses;
     /* Each period after this one is a copy of the period before it, with larger numbers. */
     uint32_t lead;
@@ -57,6 +57,8 @@ typedef struct Expander {
 
 /* ---- the period */
 
+/* True if `b` has no counterpart in later micro-batches: it was made at the start of the step, or
+ * is kept between steps. */
 static bool is_fixed(const Program *p, BufferId b)
 {
     const Buffer *at = &p->buffers.at[b];
@@ -173,15 +175,15 @@ static BufferId find_counterpart(const Expander *e, BufferId b, uint32_t microba
     return 0;
 }
 
-/* Does the same as find_counterpart, but keeps the newest answer for each buffer. Most periods ask
- * for it again. */
+/* Returns the same as find_counterpart, but keeps the newest result for each buffer. Most periods
+ * need it again. */
 static BufferId counterpart(const Expander *e, BufferId b, uint32_t microbatch)
 {
-    if (e->asked[b].microbatch != microbatch) {
-        e->asked[b].other = find_counterpart(e, b, microbatch);
-        e->asked[b].microbatch = microbatch;
+    if (e->newest_call[b].microbatch != microbatch) {
+        e->newest_call[b].other = find_counterpart(e, b, microbatch);
+        e->newest_call[b].microbatch = microbatch;
     }
-    return e->asked[b].other;
+    return e->newest_call[b].other;
 }
 
 /* Returns the buffer that an instruction uses instead of `b` if the instruction moves by `periods`
@@ -247,10 +249,10 @@ static void add_code(Expander *e, Pc first, Pc end, uint32_t periods)
     for (Pc pc = first; pc < end; pc++) add_instr(e, pc, periods, &launch, &fuse);
 }
 
-/* ---- periods that follow from the one before */
+/* ---- periods that are copied from the period before */
 
-/* Returns the growth of the buffer that is used instead of `b` in later periods. Raises e->lead if
- * this growth begins only after more periods. */
+/* Later periods use another buffer instead of `b`. Returns by how much the number of this buffer
+ * grows from one period to the next. Raises e->lead if it grows so only after more periods. */
 static uint32_t grows(Expander *e, BufferId b)
 {
     if (b == 0) return 0;
@@ -285,7 +287,7 @@ static void find_growth(Expander *e)
     }
 }
 
-/* Adds a period that follows from the newest one. */
+/* Appends a copy of the newest period, with larger numbers. */
 static void repeat_period(Expander *e)
 {
     Program *to = e->to;
@@ -316,7 +318,7 @@ static void repeat_period(Expander *e)
     e->n_fuses += e->fuses;
 }
 
-/* Adds the periods between A and B. Returns how many of them followed from the one before. */
+/* Adds the periods between A and B. Returns how many of them were copied from the period before. */
 static uint32_t add_periods(Expander *e)
 {
     uint32_t n = 0;
@@ -352,7 +354,7 @@ static bool expand(Expander *e, uint32_t *n_repeated)
     e->made = arena_array(e->scratch, e->n_few, sizeof *e->made);
     for (BufferId b = 1; b < p->buffers.n; b++)
         list_push(e->scratch, &e->made[p->buffers.at[b].microbatch], b);
-    e->asked = arena_array(e->scratch, p->buffers.n, sizeof *e->asked);
+    e->newest_call = arena_array(e->scratch, p->buffers.n, sizeof *e->newest_call);
     find_newest(e);
     if (!find_period(e)) return false;
     const BufferId next = e->first_made + e->n_made;

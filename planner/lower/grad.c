@@ -341,7 +341,7 @@ static void end_returns(Lower *l, NodeId reader)
     for (uint32_t i = 0; i < n; i++) {
         HaloReturn r = l->grad.returning.at[i];
         const TensorId grad = l->g->nodes.at[r.node].out[r.output];
-        if (reader && lower_is_apart(l, r.step.from) && !reads(&l->g->nodes.at[reader], grad))
+        if (reader && lower_is_strided(l, r.step.from) && !reads(&l->g->nodes.at[reader], grad))
             l->grad.returning.at[n_left++] = r;
         else
             finish_output(l, r.node, r.output, lower_fold_end(l, &r.step, r.node), r.temporary,
@@ -366,7 +366,7 @@ static void take_output(Lower *l, NodeId id, uint32_t j, BufferId out, bool temp
     }
     const HaloReturn r = {id, j, temporary, accumulated, lower_fold_begin(l, out, id)};
     list_push(l->scratch, &l->grad.returning, r);
-    if (!has_sibling(l, id) && !lower_is_apart(l, out)) lower_end_returns(l);
+    if (!has_sibling(l, id) && !lower_is_strided(l, out)) lower_end_returns(l);
 }
 
 void lower_backward_node(Lower *l, NodeId id)

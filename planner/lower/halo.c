@@ -123,24 +123,25 @@ static BufferId local(Lower *l, OpKind op, int d, BufferId from, BufferId strips
     return out;
 }
 
+/* True if a rank has other rows of the dimension than its contiguous part: a halo, or strides. */
 static bool is_moved(const Lower *l, DealId deal)
 {
     return deal_is_around(&l->g->deals, deal) || deal_is_strided(&l->g->deals, deal);
 }
 
-bool lower_is_apart(const Lower *l, BufferId b)
+bool lower_is_strided(const Lower *l, BufferId b)
 {
-    return lower_shape_is_apart(l, lower_shape(l, b));
+    return lower_shape_is_strided(l, lower_shape(l, b));
 }
 
-bool lower_shape_is_apart(const Lower *l, const Shape *s)
+bool lower_shape_is_strided(const Lower *l, const Shape *s)
 {
-    bool apart = false, around = false;
+    bool strided = false, around = false;
     for (int d = 0; d < s->n_dims; d++) {
-        apart = apart || deal_is_strided(&l->g->deals, s->deal[d]);
+        strided = strided || deal_is_strided(&l->g->deals, s->deal[d]);
         around = around || deal_is_around(&l->g->deals, s->deal[d]);
     }
-    return apart && !around;
+    return strided && !around;
 }
 
 static BufferId pieces_buffer(Lower *l, BufferId like, const Shape *held, int d)
@@ -157,7 +158,7 @@ static BufferId pieces_buffer(Lower *l, BufferId like, const Shape *held, int d)
     return b;
 }
 
-/* Exchanges `mine` over the axes that split dimension d. The received data go to `theirs`. */
+/* Exchanges `mine` over the axes that split dimension d. Received data go to `theirs`. */
 static void exchange_over(Lower *l, OpKind op, const Shape *held, int d, BufferId mine,
                           BufferId theirs, NodeId origin)
 {
@@ -232,7 +233,7 @@ HaloStep lower_hold_begin(Lower *l, BufferId from, const DealId *around, NodeId 
     return lower_hold_begin_along(l, from, around, first, origin);
 }
 
-/* Returns the first dimension after d whose rows have moved to other ranks; -1: there is none. */
+/* Returns the first dimension after d with a halo or with strided rows; -1: there is none. */
 static int next_moved(const Lower *l, const Shape *s, int d)
 {
     while (++d < s->n_dims)

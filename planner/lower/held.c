@@ -96,8 +96,8 @@ void lower_start_halo(Lower *l, NodeId id, uint32_t i)
     list_push(l->scratch, &l->value.started, s);
 }
 
-/* Looks at the next AHEAD nodes. At most two other projections lie between a projection and the
- * attention that reads it. */
+/* Looks only at the next AHEAD nodes. This suffices, because at most two other projections lie
+ * between a projection and the attention that reads it. */
 void lower_start_ahead(Lower *l, NodeId id)
 {
     enum { AHEAD = 8 };
@@ -108,7 +108,7 @@ void lower_start_ahead(Lower *l, NodeId id)
         for (uint32_t i = 0; n->stage == l->g->nodes.at[id].stage && i < n->n_in; i++) {
             if (!lower_arg_around(l, reader, i)) continue;
             const Shape held = lower_arg_shape(l, reader, i);
-            if (lower_shape_is_apart(l, &held) &&
+            if (lower_shape_is_strided(l, &held) &&
                 lower_find_version(l, n->in[i], lower_arg_layout(l, reader, i)))
                 lower_start_halo(l, reader, i);
         }

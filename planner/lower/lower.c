@@ -43,7 +43,7 @@ static void end_forward(Lower *l, uint32_t stage)
             Layout use = at->use;
             const BufferId own = as_made(l, t);
             BufferId kept = lower_find_version(l, t, &use);
-            if (!kept) kept = lower_find_apart(l, t);
+            if (!kept) kept = lower_find_strided(l, t);
             assert(kept);
             const uint32_t all = l->value.versions_of[t];
             l->value.versions_of[t] = 0;

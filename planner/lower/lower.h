@@ -35,7 +35,7 @@ typedef struct Access {
 typedef struct Version {
     BufferId buffer;
     Layout layout;
-    bool around; /* the value has a halo, so only nodes that read this halo may use it */
+    bool around; /* it has a halo or strided rows; only nodes that read these rows may use it */
     /* If not 0, `buffer` has only the strips of the halo, and this buffer has the rank's own
      * rows. */
     BufferId rows;
@@ -53,7 +53,7 @@ typedef struct GradState {
 } GradState;
 
 typedef struct UnitState {
-    BufferId rest;       /* the parameters between steps */
+    BufferId rest;       /* the parameters as they are kept between steps */
     BufferId m, v, grad; /* the moments, and the gradient that is accumulated */
     BufferId gathered;   /* the buffer with gathered weights on the device; 0: they are not
                             gathered */
@@ -65,7 +65,7 @@ typedef struct UnitState {
     uint32_t n_contributions;
     uint32_t n_per_microbatch;
     uint32_t n_reduced; /* the number of finished reductions in the step */
-    bool begun;         /* the unit is in use, and gathers of the next units have been emitted */
+    bool begun;         /* the unit is in use, and the gathers of the next units were emitted */
     bool copied;        /* each gathered weight was copied to its own buffer */
 } UnitState;
 
@@ -97,8 +97,8 @@ typedef struct Pending {
     bool last;
 } Pending; /* a reduced gradient that has not been accumulated yet */
 
-/* The instructions for which one instruction waits because the lowering named them. It waits for
- * others because of its buffers. */
+/* The instructions for which one instruction waits because the lowering explicitly requested it.
+ * All its other waits follow from its buffers. */
 typedef struct NamedWaits {
     Pc pc, after[4]; /* Emit.after */
     Pc compute;      /* Emitter.compute_waits; 0 if `pc` is not a computation */
@@ -255,7 +255,8 @@ typedef struct Emit {
     UnitId unit;
     uint32_t n_in, n_out;
     BufferId arg[MAX_ARGS];
-    /* instructions for which it waits besides those that its buffers imply; 0: none */
+    /* instructions for which it waits, in addition to the waits that follow from its buffers; 0:
+     * none */
     Pc after[4];
 } Emit;
 Pc lower_emit(Lower *l, const Emit *e);
@@ -293,10 +294,10 @@ BufferId lower_convert(Lower *l, BufferId from, const Layout *to, NodeId origin,
 BufferId lower_want(Lower *l, TensorId t, const Layout *layout, NodeId origin);
 /* Returns input i of node n as the node needs it, including its halo. */
 BufferId lower_want_arg(Lower *l, NodeId n, uint32_t i);
-void lower_add_version(Lower *l, TensorId t, BufferId buffer);
+void lower_add_version(Lower *l, TensorId t, BufferId buffer); /* records that `buffer` has t */
 BufferId lower_find_version(const Lower *l, TensorId t, const Layout *layout); /* 0: none */
 /* Returns the buffer that holds t in strided rows; 0 if there is none. */
-BufferId lower_find_apart(const Lower *l, TensorId t);
+BufferId lower_find_strided(const Lower *l, TensorId t);
 
 /* ---- ring.c ---- */
 /* True if node n is attention that reads the keys of one rank after the other, in a ring. */
@@ -309,12 +310,12 @@ void lower_ring_forward(Lower *l, Emit *e);
 void lower_ring_backward(Lower *l, Emit *e);
 
 /* ---- unit.c ---- */
-void lower_units_start(Lower *l);
+void lower_units_start(Lower *l); /* makes the buffers that keep units between steps */
 /* Returns the weight in the layout in which it is used. May gather its unit and the next units. */
 BufferId lower_weight(Lower *l, TensorId param);
 /* Releases the units whose last reader in this pass is n, unless they must stay gathered. */
 void lower_after_node(Lower *l, NodeId n);
-bool lower_defers(const Lower *l, UnitId u);
+bool lower_defers(const Lower *l, UnitId u);        /* true if gradients are reduced once a step */
 uint32_t lower_n_windows(const Lower *l, UnitId u); /* reductions of the unit in a step */
 /* True if the gathered weights are kept from the forward pass to the backward pass. */
 bool lower_stays_gathered(const Lower *l, UnitId u);
@@ -325,24 +326,25 @@ void lower_gather_updated(Lower *l, UnitId u); /* gathers u after the update, fo
 /* ---- reduce.c ---- */
 /* Returns the view in which the gradient of `param` is summed, and sets *home to its layout. */
 BufferId lower_grad_home(Lower *l, TensorId param, Layout *home);
-void lower_grad_arrived(Lower *l, TensorId param);
+void lower_grad_arrived(Lower *l, TensorId param); /* counts a contribution; may reduce the unit */
 /* Emits the reductions that wait for the end of the last backward pass. */
 void lower_reduce_last(Lower *l);
+/* Accumulates the reduced gradients in Units.pending, except the newest `keep`. */
 void lower_flush_pending(Lower *l, uint32_t keep);
 
 /* ---- turns.c ---- */
 void lower_turns_start(Lower *l);
-bool lower_takes_turns(const Lower *l, UnitId u);
+bool lower_takes_turns(const Lower *l, UnitId u); /* true if u uses the pairs of buffers */
 /* Gives unit u the next of the two buffers and returns the buffer. If other units use both, reports
  * "zero-option" and returns 0. */
 BufferId lower_turns_take(Lower *l, Turns *turns, UnitId u);
 /* If one of the two buffers is free and still has the weights of u, gives it to u and returns it.
  * Otherwise returns 0. */
 BufferId lower_turns_find(Turns *turns, UnitId u);
-void lower_turns_give(Turns *turns, UnitId u);
+void lower_turns_give(Turns *turns, UnitId u); /* frees the buffer that u is using */
 
 /* ---- float8.c ---- */
-bool lower_gathers_bytes(const Lower *l, UnitId u);
+bool lower_gathers_bytes(const Lower *l, UnitId u); /* true if u is gathered in 8 bits */
 /* True if node `id` (amax or quantise) is not needed, because the gather of an 8-bit unit does its
  * work. */
 bool lower_done_by_gather(const Lower *l, NodeId id);
@@ -396,7 +398,7 @@ void lower_cast_node(Lower *l, NodeId n);
 
 /* ---- node.c ---- */
 void lower_forward_node(Lower *l, NodeId n);
-BufferId lower_state(Lower *l, TensorId t);
+BufferId lower_state(Lower *l, TensorId t); /* returns the buffer of a state tensor */
 /* Adds the scratch memory of node n's kernel as the last argument. */
 void lower_add_workspace(Lower *l, NodeId n, Emit *e);
 /* Returns the layout of argument `arg` of node n. Inputs come first, then outputs. */
@@ -440,8 +442,8 @@ BufferId lower_fold_end(Lower *l, HaloStep *step, NodeId origin);
  * second. */
 void lower_next_returns(Lower *l);
 /* True if a buffer has strided rows instead of the rank's contiguous rows. */
-bool lower_is_apart(const Lower *l, BufferId b);
-bool lower_shape_is_apart(const Lower *l, const Shape *s);
+bool lower_is_strided(const Lower *l, BufferId b);
+bool lower_shape_is_strided(const Lower *l, const Shape *s);
 /* Begins the exchange that adds the halos in `around` to `from`. Instructions emitted before
  * lower_hold_end overlap with it. */
 HaloStep lower_hold_begin(Lower *l, BufferId from, const DealId *around, NodeId origin);

@@ -1,5 +1,5 @@
-/* Lowers one forward node. A tensor that was not kept after the forward pass is recomputed when the
- * backward pass reads it. */
+/* Lowers one forward node. If the backward pass reads an output that was not kept, lower_want
+ * lowers the node once more. */
 #include <assert.h>
 
 #include "planner/lower/lower.h"
@@ -84,9 +84,9 @@ void lower_forward_node(Lower *l, NodeId id)
     for (uint32_t j = 0; j < n.n_out; j++) {
         BufferId out = e.arg[n.n_in + j];
         if (is_of_step(l, n.out[j])) continue;
-        const bool apart = lower_is_apart(
+        const bool strided = lower_is_strided(
             l, out); /* the output gets the rank's own rows only when a later node needs them */
-        if (lower_arg_around(l, id, n.n_in + j) && !apart) out = lower_fold(l, out, id);
+        if (lower_arg_around(l, id, n.n_in + j) && !strided) out = lower_fold(l, out, id);
         lower_add_version(l, n.out[j], out);
         Layout use = l->g->tensors.at[n.out[j]].use;
         bool at_once = l->phase == PHASE_forward || op_info(n.op)->reduce == REDUCE_max;

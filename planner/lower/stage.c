@@ -10,7 +10,8 @@
 
 #include "planner/lower/lower.h"
 
-static bool holds(const Lower *l, uint32_t stage, TensorId t)
+/* True if t is in the list of tensors that `stage` sends to the next stage. */
+static bool is_crossing(const Lower *l, uint32_t stage, TensorId t)
 {
     for (uint32_t i = 0; i < l->stage.crossing[stage].n; i++)
         if (l->stage.crossing[stage].at[i] == t) return true;
@@ -38,7 +39,7 @@ void lower_find_crossing(Lower *l)
             const Tensor *t = &g->tensors.at[n->in[i]];
             if (t->role != ROLE_activation) continue;
             uint32_t made = g->nodes.at[t->producer].stage;
-            if (made == n->stage || holds(l, made, n->in[i])) continue;
+            if (made == n->stage || is_crossing(l, made, n->in[i])) continue;
             assert(made + 1 == n->stage);
             list_push(l->scratch, &l->stage.crossing[made], n->in[i]);
             if (l->stage.crossing[made].n > l->stage.most_crossing)

@@ -1,6 +1,7 @@
-/* Gathers and releases parameters during a step. They are gathered one unit before their use, and
- * released afterwards. Two rules limit the memory. An early gather waits for the release of the
- * unit before. The first write to a gradient buffer waits for the reduction before the last one. */
+/* Gathers and releases the weights of units during a step. With `prefetch`, a unit is gathered some
+ * units before its use. It is released after its use. Two rules limit the memory. Each gather waits
+ * for the newest release. The first write to a gradient buffer waits for the second newest
+ * reduction. */
 #include <assert.h>
 #include <string.h>
 
@@ -25,8 +26,8 @@ static bool has_gradient(const Lower *l, UnitId u)
     return false;
 }
 
-/* Returns the buffer of the reduced gradient. If the gradient is written only once a step,
- * activations may use its bytes until then. */
+/* Makes and returns the buffer of the reduced gradient. If the gradient is written only once a
+ * step, activations may use its bytes until then. */
 static BufferId grad_at_rest(Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];
@@ -57,8 +58,8 @@ static BufferId in_use_dtype(Lower *l, UnitId u, Category category)
     return cast;
 }
 
-/* Returns the buffer for weights that stay gathered between steps. It is written at the end of a
- * step, and read in the next step. */
+/* Makes and returns the buffer for weights that stay gathered between steps. It is written at the
+ * end of a step, and read in the next step. */
 static BufferId whole_copy(Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];

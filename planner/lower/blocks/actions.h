@@ -3,7 +3,7 @@
  * same action for an earlier micro-batch, except for the numbers of buffers and instructions.
  * Lowering it would then emit the same instructions with other buffers. So the instructions are
  * copied instead. Waits that follow from buffers are not copied: lower_append finds them again.
- * Waits that the lowering named (NamedWaits) are copied, with the numbers of this state.
+ * Waits that the lowering requested (NamedWaits) are copied, with the numbers of the present state.
  *
  * Numbers of instructions are also compared with each other, as in max(last_reduce, reduced). So
  * they must have the same order in both states. Instructions of the action itself have larger
@@ -33,7 +33,8 @@ typedef struct OldVersion {
     uint32_t number;
 } OldVersion;
 
-/* The values of one tensor: its chain of versions, then its chain of partial sums, in `old`. */
+/* The values of one tensor. StageState.old has its chain of versions, from `first` on, and then its
+ * chain of partial sums. */
 typedef struct TensorState {
     uint32_t first, n_versions, n_sums;
     GradState grad;
@@ -41,7 +42,8 @@ typedef struct TensorState {
     BufferId weight_view, grad_view;
 } TensorState;
 
-/* The single numbers of the state, and the gradients that wait for their reduction. */
+/* The members of the state that are single numbers, and the gradients that wait for their
+ * accumulation (Pending). */
 typedef struct Numbers {
     Counters counters;
     Fixed fixed;
@@ -114,21 +116,21 @@ typedef struct Counterparts {
     LIST(uint32_t) known; /* the numbers with a counterpart */
 } Counterparts;
 
-/* An instruction that the state of the original names, and its counterpart. */
+/* An instruction to which the state of the original refers, and its counterpart. */
 typedef struct PcPair {
     Pc of, to;
 } PcPair;
 
-/* The numbers that the state names, and their counterparts. */
+/* The numbers to which the state refers, and their counterparts. */
 typedef struct Moves {
     Counterparts buffers, versions;
     LIST(PcPair) pcs; /* in increasing order of `of`, and of `to` */
 } Moves;
 
-/* Compares the present state with that at the start of the original. If they are equal except for
- * numbers, returns true, and the counterparts of all numbers that the state names. */
+/* Compares the present state with the state at the start of the original. If they are equal except
+ * for numbers, returns true and sets *moves to the counterparts of all numbers in the state. */
 bool original_matches(const Lower *l, const StageItems *items, const Original *p, Moves *moves);
-/* Sets *to to the counterpart of instruction `of` of the state. Returns false if there is none. */
+/* Sets *to to the counterpart of instruction `of`. Returns false if there is none. */
 bool moves_pc(const Moves *moves, Pc of, Pc *to);
 Numbers original_numbers(const Lower *l);
 /* Returns the counterpart of `number`, or 0. */

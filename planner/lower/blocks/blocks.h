@@ -19,8 +19,8 @@ void blocks_find(Lower *l);
 bool blocks_same_gather(const Lower *l, UnitId a, UnitId b);
 
 /* ---- state.c */
-/* Compares the state of the lowering in `block` and in the two blocks behind it, at the beginning
- * of a run. Returns true if it differs by equal steps. */
+/* Compares the state of the lowering in `block` and in the two blocks after it, at the beginning of
+ * a run. Returns true if the numbers in it grow by equal steps from block to block. */
 bool state_in_step(const Lower *l, const BlockRun *run, uint32_t block);
 
 /* ---- repeat.c */

@@ -197,7 +197,7 @@ static bool weight_is_seen(const Lower *l, const UnitState *s, BufferId view)
     return s->copied || l->p->buffers.at[view].parent == s->gathered;
 }
 
-/* The same for `view` of the unit's gradient. */
+/* True if lowering would use `view` of a unit's gradient. */
 static bool grad_is_seen(const Lower *l, UnitId u, const UnitState *s, BufferId view)
 {
     if (!view) return false;
@@ -322,7 +322,7 @@ static int by_pc(const void *x, const void *y)
     return a->of < b->of ? -1 : a->of > b->of;
 }
 
-/* Lists the instructions that both states name. Returns false if their order differs. */
+/* Lists the instructions to which both states refer. Returns false if their order differs. */
 static bool pcs_match(const Lower *l, const StageItems *items, const Original *p,
                       const Numbers *now, Moves *moves)
 {
@@ -363,7 +363,7 @@ static bool is_known(const Original *p, const Moves *moves, Pc pc)
     return pc >= p->first_code || moves_pc(moves, pc, &to);
 }
 
-/* True if the state names all earlier instructions for which the original waits. */
+/* True if the state refers to all earlier instructions for which the original waits. */
 static bool named_known(const Lower *l, const Original *p, const Moves *moves)
 {
     for (uint32_t i = p->first_named; i < p->end_named; i++) {

@@ -276,8 +276,8 @@ static void copy_lists(Lower *l, uint32_t copies)
 #undef X
 }
 
-/* Records the copied instructions in the tables in which lower_emit records those that it
- * writes. */
+/* Records the copied instructions in the tables that lower_emit fills for instructions that it
+ * writes itself. */
 static void note_copies(Lower *l)
 {
     const uint32_t more = l->p->buffers.n - l->emit.access.n;

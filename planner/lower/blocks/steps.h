@@ -59,12 +59,12 @@ typedef struct StepWords {
 StepWords steps_part(const Lower *l, ChangedPart part, uint32_t first_version);
 StepWords steps_made(const Lower *l, MadeList made);
 
-/* The most gradients that may still wait for their reduction at the end of a block. */
+/* The most reduced gradients that may still wait for their accumulation at the end of a block. */
 enum { MOST_PENDING = 4 };
 
 /* The single numbers that grow from block to block by a constant. A row has a name, the member of
- * Lower, and its kind. pc: an instruction, for which later ones may wait. send: also an
- * instruction, but only the next computation waits for it. number: any other number. */
+ * Lower, and its kind. pc: an instruction for which later instructions may wait. send: an
+ * instruction for which only the next computation waits. number: any other number. */
 #define COUNTERS(X)                                                                                \
     X(floor, emit.floor, pc)                                                                       \
     X(compute_waits, emit.compute_waits, pc)                                                       \

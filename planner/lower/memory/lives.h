@@ -16,10 +16,10 @@ typedef struct Lives {
     Clock *clocks;      /* [pc]: the newest finished instruction of each stream when pc starts */
     Clock *touched;     /* [buffer]: the newest use by each stream */
     LIST(Pc) steady;    /* the steady instructions (see Knowledge), in order */
-    uint32_t *n_steady; /* [pc]: the number of steady instructions before it */
-    End *end;           /* [buffer]: when its last use ends, for temporary buffers in this space */
-    Clock never;        /* a time that never comes; used for a result of the step, whose bytes are
-                           not used again */
+    uint32_t *n_steady; /* [pc]: the number of steady instructions before pc */
+    End *end;    /* [buffer]: when its last use ends; only for temporary buffers in `space` */
+    Clock never; /* a time that never comes; used for a result of the step, whose bytes are
+                    not used again */
     /* [pc]: the first member of its launch group. At the first member: the whole group. */
     Launch *launches;
     Pc *kernel, *kernel_end;       /* [pc]: the first and last instruction of its kernel */
@@ -35,7 +35,7 @@ typedef struct Lives {
     BufferId *heir;
 } Lives;
 
-/* Only sets Buffer.first and Buffer.last. For a plan whose buffers get no offsets. */
+/* Only sets Buffer.first and Buffer.last. Plans whose buffers get no offsets need no more. */
 void lives_mark(Program *p);
 /* Sets Buffer.first and Buffer.last, and fills all lists of `l`, which the choice of offsets
  * uses. */

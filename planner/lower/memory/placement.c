@@ -7,7 +7,7 @@
 
 #include "planner/lower/expand.h"
 #include "planner/lower/memory/gaps.h"
-#include "planner/lower/memory/rocks.h"
+#include "planner/lower/memory/large.h"
 #include "planner/lower/memory/slots.h"
 
 typedef enum Fit {
@@ -51,20 +51,20 @@ typedef struct Placing {
     Arena *scratch;
     const PlacementMethod *way;
     Gaps gaps;
-    Rocks rocks;
+    LargeBuffers large;
     Slots slots; /* slots.slot is NULL if there are no slots */
     /* lowest, bottom: the range of addresses of slots. held: the most bytes in use at the same
      * time. fewest: the smallest arena found so far with equal offsets in all micro-batches. */
     uint64_t lowest, bottom, held, fewest;
     uint64_t *in_use;   /* [pc]: the bytes in use */
-    uint32_t *tight;    /* [pc]: see RocksWanted */
+    uint32_t *tight;    /* [pc]: see LargeWanted */
     BufferList *of;     /* [micro-batch]: its buffers, in the order of their first use */
     BufferList *before; /* [micro-batch]: the same list of the previous round */
     uint32_t *next;     /* [micro-batch]: a position in the list of its counterpart */
     uint64_t *wish;     /* [buffer]: the offset that it had in the previous round */
     uint32_t n_microbatches;
     bool periodic;
-    bool again; /* this is a later round */
+    bool again; /* this is not the first round */
     /* [buffer]: the offset that it must get; NULL: offsets are chosen */
     const uint64_t *given;
     bool taken; /* a given offset was not free */
@@ -90,10 +90,11 @@ static uint32_t settled(const Placing *m)
     return m->n_microbatches - 2 < PLACEMENT_SETTLED ? m->n_microbatches - 2 : PLACEMENT_SETTLED;
 }
 
-/* Returns the buffer whose offset `b` should get, so that all micro-batches use the same offsets.
+/* Returns the buffer whose offset `b` should get, so that all micro-batches use the same offsets; 0
+ * if there is none.
  * In the first round, this is the counterpart in the previous micro-batch. In later rounds, it is
  * the counterpart in a settled micro-batch of the previous round. */
-static BufferId asks_like(Placing *m, uint32_t microbatch, BufferId b)
+static BufferId model_for(Placing *m, uint32_t microbatch, BufferId b)
 {
     if (!m->periodic) return 0;
     list_push(m->scratch, &m->of[microbatch], b);
@@ -106,15 +107,15 @@ static BufferId asks_like(Placing *m, uint32_t microbatch, BufferId b)
 static uint64_t fit(Placing *m, BufferId b, const Knowledge *now)
 {
     const uint64_t size = gaps_round(m->p->buffers.at[b].bytes);
-    const Rocks *rocks = &m->rocks;
+    const LargeBuffers *large = &m->large;
     switch (m->way->fit) {
     case FIT_first: break;
     case FIT_tightest: return gaps_take_tightest(&m->gaps, size, now);
     case FIT_around:
-        if (rocks->of[b] && gaps_take_at(&m->gaps, rocks_offset(rocks, b), size, now))
-            return rocks_offset(rocks, b);
-        rocks_ahead(&m->rocks, b);
-        return gaps_take(&m->gaps, size, now, rocks->ahead.at, rocks->ahead.n);
+        if (large->of[b] && gaps_take_at(&m->gaps, large_offset(large, b), size, now))
+            return large_offset(large, b);
+        large_ahead(&m->large, b);
+        return gaps_take(&m->gaps, size, now, large->ahead.at, large->ahead.n);
     }
     return gaps_take(&m->gaps, size, now, NULL, 0);
 }
@@ -132,7 +133,7 @@ static uint64_t slot(Placing *m, BufferId b, Pc pc)
     const Knowledge now = lives_knows(m->l, pc);
     if (m->given) return take_given(m, b, &now);
     if (m->slots.slot && m->slots.slot[b]) return m->slots.slot[b] - 1;
-    const BufferId like = asks_like(m, m->p->code.at[pc].microbatch, b);
+    const BufferId like = model_for(m, m->p->code.at[pc].microbatch, b);
     if (!like) return fit(m, b, &now);
     const uint64_t wish = m->again ? m->wish[like] : m->p->buffers.at[like].offset;
     const uint64_t size = gaps_round(m->p->buffers.at[b].bytes);
@@ -201,14 +202,15 @@ bool placement_periodic(const Program *p)
     return newest + 1 >= 4; /* there are at least two interior micro-batches */
 }
 
-/* The sum of the offsets that the forward work, or the backward work, of a micro-batch uses. */
+/* A hash of the offsets of all arguments in the forward work, or the backward work, of a
+ * micro-batch. */
 typedef struct Offsets {
-    uint64_t sum;
-    uint32_t n;
+    uint64_t sum; /* depends on the order of the arguments, too */
+    uint32_t n;   /* the number of arguments */
 } Offsets;
 
-/* Sums up the offsets of the forward work and of the backward work of each micro-batch. Offsets in
- * [lo, hi) are left out. */
+/* Hashes the offsets of the forward work and of the backward work of each micro-batch. Offsets in
+ * [lo, hi) count as 0. */
 static Offsets *sum_offsets(const Program *p, uint32_t n, uint64_t lo, uint64_t hi, Arena *scratch)
 {
     Offsets *all = arena_array(scratch, 2 * n, sizeof *all);
@@ -263,17 +265,17 @@ static bool repeats_now(const Placing *m)
     return m->slots.slot ? repeats_full(m) : placement_repeats(m->p, m->scratch);
 }
 
-static bool find_rocks(Placing *m)
+static bool find_large(Placing *m)
 {
     const double full = m->way->full * (double)m->held;
-    const RocksWanted wanted = {.least = m->held / m->way->share,
+    const LargeWanted wanted = {.least = m->held / m->way->share,
                                 .n_microbatches = m->periodic ? 3 : UINT32_MAX,
                                 .full = m->slots.slot ? m->slots.most : 0,
                                 .tight = m->way->full > 0 ? m->tight : NULL,
                                 .placed = m->slots.slot};
     for (Pc pc = 1; wanted.tight && pc < m->p->code.n; pc++)
         m->tight[pc] = m->tight[pc - 1] + ((double)m->in_use[pc] >= full);
-    return rocks_find(&m->rocks, m->l, &wanted, m->bottom);
+    return large_find(&m->large, m->l, &wanted, m->bottom);
 }
 
 static uint64_t end_of_all(const Lives *l)
@@ -304,7 +306,7 @@ static bool keep_offsets(Placing *m)
 static bool try_way(Placing *m, bool *repeats)
 {
     enum { ROUNDS = 6 };
-    if (m->way->fit == FIT_around && !find_rocks(m)) return false;
+    if (m->way->fit == FIT_around && !find_large(m)) return false;
     for (int round = 0; round < ROUNDS; round++) {
         m->again = round > 0;
         gaps_init(&m->gaps, m->bottom, m->scratch);
@@ -314,7 +316,7 @@ static bool try_way(Placing *m, bool *repeats)
             m->of[k] = spared;
             m->of[k].n = m->next[k] = 0;
         }
-        m->rocks.next = 0;
+        m->large.next = 0;
         /* from the second round on, a round depends only on the offsets of the round before it */
         if (m->again && !keep_offsets(m) && round > 1) return true;
         if (!place_all(m)) return false;

@@ -8,12 +8,13 @@
  * after it, because the last micro-batch has other offsets. */
 enum { PLACEMENT_SETTLED = 3 };
 
-uint32_t placement_microbatches(const Program *p);
+uint32_t placement_microbatches(const Program *p); /* returns the number of micro-batches */
 /* True if each micro-batch ends before the next begins, and there are at least two interior
  * micro-batches (all but the first and the last). */
 bool placement_periodic(const Program *p);
 /* True if interior micro-batches (all but the first and the last) use the same offsets. Only
- * micro-batches with as many buffers as the last interior one are considered. */
+ * micro-batches whose instructions have as many arguments as those of the last interior one are
+ * compared. */
 bool placement_repeats(const Program *p, Arena *scratch);
 
 /* Places the buffers that `l` lists, from address `bottom` on. It tries several methods and keeps

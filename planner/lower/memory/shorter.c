@@ -1,5 +1,5 @@
-/* Makes a short program of a long one, as if the step had only SHORTER_MICROBATCHES. Both are then
- * placed alike, because the short program is placed, and the long one gets its offsets. */
+/* Makes a short program of a long one, as if the step had only SHORTER_MICROBATCHES. memory.c
+ * chooses offsets for the short program, and the long one gets the same offsets. */
 #include "planner/lower/memory/shorter.h"
 
 #include "planner/lower/alike.h"
@@ -72,7 +72,8 @@ static bool repeats(Shortening *s, Pc pc)
     return true;
 }
 
-/* Copies the buffers that are kept, and sets `like` for all. */
+/* Copies the buffers that are not left out, and sets `like` for all buffers. Returns false if a
+ * buffer has no counterpart. */
 static bool copy_buffers(Shortening *s)
 {
     const Program *p = s->from;
@@ -100,9 +101,9 @@ static bool copy_buffers(Shortening *s)
     return true;
 }
 
-/* Copies instructions [first, end), which move by `shift`. Returns false if an instruction uses a
- * buffer that is more than one micro-batch older. Also returns false if it waits for an instruction
- * whose counterpart would be before the step. */
+/* Copies instructions [first, end), whose pcs shrink by `shift`. Returns false if an instruction
+ * uses a buffer that is more than one micro-batch older. Also returns false if it waits for an
+ * instruction whose counterpart would be before the step. */
 static bool copy_code(Shortening *s, Pc first, Pc end, Pc shift)
 {
     const Program *p = s->from;

@@ -1,8 +1,8 @@
-/* Places buffers for a purpose for which several micro-batches of a pipeline need a buffer at the
- * same time. An activation of micro-batch k exists at the same time as the same activation of the
- * next M - 1 micro-batches. These M buffers get M slots, which micro-batches use in turn. So the
- * slots do not depend on the number of micro-batches, and all other buffers can have the same
- * offsets in each micro-batch. */
+/* Gives slots (offsets) to buffers that several micro-batches of a pipeline need at the same time.
+ * An activation of micro-batch k exists together with the same activation of the next M - 1
+ * micro-batches. These M buffers get M slots, which micro-batches use in turn. So the slots do not
+ * depend on the number of micro-batches, and all other buffers can have the same offsets in each
+ * micro-batch. */
 #include "planner/lower/memory/slots.h"
 
 #include "planner/lower/alike.h"

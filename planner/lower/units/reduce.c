@@ -66,8 +66,9 @@ static void fill_gaps(Lower *l, UnitId u, BufferId grad)
     fill_range(l, u, grad, end, unit->padded);
 }
 
-/* Sums elements [lo, hi) of `base` over `axes`, in place. The elements remain PARTIAL on `also`.
- * REDUCE_mean is for elements that are equal on all ranks; it averages them instead. */
+/* Sums elements [lo, hi) of `base` over `axes`, in place. `base` is split over `split`. The
+ * elements remain partial sums on `also`. REDUCE_mean is for elements that are equal on all ranks;
+ * it averages them instead. Returns the instruction. */
 static Pc reduce_range(Lower *l, UnitId u, BufferId base, uint64_t lo, uint64_t hi, AxisSet axes,
                        AxisSet split, AxisSet also, Reduce reduce)
 {
@@ -122,8 +123,8 @@ void lower_flush_pending(Lower *l, uint32_t keep)
     }
 }
 
-/* Copies a reduced gradient to the host. Replicas of the gradient are summed on the device
- * first. */
+/* Copies a reduced gradient to the host, or adds it there. Gradients of replicas are summed on the
+ * device before. */
 static void offload(Lower *l, UnitId u, BufferId part, bool first)
 {
     const Unit *unit = &l->g->units.at[u];

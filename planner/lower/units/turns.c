@@ -17,8 +17,8 @@ static bool may(const Lower *l, UnitId u)
            !graph_is_frozen(l->g, u);
 }
 
-/* Groups units of equal size, and finds the group with the most elements in all. Returns one of its
- * units, and sets *size to the number of units. If several groups are equally large, the first one
+/* Groups units of equal size, and finds the group with the most elements in all. Returns its first
+ * unit, and sets *size to its number of units. If several groups are equally large, the first one
  * is used. */
 static UnitId largest_set(const Lower *l, uint32_t *size)
 {
@@ -63,7 +63,9 @@ void lower_turns_start(Lower *l)
     if (!first) return;
     const Unit *unit = &l->g->units.at[first];
     if (lower_defers(l, first)) {
-        refuse(l, "the schedule sums gradients of several micro-batches, so all are whole at once",
+        refuse(l,
+               "the schedule sums gradients over micro-batches, so the whole gradients of all "
+               "units exist at the same time",
                first);
         return;
     }
@@ -92,7 +94,7 @@ BufferId lower_turns_take(Lower *l, Turns *turns, UnitId u)
         turns->next = (k + 1) % 2;
         return turns->buffer[k];
     }
-    refuse(l, "a third unit is whole while two others of its size are in use", u);
+    refuse(l, "a third unit needs a buffer while two others of its size are in use", u);
     return 0;
 }
 

@@ -114,8 +114,8 @@ static void parts_nest_at_every_step(void **state)
     arena_free(arena);
 }
 
-/* A value is apart from the others if its rows lie in strides and it has no halo. */
-static void values_in_strides_are_apart(void **state)
+/* A value counts as strided if its rows lie at equal distances and it has no halo. */
+static void rows_with_a_halo_do_not_count_as_strided(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -128,14 +128,14 @@ static void values_in_strides_are_apart(void **state)
                  halo = deal_around(&g.deals, arena, DEAL_halo, 12, 2, held);
     const struct {
         DealId deal[2];
-        bool apart;
+        bool strided;
     } cases[] = {{{0, 0}, false},         {{ceil, 0}, false},      {{0, halo}, false},
                  {{strided, 0}, true},    {{ceil, strided}, true}, {{strided, halo}, false},
                  {{halo, strided}, false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const Shape s = {
             .n_dims = 2, .dim = {12, 12}, .deal = {cases[i].deal[0], cases[i].deal[1]}};
-        assert_int_equal(lower_shape_is_apart(&l, &s), cases[i].apart);
+        assert_int_equal(lower_shape_is_strided(&l, &s), cases[i].strided);
     }
     arena_free(arena);
 }
@@ -143,6 +143,6 @@ static void values_in_strides_are_apart(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(parts_nest_at_every_step),
-                                       cmocka_unit_test(values_in_strides_are_apart)};
+                                       cmocka_unit_test(rows_with_a_halo_do_not_count_as_strided)};
     return cmocka_run_group_tests_name("convert", tests, NULL, NULL);
 }
