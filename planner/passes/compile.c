@@ -1,14 +1,14 @@
 /* compile: neighbouring row-by-row ops on the compute stream become one kernel, as torch.compile
  * would fuse them. Gradients of norms join such kernels, and so does the search for the largest
  * magnitude of a kernel's output (for 8-bit products). A product is fused with the ops that its
- * library call can also compute (compile_product.c). The pass itself only checks its place in the
- * list. pass_fuse later marks the kernels in the lowered program. A kernel ends where another
- * stream waits for it, and where a complete sum over rows is needed. With `block`, a kernel also
- * ends at the end of a block, because FSDP gathers and frees weights there. The cross-entropy's
- * sums over one row of logits are one library kernel, so they are fused even without compile. The
- * transposed copy of a quantised tensor is fused without compile too. A recomputed op joins the
- * kernel of the gradients that need it. The kernel then recomputes the value in registers, and
- * writes it only for readers outside of the kernel. */
+ * library call can also compute (compile_product.c). The pass itself moves row-by-row nodes down
+ * to their readers, and checks its place in the list. pass_fuse later marks the kernels in the
+ * lowered program. A kernel ends where another stream waits for it, and where a complete sum over
+ * rows is needed. With `block`, a kernel also ends at the end of a block, because FSDP gathers and
+ * frees weights there. The cross-entropy's sums over one row of logits are one library kernel, so
+ * they are fused even without compile. The transposed copy of a quantised tensor is fused without
+ * compile too. A recomputed op joins the kernel of the gradients that need it. The kernel then
+ * recomputes the value in registers, and writes it only for readers outside of the kernel. */
 #include <assert.h>
 
 #include "planner/passes/compile.h"
@@ -59,6 +59,7 @@ static bool sinks(const Graph *g, NodeId n, NodeId reader)
            a->region == b->region && a->layer == b->layer;
 }
 
+/* Moves row-by-row nodes down to their first reader, so that both can be in one kernel. */
 static void sink_rows(Graph *g)
 {
     for (NodeId n = (NodeId)g->nodes.n; n-- > 1;) {
@@ -143,6 +144,7 @@ static bool reads_row_of_logits(const Instr *in)
     return op_info(in->op)->flags & OP_OF_LOSS && op_dim(in->op, 0, INDEX_vocab) >= 0;
 }
 
+/* True if a row-by-row kernel can execute the instruction, judging by its op and arguments. */
 static bool goes_by_rows(const Instr *in)
 {
     const OpInfo *info = op_info(in->op);
@@ -151,6 +153,7 @@ static bool goes_by_rows(const Instr *in)
     return op_joins_kernel(in->op) && !reads_row_of_logits(in) && (in->args.n == n || scratch);
 }
 
+/* True if an instruction of the current kernel writes b. */
 static bool is_made_here(const Fuser *f, BufferId b)
 {
     for (Pc pc = f->first; pc <= f->last; pc++) {
@@ -211,6 +214,7 @@ static bool same_phase(const Instr *a, const Instr *b, bool mixes)
     return a->phase == b->phase || (mixes && backward && again);
 }
 
+/* True if b can follow a in one kernel without waiting, as far as phase and micro-batch decide. */
 static bool in_step(const Instr *a, const Instr *b, bool mixes)
 {
     return a->origin && b->origin && !b->after.n && same_phase(a, b, mixes) &&
@@ -230,6 +234,7 @@ bool compile_together(const Plan *plan, CompilePer per, const Instr *first, cons
     return in_step(first, next, false) && same_code(plan, per, first, next);
 }
 
+/* True if `in` continues the current kernel, whose last instruction is `before`. */
 static bool joins(const Fuser *f, const Instr *before, const Instr *in)
 {
     if (f->is_awaited[f->last] || !in_step(before, in, f->mixes)) return false;
@@ -291,7 +296,8 @@ bool pass_fuse(Job *job)
         Program *p = &job->plan->programs.at[i];
         Fuser f = {.plan = job->plan, .p = p, .compiles = pass != NULL};
         if (pass) f.per = pass->compile;
-        /* the times of other frameworks' recomputation are modelled without this fusion */
+        /* a plan that predicts another framework (runtime) gets no such fusion: the model of these
+         * times does not include it */
         f.mixes = pass && !job->config->runtime.name;
         f.is_awaited = arena_array(job->scratch, p->code.n + 1, sizeof *f.is_awaited);
         /* other frameworks compute these ops in separate kernels after the product, so fusing would

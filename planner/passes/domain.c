@@ -13,11 +13,11 @@ typedef struct Cut {
     Graph *g;   /* the plan's graph, or the graph of a trial */
     bool tries; /* true: only a trial, which reports no error and changes no layout */
     AxisName name;
-    const char *axis; /* "domain" */
-    uint32_t n;       /* the number of ranks along the axis */
-    IndexRole role;   /* the index that the axis splits */
-    const char *lines;
-    int8_t *cut_dim; /* [tensor]: 1 + the dimension that is split; 0: none */
+    const char *axis;  /* "domain" */
+    uint32_t n;        /* the number of ranks along the axis */
+    IndexRole role;    /* the index that the axis splits */
+    const char *lines; /* "rows" or "columns" */
+    int8_t *cut_dim;   /* [tensor]: 1 + the dimension that is split; 0: none */
 } Cut;
 
 /* Returns the rows of part p if `size` rows are split into n parts. The last parts may be short or
@@ -39,6 +39,7 @@ static bool divides(int64_t size, uint32_t n)
     return rows_of(part_of(size, n, n - 1)) > 0;
 }
 
+/* True if no part is empty, and no window of a part reads beyond the two neighbouring parts. */
 static bool fits(const Window *w, int64_t inputs, int64_t outputs, uint32_t n)
 {
     if (!divides(inputs, n) || !divides(outputs, n)) return false;

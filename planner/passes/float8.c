@@ -269,6 +269,7 @@ static void append(Float8 *f, Node n)
     for (uint32_t j = 0; j < n.n_out; j++) g->tensors.at[n.out[j]].producer = id;
 }
 
+/* Appends the 8-bit form of linear n, which reads quantised operands. */
 static void cover(Float8 *f, Node n)
 {
     Graph *g = &f->job->plan->graph;
@@ -374,8 +375,8 @@ static bool check_gather(Float8 *f)
     return true;
 }
 
-/* Warns if the option gather_first changes nothing. Other scales are computed with the gather of
- * quantised tokens. */
+/* Warns if the option gather_first has no effect. With scales that are not rowwise, tokens are
+ * always quantised before they are gathered. */
 static void check_order(Float8 *f)
 {
     if (f->pass->float8.gather_first && f->scaling != SCALING_rowwise)

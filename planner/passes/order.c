@@ -24,8 +24,8 @@ const PassConfig *order_first_after(const Config *config, PassName pass)
     return NULL;
 }
 
-/* True if the hint does not list this pass again. The hint lists each pass once and, of the data
- * passes, only the one that fits the mesh. */
+/* True if the hint leaves out entry i of the user's list. The hint lists each pass once. Of the
+ * data passes it lists only the one that fits the mesh. */
 static bool is_left_out(const Config *config, uint32_t i)
 {
     PassName name = config->passes[i].name;

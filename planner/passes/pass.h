@@ -1,6 +1,5 @@
-/* The passes, one file each, in the order of passes.c. A pass states its requirements and the
- * properties that hold afterwards; it returns false after reporting errors. Only passes.c and the
- * passes include this header. */
+/* The passes and their helpers. A pass returns false after it has reported an error. Only the files
+ * that make plans (planner/passes and planner/lower) include this header. */
 #ifndef TANDEM_PASSES_PASS_H
 #define TANDEM_PASSES_PASS_H
 
@@ -28,7 +27,9 @@ bool passes_check_axes(const Config *config, const Graph *g, Diag *d);
 
 /* The passes of the INNER rows of passes.def, which run in every plan. The passes that a user lists
  * are in their PassSpecs. */
-bool pass_mesh(Job *job);       /* sets plan->mesh, with refined axes, and job->data_axes */
+/* Sets plan->mesh and job->data_axes. Some axes are refined: one axis is split into two, because an
+ * option concerns only some of its ranks. */
+bool pass_mesh(Job *job);
 bool pass_initialise(Job *job); /* checks that every parameter has an initialiser */
 bool pass_units(Job *job);      /* adds every parameter without a unit to a unit */
 bool pass_pad(Job *job);        /* pads the deals of the weights that make the logits */

@@ -10,14 +10,14 @@ typedef struct LowerOptions {
     DTypeMap dtypes;
     WorkspaceBytes workspace; /* workspace of the backend's kernels; NULL: none */
     Hash128 parent;           /* id of the parent plan, recorded in the plan; zero: none */
-    /* buffers get no offsets; enough to predict times, and the memory of other frameworks */
+    /* buffers get no offsets; predictions of times, and of other frameworks' memory, need none */
     bool unplaced;
     uint32_t microbatches; /* the plan stands for a longer step of this many micro-batches; 0: for
                               its own step */
     bool unpadded;         /* for comparisons: odd vocabularies get no padding */
     /* for comparisons: equal blocks are lowered one by one, none is a copy of another */
     bool every_block;
-    /* for tests: counts the instructions that are copies; NULL: nobody counts */
+    /* for tests: the number of instructions that are copies is added here; NULL: not counted */
     uint32_t *n_copied;
 } LowerOptions;
 
@@ -25,7 +25,7 @@ typedef struct LowerOptions {
 typedef struct PipeJob {
     struct Schedule *schedule; /* the actions of each rank in order */
     uint32_t *stage_of_param;  /* [tensor] */
-    uint32_t *tied_stage;      /* [tensor] the stage of another rank that also reads it */
+    uint32_t *tied_stage;      /* [tensor]: the stage of another rank that also reads it */
 } PipeJob;
 
 /* How units are sharded, gathered and reduced; fsdp2 or zero sets it. */

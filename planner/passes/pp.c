@@ -89,7 +89,7 @@ static void check_placement(Diag *d, const PassConfig *pass)
     static const char *const names[] = {"loop", "v"};
     if (o->is_own || !o->placement || o->placement == 1 + (uint32_t)t.placement) return;
     diag_error(d, FAULT_input, "schedule-placement", pass->loc,
-               "the schedule %s has placement = \"%s\", but the plan asks for \"%s\"", t.name,
+               "the schedule %s has placement = \"%s\", but pp sets placement = \"%s\"", t.name,
                names[t.placement], names[o->placement - 1]);
     diag_hint(d, "leave out placement");
 }

@@ -115,8 +115,8 @@ static bool find_region(Tile *t)
     return true;
 }
 
-/* True if input i of a node must be reduced to the tokens of the piece. A mean that counts labels
- * is an exception: it reads all labels. */
+/* True if a piece reads only its own tokens of input i of a node. A mean that counts labels is an
+ * exception: it reads all labels. */
 static bool is_taken(const Tile *t, const Node *n, uint32_t i)
 {
     if (t->wanted[n->in[i]] || !has_tokens(t, n->in[i])) return false;
@@ -157,6 +157,7 @@ static bool find_step(Tile *t)
     return false;
 }
 
+/* Returns the first token of a piece. */
 static int64_t first_of(const Tile *t, uint32_t piece)
 {
     return t->seq / t->step * piece / t->pass->tile.pieces * t->step;
@@ -192,9 +193,9 @@ static NodeId add_node(Tile *t, Node n, uint32_t piece)
     return id;
 }
 
-/* Adds the `tokens` node that takes the tokens of this piece out of tensor `source`, for node
- * `reader`. The tokens are taken from the whole sequence; on an axis that splits tokens, a rank
- * then uses only its own tokens of the piece. */
+/* Adds the `tokens` node that takes the tokens of this piece out of tensor `source`, which is input
+ * i of `reader`. The tokens are taken from the whole sequence; on an axis that splits tokens, a
+ * rank then uses only its own tokens of the piece. Returns the tensor with these tokens. */
 static TensorId take(Tile *t, TensorId source, const Node *reader, uint32_t i, uint32_t piece)
 {
     Graph *g = t->g;

@@ -46,6 +46,7 @@ static void check_seq(const Job *job, const PassConfig *pass, int64_t parts)
     diag_hint(job->diag, "seq may be %s", str_multiples(job->scratch, seq, parts));
 }
 
+/* True if the model has state-space layers. */
 static bool scans(const Job *job)
 {
     const Graph *g = &job->plan->graph;
@@ -289,8 +290,8 @@ DealId sequence_deal(const Job *job, uint32_t parts)
     const Deals *deals = &job->plan->graph.deals;
     const uint32_t n = deals->deals.at[job->context.seq_deal].n_parts;
     if (!job->context.seq_deal || parts == 1) return 0;
-    /* parts that are next to each other in a zigzag form two chunks again, so a coarser division is
-     * a zigzag, too */
+    /* neighbouring parts of a zigzag together form two chunks, so a coarser division is a zigzag,
+     * too */
     if (parts < n) return deal_zigzag(&job->plan->graph.deals, job->arena, job->config->seq, parts);
     if (parts == n) return job->context.seq_deal;
     return deal_cut(&job->plan->graph.deals, job->arena, job->context.seq_deal, parts / n);

@@ -44,6 +44,8 @@ static ScanSizes sizes_of(const Job *job, const Node *n)
     return s;
 }
 
+/* True if `axis`, a part of cp, splits groups. Sets *rest to the number of ranks along the parts of
+ * cp that do not split groups. */
 static bool cuts_groups(const Job *job, const ScanSizes *s, uint32_t axis, uint32_t *rest)
 {
     const Mesh *mesh = &job->plan->mesh;
@@ -153,7 +155,8 @@ bool cp_scan_fits(const Job *job, const Node *n)
             "cp%s = %u cannot divide heads = %lld of a state-space layer with %lld group%s%s (%s)",
             pass->cp.mode == CP_ring ? " { mode = \"ring\" } with cp" : "", cp,
             groups * (long long)x->dim[op_dim(n->op, 0, INDEX_heads)], groups,
-            groups == 1 ? "" : "s", s.tp ? " beside tp" : "", path);
+            groups == 1 ? "" : "s", s.tp ? ", because tp divides heads or groups already" : "",
+            path);
     else
         diag_error(job->diag, FAULT_input, "divides-heads", pass->loc,
                    "cp = %u: %u ranks hold the same group of a state-space layer, but cannot "

@@ -22,8 +22,8 @@ static void choose_units(Job *job, const PassConfig *pass, const UnitRule *rule)
     job->sharding.is_unit = is_unit;
 }
 
-/* Returns an array with one entry for each tensor: true if every reader reads the whole tensor in 8
- * bits. */
+/* Returns an array with one entry for each tensor: true if all readers need one scale for the whole
+ * tensor, and at least one of them quantises it. */
 static bool *find_quantised(Job *job)
 {
     const Graph *g = &job->plan->graph;
@@ -77,8 +77,9 @@ static UnitId root_for(Job *job, TensorId t, const UnitRule *rule, Roots *roots)
 }
 
 /* Makes the unit of the experts of a block. ep already divides experts, so this unit is sharded
- * over the other axes only. With experts in the unit of the rest, the block would have to wait for
- * a reduction between its two exchanges of tokens. Only some ranks take part in this reduction. */
+ * over the other axes only. If experts shared a unit with the block's other parameters, the block
+ * would have to wait for a reduction between its two exchanges of tokens. Only some ranks take part
+ * in this reduction. */
 static UnitId experts_unit(Job *job, ModuleId m, const UnitRule *rule, AxisSet own)
 {
     const char *path = m ? job->plan->graph.modules.at[m].path : "root";

@@ -1,8 +1,8 @@
 /* ZeRO with the options of megatron-fsdp. no_shard is DDP. optim (ZeRO-1) shards the state of the
  * optimizer: whole gradients are summed, and scattered once a step. optim_grads (ZeRO-2) scatters
  * gradients after every micro-batch. optim_grads_params (ZeRO-3) also gathers weights unit by unit.
- * ZeRO-1 and ZeRO-2 gather the weights once a step and keep them, either before the first use or
- * right after the update. */
+ * ZeRO-1 and ZeRO-2 gather the weights once a step, either before their first use or right after
+ * the update, and keep them gathered. */
 #include <assert.h>
 
 #include "planner/ir/layout/mesh_view.h"

@@ -1,4 +1,5 @@
-/* Nodes that quantise an operand. The pass and the derivation of gradients share them. */
+/* Makes the nodes that quantise an operand. The pass float8 and the derivation of gradients use
+ * these functions. */
 #ifndef TANDEM_PASSES_GRAPH_FLOAT8_H
 #define TANDEM_PASSES_GRAPH_FLOAT8_H
 

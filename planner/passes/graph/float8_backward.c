@@ -1,9 +1,9 @@
 /* Gradients of a contraction of 8-bit numbers. The gradient of its output is quantised too. The
  * gradient of an 8-bit operand is used as the gradient of the unquantised tensor (straight
- * through). Tensorwise, one quantised gradient (e5m2, for its range) serves both products, and both
- * forward operands are used again. For rows and for blocks, each product needs operands scaled
- * along the index that the product sums. So all four operands are quantised again (e4m3, because a
- * row covers less range). */
+ * through). With a scale for the whole tensor, one quantised gradient (e5m2, for its range) serves
+ * both products, and both forward operands are used again. With scales for rows or blocks, each
+ * product needs operands scaled along the index that the product sums. So all four operands are
+ * quantised again (e4m3, because a row covers less range). */
 #include <assert.h>
 
 #include "planner/passes/graph/float8.h"
@@ -100,8 +100,8 @@ TensorId float8_source(const Graph *g, TensorId quantised)
     return op_info(n->op)->flags & OP_QUANTISES ? n->in[0] : quantised;
 }
 
-/* Returns a quantised form of x. q, k and v read the same tensor; its form with scales for rows is
- * made only once. */
+/* Sets *out to a quantised form of x. q, k and v read the same tensor, so its form with scales for
+ * rows is made only once. Returns false after an error. */
 static bool quantise_input(const Derive *v, OpKind reader, TensorId x, Quantised *again,
                            Quantised *out)
 {

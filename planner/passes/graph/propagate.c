@@ -7,6 +7,8 @@
 #include "planner/ir/layout/rows.h"
 #include "planner/passes/pass.h"
 
+/* Returns the letter of the index that `axis` splits in the first split input; 0 if no input is
+ * split. params: true: considers only weights; false: only other inputs. */
 static char letter_of_inputs(const Graph *g, const Node *n, const Binding *b, uint32_t axis,
                              bool params)
 {
@@ -23,6 +25,7 @@ static char letter_of_inputs(const Graph *g, const Node *n, const Binding *b, ui
     return 0;
 }
 
+/* Returns the letter of the index that `axis` splits in an output whose layout was requested. */
 static char letter_of_output(const Graph *g, const Node *n, const Binding *b, uint32_t axis)
 {
     for (uint32_t j = 0; j < n->n_out; j++) {
@@ -47,6 +50,7 @@ static bool is_led_by_sibling(const Job *job, const Node *n, const Binding *b, u
     return false;
 }
 
+/* Returns the deal that the first input has for index `letter`; 0 if none has one. */
 static DealId deal_of_letter(const Graph *g, const Node *n, const Binding *b, char letter)
 {
     for (uint32_t i = 0; i < n->n_in; i++)
@@ -56,6 +60,8 @@ static DealId deal_of_letter(const Graph *g, const Node *n, const Binding *b, ch
     return 0;
 }
 
+/* Sets the layout in use of output j on `axis`. Reports an error and returns false if the dimension
+ * does not divide over the ranks. */
 static bool place_output(Job *job, const Node *n, const Binding *b, uint32_t j, uint32_t axis)
 {
     Graph *g = &job->plan->graph;
@@ -127,7 +133,8 @@ static int8_t wanted_by_all(Job *job, TensorId t, uint32_t axis)
     return wanted;
 }
 
-/* Changes the layout of tensor `t` to the one that all of its readers need. */
+/* Changes the split of tensor `t` on each of `axes` to the split that all of its readers need, if
+ * they agree. */
 static void exchange(Job *job, TensorId t, AxisSet axes)
 {
     Tensor *at = &job->plan->graph.tensors.at[t];

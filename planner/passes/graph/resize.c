@@ -24,6 +24,7 @@ int64_t graph_field_size(const Graph *g, IndexRole role)
     return 0;
 }
 
+/* Adds a copy of tensor t to the new graph. */
 static TensorId same(Resize *r, TensorId t)
 {
     const Tensor *x = &r->g->tensors.at[t];

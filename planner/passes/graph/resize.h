@@ -1,4 +1,4 @@
-/* The same model on fields of another size. */
+/* Makes the graph of the same model on fields of another size. */
 #ifndef TANDEM_PASSES_GRAPH_RESIZE_H
 #define TANDEM_PASSES_GRAPH_RESIZE_H
 

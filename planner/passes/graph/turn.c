@@ -30,6 +30,7 @@ typedef struct Turner {
                                   that is made after it */
 } Turner;
 
+/* True if the products of this plan need operands that are contiguous along the summed index. */
 static bool wants_along(const Job *job)
 {
     const char *arch = job->config->cluster.device.arch;
@@ -103,6 +104,7 @@ static void make(Turner *t, OpKind op, const Node *like, Turned *one)
     one->node = n;
 }
 
+/* Returns the layout in which `reader` reads operand i. */
 static Layout wanted(const Turner *t, const Node *reader, uint32_t i)
 {
     Layout l = {{0}};

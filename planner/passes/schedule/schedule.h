@@ -17,8 +17,8 @@ typedef struct Schedule {
     uint32_t makespan;
 } Schedule;
 
-/* The lines of the script that define the ranks' lists, for reports; own is NULL: all reports name
- * `loc`. */
+/* The lines of the script that define the ranks' lists, for reports. If `own` is NULL, all reports
+ * name `loc`. */
 typedef struct ScheduleLocs {
     Loc loc;
     const OwnSchedule *own;
@@ -74,6 +74,6 @@ uint32_t schedule_most(const Schedule *s, uint32_t *rank);
 /* Returns true if the schedule runs to its end with at most `cap` stage activations in flight on
  * each rank. */
 bool schedule_runs_under(const Schedule *s, uint32_t cap, Arena *scratch);
-const char *action_name(ActionKind kind);
+const char *action_name(ActionKind kind); /* returns "F", "B", "I" or "W" */
 
 #endif

@@ -10,9 +10,11 @@ typedef struct SchedulePlayer {
     const Schedule *s;
     uint8_t *done;                        /* [stage * n_microbatches + microbatch] */
     uint32_t *forward_end, *backward_end; /* [stage * n_microbatches + microbatch] */
-    uint32_t *at, *clock, *alive;         /* [rank] */
-    uint32_t cap;                         /* the most stage activations that a rank may keep at a
-                                             time; 0: no limit */
+    /* [rank]: its next action, the time at which its newest action ended, and the number of stage
+     * activations that it keeps */
+    uint32_t *at, *clock, *alive;
+    uint32_t cap; /* the most stage activations that a rank may keep at a
+                     time; 0: no limit */
 } SchedulePlayer;
 
 const char *action_name(ActionKind kind)

@@ -63,6 +63,7 @@ static int dim_to_cut(Job *job, const Node *n, bool column)
     return -1;
 }
 
+/* What the patterns ask of weights. */
 typedef struct Asked {
     Job *job;
     const TpOptions *options;
@@ -125,6 +126,8 @@ static bool is_weighted(const Graph *g, const Node *n)
     return weighs && g->tensors.at[n->in[1]].role == ROLE_param;
 }
 
+/* Fills plan->of_module. Reports a module that two patterns with different styles name. Returns the
+ * number of matches. */
 static uint32_t resolve(Job *job, const Patterns *patterns, TpPlan *plan)
 {
     const Graph *g = &job->plan->graph;
@@ -232,7 +235,8 @@ uint32_t tp_plan_params(Job *job, const TpOptions *options, TpPlan *plan)
     return n;
 }
 
-static void ask(const Job *job, TensorId tensor, int8_t on)
+/* Requires layout `on` for an activation, on all axes of tp. */
+static void require(const Job *job, TensorId tensor, int8_t on)
 {
     Tensor *t = &job->plan->graph.tensors.at[tensor];
     AxisSet axes = pass_axes(job, PASS_tp);
@@ -252,14 +256,14 @@ void tp_plan_activations(Job *job, const TpOptions *options, const TpPlan *plan)
         if (!last) continue;
         TensorId out = g->nodes.at[last].out[0];
         switch ((TpPlanStyle)options->plan.at[plan->of_module[m] - 1].style) {
-        case TP_PLAN_colwise_rep: ask(job, out, WHOLE); break;
+        case TP_PLAN_colwise_rep: require(job, out, WHOLE); break;
         case TP_PLAN_sequence_parallel:
-            ask(job, out, SPLIT(roles_dim(&roles[out], INDEX_tokens)));
+            require(job, out, SPLIT(roles_dim(&roles[out], INDEX_tokens)));
             break;
         case TP_PLAN_rowwise_rep:
             for (NodeId id = 1; id < g->nodes.n; id++)
                 if (g->nodes.at[id].module == m && is_weighted(g, &g->nodes.at[id]))
-                    ask(job, g->nodes.at[id].in[0], WHOLE);
+                    require(job, g->nodes.at[id].in[0], WHOLE);
             break;
         case TP_PLAN_colwise:
         case TP_PLAN_rowwise:
