@@ -210,6 +210,8 @@ static void finish(DeadlockReplay *r, uint32_t player, Pc pc)
     wake(r, player);
 }
 
+/* Notes that a player has reached communication pc. The last member to arrive finishes the
+ * communication for all of them. */
 static void arrive(DeadlockReplay *r, uint32_t player, Pc pc)
 {
     const Mesh *mesh = &r->v->plan->mesh;
@@ -292,6 +294,7 @@ typedef struct Waiting { /* an instruction that never finishes */
     Pc pc;
 } Waiting;
 
+/* True if the launch group of pc is at the front of its stream and has started. */
 static bool is_issued(const Player *at, Pc pc)
 {
     const StreamFront *h = &at->front[at->p->code.at[pc].stream];

@@ -125,8 +125,9 @@ typedef struct ClockSweep {
     BufferId *heir;       /* [root]: the buffer that has taken its bytes; 0: none */
     uint64_t *lo;         /* [buffer]: its address */
     BufferId *root;       /* [buffer] */
-    /* [root]: has_views: some access is to a part of its bytes. is_known: no access is, and `map`
-     * says that all its bytes are its own. Then `writer` [root] and `newest` replace the map. */
+    /* [root]: has_views: some access is to a part of its bytes. is_known: every access is to all
+     * its bytes, and `map` says that they belong to this buffer. Then `writer` [root] and `newest`
+     * replace the map. */
     bool *has_views, *is_known;
     Pc *writer;
     bool by_root; /* true if races are sought by root buffer, with is_known */
@@ -158,6 +159,8 @@ static void touch_root(ClockSweep *s, Pc pc, BufferId root)
     s->heir[root] = 0;
 }
 
+/* Checks that buffer `root` may take bytes of buffer `from`: all users of `from` must have finished
+ * when pc starts. */
 static void inherit(ClockSweep *s, Pc pc, BufferId from, BufferId root)
 {
     const HappensBefore *o = &s->v->order;
@@ -335,8 +338,8 @@ static ClockSweep sweep_new(Verifier *v, bool by_root)
     return s;
 }
 
-/* Returns true if it found no race. */
-static bool find_races(Verifier *v, bool by_root)
+/* Reports races. Returns true if there are none. */
+static bool is_free_of_races(Verifier *v, bool by_root)
 {
     const Program *p = v->p;
     ClockSweep s = sweep_new(v, by_root);
@@ -369,13 +372,14 @@ static bool find_races(Verifier *v, bool by_root)
     return !s.failed && v->n_reported == 0;
 }
 
-/* Most buffers are only accessed as a whole, so races are first sought by buffer. If one is found,
- * all bytes are looked at again, and reports are made. */
+/* Most buffers are only accessed as a whole, so races are first sought buffer by buffer, without
+ * reports. If there is one, the search is repeated byte by byte, with reports. */
 void verify_races(Verifier *v)
 {
     Diag unheard = diag_in(v->arena);
     Verifier quiet = *v;
     quiet.d = &unheard;
     quiet.n_reported = 0;
-    if (!v->by_root || v->order.any_vague || !find_races(&quiet, true)) find_races(v, false);
+    if (!v->by_root || v->order.any_vague || !is_free_of_races(&quiet, true))
+        is_free_of_races(v, false);
 }

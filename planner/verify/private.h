@@ -17,13 +17,13 @@
  *   order.c      happens-before and races
  *   kernel.c     instructions that run as one kernel
  *   product.c    kernels that begin with a product
- *   deadlock.c   rendezvous across roles
+ *   deadlock.c   sequences of communications, and waits in a circle
  *   graph.c      value numbers of the global graph
  *   scale.c      scales of 8-bit numbers
  *   tiles.c      regions in pieces along the tokens
  *   state.c      state between steps other than parameters
  *   start.c      the memory at the beginning of a step
- *   run.c        all programs, which wait for each other's values
+ *   run.c        runs all programs on abstract values
  *   whole.c      values of buffers that are only accessed as a whole
  *   value.c      abstract memory: the value in each byte range of the arena
  *   halo.c       strips of neighbours, and the rows that windows read
@@ -64,9 +64,9 @@ typedef struct HappensBefore {
 /* True if instruction a has finished when b starts; a must be less than b. */
 bool order_before(const HappensBefore *o, Pc a, Pc b);
 
-/* How a value is packed for a message. Strips of halos, and messages between strided and contiguous
- * rows, also say whether they have been sent. PACKED_zigzag equals the Attrs.chunks of a zigzag
- * packing. */
+/* How a value is packed for a message. Strips of halos, and pieces for the exchange of strided and
+ * contiguous rows, also say whether they have been sent: PIECES_to_* are packed but not sent,
+ * PIECES_for_* are received. PACKED_zigzag equals the Attrs.chunks of a zigzag packing. */
 typedef enum Packing {
     PACKED_in_order,
     PACKED_zigzag = 2,
@@ -91,7 +91,7 @@ typedef struct Val {
     uint8_t dtype;
     bool bad;  /* a fault of this value has been reported already */
     bool comm; /* a communication wrote it */
-    bool used;
+    bool used; /* an instruction has read it */
     Pc writer;
     BufferId buffer;
 } Val;
@@ -120,9 +120,9 @@ typedef struct Transported {
     Val val;
     uint32_t program;
     Pc pc;
-    bool there;
+    bool there;  /* `val` has been sent */
     Hash128 sum; /* for an all_reduce over stages: the sum of the values contributed so far */
-    uint32_t n_brought;
+    uint32_t n_brought; /* the number of programs that have contributed */
 } Transported;
 
 /* An op bound to the shapes of its arguments. */
@@ -250,11 +250,11 @@ static inline const Attrs *verify_attrs(const Verifier *v, Pc pc)
     return graph_attrs_at(v->g, v->p->code.at[pc].attrs);
 }
 
-/* ---- the proofs; each returns true if it found no fault ---- */
+/* ---- the proofs; each reports the faults that it finds ---- */
 void verify_structure_graph(Verifier *v); /* mesh, deals, shapes, graph, units */
 void verify_segments(Verifier *v);
-bool verify_structure_program(Verifier *v);
-void verify_order(Verifier *v); /* fills v->order */
+bool verify_structure_program(Verifier *v); /* returns false after a report */
+void verify_order(Verifier *v);             /* fills v->order */
 void verify_races(Verifier *v);
 /* True if all ranks run one program without messages, and no member of a launch group waits for an
  * instruction behind the group's first member. Then no rank waits forever: imagine each group at
@@ -268,15 +268,15 @@ bool verify_is_product(const Instr *in);
 /* Checks the instruction at pc, which belongs to a kernel that begins with `product`. before: the
  * kernel's previous instruction. */
 void verify_product_part(Verifier *v, Pc pc, const Instr *product, const Instr *before);
-/* True if a and b have the same bytes and dtype. */
+/* True if buffers a and b have the same address, size and dtype. */
 bool verify_alike(const Program *p, BufferId a, BufferId b);
-bool verify_overlap(const Program *p, BufferId a, BufferId b);
+bool verify_overlap(const Program *p, BufferId a, BufferId b); /* true if they share a byte */
 void verify_deadlock(Verifier *v);
 void verify_graph_values(Verifier *v);
 void verify_scales(Verifier *v);
 void verify_tiles(Verifier *v);
 void verify_values(Verifier *v); /* all programs */
-void verify_purity(Verifier *v);
+void verify_purity(Verifier *v); /* recomputation and evaluation change no state */
 /* ---- metadata.c ---- */
 void verify_metadata(Verifier *v);
 /* ---- rule.c ---- */
@@ -346,7 +346,7 @@ Hash128 value_of_rows(Verifier *v, Pc pc, const Val *in, uint32_t j);
 bool value_is_received(const Val *val, int d);
 
 /* ---- bind.c ---- */
-Bound *verify_bound(Verifier *v, Pc pc);
+Bound *verify_bound(Verifier *v, Pc pc); /* binds instruction pc, or returns an earlier result */
 
 /* ---- hash.c ---- */
 Hash128 value_add(Hash128 a, Hash128 b);
@@ -358,9 +358,11 @@ static inline bool value_is_zero(Hash128 a)
 {
     return !a.hi && !a.lo;
 }
+/* Returns the value of output j of an op, whose inputs have the values `in`. `dim` has the output's
+ * dimensions. */
 Hash128 value_of_op(OpKind op, uint64_t attrs_key, const Hash128 *in, uint32_t n_in, uint32_t j,
                     uint32_t n_dims, const int64_t *dim);
-Hash128 value_leaf(const char *kind, uint64_t number);
+Hash128 value_leaf(const char *kind, uint64_t number); /* a value that no instruction computed */
 /* Hashes the attributes that affect a value in micro-batch mb. Random numbers differ between
  * micro-batches, so ops that draw them have different hashes. */
 uint64_t value_key(const Verifier *v, AttrsId attrs, uint32_t mb);
@@ -370,8 +372,9 @@ static inline Hash128 value_moment(uint32_t which, TensorId t)
 {
     return value_leaf(which == 1 ? "first moment" : "second moment", t);
 }
-Hash128 value_norm(Hash128 gradient); /* value of the sum of squares of a whole gradient */
-Hash128 value_clip(Hash128 norm, double clip);
+Hash128 value_norm(Hash128 gradient);          /* value of the sum of squares of a whole gradient */
+Hash128 value_clip(Hash128 norm, double clip); /* value of the clip coefficient */
+/* Returns the value of output j of a graph node in micro-batch mb. */
 Hash128 value_contribution(const Verifier *v, NodeId node, uint32_t j, uint32_t mb);
 static inline Hash128 value_of_tensor(const Verifier *v, TensorId t, uint32_t mb)
 {

@@ -75,6 +75,7 @@ static bool fields_ok(const Verifier *v, Pc pc)
            in->microbatch < v->plan->step.n_microbatches;
 }
 
+/* Returns the set of arguments that must have fp64: bit i stands for argument i. */
 static uint32_t double_args(OpKind op)
 {
     if (op == OP_sumsq) return 2;
@@ -192,7 +193,8 @@ static void check_comm(Verifier *v, Pc pc)
         return;
     }
     if (!in->match || in->match >= v->plan->n_match)
-        verify_report(v, RULE, pc, "match %u of %u", in->match, v->plan->n_match);
+        verify_report(v, RULE, pc, "has match %u, but the plan's matches are above 0 and below %u",
+                      in->match, v->plan->n_match);
     if (verify_attrs(v, pc)->dim || verify_attrs(v, pc)->parts)
         verify_report(v, RULE, pc, "states a dimension, but only its buffers may state it");
     if (in->stream == STREAM_compute || in->stream == STREAM_host)

@@ -55,7 +55,7 @@ static const char *place(const Verifier *v, Pc pc, Loc *loc)
                        *path ? ", " : "", path);
 }
 
-/* Returns the message with the description of the instruction before it, and sets *loc. */
+/* Returns the message, preceded by the program and the instruction, and sets *loc. */
 __attribute__((format(printf, 4, 0))) static const char *placed(const Verifier *v, Pc pc, Loc *loc,
                                                                 const char *format, va_list args)
 {

@@ -1,5 +1,5 @@
-/* Runs every program with values in the place of numbers. A program that receives a value waits for
- * the program that sends it. */
+/* Runs every program on abstract values (hashes) instead of numbers. A program that receives a
+ * value waits for the program that sends it. */
 #include "planner/verify/kinds.h"
 
 /* The state of one program while the other programs run. */
@@ -15,6 +15,7 @@ typedef struct ProgramState {
     bool begun, ended;
 } ProgramState;
 
+/* Executes instruction pc. Returns false if it must wait for another program. */
 static bool step(Verifier *v, ProgramState *r, Pc pc)
 {
     const Instr *in = &v->p->code.at[pc];
@@ -88,7 +89,7 @@ static void store(const Verifier *v, ProgramState *r)
     r->n_updates = v->n_updates;
 }
 
-/* Returns true if the program has made progress. */
+/* Runs a program until it ends or waits for another program. Returns true if it made progress. */
 static bool advance(Verifier *v, ProgramState *r)
 {
     load(v, r);

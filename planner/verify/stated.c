@@ -66,7 +66,7 @@ static void check_arenas(Verifier *v)
 
 /* ---- the end of a step ---- */
 
-/* Settings that all updates of a plan share. */
+/* Compares the settings that all updates of a plan share. */
 static bool same_settings(const Attrs *a, const Attrs *b)
 {
     return a->eps == b->eps && a->beta1 == b->beta1 && a->beta2 == b->beta2 &&
@@ -97,7 +97,8 @@ static void check_optimizer(Verifier *v)
             if (in->op != OP_clip_coef) continue;
             if (!clip) clip = in;
             if (!(now->clip >= 0)) /* 0 means no clipping */
-                verify_report(v, RULE, pc, "clips at %g", now->clip);
+                verify_report(v, RULE, pc, "clips at %g, but the bound must not be negative",
+                              now->clip);
             if (now->clip != settings_of(v->plan, clip)->clip)
                 verify_report(v, RULE, pc, "clips at %g, but another program clips at %g",
                               now->clip, settings_of(v->plan, clip)->clip);
@@ -108,8 +109,9 @@ static void check_optimizer(Verifier *v)
 
 /* ---- flags of buffers ---- */
 
-/* Checks the flags of a buffer. Weights and moments live between steps. A gradient that an update
- * reads either lives between steps or is a result, whose memory is not used again. */
+/* Returns the fault in the flags of a buffer; NULL if there is none. Weights and moments live
+ * between steps. A gradient that an update reads either lives between steps or is a result, whose
+ * memory is not used again. */
 static const char *flag_fault(const Buffer *b, bool is_updated_from)
 {
     const bool lives = b->category == CATEGORY_parameter || b->category == CATEGORY_optimizer;

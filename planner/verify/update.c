@@ -7,7 +7,7 @@
 
 #include "planner/verify/private.h"
 
-static TensorId gradient_of_value(const Verifier *v, Hash128 vn)
+static TensorId param_with_gradient(const Verifier *v, Hash128 vn)
 {
     for (TensorId t = 1; t < v->g->tensors.n; t++)
         if (v->g->tensors.at[t].role == ROLE_param && v->g->tensors.at[t].grad &&
@@ -224,7 +224,7 @@ void value_clip_coef(Verifier *v, Pc pc)
         verify_report(v, "verify-layout", pc, "the clip coefficient must be whole on every rank");
     if (!(attrs->clip >= 0 && attrs->clip < INFINITY))
         verify_report(v, "verify-scale", pc,
-                      "clips at %g, but the bound must be positive and finite", attrs->clip);
+                      "clips at %g, but the bound must be finite and not negative", attrs->clip);
     if (v->clip && v->clip->clip != attrs->clip)
         verify_report(v, "verify-scale", pc, "clips at %g, but other programs clip at %g",
                       attrs->clip, v->clip->clip);
@@ -259,7 +259,7 @@ static bool check_gradient(Verifier *v, Pc pc, TensorId t, const ValueEntry *par
         return false;
     }
     if (value_same(grad->vn, want)) return true;
-    TensorId other = gradient_of_value(v, grad->vn);
+    TensorId other = param_with_gradient(v, grad->vn);
     if (other)
         verify_report(v, "verify-layout", pc, "updates %s with the gradient of %s", p->name,
                       v->g->tensors.at[other].name);

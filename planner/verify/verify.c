@@ -59,11 +59,11 @@ typedef enum ProofPart {
     PROOF_programs,
     PROOF_whole = INT32_MAX
 } ProofPart;
-typedef struct Apart {
+typedef struct PartRun {
     Verifier v;
     Diag told;
     uint32_t part;
-} Apart;
+} PartRun;
 
 enum { VALUES = VERIFY_layouts | VERIFY_scale | VERIFY_coverage | VERIFY_redundant };
 
@@ -94,9 +94,9 @@ static void prove_part(Verifier *v, uint32_t part)
     v->p = NULL;
 }
 
-static void prove_apart(void *self, uint32_t i)
+static void prove_in_thread(void *self, uint32_t i)
 {
-    Apart *own = (Apart *)self + i;
+    PartRun *own = (PartRun *)self + i;
     own->v.arena = arena_new();
     own->told = diag_in(own->v.arena);
     own->v.d = &own->told;
@@ -108,11 +108,11 @@ static void prove_apart(void *self, uint32_t i)
     own->v.arena = NULL;
 }
 
-/* Makes a copy of the verifier for each part. The caches of bound ops are empty in the copies,
- * because only one thread may write to a cache. */
-static Apart *copies_for_parts(const Verifier *v, uint32_t n)
+/* Makes a copy of the verifier for each of n parts. The caches of bound ops are empty in the
+ * copies, because only one thread may write to a cache. */
+static PartRun *copies_for_parts(const Verifier *v, uint32_t n)
 {
-    Apart *all = arena_array(v->arena, n, sizeof *all);
+    PartRun *all = arena_array(v->arena, n, sizeof *all);
     for (uint32_t i = 0; i < n; i++) {
         Verifier *own = &all[i].v;
         all[i].part = i;
@@ -130,9 +130,9 @@ static Apart *copies_for_parts(const Verifier *v, uint32_t n)
 static void prove_parts(Verifier *v)
 {
     const uint32_t n_programs = v->plan->programs.n, n = PROOF_programs + n_programs;
-    Apart *all = copies_for_parts(v, n);
+    PartRun *all = copies_for_parts(v, n);
     bool again = false;
-    parallel_for(n, prove_apart, all);
+    parallel_for(n, prove_in_thread, all);
     for (uint32_t i = 0; i < n; i++)
         again = again || all[i].v.n_reported > 0 || (i != PROOF_values && all[i].v.n_warned > 0);
     if (again) {
@@ -160,8 +160,8 @@ static bool structure(Verifier *v)
     return v->n_reported == 0;
 }
 
-/* Returns NULL, or the fault of these attributes. Equal instructions have the same attributes, so
- * `fits` [attributes x op] stores which of them are right. */
+/* Returns NULL, or the fault of these attributes. Many instructions have the same attributes, so
+ * `fits` [attributes x op] stores which combinations are known to be right. */
 static const char *attributes_fault(Verifier *v, OpKind op, AttrsId attrs, bool *fits)
 {
     bool *known = &fits[(size_t)attrs * OP_COUNT + op];
@@ -210,7 +210,7 @@ static bool prove_shorter(const Verifier *v)
     whole.local_elements = few.local_elements; /* both plans have the same shapes */
     prove_part(&whole, PROOF_whole);           /* first, because the proof of races relies on it */
     if (whole.n_reported) return false;
-    Apart *all = copies_for_parts(&few, SHORT_PARTS + WHOLE_PARTS), *rest = all + SHORT_PARTS;
+    PartRun *all = copies_for_parts(&few, SHORT_PARTS + WHOLE_PARTS), *rest = all + SHORT_PARTS;
     memcpy(rest, copies_for_parts(&whole, WHOLE_PARTS), WHOLE_PARTS * sizeof *rest);
     all[SHORT_values].part = PROOF_values;
     all[SHORT_metadata].part = PROOF_metadata;
@@ -219,7 +219,7 @@ static bool prove_shorter(const Verifier *v)
     rest[WHOLE_races].part = PROOF_programs;
     rest[WHOLE_races].v.proofs = VERIFY_structure | VERIFY_races;
     rest[WHOLE_deadlock].part = PROOF_deadlock;
-    parallel_for(SHORT_PARTS + WHOLE_PARTS, prove_apart, all);
+    parallel_for(SHORT_PARTS + WHOLE_PARTS, prove_in_thread, all);
     uint32_t n_told = 0;
     for (uint32_t i = 0; i < SHORT_PARTS + WHOLE_PARTS; i++) {
         n_told += all[i].v.n_reported + all[i].v.n_warned;

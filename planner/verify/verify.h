@@ -17,8 +17,8 @@ enum {
                        * the norm counts each element once */
     VERIFY_races = 8, /* if two instructions touch the same bytes and one of them writes, they are
                        * ordered; nothing is read before it is written */
-    VERIFY_deadlock = 16, /* all members of a communicator issue the same sequence; no circle of
-                           * waits */
+    VERIFY_deadlock = 16, /* all members of a communicator issue the same sequence; ranks do not
+                           * wait for each other in a circle */
     VERIFY_coverage = 32, /* each logical element of weights, gradients, states and batch is handled
                            * exactly once; recomputation changes no state */
     VERIFY_redundant = 64, /* communication whose result is unused or already present (warning) */

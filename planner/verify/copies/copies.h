@@ -16,9 +16,9 @@
  * cannot carry a wrong value on, because its inputs must be those of the node. Copies and
  * communications could carry it, in a buffer that all blocks use, or through a row of buffers, one
  * in each block. travel.c therefore follows each value through the shorter plan, from the tensor
- * that it is to each instruction of the equal blocks that reads it. If one of these ways is longer
- * than `reach`, there is no shorter plan. Otherwise a block that was left out gets its values on
- * the same ways as the middle one.
+ * that it is to each instruction of the equal blocks that reads it. If one of these paths is longer
+ * than `reach`, there is no shorter plan. Otherwise a block that was left out gets its values in
+ * the same way as the middle one.
  *
  * Some properties depend on the numbers, or on all blocks together: the order of instructions, the
  * places of buffers, names, and sums over all tensors. verify.c proves them on the whole plan. In

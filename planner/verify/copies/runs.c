@@ -3,10 +3,9 @@
 #include "planner/verify/copies/copies.h"
 
 enum {
-    LEAST_BLOCKS = 6,
-    MOST_NODES = 2048
-}; /* the fewest blocks of a model, the most nodes of a
-    * block */
+    LEAST_BLOCKS = 6, /* the fewest blocks of a model */
+    MOST_NODES = 2048 /* the most nodes of a block */
+};
 
 /* True if two nodes may be the same node of different blocks. */
 static bool may_repeat(const Node *x, const Node *y)
@@ -59,15 +58,15 @@ static bool find_forward(BlockCopies *b)
 
 /* ---- runs ---- */
 
-/* A place at which another block begins. */
+/* A position in the list of nodes or instructions at which another block begins. */
 typedef struct Begin {
     uint32_t at, block, part; /* part: forward, backward or update, and the micro-batch */
 } Begin;
 typedef LIST(Begin) Begins;
 
-/* Adds the place if it begins another block or part. A block begins behind the last item of the
- * block before it: items between the two, such as gathers of weights, prepare the next block. `end`
- * is the place behind that last item. */
+/* Adds the position if another block or part begins there. A block begins directly after the last
+ * item of the block before it: items between the two, such as gathers of weights, prepare the next
+ * block. `end` is the position after that last item. */
 static void add_begin(Arena *arena, Begins *all, Begin begin, uint32_t end)
 {
     const Begin *newest = all->n ? &all->at[all->n - 1] : NULL;
@@ -152,7 +151,7 @@ static void find_units(BlockCopies *b)
 static void find_code(BlockCopies *b)
 {
     Begins begins = {0};
-    uint32_t end = 0; /* the place behind the last instruction of the newest block */
+    uint32_t end = 0; /* the position after the last instruction of the newest block */
     for (Pc pc = 1; pc < b->p->code.n; pc++) {
         const Instr *in = &b->p->code.at[pc];
         const bool of_unit = in->phase == PHASE_start || in->phase == PHASE_update;

@@ -8,7 +8,8 @@
 
 /* ---- counterparts ---- */
 
-/* Item x of a block and item y of the next block have the same place. */
+/* Notes that y is in the next block at the position that x has in its block. If x and y are the
+ * same item, several blocks use it. */
 static void pair(Items *of, uint32_t x, uint32_t y)
 {
     if (!x || !y) return;
@@ -64,6 +65,7 @@ static void forget_owners(Items *of)
         if (of->fixed[i]) of->block[i] = 0;
 }
 
+/* Gives the item to the block, unless it already has an owner. */
 static inline void own(Items *of, uint32_t item, uint32_t block)
 {
     if (of->block[item] == (uint32_t)UNKNOWN) of->block[item] = block;
@@ -122,7 +124,7 @@ static void own_buffers(BlockCopies *b)
 /* ---- comparison ---- */
 
 /* Masks of records: 0xff for bytes that are compared, 0 for bytes of names, references and
- * places. */
+ * offsets. */
 typedef struct Masks {
     Tensor tensor;
     Node node;
@@ -133,8 +135,8 @@ typedef struct Masks {
 
 #define LEAVE_OUT(record, field) memset(&(record).field, 0, sizeof(record).field)
 
-/* No proof reads the module, the layer and the region of a node. Waits, launch groups, kernels and
- * places in the arena are proven on the whole plan. */
+/* Sets the masks. No proof reads the module, the layer and the region of a node. Waits, launch
+ * groups, kernels and offsets in the arena are proven on the whole plan. */
 static void set_masks(Masks *m)
 {
     memset(m, 0xff, sizeof *m);

@@ -15,9 +15,10 @@ typedef struct Shorter {
     uint64_t bytes[2];            /* [space]: the arena so far */
 } Shorter;
 
-/* Finds the sequence of equal blocks from which the most blocks can be left out. `reach` + 1 blocks
- * stay before them, and `reach` blocks behind them. All blocks within reach of the middle one of
- * them are equal. The same is true for each block that is left out. */
+/* Finds the sequence of equal blocks from which the most blocks can be left out. `reach` + 1 of the
+ * equal blocks stay before the blocks that are left out, and `reach` of them after. So all blocks
+ * within reach of the middle one of the blocks that stay are equal. The same is true for each block
+ * that is left out. */
 static bool choose(Shorter *s)
 {
     const BlockCopies *b = &s->blocks;
@@ -192,7 +193,8 @@ static void add_code(Shorter *s, Program *to, uint32_t *n_match)
     }
 }
 
-/* Messages between two ranks have the same match at both ends, which are different instructions. */
+/* True if the program sends messages between two ranks. Both ends of a message have the same match,
+ * but are different instructions. */
 static bool has_messages(const Program *p)
 {
     for (Pc pc = 1; pc < p->code.n; pc++)

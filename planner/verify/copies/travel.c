@@ -43,6 +43,7 @@ typedef struct Journey {
     LIST(VersionRead) reads;
 } Journey;
 
+/* Adds blocks [low, high] to the blocks that the version has passed. */
 static void widen(ValueVersion *v, uint32_t low, uint32_t high)
 {
     if (!low) return;
@@ -73,6 +74,7 @@ static void begin(Journey *j, BufferId root)
     list_push(j->arena, &j->held[root], all);
 }
 
+/* Gives the version to the bytes of buffer b. */
 static void put(Journey *j, BufferId b, uint32_t version)
 {
     uint64_t lo, hi;
@@ -109,7 +111,7 @@ static uint32_t version_in(const Journey *j, BufferId b)
     return 0;
 }
 
-/* The instruction compares the buffer with a tensor, whose block is `of_tensor`. */
+/* Notes that the proofs compare the version in buffer b with a tensor of block `of_tensor`. */
 static void know(Journey *j, BufferId b, uint32_t of_tensor)
 {
     ValueVersion *v = &j->versions.at[version_in(j, b)];
@@ -153,6 +155,7 @@ static void write_output(Journey *j, Pc pc, uint32_t i, Span inputs, const Node 
     put(j, b, version);
 }
 
+/* Notes the versions that instruction pc reads, and makes the versions that it writes. */
 static void follow(Journey *j, Pc pc)
 {
     const Instr *in = &j->p->code.at[pc];
@@ -178,7 +181,8 @@ static uint32_t version_of(const Journey *j, Pc pc, uint32_t arg)
     return j->version[pc] + arg - j->p->code.at[pc].n_in;
 }
 
-/* Gives the version the way of its counterpart in the middle block. */
+/* Gives the version the properties of its counterpart in the middle block. Its blocks move by the
+ * distance between the two. */
 static void learn(const Journey *j, ValueVersion *v)
 {
     const ValueVersion *like = &j->versions.at[v->like];

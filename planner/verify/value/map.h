@@ -33,12 +33,13 @@ typedef struct RangeMap {
 
 /* Starts the map as one range with payload zero. */
 void range_map_init(RangeMap *m, Arena *arena, size_t payload_size);
-RangeAt range_find(const RangeMap *m, uint64_t address);
+RangeAt range_find(const RangeMap *m, uint64_t address); /* returns the range with this address */
 RangeAt range_split(RangeMap *m, uint64_t address); /* splits the range that contains `address`, and
                                                        returns the range that now begins there */
 /* Splits ranges so that one begins at lo and one ends at hi. Returns the range that begins at lo.
  * Most accesses have the bounds of an earlier access, so they split nothing. */
 RangeAt range_cut(RangeMap *m, uint64_t lo, uint64_t hi);
+/* Makes [lo, hi) one range with this payload. */
 void range_assign(RangeMap *m, uint64_t lo, uint64_t hi, const void *payload);
 static inline void *range_payload(const RangeMap *m, RangeAt at)
 {

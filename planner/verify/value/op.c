@@ -50,6 +50,8 @@ static bool all_partial(const OpStep *s, uint32_t axis)
     return true;
 }
 
+/* Sets *letter to the index that the axis splits; 0 if it splits none. Reports an error and returns
+ * false if the arguments contradict each other. */
 static bool find_letter(const OpStep *s, uint32_t axis, char *letter)
 {
     *letter = 0;
@@ -77,6 +79,7 @@ static bool find_letter(const OpStep *s, uint32_t axis, char *letter)
     return true;
 }
 
+/* Checks that all arguments have the layouts on this axis that follow from the split index. */
 static bool check_axis(const OpStep *s, uint32_t axis)
 {
     char letter;
@@ -96,7 +99,7 @@ static bool check_axis(const OpStep *s, uint32_t axis)
     return true;
 }
 
-/* The deals of those indices that no axis splits. */
+/* The deals of indices that no axis splits. */
 typedef struct WholeDeals {
     DealId deal['z' + 1];
     bool seen['z' + 1];
@@ -182,8 +185,8 @@ static bool check_deals(const OpStep *s)
                 pieces % mesh_size(&s->v->plan->mesh, split))
                 return complain(s, (uint32_t)__builtin_ctz(split), i,
                                 "is cut within pieces that the op must read whole, on axis");
-            const char *apart = value_stride_fault(s->v, s->b, at, i, d);
-            if (apart) return complain(s, (uint32_t)__builtin_ctz(split), i, apart);
+            const char *fault = value_stride_fault(s->v, s->b, at, i, d);
+            if (fault) return complain(s, (uint32_t)__builtin_ctz(split), i, fault);
             if (deal_is_around(&s->v->g->deals, at->deal[d])) {
                 verify_report(s->v, "verify-layout", s->pc,
                               "argument %u has a halo, but the op reads all rows as the rank's own",
@@ -321,6 +324,8 @@ static bool check_origin(const OpStep *s, const Val *in, bool *is_node)
     return true;
 }
 
+/* Returns the value of output j. recovered: the instruction has a fault, which was reported. Then
+ * returns the value of the graph, so that later instructions can still be checked. */
 static Hash128 output_value(const OpStep *s, const Val *in, uint32_t j, bool recovered)
 {
     Verifier *v = s->v;

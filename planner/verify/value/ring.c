@@ -60,6 +60,7 @@ bool value_hop(Verifier *v, Pc pc, uint32_t *shape, Hop *hop)
     return true;
 }
 
+/* Returns the value of output j of hop i, which is not the last hop. */
 static Hash128 part(const Verifier *v, Pc pc, uint32_t i, const Val *in, uint32_t j)
 {
     const Instr *instr = &v->p->code.at[pc];

@@ -153,10 +153,10 @@ const char *value_stride_fault(const Verifier *v, const Binding *b, const Shape 
     const int64_t index = b->size[(int)b->letter[arg][d]];
     const int64_t runs = b->strides[arg][d] ? b->size[(int)b->strides[arg][d]] : 0;
     const Deal *deal = &v->g->deals.deals.at[s->deal[d]];
-    const bool apart = s->deal[d] && deal->kind == DEAL_strided;
-    if (runs == 0 && apart && index != s->dim[d])
+    const bool strided = s->deal[d] && deal->kind == DEAL_strided;
+    if (runs == 0 && strided && index != s->dim[d])
         return "has rows at equal distances, but the op needs consecutive rows, on axis";
-    if (runs > 1 && (!apart || deal->per_part != runs))
+    if (runs > 1 && (!strided || deal->per_part != runs))
         return "does not have rows at the distances that the op needs, on axis";
     return NULL;
 }

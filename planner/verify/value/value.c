@@ -141,18 +141,19 @@ Val value_sum(Verifier *v, Pc pc, const Val *a, const Val *b)
 
 /* ---- reading ---- */
 
+/* One access that reads a buffer, and the value that is being put together. */
 typedef struct Reading {
     Verifier *v;
     Pc pc;
     BufferId buffer;
     const char *what;
     uint32_t arg;
-    uint64_t lo, hi;
-    uint32_t shape; /* the shape of the buffer that is read */
-    uint32_t esize;
+    uint64_t lo, hi; /* addresses */
+    uint32_t shape;  /* the shape of the buffer that is read */
+    uint32_t esize;  /* the bytes of an element */
     LIST(ValueEntry) entries;
-    const char *fault;
-    Val *culprit;
+    const char *fault; /* NULL: none so far */
+    Val *culprit;      /* the value in memory that a report names */
 } Reading;
 
 static Val *val_at(const Verifier *v, RangeAt at)
@@ -206,8 +207,8 @@ static void add_entry(Reading *r, ValueEntry entry)
         list_push(r->v->arena, &r->entries, entry);
 }
 
-/* Adds elements [from, to) of a flat value. Each entry must lie entirely inside or entirely outside
- * this range. */
+/* Adds elements [from, to) of a flat value, from element `at` of the result on. Each entry must lie
+ * entirely inside or entirely outside this range. */
 static bool add_flat(Reading *r, const Val *x, uint64_t from, uint64_t to, uint64_t at)
 {
     const ValueEntries list = r->v->lists.at[x->list];
@@ -262,6 +263,8 @@ static bool add_range(Reading *r, RangeAt at, uint64_t a, uint64_t b)
     return true;
 }
 
+/* Makes one flat value from all ranges of the map that are read. Sets r->fault if they do not fit
+ * together. */
 static Val assemble(Reading *r, Val claim)
 {
     Verifier *v = r->v;

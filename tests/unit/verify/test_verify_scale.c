@@ -214,7 +214,7 @@ static void optimizers_attributes(void **state)
     Attrs a = spoiled_attrs(&c, pc);
     a.clip = -1;
     spoil_attrs(&c, pc, a);
-    spoiled_rejected(&c, "verify-scale", "but the bound must be positive and finite");
+    spoiled_rejected(&c, "verify-scale", "but the bound must be finite and not negative");
 }
 
 /* Each pipeline rank has its own clip_coef and its own updates. They must all have the same
