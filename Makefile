@@ -57,9 +57,9 @@ KERNELS = tests/data/published_kernels.csv
 accuracy: build
 	$(TANDEM) accuracy --runs $(RUNS) --kernels $(KERNELS) $(if $(COMM),--comm $(COMM)) --plot build/accuracy.svg
 
-# Fits the constants of step times to the dev-cal rows of two tables, RUNS=... and MORE=..., and
-# prints their errors without each source and each GPU. ONLY="Blackwell megatron_core" fits only
-# these.
+# Fits the constants of step times to the rows of two tables, RUNS=... and MORE=..., whose split is
+# dev-cal. Then repeats the fit without each source and without each GPU, and writes the errors on the
+# rows left out to docs/reference/fit.md. ONLY="Blackwell megatron_core" fits only these constants.
 fit: build
 	tests/bench/fit_runs.py $(TANDEM) $(RUNS) $(MORE) $(if $(ONLY),--only $(ONLY))
 	$(if $(ONLY),,tests/bench/leave_out.py $(TANDEM) $(RUNS) $(MORE))
@@ -80,9 +80,9 @@ else
 	tests/bench/error_bar.py build/error_bar.json $(if $(MORE),build/error_bar_more.json) $(if $(COMM),build/error_bar_net.json)
 endif
 
-# Checks that need a GPU: correctness, and speed compared with PyTorch; each takes less than 8
-# minutes on one H200. Neither installs anything: a machine with a GPU may have no network and no
-# package manager.
+# gpu-check checks correctness on a GPU; gpu-bench compares the speed with PyTorch. Each takes less
+# than 8 minutes on one H200. Neither installs anything, because a machine with a GPU may have no
+# network and no package manager.
 gpu-check gpu-bench:
 	@cmake --preset release --log-level=NOTICE
 	@cmake --build --preset release --target product gpu_programs
@@ -121,8 +121,8 @@ coverage:
 	tests/mutants/coverage.py $(if $(JOBS),--jobs $(JOBS)) $(if $(LINES),--lines) \
 	  $(if $(TESTS),--tests '$(TESTS)') $(FOLDERS)
 
-# Tries every mutant of the corpus's plans and of the CUDA kernels. The tests try only a sample of them,
-# drawn by a seed.
+# Tries every mutant of the plans in the corpus and of the CUDA kernels. The tests try only a sample
+# of these mutants, drawn by a seed.
 plan-mutants: build
 	@sh cmake/deps.sh test
 	@cmake --preset release --log-level=NOTICE && cmake --build --preset release

@@ -1,6 +1,6 @@
 # Defines NCCL::nccl, because CMake's CUDA package does not know NCCL. Also finds the NCCL that pip
-# installs (with PyTorch, for example), in Python's packages. It has libnccl.so.2 alone, without the
-# name that a linker looks for.
+# installs among Python's packages, for example with PyTorch. That NCCL has only the file
+# libnccl.so.2, but not libnccl.so, for which a linker looks.
 find_program(NCCL_PYTHON python3)
 mark_as_advanced(NCCL_PYTHON)
 if(NCCL_PYTHON)

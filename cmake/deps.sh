@@ -55,7 +55,7 @@ wanted=$(packages | while read -r group package; do
 done)
 
 if ! command -v apt-get >/dev/null 2>&1; then
-    echo "deps: this is not a Debian system; what is needed goes by these names there:" >&2
+    echo "deps: this is not a Debian system. Install these packages, given by their names in Debian:" >&2
     echo $wanted >&2
     exit 0
 fi

@@ -1,5 +1,6 @@
-# tandem_layer(NAME FOLDERS ... [WITHOUT file...] LINK ...): library tandem_NAME of the folders' .c
-# files. A layer without sources yet is an interface that only passes on its libraries.
+# tandem_layer(NAME FOLDERS ... [WITHOUT file...] LINK ...) makes the library tandem_NAME from the .c
+# files of the folders. A layer that has no sources yet becomes an interface library, which only
+# passes on the libraries after LINK.
 function(tandem_layer name)
   cmake_parse_arguments(PARSE_ARGV 1 layer "" "" "FOLDERS;WITHOUT;LINK")
   set(sources)
@@ -46,7 +47,7 @@ function(tandem_options name)
   endif()
 endfunction()
 
-# Links all objects of a layer into the target, also objects that it does not call.
+# Links all objects of a layer into the target, including objects that the target does not call.
 function(tandem_add_objects target name)
   tandem_has_code(${name} has_code)
   if(has_code)

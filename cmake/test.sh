@@ -5,7 +5,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 cores=$(nproc 2>/dev/null || echo 2)
-jobs=$((cores + 2)) # two tests at a time mostly wait: tests/CMakeLists.txt
+jobs=$((cores + 2)) # because two tests at a time mostly wait (tests/CMakeLists.txt)
 passed=0
 failed=0
 
@@ -47,9 +47,9 @@ suite() {
 
 # Without nvcc the kernels are not compiled, so the user must confirm this.
 if [ "$*" = arm ]; then
-    cuda="CUDA: no part of the cross build"
+    cuda="CUDA: not part of the cross build"
 elif [ -n "${TANDEM_NO_CUDA:-}" ]; then
-    cuda="CUDA: left out, TANDEM_NO_CUDA is set; its kernels ran as C alone"
+    cuda="CUDA: not compiled, because TANDEM_NO_CUDA is set; its kernels ran only as C"
 elif nvcc=$(command -v nvcc); then
     cuda="CUDA: compiled by $($nvcc --version | sed -n 's/^Cuda compilation tools, //p')"
 else

@@ -24,13 +24,13 @@ add_compile_options(
   # A checkout in another folder gives the same binary, except for the scripts folder.
   $<$<COMPILE_LANGUAGE:C>:-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>)
 
-# Clang warns if it cannot vectorise a loop that asks for it; that only affects speed.
+# Clang warns if it cannot vectorise a loop whose pragma requests this; that only affects speed.
 if(CMAKE_C_COMPILER_ID MATCHES "Clang")
   add_compile_options($<$<COMPILE_LANGUAGE:C>:-Wno-pass-failed>)
 endif()
 
-# Warnings are errors in the presets, but not in a user's build, whose compiler may have other
-# warnings.
+# Warnings are errors in the presets. They are not in a user's build, because another compiler may
+# give other warnings.
 if(TANDEM_WERROR)
   add_compile_options($<$<COMPILE_LANGUAGE:C>:-Werror>)
 endif()

@@ -78,7 +78,8 @@ typedef struct Backend {
      * also serves as a barrier. */
     bool (*exchange)(struct Backend *self, const void *mine, size_t bytes, void *all, Diag *d);
     /* Lets the following exchanges wait `more_s` seconds longer than the timeout, because a process
-     * is busy with files. 0 ends this. This member is NULL if exchanges never time out. */
+     * is busy with files. 0 restores the timeout. This member is NULL if exchanges never time out.
+     */
     void (*patience)(struct Backend *self, double more_s);
     /* Returns the number of processes, and sets *mine to the number of this one. */
     uint32_t (*processes)(const struct Backend *self, uint32_t *mine);
@@ -99,8 +100,9 @@ Backend *backend_mpi(Arena *arena, const char *module_dir, Diag *d);
 /* Loads the module for CUDA, and also the module of the MPI that has started this process, if one
  * has. */
 Backend *backend_cuda(Arena *arena, const char *module_dir, Diag *d);
-/* backend_named returns the backend with this name; NULL stands for loopback. */
 const char *backend_name(uint32_t i); /* returns the name of backend i; NULL after the last one */
+/* Makes the backend with this name, which must be one of backend_name(); NULL stands for loopback.
+ * Returns NULL after a diagnostic. */
 Backend *backend_named(const char *name, Arena *arena, const char *module_dir, Diag *d);
 
 #endif

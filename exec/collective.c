@@ -79,7 +79,7 @@ static void gather(const Comm *const *member, uint32_t n)
             memmove(member[to]->out + from * bytes, member[from]->in, bytes);
 }
 
-/* Adds up elements from to from + n - 1 of all inputs, and writes the sums to the output of member
+/* Adds up elements `from` to from + n - 1 of all inputs. Writes the sums to the output of member
  * `to`. */
 static void reduce_piece(const Comm *const *member, uint32_t n_members, uint32_t to, uint64_t from,
                          uint64_t n)

@@ -100,11 +100,12 @@ void ending_timeout(const Ending *p, const Comm *c, Pc pc, double waited_s)
                   instr_text(p->plan, program, pc, p->arena));
     }
     if (p->status == NULL) {
-        str_add(&s, "; the places of the others are known only on one machine, or with --record");
+        str_add(&s, "; the positions of the other ranks are known only on one machine, or with "
+                    "--record");
         ending_tell(p, "timeout", str_text(&s));
     }
-    /* List the ranks for which others wait first, then the rest of the group, then all other
-     * ranks. */
+    /* First list ranks whose processes are dead or stopped, then the other ranks of the group, then
+     * all others. */
     uint32_t told = 0;
     for (int turn = 0; turn < 3; turn++)
         for (Rank r = 0; r < p->n_ranks && told < MAX_TOLD; r++) {

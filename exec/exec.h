@@ -6,8 +6,8 @@
 #include "exec/checkpoint/checkpoint.h"
 #include "exec/cores.h"
 
-/* A value of trace_step: the step in the middle of those that remain after a checkpoint was
- * loaded. */
+/* A value of trace_step: the middle one of the steps of this run, or the last one if there are at
+ * most four. */
 #define EXEC_TRACE_MIDDLE UINT32_MAX
 
 typedef struct ExecOptions {
@@ -22,8 +22,8 @@ typedef struct ExecOptions {
     int64_t warmup_steps, total_steps;
     double min_lr_ratio;
     const DataSource *data;
-    /* number of the step whose trace rows are kept. It must be at least 2 to be steady. If it is
-     * larger than `steps`, no rows are kept. */
+    /* number of the step (from 0) whose trace rows are kept. It should be at least 2, because the
+     * first steps are slower than the others. If it is larger than `steps`, no rows are kept. */
     uint32_t trace_step;
     /* version of this command, which must be equal on all ranks; may be NULL */
     const char *version;

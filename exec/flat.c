@@ -1,7 +1,7 @@
-/* Visits the elements of parameters that a rank has in the buffer of a flat unit. Tensor
- * parallelism first splits each parameter; deals give the global indices of each part. The parts of
- * all parameters are then laid out one after the other, and this list is split again over the shard
- * axes. */
+/* Visits the elements of parameters that a rank has in the flat buffer of a unit. Tensor
+ * parallelism first splits each parameter. The deal of a split dimension gives the global indices
+ * of each part (planner/ir/layout/layout.h). The parts of all parameters are then laid out one
+ * after the other, and this list is split again over the shard axes. */
 #include "exec/flat.h"
 
 #include <assert.h>
@@ -12,7 +12,7 @@
 #include "planner/base/cores.h"
 #include "planner/ir/layout/padding.h"
 
-/* Elements lo to hi - 1 of that list: those which the buffer holds. */
+/* The buffer holds elements lo to hi - 1 of that list. */
 typedef struct FlatRange {
     uint64_t lo, hi;
 } FlatRange;

@@ -1,4 +1,5 @@
-/* Finds which elements of parameters a rank has in the buffer of a flat unit. */
+/* Finds which elements of parameters a rank has in the flat buffer of a unit. A unit is a group of
+ * parameters that lie one after the other in one buffer, as in FSDP (planner/ir/graph.h). */
 #ifndef TANDEM_EXEC_FLAT_H
 #define TANDEM_EXEC_FLAT_H
 

@@ -5,9 +5,9 @@
 
 #include "exec/backend.h"
 
-/* Returns true for the op that reads the ids of chosen experts. It gives each choice a slot or
- * drops it. */
-static bool gives_rooms(OpKind op)
+/* Returns true for the op that reads the ids of the chosen experts and assigns a slot to each
+ * choice, or drops the choice. */
+static bool assigns_slots(OpKind op)
 {
     return op_info(op)->flags & OP_INDEXES && op_index_args(op) & 1 && !op_counts_rows(op);
 }
@@ -19,7 +19,7 @@ LoadCounts *loads_new(const Plan *plan, Arena *arena)
     uint32_t *layer_of = arena_array(arena, g->nodes.n + 1, sizeof *layer_of);
     *l = (LoadCounts){.layer_of = layer_of};
     for (NodeId id = 1; id < g->nodes.n; id++) {
-        if (!gives_rooms(g->nodes.at[id].op)) continue;
+        if (!assigns_slots(g->nodes.at[id].op)) continue;
         const int64_t n = graph_attrs_at(g, g->nodes.at[id].attrs)->experts;
         if (n > l->n_experts) l->n_experts = (uint32_t)n;
         layer_of[id] = ++l->n_layers;
@@ -42,7 +42,7 @@ static bool is_first_of_equals(const Plan *plan, Rank rank, const Node *n)
 uint32_t loads_layer(const LoadCounts *l, const Plan *plan, Rank rank, const Instr *in)
 {
     const uint32_t layer = in->origin ? l->layer_of[in->origin] : 0;
-    if (layer == 0 || !gives_rooms(in->op) || in->phase != PHASE_forward) return 0;
+    if (layer == 0 || !assigns_slots(in->op) || in->phase != PHASE_forward) return 0;
     return is_first_of_equals(plan, rank, &plan->graph.nodes.at[in->origin]) ? layer : 0;
 }
 
@@ -60,7 +60,7 @@ void loads_count(LoadCounts *l, const Plan *plan, Rank rank, const Instr *in,
     }
 }
 
-static void judge(const Plan *plan, const LoadCounts *l, ExpertLoads *out)
+static void summarise(const Plan *plan, const LoadCounts *l, ExpertLoads *out)
 {
     const Graph *g = &plan->graph;
     uint64_t all = 0, dropped = 0;
@@ -105,7 +105,7 @@ bool loads_gather(Backend *backend, const Plan *plan, Arena *arena, ExpertLoads 
     for (uint32_t p = 0; p < n_processes; p++)
         for (size_t i = 0; i < n; i++)
             *(i < n_chosen ? &sum->chosen[i] : &sum->dropped[i - n_chosen]) += all[p * n + i];
-    judge(plan, sum, out);
+    summarise(plan, sum, out);
     out->counts = sum;
     return true;
 }

@@ -40,7 +40,8 @@ typedef struct ExpertLoads {
     const LoadCounts *counts;    /* counts of all ranks together; NULL: not known */
 } ExpertLoads;
 
-/* Adds up the counts of all ranks in all processes, and judges them in *out. */
+/* Adds up the counts of all ranks, and summarises them in *out. All processes must call this
+ * function. If the backend or the model has no counts, all of *out is 0. */
 bool loads_gather(struct Backend *backend, const Plan *plan, Arena *arena, ExpertLoads *out,
                   Diag *d);
 

@@ -1,6 +1,6 @@
 /* Computes facts that are the same for all ranks of a program. They are the instructions that each
- * instruction waits for, bindings of indices, and how often each buffer is accessed. Also describes
- * an instruction for messages. */
+ * instruction waits for, the global sizes of its indices (Binding), and how often each buffer is
+ * accessed. Also describes an instruction for messages. */
 #include <assert.h>
 
 #include "exec/ready.h"

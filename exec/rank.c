@@ -47,7 +47,7 @@ void rank_compute(RankState *r, Pc pc)
 
 /* Poisons a buffer that no later instruction of this step reads. First notes the highest byte of
  * the buffer that was written. */
-static void bury(RankState *r, BufferId root)
+static void poison_buffer(RankState *r, BufferId root)
 {
     const Buffer *b = &r->info->p->buffers.at[root];
     char *arena = b->space == SPACE_host ? r->host : r->device;
@@ -72,7 +72,7 @@ uint32_t rank_finish(RankState *r, Pc pc, Pc *next)
         uint64_t offset;
         BufferId root = program_root(info->p, program_arg(info->p, in, i), &offset);
         assert(r->n_touches[root] > 0);
-        if (--r->n_touches[root] == 0) bury(r, root);
+        if (--r->n_touches[root] == 0) poison_buffer(r, root);
     }
     uint32_t n = 0;
     for (uint32_t i = info->first[pc]; i < info->first[pc + 1]; i++) {

@@ -32,8 +32,8 @@ static bool fail(const RankState *r, Pc pc, Arena *arena, Diag *d, const char *w
 
 /* ---- local instructions ---- */
 
-/* Sets outer, middle, inner, part_start and part_size (kernels/kernel.h) for an op that changes how
- * a value lies in memory. */
+/* Sets outer, middle, inner, part_start and part_size (kernels/kernel.h) for a RESHAPE op, which
+ * changes how a value lies in memory. */
 static bool set_extents(const RankState *r, const Instr *in, KernelArgs *a)
 {
     const Mesh *mesh = &r->plan->mesh;
@@ -101,8 +101,8 @@ static bool set_halo(const RankState *r, const Instr *in, KernelArgs *a)
            a->elements[2] == (joins ? of_held : of_own);
 }
 
-/* Sets the sizes for stride_pack and stride_unpack. In both directions, the buffer of messages has
- * the shape with strides. */
+/* Sets the sizes for stride_pack and stride_unpack. Whether the op packs or unpacks, the argument
+ * with the messages has the strided shape. */
 static bool set_pieces(const RankState *r, const Instr *in, KernelArgs *a)
 {
     const bool packs = in->op == OP_stride_pack;

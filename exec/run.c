@@ -1,6 +1,6 @@
 /* A training run. It opens the backend, compares versions and plans with the other processes, and
- * initialises parameters where they lie. Then it runs steps, and reads the reported numbers from
- * buffers of the plan. */
+ * initialises parameters in the backend's memory. Then it runs steps, and reads the loss and the
+ * gradient norm from buffers of the plan. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -352,7 +352,7 @@ static bool gather_memory(ExecRun *run)
             uint64_t highest = run->backend->highest_touched(run->backend, r, (Space)space);
             if (highest > mine[space]) mine[space] = highest;
         }
-    if (run->d->n_errors > errors) return false; /* a device could not be asked for its memory */
+    if (run->d->n_errors > errors) return false; /* the memory of a device could not be inspected */
     uint64_t *all = arena_array(run->arena, (size_t)3 * run->n_processes, sizeof *all);
     if (!run->backend->exchange(run->backend, mine, sizeof mine, all, run->d)) return false;
     for (uint32_t i = 0; i < run->n_processes; i++) {

@@ -9,9 +9,10 @@
  * attrs.first is its first token. Each token has three positions: a time, a row and a column. Pairs
  * below attrs.lo rotate by the time, pairs from there below attrs.hi by the row, and all others by
  * the column. For a token of text, the three are the same number. All tokens of an image have the
- * same time. The text after the image goes on after the largest position in the image. If
- * attrs.count is set, the sequence is an image alone (in an encoder): each of the groups of pairs
- * starts again from the first frequency, and patches are ordered in blocks of count x count. */
+ * same time. The positions of the text after the image continue from the largest position in the
+ * image. If attrs.count is set, the sequence is an image alone (in an encoder): each of the groups
+ * of pairs starts again from the first frequency, and patches are ordered in blocks of count x
+ * count. */
 #ifndef TANDEM_KERNELS_ROPE_H
 #define TANDEM_KERNELS_ROPE_H
 

@@ -1,5 +1,6 @@
-/* Lets all processes agree on the result of a phase. If one process finds an error, all of them
- * must end, and the first process, which prints, must know the text of the error. */
+/* Lets all processes agree whether a phase of saving or loading has succeeded. If one process finds
+ * an error, all of them must end. Process 0 must know the text of the error, because only process 0
+ * prints. */
 #include <string.h>
 
 #include "exec/checkpoint/private.h"
@@ -44,7 +45,9 @@ bool checkpoint_agree(Backend *backend, const Diag *own, Arena *arena, Diag *d)
         if (all[i].hint[0]) diag_hint(d, "%s", all[i].hint);
         return false;
     }
-    if (process != 0) return true; /* all processes have the warnings of process 0, or none */
+    if (process != 0)
+        return true; /* process 0 prints; the other processes have found the same warnings, or none
+                      */
     for (uint32_t i = 0; i < own->items.n; i++) /* copy them, because their texts may be freed
                                                    earlier */
         diag_warning(d, own->items.at[i].rule, own->items.at[i].loc, "%s", own->items.at[i].text);

@@ -13,7 +13,7 @@ typedef struct BoxWalk {
     int n_dims;     /* number of outer dimensions, which are not part of a run */
     int64_t length; /* elements of a run, unless the end of a group ends the run
                        earlier */
-    bool groups;    /* a run ends where a group of the slice ends */
+    bool groups;    /* a run ends where a group of the slice ends (StateSlice.group_size) */
 } BoxWalk;
 
 static int64_t least(int64_t a, int64_t b)

@@ -114,7 +114,7 @@ static bool used(const char *save, const char *loaded, const FolderEntry *newest
 {
     if (!newest->whole) {
         diag_error(d, FAULT_input, "checkpoint-used", none,
-                   "%s has the name of a checkpoint, but is none", newest->path);
+                   "%s has the name of a checkpoint, but is not one", newest->path);
         diag_hint(d, "move it away, or save into another folder");
     } else if (loaded != NULL) {
         diag_error(d, FAULT_input, "checkpoint-used", none,

@@ -68,7 +68,8 @@ bool checkpoint_has_steps(const CheckpointInfo *from, uint32_t steps, bool saves
 
 /* The checkpoint that process 0 has chosen. */
 typedef struct Chosen {
-    char name[64]; /* what follows the path of the option; "": the path itself */
+    char name[64]; /* the rest of the checkpoint's path after the path in the option; empty: the
+                      option names the checkpoint itself */
     Hash128 manifest;
 } Chosen;
 

@@ -1,5 +1,5 @@
-/* Names of checkpoints, and the way from a path that the user has given to the folder of a single
- * checkpoint. */
+/* Makes and reads the names of checkpoints. Also finds the folder of a single checkpoint from a
+ * path that the user has given. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -154,8 +154,8 @@ static const char *unfinished_in(const char *folder, Arena *arena)
 static const char *unfinished(const char *path, Arena *arena, Diag *d)
 {
     diag_error(d, FAULT_input, "checkpoint-unfinished", none,
-               "%s is the folder of a save that did not end, because it has no %s", path,
-               CHECKPOINT_LISTING);
+               "%s is the folder of a save that did not end%s", path,
+               checkpoint_is_whole(path, arena) ? "" : ": it has no " CHECKPOINT_LISTING);
     const char *newest = checkpoint_newest(checkpoint_parent(path, arena), arena);
     if (newest != NULL)
         diag_hint(d, "the newest finished checkpoint is %s", newest);

@@ -171,8 +171,8 @@ typedef struct BoxRun {
     uint64_t file, buffer, n;
 } BoxRun;
 /* Calls `run` for the elements that the slice of a rank and a stored box have in common, in
- * row-major order. Each run is as long as the elements are contiguous in both. If `run` returns
- * false, stops and returns false. */
+ * row-major order. A run goes on for as long as its elements are contiguous in both. If `run`
+ * returns false, stops and returns false. */
 bool box_runs(const StateSlice *slice, const int64_t *offset, const int64_t *size,
               bool (*run)(void *self, const BoxRun *run), void *self);
 
@@ -182,7 +182,7 @@ bool box_runs(const StateSlice *slice, const int64_t *offset, const int64_t *siz
  * Returns true if no process has failed. */
 bool checkpoint_agree(Backend *backend, const Diag *own, Arena *arena, Diag *d);
 /* Lets exchanges wait longer than usual while one of the processes reads or writes `bytes` bytes of
- * files. The limit allows for 10 MB a second. 0 ends this. */
+ * files. The limit allows for 10 MB a second. If `bytes` is 0, restores the usual limit. */
 void checkpoint_wait_for(Backend *backend, uint64_t bytes);
 
 /* ---- safetensors.c ---- */

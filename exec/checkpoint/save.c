@@ -276,8 +276,9 @@ static const char *manifest_of(const Save *s, const RankFile *written)
 
 /* ---- work of the first process ---- */
 
-/* Removes leftovers, and checkpoints that are older than those which --keep keeps. If this fails,
- * the run goes on with a warning, because a later save tries again. Only one warning is given. */
+/* Removes leftovers of earlier saves, and the oldest checkpoints if there are more than --keep
+ * allows. If this fails, the run goes on with a warning, because a later save tries again. Only one
+ * warning is given. */
 static void clean_up(const Save *s, Diag *own, const Diag *d)
 {
     const char *which = s->options->save;

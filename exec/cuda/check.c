@@ -76,9 +76,9 @@ bool nccl_checked(Cuda *c, const ncclComm_t *of, ncclResult_t result, const char
 {
     bool is_late = false;
     ncclComm_t comm = of ? *of : NULL;
-    /* Some calls return ncclSuccess at once although they go on in NCCL's own thread. They are a
-     * split, and the registration of a window (NCCL 2.28.9, init.cc and dev_runtime.cc). So
-     * ncclSuccess must be checked like ncclInProgress. */
+    /* A split, and the registration of a window, may return ncclSuccess at once although they
+     * continue in NCCL's own thread (NCCL 2.28.9, init.cc and dev_runtime.cc). So ncclSuccess must
+     * be checked like ncclInProgress. */
     bool may_go_on = result == ncclInProgress || result == ncclSuccess;
     if (may_go_on && comm != NULL) result = settle(c, comm, &is_late);
     if (result == ncclSuccess) return true;

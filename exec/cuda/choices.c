@@ -1,6 +1,6 @@
-/* Counts on the device how often each expert is chosen. A kernel adds to counters right after each
- * instruction that gives slots to choices. The host reads the counters between steps. A run needs
- * no other memory for this. */
+/* Counts on the device how often each expert is chosen. After each instruction that assigns slots
+ * to choices (exec/loads.h), a kernel adds to counters in device memory. The host reads the
+ * counters between steps. */
 #include "kernels/cuda/experts/choices.h"
 
 #include "exec/cuda/private.h"

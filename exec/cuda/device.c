@@ -51,11 +51,12 @@ static void share_device(const Cuda *c)
 }
 
 /* Sets environment variables that the driver and NCCL read at their first call. A variable that the
- * user has set is not changed. Streams in the same hardware queue wait for each other, although the
- * plan does not ask for it. There are only 8 queues unless CUDA_DEVICE_MAX_CONNECTIONS requests
- * more. If there are several ranks, NCCL is told to make its connections at the start. Otherwise,
- * the first use of a collective makes the issuing thread wait for those of other ranks. They may be
- * waiting in another collective. (The connections for messages are made when comm.c warms up.) */
+ * user has set is not changed. Streams in the same hardware queue wait for each other, even where
+ * the plan lets them run at the same time. There are only 8 queues unless
+ * CUDA_DEVICE_MAX_CONNECTIONS requests more. If there are several ranks, NCCL is told to make its
+ * connections at the start. Otherwise, the first use of a collective makes the issuing thread wait
+ * for the issuing threads of other ranks, which may be waiting in another collective. (The
+ * connections for messages are made when comm.c warms up.) */
 void device_environment(void)
 {
     uint32_t n = 0, mine = 0;

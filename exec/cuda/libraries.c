@@ -125,7 +125,8 @@ typedef struct Summary {
     uint64_t n;
 } Summary;
 
-static bool say(Cuda *c, const void *mine, uint32_t n, size_t bytes, GatheredRecords *said)
+/* Gathers the records of all ranks. This rank has `n` records of `bytes` bytes each. */
+static bool gather(Cuda *c, const void *mine, uint32_t n, size_t bytes, GatheredRecords *gathered)
 {
     Summary own = {hash_bytes(mine, n * bytes), n};
     Summary *each = arena_array(c->arena, c->n_ranks, sizeof *each);
@@ -137,7 +138,7 @@ static bool say(Cuda *c, const void *mine, uint32_t n, size_t bytes, GatheredRec
         if (each[r].n > most) most = each[r].n;
         same = same && memcmp(&each[r], &each[0], sizeof own) == 0;
     }
-    *said = (GatheredRecords){mine, n, c->rank > 0 ? n : 0};
+    *gathered = (GatheredRecords){mine, n, c->rank > 0 ? n : 0};
     if (same) return true;
     unsigned char *padded = arena_array(c->arena, most, bytes);
     unsigned char *all = arena_array(c->arena, most * c->n_ranks, bytes);
@@ -145,7 +146,7 @@ static bool say(Cuda *c, const void *mine, uint32_t n, size_t bytes, GatheredRec
     memcpy(padded, mine, n * bytes);
     if (!c->meet->exchange(c->meet, padded, most * bytes, all, c->watch.patience_s))
         return cuda_fail(c, "rank-open", "rank %u: %s", c->rank, c->meet->why);
-    *said = (GatheredRecords){all, (uint32_t)most * c->n_ranks, (uint32_t)most * c->rank};
+    *gathered = (GatheredRecords){all, (uint32_t)most * c->n_ranks, (uint32_t)most * c->rank};
     return true;
 }
 
@@ -155,10 +156,10 @@ static bool settle_products(Cuda *c)
     CudaError error = {""};
     const uint32_t n = cuda_products_counts(p).calls;
     CudaProductChoice *mine = arena_array(c->arena, n + 1u, sizeof *mine);
-    GatheredRecords said;
+    GatheredRecords gathered;
     cuda_products_choices(p, mine);
-    if (!say(c, mine, n, sizeof *mine, &said)) return false;
-    return cuda_products_settle(p, said.all, said.n, said.n_before, &error) ||
+    if (!gather(c, mine, n, sizeof *mine, &gathered)) return false;
+    return cuda_products_settle(p, gathered.all, gathered.n, gathered.n_before, &error) ||
            cuda_fail(c, "cuda", "rank %u: %s", c->rank, error.text);
 }
 
@@ -166,12 +167,12 @@ static bool settle_attention(Cuda *c)
 {
     const uint32_t n = c->kernels.chooser ? attention_chooser_n(c->kernels.chooser) : 0;
     AttentionChoice *mine = arena_array(c->arena, n + 1u, sizeof *mine);
-    GatheredRecords said;
+    GatheredRecords gathered;
     memset(mine, 0, (n + 1u) * sizeof *mine);
     if (n > 0) attention_chooser_tell(c->kernels.chooser, mine);
-    if (!say(c, mine, n, sizeof *mine, &said)) return false;
+    if (!gather(c, mine, n, sizeof *mine, &gathered)) return false;
     if (c->kernels.chooser == NULL) return true;
-    attention_chooser_adopt(c->kernels.chooser, said.all, said.n);
+    attention_chooser_adopt(c->kernels.chooser, gathered.all, gathered.n);
     if (attention_chooser_wrong(c->kernels.chooser) != NULL)
         diag_warning(c->d, "attention-differs", nowhere, "rank %u: %s", c->rank,
                      attention_chooser_wrong(c->kernels.chooser));
@@ -180,7 +181,7 @@ static bool settle_attention(Cuda *c)
 
 /* Warns about products that the plain kernel computes. It uses no tensor cores, but the prediction
  * assumes the library's kernels. */
-static void tell_plain(Cuda *c)
+static void warn_plain(Cuda *c)
 {
     char text[640];
     for (uint32_t i = 0; cuda_products_plain(c->gpu.context.products, i, text, sizeof text); i++)
@@ -191,7 +192,7 @@ static void tell_plain(Cuda *c)
 bool libraries_settle(Cuda *c)
 {
     if (!settle_products(c) || !settle_attention(c)) return false;
-    tell_plain(c);
+    warn_plain(c);
     return true;
 }
 

@@ -19,8 +19,8 @@ static const Program *program_of(const Cuda *c)
     return plan_program(c->plan, c->rank);
 }
 
-/* Returns the size of the pinned block that is used to fill or to inspect the arena. The block
- * holds a small arena whole. The size is a multiple of 8, like the pattern. */
+/* Returns the size of the pinned block that is used to fill or to inspect the arena. A small arena
+ * fits into it as a whole. The size is a multiple of 8, like the pattern. */
 static uint64_t block_bytes(const Cuda *c)
 {
     return c->gpu.arena_bytes < MOST_BLOCK_BYTES ? c->gpu.arena_bytes : MOST_BLOCK_BYTES;

@@ -22,7 +22,7 @@ typedef struct CudaModule {
     /* Makes the CUDA backend. If `transport` is NULL, ranks meet over TCP if the environment
      * variables of a launcher are set; otherwise there is a single rank. */
     Backend *(*backend)(Arena *arena, const Transport *transport);
-    /* Describes the CUDA toolkit, the driver, the devices and NCCL, and names those that are
+    /* Describes the CUDA toolkit, the driver, the devices and NCCL, and says which of them are
      * missing. Never fails. */
     void (*describe)(Arena *arena, CudaFindings *findings);
     /* Returns the bytes of scratch memory that the kernel of an op needs; the lowering reserves

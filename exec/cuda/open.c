@@ -23,7 +23,8 @@ static bool meet(Cuda *c)
 {
     char why[MEET_WHY] = "";
     c->meet = meet_open(c->arena, c->transport, c->watch.patience_s, why, sizeof why);
-    if (c->meet == NULL) return cuda_fail(c, "rank-meet", "the ranks do not meet: %s", why);
+    if (c->meet == NULL)
+        return cuda_fail(c, "rank-meet", "the ranks cannot find each other: %s", why);
     c->rank = c->meet->rank;
     c->n_ranks = c->meet->n_ranks;
     if (c->n_ranks == c->plan->mesh.n_ranks) return true;

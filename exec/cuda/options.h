@@ -1,5 +1,5 @@
 /* The options that only the CUDA backend has; BackendOptions.own points to them. options.def lists
- * those that a user can give. */
+ * the options that a user can set. */
 #ifndef TANDEM_EXEC_CUDA_OPTIONS_H
 #define TANDEM_EXEC_CUDA_OPTIONS_H
 

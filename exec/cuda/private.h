@@ -80,10 +80,10 @@ typedef struct CudaWatch {
                               progress */
     pthread_t watcher;     /* the thread that watches `beat` */
     pthread_mutex_t watch_lock;
-    pthread_cond_t watch_over; /* signalled when the watching thread has to end */
+    pthread_cond_t watch_over; /* signalled when the watching thread must end */
     bool watches;
     _Atomic bool ends;
-    const char *opens;   /* what watch_opening waits for, in words */
+    const char *opens;   /* names the operation that watch_opening waits for, for messages */
     unsigned char *here; /* [n_ranks]: scratch memory of exchanges */
     bool dead;           /* communicators are broken and can only be aborted */
     bool closing;        /* all steps are over, so other ranks may end before this one */
@@ -187,7 +187,7 @@ typedef struct CudaChoiceCounts {
     LoadCounts *host;
 } CudaChoiceCounts;
 
-/* record.c: what the launcher and people can read about this rank. */
+/* watch.c, record.c: the position of this rank, as the launcher and the user can read it. */
 typedef struct CudaReport {
     Status *status;
     StatusSlot *slot, alone;
@@ -212,7 +212,7 @@ typedef struct Cuda {
     RankState state;
     Rank rank;
     uint32_t n_ranks;
-    Diag *d;     /* where errors go while a function of the backend is being called */
+    Diag *d;     /* where errors are reported while a function of the backend is being called */
     bool failed; /* an error was reported; errors that follow from it are not reported */
     const char *why_rule, *why;
     CudaWatch watch;
@@ -268,7 +268,7 @@ void libraries_close(Cuda *c);
  * address. */
 bool memory_open(Cuda *c, const Program *p);
 bool memory_place(Cuda *c);
-bool memory_fill(Cuda *c); /* fills the arenas with zeros, or with poison */
+bool memory_fill(Cuda *c); /* fills the device arena with zeros, or with poison */
 void memory_close(Cuda *c);
 /* Waits for writes of the host before streams read the data. cudaMemset, and cudaMemcpy from memory
  * that is not pinned, may return before the default stream has finished. Our streams do not wait

@@ -99,9 +99,9 @@ static Ending ending_of(Cuda *c)
                     .record_self = c};
 }
 
-/* Ends all ranks after the report. Stops the communicating thread, so that this thread may use MPI,
- * and aborts communicators. It frees nothing, because freeing waits for streams, which may never
- * end. Streams end with the process. */
+/* Ends all ranks after the report. comm_abort first stops the communicating thread, so that this
+ * thread may use MPI, and aborts the communicators. Nothing is freed, because freeing waits for
+ * streams, which may never end. Streams end with the process. */
 static void end_ranks(void *self, int code)
 {
     Cuda *c = self;
@@ -181,8 +181,7 @@ static Pc waited_for(const Cuda *c)
 }
 
 /* Ends the run after a timeout if there is a single rank. Such a rank only waits for its own
- * device. The device is at most MARK_EVERY instructions further than the last published
- * position. */
+ * device. The device is at most MARK_EVERY instructions ahead of the last published position. */
 static _Noreturn void time_out_alone(Cuda *c, Ending *e, double waited_s)
 {
     Str s = str_in(c->arena);

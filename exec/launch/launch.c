@@ -98,7 +98,7 @@ static bool find_launcher(const LaunchOptions *o, Arena *arena, Launcher *l, Dia
     }
     diag_error(d, FAULT_run, "mpirun-missing", nowhere,
                "no mpirun was found for which Tandem has a module%s%s",
-               asked ? "; it was asked for " : "", asked ? asked : "");
+               asked ? "; the chosen MPI is " : "", asked ? asked : "");
     diag_hint(d, "install openmpi-bin or mpich and build Tandem again, or use --backend loopback");
     return false;
 }
@@ -162,8 +162,8 @@ typedef struct Watch {
     int signal;      /* signal that this process has received and passed on; 0: none */
     bool is_dead_known;
     Str dead; /* such as "rank 2 (pid 123, step 7) died" */
-    /* lost_s: last time at which no rank was lost; left_s: at which all ranks were present; came_s:
-     * at which no rank was present */
+    /* lost_s: last time at which no rank had disappeared with an open backend; left_s: at which no
+     * rank, or every rank, had ended; came_s: at which no rank, or every rank, had started */
     double lost_s, left_s, came_s;
     uint64_t count;    /* number of finished instructions of all ranks together */
     double progress_s; /* time at which `count` last changed */
@@ -193,8 +193,8 @@ static void name_rank(Watch *w, uint32_t r, const char *what)
     w->is_dead_known = true;
 }
 
-/* Reports how the first rank died, as its supervisor has recorded it. Returns false if none is
- * known. */
+/* Reports how the first rank died, as its supervisor has recorded it. Returns false if no death is
+ * recorded. */
 static bool name_first_dead(Watch *w)
 {
     for (uint32_t r = 0; r < w->n_ranks; r++) {
@@ -215,8 +215,8 @@ static bool name_first_dead(Watch *w)
 }
 
 /* Finds a rank whose process has disappeared in the middle of a run. This is needed if there are no
- * supervisors, or if a supervisor was killed, too. Before all ranks have started, nothing is
- * concluded. */
+ * supervisors, or if a supervisor was killed, too. A rank that does not start within start_s
+ * seconds after another one counts as dead, too. */
 static void look_for_dead(Watch *w, bool is_over)
 {
     if (w->is_dead_known || name_first_dead(w)) return;

@@ -11,8 +11,8 @@ typedef struct Member {
     Pc pc;
 } Member;
 
-/* One communication of one group, which consists of all instructions with the same match number.
- * Number 0 is unused. */
+/* One communication of one group of ranks. Each rank of the group has one instruction for it, a
+ * member, and these instructions have the same match number. Meeting 0 is unused. */
 typedef struct LoopbackMeeting {
     uint32_t first, n_members, n_expected; /* the communication's members are members first to first
                                               + n_members - 1 of Loopback.members, in the order of
@@ -22,11 +22,12 @@ typedef struct LoopbackMeeting {
     Ps start;
 } LoopbackMeeting;
 
+/* An event that may happen next. */
 typedef struct LegalStep {
     Rank rank;
     Pc pc; /* number of a local instruction that may start */
-    /* if not 0, the step is about this communication, whose members have all arrived: its bytes may
-     * be moved, or it may end */
+    /* if not 0, the event belongs to this communication, whose members have all arrived: its bytes
+     * may be moved, or it may end */
     uint32_t meeting;
 } LegalStep;
 
@@ -42,7 +43,7 @@ typedef struct Loopback {
     uint32_t n_meetings;
     uint32_t **meeting_of; /* [rank][pc]: number of the instruction's communication */
     bool **finished;       /* [rank][pc]: the instruction has finished in this step */
-    LegalStep *ready;      /* list of steps from which the seed chooses the next one */
+    LegalStep *ready;      /* the events that may happen next; the seed chooses one of them */
     uint32_t n_ready, room;
     Pc *next;
     /* counters of the step in progress */
@@ -52,9 +53,9 @@ typedef struct Loopback {
     Ps step_start;
 } Loopback;
 
-/* ---- loopback_open.c ---- */
+/* ---- open.c ---- */
 bool loopback_open(Backend *self, const Plan *plan, const BackendOptions *options, Diag *d);
-/* ---- loopback_stuck.c ---- Reports each rank that waits, and the instruction for which it waits.
+/* ---- stuck.c ---- Reports each rank that waits, and the instruction for which it waits.
  * Returns false. */
 bool loopback_report_stuck(const Loopback *l, Diag *d);
 

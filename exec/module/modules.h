@@ -5,7 +5,7 @@
 
 #include "exec/backend.h"
 
-/* These return the path of the module for the MPI `flavour` (such as "openmpi"), and of the CUDA
+/* Return the path of the module for the MPI `flavour` (such as "openmpi"), and of the CUDA
  * module; NULL if there is none. module_dir is the folder to search first; NULL: the folder of the
  * command. */
 const char *module_path(const char *flavour, const char *module_dir, Arena *arena);

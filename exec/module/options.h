@@ -3,9 +3,9 @@
  *
  *   BACKEND_OPTION(backend, type, id, name, kind, member, value, words, least, most, uses, help)
  *
- * `type` is the struct to which BackendOptions.own points, and `member` the member of it that the
- * option sets. `name` is the long option; `value` names its value in the help. The default of each
- * member is zero. */
+ * `type` is the struct to which BackendOptions.own points. `member` is the member of this struct
+ * that the option sets. `name` is the long option; `value` names its value in the help. The default
+ * of each member is zero. */
 #ifndef TANDEM_EXEC_OPTIONS_H
 #define TANDEM_EXEC_OPTIONS_H
 
@@ -16,9 +16,9 @@
 #include "planner/base/arena.h"
 
 typedef enum BackendOptionKind {
-    BACKEND_KIND_flag,   /* bool */
-    BACKEND_KIND_word,   /* an enum in the order of `words`; the word "" is in the place of a
-                            default that has no word */
+    BACKEND_KIND_flag, /* bool */
+    BACKEND_KIND_word, /* an enum in the order of `words`; the word "" stands for a default that the
+                          user cannot name */
     BACKEND_KIND_number, /* uint32_t from `least` to `most`; the member gets the number plus 1,
                             because 0 means that the option was not given */
     BACKEND_KIND_text

@@ -167,7 +167,8 @@ bool process_open(Backend *self, const Plan *plan, const BackendOptions *options
     atomic_store(&p->slot->pid, (int32_t)getpid());
     atomic_store(&p->slot->state, STATUS_open);
     p->mpi = p->transport->open(&p->rank, &p->n_ranks, why, sizeof why);
-    if (p->mpi == NULL) return diag_error(d, FAULT_run, "mpi", none, "MPI does not start: %s", why);
+    if (p->mpi == NULL)
+        return diag_error(d, FAULT_run, "mpi", none, "MPI cannot be started: %s", why);
     if (p->n_ranks != plan->mesh.n_ranks) {
         diag_error(d, FAULT_usage, "ranks-mismatch", none,
                    "%u process%s started, but the plan's mesh has %u rank%s", p->n_ranks,

@@ -81,15 +81,15 @@ typedef struct Process {
                       Backend.patience */
 } Process;
 
-/* ---- process_open.c ---- */
+/* ---- open.c ---- */
 bool process_open(Backend *self, const Plan *plan, const BackendOptions *options, Diag *d);
 /* Creates the groups, which all ranks must do together. Then prepares p->transfer and its staging
  * memory for every communication in p->state.at. Before the call, the fields transport, mpi, rank,
  * plan, options and state of *p must be set. */
 bool transfers_open(Process *p, Diag *d);
 
-/* ---- process_transfer.c ---- After an error of MPI, these functions call process_end, which does
- * not return. */
+/* ---- transfer.c ---- After an error of MPI, these functions call process_end, which does not
+ * return. */
 /* Chooses the method of a transfer and computes its sizes. Staging memory is assigned later, by
  * transfer_stage. */
 bool transfer_prepare(Process *p, PreparedTransfer *w, Diag *d);

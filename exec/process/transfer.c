@@ -103,7 +103,7 @@ bool transfer_prepare(Process *p, PreparedTransfer *w, Diag *d)
     if (total + c->n_members > INT_MAX)
         return diag_error(d, FAULT_internal, "exec-program",
                           instr_loc(p->plan, program_instr(p->state.info->p, w->pc)),
-                          "%s: MPI counts to 2^31 elements only",
+                          "%s: MPI cannot count 2^31 elements or more",
                           instr_text(p->plan, p->state.info->p, w->pc, p->arena));
     w->n = (int)((c->in ? c->in_bytes : c->out_bytes) / (uint64_t)w->bytes);
     switch (w->method) {

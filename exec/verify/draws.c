@@ -23,8 +23,8 @@
  * and the mean never grows (a supermartingale). By Ville's inequality the chance that exp(S) ever
  * reaches n / ROUNDING_ALARM is at most ROUNDING_ALARM / n for each of the n quantities, wherever
  * the draws stop. The chances add up to at most ROUNDING_ALARM, even if quantities depend on each
- * other. A quantity with p = LIKELY_WRONG is cleared nevertheless in exp(CLEARED), some 3 %, of the
- * verifications (Wald's approximation).
+ * other. A quantity with p = LIKELY_WRONG is nevertheless cleared in about exp(CLEARED), or 3 %, of
+ * the verifications (Wald's approximation).
  *
  * Rounding alone never moves a quantity far beyond its bound. A quantity that is not a number, or
  * beyond GROSS times its bound, is wrong at once. */

@@ -1,5 +1,5 @@
-/* Declarations for both ways of comparing a plan with one rank: the values of each tensor in the
- * reference, and the differences between these and the values on the plan's ranks. */
+/* Declarations that both ways of comparing a plan with one rank use: the values of each tensor in
+ * the reference run, and the differences between these and the values on the plan's ranks. */
 #ifndef TANDEM_EXEC_VERIFY_PRIVATE_H
 #define TANDEM_EXEC_VERIFY_PRIVATE_H
 
@@ -20,8 +20,8 @@ typedef enum Kind {
     KINDS
 } Kind;
 
-/* One kind of values of a whole tensor: those of the reference, and the largest difference to them
- * on the plan's ranks. */
+/* The values of one kind of a whole tensor in the reference run, and the largest difference between
+ * them and the values on the plan's ranks. */
 typedef struct ComparedValues {
     double *at;
     bool *seen;
@@ -31,6 +31,7 @@ typedef struct ComparedValues {
     double error;  /* largest difference */
     Rank rank;     /* the rank with the largest difference */
 } ComparedValues;
+/* All values of one tensor of the reference. */
 typedef struct Whole {
     const char *name; /* NULL: the tensor is not a parameter */
     uint64_t n;

@@ -106,7 +106,7 @@ static void check_noise(const RoundingCompare *r, double of_one_rank)
         r->plan.d, FAULT_threshold, "verify-nothing", none,
         "the gradient of one rank differs from fp64 by %.3g, so rounding leaves nothing to compare",
         of_one_rank);
-    diag_hint(r->plan.d, "a wider dtype");
+    diag_hint(r->plan.d, "use a wider dtype");
 }
 
 /* Records the errors of all quantities. Returns false if the runs cannot be compared. */

@@ -234,8 +234,7 @@ bool verify_seen(const Verify *v, const Whole *w)
     return true;
 }
 
-/* Checks that the reference has values, and that not all of them are zero. Without this check, a
- * comparison of nothing would succeed. */
+/* Without this check, a comparison of nothing would succeed. */
 bool verify_says_something(const Verify *v)
 {
     const Graph *g = &v->reference.plan->graph;

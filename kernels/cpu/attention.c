@@ -1,7 +1,7 @@
 /* Attention with grouped query heads. It is computed in tiles that fit on the stack, so no matrix
  * [s,T] of scores is ever stored.
- *    forward:   S = scale Q K^T, P = exp(S - lse), O = P V. If it is causal, a query sees only keys
- *               up to its own global position.
+ *    forward:   S = scale Q K^T, P = exp(S - lse), O = P V. With a causal mask, a query sees
+ *               only keys up to its own global position.
  *    backward:  delta = sum of dO O over a row, dV = P^T dO, dS = P (dO V^T - delta),
  *               dQ = scale dS K, dK = scale dS^T Q, summed over the query heads of a group.
  *    part:      the same for a part of the keys, whose results are merged with those of earlier

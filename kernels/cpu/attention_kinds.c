@@ -29,7 +29,7 @@ typedef struct F(Kinds) {
 } F(Kinds);
 
 /* One query. row: its number in [b,s,g,r]; head: g R + r; key: number of its first key in [b,T,g];
- * position: its global position; it sees keys from to end - 1. */
+ * position: its global position; it sees keys `from` to end - 1. */
 typedef struct F(Query) {
     int64_t row, head, key, position, from, end;
 } F(Query);

@@ -1,6 +1,6 @@
 /* OpenBLAS, with one thread and with code for the vector instructions of the processor. The library
- * is loaded when the first kernel is asked for: loading takes longer than a whole command that runs
- * no kernel. */
+ * is loaded only when the program asks for the first kernel, because loading takes longer than a
+ * whole command that runs no kernel. */
 #include "kernels/cpu/blas.h"
 
 #include <dlfcn.h>

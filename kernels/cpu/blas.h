@@ -1,4 +1,4 @@
-/* OpenBLAS, which is loaded when the first kernel is asked for. */
+/* OpenBLAS, which is loaded when the program asks for the first kernel. */
 #ifndef TANDEM_KERNELS_CPU_BLAS_H
 #define TANDEM_KERNELS_CPU_BLAS_H
 

@@ -1,7 +1,8 @@
 /* Mixture of experts: routing (topk, route, slots), and the copies of tokens to the experts and
- * back (dispatch, combine). A slot is expert * capacity + position in the sequence; -1 means that
- * the choice was dropped. A rank has the experts from start['e'] on, and their slots from
- * start['m'] on. It ignores the experts of other ranks. */
+ * back (dispatch, combine). The i-th choice of an expert in a sequence, counted from 0, gets slot
+ * expert * capacity + i. If i is not below the capacity, the choice is dropped and its slot is -1.
+ * A rank has the experts from start['e'] on, and their slots from start['m'] on. It ignores the
+ * experts of other ranks. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/experts.c"
 #include "kernels/cpu/real.h"
@@ -107,8 +108,8 @@ static void F(choose)(const KernelArgs *a, const REAL *scores, int32_t *ids)
     }
 }
 
-/* logits [b,s,N] -> ids [b,s,K] i32: the K largest logits, the largest first; among equal ones the
- * smaller id first */
+/* logits [b,s,N] -> ids [b,s,K] i32: the K largest logits, the largest first; of two equal logits,
+ * the one with the smaller id comes first */
 static void F(topk)(const KernelArgs *a)
 {
     const int64_t rows = a->size['b'] * a->size['s'];

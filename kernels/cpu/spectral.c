@@ -1,6 +1,6 @@
-/* Spectral norm. The ops are products of a weight with the two vectors of the power iteration, and
- * the normalisation of these vectors. Others divide by the norm, and compute its contribution to
- * the gradient of the weight. */
+/* Spectral norm (ops.def). Once a step, some ops multiply a weight by the two vectors of the power
+ * iteration and normalise these vectors. In each micro-batch, other ops divide by the norm, and
+ * compute the norm's contribution to the gradient of the weight. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/spectral.c"
 #include "kernels/cpu/real.h"

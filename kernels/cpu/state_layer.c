@@ -133,7 +133,7 @@ static void F(gated_norm_grad)(const KernelArgs *a)
     REAL *dweight = F(summed)(a, 2, G * D);
     for (int64_t i = 0; i < a->elements[4]; i++) {
         const REAL *w = weight + i % G * D, r = saved[i];
-        REAL mean = 0; /* mean of g xh, where xh is the normalised u, and g is its gradient */
+        REAL mean = 0; /* mean of g xh, where xh is the normalised u, and g is the gradient of xh */
         for (int64_t d = 0; d < D; d++)
             mean += dout[d] * w[d] * y[d] * (z[d] * F(sigma)(z[d])) * r / (REAL)D;
         for (int64_t d = 0; d < D; d++) {

@@ -20,7 +20,7 @@
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/state_scan.c"
 
-/* Limit of the numbers in the state of a head. The state, and one number for each token of a
+/* Largest number of elements in the state of a head. This state, and one number for each token of a
  * sequence, lie on the stack. */
 enum { MOST_STATE = 1 << 15 };
 

@@ -169,8 +169,8 @@ static void F(combine_uneven_weights)(const KernelArgs *a)
         }
 }
 
-/* Multiplies the rows of each expert with the expert's matrix w [e,k,f] or, if `turned` is true,
- * with its transpose. */
+/* Multiplies the rows of each expert by the expert's matrix w [e,k,f] or, if `turned` is true, by
+ * its transpose. */
 static void F(rows_times_weights)(const KernelArgs *a, bool turned)
 {
     const int64_t k = a->size['k'], f = a->size['f'], in = turned ? f : k, out = turned ? k : f;

@@ -53,8 +53,8 @@ void cpu_clip_coef(const KernelArgs *a)
 
 #else
 
-/* x [x] -> sum [1] f64, which is set or added to. Counts the elements whose global index lies in
- * [attrs.lo, attrs.hi). */
+/* x [x] -> sum [1] f64, which is set or added to. Only elements whose global index lies in
+ * [attrs.lo, attrs.hi) contribute. */
 static void F(sumsq)(const KernelArgs *a)
 {
     const REAL *x = a->ptr[0];

@@ -2,7 +2,7 @@
  * the second stage for the gradients of norm weights. In the first stage, a block adds rows of 256
  * columns. Each of its warps adds every eighth row, and each lane has eight columns. At the end,
  * the sums of the warps are added in order. The second stage has few rows. To have enough blocks
- * nevertheless, a block then adds only eight columns, and each pair of lanes adds every 128th
+ * even so, a block of this stage adds only eight columns, and each pair of lanes adds every 128th
  * row. */
 #include "kernels/cuda/columns.cuh"
 #include "kernels/cuda/workspace.h"

@@ -40,8 +40,8 @@ static bool is_eight(DType t)
     return t == DT_e4m3 || t == DT_e5m2;
 }
 
-/* Returns true for ops that may have 8-bit numbers: those that make or cast them, move them, or
- * find their largest magnitude. */
+/* Returns true for ops that accept 8-bit numbers: they make, cast or move such numbers, or find
+ * their largest magnitude. */
 static bool takes_eight(OpKind op)
 {
     const OpInfo *info = op_info(op);

@@ -1,4 +1,4 @@
-/* Random draws on the device, with the same bits as those of kernels/draw.h on the CPU. */
+/* Random draws on the device, with the same bits as on the CPU (kernels/draw.h). */
 #ifndef TANDEM_KERNELS_CUDA_DRAW_CUH
 #define TANDEM_KERNELS_CUDA_DRAW_CUH
 

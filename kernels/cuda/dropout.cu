@@ -7,8 +7,8 @@
 enum { DROPOUT_THREADS = 256, DROPOUT_BLOCKS_PER_SM = 4 };
 
 /* Dimensions that are contiguous in the whole tensor are merged into one; the last dimension is a
- * row. Along one of them, the rank may have two separate chunks. Elements from local index `half`
- * on are then `jump` further on in the whole tensor. */
+ * row. Along one of them, the rank may have two separate chunks. The indices of elements from local
+ * index `half` on are then larger by `jump` in the whole tensor. */
 typedef struct DropoutArgs {
     Array x, y;
     CudaDraw draw;

@@ -1,5 +1,5 @@
-/* Functions that cost few instructions on the device, for kernels that should only wait for memory.
- * Each states its error. */
+/* Approximate functions that take few instructions on the device, for kernels whose time should
+ * depend on memory alone. The comment of each function states its error. */
 #ifndef TANDEM_KERNELS_CUDA_FAST_CUH
 #define TANDEM_KERNELS_CUDA_FAST_CUH
 

@@ -9,9 +9,9 @@
 extern "C" {
 #endif
 
-/* One call. Elements `at` to at + n - 1 of a buffer get initial values: those of elements `global`
- * to global + n - 1 of a tensor. Each value is rounded to the dtype `rest`, then to the dtype of
- * the buffer. */
+/* One call. Elements `at` to at + n - 1 of a buffer get the initial values of elements `global` to
+ * global + n - 1 of a tensor. Each value is rounded to the dtype `rest`, then to the dtype of the
+ * buffer. */
 typedef struct CudaInit {
     void *buffer;
     DType dtype, rest; /* each may be fp32, bf16 or fp16 */

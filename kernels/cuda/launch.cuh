@@ -11,8 +11,8 @@ static inline int64_t ceil_div(int64_t n, int64_t by)
 }
 
 /* Returns how many blocks compute n items if a block handles `each` items at a time; at most
- * `most`. If `most` blocks cannot handle all items at once, each block then moves on by the number
- * of items of the whole grid. */
+ * `most`. If `most` blocks cannot handle all items at once, the kernel must have a grid-stride
+ * loop. */
 static inline int64_t blocks_for(int64_t n, int64_t each, int64_t most)
 {
     int64_t blocks = ceil_div(n, each);

@@ -135,8 +135,9 @@ DEVICE float widen_f16(uint32_t code)
     return x;
 }
 
-/* Where the device has its own instruction for this, it gives the same codes for all finite numbers
- * within the range of the format. */
+/* Rounds two numbers to 8 bits. The first one goes into the low byte. If the device has an
+ * instruction for this, the instruction gives the same codes for all finite numbers within the
+ * range of the format. */
 DEVICE uint32_t round_eight_pair(int32_t dtype, float x, float y)
 {
 #if __CUDA_ARCH__ >= 890

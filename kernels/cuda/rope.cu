@@ -2,9 +2,9 @@
  * half and element e + half form a pair. The pair is rotated by the angle position * theta^(-2e/E),
  * where positions are global. A block computes the sines and cosines of a few positions once, for
  * all heads and for several sequences. Its threads then rotate eight pairs at a time. Angles are
- * computed in turns in fp64, because only the fraction of a turn matters; sines of fractions are
- * exact enough in fp32. The number of sequences of a block is chosen so that the blocks fill the
- * device evenly. */
+ * computed in fp64, in units of a full turn, because only the fraction of a turn matters. The sines
+ * of such fractions are exact enough in fp32. The number of sequences of a block is chosen so that
+ * the blocks fill the device evenly. */
 #include "kernels/cuda/fast.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
@@ -63,7 +63,7 @@ DEVICE int64_t rope_position(const RopeArgs *a, int64_t at)
 /* The calls that a kernel is compiled for.
  * ROPE_half: x and y are aligned arrays of bf16 numbers, and so are the halves of heads; the host
  * has computed the frequencies.
- * ROPE_usual: also, whole heads are rotated, by the positions of their tokens, and y is
+ * ROPE_usual: in addition, whole heads are rotated, by the positions of their tokens, and y is
  * overwritten. This kernel needs fewer registers, so more blocks run at a time. */
 typedef enum RopeKind { ROPE_any, ROPE_half, ROPE_usual } RopeKind;
 
@@ -102,8 +102,8 @@ typedef struct RopeItem {
     int group, head, token, batch;
 } RopeItem;
 
-/* Returns the item with number i. Also used for the distance of i items. `n`: tokens of a sequence
- * in this block */
+/* Returns the item with number i, or the distance of i items. `n` is the number of tokens of a
+ * sequence in this block. */
 DEVICE RopeItem rope_item(const RopeArgs *a, int n, int i)
 {
     RopeItem item;
@@ -133,7 +133,7 @@ typedef struct RopeGroup {
     Raw first, second; /* of the first and the second half of a head */
 } RopeGroup;
 
-/* Loads an item's numbers. `base`: number of the block's first element */
+/* Loads an item's numbers. `base` is the number of the block's first element. */
 DEVICE RopeGroup rope_load(const RopeArgs *a, const RopeKind kind, int64_t base, RopeItem item)
 {
     const int pairs = a->turned / 2, turns = (pairs + EIGHT - 1) / EIGHT;
@@ -174,7 +174,8 @@ DEVICE void rope_turn(const RopeArgs *a, const RopeKind kind, int64_t base, cons
     rope_write(a, kind, base + g->at + pairs, n, y2);
 }
 
-/* The items of a thread: the next one, and the distance to the one after it. */
+/* How far a thread has come in its list of items: the next item, and the distance to the item after
+ * it. */
 typedef struct RopeWalk {
     RopeItem next, by;
     int64_t base;   /* first element of the block */
@@ -212,8 +213,9 @@ DEVICE void rope_compute(const RopeArgs *a, const RopeKind kind, int64_t first, 
     __syncthreads();
 }
 
-/* Rotates the round of a block. Shared memory has sines [round, pairs]; the cosines follow. The
- * first items are loaded before the angles are computed, so that both happen at the same time. */
+/* Rotates the tokens of a block, which is one round. Shared memory has sines [round, pairs]; the
+ * cosines follow. The first items are loaded before the angles are computed, so that both happen at
+ * the same time. */
 DEVICE void rope_round(const RopeArgs *a, const RopeKind kind, const int ahead, float *sines)
 {
     const int64_t of = split_row(blockIdx.x, a->rounds, a->n_rounds), batch = of * a->together;

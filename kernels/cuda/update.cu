@@ -60,7 +60,8 @@ uint64_t cuda_sumsq_workspace(OpKind op, const DType *dtype, const int64_t *elem
     return SUM_PARTS * sizeof(double);
 }
 
-/* x [x] -> sum [1] f64, which is set or added to; elements [lo, hi) count */
+/* x [x] -> sum [1] f64, which is set or added to; only elements with global index lo to hi - 1
+ * contribute */
 bool cuda_sumsq(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     SumsqArgs p;

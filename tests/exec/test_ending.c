@@ -131,7 +131,7 @@ static void without_a_launcher_it_says_so(void **state)
     run_out_of_time(&e, NULL, 0, 2);
     assert_int_equal(exit_code, 6);
     assert_non_null(
-        strstr(told, "rank 3 waited 2.0 s for the other ranks; the places of the others"));
+        strstr(told, "rank 3 waited 2.0 s for the other ranks; the positions of the other ranks"));
     arena_free(y.arena);
 }
 

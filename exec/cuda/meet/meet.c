@@ -83,8 +83,8 @@ static void mpi_close(Meet *m)
 
 /* ---- choosing among them ---- */
 
-/* Reads the number of this process among those of its machine, as the launcher gave it in an
- * environment variable. Returns false if there is none. */
+/* Reads the number of this process among the processes of its machine from an environment variable
+ * of the launcher. Returns false if no such variable is set. */
 static bool local_rank(uint32_t *number)
 {
     static const char *const known[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",

@@ -1,6 +1,7 @@
-/* Norms of fields: of each point over its channels, and of groups of channels over the whole
- * field. Also the bias of each channel. Let N be the number of elements of a group in the whole
- * field, m = sum / N and r = 1 / sqrt(spread / N + eps). With weight w and bias b of the channel:
+/* Norms of fields: of each point over its channels, and of groups of channels over the whole field.
+ * Also the bias of each channel. A group has N elements in the whole field. Let
+ * m = sum / N, spread = the sum of (x - m)^2, and r = 1 / sqrt(spread / N + eps). With weight w and
+ * bias b of the channel:
  *   y = (x - m) r w + b     dx = dy w r     dsum = -(r / N) sum dy w
  *   dspread = -(r^3 / 2N) sum dy w (x - m) */
 #ifndef REAL

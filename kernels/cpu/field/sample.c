@@ -236,7 +236,7 @@ static void F(concat)(const KernelArgs *a)
     }
 }
 
-/* Copies channels from to from + n - 1 of each sample. */
+/* Copies channels `from` to from + n - 1 of each sample. */
 static void F(take_channels)(const KernelArgs *a, int64_t from, int64_t n)
 {
     const int64_t points = a->size['h'] * a->size['w'], all = a->size['Z'] * points;

@@ -6,8 +6,8 @@
 #include "planner/ir/window.h"
 #include "kernels/cpu/cpu.h"
 
-/* The windows of some heads. A rank may have only some of the windows, or only some of the
- * heads. */
+/* The sizes of the heads and windows that this rank has. It may have only some of the windows, or
+ * only some of the heads. */
 typedef struct Windows {
     int64_t batch, heads, features, n; /* n: points of a window */
     int64_t across, points_w;          /* across: windows side by side; points_w: columns of a

@@ -2,7 +2,7 @@
  * specification 1.0). attrs.scale is the largest number of the narrow dtype. The scale of a block
  * is the smallest power of two with which no magnitude of the block exceeds attrs.scale times the
  * scale. Dividing and multiplying by a power of two is exact, so only the rounding to the narrow
- * dtype loses precision. The product multiplies each operand with its scales and adds in the wide
+ * dtype loses precision. The product multiplies each operand by its scales and adds in the wide
  * dtype. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/low/blocks.c"
@@ -78,7 +78,7 @@ static F(Blocks) F(blocks_of)(const KernelArgs *a, uint32_t arg, ProductMatrix i
     return x;
 }
 
-/* Copies a part of the matrix and multiplies each number with its scale. The part has `rows` rows
+/* Copies a part of the matrix and multiplies each number by its scale. The part has `rows` rows
  * from `row` on, and `columns` columns from `column` on. */
 static void F(unscale)(const F(Blocks) * x, int64_t row, int64_t rows, int64_t column,
                        int64_t columns, REAL *to, int64_t leading)

@@ -1,9 +1,9 @@
-/* NVFP4: 4-bit numbers with one scale for each block of neighbours and one for the whole tensor,
- * as NVIDIA published it ("Pretraining Large Language Models with NVFP4", arxiv.org/abs/2509.25149,
+/* NVFP4: 4-bit numbers with one scale for each block of neighbours and one for the whole tensor, as
+ * NVIDIA published it ("Pretraining Large Language Models with NVFP4", arxiv.org/abs/2509.25149,
  * and the documentation of Transformer Engine). Let m be the largest magnitude of the tensor. The
  * factor F = attrs.scale / m maps m to the largest 4-bit number (6) times the largest scale. The
  * scale of a block is F / 6 times its largest magnitude, rounded to the dtype of scales. Each
- * number is multiplied with F, divided by the rounded scale of its block, and rounded to 4 bits.
+ * number is multiplied by F, divided by the rounded scale of its block, and rounded to 4 bits.
  * These kernels compute in fp64 whatever the dtypes of the arguments, and round once. */
 #include <assert.h>
 #include <math.h>
@@ -148,7 +148,7 @@ static PairsOperand operand_of(const KernelArgs *a, uint32_t arg, ProductMatrix 
     return x;
 }
 
-/* Computes both numbers of the pair at (row, column) of the operand's matrix, each multiplied with
+/* Computes both numbers of the pair at (row, column) of the operand's matrix, each multiplied by
  * its scale. */
 static void unscale(const PairsOperand *x, int64_t row, int64_t column, double *first,
                     double *second)

@@ -1,7 +1,7 @@
 /* Arguments of the kernels of attention and of its gradient, and functions on tiles of 16-bit
  * numbers in shared memory. kernels/cpu/attention.c defines the two ops: S = scale Q K^T, P = exp(S
  * - lse), O = P V. R query heads use the same head of keys and values, so query head h uses head h
- * / R of them. The kernels read and write all tensors where they lie, by strides. */
+ * / R of K and V. The kernels read and write all tensors where they lie, by strides. */
 #ifndef TANDEM_KERNELS_CUDA_ATTENTION_ATTENTION_CUH
 #define TANDEM_KERNELS_CUDA_ATTENTION_ATTENTION_CUH
 

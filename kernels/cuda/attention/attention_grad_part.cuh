@@ -20,8 +20,8 @@ typedef struct F(Stage) {
     Shared at;
 } F(Stage);
 
-/* Returns stage i. Stages count the tiles of queries of the group's first head, then those of the
- * next head, and so on. */
+/* Returns stage i. Stages are numbered like the tiles of queries: first the tiles of the group's
+ * first head, then those of the next head, and so on. */
 DEVICE F(Stage) F(stage)(Shared shared, int i, int r, int query)
 {
     F(Stage) t;

@@ -23,7 +23,7 @@ typedef struct KindsArgs {
     Buckets buckets;
 } KindsArgs;
 
-/* One query. The members mean the same as those of Query in kernels/cpu/attention_kinds.c. */
+/* One query. The members have the same meaning as in Query of kernels/cpu/attention_kinds.c. */
 typedef struct KindsQuery {
     int64_t row, key, head, position, from, end;
 } KindsQuery;

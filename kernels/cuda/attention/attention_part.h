@@ -7,7 +7,7 @@
 
 #include "kernels/kernel.h"
 
-enum { PART_ALL = 2 }; /* stands in place of a chunk's number for both chunks together */
+enum { PART_ALL = 2 }; /* used in place of a chunk's number: both chunks together */
 
 typedef struct PartCalls {
     OpKind op; /* OP_attention, or the op of its gradient */
@@ -66,8 +66,8 @@ static inline bool part_is_of_queries(OpKind op, uint32_t i)
     return !(keys >> i & 1);
 }
 
-/* Lets argument i begin at row `first` of sequence b, and sets its number of elements to those of
- * `part` rows. */
+/* Moves the pointer of argument i to row `first` of sequence b, and sets its number of elements to
+ * that of `part` rows. */
 static inline void part_move(KernelArgs *to, uint32_t i, int64_t b, int64_t n, int64_t first,
                              int64_t part)
 {

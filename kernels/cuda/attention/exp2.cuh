@@ -1,5 +1,5 @@
-/* Computes powers of two by multiplications and additions. The unit for exponentials of a
- * multiprocessor computes only 16 of them in a cycle, so it can be the bottleneck. */
+/* Computes powers of two by multiplications and additions. A multiprocessor's unit for exponentials
+ * computes only 16 of them in a cycle, so it can be the bottleneck. */
 #ifndef TANDEM_KERNELS_CUDA_ATTENTION_EXP2_CUH
 #define TANDEM_KERNELS_CUDA_ATTENTION_EXP2_CUH
 

@@ -1,6 +1,6 @@
 /* Functions of the plain kernels of attention on rows of n numbers. A warp works on a row, and each
- * lane has every 32nd number of it. Sums are in fp32 in shared memory; the order of each sum is
- * fixed. */
+ * lane handles every 32nd number of the row. Sums are in fp32 in shared memory; the order of each
+ * sum is fixed. */
 #ifndef TANDEM_KERNELS_CUDA_ATTENTION_ROW_CUH
 #define TANDEM_KERNELS_CUDA_ATTENTION_ROW_CUH
 

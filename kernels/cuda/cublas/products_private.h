@@ -46,8 +46,8 @@ bool product_run_each(const CudaChainPart *part, uint32_t n, const CudaContext *
 bool product_choose(CudaProducts *p, ProductCall *call, const CudaChainPart *part, uint32_t n,
                     const CudaContext *cuda, bool may_time, CudaError *error);
 void product_forget(ProductCall *call);
-/* Put the addresses that change from launch to launch into the descriptors: those of the scales,
- * and those of the arguments of fused ops. */
+/* Put the addresses of the scales, and of the arguments of fused ops, into the descriptors. These
+ * addresses change from launch to launch. */
 bool product_set_scales(const ProductCall *call, const void *a, const void *b, CudaError *error);
 bool product_set_addresses(const ProductCall *call, const void *vector, const void *input,
                            CudaError *error);

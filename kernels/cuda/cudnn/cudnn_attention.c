@@ -208,7 +208,7 @@ static bool make_plan(CudnnAttention *c, AttentionGraph *to, CudaError *error)
     if (c->calls.cudnnBackendGetAttribute(to->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
                                           CUDNN_TYPE_INT64, 1, &n,
                                           &to->bytes) != CUDNN_STATUS_SUCCESS) {
-        (void)snprintf(error->text, sizeof error->text, "cuDNN's plan tells no workspace size");
+        (void)snprintf(error->text, sizeof error->text, "cuDNN's plan states no workspace size");
         return false;
     }
     return grow_scratch(c, (uint64_t)to->bytes, error);

@@ -1,4 +1,4 @@
-/* Functions with which a block counts, for eight experts, how often each of them was chosen. */
+/* Lets a block count how often each of eight experts was chosen. */
 #ifndef TANDEM_KERNELS_CUDA_EXPERTS_COUNT_CUH
 #define TANDEM_KERNELS_CUDA_EXPERTS_COUNT_CUH
 

@@ -125,7 +125,8 @@ DEVICE float route_logit(const RouteArgs *a, int64_t row, int64_t j)
     return read_one(a->logits, row * a->n + (a->normalise ? a->ids[row * a->k + j] : j));
 }
 
-/* Finds the largest of those logits, and returns the sum of exp(logit - largest). */
+/* Finds the largest of the logits that route_logit returns for a token. Returns the sum of
+ * exp(logit - largest) over these logits. */
 DEVICE float route_sum(const RouteArgs *a, int64_t row, float *largest)
 {
     int64_t n = a->normalise ? a->k : a->n;
@@ -232,8 +233,8 @@ static RouteArgs route_args(const KernelArgs *args, uint32_t logits, uint32_t id
     return p;
 }
 
-/* logits [b,s,N] -> ids [b,s,K] i32: the K largest logits, the largest first; among equal ones the
- * smaller id first */
+/* logits [b,s,N] -> ids [b,s,K] i32: the K largest logits, the largest first; of two equal logits,
+ * the one with the smaller id comes first */
 bool cuda_topk(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     RouteArgs p = route_args(args, 0, 1);

@@ -158,8 +158,9 @@ DEVICE float online_logit(const OnlineArgs *a, int64_t row)
     return label >= 0 && v >= 0 && v < a->valid ? read_one(a->z, row * a->width + v) : 0;
 }
 
-/* Computes the sums of a row. `half`: the logits are aligned bf16 numbers, and none is smoothed.
- * The label's logit is loaded first, so that the block does not wait for it at the end. */
+/* Computes the sums of a row. If `half` is true, the logits are aligned bf16 numbers, and no label
+ * is smoothed. The label's logit is loaded first, so that the block does not wait for it at the
+ * end. */
 DEVICE void online_row(const OnlineArgs *a, const bool half, float *held)
 {
     const int64_t row = blockIdx.x;

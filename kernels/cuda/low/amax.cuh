@@ -21,8 +21,8 @@ DEVICE uint32_t magnitude_bits(float x)
     return BITS_OF_FLOAT(x) & 0x7fffffffu;
 }
 
-/* Returns the largest of `most` and of the magnitudes of the first n elements of x, all as fp32
- * bits. */
+/* Returns `most`, or the largest magnitude of the first n elements of x if that is larger. All
+ * magnitudes are fp32 bits. */
 DEVICE uint32_t amax_of_eight(const float x[EIGHT], int n, uint32_t most)
 {
     UNROLL for (int k = 0; k < EIGHT; k++)

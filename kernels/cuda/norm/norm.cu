@@ -59,8 +59,8 @@ DEVICE float norm_pass(const bool half, const NormArgs *a, const NormPass pass, 
     return total;
 }
 
-/* Writes a group of eight normalised elements. Returns the largest of `most` and of their
- * magnitudes. */
+/* Writes a group of eight normalised elements. Returns `most`, or the largest magnitude of these
+ * elements if that is larger. */
 DEVICE uint32_t norm_write(const bool half, const NormArgs *a, int64_t row, int column, int n,
                            const float x[EIGHT], float mean, float r, uint32_t most)
 {
@@ -80,8 +80,8 @@ DEVICE uint32_t norm_write(const bool half, const NormArgs *a, int64_t row, int 
     return amax_of_eight(y, n, most);
 }
 
-/* Normalises the rows of a block. `half`: x, addend, sum and y are arrays that norm_is_half
- * accepts. */
+/* Normalises the rows of a block. If `half` is true, norm_is_half must accept
+ * x, addend, sum and y. */
 DEVICE void norm_block(const bool half, const NormArgs *a, float *held)
 {
     float x[HELD][EIGHT];

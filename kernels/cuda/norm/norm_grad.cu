@@ -84,7 +84,8 @@ DEVICE void slope_keep(const bool half, const NormGradArgs *a, const Slopes *s, 
     }
 }
 
-/* Writes eight elements of dx. Returns the largest of `most` and of their magnitudes. */
+/* Writes eight elements of dx. Returns `most`, or the largest magnitude of these elements if that
+ * is larger. */
 DEVICE uint32_t slope_write(const bool half, const NormGradArgs *a, const Slopes *s, int64_t row,
                             int column, int n, const float by[3], uint32_t most)
 {
@@ -103,8 +104,8 @@ DEVICE uint32_t slope_write(const bool half, const NormGradArgs *a, const Slopes
     return amax_of_eight(dx, n, most);
 }
 
-/* Computes the gradient of one row. Returns the largest of `most` and of the magnitudes that this
- * thread writes. */
+/* Computes the gradient of one row. Returns `most`, or the largest magnitude that this thread
+ * writes if that is larger. */
 DEVICE uint32_t norm_grad_row(const bool half, const NormGradArgs *a, int64_t row, int lane,
                               float *held, float *sums, uint32_t most)
 {
@@ -151,8 +152,8 @@ DEVICE uint32_t norm_grad_row(const bool half, const NormGradArgs *a, int64_t ro
     return most;
 }
 
-/* Computes the rows of a block. `half`: dy, x, weight and dx are arrays that norm_is_half
- * accepts. */
+/* Computes the rows of a block. If `half` is true, norm_is_half must accept
+ * dy, x, weight and dx. */
 DEVICE void norm_grad_block(const bool half, const NormGradArgs *a, float *shared)
 {
     float *held = shared;

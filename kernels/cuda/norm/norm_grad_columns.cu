@@ -10,7 +10,7 @@ enum {
     COLUMN_THREADS = 256,
     COLUMN_BLOCKS_PER_SM = 3,
     COLUMN_ROWS = 2,   /* rows that a group of threads processes at a time */
-    COLUMN_STAGES = 2, /* such pairs of rows in shared memory */
+    COLUMN_STAGES = 2, /* pairs of rows in shared memory at the same time, for each group */
     COLUMN_VALUES = 4, /* values that are summed over the threads of a row: two for each of these
                           rows */
     /* numbers of shared memory that column_sums needs */
@@ -205,7 +205,7 @@ DEVICE void column_rows(const NormGradArgs *a, const bool centred, const bool fi
     }
 }
 
-/* Computes the rows of a block. `finds`: it also finds the largest magnitudes of dx. */
+/* Computes the rows of a block. If `finds` is true, it also finds the largest magnitudes of dx. */
 DEVICE void column_block(const NormGradArgs *a, const bool centred, const bool finds, float *held)
 {
     const int per_row = a->rows.lanes, groups = (int)blockDim.x / per_row;

@@ -56,7 +56,8 @@ DEVICE Raw row_load(const NormArgs *a, const bool adds, int64_t at, int n)
     return round_any(KINDS_real, DT_bf16, x);
 }
 
-/* Writes eight normalised elements. Returns the largest of `most` and of their magnitudes. */
+/* Writes eight normalised elements. Returns `most`, or the largest magnitude of these elements if
+ * that is larger. */
 DEVICE uint32_t row_write(const NormArgs *a, const Raw *raw, RowStatistics s, int64_t at,
                           const float weight[EIGHT], const float bias[EIGHT], uint32_t most)
 {

@@ -1,6 +1,6 @@
-/* Spectral norm. Kernels multiply a weight with the two vectors of the power iteration, and divide
- * by the norm. One computes the norm's contribution to the gradient of the weight. All kernels but
- * the last two run once a step. */
+/* Spectral norm (ops.def). Once a step, kernels multiply a weight by the two vectors of the power
+ * iteration and normalise these vectors. In each micro-batch, other kernels divide by the norm, and
+ * compute the norm's contribution to the gradient of the weight. */
 #include "kernels/cuda/pointwise/point_launch.cuh"
 #include "kernels/cuda/reduce.cuh"
 

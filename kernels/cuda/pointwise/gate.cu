@@ -23,7 +23,7 @@ typedef enum GateValue {
 
 typedef enum GateForm { GATE_unit, GATE_grad, GATE_grad_again, GATE_FORMS } GateForm;
 
-/* GATE_AHEAD: largest number of groups of eight elements that a thread processes at a time */
+/* GATE_AHEAD: largest number of groups of eight elements that a thread processes at a time. */
 enum { GATE_THREADS = 256, GATE_AHEAD = 2, GATE_PARTS = 4, GATE_INPUTS = 2 };
 
 typedef struct GateArgs {
@@ -39,8 +39,8 @@ DEVICE bool gate_loads(const GateForm form, const GateValue v)
     return v <= GATE_d || (v == GATE_silu && form == GATE_grad);
 }
 
-/* `half`: all arrays are aligned arrays of bf16 numbers, and their length is a multiple of eight.
- */
+/* Returns the array of value v. If `half` is true, all arrays are aligned arrays of bf16 numbers,
+ * and their length is a multiple of eight. */
 DEVICE Array gate_array(const GateArgs *a, const bool half, const GateValue v)
 {
     return half ? array_as_bf16(a->value[v]) : a->value[v];

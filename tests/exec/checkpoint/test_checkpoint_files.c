@@ -195,12 +195,19 @@ static void folders_and_latest(void **state)
     refused(plan, folder, "checkpoint-missing", "it contains '../../etc', which is not the name");
 }
 
+static void write_bytes(const char *path, const char *bytes, size_t n)
+{
+    FILE *f = fopen(path, "wb");
+    assert_true(f != NULL && fwrite(bytes, 1, n, f) == n && fclose(f) == 0);
+}
+
 static void unfinished_saves(void **state)
 {
     (void)state;
     const char *saving = arena_print(arena, "%s/step-00000003.saving", folder);
     assert_int_equal(mkdir(saving, 0777), 0);
-    refused(plan, saving, "checkpoint-unfinished", "a save that did not end");
+    refused(plan, saving, "checkpoint-unfinished",
+            "a save that did not end: it has no manifest.json");
     loads(folder); /* the one before it */
     const Diag d = run(plan, &(CheckpointOptions){.load = saving}, 3);
     assert_string_equal(d.items.at[0].hint,
@@ -213,7 +220,21 @@ static void unfinished_saves(void **state)
             "step-00000001.saving is the folder of a save that did not end");
     const char *empty = arena_print(arena, "%s/step-00000009", other);
     assert_int_equal(mkdir(empty, 0777), 0);
-    refused(plan, empty, "checkpoint-unfinished", "a save that did not end");
+    refused(plan, empty, "checkpoint-unfinished",
+            "a save that did not end: it has no manifest.json");
+}
+
+/* A save may break off after it has written the manifest and before it renames the folder. */
+static void a_save_without_its_final_name_has_a_manifest(void **state)
+{
+    (void)state;
+    const char *other = command_new_folder(arena);
+    const char *saving = arena_print(arena, "%s/step-00000003.saving", other);
+    assert_int_equal(mkdir(saving, 0777), 0);
+    write_bytes(arena_print(arena, "%s/manifest.json", saving), "{}", 2);
+    const Diag d = run(plan, &(CheckpointOptions){.load = saving}, 3);
+    assert_non_null(strstr(d.items.at[0].text, "is the folder of a save that did not end"));
+    assert_null(strstr(d.items.at[0].text, "has no manifest.json"));
 }
 
 /* ---- damage */
@@ -226,12 +247,6 @@ static char *bytes_of(const char *path, size_t *n)
     memcpy(copy, text, *n);
     copy[*n] = 0;
     return copy;
-}
-
-static void write_bytes(const char *path, const char *bytes, size_t n)
-{
-    FILE *f = fopen(path, "wb");
-    assert_true(f != NULL && fwrite(bytes, 1, n, f) == n && fclose(f) == 0);
 }
 
 static void every_byte_of_the_manifest(void **state)
@@ -428,6 +443,7 @@ int main(void)
         TEST(no_step_is_left),
         TEST(folders_and_latest),
         TEST(unfinished_saves),
+        TEST(a_save_without_its_final_name_has_a_manifest),
         TEST(every_byte_of_the_manifest),
         TEST(any_byte_of_a_file),
         TEST(manifests_that_lie),

@@ -25,7 +25,7 @@ enum {
 };
 
 /* The multiplying warpgroups take over registers that the fetching one gives up. A warpgroup that
- * asks for more registers than are left waits for ever. */
+ * requests more registers than are free waits forever. */
 static_assert(HOPPER_PRODUCER_REGISTERS + 2 * HOPPER_CONSUMER_REGISTERS <= 3 * HOPPER_REGISTERS,
               "the warpgroups' registers are more than the block's");
 

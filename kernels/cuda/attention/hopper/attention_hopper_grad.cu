@@ -22,9 +22,10 @@ typedef struct HopperGradArgs {
 
 static_assert(GRAD_ADDERS == 2, "attention_hopper_grad.cuh starts two adding threads");
 
-/* Addresses in shared memory, after the barriers of the ring. scores_full: dS of a tile is stored.
- * sums_full: a barrier for each adding thread; the block's share of dQ is stored. sums_empty: that
- * share has been read. ticket: the block's ticket. */
+/* Addresses in shared memory, after the barriers of the ring. All but `ticket`, the block's ticket,
+ * are barriers. A phase of scores_full ends when dS of a tile is stored. A phase of sums_full (one
+ * barrier for each adding thread) ends when the block's share of dQ is stored, and a phase of
+ * sums_empty when that share has been read. */
 typedef struct GradBarriers {
     Shared scores_full, sums_empty, sums_full, ticket;
 } GradBarriers;
@@ -62,8 +63,9 @@ DEVICE void grad_begin(const HopperGradArgs *h, HopperShared s)
     __syncthreads();
 }
 
-/* Two numbers of the calling thread: that of its computing warpgroup, 0 or 1, and that of its first
- * row among the block's 128 keys. Each call reads the number of the thread again. */
+/* grad_group returns the number of the calling thread's computing warpgroup, 0 or 1. grad_row
+ * returns the number of the thread's first row among the block's 128 keys. Each call reads the
+ * number of the thread again, so that no result occupies a register between calls. */
 DEVICE int grad_group(void)
 {
     return thread_again() / WARPGROUP - 1;

@@ -20,7 +20,7 @@
  * at x ^ (x >> 7 & 7) << 4. Eight rows, 1024 bytes, are one pattern, and the address of a tile is a
  * multiple of 1024. Let k be the index that a product sums over. If k runs along a row
  * (MATRIX_rows), the stride offset leads from eight rows to the next eight rows, and the leading
- * offset is unused. The next 16 numbers of k are then 32 bytes further. If k runs from row to row
+ * offset is unused. The next 16 numbers of k then begin 32 bytes later. If k runs from row to row
  * (MATRIX_columns; the manual calls B "transposed"), the stride offset leads from eight numbers of
  * k to the next eight. The leading offset then leads from 64 columns to the next 64.
  *
@@ -111,7 +111,7 @@ DEVICE uint32_t shared_window(Shared at)
 }
 
 /* Returns threadIdx.x. Each call reads it from the device. So the compiler keeps neither this
- * number nor results of it in registers between calls. */
+ * number nor values computed from it in registers between calls. */
 DEVICE int thread_again(void)
 {
     int x;
