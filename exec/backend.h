@@ -77,9 +77,8 @@ typedef struct Backend {
     /* Gathers `bytes` bytes of every process into `all` [n_processes, bytes], on every process. It
      * also serves as a barrier. */
     bool (*exchange)(struct Backend *self, const void *mine, size_t bytes, void *all, Diag *d);
-    /* Lets the following exchanges wait `more_s` seconds longer than the timeout, because a process
-     * is busy with files. 0 restores the timeout. This member is NULL if exchanges never time out.
-     */
+    /* Lets the following exchanges wait `more_s` seconds longer than the timeout, while a process
+     * is busy with files. 0 restores the timeout. NULL if exchanges never time out. */
     void (*patience)(struct Backend *self, double more_s);
     /* Returns the number of processes, and sets *mine to the number of this one. */
     uint32_t (*processes)(const struct Backend *self, uint32_t *mine);

@@ -45,9 +45,8 @@ bool checkpoint_agree(Backend *backend, const Diag *own, Arena *arena, Diag *d)
         if (all[i].hint[0]) diag_hint(d, "%s", all[i].hint);
         return false;
     }
-    if (process != 0)
-        return true; /* process 0 prints; the other processes have found the same warnings, or none
-                      */
+    /* process 0 prints; the other processes have found the same warnings, or none */
+    if (process != 0) return true;
     for (uint32_t i = 0; i < own->items.n; i++) /* copy them, because their texts may be freed
                                                    earlier */
         diag_warning(d, own->items.at[i].rule, own->items.at[i].loc, "%s", own->items.at[i].text);

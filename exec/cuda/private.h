@@ -83,7 +83,7 @@ typedef struct CudaWatch {
     pthread_cond_t watch_over; /* signalled when the watching thread must end */
     bool watches;
     _Atomic bool ends;
-    const char *opens;   /* names the operation that watch_opening waits for, for messages */
+    const char *opens; /* name of the operation that watch_opening waits for, as messages show it */
     unsigned char *here; /* [n_ranks]: scratch memory of exchanges */
     bool dead;           /* communicators are broken and can only be aborted */
     bool closing;        /* all steps are over, so other ranks may end before this one */
