@@ -316,8 +316,9 @@ static double adam_noise(const Verify *v, const Whole *w, const double largest[K
     return 0;
 }
 
-/* Judges one tensor. Errors of gradients and moments are divided by the size of the tensor's own
- * values. This size counts as at least a fraction of the largest values of all tensors. */
+/* Judges one tensor. Each difference is divided by the largest magnitude of the tensor's values.
+ * For gradients and moments, the divisor is at least GRADIENT_FLOOR times the largest magnitude of
+ * all tensors, or the square of this factor for second moments. */
 static void judge_tensor(Verify *v, const Whole *w, const double largest[KINDS], double *worst)
 {
     VerifyResult *result = v->result;
