@@ -5,7 +5,7 @@ return function(options)
     name = "local_cpu",
     is_local = true,
     nodes = 1,
-    devices_per_node = 0,          -- 0: the mesh's ranks are filled in later
+    devices_per_node = 0,          -- 0: replaced later by the number of the mesh's ranks
     cores_per_node = options.cores or 0,
     intra = "host",
     intra_bytes_per_s = 5e9,       -- the rate of a copy through shared memory

@@ -212,7 +212,7 @@ local function count(t)
   return n
 end
 
--- Returns the possible sizes of tp, as in "1, 2, 4", and the largest up to s.tp. A size must divide
+-- Returns the possible sizes of tp as text, "1, 2, 4", and the largest of them that is at most s.tp. A size must divide
 -- both kinds of heads, the features of an MLP, and the ranks that the other axes leave to tp and dp.
 function tensor.sizes(s, hf)
   local common = dialect.common(hf.num_attention_heads, hf.num_key_value_heads, s.hidden, s.left)

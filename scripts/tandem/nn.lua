@@ -30,7 +30,7 @@ local function init(kind, a, b)
   return value
 end
 nn.zeros, nn.ones = init("zeros", 0.0, 0.0), init("ones", 0.0, 0.0)
-nn.uninitialized = init("none", 0.0, 0.0) -- an error at its use: see `tandem explain init-missing`
+nn.uninitialized = init("none", 0.0, 0.0) -- a parameter with it is an error: `tandem explain init-missing`
 nn.normal = core.wrap(function(mean, deviation)
   return init("normal", check.number("nn.normal", "the mean", mean, 0.0),
     check.number("nn.normal", "the deviation", deviation, 1.0))

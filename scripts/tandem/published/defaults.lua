@@ -200,11 +200,11 @@ end
 
 -- ---- the mesh and the batch
 
--- Returns two numbers of bytes, over all ranks of a replica: of weights and states, and of the
--- activations saved for one sequence. Weights have 16 bits. Gradients and three copies of the
--- weights have 32. With ZeRO, 8 bytes for each parameter are counted. Each element of a block's
--- input saves 34 bytes (Korthikanti et al., arXiv 2205.05198), 20 if products save 8 bits, or 2 if
--- blocks are recomputed. A frozen base has only weights; in 8 bits, an element saves 16 bytes.
+-- Returns the bytes of weights and states, and the bytes of activations saved for one sequence. Both
+-- are sums over all ranks of a replica. A parameter has 18 bytes: 2 for the weight, and 16 for the
+-- gradient and three fp32 copies. With ZeRO, 8 bytes are counted. For each element of a block's input,
+-- 34 bytes are saved (Korthikanti et al., arXiv 2205.05198), 20 if products save 8 bits, or 2 if blocks
+-- are recomputed. A frozen base has only weights; in 8 bits, 16 bytes are saved for an element.
 local function bytes_of(row)
   local params = tonumber(row.params_b)
   local dim, layers, ff = count(row, "d_model"), count(row, "n_layers"), count(row, "d_ff")

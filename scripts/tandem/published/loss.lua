@@ -49,8 +49,8 @@ end
 function m.changes(row, own, how, stated_limit)
   local data = math.max(1, count(row, "n_gpus") // (count(row, "tp") * count(row, "pp")))
   local held = (deferred(row, how.n_micro, stated_limit) or 0) + (further(row, data) or 0)
-  -- These bytes are on the last stage. A profile has one number of bytes for all ranks, so they count only where
-  -- the last stage reports. Otherwise the rank that needs most is assumed to be one of the first stage.
+  -- These bytes are on the last stage, but a profile has one number of bytes for all ranks. So they count only if
+  -- the log prints the memory of the last stage. If not, a rank of the first stage is assumed to need the most.
   -- kind: assumed; with 1F1B, the first stage holds the activations of most micro-batches
   if held > 0 and count(row, "pp") > 1 and own.reports_rank ~= "last" then
     cells.note("a rank of the first stage is assumed to need most; %.1f GB for the head of the last stage do not count", held / 1e9)

@@ -38,8 +38,8 @@ local function mlp(row, dim, hidden, bias)
     forward = function(self, x) return self.down(act(self.gate(x)) * self.up(x)) end }
 end
 
--- Returns how many rows the products of experts have for each row that balanced experts would get. With padding
--- (--moe-pad-expert-input-to-capacity), these are the rows of the capacity. A capacity below 1 drops tokens.
+-- Returns the rows that the products of experts compute, as a multiple of the rows of balanced experts. With padding
+-- (--moe-pad-expert-input-to-capacity), this is the capacity factor. A factor below 1 drops tokens.
 local function capacity(row)
   local factor = tonumber((row.moe_capacity or ""):match "(%d+%.?%d*)")
   if not factor or factor <= 0 or (row.moe_capacity or ""):find "^%s*%-" then return 1 end
@@ -434,11 +434,11 @@ end
 
 -- Returns true if a step or a layer was captured as a CUDA graph. Its kernels then start without a
 -- call of the host. For each node of the graph, the host takes about a microsecond, and it need not
--- notify the device. This is assumed to save 2 us for each kernel.
+-- notify the device. This is assumed to save the device 2 us for each kernel (published/cluster.lua).
 function m.is_graph(row) return has(row, "cuda_graph", "cuda_graph=[1t]") or cells.switch(row.cuda_graph) == true or has(row, "cuda_graph", "^full") and not has(row, "cuda_graph", "=") end
 -- Returns true if the host runs the Python modules of Megatron-Core, as in Megatron-Bridge and
--- NeMo, so that its host times hold. NeMo's own host times are not used: they come from large
--- models, in which the device never waits for the host.
+-- NeMo. Then the host times of Megatron-Core apply. Those of NeMo come from large models, in which
+-- the device never waits for the host, so they say little.
 function m.runs_modules(row)
   return not m.is_graph(row) and (has(row, "framework", "^megatron%-bridge") or has(row, "framework", "^nemo"))
 end

@@ -60,9 +60,9 @@ m.cluster = require "tandem.published.cluster"
 
 -- ---- frameworks, chosen by the beginning of the cell `framework`
 
--- Returns the micro-batch of an old torchtitan; nil: the row's cell counts. It had a local batch
--- and a number of micro-batches (pipeline_parallel_microbatches). The default is the number of
--- pipeline ranks and, since #781 (January 2025), the number of stages.
+-- Returns the micro-batch of a pipeline in an old torchtitan; nil: the row's own cell is right. Old torchtitan cut a local
+-- batch into a number of micro-batches (pipeline_parallel_microbatches). The default was the number of pipeline ranks and,
+-- since #781 (January 2025), the number of stages.
 local function micro_of(row)
   if count(row, "pp") == 1 or not is_before(row, "2025-04") then return nil end
   local pieces = count(row, "pp") * (is_before(row, "2025-01") and 1 or count(row, "vp", 1))
@@ -105,7 +105,7 @@ local function torchtitan(row)
 end
 
 -- Returns the number of sequences of a step. If the row does not give it, it is computed from the tokens per second. A
--- run that ran out of memory has none. For mixtures of experts, the script of the measurement takes micro-batches until
+-- run that ran out of memory gives neither. For mixtures of experts, the script of the measurement takes micro-batches until
 -- each rank has 8 sequences (benchmarks/moe_expert_parallel/moe_ep_bench.sh).
 local function kempnerforge_batch(row, at_once)
   if not cells.is_open(row.global_batch_seqs) then return count(row, "global_batch_seqs") end
@@ -160,8 +160,9 @@ end
 
 local zero_names = { "optim", "optim_grads", "optim_grads_params" }
 
--- Returns false if products wait for this communication of gradients or weights; nil: they do not. Ranks of stage 0 gather no
--- weights. Megatron-FSDP (stages 2 and 3) always overlaps.
+-- Returns the value of the option `key` of zero{}: false if the row says that products wait for this communication of
+-- gradients or weights, otherwise nil, the default. Ranks of stage 0 gather no weights. Megatron-FSDP (stages 2 and 3) never
+-- waits.
 local function waits(row, stage, key)
   if cells.flag(row, key) ~= false or stage == 0 and key == "overlap_param_gather" then return nil end
   if stage > 1 then cells.note("%s = %s is left out: ZeRO stage %d overlaps", key, row[key], stage) return nil end

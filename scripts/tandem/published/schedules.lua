@@ -3,7 +3,7 @@ local cells = require "tandem.published.cells"
 local count = cells.count
 local m = {}
 
--- Names of schedules in lower case. "-" stands for blanks, "-" and "_", or nothing. The first match counts. false: a schedule that
+-- Names of schedules in lower case. In a name, "-" matches any number of blanks, "-" and "_", also none. The first match counts. false: a schedule that
 -- no plan has.
 -- kind: documented; Qi et al., arXiv 2401.10241 and 2405.15362; torch.distributed.pipelining.schedules; deepseek-ai/DualPipe
 local names = {
@@ -85,8 +85,9 @@ local function looped_order(n, chunks, at_once)
   return order
 end
 
--- Returns a rank's list of actions. warm: forward passes before the first backward pass. waits: weight gradients that may wait while the
--- rank runs others; nil: a backward pass is one action. `backward_first`: after the warm-up, the backward pass precedes.
+-- Returns a rank's list of actions. warm: the number of forward passes before the first backward pass. waits: how many
+-- weight gradients may be put off while the rank runs other actions; nil: a backward pass is one action. backward_first: true if, after the
+-- warm-up, each backward pass precedes a forward pass.
 local function actions(p, rank, order, chunks, warm, waits, backward_first)
   local list, n_weights = {}, 0
   local function add(kind, at, chunk) list[#list + 1] = ("%s%d.%d"):format(kind, chunk * p + rank, at[2]) end

@@ -26,10 +26,11 @@ end
 -- Returns a text in lower case, without its parts in brackets.
 local function unbracketed(text) return (text:lower():gsub("%b()", " "):gsub("%b[]", " ")) end
 
--- "8,192", "64.0", "64 GPUs", "50257 (padded)", "8k"; nodes x GPUs of each for n_gpus: "8x8", "8
--- nodes x 8". `has_thousands` says when a comma separates thousands. Other cells with several
--- numbers ("4-8", "4/8", "8,16", "4 or 8", "2x4") have no certain meaning, and "4M tokens" or "2
--- nodes" counts something else. Returns nil for words.
+-- Returns the whole number that a cell gives: "8,192", "64.0", "64 GPUs", "50257 (padded)", "8k". For
+-- n_gpus the cell may be a product of nodes and their GPUs: "8x8", "8 nodes x 8". `has_thousands` says
+-- when a comma separates thousands. Other cells with several numbers ("4-8", "4/8", "8,16", "4 or 8",
+-- "2x4") have no certain meaning, and "4M tokens" or "2 nodes" counts something else: these are refused.
+-- Returns nil for words.
 local function whole(row, key)
   local cell = row[key]
   local text = cell:match "^%s*(.-)%s*$":gsub("^(%d+),%s", "%1; ") -- "4, using a schedule"
@@ -280,7 +281,7 @@ local function compiled(row)
   if switch(row, "compile", "yes", "no") then return end
   local text, denied = cells.without_denied(row.compile:lower(), { "compile%a*", "inductor", "dynamo", "max%-autotune", "xla", "jit" })
   if denied or text:find "^%s*not%f[%A]" or text:find "^%s*without" or text:find "^%s*w/o" then row.compile = "no" return end
-  -- fused kernels without a compiler of the model
+  -- these fuse kernels, but do not compile the model
   if text:find "nvfuser" or text:find "torchscript" or text:find "^%s*cuda%s*graph" or text:find "^%s*fused%s+kernels" then row.compile = "no" return end
   for _, word in ipairs { "compile", "inductor", "dynamo", "^xla", "max%-autotune", "reduce%-overhead", "^default", "^jit", "^regional", "^full", "^model", "^block", "^loss", "^layer", "^per%f[%A]" } do
     if text:find(word) then row.compile = "yes" return end
