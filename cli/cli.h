@@ -101,15 +101,14 @@ typedef struct Cli {
     const char *const *args; /* all arguments except the verb and the options */
     uint32_t n_args;
     Str out; /* the result as text, which is printed at the end, or not at all with --json */
-    size_t run_line,
-        /* `out` from run_line to run_line_end is the line that names the stored run; both 0: no
-         * such line */
-        run_line_end;
+    /* the line of `out` that names the stored run: its first byte, and the byte after its end; both
+     * 0: there is no such line */
+    size_t run_line, run_line_end;
     json_t *json; /* with --json: the result as a document; otherwise NULL */
     /* The process of PLAN's script. It stays open, because a verb may load the plan again. NULL:
      * there is none. */
     FrontScript *script;
-    /* answers of frameworks that a thread computes meanwhile (whose.c); NULL: none */
+    /* predictions for frameworks that a thread makes meanwhile (frameworks.c); NULL: none */
     struct EarlyAnswers *early;
     bool color;    /* true if standard output is printed in colour */
     int exit_code; /* the exit code; 0: it follows from the diagnostics */
@@ -247,8 +246,8 @@ const char *plan_file_device(const PlanFile *file);
 PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options);
 /* Loads the plan like plan_file_load without `options`, and keeps its script open as cli->script
  * until plan_file_close. Two threads then work beside the caller. One proves the plan, until
- * session_settle. The other computes those answers of plan_file_ask that need a program of their
- * own; `timed` has the same meaning as there. */
+ * session_settle. The other begins the predictions for frameworks (frameworks_ask_early); `timed`
+ * has the same meaning as in frameworks_ask. */
 PlanFile *plan_file_open(Cli *cli, const char *path, bool timed);
 void plan_file_close(Cli *cli);
 /* Returns a copy of `options`, with the options of the command line added. If `options` is NULL,
@@ -271,29 +270,33 @@ const char *plan_mesh_text(Arena *arena, const PlanFile *file);
 void report_folded(Cli *cli, const Config *config);
 /* Prints the lines that `check` and `sim` have in common. */
 void plan_file_report(Cli *cli, const PlanFile *file);
-/* plan_file_memory reports the worst rank's arena, reserved bytes and the device's memory, as text
- * and JSON. */
+/* Reports the worst rank's arena, reserved bytes and the device's memory, as text and JSON. */
+void plan_file_memory(Cli *cli, const PlanFile *file);
 /* Returns the host memory of the rank that needs the most. */
 uint64_t host_bytes_of(const Plan *plan);
-void plan_file_memory(Cli *cli, const PlanFile *file);
-/* The predictions of other programs that could run the plan. They say how much memory a process of
- * each program would need and, with `timed`, how long a step would take. If the plan names a
- * runtime, the answer is for that runtime. Otherwise there is one for each framework that could run
- * the plan; `file` may then hold only a configuration, without a plan. A plan given as text, or
- * made for this machine, has no answers. `scenario`: how ranks or experts differ, for the step
- * times; NULL: they do not differ. `store`: holds earlier answers; may be NULL. */
-typedef struct Whose Whose;
+
+/* ---- frameworks.c ---- */
+/* Predictions for other frameworks that could run the plan. */
+typedef struct Frameworks Frameworks;
 struct Scenario;
-Whose *plan_file_ask(Cli *cli, const PlanFile *file, bool timed, const struct Scenario *scenario,
-                     Store *store);
-/* Begins to compute these answers in a thread, before the plan is compiled. A later plan_file_ask
- * for the same answers takes them. plan_file_forget drops them. */
-void plan_file_ask_early(Cli *cli, const Config *config, bool timed);
-void plan_file_forget(Cli *cli);
-/* Prints the answers, and puts new ones into `store`, which may be NULL. head: words at the
+/* Predicts how much memory a process of each framework would need and, with `timed`, how long a
+ * step would take. If the plan names a runtime, there is one prediction, for its framework.
+ * Otherwise there is one for each framework that could run the plan; `file` may then hold only a
+ * configuration, without a plan. There are none for a plan that was given as text or made for this
+ * machine. `scenario`: how ranks or experts differ, for the step times; NULL: they do not differ.
+ * `store`: holds earlier predictions; may be NULL. */
+Frameworks *frameworks_ask(Cli *cli, const PlanFile *file, bool timed,
+                           const struct Scenario *scenario, Store *store);
+/* Begins to make these predictions in a thread, before the plan is compiled. Only those that need a
+ * program of their own are begun. A later frameworks_ask takes them, and frameworks_forget drops
+ * them. */
+void frameworks_ask_early(Cli *cli, const Config *config, bool timed);
+void frameworks_forget(Cli *cli);
+/* Prints the predictions, and puts new ones into `store`, which may be NULL. head: words at the
  * beginning of each line that name the plan, such as "best plan"; "": the command's own plan.
- * made_of: receives the scripts from which the answers were made; may be NULL. */
-void plan_file_tell(Cli *cli, Whose *whose, const char *head, Store *store, Recipe *made_of);
+ * made_of: receives the scripts from which the predictions were made; may be NULL. */
+void frameworks_tell(Cli *cli, Frameworks *frameworks, const char *head, Store *store,
+                     Recipe *made_of);
 
 /* Reads the configuration and the mesh of PLAN before any pass runs. Returns false after reporting
  * diagnostics. */

@@ -82,9 +82,9 @@ void cmd_check(Cli *cli)
     if (file == NULL) return;
     plan_file_report(cli, file);
     plan_file_memory(cli, file);
-    Whose *whose = plan_file_ask(cli, file, false, NULL, NULL);
+    Frameworks *frameworks = frameworks_ask(cli, file, false, NULL, NULL);
     session_settle(file, &cli->diag);
-    plan_file_tell(cli, whose, "", NULL, NULL);
+    frameworks_tell(cli, frameworks, "", NULL, NULL);
     plan_file_close(cli);
     report_start(cli, file->plan);
     bool proven = only_infeasible(&cli->diag);

@@ -83,14 +83,14 @@ static void report(Cli *cli, const PlanFile *file, Store *store, const PredictOp
 
 /* Begins the predictions of frameworks. Opens the store only if it exists, because `sim` creates a
  * store only after the proofs. */
-static Whose *ask(Cli *cli, const PlanFile *file, const Scenario *scenario)
+static Frameworks *ask(Cli *cli, const PlanFile *file, const Scenario *scenario)
 {
     Diag ignored = diag_in(cli->arena);
     const bool looks = !cli->options.dry_run && access(cli->options.db, F_OK) == 0;
     Store *store = looks ? store_open_brief(cli->options.db, &ignored) : NULL;
-    Whose *whose = plan_file_ask(cli, file, true, scenario, store);
+    Frameworks *frameworks = frameworks_ask(cli, file, true, scenario, store);
     store_close(store);
-    return whose;
+    return frameworks;
 }
 
 /* Refuses wrong options before the report, so that the error does not stand below lines that look
@@ -121,13 +121,13 @@ void cmd_sim(Cli *cli)
     plan_file_report(cli, file);
     plan_file_memory(cli, file);
     const bool dry = cli->options.dry_run;
-    Whose *whose = ask(cli, file, &scenario);
+    Frameworks *frameworks = ask(cli, file, &scenario);
     session_settle(file, &cli->diag);
     if (!is_sound(&cli->diag)) return;
     Store *store = dry ? NULL : store_open(cli->options.db, false, &cli->diag);
     if (store == NULL && !dry) return;
     Repeat repeat = {.also = {.head = ""}};
-    plan_file_tell(cli, whose, "", store, &repeat.also);
+    frameworks_tell(cli, frameworks, "", store, &repeat.also);
     PredictOptions options;
     Prediction prediction;
     repeat.fresh_from = cli->diag.items.n;

@@ -45,7 +45,7 @@ typedef struct Opened {
 static void ask_early(void *self, const Config *config)
 {
     const Opened *o = self;
-    plan_file_ask_early(o->cli, config, o->timed);
+    frameworks_ask_early(o->cli, config, o->timed);
 }
 
 PlanFile *plan_file_open(Cli *cli, const char *path, bool timed)
@@ -63,7 +63,7 @@ PlanFile *plan_file_open(Cli *cli, const char *path, bool timed)
 
 void plan_file_close(Cli *cli)
 {
-    plan_file_forget(cli);
+    frameworks_forget(cli);
     front_close(cli->script);
     cli->script = NULL;
 }

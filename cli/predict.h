@@ -61,9 +61,10 @@ bool predict(Cli *cli, const PlanFile *file, Store *store, const PredictOptions 
  * plan's own arena fits. */
 void predict_fits(Cli *cli, const PlanFile *file, const Prediction *prediction);
 
-/* ---- trust.c. machine: the machine whose measurements are used; NULL: none. The published runs
- * used other frameworks and were predicted under their profiles, so they give no error for a plan
- * without a profile. */
+/* ---- trust.c */
+/* Returns how far a prediction can be trusted. machine: the machine whose measurements are used;
+ * NULL: none. All published runs used other frameworks, and were predicted under the profiles of
+ * these. So they give no error for a plan without a profile. */
 Trust trust_of(Cli *cli, const Cluster *cluster, const Runtime *runtime, Store *store,
                const char *machine);
 ErrorBar trust_bar(ErrorOf of, const char *profile, const char *gpu);
@@ -77,15 +78,12 @@ void trust_load_counts(Store *store, int64_t run, Trust *trust, Diag *d);
 Trust trust_of_net(const Cluster *cluster, const NcclQuestion *question);
 const char *trust_text(Arena *arena, const Trust *trust);
 json_t *trust_json(const Trust *trust);
-void trust_report(
-    Cli *cli,
-    /* prints, as text, the size of the errors of time and memory, and the counts of costs */
-    const Trust *trust);
+/* Prints, as text, the size of the errors of time and memory, and the counts of costs. */
+void trust_report(Cli *cli, const Trust *trust);
 
-/* sim --mtbf: prints the effect of failures, after the prediction (faults.c). */
-double faults_report(Cli *cli, const PlanFile *file,
-                     /* returns the goodput; 0: the user did not ask for failures */
-                     const Prediction *p);
+/* sim --mtbf: prints the effect of failures, after the prediction (faults.c). Returns the goodput;
+ * 0: the user did not ask for failures. */
+double faults_report(Cli *cli, const PlanFile *file, const Prediction *p);
 /* Reads --jitter and --straggler. Returns false if neither was given, or after diagnostics. */
 bool unevenness_of(Cli *cli, uint32_t n_ranks, Unevenness *out);
 /* Reads --imbalance. Returns the factor, or 1 if the option was not given or was wrong. *loads

@@ -5,11 +5,11 @@
 #include "cli/cli.h"
 #include "cli/predict.h"
 
+/* Facts about the output of a `sim` that repeat_keep needs. */
 typedef struct Repeat {
     Recipe also; /* the scripts from which other parts of the output were made, besides the plan */
-    uint32_t fresh_from,
-        /* the diagnostics from fresh_begin to fresh_end belong only to a fresh simulation */
-        fresh_end;
+    /* the diagnostics fresh_from to fresh_end - 1 belong only to a fresh simulation */
+    uint32_t fresh_from, fresh_end;
 } Repeat;
 
 /* If the store has the answer to the same command, and the scripts have not changed, prints the

@@ -1,11 +1,11 @@
-/* Finds the critical path of a step: the chain of instructions that determines its time, followed
- * from the end back to the beginning. An instruction began when another instruction of its rank
- * ended (Moment.by). A communication began when its last member arrived. So each interval of the
- * step has exactly one cause, and the intervals add up to the step. If an instruction waited until
- * the host issued it, the host is the cause of the time before. This time reaches back to the
- * instruction for which the host itself waited last, or to the beginning of the step. The file also
- * reports how each pipeline stage uses its time, and the rates that each kind of op reaches
- * relative to the device's limits. */
+/* Finds the critical path of a step: the chain of instructions that determines its time. The chain
+ * is followed from the end of the step back to its beginning. An instruction began when another
+ * instruction of its rank ended (Moment.by). A communication began when its last member arrived. So
+ * each interval of the step has exactly one cause, and the intervals add up to the step. If an
+ * instruction had to wait until the host issued it, the host caused this wait. The host's interval
+ * reaches back to the end of the instruction for which the host itself waited last, or to the
+ * beginning of the step. The file also reports how each pipeline stage uses its time, and the rates
+ * that each kind of op reaches relative to the device's limits. */
 #include "sim/report.h"
 
 #include <assert.h>

@@ -26,9 +26,8 @@ typedef struct Engine {
     uint32_t free_arrival;
     LIST(Transit) transits; /* by the number of the transfer */
     uint32_t free_transit;
-    LIST(Arrival)
-    jobs; /* by the number of the job, which is a compute instruction on a shared
-             device */
+    /* by the number of the job; a job is a compute instruction on a device of options->device */
+    LIST(Arrival) jobs;
     uint32_t free_job;
     /* net_changed, device_changed: ask the models again for their next events. If only the device
      * has changed, the network's next event remains the same, unless both share the cores of the

@@ -1,5 +1,5 @@
-/* See engine_alike.h. If the previous instruction has a counterpart, the search first tries the
- * instruction behind that counterpart. */
+/* See engine_alike.h. If an earlier instruction was found for the previous one, the search first
+ * tries the instruction that follows it. */
 #include "sim/engine_alike.h"
 
 #include <string.h>
@@ -34,15 +34,17 @@ static bool same_args(const Program *p, const Instr *x, const Instr *y)
     return true;
 }
 
-/* The cost of a part of a fused kernel depends on the other parts, so it is not shared. Orders of
- * sequences depend on the communication beside them. */
+/* Returns true if the cost of an instruction depends on no other instruction. The cost of a part of
+ * a fused kernel depends on the other parts. The cost of a pack or an unpack depends on the
+ * communication beside it, because some profiles leave it out there. */
 static bool stands_alone(const Instr *in)
 {
     return in->fuse == 0 && in->op != OP_pack && in->op != OP_unpack;
 }
 
-/* True if both follow an instruction of the same pass through the stage, or both do not. A profile
- * may add time to the first instruction of a pass. */
+/* A pass is the forward or the backward work of one micro-batch. A profile may add time to the
+ * first instruction of a pass. So this function returns true only if both instructions begin a
+ * pass, or both continue one. */
 static bool same_pass(const AlikeSearch *s, Pc a, Pc b)
 {
     const Instr *code = s->p->code.at, *x = &code[a], *y = &code[b];

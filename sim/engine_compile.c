@@ -12,7 +12,8 @@
 /* A communication of a group of ranks, identified by (match, axes, op). The two ends of a message
  * have one such entry. */
 typedef struct MatchSlot {
-    uint32_t match, program; /* 1 + number of the last program in which this op has occurred here */
+    uint32_t match;
+    uint32_t program; /* 1 + number of the last program with an instruction for this entry */
     AxisSet axes;
     OpKind op;
     uint32_t slot;
@@ -90,7 +91,7 @@ static Loc loc_of(const Plan *plan, const Instr *in)
     return in->origin < plan->graph.nodes.n ? plan->graph.nodes.at[in->origin].loc : (Loc){0};
 }
 
-/* Returns all of a communication but its match and its slot. */
+/* Returns a communication without its match and its slot, which the caller sets. */
 static SimComm comm_of(const Compiler *c, const Program *p, const Instr *in)
 {
     const bool pair = in->op == OP_send || in->op == OP_recv;
@@ -245,8 +246,7 @@ static void list_roots(Compiler *c, Code *code)
 static void await(Code *code, Pc pc, uint32_t burst)
 {
     if (pc == 0 || code->step[pc].lets != 0)
-        return; /* an earlier burst already waits for this
-                   instruction */
+        return; /* an earlier burst already waits for this instruction */
     code->step[pc].lets = burst;
     code->bursts.at[burst].n_awaited++;
 }

@@ -19,8 +19,9 @@ typedef struct Step {
     /* number of the burst in which the host issues the instruction; for a leader: its last
      * member */
     uint32_t burst;
-    uint32_t lets; /* number of the burst before which the host waits for the end of this
-                      instruction; 0: the host never waits for it */
+    /* number of the burst that the host begins only after the end of this instruction; 0: the host
+     * never waits for it */
+    uint32_t lets;
     bool left_out; /* the modelled system leaves the instruction out */
     bool on_host;  /* the instruction uses the host's memory, and therefore no SM of the device */
     /* first entry of its list in Code.successors; the list ends where that of the next step

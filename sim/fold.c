@@ -36,7 +36,7 @@ typedef struct Folder {
     Rank
         *peer; /* [number of the hop * n_ranks + rank]: the other rank; UINT32_MAX: there is none */
     Colour *colour, *next, *sum; /* [rank] */
-    Colour *mixed;               /* [rank]: colour_of its colour */
+    Colour *mixed;               /* [rank]: its colour, hashed once more, for sums of colours */
     uint32_t *group;             /* [number of the axes * n_ranks + rank]: smallest rank of the
                                     rank's group */
     uint32_t *here;              /* [rank] */
@@ -94,8 +94,8 @@ static void collect_needs(Folder *w)
     }
 }
 
-/* Returns true and sets *peer to the other rank, if need i of rank r's program is a send or a
- * receive. */
+/* If need i of rank r's program is a send or a receive, sets *peer to the rank at its other end.
+ * Returns false if it is neither, or if there is no such rank. */
 static bool meets_peer(const Folder *w, Rank r, uint32_t i, Rank *peer)
 {
     const Need *need = &w->needs[w->plan->program_of[r]].at[i];
@@ -104,7 +104,7 @@ static bool meets_peer(const Folder *w, Rank r, uint32_t i, Rank *peer)
     return *peer != UINT32_MAX;
 }
 
-/* Each refinement asks for all peers, so they are computed once. */
+/* Each refinement needs the peers of all ranks, so they are computed once. */
 static void find_peers(Folder *w)
 {
     const uint32_t n = w->fold->n_ranks;

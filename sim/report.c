@@ -65,42 +65,42 @@ static uint32_t collective_row(Reporter *r, const Instr *in, uint64_t bytes)
         ((CollectiveRow){.op = in->op, .axes = axes, .stream = stream, .bytes = bytes}));
 }
 
-/* A communication whose row is known. Later communications of the same kind get this row without a
- * comparison of texts. */
-typedef struct Alike {
+/* A kind of communication and its row. Later communications of this kind get the row without
+ * another search by names. */
+typedef struct KnownRow {
     OpKind op;
     AxisSet axes;
     Stream stream;
     uint64_t bytes;
     uint32_t row;
-} Alike;
+} KnownRow;
 
 static void count_communications(Reporter *r)
 {
-    LIST(Alike) alike = {0};
+    LIST(KnownRow) known = {0};
     for (Pc pc = 1; pc < r->program->code.n; pc++) {
         const Instr *in = program_instr(r->program, pc);
         if (!is_comm(in)) continue;
         uint64_t bytes = plan_comm_bytes(r->plan, r->program, in);
         uint32_t i = 0;
-        for (; i < alike.n; i++) {
-            const Alike *a = &alike.at[i];
+        for (; i < known.n; i++) {
+            const KnownRow *a = &known.at[i];
             if (a->op == in->op && a->axes == in->axes && a->stream == in->stream &&
                 a->bytes == bytes) {
                 break;
             }
         }
-        if (i == alike.n) {
+        if (i == known.n) {
             uint32_t row = collective_row(r, in, bytes);
-            list_push(r->arena, &alike, ((Alike){in->op, in->axes, in->stream, bytes, row}));
+            list_push(r->arena, &known, ((KnownRow){in->op, in->axes, in->stream, bytes, row}));
         }
         const uint32_t times = times_of(r, pc);
         const Moment *at = moment_of(r->line, pc);
         Ps time = (at->end - at->start) * times;
-        CollectiveRow *row = &r->report->collectives.at[alike.at[i].row];
+        CollectiveRow *row = &r->report->collectives.at[known.at[i].row];
         row->n += times;
         row->total_ps += time;
-        r->row_of[pc] = alike.at[i].row + 1;
+        r->row_of[pc] = known.at[i].row + 1;
         AxisTime *axis = axis_row(r, in);
         axis->n += times;
         axis->bytes += bytes * times;

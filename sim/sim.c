@@ -129,7 +129,7 @@ bool sim_run(const Plan *whole, const Cluster *cluster, const SimOptions *option
         device = cores_device(cores);
     } else {
         maxmin = maxmin_new(cluster, fold, scratch);
-        *maxmin_asks(maxmin) = plan->nccl;
+        *maxmin_settings(maxmin) = plan->nccl;
         if (options->store != NULL) maxmin_measured(maxmin, options->store, options->machine, d);
         Sms *sms = sms_new(cluster, fold, maxmin, scratch);
         net = options->alone ? net_alone(maxmin, scratch) : sms_net(sms);

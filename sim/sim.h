@@ -20,7 +20,7 @@
 /* A model of the time that one compute instruction takes alone on its device. */
 typedef struct CostModel {
     Ps (*compute)(const void *self, const Plan *plan, const Program *p, const Instr *in);
-    /* Returns the same for a rank with its own number of rows of experts (compute/rows_share.h). */
+    /* Returns the same for a rank whose experts process `rows` (compute/rows_share.h). */
     Ps (*compute_rows)(const void *self, const Plan *plan, const Program *p, const Instr *in,
                        const RowsShare *rows);
     /* Returns how long the host takes to issue an instruction. The host issues instructions in the
@@ -44,15 +44,15 @@ typedef struct CostModel {
     /* Returns true if the host waits for the end of the instruction before it issues the next one.
      * NULL: it never does. */
     bool (*waits)(const void *self, const Instr *in);
-    /* true: all functions give the same costs for instructions that do the same work, as
-     * engine_alike.h compares it. So they may not read an instruction's layer or micro-batch. */
+    /* true: instructions that do the same work (engine_alike.h) have the same costs. So these
+     * functions may not read an instruction's layer or micro-batch. */
     bool by_shape;
     const void *self;
 } CostModel;
 
-/* One communication whose members have all arrived. Members are classes of `fold` (single ranks if
- * ranks are not folded). A folded transfer stands for all equivalent groups of these classes at the
- * same time. */
+/* One communication whose members have all arrived. The members are classes of equivalent ranks
+ * (fold.h). If ranks are not folded, each class is a single rank. A transfer stands for the
+ * communications of all groups that consist of these classes. They run at the same time. */
 typedef struct Transfer {
     OpKind op;
     const FoldGroup *group;    /* the group of a collective; NULL for a send or receive */
@@ -61,10 +61,10 @@ typedef struct Transfer {
     uint64_t bytes;            /* plan_comm_bytes */
     DType dtype;
     bool registered; /* its buffers are registered with the network */
-    /* For an exchange in which each rank has its own number of rows of experts (imbalance.h).
-     * layer: number of the layer, from 1; 0: it is no such exchange. back: the rows return to the
-     * ranks of their tokens. out, in [class]: the fractions of `bytes` that a member sends and
-     * receives; NULL: all bytes. */
+    /* For an exchange of tokens in which ranks have different numbers of rows (imbalance.h).
+     * layer: number of the layer, from 1; 0: not such an exchange. back: the rows return to the
+     * ranks of their tokens. out[class], in[class]: the fractions of `bytes` that a member sends
+     * and receives; NULL: all bytes. */
     uint32_t layer;
     bool back;
     const double *out, *in;
@@ -117,10 +117,11 @@ typedef struct SimOptions {
     const Unevenness *uneven; /* NULL: devices do not differ. If not NULL, `unfolded` must be
                                  true. */
     AxisSet free_axes;
-    /* rows of experts on each rank; if NULL, or if they do not fit the plan, `imbalance` is used */
+    /* the rows that the experts of each rank process; if NULL, or if the numbers do not fit the
+     * plan, `imbalance` is used */
     const struct RowLoads *loads;
-    double imbalance; /* rows of experts on the busiest rank, divided by the mean; <= 1: all ranks
-                         have equal rows */
+    double imbalance; /* rows of the busiest rank's experts, divided by the mean over ranks; <= 1:
+                         all ranks have equally many rows */
     uint64_t seed;
     /* the framework that executes the plan; NULL, or without a name: Tandem itself */
     const Runtime *runtime;
@@ -144,9 +145,9 @@ typedef struct SimOptions {
 typedef struct Held {
     uint64_t allocated_bytes; /* bytes of live tensors */
     uint64_t reserved_bytes;  /* bytes that the framework's allocator has taken from the device */
-    uint64_t process_bytes;   /* the same with context, libraries and communicators */
+    uint64_t process_bytes;   /* reserved_bytes plus CUDA context, libraries and communicators */
     uint64_t logged[MEMORY_KIND_COUNT];
-    /* how often in two steps the allocator had to give segments back */
+    /* how often the allocator had to give segments back to the device, in two steps */
     uint32_t n_retries;
     bool fits;
 } Held;
@@ -175,10 +176,11 @@ uint64_t comm_memory(const Plan *plan, uint32_t program, const Cluster *cluster,
 uint64_t comm_memory_most(const Plan *plan, const Cluster *cluster, const Runtime *runtime,
                           Arena *arena, CommMemories *list);
 
+/* All communications of the slowest rank along one set of axes, on one stream. */
 typedef struct AxisTime {
     AxisSet axes;
     Stream stream;
-    uint32_t n;
+    uint32_t n; /* number of communications */
     uint64_t bytes;
     Ps total_ps, exposed_ps;
 } AxisTime;
@@ -353,8 +355,8 @@ NetModel net_free_model(NetFree *net);
  * and uplinks by max-min fairness. */
 typedef struct MaxMin MaxMin;
 MaxMin *maxmin_new(const Cluster *cluster, const Fold *fold, Arena *arena);
-NcclSettings *maxmin_asks(MaxMin *net); /* returns the plan's NCCL settings, which the caller may
-                                           set; at first none are set */
+/* Returns the NCCL settings of the plan. At first none are set; the caller may set them. */
+NcclSettings *maxmin_settings(MaxMin *net);
 /* Uses measured times from now on: a collective that runs alone takes the time that the store has
  * for it (backend "nccl" on `machine`), if there is one. */
 void maxmin_measured(MaxMin *net, Store *store, const char *machine, Diag *d);

@@ -8,7 +8,7 @@
 
 #include "cli/cli.h"
 
-/* ---- accuracy_csv.c: a table with a header line; fields may be quoted, "" is a quote in them */
+/* ---- csv.c: a table with a header line; fields may be quoted, "" is a quote in them */
 typedef struct Csv {
     const char *path;
     LIST(const char *) columns;
@@ -73,24 +73,24 @@ typedef struct RowOut {
     uint32_t row;
     const char *source, *split, *label;
     const Cli *cli;
-    const char *profile,
-        *gpu; /* the RowWork sets profile and gpu before it adds scores; NULL: the row has none */
+    /* the RowWork sets both before it adds scores; NULL: the row has no profile, or no GPU */
+    const char *profile, *gpu;
 } RowOut;
 void row_score(const RowOut *out, const char *what, double measured, double predicted);
 void row_verdict(const RowOut *out, const char *what, bool measured, bool predicted);
 void row_reason(const RowOut *out, const char *reason);
 
-/* ---- accuracy_jobs.c: handles the rows of a file in `n_jobs` processes. Results come in the order
+/* ---- jobs.c: handles the rows of a file in `n_jobs` processes. Results come in the order
  * of the rows, whatever the number of processes. Returns false after diagnostics if a process
  * failed. */
 typedef void (*RowWork)(const Csv *csv, RowOut *out);
 bool jobs_run(const Csv *csv, uint32_t n_jobs, const char *label_column, RowWork work, Cli *cli,
               Scores *scores);
 
-/* ---- accuracy_table.c */
+/* ---- table.c */
 void scores_report(Cli *cli, const char *name, const char *path, const Scores *scores);
 
-/* ---- accuracy_plot.c: plots predicted over measured on logarithmic axes, with a panel for each
+/* ---- plot.c: plots predicted over measured on logarithmic axes, with a panel for each
  * `what`. Returns false after diagnostics. */
 bool scores_plot(Cli *cli, const char *path, const Scores *const *all, uint32_t n);
 

@@ -15,8 +15,8 @@ typedef struct CommRow {
     double bus_bytes_per_s;
 } CommRow;
 
-/* The clusters of the library that earlier rows have loaded, by name. To load one starts a process,
- * so each is loaded only once. */
+/* The clusters of the library that earlier rows have loaded, by name. Loading a cluster starts a
+ * process, so each is loaded only once. */
 typedef struct CommClusters {
     Arena *arena;
     struct CommCluster {

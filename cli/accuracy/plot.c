@@ -1,6 +1,6 @@
 /* Draws predictions against measurements as scatter plots, with one square panel for each predicted
- * quantity. Both axes are logarithmic and have the same range. One line shows where both are equal,
- * two lines a factor of 1.3. */
+ * quantity. Both axes are logarithmic and have the same range. One line shows where prediction and
+ * measurement are equal. Two dashed lines show where they differ by a factor of 1.3. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>

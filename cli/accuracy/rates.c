@@ -66,7 +66,7 @@ static const struct {
                    {"nanoGPT", MFU_all_parameters},
                    {"", MFU_CONVENTION_COUNT}};
 
-/* Returns true if a text begins with another, which it moves behind. Case does not count. */
+/* If *text begins with `first`, moves *text behind it and returns true. Case does not count. */
 static bool skips(const char **text, const char *first)
 {
     const size_t n = strlen(first);
@@ -146,7 +146,8 @@ double flops_step_s(const Csv *csv, uint32_t row, const Config *c, const Plan *p
     const double wide = device->peak_flops[c->compute == DT_f32 ? DT_f32 : DT_bf16],
                  peak = wide > 0 ? wide : device->peak_flops[DT_f16];
     double flops_per_s = 1e12 * teraflops(csv, row);
-    /* of a run in 8 bits, the row does not say of which peak */
+    /* for a run in 8 bits, the row does not say whether its utilisation is relative to the 8-bit
+     * peak or to the 16-bit peak */
     const bool narrow = config_pass(c, PASS_float8) != NULL;
     if (isnan(flops_per_s) && !narrow) flops_per_s = peak * utilisation(csv, row);
     if (!(flops_per_s > 0)) return NAN;

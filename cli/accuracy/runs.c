@@ -264,8 +264,8 @@ static bool of_process(const char *kind)
            (cell_has(kind, "nvidia smi") || cell_has(kind, "nvml"));
 }
 
-/* Returns true if peak_mem is a part of something else than the device's memory, such as the
- * reserved memory: "12.3 / 14.5 GiB", "12.3 of 14.5 GiB", "85% of 14.5 GiB". */
+/* Returns true if peak_mem is given as a part of a number other than the device's memory, such as
+ * the reserved memory: "12.3 / 14.5 GiB", "12.3 of 14.5 GiB", "85% of 14.5 GiB". */
 static bool is_other_part(const Csv *csv, uint32_t row, uint64_t device_bytes)
 {
     const char *cell = csv_cell(csv, row, "peak_mem"), *slash = strchr(cell, '/'),

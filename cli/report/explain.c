@@ -171,8 +171,8 @@ static void stages_text(Cli *cli, const PlanFile *file, const Explained *e)
     table_print(&t, &cli->out);
 }
 
-/* Returns the limit of a kind of kernels. This is the peak rate or the memory bandwidth, whichever
- * they come closer to. If they are too short for both, returns neither. */
+/* Returns what limits a kind of kernels: the peak rate or the memory bandwidth, whichever they come
+ * closer to. Kernels that reach less than 30 % of both are limited by latency. */
 static const char *bound_of(const KindRow *row)
 {
     if (row->of_peak < .3 && row->of_memory < .3) return "latency";

@@ -6,13 +6,15 @@
 #include "exec/exec.h"
 #include "session/needs.h"
 
-/* Runs three steps of the plan on the backend, and stores the median time of each kernel that the
- * store lacks. On loopback, only one kernel runs at a time, so kernels never share a core. `store`
- * is NULL except on the first process. */
+/* Where kernels are measured: the backend with its options, and the name under which the store
+ * keeps the times. */
 typedef struct MeasureOn {
     const char *backend, *machine;
     BackendOptions options;
 } MeasureOn;
+/* Runs three steps of the plan on the backend, and stores the median time of each kernel that the
+ * store lacks. On loopback, only one kernel runs at a time, so kernels never share a core. `store`
+ * is NULL except on the first process. */
 bool measure_kernels(const Plan *plan, const Needs *needs, Store *store, const MeasureOn *on,
                      const DataSource *data, Arena *arena, Diag *d);
 /* Runs each missing collective several times on the plan's mesh. All processes of the run must call

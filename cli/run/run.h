@@ -29,10 +29,10 @@ bool run_plan_options(Cli *cli, PlanOptions *options);
  * under which the store has their costs. The second name also contains the options that change
  * kernels. */
 const char *run_machine(Cli *cli);
+const char *run_costs(Cli *cli);
 /* Returns the driver's name for the GPU of --device, or "none" if there is no GPU or no module. */
 const char *run_gpu(Cli *cli);
 bool run_shares_gpu(Cli *cli); /* true if --share-device was given */
-const char *run_costs(Cli *cli);
 
 /* Does the work of `run --verify` in this process, on loopback. */
 void run_verify(Cli *cli);
@@ -78,14 +78,15 @@ void steps_add(void *self, const StepRow *row, uint64_t tokens);
 Ps steps_median(Steps *steps);
 double steps_last_loss(const Steps *steps); /* returns the mean loss of the last ten steps */
 
-/* checks that -n, if given, equals the number of ranks of the mesh */
+/* Checks that -n, if given, equals the number of ranks of the mesh. Returns false after a
+ * diagnostic. */
 bool run_check_ranks(Cli *cli, const Plan *plan);
 /* Returns the data with which the plan is trained. */
 const DataSource *run_data(Cli *cli, const PlanFile *file);
-/* run_is_inside: true if mpirun or srun started this process as a rank of a run. run_is_first: true
- * if this process prints, as the first rank or because there are no others. */
+/* Returns true if mpirun or srun started this process as a rank of a run. */
 bool run_is_inside(void);
-bool run_is_first(void); /* also true in a process that is no rank of a run */
+/* Returns true if this process prints: it is the first rank of a run, or not a rank at all. */
+bool run_is_first(void);
 /* Starts this command as one process for each rank, under mpirun, and waits for their end. argv
  * ends in NULL; argv[0] is replaced by the path of the command. Returns false if the run failed,
  * and sets cli->exit_code. If end->signal is set, the caller must report it. */
@@ -107,7 +108,7 @@ bool cores_read(Store *store, int64_t run, CoreUse *use, Diag *d);
  * GPUs. Otherwise reports "does-not-fit". */
 bool run_fits_here(Cli *cli, const Plan *plan);
 /* Measures the costs that the store lacks for this plan and this machine. Kernels run in this
- * process. For collectives, the function starts a run whose ranks call run_measure_inside. */
+ * process. For collectives, run_calibrate starts a run whose ranks call run_measure_inside. */
 bool run_calibrate(Cli *cli, const PlanFile *file);
 void run_measure_inside(Cli *cli, const PlanFile *file);
 /* Sets *cluster to the cluster on which the run is predicted. For a run on CPUs, it is this

@@ -57,7 +57,7 @@ static void keep_best(Cli *cli, const char *path, Recipe *recipe, const char *te
 const char *best_lines_of(Cli *cli, const PlanFile *file, Recipe *recipe, Store *store)
 {
     const size_t before = cli->out.n;
-    plan_file_tell(cli, plan_file_ask(cli, file, true, NULL, store), "best plan", store, recipe);
+    frameworks_tell(cli, frameworks_ask(cli, file, true, NULL, store), "best plan", store, recipe);
     const char *text = arena_dup(cli->arena, str_text(&cli->out) + before);
     keep_best(cli, file->path, recipe, text, store);
     return text;

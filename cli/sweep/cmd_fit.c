@@ -148,9 +148,8 @@ static bool decide(FitSearch *fit, FitPoints *points)
     return points->n == 0 || points_decide(&job, &points->rows);
 }
 
-static const SweepRows
-    /* the plans that are being sorted; global, because qsort gives its function no argument */
-    *sorted;
+/* the rows that are being sorted; global, because qsort gives its function no argument */
+static const SweepRows *sorted;
 
 static int by_speed(const void *a, const void *b)
 {

@@ -18,9 +18,8 @@ typedef struct Search {
     uint32_t n_ranked;
 } Search;
 
-static const SweepRows
-    /* the search that is being sorted; global, because qsort gives its function no argument */
-    *sorted;
+/* the rows that are being sorted; global, because qsort gives its function no argument */
+static const SweepRows *sorted;
 
 static int by_speed(const void *a, const void *b)
 {

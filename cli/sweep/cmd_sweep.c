@@ -259,7 +259,7 @@ static bool decide_stored(Cli *cli, PointJob *job, SweepRows *rows)
 
 /* Prints the lines about the best plan: those of the process that simulated it, or stored ones, or
  * else new ones. */
-static void whose_of_best(Cli *cli, const PointJob *job, const SweepRows *rows)
+static void tell_best_plan(Cli *cli, const PointJob *job, const SweepRows *rows)
 {
     if (!job->tells_best || rows->n == 0) return;
     const SweepRow *best = &rows->at[0];
@@ -316,7 +316,7 @@ static void decide_points(Cli *cli, Sweep *sweep)
         rows.at[i].values = values_of(&sweep->keys, sweep->combination[i], cli->arena);
     if (!sweep_prove(&job, &rows)) return;
     sweep_report(cli, &sweep->keys, &rows);
-    whose_of_best(cli, &job, &rows);
+    tell_best_plan(cli, &job, &rows);
 }
 
 void cmd_sweep(Cli *cli)

@@ -24,8 +24,8 @@ typedef struct Condition {
     bool failed;
 } Condition;
 
-/* More of them would need more stack than there is. MOST_SHOWN: bytes of a condition in a message.
- */
+/* MOST_DEPTH: deeper nesting could need more stack than there is. MOST_SHOWN: the most bytes of a
+ * condition that a message quotes. */
 enum { MOST_DEPTH = 200, MOST_SHOWN = 60 };
 
 static WhereValue number_of(double x)

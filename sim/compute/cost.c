@@ -161,7 +161,7 @@ static double product_s(const Cost *c, DType dtype, const ProductWork *w)
     return kernel_lasting_s(&c->cluster.device, dtype, 2 * w->batch * w->m * w->n * w->k, s);
 }
 
-/* Returns the time of a product for each expert of a rank. All have equally many rows. */
+/* Returns the time of the products of a rank's experts, which have equally many rows. */
 static double uneven_s(const Device *device, const Plan *plan, const Program *p, const Instr *in,
                        const RowsShare *uneven)
 {

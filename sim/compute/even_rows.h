@@ -1,7 +1,7 @@
-/* Changes the memory that a plan reserves for rows of experts, for models that drop no token.
- * Tandem's executor reserves memory for an upper bound on the rows, and its element-wise ops
- * compute all of this memory. Other frameworks allocate memory only for the rows that have arrived,
- * and compute only those. */
+/* Changes the memory that a plan reserves for the rows of experts (rows_share.h), for models that
+ * drop no token. Tandem's executor reserves memory for an upper bound on the rows, and its
+ * element-wise ops compute all of this memory. Other frameworks allocate memory only for the rows
+ * that have arrived, and compute only those. */
 #ifndef TANDEM_SIM_COMPUTE_EVEN_ROWS_H
 #define TANDEM_SIM_COMPUTE_EVEN_ROWS_H
 

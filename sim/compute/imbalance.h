@@ -1,5 +1,5 @@
-/* Uneven choices of experts. They change the times of computations on rows of experts, and of the
- * exchanges of tokens. */
+/* Tokens may choose some experts more often than others. The ranks of these experts then compute
+ * and exchange more rows (rows_share.h), which takes longer. */
 #ifndef TANDEM_SIM_COMPUTE_IMBALANCE_H
 #define TANDEM_SIM_COMPUTE_IMBALANCE_H
 

@@ -1,21 +1,22 @@
-/* How the work of an instruction depends on how many rows of experts its rank has. Weights are read
- * once and a kernel is launched once, whatever the number of rows. */
+/* How the work of an instruction depends on the number of rows that its rank's experts process. A
+ * row is the vector of one token, sent to one expert. Weights are read once and a kernel is
+ * launched once, whatever the number of rows. */
 #ifndef TANDEM_SIM_COMPUTE_ROWS_SHARE_H
 #define TANDEM_SIM_COMPUTE_ROWS_SHARE_H
 
 #include "planner/ir/plan.h"
 
 typedef struct RowsShare {
-    const NodeId *of; /* [tensor]: not 0 if the tensor has rows of experts (see experts_rows) */
+    const NodeId *of; /* [tensor]: not 0 if the tensor consists of such rows (see experts_rows) */
     double share;     /* rows of the rank, relative to the mean */
 } RowsShare;
 
 /* In all these functions, `rows` may be NULL: all ranks then have equally many rows. */
 
-/* Returns a bit for each argument that has rows of experts. 0: the work does not depend on
+/* Returns a bit for each argument that consists of such rows. 0: the work does not depend on
  * `rows`. */
 uint32_t rows_args(const RowsShare *rows, const Program *p, const Instr *in);
-/* Returns by which factor the arithmetic of the instruction grows. */
+/* Returns the factor by which the arithmetic of the instruction grows. */
 double rows_factor(const RowsShare *rows, const Program *p, const Instr *in);
 /* Returns the number of rows of the first argument: the product of all its dimensions but the last
  * one. */
@@ -25,8 +26,8 @@ double rows_in(const RowsShare *rows, const Plan *plan, const Program *p, const 
  * no other input is read either. */
 double rows_moved(const RowsShare *rows, const Plan *plan, const Program *p, const Instr *in,
                   bool part);
-/* Multiplies, for a product, the size of the index that counts rows. All arguments with rows have
- * this index, and no other argument has it. */
+/* For a product: multiplies size[letter] by the share, where `letter` is the index that counts
+ * rows. All arguments with rows have this index, and no other argument has it. */
 void rows_sizes(const RowsShare *rows, const Program *p, const Instr *in, const Binding *b,
                 int64_t size['z' + 1]);
 

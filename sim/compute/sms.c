@@ -14,10 +14,12 @@ typedef struct RunningKernel {
     double left, speed; /* left: picoseconds that the rest of the kernel would take alone */
 } RunningKernel;
 
+/* A transfer, with the SMs that it takes from the classes of ranks that it involves. */
 typedef struct Taker {
     bool collective;
     const FoldGroup *group;
-    uint32_t sender, receiver, channels;
+    uint32_t sender, receiver;
+    uint32_t channels; /* number of SMs */
 } Taker;
 
 struct Sms {
@@ -48,8 +50,8 @@ Sms *sms_new(const Cluster *cluster, const Fold *fold, MaxMin *net, Arena *arena
     return s;
 }
 
-/* Returns the fraction of SMs that collectives leave to computation, but at least a quarter. NCCL's
- * own limit on channels leaves far more. */
+/* Returns the fraction of SMs that collectives leave to computation, but at least a quarter. NCCL
+ * limits its channels, so in practice far more than a quarter is left. */
 static double speed_of(const Sms *s, uint32_t class_)
 {
     return fmax(1 - s->taken[class_] / s->n_sms, .25);
@@ -152,8 +154,8 @@ static void transfer_start(void *self, uint32_t id, const Transfer *t, Ps now)
     while (s->takers.n <= id) list_add(s->arena, &s->takers);
     Taker taker = {t->group != NULL, t->group, t->sender, t->receiver, 0};
     taker.channels = maxmin_channels(s->maxmin, id);
-    const NcclSettings *asks = maxmin_asks(s->maxmin);
-    bool few_are_enough = t->registered || asks->cta_policy == NCCL_CTAS_efficiency;
+    const NcclSettings *settings = maxmin_settings(s->maxmin);
+    bool few_are_enough = t->registered || settings->cta_policy == NCCL_CTAS_efficiency;
     if (few_are_enough && t->group != NULL) {
         uint32_t nodes = t->group->n_nodes > 0 ? t->group->n_nodes : 1;
         uint32_t few =

@@ -13,7 +13,7 @@ typedef struct Chunked {
     DType dtype;
     double chunks, heads, groups; /* chunks: number of chunks in all samples; heads, groups: numbers
                                      for each chunk */
-    double L, E, Q;
+    double L, E, Q; /* numbers of tokens in a chunk, of features of a head, and of states */
 } Chunked;
 
 static double product_s(const Chunked *s, double batch, double m, double n, double k)
@@ -21,7 +21,7 @@ static double product_s(const Chunked *s, double batch, double m, double n, doub
     return kernel_gemm_s(s->device, s->dtype, s->chunks * batch, m, n, k, NULL);
 }
 
-/* Returns the time of `times` products of states with the L tokens of a chunk. */
+/* Returns the time of `times` products of the states of each head with the L tokens of a chunk. */
 static double states_s(const Chunked *s, double times)
 {
     return times * product_s(s, s->heads, s->L, s->E, s->Q);

@@ -153,7 +153,7 @@ static const char *heads_key(const Program *p, const Instr *in, const int64_t si
 }
 
 /* Returns true if all arguments have the same shape and dtype, as in an element-wise op.
- * import_ops.c lists the ops that occur in traces. */
+ * cli/import/ops.c lists the ops that occur in traces. */
 static bool goes_by_elements(const Program *p, const Instr *in)
 {
     const Buffer *first = argument(p, in, 0);

@@ -10,8 +10,8 @@
  * have one process group for each axis of their mesh, whatever the stream, and create it at its
  * first use.
  *
- * Not modelled: limits on CTAs, NICs that cannot access device memory, buffers that users register,
- * and buffers of libraries other than NCCL and RCCL. */
+ * Not modelled: NICs that cannot access device memory, buffers that users register, and buffers of
+ * libraries other than NCCL and RCCL. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -129,8 +129,8 @@ static void find_demands(const Plan *plan, const Program *p, Arena *arena, Deman
     }
 }
 
-/* Returns true if another library than NCCL does this exchange between the ranks of experts. It
- * needs no connections of NCCL. */
+/* Returns true if a library other than NCCL does this exchange between the ranks of experts. NCCL
+ * then needs no connections for it. */
 static bool is_own_exchange(const Plan *plan, const Runtime *runtime, const Demand *d)
 {
     const AxisSet ep = mesh_axes_of(&plan->mesh, axes_trading(INDEX_experts));

@@ -70,8 +70,8 @@ static void find_needed(const Keeper *k)
     }
 }
 
-/* Returns true if no instruction after pc reads an output of `in`, apart from those that are
- * absent. */
+/* Returns true if the framework reads no output of `in`: none is persistent, and all instructions
+ * that read one are absent. read[buffer]: some instruction that is not absent reads the buffer. */
 static bool only_absent_read(const Keeper *k, const Instr *in, const bool *read)
 {
     for (uint32_t i = in->n_in; i < in->args.n; i++) {
@@ -144,8 +144,8 @@ static void forget_untrained(const Keeper *k)
     }
 }
 
-/* Returns true for a value that one op passes to another, in its own order or in the order of an
- * exchange. */
+/* Returns true for a value that one op passes to another: an activation, or a copy of one in the
+ * order in which an exchange sends it. */
 static bool is_value(const Buffer *b)
 {
     return b->category == CATEGORY_activation || b->category == CATEGORY_communication;

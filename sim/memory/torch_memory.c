@@ -70,7 +70,8 @@ static bool is_part_of_held(const Replay *r, const Buffer *b)
     return is_held(r, b) && r->program->code.at[b->first].op == OP_reduce_scatter;
 }
 
-static bool is_had(const Replay *r, BufferId id)
+/* Returns true if the framework allocates a tensor for this buffer of the plan. */
+static bool has_tensor(const Replay *r, BufferId id)
 {
     const Buffer *b = &r->program->buffers.at[id];
     if (is_frozen(r, b) || is_part_of_held(r, b) || is_on_host(r, b)) return false;
@@ -194,7 +195,7 @@ static void prepare(Replay *r)
     prepare_zero(r);
     for (BufferId id = p->buffers.n; id-- > 1;) {
         const Buffer *b = &p->buffers.at[id];
-        if (!is_had(r, id) || r->block[id] == LATER) continue;
+        if (!has_tensor(r, id) || r->block[id] == LATER) continue;
         if (stays(r, b) || r->kept.received[id]) {
             stays_allocated(r, b, part);
         } else {
@@ -329,7 +330,7 @@ static uint64_t bytes_of(const Replay *r, const Instr *in, BufferId id)
     return (uint64_t)((double)numbers * each);
 }
 
-static void have_buffers(Replay *r, Pc pc, const Instr *in)
+static void allocate_buffers(Replay *r, Pc pc, const Instr *in)
 {
     const Program *p = r->program;
     for (BufferId id = r->first[pc]; id != 0; id = r->next_buffer[id]) {
@@ -417,8 +418,8 @@ static void step(Replay *r, bool first)
             give_back_after(r, own->to, torch_allocate(r->allocator, own->bytes, own->stream));
         }
         for (BufferId id = first ? r->first_state[pc] : 0; id != 0; id = r->next_state[id])
-            if (is_had(r, id)) stays_allocated(r, &p->buffers.at[id], 1);
-        have_buffers(r, pc, in);
+            if (has_tensor(r, id)) stays_allocated(r, &p->buffers.at[id], 1);
+        allocate_buffers(r, pc, in);
         added_product(r, pc, in);
         returned_gradient(r, pc, in);
         second_gradient(r, in);

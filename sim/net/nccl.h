@@ -55,10 +55,9 @@ typedef struct NcclCase {
     NcclSettings settings;        /* 0: NCCL chooses */
 } NcclCase;
 
+/* The tuner's numbers for one size. If the algorithm is impossible, both are 0. */
 typedef struct NcclEstimate {
-    double latency_us,
-        /* the tuner's numbers for this size; if the algorithm is impossible, both are 0 */
-        bytes_per_us;
+    double latency_us, bytes_per_us;
 } NcclEstimate;
 
 Generation nccl_generation(const Cluster *cluster);

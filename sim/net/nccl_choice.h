@@ -83,9 +83,8 @@ NcclChoice nccl_answer_alone(const Cluster *cluster, const NcclQuestion *questio
 /* Returns the choice for an op of a plan, which is issued pipelined. */
 NcclChoice nccl_choose(const Cluster *cluster, OpKind op, uint32_t n_nodes, uint32_t ranks_per_node,
                        uint64_t bytes);
-/* Returns the same with the plan's NCCL settings. Suppose that these put buffers in windows. Then
- * NCCL's kernels for windows are used. Copy engines are used instead if the settings ask for them
- * and NCCL can use them. */
+/* Returns the same with the plan's NCCL settings. If the settings put buffers in windows, NCCL uses
+ * its kernels for windows. If they ask for copy engines and NCCL can use these, it uses them. */
 NcclChoice nccl_choose_as(const Cluster *cluster, const NcclSettings *settings, OpKind op,
                           uint32_t n_nodes, uint32_t ranks_per_node, uint64_t bytes);
 /* Returns the pattern of messages between nodes, for an op with the algorithm of this name.

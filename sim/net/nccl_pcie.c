@@ -8,8 +8,9 @@
 
 enum { MOST_PARTS = 64 };
 
-/* How many flows use each link, and host memory. In rings and exchanges, a device sends as much as
- * it receives, so `own` counts only flows that arrive. */
+/* How many flows use each link, and host memory. own: the link of a device. up, down: the link
+ * above a switch. between: the link from one processor to another. In rings and exchanges, a device
+ * sends as much as it receives, so `own` counts only flows that arrive. */
 typedef struct Loads {
     double own[MOST_BOX_DEVICES];
     double up[MOST_PARTS], down[MOST_PARTS];

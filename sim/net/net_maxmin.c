@@ -63,14 +63,14 @@ MaxMin *maxmin_new(const Cluster *cluster, const Fold *fold, Arena *arena)
     list_add(arena, &m->entries);
     double port = nccl_port_bytes_per_s(cluster), nic = nccl_nic_bytes_per_s(cluster);
     double nics = cluster->nics_per_node, devices = cluster->devices_per_node;
-    double thinned = cluster->oversubscription > 1 ? cluster->oversubscription : 1;
+    double oversubscription = cluster->oversubscription > 1 ? cluster->oversubscription : 1;
     /* a device may have several NICs */
     double a_nic = nics > devices ? nic * floor(nics / devices) : nic;
     for (uint32_t c = 0; c < fold->n_classes; c++) {
         for (uint32_t in = 0; in < 2; in++) {
             m->capacity[link_port(c, in)] = capacity_of(port);
             m->capacity[link_nic(m, c, in)] = capacity_of(a_nic);
-            double node = nic * fmax(nics, 1) / thinned;
+            double node = nic * fmax(nics, 1) / oversubscription;
             m->capacity[link_node(m, c, in)] = capacity_of(node);
             m->capacity[link_pod(m, c, in)] = capacity_of(node * fmax(fold->nodes_per_pod, 1) /
                                                           fmax(cluster->group_oversubscription, 1));
@@ -82,9 +82,9 @@ MaxMin *maxmin_new(const Cluster *cluster, const Fold *fold, Arena *arena)
     return m;
 }
 
-NcclSettings *maxmin_asks(MaxMin *m)
+NcclSettings *maxmin_settings(MaxMin *m)
 {
-    return &m->asks;
+    return &m->settings;
 }
 
 void maxmin_measured(MaxMin *m, Store *store, const char *machine, Diag *d)
@@ -105,7 +105,7 @@ void maxmin_counts(const MaxMin *m, CostCounts *counts)
 static void use_measured(MaxMin *m, OpKind op, uint32_t n_ranks, uint64_t bytes, NcclChoice *choice)
 {
     /* times in the store were measured without NCCL settings */
-    if (m->store == NULL || choice->time_ps <= 0 || !nccl_settings_none(&m->asks)) return;
+    if (m->store == NULL || choice->time_ps <= 0 || !nccl_settings_none(&m->settings)) return;
     Ps measured = store_get_collective(m->store, m->machine, "nccl", op, n_ranks, bytes, m->d);
     if (measured < 0) return;
     m->n_measured++;
@@ -116,15 +116,15 @@ static void use_measured(MaxMin *m, OpKind op, uint32_t n_ranks, uint64_t bytes,
 }
 
 /* Adds a link that the flow uses `count` times. Limits the flow's rate to capacity / count, so that
- * a flow that runs alone has full speed. If `thinned` is true, the rate is not limited, because the
- * link may be slower than NCCL's model assumes. */
+ * a flow that runs alone has full speed. If `oversubscribed` is true, the rate is not limited:
+ * NCCL's model assumes more than such a link can carry. */
 static void add_use(MaxMin *m, FlowShape *shape, uint32_t link, uint32_t count, double bytes,
-                    bool thinned)
+                    bool oversubscribed)
 {
     double seconds = (double)shape->fluid_ps / (double)PS_PER_S;
     if (bytes <= 0 || seconds <= 0) return;
     double rate = bytes / seconds;
-    if (!thinned) rate = fmin(rate, (double)m->capacity[link] / count);
+    if (!oversubscribed) rate = fmin(rate, (double)m->capacity[link] / count);
     LinkUse use = {.link = link, .count = count, .rate = (int64_t)floor(rate)};
     if (use.rate == 0) return;
     if (use.rate > shape->rate) shape->rate = use.rate;
@@ -233,7 +233,7 @@ static void fill_shape(MaxMin *m, FlowShape *shape, const Transfer *t)
     if (t->group != NULL) {
         const FoldGroup *g = t->group;
         uint32_t per_node = g->n_nodes < 2 ? g->n_ranks : g->n_ranks / g->n_nodes;
-        choice = nccl_choose_as(m->cluster, &m->asks, t->op, g->n_nodes,
+        choice = nccl_choose_as(m->cluster, &m->settings, t->op, g->n_nodes,
                                 per_node == 0 ? 1 : per_node, t->bytes);
         if (is_packed(m, g)) use_measured(m, t->op, g->n_ranks, t->bytes, &choice);
         shape->latency_ps = choice.latency_ps;
@@ -247,7 +247,7 @@ static void fill_shape(MaxMin *m, FlowShape *shape, const Transfer *t)
         uint32_t per_node = m->fold->devices_per_node;
         bool away = per_node != 0 && t->from_rank / per_node != t->to_rank / per_node;
         choice =
-            nccl_choose_as(m->cluster, &m->asks, OP_send, away ? 2 : 1, away ? 1 : 2, t->bytes);
+            nccl_choose_as(m->cluster, &m->settings, OP_send, away ? 2 : 1, away ? 1 : 2, t->bytes);
         if (!away) use_measured(m, OP_send, 2, t->bytes, &choice);
         shape->latency_ps = choice.latency_ps;
         shape->fluid_ps = choice.fluid_ps;

@@ -52,7 +52,7 @@ typedef struct FlowEntry {
 struct MaxMin {
     const Cluster *cluster;
     const Fold *fold;
-    NcclSettings asks; /* the plan's NCCL settings */
+    NcclSettings settings; /* the plan's NCCL settings */
     Arena *arena;
     Store *store;        /* store with measured collectives; NULL: none */
     uint32_t n_measured; /* number of shapes whose time came from the store */

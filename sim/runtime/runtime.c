@@ -158,8 +158,9 @@ bool runtime_waits(const Runtime *runtime, const Instr *in)
            (in->phase == PHASE_forward || in->phase == PHASE_recompute);
 }
 
-/* Returns how many ranks of cp hold the keys that attention reads at once. A ring in the plan reads
- * the keys of one rank after the other. */
+/* Returns how many ranks of cp hold the keys that one attention instruction reads: all of them if
+ * the plan gathers keys, and one if the plan has a ring, which reads the keys of one rank after the
+ * other. */
 static double ring_steps(const Plan *plan, const Program *p, const Instr *in)
 {
     enum { KEYS = 1 };
@@ -174,9 +175,9 @@ static double ring_steps(const Plan *plan, const Program *p, const Instr *in)
     return layout_axes_split(layout, 1) & cp ? 1 : mesh_size(&plan->mesh, cp);
 }
 
-/* Returns how many further calls an instruction makes. A product's calls are those of its forward
- * pass and of both gradients, all of which its first run counts. So a recomputed product makes a
- * third of them. */
+/* Returns how many calls besides its kernels the framework makes for an instruction. A profile
+ * gives the calls of a product for its forward pass and both gradients together, and the forward
+ * pass counts all of them. So a recomputed product makes only a third of them. */
 static double calls_of(const Runtime *runtime, const Instr *in)
 {
     const double calls = runtime->op[in->op].calls;

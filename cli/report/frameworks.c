@@ -1,4 +1,4 @@
-/* Predicts how other programs would run the plan. If the plan names a runtime, its framework is
+/* Predicts how other frameworks would run the plan. If the plan names a runtime, its framework is
  * predicted, and `sim` predicts Tandem's own executor, too. Otherwise each framework that could run
  * the plan is predicted. */
 #include <inttypes.h>
@@ -18,7 +18,7 @@ typedef struct Profile {
 } Profile;
 static const Profile profiles[] = {
 #define PROFILE(name, pass, lacks) {name, pass, lacks},
-#include "cli/report/whose.def"
+#include "cli/report/frameworks.def"
 #undef PROFILE
 };
 
@@ -54,7 +54,7 @@ typedef struct Question {
     KnownScripts scripts;
 } Question;
 
-struct Whose {
+struct Frameworks {
     Answers all;
     bool asked;  /* false if other programs cannot run such a plan */
     Ps own_step; /* time of a step with Tandem's own executor; 0: not asked for */
@@ -266,9 +266,9 @@ static void begin_answer(Question *q, FrameworkAnswer *a, MissingList *missing)
     o->set = set;
     o->n_set++;
     o->script = q->cli->script;
-    const char *asked =
-        arena_print(arena, "%s\nwhose %s\n%s\n%s", build_name(arena), q->timed ? "time" : "memory",
-                    scenario_key(q), recipe_head(q->file->path, o, arena));
+    const char *asked = arena_print(arena, "%s\nframework %s\n%s\n%s", build_name(arena),
+                                    q->timed ? "time" : "memory", scenario_key(q),
+                                    recipe_head(q->file->path, o, arena));
     a->key = hash_bytes(asked, strlen(asked));
     if (find_answer(q, a)) return;
     a->is_new = true;
@@ -290,7 +290,7 @@ static void print_answer(Cli *cli, const char *head, const FrameworkAnswer *a)
 }
 
 /* Returns the frameworks that could run the plan, without answers. */
-static Answers frameworks(const Config *c, Arena *arena)
+static Answers possible_frameworks(const Config *c, Arena *arena)
 {
     Answers all = {NULL, 0, 0};
     for (size_t i = 0; i < sizeof profiles / sizeof *profiles; i++) {
@@ -322,7 +322,7 @@ static void *answer_early(void *self)
     return NULL;
 }
 
-void plan_file_ask_early(Cli *cli, const Config *config, bool timed)
+void frameworks_ask_early(Cli *cli, const Config *config, bool timed)
 {
     static const Scenario even = {.imbalance = 1};
     if (config->cluster.is_local || config->runtime.name != NULL) return;
@@ -333,7 +333,7 @@ void plan_file_ask_early(Cli *cli, const Config *config, bool timed)
     Store *store = looks ? store_open_brief(cli->options.db, &ignored) : NULL;
     e->q = (Question){.cli = cli, .file = &e->file, .timed = timed, .store = store};
     if (timed) e->q.scenario = &even;
-    e->all = frameworks(config, cli->arena);
+    e->all = possible_frameworks(config, cli->arena);
     MissingList missing = {0};
     for (uint32_t i = 0; i < e->all.n; i++) begin_answer(&e->q, &e->all.at[i], &missing);
     store_close(store);
@@ -354,7 +354,7 @@ static void settle_early(Cli *cli)
     cli->early = NULL;
 }
 
-void plan_file_forget(Cli *cli)
+void frameworks_forget(Cli *cli)
 {
     EarlyAnswers *e = cli->early;
     if (e == NULL) return;
@@ -378,14 +378,14 @@ static Answers answers(Question *q)
     Making making = {.q = q};
     const EarlyAnswers *early = q->cli->early;
     if (early != NULL && (early->q.timed != q->timed || !is_even(q->scenario))) {
-        plan_file_forget(q->cli);
+        frameworks_forget(q->cli);
         early = NULL;
     }
     if (early != NULL) {
         all = early->all;
         making.missing = early->rest;
     } else {
-        all = frameworks(&file->config, arena);
+        all = possible_frameworks(&file->config, arena);
         for (uint32_t i = 0; i < all.n; i++) begin_answer(q, &all.at[i], &making.missing);
     }
     parallel_for(making.missing.n + looks_ahead(q), make_one, &making);
@@ -393,46 +393,49 @@ static Answers answers(Question *q)
     return all;
 }
 
-Whose *plan_file_ask(Cli *cli, const PlanFile *file, bool timed, const Scenario *scenario,
-                     Store *store)
+Frameworks *frameworks_ask(Cli *cli, const PlanFile *file, bool timed, const Scenario *scenario,
+                           Store *store)
 {
-    Whose *whose = arena_alloc(cli->arena, sizeof *whose);
-    if (!file->has_cluster || file->is_text || file->config.cluster.is_local) return whose;
+    Frameworks *frameworks = arena_alloc(cli->arena, sizeof *frameworks);
+    if (!file->has_cluster || file->is_text || file->config.cluster.is_local) return frameworks;
     Question question = {
         .cli = cli, .file = file, .timed = timed, .scenario = scenario, .store = store};
     const Runtime own = {.name = NULL};
-    whose->asked = true;
-    whose->all = answers(&question);
+    frameworks->asked = true;
+    frameworks->all = answers(&question);
     if (timed && file->config.runtime.name != NULL)
-        whose->own_step = step_of(&question, file, &own, cli->arena, NULL);
-    return whose;
+        frameworks->own_step = step_of(&question, file, &own, cli->arena, NULL);
+    return frameworks;
 }
 
-static void tell_json(Cli *cli, const Whose *whose)
+static void tell_json(Cli *cli, const Frameworks *frameworks)
 {
     json_t *list = json_array();
-    for (uint32_t i = 0; i < whose->all.n; i++)
-        if (whose->all.at[i].could) json_array_append_new(list, answer_json(&whose->all.at[i]));
+    for (uint32_t i = 0; i < frameworks->all.n; i++)
+        if (frameworks->all.at[i].could)
+            json_array_append_new(list, answer_json(&frameworks->all.at[i]));
     json_put(cli->json, "frameworks", list);
-    if (whose->own_step > 0) json_count(cli->json, "own_step_ps", (uint64_t)whose->own_step);
+    if (frameworks->own_step > 0)
+        json_count(cli->json, "own_step_ps", (uint64_t)frameworks->own_step);
 }
 
-void plan_file_tell(Cli *cli, Whose *whose, const char *head, Store *store, Recipe *made_of)
+void frameworks_tell(Cli *cli, Frameworks *frameworks, const char *head, Store *store,
+                     Recipe *made_of)
 {
-    for (uint32_t i = 0; i < whose->all.n; i++) {
-        FrameworkAnswer *a = &whose->all.at[i];
+    for (uint32_t i = 0; i < frameworks->all.n; i++) {
+        FrameworkAnswer *a = &frameworks->all.at[i];
         keep_answer(cli, store, a);
         for (uint32_t k = 0; made_of != NULL && k < a->recipe.scripts.n; k++)
             recipe_add(made_of, &a->recipe.scripts.at[k], cli->arena);
     }
-    if (cli->json != NULL && whose->asked) {
-        tell_json(cli, whose);
+    if (cli->json != NULL && frameworks->asked) {
+        tell_json(cli, frameworks);
         return;
     }
     head = head[0] != 0 ? arena_print(cli->arena, "%-12sunder ", head) : "under       ";
-    if (whose->own_step > 0)
+    if (frameworks->own_step > 0)
         str_print(&cli->out, "%sTandem's own executor: step %s\n", head,
-                  format_time(cli->arena, whose->own_step));
-    for (uint32_t i = 0; i < whose->all.n; i++)
-        if (whose->all.at[i].could) print_answer(cli, head, &whose->all.at[i]);
+                  format_time(cli->arena, frameworks->own_step));
+    for (uint32_t i = 0; i < frameworks->all.n; i++)
+        if (frameworks->all.at[i].could) print_answer(cli, head, &frameworks->all.at[i]);
 }

@@ -1,4 +1,4 @@
-/* Whose run is predicted: for a plan that names no runtime, each framework that could run it is
+/* Predictions for frameworks. If a plan names no runtime, each framework that could run it is
  * predicted. A runtime sets defaults of passes. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -268,5 +268,5 @@ int main(void)
         cmocka_unit_test(a_scenario_reaches_every_framework),
         cmocka_unit_test(a_runtime_sets_defaults_of_passes),
     };
-    return cmocka_run_group_tests_name("whose run", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("predictions for frameworks", tests, NULL, NULL);
 }
