@@ -277,6 +277,13 @@ int child_on_error(lua_State *L)
 
 static void report_stop(Child *c)
 {
+    if (c->flooded) {
+        const char *flood =
+            arena_print(c->arena, "the script prints more than %d KiB", CHILD_MOST_PRINTED >> 10);
+        child_write_error(c, "output-limit", c->stop_loc, flood, "look for a print in a loop",
+                          SEVERITY_error);
+        return;
+    }
     const char *text =
         arena_print(c->arena, "the script was stopped after %g s of processor time", c->cpu_s);
     child_write_error(c, "no-progress", c->stop_loc, text, "look for a loop that does not end",
@@ -288,7 +295,7 @@ static void report(Child *c, int status)
 {
     lua_State *L = c->L;
     if (c->system_refused) child_out_of_memory(NULL);
-    if (c->fired > 0) {
+    if (c->flooded || c->fired > 0) {
         report_stop(c);
     } else if (status == LUA_ERRMEM || raised(L, -1) == NULL) {
         const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "error";

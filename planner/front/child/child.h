@@ -110,6 +110,7 @@ typedef struct Child {
     size_t memory;
     ChildPool pool;
     size_t printed; /* bytes that print has written so far */
+    bool flooded;   /* the script printed more than it may, so it is stopped */
     /* the newest allocation failed because the system had no memory, not because of the script's
      * limit */
     bool system_refused;
@@ -210,6 +211,8 @@ const char *child_near_or_all(lua_State *L, const char *word, int list);
 /* ---- child_limits.c: processor time, memory */
 void child_limit(Child *c);
 void child_limit_again(Child *c); /* starts the limit on processor time anew for the next request */
+/* Ends the script with an error that it cannot catch. Its reason is in `flooded`. */
+_Noreturn void child_stop(Child *c);
 /* Ends the process because an allocation failed. The message blames the script if it uses more than
  * half of its memory limit, otherwise the system. */
 _Noreturn void child_out_of_memory(void *self);

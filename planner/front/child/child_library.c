@@ -151,9 +151,10 @@ static int safe_print(lua_State *L)
         lua_pop(L, 1);
     }
     str_add(&line, "\n");
-    if (line.n > (size_t)CHILD_MOST_PRINTED - c->printed)
-        child_raise(L, "output-limit", child_loc(c, true), "look for a print in a loop",
-                    "the script prints more than %d KiB", CHILD_MOST_PRINTED >> 10);
+    if (line.n > (size_t)CHILD_MOST_PRINTED - c->printed) {
+        c->flooded = true;
+        child_stop(c);
+    }
     c->printed += line.n;
     ssize_t written = write(STDERR_FILENO, line.at, line.n);
     (void)written; /* a closed output must not end the script, so a failed write is ignored */

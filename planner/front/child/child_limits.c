@@ -62,12 +62,26 @@ static void stop_hook(lua_State *L, lua_Debug *ar)
 {
     (void)ar;
     Child *c = child_of(L);
-    if (c->fired == 0) c->stop_loc = child_loc(c, true);
+    if (c->fired == 0 && !c->flooded) c->stop_loc = child_loc(c, true);
     c->fired = c->fired < 1000 ? c->fired + 1 : c->fired;
     luaL_where(L, 0);
     lua_pushliteral(L, "the script was stopped because it makes no progress");
     lua_concat(L, 2);
     lua_error(L);
+}
+
+/* Makes the script fail at each of its next steps, so that it ends even if it catches errors. */
+static void stop_soon(Child *c)
+{
+    lua_sethook(c->L, stop_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT, 1);
+}
+
+void child_stop(Child *c)
+{
+    c->stop_loc = child_loc(c, true);
+    stop_soon(c);
+    luaL_error(c->L, "the script was stopped");
+    abort(); /* luaL_error does not return */
 }
 
 /* Signal handler: reports the line that runs now by reading the interpreter's stack. While C code
@@ -96,7 +110,7 @@ static void on_timer(int number, siginfo_t *info, void *context)
     Child *c = info->si_value.sival_ptr;
     c->expired++;
     if (c->expired == 1) {
-        lua_sethook(c->L, stop_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT, 1);
+        stop_soon(c);
         return;
     }
     if (c->fired == c->fired_before || c->expired >= STAGES_MOST) last_words(c);

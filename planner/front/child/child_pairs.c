@@ -31,6 +31,7 @@ static int compare(const void *left, const void *right)
     }
     if (a->is_integer && b->is_integer)
         return (a->integer > b->integer) - (a->integer < b->integer);
+    if (a->number == b->number) return b->is_integer - a->is_integer; /* 2^63 - 1 before 2^63 */
     return (a->number > b->number) - (a->number < b->number);
 }
 

@@ -83,10 +83,12 @@ static const char *key_path(Child *c, const char *path, ScriptLoc loc)
         return arena_print(c->arena, "%s%s%lld", path, dot, (long long)lua_tointeger(L, -2));
     size_t n;
     const char *key = lua_tolstring(L, -2, &n);
-    for (size_t i = 0; i < n; i++)
-        if ((unsigned char)key[i] < ' ' || n > 64 || (key[i] == '.' && !holds_paths(path)))
-            child_raise(L, "unknown-key", loc, NULL, "%s has a key that is not a name",
-                        path[0] != 0 ? path : "the plan");
+    bool is_name = n > 0 && n <= 64;
+    for (size_t i = 0; is_name && i < n; i++)
+        is_name = (unsigned char)key[i] >= ' ' && (key[i] != '.' || holds_paths(path));
+    if (!is_name)
+        child_raise(L, "unknown-key", loc, NULL, "%s has a key that is not a name",
+                    path[0] != 0 ? path : "the plan");
     return arena_print(c->arena, "%s%s%s", path, dot, key);
 }
 

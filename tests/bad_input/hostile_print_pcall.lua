@@ -1,0 +1,2 @@
+local line = string.rep("x", 1000)
+while true do pcall(print, line) end
