@@ -43,7 +43,8 @@ static void show_every_pass(Cli *cli)
     json_t *passes = json_array();
     for (uint32_t i = 0; i < compile_count(); i++) {
         PlanOptions options = {.stop_after = compile_name(i), .unproven = true};
-        cli->diag.items.n = before; /* drop warnings that the passes before have already given */
+        cli->diag.items.n =
+            before; /* drop the warnings of the last load, which this load gives again */
         const PlanFile *file = plan_file_load(cli, cli->args[0], &options);
         if (file == NULL || file->plan->programs.n > 0) break;
         Str text = str_in(cli->arena);

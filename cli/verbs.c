@@ -11,7 +11,7 @@
 
 #define PLAN_GROUPS (OPTIONS_plan | OPTIONS_text_plan)
 
-/* clang-format off: in the third text, a literal is a printed line */
+/* clang-format off: in `about`, a literal is a printed line */
 static const Verb verb_table[] = {
     {"check", "PLAN", 1, 1, "Validate a plan and prove that it is correct",
      "Compiles the script (or the text of a plan) into one program for each role. Proves layouts,\n"

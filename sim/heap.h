@@ -31,7 +31,7 @@ typedef struct InstantAt {
     uint32_t instant;
 } InstantAt;
 
-/* The most events of the sorted array. */
+/* The largest number of events in the sorted array. */
 enum { HEAP_NEAR = 24 };
 
 typedef struct Heap {

@@ -66,7 +66,7 @@ static void fill_report(const Plan *whole, const Plan *plan, const Fold *fold,
 }
 
 /* Changes both models if experts have uneven rows, or if exchanges send only some of their slots.
- * Returns the Imbalance that changes them; NULL: they stay. */
+ * Returns the Imbalance that changes them; NULL: both stay as they are. */
 static const Imbalance *add_imbalance(const Plan *plan, const SimOptions *options,
                                       const RowLoads *loads, const Fold *fold, CostModel *model,
                                       NetModel *net, Arena *scratch)

@@ -44,8 +44,8 @@ typedef struct CostModel {
     /* Returns true if the host waits for the end of the instruction before it issues the next one.
      * NULL: it never does. */
     bool (*waits)(const void *self, const Instr *in);
-    /* true: instructions that do the same work (engine_alike.h) have the same costs. So these
-     * functions may not read an instruction's layer or micro-batch. */
+    /* true: instructions that do the same work (engine_alike.h) have the same costs. So the
+     * functions of this model may not read an instruction's layer or micro-batch. */
     bool by_shape;
     const void *self;
 } CostModel;

@@ -2,8 +2,9 @@
 #include "cli/accuracy/accuracy.h"
 #include "cli/accuracy/comm_row.h"
 
-/* Returns the name of the group to which a row's error belongs. Large all-reduces of eight devices
- * in one node form one group. Every other collective forms its own. */
+/* Returns the name of the group to which a row's error belongs. Rows that give only a bandwidth
+ * form one group, and collectives of up to 1 MiB another. Larger all-reduces of the eight devices
+ * of a node form a group. All other collectives form two: between nodes, and within a node. */
 static const char *group_of(const CommRow *row)
 {
     const NcclQuestion *q = &row->question;

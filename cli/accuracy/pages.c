@@ -30,7 +30,7 @@ static bool agrees(const Csv *csv, uint32_t row, const char *where, Arena *arena
 {
     for (;;) {
         const size_t name = strcspn(where, "~="), n = strcspn(where, "&");
-        if (where[name] == 0 || name >= n) return false; /* the text holds no condition */
+        if (where[name] == 0 || name >= n) return false; /* this part is not a condition */
         const char *cell = csv_cell(csv, row, arena_copy(arena, where, name));
         const char *text = where + name + 1;
         size_t length = n - name - 1;

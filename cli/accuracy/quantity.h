@@ -12,9 +12,9 @@ bool cell_begins(const char *text, const char *words);
 bool cell_has(const char *text, const char *words);
 /* Returns the text behind words that say only which of several measurements it is: "max 65 GB". */
 const char *cell_behind_words(const char *text);
-/* Ends a cell's text before a remark. A remark is a spread ("1.5 +/- 0.1") or a bracket at the end.
- * The bracket gives a part of the device's memory ("65.3GiB(81%)") or says how steps were counted
- * ("1.5 s (median)"). */
+/* Ends a cell's text before a remark. A remark is a spread ("1.5 +/- 0.1"), or words in
+ * parentheses at the end. These words give a part of the device's memory ("65.3GiB(81%)") or say
+ * how steps were counted ("1.5 s (median)"). */
 void cell_without_remark(char *text);
 /* If a second number follows ("1.41-1.43"), returns the middle of both, and moves *end behind it.
  * NAN: the second number is smaller, or more than a tenth larger. */

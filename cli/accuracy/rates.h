@@ -7,11 +7,11 @@
 /* Returns the part that a text states in percent: 0.81 for "81%" and "81.0 %". Returns NAN for
  * other texts, and for parts above 1. */
 double percentage(const char *text);
-/* Returns the seconds of a step in which each device trains the tokens of a second that the row
- * states. Returns NAN if the cell is open or has another form. */
+/* Returns the time of a step in seconds, computed from the tokens per second of each device that
+ * the row states. Returns NAN if the cell is empty or has another form. */
 double rate_step_s(const Csv *csv, uint32_t row, const Config *c);
-/* Returns the seconds of a step in which each device computes the FLOP/s that the row states, or
- * the stated part of its peak. Returns NAN if the row states neither. */
+/* Returns the time of a step in seconds, computed from the FLOP/s of each device that the row
+ * states, or from the stated part of the device's peak. Returns NAN if the row states neither. */
 double flops_step_s(const Csv *csv, uint32_t row, const Config *c, const Plan *plan);
 
 #endif

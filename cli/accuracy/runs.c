@@ -250,7 +250,8 @@ static double memory_of(const Csv *csv, uint32_t row, uint64_t device_bytes)
     return value * (has_decimal_gb(csv, row) ? 1e9 : GIB);
 }
 
-/* Returns true if a tool measured the memory from outside, which sees all memory of a process. */
+/* Returns true if a tool outside of the framework measured the memory. Such a tool sees all memory
+ * of a process. */
 static bool of_process(const char *kind)
 {
     static const char *const tools[] = {"process", "nvidia smi", "rocm smi",   "amd smi",    "nvml",

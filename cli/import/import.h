@@ -90,8 +90,8 @@ void meet_add(ImportSink *sink, Collective kind, uint32_t n_ranks, uint64_t byte
  * samples of the same size exist. */
 void meet_all(ImportSink *sink);
 
-/* ops.c: a call of a PyTorch operator with its operands. From the operands follows the key of the
- * work (work.h). */
+/* ops.c: a call of a PyTorch operator with its operands. The key of the work (work.h) is made from
+ * these. */
 enum { MOST_OPERANDS = 16, MOST_OPERAND_DIMS = 6 };
 typedef struct Operand {
     int64_t dim[MOST_OPERAND_DIMS];

@@ -127,8 +127,8 @@ static uint32_t count(const Search *s, SweepStatus status, const char *rule)
     return n;
 }
 
-/* Returns true if no faster point needs as little memory as this one. `least` is the least memory
- * of all faster points. */
+/* Returns true if no faster point needs as little memory as this one. *least is the least memory of
+ * all faster points; if this point needs less, its memory becomes *least. */
 static bool is_on_front(const SweepRow *row, uint64_t *least)
 {
     if (row->peak_bytes >= *least) return false;

@@ -12,7 +12,7 @@ static void tell_warnings(Cli *cli, const SweepRow *simulated, const SweepRow *p
             diag_add(&cli->diag, proven->warnings.at[i]);
 }
 
-/* Notes in the store that the point of a sweep has no plan. */
+/* Records in the store that the plan of this point was refused. */
 static bool store_refused(const PointJob *job, uint32_t point)
 {
     Cli *cli = job->cli;

@@ -370,7 +370,7 @@ static Ps part_ps(const Cost *c, const Plan *plan, const Program *p, const Instr
 }
 
 /* Returns the time that an op adds if it is fused with a product. Its memory traffic is counted at
- * the product. Its arithmetic runs on other cores after the product. Tandem's executor runs some of
+ * the product. Its arithmetic follows the product, on general cores. Tandem's executor runs some of
  * these ops as kernels of their own. */
 static Ps epilogue_ps(const Cost *c, const Plan *plan, const Program *p, const Instr *in,
                       const RowsShare *rows)

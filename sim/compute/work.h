@@ -18,9 +18,10 @@ ProductWork work_of_product(const Binding *b, const int64_t size['z' + 1]);
 bool work_is_convolution(OpKind op);
 ProductWork work_of_convolution(OpKind op, const int64_t size['z' + 1]);
 
-/* Returns true if the rows of both operands and of the result begin at multiples of 16 bytes. An
- * index of a product is summed, counts rows of the left operand, or counts columns of the right
- * one. A row of an argument consists of its last indices, as long as they are of the same kind. */
+/* Returns true if the rows of both operands and of the result begin at multiples of 16 bytes. A
+ * row of an argument consists of its last indices, as far as these are of one kind. There are three
+ * kinds: indices that are summed, those of the left operand's rows, and those of the right
+ * operand's columns. */
 bool work_is_aligned(const Program *p, const Instr *in, const Binding *b,
                      const int64_t size['z' + 1]);
 

@@ -169,7 +169,7 @@ static void prepare_states(Replay *r)
 
 /* Allocates a buffer that stays until the end of the run. A weight takes `part` times its bytes in
  * the plan. A profile may give moments and master weights bytes of their own. */
-static void stays_allocated(const Replay *r, const Buffer *b, double part)
+static void allocate_for_ever(const Replay *r, const Buffer *b, double part)
 {
     const bool weight = b->category == CATEGORY_parameter, master = weight && b->unit != 0;
     double own = b->category == CATEGORY_optimizer ? r->runtime->moment_bytes : 0;
@@ -197,7 +197,7 @@ static void prepare(Replay *r)
         const Buffer *b = &p->buffers.at[id];
         if (!has_tensor(r, id) || r->block[id] == LATER) continue;
         if (stays(r, b) || r->kept.received[id]) {
-            stays_allocated(r, b, part);
+            allocate_for_ever(r, b, part);
         } else {
             Pc at = allocated_at(r, b);
             r->next_buffer[id] = r->first[at];
@@ -418,7 +418,7 @@ static void step(Replay *r, bool first)
             give_back_after(r, own->to, torch_allocate(r->allocator, own->bytes, own->stream));
         }
         for (BufferId id = first ? r->first_state[pc] : 0; id != 0; id = r->next_state[id])
-            if (has_tensor(r, id)) stays_allocated(r, &p->buffers.at[id], 1);
+            if (has_tensor(r, id)) allocate_for_ever(r, &p->buffers.at[id], 1);
         allocate_buffers(r, pc, in);
         added_product(r, pc, in);
         returned_gradient(r, pc, in);

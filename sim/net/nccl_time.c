@@ -274,7 +274,7 @@ static NcclEstimate takes(const NcclCase *c, NcclAlgorithm algorithm, uint32_t p
         e.latency_us += ramp_us(c, algorithm, fit);
         e.bytes_per_us = c->bytes / simple_us(c, algorithm, fit, links);
     }
-    /* data that leave a node together move at the rate of a tree */
+    /* the rate at which data leave a node: that of its NICs or, if lower, that of the tree */
     double hop = fmin(nics_bytes_per_us(c), tree_leaves(c->n_nodes) * e.bytes_per_us);
     e.latency_us += nccl_levels_us(c, algorithm, protocol, channels, hop);
     e.bytes_per_us *= left;
