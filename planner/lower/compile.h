@@ -8,9 +8,9 @@
 LowerOptions lower_options_default(void); /* returns options that keep all dtypes and give kernels
                                              no workspace */
 
-/* Compiles `graph` as `config` asks. Afterwards the graph belongs to the plan. stop_after is the
- * last pass to run, for `show --after`; NULL runs all passes. Returns NULL after an error. Later
- * passes still run after an error, so that their errors are reported, too. */
+/* Compiles `graph` according to `config`. Afterwards the graph belongs to the plan. stop_after is
+ * the last pass to run, for `show --after`; NULL runs all passes. Returns NULL after an error.
+ * Later passes still run after an error, so that their errors are reported, too. */
 Plan *plan_compile(const Config *config, Graph *graph, const LowerOptions *options,
                    const char *stop_after, Arena *arena, Diag *d);
 

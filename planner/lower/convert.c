@@ -76,7 +76,7 @@ static bool is_sequence(const Lower *l, BufferId from, int d)
     return lower_is_sequence(l, own ? own : t ? l->g->tensors.at[t].deal[d] : 0);
 }
 
-/* Returns the axes that split tokens in a zigzag. Groups of cp ranks may divide its parts. */
+/* Returns the axes that make the parts of the zigzag. Inner axes of cp may divide these parts. */
 static AxisSet zigzag_axes(const Lower *l)
 {
     const uint32_t n = l->g->deals.deals.at[l->job->context.seq_deal].n_parts;

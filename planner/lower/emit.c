@@ -159,7 +159,8 @@ static void wait_for(Lower *l, Pc pc, Clock *clock)
         if (member != pc && in->launch != last->launch) break;
         list_push(l->arena, &l->p->after, member);
         clock_join(clock, &l->emit.clocks.at[member]);
-        if (!last->launch) return; /* the search below may pass over many other instructions */
+        if (!last->launch)
+            return; /* it has no other members, and the search for them may be long */
     }
 }
 

@@ -252,7 +252,7 @@ static void add_code(Expander *e, Pc first, Pc end, uint32_t periods)
 /* ---- periods that are copied from the period before */
 
 /* Later periods use another buffer instead of `b`. Returns by how much the number of this buffer
- * grows from one period to the next. Raises e->lead if it grows so only after more periods. */
+ * grows from one period to the next. Raises e->lead if this is true only after more periods. */
 static uint32_t grows(Expander *e, BufferId b)
 {
     if (b == 0) return 0;

@@ -180,7 +180,7 @@ typedef struct Units {
     bool *is_mixed; /* [unit]: true if gradients of several micro-batches arrive in a mixed order */
     LIST(UnitUse) uses;
     uint32_t next_use;
-    uint32_t seen_uses; /* uses before this place were already read */
+    uint32_t seen_uses; /* the lowering has read `uses` up to this number */
     LIST(Pending) pending;
     /* [tensor]: the newest view of a parameter or of its gradient */
     BufferId *weight_view, *grad_view;
@@ -239,7 +239,7 @@ typedef struct Lower {
     Scalars scalar;
     LIST(BlockRun) blocks;
     struct BlockCopier *repeat;   /* NULL: the program has no equal blocks */
-    struct ActionCopier *actions; /* NULL: no action is a copy of an earlier one */
+    struct ActionCopier *actions; /* NULL: actions are not copied */
 } Lower;
 
 /* ---- emit.c ---- */
@@ -413,7 +413,8 @@ static inline const Layout *lower_arg_layout(const Lower *l, NodeId n, uint32_t 
 typedef struct ActionWalk {
     ActionKind kind;
     uint32_t stage;
-    /* id: the newest node. behind: in a forward action, the newest backward node of a piece. */
+    /* id: the newest node. behind: the newest backward node of a piece of tokens. A forward action
+     * also visits these. */
     NodeId id, behind;
 } ActionWalk;
 NodeId lower_next(const Lower *l, ActionWalk *walk); /* 0: there are no more nodes */

@@ -107,8 +107,8 @@ void lower_ring_backward(Lower *l, Emit *e)
     const Node n = l->g->nodes.at[e->origin];
     const Travel in = find(e->op, 0, e->n_in), out = find(e->op, e->n_in, n.n_out);
     const uint32_t n_hops = mesh_size(&l->plan->mesh, l->job->context.ring_axes);
-    const int64_t others = e->attrs.accumulate; /* other nodes have already added their
-                                                   contributions */
+    const int64_t others = e->attrs.accumulate; /* the outputs to which other nodes have already
+                                                   added */
     BufferId at[MOST_PARTS] = {0}, next[MOST_PARTS] = {0}, sum[MOST_PARTS] = {0},
              own[MOST_PARTS] = {0};
     Pc before = 0;

@@ -21,8 +21,8 @@ typedef struct Stages {
     uint32_t first_tied_match, first_p2p_match, most_crossing;
     LIST(StageTransfer) transfers; /* the messages of this rank, in order */
     uint32_t next_transfer, transfer_launch;
-    /* After this instruction only the newest action may still run, so the memory of older messages
-     * is free. */
+    /* Receives wait for this instruction. Only the newest action may still run after it, so the
+     * memory of older messages is free. */
     Pc receive_after;
     Pc newest_send[2];
 } Stages;

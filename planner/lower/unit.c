@@ -240,8 +240,8 @@ BufferId lower_weight(Lower *l, TensorId param)
     return l->unit.weight_view[param] = view;
 }
 
-/* Releases the gathered weights. keep: the backward pass needs the unit again, so a part of the
- * weights is kept if the plan asks for this. */
+/* Releases the gathered weights. keep: the backward pass needs the unit again. If
+ * reshard_after_forward is a number, a part of the weights is then kept. */
 static void release(Lower *l, UnitId u, bool keep)
 {
     UnitState *s = &l->unit.of[u];

@@ -87,7 +87,7 @@ static bool counts_norm(const Lower *l, UnitId u)
 }
 
 /* Lists the summands, those on the host first, because the table on the host has only these.
- * Returns their number. */
+ * Returns the number of those on the host. */
 static uint32_t count_accounts(const Lower *l, NormAccounts *norm)
 {
     uint32_t n_host = 0;

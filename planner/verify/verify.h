@@ -1,8 +1,8 @@
 /* Proves properties of a lowered plan before anything runs. It reads the program and the global
- * graph, and shares no code with the passes. The abstract value of a byte range is {value number of
- * the global expression, layout, deal, micro-batches summed, scale}. The value number of a sum is
- * the sum of 128-bit hashes of its terms. A gradient therefore equals the graph's gradient if and
- * only if every contribution arrived exactly once, in any order. */
+ * graph, and shares no code with the passes. Each range of bytes has an abstract value: a 128-bit
+ * hash of the graph's expression for its content, and the shape, layout, deal and dtype of the
+ * content. The hash of a sum is the sum of the hashes of its terms. A gradient therefore has the
+ * hash of the graph's gradient only if every contribution arrived exactly once, in any order. */
 #ifndef TANDEM_VERIFY_VERIFY_H
 #define TANDEM_VERIFY_VERIFY_H
 

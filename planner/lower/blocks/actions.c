@@ -9,7 +9,7 @@ enum {
     /* Copying equal blocks costs less than copying an action. So in a program with equal blocks,
      * copies of actions save something only if most micro-batches are equal. */
     LEAST_WITH_BLOCKS = 6,
-    MOST_UNUSABLE = 3 /* so many actions of a stage are tried as originals */
+    MOST_UNUSABLE = 3 /* after so many unusable actions, no more are stored as originals */
 };
 
 typedef struct ActionCopier {
@@ -38,7 +38,7 @@ static void add_node(Lower *l, StageItems *items, const Node *n, bool *has_tenso
     for (uint32_t j = 0; j < n->n_out; j++) add_tensor(l, items, n->out[j], has_tensor, has_unit);
 }
 
-/* Adds all parameters of the units of this stage, then the units of other stages. */
+/* Adds all parameters of the units of this stage, and then the other units of this rank. */
 static void add_units(Lower *l, StageItems *items, bool *has_tensor, bool *has_unit)
 {
     for (uint32_t i = 0; i < items->units.n; i++) {
@@ -95,7 +95,7 @@ void actions_prepare(Lower *l)
 
 /* ---- copies */
 
-/* Where the items of an original lie, and where those of its copy lie. */
+/* The first buffer, version and instruction of an original, and those of its copy. */
 typedef struct ActionMove {
     const Original *p;
     const Moves *moves;
@@ -124,7 +124,7 @@ static Pc moved_pc(const ActionMove *m, Pc pc)
     if (pc >= m->code) return pc - m->code + m->to_code;
     Pc to = 0;
     const bool known = moves_pc(m->moves, pc, &to);
-    assert(known); /* original_matches has looked for all of them */
+    assert(known); /* original_matches has found a counterpart for each of them */
     (void)known;
     return to;
 }
@@ -152,7 +152,8 @@ static void copy_code(Lower *l, const ActionMove *m)
     list_reserve(l->scratch, &l->emit.clocks, end - m->code);
     for (Pc pc = m->code; pc < end; pc++) {
         Instr in;
-        memcpy(&in, &l->p->code.at[pc], sizeof in); /* with its padding: repeat.c compares words */
+        memcpy(&in, &l->p->code.at[pc],
+               sizeof in); /* also copies padding; repeat.c compares words */
         BufferId arg[MAX_ARGS];
         for (uint32_t i = 0; i < in.args.n; i++)
             arg[i] = moved_buffer(m, l->p->args.at[in.args.first + i]);
@@ -219,7 +220,8 @@ static void copy_units(Lower *l, const StageItems *items, const ActionMove *m)
     }
 }
 
-/* Sets the single numbers to their values after the copy. `before` has their values before it. */
+/* Sets the single numbers of the state to their values after the copied action. `before` has the
+ * values before it. */
 static void copy_numbers(Lower *l, const ActionMove *m, const Numbers *before)
 {
     const Numbers *start = &m->p->start.numbers, *end = &m->p->numbers;

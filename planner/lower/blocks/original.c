@@ -95,7 +95,8 @@ Numbers original_numbers(const Lower *l)
     return (Numbers){steps_counters(l), steps_fixed(l), l->emit.stream_end[STREAM_compute]};
 }
 
-/* True if no exchange or wait has begun that the next instructions would end. */
+/* True if nothing is pending that the next instructions would have to end, such as an exchange or a
+ * requested wait. */
 static bool is_quiet(const Numbers *n)
 {
     return n->fixed.n_started == 0 && n->fixed.n_returning == 0 &&
@@ -249,7 +250,8 @@ static bool unit_matches(const Lower *l, UnitId u, const UnitState *x, const Uni
         return false;
     if (x->n_reduced == z->n_reduced) {
         const uint32_t used = x->n_contributions - z->n_contributions;
-        return used == 0 || y->n_contributions > used; /* the last one would reduce the gradient */
+        return used == 0 ||
+               y->n_contributions > used; /* the last contribution would reduce the gradient */
     }
     const uint32_t last = lower_n_windows(l, u) - 1;
     return x->n_reduced + 1 == z->n_reduced && x->n_contributions == y->n_contributions &&
@@ -322,7 +324,8 @@ static int by_pc(const void *x, const void *y)
     return a->of < b->of ? -1 : a->of > b->of;
 }
 
-/* Lists the instructions to which both states refer. Returns false if their order differs. */
+/* Lists pairs of instructions: one to which the state of the original refers, and the one to which
+ * the present state refers in its place. Returns false if the pairs do not have the same order. */
 static bool pcs_match(const Lower *l, const StageItems *items, const Original *p,
                       const Numbers *now, Moves *moves)
 {

@@ -29,7 +29,7 @@ typedef struct Mark {
     uint32_t n[MADE_COUNT]; /* the lengths of the lists */
     Counters counters;
     Fixed fixed;
-    Lower all;                /* to find changes of members that steps.c does not list */
+    Lower all;                /* shows whether a member has changed that steps.c does not list */
     LIST(WordChange) changes; /* the words that the block changed in the arrays */
     LIST(uint32_t)
     versions; /* the versions that the block made, copied before later blocks change
@@ -367,7 +367,8 @@ NodeId repeat_before(Lower *l, NodeId id)
     return id + copies * run->length;
 }
 
-/* Numbers the kinds of units. A unit that resembles none of the newest kinds begins a new kind. */
+/* Gives each unit a kind. A unit that is gathered like none of the newest kinds begins a new kind.
+ */
 static uint32_t *find_kinds(const Lower *l)
 {
     enum { NEWEST = 4 };

@@ -52,7 +52,8 @@ typedef struct GapRun {
     uint64_t start, end;
 } GapRun;
 
-/* Finds the next such sequence from gap *i on. Sets *i to the first gap after it. */
+/* Finds the next sequence of adjacent free gaps, from gap *i on. Sets *i to the first gap after it.
+ * Returns false if there is none. */
 static bool next_run(const Gaps *m, uint32_t *i, const Knowledge *now, GapRun *run)
 {
     const uint32_t n = m->list.n;

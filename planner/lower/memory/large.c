@@ -138,7 +138,8 @@ static void list_extents(LargeBuffers *r, uint64_t *set)
 
 void large_ahead(LargeBuffers *r, BufferId b)
 {
-    /* the most large buffers to examine that begin after the last instruction of b */
+    /* the most large buffers that are examined although they begin after the last instruction of b
+     */
     enum { DOUBTFUL = 8 };
     const Lives *l = r->l;
     const BufferId heir = l->heir[b];

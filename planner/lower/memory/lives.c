@@ -24,8 +24,8 @@ static void find_launches(Lives *l)
     }
 }
 
-/* Returns the member of a launch group after whose end `in` may assume that the whole group has
- * ended. If `in` waits for all members, this is the newest member. Otherwise it returns 0. */
+/* `in` waits for `member` of a launch group. If it waits for all members, the whole group has
+ * finished when `in` starts: returns the newest member. Otherwise returns 0. */
 static Pc finished(const Lives *l, const Instr *in, Pc member)
 {
     const Pc first = l->launches[member].first;

@@ -53,14 +53,14 @@ typedef struct Placing {
     Gaps gaps;
     LargeBuffers large;
     Slots slots; /* slots.slot is NULL if there are no slots */
-    /* lowest, bottom: the range of addresses of slots. held: the most bytes in use at the same
+    /* Slots have the addresses from `lowest` to `bottom`. held: the most bytes in use at the same
      * time. fewest: the smallest arena found so far with equal offsets in all micro-batches. */
     uint64_t lowest, bottom, held, fewest;
     uint64_t *in_use;   /* [pc]: the bytes in use */
     uint32_t *tight;    /* [pc]: see LargeWanted */
     BufferList *of;     /* [micro-batch]: its buffers, in the order of their first use */
     BufferList *before; /* [micro-batch]: the same list of the previous round */
-    uint32_t *next;     /* [micro-batch]: a position in the list of its counterpart */
+    uint32_t *next;     /* [micro-batch]: where the next search for a counterpart begins */
     uint64_t *wish;     /* [buffer]: the offset that it had in the previous round */
     uint32_t n_microbatches;
     bool periodic;

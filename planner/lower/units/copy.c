@@ -20,7 +20,7 @@ BufferId lower_copy_in(Lower *l, UnitId u)
     BufferId from = lower_offloads(l, u) ? lower_fetch(l, u) : l->unit.of[u].rest;
     BufferId packed = lower_buffer(l, &part, lower_dtype(l, unit->dtype), CATEGORY_communication);
     l->p->buffers.at[packed].unit = u;
-    /* the gather fills the buffer that the last copy-out has emptied */
+    /* waits for the last copy-out, which empties the flat buffer that the gather fills again */
     lower_copy(l, u, STREAM_copy_in, from, packed, l->unit.last_copy_out, 0);
     return packed;
 }

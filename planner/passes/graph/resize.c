@@ -43,8 +43,9 @@ static void add_source(Resize *r, const Node *n)
                n->loc);
 }
 
-/* For an op that resizes: sets the attribute of the output's size. Returns false if no node
- * determines this size for a field of another size. */
+/* For an op that resizes: sets the attribute of the output's size. The old size must be that of the
+ * field, or a multiple of the input's size. Returns false otherwise, because the new size is then
+ * unknown. */
 static bool follow(const Resize *r, const Node *n, Attrs *attrs)
 {
     const int d = op_dim(n->op, n->n_in, r->role);

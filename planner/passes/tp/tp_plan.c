@@ -63,7 +63,7 @@ static int dim_to_cut(Job *job, const Node *n, bool column)
     return -1;
 }
 
-/* What the patterns ask of weights. */
+/* How the patterns split weights. */
 typedef struct Asked {
     Job *job;
     const TpOptions *options;

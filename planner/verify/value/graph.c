@@ -94,8 +94,7 @@ static void evaluate(Verifier *v)
     }
 }
 
-/* Returns the loss of a step as a multiple of the loss of one token or group, if all labels count.
- */
+/* Returns the number of tokens in a step, or of groups if the loss is a mean over groups. */
 static double loss_units(const Verifier *v)
 {
     const StepInfo *step = &v->plan->step;

@@ -162,8 +162,8 @@ static Val *val_at(const Verifier *v, RangeAt at)
     return held->val ? &v->vals.at[held->val] : NULL;
 }
 
-/* Removes from an entry's shape the axes on which its flat buffer is PARTIAL. Returns false if the
- * layouts of entry and buffer contradict each other. */
+/* Sets an entry's shape to WHOLE on the axes on which its flat buffer is PARTIAL. Returns false if
+ * the layouts of entry and buffer contradict each other. */
 static bool strip(Verifier *v, uint32_t shape, uint32_t flat, uint32_t *stripped)
 {
     Shape s = *value_shape_at(v, shape);
