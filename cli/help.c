@@ -44,7 +44,7 @@ static const char store[] =
     "  id, cluster, seed, engine version and calibration: an equal one is never simulated twice.\n";
 
 static const char verify[] =
-    "Proofs and oracles\n"
+    "Proofs and comparisons\n"
     "  `tandem check` proves from the lowered program alone: layouts, the scale of every "
     "gradient,\n"
     "  the order of accesses to overlapping memory, the absence of deadlock, that each element is\n"

@@ -394,7 +394,11 @@ static Db *open_existing(const Opening *o)
 {
     struct stat about;
     if (stat(o->path, &about) != 0) {
+        const bool is_missing = errno == ENOENT;
         refuse(o, "store-open", strerror(errno));
+        if (is_missing)
+            diag_hint(o->d,
+                      "there is no store yet; `tandem sim PLAN` or `tandem run PLAN` makes one");
         return NULL;
     }
     if (!S_ISREG(about.st_mode)) {

@@ -58,6 +58,7 @@ static void names_that_are_not_there(void **state)
     (void)state;
     Arena *arena = arena_new();
     const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
+    EXPECT(arena, 7, "hint: there is no store yet", "runs", "--db", db);
     EXPECT(arena, 2, "did you mean 'dgx_h100'?", "check", tiny, "--cluster", "dgx_h10");
     /* near to clusters.node, which is not a cluster */
     EXPECT(arena, 2, "hint: the clusters of the library are in", "check", tiny, "--cluster",
