@@ -17,7 +17,7 @@ static const char *read_elementwise(const Csv *csv, uint32_t row, const char *ke
     double ff = kernel_row_number(shape, "ff", 0);
     bool norm = strstr(kernel, "norm") != NULL, gated = strstr(kernel, "act") != NULL;
     if (!norm && !gated && strstr(kernel, "add") == NULL) return "its inputs are not known";
-    /* 2 bytes a number: a norm reads one input and writes it; a sum or a gate reads two inputs */
+    /* 2 bytes a number: a norm reads one input and writes one output; a sum or a gate reads two */
     out->traffic.bytes = 2 * tokens * (norm ? 2 * d : 3 * (gated ? ff : d));
     out->traffic.rows = norm || gated ? tokens : 0;
     out->traffic.kernel = norm    ? TRAFFIC_vllm_norm

@@ -40,7 +40,7 @@ static const char *part_said(Arena *arena, const char *part, const char *counts)
 
 const char *scenario_said(Arena *arena, const char *key, const char *counts)
 {
-    /* not mentioned, because jitter and stragglers always need it */
+    /* not printed beside jitter or a straggler, because these always need it */
     static const char all[] = "every rank simulated";
     Str s = str_in(arena);
     for (const char *at = key; *at != 0;) {

@@ -107,8 +107,8 @@ bool measure_kernels(const Plan *plan, const Needs *needs, Store *store, const M
     return store == NULL || store_kernels(needs, samples, store, on->machine, d);
 }
 
-/* Copies argument `arg` of an instruction as a buffer of its own, which is no part of another
- * buffer. */
+/* Adds a copy of the buffer `arg` to program `to`. The copy has its own memory, even if `arg` lies
+ * in another buffer. */
 static BufferId add_buffer(Arena *arena, const Program *from, BufferId arg, Program *to)
 {
     Buffer b = from->buffers.at[arg];

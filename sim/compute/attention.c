@@ -210,8 +210,8 @@ static double flash_s(const Device *device, const AttentionWork *w, const Attent
     double s = (1 - fit->grouped) * dealt_s(device, w, fit, &blocks, 1);
     if (fit->grouped > 0) s += fit->grouped * dealt_s(device, w, fit, &blocks, group);
     if (!w->backward) return s;
-    /* the two small kernels: they read outputs and their gradients, and zero, add to and read the
-     * sums of query gradients */
+    /* the two small kernels: they read outputs and their gradients; they also zero, increase and
+     * read the sums of query gradients */
     double bytes = w->heads * w->queries * (2 * half * w->value + (4 + 4 + half) * w->head);
     /* gradients of keys and values are first made for each query head, then added up over the heads
      * of a group */

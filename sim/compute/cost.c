@@ -41,7 +41,7 @@ static double host_s(const Cluster *cluster, const Plan *plan, const Program *p,
 {
     double link = cluster->host_link_bytes_per_s, memory = cluster->host_bytes_per_s;
     if (link <= 0) link = 55.4e9; /* measured on one H200 with PCIe 5 x16 */
-    /* an eighth of two sockets with 8 channels of DDR5-4800 (614 GB/s), times 0.7 */
+    /* one of 8 devices: an eighth of two sockets of 8 x DDR5-4800 (614 GB/s), times 0.7 */
     if (memory <= 0) memory = 54e9;
     const Buffer *first = &p->buffers.at[program_arg(p, in, 0)];
     const Buffer *last = &p->buffers.at[program_arg(p, in, in->args.n - 1u)];

@@ -1,6 +1,7 @@
 /* Models collectives that take multiprocessors (SMs) away from computation. A kernel that runs at
- * the same time continues on the remaining SMs. (A kernel limited by memory loses about as much,
- * because the blocks of a ring read and write two to three times the bytes that they send.) */
+ * the same time continues on the remaining SMs. (A kernel limited by memory slows down about as
+ * much, because the blocks of a ring read and write two to three times the bytes that they send.)
+ */
 #include <assert.h>
 #include <math.h>
 

@@ -100,8 +100,8 @@ static const bool *absent_instructions(const Keeper *k)
     return absent;
 }
 
-/* Some gradients are computed from other tensors than the plan's (`reads_none`). They do not keep
- * any of their inputs alive. */
+/* The framework computes some gradients from tensors that the plan does not have (`reads_none`). So
+ * the inputs that these gradients have in the plan are not kept for them. */
 static void spare_inputs(const Keeper *k)
 {
     const Program *p = k->program;
