@@ -140,9 +140,16 @@ double csv_number(const Csv *csv, uint32_t row, const char *column)
 void csv_plain(const char *cell, char *to, size_t most)
 {
     size_t n = 0;
+    bool number = true; /* only digits so far */
     for (size_t i = 0; cell[i] != 0 && n + 1 < most; i++) {
         const bool digit = i > 0 && cell[i - 1] >= '0' && cell[i - 1] <= '9';
-        if (cell[i] == ',' && digit && strspn(cell + i + 1, "0123456789") == 3) continue;
+        const bool parts =
+            cell[i] == ',' || cell[i] == '\'' || (cell[i] == ' ' && number && n <= 6);
+        number = number && (digit || i == 0);
+        if (parts && digit && strspn(cell + i + 1, "0123456789") == 3) {
+            number = true;
+            continue;
+        }
         to[n++] = cell[i];
     }
     to[n] = 0;
@@ -151,8 +158,20 @@ void csv_plain(const char *cell, char *to, size_t most)
 /* Returns true if the cell says in words that the source does not give this value. */
 static bool is_open(const char *cell)
 {
-    static const char *const whole[] = {"", "-", "?", "nan", "null"};
-    static const char *const begins[] = {"n/a", "not stated", "unknown", "unstated"};
+    static const char *const whole[] = {"",
+                                        "-",
+                                        "?",
+                                        "nan",
+                                        "null",
+                                        "na",
+                                        "n.a.",
+                                        "tbd",
+                                        "--",
+                                        "\342\200\223" /* en dash */,
+                                        "\342\200\224" /* em dash */};
+    static const char *const begins[] = {
+        "n/a",       "not stated",   "unknown",    "unstated",    "not specified", "unspecified",
+        "not given", "not reported", "unreported", "undisclosed", "not disclosed"};
     static const char blanks[] = " \t\r\n";
     const char *text = cell + strspn(cell, blanks);
     size_t n = strlen(text);

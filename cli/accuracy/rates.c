@@ -1,6 +1,7 @@
 /* See rates.h. */
 #include "cli/accuracy/rates.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +41,9 @@ double rate_step_s(const Csv *csv, uint32_t row, const Config *c)
     double rate = csv_decimal(cell_behind_words(cell), &end);
     if (!(rate > 0)) return NAN;
     while (*end == ' ') end++;
+    /* "12k-13k" is a range, as "12-13k" is */
+    if ((*end == 'k' || *end == 'K') && (end[1] == '-' || strncmp(end + 1, "\342\200\223", 3) == 0))
+        end++;
     rate = cell_middle(rate, &end);
     if (*end == 'k' || *end == 'K') rate *= 1000, end++;
     while (*end == ' ') end++;
@@ -49,22 +53,46 @@ double rate_step_s(const Csv *csv, uint32_t row, const Config *c)
 }
 
 /* How frameworks count the FLOPs of a token, by the beginning of the row's cell. The first entry
- * that fits counts. Megatron-Core is not listed, because the count depends on its release. kind:
- * source; Megatron-LM, training/training.py: num_floating_point_operations (since 0.12 with half of
- * the attention); NeMo, nemo/utils/flops_formulas.py; Megatron-Bridge,
+ * that fits counts. MFU_CONVENTION_COUNT: it is not known. Megatron-Core is not listed, because the
+ * count depends on its release. since: the year and month (YYYYMM) from which `later` counts; 0:
+ * never. Without a month, neither is known. again: recomputed blocks count twice. peak: the FLOP/s
+ * of which MFU is a part; 0: those of the row's GPU. kind: source; Megatron-LM,
+ * training/training.py: num_floating_point_operations (half of the attention since March 2025);
+ * NeMo, nemo/utils/flops_formulas.py (half since #14424, release 25.09); Megatron-Bridge,
  * training/utils/flop_utils.py; torchtitan, models/utils.py; llm-foundry,
- * models/mpt/modeling_mpt.py; nanoGPT, model.py; Narayanan et al., arXiv 2104.04473, section 5.1 */
-static const struct {
+ * models/mpt/modeling_mpt.py; nanoGPT, model.py (estimate_mfu: a part of A100's peak); MaxText,
+ * utils/maxtext_utils.py (half; it names releases of spring 2025 as its model); LitGPT,
+ * pretrain.py: measure_flops; Levanter, utils/flop_utils.py; Megatron-DeepSpeed, utils.py:
+ * throughput_calculator; GPT-NeoX, logging.py: get_flops; Colossal-AI, performance_evaluator.py (it
+ * prints two counts); Narayanan et al., arXiv 2104.04473, section 5.1 */
+
+typedef struct Counting {
     const char *framework;
-    MfuConvention counts;
-} conventions[] = {{"Megatron-Bridge", MFU_model},
-                   {"Megatron-LM", MFU_square},
-                   {"NeMo", MFU_square},
-                   {"torchtitan", MFU_square},
-                   {"llm-foundry", MFU_all_parameters},
-                   {"composer", MFU_all_parameters},
-                   {"nanoGPT", MFU_all_parameters},
-                   {"", MFU_CONVENTION_COUNT}};
+    MfuConvention counts, later;
+    int since;
+    bool again;
+    double peak;
+} Counting;
+static const Counting countings[] = {
+    {.framework = "Megatron-Bridge", .counts = MFU_model},
+    {.framework = "Megatron-DeepSpeed", .counts = MFU_square, .again = true},
+    {.framework = "GPT-NeoX", .counts = MFU_square, .again = true},
+    {.framework = "Megatron-LM 2021", .counts = MFU_square, .again = true},
+    {.framework = "Megatron-LM 2022", .counts = MFU_square, .again = true},
+    {.framework = "Megatron-LM", .counts = MFU_square, .later = MFU_model, .since = 202504},
+    {.framework = "NeMo Automodel", .counts = MFU_CONVENTION_COUNT},
+    {.framework = "NeMo", .counts = MFU_square, .later = MFU_model, .since = 202509},
+    {.framework = "torchtitan", .counts = MFU_square},
+    {.framework = "llm-foundry", .counts = MFU_all_parameters},
+    {.framework = "composer", .counts = MFU_all_parameters},
+    {.framework = "nanoGPT", .counts = MFU_all_parameters, .peak = 312e12},
+    {.framework = "MaxText", .counts = MFU_square, .later = MFU_model, .since = 202505},
+    {.framework = "LitGPT", .counts = MFU_square},
+    {.framework = "Lit-GPT", .counts = MFU_square},
+    {.framework = "Levanter", .counts = MFU_square},
+    {.framework = "Colossal", .counts = MFU_CONVENTION_COUNT, .again = true},
+    {.framework = "", .counts = MFU_CONVENTION_COUNT},
+};
 
 /* If *text begins with `first`, moves *text behind it and returns true. Case does not count. */
 static bool skips(const char **text, const char *first)
@@ -75,9 +103,41 @@ static bool skips(const char **text, const char *first)
     return true;
 }
 
-/* Returns the framework's convention; MFU_CONVENTION_COUNT: it is not known. */
-static MfuConvention convention_of(const char *framework)
+static const Counting *counting_of(const char *framework)
 {
+    const Counting *c = countings;
+    while (strncasecmp(framework, c->framework, strlen(c->framework)) != 0) c++;
+    return c;
+}
+
+static int two_digits(const char *text)
+{
+    const bool both = isdigit((unsigned char)text[0]) && isdigit((unsigned char)text[1]);
+    return both ? 10 * (text[0] - '0') + text[1] - '0' : -1;
+}
+
+/* Returns the year and month (YYYYMM) in a text: "2025-04", or "25.04" as NeMo names its releases.
+ * A year alone gives month 0. 0: the text has neither. */
+static int month_in(const char *text)
+{
+    for (const char *at = text; *at != 0; at++) {
+        if (at > text && (isdigit((unsigned char)at[-1]) || at[-1] == '.')) continue;
+        const int first = two_digits(at), next = first < 0 ? -1 : two_digits(at + 2);
+        if (first == 20 && next >= 0 && !isdigit((unsigned char)at[4])) {
+            const int month = at[4] == '-' ? two_digits(at + 5) : 0;
+            return 100 * (2000 + next) + (month > 0 && month <= 12 ? month : 0);
+        }
+        const int month = first >= 23 && first <= 39 && at[2] == '.' ? two_digits(at + 3) : 0;
+        if (month > 0 && month <= 12) return 100 * (2000 + first) + month;
+    }
+    return 0;
+}
+
+/* Returns the framework's convention; MFU_CONVENTION_COUNT: it is not known. */
+static MfuConvention convention_of(const Csv *csv, uint32_t row)
+{
+    const char *framework = csv_cell(csv, row, "framework");
+    const Counting *known = counting_of(framework);
     if (skips(&framework, "Megatron-Core ")) { /* "0.12", "v0.12", "core_v0.12.0" */
         skips(&framework, "core_");
         skips(&framework, "v");
@@ -85,34 +145,34 @@ static MfuConvention convention_of(const char *framework)
             return strtol(framework, NULL, 10) >= 12 ? MFU_model : MFU_square;
         return MFU_CONVENTION_COUNT;
     }
-    size_t i = 0;
-    while (strncasecmp(framework, conventions[i].framework, strlen(conventions[i].framework)) != 0)
-        i++;
-    return conventions[i].counts;
+    if (known->since == 0) return known->counts;
+    int month = month_in(csv_cell(csv, row, "framework_month"));
+    if (month == 0) month = month_in(framework);
+    if (month / 100 == known->since / 100 && month % 100 == 0) month = 0;
+    return month == 0 ? MFU_CONVENTION_COUNT : month >= known->since ? known->later : known->counts;
 }
 
-/* Returns true if the row is from Narayanan et al. and recomputes all blocks. They count the
- * forward pass of recomputed blocks twice. */
+/* Returns true if the row's framework counts the forward pass of recomputed blocks twice, and the
+ * row recomputes all of them. */
 static bool counts_again(const char *framework, const Config *c)
 {
     const PassConfig *ac = config_pass(c, PASS_ac);
-    const bool theirs = strncasecmp(framework, "Megatron-LM 2021", 16) == 0 ||
-                        strncasecmp(framework, "Megatron-LM 2022", 16) == 0;
-    return theirs && ac != NULL && ac->ac == AC_full && ac->ac_every <= 1 && ac->ac_ops.n == 0;
+    return counting_of(framework)->again && ac != NULL && ac->ac == AC_full && ac->ac_every <= 1 &&
+           ac->ac_ops.n == 0;
 }
 
 /* Returns the FLOPs of a token by the convention of the row's framework. NAN: it is not known. */
 static double flops_per_token(const Csv *csv, uint32_t row, const Config *c, const Plan *plan)
 {
-    const char *framework = csv_cell(csv, row, "framework"), *formula;
-    MfuConvention counts = convention_of(framework);
+    const char *formula;
+    MfuConvention counts = convention_of(csv, row);
     if (counts == MFU_CONVENTION_COUNT) { /* not known: the usual conventions must agree */
         const double least = mfu_convention_flops(plan, MFU_model, &formula);
         counts = MFU_all_parameters;
         if (mfu_convention_flops(plan, counts, &formula) > 1.1 * least) return NAN;
     }
     const double flops = mfu_convention_flops(plan, counts, &formula);
-    if (!counts_again(framework, c)) return flops;
+    if (!counts_again(csv_cell(csv, row, "framework"), c)) return flops;
     /* the forward pass of the head runs once */
     const double head = 6. * plan->graph.info.d_model * plan->graph.info.vocab;
     return (flops - head) * 4 / 3 + head;
@@ -144,7 +204,10 @@ double flops_step_s(const Csv *csv, uint32_t row, const Config *c, const Plan *p
 {
     const Device *device = &c->cluster.device;
     const double wide = device->peak_flops[c->compute == DT_f32 ? DT_f32 : DT_bf16],
-                 peak = wide > 0 ? wide : device->peak_flops[DT_f16];
+                 named = counting_of(csv_cell(csv, row, "framework"))->peak,
+                 peak = named > 0  ? named
+                        : wide > 0 ? wide
+                                   : device->peak_flops[DT_f16];
     double flops_per_s = 1e12 * teraflops(csv, row);
     /* for a run in 8 bits, the row does not say whether its utilisation is relative to the 8-bit
      * peak or to the 16-bit peak */

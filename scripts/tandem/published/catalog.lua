@@ -24,13 +24,14 @@ local known = {
   { "distill.*qwen.*%f[%d%.]7b", l = 28, d = 3584, h = 28, kv = 4, ff = 18944, v = 152064 },
   { "distill.*qwen.*%f[%d%.]14b", l = 48, d = 5120, h = 40, kv = 8, ff = 13824, v = 152064 },
   { "distill.*qwen.*%f[%d%.]32b", l = 64, d = 5120, h = 40, kv = 8, ff = 27648, v = 152064 },
-  { "mistral.*minitron" }, { "distill" }, { "deepseek.*llama" }, { "deepseek.*qwen" }, { "vision" }, { "multimodal" }, { "qwen3%-next" }, { "qwen3%.%d" },
-  { "qwen2?%.?5?%-?vl" }, { "falcon%-?[3hm]" },
-  { "deepseek.*v3.*%f[%d]16b", l = 27, d = 2048, h = 16, kv = 16, ff = 10944, v = 102400, e = 64, k = 6, me = 1408, sh = 2816, first = 1, mla = mla2 },  -- torchtitan's small variant
-  { "deepseek.*v2.*lite", l = 27, d = 2048, h = 16, kv = 16, ff = 10944, v = 102400, e = 64, k = 6, me = 1408, sh = 2816, first = 1, mla = mla2 },
+  { "mistral.*minitron" }, { "minicpm.*moe" }, { "distill" }, { "deepseek.*llama" }, { "deepseek.*qwen" }, { "vision" }, { "multimodal" }, { "qwen3%-next" }, { "qwen3%.%d" },
+  { "qwen2?%.?5?%-?vl" }, { "falcon%-?[hm]" },
+  { "deepseek[%-v]*[23].*%f[%d]16b", l = 27, d = 2048, h = 16, kv = 16, ff = 10944, v = 102400, e = 64, k = 6, me = 1408, sh = 2816, first = 1, mla = mla2 },  -- torchtitan's small variant
+  { "deepseek[%-v]*2.*lite", l = 27, d = 2048, h = 16, kv = 16, ff = 10944, v = 102400, e = 64, k = 6, me = 1408, sh = 2816, first = 1, mla = mla2 },
   { "moonlight", l = 27, d = 2048, h = 16, kv = 16, ff = 11264, v = 163840, e = 64, k = 6, me = 1408, sh = 2816, first = 1, mla = mla2 },
-  { "deepseek.*v2", l = 60, d = 5120, h = 128, kv = 128, ff = 12288, v = 102400, e = 160, k = 6, me = 1536, sh = 3072, first = 1, mla = mla3 },
-  { "deepseek.*[vr][31]", l = 61, d = 7168, h = 128, kv = 128, ff = 18432, v = 129280, e = 256, k = 8, me = 2048, sh = 2048, first = 3, mla = mla3 },
+  { "deepseek[%-v]*2%f[^%db]", l = 60, d = 5120, h = 128, kv = 128, ff = 12288, v = 102400, e = 160, k = 6, me = 1536, sh = 3072, first = 1, mla = mla3 },
+  { "^dsv3", l = 61, d = 7168, h = 128, kv = 128, ff = 18432, v = 129280, e = 256, k = 8, me = 2048, sh = 2048, first = 3, mla = mla3 },
+  { "deepseek[%-vr]*[31]%f[^%db]", l = 61, d = 7168, h = 128, kv = 128, ff = 18432, v = 129280, e = 256, k = 8, me = 2048, sh = 2048, first = 3, mla = mla3 },
   { "kimi.*k2", l = 61, d = 7168, h = 64, kv = 64, ff = 18432, v = 163840, e = 384, k = 8, me = 2048, sh = 2048, first = 1, mla = mla3 },
   { "gpt%-?oss.*%f[%d%.]120", l = 36, d = 2880, h = 64, kv = 8, ff = 2880, v = 201088, hd = 64, e = 128, k = 4, me = 2880 },
   { "gpt%-?oss", l = 24, d = 2880, h = 64, kv = 8, ff = 2880, v = 201088, hd = 64, e = 32, k = 4, me = 2880 },
@@ -42,13 +43,14 @@ local known = {
   { "qwen3.*%f[%d%.]4b", l = 36, d = 2560, h = 32, kv = 8, ff = 9728, v = 151936, hd = 128, tied = true },
   { "qwen3.*%f[%d%.]8b", l = 36, d = 4096, h = 32, kv = 8, ff = 12288, v = 151936, hd = 128 },
   { "qwen3.*%f[%d%.]32b", l = 64, d = 5120, h = 64, kv = 8, ff = 25600, v = 151936, hd = 128 },
-  { "qwen2?%.?5?%-0%.5b", l = 24, d = 896, h = 14, kv = 2, ff = 4864, v = 151936, tied = true },
-  { "qwen2?%.?5?%-1%.5b", l = 28, d = 1536, h = 12, kv = 2, ff = 8960, v = 151936, tied = true },
-  { "qwen2?%.?5?%-3b", l = 36, d = 2048, h = 16, kv = 2, ff = 11008, v = 151936, tied = true },
-  { "qwen2%.?5?%-7b", l = 28, d = 3584, h = 28, kv = 4, ff = 18944, v = 152064 },
+  { "qwen2%.?5?%-%a*%-?0%.5b", l = 24, d = 896, h = 14, kv = 2, ff = 4864, v = 151936, tied = true },
+  { "qwen2%.?5?%-%a*%-?1%.5b", l = 28, d = 1536, h = 12, kv = 2, ff = 8960, v = 151936, tied = true },
+  { "qwen2%.?5?%-%a*%-?3b", l = 36, d = 2048, h = 16, kv = 2, ff = 11008, v = 151936, tied = true },
+  { "qwen2%.?5?%-%a*%-?7b", l = 28, d = 3584, h = 28, kv = 4, ff = 18944, v = 152064 },
   { "qwen2%.?5?%-%a*%-?14b", l = 48, d = 5120, h = 40, kv = 8, ff = 13824, v = 152064 },
   { "qwen2%.?5?%-%a*%-?32b", l = 64, d = 5120, h = 40, kv = 8, ff = 27648, v = 152064 },
   { "qwen2%.?5?%-%a*%-?72b", l = 80, d = 8192, h = 64, kv = 8, ff = 29568, v = 152064 },
+  { "qwq.*32b", l = 64, d = 5120, h = 40, kv = 8, ff = 27648, v = 152064 },
   { "qwen%-7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 151936 },
   { "glm%-?4%.5.*air", l = 46, d = 4096, h = 96, kv = 8, ff = 10944, v = 151552, hd = 128, e = 128, k = 8, me = 1408, sh = 1408, first = 1 },
   { "glm%-?4%.5", l = 92, d = 5120, h = 96, kv = 8, ff = 12288, v = 151552, hd = 128, e = 160, k = 8, me = 1536, sh = 1536, first = 3 },
@@ -79,10 +81,13 @@ local known = {
   { "llama.*%f[%d%.]3%.2.*%f[%d%.]3b", l = 28, d = 3072, h = 24, kv = 8, ff = 8192, v = 128256, tied = true },
   { "llama%-?3.*%f[%d%.]70b", l = 80, d = 8192, h = 64, kv = 8, ff = 28672, v = 128256 },
   { "llama%-?3.*%f[%d%.]8b", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 128256 },
+  { "codellama.*%f[%d%.]70b", l = 80, d = 8192, h = 64, kv = 8, ff = 28672, v = 32016 },
+  { "codellama.*%f[%d%.]13b", l = 40, d = 5120, h = 40, kv = 40, ff = 13824, v = 32016 },
+  { "codellama.*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 32016 },
   { "llama.*%f[%d%.]70b", l = 80, d = 8192, h = 64, kv = 8, ff = 28672, v = 32000 },
   { "llama.*%f[%d%.]65b", l = 80, d = 8192, h = 64, kv = 64, ff = 22016, v = 32000 },
   { "codellama.*%f[%d%.]34b", l = 48, d = 8192, h = 64, kv = 8, ff = 22016, v = 32000 },
-  { "llama.*%f[%d%.]3[34]b", l = 60, d = 6656, h = 52, kv = 52, ff = 17920, v = 32000 },
+  { "llama.*%f[%d%.]3[034]b", l = 60, d = 6656, h = 52, kv = 52, ff = 17920, v = 32000 },
   { "vicuna.*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 32000 },
   { "vicuna.*%f[%d%.]13b", l = 40, d = 5120, h = 40, kv = 40, ff = 13824, v = 32000 },
   { "zephyr.*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 32000 },
@@ -90,12 +95,15 @@ local known = {
   { "minicpm.*%f[%d%.]2b", l = 40, d = 2304, h = 36, kv = 36, ff = 5760, v = 122753, tied = true },
   { "llama.*%f[%d%.]13b", l = 40, d = 5120, h = 40, kv = 40, ff = 13824, v = 32000 },
   { "llama.*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 32000 },
-  { "tinyllama", l = 22, d = 2048, h = 32, kv = 4, ff = 5632, v = 32000 },
+  { "tiny%-?llama", l = 22, d = 2048, h = 32, kv = 4, ff = 5632, v = 32000 },
   { "llama%-?4.*scout", l = 48, d = 5120, h = 40, kv = 8, ff = 8192, v = 202048, e = 16, k = 1, me = 8192, sh = 8192 },
   { "llama%-?4.*maverick", l = 48, d = 5120, h = 40, kv = 8, ff = 16384, v = 202048, e = 128, k = 1, me = 8192, sh = 8192, every = 2 },
   { "mixtral.*%f[%d%.]8x22b", l = 56, d = 6144, h = 48, kv = 8, ff = 16384, v = 32768, e = 8, k = 2, me = 16384 },
+  { "mixtral.*%dx[^7]" },
   { "mixtral", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 32000, e = 8, k = 2, me = 14336 },
   { "mistral.*nemo", l = 40, d = 5120, h = 32, kv = 8, ff = 14336, v = 131072, hd = 128 },
+  { "mistral.*%f[%d%.]7b.*v0?%.?3", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 32768 },
+  { "mathstral", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 32768 },
   { "mistral.*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 32000 },
   { "gemma%-?3%-.*%f[%d%.]27b", l = 62, d = 5376, h = 32, kv = 16, ff = 21504, v = 262208, hd = 128, tied = true },
   { "gemma%-?3%-.*%f[%d%.]12b", l = 48, d = 3840, h = 16, kv = 8, ff = 15360, v = 262208, hd = 256, tied = true },
@@ -109,6 +117,9 @@ local known = {
   { "gemma%-?2b", l = 18, d = 2048, h = 8, kv = 1, ff = 16384, v = 256000, hd = 256, tied = true },
   { "phi%-?4%-mini", l = 32, d = 3072, h = 24, kv = 8, ff = 8192, v = 200064, tied = true },
   { "phi%-?4", l = 40, d = 5120, h = 40, kv = 10, ff = 17920, v = 100352 },
+  { "phi%-?3.*medium", l = 40, d = 5120, h = 40, kv = 10, ff = 17920, v = 32064 },
+  { "phi%-?2", l = 32, d = 2560, h = 32, kv = 32, ff = 10240, v = 51200 },
+  { "phi%-?1", l = 24, d = 2048, h = 32, kv = 32, ff = 8192, v = 51200 },
   { "phi%-?3.*mini", l = 32, d = 3072, h = 32, kv = 32, ff = 8192, v = 32064 },
   { "internlm2.*%f[%d%.]20b", l = 48, d = 6144, h = 48, kv = 8, ff = 16384, v = 92544 },
   { "internlm2.*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 92544 },
@@ -120,12 +131,27 @@ local known = {
   { "starcoder2.*%f[%d%.]7b", l = 32, d = 4608, h = 36, kv = 4, ff = 18432, v = 49152 },
   { "starcoder2.*%f[%d%.]3b", l = 30, d = 3072, h = 24, kv = 2, ff = 12288, v = 49152 },
   { "granite.*%f[%d%.]8b", l = 40, d = 4096, h = 32, kv = 8, ff = 12800, v = 49152 },
-  -- kind: documented; OLMo-core: nn/transformer/config.py (olmo2_7B is llama2_7B, olmo2_13B is llama2_13B)
+  -- kind: documented; OLMo-core: nn/transformer/config.py (olmo2_7B is llama2_7B, olmo2_13B is llama2_13B); OLMo 1: LitGPT; OLMo 3: MaxText
+  { "olmo%-?2.*%f[%d%.]32b", l = 64, d = 5120, h = 40, kv = 8, ff = 27648, v = 100352 },
   { "olmo%-?2.*%f[%d%.]13b", l = 40, d = 5120, h = 40, kv = 40, ff = 13824, v = 100352 },
-  { "olmo[^e].*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 100352 },
+  { "olmo%-?2.*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 100352 },
+  { "olmo%-?3.*%f[%d%.]32b", l = 64, d = 5120, h = 40, kv = 8, ff = 27648, v = 100278 },
+  { "olmo%-?3.*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 100278 },
+  { "olmo%-?[23]" },
+  { "olmo[^e].*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 50304 },
+  { "olmo[^e].*%f[%d%.]1b", l = 16, d = 2048, h = 16, kv = 16, ff = 8192, v = 50304, tied = true },
   { "gpt%-?3%-%(mlperf", l = 96, d = 12288, h = 96, kv = 96, ff = 49152, v = 51200 }, -- MLPerf's GPT-3 has 175 billion parameters
   { "gpt%-?3.*%f[%d%.]175b", l = 96, d = 12288, h = 96, kv = 96, ff = 49152, v = 51200 },
   { "gpt%-?3.*%f[%d%.]20b", l = 44, d = 6144, h = 48, kv = 48, ff = 24576, v = 51200 },
+  -- kind: documented; Narayanan et al., arXiv 2104.04473, table 1; Korthikanti et al., arXiv 2205.05198, table 3
+  { "^gpt%-?3?%-22b", l = 48, d = 6144, h = 64, kv = 64, ff = 24576, v = 51200, ties = true }, { "^megatron.*%f[%d%.]22b", l = 48, d = 6144, h = 64, kv = 64, ff = 24576, v = 51200, ties = true },
+  { "^gpt%-175b", l = 96, d = 12288, h = 96, kv = 96, ff = 49152, v = 51200, ties = true },
+  { "^gpt%-530b", l = 105, d = 20480, h = 128, kv = 128, ff = 81920, v = 51200, ties = true }, { "^megatron.*%f[%d%.]530b", l = 105, d = 20480, h = 128, kv = 128, ff = 81920, v = 51200, ties = true },
+  { "^gpt%-1t", l = 128, d = 25600, h = 160, kv = 160, ff = 102400, v = 51200, ties = true }, { "^megatron.*%f[%d%.]1t", l = 128, d = 25600, h = 160, kv = 160, ff = 102400, v = 51200, ties = true },
+  { "^gpt%-3%.6b", l = 30, d = 3072, h = 32, kv = 32, ff = 12288, v = 51200, ties = true }, { "^gpt%-7%.5b", l = 36, d = 4096, h = 32, kv = 32, ff = 16384, v = 51200, ties = true },
+  { "^gpt%-18%.?4?b", l = 40, d = 6144, h = 48, kv = 48, ff = 24576, v = 51200, ties = true }, { "^gpt%-39%.?1?b", l = 48, d = 8192, h = 64, kv = 64, ff = 32768, v = 51200, ties = true },
+  { "^gpt%-76%.?1?b", l = 60, d = 10240, h = 80, kv = 80, ff = 40960, v = 51200, ties = true }, { "^gpt%-145%.?6?b", l = 80, d = 12288, h = 96, kv = 96, ff = 49152, v = 51200, ties = true },
+  { "^gpt%-310%.?1?b", l = 96, d = 16384, h = 128, kv = 128, ff = 65536, v = 51200, ties = true },
   { "gpt%-?3.*%f[%d%.]5b", l = 24, d = 4096, h = 32, kv = 32, ff = 16384, v = 51200 },
   -- kind: documented; Pai-Megatron-Patch a098ca5: examples/qwen, qwen1_5 and qwen2 (model sizes of the launch scripts)
   { "qwen1%.5.*moe", l = 24, d = 2048, h = 16, kv = 16, ff = 5632, v = 151936, e = 60, k = 4, me = 1408, sh = 5632 },
@@ -152,13 +178,20 @@ local known = {
   { "llama%-?4.*17b.*128e", l = 48, d = 5120, h = 40, kv = 8, ff = 16384, v = 202048, e = 128, k = 1, me = 8192, sh = 8192, every = 2 },
   { "minitron.*%f[%d%.]4b", l = 32, d = 3072, h = 24, kv = 8, ff = 9216, v = 256000, hd = 128 },
   -- kind: documented; litgpt 26857050: litgpt/config.py
+  { "mistral%-large", l = 88, d = 12288, h = 96, kv = 8, ff = 28672, v = 32768 },
   { "mistral.*%f[%d%.]12[34]?b", l = 88, d = 12288, h = 96, kv = 8, ff = 28672, v = 32768 },
+  { "falcon%-?3.*%f[%d%.]1b", l = 18, d = 2048, h = 8, kv = 4, ff = 8192, v = 131072, hd = 256, gated = true },
+  { "falcon%-?3.*%f[%d%.]3b", l = 22, d = 3072, h = 12, kv = 4, ff = 9216, v = 131072, hd = 256, gated = true },
+  { "falcon%-?3.*%f[%d%.]7b", l = 28, d = 3072, h = 12, kv = 4, ff = 23040, v = 131072, hd = 256, gated = true },
+  { "falcon%-?3.*%f[%d%.]10b", l = 40, d = 3072, h = 12, kv = 4, ff = 23040, v = 131072, hd = 256, gated = true },
+  { "falcon%-?3" },
   { "falcon.*%f[%d%.]180b", l = 80, d = 14848, h = 232, kv = 8, ff = 59392, v = 65024, tied = true },
   { "falcon.*%f[%d%.]40b", l = 60, d = 8192, h = 128, kv = 8, ff = 32768, v = 65024, tied = true },
   { "falcon.*%f[%d%.]7b", l = 32, d = 4544, h = 71, kv = 1, ff = 18176, v = 65024, tied = true },
   -- kind: documented; transformers: src/transformers/models/{smollm3,glm,cohere,gpt_neox}, defaults of the configuration classes
   { "smollm3", l = 36, d = 2048, h = 16, kv = 4, ff = 11008, v = 128256, tied = true },
   { "glm%-?4.*%f[%d%.]9b", l = 40, d = 4096, h = 32, kv = 2, ff = 13696, v = 151552 },
+  { "command%-r%+" }, { "command%-r%-plus" },
   { "command%-r", l = 40, d = 8192, h = 64, kv = 64, ff = 22528, v = 256000, tied = true },
   { "neox.*20b", l = 44, d = 6144, h = 64, kv = 64, ff = 24576, v = 50432 },
   -- kind: documented; InternEvo c628a8c: configs/_base_/models/internlm2_1B.py
@@ -172,8 +205,12 @@ local known = {
   -- kind: documented; grok-1 7050ed2: run.py and model.py (ffn_size; InOutEmbed also decodes)
   { "grok%-?1", l = 64, d = 6144, h = 48, kv = 8, ff = 32768, v = 131072, e = 8, k = 2, me = 32768, tied = true },
   -- kind: documented; bigscience: train/tr11-176B-ml/tr11-176B-ml.slurm; its 7B from llm-analysis d841e40 (model_configs)
-  { "bloom.*7b", l = 30, d = 4096, h = 32, kv = 32, ff = 16384, v = 250880, tied = true },
-  { "bloom", l = 70, d = 14336, h = 112, kv = 112, ff = 57344, v = 250880, tied = true },
+  { "bloom.*%f[%d]7[b%.]", l = 30, d = 4096, h = 32, kv = 32, ff = 16384, v = 250880, tied = true },
+  -- kind: documented; llm-analysis d841e40: model_configs
+  { "bloom.*560m", l = 24, d = 1024, h = 16, kv = 16, ff = 4096, v = 250880, tied = true },
+  -- kind: documented; bigscience: train/tr11-176B-ml/tr11-176B-ml.slurm
+  { "bloom.*17[56]b", l = 70, d = 14336, h = 112, kv = 112, ff = 57344, v = 250880, tied = true },
+  { "bloom$", l = 70, d = 14336, h = 112, kv = 112, ff = 57344, v = 250880, tied = true },
   -- kind: documented; metaseq f7ffa5f: metaseq/launcher/opt_job_constants.py; the vocabulary from llm-analysis d841e40
   { "opt%-66b", l = 64, d = 9216, h = 72, kv = 72, ff = 36864, v = 50272, ties = true },
   { "opt%-30b", l = 48, d = 7168, h = 56, kv = 56, ff = 28672, v = 50272, ties = true },
@@ -181,7 +218,30 @@ local known = {
   { "opt%-6%.7b", l = 32, d = 4096, h = 32, kv = 32, ff = 16384, v = 50272, ties = true },
   { "opt%-2%.7b", l = 32, d = 2560, h = 32, kv = 32, ff = 10240, v = 50272, ties = true },
   { "opt%-1%.3b", l = 24, d = 2048, h = 32, kv = 32, ff = 8192, v = 50272, ties = true },
-  -- kind: documented; llm-foundry 8c8dd48f: scripts/train/yamls/pretrain/mpt-7b.yaml and mpt-30b.yaml
+  -- kind: documented; llm-analysis d841e40: model_configs (opt, mt-nlg, gpt-neo)
+  { "opt%-175b", l = 96, d = 12288, h = 96, kv = 96, ff = 49152, v = 50272, ties = true },
+  { "opt%-350m", l = 24, d = 1024, h = 16, kv = 16, ff = 4096, v = 50272, ties = true },
+  { "opt%-125m", l = 12, d = 768, h = 12, kv = 12, ff = 3072, v = 50272, ties = true },
+  { "turing.*530b", l = 105, d = 20480, h = 128, kv = 128, ff = 81920, v = 50257, ties = true },
+  { "mt%-nlg", l = 105, d = 20480, h = 128, kv = 128, ff = 81920, v = 50257, ties = true },
+  { "gpt%-?neo.*1%.3b", l = 24, d = 2048, h = 16, kv = 16, ff = 8192, v = 50257, ties = true },
+  { "gpt%-?neo.*2%.7b", l = 32, d = 2560, h = 20, kv = 20, ff = 10240, v = 50257, ties = true },
+  -- kind: documented; GPT-NeoX: configs (125M, 350M, 760M, 1-3B, 2-7B, 6-7B, 13B)
+  { "gpt%-?3.*%f[%d%.]13b", l = 40, d = 5120, h = 40, kv = 40, ff = 20480, v = 50257, ties = true },
+  { "gpt%-?3.*%f[%d%.]6%.7b", l = 32, d = 4096, h = 32, kv = 32, ff = 16384, v = 50257, ties = true },
+  { "gpt%-?3.*%f[%d%.]2%.7b", l = 32, d = 2560, h = 32, kv = 32, ff = 10240, v = 50257, ties = true },
+  { "gpt%-?3.*%f[%d%.]1%.3b", l = 24, d = 2048, h = 16, kv = 16, ff = 8192, v = 50257, ties = true },
+  { "gpt%-?3.*760m", l = 24, d = 1536, h = 16, kv = 16, ff = 6144, v = 50257, ties = true },
+  { "gpt%-?3.*350m", l = 24, d = 1024, h = 16, kv = 16, ff = 4096, v = 50257, ties = true },
+  { "gpt%-?3.*125m", l = 12, d = 768, h = 12, kv = 12, ff = 3072, v = 50257, ties = true },
+  -- kind: documented; llm-foundry 8c8dd48f: scripts/train/yamls/pretrain
+  { "mpt%-70b", l = 80, d = 8192, h = 64, kv = 64, ff = 32768, v = 50368, ties = true },
+  { "mpt%-13b", l = 40, d = 5120, h = 40, kv = 40, ff = 20480, v = 50368, ties = true },
+  { "mpt%-3b", l = 32, d = 2560, h = 20, kv = 20, ff = 10240, v = 50368, ties = true },
+  { "mpt%-1b", l = 24, d = 2048, h = 16, kv = 16, ff = 8192, v = 50368, ties = true },
+  { "mpt%-760m", l = 24, d = 1536, h = 12, kv = 12, ff = 6144, v = 50368, ties = true },
+  { "mpt%-350m", l = 24, d = 1024, h = 16, kv = 16, ff = 4096, v = 50368, ties = true },
+  { "mpt%-125m", l = 12, d = 768, h = 12, kv = 12, ff = 3072, v = 50368, ties = true },
   { "mpt%-30b", l = 48, d = 7168, h = 56, kv = 56, ff = 28672, v = 50368, ties = true },
   { "mpt%-7b", l = 32, d = 4096, h = 32, kv = 32, ff = 16384, v = 50368, ties = true },
   -- kind: documented; nanoGPT 3adf61e: model.py (from_pretrained)
@@ -201,7 +261,25 @@ local known = {
   { "pythia.*%f[%d%.]1%.4b", l = 24, d = 2048, h = 16, kv = 16, ff = 8192, v = 50304 },
   { "pythia.*%f[%d%.]1b", l = 16, d = 2048, h = 8, kv = 8, ff = 8192, v = 50304 },
   { "pythia.*410m", l = 24, d = 1024, h = 16, kv = 16, ff = 4096, v = 50304 },
+  { "pythia.*%f[%d]70m", l = 6, d = 512, h = 8, kv = 8, ff = 2048, v = 50304 },
   { "pythia.*160m", l = 12, d = 768, h = 12, kv = 12, ff = 3072, v = 50304 },
+  { "open%-?_?llama.*%f[%d%.]3b", l = 26, d = 3200, h = 32, kv = 32, ff = 8640, v = 32000 },
+  { "stablelm%-2.*1[%._]6b", l = 24, d = 2048, h = 32, kv = 32, ff = 5632, v = 100352 },
+  { "stablelm.*3b", l = 32, d = 2560, h = 32, kv = 32, ff = 6912, v = 50304 },
+  { "salamandra.*2b", l = 24, d = 2048, h = 16, kv = 16, ff = 5440, v = 256000 },
+  { "salamandra.*7b", l = 32, d = 4096, h = 32, kv = 8, ff = 11008, v = 256000 },
+  -- kind: documented; mlc-llm 79d603f0: python/mlc_llm/model/model_preset.py, which quotes each config.json
+  { "aya%-?23.*8b", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 256000, tied = true },
+  { "redpajama.*3b", l = 32, d = 2560, h = 32, kv = 32, ff = 10240, v = 50432 },
+  { "qwen1?%.?5?%-1[%._]8b", l = 24, d = 2048, h = 16, kv = 16, ff = 5504, v = 151936 },
+  -- kind: documented; MaxText e591f30cb: src/maxtext/configs/models (qwen3-480b-a35b.yml, gpt3-22b.yml, gpt3-6b.yml)
+  { "qwen3.*480b", l = 62, d = 6144, h = 96, kv = 8, ff = 8192, v = 151936, hd = 128, e = 160, k = 8, me = 2560 },
+  -- kind: documented; NeMo 8cfedd72: nemo/collections/llm/gpt/model (nemotron.py, starcoder.py)
+  { "nemotron%-?3?.*%f[%d%.]8b", l = 32, d = 4096, h = 32, kv = 32, ff = 16384, v = 256000 },
+  { "starcoder%-?b?a?s?e?%-?15%.?5?b", l = 40, d = 6144, h = 48, kv = 1, ff = 24576, v = 49152 },
+  { "starcoder$", l = 40, d = 6144, h = 48, kv = 1, ff = 24576, v = 49152 },
+  -- kind: documented; transformers: src/transformers/models/phimoe, defaults of the configuration class
+  { "phi%-?3%.5%-moe", l = 32, d = 4096, h = 32, kv = 8, ff = 6400, v = 32064, e = 16, k = 2, me = 6400 },
   -- kind: documented; NeMo 8cfedd72: nemo/collections/llm/bert/model (bert.py, base.py); the vocabulary from llm-analysis d841e40
   { "bert%-%(mlperf", l = 24, d = 1024, h = 16, kv = 16, ff = 4096, v = 30522, tied = true }, -- MLPerf's BERT is BERT large
   { "bert.*large", l = 24, d = 1024, h = 16, kv = 16, ff = 4096, v = 30522, tied = true },
@@ -218,22 +296,12 @@ local unread = {
   { "deepseek.*%f[%d%.]7b", l = 30, d = 4096, h = 32, kv = 32, ff = 11008, v = 102400 },
   { "yi.*%f[%d%.]34b", l = 60, d = 7168, h = 56, kv = 8, ff = 20480, v = 64000 },
   { "yi.*%f[%d%.]9b", l = 48, d = 4096, h = 32, kv = 4, ff = 11008, v = 64000 },
-  { "opt%-175b", l = 96, d = 12288, h = 96, kv = 96, ff = 49152, v = 50272, ties = true },
-  { "opt%-125m", l = 12, d = 768, h = 12, kv = 12, ff = 3072, v = 50272, ties = true },
-  { "turing.*530b", l = 105, d = 20480, h = 128, kv = 128, ff = 81920, v = 50257, ties = true },
-  { "mt%-nlg", l = 105, d = 20480, h = 128, kv = 128, ff = 81920, v = 50257, ties = true },
-  { "gpt%-?3.*%f[%d%.]13b", l = 40, d = 5120, h = 40, kv = 40, ff = 20480, v = 50257, ties = true },
-  { "gpt%-?3.*%f[%d%.]6%.7b", l = 32, d = 4096, h = 32, kv = 32, ff = 16384, v = 50257, ties = true },
-  { "gpt%-?3.*%f[%d%.]2%.7b", l = 32, d = 2560, h = 32, kv = 32, ff = 10240, v = 50257, ties = true },
-  { "gpt%-?3.*%f[%d%.]1%.3b", l = 24, d = 2048, h = 16, kv = 16, ff = 8192, v = 50257, ties = true },
-  { "gpt%-?3.*%f[%d%.]350m", l = 24, d = 1024, h = 16, kv = 16, ff = 4096, v = 50257, ties = true },
-  { "gpt%-?3.*%f[%d%.]125m", l = 12, d = 768, h = 12, kv = 12, ff = 3072, v = 50257, ties = true },
+  { "qwen1%.5.*%f[%d%.]0%.5b", l = 24, d = 1024, h = 16, kv = 16, ff = 2816, v = 151936, tied = true },
+  { "qwen1%.5.*%f[%d%.]4b", l = 40, d = 2560, h = 20, kv = 20, ff = 6912, v = 151936 },
+  { "qwen1%.5.*%f[%d%.]110b", l = 80, d = 8192, h = 64, kv = 8, ff = 49152, v = 152064 },
+  { "bloom.*1%.?b?7b?", l = 24, d = 2048, h = 16, kv = 16, ff = 8192, v = 250880, tied = true },
+  { "bloom.*1%.?b?1b?", l = 24, d = 1536, h = 16, kv = 16, ff = 6144, v = 250880, tied = true },
   { "bloom.*%f[%d%.]3b", l = 30, d = 2560, h = 32, kv = 32, ff = 10240, v = 250880, tied = true },
-  { "bloom.*560m", l = 24, d = 1024, h = 16, kv = 16, ff = 4096, v = 250880, tied = true },
-  { "phi%-?2", l = 32, d = 2560, h = 32, kv = 32, ff = 10240, v = 51200 },
-  { "phi%-?1", l = 24, d = 2048, h = 32, kv = 32, ff = 8192, v = 51200 },
-  { "phi%-?3.*medium", l = 40, d = 5120, h = 40, kv = 10, ff = 17920, v = 32064 },
-  { "mpt%-13b", l = 40, d = 5120, h = 40, kv = 40, ff = 20480, v = 50368, ties = true },
   { "minitron.*%f[%d%.]8b", l = 32, d = 4096, h = 48, kv = 8, ff = 16384, v = 256000, hd = 128 },
 }
 
@@ -268,8 +336,9 @@ function m.find(name)
 end
 
 -- Families whose MLP has no gate, so it has two matrices.
-local ungated = { "turing", "mt%-nlg", "pythia", "phi%-?2", "phi%-?1", "nemotron", "minitron", "starcoder", "gpt%-?3", "gpt%-?2", "gpt%-?j", "neox", "falcon", "bloom", "opt%-", "mpt%-", "bert" }
+local ungated = { "turing", "mt%-nlg", "pythia", "phi%-?2", "phi%-?1", "nemotron", "minitron", "starcoder", "gpt%-?3", "gpt%-?2", "gpt%-?j", "^gpt", "^megatron", "gpt%-?neo", "redpajama", "neox", "falcon", "bloom", "opt%-", "mpt%-", "bert" }
 local function matrices_of(entry)
+  if entry.gated then return 3 end
   for _, name in ipairs(ungated) do
     if entry[1]:find(name, 1, true) then return 2 end
   end

@@ -63,6 +63,7 @@ local function memory_of(row, name)
   local text = row.gpu:upper():gsub("GIB", "GB"):gsub("%d+%.?%d*%s*[GT]B/S", "")
   local gb, own = tonumber(text:match "%f[%d](%d%d%d?)%s*GB%f[%W]"), gpus.gpus[name].memory * 1048576
   if name:find "^MI250" and gb == 128 then gb = 64 end
+  if gb and math.abs(gb * 1e9 / 8 / own - 1) < 0.12 then return nil end -- the memory of a node: "DGX A100 640GB"
   if not gb or name:find "^GH" or math.abs(gb * 1e9 / own - 1) < 0.12 then return nil end
   cells.note("the memory of %s is taken from the row; its other numbers are those of %s", row.gpu, name)
   return gb * 1e9

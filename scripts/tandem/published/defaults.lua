@@ -186,7 +186,7 @@ end
 
 local function fill_states(row)
   local default = m.of(row)
-  if is_open(row.zero_stage) then row.zero_stage = row.framework:lower():match "zero[%s_%-]*(%d)%f[%D]" or "" end
+  if is_open(row.zero_stage) then row.zero_stage = row.framework:lower():match "zero[%s_%-]*s?t?a?g?e?[%s_=%-]*(%d)%f[%D]" or has(row, "framework", "deepspeed") and row.framework:lower():match "%f[%a]stage[%s_=%-]*(%d)%f[%D]" or "" end
   if cells.stage(row) == nil then
     local zero = recipes.zero(row)
     assume(row, "zero_stage", zero or default.zero_stage, zero and "Megatron-Bridge's recipe of this model" or "the framework's default")

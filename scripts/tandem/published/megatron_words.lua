@@ -1,5 +1,5 @@
 -- Words in Megatron's own columns of published training runs: switches, the parts of a block, experts, number types.
-local cells, words = require "tandem.published.cells", require "tandem.published.words"
+local cells, words, catalog = require "tandem.published.cells", require "tandem.published.words", require "tandem.published.catalog"
 local m = {}
 
 local function refuse(key, cell) cells.refuse("%s is not known: %s", key, cell:sub(1, 60)) end
@@ -11,7 +11,9 @@ local function switches(row)
   if reduce:find "fp32" or reduce:find "float32" then row.grad_reduce_in_bf16 = "0" elseif not_wide then row.grad_reduce_in_bf16 = "1" end
   local graph, no_graph = affirmed("cuda_graph", { "^full%a*", "enabled", "cuda[%s_%-]*graphs?%f[^%w_]" })
   local settings = graph:find "=%s*[1t]" -- a list of settings has graphs if one of them does
-  if no_graph and not settings then row.cuda_graph = "0" elseif graph:find "^enabled" then row.cuda_graph = "1" end
+  if no_graph and not settings then row.cuda_graph = "0" elseif graph:find "^enabled" or graph:find "^cuda[%s_%-]*graphs?%s*$" or graph:find "^%-*enable%-cuda%-graph" then row.cuda_graph = "1"
+  -- Graphs of single layers (--cuda-graph-impl). Layers with experts are not captured as a whole.
+  elseif cells.is_open(row.moe_experts) and (graph:find "^local%s*$" or graph:find "^transformer_engine%s*$" or graph:find "^te%s+graphs?%s*$") then row.cuda_graph = "1" end
   if not cells.is_open(row.activation) then
     local text, not_gated = affirmed("activation", { "%f[%a]gat%a*", "%f[%a]glu%f[%A]", "swiglu", "geglu", "reglu" })
     not_gated = not_gated or text:find "ungated"
@@ -57,10 +59,9 @@ end
 local function layers_with_experts(row)
   local cell = row.moe_layer_freq:lower():gsub("%s+", " "):match "^ ?(.-) ?$":gsub("^first_k_dense_replace ?[:=] ?(%d+)", "first %1 dense")
   local dense, period = dense_layers(cell), period_of(cell)
-  if dense and not cells.is_open(row.n_layers) then
-    row.moe_layer_freq = ("([0]*%d+[1]*%d)"):format(dense, cells.count(row, "n_layers") - dense)
-    return
-  end
+  local known = dense and cells.is_open(row.n_layers) and catalog.find(row.model or "")
+  local layers = known and known.l or dense and not cells.is_open(row.n_layers) and cells.count(row, "n_layers")
+  if layers then row.moe_layer_freq = ("([0]*%d+[1]*%d)"):format(dense, layers - dense) return end
   if period then row.moe_layer_freq = tostring(math.tointeger(period)) return end
   local text = cell:gsub(" ", "")
   if not text:find "%[" or text:find "[^%d%[%]%(%)%+%*,]" then
@@ -83,7 +84,7 @@ local function experts(row)
     row.moe_dispatcher = "alltoall"
   end
   local flex = how:find "deepep" or how:find "hybridep" or how:find "flex"
-  if not flex and (how:find "%f[%a]a2a" or how:find "all[%s_%-]?to[%s_%-]?all") then row.moe_dispatcher = "alltoall" end
+  if not flex and (how:find "%f[%a]a2a" or how:find "all[%s_%-]?to[%s_%-]?all" or how:find "all[%s_%-]?2[%s_%-]?all") then row.moe_dispatcher = "alltoall" end
   if cells.affirms(row.moe_grouped_gemm, "sequential") then row.moe_grouped_gemm = "0" end
   local shared = (row.moe_shared_ffn or ""):lower()
   local n, width = shared:match "^%s*(%d+)%s*x%s*(%d+)"
@@ -125,7 +126,9 @@ local function megatron_words(row)
     local text = row.fusions_off:lower():gsub("_", "-")
     for _, name in ipairs { "masked-softmax", "gradient-accumulation", "bias-swiglu", "rope", "bias-gelu" } do
       local pattern = name:gsub("%-", "[%%s%%-]")
-      if text:find(pattern) then text = text .. " no-" .. name .. "-fusion" end
+      local on = text:find(pattern .. "[%s%-]*fusion[%s:=%(]*on%f[%A]") or text:find(pattern .. "[%s%-]*fusion[%s:=%(]*enabled")
+      if text:find(pattern) and not on then text = text .. " no-" .. name .. "-fusion" end
+      if on then text = text:gsub("no%-" .. pattern .. "%-fusion", "") end
     end
     row.fusions_off = text
   end

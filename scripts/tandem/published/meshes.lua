@@ -29,6 +29,17 @@ local function named(text, own)
   return found, (rest:gsub("%([%s,;/&+%-]*%)", ""):gsub("[%s,;/&+%-]+$", ""))
 end
 
+-- Several degrees behind the list of their names, or before it: "TP/PP/CP = 4/2/2", "4/2/2 (TP/PP/CP)". Returns "TP4 PP2 CP2".
+local function unlisted(text, key)
+  local names, values = text:match "^%s*(%a[%a%d/]+)[%s:=%(]+(%d+[%d/]+)%)?%s*$"
+  if not names then values, names = text:match "^%s*(%d+[%d/]+)%s*%(?(%a[%a%d/]+)%)?%s*$" end
+  if not names or not names:find "/" or not values:find "/" then return text:gsub("(%d)%s*[x*]%s*(%a%a)", "%1 %2") end
+  local list, name = {}, names:gmatch "[^/]+"
+  for value in values:gmatch "[^/]+" do list[#list + 1] = (name() or "?") .. value end
+  if name() or list[#list]:find "?" then cells.refuse("%s does not have one degree for each name: %s", key, text) end
+  return table.concat(list, " ")
+end
+
 local function has_other(found, key)
   for other in pairs(found) do if other ~= key then return true end end
   return false
@@ -63,7 +74,7 @@ local function own_value(row, key, found, rest)
 end
 
 local function degrees(row, key)
-  local text = row[key]
+  local text = unlisted(row[key], key)
   if key == "n_gpus" then text = text:gsub("%d+%s*[Gg]i?[Bb]%f[%A]", " ") end -- the memory of a GPU
   local found, rest = named(text, key)
   if not has_other(found, key) then return end

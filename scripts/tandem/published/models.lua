@@ -55,9 +55,11 @@ local blocks = {
   { "santacoder", { activation = "gelu", normalization = "LayerNorm", position_embedding = "learned_absolute", untie_embeddings = "0" } },
   { "starcoder2", { activation = "gelu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "0" } },
   { "gemma", { activation = "geglu", normalization = "RMSNorm", position_embedding = "rope", untie_embeddings = "0" } },
+  { "falcon%-?3", llama_like },
   { "falcon", { activation = "gelu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "0" } },
   { "pythia", { activation = "gelu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "1" } },
   { "phi%-?[12]%f[%D]", { activation = "gelu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "1" } },
+  { "redpajama", { activation = "gelu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "1" } },
   { "neox", { activation = "gelu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "1" } },
   { "gpt%-?j", { activation = "gelu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "1" } },
   -- BLOOM adds slopes to attention's scores instead of positions. They have no weights.

@@ -34,7 +34,9 @@ local function uniform(cell)
   local text = cells.without_denied(cell, networks):gsub("(%d),(%d%d%d)%f[%D]", "%1%2"):gsub("G[Bb][Pp][Ss]", "Gb/s"):gsub("G[Bb]its?/s", "Gb/s"):gsub("G[Bb]it", "Gb")
   text = text:gsub("%d+%s*GB%f[^%w/]", " "):gsub("%-%d+g%f[%A]", " ") -- memory, and the end of a machine's name
   text = text:gsub("(%d+%.?%d*)%s*GB/s", function(n) return ("%g bytegb"):format(8 * tonumber(n)) end)
-  text = text:gsub("(%d+%.?%d*)%s*TB/s", function(n) return ("%g bytegb"):format(8000 * tonumber(n)) end)
+  -- no node's cards send a terabyte in a second, so "3.2 TB/s" of a network means bits
+  local bits = finds(text:lower(), networks) and not finds(text:lower(), near) and 1000 or 8000
+  text = text:gsub("(%d+%.?%d*)%s*TB/s", function(n) return ("%g bytegb"):format(bits * tonumber(n)) end)
   text = text:gsub("(%d+%.?%d*)%s*Tb[p/]s", function(n) return ("%ggb"):format(1000 * tonumber(n)) end)
   text = text:lower():gsub("(%d)%s*gb/s", "%1gb"):gsub("(%d)%s*gb%f[%A]", "%1gb"):gsub("(%d)%s*g%f[%A]", "%1gb"):gsub("(%d)%s*gb?e%f[%A]", "%1gb ethernet")
   text = text:gsub("(%d)%s*gige", "%1gb ethernet"):gsub("%s*[x*]%s*(%d)", "x%1"):gsub("(%d)%s+x%f[%A]", "%1x")
@@ -60,14 +62,15 @@ end
 -- ("400gb x8"); nil: the part gives no number.
 local function cards_of(part, at)
   local before, after = part:sub(1, at - 1), part:sub(at):gsub("^connectx[%s%-]?%d", "card"):gsub("^cx[%s%-]?%d", "card") -- not "x7"
+  if before:find "%f[%a]single%f[%A]" or before:find "%f[%a]one%f[%A]" then return 1 end
   return tonumber(before:match "(%d+)x$" or before:match "^.*%f[%w](%d+)x%s" or part:find("^%a", at) and before:match "(%d+)%s+$" or
     before:match "(%d+)%s+nics?%f[%A]" or before:match "(%d+)%s+hcas?%f[%A]" or
     before:match "(%d+)%s+[a-z%s]*cards?%f[%A]" or before:match "(%d+)%s+[a-z%s]*ports?%f[%A]" or before:match "(%d+)%s+rails?%f[%A]" or after:match "^[%d%.]+gbx(%d+)" or after:match "^[%d%.]+gb%s[a-z]+x(%d+)" or
-    after:match "^%a%w*x(%d+)%f[%D]")
+    after:match "^%a%w*x(%d+)%f[%D]" or after:match "%f[%d](%d)%s+nics?%f[%A]" or after:match "%f[%d](%d)%s+hcas?%f[%A]" or after:match "%f[%d](%d)%s+ports?%f[%A]")
 end
 
 -- Returns the number of a node's cards and the Gbit/s of each; nil: this part names none.
-local function cards(part, per_node)
+local function cards(part, per_node, arch)
   if finds(part, apart) or finds(part, near) and not finds(part, networks) then return nil end
   local gbit, at = rate_of(part)
   if not gbit or gbit == 0 then return nil end
@@ -75,10 +78,23 @@ local function cards(part, per_node)
   if n == 1 and finds(part, of_each) then return per_node, gbit end -- "1 NIC per GPU"
   if n and n > 0 and n <= 64 then return math.tointeger(n), gbit end
   if finds(part, of_each) then return per_node, gbit end
+  -- ConnectX-8 is the first card of 800 Gbit/s. It is sold with Blackwell.
+  if gbit == 800 and arch ~= "Blackwell" and arch ~= "CDNA4" then return per_node, gbit / per_node end
   if finds(part, totals) or gbit > 800 or part:find "%f[%a]efa" then return per_node, gbit / per_node end
   -- Ethernet with a rate is assumed to be one card of a node, unless the cell says otherwise.
+  -- So is a bare rate that only Ethernet has.
+  if gbit <= 50 and not finds(part, networks) then return 1, gbit end
   if (part:find "ethernet" or part:find "%f[%a]tcp%f[%A]") and not part:find "roce" and not part:find "rdma" then return 1, gbit end
   return per_node, gbit
+end
+
+-- Returns the number of cards that another part of the cell gives: "100 Gb/s EDR (1 NIC)". nil: none does.
+local function stated_cards(text)
+  for _, word in ipairs { "nics?", "hcas?", "ports?", "cards?" } do
+    local n = text:match("%f[%d](%d)%s+" .. word .. "%f[%A]")
+    if n and n ~= "0" then return tonumber(n) end
+  end
+  return nil
 end
 
 -- Splits the cell where another network begins. Text in brackets is left out.
@@ -102,7 +118,8 @@ function m.cards(cell, per_node, arch)
   local text = uniform(cell)
   for _, form in ipairs { (text:gsub("%b()", " ")), (text:gsub("[()]", ";")) } do
     for _, part in ipairs(parts_of(form)) do
-      local n, gbit = cards(part, per_node)
+      local n, gbit = cards(part, per_node, arch)
+      if n == per_node and not finds(text, of_each) then n = stated_cards(text) or n end
       if n then return n, gbit / 8 end
     end
   end

@@ -257,7 +257,7 @@ local function megatron_deepspeed(row)
   local stage, data, half = cells.stage(row) or 0, ranks(row), passes.half_of(row, {})
   local multiple = 128 * count(row, "tp")
   local year = row.framework:match "20%d%d"
-  local flash = has(row, "framework", "flash") or has(row, "flag", "flash") or has(row, "attention_backend", "flash")
+  local flash = cells.affirms(row.framework, "flash") or cells.affirms(row.flag, "flash") or has(row, "attention_backend", "flash")
   local both = has_bf16_optimizer(row, stage)
   return { runtime = (flash or year and tonumber(year) >= 2024) and "megatron_core" or "megatron2022", mesh = mesh(row, stage > 0 or both), vocab = -(-count(row, "vocab") // multiple) * multiple,
     reduce = half == "fp16" and "fp16" or nil, update_bytes = half == "fp16" and stage < 3 and 4 or nil, two_gradients = both or nil,
@@ -266,7 +266,7 @@ local function megatron_deepspeed(row)
 end
 
 local function deepspeed(row)
-  local liger = has(row, "framework", "liger") or has(row, "peak_mem_kind", "liger")
+  local liger = cells.affirms(row.framework, "liger") or has(row, "peak_mem_kind", "liger")
   local stage = cells.stage(row) or 0
   return { runtime = liger and "deepspeed_liger" or "deepspeed", mesh = mesh(row, stage > 0), reduce = "bf16",
     data = ranks(row) > 1 and (stage == 0 and late_reduction() or zero(zero_names[stage])) or nil,
@@ -329,7 +329,7 @@ local function fairscale(row)
 end
 
 -- Lightning's precisions that end in "-true" keep weights, gradients and states in 16 bits (lightning/fabric/plugins/precision/half.py).
-local function is_true_half(row) return has(row, "precision", "^b?f?16%-true") or has(row, "precision", "^fp16%-true") end
+local function is_true_half(row) return has(row, "precision", "^b?f?p?l?o?a?t?16%-true") end
 
 local function litgpt(row)
   local how = olmo(row)

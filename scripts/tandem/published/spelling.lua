@@ -219,6 +219,8 @@ local function kind_first(row)
   if named and not named:find "full" and not named:find "layer%f[%A]" and not named:find "block" then rest = ("selective (%s)"):format(named) end
   if lower:find "^every[_%s]layer$" or lower:find "^all$" or lower:find "^all layers$" then rest = "full" end
   if rest then row.ac = rest end
+  row.ac = row.ac:gsub("^(%s*%d+)%s*%(block%)%s*$", "block %1"):gsub("^%s*block%s+recompu%a*[%s:=]+(%d+)%s*$", "block %1"):gsub("^%s*recompute_modules%s*[:=]%s*", ""):gsub("^%s*%[([%a_,%s%-]+)%]%s*$", "%1")
+  row.ac = row.ac:gsub("[cC]ore%-[aA]tt", "core_att"):gsub("[mM][oO][eE][%s%-][aA]ct%f[%A]", "moe_act"):gsub("[mM][lL][aA][%s_%-][uU]p[%s_%-]?[pP]roj", "mla_up_proj"):gsub("^(%s*)[uU]p[%s_%-]proj", "%1mla_up_proj"):gsub("[sS]hared[%s%-][eE]xperts", "shared_experts")
   row.ac = row.ac:gsub("^%s*[Ff]ullAC%f[%A]", "full"):gsub("^(%s*[Ss]elective)_+", "%1 ")
 end
 
@@ -260,16 +262,20 @@ end
 -- Words for precisions that a plan can have. Lightning's "16-mixed" is fp16, "32-true" is fp32.
 local precisions = { "bf16", "bfloat16", "fp16", "float16", "fp8", "float8", "wise", "e4m3", "mx", "fp4", "fp32", "float32", "tf32" }
 local function precision(row)
-  row.precision = words.without_denied(row.precision:gsub("^[Tt]orch%.", ""))
+  row.precision = words.without_denied(row.precision:gsub("^[Tt]orch%.", ""):gsub("([Rr]ow)%-[Ww]ise", "%1wise"):gsub("^([Ff]l?o?a?t?[Pp]?8)[%s_%-]+[Rr]ow%f[%A]", "%1 rowwise"))
   local text = row.precision:lower()
   if text:find "int[48]" or text:find "w8a8" or text:find "^%s*bf16%s*/%s*fp8%s*$" or text:find "^%s*fp8%s*/%s*bf16%s*$" then refuse("precision", row.precision) end
   if text:find "brain%s*float" and not text:find "fp8" then row.precision = "bf16" return end
-  local half = text:find "^16%-" or text:find "^half"
+  local half = text:find "^16%-" or text:find "^16%s*$" or text:find "^half"
   if half and not text:find "bf16" and not text:find "bfloat" then row.precision = text:find "true" and "fp16-true" or "fp16" return end
   if text:find "^32%-" or text:find "^32$" or text:find "^single" or text:find "^full%s*precision" then row.precision = "fp32" return end
   if text:find "^8%-bit" then row.precision = "fp8 " .. text end
   local blocks_of_32 = cells.is_float8(row) and (text:find "block%a*[%s_%-]*32%f[%D]" or text:find "1%s*x%s*32%f[%D]")
   if (text:find "microscal" or blocks_of_32) and not text:find "mx" and not text:find "fp4" then row.precision = "mxfp8 " .. text end
+  -- FP8-SC: sub-channels of 128 numbers, as NeMo's and Megatron-Bridge's recipes call them
+  if cells.is_float8(row) and not text:find "mx" and (text:find "%f[%a]sc%f[%A]" or text:find "sub%-?%s?channel" or text:find "fine%-?%s?grained") then
+    row.precision = row.precision .. " blockwise"
+  end
   if text:find "float16" and not text:find "bfloat16" then row.precision = row.precision .. " fp16" end
   if text:find "^%s*mixed[%s_%-]*$" or text:find "^%s*mixed[%s_%-]*precision%s*$" then row.precision = "" return end
   for _, word in ipairs(precisions) do if row.precision:lower():find(word) then return end end
@@ -279,11 +285,11 @@ end
 -- Whether PyTorch compiles the model. A cell may name a mode of torch.compile, or the part that it compiles.
 local function compiled(row)
   if switch(row, "compile", "yes", "no") then return end
-  local text, denied = cells.without_denied(row.compile:lower(), { "compile%a*", "inductor", "dynamo", "max%-autotune", "xla", "jit" })
+  local text, denied = cells.without_denied(row.compile:lower():gsub("%-no%-cudagraphs", ""), { "compile%a*", "inductor", "dynamo", "max%-autotune", "xla", "jit" })
   if denied or text:find "^%s*not%f[%A]" or text:find "^%s*without" or text:find "^%s*w/o" then row.compile = "no" return end
   -- these fuse kernels, but do not compile the model
   if text:find "nvfuser" or text:find "torchscript" or text:find "^%s*cuda%s*graph" or text:find "^%s*fused%s+kernels" then row.compile = "no" return end
-  for _, word in ipairs { "compile", "inductor", "dynamo", "^xla", "max%-autotune", "reduce%-overhead", "^default", "^jit", "^regional", "^full", "^model", "^block", "^loss", "^layer", "^per%f[%A]" } do
+  for _, word in ipairs { "compile", "inductor", "dynamo", "^xla", "max%-autotune", "reduce%-overhead", "^default", "^jit", "^regional", "^full", "^model", "^block", "^loss", "^layer", "^transformer", "^components", "^per%f[%A]" } do
     if text:find(word) then row.compile = "yes" return end
   end
   refuse("compile", row.compile)
@@ -331,8 +337,20 @@ local joined = { ["torch-titan"] = "torchtitan", ["torch-tune"] = "torchtune", [
 local owners = { "nvidia%-nemo", "nvidia", "pytorch", "meta%-pytorch", "mosaicml", "databricks", "microsoft", "deepspeedai", "huggingface", "eleutherai", "hpcaitech",
   "internlm", "allenai", "stanford%-crfm", "volcengine", "google", "ai%-hypercomputer", "hiyouga", "kempnerinstitute" }
 
+local model_owners = { "meta%-llama/", "mistralai/", "qwen/", "deepseek%-ai/", "google/", "microsoft/", "eleutherai/", "mosaicml/", "nvidia/", "tiiuae/", "bigscience/", "facebook/",
+  "openai/", "ibm%-granite/", "bigcode/", "internlm/", "01%-ai/", "thudm/", "zai%-org/", "moonshotai/", "allenai/", "databricks/", "openai%-community/", "meta[%s_%-]llama" }
+
+-- The name of a model without its owner: "meta-llama/Llama-2-7b-hf", "Meta-Llama-3-8B".
+local function model(row)
+  for _, owner in ipairs(model_owners) do
+    local stop = select(2, row.model:lower():find("^" .. owner))
+    if stop then row.model = row.model:sub(owner:find "/$" and stop + 1 or stop - 4) return end
+  end
+end
+
 local function framework(row)
   local text = row.framework:gsub("^[Mm][Cc]ore%f[%A]", "Megatron-Core"):gsub("^[Mm]%-?[Bb]ridge%f[%A]", "Megatron-Bridge"):gsub("^[Nn]e[Mm]o[%s/]+([Mm]egatron[%s_%-]*[Bb]ridge)", "%1")
+  text = text:gsub("^nvcr%.io/nvidia/", ""):gsub("^[Mm]egatron%-?DS%f[%A]", "Megatron-DeepSpeed"):gsub("^[Mm]egatron%-?%s?[LlMm]*%s*[%+&]%s*[Dd]eep[Ss]peed", "Megatron-DeepSpeed"):gsub("^[Nn]e[Mm]o:", "NeMo ")
   text = text:gsub("^[Mm]osaic[Mm][Ll]%s+[Cc]omposer", "composer/llm-foundry"):gsub("^[Tt]itan%f[%A]", "torchtitan"):gsub("^[Ii]ntern[Ll]?[Mm]?[%-%s]*[Tt]rain", "InternEvo"):gsub("^MLM%f[%A]", "Megatron-LM")
   if text:find "^[Mm]egatron%s*$" or text:find "^[Mm]egatron%s*[%(2]" then text = text:gsub("^[Mm]egatron", "Megatron-LM") end
   if text:lower():find "^primus" and text:lower():find "torchtitan" then text = "torchtitan (" .. text .. ")" end -- one of its two backends
@@ -387,7 +405,7 @@ end
 -- Degrees with a name before or behind them: "TP=2", "pp4", "mbs 1", "top-2", "2-way". A number of GPUs may name the GPU: "16x H100".
 local function bare_count(row, key)
   local text = row[key]:lower():gsub("^%s+", "")
-  local n = text:match "^[a-z]+[%s=:%-]*(%d+)%s*$" or text:match "^(%d+)%-way%s*$"
+  local n = text:match "^[a-z]+[%s=:%-]*(%d+)%s*$" or text:match "^(%d+)%-way%s*[a-z]*%s*$" or key == "pp" and text:match "^(%d+)%-stages?%s*$"
   if n and (not text:find "^%a" or text:find("^" .. key) or text:find "^[tpcve]p" or text:find "^[mg]bs" or text:find "^top") then row[key] = n end
   if key == "moe_topk" and text:match "^(%d+)%s+of%s+%d+%s*$" then row[key] = text:match "^%d+" end
   if key == "n_gpus" then row[key] = row[key]:gsub("^(%s*%d+%s*x%s*%d+)%s*x?%s+[GHAVBLM][BHI]?%d%d%d?%d?%a*[%w%-%s]*$", "%1"):gsub("^(%s*%d+)%s*x%s*[GHAVBLM][BHI]?%d%d%d?%d?%a*[%w%-%s]*$", "%1"):gsub("^(%s*%d+)%s*x?%s+[GHAVBLM][BHI]?%d%d%d?%d?%a*[%w%-%s]*$", "%1") end
@@ -399,6 +417,8 @@ end
 
 -- Turns the cells of a row into the tables' words.
 function m.normalise(row)
+  words.marks(row)
+  model(row)
   framework(row)
   megatron_words.normalise(row)
   if not cells.is_open(row.attention_backend) then words.attention(row) end
@@ -411,7 +431,12 @@ function m.normalise(row)
     local n = not open and (tokens(row, key) or completed(row, key) or whole(row, key))
     if n then row[key] = tostring(n) end
   end
-  for _, key in ipairs { "etp", "mtp_layers", "head_dim", "moe_ffn" } do if not cells.is_open(row[key]) then words.count(row, key) end end
+  for _, key in ipairs { "etp", "mtp_layers", "head_dim", "moe_ffn" } do
+    if not cells.is_open(row[key]) then
+      words.count(row, key)
+      if row[key]:find "^%s*%d+%s*[xX]" then refuse(key, row[key]) end -- a multiple of what?
+    end
+  end
   if not cells.is_open(row.params_b) then billions(row) end
   for _, key in ipairs { "moe_experts", "moe_topk" } do  -- cells that say that there are no experts become empty
     if cells.is_open(row[key]) or row[key] == "0" or cells.has(row, key, "^%s*no") or cells.flag(row, key) == false then row[key] = "" end

@@ -12,7 +12,7 @@ local count_words = {
   n_kv_heads = { names = { "gqa", "mqa", "kv", "kv_heads", "groups", "num_query_groups", "num_key_value_heads" } },
   d_ff = { names = { "ffn", "ff", "d_ff", "ffn_hidden_size", "intermediate_size" } },
   vocab = { names = { "v", "vocab", "vocab_size" } },
-  head_dim = { names = { "d", "head_dim" } },
+  head_dim = { names = { "d", "dh", "hd", "head_dim" } },
   moe_experts = { names = { "e", "experts", "num_experts" }, units = { "e" } },
   moe_topk = { names = { "k", "top_k", "topk", "top" } },
   mtp_layers = { names = { "mtp", "depth" } },
@@ -88,7 +88,7 @@ local function devices(row)
   local text = row.n_gpus:gsub("(%f[%w][GHABLMV][BHI]?%d%d%d?%d?)s%f[%W]", "%1"):gsub("(%d)x([GHABLMV][BHI]?%d)", "%1 x %2"):gsub("(%d)%s*%-?%s*([Gg][Pp][Uu])", "%1 %2")
   text = text:gsub("^(%s*%d%d?%d?),(%d%d%d%s+[GHABLMV][BHI]?%d)", "%1%2")
   local lower, thousands = text:lower(), text:match "^%s*(%d%d?%d?)%s*[kK]%f[%W]"
-  local all, nodes = lower:match "^%s*(%d+)%s*/%s*(%d+)%s*nodes?%s*$"
+  local all, nodes = lower:match "^%s*(%d+)%s*%a*%s*/%s*(%d+)%s*nodes?%s*$"
   if thousands then text = text:gsub("^%s*%d+%s*[kK]", ("%d"):format(1024 * tonumber(thousands))) end
   text = single(text)
   if all and tonumber(all) > tonumber(nodes) and tonumber(all) % tonumber(nodes) == 0 then text = all end
@@ -104,6 +104,10 @@ local function gpus_of_nodes(row)
   if all and not cells.is_open(row.gpus_per_node) and tonumber(all) == tonumber(on) * cells.count(row, "gpus_per_node") then return tonumber(all) end
   local nodes, rest = text:match "^%s*(%d+)%s*x?%s*(%a.*)$"
   if not nodes then return nil end
+  for _, known in ipairs(m.clouds) do -- a cloud's machine is a node
+    local same = cells.is_open(row.gpu) or gpus.find(known[2]) == gpus.find(row.gpu)
+    if same and rest:find("^" .. known[1]) then rest = "nodes" .. rest:gsub("^[%w%.%-_]+", "") break end
+  end
   local words = rest:gsub("%f[%w][ghablmvr][bhi]?%d%d%d?%d?%f[%W]", " "):gsub("%d+%s*g[i]?b", " ") -- the GPU's own name and memory
   local before = m.before_nodes(words)
   if not before or before:find "[%d(/]" then return nil end
@@ -186,11 +190,37 @@ end
 local function split_heads(row, text)
   local n, other = text:match "^(%d+)%s*q?%a*%s*/%s*(%d+)%s*%a*$"
   local key = n and "n_kv_heads" or "head_dim"
+  if not n then
+    n, other = text:match "^(%d+)%s*[%a]*%s*[,;%(]+%s*(%d+)%s*kv[%s_%-]*%a*%s*%)?$"
+    key = n and "n_kv_heads" or key
+  end
   if not n then n, other = text:match "^(%d+)%s*x%s*(%d+)$" end
   if not n then return false end
   if not cells.is_open(row[key]) and row[key] ~= other then cells.refuse("n_heads and %s do not agree: %s, %s", key, row.n_heads, row[key]) end
   row.n_heads, row[key] = n, other
   return true
+end
+
+-- Marks that stand for a switch, and separators of thousands other than a comma. They count only if they are the whole cell, or
+-- stand between digits.
+local marks = { ["✓"] = "yes", ["✔"] = "yes", ["☑"] = "yes", ["✅"] = "yes", ["✗"] = "no", ["✘"] = "no", ["❌"] = "no", ["☐"] = "no" }
+local spaces = { "\u{00A0}", "\u{2009}", "\u{202F}" }
+
+-- Replaces marks in all cells by words: "✓" by "yes", "12 345" and "12'345" by "12345".
+function m.marks(row)
+  for key, cell in pairs(row) do
+    if type(cell) == "string" then
+      local text = cell
+      for _, space in ipairs(spaces) do text = text:gsub(space, " ") end
+      text = text:gsub("(%d)['’](%d%d%d)%f[%D]", "%1%2")
+      local groups, rest = text:match "^%s*(%d%d?%d?[ %d]+)(.*)$"
+      if groups and not groups:find "%d%d%d%d" and groups:find " %d%d%d" and (groups .. " "):gsub(" %d%d%d%f[%D]", ""):find "^%d%d?%d?%s*$" and (groups:find " $" or not rest:find "^[%.%w]") then
+        text = groups:gsub(" ", "") .. (groups:find " $" and " " or "") .. rest
+      end
+      text = marks[text:gsub("\u{FE0F}", ""):match "^%s*(.-)%s*$"] or text
+      if text ~= cell then row[key] = text end
+    end
+  end
 end
 
 -- Writes a count in the words that `spelling.lua` knows.
@@ -199,6 +229,7 @@ function m.count(row, key)
   if key == "vocab" then m.vocabulary(row) end
   if key == "seq" then m.length(row) end
   if row[key]:find "^%s*~%s*%d[%d,]*%s*$" then row[key] = row[key]:gsub("~", "") cells.note("%s is rounded: ~%s", key, row[key]) end
+  row[key] = row[key]:gsub("(%d)%-tokens?%s*$", "%1"):gsub("(%d)%-[dD]%s*$", "%1"):gsub("([/%s])iter%a*%s*$", "%1step")
   local text = row[key]:lower():gsub("^%s+", ""):gsub("%s+$", "")
   if text:find "^2%s*%^%s*%d" or text:find "^2%s*%*%*%s*%d" then row[key] = text:gsub("^2%s*[%^*]+%s*(%d+)", function(n) return ("%d"):format(1 << tonumber(n)) end) return end
   if key == "n_gpus" then
@@ -207,7 +238,7 @@ function m.count(row, key)
     if n then row[key] = ("%d"):format(n) return end
   elseif key == "n_heads" and split_heads(row, text) then return
   elseif key == "n_kv_heads" and text:find "^mla%s*$" then row[key], row.needs_mla = "", cells.is_open(row.mla) or nil return
-  elseif key == "n_kv_heads" and text:find "^gqa%s*%d+%s*:%s*1$" then row[key] = ("%d"):format(cells.count(row, "n_heads") // tonumber(text:match "%d+")) return
+  elseif key == "n_kv_heads" and (text:find "^gqa%s*%d+%s*:%s*1$" or text:find "^%d+%s*:%s*1$") then row[key] = ("%d"):format(cells.count(row, "n_heads") // tonumber(text:match "%d+")) return
   elseif key == "n_kv_heads" and (text:find "^mha%s*$" or text:find "^same" or text:find "^=%s*n?_?heads" or text:find "^no%s+gqa") then row[key] = row.n_heads or "" return
   elseif key == "n_kv_heads" and text:find "^mqa%s*$" then row[key] = "1" return
   elseif key == "d_ff" or key == "moe_ffn" then
@@ -264,6 +295,8 @@ function m.recomputed_layers(text)
     n = begins and (text:match "%f[%a]blocks?%f[%A]%D-(%d+)" or text:match "^full%D-(%d+)") or n
     return n and ("full block %d"):format(tonumber(n)) or nil
   end
+  local first = text:match "^recompu%a*%s+(%d+)%s+layers%s*$"
+  if first then return ("full block %d"):format(tonumber(first)) end
   return text:find "^full" and tonumber(n or 1) > 1 and ("full block %d"):format(tonumber(n)) or nil
 end
 
@@ -318,13 +351,13 @@ function m.reporting_rank(row)
 end
 
 -- GPUs of clouds' machines. kind: documented; the pages of AWS, Google and Azure on their machines
-local clouds = { { "p5%.", "H100-SXM5-80GB" }, { "p5en?%.", "H200" }, { "p4d%.", "A100-SXM4-40GB" }, { "p4de%.", "A100-SXM4-80GB" },
-  { "nd96asr", "A100-SXM4-40GB" }, { "nd40", "V100-SXM2-32GB" }, { "p3dn%.", "V100-SXM2-32GB" }, { "p3%.", "V100-SXM2-16GB" }, { "dgx%-2%f[%D]", "V100-SXM2-32GB" },
+m.clouds = { { "p5%.", "H100-SXM5-80GB" }, { "p5en?%.", "H200" }, { "p6%-b200%.", "B200-SXM-180GB" }, { "p4d%.", "A100-SXM4-40GB" }, { "p4de%.", "A100-SXM4-80GB" },
+  { "nd96asr", "A100-SXM4-40GB" }, { "nd96amsr", "A100-SXM4-80GB" }, { "nd40", "V100-SXM2-32GB" }, { "p3dn%.", "V100-SXM2-32GB" }, { "p3%.", "V100-SXM2-16GB" }, { "dgx%-2%f[%D]", "V100-SXM2-32GB" },
   { "g5%.", "A10G" }, { "g6%.", "L4-24GB" }, { "g4dn%.", "T4-16GB" }, { "a2[%s%-]mega", "A100-SXM4-40GB" },
   { "a3[%s%-]high", "H100-SXM5-80GB" }, { "a3[%s%-]mega", "H100-SXM5-80GB" }, { "a3[%s%-]ultra", "H200" }, { "a2%-high", "A100-SXM4-40GB" }, { "a2%-ultra", "A100-SXM4-80GB" } }
 function m.gpu(row)
   local text = row.gpu:lower()
-  for _, known in ipairs(clouds) do if text:find("%f[%w]" .. known[1]) then row.gpu = known[2] return end end
+  for _, known in ipairs(m.clouds) do if text:find("%f[%w]" .. known[1]) then row.gpu = known[2] return end end
   row.gpu = row.gpu:gsub("_", "-"):gsub("^([HAB])%-(%d%d%d)", "%1%2")
 end
 

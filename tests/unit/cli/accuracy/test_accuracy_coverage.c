@@ -324,7 +324,7 @@ static void names_of_other_models_take_no_shape(void **state)
 {
     (void)state;
     static const char *const known[] = {"Falcon-7B", "Qwen2.5-14B"};
-    static const char *const others[] = {"Falcon3-7B", "Qwen2.5-VL-14B"};
+    static const char *const others[] = {"Falcon-H1-7B", "Qwen2.5-VL-14B"};
     static const char row[] = "n_layers=;d_model=;n_heads=;n_kv_heads=;d_ff=;vocab=;tp=1";
     Arena *arena = arena_new();
     for (int i = 0; i < 2; i++) {

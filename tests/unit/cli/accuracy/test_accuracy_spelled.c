@@ -146,7 +146,6 @@ static const char *const refused[][2] = {
     {"tp=\"2,4\"", "tp"},
     {"tp=2 to 4", "tp"},
     {"seq=\"1024,2048\"", "seq"},
-    {"seq=1 024", "seq"},
     {"vocab=128 thousand", "vocab"},
     {"global_batch_seqs=8 samples/GPU", "global_batch_seqs"},
     {"global_batch_seqs=8 a GPU", "global_batch_seqs"},
