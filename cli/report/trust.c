@@ -112,8 +112,8 @@ static const Class *class_of(ErrorOf of, const char *profile, const char *gpu, b
     return NULL;
 }
 
-/* Counts the measurements with this profile and GPU for which no power limit was assumed. NULL stands
- * for any profile or any GPU. */
+/* Counts the measurements with this profile and GPU for which no power limit was assumed. NULL
+ * stands for any profile or any GPU. */
 static uint32_t rows_of(ErrorOf of, const char *profile, const char *gpu)
 {
     uint32_t n = 0;

@@ -3,8 +3,8 @@
  * lose. */
 #include "cli/sweep/point.h"
 
-/* Reports the warnings that only the proof of a row gave. The report of the sweep leaves out
- * warnings that other rows lack. */
+/* Reports the warnings that the proof of a row gave, but not its simulation. The report of the
+ * sweep prints only warnings that all rows have, so it would leave these out. */
 static void tell_warnings(Cli *cli, const SweepRow *simulated, const SweepRow *proven)
 {
     for (uint32_t i = 0; i < proven->warnings.n; i++)

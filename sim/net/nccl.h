@@ -87,7 +87,7 @@ double nccl_nic_rails(const Cluster *cluster);
 double nccl_steps(const NcclCase *c);
 double nccl_crossings(const NcclCase *c);
 
-/* These are for nodes with PCIe links and use the rates that NCCL assumes. pcie_ring_bytes_per_s
+/* Two functions for nodes with PCIe links, with the rates that NCCL assumes. pcie_ring_bytes_per_s
  * returns the rate of each hop in a ring of the first n devices. pcie_exchange_bytes_per_s returns
  * the rate of each device if all devices send to all others. */
 enum { MOST_BOX_DEVICES = 64 };
