@@ -60,9 +60,15 @@ typedef struct Unscored {
     const char *source, *split, *reason;
     uint32_t n;
 } Unscored;
+/* A value that was assumed for an open cell of a row, or a part of its plan that stands for another
+ * part. */
+typedef struct RowNote {
+    const char *label, *text; /* label: as in Score */
+} RowNote;
 typedef struct Scores {
     LIST(Score) rows;
     LIST(Unscored) reasons;
+    LIST(RowNote) notes; /* in the order of the rows; empty without --verbose */
     /* the number of rows in the file, and how many of them have a score */
     uint32_t n_rows, n_scored;
 } Scores;
@@ -79,6 +85,7 @@ typedef struct RowOut {
 void row_score(const RowOut *out, const char *what, double measured, double predicted);
 void row_verdict(const RowOut *out, const char *what, bool measured, bool predicted);
 void row_reason(const RowOut *out, const char *reason);
+void row_note(const RowOut *out, const char *text); /* text: at most 1,000 bytes */
 
 /* ---- jobs.c: handles the rows of a file in `n_jobs` processes. Results come in the order
  * of the rows, whatever the number of processes. Returns false after diagnostics if a process

@@ -14,7 +14,7 @@ typedef struct Section {
 
 static const Section accuracy_sections[] = {
     {"runs",
-     {"id", "model", "gpu", "step_time_s", "missing", NULL},
+     {"id", "model", "gpu", "step_time_s", NULL},
      offsetof(Options, accuracy.runs),
      score_runs},
     {"kernels",

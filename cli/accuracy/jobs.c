@@ -38,6 +38,11 @@ void row_reason(const RowOut *out, const char *reason)
     put(out, 'R', reason, 0, 0);
 }
 
+void row_note(const RowOut *out, const char *text)
+{
+    put(out, 'N', text, 0, 0);
+}
+
 typedef struct RowJobs {
     const Cli *cli;
     const Csv *csv;
@@ -137,6 +142,10 @@ static void sort_out(const Csv *csv, const char *label_column, Arena *arena, con
             const RowReport *s = &list->at[*next];
             if (s->kind == 'R') {
                 count_reason(scores, arena, &row, s->what);
+                continue;
+            }
+            if (s->kind == 'N') {
+                list_push(arena, &scores->notes, ((RowNote){row.label, s->what}));
                 continue;
             }
             Score score = {s->what, row.source,  row.split,    row.label,     s->profile,

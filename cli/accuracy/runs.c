@@ -132,6 +132,18 @@ static bool has_note(const Diag *d, const char *rule)
     return false;
 }
 
+/* With --verbose, reports the values that the row's script assumed. */
+static void tell_assumed(const RowRun *run, const RowOut *out)
+{
+    static const char *const told[] = {"assumed-cell", "assumed-time", "measured-cell",
+                                       "untimed-row"};
+    if (!out->cli->options.verbose) return;
+    for (uint32_t i = 0; i < run->diag.items.n; i++)
+        for (size_t k = 0; k < sizeof told / sizeof *told; k++)
+            if (strcmp(run->diag.items.at[i].rule, told[k]) == 0)
+                row_note(out, arena_print(run->arena, "%.300s", run->diag.items.at[i].text));
+}
+
 /* Returns the name of the group in which a row's score of `what` counts. Rows for which a cell was
  * assumed have groups of their own. */
 static const char *name_of(Arena *arena, const char *what, bool assumed)
@@ -350,6 +362,7 @@ static void score_row(const Csv *csv, RowOut *out)
     } else {
         out->profile = run.config.runtime.name;
         out->gpu = trust_gpu(arena, run.config.cluster.device.name);
+        tell_assumed(&run, out);
         bool oom = ran_out(csv, out->row);
         const bool assumed =
             csv_cell(csv, out->row, "missing")[0] != 0 || has_note(&run.diag, "assumed-cell");

@@ -200,6 +200,18 @@ static const char legend[] =
     "dev-cal: rows to which constants may be fitted; dev-val: rows to which no constant is "
     "fitted\n";
 
+/* Prints the values that were assumed for each row. */
+static void print_notes(Cli *cli, const Scores *scores)
+{
+    static const char *const heads[] = {"row", "assumed"};
+    Table t = table_in(cli->arena, sizeof heads / sizeof *heads, heads);
+    for (uint32_t i = 0; i < scores->notes.n; i++) {
+        table_cell(&t, "%s", scores->notes.at[i].label);
+        table_cell(&t, "%s", scores->notes.at[i].text);
+    }
+    if (scores->notes.n > 0) table_print(&t, &cli->out);
+}
+
 void scores_report(Cli *cli, const char *name, const char *path, const Scores *scores)
 {
     static const char *const heads[] = {"what", "split", "source", ">n",     ">median",
@@ -228,4 +240,5 @@ void scores_report(Cli *cli, const char *name, const char *path, const Scores *s
         table_cell(&r, "%s", u->reason);
     }
     if (scores->reasons.n > 0) table_print(&r, &cli->out);
+    print_notes(cli, scores);
 }

@@ -322,6 +322,25 @@ static void other_families_are_built(void **state)
     arena_free(arena);
 }
 
+/* --verbose tells the values that were assumed for open cells. A table needs few columns. */
+static void assumed_values_are_told(void **state)
+{
+    (void)state;
+    static const char text[] = "id,source,split,model,gpu,n_gpus,framework,seq,step_time_s\n"
+                               "a,s,mine,llama3.1-8b,H100,8,torchtitan,4096,5\n"
+                               "b,s,mine,rwkv-7b,H100,8,torchtitan,4096,5\n";
+    Arena *arena = arena_new();
+    const char *path = command_table(arena, text);
+    CommandResult r = COMMAND(arena, 60, "accuracy", "--runs", path, "--verbose");
+    assert_int_equal(r.exit_code, 0);
+    assert_non_null(strstr(r.out, "\n  a    ac is not stated; selective(op) is assumed: "));
+    assert_null(strstr(r.out, "\n  b    "));
+    r = COMMAND(arena, 60, "accuracy", "--runs", path);
+    assert_int_equal(r.exit_code, 0);
+    assert_null(strstr(r.out, "is assumed"));
+    arena_free(arena);
+}
+
 /* All kernels of the sample are predicted, except kernels of a GPU that the library lacks. Rows
  * that may be fitted are predicted within a factor of 1.7, because a mistake in reading a row makes
  * a larger error. */
@@ -457,6 +476,7 @@ int main(void)
         cmocka_unit_test(collectives_may_state_a_bandwidth),
         cmocka_unit_test(kernels_are_scored_and_drawn),
         cmocka_unit_test(other_families_are_built),
+        cmocka_unit_test(assumed_values_are_told),
         cmocka_unit_test(every_kind_of_kernel_is_predicted),
         cmocka_unit_test(the_sample_stays_in_its_bands),
     };
