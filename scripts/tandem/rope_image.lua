@@ -7,8 +7,8 @@ local check = require "tandem.check"
 local rope_image = {}
 
 local keys = { rows = true, columns = true, first = true, sections = true, block = true }
-local function most(attribute) return select(2, core.bounds("rope", attribute)) end
-local most_side, most_block, most_first = most "rows", most "count", most "first"
+local most_side, most_block = core.most_of("rope", "rows"), core.most_of("rope", "count")
+local most_first = core.most_of("rope", "first")
 local example = "{ rows = 8, columns = 8, first = 5, sections = { 16, 24, 24 } }; an encoder: { rows = 16, columns = 16, block = 2 }"
 
 function rope_image.read(who, image)

@@ -5,8 +5,8 @@
 #include "planner/front/child/tracer.h"
 #include "planner/ir/op/rope_pairs.h"
 
-/* core.bounds(op, attribute): returns the least and the largest value that attrs.def allows. */
-static int core_bounds(lua_State *L)
+/* core.most_of(op, attribute): returns the largest value that attrs.def allows for an integer. */
+static int core_most_of(lua_State *L)
 {
     const OpKind op = op_find(luaL_checkstring(L, 1));
     const char *name = luaL_checkstring(L, 2);
@@ -14,16 +14,10 @@ static int core_bounds(lua_State *L)
     AttrBounds b;
     while (attr < ATTRS && strcmp(attr_name(attr), name) != 0) attr++;
     luaL_argcheck(L, op != OP_none, 1, "no op");
-    luaL_argcheck(L, attr < ATTRS && op_attr_bounds(op, attr, &b), 2,
-                  "the op has no such attribute");
-    for (int i = 0; i < 2; i++) {
-        const double bound = i == 0 ? b.lo : b.hi;
-        if (attr_is_int(attr))
-            lua_pushinteger(L, (lua_Integer)bound);
-        else
-            lua_pushnumber(L, bound);
-    }
-    return 2;
+    luaL_argcheck(L, attr < ATTRS && attr_is_int(attr) && op_attr_bounds(op, attr, &b), 2,
+                  "the op has no such integer");
+    lua_pushinteger(L, (lua_Integer)b.hi);
+    return 1;
 }
 
 void child_add_bounds(lua_State *L)
@@ -44,6 +38,6 @@ void child_add_bounds(lua_State *L)
             lua_pushnumber(L, bounds[i].value);
         lua_setfield(L, -2, bounds[i].name);
     }
-    lua_pushcfunction(L, core_bounds);
-    lua_setfield(L, -2, "bounds");
+    lua_pushcfunction(L, core_most_of);
+    lua_setfield(L, -2, "most_of");
 }

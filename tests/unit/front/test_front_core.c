@@ -72,9 +72,9 @@ static void functions_check_their_arguments(void **state)
 {
     (void)state;
     static const Case cases[] = {
-        {"core.bounds('nothing', 'eps')", "bad argument #1 to 'bounds' (no op)"},
-        {"core.bounds('rmsnorm', 'nothing')", "#2 to 'bounds' (the op has no such attribute)"},
-        {"core.bounds('rmsnorm', 'theta')", "#2 to 'bounds' (the op has no such attribute)"},
+        {"core.most_of('nothing', 'rows')", "bad argument #1 to 'most_of' (no op)"},
+        {"core.most_of('rope', 'nothing')", "#2 to 'most_of' (the op has no such integer)"},
+        {"core.most_of('rope', 'theta')", "#2 to 'most_of' (the op has no such integer)"},
         {"core.wrap(1)", "#1 to 'wrap' (function expected, got number)"},
         {"core.near('a', 'b')", "#2 to 'near' (table expected, got string)"},
         {"core.nearest('a', 'b')", "#2 to 'nearest' (table expected, got string)"},
