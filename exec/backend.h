@@ -86,6 +86,7 @@ typedef struct Backend {
     void *state;
 } Backend;
 
+/* Makes the backend that runs all ranks in this process. */
 Backend *backend_loopback(Arena *arena);
 /* Copy a whole buffer of a local rank from or to host memory, with any backend. */
 bool backend_read(Backend *self, const Plan *plan, Rank rank, BufferId b, void *to, Diag *d);

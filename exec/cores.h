@@ -30,9 +30,11 @@ typedef struct CoreUse {
     double others;  /* cores that other processes used */
 } CoreUse;
 
+/* Reads the counters. Returns false if the system does not have them. */
 bool cores_now(CoreTime *now);
 /* Returns how this process used the cores between two readings. */
 CoreShare cores_share(const CoreTime *before, const CoreTime *after);
+/* Combines the shares of n processes. All fields of the result are 0 if one share is not known. */
 CoreUse cores_use(const CoreShare *all, uint32_t n);
 
 #endif

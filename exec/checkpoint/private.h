@@ -79,6 +79,8 @@ const char *checkpoint_parent(const char *path, Arena *arena);
 /* Returns the folder of a single checkpoint: `path` itself, or the newest checkpoint in it. Returns
  * NULL after an error. Reports checkpoint-missing, checkpoint-unfinished. */
 const char *checkpoint_resolve(const char *path, Arena *arena, Diag *d);
+/* Return the name of the folder for a step ("step-00000010"), and of the file of a rank
+ * ("rank-00003.safetensors"). */
 const char *checkpoint_step_name(uint64_t step, Arena *arena);
 const char *checkpoint_rank_name(Rank rank, Arena *arena);
 bool checkpoint_is_step(const char *name, uint64_t *step);  /* true if `name` is the name of a
@@ -98,6 +100,7 @@ typedef struct FolderEntry {
     bool whole;       /* the folder contains a complete checkpoint */
 } FolderEntry;
 typedef LIST(FolderEntry) FolderEntries;
+/* Lists all such folders in `save`, in no particular order. */
 FolderEntries folder_entries(const char *save, Arena *arena);
 /* Locks the folder for this process. Returns the file descriptor of the lock. Returns -1 on
  * failure: either sets *error, or sets *holder to the process that has the lock. */
@@ -126,6 +129,7 @@ typedef struct FileWriter {
     char *room;
     size_t n;
 } FileWriter;
+/* Creates the file, which must not exist. After an error, writer_add does nothing. */
 void writer_open(FileWriter *w, const char *path, Arena *arena);
 void writer_add(FileWriter *w, const void *bytes, size_t n);
 /* Flushes and closes the file. If any call has failed, sets w->error and returns false. */

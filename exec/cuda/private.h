@@ -251,6 +251,7 @@ bool device_identify(Cuda *c); /* describes this rank's device and compares it w
 /* Looks up a function of the driver for an API version and writes its address to *at. If there is
  * none, reports an error that ends with what_for, and returns false. */
 bool device_driver(Cuda *c, const char *name, unsigned version, const char *what_for, void **at);
+/* The functions `describe` and `device_name` of CudaModule. */
 void device_describe(Arena *arena, CudaFindings *findings);
 const char *device_name(Arena *arena, uint32_t device);
 
@@ -274,14 +275,15 @@ void memory_close(Cuda *c);
  * that is not pinned, may return before the default stream has finished. Our streams do not wait
  * for the default stream. */
 bool memory_settle(Cuda *c);
+/* Copy a whole buffer to or from host memory, between steps. */
 bool memory_read(Cuda *c, BufferId b, void *to);
 bool memory_write(Cuda *c, BufferId b, const void *from);
 /* memory_poison must be called before a step. It poisons the memory that holds no value between
  * steps. memory_inspect must be called after the step. It finds writes beyond the arena. */
 bool memory_poison(Cuda *c);
 bool memory_inspect(Cuda *c);
-uint64_t memory_highest(Cuda *c, Space space);
-void memory_outside(Cuda *c); /* measures c->gpu.outside */
+uint64_t memory_highest(Cuda *c, Space space); /* see Backend.highest_touched */
+void memory_outside(Cuda *c);                  /* measures c->gpu.outside */
 
 /* ---- load.c ---- Runs every kind of kernel that the program uses once, on an arena of zeros. */
 bool load_kernels(Cuda *c);
@@ -320,6 +322,7 @@ bool comm_errors(Cuda *c); /* returns false if a communicator reports an error *
 
 /* ---- hosted.c ---- */
 typedef struct Hosted Hosted;
+/* Starts the communicating thread. All ranks must call this function. */
 bool hosted_open(Cuda *c);
 /* ends the communicating thread, so that the caller may use MPI again; frees nothing */
 void hosted_stop(Cuda *c);
@@ -351,7 +354,8 @@ void graph_close(Cuda *c);
 /* Prepares the trace of one step, with events around each instruction. If by_graphs is true, the
  * step runs as graphs that are captured for it; otherwise it runs without graphs. */
 bool trace_open(Cuda *c, bool by_graphs);
-void trace_rows(Cuda *c, Trace *trace);
+void trace_rows(Cuda *c,
+                Trace *trace); /* appends a row for each instruction, while there is room */
 void trace_close(Cuda *c);
 
 /* ---- scan.c ---- */
@@ -407,6 +411,7 @@ void record_look(
 void record_close(Cuda *c);
 
 /* ---- step.c ---- */
+/* Backend.step calls step_run, or step_find_bad if it gets a BadNumber. */
 bool step_run(Cuda *c, const Control *control, Trace *trace);
 bool step_find_bad(Cuda *c, const Control *control, Trace *trace, BadNumber *bad);
 

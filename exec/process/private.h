@@ -94,7 +94,7 @@ bool transfers_open(Process *p, Diag *d);
  * transfer_stage. */
 bool transfer_prepare(Process *p, PreparedTransfer *w, Diag *d);
 void transfer_stage(PreparedTransfer *w, char *staging);
-void transfer_post(Process *p, PreparedTransfer *w);
+void transfer_post(Process *p, PreparedTransfer *w); /* starts the transfer, without waiting */
 /* Lets a transfer make progress. Returns true when it has finished. may_continue is the result of
  * transfer_may_continue. */
 bool transfer_poll(Process *p, PreparedTransfer *w, bool may_continue);

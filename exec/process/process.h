@@ -6,6 +6,7 @@
 #include "exec/backend.h"
 #include "exec/process/transport.h"
 
+/* Makes the backend. `transport` is the MPI that carries its messages. */
 Backend *backend_process(Arena *arena, const Transport *transport);
 
 #endif

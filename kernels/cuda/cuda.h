@@ -122,6 +122,7 @@ typedef bool CudaKernel_function(const KernelArgs *args, const CudaContext *cuda
 #include "planner/ir/op/ops.def"
 /* Computes every form of every contraction. It is the kernel of all contraction ops. */
 bool cuda_contract(OpKind op, const KernelArgs *args, const CudaContext *cuda, CudaError *error);
+/* The same as kernel_cuda_accepts, for contractions. */
 bool cuda_contract_accepts(OpKind op, const DType *dtype, uint32_t n_args);
 /* The WorkspaceBytes functions of contractions (products.c), of attention and of its gradient
  * (attention*.cu). */

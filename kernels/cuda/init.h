@@ -21,7 +21,8 @@ typedef struct CudaInit {
     double a, b;
 } CudaInit;
 
-bool cuda_init_takes(DType dtype);
+bool cuda_init_takes(DType dtype); /* true: the kernel can write numbers of this dtype */
+/* Launches the kernel on cuda->stream. */
 bool cuda_init(const CudaInit *init, const CudaContext *cuda, CudaError *error);
 
 #ifdef __cplusplus

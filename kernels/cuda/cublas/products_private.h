@@ -33,24 +33,28 @@ struct CudaProducts {
     uint32_t n_calls, room;
 };
 
+/* Returns true if `status` is success. Otherwise writes the call and its status to *error. */
 bool product_fine(const char *call, cublasStatus_t status, CudaError *error);
 uint64_t product_library_bytes(const Gemm *g); /* Returns how many bytes of scratch memory the
                                                   library may use. */
 /* Launches the call: a single product (`at` is NULL), or a product with fused ops. */
 bool product_run(const ProductCall *call, const CudaChainPart *part, const GemmAddresses *at,
                  const CudaContext *cuda, CudaError *error);
+/* Launches the product, then the other parts without the library. */
 bool product_run_each(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
                       CudaError *error);
 
 /* ---- products_choose.c: makes the descriptors of a call and chooses its algorithm. */
 bool product_choose(CudaProducts *p, ProductCall *call, const CudaChainPart *part, uint32_t n,
                     const CudaContext *cuda, bool may_time, CudaError *error);
-void product_forget(ProductCall *call);
+void product_forget(ProductCall *call); /* destroys the descriptors of the call */
 /* Put the addresses of the scales, and of the arguments of fused ops, into the descriptors. These
  * addresses change from launch to launch. */
 bool product_set_scales(const ProductCall *call, const void *a, const void *b, CudaError *error);
 bool product_set_addresses(const ProductCall *call, const void *vector, const void *input,
                            CudaError *error);
+/* Returns true if the library accepts the algorithm for the call, and the algorithm gives equal
+ * bits in each run. */
 bool product_takes(CudaProducts *p, const ProductCall *call, const cublasLtMatmulAlgo_t *algo);
 
 /* Returns true if all bytes of the algorithm are 0, which means that no algorithm was found. Then a

@@ -27,6 +27,7 @@ typedef struct CudnnCalls {
 #undef X
 } CudnnCalls;
 
+/* Loads cuDNN 9 and looks up its functions. Returns false with *error if either fails. */
 bool cudnn_load(CudnnCalls *calls, CudaError *error);
 
 typedef cudnnBackendDescriptor_t Descriptor;
@@ -51,17 +52,23 @@ typedef struct GraphTensor {
 
 typedef enum TensorKind { TENSOR_memory, TENSOR_between, TENSOR_value } TensorKind;
 
+/* Create a descriptor, set an attribute of it, and finalise it. */
 Descriptor cudnn_new(GraphBuilder *g, cudnnBackendDescriptorType_t type);
 void cudnn_set(GraphBuilder *g, Descriptor d, cudnnBackendAttributeName_t name,
                cudnnBackendAttributeType_t type, int64_t n, const void *values);
 bool cudnn_finalize(GraphBuilder *g, Descriptor d);
+/* Returns a tensor that lies in memory, that exists only between two operations, or that is a
+ * single number which each launch passes by value. */
 GraphTensor cudnn_tensor(GraphBuilder *g, cudnnDataType_t type, const int64_t dim[GRAPH_DIMS],
                          const int64_t stride[GRAPH_DIMS], TensorKind kind);
+/* Adds the matrix product c = a b. */
 void cudnn_matmul(GraphBuilder *g, GraphTensor a, GraphTensor b, GraphTensor c);
 /* Adds a point-wise operation: y = mode(x), or y = mode(x, b). With a mask, y takes elements of x
  * where mask is not 0, and elements of b elsewhere. A tensor is absent if its `at` is NULL. */
 void cudnn_pointwise(GraphBuilder *g, cudnnPointwiseMode_t mode, GraphTensor x, GraphTensor b,
                      GraphTensor mask, GraphTensor y);
+/* Adds operations that set y to the index of each element of x along an axis, and to a reduction of
+ * x. */
 void cudnn_index(GraphBuilder *g, GraphTensor x, int64_t axis, GraphTensor y);
 void cudnn_reduce(GraphBuilder *g, cudnnReduceTensorOp_t op, GraphTensor x, GraphTensor y);
 /* Returns a finalised execution plan with the first engine configuration that can execute the

@@ -126,6 +126,7 @@ typedef struct GemmAddresses {
  * (CudaChainPart.unread) are not written. */
 uint32_t gemm_along(const CudaChainPart *part, uint32_t n, const GemmRules *rules, Gemm *g,
                     GemmAddresses *at);
+/* Returns the largest power of two, at most GEMM_ALIGN, that divides the address and the stride. */
 uint32_t gemm_alignment(const void *at, int64_t stride_bytes);
 
 #ifdef __cplusplus
