@@ -11,7 +11,7 @@ typedef struct PhaseVerdict {
     char rule[40], text[1200], hint[400];
 } PhaseVerdict;
 
-static void keep(char *to, size_t room, const char *text)
+static void copy_text(char *to, size_t room, const char *text)
 {
     if (text != NULL) strncpy(to, text, room - 1);
 }
@@ -32,9 +32,9 @@ bool checkpoint_agree(Backend *backend, const Diag *own, Arena *arena, Diag *d)
         if (at->severity != SEVERITY_error) continue;
         mine.failed = 1;
         mine.fault = (int32_t)at->fault;
-        keep(mine.rule, sizeof mine.rule, at->rule);
-        keep(mine.text, sizeof mine.text, at->text);
-        keep(mine.hint, sizeof mine.hint, at->hint);
+        copy_text(mine.rule, sizeof mine.rule, at->rule);
+        copy_text(mine.text, sizeof mine.text, at->text);
+        copy_text(mine.hint, sizeof mine.hint, at->hint);
     }
     PhaseVerdict *all = arena_array(arena, n, sizeof *all);
     if (!backend->exchange(backend, &mine, sizeof mine, all, d)) return false;

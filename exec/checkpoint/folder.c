@@ -110,7 +110,7 @@ static bool lies_in(const char *loaded, const char *save, Arena *arena)
 }
 
 /* Reports why the run may not save into the folder. Returns false. */
-static bool used(const char *save, const char *loaded, const FolderEntry *newest, Diag *d)
+static bool report_used(const char *save, const char *loaded, const FolderEntry *newest, Diag *d)
 {
     if (!newest->whole) {
         diag_error(d, FAULT_input, "checkpoint-used", none,
@@ -147,7 +147,7 @@ bool folder_suits(const char *save, const CheckpointInfo *from, Arena *arena, Di
                             (at->whole == newest->whole && at->step > newest->step);
         if (better) newest = at;
     }
-    return newest == NULL || used(save, continues ? from->path : NULL, newest, d);
+    return newest == NULL || report_used(save, continues ? from->path : NULL, newest, d);
 }
 
 bool checkpoint_can_save(const char *save, const CheckpointInfo *from, Arena *arena, Diag *d)

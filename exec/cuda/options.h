@@ -30,9 +30,9 @@ typedef struct CudaOptions {
     uint32_t whole_length; /* CUDA_GRAPHS_auto cuts programs with more instructions than this; 0
                               stands for 4000 */
     bool tf32;             /* products of fp32 numbers may round the numbers to 19 bits */
-    bool cudnn;            /* cuDNN computes attention if it accepts the call and is the fastest */
-    bool mma;              /* attention never uses the kernels for Hopper */
-    const char *record;    /* folder in which each rank records its position; NULL: none */
+    bool cudnn; /* cuDNN computes attention if it accepts the call and, on Hopper, is the fastest */
+    bool mma;   /* attention never uses the kernels for Hopper */
+    const char *record; /* folder in which each rank records its position; NULL: none */
     /* seconds that other ranks wait for a rank that works on its CPU outside of a step; 0 stands
      * for the larger of 120 and timeout_s */
     double patience_s;

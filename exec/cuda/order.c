@@ -97,8 +97,8 @@ void order_whole(IssueOrder *order, Arena *arena)
     order->n_segments = 1;
 }
 
-/* Returns the position of the first instruction of micro-batch m on the compute stream; order->n if
- * there is none. */
+/* Returns the position at which a micro-batch begins: its first instruction of the forward or start
+ * phase on the compute stream; order->n if there is none. */
 static uint32_t begin_of(const RankState *r, const IssueOrder *order, uint32_t microbatch)
 {
     const Program *p = r->info->p;
@@ -135,9 +135,7 @@ static bool same_args(const KernelArgs *a, const KernelArgs *b)
            memcmp(&a->strides, &b->strides, sizeof a->strides) == 0;
 }
 
-/* Returns true if instruction i of segment s waits for the same instructions within s as
- * instruction `wanted` of another segment does within its own. Instructions before a segment do not
- * matter, because they have ended when the segment begins. */
+/* Returns true if instruction i of segment s waits for instruction `wanted` of the same segment. */
 static bool waits_for(const Program *p, const IssueOrder *o, const Segment *s, uint32_t i,
                       uint32_t wanted)
 {
@@ -147,6 +145,9 @@ static bool waits_for(const Program *p, const IssueOrder *o, const Segment *s, u
     return false;
 }
 
+/* Returns true if instruction i of segment s waits for the same instructions within s as
+ * instruction i of segment t does within t. Instructions before a segment do not matter, because
+ * they have ended when the segment begins. */
 static bool same_waits(const Program *p, const IssueOrder *o, const Segment *s, const Segment *t,
                        uint32_t i)
 {

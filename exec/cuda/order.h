@@ -30,8 +30,8 @@ void order_make(const ProgramInfo *info, Arena *arena, IssueOrder *order);
 /* Makes the whole order a single segment. */
 void order_whole(IssueOrder *order, Arena *arena);
 /* Divides the order into one segment for each micro-batch; the update belongs to the last one. If
- * micro-batches are interleaved (as in a pipeline) or there is only one, the whole order becomes
- * one segment, and the function returns false. */
+ * micro-batches are interleaved (as in a pipeline) or there is only one, returns false; the caller
+ * must then call order_whole(). */
 bool order_cut(const RankState *r, IssueOrder *order, Arena *arena);
 
 #endif

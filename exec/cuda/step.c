@@ -52,7 +52,7 @@ static bool prepare(Cuda *c, bool by_graphs, bool traced)
     return !is_long || watch_together(c);
 }
 
-static bool give(Cuda *c, bool by_graphs, bool traced)
+static bool issue_step(Cuda *c, bool by_graphs, bool traced)
 {
     cudaStream_t main = c->streams.of[STREAM_compute];
     return send_control(c) &&
@@ -75,7 +75,7 @@ bool step_run(Cuda *c, const Control *control, Trace *trace)
     watch_arm(c, false);
     bool fine = prepare(c, by_graphs, trace != NULL);
     watch_arm(c, true);
-    fine = fine && give(c, by_graphs, trace != NULL);
+    fine = fine && issue_step(c, by_graphs, trace != NULL);
     watch_arm(c, false);
     if (fine) stage_prepare(c);
     watch_arm(c, true);

@@ -79,7 +79,7 @@ void watch_close(Cuda *c)
     c->report.status = NULL;
 }
 
-static void keep(void *self, const char *rule, const char *text)
+static void record_ending(void *self, const char *rule, const char *text)
 {
     record_write(self, rule, text);
 }
@@ -95,7 +95,7 @@ static Ending ending_of(Cuda *c)
                     .prints = c->report.owns_status,
                     .abort = c->meet->abort,
                     .self = c->meet,
-                    .record = keep,
+                    .record = record_ending,
                     .record_self = c};
 }
 

@@ -21,8 +21,8 @@ extern char **environ;
 
 enum { EXIT_RUN_FAILED = 6, EXIT_OWN_MAX = 7, EXIT_NO_MPIRUN = 127, LOOK_NS = 20000000 };
 
-/* Seconds that mpirun gets to end the ranks of a failed run. After that, this process ends them
- * (first with SIGTERM, then with SIGKILL). */
+/* Seconds that mpirun gets to end the ranks of a failed run. After that, this process sends SIGTERM
+ * to mpirun and, kill_s seconds later, SIGKILL to mpirun and the ranks. */
 static const double patience_s = 4, kill_s = 2;
 /* Seconds after the first death during which other ranks that die are added to the report. */
 static const double died_s = 0.3;
@@ -324,7 +324,8 @@ static void watch(Watch *w, const sigset_t *signals, double timeout_s)
     }
 }
 
-/* Waits until all ranks have ended. They can outlive mpirun for a moment. */
+/* Waits until all ranks have ended, at most leave_s seconds. They can outlive mpirun for a moment.
+ */
 static void wait_for_ranks(const Watch *w)
 {
     const struct timespec pause = {0, LOOK_NS / 10};

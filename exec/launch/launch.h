@@ -33,7 +33,7 @@ typedef struct LaunchOptions {
 /* Describes how a run ended if its ranks did not end by themselves. */
 typedef struct LaunchEnd {
     int signal;    /* signal that this process has received and passed on; 0: none */
-    bool stepped;  /* every rank had begun its first step */
+    bool stepped;  /* every rank had finished at least one instruction */
     uint32_t step; /* step of the slowest rank, if `stepped` is true */
 } LaunchEnd;
 

@@ -38,7 +38,7 @@ static MPI_Datatype type_of(int bytes)
     return bytes == 4 ? MPI_FLOAT : bytes == 2 ? MPI_INT16_T : MPI_BYTE;
 }
 
-static bool keep(Mpi *m, bool fine, const MPI_Request *from, TransportRequest *to)
+static bool store_request(Mpi *m, bool fine, const MPI_Request *from, TransportRequest *to)
 {
     (void)m;
     if (fine) memcpy(to, from, sizeof *from);
@@ -122,7 +122,7 @@ static bool mpi_all_gather(void *self, int group, const void *in, int n, void *o
     bool fine =
         counts ? CHECK_MPI(m, MPI_Iallgatherv, (in, n, type, out, counts, displs, type, comm, &r))
                : CHECK_MPI(m, MPI_Iallgather, (in, n, type, out, n, type, comm, &r));
-    return keep(m, fine, &r, request);
+    return store_request(m, fine, &r, request);
 }
 
 static bool mpi_all_to_all(void *self, int group, const void *in, const int *counts,
@@ -135,7 +135,7 @@ static bool mpi_all_to_all(void *self, int group, const void *in, const int *cou
     bool fine = CHECK_MPI(
         m, MPI_Ialltoallv,
         (in, counts, displs, type, out, out_counts, out_displs, type, m->group[group], &r));
-    return keep(m, fine, &r, request);
+    return store_request(m, fine, &r, request);
 }
 
 static bool mpi_all_reduce(void *self, int group, const void *in, void *out, int n, int bytes,
@@ -146,7 +146,7 @@ static bool mpi_all_reduce(void *self, int group, const void *in, void *out, int
     MPI_Op op = is_max ? MPI_MAX : MPI_SUM;
     if (in == NULL) in = MPI_IN_PLACE;
     bool fine = CHECK_MPI(m, MPI_Iallreduce, (in, out, n, type_of(bytes), op, m->group[group], &r));
-    return keep(m, fine, &r, request);
+    return store_request(m, fine, &r, request);
 }
 
 static bool mpi_reduce_scatter(void *self, int group, const void *in, void *out, int n, int bytes,
@@ -157,7 +157,7 @@ static bool mpi_reduce_scatter(void *self, int group, const void *in, void *out,
     MPI_Op op = is_max ? MPI_MAX : MPI_SUM;
     bool fine = CHECK_MPI(m, MPI_Ireduce_scatter_block,
                           (in, out, n, type_of(bytes), op, m->group[group], &r));
-    return keep(m, fine, &r, request);
+    return store_request(m, fine, &r, request);
 }
 
 static bool mpi_send(void *self, uint32_t to, uint32_t tag, const void *in, int n, int bytes,
@@ -167,7 +167,7 @@ static bool mpi_send(void *self, uint32_t to, uint32_t tag, const void *in, int 
     MPI_Request r;
     bool fine =
         CHECK_MPI(m, MPI_Isend, (in, n, type_of(bytes), (int)to, (int)tag, m->group[0], &r));
-    return keep(m, fine, &r, request);
+    return store_request(m, fine, &r, request);
 }
 
 static bool mpi_recv(void *self, uint32_t from, uint32_t tag, void *out, int n, int bytes,
@@ -177,7 +177,7 @@ static bool mpi_recv(void *self, uint32_t from, uint32_t tag, void *out, int n, 
     MPI_Request r;
     bool fine =
         CHECK_MPI(m, MPI_Irecv, (out, n, type_of(bytes), (int)from, (int)tag, m->group[0], &r));
-    return keep(m, fine, &r, request);
+    return store_request(m, fine, &r, request);
 }
 
 static bool mpi_test(void *self, TransportRequest *request, bool *is_done)

@@ -8,8 +8,8 @@
 #include "exec/process/private.h"
 #include "planner/base/clock.h"
 
-/* If the input of an all_reduce has at most this many bytes, every rank gathers all inputs and adds
- * them itself. This takes one round of messages instead of two. */
+/* If the inputs of an all_reduce have at most this many bytes together, every rank gathers all
+ * inputs and adds them itself. This takes one round of messages instead of two. */
 enum { SMALL_BYTES = 32768 };
 
 /* Returns true if MPI may do the reduction itself. MPI cannot add low-precision numbers or compute

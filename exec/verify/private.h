@@ -25,11 +25,11 @@ typedef enum Kind {
 typedef struct ComparedValues {
     double *at;
     bool *seen;
-    double *apart; /* [element]: largest difference over the ranks; NULL: not recorded */
-    bool there;    /* the reference has these values */
-    double max;    /* largest magnitude in the reference */
-    double error;  /* largest difference */
-    Rank rank;     /* the rank with the largest difference */
+    double *difference; /* [element]: largest difference over the ranks; NULL: not recorded */
+    bool there;         /* the reference has these values */
+    double max;         /* largest magnitude in the reference */
+    double error;       /* largest difference */
+    Rank rank;          /* the rank with the largest difference */
 } ComparedValues;
 /* All values of one tensor of the reference. */
 typedef struct Whole {
@@ -43,8 +43,8 @@ typedef struct Verify {
     Arena *arena, *scratch;
     VerifyResult *result;
     double tolerance;
-    bool rounding; /* true: record `apart`, and compare second moments by their square roots, as
-                      Adam uses them */
+    bool rounding; /* true: record `difference`, and compare second moments by their square roots,
+                      as Adam uses them */
     Diag *d;
     Whole *whole; /* [tensor of the reference's graph] */
     TensorId *twin;

@@ -77,7 +77,7 @@ static void add_gradient(RoundingCompare *r, TensorId t)
     for (uint64_t i = 0; of[0]->there && i < plan->n; i++) {
         r->gradient += of[0]->at[i] * of[0]->at[i];
         for (int side = 0; side < 2; side++)
-            r->off[side] += of[side]->apart[i] * of[side]->apart[i];
+            r->off[side] += of[side]->difference[i] * of[side]->difference[i];
     }
 }
 
@@ -88,8 +88,8 @@ static void note_tensor(RoundingCompare *r, TensorId t)
     for (int k = 0; k < KINDS; k++) {
         if ((k == KIND_parameter && !is_state) || !plan->of[k].there) continue;
         double size = size_of(r, t, (Kind)k);
-        double error = rms(plan->of[k].apart, plan->n);
-        double of_one = rms(one_rank->of[k].apart, plan->n);
+        double error = rms(plan->of[k].difference, plan->n);
+        double of_one = rms(one_rank->of[k].difference, plan->n);
         note_error(r, arena_print(r->plan.arena, "%s of %s", verify_kinds[k], plan->name),
                    times_of(plan->n), error == 0 ? 0 : error / size,
                    of_one == 0 ? 0 : of_one / size);

@@ -28,7 +28,7 @@ static double value_at(const Compare *c, uint64_t i)
     return number_read(c->dtype, c->at, i);
 }
 
-static void keep(ComparedValues *v, uint64_t global, double x)
+static void store_value(ComparedValues *v, uint64_t global, double x)
 {
     v->at[global] = x;
     v->there = true;
@@ -40,7 +40,7 @@ static void compare(const Compare *c, ComparedValues *v, uint64_t global, double
     double difference = fabs(x - v->at[global]);
     if (isnan(difference)) difference = INFINITY;
     v->seen[global] = true;
-    if (v->apart != NULL) v->apart[global] = fmax(v->apart[global], difference);
+    if (v->difference != NULL) v->difference[global] = fmax(v->difference[global], difference);
     if (difference <= v->error) return;
     v->error = difference;
     v->rank = c->rank;
@@ -55,7 +55,7 @@ static void visit(void *self, const FlatRun *run)
         double x = value_at(c, run->at + i);
         if (c->by_roots && c->kind == KIND_second_moment) x = sqrt(x);
         if (c->is_reference)
-            keep(&w->of[c->kind], run->global + i, x);
+            store_value(&w->of[c->kind], run->global + i, x);
         else
             compare(c, &w->of[c->kind], run->global + i, x);
     }
@@ -199,7 +199,7 @@ static bool find_twins(Verify *v)
         for (int k = 0; k < KINDS; k++) {
             w->of[k].at = arena_array(v->arena, w->n, sizeof(double));
             w->of[k].seen = arena_array(v->arena, w->n, sizeof(bool));
-            if (v->rounding) w->of[k].apart = arena_array(v->arena, w->n, sizeof(double));
+            if (v->rounding) w->of[k].difference = arena_array(v->arena, w->n, sizeof(double));
         }
         v->result->n_tensors += tensor_trains(tensor);
     }

@@ -1,8 +1,9 @@
-/* A Meet over TCP, in which every other rank is connected with rank 0. Rank 0 listens at the
- * address in MASTER_ADDR and at the port in TANDEM_PORT or MASTER_PORT. If torchrun's own store
- * uses that port, the next port is used. Every message has a header with its length. If a rank
- * ends, its connection closes, and rank 0 tells the others. A message is used only if its header is
- * the expected one. */
+/* A Meet over TCP, in which every other rank is connected with rank 0. Rank 0 listens at the port
+ * in TANDEM_PORT or MASTER_PORT, and the other ranks connect to the address in MASTER_ADDR. If
+ * torchrun's own store uses MASTER_PORT, the next port is used. Without these variables, Slurm's
+ * first node is the address, and the port is derived from Slurm's job number. Every message has a
+ * header with its length. If a rank ends, its connection closes, and rank 0 tells the others. A
+ * message is used only if its header is the expected one. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>

@@ -80,7 +80,8 @@ void attention_chooser_close(AttentionChooser *w)
     free(w);
 }
 
-/* Returns true if more than one kernel can compute the call. */
+/* Returns true if a choice is made for the call: Hopper's kernels and the mma.sync kernels can both
+ * compute it. */
 static bool is_chosen_for(OpKind op, const KernelArgs *args, const CudaContext *cuda)
 {
     return (op == OP_attention || op == OP_attention_grad) &&

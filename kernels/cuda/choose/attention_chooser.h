@@ -1,9 +1,10 @@
 /* Chooses the kernel that computes a call of attention or of its gradient. The candidates are the
  * kernels with mma.sync, the kernels with Hopper's own instructions (for the gradient: two kernels,
- * or one), and a library. Before the first step, each distinct call is timed once with each
- * candidate, on separate memory. A candidate whose results differ from those of the mma.sync kernel
- * is not used. If timing is off, the library computes the calls that it accepts, and the mma.sync
- * kernels compute the others. */
+ * or one), and a library. Before the first step, each distinct call that Hopper's kernels accept is
+ * timed once with each candidate, on separate memory. A candidate whose results differ from those
+ * of the mma.sync kernel is not used. If timing is off, the mma.sync kernels compute such a call
+ * unless it has a stored choice. Any other call is not timed: the library computes it if it accepts
+ * the call, and otherwise the mma.sync kernels do. */
 #ifndef TANDEM_KERNELS_CUDA_CHOOSE_ATTENTION_CHOOSER_H
 #define TANDEM_KERNELS_CUDA_CHOOSE_ATTENTION_CHOOSER_H
 

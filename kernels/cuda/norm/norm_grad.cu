@@ -13,19 +13,19 @@ enum { GRAD_THREADS = 256 };
 /* A thread's elements of a row, as they were loaded. They are not kept in fp32, because that would
  * take too many registers. For fp32 inputs, each group of eight elements is loaded where it is
  * used, and loaded again in the second pass. */
-typedef struct Slope {
+typedef struct LoadedRow {
     Raw dy[HELD], x[HELD];
-} Slope;
+} LoadedRow;
 
 /* One group of eight columns, widened: dy, and the normalised input. */
-typedef struct Slopes {
+typedef struct EightSlopes {
     float dy[EIGHT], xh[EIGHT]; /* xh: the normalised input */
-} Slopes;
+} EightSlopes;
 
 /* Loads groups first to first + n_eights - 1 of the thread's groups of eight, counted from group
  * `base` of the row. Elements beyond the row become 0. */
 DEVICE void slope_load(const bool half, const NormGradArgs *a, int64_t row, int base, int lane,
-                       const int first, const int n_eights, Slope *s)
+                       const int first, const int n_eights, LoadedRow *s)
 {
     UNROLL for (int u = first; u < first + n_eights; u++)
     {
@@ -36,10 +36,10 @@ DEVICE void slope_load(const bool half, const NormGradArgs *a, int64_t row, int 
     }
 }
 
-DEVICE Slopes slope_eight(const bool half, const NormGradArgs *a, const Slope *s, int u, int n,
-                          float mean, float r)
+DEVICE EightSlopes slope_eight(const bool half, const NormGradArgs *a, const LoadedRow *s, int u,
+                               int n, float mean, float r)
 {
-    Slopes e;
+    EightSlopes e;
     widen_all(norm_array(half, a->dy), &s->dy[u], e.dy);
     widen_all(norm_array(half, a->x), &s->x[u], e.xh);
     UNROLL for (int k = 0; k < EIGHT; k++) e.xh[k] = k < n ? (e.xh[k] - mean) * r : 0;
@@ -48,15 +48,15 @@ DEVICE Slopes slope_eight(const bool half, const NormGradArgs *a, const Slope *s
 
 /* Computes g = dy weight. This is done in both passes, because keeping g would take too many
  * registers. */
-DEVICE void slope_weighted(const bool half, const NormGradArgs *a, const Slopes *s, int column,
+DEVICE void slope_weighted(const bool half, const NormGradArgs *a, const EightSlopes *s, int column,
                            int n, float g[EIGHT])
 {
     load(norm_array(half, a->weight), column, n, g);
     UNROLL for (int k = 0; k < EIGHT; k++) g[k] = s->dy[k] * g[k];
 }
 
-/* Returns true if a block's sums are in shared memory. The kernel for 16-bit numbers always has
- * them there. The other kernel computes rows that are too wide for this. */
+/* Returns true if a block's sums are in shared memory. Otherwise they are in `parts`, because the
+ * rows are too wide. The kernel for 16-bit numbers never gets such rows. */
 DEVICE bool sums_in_shared(const bool half, const NormGradArgs *a)
 {
     return half || a->in_shared;
@@ -72,8 +72,8 @@ DEVICE int slope_slot(const bool half, const NormGradArgs *a, int column, int k)
 }
 
 /* Adds the contributions of a row to dweight and dbias, in this thread's n columns. */
-DEVICE void slope_keep(const bool half, const NormGradArgs *a, const Slopes *s, int column, int n,
-                       float *sums)
+DEVICE void slope_keep(const bool half, const NormGradArgs *a, const EightSlopes *s, int column,
+                       int n, float *sums)
 {
     UNROLL for (int k = 0; k < EIGHT; k++)
     {
@@ -86,8 +86,8 @@ DEVICE void slope_keep(const bool half, const NormGradArgs *a, const Slopes *s, 
 
 /* Writes eight elements of dx. Returns `most`, or the largest magnitude of these elements if that
  * is larger. */
-DEVICE uint32_t slope_write(const bool half, const NormGradArgs *a, const Slopes *s, int64_t row,
-                            int column, int n, const float by[3], uint32_t most)
+DEVICE uint32_t slope_write(const bool half, const NormGradArgs *a, const EightSlopes *s,
+                            int64_t row, int column, int n, const float by[3], uint32_t most)
 {
     const float r = by[0], mean_g = by[1], mean_gx = by[2];
     const int64_t at = row * a->rows.width + column;
@@ -110,7 +110,7 @@ DEVICE uint32_t norm_grad_row(const bool half, const NormGradArgs *a, int64_t ro
                               float *held, float *sums, uint32_t most)
 {
     const bool holds = half;
-    Slope s;
+    LoadedRow s;
     int stride = HELD * a->rows.lanes;
     bool real = row < a->rows.n;
     float r = real ? read_one(a->r, row) : 0,
@@ -124,7 +124,7 @@ DEVICE uint32_t norm_grad_row(const bool half, const NormGradArgs *a, int64_t ro
                 n = norm_count(half, a->rows, row, column);
             float g[EIGHT];
             if (!holds) slope_load(half, a, row, base, lane, u, 1, &s);
-            const Slopes e = slope_eight(half, a, &s, u, n, mean, r);
+            const EightSlopes e = slope_eight(half, a, &s, u, n, mean, r);
             slope_weighted(half, a, &e, column, n, g);
             UNROLL for (int k = 0; k < EIGHT; k++)
             {
@@ -144,7 +144,7 @@ DEVICE uint32_t norm_grad_row(const bool half, const NormGradArgs *a, int64_t ro
                 n = norm_count(half, a->rows, row, column);
             if (n == 0) continue;
             if (!holds) slope_load(half, a, row, base, lane, u, 1, &s);
-            const Slopes e = slope_eight(half, a, &s, u, n, mean, r);
+            const EightSlopes e = slope_eight(half, a, &s, u, n, mean, r);
             slope_keep(half, a, &e, column, n, sums);
             most = slope_write(half, a, &e, row, column, n, by, most);
         }
