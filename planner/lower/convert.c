@@ -86,8 +86,8 @@ static AxisSet zigzag_axes(const Lower *l)
     return axes;
 }
 
-/* Gathers dimension d. Pieces of one part of the zigzag are in the right order after the gather.
- * The parts themselves must be reordered. */
+/* Gathers dimension d. If parts of a zigzag are cut into pieces, first gathers the pieces of each
+ * part, which then have the right order. Gathered parts must be reordered. */
 static BufferId gather(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin,
                        Category category)
 {
@@ -279,8 +279,7 @@ static bool must_wait(const Layout *a, const Layout *b, AxisSet group, uint32_t 
 }
 
 /* True if an axis inside `axis` also changes from splitting tokens to splitting another dimension.
- * The inner axis must change first, because the ranges that remain for the other axes are in zigzag
- * order. */
+ * The inner axis must change first: only then do the remaining axes have ranges in zigzag order. */
 static bool leaves_later(const Lower *l, BufferId from, const Layout *b, uint32_t axis)
 {
     const Layout *a = &lower_shape(l, from)->layout;

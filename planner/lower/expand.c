@@ -211,7 +211,8 @@ static void add_buffers(Expander *e, BufferId first, BufferId end, uint32_t peri
 
 /* ---- instructions */
 
-/* The lists have room for the arguments and waits of the instruction. */
+/* Copies instruction pc for a micro-batch that is later by `periods`. The lists have room for its
+ * arguments and waits. launch, fuse: the original's newest launch group and kernel. */
 static void add_instr(Expander *e, Pc pc, uint32_t periods, uint32_t *launch, uint32_t *fuse)
 {
     const Program *p = e->from;
@@ -380,9 +381,9 @@ static bool is_transfer(const Instr *in)
     return in->op == OP_send || in->op == OP_recv;
 }
 
-/* Numbers the matches in the order of pass_lower. Transfers come first, ordered by boundary between
- * stages and by micro-batch. Then come the scalars of all stages, and all other collectives in
- * program order. */
+/* Gives match numbers in the order in which pass_lower gives them. Transfers come first, ordered by
+ * boundary between stages and by micro-batch. Then come the scalars of all stages, and all other
+ * collectives in program order. */
 static bool number_matches(const Plan *few, Plan *plan, uint32_t n_few, uint32_t n)
 {
     uint32_t least = UINT32_MAX, others = 0;

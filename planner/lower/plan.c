@@ -357,7 +357,8 @@ void lower_count_contributions(Lower *l)
                 once[grad].n_uses++;
         }
     static const GradState none;
-    TensorId first = 0, end = l->value.tensor_room; /* the counts of other tensors are zero */
+    /* the counts of all tensors outside [first, end) are zero */
+    TensorId first = 0, end = l->value.tensor_room;
     while (first < end && memcmp(&once[first], &none, sizeof none) == 0) first++;
     while (first < end && memcmp(&once[end - 1], &none, sizeof none) == 0) end--;
     for (uint32_t m = 0; m < l->n_microbatches; m++)

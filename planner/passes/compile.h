@@ -4,8 +4,8 @@
 
 #include "planner/passes/pass.h"
 
-/* True if compile treats `next` together with `first`, and `next` may follow in the same kernel
- * without waiting for another stream. */
+/* True if compile may put `first` and `next` into one kernel: their origins are compiled together,
+ * and `next` can follow `first` without waiting for another stream. */
 bool compile_together(const Plan *plan, CompilePer per, const Instr *first, const Instr *next);
 
 /* Returns the first node after n that reads n's output; 0: none. */

@@ -1,6 +1,6 @@
-/* The part of compile that fuses products: a product and those following ops that its library call
- * can also compute become one kernel (kernels/epilogue.h). In the backward pass these ops are not
- * next to the product. The gradient of a bias comes before both products of its linear. The
+/* The part of compile that fuses products: a product becomes one kernel with those of the following
+ * ops that its library call can also compute (kernels/epilogue.h). In the backward pass these ops
+ * are not next to the product. The gradient of a bias comes before both products of its linear. The
  * gradient of GELU comes before the product that computes the gradient of the next weight. Such
  * nodes are moved down to the product that can compute them. */
 #include "kernels/epilogue.h"
@@ -150,8 +150,8 @@ static bool stays_inside(const ProductFuser *f, const Pc *run, uint32_t n, uint3
     return !b->parent && !b->persistent && !b->result && inside == f->n_touches[made];
 }
 
-/* Lists the product and those following instructions of the compute stream that compile treats
- * together with it. Returns their number. */
+/* Lists the product and those of the following instructions of the compute stream that may share a
+ * kernel with it. Returns their number. */
 static uint32_t find_run(const ProductFuser *f, Pc pc, Pc run[EPILOGUE_PARTS])
 {
     const Program *p = f->p;

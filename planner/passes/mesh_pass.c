@@ -51,7 +51,7 @@ static bool cuts_nest(const Job *job, Mesh mesh, uint32_t ep)
 }
 
 /* Reports that experts cannot be divided over `lent` ranks of an axis, and names the sizes of ep
- * that nest. `mesh` has no cuts for experts yet. */
+ * for which cuts_nest is true. `mesh` has not been cut for experts. */
 static void refuse_cut(Job *job, const Mesh *mesh, AxisName name, uint32_t lent)
 {
     const uint32_t ep = config_expert_ranks(job->config), size = job->config->axis_size[name];

@@ -94,7 +94,7 @@ static TensorId returned(Mixed *m, TensorId t, ModuleId maker)
 }
 
 /* Returns an input of unit `reader`, after a cast to the dtype of the unit's parameters if the
- * policy asks for this. */
+ * policy sets cast_forward_inputs. */
 static TensorId given(Mixed *m, TensorId t, ModuleId reader, const Node *n)
 {
     if (!m->policy->cast_forward_inputs || m->g->tensors.at[t].dtype == m->param) return t;

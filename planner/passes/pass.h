@@ -37,8 +37,9 @@ bool pass_propagate(Job *job);  /* sets Node.split, and Tensor.use of every acti
 bool pass_backward(Job *job);   /* adds the gradient nodes */
 /* Moves quantised inputs of weight gradients to the forward pass. */
 bool pass_keep_quantised(Job *job);
-/* True if node n quantises tokens or finds their magnitudes only after tp has gathered them, so its
- * index `letter`, which `axis` splits in its input, is whole (float8 { gather_first = true }). */
+/* True if tp gathers the tokens that node n reads before n quantises them or finds their
+ * magnitudes. Then n has the whole index `letter`, which `axis` splits in its input (float8 {
+ * gather_first = true }). */
 bool float8_gathers_first(const Job *job, const Node *n, uint32_t axis, char letter);
 bool pass_turn(Job *job);    /* adds transposed copies of 8-bit operands */
 bool pass_flatten(Job *job); /* chooses the order and offsets of parameters in their units */
@@ -98,7 +99,7 @@ uint32_t cp_parts(const Job *job, uint32_t ranks);
  * group of a scan. */
 void cp_refine(Job *job);
 void cp_scan_refine(Job *job);
-/* Returns the letter of the index of a state-space node that `axis`, a part of cp, splits. */
+/* Returns the letter of the index that `axis`, a part of cp, splits in a state-space node. */
 char cp_scan_letter(const Job *job, const Node *n, uint32_t axis);
 /* True if cp can divide the heads of a state-space node evenly. Otherwise reports
  * "divides-heads". */
@@ -108,7 +109,7 @@ bool cp_scan_fits(const Job *job, const Node *n);
 void tp_refine(Job *job);
 /* Assigns SPLIT(groups) on the outer axes of tp while they divide the groups, and SPLIT(repeat) or
  * WHOLE on the other axes of tp. Returns false if the query heads of a group cannot be cut in this
- * way. *rest is then the number of parts that would be needed. */
+ * way. *rest is the number of parts into which they must be cut. */
 bool tp_place_heads(const Job *job, Tensor *t, HeadDims heads, uint32_t *rest);
 /* Splits the query heads of a fused projection in the same way as those of a separate query
  * projection (wq). */
@@ -152,8 +153,8 @@ bool mixed_precision(Job *job, const MpPolicy *policy);
 /* Returns the data axes over which the model itself divides a parameter: ep for experts. The
  * gradient of the parameter is summed over the other data axes only. */
 AxisSet own_axes(const Job *job, TensorId param);
-/* Returns the deal of a sequence over `parts` ranks: cut first over cp, then over tp; 0: the equal
- * deal. */
+/* Returns the deal of a sequence over `parts` ranks, by which it is cut first over cp and then over
+ * tp; 0: equal parts. */
 DealId sequence_deal(const Job *job, uint32_t parts);
 /* Sets the deal of the sequence dimensions of t, for its layout in use. */
 void sequence_fit(const Job *job, Tensor *t);

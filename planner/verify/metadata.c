@@ -134,7 +134,7 @@ static const char *cut_fault(const WorkAxes *is, const AxisInfo *axis, AxisSet b
     return fault;
 }
 
-/* Checks that each axis divides the kind of work that its name promises. */
+/* Checks that each axis divides the kind of work for which its name stands. */
 static void check_axes(Verifier *v)
 {
     const Mesh *m = &v->plan->mesh;

@@ -93,7 +93,8 @@ bool verify_ends_in_order(const Plan *plan)
 {
     if (plan->programs.n != 1) return false;
     const Program *p = &plan->programs.at[0];
-    Pc first[STREAM_COUNT] = {0}; /* of the launch group at the end of the stream */
+    /* [stream]: the first instruction of its newest launch group; one without a group is its own */
+    Pc first[STREAM_COUNT] = {0};
     uint32_t launch[STREAM_COUNT] = {0};
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];

@@ -169,7 +169,7 @@ typedef struct Verifier {
     TensorId *counts;      /* [tensor]: the tensor that counts its uneven rows; 0: it has none */
     /* abstract memory of the program */
     RangeMap memory;
-    /* [root], NULL: not used. The value of a buffer whose accesses are all to all its bytes; 0: see
+    /* [root], NULL: not used. The value of a buffer that is only accessed as a whole; 0: see
      * `memory`. A buffer that still holds a value must not lose bytes to another buffer, so such
      * results count only if the program has no races. */
     uint32_t *whole;
@@ -257,13 +257,13 @@ bool verify_structure_program(Verifier *v); /* returns false after a report */
 void verify_order(Verifier *v);             /* fills v->order */
 void verify_races(Verifier *v);
 /* True if all ranks run one program without messages, and no member of a launch group waits for an
- * instruction behind the group's first member. Then no rank waits forever: imagine each group at
- * the position of its first member. Every instruction then waits only for earlier ones, and all
- * ranks reach communications in this order. */
+ * instruction that comes after the group's first member. Then no rank waits forever: imagine each
+ * group at the position of its first member. Every instruction then waits only for earlier ones,
+ * and all ranks reach communications in this order. */
 bool verify_ends_in_order(const Plan *plan);
 /* Returns [root]: true if a view has only a part of the root's bytes. */
 bool *verify_has_views(const Program *p, Arena *arena);
-void verify_kernels(Verifier *v); /* checks the promises of Instr.fuse */
+void verify_kernels(Verifier *v); /* checks that the instructions of each kernel may be fused */
 bool verify_is_product(const Instr *in);
 /* Checks the instruction at pc, which belongs to a kernel that begins with `product`. before: the
  * kernel's previous instruction. */
@@ -307,8 +307,8 @@ void verify_dtypes(Verifier *v);
 
 /* ---- nest.c ---- */
 /* True if `cut` divides each rank's range of dimension d in `whole` into equal parts over `axes`.
- * Each rank must have the part with its own index. Works for dimensions in which each rank has at
- * most two intervals. */
+ * Each rank must have the part whose number is the rank's place along these axes. Works for
+ * dimensions in which each rank has at most two intervals. */
 bool verify_nests(const Verifier *v, const Shape *whole, const Shape *cut, int d, AxisSet axes);
 /* True if, for every i, part i of dimension d in `b` has the indices that part i - `by` has in
  * `a`. */

@@ -147,7 +147,8 @@ static void check_scalars(Verifier *v, Pc pc, bool *reported)
     }
 }
 
-/* Checks that a number of a step lives on after the step only if a run reports it. */
+/* Checks that a buffer of a single number, such as the norm, is kept after the step only if a run
+ * reports the number. */
 static void check_lasting(Verifier *v, const bool *reported)
 {
     for (BufferId b = 1; b < v->p->buffers.n; b++) {

@@ -347,8 +347,8 @@ static void check_units(Verifier *v)
                           g->tensors.at[t].name, times[t]);
 }
 
-/* Checks the numbers by which reports divide. In a plan that was made by hand, all of them are
- * zero. */
+/* Checks the numbers by which reports divide. Zero stands for a number that is not known, as in a
+ * plan that was made by hand. */
 static void check_step(Verifier *v)
 {
     const StepInfo *s = &v->plan->step;

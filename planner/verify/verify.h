@@ -9,8 +9,8 @@
 #include "planner/ir/plan.h"
 
 enum {
-    VERIFY_structure = 1, /* indices, counts, bounds and dtypes; arguments fit the rows of ops;
-                           * streams are allowed. Always first */
+    VERIFY_structure = 1, /* indices, counts, bounds and dtypes are right; arguments and streams
+                           * are those that the ops' rows allow. Always runs first */
     VERIFY_layouts =
         2, /* every instruction computes the graph's value; no PARTIAL value is read as whole */
     VERIFY_scale = 4, /* every parameter's gradient is divided by the global tokens exactly once;
@@ -24,7 +24,7 @@ enum {
     VERIFY_redundant = 64, /* communication whose result is unused or already present (warning) */
     VERIFY_metadata = 128, /* statements of the plan about itself: step, axes, units, categories */
     VERIFY_all = 255,
-    /* for tests: leave out all short cuts. They change no answer and no report. */
+    /* for tests: take no short cuts. (With them, answers and reports are the same.) */
     VERIFY_in_full = 256
 };
 /* Reports every violation (rule ids "verify-layout", "verify-scale", "verify-race",

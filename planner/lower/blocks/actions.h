@@ -81,8 +81,8 @@ typedef struct Original {
     uint32_t first_version, n_losses;
     uint32_t first_named, end_named; /* its NamedWaits */
     uint32_t end_uses;               /* the action has read the list of uses up to this number */
-    /* the versions and shares that the action appended; later actions may change those in the lists
-     * of Lower */
+    /* copies of the versions and shares that the action appended to the lists of Lower, where later
+     * actions may change them */
     LIST(Version) versions;
     LIST(SharedGrad) shares;
     Numbers numbers;         /* at the end */

@@ -296,7 +296,8 @@ static bool uses_match(const Lower *l, const Original *p, uint32_t x, uint32_t y
            a->microbatch - p->microbatch == b->microbatch - l->microbatch;
 }
 
-/* Compares the part of the list of uses that the original read, and the use before it. */
+/* Compares uses of units: those that the original action read in the list of uses, and the one
+ * before them. */
 static bool all_uses_match(const Lower *l, const Original *p)
 {
     const uint32_t first = p->start.numbers.counters.next_use, now = l->unit.next_use;

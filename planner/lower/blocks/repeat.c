@@ -14,8 +14,8 @@
 enum {
     COMPARED = 3, /* the number of newest blocks that are compared */
     FEWEST = 2,   /* fewer blocks are not copied, because a later try may copy more */
-    /* Copying is tried again at each block of a run, up to a last one. Its number is MOST_TRIED
-     * plus the number of units that are gathered in advance. */
+    /* Copying is tried again at each block of a run, but at most up to block number MOST_TRIED plus
+     * the number of units that are gathered in advance. */
     MOST_TRIED = 6
 };
 

@@ -41,8 +41,8 @@ typedef enum MadeList {
 } MadeList;
 
 /* The other lists of Lower that blocks change. `access` and `shared_of` follow from the
- * instructions and buffers, `elements` from the shapes. The others must have equal lengths (FIXED).
- */
+ * instructions and buffers, `elements` from the shapes. The length of each other list must be equal
+ * in all blocks (FIXED). */
 #define OTHER_LISTS(X)                                                                             \
     X(emit.access)                                                                                 \
     X(emit.elements)                                                                               \

@@ -35,7 +35,7 @@ typedef struct Lives {
     BufferId *heir;
 } Lives;
 
-/* Only sets Buffer.first and Buffer.last. Plans whose buffers get no offsets need no more. */
+/* Sets only Buffer.first and Buffer.last, which suffices for plans whose buffers get no offsets. */
 void lives_mark(Program *p);
 /* Sets Buffer.first and Buffer.last, and fills all lists of `l`, which the choice of offsets
  * uses. */

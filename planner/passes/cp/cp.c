@@ -336,7 +336,7 @@ static void deal_out(Job *job, const PassConfig *pass, uint32_t size)
     }
 }
 
-/* Returns those of `axes` that are innermost and together have n ranks. */
+/* Returns the innermost of `axes`: so many that they have n ranks together. */
 static AxisSet inner_axes(const Mesh *mesh, AxisSet axes, uint32_t n)
 {
     AxisSet inner = 0;

@@ -1,7 +1,7 @@
-/* FSDP2 and HSDP. Each block is one flat unit, and so is each module that asks for this with
- * fsdp2_shard. If the user lists modules, only these are units. All other parameters form the root
- * unit. Between steps, the flat buffer of a unit is split over dp_shard and whole over
- * dp_replicate. It is gathered for use. */
+/* FSDP2 and HSDP. Each block is one flat unit, and so is each module that sets fsdp2_shard. If the
+ * user lists modules, only these are units. All other parameters form the root unit. Between steps,
+ * the flat buffer of a unit is split over dp_shard and whole over dp_replicate. It is gathered for
+ * use. */
 #include <assert.h>
 
 #include "planner/ir/layout/mesh_view.h"
@@ -9,7 +9,7 @@
 #include "planner/passes/schedule/schedule.h"
 
 /* Chooses the modules that are units: those that the user lists. Without a list: the blocks, and
- * the modules with fsdp2_shard. */
+ * the modules that set fsdp2_shard. */
 static void choose_units(Job *job, const PassConfig *pass, const UnitRule *rule)
 {
     const Graph *g = &job->plan->graph;
@@ -41,8 +41,7 @@ static bool *find_quantised(Job *job)
     return is;
 }
 
-/* The root units: one for each pipeline rank. If their size is limited, there are several for a
- * rank. */
+/* The root units: one for each pipeline rank, or several if their size is limited. */
 typedef struct Roots {
     UnitId *newest;     /* [pipeline rank] */
     uint64_t *elements; /* elements of the newest root unit of each rank */

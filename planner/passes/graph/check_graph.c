@@ -1,6 +1,6 @@
 /* Checks conditions that the graph must meet after every pass. Indices are in range. Layouts name
- * existing dimensions. The op of a node allows the split of each index that the node splits, and
- * the layouts of the node's arguments agree with it. The check takes linear time. Tensors that have
+ * existing dimensions. A node splits only indices that its op allows to be split, and the layouts
+ * of the node's arguments agree with these splits. The check takes linear time. Tensors that have
  * not changed since the last check are skipped. Nodes that have not changed are skipped, too,
  * unless a tensor has changed its size. */
 #include <assert.h>

@@ -68,7 +68,8 @@ static bool has_letter(const SigTerm *term, char letter)
     return false;
 }
 
-/* True if `amax` keeps exactly the dimensions of x that the contraction's scale has. */
+/* True if the result of op `amax` has exactly those dimensions of x that the contraction's scale
+ * has. */
 static bool keeps(const Graph *g, OpKind amax, TensorId x, const SigTerm *operand,
                   const SigTerm *scale)
 {

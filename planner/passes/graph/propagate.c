@@ -38,8 +38,8 @@ static char letter_of_output(const Graph *g, const Node *n, const Binding *b, ui
 }
 
 /* The user's axis may have been refined into several axes. True if a parameter decides the split on
- * one of these axes other than `axis`. All ranks along `axis` then do the same work. An activation
- * that is split over both axes could not be gathered over only one of them. */
+ * one of these axes other than `axis`. All ranks along `axis` then do the same work, because an
+ * activation that is split over both axes could not be gathered over only one of them. */
 static bool is_led_by_sibling(const Job *job, const Node *n, const Binding *b, uint32_t axis)
 {
     const Mesh *mesh = &job->plan->mesh;
@@ -151,9 +151,9 @@ static void exchange(Job *job, TensorId t, AxisSet axes)
     sequence_fit(job, at);
 }
 
-/* Changes the layout of a tensor directly where it is computed, if all readers (experts, attention,
- * a scan) need the same other layout. The tensor keeps its size, and the backward pass finds it in
- * the layout that it needs. */
+/* If all readers of a tensor (experts, attention, a scan) need the same layout, the tensor gets
+ * this layout directly where it is computed. The tensor keeps its size, and the backward pass finds
+ * it in the layout that it needs. */
 static void exchange_at_once(Job *job)
 {
     const Graph *g = &job->plan->graph;

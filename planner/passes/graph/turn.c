@@ -1,12 +1,12 @@
 /* Transposed 8-bit operands. Except on compute capabilities 10 and 11 ("Blackwell"), 8-bit operands
- * must be contiguous along the summed index (cuBLAS' documentation, 8-bit data types). A product
- * with an operand that is not contiguous in this way is replaced by the form of the op that reads
- * contiguous operands. It then reads a transposed copy of the operand, which is made once for all
- * readers. If the copy is made right after the 8-bit operand, pass_fuse makes both in one kernel.
- * If no other op reads the untransposed form, it is not written. Tensors that the backward pass
- * reads transposed are kept transposed. If the backward pass gathers or recomputes them, they are
- * transposed afterwards. In other frameworks, the products transpose their operands themselves, and
- * the frameworks' profiles charge the time. */
+ * must be contiguous along the summed index (cuBLAS' documentation, 8-bit data types). If an
+ * operand of a product is not, the product becomes another form of its op, which reads a contiguous
+ * operand: a transposed copy, which is made once for all readers. If the copy is made right after
+ * the 8-bit operand, pass_fuse makes both in one kernel. If no other op reads the untransposed
+ * form, it is not written. Tensors that the backward pass reads transposed are kept transposed. If
+ * the backward pass gathers or recomputes them, they are transposed afterwards. In other
+ * frameworks, the products transpose their operands themselves, and the frameworks' profiles charge
+ * the time. */
 #include <assert.h>
 #include <string.h>
 

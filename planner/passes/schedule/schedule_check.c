@@ -58,8 +58,8 @@ static uint8_t effect(ActionKind kind)
     return 0;
 }
 
-/* Sets *what to the action for which `a` waits, in the list of another rank or of its own rank.
- * Returns false if `a` waits for no action. */
+/* Sets *what to the action for which `a` waits; it may be an action of any rank. Returns false if
+ * `a` waits for no action. */
 static bool waits_for(const SchedulePlayer *p, const Action *a, Action *what)
 {
     const Schedule *s = p->s;

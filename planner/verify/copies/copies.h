@@ -48,7 +48,7 @@ typedef struct BlockCopies {
     uint32_t n; /* blocks have the numbers 1 to n */
     Items of[ITEM_KINDS];
     bool *differs;   /* [block]: true if the next block is not its copy */
-    uint32_t *reach; /* [block]: the largest distance of a block to which it refers */
+    uint32_t *reach; /* [block]: the distance to the farthest block to which it refers */
 } BlockCopies;
 
 /* ---- range.c ---- */

@@ -14,8 +14,8 @@ static bool may_repeat(const Node *x, const Node *y)
            x->keep == y->keep;
 }
 
-/* Returns the number of nodes after which the nodes around the middle of the forward pass repeat
- * three times; 0: they do not. */
+/* Returns the smallest length for which the nodes around the middle of the forward pass are three
+ * equal sequences of this length; 0: there is none. */
 static uint32_t find_length(const Graph *g)
 {
     const uint32_t middle = g->n_forward / 2;

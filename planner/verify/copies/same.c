@@ -199,7 +199,7 @@ static inline bool same_bytes(const void *x, const void *y, const void *mask, si
 typedef struct BlockComparison {
     BlockCopies *b;
     Masks masks;
-    uint32_t block, reach; /* the block that is compared with the next; its largest distance so far
+    uint32_t block, reach; /* the block that is compared with the next; its BlockCopies.reach so far
                             */
 } BlockComparison;
 

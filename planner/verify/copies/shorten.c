@@ -193,8 +193,8 @@ static void add_code(Shorter *s, Program *to, uint32_t *n_match)
     }
 }
 
-/* True if the program sends messages between two ranks. Both ends of a message have the same match,
- * but are different instructions. */
+/* True if the program sends messages between two ranks. The two ends of such a message are
+ * different instructions with the same match number. The comparison does not provide for this. */
 static bool has_messages(const Program *p)
 {
     for (Pc pc = 1; pc < p->code.n; pc++)
@@ -242,7 +242,7 @@ static uint32_t *blocks_of_few(const Shorter *s, ItemKind kind)
     return block;
 }
 
-/* Returns the counterpart of each instruction in the middle block. */
+/* Returns an array [pc] with the counterpart that each instruction has in the middle block. */
 static Pc *middle_of_few(const Shorter *s)
 {
     const Items *code = &s->blocks.of[OF_code];

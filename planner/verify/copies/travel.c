@@ -12,9 +12,9 @@ typedef struct ValueVersion {
     uint32_t like;  /* its counterpart: the version that the same instruction writes in the middle
                        block; outside the equal blocks: this version */
     Span from;      /* a range of Journey.from: the versions from which it was made */
-    /* The first and the last block that the value has passed. Counted are the blocks that wrote it,
-     * and the block of the tensor that it is known to hold, or of the tensors from which it was
-     * made. 0: none. */
+    /* The first and the last block that the value has passed; 0: none. It has passed the block that
+     * wrote it. The value of a tensor of the graph has also passed the tensor's block. Any other
+     * value has also passed the blocks of the versions from which it was made. */
     uint32_t low, high;
     bool is_known; /* an instruction has compared it with a tensor of the graph */
     bool is_moved; /* it is the same value as the one version from which it was made */
@@ -192,9 +192,10 @@ static void learn(const Journey *j, ValueVersion *v)
     v->high = like->high + v->block - like->block;
 }
 
-/* If a moved value is known, so is the value before the move. All readers of a value of the middle
- * block are in equal blocks. At both ends of the equal blocks, readers may be outside. So the
- * versions of the other equal blocks take over what is known of the middle block's. */
+/* If a moved value is known, so is the value before the move. What is known of a value thus depends
+ * on its readers. All readers of values of the middle block are in equal blocks, but at both ends
+ * of the equal blocks, readers may be outside. So the versions of the other equal blocks take over
+ * what is known of their counterparts in the middle block. */
 static void know_sources(Journey *j)
 {
     const FewBlocks *few = j->few;
@@ -215,7 +216,7 @@ static void know_sources(Journey *j)
     }
 }
 
-/* Completes `low` and `high`. If no block writes a version, they stay unchanged, because the
+/* Completes `low` and `high`. Those of a version that no block writes stay unchanged, because the
  * shorter plan has this version, too. (Sums over all blocks, such as the norm, are proven on the
  * whole plan.) */
 static void measure(Journey *j)

@@ -455,7 +455,7 @@ void value_move(Verifier *v, Pc pc)
     }
     m.val.shape = m.out_shape;
     m.val.dtype = (uint8_t)v->p->buffers.at[to].dtype;
-    /* for an all_reduce over stages, the other stages contribute zero */
+    /* the other stages may contribute zero, and need the value that this stage already has */
     bool of_stages = in->op == OP_all_reduce && (in->axes & v->stages);
     /* a mean over equal values changes no value, but is needed to remove rounding differences */
     bool pins = verify_attrs(v, pc)->reduce == REDUCE_mean;
@@ -469,8 +469,8 @@ void value_move(Verifier *v, Pc pc)
     value_write(v, pc, to, m.val);
 }
 
-/* Moves a value from one program to another. A rank that only sends does not get the value of the
- * other rank. */
+/* Moves a value from one program to another: `send` stores the value that it reads, and the `recv`
+ * with the same match number writes the stored value. */
 bool value_exchange(Verifier *v, Pc pc)
 {
     const Instr *in = &v->p->code.at[pc];

@@ -14,7 +14,7 @@ typedef struct OpStep {
     const Instr *in;
     uint32_t n_args; /* the number of arguments, without scratch */
     const Binding *b;
-    /* the shapes of the buffers, which the values of the inputs must have */
+    /* the shapes of the buffers; the values of the inputs must have the same shapes */
     uint32_t shape[MAX_ARGS];
     bool has_part; /* the op uses the keys of one rank only; hop.i says which */
     Hop hop;

@@ -64,8 +64,8 @@ static bool check_dim(StridedStep *s, uint32_t strided)
     return complain(s, "names a dimension without strides, or a wrong number of ranks");
 }
 
-/* Checks that the shape `rows` differs from `strided` only in that dimension d has the rank's own,
- * contiguous rows. */
+/* Checks that the shapes `rows` and `strided` are equal except in dimension d, in which each rank
+ * of `rows` has contiguous rows. */
 static bool check_pair(const StridedStep *s, uint32_t rows, uint32_t strided)
 {
     Shape own = *value_shape_at(s->v, strided);

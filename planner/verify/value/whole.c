@@ -1,5 +1,5 @@
-/* Values of buffers whose accesses are all to all their bytes. Such a value is found by its buffer
- * instead of its bytes. This is right while no other buffer takes the bytes. verify_races finds
+/* Values of buffers that are only accessed as a whole. Such a value is found by its buffer instead
+ * of its bytes. This is right while no other buffer takes the bytes. verify_races finds
  * every access to a buffer that has lost bytes. If there is one, all proofs are repeated with
  * bytes. */
 #include "planner/verify/private.h"
