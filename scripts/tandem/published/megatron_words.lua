@@ -10,7 +10,7 @@ local function switches(row)
   local reduce, not_wide = affirmed("grad_reduce_in_bf16", { "fp32", "float32" })
   if reduce:find "fp32" or reduce:find "float32" then row.grad_reduce_in_bf16 = "0" elseif not_wide then row.grad_reduce_in_bf16 = "1" end
   local graph, no_graph = affirmed("cuda_graph", { "^full%a*", "enabled", "cuda[%s_%-]*graphs?%f[^%w_]" })
-  local settings = graph:find "=%s*[1t]" -- a list of settings has graphs if one of them does
+  local settings = graph:find "=%s*[1t]" -- in a list of settings, graphs are on if one setting is on
   if no_graph and not settings then row.cuda_graph = "0" elseif graph:find "^enabled" or graph:find "^cuda[%s_%-]*graphs?%s*$" or graph:find "^%-*enable%-cuda%-graph" then row.cuda_graph = "1"
   -- Graphs of single layers (--cuda-graph-impl). Layers with experts are not captured as a whole.
   elseif cells.is_open(row.moe_experts) and (graph:find "^local%s*$" or graph:find "^transformer_engine%s*$" or graph:find "^te%s+graphs?%s*$") then row.cuda_graph = "1" end

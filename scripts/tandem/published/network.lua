@@ -82,7 +82,7 @@ local function cards(part, per_node, arch)
   if gbit == 800 and arch ~= "Blackwell" and arch ~= "CDNA4" then return per_node, gbit / per_node end
   if finds(part, totals) or gbit > 800 or part:find "%f[%a]efa" then return per_node, gbit / per_node end
   -- Ethernet with a rate is assumed to be one card of a node, unless the cell says otherwise.
-  -- So is a bare rate that only Ethernet has.
+  -- A bare rate that only Ethernet has is also that of one card.
   if gbit <= 50 and not finds(part, networks) then return 1, gbit end
   if (part:find "ethernet" or part:find "%f[%a]tcp%f[%A]") and not part:find "roce" and not part:find "rdma" then return 1, gbit end
   return per_node, gbit

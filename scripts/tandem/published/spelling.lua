@@ -434,7 +434,7 @@ function m.normalise(row)
   for _, key in ipairs { "etp", "mtp_layers", "head_dim", "moe_ffn" } do
     if not cells.is_open(row[key]) then
       words.count(row, key)
-      if row[key]:find "^%s*%d+%s*[xX]" then refuse(key, row[key]) end -- a multiple of what?
+      if row[key]:find "^%s*%d+%s*[xX]" then refuse(key, row[key]) end -- a multiple of an unknown size
     end
   end
   if not cells.is_open(row.params_b) then billions(row) end

@@ -162,7 +162,7 @@ function m.of_length(row, text)
   return plain and tonumber(length) * (unit == "k" and 1024 or 1) == tonumber(row.seq)
 end
 
--- A length that is a power of two in rounded thousands ("8.2k", "65.5k"), or in Ki.
+-- Reads the length of a sequence that is a power of two, in rounded thousands ("8.2k", "65.5k") or in Ki.
 function m.length(row)
   local text = row.seq:lower():match "^%s*(.-)%s*$"
   row.seq = row.seq:gsub("(%d)%s*Ki%f[%A]", "%1k")
@@ -172,7 +172,7 @@ function m.length(row)
   end
 end
 
--- The padded number of a vocabulary counts, because its rows exist: "128256 -> 128512", "50257 (padded to 50304)".
+-- Reads a vocabulary. If the cell has a padded number, this number counts, because the padded rows exist: "128256 -> 128512", "50257 (padded to 50304)".
 function m.vocabulary(row)
   local text = row.vocab:lower():gsub("→", "->"):gsub(",", ""):match "^%s*~?%s*(.-)%s*$"
   local padded = text:match "^%d+%s*%->%s*(%d+)%s*$" or text:match "pad%a*%s*t?o?%s*(%d%d%d%d+)%f[^%d]"
@@ -201,8 +201,8 @@ local function split_heads(row, text)
   return true
 end
 
--- Marks that stand for a switch, and separators of thousands other than a comma. They count only if they are the whole cell, or
--- stand between digits.
+-- Marks that stand for a switch, and separators of thousands other than a comma. A mark counts only if it is the whole cell, and a
+-- separator only between digits.
 local marks = { ["✓"] = "yes", ["✔"] = "yes", ["☑"] = "yes", ["✅"] = "yes", ["✗"] = "no", ["✘"] = "no", ["❌"] = "no", ["☐"] = "no" }
 local spaces = { "\u{00A0}", "\u{2009}", "\u{202F}" }
 
@@ -350,7 +350,7 @@ function m.reporting_rank(row)
   return (text:find "^process" or text:find "process total") and "most" or nil
 end
 
--- GPUs of clouds' machines. kind: documented; the pages of AWS, Google and Azure on their machines
+-- The GPUs of cloud machines, by the name of the machine. kind: documented; the pages of AWS, Google and Azure on their machines
 m.clouds = { { "p5%.", "H100-SXM5-80GB" }, { "p5en?%.", "H200" }, { "p6%-b200%.", "B200-SXM-180GB" }, { "p4d%.", "A100-SXM4-40GB" }, { "p4de%.", "A100-SXM4-80GB" },
   { "nd96asr", "A100-SXM4-40GB" }, { "nd96amsr", "A100-SXM4-80GB" }, { "nd40", "V100-SXM2-32GB" }, { "p3dn%.", "V100-SXM2-32GB" }, { "p3%.", "V100-SXM2-16GB" }, { "dgx%-2%f[%D]", "V100-SXM2-32GB" },
   { "g5%.", "A10G" }, { "g6%.", "L4-24GB" }, { "g4dn%.", "T4-16GB" }, { "a2[%s%-]mega", "A100-SXM4-40GB" },
