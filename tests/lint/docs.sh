@@ -1,6 +1,6 @@
 #!/bin/sh
-# README.md has at most 200 lines. In README.md and docs/: links between files resolve, a paragraph
-# has at most six lines, and a line at most 110 columns outside tables and code.
+# README.md has at most 200 lines. In README.md and docs/: links between files and to headings resolve,
+# a paragraph has at most six lines, and a line at most 110 columns outside tables and code.
 lint=$(dirname "$(realpath "$0")")
 cd "${1:-.}" || exit 1
 {
@@ -21,4 +21,5 @@ cd "${1:-.}" || exit 1
             [ -e "$folder/$link" ] || echo "$file:$line: there is no $link"
         done
     done
+    sh "$lint/files.sh" '*.md' | grep -E '^(README.md|docs/)' | xargs -r awk -f "$lint/anchors.awk"
 } | { grep . && exit 1; exit 0; }

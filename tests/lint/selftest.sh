@@ -111,9 +111,10 @@ rejects headers planner/base/a.h 'size_t a(void);\n'
 accepts headers planner/base/a.h '#include <stddef.h>\nsize_t a(void);\n'
 rejects docs README.md "$(yes '#' | head -n 201)\n"
 rejects docs docs/a.md 'See [b](b.md).\n'
+rejects docs docs/a.md '# A\n\nSee [b](#b).\n'
 rejects docs docs/a.md "$(yes 'a line' | head -n 7)\n"
 rejects docs docs/a.md "$(yes word | head -n 30 | tr '\n' ' ')\n"
-accepts docs docs/a.md "See [a](a.md#b).\n\n- $(yes 'a line' | head -n 6)\n- a line\n\n| $(yes word | head -n 30 | tr '\n' ' ')\n"
+accepts docs docs/a.md "# A \`b\`, c\n\nSee [a](a.md#a-b-c).\n\n- $(yes 'a line' | head -n 6)\n- a line\n\n| $(yes word | head -n 30 | tr '\n' ' ')\n"
 
 if sh "$lint/symbols.sh" "$(command -v mpirun.openmpi || command -v mpirun)" >/dev/null 2>&1; then
     echo "symbols accepts a program that links Open MPI"
