@@ -132,6 +132,9 @@ static const char *expected(FieldKind kind)
     return "";
 }
 
+#define ZERO_STAGES                                                                                \
+    "'optim' for ZeRO-1, 'optim_grads' for ZeRO-2 or 'optim_grads_params' for ZeRO-3"
+
 bool draft_wrong_type(Draft *draft, const char *path, const Field *f, Loc loc, const Value *v)
 {
     diag_error(draft->d, FAULT_input, "wrong-type", loc, "%s must be %s, not %s",
@@ -146,6 +149,8 @@ bool draft_wrong_type(Draft *draft, const char *path, const Field *f, Loc loc, c
     else if (f->kind == FIELD_table && v->kind == RECORD_text && path[0] != 0 &&
              strcmp(path, "parallel") != 0)
         diag_hint(draft->d, "set one of its keys with %s.KEY=VALUE", path);
+    else if (strcmp(path, "zero.strategy") == 0)
+        diag_hint(draft->d, "use " ZERO_STAGES);
     else if (strcmp(path, "batch") == 0)
         diag_hint(draft->d, "for example batch = { global = 8, micro = 1, seq = 128 }");
     return false;
@@ -176,15 +181,13 @@ static void hint_words(Draft *draft, const char *word, const char *const *names,
         diag_hint(draft->d, "%s: %s", what, draft_list(draft->arena, names, n));
 }
 
-#define ZERO_STAGES                                                                                \
-    "'optim' for ZeRO-1, 'optim_grads' for ZeRO-2 or 'optim_grads_params' for ZeRO-3"
-
 /* Returns a hint about a key that other systems have and Tandem does not: the reason why it is
  * missing, or the key to use instead. Returns NULL for all other keys. */
 static const char *why_absent(const char *within, const char *key)
 {
     static const char *const absent[][3] = {
         {"tp", "async", "this version does not overlap a gather with the product that reads it"},
+        {"cluster", "gpu", "the key is called gpu, as in --set gpu=B200"},
         {"zero", "stage", "use strategy = " ZERO_STAGES},
         {"zero", "level", "use strategy = " ZERO_STAGES},
         {"zero", "zero_stage", "use strategy = " ZERO_STAGES}};
@@ -297,11 +300,13 @@ static bool store_dtype(Draft *draft, const char *path, Loc loc, const Value *v,
     return false;
 }
 
-/* Explains names that the documents of megatron-fsdp use but that its code does not accept. */
-static bool hint_misnomer(Draft *draft, const char *path, const char *word)
+/* Explains the strategies of ZeRO to a user who names a stage, as in "zero1", or who uses a name
+ * from the documents of megatron-fsdp that its code does not accept. */
+static bool hint_zero(Draft *draft, const char *path, const char *word)
 {
     if (strcmp(path, "zero.strategy") != 0) return false;
-    if (strcmp(word, "params") != 0 && strcmp(word, "grads_params") != 0) return false;
+    const bool is_stage = strpbrk(word, "123") != NULL;
+    if (!is_stage && strcmp(word, "params") != 0 && strcmp(word, "grads_params") != 0) return false;
     diag_hint(draft->d, "use " ZERO_STAGES);
     return true;
 }
@@ -317,7 +322,7 @@ bool draft_word(Draft *draft, const char *path, const Field *f, Loc loc, const V
     }
     diag_error(draft->d, FAULT_input, "unknown-word", loc, "%s = '%.60s' is not an allowed word",
                path, v->text);
-    if (hint_misnomer(draft, path, v->text)) return false;
+    if (hint_zero(draft, path, v->text)) return false;
     hint_words(draft, v->text, f->words, n, "one of");
     return false;
 }

@@ -1,0 +1,4 @@
+return plan {
+  model = require "models.llama" "tiny", batch = { global = 4, seq = 64 }, mesh = { dp_shard = 2 },
+  parallel = { zero { strategy = "zero2" } },
+}
