@@ -279,8 +279,8 @@ static bool place_param(Job *job, TensorId param, uint32_t stage, const PpOption
     return false;
 }
 
-/* Checks that a weight's norm is computed on the stage that reads it. The state of the norm is on
- * one stage only. */
+/* Checks that a weight's norm is computed on the stage that reads the weight. The state of the norm
+ * is on one stage only. */
 static bool place_norm(Job *job, const Node *n, const Tensor *t)
 {
     const Node *made = &job->plan->graph.nodes.at[t->producer];

@@ -157,7 +157,7 @@ static void check_lasting(Verifier *v, const bool *reported)
         if (!at->tensor && !reported[b])
             verify_report(v, RULE, 0,
                           "buffer %" PRIu32
-                          " states persistent, but its number is not read after the step",
+                          " states persistent, but nothing reads its number after the step",
                           b);
     }
 }
