@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "sim/fold_private.h"
 #include "tests/sim/synthetic.h"
 
 enum { MOST_RANKS = 48 };
@@ -113,8 +114,41 @@ static void classes_are_those_of_a_slow_method(void **state)
     assert_true(n_divided_twice > 20);
 }
 
+/* Classes of links are their colours, in the order of first use. Links that no message uses have no
+ * class. The colours here end in the same bits, as they may by chance. */
+static void links_of_one_colour_are_one_class(void **state)
+{
+    (void)state;
+    enum { LINKS = 300 };
+    Arena *arena = arena_new();
+    Random r = {3, 0};
+    for (uint32_t most = 1; most <= LINKS; most *= 3) {
+        Colour colour[LINKS];
+        uint32_t wanted[LINKS], n = 0;
+        FoldEdges edges = {.kind = EDGE_ring};
+        for (uint32_t i = 0; i < LINKS; i++) {
+            const uint64_t number = random_below(&r, most);
+            colour[i] = (Colour){5 | number << 40, number};
+            if (i % 7 == 3) continue;
+            list_push(arena, &edges.edges, ((FoldEdge){.link = i, .count = 1}));
+            bool is_new = true;
+            for (uint32_t k = 0; k < n; k++)
+                is_new = is_new && !colour_same(colour[wanted[k]], colour[i]);
+            if (is_new) wanted[n++] = i;
+        }
+        const Routes routes = {.n_links = LINKS};
+        Fold fold = {.routes = &routes};
+        list_push(arena, &fold.edges, edges);
+        fold_number_links(&fold, colour, arena);
+        assert_int_equal(fold.n_link_classes, n);
+        assert_memory_equal(fold.link_of, wanted, n * sizeof *wanted);
+    }
+    arena_free(arena);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(classes_are_those_of_a_slow_method)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(classes_are_those_of_a_slow_method),
+                                       cmocka_unit_test(links_of_one_colour_are_one_class)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -146,6 +146,43 @@ static void delayed_scaling_makes_weights_once(void **state)
     assert_true(three - one < .9 * (no_three - no_one)); /* weights */
 }
 
+/* On a host that takes 1 ms for each kernel. */
+static bool is_host_bound(const char *runtime)
+{
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Config config = {0};
+    Graph graph = {0};
+    SimReport report = {0};
+    const char *code = arena_print(
+        arena,
+        "return plan { model = require 'models.llama' { size = 'tiny', layers = 2 }, %s\n"
+        "cluster = require 'clusters.gpu' { gpu = 'A100', devices_per_node = 1 },\n"
+        "batch = { micro = 2, seq = 128 }, precision = { compute = 'bf16' }, parallel = {} }",
+        runtime);
+    if (!front_load_text("plan", code, NULL, arena, &config, &graph, &d))
+        fail_msg("%s", d.items.at[0].text);
+    LowerOptions lower = lower_options_default();
+    const Plan *plan = plan_compile(&config, &graph, &lower, NULL, arena, &d);
+    assert_non_null(plan);
+    config.cluster.device.launch_s = 1e-3;
+    SimOptions sim = {.runtime = &config.runtime};
+    assert_true(sim_run(plan, &config.cluster, &sim, arena, &report, &d));
+    assert_true(report.host_ps > report.step_ps);
+    const bool bound = report.host_bound;
+    arena_free(arena);
+    return bound;
+}
+
+/* The time of Tandem's host is not part of a step, so the report warns of it. A framework's step
+ * contains the time of its own host. */
+static void only_the_own_host_is_warned_of(void **state)
+{
+    (void)state;
+    assert_true(is_host_bound(""));
+    assert_false(is_host_bound("runtime = 'megatron',"));
+}
+
 static double step_s(const char *runtime, const char *passes, const char *set, Held *held)
 {
     Arena *arena = arena_new();
@@ -472,6 +509,7 @@ int main(void)
         cmocka_unit_test(nothing_starts_before_it_is_issued),
         cmocka_unit_test(a_launch_group_is_issued_as_one),
         cmocka_unit_test(what_is_left_out_takes_no_time),
+        cmocka_unit_test(only_the_own_host_is_warned_of),
         cmocka_unit_test(delayed_scaling_makes_weights_once),
         cmocka_unit_test(no_kind_is_above_the_roofs),
         cmocka_unit_test(the_host_may_be_the_limit),

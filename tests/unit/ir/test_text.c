@@ -212,6 +212,9 @@ static void id_says_what_the_text_says(void **state)
     check_fields(plan, RECORD_plan, plan, *state);
     check_fields(plan, RECORD_step, &plan->step, *state);
     check_fields(plan, RECORD_model, &plan->graph.info, *state);
+    check_fields(plan, RECORD_nccl, &plan->nccl, *state);
+    check_fields(plan, RECORD_axis, &plan->mesh.axis[plan->mesh.n_axes - 1], *state);
+    check_fields(plan, RECORD_graph, &plan->graph, *state);
     check_fields(plan, RECORD_attrs, &plan->graph.attrs.at[1], *state);
     check_fields(plan, RECORD_shape, &plan->shapes.at[1], *state);
     check_fields(plan, RECORD_module, &plan->graph.modules.at[1], *state);
