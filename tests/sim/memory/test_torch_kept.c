@@ -103,6 +103,33 @@ static void a_node_gives_back_all_at_once(void **state)
     arena_free(s.arena);
 }
 
+/* 40 MiB of f32 from 1 on are read at 2, and again by gradients; 100 MiB exist at 3. If the only
+ * reader saves its inputs in 8 bits, they take 10 MiB. If another op's gradient reads them, too,
+ * they stay as they are, unless that op saves its inputs in 8 bits as well. */
+static void inputs_are_saved_in_eight_bits(void **state)
+{
+    (void)state;
+    for (int others = 0; others < 2; others++) {
+        Short s = begin(5);
+        const NodeId f = node(&s, OP_silu, 0, 0, 0, 0), g = node(&s, OP_mul, 0, 0, 0, 0);
+        const NodeId a = node(&s, OP_mul, 0, f, 0, 0), b = node(&s, OP_mul, 0, g, 0, 0);
+        const BufferId x = tensor(&s, 40, 1, others ? 5 : 4);
+        s.p->buffers.at[x].dtype = DT_f32;
+        tensor(&s, 100, 3, 3);
+        instr(&s, 2, OP_silu, PHASE_forward, f, IDS(x, 0), IDS(0));
+        instr(&s, 4, OP_mul, PHASE_backward, a, IDS(x, 0), IDS(0));
+        if (others) instr(&s, 5, OP_mul, PHASE_backward, b, IDS(x, 0), IDS(0));
+        assert_int_equal(peak_mib(&s), 140);
+        s.runtime.op[OP_silu].keeps_bytes = true;
+        assert_int_equal(peak_mib(&s), others ? 140 : 110);
+        s.runtime.op[OP_mul].keeps_bytes = true;
+        assert_int_equal(peak_mib(&s), 110);
+        s.p->buffers.at[x].category = CATEGORY_gradient; /* it is no value */
+        assert_int_equal(peak_mib(&s), 140);
+        arena_free(s.arena);
+    }
+}
+
 /* If a framework has no op for a gradient, a tensor that only this op would read is freed before
  * 200 MiB exist at 3. */
 static void nothing_is_kept_for_an_absent_gradient(void **state)
@@ -318,6 +345,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_node_gives_back_all_at_once),
+        cmocka_unit_test(inputs_are_saved_in_eight_bits),
         cmocka_unit_test(nothing_is_kept_for_an_absent_gradient),
         cmocka_unit_test(nothing_is_gathered_for_an_absent_gradient),
         cmocka_unit_test(a_loop_holds_its_logits),

@@ -161,6 +161,31 @@ static void long_texts_end_in_whole_characters(void **state)
     assert_string_equal(str_path(*state, "a\n\t\xFF"), "a\\x0a\\x09\\xff");
 }
 
+/* Every character of Unicode is readable, except control characters. Each of its bytes alone is
+ * not, and neither are surrogates and numbers beyond the last character. */
+static void every_character_is_readable(void **state)
+{
+    (void)state;
+    for (uint32_t c = 0; c < 0x120000; c++) {
+        char text[5] = {0};
+        size_t n = 1;
+        if (c < 0x80) {
+            text[0] = (char)c;
+        } else { /* six bits a byte, the lowest in the last one */
+            n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+            for (size_t i = n; i-- > 1;) text[i] = (char)(0x80 | (c >> 6 * (n - 1 - i) & 0x3F));
+            text[0] = (char)(0xF00 >> n | c >> 6 * (n - 1));
+        }
+        const bool control = c < 0x20 || (c >= 0x7F && c < 0xA0);
+        const bool none = (c >= 0xD800 && c < 0xE000) || c > 0x10FFFF;
+        if (str_unreadable(text, n) != (control || none ? 0 : n)) fail_msg("character %x", c);
+        for (size_t k = 0; n > 1 && k < n; k++) {
+            const char alone[2] = {text[k], 0};
+            assert_int_equal(str_unreadable(alone, 1), 0);
+        }
+    }
+}
+
 static void finds_the_nearest_word(void **state)
 {
     (void)state;
@@ -236,6 +261,7 @@ int main(void)
         cmocka_unit_test(json_escapes),
         cmocka_unit_test(json_of_any_bytes_parses),
         cmocka_unit_test(long_texts_end_in_whole_characters),
+        cmocka_unit_test(every_character_is_readable),
         cmocka_unit_test(finds_the_nearest_word),
         cmocka_unit_test(sizes_for_people),
         cmocka_unit_test(counts_for_people),
