@@ -22,7 +22,8 @@ static bool same_launch(const Program *p, Pc a, Pc b)
 
 /* Collects in b->before the instructions that instruction pc waits for. If several communications
  * start together with pc, these are the instructions that any of them names in `after`. The
- * communications that started before them on the stream belong to these instructions, too. */
+ * instruction before them on the stream belongs to these, too, with all communications that start
+ * together with it. */
 static void collect_before(InfoBuild *b, Pc pc, const Pc *next)
 {
     const Program *p = b->p;

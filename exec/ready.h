@@ -26,7 +26,7 @@ typedef struct ProgramInfo {
     uint64_t *bytes;         /* [pc]: number of bytes that the trace shows for the instruction */
     uint32_t *n_touches;     /* [buffer]: how often a step accesses a root buffer, also through
                                 views */
-    /* [buffer]: true if the last instruction that reads the buffer writes its result to the same
+    /* [buffer]: true if an instruction that reads the buffer writes its result to some of the same
      * bytes */
     bool *passes_on;
     uint32_t n_instr; /* instructions have the numbers 1 to n_instr */

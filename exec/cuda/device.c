@@ -11,7 +11,7 @@
 enum { OLDEST_CAPABILITY = 80 };
 
 /* Chooses the number of the device: the local rank's number, unless the user has asked for another
- * one. If a launcher lets each rank see only one device, its number is 0. */
+ * one. The number is 0 if CUDA shows only one device, or if ranks share a device. */
 static bool choose_number(Cuda *c, int n)
 {
     if (c->own.device > 0) {

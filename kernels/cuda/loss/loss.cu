@@ -113,8 +113,8 @@ KERNEL(loss_grad_rows, LossArgs, LOSS_THREADS, 4)
     write_one(a.dpicked, row, dpicked);
 }
 
-/* Returns the bytes of scratch memory: {weights [groups], parts}. A group has one or more sequences
- * of labels. */
+/* Returns the bytes of scratch memory: {weights [groups], parts}. The number of groups is not known
+ * here, but there are at least as many labels. */
 uint64_t cuda_loss_workspace(OpKind op, const DType *dtype, const int64_t *elements,
                              uint32_t n_args)
 {
