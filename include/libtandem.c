@@ -1,5 +1,5 @@
-/* The public C interface. Each handle has one arena. If memory runs out, a call jumps back to its
- * entry. The jump is safe because the arena owns all memory. */
+/* The public C interface. Each handle has one arena. If memory runs out during a call, the call
+ * jumps back to its entry (longjmp). The jump leaks nothing, because arenas own all memory. */
 #include "include/tandem.h"
 
 #include <locale.h>
@@ -15,7 +15,7 @@ struct TandemPlan {
     /* owns all memory of the handle; NULL: memory ran out while the plan was loaded */
     Arena *arena;
     Diag diag;
-    ArenaScope scope; /* what the current call has allocated */
+    ArenaScope scope; /* lists the arenas that the current call has made */
     jmp_buf full;
     locale_t c; /* a locale that writes numbers with a decimal point */
     bool out_of_memory;
@@ -38,9 +38,9 @@ static void on_full(void *self)
     longjmp(plan->full, 1);
 }
 
-/* The body of every call. If memory runs out, all that the call has allocated is freed. The call
+/* The body of every call. If memory runs out, the arenas that the call has made are freed. The call
  * then returns `failed`, and so do all later calls. Texts, hashes and scripts need decimal points,
- * whatever locale the calling program has chosen. Its locale is restored afterwards. */
+ * so the call sets the locale "C" and restores the caller's locale at its end. */
 #define CALL(plan, type, failed, call)                                                             \
     do {                                                                                           \
         type volatile result = (failed); /* volatile, because it is set after setjmp */            \
@@ -142,7 +142,7 @@ static bool check(TandemPlan *plan)
     if (!plan->compiled) return false;
     const uint32_t before = plan->diag.n_errors;
     plan->proven = session_prove(plan->file, false, plan->arena, &plan->diag);
-    /* an error that the plan does not fit does not make the proof fail */
+    /* `proven` is true even if the plan does not fit its device, which is an error, too */
     return plan->diag.n_errors == before;
 }
 

@@ -30,15 +30,16 @@ typedef struct TandemPlan TandemPlan;
 /* Returns the version of the library, such as "0.1.0". */
 const char *tandem_version(void);
 
-/* Loads a script (.lua), applies the "key=value" settings to its plan{} table, and compiles it into
- * one program for each role. Or loads the text of a plan (.plan), which takes no settings. Returns
- * a handle even after an error. Returns NULL only if there is no memory for a handle. */
+/* Loads a plan. A script (.lua) is evaluated. The "key=value" settings then change its plan{}
+ * table, and the plan is compiled into one program for each role (a group of ranks that do the same
+ * work). The text of a plan (.plan) takes no settings. Returns a handle even after an error.
+ * Returns NULL only if there is no memory for a handle. */
 TandemPlan *tandem_load(const char *path, const char *const *settings, size_t n_settings);
 void tandem_free(TandemPlan *plan); /* `plan` may be NULL */
 
-/* Returns the exit code that the command would give. 0: nothing failed. 1: internal error. 2: the
- * call is invalid, such as a setting without "=" or a simulation without a cluster. 3: the script
- * is invalid. 4: the plan does not fit. 7: the store failed. */
+/* Returns the exit code with which the command `tandem` would end. 0: nothing failed. 1: internal
+ * error. 2: the call is invalid, such as a setting without "=" or a simulation without a cluster.
+ * 3: the script is invalid. 4: the plan does not fit. 7: the store failed. */
 int tandem_status(const TandemPlan *plan);
 /* Return all diagnostics so far: as text of one or two lines for each, or as a JSON array of
  * objects. */
@@ -56,9 +57,9 @@ typedef struct TandemSimOptions {
     /* the machine whose costs are used, by the name that `tandem calibrate` prints; NULL: none */
     const char *machine;
 } TandemSimOptions;
-/* Predicts one step on the plan's cluster, after the first steps have warmed up. `options` may be
- * NULL. A plan that does not fit is still simulated. A plan without a cluster (loaded from text),
- * or with a failed proof, is not. */
+/* Predicts the time and memory of one step on the plan's cluster, once the first, slower steps are
+ * over. `options` may be NULL. A plan that does not fit is still simulated. A plan without a
+ * cluster (loaded from text), or with a failed proof, is not. */
 bool tandem_simulate(TandemPlan *plan, const TandemSimOptions *options);
 
 /* Finds a number of the plan or, after tandem_simulate, of the prediction. Returns false if no

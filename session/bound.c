@@ -45,7 +45,8 @@ static bool may_be_frozen(const Config *c)
 }
 
 /* The number of ranks that certainly hold a copy of each weight, and of each moment. If experts are
- * carved out of the data axes, ranks hold different experts, so no copy is certain. */
+ * divided over ranks of the data axes, those ranks hold different experts, so only one copy is
+ * certain. */
 typedef struct Copies {
     double weights, states;
 } Copies;
@@ -77,8 +78,8 @@ static double param_elements(const Graph *g, bool blocks_only)
     return n;
 }
 
-/* Returns the bytes of gradients for each parameter. To clip by the norm, all gradients must exist
- * at the same time. */
+/* Returns the bytes of each parameter's gradient, if all gradients certainly exist at the same
+ * time; otherwise 0. Clipping by the norm needs all of them. */
 static double gradient_of(const Config *c)
 {
     if (c->optimizer.clip_norm <= 0 || may_be_frozen(c)) return 0;
@@ -104,9 +105,9 @@ static uint64_t state_bytes(const Config *c, const Graph *g, bool blocks_only)
     if (is_offloaded(c)) return 0; /* all of this state is in host memory */
     const Copies copies = copies_of(c);
     const double n = param_elements(g, blocks_only) / ranks_of(c);
-    /* a weight that all ranks hold may have the type of computation */
+    /* a weight that every rank holds whole may have the dtype of the computation */
     double weight = zero != NULL ? fewer_bytes(c->param, c->compute) : dtype_bytes(c->param);
-    /* moments have the type in which weights are stored between steps */
+    /* moments have the dtype in which weights are stored between steps */
     double moments = 0, rest = dtype_bytes(c->param);
     if (zero != NULL && zero->zero.preserve_fp32_weights == CHOICE_no) rest = weight;
     if (may_be_frozen(c))
@@ -165,7 +166,8 @@ bool bound_in_region(const Config *c, const Graph *g, const Node *n)
     return false;
 }
 
-/* True if the tensor may be a view: a slice of a tensor may be in that tensor's memory. */
+/* True if the tensor may share memory with another one, as a slice shares the memory of the tensor
+ * from which it is taken. */
 static bool may_alias(const Graph *g, TensorId t)
 {
     const NodeId by = g->tensors.at[t].producer;
@@ -237,7 +239,7 @@ static double steps_of(const Config *c)
 static uint64_t kept_bytes(const Config *c, const Graph *g)
 {
     const PassConfig *ac = config_pass(c, PASS_ac);
-    /* a region may contain several blocks and then keeps less */
+    /* a region may contain several blocks; then only the first block's input is kept */
     if (ac != NULL && ac->ac == AC_modules) return 0;
     if (may_be_frozen(c)) return 0;
     Arena *scratch = arena_new();
@@ -302,8 +304,9 @@ static Products products_of(const Config *c, const Graph *g, Arena *scratch)
     return p;
 }
 
-/* True if each rank has one stage, and all stages have the same number of blocks. The first stage
- * must receive the last gradient only after the last stage has computed it. */
+/* True if each rank has one stage, all stages have the same number of blocks, and the schedule is
+ * 1f1b or gpipe. Under these schedules, the first rank can end only after the last gradient has
+ * passed through all stages. */
 static bool is_plain_pipeline(const Config *c, const Graph *g)
 {
     const PassConfig *pp = config_pass(c, PASS_pp);
@@ -357,7 +360,7 @@ Ps bound_step_ps(const Config *c, const Graph *g)
         peak = fmax(peak, device->peak_flops[t]);
         rate = fmax(rate, kernel_gemm_most(device, (DType)t, timed));
     }
-    /* a framework may have faster kernels than the models of Tandem's own */
+    /* a framework's kernels may be faster than the models of Tandem's kernels predict */
     if (c->runtime.name != NULL || eight || single) rate = fmax(rate, peak);
     const double steps = steps_of(c);
     Arena *scratch = arena_new();

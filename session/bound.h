@@ -20,7 +20,7 @@ Bounds bounds_of(const Config *config, const Graph *graph);
  * attention, spread evenly over the ranks, plus the time to fill a pipeline. */
 Ps bound_step_ps(const Config *config, const Graph *graph);
 
-/* ---- bound_pipeline.c: a closer bound of memory, for pipelines of many micro-batches */
+/* ---- bound_pipeline.c: a tighter bound of memory, for pipelines with many micro-batches */
 /* The bound of bound_bytes is computed from a plan with few micro-batches. Returns their number; 0:
  * there is no such bound. */
 uint32_t bound_microbatches(const Config *config);

@@ -13,8 +13,8 @@
 #include "session/bound.h"
 #include "session/equal_layers.h"
 
-/* For a plan without pipeline stages: the number of micro-batches. The times repeat from the second
- * micro-batch on. */
+/* The number of micro-batches in the two plans, if they have no pipeline. Times repeat from the
+ * second micro-batch on. */
 enum { FEW_MICROBATCHES = 4 };
 
 /* ---- passes */

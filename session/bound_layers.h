@@ -1,5 +1,6 @@
-/* Lower bounds that include communication, computed from plans with few layers. They take much less
- * time than the whole plan, and are much closer than the bounds of bound.h. */
+/* Lower bounds that include communication, computed from plans with few layers. Computing them
+ * takes much less time than compiling the whole plan. They are much tighter than the bounds of
+ * bound.h. */
 #ifndef TANDEM_SESSION_BOUND_LAYERS_H
 #define TANDEM_SESSION_BOUND_LAYERS_H
 

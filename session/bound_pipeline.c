@@ -5,7 +5,7 @@
 #include "session/bound.h"
 #include "session/session.h"
 
-/* the number of last micro-batches that passes treat in a special way */
+/* number of micro-batches at the end of a step that passes treat in a special way */
 enum { LAST = 2 };
 
 uint32_t bound_microbatches(const Config *c)

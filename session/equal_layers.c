@@ -4,11 +4,11 @@
 
 #include "planner/base/hash.h"
 
-/* Gemma 3 repeats every 6 layers. */
+/* The longest period that is looked for. The layers of Gemma 3 repeat every 6 layers. */
 enum { MOST_PERIOD = 8 };
 
-/* Adds an input or output of a node to a hash. A tensor of the node's own layer counts by its place
- * in the layer, so that equal layers get equal hashes. */
+/* Adds an input or output of a node to a hash. A tensor that the same layer makes is hashed by the
+ * distance between its producer and the node, so that equal layers get equal hashes. */
 static uint64_t mix_tensor(uint64_t h, const Graph *g, const uint32_t *place, NodeId id, TensorId t)
 {
     const Tensor *tensor = &g->tensors.at[t];

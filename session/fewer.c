@@ -1,9 +1,9 @@
 /* Computes a step of many micro-batches from a plan with few, the short plan. The short plan is
  * lowered, proven, placed and simulated like any plan. Each micro-batch that it lacks would do the
  * same as one that it has. So its proofs hold for the long plan by induction, and sim/period.c
- * checks that times repeat. In a pipeline, times need not repeat. So its programs are made longer
- * (plan_expand), and the long plan is simulated. Tests compare both ways for many plans. If the
- * offsets of the short plan repeat, the long plan gets them, too (shorter.h). */
+ * checks that times repeat. In a pipeline, times need not repeat. So the programs of the short plan
+ * are made longer (plan_expand), and the long plan is simulated. Tests compare both ways for many
+ * plans. If the offsets of the short plan repeat, the long plan gets them, too (shorter.h). */
 #include "planner/lower/expand.h"
 #include "planner/lower/memory/shorter.h"
 #include "session/session.h"

@@ -123,7 +123,8 @@ static void lengthen(PlanFile *file, const Config *config, const PlanOptions *o,
 {
     file->unsettled = !o->unplaced && !session_settled(file->plan);
     if (o->by_period || file->unsettled) return;
-    /* the two plans have different schedules, so their programs do not correspond */
+    /* the short step and the whole step have different schedules, so their programs do not
+     * correspond */
     if (!plan_expands_from(config, file->microbatches)) return;
     file->whole = plan_expand(file->plan, file->microbatches, arena, NULL);
     file->unsettled = file->whole == NULL;
@@ -247,8 +248,8 @@ static const char *alternatives(Arena *arena, const char *const *word, uint32_t 
     return str_text(&s);
 }
 
-/* True if a rank of cp could hold a part of each sequence. Fields have no sequences, and experts
- * that drop no token refuse cp (cp-dropless). */
+/* True if a rank of cp could hold a part of each sequence. A batch of fields has no sequences, and
+ * cp does not work with experts that drop no token (rule cp-dropless). */
 static bool may_use_cp(const PlanFile *file)
 {
     const Graph *g = &file->plan->graph;
@@ -319,7 +320,7 @@ static void judge_kept(PlanFile *file, const PlanOptions *o, Arena *arena, Diag 
 {
     KeptPlan *kept = file->kept;
     if (!kept->judged) {
-        /* the earlier proofs ran out of memory and may have left diagnostics */
+        /* an earlier attempt may have run out of memory and have left diagnostics */
         kept->proofs = diag_in(kept->arena);
         kept->proven = verify_plan(kept->file.plan, VERIFY_all, false, &kept->proofs);
         kept->judged = true;
@@ -343,7 +344,7 @@ static PlanFile *judge(PlanFile *file, const PlanOptions *o, Arena *arena, Diag 
     else
         file->proven = session_prove(file, o->unfitted, arena, d);
     if (file->plan->programs.n == 0)
-        return NULL; /* the text contains no programs, which was reported */
+        return NULL; /* the text contains no programs, which the proof has reported */
     session_identify(file);
     return file;
 }

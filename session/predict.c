@@ -119,7 +119,8 @@ static const char key_query[] =
     "plan = ? AND cluster = ? AND scenario = ? AND backend = ? AND engine = ? AND calibration = ? "
     "AND seed = ?";
 
-/* Finds the stored prediction with exactly this key, and its rows if `trace` is set. */
+/* Finds the stored prediction with exactly this key. With `trace`, it counts only if its trace is
+ * stored, too. */
 static bool find_stored(Store *store, bool trace, Arena *arena, Predicted *out, Diag *d)
 {
     const RunRecord *r = &out->record;

@@ -1,5 +1,6 @@
 /* Proves a plan in a second thread while the first thread does other work that only reads the plan.
- * This is safe because the layers below session/ have no state that threads share. */
+ * This is safe because the layers below session/ share no state between threads, except under a
+ * lock. */
 #include <pthread.h>
 
 #include "session/session.h"

@@ -1,4 +1,4 @@
-/* A wrapper of SQLite. A write-ahead log is used on local disks, transactions begin with BEGIN
+/* A wrapper around SQLite. A write-ahead log is used on local disks, transactions begin with BEGIN
  * IMMEDIATE, statements are prepared, and user_version counts migrations. This wrapper does not
  * know the tables (see store/store.h). A function that fails reports FAULT_store through Diag and
  * returns false or NULL. */
@@ -17,12 +17,12 @@ enum { DB_APPLICATION_ID = 0x544e444d }; /* "TNDM" in ASCII, by which a store is
 
 /* Opens or creates the file `path`, and runs migrations[user_version..n-1], each in a transaction
  * of its own. A new file gets its name only when it is complete, so an empty file with this name is
- * refused as damaged. Refuses a file with another application_id, a newer user_version or damage,
- * and a folder. Always checks length and header. Runs SQLite's quick_check on files up to 16 MiB.
- * The bytes of a refused file do not change. On file systems without shared memory (such as NFS),
- * uses the DELETE journal and reports this. `read_only` never creates and never migrates a file.
- * ":memory:" is a store that only this process sees. Rules: store-open, store-foreign, store-newer,
- * store-older, store-damaged, store-error. */
+ * refused as damaged. Refuses a folder, a damaged file, and a file with another application_id or a
+ * newer user_version. Always checks length and header. Runs SQLite's quick_check on files up to 16
+ * MiB. The bytes of a refused file do not change. On file systems without shared memory (such as
+ * NFS), uses the DELETE journal and reports this. With `read_only`, never creates or migrates a
+ * file. ":memory:" is a store that only this process sees. Rules: store-open, store-foreign,
+ * store-newer, store-older, store-damaged, store-error. */
 Db *db_open(const char *path, bool read_only, const char *const *migrations, uint32_t n, Diag *d);
 /* Like db_open, but makes the tables of a new file with the statements `fresh`, a list that ends
  * with NULL. They must give the same tables as all `n` migrations. They are faster, because SQLite

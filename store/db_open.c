@@ -161,9 +161,9 @@ static bool may_be_written(const Opening *o)
     return false;
 }
 
-/* Returns how to open a store that nobody can change. A log needs shared memory, which is a file
- * beside the store. If this file cannot be created and there is no log, no process can change the
- * store, and it is read without a log. */
+/* Returns the URI with which SQLite reads a store that no process can change, or NULL if one can. A
+ * log needs shared memory, which is a file beside the store. If this file cannot be created and
+ * there is no log, no process can change the store. */
 static const char *unchanging(const char *path, Arena *arena)
 {
     if (takes_a_log(path, arena)) return NULL;

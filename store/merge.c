@@ -25,8 +25,8 @@ static const char contents[] =
     "INSERT OR IGNORE INTO proof(plan, build, made_at) SELECT plan, build, made_at FROM "
     "other.proof;\n";
 
-/* Copies runs that this store lacks. Two predictions are the same if their keys are equal, two
- * measurements if their times and results are equal. */
+/* Copies runs that this store lacks. Two predictions are the same if their keys are equal. Two
+ * measurements are the same if their dates and step times are equal, too. */
 static const char runs[] =
     "CREATE TEMP TABLE moved(old INTEGER PRIMARY KEY, new INTEGER NOT NULL, fresh INTEGER NOT "
     "NULL);\n"

@@ -21,8 +21,8 @@ Hash128 store_hash_of(DbStatement *st, int column);
  * the list. test_schema_now writes and checks this list. */
 extern const char *const store_schema_now[];
 
-/* Stores the list of a recipe's scripts, and those scripts that the store lacks. Call it inside a
- * transaction. */
+/* Stores the list of a recipe's scripts, and each script that the store lacks. Sets *list to the
+ * list's key. Call it inside a transaction. */
 bool store_put_scripts(Db *db, const Recipe *recipe, Hash128 *list, Diag *d);
 
 static inline const char *store_kind(RunKind kind)

@@ -209,8 +209,8 @@ static const char cost_counts[] = "ALTER TABLE trust ADD COLUMN kernels_measured
                                   "ALTER TABLE trust ADD COLUMN collectives_measured INTEGER;\n"
                                   "ALTER TABLE trust ADD COLUMN collectives_modelled INTEGER;\n";
 
-/* Of a plan, the store has what is needed to make it again: its recipe and its scripts. A script's
- * key is the hash of its content. The plan's packed text is stored only with a trace or with
+/* The store keeps what is needed to make a plan again: its recipe and its scripts. A script's key
+ * is the hash of its content. The plan's packed text is stored only with a trace or with
  * measurements, because their readers need each instruction. */
 static const char recipes[] =
     "CREATE TABLE script("

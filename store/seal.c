@@ -35,7 +35,7 @@ static void add_names(Str *out, const char *names, const char *prefix)
     }
 }
 
-/* Appends the condition of a trigger that the row was as Tandem wrote it before the update. */
+/* Appends a trigger's condition: before the update, the row was still as Tandem had written it. */
 static void add_intact_before(Str *sql, const Seal *s)
 {
     str_print(sql, "WHEN %sOLD.digest = tandem_digest(",
@@ -150,7 +150,8 @@ static bool report(Db *db, const char *table, const char *what, const char *sql,
     return d->n_errors == before; /* a failed query is an error, too */
 }
 
-/* Reports the rows that fulfil `condition`. `where` is a further condition. */
+/* Reports the rows for which both `condition` and `where` are true. `where` begins with AND, or is
+ * empty. */
 static bool check_rows(Db *db, const Seal *s, const char *condition, const char *what,
                        const char *where, int64_t run, Diag *d)
 {

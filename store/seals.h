@@ -24,9 +24,10 @@
 
 /* SEAL(table, update, columns of the key, columns under the digest). The digest of a run does not
  * contain its number, because the number changes when stores are merged. A test compares the
- * columns with the tables. An update writes all values of a row that are no keys (WHOLE), or some
- * of them (PARTS). An update of PARTS does not seal a row that was changed before. Each row of an
- * ALWAYS table has a digest; its updates write PARTS. */
+ * columns with the tables. An update writes all columns of a row that are not part of the key
+ * (WHOLE), or some of them (PARTS). After an update of PARTS, a row that another program had
+ * changed before keeps its wrong digest. Each row of an ALWAYS table has a digest; its updates
+ * write PARTS. */
 #define SEALS(SEAL)                                                                                \
     SEAL(plan, PARTS, "id", SEALED_plan)                                                           \
     SEAL(run, PARTS, "id", SEALED_run)                                                             \

@@ -101,7 +101,7 @@ bool store_put_proof(Store *store, Hash128 plan, const char *build, Diag *d);
 /* Returns the newest run of `kind` for a plan, among those that did not fail and in which all ranks
  * and experts are equal. Returns 0 if there is none. */
 int64_t store_find_run(Store *store, RunKind kind, Hash128 plan, Diag *d);
-int64_t store_latest_run(Store *store, RunKind kind, Diag *d);
+int64_t store_latest_run(Store *store, RunKind kind, Diag *d); /* the newest of any plan */
 /* Loads run `id`. plan_text remains NULL (see store_plan_text); `trace` may be NULL. Rows are
  * ordered by step, rank and pc. A loss that was not a number becomes NaN. */
 bool store_load_run(Store *store, int64_t id, Arena *arena, RunRecord *run, Trace *trace, Diag *d);
@@ -165,7 +165,7 @@ bool store_put_choice(Store *store, const char *device, const char *call, const 
  * there is none. */
 bool store_get_choice(Store *store, const char *device, const char *call, void *choice,
                       size_t bytes, Diag *d);
-/* Stores the time of a collective. `bytes` counts as in plan_comm_bytes. */
+/* Stores the time of a collective. `bytes` is its size as plan_comm_bytes counts it. */
 bool store_put_collective(Store *store, const char *machine, const char *backend, OpKind op,
                           uint32_t n_ranks, uint64_t bytes, Ps median_ps, Diag *d);
 /* Returns the time of a collective, or -1 if none was measured for this op and group size. Between

@@ -1,9 +1,9 @@
 /* Arenas: a chain of blocks filled from the front. A block that is used again after a reset is
- * zeroed only up to the highest byte ever written. Freed blocks wait in a pool for the next arena.
- * The system needs longer to map a fresh page than a program needs to fill it. Under
+ * zeroed only up to the highest byte ever written. Freed blocks wait in a pool for the next arena,
+ * because the system needs longer to map a fresh page than a program needs to fill it. Under
  * AddressSanitizer, all bytes that are not handed out are poisoned, with a gap behind each
- * allocation. AddressSanitizer then finds overruns, as it does with malloc. Freed blocks stay
- * poisoned until 16 MiB were freed after them, so it also finds uses of a freed arena. */
+ * allocation. AddressSanitizer then finds overruns, as it does with malloc. A freed block is not
+ * given out again until another 16 MiB were freed, so uses of a freed arena are found, too. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS, madvise */
 #include "planner/base/arena.h"
 
@@ -48,7 +48,7 @@ static_assert(ALIGN >= alignof(max_align_t), "any type can be stored");
 typedef struct Block Block;
 struct Block {
     Block *next;
-    size_t size, used, dirty; /* bytes of `data`; beyond `dirty` they are zero */
+    size_t size, used, dirty; /* bytes of `data`; those beyond both `used` and `dirty` are zero */
     size_t freed_at;          /* value of pool.freed when the block was added to a list */
     bool mapped;              /* the block lies in a region of large pages, and is never freed */
     alignas(ALIGN) unsigned char data[];
@@ -133,7 +133,7 @@ static_assert(FIRST_BLOCK << (SIZES - 1) == LARGEST_STEP, "one list for each siz
 static struct {
     pthread_mutex_t lock;
     Block *free[SIZES], *last[SIZES]; /* last[i]: the newest block of list i */
-    size_t bytes, freed;              /* bytes: in the lists now. freed: of all blocks so far. */
+    size_t bytes, freed; /* bytes: of all blocks in the lists. freed: of all blocks ever added. */
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Large blocks lie in large pages, if the system has them: 2 MiB then cost one page fault instead
@@ -238,8 +238,8 @@ static Block *block_get(size_t size)
     return block;
 }
 
-/* Adds a block to its list. A pool that holds blocks back gives out the block that was freed first;
- * any other pool gives out the newest block, whose bytes may still be in the caches. */
+/* Adds a block to its list. Under AddressSanitizer, the block that was freed first is given out
+ * first. Otherwise the newest block is, because its bytes may still be in the caches. */
 static void pool_add(Block *block, int index)
 {
     if (HELD_BACK > 0 && pool.free[index] != NULL) {

@@ -1,6 +1,6 @@
-/* Arenas: memory that is allocated piece by piece and released all at once. There is no free for a
- * single block. An early return, or a longjmp out of the Lua interpreter, therefore leaks nothing.
- * If memory is exhausted, these functions do not return: see arena_full. */
+/* Arenas: memory that is allocated piece by piece and released all at once. A single allocation
+ * cannot be freed. An early return, or a longjmp out of the Lua interpreter, therefore leaks
+ * nothing. If memory is exhausted, these functions do not return: see arena_full. */
 #ifndef TANDEM_BASE_ARENA_H
 #define TANDEM_BASE_ARENA_H
 
@@ -34,7 +34,7 @@ size_t arena_bytes(const Arena *arena); /* bytes handed out since the arena was 
  * a longjmp to the caller, which then unwinds the scope. A scope belongs to one thread. */
 typedef struct ArenaScope {
     struct ArenaScope *outer;
-    Arena *newest; /* the arenas that were made in the scope and are not freed yet */
+    Arena *newest; /* the newest arena that was made in the scope and is not freed; NULL: none */
     void (*on_full)(void *self);
     void *self;
 } ArenaScope;
@@ -46,7 +46,7 @@ void arena_scope_unwind(ArenaScope *scope); /* closes the scope and frees its ar
 
 /* Never returns; arena functions call it when an allocation fails. Calls the `on_full` of this
  * thread's innermost scope. Without a scope, calls the function that arena_on_full has set for the
- * process. Neither may return. Aborts if there is none. */
+ * process. Neither function may return. Without both, aborts. */
 __attribute__((noreturn)) void arena_full(void); /* C++ reads this header, too */
 void arena_on_full(void (*on_full)(void *self), void *self);
 /* Forgets all scopes. A forked child calls it, because it cannot return to its parent's scopes. */

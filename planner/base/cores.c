@@ -18,8 +18,7 @@ CoreSet cores_set(void)
     cpu_set_t own;
     memset(&set, 0, sizeof set);
     if (sched_getaffinity(0, sizeof own, &own) != 0)
-        return set; /* the machine has more cores than
-                     * `own` holds */
+        return set; /* the machine has more cores than `own` has bits */
     for (unsigned k = 0; k < CORE_SET_WORDS * 64 && k < CPU_SETSIZE; k++)
         if (CPU_ISSET(k, &own)) set.word[k / 64] |= UINT64_C(1) << k % 64;
     return set;

@@ -1,5 +1,5 @@
-/* Diagnostics: errors, warnings and notes about a plan. All violations are collected, because the
- * first one does not end the search for others:
+/* Diagnostics: errors, warnings and notes about a plan. The search goes on after a violation, so
+ * that the user sees all violations:
  *     llama.lua:14: error[divides-heads]: heads = 12 cannot be split over tp = 8
  *       hint: tp may be 1, 2, 3, 4, 6 or 12
  * Rule ids are kebab-case; `tandem explain RULE` explains a rule. */
@@ -21,7 +21,7 @@ typedef enum Severity { SEVERITY_error, SEVERITY_warning, SEVERITY_note } Severi
 /* The kind of an error. It decides the exit code; the lowest code wins (3 before 4). */
 typedef enum Fault {
     FAULT_none,
-    FAULT_internal,   /* exit 1: a check failed on a plan that our own passes made, or a file could
+    FAULT_internal,   /* exit 1: a check failed on a plan that Tandem's passes made, or a file could
                          not be read or written */
     FAULT_usage,      /* exit 2: wrong command line */
     FAULT_input,      /* exit 3: script or plan invalid */

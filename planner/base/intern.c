@@ -8,8 +8,8 @@
 
 #include "planner/base/str.h"
 
-/* Hashes a record. The index is never written to a file, so the hash may be simple: it multiplies
- * the words of two lanes and combines them. */
+/* Hashes a record. The index is never written to a file, so the hash may be simple. Words of 8
+ * bytes go alternately into two products, which are combined at the end. */
 static uint32_t hash_of(const void *value, size_t size)
 {
     static const uint64_t odd = UINT64_C(0x9E3779B97F4A7C15);

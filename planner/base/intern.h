@@ -1,6 +1,6 @@
 /* Finds a record in a list by its bytes, so that equal records are stored only once (plan_shape,
- * graph_attrs). An Intern does not change the list. It only makes the search faster. A zeroed
- * Intern works for any list. */
+ * graph_attrs). An Intern never changes the list. It is a hash index that makes the search fast. A
+ * zeroed Intern is an empty index. Once it is used, it belongs to that list. */
 #ifndef TANDEM_BASE_INTERN_H
 #define TANDEM_BASE_INTERN_H
 

@@ -1,6 +1,6 @@
 /* A growing array in an arena, declared as LIST(Node) nodes. Elements are referred to by index,
- * never by pointer, because growing moves them. Lists whose index 0 means "none" call
- * list_reserve_none. */
+ * never by pointer, because growing moves them. For a list whose index 0 means "none", call
+ * list_reserve_none first. */
 #ifndef TANDEM_BASE_LIST_H
 #define TANDEM_BASE_LIST_H
 

@@ -1,5 +1,5 @@
-/* Writes progress notes to stderr; no other file does. The level and the rank belong to the whole
- * process, and are set once, before any thread starts. */
+/* Writes progress notes to stderr. The level and the rank belong to the whole process, and are set
+ * once, before any thread starts. */
 #include "planner/base/log.h"
 
 #include <stdarg.h>

@@ -13,8 +13,8 @@
 #endif
 
 /* Returns ln x for a normal floating-point number x > 0. Write x = m 2^e with m between sqrt(1/2)
- * and sqrt(2), and s = (m - 1) / (m + 1). Then ln m is twice the area tangent of s, a series in
- * powers of s^2 < 0.0295. The first power that the code leaves out is below 2^-60. */
+ * and sqrt(2), and s = (m - 1) / (m + 1). Then ln m = 2 artanh(s), a series in powers of s^2, which
+ * is below 0.0295. The first power that the code leaves out is below 2^-60. */
 NORMAL_FUNCTION double normal_log(double x)
 {
     const double ln2_high = 0x1.62e42fefa38p-1, ln2_low = 0x1.ef35793c7673p-45;

@@ -1,5 +1,5 @@
 /* Growing strings, text for people (sizes, counts, nearest words) and text for machines (JSON,
- * doubles that read back exactly, hashes). Nothing here depends on the locale. */
+ * doubles that read back exactly, hashes). */
 #include "planner/base/str.h"
 
 #include <assert.h>
@@ -238,9 +238,8 @@ const char *str_nearest(const char *word, const char *const *candidates, size_t 
     size_t length = strlen(word), limit = smaller(2, length / 3) + 1;
     const char *nearest = NULL;
     if (length > WORD_MAX) return NULL;
-    for (size_t i = 0; i < n && length == 2; i++) /* one edit of a two-letter word would exceed a
-                                                     third of its length, so only an equal word is
-                                                     accepted */
+    for (size_t i = 0; i < n && length == 2; i++) /* one edit is more than a third of a two-letter
+                                                     word, but swapped letters are accepted */
         if (candidates[i][0] == word[1] && candidates[i][1] == word[0] && candidates[i][2] == 0)
             return candidates[i];
     for (size_t i = 0; i < n; i++) {

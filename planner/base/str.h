@@ -44,8 +44,8 @@ const char *str_readable(Arena *arena, const char *text, size_t most);
 const char *str_path(Arena *arena, const char *path);
 
 /* Returns the candidate nearest to `word` by Damerau-Levenshtein distance. The distance may be at
- * most 2 edits and at most a third of the word's length. Returns NULL if no candidate is that near,
- * and the first one if several are equally near. */
+ * most 2 edits and a third of the word's length (for two letters: a swap of the two). Returns NULL
+ * if no candidate is that near, and the first one if several are equally near. */
 const char *str_nearest(const char *word, const char *const *candidates, size_t n);
 
 /* str_bytes returns 134217728 as "128 MiB". str_count returns 8030261248 as "8,030,261,248". The
@@ -66,7 +66,7 @@ typedef struct Hash128 {
     uint64_t hi, lo;
 } Hash128;
 Hash128 hash_bytes(const void *bytes, size_t n);
-/* Computes the hash of hash_bytes for bytes that arrive in several calls. */
+/* Computes the same hash as hash_bytes for bytes that arrive in several calls. */
 typedef struct Hasher Hasher;
 Hasher *hasher_new(Arena *arena);
 void hasher_add(Hasher *h, const void *bytes, size_t n);

@@ -18,7 +18,7 @@
 #include "planner/front/parent.h"
 #include "planner/front/pass_spec.h"
 
-/* Returns a buffer that is filled once, before any caller reads it. */
+/* The first call fills the static buffer that all calls return. */
 const char *front_scripts_dir(void)
 {
     static char found[4096];

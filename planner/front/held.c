@@ -10,7 +10,7 @@
 
 #include "planner/front/parent.h"
 
-/* All values on which a trace depends except the script, and the graph that the trace gave. */
+/* All values on which a trace of the script's model depends, besides KeptTrace.model. */
 typedef struct TraceKey {
     int64_t batch, seq, channels, targets, height, width, global_batch;
     int64_t group;

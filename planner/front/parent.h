@@ -20,8 +20,8 @@ typedef struct Seen {
 /* An option of a pass whose value is a list of modules. */
 typedef struct NamedList {
     const char *path, *key; /* path: "parallel.2.modules"; key: "ac.modules" */
-    /* what the pass does if the list is left out, for the message about an empty list */
-    const char *without;
+    /* the hint of the error about an empty list (PassOption.empty) */
+    const char *hint;
     Loc loc;
 } NamedList;
 

@@ -155,8 +155,9 @@ static bool take_part(OpKind op, Binding *b, const Attrs *attrs, Loc loc, Diag *
         if (!*size) *size = attrs ? attrs->count : 0;
     }
     if (attrs && op_takes(op, b, attrs)) return true;
-    return diag_error(d, FAULT_input, "shape-mismatch", loc, "%s (%s): its input has no such part",
-                      op_info(op)->name, op_info(op)->signature);
+    return diag_error(d, FAULT_input, "shape-mismatch", loc,
+                      "%s (%s): the part to take is not inside its input", op_info(op)->name,
+                      op_info(op)->signature);
 }
 
 static bool size_indices(OpKind op, Binding *b, const Attrs *attrs, Loc loc, Diag *d)
@@ -200,7 +201,7 @@ TensorId graph_op(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_
     if (!op_infer(op, dims, n_in, attrs ? attrs : &none, &b, loc, d)) return 0;
     if (!op_grouped(op, &b, attrs ? attrs : &none)) {
         diag_error(d, FAULT_input, "shape-mismatch", loc,
-                   "%s (%s): the shapes of its inputs do not belong together", op_info(op)->name,
+                   "%s (%s): the shapes of its inputs do not match", op_info(op)->name,
                    op_info(op)->signature);
         return 0;
     }

@@ -1,6 +1,6 @@
 /* A model before placement on ranks: global shapes, one micro-batch, forward nodes and (after the
  * backward pass) gradient nodes. It has no collectives. A pass that distributes the model only
- * writes layouts and marks into the graph. The verifier checks lowered programs against this
+ * writes layouts and flags into the graph. The verifier checks lowered programs against this
  * graph. */
 #ifndef TANDEM_IR_GRAPH_H
 #define TANDEM_IR_GRAPH_H
@@ -11,8 +11,8 @@
 typedef uint32_t TensorId, NodeId, ModuleId, UnitId, AttrsId; /* 0: none */
 
 /* The divisor of a step's loss. kept: the number of counted tokens (labels >= 0). all: the number
- * of all tokens. microbatch_mean: a mean of means. Each group's sum is divided by the group's
- * counted tokens, and the sum over groups by the number of groups. */
+ * of all tokens. microbatch_mean: the mean of the means of groups of sequences. The sum of a group
+ * is divided by the group's counted tokens, and the sum over groups by the number of groups. */
 #define DENOMINATORS(X) X(kept) X(all) X(microbatch_mean)
 typedef enum Denominator {
 #define X(name) DENOMINATOR_##name,
@@ -49,7 +49,7 @@ typedef struct Tensor {
     DType dtype; /* dtype of an activation, or of a weight while it is gathered for use */
     uint8_t n_dims;
     int64_t dim[MAX_DIMS];  /* global */
-    DealId deal[MAX_DIMS];  /* the deals of the dimensions that `use` splits */
+    DealId deal[MAX_DIMS];  /* the deals (layout.h) of the dimensions that `use` splits */
     Layout use, kept;       /* layout while used; layout between forward and backward */
     bool use_is_fixed;      /* a pass set `use`, so propagation leaves it unchanged */
     NodeId producer;        /* 0: parameter or input */

@@ -1,4 +1,4 @@
-/* Programs as data: interned shapes, roots of views, and the cost of an instruction on one rank. */
+/* Stores each shape once, and computes the bytes and FLOPs of an instruction on one rank. */
 #include "planner/ir/plan.h"
 
 #include <assert.h>
@@ -120,9 +120,9 @@ static bool bind_global(const Plan *plan, const Program *p, const Instr *in, Bin
     return op_bind(in->op, dims, n_in, dims + n_in, n_out, b, none, NULL);
 }
 
-/* Given n, a local size or a start in a dimension of `global` elements, returns it in units of the
- * dimension's leading index `letter`. Only in a composite dimension do the units differ: (hp) has
- * leading index h, thus the unit is p elements. */
+/* Converts n, a size or a start, from elements of a dimension to units of the dimension's leading
+ * index `letter`. The dimension has `global` elements. The units differ only in a composite
+ * dimension: in (hp), the leading index is h, so a unit is p elements. */
 static int64_t leading(const Binding *b, char letter, int64_t global, int64_t n)
 {
     int64_t size = b->size[(int)letter];
@@ -184,8 +184,8 @@ double plan_flops(const Plan *plan, const Program *p, const Instr *in)
     return op_flops(in->op, &b, size, op_seen(in->op, &b, attrs)) * plan_rows_share(plan, p, in);
 }
 
-/* Returns the number of table elements that lookups touch: one for every point of all other
- * indices. */
+/* Returns the bytes of a table that lookups touch: one element for each point of all other indices,
+ * but at most the whole table [`bytes`]. */
 static uint64_t touched_bytes(const Binding *b, const int64_t size['z' + 1], char table,
                               uint64_t bytes, uint32_t element_bytes)
 {
@@ -195,8 +195,8 @@ static uint64_t touched_bytes(const Binding *b, const int64_t size['z' + 1], cha
     return n < bytes ? n : bytes;
 }
 
-/* Bytes of a range of a flat buffer, as an average over the ranks over which it is divided. The
- * first output counts in full, because it is zeroed. */
+/* Returns the bytes of a range of a flat buffer, as an average over the ranks over which the buffer
+ * is divided. Zeros that fill the rest of an output are not counted. */
 static uint64_t range_bytes(const Plan *plan, const Buffer *b, const Instr *in, uint64_t bytes)
 {
     const Attrs *a = graph_attrs_at(&plan->graph, in->attrs);
@@ -206,8 +206,8 @@ static uint64_t range_bytes(const Plan *plan, const Buffer *b, const Instr *in, 
     return (uint64_t)((double)bytes * (double)(a->hi - a->lo) / (double)s->dim[0]);
 }
 
-/* Returns the bytes moved by ops on a part of the rows. Packing a strip reads only the strip. A
- * part of a convolution moves only its own rows. */
+/* Returns the bytes of argument i that an instruction moves, if it works on only a part of the
+ * rows. Packing a strip reads only the strip. A part of a convolution moves only its own rows. */
 static uint64_t rows_bytes(const Plan *plan, const Program *p, const Instr *in, uint32_t i,
                            uint64_t bytes)
 {
@@ -254,7 +254,7 @@ static void argument_bytes(const Plan *plan, const Program *p, const Instr *in,
     }
 }
 
-/* Returns the part before `in` in the same kernel, or NULL if `in` is the first. */
+/* Returns the instruction before `in` in the same fused kernel, or NULL if `in` is the first. */
 static const Instr *part_before(const Program *p, const Instr *in)
 {
     const Instr *before = in;
@@ -284,7 +284,7 @@ const Instr *plan_next_part(const Program *p, const Instr *in)
     return next < p->code.at + p->code.n && next->fuse == in->fuse ? next : NULL;
 }
 
-/* True if an earlier part of the kernel has read or written the whole buffer. */
+/* True if an earlier instruction of the kernel has read or written the whole buffer. */
 static bool at_hand(const Program *p, const Instr *in, BufferId b)
 {
     for (const Instr *part = part_before(p, in); part; part = part_before(p, part)) {
@@ -295,7 +295,7 @@ static bool at_hand(const Program *p, const Instr *in, BufferId b)
     return false;
 }
 
-/* True if only parts of this kernel touch the buffer. */
+/* True if only instructions of this kernel touch the buffer. */
 static bool stays_within(const Program *p, const Buffer *at, uint32_t fuse)
 {
     return fuse && !at->persistent && !at->parent && !at->result && at->first && at->last &&

@@ -221,11 +221,11 @@ void plan_moved(const Plan *plan, const Program *p, const Instr *in, bool part,
 uint64_t plan_written_bytes(const Program *p);
 /* True if `in` is the first instruction of a kernel, or is not fused with others. */
 bool plan_begins_kernel(const Program *p, const Instr *in);
-/* The first part of the kernel of `in`; `in` itself if it is not fused with others. */
+/* Returns the first instruction of the kernel of `in`, which is `in` itself if it is not fused. */
 const Instr *plan_kernel(const Program *p, const Instr *in);
-const Instr *plan_next_part(const Program *p, const Instr *in); /* NULL: it is the last */
-/* Returns the argument whose rows a part of a kernel visits: its first output, or the input that it
- * sums. */
+const Instr *plan_next_part(const Program *p, const Instr *in); /* NULL: `in` is the last */
+/* Returns the argument whose rows an instruction of a fused kernel visits: its first output, or the
+ * input that it sums. */
 static inline uint32_t plan_rows_arg(const Instr *in)
 {
     return op_is_rowwise(in->op) ? in->n_in : 0;

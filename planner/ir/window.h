@@ -18,9 +18,9 @@ typedef enum WindowMode {
     WINDOW_MODES
 } WindowMode;
 
-/* IMAGE_MOST: the most patches across, the most down, and the most channels. IMAGE_MOST_PATCH: the
- * longest side of a patch [points]. WINDOW_MOST_POINTS: the most points of an attention window.
- * WINDOW_MOST_FEATURES: the most points times features of a head. */
+/* IMAGE_MOST: the most patches in a row or column of an image, and the most channels.
+ * IMAGE_MOST_PATCH: the longest side of a patch [points]. WINDOW_MOST_POINTS: the most points of an
+ * attention window. WINDOW_MOST_FEATURES: the most points x features of a head in a window. */
 enum { IMAGE_MOST = 1 << 12, IMAGE_MOST_PATCH = 512 };
 enum { WINDOW_MOST_POINTS = 144, WINDOW_MOST_FEATURES = 16384 };
 

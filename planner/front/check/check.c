@@ -317,7 +317,7 @@ static void dtype_unsupported(Draft *draft, Loc loc, const char *path, DType typ
     for (int t = 1; t < DT_COUNT; t++)
         if (device->peak_flops[t] > 0)
             str_print(&s, "%s%s", s.n > 0 ? ", " : "", dtype_name((DType)t));
-    if (s.n > 0) diag_hint(draft->d, "it can: %s", str_text(&s));
+    if (s.n > 0) diag_hint(draft->d, "it can compute in %s", str_text(&s));
 }
 
 /* Checks that the dtypes in fsdp2 { mp } obey the rules that also hold for `precision`. */

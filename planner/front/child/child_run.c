@@ -62,7 +62,7 @@ static int evaluate(lua_State *L)
     return 0;
 }
 
-/* Lua calls this for an error outside of protected calls. There only an allocation can fail. */
+/* Lua calls this for an error outside of protected calls. Only an allocation can fail there. */
 static int on_panic(lua_State *L)
 {
     if (child_of(L)->system_refused) child_out_of_memory(NULL);

@@ -142,7 +142,7 @@ static void visit_parts(lua_State *L, int visited, int queue)
 
 /* True if nothing that the functions of the model can reach is a table that settings change. A
  * trace of the model then serves all settings for which the parent gives the same answer. */
-static bool model_is_apart(lua_State *L, int plan, int seen)
+static bool model_is_separate(lua_State *L, int plan, int seen)
 {
     lua_newtable(L);
     lua_newtable(L);
@@ -154,17 +154,17 @@ static bool model_is_apart(lua_State *L, int plan, int seen)
     lua_pushliteral(L, ""); /* a text gives access to all functions of the string library */
     if (lua_getmetatable(L, -1)) visit_later(L, visited, queue);
     lua_settop(L, queue);
-    bool apart = true;
-    for (lua_Integer i = 1; apart && lua_rawgeti(L, queue, i) != LUA_TNIL; i++) {
+    bool separate = true;
+    for (lua_Integer i = 1; separate && lua_rawgeti(L, queue, i) != LUA_TNIL; i++) {
         const int type = lua_type(L, -1);
         lua_pushvalue(L, -1);
-        apart = i < MOST_REACHED && type != LUA_TTHREAD && lua_rawget(L, seen) == LUA_TNIL;
+        separate = i < MOST_REACHED && type != LUA_TTHREAD && lua_rawget(L, seen) == LUA_TNIL;
         lua_settop(L, queue + 1);
-        if (apart) visit_parts(L, visited, queue);
+        if (separate) visit_parts(L, visited, queue);
         lua_settop(L, queue);
     }
     lua_settop(L, visited - 1);
-    return apart;
+    return separate;
 }
 
 void child_keep_plan(Child *c)
@@ -176,7 +176,7 @@ void child_keep_plan(Child *c)
     lua_pushvalue(L, plan);
     c->is_plain = note_table(L, plan + 1, plan + 2, 0);
     lua_pop(L, 1);
-    c->shares = c->is_plain && model_is_apart(L, plan, plan + 1);
+    c->shares = c->is_plain && model_is_separate(L, plan, plan + 1);
     c->kept_tables = luaL_ref(L, LUA_REGISTRYINDEX);
     lua_pushvalue(L, plan);
     c->kept_plan = luaL_ref(L, LUA_REGISTRYINDEX);
@@ -213,8 +213,8 @@ static bool read_request(Child *c, FrontOptions *options)
     return true;
 }
 
-/* True if the settings load scripts, or change the model's config, which functions of the script
- * may keep. */
+/* True if a fork must answer the whole request. This is so if the settings load scripts, or if they
+ * change the model's config, to which functions of the script may refer. */
 static bool needs_process(const Child *c)
 {
     static const char *const keys[] = {"runtime", "cluster", "gpu", "model"};
@@ -273,7 +273,7 @@ static void send_ended(Child *c, int status)
 
 /* Runs `function` in a fork of this process, which then sends all further records. Returns how the
  * fork ended, as waitpid does. */
-static int call_apart(Child *c, lua_CFunction function)
+static int call_in_fork(Child *c, lua_CFunction function)
 {
     const pid_t pid = fork();
     /* shifted, because waitpid returns an exit code in this form */
@@ -312,11 +312,11 @@ static void answer_request(Child *c)
 {
     int ended = 0;
     if (needs_process(c)) {
-        ended = call_apart(c, both);
+        ended = call_in_fork(c, both);
     } else {
         const int status = call(c, settle);
         if (status == LUA_OK && c->fired == 0 && !c->answer.no_model)
-            ended = call_apart(c, model);
+            ended = call_in_fork(c, model);
         else if (!child_finish(c, status))
             _exit(1); /* the parent would wait forever for an answer that nobody sends */
         /* The time limit interrupted the interpreter, which may have left it in any state. This

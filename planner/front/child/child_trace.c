@@ -23,7 +23,8 @@ Tracer *tracer(Child *c)
     return c->tracer;
 }
 
-/* Not a tail call: a tail call would drop the caller's stack frame, and the caller's line. */
+/* The call is no tail call, which would drop the caller's stack frame and with it the caller's
+ * line. */
 static int call_wrapped(lua_State *L)
 {
     lua_pushvalue(L, lua_upvalueindex(1));
@@ -357,7 +358,7 @@ static int core_op(lua_State *L)
     if (out == 0 || d.n_errors > 0) {
         const Diagnostic *item = d.items.n > 0 ? &d.items.at[0] : NULL;
         child_raise(L, "shape-mismatch", loc, item != NULL ? item->hint : NULL, "%s",
-                    item != NULL ? item->text : "these shapes do not belong together");
+                    item != NULL ? item->text : "these shapes do not match");
     }
     check_attrs(L, op, &attrs, loc);
     tracer_put_op(c, op, out, module, loc, in, (uint32_t)n_in, &attrs);

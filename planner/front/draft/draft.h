@@ -19,12 +19,14 @@ const char *draft_list(Arena *arena, const char *const *names, uint32_t n);
 bool draft_whole(Value *v);
 /* Reports that a value does not have the field's type. Returns false. */
 bool draft_wrong_type(Draft *draft, const char *path, const Field *f, Loc loc, const Value *v);
+/* Reports that `path` is no key of the table or pass `parent`, with a hint if a name is near. */
 void draft_unknown_key(Draft *draft, const char *path, const char *parent, bool of_pass, Loc loc);
 /* Returns the plan's key for a name of another system: "batch.micro" for "micro_batch_size".
  * Returns NULL if no other system uses the name. */
 const char *front_other_name(const char *key);
 /* Checks a value that must be one of a list of words, and stores its index at `at`. */
 bool draft_word(Draft *draft, const char *path, const Field *f, Loc loc, const Value *v, void *at);
+/* Checks a value by the row of its key, and stores it at `at`. Returns false after an error. */
 bool draft_store(Draft *draft, const char *path, const Field *f, Loc loc, Value *v, void *at);
 /* True for a path such as "runtime.attention.Blackwell". */
 bool draft_is_attention(const char *path);

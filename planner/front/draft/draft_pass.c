@@ -224,7 +224,7 @@ void draft_check_lists(Draft *draft)
         if (!empty) continue;
         diag_error(draft->d, FAULT_input, "empty-list", list->loc,
                    "%s = {} names no module, which may be a mistake", list->key);
-        diag_hint(draft->d, "%s", list->without);
+        diag_hint(draft->d, "%s", list->hint);
     }
 }
 

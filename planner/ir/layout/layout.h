@@ -151,8 +151,8 @@ int64_t deal_index(const Deals *deals, DealId id, int64_t size, uint32_t n_parts
                    int64_t at);
 int64_t deal_valid(const Deals *deals, DealId id, int64_t size, uint32_t n_parts, uint32_t part);
 
-/* ---- shapes ---- A shape is the global dimensions, a layout and deals. Local sizes follow from
- * the mesh. */
+/* ---- shapes ---- A shape consists of global dimensions, a layout and deals. The sizes on one rank
+ * follow from the shape and the mesh. */
 typedef struct Shape {
     uint8_t n_dims;
     int64_t dim[MAX_DIMS]; /* global */

@@ -6,8 +6,9 @@
 
 #include "planner/base/str.h"
 
-/* Sets the strides of axes whose ranks are not neighbours: first the axis whose `apart` equals
- * *stride, then the axis around it, and so on. *stride grows with each axis. */
+/* Sets the strides of axes that state their stride in `apart`. The axis whose `apart` equals
+ * *stride comes first, and *stride is multiplied by its size. The search then goes on with the new
+ * *stride. */
 static void place_apart(Mesh *mesh, uint64_t *stride, uint32_t *n_placed)
 {
     for (uint32_t a = 0; a < mesh->n_axes && *stride <= UINT32_MAX / 2;) {

@@ -1,6 +1,6 @@
 /* A mesh arranges the ranks as a grid of named axes. Ranks along the last (innermost) axis are
  * consecutive. If several axes split a dimension, its parts nest in the order of this list.
- * Axis.apart is for an axis whose place in the list differs from its order among ranks. */
+ * Axis.apart is for an axis whose stride does not follow from its place in this list. */
 #ifndef TANDEM_IR_MESH_H
 #define TANDEM_IR_MESH_H
 
@@ -51,8 +51,8 @@ AxisSet mesh_axes_of(const Mesh *mesh, AxisNames names); /* returns all atomic a
                                                             names */
 /* returns the product of the axes' sizes; 1 for the empty set */
 uint32_t mesh_size(const Mesh *mesh, AxisSet axes);
-uint32_t mesh_coordinate(const Mesh *mesh, Rank rank, uint32_t axis);
-/* The index of `rank` in its group along `axes`. The outermost axis counts most. */
+uint32_t mesh_coordinate(const Mesh *mesh, Rank rank, uint32_t axis); /* along atomic `axis` */
+/* Returns the index of `rank` in its group along `axes`. The outermost axis counts most. */
 uint32_t mesh_part(const Mesh *mesh, Rank rank, AxisSet axes);
 /* Returns the part that is `hop` steps after `part` in a ring of `size` parts. */
 uint32_t mesh_hop(uint32_t part, int32_t hop, uint32_t size);

@@ -22,7 +22,7 @@ uint32_t mesh_nodes_of_groups(const Mesh *mesh, AxisSet axes, uint32_t per_node)
 AxisSet mesh_data_axes(const Mesh *mesh);
 /* Returns the axes over which optimizer states of ordinary parameters are sharded. */
 AxisSet mesh_shard_axes(const Mesh *mesh);
-uint32_t mesh_dp_size(const Mesh *mesh);
+uint32_t mesh_dp_size(const Mesh *mesh); /* returns the product of the sizes of mesh_data_axes */
 /* Returns replica * shards + shard: the index of the rank among the ranks that read different
  * samples. `replica` and `shard` are its coordinates, and `shards` is the size of the sharding
  * axis. */

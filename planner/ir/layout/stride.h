@@ -1,5 +1,5 @@
 /* Strided deals: the rows of a part are not contiguous. The dimension is cut into X * n equal
- * pieces, where n is the number of parts. Part p holds pieces p, p + n, p + 2n and so on.
+ * pieces: X pieces for each of n parts. Part p has pieces p, p + n, p + 2n and so on.
  *
  * Attention between points at a fixed distance uses this layout, because all points of a window are
  * then on one rank. In the ordinary contiguous layout, part p holds pieces p X to p X + X - 1. To

@@ -8,7 +8,7 @@
  * first, h, is outermost. The first index carries the split, unless it is UPPER-CASE. Then the
  * second index carries the split, and the elements of a part are not contiguous (stride.h). `h~` is
  * the dimension of the input rows that output rows h read (window.h). Where h is split, parts of h~
- * have a halo: rows of other parts. Only h and w may have windows. Letters belong to one row. */
+ * have a halo: rows of other parts. Only h and w have windows. A letter has one size per row. */
 #ifndef TANDEM_IR_OP_H
 #define TANDEM_IR_OP_H
 
@@ -94,8 +94,8 @@ enum {                     /* OpInfo.flags */
        OP_OF_TILE = 1 << 26,      /* like OP_TAKES_TOKENS, for a piece made by tile{} */
        OP_IN_PRODUCT = 1 << 27,   /* the kernel of a product may compute it from the product's
                                    * result */
-       /* with attrs.accumulate, merges its result into that for other keys, which is more than a
-        * sum */
+       /* with attrs.accumulate, merges its result with the result for other keys: rescales both,
+        * and adds them */
        OP_MERGES = 1 << 28,
        OP_COUNTED = 1 << 29, /* its last input counts the uneven rows that it reads or writes */
        /* index B counts the attrs.group neighbours of a block, which share a scale; index A counts
@@ -275,7 +275,7 @@ bool op_scans_tokens(OpKind op);
 bool op_keeps_state(OpKind op);
 bool op_is_optimizer(OpKind op); /* true if the op updates a weight by its gradient */
 /* True if the op's row has no backward, as with ops that compute gradients. For an op that does
- * part of another op's work (op_part, op_in_rows), returns the answer for that other op. */
+ * part of another op's work (op_part, op_in_rows), returns the answer for the other op. */
 bool op_is_gradient(OpKind op);
 /* True if the op takes some of the tokens of each sequence. The tensor from which it takes may also
  * hold token ids. */

@@ -89,8 +89,8 @@ static void add_bounds(AttrBounds bounds)
     table.bounds[table.n++] = bounds;
 }
 
-/* Records one attribute of a row with its bounds, such as "eps[0,1]", and returns the text behind
- * it. */
+/* Records one attribute of a row with its bounds, such as "eps[0,1]", and returns the rest of the
+ * text. */
 static const char *read_bounds(const char *at, bool is_given)
 {
     AttrBounds b = {.attr = ATTRS, .is_given = is_given};

@@ -32,8 +32,9 @@ double op_seen(OpKind op, const Binding *b, const Attrs *attrs)
     return window * (1 - (window - 1) / (2 * all)) / all;
 }
 
-/* If values and keys differ in size, each product of attention has one of the two sizes. Three
- * products of the gradient have the size of keys, two have the size of values. */
+/* Returns the factor that corrects the points of attention if a value and a key have different
+ * numbers of features. Points count both numbers, but each product has only one of them. Of the
+ * five products of the gradient, three have the features of a key and two those of a value. */
 static double share_of_products(OpKind op, const int64_t size['z' + 1])
 {
     const char value = op_whole_letter(op, INDEX_value);

@@ -33,8 +33,7 @@ static const char *const deals[] = {"equal",    "ceil", "rows",    "listed",
         .key = k, .type = FIELD_##t, .offset = AT(record, m), .trust = TRUST_##class, .member = #m \
     }
 /* a field with a note for the docs: how the reader derives it, or why the text has it although it
- * follows from other fields
- * */
+ * follows from other fields */
 #define NOTED(k, record, m, t, class, why)                                                         \
     {                                                                                              \
         .key = k, .type = FIELD_##t, .offset = AT(record, m), .trust = TRUST_##class,              \

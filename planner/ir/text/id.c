@@ -53,7 +53,8 @@ typedef struct Coder {
     unsigned char at[BLOCK];
 } Coder;
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "values are hashed as they lie");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "values are hashed as they are in memory");
 
 /* Returns the tag of a field (FNV-1a). It is never 0, because 0 ends a record. */
 static uint32_t tag_of(const char *key, uint32_t place)

@@ -412,7 +412,7 @@ static void refuse_header(Parser *p, Token start)
     const char *end = memchr(start.at, '\n', (size_t)(start.end - start.at));
     const Token line = {start.at, end != NULL ? end : start.end};
     if ((size_t)(line.end - line.at) <= n || memcmp(line.at, word, n) != 0) {
-        fail(p, "a plan begins with \"" TEXT_HEADER_LINE "\", this", start);
+        fail(p, "expected the line \"" TEXT_HEADER_LINE "\"", start);
         return;
     }
     fail(p,

@@ -130,7 +130,7 @@ static int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Reads a text in quotes, and moves behind the closing quote. */
+/* Reads a text in quotes, and moves past the closing quote. */
 static bool read_quoted(ValueReader *r, Token *t, const char **out)
 {
     if (!take(t, '"')) return wrong(r, "expected a quoted text");
@@ -178,7 +178,7 @@ static bool read_hash(ValueReader *r, Token t, Hash128 *out)
     return true;
 }
 
-/* Reads the axis at the beginning of the token, and moves the token behind it. */
+/* Reads the axis at the beginning of the token, and moves the token's start past it. */
 static bool read_axis(ValueReader *r, Token *t, uint32_t *axis)
 {
     const char *end = t->at;
@@ -322,7 +322,7 @@ static bool read_intervals(ValueReader *r, Token t, Deal *deal)
     return t.at == t.end ? true : wrong(r, "expected low-high");
 }
 
-/* behind the op's own arguments there may be arguments for a backend's workspace */
+/* after the op's own arguments, an instruction may have arguments for a backend's workspace */
 enum { MAX_INSTR_ARGS = MAX_ARGS + 4 };
 
 static bool read_args(ValueReader *r, Token t, Instr *in)

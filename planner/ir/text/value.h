@@ -21,7 +21,7 @@ typedef struct ValueReader {
 /* Reads the value in `token` into the field of `record`. Returns false if it cannot, with the
  * reason in r->problem. */
 bool text_read(ValueReader *r, const TextField *f, Token token, char *record);
-/* Reads a number, and moves t->at behind its digits. */
+/* Reads a number of at most `most`, and moves t->at past its digits. */
 bool text_read_u64(Token *t, uint64_t most, uint64_t *out);
 bool text_is(Token t, const char *word);
 
