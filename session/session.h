@@ -1,7 +1,7 @@
-/* All steps from a script to a prediction. Loads a script (or a plan's text), compiles it, proves
- * the plan, checks that it fits, and simulates it. Also stores the prediction and finds it again.
- * The command, sweeps, `accuracy` and libtandem all use these functions, so they cannot give
- * different numbers for the same plan. */
+/* All steps from a script to a prediction: load a script (or a plan's text), compile it, prove the
+ * plan, check that it fits, simulate it, store the prediction, and find it again. The command,
+ * sweeps, `accuracy` and libtandem all use these functions, so they cannot give different numbers
+ * for the same plan. */
 #ifndef TANDEM_SESSION_SESSION_H
 #define TANDEM_SESSION_SESSION_H
 
@@ -14,7 +14,7 @@
 #define TANDEM_VERSION "0.1.0"
 
 /* ---- load.c ---- */
-/* The memory under the plan's runtime. It is computed when it is first asked for. */
+/* The memory that a plan needs under its runtime, once it was computed. */
 typedef struct KnownHeld {
     bool known;
     Held held;

@@ -187,7 +187,7 @@ double db_double(DbStatement *st, int column)
 const char *db_text(DbStatement *st, int column)
 {
     assert(has_column(st, column));
-    /* ask before the text is made: if memory runs out then, SQLite returns NULL for it */
+    /* sqlite3_column_text returns NULL for the value NULL, but also if memory runs out */
     const bool is_null = db_is_null(st, column);
     const char *text = (const char *)sqlite3_column_text(st->sqlite, column);
     if (text == NULL && !is_null) arena_full();
@@ -197,7 +197,7 @@ const char *db_text(DbStatement *st, int column)
 const void *db_blob(DbStatement *st, int column, size_t *bytes)
 {
     assert(has_column(st, column));
-    /* read the size before the blob: if memory runs out then, SQLite returns NULL for it */
+    /* read the size first: a size above 0 without a blob means that memory has run out */
     *bytes = (size_t)sqlite3_column_bytes(st->sqlite, column);
     const void *blob = sqlite3_column_blob(st->sqlite, column);
     if (blob == NULL && *bytes > 0) arena_full();

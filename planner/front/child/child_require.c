@@ -116,8 +116,8 @@ uint32_t child_read_beside(Child *c, const char *path, ScriptLoc loc)
     return child_source(c, &source);
 }
 
-/* Returns true if this errno means that the file itself is wrong. Errors of the system, such as too
- * many open files, are not the script's fault. */
+/* Returns true if this errno is about the file itself. Errors of the system, such as too many open
+ * files, are not the script's fault. */
 static bool ours_to_read(int error)
 {
     return error != EMFILE && error != ENFILE && error != ENOMEM && error != EIO;

@@ -23,8 +23,7 @@ Tracer *tracer(Child *c)
     return c->tracer;
 }
 
-/* The call is no tail call, which would drop the caller's stack frame and with it the caller's
- * line. */
+/* A tail call would drop the caller's stack frame, and with it the caller's line. */
 static int call_wrapped(lua_State *L)
 {
     lua_pushvalue(L, lua_upvalueindex(1));

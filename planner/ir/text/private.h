@@ -67,7 +67,7 @@ typedef struct TextField {
     /* the field's name in the text; NULL: the value comes at a fixed position without a name */
     const char *key;
     FieldType type;
-    /* offsets in the record, in bytes: of the value, and of its number of elements */
+    /* byte offsets in the record: of the value; of its number of elements */
     uint16_t offset, count;
     uint32_t room; /* FIELD_word: number of names; FIELD_ids: the most elements */
     const char *const *names;
