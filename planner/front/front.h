@@ -103,8 +103,8 @@ bool front_gpu_cluster(const char *gpu, uint32_t n_devices, Arena *arena, Cluste
 const char *front_scripts_dir(void); /* Returns the folder of the Lua library. */
 
 /* Writes all fields of `cluster` and `runtime` that a prediction reads, one "path value" in each
- * line. Two configurations that differ in any field of the table (planner/front/keys/fields.c) give
- * different texts. */
+ * line. The fields are those of the table planner/front/keys/fields.c, except the ones that
+ * field_why_idle names. */
 void field_text(const Cluster *cluster, const Runtime *runtime, Str *out);
 /* Returns the reason why field_text leaves out this field, which cannot change a prediction; NULL:
  * field_text includes it. */

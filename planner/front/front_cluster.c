@@ -1,4 +1,4 @@
-/* Reads a cluster of the library by its name: loads the smallest plan that uses it. */
+/* Reads a cluster of the library by its name, through a tiny plan that uses it. */
 #define _GNU_SOURCE /* for strcasestr */
 #include <dirent.h>
 #include <stdlib.h>

@@ -66,7 +66,7 @@ typedef struct PassSpec {
     bool always; /* the pass runs even in plans that do not list it */
     /* the pass runs even after another pass has failed, so that the user sees its errors, too */
     bool reports;
-    /* the pass divides the data axes among ranks; a plan has exactly one such pass */
+    /* a data pass (ddp, fsdp2, zero), which uses the data axes; a plan has at most one */
     bool is_data;
     /* for a pass with is_data: returns true if its units are sharded between their uses; NULL: they
      * never are */
