@@ -73,7 +73,7 @@ typedef struct PlanOptions {
     /* processor time that the script may take [seconds]; 0: the default of front.h */
     double cpu_seconds;
     bool shrink;            /* true: makes the plan small and all dtypes fp64 */
-    bool unpadded;          /* true: vocabularies of odd size are not padded */
+    bool unpadded;          /* true: vocabularies are not padded to aligned rows */
     const DTypeMap *dtypes; /* with shrink: other dtypes than fp64; NULL: fp64 */
     /* returns how much scratch memory a kernel needs; NULL: the function for the cluster's
      * kernels */

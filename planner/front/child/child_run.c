@@ -1,6 +1,6 @@
 /* The main steps of the process that evaluates a script: load and run the script, send the
- * configuration, ask the parent, trace the model, end. A script that is held open repeats the steps
- * after running for each request. */
+ * configuration, ask the parent, trace the model, end. A script that is held open runs once, and
+ * the later steps are repeated for each request. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
