@@ -165,15 +165,31 @@ class Table:
                 found.append(r)
         return found
 
-    def sends_singly(self, row):
-        """Returns true if the run's stages send single messages (an interleaved pipeline) and its image has PyTorch 2.9."""
-        image = re.search(r"NGC PyTorch (\d+\.\d+)", row[self.at["framework"]])
-        return row[self.at["vp"]] not in ("", "1") and image is not None and image.group(1) >= "25.09"
-
     def large(self, gpu):
         at = self.at
         return [r for r in self.cal if r[at["gpu"]].startswith(gpu) and r[at["precision"]] == "fp8" and
                 0 < int(r[at["n_gpus"]] or 0) <= MOST_GPUS and int(r[at["d_model"]] or 0) >= 4096]
+
+
+# A script that ends with the ids of the rows that published/releases.lua takes for senders of single messages.
+SINGLY = """local releases = require "tandem.published.releases"
+local found = {}
+for _, row in ipairs { %s } do
+  if releases.sends_singly(row) then found[#found + 1] = row.id end
+end
+error("singly: " .. table.concat(found, " "), 0)
+"""
+
+
+def single_senders(tandem, table, rows):
+    """Returns the ids of the rows whose stages send single messages, as tandem itself reads them."""
+    columns = [c for c in ("id", "framework", "vp", "flag", "notes", "pp_schedule") if c in table.at]
+    cells = ["{" + ", ".join(f"{c} = [==[{r[table.at[c]]}]==]" for c in columns) + "}" for r in rows]
+    with tempfile.NamedTemporaryFile("w", suffix=".lua", delete=False) as f:
+        f.write(SINGLY % ", ".join(cells))
+    done = subprocess.run([tandem, "show", f.name, "--db", "none"], capture_output=True, text=True)
+    os.unlink(f.name)
+    return set(re.search(r"singly: ([^\n]*)", done.stdout + done.stderr).group(1).split())
 
 
 def old_value(old, block, key, default):
@@ -255,7 +271,8 @@ def main():
         table = more if name in IN_MORE else runs
         rows = table.small_megatron(framework) if name in IN_MORE else table.rows(framework)
         if name in IN_MORE:
-            rows = [r for r in rows if table.sends_singly(r) == (name == "megatron_core_single")]
+            single = single_senders(tandem, table, rows)
+            rows = [r for r in rows if (r[table.at["id"]] in single) == (name == "megatron_core_single")]
         if not rows or not wanted(name):
             continue
         fitted[name], line = fit_profile(tandem, table, rows, name, grids, old)
