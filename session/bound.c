@@ -45,7 +45,7 @@ static bool may_be_frozen(const Config *c)
 }
 
 /* The number of ranks that certainly hold a copy of each weight, and of each moment. If experts are
- * divided over ranks of the data axes, those ranks hold different experts, so only one copy is
+ * divided over ranks of cp or tp, too, those ranks hold different experts, so only one copy is
  * certain. */
 typedef struct Copies {
     double weights, states;

@@ -113,7 +113,7 @@ bool store_has_script(Store *store, Hash128 hash, Diag *d);
  * answer, except the scripts. */
 typedef struct FoundAnswer {
     Hash128 scripts;  /* hash of the list of scripts */
-    int64_t run;      /* number of the run that the answer is about; 0: the answer has no numbers */
+    int64_t run;      /* number of the run that the answer is about; 0: it is about no single run */
     const char *list; /* the list of scripts, with a line `library|own HASH NAME` for each */
     const char *answer;
 } FoundAnswer;

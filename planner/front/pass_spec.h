@@ -72,8 +72,8 @@ typedef struct PassSpec {
      * never are */
     bool (*shards)(const PassConfig *pass);
     bool (*run)(struct Job *job);
-    /* the setting with which a search adds the pass, such as "parallel.pp=1f1b". NULL: the setting
-     * without options */
+    /* the setting with which a search adds the pass, such as "parallel.pp=1f1b". NULL:
+     * "parallel.NAME=true" */
     const char *proposal;
     /* settings that `sim --explain` tries if the plan lists the pass. A NULL ends the list; NULL:
      * no list */

@@ -1,5 +1,5 @@
-/* Counts the output rows that each of the two parts of a convolution computes (IN_ROWS in
- * ops.def). */
+/* Computes the fraction of an op's output rows that one instruction computes: of a convolution in
+ * two parts (IN_ROWS in ops.def), or of experts' rows. */
 #include "planner/ir/layout/rows.h"
 #include "planner/ir/plan.h"
 #include "planner/ir/window.h"

@@ -107,7 +107,7 @@ static void emit_box(StateWalk *w)
         w->base.size[to] = w->at[d].hi - w->at[d].lo;
         if (!is_group) w->base.stride[to] = stride;
         if (!is_group && !is_feature)
-            first += w->from[d].lo * stride; /* in the other case, emit_features adds this offset */
+            first += w->from[d].lo * stride; /* emit_features adds the others' offsets */
         stride *= w->local[d];
     }
     w->base.first = (uint64_t)first;
