@@ -61,7 +61,7 @@ typedef struct Placing {
     BufferList *of;     /* [micro-batch]: its buffers, in the order of their first use */
     BufferList *before; /* [micro-batch]: the same list of the previous round */
     uint32_t *next;     /* [micro-batch]: where the next search for a counterpart begins */
-    uint64_t *wish;     /* [buffer]: the offset that it had in the previous round */
+    uint64_t *previous; /* [buffer]: the offset that it had in the previous round */
     uint32_t n_microbatches;
     bool periodic;
     bool again; /* this is not the first round */
@@ -135,9 +135,9 @@ static uint64_t slot(Placing *m, BufferId b, Pc pc)
     if (m->slots.slot && m->slots.slot[b]) return m->slots.slot[b] - 1;
     const BufferId like = model_for(m, m->p->code.at[pc].microbatch, b);
     if (!like) return fit(m, b, &now);
-    const uint64_t wish = m->again ? m->wish[like] : m->p->buffers.at[like].offset;
+    const uint64_t wanted = m->again ? m->previous[like] : m->p->buffers.at[like].offset;
     const uint64_t size = gaps_round(m->p->buffers.at[b].bytes);
-    if (gaps_take_at(&m->gaps, wish, size, &now)) return wish;
+    if (gaps_take_at(&m->gaps, wanted, size, &now)) return wanted;
     return fit(m, b, &now);
 }
 
@@ -289,14 +289,15 @@ static uint64_t end_of_all(const Lives *l)
     return end;
 }
 
-/* Stores the offsets of the last round as wishes of the next. Returns true if any has changed. */
+/* Stores the offsets of this round, which the next round tries to repeat. Returns true if any has
+ * changed. */
 static bool keep_offsets(Placing *m)
 {
     bool any = false;
     for (BufferId b = 1; b < m->p->buffers.n; b++) {
         const uint64_t offset = m->p->buffers.at[b].offset;
-        any = any || m->wish[b] != offset;
-        m->wish[b] = offset;
+        any = any || m->previous[b] != offset;
+        m->previous[b] = offset;
     }
     return any;
 }
@@ -350,7 +351,7 @@ static void start(Placing *m, Lives *l, uint64_t bottom)
     m->of = arena_array(l->scratch, m->n_microbatches, sizeof *m->of);
     m->before = arena_array(l->scratch, m->n_microbatches, sizeof *m->before);
     m->next = arena_array(l->scratch, m->n_microbatches, sizeof *m->next);
-    m->wish = arena_array(l->scratch, p->buffers.n, sizeof *m->wish);
+    m->previous = arena_array(l->scratch, p->buffers.n, sizeof *m->previous);
 }
 
 /* Tries all methods and writes the best offsets to `best`. Returns the end of the highest buffer.
