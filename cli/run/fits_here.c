@@ -1,5 +1,5 @@
-/* Checks that this machine has enough memory for all ranks. A run on CPUs starts all of them here,
- * and so does the measurement of its kernels. */
+/* Checks that this machine has enough memory for all ranks. A run on CPUs puts all of them on this
+ * machine. So does the loopback run that measures its kernels. */
 #include <inttypes.h>
 
 #include "cli/run/run.h"

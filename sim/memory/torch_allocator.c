@@ -323,8 +323,7 @@ uint32_t torch_allocate(TorchAllocator *a, uint64_t bytes, uint32_t stream)
     return id;
 }
 
-/* Joins block `id` with the block `next` after it. The caller keeps the list of free blocks right.
- */
+/* Joins block `id` with the block `next` after it. The caller updates the list of free blocks. */
 static void join_next(TorchAllocator *a, uint32_t id, uint32_t next)
 {
     a->blocks.at[id].bytes += a->blocks.at[next].bytes;

@@ -176,8 +176,9 @@ static Rings switch_heads(const NcclCase *c, double port)
     for (; *speed > 0 && r.intra <= 0; speed++) {
         if (*speed <= port / (r.channels + 1) + 1e-9) r.intra = *speed;
     }
-    /* The speed between nodes is at most twice the speed inside a node. Measurements on 5 and 6
-     * H200 and on 8 B200 show that the speed need not be one of the search's list. */
+    /* The speed between nodes is at most twice the speed inside a node. Both serve only the tuner's
+     * choice. Measurements on 5 and 6 H200 and on 8 B200 show speeds that are not in the search's
+     * list, so nccl_time.c uses the rate of the port instead. */
     r.inter = 2 * r.intra;
     if (c->n_nodes > 1) r.inter = fmin(r.inter, search_rate(c));
     return r;
