@@ -36,9 +36,9 @@ static Pc end_of_start(const Program *p, uint32_t n_microbatches)
     return pc;
 }
 
-/* Returns the largest sum of bytes that are needed at one time, before instruction `behind`. An
+/* Returns the largest sum of bytes that are needed at one time, before instruction `stop`. An
  * output may use the memory of an input that is no longer needed. */
-static uint64_t most_alive(const Program *p, Pc behind, Arena *scratch)
+static uint64_t most_alive(const Program *p, Pc stop, Arena *scratch)
 {
     uint64_t *begin = arena_array(scratch, p->code.n + 1, sizeof *begin),
              *end = arena_array(scratch, p->code.n + 1, sizeof *end), now = 0, most;
@@ -53,7 +53,7 @@ static uint64_t most_alive(const Program *p, Pc behind, Arena *scratch)
         end[at->result ? p->code.n : at->last] += at->bytes;
     }
     most = now;
-    for (Pc pc = 1; pc < behind; pc++) {
+    for (Pc pc = 1; pc < stop; pc++) {
         now += begin[pc];
         now -= end[pc];
         if (now > most) most = now;
@@ -67,8 +67,8 @@ uint64_t bound_bytes(const Plan *few, bool all)
     for (uint32_t i = 0; i < few->programs.n; i++) {
         Arena *scratch = arena_new();
         const Program *p = &few->programs.at[i];
-        const Pc behind = all ? p->code.n : end_of_start(p, few->step.n_microbatches);
-        const uint64_t bytes = most_alive(p, behind, scratch);
+        const Pc stop = all ? p->code.n : end_of_start(p, few->step.n_microbatches);
+        const uint64_t bytes = most_alive(p, stop, scratch);
         if (bytes > most) most = bytes;
         arena_free(scratch);
     }

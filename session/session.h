@@ -91,7 +91,7 @@ typedef struct PlanOptions {
     uint32_t fewer;
     /* with `fewer`: true if even the time of a pipeline may be extrapolated from a period */
     bool by_period;
-    bool unfitted; /* true: a plan that does not fit its cluster is no error */
+    bool unfitted; /* true: a plan need not fit its cluster */
     /* true: the hint of mesh-product names only sizes with which the plan breaks no other rule */
     bool tries_hints;
     /* receives the settings and scripts of the plan, even if the script is refused; may be NULL */

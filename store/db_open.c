@@ -332,7 +332,7 @@ static bool sync_directory(Arena *arena, const char *path)
 
 /* Refuses to create a store beside a log that an earlier store of this name left. The log has that
  * store's last pages, which a new store must neither use nor delete. A process that creates the
- * store right now is no problem, because it links the store's name before its log appears. */
+ * store right now does no harm, because it links the store's name before its log appears. */
 static bool refuses_stray_log(const Opening *o)
 {
     static const char *const ending[] = {"-wal", "-journal"};

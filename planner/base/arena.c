@@ -1,7 +1,7 @@
 /* Arenas: a chain of blocks filled from the front. A block that is used again after a reset is
  * zeroed only up to the highest byte ever written. Freed blocks wait in a pool for the next arena,
  * because the system needs longer to map a fresh page than a program needs to fill it. Under
- * AddressSanitizer, all bytes that are not handed out are poisoned, with a gap behind each
+ * AddressSanitizer, all bytes that are not handed out are poisoned, with a gap after each
  * allocation. AddressSanitizer then finds overruns, as it does with malloc. A freed block is not
  * given out again until another 16 MiB were freed, so uses of a freed arena are found, too. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS, madvise */

@@ -33,7 +33,7 @@
 /* Gives index 0 of an empty list to a zeroed element that stands for "none". */
 #define list_reserve_none(arena, list) ((void)((list)->n == 0 ? list_add(arena, list) : 0))
 
-/* Makes room for `more` elements behind the list's last one. */
+/* Makes room for `more` elements after the list's last one. */
 #define list_reserve(arena, list, more)                                                            \
     ((list)->at =                                                                                  \
          list_grow((arena), (list)->at, (list)->n, &(list)->room, more, sizeof *(list)->at))

@@ -67,8 +67,8 @@ const char *str_text(const Str *s)
     return s->at != NULL ? s->at : "";
 }
 
-/* Writes a whole number as %.15g does. Returns the length of the text, or 0 if `value` is no whole
- * number or has more than 15 digits. */
+/* Writes a whole number as %.15g does. Returns the length of the text, or 0 if `value` is not a
+ * whole number or has more than 15 digits. */
 static size_t whole_text(char text[DOUBLE_ROOM], double value)
 {
     if (!(value > -1e15 && value < 1e15) || value == 0 || value != (double)(int64_t)value) return 0;

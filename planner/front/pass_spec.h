@@ -25,7 +25,7 @@ typedef struct PassOption {
     FieldDoc doc;
     /* offset of a bool in PassConfig that records that the user gave the list; 0: no such bool */
     size_t named;
-    /* the hint of the error if the user gives an empty list; NULL: an empty list is no error */
+    /* the hint of the error if the user gives an empty list; NULL: an empty list is allowed */
     const char *empty;
 } PassOption;
 

@@ -197,7 +197,7 @@ static TensorId add_image(Rebuild *b, const Attrs *attrs, int64_t n, Loc loc)
 }
 
 /* Adds the data of a micro-batch: tokens, fields, or the distances between points of a window.
- * Returns 0 if the op is no such source. */
+ * Returns 0 if the op is not such a source. */
 static TensorId add_source(Rebuild *b, OpKind op, const Attrs *attrs, Loc loc)
 {
     const Config *c = &b->draft->config;

@@ -230,7 +230,7 @@ bool graph_is_statistic(const Graph *g, TensorId t);
 bool graph_bind(const Graph *g, const Node *n, Binding *b, Diag *d);
 Dims graph_dims(const Graph *g, TensorId t);
 /* The roles of a tensor's dimensions; graph_roles returns an array with one DimRoles for each
- * tensor. The roles come from the rows of the ops that touch the tensor. Dimensions behind `...`
+ * tensor. The roles come from the rows of the ops that touch the tensor. Dimensions after `...`
  * have the roles of the op's input. */
 typedef struct DimRoles {
     uint8_t of[MAX_DIMS]; /* IndexRole */

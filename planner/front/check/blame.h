@@ -10,7 +10,7 @@
 void front_blame_settings(const char *const *set, uint32_t n, uint32_t first, Diag *d);
 
 /* Returns row i of the table of rules: the values that the rule compares, separated by spaces. NULL
- * behind the last row. */
+ * after the last row. */
 const char *front_blame_values(uint32_t i, const char **rule);
 
 #endif

@@ -2,8 +2,8 @@
 #include "planner/front/parent.h"
 
 /* Checks that the device has an instruction that multiplies 8-bit blocks together with their
- * scales. Few devices have one. A rate in the configuration is no proof: a setting can give a rate
- * to a device that lacks the instruction. */
+ * scales. Few devices have one. A rate in the configuration does not prove it: a setting can give a
+ * rate to a device that lacks the instruction. */
 static void check_blocks(Draft *draft, const PassConfig *pass)
 {
     const Device *device = &draft->config.cluster.device;

@@ -338,7 +338,7 @@ void child_load_text(Child *c, const Source *source)
     if (status == LUA_OK) return;
     if (status == LUA_ERRMEM && c->system_refused) child_out_of_memory(NULL);
     const char *message = lua_tostring(c->L, -1);
-    /* this is no syntax error: the parser ran out of memory or time */
+    /* this is not a syntax error: the parser ran out of memory or time */
     if (raised(c->L, -1) != NULL) {
         message = error_part(c->L, -1, ERROR_TEXT);
         loc.line = 0;

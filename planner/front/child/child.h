@@ -249,7 +249,7 @@ ScriptLoc child_unpack_loc(const Child *c, lua_Integer packed);
 /* ---- child_scan.c: the source line of a key in a table constructor */
 typedef struct Spot {
     uint32_t source, line;
-    size_t open; /* offset just behind the constructor's opening brace; 0: unknown */
+    size_t open; /* offset just after the constructor's opening brace; 0: unknown */
 } Spot;
 /* Returns the constructor that is passed to `callee` in the call at `loc`. */
 Spot scan_call(const Child *c, ScriptLoc loc, const char *callee);

@@ -35,7 +35,7 @@ static bool is_spent(Child *c)
 void *child_allocate(void *self, void *at, size_t old, size_t size)
 {
     Child *c = self;
-    /* without a block, Lua passes the type of the new object in `old`, which is no size */
+    /* without a block, Lua passes the type of the new object in `old`, not a size */
     if (at == NULL) old = 0;
     if (size == 0) {
         c->memory -= old;

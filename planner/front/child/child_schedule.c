@@ -228,7 +228,7 @@ static void check_comms(const ScheduleCsv *csv)
 }
 
 /* Returns the text of the file without a byte-order mark at its start. Refuses a NUL byte, because
- * C functions would not see the text behind it. */
+ * C functions would not see the text after it. */
 static const char *text_of(const ScheduleCsv *csv, const char **end)
 {
     const char *text = csv->c->source[csv->source].text;

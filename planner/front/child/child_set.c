@@ -160,7 +160,7 @@ static int pass_row(const char *name)
 }
 
 /* Returns the number of the row in passes.def for element i of the list of passes, or -1 if the
- * element is no pass. */
+ * element is not a pass. */
 static int listed_row(lua_State *L, int list, lua_Integer i)
 {
     ScriptLoc ignored;

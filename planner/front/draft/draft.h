@@ -19,7 +19,7 @@ const char *draft_list(Arena *arena, const char *const *names, uint32_t n);
 bool draft_whole(Value *v);
 /* Reports that a value does not have the field's type. Returns false. */
 bool draft_wrong_type(Draft *draft, const char *path, const Field *f, Loc loc, const Value *v);
-/* Reports that `path` is no key of the table or pass `parent`, with a hint if a name is near. */
+/* Reports that `path` is not a key of the table or pass `parent`, with a hint if a name is near. */
 void draft_unknown_key(Draft *draft, const char *path, const char *parent, bool of_pass, Loc loc);
 /* Returns the plan's key for a name of another system: "batch.micro" for "micro_batch_size".
  * Returns NULL if no other system uses the name. */

@@ -439,7 +439,7 @@ bool field_number(const Config *config, const char *key, double *value, bool *wh
     static_assert(offsetof(Draft, config) == 0, "fields lie in the Draft, which begins with it");
     if (f == NULL) return false;
     if (f->offset + sizeof(int64_t) > sizeof *config)
-        return false; /* only values in the Draft's Config can be read; this field lies behind it */
+        return false; /* only values in the Draft's Config can be read; this field lies after it */
     const char *at = (const char *)config + f->offset;
     int64_t wide;
     uint32_t narrow;

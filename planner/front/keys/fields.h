@@ -45,10 +45,10 @@ typedef struct FieldDoc {
 } FieldDoc;
 /* Returns the row with the words for a key of the plan or of a pass, or NULL if there is none. */
 const FieldDoc *field_doc(const char *path);
-/* Returns row i of these words, or NULL if i is behind the last row. */
+/* Returns row i of these words, or NULL if i is past the last row. */
 const FieldDoc *field_doc_at(uint32_t i);
 /* Returns row i of the plan's keys or, with `of_pass`, of the keys of all passes. Returns NULL if i
- * is behind the last row. */
+ * is past the last row. */
 const Field *field_at(bool of_pass, uint32_t i);
 
 /* True for a table of other values, which stores nothing itself. */

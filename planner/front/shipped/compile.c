@@ -57,7 +57,7 @@ static void write_array(FILE *out, unsigned number, const unsigned char *at, siz
 }
 
 /* Compiles one script. Returns false if this version of Lua does not put the name of the chunk
- * where shipped_load() replaces it. *broken becomes true if the script is no correct Lua. */
+ * where shipped_load() replaces it. *broken becomes true if the script is not valid Lua. */
 static bool compile(const char *path, Grown *text, Grown *code, bool *broken)
 {
     static const unsigned char name[] = {0x83, '=', '0'};

@@ -6,7 +6,7 @@
 
 #include "planner/ir/plan.h"
 
-/* m, v: the moments. buffer: a tensor that lives between steps but is no parameter (ROLE_state) */
+/* m, v: the moments. buffer: another tensor that lives between steps (ROLE_state) */
 #define STATE_KINDS(X) X(param) X(m) X(v) X(buffer)
 typedef enum StateKind {
 #define X(name) STATE_##name,

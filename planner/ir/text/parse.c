@@ -404,7 +404,8 @@ static void prepare(Plan *plan, Arena *arena)
     list_reserve_none(arena, &plan->shapes);
 }
 
-/* Reports that the text is no plan, or that another version of Tandem wrote it in another form. */
+/* Reports that the text is not a plan, or that another version of Tandem wrote it in another
+ * form. */
 static void refuse_header(Parser *p, Token start)
 {
     static const char word[] = "tandem plan ";

@@ -157,8 +157,8 @@ uint32_t text_seal_place(TextSeal was, TextSeal now, uint32_t n);
 
 /* Sets the fields that the text does not have (derive.c). Indices must have been checked. */
 void text_derive(Plan *plan);
-/* Checks that every index is inside its list, and that the parent of a view is no view. Also checks
- * that sizes and counts are within their limits. Reports "plan-syntax" at line 0 of `file`. */
+/* Checks that every index is inside its list, that no view has a view as its parent, and that sizes
+ * and counts are within their limits. Reports "plan-syntax" at line 0 of `file`. */
 bool text_check(const Plan *plan, const char *file, Diag *d);
 
 #endif
