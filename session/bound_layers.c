@@ -1,10 +1,10 @@
-/* Bounds from two plans of the same script: one of few layers, and one with one period of layers
- * more on each stage. (Most models repeat each layer, so their period is one layer.) Each further
- * period adds at least as much time and memory as the difference between the two plans. The reason:
- * the time of a step is the length of the longest path through its program. A path passes equal
- * layers in the same way. So it remains a path if its part in one period is repeated or left out.
- * This holds only if nothing else uses the network and the devices, and if the time of a kernel
- * does not depend on the number of layers. A test compares the bounds with whole plans. */
+/* Bounds from two plans of the same script: one of few layers, and one with one more period of
+ * layers on each stage. (Most models repeat each layer, so their period is one layer.) Each
+ * additional period adds at least as much time and memory as the difference between the two plans.
+ * The reason: the time of a step is the length of the longest path through its program. A path
+ * passes equal layers in the same way. So it remains a path if its part in one period is repeated
+ * or left out. This holds only if nothing else uses the network and the devices, and if the time of
+ * a kernel does not depend on the number of layers. A test compares the bounds with whole plans. */
 #include "session/bound_layers.h"
 
 #include <inttypes.h>

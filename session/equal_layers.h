@@ -4,8 +4,8 @@
 
 #include "planner/ir/trace.h"
 
-/* `n` layers: first `lead` layers of their own, then layers that repeat every `period` layers.
- * Example: the layers A B C B C B have the lead 1 (A) and the period 2 (B C). */
+/* The layers of a model: `n` in all. The first `lead` layers do not repeat; the others repeat every
+ * `period` layers. Example: the layers A B C B C B have the lead 1 (A) and the period 2 (B C). */
 typedef struct EqualLayers {
     uint32_t n; /* 0: the layers do not repeat */
     uint32_t lead, period;

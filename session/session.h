@@ -180,16 +180,16 @@ void session_settle(PlanFile *file, Diag *d);
 
 /* ---- fewer.c: derives a step of many micro-batches from a step of a few ---- */
 /* Returns a number of micro-batches that can represent the step of this configuration, which has
- * more of them. Each further micro-batch would do the same as an earlier one. Returns 0 if the step
- * has hardly more micro-batches, or if the cluster is this machine. by_period: only the times of a
- * pipeline must repeat. Otherwise its programs and the offsets of its buffers must repeat, too
+ * more of them. Each additional micro-batch would do the same as an earlier one. Returns 0 if the
+ * step has few more micro-batches, or if the cluster is this machine. by_period: only the times of
+ * a pipeline must repeat. Otherwise its programs and the offsets of its buffers must repeat, too
  * (plan_expand). */
 uint32_t session_fewer(const Config *config, bool by_period);
 /* Changes the number of micro-batches in the configuration, and the divisor of the graph's loss
  * with it. */
 void session_set_microbatches(Config *config, Graph *graph, uint32_t n, Arena *arena);
 uint32_t session_microbatches(const Config *config);
-/* True if buffers of further micro-batches would get the same offsets as those of earlier ones
+/* True if buffers of additional micro-batches would get the same offsets as those of earlier ones
  * (placement.c). */
 bool session_settled(const Plan *plan);
 

@@ -346,8 +346,8 @@ bool rebuild_record(Rebuild *b, RecordKind kind, Reader *r)
            g->tensors.at[g->loss].role == ROLE_loss;
 }
 
-/* If the head shares the embedding table, the table is also the weight of a product. It is then no
- * mere input embedding, so the MFU counts it. */
+/* If the head shares the embedding table, the table is also the weight of a product. It is then not
+ * only an input embedding, so the MFU counts it. */
 static void find_embeddings(Graph *g)
 {
     for (NodeId id = 1; id < g->nodes.n; id++) {

@@ -71,8 +71,8 @@ typedef enum InPlace { IN_PLACE_never, IN_PLACE_backward, IN_PLACE_always } InPl
 typedef struct RuntimeOp {
     /* kernels that the host launches for this op; 0: the op runs inside another op's kernel */
     double kernels;
-    /* further calls of PyTorch's functions that belong to this op, each of which launches a kernel
-     * on few bytes. They are part of no Python module of their own, so the host needs call_s for
+    /* additional calls of PyTorch's functions that belong to this op, each of which launches a
+     * kernel on few bytes. They do not belong to a Python module, so the host needs call_s for
      * each */
     double calls;
     /* memory traffic / traffic of reading each input and writing each output once */
@@ -112,7 +112,7 @@ typedef struct Runtime {
     const char *name;
     AttentionKernel attention;
     double kernel_s;   /* host time to launch a kernel of an op that is not compiled */
-    double call_s;     /* host time for each further call of an op (RuntimeOp.calls) */
+    double call_s;     /* host time for each call counted in RuntimeOp.calls */
     double compiled_s; /* host time to launch a kernel of a compiled region */
     /* additional host time for each op if tp > 1, because its tensors then carry a
      * layout (DTensor) */

@@ -5,7 +5,7 @@
  *   its old content back.
  * - Functions of the script (a model, a schedule) may change anything, so they run in a process of
  *   their own, a fork of this one.
- * - A whole request also runs in such a process if its settings load further scripts or change the
+ * - A whole request also runs in such a process if its settings load more scripts or change the
  *   model's config. */
 #include <errno.h>
 #include <string.h>
@@ -271,8 +271,8 @@ static void send_ended(Child *c, int status)
     if (!writer_send(&c->out, c->fd)) _exit(1);
 }
 
-/* Runs `function` in a fork of this process, which then sends all further records. Returns how the
- * fork ended, as waitpid does. */
+/* Runs `function` in a fork of this process, which then sends the rest of the records. Returns how
+ * the fork ended, as waitpid does. */
 static int call_in_fork(Child *c, lua_CFunction function)
 {
     const pid_t pid = fork();
