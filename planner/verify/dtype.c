@@ -11,8 +11,8 @@
 static void find_doubles(const Plan *plan, bool *all, bool *but_eight_bits)
 {
     *all = *but_eight_bits = true;
-    for (uint32_t i = 0; i < plan->programs.n; i++)
-        for (BufferId b = 1; b < plan->programs.at[i].buffers.n; b++) {
+    for (uint32_t i = 0; i < plan->programs.n && *but_eight_bits; i++)
+        for (BufferId b = 1; b < plan->programs.at[i].buffers.n && *but_eight_bits; b++) {
             DType t = plan->programs.at[i].buffers.at[b].dtype;
             if (!dtype_is_real(t) || t == DT_f64 || t == DT_f64x2) continue;
             *all = false;

@@ -42,39 +42,55 @@ static uint64_t nic_end_bytes(const Cluster *cluster)
     return NCCL_LL128_BYTES + (uint64_t)nccl_simple_bytes(cluster);
 }
 
-/* Sets *here to how many ranks of the group are on the node of `rank`, and m->n_nodes to the number
- * of nodes. */
-static void place(const Plan *plan, Rank rank, uint32_t devices_per_node, CommMemory *m,
-                  uint32_t *here)
+/* Where the group of a rank along some axes lies. here: its ranks on the node of the rank. */
+typedef struct GroupPlace {
+    AxisSet axes;
+    uint32_t n_ranks, n_nodes, here;
+} GroupPlace;
+typedef LIST(GroupPlace) GroupPlaces;
+
+static GroupPlace find_place(const Plan *plan, Rank rank, uint32_t devices_per_node, AxisSet axes)
 {
     uint32_t last = UINT32_MAX;
-    m->n_nodes = *here = 0;
-    m->n_ranks = mesh_size(&plan->mesh, m->axes);
+    GroupPlace m = {.axes = axes, .n_ranks = mesh_size(&plan->mesh, axes)};
     const uint32_t own = devices_per_node == 0 ? 0 : rank / devices_per_node;
-    Rank outer = mesh_group(&plan->mesh, rank, m->axes);
+    Rank outer = mesh_group(&plan->mesh, rank, axes);
     uint32_t inner = MAX_AXES; /* number of the axis with the smallest stride */
     for (uint32_t a = 0; a < plan->mesh.n_axes; a++)
-        if (m->axes >> a & 1 &&
+        if (axes >> a & 1 &&
             (inner == MAX_AXES || plan->mesh.axis[a].stride < plan->mesh.axis[inner].stride))
             inner = a;
     if (inner == MAX_AXES) inner = 0;
     const Axis *row = &plan->mesh.axis[inner];
-    const AxisSet others = (AxisSet)(m->axes & ~(1u << inner));
-    for (uint32_t i = 0; i < m->n_ranks; i += row->size) { /* members are in ascending order */
+    const AxisSet others = (AxisSet)(axes & ~(1u << inner));
+    for (uint32_t i = 0; i < m.n_ranks; i += row->size) { /* members are in ascending order */
         Rank member = outer;
-        for (uint32_t k = 0; k < row->size && i + k < m->n_ranks; k++, member += row->stride) {
+        for (uint32_t k = 0; k < row->size && i + k < m.n_ranks; k++, member += row->stride) {
             uint32_t node = devices_per_node == 0 ? 0 : member / devices_per_node;
-            m->n_nodes += node != last;
+            m.n_nodes += node != last;
             last = node;
-            *here += node == own;
+            m.here += node == own;
         }
         outer = mesh_next(&plan->mesh, outer, others);
     }
+    return m;
+}
+
+/* Finds the place of a group once, because several communicators may have the same ranks. */
+static GroupPlace place(const Plan *plan, Rank rank, uint32_t devices_per_node, AxisSet axes,
+                        Arena *arena, GroupPlaces *known)
+{
+    for (uint32_t i = 0; i < known->n; i++)
+        if (known->at[i].axes == axes) return known->at[i];
+    const GroupPlace found = find_place(plan, rank, devices_per_node, axes);
+    list_push(arena, known, found);
+    return found;
 }
 
 /* Resources that a program's communications, and the warm-up, need from one communicator. */
 typedef struct GroupUse {
     bool ring, tree, nvls;
+    bool messages;      /* there are messages between two ranks */
     uint8_t *to, *from; /* [part]: true if a message goes to that part; true if a message comes from
                            it */
     uint32_t here;      /* members on the rank's node */
@@ -146,6 +162,8 @@ static void use_of(const Plan *plan, const Demands *demands, Rank rank, const Cl
         const Demand *d = &demands->at[i];
         if (d->axes != m->axes || (by_stream && d->stream != m->stream)) continue;
         if (is_own_exchange(plan, runtime, d)) continue;
+        use->messages |= d->op == OP_send || d->op == OP_recv || op_exchanges(d->op) ||
+                         d->op == OP_halo_exchange || d->op == OP_rotate;
         if (d->op == OP_send || d->op == OP_recv) {
             uint8_t *peers = d->op == OP_send ? use->to : use->from;
             peers[mesh_hop(part, d->hop, m->n_ranks)] = 1;
@@ -170,6 +188,7 @@ static void use_of(const Plan *plan, const Demands *demands, Rank rank, const Cl
 static void count_messages(const Plan *plan, Rank rank, const Cluster *cluster, const GroupUse *use,
                            CommMemory *m)
 {
+    if (!use->messages) return;
     const uint32_t devices_per_node = cluster->devices_per_node;
     const uint64_t received = receiver_bytes(cluster);
     uint32_t channels = 1, part = mesh_part(&plan->mesh, rank, m->axes);
@@ -232,6 +251,7 @@ static uint64_t bytes_of(const Plan *plan, uint32_t program, const Demands *dema
     const uint32_t devices = cluster->devices_per_node;
     Rank rank = 0;
     while (plan->program_of[rank] != program) rank++;
+    GroupPlaces places = {NULL, 0, 0};
     *list = (CommMemories){NULL, 0, 0};
     for (uint32_t i = 0; i < plan->programs.n; i++)
         if (own || i == program) collect(plan, &demands[i], own, arena, list);
@@ -239,8 +259,10 @@ static uint64_t bytes_of(const Plan *plan, uint32_t program, const Demands *dema
     uint64_t bytes = own && plan->mesh.n_ranks > 1 ? NCCL_FIFO_BYTES : 0;
     for (uint32_t i = 0; i < list->n; i++) {
         CommMemory *m = &list->at[i];
-        GroupUse use = {0};
-        place(plan, rank, devices, m, &use.here);
+        const GroupPlace at = place(plan, rank, devices, m->axes, arena, &places);
+        GroupUse use = {.here = at.here};
+        m->n_ranks = at.n_ranks;
+        m->n_nodes = at.n_nodes;
         use.to = arena_array(arena, m->n_ranks, 1);
         use.from = arena_array(arena, m->n_ranks, 1);
         m->channels = nccl_settings_ctas(&plan->nccl, nccl_channels(cluster, m->n_nodes, use.here));

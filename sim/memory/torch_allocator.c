@@ -155,6 +155,8 @@ static void drop_block(TorchAllocator *a, uint32_t id)
     if (b->next) a->blocks.at[b->next].previous = b->previous;
     if (pool->last == id) pool->last = b->previous;
     list_push(a->arena, &a->holes, id);
+    a->blocks.at[id].bytes = 0;
+    a->blocks.at[id].used = false;
 }
 
 static void count_reserved(TorchAllocator *a, uint64_t bytes)
@@ -370,4 +372,12 @@ void torch_reset_peaks(TorchAllocator *a)
 {
     a->stats.peak_allocated = a->stats.allocated;
     a->stats.peak_reserved = a->stats.reserved;
+}
+
+bool torch_place(const TorchAllocator *a, uint32_t id, TorchPlace *place)
+{
+    if (id >= a->blocks.n) return false;
+    const TorchBlock *b = &a->blocks.at[id];
+    *place = (TorchPlace){b->address, b->bytes, b->used, b->unmapped};
+    return true;
 }

@@ -37,4 +37,12 @@ void torch_release(TorchAllocator *a, uint32_t block);
 TorchStats torch_stats(const TorchAllocator *a);
 void torch_reset_peaks(TorchAllocator *a); /* sets the peaks to the present values */
 
+/* Where a block lies. bytes: 0 if the number is not in use. unmapped: its pages were given back. */
+typedef struct TorchPlace {
+    uint64_t address, bytes;
+    bool used, unmapped;
+} TorchPlace;
+/* Fills in where block `id` lies. Returns false if no block has this number or a larger one. */
+bool torch_place(const TorchAllocator *a, uint32_t id, TorchPlace *place);
+
 #endif

@@ -6,10 +6,12 @@
 
 #include "sim/memory/model_bytes.h"
 #include "sim/memory/torch_kept.h"
+#include "sim/memory/torch_tape.h"
 #include "sim/memory/update_memory.h"
 #include "sim/memory/zero_memory.h"
 
-/* A tensor that is freed after some instruction, as an entry of a list. */
+/* A tensor that is freed after some instruction, as an entry of a list. block: its number on the
+ * tape. */
 typedef struct PendingFree {
     uint32_t block, next;
 } PendingFree;
@@ -19,6 +21,8 @@ typedef struct Replay {
     const Program *program;
     const Runtime *runtime;
     TorchAllocator *allocator;
+    TorchTape *tape;     /* what a step allocates and releases */
+    uint32_t microbatch; /* that of the present instruction */
     Arena *arena;
     /* [pc]: 1 + number of the first buffer that is allocated at pc; next_buffer has the next one */
     uint32_t *first;
@@ -27,7 +31,7 @@ typedef struct Replay {
     /* [pc], [buffer]: the same for optimizer states, which the first step makes */
     uint32_t *first_state, *next_state;
     TorchKept kept;
-    uint32_t *block; /* [buffer]: block of its tensor, while it is allocated */
+    uint32_t *block; /* [buffer]: number of its tensor on the tape, while it is allocated */
     ZeroMemory zero;
     uint32_t *first_zero, *next_zero; /* [pc], [zero.tensors]: the same for tensors of ZeRO */
     LIST(PendingFree) pending;        /* entry 0 is unused */
@@ -86,6 +90,18 @@ static bool stays(const Replay *r, const Buffer *b)
     return b->persistent && b->category != CATEGORY_gradient;
 }
 
+/* Allocates a tensor in each step, and returns its number on the tape. */
+static uint32_t have(const Replay *r, uint64_t bytes, Stream stream)
+{
+    return torch_tape_allocate(r->tape, bytes, stream, r->microbatch, false);
+}
+
+/* The same, but only in the first step. */
+static uint32_t have_once(const Replay *r, uint64_t bytes, Stream stream)
+{
+    return torch_tape_allocate(r->tape, bytes, stream, r->microbatch, true);
+}
+
 static void give_back_after(Replay *r, Pc pc, uint32_t block)
 {
     r->last[pc] = list_push(r->arena, &r->pending, ((PendingFree){block, r->last[pc]}));
@@ -123,8 +139,7 @@ static void gradient_of_received(Replay *r, const Instr *in)
     BufferId id = program_root(r->program, program_arg(r->program, in, 0), &offset);
     if (!r->kept.received[id]) return;
     const Buffer *b = &r->program->buffers.at[id];
-    give_back_after(r, r->program->code.n - 1,
-                    torch_allocate(r->allocator, b->bytes, STREAM_compute));
+    give_back_after(r, r->program->code.n - 1, have(r, b->bytes, STREAM_compute));
 }
 
 static void prepare_zero(Replay *r)
@@ -167,16 +182,16 @@ static void prepare_states(Replay *r)
     }
 }
 
-/* Allocates a buffer that stays until the end of the run. A weight takes `part` times its bytes in
- * the plan. A profile may give moments and master weights bytes of their own. */
-static void allocate_for_ever(const Replay *r, const Buffer *b, double part)
+/* Returns the bytes of a buffer that stays until the end of the run. A weight takes `part` times
+ * its bytes in the plan. A profile may give moments and master weights bytes of their own. */
+static uint64_t permanent_bytes(const Replay *r, const Buffer *b, double part)
 {
     const bool weight = b->category == CATEGORY_parameter, master = weight && b->unit != 0;
     double own = b->category == CATEGORY_optimizer ? r->runtime->moment_bytes : 0;
     if (master && b->dtype == DT_f32) own = r->runtime->master_bytes;
     if (!b->persistent || (!weight && own <= 0)) part = 1;
     if (b->persistent && own > 0) part = own / dtype_bytes(b->dtype);
-    torch_allocate(r->allocator, (uint64_t)((double)b->bytes * part), STREAM_compute);
+    return (uint64_t)((double)b->bytes * part);
 }
 
 static void prepare(Replay *r)
@@ -197,7 +212,7 @@ static void prepare(Replay *r)
         const Buffer *b = &p->buffers.at[id];
         if (!has_tensor(r, id) || r->block[id] == LATER) continue;
         if (stays(r, b) || r->kept.received[id]) {
-            allocate_for_ever(r, b, part);
+            torch_allocate(r->allocator, permanent_bytes(r, b, part), STREAM_compute);
         } else {
             Pc at = allocated_at(r, b);
             r->next_buffer[id] = r->first[at];
@@ -271,12 +286,12 @@ static void own_tensors(Replay *r, Pc pc, const Instr *in)
         Pc of_input = last_of(r->program, in, 0), of_output = last_of(r->program, in, in->n_in);
         Pc until = of_input > of_output ? of_input : of_output;
         if (r->kept.in_graph[pc]) until = r->program->code.n - 1;
-        uint32_t block = torch_allocate(r->allocator, (uint64_t)saved, STREAM_compute);
+        uint32_t block = have(r, (uint64_t)saved, STREAM_compute);
         give_back_after(r, until > pc && !again ? until : pc, block);
     }
     for (double i = 0; as->scratch > 0 && i < as->tensors; i++) {
         uint64_t bytes = (uint64_t)(as->scratch * most_elements(r->program, in) / as->tensors);
-        give_back_after(r, pc, torch_allocate(r->allocator, bytes, STREAM_compute));
+        give_back_after(r, pc, have(r, bytes, STREAM_compute));
     }
 }
 
@@ -337,7 +352,7 @@ static void allocate_buffers(Replay *r, Pc pc, const Instr *in)
         const Buffer *b = &p->buffers.at[id];
         if (is_folded(r, pc, b)) continue;
         uint32_t block = take_over(r, pc, in, b);
-        if (block == 0) block = torch_allocate(r->allocator, bytes_of(r, in, id), in->stream);
+        if (block == 0) block = have(r, bytes_of(r, in, id), in->stream);
         r->block[id] = block;
         give_back_after(r, b->persistent ? p->code.n - 1 : r->kept.needed[id], block);
     }
@@ -368,7 +383,7 @@ static void second_gradient(Replay *r, const Instr *in)
     r->has_second[root] = true;
     const Buffer *b = &r->program->buffers.at[root];
     const uint64_t bytes = b->bytes / dtype_bytes(b->dtype) * RETURNED_BYTES;
-    give_back_after(r, r->program->code.n - 1, torch_allocate(r->allocator, bytes, STREAM_compute));
+    give_back_after(r, r->program->code.n - 1, have(r, bytes, STREAM_compute));
 }
 
 /* Allocates the tensor that the product for a weight's gradient makes besides the permanent buffer
@@ -382,13 +397,13 @@ static void returned_gradient(Replay *r, Pc pc, const Instr *in)
     const Buffer *b = &r->program->buffers.at[id];
     const uint64_t bytes = b->bytes / dtype_bytes(b->dtype) * RETURNED_BYTES;
     if (!r->runtime->keeps_returned || r->plan->graph.nodes.at[in->origin].layer == 0) {
-        give_back_after(r, pc, torch_allocate(r->allocator, bytes, STREAM_compute));
+        give_back_after(r, pc, have(r, bytes, STREAM_compute));
         return;
     }
     for (uint32_t i = 0; i < r->returned.n; i++)
         if (r->returned.at[i] == bytes) return;
     list_push(r->arena, &r->returned, bytes);
-    torch_allocate(r->allocator, bytes, STREAM_compute);
+    have_once(r, bytes, STREAM_compute);
 }
 
 /* Allocates the temporary product that an eager op adds to the gradient of a weight. */
@@ -400,37 +415,39 @@ static void added_product(Replay *r, Pc pc, const Instr *in)
     const Attrs *attrs = graph_attrs_at(&r->plan->graph, in->attrs);
     if (b->category != CATEGORY_gradient || b->unit == 0 || !(attrs->accumulate & 1)) return;
     double elements = (double)b->bytes / dtype_bytes(b->dtype);
-    give_back_after(r, pc, torch_allocate(r->allocator, b->bytes, STREAM_compute));
-    give_back_after(r, pc,
-                    torch_allocate(r->allocator, (uint64_t)(elements * r->runtime->added_bytes),
-                                   STREAM_compute));
+    give_back_after(r, pc, have(r, b->bytes, STREAM_compute));
+    give_back_after(r, pc, have(r, (uint64_t)(elements * r->runtime->added_bytes), STREAM_compute));
 }
 
-static void step(Replay *r, bool first)
+/* Writes the tape of a step. */
+static void write_tape(Replay *r)
 {
     const Program *p = r->program;
-    memset(r->has_second, 0, p->buffers.n * sizeof *r->has_second);
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
+        r->microbatch = in->microbatch;
+        if (in->stream == STREAM_compute &&
+            (in->phase == PHASE_backward || in->phase == PHASE_recompute))
+            torch_tape_backward(r->tape, in->microbatch);
         for (uint32_t i = r->first_zero[pc]; i != 0; i = r->next_zero[i]) {
             const ZeroTensor *own = &r->zero.tensors.at[i];
-            if (own->only_at_first && !first) continue;
-            give_back_after(r, own->to, torch_allocate(r->allocator, own->bytes, own->stream));
+            give_back_after(r, own->to,
+                            own->only_at_first ? have_once(r, own->bytes, own->stream)
+                                               : have(r, own->bytes, own->stream));
         }
-        for (BufferId id = first ? r->first_state[pc] : 0; id != 0; id = r->next_state[id])
-            if (has_tensor(r, id)) allocate_for_ever(r, &p->buffers.at[id], 1);
+        for (BufferId id = r->first_state[pc]; id != 0; id = r->next_state[id])
+            if (has_tensor(r, id))
+                have_once(r, permanent_bytes(r, &p->buffers.at[id], 1), STREAM_compute);
         allocate_buffers(r, pc, in);
         added_product(r, pc, in);
         returned_gradient(r, pc, in);
         second_gradient(r, in);
         for (uint32_t i = 0; pc == r->update.first && i < r->update.tensors.n; i++)
-            give_back_after(r, r->update.last,
-                            torch_allocate(r->allocator, r->update.tensors.at[i], STREAM_compute));
+            give_back_after(r, r->update.last, have(r, r->update.tensors.at[i], STREAM_compute));
         gradient_of_received(r, in);
         own_tensors(r, pc, in);
         for (uint32_t at = r->last[pc]; at != 0; at = r->pending.at[at].next)
-            if (r->pending.at[at].block != 0) torch_release(r->allocator, r->pending.at[at].block);
-        r->last[pc] = 0;
+            if (r->pending.at[at].block != 0) torch_tape_release(r->tape, r->pending.at[at].block);
     }
 }
 
@@ -441,6 +458,13 @@ static void at_least(uint64_t *peak, uint64_t bytes)
 
 TorchStats torch_memory(const Plan *plan, const Program *p, const Runtime *runtime,
                         const Device *device, uint64_t limit_bytes)
+{
+    return torch_memory_how(plan, p, runtime, device, limit_bytes, false, NULL);
+}
+
+TorchStats torch_memory_how(const Plan *plan, const Program *p, const Runtime *runtime,
+                            const Device *device, uint64_t limit_bytes, bool in_full,
+                            uint32_t *n_left_out)
 {
     assert(!runtime_is_own(runtime));
     Arena *arena = arena_new();
@@ -459,10 +483,13 @@ TorchStats torch_memory(const Plan *plan, const Program *p, const Runtime *runti
         torch_allocate(r.allocator, (uint64_t)runtime->library_bytes, STREAM_compute);
     prepare(&r);
     r.update = update_memory(plan, p, runtime, arena);
-    step(&r, true);
-    r.pending.n = 1;
+    r.tape = torch_tape_new(arena);
+    write_tape(&r);
+    if (!in_full) torch_tape_find_periods(r.tape);
+    torch_tape_play(r.tape, r.allocator, true);
     torch_reset_peaks(r.allocator);
-    step(&r, false);
+    const uint32_t left_out = torch_tape_play(r.tape, r.allocator, false);
+    if (n_left_out != NULL) *n_left_out = left_out;
     TorchStats stats = torch_stats(r.allocator);
     const uint64_t whole = model_whole_bytes(plan, runtime);
     at_least(&stats.peak_allocated, whole);

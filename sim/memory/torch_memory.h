@@ -15,5 +15,10 @@
  * bytes. */
 TorchStats torch_memory(const Plan *plan, const Program *p, const Runtime *runtime,
                         const Device *device, uint64_t limit_bytes);
+/* The same. in_full: replays all micro-batches, also those that change nothing. Sets *n_left_out
+ * (unless it is NULL) to the number of micro-batches that the second step has left out. */
+TorchStats torch_memory_how(const Plan *plan, const Program *p, const Runtime *runtime,
+                            const Device *device, uint64_t limit_bytes, bool in_full,
+                            uint32_t *n_left_out);
 
 #endif
