@@ -162,6 +162,25 @@ static void one_rank_a_node_uses_its_nic(void **state)
     assert_true(fabs(choice.nic_bytes - .75 * (1 << 30)) < 1);
 }
 
+/* Parallel aggregated trees need one rank on each of at least two nodes. From n to 2n nodes, their
+ * latency grows by a step of the tree, and by n ranks that copy. */
+static void trees_of_one_rank_a_node(void **state)
+{
+    (void)state;
+    double before = 0, grown = 0;
+    for (uint32_t nodes = 1; nodes <= 64; nodes *= 2)
+        for (uint32_t each = 1; each <= 2; each++) {
+            Cluster c = dgx_h100(nodes, 8);
+            const NcclCase q = nccl_case(&c, COLLECTIVE_all_gather, nodes, each, 1 << 20);
+            const NcclEstimate e = nccl_tuner(&q, NCCL_PAT, 2); /* Simple */
+            assert_true((e.bytes_per_us > 0) == (nodes > 1 && each == 1));
+            if (nodes < 2 || each > 1) continue;
+            const double more = e.latency_us - before;
+            if (nodes > 4) assert_true(fabs(more - grown - 2.8 * nodes / 4) < 1e-9);
+            before = e.latency_us, grown = more;
+        }
+}
+
 /* A ring over several nodes, whose NICs are faster than the ports of its devices: the ports decide,
  * and it does not matter how many nodes there are. */
 static void ports_limit_rings_between_nodes(void **state)
@@ -517,6 +536,7 @@ int main(void)
         cmocka_unit_test(bus_bandwidth_in_a_node),
         cmocka_unit_test(switch_point_of_one_node),
         cmocka_unit_test(one_rank_a_node_uses_its_nic),
+        cmocka_unit_test(trees_of_one_rank_a_node),
         cmocka_unit_test(ports_limit_rings_between_nodes),
         cmocka_unit_test(a_group_of_one_copies),
         cmocka_unit_test(more_bytes_never_take_less_time),

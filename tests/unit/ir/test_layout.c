@@ -32,6 +32,16 @@ static void dtypes(void **state)
     assert_int_equal(dtype_find("f33"), DT_none);
     for (int t = 1; t < DT_COUNT; t++) assert_int_equal(dtype_find(dtype_name((DType)t)), t);
     DTypeMap all = dtype_map_all(DT_f64), same = dtype_map_identity();
+    for (int real = DT_none + 1; real < DT_COUNT; real++)
+        for (int t = DT_none + 1; dtype_is_real((DType)real) && t < DT_COUNT; t++) {
+            const DType to = dtype_map_all((DType)real).to[t];
+            if (!dtype_is_real((DType)t))
+                assert_int_equal(to, t);
+            else if (real != DT_f64)
+                assert_int_equal(to, real);
+            else /* two numbers stay two */
+                assert_int_equal(to, dtype_numbers((DType)t) == 2 ? DT_f64x2 : DT_f64);
+        }
     assert_int_equal(all.to[DT_bf16], DT_f64);
     assert_int_equal(all.to[DT_e5m2], DT_f64);
     assert_int_equal(all.to[DT_i32], DT_i32); /* token ids keep their dtype */

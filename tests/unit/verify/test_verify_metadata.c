@@ -82,6 +82,19 @@ static void names_of_axes(void **state)
     }
 }
 
+/* Without the proof of metadata, a plan with wrong metadata is accepted, as the caller asked. */
+static void only_the_named_proofs_speak(void **state)
+{
+    (void)state;
+    Spoiled c = make(SHARDED);
+    c.plan->graph.units.at[1].elements += 1;
+    assert_false(verify_plan(c.plan, VERIFY_metadata, false, &c.d));
+    Diag d = diag_in(c.arena);
+    assert_true(verify_plan(c.plan, VERIFY_deadlock, false, &d));
+    assert_int_equal(d.n_errors, 0);
+    arena_free(c.arena);
+}
+
 static void lengths_of_units(void **state)
 {
     (void)state;
@@ -283,6 +296,7 @@ int main(void)
         cmocka_unit_test(copies_that_are_called_pass),
         cmocka_unit_test(sizes_of_a_step),
         cmocka_unit_test(names_of_axes),
+        cmocka_unit_test(only_the_named_proofs_speak),
         cmocka_unit_test(lengths_of_units),
         cmocka_unit_test(lives_of_buffers),
         cmocka_unit_test(micro_batches_of_communications),
