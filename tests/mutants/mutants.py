@@ -10,9 +10,11 @@ PATH is a folder, a file, or FILE:LINE; --n 0 tries every mutant there. A mutant
 object is the same as the original's, does not count. Fails if fewer than --least percent are killed."""
 import argparse
 import os
+import queue
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
@@ -25,6 +27,7 @@ from tree import HERE, Tree  # noqa: E402
 # Folders without faults: they start and end processes, and need libraries that are not linked here.
 FOLDERS = ["planner", "sim", "exec/data", "exec/loopback", "exec/module", "exec/verify", "exec/*.c"]
 KINDS = ["unit", "sim", "golden", "exec", "docs", "cuda/test_backend_command"]
+LEAST_LIMIT_S = 20  # for a mutant's test; 10 times the seconds without a mutant are added
 KILLED, LATE, LIVES, UNREACHED, SAME, REFUSED = "killed", "killed by time-out", "LIVES", "NOT REACHED", "same", "refused"
 
 
@@ -34,7 +37,7 @@ class Trial:
     def __init__(self, tree, slow_s, work):
         self.tree, self.slow_s, self.work = tree, slow_s, work
         self.tests = {t.name: t for t in tree.tests}
-        self.least_limit_s = 20
+        self.least_limit_s = LEAST_LIMIT_S
         self.originals = {}
         os.makedirs(work, exist_ok=True)
 
@@ -138,22 +141,40 @@ def attack(tree, reach, texts, mutants, n, jobs, slow_s, say, kept_in=None, pass
     return [done[i] for i in sorted(done)]
 
 
-def attack_by_faults(tree, say):
-    """Tries each fault with the tests that it names. Returns [(fate, file, site, test)]."""
-    trial, fates = Trial(tree, 0, os.path.join(tree.build, "work", "faults")), []
-    empty = os.path.join(trial.work, "empty")
-    tree.link([], empty)
-    for test in sorted({t for f in faults.read() for t in f.tests}):
-        if not tree.run(trial.tests[test], empty, os.path.join(trial.work, "run"), 600)[0]:
-            raise SystemExit(f"{test} fails without a fault")
-    for fault in faults.read():
+def seconds_without_fault(trial, names, jobs):
+    """Returns {test: seconds that it takes now without a fault}. Every test must pass."""
+    empty, found = os.path.join(trial.work, "empty"), {}
+    trial.tree.link([], empty)
+
+    def one(name):
+        start = time.time()
+        if not trial.tree.run(trial.tests[name], empty, os.path.join(empty, name.replace("/", "-")), 600)[0]:
+            raise SystemExit(f"{name} fails without a fault")
+        found[name] = time.time() - start
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(one, names))
+    return found
+
+
+def attack_by_faults(tree, known, jobs, say):
+    """Tries each fault with the tests that it names. A test that takes much longer than without the fault is stopped, and
+    has detected the fault. Returns [(fate, file, site, test)]."""
+    work = os.path.join(tree.build, "work", "faults")
+    seconds = seconds_without_fault(Trial(tree, 0, work), sorted({t for f in known for t in f.tests}), jobs)
+    trials = queue.SimpleQueue()
+    for k in range(jobs):
+        trials.put(Trial(tree, 0, os.path.join(work, str(k))))
+
+    def one(fault):
         with open(os.path.join(tree.source, fault.file)) as f:
             text = f.read()
-        site = faults.site(fault, text)
-        fate, test, _ = trial.fate(fault.file, text, site, [(60, t) for t in fault.tests])
+        site, trial = faults.site(fault, text), trials.get()
+        fate, test, _ = trial.fate(fault.file, text, site, sorted((seconds[t], t) for t in fault.tests))
+        trials.put(trial)
         say(f"{fate:18} {fault.file}:{site.line}: {fault.why}" + (f"  [{test}]" if test else ""))
-        fates.append((fate, fault.file, site, test))
-    return fates
+        return fate, fault.file, site, test
+    with ThreadPoolExecutor(jobs) as pool:
+        return list(pool.map(one, known))
 
 
 def report(fates, texts, say):
@@ -194,9 +215,9 @@ def main():
     source = os.path.dirname(os.path.dirname(HERE))
     tree = Tree(source, os.path.join(source, options.build), KINDS)
     if options.faults:
-        fates = attack_by_faults(tree, say)
-        bad = sum(f[0] not in (KILLED, LATE) for f in fates)
-        say(f"{len(fates)} faults, {len(fates) - bad} seen")
+        fates = attack_by_faults(tree, faults.read(), options.jobs, say)
+        bad, late = (sum(f[0] in words for f in fates) for words in ((LIVES, UNREACHED, SAME, REFUSED), (LATE,)))
+        say(f"{len(fates)} faults, {len(fates) - bad} seen, {late} of them by time-out")
         return 1 if bad else 0
     if options.slow:
         tree.tests = [t for t in tree.tests if t.cost <= options.slow]

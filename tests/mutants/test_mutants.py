@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.dont_write_bytecode = True
@@ -15,7 +16,8 @@ import again  # noqa: E402
 import coverage  # noqa: E402
 import faults  # noqa: E402
 from draw import Site, changed, in_function, order, shown, sites  # noqa: E402
-from mutants import KILLED, LATE, LIVES, REFUSED, SAME, UNREACHED, Trial, attack, drawn, report, sources  # noqa: E402
+from mutants import (KILLED, LATE, LIVES, REFUSED, SAME, UNREACHED, Trial, attack, attack_by_faults, drawn,  # noqa: E402
+                     report, sources)
 from reach import Reach  # noqa: E402
 from tree import Test, Tree  # noqa: E402
 
@@ -135,6 +137,20 @@ class Planted(unittest.TestCase):
         self.assertEqual(self.fate(planted("x + 1", "x + 2"), ()), UNREACHED)
         self.assertEqual(self.fate(planted("a + b", "b + a")), SAME)
         self.assertEqual(self.fate(planted("a + b", 'a + "b"')), REFUSED)
+
+    def test_faults_of_the_file(self):
+        known = [faults.Fault("code/small.c", ["unit/program"], old, new, "why")
+                 for old, new in (("return a + b;", "return a - b;"), ("n -= 1", "n += 0"), ("x > 99", "x > 98"))]
+        start = time.monotonic()
+        fates = attack_by_faults(self.tree, known, 2, lambda text: None)
+        self.assertEqual([f[0] for f in fates], [KILLED, LATE, LIVES])
+        self.assertTrue(time.monotonic() - start < 100)  # the endless test was stopped
+
+    def test_a_failing_test_detects_no_fault(self):
+        known = [faults.Fault("code/small.c", ["unit/program"], "return a + b;", "return a - b;", "why")]
+        self.tree.tests = [Test("unit/program", ["/bin/false"], {})]
+        with self.assertRaises(SystemExit):
+            attack_by_faults(self.tree, known, 1, lambda text: None)
 
     def test_programs_are_left_out(self):
         self.assertEqual(list(sources(self.tree, ["code"])), ["code/small.c"])
