@@ -168,6 +168,30 @@ static void verify(const char *model, const char *mesh, const char *parallel)
     arena_free(arena);
 }
 
+/* With plan_only, the model's own rules count no more: only the named modules are split. */
+static void plan_only_splits_what_is_named(void **state)
+{
+    (void)state;
+    for (int only = 0; only < 2; only++) {
+        const char *tp = only ? "tp { plan_only = true, plan = { ['layers.*.feed_forward.w1'] ="
+                                " 'colwise', ['layers.*.feed_forward.w2'] = 'rowwise' } }"
+                              : "tp { plan = { ['layers.*.feed_forward.w1'] = 'colwise',"
+                                " ['layers.*.feed_forward.w2'] = 'rowwise' } }";
+        const Compiled c = compile("llama' 'tiny'", "tp = 2", tp, "tp");
+        uint32_t n_named = 0, n_other = 0;
+        for (TensorId t = 1; t < c.graph->tensors.n; t++) {
+            const Tensor *at = &c.graph->tensors.at[t];
+            if (at->role != ROLE_param || at->tp == TP_none) continue;
+            const bool named = strstr(at->name, "feed_forward.w1.") != NULL ||
+                               strstr(at->name, "feed_forward.w2.") != NULL;
+            n_named += named, n_other += !named;
+        }
+        assert_true(n_named > 0);
+        assert_true((n_other == 0) == (only == 1));
+        arena_free(c.arena);
+    }
+}
+
 static void every_style_computes_what_one_rank_does(void **state)
 {
     (void)state;
@@ -369,6 +393,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(styles_cut_what_they_say),
         cmocka_unit_test(patterns_mean_what_marks_mean),
+        cmocka_unit_test(plan_only_splits_what_is_named),
         cmocka_unit_test(every_style_computes_what_one_rank_does),
         cmocka_unit_test(regions_are_what_is_listed),
         cmocka_unit_test(units_are_what_is_listed),

@@ -96,29 +96,36 @@ static void producer_is_the_first(void **state)
     assert_int_equal(g.tensors.at[da].producer, one);
 }
 
-/* A graph and its copy grow apart: what is added to one does not change the other. */
+/* A graph and its copy grow apart: what is added to one does not change the other, whatever room
+ * their lists had. */
 static void a_copy_is_on_its_own(void **state)
 {
-    Graph g;
-    graph_init(&g, *state);
-    const int64_t ten = 10, eleven = 11, twelve = 12;
-    graph_tensor(&g, *state, "a", ROLE_activation, DT_f32, 1, &ten, here);
-    deal_ceil(&g.deals, *state, 10, 3);
-    Graph copy = graph_copy(&g, *state);
-    const TensorId t = graph_tensor(&g, *state, "b", ROLE_activation, DT_f32, 1, &eleven, here);
-    const DealId d = deal_ceil(&g.deals, *state, 11, 4);
-    assert_int_equal(graph_tensor(&copy, *state, "c", ROLE_activation, DT_f32, 1, &twelve, here),
-                     t);
-    assert_int_equal(deal_ceil(&copy.deals, *state, 12, 5), d);
-    assert_int_equal(g.tensors.at[t].dim[0], 11);
-    assert_int_equal(copy.tensors.at[t].dim[0], 12);
-    Interval at;
-    for (uint32_t part = 0; part < 4; part++) { /* 3, 3, 3 and 2 of 11; 3, 3, 3 and 3 of 12 */
-        assert_true(deal_interval(&g.deals, d, 11, 4, part, 0, &at));
-        assert_int_equal(at.lo, 3 * part);
-        assert_int_equal(at.hi, part == 3 ? 11 : 3 * part + 3);
-        assert_true(deal_interval(&copy.deals, d, 12, 5, part, 0, &at));
-        assert_int_equal(at.hi, 3 * part + 3);
+    const int64_t eleven = 11, twelve = 12;
+    for (int64_t before = 1; before <= 20; before++) {
+        Graph g;
+        graph_init(&g, *state);
+        for (int64_t i = 0; i < before; i++) {
+            const int64_t size = 10 + 3 * i;
+            graph_tensor(&g, *state, "a", ROLE_activation, DT_f32, 1, &size, here);
+            deal_ceil(&g.deals, *state, size, 3);
+        }
+        Graph copy = graph_copy(&g, *state);
+        const TensorId t = graph_tensor(&g, *state, "b", ROLE_activation, DT_f32, 1, &eleven, here);
+        const DealId d = deal_ceil(&g.deals, *state, 11, 3);
+        assert_int_equal(
+            graph_tensor(&copy, *state, "c", ROLE_activation, DT_f32, 1, &twelve, here), t);
+        assert_int_equal(deal_ceil(&copy.deals, *state, 14, 3), d);
+        assert_int_equal(g.tensors.at[t].dim[0], 11);
+        assert_int_equal(copy.tensors.at[t].dim[0], 12);
+        Interval at;
+        for (uint32_t part = 0; part < 3; part++) { /* 4, 4 and 3 of 11; 5, 5 and 4 of 14 */
+            assert_true(deal_interval(&g.deals, d, 11, 3, part, 0, &at));
+            assert_int_equal(at.lo, 4 * part);
+            assert_int_equal(at.hi, part == 2 ? 11 : 4 * part + 4);
+            assert_true(deal_interval(&copy.deals, d, 14, 3, part, 0, &at));
+            assert_int_equal(at.lo, 5 * part);
+            assert_int_equal(at.hi, part == 2 ? 14 : 5 * part + 5);
+        }
     }
 }
 

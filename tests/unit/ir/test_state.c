@@ -32,6 +32,46 @@ static uint64_t elements(const Plan *plan, bool moments)
     return n;
 }
 
+/* The place of element x of a slice in its buffer (state.h). */
+static uint64_t place_of(const StateSlice *s, const int64_t *x)
+{
+    int64_t at = (int64_t)s->first;
+    for (int d = 0; d < s->n_dims; d++)
+        at += s->group_size > 0 && d == s->group_dim
+                  ? x[d] / s->group_size * s->group_stride + x[d] % s->group_size * s->stride[d]
+                  : x[d] * s->stride[d];
+    return (uint64_t)at;
+}
+
+/* No two elements that a rank holds have the same place, and all places are in their buffers. */
+static void have_their_own_places(const Plan *plan, const State *state, Arena *arena)
+{
+    for (Rank r = 0; r < plan->mesh.n_ranks; r++) {
+        const Program *p = plan_program(plan, r);
+        StateSlices slices = {0};
+        state_of_rank(state, r, arena, &slices);
+        bool **taken = arena_array(arena, p->buffers.n, sizeof *taken);
+        for (uint32_t i = 0; i < slices.n; i++) {
+            const StateSlice *s = &slices.at[i];
+            const uint64_t room = p->buffers.at[s->buffer].bytes / dtype_bytes(s->dtype);
+            if (taken[s->buffer] == NULL) taken[s->buffer] = arena_array(arena, room, sizeof(bool));
+            uint64_t n = 1;
+            for (int d = 0; d < s->n_dims; d++) n *= (uint64_t)s->size[d];
+            for (uint64_t k = 0; k < n; k++) {
+                int64_t x[MAX_DIMS];
+                uint64_t rest = k;
+                for (int d = s->n_dims - 1; d >= 0; d--) {
+                    x[d] = (int64_t)(rest % (uint64_t)s->size[d]);
+                    rest /= (uint64_t)s->size[d];
+                }
+                const uint64_t at = place_of(s, x);
+                if (at >= room || taken[s->buffer][at]) fail_msg("%s on rank %u", s->name, r);
+                taken[s->buffer][at] = true;
+            }
+        }
+    }
+}
+
 static void holds(void *self, const Tiny *t)
 {
     Corpus *c = self;
@@ -45,6 +85,7 @@ static void holds(void *self, const Tiny *t)
     bool fine = state_check(state, &d);
     diag_print(&d, &s);
     if (!fine) fail_msg("%s\n%s", corpus_name(t, arena), str_text(&s));
+    have_their_own_places(plan, state, arena);
     StateTotal total = state_total(state);
     uint64_t n = elements(plan, false);
     assert_int_equal(total.kind_bytes[STATE_param], 4 * n);
