@@ -100,6 +100,8 @@ static void producer_is_the_first(void **state)
  * their lists had. */
 static void a_copy_is_on_its_own(void **state)
 {
+    static const Interval of_11[] = {{0, 4}, {4, 8}, {8, 11}},
+                          of_14[] = {{0, 5}, {5, 10}, {10, 14}};
     const int64_t eleven = 11, twelve = 12;
     for (int64_t before = 1; before <= 20; before++) {
         Graph g;
@@ -107,24 +109,23 @@ static void a_copy_is_on_its_own(void **state)
         for (int64_t i = 0; i < before; i++) {
             const int64_t size = 10 + 3 * i;
             graph_tensor(&g, *state, "a", ROLE_activation, DT_f32, 1, &size, here);
-            deal_ceil(&g.deals, *state, size, 3);
+            const Interval thirds[] = {{0, 3}, {3, 6}, {6, size}};
+            deal_listed(&g.deals, *state, size, 3, 1, thirds);
         }
         Graph copy = graph_copy(&g, *state);
         const TensorId t = graph_tensor(&g, *state, "b", ROLE_activation, DT_f32, 1, &eleven, here);
-        const DealId d = deal_ceil(&g.deals, *state, 11, 3);
+        const DealId d = deal_listed(&g.deals, *state, 11, 3, 1, of_11);
         assert_int_equal(
             graph_tensor(&copy, *state, "c", ROLE_activation, DT_f32, 1, &twelve, here), t);
-        assert_int_equal(deal_ceil(&copy.deals, *state, 14, 3), d);
+        assert_int_equal(deal_listed(&copy.deals, *state, 14, 3, 1, of_14), d);
         assert_int_equal(g.tensors.at[t].dim[0], 11);
         assert_int_equal(copy.tensors.at[t].dim[0], 12);
         Interval at;
-        for (uint32_t part = 0; part < 3; part++) { /* 4, 4 and 3 of 11; 5, 5 and 4 of 14 */
+        for (uint32_t part = 0; part < 3; part++) {
             assert_true(deal_interval(&g.deals, d, 11, 3, part, 0, &at));
-            assert_int_equal(at.lo, 4 * part);
-            assert_int_equal(at.hi, part == 2 ? 11 : 4 * part + 4);
+            assert_memory_equal(&at, &of_11[part], sizeof at);
             assert_true(deal_interval(&copy.deals, d, 14, 3, part, 0, &at));
-            assert_int_equal(at.lo, 5 * part);
-            assert_int_equal(at.hi, part == 2 ? 14 : 5 * part + 5);
+            assert_memory_equal(&at, &of_14[part], sizeof at);
         }
     }
 }

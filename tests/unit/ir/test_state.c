@@ -143,6 +143,20 @@ static StateSlices all_slices(const Plan *plan)
     return slices;
 }
 
+/* Fused projections are stored by groups of heads, and shards cut them anywhere. */
+static void shards_of_fused_projections(void **state)
+{
+    (void)state;
+    for (uint32_t shards = 2; shards <= 7; shards++)
+        for (int unequal = 0; unequal < 2; unequal++) {
+            Tiny t = tiny_default();
+            t.fused = true, t.unequal = unequal, t.repeat = 2;
+            t.dp_shard = shards, t.tp = 2;
+            const Plan *plan = compile(&t);
+            have_their_own_places(plan, state_of(plan, arena), arena);
+        }
+}
+
 /* wq of [12, 4, 1, 4] over tp 2 and 3 shards: each tp rank has [12, 2, 1, 4], 96 elements. The flat
  * unit is cut anywhere, so a part consists of ends of rows and whole rows. */
 static void slices_of_a_cut_tensor(void **state)
@@ -391,6 +405,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_element_is_written_once),
+        cmocka_unit_test(every_element_is_written_once),
+        TEST(shards_of_fused_projections),
         TEST(slices_of_a_cut_tensor),
         TEST(numbers_of_buffers_do_not_matter),
         TEST(replicas_have_one_writer),

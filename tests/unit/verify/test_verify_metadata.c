@@ -145,6 +145,34 @@ static void micro_batches_of_communications(void **state)
     }
 }
 
+/* The buffer of a node's first output names the tensor that the node makes. Another name is
+ * told. */
+static void tensors_of_first_outputs(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++) {
+        Spoiled c = make(kind);
+        uint32_t n = 0, n_told = 0;
+        for (Pc pc = 1; pc < c.p->code.n; pc += 1 + c.p->code.n / 200) {
+            const Instr *in = &c.p->code.at[pc];
+            if (!in->origin || in->args.n <= in->n_in) continue;
+            const Node *node = &c.plan->graph.nodes.at[in->origin];
+            Buffer *at = &c.p->buffers.at[program_arg(c.p, in, in->n_in)];
+            if (node->op != in->op || at->first != pc || at->parent || at->tensor != node->out[0])
+                continue;
+            const TensorId was = at->tensor;
+            at->tensor = was == 1 ? 2 : 1;
+            n++;
+            Diag d = diag_in(c.arena);
+            n_told += !verify_plan(c.plan, VERIFY_metadata, false, &d);
+            at->tensor = was;
+        }
+        assert_true(n > 10);
+        assert_int_equal(n_told, n);
+        arena_free(c.arena);
+    }
+}
+
 /* Gives each root buffer that the program uses every other category; a proof must report it. Only
  * buffers made between two layouts, or for a unit, may have several categories (activation,
  * communication, gradient). */
@@ -300,6 +328,7 @@ int main(void)
         cmocka_unit_test(lengths_of_units),
         cmocka_unit_test(lives_of_buffers),
         cmocka_unit_test(micro_batches_of_communications),
+        cmocka_unit_test(tensors_of_first_outputs),
         cmocka_unit_test(categories_of_buffers),
         cmocka_unit_test(settings_of_updates),
         cmocka_unit_test(attributes_that_ops_lack),
