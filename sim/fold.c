@@ -31,7 +31,10 @@ typedef struct Folder {
     const Plan *plan;
     Fold *fold;
     Arena *arena, *scratch;
-    NeedList *needs; /* [program]: what the program needs */
+    NeedList *needs;    /* [program]: what the program needs */
+    NeedList *messages; /* [program]: those of its needs that are sends or receives */
+    bool *along; /* [program * fold->axes.n + number of the axes]: it needs a group along these axes
+                  */
     LIST(FoldHop) hops;
     Rank
         *peer; /* [number of the hop * n_ranks + rank]: the other rank; UINT32_MAX: there is none */
@@ -72,6 +75,7 @@ static void add_need(Folder *w, uint32_t program, Need need)
     }
     if (!need.group) need.hop_at = hop_at(w, (FoldHop){need.axes, need.hop});
     list_push(w->scratch, list, need);
+    if (!need.group) list_push(w->scratch, &w->messages[program], need);
     if (need.group && fold_axes(w->fold, need.axes) == UINT32_MAX) {
         list_push(w->arena, &w->fold->axes, ((FoldAxes){.axes = need.axes}));
     }
@@ -98,8 +102,7 @@ static void collect_needs(Folder *w)
  * Returns false if it is neither, or if there is no such rank. */
 static bool meets_peer(const Folder *w, Rank r, uint32_t i, Rank *peer)
 {
-    const Need *need = &w->needs[w->plan->program_of[r]].at[i];
-    if (need->group) return false;
+    const Need *need = &w->messages[w->plan->program_of[r]].at[i];
     *peer = w->peer[(size_t)need->hop_at * w->fold->n_ranks + r];
     return *peer != UINT32_MAX;
 }
@@ -117,9 +120,9 @@ static void find_peers(Folder *w)
         }
 }
 
-static uint32_t n_needs(const Folder *w, Rank r)
+static uint32_t n_messages(const Folder *w, Rank r)
 {
-    return w->needs[w->plan->program_of[r]].n;
+    return w->messages[w->plan->program_of[r]].n;
 }
 
 static void find_groups(Folder *w)
@@ -135,7 +138,7 @@ static void find_groups(Folder *w)
     }
     for (Rank r = 0; r < f->n_ranks; r++) {
         Rank peer;
-        for (uint32_t i = 0; i < n_needs(w, r); i++)
+        for (uint32_t i = 0; i < n_messages(w, r); i++)
             if (meets_peer(w, r, i, &peer) && fold_node_of(f, peer) != fold_node_of(f, r))
                 w->networked = true;
     }
@@ -183,12 +186,20 @@ static void find_patterns(Folder *w, uint32_t i, uint32_t (*place_of)(const Fold
     }
 }
 
-static bool program_needs(const NeedList *needs, AxisSet axes)
+static void find_along(Folder *w)
 {
-    for (uint32_t i = 0; i < needs->n; i++) {
-        if (needs->at[i].group && needs->at[i].axes == axes) return true;
-    }
-    return false;
+    const Fold *f = w->fold;
+    w->along = arena_array(w->scratch, (size_t)w->plan->programs.n * f->axes.n, sizeof *w->along);
+    for (uint32_t p = 0; p < w->plan->programs.n; p++)
+        for (uint32_t i = 0; i < w->needs[p].n; i++)
+            if (w->needs[p].at[i].group)
+                w->along[(size_t)p * f->axes.n + fold_axes(f, w->needs[p].at[i].axes)] = true;
+}
+
+/* True if the program of rank r needs its group along the i-th set of axes. */
+static bool needs_group(const Folder *w, Rank r, uint32_t i)
+{
+    return w->along[(size_t)w->plan->program_of[r] * w->fold->axes.n + i];
 }
 
 static void start_colours(Folder *w)
@@ -205,15 +216,14 @@ static void start_colours(Folder *w)
         uint32_t i = k % f->axes.n;
         find_patterns(w, i, k < f->axes.n ? fold_node_of : fold_pod_of);
         for (Rank r = 0; r < f->n_ranks; r++) {
-            if (!program_needs(&w->needs[w->plan->program_of[r]], f->axes.at[i].axes)) continue;
+            if (!needs_group(w, r, i)) continue;
             Colour lies = w->sum[w->group[(size_t)i * f->n_ranks + r]];
             w->colour[r] = colour_chain(w->colour[r], lies);
             w->colour[r] = colour_chain(w->colour[r], colour_of(w->here[r], w->here[r]));
         }
     }
     for (Rank r = 0; w->networked && r < f->n_ranks; r++) {
-        const NeedList *needs = &w->needs[w->plan->program_of[r]];
-        for (uint32_t i = 0; i < needs->n; i++) {
+        for (uint32_t i = 0; i < n_messages(w, r); i++) {
             Rank peer;
             if (!meets_peer(w, r, i, &peer)) continue;
             uint64_t away = fold_node_of(f, peer) != fold_node_of(f, r);
@@ -266,7 +276,7 @@ static void refine(Folder *w)
     for (uint32_t i = 0; i < f->axes.n; i++) {
         sum_colours(w, key_group, i);
         for (Rank r = 0; r < f->n_ranks; r++) {
-            if (!program_needs(&w->needs[w->plan->program_of[r]], f->axes.at[i].axes)) continue;
+            if (!needs_group(w, r, i)) continue;
             w->next[r] = colour_chain(w->next[r], w->sum[key_group(w, i, r)]);
         }
     }
@@ -280,7 +290,7 @@ static void refine(Folder *w)
     }
     for (Rank r = 0; r < f->n_ranks; r++) {
         Rank peer;
-        for (uint32_t i = 0; i < n_needs(w, r); i++)
+        for (uint32_t i = 0; i < n_messages(w, r); i++)
             if (meets_peer(w, r, i, &peer)) w->next[r] = colour_chain(w->next[r], w->colour[peer]);
     }
     if (f->edges.n > 0) {
@@ -409,6 +419,7 @@ Fold *fold_ranks_on(const Plan *plan, FoldNodes nodes, bool unfolded, Arena *are
     f->class_of = arena_array(arena, f->n_ranks, sizeof *f->class_of);
     Folder w = {.plan = plan, .fold = f, .arena = arena, .scratch = scratch, .apart = nodes.apart};
     w.needs = arena_array(scratch, plan->programs.n, sizeof *w.needs);
+    w.messages = arena_array(scratch, plan->programs.n, sizeof *w.messages);
     w.colour = arena_array(scratch, f->n_ranks, sizeof *w.colour);
     w.next = arena_array(scratch, f->n_ranks, sizeof *w.next);
     w.sum = arena_array(scratch, f->n_ranks, sizeof *w.sum);
@@ -416,6 +427,7 @@ Fold *fold_ranks_on(const Plan *plan, FoldNodes nodes, bool unfolded, Arena *are
     w.here = arena_array(scratch, f->n_ranks, sizeof *w.here);
     w.members = arena_array(scratch, f->n_ranks, sizeof *w.members);
     collect_needs(&w);
+    find_along(&w);
     find_peers(&w);
     find_groups(&w);
     find_edges(&w);

@@ -8,13 +8,23 @@ typedef struct Keeper {
     const Program *program;
     const Runtime *runtime;
     Arena *arena;
+    BufferId *root; /* [buffer]: the buffer that contains it, or itself */
     TorchKept *kept;
 } Keeper;
 
-static BufferId root_of(const Program *p, const Instr *in, uint32_t arg)
+static BufferId root_of(const Keeper *k, const Instr *in, uint32_t arg)
 {
-    uint64_t offset;
-    return program_root(p, program_arg(p, in, arg), &offset);
+    return k->root[program_arg(k->program, in, arg)];
+}
+
+/* Roots are asked for often, so they are found once. */
+static void find_roots(Keeper *k)
+{
+    const Program *p = k->program;
+    uint32_t room = 0;
+    k->root = list_grow(k->arena, NULL, 0, &room, p->buffers.n + 1, sizeof *k->root);
+    for (BufferId b = 0; b < p->buffers.n; b++)
+        k->root[b] = p->buffers.at[b].parent ? program_root(p, b, NULL) : b;
 }
 
 static void keep_until(const Keeper *k, BufferId id, Pc pc)
@@ -44,7 +54,7 @@ static bool is_remade(const Keeper *k, const Instr *in)
 {
     const Program *p = k->program;
     if (!(op_info(in->op)->flags & OP_QUANTISES)) return k->runtime->op[in->op].remade;
-    return k->runtime->op[p->code.at[p->buffers.at[root_of(p, in, 0)].first].op].remade;
+    return k->runtime->op[p->code.at[p->buffers.at[root_of(k, in, 0)].first].op].remade;
 }
 
 /* Sets needed[buffer] to the last use of each buffer. If the op that makes it is recomputed, or its
@@ -64,7 +74,7 @@ static void find_needed(const Keeper *k)
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
         for (uint32_t i = 0; in->phase != PHASE_backward && i < in->n_in; i++) {
-            BufferId id = root_of(p, in, i);
+            BufferId id = root_of(k, in, i);
             if (pc <= p->buffers.at[id].last) keep_until(k, id, pc);
         }
     }
@@ -75,7 +85,7 @@ static void find_needed(const Keeper *k)
 static bool only_absent_read(const Keeper *k, const Instr *in, const bool *read)
 {
     for (uint32_t i = in->n_in; i < in->args.n; i++) {
-        const BufferId id = root_of(k->program, in, i);
+        const BufferId id = root_of(k, in, i);
         if (read[id] || k->program->buffers.at[id].persistent) return false;
     }
     return in->args.n > in->n_in;
@@ -95,7 +105,7 @@ static const bool *absent_instructions(const Keeper *k)
         const bool moves = class_ == OP_CLASS_comm || class_ == OP_CLASS_reshape;
         absent[pc] = k->runtime->op[in->op].reads_none ||
                      (moves && in->phase == PHASE_backward && only_absent_read(k, in, read));
-        for (uint32_t i = 0; !absent[pc] && i < in->n_in; i++) read[root_of(p, in, i)] = true;
+        for (uint32_t i = 0; !absent[pc] && i < in->n_in; i++) read[root_of(k, in, i)] = true;
     }
     return absent;
 }
@@ -110,7 +120,7 @@ static void spare_inputs(const Keeper *k)
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
         for (uint32_t i = 0; absent[pc] && i < in->n_in; i++) {
-            const BufferId id = root_of(p, in, i);
+            const BufferId id = root_of(k, in, i);
             if (p->buffers.at[id].category != CATEGORY_activation) continue;
             spared[id] = true;
             k->kept->needed[id] = p->buffers.at[id].first;
@@ -120,7 +130,7 @@ static void spare_inputs(const Keeper *k)
         const Instr *in = &p->code.at[pc];
         if (k->runtime->frozen_base && runtime_leaves_out(k->runtime, k->plan, p, in)) continue;
         for (uint32_t i = 0; !absent[pc] && i < in->args.n; i++) {
-            const BufferId id = root_of(p, in, i);
+            const BufferId id = root_of(k, in, i);
             const bool remade = k->runtime->op[p->code.at[p->buffers.at[id].first].op].remade;
             if (spared[id] && !(remade && in->phase == PHASE_backward)) keep_until(k, id, pc);
         }
@@ -137,7 +147,7 @@ static void forget_untrained(const Keeper *k)
         const Instr *in = &p->code.at[pc];
         if (runtime_leaves_out(k->runtime, k->plan, p, in)) continue;
         for (uint32_t i = 0; i < in->args.n; i++) {
-            const BufferId id = root_of(p, in, i);
+            const BufferId id = root_of(k, in, i);
             const bool remade = k->runtime->op[p->code.at[p->buffers.at[id].first].op].remade;
             if (!remade || in->phase != PHASE_backward) keep_until(k, id, pc);
         }
@@ -169,7 +179,7 @@ static void narrow_inputs(const Keeper *k)
                        : !reads || in->phase != PHASE_forward)
                 continue;
             for (uint32_t i = 0; i < in->n_in; i++) {
-                const BufferId id = root_of(p, in, i);
+                const BufferId id = root_of(k, in, i);
                 if (others && k->kept->needed[id] < pc) continue;
                 k->kept->narrow[id] = !others && is_value(&p->buffers.at[id]);
             }
@@ -198,7 +208,7 @@ static void hold_nodes(const Keeper *k)
         Pc *until = &last[(size_t)of * n_micro + in->microbatch];
         if (*until == 0) *until = pc;
         for (uint32_t i = 0; i < in->n_in; i++) {
-            const BufferId id = root_of(p, in, i);
+            const BufferId id = root_of(k, in, i);
             /* otherwise the buffer is recomputed */
             if (k->kept->needed[id] >= pc) keep_until(k, id, *until);
         }
@@ -219,9 +229,9 @@ static void keep_sent_tensors(const Keeper *k)
         const bool forward = in->phase == PHASE_forward;
         const bool returned = how->keeps_outputs && op_starts_loss(in->op) && forward;
         const bool sent = in->op == OP_send && (forward ? how->keeps_sent : how->keeps_received);
-        if (returned || sent) keep_until(k, root_of(p, in, 0), p->code.n - 1);
+        if (returned || sent) keep_until(k, root_of(k, in, 0), p->code.n - 1);
         if (how->keeps_received && in->op == OP_recv)
-            k->kept->received[root_of(p, in, in->n_in)] = true;
+            k->kept->received[root_of(k, in, in->n_in)] = true;
     }
 }
 
@@ -253,7 +263,7 @@ static void hold_arguments(const Keeper *k)
     for (Pc pc = 1; k->runtime->holds_arguments && pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
         for (uint32_t i = 0; in->phase == PHASE_forward && i < in->n_in; i++) {
-            BufferId id = root_of(p, in, i);
+            BufferId id = root_of(k, in, i);
             const Buffer *b = &p->buffers.at[id];
             if (b->category != CATEGORY_activation || b->first >= pc) continue;
             ModuleId m = called_with(k->plan, &p->code.at[b->first], in);
@@ -294,7 +304,7 @@ static void hold_logits(const Keeper *k)
     for (Pc pc = 1; k->runtime->holds_logits && pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
         if (!op_starts_loss(in->op) || in->phase != PHASE_forward) continue;
-        BufferId id = root_of(p, in, 0);
+        BufferId id = root_of(k, in, 0);
         if (before != 0) keep_until(k, before, p->buffers.at[id].first);
         before = id;
     }
@@ -335,9 +345,9 @@ static void keep_graphs(const Keeper *k)
         bool again = in->phase == PHASE_recompute && in->origin != 0 && node[in->origin];
         k->kept->in_graph[pc] = again;
         bool saves = again && !k->runtime->op[in->op].remade;
-        for (uint32_t i = in->n_in; saves && i < in->args.n; i++) made[root_of(p, in, i)] = true;
+        for (uint32_t i = in->n_in; saves && i < in->args.n; i++) made[root_of(k, in, i)] = true;
         for (uint32_t i = 0; in->phase == PHASE_backward && i < in->n_in; i++)
-            if (made[root_of(p, in, i)]) keep_until(k, root_of(p, in, i), p->code.n - 1);
+            if (made[root_of(k, in, i)]) keep_until(k, root_of(k, in, i), p->code.n - 1);
     }
 }
 
@@ -349,7 +359,8 @@ TorchKept torch_kept(const Plan *plan, const Program *p, const Runtime *runtime,
         .received = arena_array(arena, (size_t)p->buffers.n + 1, sizeof *kept.received),
         .in_graph = arena_array(arena, (size_t)p->code.n + 1, sizeof *kept.in_graph),
     };
-    const Keeper k = {plan, p, runtime, arena, &kept};
+    Keeper k = {.plan = plan, .program = p, .runtime = runtime, .arena = arena, .kept = &kept};
+    find_roots(&k);
     kept.offloaded = offloaded_modules(&k);
     if (runtime->frozen_base)
         forget_untrained(&k);
