@@ -483,7 +483,7 @@ TorchStats torch_memory_how(const Plan *plan, const Program *p, const Runtime *r
         torch_allocate(r.allocator, (uint64_t)runtime->library_bytes, STREAM_compute);
     prepare(&r);
     r.update = update_memory(plan, p, runtime, arena);
-    r.tape = torch_tape_new(arena);
+    r.tape = torch_tape_new(4 * p->code.n, arena);
     write_tape(&r);
     if (!in_full) torch_tape_find_periods(r.tape);
     torch_tape_play(r.tape, r.allocator, true);

@@ -10,10 +10,11 @@
  * allocations change. */
 #include "sim/memory/torch_tape.h"
 
-TorchTape *torch_tape_new(Arena *arena)
+TorchTape *torch_tape_new(uint32_t n, Arena *arena)
 {
     TorchTape *t = arena_alloc(arena, sizeof *t);
     *t = (TorchTape){.arena = arena};
+    list_reserve(arena, &t->events, n);
     return t;
 }
 
@@ -60,11 +61,27 @@ static void name_allocations(TorchTape *t)
     }
 }
 
+/* True if some periods may be left out. The memory of the micro-batches whose forward work comes
+ * before all backward work is used in turn, so there must be more than twice as many periods. And a
+ * period in the middle must release as much as it allocates, or no state comes again. */
+static bool may_repeat(const TorchTape *t)
+{
+    const uint32_t n = t->begins.n, middle = n / 2;
+    uint32_t n_alive = 0, balance = 0;
+    if (n < 2) return false;
+    for (uint32_t i = 0; i < t->begins.at[0]; i++) {
+        const TapeEvent *e = &t->events.at[i];
+        if (e->of == 0 && e->microbatch >= n_alive) n_alive = e->microbatch + 1;
+    }
+    for (uint32_t i = t->begins.at[middle - 1]; i < t->begins.at[middle]; i++)
+        balance += t->events.at[i].of == 0 ? 1 : UINT32_MAX; /* UINT32_MAX stands for -1 */
+    return n > 2 * n_alive + 1 && balance == 0;
+}
+
 void torch_tape_find_periods(TorchTape *t)
 {
-    enum { LEAST = 4 }; /* periods; fewer would save nothing */
     EqualPeriods *best = &t->equal;
-    if (t->begins.n < LEAST) return;
+    if (!may_repeat(t)) return;
     name_allocations(t);
     for (uint32_t k = 0, first = 0; k + 2 < t->begins.n; k++) {
         if (!periods_equal(t, k))

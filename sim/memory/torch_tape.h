@@ -32,7 +32,8 @@ typedef struct TorchTape {
     uint32_t *until;    /* [event]: number of its release; UINT32_MAX: it has none */
 } TorchTape;
 
-TorchTape *torch_tape_new(Arena *arena);
+/* Makes an empty tape, with room for n events. It grows if it gets more. */
+TorchTape *torch_tape_new(uint32_t n, Arena *arena);
 /* Adds an allocation. Returns a number for it, which is never 0. */
 static inline uint32_t torch_tape_allocate(TorchTape *t, uint64_t bytes, uint32_t stream,
                                            uint32_t microbatch, bool only_first)

@@ -111,7 +111,7 @@ static void random_steps(void **state)
         r.kept = arena_array(arena, (size_t)n * r.n_sizes, sizeof *r.kept);
         for (uint32_t i = 0; i < r.n_sizes; i++)
             r.bytes[i] = drawn(&r, 2) ? 1 + drawn(&r, 2 * MIB) : 1 + drawn(&r, 60 * MIB);
-        r.tape = torch_tape_new(arena);
+        r.tape = torch_tape_new(0, arena);
         const uint32_t weight = torch_tape_allocate(r.tape, 5 * MIB, 0, 0, false);
         torch_tape_allocate(r.tape, 9 * MIB, 0, 0, true);
         for (uint32_t k = 0; k < depth; k++) forward(&r, k);
