@@ -1,5 +1,5 @@
-/* Fields from a file of numpy: the values of each line, the same whatever part of it a rank reads;
- * and the files that are refused. */
+/* Fields are read from a numpy file. A line must have the same values whichever part of it a rank
+ * reads, or ranks would train on different data. Files of another form are refused. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

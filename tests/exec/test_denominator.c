@@ -1,5 +1,6 @@
-/* The divisor of a step's loss: small plans run in fp64 on loopback, and their labels are
- * counted. */
+/* The loss of a step is a sum divided by a number of labels. With ragged labels, the choice of the
+ * divisor changes the loss. Small plans run in fp64 on loopback, and the test counts their labels
+ * itself. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

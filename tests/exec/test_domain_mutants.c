@@ -1,6 +1,6 @@
 /* Mutants of plans of fields. The proofs, or the fp64 comparison with one rank, must reject each. A
- * mutant that is proven equal is counted apart. Any other survivor fails the test. The test draws a
- * seeded sample; TANDEM_MUTANTS=all takes all mutants. */
+ * mutant that is proven equal is counted separately. Any other survivor fails the test. The test
+ * draws a seeded sample; TANDEM_MUTANTS=all takes all mutants. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,7 +44,8 @@ static bool exec_rejects(const Net *n, const Plan *mutant)
     return rejected;
 }
 
-/* The proof of equality reads only programs, and deals are not part of a program. */
+/* Finds out how a mutant is rejected, or that it equals the plan. The proof of equality is not
+ * tried on mutants of deals: it reads only programs, and deals are not part of a program. */
 static int judge(const Net *n, const Plan *plan, const Plan *mutant, MutationKind kind,
                  Arena *scratch)
 {

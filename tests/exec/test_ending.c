@@ -1,5 +1,6 @@
-/* The report of a run that ends because a rank waits too long, without processes of MPI: which
- * ranks it names, in which order, and what it says of each. */
+/* The report of a run that ends because a rank waits too long: which ranks it names, in which
+ * order, and its words for each. A wrong report would send the user to a rank that only waits. The
+ * test needs no MPI. */
 #define _DEFAULT_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -66,8 +67,8 @@ static const char *line_of(Rank r)
 }
 
 /* Rank 0 waits for a sum over tp, whose other member, rank 1, lives. Rank 2 is stopped, and rank 3
- * is in no group with rank 0 here. All are told: those that block others first, then the group,
- * then the others. */
+ * is in no group with rank 0 here. The report names all ranks: first those that block others, then
+ * the rest of the group, then the others. */
 static void every_rank_is_told(void **state)
 {
     (void)state;

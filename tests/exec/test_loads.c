@@ -1,5 +1,5 @@
-/* Loads of experts as `run` reports them: the same under every mesh, and equal to a count by hand.
- */
+/* The loads of experts that `run` reports are equal under every mesh, and equal to a count by hand.
+ * Replicated tokens or recomputation could otherwise be counted twice. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
-/* A step allocates nothing: calls of malloc and similar functions are counted over whole steps, for
- * every mesh. The arena is all the memory: the highest byte written is the last planned one. */
+/* A step allocates nothing. Calls of malloc and similar functions are counted over whole steps, for
+ * every mesh. The arena is all the memory that a step uses, so the highest byte written is the last
+ * planned one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

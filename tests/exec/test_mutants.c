@@ -1,9 +1,10 @@
-/* Every checker must be able to fail. Every mutant of every plan of the corpus must be rejected by
- * the proofs, or by the fp64 comparison with one rank. Mutants proven equal are counted separately.
- * Survivors are printed and fail the test. The default is a seeded sample; TANDEM_MUTANTS=all tries
- * all. TANDEM_MUTANTS_SEED chooses another sample. TANDEM_MUTANTS_OF selects plans of the corpus
- * whose name contains these words. TANDEM_MUTANTS_PART=0/8 takes every eighth plan, 1/8 the plan
- * after each of these, and so on: parts can run side by side. */
+/* Every checker must be able to fail, or its silence means nothing. Every mutant of every plan of
+ * the corpus must be rejected by the proofs, or by the fp64 comparison with one rank. Mutants
+ * proven equal are counted separately. Survivors are printed and fail the test. The default is a
+ * seeded sample; TANDEM_MUTANTS=all tries all. TANDEM_MUTANTS_SEED chooses another sample.
+ * TANDEM_MUTANTS_OF selects plans of the corpus whose name contains these words.
+ * TANDEM_MUTANTS_PART=0/8 takes every eighth plan, 1/8 the plan after each of these, and so on:
+ * parts can run side by side. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +24,8 @@
 #include "tests/support/sample.h"
 
 enum { SAMPLE_PER_PLAN = SAMPLE(24, 3), ORDERS = 3 };
-/* Of a sample, one mutant of so many is also proven by one thread, and one of so many in full. */
+/* Every ONE_BY_ONE-th mutant is also proven by one thread, and every ONE_IN_FULL-th without short
+ * cuts. */
 enum { ONE_BY_ONE = 4, ONE_IN_FULL = SAMPLE(1, 3) };
 #define TOLERANCE 1e-10
 

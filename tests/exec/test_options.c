@@ -1,5 +1,5 @@
-/* The options of backends: each row of the table is complete, and a value goes into the field that
- * the row names. */
+/* The options of backends are one table. Each row is complete, and a value goes into the field that
+ * the row names: a wrong offset would set another option silently. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -36,7 +36,7 @@
 
 #define TOLERANCE 1e-10
 
-/* What a run knows of a class of fields. */
+/* The counts that the test keeps for a class of fields. */
 typedef struct Class {
     uint32_t n_plans, n_tries; /* the plans that have it, and the changes of it */
     /* in this plan: the number of places that have it, and the place to change */

@@ -1,5 +1,6 @@
-/* Runs: the learning rate, and data that every sharding reads equally. Results do not depend on the
- * interleaving, numbers that are not finite are reported, and the comparison finds faults. */
+/* Runs: the learning rate is computed right, and every sharding reads equal data. Results do not
+ * depend on the interleaving of ranks, numbers that are not finite are reported, and the comparison
+ * with one rank finds faults. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
-/* `--verify` must be able to fail. Batches always count some token. It is an error if the reference
- * has no gradients or lacks the compared values. It is also an error if rounding leaves nothing of
- * a run in low precision. */
+/* `--verify` must be able to fail. A comparison of nothing with nothing would pass. So every batch
+ * must have labels that count, and the reference must have gradients and all compared values. A run
+ * in low precision that is all rounding error fails, too. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

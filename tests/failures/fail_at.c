@@ -1,6 +1,6 @@
-/* Stands before the C library: counts the calls that take memory, or those that use files and
- * processes, and lets one of them fail. Loaded with LD_PRELOAD, or linked into a test. Messages on
- * standard error always get through. */
+/* Replaces functions of the C library. It counts the calls that allocate memory, or the calls for
+ * files and processes, and makes one of them fail. It is loaded with LD_PRELOAD, or linked into a
+ * test. Messages on standard error always get through. */
 #define _GNU_SOURCE
 #include "tests/failures/fail_at.h"
 
@@ -26,8 +26,8 @@ void fail_at_use(FailState *use)
     state = use;
 }
 
-/* True while OpenBLAS is loaded. Its Fortran library takes memory before any function of Tandem can
- * know, and ends or crashes the process if there is none. */
+/* True while OpenBLAS is being loaded. Meanwhile its Fortran library allocates memory, and without
+ * memory it ends or crashes the process. Tandem cannot prevent that, so calls do not fail then. */
 static _Thread_local bool loads_openblas;
 
 enum { DEPTH = 14, OWN = 3 }; /* functions on the stack; those of this file */

@@ -1,5 +1,5 @@
 /* Tells the library fail_at which call must fail. The test and all processes of the command map the
- * file with this state, so that their calls are counted together. */
+ * file with this state, so their calls are counted together. */
 #ifndef TANDEM_TESTS_FAILURES_FAIL_AT_H
 #define TANDEM_TESTS_FAILURES_FAIL_AT_H
 

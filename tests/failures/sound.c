@@ -1,4 +1,4 @@
-/* Opens a store only to read it. */
+/* See sound.h. The store is opened read-only, so that looking at it cannot mend or change it. */
 #include "tests/failures/sound.h"
 
 #include <stdio.h>

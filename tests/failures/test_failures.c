@@ -36,7 +36,8 @@
 static const char tiny[] = TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua";
 
 enum { MOST_ARGUMENTS = 12, SEED = 1, MOST_FAULTS = 20 };
-/* By the clock, because the machine may be busy. Processor time has a lower limit. */
+/* The most seconds that a command may take by the clock. The limit is generous, because the machine
+ * may be busy. The limit of processor time is lower. */
 static const double most_s = 60;
 
 typedef struct Bench {
@@ -49,7 +50,7 @@ typedef struct Bench {
     Slowest slowest;
 } Bench;
 
-/* In memory if there is such a folder, because thousands of stores are written. */
+/* Returns a new folder, in memory if possible, because thousands of stores are written. */
 static const char *quick_folder(Arena *arena)
 {
     char *path = arena_dup(arena, "/dev/shm/tandem-failures-XXXXXX");

@@ -1,7 +1,7 @@
-/* A sweep is killed at a moment drawn by seed and started again, until 40 sweeps were killed. All
- * that the store has shown once must stay there. Each plan has one prediction and one answer, and
- * the store is sound after every kill. Half of the kills end only the command: its processes must
- * end, too. TANDEM_KILLS=N kills N times. */
+/* A sweep is killed at a moment drawn by seed and started again, until 40 sweeps were killed. Every
+ * row that another process has seen in the store must stay there. Each plan has one prediction and
+ * one answer, and the store is sound after every kill. Half of the kills end only the command: its
+ * processes must end, too. TANDEM_KILLS=N kills N times. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

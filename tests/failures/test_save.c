@@ -34,7 +34,7 @@ static Arena *arena; /* lives as long as the program */
 static const Plan *plan;
 static const char *base;
 
-/* In memory if there is such a folder, because each save flushes its files. */
+/* Chooses a folder in memory if there is one, because each save flushes its files. */
 static int setup(void **state)
 {
     (void)state;

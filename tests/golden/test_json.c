@@ -1,5 +1,6 @@
-/* cli/documents.def lists every key of every document that --json prints, and no other: a change of
- * a document is a change of its schema. Lists in a document are written key[]. */
+/* cli/documents.def lists every key of every document that --json prints, and no other key. So a
+ * key that is added or dropped without its row fails here, because readers rely on the schema.
+ * Lists in a document are written key[]. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
-/* tandem net: its tables are as kept in tests/golden/net (TANDEM_UPDATE_GOLDEN=1 rewrites them),
- * sizes and groups are checked, and a measured table stands beside. */
+/* `tandem net`: its tables equal the files in tests/golden/net, so that a change of a network's
+ * times is noticed (TANDEM_UPDATE_GOLDEN=1 rewrites the files). Wrong sizes and groups are refused.
+ * With --compare, measured times are printed beside the predictions. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -76,7 +77,7 @@ static void what_is_refused(void **state)
     }
 }
 
-/* A plan's cluster; and rows of nccl-tests with the error of each. */
+/* The cluster comes from a plan. The output has the rows of nccl-tests, with the error of each. */
 static void measured_beside(void **state)
 {
     (void)state;

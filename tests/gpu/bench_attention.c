@@ -1,10 +1,10 @@
 /* Times each kernel of attention and of its gradient on the device, at the sizes of the plans in
  * scripts/plans/one_gpu and of longer sequences. A line has the median of several runs in
  * milliseconds, the rate in TFLOP/s (products of visible scores: two forward, five for the
- * gradient), and how far the gradients are from those of the two kernels. Inputs are random. Calls
- * follow each other without a pause. The device's clock is still higher than in a long step, where
- * products use more power. If gradients differ by more than rounding, the program ends with code 1.
- * Without a Hopper, it prints the reason and ends with code 6. */
+ * gradient), and how far the gradients of the single kernel are from those of two separate kernels.
+ * Inputs are random. Calls follow each other without a pause. The device's clock is still higher
+ * than in a long step, where products use more power. If gradients differ by more than rounding,
+ * the program ends with code 1. Without a Hopper, it prints the reason and ends with code 6. */
 #include <cuda_runtime_api.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +16,8 @@
 #include "tests/cuda/target.h"
 
 enum { RUNS = 15, WARM = 5, N_ARGS = 10, LSE = 5, SCRATCH = 9, RUN_FAILED = 6 };
-/* Both ways round P and dS to bf16, whose relative error is at most 1/256. */
+/* The largest difference that rounding explains: both ways round P and dS to bf16, with a relative
+ * error of at most 1/256. */
 static const double most_apart = 0.02;
 
 typedef struct Size {

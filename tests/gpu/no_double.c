@@ -1,10 +1,11 @@
-/* For programs with the real libraries: nothing is scripted, counted or checked. */
+/* Takes the place of the doubles of CUDA and its libraries in programs that run on a GPU. Nothing
+ * is scripted, counted or checked there. */
 #include "tests/cuda/cublas/cublas_double.h"
 #include "tests/cuda/double/double.h"
 #include "tests/cuda/runtime_double.h"
 #include "tests/gpu/no_gpu.h"
 
-/* Before main: the ranks are forked, and this process never calls CUDA. */
+/* Runs before main. The test forks its ranks, so this process itself must never call CUDA. */
 __attribute__((constructor)) static void look_for_gpu(void)
 {
     no_gpu_ends();

@@ -1,3 +1,4 @@
+/* See no_gpu.h. */
 #define _DEFAULT_SOURCE
 #include "tests/gpu/no_gpu.h"
 

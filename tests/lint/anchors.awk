@@ -1,4 +1,4 @@
-# Reads Markdown files. Prints each link whose anchor, the part behind "#", is no heading of its page.
+# Reads Markdown files. Prints each link whose anchor, the part behind "#", matches no heading of its page.
 
 # Returns the anchor that a reader such as GitHub's makes of a heading.
 function anchor(heading) {

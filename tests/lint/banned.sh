@@ -1,5 +1,5 @@
 #!/bin/sh
-# Finds calls that may write beyond a buffer, hide state or start a shell. Finds also notes of unfinished work.
+# Finds calls that may write beyond a buffer, hide state or start a shell. Also finds notes of unfinished work.
 lint=$(dirname "$(realpath "$0")")
 cd "${1:-.}" || exit 1
 calls='strcpy|strcat|sprintf|vsprintf|gets|strtok|system|popen|alloca|rand|srand|atoi|atol|atof'

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Finds tables in comments whose columns the formatter has joined. Such a row is not
-# indented and has a gap of several spaces, or it has a closing brace without its opening one. Rows
-# that are indented by three spaces stay as they are written. Finds also a slash that is left over
-# at the end of a comment.
+# Finds tables in comments whose columns the formatter has joined. Such a row is not indented and
+# has a gap of several spaces, or it has a closing brace without its opening one. Rows that are
+# indented by three spaces stay as they are written. It also finds a slash that is left over at the
+# end of a comment.
 lint=$(dirname "$(realpath "$0")")
 cd "${1:-.}" || exit 1
 sh "$lint/files.sh" '*.c' '*.h' '*.cu' '*.cuh' | xargs -r awk '

@@ -1,4 +1,5 @@
-/* Ranks that share processor cores: hand-computed times, and bounds over random programs. */
+/* Ranks that share processor cores slow each other. Simulated times must equal times computed by
+ * hand, and keep within bounds on random programs. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

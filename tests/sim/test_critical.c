@@ -1,5 +1,5 @@
 /* The critical path of hand-made programs with known paths, and of random ones. Its stretches must
- * add up to the step exactly. */
+ * add up to the step exactly, or the report would blame the wrong cause for some of the time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -200,8 +200,8 @@ static void random_programs_add_up(void **state)
     if (crossings < 8) fail_msg("only %u changes of rank", crossings);
 }
 
-/* A communication that takes no time does not change the rest of the step. The first test without
- * its 45 of gather: c begins when the kernels before it end. */
+/* A communication that takes no time does not change the rest of the step. The program of the first
+ * test, whose gather of 45 now takes no time: c begins when the kernels before it end. */
 static void without_a_communication(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* Fields in virtual time. A halo exchange against its closed form: both strips of B C halo W
- * elements leave a rank at the speed of its port, whatever the number of ranks along the axis. */
+/* Simulates plans whose fields are shared over ranks. A halo exchange must take the time of its
+ * closed form: both strips of B C halo W elements leave a rank at the speed of its port, whatever
+ * the number of ranks along the axis. The tests also check which computations hide an exchange. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

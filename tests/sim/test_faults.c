@@ -1,4 +1,6 @@
-/* Failures against closed forms; and devices that differ. */
+/* The goodput of a run whose devices fail equals closed forms and drawn runs, and checkpoints are
+ * best saved at the computed interval. If devices differ in speed, all ranks wait for the
+ * slowest. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,7 @@
-/* Folding against a slow and obvious method: classes are divided until no two ranks of a class
- * differ in the classes of their groups' members or of their peers. All ranks are on one node, so
- * no network adds differences. */
+/* Folding puts ranks that behave alike into one class, so that only one rank of a class is
+ * simulated. The classes must equal those of a slow and obvious method: it divides classes until no
+ * two ranks of a class differ in the classes of their groups' members or of their peers. All ranks
+ * are on one node, so no network adds differences. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

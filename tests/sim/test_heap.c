@@ -1,5 +1,6 @@
-/* Compares the queue of events with a list: random additions and removals, with many events at few
- * instants, and with few events at many instants. */
+/* The queue of events returns the earliest event first, and of events at one time the one that was
+ * added first. A slow list checks it over random additions and removals, with many events at few
+ * instants and few events at many instants. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

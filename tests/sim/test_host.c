@@ -1,4 +1,5 @@
-/* A host that waits for the device: for messages between stages, and for results that it reads. */
+/* A host that waits for the device, for messages between stages or for results that it reads,
+ * issues later kernels late. The step must be longer by exactly these waits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,8 @@
-/* Kernels that another system does not start. With delayed scaling, the 8-bit copy of a weight is
- * made once a step, in the first micro-batch; a frozen base keeps its copies for the whole run. If
- * activations begin with the sequence, tp's gathers and reductions of sequences need no copies. And
- * kernels that another system starts more often: a ring of cp calls attention for each rank. */
+/* Kernels that a plan has but another system does not start must cost nothing in its predictions.
+ * With delayed scaling, the 8-bit copy of a weight is made once a step, in the first micro-batch; a
+ * frozen base keeps its copies for the whole run. If activations begin with the sequence, tp's
+ * gathers and reductions of sequences need no copies. And kernels that another system starts more
+ * often: a ring of cp calls attention for each rank. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

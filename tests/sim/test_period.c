@@ -1,4 +1,6 @@
-/* The period of a step: found where micro-batches repeat, and in no other step. */
+/* A step of many equal micro-batches is extended by its period instead of simulated. The period
+ * must be found where micro-batches repeat, and in no step where they differ in any time or
+ * order. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

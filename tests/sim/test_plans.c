@@ -1,5 +1,5 @@
-/* The shipped plans from their scripts: folded equals unfolded to the picosecond, ten runs give the
- * same bytes, and bounds hold that any schedule must keep. */
+/* The shipped plans, loaded from their scripts: a folded simulation equals the unfolded one to the
+ * picosecond, ten runs give the same bytes, and times keep bounds that hold for any schedule. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

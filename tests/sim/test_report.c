@@ -1,4 +1,5 @@
-/* The report: exposed time and its owner, memory at the peak, MFU; also sim_run's refusals. */
+/* The numbers of the report, computed by hand: the time of communication that is exposed and what
+ * causes it, the memory at the peak, and the MFU. Also the plans that sim_run refuses. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* Execution by another system: when the host issues instructions, the cost of eager ops, and the
- * memory of a short program, all by hand. */
+/* Steps under another framework: when its host issues instructions, the cost of its eager kernels,
+ * and the memory of a short program. Expected numbers of short programs are computed by hand. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

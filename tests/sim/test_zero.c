@@ -1,5 +1,5 @@
-/* The cost of zero{}'s options in virtual time. A collective that computation waits for is fully
- * exposed; one that overlaps is not; registered buffers leave SMs to computation. */
+/* The cost of the options of zero{} in simulated time. If computation waits for a collective, all
+ * of its time is exposed; if they overlap, none is. Registered buffers leave SMs to computation. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* See checkpoint_case.h. */
 #include "tests/support/checkpoint_case.h"
 
 #include <setjmp.h>

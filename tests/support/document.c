@@ -1,3 +1,4 @@
+/* See document.h. */
 #include "tests/support/document.h"
 
 #include <setjmp.h>

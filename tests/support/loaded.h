@@ -1,4 +1,4 @@
-/* Loads scripts for tests of the front. */
+/* Loads scripts, for tests of planner/front. */
 #ifndef TANDEM_TESTS_LOADED_H
 #define TANDEM_TESTS_LOADED_H
 

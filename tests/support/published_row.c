@@ -1,3 +1,4 @@
+/* See published_row.h. */
 #include "tests/support/published_row.h"
 
 #include <setjmp.h>
@@ -157,7 +158,8 @@ static size_t add(Arena *arena, Table *t, const char *first, const char *then)
     return t->n++;
 }
 
-/* Adds a row that means the same as `usual`. The first cell that a row names counts. */
+/* Adds a row that means the same as `usual`. If a row names a column twice, its first cell
+ * counts. */
 static size_t add_other(Arena *arena, Table *t, const char *usual, const char *other)
 {
     if (strchr(other, '=') != NULL && strchr(usual, ';') != NULL)

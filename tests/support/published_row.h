@@ -17,8 +17,8 @@ double published_row_predicted(Arena *arena, const char *changes, const char *wh
 
 enum { SPELLED_ROW_OTHERS = 24 };
 
-/* A row in the words of the tables, and others that mean the same; a text without "=" is another
- * cell for the first column that the row names. NULL ends the list. */
+/* A row in the words of the tables, and other spellings that mean the same. A spelling without "="
+ * replaces the cell of the first column that the row names. NULL ends the list. */
 typedef struct SpelledRow {
     const char *usual, *others[SPELLED_ROW_OTHERS];
 } SpelledRow;

@@ -1,3 +1,4 @@
+/* See slowest.h. */
 #include "tests/support/slowest.h"
 
 #include <stdio.h>

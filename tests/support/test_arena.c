@@ -1,3 +1,4 @@
+/* See test_arena.h. */
 #include "tests/support/test_arena.h"
 
 Arena *arena;

@@ -1,5 +1,5 @@
-/* The longest common subsequence by the textbook's table: of lines and, within a changed line, of
- * words. */
+/* Finds the longest common subsequence with the usual table of lengths: first of lines and then,
+ * within a changed line, of words. */
 #include "tests/support/text_diff.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
-/* Checkpoints that cannot be loaded: of another model, optimizer or seed, unfinished, damaged at
- * any byte, or with a manifest that lies. Each is refused with its rule, before a step. */
+/* Checkpoints that must not be loaded: of another model, optimizer or seed, unfinished, damaged at
+ * any byte, or with a manifest that lies. Each is refused with its rule before the first step,
+ * because training on a wrong state would go unnoticed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
-/* The folder that a run saves into: other trainings, other runs, files of the user, links, and a
- * `latest` that is damaged. Nothing that another run or the user wrote may be lost. */
+/* A run saves into a folder that may hold checkpoints of other trainings or of other runs, files of
+ * the user, links, or a damaged `latest`. Nothing that another run or the user wrote may be
+ * lost. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

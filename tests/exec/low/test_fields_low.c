@@ -1,4 +1,5 @@
-/* Plans of fields in 16 bits, on domains in one and two directions. */
+/* Plans of fields in 16 bits, on domains in one and two directions, pass all proofs and run. There,
+ * buffers of values and of strips can have different dtypes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* The cost of flash attention, computed by hand where its structure determines it, and compared
- * with all published rates together (no single row decides). */
+/* The cost of flash attention. It is computed by hand where its structure determines it. Against
+ * published rates it is compared by the error of the whole table, so that no single row decides. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,6 @@
-/* Tandem's own kernels on Hopper: compared with the kernels and steps that one H200 measured
- * (docs/explanation/on-an-h200.md). Other runtimes and other devices do not get these constants. */
+/* The predicted times of Tandem's own kernels and steps on Hopper, compared with measurements on
+ * one H200 (docs/explanation/on-an-h200.md). Other runtimes and other devices must not get these
+ * constants. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,6 @@
-/* Memory under Megatron's profiles, by strategy, kind of experts and training. */
+/* Predicted memory under Megatron's profiles. Strategies that shard more must take less, and
+ * differences between plans must be the bytes that Megatron keeps for experts, frozen bases and
+ * updates. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,6 @@
-/* PyTorch's caching allocator: traces short enough to compute by hand. */
+/* The model of PyTorch's caching allocator must reserve the bytes that PyTorch reserves. The traces
+ * are short enough to compute by hand, and each tests one rule of rounding, splitting, merging or
+ * freeing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
-/* The memory of an optimizer that updates all tensors at once: so many bytes for each element, on
- * top of what is live during the update. */
+/* An optimizer that updates all tensors at once needs so many bytes for each element, on top of the
+ * memory that is live during the update. Less is reserved where its tensors take the space of freed
+ * activations. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

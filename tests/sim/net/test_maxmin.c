@@ -1,5 +1,6 @@
-/* Sharing of links: closed forms of small cases. Also folded runs that equal unfolded ones to the
- * picosecond, where groups lie on nodes evenly and unevenly. */
+/* Transfers at the same time share links: simulated times equal closed forms of small cases. A
+ * folded run must equal the unfolded run to the picosecond, whether groups lie on nodes evenly or
+ * unevenly. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

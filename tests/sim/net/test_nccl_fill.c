@@ -1,4 +1,5 @@
-/* The time to fill pipelines between nodes, by hand from NCCL's chunks (sim/net/nccl_levels.c). */
+/* A collective between nodes begins with the time until its pipeline of chunks is full. The
+ * expected times follow by hand from NCCL's sizes of chunks (sim/net/nccl_levels.c). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* Networks with routes: paths on tori and dragonflies, collectives computed by hand, and folded
- * runs that equal unfolded ones to the picosecond. */
+/* Networks with routes. Paths on tori and dragonflies use the right links, collectives take times
+ * computed by hand, and folded runs equal unfolded ones to the picosecond. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

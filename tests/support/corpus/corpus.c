@@ -1,4 +1,5 @@
-/* Meshes up to 8 ranks, kinds of checkpointing, micro-batches, options, pipelines, ZeRO. */
+/* The corpus, except for mixtures of experts, sequences over cp and frozen models. It covers meshes
+ * of up to 8 ranks, kinds of checkpointing, micro-batches, options, pipelines and ZeRO. */
 #include "tests/support/corpus/corpus.h"
 
 #include "planner/base/str.h"

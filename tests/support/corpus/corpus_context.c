@@ -1,4 +1,4 @@
-/* Sequences shared over cp, together with other axes of the mesh. */
+/* Plans of the corpus that share sequences over cp, together with other axes of the mesh. */
 #include "tests/support/corpus/corpus.h"
 
 typedef struct Visit {

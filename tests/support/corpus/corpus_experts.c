@@ -1,4 +1,5 @@
-/* Mixtures of experts, shared over ep or not, together with other axes of the mesh. */
+/* Plans of the corpus with mixtures of experts, shared over ep or not, together with other axes of
+ * the mesh. */
 #include "tests/support/corpus/corpus.h"
 
 typedef struct Visit {

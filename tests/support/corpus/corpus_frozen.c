@@ -1,9 +1,9 @@
-/* Models of which a part is not trained. */
+/* Plans of the corpus in which some parameters are not trained. */
 #include "planner/passes/schedule/schedule.h"
 #include "tests/support/corpus/corpus.h"
 
-/* Parts that are not trained: the table at the beginning, where the backward pass then stops, whole
- * blocks, and modules within blocks. */
+/* Freezes the embedding, so that the backward pass stops before it, or whole blocks, or modules
+ * within blocks. */
 void corpus_frozen(void (*visit)(void *self, const Tiny *t), void *self)
 {
     static const uint32_t parts[] = {1, 3, 4, 8, 13, 17, 2};

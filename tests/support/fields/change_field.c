@@ -1,3 +1,4 @@
+/* See change_field.h. */
 #include "tests/support/fields/change_field.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* See places.h. */
 #include "tests/support/fields/places.h"
 
 #include <assert.h>

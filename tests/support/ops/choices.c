@@ -1,3 +1,4 @@
+/* See choices.h. */
 #include "tests/support/ops/choices.h"
 
 #include <assert.h>

@@ -1,5 +1,5 @@
-/* Inputs of ops for experts that cannot be arbitrary numbers: the experts that a token chose, and
- * its slots. */
+/* Inputs of expert ops that cannot be random numbers: the experts that each token chose, and its
+ * slots. */
 #ifndef TANDEM_TESTS_SUPPORT_CHOICES_H
 #define TANDEM_TESTS_SUPPORT_CHOICES_H
 
@@ -11,8 +11,8 @@
 bool choices_fill(OpKind op, uint32_t arg, const Attrs *attrs, Value *v);
 
 /* ---- experts that drop no token (planner/ir/layout/rows.h) ---- */
-/* Rooms of an expert beyond the number of tokens of a sequence, so that some rooms have no
- * token. */
+/* Rooms that an expert has beyond one for each token of a sequence, so that some rooms stay
+ * empty. */
 enum { CHOICES_SPARE = 2 };
 /* Returns true if the argument consists of uneven rows. Tests give such an argument memory for all
  * rooms. */

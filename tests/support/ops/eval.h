@@ -78,8 +78,8 @@ void eval_clear(Eval *e, bool parameters_too);
 /* Returns the gradient of tensor t, for the caller to set before eval_backward. */
 Value *eval_seed(Eval *e, TensorId t);
 
-/* Runs the graph's own backward nodes (after the backward pass), which give the gradient tensors'
- * values. */
+/* Runs the backward nodes that the backward pass has added to the graph. They set the values of the
+ * gradient tensors. */
 void eval_graph_backward(Eval *e);
 
 #endif

@@ -1,3 +1,4 @@
+/* See fields.h. */
 #include "tests/support/ops/fields.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* See rows_case.h. */
 #include "tests/support/ops/rows_case.h"
 
 #include <assert.h>

@@ -70,7 +70,8 @@ static uint32_t part_of(Drawn *d, uint32_t n)
     return k;
 }
 
-/* Takes ranks of the next axis only if all ranks of the inner axes are taken. */
+/* Draws the number of ranks over which experts are folded. An axis lends ranks only if the axes
+ * inside it lend all of theirs. */
 static uint32_t draw_fold(Drawn *d, const Axes *a)
 {
     const uint32_t sizes[] = {a->tp, a->cp, a->dp_shard, a->dp_replicate};
@@ -100,7 +101,9 @@ static Axes draw_axes(Drawn *d, const Family *f)
     return a;
 }
 
-/* Ranks of cp exchange heads that tp leaves whole, and tokens that tp does not cut. */
+/* Returns true if `n` ranks of cp may exchange tokens for heads: the heads must divide over them
+ * and tp, and tp must not cut the tokens. Models with state-space layers allow it only without
+ * tp. */
 static bool may_exchange(const Family *f, const Axes *a, bool sequence, uint32_t n)
 {
     if (scans(f)) return a->tp == 1;
@@ -131,8 +134,8 @@ static void draw_data(Drawn *d, const Axes *a)
                                      "zero 'optim_grads_params'"})[draw(d, n)]);
 }
 
-/* In 8 bits, a small model with experts, soft caps, long positions or state-space layers keeps
- * nothing of its gradient that could be compared. */
+/* Leaves out models with experts, soft caps, long positions or state-space layers. They are so
+ * small that rounding to 8 bits hides their whole gradient. */
 static void draw_float8(Drawn *d, const Family *f)
 {
     if (f->experts || !f->plain || strstr(f->size, "128k") || draw(d, 2) > 0) return;

@@ -192,9 +192,9 @@ static TensorId dropped(Build *b, TensorId x)
     return op(b, OP_dropout, 1, x, 0, 0, &attrs);
 }
 
-/* For equal segments, dimension 1 of the weight (0 of the bias) is the segments, and the cut
- * dimension follows. For unequal ones that dimension is the groups, which are cut; each group has
- * each[k] features of segment k. */
+/* Projects x to several segments by one weight. Equal segments: dimension 1 of the weight (0 of the
+ * bias) numbers the segments, and the next dimension is cut. Unequal segments: that dimension
+ * numbers the groups, which are cut, and each group has each[k] features of segment k. */
 static TensorId project_fused(Build *b, OpKind kind, const char *name, TensorId x, uint32_t n,
                               const int64_t *dim, TpStyle tp, uint32_t n_each, const int64_t *each)
 {
