@@ -1,3 +1,4 @@
+/* See compare.h. Each case runs with memory that no kernel may touch around every argument. */
 #include "tests/cuda/compare.h"
 
 #include <setjmp.h>

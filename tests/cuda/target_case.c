@@ -1,3 +1,4 @@
+/* The name of the case that runs now, for all targets: see target.h. */
 #include <stdarg.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
-/* Runs of fused ops as one launch give the bits of the single ops: chosen cases, and runs drawn by
- * seed. */
+/* A run of fused ops is one launch, which must give the bits of the single ops. Chosen cases are
+ * tested, and runs drawn by seed, in which buffers may coincide. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

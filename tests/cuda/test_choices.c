@@ -1,5 +1,5 @@
-/* The counts of experts' choices on the target. They must equal counts made by hand, which are
- * added to earlier ones. */
+/* Kernels on the target count how often experts are chosen. The counts must equal counts made by
+ * hand, and are added to earlier ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* Threads on the CPU: barriers, shuffles and orders work as on a device, and races are found. */
+/* The emulator that runs the threads of a device on the CPU. Barriers, shuffles and orders must
+ * work as on a device, or the tests of kernels would miss mistakes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

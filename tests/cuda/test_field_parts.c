@@ -1,5 +1,6 @@
-/* CUDA kernels on the last part of a field whose rows and columns do not divide: local rows and
- * columns beyond the field are padding. No sum may add them, and no gradient may reach them. */
+/* CUDA kernels on the last part of a field, whose rows and columns do not divide evenly over the
+ * ranks. Local rows and columns beyond the field are padding: no sum may add them, and no gradient
+ * may reach them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

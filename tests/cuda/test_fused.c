@@ -1,5 +1,6 @@
-/* Kernels of several ops. Cross-entropy does not give the bits of the single ops, so it is compared
- * with the CPU's ops in fp64. The others are compared with the single ops. */
+/* Kernels that compute several ops at once. Cross-entropy does not give the bits of the single ops,
+ * so it is compared with the CPU's ops in fp64. The other kernels must give the bits of the single
+ * ops. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Initial values on the target. They must have the bits of kernel_init_value for each kind, type
- * and place. */
+/* Initial values that the target computes must have the bits of kernel_init_value for each kind,
+ * type and place. Otherwise runs on a GPU and on the CPU would start from different weights. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* The real CUDA module, as built, with all GPUs hidden: it loads completely (every symbol bound at
- * once), lacks no kernel, and refuses to run with a proper message. */
+ * once), lacks no kernel, and refuses to run with an error of CUDA. */
 #define _DEFAULT_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>

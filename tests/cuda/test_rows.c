@@ -1,5 +1,6 @@
-/* CUDA kernels of convolutions in parts, beside the CPU's kernels on the same numbers: the inner
- * rows, the border that reads strips, and the centre and the sides of inner rows. */
+/* CUDA kernels that compute a convolution in parts, compared with the CPU's kernels on the same
+ * numbers: the inner rows, the border that reads strips, and the centre and the sides of inner
+ * rows. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

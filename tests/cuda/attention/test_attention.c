@@ -60,7 +60,7 @@ static const AttentionCase cases[] = {
     {DT_bf16, 2, 70, 40, 4, 2, 64, 0, false, 0, false, 0},
 };
 
-/* A library that accepts the cases of Hopper's kernel. */
+/* Stands for a library: runs Hopper's kernel for each case that this kernel accepts. */
 static bool by_hopper(void *self, OpKind op, const KernelArgs *args, const CudaContext *cuda,
                       bool *taken, CudaError *error)
 {
@@ -70,7 +70,7 @@ static bool by_hopper(void *self, OpKind op, const KernelArgs *args, const CudaC
 }
 static const CudaAttentionLibrary hopper = {NULL, by_hopper};
 
-/* The same for the gradient in one kernel. */
+/* Does the same with the single kernel of the gradient. */
 static bool by_one(void *self, OpKind op, const KernelArgs *args, const CudaContext *cuda,
                    bool *taken, CudaError *error)
 {

@@ -61,7 +61,7 @@ static CudaKernel_function *kernel_of(OpKind op)
     return op == OP_attention ? cuda_attention : cuda_attention_grad;
 }
 
-/* A library that gives the results of mma.sync's kernel. */
+/* Stands for a library: gives the results of mma.sync's kernel. */
 static bool by_library(void *self, OpKind op, const KernelArgs *args, const CudaContext *cuda,
                        bool *taken, CudaError *error)
 {

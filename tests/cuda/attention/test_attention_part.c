@@ -1,5 +1,6 @@
-/* Attention with a part of the keys on the target, compared with the CPU kernels in fp64. It tests
- * every pair of parts of a zigzag, alone and merged with an earlier result. */
+/* Attention with a part of the keys, as in a ring, on the target, compared with the CPU kernels in
+ * fp64. It tests every pair of parts of a zigzag, alone and merged with an earlier result. A pair
+ * may have queries that see no key of the part. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -99,7 +100,8 @@ static void check(const PartCase *c, OpKind op, const Both *x, uint32_t from, ui
 
 enum { HOPPER = 90 };
 
-/* A library that accepts the calls of Hopper's kernels. self: counts them */
+/* Stands for a library: runs Hopper's kernels for the calls that they accept. `self` counts these
+ * calls. */
 static bool by_hopper(void *self, OpKind op, const KernelArgs *args, const CudaContext *cuda,
                       bool *taken, CudaError *error)
 {

@@ -1,5 +1,6 @@
-/* The command with the double's CUDA module in place of the real one: a run of one rank, of four
- * under mpirun, with torchrun's variables; calibration, doctor, and failures. */
+/* The whole command on the CUDA backend, with the double's module in place of the real one: runs of
+ * one rank, of four under mpirun, and with torchrun's variables; calibration, doctor, and failures.
+ * Each way to start ranks finds its settings elsewhere, so each is run. */
 #define _DEFAULT_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>

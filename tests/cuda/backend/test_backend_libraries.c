@@ -1,5 +1,6 @@
 /* Libraries must see every product of the program before the first step, even if it is the last
- * instruction. Also the requests to the driver. */
+ * instruction: they choose algorithms then, and report products that they refuse. Also tests the
+ * requests to the driver. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Ranks that no MPI started find each other over TCP: all of them, in time, and no other process.
- */
+/* Ranks that were started without MPI find each other over TCP. All of them must meet, in time, and
+ * no foreign process may join. */
 #define _DEFAULT_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>

@@ -5,7 +5,7 @@
 
 #include "tests/cuda/cublas/cublas_private.h"
 
-/* bytes: cublasLtMatmul's manual demands this of its workspace */
+/* Alignment of the workspace in bytes, which the manual of cublasLtMatmul demands. */
 enum { WORKSPACE_ALIGN = 256 };
 
 CublasDouble cublas_double;

@@ -1,4 +1,4 @@
-/* The double's kernels are the CPU's. */
+/* Gives the double the CPU's kernels (DoubleKernels in private.h). */
 #include "kernels/cuda/cuda.h"
 #include "tests/cuda/double/private.h"
 

@@ -1,4 +1,4 @@
-/* The double's kernels, if they are the device's own. */
+/* How often the double has run the device's own kernels of attention (kernels_emulated.c). */
 #ifndef TANDEM_TESTS_CUDA_KERNELS_EMULATED_H
 #define TANDEM_TESTS_CUDA_KERNELS_EMULATED_H
 

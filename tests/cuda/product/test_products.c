@@ -1,5 +1,6 @@
-/* Contractions through the library's calls, on its double: every row gives the signature's result;
- * choices are timed, stored and found again; and failing calls are handled. */
+/* Contractions through the library's calls, on its double. Every row of the op table must give the
+ * result that its signature defines. Choices of algorithms are timed, stored and found again, and
+ * failing calls are reported. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
-/* Products with fused ops through the library's calls, on its double or on a device. Every form is
- * compared with fp64. Also ops that form no such call. */
+/* Products with fused ops, as one call of the library, on its double or on a device. Every form is
+ * compared with fp64, because the library applies the fused ops itself. Combinations that the
+ * library has no call for must be left alone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* Diagnostics: their form for people and for machines, and their exit codes. */
+/* Diagnostics have one form for people and one for machines. If several are reported, the worst one
+ * decides the exit code, which is the lowest. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* Lists: indices, growth in place and by moving, zeroed room, index 0 as none. */
+/* Lists: new elements are zero even in used memory, growing keeps the elements, and index 0 stands
+ * for none. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Notes on stderr: the level that is printed, the rank in the prefix, and one line for each
- * note. */
+/* Notes on stderr: which levels are printed, the rank in the prefix, and that each note is one
+ * line. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

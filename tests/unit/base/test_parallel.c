@@ -1,4 +1,5 @@
-/* Each call is made once. As many calls run at the same time as the process allows threads. */
+/* Calls that may run in parallel: each call is made once, and as many run at the same time as the
+ * process allows threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

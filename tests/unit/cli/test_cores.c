@@ -1,5 +1,5 @@
-/* Other users of the cores: the arithmetic by hand, and a run beside processes that keep every core
- * busy, which must be reported beside its times. */
+/* Other processes that use the cores make a run slower. Their share is computed by hand here, and a
+ * run beside processes that keep every core busy must report them beside its times. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

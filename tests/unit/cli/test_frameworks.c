@@ -1,5 +1,6 @@
 /* Predictions for frameworks. If a plan names no runtime, each framework that could run it is
- * predicted. A runtime sets defaults of passes. */
+ * predicted, with the same numbers as for a plan that names it. A runtime also sets defaults of
+ * passes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* tandem import: files of nccl-tests, PyTorch's profiler and nsys; damaged ones; and a long trace
- * in little memory. */
+/* tandem import reads files of nccl-tests, PyTorch's profiler and nsys. Damaged files must give an
+ * error or fewer rows, and a long trace must not need much memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* Progress of a verb: which pieces have a line, and the line that is overwritten. */
+/* The progress of a verb: which pieces of work get a line, and the line that is overwritten on a
+ * terminal. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

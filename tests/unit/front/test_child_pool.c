@@ -1,4 +1,5 @@
-/* The small pieces of a script's memory. */
+/* The allocator of a script's process keeps small freed pieces in lists. Pieces of other sizes must
+ * be able to use their memory, and a piece that changes its size must keep its bytes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

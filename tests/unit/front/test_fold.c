@@ -1,5 +1,5 @@
-/* Experts folded into the ranks of a stage: the ranks over which they are divided, the way in which
- * the mesh is printed, and the part that remains in the small plan of --verify. */
+/* Experts folded into the ranks of a stage: over which ranks they are divided, how the mesh is
+ * printed, and what remains of the fold in the small plan of --verify. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

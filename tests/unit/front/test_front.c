@@ -1,5 +1,5 @@
-/* From script to Config: a plan's values, defaults, --set, a cluster by name; and the same script
- * always gives the same bytes. */
+/* From script to Config: values of a plan, defaults, --set, and a cluster by name. The same script
+ * always gives the same bytes, because ids and stored predictions depend on them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* The exact trace of a model's script: parameters, graphs, dtypes, modules. */
+/* The exact graph that a model's script gives: parameters, nodes, dtypes, modules. Passes rely on
+ * these graphs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* tandem.nn as people use it for their own models: the trace of each module and function. */
+/* tandem.nn as people use it for their own models: each module and function gives the right nodes
+ * and parameters. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* Plans scaled down for --verify: sizes still divide evenly, and the structure is kept. */
+/* --verify runs a plan that is scaled down. Its sizes must still divide evenly, and it must keep
+ * the structure of the plan, or the run would prove something about another plan. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* Names of other systems lead to keys that exist. */
+/* If a script uses a key of another system, a hint names the key of Tandem. The test checks that
+ * every such key exists. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +25,8 @@ static bool is_key(const char *key)
     return false;
 }
 
-/* Where one name means several keys, a text explains them. */
+/* If one name stands for several keys, the table has an explanation instead of a key. It contains a
+ * space, so it is not looked up. */
 static void each_leads_to_a_key(void **state)
 {
     (void)state;

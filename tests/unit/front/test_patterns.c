@@ -1,5 +1,6 @@
-/* Plans by path patterns: the marks that they set. Every such plan computes the result of one rank.
- * tests/bad_input has the refusals. */
+/* A script may say by path patterns how weights are cut, which regions are recomputed and what
+ * forms a unit. The patterns must set the right marks, and every such plan must compute the result
+ * of one rank. tests/bad_input has the refusals. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* The compiled scripts of the library: every script has its code, and a plan reads the same from
- * the code as from the text. */
+/* The scripts of the library are compiled when Tandem is built. Every script must have its code,
+ * and a plan must be the same whether the library is read as code or as text. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

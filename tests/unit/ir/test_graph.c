@@ -1,4 +1,5 @@
-/* The graph: building, interning, binding, printing. */
+/* The graph: building it by functions, storing equal attributes once, binding ops to shapes,
+ * printing. A node that is refused must leave nothing behind. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

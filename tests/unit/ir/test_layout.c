@@ -1,4 +1,5 @@
-/* Layouts, deals and shapes: every element has exactly one owner, whatever the deal. */
+/* Layouts, deals and shapes: every element of a tensor has exactly one owner, whatever the deal.
+ * Otherwise sums would miss elements or count them twice. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,7 +49,8 @@ static void dtypes(void **state)
     assert_int_equal(same.to[DT_e4m3], DT_e4m3);
 }
 
-/* The design's table, cell by cell. */
+/* The change that leads from one layout to another: a collective, a slice, nothing, or none that is
+ * possible. */
 static void the_one_rule(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Questions about a mesh: where ranks are, which ranks read the same samples, and over which ranks
- * parameters are sharded; also experts folded into a stage. */
+/* Questions about a mesh: where ranks are, which ranks read the same samples, over which ranks
+ * parameters are sharded, and which ranks share folded experts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

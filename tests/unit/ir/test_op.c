@@ -1,4 +1,5 @@
-/* The op table: the grammar of signatures, the facts derived from them, binding to shapes. */
+/* The op table: the grammar of signatures, the facts derived from them, and binding to shapes. All
+ * layouts, FLOPs and bytes follow from signatures, so a mistake here is a mistake everywhere. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

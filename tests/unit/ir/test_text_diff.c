@@ -1,4 +1,4 @@
-/* The form in which golden files keep the changes of a pass. */
+/* The form in which golden files keep the changes of a pass (tests/support/text_diff.h). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

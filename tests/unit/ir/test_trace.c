@@ -1,4 +1,5 @@
-/* Traces as Chrome JSON: valid, one event for each row, only the requested ranks, names escaped. */
+/* Traces as JSON for Chrome's viewer: valid JSON, one event for each row, only the requested ranks,
+ * escaped names. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* Dropout: how much it drops, that the mean is kept, and on which numbers its mask depends. */
+/* Dropout drops the stated fraction and keeps the mean. Its mask depends on every part of the key,
+ * or ranks and steps would drop the same elements. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

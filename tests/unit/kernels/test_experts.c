@@ -1,5 +1,5 @@
-/* Routing by hand: the experts of each token, with their weights and slots; the contents of the
- * slots; and the results that come back. */
+/* Routing, by hand: the experts that each token chooses, with their weights and slots; the contents
+ * of the slots; and the results that come back to the tokens. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Compares halos with the whole dimension: the rows that a part receives and sends, the kernels
- * that fill and read strips, and the exchange. */
+/* Parts that also hold rows of their neighbours (halos). The rows that a part receives and sends,
+ * the kernels that fill and read strips, and the exchange are compared with the whole dimension. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Kernels other than arithmetic: lookups in parts of a table, the update and its norm, ops that
- * only move data, initial values, and the table of kernels itself. */
+/* Kernels that are not plain arithmetic: lookups in parts of a table, the update and its norm, ops
+ * that only move data, and initial values. Also the table of kernels itself. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

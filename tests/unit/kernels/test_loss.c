@@ -1,5 +1,5 @@
-/* The loss by PyTorch's definitions, over a vocabulary that is whole or cut into uneven parts; its
- * divisor; and the classic bugs of both, planted on purpose. */
+/* The loss and its divisor, by PyTorch's definitions, over a vocabulary that is whole or cut into
+ * uneven parts. The classic bugs of both are planted on purpose and must show in the numbers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

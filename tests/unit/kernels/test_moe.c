@@ -1,5 +1,5 @@
-/* nn.moe and ep{} as people write them: their traces, the slots of an expert, the exchanges, and
- * the mistakes that are reported. */
+/* nn.moe and ep{} as people write them: the graph of a mixture, the slots of an expert, the
+ * exchanges of tokens, and the mistakes that are reported. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Compares strides with the whole dimension: the kernels that pack and unpack pieces, the exchange,
- * and the way back. */
+/* Parts whose rows lie at equal distances in the whole dimension. The kernels that pack and unpack
+ * pieces, and the exchange there and back, are compared with the whole dimension. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

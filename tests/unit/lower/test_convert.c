@@ -1,5 +1,5 @@
-/* The one rule over several axes: from every layout to every reachable one. No step may cut, gather
- * or move parts of one axis around nested parts of another. */
+/* Conversions between layouts over several axes: from every layout to every one that can be
+ * reached. No step may cut, gather or move parts of one axis around nested parts of another. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* The text of a plan does not have the fields that other fields determine. A plan that is read from
- * its text has the values that passes and lowering gave these fields. */
+/* The text of a plan leaves out fields that other fields determine. A plan that is read from its
+ * text must get the values that the passes and lowering gave these fields. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

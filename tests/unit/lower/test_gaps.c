@@ -1,5 +1,5 @@
-/* The free bytes of an arena, against a slow and obvious method: a list that says of each unit of
- * 256 bytes whether it is in use, free, or free only later. */
+/* The record of the free bytes of an arena, compared with a slow and obvious method: an array that
+ * states for each unit of 256 bytes whether it is in use, free, or free only later. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

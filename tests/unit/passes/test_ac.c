@@ -1,5 +1,5 @@
-/* Regions that keep the outputs of some of their ops: how often each op runs, the memory, and the
- * refusals. */
+/* Recomputed regions may keep the outputs of some of their ops. The test counts how often each op
+ * runs, compares the memory, and checks what is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

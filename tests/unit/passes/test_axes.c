@@ -1,5 +1,5 @@
-/* The table of mesh axes: every row is complete, and agrees with the table of passes; and the roles
- * of indices, as the rows of ops have them. */
+/* The table of mesh axes: every row is complete and agrees with the table of passes. An index has
+ * the same role in the rows of all ops. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* Ops that become one kernel: which ones, the savings, and kernels that the verifier refuses. */
+/* compile{} joins ops into kernels: which ops join, what this saves, and false kernels that the
+ * verifier must refuse. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

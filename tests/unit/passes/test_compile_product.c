@@ -1,5 +1,5 @@
-/* Kernels that begin with a product: which ones exist, the order of their parts, their savings and
- * costs, and kernels that the verifier refuses. */
+/* compile{} also makes kernels that begin with a product: which of them exist, the order of their
+ * parts, their savings and costs, and false kernels that the verifier must refuse. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* Sequences shared over cp: the exchanges, and the ranks that hold and sum each tensor. */
+/* Sequences shared over cp: the communications of each mode are counted, and each tensor must be
+ * held and summed by the right ranks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
-/* The pass: the modules that it covers, those that it leaves out with a warning, sharing and
- * saving. Also the bugs of 8-bit scaling, each planted in a good plan, and the proof that finds
- * it. */
+/* The pass float8{}: the modules that it covers, those that it leaves out with a warning, and the
+ * quantised forms that it shares and keeps. The bugs of 8-bit scaling are each planted in a good
+ * plan, and a proof must report them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* The recipe nvfp4: its nodes, and planted bugs that must be rejected. */
+/* The recipe nvfp4 of float8{}: the ops that it adds to the graph, and planted bugs that the proofs
+ * must report. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

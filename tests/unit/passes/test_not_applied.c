@@ -1,5 +1,5 @@
-/* Requests of a plan without effect are reported: options that the rest of the plan never uses.
- * Each is also tried in a plan that uses it, where nothing is reported. */
+/* A plan may request something that has no effect in it, such as an option that the rest of the
+ * plan never uses. This is reported. In a plan that uses the option, nothing is reported. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

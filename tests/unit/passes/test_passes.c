@@ -1,5 +1,5 @@
-/* Tensor and sequence parallelism: collectives counted and weighed against Megatron's closed forms,
- * also with recomputation; and orders and sizes that passes refuse. */
+/* Tensor and sequence parallelism: the collectives and their bytes equal Megatron's closed forms,
+ * also with recomputation. Orders and sizes that do not work are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

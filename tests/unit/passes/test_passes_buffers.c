@@ -1,5 +1,5 @@
-/* Memory traffic and buffers apart from collectives: copies, state on the host, moments, scratch,
- * and equal offsets for all interior micro-batches. */
+/* Buffers, and memory traffic other than collectives: copies, state on the host, moments, scratch.
+ * All interior micro-batches must have equal offsets, so that a backend can replay one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
-/* A table tied across pipeline ranks: where it is stored. The verifier must report the known
- * mistakes: the sum left out, taken over slices that do not match, or counted twice. */
+/* A table that the first and the last pipeline stage share: where it is stored, and how its
+ * gradient is summed. The verifier must report the known mistakes: the sum left out, taken over
+ * slices that do not match, or counted twice. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* No plan of the corpus needs less memory, or takes a shorter step, than its bounds say. */
+/* A search drops plans by lower bounds of their memory and time. So no plan of the corpus may need
+ * less memory, or take a shorter step, than its bounds say. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

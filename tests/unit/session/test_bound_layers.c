@@ -1,4 +1,5 @@
-/* Bounds from plans of a few layers are never above the whole plan's time and memory. */
+/* Bounds that are computed from plans of a few layers must never be above the memory and the time
+ * of the whole plan, or a search would drop the best plan. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* A script that is held open gives the same plans and messages as one that is run anew for each
- * load. */
+/* A script may be held open to answer many requests. It must give the same plans and messages as a
+ * script that runs anew for each load. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* Uses libtandem as an outside program would: only its header and its archive. */
+/* Uses libtandem as an outside program would: only its header and its archive. Its numbers must be
+ * those of the command. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

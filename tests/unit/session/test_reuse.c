@@ -1,5 +1,6 @@
-/* A plan that is used again under another cluster or runtime must be the plan that the load would
- * have made. Tests of the key are generated from the tables that read a plan. */
+/* A plan may be used again under another cluster or runtime if its key is equal. It must then be
+ * the plan that a new load would have made. Tests of the key are generated from the tables that
+ * read a plan, so they miss no field. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
-/* The key of a prediction and the one pipeline. Tests of the key are generated from the table that
- * reads a plan, so a new field is tested automatically. */
+/* The key of a prediction, and the steps from a script to its prediction. If a value were missing
+ * in the key, the store would answer with the prediction of another plan. Tests of the key are
+ * generated from the table that reads a plan, so a new field is tested automatically. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

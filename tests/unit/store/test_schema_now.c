@@ -1,5 +1,5 @@
-/* The tables of a new store are those that the migrations make. With SNAP_UPDATE=1 the test writes
- * store/schema_now.c instead. */
+/* A new store gets its tables at once, from store/schema_now.c. They must be the tables that all
+ * migrations make one after another. With SNAP_UPDATE=1 the test writes that file instead. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* Seals: in every table each changed value is found, and unchanged rows can still be read. */
+/* Seals are digests of rows. In every table each changed value must be found, and unchanged rows
+ * can still be read. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

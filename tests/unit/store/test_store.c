@@ -1,5 +1,5 @@
-/* The store: data is read back as written, equal predictions are stored once, and views give
- * results. */
+/* The store: rows are read back as they were written, an equal prediction is stored once, and the
+ * views show what their tables say. A failed write leaves nothing behind. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

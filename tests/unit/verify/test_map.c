@@ -1,4 +1,4 @@
-/* The map of address ranges against an array of bytes. */
+/* The verifier's map from address ranges to values, compared with a plain array of bytes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Tests whether the verifier finds that the parts of one deal are pieces of the parts of another.
- * Its answer is compared with a comparison of every index. */
+/* The verifier decides whether the parts of one deal are pieces of the parts of another. Its quick
+ * answer is compared with a comparison of every index. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

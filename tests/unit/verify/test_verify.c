@@ -18,7 +18,8 @@ static void good_plans(void **state)
     spoiled_accepted(&b);
 }
 
-/* A user's plan is the user's fault. */
+/* A fault in a plan that a user wrote is reported as the user's, at a line of the script, and not
+ * as a fault of the planner. */
 static void user_plan(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Values in another dtype than the graph's: a plan of 8-bit and 16-bit numbers, edited. */
+/* A program must have the dtypes of its graph. A plan of 8-bit and 16-bit numbers is changed to
+ * hold values in another dtype, and each change must be reported. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* Plans that need more memory than a device, or a node's host, has. */
+/* Plans that need more memory than a device, or the host of a node, has are refused. The hint must
+ * name a change that helps. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,6 @@
-/* tandem accuracy on cells as papers, READMEs and benchmark tables write them. */
+/* tandem accuracy on cells as papers, READMEs and benchmark tables write them. A cell is read with
+ * its meaning, or the row is refused by the name of the cell, because a misread cell gives a wrong
+ * error. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

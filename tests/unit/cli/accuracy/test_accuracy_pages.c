@@ -1,5 +1,5 @@
 /* tandem accuracy: facts that a page states of its rows (scripts/tandem/published/pages.csv). They
- * fill open cells of the rows that they name; a cell that a table states itself counts. */
+ * fill open cells of the rows that they name; if a table states a cell itself, that cell counts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

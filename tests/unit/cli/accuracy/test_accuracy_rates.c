@@ -1,5 +1,6 @@
-/* tandem accuracy on rows that state a rate or a part: FLOP/s, utilisation, percentages of memory.
- */
+/* tandem accuracy on rows that state a rate or a part instead of a time or bytes: FLOP/s,
+ * utilisation, percentages of memory. Sources count FLOPs differently, so each is converted by its
+ * own convention. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

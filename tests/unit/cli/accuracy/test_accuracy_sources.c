@@ -1,5 +1,5 @@
-/* tandem accuracy: facts that a row leaves open but its source states, and known facts of the
- * sources' runs. */
+/* tandem accuracy: a row may leave open a fact that its source states elsewhere, or that is known
+ * of the source's runs. Such facts must reach the prediction. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* tandem accuracy: rows that name their configuration file, their library's version, their
- * pipeline's groups or their machine. */
+/* tandem accuracy: rows may name their configuration file, their library's version, their
+ * pipeline's groups or their machine. Each of these facts must change the prediction. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

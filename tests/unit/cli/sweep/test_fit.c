@@ -1,5 +1,5 @@
-/* tandem fit: the largest sizes are the largest that `sim` accepts, and the least number of nodes
- * is the first row that keeps the deadline. */
+/* tandem fit: the largest sizes that it names are accepted by `sim`, and the next larger ones are
+ * not. The number of nodes that it names is the least that keeps the deadline. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* `tandem search` finds the winner of an exhaustive search. `tandem fit` finds a change that fits.
- */
+/* `tandem search` does not compute every point, but must find the winner of an exhaustive search.
+ * `tandem fit` must find a change that fits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

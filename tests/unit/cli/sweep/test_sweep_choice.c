@@ -1,4 +1,5 @@
-/* The choice of a sweep's points: --where, --shard, --slurm; and the columns of --tokens. */
+/* Which points a sweep takes: --where, --shard and --slurm may neither lose a point nor take one
+ * twice. Also tests the columns that --tokens adds. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

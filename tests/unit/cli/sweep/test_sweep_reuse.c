@@ -1,5 +1,6 @@
-/* A sweep over clusters and runtimes uses plans again. Each of its points must give the result of
- * `sim`, whatever the number of processes and the order in which they decide points. */
+/* A sweep over clusters and runtimes compiles a plan once and uses it for several points. Each
+ * point must still give the result of `sim`, whatever the number of processes and the order in
+ * which they decide points. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* The words for a script whose process ended without a last record. */
+/* The message for a script whose process ended without a last record. It follows from the exit
+ * status and from the process's last words. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* The check after each pass sees every fault of a graph, also where it skips what has not changed
- * since the last check. */
+/* The check after each pass skips what has not changed since the last check. It must still find
+ * every fault that a check of the whole graph finds. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

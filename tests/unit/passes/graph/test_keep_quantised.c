@@ -1,5 +1,6 @@
-/* float8 { keep_quantised = true }: the inputs that are kept in their quantised form, and those
- * that stay the same. */
+/* float8 { keep_quantised = true } keeps inputs of products for the backward pass in their
+ * quantised form. The test counts the inputs that are kept so, and those that another reader needs
+ * unquantised. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
