@@ -27,6 +27,10 @@ static bool counts_tokens(const char *words)
 {
     static const char *const units[] = {"tok",  "tps",     "tgs",     "wps",
                                         "/gpu", "/device", "per gpu", NULL};
+    /* the tokens of all devices, or of a node */
+    static const char *const wholes[] = {"total", "aggregate", "cluster", "global", "node", NULL};
+    for (size_t i = 0; wholes[i] != NULL; i++)
+        if (cell_has(words, wholes[i])) return false;
     for (size_t i = 0; units[i] != NULL; i++)
         if (strncasecmp(words, units[i], strlen(units[i])) == 0) return true;
     return *words == 0;
@@ -55,11 +59,11 @@ double rate_step_s(const Csv *csv, uint32_t row, const Config *c)
 /* How frameworks count the FLOPs of a token, by the beginning of the row's cell. The first entry
  * that fits counts. MFU_CONVENTION_COUNT: it is not known. Megatron-Core is not listed, because the
  * count depends on its release. since: the year and month (YYYYMM) from which `later` counts; 0:
- * never. Without a month, neither is known. again: recomputed blocks count twice. peak: the FLOP/s
- * of which MFU is a part; 0: those of the row's GPU. kind: source; Megatron-LM,
- * training/training.py: num_floating_point_operations (half of the attention since March 2025);
- * NeMo, nemo/utils/flops_formulas.py (half since #14424, release 25.09); Megatron-Bridge,
- * training/utils/flop_utils.py; torchtitan, models/utils.py; llm-foundry,
+ * never. Without a month, neither is known. again: recomputed blocks count twice. unsure: in some
+ * releases they do. peak: the FLOP/s of which MFU is a part; 0: those of the row's GPU. kind:
+ * source; Megatron-LM, training/training.py: num_floating_point_operations (half of the attention
+ * since March 2025); NeMo, nemo/utils/flops_formulas.py (half since #14424, release 25.09);
+ * Megatron-Bridge, training/utils/flop_utils.py; torchtitan, models/utils.py; llm-foundry,
  * models/mpt/modeling_mpt.py; nanoGPT, model.py (estimate_mfu: a part of A100's peak); MaxText,
  * utils/maxtext_utils.py (half; it names releases of spring 2025 as its model); LitGPT,
  * pretrain.py: measure_flops; Levanter, utils/flop_utils.py; Megatron-DeepSpeed, utils.py:
@@ -70,7 +74,7 @@ typedef struct Counting {
     const char *framework;
     MfuConvention counts, later;
     int since;
-    bool again;
+    bool again, unsure;
     double peak;
 } Counting;
 static const Counting countings[] = {
@@ -80,6 +84,8 @@ static const Counting countings[] = {
     {.framework = "Megatron-LM 2021", .counts = MFU_square, .again = true},
     {.framework = "Megatron-LM 2022", .counts = MFU_square, .again = true},
     {.framework = "Megatron-LM", .counts = MFU_square, .later = MFU_model, .since = 202504},
+    {.framework = "DeepSpeed", .counts = MFU_CONVENTION_COUNT, .unsure = true},
+    {.framework = "InternEvo", .counts = MFU_CONVENTION_COUNT, .unsure = true},
     {.framework = "NeMo Automodel", .counts = MFU_CONVENTION_COUNT},
     {.framework = "NeMo", .counts = MFU_square, .later = MFU_model, .since = 202509},
     {.framework = "torchtitan", .counts = MFU_square},
@@ -172,7 +178,9 @@ static double flops_per_token(const Csv *csv, uint32_t row, const Config *c, con
         if (mfu_convention_flops(plan, counts, &formula) > 1.1 * least) return NAN;
     }
     const double flops = mfu_convention_flops(plan, counts, &formula);
-    if (!counts_again(csv_cell(csv, row, "framework"), c)) return flops;
+    const char *framework = csv_cell(csv, row, "framework");
+    if (counting_of(framework)->unsure && config_pass(c, PASS_ac) != NULL) return NAN;
+    if (!counts_again(framework, c)) return flops;
     /* the forward pass of the head runs once */
     const double head = 6. * plan->graph.info.d_model * plan->graph.info.vocab;
     return (flops - head) * 4 / 3 + head;
@@ -188,14 +196,21 @@ static double teraflops(const Csv *csv, uint32_t row)
     const double value = csv_decimal(cell + strspn(cell, " ~"), &end);
     end += strspn(end, " ");
     if (cell_has(end, "hfu") || cell_has(end, "hardware")) return NAN;
-    return *end == 0 || strncasecmp(end, "tflop", 5) == 0 ? value : NAN;
+    const bool is_unit = cell_begins(end, "tf"); /* "TF", "TFLOP/s" */
+    return *end == 0 || is_unit ? value : NAN;
 }
 
 /* Returns the part of the peak that a row states: "41", "41%", "0.41". NAN: it has another form. */
 static double utilisation(const Csv *csv, uint32_t row)
 {
-    const char *cell = csv_cell(csv, row, "published_mfu");
-    const double part = percentage(cell), bare = csv_number(csv, row, "published_mfu");
+    char cell[64];
+    csv_plain(csv_cell(csv, row, "published_mfu"), cell, sizeof cell);
+    char *name = strstr(cell, "MFU"); /* "41% MFU", "MFU 41%" */
+    if (name != NULL) memset(name, ' ', 3);
+    for (size_t n = strlen(cell); n > 0 && cell[n - 1] == ' '; n--) cell[n - 1] = 0;
+    const char *end, *text = cell + strspn(cell, " :=");
+    const double part = percentage(text), number = csv_decimal(text, &end),
+                 bare = *end == 0 ? number : NAN;
     if (!isnan(part)) return part;
     return bare > 0 && bare <= 1 ? bare : bare > 1 && bare <= 100 ? bare / 100 : NAN;
 }

@@ -190,9 +190,10 @@ end
 -- kind: source; the optimizers' papers and PyTorch's, bitsandbytes' and transformers' implementations
 local eight = 2 * (1 + 4 / 256)
 local optimizers = {
+  { "muon", one = true }, -- also beside AdamW, which updates only vectors and embeddings
   { "adam%a*[%s_%-]*mini", one = true }, { "adam.*8[%s_%-]*bit", bytes = eight, adam = true }, { "8[%s_%-]*bit.*adam", bytes = eight, adam = true },
   { "lion.*8[%s_%-]*bit", bytes = eight / 2 }, { "8[%s_%-]*bit.*lion", bytes = eight / 2 }, { "adam", adam = true }, { "lion", one = true },
-  { "adafactor", bytes = 0.01 }, { "muon", one = true }, { "momentum", one = true }, { "sgd", bytes = 0.01 },
+  { "adafactor", bytes = 0.01 }, { "momentum", one = true }, { "sgd", bytes = 0.01 },
 }
 
 -- Returns what is known of the row's optimizer; nil: the cell is open, or has another name.

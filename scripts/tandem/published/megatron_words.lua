@@ -87,7 +87,9 @@ local function experts(row)
   if not flex and (how:find "%f[%a]a2a" or how:find "all[%s_%-]?to[%s_%-]?all" or how:find "all[%s_%-]?2[%s_%-]?all") then row.moe_dispatcher = "alltoall" end
   if cells.affirms(row.moe_grouped_gemm, "sequential") then row.moe_grouped_gemm = "0" end
   local shared = (row.moe_shared_ffn or ""):lower()
-  local n, width = shared:match "^%s*(%d+)%s*x%s*(%d+)"
+  shared = shared:gsub("(%d),(%d%d%d)%f[%D]", "%1%2")
+  if shared:find "^%s*%d" then row.moe_shared_ffn = shared:match "^%s*%d+%s*$" or row.moe_shared_ffn end
+  local n, width = shared:match "^%s*(%d+)%s*[x*]%s*(%d+)"
   if n then row.moe_shared_ffn = ("%d"):format(tonumber(n) * tonumber(width)) end
   if shared ~= "" and cells.flag(row, "moe_shared_ffn") == false then row.moe_shared_ffn = "" end
   if shared:find "^%s*shared" then row.moe_shared_ffn = shared:match "%d+" or "" end
@@ -99,7 +101,9 @@ end
 -- Scales of 8-bit numbers, and the modules that are recomputed.
 local function options(row)
   local recipe = (row.fp8_recipe or ""):lower()
-  if recipe:find "float8block" or recipe:find "sub%-?channel" then row.fp8_recipe = "blockwise" end
+  if recipe:find "microscal" or recipe:find "1%s*x%s*32%f[%D]" then row.fp8_recipe = "mxfp8"
+  elseif recipe:find "float8block" or recipe:find "sub%-?channel" or recipe:find "%d%s*x%s*128%f[%D]" or recipe:find "^%s*sc%f[%A]" or recipe:find "deepseek" then row.fp8_recipe = "blockwise" end
+  if (row.cross_entropy_fusion or ""):lower():find "^%s*transformer[%s_%-]*engine" then row.cross_entropy_fusion = "te" end
   local modules = (row.recompute_modules or ""):lower()
   if modules:find "^%s*none" then row.recompute_modules = "" elseif modules ~= "" then row.recompute_modules = modules:gsub("(%a)%-(%a)", "%1_%2") end
 end
@@ -110,7 +114,8 @@ local latent = { { "q_lora_rank", "q_lora" }, { "kv_lora_rank", "kv_lora" }, { "
 local function megatron_words(row)
   local made_by, denied = cells.without_denied((row.transformer_impl or ""):lower(), { "local", "native", "%f[%a]te%f[%A]", "transformer[%s_%-]*engine" })
   if made_by ~= "" or denied then
-    if denied and row.transformer_impl:lower():find "engine" and not made_by:find "engine" then row.transformer_impl = "local"
+    local own = row.transformer_impl:lower()
+    if denied and (own:find "engine" or own:find "%f[%a]te%f[%A]") and not made_by:find "engine" and not made_by:find "%f[%a]te%f[%A]" then row.transformer_impl = "local"
     elseif made_by:find "local" or made_by:find "native" then row.transformer_impl = "local"
     elseif made_by:find "^%s*te%f[%A]" or made_by:find "transformer[%s_%-]*engine" then row.transformer_impl = "transformer_engine"
     else refuse("transformer_impl", row.transformer_impl) end

@@ -107,7 +107,7 @@ local plain = { recompute = true, recomputation = true, activation = true, activ
 -- Returns the tables' words for the parts that a selective recomputation recomputes. Returns "" if
 -- the text does not name them, and nil if the text has an unknown word.
 local function selected(text, is_titan)
-  text = text:gsub("%f[%w]sdpa%f[%W]", "core_attn"):gsub("attention core", "core_attn"):gsub("core attention", "core_attn"):gsub("%f[%w]attention%f[%W]", "core_attn"):gsub("%f[%w_]attn%f[^%w_]", "core_attn")
+  text = text:gsub("%f[%w]sdpa%f[%W]", "core_attn"):gsub("attention core", "core_attn"):gsub("core[ _]attention", "core_attn"):gsub("core attn", "core_attn"):gsub("%f[%w]attention%f[%W]", "core_attn"):gsub("%f[%w_]attn%f[^%w_]", "core_attn")
   local every = text:match "every%s+(%d+)" or text:match "every%s+(%l+)%s+layer" or text:match "layer[%s:=]+(%d+)" or text:match "option[%s:=\"']*(%d+)" or is_titan and text:match "^%W*(%d+)%W*$"
   if every == "other" or every == "second" then every = "2" end
   if tonumber(every) then return ("(layer, every %d)"):format(tonumber(every)) end
@@ -412,7 +412,7 @@ local function bare_count(row, key)
   if key == "gpus_per_node" then row[key] = row[key]:gsub("^(%s*%d+)%s*x?%s*[GHABLMV][BHI]?%d%d%d?%d?[%a%d%-%s]*$", "%1"):gsub("^(%s*%d+)%-[Gg][Pp][Uu].*$", "%1") end
   if key == "dp_shard" and (text:find "^%-1" or text:find "^auto" or text:find "^all" or text:find "^full") then row[key] = "" end
   if key == "dp_shard" and text:find "^node%s*$" then row[key] = row.gpus_per_node or "" end
-  if key == "dp_shard" or key == "dp_replicate" then row[key] = row[key]:gsub("^%s*%a+[%s=:]+(%d+)%s*$", "%1") end
+  if key == "dp_shard" or key == "dp_replicate" then row[key] = row[key]:gsub("^%s*%a+[%s=:]+(%d+)%s*$", "%1"):gsub("^%s*[xX]%s*(%d+)%s*$", "%1"):gsub("^%s*(%d+)%s*[xX]%s*$", "%1") end
 end
 
 -- Turns the cells of a row into the tables' words.

@@ -63,6 +63,12 @@ static void stated_flops_give_the_step(void **state)
         {RATE "MaxText 2026-01;tp=1;sp=0;published_tflops=100", products + half_attention, 100e12},
         {RATE "LitGPT;tp=1;sp=0;published_tflops=100", products + 2 * half_attention, 100e12},
         {RATE "Levanter;tp=1;sp=0;published_tflops=100", products + 2 * half_attention, 100e12},
+        {RATE "LitGPT;tp=1;sp=0;published_tflops=100 TF", products + 2 * half_attention, 100e12},
+        {RATE "LitGPT;tp=1;sp=0;published_mfu=50% MFU", products + 2 * half_attention, peak / 2},
+        {RATE "LitGPT;tp=1;sp=0;published_mfu=MFU 50%", products + 2 * half_attention, peak / 2},
+        {RATE "LitGPT;tp=1;sp=0;published_mfu=50% HFU", 0, 1},
+        /* some releases count recomputed blocks twice */
+        {RATE "InternEvo;ac=full;seq=128;published_tflops=100", 0, 1},
         /* the month is open, and the ways to count differ by more than a tenth */
         {RATE "Megatron-LM;published_tflops=100", 0, 1},
         {RATE "MaxText;tp=1;sp=0;published_tflops=100", 0, 1},

@@ -84,6 +84,19 @@ static const SpelledRow same[] = {
     {SMALL "model=mpt-1b;n_layers=24;d_model=2048;n_heads=16;n_kv_heads=16;d_ff=8192;vocab=50368",
      {SHAPE}},
     {SMALL "model=Qwen2.5-0.5B;" SHAPE, {"model=Qwen2.5-Coder-0.5B", "model=Qwen/Qwen2.5-0.5B"}},
+    {"precision=fp8;fp8_recipe=blockwise",
+     {"fp8_recipe=1x128", "fp8_recipe=128x128 blocks", "fp8_recipe=SC", "fp8_recipe=DeepSeek"}},
+    {"gpu=B200;precision=fp8;fp8_recipe=mxfp8",
+     {"fp8_recipe=microscaling", "fp8_recipe=MX (1x32)"}},
+    {"ac=;recompute_granularity=selective;recompute_modules=core_attn",
+     {"recompute_modules=core attn", "recompute_modules=core_attention",
+      "recompute_modules=core-attn"}},
+    {"transformer_impl=local", {"no TE", "without TE"}},
+    {"cross_entropy_fusion=te", {"transformer_engine"}},
+    {MIXTURE "moe_shared_ffn=2816",
+     {"moe_shared_ffn=\"2,816\"", "moe_shared_ffn=2816 (2 shared)", "moe_shared_ffn=2*1408"}},
+    {NODES "optimizer=muon;missing=x", {"optimizer=Muon (matrices) + AdamW"}},
+    {NODES "dp_shard=32;dp_replicate=1", {"dp_replicate=x1", "dp_replicate=1x"}},
     /* the source does not give these values */
     {"vp=", {"—", "not specified", "TBD", "n.a."}},
 };
@@ -138,6 +151,13 @@ static void rates_are_read_with_other_separators(void **state)
         if (!(found > .4999 && found < .5001)) fail_msg("'%s': %g", cells[i], found);
         json_decref(root);
     }
+    const char *total = "step_time_s=;peak_mem=;missing=x;tokens_per_s_per_gpu=2048 tok/s total";
+    json_t *root = published_row_scored(arena, total); /* of all GPUs, so not of one */
+    const json_t *scores = json_object_get(json_object_get(root, "runs"), "scores");
+    for (size_t i = 0; i < json_array_size(scores); i++)
+        assert_null(
+            strstr(json_string_value(json_object_get(json_array_get(scores, i), "what")), "step"));
+    json_decref(root);
     arena_free(arena);
 }
 
