@@ -222,6 +222,16 @@ static void a_record_of_another_length_is_refused(void **state)
     arena_free(arena);
 }
 
+/* Writes a folder of the same length in place of the source tree's, which differs on each machine.
+ */
+static void hide_tree(Str *bytes)
+{
+    static const char tree[] = TANDEM_SOURCE_DIR "/";
+    const size_t n = sizeof tree - 1;
+    for (size_t at = 0; at + n <= bytes->n; at++)
+        if (memcmp(bytes->at + at, tree, n) == 0) memset(bytes->at + at + 1, 't', n - 2);
+}
+
 /* The fuzz target of streams begins with stored ones. If the form of records changes, they must be
  * written again (TANDEM_UPDATE_GOLDEN=1), or the target would not get beyond their first records.
  */
@@ -235,7 +245,8 @@ static void the_fuzzer_begins_with_streams_of_today(void **state)
         const char *path =
             arena_print(arena, TANDEM_SOURCE_DIR "/tests/fuzz/corpus/stream/script_%u", i);
         if (value != NULL && strcmp(value, "1") == 0) {
-            const Sent sent = stream_of(&sources[i], arena);
+            Sent sent = stream_of(&sources[i], arena);
+            hide_tree(&sent.bytes);
             FILE *file = fopen(path, "wb");
             assert_non_null(file);
             assert_int_equal(fwrite(sent.bytes.at, 1, sent.bytes.n, file), sent.bytes.n);
