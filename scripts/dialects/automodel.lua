@@ -25,7 +25,7 @@ for key, row in pairs(rope.hf_keys) do hf_keys[key] = row end
 local scheduler_keys = { global_batch_size = { "integer" }, local_batch_size = { "integer", 1 }, max_steps = { "integer" },
   ckpt_every_steps = { "integer" }, val_every_steps = { "integer" }, num_epochs = { "integer" }, gc_every_steps = { "integer" } }
 
--- Parts of class names: a class whose name has one is not a plain text decoder.
+-- Parts of class names. A class whose name contains one of them is not a plain text decoder.
 local other_kinds = {
   { "Bidirectional", "an encoder" }, { "ForMaskedLM", "an encoder" }, { "BertModel", "an encoder" },
   { "ForSequenceClassification", "a classifier" }, { "ForTokenClassification", "a classifier" },
@@ -205,7 +205,8 @@ local function check_strategy(d, s, strategy)
   end
 end
 
--- Checks blocks of an axis of size 1. In Python objects such a block is an error, in a recipe it is ignored.
+-- Checks config blocks whose axis has size 1. Automodel refuses such a block in Python objects, but
+-- ignores it in a recipe.
 local function check_blocks(d, s, given)
   for _, row in ipairs { { "pipeline", "pp", "pipeline_config" }, { "moe", "ep", "moe_parallel_config" } } do
     local key, axis, config = row[1], row[2], row[3]
@@ -226,7 +227,8 @@ local function check_blocks(d, s, given)
   end
 end
 
--- Returns a factor of cp and its key; the factor is nil if it is not given. Recipes call it a degree.
+-- Returns the size of a factor of cp, and its key. what: "ring" or "ulysses". The size is nil if it
+-- is not given. Recipes call it a degree.
 local function factor_of(d, given, what)
   local key = given["cp_" .. what .. "_degree"] ~= nil and "cp_" .. what .. "_degree" or "cp_" .. what .. "_size"
   local value = given[key]

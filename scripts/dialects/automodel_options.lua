@@ -186,7 +186,7 @@ local function fsdp2_pass(d, options, n_stages)
     autocast_dtype = "ops run in precision.compute; there is no autocast",
   })
   local reshard, last, keep = options.reshard_after_forward, true, false
-  if options.experts then -- every unit alike, including the root; under a pipeline they stay gathered
+  if options.experts then -- resharding applies to every unit, including the root; under a pipeline they stay gathered
     reshard = options.experts.reshard_after_forward
     keep = n_stages > 1 and not reshard
   elseif reshard == nil then

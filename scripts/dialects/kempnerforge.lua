@@ -42,7 +42,7 @@ local function has_dense(m)
   return not is_moe(m) or m.moe_frequency > 1 or m.n_layers < m.moe_frequency
 end
 
--- 256 * ceil(int(4 * dim * 2/3 * multiplier) / 256)
+-- Returns the width of an MLP. The default is 256 * ceil(int(4 * dim * 2/3 * multiplier) / 256).
 local function hidden_of(m)
   if m.ffn_hidden_dim then return m.ffn_hidden_dim end
   local raw = math.tointeger(math.floor(4 * m.dim * (2 / 3) * m.ffn_dim_multiplier))
@@ -205,7 +205,7 @@ local function passes(job, mesh)
     list[#list + 1] = float8 { recipe = "tensorwise", head = true, fsdp_gather = mesh.dp_shard > 1 }
   end
   local crosses = job.vlm and job.vlm.arch == "cross_attention"
-  if t.activation_checkpointing == "selective" and crosses then -- of its class Attention: not those that read an image
+  if t.activation_checkpointing == "selective" and crosses then -- only its class Attention, to which the attention to an image does not belong
     list[#list + 1] = ac { modules = { "layers.*.attention" } }
   elseif t.activation_checkpointing ~= "none" then
     list[#list + 1] = ac { mode = t.activation_checkpointing }

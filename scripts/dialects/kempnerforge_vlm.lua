@@ -86,7 +86,8 @@ local function residual_tokens(d, v, n)
   return v.arch == "cross_attention" and 0 or v.frames * tokens_of(d, v.adapter, n)
 end
 
--- Heads of the blocks that read the image. 0 means: as many as in the model, and a KV head for each of them.
+-- Returns the numbers of query heads and KV heads in the blocks that read the image. 0 query heads
+-- in the configuration mean as many as in the model; 0 KV heads mean one for each query head.
 local function cross_heads(v, model)
   local heads = v.cross_attention_n_heads > 0 and v.cross_attention_n_heads or model.n_heads
   return heads, v.cross_attention_n_kv_heads > 0 and v.cross_attention_n_kv_heads or heads
@@ -189,7 +190,8 @@ end
 local parts = { transformer = { "token_embedding", "layers", "norm", "output_head" }, adapter = { "adapter" },
   cross_attention = { "cross_attention_layers" }, vision_encoder = {} }
 
--- Returns whether the alias exists. Blocks that read images exist only in the architecture "cross_attention".
+-- Returns whether `name` is a part of this model. Blocks that read images exist only in the
+-- architecture "cross_attention".
 local function knows(v, name) return parts[name] and (name ~= "cross_attention" or v.arch == name) end
 
 -- Returns the modules that are not trained. A later entry overrides an earlier one.

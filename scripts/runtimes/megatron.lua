@@ -13,10 +13,10 @@
 --
 -- 8 bits with delayed scaling: norms and swiglu already write three of a block's four operands in 8
 -- bits. Four of a block's seven gradients are quantised by kernels, some by swiglu, each with its
--- transpose. That makes half of the plan's kernels and bytes. In the forward pass, a linear quantises
--- its input for the gradient of its weight, and keeps only that form (Transformer Engine,
--- pytorch/module/linear.py and layernorm_linear.py: _linear_forward_impl, _LayerNormLinear.forward).
--- The projection behind the attention keeps attention's output itself, because attention keeps it, too
+-- transpose. So the op `quantise` counts with half of its kernels and bytes. In the forward pass,
+-- a linear quantises its input for the gradient of its weight, and keeps only that form (Transformer
+-- Engine, pytorch/module/linear.py and layernorm_linear.py: _linear_forward_impl, _LayerNormLinear.forward).
+-- The projection after attention keeps attention's output itself, because attention keeps it, too
 -- (core/transformer/attention.py: set_save_original_input).
 
 -- kind: source; the framework's modules and kernels, named at the head of the script

@@ -1,6 +1,7 @@
--- Attention. Heads are dimensions of their own, grouped for GQA: q [b,s,g,r,e], k and v [b,s,g,e].
--- nn.attention has windows, soft caps, sinks, keys of another sequence, and a table of distances.
--- nn.latent_attention makes keys and values from one small projection (DeepSeek).
+-- Attention. Heads have their own dimensions, grouped for GQA: q is [b,s,g,r,e], and k and v are
+-- [b,s,g,e], with samples b, tokens s, KV heads g, query heads for each KV head r, and features e.
+-- nn.attention has windows, soft caps, sinks, keys of another sequence, and T5's table of
+-- distances. nn.latent_attention makes keys and values from one small projection (DeepSeek).
 local _, core = ...
 local check = require "tandem.check"
 local module = require "tandem.module"
@@ -8,7 +9,7 @@ local known = require("tandem.nn_reference").known
 local tensors = check.tensors
 local op, param, use, new_module = module.op, module.param, module.use, module.new_module
 local attention = {}
-local distances = {} -- number of buckets of each table of distances; the key is the table's tensor
+local distances = {} -- [id of a table's tensor]: the distance at which its last bucket begins
 
 -- Reads the option qk_norm. true or { eps = 1e-6 } means an RMSNorm of each query head and each key
 -- head before RoPE.
@@ -26,7 +27,8 @@ local function options_table(who, options, example)
   return check.options(who, options, known[who])
 end
 
--- Checks the window, the cap and the sinks in `options`. Sets the attributes of the op in `how`.
+-- Checks the options window and cap, and sets them as attributes of the op in `how`. Returns true
+-- if attention has neither.
 local function read_kind(who, options, how)
   how.window = options.window and check.count(who, "window", options.window) or 0
   how.cap = check.number(who, "cap", options.cap, 0.0)

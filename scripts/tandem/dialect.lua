@@ -128,7 +128,7 @@ function meta:bounded(section, name, keys, what)
   end
 end
 
--- Returns the divisors of n up to `most` as words: "2 or 4".
+-- Returns the divisors of n up to `most` as a text: "1, 2, 4".
 function dialect.divisors(n, most)
   local list = {}
   for k = 1, math.min(n, most or n) do if n % k == 0 then list[#list + 1] = tostring(k) end end

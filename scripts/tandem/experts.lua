@@ -1,6 +1,6 @@
 -- Mixture of experts. nn.moe sends tokens to experts and back. experts.linear is one product of the
--- experts. Choices compete only within one sequence. Therefore it does not matter for dropped
--- tokens how the batch is divided over ranks.
+-- experts. Tokens compete for the room of an expert only within one sequence. So the same tokens
+-- are dropped for any division of the batch over ranks.
 local _, core = ...
 local check = require "tandem.check"
 local module = require "tandem.module"

@@ -1,11 +1,11 @@
 -- Written by tests/bench/fit_runs.py from rows marked dev-cal alone; docs/reference/fit.md is its report.
 return {
   -- kind: fitted; dev-cal rows by framework and GPU, as docs/reference/fit.md lists them
-  -- of the peak of short measurements, large products sustain this part in a long run; by architecture, or of one GPU
+  -- the fraction of the peak of short measurements that large products keep in a long run; by architecture, or for one GPU
   sustained = { Ampere = 0.9, H100_at_500_W = 0.68, Hopper = 0.75 },
-  -- the power of a GPU's cores without products, relative to their power in large products (sim/compute/power.c)
+  -- the power of a GPU's cores in kernels other than products, relative to large products (sim/compute/power.c)
   light = { Ampere = 1, H100_at_500_W = 1, Hopper = 0.3 },
-  -- how much longer a CPU takes to issue an op than the 8480C of a DGX H100: the EPYC 7742 of DGX A100, and Grace
+  -- the time in which a CPU issues an op, relative to the 8480C of a DGX H100: the EPYC 7742 of a DGX A100, and Grace
   hosts = { epyc_7742 = 1.4, grace = 1.32 },
   -- host times in seconds, by profile
   fsdp1 = { kernel_s = 8e-06, collective_s = 4e-05, unit_s = 0.0006, step_s = 0.08 },

@@ -6,12 +6,13 @@ local fitted, fitted_kernels = require "tandem.fitted", require "tandem.fitted_k
 local MiB, GB = 1 << 20, 1e9
 
 -- Numbers of each architecture.
--- gemm_efficiency: the part of the dense peak that large products reach. Ampere's and Hopper's are in
+-- gemm_efficiency: the fraction of the dense peak that large products reach. Ampere's and Hopper's are in
 --   fitted_kernels. CDNA's and Ada's are assumed. Blackwell's comes from cuBLAS' 1,610 TFLOP/s for
 --   8192 cubed on a B200 (14 waves and 5 us).
--- memory_efficiency: the part of the nominal bandwidth that a kernel with much traffic reaches. It was
+-- memory_efficiency: the fraction of the nominal bandwidth that a kernel with much traffic reaches. It was
 --   chosen by hand from dev-cal rows of published kernels.
--- sustained: Blackwell's is Hopper's. (SimuMax's machine sustained 1,100 TFLOP/s under a lower limit.)
+-- sustained: the fraction of the peak of short measurements that large products keep in a long run.
+--   Blackwell's is Hopper's. (SimuMax's machine sustained 1,100 TFLOP/s under a lower power limit.)
 -- block_scales: products multiply 8-bit blocks with a scale for each block (MXFP8), as fast as other
 --   8-bit numbers.
 -- nvfp4: products multiply 4-bit numbers in blocks of 16 with e4m3 scales, at the rate `fp4`. (CDNA4's
@@ -23,7 +24,7 @@ local arch = {
   Ada = { gemm_efficiency = 0.75, memory_efficiency = 0.85, kernel_floor_s = 3e-6 },
   Hopper = { memory_efficiency = 0.80, kernel_floor_s = 5e-6 },
   Blackwell = { gemm_efficiency = 0.73, memory_efficiency = 0.80, kernel_floor_s = 5e-6, sustained = fitted.sustained.Hopper, light = fitted.light.Hopper, block_scales = true, nvfp4 = true },
-  -- The sustained part of CDNA was never fitted. Hopper's stands for it, because both chips take about as much power.
+  -- The sustained fraction of CDNA was never fitted. Hopper's stands for it, because both chips take about as much power.
   -- CDNA2 has CDNA3's numbers.
   CDNA2 = { gemm_efficiency = 0.50, memory_efficiency = 0.72, kernel_floor_s = 8e-6, sustained = fitted.sustained.Hopper, light = fitted.light.Hopper },
   CDNA3 = { gemm_efficiency = 0.50, memory_efficiency = 0.72, kernel_floor_s = 8e-6, sustained = fitted.sustained.Hopper, light = fitted.light.Hopper },
@@ -36,8 +37,8 @@ local arch = {
 -- link, pcie: GB/s each way, of NVLink or xGMI and of PCIe
 -- watts: the power limit
 -- chip: another GPU with the same kind of multiprocessors
--- fit: the name of the GPU's own sustained part in fitted.lua
--- exps: the exponentials that a multiprocessor computes in a clock cycle (16 if left out)
+-- fit: the key of the GPU's sustained fraction in fitted.lua; nil: that of its architecture counts
+-- exps: the number of exponentials that a multiprocessor computes in a clock cycle (16 if left out)
 -- kind: datasheet; the maker's page of each GPU; memory as its driver prints it
 local gpus = {
   ["V100-SXM2-32GB"] = { arch = "Volta", sms = 80, memory = 32510, hbm = 900, fp16 = 125, fp32 = 15.7, link = 150, pcie = 15.75, watts = 300 },
@@ -190,7 +191,7 @@ function m.host_factor(name)
   return gpus[name].arch == "Ampere" and fitted.hosts.epyc_7742 or 1
 end
 
--- The power that a GPU draws at any clock, as a part of its usual limit. An idle H100 draws some 70 of
+-- The power that a GPU draws at any clock, as a fraction of its usual limit. An idle H100 draws some 70 of
 -- 700 W, an idle A100 some 55 of 400 W: about a tenth. The other 0.05 are assumed for the memory traffic
 -- of products.
 -- kind: assumed; as the line above says

@@ -21,8 +21,7 @@ local function tensor(id)
   return t
 end
 
--- Adds an op to the graph. If its output has the shape of its first input, the output has the same
--- segments.
+-- Adds an op to the graph. An output with four dimensions has the same segments as the first input.
 local function op(name, attrs, first, ...)
   local result = tensor(core.op(name, current, attrs, first, ...))
   local own = check.segments[first]
@@ -56,8 +55,8 @@ tensor_meta.__index = core.wrap(function(_, key)
 end)
 -- ---- modules
 
--- Adds a module to the graph when it is first called, after the modules around it. Blocks are numbered in the order in
--- which they run.
+-- Adds a module to the graph when it is first called. Its parents are added before it. Blocks are
+-- numbered in the order in which they run.
 local n_blocks = 0
 local function place_module(info)
   if info.id then return info.id end
@@ -228,7 +227,7 @@ local function add_bias(x, info)
   return own and op("bias", nil, tensors[x], use(own)) or x
 end
 
-m.offsets = {} -- [size]: tensors with the offsets of windows that a model has asked for
+m.offsets = {} -- ["8x8"]: the tensor of the offsets in a window of this size, if the model uses it
 m.balance = false  -- sum of the balance losses of all mixtures of experts, one number for each sample [b]; false: none
 m.tensor, m.op, m.new_module, m.place_module = tensor, op, new_module, place_module
 m.param, m.use, m.state, m.add_bias, m.bias_style = param, use, state, add_bias, bias_style

@@ -62,7 +62,7 @@ end
 -- divided by its length. Then sigma = u^T W v. W is a matrix: one side is the weight's first index
 -- (in_first) or its last index, the other side is all other indices. outputs: "first" or "second",
 -- the index of a convolution's weight that holds the output channels. A module that is called twice
--- has one norm.
+-- computes its norm once.
 local unit = { eps = 1e-12 }
 local function over_norm(x, info, weight, in_dims, out_dims, each, outputs)
   if not info.sigma then
@@ -232,8 +232,8 @@ local function activation(name)
   return core.wrap(function(x) return op(name, nil, check.tensor("nn." .. name, "the input", x)) end)
 end
 nn.silu, nn.gelu = activation "silu", activation "gelu"
--- nn.quick_gelu: x sigmoid(1.702 x), as in CLIP and Qwen2-VL. It consists of three ops, of which one keeps a tensor for
--- the backward pass.
+-- nn.quick_gelu: x sigmoid(1.702 x), as in CLIP and Qwen2-VL. It is built from three ops, and only
+-- one of them keeps a tensor for the backward pass.
 nn.quick_gelu = core.wrap(function(x)
   check.tensor("nn.quick_gelu", "the input", x)
   return nn.scale(nn.silu(nn.scale(x, 1.702)), 1 / 1.702)
@@ -277,7 +277,8 @@ nn.span = core.wrap(function(x, first, count)
   return op("span", { first = first, count = count }, id)
 end)
 
--- Llama 3.1 divides the frequencies that are low in the original context by `factor`.
+-- Keys of the option scaling. Llama 3.1 divides the frequencies of pairs that turn few times within
+-- the original context by `factor`.
 local scaling_keys = { kind = true, factor = true, low = true, high = true, context = true }
 local yarn_keys = { kind = true, factor = true, slow = true, fast = true, context = true, truncate = true, mscale = true,
   mscale_all_dim = true }
@@ -385,7 +386,7 @@ local function check_drop(who, value)
   return drop
 end
 
--- nn.dropout: each call is a place of its own in the model, so each draws other random numbers.
+-- nn.dropout: each call is a separate place in the model, so it draws its own random numbers.
 nn.dropout = core.wrap(function(x, p)
   local id, drop = check.tensor("nn.dropout", "the input", x), check_drop("nn.dropout", p)
   if p == nil then core.fail("missing-key", "nn.dropout: p is missing", "nn.dropout(x, 0.1)") end

@@ -1,6 +1,7 @@
--- State-space layers: the mixer of Mamba-2. Heads are dimensions of their own. The heads of a group
--- share B and C, as query heads share keys and values: x and z [b,s,g,r,e], B and C [b,s,g,q], the
--- step [b,s,g,r].
+-- State-space layers: the mixer of Mamba-2. Heads have their own dimensions. The heads of a group
+-- share B and C, as query heads share keys and values. With samples b, tokens s, groups g, heads of
+-- a group r, features e and states q: x and z are [b,s,g,r,e], B and C are [b,s,g,q], and the step
+-- is [b,s,g,r].
 local _, core = ...
 local check = require "tandem.check"
 local module = require "tandem.module"

@@ -312,11 +312,11 @@ def kept(old, name):
 def write(fitted, sustained, light, hosts, old):
     lines = ["-- Written by tests/bench/fit_runs.py from rows marked dev-cal alone; docs/reference/fit.md is its report.", "return {",
              "  -- kind: fitted; dev-cal rows by framework and GPU, as docs/reference/fit.md lists them",
-             "  -- of the peak of short measurements, large products sustain this part in a long run; by architecture, or of one GPU",
+             "  -- the fraction of the peak of short measurements that large products keep in a long run; by architecture, or for one GPU",
              "  sustained = { %s }," % ", ".join(f"{k} = {v:g}" for k, v in sorted(sustained.items())),
-             "  -- the power of a GPU's cores without products, relative to their power in large products (sim/compute/power.c)",
+             "  -- the power of a GPU's cores in kernels other than products, relative to large products (sim/compute/power.c)",
              "  light = { %s }," % ", ".join(f"{k} = {v:g}" for k, v in sorted(light.items())),
-             "  -- how much longer a CPU takes to issue an op than the 8480C of a DGX H100: the EPYC 7742 of DGX A100, and Grace",
+             "  -- the time in which a CPU issues an op, relative to the 8480C of a DGX H100: the EPYC 7742 of a DGX A100, and Grace",
              "  hosts = { %s }," % ", ".join(f"{k} = {v:.3g}" for k, v in hosts.items()),
              "  -- host times in seconds, by profile"]
     for name, _, _ in PROFILES:

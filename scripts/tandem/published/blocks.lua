@@ -47,7 +47,7 @@ function m.recomputed(row)
   local letters, _, head = hybrid.read(row)
   if letters then letters = letters .. (head ~= "" and head or letters:sub(-1)):rep(count(row, "mtp_layers", 0)) end
   local has_experts = not cells.is_open(row.moe_experts) and not letters and m.mixture_layers(row, n) or {}
-  for i = 1, n + hybrid.further_blocks(row) do  -- predicted-token heads (MTP) repeat the last block
+  for i = 1, n + hybrid.further_blocks(row) do  -- heads that predict further tokens (MTP) repeat the last block
     local mixes = has_experts[math.min(i, n)]
     local multiplies = not mixes
     if letters then mixes, multiplies = letters:sub(i, i) == "E", letters:sub(i, i) == "-" end

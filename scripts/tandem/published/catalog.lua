@@ -1,15 +1,15 @@
 -- Public configurations of models (from each model's config.json or paper), for rows that give only
 -- a name. A cell that the row states always wins. Patterns match the name in lower case, in which
--- "-" replaces blanks and underscores. The first match counts. A pattern without a shape means
--- that no configuration is known. "%f[%d%.]2b" matches the size 2b, but not the end of 12b or 1.2b.
+-- "-" replaces blanks and underscores. The first match counts. An entry without a shape
+-- ends the search: no configuration of such a model is known. "%f[%d%.]2b" matches the size 2b, but not the end of 12b or 1.2b.
 
 -- l, d: layers and width
 -- h, kv, hd: heads, KV heads, and the width of a head
 -- ff, v: the width of an MLP, and the vocabulary
--- e, k, me, sh: experts, experts of a token, the width of an expert, and the width of shared experts
--- first, every: the number of first layers without experts; n if every n-th layer has experts
+-- e, k, me, sh: experts, experts that each token uses, the width of an expert, and the width of shared experts
+-- first, every: the number of layers without experts at the start; n if every n-th layer has experts
 -- mla: the sizes of DeepSeek's latent attention
--- tied: embedding and head are one matrix; ties: they are in the family's own model
+-- tied: embedding and head are one matrix. ties: the same, but the family's function in models.lua already shares it
 -- hybrid, mh: the letters of a hybrid's layers, as Megatron writes them; heads of its Mamba mixers
 -- lat: the width of the tokens that experts read; nil: the model's width
 local mla3 = "q_lora=1536 kv_lora=512 qk_head=128 qk_pos=64 v_head=128"
@@ -305,10 +305,10 @@ local unread = {
   { "minitron.*%f[%d%.]8b", l = 32, d = 4096, h = 48, kv = 8, ff = 16384, v = 256000, hd = 128 },
 }
 
--- Vocabularies of tokenizers, for rows in which only the vocabulary is open. `of` is the pattern of
--- the cell vocab_from, other patterns match the model's name. MLPerf's 405B uses the tokenizer of
--- Mixtral 8x22B. MLPerf's GPT-3 and the tokenizer of GPT-2 have 50,257 entries (the benchmark's
--- README). Megatron's T5 has BERT's cased vocabulary and 100 sentinels. BERT's lower-case vocabulary has 30,522 entries.
+-- Vocabularies of tokenizers, for rows in which only the vocabulary is open. The first pattern matches the
+-- model's name, and `of` matches the cell vocab_from. MLPerf's 405B uses the tokenizer of Mixtral 8x22B.
+-- MLPerf's GPT-3 and the tokenizer of GPT-2 have 50,257 entries (the benchmark's README). Megatron's T5 has
+-- BERT's cased vocabulary and 100 sentinels. BERT's lower-case vocabulary has 30,522 entries.
 local vocabularies = {
   { "", of = "mixtral 8x22b", v = 32768 }, { "bert", of = "%f[%a]cased%-vocab", v = 28996 }, { "t5", v = 28996 + 100 }, { "bert", v = 30522 },
   { "gpt", v = 50257 }, { "opt", v = 50272 }, { "mpt", v = 50432 }, { "bloom", v = 250880 },
@@ -355,8 +355,8 @@ function m.attention(entry)
   return (q > 0 and q * (dim + queries) or dim * queries) + dim * (rank + rope) + rank * entry.h * (nope + value) + entry.h * value * dim
 end
 
--- Returns the number of parameters of a configuration, without norms and biases; nil: its mixers
--- are not attention.
+-- Returns the number of parameters of a configuration, without norms and biases; nil: the model is a hybrid,
+-- whose mixers are not counted here.
 function m.parameters(entry)
   if entry.hybrid then return nil end
   local dim = entry.d

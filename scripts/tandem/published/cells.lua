@@ -34,15 +34,17 @@ function m.count(row, key, default)
   return value
 end
 
--- Words that deny the name behind them, and words that may stand between: "without zero bubble", "not using LoRA", "no CPU offload".
+-- deniers: words that deny the name after them. between: words that may stand between a denier and the name:
+-- "without zero bubble", "not using LoRA", "no CPU offload".
 local deniers = { no = true, ["not"] = true, non = true, without = true, ["w/o"] = true, never = true }
 local between = { using = true, use = true, used = true, with = true, the = true, a = true, an = true, any = true, torch = true, cpu = true, host = true,
   optimizer = true, activation = true, activations = true, weight = true, parameter = true, full = true }
--- Words that deny the name before them: "SP off", "offload (disabled)".
+-- off: words that deny the name before them: "SP off", "offload (disabled)".
 local off = { off = true, ["false"] = true, disabled = true, unused = true }
 local used = { used = true, enabled = true, applied = true, active = true, on = true, set = true }
 
--- Returns the length of the words behind a name that deny it: "=0", ": no", " (off)", " not used". "ZeRO-3 (no offload)" denies something else.
+-- Returns the length of the words after a name that deny it: "=0", ": no", " (off)", " not used"; nil: they
+-- do not deny it. "ZeRO-3 (no offload)" denies offload, but not ZeRO-3.
 local function denial_after(tail)
   local mark, word, more = tail:match "^[%s_%-]*([%(%[:=]*)%s*([%w/]+)(.*)$"
   if not word then return nil end
@@ -53,7 +55,8 @@ local function denial_after(tail)
   return denies and #tail - #more or nil
 end
 
--- Returns the places of a name with the words that deny it in a text in lower case; nil: the text does not deny it.
+-- Returns where a denied name begins and ends in a text in lower case, including the words that deny it; nil:
+-- the text does not deny it. from, to: the place of the name alone.
 local function denied_at(text, from, to)
   local head, word = text:sub(1, from - 1), nil
   repeat
@@ -68,7 +71,8 @@ local function denied_at(text, from, to)
   if n then return from, to + glued + n end
 end
 
--- Returns a text without those of the names that it denies, and without the denial. Also returns whether it denies any. A name is a pattern in lower case.
+-- Returns a text without the names that it denies and without the words that deny them. Also returns whether
+-- it denies any. names: patterns in lower case.
 function m.without_denied(text, names)
   local any = false
   for _, name in ipairs(names) do
@@ -184,9 +188,10 @@ function m.switch(cell)
   return nil
 end
 
--- The bytes of the moments of a weight, and whether they are those of Adam, for optimizers by their names. The first match
--- counts. 8 bits: 1 byte, and 4 for the scale of 256 numbers (bitsandbytes: optimizer_update_8bit_blockwise).
--- One: the optimizer has one moment of the usual width. Adafactor's two vectors for a matrix are left out.
+-- Optimizers by name; the first match counts. bytes: the bytes of all moments of a weight; nil: those of the
+-- usual width. adam: true for two moments of the usual width. one: true for one moment of the usual width. An
+-- 8-bit moment has 1 byte, and 4 bytes for the scale of 256 numbers (bitsandbytes:
+-- optimizer_update_8bit_blockwise). Adafactor's two vectors for a matrix are left out.
 -- kind: source; the optimizers' papers and PyTorch's, bitsandbytes' and transformers' implementations
 local eight = 2 * (1 + 4 / 256)
 local optimizers = {
@@ -196,14 +201,15 @@ local optimizers = {
   { "adafactor", bytes = 0.01 }, { "momentum", one = true }, { "sgd", bytes = 0.01 },
 }
 
--- Returns what is known of the row's optimizer; nil: the cell is open, or has another name.
+-- Returns the entry of `optimizers` for the row; nil: the cell is open, or names another optimizer.
 function m.optimizer(row)
   local text = m.without_denied((row.optimizer or ""):lower(), { "8[%s_%-]*bit", "%a*momentum", "adam%a*", "lion", "adafactor", "muon", "sgd" })
   for _, known in ipairs(optimizers) do if text:find(known[1]) then return known end end
   return nil
 end
 
--- Returns the ranks that train the same samples. In Ulysses, the cell sp gives the ranks that share sequences.
+-- Returns the number of ranks that train the same samples: tp x pp x the ranks that share a sequence. In
+-- Ulysses, the cell sp gives the latter.
 function m.replica(row)
   local n = math.tointeger(tonumber((row.sp or ""):match "^ulysses (%d+)")) or m.count(row, "cp", 1)
   return m.count(row, "tp", 1) * m.count(row, "pp", 1) * n

@@ -1,5 +1,5 @@
 -- Fills the open cells of a row of published training runs. The values are the documented default
--- of its framework, the public configuration of its model, or the least number that its other cells
+-- of its framework, the public configuration of its model, or the smallest number that its other cells
 -- allow. Each filled cell gets a note of rule assumed-cell. Rows with such cells are scored apart.
 local cells, catalog, gpus = require "tandem.published.cells", require "tandem.published.catalog", require "tandem.gpus"
 local count, has, is_open, refuse = cells.count, cells.has, cells.is_open, cells.refuse
@@ -28,7 +28,8 @@ local frameworks = {
   { "composer", zero_stage = "3", whole = true }, { "foundry", zero_stage = "3", whole = true },
 }
 
--- Frameworks that do not cut products over ranks, or do so only on request. Their rows leave tp and pp open because there is none.
+-- Frameworks without tensor and pipeline parallelism, or with them only on request. If a row of theirs leaves
+-- tp and pp open, both are 1.
 local uncut = { "deepspeed", "fsdp", "%f[%a]ddp%f[%A]", "^hf", "hugging", "transformers", "trainer", "^trl", "accelerate", "axolotl", "llama%-factory", "unsloth",
   "lightning", "lit%-?gpt", "torchtune", "torchtitan", "composer", "foundry", "nanogpt", "llm%.c", "maxtext" }
 local function cuts_products(row)
@@ -121,8 +122,9 @@ local function fill_model(row)
   assume_open(row, "d_ff", 4 * dim, "four times the width")
 end
 
--- Megatron and NeMo pad a vocabulary to a multiple of 128 x tp, also a stated one (training/tokenizer/tokenizer.py:
--- _vocab_size_with_padding). Megatron-Bridge pads only that of a tokenizer (should_pad_vocab).
+-- Megatron and NeMo pad a vocabulary to a multiple of 128 x tp, even if the row states it
+-- (training/tokenizer/tokenizer.py: _vocab_size_with_padding). Megatron-Bridge pads it only if it comes from
+-- a tokenizer (should_pad_vocab).
 local function fill_vocabulary(row)
   if not is_open(row.vocab) then
     local pads = has(row, "framework", "^megatron%-lm") or has(row, "framework", "^megatron%-core") or has(row, "framework", "^nemo") and not has(row, "framework", "automodel")
@@ -200,11 +202,11 @@ end
 
 -- ---- the mesh and the batch
 
--- Returns the bytes of weights and states, and the bytes of activations saved for one sequence. Both
--- are sums over all ranks of a replica. A parameter has 18 bytes: 2 for the weight, and 16 for the
--- gradient and three fp32 copies. With ZeRO, 8 bytes are counted. For each element of a block's input,
--- 34 bytes are saved (Korthikanti et al., arXiv 2205.05198), 20 if products save 8 bits, or 2 if blocks
--- are recomputed. A frozen base has only weights; in 8 bits, 16 bytes are saved for an element.
+-- Returns the bytes of weights and states, and the bytes of activations saved for one sequence. Both are sums
+-- over all ranks of a replica. A parameter has 18 bytes: 2 for the weight, and 16 for the gradient and three
+-- fp32 copies. With ZeRO, 8 bytes are counted. A frozen base (LoRA) has only weights. For each element of a
+-- block's input, 34 bytes are saved (Korthikanti et al., arXiv 2205.05198). It is 20 if products save 8 bits,
+-- 16 if the base is also frozen, and 2 if blocks are recomputed.
 local function bytes_of(row)
   local params = tonumber(row.params_b)
   local dim, layers, ff = count(row, "d_model"), count(row, "n_layers"), count(row, "d_ff")
@@ -215,8 +217,8 @@ local function bytes_of(row)
   return n * states, kept * 1.0 * count(row, "seq", 4096) * dim * layers
 end
 
--- Returns the smallest number of ranks that can hold the model in nine tenths of their memory. It
--- is a power of two. The batch must have at least one sample for each group of so many ranks.
+-- Returns the smallest number of ranks that can hold the model in nine tenths of their memory. It is a power
+-- of two. The batch must have at least one sample for each group of this size.
 local function replica(row, n_gpus, gpu)
   local states, kept = bytes_of(row)
   local ranks, most = 1, gpu.memory * 1048576 * 0.9
@@ -313,8 +315,8 @@ local function fill_mesh(row)
   assume(row, "n_gpus", -(-need // cells.replica(row)) * cells.replica(row), "the whole nodes that its mesh needs")
 end
 
--- If the row gives the tokens of a step, the global batch follows exactly. Otherwise, a row without
--- a global batch is assumed to have one micro-batch on each data rank, as Megatron does
+-- If the row gives the tokens per second and the step time, the global batch follows from them. Otherwise, a
+-- row without a global batch is assumed to have one micro-batch on each data rank, as Megatron does
 -- (arguments.py).
 local function fill_batch(row)
   local data = math.max(1, count(row, "n_gpus") // cells.replica(row) // (row.directions or 1))

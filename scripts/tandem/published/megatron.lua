@@ -38,16 +38,19 @@ local function mlp(row, dim, hidden, bias)
     forward = function(self, x) return self.down(act(self.gate(x)) * self.up(x)) end }
 end
 
--- Returns the rows that the products of experts compute, as a multiple of the rows of balanced experts. With padding
--- (--moe-pad-expert-input-to-capacity), this is the capacity factor. A factor below 1 drops tokens.
+-- Returns the number of rows that the products of experts compute, relative to balanced experts that drop no
+-- token. With padding (--moe-pad-expert-input-to-capacity), this is the capacity factor. A factor below 1
+-- drops tokens.
 local function capacity(row)
   local factor = tonumber((row.moe_capacity or ""):match "(%d+%.?%d*)")
   if not factor or factor <= 0 or (row.moe_capacity or ""):find "^%s*%-" then return 1 end
   return (has(row, "moe_capacity", "pad") or factor < 1) and factor or 1
 end
 
--- Tokens are shared evenly over the experts: Megatron drops none, and its routers are balanced. Before the exchange, tokens
--- may become narrower (moe_latent_size; core/transformer/moe/moe_layer.py). The plan's router reads the narrow tokens.
+-- Makes a mixture of experts. Every expert gets the same number of tokens: Megatron drops none, and its
+-- routers are balanced. If the row gives moe_latent, a product makes tokens narrower before the exchange, and
+-- another makes them wide again after it (core/transformer/moe/moe_layer.py). The plan's router reads the
+-- narrow tokens.
 local function mixture(row, dim, cut)
   local width = count(row, "moe_latent", dim)
   local routed = nn.moe { dim = width, hidden = count(row, "moe_ffn", count(row, "d_ff")), experts = count(row, "moe_experts"),
@@ -79,14 +82,15 @@ function m.folds(row, data)
   return tp > 1 and expert_tp(row) == 1 and cells.sequence(row) and ep % tp == 0 and data % (ep // tp) == 0
 end
 
--- Returns the plan's axes for experts. If tp does not cut experts (--expert-tensor-parallel-size
--- 1), Megatron takes the ranks of ep first from tp. Each rank of tp then has its own part of the
--- tokens. A plan's folded ep does so, too (`folded`). Otherwise a plan's ep must be a part of
--- `data`, the ranks with different samples, but Megatron's ep may also extend over cp. So the ranks
--- of cp are planned as data ranks with fewer samples each. If tp cuts the experts, a rank has as
--- many bytes of experts and as many products as in Megatron. A plan cannot exchange the heads of a
--- Mamba mixer beside tp. So beside tp, ranks that share the sequences of such a mixer are planned
--- as data ranks, too.
+-- Returns the plan's axes for experts: the degree ep, whether it is folded, the data ranks, cp and the
+-- micro-batch. data: the ranks with different samples. shared: the ranks that share a sequence.
+-- If tp does not cut experts (--expert-tensor-parallel-size 1), Megatron takes the ranks of ep first from tp,
+-- and each rank of tp then has its own tokens. A plan does the same with a folded ep. Otherwise a plan takes
+-- ep out of the data ranks only, but Megatron's ep may also extend over cp. So the ranks of cp are planned as
+-- data ranks with fewer samples each. If tp cuts the experts, a rank has as many bytes of experts and as many
+-- products as in Megatron.
+-- With tp, a plan cannot exchange the heads of a Mamba mixer. So the ranks that share its sequences are then
+-- planned as data ranks, too.
 function m.place(row, data, shared)
   local at = { data = data, cp = shared, micro = count(row, "micro_batch"), ep = 1 }
   local ep = count(row, "ep", 1)
@@ -110,8 +114,8 @@ function m.place(row, data, shared)
   return at
 end
 
--- Returns true if tp divides the matrices of the experts in the plan. `ep` data ranks share these
--- experts.
+-- Returns true if tp divides the matrices of the experts in the plan. ep: the number of data ranks over which
+-- the plan divides the experts.
 function m.cuts_experts(row, ep)
   local tp = count(row, "tp")
   return tp > 1 and count(row, "ep", 1) * expert_tp(row) >= ep * tp
@@ -168,8 +172,8 @@ function m.split(row)
   return split
 end
 
--- Returns Megatron's interleaved schedule, if the row states the micro-batches that pass through a chunk at a time; nil: this number is
--- the number of stages.
+-- Returns Megatron's interleaved schedule if the row states how many micro-batches pass through a chunk
+-- before the next chunk's turn; nil: the row does not say, so it is the number of stages.
 function m.schedule(row)
   local at_once = tonumber((row.notes or ""):match "microbatch%-group%-size%-per%-virtual%-pipeline%-stage=(%d+)")
   return at_once and schedules.interleaved(at_once)
@@ -190,7 +194,8 @@ local function attention_of(row, shape)
     rope_theta = shape.rope and 10000.0 or nil }, { "wq", "wk", "wv" }
 end
 
--- Makes a block: a mixer alone (`second` is nil), or attention followed by an MLP.
+-- Makes a block: one layer of a hybrid (`second` is nil), or attention followed by an MLP. columns: the
+-- matrices of `first` that tp cuts by columns.
 local function block_of(norm, dim, first, columns, second)
   local cut = {}
   for i, name in ipairs(columns) do cut[i] = "first." .. name end
@@ -242,8 +247,9 @@ local function plain_layers(row, shape)
   return layers
 end
 
--- T5: a sequence has the encoder's tokens, then the decoder's (--decoder-seq-length). If the row does not state these, 128 are
--- assumed, as in Megatron's examples and tests. T5's table of distances is left out.
+-- T5: a sequence has the encoder's tokens, then the decoder's (--decoder-seq-length). If the row does not
+-- give the number of the decoder's tokens, 128 is assumed, as in Megatron's examples and tests. T5's relative
+-- position bias is left out.
 local function decoder_tokens(row) return count(row, "decoder_seq", 128) end
 function m.tokens(row) return count(row, "seq") + (has(row, "model", "^t5") and decoder_tokens(row) or 0) end
 
@@ -288,8 +294,8 @@ function m.model(row, cut_experts)
     -- Llama-like recipes switch biases off (--disable-bias-linear). GPT's recipes keep them.
     bias = not is_gated(row) and has(row, "normalization", "^layer") }
   if has(row, "model", "^t5") then return encoder_and_decoder(row, shape) end
-  -- If ranks share sequences, the model gets no table of positions, because the plan could not
-  -- train one. The table would be about 1 / 50 of the embedding.
+  -- If ranks share sequences (cp > 1), the learned table of positions is left out, because a plan cannot
+  -- train one there. The table would have about 1 / 50 of the embedding's size.
   local learned = has(row, "position_embedding", "^learned") and count(row, "cp", 1) == 1
   local letters, _, head_letters = hybrid.read(row)
   local layers = letters and hybrid_layers(row, shape, letters) or plain_layers(row, shape)
@@ -329,12 +335,12 @@ function m.writes_scores(row)
   return backend == "" and has(row, "env", "nvte_allow_nondeterministic_algo=0") and image ~= nil and image < "24.05"
 end
 
--- Beside experts, ranks that share sequences are planned as data ranks (`place`). In Megatron they
--- still pass keys and values around a ring. This adds the ring's ops, some twelve in each direction
--- for each rank of the ring. They are copies of parts, a message each way, the kernel, and
--- corrections (Transformer Engine, attention/dot_product_attention/context_parallel.py).
--- A plan that gathers keys has copies and messages of its own, so there the profile counts only the
--- kernels (ring_kernels).
+-- Adds to the attention ops the kernels of a ring of `n` ranks. In a model with experts, the ranks of cp are
+-- planned as data ranks (`place`), but in Megatron they still pass keys and values around a ring. For each
+-- rank of the ring, there are about twelve more ops in each direction: copies, a message each way, the
+-- attention kernel, and corrections (Transformer Engine,
+-- attention/dot_product_attention/context_parallel.py). A plan that gathers keys already has copies and
+-- messages, so its profile counts only the kernels (ring_kernels).
 -- kind: source; ops of a step of the ring, counted in its source
 local ring_ops = 12
 function m.adds_ring(ops, n)
@@ -371,9 +377,9 @@ function m.ops(row)
   return ops
 end
 
--- Megatron can store the inputs of an MLP's activation in 8 bits (activation_func_fp8_input_store).
--- NeMo's recipe for LoRA with 8-bit weights switches it on. With 8-bit attention (FP8_DPA), Transformer
--- Engine also saves queries, keys and values in 8 bits.
+-- Returns `ops` with a mark on each op that saves its inputs in 8 bits. Megatron can do so for the activation
+-- of an MLP (activation_func_fp8_input_store), and NeMo's recipe for LoRA with 8-bit weights switches it on.
+-- With 8-bit attention (FP8_DPA), Transformer Engine also saves queries, keys and values in 8 bits.
 function m.keeps_bytes(row, ops)
   local own = {}
   for name, op in pairs(ops) do own[name] = op end
@@ -387,10 +393,11 @@ function m.keeps_bytes(row, ops)
   return own
 end
 
--- Transformer Engine takes its own cuBLAS workspace from PyTorch: 32 MiB since Hopper and 4 MiB
--- before (module/base.py, get_cublas_workspace_size_bytes), and four more for grouped products
--- (get_multi_stream_cublas_workspace). Products that overlap with tp's communication have three of
--- their own, one for each stream (cpp_extensions/gemm.py: get_cublas_workspace, _NUM_MAX_UB_STREAMS).
+-- Returns the bytes of Transformer Engine's cuBLAS workspaces; nil: the row does not use it. It takes one
+-- from PyTorch: 32 MiB since Hopper and 4 MiB before (module/base.py, get_cublas_workspace_size_bytes).
+-- Grouped products have four more (get_multi_stream_cublas_workspace). Products that overlap with tp's
+-- communication have three more, one for each stream (cpp_extensions/gemm.py: get_cublas_workspace,
+-- _NUM_MAX_UB_STREAMS).
 function m.library(row, gpu)
   if has(row, "transformer_impl", "^local") or (row.transformer_impl or "") == "" then return nil end
   local one = (gpu and (gpu.arch == "Hopper" or gpu.arch == "Blackwell") and 32 or 4) << 20
@@ -398,47 +405,48 @@ function m.library(row, gpu)
   return (1 + (grouped and 4 or 0) + (m.overlaps(row) and 3 or 0)) * one
 end
 
--- The products for weights' gradients. By default a product adds to the fp32 buffer itself. Autograd
--- still gets a tensor, which nothing reads; Transformer Engine keeps one such tensor for each size.
--- With --no-gradient-accumulation-fusion each product makes a tensor, and a hook adds it to the buffer.
+-- Sets where the profile puts weight gradients. By default, the product for a weight gradient adds to the
+-- fp32 buffer itself. Autograd still needs a tensor for it, which nothing reads; Transformer Engine keeps one
+-- such tensor for each size. With --no-gradient-accumulation-fusion, each product makes a tensor, and a hook
+-- adds it to the buffer.
 function m.gradients(row, own)
   local te = not has(row, "transformer_impl", "^local")
   own.makes_gradients = true
   own.keeps_returned = te and not has(row, "fusions_off", "no%-gradient%-accumulation%-fusion") or nil
 end
 
--- Returns true if communication over tp overlaps with products (tp_comm_overlap). If the row does
--- not say, it does in runs of NeMo and Megatron-Bridge with sequence parallelism, because their
--- recipes request it.
+-- Returns true if communication over tp overlaps with products (tp_comm_overlap). If the row does not say,
+-- runs of NeMo and Megatron-Bridge with sequence parallelism are assumed to overlap, because their recipes
+-- request it.
 function m.overlaps(row)
   local told = flag(row, "overlap_tp")
   if told == nil then told = has(row, "framework", "nemo") or has(row, "framework", "^megatron%-bridge") end
   return told and cells.sequence(row) and count(row, "tp") > 1 or nil
 end
 
--- Returns the part of an exchange between the ranks of experts for which products wait. DeepEP and
--- HybridEP (--moe-token-dispatcher-type flex) send a token once to each node that has one of its
--- experts. A NIC of 48 GB/s then moves 43 GB/s (DeepEP's README, EP16). With
--- --overlap-moe-expert-parallel-comm, another micro-batch computes during the exchange.
+-- Returns the fraction of an exchange between the ranks of ep that products wait for; nil: ep is 1. DeepEP
+-- and HybridEP (--moe-token-dispatcher-type flex) send a token once to each node that has one of its experts.
+-- A NIC of 48 GB/s then moves 43 GB/s (DeepEP's README, EP16). With --overlap-moe-expert-parallel-comm,
+-- another micro-batch computes during the exchange.
 function m.exchange_part(row, per_node, n_micro, folded)
   local ep, k = count(row, "ep", 1), count(row, "moe_topk", 1)
   if ep == 1 then return nil end
   local nodes, part = math.max(1, count(row, "ep", 1) * expert_tp(row) // per_node), 1
   if recipes.is_flex(row) and nodes > 1 then part = math.min(1, (1 - (1 - 1 / nodes) ^ k) * nodes / k * 48 / 43) end
-  -- With sequence parallelism, a rank of Megatron exchanges only its own part of the tokens. In a
-  -- plan every rank of tp exchanges all of them, unless ep is folded (`place`).
+  -- In Megatron with sequence parallelism, a rank exchanges only its own part of the tokens. In a plan, every
+  -- rank of tp exchanges all of them, unless ep is folded (`place`).
   if cells.sequence(row) and expert_tp(row) < count(row, "tp") and not folded then part = part * expert_tp(row) / count(row, "tp") end
   if recipes.overlaps_ep(row) then part = part * recipes.longer_part(row, n_micro) end
   return part
 end
 
--- Returns true if a step or a layer was captured as a CUDA graph. Its kernels then start without a
--- call of the host. For each node of the graph, the host takes about a microsecond, and it need not
--- notify the device. This is assumed to save the device 2 us for each kernel (published/cluster.lua).
+-- Returns true if a step or a layer was captured as a CUDA graph. The host then launches the graph in one
+-- call, which takes it about a microsecond for each kernel. Each kernel is assumed to start 2 us sooner on
+-- the device (published/cluster.lua).
 function m.is_graph(row) return has(row, "cuda_graph", "cuda_graph=[1t]") or cells.switch(row.cuda_graph) == true or has(row, "cuda_graph", "^full") and not has(row, "cuda_graph", "=") end
--- Returns true if the host runs the Python modules of Megatron-Core, as in Megatron-Bridge and
--- NeMo. Then the host times of Megatron-Core apply. Those of NeMo come from large models, in which
--- the device never waits for the host, so they say little.
+-- Returns true if the host runs the Python modules of Megatron-Core, as in Megatron-Bridge and NeMo. Then the
+-- host times that were fitted to Megatron-Core apply. The rows of NeMo itself say little about host times:
+-- their models are large, so the device never waits for the host.
 function m.runs_modules(row)
   return not m.is_graph(row) and (has(row, "framework", "^megatron%-bridge") or has(row, "framework", "^nemo"))
 end

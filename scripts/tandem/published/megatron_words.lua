@@ -1,10 +1,12 @@
--- Words in Megatron's own columns of published training runs: switches, the parts of a block, experts, number types.
+-- Reads Megatron's own columns of published training runs: switches, the parts of a block, experts, number
+-- types.
 local cells, words, catalog = require "tandem.published.cells", require "tandem.published.words", require "tandem.published.catalog"
 local m = {}
 
 local function refuse(key, cell) cells.refuse("%s is not known: %s", key, cell:sub(1, 60)) end
 
--- Switches of Megatron's columns. A cell may name the dtype of gradients instead of yes or no. Names that a cell denies do not count.
+-- Reads the switches of Megatron's columns. The cell grad_reduce_in_bf16 may name a dtype instead of yes or
+-- no. A name that a cell denies does not count.
 local function switches(row)
   local function affirmed(key, names) return cells.without_denied((row[key] or ""):lower(), names) end
   local reduce, not_wide = affirmed("grad_reduce_in_bf16", { "fp32", "float32" })
@@ -35,7 +37,8 @@ end
 
 local ordinals = { other = 2, second = 2, third = 3, fourth = 4, layer = 1, block = 1 }
 
--- Returns the number of the first layers that are dense in a text, "first 3 layers dense", "all but first layer"; nil: it says nothing of them.
+-- Returns the number of dense layers at the start that a text gives: "first 3 layers dense", "all but first
+-- layer"; nil: it gives none.
 local function dense_layers(text)
   text = text:gsub("%f[%a]the%f[%A] ?", ""):gsub("%f[%a]is%f[%A] ?", ""):gsub("%f[%a]are%f[%A] ?", ""):gsub("%f[%a]for%f[%A] ?", "")
   text = text:gsub("%f[%a]first (%a)", "first 1 %1"):gsub("first%s*$", "first 1")
@@ -54,8 +57,8 @@ local function period_of(text)
   return (text:find "^1:1%s*$" or text:find "^altern[%a ]*$" or text:find "^interleav[%a ]*$") and 2 or nil
 end
 
--- The layers with experts, in the form of Megatron's option. A cell may also be "[0, 1, 1]" or "([0]*1+[1]*2)*2". Other texts stay
--- as they are, and are refused by name.
+-- Writes which layers have experts in the form of Megatron's option. A cell may also be "[0, 1, 1]" or
+-- "([0]*1+[1]*2)*2". Any other text stays as it is, and is refused when the model is made (blocks.lua).
 local function layers_with_experts(row)
   local cell = row.moe_layer_freq:lower():gsub("%s+", " "):match "^ ?(.-) ?$":gsub("^first_k_dense_replace ?[:=] ?(%d+)", "first %1 dense")
   local dense, period = dense_layers(cell), period_of(cell)
@@ -75,7 +78,8 @@ local function layers_with_experts(row)
   row.moe_layer_freq = text:gsub("%d", "+[%0]*1"):sub(2)
 end
 
--- Experts: how they get their tokens, the widths of their products, and whether these are one product.
+-- Reads the cells of experts: the dispatcher of tokens, the widths of the products, and whether the products
+-- of all experts are grouped.
 local function experts(row)
   local how, denied = cells.without_denied((row.moe_dispatcher or ""):lower():gsub("deep[_%-%s]ep", "deepep"), { "deepep", "hybridep", "flex" })
   if denied or how:find "deepep" then row.moe_dispatcher = how end
@@ -98,7 +102,7 @@ local function experts(row)
   if not cells.is_open(row.moe_layer_freq) then layers_with_experts(row) end
 end
 
--- Scales of 8-bit numbers, and the modules that are recomputed.
+-- Reads the scales of 8-bit numbers, and the modules that are recomputed.
 local function options(row)
   local recipe = (row.fp8_recipe or ""):lower()
   if recipe:find "microscal" or recipe:find "1%s*x%s*32%f[%D]" then row.fp8_recipe = "mxfp8"

@@ -29,7 +29,8 @@ local function named(text, own)
   return found, (rest:gsub("%([%s,;/&+%-]*%)", ""):gsub("[%s,;/&+%-]+$", ""))
 end
 
--- Several degrees behind the list of their names, or before it: "TP/PP/CP = 4/2/2", "4/2/2 (TP/PP/CP)". Returns "TP4 PP2 CP2".
+-- Several degrees after the list of their names, or before it: "TP/PP/CP = 4/2/2", "4/2/2 (TP/PP/CP)".
+-- Returns "TP4 PP2 CP2".
 local function unlisted(text, key)
   local names, values = text:match "^%s*(%a[%a%d/]+)[%s:=%(]+(%d+[%d/]+)%)?%s*$"
   if not names then values, names = text:match "^%s*(%d+[%d/]+)%s*%(?(%a[%a%d/]+)%)?%s*$" end
@@ -45,7 +46,7 @@ local function has_other(found, key)
   return false
 end
 
--- Returns the product of some degrees. A degree that the cell does not name is the row's.
+-- Returns the product of the named degrees. A degree that the cell does not give comes from the row's column.
 local function product(row, found, names)
   local n = 1
   for _, name in ipairs(names) do
@@ -57,7 +58,8 @@ local function product(row, found, names)
 end
 
 -- Returns the value of the cell's own column: the value beside its name, or the rest of the cell if it begins with a number ("8 nodes").
--- A number of GPUs and a batch may be products: "DP2 TP2 PP4", "MBS1 x GA16 x DP8".
+-- Returns the value of the column to which the cell belongs; nil: the cell does not give it. A number of GPUs
+-- or a batch may be the product of the degrees in the cell: "DP2 TP2 PP4", "MBS1 x GA16 x DP8".
 local function own_value(row, key, found, rest)
   local n, behind = rest:match "^%s*(%d+)(.*)$"
   local own = found[key] or n and (behind:find "%w" and rest or n)
@@ -91,7 +93,8 @@ end
 -- Returns a number and the text behind it; nil: the text has no number.
 local function first_number(text) return text:match "^%D-(%d+)%f[%D](.*)$" end
 
--- Stages of a pipeline, and its chunks on a rank. torchtitan's looped schedules have two chunks (distributed/pipeline_parallel.py).
+-- Reads a cell pp that also gives the chunks of a rank: "4, interleaved 2". The looped schedules of
+-- torchtitan have two chunks (distributed/pipeline_parallel.py).
 -- kind: source; torchtitan
 local function stages(row)
   if cells.is_open(row.pp) then return end
@@ -106,7 +109,8 @@ local function stages(row)
   row.vp = chunks:find "layer" and chunks or first_number(chunks)
 end
 
--- How ranks share a sequence. Ulysses is the exchange of tokens for heads, which Megatron calls a2a.
+-- Reads a cell cp that also says how ranks share a sequence: "2 (Ulysses)", "4 p2p". Ulysses is the exchange
+-- of tokens for heads, which Megatron calls a2a.
 local function sharing(row)
   if cells.is_open(row.cp) then return end
   row.cp = row.cp:gsub("^%s*([%a%d%-]*%a[%-%a]*)%s+(%d+)%s*$", function(how, n) return how:lower():find "^%d*cp?$" and how .. n or n .. " (" .. how .. ")" end)
@@ -154,7 +158,8 @@ local function intern_mode(row)
   end
 end
 
--- Sequence parallelism beside tp: "2 + SP", "TP2-SP", "2 (SP)". "2-way TP" has the unit behind it.
+-- Reads a cell tp that also says whether there is sequence parallelism: "2 + SP", "TP2-SP", "2 (SP)". Removes
+-- the words of "2-way TP".
 local function tensors(row)
   if cells.is_open(row.tp) then return end
   local name = "%f[%a]sp%f[%A]"

@@ -2,7 +2,7 @@
 local cells = require "tandem.published.cells"
 local m = {}
 
--- Sizes. They are large numbers, and a cell never lists several of them.
+-- Columns of sizes. Their numbers are large, and a cell never lists several of them.
 local sizes = { d_model = true, d_ff = true, vocab = true, seq = true, global_batch_seqs = true }
 
 -- True if the commas in a number separate thousands, as in "14,336". In a column that is no size, commas could also
@@ -30,8 +30,9 @@ local function counts_tokens(text)
   return rest ~= nil and (rest:find "^%s*$" or rest:find "^%s*/%s*step" or rest:find "^%s*per%s+step" or rest:find "^%s*per%s+batch" or rest:find "^%s*/%s*batch") ~= nil
 end
 
--- Returns the number of sequences whose tokens round to these digits of `unit`: 256 sequences of 8192 for "2.1M". It must be
--- a multiple of the micro-batches of all data ranks. nil: there is no such number, or there are several.
+-- Returns the number of sequences whose tokens, rounded, are these digits of `unit`: 256 sequences of 8192
+-- for "2.1M". It must be a multiple of the micro-batches of all data ranks. nil: no number fits, or several
+-- do.
 local function rounded_batch(row, digits, unit)
   if cells.is_open(row.n_gpus) then return nil end
   local each, seq = math.max(1, cells.count(row, "n_gpus") // cells.replica(row)) * cells.count(row, "micro_batch", 1), tonumber(row.seq)
@@ -52,8 +53,9 @@ local function implies_tokens(row, n, unit, rest)
   return true
 end
 
--- Reads "1M" tokens of a sequence, and a batch that is given in tokens, "4M tokens": a whole number of sequences, whether M
--- is 10^6 or 2^20. If both give a whole number, they must be equal. Returns nil for other cells.
+-- Reads a length of a sequence such as "1M", and a batch in tokens such as "4M tokens". The batch must be a
+-- whole number of sequences, with M as 10^6 or as 2^20. If both give a whole number, they must be equal.
+-- Returns nil for any other cell.
 function m.tokens(row, key)
   local cell = row[key]
   local digits, unit, rest = cell:match "^%s*~?%s*(%d[%d,]*%.?%d*)%s*([kKmM]?)(.*)$"

@@ -5,10 +5,11 @@ local schedules = require "tandem.published.schedules"
 local count, has = cells.count, cells.has
 local m = {}
 
--- full: every block is recomputed. (op): torchtitan's policy, which keeps attention and every second product of a
--- block. (layer): every second block is recomputed. A row that recomputes the attention core has no pass, as flash
--- attention does so anyway.
--- `own`: the blocks among which n are recomputed.
+-- Words of the cell `ac`. full: every block is recomputed. (op): torchtitan's policy, which keeps attention
+-- and every second product of a block. (layer): every second block is recomputed. A row that recomputes only
+-- the attention core needs no pass, because flash attention does so anyway.
+--
+-- Returns the pass that recomputes about `n` of `own` blocks: every k-th block, with k = own / n rounded.
 local function some_blocks(own, n)
   local each = (own + n // 2) // n
   return ac { mode = "full", every = each > 1 and each or nil }
@@ -94,7 +95,8 @@ end
 
 local function add(list, pass) if pass then list[#list + 1] = pass end end
 
--- True if Megatron's ranks exchange tokens for heads instead of a ring (--cp-comm-type a2a). Each rank then needs a KV head.
+-- True if the ranks of Megatron's cp exchange tokens for heads (--cp-comm-type a2a), and do not pass keys and
+-- values around a ring. Each rank then needs a KV head.
 local function trades_tokens(row)
   return has(row, "cp_comm", "^%W*a2a%W*$") and count(row, "n_kv_heads") % (count(row, "tp") * count(row, "cp")) == 0
 end
@@ -124,9 +126,10 @@ end
 
 local function is_block_float8(row) return not is_float4(row) and (has(row, "precision", "mx") or has(row, "fp8_recipe", "^mx")) end
 
--- Returns the kind of scales of 8-bit operands. NVFP4 has a scale for 16 elements. Its products are planned
--- with rowwise 8-bit operands at the 4-bit peak (`cluster`), so memory counts twice the bytes of its operands.
--- Blocks of MXFP8 are planned only on GPUs that multiply blocks, and on ranks with whole blocks of tokens.
+-- Returns the kind of scales of 8-bit operands. NVFP4 has a scale for each 16 elements. Its products are
+-- planned with rowwise 8-bit operands at the 4-bit peak (published/cluster.lua), so memory counts twice the
+-- bytes of its operands. MXFP8 is planned only on GPUs that multiply such blocks, and only if the tokens of a
+-- rank are whole blocks.
 local function scales_of(row, how)
   local by_blocks = has(row, "precision", "deepseek") or has(row, "precision", "1d[x/%s]?2d") or has(row, "precision", "block") or has(row, "fp8_recipe", "^block") or has(row, "precision", "%d%s*x%s*128%f[%D]")
   if not is_block_float8(row) and by_blocks and not is_float4(row) then
@@ -174,7 +177,8 @@ local function pipeline(row, how)
   local named, chunks = schedules.of(row)
   if named then return pp { schedule = named, chunks = chunks > 1 and chunks or nil, split = split and #split == n_pp * chunks and split or nil } end
   local n_micro, own = how.n_micro or micro_batches(row, how), how.is_megatron and vp > 1 and megatrons.schedule(row) or nil
-  -- With fewer blocks than stages, or micro-batch groups of another size than pp, one stage a rank stands for it.
+  -- The plan has one stage on each rank instead of chunks if the split has another number of parts, if the
+  -- micro-batches are not a multiple of pp, or if there are fewer blocks than stages.
   if split and #split ~= n_pp * vp or n_micro % n_pp ~= 0 and not own or not split and count(row, "n_layers") < n_pp * vp then vp = 1 end
   if split and #split ~= n_pp * vp then split = nil end
   vp = chunks_with_experts(row, n_pp, vp)

@@ -59,11 +59,12 @@ function m.prefers_flash(row)
   return not month or month < "2026-03"
 end
 
--- Returns true if stages send each message by a call of its own, and PyTorch comes from an image of NVIDIA since 25.09
--- (2.9). Megatron does so in interleaved pipelines, because it overlaps messages there. In other pipelines, one call sends
--- all messages to and from a stage (core/pipeline_parallel/p2p_communication.py: _p2p_ops, _batched_p2p_ops). With these
--- images, the host takes less time for such a message. The reason was not found. Runs on H100 contradict it: with this time,
--- they are predicted worse. With --no-overlap-p2p-communication, an interleaved pipeline sends as other pipelines do.
+-- Returns true if the pipeline sends each message by its own call, and PyTorch comes from an image of NVIDIA
+-- since 25.09 (PyTorch 2.9). Megatron does so in interleaved pipelines, because it overlaps messages there.
+-- In other pipelines, and with --no-overlap-p2p-communication, one call sends all messages to and from a
+-- stage (core/pipeline_parallel/p2p_communication.py: _p2p_ops, _batched_p2p_ops). With these images, the
+-- host takes less time for such a message. We did not find the reason. Runs on H100 contradict it: this time
+-- makes their predictions worse.
 function m.sends_singly(row)
   for _, key in ipairs { "flag", "notes", "pp_schedule" } do
     if has(row, key, "no[%s_%-]overlap[%s_%-]p2p") or has(row, key, "overlap[%s_%-]p2p[%a_%-]*[%s:=]+[f0n]") then return false end

@@ -30,8 +30,9 @@ local function ranks(row)
   return n // (n_tp * n_pp * n_cp)
 end
 
--- Puts all ranks with different samples on the axis that shards weights. If the row names shards
--- and replicas, each gets its own axis.
+-- Returns the plan's mesh. sharded: true if the data ranks, which have different samples, shard weights or
+-- states. They are then the axis dp_shard, or two axes if the row gives both dp_shard and dp_replicate.
+-- Otherwise they are the axis dp_replicate.
 local function mesh(row, sharded)
   local own = ranks(row)
   local ep = megatrons.common_divisor(own, count(row, "ep", 1))
@@ -71,9 +72,9 @@ local function micro_of(row)
   return own // pieces
 end
 
--- Returns the pass for ranks with different samples. In torchtitan, stage 2 keeps gathered weights for the backward
--- pass (reshard_after_forward=False: docs/fsdp.md), and this is the default under pp. In a row of stage 0, every rank
--- has all weights.
+-- Returns the pass for the data ranks. In torchtitan, stage 2 keeps gathered weights for the backward pass
+-- (reshard_after_forward=False: docs/fsdp.md), and this is the default under pp. In stage 0, every rank has
+-- all weights.
 local function titan_data(row, stage)
   if stage == 0 then return ddp {} end
   if stage == 1 then refuse("%s shards weights, so its ZeRO stage 1 is not modelled", row.framework) end
@@ -81,10 +82,11 @@ local function titan_data(row, stage)
   return fsdp2 { copy = not gathers_bytes(row), reshard_after_forward = not staged and stage ~= 2, keep_gathered = staged or nil, pipeline_stage = staged or nil }
 end
 
--- Since May 2025, torchtitan calls cuDNN's attention on Blackwell (#1196), and since October on all GPUs
--- (#1776). Until December, its list of kept ops named only the other kernels (#2095), so cuDNN's
--- attention is recomputed. This is also assumed on Blackwell if the row does not state its month. Other frameworks that
--- take torchtitan's profile leave the choice to PyTorch.
+-- Since May 2025, torchtitan calls cuDNN's attention on Blackwell (#1196), and since October 2025 on all GPUs
+-- (#1776). Until December 2025, its list of ops that selective recomputation keeps did not name that kernel
+-- (#2095), so cuDNN's attention is recomputed (`forgets_attention`). On Blackwell, this is also assumed if
+-- the row does not state its month. Other frameworks with torchtitan's profile leave the choice of the kernel
+-- to PyTorch.
 local function torchtitan(row)
   local data, stage = ranks(row) * sharers(row), cells.stage(row)
   local gpu = gpus.gpus[gpus.find(row.gpu)]
@@ -104,9 +106,9 @@ local function torchtitan(row)
     compile = "block", keep_gathered = true, micro = micro_of(row), data = data > 1 and titan_data(row, stage) or nil }
 end
 
--- Returns the number of sequences of a step. If the row does not give it, it is computed from the tokens per second. A
--- run that ran out of memory gives neither. For mixtures of experts, the script of the measurement takes micro-batches until
--- each rank has 8 sequences (benchmarks/moe_expert_parallel/moe_ep_bench.sh).
+-- Returns the number of sequences of a step. If the row does not give it, it is computed from the tokens per
+-- second and the step time. A run that ran out of memory gives neither. Then each rank has 8 sequences, as in
+-- the script that measured mixtures of experts (benchmarks/moe_expert_parallel/moe_ep_bench.sh).
 local function kempnerforge_batch(row, at_once)
   if not cells.is_open(row.global_batch_seqs) then return count(row, "global_batch_seqs") end
   local rate, step_s = cells.number(row, "tokens_per_s_per_gpu"), cells.seconds(row)
@@ -176,8 +178,8 @@ local function unsharded(row, ep)
   return ep > 1 and zero { strategy = "no_shard" } or ddp {}
 end
 
--- Returns over how many of `data` ranks states or weights are shared: all, unless the row states a smaller group. Megatron calls the
--- number of such groups num_distributed_optimizer_instances.
+-- Returns the number of ranks, out of `data`, over which states or weights are sharded: all, unless the row
+-- states a smaller group. Megatron calls the number of such groups num_distributed_optimizer_instances.
 local function shards_of(row, data)
   local instances, shard = count(row, "num_distopt_instances", 1), count(row, "dp_shard", data)
   if instances > 1 and data % instances == 0 then return data // instances end
@@ -251,7 +253,7 @@ end
 -- A row without a ZeRO stage is assumed to use plain data parallelism (as the rows of vTrain). The
 -- vocabulary is padded as in Megatron, to a multiple of 128 times tp. In fp16, gradients are summed and reduced in 16 bits
 -- (engine.py: communication_data_type), and the optimizer copies its part of them to fp32 (zero/stage_1_and_2.py,
--- fp16/fused_optimizer.py). BF16_Optimizer shards states, sums gradients in fp32, and keeps those in 16 bits, too
+-- fp16/fused_optimizer.py). BF16_Optimizer shards states, sums gradients in fp32, and also keeps the 16-bit gradients
 -- (runtime/bf16_optimizer.py).
 local function megatron_deepspeed(row)
   local stage, data, half = cells.stage(row) or 0, ranks(row), passes.half_of(row, {})
@@ -369,7 +371,7 @@ local frameworks = {
   { "fsdp2", torchtitan }, { "torchtune", torchtitan }, { "vescale", torchtitan }, { "colossal", colossal },
   { "hf trainer", trainer }, { "^hf", trainer }, { "^trl", trainer }, { "sfttrainer", trainer }, { "hugging ?face", trainer }, { "accelerate", trainer }, { "transformers", trainer },
   { "axolotl", trainer }, { "lit%-?gpt", litgpt }, { "lit%-?llama", litgpt }, { "lightning", trainer }, { "llama%-factory", trainer }, { "unsloth", unsloth }, { "fms%-fsdp", fms },
-  -- Submitters to MLPerf name NVIDIA's and AMD's containers, which hold NeMo and Megatron.
+  -- Submitters to MLPerf name the containers of NVIDIA and AMD, which contain NeMo and Megatron.
   { "megatron", fork }, { "flagscale", fork }, { "^primus", fork }, { "megascale", fork },
   { "nemo", megatron }, { "^nvidia", megatron }, { "nvidia release", megatron }, { "rocm", megatron }, { "^llmboost", megatron },
 }

@@ -36,9 +36,10 @@ local function trimmed(text) return (text:gsub("[%(%[][%s,;+]*[%)%]]", " "):gsub
 -- Cells that may name a schedule. Those in `counts` also give a number of stages or chunks.
 local counts, words = { "pp", "vp" }, { "pp_schedule", "pipeline_schedule", "framework", "flag" }
 
--- DualPipe over an even number of ranks gives each rank two of as many stages, and runs in both directions at once. Cut in half, it
--- is two pipelines with DualPipeV, each over half of the ranks. Bubble, weights and activations of a device are equal
--- (README of deepseek-ai/DualPipe, "Pipeline Bubbles and Memory Usage Comparison"). The plan then has twice as many data
+-- DualPipe cuts the model into as many stages as there are ranks, gives each rank two of them, and sends
+-- micro-batches through the ranks in both directions at once. Cut in half, it is two pipelines with
+-- DualPipeV, each over half of the ranks. Bubble, weights and activations of a device are equal (README of
+-- deepseek-ai/DualPipe, "Pipeline Bubbles and Memory Usage Comparison"). The plan then has twice as many data
 -- ranks as the row (`directions`).
 local function halves(row)
   local n = tonumber(row.pp or "")
@@ -71,10 +72,11 @@ function m.read(row)
   end
 end
 
--- Completes `read` when the cell pp is a number.
+-- Must be called after `read`, as soon as the cell pp is a number.
 function m.finish(row) if row.pipeline == "dualpipe" then halves(row) end end
 
--- Returns the order in which a rank runs the forward passes of its chunks: `at_once` micro-batches pass through a chunk at a time.
+-- Returns the order in which a rank runs the forward passes of its chunks. `at_once` micro-batches pass
+-- through a chunk, then as many through the next chunk.
 local function looped_order(n, chunks, at_once)
   local order = {}
   for from = 0, n - 1, at_once do
@@ -152,7 +154,8 @@ local function breadth_first(p, n, chunks)
   return ranks
 end
 
--- The plan's schedules. chunks: the only number of a rank's stages; nil: any. looped: the schedule if a rank has several.
+-- The plan's schedules by name. chunks: the only number of chunks that a rank can have; nil: any. looped: the
+-- schedule if a rank has several. usual: the number of chunks if the row gives none.
 local plans = {
   ["1f1b"] = { "1f1b" }, gpipe = { "gpipe", looped = breadth_first }, breadth_first = { breadth_first, usual = 2 },
   zb_h1 = { "zb_h1", chunks = 1 }, zb_h2 = { zb_h2, chunks = 1 }, zero_bubble = { "zb_h1", looped = interleaved_zero_bubble },

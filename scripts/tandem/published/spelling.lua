@@ -1,6 +1,6 @@
--- Spellings of the same cell. Sources write a switch, a count, a ZeRO stage or a recomputation in
--- their own words. This file turns them into the words that the tables of published runs use. It
--- refuses an unknown word by name, so no row is silently misread.
+-- Turns the cells of a row into the words that the tables of published runs use. Sources write a switch, a
+-- count, a ZeRO stage or a recomputation in many ways. An unknown word is refused by name, so no row is
+-- silently misread.
 local cells, words, meshes = require "tandem.published.cells", require "tandem.published.words", require "tandem.published.meshes"
 local numbers, megatron_words = require "tandem.published.numbers", require "tandem.published.megatron_words"
 local has_thousands, scaled, tokens = numbers.has_thousands, numbers.scaled, numbers.tokens
@@ -11,9 +11,10 @@ local function refuse(key, cell) cells.refuse("%s is not known: %s", key, cell:s
 -- ---- counts
 
 local counts = { "n_layers", "d_model", "n_heads", "n_kv_heads", "d_ff", "vocab", "moe_experts", "moe_topk", "n_gpus", "gpus_per_node",
-  "tp", "pp", "vp", "cp", "ep", "dp_shard", "dp_replicate", "seq", "micro_batch", "global_batch_seqs" }  -- a batch in tokens needs the length of a sequence
+  "tp", "pp", "vp", "cp", "ep", "dp_shard", "dp_replicate", "seq", "micro_batch", "global_batch_seqs" }  -- seq precedes the batches: a batch in tokens is divided by it
 
--- Counts for which a cell may give only a part of the whole: "8 per GPU", "2/node", "4 a GPU".
+-- A cell of one of these counts may give a number for each GPU, node or other unit instead of the total: "8
+-- per GPU", "2/node", "4 a GPU". `parts` are the patterns of such words.
 local wholes = { n_gpus = true, global_batch_seqs = true, n_layers = true, moe_experts = true }
 local parts = { "/", "%f[%a]per%f[%A]", "%f[%a]each%f[%A]", "%f[%a]an? %a*gpu", "%f[%a]an? node" }
 local large = { "^%s*[kmb]%f[%A]", "^%s*thousand", "^%s*million", "^%s*billion" }
@@ -30,7 +31,7 @@ local function unbracketed(text) return (text:lower():gsub("%b()", " "):gsub("%b
 -- n_gpus the cell may be a product of nodes and their GPUs: "8x8", "8 nodes x 8". `has_thousands` says
 -- when a comma separates thousands. Other cells with several numbers ("4-8", "4/8", "8,16", "4 or 8",
 -- "2x4") have no certain meaning, and "4M tokens" or "2 nodes" counts something else: these are refused.
--- Returns nil for words.
+-- Returns nil if the cell does not begin with a number.
 local function whole(row, key)
   local cell = row[key]
   local text = cell:match "^%s*(.-)%s*$":gsub("^(%d+),%s", "%1; ") -- "4, using a schedule"
@@ -53,7 +54,8 @@ local function whole(row, key)
   return scaled(tonumber((digits:gsub(",", ""))), unit)
 end
 
--- A count that another cell completes: a batch of "2 per GPU" if every GPU has its own samples. Returns nil for other cells.
+-- Returns a global batch that is given for one GPU ("2 per GPU") times the number of GPUs, if every GPU has
+-- its own samples (tp = pp = cp = 1). Returns nil for any other cell.
 local function completed(row, key)
   local text = row[key]:lower()
   if key == "global_batch_seqs" then
@@ -80,9 +82,9 @@ local function switch(row, key, on, off)
   return true
 end
 
--- Recomputation. A cell begins with a switch or the table's own word, or it has one of these words
--- among others: "activation checkpointing (full)". A cell that also has another of these words, or
--- denies the word, has no certain meaning: "none / full", "full: no".
+-- Words for recomputation. A cell begins with a switch ("yes") or one of these words, or it contains exactly
+-- one of them: "activation checkpointing (full)". A cell that contains two of them, or denies one, is
+-- ambiguous and is refused: "none / full", "full: no".
 local recomputes = { "full", "selective", "none", "see recipe" }
 local denials = { "no", "not", "non", "off", "false", "without", "disabled", "never", "w/o" }
 
@@ -96,7 +98,8 @@ local function among(text, words)
   return first, n
 end
 
--- The modules that --recompute-modules can name, and words that add nothing.
+-- modules: the names that a cell may use for the modules of --recompute-modules, and Megatron's name of each.
+-- plain: words that may stand beside them and do not change the meaning.
 local modules = { core_attn = "core_attn", moe_act = "moe_act", layernorm = "layernorm", layernorms = "layernorm", norm = "layernorm", norms = "layernorm", mla_up_proj = "mla_up_proj",
   mlp = "mlp", moe = "moe", shared_experts = "shared_experts" }
 local plain = { recompute = true, recomputation = true, activation = true, activations = true, checkpoint = true, checkpointing = true,
@@ -104,8 +107,9 @@ local plain = { recompute = true, recomputation = true, activation = true, activ
   policy = true, per = true, block = true, layer = true, layers = true, option = true, with = true, sequence = true, parallel = true,
   parallelism = true, sp = true, flash = true, torchtitan = true, megatron = true, recomputed = true, recompute_modules = true, recompute_granularity = true }
 
--- Returns the tables' words for the parts that a selective recomputation recomputes. Returns "" if
--- the text does not name them, and nil if the text has an unknown word.
+-- Returns the parts of a block that a text says are recomputed, in the words of the tables: "(core_attn)",
+-- "(op)", "(layer, every 2)". Returns "" if the text names none, and nil if it has an unknown word. is_titan:
+-- in torchtitan, a bare number n means every n-th layer.
 local function selected(text, is_titan)
   text = text:gsub("%f[%w]sdpa%f[%W]", "core_attn"):gsub("attention core", "core_attn"):gsub("core[ _]attention", "core_attn"):gsub("core attn", "core_attn"):gsub("%f[%w]attention%f[%W]", "core_attn"):gsub("%f[%w_]attn%f[^%w_]", "core_attn")
   local every = text:match "every%s+(%d+)" or text:match "every%s+(%l+)%s+layer" or text:match "layer[%s:=]+(%d+)" or text:match "option[%s:=\"']*(%d+)" or is_titan and text:match "^%W*(%d+)%W*$"
@@ -119,7 +123,9 @@ local function selected(text, is_titan)
   return #named > 0 and ("(%s)"):format(table.concat(named, " ")) or ""
 end
 
--- Turns a recomputation that begins with "selective" into the tables' words: "selective (op)", "selective: moe_act". The first of its parts that says something counts: the words, then each bracket.
+-- Writes a recomputation that begins with "selective" in the words of the tables: "selective(op)",
+-- "selective(moe_act)". It reads the words before the first bracket, then the text in each bracket, and takes
+-- the first that names a part.
 local function detail(row)
   local lower = row.ac:lower()
   local kind, rest = lower:match "^(selective)(.*)$"
@@ -133,7 +139,8 @@ local function detail(row)
   row.ac = "selective" .. said
 end
 
--- A row may state Megatron's options instead (--recompute-granularity and others).
+-- Fills an empty cell `ac` from the columns of Megatron's options: recompute_granularity, recompute_method,
+-- recompute_num_layers and recompute_modules.
 local function granularity(row)
   local cell = (row.recompute_granularity or ""):lower()
   if not cells.is_open(row.ac) or cell == "" then return end
@@ -142,8 +149,9 @@ local function granularity(row)
   row.ac = some and "full block " .. n or cell == "selective" and ("selective(%s)"):format(row.recompute_modules or "") or cell
 end
 
--- Policies of MaxText (remat_policy) and OLMo (ActivationCheckpointingStrategy), by the ops whose outputs stay. The longest name
--- comes first. kind: source; MaxText, src/MaxText/layers/decoders.py (get_remat_policy); OLMo, olmo/model.py
+-- Recomputation policies of MaxText (remat_policy) and OLMo (ActivationCheckpointingStrategy). "keeps" is
+-- followed by the ops whose outputs are not recomputed. A longer name stands before a name that it contains.
+-- kind: source; MaxText, src/MaxText/layers/decoders.py (get_remat_policy); OLMo, olmo/model.py
 local policies = {
   { "minimal_with_context", "keeps linear attention" }, { "minimal_flash", "keeps linear attention" }, { "minimal", "keeps linear" },
   { "save_dot_with_context_except_mlp", "keeps linear_q linear_kv linear_o attention" }, { "save_dot_except_mlp", "keeps linear_q linear_kv linear_o" },
@@ -154,7 +162,8 @@ local policies = {
 }
 local numbers = { one = 1, two = 2, three = 3, four = 4, eight = 8, half = 0.5, other = 2, second = 2, third = 3, fourth = 4, alternate = 2 }
 
--- Returns the part of the layers that a text recomputes: "0.4", "40 %", "one_in_two", "every 2nd layer", "10 of 32 layers". nil: it names none.
+-- Returns the fraction of the layers that a text says are recomputed: "0.4", "40 %", "one_in_two", "every 2nd
+-- layer", "10 of 32 layers". nil: the text gives none.
 local function part_of(text, row)
   local ratio = tonumber(text:match "^%s*(0?%.%d+)%s*$") or tonumber(text:match "ratio[%s:=]*(0?%.%d+)")
   local percent = text:match "(%d+%.?%d*)%s*%%"
@@ -172,8 +181,9 @@ local function part_of(text, row)
   return some and not cells.is_open(row.n_layers) and math.min(1, some / cells.count(row, "n_layers")) or nil
 end
 
--- Turns a policy, a part of the layers and an option with a value ("gradient_checkpointing=False") into the words that
--- `recomputation` knows. Returns true if nothing is left to do.
+-- Reads a cell that gives a policy, a fraction of the layers, or an option with a value
+-- ("gradient_checkpointing=False"), and rewrites it in the words that `recomputation` knows. Returns true if
+-- the cell is final.
 local function policy(row)
   local lower = row.ac:lower()
   local value = lower:match "^[%a_%-%s]*checkpoint[%a_%-%s]*[:=]%s*(%S.*)$" or lower:match "^[%a_%-%s]*recompute[%a_%-%s]*[:=]%s*(%S.*)$" or
@@ -210,7 +220,8 @@ local function policy(row)
   return part ~= nil and part < 1
 end
 
--- Words before the kind of recomputation, and other ways to write the kind: "recompute full block 4", "AC: selective op", "FullAC".
+-- Brings a cell into a form that begins with the kind of recomputation: "recompute full block 4" becomes
+-- "full block 4", "AC: selective op" becomes "selective op", and "FullAC" becomes "full".
 local function kind_first(row)
   local lower = row.ac:lower():match "^%s*(.-)%s*$"
   local rest = lower:match "^recompu%a*[%s:=_%-]+(full.*)$" or lower:match "^recompu%a*[%s:=_%-]+(selective.*)$" or lower:match "^ac[%s:=]+(full.*)$" or
@@ -226,7 +237,7 @@ end
 
 local function recomputation(row)
   kind_first(row)
-  -- parts of a cell that say nothing more: "selective, not full", "true; use_reentrant: false"
+  -- removes parts that add nothing: "selective, not full", "true; use_reentrant: false"
   local denied = select(2, cells.without_denied(row.ac, { "recomput%a*", "checkpoint%a*", "ckpt", "remat%a*", "^%s*ac", "^%s*gc" }))
   if denied and select(2, among(row.ac:lower(), recomputes)) == 0 then row.ac = "none" return end
   row.ac = row.ac:gsub("[,;%(]%s*not%s+%a+%s*%)?%s*$", ""):gsub(",?%s*non%-reentrant", ""):gsub("[,;%(]?%s*[%a_]*reentrant%s*[:=]%s*%a+%)?", "")
@@ -259,7 +270,8 @@ local function recomputation(row)
   end
 end
 
--- Words for precisions that a plan can have. Lightning's "16-mixed" is fp16, "32-true" is fp32.
+-- Words for the number types that a plan can compute in. In Lightning, "16-mixed" means fp16, and "32-true"
+-- means fp32.
 local precisions = { "bf16", "bfloat16", "fp16", "float16", "fp8", "float8", "wise", "e4m3", "mx", "fp4", "fp32", "float32", "tf32" }
 local function precision(row)
   row.precision = words.without_denied(row.precision:gsub("^[Tt]orch%.", ""):gsub("([Rr]ow)%-[Ww]ise", "%1wise"):gsub("^([Ff]l?o?a?t?[Pp]?8)[%s_%-]+[Rr]ow%f[%A]", "%1 rowwise"))
@@ -282,7 +294,8 @@ local function precision(row)
   refuse("precision", row.precision)
 end
 
--- Whether PyTorch compiles the model. A cell may name a mode of torch.compile, or the part that it compiles.
+-- Reads whether PyTorch compiles the model. A cell may name a mode of torch.compile, or the part that is
+-- compiled.
 local function compiled(row)
   if switch(row, "compile", "yes", "no") then return end
   local text, denied = cells.without_denied(row.compile:lower():gsub("%-no%-cudagraphs", ""), { "compile%a*", "inductor", "dynamo", "max%-autotune", "xla", "jit" })
@@ -295,8 +308,9 @@ local function compiled(row)
   refuse("compile", row.compile)
 end
 
--- Sequence parallelism: that of Megatron beside tp, or DeepSpeed's Ulysses, whose cell has a number of ranks: "ulysses 8". Frameworks
--- that have only Ulysses may give only the number.
+-- Reads the cell for sequence parallelism. It may be Megatron's, which works beside tp ("1" or "0"), or
+-- DeepSpeed's Ulysses with a number of ranks ("ulysses 8"). If the framework has only Ulysses, the number
+-- alone is enough.
 local function sequences(row)
   row.sp = row.sp:match "^%s*[%a_%s]*[pP]arallel[%a]*%s*[:=]%s*(%a.*)$" or row.sp
   if select(2, cells.without_denied(row.sp, { "%f[%a]sp%f[%A]", "seq%a*[%s_%-]*parallel%a*", "ulysses" })) then row.sp = "0" return end
@@ -305,7 +319,7 @@ local function sequences(row)
   local n, only = text:match "%d+", cells.has(row, "framework", "xtuner") or cells.has(row, "framework", "deepspeed") and not cells.has(row, "framework", "megatron")
   if text:find "ulysses" or text:find "all[%s_%-]*to[%s_%-]*all" then row.sp = "ulysses " .. (n or "1") return end
   if n and only and text:find "^%s*%a*[%s=]*%d+%s*$" then row.sp = "ulysses " .. n return end
-  if text:find "^%s*same%s+as%s+tp" or text:find "^%s*%d+%s*$" and n == row.tp and tonumber(n) > 1 then row.sp = "1" return end -- Megatron's groups are those of tp
+  if text:find "^%s*same%s+as%s+tp" or text:find "^%s*%d+%s*$" and n == row.tp and tonumber(n) > 1 then row.sp = "1" return end -- in Megatron, the ranks of tp share the sequences
   if text:find "^%s*not%f[%A]" or text:find "^%s*without" or text:find "^%s*w/o" or text:find "^%s*all[%s_%-]*reduce" then row.sp = "0" return end
   -- a ring is context parallelism
   if n and text:find "ring" and (cells.is_open(row.cp) or cells.count(row, "cp", 1) == tonumber(n)) then row.sp, row.cp = "0", n return end
@@ -314,8 +328,9 @@ local function sequences(row)
   refuse("sp", row.sp)
 end
 
--- Reads the groups of HSDP, in which weights are sharded and which are replicated. If a row gives no group, the group
--- is PyTorch's default, a node (_init_utils.py).
+-- Fills the two degrees of HSDP: the ranks of a group that shards the weights (dp_shard), and the number of
+-- groups (dp_replicate). If the row gives no dp_shard, a group is a node, which is PyTorch's default
+-- (_init_utils.py).
 local function hybrid(row)
   if not row.zero_stage:lower():find "hsdp" and not row.zero_stage:lower():find "hybrid" then return end
   if not cells.is_open(row.dp_shard) and not cells.is_open(row.dp_replicate) then return end
@@ -327,8 +342,9 @@ local function hybrid(row)
   cells.note("the ranks that share weights are not stated; a group of %d is assumed", shard)
 end
 
--- Names of frameworks in other words: "Megatron Bridge", "NVIDIA Megatron-LM", "MCore", "LLM Foundry", "pytorch/torchtitan". The owner
--- of a repository is left out if it stands before a known name. In a pattern, "-" stands for a blank, "-", "_" or nothing.
+-- Names of frameworks. Sources also write "Megatron Bridge", "NVIDIA Megatron-LM", "MCore", "LLM Foundry" or
+-- "pytorch/torchtitan". The owner of a repository is removed before a known name. A "-" in `names` matches a
+-- blank, "-", "_" or nothing.
 local names = { "megatron-lm", "megatron-core", "megatron-bridge", "megatron-deepspeed", "llm-foundry", "gpt-neox", "llama-factory", "colossal-ai", "torch-titan",
   "torch-tune", "max-text", "intern-evo", "nano-tron", "deep-speed", "x-tuner", "ve-scale", "kempner-forge", "fms-fsdp", "hugging-face", "nemo-automodel", "nemo" }
 local joined = { ["torch-titan"] = "torchtitan", ["torch-tune"] = "torchtune", ["max-text"] = "maxtext", ["intern-evo"] = "internevo", ["nano-tron"] = "nanotron",
@@ -340,7 +356,7 @@ local owners = { "nvidia%-nemo", "nvidia", "pytorch", "meta%-pytorch", "mosaicml
 local model_owners = { "meta%-llama/", "mistralai/", "qwen/", "deepseek%-ai/", "google/", "microsoft/", "eleutherai/", "mosaicml/", "nvidia/", "tiiuae/", "bigscience/", "facebook/",
   "openai/", "ibm%-granite/", "bigcode/", "internlm/", "01%-ai/", "thudm/", "zai%-org/", "moonshotai/", "allenai/", "databricks/", "openai%-community/", "meta[%s_%-]llama" }
 
--- The name of a model without its owner: "meta-llama/Llama-2-7b-hf", "Meta-Llama-3-8B".
+-- Removes the owner from a model's name: "meta-llama/Llama-2-7b-hf", "Meta-Llama-3-8B".
 local function model(row)
   for _, owner in ipairs(model_owners) do
     local stop = select(2, row.model:lower():find("^" .. owner))
@@ -367,7 +383,7 @@ local function framework(row)
   row.framework = text
 end
 
--- Billions of parameters: "8B", "350M", "8,030,000,000".
+-- Writes a number of parameters in billions: "8B", "350M", "8,030,000,000".
 local function billions(row)
   local digits, unit = row.params_b:match "^%s*~?(%d[%d,]*%.?%d*)%s*([kKmMbBtT]?)"
   local n = digits and tonumber((digits:gsub(",", "")))
@@ -376,8 +392,9 @@ local function billions(row)
   row.params_b = ("%.10g"):format(n * (word == "m" and 1e-3 or word == "t" and 1e3 or word == "" and n > 1e5 and 1e-9 or 1))
 end
 
--- The group of ranks that shares states or weights, if the ZeRO stage names it: "1 (zero1 size 8)", "ZeRO-1 over 8 ranks", "HSDP (8 x 4)",
--- "ZeRO-3 within a node". InternEvo's `zero1` is the size of this group (-1: all ranks; 1: no ZeRO).
+-- Reads the size of the group of ranks that shares states or weights, if the cell zero_stage gives it: "1
+-- (zero1 size 8)", "ZeRO-1 over 8 ranks", "HSDP (8 x 4)", "ZeRO-3 within a node". InternEvo's `zero1` is the
+-- size of this group (-1: all ranks; 1: no ZeRO).
 local function shared_group(row)
   local text = row.zero_stage:lower()
   local is_hybrid = text:find "hsdp" or text:find "hybrid"
@@ -402,7 +419,8 @@ local function shared_group(row)
   if tonumber(size) and tonumber(size) > 1 and cells.is_open(row.dp_shard) then row.dp_shard = size end
 end
 
--- Degrees with a name before or behind them: "TP=2", "pp4", "mbs 1", "top-2", "2-way". A number of GPUs may name the GPU: "16x H100".
+-- Removes words before or after a number: "TP=2", "pp4", "mbs 1", "top-2", "2-way". A number of GPUs may be
+-- followed by the GPU's name: "16x H100".
 local function bare_count(row, key)
   local text = row[key]:lower():gsub("^%s+", "")
   local n = text:match "^[a-z]+[%s=:%-]*(%d+)%s*$" or text:match "^(%d+)%-way%s*[a-z]*%s*$" or key == "pp" and text:match "^(%d+)%-stages?%s*$"
@@ -424,7 +442,7 @@ function m.normalise(row)
   if not cells.is_open(row.attention_backend) then words.attention(row) end
   if not cells.is_open(row.gpu) then words.gpu(row) end
   meshes.split(row)
-  if not cells.is_open(row.sp) then sequences(row) end -- before a batch, which counts the ranks that share sequences
+  if not cells.is_open(row.sp) then sequences(row) end -- before the batch, whose reading depends on the ranks that share a sequence
   for _, key in ipairs(counts) do
     if not cells.is_open(row[key]) then words.count(row, key) bare_count(row, key) end
     local open = cells.is_open(row[key]) or row[key]:lower():find "^%s*no" or key == "global_batch_seqs" and row[key]:lower():find "per dp"

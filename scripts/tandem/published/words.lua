@@ -1,5 +1,5 @@
--- Further words for cells of published training runs: counts of nodes, names of sizes, kernels of attention, cloud machines.
--- `spelling.lua` calls these functions before it reads a cell as a count or a switch.
+-- Reads more ways in which sources write a cell: counts of nodes, names of sizes, kernels of attention, cloud
+-- machines. `spelling.lua` calls these functions before it reads a cell as a count or a switch.
 local cells, catalog, gpus = require "tandem.published.cells", require "tandem.published.catalog", require "tandem.gpus"
 local m = {}
 
@@ -54,12 +54,10 @@ local function words_of(key) return count_words[key] or {} end
 -- Returns true if a short name, such as "vpp", stands for the degree or batch `key`.
 function m.is_short_name(key, name) return #name > 1 and #name < 4 and has_word(words_of(key).names, name) end
 
--- Returns the number of GPUs of a cell that counts nodes ("8 machines", "8 nodes (64 GPUs)", "8
--- servers of 8", "8 DGX H100 nodes"); nil: it counts none. A number of GPUs in brackets counts the
--- GPUs of all nodes, unless the cell says that it counts those of each node.
+-- Words for a node.
 local machines = { "nodes?", "machines?", "hosts?", "servers?", "instances?", "trays?", "dgx", "hgx", "boxes", "vms?" }
 
--- Returns the words up to a word for nodes; nil: the text has none.
+-- Returns the text before the first word for a node; nil: it has no such word.
 function m.before_nodes(text)
   local first
   for _, word in ipairs(machines) do
@@ -74,8 +72,8 @@ local function has_trays(row) return (row.gpu or ""):find "GB[23]00" end
 
 local is_node = { [4] = true, [8] = true, [16] = true }
 
--- Returns the text without "single" or "one" before a node's number of GPUs ("Single 8xH100", "one 8-GPU node"); "1" if it means one
--- GPU: the rest is "GPU" or the name of one.
+-- Returns the text without "single" or "one" before the number of GPUs of a node ("Single 8xH100", "one 8-GPU
+-- node"). Returns "1" if "single" is followed by "GPU" or the name of a GPU.
 local function single(text)
   local rest = text:match "^%s*[Ss]ingle%s+(.*)$" or text:match "^%s*[Oo]ne%s+(.*)$"
   if not rest or rest:find "^%d" then return rest and (rest:match "^(%d+)%s*[Gg][Pp][Uu]s?%s+%a+%s*$" or rest) or text end
@@ -83,7 +81,8 @@ local function single(text)
   return (rest:lower():find "^gpu%f[%A]" or gpus.find(rest)) and "1" or text
 end
 
--- Writes a number of GPUs without a plural s, without a hyphen, and in digits.
+-- Rewrites the cell n_gpus so that it can be read as a count: without a plural s ("H100s"), without a hyphen
+-- ("8-GPU"), with thousands in digits ("2k"), and without the nodes after a total ("64 GPUs / 8 nodes").
 local function devices(row)
   local text = row.n_gpus:gsub("(%f[%w][GHABLMV][BHI]?%d%d%d?%d?)s%f[%W]", "%1"):gsub("(%d)x([GHABLMV][BHI]?%d)", "%1 x %2"):gsub("(%d)%s*%-?%s*([Gg][Pp][Uu])", "%1 %2")
   text = text:gsub("^(%s*%d%d?%d?),(%d%d%d%s+[GHABLMV][BHI]?%d)", "%1%2")
@@ -95,6 +94,9 @@ local function devices(row)
   row.n_gpus = text
 end
 
+-- Returns the number of GPUs of a cell that counts nodes ("8 machines", "8 nodes (64 GPUs)", "8 servers of 8",
+-- "8 DGX H100 nodes"); nil: it counts none. A number of GPUs in brackets counts the GPUs of all nodes, unless the
+-- cell says that it counts those of each node.
 local function gpus_of_nodes(row)
   local text = row.n_gpus:lower():gsub("^%s*one%f[%A]", "1"):gsub("^%s*a%s+single%f[%A]", "1"):gsub("^%s*single%f[%A]", "1")
   local each_node, of_each = text:match "^%s*(%d+)%s*n%s*(%d+)%s*g%s*$" -- "2n8g"
@@ -300,7 +302,7 @@ function m.recomputed_layers(text)
   return text:find "^full" and tonumber(n or 1) > 1 and ("full block %d"):format(tonumber(n)) or nil
 end
 
--- The kernel of attention. Words that name none leave the choice to the framework.
+-- Reads the kernel of attention. A cell whose words name no kernel leaves the choice to the framework.
 function m.attention(row)
   local whole = row.attention_backend:lower()
   local text, off = cells.without_denied(whole, { "flash[%s_%-]*att%a*[%s_%-]*%d?", "flash[%s_%-]*%d?", "%f[%a]fa[_%-]?%d" })
@@ -330,7 +332,7 @@ function m.without_denied(text)
   local names = { "mxfp8", "nvfp4", "fp8", "float8", "fp4", "tf32", "8%-bit" }
   local kept = cells.without_denied(text, names)
   for _, name in ipairs(names) do
-    -- 8 bits that only move, beside products in 16 bits
+    -- removes 8-bit numbers that are only sent or stored, while products have 16 bits
     local moves = text:lower():find "^%s*bf?l?o?a?t?16" and { "dispatch", "all%-gather", "comm%a*", "kv" } or {}
     for _, word in ipairs(moves) do
       local from, to = kept:lower():find("%f[%w]" .. name .. "%s+" .. word)
@@ -340,8 +342,9 @@ function m.without_denied(text)
   return kept
 end
 
--- Returns the rank whose memory the row gives; nil: the row does not say, so the framework's log counts. The memory of a process
--- comes from another tool, which sees all ranks.
+-- Returns the rank whose memory the row gives: "most" (the rank with the most), "first" or "last"; nil: the
+-- row does not say, so the framework's log decides. The memory of a process comes from a tool that sees all
+-- ranks.
 function m.reporting_rank(row)
   local text = (row.peak_mem_kind or ""):lower()
   if text:find "max[%a]* over%s+%a*%s*ranks" or text:find "max[%a]* over%s+%a*%s*gpus" or text:find "max[%a]* of all" then return "most" end
