@@ -149,7 +149,7 @@ def write_runs(scores, day):
             own = [s for s in rows if s["what"] == what]
             if not own:
                 sys.exit(f"error_bar: no {what} of split dev-val was predicted")
-            # to what is printed: the test makes bars of the printed factors
+            # rounded as they are printed, because the test makes bars of the printed factors
             factors = tuple(printed_factor(factor) for factor in wider(own))
             f.write(f"WIDER({what}, {factors[0]:.3f}, {factors[1]:.3f})\n")
             for mark, kind in ("BAR", what), ("ASSUMED", what + "_assumed"):

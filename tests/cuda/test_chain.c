@@ -234,7 +234,7 @@ static bool gate_of(Pool *p, uint32_t n, KernelArgs *args, CudaChainPart *part, 
     static const Op slope = {OP_silu_grad, cuda_silu_grad, false};
     static const Op *const ops_of[3][4] = {
         {&silu, &mul}, {&mul, &mul, &slope}, {&mul, &silu, &mul, &slope}};
-    int at[BUFFERS]; /* places of gate, up, d, silu, middle, out, out of the gate */
+    int at[BUFFERS]; /* buffers of gate, up, d, silu, middle, out, and the output of the gate */
     bool apart = below(2) == 0;
     for (int i = 0; i < BUFFERS; i++) at[i] = apart ? i : (int)below(7);
     if (apart && below(2)) at[6] = at[4];

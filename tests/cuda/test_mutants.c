@@ -215,7 +215,7 @@ static bool link_program(Arena *arena, const char *program, const char **why)
     return r.exit_code == 0;
 }
 
-/* Ends at the first case that fails. */
+/* Runs the program and ends it at the first case that fails. */
 static const char run_script[] = "ulimit -c 0; " WHERE "/program >" WHERE "/log 2>&1 & p=$!\n"
                                  "while kill -0 $p 2>/dev/null; do\n"
                                  "  if grep -q '^\\[  FAILED  \\]' " WHERE "/log; then exit 1; fi\n"

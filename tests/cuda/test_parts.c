@@ -226,7 +226,7 @@ static void positions_of_parts(void **state)
     }
 }
 
-/* eps matters in this test, because it is as large as the root to which it is added. */
+/* AdamW with an eps as large as the root to which it is added, so that a misplaced eps shows. */
 static void a_large_eps(void **state)
 {
     (void)state;

@@ -208,7 +208,7 @@ static void a_stale_copy_is_named(void **state)
     Program *p = &plan->programs.at[0];
     Instr *in = &p->code.at[nth(plan, OP_all_gather, 0)];
     assert_int_equal(in->phase, PHASE_update);
-    in->op = OP_copy; /* gathers nothing */
+    in->op = OP_copy; /* a copy in place of the gather: nothing is gathered */
     in->axes = 0, in->match = 0, in->stream = STREAM_compute;
     p->args.at[in->args.first + 1] = program_arg(p, in, 0);
     assert_false(verify_plan(plan, VERIFY_all, false, &diag));

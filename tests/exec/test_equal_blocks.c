@@ -1,7 +1,7 @@
-/* Plans whose equal blocks were lowered as copies compute the result of one rank, whose blocks were
- * all lowered one by one. They run in fp64 on loopback and are compared per tensor, on every rank.
- * --verify cannot show this, because its plans have two layers, and runs of so few blocks are not
- * copied. */
+/* Equal blocks are lowered once and then copied. Such plans must compute the result of one rank,
+ * whose blocks were all lowered one by one. They run in fp64 on loopback and are compared per
+ * tensor, on every rank. --verify cannot show this, because its plans have two layers, and runs of
+ * so few blocks are not copied. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -108,7 +108,7 @@ static void check_scalar(const Golden *golden, const char *name, double mine)
     assert_true(fabs(mine - theirs) <= TOLERANCE * fabs(theirs));
 }
 
-/* Returns flat views of tensors, as the update kernels take them. */
+/* Returns a tensor as a flat view, as the update kernels take it. */
 static Value flat(const Value *v)
 {
     return (Value){.dtype = v->dtype, .n_dims = 1, .dim = {value_elements(v)}, .at = v->at};

@@ -335,7 +335,8 @@ static void some_interleaving_shows_a_race(void **state)
     assert_true(wrong > 8 && wrong < 64);
 }
 
-/* The bytes of a buffer are used again while a communication still reads the old value. */
+/* A buffer gets the bytes of another one while a communication still reads the old value there.
+ * Some interleaving must give a wrong result. */
 static void a_reader_under_way_is_disturbed(void **state)
 {
     (void)state;

@@ -138,7 +138,8 @@ static void odd_meshes(void **state)
     check(&t, 300);
 }
 
-/* The first stage has the embedding alone, and the last one the head, which gpt2 ties to it. */
+/* The first stage has only the embedding, and the last stage only the head, which gpt2 ties to the
+ * embedding. */
 static void stages_without_blocks(void **state)
 {
     (void)state;

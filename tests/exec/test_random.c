@@ -122,7 +122,7 @@ static void draw_heads(Draw *d, Tiny *t)
     t->fused = draw(d, 3) == 0;
 }
 
-/* Uses the ranks that are left. */
+/* Draws experts, over the ranks that the other axes leave. */
 static void draw_experts(Draw *d, Tiny *t)
 {
     static const uint32_t sizes[] = {1, 2, 2, 3, 4};
@@ -258,8 +258,8 @@ static Tiny draw_plan(uint64_t seed, uint64_t index)
 
 /* ---- one plan ---- */
 
-/* Only 8-bit products are rounded; everything else is in fp64. So the plan must use the same scales
- * as one rank. */
+/* Returns true if 8-bit products are rounded as on one rank. Everything else is in fp64, so the
+ * results agree closely only if the scales are the same. */
 static bool rounds_alike(const Tiny *t, const DataSource *data, const BackendOptions *options,
                          Arena *arena, VerifyResult *result, Diag *d)
 {

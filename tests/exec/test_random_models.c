@@ -1,8 +1,7 @@
 /* Plans of all models of the library, drawn by seed over all passes and axes together: each must
  * pass every proof and compute the result of one rank (`tandem run --verify`). The test counts what
- * was drawn. A pass or a model that no plan has, or too few plans with something rare, is a
- * failure. TANDEM_SEED and TANDEM_PLANS choose another draw; with TANDEM_FIRST it begins at that
- * plan. */
+ * was drawn. It fails if no plan has some pass or model, or if too few plans have something rare.
+ * TANDEM_SEED and TANDEM_PLANS choose another draw; with TANDEM_FIRST it begins at that plan. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -272,7 +272,7 @@ static bool verify(const Plan *plan, const Plan *reference, uint64_t seed)
                        &result, &own);
 }
 
-/* Nine faults; each one alone must be found. */
+/* Plants nine faults, one at a time. The comparison with one rank must find each. */
 static void the_oracle_says_no(void **state)
 {
     (void)state;
@@ -304,7 +304,7 @@ static void the_oracle_says_no(void **state)
     assert_true(n_reduces == 3 && n_scales == 3 && n_accumulates == 3);
 }
 
-/* The oracle must report `text` and nothing else. */
+/* The comparison with one rank must report `text` and nothing else. */
 static void says_only(const Plan *plan, const Plan *reference, const char *text)
 {
     VerifyResult result;

@@ -362,7 +362,8 @@ static bool look(void *self, Backend *backend, Diag *d)
     return true;
 }
 
-/* Three steps that do not change the weights. */
+/* After each of three steps, which do not change the weights, the state is advanced by one
+ * iteration. */
 static void the_state_is_advanced_once_a_step(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* Options of zero{} that change when and where weights are gathered, but no number. With each of
- * them, several steps have the same losses and norms, to the last bit. Weights that stay gathered
- * for the next step are the updated ones. */
+/* Some options of zero{} change only when and where weights are gathered. They must change no
+ * number. With each of them, several steps have the same losses and norms, to the last bit. Weights
+ * that stay gathered for the next step are the updated ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

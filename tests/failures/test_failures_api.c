@@ -1,6 +1,6 @@
-/* Each allocation of the library fails in turn. The call returns with an error, and tandem_free
- * then releases all memory, open files and processes. The test repeats each failure, so that leaks
- * add up and show. */
+/* Each allocation that the library makes fails in turn. The call returns with an error, and
+ * tandem_free then releases all memory, open files and processes. The test repeats each failure, so
+ * that leaks add up and show. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

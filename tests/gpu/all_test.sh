@@ -52,7 +52,7 @@ echo "$said" | grep -q 'not measured\|left for' && fail 'too much is told'
 grep -q MHz "$work/out/all/gpt2_124m-clock.csv" && [ -s "$work/out/all/gpt2_124m-kernels.txt" ] || fail 'no logs'
 grep -q '"failures": 4, ' "$work/out/all.json" || fail 'wrong JSON'
 
-# Only named parts; those that need more time than there is are left.
+# Only the named parts run; parts that need more time than there is are left.
 all 55 'attention plans1 llama_8b gpt2_124m'
 wants '^all: [0-9] passed, 1 failed, ' '^passed .* (gpt2_124m|plans1)$'
 echo "$said" | grep -q ' test_fine' && fail 'a part that was not named is carried out'

@@ -86,7 +86,7 @@ wants '^    part 1/8$'
 wants '^FAILED .* backend_plans, part 3 of 8: code 1$'
 grep -q '"name": "backend_plans, part 8 of 8", "verdict": "passed"' "$work/out/gpu-check.json" || exit 1
 rm "$work/build/tests/gpu_test_backend_plans"
-# These names exist only with a GPU.
+# Programs with names in gpu_ exist only in builds with CUDA; here there are three made-up ones.
 program tests/gpu_test_broken 'exit 3'
 program tests/gpu_test_fine 'exit 0'
 program tests/gpu_test_hangs 'sleep 600'

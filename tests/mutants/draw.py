@@ -69,7 +69,7 @@ def code_of(text):
 
 
 def in_function(text, line):
-    """False if the line belongs to a table or an enumeration outside functions."""
+    """Returns False if the line belongs to a table or an enumeration outside functions."""
     code, at, here = blanked(text), 0, len(re.match(r"(?:.*\n){%d}" % (line - 1), text).group())
     while (brace := code.find("{", at)) >= 0:
         at = closing(code, brace)

@@ -167,7 +167,7 @@ static Ps issue_none(const void *self, const Plan *plan, const Program *p, const
     return 0;
 }
 
-/* What differs between instruction 4 and instruction 2, or between those before them. */
+/* The difference between instructions 4 and 2, or between the instructions before them. */
 typedef enum Differs {
     DIFFERS_nothing,
     DIFFERS_op,

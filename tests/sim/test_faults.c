@@ -15,7 +15,7 @@ static const Faults machines[] = {
     {86400, 60, 300}, {3600, 120, 600}, {20000, 10, 30}, {900, 60, 60}};
 enum { N_MACHINES = sizeof machines / sizeof *machines };
 
-/* The best interval of the exact goodput, by search. */
+/* Returns the interval between checkpoints with the best exact goodput, by search. */
 static double best_by_search(const Faults *f)
 {
     double low = 1, high = 10 * f->mtbf_s;

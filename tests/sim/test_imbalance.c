@@ -1,5 +1,5 @@
-/* Experts that are chosen unevenly: computation on their rows and the exchange of tokens take
- * longer, and nothing else does. Also the part of a model that one token uses. */
+/* If experts are chosen unevenly, computation on their rows and the exchange of tokens take longer,
+ * and nothing else does. Also tests the part of a model that one token uses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Laws that every prediction keeps, whatever the constants are. A kernel cannot move its bytes
+/* Laws that every prediction must keep, whatever the constants are. A kernel cannot move its bytes
  * faster than memory does. A message between nodes is not faster than a message inside a node. A
  * tree is as deep as NCCL builds it. A peak is the largest value that occurred. */
 #include <math.h>

@@ -59,7 +59,7 @@ static uint64_t simulated(ScheduleKind schedule, uint32_t p, uint32_t chunks, ui
     return step / (uint64_t)UNIT;
 }
 
-/* In units of a chunk: F + B = 3, so a step without a bubble takes 3 m chunks. */
+/* Times in units of a chunk. F + B = 3, so a step without a bubble takes 3 m units. */
 static void closed_forms(void **state)
 {
     (void)state;

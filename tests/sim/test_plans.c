@@ -106,7 +106,7 @@ static void folded_equals_unfolded(void **state)
         assert_int_equal(folded.step_ps, whole.step_ps);
         assert_int_equal(folded.compute_ps, whole.compute_ps);
         assert_int_equal(folded.exposed_ps, whole.exposed_ps);
-        /* Compares row by row for the ranks that the folded run kept. */
+        /* The folded run kept the rows of a few ranks: compares those. */
         uint32_t k = 0;
         for (uint32_t j = 0; j < folded.trace.rows.n; j++) {
             const TraceRow *row = &folded.trace.rows.at[j];

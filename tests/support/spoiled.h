@@ -1,4 +1,4 @@
-/* Valid plans that a test spoils, to check that the verifier finds the error. */
+/* Valid plans that a test changes into wrong ones, to check that the verifier finds the error. */
 #ifndef TANDEM_TESTS_SPOILED_H
 #define TANDEM_TESTS_SPOILED_H
 

@@ -37,8 +37,8 @@ static int64_t elements_of(const AttentionCase *c, const char *dims)
 /* Allocates argument i of both runs and fills both with the same numbers. Outputs start as NaN. */
 static void add(AttentionRun *run, uint32_t i, const char *dims, DType dtype, bool filled)
 {
-    /* Queries are the first input of the forward pass; the first input of the gradient must differ
-     * from them. */
+    /* The first input is queries in the forward pass and dout in the gradient. Their numbers must
+     * differ. */
     const uint64_t seed = SEED + (run->op == OP_attention_grad);
     int64_t n = elements_of(run->c, dims);
     size_t bytes = (size_t)n * dtype_bytes(dtype);

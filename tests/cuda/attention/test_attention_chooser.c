@@ -403,8 +403,8 @@ static void other_devices_have_no_choice(void **state)
 }
 
 /* The first half of the waits is for mma.sync's kernel. The next wait, for Hopper's kernel, hangs.
- * Nothing is freed, because freeing would wait for the kernel. So a separate process ends in this
- * state. */
+ * Nothing may be freed then, because freeing would wait for the kernel. So the case runs in a
+ * process of its own, which ends in this state. */
 static void a_kernel_that_does_not_end_is_told(void **state)
 {
     (void)state;

@@ -17,8 +17,9 @@ enum { MOST = 4096, H100_SMS = 132, MIB = 1 << 20 };
 
 static const CudaContext h100 = {.n_sms = H100_SMS, .l2_bytes = (uint64_t)50 * MIB};
 
-/* One launch: each (tile, head) once; heads in chunks of `beside`, one after the other; tiles in
- * order within a chunk, and all heads of the chunk at one tile before the next tile. */
+/* Checks one launch. It has each pair of tile and head once. Chunks of `beside` heads follow each
+ * other. Within a chunk, tiles are in order, and all heads of the chunk come at one tile before the
+ * next tile. */
 static void check_launch(uint32_t n_tiles, uint32_t heads, uint32_t beside, bool last_first)
 {
     static uint8_t seen[MOST];
@@ -59,7 +60,7 @@ static void each_tile_is_visited_once(void **state)
     check_launch(5, 11, UINT32_MAX, true); /* all heads */
 }
 
-/* Keys and values of the heads side by side: [bytes of one head] x heads. */
+/* The heads that are visited at one time, by the bytes of the keys and values of one head. */
 static void heads_side_by_side_fit_in_half_of_the_cache(void **state)
 {
     (void)state;

@@ -505,7 +505,7 @@ static bool fails_with(HopperFault fault, const Subject *subject, int head)
     return fails;
 }
 
-/* Runs it in a separate process. */
+/* Runs the case with the fault in a separate process. Returns true if the fault is found. */
 static bool is_seen(HopperFault fault, const Subject *subject, int head, uint32_t when,
                     uint64_t seed)
 {

@@ -17,7 +17,7 @@
 #include "planner/base/clock.h"
 #include "tests/cuda/double/double.h"
 
-/* The processes of a current run. */
+/* The processes of a run that has not ended. */
 typedef struct Live {
     RanksRun *run; /* NULL: none */
     pid_t child[RANKS_MOST];
@@ -58,7 +58,8 @@ static bool keep_bits(void *self, Backend *backend, Diag *d)
     return true;
 }
 
-/* A stream does one thing after another. The rows of the trace must show that. */
+/* Returns how many rows of the trace begin before the previous row of their stream has ended. A
+ * stream does one thing after another, so there must be none. */
 static uint32_t count_overlaps(const Plan *plan, const Trace *trace)
 {
     Ps ended[RANKS_MOST][STREAM_COUNT] = {{0}};

@@ -373,7 +373,7 @@ static void a_token_beyond_the_vocabulary_is_told(void **state)
                                              "that is not in the vocabulary, in instruction"));
 }
 
-/* torchrun's ranks have no MPI for this. */
+/* Ranks that torchrun started have no MPI, which communication through the host needs. */
 static void through_the_host_without_mpi(void **state)
 {
     (void)state;

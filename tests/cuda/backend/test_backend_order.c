@@ -1,7 +1,7 @@
 /* The order of issue and the cuts of a step, on plans of all kinds. An instruction comes after all
  * instructions for which it waits, streams keep their order, communications that start together are
- * adjacent, and segments cover the step. The program's own order would be wrong if an instruction
- * waits for one behind the first member of a launch. */
+ * adjacent, and segments cover the step. The program's own order would be wrong if a member of a
+ * launch waits for an instruction that stands behind the launch's first member. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

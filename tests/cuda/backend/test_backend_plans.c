@@ -110,7 +110,7 @@ static Tiny tiny_of(const struct Case *c)
     return t;
 }
 
-/* As lowered for a machine whose kernels need scratch of their own. */
+/* Returns the plan of the case, lowered for kernels that need this scratch. */
 static Plan *plan_of(const struct Case *c, WorkspaceBytes workspace, Arena *arena)
 {
     Diag d = diag_in(arena);

@@ -86,7 +86,7 @@ static void lose_device(void *code)
     world()->lost = (cudaError_t) * (int *)code;
 }
 
-/* A kernel that never ends. */
+/* The task of a kernel that never ends. */
 static Progress never(Task *task, void *state)
 {
     (void)task, (void)state;

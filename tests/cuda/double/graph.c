@@ -159,7 +159,7 @@ static Progress run_node(Launched *l, uint32_t i)
     return l->n_done == l->graph->nodes.n ? PROGRESS_done : PROGRESS_some;
 }
 
-/* The running node keeps all other nodes waiting. */
+/* Runs one node at a time: while a node is not done, all others wait. */
 static Progress run_serial(Launched *l)
 {
     uint32_t n = l->graph->nodes.n;

@@ -112,14 +112,14 @@ static bool is_open(ncclComm_t c)
     return c->is_open;
 }
 
-/* The communicator must be ready for a call. */
+/* Aborts if the communicator is not ready for a call. */
 static void check_ready(ncclComm_t c)
 {
     if (!is_open(c) || c->pending > 0 || c->child || c->is_final)
         double_misuse("a communicator is used while another call on it is in progress");
 }
 
-/* A nonblocking call may have ended at once, or not. */
+/* Returns the result of a nonblocking call, which may have ended at once, or not. */
 static ncclResult_t end_call(ncclComm_t c)
 {
     if (c->blocking) return ncclSuccess;
@@ -127,7 +127,7 @@ static ncclResult_t end_call(ncclComm_t c)
     return c->pending > 0 || !is_open(c) ? ncclInProgress : ncclSuccess;
 }
 
-/* Some calls return ncclSuccess before they have ended. */
+/* The same for calls that return ncclSuccess before they have ended. */
 static ncclResult_t end_later(ncclComm_t c)
 {
     if (!c->blocking) c->pending = 1 + (uint32_t)double_draw(4);

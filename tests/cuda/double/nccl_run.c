@@ -205,8 +205,8 @@ static Progress run_end(const Op *op, OpState *s)
     return PROGRESS_done;
 }
 
-/* Operations of a group run side by side. Exceptions, which run in order, are collectives of one
- * communicator and messages of one channel. */
+/* True if operation i must wait for an earlier one of its group. Operations of a group run side by
+ * side, except collectives of one communicator and messages of one channel, which run in order. */
 static bool must_wait(const GroupTask *g, const OpState *s, uint32_t i)
 {
     const Op *op = &g->op[i];

@@ -162,7 +162,7 @@ static double clock_now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Gives the core away while streams wait for other processes; longer if these take long. */
+/* Sleeps while streams wait for other processes, and longer if these take long. */
 static void rest(void)
 {
     n_rests++;
@@ -360,7 +360,7 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
     return cudaSuccess;
 }
 
-/* The host does not wait for it. */
+/* The host does not wait until the memory is set. */
 cudaError_t cudaMemset(void *at, int value, size_t bytes)
 {
     CUDA_CALL(cudaMemset);

@@ -264,7 +264,7 @@ uint32_t __ballot_sync(uint32_t mask, int predicate)
     return (uint32_t)mine->got;
 }
 
-/* Threads run one at a time. */
+/* A plain comparison is atomic here, because threads run one at a time. */
 uint32_t atomicMax(uint32_t *p, uint32_t x)
 {
     uint32_t old = *p;

@@ -182,7 +182,8 @@ static void arrive(Barrier *b)
     end_phase(b);
 }
 
-/* Threads that wait for this arrival may run before this thread continues. */
+/* Other threads may run after the arrival, so threads that wait for it can continue before this
+ * one. */
 void barrier_arrive(Shared at)
 {
     arrive(barrier_at(at));

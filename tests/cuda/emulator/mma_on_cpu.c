@@ -19,7 +19,7 @@ static Lane *mine(void)
     return &lanes[threadIdx.x / 32][threadIdx.x % 32];
 }
 
-/* Such instructions need whole warps. */
+/* Runs an instruction for all lanes of the warp, which must all be there. */
 static void all_lanes(WarpWork *work)
 {
     assert(blockDim.x % 32 == 0);
@@ -36,7 +36,7 @@ static void unpack(DType t, const uint32_t *word, uint32_t n, float *number)
     number_widen(t, half, number, 2 * n);
 }
 
-/* Two neighbours along k: of row `row` of A, or of column `column` of B. */
+/* Returns two neighbours along k: read_a of row `row` of A, read_b of column `column` of B. */
 static const float *read_a(const Lane *warp, uint32_t row, uint32_t k)
 {
     return &warp[row % 8 * 4 + k % 8 / 2].a[(row / 8 + k / 8 * 2) * 2];

@@ -68,7 +68,7 @@ bool target_has(uint32_t compute_capability)
     return compute_capability >= 80;
 }
 
-/* Hopper's instructions have emulators. */
+/* 9.0 counts, because Hopper's instructions are emulated. */
 bool target_is(uint32_t compute_capability)
 {
     return compute_capability == 80 || compute_capability == 90;

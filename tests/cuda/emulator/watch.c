@@ -132,7 +132,7 @@ void watch_block_barrier(void)
     watch.block_at = ++watch.time;
 }
 
-/* A barrier of all lanes: kernels have no other. */
+/* Orders all lanes of the warp. Kernels use no barrier of some lanes only. */
 void watch_warp_barrier(uint32_t warp, uint32_t mask)
 {
     assert((mask & (mask + 1)) == 0);

@@ -53,7 +53,7 @@ static uint64_t with_guard(OpKind op, const DType *dtype, const int64_t *element
     return gemm_scratch_bytes(op, dtype, elements, n_args, GUARD);
 }
 
-/* Fills the scratch as a launch does. */
+/* Prepares the operands in the scratch, as a launch does before the product. */
 static void prepare(Contraction *c, const Gemm *g)
 {
     CudaError error;
@@ -127,7 +127,7 @@ static CudaKernel called(Contraction *c)
     return kernel_cuda(c->op);
 }
 
-/* Returns the number of products. */
+/* Checks one case in this way. Returns the number of products. */
 static int64_t check(OpKind op, uint64_t draw, const GemmRules *rules, DType in, DType out, Way way)
 {
     static const char *const ways[] = {"as described", "by the plain kernel",

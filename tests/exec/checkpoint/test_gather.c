@@ -1,6 +1,6 @@
-/* The full state: gather programs pass the same proofs, and run on loopback. Rank 0 receives, to
- * the last bit, the initial value of each element of each tensor. The bytes that they move follow
- * from the units. */
+/* Programs that gather the full state on rank 0 pass the same proofs as plans, and run on loopback.
+ * Rank 0 receives, to the last bit, the initial value of each element of each tensor. The bytes
+ * that they move follow from the units. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -162,7 +162,8 @@ static void fsdp2_policy(void **state)
     }
 }
 
-/* The same plan gives the same bits, whatever the order of ranks. */
+/* All bytes that live between steps. They show that a plan gives the same bits in any order of
+ * ranks. */
 typedef struct Bits {
     const Plan *plan;
     Arena *arena;
@@ -309,8 +310,8 @@ static void a_legal_plan_is_not_refused_by_chance(void **state)
     arena_free(arena);
 }
 
-/* The plan sums gradients over micro-batches in bf16 instead of fp32. Some single draws do not show
- * this. */
+/* The plan sums gradients over micro-batches in bf16 instead of fp32. Some single draws of data do
+ * not show this, but several together do. */
 static void coarse_accumulation_is_seen_on_any_seed(void **state)
 {
     (void)state;

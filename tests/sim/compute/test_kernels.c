@@ -44,7 +44,8 @@ static void traffic_has_a_start_rows_and_bytes(void **state)
     assert_true(close_to(kernel_traffic_s(&d, &work, &fit), 10e-6));
 }
 
-/* Every kernel has constants on every device, and more bytes or rows never take less time. */
+/* Every kernel has constants on every device. With them, more bytes or rows never take less
+ * time. */
 static void every_kernel_has_numbers(void **state)
 {
     (void)state;

@@ -78,8 +78,8 @@ static double layer_parameters(const Case *c)
 static const char NO_SCORES[] = "(function() local r = require 'runtimes.megatron2022'\n"
                                 "  r.ops.attention.scores = 0 return r end)()";
 
-/* Activations of a layer: nothing recomputed, without and with sequence parallelism; only the
- * attention core recomputed; everything recomputed. */
+/* Activations of a layer, if nothing is recomputed (without and with sequence parallelism), if only
+ * the attention core is, and if everything is. */
 static void activations_are_those_of_the_formulas(void **state)
 {
     (void)state;

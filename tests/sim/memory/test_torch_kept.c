@@ -1,5 +1,5 @@
-/* Tensors that PyTorch, or software on top of it, keeps after their last use: programs of a few
- * instructions with peaks computed by hand. */
+/* PyTorch, or software on top of it, keeps some tensors after their last use, and this raises the
+ * peak of memory. Programs of a few instructions must have peaks that were computed by hand. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -478,7 +478,8 @@ static NcclChoice asked(const Cluster *c, OpKind op, uint32_t nodes, uint64_t by
     return nccl_choose_as(c, &s, op, nodes, 8, bytes);
 }
 
-/* Requests of a plan to NCCL: windows and copy engines where NCCL has them, otherwise no change. */
+/* A plan may request windows and copy engines from NCCL. Where NCCL has none, the request changes
+ * nothing. */
 static void a_plan_asks(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* PCIe boxes link by link, domains wider than a board, and the channels of messages. Expected
- * values follow by hand from NCCL's numbers and rules, and from one published log. */
+/* Times of collectives in PCIe boxes, link by link, in NVLink domains wider than a board, and over
+ * the channels of messages. Expected values follow by hand from NCCL's numbers and rules, and from
+ * one published log. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

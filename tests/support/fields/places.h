@@ -1,4 +1,4 @@
-/* The fields in a plan's text, for tests that change them one by one. */
+/* Finds where the fields of a plan stand in its text, for tests that change them one by one. */
 #ifndef TANDEM_TESTS_PLACES_H
 #define TANDEM_TESTS_PLACES_H
 

@@ -39,7 +39,7 @@ static bool is_alike(const Program *p, BufferId a, BufferId b)
     return a != b && x->bytes == y->bytes && x->dtype == y->dtype && from != to;
 }
 
-/* Returns the choice-th of the nearest similar buffers before and behind; 0: none. */
+/* Returns the nearest similar buffer behind this one (choice 0) or before it; 0: none. */
 static BufferId other_buffer(const Program *p, BufferId b, uint32_t choice)
 {
     if (choice == 0) {
@@ -213,9 +213,8 @@ Mutations mutate_all(const Plan *plan, Arena *arena)
 
 /* ---- applying ---- */
 
-/* Puts instructions into the order `source` (pcs of the old program) and renames waits. A wait for
- * a deleted instruction becomes a wait for everything that it waited for, and for its predecessor
- * on its stream. Only its effect is gone, not the order. */
+/* Lets the instruction wait for `before`, unless it does so already, or `before` does not come
+ * before it. */
 static void add_wait(Program *to, Arena *arena, Instr *in, Pc before, Pc self)
 {
     if (!before || before >= self) return;
@@ -225,6 +224,9 @@ static void add_wait(Program *to, Arena *arena, Instr *in, Pc before, Pc self)
     in->after.n++;
 }
 
+/* Does the same for instruction `waits` of the old program. A wait for a deleted instruction
+ * becomes a wait for everything that it waited for, and for its predecessor on its stream. So only
+ * its effect is gone, not the order. */
 static void add_waits(const Program *from, Program *to, Arena *arena, const Pc *now, Instr *in,
                       Pc self, Pc waits)
 {
@@ -240,6 +242,7 @@ static void add_waits(const Program *from, Program *to, Arena *arena, const Pc *
     if (before) add_waits(from, to, arena, now, in, self, before);
 }
 
+/* Puts instructions into the order `source` (pcs of the old program) and renames waits. */
 static void reorder(const Program *from, Program *to, Arena *arena, const Pc *source, uint32_t n)
 {
     Pc *now = arena_array(arena, from->code.n, sizeof *now);

@@ -1,4 +1,4 @@
-/* Draws a schedule by running one: at each step, some rank does an action that is possible. */
+/* Draws a schedule by running it: at each step, a random rank does an action that is possible. */
 #include "tests/support/plans/schedules.h"
 
 #include "planner/base/rng.h"

@@ -1,5 +1,5 @@
-/* Arenas: memory is zeroed and aligned for any size, also after a reset. If memory is full, the
- * caller gets control back. */
+/* Memory of an arena is zeroed and aligned for any size, also after a reset. If no memory is left,
+ * the arena jumps back to its caller instead of ending the process. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -65,7 +65,7 @@ static void a_new_arena_hides_what_a_freed_one_held(void **state)
     }
 }
 
-/* More blocks than the large mapped pages hold. */
+/* There are more blocks than the arenas keep in large mapped pages. None may overlap another. */
 static void many_large_blocks_are_apart(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* The cores that a process may use, before and after it is bound to one core, and the union of the
- * cores of several processes. */
+/* The cores that a process may use, before and after it is bound to one core, and the cores that
+ * ranks of a machine share. Ranks that share cores slow each other, so predictions and reports need
+ * to know. */
 #define _GNU_SOURCE /* sched_setaffinity */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* Low-precision formats against their definition: a table of every value, made from the sign,
- * exponent and mantissa of each code, in which the nearest value is looked up. */
+/* Low-precision formats are compared with their definition. The test makes a table of every value
+ * from the exponent and mantissa of each code, and looks up the nearest value in it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

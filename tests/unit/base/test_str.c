@@ -1,4 +1,5 @@
-/* Strings: growing, reading back, texts for people, and the nearest word to a misspelt one. */
+/* Strings: growing, numbers that read back the same, JSON of any bytes, texts for people, and the
+ * nearest word to a misspelt one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
 /* A framework's kernel of attention may depend on the device: attention = { "flash2", Blackwell =
- * "cudnn" }. The cluster of the prediction decides. */
+ * "cudnn" }. The cluster of the prediction must decide, also if --cluster names another one than
+ * the script. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -254,7 +254,8 @@ static void a_prediction_says_how_far_it_is_known(void **state)
     arena_free(arena);
 }
 
-/* If failures leave nothing of the speed, the command says so. It does not draw runs for ever. */
+/* If failures leave less than 1 % of the speed, the command refuses instead of simulating failures
+ * for ever. */
 static void what_cannot_be_said_is_not(void **state)
 {
     (void)state;

@@ -153,7 +153,7 @@ static void a_run_that_dies_leaves_a_row(void **state)
     if (r.exit_code != 6) fail_msg("code %d\n%s", r.exit_code, r.err);
     assert_non_null(strstr(r.err, "error[rank-died]"));
     newest(arena, db, "measured", "failed");
-    r = COMMAND(arena, 60, "compare", "--db", db); /* of the run that succeeded */
+    r = COMMAND(arena, 60, "compare", "--db", db); /* compares the run that succeeded */
     assert_int_equal(r.exit_code, 0);
     r = COMMAND(arena, 60, "runs", "--db", db);
     assert_non_null(strstr(r.out, "failed"));

@@ -27,7 +27,7 @@ static const char tiny[] = TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua";
 typedef struct Session {
     Arena *arena;
     const char *folder, *db, *out, *err;
-    int code; /* its exit code; -1: a signal ended it */
+    int code; /* the command's exit code; -1: a signal ended it */
 } Session;
 
 static void pause_us(long us)
@@ -46,7 +46,7 @@ static const char *text_of(const Session *s, const char *path)
     return text != NULL ? text : "";
 }
 
-/* Does the command line of process `id` name this run's store? */
+/* Returns true if the command line of process `id` names this run's store. */
 static bool is_of_run(const Session *s, const char *id)
 {
     char line[4096] = "";
@@ -147,7 +147,7 @@ static RunRecord measured(const Session *s)
     return record;
 }
 
-/* Returns the one line that reports it. */
+/* Returns the one line that reports the interruption. */
 static const char *told(const Session *s)
 {
     static const char begins[] = "error[run-interrupted]: ";

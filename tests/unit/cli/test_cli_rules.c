@@ -15,7 +15,7 @@
 #include "cli/cli.h"
 #include "tests/support/command.h"
 
-/* Kebab-case words in quotes that are not rules. */
+/* Quoted kebab-case words in the sources that are not rules. */
 static const char *const not_rules[] = {
     "dev-cal",      "dry-run",  "exit-codes",  "micro-batch", "absent-or-known",
     "share-device", "per-node", "save-every",  "what-if",     "nvidia-smi",

@@ -100,7 +100,8 @@ static const double wider[][2] = {
 #undef ASSUMED
 };
 
-/* Each source is represented by 20 of its quantiles, so that all sources have the same weight. */
+/* The printed bar must follow from the rows. Each source is represented by 20 of its quantiles, so
+ * that all sources have the same weight. */
 static void expect_bar(const Row *rows, uint32_t n, ErrorOf of, const Row *like)
 {
     enum { GRID = 20 };

@@ -41,7 +41,7 @@ static const json_t *framework(const json_t *root, const char *name)
     return NULL;
 }
 
-/* FSDP2 is torchtitan's and NeMo Automodel's; neither of them is Megatron. */
+/* A plan with fsdp2 can run in torchtitan and in NeMo Automodel, but not in Megatron. */
 static void frameworks_that_could_run_it_are_tried(void **state)
 {
     (void)state;

@@ -19,7 +19,7 @@ static ImportSink *sink_new(Arena *arena)
     return sink;
 }
 
-/* "name|type dims|type dims|word": the operands of a call */
+/* Returns the key of a call. text: "name|type dims|type dims|word", its operands */
 static const char *key_of(Arena *arena, const char *text)
 {
     OpCall call = {0};

@@ -157,7 +157,8 @@ static void what_breaks_off_may(void **state)
         Arena *arena = arena_new();
         Told told, strict;
         Diag d;
-        /* cut anywhere: an error with its place or, where that is allowed, the values so far */
+        /* wherever the text is cut: an error with its place or, if that is allowed, the values so
+         * far */
         assert_false(read_bytes(whole, n, false, arena, &strict, &d));
         assert_non_null(strstr(d.items.at[0].text, "the file ends here"));
         assert_int_equal(read_bytes(whole, n, true, arena, &told, &d), n > 0);

@@ -1,4 +1,5 @@
-/* A data loader that is slower than the work: the report and the explanation name it. */
+/* If the data loader is slower than the work, it sets the time of a step. The report and the
+ * explanation must name it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

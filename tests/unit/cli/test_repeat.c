@@ -1,5 +1,5 @@
-/* A repeated `sim` prints the same output without compiling the plan again, as long as nothing that
- * the output depends on has changed. */
+/* A repeated `sim` prints the stored output and compiles nothing, but only as long as nothing has
+ * changed on which the output depends. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

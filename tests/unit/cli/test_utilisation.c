@@ -1,4 +1,6 @@
-/* The default MFU counts attention by the width of its heads and by its mask. */
+/* The MFU divides FLOPs by time, so it depends on how FLOPs are counted. The default counts
+ * attention by the width of its heads and by its mask; each named convention must count as its
+ * source does. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* sim --what-if: each row is the simulation of the changed plan. */
+/* sim --what-if prints a row for each change of the plan or of its hardware. Each row must equal
+ * the simulation of the changed plan. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

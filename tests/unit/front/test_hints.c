@@ -97,7 +97,7 @@ static void try_word(const Case *c, const char *right)
     right = arena_copy(c->arena, right, strcspn(right, "'"));
     const char *text =
         command_read_file(c->arena, arena_print(c->arena, "%s.lua", c->script), NULL);
-    if (strstr(text, wrong) == NULL) return; /* it was given by --set */
+    if (strstr(text, wrong) == NULL) return; /* the wrong word came from --set */
     Str mended = str_in(c->arena);
     for (const char *at = text, *next; *at != 0; at = next) {
         next = strstr(at, wrong);

@@ -218,7 +218,7 @@ static int refuses(const char *path, const char *pp, const char *says)
     return 1;
 }
 
-/* Every text that is no action, and every communication that no rank could do. */
+/* Files are refused if a cell is no action, or if a communication is one that no rank could do. */
 static void files_are_checked(void **state)
 {
     (void)state;
@@ -289,7 +289,7 @@ static void files_lie_beside_the_script(void **state)
                         "own.csv cannot be read, because the script is a text without a folder");
 }
 
-/* Every answer of a function that is no list of actions for each rank. */
+/* A function is refused if its answer is not a list of actions for each rank. */
 static void functions_are_checked(void **state)
 {
     (void)state;

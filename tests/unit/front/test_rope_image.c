@@ -65,7 +65,8 @@ static void ranks_turn_their_own_tokens(void **state)
     expect_pass("m.e(t)", DECODER, ENCODER);
 }
 
-/* Their op has an attribute, and its gradient passes through an op that has none. */
+/* Each rank adds the sines of its own tokens. The op that makes them has an attribute, but the op
+ * that carries the gradient has none. */
 static void ranks_add_sines_of_their_own_tokens(void **state)
 {
     (void)state;

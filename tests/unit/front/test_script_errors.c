@@ -45,7 +45,7 @@ static void expect_all(const Case *cases, size_t n, const char *before, const ch
 #define EXPECT(cases, before, after)                                                               \
     expect_all((cases), sizeof(cases) / sizeof *(cases), before, after)
 
-/* Whatever runs other code, reads files or changes the interpreter is not there. */
+/* Lua's functions that run other code, read files or change the interpreter are missing. */
 static void dangerous_names_are_gone(void **state)
 {
     (void)state;

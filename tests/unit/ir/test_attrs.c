@@ -1,5 +1,6 @@
-/* Attributes of ops have bounds (planner/ir/op/attrs.def). Each attribute of each op is tried in a
- * plan's text: at its bounds, beyond them, and where the op has no such attribute. */
+/* Attributes of ops have bounds (planner/ir/op/attrs.def), beyond which a kernel would divide by
+ * zero or leave its buffers. Each attribute of each op is tried in a plan's text: at its bounds,
+ * beyond them, and where the op has no such attribute. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -137,8 +137,8 @@ static void a_walk_visits_members_in_order(void **state)
         }
 }
 
-/* An axis that nests last keeps its ranks: coordinates by name do not change. Groups along it and
- * others are walked in rising order. */
+/* An axis may be made to nest inside all others. Its ranks stay the same: coordinates by name do
+ * not change. Groups along it and others are walked in rising order. */
 static void an_axis_nests_inside_of_those_that_it_encloses(void **state)
 {
     uint32_t sizes[AXIS_NAMES] = {0};

@@ -1,5 +1,5 @@
-/* The seals of a plan's text: a hash of each field's values. Whoever changes a value or a seal is
- * told which field it is. */
+/* The seals of a plan's text are hashes, one of all values of each field. If a value or a seal is
+ * changed, the text is refused, and the error names the field. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -184,7 +184,8 @@ static void slices_of_a_cut_tensor(void **state)
     assert_true(boxes >= 2);
 }
 
-/* Norm weights are whole on every tp rank, and every replica holds everything: one rank writes. */
+/* Norm weights are whole on every tp rank, and every replica holds everything. Only one of these
+ * ranks writes. */
 /* Renumbers buffers: the first buffer with weights becomes number 1, and the buffers before it move
  * up by one. */
 static void renumber(Program *p)

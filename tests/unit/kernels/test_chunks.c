@@ -255,7 +255,7 @@ static void no_key_is_seen(void **state)
     for (int64_t i = 0; i < value_elements(&v[OUT]); i++) assert_true(value_get(&v[OUT], i) == 0);
     for (int64_t i = 0; i < value_elements(&v[LSE]); i++)
         assert_true(value_get(&v[LSE], i) == -INFINITY);
-    attrs.accumulate = 3; /* the first keys that they see */
+    attrs.accumulate = 3; /* these are the first keys that the queries see */
     eval_op(OP_attention_part, &attrs, args, 3, 2, NULL, &control, 1);
     Value expected[N_VALUES];
     make_values(arena, &h, expected);

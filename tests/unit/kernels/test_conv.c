@@ -1,5 +1,5 @@
-/* Convolutions and maximum pooling against the sums and maxima that define them, written as loops.
- * The fields are larger than the tiles in which the kernels work. */
+/* Convolutions and maximum pooling are compared with the sums and maxima that define them, written
+ * as loops. The fields are larger than the tiles in which the kernels work. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

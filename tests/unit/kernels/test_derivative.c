@@ -180,7 +180,7 @@ static bool output_counts(OpKind op, uint32_t j)
     return false;
 }
 
-/* f: the weighted sum of the outputs, or the loss itself. */
+/* Returns f, whose derivative is tested: the weighted sum of the outputs, or the loss itself. */
 static double scalar(Case *c)
 {
     eval_forward(&c->eval);

@@ -60,7 +60,7 @@ static void the_largest_logits_are_chosen(void **state)
     }
 }
 
-/* Large logits do no harm, because weights only depend on differences. */
+/* The weights also hold for large logits, because they depend only on differences. */
 static void weights_are_a_softmax(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* The CPU kernels against definitions written out as loops: contractions over all their indices,
- * attention with its whole score matrix, norms, rotations, cross-entropy; in fp64 and fp32. */
+/* The CPU kernels are compared with definitions written out as loops: contractions over all their
+ * indices, attention with its whole score matrix, norms, rotations, cross-entropy; in fp64 and
+ * fp32. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -339,8 +339,8 @@ static void tokens_go_there_and_back(void **state)
                 }
 }
 
-/* Gradients of experts are summed over the ranks that hold the same experts, all others over all
- * ranks with samples. */
+/* The gradients of experts are summed over the ranks that hold the same experts. All other
+ * gradients are summed over all ranks with samples. */
 static void experts_are_a_unit_of_their_own(void **state)
 {
     (void)state;

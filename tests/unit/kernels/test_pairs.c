@@ -1,5 +1,5 @@
-/* NVFP4's numbers against an obvious implementation: rounding by trying every number of a type,
- * squares by comparing coordinates, products by a loop over all letters. */
+/* NVFP4's numbers are compared with an obvious implementation: rounding by trying every number of a
+ * type, squares by comparing coordinates, products by a loop over all letters. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -441,7 +441,8 @@ static bool may_be_uneven(OpKind op, char letter)
     return letter == 'v' || info->class_ == OP_CLASS_contract || elements || op == OP_batch;
 }
 
-/* `letter` as in the binding; `named` as in case_sizes. */
+/* Compares a split run with an unsplit one. `letter` as in the binding; `named` as in
+ * case_sizes. */
 static void check_split(OpKind op, char letter, char named, int64_t size, uint32_t n_parts,
                         bool causal)
 {

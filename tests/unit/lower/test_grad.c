@@ -1,5 +1,5 @@
-/* Several ops read one activation, so its gradient is a sum. An op that cannot add to its output
- * writes its part elsewhere first. */
+/* If several ops read one activation, its gradient is a sum of their parts. An op that cannot add
+ * to its output must write its part elsewhere first, or it would overwrite the others. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -71,7 +71,8 @@ static bool touches(const Program *p, Pc pc, BufferId root)
     return false;
 }
 
-/* True if instructions turn a into b in place, directly or through other buffers. */
+/* True if in-place ops make b out of a, directly or through other buffers. Then b may have the
+ * bytes of a. */
 static bool handed(const Program *p, BufferId a, BufferId b)
 {
     for (Pc pc = 1; pc < p->code.n; pc++) {

@@ -1,5 +1,5 @@
-/* The state at the start of an action, compared with the state at the start of a later one. Both
- * states are made by hand, and differ in single numbers. An action may be copied only if its
+/* Lowering compares the state at the start of an action with the state at the start of a later one.
+ * Both states are made by hand, and differ in single numbers. An action may be copied only if its
  * instructions would be the same, except for the numbers of buffers and instructions. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
-/* The end of the bytes that every step writes. It lies below scratch, which a library need not
- * fill, and below buffers between the parts of one kernel. A plan without such buffers writes the
- * whole arena. */
+/* A run checks that it wrote the memory that its plan says. For that, a plan states the end of the
+ * bytes that every step writes. It lies below scratch, which a library need not fill, and below
+ * buffers between the parts of one kernel. A plan without such buffers writes the whole arena. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

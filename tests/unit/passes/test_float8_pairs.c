@@ -144,7 +144,7 @@ static void set_attrs(Case *c, Node *n, double scale, int64_t group)
 static void scales_that_do_not_fit(void **state)
 {
     (void)state;
-    Case c = planted(); /* a rank's own maximum, or another tensor's */
+    Case c = planted(); /* scales come from a rank's own maximum, or from another tensor's */
     Node *n = first(&c, OP_quantise_pairs_last), *other = first(&c, OP_quantise_squares_first);
     n->in[1] = other->in[1];
     rejected(&c, "verify-scale", "is scaled by the largest magnitude of another tensor");

@@ -1,7 +1,7 @@
-/* The order in which each system applies its parallelisms is accepted. Each hard edge, reversed, is
- * refused with the right list. For every plan: passes without effect are refused, and all
- * violations are reported at once. The ranks that read one batch are exactly those along the other
- * axes. Parameters have the same names on every mesh. */
+/* The order in which each system applies its parallelisms is accepted. If two passes must have one
+ * order, the reverse is refused, and the hint has the right list. For every plan: passes without
+ * effect are refused, and all violations are reported at once. The ranks that read one batch are
+ * exactly those along the other axes. Parameters have the same names on every mesh. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

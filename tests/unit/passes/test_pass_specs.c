@@ -1,6 +1,6 @@
-/* Every pass has everything that the loops over passes rely on. Each option has its type, bounds, a
- * default within them, and a sentence. Each edge names another pass and a reason. Each pass can be
- * printed and shrunk. */
+/* Code loops over passes without knowing them, so every pass must have all that these loops use.
+ * Each option has its type, bounds, a default within them, and a sentence. Each edge names another
+ * pass and a reason. Each pass can be printed and shrunk. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -92,7 +92,7 @@ static void every_edge_has_a_reason(void **state)
     }
 }
 
-/* For a plan that names only this pass. */
+/* Each pass is printed and shrunk in a plan that names only this pass. */
 static void every_pass_is_printed_and_shrunk(void **state)
 {
     (void)state;

@@ -182,7 +182,7 @@ static void activation_peaks(void **state)
     }
 }
 
-/* Each runs under its published cap, and not under a cap of one less. */
+/* Each schedule runs under its published cap of activations, and not under a cap of one less. */
 static void published_caps(void **state)
 {
     (void)state;
@@ -221,7 +221,8 @@ static void half_memory(void **state)
         }
 }
 
-/* The greedy rule gets stuck with p or p + 2 activations of half a stage; with 2p it ends. */
+/* The greedy rule gets stuck if a rank may hold only p or p + 2 activations of half a stage. With
+ * 2p it ends. */
 static void greedy_deadlocks(void **state)
 {
     (void)state;

@@ -210,8 +210,8 @@ static NodeId nth(const Case *c, OpKind op, uint32_t tile, uint32_t n)
     return 0;
 }
 
-/* Changes the plan like the graph: instructions follow their nodes. So only the tokens that the
- * graph states are wrong. */
+/* Gives the instructions the attributes of their nodes. So only the tokens that the graph states
+ * are wrong, not the program against the graph. */
 static void follow(Case *c)
 {
     for (uint32_t i = 0; i < c->plan->programs.n; i++)

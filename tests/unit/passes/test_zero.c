@@ -44,7 +44,7 @@ typedef struct Moved {
     uint64_t bytes;
 } Moved;
 
-/* Collectives for units: gathers of weights, reductions of gradients. */
+/* Counts the collectives of units: gathers of weights, reductions of gradients. */
 static Moved moved(const Plan *plan, OpKind op, AxisName axis)
 {
     const Program *p = &plan->programs.at[0];

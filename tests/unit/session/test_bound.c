@@ -17,7 +17,7 @@
 #include "tests/support/sample.h"
 
 typedef struct Tally {
-    uint32_t plans, near; /* near: bounds that are at least a third of the truth */
+    uint32_t plans, near; /* near: bounds of at least a third of the true value */
 } Tally;
 
 /* The bytes of the fullest rank. */
@@ -129,7 +129,7 @@ static void check_folder(const char *folder, Tally *tally)
         const size_t n = strlen(e->d_name);
         char path[4096];
         if (n < 5 || strcmp(e->d_name + n - 4, ".lua") != 0) continue;
-        if (strstr(e->d_name, "405b") != NULL) continue; /* as 70b, and slow */
+        if (strstr(e->d_name, "405b") != NULL) continue; /* slow, and it shows no more than 70b */
         snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
         check(path, NULL, 0, tally);
     }

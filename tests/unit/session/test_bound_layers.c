@@ -18,7 +18,7 @@ enum { MOST_SET = 12 };
 
 typedef struct Tally {
     uint32_t plans, timed, sized; /* plans that compile; that have each bound */
-    double time, bytes;           /* sums of the quotients of bound and truth */
+    double time, bytes;           /* sums of the quotients of each bound and the true value */
     double least_time;
 } Tally;
 

@@ -72,7 +72,8 @@ static void same_memory(const SimReport *a, const SimReport *b)
     assert_int_equal(a->held.process_bytes, b->held.process_bytes);
 }
 
-/* The loss has the divisor of the shorter step. */
+/* True if the attributes are equal except for the scale, because the loss of the shorter step has
+ * another divisor. */
 static bool same_attrs(const Plan *a, AttrsId x, const Plan *b, AttrsId y)
 {
     const Attrs *s = graph_attrs_at(&a->graph, x), *t = graph_attrs_at(&b->graph, y);

@@ -188,7 +188,7 @@ static const Tensor *first_tensor(FrontScript *script, const char *set, Arena *a
     return graph.tensors.at;
 }
 
-/* Settings that a model cannot see share its graph. */
+/* Two loads share the graph if only settings differ that the model cannot see. */
 static void test_one_trace(void **state)
 {
     (void)state;

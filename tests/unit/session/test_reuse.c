@@ -320,7 +320,8 @@ static void points_of_a_sweep_are_the_same(void **state)
     assert_true(compare(points, n, 4, true, without) >= 5);
 }
 
-/* The architecture chooses the layout of 8-bit copies, also of a named cluster. */
+/* The architecture decides the layout of 8-bit copies, so plans of two architectures differ, also
+ * if --cluster names them. */
 static void architectures_are_told_apart(void **state)
 {
     (void)state;

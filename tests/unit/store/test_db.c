@@ -240,9 +240,9 @@ static void write_part(const char *path, const char *bytes, size_t n)
     fclose(file);
 }
 
-/* The log is copied into the file page by page. Page 1 is copied first and states the final length.
- * A process that is killed during the copy leaves a file that is too short. The log still holds the
- * rest. */
+/* SQLite copies its log into the file page by page. Page 1 is copied first and states the final
+ * length. A process that is killed during the copy leaves a file that is too short. The log still
+ * holds the rest. */
 static void a_log_half_put_back_is_read(void **state)
 {
     DbFixture *f = *state;

@@ -1,5 +1,5 @@
-/* Bugs that trainers have shipped, planted one by one in good plans; each must be reported. Every
- * row stands for a public report of a silent error or a hang, and describes it. */
+/* Bugs that trainers have shipped are planted one by one in good plans, and the proofs must report
+ * each. Every row stands for a public report of a silent error or a hang, and describes it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@ typedef struct Want {
     OpKind op;
     Stream stream;      /* STREAM_none: any */
     const char *unit;   /* the unit it belongs to; NULL: any */
-    const char *module; /* its node belongs to a module whose path ends so; NULL: any */
+    const char *module; /* the end of the path of its node's module; NULL: any */
     Phase phase;        /* PHASE_none: any */
     uint32_t microbatch, nth;
 } Want;
@@ -135,7 +135,7 @@ static Instr *insert(Program *p, Pc pc, Instr in)
     return &p->code.at[pc + 1];
 }
 
-/* Every rank has whole logits, but the loss still sums over ranks, as for split logits. */
+/* Every rank has whole logits, but the loss still sums over ranks as it would for split logits. */
 static Plan *gathered_logits_into_split_loss(const Plan *plan)
 {
     Want w = {OP_xent_sumexp, STREAM_none, NULL, NULL, PHASE_forward, 0, 0};

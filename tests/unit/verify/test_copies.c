@@ -1,6 +1,6 @@
-/* Proofs of a plan with fewer blocks decide as proofs of the whole plan: plans with many equal
- * layers are changed in one place, in any field of any record, and proven both ways. Most changes
- * are in blocks that the shorter plan leaves out. */
+/* A plan with many equal blocks may be proven through a shorter plan with fewer blocks. The verdict
+ * must be that of a proof of the whole plan. Plans are changed in one place, in any field of any
+ * record, and proven both ways. Most changes are in blocks that the shorter plan leaves out. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Changes of many equal blocks at once: proofs of a plan with fewer blocks decide as proofs of the
- * whole plan. In test_copies.c each change is in one place. */
+/* A proof of a shorter plan with fewer blocks must give the verdict of a proof of the whole plan,
+ * also if many equal blocks are changed at once. (test_copies.c changes one place at a time.) */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

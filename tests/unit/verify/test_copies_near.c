@@ -1,7 +1,7 @@
-/* Plans that are nearly right: consistent changes of many equal blocks, so that a shorter plan
- * still exists and its own proofs have to find the fault. Proofs of a plan with fewer blocks decide
- * as proofs of the whole plan. Blocks exchange two equal items, refer to an item of another block,
- * or differ in one block only. */
+/* Plans that are nearly right. Many equal blocks are changed consistently, so that a shorter plan
+ * still exists and its own proofs have to find the fault. They must give the verdict of proofs of
+ * the whole plan. Blocks exchange two equal items, refer to an item of another block, or differ in
+ * one block only. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,7 +40,8 @@ static uint64_t draw(Tally *t, uint64_t n)
     return n == 0 ? 0 : rng_below(t->seed++, 3, 4, n);
 }
 
-/* True if proofs of the shorter plan itself refuse it, without those that read the whole plan. */
+/* True if the shorter plan is refused by its own proofs, without the proofs that read the whole
+ * plan. */
 static bool few_is_refused(const Plan *few, Arena *arena)
 {
     Diag d = diag_in(arena);

@@ -16,7 +16,7 @@
 
 enum { PATIENCE_S = 60 };
 
-/* Plans of tests/golden: whole shards, 8-bit numbers with tp, no data yet, and one rank. */
+/* Plans of tests/golden: sharded weights, 8-bit numbers with tp, the meta device, and one rank. */
 static const char *const plans[] = {"fsdp2_bf16", "float8", "meta", "one_rank"};
 
 static bool updating(void)

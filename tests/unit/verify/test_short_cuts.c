@@ -1,5 +1,6 @@
-/* The short cuts of the proofs change no answer and no report: plans of the corpus with one changed
- * field in one instruction or buffer are proven with them and in full. */
+/* The proofs skip work by short cuts, which must change no verdict and no report. Plans of the
+ * corpus with one changed field in one instruction or buffer are proven with short cuts and in
+ * full. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

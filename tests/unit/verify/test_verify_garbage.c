@@ -51,7 +51,7 @@ static void damage(Random *r, void *at, size_t bytes)
     memcpy(at, &value, bytes);
 }
 
-/* Any element of a list, which may be empty. */
+/* A random element of a list; NULL if it is empty. */
 #define SOME(r, list)    ((list).n ? &(list).at[draw((r), (list).n)] : NULL)
 #define DAMAGE(r, field) damage((r), &(field), sizeof(field))
 

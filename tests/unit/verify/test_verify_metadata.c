@@ -1,4 +1,5 @@
-/* A plan's description of itself. Each field is changed alone, in good plans, and must be reported
+/* A plan also describes itself: sizes of a step, names of axes, lives and categories of buffers,
+ * and more. Reports rely on these fields. Each is changed alone in good plans, and must be reported
  * with its rule and words. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,6 @@
-/* Happens-before, races, sequences and deadlocks, on plans made by hand and on random ones against
- * exact reachability; and the map of byte ranges against a plain array. */
+/* The order of instructions: happens-before, races, sequences and deadlocks. Plans are made by
+ * hand, or drawn and compared with exact reachability. The map of byte ranges is compared with a
+ * plain array. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* Every plan from the passes passes every proof, in its own dtypes and with all fp64. */
+/* Every plan that the passes make must pass every proof, in its own dtypes and with all numbers in
+ * fp64. A proof that is too strict would refuse legal plans. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

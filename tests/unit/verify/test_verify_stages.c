@@ -1,5 +1,6 @@
-/* Values that cross programs: the next stage computes with the value that the previous stage sent.
- * Two stages of a forward pass by hand: embed on the first, silu on the second. */
+/* Values that go from one program to another: the next stage must compute with the value that the
+ * previous stage sent. Two stages of a forward pass by hand: embed on the first, silu on the
+ * second. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -183,7 +183,8 @@ static void where_nothing_fits_the_nearest_miss_is_told(void **state)
     arena_free(arena);
 }
 
-/* A warning of one point says nothing about a sweep; one of all points does. */
+/* A warning of one point is not printed, because it says nothing about the sweep. A warning of all
+ * points is. */
 static void a_warning_of_all_points_is_told(void **state)
 {
     (void)state;
@@ -471,7 +472,7 @@ static void a_killed_sweep_goes_on_where_it_was(void **state)
     arena_free(arena);
 }
 
-/* Before and after a change: the table shows the values of both predictions. */
+/* `compare` of two predictions, before and after a change: the table shows the values of both. */
 static void two_runs_are_put_side_by_side(void **state)
 {
     (void)state;
