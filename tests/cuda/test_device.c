@@ -51,7 +51,7 @@ static void barriers_order_threads(void **state)
     (void)state;
     for (uint64_t seed = 0; seed < 8; seed++) {
         assert_int_equal(wrong_after_reverse(true, seed), 0);
-        assert_true(wrong_after_reverse(false, seed) > 0); /* it reads NaNs */
+        assert_true(wrong_after_reverse(false, seed) > 0); /* without the barrier it reads NaNs */
     }
 }
 

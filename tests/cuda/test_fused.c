@@ -70,7 +70,7 @@ static Row rows_new(const Logits *l, Special special, Arena *arena)
                    (special == SPECIAL_half_minus_inf && v < l->valid / 2);
         if (special != SPECIAL_none && row == 1 && (all || v == l->valid / 2))
             x = special_number(special);
-        if (v >= l->valid) x = (double)NAN; /* padding is never read */
+        if (v >= l->valid) x = (double)NAN; /* a NaN, because padding is never read */
         number_write(l->real, r.z.at, (uint64_t)i, x);
         value_set(&r.exact_z, i, number_read(l->real, r.z.at, (uint64_t)i));
     }

@@ -503,8 +503,8 @@ static void more_than_a_grid(void **state)
         }
 }
 
-/* Sequences with more choices than a block searches at once, and with more tokens than their parts
- * have; an expert with more slots than one block handles. */
+/* Sequences are long: they have more choices than a block searches at once. An expert has more
+ * slots than one block handles. */
 static void experts_of_long_sequences(void **state)
 {
     (void)state;
@@ -558,13 +558,13 @@ static void none_is_forgotten(void **state)
         OP_batch,          OP_field,
         OP_offsets,        OP_image,
         OP_attention,      OP_attention_grad,
-        OP_attention_part, OP_attention_part_grad}; /* test_attention_part */
+        OP_attention_part, OP_attention_part_grad}; /* tested by test_attention_part */
     for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
         bool found = op_info(op)->class_ != OP_CLASS_compute;
         for (uint32_t i = 0; i < N_CASES; i++) found |= cases[i].op == op;
         for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) found |= others[i] == op;
-        found |= op_of_rows(op) != OP_none;             /* test_rows */
-        found |= (op_info(op)->flags & OP_BLOCKS) != 0; /* missing.h */
+        found |= op_of_rows(op) != OP_none;             /* tested by test_rows */
+        found |= (op_info(op)->flags & OP_BLOCKS) != 0; /* no kernel: missing.h */
         if (!found) fail_msg("%s", op_info(op)->name);
     }
 }

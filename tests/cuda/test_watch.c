@@ -174,7 +174,7 @@ static void touch(Fence fence, bool box, uint64_t seed)
                                .stride = {128, 128, ROWS * 128},
                                .box = {64, 1, ROWS, 1},
                                .dtype = DT_bf16};
-    for (int i = 0; i < ROWS * 64; i++) x[i] = 0x4000; /* 2 */
+    for (int i = 0; i < ROWS * 64; i++) x[i] = 0x4000; /* 2 in bf16 */
     assert_true(tensor_map_make(&args.map, &shape, &cuda, NULL));
     device_set_seed(seed);
     assert_true(
@@ -223,7 +223,7 @@ static void kernels_follow_each_other(void **state)
 typedef struct StrideArgs {
     const float *x;
     float *y;
-    int32_t global, shared; /* numbers apart */
+    int32_t global, shared; /* distances between lanes, in numbers */
 } StrideArgs;
 
 KERNEL(stride_loads, StrideArgs, WARP, 1)
@@ -274,7 +274,7 @@ static void accesses_are_counted(void **state)
     c = counts_of(false, 2, WARP + 1);
     assert_int_equal(c.sectors, 8);
     assert_int_equal(c.passes, 1);
-    c = counts_of(false, 0, 1); /* one number for all */
+    c = counts_of(false, 0, 1); /* all lanes read one number */
     assert_int_equal(c.sectors, 1);
     c = counts_of(true, 0, 0);
     assert_int_equal(c.sectors, 16);

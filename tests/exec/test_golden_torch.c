@@ -27,7 +27,7 @@ static const double lr = 1e-2, clip = 0.5;
 /* The golden batch, cut into micro-steps. */
 typedef struct Batch {
     const Golden *golden;
-    int64_t per_microbatch; /* samples */
+    int64_t per_microbatch; /* samples in a micro-batch */
 } Batch;
 
 static void fill_data(void *self, int64_t step, uint32_t microbatch, int64_t first, int64_t n,

@@ -229,7 +229,7 @@ static Tiny draw_plan(uint64_t seed, uint64_t index)
     t.float8.recipe = (Float8Recipe)draw(&d, FLOAT8_RECIPE_COUNT);
     t.float8.head = draw(&d, 3) == 0;
     t.float8.fsdp_gather = t.float8.recipe == FLOAT8_tensorwise && draw(&d, 2);
-    if (t.use_float8) t.fsdp2.mp.param = t.fsdp2.mp.output = DT_none; /* refused together */
+    if (t.use_float8) t.fsdp2.mp.param = t.fsdp2.mp.output = DT_none; /* float8 refuses fsdp2.mp */
     if (t.use_float8 && t.float8.fsdp_gather) {                       /* refused together */
         t.fsdp2.copy = t.fsdp2.offload = false;
         t.zero_options.gather = ZERO_GATHER_lazy;
@@ -246,7 +246,7 @@ static Tiny draw_plan(uint64_t seed, uint64_t index)
     draw_context(&d, &t);
     draw_fold(&d, &t);
     if (t.cp > 1 && t.cp_options.mode != CP_all_to_all && t.float8.recipe >= FLOAT8_mxfp8)
-        t.float8.recipe = FLOAT8_rowwise; /* refused together */
+        t.float8.recipe = FLOAT8_rowwise; /* blocks refuse sequences in chunks */
     if (draw(&d, 5) == 0 && !t.spectral) t.freeze = 1 + draw(&d, (1U << TINY_FROZEN) - 1);
     t.freeze_whole = t.freeze && draw(&d, 3) == 0;
     t.dropless = t.experts && (t.cp == 1 || t.cp_lent == t.cp) && draw(&d, 2);

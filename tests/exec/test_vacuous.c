@@ -160,7 +160,7 @@ static void a_run_that_is_all_error(void **state)
     const DataSource *data = data_synthetic(1, t.vocab, 0.1, arena);
     assert_true(exec_verify_rounding(plan, low, exact, data, &options, arena, &result, &diag));
     assert_true(result.gradient_of_one_rank < 0.2);
-    exact->step.seed++; /* other weights */
+    exact->step.seed++; /* a model with other weights */
     Diag d = diag_in(arena);
     assert_false(exec_verify_rounding(plan, low, exact, data, &options, arena, &result, &d));
     assert_true(result.gradient_of_one_rank >= 1);

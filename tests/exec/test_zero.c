@@ -56,7 +56,7 @@ static Tiny base(ZeroStrategy strategy, DType compute)
 static void same(const Tiny *a, const Tiny *b)
 {
     Run x = run(a), y = run(b);
-    assert_true(x.loss[STEPS - 1] < x.loss[0]); /* it learns */
+    assert_true(x.loss[STEPS - 1] < x.loss[0]); /* the loss falls */
     assert_memory_equal(&x, &y, sizeof x);
 }
 

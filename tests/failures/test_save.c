@@ -108,7 +108,8 @@ static bool is_told(const Diag *d)
     return false;
 }
 
-/* Returns the number of calls for files that the training makes. */
+/* Trains while call number `at` for a file fails, and checks that the newest checkpoint is right.
+ * Returns the number of calls that the training made. */
 static uint64_t one_failure(uint64_t at, bool forever, const double *right)
 {
     Arena *in = arena_new();

@@ -77,7 +77,7 @@ static void communication_starts_when_all_have_come(void **state)
         Pc a = synthetic_compute(plan, i, STREAM_compute, i == 0 ? 100 : 250);
         Pc b = synthetic_comm(plan, i, STREAM_dp_reduce, OP_all_reduce, pp, 0, 1, 40);
         synthetic_after(plan, i, b, a);
-        Pc c = synthetic_compute(plan, i, STREAM_compute, 30); /* overlaps */
+        Pc c = synthetic_compute(plan, i, STREAM_compute, 30); /* overlaps with the communication */
         Pc e = synthetic_compute(plan, i, STREAM_compute, 1);
         synthetic_after(plan, i, e, b);
         (void)c;

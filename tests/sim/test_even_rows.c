@@ -1,5 +1,6 @@
-/* Experts that drop no token, under another framework: it holds and computes the rows that arrive,
- * whatever memory Tandem's executor keeps for them. */
+/* Experts that drop no token are predicted for another framework. It holds and computes the rows
+ * that arrive, while Tandem's executor keeps memory for more. The prediction must not contain
+ * these rows. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

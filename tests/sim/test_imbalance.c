@@ -228,7 +228,7 @@ static void only_rows_scale_with_a_ranks_share(void **state)
     Cluster c = eight_h100();
     c.device.kernel_floor_s = LAUNCH_PS * 1e-12;
     c.device.memory_efficiency = 1;
-    c.device.arch = "cpu"; /* no tiles */
+    c.device.arch = "cpu"; /* a CPU has no tiles */
     const SimOptions options = {.trace = true, .unfolded = true, .loads = &loads, .steps = 1};
     SimReport r;
     Diag d = diag_in(arena);

@@ -462,7 +462,7 @@ static void ranks_agree(void **state)
     all[1].kernel = CUDA_ATTENTION_hopper;
     attention_chooser_adopt(s.chooser, all, 3);
     assert_int_equal(carried_out(&s), CUDA_ATTENTION_hopper);
-    all[2].wrong = 1; /* on any rank */
+    all[2].wrong = 1; /* it is enough that one rank finds it wrong */
     attention_chooser_adopt(s.chooser, all, 3);
     assert_int_equal(carried_out(&s), CUDA_ATTENTION_mma);
     close_session(&s);

@@ -57,7 +57,7 @@ static void each_tile_is_visited_once(void **state)
                 check_launch(tiles[t], heads[h], beside, true);
                 check_launch(tiles[t], heads[h], beside, false);
             }
-    check_launch(5, 11, UINT32_MAX, true); /* all heads */
+    check_launch(5, 11, UINT32_MAX, true); /* all heads at one time */
 }
 
 /* The heads that are visited at one time, by the bytes of the keys and values of one head. */

@@ -394,7 +394,7 @@ static void others_are_refused(void **state)
     run = attention_run(arena, &full[0], NULL);
     run = gradient_run(arena, &full[0], NULL, &run);
     assert_true(cuda_attention_one_takes(&run.device, &cuda));
-    run.device.elements[9]--; /* scratch */
+    run.device.elements[9]--; /* too little scratch */
     assert_false(cuda_attention_one_takes(&run.device, &cuda));
     compare_free();
     arena_free(arena);
@@ -468,7 +468,7 @@ static void launch_with_fault(void *self, void *stream, const DeviceLaunch *laun
 {
     (void)self, (void)stream;
     const bool here = strstr(launch->name, planted.kernel) != NULL;
-    if (!here && strstr(launch->name, "attention_hopper") != NULL) return; /* another subject */
+    if (!here && strstr(launch->name, "attention_hopper") != NULL) return; /* another kernel */
     device_hopper_fault(here ? planted.fault : HOPPER_sound);
     device_run(launch);
     device_hopper_fault(planted.fault); /* tensor maps that are made later have the fault too */

@@ -59,7 +59,7 @@ static int through(const char *script, bool waits)
     cudaEventRecord(event, stream[0]);
     if (waits) cudaStreamWaitEvent(stream[1], event, 0);
     cudaMemcpyAsync(host + 1, device, 4, cudaMemcpyDeviceToHost, stream[1]);
-    assert_int_equal(host[1], 0); /* late */
+    assert_int_equal(host[1], 0); /* the late copy has not run */
     assert_int_equal(cudaDeviceSynchronize(), 0);
     int result = host[1];
     end();

@@ -129,7 +129,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 typedef struct Launched {
     Task task;
     cudaGraph_t graph;
-    bool *done;    /* [node] */
+    bool *done;    /* [node] the node has run */
     uint32_t *met; /* [node] the number of its first predecessors that are known to be done */
     void **state;
     uint32_t n_done;

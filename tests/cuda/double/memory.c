@@ -28,7 +28,7 @@ typedef struct Block {
 
 static int file = -1;
 static char *outside, *inside;  /* the two mappings of the device's memory */
-static Block block[MAX_BLOCKS]; /* ascending */
+static Block block[MAX_BLOCKS]; /* by ascending offset */
 static uint32_t n_blocks;
 static uint64_t used;
 

@@ -243,7 +243,7 @@ static void scratch_is_enough(void **state)
                 const GemmRules ada = gemm_rules(89, false);
                 gemm_of(op, &c.args, &ada, &after);
                 assert_true(gemm_scratch(&after, &c.args).library + 1000 <= all);
-                if (op_info(op)->along == op && !after.scaled_after) /* no copies are made */
+                if (op_info(op)->along == op && !after.scaled_after) /* no operand is copied */
                     assert_int_equal(all, s.turned_a + 1000);
                 assert_true(s.scale_a + 4 * (uint64_t)c.args.elements[2 + g.a.arg] <= s.scale_b);
                 assert_true(s.scale_b + 4 * (uint64_t)c.args.elements[2 + g.b.arg] <= s.turned_a);

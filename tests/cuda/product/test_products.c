@@ -399,7 +399,7 @@ static void chosen_once(void **state)
     for (uint32_t i = 0; i < 5; i++) assert_true(cuda_contract(c.op, &c.args, &s.cuda, &s.error));
     assert_int_equal(cublas_double.suggested, 1);
     assert_int_equal(cublas_double.products, 5);
-    assert_int_equal(cublas_double.fast, 5); /* forward */
+    assert_int_equal(cublas_double.fast, 5); /* forward products allow it */
     close_products(&s);
     contraction_free(&c);
     s = open_products(&hopper);

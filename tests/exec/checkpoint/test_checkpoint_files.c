@@ -209,7 +209,7 @@ static void unfinished_saves(void **state)
     assert_int_equal(mkdir(saving, 0777), 0);
     refused(plan, saving, "checkpoint-unfinished",
             "a save that did not end: it has no manifest.json");
-    loads(folder); /* the one before it */
+    loads(folder); /* the checkpoint before it */
     const Diag d = run(plan, &(CheckpointOptions){.load = saving}, 3);
     assert_string_equal(d.items.at[0].hint,
                         arena_print(arena, "the newest finished checkpoint is %s", saved));

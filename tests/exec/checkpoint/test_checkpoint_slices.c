@@ -59,7 +59,7 @@ static bool compare(void *self, const BoxRun *run)
             fail_msg("%s: rank %u, %s: element %llu is not at %llu of the buffer", p->name,
                      p->slice->rank, p->slice->name, (unsigned long long)element,
                      (unsigned long long)at);
-        p->tensor[at] = 0; /* once */
+        p->tensor[at] = 0; /* so that a second slice finds nothing here */
     }
     p->n_found += run->n;
     return true;
@@ -76,7 +76,7 @@ static void check_rank(Places *places, const State *state, Rank rank, Seen *seen
         const Buffer *b = &program->buffers.at[slices.at[i].buffer];
         const uint64_t n = b->bytes / dtype_bytes(b->dtype);
         for (k = i; k < slices.n && slices.at[k].buffer == slices.at[i].buffer;) k++;
-        if (b->unit == 0) continue; /* whole on every rank */
+        if (b->unit == 0) continue; /* each rank holds it whole */
         places->tensor = arena_array(scratch, n, sizeof *places->tensor);
         places->element = arena_array(scratch, n, sizeof *places->element);
         places->n_known = places->n_found = 0;
@@ -150,7 +150,7 @@ static void parts_of_boxes(void **state)
     assert_int_equal(runs.n, 2);
     assert_memory_equal(&runs.at[0], (&(BoxRun){0, 2 + 2 * 9 + 2, 4}), sizeof(BoxRun));
     assert_memory_equal(&runs.at[1], (&(BoxRun){5, 2 + 3 * 9 + 2, 4}), sizeof(BoxRun));
-    runs.n = 0; /* nothing in common */
+    runs.n = 0; /* boxes that have nothing in common */
     assert_true(box_runs(&slice, (const int64_t[]){6, 8}, (const int64_t[]){4, 6}, keep, &runs));
     assert_int_equal(runs.n, 0);
     /* a callback that fails ends the walk */

@@ -122,7 +122,7 @@ static void arrives_as_it_was_made(void **state)
 static void proven(void *self, const Tiny *t)
 {
     uint32_t *n = self;
-    if (++*n % SAMPLE(7, 21)) return; /* only a part of the corpus */
+    if (++*n % SAMPLE(7, 21)) return; /* takes only a part of the corpus */
     Arena *arena = arena_new();
     Diag d = diag_in(arena);
     gather_of(t, STATE_param, arena, &d);

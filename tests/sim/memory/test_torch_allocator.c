@@ -69,7 +69,7 @@ static void the_smallest_block_that_fits_is_taken(void **state)
     assert_int_equal(again, fit);
     torch_allocate(a, 60 * MIB, 0); /* from the 100 */
     expect(a, 90 * MIB, 130 * MIB);
-    torch_allocate(a, 40 * MIB, 0); /* its rest */
+    torch_allocate(a, 40 * MIB, 0); /* fits into the rest of the 100 */
     expect(a, 130 * MIB, 130 * MIB);
     arena_free(arena);
 }

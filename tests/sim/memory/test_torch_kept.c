@@ -124,7 +124,7 @@ static void inputs_are_saved_in_eight_bits(void **state)
         assert_int_equal(peak_mib(&s), others ? 140 : 110);
         s.runtime.op[OP_mul].keeps_bytes = true;
         assert_int_equal(peak_mib(&s), 110);
-        s.p->buffers.at[x].category = CATEGORY_gradient; /* it is no value */
+        s.p->buffers.at[x].category = CATEGORY_gradient; /* a gradient, not a saved value */
         assert_int_equal(peak_mib(&s), 140);
         arena_free(s.arena);
     }

@@ -336,7 +336,7 @@ static void alike_ranks_fold(void **state)
     assert_int_equal(classes_of(1, 2, 8, 8), 1);
     assert_int_equal(classes_of(2, 8, 2, 8), 2);    /* there is one rank on each stage */
     assert_int_equal(classes_of(1, 1, 3, 4), 1);    /* three of a node's four devices */
-    assert_int_equal(classes_of(1, 2048, 8, 8), 1); /* and quickly */
+    assert_int_equal(classes_of(1, 2048, 8, 8), 1); /* large, but found quickly */
     assert_int_equal(classes_of(16, 128, 8, 8), 16);
     /* Groups of three on nodes of four: {0,1,2} {3|4,5} {6,7|8} {9,10,11}. Some groups lie in one
      * node, others on two, and some ranks are alone on their node. Ranks 0-2 share their node with

@@ -172,7 +172,7 @@ static void trees_of_one_rank_a_node(void **state)
         for (uint32_t each = 1; each <= 2; each++) {
             Cluster c = dgx_h100(nodes, 8);
             const NcclCase q = nccl_case(&c, COLLECTIVE_all_gather, nodes, each, 1 << 20);
-            const NcclEstimate e = nccl_tuner(&q, NCCL_PAT, 2); /* Simple */
+            const NcclEstimate e = nccl_tuner(&q, NCCL_PAT, 2); /* 2: the protocol Simple */
             assert_true((e.bytes_per_us > 0) == (nodes > 1 && each == 1));
             if (nodes < 2 || each > 1) continue;
             const double more = e.latency_us - before;
@@ -248,7 +248,7 @@ static void a_network_may_rule_protocols_out(void **state)
     assert_string_equal(choice.protocol, "Simple");
     assert_true(fabs((double)choice.time_ps / 1e6 - (8.4 + 2 * (7 * 4 + 14) + 8 + 2 * 4.5)) < .1);
     choice = nccl_choose(&c, OP_all_reduce, 2, 8, UINT64_C(8) << 30);
-    assert_string_equal(choice.algorithm, "Tree"); /* no NVLSTree */
+    assert_string_equal(choice.algorithm, "Tree"); /* NVLSTree is ruled out */
 }
 
 /* In a tree, two nodes send one buffer through all their NICs, three nodes one and a half buffers,

@@ -61,7 +61,7 @@ static void rings_by_hand(void **state)
     assert_rate(pcie_ring_bytes_per_s(&c, 8), link);
     c.pcie.socket_bytes_per_s = 16e9;
     assert_rate(pcie_ring_bytes_per_s(&c, 8), 16e9);
-    assert_rate(pcie_ring_bytes_per_s(&c, 4), link); /* one socket's */
+    assert_rate(pcie_ring_bytes_per_s(&c, 4), link); /* a ring inside one socket */
     c.pcie.intel = true;
     assert_rate(pcie_ring_bytes_per_s(&c, 4), link / 1.2);
     /* If devices below a switch can write to each other, only one hop of a ring uses the uplink. If

@@ -114,7 +114,7 @@ static void paths_on_a_dragonfly(void **state)
         for (uint32_t from = 0; from < r.n_places; from++) {
             for (uint32_t to = 0; to < r.n_places; to++) {
                 uint32_t path[3], n = routes_path(&r, from, to, path), outs = 0;
-                uint32_t at = from / t.nodes; /* router */
+                uint32_t at = from / t.nodes; /* the router of the sender */
                 for (uint32_t h = 0; h < n; h++) {
                     uint32_t link = path[h] % of_group, group = path[h] / of_group;
                     n_used += !used[path[h]];

@@ -117,7 +117,7 @@ static TensorId op_of(Build *b, OpKind kind, uint32_t n, const TensorId *in, con
         graph_op(b->g, b->arena, kind, in, n, b->t->compute, attrs, b->module, here(b), &b->diag);
     assert(out);
     const Node *node = &b->g->nodes.at[b->g->tensors.at[out].producer];
-    for (uint32_t j = 0; j < node->n_out; j++) /* as in the front */
+    for (uint32_t j = 0; j < node->n_out; j++) /* statistics are fp32, as in the front */
         if (b->t->compute != DT_f64 && graph_is_statistic(b->g, node->out[j]))
             b->g->tensors.at[node->out[j]].dtype = DT_f32;
     return out;

@@ -21,7 +21,7 @@ typedef enum TinyVariant {
 typedef struct Tiny {
     TinyVariant variant;
     bool gpt2;    /* layernorm, gelu, learned positions, biases, tied head; else Llama */
-    bool fused;   /* q, k, v and gate, up are one weight each */
+    bool fused;   /* one weight for q, k and v, and one for gate and up */
     bool unequal; /* feed-forward: two MLPs that are added, one twice as wide (fused: one weight) */
     bool whole_table; /* neither the embedding nor a tied head is split by the vocabulary */
     bool spectral;    /* linears, except a tied head, are divided by their weights' norm */

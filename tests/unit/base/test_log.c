@@ -63,7 +63,7 @@ static void the_level_decides(void **state)
         {NULL, true, LOG_quiet, -1, ""},
         {NULL, true, LOG_debug, 3, "[3] info x\n[3] debug x\n"},
         {"debug", true, LOG_info, 0, "[0] info x\n[0] debug x\n"},
-        {"debug", true, LOG_quiet, 0, ""}, /* --quiet is quiet */
+        {"debug", true, LOG_quiet, 0, ""}, /* --quiet wins over the variable */
         {"loud", true, LOG_info, -1, "info x\n"},
     };
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {

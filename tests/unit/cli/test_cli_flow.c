@@ -110,7 +110,7 @@ static void what_does_not_fit_is_stored_all_the_same(void **state)
     assert_non_null(strstr(r.err, "error[does-not-fit]"));
     assert_non_null(
         strstr(r.err, "a smaller micro-batch, ac \"full\", a larger tp, or a larger cp"));
-    assert_null(strstr(r.err, "reshard_after_forward")); /* the plan has it */
+    assert_null(strstr(r.err, "reshard_after_forward")); /* no hint: the plan has it already */
     r = COMMAND(arena, 60, "check", llama, "--set", "batch.micro=1", "--set", "parallel.ac=full",
                 "--set", "cluster.device.memory_bytes=16000000000");
     assert_int_equal(r.exit_code, 4);
@@ -306,7 +306,7 @@ static void low_precision_trains(void **state)
         assert_true(document_number(run, "arena_bytes") < 0.9 * bytes);
         bytes = document_number(run, "arena_bytes");
         if (i == 0) loss = document_number(run, "last_loss");
-        const double falls_to = UNDER_SANITIZERS ? 1 : 0.7; /* after fewer steps */
+        const double falls_to = UNDER_SANITIZERS ? 1 : 0.7; /* sanitizers: fewer steps */
         assert_true(document_number(run, "last_loss") <
                     falls_to * document_number(run, "first_loss"));
         assert_true(document_number(run, "last_loss") < 1.05 * loss);

@@ -41,7 +41,7 @@ static void a_run_goes_on(void **state)
     const double resumed = last_loss(&r);
     r = COMMAND(c->arena, 300, "run", c->plan, "--db", c->db, "--steps", "5", "--json", "--load",
                 c->folder);
-    assert_true(last_loss(&r) == resumed); /* mpi */
+    assert_true(last_loss(&r) == resumed); /* the MPI backend gives the same bits */
     r = CHECKPOINT_RUN(c, "--steps", "5", "--json", "--load", c->folder, "--set",
                        "mesh.tp=1"); /* 2 ranks */
     const double ratio = last_loss(&r) / resumed;

@@ -12,10 +12,10 @@
 #include "tests/support/loaded.h"
 
 typedef struct Case {
-    const char *mesh;                      /* with ep */
+    const char *mesh;                      /* the mesh of the script, with ep */
     const char *told, *folded;             /* NULL: every rank has all experts */
     uint32_t ep, experts;                  /* of the axis ep; that share a layer's experts */
-    const char *small_told, *small_folded; /* of the small plan */
+    const char *small_told, *small_folded; /* the same for the small plan */
 } Case;
 
 static const Case cases[] = {

@@ -204,7 +204,7 @@ static pid_t start_endless(Arena *arena, bool sweeps, pid_t *child)
     for (int i = 0; i < 1000 && *child == 0; i++, nanosleep(&pause, NULL))
         *child = child_of(arena, parent);
     assert_true(*child > 0);
-    for (int i = 0; i < 20; i++) nanosleep(&pause, NULL); /* it sets its limits */
+    for (int i = 0; i < 20; i++) nanosleep(&pause, NULL); /* meanwhile it sets its limits */
     return parent;
 }
 

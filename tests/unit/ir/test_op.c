@@ -114,7 +114,7 @@ static void gradients_of_contractions(void **state)
     assert_int_equal(op_info(OP_linear_blocks)->along, OP_linear_blocks);
     assert_string_equal(op_info(OP_linear_pairs)->signature, "bskA,kAn,bsk,kn,,->bsn");
     assert_string_equal(op_info(OP_linear_o_pairs_d0)->signature, "bsnA,grdnA,bsn,grdn,,->bsgrd");
-    assert_true(op_info(OP_linear_pairs)->flops_per_point == 4); /* of a pair */
+    assert_true(op_info(OP_linear_pairs)->flops_per_point == 4); /* a point is a pair of numbers */
     assert_true(op_has_pairs(OP_linear_pairs_d1) && op_has_pairs(OP_quantise_squares_last));
     assert_false(op_has_pairs(OP_linear_blocks) || op_has_pairs(OP_image));
     assert_string_equal(op_info(OP_linear_rowwise_d1)->signature, "bsk,bsn,k,n->kn");

@@ -261,7 +261,7 @@ static size_t field_bytes(const TextField *f, char *covered, size_t size)
     case FIELD_intervals:
     case FIELD_args:
     case FIELD_after:
-        n = 8; /* first and n */
+        n = 8; /* the numbers `first` and `n` */
         break;
     }
     assert_true(f->offset + n <= size);
@@ -307,7 +307,7 @@ static void tables_are_complete(void **state)
 }
 
 static const struct {
-    const char *text; /* behind the header */
+    const char *text; /* the text behind the header */
     uint32_t line;
     const char *says;
 } bad[] = {

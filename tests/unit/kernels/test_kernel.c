@@ -386,7 +386,7 @@ static void test_cross_entropy(void **state)
     }
 }
 
-/* Logits far apart neither overflow nor give a wrong result. */
+/* Logits that differ much neither overflow nor give a wrong result. */
 static void test_cross_entropy_extremes(void **state)
 {
     (void)state;

@@ -62,7 +62,7 @@ static void test_accepts(void **state)
     assert_int_equal(kernel_cpu_workspace(OP_linear_tensorwise, eight, one_each, 5), 64 + 3 * 8);
     assert_true(kernel_cpu_accepts(OP_quantise_range, more, 3));
     assert_false(kernel_cpu_accepts(OP_linear, (DType[]){DT_e4m3, DT_e4m3, f64, DT_u8}, 4));
-    assert_true(kernel_cpu_accepts(OP_silu, mixed, 2)); /* needs none */
+    assert_true(kernel_cpu_accepts(OP_silu, mixed, 2)); /* silu needs no scratch */
     assert_false(kernel_cpu_accepts(OP_linear, (DType[]){f32, f32, f32, DT_u8}, 4));
     const int64_t elements[] = {6, 3, 5};
     assert_int_equal(kernel_cpu_workspace(OP_linear, mixed, elements, 3), 64 + 3 * 4);

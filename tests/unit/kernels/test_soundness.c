@@ -37,12 +37,12 @@ typedef struct Case {
     OpKind op;
     char letter; /* the letter in the binding */
     uint32_t n_parts;
-    int64_t size['z' + 1]; /* global */
+    int64_t size['z' + 1]; /* global sizes */
     Attrs attrs;
     DType real; /* fp64 if it is not set */
     Arena *arena;
     uint32_t n_in, n_out;
-    Value args[MAX_ARGS]; /* unsplit */
+    Value args[MAX_ARGS]; /* arguments of the unsplit op */
     Binding binding;
 } Case;
 
@@ -365,7 +365,7 @@ static double difference(const Value *a, const Value *b)
     double worst = 0, top = 1e-30;
     for (int64_t i = 0; i < value_numbers(a); i++) {
         double x = value_get(a, i), y = value_get(b, i);
-        if (!(fabs(x - y) <= worst)) worst = fabs(x - y); /* NaN stays */
+        if (!(fabs(x - y) <= worst)) worst = fabs(x - y); /* also if it is NaN */
         if (fabs(y) > top) top = fabs(y);
     }
     return worst / top;
@@ -437,7 +437,7 @@ static bool may_be_uneven(OpKind op, char letter)
     const OpInfo *info = op_info(op);
     bool elements = letter == 'x' || info->sig.in[0].ellipsis == 0;
     if (info->flags & OP_BLOCKS && info->class_ == OP_CLASS_compute)
-        return false; /* whole blocks */
+        return false; /* blocks must be whole */
     return letter == 'v' || info->class_ == OP_CLASS_contract || elements || op == OP_batch;
 }
 

@@ -54,7 +54,7 @@ static void check(const Model *m, const Gaps *gaps)
         const Gap *gap = &gaps->list.at[g];
         assert_int_equal(gap->offset % UNIT + gap->size % UNIT, 0);
         for (uint64_t i = gap->offset / UNIT; i < (gap->offset + gap->size) / UNIT; i++) {
-            assert_true(i < m->top && has[i] == USE_taken); /* in one gap only */
+            assert_true(i < m->top && has[i] == USE_taken); /* no unit is in two gaps */
             has[i] = gap->end.known > NOW ? USE_later : USE_free;
         }
     }

@@ -195,7 +195,7 @@ static void persistent_lie_at_the_bottom(void **state)
     assert_int_equal(p->buffers.at[b].offset, 512);
     assert_int_equal(p->buffers.at[t].offset, 1024);
     assert_int_equal(p->bytes, 1024 + 40);
-    assert_int_equal(p->host_bytes, 512 + 400); /* its own arena */
+    assert_int_equal(p->host_bytes, 512 + 400); /* the host has an arena of its own */
     assert_int_equal(p->buffers.at[never].first, 0);
 }
 

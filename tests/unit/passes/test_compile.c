@@ -281,7 +281,7 @@ static void false_kernels_are_refused(void **state)
         }
     assert_refused(bad, "verify-structure", "does not process rows");
 
-    bad = mutate_copy(plan, arena); /* a part that waits */
+    bad = mutate_copy(plan, arena); /* a part waits for another stream */
     p = &bad->programs.at[0];
     p->code.at[mul].after = (Span){p->after.n, 1};
     list_push(arena, &p->after, 1);

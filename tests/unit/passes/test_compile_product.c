@@ -67,7 +67,7 @@ static void every_form_of_a_block(void **state)
                         "linear_d1 bias_grad; linear_d0 gelu_grad; linear_d1 bias_grad; "
                         "linear_o_d1 bias_grad; linear_kv_d1 bias_grad; linear_kv_d1 bias_grad; "
                         "linear_q_d1 bias_grad; ");
-    t.gpt2 = false; /* Llama: residuals */
+    t.gpt2 = false; /* a Llama has residuals, but no biases */
     assert_string_equal(kernels_of(plan_of(&t, NULL, arena), arena), "linear_o add; linear add; ");
     arena_free(arena);
 }

@@ -63,7 +63,7 @@ static void tensorwise(void **state)
     const Plan *plan = tiny_plan(&t, false, arena, &d);
     assert_non_null(plan);
     assert_int_equal(count_scaled(plan, SCALING_tensorwise), 7 * 3);
-    assert_int_equal(count_scaled(plan, SCALING_none), 3); /* the head */
+    assert_int_equal(count_scaled(plan, SCALING_none), 3); /* the three products of the head */
     assert_int_equal(count(plan, OP_quantise), 7 + 4 + 7); /* weights, inputs, gradients */
     assert_int_equal(count(plan, OP_amax), 7 + 4 + 7);
     uint32_t n_wide = 0;
@@ -217,7 +217,8 @@ static void blocks(void **state)
     assert_true(verify_plan(plan, VERIFY_all, false, &d));
     const Graph *g = &plan->graph;
     assert_int_equal(count_scaled(plan, SCALING_blocks), 7 * 3);
-    /* 4 inputs and 7 gradients along features; the same over tokens; weights both ways */
+    /* 4 inputs and 7 gradients along features, the same along tokens, and weights along both
+     * indices */
     assert_int_equal(count(plan, OP_quantise_blocks_tokens), 4 + 7);
     assert_int_equal(count(plan, OP_quantise_blocks_first), 6);
     assert_int_equal(count(plan, OP_quantise_blocks_inner), 1); /* wo: [heads, features, dim] */
@@ -241,7 +242,7 @@ static void blocks(void **state)
     t.use_float8 = false;
     const Plan *plain = tiny_plan(&t, false, arena, &d);
     assert_non_null(plain);
-    assert_int_equal(count_maxima(plan), count_maxima(plain)); /* of the loss */
+    assert_int_equal(count_maxima(plan), count_maxima(plain)); /* only those of the loss */
 }
 
 /* Sizes that would cut a block are refused; so are sequences in chunks. */

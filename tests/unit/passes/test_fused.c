@@ -372,7 +372,7 @@ static void another_segment_is_named(void **state)
         Instr *in = &c.p->code.at[pc];
         if (in->op != OP_part_head) continue;
         Attrs a = *graph_attrs_at(&c.plan->graph, in->attrs);
-        a.first += a.first == t.repeat ? 1 : -1; /* v for k */
+        a.first += a.first == t.repeat ? 1 : -1; /* takes v in place of k */
         in->attrs = (AttrsId)list_push(c.arena, &c.plan->graph.attrs, a);
         break;
     }
@@ -423,7 +423,7 @@ static void an_order_that_is_none_is_named(void **state)
         &c.plan->graph.deals.deals.at[tensor(c.plan, "layers.0.attention.wqkv.weight")->order];
     Interval *at = &c.plan->graph.deals.intervals.at[d->first], k = at[1];
     assert_int_equal(d->kind, DEAL_segments);
-    at[1] = at[2], at[2] = k; /* v before k */
+    at[1] = at[2], at[2] = k; /* stores v before k */
     rejects(&c, "into segments of");
     at[2] = at[1], at[1] = k;
     assert_string_equal(verdict(&c), "");

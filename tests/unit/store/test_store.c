@@ -487,7 +487,7 @@ static void recipes_and_answers_come_back(void **state)
     assert_string_equal(found.list, store_script_list(&recipe, f->arena));
     Pruned p;
     assert_true(store_prune(f->store, r.engine, "build 1", true, &p, &f->diag));
-    assert_int_equal(p.answers, 1); /* only counted */
+    assert_int_equal(p.answers, 1); /* a dry run only counts */
     assert_true(store_find_answer(f->store, other, f->arena, &found, &f->diag));
     assert_true(store_prune(f->store, r.engine, "build 1", false, &p, &f->diag));
     assert_false(store_find_answer(f->store, other, f->arena, &found, &f->diag));

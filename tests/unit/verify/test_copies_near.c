@@ -227,7 +227,7 @@ static uint32_t draw_alike(Tally *t, const Plan *plan, const BlockCopies *b, Ite
 
 typedef struct Exchange {
     const BlockCopies *b;
-    ItemKind to; /* of the two items */
+    ItemKind to; /* the kind of the two items */
     Chain x, y;  /* the items of each block */
     uint64_t which;
 } Exchange;

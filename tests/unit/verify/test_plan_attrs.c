@@ -49,7 +49,7 @@ typedef struct Subject {
 
 /* Attributes that an op uses, and an instruction that uses them. */
 typedef struct Use {
-    Reach reach; /* not `one` */
+    Reach reach; /* never REACH_one */
     AttrsId attrs;
     uint32_t program;
     Pc pc; /* 0: only nodes use the attributes */

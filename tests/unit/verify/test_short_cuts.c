@@ -39,7 +39,7 @@ enum {
 };
 
 typedef struct Tally {
-    uint64_t changes; /* for each plan */
+    uint64_t changes; /* number of changes for each plan */
     uint32_t every, n_plans, n, refused[CHANGES];
     uint64_t seed;
 } Tally;

@@ -181,8 +181,8 @@ static const char *reason_by_name(Arena *arena, const char *name)
         arena, arena_print(arena, "model=%s;n_layers=;d_model=;n_heads=;n_kv_heads=;d_ff=", name));
 }
 
-/* The whole size in a name is read. A variant does not take the shape of the model with the same
- * name. */
+/* The whole size in a name is read, so gemma-3-12b is not a 2b. Another variant, such as a vision
+ * model, does not take the shape of the model with the same name. */
 static void a_name_selects_its_own_model(void **state)
 {
     (void)state;

@@ -160,7 +160,7 @@ static void what_is_gathered_again(void **state)
         n_apart += g->tensors.at[n->in[0]].producer + 1 != id;
     }
     assert_int_equal(n_late, 2);      /* the inputs of wq, wk, wv and of w1, w3; */
-    assert_int_equal(n_apart, 2 + 2); /* and the gradients of the outputs of wo and w2 */
+    assert_int_equal(n_apart, 2 + 2); /* also the gradients of the outputs of wo, w2 */
 }
 
 typedef struct Case {
