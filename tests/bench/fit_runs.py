@@ -42,7 +42,7 @@ CPUS = [("epyc_7742", "A100"), ("grace", "GB200")]
 FACTORS = [1 + 0.04 * i for i in range(-8, 26)]
 # Profiles whose rows are in the second table.
 IN_MORE = ("megatron_core", "megatron_core_single")
-# The sustained part of a GPU's peak, by the beginning of the cell `gpu`. It is fitted to the rows of all profiles except
+# GPUs whose sustained part of the peak is fitted, with the beginning of the cell `gpu`. Rows of all profiles are used except
 # vTrain's, whose steps the host determines.
 DEVICES = [("Hopper", "H100-SXM"), ("Ampere", "A100"), ("H100_at_500_W", "H100-96GB")]
 # The same, fitted to runs of large models in the second table whose precision is stated. It is only reported, because its

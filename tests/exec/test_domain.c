@@ -372,8 +372,9 @@ static Net draw_net(uint64_t seed, uint64_t index)
     return n;
 }
 
-/* miles-credit adds up group norm's statistics outside of autograd, and leaves their gradients as
- * each rank has them. The loss is one rank's, but the gradients before the norm are not. */
+/* as = "original": like miles-credit, the plan sums group norm's statistics outside of autograd, so
+ * each rank keeps its own gradients of them. The loss is one rank's, but the gradients before the
+ * norm are not. */
 static void the_gradients_of_miles_credit(void **state)
 {
     (void)state;

@@ -114,7 +114,7 @@ static Value flat(const Value *v)
     return (Value){.dtype = v->dtype, .n_dims = 1, .dim = {value_elements(v)}, .at = v->at};
 }
 
-/* returns {norm, coefficient} of all parameters' gradients */
+/* Returns {norm, coefficient} of the gradients of all parameters. */
 static Value clip_gradients(Eval *e)
 {
     Value table = value_new(e->arena, DT_f64, 1, (const int64_t[]){1});

@@ -57,7 +57,7 @@ static bool has(const char *text)
     return found;
 }
 
-/* in[rank][i] = 10 * rank + i */
+/* Fills the inputs: element i of a rank is 10 * rank + i. */
 static void number_inputs(Backend *b, BufferId id, int64_t n)
 {
     for (Rank r = 0; r < syn.plan->mesh.n_ranks; r++)
@@ -69,7 +69,8 @@ static double out(Backend *b, Rank r, BufferId id, int64_t i)
     return ((double *)b->memory(b, r, id))[i];
 }
 
-/* 2 x 2 ranks; groups along tp are {0,1}, {2,3}; along dp {0,2}, {1,3}. */
+/* The result of each collective on 2 x 2 ranks. Groups along tp are {0,1} and {2,3}, along dp {0,2}
+ * and {1,3}. */
 static void what_collectives_do(void **state)
 {
     (void)state;
@@ -229,7 +230,7 @@ static void sums_are_in_rank_order(void **state)
     b->close(b);
 }
 
-/* Rank 0 starts A then B; rank 1 starts B then A. */
+/* Rank 0 starts A then B, but rank 1 starts B then A. The report must name both. */
 static void crossed(uint32_t launch)
 {
     make_mesh(&syn, 2, 1);

@@ -151,7 +151,7 @@ static bool run_transfers(Backend *b, DType dtype, bool native, const char *path
     return fine;
 }
 
-/* dtypes to transfer; the last two use MPI's own sums, which bf16 does not have */
+/* The dtypes to transfer. The last two ask for MPI's own sums; MPI has none for bf16. */
 static const DType transfer_types[] = {DT_f32, DT_f64, DT_bf16, DT_e4m3, DT_f64, DT_bf16};
 enum { TRANSFER_KINDS = sizeof transfer_types / sizeof transfer_types[0] };
 
@@ -177,7 +177,7 @@ static int rank_transfers(const char *where)
     return fine ? 0 : 1;
 }
 
-/* Kills or stops the rank in the middle of a step: "kill", "stop", "exit", "abort". */
+/* How a rank ends or stops in the middle of a step: "kill", "stop", "exit", "abort". */
 typedef struct Spoil {
     const char *how;
     uint32_t rank;

@@ -56,8 +56,8 @@ static Tiny normed(void)
 
 /* ---- power iteration by hand */
 
-/* w [rows,columns]: in these models the inputs come first in every weight; u belongs to columns, v
- * to rows */
+/* A weight w [rows,columns] with its state: v belongs to rows, u to columns. In these models the
+ * inputs come first in every weight. */
 typedef struct Matrix {
     double *w, *u, *v;
     int64_t rows, columns;
@@ -111,7 +111,8 @@ static void normalise(double *x, int64_t n)
     for (int64_t i = 0; i < n; i++) x[i] /= sqrt(sum);
 }
 
-/* u = W v, v = W^T u, each divided by its length, where W maps inputs to outputs. */
+/* Iterates by hand: u = W v, v = W^T u, each divided by its length, where W maps inputs to
+ * outputs. */
 static void iterate(Matrix *m, int n_steps)
 {
     for (int s = 0; s < n_steps; s++) {
@@ -260,7 +261,7 @@ static Net normed_net(void)
     return n;
 }
 
-/* sigma after one iteration by hand; w [a, b, r], with the outputs in index a or b. */
+/* Returns sigma after one iteration by hand. w is [a, b, r], with the outputs in index a or b. */
 static double conv_sigma(const Plan *plan, TensorId id, bool transposed)
 {
     const Tensor *t = &plan->graph.tensors.at[id];

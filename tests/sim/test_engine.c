@@ -40,8 +40,8 @@ static void empty_program_takes_no_time(void **state)
     arena_free(arena);
 }
 
-/* compute stream: a(10) c(5, after b) d(7); other stream: b(20, after a). So c starts at 10 + 20.
- */
+/* The compute stream has a(10), c(5, after b) and d(7). Another stream has b(20, after a). So c
+ * starts at 10 + 20. */
 static void streams_overlap_and_wait(void **state)
 {
     (void)state;
@@ -118,7 +118,7 @@ static void launch_groups_start_together(void **state)
     arena_free(arena);
 }
 
-/* later on the stream, the same number is another launch */
+/* If the same number comes again later on the stream, that is another launch. */
 static void launch_numbers_join_only_neighbours(void **state)
 {
     (void)state;
@@ -171,7 +171,7 @@ static const char *only_error(const Diag *d, const char *rule)
     return d->items.at[0].text;
 }
 
-/* Rank 0 issues 1 then 2; rank 1 issues 2 then 1. */
+/* Rank 0 issues 1 then 2, but rank 1 issues 2 then 1. The error must name both communications. */
 static void crossed_order_names_both(void **state)
 {
     (void)state;

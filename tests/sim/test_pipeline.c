@@ -75,7 +75,7 @@ static void closed_forms(void **state)
         }
 }
 
-/* p = 4, m = 8 as published, in stages: 33, 33, 28.5, 27, 25.5. */
+/* The published times for p = 4 and m = 8, in units of a stage: 33, 33, 28.5, 27, 25.5. */
 static void published(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* Communications through the host, on a transport that answers for the other rank and records the
- * order in which transfers are posted. Ranks see their streams' requests at different times; the
- * order on a communicator must not depend on that. */
+ * order in which transfers are posted. Ranks see the requests of their streams at different times.
+ * The order on a communicator must not depend on that, or ranks would wait for each other. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -41,8 +41,8 @@
 
 #include "planner/base/str.h"
 
-/* The effects of a script on the nth call (from 1) of a function. A script is a text of words with
- * spaces between them. It may also be in the variable TANDEM_DOUBLE:
+/* Starts the double with a script. Most of its words state an effect on the nth call (from 1) of a
+ * function. Words have spaces between them. It may also be in the variable TANDEM_DOUBLE:
  *   seed=N            number of the legal order
  *   first=N           the Nth stream that is made (from 1) runs whenever it can, and all others
  *                     only when it cannot. So the others are as late as CUDA allows

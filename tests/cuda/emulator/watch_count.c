@@ -19,7 +19,7 @@ typedef struct CountedKernel {
     WatchCounts counts;
 } CountedKernel;
 
-/* Counts how often a thread has come to a place. */
+/* How often a thread has come to a place in the code. */
 typedef struct Visits {
     const void *from;
     uint32_t thread, n;

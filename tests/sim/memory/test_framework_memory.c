@@ -352,7 +352,8 @@ static void weights_are_fetched_and_kept_as_told(void **state)
         zero_of("r.prefetch_elements, r.live_elements, r.reuse_elements = 8e6, 16e6, 0\n"
                 "r.persist_elements = 1024",
                 &p, arena);
-    /* the weights, and the tensor that they were gathered into */
+    /* At the peak, the weights exist twice: alone, and in the tensor into which they were
+     * gathered. */
     double most = gathered_most(&ahead, p);
     assert_true(most > head + head);
     assert_true(most <= 2 * (2 * 16e6 + head));

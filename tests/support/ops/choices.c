@@ -54,7 +54,7 @@ static bool fill_counted(OpKind op, uint32_t arg, const Attrs *attrs, Value *v)
     return true;
 }
 
-/* Moves rows between memory with all rooms and memory with only the taken rooms. */
+/* Moves rows from memory with all rooms to memory with only the taken rooms (packs), or back. */
 static Value move_rows(Arena *arena, const Value *from, const Value *counts, bool packs)
 {
     Value to = value_new(arena, from->dtype, from->n_dims, from->dim);

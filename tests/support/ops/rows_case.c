@@ -96,8 +96,8 @@ RowsCounts rows_case_counts(const RowsCase *c)
                         c->g * c->n * c->c * c->attrs.h_kernel * c->attrs.w_kernel};
 }
 
-/* Writes n rows of each plane, from `row` on. Rows beyond an edge come from the other edge. The
- * rows go behind the first `at` rows of planes with room for `room` rows. */
+/* Copies n rows of each plane, from `row` on, into planes with room for `room` rows, behind their
+ * first `at` rows. Rows beyond an edge come from the other edge. */
 static void put_rows(const RowsCase *c, DType t, const double *from, int64_t planes, int64_t all,
                      int64_t row, int64_t n, void *to, int64_t room, int64_t at)
 {

@@ -461,7 +461,7 @@ Plan *mutate(const Plan *plan, Mutation m, Arena *arena)
     switch (m.kind) {
     case MUTATE_delete:
     case MUTATE_swap: change_order(was, p, arena, m); break;
-    case MUTATE_duplicate: /* it gets a number of its own */
+    case MUTATE_duplicate: /* the copy gets a match of its own */
         change_order(was, p, arena, m);
         p->code.at[m.pc + 1].match = out->n_match++;
         break;

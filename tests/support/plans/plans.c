@@ -1,4 +1,4 @@
-/* Plans made by hand. */
+/* See plans.h: plans made by hand, and the comparison of two plans. */
 #include "tests/support/plans/plans.h"
 
 #include <assert.h>

@@ -1,4 +1,5 @@
-/* tandem run under a real mpirun: the demonstration for newcomers, and exit codes. */
+/* tandem run under a real mpirun: the demonstration for newcomers, and exit codes. Rows in the
+ * store, warnings and errors must come once for the whole run, not once for each rank. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -77,7 +77,8 @@ static void shrinking_keeps_the_structure(void **state)
         assert_int_equal(c->global_batch, 3 * c->micro_batch * data);
         assert_int_equal(c->seq % cases[i].tp, 0);
         assert_int_equal(l.graph.info.n_layers, 2);
-        /* 16 ranks share 8 KV heads: 4 share 2 */
+        /* In the plan, 16 ranks share 8 KV heads. Of the 4 ranks that are left, 2 share each head,
+         * too. */
         assert_int_equal(l.graph.info.n_kv_heads, cases[i].tp == 4 ? 2 : cases[i].tp);
         assert_int_equal(l.graph.info.n_heads, 2 * cases[i].tp);
         assert_true(l.graph.info.n_params < 20000);

@@ -193,8 +193,8 @@ static void test_norm_and_clip(void **state)
     arena_free(arena);
 }
 
-/* pack gives all slices one after the other, unpack inverts it, and padding is zero, for any
- * element size. */
+/* Checks ops that only move data: pack stores all slices one after the other, unpack inverts it,
+ * and padding is zero, for any element size. */
 static void check_moves(DType dtype, int64_t outer, int64_t middle, int64_t inner, int64_t parts)
 {
     Arena *arena = arena_new();

@@ -96,7 +96,8 @@ static void two_parts_make_the_whole(void **state)
     assert_true(seen.no_inner > 10 && seen.both_sides > 50);
 }
 
-/* x has the columns of `own`, or those beside them, too. */
+/* Runs the kernel of inner rows for output columns `own`. x has these columns, or those beside
+ * them, too. */
 static void run_columns(const RowsCase *c, OpKind dense, uint32_t part, Interval own, int64_t which,
                         double *x, double *other, double *out)
 {

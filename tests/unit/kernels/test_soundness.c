@@ -571,7 +571,7 @@ static void test_accumulates(void **state)
     assert_true(n > 20);
 }
 
-/* fp32 gives the result of fp64. */
+/* The kernels in fp32 give the results of fp64, apart from rounding. */
 static void test_precisions(void **state)
 {
     (void)state;

@@ -25,7 +25,8 @@ static Layout layout_number(int n)
     return l;
 }
 
-/* dp_shard outside, tp in two parts: as with fewer KV heads than ranks. */
+/* Makes a mesh of dp_shard and of tp in two parts, as tp has if there are fewer KV heads than
+ * ranks. */
 static Plan *new_plan(Arena *arena)
 {
     const uint32_t sizes[AXIS_NAMES] = {[AXIS_dp_shard] = 2, [AXIS_tp] = 4};

@@ -40,8 +40,8 @@ static void place(Plan *plan)
     arena_free(scratch);
 }
 
-/* before[a * n + b]: a has finished when b starts. It is closed over stream order, launches and
- * `after`. */
+/* Returns before[a * n + b]: a has finished when b starts. It follows from the order of streams,
+ * launches and `after`. */
 static bool *reachability(const Program *p)
 {
     const uint32_t n = p->code.n;

@@ -321,7 +321,7 @@ static void heads_of_tp_are_divided_further(void **state)
     }
 }
 
-/* Hop i of rank r works with the keys of rank r - i. */
+/* In hop i, rank r must work with the keys of rank r - i. */
 static void keys_of_each_hop(void **state)
 {
     (void)state;

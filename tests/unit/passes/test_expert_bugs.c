@@ -296,7 +296,7 @@ static void turn_round(Program *p, Pc reduce, Pc to)
     }
 }
 
-/* Gives every second rank, as on a chessboard, a program of its own. */
+/* Gives the ranks on the black squares of the mesh, as of a chessboard, a program of their own. */
 static void give_every_second(Trap *trap, bool turned)
 {
     Plan *other = mutate_copy(trap->plan, arena);

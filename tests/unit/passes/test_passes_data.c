@@ -38,7 +38,8 @@ static void fsdp2_counts(void **state)
             }
 }
 
-/* FSDP2's choices of which weights stay gathered, with L blocks and m micro-batches. */
+/* Counts gathers under FSDP2's choices of which weights stay gathered, with L blocks and m
+ * micro-batches. */
 static void what_stays_gathered(void **state)
 {
     (void)state;

@@ -124,7 +124,8 @@ static void no_shard_is_ddp(void **state)
         }
 }
 
-/* optim: one reduction a step; optim_grads: m; both gather the updated weights once. */
+/* optim reduces gradients once a step, optim_grads m times. Both gather the updated weights
+ * once. */
 static void optimizer_and_gradients(void **state)
 {
     (void)state;
@@ -169,7 +170,8 @@ static void everything_sharded(void **state)
         }
 }
 
-/* Shards over D, replicas over R: the bytes of ZeRO, and the gradient's shard over R once. */
+/* With shards over D and replicas over R, a step moves the bytes of ZeRO over D, and the shard of
+ * the gradient over R once. */
 static void hybrid(void **state)
 {
     (void)state;

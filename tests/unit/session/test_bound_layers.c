@@ -317,7 +317,8 @@ static void layers_that_live_at_the_same_time(void **state)
 static void units_that_span_layers(void **state)
 {
     (void)state;
-    /* True if no draw may have a bound. Large buckets of 25 and 4 MiB end with each layer. */
+    /* always: no drawn plan with this pass may have a bound. Others may: large buckets of 25 and 4
+     * MiB end with each layer. */
     static const struct {
         const char *text;
         bool always;

@@ -215,7 +215,7 @@ static void test_one_trace(void **state)
 
 static const Case shipped_sets[] = {{{"runtime=torchtitan"}}, {{"runtime=automodel"}}};
 
-/* session_same_program promises equal programs. */
+/* Checks the promise of session_same_program: the programs are equal. */
 static void check_same(const char *path, Arena *arena)
 {
     Diag d = diag_in(arena);

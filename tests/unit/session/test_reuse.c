@@ -163,7 +163,7 @@ static void memory_of_the_load_has_no_key(void **state)
     assert_false(planned_key(planned, load, &key));
     planned->config.passes[0] = draft_pass_default(PASS_pp, (Loc){llama, 1});
     planned->config.passes[0].pp.is_own = true;
-    assert_false(planned_key(planned, load, &key)); /* a schedule of the script */
+    assert_false(planned_key(planned, load, &key)); /* the script computes the schedule */
     arena_free(load);
 }
 

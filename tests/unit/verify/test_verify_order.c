@@ -173,7 +173,8 @@ static void ends(Case *c, uint32_t proofs, const char *rule, const char *text)
     arena_free(c->arena);
 }
 
-/* A fill on one stream, a copy on another. */
+/* Returns a program with a fill on one stream and a copy on another. wait: the copy waits for the
+ * fill; share: its output overlaps its input. */
 static Program *fill_and_copy(Case *c, bool wait, bool share)
 {
     Program *p = plans_program(c->plan);
