@@ -59,7 +59,7 @@ function hybrid.check_tensor(d, options, hf)
   end
 end
 
--- Returns the paths of the recomputed layers: all layers without attention; nil: the model is no Nemotron-H.
+-- Returns the paths of the recomputed layers: all layers without attention; nil: the model is not a Nemotron-H.
 function hybrid.recomputed(family, model)
   if not family or family.class ~= class then return nil end
   local list, pattern = {}, model.config.pattern

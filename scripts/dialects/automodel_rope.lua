@@ -14,7 +14,7 @@ local at, types = "hf.rope_scaling", "types: linear, llama3, yarn, longrope"
 -- context: the key of the original context, in tokens
 -- length: the key of the stretched context
 -- longest_is_context: if the recipe has no such key, the original context is max_position_embeddings
---   (beside Llama's scaling, max_position_embeddings is the stretched context)
+--   (with Llama's scaling, max_position_embeddings is the stretched context)
 -- make: returns the library's rope_scaling
 local number = { "number" }
 local kinds = {
@@ -71,8 +71,8 @@ local function kind_of(d, given)
   return nil
 end
 
--- Returns the table's keys with their defaults, among them context and length. Also returns the
--- keys beside the table that were read.
+-- Returns the table's keys with their defaults, including context and length. Also returns which
+-- keys outside the table were read.
 local function read(d, hf, kind)
   local own = values.section(d, at, hf.rope_scaling, nn.with(kinds[kind].keys, { rope_type = { "text" }, type = { "text" },
     original_max_position_embeddings = { "integer" } }))
@@ -94,7 +94,7 @@ local function read(d, hf, kind)
   return nn.with(own, { context = context, length = length }), used
 end
 
--- Reports the keys beside rope_scaling that have no effect.
+-- Reports the keys of hf next to rope_scaling that have no effect.
 local function tell_unused(d, hf, used)
   for _, key in ipairs { "max_position_embeddings", "original_max_position_embeddings" } do
     if hf[key] and not used[key] then

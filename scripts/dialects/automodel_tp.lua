@@ -184,7 +184,7 @@ local registered = {
   Gemma3ForCausalLM = { llama_plan, gemma_sequence, false },
   NemotronHForCausalLM = { hybrid.tp_plan }, PhiForCausalLM = { phi_plan }, Phi3ForCausalLM = { phi3_plan },
 }
--- Classes that have a plan of their own, or for which the base plan is made.
+-- Classes without an entry in `registered` for which Automodel still has a plan: its own, or the base plan.
 local of_base = { MistralForCausalLM = true, MixtralForCausalLM = true, Qwen3MoeForCausalLM = true, GPT2LMHeadModel = true,
   Gemma2ForCausalLM = true }
 function tensor.knows(class) return registered[class] ~= nil or of_base[class] == true end

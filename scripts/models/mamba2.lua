@@ -1,5 +1,5 @@
 -- Mamba-2: require "models.mamba2" "2.7b", or { size = "2.7b", layers = 4 } to change parts of it. A layer is a
--- norm and a mixer, beside a residual connection. The head shares the embedding's weight, except in Codestral.
+-- norm and a mixer, with a residual connection around both. The head shares the embedding's weight, except in Codestral.
 local nn = require "tandem.nn"
 
 -- https://huggingface.co/state-spaces: config.json of each (vocabularies are padded to multiples of 16)

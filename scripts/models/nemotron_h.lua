@@ -1,6 +1,6 @@
 -- Nemotron-H, a hybrid of state-space layers (M), attention (*) and MLPs (-): require "models.nemotron_h" "8b", or { size
--- = "8b", pattern = "M-M*-", layers = 5 } to change parts of it. Each letter is a layer: a norm and one mixer, beside a
--- residual connection. A pattern shorter than `layers` is repeated. Attention has no positions. The MLPs square a ReLU.
+-- = "8b", pattern = "M-M*-", layers = 5 } to change parts of it. Each letter is a layer: a norm and one mixer, with a
+-- residual connection around both. A pattern shorter than `layers` is repeated. Attention has no positions. The MLPs square a ReLU.
 local nn = require "tandem.nn"
 
 -- https://huggingface.co/nvidia: config.json of each

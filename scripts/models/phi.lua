@@ -54,7 +54,7 @@ local function attention(c, out_init)
   }
 end
 
--- Marks these modules for tp to split by columns: the linears of attention, and those named here.
+-- Returns the paths that tp splits by columns: the linears of attention, and the paths given here.
 local function columns(c, ...)
   if c.fused then return { "attention.wqkv", ... } end
   return { "attention.wq", "attention.wk", "attention.wv", ... }

@@ -2,7 +2,7 @@
 -- window attention, then up-blocks back to the grid. The first windows have adjacent points, the
 -- next ones points at regular distances. models.wxformer is the same stack on tokens. Use: require
 -- "models.wxformer_grid" "1deg", or { size = "tiny", depth = { 1, 1, 1, 1 } }. The published model
--- has one layer for q, k and v. Here these are three, because tensor parallelism needs them apart.
+-- has one layer for q, k and v. Here there are three, because tensor parallelism splits each of them.
 -- pad_lat, pad_lon: the padding of the grid: a number, or { top, bottom } and { left, right }
 -- pad_mode: beyond a pole, "mirror" takes mirrored rows, "earth" those of the other side of the globe
 -- decoder: "transpose": transposed convolutions; "resize": bilinear, then a convolution (miles-credit's

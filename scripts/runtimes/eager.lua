@@ -31,9 +31,10 @@ return function(how)
   local ops = {}
   for name, op in pairs(nn_ops) do ops[name] = op end
   for name, op in pairs(how.ops or {}) do ops[name] = op end
-  -- makes_states: the optimizer makes the states of a parameter in its first step, in torch/optim/adam.py
-  -- (Adam.step, "Lazy state initialization"), Apex's optimizers/fused_adam.py (FusedAdam.step) and
-  -- Transformer Engine's pytorch/optimizers/fused_adam.py (FusedAdam.step calls initialize_state).
+  -- makes_states: the optimizer creates the states of a parameter in its first step. Such
+  -- optimizers are torch/optim/adam.py (Adam.step, "Lazy state initialization"), Apex's
+  -- optimizers/fused_adam.py (FusedAdam.step) and Transformer Engine's
+  -- pytorch/optimizers/fused_adam.py (FusedAdam.step calls initialize_state).
   -- kind: assumed; host times of a profile without fitted ones
   local profile = { attention = "flash2", kernel_s = 6e-6, call_s = 6e-6, compiled_s = 4e-6, tensor_s = 0, collective_s = 30e-6,
     unit_s = 200e-6, update_s = 100e-6, step_s = 5e-3, delayed = false, expandable = false, reports = "reserved",

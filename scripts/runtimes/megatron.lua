@@ -3,7 +3,7 @@
 --
 -- SwiGLU: one kernel in each direction (core/fusions/fused_bias_swiglu.py). It saves its inputs and
 -- computes silu again. Its bytes are those of its products: three tensors in the forward pass, and six
--- in the backward pass, of which the kernel moves five.
+-- in the backward pass. The kernel moves five of these six.
 --
 -- q, k and v: Transformer Engine copies the values, because their strides differ from those of the
 -- rotated keys (dot_product_attention/utils.py: get_qkv_layout). So the product of q, k and v is not kept.
@@ -23,7 +23,7 @@
 local one, half = { kernels = 1, passes = 1 }, { kernels = 0.5, passes = 0.5 }
 -- A mixer of Mamba-2 has one convolution for x, B and C, and the kernels of mamba_ssm's
 -- ssd_combined.py. The scan has 5 kernels in the forward pass. In the backward pass it has 14: 4 of
--- the forward ones again, and 10 of its own. The mixer saves its input and the scan's output
+-- the forward ones again, and 10 others. The mixer saves its input and the scan's output
 -- (MambaSplitConv1dScanCombinedFn). It computes the convolutions and the step again.
 local part, remade_part = { kernels = 0, passes = 1 }, { kernels = 0, passes = 1, remade = true }
 local ops = { rmsnorm = one, rmsnorm_grad = one, rope = one, rope_grad = one,

@@ -70,8 +70,8 @@ function check.word(who, what, value, words)
     type(value) == "string" and core.near(value, words) or "one of: " .. table.concat(words, ", "))
 end
 
--- Checks that a list has the right number of entries. why: what the entries are for, for the
--- message.
+-- Checks that a list has `n` entries. why: the end of the message, which says what the entries are
+-- for.
 function check.entries(who, what, value, n, why)
   if type(value) ~= "table" or #value ~= n then
     core.fail("wrong-type", ("%s: %s needs %d entries, %s"):format(who, what, n, why))

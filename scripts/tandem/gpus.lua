@@ -24,8 +24,8 @@ local arch = {
   Ada = { gemm_efficiency = 0.75, memory_efficiency = 0.85, kernel_floor_s = 3e-6 },
   Hopper = { memory_efficiency = 0.80, kernel_floor_s = 5e-6 },
   Blackwell = { gemm_efficiency = 0.73, memory_efficiency = 0.80, kernel_floor_s = 5e-6, sustained = fitted.sustained.Hopper, light = fitted.light.Hopper, block_scales = true, nvfp4 = true },
-  -- The sustained fraction of CDNA was never fitted. Hopper's stands for it, because both chips take about as much power.
-  -- CDNA2 has CDNA3's numbers.
+  -- The sustained fraction of CDNA was never fitted. Hopper's is used, because both chips take about as much
+  -- power. CDNA2 has CDNA3's numbers.
   CDNA2 = { gemm_efficiency = 0.50, memory_efficiency = 0.72, kernel_floor_s = 8e-6, sustained = fitted.sustained.Hopper, light = fitted.light.Hopper },
   CDNA3 = { gemm_efficiency = 0.50, memory_efficiency = 0.72, kernel_floor_s = 8e-6, sustained = fitted.sustained.Hopper, light = fitted.light.Hopper },
   CDNA4 = { gemm_efficiency = 0.60, memory_efficiency = 0.72, kernel_floor_s = 8e-6, sustained = fitted.sustained.Hopper, light = fitted.light.Hopper, block_scales = true },
@@ -45,7 +45,7 @@ local gpus = {
   ["V100-SXM2-16GB"] = { arch = "Volta", chip = "V100-SXM2-32GB", sms = 80, memory = 16160, hbm = 900, fp16 = 125, fp32 = 15.7, link = 150, pcie = 15.75, watts = 300 },
   ["V100-PCIe-32GB"] = { arch = "Volta", chip = "V100-SXM2-32GB", sms = 80, memory = 32510, hbm = 900, fp16 = 112, fp32 = 14, pcie = 15.75, watts = 250 },
   ["V100-PCIe-16GB"] = { arch = "Volta", chip = "V100-SXM2-32GB", sms = 80, memory = 16160, hbm = 900, fp16 = 112, fp32 = 14, pcie = 15.75, watts = 250 },
-  -- Turing's multiprocessors have no 16-bit brain floats and no asynchronous copies, as Volta's.
+  -- Turing's multiprocessors lack bf16 and asynchronous copies, like Volta's.
   ["T4-16GB"] = { arch = "Volta", sms = 40, memory = 15360, hbm = 320, fp16 = 65, fp32 = 8.1, pcie = 15.75, watts = 70 },
   ["A10G"] = { arch = "Ampere", sms = 80, memory = 22731, hbm = 600, bf16 = 70, fp32 = 35, pcie = 31.5, watts = 300 },
   ["A30-24GB"] = { arch = "Ampere", chip = "A100-SXM4-80GB", sms = 56, memory = 24258, hbm = 933, bf16 = 165, fp32 = 10.3, pcie = 31.5, watts = 165 },
@@ -185,7 +185,7 @@ function m.named(name)
   return found
 end
 
--- Returns the time in which the usual CPU beside this GPU launches an op, relative to an 8480C (the CPU of a DGX H100).
+-- Returns the time that the usual CPU of a system with this GPU needs to launch an op, relative to an 8480C (the CPU of a DGX H100).
 function m.host_factor(name)
   if name:find "^G[BH]%d" then return fitted.hosts.grace end
   return gpus[name].arch == "Ampere" and fitted.hosts.epyc_7742 or 1
@@ -198,9 +198,10 @@ end
 local still_part <const> = 0.15
 
 -- Returns the fraction of the peak's clock that large products keep under a power limit of `watts`
--- (sim/compute/power.c). `chip` is the related GPU whose fitted fraction holds under its usual limit. Switching power
--- grows with the number of multiprocessors and with the cube of the clock, which follows from the peak of one
--- multiprocessor. The power that is drawn at any clock grows with the number of multiprocessors.
+-- (sim/compute/power.c). It starts from the fraction that was fitted for the related GPU `chip` under its
+-- usual limit. Switching power is proportional to the number of multiprocessors and to the cube of the clock,
+-- which follows from the peak of one multiprocessor. The power that is drawn at any clock is proportional to
+-- the number of multiprocessors.
 local function sustained(g, watts)
   local chip = gpus[g.chip] or g
   local part = fitted.sustained[chip.fit or g.arch] or arch[g.arch].sustained or 0.9

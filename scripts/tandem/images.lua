@@ -1,5 +1,5 @@
--- Images beside tokens: patches of each sample's image, learned tokens in front of a sequence, and
--- the concatenation of two sequences.
+-- Images in addition to tokens: patches of each sample's image, learned tokens in front of a
+-- sequence, and the concatenation of two sequences.
 local _, core = ...
 local check = require "tandem.check"
 local module = require "tandem.module"

@@ -1,6 +1,7 @@
--- LongRoPE (arxiv.org/abs/2402.13753): the frequency of every pair of elements is divided by a
--- factor of its own. Sequences up to the original context use the short factors, longer sequences
--- the long factors. With both, queries and keys are multiplied by one number, the attention factor.
+-- LongRoPE (arxiv.org/abs/2402.13753): the frequency of each pair of elements is divided by a
+-- separate factor. Sequences up to the original context use the short factors, and longer sequences
+-- use the long factors. In both cases, queries and keys are multiplied by one number, the attention
+-- factor.
 local _, core = ...
 local check = require "tandem.check"
 local longrope = {}

@@ -1,5 +1,5 @@
--- Tensors and modules, from which models are made. When a parameter is first used, it becomes a
--- tensor of the graph.
+-- The tensors and modules of a model. When a parameter is first used, it becomes a tensor of the
+-- graph.
 local _, core = ...
 local check = require "tandem.check"
 local modules, tensors, inits = check.modules, check.tensors, check.inits

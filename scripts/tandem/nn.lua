@@ -42,7 +42,8 @@ end)
 
 local standard = init("normal", 0.0, 0.02)
 
--- True if all initial values are 0. Such a weight has the norm 0, by which nothing can be divided.
+-- True if all initial values are 0. The norm of such a weight is 0, so its output cannot be divided
+-- by it.
 local function is_zero(how)
   local kind, a, b = table.unpack(how)
   return kind == "zeros" or ((kind == "normal" or kind == "uniform") and a == 0 and b == 0)

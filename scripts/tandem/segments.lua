@@ -1,5 +1,5 @@
 -- Fused projections: one weight makes several segments of features, one after the other. Equal
--- segments are a dimension of their own. Unequal segments are stored by groups. The number of
+-- segments form a separate dimension. Unequal segments are stored by groups. The number of
 -- groups is the greatest common divisor of the sizes, and each group has the same part of every
 -- segment. So a cut between groups cuts every segment into equal parts.
 local _, core = ...

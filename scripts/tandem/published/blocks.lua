@@ -93,7 +93,7 @@ function m.norm_ops(row, ops)
   end
 end
 
--- Changes the profile's ops if the row does not fuse SwiGLU (--no-bias-swiglu-fusion): silu is a kernel of its own in each
+-- Changes the profile's ops if the row does not fuse SwiGLU (--no-bias-swiglu-fusion): silu is a separate kernel in each
 -- direction, and its output is kept.
 function m.mlp_ops(row, ops)
   if not has(row, "fusions_off", "swiglu") then return end
@@ -123,7 +123,7 @@ local function dispatcher_ops(row, ops, planned_ep)
   for name, n in pairs(has(row, "notes", "moe%-permute%-fusion") and fused or {}) do more_calls(ops, name, n) end
 end
 
--- Changes the profile's ops for experts. Without --moe-grouped-gemm, each expert of a rank has products of its own
+-- Changes the profile's ops for experts. Without --moe-grouped-gemm, each expert of a rank has separate products
 -- (core/transformer/moe/experts.py: SequentialMLP). With it, one module computes the products of all experts, but the host
 -- issues each of them (Transformer Engine, common/gemm/cublaslt_gemm.cu: multi_stream_cublas_gemm).
 --

@@ -1,6 +1,6 @@
 -- Public configurations of models (from each model's config.json or paper), for rows that give only
--- a name. A cell that the row states always wins. Patterns match the name in lower case, in which
--- "-" replaces blanks and underscores. The first match counts. An entry without a shape
+-- a name. A cell that the row states always wins. Patterns match the name in lower case, with
+-- "-" for blanks and underscores. The first match counts. An entry without a shape
 -- ends the search: no configuration of such a model is known. "%f[%d%.]2b" matches the size 2b, but not the end of 12b or 1.2b.
 
 -- l, d: layers and width

@@ -135,7 +135,8 @@ local function named_stage(cell)
   return nil
 end
 
--- Returns the row's ZeRO stage, 0 to 3. Returns nil if the row gives none, or in unknown words. FSDP that keeps gathered weights is stage 2.
+-- Returns the row's ZeRO stage, 0 to 3; nil: the row names none, or only in unknown words. FSDP that keeps
+-- gathered weights for the backward pass counts as stage 2.
 function m.stage(row)
   if m.is_open(row.zero_stage) then return nil end
   local cell, denied = m.without_denied(row.zero_stage:lower(), sharing)

@@ -1,6 +1,6 @@
 -- Fills the open cells of a row of published training runs. The values are the documented default
 -- of its framework, the public configuration of its model, or the smallest number that its other cells
--- allow. Each filled cell gets a note of rule assumed-cell. Rows with such cells are scored apart.
+-- allow. Each filled cell gets a note of rule assumed-cell. Rows with such cells are scored separately.
 local cells, catalog, gpus = require "tandem.published.cells", require "tandem.published.catalog", require "tandem.gpus"
 local count, has, is_open, refuse = cells.count, cells.has, cells.is_open, cells.refuse
 local recipes, spelling = require "tandem.published.recipes", require "tandem.published.spelling"

@@ -21,8 +21,8 @@ local function layers_of(row)
   return dense, mixed
 end
 
--- Returns the parameters of the last stage on one rank: those that all ranks of data share, and those of experts. Also returns over
--- how many ranks experts are divided. Norms and biases are left out.
+-- Returns two numbers of parameters of the last stage on one rank: the ones that all data ranks hold, and
+-- those of experts. Also returns over how many ranks experts are divided. Norms and biases are left out.
 local function parameters(row)
   local dim, heads, n_tp = count(row, "d_model"), count(row, "n_heads"), count(row, "tp", 1)
   local dense, mixed = layers_of(row)
@@ -39,8 +39,9 @@ local function parameters(row)
   return shared / n_tp, experts / cut, cut
 end
 
--- Returns the number of GPUs, `need` times a power of two, for which a rank holds most nearly the stated memory; nil: the row does
--- not state it, or the memory does not depend on the number. Weights have 16 bits, gradients and the three states 32.
+-- Returns the number of GPUs at which the memory of a rank is closest to the stated memory. It is `need`
+-- times a power of two, and at most `most`. nil: the row does not state the memory, or the memory does not
+-- depend on the number. Weights have 16 bits, gradients and the three states 32.
 function m.gpus(row, need, most)
   local held = tonumber(row.mem_allocated_gib or "")
   if not held or (cells.stage(row) or 0) == 0 or not cells.has(row, "framework", "^megatron") or not cells.is_open(row.hybrid_pattern) then return nil end

@@ -4,7 +4,7 @@
 local cells, words, schedules = require "tandem.published.cells", require "tandem.published.words", require "tandem.published.schedules"
 local m = {}
 
--- Columns that a cell may name. A cell of these columns, and that of n_gpus, may name others.
+-- Columns that a cell may name. The cells of these columns and of n_gpus may name other columns.
 local columns = { "tp", "pp", "vp", "cp", "ep", "etp", "micro_batch", "global_batch_seqs" }
 
 -- Degrees that no column has: data ranks, and micro-batches that a rank accumulates.
@@ -90,7 +90,7 @@ local function degrees(row, key)
   end
 end
 
--- Returns a number and the text behind it; nil: the text has no number.
+-- Returns a number and the text after it; nil: the text has no number.
 local function first_number(text) return text:match "^%D-(%d+)%f[%D](.*)$" end
 
 -- Reads a cell pp that also gives the chunks of a rank: "4, interleaved 2". The looped schedules of

@@ -70,7 +70,7 @@ local blocks = {
   { "^t5", { activation = "gelu", normalization = "LayerNorm", position_embedding = "learned_absolute", untie_embeddings = "0" } },
   { "^gpt%-?3", { activation = "gelu", normalization = "LayerNorm", position_embedding = "learned_absolute", untie_embeddings = "0" } },
 }
--- Models in which attention of some layers sees only a window of tokens.
+-- Models with layers whose attention sees only a window of tokens.
 local windowed = { "gpt%-?oss", "gemma[%s_-]?[23][%s_-]", "llama[%s_-]?4[%s_-]" }
 local is_family
 local function stated_blocks(row, how)

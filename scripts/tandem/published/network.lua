@@ -58,8 +58,8 @@ local function rate_of(part)
   return nil
 end
 
--- Returns the number of cards that stands before the rate ("8x400gb", "4x connectx-7 ib ndr 400gb", "8 nics of 400gb") or behind it
--- ("400gb x8"); nil: the part gives no number.
+-- Returns the number of cards that the text gives before the rate ("8x400gb", "4x connectx-7 ib ndr 400gb",
+-- "8 nics of 400gb") or after it ("400gb x8"); nil: it gives no number.
 local function cards_of(part, at)
   local before, after = part:sub(1, at - 1), part:sub(at):gsub("^connectx[%s%-]?%d", "card"):gsub("^cx[%s%-]?%d", "card") -- not "x7"
   if before:find "%f[%a]single%f[%A]" or before:find "%f[%a]one%f[%A]" then return 1 end
@@ -81,8 +81,8 @@ local function cards(part, per_node, arch)
   -- ConnectX-8 is the first card of 800 Gbit/s. It is sold with Blackwell.
   if gbit == 800 and arch ~= "Blackwell" and arch ~= "CDNA4" then return per_node, gbit / per_node end
   if finds(part, totals) or gbit > 800 or part:find "%f[%a]efa" then return per_node, gbit / per_node end
-  -- Ethernet with a rate is assumed to be one card of a node, unless the cell says otherwise.
-  -- A bare rate that only Ethernet has is also that of one card.
+  -- Ethernet with a rate is assumed to be one card of a node, unless the cell says otherwise. So is a rate of
+  -- at most 50 Gbit/s without the name of a network, because only Ethernet is that slow.
   if gbit <= 50 and not finds(part, networks) then return 1, gbit end
   if (part:find "ethernet" or part:find "%f[%a]tcp%f[%A]") and not part:find "roce" and not part:find "rdma" then return 1, gbit end
   return per_node, gbit

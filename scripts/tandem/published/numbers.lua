@@ -5,8 +5,9 @@ local m = {}
 -- Columns of sizes. Their numbers are large, and a cell never lists several of them.
 local sizes = { d_model = true, d_ff = true, vocab = true, seq = true, global_batch_seqs = true }
 
--- True if the commas in a number separate thousands, as in "14,336". In a column that is no size, commas could also
--- separate several numbers ("8,128" GPUs). There, only a group that begins with 0 is certain: "1,024".
+-- True if the commas in a number separate thousands, as in "14,336". In a column of counts, commas may also
+-- separate several numbers ("8,128" GPUs). There, a comma is certain to separate thousands only before a
+-- group that begins with 0: "1,024".
 function m.has_thousands(digits, key)
   local groups = digits:match "^%d%d?%d?(,.*)$"
   return groups and groups:gsub(",%d%d%d%f[%D]", "") == "" and (sizes[key] or groups:find "^,0") ~= nil
@@ -23,7 +24,7 @@ function m.scaled(n, unit)
   return math.tointeger(n * 1024)
 end
 
--- True if the words behind a number say that it counts the tokens of a step: "tokens", "toks/step", "tokens per batch".
+-- True if the words after a number say that it counts the tokens of a step: "tokens", "toks/step", "tokens per batch".
 local function counts_tokens(text)
   text = text:gsub("^%s*%((tok%a*)%)", "%1")
   local rest = text:match "^%s*tokens?%f[%A](.*)$" or text:match "^%s*toks?%f[%A](.*)$"

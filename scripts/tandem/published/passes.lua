@@ -17,8 +17,8 @@ end
 
 -- Megatron's modules (--recompute-modules). Norms are small, so they are left out. Flash attention
 -- recomputes the attention core anyway. If scores are written and the core is recomputed, the
--- profile keeps no scores. A model of a family has other modules. There, recomputing the products
--- of an MLP stands for recomputing the MLP.
+-- profile keeps no scores. A model of a family has other modules. There, the whole block
+-- except attention and its products is recomputed.
 local function some_modules(row)
   local modules, ops = blocks.recomputed(row)
   if modules then return ac { modules = modules, ops = ops } end
@@ -84,8 +84,8 @@ function m.sharers(row)
   local n = count(row, "cp")
   if n == 1 and not has(row, "sp", "ulysses [2-9]") and not has(row, "sp", "ulysses 1%d") then return 1 end
   if has(row, "framework", "^torchtitan") then return n end
-  -- A ring of Transformer Engine moves as many bytes as a gather of keys and values, and overlaps
-  -- as well. But a rank of the ring holds only two parts of them at a time instead of all.
+  -- Transformer Engine's ring moves as many bytes as a gather of keys and values, and overlaps as well. But a
+  -- rank of the ring holds only two parts of the keys and values at a time.
   if not has(row, "sp", "ulysses") then return n end
   local said = math.tointeger(tonumber(row.sp:match "(%d+)")) or n
   -- if there are fewer KV heads than ranks, DeepSpeed repeats them
@@ -117,8 +117,8 @@ local function goes_around(row)
   return false
 end
 
--- Megatron's Mamba mixers also exchange tokens for heads (mamba_context_parallel.py). A plan uses
--- one way for all layers, and cannot exchange tokens for heads of mixers beside tp.
+-- Megatron's Mamba mixers also exchange tokens for heads (mamba_context_parallel.py). A plan shares sequences
+-- in the same way in all layers. With tp, it cannot exchange tokens for the heads of a mixer.
 local function trades_heads(row)
   local scans = has(row, "hybrid_pattern", "^[^/]*m") and count(row, "tp") == 1
   return has(row, "sp", "^ulysses") or trades_tokens(row) or scans and count(row, "n_kv_heads") % count(row, "cp") == 0
@@ -149,8 +149,9 @@ end
 local function eight_bits(row, how)
   if not is_float8(row) and not is_float4(row) then return nil end
   local scales = scales_of(row, how)
-  -- With scales of rows, torchtitan gathers tokens in 16 bits. Only tensorwise scales have parallel styles that gather 8 bits
-  -- (torchtitan, models/llama3/infra/parallelize.py: enable_float8_tensorwise_tp).
+  -- torchtitan gathers tokens in 16 bits if scales are rowwise. Only for tensorwise scales does it have
+  -- parallel styles that gather 8 bits (torchtitan, models/llama3/infra/parallelize.py:
+  -- enable_float8_tensorwise_tp).
   local first = scales == "rowwise" and has(row, "framework", "^torchtitan") and has(row, "precision", "rowwise") and cells.sequence(row)
   return float8 { recipe = scales, gather_first = first or nil, skip_indivisible = true, skip = recipes.tail(row),
     fsdp_gather = how.byte_gather and m.gathers_bytes(row) or nil }

@@ -180,7 +180,8 @@ function m.moments(row)
   cells.refuse("exp_avg_dtype is not known: %s", row.exp_avg_dtype)
 end
 
--- Returns the bytes of each moment of a weight if no plan has them (8 bits, one moment instead of two); nil: a plan has them.
+-- Returns the bytes of each of Adam's two moments that stand for the row's moments, if they are of a kind
+-- that plans lack: 8 bits, or one moment instead of two. nil: a plan can have the row's moments.
 function m.moment_bytes(row)
   local known = cells.optimizer(row)
   if known and known.bytes then return known.bytes / 2 end
@@ -224,9 +225,9 @@ function m.overlaps_ep(row)
   return cells.is_open(row.moe_dispatcher) and of(row, "overlap_ep") == "1"
 end
 
--- Returns the fraction of an exchange by which a step becomes longer, although another micro-batch computes during
--- exchanges. At the beginning and the end of a step nothing can overlap. At other times the exchange takes
--- multiprocessors from the kernels that run beside it.
+-- Returns the fraction of an exchange that adds to the time of a step, although another micro-batch computes
+-- meanwhile. At the beginning and the end of a step, nothing can overlap. At other times, the exchange
+-- occupies multiprocessors that the kernels then lack.
 -- kind: source; Megatron-LM, transformer_config.py (moe_deepep_num_sms, moe_hybridep_num_sms); Megatron-Bridge's recipes
 -- (_benchmark_common: 32 for HybridEP); NCCL's thread blocks are assumed to be as many as HybridEP's by default
 function m.longer_part(row, n_micro)

@@ -240,10 +240,11 @@ local function sums_in_fp32(row)
   return cells.flag(row, "grad_reduce_in_bf16") == false
 end
 
--- Returns true if DeepSpeed uses BF16_Optimizer (engine.py: get_data_types, _do_optimizer_sanity_check). Without ZeRO, the
--- releases until 2025 sum bf16 gradients in fp32, and use it. With stage 1 they use it only if the configuration asks for fp32
--- sums, and the states are not offloaded. Other rows with stage 1 get it if they have a pipeline: the pipelines of older
--- releases fail in bf16 with ZeRO's own optimizer (DeepSpeed #3693, #4713). This is assumed for all releases.
+-- Returns true if DeepSpeed uses BF16_Optimizer (engine.py: get_data_types, _do_optimizer_sanity_check).
+-- Without ZeRO, the releases until 2025 use it and sum bf16 gradients in fp32. With stage 1, they use it only
+-- if the configuration asks for fp32 sums and the states are not offloaded. Other rows with stage 1 are
+-- assumed to use it if they have a pipeline, because the pipelines of older releases fail in bf16 with ZeRO's
+-- own optimizer (DeepSpeed #3693, #4713). This holds here for all releases.
 local function has_bf16_optimizer(row, stage)
   if passes.half_of(row, {}) ~= "bf16" then return false end
   if stage == 0 then return true end
@@ -324,7 +325,7 @@ local function olmo(row)
   return how
 end
 
--- FairScale's FSDP, from which PyTorch's FSDP1 was made.
+-- FairScale's FSDP, the origin of PyTorch's FSDP1.
 local function fairscale(row)
   cells.note("framework %s has no profile; that of PyTorch's FSDP stands for it", row.framework)
   return fms(row)

@@ -33,7 +33,7 @@ local function loss_of(row, runtime)
   return { xent_max = with_scratch(own.xent_max, own.xent_max.scratch - 2) }
 end
 
--- PEFT's ops beside a frozen product (peft/tuners/lora/layer.py). They are a cast of the input to
+-- PEFT's ops in addition to a frozen product (peft/tuners/lora/layer.py). They are a cast of the input to
 -- fp32 (adapters are fp32), a dropout, and a product to the rank and one back. Then come the scale,
 -- the sum, and a cast. Their traffic, in numbers of 2 bytes, is 9.5 for each number of the input
 -- and 14 for each number of the output. In the backward pass it is 14.5 and 14. A profile has no
