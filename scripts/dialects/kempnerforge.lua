@@ -137,7 +137,7 @@ local function check_unimplemented(d, c, world, mesh, known)
     local covered = math.max(world // c.cp, 1)
     d:mistake("degree-ignored", "distributed.cp", ("cp = %d is counted in the world of %d ranks, but no code "
       .. "implements it: the mesh would cover %d of them"):format(c.cp, world, covered), "cp = 1")
-    if covered == 1 then mesh.dp_shard = world end  -- nothing is left: one flat FSDP over all ranks
+    if covered == 1 then mesh.dp_shard = world end  -- the mesh has no axis left, so FSDP shards over all ranks
   end
   if known and c.dp_replicate > 1 and mesh.dp_shard == 1 then
     local shards = d:mistake("replicate-shards", "distributed.dp_replicate", ("dp_replicate = %d without dp_shard "
@@ -205,7 +205,7 @@ local function passes(job, mesh)
     list[#list + 1] = float8 { recipe = "tensorwise", head = true, fsdp_gather = mesh.dp_shard > 1 }
   end
   local crosses = job.vlm and job.vlm.arch == "cross_attention"
-  if t.activation_checkpointing == "selective" and crosses then -- only its class Attention, to which the attention to an image does not belong
+  if t.activation_checkpointing == "selective" and crosses then -- only blocks of its class Attention; attention to images is another class
     list[#list + 1] = ac { modules = { "layers.*.attention" } }
   elseif t.activation_checkpointing ~= "none" then
     list[#list + 1] = ac { mode = t.activation_checkpointing }

@@ -5,7 +5,7 @@ local check = {
   modules = {},  -- [module]: the module's name, parameters and other facts
   tensors = {},  -- [tensor]: the tensor's id in the graph
   inits = {},    -- [initial value]: its kind and its numbers
-  segments = {}, -- [tensor's id]: for features that are unequal segments stored by groups, the sizes of the segments
+  segments = {}, -- [tensor's id]: the sizes of its segments, if these are unequal and stored by groups (segments.lua)
 }
 local modules, tensors, inits = check.modules, check.tensors, check.inits
 

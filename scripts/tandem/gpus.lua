@@ -191,9 +191,9 @@ function m.host_factor(name)
   return gpus[name].arch == "Ampere" and fitted.hosts.epyc_7742 or 1
 end
 
--- The power that a GPU draws at any clock, as a fraction of its usual limit. An idle H100 draws some 70 of
--- 700 W, an idle A100 some 55 of 400 W: about a tenth. The other 0.05 are assumed for the memory traffic
--- of products.
+-- The power that a busy GPU draws whatever its clock is, as a fraction of its usual limit. An idle H100 draws
+-- some 70 of 700 W, an idle A100 some 55 of 400 W: about a tenth. The other 0.05 are assumed for the memory
+-- traffic of products.
 -- kind: assumed; as the line above says
 local still_part <const> = 0.15
 

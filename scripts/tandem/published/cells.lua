@@ -4,8 +4,8 @@ local _, core = ...
 local m = {}
 
 function m.refuse(...) core.fail("published-row", string.format(...)) end
--- Records that a value was assumed because the row does not give it, or that a part of the plan
--- stands for another part.
+-- Records that a value was assumed because the row does not give it, or that the plan has something else in
+-- place of a feature that plans lack.
 function m.note(...) core.note("assumed-cell", string.format(...)) end
 
 -- Records an assumed value that changes only the row's time, not its memory.

@@ -28,8 +28,8 @@ local frameworks = {
   { "composer", zero_stage = "3", whole = true }, { "foundry", zero_stage = "3", whole = true },
 }
 
--- Frameworks without tensor and pipeline parallelism, or with them only on request. If a row of theirs leaves
--- tp and pp open, both are 1.
+-- Frameworks without tensor and pipeline parallelism, or with them only on request. If a row of such a
+-- framework leaves tp and pp open, both are 1.
 local uncut = { "deepspeed", "fsdp", "%f[%a]ddp%f[%A]", "^hf", "hugging", "transformers", "trainer", "^trl", "accelerate", "axolotl", "llama%-factory", "unsloth",
   "lightning", "lit%-?gpt", "torchtune", "torchtitan", "composer", "foundry", "nanogpt", "llm%.c", "maxtext" }
 local function cuts_products(row)
@@ -168,10 +168,10 @@ end
 
 -- ---- precision, recomputation, states
 
--- Returns the precision of runs whose page says only that they take the fastest one
--- (precision_default). They train in 8 bits if the GPU can. On Blackwell, NVIDIA's containers train
--- in 4 bits since 25.09 (Transformer Engine 2.8: NVFP4BlockScaling). If the row names configuration
--- files, the precision of most of these files counts.
+-- Fills an open precision: 16 bits, unless the page says that its runs take the fastest precision
+-- (precision_default). These train in 8 bits if the GPU can. On Blackwell, NVIDIA's containers train in 4
+-- bits since 25.09 (Transformer Engine 2.8: NVFP4BlockScaling). If the row names configuration files, the
+-- precision of most of these files counts.
 local function fill_precision(row)
   if not is_open(row.precision) then return end
   local n_files, n_four = named_files(row)
@@ -273,8 +273,8 @@ local function fill_chunks(row)
   end
 end
 
--- Chooses the mesh. If all weights are sharded, no other axis is needed. Otherwise tp gets the
--- ranks of a node, and pp gets the rest.
+-- Fills the open degrees of parallelism, and the number of GPUs. If all weights are sharded, tp, pp and cp
+-- are 1. Otherwise tp gets the ranks of a node, and pp gets the rest.
 local function fill_mesh(row)
   local gpu = gpus.gpus[gpus.find(row.gpu) or ""] or refuse("no such GPU in the library: %s", row.gpu)
   local open = is_open(row.tp) and is_open(row.pp) and cuts_products(row)

@@ -33,7 +33,7 @@ end
 
 -- Returns the bytes of the heads that predict further tokens (transformer/multi_token_prediction.py),
 -- without their blocks. Each loss keeps its fp32 softmax for the backward pass. In a pipeline, the last
--- stage also has the embedding, its gradient in fp32, and the 12 bytes of Adam's states for each number.
+-- stage also has the embedding, its gradient in fp32, and the 12 bytes of Adam's states for each parameter.
 local function further(row, data)
   local n = count(row, "mtp_layers", 0)
   if n == 0 then return nil end

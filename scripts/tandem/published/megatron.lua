@@ -217,7 +217,7 @@ local function mamba(row, dim)
     groups = option("num%-groups", 8), state = option("state%-dim", 128), chunk = 128 }
 end
 
--- Makes the blocks of a hybrid's letters. Attention stands for gated delta nets.
+-- Makes the blocks of a hybrid from its letters. Gated delta nets are planned as attention.
 local function hybrid_layers(row, shape, letters)
   local layers, dim = {}, count(row, "d_model")
   if letters:find "[GD]" then cells.note("plain attention stands for the variants of it in %s", row.hybrid_pattern) end

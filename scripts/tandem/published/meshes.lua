@@ -57,8 +57,8 @@ local function product(row, found, names)
   return ("%d"):format(n)
 end
 
--- Returns the value of the cell's own column: the value beside its name, or the rest of the cell if it begins with a number ("8 nodes").
--- Returns the value of the column to which the cell belongs; nil: the cell does not give it. A number of GPUs
+-- Returns the value of the column to which the cell belongs: the number next to the column's name, or the
+-- rest of the cell if it begins with a number ("8 nodes"); nil: the cell does not give it. A number of GPUs
 -- or a batch may be the product of the degrees in the cell: "DP2 TP2 PP4", "MBS1 x GA16 x DP8".
 local function own_value(row, key, found, rest)
   local n, behind = rest:match "^%s*(%d+)(.*)$"

@@ -1,5 +1,5 @@
--- The model of a row of published training runs. The model's name gives its family. A row with
--- Megatron's own columns states its blocks itself.
+-- The model of a row of published training runs. The name of the model gives its family, and so the parts of
+-- its blocks. A row with Megatron's own columns gives the parts of the blocks in these columns.
 local cells, megatrons, catalog = require "tandem.published.cells", require "tandem.published.megatron", require "tandem.published.catalog"
 local refuse, count, has = cells.refuse, cells.count, cells.has
 

@@ -78,7 +78,8 @@ local function cards(part, per_node, arch)
   if n == 1 and finds(part, of_each) then return per_node, gbit end -- "1 NIC per GPU"
   if n and n > 0 and n <= 64 then return math.tointeger(n), gbit end
   if finds(part, of_each) then return per_node, gbit end
-  -- ConnectX-8 is the first card of 800 Gbit/s. It is sold with Blackwell.
+  -- ConnectX-8, which is sold with Blackwell, is the first card of 800 Gbit/s. With older GPUs, 800 Gbit/s is
+  -- the sum over the cards of a node.
   if gbit == 800 and arch ~= "Blackwell" and arch ~= "CDNA4" then return per_node, gbit / per_node end
   if finds(part, totals) or gbit > 800 or part:find "%f[%a]efa" then return per_node, gbit / per_node end
   -- Ethernet with a rate is assumed to be one card of a node, unless the cell says otherwise. So is a rate of

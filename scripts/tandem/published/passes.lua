@@ -78,8 +78,8 @@ end
 
 -- Returns how many ranks share a sequence. In torchtitan they gather keys and values
 -- (context_parallel_rotate_method is "allgather" by default). In Ulysses they exchange tokens for
--- heads, and repeat KV heads if these are too few. `goes_around` tells whether the plan uses a ring or,
--- in its place, a gather.
+-- heads, and repeat KV heads if these are too few. `goes_around` tells whether the plan uses a ring or
+-- a gather.
 function m.sharers(row)
   local n = count(row, "cp")
   if n == 1 and not has(row, "sp", "ulysses [2-9]") and not has(row, "sp", "ulysses 1%d") then return 1 end

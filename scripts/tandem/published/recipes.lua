@@ -8,14 +8,14 @@ local m = {}
 -- An entry begins with patterns of the model, the GPU and the precision. In each column, the first
 -- matching entry with a value counts. The columns, with the option of Megatron that has the value:
 -- ac: the recomputation (recompute_modules)
--- moments: the type of the optimizer's moments, if it is not that of the weights at rest (exp_avg_dtype)
+-- moments: the type of the optimizer's moments, if it is not the type in which weights are stored (exp_avg_dtype)
 -- gradients: the type in which gradients are summed and reduced (grad_reduce_in_fp32)
 -- exchange: the dispatcher of tokens (moe_token_dispatcher_type, moe_flex_dispatcher_backend)
 -- overlap_ep: 1 if another micro-batch computes during exchanges (overlap_moe_expert_parallel_comm)
 -- zero: the ZeRO stage (use_megatron_fsdp)
 -- offload: the number of first layers whose activations are in host memory (cpu_offloading_num_layers)
 -- loss: the fused loss: te is Transformer Engine's, native is compiled (cross_entropy_fusion_impl)
--- mtp: the heads that predict further tokens (mtp_num_layers)
+-- mtp: the number of heads that predict further tokens (mtp_num_layers)
 -- layout: the blocks of each part of the pipeline (pipeline_model_parallel_layout)
 -- accounts: true if the embedding and the loss count as blocks (account_for_embedding_in_pipeline_split)
 -- Releases differ in some rows. So these columns say for which rows the entry counts:
