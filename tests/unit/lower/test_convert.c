@@ -68,22 +68,29 @@ static bool can_become(const Layout *from, const Layout *to)
     return true;
 }
 
+/* Returns the state of a lowering of an empty program. */
+static Lower lower_of(Job *job)
+{
+    Lower l = {.job = job,
+               .plan = job->plan,
+               .g = &job->plan->graph,
+               .p = &job->plan->programs.at[0],
+               .arena = job->arena,
+               .scratch = job->scratch,
+               .emit.match = 1};
+    l.p->code.n = l.p->buffers.n = 1;
+    list_reserve_none(l.scratch, &l.emit.clocks);
+    list_reserve_none(l.scratch, &l.emit.access);
+    return l;
+}
+
 static void convert(Plan *plan, const Layout *from, const Layout *to)
 {
     Arena *scratch = arena_new();
-    Program *p = &plan->programs.at[0];
-    p->code.n = p->buffers.n = 1;
     Job job = {
         .plan = plan, .arena = plan->arena, .scratch = scratch, .options = lower_options_default()};
-    Lower l = {.job = &job,
-               .plan = plan,
-               .g = &plan->graph,
-               .p = p,
-               .arena = plan->arena,
-               .scratch = scratch,
-               .emit.match = 1};
-    list_reserve_none(scratch, &l.emit.clocks);
-    list_reserve_none(scratch, &l.emit.access);
+    Lower l = lower_of(&job);
+    const Program *p = l.p;
     Shape s = {.n_dims = DIMS, .dim = {SIZE, SIZE, SIZE}, .layout = *from};
     BufferId in = lower_buffer(&l, &s, DT_f32, CATEGORY_activation);
     BufferId out = lower_convert(&l, in, to, 0, CATEGORY_activation);
@@ -115,6 +122,57 @@ static void parts_nest_at_every_step(void **state)
     arena_free(arena);
 }
 
+/* A sequence is split over two axes, in zigzag order over those of cp. Each axis changes to another
+ * dimension, so it needs only an exchange. The inner axis must change first: if the outer one did,
+ * the sequence would have to be gathered. */
+static void tokens_are_exchanged_from_the_inside(Plan *plan, const Layout *to)
+{
+    Arena *scratch = arena_new();
+    const AxisSet cp = mesh_axes(&plan->mesh, AXIS_cp);
+    const Config config = {.seq = SIZE};
+    Job job = {.plan = plan,
+               .config = &config,
+               .arena = plan->arena,
+               .scratch = scratch,
+               .options = lower_options_default()};
+    job.context.seq_deal =
+        deal_zigzag(&plan->graph.deals, plan->arena, SIZE, mesh_size(&plan->mesh, cp));
+    Lower l = lower_of(&job);
+    Shape s = {.n_dims = DIMS, .dim = {SIZE, SIZE, SIZE}, .layout = {{SPLIT(1), SPLIT(1)}}};
+    s.deal[1] = sequence_deal(&job, plan->mesh.n_ranks);
+    const BufferId in = lower_buffer(&l, &s, DT_f32, CATEGORY_activation),
+                   out = lower_convert(&l, in, to, 0, CATEGORY_activation);
+    assert_true(layout_equal(&lower_shape(&l, out)->layout, to));
+    AxisSet exchanged[2] = {0};
+    uint32_t n = 0;
+    for (Pc pc = 1; pc < l.p->code.n; pc++) {
+        const Instr *at = &l.p->code.at[pc];
+        if (op_info(at->op)->class_ != OP_CLASS_comm) continue;
+        assert_int_equal(at->op, OP_all_to_all);
+        assert_true(n < 2);
+        exchanged[n++] = at->axes;
+    }
+    assert_true(n == 2 && exchanged[0] == 2 && exchanged[1] == 1);
+    arena_free(scratch);
+}
+
+static void two_axes_leave_a_sequence(void **state)
+{
+    (void)state;
+    static const Layout to[] = {{{SPLIT(0), SPLIT(2)}}, {{SPLIT(2), SPLIT(0)}}};
+    for (uint32_t tp = 1; tp <= 2; tp++) /* cp in two parts; or cp, then tp */
+        for (int i = 0; i < 2; i++) {
+            Arena *arena = arena_new();
+            const uint32_t sizes[AXIS_NAMES] = {[AXIS_cp] = 4 / tp, [AXIS_tp] = tp};
+            Plan *plan = plans_new(arena, sizes);
+            if (tp == 1) mesh_refine(&plan->mesh, arena, 0, 2);
+            plans_program(plan);
+            assert_int_equal(plan->mesh.n_axes, 2);
+            tokens_are_exchanged_from_the_inside(plan, &to[i]);
+            arena_free(arena);
+        }
+}
+
 /* A value counts as strided if its rows lie at equal distances and it has no halo. */
 static void rows_with_a_halo_do_not_count_as_strided(void **state)
 {
@@ -144,6 +202,7 @@ static void rows_with_a_halo_do_not_count_as_strided(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(parts_nest_at_every_step),
+                                       cmocka_unit_test(two_axes_leave_a_sequence),
                                        cmocka_unit_test(rows_with_a_halo_do_not_count_as_strided)};
     return cmocka_run_group_tests_name("convert", tests, NULL, NULL);
 }

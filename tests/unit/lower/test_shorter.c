@@ -128,6 +128,18 @@ static void a_changed_micro_batch_has_no_counterpart(void **state)
     arena_free(arena);
 }
 
+/* Returns the first address after weights and other buffers that outlive a step. */
+static uint64_t end_of_kept(const Program *p)
+{
+    uint64_t end = 0;
+    for (BufferId b = 1; b < p->buffers.n; b++) {
+        const Buffer *at = &p->buffers.at[b];
+        if (at->persistent && !at->parent && at->offset + at->bytes > end)
+            end = (at->offset + at->bytes + 255) / 256 * 256;
+    }
+    return end;
+}
+
 /* Each buffer in turn is moved onto a buffer that is in use at the same time. */
 static void overlapping_offsets_are_found(void **state)
 {
@@ -138,13 +150,9 @@ static void overlapping_offsets_are_found(void **state)
     Lives l;
     lives_read(&l, p, arena);
     lives_of_space(&l, SPACE_device);
-    uint64_t bottom = 0, bytes = 0, *given = arena_array(arena, p->buffers.n, sizeof *given);
-    for (BufferId b = 1; b < p->buffers.n; b++) {
-        const Buffer *at = &p->buffers.at[b];
-        given[b] = at->offset;
-        if (at->persistent && !at->parent && at->offset + at->bytes > bottom)
-            bottom = (at->offset + at->bytes + 255) / 256 * 256;
-    }
+    uint64_t bytes = 0, *given = arena_array(arena, p->buffers.n, sizeof *given);
+    const uint64_t bottom = end_of_kept(p);
+    for (BufferId b = 1; b < p->buffers.n; b++) given[b] = p->buffers.at[b].offset;
     assert_true(placement_follow(&l, bottom, given, &bytes));
     assert_int_equal(bytes, p->bytes);
     uint32_t n = 0;
@@ -167,12 +175,49 @@ static void overlapping_offsets_are_found(void **state)
     arena_free(arena);
 }
 
+/* Returns the bytes of a program whose micro-batches overlap, placed with slots or without. */
+static uint64_t placed(Program *p, bool in_slots, bool *repeats, Arena *arena)
+{
+    Lives l;
+    lives_find(&l, p, arena);
+    lives_of_space(&l, SPACE_device);
+    return placement_choose(&l, end_of_kept(p), in_slots, repeats);
+}
+
+/* Slots need some micro-batches after a pipeline is full. A step of fewer is placed as without
+ * slots. */
+static void too_few_micro_batches_get_no_slots(void **state)
+{
+    (void)state;
+    enum { STAGES = 2, LEAST = STAGES + 7 };
+    uint32_t n_repeat = 0;
+    for (uint32_t n = 3; n <= LEAST; n++) {
+        Arena *arena = arena_new();
+        Tiny t = tiny_default();
+        t.pp = STAGES;
+        const Plan *plan = compiled(t, n, arena);
+        for (uint32_t i = 0; i < plan->programs.n; i++) {
+            bool without, with;
+            const uint64_t bytes = placed(&plan->programs.at[i], false, &without, arena),
+                           in_slots = placed(&plan->programs.at[i], true, &with, arena);
+            assert_false(without);
+            n_repeat += with;
+            if (n < LEAST && (with || in_slots != bytes))
+                fail_msg("%u micro-batches, program %u: slots change %llu bytes to %llu", n, i,
+                         (unsigned long long)bytes, (unsigned long long)in_slots);
+        }
+        arena_free(arena);
+    }
+    assert_int_equal(n_repeat, STAGES); /* the longest step */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_long_step_takes_the_offsets_of_a_short_one),
         cmocka_unit_test(a_changed_micro_batch_has_no_counterpart),
         cmocka_unit_test(overlapping_offsets_are_found),
+        cmocka_unit_test(too_few_micro_batches_get_no_slots),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -286,6 +286,27 @@ static void labels_of_groups_are_gathered_twice(void **state)
     assert_true(n > 0 && n % 2 == 0);
 }
 
+/* After attention, each rank changes back to its own tokens, with all their features. So scales of
+ * tokens need no maximum over ranks. */
+static void groups_scale_their_own_tokens(void **state)
+{
+    (void)state;
+    Tiny t = tiny_context();
+    t.cp_options.mode = CP_ring, t.cp_options.all_to_all = 2, t.cp = 4, t.seq = 16;
+    t.use_float8 = true, t.float8.recipe = FLOAT8_rowwise;
+    const Plan *plan = right_plan(&t);
+    const Program *p = &plan->programs.at[0];
+    uint32_t n_scales = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        n_scales += in->op == OP_amax_of_tokens;
+        if (in->op != OP_all_reduce) continue;
+        const Tensor *x = &plan->graph.tensors.at[p->buffers.at[program_arg(p, in, 0)].tensor];
+        assert_int_not_equal(plan->graph.nodes.at[x->producer].op, OP_amax_of_tokens);
+    }
+    assert_int_equal(n_scales, (4 + 7) * t.layers); /* inputs and gradients of seven linears */
+}
+
 /* tp has cut the heads, and the groups of cp cut the heads of one tp rank further. A rank then has
  * groups / (tp x all_to_all) KV heads. No rank of tp gathers heads for this, although tp lies
  * inside cp in the mesh. */
@@ -406,6 +427,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(parts_go_round_the_ring, test_arena_setup,
                                         test_arena_teardown),
         cmocka_unit_test_setup_teardown(a_ring_goes_over_groups, test_arena_setup,
+                                        test_arena_teardown),
+        cmocka_unit_test_setup_teardown(groups_scale_their_own_tokens, test_arena_setup,
                                         test_arena_teardown),
         cmocka_unit_test_setup_teardown(labels_of_groups_are_gathered_twice, test_arena_setup,
                                         test_arena_teardown),
