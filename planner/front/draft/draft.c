@@ -187,7 +187,9 @@ static const char *why_absent(const char *within, const char *key)
 {
     static const char *const absent[][3] = {
         {"tp", "async", "this version does not overlap a gather with the product that reads it"},
-        {"cluster", "gpu", "the key is called gpu, as in --set gpu=B200"},
+        {"cluster", "gpu",
+         "use --set gpu=B200, or write "
+         "cluster = require \"clusters.gpu\" { gpu = \"B200\", nodes = 1 }"},
         {"zero", "stage", "use strategy = " ZERO_STAGES},
         {"zero", "level", "use strategy = " ZERO_STAGES},
         {"zero", "zero_stage", "use strategy = " ZERO_STAGES}};
