@@ -93,7 +93,7 @@ bool verify_ends_in_order(const Plan *plan)
 {
     if (plan->programs.n != 1) return false;
     const Program *p = &plan->programs.at[0];
-    /* [stream]: the first instruction of its newest launch group; one without a group is its own */
+    /* [stream]: the first instruction of its newest launch group, which may have one member */
     Pc first[STREAM_COUNT] = {0};
     uint32_t launch[STREAM_COUNT] = {0};
     for (Pc pc = 1; pc < p->code.n; pc++) {
@@ -160,8 +160,8 @@ static void touch_root(ClockSweep *s, Pc pc, BufferId root)
     s->heir[root] = 0;
 }
 
-/* Checks that buffer `root` may take bytes of buffer `from`: all users of `from` must have finished
- * when pc starts. */
+/* Checks that buffer `root` may take bytes of buffer `from`: `from` must not keep its value, and
+ * all its users must have finished when pc starts. */
 static void inherit(ClockSweep *s, Pc pc, BufferId from, BufferId root)
 {
     const HappensBefore *o = &s->v->order;
@@ -340,7 +340,7 @@ static ClockSweep sweep_new(Verifier *v, bool by_root)
 }
 
 /* Reports races. Returns true if there are none. */
-static bool is_free_of_races(Verifier *v, bool by_root)
+static bool check_races(Verifier *v, bool by_root)
 {
     const Program *p = v->p;
     ClockSweep s = sweep_new(v, by_root);
@@ -381,6 +381,5 @@ void verify_races(Verifier *v)
     Verifier quiet = *v;
     quiet.d = &unheard;
     quiet.n_reported = 0;
-    if (!v->by_root || v->order.any_vague || !is_free_of_races(&quiet, true))
-        is_free_of_races(v, false);
+    if (!v->by_root || v->order.any_vague || !check_races(&quiet, true)) check_races(v, false);
 }
