@@ -14,7 +14,7 @@
 #define TANDEM_VERSION "0.1.0"
 
 /* ---- load.c ---- */
-/* The memory that a plan needs under its runtime, once it was computed. */
+/* The memory that a plan needs under its runtime, once it has been computed. */
 typedef struct KnownHeld {
     bool known;
     Held held;

@@ -101,7 +101,8 @@ bool store_put_proof(Store *store, Hash128 plan, const char *build, Diag *d);
 /* Returns the newest run of `kind` for a plan, among those that did not fail and in which all ranks
  * and experts are equal. Returns 0 if there is none. */
 int64_t store_find_run(Store *store, RunKind kind, Hash128 plan, Diag *d);
-int64_t store_latest_run(Store *store, RunKind kind, Diag *d); /* the newest of any plan */
+/* Returns the newest run of `kind`, of any plan, that did not fail. Returns 0 if there is none. */
+int64_t store_latest_run(Store *store, RunKind kind, Diag *d);
 /* Loads run `id`. plan_text remains NULL (see store_plan_text); `trace` may be NULL. Rows are
  * ordered by step, rank and pc. A loss that was not a number becomes NaN. */
 bool store_load_run(Store *store, int64_t id, Arena *arena, RunRecord *run, Trace *trace, Diag *d);

@@ -3,7 +3,7 @@
  * because the system needs longer to map a fresh page than a program needs to fill it. Under
  * AddressSanitizer, all bytes that are not handed out are poisoned, with a gap after each
  * allocation. AddressSanitizer then finds overruns, as it does with malloc. A freed block is not
- * given out again until another 16 MiB were freed, so uses of a freed arena are found, too. */
+ * given out again until 16 MiB more have been freed, so uses of a freed arena are found, too. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS, madvise */
 #include "planner/base/arena.h"
 

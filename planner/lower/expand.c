@@ -57,8 +57,8 @@ typedef struct Expander {
 
 /* ---- the period */
 
-/* True if `b` has no counterpart in later micro-batches: it was made at the start of the step, or
- * is kept between steps. */
+/* True if `b` has no counterpart in later micro-batches: it belongs to micro-batch 0, as
+ * buffers do that are made before the first action, or it is kept between steps. */
 static bool is_fixed(const Program *p, BufferId b)
 {
     const Buffer *at = &p->buffers.at[b];
@@ -212,7 +212,7 @@ static void add_buffers(Expander *e, BufferId first, BufferId end, uint32_t peri
 /* ---- instructions */
 
 /* Copies instruction pc for a micro-batch that is later by `periods`. The lists have room for its
- * arguments and waits. launch, fuse: the original's newest launch group and kernel. */
+ * arguments and waits. launch, fuse: the newest launch group and kernel so far, in `from`. */
 static void add_instr(Expander *e, Pc pc, uint32_t periods, uint32_t *launch, uint32_t *fuse)
 {
     const Program *p = e->from;

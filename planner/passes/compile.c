@@ -214,8 +214,8 @@ static bool same_phase(const Instr *a, const Instr *b, bool mixes)
     return a->phase == b->phase || (mixes && backward && again);
 }
 
-/* True if both instructions belong to graph nodes, in the same phase and micro-batch, and b waits
- * for no other stream. */
+/* True if both instructions belong to graph nodes, in the same phase (see same_phase) and
+ * micro-batch, and b waits for no other stream. */
 static bool in_step(const Instr *a, const Instr *b, bool mixes)
 {
     return a->origin && b->origin && !b->after.n && same_phase(a, b, mixes) &&

@@ -102,8 +102,8 @@ typedef struct WeightSide {
     int64_t local, all;
 } WeightSide;
 
-/* Returns the number of inputs (summed = true) or outputs of weight t. If scales are
- * those of blocks, only the last of these dimensions counts, because blocks lie along it. */
+/* Returns the number of inputs (summed = true) or outputs of weight t. If blocks have scales, only
+ * the last of these dimensions counts, because blocks lie along it. */
 static WeightSide side_of(const Float8 *f, const Tensor *t, bool summed, const Binding *b)
 {
     const Mesh *mesh = &f->job->plan->mesh;

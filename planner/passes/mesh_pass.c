@@ -50,8 +50,8 @@ static bool cuts_nest(const Job *job, Mesh mesh, uint32_t ep)
     return true;
 }
 
-/* Reports that experts cannot be divided over `lent` ranks of an axis, and names the sizes of ep
- * for which cuts_nest is true. `mesh` has not been cut for experts. */
+/* Reports that experts cannot be divided over `lent` ranks of an axis. Names the sizes of ep that
+ * divide the experts and for which cuts_nest is true. `mesh` has not been cut for experts. */
 static void refuse_cut(Job *job, const Mesh *mesh, AxisName name, uint32_t lent)
 {
     const uint32_t ep = config_expert_ranks(job->config), size = job->config->axis_size[name];

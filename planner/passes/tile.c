@@ -115,8 +115,8 @@ static bool find_region(Tile *t)
     return true;
 }
 
-/* True if a piece reads only its own tokens of input i of a node. A mean that counts labels is an
- * exception: it reads all labels. */
+/* True if a `tokens` node must take the piece's tokens out of input i of a node. This is not so if
+ * the region makes the input, piece by piece, or if a mean counts labels: it reads all of them. */
 static bool is_taken(const Tile *t, const Node *n, uint32_t i)
 {
     if (t->wanted[n->in[i]] || !has_tokens(t, n->in[i])) return false;

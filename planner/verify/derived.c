@@ -124,7 +124,7 @@ static bool is_backward_of(const Graph *g, const Node *n, const Node *of)
 }
 
 /* Returns a fault of a backward node that makes or reads helper values: values of the backward pass
- * that are no gradients, such as 8-bit forms. If several forward nodes have the same inputs, only
+ * that are not gradients, such as 8-bit forms. If several forward nodes have the same inputs, only
  * helper values tell to which of them the node belongs. A node that quantises or transposes may
  * read a form that other gradients share, but its own output tells where it belongs.
  * first_reader[tensor]: the first backward node that reads it; 0: none. */

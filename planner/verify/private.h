@@ -120,7 +120,7 @@ typedef struct Transported {
     Val val;
     uint32_t program;
     Pc pc;
-    bool there;  /* `val` has been sent */
+    bool there;  /* `val` is set: a program has sent or contributed it */
     Hash128 sum; /* for an all_reduce over stages: the sum of the values contributed so far */
     uint32_t n_brought; /* the number of programs that have contributed */
 } Transported;
@@ -256,10 +256,10 @@ void verify_segments(Verifier *v);
 bool verify_structure_program(Verifier *v); /* returns false after a report */
 void verify_order(Verifier *v);             /* fills v->order */
 void verify_races(Verifier *v);
-/* True if all ranks run one program without messages, and no member of a launch group waits for an
- * instruction that comes after the group's first member. Then no rank waits forever: imagine each
- * group at the position of its first member. Every instruction then waits only for earlier ones,
- * and all ranks reach communications in this order. */
+/* True if all ranks run one program without messages, and no member of a launch group waits for the
+ * group's first member or a later instruction. Then no rank waits forever: imagine each group at
+ * the position of its first member. Every instruction then waits only for earlier ones, and all
+ * ranks reach communications in this order. */
 bool verify_ends_in_order(const Plan *plan);
 /* Returns [root]: true if a view has only a part of the root's bytes. */
 bool *verify_has_views(const Program *p, Arena *arena);

@@ -66,7 +66,7 @@ static void check_arenas(Verifier *v)
 
 /* ---- the end of a step ---- */
 
-/* Compares the settings that all updates of a plan share. */
+/* True if two updates have the same settings, as all updates of a plan must. */
 static bool same_settings(const Attrs *a, const Attrs *b)
 {
     return a->eps == b->eps && a->beta1 == b->beta1 && a->beta2 == b->beta2 &&

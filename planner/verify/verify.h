@@ -2,7 +2,8 @@
  * graph, and shares no code with the passes. Each range of bytes has an abstract value: a 128-bit
  * hash of the graph's expression for its content, and the shape, layout, deal and dtype of the
  * content. The hash of a sum is the sum of the hashes of its terms. A gradient therefore has the
- * hash of the graph's gradient only if every contribution arrived exactly once, in any order. */
+ * hash of the graph's gradient if, and only if, each contribution arrived exactly once. Their order
+ * does not matter. */
 #ifndef TANDEM_VERIFY_VERIFY_H
 #define TANDEM_VERIFY_VERIFY_H
 

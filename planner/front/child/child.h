@@ -211,7 +211,7 @@ const char *child_near_or_all(lua_State *L, const char *word, int list);
 /* ---- child_limits.c: processor time, memory */
 void child_limit(Child *c);
 void child_limit_again(Child *c); /* starts the limit on processor time anew for the next request */
-/* Ends the script with an error that it cannot catch. Its reason is in `flooded`. */
+/* Ends the script, even if it catches errors. The caller sets `flooded` first, for the report. */
 _Noreturn void child_stop(Child *c);
 /* Ends the process because an allocation failed. The message blames the script if it uses more than
  * half of its memory limit, otherwise the system. */

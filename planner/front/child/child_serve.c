@@ -213,8 +213,8 @@ static bool read_request(Child *c, FrontOptions *options)
     return true;
 }
 
-/* True if a fork must answer the whole request. This is so if the settings load scripts, or if they
- * change the model's config, to which functions of the script may refer. */
+/* True if a fork must answer the whole request: if the plan is not plain, or if the settings load
+ * scripts or change the model's config. Functions of the script may refer to this config. */
 static bool needs_process(const Child *c)
 {
     static const char *const keys[] = {"runtime", "cluster", "gpu", "model"};

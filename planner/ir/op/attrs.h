@@ -36,7 +36,7 @@
     X(int64_t, chunk)         /* state_scan: tokens of a chunk of the published kernels */         \
     X(int64_t, distance)      /* attention_table: the distance at which the last bucket begins */  \
     X(int64_t, segment)       /* the part to take of a fused projection of equal parts */          \
-    X(int64_t, first)         /* the first feature, token or channel to take */                    \
+    X(int64_t, first)         /* the first feature (of each group), token or channel to take */    \
     X(int64_t, count)         /* the number of features, tokens or channels to take */             \
     X(int64_t, top_k)         /* number of experts of a token */                                   \
     X(int64_t, experts)       /* number of all experts */                                          \

@@ -9,7 +9,7 @@ enum {
     /* Copying equal blocks costs less than copying an action. So in a program with equal blocks,
      * copies of actions save something only if most micro-batches are equal. */
     LEAST_WITH_BLOCKS = 6,
-    MOST_UNUSABLE = 3 /* after so many unusable actions, no more are stored as originals */
+    MOST_UNUSABLE = 3 /* [stage, kind]: after so many unusable originals, no more are tried */
 };
 
 typedef struct ActionCopier {

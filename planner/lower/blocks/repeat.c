@@ -195,7 +195,7 @@ static bool blocks_in_step(const Lower *l)
 }
 
 /* x, y and z are uses of units. True if their gathers differ by equal steps: y from x in the same
- * way as z from y. The units may belong to blocks behind the run. */
+ * way as z from y. The units may belong to blocks after the run. */
 static bool uses_in_step(const Lower *l, const UnitUse *x, const UnitUse *y, const UnitUse *z)
 {
     const BlockCopier *r = l->repeat;
@@ -367,8 +367,7 @@ NodeId repeat_before(Lower *l, NodeId id)
     return id + copies * run->length;
 }
 
-/* Gives each unit a kind. A unit that is gathered like none of the newest kinds begins a new kind.
- */
+/* Gives each unit a kind. A unit begins a new kind if it is not gathered like one of the newest. */
 static uint32_t *find_kinds(const Lower *l)
 {
     enum { NEWEST = 4 };

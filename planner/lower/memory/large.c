@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The most large buffers. The number is limited because every pair of them is compared. They come
- * from a few micro-batches; buffers of later micro-batches get the offsets of their counterparts.
- */
+/* The most large buffers. The number is limited because every pair of them is compared. If
+ * micro-batches run one after the other, only buffers of the first few count: the others get the
+ * offsets of their counterparts. */
 enum { MOST_LARGE = 2048 };
 
 typedef struct Sized {
@@ -138,8 +138,7 @@ static void list_extents(LargeBuffers *r, uint64_t *set)
 
 void large_ahead(LargeBuffers *r, BufferId b)
 {
-    /* the most large buffers that are examined although they begin after the last instruction of b
-     */
+    /* so many large buffers are examined that begin after the last instruction of b */
     enum { DOUBTFUL = 8 };
     const Lives *l = r->l;
     const BufferId heir = l->heir[b];

@@ -91,9 +91,8 @@ static uint32_t settled(const Placing *m)
 }
 
 /* Returns the buffer whose offset `b` should get, so that all micro-batches use the same offsets; 0
- * if there is none.
- * In the first round, this is the counterpart in the previous micro-batch. In later rounds, it is
- * the counterpart in a settled micro-batch of the previous round. */
+ * if there is none. In the first round, this is the counterpart in the previous micro-batch. In
+ * later rounds, it is the counterpart in a settled micro-batch of the previous round. */
 static BufferId model_for(Placing *m, uint32_t microbatch, BufferId b)
 {
     if (!m->periodic) return 0;

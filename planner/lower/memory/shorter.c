@@ -17,7 +17,7 @@ typedef struct Shortening {
                             micro-batch */
 } Shortening;
 
-/* Finds the first instruction of the micro-batches that are left out, and the first one behind
+/* Finds the first instruction of the micro-batches that are left out, and the first one after
  * them. Returns false if micro-batches overlap or have different lengths. */
 static bool find_cut(Shortening *s)
 {

@@ -17,8 +17,8 @@ typedef struct ShortProgram {
     BufferId *like;
 } ShortProgram;
 
-/* Makes the short program of `p`. Buffer.first must be set. Returns false if `p` has no more than
- * SHORTER_MICROBATCHES, or if the middle ones do not repeat. */
+/* Makes the short program of `p`. Buffer.first must be set. Returns false if `p` has at most
+ * SHORTER_MICROBATCHES of them, or if the middle ones do not repeat. */
 bool shorter_make(ShortProgram *s, const Program *p, Arena *arena);
 
 #endif

@@ -4,8 +4,8 @@
  * has its own stream.
  *
  * Two rules limit the memory on the device. The gather of a unit and the copy of its shard wait
- * until an earlier unit is released. A reduction waits until the second newest copy has
- * emptied its buffer. */
+ * until an earlier unit is released. A reduction waits until the second newest copy has emptied its
+ * buffer. */
 #include <assert.h>
 
 #include "planner/lower/lower.h"

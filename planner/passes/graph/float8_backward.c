@@ -100,8 +100,8 @@ TensorId float8_source(const Graph *g, TensorId quantised)
     return op_info(n->op)->flags & OP_QUANTISES ? n->in[0] : quantised;
 }
 
-/* Sets *out to a quantised form of x. q, k and v read the same tensor, so its form with scales for
- * rows is made only once. Returns false after an error. */
+/* Sets *out to a quantised form of x. q, k and v read the same tensor, so its form is made only
+ * once for each stage. Returns false after an error. */
 static bool quantise_input(const Derive *v, OpKind reader, TensorId x, Quantised *again,
                            Quantised *out)
 {

@@ -7,8 +7,9 @@
 #include "planner/ir/layout/rows.h"
 #include "planner/passes/pass.h"
 
-/* Returns the letter of the index that `axis` splits in the first split input; 0 if no input is
- * split. params: true: considers only weights; false: only other inputs. */
+/* Returns the letter of the index that `axis` splits in the first split input. params: true:
+ * considers only weights; false: only other inputs. Returns 0 if no such input is split. Also
+ * returns 0 if the input is not a weight and the op needs this index whole. */
 static char letter_of_inputs(const Graph *g, const Node *n, const Binding *b, uint32_t axis,
                              bool params)
 {
@@ -60,8 +61,8 @@ static DealId deal_of_letter(const Graph *g, const Node *n, const Binding *b, ch
     return 0;
 }
 
-/* Sets the layout in use of output j on `axis`. Reports an error and returns false if the dimension
- * does not divide over the ranks. */
+/* Sets the layout in use of output j on `axis`, unless it is fixed. Reports an error and returns
+ * false if the dimension does not divide over the ranks. */
 static bool place_output(Job *job, const Node *n, const Binding *b, uint32_t j, uint32_t axis)
 {
     Graph *g = &job->plan->graph;

@@ -52,8 +52,8 @@ static Node *backward_node(Job *job, OpKind op, const TensorId *in, TensorId out
     return n;
 }
 
-/* Adds the node that computes, for each token, the sum of dz z / sigma over its features. The
- * result [b,s] is split like z, and is a partial sum on axes that split the features of z. */
+/* Adds the node that computes -(sum of dz z over the features) / sigma for each token. The result
+ * [b,s] is split like z, and is a partial sum on axes that split the features of z. */
 static TensorId add_dot(Job *job, NodeId divide)
 {
     Graph *g = &job->plan->graph;

@@ -13,8 +13,7 @@ typedef struct SchedulePlayer {
     /* [rank]: its next action, the time at which its newest action ended, and the number of stage
      * activations that it keeps */
     uint32_t *at, *clock, *alive;
-    uint32_t cap; /* the most stage activations that a rank may keep at a
-                     time; 0: no limit */
+    uint32_t cap; /* the most stage activations that a rank may keep; 0: no limit */
 } SchedulePlayer;
 
 const char *action_name(ActionKind kind)

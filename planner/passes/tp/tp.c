@@ -178,8 +178,8 @@ static void place_param(Tp *tp, Tensor *t)
     split_on(tp, axes, &t->use, dim);
 }
 
-/* Returns -1, or a dimension if the node's output is a partial sum on tp. This is so for row
- * linears, embeddings with a split vocabulary, and sums of the rows of experts. */
+/* Returns a dimension if the node's output is a partial sum on tp, otherwise -1. Partial sums come
+ * from row linears, embeddings with a split vocabulary, and sums of the rows of experts. */
 static int row_dim_of(const Graph *g, const Node *n)
 {
     if (op_collects_tokens(n->op)) return 0;

@@ -199,8 +199,7 @@ static inline bool same_bytes(const void *x, const void *y, const void *mask, si
 typedef struct BlockComparison {
     BlockCopies *b;
     Masks masks;
-    uint32_t block, reach; /* the block that is compared with the next; its BlockCopies.reach so far
-                            */
+    uint32_t block, reach; /* the block that is compared with the next, and its reach so far */
 } BlockComparison;
 
 /* True if a reference of the block to item x corresponds to a reference of the next block to item

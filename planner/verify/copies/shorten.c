@@ -69,7 +69,7 @@ static uint32_t moved(Shorter *s, ItemKind kind, uint32_t block, uint32_t x)
     const uint32_t to = of->block[x], far = to > block ? to - block : block - to;
     const bool before = block && block < s->first, behind = block >= s->end;
     if (!to) return s->number[kind][x];
-    /* the equal blocks are those that are left out, reach + 1 before them and reach behind them */
+    /* the equal blocks are those that are left out, reach + 1 before them and reach after them */
     const bool is_equal = to + s->reach + 1 >= s->first && to < s->end + s->reach;
     if (is_equal && (!block || far > s->reach)) s->failed = true;
     if ((before && to >= s->first + s->reach) || (behind && to + s->reach < s->end))

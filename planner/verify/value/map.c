@@ -114,7 +114,7 @@ static bool assign_within(RangeMap *m, uint64_t lo, uint64_t hi, const void *pay
 {
     const RangeAt at = range_find(m, lo);
     RangeBlock *b = m->blocks.at[at.block];
-    uint32_t end = at.i + 1; /* behind the last range that [lo, hi) touches */
+    uint32_t end = at.i + 1; /* after the last range that [lo, hi) touches */
     while (end < b->n && b->lo[end] < hi) end++;
     const uint64_t old_hi = range_hi(m, (RangeAt){at.block, end - 1});
     const bool left = b->lo[at.i]<lo, right = old_hi> hi; /* parts of old ranges that stay */

@@ -1,7 +1,6 @@
 /* Values of buffers that are only accessed as a whole. Such a value is found by its buffer instead
- * of its bytes. This is right while no other buffer takes the bytes. verify_races finds
- * every access to a buffer that has lost bytes. If there is one, all proofs are repeated with
- * bytes. */
+ * of its bytes. This is right while no other buffer takes the bytes. verify_races finds every
+ * access to a buffer that has lost bytes. If there is one, all proofs are repeated with bytes. */
 #include "planner/verify/private.h"
 
 static BufferId root_of(const Verifier *v, BufferId b)
