@@ -114,7 +114,8 @@ static void add_sums(Chain *ch, const Form *f)
         for (int64_t j = 0; j < k; j++)
             ch->must_sums[i] += number_read(in, a->ptr[0], (uint64_t)(j * n + i));
     }
-    set_arg(a, 2, array(ch, DT_f32, 1 << 16, 25), DT_u8, 1 << 18); /* scratch of its kernel */
+    /* the kernel of bias_grad needs scratch */
+    set_arg(a, 2, array(ch, DT_f32, 1 << 16, 25), DT_u8, 1 << 18);
     ch->part[ch->n++] = (CudaChainPart){OP_bias_grad, a, 0};
 }
 

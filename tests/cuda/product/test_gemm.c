@@ -190,7 +190,8 @@ static void products_of_several(void **state)
         for (Way way = WAY_described; way <= WAY_called; way++) {
             const OpKind op = (OpKind)(OP_linear_experts + k);
             const DType real = way == WAY_described ? DT_f64 : DT_bf16;
-            bool seen[2] = {false, false}; /* by whether it accumulates, as odd draws do */
+            /* odd draws accumulate, so seen[1] is for them */
+            bool seen[2] = {false, false};
             for (uint64_t draw = 0; draw < 2 || !seen[0] || !seen[1]; draw++) {
                 assert_in_range(draw, 0, 40);
                 seen[draw & 1] |= check(op, draw, &hopper, real, real, way) > 1;
@@ -239,7 +240,8 @@ static void scratch_is_enough(void **state)
             assert_true(s.library + 1000 <= all);
             assert_int_equal(s.library % GEMM_ALIGN, 0);
             if (scaled) {
-                Gemm after; /* where the scales are applied after the product */
+                /* the same product on Ada, where scales may be applied after it */
+                Gemm after;
                 const GemmRules ada = gemm_rules(89, false);
                 gemm_of(op, &c.args, &ada, &after);
                 assert_true(gemm_scratch(&after, &c.args).library + 1000 <= all);
@@ -328,7 +330,8 @@ static void what_the_library_takes(void **state)
         assert_int_equal(gemm_is_for_library(&g, &hopper), rows[i].hopper);
         gemm_of(rows[i].op, &c.args, &ampere, &g);
         assert_int_equal(gemm_is_for_library(&g, &ampere), rows[i].ampere);
-        if (rows[i].in == DT_e4m3) { /* 24 is no multiple of 16 */
+        /* 24 is not a multiple of 16, as the library demands of 8-bit rows */
+        if (rows[i].in == DT_e4m3) {
             c.args.size['k'] = c.binding->size['k'] = 24;
             gemm_of(rows[i].op, &c.args, &hopper, &g);
             assert_false(gemm_is_for_library(&g, &hopper));

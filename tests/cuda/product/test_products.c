@@ -99,7 +99,8 @@ static int64_t check_row(OpKind op, uint64_t draw, DType in, DType out, uint32_t
 {
     CudaProductOptions options = hopper;
     options.compute_capability = capability;
-    options.unscaled_bytes = draw & 2 ? 4096 : 0; /* draws of several chunks, and of one */
+    /* half of the draws have several chunks */
+    options.unscaled_bytes = draw & 2 ? 4096 : 0;
     cublas_double_reset();
     cublas_double.capability = capability;
     Session s = open_products(&options);
@@ -133,8 +134,8 @@ static void each_row(void **state)
             by_library += cublas_double.products;
         }
     }
-    assert_true(by_library > 4 * 7 * 9); /* the library carried out most of them, */
-    assert_true(several >= 3 * 4);       /* ... some of them with a product for each expert */
+    assert_true(by_library > 4 * 7 * 9); /* the library computes most rows */
+    assert_true(several >= 3 * 4);       /* some rows take one product for each expert */
 }
 
 /* Outside 9.0 the library has no scale for each row, and outside 10 and 11 it reads 8-bit operands
@@ -324,7 +325,8 @@ static void bad_choices_are_refused(void **state)
         assert_true(cuda_products_prepare(c.op, &c.args, &s.cuda, &s.error));
         assert_int_equal(cuda_products_counts(s.cuda.products).kept, 0);
         assert_true(cuda_contract(c.op, &c.args, &s.cuda, &s.error));
-        assert_int_equal(cublas_double.last_way, DOUBLE_WAY_plain); /* the first repeatable one */
+        /* of the repeatable algorithms, the plain one comes first */
+        assert_int_equal(cublas_double.last_way, DOUBLE_WAY_plain);
         close_products(&s);
         contraction_free(&c);
     }
@@ -399,7 +401,8 @@ static void chosen_once(void **state)
     for (uint32_t i = 0; i < 5; i++) assert_true(cuda_contract(c.op, &c.args, &s.cuda, &s.error));
     assert_int_equal(cublas_double.suggested, 1);
     assert_int_equal(cublas_double.products, 5);
-    assert_int_equal(cublas_double.fast, 5); /* forward products allow it */
+    /* forward products may use fast accumulation */
+    assert_int_equal(cublas_double.fast, 5);
     close_products(&s);
     contraction_free(&c);
     s = open_products(&hopper);
@@ -407,7 +410,8 @@ static void chosen_once(void **state)
     contraction_add_scratch(&c, cuda_contract_workspace);
     cublas_double.fast = 0;
     assert_true(cuda_contract(c.op, &c.args, &s.cuda, &s.error));
-    assert_int_equal(cublas_double.fast, 0); /* sums of gradients are exact */
+    /* the gradient of a weight may not use it */
+    assert_int_equal(cublas_double.fast, 0);
     close_products(&s);
     contraction_free(&c);
 }

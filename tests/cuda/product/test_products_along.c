@@ -15,7 +15,7 @@
 #include "tests/cuda/product/product_chain.h"
 #include "tests/cuda/runtime_double.h"
 
-/* Checks that only the double allows. */
+/* These checks are possible only on the double. */
 #ifdef TANDEM_GPU
 static void assert_one_call(const Form *f)
 {
@@ -136,7 +136,7 @@ static void spoil_value(Chain *ch)
 }
 static void spoil_other(Chain *ch)
 {
-    ch->args[1].ptr[0] = ch->args[0].ptr[0]; /* the product's own operand */
+    ch->args[1].ptr[0] = ch->args[0].ptr[0]; /* the other term is the product's own operand */
 }
 static void spoil_out(Chain *ch)
 {

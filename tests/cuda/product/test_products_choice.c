@@ -78,7 +78,8 @@ static void the_faster_is_kept(void **state)
             CudaError error = {""};
             prepare(&ch, &cuda);
             uint32_t n = choices_of(&cuda, all);
-            assert_int_equal(n, 2); /* timed alone, and with the others */
+            /* the product is timed alone, and with its fused ops */
+            assert_int_equal(n, 2);
             assert_true(cuda_products_settle(cuda.products, all, n, 0, &error));
             assert_int_equal(cuda_products_counts(cuda.products).kept, again ? 2 : 0);
             assert_int_equal(cuda_products_counts(cuda.products).timed, again ? 0 : 2);
@@ -111,7 +112,8 @@ static void ranks_choose_alike(void **state)
             options.kept = &choices[rank];
             options.tune = true;
             cublas_double.epilogue_ms = rank == slow ? -.25 : 1;
-            cublas_double.ms[DOUBLE_WAY_split] = rank ? 1 : 3; /* and another algorithm */
+            /* the ranks also find different algorithms the fastest */
+            cublas_double.ms[DOUBLE_WAY_split] = rank ? 1 : 3;
             cuda[rank] = chain_open_products(&options);
             prepare(&ch, &cuda[rank]);
             assert_int_equal(choices_of(&cuda[rank], all + 2 * rank), 2);

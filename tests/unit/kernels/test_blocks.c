@@ -142,7 +142,7 @@ static void check_block(const Quantise *q, int64_t i)
         const double x = value_get(&q->value[0], place(q, i, j));
         const double is = value_get(&q->value[1], place(q, i, j));
         assert_true(is == obvious_round(x / scale));
-        /* half of the last of four bits, or of the smallest number */
+        /* rounding changes a number by at most half of its last bit, or of the smallest number */
         assert_true(fabs(is * scale - x) <= fabs(x) * 0x1p-4 + scale * 0x1p-10);
     }
 }

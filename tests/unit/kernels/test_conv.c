@@ -121,10 +121,12 @@ static void sums_beyond_one_tile(void **state)
     (void)state;
     static const WindowMode modes[] = {WINDOW_zero, WINDOW_reflect, WINDOW_periodic,
                                        WINDOW_symmetric};
-    for (int64_t k = 0; k < 64; k++) { /* each mode with each kernel, stride and dilation */
+    /* k runs through each mode with each kernel, stride and dilation */
+    for (int64_t k = 0; k < 64; k++) {
         Arena *arena = arena_new();
         const int64_t kernel = 1 + k % 4, stride = 1 + k / 16 % 2, dilation = 1 + k / 32;
-        const bool wide = k % 3 == 0; /* else more taps than a tile has */
+        /* a field that is not wide has more channels, so its window has more taps than a tile */
+        const bool wide = k % 3 == 0;
         const Conv v = conv_of(arena, wide ? 2 : 40, wide ? 4 : 9, wide ? 531 : 10, kernel, stride,
                                dilation, modes[k / 4 % 4]);
         check(&v, arena);

@@ -160,7 +160,7 @@ static void make_case(Case *c, OpKind op, bool large, bool causal)
         for (int64_t i = 0; i < value_elements(v); i++)
             value_set(&c->weight[j], i, rng_normal(SEED, 50 + j, (uint64_t)i));
         if (!choices_are_rows(op, sig->n_in + j)) continue;
-        /* gradients are zero from here on */
+        /* rows that no choice uses get the weight 0 */
         const Value *counts = &c->eval.value[in[op_counts_arg(op)]];
         const Value rooms = choices_rooms(c->arena, &c->weight[j], counts);
         c->weight[j] = choices_rows(c->arena, &rooms, counts);
@@ -321,7 +321,7 @@ static const OpKind without_gradient[] = {
     OP_quantise_pairs_tokens, OP_quantise_squares_first, OP_quantise_squares_last,
     OP_quantise_squares_inner, OP_quantise_squares_outer, OP_turn_tokens, OP_turn_first,
     OP_turn_last, OP_amax_range, OP_quantise_range,
-    /* its gradient goes through the norm, see test_spectral */
+    /* their gradients go through the spectral norm, which test_spectral.c tests */
     OP_project_of_first, OP_project_over_first, OP_project_of_last, OP_project_over_last,
     OP_project_of_second, OP_project_over_second, OP_outer_second, OP_inner_product, OP_normalise,
     OP_divide_dot, OP_outer_first, OP_outer_last, OP_fill, OP_sumsq, OP_step_mean, OP_clip_coef,
@@ -363,8 +363,8 @@ static void test_contributions_add(void **state)
     Value *seed = eval_seed(&e, cube);
     for (int i = 0; i < 3; i++) value_set(seed, i, 1);
     eval_backward(&e);
-    for (int i = 0; i < 3; i++)
-        assert_true(value_get(&e.grad[x], i) == 3.0 * (i + 1) * (i + 1)); /* of x^3 */
+    /* x^3 has the derivative 3 x^2 */
+    for (int i = 0; i < 3; i++) assert_true(value_get(&e.grad[x], i) == 3.0 * (i + 1) * (i + 1));
     arena_free(arena);
 }
 

@@ -60,7 +60,7 @@ static void the_largest_logits_are_chosen(void **state)
     }
 }
 
-/* The weights also hold for large logits, because they depend only on differences. */
+/* Large logits also give the right weights, because weights depend only on differences. */
 static void weights_are_a_softmax(void **state)
 {
     (void)state;
@@ -110,8 +110,8 @@ static void tokens_lie_in_their_slots(void **state)
     Value rows = values(DT_f64, DIMS(3, 2, 2, 2), NULL);
     const Attrs attrs = {.top_k = 2, .experts = 3, .capacity = 2};
     call(OP_dispatch, &attrs, (Value[]){x, slots, rows}, 2);
-    assert_values(&rows, NUMBERS(1, 2, 11, 12, 101, 102, 121, 122, /* expert 0 */
-                                 1, 2, 21, 22, 111, 112, 0, 0,     /* 1: its last slot is empty */
+    assert_values(&rows, NUMBERS(1, 2, 11, 12, 101, 102, 121, 122, /* slots of expert 0 */
+                                 1, 2, 21, 22, 111, 112, 0, 0,     /* expert 1: the last is empty */
                                  11, 12, 0, 0, 101, 102, 111, 112));
 }
 

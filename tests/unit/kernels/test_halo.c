@@ -97,7 +97,7 @@ static void exchange(Case *c)
                        .out_bytes = bytes,
                        .wraps = h.wraps};
         member[p] = &at[p];
-        /* a huge number; no kernel may read it */
+        /* these bytes are a huge number, which no kernel may read */
         memset(c->strips[1][p], 0x7f, sizeof c->strips[1][p]);
     }
     collective_move(member, c->n_parts);
@@ -168,7 +168,7 @@ static void shares_go_back_to_owners(void **state)
                     for (int64_t i = 0; i < INNER; i++) {
                         int64_t row = deal_index(&c->deals, c->id, c->size, c->n_parts, p, k);
                         double *share = element(c->held[p], c->held_rows, o, k, i);
-                        /* whole numbers: sums are exact in any order */
+                        /* shares are whole numbers, so sums are exact in any order */
                         *share = (double)draw(seed, (uint64_t)(share - c->held[0]) + 100, 1000);
                         *element(sum, c->size, o, row, i) += *share;
                     }

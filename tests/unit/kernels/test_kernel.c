@@ -332,7 +332,7 @@ static Value padded_logits(Arena *arena, DType real, int64_t n, int64_t V, int64
     return z;
 }
 
-/* All steps over a vocabulary padded from `valid` to V. */
+/* Checks all ops of cross-entropy over a vocabulary that is padded from `valid` to V. */
 static void check_xent(DType real, int64_t V, int64_t valid)
 {
     Arena *arena = arena_new();
@@ -456,7 +456,7 @@ static void test_exponential(void **state)
     assert_true(isnan(exponential_f32(NAN)));
 }
 
-/* The first input: activations [2, 5, 18], or activations of 2 experts. */
+/* Returns the first input of an op: activations [2, 5, 18], or those of 2 experts. */
 static Value first_input(Arena *arena, OpKind op, DType real, uint64_t seed)
 {
     return op == OP_expert_bias ? filled(arena, real, seed, DIMS(2, 1, 5, 18))
@@ -485,7 +485,8 @@ static void test_in_place(void **state)
                           : op == OP_divide      ? filled(arena, real, 2, 0, NULL)
                                                  : filled(arena, real, 2, DIMS(2, 5, 18));
             if (op == OP_xent_sumexp_grad) {
-                args[1] = filled(arena, real, 2, DIMS(2, 5)); /* dsum, max */
+                /* args[1] is dsum, and args[2] is max */
+                args[1] = filled(arena, real, 2, DIMS(2, 5));
                 args[2] = filled(arena, real, 3, DIMS(2, 5));
                 value_set(&args[1], 3, 0);
             }

@@ -56,7 +56,7 @@ typedef struct Case {
 
 static const Case cases[] = {
     {OP_linear, "fff", {{B, S, K}, {K, N}, {B, S, N}}, 1},
-    {OP_linear, "ffF", {{B, S, K}, {K, N}, {B, S, N}}, 1}, /* into fp32 */
+    {OP_linear, "ffF", {{B, S, K}, {K, N}, {B, S, N}}, 1}, /* stores the result in fp32 */
     {OP_linear_d0, "fff", {{B, S, N}, {K, N}, {B, S, K}}, 1},
     {OP_linear_d1, "ffF", {{B, S, K}, {B, S, N}, {K, N}}, 1},
     {OP_linear_kv, "fff", {{B, S, K}, {K, G, E}, {B, S, G, E}}, 1},
@@ -538,14 +538,14 @@ static void none_is_forgotten(void **state)
     for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
         OpClass class_ = op_info(op)->class_;
         bool found = class_ != OP_CLASS_compute || is_of_fields(op);
-        found |= op_has_pairs(op); /* test_pairs */
+        found |= op_has_pairs(op); /* test_pairs.c tests these */
         for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) found |= cases[i].op == op;
         for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) found |= others[i] == op;
         if (!found) fail_msg("%s", op_info(op)->name);
     }
 }
 
-/* Sums in doubles, by tiles and as a whole, of the part that counts. */
+/* The kernel must add squares in doubles, and only those of elements lo to hi - 1. */
 static void sums_of_squares(void **state)
 {
     (void)state;

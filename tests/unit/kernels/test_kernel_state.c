@@ -54,11 +54,13 @@ static void test_accepts(void **state)
     assert_true(kernel_cpu_accepts(OP_cast, (DType[]){DT_bf16, f32}, 2));
     const DType mixed[] = {DT_bf16, DT_f16, f32, DT_u8}, doubles[] = {DT_bf16, DT_bf16, f64, DT_u8};
     assert_true(kernel_cpu_accepts(OP_linear, mixed, 4));
-    assert_false(kernel_cpu_accepts(OP_linear, mixed, 3)); /* without scratch */
+    /* a product of 16-bit numbers needs scratch, the fourth argument */
+    assert_false(kernel_cpu_accepts(OP_linear, mixed, 3));
     assert_false(kernel_cpu_accepts(OP_linear, doubles, 4));
     const DType eight[] = {DT_e4m3, DT_e5m2, f64, f64, f64, DT_u8}, more[] = {f64, f64, DT_e4m3};
     const int64_t one_each[] = {6, 3, 1, 1, 5};
-    assert_true(kernel_cpu_accepts(OP_linear_tensorwise, eight, 6)); /* in fp64, with room for it */
+    /* the product may compute in fp64, if there is scratch for it */
+    assert_true(kernel_cpu_accepts(OP_linear_tensorwise, eight, 6));
     assert_int_equal(kernel_cpu_workspace(OP_linear_tensorwise, eight, one_each, 5), 64 + 3 * 8);
     assert_true(kernel_cpu_accepts(OP_quantise_range, more, 3));
     assert_false(kernel_cpu_accepts(OP_linear, (DType[]){DT_e4m3, DT_e4m3, f64, DT_u8}, 4));
@@ -80,7 +82,7 @@ static void test_embedding_parts(void **state)
     Arena *arena = arena_new();
     enum { V = 3, START = 4, VALID = 2, K = 2 };
     Value ids = value_new(arena, DT_i32, DIMS(1, 5));
-    static const double id[] = {4, 0, 5, 6, 4}; /* 6 would be the padding row */
+    static const double id[] = {4, 0, 5, 6, 4}; /* id 6 is the padding row */
     for (int i = 0; i < 5; i++) value_set(&ids, i, id[i]);
     Value table = filled(arena, DT_f64, 1, DIMS(V, K)), y = value_new(arena, DT_f64, DIMS(1, 5, K));
     Value dtable = value_new(arena, DT_f64, DIMS(V, K));
@@ -98,9 +100,10 @@ static void test_embedding_parts(void **state)
         Attrs attrs = {.accumulate = accumulate};
         eval_op(OP_embed_grad, &attrs, (Value[]){y, ids, dtable}, 2, 1, &part, NULL, 0);
         int times = accumulate + 1;
-        assert_true(value_get(&dtable, 0) == times * (1 + 9)); /* id 4 twice */
+        assert_true(value_get(&dtable, 0) == times * (1 + 9)); /* id 4 occurs twice */
         assert_true(value_get(&dtable, 3) == times * 6);
-        assert_true(value_get(&dtable, 4) == 0 && value_get(&dtable, 5) == 0); /* padding */
+        /* the padding row gets no gradient */
+        assert_true(value_get(&dtable, 4) == 0 && value_get(&dtable, 5) == 0);
     }
     arena_free(arena);
 }
@@ -204,7 +207,7 @@ static void check_moves(DType dtype, int64_t outer, int64_t middle, int64_t inne
     Value packed = value_new(arena, dtype, DIMS(parts, outer, size, inner));
     Value slice = value_new(arena, dtype, DIMS(outer, size, inner));
     Value back = value_new(arena, dtype, DIMS(outer, middle, inner));
-    /* never zero, unlike padding */
+    /* no byte is zero, unlike padding */
     for (size_t i = 0; i < (size_t)value_elements(&whole) * bytes; i++)
         ((uint8_t *)whole.at)[i] = (uint8_t)(1 + rng_below(SEED, 3, i, 255));
     Extents x = {outer, middle, inner, 0, size};
@@ -214,7 +217,7 @@ static void check_moves(DType dtype, int64_t outer, int64_t middle, int64_t inne
         x.part_start = part * size;
         eval_reshape(OP_slice, &attrs, &whole, &slice, &x);
         assert_memory_equal(slice.at, (char *)packed.at + (size_t)part * part_bytes, part_bytes);
-        /* placed and cut again, it is the same; the elements around it are zero */
+        /* OP_place keeps the part, and all elements around it are zero */
         eval_reshape(OP_place, &attrs, &slice, &back, &x);
         for (int64_t i = 0; i < outer * middle * inner; i++) {
             const int64_t at = i / inner % middle;
@@ -246,8 +249,8 @@ static void test_moves(void **state)
     static const DType dtypes[] = {DT_f64, DT_f32, DT_bf16, DT_u8, DT_i32};
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
         check_moves(dtypes[i], 3, 8, 2, 4);
-        check_moves(dtypes[i], 2, 7, 3, 3); /* 3, 3, 1 */
-        check_moves(dtypes[i], 1, 4, 1, 3); /* 2, 2, 0 */
+        check_moves(dtypes[i], 2, 7, 3, 3); /* the parts have 3, 3 and 1 rows */
+        check_moves(dtypes[i], 1, 4, 1, 3); /* the parts have 2, 2 and 0 rows */
         check_moves(dtypes[i], 4, 5, 2, 1);
     }
 }

@@ -200,8 +200,8 @@ static void a_bias_balances(void **state)
     const Value of_ids = {DT_i32, 3, {1, 2, 1}, ids}, of_counts = {DT_f64, 1, {3}, counts};
     const Attrs choose = {.top_k = 1, .experts = 3, .capacity = 2};
     eval_op(OP_topk_biased, &choose, (Value[]){of_logits, of_bias, of_ids}, 2, 1, NULL, NULL, 0);
-    assert_int_equal(ids[0], 2); /* 0.269 + 0.6 against 0.731 */
-    assert_int_equal(ids[1], 2); /* 0.5 + 0.6 against 0.881 */
+    assert_int_equal(ids[0], 2); /* 0.269 + 0.6 is more than 0.731 */
+    assert_int_equal(ids[1], 2); /* 0.5 + 0.6 is more than 0.881 */
     const Attrs more = {.accumulate = 1};
     eval_op(OP_loads, &more, (Value[]){of_ids, of_counts}, 1, 1, NULL, NULL, 0);
     assert_true(counts[0] == 1 && counts[1] == 0 && counts[2] == 2);
@@ -256,7 +256,8 @@ static void folded_is_an_axis_of_its_own(void **state)
 }
 
 typedef struct Exchanges {
-    uint32_t n, other; /* all_to_all on stream ep along ep alone; all others */
+    /* n counts each all_to_all on stream ep along ep alone; other counts every other one */
+    uint32_t n, other;
     uint64_t bytes;
 } Exchanges;
 

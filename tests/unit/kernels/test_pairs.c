@@ -78,7 +78,8 @@ static void numbers_of_the_type(void **state)
         number_cast(DT_f64x2, pair, DT_e2m1x2, &byte, 2);
         assert_true(number_read(DT_e2m1x2, &byte, 0) == obvious_round(x));
         assert_true(number_read(DT_e2m1x2, &byte, 1) == obvious_round(-x));
-        number_write(DT_e2m1x2, &other, 1, -x); /* leaves the other half */
+        /* this keeps the other half of the byte */
+        number_write(DT_e2m1x2, &other, 1, -x);
         assert_true(number_read(DT_e2m1x2, &other, 0) == 0);
         number_write(DT_e2m1x2, &other, 0, x);
         assert_int_equal(byte, other);
@@ -213,7 +214,8 @@ static void pairs_are_quantised(void **state)
     static const DType from[] = {DT_bf16, DT_f32, DT_f64};
     for (size_t k = 0; k < N_LAYOUTS; k++)
         for (uint64_t draw = 0; draw < 4; draw++) {
-            const bool wide = draw == 3; /* the proofs run it without rounding */
+            /* the proofs run the op with wide types, so that nothing is rounded */
+            const bool wide = draw == 3;
             Quantise q = quantise_of(&layouts[k], from[draw % 3 + (wide ? 2 : 0)],
                                      wide ? DT_f64x2 : DT_e2m1x2, wide ? DT_f64 : DT_e4m3);
             fill(&q.value[0], draw);

@@ -72,11 +72,11 @@ static void yarn_rounds_its_ramp_to_whole_pairs(void **state)
                          .rope_yarn = 2};
     const Pair pairs[] = {
         {0, 1.0},
-        {5, 0.23713737056616552},         /* below the ramp: kept */
-        {10, 0.056234132519034908},       /* where it begins */
-        {16, 0.01 * (7 + 6.0 / 40) / 13}, /* within: 7 of 13 parts are kept */
-        {23, 0.0013335214321633240 / 40}, /* where it ends */
-        {28, 7.9056941504209490e-06},     /* above: a fortieth */
+        {5, 0.23713737056616552},         /* below the ramp, the angle is kept */
+        {10, 0.056234132519034908},       /* the ramp begins here */
+        {16, 0.01 * (7 + 6.0 / 40) / 13}, /* on the ramp, 7 of 13 parts are kept */
+        {23, 0.0013335214321633240 / 40}, /* the ramp ends here */
+        {28, 7.9056941504209490e-06},     /* above the ramp, a fortieth is left */
     };
     check_yarn(&attrs, pairs, sizeof pairs / sizeof *pairs, 1);
 }
@@ -95,11 +95,11 @@ static void yarn_without_rounding_has_its_attention_factor(void **state)
                          .rope_yarn = 1};
     const Pair pairs[] = {
         {0, 1.0},
-        {8, 0.050813274815461475},  /* below the ramp */
-        {9, 0.03170569618466377},   /* within: 9.75 % of the way */
-        {12, 0.006794959489732219}, /* within: 42.0 % */
+        {8, 0.050813274815461475},  /* this pair is below the ramp */
+        {9, 0.03170569618466377},   /* this one is 9.75 % up the ramp */
+        {12, 0.006794959489732219}, /* this one is 42.0 % up the ramp */
         {16, 0.00045648391922324086},
-        {28, 9.242089502428302e-07}, /* above */
+        {28, 9.242089502428302e-07}, /* this one is above the ramp */
     };
     check_yarn(&attrs, pairs, sizeof pairs / sizeof *pairs, 1.3465735902799727);
 }
@@ -227,7 +227,8 @@ static void the_gradient_is_the_transpose(void **state)
         right += value_get(&dx, i) * value_get(&x, i);
     }
     assert_relative(left, right);
-    assert_true(value_get(&y, 7) == value_get(&x, 7)); /* no gain beyond rope_dims */
+    /* elements beyond rope_dims get no gain */
+    assert_true(value_get(&y, 7) == value_get(&x, 7));
     arena_free(arena);
 }
 

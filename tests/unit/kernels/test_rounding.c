@@ -51,7 +51,7 @@ static void right_on_average(void **state)
 {
     (void)state;
     static uint16_t weights[N];
-    /* an eighth of the way to the next number below 1 */
+    /* lr is an eighth of the distance from 1 to the next smaller bf16 number */
     const double lr = 0x1p-11, below = 1 - 0x1p-8;
     uint32_t n_below = 0;
     update((Run){.seed = 5, .step = 2, .site = 1}, lr, N, weights);

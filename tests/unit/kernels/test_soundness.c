@@ -30,7 +30,7 @@ enum {
 #include "planner/ir/op/ops.def"
 };
 
-/* Names, for sizes, of the two indices that `...` stands for in these tests. */
+/* The letters of the two indices that `...` stands for in these tests. */
 static const char ellipsis[] = "yz";
 
 typedef struct Case {
@@ -256,7 +256,7 @@ static void make_case(Case *c, bool causal)
 /* ---- cutting and joining along one dimension */
 
 typedef struct Cut {
-    /* part of a dimension: `valid` real elements from `start` */
+    /* one part of a dimension, with `valid` real elements from `start` on */
     int64_t outer, size, inner, part, start, valid;
     int64_t runs; /* strides: the part has an equal piece of each run; 1: it is one interval */
 } Cut;
@@ -365,7 +365,7 @@ static double difference(const Value *a, const Value *b)
     double worst = 0, top = 1e-30;
     for (int64_t i = 0; i < value_numbers(a); i++) {
         double x = value_get(a, i), y = value_get(b, i);
-        if (!(fabs(x - y) <= worst)) worst = fabs(x - y); /* also if it is NaN */
+        if (!(fabs(x - y) <= worst)) worst = fabs(x - y); /* this keeps a NaN, too */
         if (fabs(y) > top) top = fabs(y);
     }
     return worst / top;
@@ -468,8 +468,8 @@ static uint32_t check_letter(OpKind op, char letter, char named)
             n++;
             if (!may_be_uneven(op, letter)) continue;
             check_split(op, letter, named, 7, parts, causal);
-            check_split(op, letter, named, 4, parts,
-                        causal); /* in three parts, of which the last is empty */
+            /* if there are three parts, the last one is empty */
+            check_split(op, letter, named, 4, parts, causal);
             n += 2;
         }
     return n;
@@ -578,7 +578,7 @@ static void test_precisions(void **state)
     for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
         const OpInfo *info = op_info(op);
         if (info->class_ != OP_CLASS_compute && info->class_ != OP_CLASS_contract) continue;
-        if (op_has_pairs(op)) continue; /* they compute in fp64: test_pairs */
+        if (op_has_pairs(op)) continue; /* their kernels always compute in fp64 */
         Case wide = {.op = op, .arena = arena_new()}, narrow = {.op = op, .real = DT_f32};
         narrow.arena = wide.arena;
         case_sizes(&wide, 0, 0);

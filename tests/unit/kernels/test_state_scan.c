@@ -17,7 +17,7 @@ enum { B = 2, S = 37, G = 2, R = 3, E = 64, Q = 128, HEADS = G * R };
 
 static Arena *arena;
 
-/* Values are normal numbers; of `positive` tensors, 0.01 to some 0.3. */
+/* Returns a tensor of normal numbers or, if `positive`, of numbers from 0.01 to about 0.3. */
 static Value make(uint64_t stream, bool positive, uint32_t n_dims, const int64_t *dim)
 {
     Value v = value_new(arena, DT_f64, n_dims, dim);

@@ -67,7 +67,7 @@ static void exchange(Case *c)
                        .in_bytes = bytes,
                        .out_bytes = bytes};
         member[p] = &at[p];
-        memset(c->got[p], 0x7f, sizeof c->got[p]); /* a huge number; it must not remain */
+        memset(c->got[p], 0x7f, sizeof c->got[p]); /* a huge number, which must not remain */
     }
     collective_move(member, c->n_parts);
 }

@@ -78,8 +78,8 @@ static void what_is_kept_runs_once(void **state)
             plan = compile(&t, arena);
             assert_int_equal(count(plan, "attention"), 2 * L * m);
             assert_int_equal(count(plan, "linear"), 7 * L * m + m);
-            t.ac_alternate =
-                true; /* of q, k, v, o, w1, w3 and w2, the second, fourth and sixth run again */
+            /* of q, k, v, o, w1, w3 and w2, the second, fourth and sixth run again */
+            t.ac_alternate = true;
             plan = compile(&t, arena);
             assert_int_equal(count(plan, "linear"), (7 + 3) * L * m + m);
             t.ac_alternate = false;

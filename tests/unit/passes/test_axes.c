@@ -40,7 +40,7 @@ static void every_row_is_complete(void **state)
         assert_int_equal(axis->apart != NULL, axis->sum != NULL);
         assert_true(one_line(axis->unused, 200) && one_line(axis->apart, 200));
         if (axis->pass) assert_true(is_pass(axis->pass));
-        /* an axis with several ranks and no pass: some message must name it */
+        /* if an axis has several ranks but no pass, some message must name it */
         if (axis->pass || axis->flags & AXIS_UNITS) assert_non_null(axis->unused);
         if (!axis->pass && !(axis->flags & AXIS_UNITS) && axis->cuts == INDEX_samples)
             assert_non_null(axis->apart);

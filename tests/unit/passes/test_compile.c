@@ -186,8 +186,8 @@ static void the_loss_reads_its_logits_once(void **state)
             assert_true(max->fuse == sum->fuse && max->fuse == pick->fuse);
             assert_int_equal(plan_kernel_bytes(plan, p, max), one + rows);
             assert_int_equal(plan_kernel_bytes(plan, p, sum), rows);
-            assert_int_equal(plan_kernel_bytes(plan, p, pick),
-                             2 * rows); /* labels, and the picked logits */
+            /* the kernel reads the labels and writes the picked logits */
+            assert_int_equal(plan_kernel_bytes(plan, p, pick), 2 * rows);
         } else {
             assert_int_not_equal(max->fuse != 0 && max->fuse == sum->fuse, 1);
             assert_int_equal(plan_kernel_bytes(plan, p, sum), one + 2 * rows);
@@ -271,7 +271,7 @@ static void false_kernels_are_refused(void **state)
     (void)state;
     Arena *arena = arena_new();
     const Plan *plan = compiled(COMPILE_block, AC_full, arena);
-    Plan *bad = mutate_copy(plan, arena); /* a matrix product in a kernel of rows */
+    Plan *bad = mutate_copy(plan, arena); /* a matrix product joins a kernel of rows */
     Program *p = &bad->programs.at[0];
     Pc silu = find(p, OP_silu, PHASE_forward), mul = find(p, OP_mul, PHASE_forward);
     for (Pc pc = mul + 1;; pc++)
@@ -297,7 +297,8 @@ static void false_kernels_are_refused(void **state)
         }
     assert_refused(bad, "verify-structure", "in the middle of kernel");
 
-    bad = mutate_copy(plan, arena); /* the same number of rows, with other lengths */
+    /* two ops join that have equally many rows of different lengths */
+    bad = mutate_copy(plan, arena);
     p = &bad->programs.at[0];
     Pc gate_pc = 0;
     for (Pc pc = 2; pc < p->code.n && !gate_pc; pc++) {
@@ -320,7 +321,8 @@ static void false_kernels_are_refused(void **state)
             p->code.at[pc].fuse = p->code.at[silu].fuse;
     assert_refused(bad, "verify-structure", "must follow each other on the compute stream");
 
-    bad = mutate_copy(plan, arena); /* the product with the gate, half a row further */
+    /* the output of mul overlaps the gate, 8 bytes further on */
+    bad = mutate_copy(plan, arena);
     p = &bad->programs.at[0];
     BufferId gate = program_arg(p, &p->code.at[silu], 0);
     BufferId product = program_arg(p, &p->code.at[mul], 2);

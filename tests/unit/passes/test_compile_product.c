@@ -84,7 +84,7 @@ static void where_nothing_goes_along(void **state)
     assert_null(strstr(cut, "linear_o bias"));
     assert_null(strstr(cut, "add"));
     assert_non_null(strstr(cut, "linear bias gelu; linear_d0 gelu_grad; linear_d1 bias_grad; "));
-    t.hidden = 24; /* 12 on each rank */
+    t.hidden = 24; /* each rank has 12 columns */
     cut = kernels_of(plan_of(&t, NULL, arena), arena);
     assert_non_null(strstr(cut, "linear bias; "));
     assert_null(strstr(cut, "gelu"));
@@ -159,11 +159,11 @@ static void one_launch_and_fewer_bytes(void **state)
     uint64_t b = p->buffers.at[program_arg(p, bias, 1)].bytes;
     uint64_t bytes = plan_kernel_bytes(plan, p, product) + plan_kernel_bytes(plan, p, bias) +
                      plan_kernel_bytes(plan, p, gelu);
-    assert_int_equal(bytes,
-                     x + w + b + 2 * x); /* reads x, weight, bias; writes GELU and its input */
+    /* the kernel reads x, weight and bias, and writes the input and the output of GELU */
+    assert_int_equal(bytes, x + w + b + 2 * x);
     Cluster cluster = {.device = {.arch = "Ampere", /* Hopper's own kernels were measured */
                                   .sms = 108,
-                                  .hbm_bytes_per_s = 1e9, /* memory decides */
+                                  .hbm_bytes_per_s = 1e9, /* memory sets the time */
                                   .kernel_floor_s = 2e-6}};
     for (int k = 0; k < DT_COUNT; k++) cluster.device.peak_flops[k] = 1e15;
     Diag d = diag_in(arena);
@@ -205,18 +205,20 @@ static void false_kernels_are_refused(void **state)
     p->code.at[gelu + 1].fuse = p->code.at[gelu].fuse;
     assert_refused(bad, "because the kernel begins with a product");
 
-    bad = mutate_copy(plan, arena); /* a norm of the product's operand */
+    /* the norm that makes the product's operand joins the kernel */
+    bad = mutate_copy(plan, arena);
     p = &bad->programs.at[0];
     p->code.at[norm].fuse = p->code.at[norm + 1].fuse;
     assert_refused(bad, "is in kernel");
 
-    bad = mutate_copy(plan, arena); /* GELU of another buffer of that size */
+    bad = mutate_copy(plan, arena); /* GELU reads another buffer of that size */
     p = &bad->programs.at[0];
     Pc product = (Pc)(plan_kernel(p, &p->code.at[gelu]) - p->code.at);
     p->args.at[p->code.at[gelu].args.first] = program_arg(p, &p->code.at[product], 2);
     assert_refused(bad, "does not use its result");
 
-    bad = mutate_copy(plan, arena); /* the sums of a tensor that the product does not read */
+    /* the kernel sums a tensor that the product does not read */
+    bad = mutate_copy(plan, arena);
     p = &bad->programs.at[0];
     p->args.at[p->code.at[sums].args.first] = program_arg(p, &p->code.at[norm], 3);
     assert_refused(bad, "sums a buffer that the product");
@@ -227,7 +229,7 @@ static void false_kernels_are_refused(void **state)
     p->buffers.at[out].offset = p->buffers.at[program_arg(p, &p->code.at[product], 0)].offset;
     assert_refused(bad, "overwrites an input of the product");
 
-    bad = mutate_copy(plan, arena); /* a part that waits for another stream */
+    bad = mutate_copy(plan, arena); /* a part waits for another stream */
     p = &bad->programs.at[0];
     p->code.at[gelu].after = (Span){p->after.n, 1};
     list_push(arena, &p->after, 1);

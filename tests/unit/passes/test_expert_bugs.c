@@ -296,7 +296,8 @@ static void turn_round(Program *p, Pc reduce, Pc to)
     }
 }
 
-/* Gives the ranks on the black squares of the mesh, as of a chessboard, a program of their own. */
+/* Gives half of the ranks a program of their own: those on the black squares, if the mesh were a
+ * chessboard. */
 static void give_every_second(Trap *trap, bool turned)
 {
     Plan *other = mutate_copy(trap->plan, arena);

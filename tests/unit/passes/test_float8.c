@@ -300,7 +300,7 @@ static void rejected(Case *c, const char *rule, const char *text)
 static void maximum_not_reduced(void **state)
 {
     (void)state;
-    /* a sum that adds nothing, so the maximum stays partial */
+    /* the op that quantises reads the maximum before it is reduced over the ranks */
     for (int recipe = 0; recipe < FLOAT8_mxfp8; recipe++) {
         Case c = split((Float8Recipe)recipe);
         for (Pc pc = 1; pc < c.p->code.n; pc++) {
@@ -358,7 +358,8 @@ static void gathers_bytes(void **state)
     }
     assert_int_equal(n_tables, 1);
     assert_int_equal(n_amax, 7);
-    assert_int_equal(n_gathers, 2 * 2); /* forward and backward, two micro-batches */
+    /* two micro-batches gather in the forward and in the backward pass */
+    assert_int_equal(n_gathers, 2 * 2);
     assert_true(verify_plan(plan, VERIFY_all, false, &d));
 }
 
@@ -455,7 +456,6 @@ static bool maxima_along_the_other_index(Case *c, NodeId id)
     return true;
 }
 
-/* The graph itself may be wrong, and the program would follow it. */
 /* Each dtype of fsdp2.mp alone contradicts float8{}. */
 static void every_policy_is_refused(void **state)
 {
@@ -472,13 +472,15 @@ static void every_policy_is_refused(void **state)
     }
 }
 
+/* The graph itself may be wrong, and the program would follow it. */
 static void scales_that_do_not_fit(void **state)
 {
     (void)state;
     Case c = split(FLOAT8_tensorwise);
     first(&c, OP_quantise)->in[1] = first(&c, OP_linear_tensorwise_along)->in[3];
     rejected(&c, "verify-scale", "is scaled by the largest magnitude of another tensor");
-    c = square_rowwise(); /* a row's maxima, for a tensor with as many columns as rows */
+    /* the maxima of rows scale the columns of a square tensor */
+    c = square_rowwise();
     NodeId id = 1;
     while (!maxima_along_the_other_index(&c, id)) assert_true(++id < c.plan->graph.nodes.n);
     rejected(&c, "verify-scale", "is scaled by the largest magnitudes along a wrong index");
@@ -489,7 +491,8 @@ static void scales_that_do_not_fit(void **state)
     rejected(&c, "verify-scale", "divides by the scale of another operand");
     c = split(FLOAT8_tensorwise);
     n = first(&c, OP_linear_tensorwise_d0);
-    Attrs attrs = {.scale = 1.0 / 448 / 448}; /* the gradient is e5m2 */
+    /* the scale is of two e4m3 operands, but the gradient is e5m2 */
+    Attrs attrs = {.scale = 1.0 / 448 / 448};
     n->attrs = graph_attrs(&c.plan->graph, arena, &attrs);
     rejected(&c, "verify-scale", "does not undo the scales of its operands");
     c = split(FLOAT8_tensorwise);
@@ -531,7 +534,8 @@ static void scales_of_other_blocks(void **state)
     attrs = (Attrs){.group = 16};
     first(&c, OP_linear_blocks)->attrs = graph_attrs(&c.plan->graph, arena, &attrs);
     assert_false(verify_plan(c.plan, VERIFY_all, false, &c.d));
-    c = in_blocks_case(); /* a square weight in blocks along its other index */
+    /* a square weight gets blocks along its other index */
+    c = in_blocks_case();
     n = first(&c, OP_quantise_blocks_first);
     n->op = OP_quantise_blocks_last;
     assert_false(verify_plan(c.plan, VERIFY_all, false, &c.d));
@@ -547,7 +551,8 @@ static void order(void **state)
     Graph graph;
     LowerOptions options = lower_options_default();
     tiny_build(&t, arena, &config, &graph);
-    PassConfig swap = config.passes[0]; /* before tp, because weights are cut nevertheless */
+    /* float8{} may come before tp{}, because weights are cut all the same */
+    PassConfig swap = config.passes[0];
     config.passes[0] = config.passes[1], config.passes[1] = swap;
     assert_non_null(plan_compile(&config, &graph, &options, NULL, arena, &d));
     tiny_build(&t, arena, &config, &graph);

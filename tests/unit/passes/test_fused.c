@@ -397,7 +397,7 @@ static void half_of_another_segment_is_named(void **state)
     arena_free(c.arena);
 }
 
-/* The weight of a checkpoint, cut as one matrix: one rank has q and half of k. */
+/* If the weight of a checkpoint is cut as one matrix, one rank has q and half of k. */
 static void features_in_their_own_order_are_named(void **state)
 {
     (void)state;
@@ -427,7 +427,7 @@ static void an_order_that_is_none_is_named(void **state)
     rejects(&c, "into segments of");
     at[2] = at[1], at[1] = k;
     assert_string_equal(verdict(&c), "");
-    at[1].hi++, at[2].lo++; /* not shared equally */
+    at[1].hi++, at[2].lo++; /* gives k more features than v */
     rejects(&c, "into segments of");
     at[1].hi--, at[2].lo--;
     tensor(c.plan, "layers.0.attention.wqkv.weight")->order_dim = 0;
@@ -435,7 +435,7 @@ static void an_order_that_is_none_is_named(void **state)
     arena_free(c.arena);
 }
 
-/* Cut within the groups, or within equal segments, like a single matrix. */
+/* A buffer must not be cut within groups, or within equal segments, as a single matrix may be. */
 static void segments_are_never_dealt_out(void **state)
 {
     (void)state;

@@ -12,9 +12,9 @@
 #include "tests/support/plans/tiny.h"
 
 typedef struct Case {
-    const char *said; /* NULL: nothing */
+    const char *said; /* the report; NULL: there is none */
     PassConfig pass;
-    AxisName axis; /* the axis that has two ranks; cp: none */
+    AxisName axis; /* the axis that has two ranks; AXIS_cp: no axis has */
 } Case;
 
 #define FSDP2(...)                                                                                 \

@@ -116,7 +116,8 @@ static void refusals(void **state)
     assert_non_null(strstr(d->hint, "tp{...}, fsdp2{...}"));
     assert_string_equal(compile_refused(&t, tp_twice)->rule, "pass-twice");
     assert_string_equal(compile_refused(&t, no_passes)->rule, "axis-unused");
-    assert_int_equal(compile_diag()->n_errors, 2); /* tp and dp_shard cut it together */
+    /* one for tp, and one for dp_shard */
+    assert_int_equal(compile_diag()->n_errors, 2);
     assert_string_equal(compile_refused(&t, with_cp)->rule, "axis-unused");
     t = tiny_default();
     t.groups = 25, t.seq = 50, t.hidden = 100, t.tp = 2;

@@ -193,7 +193,8 @@ static void workspace_is_planned(void **state)
         assert_int_equal(in->args.n, info->sig.n_in + info->sig.n_out + 1);
         const Buffer *b = &p->buffers.at[program_arg(p, in, in->args.n - 1)];
         assert_int_equal(b->category, CATEGORY_workspace);
-        assert_int_equal(b->bytes, 3 * 8 * (4 / 2) * 4 * 4); /* b s g E, fp32 */
+        /* b s g E numbers of fp32 */
+        assert_int_equal(b->bytes, 3 * 8 * (4 / 2) * 4 * 4);
         n++;
     }
     assert_int_equal(n, 2 * t.layers);

@@ -297,7 +297,7 @@ static void ddp_counts(void **state)
         Tiny t = tiny_default();
         t.dp_replicate = 4, t.microbatches = m;
         const Plan *plan = compile(&t);
-        assert_true(plan->graph.units.n - 1 > 1); /* several buckets */
+        assert_true(plan->graph.units.n - 1 > 1); /* there are several buckets */
         assert_int_equal(comm_count(plan, OP_all_reduce, AXIS_dp_replicate).n,
                          plan->graph.units.n - 1);
         assert_int_equal(comm_count(plan, OP_all_reduce, AXIS_dp_replicate).bytes,
@@ -313,8 +313,8 @@ static void hsdp_counts(void **state)
     t.dp_replicate = 2, t.dp_shard = 2, t.microbatches = 3;
     const Plan *plan = compile(&t);
     assert_int_equal(comm_count(plan, OP_reduce_scatter, AXIS_dp_shard).n, 3 * 3);
-    assert_int_equal(comm_count(plan, OP_all_reduce, AXIS_dp_replicate).n,
-                     3); /* once a step, on the shard */
+    /* the shard is reduced once a step */
+    assert_int_equal(comm_count(plan, OP_all_reduce, AXIS_dp_replicate).n, 3);
     assert_int_equal(comm_count(plan, OP_all_reduce, AXIS_dp_replicate).bytes,
                      4 * padded_elements(plan) / 2);
 }

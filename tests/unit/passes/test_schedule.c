@@ -29,7 +29,7 @@ static int teardown(void **state)
 /* The end of each action's F and of its input gradient, in quarters of a unit: exact for 1, 2 and 4
  * chunks. */
 typedef struct Played {
-    /* [cell]; first, last: [rank], its first start and last end */
+    /* forward, backward: [cell]; first, last: the first start and the last end of each [rank] */
     uint32_t *forward, *backward, *first, *last;
     uint32_t makespan;
 } Played;
@@ -107,7 +107,8 @@ static void published_makespans(void **state)
     assert_true(makespan(SCHEDULE_greedy_v, 8, 2, 32) == 99.5);
 }
 
-/* overhead: GPipe, 1F1B (p-1)(F+B); interleaved /v; ZB-H1 (p-1)(F+B-2W). */
+/* A step is longer than its work by (p-1)(F+B) with GPipe and 1F1B, by 1/v of this if stages are
+ * interleaved, and by (p-1)(F+B-2W) with ZB-H1. */
 static void closed_forms(void **state)
 {
     (void)state;
@@ -171,11 +172,13 @@ static void activation_peaks(void **state)
             assert_int_equal(most_alive(&s, r), 2 * (p - r - 1) + 2 * p + 1);
             schedule_make(&s, SCHEDULE_zb_h1, p, 1, m, arena);
             assert_int_equal(most_alive(&s, r), p);
-            schedule_make(&s, SCHEDULE_zb_v, p, 2, m, arena); /* in halves of a stage */
+            /* from here on, activations are of half a stage */
+            schedule_make(&s, SCHEDULE_zb_v, p, 2, m, arena);
             assert_int_equal(most_alive(&s, r), 2 * p);
             schedule_make(&s, SCHEDULE_greedy_v, p, 2, m, arena);
             assert_int_equal(most_alive(&s, r), 2 * p);
-            schedule_make(&s, SCHEDULE_dualpipe_v, p, 2, m, arena); /* one more than 2p stages */
+            /* this schedule keeps one more half than 2p */
+            schedule_make(&s, SCHEDULE_dualpipe_v, p, 2, m, arena);
             assert_int_equal(most_alive(&s, r), 2 * p + 1);
             assert_int_equal(schedule_peak(&s, r), 2 * p + 1);
         }
@@ -264,7 +267,7 @@ static void bad_schedules(void **state)
     Diag d = diag_in(arena);
     schedule_make(&s, SCHEDULE_1f1b, 2, 1, 2, arena);
     Action swapped = s.of[1].at[0];
-    s.of[1].at[0] = s.of[1].at[1], s.of[1].at[1] = swapped; /* backward before forward */
+    s.of[1].at[0] = s.of[1].at[1], s.of[1].at[1] = swapped; /* puts backward before forward */
     assert_false(schedule_check(&s, here, arena, &d));
     assert_string_equal(d.items.at[0].rule, "schedule-stuck");
     assert_non_null(strstr(d.items.at[0].text, "rank 0"));
@@ -276,7 +279,7 @@ static void bad_schedules(void **state)
     assert_false(schedule_check(&s, here, arena, &d));
     assert_string_equal(d.items.at[1].rule, "schedule-incomplete");
     schedule_make(&s, SCHEDULE_gpipe, 2, 1, 2, arena);
-    s.of[0].at[1] = s.of[0].at[0]; /* the same action twice */
+    s.of[0].at[1] = s.of[0].at[0]; /* puts the same action twice */
     assert_false(schedule_check(&s, here, arena, &d));
     assert_string_equal(d.items.at[2].rule, "schedule-incomplete");
     schedule_make(&s, SCHEDULE_gpipe, 2, 1, 5, arena);

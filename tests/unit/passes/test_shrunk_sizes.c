@@ -132,7 +132,7 @@ static void a_legal_plan_of_text_stays_legal(void **state)
     assert_true(n.legal > SAMPLE(300, 50));
 }
 
-/* ---- */
+/* ---- plans of fields ---- */
 
 static void a_legal_plan_of_fields_stays_legal(void **state)
 {

@@ -175,7 +175,7 @@ static void the_sum_of_shared_kv_gradients_cannot_be_left_out(void **state)
         broken.p = &broken.plan->programs.at[0];
         assert_string_not_equal(verdict(&broken), "");
     }
-    assert_int_equal(n, 2 * t.layers); /* for K and for V, in each layer */
+    assert_int_equal(n, 2 * t.layers); /* each layer has one for K and one for V */
     arena_free(c.arena);
 }
 

@@ -91,7 +91,7 @@ static void no_whole_logits(void **state)
         Case c = case_of(&t);
         assert_int_equal(most_logits(&c), (SEQ + pieces - 1) / pieces);
         assert_int_equal(count(&c, OP_xent_loss, 0), pieces);
-        /* in pieces: the input, the labels */
+        /* the input and the labels are cut into pieces */
         assert_int_equal(count(&c, OP_tokens, 0), 2 * pieces);
         arena_free(c.arena);
     }
@@ -236,7 +236,7 @@ static void rejects(Case *c, const char *says)
 static void wrong_pieces(void **state)
 {
     (void)state;
-    Tiny t = sizes(3); /* tokens 0-3, 3-6, 6-10 */
+    Tiny t = sizes(3); /* the pieces end before tokens 3, 6 and 10 */
     t.gpt2 = true;     /* tied weights: the gradient has one more contribution */
     Case c = case_of(&t);
     set_attrs(&c, nth(&c, OP_tokens, 2, 0), 1, 0, 1);
@@ -246,7 +246,7 @@ static void wrong_pieces(void **state)
     set_attrs(&c, nth(&c, OP_tokens, 2, 0), -3, 0, 1);
     set_attrs(&c, nth(&c, OP_tokens, 2, 1), -3, 0, 1);
     set_attrs(&c, nth(&c, OP_tokens_grad, 2, 0), -3, 0, 1);
-    /* the first piece twice, and no second one */
+    /* the first piece counts twice, and the second is missing */
     rejects(&c, "must be summed over each of 10 tokens once");
     c = case_of(&t);
     set_attrs(&c, nth(&c, OP_tokens_grad, 3, 0), -1, 0, 1);
@@ -263,7 +263,7 @@ static void wrong_pieces(void **state)
     rejects(&c, "names a piece, but computes with all tokens");
 }
 
-/* These labels count in a mean of means. */
+/* If the loss is a mean of means, its ops also count the labels of their piece. */
 static void wrong_labels(void **state)
 {
     (void)state;

@@ -283,19 +283,21 @@ static void assert_units_differ_in_name(const Plan *plan)
             assert_string_not_equal(g->units.at[u].name, g->units.at[k].name);
 }
 
-/* Buckets of parameters outside any unit: by size, or one. */
+/* Parameters outside any unit form buckets by size, or a single one. */
 static void buckets(void **state)
 {
     (void)state;
     Tiny t = mixed(1);
     t.dp_shard = 2, t.zero = ZERO_optim_grads_params;
-    /* 40M: larger than the whole model */
+    /* a bucket of 40M, the default, is larger than the whole model */
     assert_int_equal(compile(&t)->graph.units.n - 1, LAYERS + 1);
     t.zero_options.bucket_size = 100;
-    assert_int_equal(compile(&t)->graph.units.n - 1, LAYERS + 3); /* embedding, norm, head */
+    /* embedding, norm and head have a bucket each */
+    assert_int_equal(compile(&t)->graph.units.n - 1, LAYERS + 3);
     assert_units_differ_in_name(compile(&t));
     t.zero_options.bucket_size = 29 * 12 + 12;
-    assert_int_equal(compile(&t)->graph.units.n - 1, LAYERS + 2); /* embedding and norm fit */
+    /* embedding and norm fit into one bucket */
+    assert_int_equal(compile(&t)->graph.units.n - 1, LAYERS + 2);
     t.zero_options = (ZeroOptions){.has_units = true};
     const Plan *plan = compile(&t);
     assert_int_equal(plan->graph.units.n - 1, 1); /* the whole model is the root */

@@ -84,7 +84,7 @@ static void quantised_inputs_are_kept(void **state)
             assert_true(verify_plan(plan, VERIFY_all, false, &d));
             assert_int_equal(n_kept(again, type), 0);
             assert_int_equal(n_kept(plan, type), ac ? 0 : 3);
-            /* of any type, so the three inputs are not also kept unquantised */
+            /* kept_bytes counts any type, so the three inputs are not also kept unquantised */
             if (ac)
                 assert_int_equal(kept_bytes(plan), kept_bytes(again));
             else

@@ -94,7 +94,7 @@ static void check_parts(uint32_t tp, int64_t local, int64_t last)
             n++;
         }
     }
-    assert_true(n >= 2); /* logits, weight */
+    assert_true(n >= 2); /* at least the logits and the weight */
     arena_free(arena);
 }
 
@@ -110,7 +110,8 @@ static void an_aligned_vocabulary_stays(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
-    Tiny t = sizes(true, PADDED - 8), plain = t; /* 16 bytes are enough */
+    /* its rows are a multiple of 16 bytes, which is enough */
+    Tiny t = sizes(true, PADDED - 8), plain = t;
     plain.unpadded = true;
     const Hash128 id = text_plan_id(plan_of(&t, false, arena), arena),
                   other = text_plan_id(plan_of(&plain, false, arena), arena);

@@ -159,8 +159,12 @@ static void what_is_gathered_again(void **state)
         n_late += g->tensors.at[n->in[0]].producer <= g->n_forward;
         n_apart += g->tensors.at[n->in[0]].producer + 1 != id;
     }
-    assert_int_equal(n_late, 2);      /* the inputs of wq, wk, wv and of w1, w3; */
-    assert_int_equal(n_apart, 2 + 2); /* also the gradients of the outputs of wo, w2 */
+    /* the backward pass transposes two tensors of the forward pass: the input of wq, wk and wv, and
+     * the input of w1 and w3 */
+    assert_int_equal(n_late, 2);
+    /* neither these nor the gradients of the outputs of wo and w2 are transposed where they are
+     * made */
+    assert_int_equal(n_apart, 2 + 2);
 }
 
 typedef struct Case {
@@ -223,7 +227,7 @@ static void operands_that_are_not_copies(void **state)
 {
     (void)state;
     Tiny t = with(FLOAT8_tensorwise);
-    t.hidden = t.dim; /* one shape in both orders */
+    t.hidden = t.dim; /* so that a weight and its transpose have one shape */
     Case c = {mutate_copy(made(&t), arena), NULL, diag_in(arena), 0};
     c.p = &c.plan->programs.at[0];
     for (Pc pc = c.p->code.n; pc-- > 1 && !c.pair;) {
