@@ -184,8 +184,6 @@ static void slices_of_a_cut_tensor(void **state)
     assert_true(boxes >= 2);
 }
 
-/* Norm weights are whole on every tp rank, and every replica holds everything. Only one of these
- * ranks writes. */
 /* Renumbers buffers: the first buffer with weights becomes number 1, and the buffers before it move
  * up by one. */
 static void renumber(Program *p)
@@ -221,6 +219,8 @@ static void numbers_of_buffers_do_not_matter(void **state)
     }
 }
 
+/* Norm weights are whole on every tp rank, and every replica holds everything. Only one of these
+ * ranks writes. */
 static void replicas_have_one_writer(void **state)
 {
     (void)state;
@@ -405,7 +405,6 @@ static void one_name_two_shapes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_element_is_written_once),
         cmocka_unit_test(every_element_is_written_once),
         TEST(shards_of_fused_projections),
         TEST(slices_of_a_cut_tensor),
