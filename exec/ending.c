@@ -104,8 +104,8 @@ void ending_timeout(const Ending *p, const Comm *c, Pc pc, double waited_s)
                     "--record");
         ending_tell(p, "timeout", str_text(&s));
     }
-    /* First list ranks whose processes are dead or stopped, then the other ranks of the group, then
-     * all others. */
+    /* First list ranks whose processes have not started, are dead or are stopped, then the other
+     * ranks of the group, then all others. */
     uint32_t told = 0;
     for (int turn = 0; turn < 3; turn++)
         for (Rank r = 0; r < p->n_ranks && told < MAX_TOLD; r++) {

@@ -354,8 +354,8 @@ void graph_close(Cuda *c);
 /* Prepares the trace of one step, with events around each instruction. If by_graphs is true, the
  * step runs as graphs that are captured for it; otherwise it runs without graphs. */
 bool trace_open(Cuda *c, bool by_graphs);
-void trace_rows(Cuda *c,
-                Trace *trace); /* appends a row for each instruction, while there is room */
+/* Appends a row for each instruction, while there is room. */
+void trace_rows(Cuda *c, Trace *trace);
 void trace_close(Cuda *c);
 
 /* ---- scan.c ---- */

@@ -324,8 +324,8 @@ static void watch(Watch *w, const sigset_t *signals, double timeout_s)
     }
 }
 
-/* Waits until all ranks have ended, at most leave_s seconds. They can outlive mpirun for a moment.
- */
+/* Waits until all ranks have ended, but at most leave_s seconds. Ranks can outlive mpirun for a
+ * moment. */
 static void wait_for_ranks(const Watch *w)
 {
     const struct timespec pause = {0, LOOK_NS / 10};

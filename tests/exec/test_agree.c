@@ -36,7 +36,7 @@ static uint32_t processes(const Backend *self, uint32_t *mine)
     return PROCESSES;
 }
 
-/* The errors of process `mine`. */
+/* Returns the text of the one error that process `mine` reports. */
 static const char *errors(const Plan *plan, Arena *arena)
 {
     Diag d = diag_in(arena);

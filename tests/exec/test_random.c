@@ -230,7 +230,8 @@ static Tiny draw_plan(uint64_t seed, uint64_t index)
     t.float8.head = draw(&d, 3) == 0;
     t.float8.fsdp_gather = t.float8.recipe == FLOAT8_tensorwise && draw(&d, 2);
     if (t.use_float8) t.fsdp2.mp.param = t.fsdp2.mp.output = DT_none; /* float8 refuses fsdp2.mp */
-    if (t.use_float8 && t.float8.fsdp_gather) {                       /* refused together */
+    /* gathers in 8 bits refuse copy, offload and eager gathers */
+    if (t.use_float8 && t.float8.fsdp_gather) {
         t.fsdp2.copy = t.fsdp2.offload = false;
         t.zero_options.gather = ZERO_GATHER_lazy;
         /* a module consists of two units */

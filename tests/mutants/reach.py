@@ -40,7 +40,7 @@ def covered(folder):
 
 
 def last_words(folder):
-    """The end of what a test printed."""
+    """Returns the end of the text that a test printed."""
     with open(os.path.join(folder, "output.txt"), errors="replace") as f:
         return " | ".join(f.read().splitlines()[-8:])[-1000:]
 

@@ -1,8 +1,8 @@
 /* Kernels that a plan has but another system does not start must cost nothing in its predictions.
  * With delayed scaling, the 8-bit copy of a weight is made once a step, in the first micro-batch; a
  * frozen base keeps its copies for the whole run. If activations begin with the sequence, tp's
- * gathers and reductions of sequences need no copies. And kernels that another system starts more
- * often: a ring of cp calls attention for each rank. */
+ * gathers and reductions of sequences need no copies. Other kernels are started more often: in a
+ * ring of cp, each rank calls attention once for each rank of the ring. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

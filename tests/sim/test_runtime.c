@@ -146,7 +146,7 @@ static void delayed_scaling_makes_weights_once(void **state)
     assert_true(three - one < .9 * (no_three - no_one)); /* weights */
 }
 
-/* On a host that takes 1 ms for each kernel. */
+/* Returns true if the report warns of the host, which takes 1 ms for each kernel here. */
 static bool is_host_bound(const char *runtime)
 {
     Arena *arena = arena_new();

@@ -53,8 +53,8 @@ void product_forget(ProductCall *call); /* destroys the descriptors of the call 
 bool product_set_scales(const ProductCall *call, const void *a, const void *b, CudaError *error);
 bool product_set_addresses(const ProductCall *call, const void *vector, const void *input,
                            CudaError *error);
-/* Returns true if the library accepts the algorithm for the call, and the algorithm gives equal
- * bits in each run. */
+/* Returns true if the library accepts the algorithm for the call, the scratch memory is enough for
+ * it, and it gives equal bits in each run. */
 bool product_takes(CudaProducts *p, const ProductCall *call, const cublasLtMatmulAlgo_t *algo);
 
 /* Returns true if all bytes of the algorithm are 0, which means that no algorithm was found. Then a

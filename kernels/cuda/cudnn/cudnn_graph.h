@@ -67,8 +67,8 @@ void cudnn_matmul(GraphBuilder *g, GraphTensor a, GraphTensor b, GraphTensor c);
  * where mask is not 0, and elements of b elsewhere. A tensor is absent if its `at` is NULL. */
 void cudnn_pointwise(GraphBuilder *g, cudnnPointwiseMode_t mode, GraphTensor x, GraphTensor b,
                      GraphTensor mask, GraphTensor y);
-/* Adds operations that set y to the index of each element of x along an axis, and to a reduction of
- * x. */
+/* cudnn_index adds an operation that sets each element of y to its index along `axis`. cudnn_reduce
+ * adds one that reduces x to y. */
 void cudnn_index(GraphBuilder *g, GraphTensor x, int64_t axis, GraphTensor y);
 void cudnn_reduce(GraphBuilder *g, cudnnReduceTensorOp_t op, GraphTensor x, GraphTensor y);
 /* Returns a finalised execution plan with the first engine configuration that can execute the

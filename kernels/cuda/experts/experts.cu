@@ -10,8 +10,8 @@ enum {
     EXPERTS_THREADS = 256,
     EXPERTS_AHEAD = 4, /* rows that a thread loads at once */
     DOT_AHEAD = 2,
-    CLEAR_TILE =
-        128, /* slots that a block clears, after it has searched all choices of their sequence */
+    /* slots that a block clears, after it has searched all choices of their sequence */
+    CLEAR_TILE = 128,
     CLEAR_AHEAD = 8
 };
 

@@ -163,7 +163,7 @@ static void one_rank_a_node_uses_its_nic(void **state)
 }
 
 /* Parallel aggregated trees need one rank on each of at least two nodes. From n to 2n nodes, their
- * latency grows by a step of the tree, and by n ranks that copy. */
+ * latency grows by a step of the tree, and by 2.8 us for each of n more ranks. */
 static void trees_of_one_rank_a_node(void **state)
 {
     (void)state;

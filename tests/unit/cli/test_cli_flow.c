@@ -306,7 +306,7 @@ static void low_precision_trains(void **state)
         assert_true(document_number(run, "arena_bytes") < 0.9 * bytes);
         bytes = document_number(run, "arena_bytes");
         if (i == 0) loss = document_number(run, "last_loss");
-        const double falls_to = UNDER_SANITIZERS ? 1 : 0.7; /* sanitizers: fewer steps */
+        const double falls_to = UNDER_SANITIZERS ? 1 : 0.7; /* sanitizers run fewer steps */
         assert_true(document_number(run, "last_loss") <
                     falls_to * document_number(run, "first_loss"));
         assert_true(document_number(run, "last_loss") < 1.05 * loss);

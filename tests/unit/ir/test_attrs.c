@@ -29,7 +29,8 @@ static Attrs sound_attrs(OpKind op)
             if (large[k] == i) x = b.hi;
         attr_set(&attrs, i, x);
     }
-    if (op == OP_rope || op == OP_rope_grad) attrs.rows = attrs.columns = 1; /* `hi` needs a grid */
+    /* the attribute `hi` is allowed only with rows and columns */
+    if (op == OP_rope || op == OP_rope_grad) attrs.rows = attrs.columns = 1;
     return attrs;
 }
 

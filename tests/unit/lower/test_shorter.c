@@ -1,5 +1,6 @@
-/* A long step takes the offsets of a short one, so its buffers need not be placed anew. So the
- * arena of a plan of few micro-batches must equal the arena of the whole plan, to the byte. */
+/* A long step takes the offsets of a short one, so its buffers need not be placed anew. The
+ * arena of a plan of few micro-batches must therefore equal the arena of the whole plan, to the
+ * byte. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

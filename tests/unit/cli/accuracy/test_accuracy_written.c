@@ -152,7 +152,8 @@ static void rates_are_read_with_other_separators(void **state)
         json_decref(root);
     }
     const char *total = "step_time_s=;peak_mem=;missing=x;tokens_per_s_per_gpu=2048 tok/s total";
-    json_t *root = published_row_scored(arena, total); /* of all GPUs, so not of one */
+    /* the rate is of all GPUs, so it must not be read as the rate of one */
+    json_t *root = published_row_scored(arena, total);
     const json_t *scores = json_object_get(json_object_get(root, "runs"), "scores");
     for (size_t i = 0; i < json_array_size(scores); i++)
         assert_null(
