@@ -182,7 +182,7 @@ static void test_norm_and_clip(void **state)
     double norm = sqrt(expected + 4);
     assert_true(fabs(value_get(&out, 0) - norm) < 1e-12);
     assert_true(fabs(value_get(&out, 1) - 2 / (norm + 1e-6)) < 1e-12);
-    /* above the gradient's norm, so it changes nothing; 0 changes nothing either */
+    /* a bound above the gradient's norm changes nothing, and neither does 0 */
     attrs.clip = 1000;
     eval_op(OP_clip_coef, &attrs, (Value[]){table, factor, out}, 2, 1, NULL, NULL, 0);
     assert_true(value_get(&out, 1) == 1);

@@ -87,7 +87,7 @@ static void rowwise(void **state)
     const Plan *plan = tiny_plan(&t, false, arena, &d);
     assert_non_null(plan);
     assert_int_equal(count_scaled(plan, SCALING_rowwise), 7 * 3);
-    /* 4 inputs and 7 gradients "of tokens"; 7 gradients and 4 inputs "over tokens" */
+    /* 4 inputs and 7 gradients have scales of tokens, and all of them also scales over tokens */
     assert_int_equal(count(plan, OP_quantise_of_tokens), 4 + 7);
     assert_int_equal(count(plan, OP_quantise_over_tokens), 7 + 4);
     for (NodeId id = 1; id < plan->graph.nodes.n; id++) {

@@ -307,10 +307,11 @@ static void sums_that_are_forgotten_are_there(void **state)
     enum { LAYERS = 4, DIM = 64, MICRO_BATCHES = 8 };
     Result r = plan_in_order("tp = 2", "tp { share_gathers = false }");
     assert_non_null(r.plan);
-    /* q, k, v, gate and up of each layer, and the head */
+    /* each layer sums one gradient for each of q, k, v, gate and up, and the head sums one */
     assert_int_equal(count_instr(r.plan, OP_all_reduce, PHASE_backward, AXIS_tp),
                      MICRO_BATCHES * (5 * LAYERS + 1));
-    /* o and down of each layer, the embedding, and three scalars of the loss for each token */
+    /* each layer sums the outputs of o and down; then come the embedding, and three scalars of the
+     * loss for each token */
     assert_int_equal(count_instr(r.plan, OP_all_reduce, PHASE_forward, AXIS_tp),
                      MICRO_BATCHES * (2 * LAYERS + 1 + 3));
     arena_free(r.arena);

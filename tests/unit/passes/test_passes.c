@@ -33,8 +33,8 @@ static void sequence_parallel_counts(void **state)
                 assert_int_equal(s.n, 3 * scatters);
                 assert_int_equal(g.bytes, 3 * gathers * bytes);
                 assert_int_equal(s.bytes, 3 * scatters * bytes);
-                /* the loss (max, pick, sum-exp) each micro-batch; norm weights' partial gradients
-                 * once */
+                /* each micro-batch reduces the loss (max, pick, sum-exp); the partial gradients of
+                 * norm weights are summed once */
                 assert_int_equal(comm_count(plan, OP_all_reduce, AXIS_tp).n, 3 * 3 + 1);
             }
 }
@@ -49,8 +49,8 @@ static void plain_tensor_parallel_counts(void **state)
         const Plan *plan = compile(&t);
         assert_int_equal(comm_count(plan, OP_all_gather, AXIS_tp).n, 0);
         assert_int_equal(comm_count(plan, OP_reduce_scatter, AXIS_tp).n, 0);
-        /* o and down forward, qkv and gate-up backward; embedding forward, head backward; the
-         * loss */
+        /* each layer sums the outputs of o and down, and the gradients of the inputs of qkv and
+         * gate-up; then come the embedding forward, the head backward, and three of the loss */
         assert_int_equal(comm_count(plan, OP_all_reduce, AXIS_tp).n, 4 * L + 2 + 3);
     }
 }

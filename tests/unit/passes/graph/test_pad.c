@@ -68,7 +68,8 @@ static void rows_of_the_head_are_aligned(void **state)
         const Plan *plan = plan_of(&t, false, arena);
         assert_int_equal(n_unaligned(plan, &n_products), 0);
         t.unpadded = true;
-        /* the logits, and the gradients of the head's input and weight, of each micro-batch */
+        /* each micro-batch has three: for the logits, and for the gradients of the head's input
+         * and weight */
         assert_int_equal(n_unaligned(plan_of(&t, false, arena), &n_before), 3 * t.microbatches);
         assert_int_equal(n_products, n_before);
         arena_free(arena);
