@@ -108,6 +108,11 @@ static bool check_heads(const Job *job, const PassConfig *pass, const Node *n, u
                ring ? "all_to_all" : "mode = \"all_to_all\"", (long long)heads, (long long)groups,
                tp == 1 ? "" : arena_print(job->scratch, "tp = %u and then over ", tp), what, size,
                g->modules.at[n->module].path);
+    if (groups % tp != 0 && groups % size != 0) {
+        diag_hint(job->diag, "tp times %s may be %s%s", what, str_divisors(job->scratch, groups),
+                  or_ring(job, pass));
+        return false;
+    }
     const char *less = str_divisors(job->scratch, groups % size ? 1 : groups / size);
     if (groups % tp != 0) {
         diag_hint(job->diag, "tp may be %s%s", less, or_ring(job, pass));
