@@ -29,8 +29,9 @@ double csv_decimal(const char *text, const char **end);
 /* Returns the number in a cell. Returns NAN unless the whole cell is a decimal number. */
 double csv_number(const Csv *csv, uint32_t row, const char *column);
 
-/* Copies a cell without the commas that separate thousands: "10,500.5" becomes "10500.5". Other
- * commas stay. */
+/* Copies a cell without the marks that separate thousands: "10,500.5" and "10'500.5" become
+ * "10500.5". A blank counts as such a mark only in a number that begins the cell: "10 500 tok/s".
+ * Other marks stay, as in "1024,256" and "0,853". */
 void csv_plain(const char *cell, char *to, size_t most);
 
 /* Empties all cells whose words say that the value is not known: "?", "n/a (FSDP)", "unstated".
@@ -60,8 +61,8 @@ typedef struct Unscored {
     const char *source, *split, *reason;
     uint32_t n;
 } Unscored;
-/* A value that was assumed for an open cell of a row, or a part of its plan that stands for another
- * part. */
+/* What was assumed for a row: a value for an open cell, or a part of its plan in place of one that
+ * the library lacks. */
 typedef struct RowNote {
     const char *label, *text; /* label: as in Score */
 } RowNote;

@@ -139,18 +139,24 @@ double csv_number(const Csv *csv, uint32_t row, const char *column)
 
 void csv_plain(const char *cell, char *to, size_t most)
 {
-    size_t n = 0;
-    bool number = true; /* only digits so far */
+    size_t n = 0, group = 0; /* group: where the newest group of digits begins in `to` */
+    bool again = false;      /* this group follows a mark that was left out */
+    bool bare = true;        /* only digits and such marks so far */
     for (size_t i = 0; cell[i] != 0 && n + 1 < most; i++) {
-        const bool digit = i > 0 && cell[i - 1] >= '0' && cell[i - 1] <= '9';
-        const bool parts =
-            cell[i] == ',' || cell[i] == '\'' || (cell[i] == ' ' && number && n <= 6);
-        number = number && (digit || i == 0);
-        if (parts && digit && strspn(cell + i + 1, "0123456789") == 3) {
-            number = true;
+        const char c = cell[i];
+        const bool mark = c == ',' || c == '\'' || (c == ' ' && bare);
+        const size_t length = n - group;
+        const bool leads =
+            length > 0 && length <= 3 && to[group] != '0' && (group == 0 || to[group - 1] != '.');
+        if (mark && (again ? length == 3 : leads) && strspn(cell + i + 1, "0123456789") == 3) {
+            group = n;
+            again = true;
             continue;
         }
-        to[n++] = cell[i];
+        to[n++] = c;
+        if (c >= '0' && c <= '9') continue;
+        group = n;
+        again = bare = false;
     }
     to[n] = 0;
 }

@@ -22,15 +22,25 @@ double percentage(const char *text)
     return *end == 0 || of_device ? value / 100 : NAN;
 }
 
+/* Returns true if the cell says that its number is the sum over several devices: "96k (total)",
+ * "800 TFLOP/s per node". A number of samples, "(global batch 64)", does not say so. */
+static bool is_sum(const char *cell)
+{
+    static const char *const words[] = {"total",    "aggregate", "cluster", "global",
+                                        "per node", "/node",     NULL};
+    for (size_t i = 0; words[i] != NULL; i++)
+        for (const char *at = cell; *at != 0; at++)
+            if (cell_begins(at, words[i]) && !cell_begins(at + strlen(words[i]), " batch"))
+                return true;
+    return false;
+}
+
 /* Returns true if the words behind a number count tokens of a second: "tok/s", "TGS", "/GPU". */
 static bool counts_tokens(const char *words)
 {
     static const char *const units[] = {"tok",  "tps",     "tgs",     "wps",
                                         "/gpu", "/device", "per gpu", NULL};
-    /* the tokens of all devices, or of a node */
-    static const char *const wholes[] = {"total", "aggregate", "cluster", "global", "node", NULL};
-    for (size_t i = 0; wholes[i] != NULL; i++)
-        if (cell_has(words, wholes[i])) return false;
+    if (cell_has(words, "node")) return false; /* perhaps the tokens of one node, or of several */
     for (size_t i = 0; units[i] != NULL; i++)
         if (strncasecmp(words, units[i], strlen(units[i])) == 0) return true;
     return *words == 0;
@@ -40,36 +50,41 @@ double rate_step_s(const Csv *csv, uint32_t row, const Config *c)
 {
     char cell[64];
     csv_plain(csv_cell(csv, row, "tokens_per_s_per_gpu"), cell, sizeof cell);
+    if (is_sum(cell)) return NAN;
     cell_without_remark(cell);
     const char *end;
     double rate = csv_decimal(cell_behind_words(cell), &end);
     if (!(rate > 0)) return NAN;
     while (*end == ' ') end++;
-    /* "12k-13k" is a range, as "12-13k" is */
-    if ((*end == 'k' || *end == 'K') && (end[1] == '-' || strncmp(end + 1, "\342\200\223", 3) == 0))
-        end++;
+    /* "12k-13k" is a range, as "12-13k" is, but "12k-13" is not */
+    const bool both =
+        (*end == 'k' || *end == 'K') && (end[1] == '-' || strncmp(end + 1, "\342\200\223", 3) == 0);
+    if (both) end++;
     rate = cell_middle(rate, &end);
-    if (*end == 'k' || *end == 'K') rate *= 1000, end++;
+    if (*end == 'k' || *end == 'K')
+        rate *= 1000, end++;
+    else if (both)
+        return NAN;
     while (*end == ' ') end++;
     if (!counts_tokens(end)) return NAN;
     const double devices = (double)c->cluster.nodes * c->cluster.devices_per_node;
     return (double)c->global_batch * (double)c->seq / (rate * devices);
 }
 
-/* How frameworks count the FLOPs of a token, by the beginning of the row's cell. The first entry
- * that fits counts. MFU_CONVENTION_COUNT: it is not known. Megatron-Core is not listed, because the
- * count depends on its release. since: the year and month (YYYYMM) from which `later` counts; 0:
- * never. Without a month, neither is known. again: recomputed blocks count twice. unsure: in some
- * releases they do. peak: the FLOP/s of which MFU is a part; 0: those of the row's GPU. kind:
- * source; Megatron-LM, training/training.py: num_floating_point_operations (half of the attention
- * since March 2025); NeMo, nemo/utils/flops_formulas.py (half since #14424, release 25.09);
- * Megatron-Bridge, training/utils/flop_utils.py; torchtitan, models/utils.py; llm-foundry,
+/* How frameworks count the FLOPs of a token, by the beginning of the row's cell `framework`. The
+ * first entry that fits counts. MFU_CONVENTION_COUNT: the way to count is not known. Megatron-Core
+ * is not listed, because its way depends on its release. since: the year and month (YYYYMM) from
+ * which `later` replaces `counts`; 0: it never does. If the row gives no month, neither is used.
+ * again: the forward pass of recomputed blocks counts twice. unsure: in some releases it does.
+ * peak: the FLOP/s of which MFU is a part; 0: those of the row's GPU. kind: source; Megatron-LM,
+ * training/training.py: num_floating_point_operations (half of the attention since March 2025);
+ * NeMo, nemo/utils/flops_formulas.py (half since #14424, release 25.09); Megatron-Bridge,
+ * training/utils/flop_utils.py; torchtitan, models/utils.py; llm-foundry,
  * models/mpt/modeling_mpt.py; nanoGPT, model.py (estimate_mfu: a part of A100's peak); MaxText,
  * utils/maxtext_utils.py (half; it names releases of spring 2025 as its model); LitGPT,
  * pretrain.py: measure_flops; Levanter, utils/flop_utils.py; Megatron-DeepSpeed, utils.py:
  * throughput_calculator; GPT-NeoX, logging.py: get_flops; Colossal-AI, performance_evaluator.py (it
  * prints two counts); Narayanan et al., arXiv 2104.04473, section 5.1 */
-
 typedef struct Counting {
     const char *framework;
     MfuConvention counts, later;
@@ -186,8 +201,8 @@ static double flops_per_token(const Csv *csv, uint32_t row, const Config *c, con
     return (flops - head) * 4 / 3 + head;
 }
 
-/* Returns the number in a cell, which may end in the unit TFLOP/s. NAN: it has another form, or
- * counts all FLOPs of the hardware. */
+/* Returns the number in a cell, which may end in the unit TFLOP/s. NAN: it has another form, counts
+ * all FLOPs of the hardware, or is a sum over devices. */
 static double teraflops(const Csv *csv, uint32_t row)
 {
     char cell[64];
@@ -195,7 +210,7 @@ static double teraflops(const Csv *csv, uint32_t row)
     const char *end;
     const double value = csv_decimal(cell + strspn(cell, " ~"), &end);
     end += strspn(end, " ");
-    if (cell_has(end, "hfu") || cell_has(end, "hardware")) return NAN;
+    if (cell_has(end, "hfu") || cell_has(end, "hardware") || is_sum(end)) return NAN;
     const bool is_unit = cell_begins(end, "tf"); /* "TF", "TFLOP/s" */
     return *end == 0 || is_unit ? value : NAN;
 }

@@ -153,6 +153,10 @@ static void words_around_a_number_are_read(void **state)
         {TOKENS_S "2.048k wps", "step time", .5},
         {TOKENS_S "2048 \302\261 3", "step time", .5},
         {TOKENS_S "2047-2049", "step time", .5},
+        {TOKENS_S "2k-2.096k", "step time", .5},
+        {TOKENS_S "2 048", "step time", .5},
+        {TOKENS_S "2'048 (8 nodes)", "step time", .5},
+        {"peak_mem=42 949 672 960", "memory allocated", 40 * GIB},
         {"step_time_s=1.5s*", "step time", 1.5},
         {"step_time_s=avg 1.5 s", "step time", 1.5},
         {"peak_mem=max 40 GB", "memory allocated", 40 * GIB},
@@ -182,6 +186,34 @@ static void words_around_a_number_are_read(void **state)
     arena_free(arena);
 }
 
+/* A number with other marks than those between thousands is not read. Nor is a range whose second
+ * number lacks the unit of the first, nor a rate of several devices. */
+static void doubtful_numbers_are_not_read(void **state)
+{
+    (void)state;
+    static const char *const rows[] = {
+        TOKENS_S "2k-2.1",
+        TOKENS_S "1024 256",
+        TOKENS_S "\"1024,256\"",
+        TOKENS_S "\"0,853\"",
+        TOKENS_S "16384 tok/s total",
+        TOKENS_S "16384 (total)",
+        TOKENS_S "16384 (per node)",
+        TOKENS_S "16384/node",
+        "step_time_s=\"0,853\"",
+        "step_time_s=1024 256",
+        RATE "Megatron-Core 0.15.0;published_tflops=800 TFLOP/s total",
+        RATE "Megatron-Core 0.15.0;published_tflops=800 TFLOP/s per node",
+        RATE "Megatron-Core 0.15.0;published_mfu=\"0,041\"",
+    };
+    Arena *arena = arena_new();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const double found = measured(arena, rows[i], "step");
+        if (!isnan(found)) fail_msg("'%s': %g", rows[i], found);
+    }
+    arena_free(arena);
+}
+
 static void a_percentage_is_a_part_of_the_device(void **state)
 {
     (void)state;
@@ -205,6 +237,7 @@ int main(void)
         cmocka_unit_test(recomputation_counts_where_the_source_counts_it),
         cmocka_unit_test(a_stated_step_comes_first),
         cmocka_unit_test(words_around_a_number_are_read),
+        cmocka_unit_test(doubtful_numbers_are_not_read),
         cmocka_unit_test(a_percentage_is_a_part_of_the_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
