@@ -334,7 +334,7 @@ static bool has_needed_options(Cli *cli)
         if (!pairs[i].given || pairs[i].other) continue;
         fine = cli_error(cli, FAULT_usage, "option-value", "--%s needs %s", pairs[i].name,
                          pairs[i].others);
-        if (i == 0)
+        if (strcmp(pairs[i].name, "nodes") == 0)
             diag_hint(&cli->diag, "--set cluster.nodes=%s changes the cluster of the plan",
                       o->nodes);
     }

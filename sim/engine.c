@@ -26,7 +26,7 @@ typedef struct Engine {
     uint32_t free_arrival;
     LIST(Transit) transits; /* by the number of the transfer */
     uint32_t free_transit;
-    /* by the number of the job; a job is a compute instruction on a device of options->device */
+    /* by the number of the job; a job is a compute instruction that options->device times */
     LIST(Arrival) jobs;
     uint32_t free_job;
     /* net_changed, device_changed: ask the models again for their next events. If only the device

@@ -33,8 +33,8 @@ typedef struct Folder {
     Arena *arena, *scratch;
     NeedList *needs;    /* [program]: what the program needs */
     NeedList *messages; /* [program]: those of its needs that are sends or receives */
-    bool *along; /* [program * fold->axes.n + number of the axes]: it needs a group along these axes
-                  */
+    /* [program * fold->axes.n + number of the axes]: the program needs a group along these axes */
+    bool *along;
     LIST(FoldHop) hops;
     Rank
         *peer; /* [number of the hop * n_ranks + rank]: the other rank; UINT32_MAX: there is none */
@@ -98,8 +98,8 @@ static void collect_needs(Folder *w)
     }
 }
 
-/* If need i of rank r's program is a send or a receive, sets *peer to the rank at its other end.
- * Returns false if it is neither, or if there is no such rank. */
+/* Sets *peer to the rank at the other end of message i of rank r's program. Returns false if there
+ * is no such rank. */
 static bool meets_peer(const Folder *w, Rank r, uint32_t i, Rank *peer)
 {
     const Need *need = &w->messages[w->plan->program_of[r]].at[i];
@@ -186,6 +186,7 @@ static void find_patterns(Folder *w, uint32_t i, uint32_t (*place_of)(const Fold
     }
 }
 
+/* Fills w->along once, because each refinement needs it for every rank. */
 static void find_along(Folder *w)
 {
     const Fold *f = w->fold;

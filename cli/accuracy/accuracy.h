@@ -61,7 +61,7 @@ typedef struct Unscored {
     const char *source, *split, *reason;
     uint32_t n;
 } Unscored;
-/* What was assumed for a row: a value for an open cell, or a part of its plan in place of one that
+/* An assumption about a row: a value for an open cell, or a part of its plan in place of one that
  * the library lacks. */
 typedef struct RowNote {
     const char *label, *text; /* label: as in Score */

@@ -17,8 +17,8 @@ typedef struct SearchSpace {
 } SearchSpace;
 
 /* Returns how many tokens, rows, columns or experts the axis can divide among ranks. 0: the model
- * has none of these, so the axis cannot be used. INT64_MAX: the axis divides something
- * else, so its size has no such limit. */
+ * has none of these, so the axis cannot be used. INT64_MAX: the axis divides something else, so its
+ * size has no such limit. */
 int64_t space_size(const Config *config, int64_t experts, AxisName axis);
 
 /* Returns the options with which the plan is read before the search has chosen settings. If the

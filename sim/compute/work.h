@@ -19,9 +19,9 @@ bool work_is_convolution(OpKind op);
 ProductWork work_of_convolution(OpKind op, const int64_t size['z' + 1]);
 
 /* Returns true if the rows of both operands and of the result begin at multiples of 16 bytes. A
- * row of an argument consists of its last indices, as far as these are of one kind. There are three
- * kinds: indices that are summed, those of the left operand's rows, and those of the right
- * operand's columns. */
+ * row of an argument consists of its last indices, as far as these are of one kind. The kinds are
+ * indices of the batch, indices that are summed, those of the left operand's rows, and those of the
+ * right operand's columns. */
 bool work_is_aligned(const Program *p, const Instr *in, const Binding *b,
                      const int64_t size['z' + 1]);
 

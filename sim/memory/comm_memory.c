@@ -42,7 +42,7 @@ static uint64_t nic_end_bytes(const Cluster *cluster)
     return NCCL_LL128_BYTES + (uint64_t)nccl_simple_bytes(cluster);
 }
 
-/* Where the group of a rank along some axes lies. here: its ranks on the node of the rank. */
+/* Where the group of a rank along some axes lies. here: its members on the rank's node. */
 typedef struct GroupPlace {
     AxisSet axes;
     uint32_t n_ranks, n_nodes, here;
@@ -76,7 +76,8 @@ static GroupPlace find_place(const Plan *plan, Rank rank, uint32_t devices_per_n
     return m;
 }
 
-/* Finds the place of a group once, because several communicators may have the same ranks. */
+/* Returns the place of a group. It is computed only once, because several communicators may have
+ * the same ranks. */
 static GroupPlace place(const Plan *plan, Rank rank, uint32_t devices_per_node, AxisSet axes,
                         Arena *arena, GroupPlaces *known)
 {

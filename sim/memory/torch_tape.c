@@ -133,7 +133,8 @@ static uint32_t made_by(const TapePlayer *p, uint32_t id)
     return fixed ? 0 : event;
 }
 
-/* What an allocator has at the beginning of period k. sum: over its blocks. */
+/* The state of an allocator at the beginning of period k. sum: two sums over hashes of its blocks.
+ * A hash counts micro-batches from k, so states that differ only in the micro-batches are equal. */
 typedef struct AllocatorState {
     uint64_t sum[2];
     TorchStats stats;

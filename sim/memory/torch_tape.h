@@ -56,7 +56,8 @@ static inline void torch_tape_backward(TorchTape *t, uint32_t microbatch)
     if (microbatch == t->begins.n) list_push(t->arena, &t->begins, t->events.n);
 }
 
-/* Finds the longest sequence of equal periods, so that torch_tape_play may leave some out. */
+/* Finds the longest sequence of equal periods, so that torch_tape_play may leave some out. Must be
+ * called after the last event. Without a call, torch_tape_play leaves out nothing. */
 void torch_tape_find_periods(TorchTape *t);
 /* Makes a step's allocations and releases. Leaves out equal periods that change nothing: the
  * allocator's peaks, and its blocks at the end, are those of the whole step. Returns how many it
