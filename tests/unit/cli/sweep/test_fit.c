@@ -80,7 +80,7 @@ static void deadlines_and_budgets_choose_nodes(void **state)
     CommandResult r = FIT("--tokens", "1T", "--days", "0.001");
     assert_int_equal(r.exit_code, 4);
     assert_non_null(
-        strstr(r.err, "no number of nodes keeps the deadline\n  hint: the nearest miss: "));
+        strstr(r.err, "no number of nodes meets the deadline\n  hint: the nearest miss: "));
     json_decref(root);
 }
 
