@@ -384,8 +384,8 @@ static bool check_meeting(Move *m)
         t->val.bad == m->val.bad)
         return true;
     verify_report(v, "verify-layout", m->pc,
-                  "is one communication with instruction %u of program %u, but has other data: %s "
-                  "instead of %s",
+                  "is in one communication with instruction %u of program %u, but with other data: "
+                  "%s instead of %s",
                   t->pc, t->program, value_name(v, m->val.vn), value_name(v, t->val.vn));
     return false;
 }

@@ -212,7 +212,7 @@ static void stages_meet_with_different_values(void **state)
                                   .in = {part},
                                   .out = {whole}});
     }
-    ends(&s, "verify-layout", "of program 0 with other data");
+    ends(&s, "verify-layout", "of program 0, but with other data");
 }
 
 int main(void)
