@@ -25,13 +25,16 @@ local known = {
   { "distill.*qwen.*%f[%d%.]14b", l = 48, d = 5120, h = 40, kv = 8, ff = 13824, v = 152064 },
   { "distill.*qwen.*%f[%d%.]32b", l = 64, d = 5120, h = 40, kv = 8, ff = 27648, v = 152064 },
   { "mistral.*minitron" }, { "minicpm.*moe" }, { "distill" }, { "deepseek.*llama" }, { "deepseek.*qwen" }, { "vision" }, { "multimodal" }, { "qwen3%-next" }, { "qwen3%.%d" },
-  { "qwen2?%.?5?%-?vl" }, { "falcon%-?[hm]" },
+  { "qwen[%d%.]*%-?vl" }, { "qwen.*omni" }, { "qwen.*audio" }, { "yi%-vl" }, { "glm%-?4%.5v" }, { "molmo" }, { "recurrentgemma" }, { "modernbert" },
+  { "falcon%-?[hm]" }, { "granite%-?4" }, { "stablelm.*alpha" }, { "phi%-?4.*flash" }, { "mistral%-large%-3" }, { "command%-r7b" }, { "command%-r%-08" },
   { "deepseek[%-v]*[23].*%f[%d]16b", l = 27, d = 2048, h = 16, kv = 16, ff = 10944, v = 102400, e = 64, k = 6, me = 1408, sh = 2816, first = 1, mla = mla2 },  -- torchtitan's small variant
   { "deepseek[%-v]*2.*lite", l = 27, d = 2048, h = 16, kv = 16, ff = 10944, v = 102400, e = 64, k = 6, me = 1408, sh = 2816, first = 1, mla = mla2 },
+  { "deepseek%-coder%-v2.*lite", l = 27, d = 2048, h = 16, kv = 16, ff = 10944, v = 102400, e = 64, k = 6, me = 1408, sh = 2816, first = 1, mla = mla2 },
   { "moonlight", l = 27, d = 2048, h = 16, kv = 16, ff = 11264, v = 163840, e = 64, k = 6, me = 1408, sh = 2816, first = 1, mla = mla2 },
+  { "deepseek%-coder%-v2", l = 60, d = 5120, h = 128, kv = 128, ff = 12288, v = 102400, e = 160, k = 6, me = 1536, sh = 3072, first = 1, mla = mla3 },
   { "deepseek[%-v]*2%f[^%db]", l = 60, d = 5120, h = 128, kv = 128, ff = 12288, v = 102400, e = 160, k = 6, me = 1536, sh = 3072, first = 1, mla = mla3 },
-  { "^dsv3", l = 61, d = 7168, h = 128, kv = 128, ff = 18432, v = 129280, e = 256, k = 8, me = 2048, sh = 2048, first = 3, mla = mla3 },
-  { "deepseek[%-vr]*[31]%f[^%db]", l = 61, d = 7168, h = 128, kv = 128, ff = 18432, v = 129280, e = 256, k = 8, me = 2048, sh = 2048, first = 3, mla = mla3 },
+  { "deepseek[%-v]*3%f[^%db]", l = 61, d = 7168, h = 128, kv = 128, ff = 18432, v = 129280, e = 256, k = 8, me = 2048, sh = 2048, first = 3, mla = mla3 },
+  { "deepseek%-?r%-?1%f[^%db]", l = 61, d = 7168, h = 128, kv = 128, ff = 18432, v = 129280, e = 256, k = 8, me = 2048, sh = 2048, first = 3, mla = mla3 },
   { "kimi.*k2", l = 61, d = 7168, h = 64, kv = 64, ff = 18432, v = 163840, e = 384, k = 8, me = 2048, sh = 2048, first = 1, mla = mla3 },
   { "gpt%-?oss.*%f[%d%.]120", l = 36, d = 2880, h = 64, kv = 8, ff = 2880, v = 201088, hd = 64, e = 128, k = 4, me = 2880 },
   { "gpt%-?oss", l = 24, d = 2880, h = 64, kv = 8, ff = 2880, v = 201088, hd = 64, e = 32, k = 4, me = 2880 },
@@ -81,12 +84,12 @@ local known = {
   { "llama.*%f[%d%.]3%.2.*%f[%d%.]3b", l = 28, d = 3072, h = 24, kv = 8, ff = 8192, v = 128256, tied = true },
   { "llama%-?3.*%f[%d%.]70b", l = 80, d = 8192, h = 64, kv = 8, ff = 28672, v = 128256 },
   { "llama%-?3.*%f[%d%.]8b", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 128256 },
-  { "codellama.*%f[%d%.]70b", l = 80, d = 8192, h = 64, kv = 8, ff = 28672, v = 32016 },
-  { "codellama.*%f[%d%.]13b", l = 40, d = 5120, h = 40, kv = 40, ff = 13824, v = 32016 },
-  { "codellama.*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 32016 },
+  { "code%-?llama.*%f[%d%.]70b", l = 80, d = 8192, h = 64, kv = 8, ff = 28672, v = 32016 },
+  { "code%-?llama.*%f[%d%.]13b", l = 40, d = 5120, h = 40, kv = 40, ff = 13824, v = 32016 },
+  { "code%-?llama.*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 32016 },
   { "llama.*%f[%d%.]70b", l = 80, d = 8192, h = 64, kv = 8, ff = 28672, v = 32000 },
   { "llama.*%f[%d%.]65b", l = 80, d = 8192, h = 64, kv = 64, ff = 22016, v = 32000 },
-  { "codellama.*%f[%d%.]34b", l = 48, d = 8192, h = 64, kv = 8, ff = 22016, v = 32000 },
+  { "code%-?llama.*%f[%d%.]34b", l = 48, d = 8192, h = 64, kv = 8, ff = 22016, v = 32000 },
   { "llama.*%f[%d%.]3[034]b", l = 60, d = 6656, h = 52, kv = 52, ff = 17920, v = 32000 },
   { "vicuna.*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 32000 },
   { "vicuna.*%f[%d%.]13b", l = 40, d = 5120, h = 40, kv = 40, ff = 13824, v = 32000 },
@@ -99,8 +102,9 @@ local known = {
   { "llama%-?4.*scout", l = 48, d = 5120, h = 40, kv = 8, ff = 8192, v = 202048, e = 16, k = 1, me = 8192, sh = 8192 },
   { "llama%-?4.*maverick", l = 48, d = 5120, h = 40, kv = 8, ff = 16384, v = 202048, e = 128, k = 1, me = 8192, sh = 8192, every = 2 },
   { "mixtral.*%f[%d%.]8x22b", l = 56, d = 6144, h = 48, kv = 8, ff = 16384, v = 32768, e = 8, k = 2, me = 16384 },
-  { "mixtral.*%dx[^7]" },
+  { "mixtral.*%dx[1-689]%d*b" }, { "mixtral.*%dx7%d+b" }, { "mixtral.*%f[%d][1-79]x7b" },
   { "mixtral", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 32000, e = 8, k = 2, me = 14336 },
+  { "mistral.*%f[%d%.]12b", l = 40, d = 5120, h = 32, kv = 8, ff = 14336, v = 131072, hd = 128 },
   { "mistral.*nemo", l = 40, d = 5120, h = 32, kv = 8, ff = 14336, v = 131072, hd = 128 },
   { "mistral.*%f[%d%.]7b.*v0?%.?3", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 32768 },
   { "mathstral", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 32768 },
@@ -118,8 +122,8 @@ local known = {
   { "phi%-?4%-mini", l = 32, d = 3072, h = 24, kv = 8, ff = 8192, v = 200064, tied = true },
   { "phi%-?4", l = 40, d = 5120, h = 40, kv = 10, ff = 17920, v = 100352 },
   { "phi%-?3.*medium", l = 40, d = 5120, h = 40, kv = 10, ff = 17920, v = 32064 },
-  { "phi%-?2", l = 32, d = 2560, h = 32, kv = 32, ff = 10240, v = 51200 },
-  { "phi%-?1", l = 24, d = 2048, h = 32, kv = 32, ff = 8192, v = 51200 },
+  { "phi%-?2%f[%D]", l = 32, d = 2560, h = 32, kv = 32, ff = 10240, v = 51200 },
+  { "phi%-?1%f[%D]", l = 24, d = 2048, h = 32, kv = 32, ff = 8192, v = 51200 },
   { "phi%-?3.*mini", l = 32, d = 3072, h = 32, kv = 32, ff = 8192, v = 32064 },
   { "internlm2.*%f[%d%.]20b", l = 48, d = 6144, h = 48, kv = 8, ff = 16384, v = 92544 },
   { "internlm2.*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 92544 },
@@ -144,10 +148,11 @@ local known = {
   { "gpt%-?3.*%f[%d%.]175b", l = 96, d = 12288, h = 96, kv = 96, ff = 49152, v = 51200 },
   { "gpt%-?3.*%f[%d%.]20b", l = 44, d = 6144, h = 48, kv = 48, ff = 24576, v = 51200 },
   -- kind: documented; Narayanan et al., arXiv 2104.04473, table 1; Korthikanti et al., arXiv 2205.05198, table 3
-  { "^gpt%-?3?%-22b", l = 48, d = 6144, h = 64, kv = 64, ff = 24576, v = 51200, ties = true }, { "^megatron.*%f[%d%.]22b", l = 48, d = 6144, h = 64, kv = 64, ff = 24576, v = 51200, ties = true },
+  { "^gpt%-[%d%.]+[bt].*moe" },
+  { "^gpt%-?3?%-22b", l = 48, d = 6144, h = 64, kv = 64, ff = 24576, v = 51200, ties = true }, { "^megatron%-?l?m?%-?g?p?t?%-22b", l = 48, d = 6144, h = 64, kv = 64, ff = 24576, v = 51200, ties = true },
   { "^gpt%-175b", l = 96, d = 12288, h = 96, kv = 96, ff = 49152, v = 51200, ties = true },
-  { "^gpt%-530b", l = 105, d = 20480, h = 128, kv = 128, ff = 81920, v = 51200, ties = true }, { "^megatron.*%f[%d%.]530b", l = 105, d = 20480, h = 128, kv = 128, ff = 81920, v = 51200, ties = true },
-  { "^gpt%-1t", l = 128, d = 25600, h = 160, kv = 160, ff = 102400, v = 51200, ties = true }, { "^megatron.*%f[%d%.]1t", l = 128, d = 25600, h = 160, kv = 160, ff = 102400, v = 51200, ties = true },
+  { "^gpt%-530b", l = 105, d = 20480, h = 128, kv = 128, ff = 81920, v = 51200, ties = true }, { "^megatron%-?l?m?%-?g?p?t?%-530b", l = 105, d = 20480, h = 128, kv = 128, ff = 81920, v = 51200, ties = true },
+  { "^gpt%-1t", l = 128, d = 25600, h = 160, kv = 160, ff = 102400, v = 51200, ties = true }, { "^megatron%-?l?m?%-?g?p?t?%-1t", l = 128, d = 25600, h = 160, kv = 160, ff = 102400, v = 51200, ties = true },
   { "^gpt%-3%.6b", l = 30, d = 3072, h = 32, kv = 32, ff = 12288, v = 51200, ties = true }, { "^gpt%-7%.5b", l = 36, d = 4096, h = 32, kv = 32, ff = 16384, v = 51200, ties = true },
   { "^gpt%-18%.?4?b", l = 40, d = 6144, h = 48, kv = 48, ff = 24576, v = 51200, ties = true }, { "^gpt%-39%.?1?b", l = 48, d = 8192, h = 64, kv = 64, ff = 32768, v = 51200, ties = true },
   { "^gpt%-76%.?1?b", l = 60, d = 10240, h = 80, kv = 80, ff = 40960, v = 51200, ties = true }, { "^gpt%-145%.?6?b", l = 80, d = 12288, h = 96, kv = 96, ff = 49152, v = 51200, ties = true },
@@ -179,7 +184,7 @@ local known = {
   { "minitron.*%f[%d%.]4b", l = 32, d = 3072, h = 24, kv = 8, ff = 9216, v = 256000, hd = 128 },
   -- kind: documented; litgpt 26857050: litgpt/config.py
   { "mistral%-large", l = 88, d = 12288, h = 96, kv = 8, ff = 28672, v = 32768 },
-  { "mistral.*%f[%d%.]12[34]?b", l = 88, d = 12288, h = 96, kv = 8, ff = 28672, v = 32768 },
+  { "mistral.*%f[%d%.]12[34]b", l = 88, d = 12288, h = 96, kv = 8, ff = 28672, v = 32768 },
   { "falcon%-?3.*%f[%d%.]1b", l = 18, d = 2048, h = 8, kv = 4, ff = 8192, v = 131072, hd = 256, gated = true },
   { "falcon%-?3.*%f[%d%.]3b", l = 22, d = 3072, h = 12, kv = 4, ff = 9216, v = 131072, hd = 256, gated = true },
   { "falcon%-?3.*%f[%d%.]7b", l = 28, d = 3072, h = 12, kv = 4, ff = 23040, v = 131072, hd = 256, gated = true },
@@ -205,12 +210,12 @@ local known = {
   -- kind: documented; grok-1 7050ed2: run.py and model.py (ffn_size; InOutEmbed also decodes)
   { "grok%-?1", l = 64, d = 6144, h = 48, kv = 8, ff = 32768, v = 131072, e = 8, k = 2, me = 32768, tied = true },
   -- kind: documented; bigscience: train/tr11-176B-ml/tr11-176B-ml.slurm; its 7B from llm-analysis d841e40 (model_configs)
-  { "bloom.*%f[%d]7[b%.]", l = 30, d = 4096, h = 32, kv = 32, ff = 16384, v = 250880, tied = true },
+  { "bloom.*%f[%d%.]7[b%.]", l = 30, d = 4096, h = 32, kv = 32, ff = 16384, v = 250880, tied = true },
   -- kind: documented; llm-analysis d841e40: model_configs
   { "bloom.*560m", l = 24, d = 1024, h = 16, kv = 16, ff = 4096, v = 250880, tied = true },
   -- kind: documented; bigscience: train/tr11-176B-ml/tr11-176B-ml.slurm
   { "bloom.*17[56]b", l = 70, d = 14336, h = 112, kv = 112, ff = 57344, v = 250880, tied = true },
-  { "bloom$", l = 70, d = 14336, h = 112, kv = 112, ff = 57344, v = 250880, tied = true },
+  { "bloomz?$", l = 70, d = 14336, h = 112, kv = 112, ff = 57344, v = 250880, tied = true },
   -- kind: documented; metaseq f7ffa5f: metaseq/launcher/opt_job_constants.py; the vocabulary from llm-analysis d841e40
   { "opt%-66b", l = 64, d = 9216, h = 72, kv = 72, ff = 36864, v = 50272, ties = true },
   { "opt%-30b", l = 48, d = 7168, h = 56, kv = 56, ff = 28672, v = 50272, ties = true },
@@ -224,8 +229,8 @@ local known = {
   { "opt%-125m", l = 12, d = 768, h = 12, kv = 12, ff = 3072, v = 50272, ties = true },
   { "turing.*530b", l = 105, d = 20480, h = 128, kv = 128, ff = 81920, v = 50257, ties = true },
   { "mt%-nlg", l = 105, d = 20480, h = 128, kv = 128, ff = 81920, v = 50257, ties = true },
-  { "gpt%-?neo.*1%.3b", l = 24, d = 2048, h = 16, kv = 16, ff = 8192, v = 50257, ties = true },
-  { "gpt%-?neo.*2%.7b", l = 32, d = 2560, h = 20, kv = 20, ff = 10240, v = 50257, ties = true },
+  { "gpt%-?neo%-.*1%.3b", l = 24, d = 2048, h = 16, kv = 16, ff = 8192, v = 50257, ties = true },
+  { "gpt%-?neo%-.*2%.7b", l = 32, d = 2560, h = 20, kv = 20, ff = 10240, v = 50257, ties = true },
   -- kind: documented; GPT-NeoX: configs (125M, 350M, 760M, 1-3B, 2-7B, 6-7B, 13B)
   { "gpt%-?3.*%f[%d%.]13b", l = 40, d = 5120, h = 40, kv = 40, ff = 20480, v = 50257, ties = true },
   { "gpt%-?3.*%f[%d%.]6%.7b", l = 32, d = 4096, h = 32, kv = 32, ff = 16384, v = 50257, ties = true },
@@ -265,7 +270,7 @@ local known = {
   { "pythia.*160m", l = 12, d = 768, h = 12, kv = 12, ff = 3072, v = 50304 },
   { "open%-?_?llama.*%f[%d%.]3b", l = 26, d = 3200, h = 32, kv = 32, ff = 8640, v = 32000 },
   { "stablelm%-2.*1[%._]6b", l = 24, d = 2048, h = 32, kv = 32, ff = 5632, v = 100352 },
-  { "stablelm.*3b", l = 32, d = 2560, h = 32, kv = 32, ff = 6912, v = 50304 },
+  { "stablelm.*%f[%d%.]3b", l = 32, d = 2560, h = 32, kv = 32, ff = 6912, v = 50304 },
   { "salamandra.*2b", l = 24, d = 2048, h = 16, kv = 16, ff = 5440, v = 256000 },
   { "salamandra.*7b", l = 32, d = 4096, h = 32, kv = 8, ff = 11008, v = 256000 },
   -- kind: documented; mlc-llm 79d603f0: python/mlc_llm/model/model_preset.py, which quotes each config.json
@@ -275,10 +280,10 @@ local known = {
   -- kind: documented; MaxText e591f30cb: src/maxtext/configs/models (qwen3-480b-a35b.yml, gpt3-22b.yml, gpt3-6b.yml)
   { "qwen3.*480b", l = 62, d = 6144, h = 96, kv = 8, ff = 8192, v = 151936, hd = 128, e = 160, k = 8, me = 2560 },
   -- kind: documented; NeMo 8cfedd72: nemo/collections/llm/gpt/model (nemotron.py, starcoder.py)
-  { "nemotron%-?3?.*%f[%d%.]8b", l = 32, d = 4096, h = 32, kv = 32, ff = 16384, v = 256000 },
+  { "nemotron%-?3?%-8b", l = 32, d = 4096, h = 32, kv = 32, ff = 16384, v = 256000 },
   { "starcoder%-?b?a?s?e?%-?15%.?5?b", l = 40, d = 6144, h = 48, kv = 1, ff = 24576, v = 49152 },
   { "starcoder$", l = 40, d = 6144, h = 48, kv = 1, ff = 24576, v = 49152 },
-  -- kind: documented; transformers: src/transformers/models/phimoe, defaults of the configuration class
+  -- kind: documented; transformers: src/transformers/models/phimoe, defaults of the configuration class, which names this model
   { "phi%-?3%.5%-moe", l = 32, d = 4096, h = 32, kv = 8, ff = 6400, v = 32064, e = 16, k = 2, me = 6400 },
   -- kind: documented; NeMo 8cfedd72: nemo/collections/llm/bert/model (bert.py, base.py); the vocabulary from llm-analysis d841e40
   { "bert%-%(mlperf", l = 24, d = 1024, h = 16, kv = 16, ff = 4096, v = 30522, tied = true }, -- MLPerf's BERT is BERT large
@@ -299,9 +304,9 @@ local unread = {
   { "qwen1%.5.*%f[%d%.]0%.5b", l = 24, d = 1024, h = 16, kv = 16, ff = 2816, v = 151936, tied = true },
   { "qwen1%.5.*%f[%d%.]4b", l = 40, d = 2560, h = 20, kv = 20, ff = 6912, v = 151936 },
   { "qwen1%.5.*%f[%d%.]110b", l = 80, d = 8192, h = 64, kv = 8, ff = 49152, v = 152064 },
-  { "bloom.*1%.?b?7b?", l = 24, d = 2048, h = 16, kv = 16, ff = 8192, v = 250880, tied = true },
-  { "bloom.*1%.?b?1b?", l = 24, d = 1536, h = 16, kv = 16, ff = 6144, v = 250880, tied = true },
   { "bloom.*%f[%d%.]3b", l = 30, d = 2560, h = 32, kv = 32, ff = 10240, v = 250880, tied = true },
+  { "bloom.*%f[%d%.]1[%.b]7", l = 24, d = 2048, h = 16, kv = 16, ff = 8192, v = 250880, tied = true },
+  { "bloom.*%f[%d%.]1[%.b]1", l = 24, d = 1536, h = 16, kv = 16, ff = 6144, v = 250880, tied = true },
   { "minitron.*%f[%d%.]8b", l = 32, d = 4096, h = 48, kv = 8, ff = 16384, v = 256000, hd = 128 },
 }
 
@@ -329,14 +334,15 @@ end
 -- Returns the configuration of the model with this name, and a text that names its source. Returns
 -- nil if the model is unknown.
 function m.find(name)
-  local plain = name:lower():gsub("[%s_]", "-")
+  local plain = name:lower():gsub("[%s_]", "-"):gsub("×", "x"):gsub("(%d)%-?x%-?(%d)", "%1x%2"):gsub("^dsv([23])", "deepseek-v%1")
+  plain = plain:gsub("qwen%-(%d%.%d)%-", "qwen%1-"):gsub("qwen%-([23])%-", "qwen%1-")
   local entry = first_of(known, plain)
   if entry then return entry.l and entry or nil, "the model's public configuration" end
   return first_of(unread, plain), "a shape of the model that was compared with no source"
 end
 
 -- Families whose MLP has no gate, so it has two matrices.
-local ungated = { "turing", "mt%-nlg", "pythia", "phi%-?2", "phi%-?1", "nemotron", "minitron", "starcoder", "gpt%-?3", "gpt%-?2", "gpt%-?j", "^gpt", "^megatron", "gpt%-?neo", "redpajama", "neox", "falcon", "bloom", "opt%-", "mpt%-", "bert" }
+local ungated = { "turing", "mt%-nlg", "pythia", "phi%-?2", "phi%-?1", "nemotron", "minitron", "starcoder", "gpt%-?3", "gpt%-?2", "gpt%-?j", "^gpt", "^megatron", "gpt%-?neo%-", "redpajama", "neox", "falcon", "bloom", "opt%-", "mpt%-", "bert" }
 local function matrices_of(entry)
   if entry.gated then return 3 end
   for _, name in ipairs(ungated) do

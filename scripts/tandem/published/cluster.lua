@@ -60,7 +60,7 @@ end
 -- none, or the library's GPU of this name has the same. GH200's larger number counts the memory of
 -- its host. The data sheet of MI250 gives the memory of a board, which has two devices.
 local function memory_of(row, name)
-  local text = row.gpu:upper():gsub("GIB", "GB"):gsub("%d+%.?%d*%s*[GT]B/S", "")
+  local text = row.gpu:upper():gsub("GIB", "GB"):gsub("%d+%.?%d*%s*[GT]B/S", ""):gsub("(%d),(%d%d%d)%f[%D]", "%1%2")
   local gb, own = tonumber(text:match "%f[%d](%d%d%d?)%s*GB%f[%W]"), gpus.gpus[name].memory * 1048576
   if name:find "^MI250" and gb == 128 then gb = 64 end
   if gb and math.abs(gb * 1e9 / 8 / own - 1) < 0.12 then return nil end -- the memory of a node: "DGX A100 640GB"

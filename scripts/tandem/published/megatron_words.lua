@@ -81,7 +81,7 @@ end
 -- Reads the cells of experts: the dispatcher of tokens, the widths of the products, and whether the products
 -- of all experts are grouped.
 local function experts(row)
-  local how, denied = cells.without_denied((row.moe_dispatcher or ""):lower():gsub("deep[_%-%s]ep", "deepep"), { "deepep", "hybridep", "flex" })
+  local how, denied = cells.without_denied((row.moe_dispatcher or ""):lower():gsub("deep[_%-%s]ep", "deepep"), { "deepep", "hybridep", "flex", "all[%s_%-]?to[%s_%-]?all", "all[%s_%-]?2[%s_%-]?all" })
   if denied or how:find "deepep" then row.moe_dispatcher = how end
   if denied and not how:find "all" and not how:find "a2a" then
     cells.note("the dispatcher of tokens is not named; alltoall is assumed: %s", how)
@@ -93,6 +93,7 @@ local function experts(row)
   local shared = (row.moe_shared_ffn or ""):lower()
   shared = shared:gsub("(%d),(%d%d%d)%f[%D]", "%1%2")
   if shared:find "^%s*%d" then row.moe_shared_ffn = shared:match "^%s*%d+%s*$" or row.moe_shared_ffn end
+  if shared:find "%d,%s*%d" then refuse("moe_shared_ffn", shared) end
   local n, width = shared:match "^%s*(%d+)%s*[x*]%s*(%d+)"
   if n then row.moe_shared_ffn = ("%d"):format(tonumber(n) * tonumber(width)) end
   if shared ~= "" and cells.flag(row, "moe_shared_ffn") == false then row.moe_shared_ffn = "" end
@@ -105,6 +106,7 @@ end
 -- Reads the scales of 8-bit numbers, and the modules that are recomputed.
 local function options(row)
   local recipe = (row.fp8_recipe or ""):lower()
+  recipe = cells.without_denied(recipe, { "%d+%s*x%s*%d+", "%f[%a]sc%f[%A]", "sub%-?channels?" })
   if recipe:find "microscal" or recipe:find "1%s*x%s*32%f[%D]" then row.fp8_recipe = "mxfp8"
   elseif recipe:find "float8block" or recipe:find "sub%-?channel" or recipe:find "%d%s*x%s*128%f[%D]" or recipe:find "^%s*sc%f[%A]" or recipe:find "deepseek" then row.fp8_recipe = "blockwise" end
   if (row.cross_entropy_fusion or ""):lower():find "^%s*transformer[%s_%-]*engine" then row.cross_entropy_fusion = "te" end
@@ -136,8 +138,9 @@ local function megatron_words(row)
     for _, name in ipairs { "masked-softmax", "gradient-accumulation", "bias-swiglu", "rope", "bias-gelu" } do
       local pattern = name:gsub("%-", "[%%s%%-]")
       local on = text:find(pattern .. "[%s%-]*fusion[%s:=%(]*on%f[%A]") or text:find(pattern .. "[%s%-]*fusion[%s:=%(]*enabled")
+      if text:find("no[%s%-]+" .. pattern) then on = nil end -- the option itself is on
       if text:find(pattern) and not on then text = text .. " no-" .. name .. "-fusion" end
-      if on then text = text:gsub("no%-" .. pattern .. "%-fusion", "") end
+      if on then text = text:gsub(pattern .. "[%s%-]*fusion[%s:=%(]*%a+", "") end
     end
     row.fusions_off = text
   end

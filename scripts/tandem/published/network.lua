@@ -62,21 +62,21 @@ end
 -- "8 nics of 400gb") or after it ("400gb x8"); nil: it gives no number.
 local function cards_of(part, at)
   local before, after = part:sub(1, at - 1), part:sub(at):gsub("^connectx[%s%-]?%d", "card"):gsub("^cx[%s%-]?%d", "card") -- not "x7"
-  if before:find "%f[%a]single%f[%A]" or before:find "%f[%a]one%f[%A]" then return 1 end
+  if before:find "%f[%a]single%f[%A]" and not before:find "single[%s%-]port" or before:find "%f[%a]one%f[%A]" then return 1 end
   return tonumber(before:match "(%d+)x$" or before:match "^.*%f[%w](%d+)x%s" or part:find("^%a", at) and before:match "(%d+)%s+$" or
     before:match "(%d+)%s+nics?%f[%A]" or before:match "(%d+)%s+hcas?%f[%A]" or
     before:match "(%d+)%s+[a-z%s]*cards?%f[%A]" or before:match "(%d+)%s+[a-z%s]*ports?%f[%A]" or before:match "(%d+)%s+rails?%f[%A]" or after:match "^[%d%.]+gbx(%d+)" or after:match "^[%d%.]+gb%s[a-z]+x(%d+)" or
     after:match "^%a%w*x(%d+)%f[%D]" or after:match "%f[%d](%d)%s+nics?%f[%A]" or after:match "%f[%d](%d)%s+hcas?%f[%A]" or after:match "%f[%d](%d)%s+ports?%f[%A]")
 end
 
--- Returns the number of a node's cards and the Gbit/s of each; nil: this part names none.
+-- Returns the number of a node's cards, the Gbit/s of each, and whether the part gives the number; nil: it names none.
 local function cards(part, per_node, arch)
   if finds(part, apart) or finds(part, near) and not finds(part, networks) then return nil end
   local gbit, at = rate_of(part)
   if not gbit or gbit == 0 then return nil end
   local n = cards_of(part, at)
   if n == 1 and finds(part, of_each) then return per_node, gbit end -- "1 NIC per GPU"
-  if n and n > 0 and n <= 64 then return math.tointeger(n), gbit end
+  if n and n > 0 and n <= 64 then return math.tointeger(n), gbit, true end
   if finds(part, of_each) then return per_node, gbit end
   -- ConnectX-8, which is sold with Blackwell, is the first card of 800 Gbit/s. With older GPUs, 800 Gbit/s is
   -- the sum over the cards of a node.
@@ -119,8 +119,8 @@ function m.cards(cell, per_node, arch)
   local text = uniform(cell)
   for _, form in ipairs { (text:gsub("%b()", " ")), (text:gsub("[()]", ";")) } do
     for _, part in ipairs(parts_of(form)) do
-      local n, gbit = cards(part, per_node, arch)
-      if n == per_node and not finds(text, of_each) then n = stated_cards(text) or n end
+      local n, gbit, stated = cards(part, per_node, arch)
+      if n == per_node and not stated and not finds(text, of_each) then n = stated_cards(text) or n end
       if n then return n, gbit / 8 end
     end
   end

@@ -231,12 +231,13 @@ local function kind_first(row)
   if lower:find "^every[_%s]layer$" or lower:find "^all$" or lower:find "^all layers$" then rest = "full" end
   if rest then row.ac = rest end
   row.ac = row.ac:gsub("^(%s*%d+)%s*%(block%)%s*$", "block %1"):gsub("^%s*block%s+recompu%a*[%s:=]+(%d+)%s*$", "block %1"):gsub("^%s*recompute_modules%s*[:=]%s*", ""):gsub("^%s*%[([%a_,%s%-]+)%]%s*$", "%1")
-  row.ac = row.ac:gsub("[cC]ore%-[aA]tt", "core_att"):gsub("[mM][oO][eE][%s%-][aA]ct%f[%A]", "moe_act"):gsub("[mM][lL][aA][%s_%-][uU]p[%s_%-]?[pP]roj", "mla_up_proj"):gsub("^(%s*)[uU]p[%s_%-]proj", "%1mla_up_proj"):gsub("[sS]hared[%s%-][eE]xperts", "shared_experts")
+  row.ac = row.ac:gsub("[cC]ore%-[aA]tt", "core_att"):gsub("[mM][oO][eE][%s%-][aA]ct%f[%A]", "moe_act"):gsub("[mM][lL][aA][%s_%-][uU]p[%s_%-]?[pP]roj", "mla_up_proj"):gsub("[sS]hared[%s%-][eE]xperts", "shared_experts")
   row.ac = row.ac:gsub("^%s*[Ff]ullAC%f[%A]", "full"):gsub("^(%s*[Ss]elective)_+", "%1 ")
 end
 
 local function recomputation(row)
   kind_first(row)
+  if row.ac:lower():find "^full%s+block%s+0%s*$" then row.ac = "none" end -- none of its layers
   -- removes parts that add nothing: "selective, not full", "true; use_reentrant: false"
   local denied = select(2, cells.without_denied(row.ac, { "recomput%a*", "checkpoint%a*", "ckpt", "remat%a*", "^%s*ac", "^%s*gc" }))
   if denied and select(2, among(row.ac:lower(), recomputes)) == 0 then row.ac = "none" return end
@@ -273,6 +274,7 @@ end
 -- Words for the number types that a plan can compute in. In Lightning, "16-mixed" means fp16, and "32-true"
 -- means fp32.
 local precisions = { "bf16", "bfloat16", "fp16", "float16", "fp8", "float8", "wise", "e4m3", "mx", "fp4", "fp32", "float32", "tf32" }
+local sub_channels = { "%f[%a]sc%f[%A]", "sub%-?%s?channels?", "fine%-?%s?grained" }
 local function precision(row)
   row.precision = words.without_denied(row.precision:gsub("^[Tt]orch%.", ""):gsub("([Rr]ow)%-[Ww]ise", "%1wise"):gsub("^([Ff]l?o?a?t?[Pp]?8)[%s_%-]+[Rr]ow%f[%A]", "%1 rowwise"))
   local text = row.precision:lower()
@@ -285,7 +287,8 @@ local function precision(row)
   local blocks_of_32 = cells.is_float8(row) and (text:find "block%a*[%s_%-]*32%f[%D]" or text:find "1%s*x%s*32%f[%D]")
   if (text:find "microscal" or blocks_of_32) and not text:find "mx" and not text:find "fp4" then row.precision = "mxfp8 " .. text end
   -- FP8-SC: sub-channels of 128 numbers, as NeMo's and Megatron-Bridge's recipes call them
-  if cells.is_float8(row) and not text:find "mx" and (text:find "%f[%a]sc%f[%A]" or text:find "sub%-?%s?channel" or text:find "fine%-?%s?grained") then
+  local affirmed = cells.without_denied(text, sub_channels)
+  if cells.is_float8(row) and not text:find "mx" and (affirmed:find(sub_channels[1]) or affirmed:find(sub_channels[2]) or affirmed:find(sub_channels[3])) then
     row.precision = row.precision .. " blockwise"
   end
   if text:find "float16" and not text:find "bfloat16" then row.precision = row.precision .. " fp16" end
@@ -302,7 +305,7 @@ local function compiled(row)
   if denied or text:find "^%s*not%f[%A]" or text:find "^%s*without" or text:find "^%s*w/o" then row.compile = "no" return end
   -- these fuse kernels, but do not compile the model
   if text:find "nvfuser" or text:find "torchscript" or text:find "^%s*cuda%s*graph" or text:find "^%s*fused%s+kernels" then row.compile = "no" return end
-  for _, word in ipairs { "compile", "inductor", "dynamo", "^xla", "max%-autotune", "reduce%-overhead", "^default", "^jit", "^regional", "^full", "^model", "^block", "^loss", "^layer", "^transformer", "^components", "^per%f[%A]" } do
+  for _, word in ipairs { "compile", "inductor", "dynamo", "^xla", "max%-autotune", "reduce%-overhead", "^default", "^jit", "^regional", "^full", "^model", "^block", "^loss", "^layer", "^transformer%s*%-?_?block", "^transformer%s*%-?_?layer", "^components.*model", "^per%f[%A]" } do
     if text:find(word) then row.compile = "yes" return end
   end
   refuse("compile", row.compile)
@@ -423,7 +426,8 @@ end
 -- followed by the GPU's name: "16x H100".
 local function bare_count(row, key)
   local text = row[key]:lower():gsub("^%s+", "")
-  local n = text:match "^[a-z]+[%s=:%-]*(%d+)%s*$" or text:match "^(%d+)%-way%s*[a-z]*%s*$" or key == "pp" and text:match "^(%d+)%-stages?%s*$"
+  local ways, name = text:match "^(%d+)%-way%s*([a-z]*)%s*$"
+  local n = text:match "^[a-z]+[%s=:%-]*(%d+)%s*$" or (name == "" or name == key) and ways or key == "pp" and text:match "^(%d+)%-stages?%s*$"
   if n and (not text:find "^%a" or text:find("^" .. key) or text:find "^[tpcve]p" or text:find "^[mg]bs" or text:find "^top") then row[key] = n end
   if key == "moe_topk" and text:match "^(%d+)%s+of%s+%d+%s*$" then row[key] = text:match "^%d+" end
   if key == "n_gpus" then row[key] = row[key]:gsub("^(%s*%d+%s*x%s*%d+)%s*x?%s+[GHAVBLM][BHI]?%d%d%d?%d?%a*[%w%-%s]*$", "%1"):gsub("^(%s*%d+)%s*x%s*[GHAVBLM][BHI]?%d%d%d?%d?%a*[%w%-%s]*$", "%1"):gsub("^(%s*%d+)%s*x?%s+[GHAVBLM][BHI]?%d%d%d?%d?%a*[%w%-%s]*$", "%1") end
@@ -452,7 +456,7 @@ function m.normalise(row)
   for _, key in ipairs { "etp", "mtp_layers", "head_dim", "moe_ffn" } do
     if not cells.is_open(row[key]) then
       words.count(row, key)
-      if row[key]:find "^%s*%d+%s*[xX]" then refuse(key, row[key]) end -- a multiple of an unknown size
+      if (key == "head_dim" or key == "moe_ffn") and row[key]:find "^%s*%d+%s*[xX]" then refuse(key, row[key]) end -- a multiple of an unknown size
     end
   end
   if not cells.is_open(row.params_b) then billions(row) end

@@ -94,6 +94,16 @@ local function devices(row)
   row.n_gpus = text
 end
 
+-- Returns true if a cloud's machine is a node with all of its GPUs: "a2-highgpu-8g" and "p5.48xlarge", but not
+-- "a2-highgpu-1g", "p5.4xlarge" or "8 p5.48xlarge GPUs".
+local function is_whole_machine(row, text)
+  if text:find "%sgpus?%s*$" then return false end
+  local n = text:match "^[%w%-]*gpu%-(%d+)g"
+  if n then return cells.is_open(row.gpus_per_node) or tonumber(n) == cells.count(row, "gpus_per_node") end
+  local family, size = text:match "^(%a)[%w%-]*%.(%d*)xlarge"
+  return not family or size == "48" or family == "p" and (size == "24" or size == "16")
+end
+
 -- Returns the number of GPUs of a cell that counts nodes ("8 machines", "8 nodes (64 GPUs)", "8 servers of 8",
 -- "8 DGX H100 nodes"); nil: it counts none. A number of GPUs in brackets counts the GPUs of all nodes, unless the
 -- cell says that it counts those of each node.
@@ -108,7 +118,7 @@ local function gpus_of_nodes(row)
   if not nodes then return nil end
   for _, known in ipairs(m.clouds) do -- a cloud's machine is a node
     local same = cells.is_open(row.gpu) or gpus.find(known[2]) == gpus.find(row.gpu)
-    if same and rest:find("^" .. known[1]) then rest = "nodes" .. rest:gsub("^[%w%.%-_]+", "") break end
+    if same and rest:find("^" .. known[1]) and is_whole_machine(row, rest) then rest = "nodes" .. rest:gsub("^[%w%.%-_]+", "") break end
   end
   local words = rest:gsub("%f[%w][ghablmvr][bhi]?%d%d%d?%d?%f[%W]", " "):gsub("%d+%s*g[i]?b", " ") -- the GPU's own name and memory
   local before = m.before_nodes(words)
@@ -212,11 +222,11 @@ local spaces = { "\u{00A0}", "\u{2009}", "\u{202F}" }
 function m.marks(row)
   for key, cell in pairs(row) do
     if type(cell) == "string" then
-      local text = cell
+      local text, counts_cards = cell, key == "interconnect" or key == "gpu" -- "8 200 Gb/s" means eight cards
       for _, space in ipairs(spaces) do text = text:gsub(space, " ") end
       text = text:gsub("(%d)['’](%d%d%d)%f[%D]", "%1%2")
       local groups, rest = text:match "^%s*(%d%d?%d?[ %d]+)(.*)$"
-      if groups and not groups:find "%d%d%d%d" and groups:find " %d%d%d" and (groups .. " "):gsub(" %d%d%d%f[%D]", ""):find "^%d%d?%d?%s*$" and (groups:find " $" or not rest:find "^[%.%w]") then
+      if groups and not counts_cards and not groups:find "%d%d%d%d" and groups:find " %d%d%d" and (groups .. " "):gsub(" %d%d%d%f[%D]", ""):find "^%d%d?%d?%s*$" and (groups:find " $" or not rest:find "^[%.%w]") then
         text = groups:gsub(" ", "") .. (groups:find " $" and " " or "") .. rest
       end
       text = marks[text:gsub("\u{FE0F}", ""):match "^%s*(.-)%s*$"] or text
@@ -229,6 +239,7 @@ end
 function m.count(row, key)
   row[key] = row[key]:gsub("×", "x")
   if key == "vocab" then m.vocabulary(row) end
+  if key == "global_batch_seqs" and row[key]:lower():find "^%s*%d+%s*micro" then cells.refuse("global_batch_seqs counts micro-batches: %s", row[key]) end
   if key == "seq" then m.length(row) end
   if row[key]:find "^%s*~%s*%d[%d,]*%s*$" then row[key] = row[key]:gsub("~", "") cells.note("%s is rounded: ~%s", key, row[key]) end
   row[key] = row[key]:gsub("(%d)%-tokens?%s*$", "%1"):gsub("(%d)%-[dD]%s*$", "%1"):gsub("([/%s])iter%a*%s*$", "%1step")
@@ -295,10 +306,10 @@ function m.recomputed_layers(text)
   if text:find "%f[%a]blocks?%f[%A]" and not each then
     local begins = text:find "^block" or text:find "^full" or text:find "method"
     n = begins and (text:match "%f[%a]blocks?%f[%A]%D-(%d+)" or text:match "^full%D-(%d+)") or n
-    return n and ("full block %d"):format(tonumber(n)) or nil
+    return n and (tonumber(n) > 0 and ("full block %d"):format(tonumber(n)) or "none") or nil
   end
   local first = text:match "^recompu%a*%s+(%d+)%s+layers%s*$"
-  if first then return ("full block %d"):format(tonumber(first)) end
+  if first then return tonumber(first) > 0 and ("full block %d"):format(tonumber(first)) or "none" end
   return text:find "^full" and tonumber(n or 1) > 1 and ("full block %d"):format(tonumber(n)) or nil
 end
 
