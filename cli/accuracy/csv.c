@@ -140,7 +140,7 @@ double csv_number(const Csv *csv, uint32_t row, const char *column)
 void csv_plain(const char *cell, char *to, size_t most)
 {
     size_t n = 0, group = 0; /* group: where the newest group of digits begins in `to` */
-    bool again = false;      /* this group follows a mark that was left out */
+    bool again = false;      /* a mark before this group of digits was left out */
     bool bare = true;        /* only digits and such marks so far */
     for (size_t i = 0; cell[i] != 0 && n + 1 < most; i++) {
         const char c = cell[i];

@@ -56,7 +56,7 @@ static const char *first_error(const Diag *d)
 typedef struct RowRun {
     Config config;
     SimReport report;
-    const Plan *plan; /* the plan that was simulated last */
+    const Plan *plan; /* the plan of the last simulation */
     const char *code;
     Arena *arena;
     Diag diag;

@@ -200,7 +200,7 @@ static const char legend[] =
     "dev-cal: rows to which constants may be fitted; dev-val: rows to which no constant is "
     "fitted\n";
 
-/* Prints the values that were assumed for each row. */
+/* Prints, for each row, the values that Tandem assumed because the row does not state them. */
 static void print_notes(Cli *cli, const Scores *scores)
 {
     static const char *const heads[] = {"row", "assumed"};

@@ -148,7 +148,7 @@ static bool decide(FitSearch *fit, FitPoints *points)
     return points->n == 0 || points_decide(&job, &points->rows);
 }
 
-/* the rows that are being sorted; global, because qsort gives its function no argument */
+/* The rows that qsort sorts now; global, because qsort passes its function nothing else. */
 static const SweepRows *sorted;
 
 static int by_speed(const void *a, const void *b)

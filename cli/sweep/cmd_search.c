@@ -18,7 +18,7 @@ typedef struct Search {
     uint32_t n_ranked;
 } Search;
 
-/* the rows that are being sorted; global, because qsort gives its function no argument */
+/* The rows that qsort sorts now; global, because qsort passes its function nothing else. */
 static const SweepRows *sorted;
 
 static int by_speed(const void *a, const void *b)

@@ -19,8 +19,9 @@ static const Program *program_of(const Cuda *c)
     return plan_program(c->plan, c->rank);
 }
 
-/* Returns the size of the pinned block that is used to fill or to inspect the arena. A small arena
- * fits into it as a whole. The size is a multiple of 8, like the pattern. */
+/* Returns the size of a pinned block of host memory. Tandem fills or inspects the arena through
+ * this block, piece by piece. A small arena fits into it as a whole. The size is a multiple of 8,
+ * because the pattern has 8 bytes. */
 static uint64_t block_bytes(const Cuda *c)
 {
     return c->gpu.arena_bytes < MOST_BLOCK_BYTES ? c->gpu.arena_bytes : MOST_BLOCK_BYTES;

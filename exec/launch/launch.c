@@ -215,8 +215,8 @@ static bool name_first_dead(Watch *w)
 }
 
 /* Finds a rank whose process has disappeared in the middle of a run. This is needed if there are no
- * supervisors, or if a supervisor was killed, too. A rank that does not start within start_s
- * seconds after another one counts as dead, too. */
+ * supervisors, or if the supervisor was killed together with its rank. A rank also counts as dead
+ * if it does not start within start_s seconds after another one. */
 static void look_for_dead(Watch *w, bool is_over)
 {
     if (w->is_dead_known || name_first_dead(w)) return;
