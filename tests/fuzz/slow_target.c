@@ -1,4 +1,4 @@
-/* A target that uses the processor time that its input names, such as "own 0.1" or "child 2.2": in
+/* A target that uses the processor time that its input names, such as "own 0.1" or "child 0.6": in
  * this process, or in a child. It shows that the replay fails if an input is slow (limits.sh). */
 #include <stdio.h>
 #include <string.h>
