@@ -1,5 +1,5 @@
-/* Memory of an arena is zeroed and aligned for any size, also after a reset. If no memory is left,
- * the arena jumps back to its caller instead of ending the process. */
+/* Memory of an arena is zeroed and aligned for any size, also after a reset. When memory runs out,
+ * the arena calls a function of its scope instead of ending the process. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,11 +25,11 @@ static void assert_zero(const unsigned char *at, size_t n)
     for (size_t i = 0; i < n; i++) assert_int_equal(at[i], 0);
 }
 
-static void is_zeroed_and_aligned(void **state)
+static void an_allocation_is_zeroed_and_aligned(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
-    /* Three rounds: fresh blocks, kept blocks full of old bytes, kept blocks in another order. */
+    /* Later rounds use blocks that a reset kept, full of old bytes. */
     for (uint64_t round = 0; round < 3; round++) {
         size_t sum = 0;
         for (uint64_t i = 0; i < 300; i++) {
@@ -49,7 +49,7 @@ static void is_zeroed_and_aligned(void **state)
     arena_free(NULL);
 }
 
-/* The blocks of a freed arena serve the next one, whatever was written to them. */
+/* A new arena takes over the blocks of a freed one. It must not show the old bytes. */
 static void a_new_arena_hides_what_a_freed_one_held(void **state)
 {
     (void)state;
@@ -65,8 +65,8 @@ static void a_new_arena_hides_what_a_freed_one_held(void **state)
     }
 }
 
-/* There are more blocks than the arenas keep in large mapped pages. None may overlap another. */
-static void many_large_blocks_are_apart(void **state)
+/* These blocks need more memory than the arenas keep in large mapped pages. No two may overlap. */
+static void many_large_blocks_do_not_overlap(void **state)
 {
     (void)state;
     enum { ARENAS = 48, BYTES = 12 << 20 };
@@ -102,7 +102,7 @@ static void allocations_do_not_overlap(void **state)
     arena_free(arena);
 }
 
-static void reset_keeps_the_memory(void **state)
+static void a_reset_arena_hands_out_the_same_memory(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -113,7 +113,7 @@ static void reset_keeps_the_memory(void **state)
     arena_free(arena);
 }
 
-static void copies_text(void **state)
+static void an_arena_copies_and_formats_text(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -140,7 +140,7 @@ static void leave(void *self)
     longjmp(out->back, 1);
 }
 
-static void calls_on_full(void **state)
+static void an_allocation_that_cannot_fit_calls_the_scope(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -149,7 +149,7 @@ static void calls_on_full(void **state)
     arena_scope_open(&scope, leave, &out);
     if (setjmp(out.back) == 0) arena_alloc(arena, SIZE_MAX);
     assert_int_equal(out.n, 1);
-    /* The product wraps to a small number; it must be treated as the large one that it is. */
+    /* The product overflows to a small number of bytes. The arena must refuse it all the same. */
     if (setjmp(out.back) == 0) arena_array(arena, SIZE_MAX / 16 + 2, 16);
     assert_int_equal(out.n, 2);
     /* More than the address space of any machine. */
@@ -166,9 +166,9 @@ static void count_one(void *self)
     ++*(int *)self;
 }
 
-/* Memory runs out while arenas are made and freed. Arenas of the scope are freed, and their
- * resources are released. Older arenas stay. */
-static void a_scope_is_unwound(void **state)
+/* Memory runs out inside a scope. Unwinding the scope frees the arenas that were made in it and
+ * releases their resources. Older arenas stay. */
+static void unwinding_a_scope_frees_only_its_arenas(void **state)
 {
     (void)state;
     Exit out = {.n = 0};
@@ -185,7 +185,7 @@ static void a_scope_is_unwound(void **state)
                 made[i] = arena_new();
                 arena_at_end(made[i], count_one, &released);
             }
-            arena_free(made[last]); /* the first, one between others, the newest */
+            arena_free(made[last]); /* the oldest, the middle or the newest arena */
             arena_alloc(made[(last + 1) % 3], SIZE_MAX);
         }
         arena_scope_unwind(&inner);
@@ -204,12 +204,12 @@ static void a_scope_is_unwound(void **state)
 /* ---- freed blocks ---- */
 
 #if defined(__SANITIZE_ADDRESS__)
-/* A use of freed memory is found while less than 16 MiB were freed after it. Then the memory is
- * used again, and it is zero. */
+/* AddressSanitizer reports a use of a freed block until 16 MiB more have been freed. Then an arena
+ * uses the block again, zeroed. */
 static void a_freed_block_stays_poisoned(void **state)
 {
     (void)state;
-    enum { BYTES = 520000, ENOUGH = 100 }; /* a block of 512 KiB holds one */
+    enum { BYTES = 520000, ENOUGH = 100 }; /* one allocation fills a block of 512 KiB */
     Arena *arena = arena_new();
     unsigned char *first = arena_alloc(arena, BYTES);
     memset(first, 0xA5, BYTES);
@@ -230,11 +230,10 @@ static void a_freed_block_stays_poisoned(void **state)
 }
 #endif
 
-/* AddressSanitizer's own malloc may wait for ever in a child that was forked beside threads, so the
- * next tests do not run under it. */
+/* AddressSanitizer's own malloc may wait for ever in a child of a process with several threads, so
+ * the next tests do not run under it. */
 #if !defined(__SANITIZE_ADDRESS__)
-/* The block has another size than usual. */
-static void a_freed_block_is_used_again(void **state)
+static void a_new_arena_uses_a_freed_block_of_any_size(void **state)
 {
     (void)state;
     static const size_t sizes[] = {100, 300000, 5000001};
@@ -263,8 +262,8 @@ static void *make_arenas(void *unused)
     return unused;
 }
 
-/* A process that was forked while another thread took a block can take blocks, too. */
-static void child_of_threads_has_memory(void **state)
+/* A child that is forked while another thread allocates can allocate, too: no lock stays taken. */
+static void a_child_forked_beside_threads_can_allocate(void **state)
 {
     enum { FORKS = 300, LONGEST_S = 20 };
     (void)state;
@@ -294,19 +293,20 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #if defined(__SANITIZE_ADDRESS__)
-        cmocka_unit_test(a_freed_block_stays_poisoned), /* the first, while the pool is empty */
+        /* must run first, while the pool of freed blocks is empty */
+        cmocka_unit_test(a_freed_block_stays_poisoned),
 #endif
-        cmocka_unit_test(is_zeroed_and_aligned),
+        cmocka_unit_test(an_allocation_is_zeroed_and_aligned),
         cmocka_unit_test(allocations_do_not_overlap),
-        cmocka_unit_test(reset_keeps_the_memory),
-        cmocka_unit_test(many_large_blocks_are_apart),
-        cmocka_unit_test(copies_text),
-        cmocka_unit_test(calls_on_full),
-        cmocka_unit_test(a_scope_is_unwound),
+        cmocka_unit_test(a_reset_arena_hands_out_the_same_memory),
+        cmocka_unit_test(many_large_blocks_do_not_overlap),
+        cmocka_unit_test(an_arena_copies_and_formats_text),
+        cmocka_unit_test(an_allocation_that_cannot_fit_calls_the_scope),
+        cmocka_unit_test(unwinding_a_scope_frees_only_its_arenas),
         cmocka_unit_test(a_new_arena_hides_what_a_freed_one_held),
 #if !defined(__SANITIZE_ADDRESS__)
-        cmocka_unit_test(a_freed_block_is_used_again),
-        cmocka_unit_test(child_of_threads_has_memory),
+        cmocka_unit_test(a_new_arena_uses_a_freed_block_of_any_size),
+        cmocka_unit_test(a_child_forked_beside_threads_can_allocate),
 #endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
-/* The cores that a process may use, before and after it is bound to one core, and the cores that
- * ranks of a machine share. Ranks that share cores slow each other, so predictions and reports need
- * to know. */
+/* Tests the number of cores that a process may use, before and after it is bound to one core. Tests
+ * also whether ranks on one machine share cores: they slow each other, so predictions and reports
+ * need to know. */
 #define _GNU_SOURCE /* sched_setaffinity */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,9 +34,9 @@ static void a_bound_process_has_one_core(void **state)
         assert_true(set.word[k] == (k == core / 64 ? UINT64_C(1) << core % 64 : 0));
 }
 
-/* Two ranks that are bound to one core share it. Two ranks with a core each share none. Two ranks
- * with the same two cores share none either, but a third rank there has no core left. */
-static void ranks_share_the_cores_that_they_have_together(void **state)
+/* Ranks are short of cores if they outnumber the cores that they may use. Two ranks bound to one
+ * core are short. Two ranks on the same two cores are not, but a third rank there is. */
+static void ranks_are_short_of_cores_if_they_outnumber_them(void **state)
 {
     (void)state;
     const CoreSet first = {{1}}, last = {{[CORE_SET_WORDS - 1] = UINT64_C(1) << 63}};
@@ -57,6 +57,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_bound_process_has_one_core),
-        cmocka_unit_test(ranks_share_the_cores_that_they_have_together)};
+        cmocka_unit_test(ranks_are_short_of_cores_if_they_outnumber_them)};
     return cmocka_run_group_tests_name("core_set", tests, NULL, NULL);
 }

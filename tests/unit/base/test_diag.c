@@ -1,5 +1,5 @@
-/* Diagnostics have one form for people and one for machines. If several are reported, the worst one
- * decides the exit code, which is the lowest. */
+/* Diagnostics have one form for people and one for machines. If several are reported, the worst
+ * one, which has the lowest exit code, decides. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,7 @@ static void add_three(Diag *d)
     diag_error(d, FAULT_infeasible, "fit", nowhere, "rank 3 needs 90 GiB");
 }
 
-static void people_read_them(void **state)
+static void a_diagnostic_prints_its_place_rule_and_hint(void **state)
 {
     Diag d = diag_in(*state);
     add_three(&d);
@@ -49,7 +49,7 @@ static void people_read_them(void **state)
     assert_int_equal(d.items.n, 3);
 }
 
-static void machines_read_them(void **state)
+static void diagnostics_print_as_json(void **state)
 {
     Diag d = diag_in(*state);
     Str none = str_in(*state), out = str_in(*state);
@@ -113,8 +113,8 @@ static void the_lowest_exit_code_wins(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(people_read_them),
-        cmocka_unit_test(machines_read_them),
+        cmocka_unit_test(a_diagnostic_prints_its_place_rule_and_hint),
+        cmocka_unit_test(diagnostics_print_as_json),
         cmocka_unit_test(a_line_of_the_library_comes_second),
         cmocka_unit_test(the_lowest_exit_code_wins),
     };

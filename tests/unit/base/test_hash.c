@@ -20,7 +20,7 @@ static void fill(unsigned char *to, size_t n)
     }
 }
 
-static void equals_published_values(void **state)
+static void hashes_equal_published_values(void **state)
 {
     (void)state;
     static const struct {
@@ -50,7 +50,7 @@ static void equals_published_values(void **state)
     }
 }
 
-static void writes_hex(void **state)
+static void a_hash_is_written_as_32_hex_digits(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -64,8 +64,8 @@ static void writes_hex(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equals_published_values),
-        cmocka_unit_test(writes_hex),
+        cmocka_unit_test(hashes_equal_published_values),
+        cmocka_unit_test(a_hash_is_written_as_32_hex_digits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,11 +15,11 @@ typedef struct Item {
     char b[5];
 } Item;
 
-static void adds_zeroed_elements(void **state)
+static void an_added_element_is_zero_even_in_used_memory(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
-    /* Old bytes in the memory that the list will use. */
+    /* Leaves old bytes in the memory that the list will use. */
     memset(arena_alloc(arena, 12000), 0xFF, 12000);
     arena_reset(arena);
     LIST(Item) items = {0};
@@ -36,7 +36,7 @@ static void adds_zeroed_elements(void **state)
     arena_free(arena);
 }
 
-static void pushes_values(void **state)
+static void lists_that_grow_in_turn_keep_their_values(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -53,7 +53,7 @@ static void pushes_values(void **state)
     arena_free(arena);
 }
 
-static void grows_in_place_when_newest(void **state)
+static void the_newest_list_grows_in_place(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -68,7 +68,7 @@ static void grows_in_place_when_newest(void **state)
     arena_free(arena);
 }
 
-static void added_elements_are_zero(void **state)
+static void elements_added_to_reserved_room_are_zero(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -93,7 +93,7 @@ static void added_elements_are_zero(void **state)
     arena_free(arena);
 }
 
-static void index_zero_is_none(void **state)
+static void index_0_is_reserved_once_for_none(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -131,11 +131,11 @@ static void too_many_elements_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(adds_zeroed_elements),
-        cmocka_unit_test(pushes_values),
-        cmocka_unit_test(grows_in_place_when_newest),
-        cmocka_unit_test(added_elements_are_zero),
-        cmocka_unit_test(index_zero_is_none),
+        cmocka_unit_test(an_added_element_is_zero_even_in_used_memory),
+        cmocka_unit_test(lists_that_grow_in_turn_keep_their_values),
+        cmocka_unit_test(the_newest_list_grows_in_place),
+        cmocka_unit_test(elements_added_to_reserved_room_are_zero),
+        cmocka_unit_test(index_0_is_reserved_once_for_none),
         cmocka_unit_test(too_many_elements_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

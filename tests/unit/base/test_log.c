@@ -1,5 +1,5 @@
-/* Notes on stderr: which levels are printed, the rank in the prefix, and that each note is one
- * line. */
+/* Log notes on stderr: the level decides which are printed, the prefix names the rank, and each
+ * note is one line. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@ typedef struct Heard {
     char text[4096];
 } Heard;
 
-/* Logs in a child, whose level is still unset. */
+/* Logs in a forked child, because the level is set once a process. */
 static Heard listen_to(const char *environment, bool configures, LogLevel level, int rank,
                        const char *word)
 {
@@ -47,7 +47,7 @@ static Heard listen_to(const char *environment, bool configures, LogLevel level,
     return heard;
 }
 
-static void the_level_decides(void **state)
+static void the_level_decides_which_notes_are_printed(void **state)
 {
     (void)state;
     static const struct {
@@ -73,7 +73,7 @@ static void the_level_decides(void **state)
     }
 }
 
-static void a_long_note_is_cut_at_its_line(void **state)
+static void a_long_note_is_cut_to_one_line(void **state)
 {
     (void)state;
     char word[2000];
@@ -89,8 +89,8 @@ static void a_long_note_is_cut_at_its_line(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_level_decides),
-        cmocka_unit_test(a_long_note_is_cut_at_its_line),
+        cmocka_unit_test(the_level_decides_which_notes_are_printed),
+        cmocka_unit_test(a_long_note_is_cut_to_one_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

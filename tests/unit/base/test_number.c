@@ -77,8 +77,8 @@ static Table *table_of(const Format *f)
     return t;
 }
 
-/* Returns the code of |x| by the definition: the nearest, and of two equally near ones the even
- * one. */
+/* Returns the code of |x| by the definition: that of the nearest value. Of two equally near values,
+ * the even code wins. */
 static uint32_t nearest(const Format *f, const Table *t, double x)
 {
     uint32_t lo = 0, hi = t->n - 1;
@@ -108,7 +108,7 @@ static void check_float(const Format *f, const Table *t, float x)
                  code_at(f, &room), expected);
 }
 
-static void every_code_returns(void **state)
+static void every_code_survives_a_round_trip(void **state)
 {
     (void)state;
     for (int i = 0; i < 4; i++) {
@@ -122,7 +122,7 @@ static void every_code_returns(void **state)
             number_widen(f->type, &in, &x, 1);
             number_round(f->type, &x, &out, 1);
             assert_int_equal(signbit(x) != 0, code >= n_codes(f));
-            if (isnan(value)) { /* stays NaN with its sign; the quiet bit may be set */
+            if (isnan(value)) { /* stays NaN with its sign and gets the quiet bit */
                 uint32_t quiet = f->has_infinity ? 1u << (f->mantissa - 1) : 0;
                 assert_true(isnan(x));
                 assert_int_equal(code_at(f, &out), code | quiet);
@@ -135,12 +135,12 @@ static void every_code_returns(void **state)
     }
 }
 
-static void floats_go_to_the_nearest(void **state)
+static void a_float_rounds_to_the_nearest_value(void **state)
 {
     (void)state;
     for (int i = 0; i < 4; i++) {
         Table *t = table_of(&formats[i]);
-        /* a sample of all floats, also subnormal ones */
+        /* A sample of all floats, also subnormal ones. */
         for (uint64_t u = 0; u <= UINT32_MAX; u += 2039) {
             uint32_t bits = (uint32_t)u;
             float x;
@@ -151,7 +151,7 @@ static void floats_go_to_the_nearest(void **state)
     }
 }
 
-/* Between any two neighbours: the middle, and the floats next to it. */
+/* Rounds the middle of any two neighbouring values, and the floats next to it. */
 static void ties_go_to_even(void **state)
 {
     (void)state;
@@ -172,8 +172,8 @@ static void ties_go_to_even(void **state)
     }
 }
 
-/* Doubles slightly beside a tie, which become the tie as floats: they must be rounded once, not
- * twice. */
+/* These doubles lie next to a tie and become the tie as floats. Rounding by way of a float would
+ * round them twice, to another code. */
 static void doubles_are_rounded_once(void **state)
 {
     (void)state;
@@ -200,7 +200,7 @@ static void doubles_are_rounded_once(void **state)
     }
 }
 
-static void beyond_the_largest(void **state)
+static void numbers_beyond_the_largest_saturate_or_overflow(void **state)
 {
     (void)state;
     static const struct {
@@ -227,8 +227,9 @@ static void beyond_the_largest(void **state)
         }
 }
 
-/* Converts between any two types, at any length, by way of doubles. */
-static void casts(void **state)
+/* Casting between any two types gives the same values as reading and writing one double at a
+ * time. */
+static void a_cast_equals_reads_and_writes_of_doubles(void **state)
 {
     (void)state;
     static const DType types[] = {DT_f64, DT_f32, DT_bf16, DT_f16, DT_e4m3, DT_e5m2, DT_e8m0};
@@ -249,7 +250,7 @@ static void casts(void **state)
 
 /* A power of two keeps its code, and every other number is rounded up to the next power of two. The
  * sign is dropped. */
-static void scales_go_up(void **state)
+static void a_scale_rounds_up_to_a_power_of_two(void **state)
 {
     (void)state;
     for (uint32_t code = 0; code < 0xff; code++) {
@@ -279,10 +280,13 @@ static void scales_go_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_code_returns), cmocka_unit_test(floats_go_to_the_nearest),
-        cmocka_unit_test(ties_go_to_even),    cmocka_unit_test(doubles_are_rounded_once),
-        cmocka_unit_test(beyond_the_largest), cmocka_unit_test(casts),
-        cmocka_unit_test(scales_go_up),
+        cmocka_unit_test(every_code_survives_a_round_trip),
+        cmocka_unit_test(a_float_rounds_to_the_nearest_value),
+        cmocka_unit_test(ties_go_to_even),
+        cmocka_unit_test(doubles_are_rounded_once),
+        cmocka_unit_test(numbers_beyond_the_largest_saturate_or_overflow),
+        cmocka_unit_test(a_cast_equals_reads_and_writes_of_doubles),
+        cmocka_unit_test(a_scale_rounds_up_to_a_power_of_two),
     };
     return cmocka_run_group_tests_name("number", tests, NULL, NULL);
 }

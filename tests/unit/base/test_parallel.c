@@ -41,7 +41,7 @@ static void every_call_is_made_once(void **state)
 
 enum { MOST_LATE_S = 60 };
 
-/* Calls that wait until `wanted` of them have begun. */
+/* Counts the calls that run at once. Each call waits until `wanted` calls have begun. */
 typedef struct Meeting {
     pthread_mutex_t lock;
     pthread_cond_t all_here;

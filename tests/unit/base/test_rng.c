@@ -31,7 +31,7 @@ static void equals_known_answers(void **state)
         rng_philox(expected[i].counter, expected[i].key, out);
         for (size_t j = 0; j < 4; j++) assert_int_equal(out[j], expected[i].out[j]);
     }
-    /* seed, stream and index have the positions that the header states */
+    /* Seed, stream and index have the positions that the header states. */
     assert_int_equal(rng_u64(UINT64_C(0x299f31d0a4093822), UINT64_C(0x0370734413198a2e),
                              UINT64_C(0x85a308d3243f6a88)),
                      UINT64_C(0x94fdccebd16cfe09));
@@ -39,7 +39,7 @@ static void equals_known_answers(void **state)
 
 enum { DRAWS = 200000 };
 
-static void uniform_is_uniform(void **state)
+static void rng_uniform_is_uniform(void **state)
 {
     (void)state;
     double sum = 0, squares = 0;
@@ -59,7 +59,7 @@ static void uniform_is_uniform(void **state)
     assert_true(chi2 < 15 + 5 * sqrt(30.0));
 }
 
-static void normal_is_normal(void **state)
+static void rng_normal_is_normal(void **state)
 {
     (void)state;
     double moment[5] = {0};
@@ -80,7 +80,7 @@ static void normal_is_normal(void **state)
 
 /* These functions replace those of the mathematical library. They differ from it only by rounding.
  */
-static void logarithm_and_cosine(void **state)
+static void logarithm_and_cosine_match_the_c_library(void **state)
 {
     (void)state;
     const double turn = 6.283185307179586476925;
@@ -92,7 +92,7 @@ static void logarithm_and_cosine(void **state)
     }
 }
 
-static void below_reaches_all_and_no_more(void **state)
+static void rng_below_reaches_every_number_below_its_bound(void **state)
 {
     (void)state;
     unsigned seen[7] = {0};
@@ -106,7 +106,7 @@ static void below_reaches_all_and_no_more(void **state)
     assert_true(rng_below(1, 2, 3, UINT64_MAX) < UINT64_MAX);
 }
 
-static void streams_and_seeds_differ(void **state)
+static void streams_seeds_and_indices_give_different_numbers(void **state)
 {
     (void)state;
     unsigned equal = 0;
@@ -126,11 +126,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equals_known_answers),
-        cmocka_unit_test(uniform_is_uniform),
-        cmocka_unit_test(normal_is_normal),
-        cmocka_unit_test(logarithm_and_cosine),
-        cmocka_unit_test(below_reaches_all_and_no_more),
-        cmocka_unit_test(streams_and_seeds_differ),
+        cmocka_unit_test(rng_uniform_is_uniform),
+        cmocka_unit_test(rng_normal_is_normal),
+        cmocka_unit_test(logarithm_and_cosine_match_the_c_library),
+        cmocka_unit_test(rng_below_reaches_every_number_below_its_bound),
+        cmocka_unit_test(streams_seeds_and_indices_give_different_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,7 +27,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static void grows(void **state)
+static void a_string_grows_to_any_length(void **state)
 {
     Str s = str_in(*state);
     assert_string_equal(str_text(&s), "");
@@ -49,7 +49,7 @@ static void grows(void **state)
     assert_string_equal(t.at + t.n - 3, "yy>");
 }
 
-static void doubles_read_back(void **state)
+static void a_printed_double_reads_back_unchanged(void **state)
 {
     static const struct {
         double value;
@@ -82,8 +82,8 @@ static void doubles_read_back(void **state)
     }
 }
 
-/* Whole numbers have a function of their own. It must write the same text as the C library. */
-static void whole_doubles_are_printed_alike(void **state)
+/* A separate function prints whole numbers. It must write the same text as the C library. */
+static void whole_doubles_print_as_the_c_library_prints_them(void **state)
 {
     static const double edges[] = {0, 1, -1, 10, 999999999999999, 1e15, -1e15, 1e16, 989e12, 1e300};
     for (uint32_t i = 0; i < 2000; i++) {
@@ -95,13 +95,14 @@ static void whole_doubles_are_printed_alike(void **state)
         char expected[64];
         Str s = str_in(*state);
         str_add_double(&s, value);
-        if (fabs(value) > 999999999999999) continue; /* more digits, for which no text is fixed */
+        /* beyond 15 digits, "%.15g" does not read back */
+        if (fabs(value) > 999999999999999) continue;
         snprintf(expected, sizeof expected, "%.15g", value);
         assert_string_equal(str_text(&s), expected);
     }
 }
 
-static void json_escapes(void **state)
+static void json_strings_escape_quotes_controls_and_bad_utf8(void **state)
 {
     static const struct {
         const char *text, *json;
@@ -118,7 +119,7 @@ static void json_escapes(void **state)
         {"\xE2\x82"
          "a",
          "\"\xEF\xBF\xBD\xEF\xBF\xBD"
-         "a\""}, /* the a survives */
+         "a\""}, /* the letter a stays */
     };
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
         Str s = str_in(*state);
@@ -148,7 +149,8 @@ static void json_of_any_bytes_parses(void **state)
 static void long_texts_end_in_whole_characters(void **state)
 {
     static const char text[] = "a\xC3\xBC\xE2\x82\xAC\xF0\x9F\x98\x80z";
-    static const size_t ends[] = {0, 1, 3, 6, 10, 11}; /* of its characters */
+    /* the bytes at which characters of the text end */
+    static const size_t ends[] = {0, 1, 3, 6, 10, 11};
     for (size_t most = 0; most <= sizeof text; most++) {
         size_t fits = 0;
         for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
@@ -162,8 +164,8 @@ static void long_texts_end_in_whole_characters(void **state)
     assert_string_equal(str_path(*state, "a\n\t\xFF"), "a\\x0a\\x09\\xff");
 }
 
-/* Every character of Unicode is readable, except control characters. Each of its bytes alone is
- * not, and neither are surrogates and numbers beyond the last character. */
+/* Every character of Unicode is readable, except control characters. A single byte of a longer
+ * character is not, nor are surrogates and numbers beyond the last character. */
 static void every_character_is_readable(void **state)
 {
     (void)state;
@@ -187,7 +189,7 @@ static void every_character_is_readable(void **state)
     }
 }
 
-static void finds_the_nearest_word(void **state)
+static void the_nearest_word_is_few_edits_away(void **state)
 {
     (void)state;
     static const char *const keys[] = {"model", "cluster", "batch",    "mesh",     "parallel",
@@ -224,7 +226,7 @@ static void finds_the_nearest_word(void **state)
     assert_null(str_nearest(long_word, keys, 10));
 }
 
-static void sizes_for_people(void **state)
+static void bytes_print_in_binary_units(void **state)
 {
     static const struct {
         uint64_t bytes;
@@ -244,7 +246,7 @@ static void sizes_for_people(void **state)
         assert_string_equal(str_bytes(*state, expected[i].bytes), expected[i].text);
 }
 
-static void counts_for_people(void **state)
+static void counts_print_with_commas(void **state)
 {
     assert_string_equal(str_count(*state, 0), "0");
     assert_string_equal(str_count(*state, 999), "999");
@@ -256,16 +258,16 @@ static void counts_for_people(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(grows),
-        cmocka_unit_test(doubles_read_back),
-        cmocka_unit_test(whole_doubles_are_printed_alike),
-        cmocka_unit_test(json_escapes),
+        cmocka_unit_test(a_string_grows_to_any_length),
+        cmocka_unit_test(a_printed_double_reads_back_unchanged),
+        cmocka_unit_test(whole_doubles_print_as_the_c_library_prints_them),
+        cmocka_unit_test(json_strings_escape_quotes_controls_and_bad_utf8),
         cmocka_unit_test(json_of_any_bytes_parses),
         cmocka_unit_test(long_texts_end_in_whole_characters),
         cmocka_unit_test(every_character_is_readable),
-        cmocka_unit_test(finds_the_nearest_word),
-        cmocka_unit_test(sizes_for_people),
-        cmocka_unit_test(counts_for_people),
+        cmocka_unit_test(the_nearest_word_is_few_edits_away),
+        cmocka_unit_test(bytes_print_in_binary_units),
+        cmocka_unit_test(counts_print_with_commas),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
